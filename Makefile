@@ -1,0 +1,51 @@
+# make run    builds everything and starts a server on 127.0.0.1:8080 with its data in ./data
+# make test   installs what the tests need, saying what, and runs all of them
+# make help   lists the rest
+
+RELEASE ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X sovereign/internal/app.release=$(RELEASE)
+TOOLS   := $(CURDIR)/.tools
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test unit lint vuln faults bench setup clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: setup-go ## build bin/sovereign
+	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/sovereign ./cmd/sovereign
+
+run: build ## build and start, with embedded storage in ./data
+	@exec bin/sovereign serve --bootstrap $(ARGS)
+
+test: setup lint unit vuln ## everything that must pass before a change lands
+
+unit: ## all tests, with the race detector, on both storages
+	@scripts/with-tmp go test -race -timeout 9m ./...
+
+lint: $(TOOLS)/golangci-lint ## formatting and static checks
+	@$(TOOLS)/golangci-lint run ./...
+
+vuln: $(TOOLS)/govulncheck ## known vulnerabilities; warns when the database cannot be reached
+	@scripts/vuln $(TOOLS)/govulncheck
+
+faults: setup ## the slow drills: many kill -9, outages, restarts under load
+	@SOVEREIGN_DRILLS=full scripts/with-tmp go test -count 1 -timeout 60m -v -run 'Drill' ./e2e/...
+
+bench: ## benchmarks of the packages
+	@go test -run '^$$' -bench . -benchmem ./internal/...
+
+setup: setup-go ## install what the tests need
+	@scripts/setup test
+
+.PHONY: setup-go
+setup-go:
+	@scripts/setup build
+
+# The pinned tools are built once per version, from tools/go.mod.
+$(TOOLS)/golangci-lint $(TOOLS)/govulncheck: tools/go.mod tools/go.sum
+	@echo "building the pinned tools of tools/go.mod (some minutes, once)"
+	@mkdir -p $(TOOLS) && go build -C tools -o $(TOOLS)/ tool && touch $(TOOLS)/golangci-lint $(TOOLS)/govulncheck
+
+clean: ## delete what was built
+	@rm -rf bin .tools

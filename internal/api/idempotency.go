@@ -1,0 +1,109 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"time"
+
+	"sovereign/internal/clock"
+	"sovereign/internal/db"
+	"sovereign/internal/fault"
+	"sovereign/internal/tenant"
+)
+
+// idempotencyWindow is how long an answer is remembered.
+const idempotencyWindow = 24 * time.Hour
+
+// operators is whose keys the socket's are: operators act for no workspace.
+const operators tenant.ID = "operators"
+
+// A given is the answer that an Idempotency-Key got.
+type given struct {
+	BodySha256 []byte
+	Status     int
+	Answer     []byte
+	CreatedAt  clock.Time
+}
+
+// once runs a POST at most once per Idempotency-Key. The effect and the memory of its answer commit together, so that
+// the second of two calls at once, or a repetition after a crash, or after a connection that died with COMMIT on
+// it, finds either both or neither. A refusal leaves no memory: nothing happened.
+func (rt *Router) once(ctx context.Context, r *http.Request, route *Route, ws tenant.ID, key string, body []byte, in any) (answer, error) {
+	if route.outside {
+		return answer{}, fault.UnsupportedParameter.New("Idempotency-Key cannot be honoured here: the effect is not in the database alone")
+	}
+	if len(key) > 255 {
+		return answer{}, fault.Invalid("Idempotency-Key", "must be at most 255 characters")
+	}
+	if ws == "" {
+		ws = operators
+	}
+	// The path counts as much as the body: the same key on another resource is another request.
+	sum := sha256.Sum256(append([]byte(r.URL.EscapedPath()+"?"+r.URL.RawQuery+"\n"), body...))
+	var made answer
+	version, err := rt.DB.Tx(ctx, func(tx *db.Tx) error {
+		prior, err := earlier(ctx, tx, ws, route.Pattern(), key)
+		if err != nil {
+			return err
+		}
+		if prior != nil {
+			made, err = prior.replay(sum[:])
+			return err
+		}
+		bound := tx.Bind(ctx)
+		out, err := route.call(bound, callOf(ctx).caller, in)
+		if err != nil {
+			return err
+		}
+		if made, err = render(r, route.status, out); err != nil {
+			return fmt.Errorf("render %s: %w", route.Pattern(), err)
+		}
+		kept := made.body
+		if route.secret {
+			kept = nil
+		}
+		_, err = db.Exec(ctx, tx.In(ws), `
+			INSERT INTO idempotency_keys (workspace_id, route, key, body_sha256, status, answer, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			route.Pattern(), key, sum[:], made.status, kept, clock.Now())
+		return err
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	return made, rt.Feed.Await(ctx, version)
+}
+
+func earlier(ctx context.Context, tx *db.Tx, ws tenant.ID, route, key string) (*given, error) {
+	_, err := db.Exec(ctx, tx.In(ws), `DELETE FROM idempotency_keys WHERE workspace_id = $1 AND route = $2 AND key = $3 AND created_at < $4`,
+		route, key, clock.Now().Add(-idempotencyWindow))
+	if err != nil {
+		return nil, fmt.Errorf("forget an old Idempotency-Key: %w", err)
+	}
+	prior, err := db.Maybe[given](ctx, tx.In(ws), `
+		SELECT body_sha256, status, answer, created_at FROM idempotency_keys
+		WHERE workspace_id = $1 AND route = $2 AND key = $3`, route, key)
+	if err != nil {
+		return nil, fmt.Errorf("read an Idempotency-Key: %w", err)
+	}
+	return prior, nil
+}
+
+func (g *given) replay(sum []byte) (answer, error) {
+	if !bytes.Equal(g.BodySha256, sum) {
+		return answer{}, fault.IdempotencyConflict.New("this Idempotency-Key was used with another request")
+	}
+	if g.Answer == nil {
+		return answer{}, fault.IdempotencyConflict.New("this was done, and its answer showed a secret once; it was not kept")
+	}
+	return answer{status: g.Status, kind: jsonType, body: g.Answer}, nil
+}
+
+// Forget drops remembered answers that are past their time. It is called now and then.
+func Forget(ctx context.Context, d *db.DB) error {
+	_, err := db.Exec(ctx, d.Across("old answers of all workspaces"), `DELETE FROM idempotency_keys WHERE created_at < $1`, clock.Now().Add(-idempotencyWindow))
+	return err
+}

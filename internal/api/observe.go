@@ -1,0 +1,171 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"sovereign/internal/fault"
+	"sovereign/internal/tenant"
+)
+
+// A call is what is known of one request on its way.
+type call struct {
+	id      string
+	started time.Time
+	caller  tenant.Caller
+	route   string
+	fault   *fault.Fault
+}
+
+type callKey struct{}
+
+func callOf(ctx context.Context) *call {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		return c
+	}
+	return &call{}
+}
+
+// A recorder remembers what was answered.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	n, err := r.ResponseWriter.Write(p)
+	r.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// A watch counts requests. Its labels are bounded: route patterns, methods we serve, statuses; never a workspace.
+type watch struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	refused  *prometheus.CounterVec
+}
+
+func newWatch(to prometheus.Registerer) *watch {
+	w := &watch{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sovereign_http_requests_total", Help: "Requests answered, by route, method and status.",
+		}, []string{"route", "method", "status"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sovereign_http_request_seconds", Help: "Time to answer, by route.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"route"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sovereign_http_refusals_total", Help: "Refusals, by code.",
+		}, []string{"code"}),
+	}
+	if to != nil {
+		to.MustRegister(w.requests, w.seconds, w.refused)
+	}
+	return w
+}
+
+func (rt *Router) finish(out *recorder, r *http.Request, call *call, span trace.Span) {
+	took := time.Since(call.started)
+	route := call.route
+	if _, after, ok := strings.Cut(route, " "); ok {
+		route = after
+	}
+	if route == "" || route == "/" {
+		route = "unmatched"
+	}
+	rt.watch.requests.WithLabelValues(route, method(r.Method), strconv.Itoa(out.status)).Inc()
+	rt.watch.seconds.WithLabelValues(route).Observe(took.Seconds())
+	if call.fault != nil {
+		rt.watch.refused.WithLabelValues(call.fault.Code).Inc()
+	}
+	span.SetName(method(r.Method) + " " + route)
+	span.SetAttributes(
+		attribute.String("http.route", route), attribute.String("http.request.method", method(r.Method)),
+		attribute.Int("http.response.status_code", out.status), attribute.String("sovereign.request_id", call.id))
+	if out.status >= http.StatusInternalServerError {
+		span.SetStatus(codes.Error, "")
+	}
+	level := slog.LevelDebug
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		level = slog.LevelInfo
+	}
+	rt.Log.Log(r.Context(), level, "request", "request_id", call.id, "method", r.Method, "route", route, "status", out.status,
+		"bytes", out.bytes, "took", took, "workspace", call.caller.Workspace, "key", call.caller.Key, "client", rt.client(r))
+}
+
+// method bounds what a client can write into a label.
+func method(m string) string {
+	switch m {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return m
+	default:
+		return "other"
+	}
+}
+
+func startSpan(ctx context.Context, tracer trace.Tracer, r *http.Request) (context.Context, trace.Span) {
+	if tracer == nil {
+		return ctx, trace.SpanFromContext(ctx)
+	}
+	ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
+	return tracer.Start(ctx, method(r.Method), trace.WithSpanKind(trace.SpanKindServer))
+}
+
+// client is the address that the request came from: the peer, or, when the peer is a trusted proxy, the last address
+// in X-Forwarded-For that is not one.
+func (rt *Router) client(r *http.Request) string {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return "socket"
+	}
+	address := peer.Addr().Unmap()
+	proxies := rt.Bounds.Proxies.Load()
+	if proxies == nil || !within(address, *proxies) {
+		return address.String()
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0; i-- {
+		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			break
+		}
+		if address = hop.Unmap(); !within(address, *proxies) {
+			break
+		}
+	}
+	return address.String()
+}
+
+func within(address netip.Addr, ranges []netip.Prefix) bool {
+	for _, r := range ranges {
+		if r.Contains(address) {
+			return true
+		}
+	}
+	return false
+}

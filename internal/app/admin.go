@@ -1,0 +1,355 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"sovereign/internal/api"
+	"sovereign/internal/audit"
+	"sovereign/internal/clock"
+	"sovereign/internal/money"
+	"sovereign/internal/tenant"
+	"sovereign/internal/wallet"
+	"sovereign/internal/workspace"
+)
+
+type adminCommand struct {
+	configFlag `embed:""`
+	Storage    `embed:""`
+
+	Bootstrap     bootstrapCommand `cmd:"" help:"Make a workspace with an owner, credit and a key."`
+	Workspace     workspaceCommand `cmd:"" help:"List workspaces."`
+	Key           keyCommand       `cmd:"" help:"Mint, list and revoke API keys."`
+	Member        memberCommand    `cmd:"" help:"Add, list, promote, demote and remove members."`
+	Wallet        walletCommand    `cmd:"" help:"Top up and show a wallet."`
+	Ledger        ledgerCommand    `cmd:"" help:"Prove the ledger."`
+	Audit         auditCommand     `cmd:"" help:"Read who changed what, newest first."`
+	Backup        backupCommand    `cmd:"" help:"Write a backup of everything but the root key."`
+	Restore       restoreCommand   `cmd:"" help:"Read a backup into an empty data folder or database. No server may be running on it."`
+	RotateRootKey rotateCommand    `cmd:"" help:"Replace the root key, without downtime."`
+}
+
+type asJSON struct {
+	JSON bool `help:"Print JSON."`
+}
+
+type ofWorkspace struct {
+	Workspace string `required:"" placeholder:"NAME" help:"The workspace's name or id."`
+}
+
+// dollars is an amount on the command line.
+type dollars struct{ money.Nano }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *dollars) UnmarshalText(text []byte) (err error) {
+	d.Nano, err = money.Parse(string(text))
+	return err
+}
+
+type bootstrapCommand struct {
+	asJSON     `embed:""`
+	Workspace  string  `required:"" placeholder:"NAME" help:"Its name."`
+	Email      string  `required:"" placeholder:"EMAIL" help:"Its first owner."`
+	BalanceUSD dollars `name:"balance-usd" default:"25" help:"Its first credit."`
+}
+
+func (c *bootstrapCommand) Run(a *admin) error {
+	var made Bootstrapped
+	in := NewWorkspace{Workspace: c.Workspace, Email: c.Email, Balance: c.BalanceUSD.Nano}
+	if err := a.post("/admin/bootstrap", in, &made); err != nil {
+		return err
+	}
+	return a.show(c.JSON, made, func(w io.Writer) {
+		_, _ = fmt.Fprintf(w, "workspace\t%s\nuser\t%s\nAPI key\t%s\n\tshown once: keep it now\n", made.WorkspaceID, made.UserID, made.APIKey)
+	})
+}
+
+type workspaceCommand struct {
+	List workspaceList `cmd:"" help:"List workspaces."`
+}
+
+type workspaceList struct {
+	asJSON `embed:""`
+	page   `embed:""`
+}
+
+type page struct {
+	Limit  int `default:"50" help:"How many, at most."`
+	Offset int `default:"0" help:"How many to pass over."`
+}
+
+func (p page) query() url.Values {
+	return url.Values{"limit": {strconv.Itoa(p.Limit)}, "offset": {strconv.Itoa(p.Offset)}}
+}
+
+func (c *workspaceList) Run(a *admin) error {
+	return list(a, c.JSON, "/admin/workspaces", c.query(), "ID\tNAME\tMADE", func(ws workspace.Workspace) string {
+		return fmt.Sprintf("%s\t%s\t%s", ws.ID, ws.Name, ws.CreatedAt)
+	})
+}
+
+type keyCommand struct {
+	Create keyCreate `cmd:"" help:"Mint a key. It is shown once."`
+	List   keyList   `cmd:"" help:"List keys, revoked ones too."`
+	Revoke keyRevoke `cmd:"" help:"Revoke a key. When this returns, the key is refused."`
+}
+
+type keyCreate struct {
+	asJSON      `embed:""`
+	ofWorkspace `embed:""`
+	Email       string `required:"" placeholder:"EMAIL" help:"The member whom the key acts as."`
+	Name        string `default:"default" help:"What it is for."`
+}
+
+func (c *keyCreate) Run(a *admin) error {
+	var made workspace.MintedKey
+	if err := a.post("/admin/keys", workspace.NewKey{Workspace: c.Workspace, Email: c.Email, Name: c.Name}, &made); err != nil {
+		return err
+	}
+	return a.show(c.JSON, map[string]any{"id": made.ID, "api_key": made.APIKey}, func(w io.Writer) {
+		_, _ = fmt.Fprintf(w, "id\t%s\nAPI key\t%s\n\tshown once: keep it now\n", made.ID, made.APIKey)
+	})
+}
+
+type keyList struct {
+	asJSON      `embed:""`
+	ofWorkspace `embed:""`
+	page        `embed:""`
+}
+
+func (c *keyList) Run(a *admin) error {
+	query := c.query()
+	query.Set("workspace", c.Workspace)
+	return list(a, c.JSON, "/admin/keys", query, "ID\tNAME\tUSER\tHINT\tMADE\tLAST USED\tREVOKED", func(k workspace.Key) string {
+		return fmt.Sprintf("%s\t%s\t%s\t…%s…\t%s\t%s\t%s", k.ID, k.Name, k.Email, k.Hint, k.CreatedAt, when(k.LastUsedAt), when(k.RevokedAt))
+	})
+}
+
+func when(t *clock.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.String()
+}
+
+type keyRevoke struct {
+	asJSON      `embed:""`
+	ofWorkspace `embed:""`
+	ID          string `required:"" name:"id" placeholder:"KEY_ID" help:"The key's id."`
+}
+
+func (c *keyRevoke) Run(a *admin) error {
+	var key workspace.Key
+	path := "/admin/keys/" + url.PathEscape(c.ID) + "/revocation?workspace=" + url.QueryEscape(c.Workspace)
+	if err := a.post(path, nil, &key); err != nil {
+		return err
+	}
+	return a.show(c.JSON, key, func(w io.Writer) { _, _ = fmt.Fprintf(w, "revoked\t%s\t%s\n", key.ID, when(key.RevokedAt)) })
+}
+
+type memberCommand struct {
+	Add    memberAdd    `cmd:"" help:"Add a member."`
+	List   memberList   `cmd:"" help:"List members."`
+	Role   memberRole   `cmd:"" help:"Change a member's role, and with it what the member's keys may do."`
+	Remove memberRemove `cmd:"" help:"Remove a member. Their keys are refused from then on."`
+}
+
+type memberName struct {
+	asJSON      `embed:""`
+	ofWorkspace `embed:""`
+	Email       string `required:"" placeholder:"EMAIL" help:"The member."`
+}
+
+type memberAdd struct {
+	memberName `embed:""`
+	Role       tenant.Role `default:"member" enum:"owner,admin,member" help:"owner, admin or member."`
+}
+
+func (c *memberAdd) Run(a *admin) error {
+	return c.send(a, http.MethodPost, c.Role)
+}
+
+type memberRole struct {
+	memberName `embed:""`
+	Role       tenant.Role `required:"" enum:"owner,admin,member" help:"owner, admin or member."`
+}
+
+func (c *memberRole) Run(a *admin) error {
+	return c.send(a, http.MethodPut, c.Role)
+}
+
+func (c *memberName) send(a *admin, method string, role tenant.Role) error {
+	var m workspace.Member
+	if err := a.call(method, "/admin/members", workspace.Membership{Workspace: c.Workspace, Email: c.Email, Role: role}, &m, keyed); err != nil {
+		return err
+	}
+	return a.show(c.JSON, m, func(w io.Writer) { _, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", m.UserID, m.Email, m.Role) })
+}
+
+type memberRemove struct {
+	memberName `embed:""`
+}
+
+func (c *memberRemove) Run(a *admin) error {
+	var gone api.Deleted
+	query := url.Values{"workspace": {c.Workspace}, "email": {c.Email}}
+	if err := a.call(http.MethodDelete, "/admin/members?"+query.Encode(), nil, &gone, keyed); err != nil {
+		return err
+	}
+	return a.show(c.JSON, gone, func(w io.Writer) { _, _ = fmt.Fprintf(w, "removed\t%s\t%s\n", gone.ID, c.Email) })
+}
+
+type memberList struct {
+	asJSON      `embed:""`
+	ofWorkspace `embed:""`
+	page        `embed:""`
+}
+
+func (c *memberList) Run(a *admin) error {
+	query := c.query()
+	query.Set("workspace", c.Workspace)
+	return list(a, c.JSON, "/admin/members", query, "USER\tEMAIL\tROLE\tSINCE", func(m workspace.Member) string {
+		return fmt.Sprintf("%s\t%s\t%s\t%s", m.UserID, m.Email, m.Role, m.CreatedAt)
+	})
+}
+
+type walletCommand struct {
+	Topup walletTopup `cmd:"" help:"Add money."`
+	Show  walletShow  `cmd:"" help:"Show the balance."`
+}
+
+type walletTopup struct {
+	asJSON      `embed:""`
+	ofWorkspace `embed:""`
+	AmountUSD   dollars `name:"amount-usd" required:"" placeholder:"USD" help:"How much."`
+	Memo        string  `help:"Why, for the ledger."`
+}
+
+func (c *walletTopup) Run(a *admin) error {
+	var b wallet.Balance
+	if err := a.post("/admin/wallet/topups", wallet.TopUp{Workspace: c.Workspace, Amount: c.AmountUSD.Nano, Memo: c.Memo}, &b); err != nil {
+		return err
+	}
+	return a.showBalance(c.JSON, b)
+}
+
+type walletShow struct {
+	asJSON      `embed:""`
+	ofWorkspace `embed:""`
+}
+
+func (c *walletShow) Run(a *admin) error {
+	var b wallet.Balance
+	if err := a.get("/admin/wallet?workspace="+url.QueryEscape(c.Workspace), &b); err != nil {
+		return err
+	}
+	return a.showBalance(c.JSON, b)
+}
+
+func (a *admin) showBalance(asJSON bool, b wallet.Balance) error {
+	return a.show(asJSON, b, func(w io.Writer) {
+		_, _ = fmt.Fprintf(w, "balance\t$%s\nheld\t$%s\nspent\t$%s\n", b.Balance, b.Held, b.Spent)
+	})
+}
+
+type ledgerCommand struct {
+	Verify ledgerVerify `cmd:"" help:"Prove every invariant from the rows alone; fails when one is broken."`
+}
+
+type ledgerVerify struct {
+	asJSON `embed:""`
+}
+
+func (c *ledgerVerify) Run(a *admin) error {
+	var proof wallet.Proof
+	if err := a.get("/admin/ledger/verification", &proof); err != nil {
+		return err
+	}
+	err := a.show(c.JSON, proof, func(w io.Writer) {
+		_, _ = fmt.Fprintf(w, "ok\t%v\nentries\t%d\nsum\t$%s\n", proof.OK, proof.Entries, proof.Sum)
+	})
+	if err == nil && !proof.OK {
+		err = fmt.Errorf("the ledger does not prove: %s", strings.Join(proof.Problems, "; "))
+	}
+	return err
+}
+
+type auditCommand struct {
+	List auditList `cmd:"" default:"withargs" help:"Read who changed what, newest first."`
+}
+
+type auditList struct {
+	asJSON      `embed:""`
+	ofWorkspace `embed:""`
+	page        `embed:""`
+	Action      string `help:"Only this action, such as key.revoke."`
+}
+
+func (c *auditList) Run(a *admin) error {
+	query := c.query()
+	query.Set("workspace", c.Workspace)
+	if c.Action != "" {
+		query.Set("action", c.Action)
+	}
+	return list(a, c.JSON, "/admin/audit", query, "WHEN\tWHO\tACTION\tSUBJECT\tBEFORE\tAFTER", func(e audit.Entry) string {
+		return fmt.Sprintf("%s\t%s %s\t%s\t%s\t%s\t%s", e.At, e.Actor.Kind, e.Actor.User, e.Action, e.Subject, e.Before, e.After)
+	})
+}
+
+type rotateCommand struct {
+	asJSON `embed:""`
+}
+
+func (c *rotateCommand) Run(a *admin) error {
+	var r Rotation
+	if err := a.call(http.MethodPost, "/admin/root-key/rotation", nil, &r, unkeyed); err != nil {
+		return err
+	}
+	return a.show(c.JSON, r, func(w io.Writer) {
+		_, _ = fmt.Fprintf(w, "root key\t%s → %s\n\tcopy the new file; backups made before need the old one\n", r.From, r.To)
+	})
+}
+
+// list prints one page of a collection, with a word when there is more.
+func list[T any](a *admin, asJSON bool, path string, query url.Values, head string, line func(T) string) error {
+	var raw jsontext.Value
+	if err := a.get(path+"?"+query.Encode(), &raw); err != nil {
+		return err
+	}
+	var all api.List[T]
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return err
+	}
+	return a.show(asJSON, raw, func(w io.Writer) {
+		_, _ = fmt.Fprintln(w, head)
+		for _, item := range all.Data {
+			_, _ = fmt.Fprintln(w, line(item))
+		}
+		if all.HasMore {
+			_, _ = fmt.Fprintln(w, "… (more: --limit, --offset)")
+		}
+	})
+}
+
+// show prints an answer, for programs or for people.
+func (a *admin) show(asJSON bool, v any, table func(io.Writer)) error {
+	if asJSON {
+		text, err := json.Marshal(v, json.Deterministic(true))
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(a.out, string(text))
+		return err
+	}
+	w := tabwriter.NewWriter(a.out, 0, 4, 2, ' ', 0)
+	table(w)
+	return w.Flush()
+}

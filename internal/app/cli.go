@@ -1,0 +1,198 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"sovereign/internal/vault"
+)
+
+// release is set by the linker; see the Makefile.
+var release = "dev"
+
+// version is the release, with the commit it was built from where that is known.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			if setting.Key == "vcs.revision" && len(setting.Value) >= 12 {
+				return release + "+" + setting.Value[:12]
+			}
+		}
+	}
+	return release
+}
+
+type grammar struct {
+	Serve   serveCommand   `cmd:"" help:"Run the server."`
+	Admin   adminCommand   `cmd:"" help:"Administer a server, running or not."`
+	Verify  verifyCommand  `cmd:"" help:"Check a signed certificate, offline."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+type configFlag struct {
+	Config string `placeholder:"FILE" help:"Configuration file (YAML). Every key is also a flag, and SOVEREIGN_… in the environment."`
+}
+
+type serveCommand struct {
+	configFlag `embed:""`
+	Config     `embed:""`
+	Bootstrap  bool `help:"On an empty database, make a workspace, an owner, $25 of credit and a key, and print them once."`
+}
+
+type verifyCommand struct {
+	File string `arg:"" help:"The certificate (JSON)."`
+	JWKS string `name:"jwks" required:"" placeholder:"FILE" help:"The public keys (JWKS)."`
+}
+
+type versionCommand struct{}
+
+// terminal is where a command reads nothing and writes its answer.
+type terminal struct {
+	args     []string
+	out, err io.Writer
+}
+
+// Main runs a command line and returns its exit code. What goes wrong is one line on stderr.
+func Main(args []string, stdout, stderr io.Writer) int {
+	t := &terminal{args: args, out: stdout, err: stderr}
+	if err := t.run(); err != nil {
+		_, _ = fmt.Fprintln(stderr, "sovereign: "+oneLine(err))
+		return 1
+	}
+	return 0
+}
+
+func (t *terminal) run() error {
+	parsed, err := parse(t.args, t.out)
+	if err != nil || parsed == nil {
+		return err // without an error, help was asked for and given
+	}
+	var operator *admin
+	dialled := func() (*admin, error) {
+		var err error
+		operator, err = dial(parsed.grammar.Admin.Storage, t.out)
+		return operator, err
+	}
+	defer func() {
+		if operator != nil {
+			operator.close()
+		}
+	}()
+	if err := parsed.grammar.Admin.complete(); err != nil {
+		return parsed.file.locate(err)
+	}
+	if err := parsed.context.BindToProvider(dialled); err != nil {
+		return err
+	}
+	return parsed.context.Run(t, parsed.file)
+}
+
+// A parsed command line.
+type parsed struct {
+	grammar *grammar
+	context *kong.Context
+	file    *file
+}
+
+// parse reads a command line, with the configuration file that it names underneath. It is nil when help was given.
+func parse(args []string, out io.Writer) (*parsed, error) {
+	path, err := configPath(args)
+	if err != nil {
+		return nil, err
+	}
+	p := &parsed{grammar: &grammar{}}
+	helped := false
+	options := []kong.Option{
+		kong.Name("sovereign"),
+		kong.Description("A self-hosted model improvement gateway."),
+		kong.DefaultEnvars("SOVEREIGN"),
+		kong.Writers(out, io.Discard),
+		kong.Exit(func(int) { helped = true }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+	}
+	if path != "" {
+		if p.file, err = readFile(path); err != nil {
+			return nil, err
+		}
+		options = append(options, kong.Resolvers(p.file))
+	}
+	parser, err := kong.New(p.grammar, options...)
+	if err != nil {
+		return nil, err
+	}
+	p.context, err = parser.Parse(args)
+	if helped {
+		return nil, nil //nolint:nilnil // help was the answer
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w (see sovereign --help)", err)
+	}
+	return p, nil
+}
+
+// configPath finds --config before the rest is parsed, because the file decides what the rest means.
+func configPath(args []string) (string, error) {
+	for i, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--config="); ok {
+			return value, nil
+		}
+		if arg == "--config" {
+			if i+1 == len(args) {
+				return "", errors.New("--config needs a file")
+			}
+			return args[i+1], nil
+		}
+	}
+	return os.Getenv("SOVEREIGN_CONFIG"), nil
+}
+
+// Run implements the command.
+func (c *serveCommand) Run(t *terminal, underneath *file) error {
+	if err := c.complete(); err != nil {
+		return underneath.locate(err)
+	}
+	return serve(&c.Config, func() (*Config, error) { return reread(t.args) }, c.Bootstrap, t.out, t.err)
+}
+
+// reread parses the same command line again, with what the file says now.
+func reread(args []string) (*Config, error) {
+	again, err := parse(args, io.Discard)
+	if err != nil {
+		return nil, err
+	}
+	c := &again.grammar.Serve.Config
+	if err := c.complete(); err != nil {
+		return nil, again.file.locate(err)
+	}
+	return c, nil
+}
+
+// Run implements the command.
+func (c *verifyCommand) Run(t *terminal) error {
+	document, err := os.ReadFile(c.File)
+	if err != nil {
+		return err
+	}
+	keys, err := os.ReadFile(c.JWKS)
+	if err != nil {
+		return err
+	}
+	key, err := vault.VerifyDocument(document, keys)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.File, err)
+	}
+	_, err = fmt.Fprintf(t.out, "%s: valid, signed by %s\n", c.File, key)
+	return err
+}
+
+// Run implements the command.
+func (c *versionCommand) Run(t *terminal) error {
+	_, err := fmt.Fprintln(t.out, "sovereign "+version())
+	return err
+}

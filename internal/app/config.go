@@ -1,0 +1,206 @@
+package app
+
+import (
+	"encoding"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"sovereign/internal/secret"
+)
+
+// A Config is everything that can be set. Each key stands in the file under its name with underscores (limits.body),
+// in the environment as SOVEREIGN_LIMITS_BODY, and on the command line as --limits-body. The command line wins over
+// the environment, the environment over the file, the file over the default.
+type Config struct {
+	Storage          `embed:""`
+	Listen           string   `default:"127.0.0.1:8080" help:"Where the API is served. With socket activation, the inherited socket is used instead."`
+	OperationsListen string   `default:"127.0.0.1:9090" help:"Where metrics, health and profiles are served, for operators alone; \"off\" for nowhere."`
+	TLS              TLS      `embed:"" prefix:"tls-"`
+	TrustedProxies   []string `placeholder:"CIDR" help:"Proxies whose X-Forwarded-For is believed."`
+	LogLevel         string   `default:"info" help:"debug, info, warn or error."`
+	LogFormat        string   `default:"text" help:"text or json."`
+	OTLPEndpoint     string   `name:"otlp-endpoint" placeholder:"URL" help:"Where traces are sent, as OTLP over HTTP; empty for nowhere. The OTEL_EXPORTER_OTLP_… variables work too."`
+	Limits           Limits   `embed:"" prefix:"limits-"`
+}
+
+// Storage is where data stands, and what opens it.
+type Storage struct {
+	DataDir     string      `default:"data" help:"The data folder."`
+	DatabaseURL secret.Text `name:"database-url" placeholder:"URL" help:"postgres://… ; empty for the embedded database in the data folder."`
+	RootKeyFile string      `placeholder:"FILE" help:"The key that opens stored secrets. By default beside the data folder, as its name with .root.key; made on the first start. Keep a copy elsewhere."`
+}
+
+// TLS is the certificate that the API is served with.
+type TLS struct {
+	Cert string `placeholder:"FILE" help:"Certificate chain, PEM; with it the API is served over TLS."`
+	Key  string `placeholder:"FILE" help:"Its private key, PEM."`
+}
+
+// Limits bound what callers can make the server hold or wait for.
+type Limits struct {
+	Body             Bytes         `default:"32MiB" help:"One request body."`
+	BufferedMemory   Bytes         `default:"1GiB" help:"All request bodies held at once; over it requests are shed with 429."`
+	Connections      int64         `default:"10000" help:"Open connections; over it they are shed with 429."`
+	Headers          Bytes         `default:"64KiB" help:"The head of one request."`
+	HeaderTimeout    time.Duration `default:"10s" help:"Until the head of a request has arrived."`
+	BodyTimeout      time.Duration `default:"60s" help:"Until the whole request has arrived."`
+	IdleTimeout      time.Duration `default:"120s" help:"How long an idle connection is kept."`
+	OperationTimeout time.Duration `default:"30s" help:"How long a management operation may take."`
+	Drain            time.Duration `default:"30s" help:"How long running requests may go on after SIGTERM."`
+}
+
+// Bytes is a size such as 512KiB, 32MiB, 1GiB or a plain number of bytes.
+type Bytes int64
+
+var _ encoding.TextUnmarshaler = (*Bytes)(nil)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (b *Bytes) UnmarshalText(text []byte) error {
+	number, shift := string(text), 0
+	for unit, by := range map[string]int{"KiB": 10, "MiB": 20, "GiB": 30} {
+		if rest, ok := strings.CutSuffix(number, unit); ok {
+			number, shift = strings.TrimSpace(rest), by
+			break
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || n < 1 || n > (1<<40)>>shift {
+		return fmt.Errorf("%q is not a size such as 512KiB, 32MiB or 1GiB", text)
+	}
+	*b = Bytes(n << shift)
+	return nil
+}
+
+// A badKey is a key of the configuration whose value breaks a rule.
+type badKey struct {
+	key string // as in the file: limits.body
+	err error
+}
+
+func (b *badKey) Error() string { return b.key + ": " + b.err.Error() }
+
+func bad(key, reason string, args ...any) error {
+	return &badKey{key: key, err: fmt.Errorf(reason, args...)}
+}
+
+// complete checks c and fills in what follows from the rest.
+func (c *Config) complete() error {
+	if err := c.Storage.complete(); err != nil {
+		return err
+	}
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		return bad("listen", "%q is not an address such as 127.0.0.1:8080", c.Listen)
+	}
+	if c.OperationsListen != "off" {
+		if _, _, err := net.SplitHostPort(c.OperationsListen); err != nil {
+			return bad("operations_listen", "%q is not an address such as 127.0.0.1:9090, nor off", c.OperationsListen)
+		}
+	}
+	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
+		return bad("tls", "cert and key go together")
+	}
+	if _, err := c.proxies(); err != nil {
+		return err
+	}
+	if _, err := c.level(); err != nil {
+		return err
+	}
+	if c.LogFormat != "text" && c.LogFormat != "json" {
+		return bad("log_format", "%q is neither text nor json", c.LogFormat)
+	}
+	return c.Limits.check()
+}
+
+func (l Limits) check() error {
+	if l.Connections < 1 {
+		return bad("limits.connections", "must be at least 1")
+	}
+	if l.BufferedMemory < l.Body {
+		return bad("limits.buffered_memory", "must be at least limits.body")
+	}
+	for key, value := range map[string]time.Duration{
+		"header_timeout": l.HeaderTimeout, "body_timeout": l.BodyTimeout, "idle_timeout": l.IdleTimeout,
+		"operation_timeout": l.OperationTimeout, "drain": l.Drain,
+	} {
+		if value <= 0 {
+			return bad("limits."+key, "must be above 0")
+		}
+	}
+	return nil
+}
+
+func (s *Storage) complete() error {
+	if s.DataDir == "" {
+		return bad("data_dir", "must not be empty")
+	}
+	folder, err := filepath.Abs(s.DataDir)
+	if err != nil {
+		return bad("data_dir", "%w", err)
+	}
+	s.DataDir = folder
+	if s.RootKeyFile == "" {
+		s.RootKeyFile = folder + ".root.key"
+	}
+	return nil
+}
+
+func (c *Config) proxies() ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for _, text := range c.TrustedProxies {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			address, alone := netip.ParseAddr(text)
+			if alone != nil {
+				return nil, bad("trusted_proxies", "%q is not an address or a range such as 10.0.0.0/8", text)
+			}
+			prefix = netip.PrefixFrom(address, address.BitLen())
+		}
+		all = append(all, prefix.Masked())
+	}
+	return all, nil
+}
+
+func (c *Config) level() (slog.Level, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return 0, bad("log_level", "%q is none of debug, info, warn, error", c.LogLevel)
+	}
+	return level, nil
+}
+
+// unchangeable lists the keys that differ between two configurations and need a restart.
+func unchangeable(was, is *Config) []string {
+	fixed := []struct {
+		key     string
+		changed bool
+	}{
+		{"listen", was.Listen != is.Listen},
+		{"operations_listen", was.OperationsListen != is.OperationsListen},
+		{"data_dir", was.DataDir != is.DataDir},
+		{"database_url", was.DatabaseURL != is.DatabaseURL},
+		{"root_key_file", was.RootKeyFile != is.RootKeyFile},
+		{"tls (on or off)", (was.TLS.Cert == "") != (is.TLS.Cert == "")},
+		{"log_format", was.LogFormat != is.LogFormat},
+		{"otlp_endpoint", was.OTLPEndpoint != is.OTLPEndpoint},
+		{"limits.headers", was.Limits.Headers != is.Limits.Headers},
+		{"limits.header_timeout", was.Limits.HeaderTimeout != is.Limits.HeaderTimeout},
+		{"limits.body_timeout", was.Limits.BodyTimeout != is.Limits.BodyTimeout},
+		{"limits.idle_timeout", was.Limits.IdleTimeout != is.Limits.IdleTimeout},
+	}
+	var keys []string
+	for _, f := range fixed {
+		if f.changed {
+			keys = append(keys, f.key)
+		}
+	}
+	return keys
+}
+
+// oneLine is an error as it stands on stderr.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -1,0 +1,163 @@
+package app
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"go.yaml.in/yaml/v3"
+)
+
+// A file is a configuration file: every value with the key and the line it stands under.
+type file struct {
+	path   string
+	values map[string]setting // by flag name
+}
+
+type setting struct {
+	key  string
+	line int
+	text string
+}
+
+// readFile reads a configuration file. An unknown key, a value that its key does not take and a key that is given
+// twice are errors that name the line.
+func readFile(path string) (*file, error) {
+	text, err := os.ReadFile(path) //nolint:gosec // the operator's own path
+	if err != nil {
+		return nil, fmt.Errorf("config file: %w", err)
+	}
+	var root yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	if err := decoder.Decode(&root); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	f := &file{path: path, values: map[string]setting{}}
+	if len(root.Content) == 0 {
+		return f, nil
+	}
+	if err := f.walk(root.Content[0], ""); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *file) walk(node *yaml.Node, prefix string) error {
+	if node.Kind != yaml.MappingNode {
+		return fmt.Errorf("%s:%d: %s must be a mapping of keys to values", f.path, node.Line, strings.TrimSuffix("the file "+prefix, "."))
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		name, value := node.Content[i], node.Content[i+1]
+		key := prefix + name.Value
+		flag := strings.NewReplacer(".", "-", "_", "-").Replace(key)
+		if value.Kind == yaml.MappingNode && section(flag) {
+			if err := f.walk(value, key+"."); err != nil {
+				return err
+			}
+			continue
+		}
+		if strings.Contains(name.Value, "-") || !known(flag) {
+			return fmt.Errorf("%s:%d: unknown key %s", f.path, name.Line, key)
+		}
+		if _, twice := f.values[flag]; twice {
+			return fmt.Errorf("%s:%d: %s is given twice", f.path, name.Line, key)
+		}
+		text, err := scalar(value)
+		if err == nil {
+			err = try(flag, text)
+		}
+		if err != nil {
+			return fmt.Errorf("%s:%d: %s: %w", f.path, name.Line, key, err)
+		}
+		f.values[flag] = setting{key: key, line: name.Line, text: text}
+	}
+	return nil
+}
+
+// scalar is a value as a flag takes it; a list of plain values is joined.
+func scalar(node *yaml.Node) (string, error) {
+	switch node.Kind {
+	case yaml.ScalarNode:
+		return node.Value, nil
+	case yaml.SequenceNode:
+		var parts []string
+		for _, item := range node.Content {
+			if item.Kind != yaml.ScalarNode {
+				return "", errors.New("must be a list of plain values")
+			}
+			parts = append(parts, item.Value)
+		}
+		return strings.Join(parts, ","), nil
+	default:
+		return "", errors.New("must be a plain value")
+	}
+}
+
+// Resolve implements kong.Resolver: a flag that neither the command line nor the environment sets is as in the file.
+func (f *file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	for _, name := range flag.Envs {
+		if _, set := os.LookupEnv(name); set {
+			return nil, nil //nolint:nilnil // kong's word for no value
+		}
+	}
+	if value, ok := f.values[flag.Name]; ok {
+		return value.text, nil
+	}
+	return nil, nil //nolint:nilnil // as above
+}
+
+// Validate implements kong.Resolver.
+func (f *file) Validate(*kong.Application) error { return nil }
+
+// locate adds the file and line to an error about a key that the file sets.
+func (f *file) locate(err error) error {
+	var b *badKey
+	if f == nil || !errors.As(err, &b) {
+		return err
+	}
+	for _, value := range f.values {
+		if value.key == b.key || strings.HasPrefix(value.key, b.key+".") {
+			return fmt.Errorf("%s:%d: %w", f.path, value.line, err)
+		}
+	}
+	return err
+}
+
+// probe parses flags of the configuration alone.
+func probe() *kong.Kong {
+	parser, err := kong.New(&Config{}, kong.Exit(func(int) {}))
+	if err != nil {
+		panic(err) // the struct is a constant of the program
+	}
+	return parser
+}
+
+func known(flag string) bool {
+	for _, group := range probe().Model.AllFlags(false) {
+		for _, f := range group {
+			if f.Name == flag && flag != "help" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func section(flag string) bool { return flag == "tls" || flag == "limits" }
+
+// try reports whether a flag takes a value.
+func try(flag, text string) error {
+	_, err := probe().Parse([]string{"--" + flag + "=" + text})
+	if err == nil {
+		return nil
+	}
+	_, reason, found := strings.Cut(err.Error(), ": ")
+	if !found {
+		reason = err.Error()
+	}
+	return errors.New(reason)
+}

@@ -1,0 +1,307 @@
+// Package app puts the house together and runs it: configuration, storage, routers, listeners, signals, and the
+// command line. It is the one place that knows every room.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/trace"
+
+	"sovereign/internal/api"
+	"sovereign/internal/db"
+	"sovereign/internal/fault"
+	"sovereign/internal/feed"
+	"sovereign/internal/limit"
+	"sovereign/internal/live"
+	"sovereign/internal/tenant"
+	"sovereign/internal/vault"
+	"sovereign/internal/wallet"
+	"sovereign/internal/workspace"
+)
+
+// A house is everything that stands on one storage: locked, migrated, filled, with its routers. The server serves
+// it on sockets; an admin command without a server uses the same house, in its own process.
+type house struct {
+	log     *slog.Logger
+	storage Storage
+	folder  *db.FolderLock
+	db      *db.DB
+	lease   *db.Lease
+	vault   *vault.Vault
+	dir     *live.Directory
+	feed    *feed.Feed
+	pub     *workspace.Publisher
+
+	workspaces *workspace.Store
+	wallets    *wallet.Store
+
+	bounds    *api.Bounds
+	metrics   *prometheus.Registry
+	public    *api.Router
+	operators *api.Router
+
+	fenced atomic.Pointer[string] // why nothing is served, or nil
+
+	stop context.CancelFunc
+	work sync.WaitGroup
+}
+
+// open takes the data and makes it ready. It either returns a house or leaves everything as it was, so that a start
+// that cannot succeed changes nothing.
+func open(ctx context.Context, s Storage, log *slog.Logger, tracer trace.Tracer) (h *house, err error) {
+	h = &house{log: log, storage: s, dir: live.NewDirectory(), bounds: &api.Bounds{Buffered: limit.NewBudget(1 << 30)}}
+	h.apply(Limits{Body: 32 << 20, BufferedMemory: 1 << 30, OperationTimeout: 30 * time.Second})
+	defer func() {
+		if err != nil {
+			h.close()
+		}
+	}()
+	if !s.DatabaseURL.Empty() { // a server that is not there is found before a folder is made
+		if h.db, err = db.Open(ctx, s.DataDir, s.DatabaseURL); err != nil {
+			return h, err
+		}
+	}
+	if err := takeFolder(s.DataDir); err != nil {
+		return h, err
+	}
+	if h.folder, err = db.LockFolder(s.DataDir); err != nil {
+		return h, folderError(s.DataDir, err)
+	}
+	if h.db == nil {
+		if h.db, err = db.Open(ctx, s.DataDir, s.DatabaseURL); err != nil {
+			return h, err
+		}
+	}
+	if h.lease, err = h.db.Lease(ctx); err != nil {
+		return h, err
+	}
+	if h.vault, err = unlock(ctx, h.db, s.RootKeyFile, log); err != nil {
+		return h, err
+	}
+	return h, h.furnish(ctx, tracer)
+}
+
+// furnish builds the rooms on an unlocked database.
+func (h *house) furnish(ctx context.Context, tracer trace.Tracer) error {
+	h.pub = workspace.NewPublisher(h.db, h.dir)
+	h.feed = feed.New(h.db, h.log, h.pub.Sources())
+	if err := h.feed.Fill(ctx); err != nil {
+		return err
+	}
+	h.workspaces = workspace.NewStore(h.db, h.feed)
+	h.wallets = wallet.NewStore(h.db)
+	h.metrics = prometheus.NewRegistry()
+	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	h.metrics.MustRegister(h.gauges()...)
+
+	base := api.Config{
+		DB: h.db, Feed: h.feed, Directory: h.dir, Log: h.log, Metrics: h.metrics, Tracer: tracer, Gate: h.gate, Bounds: h.bounds,
+	}
+	var routes []api.Route
+	routes = append(routes, h.publicRoutes()...)
+	routes = append(routes, workspace.NewHandler(h.setupSteps()...).Routes()...)
+	routes = append(routes, workspace.NewOperator(h.db, h.workspaces).Routes()...)
+	routes = append(routes, wallet.NewOperator(h.wallets, h.find).Routes()...)
+	routes = append(routes, h.operatorRoutes()...)
+	var err error
+	if h.public, err = api.NewRouter(base, routes); err != nil {
+		return err
+	}
+	base.Metrics = nil
+	h.operators, err = api.NewOperatorRouter(base, routes)
+	return err
+}
+
+// setupSteps are what a new workspace has before it, in order. Each room adds its own.
+func (h *house) setupSteps() []workspace.Step {
+	return []workspace.Step{
+		{ID: "create_key", Action: "mint a key", Done: func(context.Context, tenant.ID) (bool, error) { return true, nil }},
+		{ID: "add_credit", Action: "ask the operator to top the wallet up: sovereign admin wallet topup", Done: h.wallets.Funded},
+	}
+}
+
+func (h *house) find(ctx context.Context, name string) (tenant.ID, error) {
+	ws, err := h.workspaces.Find(ctx, name)
+	return ws.ID, err
+}
+
+// start runs what goes on in the background until close.
+func (h *house) start() {
+	ctx, stop := context.WithCancel(context.Background())
+	h.stop = stop
+	h.work.Go(func() { h.feed.Run(ctx) })
+	h.work.Go(func() { h.pub.KeepUses(ctx, h.log) })
+	h.work.Go(func() { h.tidy(ctx) })
+	h.work.Go(func() { h.lease.Watch(ctx, leaseEvery, h.lost, h.regained) })
+}
+
+const (
+	leaseEvery = 500 * time.Millisecond
+	tidyEvery  = 10 * time.Minute
+)
+
+func (h *house) tidy(ctx context.Context) {
+	tick := time.NewTicker(tidyEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := api.Forget(ctx, h.db); err != nil && ctx.Err() == nil {
+				h.log.Warn("cannot forget old Idempotency-Keys", "err", err)
+			}
+		}
+	}
+}
+
+// lost ends serving at once: another server may hold the data now.
+func (h *house) lost(err error) {
+	reason := "the serving lock on PostgreSQL was lost"
+	h.fenced.Store(&reason)
+	h.log.Error(reason+"; refusing requests until it is regained", "err", err)
+}
+
+// regained refills everything that is in memory before serving again: others may have changed it.
+func (h *house) regained(ctx context.Context) error {
+	if err := h.feed.Fill(ctx); err != nil {
+		return err
+	}
+	h.fenced.Store(nil)
+	h.log.Info("the serving lock on PostgreSQL is regained; serving again")
+	return nil
+}
+
+// gate refuses every request while the data is not ours.
+func (h *house) gate() error {
+	if reason := h.fenced.Load(); reason != nil {
+		return fault.Unavailable.New("not serving: %s", *reason).In(time.Second)
+	}
+	return nil
+}
+
+// apply puts limits in force that may change while running.
+func (h *house) apply(l Limits) {
+	h.bounds.Body.Store(int64(l.Body))
+	h.bounds.Buffered.Set(int64(l.BufferedMemory))
+	h.bounds.Timeout.Store(int64(l.OperationTimeout))
+}
+
+func (h *house) close() {
+	if h.stop != nil {
+		h.stop()
+		h.work.Wait()
+	}
+	if h.lease != nil {
+		h.lease.Release()
+	}
+	if h.db != nil {
+		if err := h.db.Close(); err != nil {
+			h.log.Warn("closing the database", "err", err)
+		}
+	}
+	if h.folder != nil {
+		_ = h.folder.Release()
+	}
+}
+
+func (h *house) gauges() []prometheus.Collector {
+	gauge := func(name, help string, read func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read)
+	}
+	return []prometheus.Collector{
+		gauge("sovereign_feed_version", "The version of change that is in force.", func() float64 { return float64(h.feed.Applied()) }),
+		gauge("sovereign_keys", "API keys in force.", func() float64 { return float64(h.dir.Keys()) }),
+		gauge("sovereign_buffered_bytes", "Bytes of request bodies held now.", func() float64 { return float64(h.bounds.Buffered.Used()) }),
+		gauge("sovereign_serving", "1 while requests are served, 0 while the data is not ours.", func() float64 {
+			if h.gate() != nil {
+				return 0
+			}
+			return 1
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sovereign_build_info", Help: "The release that runs.", ConstLabels: prometheus.Labels{"version": version()},
+		}, func() float64 { return 1 }),
+	}
+}
+
+// takeFolder makes the data folder, for its owner alone.
+func takeFolder(folder string) error {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return folderError(folder, err)
+	}
+	return nil
+}
+
+func folderError(folder string, err error) error {
+	if errors.Is(err, db.ErrTaken) {
+		return err
+	}
+	for _, reason := range []error{fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR} {
+		if errors.Is(err, reason) {
+			return fmt.Errorf("the data folder %s is not writable: %w", folder, reason)
+		}
+	}
+	return fmt.Errorf("data folder: %w", err)
+}
+
+// unlock brings the database and its root key together: refuse a newer schema, refuse a wrong or missing root key,
+// make a root key only for a database that has none, and migrate only when all of that is settled.
+func unlock(ctx context.Context, d *db.DB, rootFile string, log *slog.Logger) (*vault.Vault, error) {
+	fresh, err := unsealed(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	root, err := vault.LoadRoot(rootFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && fresh:
+		if err := os.MkdirAll(filepath.Dir(rootFile), 0o700); err != nil {
+			return nil, fmt.Errorf("root key file: %w", err)
+		}
+		if root, err = vault.CreateRoot(rootFile); err != nil {
+			return nil, fmt.Errorf("root key file: %w", err)
+		}
+		log.Info("made a root key; keep a copy of it away from the data", "file", rootFile, "id", root.ID())
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("the root key file %s is missing; the data cannot be opened without it", rootFile)
+	case err != nil:
+		return nil, fmt.Errorf("root key file %s: %w", rootFile, err)
+	}
+	if !fresh {
+		if err := vault.Check(ctx, d, root); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.Migrate(ctx); err != nil {
+		return nil, err
+	}
+	return vault.Open(ctx, d, root)
+}
+
+// unsealed reports whether no root key is bound to the database yet. A schema that this binary does not know is
+// refused here, before anything reads or writes its tables.
+func unsealed(ctx context.Context, d *db.DB) (bool, error) {
+	have, known, err := d.Schemas(ctx)
+	if err != nil {
+		return false, err
+	}
+	if have > known {
+		return false, fmt.Errorf("%w (schema %d; this release knows %d)", db.ErrNewer, have, known)
+	}
+	if have == 0 {
+		return true, nil
+	}
+	return vault.Empty(ctx, d)
+}

@@ -1,0 +1,48 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"net/http/pprof"
+	"os"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// operations is what operators watch the server with. It has no keys: it is for the machine's own network.
+func (h *house) operations() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /healthz", h.public)
+	mux.Handle("GET /readyz", h.public)
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// traces sends spans to the configured collector, or nowhere. The returned function sends what is left.
+func traces(ctx context.Context, c *Config) (trace.Tracer, func(context.Context) error, error) {
+	const name = "sovereign"
+	var options []otlptracehttp.Option
+	if c.OTLPEndpoint != "" {
+		options = append(options, otlptracehttp.WithEndpointURL(c.OTLPEndpoint))
+	} else if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
+		return noop.NewTracerProvider().Tracer(name), func(context.Context) error { return nil }, nil
+	}
+	exporter, err := otlptracehttp.New(ctx, options...)
+	if err != nil {
+		return nil, nil, bad("otlp_endpoint", "%w", err)
+	}
+	what := resource.NewSchemaless(attribute.String("service.name", name), attribute.String("service.version", version()))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(what))
+	return provider.Tracer(name), provider.Shutdown, nil
+}

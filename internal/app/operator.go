@@ -1,0 +1,166 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"sovereign/internal/api"
+	"sovereign/internal/backup"
+	"sovereign/internal/clock"
+	"sovereign/internal/db"
+	"sovereign/internal/fault"
+	"sovereign/internal/money"
+	"sovereign/internal/tenant"
+)
+
+// operatorRoutes are the operations on the whole server.
+func (h *house) operatorRoutes() []api.Route {
+	return []api.Route{
+		api.Post("/bootstrap", api.Operator, h.bootstrapRoute, "Make a workspace with an owner, credit and a key", api.Creates, api.ShowsSecret),
+		api.Get("/backup", api.Operator, h.backupRoute, "Download the whole database as one file", api.Long),
+		api.Post("/root-key/rotation", api.Operator, h.rotateRoute, "Replace the root key", api.Long, api.Outside),
+	}
+}
+
+// A NewWorkspace asks for everything a team needs to begin.
+type NewWorkspace struct {
+	Workspace string     `json:"workspace"`
+	Email     string     `json:"email"`
+	Balance   money.Nano `json:"balance_usd,omitempty"`
+}
+
+// A Bootstrapped workspace, with its first key, shown once.
+type Bootstrapped struct {
+	WorkspaceID tenant.ID     `json:"workspace_id"`
+	UserID      tenant.UserID `json:"user_id"`
+	APIKey      string        `json:"api_key" doc:"Shown now and never again"`
+}
+
+func (h *house) bootstrapRoute(ctx context.Context, _ tenant.Caller, in NewWorkspace) (Bootstrapped, error) {
+	return h.bootstrap(ctx, in, func(Bootstrapped) error { return nil })
+}
+
+// bootstrap makes a workspace, its owner, its credit and a key, all or nothing. show is called before anything is
+// kept: a key that is in force has been shown, whatever dies when.
+func (h *house) bootstrap(ctx context.Context, in NewWorkspace, show func(Bootstrapped) error) (Bootstrapped, error) {
+	var made Bootstrapped
+	version, err := h.db.Tx(ctx, func(tx *db.Tx) error {
+		ctx := tx.Bind(ctx)
+		ws, owner, err := h.workspaces.Create(ctx, tenant.Operator, in.Workspace, in.Email)
+		if err != nil {
+			return err
+		}
+		if in.Balance != 0 {
+			if _, err := h.wallets.TopUp(ctx, ws.ID, tenant.Operator, in.Balance, "first credit"); err != nil {
+				return err
+			}
+		}
+		_, key, err := h.workspaces.CreateKey(ctx, ws.ID, tenant.Operator, owner.Email, "default")
+		if err != nil {
+			return err
+		}
+		made = Bootstrapped{WorkspaceID: ws.ID, UserID: owner.UserID, APIKey: key.Reveal()}
+		return show(made)
+	})
+	if err != nil {
+		return Bootstrapped{}, err
+	}
+	return made, h.feed.Await(ctx, version)
+}
+
+func (h *house) backupRoute(ctx context.Context, _ tenant.Caller, _ api.None) (api.Stream, error) {
+	return api.Stream{
+		ContentType: "application/gzip",
+		Filename:    "sovereign-" + clock.Now().Std().Format("20060102T150405Z") + ".backup",
+		Write:       func(w io.Writer) error { return backup.Write(ctx, h.db, w) },
+	}, nil
+}
+
+// A Rotation names the root keys before and after.
+type Rotation struct {
+	Object string `json:"object" enum:"root_key_rotation"`
+	From   string `json:"from"`
+	To     string `json:"to"`
+}
+
+func (h *house) rotateRoute(ctx context.Context, _ tenant.Caller, _ api.None) (Rotation, error) {
+	from, to, err := h.vault.RotateRoot(ctx)
+	if err != nil {
+		return Rotation{}, err
+	}
+	h.log.Info("root key rotated", "from", from, "to", to)
+	return Rotation{Object: "root_key_rotation", From: from, To: to}, nil
+}
+
+// Health answers a prober.
+type Health struct {
+	Status string `json:"status" enum:"ok,ready"`
+}
+
+// publicRoutes need no key.
+func (h *house) publicRoutes() []api.Route {
+	ready := &readiness{house: h}
+	return []api.Route{
+		api.Get("/healthz", api.Public, func(context.Context, tenant.Caller, api.None) (Health, error) {
+			return Health{Status: "ok"}, nil
+		}, "Is the process alive?"),
+		api.Get("/readyz", api.Public, func(ctx context.Context, _ tenant.Caller, _ api.None) (Health, error) {
+			return Health{Status: "ready"}, ready.check(ctx)
+		}, "Should this server get traffic? 503 while starting, draining or without its database"),
+	}
+}
+
+// readiness asks the database at most once a second, however often it is asked itself.
+type readiness struct {
+	house *house
+	mu    sync.Mutex
+	at    time.Time
+	err   error
+}
+
+func (r *readiness) check(ctx context.Context) error {
+	if err := r.house.gate(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.at) > time.Second {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		r.err, r.at = r.house.db.Ping(ctx), time.Now()
+	}
+	if r.err != nil {
+		return fault.Unavailable.Because(r.err, "the database does not answer").In(time.Second)
+	}
+	return nil
+}
+
+// firstStart makes a workspace when there is none, and shows its key. The key is on out before it is in force.
+func (h *house) firstStart(ctx context.Context, address string, out io.Writer) (bool, error) {
+	there, err := h.workspaces.List(ctx, 1, 0)
+	if err != nil || len(there) > 0 {
+		return false, err
+	}
+	in := NewWorkspace{Workspace: "default", Email: "owner@localhost", Balance: 25 * money.Dollar}
+	_, err = h.bootstrap(ctx, in, func(made Bootstrapped) error {
+		_, err := fmt.Fprintf(out, `
+First start: a workspace was made for you.
+
+  workspace   %s (%s)
+  owner       %s
+  credit      $%s
+  API key     %s
+              shown once: keep it now
+
+Try it:
+
+  curl -s %s/v1/setup/status -H "Authorization: Bearer %s"
+
+`, in.Workspace, made.WorkspaceID, in.Email, in.Balance, made.APIKey, address, made.APIKey)
+		return err
+	})
+	return err == nil, err
+}

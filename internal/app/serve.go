@@ -1,0 +1,212 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"sovereign/internal/api"
+	"sovereign/internal/limit"
+)
+
+// A server is a house that is served: the API on the network, operations beside it, administration on a socket.
+type server struct {
+	config *Config
+	reread func() (*Config, error)
+	log    *slog.Logger
+	level  *slog.LevelVar
+	house  *house
+	cert   certificate
+	slots  *limit.Budget
+
+	api, operations, admin *http.Server
+	failed                 chan error
+}
+
+// serve runs until a signal ends it. It listens before it touches the data, so that a taken port changes nothing.
+func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs io.Writer) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+
+	s := &server{config: c, reread: reread, level: new(slog.LevelVar), slots: limit.NewBudget(c.Limits.Connections), failed: make(chan error, 3)}
+	s.log = newLog(c, s.level, logs)
+	if err := s.cert.load(c.TLS); err != nil {
+		return err
+	}
+	public, err := listen(c.Listen)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = public.Close() }()
+	var watched net.Listener
+	if c.OperationsListen != "off" {
+		if watched, err = bind(c.OperationsListen); err != nil {
+			return err
+		}
+		defer func() { _ = watched.Close() }()
+	}
+	tracer, flush, err := traces(ctx, c)
+	if err != nil {
+		return err
+	}
+	if s.house, err = open(ctx, c.Storage, s.log, tracer); err != nil {
+		return err
+	}
+	defer s.house.close()
+	s.apply(c)
+	socket, err := listenAdmin(c.DataDir)
+	if err != nil {
+		return err
+	}
+	s.house.start()
+	address := s.address(public.Addr())
+	if bootstrap {
+		if _, err := s.house.firstStart(ctx, address, out); err != nil {
+			return fmt.Errorf("first start: %w", err)
+		}
+	}
+	s.start(public, watched, socket)
+	s.log.Info("serving", "address", address, "version", version(), "storage", s.house.db.Engine, "data", c.DataDir, "operations", c.OperationsListen)
+	err = s.wait(signals)
+	s.drain()
+	ending, stop := context.WithTimeout(ctx, 3*time.Second)
+	defer stop()
+	if err := flush(ending); err != nil {
+		s.log.Warn("traces were not all sent", "err", err)
+	}
+	return err
+}
+
+// start serves the three listeners.
+func (s *server) start(public, watched, socket net.Listener) {
+	l := s.config.Limits
+	errorLog := slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
+	s.api = &http.Server{
+		Handler: s.house.public, ConnContext: api.ConnContext, ErrorLog: errorLog,
+		ReadHeaderTimeout: l.HeaderTimeout, ReadTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout, MaxHeaderBytes: int(l.Headers),
+	}
+	s.admin = &http.Server{Handler: s.house.operators, ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
+	counted := api.Listen(public, s.slots)
+	if config := s.cert.config(); config != nil {
+		s.api.TLSConfig = config
+		counted = tls.NewListener(counted, config)
+	}
+	go s.run("API", s.api, counted)
+	go s.run("admin socket", s.admin, socket)
+	if watched != nil {
+		s.operations = &http.Server{Handler: s.house.operations(), ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
+		go s.run("operations", s.operations, watched)
+	}
+}
+
+func (s *server) run(name string, server *http.Server, l net.Listener) {
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		s.failed <- fmt.Errorf("%s: %w", name, err)
+	}
+}
+
+func (s *server) wait(signals <-chan os.Signal) error {
+	for {
+		select {
+		case err := <-s.failed:
+			return err
+		case got := <-signals:
+			if got == syscall.SIGHUP {
+				s.reload()
+				continue
+			}
+			s.log.Info("stopping", "signal", got.String(), "drain", s.config.Limits.Drain)
+			return nil
+		}
+	}
+}
+
+// drain lets running requests end, for a bounded time, while no new ones are taken. With an inherited socket, new
+// connections wait in the kernel for the next process.
+func (s *server) drain() {
+	draining := "the server is stopping"
+	s.house.fenced.CompareAndSwap(nil, &draining) // requests that are already past the gate go on
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.Limits.Drain)
+	defer cancel()
+	for _, server := range []*http.Server{s.api, s.admin, s.operations} {
+		if server == nil {
+			continue
+		}
+		if err := server.Shutdown(ctx); err != nil {
+			s.log.Warn("requests were cut off after the drain", "err", err)
+			_ = server.Close()
+		}
+	}
+}
+
+// reload puts a changed configuration in force as far as it can be changed; a bad one changes nothing.
+func (s *server) reload() {
+	next, err := s.reread()
+	if err != nil {
+		s.log.Error("reload: the configuration is kept as it was", "err", err)
+		return
+	}
+	if keys := unchangeable(s.config, next); len(keys) > 0 {
+		s.log.Warn("reload: these need a restart", "keys", keys)
+	}
+	if (s.config.TLS.Cert == "") == (next.TLS.Cert == "") {
+		if err := s.cert.load(next.TLS); err != nil {
+			s.log.Error("reload: the configuration is kept as it was", "err", err)
+			return
+		}
+	}
+	// Only what was put in force is remembered, so that the next reload still tells what waits for a restart.
+	s.config.Limits.Body, s.config.Limits.BufferedMemory = next.Limits.Body, next.Limits.BufferedMemory
+	s.config.Limits.Connections, s.config.Limits.OperationTimeout = next.Limits.Connections, next.Limits.OperationTimeout
+	s.config.Limits.Drain, s.config.LogLevel, s.config.TrustedProxies = next.Limits.Drain, next.LogLevel, next.TrustedProxies
+	s.apply(s.config)
+	s.log.Info("reloaded")
+}
+
+// apply puts in force what may change while running. c was checked.
+func (s *server) apply(c *Config) {
+	level, _ := c.level()
+	s.level.Set(level)
+	proxies, _ := c.proxies()
+	s.house.bounds.Proxies.Store(&proxies)
+	s.house.apply(c.Limits)
+	s.slots.Set(c.Limits.Connections)
+}
+
+// address is where a client on this machine finds the API.
+func (s *server) address(at net.Addr) string {
+	scheme := "http"
+	if s.cert.now.Load() != nil {
+		scheme = "https"
+	}
+	host, port, err := net.SplitHostPort(at.String())
+	if err != nil {
+		return scheme + "://" + at.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
+func newLog(c *Config, level *slog.LevelVar, to io.Writer) *slog.Logger {
+	at, _ := c.level() // was checked
+	level.Set(at)
+	options := &slog.HandlerOptions{Level: level}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(to, options))
+	}
+	return slog.New(slog.NewTextHandler(to, options))
+}

@@ -1,0 +1,44 @@
+// Package clock is time as Sovereign keeps it: whole microseconds, UTC, one type in Go, in SQL and on the wire.
+package clock
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Time is microseconds since 1970, UTC. In SQL it is a BIGINT; in JSON it is RFC 3339 with milliseconds.
+type Time int64
+
+// wire is RFC 3339 in UTC with exactly three decimals.
+const wire = "2006-01-02T15:04:05.000Z"
+
+// Now reads the machine's clock.
+func Now() Time { return Of(time.Now()) }
+
+// Of converts t, dropping what is finer than a microsecond.
+func Of(t time.Time) Time { return Time(t.UnixMicro()) }
+
+// Std is t for the standard library, in UTC.
+func (t Time) Std() time.Time { return time.UnixMicro(int64(t)).UTC() }
+
+// Add is t moved by d.
+func (t Time) Add(d time.Duration) Time { return t + Time(d.Microseconds()) }
+
+// Sub is the time from u to t.
+func (t Time) Sub(u Time) time.Duration { return time.Duration(t-u) * time.Microsecond }
+
+// String is t as it stands on the wire.
+func (t Time) String() string { return t.Std().Format(wire) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (t Time) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText accepts any RFC 3339 time.
+func (t *Time) UnmarshalText(text []byte) error {
+	parsed, err := time.Parse(time.RFC3339Nano, string(text))
+	if err != nil {
+		return fmt.Errorf("%q is not an RFC 3339 time", text)
+	}
+	*t = Of(parsed)
+	return nil
+}

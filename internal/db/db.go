@@ -1,0 +1,113 @@
+// Package db is the one door to SQL. It opens SQLite or PostgreSQL, migrates, runs transactions, and hands out
+// queries only with a scope: a statement names its workspace, or says why it crosses workspaces.
+//
+// One text serves both engines: portable SQL with $n, times as BIGINT microseconds, exact bytes as BYTEA. Times, ids
+// and random values are parameters, never functions of the engine.
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite" // registers the embedded engine
+
+	"sovereign/internal/secret"
+)
+
+// An Engine is what keeps the data.
+type Engine string
+
+// The engines.
+const (
+	SQLite   Engine = "sqlite"
+	Postgres Engine = "postgres"
+)
+
+// A DB is an open database. On SQLite one connection writes and several read; on PostgreSQL one pool does both.
+type DB struct {
+	Engine Engine
+	write  *sql.DB
+	read   *sql.DB
+}
+
+// CoreFile is the embedded database's file in the data folder.
+const CoreFile = "core.db"
+
+// Open opens the database: PostgreSQL at url, or the embedded one in folder when url is empty. It changes nothing
+// yet, and fails at once when the database cannot be reached.
+func Open(ctx context.Context, folder string, url secret.Text) (*DB, error) {
+	if url.Empty() {
+		return openSQLite(ctx, filepath.Join(folder, CoreFile))
+	}
+	return openPostgres(ctx, url)
+}
+
+func openSQLite(ctx context.Context, path string) (*DB, error) {
+	if err := private(path); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() +
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)"
+	write, err := sql.Open("sqlite", dsn+"&_txlock=immediate")
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	read, err := sql.Open("sqlite", dsn+"&_pragma=query_only(1)")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), write.Close())
+	}
+	write.SetMaxOpenConns(1)
+	readers := max(4, runtime.GOMAXPROCS(0))
+	read.SetMaxOpenConns(readers)
+	read.SetMaxIdleConns(readers)
+	d := &DB{Engine: SQLite, write: write, read: read}
+	if err := d.write.PingContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), d.Close())
+	}
+	return d, nil
+}
+
+// private makes the file before SQLite does, readable by its owner alone; SQLite gives its side files the same mode.
+func private(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the operator's own path
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func openPostgres(ctx context.Context, url secret.Text) (*DB, error) {
+	config, err := pgx.ParseConfig(url.Reveal())
+	if err != nil {
+		return nil, errors.New("database_url is not a PostgreSQL URL (it looks like postgres://user:password@host:5432/name)")
+	}
+	config.ConnectTimeout = 10 * time.Second
+	pool := stdlib.OpenDB(*config)
+	pool.SetMaxOpenConns(16)
+	pool.SetMaxIdleConns(8)
+	pool.SetConnMaxIdleTime(5 * time.Minute)
+	if err := pool.PingContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("PostgreSQL at %s:%d cannot be reached: %w", config.Host, config.Port, err), pool.Close())
+	}
+	return &DB{Engine: Postgres, write: pool, read: pool}, nil
+}
+
+// Close ends every connection. On SQLite it first folds the write-ahead log into the file.
+func (d *DB) Close() error {
+	if d.read == d.write {
+		return d.write.Close()
+	}
+	return errors.Join(d.read.Close(), d.write.Close())
+}
+
+// Ping reports whether the database answers.
+func (d *DB) Ping(ctx context.Context) error { return d.read.PingContext(ctx) }

@@ -1,0 +1,84 @@
+// Package dbtest runs a store's tests on both engines: a SQLite file, and a real PostgreSQL server.
+package dbtest
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"sovereign/internal/db"
+	"sovereign/internal/secret"
+)
+
+// Each runs test once per engine, on a fresh, migrated database.
+func Each(t *testing.T, test func(t *testing.T, d *db.DB)) {
+	t.Helper()
+	EachURL(t, func(t *testing.T, folder string, url secret.Text) {
+		t.Helper()
+		d := Open(t, folder, url)
+		if err := d.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		test(t, d)
+	})
+}
+
+// EachURL runs test once per engine, with an empty folder and the URL of an empty database (empty for SQLite), for
+// tests that open it themselves, or hand it to a server.
+func EachURL(t *testing.T, test func(t *testing.T, folder string, url secret.Text)) {
+	t.Helper()
+	t.Run(string(db.SQLite), func(t *testing.T) {
+		test(t, t.TempDir(), secret.Text{})
+	})
+	t.Run(string(db.Postgres), func(t *testing.T) {
+		test(t, t.TempDir(), Postgres(t))
+	})
+}
+
+// Open opens a database for the length of the test.
+func Open(t *testing.T, folder string, url secret.Text) *db.DB {
+	t.Helper()
+	d, err := db.Open(t.Context(), folder, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+var databases atomic.Int64
+
+// Postgres is the URL of an empty database of its own on this process's PostgreSQL server.
+func Postgres(t *testing.T) secret.Text {
+	t.Helper()
+	s, err := server()
+	if err != nil {
+		t.Fatalf("PostgreSQL for tests: %v", err)
+	}
+	name := fmt.Sprintf("test_%d", databases.Add(1))
+	s.run(t, "CREATE DATABASE "+name)
+	t.Cleanup(func() { s.run(t, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
+	return secret.New(s.url(name))
+}
+
+func (s *Server) run(t *testing.T, statement string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.url("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if _, err := conn.Exec(ctx, statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}

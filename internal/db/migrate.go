@@ -1,0 +1,83 @@
+package db
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/pressly/goose/v3"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// ErrNewer says that the database was made by a newer release than this binary.
+var ErrNewer = errors.New("the database is newer than this binary")
+
+// Migrate brings the schema up to this binary's. Each step is one transaction: a kill in between leaves the steps
+// that were done, and the next start goes on from there. A newer schema is refused untouched.
+func (d *DB) Migrate(ctx context.Context) error {
+	steps, err := d.steps()
+	if err != nil {
+		return err
+	}
+	have, want, err := schema(ctx, steps)
+	if err != nil {
+		return err
+	}
+	if have > want {
+		return fmt.Errorf("%w: schema %d, and this release knows %d", ErrNewer, have, want)
+	}
+	if _, err := steps.Up(ctx); err != nil {
+		return fmt.Errorf("migrate from schema %d to %d: %w", have, want, err)
+	}
+	return nil
+}
+
+// MigrateTo brings an empty database up to an older schema, so that a backup of that schema can be read in.
+func (d *DB) MigrateTo(ctx context.Context, version int64) error {
+	steps, err := d.steps()
+	if err != nil {
+		return err
+	}
+	if _, want, err := schema(ctx, steps); err != nil {
+		return err
+	} else if version > want {
+		return fmt.Errorf("%w: schema %d, and this release knows %d", ErrNewer, version, want)
+	}
+	if _, err := steps.UpTo(ctx, version); err != nil {
+		return fmt.Errorf("migrate to schema %d: %w", version, err)
+	}
+	return nil
+}
+
+// Schemas is the version of the schema that the database has, 0 for an empty one, and the one this binary knows.
+func (d *DB) Schemas(ctx context.Context) (have, known int64, err error) {
+	steps, err := d.steps()
+	if err != nil {
+		return 0, 0, err
+	}
+	return schema(ctx, steps)
+}
+
+func (d *DB) steps() (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	dialect := goose.DialectSQLite3
+	if d.Engine == Postgres {
+		dialect = goose.DialectPostgres
+	}
+	return goose.NewProvider(dialect, d.write, files, goose.WithDisableGlobalRegistry(true))
+}
+
+func schema(ctx context.Context, steps *goose.Provider) (have, want int64, err error) {
+	have, want, err = steps.GetVersions(ctx)
+	if err != nil {
+		return 0, 0, wrap(fmt.Errorf("read the schema's version: %w", err))
+	}
+	return have, want, nil
+}

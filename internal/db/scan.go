@@ -1,0 +1,86 @@
+package db
+
+import (
+	"database/sql"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"unicode"
+)
+
+// scanner prepares reading rows as T.
+func scanner[T any](rows *sql.Rows) (func() (T, error), error) {
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, wrap(err)
+	}
+	kind := reflect.TypeFor[T]()
+	if kind.Kind() != reflect.Struct {
+		if len(columns) != 1 {
+			return nil, fmt.Errorf("%d columns do not fit one %s", len(columns), kind)
+		}
+		return func() (T, error) {
+			var value T
+			return value, rows.Scan(&value)
+		}, nil
+	}
+	fields := fieldsOf(kind)
+	indices := make([]int, len(columns))
+	for i, column := range columns {
+		index, ok := fields[column]
+		if !ok {
+			return nil, fmt.Errorf("%s has no field for column %s", kind, column)
+		}
+		indices[i] = index
+	}
+	targets := make([]any, len(columns))
+	return func() (T, error) {
+		var value T
+		whole := reflect.ValueOf(&value).Elem()
+		for i, index := range indices {
+			targets[i] = whole.Field(index).Addr().Interface()
+		}
+		err := rows.Scan(targets...)
+		return value, err
+	}, nil
+}
+
+var known sync.Map // reflect.Type → map[string]int
+
+func fieldsOf(kind reflect.Type) map[string]int {
+	if fields, ok := known.Load(kind); ok {
+		return fields.(map[string]int)
+	}
+	fields := map[string]int{}
+	for i := range kind.NumField() {
+		f := kind.Field(i)
+		if !f.IsExported() {
+			continue
+		}
+		column := f.Tag.Get("db")
+		if column == "" {
+			column = snake(f.Name)
+		}
+		fields[column] = i
+	}
+	known.Store(kind, fields)
+	return fields
+}
+
+// snake is a Go name as a column: LastUsedAt is last_used_at, UserID is user_id.
+func snake(name string) string {
+	var out strings.Builder
+	runes := []rune(name)
+	for i, r := range runes {
+		if unicode.IsUpper(r) {
+			startsWord := i > 0 && (unicode.IsLower(runes[i-1]) || (i+1 < len(runes) && unicode.IsLower(runes[i+1])))
+			if startsWord {
+				out.WriteByte('_')
+			}
+			r = unicode.ToLower(r)
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
+}

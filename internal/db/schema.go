@@ -1,0 +1,127 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+)
+
+// A Kind is what a column holds, the same on both engines.
+type Kind string
+
+// The kinds of column that migrations may use.
+const (
+	Integer Kind = "integer"
+	Text    Kind = "text"
+	Bytes   Kind = "bytes"
+	Boolean Kind = "boolean"
+)
+
+// A Column of a table.
+type Column struct {
+	Name string `json:"name"`
+	Kind Kind   `json:"kind"`
+}
+
+// A Table is one of ours, with its columns.
+type Table struct {
+	Name    string   `json:"name"`
+	Columns []Column `json:"columns"`
+}
+
+// Tables lists our tables in the order they were made, so that one comes after those it refers to. The migrations'
+// own table is not among them.
+func Tables(ctx context.Context, s Scoped) ([]Table, error) {
+	tables := `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'goose_db_version' ORDER BY rowid`
+	columns := `SELECT name, type AS kind FROM pragma_table_info($1) ORDER BY cid`
+	if s.db.Engine == Postgres {
+		tables = `SELECT CAST(relname AS TEXT) FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname <> 'goose_db_version' ORDER BY oid`
+		columns = `SELECT CAST(column_name AS TEXT) AS name, CAST(data_type AS TEXT) AS kind FROM information_schema.columns
+			WHERE table_schema = 'public' AND table_name = $1 ORDER BY ordinal_position`
+	}
+	names, err := Query[string](ctx, s, tables)
+	if err != nil {
+		return nil, fmt.Errorf("list tables: %w", err)
+	}
+	var all []Table
+	for _, name := range names {
+		t := Table{Name: name}
+		if t.Columns, err = Query[Column](ctx, s, columns, name); err != nil {
+			return nil, fmt.Errorf("list columns of %s: %w", name, err)
+		}
+		for i := range t.Columns {
+			c := &t.Columns[i]
+			kind, ok := kinds[strings.ToLower(string(c.Kind))]
+			if !ok {
+				return nil, fmt.Errorf("column %s.%s has the type %s, which is not one of both engines", name, c.Name, c.Kind)
+			}
+			c.Kind = kind
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+var kinds = map[string]Kind{"bigint": Integer, "text": Text, "bytea": Bytes, "boolean": Boolean}
+
+// Dump reads a whole table, a row at a time, each value as int64, string, []byte, bool or nil.
+func Dump(ctx context.Context, s Scoped, t Table) iter.Seq2[[]any, error] {
+	return func(yield func([]any, error) bool) {
+		names := make([]string, len(t.Columns))
+		targets := make([]any, len(t.Columns))
+		for i, c := range t.Columns {
+			names[i] = c.Name
+			switch c.Kind {
+			case Integer:
+				targets[i] = new(*int64)
+			case Text:
+				targets[i] = new(*string)
+			case Bytes:
+				targets[i] = new([]byte)
+			case Boolean:
+				targets[i] = new(*bool)
+			}
+		}
+		rows, err := s.runner(ctx, false).QueryContext(ctx, "SELECT "+strings.Join(names, ", ")+" FROM "+t.Name)
+		if err != nil {
+			yield(nil, wrap(err))
+			return
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			err := rows.Scan(targets...)
+			if !yield(values(targets), wrap(err)) || err != nil {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield(nil, wrap(err))
+		}
+	}
+}
+
+func values(targets []any) []any {
+	row := make([]any, len(targets))
+	for i, target := range targets {
+		switch v := target.(type) {
+		case **int64:
+			if *v != nil {
+				row[i] = **v
+			}
+		case **string:
+			if *v != nil {
+				row[i] = **v
+			}
+		case **bool:
+			if *v != nil {
+				row[i] = **v
+			}
+		case *[]byte:
+			if *v != nil {
+				row[i] = *v
+			}
+		}
+	}
+	return row
+}

@@ -1,0 +1,135 @@
+// Package fault is the vocabulary of refusals. A refusal is a typed value: it is made where the rule is broken,
+// wrapped on its way like any error, and rendered once, by the API. Anything that is not a Fault is an internal
+// error, and its text never leaves the process.
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Kind is one row of the error table: the status, code and type that clients branch on.
+type Kind struct {
+	Status int
+	Code   string // empty is null on the wire
+	Type   string
+	When   string
+}
+
+// The types of the error envelope.
+const (
+	TypeInvalid  = "invalid_request_error"
+	TypeQuota    = "insufficient_quota"
+	TypeRate     = "rate_limit_error"
+	TypeAPI      = "api_error"
+	TypeUpstream = "upstream_error"
+)
+
+// Every refusal there is.
+var (
+	InvalidBody          = Kind{400, "invalid_body", TypeInvalid, "The body is not the JSON that the operation takes."}
+	InvalidParameter     = Kind{400, "invalid_parameter", TypeInvalid, "A field, path or query parameter breaks a rule; the message names it."}
+	UnsupportedParameter = Kind{400, "unsupported_parameter", TypeInvalid, "A parameter is known but cannot be honoured here."}
+	UnknownProvider      = Kind{400, "unknown_provider", TypeInvalid, "The provider prefix has no configured key."}
+	InvalidKey           = Kind{401, "invalid_api_key", TypeInvalid, "The key is missing, malformed or revoked."}
+	InsufficientBalance  = Kind{402, "insufficient_balance", TypeQuota, "The wallet cannot cover the request's worst case. Nothing is charged."}
+	Forbidden            = Kind{403, "insufficient_permissions", TypeInvalid, "The key's user lacks the role, or has left the workspace."}
+	Missing              = Kind{404, "not_found", TypeInvalid, "There is no such resource in the workspace."}
+	ModelNotFound        = Kind{404, "model_not_found", TypeInvalid, "The model is not in the priced catalog."}
+	DedicatedNotFound    = Kind{404, "dedicated_endpoint_not_found", TypeInvalid, "The routing key is not the workspace's, or was deleted."}
+	MethodNotAllowed     = Kind{405, "method_not_allowed", TypeInvalid, "The path exists, the method does not; see the Allow header."}
+	Timeout              = Kind{408, "request_timeout", TypeAPI, "The request took too long. Retry with backoff."}
+	Conflicting          = Kind{409, "conflict", TypeInvalid, "The resource's state does not allow it."}
+	LoggingDisabled      = Kind{409, "logging_disabled", TypeInvalid, "Request logging is off for the workspace."}
+	SessionNotActive     = Kind{409, "session_not_active", TypeInvalid, "The reward session has ended."}
+	SessionOverbudget    = Kind{409, "session_overbudget", TypeInvalid, "The reward session's budget is spent."}
+	IdempotencyConflict  = Kind{409, "idempotency_conflict", TypeInvalid, "The Idempotency-Key was used for something else, or its answer is not repeatable."}
+	Precondition         = Kind{412, "precondition_failed", TypeInvalid, "Well formed and permitted, but the proof is not there yet."}
+	AnchorHeld           = Kind{412, "anchor_held", TypeInvalid, "The run is held: its reward diverged from the anchor judge."}
+	BodyTooLarge         = Kind{413, "body_too_large", TypeInvalid, "The body is over the limit."}
+	UnsupportedMedia     = Kind{415, "unsupported_media_type", TypeInvalid, "The body is not plain application/json."}
+	RateLimited          = Kind{429, "rate_limited", TypeRate, "The server is at its limit. Retry after Retry-After."}
+	AbuseGuard           = Kind{429, "abuse_guard", TypeRate, "The workspace started too much spending in a minute."}
+	Internal             = Kind{500, "internal_error", TypeAPI, "A fault of ours; quote the request id."}
+	Upstream             = Kind{502, "", TypeUpstream, "The provider failed; quote the request id."}
+	Unavailable          = Kind{503, "unavailable", TypeAPI, "Starting, draining, or without the database."}
+)
+
+// Kinds is the whole table, in order of status: the documentation and the tests are made from it.
+func Kinds() []Kind {
+	return []Kind{
+		InvalidBody, InvalidParameter, UnsupportedParameter, UnknownProvider, InvalidKey, InsufficientBalance,
+		Forbidden, Missing, ModelNotFound, DedicatedNotFound, MethodNotAllowed, Timeout, Conflicting, LoggingDisabled,
+		SessionNotActive, SessionOverbudget, IdempotencyConflict, Precondition, AnchorHeld, BodyTooLarge,
+		UnsupportedMedia, RateLimited, AbuseGuard, Internal, Upstream, Unavailable,
+	}
+}
+
+// Final reports whether a client should not try again unchanged, although its SDK would by default.
+func (k Kind) Final() bool { return k.Status == 409 || k.Status == 412 || k.Status == 500 }
+
+// A Fault is a refusal that a caller may read.
+type Fault struct {
+	Kind
+	Message    string
+	Field      string        // the parameter at fault, where there is one
+	RetryAfter time.Duration // on 429 and 503
+	cause      error         // for our log only
+}
+
+// Error is the message with its cause: for logs.
+func (f *Fault) Error() string {
+	if f.cause != nil {
+		return fmt.Sprintf("%s: %v", f.Message, f.cause)
+	}
+	return f.Message
+}
+
+// Unwrap gives errors.Is and errors.As the cause.
+func (f *Fault) Unwrap() error { return f.cause }
+
+// New is a refusal of kind k.
+func (k Kind) New(format string, args ...any) *Fault {
+	return &Fault{Kind: k, Message: fmt.Sprintf(format, args...)}
+}
+
+// Because is a refusal of kind k whose cause is logged and not shown.
+func (k Kind) Because(cause error, format string, args ...any) *Fault {
+	f := k.New(format, args...)
+	f.cause = cause
+	return f
+}
+
+// In says when to come back.
+func (f *Fault) In(wait time.Duration) *Fault {
+	f.RetryAfter = wait
+	return f
+}
+
+// Invalid refuses a field: Invalid("name", "must be 3 to 64 letters").
+func Invalid(field, reason string) *Fault {
+	return &Fault{Kind: InvalidParameter, Field: field, Message: field + " " + reason}
+}
+
+// NotFound refuses an id that is not the caller's; whether it is another's cannot be told from it.
+func NotFound(noun, name string) *Fault { return Missing.New("no %s %q in this workspace", noun, name) }
+
+// Conflict refuses what the present state does not allow.
+func Conflict(format string, args ...any) *Fault { return Conflicting.New(format, args...) }
+
+// From is err as a caller may see it. Nil stays nil; what is not a refusal becomes one that tells nothing.
+func From(err error) *Fault {
+	var f *Fault
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &f):
+		return f
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return Timeout.Because(err, "the request took too long")
+	default:
+		return Internal.Because(err, "internal error")
+	}
+}

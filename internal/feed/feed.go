@@ -1,0 +1,185 @@
+// Package feed carries committed changes to the data plane. A change commits and gets a version; the feed reads what
+// each version touched, publishes it into memory, and lets whoever awaits that version answer. What a caller was
+// told is in force, is in force.
+package feed
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"sovereign/internal/clock"
+	"sovereign/internal/db"
+)
+
+// A Source is a kind of thing that the data plane holds in memory.
+type Source interface {
+	// Fill publishes everything there is, replacing what was.
+	Fill(ctx context.Context) error
+	// Apply reads the named subjects as they are now and publishes them. Applying twice is the same as once.
+	Apply(ctx context.Context, changes []db.Change) error
+}
+
+// A Feed applies versions in order. Make it with New, fill it, then run it.
+type Feed struct {
+	db      *db.DB
+	sources map[string]Source
+	log     *slog.Logger
+
+	wake chan struct{}
+
+	mu      sync.Mutex
+	applied db.Version
+	moved   chan struct{} // closed and replaced when applied grows
+}
+
+const (
+	poll = time.Second // how soon a failed reading is tried again
+	keep = time.Hour   // how long applied changes stay readable
+)
+
+// New is a feed of the given kinds of change.
+func New(d *db.DB, log *slog.Logger, sources map[string]Source) *Feed {
+	return &Feed{db: d, sources: sources, log: log, wake: make(chan struct{}, 1), moved: make(chan struct{})}
+}
+
+// Fill publishes the present state of everything. The version is read first: a change that commits meanwhile is
+// published twice, never missed.
+func (f *Feed) Fill(ctx context.Context) error {
+	head, err := f.head(ctx)
+	if err != nil {
+		return err
+	}
+	for _, source := range f.distinct() {
+		if err := source.Fill(ctx); err != nil {
+			return fmt.Errorf("fill the data plane: %w", err)
+		}
+	}
+	f.advance(head)
+	return nil
+}
+
+// distinct is every source once, although one may serve several kinds.
+func (f *Feed) distinct() []Source {
+	seen := map[Source]bool{}
+	var all []Source
+	for _, source := range f.sources {
+		if !seen[source] {
+			seen[source] = true
+			all = append(all, source)
+		}
+	}
+	return all
+}
+
+func (f *Feed) head(ctx context.Context) (db.Version, error) {
+	return db.One[db.Version](ctx, f.db.Across("versions number all workspaces together"), `SELECT version FROM feed_head WHERE id = 1`)
+}
+
+// Await returns when version is in force here. If ctx ends first the change is still committed and will still be
+// published; only the caller is not told so.
+func (f *Feed) Await(ctx context.Context, version db.Version) error {
+	if f.reached(version) == nil {
+		return nil
+	}
+	select {
+	case f.wake <- struct{}{}:
+	default: // a reading is already due
+	}
+	for {
+		moved := f.reached(version)
+		if moved == nil {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return fmt.Errorf("await version %d: %w", version, ctx.Err())
+		}
+	}
+}
+
+// reached is nil when version is in force, else the channel that closes on the next step towards it.
+func (f *Feed) reached(version db.Version) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.applied >= version {
+		return nil
+	}
+	return f.moved
+}
+
+// Applied is the version that is in force.
+func (f *Feed) Applied() db.Version {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.applied
+}
+
+func (f *Feed) advance(to db.Version) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if to > f.applied {
+		f.applied = to
+		close(f.moved)
+		f.moved = make(chan struct{})
+	}
+}
+
+// Run publishes until ctx ends. A failed reading is tried again each second: what is committed is published
+// however often the database goes away in between.
+func (f *Feed) Run(ctx context.Context) {
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	pruned := time.Time{}
+	for {
+		if err := f.catchUp(ctx); err != nil && ctx.Err() == nil {
+			f.log.Warn("feed: cannot read changes; trying again", "err", err)
+		}
+		if time.Since(pruned) > keep/4 {
+			pruned = time.Now()
+			f.prune(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.wake:
+		case <-tick.C:
+		}
+	}
+}
+
+func (f *Feed) catchUp(ctx context.Context) error {
+	changes, err := db.Query[db.Change](ctx, f.db.Across("the data plane serves all workspaces"), `
+		SELECT version, kind, workspace_id AS workspace, subject
+		FROM feed_changes WHERE version > $1 ORDER BY version, seq`, f.Applied())
+	if err != nil || len(changes) == 0 {
+		return err
+	}
+	for kind, source := range f.sources {
+		var mine []db.Change
+		for _, c := range changes {
+			if c.Kind == kind {
+				mine = append(mine, c)
+			}
+		}
+		if len(mine) == 0 {
+			continue
+		}
+		if err := source.Apply(ctx, mine); err != nil {
+			return fmt.Errorf("apply %s: %w", kind, err)
+		}
+	}
+	f.advance(changes[len(changes)-1].Version)
+	return nil
+}
+
+func (f *Feed) prune(ctx context.Context) {
+	_, err := db.Exec(ctx, f.db.Across("old versions of all workspaces"), `DELETE FROM feed_changes WHERE at < $1 AND version <= $2`,
+		clock.Now().Add(-keep), f.Applied())
+	if err != nil && ctx.Err() == nil {
+		f.log.Warn("feed: cannot prune old changes", "err", err)
+	}
+}

@@ -1,0 +1,33 @@
+// Package id makes the ids of everything: a prefix that names the kind, then 26 characters that sort by time of birth.
+package id
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/binary"
+	"strings"
+	"time"
+)
+
+// alphabet is Crockford's base 32 in lower case: its order is the order of the bytes, so that ids sort by time.
+var alphabet = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+
+// New is a fresh id such as key_01k… : 56 bits of microseconds and 72 random bits.
+func New(prefix string) string { return at(prefix, time.Now()) }
+
+func at(prefix string, t time.Time) string {
+	var raw [16]byte
+	binary.BigEndian.PutUint64(raw[:8], uint64(t.UnixMicro())<<8)
+	_, _ = rand.Read(raw[7:]) // crypto/rand.Read never fails: it ends the process instead
+	return prefix + "_" + alphabet.EncodeToString(raw[:])
+}
+
+// Has reports whether s is shaped like an id of that prefix.
+func Has(prefix, s string) bool {
+	body, ok := strings.CutPrefix(s, prefix+"_")
+	if !ok || len(body) != 26 {
+		return false
+	}
+	_, err := alphabet.DecodeString(body)
+	return err == nil
+}

@@ -1,0 +1,58 @@
+// Package limit counts what a caller may start in a window of time.
+package limit
+
+import (
+	"sync"
+	"time"
+)
+
+// Windows grants each name at most Most starts in a fixed window of Per. The window opens with the first start and
+// a refusal does not prolong it, so that the wait a refusal names is true.
+type Windows[Name comparable] struct {
+	most int
+	per  time.Duration
+
+	mu    sync.Mutex
+	open  map[Name]window
+	swept time.Time
+}
+
+type window struct {
+	ends time.Time
+	used int
+}
+
+// NewWindows grants most starts per window of per.
+func NewWindows[Name comparable](most int, per time.Duration) *Windows[Name] {
+	return &Windows[Name]{most: most, per: per, open: map[Name]window{}}
+}
+
+// Allow counts one start at now. When it is one too many, wait says how long until the next is granted.
+func (w *Windows[Name]) Allow(name Name, now time.Time) (wait time.Duration, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sweep(now)
+	current := w.open[name]
+	if !now.Before(current.ends) || current.ends.Sub(now) > w.per { // over, or the clock was set back
+		current = window{ends: now.Add(w.per)}
+	}
+	if current.used >= w.most {
+		return current.ends.Sub(now), false
+	}
+	current.used++
+	w.open[name] = current
+	return 0, true
+}
+
+// sweep forgets closed windows once per window, so that memory follows the names that are active.
+func (w *Windows[Name]) sweep(now time.Time) {
+	if since := now.Sub(w.swept); since >= 0 && since < w.per {
+		return
+	}
+	w.swept = now
+	for name, current := range w.open {
+		if !now.Before(current.ends) {
+			delete(w.open, name)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package vault
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// ErrDocument says that a signed document does not prove what it shows.
+var ErrDocument = errors.New("does not verify")
+
+// VerifyDocument checks a signed document, such as a certificate, offline. Its signature.jws is a compact JWS whose
+// payload is the document without signature and without the members that begin with voided, which are facts beside
+// it. The signature must be by a key of jwks, and what the document shows must be what was signed. It returns the id
+// of the signing key.
+func VerifyDocument(document, jwks []byte) (keyID string, err error) {
+	var keys jose.JSONWebKeySet
+	if err := json.Unmarshal(jwks, &keys); err != nil {
+		return "", fmt.Errorf("the key set is not a JWKS: %w", err)
+	}
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(document, &members); err != nil {
+		return "", fmt.Errorf("the document is not a JSON object: %w", err)
+	}
+	var signature struct {
+		Alg   string `json:"alg"`
+		KeyID string `json:"key_id"`
+		JWS   string `json:"jws"`
+	}
+	if err := json.Unmarshal(members["signature"], &signature); err != nil || signature.JWS == "" {
+		return "", errors.New("the document has no signature")
+	}
+	payload, err := verified(signature.JWS, signature.KeyID, keys)
+	if err != nil {
+		return "", err
+	}
+	for name := range members {
+		if name == "signature" || strings.HasPrefix(name, "voided") {
+			delete(members, name)
+		}
+	}
+	shown, err := json.Marshal(members, json.Deterministic(true))
+	if err != nil {
+		return "", err
+	}
+	if same, err := equal(shown, payload); err != nil {
+		return "", err
+	} else if !same {
+		return "", fmt.Errorf("%w: what it shows differs from what was signed", ErrDocument)
+	}
+	return signature.KeyID, nil
+}
+
+func verified(compact, keyID string, keys jose.JSONWebKeySet) ([]byte, error) {
+	parsed, err := jose.ParseSignedCompact(compact, []jose.SignatureAlgorithm{jose.EdDSA})
+	if err != nil {
+		return nil, fmt.Errorf("%w: the signature is not a compact EdDSA JWS", ErrDocument)
+	}
+	if parsed.Signatures[0].Header.KeyID != keyID {
+		return nil, fmt.Errorf("%w: it names key %q and was signed with %q", ErrDocument, keyID, parsed.Signatures[0].Header.KeyID)
+	}
+	candidates := keys.Key(keyID)
+	if len(candidates) == 0 {
+		return nil, fmt.Errorf("%w: key %q is not in the key set", ErrDocument, keyID)
+	}
+	for _, key := range candidates {
+		if payload, err := parsed.Verify(key); err == nil {
+			return payload, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: the signature is not by key %q", ErrDocument, keyID)
+}
+
+// equal compares two JSON texts by value, whatever their order of members and spacing.
+func equal(a, b []byte) (bool, error) {
+	one, other := jsontext.Value(bytes.Clone(a)), jsontext.Value(bytes.Clone(b))
+	if err := errors.Join(one.Canonicalize(), other.Canonicalize()); err != nil {
+		return false, fmt.Errorf("%w: %w", ErrDocument, err)
+	}
+	return bytes.Equal(one, other), nil
+}

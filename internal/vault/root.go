@@ -1,0 +1,127 @@
+// Package vault keeps secrets: encrypted under data keys that stand in the database, which are wrapped by a root key
+// that does not. A copy of the database without the root key reveals nothing.
+package vault
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/tink-crypto/tink-go/v2/aead"
+	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
+	"github.com/tink-crypto/tink-go/v2/keyset"
+	"github.com/tink-crypto/tink-go/v2/tink"
+)
+
+// A Root is the key outside the database, in a file of its own. During a rotation the file holds two keys, the new
+// one first, so that a kill at any moment leaves a file that opens the database.
+type Root struct {
+	path   string
+	handle *keyset.Handle
+}
+
+// LoadRoot reads the root key; a file that is not there is os.ErrNotExist.
+func LoadRoot(path string) (*Root, error) {
+	text, err := os.ReadFile(path) //nolint:gosec // the operator's own path
+	if err != nil {
+		return nil, err
+	}
+	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(text)))
+	if err != nil {
+		return nil, errors.New("is not a root key file")
+	}
+	return &Root{path: path, handle: handle}, nil
+}
+
+// CreateRoot makes a root key and its file, readable by its owner alone.
+func CreateRoot(path string) (*Root, error) {
+	handle, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
+	if err != nil {
+		return nil, err
+	}
+	r := &Root{path: path, handle: handle}
+	return r, r.save()
+}
+
+// ID names the root key without revealing it.
+func (r *Root) ID() string {
+	return strconv.FormatUint(uint64(r.handle.KeysetInfo().GetPrimaryKeyId()), 16)
+}
+
+// between reports whether a rotation was begun and not finished.
+func (r *Root) between() bool { return r.handle.Len() > 1 }
+
+func (r *Root) cipher() (tink.AEAD, error) { return aead.New(r.handle) }
+
+// next is r with a new key first and the old ones behind it.
+func (r *Root) next() (*Root, error) {
+	manager := keyset.NewManagerFromHandle(r.handle)
+	fresh, err := manager.Add(aead.AES256GCMKeyTemplate())
+	if err != nil {
+		return nil, err
+	}
+	if err := manager.SetPrimary(fresh); err != nil {
+		return nil, err
+	}
+	return r.with(manager)
+}
+
+// alone is r with its first key only.
+func (r *Root) alone() (*Root, error) {
+	manager := keyset.NewManagerFromHandle(r.handle)
+	info := r.handle.KeysetInfo()
+	for _, key := range info.GetKeyInfo() {
+		if key.GetKeyId() == info.GetPrimaryKeyId() {
+			continue
+		}
+		if err := manager.Delete(key.GetKeyId()); err != nil {
+			return nil, err
+		}
+	}
+	return r.with(manager)
+}
+
+func (r *Root) with(manager *keyset.Manager) (*Root, error) {
+	handle, err := manager.Handle()
+	if err != nil {
+		return nil, err
+	}
+	return &Root{path: r.path, handle: handle}, nil
+}
+
+// save replaces the file whole: after a power loss it is the old one or the new one.
+func (r *Root) save() error {
+	var text bytes.Buffer
+	if err := insecurecleartextkeyset.Write(r.handle, keyset.NewJSONWriter(&text)); err != nil {
+		return err
+	}
+	text.WriteByte('\n')
+	folder := filepath.Dir(r.path)
+	file, err := os.CreateTemp(folder, ".root-key-*")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(file.Name()) }() // after the rename there is nothing to remove
+	_, err = file.Write(text.Bytes())
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(file.Name(), r.path); err != nil {
+		return err
+	}
+	return syncFolder(folder)
+}
+
+func syncFolder(folder string) error {
+	dir, err := os.Open(folder) //nolint:gosec // the operator's own path
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", folder, err)
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+// Package wallet is the ledger of prepaid money: double entry, append-only, in integers.
+package wallet
+
+import (
+	"fmt"
+
+	"sovereign/internal/fault"
+	"sovereign/internal/money"
+)
+
+// The accounts of a workspace. Their balances sum to zero: what the wallet holds came from funding.
+const (
+	accountWallet  = "wallet"
+	accountFunding = "funding"
+)
+
+// A line of a transfer moves an amount into an account, or out of it when negative.
+type line struct {
+	account string
+	amount  money.Nano
+}
+
+// Limits of one top-up: more is a typing error.
+const (
+	minTopUp = money.Nano(1)
+	maxTopUp = 1_000_000 * money.Dollar
+)
+
+func checkTopUp(amount money.Nano) error {
+	if amount < minTopUp || amount > maxTopUp {
+		return fault.Invalid("amount_usd", fmt.Sprintf("must be above 0 and at most %s", maxTopUp))
+	}
+	return nil
+}
+
+// A Balance is what a workspace can spend, what running work has reserved of it, and what it has spent so far.
+type Balance struct {
+	Balance money.Nano `json:"balance_usd"`
+	Held    money.Nano `json:"held_usd"`
+	Spent   money.Nano `json:"spent_usd"`
+}
+
+// A Proof is the outcome of checking the ledger against itself.
+type Proof struct {
+	OK       bool       `json:"ok"`
+	Entries  int64      `json:"entries"`
+	Sum      money.Nano `json:"sum" doc:"Of all entries; 0 when the ledger is whole"`
+	Problems []string   `json:"problems" doc:"Every broken invariant, in words"`
+}
