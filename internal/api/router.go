@@ -186,8 +186,8 @@ func canonical(r *http.Request) (*http.Request, bool) {
 		return nil, false
 	}
 	if strings.HasPrefix(decoded, "/api/v1/") || decoded == "/api/v1" {
-		rest, ok := strings.CutPrefix(raw, "/api")
-		if !ok {
+		rest := strings.TrimPrefix(raw, "/api")
+		if rest == raw || !strings.HasPrefix(rest, "/v1") {
 			return nil, false
 		}
 		clone := *r

@@ -144,6 +144,9 @@ func (s *Storage) complete() error {
 		return bad("data_dir", "%w", err)
 	}
 	s.DataDir = folder
+	if _, err := socketPath(folder); err != nil {
+		return err
+	}
 	if s.RootKeyFile == "" {
 		s.RootKeyFile = folder + ".root.key"
 	}

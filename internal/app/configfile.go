@@ -48,7 +48,7 @@ func readFile(path string) (*file, error) {
 
 func (f *file) walk(node *yaml.Node, prefix string) error {
 	if node.Kind != yaml.MappingNode {
-		return fmt.Errorf("%s:%d: %s must be a mapping of keys to values", f.path, node.Line, strings.TrimSuffix("the file "+prefix, "."))
+		return fmt.Errorf("%s:%d: the file must be a mapping of keys to values", f.path, node.Line)
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, value := node.Content[i], node.Content[i+1]

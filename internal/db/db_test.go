@@ -9,6 +9,7 @@ import (
 
 	"sovereign/internal/db"
 	"sovereign/internal/db/dbtest"
+	"sovereign/internal/fault"
 	"sovereign/internal/secret"
 	"sovereign/internal/tenant"
 )
@@ -51,6 +52,17 @@ func TestScopeCannotBeForgotten(t *testing.T) {
 		}
 		if err := db.Insert(ctx, d.In("ws_a"), "workspaces", []string{"name"}, nil); !errors.Is(err, db.ErrScope) {
 			t.Errorf("bulk insert: want ErrScope, got %v", err)
+		}
+	})
+}
+
+func TestTextThatOneEngineCannotKeepIsRefusedByBoth(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		for _, text := range []string{"a\x00b", "a\xffb"} {
+			_, err := db.Query[string](t.Context(), d.In("ws_a"), `SELECT name FROM workspaces WHERE workspace_id = $1 AND name = $2`, text)
+			if f := fault.From(err); err == nil || f.Status != 400 {
+				t.Errorf("%q: %v", text, err)
+			}
 		}
 	})
 }

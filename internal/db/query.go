@@ -10,7 +10,9 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
+	"sovereign/internal/fault"
 	"sovereign/internal/tenant"
 )
 
@@ -192,6 +194,9 @@ func (s Scoped) bind(text string, args []any) ([]any, error) {
 		value, err := driver.DefaultParameterConverter.ConvertValue(arg)
 		if err != nil {
 			return nil, fmt.Errorf("argument $%d: %w", i+1, err)
+		}
+		if text, ok := value.(string); ok && (strings.IndexByte(text, 0) >= 0 || !utf8.ValidString(text)) {
+			return nil, fault.InvalidParameter.New("text must be UTF-8 without NUL characters") // PostgreSQL could not keep it
 		}
 		bindings[i] = value
 	}

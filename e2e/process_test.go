@@ -1,0 +1,259 @@
+// Package e2e drives the built binary from outside, as its users and its accidents do.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"sovereign/internal/db/dbtest"
+	"sovereign/internal/secret"
+)
+
+var binary string
+
+func TestMain(m *testing.M) {
+	folder, err := os.MkdirTemp("", "sovereign-e2e-")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(folder, "sovereign")
+	build := exec.Command("go", "build", "-o", binary, "../cmd/sovereign")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+// drills is how often an accident is repeated: a few times in every test run, many in the fault suite.
+func drills(few, many int) int {
+	if os.Getenv("SOVEREIGN_DRILLS") == "full" {
+		return many
+	}
+	return few
+}
+
+// A place is where a server keeps its things.
+type place struct {
+	data, root string
+	url        secret.Text
+}
+
+func newPlace(t *testing.T, url secret.Text) place {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "e2e") // short: the admin socket's path has a bound
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	return place{data: folder + "/data", root: folder + "/root.key", url: url}
+}
+
+func eachPlace(t *testing.T, test func(t *testing.T, p place)) {
+	t.Helper()
+	dbtest.EachURL(t, func(t *testing.T, _ string, url secret.Text) { test(t, newPlace(t, url)) })
+}
+
+func (p place) flags() []string {
+	flags := []string{"--data-dir", p.data, "--root-key-file", p.root}
+	if !p.url.Empty() {
+		flags = append(flags, "--database-url", p.url.Reveal())
+	}
+	return flags
+}
+
+// admin runs an admin command to its end.
+func (p place) admin(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	return run(t, append(append([]string{"admin"}, p.flags()...), args...)...)
+}
+
+// mustAdmin runs an admin command that must succeed, and reads its JSON answer.
+func (p place) mustAdmin(t *testing.T, out any, args ...string) {
+	t.Helper()
+	stdout, stderr, code := p.admin(t, args...)
+	if code != 0 {
+		t.Fatalf("admin %v: exit %d: %s", args, code, stderr)
+	}
+	if out != nil {
+		if err := json.Unmarshal([]byte(stdout), out); err != nil {
+			t.Fatalf("admin %v: %v in %q", args, err, stdout)
+		}
+	}
+}
+
+func run(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// A process is a running server.
+type process struct {
+	*exec.Cmd
+	place
+	out, log *tail
+	done     chan struct{}
+}
+
+// start runs a server on a free port and does not wait for it.
+func (p place) start(t *testing.T, args ...string) *process {
+	t.Helper()
+	s := &process{place: p, out: newTail(), log: newTail(), done: make(chan struct{})}
+	all := append([]string{"serve", "--listen", "127.0.0.1:0", "--operations-listen", "off", "--bootstrap"}, p.flags()...)
+	s.Cmd = exec.Command(binary, append(all, args...)...)
+	s.Stdout, s.Stderr = s.out, s.log
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = s.Wait(); close(s.done) }()
+	t.Cleanup(func() { s.kill() })
+	return s
+}
+
+// serve runs a server and waits until it serves.
+func (p place) serve(t *testing.T, args ...string) *process {
+	t.Helper()
+	s := p.start(t, args...)
+	s.await(t)
+	return s
+}
+
+func (s *process) await(t *testing.T) {
+	t.Helper()
+	if s.log.find(serving, s.done, 20*time.Second) == "" {
+		t.Fatalf("the server does not serve:\n%s", s.log)
+	}
+}
+
+var (
+	serving = regexp.MustCompile(`msg=serving address=(\S+)`)
+	keyText = regexp.MustCompile(`sk_sovereign_[0-9a-z]{47}`)
+)
+
+func (s *process) address() string { return serving.FindStringSubmatch(s.log.String())[1] }
+
+func (s *process) kill() {
+	_ = s.Process.Signal(syscall.SIGKILL)
+	<-s.done
+}
+
+func (s *process) stop(t *testing.T) int {
+	t.Helper()
+	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-s.done:
+	case <-time.After(40 * time.Second):
+		t.Fatal("the server does not stop")
+	}
+	return s.ProcessState.ExitCode()
+}
+
+// socket is a client of the server's admin socket.
+func (p place) socket() *http.Client {
+	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+		MaxIdleConnsPerHost: 16,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", p.data+"/admin.sock")
+		},
+	}}
+}
+
+func status(t *testing.T, address, key string) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, address+"/v1/setup/status", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+key)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+// proves fails the test unless the ledger proves.
+func (p place) proves(t *testing.T) {
+	t.Helper()
+	var proof struct {
+		OK      bool
+		Entries int
+		Sum     json.Number
+	}
+	p.mustAdmin(t, &proof, "ledger", "verify", "--json")
+	if !proof.OK || proof.Sum != "0" {
+		t.Errorf("the ledger does not prove: %+v", proof)
+	}
+}
+
+// A tail is a process's output, readable while it runs.
+type tail struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func newTail() *tail { return &tail{} }
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.Write(p)
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}
+
+// find waits for a line; it is empty when the process ends, or time does, without it.
+func (t *tail) find(what *regexp.Regexp, done <-chan struct{}, within time.Duration) string {
+	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		if found := what.FindString(t.String()); found != "" {
+			return found
+		}
+		select {
+		case <-done:
+			return what.FindString(t.String())
+		default:
+		}
+	}
+	return ""
+}
+
+func post(client *http.Client, path, body string) (int, string, error) {
+	response, err := client.Post("http://admin"+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
+}

@@ -1,0 +1,190 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"sovereign/internal/db/dbtest"
+	"sovereign/internal/secret"
+)
+
+var curlLine = regexp.MustCompile(`(?m)^ *curl .*$`)
+
+func TestMakeRunAnswersThePrintedCurlLineAndASecondStartKeepsTheData(t *testing.T) {
+	p := newPlace(t, secret.Text{})
+	start := func() (*exec.Cmd, *tail, *tail, chan struct{}) {
+		cmd := exec.Command("make", "-C", "..", "run", "ARGS=--listen 127.0.0.1:0 --operations-listen off "+strings.Join(p.flags(), " "))
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		out, log, done := newTail(), newTail(), make(chan struct{})
+		cmd.Stdout, cmd.Stderr = out, log
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = cmd.Wait(); close(done) }()
+		t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); <-done })
+		if log.find(serving, done, 3*time.Minute) == "" {
+			t.Fatalf("make run does not serve: %s %s", out, log)
+		}
+		return cmd, out, log, done
+	}
+	cmd, out, _, done := start()
+	line := curlLine.FindString(out.String())
+	answer, err := exec.Command("sh", "-c", line).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	var before struct {
+		Object      string
+		WorkspaceID string `json:"workspace_id"`
+		Role        string
+	}
+	if err := json.Unmarshal(answer, &before); err != nil || before.Object != "setup_status" || before.Role != "owner" {
+		t.Fatalf("%s answered %s %v", line, answer, err)
+	}
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+
+	_, again, log, _ := start()
+	if keyText.MatchString(again.String()) {
+		t.Errorf("a second start prints a key: %s", again)
+	}
+	key := keyText.FindString(out.String())
+	if got := status(t, serving.FindStringSubmatch(log.String())[1], key); got != 200 {
+		t.Errorf("the first start's key: %d", got)
+	}
+	var balance struct {
+		Balance json.Number `json:"balance_usd"`
+	}
+	p.mustAdmin(t, &balance, "wallet", "show", "--workspace", "default", "--json")
+	if balance.Balance != "25" {
+		t.Errorf("balance %s", balance.Balance)
+	}
+}
+
+func TestBadStartsAreOneLineAndChangeNothing(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	config := func(t *testing.T, text string) string {
+		path := filepath.Join(t.TempDir(), "sovereign.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	cases := map[string]struct {
+		args func(t *testing.T, p place) []string
+		want string
+	}{
+		"port taken":            {func(*testing.T, place) []string { return []string{"--listen", taken.Addr().String()} }, "is taken by another process"},
+		"operations port taken": {func(*testing.T, place) []string { return []string{"--operations-listen", taken.Addr().String()} }, "is taken by another process"},
+		"unknown flag":          {func(*testing.T, place) []string { return []string{"--lisen", "x"} }, "unknown flag --lisen"},
+		"unknown config key":    {func(t *testing.T, _ place) []string { return []string{"--config", config(t, "a: 1\n")} }, "sovereign.yaml:1: unknown key a"},
+		"wrong config value":    {func(t *testing.T, _ place) []string { return []string{"--config", config(t, "\nlimits: {body: big}\n")} }, "sovereign.yaml:2: limits.body"},
+		"no config file":        {func(*testing.T, place) []string { return []string{"--config", "/nowhere/sovereign.yaml"} }, "no such file"},
+		"data not writable":     {func(_ *testing.T, p place) []string { return []string{"--data-dir", p.root + "/data"} }, "is not writable"},
+		"data folder too long":  {func(_ *testing.T, p place) []string { return []string{"--data-dir", p.data + strings.Repeat("/long", 30)} }, "too long"},
+		"postgres unreachable":  {func(*testing.T, place) []string { return []string{"--database-url", "postgres://u:canary@127.0.0.1:1/x"} }, "PostgreSQL at 127.0.0.1:1 cannot be reached"},
+		"no PostgreSQL URL":     {func(*testing.T, place) []string { return []string{"--database-url", "mysql://u:canary@x/y"} }, "database_url is not a PostgreSQL URL"},
+		"no root key file":      {func(_ *testing.T, p place) []string { return []string{"--root-key-file", p.data + "/core.db"} }, "is not a root key file"},
+		"missing root key":      {func(_ *testing.T, p place) []string { return []string{"--root-key-file", p.root + ".other"} }, "is missing"},
+		"missing certificate":   {func(*testing.T, place) []string { return []string{"--tls-cert", "/nowhere", "--tls-key", "/nowhere"} }, "tls: open /nowhere"},
+	}
+	p := newPlace(t, secret.Text{})
+	p.serve(t).stop(t)
+	before := everything(t, p)
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{"serve", "--listen", "127.0.0.1:0", "--operations-listen", "off"}, p.flags()...)
+			stdout, stderr, code := run(t, append(args, c.args(t, p)...)...)
+			fails(t, stdout, stderr, code, c.want)
+			if after := everything(t, p); after != before {
+				t.Errorf("a start that failed changed the data:\n%s\n%s", before, after)
+			}
+		})
+	}
+}
+
+// fails wants one line, exit code 1, and no secret.
+func fails(t *testing.T, stdout, stderr string, code int, want string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(stderr), "\n")
+	if code != 1 || stdout != "" || len(lines) != 1 || !strings.HasPrefix(lines[0], "sovereign: ") || !strings.Contains(lines[0], want) || strings.Contains(stderr, "canary") {
+		t.Errorf("want one line with %q and exit 1, got exit %d:\n%s%s", want, code, stdout, stderr)
+	}
+}
+
+// everything is the data folder and the root key, as one text.
+func everything(t *testing.T, p place) string {
+	t.Helper()
+	var out strings.Builder
+	err := filepath.WalkDir(filepath.Dir(p.data), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Base(path) == "lock" || strings.HasSuffix(path, "-shm") || strings.HasSuffix(path, "-wal") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		fmt.Fprintf(&out, "%s %x\n", path, sha256.Sum256(text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func TestSecondServerOnTheSameDataIsRefused(t *testing.T) {
+	eachPlace(t, func(t *testing.T, p place) {
+		first := p.serve(t)
+		second := p
+		if !p.url.Empty() {
+			second.data += "2" // another folder, the same database
+		}
+		args := append([]string{"serve", "--listen", "127.0.0.1:0", "--operations-listen", "off"}, second.flags()...)
+		stdout, stderr, code := run(t, args...)
+		fails(t, stdout, stderr, code, "another sovereign process is using this data")
+		if got := status(t, first.address(), keyText.FindString(first.out.String())); got != 200 {
+			t.Errorf("the first server: %d", got)
+		}
+	})
+}
+
+func TestNewerDatabaseAndWrongRootKeyAreRefused(t *testing.T) {
+	p := newPlace(t, dbtest.Postgres(t))
+	p.serve(t).stop(t)
+	other := newPlace(t, secret.Text{})
+	other.serve(t).stop(t)
+	wrong := p
+	wrong.root = other.root
+	args := append([]string{"serve", "--listen", "127.0.0.1:0", "--operations-listen", "off"}, wrong.flags()...)
+	stdout, stderr, code := run(t, args...)
+	fails(t, stdout, stderr, code, "the root key does not open this database")
+
+	conn, err := pgx.Connect(t.Context(), p.url.Reveal())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if _, err := conn.Exec(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)`); err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--operations-listen", "off"}, p.flags()...)
+	stdout, stderr, code = run(t, args...)
+	fails(t, stdout, stderr, code, "the database is newer than this binary")
+}

@@ -1,0 +1,93 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func configured(t *testing.T, text string, args ...string) (*Config, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "sovereign.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := reread(append([]string{"serve", "--config", path}, args...))
+	if err != nil {
+		err = fmt.Errorf("%s", strings.ReplaceAll(err.Error(), path, "FILE")) //nolint:err113 // shortened for comparison
+	}
+	return c, err
+}
+
+func TestCommandLineWinsOverEnvironmentOverFileOverDefault(t *testing.T) {
+	file := "listen: 127.0.0.1:1\nlimits:\n  body: 1MiB\n  drain: 5s\ntrusted_proxies: [10.0.0.0/8, 192.168.0.1]\ntls:\n  cert: c.pem\n  key: k.pem\n"
+	t.Setenv("SOVEREIGN_LISTEN", "127.0.0.1:2")
+	t.Setenv("SOVEREIGN_LIMITS_BODY", "2MiB")
+	c, err := configured(t, file, "--limits-body=3MiB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Listen != "127.0.0.1:2" || c.Limits.Body != 3<<20 || c.Limits.Drain != 5*time.Second || c.Limits.IdleTimeout != 2*time.Minute ||
+		len(c.TrustedProxies) != 2 || c.TLS.Cert != "c.pem" || c.OperationsListen != "127.0.0.1:9090" {
+		t.Errorf("%+v", c)
+	}
+	if !strings.HasSuffix(c.RootKeyFile, "/data.root.key") {
+		t.Errorf("the root key must stand outside the data: %s", c.RootKeyFile)
+	}
+}
+
+func TestBadConfigurationNamesTheLineAndTheReason(t *testing.T) {
+	for text, want := range map[string]string{
+		"listen: 127.0.0.1:1\nlisten_on: x\n":                  "FILE:2: unknown key listen_on",
+		"limits:\n  body: 1MiB\n  bodies: 2\n":                 "FILE:3: unknown key limits.bodies",
+		"limits:\n  body: lots\n":                              `FILE:2: limits.body: "lots" is not a size`,
+		"limits:\n  drain: soon\n":                             "FILE:2: limits.drain: ",
+		"limits:\n  connections: many\n":                       "FILE:2: limits.connections: ",
+		"listen: nowhere\n":                                    `FILE:1: listen: "nowhere" is not an address`,
+		"\n\nlog_level: loud\n":                                `FILE:3: log_level: "loud" is none of`,
+		"log_format: xml\n":                                    `FILE:1: log_format: "xml" is neither`,
+		"trusted_proxies: [10.0.0.0/8, here]\n":                `FILE:1: trusted_proxies: "here" is not`,
+		"tls:\n  cert: x\n":                                    "FILE:2: tls: cert and key go together",
+		"limits:\n  body: 2GiB\n":                              "limits.buffered_memory: must be at least limits.body",
+		"limits:\n  drain: 0s\n":                               "FILE:2: limits.drain: must be above 0",
+		"limits:\n  connections: 0\n":                          "FILE:2: limits.connections: must be at least 1",
+		"listen: 127.0.0.1:1\nlisten: 127.0.0.1:2\n":           "FILE:2: listen is given twice",
+		"- a\n- b\n":                                           "FILE:1: the file must be a mapping",
+		"listen: [\n":                                          "FILE: ",
+		"listen: {a: b}\n":                                     "FILE:1: listen: must be a plain value",
+		"data_dir: \"\"\n":                                     "FILE:1: data_dir: must not be empty",
+		"help: true\n":                                         "FILE:1: unknown key help",
+		"config: other.yaml\n":                                 "FILE:1: unknown key config",
+		"database-url: postgres://u:canary@h/d\n":              "FILE:1: unknown key database-url",
+		"operations_listen: x\n":                               `FILE:1: operations_listen: "x" is not`,
+		"providers:\n  - name: openai\n    kind: openai\n":     "FILE:1: unknown key providers",
+		"limits: 5\n":                                          "FILE:1: unknown key limits",
+		"database_url: [{password: canary}]\nlimits: {body: 1}": "FILE:1: database_url: must be a list of plain values",
+	} {
+		_, err := configured(t, text)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%q\nwant %s\n got %v", text, want, err)
+		}
+	}
+	if _, err := configured(t, ""); err != nil {
+		t.Errorf("an empty file is a fine configuration: %v", err)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]int64{"1": 1, "10KiB": 10 << 10, "32MiB": 32 << 20, "1 GiB": 1 << 30, "1024GiB": 1 << 40} {
+		var b Bytes
+		if err := b.UnmarshalText([]byte(text)); err != nil || int64(b) != want {
+			t.Errorf("%s: %d %v", text, b, err)
+		}
+	}
+	for _, text := range []string{"", "0", "-1", "1.5MiB", "1MB", "x", "1025GiB", "99999999999999999999", "9007199254740993GiB"} {
+		var b Bytes
+		if err := b.UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%s is %d", text, b)
+		}
+	}
+}

@@ -1,0 +1,383 @@
+package app
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sovereign/internal/api"
+	"sovereign/internal/api/apitest"
+	"sovereign/internal/apikey"
+	"sovereign/internal/db"
+	"sovereign/internal/db/dbtest"
+	"sovereign/internal/money"
+	"sovereign/internal/secret"
+	"sovereign/internal/tenant"
+	"sovereign/internal/vault"
+	"sovereign/internal/workspace"
+)
+
+// eachHouse opens a house on either storage.
+func eachHouse(t *testing.T, test func(t *testing.T, h *house)) {
+	t.Helper()
+	dbtest.EachURL(t, func(t *testing.T, folder string, url secret.Text) {
+		s := Storage{DataDir: folder + "/data", DatabaseURL: url}
+		if err := s.complete(); err != nil {
+			t.Fatal(err)
+		}
+		test(t, enter(t, s))
+	})
+}
+
+func enter(t *testing.T, s Storage) *house {
+	t.Helper()
+	h, err := open(t.Context(), s, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	t.Cleanup(h.close)
+	return h
+}
+
+// settle fills a workspace with a caller of every kind.
+func settle(t *testing.T, h *house) (tenant.ID, apitest.Keys) {
+	t.Helper()
+	ctx := t.Context()
+	made, err := h.bootstrap(ctx, NewWorkspace{Workspace: "one", Email: "owner@one.test", Balance: 25 * money.Dollar}, func(Bootstrapped) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	ws := made.WorkspaceID
+	mint := func(name string, role tenant.Role) (workspace.Key, string) {
+		email := name + "@one.test"
+		if _, err := h.workspaces.AddMember(ctx, ws, tenant.Operator, email, role); err != nil {
+			t.Fatal(err)
+		}
+		key, text, err := h.workspaces.CreateKey(ctx, ws, tenant.Operator, email, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key, text.Reveal()
+	}
+	k := apitest.Keys{Owner: made.APIKey}
+	_, k.Admin = mint("admin", tenant.Admin)
+	_, k.Member = mint("member", tenant.Member)
+	var revoked workspace.Key
+	revoked, k.Revoked = mint("revoked", tenant.Admin)
+	if _, err := h.workspaces.RevokeKey(ctx, ws, tenant.Operator, revoked.ID); err != nil {
+		t.Fatal(err)
+	}
+	_, k.Departed = mint("departed", tenant.Owner)
+	if _, err := h.workspaces.RemoveMember(ctx, ws, tenant.Operator, "departed@one.test"); err != nil {
+		t.Fatal(err)
+	}
+	stranger, _, _ := apikey.New()
+	k.Stranger = stranger.Reveal()
+	digest, _ := apikey.Parse(k.Owner)
+	k.Digest = hex.EncodeToString(digest[:])
+	return ws, k
+}
+
+func TestAccessMatrixOfEveryRegisteredRoute(t *testing.T) {
+	eachHouse(t, func(t *testing.T, h *house) {
+		_, keys := settle(t, h)
+		server := httptest.NewServer(h.public)
+		defer server.Close()
+		apitest.Matrix(t, server.URL, h.public.Routes(), keys)
+		for _, r := range h.operators.Routes() {
+			response, err := http.Get(server.URL + r.Pattern())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			if r.Permission != api.Operator || response.StatusCode != http.StatusNotFound {
+				t.Errorf("%s %s answers %d on the network", r.Method, r.Pattern(), response.StatusCode)
+			}
+		}
+	})
+}
+
+// With the database gone, authentication still tells a live key from every other: it never asked the database.
+func TestAuthenticationNeedsNoDatabase(t *testing.T) {
+	eachHouse(t, func(t *testing.T, h *house) {
+		_, keys := settle(t, h)
+		server := httptest.NewServer(h.public)
+		defer server.Close()
+		if err := h.db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, caller := range apitest.Callers(keys) {
+			status, _ := caller.Want(api.Reader)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/v1/no-such-route", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request.Header["Authorization"] = caller.Header
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			if status == 0 {
+				status = http.StatusNotFound // it was let in, and found no such route
+			}
+			if response.StatusCode != status {
+				t.Errorf("%s: %d, want %d", caller.Name, response.StatusCode, status)
+			}
+		}
+	})
+}
+
+// Requests run without pause while keys are revoked and users demoted and removed at random moments, over real
+// connections. None that started after the change had answered may pass as before it.
+func TestNothingStartedAfterARevokeOrDemotionAnsweredIsAccepted(t *testing.T) {
+	eachHouse(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		ws, _ := settle(t, h)
+		public, operators := httptest.NewServer(h.public), httptest.NewServer(h.operators)
+		defer public.Close()
+		defer operators.Close()
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+		call := func(method, address, key string, body io.Reader) (int, string) {
+			request, err := http.NewRequestWithContext(ctx, method, address, body)
+			if err != nil {
+				t.Error(err)
+				return 0, ""
+			}
+			if key != "" {
+				request.Header.Set("Authorization", "Bearer "+key)
+			}
+			request.Header.Set("Accept", "text/plain")
+			response, err := client.Do(request)
+			if err != nil {
+				t.Error(err)
+				return 0, ""
+			}
+			defer func() { _ = response.Body.Close() }()
+			text, _ := io.ReadAll(response.Body)
+			return response.StatusCode, string(text)
+		}
+		const rounds, readers = 100, 6
+		accepted, refused := 0, 0
+		for round := range rounds {
+			email := fmt.Sprintf("user%d@one.test", round)
+			if _, err := h.workspaces.AddMember(ctx, ws, tenant.Operator, email, tenant.Admin); err != nil {
+				t.Fatal(err)
+			}
+			minted, text, err := h.workspaces.CreateKey(ctx, ws, tenant.Operator, email, "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var answered atomic.Bool
+			var after, before atomic.Int64
+			var group sync.WaitGroup
+			changes := []struct {
+				method, path, body string
+				refused            func(status int, text string) bool
+			}{
+				{"POST", "/admin/keys/" + string(minted.ID) + "/revocation?workspace=one", "", func(status int, _ string) bool { return status == 401 }},
+				{"DELETE", "/admin/members?workspace=one&email=" + email, "", func(status int, _ string) bool { return status == 403 }},
+				{"PUT", "/admin/members", `{"workspace":"one","email":"` + email + `","role":"member"}`, func(status int, text string) bool {
+					return status == 200 && strings.Contains(text, "role=member")
+				}},
+			}
+			change := changes[round%len(changes)]
+			for range readers {
+				group.Go(func() {
+					for range 400 {
+						late := answered.Load()
+						status, text := call("GET", public.URL+"/v1/setup/status", text.Reveal(), nil)
+						no := change.refused(status, text)
+						if late {
+							after.Add(1)
+							if !no {
+								t.Errorf("round %d: accepted after %s %s had answered: %d %s", round, change.method, change.path, status, text)
+							}
+						} else if !no {
+							before.Add(1)
+						}
+						if after.Load() > 3*readers {
+							return
+						}
+					}
+				})
+			}
+			group.Go(func() {
+				time.Sleep(rand.N(4 * time.Millisecond))
+				var body io.Reader
+				if change.body != "" {
+					body = strings.NewReader(change.body)
+				}
+				if status, text := call(change.method, operators.URL+change.path, "", body); status >= 300 {
+					t.Errorf("%s %s: %d %s", change.method, change.path, status, text)
+				}
+				answered.Store(true)
+			})
+			group.Wait()
+			accepted += int(before.Load())
+			refused += int(after.Load())
+		}
+		t.Logf("%d changes; %d requests accepted before, %d refused after", rounds, accepted, refused)
+		if accepted == 0 || refused < rounds {
+			t.Errorf("the load did not straddle the changes: %d before, %d after", accepted, refused)
+		}
+	})
+}
+
+func TestWrongMissingAndNewerAreRefusedAndChangeNothing(t *testing.T) {
+	eachHouse(t, func(t *testing.T, h *house) {
+		ctx := t.Context()
+		settle(t, h)
+		s := h.storage
+		h.close()
+		h.stop = nil // closed by hand; the clean-up must not do it again
+		before := rows(t, s)
+		other := s
+		other.RootKeyFile = t.TempDir() + "/other.key"
+		if _, err := open(ctx, other, slog.New(slog.DiscardHandler), nil); err == nil || !strings.Contains(err.Error(), "is missing") {
+			t.Errorf("missing root key: %v", err)
+		}
+		if _, err := vault.CreateRoot(other.RootKeyFile); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open(ctx, other, slog.New(slog.DiscardHandler), nil); !errors.Is(err, vault.ErrWrongRoot) {
+			t.Errorf("wrong root key: %v", err)
+		}
+		if after := rows(t, s); after != before {
+			t.Errorf("a refused start changed the data:\n%s\n%s", before, after)
+		}
+		d := dbtest.Open(t, s.DataDir, s.DatabaseURL)
+		if _, err := db.Exec(ctx, d.Across("test"), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open(ctx, s, slog.New(slog.DiscardHandler), nil); !errors.Is(err, db.ErrNewer) {
+			t.Errorf("newer database: %v", err)
+		}
+	})
+}
+
+// rows is everything in the database, as text.
+func rows(t *testing.T, s Storage) string {
+	t.Helper()
+	d, err := db.Open(t.Context(), s.DataDir, s.DatabaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Close() }()
+	all := d.Across("test")
+	tables, err := db.Tables(t.Context(), all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, table := range tables {
+		for row, err := range db.Dump(t.Context(), all, table) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintln(&out, table.Name, row)
+		}
+	}
+	return out.String()
+}
+
+// A first start whose output cannot be written has not happened: a key in force is a key that was shown.
+func TestFirstStartShowsTheKeyBeforeItIsInForce(t *testing.T) {
+	eachHouse(t, func(t *testing.T, h *house) {
+		broken := writerFunc(func([]byte) (int, error) { return 0, io.ErrClosedPipe })
+		if _, err := h.firstStart(t.Context(), "http://x", broken); !errors.Is(err, io.ErrClosedPipe) {
+			t.Fatalf("want the writing's error, got %v", err)
+		}
+		if h.dir.Keys() != 0 {
+			t.Error("a key is in force that nobody has seen")
+		}
+		var out strings.Builder
+		made, err := h.firstStart(t.Context(), "http://x", &out)
+		if err != nil || !made || !strings.Contains(out.String(), apikey.Prefix) || h.dir.Keys() != 1 {
+			t.Fatalf("%v %v %s", made, err, out.String())
+		}
+		out.Reset()
+		if made, err := h.firstStart(t.Context(), "http://x", &out); err != nil || made || out.Len() > 0 {
+			t.Errorf("a second start: %v %v %s", made, err, out.String())
+		}
+	})
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
+
+// A database that goes away for a while: nobody passes unauthenticated, nothing half happens, and service is back
+// within seconds of the database, without a restart.
+func TestPostgresOutageIsSurvived(t *testing.T) {
+	pg, err := dbtest.NewServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = pg.Remove() }()
+	if err := pg.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := Storage{DataDir: t.TempDir() + "/data", DatabaseURL: secret.New(pg.URL())}
+	if err := s.complete(); err != nil {
+		t.Fatal(err)
+	}
+	h := enter(t, s)
+	_, keys := settle(t, h)
+	server := httptest.NewServer(h.public)
+	defer server.Close()
+	ask := func(key string) int {
+		request, _ := http.NewRequestWithContext(context.Background(), http.MethodGet, server.URL+"/v1/setup/status", http.NoBody)
+		request.Header.Set("Authorization", "Bearer "+key)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	if got := ask(keys.Owner); got != 200 {
+		t.Fatalf("before: %d", got)
+	}
+	if err := pg.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if got := ask(keys.Owner); got != 503 {
+			t.Errorf("a live key without the database: %d", got)
+		}
+		if got := ask(keys.Revoked); got != 401 && got != 503 {
+			t.Errorf("a revoked key without the database: %d", got)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if _, err := h.workspaces.List(t.Context(), 1, 0); err == nil {
+		t.Error("a reading succeeded without a database")
+	}
+	if err := pg.Start(); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	for ask(keys.Owner) != 200 {
+		if time.Since(back) > 5*time.Second {
+			t.Fatal("not back within 5 seconds of the database")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Logf("serving again %v after the database", time.Since(back))
+	if got := ask(keys.Revoked); got != 401 {
+		t.Errorf("a revoked key afterwards: %d", got)
+	}
+}

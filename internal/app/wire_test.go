@@ -1,0 +1,109 @@
+package app
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+)
+
+var update = flag.Bool("update", false, "write what is answered into the golden files")
+
+// Golden pairs of request and answer: what stands in testdata/wire is what clients rely on. {owner}, {admin} and
+// {member} stand for keys; ids, times and lengths are reduced to their shape.
+func TestWire(t *testing.T) {
+	files, err := filepath.Glob("testdata/wire/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no golden files", err)
+	}
+	eachHouse(t, func(t *testing.T, h *house) {
+		_, keys := settle(t, h)
+		fill := strings.NewReplacer("{owner}", keys.Owner, "{admin}", keys.Admin, "{member}", keys.Member, "{revoked}", keys.Revoked, "{departed}", keys.Departed, "\n", "\r\n")
+		for _, file := range files {
+			t.Run(filepath.Base(file), func(t *testing.T) {
+				text, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				archive := txtar.Parse(text)
+				if len(archive.Files)%2 != 0 {
+					t.Fatal("a golden file is pairs of request and response")
+				}
+				for i := 0; i < len(archive.Files); i += 2 {
+					request := strings.TrimRight(string(archive.Files[i].Data), "\n") + "\n\n"
+					handler := http.Handler(h.public)
+					if strings.HasPrefix(archive.Files[i].Name, "operator") {
+						handler = h.operators
+					}
+					got := answerTo(t, handler, fill.Replace(request))
+					if *update {
+						archive.Files[i+1].Data = []byte(got)
+						continue
+					}
+					if diff := cmp.Diff(string(archive.Files[i+1].Data), got); diff != "" {
+						t.Errorf("%s (-want +got):\n%s", archive.Files[i].Name, diff)
+					}
+				}
+				if *update {
+					if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		}
+	})
+}
+
+func answerTo(t *testing.T, handler http.Handler, raw string) string {
+	t.Helper()
+	head, body, _ := strings.Cut(raw, "\r\n\r\n")
+	body = strings.TrimSpace(body)
+	request, err := http.ReadRequest(bufio.NewReader(strings.NewReader(head + "\r\n\r\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		request.Body, request.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	}
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, request)
+	response := recorder.Result()
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%d\n", response.StatusCode)
+	if err := response.Header.WriteSubset(&out, map[string]bool{"Content-Length": true}); err != nil {
+		t.Fatal(err)
+	}
+	out.WriteString("\n")
+	if _, err := io.Copy(&out, response.Body); err != nil {
+		t.Fatal(err)
+	}
+	return reduce(strings.ReplaceAll(out.String(), "\r\n", "\n"))
+}
+
+var shapes = []struct {
+	shape *regexp.Regexp
+	as    string
+}{
+	{regexp.MustCompile(`\b([a-z]{2,4})_[0-9a-z]{26}\b`), "${1}_ID"},
+	{regexp.MustCompile(`sk_sovereign_[0-9a-z]{47}`), "KEY"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`), "TIME"},
+	{regexp.MustCompile(`"hint":"[0-9a-z]{4}"`), `"hint":"HINT"`},
+}
+
+func reduce(text string) string {
+	for _, s := range shapes {
+		text = s.shape.ReplaceAllString(text, s.as)
+	}
+	return text
+}

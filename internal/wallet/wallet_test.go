@@ -1,0 +1,116 @@
+package wallet_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"testing"
+
+	"sovereign/internal/audit"
+	"sovereign/internal/db"
+	"sovereign/internal/db/dbtest"
+	"sovereign/internal/fault"
+	"sovereign/internal/money"
+	"sovereign/internal/tenant"
+	"sovereign/internal/wallet"
+)
+
+func addWorkspace(t *testing.T, d *db.DB, ws tenant.ID) {
+	t.Helper()
+	if _, err := db.Exec(t.Context(), d.In(ws), `INSERT INTO workspaces (workspace_id, name, created_at) VALUES ($1, $2, 1)`, string(ws)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTopUpsAddUpAndTheLedgerProves(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := wallet.NewStore(d)
+		addWorkspace(t, d, "ws_a")
+		addWorkspace(t, d, "ws_b")
+		const workers, each = 6, 8
+		var group sync.WaitGroup
+		for range workers {
+			group.Go(func() {
+				for range each {
+					if _, err := s.TopUp(context.Background(), "ws_a", tenant.Operator, 3, "test"); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		b, err := s.Show(t.Context(), "ws_a")
+		if err != nil || b.Balance != 3*workers*each {
+			t.Errorf("balance %s %v", b.Balance, err)
+		}
+		if b, err := s.Show(t.Context(), "ws_b"); err != nil || b.Balance != 0 {
+			t.Errorf("the other workspace has %s %v", b.Balance, err)
+		}
+		proof, err := s.Verify(t.Context())
+		if err != nil || !proof.OK || proof.Sum != 0 || proof.Entries != 2*workers*each {
+			t.Errorf("%+v %v", proof, err)
+		}
+		entries, err := audit.List(t.Context(), d, "ws_a", "wallet.topup", 1000, 0)
+		if err != nil || len(entries) != workers*each {
+			t.Errorf("audited %d %v", len(entries), err)
+		}
+	})
+}
+
+func TestTopUpRefusesWhatIsNoAmount(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := wallet.NewStore(d)
+		addWorkspace(t, d, "ws_a")
+		for _, amount := range []money.Nano{0, -1, math.MinInt64, 1_000_000*money.Dollar + 1, math.MaxInt64} {
+			_, err := s.TopUp(t.Context(), "ws_a", tenant.Operator, amount, "")
+			var f *fault.Fault
+			if !errors.As(err, &f) || f.Field != "amount_usd" {
+				t.Errorf("%s: %v", amount, err)
+			}
+		}
+		if b, err := s.Show(t.Context(), "ws_a"); err != nil || b.Balance != 0 {
+			t.Errorf("balance %s %v", b.Balance, err)
+		}
+	})
+}
+
+// Each breach is written past the store, straight into the tables, and must be found.
+func TestVerifyFindsEveryBreach(t *testing.T) {
+	breaches := map[string]string{
+		"a line is missing":          `DELETE FROM ledger_entries WHERE line = 1`,
+		"an amount was changed":      `UPDATE ledger_entries SET amount = amount + 1 WHERE line = 0`,
+		"two amounts were changed":   `UPDATE ledger_entries SET amount = amount * 2`,
+		"a balance was changed":      `UPDATE ledger_balances SET amount = amount + 1 WHERE account = 'wallet'`,
+		"a balance is missing":       `DELETE FROM ledger_balances WHERE account = 'funding'`,
+		"a transfer left its tenant": `UPDATE ledger_entries SET workspace_id = 'ws_b' WHERE line = 1`,
+	}
+	for name, breach := range breaches {
+		t.Run(name, func(t *testing.T) {
+			dbtest.Each(t, func(t *testing.T, d *db.DB) {
+				s := wallet.NewStore(d)
+				addWorkspace(t, d, "ws_a")
+				addWorkspace(t, d, "ws_b")
+				if _, err := s.TopUp(t.Context(), "ws_a", tenant.Operator, money.Dollar, ""); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := db.Exec(t.Context(), d.Across("test"), breach); err != nil {
+					t.Fatal(err)
+				}
+				proof, err := s.Verify(t.Context())
+				if err != nil || proof.OK || len(proof.Problems) == 0 {
+					t.Errorf("%+v %v", proof, err)
+				}
+			})
+		})
+	}
+}
+
+func TestWalletCannotGoBelowZeroInTheTableItself(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		addWorkspace(t, d, "ws_a")
+		if _, err := db.Exec(t.Context(), d.In("ws_a"), `INSERT INTO ledger_balances (workspace_id, account, amount) VALUES ($1, 'wallet', -1)`); err == nil {
+			t.Error("a negative balance was stored")
+		}
+	})
+}
