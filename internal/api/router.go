@@ -153,7 +153,7 @@ func asError(p any) error {
 
 // admit decides by path and key alone, before any route is looked up: below /v1 nothing exists for who has no key.
 func (rt *Router) admit(w http.ResponseWriter, r *http.Request, call *call) error {
-	if overloaded(r.Context()) {
+	if arrived(r.Context()) {
 		w.Header().Set("Connection", "close")
 		return fault.RateLimited.New("too many connections").In(time.Second)
 	}

@@ -52,7 +52,8 @@ type house struct {
 	public    *api.Router
 	operators *api.Router
 
-	fenced atomic.Pointer[string] // why nothing is served, or nil
+	fenced   atomic.Pointer[string] // why nothing is served, or nil
+	draining atomic.Bool            // stopping: served, but not ready for more
 
 	stop context.CancelFunc
 	work sync.WaitGroup

@@ -125,6 +125,9 @@ func (r *readiness) check(ctx context.Context) error {
 	if err := r.house.gate(); err != nil {
 		return err
 	}
+	if r.house.draining.Load() {
+		return fault.Unavailable.New("the server is stopping").In(time.Second)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.at) > time.Second {

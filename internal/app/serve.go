@@ -28,6 +28,7 @@ type server struct {
 	cert   certificate
 	slots  *limit.Budget
 
+	listener               *api.Listener
 	api, operations, admin *http.Server
 	failed                 chan error
 }
@@ -98,12 +99,13 @@ func (s *server) start(public, watched, socket net.Listener) {
 		ReadHeaderTimeout: l.HeaderTimeout, ReadTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout, MaxHeaderBytes: int(l.Headers),
 	}
 	s.admin = &http.Server{Handler: s.house.operators, ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
-	counted := api.Listen(public, s.slots)
+	s.listener = api.Listen(public, s.slots)
+	served := net.Listener(s.listener)
 	if config := s.cert.config(); config != nil {
 		s.api.TLSConfig = config
-		counted = tls.NewListener(counted, config)
+		served = tls.NewListener(served, config)
 	}
-	go s.run("API", s.api, counted)
+	go s.run("API", s.api, served)
 	go s.run("admin socket", s.admin, socket)
 	if watched != nil {
 		s.operations = &http.Server{Handler: s.house.operations(), ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
@@ -112,7 +114,7 @@ func (s *server) start(public, watched, socket net.Listener) {
 }
 
 func (s *server) run(name string, server *http.Server, l net.Listener) {
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		s.failed <- fmt.Errorf("%s: %w", name, err)
 	}
 }
@@ -136,8 +138,12 @@ func (s *server) wait(signals <-chan os.Signal) error {
 // drain lets running requests end, for a bounded time, while no new ones are taken. With an inherited socket, new
 // connections wait in the kernel for the next process.
 func (s *server) drain() {
-	draining := "the server is stopping"
-	s.house.fenced.CompareAndSwap(nil, &draining) // requests that are already past the gate go on
+	s.house.draining.Store(true) // probers send no more; who has connected is still served
+	_ = s.listener.Close()
+	s.api.SetKeepAlivesEnabled(false)
+	for patience := time.Now().Add(unheardTime); s.listener.Unheard() > 0 && time.Now().Before(patience); {
+		time.Sleep(time.Millisecond)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.Limits.Drain)
 	defer cancel()
 	for _, server := range []*http.Server{s.api, s.admin, s.operations} {
@@ -150,6 +156,9 @@ func (s *server) drain() {
 		}
 	}
 }
+
+// unheardTime is how long a stopping server waits for the first request of connections it has already accepted.
+const unheardTime = time.Second
 
 // reload puts a changed configuration in force as far as it can be changed; a bad one changes nothing.
 func (s *server) reload() {
