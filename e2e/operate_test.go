@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -123,7 +124,7 @@ func TestTLSServesAndReloadsItsCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = response.Body.Close()
-		if response.StatusCode != 200 {
+		if response.StatusCode != http.StatusOK {
 			t.Errorf("%d", response.StatusCode)
 		}
 		return response.TLS.PeerCertificates[0].SerialNumber.Int64()
@@ -241,7 +242,7 @@ func TestRestartWithAnInheritedSocketRefusesNobody(t *testing.T) {
 					continue
 				}
 				_ = response.Body.Close()
-				if response.StatusCode != 200 {
+				if response.StatusCode != http.StatusOK {
 					bad.Add(1)
 					t.Error(response.Status)
 				}
@@ -331,7 +332,7 @@ func TestSmugglingGetsOneAnswerAndAClosedConnection(t *testing.T) {
 	s := newPlace(t, secret.Text{}).serve(t)
 	hidden := "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 	for name, raw := range map[string]string{
-		"two lengths":         "POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nContent-Length: " + fmt.Sprint(len(hidden)) + "\r\n\r\n" + hidden,
+		"two lengths":         "POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nContent-Length: " + strconv.Itoa(len(hidden)) + "\r\n\r\n" + hidden,
 		"list of lengths":     "POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 0, 35\r\n\r\n" + hidden,
 		"signed length":       "POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: +0\r\n\r\n" + hidden,
 		"odd encoding":        "POST /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n" + hidden,

@@ -97,15 +97,21 @@ func TestBadStartsAreOneLineAndChangeNothing(t *testing.T) {
 		"operations port taken": {func(*testing.T, place) []string { return []string{"--operations-listen", taken.Addr().String()} }, "is taken by another process"},
 		"unknown flag":          {func(*testing.T, place) []string { return []string{"--lisen", "x"} }, "unknown flag --lisen"},
 		"unknown config key":    {func(t *testing.T, _ place) []string { return []string{"--config", config(t, "a: 1\n")} }, "sovereign.yaml:1: unknown key a"},
-		"wrong config value":    {func(t *testing.T, _ place) []string { return []string{"--config", config(t, "\nlimits: {body: big}\n")} }, "sovereign.yaml:2: limits.body"},
-		"no config file":        {func(*testing.T, place) []string { return []string{"--config", "/nowhere/sovereign.yaml"} }, "no such file"},
-		"data not writable":     {func(_ *testing.T, p place) []string { return []string{"--data-dir", p.root + "/data"} }, "is not writable"},
-		"data folder too long":  {func(_ *testing.T, p place) []string { return []string{"--data-dir", p.data + strings.Repeat("/long", 30)} }, "too long"},
-		"postgres unreachable":  {func(*testing.T, place) []string { return []string{"--database-url", "postgres://u:canary@127.0.0.1:1/x"} }, "PostgreSQL at 127.0.0.1:1 cannot be reached"},
-		"no PostgreSQL URL":     {func(*testing.T, place) []string { return []string{"--database-url", "mysql://u:canary@x/y"} }, "database_url is not a PostgreSQL URL"},
-		"no root key file":      {func(_ *testing.T, p place) []string { return []string{"--root-key-file", p.data + "/core.db"} }, "is not a root key file"},
-		"missing root key":      {func(_ *testing.T, p place) []string { return []string{"--root-key-file", p.root + ".other"} }, "is missing"},
-		"missing certificate":   {func(*testing.T, place) []string { return []string{"--tls-cert", "/nowhere", "--tls-key", "/nowhere"} }, "tls: open /nowhere"},
+		"wrong config value": {func(t *testing.T, _ place) []string {
+			return []string{"--config", config(t, "\nlimits: {body: big}\n")}
+		}, "sovereign.yaml:2: limits.body"},
+		"no config file":    {func(*testing.T, place) []string { return []string{"--config", "/nowhere/sovereign.yaml"} }, "no such file"},
+		"data not writable": {func(_ *testing.T, p place) []string { return []string{"--data-dir", p.root + "/data"} }, "is not writable"},
+		"data folder too long": {func(_ *testing.T, p place) []string {
+			return []string{"--data-dir", p.data + strings.Repeat("/long", 30)}
+		}, "too long"},
+		"postgres unreachable": {func(*testing.T, place) []string {
+			return []string{"--database-url", "postgres://u:canary@127.0.0.1:1/x"}
+		}, "PostgreSQL at 127.0.0.1:1 cannot be reached"},
+		"no PostgreSQL URL":   {func(*testing.T, place) []string { return []string{"--database-url", "mysql://u:canary@x/y"} }, "database_url is not a PostgreSQL URL"},
+		"no root key file":    {func(_ *testing.T, p place) []string { return []string{"--root-key-file", p.data + "/core.db"} }, "is not a root key file"},
+		"missing root key":    {func(_ *testing.T, p place) []string { return []string{"--root-key-file", p.root + ".other"} }, "is missing"},
+		"missing certificate": {func(*testing.T, place) []string { return []string{"--tls-cert", "/nowhere", "--tls-key", "/nowhere"} }, "tls: open /nowhere"},
 	}
 	p := newPlace(t, secret.Text{})
 	p.serve(t).stop(t)

@@ -1,74 +1,12 @@
 package api
 
 import (
-	"math"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
-
-	"sovereign/internal/fault"
 )
-
-// An envelope is a refusal on the wire.
-type envelope struct {
-	Error refused `json:"error"`
-}
-
-type refused struct {
-	Message string  `json:"message" doc:"For people; not to be parsed"`
-	Type    string  `json:"type"`
-	Code    *string `json:"code"`
-	Param   *string `json:"param" doc:"The field at fault, where there is one"`
-}
-
-// A flat is how training and infrastructure bodies are refused.
-type flat struct {
-	Error string `json:"error"`
-}
-
-// Refuse writes err as the refusal that a caller may see. It is the only place that does.
-func Refuse(w http.ResponseWriter, err error, requestID string) {
-	refuse(w, fault.From(err), requestID, false)
-}
-
-func refuse(w http.ResponseWriter, f *fault.Fault, requestID string, plain bool) {
-	header := w.Header()
-	if f.Status == http.StatusTooManyRequests || f.Status == http.StatusServiceUnavailable {
-		header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(f.RetryAfter.Seconds())))))
-	}
-	if f.Final() {
-		header.Set("X-Should-Retry", "false")
-	}
-	if f.Status == http.StatusUnauthorized {
-		header.Set("WWW-Authenticate", "Bearer")
-	}
-	message := f.Message
-	if f.Status >= http.StatusInternalServerError {
-		message += " (request " + requestID + ")"
-	}
-	var body any = envelope{refused{Message: message, Type: f.Type, Code: optional(f.Code), Param: optional(f.Field)}}
-	if plain && f.Status == http.StatusBadRequest {
-		body = flat{Error: message}
-	}
-	writeJSON(w, f.Status, body)
-}
-
-func optional(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
-func writeJSON(w http.ResponseWriter, status int, body any) {
-	text, err := json.Marshal(body)
-	if err != nil { // a type of ours that cannot be written is found by its first test
-		status, text = http.StatusInternalServerError, []byte(`{"error":{"message":"internal error","type":"api_error","code":"internal_error","param":null}}`)
-	}
-	answer{status: status, kind: jsonType, body: append(text, '\n')}.send(w)
-}
 
 const (
 	jsonType = "application/json"
@@ -95,6 +33,10 @@ func render(r *http.Request, status int, out any) (answer, error) {
 	if plain, ok := out.(Plain); ok && prefersText(r.Header.Get("Accept")) {
 		return answer{status: status, kind: textType, body: []byte(plain.Plain())}, nil
 	}
+	return renderJSON(status, out)
+}
+
+func renderJSON(status int, out any) (answer, error) {
 	text, err := json.Marshal(out)
 	if err != nil {
 		return answer{}, err

@@ -23,6 +23,7 @@ import (
 	"sovereign/internal/clock"
 	"sovereign/internal/db"
 	"sovereign/internal/db/dbtest"
+	"sovereign/internal/edge"
 	"sovereign/internal/fault"
 	"sovereign/internal/feed"
 	"sovereign/internal/limit"
@@ -35,7 +36,7 @@ import (
 type frame struct {
 	url    string
 	router *api.Router
-	bounds *api.Bounds
+	bounds *edge.Bounds
 	keys   apitest.Keys
 	log    *strings.Builder
 }
@@ -72,19 +73,17 @@ func newFrame(t *testing.T, d *db.DB, routes ...api.Route) *frame {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); f.Run(ctx) }()
-	out := &frame{log: &strings.Builder{}, bounds: &api.Bounds{Buffered: limit.NewBudget(1 << 20)}}
+	out := &frame{log: &strings.Builder{}, bounds: &edge.Bounds{Buffered: limit.NewBudget(1 << 20)}}
 	out.bounds.Body.Store(64 << 10)
 	out.bounds.Timeout.Store(int64(10 * time.Second))
 	var err error
 	var mu sync.Mutex
-	out.router, err = api.NewRouter(api.Config{
-		DB: d, Feed: f, Directory: dir, Bounds: out.bounds,
-		Log: slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) { mu.Lock(); defer mu.Unlock(); return out.log.Write(p) }), nil)),
-	}, routes)
+	log := slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) { mu.Lock(); defer mu.Unlock(); return out.log.Write(p) }), nil))
+	out.router, err = api.NewRouter(api.Config{DB: d, Feed: f, Bounds: out.bounds, Log: log}, routes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(out.router)
+	server := httptest.NewServer(edge.New(edge.Config{Directory: dir, Bounds: out.bounds, Log: log}, out.router))
 	t.Cleanup(func() { server.Close(); stop(); <-done })
 	out.url = server.URL
 	mint := func(user tenant.UserID, role tenant.Role) (string, apikey.Digest) {
@@ -180,7 +179,8 @@ func TestEveryRouteDeniesEveryBadCaller(t *testing.T) {
 			api.Get(name, p, nothing, "get"),
 			api.Get(name+"/{id}", p, func(context.Context, tenant.Caller, struct {
 				ID string `path:"id"`
-			}) (thing, error) {
+			},
+			) (thing, error) {
 				return thing{}, nil
 			}, "get one"),
 		)
@@ -353,7 +353,9 @@ func TestRefusalsCarryTheirHints(t *testing.T) {
 
 func TestWhatIsInternalStaysInside(t *testing.T) {
 	f := newFrame(t, sqlite(t),
-		api.Get("/error", api.Reader, func(context.Context, tenant.Caller, api.None) (thing, error) { return thing{}, errors.New("inside story") }, "x"),
+		api.Get("/error", api.Reader, func(context.Context, tenant.Caller, api.None) (thing, error) {
+			return thing{}, errors.New("inside story")
+		}, "x"),
 		api.Get("/panic", api.Reader, func(context.Context, tenant.Caller, api.None) (thing, error) { panic("inside story") }, "x"),
 		api.Get("/slow", api.Reader, func(ctx context.Context, _ tenant.Caller, _ api.None) (thing, error) {
 			<-ctx.Done()
@@ -439,7 +441,7 @@ func TestSameIdempotencyKeyIsOneEffect(t *testing.T) {
 		var effects atomic.Int64
 		effect := func(ctx context.Context, _ tenant.Caller, in thing) (thing, error) {
 			_, err := d.Tx(ctx, func(tx *db.Tx) error {
-				_, err := db.Exec(ctx, tx.Across("test"), `INSERT INTO users (id, email, created_at) VALUES ($1, $1, 1)`, fmt.Sprint(effects.Add(1)))
+				_, err := db.Exec(ctx, tx.Across("test"), `INSERT INTO users (id, email, created_at) VALUES ($1, $1, 1)`, strconv.FormatInt(effects.Add(1), 10))
 				return err
 			})
 			if in.Mode == "slow" {

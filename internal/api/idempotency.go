@@ -10,6 +10,7 @@ import (
 
 	"sovereign/internal/clock"
 	"sovereign/internal/db"
+	"sovereign/internal/edge"
 	"sovereign/internal/fault"
 	"sovereign/internal/tenant"
 )
@@ -54,11 +55,11 @@ func (rt *Router) once(ctx context.Context, r *http.Request, route *Route, ws te
 			return err
 		}
 		bound := tx.Bind(ctx)
-		out, err := route.call(bound, callOf(ctx).caller, in)
+		out, err := route.call(bound, edge.Caller(ctx), in)
 		if err != nil {
 			return err
 		}
-		if made, err = render(r, route.status, out); err != nil {
+		if made, err = renderJSON(route.status, out); err != nil {
 			return fmt.Errorf("render %s: %w", route.Pattern(), err)
 		}
 		kept := made.body

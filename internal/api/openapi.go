@@ -21,6 +21,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/clock"
+	"sovereign/internal/edge"
 	"sovereign/internal/fault"
 	"sovereign/internal/money"
 	"sovereign/internal/tenant"
@@ -129,13 +130,13 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{jsonType: {Schema: r.input.schema}}}
 	}
 	op.Responses[strconv.Itoa(r.status)] = rt.success(r)
-	refusal := reflect.TypeFor[envelope]()
+	refusal := reflect.TypeFor[edge.Envelope]()
 	op.Responses["default"] = &huma.Response{
 		Description: "A refusal", Content: map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(refusal, true, "")}},
 	}
 	if r.flat {
 		op.Responses["400"] = &huma.Response{
-			Description: "The body breaks a rule", Content: map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(reflect.TypeFor[flat](), true, "")}},
+			Description: "The body breaks a rule", Content: map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(reflect.TypeFor[edge.Flat](), true, "")}},
 		}
 	}
 	return op

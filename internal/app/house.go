@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -21,6 +22,7 @@ import (
 
 	"sovereign/internal/api"
 	"sovereign/internal/db"
+	"sovereign/internal/edge"
 	"sovereign/internal/fault"
 	"sovereign/internal/feed"
 	"sovereign/internal/limit"
@@ -47,10 +49,11 @@ type house struct {
 	workspaces *workspace.Store
 	wallets    *wallet.Store
 
-	bounds    *api.Bounds
+	bounds    *edge.Bounds
 	metrics   *prometheus.Registry
-	public    *api.Router
-	operators *api.Router
+	routes    []api.Route // everything that is served, on the network and on the socket
+	public    http.Handler
+	operators http.Handler
 
 	fenced   atomic.Pointer[string] // why nothing is served, or nil
 	draining atomic.Bool            // stopping: served, but not ready for more
@@ -62,7 +65,7 @@ type house struct {
 // open takes the data and makes it ready. It either returns a house or leaves everything as it was, so that a start
 // that cannot succeed changes nothing.
 func open(ctx context.Context, s Storage, log *slog.Logger, tracer trace.Tracer) (h *house, err error) {
-	h = &house{log: log, storage: s, dir: live.NewDirectory(), bounds: &api.Bounds{Buffered: limit.NewBudget(1 << 30)}}
+	h = &house{log: log, storage: s, dir: live.NewDirectory(), bounds: &edge.Bounds{Buffered: limit.NewBudget(1 << 30)}}
 	h.apply(Limits{Body: 32 << 20, BufferedMemory: 1 << 30, OperationTimeout: 30 * time.Second})
 	defer func() {
 		if err != nil {
@@ -107,22 +110,27 @@ func (h *house) furnish(ctx context.Context, tracer trace.Tracer) error {
 	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	h.metrics.MustRegister(h.gauges()...)
 
-	base := api.Config{
-		DB: h.db, Feed: h.feed, Directory: h.dir, Log: h.log, Metrics: h.metrics, Tracer: tracer, Gate: h.gate, Bounds: h.bounds,
-	}
+	frame := api.Config{DB: h.db, Feed: h.feed, Log: h.log, Bounds: h.bounds}
+	before := edge.Config{Directory: h.dir, Log: h.log, Metrics: h.metrics, Tracer: tracer, Gate: h.gate, Bounds: h.bounds}
 	var routes []api.Route
 	routes = append(routes, h.publicRoutes()...)
 	routes = append(routes, workspace.NewHandler(h.setupSteps()...).Routes()...)
 	routes = append(routes, workspace.NewOperator(h.db, h.workspaces).Routes()...)
 	routes = append(routes, wallet.NewOperator(h.wallets, h.find).Routes()...)
 	routes = append(routes, h.operatorRoutes()...)
-	var err error
-	if h.public, err = api.NewRouter(base, routes); err != nil {
+	public, err := api.NewRouter(frame, routes)
+	if err != nil {
 		return err
 	}
-	base.Metrics = nil
-	h.operators, err = api.NewOperatorRouter(base, routes)
-	return err
+	operators, err := api.NewOperatorRouter(frame, routes)
+	if err != nil {
+		return err
+	}
+	h.routes = append(public.Routes(), operators.Routes()...)
+	h.public = edge.New(before, public)
+	before.Metrics = nil // the network's requests are counted, the operator's own are logged
+	h.operators = edge.New(before, operators)
+	return nil
 }
 
 // setupSteps are what a new workspace has before it, in order. Each room adds its own.

@@ -10,7 +10,7 @@ import (
 // layers is the plan of the house: a package may import those of lower layers, and of its own to the left.
 var layers = [][]string{
 	{"clock", "id", "secret", "money", "fault", "limit", "tenant", "apikey"},
-	{"live"},
+	{"live", "edge"},
 	{"db", "feed", "vault"},
 	{"audit", "api"},
 	{"workspace", "wallet", "backup"},
@@ -18,7 +18,7 @@ var layers = [][]string{
 }
 
 // dataPlane packages answer requests without a database.
-var dataPlane = []string{"live", "apikey", "tenant", "limit", "money", "clock", "fault", "secret", "id"}
+var dataPlane = []string{"edge", "live", "apikey", "tenant", "limit", "money", "clock", "fault", "secret", "id"}
 
 func imports(t *testing.T, format string, packages ...string) []string {
 	t.Helper()

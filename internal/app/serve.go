@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"sovereign/internal/api"
+	"sovereign/internal/edge"
 	"sovereign/internal/limit"
 )
 
@@ -28,7 +28,7 @@ type server struct {
 	cert   certificate
 	slots  *limit.Budget
 
-	listener               *api.Listener
+	listener               *edge.Listener
 	api, operations, admin *http.Server
 	failed                 chan error
 }
@@ -95,11 +95,11 @@ func (s *server) start(public, watched, socket net.Listener) {
 	l := s.config.Limits
 	errorLog := slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	s.api = &http.Server{
-		Handler: s.house.public, ConnContext: api.ConnContext, ErrorLog: errorLog,
+		Handler: s.house.public, ConnContext: edge.ConnContext, ErrorLog: errorLog,
 		ReadHeaderTimeout: l.HeaderTimeout, ReadTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout, MaxHeaderBytes: int(l.Headers),
 	}
 	s.admin = &http.Server{Handler: s.house.operators, ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
-	s.listener = api.Listen(public, s.slots)
+	s.listener = edge.Listen(public, s.slots)
 	served := net.Listener(s.listener)
 	if config := s.cert.config(); config != nil {
 		s.api.TLSConfig = config

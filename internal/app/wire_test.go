@@ -42,7 +42,7 @@ func TestWire(t *testing.T) {
 				}
 				for i := 0; i < len(archive.Files); i += 2 {
 					request := strings.TrimRight(string(archive.Files[i].Data), "\n") + "\n\n"
-					handler := http.Handler(h.public)
+					handler := h.public
 					if strings.HasPrefix(archive.Files[i].Name, "operator") {
 						handler = h.operators
 					}

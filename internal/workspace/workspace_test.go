@@ -213,7 +213,10 @@ func TestNoChangeWithoutItsAuditEntry(t *testing.T) {
 			"revoke": func() error { _, err := r.RevokeKey(ctx, ws, tenant.Operator, key.ID); return err },
 			"role":   func() error { _, err := r.SetRole(ctx, ws, tenant.Operator, "ann@one.test", tenant.Member); return err },
 			"remove": func() error { _, err := r.RemoveMember(ctx, ws, tenant.Operator, "ann@one.test"); return err },
-			"add":    func() error { _, err := r.AddMember(ctx, ws, tenant.Operator, "bob@one.test", tenant.Member); return err },
+			"add": func() error {
+				_, err := r.AddMember(ctx, ws, tenant.Operator, "bob@one.test", tenant.Member)
+				return err
+			},
 			"mint":   func() error { _, _, err := r.CreateKey(ctx, ws, tenant.Operator, "ann@one.test", "x"); return err },
 			"create": func() error { _, _, err := r.Create(ctx, tenant.Operator, "two", "a@b.test"); return err },
 		}

@@ -160,7 +160,7 @@ func (g got) must(t *testing.T, what string, status int, code string) {
 // ask writes the request as it stands; net/http's client would clean it.
 func ask(t *testing.T, address, method, path, host string, authorization []string) got {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
+	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}

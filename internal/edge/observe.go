@@ -1,4 +1,4 @@
-package api
+package edge
 
 import (
 	"context"
@@ -25,7 +25,8 @@ type call struct {
 	started time.Time
 	caller  tenant.Caller
 	route   string
-	fault   *fault.Fault
+	fault   *fault.Fault // what was answered, when it was a refusal
+	cause   error        // and why, for the log
 }
 
 type callKey struct{}
@@ -36,6 +37,12 @@ func callOf(ctx context.Context) *call {
 	}
 	return &call{}
 }
+
+// Caller is whose key the request carries; it is empty where none is needed.
+func Caller(ctx context.Context) tenant.Caller { return callOf(ctx).caller }
+
+// RequestID is the request's id.
+func RequestID(ctx context.Context) string { return callOf(ctx).id }
 
 // A recorder remembers what was answered.
 type recorder struct {
@@ -89,7 +96,7 @@ func newWatch(to prometheus.Registerer) *watch {
 	return w
 }
 
-func (rt *Router) finish(out *recorder, r *http.Request, call *call, span trace.Span) {
+func (e *Edge) finish(out *recorder, r *http.Request, call *call, span trace.Span) {
 	took := time.Since(call.started)
 	route := call.route
 	if _, after, ok := strings.Cut(route, " "); ok {
@@ -98,10 +105,10 @@ func (rt *Router) finish(out *recorder, r *http.Request, call *call, span trace.
 	if route == "" || route == "/" {
 		route = "unmatched"
 	}
-	rt.watch.requests.WithLabelValues(route, method(r.Method), strconv.Itoa(out.status)).Inc()
-	rt.watch.seconds.WithLabelValues(route).Observe(took.Seconds())
+	e.watch.requests.WithLabelValues(route, method(r.Method), strconv.Itoa(out.status)).Inc()
+	e.watch.seconds.WithLabelValues(route).Observe(took.Seconds())
 	if call.fault != nil {
-		rt.watch.refused.WithLabelValues(call.fault.Code).Inc()
+		e.watch.refused.WithLabelValues(call.fault.Code).Inc()
 	}
 	span.SetName(method(r.Method) + " " + route)
 	span.SetAttributes(
@@ -110,12 +117,15 @@ func (rt *Router) finish(out *recorder, r *http.Request, call *call, span trace.
 	if out.status >= http.StatusInternalServerError {
 		span.SetStatus(codes.Error, "")
 	}
+	if call.fault != nil && call.fault.Status >= http.StatusInternalServerError {
+		e.Log.Error("request failed", "request_id", call.id, "method", r.Method, "path", r.URL.Path, "status", call.fault.Status, "err", call.cause)
+	}
 	level := slog.LevelDebug
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		level = slog.LevelInfo
 	}
-	rt.Log.Log(r.Context(), level, "request", "request_id", call.id, "method", r.Method, "route", route, "status", out.status,
-		"bytes", out.bytes, "took", took, "workspace", call.caller.Workspace, "key", call.caller.Key, "client", rt.client(r))
+	e.Log.Log(r.Context(), level, "request", "request_id", call.id, "method", r.Method, "route", route, "status", out.status,
+		"bytes", out.bytes, "took", took, "workspace", call.caller.Workspace, "key", call.caller.Key, "client", e.client(r))
 }
 
 // method bounds what a client can write into a label.
@@ -138,13 +148,13 @@ func startSpan(ctx context.Context, tracer trace.Tracer, r *http.Request) (conte
 
 // client is the address that the request came from: the peer, or, when the peer is a trusted proxy, the last address
 // in X-Forwarded-For that is not one.
-func (rt *Router) client(r *http.Request) string {
+func (e *Edge) client(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return "socket"
 	}
 	address := peer.Addr().Unmap()
-	proxies := rt.Bounds.Proxies.Load()
+	proxies := e.Bounds.Proxies.Load()
 	if proxies == nil || !within(address, *proxies) {
 		return address.String()
 	}

@@ -1,0 +1,160 @@
+// Package edge is what every request meets first, whichever plane answers it: an id, a key, a bound, a log line. It
+// reads the live directory and reaches no database.
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"path"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	"sovereign/internal/apikey"
+	"sovereign/internal/clock"
+	"sovereign/internal/fault"
+	"sovereign/internal/id"
+	"sovereign/internal/limit"
+	"sovereign/internal/live"
+	"sovereign/internal/tenant"
+)
+
+// A Config is what an edge stands on.
+type Config struct {
+	Directory *live.Directory
+	Log       *slog.Logger
+	Metrics   prometheus.Registerer // nil counts nothing
+	Tracer    trace.Tracer          // nil traces nothing
+	Gate      func() error          // nil while serving; else why not
+	Bounds    *Bounds
+}
+
+// Bounds are the limits that a reload may change while requests run.
+type Bounds struct {
+	Body     atomic.Int64  // bytes of one body
+	Buffered *limit.Budget // bytes of all bodies held at once
+	Timeout  atomic.Int64  // nanoseconds that a management operation may take
+	Proxies  atomic.Pointer[[]netip.Prefix]
+}
+
+// An Edge stands before a handler.
+type Edge struct {
+	Config
+	next  http.Handler
+	watch *watch
+}
+
+// New stands before next. What is below /v1, or /api/v1, reaches it only with a key in force; Caller names whose.
+func New(c Config, next http.Handler) *Edge {
+	return &Edge{Config: c, next: next, watch: newWatch(c.Metrics)}
+}
+
+// ServeHTTP answers one request, and leaves a request id, a metric, a span and, where it matters, a log line.
+func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	call := &call{id: id.New("req"), started: time.Now()}
+	ctx := context.WithValue(r.Context(), callKey{}, call)
+	ctx, span := startSpan(ctx, e.Tracer, r)
+	defer span.End()
+	r = r.WithContext(ctx)
+	out := &recorder{ResponseWriter: w}
+	out.Header().Set("X-Request-Id", call.id)
+	out.Header().Set("X-Content-Type-Options", "nosniff")
+	out.Header().Set("Cache-Control", "no-store")
+	defer func() {
+		if p := recover(); p != nil {
+			if errors.Is(asError(p), http.ErrAbortHandler) {
+				panic(p)
+			}
+			e.Log.Error("panic", "request_id", call.id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			if out.status == 0 {
+				Refuse(out, r, fmt.Errorf("panic: %v", p))
+			}
+		}
+		e.finish(out, r, call, span)
+	}()
+	if err := e.admit(out, r, call); err != nil {
+		Refuse(out, r, err)
+	}
+}
+
+func asError(p any) error {
+	err, _ := p.(error)
+	return err
+}
+
+// admit decides by path and key alone, before any route is looked up: below /v1 nothing exists for who has no key.
+func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
+	if arrived(r.Context()) {
+		w.Header().Set("Connection", "close")
+		return fault.RateLimited.New("too many connections").In(time.Second)
+	}
+	where, ok := canonical(r)
+	if !ok {
+		return fault.Missing.New("no such path")
+	}
+	if where.URL.Path == "/v1" || strings.HasPrefix(where.URL.Path, "/v1/") {
+		if e.Gate != nil {
+			if err := e.Gate(); err != nil {
+				return err
+			}
+		}
+		caller, err := e.authenticate(r)
+		if err != nil {
+			return err
+		}
+		call.caller = caller
+	}
+	e.next.ServeHTTP(w, where)
+	call.route = where.Pattern
+	return nil
+}
+
+// canonical is r with /api/v1 read as /v1. A path that is not written plainly (//, dots, an encoded slash in a place
+// where it would make another path) is nobody's: redirecting it would answer a caller without a key.
+func canonical(r *http.Request) (*http.Request, bool) {
+	decoded, raw := r.URL.Path, r.URL.EscapedPath()
+	if decoded == "" || decoded[0] != '/' || path.Clean(decoded) != strings.TrimSuffix(decoded, "/") && decoded != "/" {
+		return nil, false
+	}
+	if strings.HasPrefix(decoded, "/api/v1/") || decoded == "/api/v1" {
+		rest := strings.TrimPrefix(raw, "/api")
+		if rest == raw || !strings.HasPrefix(rest, "/v1") {
+			return nil, false
+		}
+		clone := *r
+		address := *r.URL
+		address.Path, address.RawPath = decoded[len("/api"):], rest
+		clone.URL = &address
+		return &clone, true
+	}
+	return r, true
+}
+
+func (e *Edge) authenticate(r *http.Request) (tenant.Caller, error) {
+	header := r.Header.Values("Authorization")
+	if len(header) != 1 {
+		return tenant.Caller{}, fault.InvalidKey.New("send one header Authorization: Bearer %s…", apikey.Prefix)
+	}
+	scheme, key, _ := strings.Cut(header[0], " ")
+	digest, ok := apikey.Parse(key)
+	if !strings.EqualFold(scheme, "Bearer") || !ok {
+		return tenant.Caller{}, fault.InvalidKey.New("the API key is malformed")
+	}
+	caller, verdict := e.Directory.Authenticate(digest, clock.Now())
+	switch verdict {
+	case live.Granted:
+		return caller, nil
+	case live.Departed:
+		return caller, fault.Forbidden.New("the key's user is no longer a member of the workspace")
+	default:
+		return tenant.Caller{}, fault.InvalidKey.New("the API key is not known, or was revoked")
+	}
+}
