@@ -77,6 +77,21 @@ func TestBadConfigurationNamesTheLineAndTheReason(t *testing.T) {
 	}
 }
 
+// The example that operators copy says what the defaults are, and must not lie.
+func TestExampleConfigurationStatesTheDefaults(t *testing.T) {
+	plain, err := reread([]string{"serve", "--data-dir", "/var/lib/sovereign", "--root-key-file", "/etc/sovereign/root.key"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	example, err := reread([]string{"serve", "--config", "../../deploy/sovereign.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fmt.Sprintf("%+v", plain) != fmt.Sprintf("%+v", example) {
+		t.Errorf("defaults %+v\n example %+v", plain, example)
+	}
+}
+
 func TestSizes(t *testing.T) {
 	for text, want := range map[string]int64{"1": 1, "10KiB": 10 << 10, "32MiB": 32 << 20, "1 GiB": 1 << 30, "1024GiB": 1 << 40} {
 		var b Bytes
