@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,13 +32,24 @@ import (
 // eachHouse opens a house on either storage.
 func eachHouse(t *testing.T, test func(t *testing.T, h *house)) {
 	t.Helper()
-	dbtest.EachURL(t, func(t *testing.T, folder string, url secret.Text) {
-		s := Storage{DataDir: folder + "/data", DatabaseURL: url}
+	dbtest.EachURL(t, func(t *testing.T, _ string, url secret.Text) {
+		s := Storage{DataDir: short(t) + "/data", DatabaseURL: url}
 		if err := s.complete(); err != nil {
 			t.Fatal(err)
 		}
 		test(t, enter(t, s))
 	})
+}
+
+// short is a temporary folder whose name leaves room for the admin socket's.
+func short(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	return folder
 }
 
 func enter(t *testing.T, s Storage) *house {
@@ -338,7 +350,7 @@ func TestPostgresOutageIsSurvived(t *testing.T) {
 	if err := pg.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s := Storage{DataDir: t.TempDir() + "/data", DatabaseURL: secret.New(pg.URL())}
+	s := Storage{DataDir: short(t) + "/data", DatabaseURL: secret.New(pg.URL())}
 	if err := s.complete(); err != nil {
 		t.Fatal(err)
 	}

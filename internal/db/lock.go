@@ -62,13 +62,25 @@ type Lease struct {
 	conn *sql.Conn
 }
 
-// Lease takes the right to serve, or fails at once with ErrTaken.
+// patience is how long a start waits for the lock of a server that was just killed: PostgreSQL keeps it until it
+// notices that the connection is gone.
+const patience = 5 * time.Second
+
+// Lease takes the right to serve, or fails with ErrTaken when another server keeps it.
 func (d *DB) Lease(ctx context.Context) (*Lease, error) {
 	l := &Lease{db: d}
 	if d.Engine == SQLite {
 		return l, nil
 	}
-	return l, l.take(ctx)
+	for deadline := time.Now().Add(patience); ; {
+		err := l.take(ctx)
+		if !errors.Is(err, ErrTaken) || time.Now().After(deadline) {
+			return l, err
+		}
+		if err := pause(ctx, 6); err != nil {
+			return l, err
+		}
+	}
 }
 
 func (l *Lease) take(ctx context.Context) error {
