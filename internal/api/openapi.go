@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -46,12 +47,12 @@ func (rt *Router) document() error {
 	routes := []Route{
 		Get("/openapi.json", Public, func(context.Context, tenant.Caller, None) (Document, error) {
 			return Document{ContentType: jsonType, Body: spec}, nil
-		}, "This interface as an OpenAPI 3.1 document"),
+		}, "This interface as an OpenAPI 3.1 document", Produces(jsonType)),
 		Get("/docs", Public, func(context.Context, tenant.Caller, None) (Document, error) {
 			return Document{ContentType: "text/html; charset=utf-8", Body: page, Headers: map[string]string{
 				"Content-Security-Policy": "default-src 'none'; style-src 'sha256-" + styleSum() + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 			}}, nil
-		}, "This interface as a page to read"),
+		}, "This interface as a page to read", Produces("text/html")),
 	}
 	for _, r := range routes {
 		if err := rt.add(r); err != nil {
@@ -146,7 +147,7 @@ func (rt *Router) success(r *Route) *huma.Response {
 	response := &huma.Response{Description: http.StatusText(r.status), Content: map[string]*huma.MediaType{}}
 	switch r.out {
 	case reflect.TypeFor[Document](), reflect.TypeFor[Stream]():
-		response.Content["*/*"] = &huma.MediaType{}
+		response.Content[cmp.Or(r.produces, "*/*")] = &huma.MediaType{}
 	default:
 		response.Content[jsonType] = &huma.MediaType{Schema: rt.registry.Schema(r.out, true, operationID(*r)+"-answer")}
 		if r.out.Implements(reflect.TypeFor[Plain]()) {

@@ -50,15 +50,16 @@ type Route struct {
 	Permission Permission
 	Summary    string
 
-	status  int
-	spends  bool // counted by the abuse guard
-	flat    bool // validation refusals are {"error": "text"}
-	secret  bool // the answer shows a secret and is not kept for an Idempotency-Key
-	outside bool // has effects outside the database
-	long    bool // may take longer than an operation's time
-	in, out reflect.Type
-	input   *input // how the request becomes a value; made when the router is built
-	call    func(ctx context.Context, caller tenant.Caller, in any) (any, error)
+	status   int
+	spends   bool   // counted by the abuse guard
+	flat     bool   // validation refusals are {"error": "text"}
+	secret   bool   // the answer shows a secret and is not kept for an Idempotency-Key
+	outside  bool   // has effects outside the database
+	produces string // the type of a Document or Stream
+	long     bool   // may take longer than an operation's time
+	in, out  reflect.Type
+	input    *input // how the request becomes a value; made when the router is built
+	call     func(ctx context.Context, caller tenant.Caller, in any) (any, error)
 }
 
 // An Option refines a route.
@@ -82,6 +83,9 @@ func ShowsSecret(r *Route) { r.secret = true }
 // Outside says that the operation's effect is not in the database alone. It cannot commit together with an
 // Idempotency-Key, so that one is refused rather than half kept.
 func Outside(r *Route) { r.outside = true }
+
+// Produces names the type of an answer that is not JSON, for the documentation.
+func Produces(contentType string) Option { return func(r *Route) { r.produces = contentType } }
 
 // Long lets the operation take its time: a backup, not a look-up.
 func Long(r *Route) { r.long = true }

@@ -20,7 +20,7 @@ import (
 func (h *house) operatorRoutes() []api.Route {
 	return []api.Route{
 		api.Post("/bootstrap", api.Operator, h.bootstrapRoute, "Make a workspace with an owner, credit and a key", api.Creates, api.ShowsSecret),
-		api.Get("/backup", api.Operator, h.backupRoute, "Download the whole database as one file", api.Long),
+		api.Get("/backup", api.Operator, h.backupRoute, "Download the whole database as one file", api.Long, api.Produces("application/gzip")),
 		api.Post("/root-key/rotation", api.Operator, h.rotateRoute, "Replace the root key", api.Long, api.Outside),
 	}
 }
