@@ -271,6 +271,9 @@ func slurp(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) 
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if err != nil {
+		if errors.As(err, new(*fault.Fault)) {
+			return nil, err
+		}
 		if errors.As(err, new(*http.MaxBytesError)) {
 			return nil, fault.BodyTooLarge.New("the body is over the limit of %d bytes", limit)
 		}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -144,23 +145,30 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 
 // body reads the whole body, holding its bytes against the budget of all bodies.
 func (rt *Router) body(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
-	most := rt.Bounds.Body.Load()
-	if r.ContentLength == 0 {
-		return nil, func() {}, nil
-	}
-	hold := most
-	if r.ContentLength > 0 {
-		hold = min(hold, r.ContentLength)
-	}
-	if !rt.Bounds.Buffered.Take(hold) {
-		return nil, nil, fault.RateLimited.New("too many bytes in flight").In(time.Second)
-	}
-	release = func() { rt.Bounds.Buffered.Give(hold) }
-	if body, err = slurp(w, r, most); err != nil {
+	counted := &metered{ReadCloser: r.Body, budget: rt.Bounds.Buffered}
+	r.Body = counted
+	release = func() { rt.Bounds.Buffered.Give(counted.held) }
+	if body, err = slurp(w, r, rt.Bounds.Body.Load()); err != nil {
 		release()
 		return nil, nil, err
 	}
 	return body, release, nil
+}
+
+// A metered body holds what is read of it against a budget.
+type metered struct {
+	io.ReadCloser
+	budget *limit.Budget
+	held   int64
+}
+
+func (m *metered) Read(p []byte) (int, error) {
+	n, err := m.ReadCloser.Read(p)
+	if !m.budget.Take(int64(n)) {
+		return 0, fault.RateLimited.New("too many bytes in flight").In(time.Second)
+	}
+	m.held += int64(n)
+	return n, err
 }
 
 func (rt *Router) send(w http.ResponseWriter, r *http.Request, route *Route, out any) error {

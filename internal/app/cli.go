@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+	"syscall"
 
 	"github.com/alecthomas/kong"
 
@@ -60,6 +61,7 @@ type terminal struct {
 
 // Main runs a command line and returns its exit code. What goes wrong is one line on stderr.
 func Main(args []string, stdout, stderr io.Writer) int {
+	syscall.Umask(0o077) // whatever this process makes is its user's alone
 	t := &terminal{args: args, out: stdout, err: stderr}
 	if err := t.run(); err != nil {
 		_, _ = fmt.Fprintln(stderr, "sovereign: "+oneLine(err))

@@ -288,6 +288,9 @@ func unlock(ctx context.Context, d *db.DB, rootFile string, log *slog.Logger) (*
 	case err != nil:
 		return nil, fmt.Errorf("root key file %s: %w", rootFile, err)
 	}
+	if info, err := os.Stat(rootFile); err == nil && info.Mode().Perm()&0o077 != 0 {
+		log.Warn("the root key file can be read by others", "file", rootFile, "mode", info.Mode().Perm().String())
+	}
 	if !fresh {
 		if err := vault.Check(ctx, d, root); err != nil {
 			return nil, err

@@ -124,6 +124,9 @@ func (e *Edge) finish(out *recorder, r *http.Request, call *call, span trace.Spa
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		level = slog.LevelInfo
 	}
+	if !e.Log.Enabled(r.Context(), level) {
+		return
+	}
 	e.Log.Log(r.Context(), level, "request", "request_id", call.id, "method", r.Method, "route", route, "status", out.status,
 		"bytes", out.bytes, "took", took, "workspace", call.caller.Workspace, "key", call.caller.Key, "client", e.client(r))
 }

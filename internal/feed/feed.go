@@ -30,9 +30,11 @@ type Feed struct {
 
 	wake chan struct{}
 
+	publishing sync.Mutex // one reader of the tables at a time: an older reading must not land on a newer one
+
 	mu      sync.Mutex
 	applied db.Version
-	moved   chan struct{} // closed and replaced when applied grows
+	moved   chan struct{} // closed and replaced when applied changes
 }
 
 const (
@@ -46,8 +48,10 @@ func New(d *db.DB, log *slog.Logger, sources map[string]Source) *Feed {
 }
 
 // Fill publishes the present state of everything. The version is read first: a change that commits meanwhile is
-// published twice, never missed.
+// published twice, never missed. The version may be lower than before, on a database that lost its last commits.
 func (f *Feed) Fill(ctx context.Context) error {
+	f.publishing.Lock()
+	defer f.publishing.Unlock()
 	head, err := f.head(ctx)
 	if err != nil {
 		return err
@@ -121,11 +125,9 @@ func (f *Feed) Applied() db.Version {
 func (f *Feed) advance(to db.Version) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if to > f.applied {
-		f.applied = to
-		close(f.moved)
-		f.moved = make(chan struct{})
-	}
+	f.applied = to
+	close(f.moved)
+	f.moved = make(chan struct{})
 }
 
 // Run publishes until ctx ends. A failed reading is tried again each second: what is committed is published
@@ -152,6 +154,8 @@ func (f *Feed) Run(ctx context.Context) {
 }
 
 func (f *Feed) catchUp(ctx context.Context) error {
+	f.publishing.Lock()
+	defer f.publishing.Unlock()
 	changes, err := db.Query[db.Change](ctx, f.db.Across("the data plane serves all workspaces"), `
 		SELECT version, kind, workspace_id AS workspace, subject
 		FROM feed_changes WHERE version > $1 ORDER BY version, seq`, f.Applied())

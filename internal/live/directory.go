@@ -94,6 +94,8 @@ type Use struct {
 	Key       tenant.KeyID
 	Workspace tenant.ID
 	At        clock.Time
+
+	of *Key
 }
 
 // Uses takes what was used since the last call. It costs what was used, not what is stored.
@@ -105,9 +107,20 @@ func (d *Directory) Uses() []Use {
 	uses := make([]Use, 0, len(taken))
 	for _, key := range taken {
 		key.dirty.Store(false)
-		uses = append(uses, Use{Key: key.ID, Workspace: key.Workspace, At: clock.Time(key.used.Load())})
+		uses = append(uses, Use{Key: key.ID, Workspace: key.Workspace, At: clock.Time(key.used.Load()), of: key})
 	}
 	return uses
+}
+
+// Again takes back uses that could not be written, for the next call of Uses.
+func (d *Directory) Again(uses []Use) {
+	d.dirtyMu.Lock()
+	defer d.dirtyMu.Unlock()
+	for _, use := range uses {
+		if use.of.dirty.CompareAndSwap(false, true) {
+			d.dirty = append(d.dirty, use.of)
+		}
+	}
 }
 
 // PutKey puts a key in force. A key that is already in force stays as it is: keys do not change.

@@ -160,5 +160,8 @@ func (p *Publisher) writeUses(ctx context.Context) error {
 		}
 		return nil
 	})
+	if err != nil {
+		p.dir.Again(uses)
+	}
 	return err
 }

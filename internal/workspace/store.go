@@ -65,28 +65,25 @@ func (s *Store) Create(ctx context.Context, by tenant.Actor, name, email string)
 	return ws, owner, err
 }
 
+const workspaceColumns = `'workspace' AS object, workspace_id, name, created_at FROM workspaces`
+
 // Find is the workspace of that id or name.
 func (s *Store) Find(ctx context.Context, name string) (Workspace, error) {
 	ws, err := db.Maybe[Workspace](ctx, s.db.Across("an operator names any workspace"),
-		`SELECT workspace_id, name, created_at FROM workspaces WHERE workspace_id = $1 OR name = $1`, name)
+		`SELECT `+workspaceColumns+` WHERE workspace_id = $1 OR name = $1`, name)
 	if err != nil {
 		return Workspace{}, fmt.Errorf("find workspace: %w", err)
 	}
 	if ws == nil {
 		return Workspace{}, fault.Missing.New("no workspace %q", name)
 	}
-	ws.Object = "workspace"
 	return *ws, nil
 }
 
 // List reads workspaces, newest first.
 func (s *Store) List(ctx context.Context, limit, offset int) ([]Workspace, error) {
-	all, err := db.Query[Workspace](ctx, s.db.Across("an operator sees all workspaces"),
-		`SELECT workspace_id, name, created_at FROM workspaces ORDER BY created_at DESC, workspace_id DESC LIMIT $1 OFFSET $2`, limit, offset)
-	for i := range all {
-		all[i].Object = "workspace"
-	}
-	return all, err
+	return db.Query[Workspace](ctx, s.db.Across("an operator sees all workspaces"),
+		`SELECT `+workspaceColumns+` ORDER BY created_at DESC, workspace_id DESC LIMIT $1 OFFSET $2`, limit, offset)
 }
 
 // AddMember lets a person in. Keys that the person had from an earlier membership are revoked: coming back does not
@@ -212,7 +209,7 @@ func keepsOwner(ctx context.Context, s db.Scoped) error {
 	return nil
 }
 
-const memberColumns = `m.user_id, u.email, m.role, m.created_at, m.updated_at FROM members m JOIN users u ON u.id = m.user_id`
+const memberColumns = `'member' AS object, m.user_id, u.email, m.role, m.created_at, m.updated_at FROM members m JOIN users u ON u.id = m.user_id`
 
 func (s *Store) member(ctx context.Context, scope db.Scoped, email string) (Member, error) {
 	email, err := normalEmail(email)
@@ -226,18 +223,13 @@ func (s *Store) member(ctx context.Context, scope db.Scoped, email string) (Memb
 	if m == nil {
 		return Member{}, fault.NotFound("member", email)
 	}
-	m.Object = "member"
 	return *m, nil
 }
 
 // Members reads a workspace's members, newest first.
 func (s *Store) Members(ctx context.Context, ws tenant.ID, limit, offset int) ([]Member, error) {
-	all, err := db.Query[Member](ctx, s.db.In(ws), `SELECT `+memberColumns+`
+	return db.Query[Member](ctx, s.db.In(ws), `SELECT `+memberColumns+`
 		WHERE m.workspace_id = $1 ORDER BY m.created_at DESC, m.user_id DESC LIMIT $2 OFFSET $3`, limit, offset)
-	for i := range all {
-		all[i].Object = "member"
-	}
-	return all, err
 }
 
 // CreateKey mints a key that acts as the member with that address. The key is in the answer and nowhere else.
@@ -301,7 +293,7 @@ func (s *Store) revoke(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.A
 	return audit.Record(ctx, tx, ws, by, "key.revoke", string(key), before, after)
 }
 
-const keyColumns = `k.id, k.name, k.user_id, u.email, k.hint, k.created_at, k.last_used_at, k.revoked_at FROM api_keys k JOIN users u ON u.id = k.user_id`
+const keyColumns = `'api_key' AS object, k.id, k.name, k.user_id, u.email, k.hint, k.created_at, k.last_used_at, k.revoked_at FROM api_keys k JOIN users u ON u.id = k.user_id`
 
 func (s *Store) key(ctx context.Context, scope db.Scoped, key tenant.KeyID) (Key, error) {
 	found, err := db.Maybe[Key](ctx, scope, `SELECT `+keyColumns+` WHERE k.workspace_id = $1 AND k.id = $2`, key)
@@ -311,16 +303,11 @@ func (s *Store) key(ctx context.Context, scope db.Scoped, key tenant.KeyID) (Key
 	if found == nil {
 		return Key{}, fault.NotFound("key", string(key))
 	}
-	found.Object = "api_key"
 	return *found, nil
 }
 
 // Keys reads a workspace's keys, revoked ones too, newest first.
 func (s *Store) Keys(ctx context.Context, ws tenant.ID, limit, offset int) ([]Key, error) {
-	all, err := db.Query[Key](ctx, s.db.In(ws), `SELECT `+keyColumns+`
+	return db.Query[Key](ctx, s.db.In(ws), `SELECT `+keyColumns+`
 		WHERE k.workspace_id = $1 ORDER BY k.created_at DESC, k.id DESC LIMIT $2 OFFSET $3`, limit, offset)
-	for i := range all {
-		all[i].Object = "api_key"
-	}
-	return all, err
 }

@@ -292,6 +292,29 @@ func TestLastUseIsWrittenInBatches(t *testing.T) {
 	})
 }
 
+func TestLastUseSurvivesADatabaseThatIsAway(t *testing.T) {
+	each(t, func(t *testing.T, r room) {
+		ws := r.create(t, "one")
+		_, d := r.mint(t, ws, "owner@one.test")
+		r.verdict(d)
+		rename := func(from, to string) {
+			if _, err := db.Exec(t.Context(), r.db.Across("test"), `ALTER TABLE `+from+` RENAME TO `+to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		rename("api_keys", "elsewhere")
+		r.pub.KeepUses(ctx, slog.New(slog.DiscardHandler))
+		rename("elsewhere", "api_keys")
+		r.pub.KeepUses(ctx, slog.New(slog.DiscardHandler))
+		keys, err := r.Keys(t.Context(), ws, 10, 0)
+		if err != nil || len(keys) != 1 || keys[0].LastUsedAt == nil {
+			t.Errorf("%+v %v", keys, err)
+		}
+	})
+}
+
 func TestFillPublishesWhatIsStored(t *testing.T) {
 	each(t, func(t *testing.T, r room) {
 		ws := r.create(t, "one")
