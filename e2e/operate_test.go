@@ -80,7 +80,7 @@ func TestHangupReloadsWhatItCanAndKeepsTheRest(t *testing.T) {
 	if got := attempt(); got != http.StatusCreated {
 		t.Errorf("after a good reload: %d", got)
 	}
-	if got := status(t, s.address(), keyText.FindString(s.out.String())); got != 200 {
+	if got := status(t, s.address(), s.key()); got != 200 {
 		t.Errorf("after reloads: %d", got)
 	}
 	s.expect(t, `level=DEBUG msg=request`)
@@ -112,13 +112,13 @@ func TestTLSServesAndReloadsItsCertificate(t *testing.T) {
 	folder := t.TempDir()
 	cert, key := certificate(t, folder, 1)
 	s := newPlace(t, secret.Text{}).serve(t, "--tls-cert", cert, "--tls-key", key)
-	if !strings.HasPrefix(s.address(), "https://") || !strings.Contains(s.out.String(), "curl -s https://") {
+	if s.key() == "" || !strings.HasPrefix(s.address(), "https://") || !strings.Contains(s.out.String(), "curl -sS https://") {
 		t.Fatalf("address %s", s.address())
 	}
 	serial := func() int64 {
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true, ForceAttemptHTTP2: true}}
 		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.address()+"/v1/setup/status", http.NoBody)
-		request.Header.Set("Authorization", "Bearer "+keyText.FindString(s.out.String()))
+		request.Header.Set("Authorization", "Bearer "+s.key())
 		response, err := client.Do(request)
 		if err != nil {
 			t.Fatal(err)
@@ -225,7 +225,7 @@ func TestRestartWithAnInheritedSocketRefusesNobody(t *testing.T) {
 		return s
 	}
 	s := inherit()
-	key := keyText.FindString(s.out.String())
+	key := s.key()
 	ctx, cancel := context.WithCancel(t.Context())
 	var good, bad atomic.Int64
 	var group sync.WaitGroup
@@ -387,7 +387,7 @@ func TestSecretsAppearNowhere(t *testing.T) {
 			p.url = secret.New(strings.Replace(p.url.Reveal(), "sovereign@", "sovereign:canarypassword@", 1))
 		}
 		s := p.serve(t, "--log-level", "debug", "--otlp-endpoint", collector.URL, "--operations-listen", operations.Addr().String())
-		key := keyText.FindString(s.out.String())
+		key := s.key()
 		unknown := key[:len(key)-20] + "canarycanarycanary00"
 		var answers bytes.Buffer
 		send := func(method, url string, header http.Header, body string) {

@@ -156,6 +156,9 @@ var (
 
 func (s *process) address() string { return serving.FindStringSubmatch(s.log.String())[1] }
 
+// key is the key that the first start printed; its output may come a little after the log's.
+func (s *process) key() string { return s.out.find(keyText, s.done, 5*time.Second) }
+
 func (s *process) kill() {
 	_ = s.Process.Signal(syscall.SIGKILL)
 	<-s.done

@@ -41,7 +41,7 @@ func TestMakeRunAnswersThePrintedCurlLineAndASecondStartKeepsTheData(t *testing.
 		return cmd, out, log, done
 	}
 	cmd, out, _, done := start()
-	line := curlLine.FindString(out.String())
+	line := out.find(curlLine, done, 5*time.Second)
 	answer, err := exec.Command("sh", "-c", line).Output()
 	if err != nil {
 		t.Fatalf("%s: %v", line, err)
@@ -93,8 +93,8 @@ func TestBadStartsAreOneLineAndChangeNothing(t *testing.T) {
 		args func(t *testing.T, p place) []string
 		want string
 	}{
-		"port taken":            {func(*testing.T, place) []string { return []string{"--listen", taken.Addr().String()} }, "is taken by another process"},
-		"operations port taken": {func(*testing.T, place) []string { return []string{"--operations-listen", taken.Addr().String()} }, "is taken by another process"},
+		"port taken":            {func(*testing.T, place) []string { return []string{"--listen", taken.Addr().String()} }, "is taken already"},
+		"operations port taken": {func(*testing.T, place) []string { return []string{"--operations-listen", taken.Addr().String()} }, "is taken already"},
 		"unknown flag":          {func(*testing.T, place) []string { return []string{"--lisen", "x"} }, "unknown flag --lisen"},
 		"unknown config key":    {func(t *testing.T, _ place) []string { return []string{"--config", config(t, "a: 1\n")} }, "sovereign.yaml:1: unknown key a"},
 		"wrong config value": {func(t *testing.T, _ place) []string {
@@ -165,7 +165,7 @@ func TestSecondServerOnTheSameDataIsRefused(t *testing.T) {
 		args := append([]string{"serve", "--listen", "127.0.0.1:0", "--operations-listen", "off"}, second.flags()...)
 		stdout, stderr, code := run(t, args...)
 		fails(t, stdout, stderr, code, "another sovereign process is using this data")
-		if got := status(t, first.address(), keyText.FindString(first.out.String())); got != 200 {
+		if got := status(t, first.address(), first.key()); got != 200 {
 			t.Errorf("the first server: %d", got)
 		}
 	})
@@ -193,4 +193,74 @@ func TestNewerDatabaseAndWrongRootKeyAreRefused(t *testing.T) {
 	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--operations-listen", "off"}, p.flags()...)
 	stdout, stderr, code = run(t, args...)
 	fails(t, stdout, stderr, code, "the database is newer than this binary")
+}
+
+// A mistyped place must not become a second, empty installation, and a folder knows which engine its data is in.
+func TestAdminNeverMakesAnInstallationByMistake(t *testing.T) {
+	lite := newPlace(t, secret.Text{})
+	foreign := lite
+	foreign.data = t.TempDir()
+	writeFile(t, foreign.data+"/notes.txt", "mine")
+	stdout, stderr, code := foreign.admin(t, "workspace", "list")
+	fails(t, stdout, stderr, code, "there is no Sovereign data in")
+	if files, err := os.ReadDir(foreign.data); err != nil || len(files) > 2 { // the notes, and the lock that was held meanwhile
+		t.Errorf("%v %v", files, err)
+	}
+	var made struct {
+		APIKey string `json:"api_key"`
+	}
+	lite.mustAdmin(t, &made, "bootstrap", "--workspace", "default", "--email", "a@b.test", "--json") // this is what makes one
+	if server := lite.serve(t); status(t, server.address(), made.APIKey) != 200 {
+		t.Error("a workspace made without a server")
+	} else {
+		server.stop(t)
+	}
+	crossed := lite
+	crossed.url = dbtest.Postgres(t)
+	stdout, stderr, code = crossed.admin(t, "workspace", "list")
+	fails(t, stdout, stderr, code, "is in the embedded database, and database_url is set")
+
+	post := newPlace(t, dbtest.Postgres(t))
+	stdout, stderr, code = post.admin(t, "workspace", "list")
+	fails(t, stdout, stderr, code, "there is no data folder")
+	post.serve(t).stop(t)
+	forgot := post
+	forgot.url = secret.Text{}
+	stdout, stderr, code = forgot.admin(t, "workspace", "list")
+	fails(t, stdout, stderr, code, "is in PostgreSQL: database_url is missing")
+	if _, err := os.Stat(post.data + "/core.db"); err == nil {
+		t.Error("a forgotten database_url made an embedded database")
+	}
+}
+
+func TestFailedFirstStartLeavesNothing(t *testing.T) {
+	p := newPlace(t, secret.Text{})
+	p.root = "/proc/nowhere/root.key"
+	stdout, stderr, code := run(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--operations-listen", "off"}, p.flags()...)...)
+	fails(t, stdout, stderr, code, "root key file /proc/nowhere/root.key")
+	if _, err := os.Stat(p.data); err == nil {
+		t.Errorf("left behind:\n%s", everything(t, p))
+	}
+}
+
+func TestReadinessIsToldToSystemd(t *testing.T) {
+	path := newPlace(t, secret.Text{}).data + ".sock"
+	told, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = told.Close() }()
+	t.Setenv("NOTIFY_SOCKET", path)
+	s := newPlace(t, secret.Text{}).serve(t)
+	for _, want := range []string{"READY=1", "STOPPING=1"} {
+		_ = told.SetReadDeadline(time.Now().Add(10 * time.Second))
+		text := make([]byte, 64)
+		n, err := told.Read(text)
+		if err != nil || string(text[:n]) != want {
+			t.Errorf("want %s, got %q %v", want, text[:n], err)
+		}
+		if want == "READY=1" && s.stop(t) != 0 {
+			t.Errorf("%s", s.log)
+		}
+	}
 }

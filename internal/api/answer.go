@@ -1,6 +1,7 @@
 package api
 
 import (
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -44,16 +45,27 @@ func renderJSON(status int, out any) (answer, error) {
 	return answer{status: status, kind: jsonType, body: append(text, '\n')}, nil
 }
 
-// prefersText reports whether an Accept header names text/plain before JSON or anything.
+// prefersText reports whether an Accept header ranks text/plain above JSON; the first of equals wins.
 func prefersText(accept string) bool {
+	text, best := false, 0.0
 	for part := range strings.SplitSeq(accept, ",") {
-		media, _, _ := strings.Cut(part, ";")
-		switch strings.ToLower(strings.TrimSpace(media)) {
+		media, parameters, err := mime.ParseMediaType(part)
+		if err != nil {
+			continue
+		}
+		weight := 1.0
+		if q, given := parameters["q"]; given {
+			weight, _ = strconv.ParseFloat(q, 64) // what is no number weighs nothing
+		}
+		if weight <= best {
+			continue
+		}
+		switch media {
 		case "text/plain", "text/*":
-			return true
-		case "application/json", "application/*", "*/*":
-			return false
+			text, best = true, weight
+		case jsonType, "application/*", "*/*":
+			text, best = false, weight
 		}
 	}
-	return false
+	return text
 }

@@ -257,12 +257,16 @@ func refusal(field, message string) error {
 	if message == "unexpected property" {
 		return fault.Invalid(field, "is not a known field")
 	}
-	message = strings.TrimPrefix(message, "expected ")
-	for _, lead := range []string{"value to be ", "string to be ", "number to be "} {
-		message = strings.TrimPrefix(message, lead)
-	}
-	return fault.Invalid(field, "must be "+message)
+	return fault.Invalid(field, "must be "+plain.Replace(message))
 }
+
+// plain turns the schema library's words into a sentence.
+var plain = strings.NewReplacer(
+	"expected ", "", "value to be ", "", "string to be ", "", "number to be ", "", "string to match pattern ", "text that matches ",
+	"array length >= ", "a list of at least ", "array length <= ", "a list of at most ",
+	"length >= ", "at least this long: ", "length <= ", "at most this long: ",
+	"number >= ", "at least ", "number <= ", "at most ", "number > ", "above ", "number < ", "below ",
+)
 
 // slurp reads a whole JSON body within the limit.
 func slurp(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {

@@ -18,9 +18,6 @@ import (
 // idempotencyWindow is how long an answer is remembered.
 const idempotencyWindow = 24 * time.Hour
 
-// operators is whose keys the socket's are: operators act for no workspace.
-const operators tenant.ID = "operators"
-
 // A given is the answer that an Idempotency-Key got.
 type given struct {
 	BodySha256 []byte
@@ -40,7 +37,7 @@ func (rt *Router) once(ctx context.Context, r *http.Request, route *Route, ws te
 		return answer{}, fault.Invalid("Idempotency-Key", "must be at most 255 characters")
 	}
 	if ws == "" {
-		ws = operators
+		ws = tenant.Server
 	}
 	// The path counts as much as the body: the same key on another resource is another request.
 	sum := sha256.Sum256(append([]byte(r.URL.EscapedPath()+"?"+r.URL.RawQuery+"\n"), body...))

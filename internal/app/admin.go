@@ -17,6 +17,7 @@ import (
 	"sovereign/internal/clock"
 	"sovereign/internal/money"
 	"sovereign/internal/tenant"
+	"sovereign/internal/vault"
 	"sovereign/internal/wallet"
 	"sovereign/internal/workspace"
 )
@@ -31,7 +32,7 @@ type adminCommand struct {
 	Member        memberCommand    `cmd:"" help:"Add, list, promote, demote and remove members."`
 	Wallet        walletCommand    `cmd:"" help:"Top up and show a wallet."`
 	Ledger        ledgerCommand    `cmd:"" help:"Prove the ledger."`
-	Audit         auditCommand     `cmd:"" help:"Read who changed what, newest first."`
+	Audit         auditCommand     `cmd:"" help:"Read who changed what, newest first. Without a workspace: what concerns the whole server."`
 	Backup        backupCommand    `cmd:"" help:"Write a backup of everything but the root key."`
 	Restore       restoreCommand   `cmd:"" help:"Read a backup into an empty data folder or database. No server may be running on it."`
 	RotateRootKey rotateCommand    `cmd:"" help:"Replace the root key, without downtime."`
@@ -123,11 +124,15 @@ type keyList struct {
 	asJSON      `embed:""`
 	ofWorkspace `embed:""`
 	page        `embed:""`
+	Email       string `placeholder:"EMAIL" help:"Only the keys that act as this user."`
 }
 
 func (c *keyList) Run(a *admin) error {
 	query := c.query()
 	query.Set("workspace", c.Workspace)
+	if c.Email != "" {
+		query.Set("email", c.Email)
+	}
 	return list(a, c.JSON, "/admin/keys", query, "ID\tNAME\tUSER\tHINT\tMADE\tLAST USED\tREVOKED", func(k workspace.Key) string {
 		return fmt.Sprintf("%s\t%s\t%s\t…%s…\t%s\t%s\t%s", k.ID, k.Name, k.Email, k.Hint, k.CreatedAt, when(k.LastUsedAt), when(k.RevokedAt))
 	})
@@ -144,12 +149,16 @@ type keyRevoke struct {
 	asJSON      `embed:""`
 	ofWorkspace `embed:""`
 	ID          string `required:"" name:"id" placeholder:"KEY_ID" help:"The key's id."`
+	Email       string `placeholder:"EMAIL" help:"Only if the key acts as this user."`
 }
 
 func (c *keyRevoke) Run(a *admin) error {
 	var key workspace.Key
-	path := "/admin/keys/" + url.PathEscape(c.ID) + "/revocation?workspace=" + url.QueryEscape(c.Workspace)
-	if err := a.post(path, nil, &key); err != nil {
+	query := url.Values{"workspace": {c.Workspace}}
+	if c.Email != "" {
+		query.Set("email", c.Email)
+	}
+	if err := a.post("/admin/keys/"+url.PathEscape(c.ID)+"/revocation?"+query.Encode(), nil, &key); err != nil {
 		return err
 	}
 	return a.show(c.JSON, key, func(w io.Writer) { _, _ = fmt.Fprintf(w, "revoked\t%s\t%s\n", key.ID, when(key.RevokedAt)) })
@@ -196,11 +205,15 @@ func (c *memberName) send(a *admin, method string, role tenant.Role) error {
 
 type memberRemove struct {
 	memberName `embed:""`
+	Role       tenant.Role `default:"" enum:"owner,admin,member," help:"Only if the member has this role."`
 }
 
 func (c *memberRemove) Run(a *admin) error {
 	var gone api.Deleted
 	query := url.Values{"workspace": {c.Workspace}, "email": {c.Email}}
+	if c.Role != "" {
+		query.Set("role", string(c.Role))
+	}
 	if err := a.call(http.MethodDelete, "/admin/members?"+query.Encode(), nil, &gone, keyed); err != nil {
 		return err
 	}
@@ -283,19 +296,17 @@ func (c *ledgerVerify) Run(a *admin) error {
 }
 
 type auditCommand struct {
-	List auditList `cmd:"" default:"withargs" help:"Read who changed what, newest first."`
+	asJSON    `embed:""`
+	page      `embed:""`
+	Workspace string `placeholder:"NAME" help:"The workspace's name or id."`
+	Action    string `placeholder:"ACTION" help:"Only this action, such as key.revoke."`
 }
 
-type auditList struct {
-	asJSON      `embed:""`
-	ofWorkspace `embed:""`
-	page        `embed:""`
-	Action      string `help:"Only this action, such as key.revoke."`
-}
-
-func (c *auditList) Run(a *admin) error {
+func (c *auditCommand) Run(a *admin) error {
 	query := c.query()
-	query.Set("workspace", c.Workspace)
+	if c.Workspace != "" {
+		query.Set("workspace", c.Workspace)
+	}
 	if c.Action != "" {
 		query.Set("action", c.Action)
 	}
@@ -309,12 +320,12 @@ type rotateCommand struct {
 }
 
 func (c *rotateCommand) Run(a *admin) error {
-	var r Rotation
+	var r vault.Rotation
 	if err := a.call(http.MethodPost, "/admin/root-key/rotation", nil, &r, unkeyed); err != nil {
 		return err
 	}
 	return a.show(c.JSON, r, func(w io.Writer) {
-		_, _ = fmt.Fprintf(w, "root key\t%s → %s\n\tcopy the new file; backups made before need the old one\n", r.From, r.To)
+		_, _ = fmt.Fprintf(w, "root key\t%s → %s\nold key\tkept in %s, for the backups of its day\n\tcopy the new file away from the data\n", r.From, r.To, r.Kept)
 	})
 }
 

@@ -31,7 +31,7 @@ type admin struct {
 }
 
 // dial finds the server, or becomes it.
-func dial(s Storage, out io.Writer) (*admin, error) {
+func dial(s Storage, why purpose, out io.Writer) (*admin, error) {
 	path, err := socketPath(s.DataDir)
 	if err != nil {
 		return nil, err
@@ -48,14 +48,10 @@ func dial(s Storage, out io.Writer) (*admin, error) {
 	if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) {
 		return nil, fmt.Errorf("admin socket: %w", err)
 	}
-	if _, err := os.Stat(s.DataDir); errors.Is(err, os.ErrNotExist) && s.DatabaseURL.Empty() {
-		// A typing error must not become a new, empty installation beside the real one.
-		return nil, fmt.Errorf("there is no data folder %s (name it with --data-dir or --config, or start the server first)", s.DataDir)
-	}
 	quiet := slog.New(slog.DiscardHandler)
-	if a.house, err = open(context.Background(), s, quiet, nil); err != nil {
+	if a.house, err = open(context.Background(), s, why, quiet, nil); err != nil {
 		if errors.Is(err, db.ErrTaken) {
-			return nil, fmt.Errorf("%w, and its admin socket does not answer: it may be starting or stopping, try again", err)
+			return nil, fmt.Errorf("%w, and no admin socket answers in %s: name that server's data folder, or try again if it is starting or stopping", err, s.DataDir)
 		}
 		return nil, err
 	}
@@ -198,38 +194,51 @@ func (c *backupCommand) Run(a *admin) error {
 }
 
 // save writes a backup beside its place, checks that it is whole, and then puts it there.
-func save(path string, from io.Reader) (backup.End, int64, error) {
+func save(path string, from io.Reader) (end backup.End, size int64, err error) {
 	partial := path + ".partial"
 	file, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // the operator's own path
 	if err != nil {
-		return backup.End{}, 0, err
+		return end, 0, err
 	}
-	fail := func(err error) (backup.End, int64, error) {
-		return backup.End{}, 0, errors.Join(err, file.Close(), os.Remove(partial))
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+			_ = os.Remove(partial)
+		}
+	}()
+	written := &sink{to: file}
+	r, err := backup.NewReader(io.TeeReader(from, written))
+	if err == nil {
+		end, err = r.Each(func(db.Table, [][]any) error { return nil })
 	}
-	r, err := backup.NewReader(io.TeeReader(from, file))
+	if written.err != nil {
+		return end, 0, fmt.Errorf("write %s: %w", path, cause(written.err))
+	}
 	if err != nil {
-		return fail(err)
+		return end, 0, err
 	}
-	end, err := r.Each(func(db.Table, [][]any) error { return nil })
-	if err != nil {
-		return fail(err)
-	}
-	info, err := file.Stat()
-	if err != nil {
-		return fail(err)
-	}
-	if err := file.Sync(); err != nil {
-		return fail(err)
-	}
-	if err := errors.Join(file.Close(), os.Rename(partial, path)); err != nil {
-		return backup.End{}, 0, err
+	if err := errors.Join(file.Sync(), file.Close(), os.Rename(partial, path)); err != nil {
+		return end, 0, fmt.Errorf("write %s: %w", path, err)
 	}
 	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {
-		return backup.End{}, 0, err
+		return end, 0, err
 	}
-	return end, info.Size(), errors.Join(folder.Sync(), folder.Close())
+	return end, written.size, errors.Join(folder.Sync(), folder.Close())
+}
+
+// A sink counts what it passes on, and remembers why it could not: a full disk is not a broken backup.
+type sink struct {
+	to   io.Writer
+	size int64
+	err  error
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	n, err := s.to.Write(p)
+	s.size += int64(n)
+	s.err = err
+	return n, err
 }
 
 type restoreCommand struct {
@@ -251,7 +260,7 @@ func (c *restoreCommand) Run(t *terminal, parent *adminCommand) error {
 	if err != nil {
 		return fmt.Errorf("root key file %s: %w", s.RootKeyFile, err)
 	}
-	if err := takeFolder(s.DataDir); err != nil {
+	if _, err := takeFolder(s.DataDir, toMake); err != nil {
 		return err
 	}
 	lock, err := db.LockFolder(s.DataDir)
@@ -259,6 +268,9 @@ func (c *restoreCommand) Run(t *terminal, parent *adminCommand) error {
 		return folderError(s.DataDir, err)
 	}
 	defer func() { _ = lock.Release() }()
+	if err := s.sameEngine(toMake); err != nil {
+		return err
+	}
 	d, err := db.Open(ctx, s.DataDir, s.DatabaseURL)
 	if err != nil {
 		return err
@@ -273,10 +285,17 @@ func (c *restoreCommand) Run(t *terminal, parent *adminCommand) error {
 	if err != nil {
 		return fmt.Errorf("nothing was restored: %w", err)
 	}
+	if err := s.rememberEngine(); err != nil {
+		return err
+	}
 	var rows int64
 	for _, n := range end.Rows {
 		rows += n
 	}
-	_, err = fmt.Fprintf(t.out, "restored %d rows as of %s into %s\n", rows, header.CreatedAt, s.DataDir)
+	into := s.DataDir
+	if s.engine() == db.Postgres {
+		into = "PostgreSQL"
+	}
+	_, err = fmt.Fprintf(t.out, "restored %d rows as of %s into %s; start it with the same root key file, %s\n", rows, header.CreatedAt, into, s.RootKeyFile)
 	return err
 }

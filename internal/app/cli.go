@@ -78,7 +78,11 @@ func (t *terminal) run() error {
 	var operator *admin
 	dialled := func() (*admin, error) {
 		var err error
-		operator, err = dial(parsed.grammar.Admin.Storage, t.out)
+		why := toUse
+		if parsed.context.Command() == "admin bootstrap" {
+			why = toMake
+		}
+		operator, err = dial(parsed.grammar.Admin.Storage, why, t.out)
 		return operator, err
 	}
 	defer func() {
@@ -133,9 +137,20 @@ func parse(args []string, out io.Writer) (*parsed, error) {
 		return nil, nil //nolint:nilnil // help was the answer
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w (see sovereign --help)", err)
+		return nil, fmt.Errorf("%w (see %s --help)", err, asked(err))
 	}
 	return p, nil
+}
+
+// asked is the command that a mistaken line was for.
+func asked(err error) string {
+	var mistake *kong.ParseError
+	if errors.As(err, &mistake) {
+		if node := mistake.Context.Selected(); node != nil {
+			return node.FullPath()
+		}
+	}
+	return "sovereign"
 }
 
 // configPath finds --config before the rest is parsed, because the file decides what the rest means.
@@ -159,7 +174,7 @@ func (c *serveCommand) Run(t *terminal, underneath *file) error {
 	if err := c.complete(); err != nil {
 		return underneath.locate(err)
 	}
-	return serve(&c.Config, func() (*Config, error) { return reread(t.args) }, c.Bootstrap, t.out, t.err)
+	return underneath.locate(serve(&c.Config, func() (*Config, error) { return reread(t.args) }, c.Bootstrap, t.out, t.err))
 }
 
 // reread parses the same command line again, with what the file says now.
@@ -187,7 +202,7 @@ func (c *verifyCommand) Run(t *terminal) error {
 	}
 	key, err := vault.VerifyDocument(document, keys)
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.File, err)
+		return fmt.Errorf("%s, with the keys of %s: %w", c.File, c.JWKS, err)
 	}
 	_, err = fmt.Fprintf(t.out, "%s: valid, signed by %s\n", c.File, key)
 	return err

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -114,7 +115,20 @@ func (c *Config) complete() error {
 	if c.LogFormat != "text" && c.LogFormat != "json" {
 		return bad("log_format", "%q is neither text nor json", c.LogFormat)
 	}
+	if c.OTLPEndpoint != "" {
+		if u, err := url.Parse(c.OTLPEndpoint); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			return bad("otlp_endpoint", "%q is not a URL such as http://127.0.0.1:4318", c.OTLPEndpoint)
+		}
+	}
 	return c.Limits.check()
+}
+
+// collector is where traces are posted: a URL without a path gets OTLP's usual one.
+func (c *Config) collector() string {
+	if u, err := url.Parse(c.OTLPEndpoint); err == nil && (u.Path == "" || u.Path == "/") {
+		return u.JoinPath("v1", "traces").String()
+	}
+	return c.OTLPEndpoint
 }
 
 func (l Limits) check() error {

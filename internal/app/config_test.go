@@ -62,6 +62,8 @@ func TestBadConfigurationNamesTheLineAndTheReason(t *testing.T) {
 		"help: true\n":                                          "FILE:1: unknown key help",
 		"config: other.yaml\n":                                  "FILE:1: unknown key config",
 		"database-url: postgres://u:canary@h/d\n":               "FILE:1: unknown key database-url",
+		"listen: 127.0.0.1:1\n---\nlisten: 127.0.0.1:2\n":       "FILE: holds more than one document",
+		"otlp_endpoint: 127.0.0.1:4318\n":                       `FILE:1: otlp_endpoint: "127.0.0.1:4318" is not a URL`,
 		"operations_listen: x\n":                                `FILE:1: operations_listen: "x" is not`,
 		"providers:\n  - name: openai\n    kind: openai\n":      "FILE:1: unknown key providers",
 		"limits: 5\n":                                           "FILE:1: unknown key limits",

@@ -36,6 +36,9 @@ func readFile(path string) (*file, error) {
 	if err := decoder.Decode(&root); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
+	if decoder.Decode(&yaml.Node{}) == nil {
+		return nil, fmt.Errorf("%s: holds more than one document", path)
+	}
 	f := &file{path: path, values: map[string]setting{}}
 	if len(root.Content) == 0 {
 		return f, nil

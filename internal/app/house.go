@@ -4,16 +4,10 @@ package app
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -62,14 +56,26 @@ type house struct {
 	work sync.WaitGroup
 }
 
+// A purpose says whether a house may be opened where there is none yet.
+type purpose bool
+
+const (
+	toMake purpose = true  // a server, or a bootstrap: what is missing is made
+	toUse  purpose = false // an admin command: a mistyped place must not become an installation
+)
+
 // open takes the data and makes it ready. It either returns a house or leaves everything as it was, so that a start
 // that cannot succeed changes nothing.
-func open(ctx context.Context, s Storage, log *slog.Logger, tracer trace.Tracer) (h *house, err error) {
+func open(ctx context.Context, s Storage, why purpose, log *slog.Logger, tracer trace.Tracer) (h *house, err error) {
 	h = &house{log: log, storage: s, dir: live.NewDirectory(), bounds: &edge.Bounds{Buffered: limit.NewBudget(1 << 30)}}
 	h.apply(Limits{Body: 32 << 20, BufferedMemory: 1 << 30, OperationTimeout: 30 * time.Second})
+	made := false
 	defer func() {
 		if err != nil {
 			h.close()
+			if made {
+				leaveFolder(s.DataDir)
+			}
 		}
 	}()
 	if !s.DatabaseURL.Empty() { // a server that is not there is found before a folder is made
@@ -77,13 +83,19 @@ func open(ctx context.Context, s Storage, log *slog.Logger, tracer trace.Tracer)
 			return h, err
 		}
 	}
-	if err := takeFolder(s.DataDir); err != nil {
+	if made, err = takeFolder(s.DataDir, why); err != nil {
 		return h, err
 	}
 	if h.folder, err = db.LockFolder(s.DataDir); err != nil {
 		return h, folderError(s.DataDir, err)
 	}
+	if err := s.sameEngine(why); err != nil {
+		return h, err
+	}
 	if h.db == nil {
+		if err := s.prepareRoot(log); err != nil { // before there is a file of ours in the folder
+			return h, err
+		}
 		if h.db, err = db.Open(ctx, s.DataDir, s.DatabaseURL); err != nil {
 			return h, err
 		}
@@ -91,7 +103,10 @@ func open(ctx context.Context, s Storage, log *slog.Logger, tracer trace.Tracer)
 	if h.lease, err = h.db.Lease(ctx); err != nil {
 		return h, err
 	}
-	if h.vault, err = unlock(ctx, h.db, s.RootKeyFile, log); err != nil {
+	if h.vault, err = unlock(ctx, h.db, s, why, log); err != nil {
+		return h, err
+	}
+	if err := s.rememberEngine(); err != nil {
 		return h, err
 	}
 	return h, h.furnish(ctx, tracer)
@@ -128,7 +143,7 @@ func (h *house) furnish(ctx context.Context, tracer trace.Tracer) error {
 	}
 	h.routes = append(public.Routes(), operators.Routes()...)
 	h.public = edge.New(before, public)
-	before.Metrics = nil // the network's requests are counted, the operator's own are logged
+	before.Metrics, before.Candid = nil, true // the network's requests are counted, the operator's own are explained
 	h.operators = edge.New(before, operators)
 	return nil
 }
@@ -244,76 +259,4 @@ func (h *house) gauges() []prometheus.Collector {
 			Name: "sovereign_build_info", Help: "The release that runs.", ConstLabels: prometheus.Labels{"version": version()},
 		}, func() float64 { return 1 }),
 	}
-}
-
-// takeFolder makes the data folder, for its owner alone.
-func takeFolder(folder string) error {
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return folderError(folder, err)
-	}
-	return nil
-}
-
-func folderError(folder string, err error) error {
-	if errors.Is(err, db.ErrTaken) {
-		return err
-	}
-	for _, reason := range []error{fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR} {
-		if errors.Is(err, reason) {
-			return fmt.Errorf("the data folder %s is not writable: %w", folder, reason)
-		}
-	}
-	return fmt.Errorf("data folder: %w", err)
-}
-
-// unlock brings the database and its root key together: refuse a newer schema, refuse a wrong or missing root key,
-// make a root key only for a database that has none, and migrate only when all of that is settled.
-func unlock(ctx context.Context, d *db.DB, rootFile string, log *slog.Logger) (*vault.Vault, error) {
-	fresh, err := unsealed(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	root, err := vault.LoadRoot(rootFile)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && fresh:
-		if err := os.MkdirAll(filepath.Dir(rootFile), 0o700); err != nil {
-			return nil, fmt.Errorf("root key file: %w", err)
-		}
-		if root, err = vault.CreateRoot(rootFile); err != nil {
-			return nil, fmt.Errorf("root key file: %w", err)
-		}
-		log.Info("made a root key; keep a copy of it away from the data", "file", rootFile, "id", root.ID())
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("the root key file %s is missing; the data cannot be opened without it", rootFile)
-	case err != nil:
-		return nil, fmt.Errorf("root key file %s: %w", rootFile, err)
-	}
-	if info, err := os.Stat(rootFile); err == nil && info.Mode().Perm()&0o077 != 0 {
-		log.Warn("the root key file can be read by others", "file", rootFile, "mode", info.Mode().Perm().String())
-	}
-	if !fresh {
-		if err := vault.Check(ctx, d, root); err != nil {
-			return nil, err
-		}
-	}
-	if err := d.Migrate(ctx); err != nil {
-		return nil, err
-	}
-	return vault.Open(ctx, d, root)
-}
-
-// unsealed reports whether no root key is bound to the database yet. A schema that this binary does not know is
-// refused here, before anything reads or writes its tables.
-func unsealed(ctx context.Context, d *db.DB) (bool, error) {
-	have, known, err := d.Schemas(ctx)
-	if err != nil {
-		return false, err
-	}
-	if have > known {
-		return false, fmt.Errorf("%w (schema %d; this release knows %d)", db.ErrNewer, have, known)
-	}
-	if have == 0 {
-		return true, nil
-	}
-	return vault.Empty(ctx, d)
 }

@@ -54,7 +54,7 @@ func short(t *testing.T) string {
 
 func enter(t *testing.T, s Storage) *house {
 	t.Helper()
-	h, err := open(t.Context(), s, slog.New(slog.DiscardHandler), nil)
+	h, err := open(t.Context(), s, toMake, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,11 +88,11 @@ func settle(t *testing.T, h *house) (tenant.ID, apitest.Keys) {
 	_, k.Member = mint("member", tenant.Member)
 	var revoked workspace.Key
 	revoked, k.Revoked = mint("revoked", tenant.Admin)
-	if _, err := h.workspaces.RevokeKey(ctx, ws, tenant.Operator, revoked.ID); err != nil {
+	if _, err := h.workspaces.RevokeKey(ctx, ws, tenant.Operator, revoked.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	_, k.Departed = mint("departed", tenant.Owner)
-	if _, err := h.workspaces.RemoveMember(ctx, ws, tenant.Operator, "departed@one.test"); err != nil {
+	if _, err := h.workspaces.RemoveMember(ctx, ws, tenant.Operator, "departed@one.test", ""); err != nil {
 		t.Fatal(err)
 	}
 	stranger, _, _ := apikey.New()
@@ -266,13 +266,13 @@ func TestWrongMissingAndNewerAreRefusedAndChangeNothing(t *testing.T) {
 		before := rows(t, s)
 		other := s
 		other.RootKeyFile = t.TempDir() + "/other.key"
-		if _, err := open(ctx, other, slog.New(slog.DiscardHandler), nil); err == nil || !strings.Contains(err.Error(), "is missing") {
+		if _, err := open(ctx, other, toMake, slog.New(slog.DiscardHandler), nil); err == nil || !strings.Contains(err.Error(), "is missing") {
 			t.Errorf("missing root key: %v", err)
 		}
 		if _, err := vault.CreateRoot(other.RootKeyFile); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := open(ctx, other, slog.New(slog.DiscardHandler), nil); !errors.Is(err, vault.ErrWrongRoot) {
+		if _, err := open(ctx, other, toMake, slog.New(slog.DiscardHandler), nil); !errors.Is(err, vault.ErrWrongRoot) {
 			t.Errorf("wrong root key: %v", err)
 		}
 		if after := rows(t, s); after != before {
@@ -282,7 +282,7 @@ func TestWrongMissingAndNewerAreRefusedAndChangeNothing(t *testing.T) {
 		if _, err := db.Exec(ctx, d.Across("test"), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)`); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := open(ctx, s, slog.New(slog.DiscardHandler), nil); !errors.Is(err, db.ErrNewer) {
+		if _, err := open(ctx, s, toMake, slog.New(slog.DiscardHandler), nil); !errors.Is(err, db.ErrNewer) {
 			t.Errorf("newer database: %v", err)
 		}
 	})

@@ -11,8 +11,8 @@ import (
 var layers = [][]string{
 	{"clock", "id", "secret", "money", "fault", "limit", "tenant", "apikey"},
 	{"live", "edge"},
-	{"db", "feed", "vault"},
-	{"audit", "api"},
+	{"db", "feed", "audit", "vault"},
+	{"api"},
 	{"workspace", "wallet", "backup"},
 	{"app"},
 }

@@ -44,13 +44,23 @@ func bind(address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s is taken by another process", address)
+		return nil, fmt.Errorf("%s is taken already", address)
 	case errors.Is(err, syscall.EACCES):
 		return nil, fmt.Errorf("%s may not be listened on by this user", address)
 	case err != nil:
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
 	}
 	return l, nil
+}
+
+// notify tells systemd how far we are, where systemd asked to be told.
+func notify(state string) {
+	conn, err := new(net.Dialer).DialContext(context.Background(), "unixgram", os.Getenv("NOTIFY_SOCKET"))
+	if err != nil {
+		return // nobody asked
+	}
+	_, _ = conn.Write([]byte(state))
+	_ = conn.Close()
 }
 
 // socketName is the admin socket in the data folder.

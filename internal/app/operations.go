@@ -2,11 +2,13 @@ package app
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/http/pprof"
 	"os"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -30,11 +32,11 @@ func (h *house) operations() http.Handler {
 }
 
 // traces sends spans to the configured collector, or nowhere. The returned function sends what is left.
-func traces(ctx context.Context, c *Config) (trace.Tracer, func(context.Context) error, error) {
+func traces(ctx context.Context, c *Config, log *slog.Logger) (trace.Tracer, func(context.Context) error, error) {
 	const name = "sovereign"
 	var options []otlptracehttp.Option
 	if c.OTLPEndpoint != "" {
-		options = append(options, otlptracehttp.WithEndpointURL(c.OTLPEndpoint))
+		options = append(options, otlptracehttp.WithEndpointURL(c.collector()))
 	} else if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
 		return noop.NewTracerProvider().Tracer(name), func(context.Context) error { return nil }, nil
 	}
@@ -42,6 +44,7 @@ func traces(ctx context.Context, c *Config) (trace.Tracer, func(context.Context)
 	if err != nil {
 		return nil, nil, bad("otlp_endpoint", "%w", err)
 	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces", "err", err) }))
 	what := resource.NewSchemaless(attribute.String("service.name", name), attribute.String("service.version", version()))
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(what))
 	return provider.Tracer(name), provider.Shutdown, nil

@@ -14,6 +14,7 @@ import (
 	"sovereign/internal/fault"
 	"sovereign/internal/money"
 	"sovereign/internal/tenant"
+	"sovereign/internal/vault"
 )
 
 // operatorRoutes are the operations on the whole server.
@@ -46,6 +47,9 @@ func (h *house) bootstrapRoute(ctx context.Context, _ tenant.Caller, in NewWorks
 // bootstrap makes a workspace, its owner, its credit and a key, all or nothing. show is called before anything is
 // kept: a key that is in force has been shown, whatever dies when.
 func (h *house) bootstrap(ctx context.Context, in NewWorkspace, show func(Bootstrapped) error) (Bootstrapped, error) {
+	if in.Balance < 0 {
+		return Bootstrapped{}, fault.Invalid("balance_usd", "must be 0 or more")
+	}
 	var made Bootstrapped
 	version, err := h.db.Tx(ctx, func(tx *db.Tx) error {
 		ctx := tx.Bind(ctx)
@@ -79,20 +83,12 @@ func (h *house) backupRoute(ctx context.Context, _ tenant.Caller, _ api.None) (a
 	}, nil
 }
 
-// A Rotation names the root keys before and after.
-type Rotation struct {
-	Object string `json:"object" enum:"root_key_rotation"`
-	From   string `json:"from"`
-	To     string `json:"to"`
-}
-
-func (h *house) rotateRoute(ctx context.Context, _ tenant.Caller, _ api.None) (Rotation, error) {
-	from, to, err := h.vault.RotateRoot(ctx)
-	if err != nil {
-		return Rotation{}, err
+func (h *house) rotateRoute(ctx context.Context, _ tenant.Caller, _ api.None) (vault.Rotation, error) {
+	done, err := h.vault.RotateRoot(ctx, tenant.Operator)
+	if err == nil {
+		h.log.Info("root key rotated", "from", done.From, "to", done.To, "kept", done.Kept)
 	}
-	h.log.Info("root key rotated", "from", from, "to", to)
-	return Rotation{Object: "root_key_rotation", From: from, To: to}, nil
+	return done, err
 }
 
 // Health answers a prober.
@@ -160,9 +156,12 @@ First start: a workspace was made for you.
 
 Try it:
 
-  curl -s %s/v1/setup/status -H "Authorization: Bearer %s"
+  curl -sS %s/v1/setup/status -H "Authorization: Bearer %s"
 
-`, in.Workspace, made.WorkspaceID, in.Email, in.Balance, made.APIKey, address, made.APIKey)
+The API, to read: %s/docs
+Another key:      sovereign admin key create --data-dir %s --workspace %s --email %s
+
+`, in.Workspace, made.WorkspaceID, in.Email, in.Balance, made.APIKey, address, made.APIKey, address, h.storage.DataDir, in.Workspace, in.Email)
 		return err
 	})
 	return err == nil, err

@@ -58,11 +58,11 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 		}
 		defer func() { _ = watched.Close() }()
 	}
-	tracer, flush, err := traces(ctx, c)
+	tracer, flush, err := traces(ctx, c, s.log)
 	if err != nil {
 		return err
 	}
-	if s.house, err = open(ctx, c.Storage, s.log, tracer); err != nil {
+	if s.house, err = open(ctx, c.Storage, toMake, s.log, tracer); err != nil {
 		return err
 	}
 	defer s.house.close()
@@ -79,15 +79,38 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 		}
 	}
 	s.start(public, watched, socket)
-	s.log.Info("serving", "address", address, "version", version(), "storage", s.house.db.Engine, "data", c.DataDir, "operations", c.OperationsListen)
+	s.exposed(public, watched)
+	s.log.Info("serving", "address", address, "version", version(), "storage", s.house.db.Engine, "data", c.DataDir,
+		"listen", public.Addr().String(), "operations", c.OperationsListen)
+	notify("READY=1")
 	err = s.wait(signals)
+	signal.Stop(signals) // a second signal ends the process at once
+	notify("STOPPING=1")
 	s.drain()
 	ending, stop := context.WithTimeout(ctx, 3*time.Second)
 	defer stop()
 	if err := flush(ending); err != nil {
 		s.log.Warn("traces were not all sent", "err", err)
 	}
+	if err == nil {
+		s.log.Info("stopped")
+	}
 	return err
+}
+
+// exposed warns of what the network can see that it should perhaps not.
+func (s *server) exposed(public, watched net.Listener) {
+	if s.cert.now.Load() == nil && !loopback(public) {
+		s.log.Warn("keys travel in the clear: the API is served beyond this machine without TLS", "listen", public.Addr().String())
+	}
+	if watched != nil && !loopback(watched) {
+		s.log.Warn("metrics and profiles are served beyond this machine, without authentication", "operations_listen", watched.Addr().String())
+	}
+}
+
+func loopback(l net.Listener) bool {
+	address, ok := l.Addr().(*net.TCPAddr)
+	return !ok || address.IP.IsLoopback()
 }
 
 // start serves the three listeners.
@@ -129,7 +152,7 @@ func (s *server) wait(signals <-chan os.Signal) error {
 				s.reload()
 				continue
 			}
-			s.log.Info("stopping", "signal", got.String(), "drain", s.config.Limits.Drain)
+			s.log.Info("stopping", "signal", got.String(), "drain", s.config.Limits.Drain.String())
 			return nil
 		}
 	}
@@ -141,7 +164,7 @@ func (s *server) drain() {
 	s.house.draining.Store(true) // probers send no more; who has connected is still served
 	_ = s.listener.Close()
 	s.api.SetKeepAlivesEnabled(false)
-	for patience := time.Now().Add(unheardTime); s.listener.Unheard() > 0 && time.Now().Before(patience); {
+	for patience := time.Now().Add(min(unheardTime, s.config.Limits.Drain)); s.listener.Unheard() > 0 && time.Now().Before(patience); {
 		time.Sleep(time.Millisecond)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.Limits.Drain)

@@ -3,6 +3,7 @@ package db
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -30,7 +31,7 @@ func TestFullDiskIsOldStateOrNewAndPasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bound(fmt.Sprint(pages + 4))
+	bound(strconv.Itoa(pages + 4))
 	add := func(i int) error {
 		_, err := d.Tx(t.Context(), func(tx *Tx) error {
 			for j := range 3 { // several statements, so that the failing one has others before it

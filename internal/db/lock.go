@@ -33,7 +33,7 @@ func LockFolder(folder string) (*FolderLock, error) {
 		holder, _ := os.ReadFile(path) //nolint:gosec // as above; without it the message only lacks a number
 		_ = file.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w (%s, process %s)", ErrTaken, folder, strings.TrimSpace(string(holder)))
+			return nil, fmt.Errorf("%w (%s)", ErrTaken, strings.TrimSpace(folder+" process "+string(holder)))
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}

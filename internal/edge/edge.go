@@ -35,6 +35,7 @@ type Config struct {
 	Tracer    trace.Tracer          // nil traces nothing
 	Gate      func() error          // nil while serving; else why not
 	Bounds    *Bounds
+	Candid    bool // for operators: a fault of ours is told with its cause
 }
 
 // Bounds are the limits that a reload may change while requests run.
@@ -59,7 +60,7 @@ func New(c Config, next http.Handler) *Edge {
 
 // ServeHTTP answers one request, and leaves a request id, a metric, a span and, where it matters, a log line.
 func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	call := &call{id: id.New("req"), started: time.Now()}
+	call := &call{id: id.New("req"), started: time.Now(), candid: e.Candid}
 	ctx := context.WithValue(r.Context(), callKey{}, call)
 	ctx, span := startSpan(ctx, e.Tracer, r)
 	defer span.End()
@@ -144,8 +145,11 @@ func (e *Edge) authenticate(r *http.Request) (tenant.Caller, error) {
 		return tenant.Caller{}, fault.InvalidKey.New("send one header Authorization: Bearer %s…", apikey.Prefix)
 	}
 	scheme, key, _ := strings.Cut(header[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return tenant.Caller{}, fault.InvalidKey.New("the Authorization header must be Bearer and a key")
+	}
 	digest, ok := apikey.Parse(key)
-	if !strings.EqualFold(scheme, "Bearer") || !ok {
+	if !ok {
 		return tenant.Caller{}, fault.InvalidKey.New("the API key is malformed")
 	}
 	caller, verdict := e.Directory.Authenticate(digest, clock.Now())

@@ -23,6 +23,7 @@ import (
 type call struct {
 	id      string
 	started time.Time
+	candid  bool
 	caller  tenant.Caller
 	route   string
 	fault   *fault.Fault // what was answered, when it was a refusal
@@ -118,7 +119,14 @@ func (e *Edge) finish(out *recorder, r *http.Request, call *call, span trace.Spa
 		span.SetStatus(codes.Error, "")
 	}
 	if call.fault != nil && call.fault.Status >= http.StatusInternalServerError {
-		e.Log.Error("request failed", "request_id", call.id, "method", r.Method, "path", r.URL.Path, "status", call.fault.Status, "err", call.cause)
+		level := slog.LevelError
+		if call.fault.Status == http.StatusServiceUnavailable {
+			level = slog.LevelWarn // what is away has its own line; this is its echo
+		}
+		if route == "/readyz" {
+			level = slog.LevelDebug // a prober asks every second or so
+		}
+		e.Log.Log(r.Context(), level, "request failed", "request_id", call.id, "method", r.Method, "path", r.URL.Path, "status", call.fault.Status, "err", call.cause)
 	}
 	level := slog.LevelDebug
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -128,7 +136,7 @@ func (e *Edge) finish(out *recorder, r *http.Request, call *call, span trace.Spa
 		return
 	}
 	e.Log.Log(r.Context(), level, "request", "request_id", call.id, "method", r.Method, "route", route, "status", out.status,
-		"bytes", out.bytes, "took", took, "workspace", call.caller.Workspace, "key", call.caller.Key, "client", e.client(r))
+		"bytes", out.bytes, "took_ms", float64(took.Microseconds())/1000, "workspace", call.caller.Workspace, "key", call.caller.Key, "client", e.client(r))
 }
 
 // method bounds what a client can write into a label.

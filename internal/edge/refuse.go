@@ -50,6 +50,9 @@ func refuse(w http.ResponseWriter, r *http.Request, err error, plain bool) {
 	}
 	message := f.Message
 	if f.Status >= http.StatusInternalServerError {
+		if call.candid {
+			message = f.Error()
+		}
 		message += " (request " + call.id + ")"
 	}
 	var body any = Envelope{Refusal{Message: message, Type: f.Type, Code: optional(f.Code), Param: optional(f.Field)}}

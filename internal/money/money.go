@@ -20,7 +20,7 @@ const (
 )
 
 // ErrAmount says that a text is not an amount of dollars that a Nano can hold exactly.
-var ErrAmount = errors.New("must be an amount in dollars with at most 9 decimals")
+var ErrAmount = errors.New("must be an amount in dollars, below 9223372036 and with at most 9 decimals")
 
 // Parse reads a decimal amount of dollars such as 25, 0.000001 or -3.5. It never rounds: what does not fit is an error.
 func Parse(text string) (Nano, error) {

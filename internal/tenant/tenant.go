@@ -4,6 +4,9 @@ package tenant
 // An ID is a workspace's id. Everything a customer owns is found through one.
 type ID string
 
+// Server stands where a workspace would for what belongs to none: the root key, an operator's idempotency keys.
+const Server ID = "server"
+
 // A UserID is a person's id. A person may belong to several workspaces.
 type UserID string
 

@@ -11,13 +11,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// ErrVoided says that a document is genuine and no longer holds.
+var ErrVoided = errors.New("is genuine, and was voided")
+
 // ErrDocument says that a signed document does not prove what it shows.
 var ErrDocument = errors.New("does not verify")
 
 // VerifyDocument checks a signed document, such as a certificate, offline. Its signature.jws is a compact JWS whose
 // payload is the document without signature and without the members that begin with voided, which are facts beside
-// it. The signature must be by a key of jwks, and what the document shows must be what was signed. It returns the id
-// of the signing key.
+// it. The signature must be by a key of jwks, and what the document shows must be what was signed. A document that says
+// of itself that it was voided is ErrVoided; one that does not say so may have been voided all the same. It returns the
+// id of the signing key.
 func VerifyDocument(document, jwks []byte) (keyID string, err error) {
 	var keys jose.JSONWebKeySet
 	if err := json.Unmarshal(jwks, &keys); err != nil {
@@ -39,6 +43,7 @@ func VerifyDocument(document, jwks []byte) (keyID string, err error) {
 	if err != nil {
 		return "", err
 	}
+	voided := string(members["voided"]) == "true"
 	for name := range members {
 		if name == "signature" || strings.HasPrefix(name, "voided") {
 			delete(members, name)
@@ -52,6 +57,9 @@ func VerifyDocument(document, jwks []byte) (keyID string, err error) {
 		return "", err
 	} else if !same {
 		return "", fmt.Errorf("%w: what it shows differs from what was signed", ErrDocument)
+	}
+	if voided {
+		return signature.KeyID, ErrVoided
 	}
 	return signature.KeyID, nil
 }

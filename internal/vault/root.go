@@ -92,8 +92,13 @@ func (r *Root) with(manager *keyset.Manager) (*Root, error) {
 	return &Root{path: r.path, handle: handle}, nil
 }
 
+// Retired is where a replaced root key is kept: backups of its day need it.
+func (r *Root) Retired() string { return r.path + "." + r.ID() }
+
 // save replaces the file whole: after a power loss it is the old one or the new one.
-func (r *Root) save() error {
+func (r *Root) save() error { return r.saveAs(r.path) }
+
+func (r *Root) saveAs(path string) error {
 	var text bytes.Buffer
 	if err := insecurecleartextkeyset.Write(r.handle, keyset.NewJSONWriter(&text)); err != nil {
 		return err
@@ -109,7 +114,7 @@ func (r *Root) save() error {
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(file.Name(), r.path); err != nil {
+	if err := os.Rename(file.Name(), path); err != nil {
 		return err
 	}
 	return syncFolder(folder)

@@ -11,8 +11,10 @@ import (
 	"github.com/tink-crypto/tink-go/v2/keyset"
 	"github.com/tink-crypto/tink-go/v2/tink"
 
+	"sovereign/internal/audit"
 	"sovereign/internal/clock"
 	"sovereign/internal/db"
+	"sovereign/internal/tenant"
 )
 
 // ErrWrongRoot says that the root key does not open this database.
@@ -92,7 +94,7 @@ func Open(ctx context.Context, d *db.DB, root *Root) (*Vault, error) {
 		return nil, fmt.Errorf("open the vault: %w", err)
 	}
 	if root.between() {
-		return v, v.finish(ctx, root)
+		return v, v.finish(ctx, tenant.Operator, root)
 	}
 	return v, nil
 }
@@ -112,31 +114,43 @@ func (v *Vault) Unseal(sealed []byte, purpose string) ([]byte, error) {
 	return plain, nil
 }
 
-// RotateRoot replaces the root key, on a running server and without re-encrypting any secret: the new key is added to
-// the file, the data keys are wrapped anew, the old key leaves the file. Killed at any point, the next Open finishes.
-func (v *Vault) RotateRoot(ctx context.Context) (from, to string, err error) {
+// A Rotation says what a rotation did.
+type Rotation struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	Kept string `json:"kept" doc:"The file that holds the old key, for backups of its day"`
+}
+
+// RotateRoot replaces the root key, on a running server and without re-encrypting any secret: a copy of the old key is
+// put aside, the new key is added to the file, the data keys are wrapped anew, the old key leaves the file. Killed at
+// any point, the next Open finishes.
+func (v *Vault) RotateRoot(ctx context.Context, by tenant.Actor) (Rotation, error) {
 	if db.Bound(ctx) {
-		return "", "", errors.New("a root key cannot be rotated within a transaction: the file would change before the database")
+		return Rotation{}, errors.New("a root key cannot be rotated within a transaction: the file would change before the database")
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	from = v.root.ID()
+	done := Rotation{From: v.root.ID(), Kept: v.root.Retired()}
+	if err := v.root.saveAs(done.Kept); err != nil {
+		return Rotation{}, fmt.Errorf("put the old root key aside: %w", err)
+	}
 	both, err := v.root.next()
 	if err != nil {
-		return "", "", fmt.Errorf("make a root key: %w", err)
+		return Rotation{}, fmt.Errorf("make a root key: %w", err)
 	}
+	done.To = both.ID()
 	if err := both.save(); err != nil {
-		return "", "", fmt.Errorf("write the root key file: %w", err)
+		return Rotation{}, fmt.Errorf("write the root key file: %w", err)
 	}
 	v.root = both // from here on the database may be wrapped by either key, so that a second try must keep both
-	if err := v.finish(ctx, both); err != nil {
-		return "", "", err
+	if err := v.finish(ctx, by, both); err != nil {
+		return Rotation{}, err
 	}
-	return from, both.ID(), nil
+	return done, nil
 }
 
 // finish wraps every data key with the first key of both, then drops the others from the file.
-func (v *Vault) finish(ctx context.Context, both *Root) error {
+func (v *Vault) finish(ctx context.Context, by tenant.Actor, both *Root) error {
 	_, err := v.db.Tx(ctx, func(tx *db.Tx) error {
 		across := tx.Across("data keys serve all workspaces")
 		keys, err := stored(ctx, across)
@@ -156,6 +170,9 @@ func (v *Vault) finish(ctx context.Context, both *Root) error {
 				both.ID(), wrapped, clock.Now(), key.ID); err != nil {
 				return err
 			}
+			if err := audit.Record(ctx, tx, tenant.Server, by, "root_key.rotate", "root_key", wrappedBy{key.RootID}, wrappedBy{both.ID()}); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -171,6 +188,11 @@ func (v *Vault) finish(ctx context.Context, both *Root) error {
 	}
 	v.root = alone
 	return nil
+}
+
+// wrappedBy is what the audit trail tells of a rotation.
+type wrappedBy struct {
+	RootKeyID string `json:"root_key_id"`
 }
 
 func stored(ctx context.Context, s db.Scoped) ([]dataKey, error) {

@@ -43,12 +43,18 @@ type ofWorkspace struct {
 	api.Page
 }
 
-func (o *Operator) keys(ctx context.Context, _ tenant.Caller, in ofWorkspace) (api.List[Key], error) {
+type keyQuery struct {
+	Workspace string `query:"workspace" required:"true" doc:"The workspace's id or name"`
+	Email     string `query:"email" doc:"Only the keys that act as this user"`
+	api.Page
+}
+
+func (o *Operator) keys(ctx context.Context, _ tenant.Caller, in keyQuery) (api.List[Key], error) {
 	ws, err := o.store.Find(ctx, in.Workspace)
 	if err != nil {
 		return api.List[Key]{}, err
 	}
-	all, err := o.store.Keys(ctx, ws.ID, in.More(), in.Offset)
+	all, err := o.store.Keys(ctx, ws.ID, in.Email, in.More(), in.Offset)
 	return api.NewList(in.Page, all), err
 }
 
@@ -80,6 +86,7 @@ func (o *Operator) createKey(ctx context.Context, _ tenant.Caller, in NewKey) (M
 type revocation struct {
 	ID        tenant.KeyID `path:"id"`
 	Workspace string       `query:"workspace" required:"true"`
+	Email     string       `query:"email" doc:"Only if the key acts as this user"`
 }
 
 func (o *Operator) revokeKey(ctx context.Context, _ tenant.Caller, in revocation) (Key, error) {
@@ -87,7 +94,7 @@ func (o *Operator) revokeKey(ctx context.Context, _ tenant.Caller, in revocation
 	if err != nil {
 		return Key{}, err
 	}
-	return o.store.RevokeKey(ctx, ws.ID, tenant.Operator, in.ID)
+	return o.store.RevokeKey(ctx, ws.ID, tenant.Operator, in.ID, in.Email)
 }
 
 func (o *Operator) members(ctx context.Context, _ tenant.Caller, in ofWorkspace) (api.List[Member], error) {
@@ -123,8 +130,9 @@ func (o *Operator) setRole(ctx context.Context, _ tenant.Caller, in Membership) 
 }
 
 type departure struct {
-	Workspace string `query:"workspace" required:"true"`
-	Email     string `query:"email" required:"true"`
+	Workspace string      `query:"workspace" required:"true"`
+	Email     string      `query:"email" required:"true"`
+	Role      tenant.Role `query:"role" enum:"owner,admin,member" doc:"Only if the member has this role"`
 }
 
 func (o *Operator) removeMember(ctx context.Context, _ tenant.Caller, in departure) (api.Deleted, error) {
@@ -132,21 +140,25 @@ func (o *Operator) removeMember(ctx context.Context, _ tenant.Caller, in departu
 	if err != nil {
 		return api.Deleted{}, err
 	}
-	gone, err := o.store.RemoveMember(ctx, ws.ID, tenant.Operator, in.Email)
+	gone, err := o.store.RemoveMember(ctx, ws.ID, tenant.Operator, in.Email, in.Role)
 	return api.Deleted{ID: string(gone.UserID), Object: "member", Deleted: err == nil}, err
 }
 
 type auditQuery struct {
-	Workspace string `query:"workspace" required:"true"`
+	Workspace string `query:"workspace" doc:"The workspace's id or name; without one, what concerns the whole server"`
 	Action    string `query:"action" doc:"Only this action, such as key.revoke"`
 	api.Page
 }
 
 func (o *Operator) audit(ctx context.Context, _ tenant.Caller, in auditQuery) (api.List[audit.Entry], error) {
-	ws, err := o.store.Find(ctx, in.Workspace)
-	if err != nil {
-		return api.List[audit.Entry]{}, err
+	of := tenant.Server
+	if in.Workspace != "" {
+		ws, err := o.store.Find(ctx, in.Workspace)
+		if err != nil {
+			return api.List[audit.Entry]{}, err
+		}
+		of = ws.ID
 	}
-	all, err := audit.List(ctx, o.db, ws.ID, in.Action, in.More(), in.Offset)
+	all, err := audit.List(ctx, o.db, of, in.Action, in.More(), in.Offset)
 	return api.NewList(in.Page, all), err
 }

@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"sovereign/internal/apikey"
 	"sovereign/internal/audit"
@@ -177,13 +178,16 @@ func (s *Store) SetRole(ctx context.Context, ws tenant.ID, by tenant.Actor, emai
 	return after, err
 }
 
-// RemoveMember ends a membership. The member's keys are refused from then on.
-func (s *Store) RemoveMember(ctx context.Context, ws tenant.ID, by tenant.Actor, email string) (Member, error) {
+// RemoveMember ends a membership, only of that role when one is given. The member's keys are refused from then on.
+func (s *Store) RemoveMember(ctx context.Context, ws tenant.ID, by tenant.Actor, email string, role tenant.Role) (Member, error) {
 	var gone Member
 	err := s.change(ctx, func(tx *db.Tx) error {
 		var err error
 		if gone, err = s.member(ctx, tx.In(ws), email); err != nil {
 			return err
+		}
+		if role != "" && gone.Role != role {
+			return fault.Conflict("%s is %s, not %s", gone.Email, gone.Role, role)
 		}
 		if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM members WHERE workspace_id = $1 AND user_id = $2`, gone.UserID); err != nil {
 			return fmt.Errorf("remove member: %w", err)
@@ -260,10 +264,16 @@ func (s *Store) CreateKey(ctx context.Context, ws tenant.ID, by tenant.Actor, em
 	return key, text, nil
 }
 
-// RevokeKey ends a key: no request that starts after it returns is accepted. Repeating it is a no-op.
-func (s *Store) RevokeKey(ctx context.Context, ws tenant.ID, by tenant.Actor, key tenant.KeyID) (Key, error) {
+// RevokeKey ends a key, only of that user when an address is given: no request that starts after it returns is
+// accepted. Repeating it is a no-op.
+func (s *Store) RevokeKey(ctx context.Context, ws tenant.ID, by tenant.Actor, key tenant.KeyID, email string) (Key, error) {
 	var after Key
 	err := s.change(ctx, func(tx *db.Tx) error {
+		if before, err := s.key(ctx, tx.In(ws), key); err != nil {
+			return err
+		} else if email != "" && !strings.EqualFold(before.Email, email) {
+			return fault.NotFound("key of "+email, string(key))
+		}
 		if err := s.revoke(ctx, tx, ws, by, key); err != nil {
 			return err
 		}
@@ -306,8 +316,9 @@ func (s *Store) key(ctx context.Context, scope db.Scoped, key tenant.KeyID) (Key
 	return *found, nil
 }
 
-// Keys reads a workspace's keys, revoked ones too, newest first.
-func (s *Store) Keys(ctx context.Context, ws tenant.ID, limit, offset int) ([]Key, error) {
+// Keys reads a workspace's keys, revoked ones too, newest first; only those of one user when an address is given.
+func (s *Store) Keys(ctx context.Context, ws tenant.ID, email string, limit, offset int) ([]Key, error) {
 	return db.Query[Key](ctx, s.db.In(ws), `SELECT `+keyColumns+`
-		WHERE k.workspace_id = $1 ORDER BY k.created_at DESC, k.id DESC LIMIT $2 OFFSET $3`, limit, offset)
+		WHERE k.workspace_id = $1 AND ($2 = '' OR u.email = $2)
+		ORDER BY k.created_at DESC, k.id DESC LIMIT $3 OFFSET $4`, strings.ToLower(email), limit, offset)
 }

@@ -92,7 +92,7 @@ func TestKeyIsInForceWhenItsCreationReturnsAndRefusedWhenItsRevocationDoes(t *te
 				t.Fatalf("fresh key: %v %v", role, verdict)
 			}
 			for range 2 { // revoking twice is fine
-				revoked, err := r.RevokeKey(t.Context(), ws, tenant.Operator, key.ID)
+				revoked, err := r.RevokeKey(t.Context(), ws, tenant.Operator, key.ID, "")
 				if err != nil || revoked.RevokedAt == nil {
 					t.Fatal(revoked, err)
 				}
@@ -123,7 +123,7 @@ func TestKeyFollowsItsUsersRole(t *testing.T) {
 				t.Errorf("want %s, got %s %v", role, got, verdict)
 			}
 		}
-		if _, err := r.RemoveMember(ctx, ws, tenant.Operator, "ann@one.test"); err != nil {
+		if _, err := r.RemoveMember(ctx, ws, tenant.Operator, "ann@one.test", ""); err != nil {
 			t.Fatal(err)
 		}
 		if _, verdict := r.verdict(d); verdict != live.Departed {
@@ -143,7 +143,7 @@ func TestWorkspaceKeepsAnOwner(t *testing.T) {
 		ctx, ws := t.Context(), r.create(t, "one")
 		_, err := r.SetRole(ctx, ws, tenant.Operator, "owner@one.test", tenant.Admin)
 		wants(t, err, fault.Conflicting)
-		_, err = r.RemoveMember(ctx, ws, tenant.Operator, "owner@one.test")
+		_, err = r.RemoveMember(ctx, ws, tenant.Operator, "owner@one.test", "")
 		wants(t, err, fault.Conflicting)
 		_, d := r.mint(t, ws, "owner@one.test")
 		if role, verdict := r.verdict(d); role != tenant.Owner || verdict != live.Granted {
@@ -160,18 +160,18 @@ func TestAnotherWorkspacesThingsDoNotExist(t *testing.T) {
 	each(t, func(t *testing.T, r room) {
 		ctx, mine, theirs := t.Context(), r.create(t, "mine"), r.create(t, "theirs")
 		key, d := r.mint(t, theirs, "owner@theirs.test")
-		_, err := r.RevokeKey(ctx, mine, tenant.Operator, key.ID)
+		_, err := r.RevokeKey(ctx, mine, tenant.Operator, key.ID, "")
 		wants(t, err, fault.Missing)
 		_, _, err = r.CreateKey(ctx, mine, tenant.Operator, "owner@theirs.test", "x")
 		wants(t, err, fault.Missing)
 		_, err = r.SetRole(ctx, mine, tenant.Operator, "owner@theirs.test", tenant.Member)
 		wants(t, err, fault.Missing)
-		_, err = r.RemoveMember(ctx, mine, tenant.Operator, "owner@theirs.test")
+		_, err = r.RemoveMember(ctx, mine, tenant.Operator, "owner@theirs.test", "")
 		wants(t, err, fault.Missing)
 		if _, verdict := r.verdict(d); verdict != live.Granted {
 			t.Errorf("their key: %v", verdict)
 		}
-		keys, err := r.Keys(ctx, mine, 10, 0)
+		keys, err := r.Keys(ctx, mine, "", 10, 0)
 		if err != nil || len(keys) != 0 {
 			t.Errorf("mine has keys %v, %v", keys, err)
 		}
@@ -210,9 +210,9 @@ func TestNoChangeWithoutItsAuditEntry(t *testing.T) {
 			t.Fatal(err)
 		}
 		changes := map[string]func() error{
-			"revoke": func() error { _, err := r.RevokeKey(ctx, ws, tenant.Operator, key.ID); return err },
+			"revoke": func() error { _, err := r.RevokeKey(ctx, ws, tenant.Operator, key.ID, ""); return err },
 			"role":   func() error { _, err := r.SetRole(ctx, ws, tenant.Operator, "ann@one.test", tenant.Member); return err },
-			"remove": func() error { _, err := r.RemoveMember(ctx, ws, tenant.Operator, "ann@one.test"); return err },
+			"remove": func() error { _, err := r.RemoveMember(ctx, ws, tenant.Operator, "ann@one.test", ""); return err },
 			"add": func() error {
 				_, err := r.AddMember(ctx, ws, tenant.Operator, "bob@one.test", tenant.Member)
 				return err
@@ -285,7 +285,7 @@ func TestLastUseIsWrittenInBatches(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		stop() // the last writing happens on the way out
 		r.pub.KeepUses(ctx, slog.New(slog.DiscardHandler))
-		keys, err := r.Keys(t.Context(), ws, 10, 0)
+		keys, err := r.Keys(t.Context(), ws, "", 10, 0)
 		if err != nil || len(keys) != 1 || keys[0].ID != key.ID || keys[0].LastUsedAt == nil || *keys[0].LastUsedAt < before {
 			t.Errorf("%+v %v", keys, err)
 		}
@@ -308,7 +308,7 @@ func TestLastUseSurvivesADatabaseThatIsAway(t *testing.T) {
 		r.pub.KeepUses(ctx, slog.New(slog.DiscardHandler))
 		rename("elsewhere", "api_keys")
 		r.pub.KeepUses(ctx, slog.New(slog.DiscardHandler))
-		keys, err := r.Keys(t.Context(), ws, 10, 0)
+		keys, err := r.Keys(t.Context(), ws, "", 10, 0)
 		if err != nil || len(keys) != 1 || keys[0].LastUsedAt == nil {
 			t.Errorf("%+v %v", keys, err)
 		}
@@ -320,7 +320,7 @@ func TestFillPublishesWhatIsStored(t *testing.T) {
 		ws := r.create(t, "one")
 		_, kept := r.mint(t, ws, "owner@one.test")
 		gone, revoked := r.mint(t, ws, "owner@one.test")
-		if _, err := r.RevokeKey(t.Context(), ws, tenant.Operator, gone.ID); err != nil {
+		if _, err := r.RevokeKey(t.Context(), ws, tenant.Operator, gone.ID, ""); err != nil {
 			t.Fatal(err)
 		}
 		r.dir.Replace(nil, nil)

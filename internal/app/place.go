@@ -1,0 +1,163 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"sovereign/internal/db"
+	"sovereign/internal/vault"
+)
+
+// takeFolder makes sure of the data folder, for its owner alone, and says whether it had to be made.
+func takeFolder(folder string, why purpose) (made bool, err error) {
+	_, err = os.Stat(folder)
+	if err == nil {
+		return false, nil
+	}
+	if errors.Is(err, fs.ErrNotExist) && why == toUse {
+		return false, fmt.Errorf("there is no data folder %s: name it with --data-dir or --config, or make it with serve or admin bootstrap", folder)
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return false, folderError(folder, err)
+	}
+	return true, nil
+}
+
+// leaveFolder takes back a folder that a failed start made; it goes only if nothing of value is in it.
+func leaveFolder(folder string) {
+	_ = os.Remove(filepath.Join(folder, db.LockFile))
+	_ = os.Remove(folder)
+}
+
+func folderError(folder string, err error) error {
+	if errors.Is(err, db.ErrTaken) {
+		return err
+	}
+	for _, reason := range []error{fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR} {
+		if errors.Is(err, reason) {
+			return fmt.Errorf("the data folder %s is not writable: %w", folder, reason)
+		}
+	}
+	return fmt.Errorf("data folder: %w", err)
+}
+
+// engineFile is where a data folder remembers which engine its data is in.
+const engineFile = "engine"
+
+func (s Storage) engine() db.Engine {
+	if s.DatabaseURL.Empty() {
+		return db.SQLite
+	}
+	return db.Postgres
+}
+
+// sameEngine refuses a folder whose data is in the other engine: a command that forgot database_url would otherwise
+// find, or make, an empty database beside the real one.
+func (s Storage) sameEngine(why purpose) error {
+	text, err := os.ReadFile(filepath.Join(s.DataDir, engineFile))
+	switch was := db.Engine(strings.TrimSpace(string(text))); {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return folderError(s.DataDir, err)
+	case was == db.Postgres && s.engine() == db.SQLite:
+		return fmt.Errorf("the data of %s is in PostgreSQL: database_url is missing", s.DataDir)
+	case was == db.SQLite && s.engine() == db.Postgres:
+		return fmt.Errorf("the data of %s is in the embedded database, and database_url is set: use another data folder, or move the data with admin backup and restore", s.DataDir)
+	}
+	if _, err := os.Stat(filepath.Join(s.DataDir, db.CoreFile)); errors.Is(err, fs.ErrNotExist) && s.engine() == db.SQLite && why == toUse {
+		return fmt.Errorf("there is no Sovereign data in %s: name its folder with --data-dir or --config, or make it with serve or admin bootstrap", s.DataDir)
+	}
+	return nil
+}
+
+func (s Storage) rememberEngine() error {
+	path := filepath.Join(s.DataDir, engineFile)
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	if err := os.WriteFile(path, []byte(s.engine()+"\n"), 0o600); err != nil {
+		return folderError(s.DataDir, err)
+	}
+	return nil
+}
+
+// prepareRoot makes sure of a root key before an embedded database is made: a database without one is of no use.
+func (s Storage) prepareRoot(log *slog.Logger) error {
+	if _, err := os.Stat(filepath.Join(s.DataDir, db.CoreFile)); err == nil {
+		return nil
+	}
+	_, err := s.root(true, log)
+	return err
+}
+
+// root loads the root key, or makes one where that is allowed.
+func (s Storage) root(fresh bool, log *slog.Logger) (*vault.Root, error) {
+	root, err := vault.LoadRoot(s.RootKeyFile)
+	if errors.Is(err, fs.ErrNotExist) && !fresh {
+		return nil, fmt.Errorf("the root key file %s is missing; the data cannot be opened without it", s.RootKeyFile)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(filepath.Dir(s.RootKeyFile), 0o700); err != nil {
+			return nil, fmt.Errorf("the root key file %s cannot be made: %w", s.RootKeyFile, cause(err))
+		}
+		if root, err = vault.CreateRoot(s.RootKeyFile); err != nil {
+			return nil, fmt.Errorf("the root key file %s cannot be made: %w", s.RootKeyFile, cause(err))
+		}
+		log.Info("made a root key; keep a copy of it away from the data", "file", s.RootKeyFile, "id", root.ID())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("root key file %s: %w", s.RootKeyFile, cause(err))
+	}
+	if info, err := os.Stat(s.RootKeyFile); err == nil && info.Mode().Perm()&0o077 != 0 {
+		log.Warn("the root key file can be read by others", "file", s.RootKeyFile, "mode", info.Mode().Perm().String())
+	}
+	return root, nil
+}
+
+// cause is a file's error without the path, which the message has already.
+func cause(err error) error {
+	var on *fs.PathError
+	if errors.As(err, &on) {
+		return on.Err
+	}
+	return err
+}
+
+// unlock brings the database and its root key together: refuse a newer schema, refuse a wrong or missing root key,
+// make a root key only for a database that has none, and migrate only when all of that is settled.
+func unlock(ctx context.Context, d *db.DB, s Storage, why purpose, log *slog.Logger) (*vault.Vault, error) {
+	have, known, err := d.Schemas(ctx)
+	if err != nil {
+		return nil, err
+	}
+	fresh := have == 0
+	switch {
+	case have > known:
+		return nil, fmt.Errorf("%w (schema %d; this release knows %d)", db.ErrNewer, have, known)
+	case fresh && why == toUse:
+		return nil, errors.New("the database is empty: make a workspace with serve --bootstrap or admin bootstrap")
+	case !fresh:
+		if fresh, err = vault.Empty(ctx, d); err != nil {
+			return nil, err
+		}
+	}
+	root, err := s.root(fresh, log)
+	if err != nil {
+		return nil, err
+	}
+	if !fresh {
+		if err := vault.Check(ctx, d, root); err != nil {
+			return nil, err
+		}
+	}
+	if err := d.Migrate(ctx); err != nil {
+		return nil, err
+	}
+	return vault.Open(ctx, d, root)
+}

@@ -1,0 +1,392 @@
+package backup_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"sovereign/internal/backup"
+	"sovereign/internal/db"
+	"sovereign/internal/db/dbtest"
+	"sovereign/internal/secret"
+)
+
+var engines = []db.Engine{db.SQLite, db.Postgres}
+
+func open(t *testing.T, engine db.Engine) *db.DB {
+	t.Helper()
+	var url secret.Text
+	if engine == db.Postgres {
+		url = dbtest.Postgres(t)
+	}
+	return dbtest.Open(t, t.TempDir(), url)
+}
+
+func migrated(t *testing.T, engine db.Engine) *db.DB {
+	t.Helper()
+	d := open(t, engine)
+	if err := d.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+const odd = "naïve ✓ 𝕏 \u2028 'quoted' \"twice\" \\ \t\n <&> null"
+
+// fill puts rows into every table.
+func fill(t *testing.T, d *db.DB) {
+	t.Helper()
+	for _, rows := range []struct {
+		table, columns string
+		rows           [][]any
+	}{
+		{"feed_changes", "version, seq, kind, workspace_id, subject, at", [][]any{{1, 0, "key", "ws_1", odd, 5}, {1, 1, "", "", "", math.MinInt64}}},
+		{"vault_keys", "id, root_id, wrapped, created_at, wrapped_at", [][]any{{1, "ab", []byte{0, 255, 10, 13}, 1, math.MaxInt64}, {2, "", []byte{0}, 0, -1}}},
+		{"workspaces", "workspace_id, name, created_at", [][]any{{"ws_1", odd, -1}, {"ws_2", "", math.MinInt64}}},
+		{"users", "id, email, created_at", [][]any{{"usr_1", "a@b.c", math.MaxInt64}, {"usr_2", odd, 0}}},
+		{"members", "workspace_id, user_id, role, created_at, updated_at", [][]any{{"ws_1", "usr_1", "owner", 1, 2}, {"ws_2", "usr_2", "member", -1, -2}}},
+		{"api_keys", "id, workspace_id, user_id, name, digest, hint, created_at, last_used_at, revoked_at", [][]any{
+			{"key_1", "ws_1", "usr_1", odd, []byte("digest"), "", 1, nil, nil}, {"key_2", "ws_2", "usr_2", "", []byte{0}, "abcd", 1, -5, math.MaxInt64},
+		}},
+		{"audit_entries", "id, workspace_id, at, actor_kind, actor_user, actor_key, request_id, action, subject, before_json, after_json", [][]any{
+			{"aud_1", "ws_1", 1, "key", "usr_1", "key_1", "req_1", "a", odd, nil, []byte(`{"a":1}`)}, {"aud_2", "gone", 1, "", "", "", "", "", "", []byte{0}, nil},
+		}},
+		{"ledger_entries", "transfer_id, line, workspace_id, account, amount, kind, memo, at", [][]any{
+			{"tr_1", 0, "ws_1", "wallet", math.MaxInt64, "topup", odd, 1}, {"tr_1", 1, "ws_1", "world", math.MinInt64, "topup", "", 1},
+		}},
+		{"ledger_balances", "workspace_id, account, amount", [][]any{{"ws_1", "wallet", math.MaxInt64}, {"ws_1", "world", math.MinInt64}}},
+		{"idempotency_keys", "workspace_id, route, key, body_sha256, status, answer, created_at", [][]any{{"ws_1", "POST /", odd, []byte{1}, 201, nil, 1}, {"ws_1", "POST /", "", []byte{0}, 200, []byte(odd), 1}}},
+	} {
+		if err := db.Insert(t.Context(), d.Across("test"), rows.table, strings.Split(rows.columns, ", "), rows.rows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := db.Exec(t.Context(), d.Across("test"), `UPDATE feed_head SET version = 7`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// everything is every row of every table, in no order.
+func everything(t *testing.T, d *db.DB) map[string][]string {
+	t.Helper()
+	tables, err := db.Tables(t.Context(), d.Across("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]string{}
+	for _, table := range tables {
+		all[table.Name] = []string{}
+		for row, err := range db.Dump(t.Context(), d.Across("test"), table) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			line, err := json.Marshal(row)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[table.Name] = append(all[table.Name], string(line))
+		}
+		slices.Sort(all[table.Name])
+	}
+	return all
+}
+
+func write(t *testing.T, d *db.DB) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := backup.Write(t.Context(), d, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func accepted(context.Context) error { return nil }
+
+// stillEmpty checks that nothing of a refused backup was kept, by restoring a good one.
+func stillEmpty(t *testing.T, d *db.DB, good []byte, want map[string][]string) {
+	t.Helper()
+	if _, _, err := backup.Restore(t.Context(), d, bytes.NewReader(good), accepted); err != nil {
+		t.Errorf("a whole backup afterwards: %v", err)
+	}
+	if have := everything(t, d); !reflect.DeepEqual(have, want) {
+		t.Errorf("have %v\nwant %v", have, want)
+	}
+}
+
+func TestABackupOfEitherEngineRestoresIntoEither(t *testing.T) {
+	for _, from := range engines {
+		source := migrated(t, from)
+		fill(t, source)
+		want, file := everything(t, source), write(t, source)
+		for table, rows := range want {
+			if len(rows) == 0 {
+				t.Fatalf("fill leaves %s empty: give it a row", table)
+			}
+		}
+		for _, to := range engines {
+			t.Run(fmt.Sprintf("%s to %s", from, to), func(t *testing.T) {
+				target := open(t, to)
+				header, end, err := backup.Restore(t.Context(), target, bytes.NewReader(file), accepted)
+				if err != nil {
+					t.Fatal(err)
+				}
+				have := everything(t, target)
+				for table, rows := range want {
+					if !slices.Equal(have[table], rows) {
+						t.Errorf("%s: have\n%s\nwant\n%s", table, strings.Join(have[table], "\n"), strings.Join(rows, "\n"))
+					}
+					if end.Rows[table] != int64(len(rows)) {
+						t.Errorf("%s: %d rows are told of, and there are %d", table, end.Rows[table], len(rows))
+					}
+				}
+				if len(have) != len(want) || len(header.Tables) != len(want) {
+					t.Errorf("%d tables became %d", len(want), len(have))
+				}
+			})
+		}
+	}
+}
+
+// The kinds of column that no table of ours has yet, in a table of the test's own; and more than one piece of rows.
+func TestEveryKindOfValueAndManyRowsAreRestored(t *testing.T) {
+	kinds := func(t *testing.T, engine db.Engine) *db.DB {
+		t.Helper()
+		d := migrated(t, engine)
+		if _, err := db.Exec(t.Context(), d.Across("test"), `CREATE TABLE kinds (id BIGINT PRIMARY KEY, i BIGINT, t TEXT, b BYTEA, f BOOLEAN)`); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	for _, from := range engines {
+		source := kinds(t, from)
+		rows := [][]any{{0, nil, nil, nil, nil}, {1, math.MaxInt64, "", []byte{255}, true}, {2, math.MinInt64, odd, []byte{0}, false}}
+		noise := rand.NewChaCha8([32]byte{})
+		for id := len(rows); id < 60; id++ {
+			body := make([]byte, 40<<10)
+			_, _ = noise.Read(body)
+			rows = append(rows, []any{id, id, strings.Repeat(odd, id), body, id%2 == 0})
+		}
+		if err := db.Insert(t.Context(), source.Across("test"), "kinds", []string{"id", "i", "t", "b", "f"}, rows); err != nil {
+			t.Fatal(err)
+		}
+		want, file := everything(t, source), write(t, source)
+		for _, to := range engines {
+			t.Run(fmt.Sprintf("%s to %s", from, to), func(t *testing.T) {
+				target := kinds(t, to)
+				if _, _, err := backup.Restore(t.Context(), target, bytes.NewReader(file), accepted); err != nil {
+					t.Fatal(err)
+				}
+				have := everything(t, target)
+				for i, row := range want["kinds"] {
+					if have["kinds"][i] != row {
+						t.Errorf("have %.200s\nwant %.200s", have["kinds"][i], row)
+					}
+				}
+				if !reflect.DeepEqual(have, want) {
+					t.Error("other rows differ")
+				}
+			})
+		}
+	}
+}
+
+func TestATruncatedBackupIsBrokenAndNothingIsKept(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, source *db.DB) {
+		fill(t, source)
+		want, file := everything(t, source), write(t, source)
+		target := open(t, source.Engine)
+		cuts := []int{len(file) - 1, len(file) - 4, len(file) - 8, len(file) - 9}
+		for i := range 50 {
+			cuts = append(cuts, len(file)*i/50)
+		}
+		for _, cut := range cuts {
+			if _, _, err := backup.Restore(t.Context(), target, bytes.NewReader(file[:cut]), accepted); !errors.Is(err, backup.ErrBroken) {
+				t.Errorf("cut at %d of %d: %v", cut, len(file), err)
+			}
+		}
+		stillEmpty(t, target, file, want)
+	})
+}
+
+// rowsOf is what a reader hands over from a file that it finds whole.
+func rowsOf(file []byte) (string, error) {
+	r, err := backup.NewReader(bytes.NewReader(file))
+	if err != nil {
+		return "", err
+	}
+	var all strings.Builder
+	_, err = r.Each(func(table db.Table, rows [][]any) error {
+		_, err := fmt.Fprintf(&all, "%v %#v\n", table, rows)
+		return err
+	})
+	return all.String(), err
+}
+
+func TestAFileWithAChangedBitNeverPassesForOtherRows(t *testing.T) {
+	source := migrated(t, db.SQLite)
+	fill(t, source)
+	file := write(t, source)
+	want, err := rowsOf(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed := 0
+	for i := range file {
+		changed := bytes.Clone(file)
+		changed[i] ^= 1 << (i % 8)
+		if have, err := rowsOf(changed); err == nil {
+			passed++
+			if have != want {
+				t.Fatalf("byte %d of %d changed, and it reads as %s", i, len(file), have)
+			}
+		}
+	}
+	if passed > len(file)/50 { // gzip does not sum its own header, and can say the same in other bits
+		t.Errorf("%d changed bits of %d are not noticed", passed, len(file))
+	}
+}
+
+func TestNothingIsKeptOfAFileWithAChangedByte(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, source *db.DB) {
+		fill(t, source)
+		want, file := everything(t, source), write(t, source)
+		target := open(t, source.Engine)
+		for i := range 50 {
+			at := 10 + (len(file)-10)*i/50
+			changed := bytes.Clone(file)
+			changed[at] ^= 0xff
+			if _, _, err := backup.Restore(t.Context(), target, bytes.NewReader(changed), accepted); err == nil {
+				t.Fatalf("byte %d of %d changed, and it is restored", at, len(file))
+			}
+		}
+		stillEmpty(t, target, file, want)
+	})
+}
+
+func TestAFileWithMoreBehindItIsBroken(t *testing.T) {
+	d := migrated(t, db.SQLite)
+	file := write(t, d)
+	for _, more := range [][]byte{{0}, []byte("more"), file[:100]} {
+		if _, _, err := backup.Restore(t.Context(), open(t, db.SQLite), bytes.NewReader(append(bytes.Clone(file), more...)), accepted); !errors.Is(err, backup.ErrBroken) {
+			t.Errorf("%d bytes behind: %v", len(more), err)
+		}
+	}
+}
+
+func TestADatabaseWithRowsIsNotRestoredInto(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, source *db.DB) {
+		fill(t, source)
+		file := write(t, source)
+		target := migrated(t, source.Engine)
+		if _, err := db.Exec(t.Context(), target.Across("test"), `INSERT INTO users (id, email, created_at) VALUES ('usr_9', 'there', 1)`); err != nil {
+			t.Fatal(err)
+		}
+		before := everything(t, target)
+		if _, _, err := backup.Restore(t.Context(), target, bytes.NewReader(file), accepted); !errors.Is(err, backup.ErrNotEmpty) {
+			t.Errorf("got %v", err)
+		}
+		if !reflect.DeepEqual(everything(t, target), before) {
+			t.Error("the database was changed")
+		}
+	})
+}
+
+func TestARefusedBackupIsSeenWholeAndNothingOfItIsKept(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, source *db.DB) {
+		fill(t, source)
+		want, file := everything(t, source), write(t, source)
+		target := open(t, source.Engine)
+		refusal := errors.New("the wrong root key")
+		_, _, err := backup.Restore(t.Context(), target, bytes.NewReader(file), func(ctx context.Context) error {
+			if n, err := db.One[int](ctx, target.Across("test"), `SELECT COUNT(*) FROM idempotency_keys`); err != nil || n != len(want["idempotency_keys"]) {
+				t.Errorf("accept sees %d rows, %v", n, err)
+			}
+			return refusal
+		})
+		if !errors.Is(err, refusal) {
+			t.Errorf("got %v", err)
+		}
+		stillEmpty(t, target, file, want)
+	})
+}
+
+// Two amounts with a constant sum stand in the tables that are read first and last, with much to read in between.
+func TestABackupUnderLoadIsOneConsistentState(t *testing.T) {
+	const sum = 1000
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		fill(t, d)
+		all := d.Across("test")
+		filling := make([][]any, 2000)
+		for i := range filling {
+			filling[i] = []any{fmt.Sprint("usr_more_", i), fmt.Sprint(strings.Repeat("x", 200), i), i}
+		}
+		if err := db.Insert(t.Context(), all, "users", []string{"id", "email", "created_at"}, filling); err != nil {
+			t.Fatal(err)
+		}
+		const first, last = `UPDATE feed_changes SET at = at + $1 WHERE seq = 0`, `UPDATE idempotency_keys SET created_at = created_at + $1 WHERE status = 201`
+		move := func(ctx context.Context, out, in int) error {
+			_, err := d.Tx(ctx, func(tx *db.Tx) error {
+				_, one := db.Exec(ctx, tx.Across("test"), first, out)
+				_, other := db.Exec(ctx, tx.Across("test"), last, in)
+				return errors.Join(one, other)
+			})
+			return err
+		}
+		if err := move(t.Context(), sum-6, 0); err != nil { // fill made them 5 and 1
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		var moves atomic.Int64
+		var group sync.WaitGroup
+		for range 2 {
+			group.Go(func() {
+				for ctx.Err() == nil {
+					n := rand.IntN(100) - 50
+					if err := move(ctx, n, -n); err == nil {
+						moves.Add(1)
+					} else if ctx.Err() == nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		for range 5 {
+			before := moves.Load()
+			file := write(t, d)
+			for moves.Load() == before {
+				file = write(t, d)
+			}
+			r, err := backup.NewReader(bytes.NewReader(file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var total int64
+			if _, err := r.Each(func(table db.Table, rows [][]any) error {
+				for _, row := range rows {
+					switch {
+					case table.Name == "feed_changes" && row[1] == int64(0):
+						total += row[5].(int64)
+					case table.Name == "idempotency_keys" && row[4] == int64(201):
+						total += row[6].(int64)
+					}
+				}
+				return nil
+			}); err != nil || total != sum {
+				t.Errorf("the sum is %d, not %d, %v", total, sum, err)
+			}
+		}
+		stop()
+		group.Wait()
+	})
+}
