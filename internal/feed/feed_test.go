@@ -317,3 +317,88 @@ func TestPruningKeepsWhatIsRecentAndWhatIsNotPublished(t *testing.T) {
 		}
 	})
 }
+
+// A refill reads the tables and replaces the memory. A change that is applied in between would be undone by it, so
+// none is: it waits, and is applied to what the refill left.
+func TestNoChangeIsAppliedWhileARefillReads(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := &slowFill{reading: make(chan struct{}), finish: make(chan struct{})}
+		f := New(d, slog.New(slog.DiscardHandler), map[string]Source{"k": s})
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		filled := make(chan error, 1)
+		go func() { filled <- f.Fill(ctx) }()
+		<-s.reading
+		go func() { defer close(done); f.Run(ctx) }()
+		defer func() { stop(); <-done }()
+		version, err := d.Tx(ctx, func(tx *db.Tx) error { tx.Touch("k", "ws", "x"); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		impatient, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer cancel()
+		if err := f.Await(impatient, version); err == nil || s.applied.Load() {
+			t.Errorf("a change was applied during a refill: %v", err)
+		}
+		close(s.finish)
+		if err := <-filled; err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Await(ctx, version); err != nil || !s.applied.Load() {
+			t.Errorf("after the refill: %v", err)
+		}
+	})
+}
+
+type slowFill struct {
+	reading, finish chan struct{}
+	applied         atomic.Bool
+}
+
+func (s *slowFill) Fill(context.Context) error {
+	close(s.reading)
+	<-s.finish
+	s.applied.Store(false)
+	return nil
+}
+
+func (s *slowFill) Apply(context.Context, []db.Change) error {
+	s.applied.Store(true)
+	return nil
+}
+
+// A database that lost its last commits counts from lower numbers again; what it commits then must be heard.
+func TestRefillFollowsADatabaseThatLostItsLastCommits(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := &slowFill{reading: make(chan struct{}), finish: make(chan struct{})}
+		f := New(d, slog.New(slog.DiscardHandler), map[string]Source{"k": s})
+		touch := func() db.Version {
+			version, err := d.Tx(t.Context(), func(tx *db.Tx) error { tx.Touch("k", "ws", "x"); return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return version
+		}
+		touch()
+		touch()
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); f.Run(ctx) }()
+		defer func() { stop(); <-done }()
+		if err := f.Await(ctx, 2); err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range []string{`UPDATE feed_head SET version = 0`, `DELETE FROM feed_changes`} {
+			if _, err := db.Exec(ctx, d.Across("test"), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		close(s.finish)
+		if err := f.Fill(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Await(ctx, touch()); err != nil || !s.applied.Load() {
+			t.Errorf("a change after the loss was not applied: %v", err)
+		}
+	})
+}
