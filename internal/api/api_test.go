@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -66,10 +68,10 @@ type listed struct {
 	Score float64    `query:"score" minimum:"0" maximum:"1"`
 }
 
-func newFrame(t *testing.T, d *db.DB, routes ...api.Route) *frame {
+func newFrame(t *testing.T, d *db.DB, source feed.Source, routes ...api.Route) *frame {
 	t.Helper()
 	dir := live.NewDirectory()
-	f := feed.New(d, slog.New(slog.DiscardHandler), nil)
+	f := feed.New(d, slog.New(slog.DiscardHandler), map[string]feed.Source{"test": source})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); f.Run(ctx) }()
@@ -191,7 +193,7 @@ func TestEveryRouteDeniesEveryBadCaller(t *testing.T) {
 			)
 		}
 	}
-	f := newFrame(t, sqlite(t), routes...)
+	f := newFrame(t, sqlite(t), nil, routes...)
 	apitest.Matrix(t, f.url, f.router.Routes(), f.keys)
 }
 
@@ -205,7 +207,7 @@ func TestRouteWithoutPermissionIsRefused(t *testing.T) {
 }
 
 func TestOperatorRoutesAreServedOnTheSocketAlone(t *testing.T) {
-	f := newFrame(t, sqlite(t), api.Get("/thing", api.Operator, nothing, "operator's"))
+	f := newFrame(t, sqlite(t), nil, api.Get("/thing", api.Operator, nothing, "operator's"))
 	for _, path := range []string{"/admin/thing", "/v1/admin/thing", "/v1/thing", "/thing"} {
 		if got := f.ask(t, "GET", path, ""); got.status != 404 {
 			t.Errorf("%s: %d", path, got.status)
@@ -229,7 +231,7 @@ func TestBodiesAreStrict(t *testing.T) {
 		{"an array", `[]`, 400, "invalid_body", ""},
 		{"null", `null`, 400, "invalid_body", ""},
 		{"a string", `"` + canary + `"`, 400, "invalid_body", ""},
-		{"depth 1000", strings.Repeat(`{"inner":`, 1000) + `1` + strings.Repeat(`}`, 1000), 400, "invalid_parameter", "inner.size"},
+		{"depth 1000", strings.Repeat(`{"inner":`, 1000) + `1` + strings.Repeat(`}`, 1000), 400, "invalid_parameter", "name"},
 		{"depth 20000", strings.Repeat(`[`, 20000), 400, "invalid_body", ""},
 		{"unknown field", `{"name":"abc","` + canary[:6] + `":"` + canary + `"}`, 400, "invalid_parameter", "canary"},
 		{"other case", `{"Name":"abc"}`, 400, "invalid_parameter", "Name"},
@@ -249,7 +251,7 @@ func TestBodiesAreStrict(t *testing.T) {
 		{"too large", `{"name":"` + strings.Repeat("a", 64<<10) + `"}`, 413, "body_too_large", ""},
 		{"right", `{"name":"abc","count":3,"inner":{"size":1},"at":"2026-01-02T03:04:05Z"}`, 200, "", ""},
 	}
-	f := newFrame(t, sqlite(t), api.Post("/things", api.Reader, echo, "x"))
+	f := newFrame(t, sqlite(t), nil, api.Post("/things", api.Reader, echo, "x"))
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			got := f.ask(t, "POST", "/v1/things", c.body)
@@ -284,7 +286,7 @@ func TestBodiesAreStrict(t *testing.T) {
 }
 
 func TestParametersAreStrict(t *testing.T) {
-	f := newFrame(t, sqlite(t), api.Get("/things", api.Reader, func(_ context.Context, _ tenant.Caller, in listed) (listed, error) { return in, nil }, "x"),
+	f := newFrame(t, sqlite(t), nil, api.Get("/things", api.Reader, func(_ context.Context, _ tenant.Caller, in listed) (listed, error) { return in, nil }, "x"),
 		api.Put("/things/{id}", api.Reader, func(_ context.Context, _ tenant.Caller, in named) (thing, error) {
 			in.Body.Name = in.ID + in.Body.Name
 			return in.Body, nil
@@ -310,7 +312,7 @@ func TestParametersAreStrict(t *testing.T) {
 }
 
 func TestFlatRoutesRefuseBodiesFlatly(t *testing.T) {
-	f := newFrame(t, sqlite(t), api.Post("/jobs", api.Admin, echo, "x", api.Flat))
+	f := newFrame(t, sqlite(t), nil, api.Post("/jobs", api.Admin, echo, "x", api.Flat))
 	got := f.ask(t, "POST", "/v1/jobs", `{}`)
 	if got.status != 400 || got.body != `{"error":"name is required"}`+"\n" {
 		t.Errorf("%d %s", got.status, got.body)
@@ -323,7 +325,7 @@ func TestFlatRoutesRefuseBodiesFlatly(t *testing.T) {
 
 func TestRefusalsCarryTheirHints(t *testing.T) {
 	kinds := fault.Kinds()
-	f := newFrame(t, sqlite(t), api.Get("/fail/{n}", api.Reader, func(_ context.Context, _ tenant.Caller, in struct {
+	f := newFrame(t, sqlite(t), nil, api.Get("/fail/{n}", api.Reader, func(_ context.Context, _ tenant.Caller, in struct {
 		N int `path:"n"`
 	},
 	) (thing, error) {
@@ -352,7 +354,7 @@ func TestRefusalsCarryTheirHints(t *testing.T) {
 }
 
 func TestWhatIsInternalStaysInside(t *testing.T) {
-	f := newFrame(t, sqlite(t),
+	f := newFrame(t, sqlite(t), nil,
 		api.Get("/error", api.Reader, func(context.Context, tenant.Caller, api.None) (thing, error) {
 			return thing{}, errors.New("inside story")
 		}, "x"),
@@ -374,7 +376,7 @@ func TestWhatIsInternalStaysInside(t *testing.T) {
 }
 
 func TestAbuseGuardIsPerWorkspaceAndTrue(t *testing.T) {
-	f := newFrame(t, sqlite(t),
+	f := newFrame(t, sqlite(t), nil,
 		api.Post("/a", api.Admin, echo, "x", api.Spends), api.Post("/b", api.Admin, echo, "x", api.Spends), api.Post("/c", api.Admin, echo, "x"))
 	for i := range 20 {
 		path, body := "/v1/a", `{"name":"abc"}`
@@ -400,7 +402,7 @@ func TestAbuseGuardIsPerWorkspaceAndTrue(t *testing.T) {
 }
 
 func TestMethodsAndUnknownPaths(t *testing.T) {
-	f := newFrame(t, sqlite(t), api.Get("/things", api.Reader, nothing, "x"), api.Delete("/things", api.Admin, nothing, "x"))
+	f := newFrame(t, sqlite(t), nil, api.Get("/things", api.Reader, nothing, "x"), api.Delete("/things", api.Admin, nothing, "x"))
 	got := f.ask(t, "PATCH", "/v1/things", "")
 	if code, _, _ := got.refusal(t); got.status != 405 || code != "method_not_allowed" || got.header.Get("Allow") != "GET, DELETE" {
 		t.Errorf("%d %s Allow %q", got.status, got.body, got.header.Get("Allow"))
@@ -417,7 +419,7 @@ func TestMethodsAndUnknownPaths(t *testing.T) {
 
 func TestBodiesInFlightAreBounded(t *testing.T) {
 	hold, entered := make(chan struct{}), make(chan struct{}, 1)
-	f := newFrame(t, sqlite(t), api.Post("/things", api.Reader, func(_ context.Context, _ tenant.Caller, in thing) (thing, error) {
+	f := newFrame(t, sqlite(t), nil, api.Post("/things", api.Reader, func(_ context.Context, _ tenant.Caller, in thing) (thing, error) {
 		entered <- struct{}{}
 		<-hold
 		return in, nil
@@ -450,7 +452,7 @@ func TestSameIdempotencyKeyIsOneEffect(t *testing.T) {
 			in.Count = int(effects.Load())
 			return in, err
 		}
-		f := newFrame(t, d, api.Post("/things", api.Admin, effect, "x", api.Creates), api.Post("/keys", api.Admin, effect, "x", api.ShowsSecret), api.Post("/outside", api.Admin, effect, "x", api.Outside))
+		f := newFrame(t, d, nil, api.Post("/things", api.Admin, effect, "x", api.Creates), api.Post("/keys", api.Admin, effect, "x", api.ShowsSecret), api.Post("/outside", api.Admin, effect, "x", api.Outside))
 		rows := func() int {
 			n, err := db.One[int](t.Context(), d.Across("test"), `SELECT COUNT(*) FROM users`)
 			if err != nil {
@@ -514,7 +516,7 @@ func TestSameIdempotencyKeyIsOneEffect(t *testing.T) {
 }
 
 func TestOpenAPIDocumentsEveryRouteAndResolves(t *testing.T) {
-	f := newFrame(t, sqlite(t), api.Get("/things", api.Reader, nothing, "List them"), api.Post("/things", api.Admin, echo, "Make one", api.Flat), api.Put("/things/{id}", api.Admin, func(context.Context, tenant.Caller, named) (thing, error) { return thing{}, nil }, "Change one"))
+	f := newFrame(t, sqlite(t), nil, api.Get("/things", api.Reader, nothing, "List them"), api.Post("/things", api.Admin, echo, "Make one", api.Flat), api.Put("/things/{id}", api.Admin, func(context.Context, tenant.Caller, named) (thing, error) { return thing{}, nil }, "Change one"))
 	got := f.ask(t, "GET", "/openapi.json", "", "Authorization", "")
 	var doc struct {
 		OpenAPI string
@@ -564,5 +566,87 @@ func TestListsTellWhetherThereIsMore(t *testing.T) {
 		if got.HasMore != more || len(got.Data) != min(n, 2) || got.Object != "list" {
 			t.Errorf("%d rows: %+v", n, got)
 		}
+	}
+}
+
+// The repetition of a change promises what its first answer would have: it is in force.
+func TestIdempotentReplayWaitsUntilTheChangeIsInForce(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		source := &stuck{}
+		source.broken.Store(true)
+		f := newFrame(t, d, source, api.Post("/things", api.Admin, func(ctx context.Context, _ tenant.Caller, in thing) (thing, error) {
+			_, err := d.Tx(ctx, func(tx *db.Tx) error { tx.Touch("test", "ws_a", in.Name); return nil })
+			return in, err
+		}, "x"))
+		f.bounds.Timeout.Store(int64(200 * time.Millisecond))
+		for range 2 {
+			if got := f.ask(t, "POST", "/v1/things", `{"name":"abc"}`, "Idempotency-Key", "k"); got.status != 408 {
+				t.Errorf("answered before it was in force: %d %s", got.status, got.body)
+			}
+		}
+		f.bounds.Timeout.Store(int64(10 * time.Second))
+		source.broken.Store(false)
+		if got := f.ask(t, "POST", "/v1/things", `{"name":"abc"}`, "Idempotency-Key", "k"); got.status != 200 || source.applied.Load() != 1 {
+			t.Errorf("afterwards: %d, applied %d times", got.status, source.applied.Load())
+		}
+	})
+}
+
+// A stuck source cannot publish while it is broken.
+type stuck struct {
+	broken  atomic.Bool
+	applied atomic.Int64
+}
+
+func (s *stuck) Fill(context.Context) error { return nil }
+
+func (s *stuck) Apply(_ context.Context, changes []db.Change) error {
+	if s.broken.Load() {
+		return errors.New("cannot read")
+	}
+	s.applied.Add(int64(len(changes)))
+	return nil
+}
+
+func TestAnswerThatBreaksOffIsSeenToBreakOff(t *testing.T) {
+	half := func(end func()) api.Handler[api.None, api.Stream] {
+		return func(context.Context, tenant.Caller, api.None) (api.Stream, error) {
+			return api.Stream{ContentType: "text/plain", Filename: "x", Write: func(w io.Writer) error {
+				_, _ = io.WriteString(w, strings.Repeat("x", 20_000))
+				end()
+				return errors.New("broke")
+			}}, nil
+		}
+	}
+	f := newFrame(t, sqlite(t), nil, api.Get("/fails", api.Reader, half(func() {}), "x"), api.Get("/panics", api.Reader, half(func() { panic("broke") }), "x"))
+	for _, path := range []string{"/v1/fails", "/v1/panics"} {
+		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+path, http.NoBody)
+		request.Header.Set("Authorization", "Bearer "+f.keys.Owner)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			continue
+		}
+		if _, err := io.ReadAll(response.Body); err == nil {
+			t.Errorf("%s looks whole", path)
+		}
+		_ = response.Body.Close()
+	}
+}
+
+func TestOddTextInARequestGetsAnEnvelope(t *testing.T) {
+	f := newFrame(t, sqlite(t), nil, api.Get("/things", api.Reader, nothing, "x"), api.Post("/things", api.Reader, echo, "x"))
+	got := f.ask(t, "GET", "/v1/things?%ff=1", "")
+	if code, _, _ := got.refusal(t); got.status != 400 || code != "invalid_parameter" {
+		t.Errorf("a name that is not UTF-8: %d %s", got.status, got.body)
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(f.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_, _ = fmt.Fprintf(conn, "POST /v1/things HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", f.keys.Owner)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || response.StatusCode != http.StatusBadRequest {
+		t.Errorf("a malformed chunk: %v %v", response, err)
 	}
 }

@@ -9,7 +9,9 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +26,7 @@ import (
 type input struct {
 	kind   reflect.Type
 	params []param
-	body   []int // index of the body's field; nil with hasBody is the whole value
+	body   []int // index of the body's field; when it takes one without, the whole value
 	schema *huma.Schema
 	takes  bool // takes a body
 	known  map[string]bool
@@ -231,6 +233,8 @@ func validate(registry huma.Registry, schema *huma.Schema, name string, v any) e
 	if len(result.Errors) == 0 {
 		return nil
 	}
+	// Unknown fields are found in the order of a map; the answer should not depend on it.
+	slices.SortStableFunc(result.Errors, func(a, b error) int { return strings.Compare(location(a), location(b)) })
 	var detail *huma.ErrorDetail
 	if !errors.As(result.Errors[0], &detail) {
 		return fault.Invalid(name, "is not valid")
@@ -240,6 +244,14 @@ func validate(registry huma.Registry, schema *huma.Schema, name string, v any) e
 		field = name
 	}
 	return refusal(field, detail.Message)
+}
+
+func location(err error) string {
+	var detail *huma.ErrorDetail
+	if errors.As(err, &detail) {
+		return detail.Location
+	}
+	return ""
 }
 
 // refusal says a rule of the schema in our words.
@@ -284,7 +296,10 @@ func slurp(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) 
 		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 			return nil, fault.InvalidBody.New("the body ended early")
 		}
-		return nil, fault.Timeout.Because(err, "the body did not arrive in time")
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, fault.Timeout.Because(err, "the body did not arrive in time")
+		}
+		return nil, fault.InvalidBody.Because(err, "the body could not be read")
 	}
 	if kind := r.Header.Get("Content-Type"); kind != "" && len(body) > 0 {
 		if media, _, err := mime.ParseMediaType(kind); err != nil || media != "application/json" {

@@ -12,18 +12,21 @@ import (
 	"sovereign/internal/db"
 	"sovereign/internal/edge"
 	"sovereign/internal/fault"
+	"sovereign/internal/feed"
 	"sovereign/internal/tenant"
 )
 
 // idempotencyWindow is how long an answer is remembered.
 const idempotencyWindow = 24 * time.Hour
 
+// idempotencyKeyLength is the most characters of a key; a variable only because the schema wants its address.
+var idempotencyKeyLength = 255
+
 // A given is the answer that an Idempotency-Key got.
 type given struct {
 	BodySha256 []byte
 	Status     int
 	Answer     []byte
-	CreatedAt  clock.Time
 }
 
 // once runs a POST at most once per Idempotency-Key. The effect and the memory of its answer commit together, so that
@@ -33,7 +36,7 @@ func (rt *Router) once(ctx context.Context, r *http.Request, route *Route, ws te
 	if route.outside {
 		return answer{}, fault.UnsupportedParameter.New("Idempotency-Key cannot be honoured here: the effect is not in the database alone")
 	}
-	if len(key) > 255 {
+	if len(key) > idempotencyKeyLength {
 		return answer{}, fault.Invalid("Idempotency-Key", "must be at most 255 characters")
 	}
 	if ws == "" {
@@ -42,13 +45,18 @@ func (rt *Router) once(ctx context.Context, r *http.Request, route *Route, ws te
 	// The path counts as much as the body: the same key on another resource is another request.
 	sum := sha256.Sum256(append([]byte(r.URL.EscapedPath()+"?"+r.URL.RawQuery+"\n"), body...))
 	var made answer
+	var before db.Version
 	version, err := rt.DB.Tx(ctx, func(tx *db.Tx) error {
+		before = 0
 		prior, err := earlier(ctx, tx, ws, route.Pattern(), key)
 		if err != nil {
 			return err
 		}
 		if prior != nil {
-			made, err = prior.replay(sum[:])
+			if made, err = prior.replay(sum[:]); err != nil {
+				return err
+			}
+			before, err = feed.Head(ctx, tx.Across("versions number all workspaces together"))
 			return err
 		}
 		bound := tx.Bind(ctx)
@@ -72,7 +80,8 @@ func (rt *Router) once(ctx context.Context, r *http.Request, route *Route, ws te
 	if err != nil {
 		return answer{}, err
 	}
-	return made, rt.Feed.Await(ctx, version)
+	// A repetition promises what the first answer promised: what it did is in force.
+	return made, rt.Feed.Await(ctx, max(version, before))
 }
 
 func earlier(ctx context.Context, tx *db.Tx, ws tenant.ID, route, key string) (*given, error) {
@@ -82,7 +91,7 @@ func earlier(ctx context.Context, tx *db.Tx, ws tenant.ID, route, key string) (*
 		return nil, fmt.Errorf("forget an old Idempotency-Key: %w", err)
 	}
 	prior, err := db.Maybe[given](ctx, tx.In(ws), `
-		SELECT body_sha256, status, answer, created_at FROM idempotency_keys
+		SELECT body_sha256, status, answer FROM idempotency_keys
 		WHERE workspace_id = $1 AND route = $2 AND key = $3`, route, key)
 	if err != nil {
 		return nil, fmt.Errorf("read an Idempotency-Key: %w", err)

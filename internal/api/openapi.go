@@ -127,6 +127,12 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 	for _, p := range r.input.params {
 		op.Parameters = append(op.Parameters, &huma.Param{Name: p.name, In: p.in, Required: p.required, Description: p.doc, Schema: p.schema})
 	}
+	if r.Method == http.MethodPost && !r.outside {
+		op.Parameters = append(op.Parameters, &huma.Param{
+			Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: huma.TypeString, MaxLength: &idempotencyKeyLength},
+			Description: "Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409.",
+		})
+	}
 	if r.input.takes {
 		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{jsonType: {Schema: r.input.schema}}}
 	}

@@ -28,6 +28,9 @@ type Config struct {
 	Bounds *edge.Bounds
 }
 
+// managementBody bounds a management body, whatever inference bodies may be: parsed, JSON is many times its size.
+const managementBody = 1 << 20
+
 // abuse guard: SPEC's default.
 const (
 	guardStarts = 20
@@ -148,7 +151,7 @@ func (rt *Router) body(w http.ResponseWriter, r *http.Request) (body []byte, rel
 	counted := &metered{ReadCloser: r.Body, budget: rt.Bounds.Buffered}
 	r.Body = counted
 	release = func() { rt.Bounds.Buffered.Give(counted.held) }
-	if body, err = slurp(w, r, rt.Bounds.Body.Load()); err != nil {
+	if body, err = slurp(w, r, min(managementBody, rt.Bounds.Body.Load())); err != nil {
 		release()
 		return nil, nil, err
 	}

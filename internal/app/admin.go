@@ -214,7 +214,7 @@ func (c *memberRemove) Run(a *admin) error {
 	if c.Role != "" {
 		query.Set("role", string(c.Role))
 	}
-	if err := a.call(http.MethodDelete, "/admin/members?"+query.Encode(), nil, &gone, keyed); err != nil {
+	if err := a.call(http.MethodDelete, "/admin/members?"+query.Encode(), nil, &gone, unkeyed); err != nil {
 		return err
 	}
 	return a.show(c.JSON, gone, func(w io.Writer) { _, _ = fmt.Fprintf(w, "removed\t%s\t%s\n", gone.ID, c.Email) })

@@ -195,15 +195,14 @@ func (c *backupCommand) Run(a *admin) error {
 
 // save writes a backup beside its place, checks that it is whole, and then puts it there.
 func save(path string, from io.Reader) (end backup.End, size int64, err error) {
-	partial := path + ".partial"
-	file, err := os.OpenFile(partial, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // the operator's own path
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".partial-*")
 	if err != nil {
 		return end, 0, err
 	}
 	defer func() {
 		if err != nil {
 			_ = file.Close()
-			_ = os.Remove(partial)
+			_ = os.Remove(file.Name())
 		}
 	}()
 	written := &sink{to: file}
@@ -217,8 +216,11 @@ func save(path string, from io.Reader) (end backup.End, size int64, err error) {
 	if err != nil {
 		return end, 0, err
 	}
-	if err := errors.Join(file.Sync(), file.Close(), os.Rename(partial, path)); err != nil {
-		return end, 0, fmt.Errorf("write %s: %w", path, err)
+	if err := errors.Join(file.Sync(), file.Close()); err != nil {
+		return end, 0, fmt.Errorf("write %s: %w", path, cause(err))
+	}
+	if err := os.Rename(file.Name(), path); err != nil {
+		return end, 0, err
 	}
 	folder, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -260,7 +262,7 @@ func (c *restoreCommand) Run(t *terminal, parent *adminCommand) error {
 	if err != nil {
 		return fmt.Errorf("root key file %s: %w", s.RootKeyFile, err)
 	}
-	if _, err := takeFolder(s.DataDir, toMake); err != nil {
+	if _, err := takeFolder(s.DataDir, toMake, slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
 	lock, err := db.LockFolder(s.DataDir)
@@ -283,7 +285,7 @@ func (c *restoreCommand) Run(t *terminal, parent *adminCommand) error {
 	defer lease.Release()
 	header, end, err := backup.Restore(ctx, d, file, func(ctx context.Context) error { return vault.Check(ctx, d, root) })
 	if err != nil {
-		return fmt.Errorf("nothing was restored: %w", err)
+		return err
 	}
 	if err := s.rememberEngine(); err != nil {
 		return err

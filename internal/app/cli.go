@@ -90,8 +90,10 @@ func (t *terminal) run() error {
 			operator.close()
 		}
 	}()
-	if err := parsed.grammar.Admin.complete(); err != nil {
-		return parsed.file.locate(err)
+	if strings.HasPrefix(parsed.context.Command(), "admin ") {
+		if err := parsed.grammar.Admin.complete(); err != nil {
+			return parsed.file.locate(err)
+		}
 	}
 	if err := parsed.context.BindToProvider(dialled); err != nil {
 		return err

@@ -200,7 +200,7 @@ func unchangeable(was, is *Config) []string {
 		{"listen", was.Listen != is.Listen},
 		{"operations_listen", was.OperationsListen != is.OperationsListen},
 		{"data_dir", was.DataDir != is.DataDir},
-		{"database_url", was.DatabaseURL != is.DatabaseURL},
+		{"database_url", !was.DatabaseURL.Equal(is.DatabaseURL)},
 		{"root_key_file", was.RootKeyFile != is.RootKeyFile},
 		{"tls (on or off)", (was.TLS.Cert == "") != (is.TLS.Cert == "")},
 		{"log_format", was.LogFormat != is.LogFormat},

@@ -74,6 +74,9 @@ func TestBadConfigurationNamesTheLineAndTheReason(t *testing.T) {
 			t.Errorf("%q\nwant %s\n got %v", text, want, err)
 		}
 	}
+	if c, err := configured(t, "limits:\n#  body: 1MiB\ndatabase_url: ~\notlp_endpoint: null\n"); err != nil || !c.DatabaseURL.Empty() || c.OTLPEndpoint != "" {
+		t.Errorf("keys without a value: %+v %v", c, err)
+	}
 	if _, err := configured(t, ""); err != nil {
 		t.Errorf("an empty file is a fine configuration: %v", err)
 	}

@@ -63,6 +63,9 @@ func (f *file) walk(node *yaml.Node, prefix string) error {
 			}
 			continue
 		}
+		if value.Tag == "!!null" && (known(flag) || section(flag)) {
+			continue // a key without a value is as if it were not there
+		}
 		if strings.Contains(name.Value, "-") || !known(flag) {
 			return fmt.Errorf("%s:%d: unknown key %s", f.path, name.Line, key)
 		}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,11 +73,15 @@ func open(ctx context.Context, s Storage, why purpose, log *slog.Logger, tracer 
 	h.apply(Limits{Body: 32 << 20, BufferedMemory: 1 << 30, OperationTimeout: 30 * time.Second})
 	made := false
 	defer func() {
-		if err != nil {
-			h.close()
-			if made {
-				leaveFolder(s.DataDir)
-			}
+		if err == nil {
+			return
+		}
+		if made && h.folder != nil {
+			_ = os.Remove(filepath.Join(s.DataDir, db.LockFile)) // while it is ours
+		}
+		h.close()
+		if made {
+			_ = os.Remove(s.DataDir) // goes only if nothing is in it
 		}
 	}()
 	if !s.DatabaseURL.Empty() { // a server that is not there is found before a folder is made
@@ -83,7 +89,7 @@ func open(ctx context.Context, s Storage, why purpose, log *slog.Logger, tracer 
 			return h, err
 		}
 	}
-	if made, err = takeFolder(s.DataDir, why); err != nil {
+	if made, err = takeFolder(s.DataDir, why, log); err != nil {
 		return h, err
 	}
 	if h.folder, err = db.LockFolder(s.DataDir); err != nil {
@@ -184,9 +190,11 @@ func (h *house) tidy(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if err := api.Forget(ctx, h.db); err != nil && ctx.Err() == nil {
+			bounded, cancel := context.WithTimeout(ctx, time.Minute)
+			if err := api.Forget(bounded, h.db); err != nil && ctx.Err() == nil {
 				h.log.Warn("cannot forget old Idempotency-Keys", "err", err)
 			}
+			cancel()
 		}
 	}
 }

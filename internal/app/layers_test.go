@@ -48,7 +48,7 @@ func TestImportsPointDownwards(t *testing.T) {
 		}
 		for _, name := range names[1:] {
 			below, ours := strings.CutPrefix(name, "sovereign/internal/")
-			if ours && rank[below] >= mine {
+			if at, planned := rank[below]; ours && (!planned || at >= mine) {
 				t.Errorf("%s imports %s, which is not below it", room, below)
 			}
 		}
@@ -77,7 +77,8 @@ func TestOnlyTheFrameKnowsTheAPILibraryAndOnlyTheDoorKnowsSQL(t *testing.T) {
 		names := strings.Fields(line)
 		room, _, testing := strings.Cut(strings.TrimPrefix(names[0], "sovereign/internal/"), "/")
 		for library, rooms := range only {
-			if slices.Contains(names[1:], library) && !slices.Contains(rooms, room) && !testing {
+			uses := slices.ContainsFunc(names[1:], func(name string) bool { return name == library || strings.HasPrefix(name, library+"/") })
+			if uses && !slices.Contains(rooms, room) && !testing {
 				t.Errorf("%s imports %s", room, library)
 			}
 		}

@@ -17,14 +17,14 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// operations is what operators watch the server with. It has no keys: it is for the machine's own network.
+// operations is what operators watch the server with. It has no keys: it is for the machine's own network. The command
+// line is not among the profiles: it may hold a password.
 func (h *house) operations() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{}))
 	mux.Handle("GET /healthz", h.public)
 	mux.Handle("GET /readyz", h.public)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)

@@ -127,7 +127,7 @@ func (r *readiness) check(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.at) > time.Second {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second) // the answer is for the next prober too
 		defer cancel()
 		r.err, r.at = r.house.db.Ping(ctx), time.Now()
 	}

@@ -16,9 +16,12 @@ import (
 )
 
 // takeFolder makes sure of the data folder, for its owner alone, and says whether it had to be made.
-func takeFolder(folder string, why purpose) (made bool, err error) {
-	_, err = os.Stat(folder)
+func takeFolder(folder string, why purpose, log *slog.Logger) (made bool, err error) {
+	info, err := os.Stat(folder)
 	if err == nil {
+		if info.Mode().Perm()&0o022 != 0 {
+			log.Warn("others may write into the data folder", "folder", folder, "mode", info.Mode().Perm().String())
+		}
 		return false, nil
 	}
 	if errors.Is(err, fs.ErrNotExist) && why == toUse {
@@ -28,12 +31,6 @@ func takeFolder(folder string, why purpose) (made bool, err error) {
 		return false, folderError(folder, err)
 	}
 	return true, nil
-}
-
-// leaveFolder takes back a folder that a failed start made; it goes only if nothing of value is in it.
-func leaveFolder(folder string) {
-	_ = os.Remove(filepath.Join(folder, db.LockFile))
-	_ = os.Remove(folder)
 }
 
 func folderError(folder string, err error) error {

@@ -62,7 +62,12 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 	if err != nil {
 		return err
 	}
-	if s.house, err = open(ctx, c.Storage, toMake, s.log, tracer); err != nil {
+	starting, started := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer started()
+	if s.house, err = open(starting, c.Storage, toMake, s.log, tracer); err != nil {
+		if starting.Err() != nil {
+			return errors.New("stopped while starting")
+		}
 		return err
 	}
 	defer s.house.close()
@@ -84,8 +89,8 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 		"listen", public.Addr().String(), "operations", c.OperationsListen)
 	notify("READY=1")
 	err = s.wait(signals)
-	signal.Stop(signals) // a second signal ends the process at once
 	notify("STOPPING=1")
+	go s.force(signals)
 	s.drain()
 	ending, stop := context.WithTimeout(ctx, 3*time.Second)
 	defer stop()
@@ -120,6 +125,7 @@ func (s *server) start(public, watched, socket net.Listener) {
 	s.api = &http.Server{
 		Handler: s.house.public, ConnContext: edge.ConnContext, ErrorLog: errorLog,
 		ReadHeaderTimeout: l.HeaderTimeout, ReadTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout, MaxHeaderBytes: int(l.Headers),
+		DisableGeneralOptionsHandler: true, // OPTIONS * too gets an id and an envelope
 	}
 	s.admin = &http.Server{Handler: s.house.operators, ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
 	s.listener = edge.Listen(public, s.slots)
@@ -139,6 +145,16 @@ func (s *server) start(public, watched, socket net.Listener) {
 func (s *server) run(name string, server *http.Server, l net.Listener) {
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		s.failed <- fmt.Errorf("%s: %w", name, err)
+	}
+}
+
+// force ends the process when it is told a second time to stop.
+func (s *server) force(signals <-chan os.Signal) {
+	for got := range signals {
+		if got != syscall.SIGHUP {
+			s.log.Warn("told twice to stop; running requests are cut off")
+			os.Exit(1)
+		}
 	}
 }
 

@@ -9,8 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json"
 
 	"sovereign/internal/backup"
 	"sovereign/internal/db"
@@ -100,20 +103,54 @@ func TestAFutureFormatIsRefused(t *testing.T) {
 	}
 }
 
-// Columns and tables go into SQL, so that a header may name only those of the schema.
-func TestAHeaderThatNamesWhatTheSchemaHasNotIsBroken(t *testing.T) {
+// Names of tables and columns go into SQL, so that a header may name only those of the schema; and it must name all.
+func TestAHeaderWhoseTablesAreNotTheSchemasIsBroken(t *testing.T) {
+	whole, err := backup.NewReader(bytes.NewReader(write(t, migrated(t, db.SQLite))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const evil = `users (id, email, created_at) VALUES ('usr_evil', 'evil', 1) --`
+	nothing := sha256.Sum256(nil)
 	for _, engine := range engines {
 		target := open(t, engine)
-		for why, header := range map[string]string{
-			"a table":               strings.Replace(usersHeader, `"users"`, `"goose_db_version"`, 1),
-			"a column":              strings.Replace(usersHeader, `"email"`, `"email) VALUES ('x'); --"`, 1),
-			"a kind of column":      strings.Replace(usersHeader, `"integer"`, `"text"`, 1),
-			"a column without kind": strings.Replace(usersHeader, `"integer"`, `""`, 1),
+		restore := func(tables []db.Table, more ...file) error {
+			header := whole.Header
+			header.Tables = tables
+			text, err := json.Marshal(header)
+			if err != nil {
+				t.Fatal(err)
+			}
+			none := file{"end.json", fmt.Sprintf(`{"rows":{},"sha256":%q}`, hex.EncodeToString(nothing[:]))}
+			files := append([]file{{"sovereign-backup.json", string(text)}}, append(more, none)...)
+			_, _, err = backup.Restore(t.Context(), target, bytes.NewReader(zip(pack(files...))), accepted)
+			return err
+		}
+		users := slices.IndexFunc(whole.Header.Tables, func(table db.Table) bool { return table.Name == "users" })
+		change := func(edit func(*db.Table)) []db.Table {
+			tables := slices.Clone(whole.Header.Tables)
+			tables[users].Columns = slices.Clone(tables[users].Columns)
+			edit(&tables[users])
+			return tables
+		}
+		for why, tables := range map[string][]db.Table{
+			"another table":         change(func(u *db.Table) { u.Name = "goose_db_version" }),
+			"another column":        change(func(u *db.Table) { u.Columns[1].Name = "email) VALUES ('x'); --" }),
+			"another kind":          change(func(u *db.Table) { u.Columns[2].Kind = db.Text }),
+			"no kind":               change(func(u *db.Table) { u.Columns[2].Kind = "" }),
+			"a column twice":        change(func(u *db.Table) { u.Columns[1] = u.Columns[0] }),
+			"a column left out":     change(func(u *db.Table) { u.Columns = u.Columns[:2] }),
+			"a table left out":      whole.Header.Tables[1:],
+			"a table twice":         append(slices.Clone(whole.Header.Tables[1:]), whole.Header.Tables[1]),
+			"no table":              nil,
+			"one without columns":   append(slices.Clone(whole.Header.Tables), db.Table{Name: evil}),
+			"one of only its names": change(func(u *db.Table) { u.Columns = nil }),
 		} {
-			hostile := zip(pack(file{"sovereign-backup.json", header}))
-			if _, _, err := backup.Restore(t.Context(), target, bytes.NewReader(hostile), accepted); !errors.Is(err, backup.ErrBroken) || strings.Contains(err.Error(), "breaks off") {
+			if err := restore(tables, file{"rows/" + evil + "/1", "[]\n"}); !errors.Is(err, backup.ErrBroken) || strings.Contains(err.Error(), "strange file") {
 				t.Errorf("%s on %s: %v", why, engine, err)
 			}
+		}
+		if err := restore(whole.Header.Tables); err != nil {
+			t.Errorf("the schema's own tables on %s: %v", engine, err)
 		}
 	}
 }

@@ -2,7 +2,9 @@ package backup
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -11,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -29,23 +32,26 @@ const maxPiece = 64 << 20
 // A Reader reads a backup.
 type Reader struct {
 	Header Header
+	in     *bufio.Reader
 	zip    *gzip.Reader
 	tar    *tar.Reader
 }
 
 // NewReader opens a backup and reads its header.
 func NewReader(in io.Reader) (*Reader, error) {
-	zip, err := gzip.NewReader(in)
+	buffered := bufio.NewReader(in)
+	zip, err := gzip.NewReader(buffered)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBroken, err)
 	}
-	r := &Reader{zip: zip, tar: tar.NewReader(zip)}
+	zip.Multistream(false)
+	r := &Reader{in: buffered, zip: zip, tar: tar.NewReader(zip)}
 	name, content, err := r.next()
 	if err != nil || name != headerName || json.Unmarshal(content, &r.Header) != nil {
 		return nil, fmt.Errorf("%w: it does not begin like one", ErrBroken)
 	}
 	if r.Header.Format != format {
-		return nil, fmt.Errorf("the backup has format %d, and this release reads %d", r.Header.Format, format)
+		return nil, cmp.Or(r.drain(), fmt.Errorf("the backup has format %d, and this release reads %d", r.Header.Format, format))
 	}
 	return r, nil
 }
@@ -70,13 +76,15 @@ func (r *Reader) Each(take func(t db.Table, rows [][]any) error) (End, error) {
 		tables[t.Name] = t
 	}
 	sum, counts := sha256.New(), map[string]int64{}
+	var refused error // by take; that the file is broken explains it better
 	for {
 		name, content, err := r.next()
 		if err != nil {
 			return End{}, fmt.Errorf("%w: it breaks off", ErrBroken)
 		}
 		if name == endName {
-			return r.finish(content, hex.EncodeToString(sum.Sum(nil)), counts)
+			end, err := r.finish(content, hex.EncodeToString(sum.Sum(nil)), counts)
+			return end, cmp.Or(err, refused)
 		}
 		parts := strings.Split(name, "/")
 		t, known := tables[parts[min(1, len(parts)-1)]]
@@ -89,8 +97,8 @@ func (r *Reader) Each(take func(t db.Table, rows [][]any) error) (End, error) {
 			return End{}, fmt.Errorf("%w: a row of %s is malformed", ErrBroken, t.Name)
 		}
 		counts[t.Name] += int64(len(rows))
-		if err := take(t, rows); err != nil {
-			return End{}, err
+		if refused == nil {
+			refused = take(t, rows)
 		}
 	}
 }
@@ -103,10 +111,18 @@ func (r *Reader) finish(content []byte, sum string, counts map[string]int64) (En
 	if _, _, err := r.next(); !errors.Is(err, io.EOF) {
 		return End{}, fmt.Errorf("%w: it goes on after its end", ErrBroken)
 	}
-	if _, err := io.Copy(io.Discard, io.LimitReader(r.zip, maxPiece)); err != nil { // reads up to the checksum of all
-		return End{}, fmt.Errorf("%w: %w", ErrBroken, err)
+	return end, r.drain()
+}
+
+// drain reads up to the checksum of all, and finds that nothing follows.
+func (r *Reader) drain() error {
+	if _, err := io.Copy(io.Discard, r.zip); err != nil {
+		return fmt.Errorf("%w: %w", ErrBroken, err)
 	}
-	return end, nil
+	if _, err := r.in.ReadByte(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: it goes on after its end", ErrBroken)
+	}
+	return nil
 }
 
 func decode(t db.Table, content []byte) ([][]any, error) {
@@ -163,10 +179,10 @@ func Restore(ctx context.Context, d *db.DB, in io.Reader, accept func(context.Co
 		return Header{}, End{}, err
 	}
 	if err := empty(ctx, d, r.Header.Schema); err != nil {
-		return Header{}, End{}, err
+		return Header{}, End{}, cmp.Or(r.drain(), err)
 	}
 	if err := d.MigrateTo(ctx, r.Header.Schema); err != nil {
-		return Header{}, End{}, err
+		return Header{}, End{}, cmp.Or(r.drain(), err)
 	}
 	var end End
 	_, err = d.Tx(ctx, func(tx *db.Tx) error {
@@ -187,7 +203,10 @@ func Restore(ctx context.Context, d *db.DB, in io.Reader, accept func(context.Co
 	if err != nil {
 		return Header{}, End{}, err
 	}
-	return r.Header, end, d.Migrate(ctx)
+	if err := d.Migrate(ctx); err != nil {
+		return r.Header, end, fmt.Errorf("restored, but not brought up to this release: %w", err)
+	}
+	return r.Header, end, nil
 }
 
 // empty refuses a database that holds anything but what a fresh schema, of the backup's version, begins with.
@@ -219,27 +238,26 @@ func empty(ctx context.Context, d *db.DB, version int64) error {
 	return nil
 }
 
-// matches refuses a header that names other tables or columns than the schema has: its names go into SQL.
+// matches refuses a header whose tables are not exactly the schema's: its names go into SQL, and a backup that lacks a
+// table is none.
 func matches(ctx context.Context, s db.Scoped, claimed []db.Table) error {
 	tables, err := db.Tables(ctx, s)
 	if err != nil {
 		return err
 	}
-	want := map[string]map[string]db.Kind{}
-	for _, t := range tables {
-		want[t.Name] = map[string]db.Kind{}
-		for _, c := range t.Columns {
-			want[t.Name][c.Name] = c.Kind
-		}
+	same := func(a, b db.Table) bool {
+		return a.Name == b.Name && slices.Equal(sorted(a.Columns), sorted(b.Columns))
 	}
-	for _, t := range claimed {
-		for _, c := range t.Columns {
-			if want[t.Name][c.Name] != c.Kind || c.Kind == "" {
-				return fmt.Errorf("%w: it has a column %q that schema has not", ErrBroken, t.Name+"."+c.Name)
-			}
-		}
+	byName := func(a, b db.Table) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(tables, byName)
+	if !slices.EqualFunc(tables, slices.SortedFunc(slices.Values(claimed), byName), same) {
+		return fmt.Errorf("%w: its tables are not those of its schema", ErrBroken)
 	}
 	return nil
+}
+
+func sorted(columns []db.Column) []db.Column {
+	return slices.SortedFunc(slices.Values(columns), func(a, b db.Column) int { return strings.Compare(a.Name, b.Name) })
 }
 
 func columns(t db.Table) []string {

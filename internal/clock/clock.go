@@ -2,7 +2,7 @@
 package clock
 
 import (
-	"fmt"
+	"errors"
 	"time"
 )
 
@@ -37,7 +37,7 @@ func (t Time) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 func (t *Time) UnmarshalText(text []byte) error {
 	parsed, err := time.Parse(time.RFC3339Nano, string(text))
 	if err != nil {
-		return fmt.Errorf("%q is not an RFC 3339 time", text)
+		return errors.New("is not an RFC 3339 time")
 	}
 	*t = Of(parsed)
 	return nil

@@ -91,7 +91,7 @@ func openPostgres(ctx context.Context, url secret.Text) (*DB, error) {
 		return nil, errors.New("database_url is not a PostgreSQL URL (it looks like postgres://user:password@host:5432/name)")
 	}
 	config.ConnectTimeout = 10 * time.Second
-	pool := stdlib.OpenDB(*config)
+	pool := stdlib.OpenDB(*config, stdlib.OptionShouldPing(alive))
 	pool.SetMaxOpenConns(16)
 	pool.SetMaxIdleConns(8)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
@@ -99,6 +99,17 @@ func openPostgres(ctx context.Context, url secret.Text) (*DB, error) {
 		return nil, errors.Join(fmt.Errorf("PostgreSQL at %s:%d cannot be reached: %w", config.Host, config.Port, err), pool.Close())
 	}
 	return &DB{Engine: Postgres, write: pool, read: pool}, nil
+}
+
+// alive pings a connection that was idle, for a short time only: one that swallows packets must cost seconds, not the
+// caller's whole patience. pgx closes a connection whose ping fails, so that asking for another ping drops it.
+func alive(ctx context.Context, p stdlib.ShouldPingParams) (askAgain bool) {
+	if p.IdleDuration < time.Second {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return p.Conn.Ping(ctx) != nil
 }
 
 // Close ends every connection. On SQLite it first folds the write-ahead log into the file.

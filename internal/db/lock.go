@@ -84,6 +84,8 @@ func (d *DB) Lease(ctx context.Context) (*Lease, error) {
 }
 
 func (l *Lease) take(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
 	conn, err := l.db.write.Conn(ctx)
 	if err != nil {
 		return wrap(fmt.Errorf("connect for the serving lock: %w", err))
@@ -114,30 +116,42 @@ func (l *Lease) Watch(ctx context.Context, every time.Duration, lost func(error)
 			return
 		case <-tick.C:
 		}
-		if held {
-			if err := l.check(ctx); err != nil && ctx.Err() == nil {
-				held = false
-				lost(err)
-			}
+		if !held {
+			held = l.retake(ctx, regained)
 			continue
 		}
-		held = l.retake(ctx, regained)
+		err := l.check(ctx)
+		if ctx.Err() != nil {
+			return // asked to end, not lost
+		}
+		if err != nil {
+			held = false
+			lost(err)
+		}
 	}
 }
+
+// refillTime bounds the refilling of what is in memory.
+const refillTime = time.Minute
 
 func (l *Lease) retake(ctx context.Context, regained func(context.Context) error) bool {
 	if err := l.take(ctx); err != nil {
 		return false
 	}
-	if err := regained(ctx); err != nil {
+	refill, cancel := context.WithTimeout(ctx, refillTime)
+	defer cancel()
+	if err := regained(refill); err != nil {
 		l.drop()
 		return false
 	}
 	return true
 }
 
+// lookTime bounds one look at the lock; a connection that swallows packets would otherwise be waited on for long.
+const lookTime = 5 * time.Second
+
 func (l *Lease) check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	var one int
 	if err := l.conn.QueryRowContext(ctx, `SELECT 1`).Scan(&one); err != nil {

@@ -23,7 +23,7 @@ func (d *DB) Migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	have, want, err := schema(ctx, steps)
+	have, want, err := d.schema(ctx, steps)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (d *DB) MigrateTo(ctx context.Context, version int64) error {
 	if err != nil {
 		return err
 	}
-	if _, want, err := schema(ctx, steps); err != nil {
+	if _, want, err := d.schema(ctx, steps); err != nil {
 		return err
 	} else if version > want {
 		return fmt.Errorf("%w: schema %d, and this release knows %d", ErrNewer, version, want)
@@ -59,7 +59,7 @@ func (d *DB) Schemas(ctx context.Context) (have, known int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	return schema(ctx, steps)
+	return d.schema(ctx, steps)
 }
 
 func (d *DB) steps() (*goose.Provider, error) {
@@ -74,7 +74,21 @@ func (d *DB) steps() (*goose.Provider, error) {
 	return goose.NewProvider(dialect, d.write, files, goose.WithDisableGlobalRegistry(true))
 }
 
-func schema(ctx context.Context, steps *goose.Provider) (have, want int64, err error) {
+// schema asks for the versions. The migrations' table is looked for first: asking without it would make it.
+func (d *DB) schema(ctx context.Context, steps *goose.Provider) (have, want int64, err error) {
+	sources := steps.ListSources()
+	want = sources[len(sources)-1].Version
+	looks := `SELECT COUNT(*) FROM sqlite_master WHERE name = 'goose_db_version'`
+	if d.Engine == Postgres {
+		looks = `SELECT COUNT(*) FROM pg_class WHERE relname = 'goose_db_version' AND relnamespace = current_schema()::regnamespace`
+	}
+	there, err := One[int](ctx, d.Across("the schema is everybody's"), looks)
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the schema's version: %w", err)
+	}
+	if there == 0 {
+		return 0, want, nil
+	}
 	have, want, err = steps.GetVersions(ctx)
 	if err != nil {
 		return 0, 0, wrap(fmt.Errorf("read the schema's version: %w", err))

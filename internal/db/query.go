@@ -59,13 +59,16 @@ func Query[T any](ctx context.Context, s Scoped, text string, args ...any) ([]T,
 
 // Maybe reads one row, or nil when there is none.
 func Maybe[T any](ctx context.Context, s Scoped, text string, args ...any) (*T, error) {
-	for row, err := range Rows[T](ctx, s, text, args...) {
+	var first *T
+	for row, err := range Rows[T](ctx, s, text, args...) { // to the end: a lost race may only show there
 		if err != nil {
 			return nil, err
 		}
-		return &row, nil
+		if first == nil {
+			first = &row
+		}
 	}
-	return nil, nil //nolint:nilnil // the absence of a row is an answer
+	return first, nil
 }
 
 // One reads one row; no row is ErrNone.

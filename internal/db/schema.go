@@ -36,9 +36,9 @@ func Tables(ctx context.Context, s Scoped) ([]Table, error) {
 	tables := `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'goose_db_version' ORDER BY rowid`
 	columns := `SELECT name, type AS kind FROM pragma_table_info($1) ORDER BY cid`
 	if s.db.Engine == Postgres {
-		tables = `SELECT CAST(relname AS TEXT) FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname <> 'goose_db_version' ORDER BY oid`
+		tables = `SELECT CAST(relname AS TEXT) FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname <> 'goose_db_version' ORDER BY oid`
 		columns = `SELECT CAST(column_name AS TEXT) AS name, CAST(data_type AS TEXT) AS kind FROM information_schema.columns
-			WHERE table_schema = 'public' AND table_name = $1 ORDER BY ordinal_position`
+			WHERE table_schema = current_schema() AND table_name = $1 ORDER BY ordinal_position`
 	}
 	names, err := Query[string](ctx, s, tables)
 	if err != nil {
@@ -78,7 +78,7 @@ func Dump(ctx context.Context, s Scoped, t Table) iter.Seq2[[]any, error] {
 			case Text:
 				targets[i] = new(*string)
 			case Bytes:
-				targets[i] = new([]byte)
+				targets[i] = new(any) // SQLite hands empty bytes over as a nil []byte: in an any it is still not NULL
 			case Boolean:
 				targets[i] = new(*bool)
 			}
@@ -117,9 +117,9 @@ func values(targets []any) []any {
 			if *v != nil {
 				row[i] = **v
 			}
-		case *[]byte:
-			if *v != nil {
-				row[i] = *v
+		case *any:
+			if b, ok := (*v).([]byte); ok {
+				row[i] = append([]byte{}, b...)
 			}
 		}
 	}

@@ -65,21 +65,23 @@ func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, span := startSpan(ctx, e.Tracer, r)
 	defer span.End()
 	r = r.WithContext(ctx)
-	out := &recorder{ResponseWriter: w}
+	out := &recorder{ResponseWriter: w, control: http.NewResponseController(w), patience: time.Duration(e.Bounds.Timeout.Load())}
 	out.Header().Set("X-Request-Id", call.id)
 	out.Header().Set("X-Content-Type-Options", "nosniff")
 	out.Header().Set("Cache-Control", "no-store")
 	defer func() {
-		if p := recover(); p != nil {
-			if errors.Is(asError(p), http.ErrAbortHandler) {
-				panic(p)
-			}
+		p := recover()
+		broken := p != nil && errors.Is(asError(p), http.ErrAbortHandler)
+		if p != nil && !broken {
 			e.Log.Error("panic", "request_id", call.id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			if out.status == 0 {
+			if broken = out.status != 0; !broken {
 				Refuse(out, r, fmt.Errorf("panic: %v", p))
 			}
 		}
 		e.finish(out, r, call, span)
+		if broken {
+			panic(http.ErrAbortHandler) // an answer that has begun must be seen to break off, not to end
+		}
 	}()
 	if err := e.admit(out, r, call); err != nil {
 		Refuse(out, r, err)
@@ -101,12 +103,13 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 	if !ok {
 		return fault.Missing.New("no such path")
 	}
-	if where.URL.Path == "/v1" || strings.HasPrefix(where.URL.Path, "/v1/") {
-		if e.Gate != nil {
-			if err := e.Gate(); err != nil {
-				return err
-			}
+	keyed := below(where.URL.Path, "/v1")
+	if e.Gate != nil && (keyed || below(where.URL.Path, "/admin")) {
+		if err := e.Gate(); err != nil {
+			return err
 		}
+	}
+	if keyed {
 		caller, err := e.authenticate(r)
 		if err != nil {
 			return err
@@ -117,6 +120,8 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 	call.route = where.Pattern
 	return nil
 }
+
+func below(path, mount string) bool { return path == mount || strings.HasPrefix(path, mount+"/") }
 
 // canonical is r with /api/v1 read as /v1. A path that is not written plainly (//, dots, an encoded slash in a place
 // where it would make another path) is nobody's: redirecting it would answer a caller without a key.

@@ -45,17 +45,25 @@ func Caller(ctx context.Context) tenant.Caller { return callOf(ctx).caller }
 // RequestID is the request's id.
 func RequestID(ctx context.Context) string { return callOf(ctx).id }
 
-// A recorder remembers what was answered.
+// A recorder remembers what was answered, and gives up on a client that does not read it.
 type recorder struct {
 	http.ResponseWriter
-	status int
-	bytes  int64
+	control  *http.ResponseController
+	patience time.Duration // for each write
+	status   int
+	bytes    int64
+}
+
+// hurry renews the time that the client has to take what is written next.
+func (r *recorder) hurry() {
+	_ = r.control.SetWriteDeadline(time.Now().Add(r.patience)) // a writer without deadlines has no client to wait for
 }
 
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
 	}
+	r.hurry()
 	r.ResponseWriter.WriteHeader(status)
 }
 
@@ -63,6 +71,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
 	}
+	r.hurry()
 	n, err := r.ResponseWriter.Write(p)
 	r.bytes += int64(n)
 	return n, err

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/fault"
 )
@@ -59,10 +60,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error, plain bool) {
 	if plain && f.Status == http.StatusBadRequest {
 		body = Flat{Error: message}
 	}
-	text, err := json.Marshal(body)
-	if err != nil { // only text that is not UTF-8 could do this, and faults are made of checked text
-		text = []byte(`{"error":{"message":"refused","type":"api_error","code":null,"param":null}}`)
-	}
+	text, _ := json.Marshal(body, jsontext.AllowInvalidUTF8(true)) // a message may name what a caller sent; nothing else can fail
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(text)+1))
 	w.WriteHeader(f.Status)

@@ -40,6 +40,9 @@ type Feed struct {
 const (
 	poll = time.Second // how soon a failed reading is tried again
 	keep = time.Hour   // how long applied changes stay readable
+
+	// one reading; a connection that swallows packets would otherwise be waited on for a quarter of an hour
+	patience = 5 * time.Second
 )
 
 // New is a feed of the given kinds of change.
@@ -52,7 +55,7 @@ func New(d *db.DB, log *slog.Logger, sources map[string]Source) *Feed {
 func (f *Feed) Fill(ctx context.Context) error {
 	f.publishing.Lock()
 	defer f.publishing.Unlock()
-	head, err := f.head(ctx)
+	head, err := Head(ctx, f.db.Across("versions number all workspaces together"))
 	if err != nil {
 		return err
 	}
@@ -78,8 +81,9 @@ func (f *Feed) distinct() []Source {
 	return all
 }
 
-func (f *Feed) head(ctx context.Context) (db.Version, error) {
-	return db.One[db.Version](ctx, f.db.Across("versions number all workspaces together"), `SELECT version FROM feed_head WHERE id = 1`)
+// Head is the newest version there is.
+func Head(ctx context.Context, s db.Scoped) (db.Version, error) {
+	return db.One[db.Version](ctx, s, `SELECT version FROM feed_head WHERE id = 1`)
 }
 
 // Await returns when version is in force here. If ctx ends first the change is still committed and will still be
@@ -137,12 +141,14 @@ func (f *Feed) Run(ctx context.Context) {
 	defer tick.Stop()
 	pruned := time.Time{}
 	for {
-		if err := f.catchUp(ctx); err != nil && ctx.Err() == nil {
+		if err := bounded(ctx, f.catchUp); err != nil && ctx.Err() == nil {
 			f.log.Warn("feed: cannot read changes; trying again", "err", err)
 		}
 		if time.Since(pruned) > keep/4 {
 			pruned = time.Now()
-			f.prune(ctx)
+			if err := bounded(ctx, f.prune); err != nil && ctx.Err() == nil {
+				f.log.Warn("feed: cannot prune old changes", "err", err)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -151,6 +157,12 @@ func (f *Feed) Run(ctx context.Context) {
 		case <-tick.C:
 		}
 	}
+}
+
+func bounded(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return do(ctx)
 }
 
 func (f *Feed) catchUp(ctx context.Context) error {
@@ -180,10 +192,8 @@ func (f *Feed) catchUp(ctx context.Context) error {
 	return nil
 }
 
-func (f *Feed) prune(ctx context.Context) {
+func (f *Feed) prune(ctx context.Context) error {
 	_, err := db.Exec(ctx, f.db.Across("old versions of all workspaces"), `DELETE FROM feed_changes WHERE at < $1 AND version <= $2`,
 		clock.Now().Add(-keep), f.Applied())
-	if err != nil && ctx.Err() == nil {
-		f.log.Warn("feed: cannot prune old changes", "err", err)
-	}
+	return err
 }

@@ -307,7 +307,9 @@ func TestPruningKeepsWhatIsRecentAndWhatIsNotPublished(t *testing.T) {
 		if _, err := db.Exec(t.Context(), all, `UPDATE feed_changes SET at = $1 WHERE subject LIKE 'old%'`, clock.Now().Add(-keep-time.Minute)); err != nil {
 			t.Fatal(err)
 		}
-		f.prune(t.Context())
+		if err := f.prune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		kept, err := db.Query[string](t.Context(), all, `SELECT subject FROM feed_changes ORDER BY version`)
 		if want := []string{"recent", "old, unpublished"}; err != nil || !slices.Equal(kept, want) {
 			t.Errorf("kept %q %v", kept, err)

@@ -25,7 +25,7 @@ func at(prefix string, t time.Time) string {
 // Has reports whether s is shaped like an id of that prefix.
 func Has(prefix, s string) bool {
 	body, ok := strings.CutPrefix(s, prefix+"_")
-	if !ok || len(body) != 26 {
+	if !ok || len(body) != 26 || strings.ContainsAny(body, "\r\n") { // which the decoder passes over
 		return false
 	}
 	_, err := alphabet.DecodeString(body)

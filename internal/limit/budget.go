@@ -17,11 +17,15 @@ func (b *Budget) Set(most int64) { b.most.Store(most) }
 
 // Take holds n more, or reports false and holds nothing.
 func (b *Budget) Take(n int64) bool {
-	if b.used.Add(n) > b.most.Load() {
-		b.used.Add(-n)
-		return false
+	for {
+		used := b.used.Load()
+		if n > b.most.Load()-used { // so that no n overflows
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
 	}
-	return true
 }
 
 // Give lets n go.

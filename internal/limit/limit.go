@@ -33,7 +33,7 @@ func (w *Windows[Name]) Allow(name Name, now time.Time) (wait time.Duration, ok 
 	defer w.mu.Unlock()
 	w.sweep(now)
 	current := w.open[name]
-	if !now.Before(current.ends) || current.ends.Sub(now) > w.per { // over, or the clock was set back
+	if !now.Before(current.ends) || current.ends.Sub(now) > 2*w.per { // over, or the clock was set back by more than callers overtake each other
 		current = window{ends: now.Add(w.per)}
 	}
 	if current.used >= w.most {

@@ -27,7 +27,7 @@ func Parse(text string) (Nano, error) {
 	digits, negative := strings.CutPrefix(text, "-")
 	whole, fraction, dotted := strings.Cut(digits, ".")
 	if whole == "" || (dotted && fraction == "") || len(fraction) > decimals || !numeric(whole) || !numeric(fraction) {
-		return 0, fmt.Errorf("%q: %w", text, ErrAmount)
+		return 0, ErrAmount
 	}
 	fraction += strings.Repeat("0", decimals-len(fraction))
 	sign := ""
@@ -36,7 +36,7 @@ func Parse(text string) (Nano, error) {
 	}
 	n, err := strconv.ParseInt(sign+whole+fraction, 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("%q: %w", text, ErrAmount)
+		return 0, ErrAmount
 	}
 	return Nano(n), nil
 }
@@ -98,7 +98,7 @@ func (n *Nano) UnmarshalJSON(data []byte) error {
 func shift(mantissa, exponent string) (string, error) {
 	places, err := strconv.Atoi(strings.TrimPrefix(exponent, "+"))
 	if err != nil || places < -maxShift || places > maxShift {
-		return "", fmt.Errorf("%qe%q: %w", mantissa, exponent, ErrAmount)
+		return "", ErrAmount
 	}
 	digits, negative := strings.CutPrefix(mantissa, "-")
 	whole, fraction, _ := strings.Cut(digits, ".")

@@ -8,17 +8,26 @@ import (
 
 const redacted = "[redacted]"
 
-// A Text is a secret. Only Reveal shows it, so that every place that does can be found by its name.
-type Text struct{ value string }
+// A Text is a secret. Only Reveal shows it, so that every place that does can be found by its name. It is a pointer
+// inside, because fmt prints the unexported fields of a struct without asking their methods.
+type Text struct{ value *string }
 
 // New wraps s.
-func New(s string) Text { return Text{value: s} }
+func New(s string) Text { return Text{value: &s} }
 
 // Reveal is the secret itself.
-func (t Text) Reveal() string { return t.value }
+func (t Text) Reveal() string {
+	if t.value == nil {
+		return ""
+	}
+	return *t.value
+}
 
 // Empty reports whether there is no secret.
-func (t Text) Empty() bool { return t.value == "" }
+func (t Text) Empty() bool { return t.Reveal() == "" }
+
+// Equal reports whether two secrets are the same; == would compare where they are kept.
+func (t Text) Equal(u Text) bool { return t.Reveal() == u.Reveal() }
 
 // String, and every other way of printing, says [redacted].
 func (t Text) String() string { return redacted }
@@ -34,6 +43,6 @@ func (t Text) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // UnmarshalText takes the secret from a configuration.
 func (t *Text) UnmarshalText(text []byte) error {
-	t.value = string(text)
+	*t = New(string(text))
 	return nil
 }

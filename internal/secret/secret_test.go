@@ -65,7 +65,7 @@ func ways() map[string]func(any) string {
 	}
 	formats := []string{"no verb for it"}
 	for _, flags := range []string{"", "+", "#", " ", "-20", "020"} {
-		for _, verb := range "vsqxXdtbcoOUeEfFgG!" {
+		for _, verb := range "vsqxXdtbcoOUeEfFgGpw!" {
 			formats = append(formats, "%"+flags+string(verb))
 		}
 	}
@@ -84,15 +84,17 @@ func logged(v any, handler func(*bytes.Buffer) slog.Handler) string {
 
 func TestNoWayOfPrintingRevealsIt(t *testing.T) {
 	type config struct {
-		Name string
-		Key  secret.Text
+		Name   string
+		Key    secret.Text
+		hidden secret.Text
+		Next   *config
 	}
 	key := secret.New(canary)
-	c := config{Name: "a name", Key: key}
+	c := config{Name: "a name", Key: key, hidden: key, Next: &config{Key: key, hidden: key}}
 	values := map[string]any{
 		"itself": key, "pointer": &key, "struct": c, "struct pointer": &c, "slice": []secret.Text{key},
 		"slice of pointers": []*secret.Text{&key}, "slice of structs": []config{c}, "array": [1]secret.Text{key}, "map": map[string]secret.Text{"k": key},
-		"map key": map[secret.Text]int{key: 1}, "map of pointers": map[string]*secret.Text{"k": &key}, "any": []any{key, &key, c},
+		"map key": map[secret.Text]int{key: 1}, "map of pointers": map[string]*secret.Text{"k": &key}, "any": []any{key, &key, c, &c},
 	}
 	for way, printed := range ways() {
 		for kind, value := range values {
@@ -126,5 +128,20 @@ func TestConfigurationsReadIt(t *testing.T) {
 	}
 	if !(secret.Text{}).Empty() || secret.New("").Reveal() != "" {
 		t.Error("the zero secret is not empty")
+	}
+}
+
+// fmt prints the unexported fields of a struct without asking their methods.
+func TestASecretInAnUnexportedFieldIsNotPrinted(t *testing.T) {
+	type holder struct{ inner struct{ text secret.Text } }
+	var h holder
+	h.inner.text = secret.New("canary-unexported")
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x"} {
+		if out := fmt.Sprintf(verb, h); strings.Contains(out, "canary") || strings.Contains(out, "63616e617279") {
+			t.Errorf("%s prints %s", verb, out)
+		}
+	}
+	if !h.inner.text.Equal(secret.New("canary-unexported")) || h.inner.text.Equal(secret.New("other")) || !(secret.Text{}).Equal(secret.New("")) {
+		t.Error("Equal compares what is kept, not where")
 	}
 }

@@ -36,8 +36,11 @@ func VerifyDocument(document, jwks []byte) (keyID string, err error) {
 		KeyID string `json:"key_id"`
 		JWS   string `json:"jws"`
 	}
-	if err := json.Unmarshal(members["signature"], &signature); err != nil || signature.JWS == "" {
+	if err := json.Unmarshal(members["signature"], &signature, json.RejectUnknownMembers(true)); err != nil || signature.JWS == "" {
 		return "", errors.New("the document has no signature")
+	}
+	if signature.Alg != string(jose.EdDSA) {
+		return "", fmt.Errorf("%w: it names the algorithm %q", ErrDocument, signature.Alg)
 	}
 	payload, err := verified(signature.JWS, signature.KeyID, keys)
 	if err != nil {
@@ -69,6 +72,9 @@ func verified(compact, keyID string, keys jose.JSONWebKeySet) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the signature is not a compact EdDSA JWS", ErrDocument)
 	}
+	if exact, err := parsed.CompactSerialize(); err != nil || exact != compact { // base64 has other spellings of the same bytes
+		return nil, fmt.Errorf("%w: the signature is not in its one spelling", ErrDocument)
+	}
 	if parsed.Signatures[0].Header.KeyID != keyID {
 		return nil, fmt.Errorf("%w: it names key %q and was signed with %q", ErrDocument, keyID, parsed.Signatures[0].Header.KeyID)
 	}
@@ -84,10 +90,13 @@ func verified(compact, keyID string, keys jose.JSONWebKeySet) ([]byte, error) {
 	return nil, fmt.Errorf("%w: the signature is not by key %q", ErrDocument, keyID)
 }
 
+// exactInts keeps integers over 2⁵³ as they are: as floats, different ones would be equal.
+var exactInts = jsontext.CanonicalizeRawInts(false)
+
 // equal compares two JSON texts by value, whatever their order of members and spacing.
 func equal(a, b []byte) (bool, error) {
 	one, other := jsontext.Value(bytes.Clone(a)), jsontext.Value(bytes.Clone(b))
-	if err := errors.Join(one.Canonicalize(), other.Canonicalize()); err != nil {
+	if err := errors.Join(one.Canonicalize(exactInts), other.Canonicalize(exactInts)); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrDocument, err)
 	}
 	return bytes.Equal(one, other), nil

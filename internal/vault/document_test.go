@@ -122,6 +122,9 @@ func TestFactsAboutVoidingStandBesideWhatIsSigned(t *testing.T) {
 	if _, err := vault.VerifyDocument(document(t, shown, "k1", s.jws(t, certificate())), s.jwks(t)); !errors.Is(err, vault.ErrVoided) {
 		t.Errorf("voided: %v", err)
 	}
+	shown["trust"] = "none"
+	refused(t, "voided, and not what was signed", document(t, shown, "k1", s.jws(t, certificate())), s.jwks(t))
+	shown = certificate()
 	shown["voided"], shown["voided_at"], shown["voided_reason"] = false, nil, nil
 	if _, err := vault.VerifyDocument(document(t, shown, "k1", s.jws(t, certificate())), s.jwks(t)); err != nil {
 		t.Errorf("not voided: %v", err)

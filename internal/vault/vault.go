@@ -130,6 +130,16 @@ func (v *Vault) RotateRoot(ctx context.Context, by tenant.Actor) (Rotation, erro
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	ctx = context.WithoutCancel(ctx) // a caller who leaves must not leave two keys in the file
+	// The file may have changed since it was read: what does not open the database must never be written over it.
+	current, err := LoadRoot(v.root.path)
+	if err != nil {
+		return Rotation{}, fmt.Errorf("read the root key file: %w", err)
+	}
+	if err := Check(ctx, v.db, current); err != nil {
+		return Rotation{}, err
+	}
+	v.root = current
 	done := Rotation{From: v.root.ID(), Kept: v.root.Retired()}
 	if err := v.root.saveAs(done.Kept); err != nil {
 		return Rotation{}, fmt.Errorf("put the old root key aside: %w", err)
@@ -158,6 +168,9 @@ func (v *Vault) finish(ctx context.Context, by tenant.Actor, both *Root) error {
 			return err
 		}
 		for _, key := range keys {
+			if key.RootID == both.ID() {
+				continue // wrapped before a kill
+			}
 			handle, err := both.unwrap(key)
 			if err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"sovereign/internal/apikey"
@@ -131,13 +132,11 @@ func (p *Publisher) KeepUses(ctx context.Context, log *slog.Logger) {
 	for {
 		select {
 		case <-tick.C:
-			if err := p.writeUses(ctx); err != nil && ctx.Err() == nil {
+			if err := p.writeUses(ctx, usesEvery/2); err != nil && ctx.Err() == nil {
 				log.Warn("cannot write when keys were last used", "err", err)
 			}
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-			defer cancel()
-			if err := p.writeUses(last); err != nil {
+			if err := p.writeUses(context.WithoutCancel(ctx), 2*time.Second); err != nil {
 				log.Warn("cannot write when keys were last used", "err", err)
 			}
 			return
@@ -145,23 +144,28 @@ func (p *Publisher) KeepUses(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-func (p *Publisher) writeUses(ctx context.Context) error {
+// usesBatch bounds one transaction, so that a change never waits long behind last-used times.
+const usesBatch = 500
+
+func (p *Publisher) writeUses(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	uses := p.dir.Uses()
-	if len(uses) == 0 {
-		return nil
-	}
-	_, err := p.db.Tx(ctx, func(tx *db.Tx) error {
-		for _, use := range uses {
-			if _, err := db.Exec(ctx, tx.In(use.Workspace), `
-				UPDATE api_keys SET last_used_at = $3
-				WHERE workspace_id = $1 AND id = $2 AND (last_used_at IS NULL OR last_used_at < $3)`, use.Key, use.At); err != nil {
-				return err
+	for batch := range slices.Chunk(uses, usesBatch) {
+		_, err := p.db.Tx(ctx, func(tx *db.Tx) error {
+			for _, use := range batch {
+				if _, err := db.Exec(ctx, tx.In(use.Workspace), `
+					UPDATE api_keys SET last_used_at = $3
+					WHERE workspace_id = $1 AND id = $2 AND (last_used_at IS NULL OR last_used_at < $3)`, use.Key, use.At); err != nil {
+					return err
+				}
 			}
+			return nil
+		})
+		if err != nil {
+			p.dir.Again(uses) // writing one again is harmless
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		p.dir.Again(uses)
 	}
-	return err
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -43,7 +44,8 @@ func NewServer() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	folder, err := os.MkdirTemp("", "sovereign-postgres-")
+	sweep()
+	folder, err := os.MkdirTemp("", prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +66,25 @@ func NewServer() (*Server, error) {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
 	return s, nil
+}
+
+// prefix begins the name of a cluster's temporary folder.
+const prefix = "sovereign-postgres-"
+
+// sweep removes the clusters of processes that have ended: a server ends with its process, its folder does not.
+func sweep() {
+	folders, _ := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
+	for _, folder := range folders {
+		info, err := os.Stat(folder)
+		if err != nil || time.Since(info.ModTime()) < 15*time.Minute {
+			continue // perhaps being made
+		}
+		text, _ := os.ReadFile(filepath.Join(folder, "data", "postmaster.pid"))
+		first, _, _ := strings.Cut(string(text), "\n")
+		if pid, err := strconv.Atoi(first); err != nil || syscall.Kill(pid, 0) != nil {
+			_ = os.RemoveAll(folder)
+		}
+	}
 }
 
 // Start runs the server and waits until it answers.
