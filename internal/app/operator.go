@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -159,9 +160,9 @@ Try it:
   curl -sS %s/v1/setup/status -H "Authorization: Bearer %s"
 
 The API, to read: %s/docs
-Another key:      sovereign admin key create --data-dir %s --workspace %s --email %s
+Another key:      %s admin key create --data-dir %s --workspace %s --email %s
 
-`, in.Workspace, made.WorkspaceID, in.Email, in.Balance, made.APIKey, address, made.APIKey, address, h.storage.DataDir, in.Workspace, in.Email)
+`, in.Workspace, made.WorkspaceID, in.Email, in.Balance, made.APIKey, address, made.APIKey, address, os.Args[0], h.storage.DataDir, in.Workspace, in.Email)
 		return err
 	})
 	return err == nil, err

@@ -116,8 +116,8 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 		}
 		call.caller = caller
 	}
+	defer func() { call.route = where.Pattern }() // the next handler finds it, and may panic
 	e.next.ServeHTTP(w, where)
-	call.route = where.Pattern
 	return nil
 }
 
