@@ -28,7 +28,6 @@ import (
 	"sovereign/internal/edge"
 	"sovereign/internal/fault"
 	"sovereign/internal/feed"
-	"sovereign/internal/limit"
 	"sovereign/internal/live"
 	"sovereign/internal/secret"
 	"sovereign/internal/tenant"
@@ -75,8 +74,10 @@ func newFrame(t *testing.T, d *db.DB, source feed.Source, routes ...api.Route) *
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); f.Run(ctx) }()
-	out := &frame{log: &strings.Builder{}, bounds: &edge.Bounds{Buffered: limit.NewBudget(1 << 20)}}
+	out := &frame{log: &strings.Builder{}, bounds: edge.NewBounds()}
 	out.bounds.Body.Store(64 << 10)
+	out.bounds.Buffered.Set(1 << 20)
+	out.bounds.Operations.Set(64)
 	out.bounds.Timeout.Store(int64(10 * time.Second))
 	var err error
 	var mu sync.Mutex
@@ -417,7 +418,7 @@ func TestMethodsAndUnknownPaths(t *testing.T) {
 	}
 }
 
-func TestBodiesInFlightAreBounded(t *testing.T) {
+func TestBodiesAndOperationsInFlightAreBounded(t *testing.T) {
 	hold, entered := make(chan struct{}), make(chan struct{}, 1)
 	f := newFrame(t, sqlite(t), nil, api.Post("/things", api.Reader, func(_ context.Context, _ tenant.Caller, in thing) (thing, error) {
 		entered <- struct{}{}
@@ -431,10 +432,15 @@ func TestBodiesInFlightAreBounded(t *testing.T) {
 	if got := f.ask(t, "POST", "/v1/things", `{"name":"abc","secret":"0123"}`); got.status != 429 || !strings.Contains(got.body, "rate_limited") {
 		t.Errorf("%d %s", got.status, got.body)
 	}
+	f.bounds.Buffered.Set(1 << 20)
+	f.bounds.Operations.Set(1)
+	if got := f.ask(t, "POST", "/v1/things", `{"name":"abc"}`); got.status != 429 || got.header.Get("Retry-After") == "" {
+		t.Errorf("an operation over the bound: %d %s", got.status, got.body)
+	}
 	close(hold)
 	group.Wait()
-	if used := f.bounds.Buffered.Used(); used != 0 {
-		t.Errorf("%d bytes are still held", used)
+	if used := f.bounds.Buffered.Used() + f.bounds.Operations.Used(); used != 0 {
+		t.Errorf("%d bytes and operations are still held", used)
 	}
 }
 

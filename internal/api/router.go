@@ -111,6 +111,10 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 	if route.Permission != Operator && !route.Permission.grants(caller.Role) {
 		return fault.Forbidden.New("this needs a key whose user is an owner or admin of the workspace")
 	}
+	if !rt.Bounds.Operations.Take(1) {
+		return fault.RateLimited.New("too many operations at once").In(time.Second)
+	}
+	defer rt.Bounds.Operations.Give(1)
 	if route.spends {
 		if wait, ok := rt.guard.Allow(caller.Workspace, time.Now()); !ok {
 			return fault.AbuseGuard.New("more than %d operations that start spending in %v", guardStarts, guardWindow).In(wait)

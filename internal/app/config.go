@@ -48,6 +48,7 @@ type Limits struct {
 	Body             Bytes         `default:"32MiB" help:"One request body."`
 	BufferedMemory   Bytes         `default:"1GiB" help:"All request bodies held at once; over it requests are shed with 429."`
 	Connections      int64         `default:"10000" help:"Open connections; over it they are shed with 429."`
+	Operations       int64         `default:"256" help:"Management operations that run at once; over it they are shed with 429."`
 	Headers          Bytes         `default:"64KiB" help:"The head of one request."`
 	HeaderTimeout    time.Duration `default:"10s" help:"Until the head of a request has arrived."`
 	BodyTimeout      time.Duration `default:"60s" help:"Until the whole request has arrived."`
@@ -134,6 +135,9 @@ func (c *Config) collector() string {
 func (l Limits) check() error {
 	if l.Connections < 1 {
 		return bad("limits.connections", "must be at least 1")
+	}
+	if l.Operations < 1 {
+		return bad("limits.operations", "must be at least 1")
 	}
 	if l.BufferedMemory < l.Body {
 		return bad("limits.buffered_memory", "must be at least limits.body")

@@ -21,7 +21,6 @@ import (
 	"sovereign/internal/edge"
 	"sovereign/internal/fault"
 	"sovereign/internal/feed"
-	"sovereign/internal/limit"
 	"sovereign/internal/live"
 	"sovereign/internal/tenant"
 	"sovereign/internal/vault"
@@ -69,8 +68,8 @@ const (
 // open takes the data and makes it ready. It either returns a house or leaves everything as it was, so that a start
 // that cannot succeed changes nothing.
 func open(ctx context.Context, s Storage, why purpose, log *slog.Logger, tracer trace.Tracer) (h *house, err error) {
-	h = &house{log: log, storage: s, dir: live.NewDirectory(), bounds: &edge.Bounds{Buffered: limit.NewBudget(1 << 30)}}
-	h.apply(Limits{Body: 32 << 20, BufferedMemory: 1 << 30, OperationTimeout: 30 * time.Second})
+	h = &house{log: log, storage: s, dir: live.NewDirectory(), bounds: edge.NewBounds()}
+	h.apply(Limits{Body: 32 << 20, BufferedMemory: 1 << 30, Operations: 256, OperationTimeout: 30 * time.Second})
 	made := false
 	defer func() {
 		if err == nil {
@@ -228,6 +227,7 @@ func (h *house) gate() error {
 func (h *house) apply(l Limits) {
 	h.bounds.Body.Store(int64(l.Body))
 	h.bounds.Buffered.Set(int64(l.BufferedMemory))
+	h.bounds.Operations.Set(l.Operations)
 	h.bounds.Timeout.Store(int64(l.OperationTimeout))
 }
 

@@ -217,7 +217,8 @@ func (s *server) reload() {
 	}
 	// Only what was put in force is remembered, so that the next reload still tells what waits for a restart.
 	s.config.Limits.Body, s.config.Limits.BufferedMemory = next.Limits.Body, next.Limits.BufferedMemory
-	s.config.Limits.Connections, s.config.Limits.OperationTimeout = next.Limits.Connections, next.Limits.OperationTimeout
+	s.config.Limits.Connections, s.config.Limits.Operations = next.Limits.Connections, next.Limits.Operations
+	s.config.Limits.OperationTimeout = next.Limits.OperationTimeout
 	s.config.Limits.Drain, s.config.LogLevel, s.config.TrustedProxies = next.Limits.Drain, next.LogLevel, next.TrustedProxies
 	s.apply(s.config)
 	s.log.Info("reloaded")

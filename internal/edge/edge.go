@@ -40,10 +40,16 @@ type Config struct {
 
 // Bounds are the limits that a reload may change while requests run.
 type Bounds struct {
-	Body     atomic.Int64  // bytes of one body
-	Buffered *limit.Budget // bytes of all bodies held at once
-	Timeout  atomic.Int64  // nanoseconds that a management operation may take
-	Proxies  atomic.Pointer[[]netip.Prefix]
+	Body       atomic.Int64  // bytes of one body
+	Buffered   *limit.Budget // bytes of all bodies held at once
+	Operations *limit.Budget // management operations that run at once
+	Timeout    atomic.Int64  // nanoseconds that a management operation may take
+	Proxies    atomic.Pointer[[]netip.Prefix]
+}
+
+// NewBounds are bounds that refuse everything until they are set.
+func NewBounds() *Bounds {
+	return &Bounds{Buffered: limit.NewBudget(0), Operations: limit.NewBudget(0)}
 }
 
 // An Edge stands before a handler.

@@ -1,0 +1,61 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"sovereign/internal/db/dbtest"
+	"sovereign/internal/secret"
+)
+
+// The data of every earlier schema comes up on this binary, on either engine, with its keys, its money and its trail.
+func TestDataOfEveryEarlierSchemaComesUp(t *testing.T) {
+	kept, err := filepath.Glob("testdata/schema-*")
+	if err != nil || len(kept) == 0 {
+		t.Fatal("no kept data", err)
+	}
+	for _, folder := range kept {
+		t.Run(filepath.Base(folder), func(t *testing.T) {
+			dbtest.EachURL(t, func(t *testing.T, _ string, url secret.Text) {
+				var facts struct {
+					Key, Revoked string
+					Balance      json.Number `json:"balance_usd"`
+				}
+				text, err := os.ReadFile(folder + "/facts.json")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := json.Unmarshal(text, &facts); err != nil {
+					t.Fatal(err)
+				}
+				p := newPlace(t, url)
+				copyFile(t, folder+"/root.key", p.root)
+				p.mustAdmin(t, nil, "restore", folder+"/backup")
+				server := p.serve(t)
+				p.proves(t)
+				if got := status(t, server.address(), facts.Key); got != 200 {
+					t.Errorf("its key: %d", got)
+				}
+				if got := status(t, server.address(), facts.Revoked); got != 401 {
+					t.Errorf("its revoked key: %d", got)
+				}
+				var wallet struct {
+					Balance json.Number `json:"balance_usd"`
+				}
+				p.mustAdmin(t, &wallet, "wallet", "show", "--workspace", "kept", "--json")
+				if wallet.Balance != facts.Balance {
+					t.Errorf("its balance: %s, want %s", wallet.Balance, facts.Balance)
+				}
+				for _, of := range [][]string{{"--workspace", "kept"}, nil} {
+					var trail struct{ Data []struct{ Action string } }
+					p.mustAdmin(t, &trail, append([]string{"audit", "--json"}, of...)...)
+					if len(trail.Data) == 0 {
+						t.Errorf("its trail of %v is empty", of)
+					}
+				}
+			})
+		})
+	}
+}
