@@ -21,7 +21,7 @@ run: build ## build and start, with embedded storage in ./data
 test: setup lint unit vuln ## everything that must pass before a change lands
 
 unit: ## all tests, with the race detector, on both storages
-	@scripts/with-tmp go test -race -timeout 9m ./...
+	@scripts/with-tmp scripts/unit
 
 lint: $(TOOLS)/golangci-lint ## formatting and static checks
 	@$(TOOLS)/golangci-lint run ./...
@@ -30,7 +30,7 @@ vuln: $(TOOLS)/govulncheck ## known vulnerabilities; warns when the database can
 	@scripts/vuln $(TOOLS)/govulncheck
 
 faults: setup ## the slow drills: many kill -9, outages, restarts under load
-	@SOVEREIGN_DRILLS=full scripts/with-tmp go test -count 1 -timeout 60m -v -run 'Drill' ./e2e/...
+	@SOVEREIGN_DRILLS=full scripts/with-tmp go test -count 1 -timeout 60m -v -run 'Drill' ./e2e/... ./internal/app/...
 
 bench: ## benchmarks of the packages
 	@go test -run '^$$' -bench . -benchmem ./internal/...

@@ -8,7 +8,9 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -121,8 +123,9 @@ func TestDrillKillDuringKeyCreation(t *testing.T) {
 	})
 }
 
-// load tops the wallet up and mints keys until the returned function is called, which tells how much was answered.
-func load(t *testing.T, p place) (stop func() (cents int64, keys []string)) {
+// load tops the wallet up and mints keys until it is ended, which tells how many cents were answered; minted are the
+// keys that were answered so far.
+func load(t *testing.T, p place) (minted func() []string, ended func() (cents int64)) {
 	t.Helper()
 	var cents atomic.Int64
 	var mu sync.Mutex
@@ -147,10 +150,15 @@ func load(t *testing.T, p place) (stop func() (cents int64, keys []string)) {
 			}
 		})
 	}
-	return func() (int64, []string) {
+	minted = func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(keys)
+	}
+	return minted, func() int64 {
 		cancel()
 		group.Wait()
-		return cents.Load(), keys
+		return cents.Load()
 	}
 }
 
@@ -160,17 +168,18 @@ func TestBackupUnderLoadRestoresElsewhereAndProves(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p place) {
 		server := p.serve(t)
 		first := server.key()
-		ended := load(t, p)
+		minted, ended := load(t, p)
 		time.Sleep(150 * time.Millisecond)
 		var floor struct {
 			Balance json.Number `json:"balance_usd"`
 		}
 		p.mustAdmin(t, &floor, "wallet", "show", "--workspace", "default", "--json")
+		before := minted()
 		file := filepath.Join(t.TempDir(), "backup")
 		p.mustAdmin(t, nil, "backup", file)
-		cents, minted := ended()
-		if cents == 0 || len(minted) == 0 {
-			t.Fatal("there was no load")
+		cents := ended()
+		if cents == 0 || len(before) == 0 || len(minted()) == len(before) {
+			t.Fatalf("there was no load: %d cents, %d keys before, %d after", cents, len(before), len(minted()))
 		}
 		if left, _ := filepath.Glob(file + "*"); len(left) != 1 {
 			t.Errorf("files %v", left)
@@ -185,8 +194,10 @@ func TestBackupUnderLoadRestoresElsewhereAndProves(t *testing.T) {
 				t.Error("a restored server bootstraps")
 			}
 			elsewhere.proves(t)
-			if got := status(t, restored.address(), first); got != 200 {
-				t.Errorf("the first key: %d", got)
+			for _, key := range append([]string{first}, before...) {
+				if got := status(t, restored.address(), key); got != 200 {
+					t.Errorf("a key that was answered before the backup: %d", got)
+				}
 			}
 			var balance struct {
 				Balance json.Number `json:"balance_usd"`
@@ -211,13 +222,17 @@ func TestBackupUnderLoadRestoresElsewhereAndProves(t *testing.T) {
 			stranger.root = newRoot.root
 			stdout, stderr, code = stranger.admin(t, "restore", file)
 			fails(t, stdout, stderr, code, "the root key does not open this database")
+			if _, err := os.Stat(stranger.data); err == nil {
+				t.Errorf("a refused restore left something behind:\n%s", everything(t, stranger))
+			}
 			stranger.root = elsewhere.root
-			stranger.mustAdmin(t, nil, "restore", file) // a refused restore left nothing behind
+			stranger.mustAdmin(t, nil, "restore", file)
 		})
 	})
 }
 
-// A server is killed while it sends a backup, and the sender while it writes one: the file is whole or not there.
+// The server is killed while it sends a backup, and in every second round the sender while it writes one: the file is
+// whole or not there. The kills are spread over a little more than the time that a backup takes.
 func TestDrillKillDuringBackup(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p place) {
 		server := p.serve(t)
@@ -227,20 +242,27 @@ func TestDrillKillDuringBackup(t *testing.T) {
 				t.Fatal(code, text, err)
 			}
 		}
+		began := time.Now()
+		p.mustAdmin(t, nil, "backup", filepath.Join(t.TempDir(), "backup"))
+		takes := time.Since(began)
 		whole, cut := 0, 0
-		for i := range drills(8, 100) {
+		rounds := drills(10, 100)
+		for i := range rounds {
 			file := filepath.Join(t.TempDir(), "backup")
-			done := make(chan int, 1)
-			go func() {
-				_, _, code := p.admin(t, "backup", file)
-				done <- code
-			}()
-			time.Sleep(rand.N(40 * time.Millisecond))
-			server.kill()
-			code := <-done
+			sender := exec.Command(binary, append(append([]string{"admin"}, p.flags()...), "backup", file)...)
+			if err := sender.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2*takes*time.Duration(i)/time.Duration(rounds) + rand.N(takes/10))
+			if i%2 == 0 {
+				server.kill()
+			} else {
+				_ = sender.Process.Kill()
+			}
+			_ = sender.Wait()
 			_, err := os.Stat(file)
-			if (code == 0) != (err == nil) {
-				t.Errorf("drill %d: exit %d, file: %v", i, code, err)
+			if succeeded := sender.ProcessState.Success(); succeeded && err != nil {
+				t.Errorf("drill %d: it succeeded, and there is no file", i)
 			}
 			if err == nil {
 				whole++
@@ -251,10 +273,15 @@ func TestDrillKillDuringBackup(t *testing.T) {
 			} else {
 				cut++
 			}
-			server = p.serve(t)
+			if i%2 == 0 {
+				server = p.serve(t)
+			}
 			p.proves(t)
 		}
 		t.Logf("%d backups were whole, %d were cut off and left no file", whole, cut)
+		if whole == 0 || cut == 0 {
+			t.Errorf("the kills did not straddle the backup: %d whole, %d cut", whole, cut)
+		}
 	})
 }
 

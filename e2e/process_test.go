@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	_ "sovereign/internal/app" // what is built below: without it a cached result would outlive a change
 	"sovereign/internal/db/dbtest"
 	"sovereign/internal/secret"
 )

@@ -104,6 +104,10 @@ func newFrame(t *testing.T, d *db.DB, source feed.Source, routes ...api.Route) *
 	dir.DropKey(revoked)
 	k.Departed, _ = mint("departed", tenant.Owner)
 	dir.DropMember(live.Member{Workspace: "ws_a", User: "departed"})
+	other, otherDigest, _ := apikey.New()
+	dir.PutKey(otherDigest, &live.Key{ID: "key_other", Workspace: "ws_b", User: "owner"})
+	dir.PutMember(live.Member{Workspace: "ws_b", User: "owner"}, tenant.Owner)
+	k.Other = other.Reveal()
 	stranger, _, _ := apikey.New()
 	k.Stranger = stranger.Reveal()
 	k.Digest = hex.EncodeToString(ownerDigest[:])
@@ -606,11 +610,11 @@ type stuck struct {
 
 func (s *stuck) Fill(context.Context) error { return nil }
 
-func (s *stuck) Apply(_ context.Context, changes []db.Change) error {
+func (s *stuck) Apply(context.Context, db.Change) error {
 	if s.broken.Load() {
 		return errors.New("cannot read")
 	}
-	s.applied.Add(int64(len(changes)))
+	s.applied.Add(1)
 	return nil
 }
 

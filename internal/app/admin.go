@@ -197,7 +197,7 @@ func (c *memberRole) Run(a *admin) error {
 
 func (c *memberName) send(a *admin, method string, role tenant.Role) error {
 	var m workspace.Member
-	if err := a.call(method, "/admin/members", workspace.Membership{Workspace: c.Workspace, Email: c.Email, Role: role}, &m, keyed); err != nil {
+	if err := a.call(method, "/admin/members", workspace.Membership{Workspace: c.Workspace, Email: c.Email, Role: role}, &m, repeatable); err != nil {
 		return err
 	}
 	return a.show(c.JSON, m, func(w io.Writer) { _, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", m.UserID, m.Email, m.Role) })
@@ -214,7 +214,7 @@ func (c *memberRemove) Run(a *admin) error {
 	if c.Role != "" {
 		query.Set("role", string(c.Role))
 	}
-	if err := a.call(http.MethodDelete, "/admin/members?"+query.Encode(), nil, &gone, unkeyed); err != nil {
+	if err := a.call(http.MethodDelete, "/admin/members?"+query.Encode(), nil, &gone, once); err != nil {
 		return err
 	}
 	return a.show(c.JSON, gone, func(w io.Writer) { _, _ = fmt.Fprintf(w, "removed\t%s\t%s\n", gone.ID, c.Email) })
@@ -321,7 +321,7 @@ type rotateCommand struct {
 
 func (c *rotateCommand) Run(a *admin) error {
 	var r vault.Rotation
-	if err := a.call(http.MethodPost, "/admin/root-key/rotation", nil, &r, unkeyed); err != nil {
+	if err := a.call(http.MethodPost, "/admin/root-key/rotation", nil, &r, once); err != nil {
 		return err
 	}
 	return a.show(c.JSON, r, func(w io.Writer) {

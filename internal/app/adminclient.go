@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -27,7 +29,10 @@ type admin struct {
 	storage Storage
 	out     io.Writer
 	client  *http.Client
-	house   *house
+
+	house  *house // when there is no server, with what it is served by
+	within *pipes
+	server *http.Server
 }
 
 // dial finds the server, or becomes it.
@@ -49,66 +54,76 @@ func dial(s Storage, why purpose, out io.Writer) (*admin, error) {
 		return nil, fmt.Errorf("admin socket: %w", err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	if a.house, err = open(context.Background(), s, why, quiet, nil); err != nil {
+	if a.house, err = open(context.Background(), s, why, defaultLimits(), quiet, nil); err != nil {
 		if errors.Is(err, db.ErrTaken) {
 			return nil, fmt.Errorf("%w, and no admin socket answers in %s: name that server's data folder, or try again if it is starting or stopping", err, s.DataDir)
 		}
 		return nil, err
 	}
 	a.house.start()
-	a.client = &http.Client{Transport: within{a.house.operators}}
+	a.within = newPipes()
+	a.server = &http.Server{Handler: a.house.operators} //nolint:gosec // nobody else can reach it
+	go func() { _ = a.server.Serve(a.within) }()
+	a.client = &http.Client{Transport: &http.Transport{DialContext: a.within.dial}}
 	return a, nil
 }
 
 func (a *admin) close() {
 	if a.house != nil {
+		_ = a.server.Close()
 		a.house.close()
 	}
 }
 
-// within serves requests in this process.
-type within struct{ handler http.Handler }
+// pipes is a listener within the process.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
 
-// RoundTrip implements http.RoundTripper with a pipe, so that a long answer streams.
-func (t within) RoundTrip(r *http.Request) (*http.Response, error) {
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	ours, theirs := net.Pipe()
-	server := &http.Server{Handler: t.handler} //nolint:gosec // nobody else can reach a pipe
-	go func() { _ = server.Serve(&single{conn: theirs, done: make(chan struct{})}) }()
-	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return ours, nil }}
-	return transport.RoundTrip(r)
+	select {
+	case p.conns <- theirs:
+		return ours, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
-// A single is a listener with one connection.
-type single struct {
-	conn net.Conn
-	done chan struct{}
-}
-
-func (s *single) Accept() (net.Conn, error) {
-	if s.conn == nil {
-		<-s.done
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.closed:
 		return nil, net.ErrClosed
 	}
-	conn := s.conn
-	s.conn = nil
-	return conn, nil
 }
 
-func (s *single) Close() error   { return nil }
-func (s *single) Addr() net.Addr { return &net.UnixAddr{Name: "within", Net: "unix"} }
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
 
-func (a *admin) get(path string, out any) error { return a.call(http.MethodGet, path, nil, out, keyed) }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "within", Net: "unix"} }
+
+func (a *admin) get(path string, out any) error {
+	return a.call(http.MethodGet, path, nil, out, repeatable)
+}
 
 func (a *admin) post(path string, in, out any) error {
-	return a.call(http.MethodPost, path, in, out, keyed)
+	return a.call(http.MethodPost, path, in, out, repeatable)
 }
 
 // A repetition says whether a request may be sent again after its connection broke.
 type repetition bool
 
 const (
-	keyed   repetition = true  // a read, an upsert, or a POST that carries an Idempotency-Key
-	unkeyed repetition = false // neither: the operator looks and decides
+	repeatable repetition = true  // a read, an upsert, or a POST that carries an Idempotency-Key
+	once       repetition = false // neither: the operator looks and decides
 )
 
 // call sends a request, once more when the connection broke and repeating cannot do a thing twice.
@@ -121,11 +136,11 @@ func (a *admin) call(method, path string, in, out any, repeat repetition) error 
 		}
 	}
 	key := ""
-	if method == http.MethodPost && repeat == keyed {
+	if method == http.MethodPost && repeat == repeatable {
 		key = id.New("idem")
 	}
 	response, err := a.send(method, path, body, key)
-	if err != nil && repeat == keyed {
+	if err != nil && repeat == repeatable {
 		response, err = a.send(method, path, body, key)
 	}
 	if err != nil {
@@ -184,12 +199,8 @@ func (c *backupCommand) Run(a *admin) error {
 	if err != nil {
 		return err
 	}
-	var rows int64
-	for _, n := range end.Rows {
-		rows += n
-	}
 	_, err = fmt.Fprintf(a.out, "%s: %d rows, %d bytes, sha256 of the rows %s. The root key is not in it: keep %s too.\n",
-		c.File, rows, size, end.Sha256, a.storage.RootKeyFile)
+		c.File, end.Total(), size, end.Sha256, a.storage.RootKeyFile)
 	return err
 }
 
@@ -205,6 +216,7 @@ func save(path string, from io.Reader) (end backup.End, size int64, err error) {
 			_ = os.Remove(file.Name())
 		}
 	}()
+	sweepPartials(path)
 	written := &sink{to: file}
 	r, err := backup.NewReader(io.TeeReader(from, written))
 	if err == nil {
@@ -229,6 +241,16 @@ func save(path string, from io.Reader) (end backup.End, size int64, err error) {
 	return end, written.size, errors.Join(folder.Sync(), folder.Close())
 }
 
+// sweepPartials removes what killed backups to the same place have left, long ago enough to be sure.
+func sweepPartials(path string) {
+	left, _ := filepath.Glob(path + ".partial-*")
+	for _, partial := range left {
+		if info, err := os.Stat(partial); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
+			_ = os.Remove(partial)
+		}
+	}
+}
+
 // A sink counts what it passes on, and remembers why it could not: a full disk is not a broken backup.
 type sink struct {
 	to   io.Writer
@@ -247,8 +269,8 @@ type restoreCommand struct {
 	File string `arg:"" help:"The backup."`
 }
 
-// Run needs no house: there is none yet. It takes the same lock as a server would.
-func (c *restoreCommand) Run(t *terminal, parent *adminCommand) error {
+// Run takes the place like a server would, but fills it from the backup instead of serving it.
+func (c *restoreCommand) Run(t *terminal, parent *adminCommand) (err error) {
 	ctx, s := context.Background(), parent.Storage
 	file, err := os.Open(c.File)
 	if err != nil {
@@ -262,42 +284,32 @@ func (c *restoreCommand) Run(t *terminal, parent *adminCommand) error {
 	if err != nil {
 		return fmt.Errorf("root key file %s: %w", s.RootKeyFile, err)
 	}
-	if _, err := takeFolder(s.DataDir, toMake, slog.New(slog.DiscardHandler)); err != nil {
-		return err
-	}
-	lock, err := db.LockFolder(s.DataDir)
+	from, err := backup.NewReader(file)
 	if err != nil {
-		return folderError(s.DataDir, err)
+		return fmt.Errorf("%s: %w", c.File, err)
 	}
-	defer func() { _ = lock.Release() }()
-	if err := s.sameEngine(toMake); err != nil {
+	h := &house{log: slog.New(slog.DiscardHandler), storage: s}
+	defer func() {
+		if err != nil {
+			h.vacate()
+		} else {
+			h.close()
+		}
+	}()
+	if err := h.occupy(ctx, toMake); err != nil {
 		return err
 	}
-	d, err := db.Open(ctx, s.DataDir, s.DatabaseURL)
+	end, err := from.Restore(ctx, h.db, func(ctx context.Context) error { return vault.Check(ctx, h.db, root) })
 	if err != nil {
-		return err
-	}
-	defer func() { _ = d.Close() }()
-	lease, err := d.Lease(ctx)
-	if err != nil {
-		return err
-	}
-	defer lease.Release()
-	header, end, err := backup.Restore(ctx, d, file, func(ctx context.Context) error { return vault.Check(ctx, d, root) })
-	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", c.File, err)
 	}
 	if err := s.rememberEngine(); err != nil {
 		return err
-	}
-	var rows int64
-	for _, n := range end.Rows {
-		rows += n
 	}
 	into := s.DataDir
 	if s.engine() == db.Postgres {
 		into = "PostgreSQL"
 	}
-	_, err = fmt.Fprintf(t.out, "restored %d rows as of %s into %s; start it with the same root key file, %s\n", rows, header.CreatedAt, into, s.RootKeyFile)
+	_, err = fmt.Fprintf(t.out, "restored %d rows as of %s into %s; start it with the same root key file, %s\n", end.Total(), from.Header.CreatedAt, into, s.RootKeyFile)
 	return err
 }

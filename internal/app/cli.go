@@ -53,7 +53,7 @@ type verifyCommand struct {
 
 type versionCommand struct{}
 
-// terminal is where a command reads nothing and writes its answer.
+// A terminal is what a command line came from and where its answer goes.
 type terminal struct {
 	args     []string
 	out, err io.Writer

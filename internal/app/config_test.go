@@ -66,7 +66,9 @@ func TestBadConfigurationNamesTheLineAndTheReason(t *testing.T) {
 		"otlp_endpoint: 127.0.0.1:4318\n":                       `FILE:1: otlp_endpoint: "127.0.0.1:4318" is not a URL`,
 		"operations_listen: x\n":                                `FILE:1: operations_listen: "x" is not`,
 		"providers:\n  - name: openai\n    kind: openai\n":      "FILE:1: unknown key providers",
-		"limits: 5\n":                                           "FILE:1: unknown key limits",
+		"limits: 5\n":                                           "FILE:1: limits must be a mapping",
+		"limits_body: 1MiB\n":                                   "FILE:1: unknown key limits_body",
+		"data.dir: x\n":                                         "FILE:1: unknown key data.dir",
 		"database_url: [{password: canary}]\nlimits: {body: 1}": "FILE:1: database_url: must be a list of plain values",
 	} {
 		_, err := configured(t, text)

@@ -2,11 +2,13 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
@@ -51,23 +53,23 @@ func readFile(path string) (*file, error) {
 
 func (f *file) walk(node *yaml.Node, prefix string) error {
 	if node.Kind != yaml.MappingNode {
-		return fmt.Errorf("%s:%d: the file must be a mapping of keys to values", f.path, node.Line)
+		return fmt.Errorf("%s:%d: %s must be a mapping of keys to values", f.path, node.Line, cmp.Or(strings.TrimSuffix(prefix, "."), "the file"))
 	}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, value := node.Content[i], node.Content[i+1]
 		key := prefix + name.Value
-		flag := strings.NewReplacer(".", "-", "_", "-").Replace(key)
-		if value.Kind == yaml.MappingNode && section(flag) {
+		flag, known := keys()[key]
+		section := prefix == "" && sections[key]
+		switch {
+		case !known && !section:
+			return fmt.Errorf("%s:%d: unknown key %s", f.path, name.Line, key)
+		case value.Tag == "!!null":
+			continue // a key without a value is as if it were not there
+		case section:
 			if err := f.walk(value, key+"."); err != nil {
 				return err
 			}
 			continue
-		}
-		if value.Tag == "!!null" && (known(flag) || section(flag)) {
-			continue // a key without a value is as if it were not there
-		}
-		if strings.Contains(name.Value, "-") || !known(flag) {
-			return fmt.Errorf("%s:%d: unknown key %s", f.path, name.Line, key)
 		}
 		if _, twice := f.values[flag]; twice {
 			return fmt.Errorf("%s:%d: %s is given twice", f.path, name.Line, key)
@@ -133,31 +135,37 @@ func (f *file) locate(err error) error {
 	return err
 }
 
-// probe parses flags of the configuration alone.
-func probe() *kong.Kong {
-	parser, err := kong.New(&Config{}, kong.Exit(func(int) {}))
+// sections are the keys that hold keys.
+var sections = map[string]bool{"tls": true, "limits": true}
+
+// keys is every key of a file, as it is written there, with its flag.
+var keys = sync.OnceValue(func() map[string]string {
+	all := map[string]string{}
+	for _, group := range probe(&Config{}).Model.AllFlags(false) {
+		for _, flag := range group {
+			key := strings.ReplaceAll(flag.Name, "-", "_")
+			if first, rest, ok := strings.Cut(key, "_"); ok && sections[first] {
+				key = first + "." + rest
+			}
+			all[key] = flag.Name
+		}
+	}
+	delete(all, "help")
+	return all
+})
+
+// probe parses flags of the configuration alone, into c.
+func probe(c *Config) *kong.Kong {
+	parser, err := kong.New(c, kong.Exit(func(int) {}))
 	if err != nil {
 		panic(err) // the struct is a constant of the program
 	}
 	return parser
 }
 
-func known(flag string) bool {
-	for _, group := range probe().Model.AllFlags(false) {
-		for _, f := range group {
-			if f.Name == flag && flag != "help" {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func section(flag string) bool { return flag == "tls" || flag == "limits" }
-
 // try reports whether a flag takes a value.
 func try(flag, text string) error {
-	_, err := probe().Parse([]string{"--" + flag + "=" + text})
+	_, err := probe(&Config{}).Parse([]string{"--" + flag + "=" + text})
 	if err == nil {
 		return nil
 	}
@@ -166,4 +174,13 @@ func try(flag, text string) error {
 		reason = err.Error()
 	}
 	return errors.New(reason)
+}
+
+// defaultLimits is what an admin command without a server works under.
+func defaultLimits() Limits {
+	var c Config
+	if _, err := probe(&c).Parse(nil); err != nil {
+		panic(err) // as above
+	}
+	return c.Limits
 }

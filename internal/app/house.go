@@ -4,10 +4,13 @@ package app
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,15 +34,17 @@ import (
 // A house is everything that stands on one storage: locked, migrated, filled, with its routers. The server serves
 // it on sockets; an admin command without a server uses the same house, in its own process.
 type house struct {
-	log     *slog.Logger
-	storage Storage
-	folder  *db.FolderLock
-	db      *db.DB
-	lease   *db.Lease
-	vault   *vault.Vault
-	dir     *live.Directory
-	feed    *feed.Feed
-	pub     *workspace.Publisher
+	log                      *slog.Logger
+	storage                  Storage
+	folder                   *db.FolderLock
+	db                       *db.DB
+	madeFolder, madeDatabase bool // by this process, so that a failed start can take them back
+
+	lease *db.Lease
+	vault *vault.Vault
+	dir   *live.Directory
+	feed  *feed.Feed
+	pub   *workspace.Publisher
 
 	workspaces *workspace.Store
 	wallets    *wallet.Store
@@ -67,45 +72,15 @@ const (
 
 // open takes the data and makes it ready. It either returns a house or leaves everything as it was, so that a start
 // that cannot succeed changes nothing.
-func open(ctx context.Context, s Storage, why purpose, log *slog.Logger, tracer trace.Tracer) (h *house, err error) {
+func open(ctx context.Context, s Storage, why purpose, l Limits, log *slog.Logger, tracer trace.Tracer) (h *house, err error) {
 	h = &house{log: log, storage: s, dir: live.NewDirectory(), bounds: edge.NewBounds()}
-	h.apply(Limits{Body: 32 << 20, BufferedMemory: 1 << 30, Operations: 256, OperationTimeout: 30 * time.Second})
-	made := false
+	h.apply(l)
 	defer func() {
-		if err == nil {
-			return
-		}
-		if made && h.folder != nil {
-			_ = os.Remove(filepath.Join(s.DataDir, db.LockFile)) // while it is ours
-		}
-		h.close()
-		if made {
-			_ = os.Remove(s.DataDir) // goes only if nothing is in it
+		if err != nil {
+			h.vacate()
 		}
 	}()
-	if !s.DatabaseURL.Empty() { // a server that is not there is found before a folder is made
-		if h.db, err = db.Open(ctx, s.DataDir, s.DatabaseURL); err != nil {
-			return h, err
-		}
-	}
-	if made, err = takeFolder(s.DataDir, why, log); err != nil {
-		return h, err
-	}
-	if h.folder, err = db.LockFolder(s.DataDir); err != nil {
-		return h, folderError(s.DataDir, err)
-	}
-	if err := s.sameEngine(why); err != nil {
-		return h, err
-	}
-	if h.db == nil {
-		if err := s.prepareRoot(log); err != nil { // before there is a file of ours in the folder
-			return h, err
-		}
-		if h.db, err = db.Open(ctx, s.DataDir, s.DatabaseURL); err != nil {
-			return h, err
-		}
-	}
-	if h.lease, err = h.db.Lease(ctx); err != nil {
+	if err := h.occupy(ctx, why); err != nil {
 		return h, err
 	}
 	if h.vault, err = unlock(ctx, h.db, s, why, log); err != nil {
@@ -115,6 +90,57 @@ func open(ctx context.Context, s Storage, why purpose, log *slog.Logger, tracer 
 		return h, err
 	}
 	return h, h.furnish(ctx, tracer)
+}
+
+// occupy takes the folder, the database and the right to serve it, and makes what may be made.
+func (h *house) occupy(ctx context.Context, why purpose) (err error) {
+	s := h.storage
+	if s.engine() == db.Postgres { // a server that is not there is found before a folder is made
+		if h.db, err = db.Open(ctx, s.DataDir, s.DatabaseURL); err != nil {
+			return err
+		}
+	}
+	if h.madeFolder, err = takeFolder(s.DataDir, why, h.log); err != nil {
+		return err
+	}
+	if h.folder, err = db.LockFolder(s.DataDir); err != nil {
+		return folderError(s.DataDir, err)
+	}
+	if err := s.sameEngine(why); err != nil {
+		return err
+	}
+	if s.engine() == db.SQLite {
+		if _, err := os.Stat(filepath.Join(s.DataDir, db.CoreFile)); errors.Is(err, fs.ErrNotExist) {
+			if _, err := s.root(true, h.log); err != nil { // before there is a database that it must open
+				return err
+			}
+			h.madeDatabase = true
+		}
+		if h.db, err = db.Open(ctx, s.DataDir, s.DatabaseURL); err != nil {
+			return err
+		}
+	}
+	h.lease, err = h.db.Lease(ctx)
+	return err
+}
+
+// vacate closes what was opened and takes back what was made on the way.
+func (h *house) vacate() {
+	if h.db != nil {
+		h.leave()
+	}
+	if h.madeDatabase {
+		for _, file := range []string{"", "-wal", "-shm"} {
+			_ = os.Remove(filepath.Join(h.storage.DataDir, db.CoreFile+file))
+		}
+	}
+	if h.madeFolder && h.folder != nil {
+		_ = os.Remove(filepath.Join(h.storage.DataDir, db.LockFile)) // while it is ours
+	}
+	h.close()
+	if h.madeFolder {
+		_ = os.Remove(h.storage.DataDir) // goes only if nothing is in it
+	}
 }
 
 // furnish builds the rooms on an unlocked database.
@@ -131,7 +157,7 @@ func (h *house) furnish(ctx context.Context, tracer trace.Tracer) error {
 	h.metrics.MustRegister(h.gauges()...)
 
 	frame := api.Config{DB: h.db, Feed: h.feed, Log: h.log, Bounds: h.bounds}
-	before := edge.Config{Directory: h.dir, Log: h.log, Metrics: h.metrics, Tracer: tracer, Gate: h.gate, Bounds: h.bounds}
+	before := edge.Config{Directory: h.dir, Log: h.log, Metrics: h.metrics, Tracer: tracer, Gate: h.gate, Closing: h.draining.Load, Bounds: h.bounds}
 	var routes []api.Route
 	routes = append(routes, h.publicRoutes()...)
 	routes = append(routes, workspace.NewHandler(h.setupSteps()...).Routes()...)
@@ -146,7 +172,7 @@ func (h *house) furnish(ctx context.Context, tracer trace.Tracer) error {
 	if err != nil {
 		return err
 	}
-	h.routes = append(public.Routes(), operators.Routes()...)
+	h.routes = slices.Concat(public.Routes(), operators.Routes())
 	h.public = edge.New(before, public)
 	before.Metrics, before.Candid = nil, true // the network's requests are counted, the operator's own are explained
 	h.operators = edge.New(before, operators)
@@ -236,6 +262,14 @@ func (h *house) close() {
 		h.stop()
 		h.work.Wait()
 	}
+	h.leave()
+	if h.folder != nil {
+		_ = h.folder.Release()
+	}
+}
+
+// leave gives the database free.
+func (h *house) leave() {
 	if h.lease != nil {
 		h.lease.Release()
 	}
@@ -243,9 +277,6 @@ func (h *house) close() {
 		if err := h.db.Close(); err != nil {
 			h.log.Warn("closing the database", "err", err)
 		}
-	}
-	if h.folder != nil {
-		_ = h.folder.Release()
 	}
 }
 

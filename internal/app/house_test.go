@@ -54,7 +54,7 @@ func short(t *testing.T) string {
 
 func enter(t *testing.T, s Storage) *house {
 	t.Helper()
-	h, err := open(t.Context(), s, toMake, slog.New(slog.DiscardHandler), nil)
+	h, err := open(t.Context(), s, toMake, defaultLimits(), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,6 +95,11 @@ func settle(t *testing.T, h *house) (tenant.ID, apitest.Keys) {
 	if _, err := h.workspaces.RemoveMember(ctx, ws, tenant.Operator, "departed@one.test", ""); err != nil {
 		t.Fatal(err)
 	}
+	other, err := h.bootstrap(ctx, NewWorkspace{Workspace: "other", Email: "owner@other.test"}, func(Bootstrapped) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Other = other.APIKey
 	stranger, _, _ := apikey.New()
 	k.Stranger = stranger.Reveal()
 	digest, _ := apikey.Parse(k.Owner)
@@ -104,9 +109,18 @@ func settle(t *testing.T, h *house) (tenant.ID, apitest.Keys) {
 
 func TestAccessMatrixOfEveryRegisteredRoute(t *testing.T) {
 	eachHouse(t, func(t *testing.T, h *house) {
-		_, keys := settle(t, h)
+		ws, keys := settle(t, h)
 		server := httptest.NewServer(h.public)
 		defer server.Close()
+		for key, mine := range map[string]bool{keys.Owner: true, keys.Other: false} {
+			recorder := httptest.NewRecorder()
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/setup/status", http.NoBody)
+			request.Header.Set("Authorization", "Bearer "+key)
+			h.public.ServeHTTP(recorder, request)
+			if strings.Contains(recorder.Body.String(), string(ws)) != mine {
+				t.Errorf("a key sees another's workspace: %s", recorder.Body)
+			}
+		}
 		var network, socket []api.Route
 		for _, r := range h.routes {
 			if r.Permission == api.Operator {
@@ -117,13 +131,10 @@ func TestAccessMatrixOfEveryRegisteredRoute(t *testing.T) {
 		}
 		apitest.Matrix(t, server.URL, network, keys)
 		for _, r := range socket {
-			response, err := http.Get(server.URL + r.Pattern())
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = response.Body.Close()
-			if response.StatusCode != http.StatusNotFound {
-				t.Errorf("%s %s answers %d on the network", r.Method, r.Pattern(), response.StatusCode)
+			for _, path := range []string{r.Pattern(), "/v1" + r.Pattern(), "/v1" + r.Path, "/api/v1" + r.Path} {
+				if got := statusOf(t, h.public, r.Method, strings.NewReplacer("{", "", "}", "").Replace(path), keys.Owner); got != http.StatusNotFound {
+					t.Errorf("%s %s answers an owner %d on the network", r.Method, path, got)
+				}
 			}
 		}
 	})
@@ -266,13 +277,13 @@ func TestWrongMissingAndNewerAreRefusedAndChangeNothing(t *testing.T) {
 		before := rows(t, s)
 		other := s
 		other.RootKeyFile = t.TempDir() + "/other.key"
-		if _, err := open(ctx, other, toMake, slog.New(slog.DiscardHandler), nil); err == nil || !strings.Contains(err.Error(), "is missing") {
+		if _, err := open(ctx, other, toMake, defaultLimits(), slog.New(slog.DiscardHandler), nil); err == nil || !strings.Contains(err.Error(), "is missing") {
 			t.Errorf("missing root key: %v", err)
 		}
 		if _, err := vault.CreateRoot(other.RootKeyFile); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := open(ctx, other, toMake, slog.New(slog.DiscardHandler), nil); !errors.Is(err, vault.ErrWrongRoot) {
+		if _, err := open(ctx, other, toMake, defaultLimits(), slog.New(slog.DiscardHandler), nil); !errors.Is(err, vault.ErrWrongRoot) {
 			t.Errorf("wrong root key: %v", err)
 		}
 		if after := rows(t, s); after != before {
@@ -282,7 +293,12 @@ func TestWrongMissingAndNewerAreRefusedAndChangeNothing(t *testing.T) {
 		if _, err := db.Exec(ctx, d.Across("test"), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)`); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := open(ctx, s, toMake, slog.New(slog.DiscardHandler), nil); !errors.Is(err, db.ErrNewer) {
+		defer func() {
+			if after := rows(t, s); after != before {
+				t.Errorf("a refused start changed a newer database:\n%s\n%s", before, after)
+			}
+		}()
+		if _, err := open(ctx, s, toMake, defaultLimits(), slog.New(slog.DiscardHandler), nil); !errors.Is(err, db.ErrNewer) {
 			t.Errorf("newer database: %v", err)
 		}
 	})
@@ -317,20 +333,19 @@ func rows(t *testing.T, s Storage) string {
 func TestFirstStartShowsTheKeyBeforeItIsInForce(t *testing.T) {
 	eachHouse(t, func(t *testing.T, h *house) {
 		broken := writerFunc(func([]byte) (int, error) { return 0, io.ErrClosedPipe })
-		if _, err := h.firstStart(t.Context(), "http://x", broken); !errors.Is(err, io.ErrClosedPipe) {
+		if err := h.firstStart(t.Context(), "http://x", broken); !errors.Is(err, io.ErrClosedPipe) {
 			t.Fatalf("want the writing's error, got %v", err)
 		}
 		if h.dir.Keys() != 0 {
 			t.Error("a key is in force that nobody has seen")
 		}
 		var out strings.Builder
-		made, err := h.firstStart(t.Context(), "http://x", &out)
-		if err != nil || !made || !strings.Contains(out.String(), apikey.Prefix) || h.dir.Keys() != 1 {
-			t.Fatalf("%v %v %s", made, err, out.String())
+		if err := h.firstStart(t.Context(), "http://x", &out); err != nil || !strings.Contains(out.String(), apikey.Prefix) || h.dir.Keys() != 1 {
+			t.Fatalf("%v %s", err, out.String())
 		}
 		out.Reset()
-		if made, err := h.firstStart(t.Context(), "http://x", &out); err != nil || made || out.Len() > 0 {
-			t.Errorf("a second start: %v %v %s", made, err, out.String())
+		if err := h.firstStart(t.Context(), "http://x", &out); err != nil || out.Len() > 0 {
+			t.Errorf("a second start: %v %s", err, out.String())
 		}
 	})
 }
@@ -341,7 +356,7 @@ func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 
 // A database that goes away for a while: nobody passes unauthenticated, nothing half happens, and service is back
 // within seconds of the database, without a restart.
-func TestPostgresOutageIsSurvived(t *testing.T) {
+func TestDrillPostgresOutageIsSurvived(t *testing.T) {
 	pg, err := dbtest.NewServer()
 	if err != nil {
 		t.Fatal(err)

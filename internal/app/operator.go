@@ -106,7 +106,7 @@ func (h *house) publicRoutes() []api.Route {
 		}, "Is the process alive?"),
 		api.Get("/readyz", api.Public, func(ctx context.Context, _ tenant.Caller, _ api.None) (Health, error) {
 			return Health{Status: "ready"}, ready.check(ctx)
-		}, "Should this server get traffic? 503 while starting, draining or without its database"),
+		}, "Should this server get traffic? 503 while stopping or without its database"),
 	}
 }
 
@@ -139,10 +139,10 @@ func (r *readiness) check(ctx context.Context) error {
 }
 
 // firstStart makes a workspace when there is none, and shows its key. The key is on out before it is in force.
-func (h *house) firstStart(ctx context.Context, address string, out io.Writer) (bool, error) {
+func (h *house) firstStart(ctx context.Context, address string, out io.Writer) error {
 	there, err := h.workspaces.List(ctx, 1, 0)
 	if err != nil || len(there) > 0 {
-		return false, err
+		return err
 	}
 	in := NewWorkspace{Workspace: "default", Email: "owner@localhost", Balance: 25 * money.Dollar}
 	_, err = h.bootstrap(ctx, in, func(made Bootstrapped) error {
@@ -165,5 +165,5 @@ Another key:      %s admin key create --data-dir %s --workspace %s --email %s
 `, in.Workspace, made.WorkspaceID, in.Email, in.Balance, made.APIKey, address, made.APIKey, address, os.Args[0], h.storage.DataDir, in.Workspace, in.Email)
 		return err
 	})
-	return err == nil, err
+	return err
 }

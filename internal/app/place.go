@@ -75,22 +75,14 @@ func (s Storage) sameEngine(why purpose) error {
 
 func (s Storage) rememberEngine() error {
 	path := filepath.Join(s.DataDir, engineFile)
-	if _, err := os.Stat(path); err == nil {
+	want := string(s.engine()) + "\n"
+	if have, err := os.ReadFile(path); err == nil && string(have) == want { //nolint:gosec // the operator's own path
 		return nil
 	}
-	if err := os.WriteFile(path, []byte(s.engine()+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
 		return folderError(s.DataDir, err)
 	}
 	return nil
-}
-
-// prepareRoot makes sure of a root key before an embedded database is made: a database without one is of no use.
-func (s Storage) prepareRoot(log *slog.Logger) error {
-	if _, err := os.Stat(filepath.Join(s.DataDir, db.CoreFile)); err == nil {
-		return nil
-	}
-	_, err := s.root(true, log)
-	return err
 }
 
 // root loads the root key, or makes one where that is allowed.
@@ -134,15 +126,16 @@ func unlock(ctx context.Context, d *db.DB, s Storage, why purpose, log *slog.Log
 		return nil, err
 	}
 	fresh := have == 0
-	switch {
-	case have > known:
+	if have > known {
 		return nil, fmt.Errorf("%w (schema %d; this release knows %d)", db.ErrNewer, have, known)
-	case fresh && why == toUse:
-		return nil, errors.New("the database is empty: make a workspace with serve --bootstrap or admin bootstrap")
-	case !fresh:
+	}
+	if !fresh {
 		if fresh, err = vault.Empty(ctx, d); err != nil {
 			return nil, err
 		}
+	}
+	if fresh && why == toUse {
+		return nil, errors.New("the database is empty: make a workspace with serve --bootstrap or admin bootstrap, or restore a backup")
 	}
 	root, err := s.root(fresh, log)
 	if err != nil {

@@ -64,7 +64,7 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 	}
 	starting, started := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer started()
-	if s.house, err = open(starting, c.Storage, toMake, s.log, tracer); err != nil {
+	if s.house, err = open(starting, c.Storage, toMake, c.Limits, s.log, tracer); err != nil {
 		if starting.Err() != nil {
 			return errors.New("stopped while starting")
 		}
@@ -79,7 +79,8 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 	s.house.start()
 	address := s.address(public.Addr())
 	if bootstrap {
-		if _, err := s.house.firstStart(ctx, address, out); err != nil {
+		if err := s.house.firstStart(ctx, address, out); err != nil {
+			_ = socket.Close()
 			return fmt.Errorf("first start: %w", err)
 		}
 	}
@@ -148,10 +149,12 @@ func (s *server) run(name string, server *http.Server, l net.Listener) {
 	}
 }
 
-// force ends the process when it is told a second time to stop.
+// force ends the process when it is told a second time to stop. What follows the first signal at once is the same wish:
+// shells and supervisors signal a process and its group together.
 func (s *server) force(signals <-chan os.Signal) {
+	first := time.Now()
 	for got := range signals {
-		if got != syscall.SIGHUP {
+		if got != syscall.SIGHUP && time.Since(first) > time.Second {
 			s.log.Warn("told twice to stop; running requests are cut off")
 			os.Exit(1)
 		}
@@ -177,10 +180,10 @@ func (s *server) wait(signals <-chan os.Signal) error {
 // drain lets running requests end, for a bounded time, while no new ones are taken. With an inherited socket, new
 // connections wait in the kernel for the next process.
 func (s *server) drain() {
-	s.house.draining.Store(true) // probers send no more; who has connected is still served
+	s.house.draining.Store(true) // probers send no more; who has connected is still served, and then closed
 	_ = s.listener.Close()
-	s.api.SetKeepAlivesEnabled(false)
-	for patience := time.Now().Add(min(unheardTime, s.config.Limits.Drain)); s.listener.Unheard() > 0 && time.Now().Before(patience); {
+	// net/http drops a request that arrives once Shutdown has begun, so connections get to bring one more before it.
+	for patience := time.Now().Add(min(lastRequest, s.config.Limits.Drain)); s.slots.Used() > 0 && time.Now().Before(patience); {
 		time.Sleep(time.Millisecond)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.Limits.Drain)
@@ -196,8 +199,8 @@ func (s *server) drain() {
 	}
 }
 
-// unheardTime is how long a stopping server waits for the first request of connections it has already accepted.
-const unheardTime = time.Second
+// lastRequest is how long open connections may still bring a request to a stopping server.
+const lastRequest = time.Second
 
 // reload puts a changed configuration in force as far as it can be changed; a bad one changes nothing.
 func (s *server) reload() {

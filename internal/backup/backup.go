@@ -47,6 +47,14 @@ type End struct {
 	Sha256 string           `json:"sha256"`
 }
 
+// Total is how many rows there are in all.
+func (e End) Total() (rows int64) {
+	for _, n := range e.Rows {
+		rows += n
+	}
+	return rows
+}
+
 // ErrBroken says that a file is not a whole backup.
 var ErrBroken = errors.New("this is not a whole backup")
 

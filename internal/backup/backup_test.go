@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -116,7 +117,7 @@ func accepted(context.Context) error { return nil }
 // stillEmpty checks that nothing of a refused backup was kept, by restoring a good one.
 func stillEmpty(t *testing.T, d *db.DB, good []byte, want map[string][]string) {
 	t.Helper()
-	if _, _, err := backup.Restore(t.Context(), d, bytes.NewReader(good), accepted); err != nil {
+	if _, _, err := restore(t.Context(), d, bytes.NewReader(good), accepted); err != nil {
 		t.Errorf("a whole backup afterwards: %v", err)
 	}
 	if have := everything(t, d); !reflect.DeepEqual(have, want) {
@@ -137,7 +138,7 @@ func TestABackupOfEitherEngineRestoresIntoEither(t *testing.T) {
 		for _, to := range engines {
 			t.Run(fmt.Sprintf("%s to %s", from, to), func(t *testing.T) {
 				target := open(t, to)
-				header, end, err := backup.Restore(t.Context(), target, bytes.NewReader(file), accepted)
+				header, end, err := restore(t.Context(), target, bytes.NewReader(file), accepted)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -181,7 +182,7 @@ func TestEveryKindOfValueAndManyRowsAreRestored(t *testing.T) {
 		for _, to := range engines {
 			t.Run(fmt.Sprintf("%s to %s", from, to), func(t *testing.T) {
 				target := kinds(t, to)
-				if _, _, err := backup.Restore(t.Context(), target, bytes.NewReader(file), accepted); err != nil {
+				if _, _, err := restore(t.Context(), target, bytes.NewReader(file), accepted); err != nil {
 					t.Fatal(err)
 				}
 				have := everything(t, target)
@@ -208,7 +209,7 @@ func TestATruncatedBackupIsBrokenAndNothingIsKept(t *testing.T) {
 			cuts = append(cuts, len(file)*i/50)
 		}
 		for _, cut := range cuts {
-			if _, _, err := backup.Restore(t.Context(), target, bytes.NewReader(file[:cut]), accepted); !errors.Is(err, backup.ErrBroken) {
+			if _, _, err := restore(t.Context(), target, bytes.NewReader(file[:cut]), accepted); !errors.Is(err, backup.ErrBroken) {
 				t.Errorf("cut at %d of %d: %v", cut, len(file), err)
 			}
 		}
@@ -263,7 +264,7 @@ func TestNothingIsKeptOfAFileWithAChangedByte(t *testing.T) {
 			at := 10 + (len(file)-10)*i/50
 			changed := bytes.Clone(file)
 			changed[at] ^= 0xff
-			if _, _, err := backup.Restore(t.Context(), target, bytes.NewReader(changed), accepted); err == nil {
+			if _, _, err := restore(t.Context(), target, bytes.NewReader(changed), accepted); err == nil {
 				t.Fatalf("byte %d of %d changed, and it is restored", at, len(file))
 			}
 		}
@@ -275,7 +276,7 @@ func TestAFileWithMoreBehindItIsBroken(t *testing.T) {
 	d := migrated(t, db.SQLite)
 	file := write(t, d)
 	for _, more := range [][]byte{{0}, []byte("more"), file[:100]} {
-		if _, _, err := backup.Restore(t.Context(), open(t, db.SQLite), bytes.NewReader(append(bytes.Clone(file), more...)), accepted); !errors.Is(err, backup.ErrBroken) {
+		if _, _, err := restore(t.Context(), open(t, db.SQLite), bytes.NewReader(append(bytes.Clone(file), more...)), accepted); !errors.Is(err, backup.ErrBroken) {
 			t.Errorf("%d bytes behind: %v", len(more), err)
 		}
 	}
@@ -290,7 +291,7 @@ func TestADatabaseWithRowsIsNotRestoredInto(t *testing.T) {
 			t.Fatal(err)
 		}
 		before := everything(t, target)
-		if _, _, err := backup.Restore(t.Context(), target, bytes.NewReader(file), accepted); !errors.Is(err, backup.ErrNotEmpty) {
+		if _, _, err := restore(t.Context(), target, bytes.NewReader(file), accepted); !errors.Is(err, backup.ErrNotEmpty) {
 			t.Errorf("got %v", err)
 		}
 		if !reflect.DeepEqual(everything(t, target), before) {
@@ -305,7 +306,7 @@ func TestARefusedBackupIsSeenWholeAndNothingOfItIsKept(t *testing.T) {
 		want, file := everything(t, source), write(t, source)
 		target := open(t, source.Engine)
 		refusal := errors.New("the wrong root key")
-		_, _, err := backup.Restore(t.Context(), target, bytes.NewReader(file), func(ctx context.Context) error {
+		_, _, err := restore(t.Context(), target, bytes.NewReader(file), func(ctx context.Context) error {
 			if n, err := db.One[int](ctx, target.Across("test"), `SELECT COUNT(*) FROM idempotency_keys`); err != nil || n != len(want["idempotency_keys"]) {
 				t.Errorf("accept sees %d rows, %v", n, err)
 			}
@@ -386,4 +387,67 @@ func TestABackupUnderLoadIsOneConsistentState(t *testing.T) {
 		stop()
 		group.Wait()
 	})
+}
+
+// restore opens a backup and restores it whole.
+func restore(ctx context.Context, d *db.DB, in io.Reader, accept func(context.Context) error) (backup.Header, backup.End, error) {
+	r, err := backup.NewReader(in)
+	if err != nil {
+		return backup.Header{}, backup.End{}, err
+	}
+	end, err := r.Restore(ctx, d, accept)
+	return r.Header, end, err
+}
+
+func TestEmptyBytesAreNotNull(t *testing.T) {
+	for _, from := range engines {
+		source := migrated(t, from)
+		fill(t, source)
+		if _, err := db.Exec(t.Context(), source.Across("test"), `UPDATE vault_keys SET wrapped = $1`, []byte{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec(t.Context(), source.Across("test"), `UPDATE audit_entries SET before_json = $1`, []byte{}); err != nil {
+			t.Fatal(err)
+		}
+		file := write(t, source)
+		for _, to := range engines {
+			target := open(t, to)
+			if _, _, err := restore(t.Context(), target, bytes.NewReader(file), accepted); err != nil {
+				t.Errorf("%s to %s: %v", from, to, err)
+				continue
+			}
+			n, err := db.One[int](t.Context(), target.Across("test"), `SELECT COUNT(*) FROM audit_entries WHERE before_json IS NULL`)
+			if err != nil || n != 0 {
+				t.Errorf("%s to %s: %d became NULL, %v", from, to, n, err)
+			}
+		}
+	}
+}
+
+func TestAFileWithAChangedByteIsBroken(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, source *db.DB) {
+		fill(t, source)
+		want, file := everything(t, source), write(t, source)
+		target := open(t, source.Engine)
+		for i := 10; i < len(file); i += 11 {
+			changed := bytes.Clone(file)
+			changed[i] ^= 1 << (i * 5 % 8)
+			_, _, err := restore(t.Context(), target, bytes.NewReader(changed), accepted)
+			if err == nil { // other bits for the same content
+				if have := everything(t, target); !reflect.DeepEqual(have, want) {
+					t.Error("other rows")
+				}
+				target = open(t, source.Engine)
+			} else if !errors.Is(err, backup.ErrBroken) {
+				t.Errorf("byte %d: %v", i, err)
+			}
+		}
+	})
+}
+
+func TestTwoBackupsBehindEachOtherAreBroken(t *testing.T) {
+	file := write(t, migrated(t, db.SQLite))
+	if _, err := rowsOf(append(bytes.Clone(file), file...)); !errors.Is(err, backup.ErrBroken) {
+		t.Errorf("got %v", err)
+	}
 }

@@ -122,7 +122,7 @@ func TestAHeaderWhoseTablesAreNotTheSchemasIsBroken(t *testing.T) {
 			}
 			none := file{"end.json", fmt.Sprintf(`{"rows":{},"sha256":%q}`, hex.EncodeToString(nothing[:]))}
 			files := append([]file{{"sovereign-backup.json", string(text)}}, append(more, none)...)
-			_, _, err = backup.Restore(t.Context(), target, bytes.NewReader(zip(pack(files...))), accepted)
+			_, _, err = restore(t.Context(), target, bytes.NewReader(zip(pack(files...))), accepted)
 			return err
 		}
 		users := slices.IndexFunc(whole.Header.Tables, func(table db.Table) bool { return table.Name == "users" })
@@ -158,7 +158,7 @@ func TestAHeaderWhoseTablesAreNotTheSchemasIsBroken(t *testing.T) {
 func TestABackupOfANewerSchemaIsRefused(t *testing.T) {
 	newer := zip(pack(file{"sovereign-backup.json", strings.Replace(usersHeader, `"schema":1`, `"schema":99999`, 1)}, file{usersDir, oneUser}, end(oneUser)))
 	for _, engine := range engines {
-		if _, _, err := backup.Restore(t.Context(), open(t, engine), bytes.NewReader(newer), accepted); !errors.Is(err, db.ErrNewer) {
+		if _, _, err := restore(t.Context(), open(t, engine), bytes.NewReader(newer), accepted); !errors.Is(err, db.ErrNewer) {
 			t.Errorf("%s: %v", engine, err)
 		}
 	}

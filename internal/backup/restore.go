@@ -171,21 +171,17 @@ func as[T any](value jsontext.Value) (any, error) {
 	return v, err
 }
 
-// Restore reads a backup into an empty database of either engine, all or nothing: killed half-way, the database is
-// still empty. accept is asked before anything is kept, with a context that sees the restored rows.
-func Restore(ctx context.Context, d *db.DB, in io.Reader, accept func(context.Context) error) (Header, End, error) {
-	r, err := NewReader(in)
-	if err != nil {
-		return Header{}, End{}, err
-	}
+// Restore reads the rest of the backup into an empty database of either engine, all or nothing: killed half-way, the
+// database is still empty. accept is asked before anything is kept, with a context that sees the restored rows.
+func (r *Reader) Restore(ctx context.Context, d *db.DB, accept func(context.Context) error) (End, error) {
 	if err := empty(ctx, d, r.Header.Schema); err != nil {
-		return Header{}, End{}, cmp.Or(r.drain(), err)
+		return End{}, cmp.Or(r.drain(), err)
 	}
 	if err := d.MigrateTo(ctx, r.Header.Schema); err != nil {
-		return Header{}, End{}, cmp.Or(r.drain(), err)
+		return End{}, cmp.Or(r.drain(), err)
 	}
 	var end End
-	_, err = d.Tx(ctx, func(tx *db.Tx) error {
+	_, err := d.Tx(ctx, func(tx *db.Tx) (err error) {
 		across := tx.Across("a restore holds all workspaces")
 		if err := matches(ctx, across, r.Header.Tables); err != nil {
 			return err
@@ -201,12 +197,12 @@ func Restore(ctx context.Context, d *db.DB, in io.Reader, accept func(context.Co
 		return accept(tx.Bind(ctx))
 	})
 	if err != nil {
-		return Header{}, End{}, err
+		return End{}, err
 	}
 	if err := d.Migrate(ctx); err != nil {
-		return r.Header, end, fmt.Errorf("restored, but not brought up to this release: %w", err)
+		return end, fmt.Errorf("restored, but not brought up to this release: %w", err)
 	}
-	return r.Header, end, nil
+	return end, nil
 }
 
 // empty refuses a database that holds anything but what a fresh schema, of the backup's version, begins with.

@@ -32,7 +32,7 @@ func TestBackupFollowsTheSearchPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := dbtest.Open(t, t.TempDir(), secret.Text{})
-	if _, _, err := backup.Restore(t.Context(), other, &file, func(context.Context) error { return nil }); err != nil {
+	if _, _, err := restore(t.Context(), other, &file, func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := db.One[int](t.Context(), other.Across("test"), `SELECT COUNT(*) FROM users`); err != nil || n != 1 {

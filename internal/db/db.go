@@ -42,8 +42,8 @@ type DB struct {
 // CoreFile is the embedded database's file in the data folder.
 const CoreFile = "core.db"
 
-// Open opens the database: PostgreSQL at url, or the embedded one in folder when url is empty. It changes nothing
-// yet, and fails at once when the database cannot be reached.
+// Open opens the database: PostgreSQL at url, or the embedded one in folder, which is made when it is not there, when
+// url is empty. It fails at once when the database cannot be reached.
 func Open(ctx context.Context, folder string, url secret.Text) (*DB, error) {
 	if url.Empty() {
 		return openSQLite(ctx, filepath.Join(folder, CoreFile))

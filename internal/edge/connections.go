@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"sync"
-	"sync/atomic"
 
 	"sovereign/internal/limit"
 )
@@ -14,7 +13,6 @@ import (
 type Listener struct {
 	net.Listener
 	budget, spare *limit.Budget
-	unheard       atomic.Int64
 }
 
 // Listen counts the connections of inner.
@@ -32,7 +30,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &connection{Conn: inner, listener: l, from: l.budget}
+		c := &connection{Conn: inner, from: l.budget}
 		if !l.budget.Take(1) {
 			c.from, c.over = l.spare, true
 			if !l.spare.Take(1) {
@@ -40,29 +38,19 @@ func (l *Listener) Accept() (net.Conn, error) {
 				continue
 			}
 		}
-		l.unheard.Add(1)
 		return c, nil
 	}
 }
 
-// Unheard is how many connections were accepted and have not yet brought a request as far as the router. A server
-// that stops waits for them: net/http would close them without an answer.
-func (l *Listener) Unheard() int64 { return l.unheard.Load() }
-
 type connection struct {
 	net.Conn
-	listener *Listener
-	from     *limit.Budget
-	over     bool
-	heard    sync.Once
-	closed   sync.Once
+	from   *limit.Budget
+	over   bool
+	closed sync.Once
 }
-
-func (c *connection) hear() { c.heard.Do(func() { c.listener.unheard.Add(-1) }) }
 
 // Close implements net.Conn.
 func (c *connection) Close() error {
-	c.hear()
 	c.closed.Do(func() { c.from.Give(1) })
 	return c.Conn.Close()
 }
@@ -88,12 +76,8 @@ func ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// arrived notes that a connection's request is here, and reports whether the connection is over the budget.
-func arrived(ctx context.Context) (over bool) {
+// overBudget reports whether the request came on a connection that is only kept to be refused.
+func overBudget(ctx context.Context) bool {
 	c, ok := ctx.Value(connectionKey{}).(*connection)
-	if !ok {
-		return false
-	}
-	c.hear()
-	return c.over
+	return ok && c.over
 }

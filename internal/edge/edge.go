@@ -4,7 +4,6 @@ package edge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -35,7 +34,8 @@ type Config struct {
 	Tracer    trace.Tracer          // nil traces nothing
 	Gate      func() error          // nil while serving; else why not
 	Bounds    *Bounds
-	Candid    bool // for operators: a fault of ours is told with its cause
+	Closing   func() bool // true while stopping: connections are ended with their answer
+	Candid    bool        // for operators: a fault of ours is told with its cause
 }
 
 // Bounds are the limits that a reload may change while requests run.
@@ -75,9 +75,12 @@ func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out.Header().Set("X-Request-Id", call.id)
 	out.Header().Set("X-Content-Type-Options", "nosniff")
 	out.Header().Set("Cache-Control", "no-store")
+	if e.Closing != nil && e.Closing() {
+		out.Header().Set("Connection", "close")
+	}
 	defer func() {
 		p := recover()
-		broken := p != nil && errors.Is(asError(p), http.ErrAbortHandler)
+		broken := p == http.ErrAbortHandler //nolint:errorlint // what net/http compares, and how
 		if p != nil && !broken {
 			e.Log.Error("panic", "request_id", call.id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			if broken = out.status != 0; !broken {
@@ -94,14 +97,9 @@ func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func asError(p any) error {
-	err, _ := p.(error)
-	return err
-}
-
 // admit decides by path and key alone, before any route is looked up: below /v1 nothing exists for who has no key.
 func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
-	if arrived(r.Context()) {
+	if overBudget(r.Context()) {
 		w.Header().Set("Connection", "close")
 		return fault.RateLimited.New("too many connections").In(time.Second)
 	}

@@ -54,16 +54,17 @@ type recorder struct {
 	bytes    int64
 }
 
-// hurry renews the time that the client has to take what is written next.
+// hurry gives the client its time to take what is written next; rest ends it, so that an answer may pause.
 func (r *recorder) hurry() {
 	_ = r.control.SetWriteDeadline(time.Now().Add(r.patience)) // a writer without deadlines has no client to wait for
 }
+
+func (r *recorder) rest() { _ = r.control.SetWriteDeadline(time.Time{}) }
 
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
 	}
-	r.hurry()
 	r.ResponseWriter.WriteHeader(status)
 }
 
@@ -73,6 +74,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	}
 	r.hurry()
 	n, err := r.ResponseWriter.Write(p)
+	r.rest()
 	r.bytes += int64(n)
 	return n, err
 }
@@ -107,6 +109,7 @@ func newWatch(to prometheus.Registerer) *watch {
 }
 
 func (e *Edge) finish(out *recorder, r *http.Request, call *call, span trace.Span) {
+	out.hurry() // net/http sends what is left when the handler has returned
 	took := time.Since(call.started)
 	route := call.route
 	if _, after, ok := strings.Cut(route, " "); ok {

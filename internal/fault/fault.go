@@ -54,7 +54,7 @@ var (
 	AbuseGuard           = Kind{429, "abuse_guard", TypeRate, "The workspace started too much spending in a minute."}
 	Internal             = Kind{500, "internal_error", TypeAPI, "A fault of ours; quote the request id."}
 	Upstream             = Kind{502, "", TypeUpstream, "The provider failed; quote the request id."}
-	Unavailable          = Kind{503, "unavailable", TypeAPI, "Starting, draining, or without the database."}
+	Unavailable          = Kind{503, "unavailable", TypeAPI, "Stopping, or without the database."}
 )
 
 // Kinds is the whole table, in order of status: the documentation and the tests are made from it.

@@ -18,8 +18,8 @@ import (
 type Source interface {
 	// Fill publishes everything there is, replacing what was.
 	Fill(ctx context.Context) error
-	// Apply reads the named subjects as they are now and publishes them. Applying twice is the same as once.
-	Apply(ctx context.Context, changes []db.Change) error
+	// Apply reads the subject as it is now and publishes it. Applying twice is the same as once.
+	Apply(ctx context.Context, change db.Change) error
 }
 
 // A Feed applies versions in order. Make it with New, fill it, then run it.
@@ -28,7 +28,8 @@ type Feed struct {
 	sources map[string]Source
 	log     *slog.Logger
 
-	wake chan struct{}
+	patience time.Duration // for one reading: a connection that swallows packets would be waited on for long
+	wake     chan struct{}
 
 	publishing sync.Mutex // one reader of the tables at a time: an older reading must not land on a newer one
 
@@ -40,14 +41,11 @@ type Feed struct {
 const (
 	poll = time.Second // how soon a failed reading is tried again
 	keep = time.Hour   // how long applied changes stay readable
-
-	// one reading; a connection that swallows packets would otherwise be waited on for a quarter of an hour
-	patience = 5 * time.Second
 )
 
 // New is a feed of the given kinds of change.
 func New(d *db.DB, log *slog.Logger, sources map[string]Source) *Feed {
-	return &Feed{db: d, sources: sources, log: log, wake: make(chan struct{}, 1), moved: make(chan struct{})}
+	return &Feed{db: d, sources: sources, log: log, patience: 5 * time.Second, wake: make(chan struct{}, 1), moved: make(chan struct{})}
 }
 
 // Fill publishes the present state of everything. The version is read first: a change that commits meanwhile is
@@ -141,12 +139,12 @@ func (f *Feed) Run(ctx context.Context) {
 	defer tick.Stop()
 	pruned := time.Time{}
 	for {
-		if err := bounded(ctx, f.catchUp); err != nil && ctx.Err() == nil {
+		if err := f.catchUp(ctx); err != nil && ctx.Err() == nil {
 			f.log.Warn("feed: cannot read changes; trying again", "err", err)
 		}
 		if time.Since(pruned) > keep/4 {
 			pruned = time.Now()
-			if err := bounded(ctx, f.prune); err != nil && ctx.Err() == nil {
+			if err := f.bounded(ctx, f.prune); err != nil && ctx.Err() == nil {
 				f.log.Warn("feed: cannot prune old changes", "err", err)
 			}
 		}
@@ -159,36 +157,37 @@ func (f *Feed) Run(ctx context.Context) {
 	}
 }
 
-func bounded(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (f *Feed) bounded(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, f.patience)
 	defer cancel()
 	return do(ctx)
 }
 
+// catchUp applies what was committed since. Each reading has its own time, and each version that was applied stays
+// applied, so that many changes or a slow database delay it and never hold it up for good.
 func (f *Feed) catchUp(ctx context.Context) error {
 	f.publishing.Lock()
 	defer f.publishing.Unlock()
-	changes, err := db.Query[db.Change](ctx, f.db.Across("the data plane serves all workspaces"), `
-		SELECT version, kind, workspace_id AS workspace, subject
-		FROM feed_changes WHERE version > $1 ORDER BY version, seq`, f.Applied())
-	if err != nil || len(changes) == 0 {
+	var changes []db.Change
+	err := f.bounded(ctx, func(ctx context.Context) (err error) {
+		changes, err = db.Query[db.Change](ctx, f.db.Across("the data plane serves all workspaces"), `
+			SELECT version, kind, workspace_id AS workspace, subject
+			FROM feed_changes WHERE version > $1 ORDER BY version, seq`, f.Applied())
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	for kind, source := range f.sources {
-		var mine []db.Change
-		for _, c := range changes {
-			if c.Kind == kind {
-				mine = append(mine, c)
+	for i, c := range changes {
+		if source, known := f.sources[c.Kind]; known {
+			if err := f.bounded(ctx, func(ctx context.Context) error { return source.Apply(ctx, c) }); err != nil {
+				return fmt.Errorf("apply %s %s: %w", c.Kind, c.Subject, err)
 			}
 		}
-		if len(mine) == 0 {
-			continue
-		}
-		if err := source.Apply(ctx, mine); err != nil {
-			return fmt.Errorf("apply %s: %w", kind, err)
+		if last := i == len(changes)-1; last || changes[i+1].Version != c.Version {
+			f.advance(c.Version)
 		}
 	}
-	f.advance(changes[len(changes)-1].Version)
 	return nil
 }
 

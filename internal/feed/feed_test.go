@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,7 +36,7 @@ func (b *board) Fill(context.Context) error {
 	return b.filled()
 }
 
-func (b *board) Apply(_ context.Context, changes []db.Change) error {
+func (b *board) Apply(_ context.Context, c db.Change) error {
 	if b.before != nil {
 		if err := b.before(); err != nil {
 			return err
@@ -43,9 +44,7 @@ func (b *board) Apply(_ context.Context, changes []db.Change) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, c := range changes {
-		b.shown = append(b.shown, c.Subject)
-	}
+	b.shown = append(b.shown, c.Subject)
 	return nil
 }
 
@@ -199,7 +198,7 @@ func (r *register) Fill(ctx context.Context) error {
 	return err
 }
 
-func (r *register) Apply(ctx context.Context, _ []db.Change) error {
+func (r *register) Apply(ctx context.Context, _ db.Change) error {
 	revoked, err := r.revoked(ctx)
 	r.live.Store(!revoked)
 	return err
@@ -292,6 +291,28 @@ func TestAChangeThatNoSourceHoldsDelaysNobody(t *testing.T) {
 	})
 }
 
+// Many changes on a slow database take longer than one reading may; they are applied all the same.
+func TestManySlowChangesAreDelayedAndNotHeldUp(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := &board{before: func() error { time.Sleep(10 * time.Millisecond); return nil }}
+		f := newFeed(d, map[string]Source{"key": b})
+		f.patience = 200 * time.Millisecond
+		version, err := d.Tx(t.Context(), func(tx *db.Tx) error {
+			for i := range 60 {
+				tx.Touch("key", "ws_1", strconv.Itoa(i))
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, f)
+		if err := f.Await(within(t, 20*time.Second), version); err != nil || !b.shows("59") {
+			t.Errorf("%d of 60 are shown, %v", len(b.shown), err)
+		}
+	})
+}
+
 func TestPruningKeepsWhatIsRecentAndWhatIsNotPublished(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := &board{}
@@ -316,91 +337,6 @@ func TestPruningKeepsWhatIsRecentAndWhatIsNotPublished(t *testing.T) {
 		}
 		if err := f.catchUp(t.Context()); err != nil || !b.shows("old, unpublished") {
 			t.Errorf("shown %q, %v", b.shown, err)
-		}
-	})
-}
-
-// A refill reads the tables and replaces the memory. A change that is applied in between would be undone by it, so
-// none is: it waits, and is applied to what the refill left.
-func TestNoChangeIsAppliedWhileARefillReads(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s := &slowFill{reading: make(chan struct{}), finish: make(chan struct{})}
-		f := New(d, slog.New(slog.DiscardHandler), map[string]Source{"k": s})
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		filled := make(chan error, 1)
-		go func() { filled <- f.Fill(ctx) }()
-		<-s.reading
-		go func() { defer close(done); f.Run(ctx) }()
-		defer func() { stop(); <-done }()
-		version, err := d.Tx(ctx, func(tx *db.Tx) error { tx.Touch("k", "ws", "x"); return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
-		impatient, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-		defer cancel()
-		if err := f.Await(impatient, version); err == nil || s.applied.Load() {
-			t.Errorf("a change was applied during a refill: %v", err)
-		}
-		close(s.finish)
-		if err := <-filled; err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Await(ctx, version); err != nil || !s.applied.Load() {
-			t.Errorf("after the refill: %v", err)
-		}
-	})
-}
-
-type slowFill struct {
-	reading, finish chan struct{}
-	applied         atomic.Bool
-}
-
-func (s *slowFill) Fill(context.Context) error {
-	close(s.reading)
-	<-s.finish
-	s.applied.Store(false)
-	return nil
-}
-
-func (s *slowFill) Apply(context.Context, []db.Change) error {
-	s.applied.Store(true)
-	return nil
-}
-
-// A database that lost its last commits counts from lower numbers again; what it commits then must be heard.
-func TestRefillFollowsADatabaseThatLostItsLastCommits(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s := &slowFill{reading: make(chan struct{}), finish: make(chan struct{})}
-		f := New(d, slog.New(slog.DiscardHandler), map[string]Source{"k": s})
-		touch := func() db.Version {
-			version, err := d.Tx(t.Context(), func(tx *db.Tx) error { tx.Touch("k", "ws", "x"); return nil })
-			if err != nil {
-				t.Fatal(err)
-			}
-			return version
-		}
-		touch()
-		touch()
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); f.Run(ctx) }()
-		defer func() { stop(); <-done }()
-		if err := f.Await(ctx, 2); err != nil {
-			t.Fatal(err)
-		}
-		for _, statement := range []string{`UPDATE feed_head SET version = 0`, `DELETE FROM feed_changes`} {
-			if _, err := db.Exec(ctx, d.Across("test"), statement); err != nil {
-				t.Fatal(err)
-			}
-		}
-		close(s.finish)
-		if err := f.Fill(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if err := f.Await(ctx, touch()); err != nil || !s.applied.Load() {
-			t.Errorf("a change after the loss was not applied: %v", err)
 		}
 	})
 }

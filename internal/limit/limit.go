@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Windows grants each name at most Most starts in a fixed window of Per. The window opens with the first start and
+// Windows grants each name a number of starts in a fixed window of time. The window opens with the first start and
 // a refusal does not prolong it, so that the wait a refusal names is true.
 type Windows[Name comparable] struct {
 	most int

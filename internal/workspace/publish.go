@@ -78,18 +78,12 @@ func (p *Publisher) Fill(ctx context.Context) error {
 	return nil
 }
 
-// Apply publishes the named keys and members as they are now.
-func (p *Publisher) Apply(ctx context.Context, changes []db.Change) error {
-	for _, c := range changes {
-		apply := p.applyKey
-		if c.Kind == changedMember {
-			apply = p.applyMember
-		}
-		if err := apply(ctx, c); err != nil {
-			return err
-		}
+// Apply publishes a key or a member as it is now.
+func (p *Publisher) Apply(ctx context.Context, c db.Change) error {
+	if c.Kind == changedMember {
+		return p.applyMember(ctx, c)
 	}
-	return nil
+	return p.applyKey(ctx, c)
 }
 
 func (p *Publisher) applyKey(ctx context.Context, c db.Change) error {

@@ -166,7 +166,7 @@ func binaries() (string, error) {
 			return filepath.Dir(resolved), nil
 		}
 	}
-	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin"} {
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin"} {
 		folders, _ := filepath.Glob(pattern)
 		for _, folder := range folders {
 			if _, err := os.Stat(filepath.Join(folder, "initdb")); err == nil {
