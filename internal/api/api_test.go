@@ -35,11 +35,12 @@ import (
 
 // A frame is a router over synthetic routes, with a caller of every kind.
 type frame struct {
-	url    string
-	router *api.Router
-	bounds *edge.Bounds
-	keys   apitest.Keys
-	log    *strings.Builder
+	url     string
+	handler http.Handler
+	router  *api.Router
+	bounds  *edge.Bounds
+	keys    apitest.Keys
+	log     *strings.Builder
 }
 
 type thing struct {
@@ -86,7 +87,8 @@ func newFrame(t *testing.T, d *db.DB, source feed.Source, routes ...api.Route) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(edge.New(edge.Config{Directory: dir, Bounds: out.bounds, Log: log}, out.router))
+	out.handler = edge.New(edge.Config{Directory: dir, Bounds: out.bounds, Log: log}, out.router)
+	server := httptest.NewServer(out.handler)
 	t.Cleanup(func() { server.Close(); stop(); <-done })
 	out.url = server.URL
 	mint := func(user tenant.UserID, role tenant.Role) (string, apikey.Digest) {
@@ -558,6 +560,14 @@ func TestOpenAPIDocumentsEveryRouteAndResolves(t *testing.T) {
 			t.Errorf("schema %s is not there", name)
 		}
 	}
+	for _, kind := range fault.Kinds() {
+		if (kind.Code != "" && !strings.Contains(got.body, `"`+kind.Code+`"`)) || !strings.Contains(got.body, `"`+kind.Type+`"`) {
+			t.Errorf("the document does not name %s", kind.Code)
+		}
+	}
+	if strings.Contains(got.body, `["array","null"]`) || !strings.Contains(got.body, "Idempotency-Key") {
+		t.Error("a list is never null, and an Idempotency-Key may be sent")
+	}
 	page := f.ask(t, "GET", "/docs", "", "Authorization", "")
 	for _, r := range f.router.Routes() {
 		if !strings.Contains(page.body, r.Pattern()) || !strings.Contains(page.body, r.Summary) {
@@ -658,5 +668,39 @@ func TestOddTextInARequestGetsAnEnvelope(t *testing.T) {
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil || response.StatusCode != http.StatusBadRequest {
 		t.Errorf("a malformed chunk: %v %v", response, err)
+	}
+}
+
+// An answer may pause for longer than a client has to read what was written.
+func TestAnswerMayPause(t *testing.T) {
+	f := newFrame(t, sqlite(t), nil, api.Get("/slow", api.Reader, func(context.Context, tenant.Caller, api.None) (api.Stream, error) {
+		return api.Stream{ContentType: "text/plain", Filename: "x", Write: func(w io.Writer) error {
+			for range 2 {
+				if _, err := io.WriteString(w, "part "); err != nil {
+					return err
+				}
+				_ = http.NewResponseController(w.(http.ResponseWriter)).Flush()
+				time.Sleep(300 * time.Millisecond)
+			}
+			return nil
+		}}, nil
+	}, "x", api.Long))
+	f.bounds.Timeout.Store(int64(100 * time.Millisecond))
+	secure := httptest.NewUnstartedServer(f.handler)
+	secure.EnableHTTP2 = true
+	secure.StartTLS()
+	defer secure.Close()
+	for url, client := range map[string]*http.Client{f.url: http.DefaultClient, secure.URL: secure.Client()} {
+		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/slow", http.NoBody)
+		request.Header.Set("Authorization", "Bearer "+f.keys.Owner)
+		response, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || string(text) != "part part " {
+			t.Errorf("over HTTP/%d: %q %v", response.ProtoMajor, text, err)
+		}
 	}
 }

@@ -70,7 +70,31 @@ func (rt *Router) document() error {
 	return nil
 }
 
+// refusalHeaders are what a refusal tells beside its body.
+var refusalHeaders = map[string]*huma.Param{
+	"X-Request-Id":   {Description: "On every answer; quote it", Schema: &huma.Schema{Type: huma.TypeString}},
+	"Retry-After":    {Description: "Seconds; on 429 and 503", Schema: &huma.Schema{Type: huma.TypeInteger}},
+	"X-Should-Retry": {Description: "false where repeating is of no use", Schema: &huma.Schema{Type: huma.TypeString}},
+}
+
+// nameFaults lists every code and type in the refusal's schema.
+func (rt *Router) nameFaults() {
+	refusal := rt.registry.SchemaFromRef(rt.registry.Schema(reflect.TypeFor[edge.Refusal](), true, "").Ref)
+	codes, types := []any{nil}, []any{} // a code may be null
+	for _, kind := range fault.Kinds() {
+		if kind.Code != "" && !slices.Contains(codes, any(kind.Code)) {
+			codes = append(codes, kind.Code)
+		}
+		if !slices.Contains(types, any(kind.Type)) {
+			types = append(types, kind.Type)
+		}
+	}
+	refusal.Properties["code"].Enum = codes
+	refusal.Properties["type"].Enum = types
+}
+
 func (rt *Router) openAPI() *huma.OpenAPI {
+	rt.nameFaults()
 	doc := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
@@ -139,7 +163,7 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 	op.Responses[strconv.Itoa(r.status)] = rt.success(r)
 	refusal := reflect.TypeFor[edge.Envelope]()
 	op.Responses["default"] = &huma.Response{
-		Description: "A refusal", Content: map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(refusal, true, "")}},
+		Description: "A refusal", Headers: refusalHeaders, Content: map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(refusal, true, "")}},
 	}
 	if r.flat {
 		op.Responses["400"] = &huma.Response{

@@ -151,7 +151,7 @@ type None struct{}
 // A List is a page of a collection, newest first.
 type List[T any] struct {
 	Object  string `json:"object" enum:"list"`
-	Data    []T    `json:"data"`
+	Data    []T    `json:"data" nullable:"false"`
 	HasMore bool   `json:"has_more"`
 }
 

@@ -45,5 +45,5 @@ type Proof struct {
 	OK       bool       `json:"ok"`
 	Entries  int64      `json:"entries"`
 	Sum      money.Nano `json:"sum" doc:"Of all entries; 0 when the ledger is whole"`
-	Problems []string   `json:"problems" doc:"Every broken invariant, in words"`
+	Problems []string   `json:"problems" nullable:"false" doc:"Every broken invariant, in words"`
 }

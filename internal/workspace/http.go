@@ -35,7 +35,7 @@ type Status struct {
 	WorkspaceID tenant.ID    `json:"workspace_id"`
 	Role        tenant.Role  `json:"role" enum:"owner,admin,member"`
 	Logging     bool         `json:"logging" doc:"Whether chat traffic is being captured"`
-	Steps       []StepStatus `json:"steps"`
+	Steps       []StepStatus `json:"steps" nullable:"false"`
 	Next        *string      `json:"next" doc:"The first step that is not done; null when all are"`
 }
 
