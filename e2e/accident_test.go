@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -375,6 +376,28 @@ func TestAdminWorksWithoutAServer(t *testing.T) {
 			t.Errorf("after revoke: %d", got)
 		}
 		p.mustAdmin(t, nil, "member", "remove", "--workspace", "offline", "--email", "bob@x.test", "--json")
+		me, err := user.Current()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var trail struct {
+			Data []struct {
+				Action string
+				Actor  struct {
+					Kind   string
+					UserID string `json:"user_id"`
+				}
+			}
+		}
+		p.mustAdmin(t, &trail, "audit", "--workspace", "offline", "--json")
+		for _, entry := range trail.Data { // over the socket and without a server alike
+			if entry.Actor.Kind != "operator" || entry.Actor.UserID != "unix:"+me.Username {
+				t.Errorf("%s is said to be by %+v", entry.Action, entry.Actor)
+			}
+		}
+		if len(trail.Data) < 6 {
+			t.Errorf("%d entries", len(trail.Data))
+		}
 		stdout, stderr, code := p.admin(t, "bootstrap", "--workspace", "offline", "--email", "ann@x.test")
 		fails(t, stdout, stderr, code, "exists already")
 	})

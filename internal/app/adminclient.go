@@ -19,6 +19,7 @@ import (
 
 	"sovereign/internal/backup"
 	"sovereign/internal/db"
+	"sovereign/internal/edge"
 	"sovereign/internal/id"
 	"sovereign/internal/vault"
 )
@@ -62,7 +63,7 @@ func dial(s Storage, why purpose, out io.Writer) (*admin, error) {
 	}
 	a.house.start()
 	a.within = newPipes()
-	a.server = &http.Server{Handler: a.house.operators} //nolint:gosec // nobody else can reach it
+	a.server = &http.Server{Handler: a.house.operators, ConnContext: edge.PeerContext} //nolint:gosec // nobody else can reach it
 	go func() { _ = a.server.Serve(a.within) }()
 	a.client = &http.Client{Transport: &http.Transport{DialContext: a.within.dial}}
 	return a, nil

@@ -67,7 +67,7 @@ func enter(t *testing.T, s Storage) *house {
 func settle(t *testing.T, h *house) (tenant.ID, apitest.Keys) {
 	t.Helper()
 	ctx := t.Context()
-	made, err := h.bootstrap(ctx, NewWorkspace{Workspace: "one", Email: "owner@one.test", Balance: 25 * money.Dollar}, func(Bootstrapped) error { return nil })
+	made, err := h.bootstrap(ctx, tenant.Operator, NewWorkspace{Workspace: "one", Email: "owner@one.test", Balance: 25 * money.Dollar}, func(Bootstrapped) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func settle(t *testing.T, h *house) (tenant.ID, apitest.Keys) {
 	if _, err := h.workspaces.RemoveMember(ctx, ws, tenant.Operator, "departed@one.test", ""); err != nil {
 		t.Fatal(err)
 	}
-	other, err := h.bootstrap(ctx, NewWorkspace{Workspace: "other", Email: "owner@other.test"}, func(Bootstrapped) error { return nil })
+	other, err := h.bootstrap(ctx, tenant.Operator, NewWorkspace{Workspace: "other", Email: "owner@other.test"}, func(Bootstrapped) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

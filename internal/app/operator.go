@@ -41,29 +41,29 @@ type Bootstrapped struct {
 	APIKey      string        `json:"api_key" doc:"Shown now and never again"`
 }
 
-func (h *house) bootstrapRoute(ctx context.Context, _ tenant.Caller, in NewWorkspace) (Bootstrapped, error) {
-	return h.bootstrap(ctx, in, func(Bootstrapped) error { return nil })
+func (h *house) bootstrapRoute(ctx context.Context, caller tenant.Caller, in NewWorkspace) (Bootstrapped, error) {
+	return h.bootstrap(ctx, caller.Actor(), in, func(Bootstrapped) error { return nil })
 }
 
 // bootstrap makes a workspace, its owner, its credit and a key, all or nothing. show is called before anything is
 // kept: a key that is in force has been shown, whatever dies when.
-func (h *house) bootstrap(ctx context.Context, in NewWorkspace, show func(Bootstrapped) error) (Bootstrapped, error) {
+func (h *house) bootstrap(ctx context.Context, by tenant.Actor, in NewWorkspace, show func(Bootstrapped) error) (Bootstrapped, error) {
 	if in.Balance < 0 {
 		return Bootstrapped{}, fault.Invalid("balance_usd", "must be 0 or more")
 	}
 	var made Bootstrapped
 	version, err := h.db.Tx(ctx, func(tx *db.Tx) error {
 		ctx := tx.Bind(ctx)
-		ws, owner, err := h.workspaces.Create(ctx, tenant.Operator, in.Workspace, in.Email)
+		ws, owner, err := h.workspaces.Create(ctx, by, in.Workspace, in.Email)
 		if err != nil {
 			return err
 		}
 		if in.Balance != 0 {
-			if _, err := h.wallets.TopUp(ctx, ws.ID, tenant.Operator, in.Balance, "first credit"); err != nil {
+			if _, err := h.wallets.TopUp(ctx, ws.ID, by, in.Balance, "first credit"); err != nil {
 				return err
 			}
 		}
-		_, key, err := h.workspaces.CreateKey(ctx, ws.ID, tenant.Operator, owner.Email, "default")
+		_, key, err := h.workspaces.CreateKey(ctx, ws.ID, by, owner.Email, "default")
 		if err != nil {
 			return err
 		}
@@ -84,8 +84,8 @@ func (h *house) backupRoute(ctx context.Context, _ tenant.Caller, _ api.None) (a
 	}, nil
 }
 
-func (h *house) rotateRoute(ctx context.Context, _ tenant.Caller, _ api.None) (vault.Rotation, error) {
-	done, err := h.vault.RotateRoot(ctx, tenant.Operator)
+func (h *house) rotateRoute(ctx context.Context, caller tenant.Caller, _ api.None) (vault.Rotation, error) {
+	done, err := h.vault.RotateRoot(ctx, caller.Actor())
 	if err == nil {
 		h.log.Info("root key rotated", "from", done.From, "to", done.To, "kept", done.Kept)
 	}
@@ -145,7 +145,7 @@ func (h *house) firstStart(ctx context.Context, address string, out io.Writer) e
 		return err
 	}
 	in := NewWorkspace{Workspace: "default", Email: "owner@localhost", Balance: 25 * money.Dollar}
-	_, err = h.bootstrap(ctx, in, func(made Bootstrapped) error {
+	_, err = h.bootstrap(ctx, tenant.Operator, in, func(made Bootstrapped) error {
 		_, err := fmt.Fprintf(out, `
 First start: a workspace was made for you.
 

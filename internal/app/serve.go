@@ -128,7 +128,7 @@ func (s *server) start(public, watched, socket net.Listener) {
 		ReadHeaderTimeout: l.HeaderTimeout, ReadTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout, MaxHeaderBytes: int(l.Headers),
 		DisableGeneralOptionsHandler: true, // OPTIONS * too gets an id and an envelope
 	}
-	s.admin = &http.Server{Handler: s.house.operators, ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
+	s.admin = &http.Server{Handler: s.house.operators, ConnContext: edge.PeerContext, ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
 	s.listener = edge.Listen(public, s.slots)
 	served := net.Listener(s.listener)
 	if config := s.cert.config(); config != nil {

@@ -119,6 +119,8 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 			return err
 		}
 		call.caller = caller
+	} else {
+		call.caller = tenant.Caller{User: peer(r.Context())}
 	}
 	defer func() { call.route = where.Pattern }() // the next handler finds it, and may panic
 	e.next.ServeHTTP(w, where)

@@ -32,7 +32,8 @@ func (r Role) Valid() bool { return r == Owner || r == Admin || r == Member }
 // Manages reports whether r may spend the workspace's money and redirect its traffic.
 func (r Role) Manages() bool { return r == Owner || r == Admin }
 
-// A Caller is an authenticated request's identity: the key, the user who minted it, and that user's role now.
+// A Caller is a request's identity: the key, the user who minted it, and that user's role now. An operator has no key and
+// no workspace, and is named by the account of the machine, such as unix:root.
 type Caller struct {
 	Workspace ID
 	User      UserID
@@ -41,7 +42,12 @@ type Caller struct {
 }
 
 // Actor is the caller as the audit trail names it.
-func (c Caller) Actor() Actor { return Actor{Kind: ActorKey, User: c.User, Key: c.Key} }
+func (c Caller) Actor() Actor {
+	if c.Key == "" {
+		return Actor{Kind: ActorOperator, User: c.User}
+	}
+	return Actor{Kind: ActorKey, User: c.User, Key: c.Key}
+}
 
 // An ActorKind says by which door a change came in.
 type ActorKind string
@@ -59,5 +65,5 @@ type Actor struct {
 	Key  KeyID     `json:"key_id,omitempty"`
 }
 
-// Operator acts for whoever runs the server.
+// Operator acts for whoever runs the server, where nobody in particular asked: a first start, a recovery.
 var Operator = Actor{Kind: ActorOperator}

@@ -48,12 +48,12 @@ type TopUp struct {
 	Memo      string     `json:"memo,omitempty" maxLength:"200" doc:"Why, for the ledger"`
 }
 
-func (o *Operator) topUp(ctx context.Context, _ tenant.Caller, in TopUp) (Balance, error) {
+func (o *Operator) topUp(ctx context.Context, caller tenant.Caller, in TopUp) (Balance, error) {
 	ws, err := o.find(ctx, in.Workspace)
 	if err != nil {
 		return Balance{}, err
 	}
-	return o.store.TopUp(ctx, ws, tenant.Operator, in.Amount, in.Memo)
+	return o.store.TopUp(ctx, ws, caller.Actor(), in.Amount, in.Memo)
 }
 
 func (o *Operator) verify(ctx context.Context, _ tenant.Caller, _ api.None) (Proof, error) {

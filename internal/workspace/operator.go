@@ -71,7 +71,7 @@ type MintedKey struct {
 	APIKey string `json:"api_key" doc:"Shown now and never again"`
 }
 
-func (o *Operator) createKey(ctx context.Context, _ tenant.Caller, in NewKey) (MintedKey, error) {
+func (o *Operator) createKey(ctx context.Context, caller tenant.Caller, in NewKey) (MintedKey, error) {
 	ws, err := o.store.Find(ctx, in.Workspace)
 	if err != nil {
 		return MintedKey{}, err
@@ -79,7 +79,7 @@ func (o *Operator) createKey(ctx context.Context, _ tenant.Caller, in NewKey) (M
 	if in.Name == "" {
 		in.Name = "default"
 	}
-	key, text, err := o.store.CreateKey(ctx, ws.ID, tenant.Operator, in.Email, in.Name)
+	key, text, err := o.store.CreateKey(ctx, ws.ID, caller.Actor(), in.Email, in.Name)
 	return MintedKey{Key: key, APIKey: text.Reveal()}, err
 }
 
@@ -89,12 +89,12 @@ type revocation struct {
 	Email     string       `query:"email" doc:"Only if the key acts as this user"`
 }
 
-func (o *Operator) revokeKey(ctx context.Context, _ tenant.Caller, in revocation) (Key, error) {
+func (o *Operator) revokeKey(ctx context.Context, caller tenant.Caller, in revocation) (Key, error) {
 	ws, err := o.store.Find(ctx, in.Workspace)
 	if err != nil {
 		return Key{}, err
 	}
-	return o.store.RevokeKey(ctx, ws.ID, tenant.Operator, in.ID, in.Email)
+	return o.store.RevokeKey(ctx, ws.ID, caller.Actor(), in.ID, in.Email)
 }
 
 func (o *Operator) members(ctx context.Context, _ tenant.Caller, in ofWorkspace) (api.List[Member], error) {
@@ -113,20 +113,20 @@ type Membership struct {
 	Role      tenant.Role `json:"role" enum:"owner,admin,member"`
 }
 
-func (o *Operator) addMember(ctx context.Context, _ tenant.Caller, in Membership) (Member, error) {
+func (o *Operator) addMember(ctx context.Context, caller tenant.Caller, in Membership) (Member, error) {
 	ws, err := o.store.Find(ctx, in.Workspace)
 	if err != nil {
 		return Member{}, err
 	}
-	return o.store.AddMember(ctx, ws.ID, tenant.Operator, in.Email, in.Role)
+	return o.store.AddMember(ctx, ws.ID, caller.Actor(), in.Email, in.Role)
 }
 
-func (o *Operator) setRole(ctx context.Context, _ tenant.Caller, in Membership) (Member, error) {
+func (o *Operator) setRole(ctx context.Context, caller tenant.Caller, in Membership) (Member, error) {
 	ws, err := o.store.Find(ctx, in.Workspace)
 	if err != nil {
 		return Member{}, err
 	}
-	return o.store.SetRole(ctx, ws.ID, tenant.Operator, in.Email, in.Role)
+	return o.store.SetRole(ctx, ws.ID, caller.Actor(), in.Email, in.Role)
 }
 
 type departure struct {
@@ -135,12 +135,12 @@ type departure struct {
 	Role      tenant.Role `query:"role" enum:"owner,admin,member" doc:"Only if the member has this role"`
 }
 
-func (o *Operator) removeMember(ctx context.Context, _ tenant.Caller, in departure) (api.Deleted, error) {
+func (o *Operator) removeMember(ctx context.Context, caller tenant.Caller, in departure) (api.Deleted, error) {
 	ws, err := o.store.Find(ctx, in.Workspace)
 	if err != nil {
 		return api.Deleted{}, err
 	}
-	gone, err := o.store.RemoveMember(ctx, ws.ID, tenant.Operator, in.Email, in.Role)
+	gone, err := o.store.RemoveMember(ctx, ws.ID, caller.Actor(), in.Email, in.Role)
 	return api.Deleted{ID: string(gone.UserID), Object: "member", Deleted: err == nil}, err
 }
 
