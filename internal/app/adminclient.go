@@ -90,6 +90,8 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	select {
 	case p.conns <- theirs:
 		return ours, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -301,6 +303,9 @@ func (c *restoreCommand) Run(t *terminal, parent *adminCommand) (err error) {
 		return err
 	}
 	end, err := from.Restore(ctx, h.db, func(ctx context.Context) error { return vault.Check(ctx, h.db, root) })
+	if end.Rows != nil { // committed, whatever comes after
+		h.keep()
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}

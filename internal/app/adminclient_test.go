@@ -2,6 +2,8 @@ package app
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -55,5 +57,35 @@ func TestBackupFileIsAlwaysAWholeOne(t *testing.T) {
 	}
 	if _, _, err := save(folder, bytes.NewReader(whole.Bytes())); err == nil {
 		t.Error("a folder was replaced")
+	}
+}
+
+// Once a restore has committed it is the installation: that its last line could not be printed takes nothing back.
+func TestRestoreThatCommittedIsKept(t *testing.T) {
+	source := Storage{DataDir: short(t) + "/data"}
+	if err := source.complete(); err != nil {
+		t.Fatal(err)
+	}
+	h := enter(t, source)
+	settle(t, h)
+	var whole bytes.Buffer
+	if err := backup.Write(t.Context(), h.db, &whole); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "backup")
+	if err := os.WriteFile(file, whole.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	target := Storage{DataDir: short(t) + "/data", RootKeyFile: source.RootKeyFile}
+	if err := target.complete(); err != nil {
+		t.Fatal(err)
+	}
+	broken := &terminal{out: writerFunc(func([]byte) (int, error) { return 0, io.ErrClosedPipe })}
+	err := (&restoreCommand{File: file}).Run(broken, &adminCommand{Storage: target})
+	if !errors.Is(err, io.ErrClosedPipe) {
+		t.Fatalf("want the writing's error, got %v", err)
+	}
+	if got, want := rows(t, target), rows(t, source); got != want {
+		t.Errorf("the restored data is not there:\n%s", got)
 	}
 }

@@ -124,11 +124,12 @@ func (h *house) occupy(ctx context.Context, why purpose) (err error) {
 	return err
 }
 
+// keep says that what was made is an installation now: nothing takes it back any more.
+func (h *house) keep() { h.madeFolder, h.madeDatabase = false, false }
+
 // vacate closes what was opened and takes back what was made on the way.
 func (h *house) vacate() {
-	if h.db != nil {
-		h.leave()
-	}
+	h.leave()
 	if h.madeDatabase {
 		for _, file := range []string{"", "-wal", "-shm"} {
 			_ = os.Remove(filepath.Join(h.storage.DataDir, db.CoreFile+file))
@@ -268,7 +269,7 @@ func (h *house) close() {
 	}
 }
 
-// leave gives the database free.
+// leave gives the database free. Repeating it is a no-op.
 func (h *house) leave() {
 	if h.lease != nil {
 		h.lease.Release()
@@ -278,6 +279,7 @@ func (h *house) leave() {
 			h.log.Warn("closing the database", "err", err)
 		}
 	}
+	h.lease, h.db = nil, nil
 }
 
 func (h *house) gauges() []prometheus.Collector {

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -371,18 +370,7 @@ func TestDrillPostgresOutageIsSurvived(t *testing.T) {
 	}
 	h := enter(t, s)
 	_, keys := settle(t, h)
-	server := httptest.NewServer(h.public)
-	defer server.Close()
-	ask := func(key string) int {
-		request, _ := http.NewRequestWithContext(context.Background(), http.MethodGet, server.URL+"/v1/setup/status", http.NoBody)
-		request.Header.Set("Authorization", "Bearer "+key)
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		return response.StatusCode
-	}
+	ask := func(key string) int { return statusOf(t, h.public, http.MethodGet, "/v1/setup/status", key) }
 	if got := ask(keys.Owner); got != 200 {
 		t.Fatalf("before: %d", got)
 	}

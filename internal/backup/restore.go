@@ -172,7 +172,8 @@ func as[T any](value jsontext.Value) (any, error) {
 }
 
 // Restore reads the rest of the backup into an empty database of either engine, all or nothing: killed half-way, the
-// database is still empty. accept is asked before anything is kept, with a context that sees the restored rows.
+// database is still empty. accept is asked before anything is kept, with a context that sees the restored rows. An End
+// with rows means that the restore is committed, even beside an error.
 func (r *Reader) Restore(ctx context.Context, d *db.DB, accept func(context.Context) error) (End, error) {
 	if err := empty(ctx, d, r.Header.Schema); err != nil {
 		return End{}, cmp.Or(r.drain(), err)
