@@ -471,7 +471,26 @@ func TestSecretsAppearNowhere(t *testing.T) {
 		if !p.url.Empty() { // the server trusts everyone on loopback, so any password does
 			p.url = secret.New(strings.Replace(p.url.Reveal(), "sovereign@", "sovereign:canarypassword@", 1))
 		}
-		s := p.serve(t, "--log-level", "debug", "--otlp-endpoint", collector.URL, "--operations-listen", operations)
+		// Every way in which a provider can repeat the key that it was sent.
+		gossip := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			status, _ := strconv.Atoi(strings.Split(r.URL.Path, "/")[1])
+			w.Header().Set("X-Key", r.Header.Get("Authorization"))
+			w.WriteHeader(status)
+			fmt.Fprintf(w, `{"error":{"message":"bad key %s"}}`, r.Header.Get("Authorization"))
+		}))
+		defer gossip.Close()
+		config := filepath.Join(t.TempDir(), "config.yaml")
+		var models strings.Builder
+		models.WriteString("providers:\n")
+		for _, status := range []int{200, 400, 401, 429, 500} {
+			fmt.Fprintf(&models, "  - {name: gossip%d, kind: openai, base_url: %s/%d, api_key: canaryprovider}\n", status, gossip.URL, status)
+		}
+		models.WriteString("models:\n")
+		for _, status := range []int{200, 400, 401, 429, 500} {
+			fmt.Fprintf(&models, "  - {id: gossip/%d, provider: gossip%d, context_window: 1000, max_output_tokens: 10, price: {input_per_mtok_usd: 1, output_per_mtok_usd: 1}}\n", status, status)
+		}
+		writeFile(t, config, models.String())
+		s := p.serve(t, "--log-level", "debug", "--otlp-endpoint", collector.URL, "--operations-listen", operations, "--config", config, "--limits-retries", "0")
 		key := s.key()
 		unknown := key[:len(key)-20] + "canarycanarycanary00"
 		var answers bytes.Buffer
@@ -494,6 +513,13 @@ func TestSecretsAppearNowhere(t *testing.T) {
 				send("POST", s.address()+path, http.Header{"Authorization": {value}}, `{"api_key":"`+key+`"}`)
 			}
 		}
+		for _, status := range []int{200, 400, 401, 429, 500} {
+			for _, stream := range []bool{false, true} {
+				send("POST", s.address()+"/v1/chat/completions", http.Header{"Authorization": {"Bearer " + key}},
+					fmt.Sprintf(`{"model":"gossip/%d","stream":%t,"messages":[{"role":"user","content":"x"}]}`, status, stream))
+			}
+		}
+		send("GET", s.address()+"/v1/models", http.Header{"Authorization": {"Bearer " + key}}, "")
 		send("GET", "http://"+operations+"/metrics", http.Header{}, "")
 		send("GET", "http://"+operations+"/debug/pprof/cmdline", http.Header{}, "")
 		s.stop(t)
@@ -514,7 +540,7 @@ func TestSecretsAppearNowhere(t *testing.T) {
 		places := map[string]string{"log": s.log.String(), "answers": answers.String(), "traces": sent, "files": contents(t, p.data)}
 		for where, text := range places {
 			for what, canary := range map[string]string{
-				"key": key[13:], "unknown key": "canarycanarycanary", "root key": string(material[1]), "database password": "canarypassword",
+				"key": key[13:], "unknown key": "canarycanarycanary", "root key": string(material[1]), "database password": "canarypassword", "provider's key": "canaryprovider",
 			} {
 				if strings.Contains(text, canary) {
 					t.Errorf("the %s is in the %s", what, where)

@@ -4,12 +4,9 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"mime"
 	"net/http"
 	"net/url"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -279,32 +276,3 @@ var plain = strings.NewReplacer(
 	"length >= ", "at least this long: ", "length <= ", "at most this long: ",
 	"number >= ", "at least ", "number <= ", "at most ", "number > ", "above ", "number < ", "below ",
 )
-
-// slurp reads a whole JSON body within the limit.
-func slurp(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return nil, fault.UnsupportedMedia.New("a body with Content-Encoding %q is not accepted", encoding)
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	if err != nil {
-		if errors.As(err, new(*fault.Fault)) {
-			return nil, err
-		}
-		if errors.As(err, new(*http.MaxBytesError)) {
-			return nil, fault.BodyTooLarge.New("the body is over the limit of %d bytes", limit)
-		}
-		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-			return nil, fault.InvalidBody.New("the body ended early")
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil, fault.Timeout.Because(err, "the body did not arrive in time")
-		}
-		return nil, fault.InvalidBody.Because(err, "the body could not be read")
-	}
-	if kind := r.Header.Get("Content-Type"); kind != "" && len(body) > 0 {
-		if media, _, err := mime.ParseMediaType(kind); err != nil || media != "application/json" {
-			return nil, fault.UnsupportedMedia.New("the body must be application/json")
-		}
-	}
-	return body, nil
-}

@@ -36,6 +36,7 @@ func newRegistry() huma.Registry {
 	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	registry.RegisterTypeAlias(reflect.TypeFor[clock.Time](), reflect.TypeFor[time.Time]())
 	registry.RegisterTypeAlias(reflect.TypeFor[money.Nano](), reflect.TypeFor[float64]())
+	registry.RegisterTypeAlias(reflect.TypeFor[money.Rate](), reflect.TypeFor[float64]())
 	registry.RegisterTypeAlias(reflect.TypeFor[jsontext.Value](), reflect.TypeFor[stdjson.RawMessage]())
 	return registry
 }
@@ -151,7 +152,7 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 	for _, p := range r.input.params {
 		op.Parameters = append(op.Parameters, &huma.Param{Name: p.name, In: p.in, Required: p.required, Description: p.doc, Schema: p.schema})
 	}
-	if r.Method == http.MethodPost && !r.outside {
+	if r.Method == http.MethodPost && !r.outside && r.raw == nil {
 		op.Parameters = append(op.Parameters, &huma.Param{
 			Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: huma.TypeString, MaxLength: &idempotencyKeyLength},
 			Description: "Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409.",

@@ -60,6 +60,7 @@ type Route struct {
 	in, out  reflect.Type
 	input    *input // how the request becomes a value; made when the router is built
 	call     func(ctx context.Context, caller tenant.Caller, in any) (any, error)
+	raw      func(http.ResponseWriter, *http.Request) error // instead of call
 }
 
 // An Option refines a route.
@@ -116,6 +117,14 @@ func Patch[In, Out any](path string, p Permission, h Handler[In, Out], summary s
 // Delete declares a deletion.
 func Delete[In, Out any](path string, p Permission, h Handler[In, Out], summary string, options ...Option) Route {
 	return route(http.MethodDelete, path, p, h, summary, options)
+}
+
+// Raw declares a POST whose handler reads the request and writes the answer itself, as inference does. It is admitted and
+// documented like any other, and In and Out are only for the documentation; bounds and times are its own.
+func Raw[In, Out any](path string, p Permission, serve func(http.ResponseWriter, *http.Request) error, summary string, options ...Option) Route {
+	r := route[In, Out](http.MethodPost, path, p, nil, summary, options)
+	r.raw = serve
+	return r
 }
 
 func route[In, Out any](method, path string, p Permission, h Handler[In, Out], summary string, options []Option) Route {

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -111,6 +110,9 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 	if route.Permission != Operator && !route.Permission.grants(caller.Role) {
 		return fault.Forbidden.New("this needs a key whose user is an owner or admin of the workspace")
 	}
+	if route.raw != nil {
+		return route.raw(w, r)
+	}
 	if !rt.Bounds.Operations.Take(1) {
 		return fault.RateLimited.New("too many operations at once").In(time.Second)
 	}
@@ -126,7 +128,7 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 		defer cancel()
 		ctx = bounded
 	}
-	body, release, err := rt.body(w, r)
+	body, release, err := rt.Bounds.Read(w, r, min(managementBody, rt.Bounds.Body.Load()))
 	if err != nil {
 		return err
 	}
@@ -148,34 +150,6 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 		return err
 	}
 	return rt.send(w, r, route, out)
-}
-
-// body reads the whole body, holding its bytes against the budget of all bodies.
-func (rt *Router) body(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
-	counted := &metered{ReadCloser: r.Body, budget: rt.Bounds.Buffered}
-	r.Body = counted
-	release = func() { rt.Bounds.Buffered.Give(counted.held) }
-	if body, err = slurp(w, r, min(managementBody, rt.Bounds.Body.Load())); err != nil {
-		release()
-		return nil, nil, err
-	}
-	return body, release, nil
-}
-
-// A metered body holds what is read of it against a budget.
-type metered struct {
-	io.ReadCloser
-	budget *limit.Budget
-	held   int64
-}
-
-func (m *metered) Read(p []byte) (int, error) {
-	n, err := m.ReadCloser.Read(p)
-	if !m.budget.Take(int64(n)) {
-		return 0, fault.RateLimited.New("too many bytes in flight").In(time.Second)
-	}
-	m.held += int64(n)
-	return n, err
 }
 
 func (rt *Router) send(w http.ResponseWriter, r *http.Request, route *Route, out any) error {

@@ -15,6 +15,7 @@ import (
 	"sovereign/internal/api"
 	"sovereign/internal/audit"
 	"sovereign/internal/clock"
+	"sovereign/internal/funds"
 	"sovereign/internal/money"
 	"sovereign/internal/tenant"
 	"sovereign/internal/vault"
@@ -31,6 +32,7 @@ type adminCommand struct {
 	Key           keyCommand       `cmd:"" help:"Mint, list and revoke API keys."`
 	Member        memberCommand    `cmd:"" help:"Add, list, promote, demote and remove members."`
 	Wallet        walletCommand    `cmd:"" help:"Top up and show a wallet."`
+	Usage         usageCommand     `cmd:"" help:"List what a workspace's requests used and cost, newest first."`
 	Ledger        ledgerCommand    `cmd:"" help:"Prove the ledger."`
 	Audit         auditCommand     `cmd:"" help:"Read who changed what, newest first. Without a workspace: what concerns the whole server."`
 	Backup        backupCommand    `cmd:"" help:"Write a backup of everything but the root key."`
@@ -247,7 +249,7 @@ type walletTopup struct {
 }
 
 func (c *walletTopup) Run(a *admin) error {
-	var b wallet.Balance
+	var b funds.Balance
 	if err := a.post("/admin/wallet/topups", wallet.TopUp{Workspace: c.Workspace, Amount: c.AmountUSD.Nano, Memo: c.Memo}, &b); err != nil {
 		return err
 	}
@@ -260,16 +262,30 @@ type walletShow struct {
 }
 
 func (c *walletShow) Run(a *admin) error {
-	var b wallet.Balance
+	var b funds.Balance
 	if err := a.get("/admin/wallet?workspace="+url.QueryEscape(c.Workspace), &b); err != nil {
 		return err
 	}
 	return a.showBalance(c.JSON, b)
 }
 
-func (a *admin) showBalance(asJSON bool, b wallet.Balance) error {
+func (a *admin) showBalance(asJSON bool, b funds.Balance) error {
 	return a.show(asJSON, b, func(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "balance\t$%s\nheld\t$%s\nspent\t$%s\n", b.Balance, b.Held, b.Spent)
+	})
+}
+
+type usageCommand struct {
+	asJSON      `embed:""`
+	ofWorkspace `embed:""`
+	page        `embed:""`
+}
+
+func (c *usageCommand) Run(a *admin) error {
+	query := c.query()
+	query.Set("workspace", c.Workspace)
+	return list(a, c.JSON, "/admin/usage", query, "WHEN\tREQUEST\tMODEL\tOUTCOME\tINPUT\tCACHED\tOUTPUT\tCOST\tCHARGED", func(u wallet.UsageRow) string {
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%d\t%d\t$%s\t$%s", u.At, u.RequestID, u.Model, u.Outcome, u.Input, u.Cached, u.Output, u.Cost, u.Charged)
 	})
 }
 

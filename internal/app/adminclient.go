@@ -55,7 +55,7 @@ func dial(s Storage, why purpose, out io.Writer) (*admin, error) {
 		return nil, fmt.Errorf("admin socket: %w", err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	if a.house, err = open(context.Background(), s, why, defaultLimits(), quiet, nil); err != nil {
+	if a.house, err = open(context.Background(), defaults(s), why, quiet, nil); err != nil {
 		if errors.Is(err, db.ErrTaken) {
 			return nil, fmt.Errorf("%w, and no admin socket answers in %s: name that server's data folder, or try again if it is starting or stopping", err, s.DataDir)
 		}
@@ -301,6 +301,9 @@ func (c *restoreCommand) Run(t *terminal, parent *adminCommand) (err error) {
 	}()
 	if err := h.occupy(ctx, toMake); err != nil {
 		return err
+	}
+	if left, _ := filepath.Glob(filepath.Join(s.DataDir, journalFolder, "*")); len(left) > 0 {
+		return fmt.Errorf("%s holds the money journal of what was there before: move it away first", filepath.Join(s.DataDir, journalFolder))
 	}
 	end, err := from.Restore(ctx, h.db, func(ctx context.Context) error { return vault.Check(ctx, h.db, root) })
 	if end.Rows != nil { // committed, whatever comes after

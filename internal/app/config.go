@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"sovereign/internal/catalog"
+	"sovereign/internal/clock"
 	"sovereign/internal/secret"
 )
 
@@ -28,6 +30,9 @@ type Config struct {
 	LogFormat        string   `default:"text" help:"text or json."`
 	OTLPEndpoint     string   `name:"otlp-endpoint" placeholder:"URL" help:"Where traces are sent, as OTLP over HTTP; empty for nowhere. The OTEL_EXPORTER_OTLP_… variables work too."`
 	Limits           Limits   `embed:"" prefix:"limits-"`
+
+	Providers catalog.Providers `placeholder:"YAML" help:"Where models run: a list of {name, kind: openai|sim, base_url, api_key, ca_file}. api_key may be env:NAME or file:PATH."`
+	Models    catalog.Models    `placeholder:"YAML" help:"The models that can be called, beside the simulated ones: a list of {id, provider, upstream_model, kind: chat|embedding, context_window, max_output_tokens, price: {input_per_mtok_usd, output_per_mtok_usd, cached_input_per_mtok_usd}}."`
 }
 
 // Storage is where data stands, and what opens it.
@@ -55,6 +60,11 @@ type Limits struct {
 	IdleTimeout      time.Duration `default:"120s" help:"How long an idle connection is kept."`
 	OperationTimeout time.Duration `default:"30s" help:"How long a management operation may take."`
 	Drain            time.Duration `default:"30s" help:"How long running requests may go on after SIGTERM."`
+	RequestTimeout   time.Duration `default:"10m" help:"How long an inference request may take, with all its tries."`
+	TryTimeout       time.Duration `default:"5m" help:"Until a provider's answer begins; then a fallback is tried, or the caller gets 408."`
+	StallTimeout     time.Duration `default:"2m" help:"How long a provider may pause within a stream."`
+	Retries          int           `default:"2" help:"How often a failed try is repeated at the same model, before any content."`
+	DefaultMaxTokens int64         `default:"0" help:"Output tokens of a request that names no maximum; it is sent to the provider, and lowers the hold. 0 for the model's own maximum."`
 }
 
 // Bytes is a size such as 512KiB, 32MiB, 1GiB or a plain number of bytes.
@@ -121,6 +131,9 @@ func (c *Config) complete() error {
 			return bad("otlp_endpoint", "%q is not a URL such as http://127.0.0.1:4318", c.OTLPEndpoint)
 		}
 	}
+	if _, err := catalog.Build(c.Providers, c.Models, clock.Now()); err != nil {
+		return err
+	}
 	return c.Limits.check()
 }
 
@@ -139,12 +152,19 @@ func (l Limits) check() error {
 	if l.Operations < 1 {
 		return bad("limits.operations", "must be at least 1")
 	}
+	if l.Retries < 0 || l.Retries > 10 {
+		return bad("limits.retries", "must be from 0 to 10")
+	}
+	if l.DefaultMaxTokens < 0 {
+		return bad("limits.default_max_tokens", "must be 0 or more")
+	}
 	if l.BufferedMemory < l.Body {
 		return bad("limits.buffered_memory", "must be at least limits.body")
 	}
 	for key, value := range map[string]time.Duration{
 		"header_timeout": l.HeaderTimeout, "body_timeout": l.BodyTimeout, "idle_timeout": l.IdleTimeout,
-		"operation_timeout": l.OperationTimeout, "drain": l.Drain,
+		"operation_timeout": l.OperationTimeout, "drain": l.Drain, "request_timeout": l.RequestTimeout,
+		"try_timeout": l.TryTimeout, "stall_timeout": l.StallTimeout,
 	} {
 		if value <= 0 {
 			return bad("limits."+key, "must be above 0")

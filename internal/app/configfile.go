@@ -12,6 +12,8 @@ import (
 
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
+
+	"sovereign/internal/catalog"
 )
 
 // A file is a configuration file: every value with the key and the line it stands under.
@@ -74,16 +76,39 @@ func (f *file) walk(node *yaml.Node, prefix string) error {
 		if _, twice := f.values[flag]; twice {
 			return fmt.Errorf("%s:%d: %s is given twice", f.path, name.Line, key)
 		}
-		text, err := scalar(value)
-		if err == nil {
-			err = try(flag, text)
-		}
+		text, line, err := f.value(key, flag, value)
 		if err != nil {
-			return fmt.Errorf("%s:%d: %s: %w", f.path, name.Line, key, err)
+			return fmt.Errorf("%s:%d: %s: %w", f.path, cmp.Or(line, name.Line), key, err)
 		}
 		f.values[flag] = setting{key: key, line: name.Line, text: text}
 	}
 	return nil
+}
+
+// lists are the keys whose values are lists of entries, with what reads them.
+var lists = map[string]func(*yaml.Node) error{
+	"providers": func(n *yaml.Node) error { return new(catalog.Providers).Decode(n) },
+	"models":    func(n *yaml.Node) error { return new(catalog.Models).Decode(n) },
+}
+
+// value is a value as its flag takes it, or the line on which it goes wrong, where that is known.
+func (f *file) value(key, flag string, node *yaml.Node) (text string, line int, err error) {
+	decode, entries := lists[key]
+	if !entries {
+		if text, err = scalar(node); err == nil {
+			err = try(flag, text)
+		}
+		return text, 0, err
+	}
+	if err := decode(node); err != nil {
+		var placed *catalog.ErrLine
+		if errors.As(err, &placed) {
+			line = placed.Line
+		}
+		return "", line, err
+	}
+	encoded, err := yaml.Marshal(catalog.Numbered(node))
+	return string(encoded), 0, err
 }
 
 // scalar is a value as a flag takes it; a list of plain values is joined.
@@ -123,6 +148,10 @@ func (f *file) Validate(*kong.Application) error { return nil }
 
 // locate adds the file and line to an error about a key that the file sets.
 func (f *file) locate(err error) error {
+	var placed *catalog.ErrLine
+	if f != nil && errors.As(err, &placed) && placed.Line > 0 {
+		return fmt.Errorf("%s:%d: %w", f.path, placed.Line, err)
+	}
 	var b *badKey
 	if f == nil || !errors.As(err, &b) {
 		return err
@@ -176,11 +205,12 @@ func try(flag, text string) error {
 	return errors.New(reason)
 }
 
-// defaultLimits is what an admin command without a server works under.
-func defaultLimits() Limits {
+// defaults is what an admin command without a server works under.
+func defaults(s Storage) *Config {
 	var c Config
 	if _, err := probe(&c).Parse(nil); err != nil {
 		panic(err) // as above
 	}
-	return c.Limits
+	c.Storage = s
+	return &c
 }

@@ -5,8 +5,11 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -19,13 +22,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/otel/trace"
 
+	"sovereign/internal/alias"
 	"sovereign/internal/api"
+	"sovereign/internal/catalog"
+	"sovereign/internal/clock"
 	"sovereign/internal/db"
 	"sovereign/internal/edge"
 	"sovereign/internal/fault"
 	"sovereign/internal/feed"
+	"sovereign/internal/funds"
+	"sovereign/internal/gateway"
+	"sovereign/internal/journal"
 	"sovereign/internal/live"
+	"sovereign/internal/money"
+	"sovereign/internal/sim"
 	"sovereign/internal/tenant"
+	"sovereign/internal/till"
+	"sovereign/internal/tokenizer"
+	"sovereign/internal/upstream"
 	"sovereign/internal/vault"
 	"sovereign/internal/wallet"
 	"sovereign/internal/workspace"
@@ -48,6 +62,14 @@ type house struct {
 
 	workspaces *workspace.Store
 	wallets    *wallet.Store
+
+	fleet   atomic.Pointer[upstream.Fleet]
+	aliases *live.Aliases
+	funds   *funds.Funds
+	journal *journal.Journal
+	teller  *wallet.Teller
+	till    *till.Till
+	gateway *gateway.Gateway
 
 	bounds    *edge.Bounds
 	metrics   *prometheus.Registry
@@ -72,9 +94,10 @@ const (
 
 // open takes the data and makes it ready. It either returns a house or leaves everything as it was, so that a start
 // that cannot succeed changes nothing.
-func open(ctx context.Context, s Storage, why purpose, l Limits, log *slog.Logger, tracer trace.Tracer) (h *house, err error) {
-	h = &house{log: log, storage: s, dir: live.NewDirectory(), bounds: edge.NewBounds()}
-	h.apply(l)
+func open(ctx context.Context, c *Config, why purpose, log *slog.Logger, tracer trace.Tracer) (h *house, err error) {
+	s := c.Storage
+	h = &house{log: log, storage: s, dir: live.NewDirectory(), bounds: edge.NewBounds(), aliases: live.NewAliases(), funds: funds.New()}
+	h.apply(c.Limits)
 	defer func() {
 		if err != nil {
 			h.vacate()
@@ -89,8 +112,58 @@ func open(ctx context.Context, s Storage, why purpose, l Limits, log *slog.Logge
 	if err := s.rememberEngine(); err != nil {
 		return h, err
 	}
-	return h, h.furnish(ctx, tracer)
+	if err := h.stock(c); err != nil {
+		return h, err
+	}
+	if err := h.recover(ctx); err != nil {
+		return h, err
+	}
+	return h, h.furnish(ctx, c.Limits, tracer)
 }
+
+// stock puts the models of a configuration in force. When it fails, what was in force stays.
+func (h *house) stock(c *Config) error {
+	models, err := catalog.Build(c.Providers, c.Models, clock.Now())
+	if err != nil {
+		return err
+	}
+	before := h.fleet.Load()
+	offline := func(*live.Provider) (upstream.Sender, error) { return sim.New(), nil }
+	next, err := upstream.NewFleet(models, upstream.Makers{live.Sim: offline}, before)
+	if err != nil {
+		return err
+	}
+	h.fleet.Store(next)
+	if before != nil {
+		before.Retire(next)
+	}
+	return nil
+}
+
+func (h *house) catalog() *live.Catalog { return h.fleet.Load().Catalog }
+
+// recover posts what the last process left in the journal, before anything can be spent.
+func (h *house) recover(ctx context.Context) error {
+	disk, err := journal.Folder(filepath.Join(h.storage.DataDir, journalFolder))
+	if err != nil {
+		return folderError(h.storage.DataDir, err)
+	}
+	if h.journal, err = journal.Open(disk); err != nil {
+		return err
+	}
+	h.teller = wallet.NewTeller(h.db, h.journal, h.funds, h.log)
+	found, err := h.teller.Recover(ctx)
+	if err != nil {
+		return fmt.Errorf("recover the money journal: %w", err)
+	}
+	if found.Orphans > 0 || found.Torn > 0 {
+		h.log.Info("recovered the money journal", "unfinished", found.Orphans, "charged_usd", found.Charged.String(), "torn_bytes", found.Torn)
+	}
+	return nil
+}
+
+// journalFolder is where the money journal stands in the data folder.
+const journalFolder = "journal"
 
 // occupy takes the folder, the database and the right to serve it, and makes what may be made.
 func (h *house) occupy(ctx context.Context, why purpose) (err error) {
@@ -134,6 +207,7 @@ func (h *house) vacate() {
 		for _, file := range []string{"", "-wal", "-shm"} {
 			_ = os.Remove(filepath.Join(h.storage.DataDir, db.CoreFile+file))
 		}
+		_ = os.RemoveAll(filepath.Join(h.storage.DataDir, journalFolder)) // it is nobody's without its database
 	}
 	if h.madeFolder && h.folder != nil {
 		_ = os.Remove(filepath.Join(h.storage.DataDir, db.LockFile)) // while it is ours
@@ -145,17 +219,28 @@ func (h *house) vacate() {
 }
 
 // furnish builds the rooms on an unlocked database.
-func (h *house) furnish(ctx context.Context, tracer trace.Tracer) error {
+func (h *house) furnish(ctx context.Context, l Limits, tracer trace.Tracer) error {
 	h.pub = workspace.NewPublisher(h.db, h.dir)
-	h.feed = feed.New(h.db, h.log, h.pub.Sources())
+	sources := map[string]feed.Source{}
+	for _, some := range []map[string]feed.Source{h.pub.Sources(), h.teller.Sources(), alias.NewPublisher(h.db, h.aliases).Sources()} {
+		maps.Copy(sources, some)
+	}
+	h.feed = feed.New(h.db, h.log, sources)
 	if err := h.feed.Fill(ctx); err != nil {
 		return err
 	}
 	h.workspaces = workspace.NewStore(h.db, h.feed)
-	h.wallets = wallet.NewStore(h.db)
+	h.wallets = wallet.NewStore(h.db, h.feed, h.funds)
 	h.metrics = prometheus.NewRegistry()
 	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	h.metrics.MustRegister(h.gauges()...)
+	watch := gateway.NewWatch(h.metrics)
+	h.till = till.New(h.funds, h.journal, h.log, watch.Overage)
+	h.gateway = gateway.New(gateway.Config{
+		Fleet: h.fleet.Load, Aliases: h.aliases, Till: h.till, Bounds: h.bounds, Log: h.log,
+		Count: tokenizer.Count, Watch: watch, Random: rand.Float64,
+	})
+	h.apply(l)
 
 	frame := api.Config{DB: h.db, Feed: h.feed, Log: h.log, Bounds: h.bounds}
 	before := edge.Config{Directory: h.dir, Log: h.log, Metrics: h.metrics, Tracer: tracer, Gate: h.gate, Closing: h.draining.Load, Bounds: h.bounds}
@@ -163,7 +248,10 @@ func (h *house) furnish(ctx context.Context, tracer trace.Tracer) error {
 	routes = append(routes, h.publicRoutes()...)
 	routes = append(routes, workspace.NewHandler(h.setupSteps()...).Routes()...)
 	routes = append(routes, workspace.NewOperator(h.db, h.workspaces).Routes()...)
-	routes = append(routes, wallet.NewOperator(h.wallets, h.find).Routes()...)
+	routes = append(routes, wallet.NewOperator(h.wallets, h.teller, h.find).Routes()...)
+	routes = append(routes, catalog.NewHandler(h.catalog).Routes()...)
+	routes = append(routes, alias.NewHandler(alias.NewStore(h.db, h.feed), h.catalog).Routes()...)
+	routes = append(routes, h.inferenceRoutes()...)
 	routes = append(routes, h.operatorRoutes()...)
 	public, err := api.NewRouter(frame, routes)
 	if err != nil {
@@ -180,11 +268,21 @@ func (h *house) furnish(ctx context.Context, tracer trace.Tracer) error {
 	return nil
 }
 
+// inferenceRoutes are the data plane's. Their rows are declared here because the gateway knows no database, and so no
+// router.
+func (h *house) inferenceRoutes() []api.Route {
+	return []api.Route{
+		api.Raw[gateway.ChatRequest, gateway.ChatAnswer]("/chat/completions", api.Reader, h.gateway.ServeChat, "Chat with a model, streaming or not"),
+		api.Raw[gateway.EmbeddingsRequest, gateway.EmbeddingsAnswer]("/embeddings", api.Reader, h.gateway.ServeEmbeddings, "Embed texts"),
+	}
+}
+
 // setupSteps are what a new workspace has before it, in order. Each room adds its own.
 func (h *house) setupSteps() []workspace.Step {
 	return []workspace.Step{
 		{ID: "create_key", Action: "mint a key", Done: func(context.Context, tenant.ID) (bool, error) { return true, nil }},
 		{ID: "add_credit", Action: "ask the operator to top the wallet up: sovereign admin wallet topup", Done: h.wallets.Funded},
+		{ID: "send_request", Action: "send a chat completion: POST /v1/chat/completions with the model sim/chat, or one of GET /v1/models", Done: h.wallets.Used},
 	}
 }
 
@@ -201,6 +299,12 @@ func (h *house) start() {
 	h.work.Go(func() { h.pub.KeepUses(ctx, h.log) })
 	h.work.Go(func() { h.tidy(ctx) })
 	h.work.Go(func() { h.lease.Watch(ctx, leaseEvery, h.lost, h.regained) })
+	h.work.Go(func() { h.teller.Run(ctx) })
+	h.work.Go(func() {
+		if err := h.till.Run(ctx); err != nil {
+			h.log.Error("stopping with charges that the journal could not take", "err", err)
+		}
+	})
 }
 
 const (
@@ -256,12 +360,22 @@ func (h *house) apply(l Limits) {
 	h.bounds.Buffered.Set(int64(l.BufferedMemory))
 	h.bounds.Operations.Set(l.Operations)
 	h.bounds.Timeout.Store(int64(l.OperationTimeout))
+	if h.gateway != nil {
+		h.gateway.Apply(gateway.Settings{
+			Retries: l.Retries, TryTimeout: l.TryTimeout, StallTimeout: l.StallTimeout, RequestTimeout: l.RequestTimeout, DefaultMaxTokens: l.DefaultMaxTokens,
+		})
+	}
 }
 
 func (h *house) close() {
 	if h.stop != nil {
 		h.stop()
 		h.work.Wait()
+	}
+	if h.journal != nil {
+		if err := h.journal.Close(); err != nil {
+			h.log.Error("closing the journal", "err", err)
+		}
 	}
 	h.leave()
 	if h.folder != nil {
@@ -289,6 +403,15 @@ func (h *house) gauges() []prometheus.Collector {
 	return []prometheus.Collector{
 		gauge("sovereign_feed_version", "The version of change that is in force.", func() float64 { return float64(h.feed.Applied()) }),
 		gauge("sovereign_keys", "API keys in force.", func() float64 { return float64(h.dir.Keys()) }),
+		gauge("sovereign_held_usd", "Money that running requests hold, in dollars.", func() float64 { return float64(h.funds.Held()) / float64(money.Dollar) }),
+		gauge("sovereign_inference_running", "Inference requests that are running.", func() float64 { return float64(h.gateway.Running()) }),
+		gauge("sovereign_journal_lag_seconds", "For how long the ledger has been behind the journal; 0 when it keeps up.", func() float64 { return h.teller.Lag().Seconds() }),
+		gauge("sovereign_journal_writable", "1 while charges can be recorded; while 0, inference is refused.", func() float64 {
+			if h.journal.Failure() != nil {
+				return 0
+			}
+			return 1
+		}),
 		gauge("sovereign_buffered_bytes", "Bytes of request bodies held now.", func() float64 { return float64(h.bounds.Buffered.Used()) }),
 		gauge("sovereign_serving", "1 while requests are served, 0 while the data is not ours.", func() float64 {
 			if h.gate() != nil {

@@ -53,7 +53,7 @@ func short(t *testing.T) string {
 
 func enter(t *testing.T, s Storage) *house {
 	t.Helper()
-	h, err := open(t.Context(), s, toMake, defaultLimits(), slog.New(slog.DiscardHandler), nil)
+	h, err := open(t.Context(), defaults(s), toMake, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,13 +276,13 @@ func TestWrongMissingAndNewerAreRefusedAndChangeNothing(t *testing.T) {
 		before := rows(t, s)
 		other := s
 		other.RootKeyFile = t.TempDir() + "/other.key"
-		if _, err := open(ctx, other, toMake, defaultLimits(), slog.New(slog.DiscardHandler), nil); err == nil || !strings.Contains(err.Error(), "is missing") {
+		if _, err := open(ctx, defaults(other), toMake, slog.New(slog.DiscardHandler), nil); err == nil || !strings.Contains(err.Error(), "is missing") {
 			t.Errorf("missing root key: %v", err)
 		}
 		if _, err := vault.CreateRoot(other.RootKeyFile); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := open(ctx, other, toMake, defaultLimits(), slog.New(slog.DiscardHandler), nil); !errors.Is(err, vault.ErrWrongRoot) {
+		if _, err := open(ctx, defaults(other), toMake, slog.New(slog.DiscardHandler), nil); !errors.Is(err, vault.ErrWrongRoot) {
 			t.Errorf("wrong root key: %v", err)
 		}
 		if after := rows(t, s); after != before {
@@ -297,7 +297,7 @@ func TestWrongMissingAndNewerAreRefusedAndChangeNothing(t *testing.T) {
 				t.Errorf("a refused start changed a newer database:\n%s\n%s", before, after)
 			}
 		}()
-		if _, err := open(ctx, s, toMake, defaultLimits(), slog.New(slog.DiscardHandler), nil); !errors.Is(err, db.ErrNewer) {
+		if _, err := open(ctx, defaults(s), toMake, slog.New(slog.DiscardHandler), nil); !errors.Is(err, db.ErrNewer) {
 			t.Errorf("newer database: %v", err)
 		}
 	})

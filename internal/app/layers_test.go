@@ -9,16 +9,16 @@ import (
 
 // layers is the plan of the house: a package may import those of lower layers, and of its own to the left.
 var layers = [][]string{
-	{"clock", "id", "secret", "money", "fault", "limit", "tenant", "apikey"},
-	{"live", "edge"},
+	{"clock", "id", "secret", "money", "fault", "limit", "tenant", "apikey", "scan", "token", "tokenizer"},
+	{"live", "edge", "funds", "journal", "till", "upstream", "sim", "gateway"},
 	{"db", "feed", "audit", "vault"},
 	{"api"},
-	{"workspace", "wallet", "backup"},
+	{"workspace", "wallet", "catalog", "alias", "backup"},
 	{"app"},
 }
 
 // dataPlane packages answer requests without a database.
-var dataPlane = []string{"edge", "live", "apikey", "tenant", "limit", "money", "clock", "fault", "secret", "id"}
+var dataPlane = []string{"gateway", "sim", "upstream", "till", "journal", "funds", "scan", "token", "tokenizer", "edge", "live", "apikey", "tenant", "limit", "money", "clock", "fault", "secret", "id"}
 
 func imports(t *testing.T, format string, packages ...string) []string {
 	t.Helper()

@@ -77,6 +77,9 @@ func (h *house) bootstrap(ctx context.Context, by tenant.Actor, in NewWorkspace,
 }
 
 func (h *house) backupRoute(ctx context.Context, _ tenant.Caller, _ api.None) (api.Stream, error) {
+	if err := h.teller.Drain(ctx); err != nil { // what is finished is in the database, and so in the backup
+		return api.Stream{}, fmt.Errorf("post the journal before a backup: %w", err)
+	}
 	return api.Stream{
 		ContentType: "application/gzip",
 		Filename:    "sovereign-" + clock.Now().Std().Format("20060102T150405Z") + ".backup",
@@ -157,12 +160,13 @@ First start: a workspace was made for you.
 
 Try it:
 
-  curl -sS %s/v1/setup/status -H "Authorization: Bearer %s"
+  curl -sS %s/v1/chat/completions -H "Authorization: Bearer %s" -H "Content-Type: application/json" -d '{"model":"sim/chat","messages":[{"role":"user","content":"Hello"}]}'
 
+sim/chat is simulated, inside this binary. Real models:  GET %s/v1/models, and providers and models in the configuration
 The API, to read: %s/docs
 Another key:      %s admin key create --data-dir %s --workspace %s --email %s
 
-`, in.Workspace, made.WorkspaceID, in.Email, in.Balance, made.APIKey, address, made.APIKey, address, os.Args[0], h.storage.DataDir, in.Workspace, in.Email)
+`, in.Workspace, made.WorkspaceID, in.Email, in.Balance, made.APIKey, address, made.APIKey, address, address, os.Args[0], h.storage.DataDir, in.Workspace, in.Email)
 		return err
 	})
 	return err

@@ -64,7 +64,7 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 	}
 	starting, started := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer started()
-	if s.house, err = open(starting, c.Storage, toMake, c.Limits, s.log, tracer); err != nil {
+	if s.house, err = open(starting, c, toMake, s.log, tracer); err != nil {
 		if starting.Err() != nil {
 			return errors.New("stopped while starting")
 		}
@@ -193,11 +193,18 @@ func (s *server) drain() {
 			continue
 		}
 		if err := server.Shutdown(ctx); err != nil {
-			s.log.Warn("requests were cut off after the drain", "err", err)
+			s.log.Warn("requests are cut off after the drain", "err", err)
+			s.house.gateway.Abort() // streams say so before they end, and are charged what they delivered
+			for patience := time.Now().Add(lastWords); s.house.gateway.Running() > 0 && time.Now().Before(patience); {
+				time.Sleep(time.Millisecond)
+			}
 			_ = server.Close()
 		}
 	}
 }
+
+// lastWords is how long requests that are cut off get to end by themselves.
+const lastWords = 3 * time.Second
 
 // lastRequest is how long open connections may still bring a request to a stopping server.
 const lastRequest = time.Second
@@ -218,10 +225,17 @@ func (s *server) reload() {
 			return
 		}
 	}
+	if err := s.house.stock(next); err != nil {
+		s.log.Error("reload: the configuration is kept as it was", "err", err)
+		return
+	}
+	s.config.Providers, s.config.Models = next.Providers, next.Models
 	// Only what was put in force is remembered, so that the next reload still tells what waits for a restart.
 	s.config.Limits.Body, s.config.Limits.BufferedMemory = next.Limits.Body, next.Limits.BufferedMemory
 	s.config.Limits.Connections, s.config.Limits.Operations = next.Limits.Connections, next.Limits.Operations
 	s.config.Limits.OperationTimeout = next.Limits.OperationTimeout
+	s.config.Limits.RequestTimeout, s.config.Limits.TryTimeout, s.config.Limits.StallTimeout = next.Limits.RequestTimeout, next.Limits.TryTimeout, next.Limits.StallTimeout
+	s.config.Limits.Retries, s.config.Limits.DefaultMaxTokens = next.Limits.Retries, next.Limits.DefaultMaxTokens
 	s.config.Limits.Drain, s.config.LogLevel, s.config.TrustedProxies = next.Limits.Drain, next.LogLevel, next.TrustedProxies
 	s.apply(s.config)
 	s.log.Info("reloaded")

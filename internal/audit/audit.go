@@ -70,6 +70,18 @@ func encode(v any) ([]byte, error) {
 
 // List reads a workspace's entries, newest first. An empty action means all.
 func List(ctx context.Context, d *db.DB, ws tenant.ID, action string, limit, offset int) ([]Entry, error) {
+	return read(ctx, d.In(ws), `WHERE workspace_id = $1 AND ($2 = '' OR action = $2)
+		ORDER BY at DESC, id DESC LIMIT $3 OFFSET $4`, action, limit, offset)
+}
+
+// History reads a workspace's entries of one subject, newest first. kind is what the subject's actions begin with, such
+// as alias for alias.put: a name that people choose may look like the id of something else.
+func History(ctx context.Context, d *db.DB, ws tenant.ID, kind, subject string, limit, offset int) ([]Entry, error) {
+	return read(ctx, d.In(ws), `WHERE workspace_id = $1 AND subject = $2 AND action LIKE $3
+		ORDER BY at DESC, id DESC LIMIT $4 OFFSET $5`, subject, kind+".%", limit, offset)
+}
+
+func read(ctx context.Context, s db.Scoped, which string, args ...any) ([]Entry, error) {
 	type row struct {
 		ID, RequestID, Action, Subject string
 		At                             clock.Time
@@ -78,10 +90,9 @@ func List(ctx context.Context, d *db.DB, ws tenant.ID, action string, limit, off
 		ActorKey                       tenant.KeyID
 		BeforeJSON, AfterJSON          []byte
 	}
-	rows, err := db.Query[row](ctx, d.In(ws), `
+	rows, err := db.Query[row](ctx, s, `
 		SELECT id, at, actor_kind, actor_user, actor_key, request_id, action, subject, before_json, after_json
-		FROM audit_entries WHERE workspace_id = $1 AND ($2 = '' OR action = $2)
-		ORDER BY at DESC, id DESC LIMIT $3 OFFSET $4`, action, limit, offset)
+		FROM audit_entries `+which, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read audit: %w", err)
 	}

@@ -156,6 +156,43 @@ func TestListIsNewestFirstByActionAndOfOneWorkspace(t *testing.T) {
 	})
 }
 
+func TestHistoryIsOfOneSubjectAndKindNewestFirst(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		for i, action := range []string{"alias.put", "alias.put", "key.revoke", "alias.delete", "aliases.put", "alias"} {
+			record(t.Context(), t, d, "ws_1", action, "key_1", nil, i)
+			record(t.Context(), t, d, "ws_1", action, "key_2", nil, "another subject's")
+			record(t.Context(), t, d, "ws_2", action, "key_1", nil, "another workspace's")
+			time.Sleep(2 * time.Microsecond)
+		}
+		for _, c := range []struct {
+			kind          string
+			limit, offset int
+			want          []string
+		}{
+			{"alias", 10, 0, []string{"3", "1", "0"}},
+			{"alias", 1, 1, []string{"1"}},
+			{"alias", 10, 3, nil},
+			{"key", 10, 0, []string{"2"}},
+			{"", 10, 0, nil},
+		} {
+			entries, err := audit.History(t.Context(), d, "ws_1", c.kind, "key_1", c.limit, c.offset)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, e := range entries {
+				got = append(got, string(e.After))
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%q limit %d offset %d: want %v, got %v", c.kind, c.limit, c.offset, c.want, got)
+			}
+		}
+		if entries, err := audit.History(t.Context(), d, "", "alias", "key_1", 10, 0); err == nil {
+			t.Errorf("no workspace reads %v", entries)
+		}
+	})
+}
+
 func TestEntriesOfOneInstantHaveOneOrder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for i := range 20 {

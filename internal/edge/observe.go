@@ -26,6 +26,7 @@ type call struct {
 	candid  bool
 	caller  tenant.Caller
 	route   string
+	busy    bool         // one of many: logged only for who debugs
 	fault   *fault.Fault // what was answered, when it was a refusal
 	cause   error        // and why, for the log
 }
@@ -41,6 +42,9 @@ func callOf(ctx context.Context) *call {
 
 // Caller is whose key the request carries; it is empty where none is needed.
 func Caller(ctx context.Context) tenant.Caller { return callOf(ctx).caller }
+
+// Busy says that a request is one of very many, such as inference: it is counted, and not logged line by line.
+func Busy(ctx context.Context) { callOf(ctx).busy = true }
 
 // RequestID is the request's id.
 func RequestID(ctx context.Context) string { return callOf(ctx).id }
@@ -141,7 +145,7 @@ func (e *Edge) finish(out *recorder, r *http.Request, call *call, span trace.Spa
 		e.Log.Log(r.Context(), level, "request failed", "request_id", call.id, "method", r.Method, "path", r.URL.Path, "status", call.fault.Status, "err", call.cause)
 	}
 	level := slog.LevelDebug
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && !call.busy {
 		level = slog.LevelInfo
 	}
 	if !e.Log.Enabled(r.Context(), level) {

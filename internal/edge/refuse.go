@@ -50,22 +50,36 @@ func refuse(w http.ResponseWriter, r *http.Request, err error, plain bool) {
 		header.Set("WWW-Authenticate", "Bearer")
 	}
 	message := f.Message
-	if f.Status >= http.StatusInternalServerError {
-		if call.candid {
-			message = f.Error()
-		}
-		message += " (request " + call.id + ")"
+	if call.candid && f.Status >= http.StatusInternalServerError {
+		message = f.Error()
 	}
-	var body any = Envelope{Refusal{Message: message, Type: f.Type, Code: optional(f.Code), Param: optional(f.Field)}}
+	shown := envelope(call.id, f, message)
+	var body any = shown
 	if plain && f.Status == http.StatusBadRequest {
-		body = Flat{Error: message}
+		body = Flat{Error: shown.Error.Message}
 	}
-	text, _ := json.Marshal(body, jsontext.AllowInvalidUTF8(true)) // a message may name what a caller sent; nothing else can fail
+	text := encode(body)
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(text)+1))
 	w.WriteHeader(f.Status)
 	_, _ = w.Write(append(text, '\n')) // a caller who left has no use for an error
 }
+
+func envelope(id string, f *fault.Fault, message string) Envelope {
+	if f.Status >= http.StatusInternalServerError {
+		message += " (request " + id + ")"
+	}
+	return Envelope{Refusal{Message: message, Type: f.Type, Code: optional(f.Code), Param: optional(f.Field)}}
+}
+
+// encode cannot fail: a message may name what a caller sent, and everything else is ours.
+func encode(body any) []byte {
+	text, _ := json.Marshal(body, jsontext.AllowInvalidUTF8(true))
+	return text
+}
+
+// Event is a refusal as it stands in a stream that has begun.
+func Event(id string, f *fault.Fault) []byte { return encode(envelope(id, f, f.Message)) }
 
 func optional(s string) *string {
 	if s == "" {

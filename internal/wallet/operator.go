@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"sovereign/internal/api"
+	"sovereign/internal/funds"
 	"sovereign/internal/money"
 	"sovereign/internal/tenant"
 )
@@ -13,18 +14,22 @@ type Workspaces func(ctx context.Context, name string) (tenant.ID, error)
 
 // An Operator answers what whoever runs the server may do to a wallet. There are no billing endpoints for keys.
 type Operator struct {
-	store *Store
-	find  Workspaces
+	store  *Store
+	teller *Teller
+	find   Workspaces
 }
 
-// NewOperator manages the wallets of s.
-func NewOperator(s *Store, find Workspaces) *Operator { return &Operator{store: s, find: find} }
+// NewOperator manages the wallets of s, which t posts to.
+func NewOperator(s *Store, t *Teller, find Workspaces) *Operator {
+	return &Operator{store: s, teller: t, find: find}
+}
 
 // Routes are the operations of the server's own socket.
 func (o *Operator) Routes() []api.Route {
 	return []api.Route{
 		api.Get("/wallet", api.Operator, o.show, "Show a workspace's balance"),
 		api.Post("/wallet/topups", api.Operator, o.topUp, "Add money to a wallet", api.Creates),
+		api.Get("/usage", api.Operator, o.usage, "List what requests used and cost, newest first"),
 		api.Get("/ledger/verification", api.Operator, o.verify, "Prove the ledger's invariants from its rows"),
 	}
 }
@@ -33,12 +38,12 @@ type ofWorkspace struct {
 	Workspace string `query:"workspace" required:"true" doc:"The workspace's id or name"`
 }
 
-func (o *Operator) show(ctx context.Context, _ tenant.Caller, in ofWorkspace) (Balance, error) {
+func (o *Operator) show(ctx context.Context, _ tenant.Caller, in ofWorkspace) (funds.Balance, error) {
 	ws, err := o.find(ctx, in.Workspace)
 	if err != nil {
-		return Balance{}, err
+		return funds.Balance{}, err
 	}
-	return o.store.Show(ctx, ws)
+	return o.store.Show(ws), nil
 }
 
 // A TopUp asks for money to be added.
@@ -48,14 +53,34 @@ type TopUp struct {
 	Memo      string     `json:"memo,omitempty" maxLength:"200" doc:"Why, for the ledger"`
 }
 
-func (o *Operator) topUp(ctx context.Context, caller tenant.Caller, in TopUp) (Balance, error) {
+func (o *Operator) topUp(ctx context.Context, caller tenant.Caller, in TopUp) (funds.Balance, error) {
 	ws, err := o.find(ctx, in.Workspace)
 	if err != nil {
-		return Balance{}, err
+		return funds.Balance{}, err
 	}
 	return o.store.TopUp(ctx, ws, caller.Actor(), in.Amount, in.Memo)
 }
 
 func (o *Operator) verify(ctx context.Context, _ tenant.Caller, _ api.None) (Proof, error) {
+	if err := o.teller.Drain(ctx); err != nil {
+		return Proof{}, err
+	}
 	return o.store.Verify(ctx)
+}
+
+type usageOf struct {
+	ofWorkspace
+	api.Page
+}
+
+func (o *Operator) usage(ctx context.Context, _ tenant.Caller, in usageOf) (api.List[UsageRow], error) {
+	ws, err := o.find(ctx, in.Workspace)
+	if err != nil {
+		return api.List[UsageRow]{}, err
+	}
+	if err := o.teller.Drain(ctx); err != nil {
+		return api.List[UsageRow]{}, err
+	}
+	rows, err := o.store.Usage(ctx, ws, in.More(), in.Offset)
+	return api.NewList(in.Page, rows), err
 }

@@ -4,47 +4,72 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"sovereign/internal/audit"
 	"sovereign/internal/clock"
 	"sovereign/internal/db"
 	"sovereign/internal/fault"
+	"sovereign/internal/feed"
+	"sovereign/internal/funds"
 	"sovereign/internal/id"
 	"sovereign/internal/money"
 	"sovereign/internal/tenant"
 )
 
 // A Store keeps the ledger.
-type Store struct{ db *db.DB }
+type Store struct {
+	db    *db.DB
+	feed  *feed.Feed
+	funds *funds.Funds
+}
 
-// NewStore keeps the ledger in d.
-func NewStore(d *db.DB) *Store { return &Store{db: d} }
+// NewStore keeps the ledger in d. What it adds to a wallet is in f when it has answered.
+func NewStore(d *db.DB, changes *feed.Feed, f *funds.Funds) *Store {
+	return &Store{db: d, feed: changes, funds: f}
+}
 
-// TopUp adds money to a workspace's wallet, and audits the balance before and after.
-func (s *Store) TopUp(ctx context.Context, ws tenant.ID, by tenant.Actor, amount money.Nano, memo string) (Balance, error) {
+// A credit is how much came into a wallet in all, for the audit.
+type credit struct {
+	Credited money.Nano `json:"credited_usd"`
+}
+
+// TopUp adds money to a workspace's wallet, and audits what came in, before and after. When it returns, the money can be
+// spent.
+func (s *Store) TopUp(ctx context.Context, ws tenant.ID, by tenant.Actor, amount money.Nano, memo string) (funds.Balance, error) {
 	if err := checkTopUp(amount); err != nil {
-		return Balance{}, err
+		return funds.Balance{}, err
 	}
-	var after Balance
-	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
-		before, err := show(ctx, tx.In(ws))
+	version, err := s.db.Tx(ctx, func(tx *db.Tx) error {
+		before, err := credited(ctx, tx.In(ws))
 		if err != nil {
 			return err
 		}
-		if err := post(ctx, tx, ws, "topup", memo, []line{{accountWallet, amount}, {accountFunding, -amount}}); err != nil {
+		if err := post(ctx, tx, ws, id.New("txn"), kindTopUp, memo, []line{{accountWallet, amount}, {accountFunding, -amount}}); err != nil {
 			return err
 		}
-		if after, err = show(ctx, tx.In(ws)); err != nil {
-			return err
-		}
-		return audit.Record(ctx, tx, ws, by, "wallet.topup", string(ws), before, after)
+		tx.Touch(changedWallet, ws, "")
+		return audit.Record(ctx, tx, ws, by, "wallet.topup", string(ws), credit{before}, credit{before + amount})
 	})
-	return after, err
+	if err != nil {
+		return funds.Balance{}, err
+	}
+	if err := s.feed.Await(ctx, version); err != nil {
+		return funds.Balance{}, err
+	}
+	return s.funds.Balance(ws), nil
+}
+
+// credited is what came into a wallet in all.
+func credited(ctx context.Context, s db.Scoped) (money.Nano, error) {
+	funding, err := balance(ctx, s, accountFunding)
+	return -funding, err
 }
 
 // post writes a transfer whose lines sum to zero, and moves the balances with it.
-func post(ctx context.Context, tx *db.Tx, ws tenant.ID, kind, memo string, lines []line) error {
+func post(ctx context.Context, tx *db.Tx, ws tenant.ID, transfer, kind, memo string, lines []line) error {
 	var sum money.Nano
-	transfer, now := id.New("txn"), clock.Now()
+	now := clock.Now()
 	for i, l := range lines {
 		sum += l.amount
 		if _, err := db.Exec(ctx, tx.In(ws), `
@@ -83,76 +108,54 @@ func balance(ctx context.Context, s db.Scoped, account string) (money.Nano, erro
 	return *amount, nil
 }
 
-// Show reads a workspace's balance. Nothing can hold or spend money in this release, so both are zero.
-func (s *Store) Show(ctx context.Context, ws tenant.ID) (Balance, error) {
-	return show(ctx, s.db.In(ws))
-}
+// Show is a workspace's money now, with what running requests hold of it.
+func (s *Store) Show(ws tenant.ID) funds.Balance { return s.funds.Balance(ws) }
 
-func show(ctx context.Context, s db.Scoped) (Balance, error) {
-	amount, err := balance(ctx, s, accountWallet)
-	return Balance{Balance: amount}, err
-}
-
-// Funded reports whether the wallet holds anything.
+// Funded reports whether money ever came into the wallet.
 func (s *Store) Funded(ctx context.Context, ws tenant.ID) (bool, error) {
-	b, err := s.Show(ctx, ws)
-	return b.Balance > 0, err
+	amount, err := credited(ctx, s.db.In(ws))
+	return amount > 0, err
 }
 
-// Verify proves the ledger from its rows alone: all entries sum to zero, each transfer does, each balance is the sum
-// of its entries, and no wallet is below zero.
-func (s *Store) Verify(ctx context.Context) (Proof, error) {
-	proof := Proof{Problems: []string{}}
-	err := s.db.Snapshot(ctx, "the ledger is proven whole", func(all db.Scoped) error {
-		type total struct {
-			Entries int64
-			Sum     money.Nano
-		}
-		t, err := db.One[total](ctx, all, `SELECT COUNT(*) AS entries, CAST(COALESCE(SUM(amount), 0) AS BIGINT) AS sum FROM ledger_entries`)
-		if err != nil {
-			return err
-		}
-		proof.Entries, proof.Sum = t.Entries, t.Sum
-		if t.Sum != 0 {
-			proof.Problems = append(proof.Problems, fmt.Sprintf("all entries sum to %s", t.Sum))
-		}
-		for _, check := range invariants {
-			broken, err := db.Query[string](ctx, all, check.finds)
-			if err != nil {
-				return fmt.Errorf("check that %s: %w", check.rule, err)
-			}
-			for _, subject := range broken {
-				proof.Problems = append(proof.Problems, fmt.Sprintf("%s: not so for %s", check.rule, subject))
-			}
-		}
-		return nil
-	})
-	proof.OK = len(proof.Problems) == 0
-	return proof, err
+// Used reports whether a request of the workspace was ever charged. What was settled a moment ago counts as soon as it is
+// posted.
+func (s *Store) Used(ctx context.Context, ws tenant.ID) (bool, error) {
+	row, err := db.Maybe[int64](ctx, s.db.In(ws), `SELECT 1 FROM usage_rows WHERE workspace_id = $1 LIMIT 1`)
+	return row != nil, err
 }
 
-// invariants are the rules of the ledger, each with the query that finds who breaks it.
-var invariants = []struct{ rule, finds string }{
-	{
-		"every transfer sums to zero over at least two lines",
-		`SELECT transfer_id FROM ledger_entries GROUP BY transfer_id HAVING SUM(amount) <> 0 OR COUNT(*) < 2`,
-	},
-	{
-		"every transfer stays within one workspace",
-		`SELECT transfer_id FROM ledger_entries GROUP BY transfer_id HAVING COUNT(DISTINCT workspace_id) <> 1`,
-	},
-	{
-		"every balance is the sum of its entries",
-		`SELECT b.workspace_id || '/' || b.account FROM ledger_balances b WHERE b.amount <>
-			(SELECT COALESCE(SUM(e.amount), 0) FROM ledger_entries e WHERE e.workspace_id = b.workspace_id AND e.account = b.account)`,
-	},
-	{
-		"every account with entries has a balance",
-		`SELECT DISTINCT e.workspace_id || '/' || e.account FROM ledger_entries e WHERE NOT EXISTS
-			(SELECT 1 FROM ledger_balances b WHERE b.workspace_id = e.workspace_id AND b.account = e.account)`,
-	},
-	{
-		"no wallet is below zero",
-		`SELECT workspace_id FROM ledger_balances WHERE account = 'wallet' AND amount < 0`,
-	},
+// A UsageRow is what one request used and cost.
+type UsageRow struct {
+	RequestID string         `json:"request_id"`
+	At        clock.Time     `json:"at"`
+	KeyID     tenant.KeyID   `json:"key_id"`
+	Route     string         `json:"endpoint"`
+	Model     string         `json:"model" doc:"That answered"`
+	Requested string         `json:"requested_model" doc:"As the caller named it"`
+	Alias     string         `json:"alias,omitempty"`
+	Provider  string         `json:"provider"`
+	Outcome   string         `json:"outcome"`
+	Counted   bool           `json:"counted" doc:"By us: the provider reported no usage"`
+	Input     int64          `json:"input_tokens"`
+	Cached    int64          `json:"cached_input_tokens"`
+	Output    int64          `json:"output_tokens"`
+	Reasoning int64          `json:"reasoning_tokens"`
+	Price     string         `json:"-"`
+	Prices    jsontext.Value `json:"price" db:"-" doc:"Of the model on that day"`
+	Cost      money.Nano     `json:"cost_usd"`
+	Charged   money.Nano     `json:"charged_usd" doc:"To the wallet; what is missing to the cost is the operator's overage"`
+}
+
+// Usage lists what a workspace's requests used and cost, newest first.
+func (s *Store) Usage(ctx context.Context, ws tenant.ID, limit, offset int) ([]UsageRow, error) {
+	rows, err := db.Query[UsageRow](ctx, s.db.In(ws), `
+		SELECT request_id, at, key_id, route, model, requested, alias, provider, outcome, counted, input, cached, output, reasoning, price, cost, charged
+		FROM usage_rows WHERE workspace_id = $1 ORDER BY at DESC, request_id DESC LIMIT $2 OFFSET $3`, limit, offset)
+	if err != nil {
+		return nil, fmt.Errorf("read the usage: %w", err)
+	}
+	for i := range rows {
+		rows[i].Prices = jsontext.Value(rows[i].Price)
+	}
+	return rows, nil
 }

@@ -8,10 +8,19 @@ import (
 	"sovereign/internal/money"
 )
 
-// The accounts of a workspace. Their balances sum to zero: what the wallet holds came from funding.
+// The accounts of a workspace. Their balances sum to zero: what came in from funding is in the wallet or was used, and
+// what was used beyond the wallet is the operator's overage.
 const (
 	accountWallet  = "wallet"
 	accountFunding = "funding"
+	accountUsage   = "usage"
+	accountOverage = "overage"
+)
+
+// The kinds of transfer.
+const (
+	kindTopUp = "topup"
+	kindUsage = "usage"
 )
 
 // A line of a transfer moves an amount into an account, or out of it when negative.
@@ -31,13 +40,6 @@ func checkTopUp(amount money.Nano) error {
 		return fault.Invalid("amount_usd", fmt.Sprintf("must be above 0 and at most %s", maxTopUp))
 	}
 	return nil
-}
-
-// A Balance is what a workspace can spend, what running work has reserved of it, and what it has spent so far.
-type Balance struct {
-	Balance money.Nano `json:"balance_usd"`
-	Held    money.Nano `json:"held_usd"`
-	Spent   money.Nano `json:"spent_usd"`
 }
 
 // A Proof is the outcome of checking the ledger against itself.

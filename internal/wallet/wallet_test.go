@@ -3,6 +3,7 @@ package wallet_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"sync"
 	"testing"
@@ -11,6 +12,9 @@ import (
 	"sovereign/internal/db"
 	"sovereign/internal/db/dbtest"
 	"sovereign/internal/fault"
+	"sovereign/internal/feed"
+	"sovereign/internal/funds"
+	"sovereign/internal/journal"
 	"sovereign/internal/money"
 	"sovereign/internal/tenant"
 	"sovereign/internal/wallet"
@@ -23,9 +27,36 @@ func addWorkspace(t *testing.T, d *db.DB, ws tenant.ID) {
 	}
 }
 
+// newStore is a ledger with its feed and its money in memory.
+func newStore(t *testing.T, d *db.DB) *wallet.Store {
+	t.Helper()
+	disk, err := journal.Folder(t.TempDir() + "/journal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := journal.Open(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, money := slog.New(slog.DiscardHandler), funds.New()
+	teller := wallet.NewTeller(d, j, money, log)
+	if _, err := teller.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	changes := feed.New(d, log, teller.Sources())
+	if err := changes.Fill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var group sync.WaitGroup
+	group.Go(func() { changes.Run(ctx) })
+	t.Cleanup(func() { stop(); group.Wait() })
+	return wallet.NewStore(d, changes, money)
+}
+
 func TestTopUpsAddUpAndTheLedgerProves(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s := wallet.NewStore(d)
+		s := newStore(t, d)
 		addWorkspace(t, d, "ws_a")
 		addWorkspace(t, d, "ws_b")
 		const workers, each = 6, 8
@@ -40,12 +71,12 @@ func TestTopUpsAddUpAndTheLedgerProves(t *testing.T) {
 			})
 		}
 		group.Wait()
-		b, err := s.Show(t.Context(), "ws_a")
-		if err != nil || b.Balance != 3*workers*each {
-			t.Errorf("balance %s %v", b.Balance, err)
+		b := s.Show("ws_a")
+		if b.Balance != 3*workers*each {
+			t.Errorf("balance %s", b.Balance)
 		}
-		if b, err := s.Show(t.Context(), "ws_b"); err != nil || b.Balance != 0 {
-			t.Errorf("the other workspace has %s %v", b.Balance, err)
+		if b := s.Show("ws_b"); b.Balance != 0 {
+			t.Errorf("the other workspace has %s", b.Balance)
 		}
 		proof, err := s.Verify(t.Context())
 		if err != nil || !proof.OK || proof.Sum != 0 || proof.Entries != 2*workers*each {
@@ -60,7 +91,7 @@ func TestTopUpsAddUpAndTheLedgerProves(t *testing.T) {
 
 func TestTopUpRefusesWhatIsNoAmount(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		s := wallet.NewStore(d)
+		s := newStore(t, d)
 		addWorkspace(t, d, "ws_a")
 		for _, amount := range []money.Nano{0, -1, math.MinInt64, 1_000_000*money.Dollar + 1, math.MaxInt64} {
 			_, err := s.TopUp(t.Context(), "ws_a", tenant.Operator, amount, "")
@@ -69,8 +100,8 @@ func TestTopUpRefusesWhatIsNoAmount(t *testing.T) {
 				t.Errorf("%s: %v", amount, err)
 			}
 		}
-		if b, err := s.Show(t.Context(), "ws_a"); err != nil || b.Balance != 0 {
-			t.Errorf("balance %s %v", b.Balance, err)
+		if b := s.Show("ws_a"); b.Balance != 0 {
+			t.Errorf("balance %s", b.Balance)
 		}
 	})
 }
@@ -88,7 +119,7 @@ func TestVerifyFindsEveryBreach(t *testing.T) {
 	for name, breach := range breaches {
 		t.Run(name, func(t *testing.T) {
 			dbtest.Each(t, func(t *testing.T, d *db.DB) {
-				s := wallet.NewStore(d)
+				s := newStore(t, d)
 				addWorkspace(t, d, "ws_a")
 				addWorkspace(t, d, "ws_b")
 				if _, err := s.TopUp(t.Context(), "ws_a", tenant.Operator, money.Dollar, ""); err != nil {

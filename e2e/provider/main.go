@@ -1,0 +1,61 @@
+// Command provider stands for a paid provider of models: an OpenAI-compatible upstream in a process of its own, for
+// black-box tests of a gateway.
+//
+// It serves POST /v1/chat/completions (JSON and server-sent events), POST /v1/embeddings, GET /v1/models and
+// GET /v1/models/{id}, to callers that send "Authorization: Bearer provider-secret". Its first line on standard output
+// is its address, as http://127.0.0.1:4711.
+//
+// How a request is answered stands in the request's model, which is a name and a query: mock?chunks=20&usage=none. The
+// name is "mock", or starts with "mock/"; the flag -h lists the parameters.
+//
+// A token is a word: what stands between white space. The input is the text of the messages or of the embedded inputs,
+// the output is the text, the reasoning, and the names and arguments of tool calls, of all choices together.
+//
+// GET /log answers every request that came, oldest first, as a JSON array of {at, path, header, body, status, finished,
+// cancelled_at, chunks_sent}; POST /log/reset forgets them. It keeps the last 10,000, and of bodies at most 64 MiB.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"time"
+)
+
+func main() {
+	flags := flag.NewFlagSet("provider", flag.ExitOnError)
+	listen := flags.String("listen", "127.0.0.1:0", "where to serve; port 0 for any free one")
+	flags.Usage = func() { help(flags) }
+	_ = flags.Parse(os.Args[1:])
+	_, _ = fmt.Fprintf(os.Stderr, "provider: %v\n", serve(*listen, os.Stdout))
+	os.Exit(1)
+}
+
+// serve serves until it fails, and says why.
+func serve(address string, out io.Writer) error {
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", address, err)
+	}
+	if _, err := fmt.Fprintf(out, "http://%s\n", listener.Addr()); err != nil {
+		return fmt.Errorf("print the address: %w", err)
+	}
+	server := &http.Server{Handler: newProvider(), ReadHeaderTimeout: time.Minute}
+	return fmt.Errorf("serve on %s: %w", address, server.Serve(listener))
+}
+
+func help(flags *flag.FlagSet) {
+	w := flags.Output()
+	_, _ = fmt.Fprintln(w, "provider stands for a paid provider of models.")
+	flags.PrintDefaults()
+	_, _ = fmt.Fprintln(w, "\nParameters of a request's model, as in mock?chunks=20&chunk_delay=5ms:")
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		_, _ = fmt.Fprintf(w, "  %-22s %s\n", name, parameters[name].help)
+	}
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// secretKey is what callers authenticate with.
+const secretKey = "provider-secret"
+
+type provider struct {
+	log *log
+	ids atomic.Int64
+}
+
+func newProvider() http.Handler {
+	p := &provider{log: newLog()}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/chat/completions", p.infer(p.chat))
+	mux.HandleFunc("POST /v1/embeddings", p.infer(p.embeddings))
+	mux.HandleFunc("GET /v1/models", p.admit(listModels))
+	mux.HandleFunc("GET /v1/models/{id...}", p.admit(getModel))
+	mux.HandleFunc("GET /log", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(p.log.all())
+	})
+	mux.HandleFunc("POST /log/reset", func(w http.ResponseWriter, _ *http.Request) {
+		p.log.reset()
+		w.WriteHeader(http.StatusNoContent)
+	})
+	mux.HandleFunc("/", p.admit(func(a *answer) {
+		a.refuse(http.StatusNotFound, "", "", fmt.Sprintf("there is no %s %s", a.r.Method, a.r.URL.Path))
+	}))
+	return mux
+}
+
+// admit records a request, watches its client, and lets it through if it knows the key.
+func (p *provider) admit(then func(*answer)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		came := time.Now().UTC()
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
+		header := r.Header.Clone()
+		header.Set("Host", r.Host)
+		a := &answer{w: w, r: r, log: p.log, record: &record{At: came, Path: r.URL.Path, Header: header, Body: string(body)}}
+		p.log.add(a.record)
+		stop := context.AfterFunc(r.Context(), a.cancelled)
+		defer func() {
+			if stop() && r.Context().Err() != nil { // which may be seen here first
+				a.cancelled()
+			}
+		}()
+		w.Header().Set("X-Request-Id", p.id("provider"))
+		switch {
+		case err != nil:
+			a.refuse(http.StatusBadRequest, "", "", "the body cannot be read: "+err.Error())
+		case r.Header.Get("Authorization") != "Bearer "+secretKey:
+			a.refuse(http.StatusUnauthorized, "invalid_api_key", "", "the provider does not know this key")
+		default:
+			then(a)
+		}
+	}
+}
+
+// infer reads what is asked and how to answer it, and does what comes before an answer.
+func (p *provider) infer(then func(*answer)) http.HandlerFunc {
+	return p.admit(func(a *answer) {
+		if err := json.Unmarshal([]byte(a.record.Body), &a.ask); err != nil {
+			a.refuse(http.StatusBadRequest, "", "", "the body is not what it should be: "+err.Error())
+			return
+		}
+		if parameter, err := a.ask.check(); err != nil {
+			a.refuse(http.StatusBadRequest, "invalid_value", parameter, err.Error())
+			return
+		}
+		plan, err := parsePlan(a.ask.Model)
+		if err != nil {
+			a.refuse(http.StatusBadRequest, "", "model", err.Error())
+			return
+		}
+		if plan.name != "mock" && !strings.HasPrefix(plan.name, "mock/") {
+			a.refuse(http.StatusNotFound, "model_not_found", "model", fmt.Sprintf("the provider has no model %q", plan.name))
+			return
+		}
+		if plan.failFirst > 0 && p.log.try(a.record.Body) > plan.failFirst {
+			plan.heal()
+		}
+		a.plan = plan
+		switch {
+		case !a.pause(plan.latency):
+		case plan.status != 0:
+			a.refuse(plan.status, "", "", fmt.Sprintf("the provider refuses with %d", plan.status))
+		case plan.refuseStreamOptions && a.ask.StreamOptions != nil:
+			a.refuse(http.StatusBadRequest, "unknown_parameter", "stream_options", "the provider does not know stream_options")
+		case a.strikes(atOnce):
+		default:
+			then(a)
+		}
+	})
+}
+
+func (p *provider) id(prefix string) string {
+	return prefix + "-" + strconv.FormatInt(p.ids.Add(1), 10)
+}
+
+type model struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	OwnedBy string `json:"owned_by"`
+}
+
+var models = []model{
+	{"mock", "model", 1_700_000_000, "provider"},
+	{"mock/chat", "model", 1_700_000_000, "provider"},
+	{"mock/embedding", "model", 1_700_000_000, "provider"},
+}
+
+func listModels(a *answer) { a.whole(map[string]any{"object": "list", "data": models}) }
+
+func getModel(a *answer) {
+	id := a.r.PathValue("id")
+	at := slices.IndexFunc(models, func(m model) bool { return m.ID == id })
+	if at < 0 {
+		a.refuse(http.StatusNotFound, "model_not_found", "model", fmt.Sprintf("the provider has no model %q", id))
+		return
+	}
+	a.whole(models[at])
+}

@@ -1,0 +1,269 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"sovereign/e2e/sdk/golang"
+	"sovereign/internal/secret"
+)
+
+// behaviours are the models of the SDK scenarios, as the mock provider knows them. The scenarios rely on the figures.
+var behaviours = map[string]string{
+	"chat":       "mock?chunks=5",
+	"odd":        "mock?chunks=5&crlf&ping=blank&split=7",
+	"plain":      "mock?chunks=5&refuse_stream_options",
+	"tools":      "mock?tool",
+	"structured": "mock?json",
+	"reasoning":  "mock?reasoning=2",
+	"embedding":  "mock",
+	"limited":    "mock?status=429&retry_after=7",
+	"flaky":      "mock?status=429&retry_after=1&fail_first=3", // more often than a gateway tries, fewer than it and the package together
+	"down":       "mock?status=503",
+	"broken":     "mock?chunks=5&error_event_after=2",
+	"slow":       "mock?chunks=500&chunk_delay=10ms",
+}
+
+// repaired are models whose answers only a gateway makes good: their usage is hidden, their deaths are told.
+var repaired = map[string]string{
+	"unasked": "mock?chunks=5&usage=last",
+	"inline":  "mock?chunks=5&inline_usage",
+	"dies":    "mock?chunks=5&die_after=2",
+	"ends":    "mock?chunks=5&end_after=2",
+}
+
+// The official packages work unmodified, with the mock provider behind a gateway.
+func TestTheOfficialSDKsWorkThroughTheGateway(t *testing.T) {
+	address := startProvider(t)
+	target := golang.Target{Provider: address, Models: map[string]string{"listed": "mock/chat", "sim_chat": "sim/chat", "sim_embedding": "sim/embedding"}}
+	upstream := maps.Clone(behaviours)
+	maps.Copy(upstream, repaired)
+	for name := range upstream {
+		target.Models[name] = "mock/" + name
+	}
+	p := newPlace(t, secret.Text{})
+	server := p.serve(t, "--config", mockConfig(t, address, upstream))
+	var poor struct {
+		APIKey string `json:"api_key"`
+	}
+	p.mustAdmin(t, &poor, "bootstrap", "--workspace", "poor", "--email", "poor@example.test", "--balance-usd", "0.000001", "--json")
+	target.BaseURL, target.Key, target.PoorKey = server.address()+"/v1", server.key(), poor.APIKey
+	officialSDKs(t, target)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the gateway says:\n%s", server.log)
+		}
+		p.proves(t)
+	})
+}
+
+// And they work with the mock provider itself, which shows that it speaks as a provider does.
+func TestTheOfficialSDKsWorkWithTheMockProvider(t *testing.T) {
+	address := startProvider(t)
+	target := golang.Target{BaseURL: address + "/v1", Key: "provider-secret", Provider: address, Models: maps.Clone(behaviours)}
+	target.Models["listed"] = "mock/chat"
+	target.Models["final"] = "mock?status=503&should_retry=false"
+	officialSDKs(t, target)
+}
+
+// officialSDKs runs the scenarios of all packages, side by side.
+func officialSDKs(t *testing.T, target golang.Target) {
+	t.Helper()
+	models, err := json.Marshal(target.Models)
+	if err != nil {
+		t.Fatal(err)
+	}
+	environment := append(os.Environ(), "BASE_URL="+target.BaseURL, "API_KEY="+target.Key, "POOR_API_KEY="+target.PoorKey, "PROVIDER_URL="+target.Provider,
+		"MODELS="+string(models), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1", "PYTHONDONTWRITEBYTECODE=1")
+	node, python := nodePackage(t), pythonPackage(t)
+	for name, command := range map[string]func(context.Context) *exec.Cmd{"node": node, "python": python} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			child := command(ctx)
+			child.Env = environment
+			if out, err := child.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+	t.Run("go", func(t *testing.T) {
+		t.Parallel()
+		golang.Run(t, target)
+	})
+}
+
+var buildProvider = sync.OnceValues(func() (path string, err error) {
+	path = filepath.Join(filepath.Dir(binary), "provider")
+	if out, err := exec.Command("go", "build", "-o", path, "./provider").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the provider: %w\n%s", err, out)
+	}
+	_, err = os.ReadDir("provider") // a cached result must not outlive a change
+	return path, err
+})
+
+var providerAddress = regexp.MustCompile(`http://\S+`)
+
+// startProvider runs the mock provider, and answers its address.
+func startProvider(t *testing.T) string {
+	t.Helper()
+	path, err := buildProvider()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, out, log, done := exec.Command(path), newTail(), newTail(), make(chan struct{})
+	cmd.Stdout, cmd.Stderr = out, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = cmd.Wait(); close(done) }()
+	t.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
+	address := out.find(providerAddress, done, 10*time.Second)
+	if address == "" {
+		t.Fatalf("the provider does not serve: %s", log)
+	}
+	return address
+}
+
+// mockConfig writes a configuration in which models, by name, are at the mock provider as mock/NAME.
+func mockConfig(t *testing.T, address string, models map[string]string) string {
+	t.Helper()
+	var text strings.Builder
+	fmt.Fprintf(&text, "providers:\n  - {name: mock, kind: openai, base_url: %q, api_key: provider-secret}\nmodels:\n", address+"/v1")
+	for name, upstream := range models {
+		kind, more := "chat", ""
+		if name == "embedding" {
+			kind = "embedding"
+		}
+		if strings.Contains(upstream, "refuse_stream_options") {
+			more = "stream_usage: false, "
+		}
+		fmt.Fprintf(&text, "  - {id: mock/%s, provider: mock, upstream_model: %q, kind: %s, context_window: 128000, max_output_tokens: 4096, %sprice: {input_per_mtok_usd: 2.5, output_per_mtok_usd: 10, cached_input_per_mtok_usd: 1.25}}\n", name, upstream, kind, more)
+	}
+	path := filepath.Join(t.TempDir(), "sovereign.yaml")
+	writeFile(t, path, text.String())
+	return path
+}
+
+// nodePackage installs the Node package and answers the command that tests it.
+func nodePackage(t *testing.T) func(context.Context) *exec.Cmd {
+	t.Helper()
+	version := atLeast(t, "node", 18, 0)
+	folder := installed(t, "node", version, []string{"package.json", "package-lock.json", ".npmrc"}, func(string) [][]string {
+		return [][]string{{"npm", "ci"}}
+	})
+	text, err := os.ReadFile("sdk/node/sdk.test.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(folder, "sdk.test.mjs"), string(text)) // modules are found from where a file stands
+	return func(ctx context.Context) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, "node", "--test", "sdk.test.mjs")
+		cmd.Dir = folder
+		return cmd
+	}
+}
+
+// pythonPackage installs the Python package and answers the command that tests it.
+func pythonPackage(t *testing.T) func(context.Context) *exec.Cmd {
+	t.Helper()
+	version := atLeast(t, "python3", 3, 10)
+	folder := installed(t, "python", version, []string{"requirements.txt"}, func(folder string) [][]string {
+		return [][]string{{"python3", "-m", "venv", "venv"}, {folder + "/venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "-r", "requirements.txt"}}
+	})
+	if _, err := os.ReadFile("sdk/python/test_sdk.py"); err != nil { // a cached result must not outlive a change
+		t.Fatal(err)
+	}
+	return func(ctx context.Context) *exec.Cmd {
+		return exec.CommandContext(ctx, folder+"/venv/bin/python", "sdk/python/test_sdk.py")
+	}
+}
+
+var versionText = regexp.MustCompile(`(\d+)\.(\d+)`)
+
+// atLeast fails the test unless a program is there, and new enough. It answers what the program says of itself.
+func atLeast(t *testing.T, program string, major, minor int) string {
+	t.Helper()
+	out, err := exec.Command(program, "--version").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s is missing (%v): scripts/setup test installs it", program, err)
+	}
+	found := versionText.FindStringSubmatch(string(out))
+	if found == nil {
+		t.Fatalf("%s --version says %q", program, out)
+	}
+	gotMajor, _ := strconv.Atoi(found[1])
+	gotMinor, _ := strconv.Atoi(found[2])
+	if gotMajor < major || gotMajor == major && gotMinor < minor {
+		t.Fatalf("the SDK tests need %s %d.%d or newer, and this is %s", program, major, minor, bytes.TrimSpace(out))
+	}
+	return string(out)
+}
+
+// installed brings what the files in sdk/NAME pin into .tools/sdk/NAME, unless it is there already, and answers that
+// folder.
+func installed(t *testing.T, name, version string, files []string, steps func(folder string) [][]string) string {
+	t.Helper()
+	folder, err := filepath.Abs("../.tools/sdk/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Create(folder + ".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Close() }()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	pins, hash := map[string][]byte{}, sha256.New()
+	_, _ = hash.Write([]byte(version))
+	for _, file := range files {
+		if pins[file], err = os.ReadFile(filepath.Join("sdk", name, file)); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = hash.Write(pins[file])
+	}
+	stamp, want := filepath.Join(folder, "stamp"), hex.EncodeToString(hash.Sum(nil))
+	if have, err := os.ReadFile(stamp); err == nil && string(have) == want {
+		return folder
+	}
+	t.Logf("installing what sdk/%s pins", name)
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for file, text := range pins {
+		writeFile(t, filepath.Join(folder, file), string(text))
+	}
+	for _, step := range steps(folder) {
+		cmd := exec.Command(step[0], step[1:]...)
+		cmd.Dir = folder
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", step, err, out)
+		}
+	}
+	writeFile(t, stamp, want)
+	return folder
+}

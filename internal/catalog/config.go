@@ -1,0 +1,305 @@
+// Package catalog is the models that can be called: what the configuration names, on top of what is built in.
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"sovereign/internal/live"
+	"sovereign/internal/money"
+	"sovereign/internal/secret"
+)
+
+// Providers is the configuration's list of providers.
+type Providers []Provider
+
+// Models is the configuration's list of models.
+type Models []Model
+
+// A Provider is one entry of the configuration.
+type Provider struct {
+	live.Provider
+	line int
+}
+
+// A Model is one entry of the configuration.
+type Model struct {
+	live.Model
+	provider string
+	priced   bool
+	line     int
+}
+
+// A rule reads one key of an entry.
+type rule[T any] map[string]func(*T, *yaml.Node) error
+
+// lineKey is where an entry keeps the line of the file that it stood on, on its way through a flag.
+const lineKey = "_line"
+
+// Numbered is a list whose entries know their lines.
+func Numbered(list *yaml.Node) *yaml.Node {
+	numbered := *list
+	numbered.Content = slices.Clone(list.Content)
+	for i, n := range list.Content {
+		one := *n
+		one.Content = append(slices.Clone(n.Content), &yaml.Node{Kind: yaml.ScalarNode, Value: lineKey}, &yaml.Node{Kind: yaml.ScalarNode, Value: strconv.Itoa(n.Line)})
+		numbered.Content[i] = &one
+	}
+	return &numbered
+}
+
+var providerRules = rule[Provider]{
+	lineKey:    func(p *Provider, n *yaml.Node) error { return n.Decode(&p.line) },
+	"name":     func(p *Provider, n *yaml.Node) error { return text(&p.Name, n) },
+	"kind":     func(p *Provider, n *yaml.Node) error { return text((*string)(&p.Protocol), n) },
+	"base_url": func(p *Provider, n *yaml.Node) error { return text(&p.BaseURL, n) },
+	"api_key":  func(p *Provider, n *yaml.Node) error { return key(&p.APIKey, n) },
+	"ca_file":  func(p *Provider, n *yaml.Node) error { return text(&p.CAFile, n) },
+	"transport": func(_ *Provider, n *yaml.Node) error {
+		if n.Value != "standard" {
+			return errors.New("must be standard")
+		}
+		return nil
+	},
+}
+
+var modelRules = rule[Model]{
+	lineKey:             func(m *Model, n *yaml.Node) error { return n.Decode(&m.line) },
+	"id":                func(m *Model, n *yaml.Node) error { return text(&m.ID, n) },
+	"provider":          func(m *Model, n *yaml.Node) error { return text(&m.provider, n) },
+	"upstream_model":    func(m *Model, n *yaml.Node) error { return text(&m.Upstream, n) },
+	"kind":              func(m *Model, n *yaml.Node) error { return text((*string)(&m.Kind), n) },
+	"context_window":    func(m *Model, n *yaml.Node) error { return count(&m.ContextWindow, n) },
+	"max_output_tokens": func(m *Model, n *yaml.Node) error { return count(&m.MaxOutput, n) },
+	"stream_usage": func(m *Model, n *yaml.Node) error {
+		var supported bool
+		if err := n.Decode(&supported); err != nil {
+			return errors.New("must be true or false")
+		}
+		m.NoStreamUsage = !supported
+		return nil
+	},
+	"price": func(m *Model, n *yaml.Node) error {
+		price := livePrice{}
+		if err := entry(&price, n, priceRules); err != nil {
+			return err
+		}
+		if price.Input == nil || (price.Output == nil && m.Kind != live.Embedding) {
+			return errors.New("needs input_per_mtok_usd and output_per_mtok_usd; 0 is free")
+		}
+		m.priced, m.Price = true, price.value()
+		return nil
+	},
+	"sim": func(m *Model, n *yaml.Node) error {
+		m.Behaviour = &live.Behaviour{}
+		return entry(m.Behaviour, n, behaviourRules)
+	},
+}
+
+type livePrice struct{ Input, CachedInput, Output *money.Rate }
+
+// value is the price with what was left out: cached input costs what input does, until the provider says otherwise.
+func (p livePrice) value() live.Price {
+	price := live.Price{Input: *p.Input, CachedInput: *p.Input}
+	if p.CachedInput != nil {
+		price.CachedInput = *p.CachedInput
+	}
+	if p.Output != nil {
+		price.Output = *p.Output
+	}
+	return price
+}
+
+var priceRules = rule[livePrice]{
+	"input_per_mtok_usd":        func(p *livePrice, n *yaml.Node) error { return rate(&p.Input, n) },
+	"cached_input_per_mtok_usd": func(p *livePrice, n *yaml.Node) error { return rate(&p.CachedInput, n) },
+	"output_per_mtok_usd":       func(p *livePrice, n *yaml.Node) error { return rate(&p.Output, n) },
+}
+
+var behaviourRules = rule[live.Behaviour]{
+	"seed":        func(b *live.Behaviour, n *yaml.Node) error { return n.Decode(&b.Seed) },
+	"latency_ms":  func(b *live.Behaviour, n *yaml.Node) error { return n.Decode(&b.LatencyMS) },
+	"chunk_ms":    func(b *live.Behaviour, n *yaml.Node) error { return n.Decode(&b.ChunkMS) },
+	"chunks":      func(b *live.Behaviour, n *yaml.Node) error { return n.Decode(&b.Chunks) },
+	"error_rate":  func(b *live.Behaviour, n *yaml.Node) error { return share(&b.ErrorRate, n) },
+	"quality":     func(b *live.Behaviour, n *yaml.Node) error { return share(&b.Quality, n) },
+	"sensitivity": func(b *live.Behaviour, n *yaml.Node) error { return share(&b.Sensitivity, n) },
+	"specificity": func(b *live.Behaviour, n *yaml.Node) error { return share(&b.Specificity, n) },
+}
+
+// An ErrLine is what is wrong on a line.
+type ErrLine struct {
+	Line int
+	Err  error
+}
+
+func (e *ErrLine) Error() string { return e.Err.Error() }
+
+func at(n *yaml.Node, format string, args ...any) error {
+	return &ErrLine{Line: n.Line, Err: fmt.Errorf(format, args...)}
+}
+
+// entry reads a mapping by its rules. An unknown key, or one that is given twice, is an error.
+func entry[T any](to *T, node *yaml.Node, rules rule[T]) error {
+	if node.Kind != yaml.MappingNode {
+		return at(node, "must be a mapping of keys to values")
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		name, value := node.Content[i], node.Content[i+1]
+		read, known := rules[name.Value]
+		switch {
+		case !known:
+			return at(name, "unknown key %s", name.Value)
+		case seen[name.Value]:
+			return at(name, "%s is given twice", name.Value)
+		}
+		seen[name.Value] = true
+		if err := read(to, value); err != nil {
+			var placed *ErrLine
+			if errors.As(err, &placed) {
+				return &ErrLine{Line: placed.Line, Err: fmt.Errorf("%s: %w", name.Value, placed.Err)}
+			}
+			return at(name, "%s: %w", name.Value, err)
+		}
+	}
+	return nil
+}
+
+func list(node *yaml.Node) ([]*yaml.Node, error) {
+	if node.Kind == yaml.DocumentNode && len(node.Content) == 1 {
+		node = node.Content[0]
+	}
+	if node.Kind != yaml.SequenceNode {
+		return nil, at(node, "must be a list")
+	}
+	return node.Content, nil
+}
+
+// Decode reads the list from a file.
+func (p *Providers) Decode(node *yaml.Node) error {
+	entries, err := list(node)
+	if err != nil {
+		return err
+	}
+	*p = nil
+	for _, n := range entries {
+		var one Provider
+		if err := entry(&one, n, providerRules); err != nil {
+			return err
+		}
+		*p = append(*p, one)
+	}
+	return nil
+}
+
+// Decode reads the list from a file.
+func (m *Models) Decode(node *yaml.Node) error {
+	entries, err := list(node)
+	if err != nil {
+		return err
+	}
+	*m = nil
+	for _, n := range entries {
+		one := Model{Model: live.Model{Kind: live.Chat}}
+		// Whether a price is whole depends on the kind, which may stand below it.
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == "kind" {
+				one.Kind = live.Kind(n.Content[i+1].Value)
+			}
+		}
+		if err := entry(&one, n, modelRules); err != nil {
+			return err
+		}
+		*m = append(*m, one)
+	}
+	return nil
+}
+
+// UnmarshalText reads the list from a flag or the environment, as YAML or JSON.
+func (p *Providers) UnmarshalText(text []byte) error { return parse(text, p.Decode) }
+
+// UnmarshalText reads the list from a flag or the environment, as YAML or JSON.
+func (m *Models) UnmarshalText(text []byte) error { return parse(text, m.Decode) }
+
+func parse(text []byte, decode func(*yaml.Node) error) error {
+	var node yaml.Node
+	if err := yaml.Unmarshal(text, &node); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	if node.Kind == 0 {
+		return nil
+	}
+	return decode(&node)
+}
+
+func text(to *string, n *yaml.Node) error {
+	if n.Kind != yaml.ScalarNode || n.Value == "" {
+		return errors.New("must be a text")
+	}
+	*to = n.Value
+	return nil
+}
+
+// key reads a secret: itself, or where it stands, as env:NAME or file:PATH.
+func key(to *secret.Text, n *yaml.Node) error {
+	if n.Kind != yaml.ScalarNode {
+		return errors.New("must be a text")
+	}
+	value := n.Value
+	if name, ok := strings.CutPrefix(value, "env:"); ok {
+		if value, ok = os.LookupEnv(name); !ok {
+			return fmt.Errorf("the environment has no %s", name)
+		}
+	} else if path, ok := strings.CutPrefix(value, "file:"); ok {
+		content, err := os.ReadFile(path) //nolint:gosec // the operator's own path
+		if err != nil {
+			return err
+		}
+		value = strings.TrimSpace(string(content))
+	}
+	*to = secret.New(value)
+	return nil
+}
+
+// maxTokens bounds a window: more is a typing error.
+const maxTokens = 1_000_000_000
+
+func count(to *int64, n *yaml.Node) error {
+	v, err := strconv.ParseInt(n.Value, 10, 64)
+	if err != nil || v < 1 || v > maxTokens {
+		return fmt.Errorf("must be a whole number from 1 to %d", maxTokens)
+	}
+	*to = v
+	return nil
+}
+
+func rate(to **money.Rate, n *yaml.Node) error {
+	amount, err := money.Parse(n.Value)
+	if err != nil || amount < 0 || money.Rate(amount) > money.MaxRate {
+		return fmt.Errorf("must be dollars per million tokens, from 0 to %s, with at most 9 decimals", money.MaxRate)
+	}
+	price := money.Rate(amount)
+	*to = &price
+	return nil
+}
+
+func share(to *float64, n *yaml.Node) error {
+	if err := n.Decode(to); err != nil || *to < 0 || *to > 1 {
+		return errors.New("must be a number from 0 to 1")
+	}
+	return nil
+}
+
+var (
+	protocols = []live.Protocol{live.OpenAI, live.Sim}
+	kinds     = []live.Kind{live.Chat, live.Embedding}
+)
+
+func oneOf[T ~string](v T, all []T) bool { return slices.Contains(all, v) }

@@ -1,0 +1,275 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"sovereign/internal/fault"
+	"sovereign/internal/live"
+	"sovereign/internal/scan"
+	"sovereign/internal/tenant"
+	"sovereign/internal/token"
+)
+
+// An Ask is a request as a front end hands it over: admitted, and read whole.
+type Ask struct {
+	Endpoint *Endpoint
+	Caller   tenant.Caller
+	ID       string
+	Body     []byte
+
+	members   []scan.Member
+	model     string
+	stream    bool
+	usage     bool     // the caller asked for usage in the stream
+	limit     int64    // most tokens of output, as the caller says; 0 when it does not
+	n         int64    // choices
+	fallbacks []string // that the caller names; nil when it names none
+	bounds    token.Bounds
+}
+
+// An Endpoint is one kind of inference.
+type Endpoint struct {
+	Name    string // in usage rows, metrics and spans
+	Path    string // at the provider
+	kind    live.Kind
+	content string // the member that must be there, and how many elements it may have
+	most    int
+	streams bool
+	reads   map[string]func(*Ask, []byte) error
+}
+
+// The endpoints.
+var (
+	Chat = &Endpoint{
+		Name: "chat", Path: "/chat/completions", kind: live.Chat, content: "messages", most: 16_384, streams: true,
+		reads: map[string]func(*Ask, []byte) error{
+			"model": readModel, "models": readFallbacks, "stream": readStream, "stream_options": readStreamOptions,
+			"max_tokens": readLimit, "max_completion_tokens": readLimit, "n": readN,
+		},
+	}
+	Embeddings = &Endpoint{
+		Name: "embeddings", Path: "/embeddings", kind: live.Embedding, content: "input", most: 16_384,
+		reads: map[string]func(*Ask, []byte) error{"model": readModel, "models": readFallbacks},
+	}
+)
+
+// Bounds of what a caller may ask for.
+const (
+	maxChoices   = 128
+	maxFallbacks = 8
+	maxModelName = 256
+)
+
+// read finds what the road must know in the body, and leaves the rest to the provider.
+func (a *Ask) read() error {
+	var err error
+	if a.members, err = scan.Object(a.Body, make([]scan.Member, 0, 16)); err != nil {
+		return fault.InvalidBody.New("the body %s", err)
+	}
+	a.n = 1
+	content := false
+	for _, m := range a.members {
+		if m.Name == a.Endpoint.content {
+			if content, err = true, a.checkContent(m.Value); err != nil {
+				return err
+			}
+		}
+		if take := a.Endpoint.reads[m.Name]; take != nil && string(m.Value) != "null" {
+			if err := take(a, m.Value); err != nil {
+				return fault.Invalid(m.Name, err.Error())
+			}
+		}
+	}
+	if a.model == "" {
+		return fault.Invalid("model", "is required")
+	}
+	if !content {
+		return fault.Invalid(a.Endpoint.content, "is required")
+	}
+	a.bounds = token.Body(a.Body)
+	return nil
+}
+
+func (a *Ask) checkContent(value []byte) error {
+	n, array := scan.Count(value, a.Endpoint.most)
+	switch {
+	case array && n == 0:
+		return fault.Invalid(a.Endpoint.content, "must not be empty")
+	case array && n > a.Endpoint.most:
+		return fault.Invalid(a.Endpoint.content, fmt.Sprintf("must have at most %d elements", a.Endpoint.most))
+	case !array && a.Endpoint.kind == live.Chat:
+		return fault.Invalid(a.Endpoint.content, "must be an array")
+	}
+	return nil
+}
+
+func readModel(a *Ask, value []byte) error {
+	if err := json.Unmarshal(value, &a.model); err != nil || a.model == "" || len(a.model) > maxModelName {
+		return fmt.Errorf("must be a text of 1 to %d characters", maxModelName)
+	}
+	return nil
+}
+
+func readFallbacks(a *Ask, value []byte) error {
+	if err := json.Unmarshal(value, &a.fallbacks); err != nil || len(a.fallbacks) > maxFallbacks {
+		return fmt.Errorf("must be a list of at most %d model ids", maxFallbacks)
+	}
+	if a.fallbacks == nil {
+		a.fallbacks = []string{}
+	}
+	return nil
+}
+
+func readStream(a *Ask, value []byte) error {
+	switch string(value) {
+	case "true":
+		a.stream = true
+	case "false":
+	default:
+		return errors.New("must be true or false")
+	}
+	return nil
+}
+
+func readStreamOptions(a *Ask, value []byte) error {
+	var options struct {
+		IncludeUsage *bool `json:"include_usage"`
+	}
+	if err := json.Unmarshal(value, &options); err != nil {
+		return errors.New("must be an object whose include_usage is true or false")
+	}
+	a.usage = options.IncludeUsage != nil && *options.IncludeUsage
+	return nil
+}
+
+// readLimit takes the larger of the two members that say the same: the hold must cover whichever the provider obeys.
+func readLimit(a *Ask, value []byte) error {
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil || n < 1 {
+		return errors.New("must be a whole number of at least 1")
+	}
+	a.limit = max(a.limit, n)
+	return nil
+}
+
+func readN(a *Ask, value []byte) error {
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil || n < 1 || n > maxChoices {
+		return fmt.Errorf("must be a whole number from 1 to %d", maxChoices)
+	}
+	a.n = n
+	return nil
+}
+
+func (a *Ask) member(name string) (int, bool) {
+	i := slices.IndexFunc(a.members, func(m scan.Member) bool { return m.Name == name })
+	return i, i >= 0
+}
+
+// An edit puts a text in the place of a range of the body.
+type edit struct {
+	from, to int
+	with     []byte
+}
+
+// body is what goes to a model's provider: the caller's bytes, with the model's own name there, without our own
+// members, and with what makes the answer countable.
+func (a *Ask) body(m *live.Model, standard int64) [][]byte {
+	var edits []edit
+	var more bytes.Buffer // members to add
+	if i, ok := a.member("model"); ok {
+		name, _ := json.Marshal(m.Upstream) // a text of the catalog's
+		edits = append(edits, edit{a.members[i].ValueStart(), a.members[i].End, name})
+	}
+	if i, ok := a.member("models"); ok {
+		edits = append(edits, a.without(i))
+	}
+	if a.stream && !a.usage && !m.NoStreamUsage {
+		if i, ok := a.member("stream_options"); ok {
+			options := a.members[i]
+			edits = append(edits, edit{options.ValueStart(), options.End, withUsage(options.Value)})
+		} else {
+			more.WriteString(`,"stream_options":{"include_usage":true}`)
+		}
+	}
+	if a.limit == 0 && standard > 0 && m.Kind == live.Chat {
+		fmt.Fprintf(&more, `,"max_tokens":%d`, min(standard, m.MaxOutput))
+	}
+	if more.Len() > 0 {
+		last := a.members[len(a.members)-1].End
+		edits = append(edits, edit{last, last, more.Bytes()})
+	}
+	slices.SortStableFunc(edits, func(x, y edit) int { return x.from - y.from })
+	var parts [][]byte
+	at := 0
+	for _, e := range edits {
+		parts = append(parts, a.Body[at:e.from], e.with)
+		at = e.to
+	}
+	return append(parts, a.Body[at:])
+}
+
+// without takes a member and the comma beside it out.
+func (a *Ask) without(i int) edit {
+	if i > 0 {
+		return edit{a.members[i-1].End, a.members[i].End, nil}
+	}
+	return edit{a.members[0].Start, a.members[1].Start, nil} // the model's name is another member
+}
+
+// withUsage is stream_options with include_usage true and the rest as it was.
+func withUsage(options []byte) []byte {
+	members, err := scan.Object(options, nil)
+	if err != nil || len(members) == 0 {
+		return []byte(`{"include_usage":true}`)
+	}
+	for _, m := range members {
+		if m.Name == "include_usage" {
+			return slices.Concat(options[:m.ValueStart()], []byte("true"), options[m.End:])
+		}
+	}
+	last := members[len(members)-1].End
+	return slices.Concat(options[:last], []byte(`,"include_usage":true`), options[last:])
+}
+
+// Labels are the headers that say something of a request and never leave us.
+type Labels struct {
+	Tag, Trace string
+	Quiet      bool // not to be logged
+}
+
+const (
+	maxTag   = 64
+	maxTrace = 128
+)
+
+// ReadLabels reads the headers of a request. What breaks a rule is refused before any money is held.
+func ReadLabels(header func(string) string) (Labels, error) {
+	l := Labels{Tag: header("X-Service-Tag"), Trace: header("X-Service-Trace-Id")}
+	switch logged, cached := header("X-Service-Log"), header("X-Service-Cache"); {
+	case !printable(l.Tag, maxTag):
+		return l, fault.Invalid("X-Service-Tag", fmt.Sprintf("must be at most %d characters, without control characters", maxTag))
+	case !printable(l.Trace, maxTrace):
+		return l, fault.Invalid("X-Service-Trace-Id", fmt.Sprintf("must be at most %d characters, without control characters", maxTrace))
+	case logged != "" && logged != "off":
+		return l, fault.Invalid("X-Service-Log", "can only be off")
+	case cached != "" && cached != "on" && cached != "off":
+		return l, fault.Invalid("X-Service-Cache", "must be on or off")
+	default:
+		l.Quiet = logged == "off"
+		return l, nil
+	}
+}
+
+func printable(text string, most int) bool {
+	return len([]rune(text)) <= most && !strings.ContainsFunc(text, func(r rune) bool {
+		return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r == '\uFFFD'
+	})
+}

@@ -1,0 +1,106 @@
+// Package gateway is the road of an inference request: find the model, hold the money, send the caller's bytes, relay
+// the answer as it arrives, and charge exactly what it used. It reads what is live and reaches no database.
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"sovereign/internal/edge"
+	"sovereign/internal/live"
+	"sovereign/internal/till"
+	"sovereign/internal/upstream"
+)
+
+// A Config is what a gateway stands on.
+type Config struct {
+	Fleet   func() *upstream.Fleet
+	Aliases *live.Aliases
+	Till    *till.Till
+	Bounds  *edge.Bounds
+	Log     *slog.Logger
+	Count   func(text string) int64 // tokens, exactly; slow
+	Watch   *Watch
+	Random  func() float64 // uniform in [0, 1)
+}
+
+// Settings may change while requests run.
+type Settings struct {
+	Retries          int           // of one model, after the first try
+	TryTimeout       time.Duration // until a provider's answer begins
+	StallTimeout     time.Duration // between two pieces of an answer
+	RequestTimeout   time.Duration // for all tries and the whole answer
+	DefaultMaxTokens int64         // of output, for callers that name none; 0 for the model's own
+}
+
+// A Gateway serves inference.
+type Gateway struct {
+	Config
+	settings atomic.Pointer[Settings]
+	counting chan struct{}
+	stopping context.Context
+	stop     context.CancelCauseFunc
+	running  atomic.Int64
+}
+
+// counters is how many requests may be counted by a tokenizer at once.
+const counters = 2
+
+// New is a gateway with settings that the first Apply sets.
+func New(c Config) *Gateway {
+	g := &Gateway{Config: c, counting: make(chan struct{}, counters)}
+	g.stopping, g.stop = context.WithCancelCause(context.Background())
+	g.settings.Store(&Settings{})
+	return g
+}
+
+// Apply puts settings in force for the requests that begin from now on.
+func (g *Gateway) Apply(s Settings) { g.settings.Store(&s) }
+
+// Running is how many requests are on their way.
+func (g *Gateway) Running() int64 { return g.running.Load() }
+
+// Abort ends every running request: those that have begun to answer say so in their stream.
+func (g *Gateway) Abort() { g.stop(errStopping) }
+
+// A Writer takes an answer. http.ResponseWriter is one, with http.ResponseController's Flush.
+type Writer interface {
+	Header() http.Header
+	WriteHeader(status int)
+	Write(p []byte) (int, error)
+	Flush() error
+}
+
+// ServeChat answers POST /v1/chat/completions.
+func (g *Gateway) ServeChat(w http.ResponseWriter, r *http.Request) error { return g.serve(Chat, w, r) }
+
+// ServeEmbeddings answers POST /v1/embeddings.
+func (g *Gateway) ServeEmbeddings(w http.ResponseWriter, r *http.Request) error {
+	return g.serve(Embeddings, w, r)
+}
+
+// serve is the front end for net/http: it reads a request whole and hands it to the road. The body is at its end before
+// the answer begins, so that net/http notices a caller who leaves.
+func (g *Gateway) serve(e *Endpoint, w http.ResponseWriter, r *http.Request) error {
+	edge.Busy(r.Context())
+	if _, err := ReadLabels(r.Header.Get); err != nil {
+		return err
+	}
+	body, release, err := g.Bounds.Read(w, r, g.Bounds.Body.Load())
+	if err != nil {
+		return err
+	}
+	defer release()
+	ask := &Ask{Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body}
+	return g.Serve(r.Context(), ask, flushing{w, http.NewResponseController(w)})
+}
+
+type flushing struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (f flushing) Flush() error { return f.control.Flush() }

@@ -1,0 +1,394 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"sovereign/internal/fault"
+	"sovereign/internal/journal"
+	"sovereign/internal/live"
+	"sovereign/internal/money"
+	"sovereign/internal/till"
+	"sovereign/internal/upstream"
+)
+
+// A run is one request on the road.
+type run struct {
+	gateway  *Gateway
+	ask      *Ask
+	settings *Settings
+	fleet    *upstream.Fleet
+	plan     plan
+	tab      *till.Tab
+	out      Writer
+
+	ctx    context.Context // of the provider's side: it ends on purpose, with a cause
+	cancel context.CancelCauseFunc
+
+	model     *live.Model
+	reported  *live.Usage // by the provider; nil is not 0
+	delivered []byte      // text of the answer that the caller was sent
+	recorded  time.Time   // when progress was last recorded
+	finish    string      // reason of the last choice that finished
+	outcome   Outcome
+	used      live.Usage
+
+	writing sync.Mutex // the answer, against pings
+	begun   bool       // the head of the answer is written
+
+	clock stopwatch
+}
+
+// Why a provider's side ends.
+var (
+	errLeft     = errors.New("the caller left")
+	errSilent   = errors.New("the provider is silent")
+	errTooLong  = errors.New("the request took too long")
+	errStopping = errors.New("the server is stopping")
+)
+
+// Serve answers one request. A refusal is returned when nothing of an answer was written; everything else is in the
+// answer itself. When Serve returns, the request's money is settled, or owed.
+func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error) {
+	g.running.Add(1)
+	defer g.running.Add(-1)
+	r := &run{gateway: g, ask: ask, out: out, settings: g.settings.Load(), fleet: g.Fleet(), clock: start()}
+	defer func() { g.Watch.finish(r, caller, err) }()
+	if err := ask.read(); err != nil {
+		return err
+	}
+	if r.plan, err = g.resolve(ask, r.fleet.Catalog); err != nil {
+		return err
+	}
+	if r.tab, err = r.hold(); err != nil {
+		return err
+	}
+	defer r.tab.Drop()
+
+	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(caller))
+	defer r.cancel(nil)
+	defer context.AfterFunc(caller, func() { r.cancel(errLeft) })()
+	defer context.AfterFunc(g.stopping, func() { r.cancel(errStopping) })() //nolint:contextcheck // the server's own end
+	total := time.AfterFunc(r.settings.RequestTimeout, func() { r.cancel(errTooLong) })
+	defer total.Stop()
+	return r.try() //nolint:contextcheck // a run has its own context: it ends on purpose, not by accident
+}
+
+// A plan is what may run: the order of tries, and every model that the hold must cover.
+type plan struct {
+	alias string
+	order []*live.Model
+	arms  []*live.Model
+}
+
+// resolve finds the models of a request: a catalog id, then an alias. Aliases never shadow the catalog.
+func (g *Gateway) resolve(a *Ask, c *live.Catalog) (plan, error) {
+	var p plan
+	name := a.model
+	fallbacks := a.fallbacks
+	if !c.Has(name) {
+		alias, ok := g.Aliases.Find(a.Caller.Workspace, name)
+		if !ok {
+			_, err := c.Find(name)
+			return p, err
+		}
+		p.alias = alias.Name
+		name = alias.Pick(g.Random())
+		for _, arm := range []string{alias.Target, alias.Canary} {
+			if m, err := c.Find(arm); err == nil && arm != name {
+				p.arms = append(p.arms, m)
+			}
+		}
+		if fallbacks == nil {
+			fallbacks = alias.Fallbacks
+		}
+	}
+	m, err := c.Find(name)
+	if err != nil {
+		return p, err
+	}
+	p.order = append(p.order, m)
+	for i, id := range fallbacks {
+		m, err := c.Find(id)
+		if err != nil && a.fallbacks != nil {
+			return p, fault.Invalid(fmt.Sprintf("models[%d]", i), "is not in the catalog")
+		}
+		if err == nil { // an alias's fallback may have left the catalog since
+			p.order = append(p.order, m)
+		}
+	}
+	for _, m := range p.order {
+		if m.Kind != a.Endpoint.kind {
+			return p, fault.Invalid("model", fmt.Sprintf("%s is for %s, not for %s", m.ID, m.Kind, a.Endpoint.kind))
+		}
+	}
+	p.arms = append(p.arms, p.order...)
+	return p, nil
+}
+
+// hold sets the worst case aside: the dearest of every model that may run.
+func (r *run) hold() (*till.Tab, error) {
+	var worst money.Nano
+	for _, m := range r.plan.arms {
+		worst = max(worst, m.Price.Worst(r.input(m), r.output(m)))
+	}
+	charge := journal.Charge{
+		Request: r.ask.ID, Workspace: r.ask.Caller.Workspace, Key: r.ask.Caller.Key, Route: r.ask.Endpoint.Name,
+		Requested: r.ask.model, Alias: r.plan.alias,
+	}
+	tab, err := r.gateway.Till.Open(charge, worst)
+	var short *till.Short
+	if errors.As(err, &short) {
+		return nil, r.cannotPay(worst, short.Free)
+	}
+	return tab, err
+}
+
+// input is the most tokens that the request can be: no more than the model takes.
+func (r *run) input(m *live.Model) int64 {
+	if m.Kind == live.Chat {
+		return min(r.ask.bounds.High, m.ContextWindow)
+	}
+	return r.ask.bounds.High // of an array of texts, each may fill the window
+}
+
+// output is the most tokens that can come back.
+func (r *run) output(m *live.Model) int64 {
+	limit := r.ask.limit
+	if limit == 0 {
+		limit = r.settings.DefaultMaxTokens
+	}
+	if limit == 0 {
+		limit = m.MaxOutput
+	}
+	return r.ask.n * min(limit, m.MaxOutput)
+}
+
+// cannotPay refuses, and names a max_tokens that the wallet could cover.
+func (r *run) cannotPay(worst, free money.Nano) error {
+	most := int64(-1)
+	for _, m := range r.plan.arms {
+		fits := affordable(m.Price, r.input(m)+naming, r.ask.n, m.MaxOutput, free)
+		if most < 0 || fits < most {
+			most = fits
+		}
+	}
+	message := fmt.Sprintf("the wallet has $%s free, and this request could cost $%s", free, worst)
+	if most > 0 {
+		message += fmt.Sprintf("; with max_tokens of at most %d it would fit", most)
+	}
+	return fault.InsufficientBalance.New("%s", message)
+}
+
+// naming is what a body grows by that names a maximum, in tokens at most.
+const naming = 32
+
+// affordable is the largest output per choice, up to most, whose worst case is free.
+func affordable(p live.Price, input, n, most int64, free money.Nano) int64 {
+	low, high := int64(0), most
+	for low < high {
+		middle := low + (high-low+1)/2
+		if p.Worst(input, n*middle) <= free {
+			low = middle
+		} else {
+			high = middle - 1
+		}
+	}
+	return low
+}
+
+// A failure is a try that gave the caller nothing.
+type failure struct {
+	class
+	err   error
+	fault *fault.Fault
+	wait  time.Duration // that the provider asks for
+}
+
+// A class says what to do about a failure.
+type class struct {
+	name  string
+	retry bool // the same model may do better
+	next  bool // another model may do better
+}
+
+// The classes.
+var (
+	refused  = class{name: "refused"}                          // the request's own fault
+	limited  = class{name: "limited", retry: true, next: true} // too much for the provider now
+	rejected = class{name: "rejected", next: true}             // our key, or the model's name, is no good there
+	broken   = class{name: "broken", retry: true, next: true}  // a fault of the provider's or of the network
+	silent   = class{name: "silent", next: true}               // waited long enough
+	over     = class{name: "over"}                             // the caller left, the time is up, the server stops
+)
+
+// How retries are spaced.
+const (
+	firstPause   = 250 * time.Millisecond
+	maxPause     = 5 * time.Second
+	patientUntil = 5 * time.Second // a longer Retry-After is the caller's to wait for
+)
+
+// try tries each model of the plan in turn, and the same again where that may help, until one has begun to answer or
+// none is left. All of them stand under one hold.
+func (r *run) try() error {
+	var last *failure
+	for _, m := range r.plan.order {
+		for attempt := 0; ; attempt++ {
+			if last = r.once(m); last == nil {
+				return nil
+			}
+			r.gateway.Watch.tried(m, last.name)
+			if !last.retry || attempt >= r.settings.Retries || last.wait > patientUntil || !r.pause(attempt, last.wait) {
+				break
+			}
+		}
+		if !last.next || context.Cause(r.ctx) != nil {
+			break
+		}
+	}
+	if cause := context.Cause(r.ctx); cause != nil {
+		last.fault = ending(cause)
+	}
+	return last.fault
+}
+
+// pause waits before the next try: twice as long each time, by a random part, and at least what the provider asks.
+func (r *run) pause(attempt int, asked time.Duration) bool {
+	most := min(firstPause<<attempt, maxPause)
+	wait := time.NewTimer(asked + most/2 + rand.N(most/2))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return true
+	case <-r.ctx.Done():
+		return false
+	}
+}
+
+// ending is what a caller who is still there is told about an end on purpose.
+func ending(cause error) *fault.Fault {
+	switch {
+	case errors.Is(cause, errStopping):
+		return fault.Unavailable.Because(cause, "the server is stopping").In(time.Second)
+	default:
+		return fault.Timeout.Because(cause, "the request took too long")
+	}
+}
+
+// once sends the request to a model and relays its answer. Nil says that the caller has an answer, whole or broken off;
+// a failure that nothing was written and another try is possible.
+func (r *run) once(m *live.Model) *failure {
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	defer cancel(nil)
+	quiet := time.AfterFunc(r.settings.TryTimeout, func() { cancel(errSilent) })
+	defer quiet.Stop()
+	r.model, r.reported, r.delivered = m, nil, r.delivered[:0]
+	r.tab.Serve(m)
+
+	r.clock.away()
+	response, err := r.fleet.Sender(m).Send(ctx, &upstream.Request{
+		Model: m, Path: r.ask.Endpoint.Path, Body: r.ask.body(m, r.settings.DefaultMaxTokens), Stream: r.ask.stream, ID: r.ask.ID,
+	})
+	r.clock.back()
+	if err != nil {
+		return r.lost(ctx, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	in := &source{run: r, ctx: ctx, from: response.Body, quiet: quiet, patience: r.settings.TryTimeout}
+	switch {
+	case response.Status != http.StatusOK:
+		return r.refusal(in, response)
+	case r.ask.stream:
+		return r.stream(in, response)
+	default:
+		return r.whole(in)
+	}
+}
+
+// A source is a provider's answer: every read has its time, and counts as time that was not ours.
+type source struct {
+	run      *run
+	ctx      context.Context
+	from     io.Reader
+	quiet    *time.Timer
+	patience time.Duration
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	s.run.clock.away()
+	n, err := s.from.Read(p)
+	s.run.clock.back()
+	if n > 0 {
+		s.quiet.Reset(s.patience)
+	}
+	return n, err
+}
+
+// lost classifies an error of the connection.
+func (r *run) lost(ctx context.Context, err error) *failure {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, errSilent):
+		return &failure{class: silent, err: err, fault: fault.Timeout.Because(err, "the provider did not answer in time")}
+	case cause != nil:
+		return &failure{class: over, err: err, fault: ending(cause)}
+	case errors.Is(err, upstream.ErrGarbage):
+		return r.garbage(err)
+	default:
+		return &failure{class: broken, err: err, fault: fault.Upstream.Because(err, "the provider could not be reached, or broke off")}
+	}
+}
+
+func (r *run) garbage(err error) *failure {
+	return &failure{class: broken, err: err, fault: fault.Upstream.Because(err, "the provider's answer cannot be read")}
+}
+
+// maxRefusal bounds what is read of a provider's refusal.
+const maxRefusal = 64 << 10
+
+// refusal classifies an answer by its status.
+func (r *run) refusal(in *source, response *upstream.Response) *failure {
+	text, _ := io.ReadAll(io.LimitReader(in, maxRefusal)) // without its text it is a refusal all the same
+	told := r.told(text)
+	err := fmt.Errorf("the provider answered %d: %s", response.Status, told.message)
+	f := &failure{err: err, wait: response.RetryAfter}
+	f.class, f.fault = classify(response.Status, told, err)
+	if f.fault.Status == http.StatusTooManyRequests {
+		f.fault = f.fault.In(max(response.RetryAfter, time.Second))
+	}
+	return f
+}
+
+// classify is the table of CONTRACT's upstream errors.
+func classify(status int, told told, err error) (class, *fault.Fault) {
+	switch {
+	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
+		f := fault.InvalidParameter.Because(err, "%s", told.message)
+		f.Field = told.param
+		return refused, f
+	case status == http.StatusTooManyRequests:
+		return limited, fault.RateLimited.Because(err, "the provider is at its limit")
+	case status == http.StatusRequestTimeout:
+		return silent, fault.Timeout.Because(err, "the provider did not answer in time")
+	case status >= http.StatusInternalServerError:
+		return broken, fault.Upstream.Because(err, "the provider failed")
+	default:
+		return rejected, fault.Upstream.Because(err, "the provider refused the gateway's request")
+	}
+}
+
+// redact takes the provider's key out of a text that a caller will read: some providers repeat it.
+func (r *run) redact(text string) string {
+	if key := r.model.Provider.APIKey.Reveal(); key != "" {
+		return strings.ReplaceAll(text, key, "[redacted]")
+	}
+	return text
+}

@@ -1,0 +1,48 @@
+package gateway
+
+import "github.com/go-json-experiment/json/jsontext"
+
+// The shapes of the documentation. They name what the gateway itself reads or promises; everything else that OpenAI's
+// API has is passed to the provider, and back, as it is.
+
+// A ChatRequest is the body of POST /v1/chat/completions.
+type ChatRequest struct {
+	_                   struct{}         `json:"-" additionalProperties:"true"`
+	Model               string           `json:"model" doc:"A catalog id, an alias, or dedicated/<routing-key>"`
+	Messages            []jsontext.Value `json:"messages" doc:"As in OpenAI's API"`
+	Models              []string         `json:"models,omitempty" maxItems:"8" doc:"Catalog ids to fall back to, in order, before the first content; they replace the alias's"`
+	Stream              bool             `json:"stream,omitempty" doc:"Answer with server-sent events"`
+	StreamOptions       jsontext.Value   `json:"stream_options,omitempty" doc:"include_usage: a last event with the usage"`
+	MaxCompletionTokens int64            `json:"max_completion_tokens,omitempty" minimum:"1" doc:"Bounds the output, and lowers the hold on the wallet"`
+	MaxTokens           int64            `json:"max_tokens,omitempty" minimum:"1" doc:"The older name of max_completion_tokens"`
+	N                   int64            `json:"n,omitempty" minimum:"1" maximum:"128" doc:"Choices"`
+}
+
+// A ChatAnswer is what comes back, or the sum of a stream's events.
+type ChatAnswer struct {
+	_       struct{}         `json:"-" additionalProperties:"true"`
+	ID      string           `json:"id"`
+	Object  string           `json:"object"`
+	Created int64            `json:"created"`
+	Model   string           `json:"model" doc:"As the provider names it; X-Service-Served-Model has the catalog's id"`
+	Choices []jsontext.Value `json:"choices"`
+	Usage   jsontext.Value   `json:"usage,omitempty"`
+}
+
+// An EmbeddingsRequest is the body of POST /v1/embeddings.
+type EmbeddingsRequest struct {
+	_              struct{}       `json:"-" additionalProperties:"true"`
+	Model          string         `json:"model" doc:"A catalog id or an alias"`
+	Input          jsontext.Value `json:"input" doc:"A text, or a list of texts or tokens"`
+	Models         []string       `json:"models,omitempty" maxItems:"8" doc:"Catalog ids to fall back to, in order"`
+	EncodingFormat string         `json:"encoding_format,omitempty" enum:"float,base64"`
+}
+
+// An EmbeddingsAnswer is what comes back.
+type EmbeddingsAnswer struct {
+	_      struct{}         `json:"-" additionalProperties:"true"`
+	Object string           `json:"object"`
+	Data   []jsontext.Value `json:"data"`
+	Model  string           `json:"model"`
+	Usage  jsontext.Value   `json:"usage"`
+}

@@ -1,0 +1,129 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"sovereign/internal/fault"
+	"sovereign/internal/live"
+	"sovereign/internal/money"
+)
+
+// A stopwatch tells our own time from the time that others take: the provider, and a caller that reads slowly.
+type stopwatch struct {
+	started time.Time
+	left    time.Time     // when we began to wait
+	waited  time.Duration // for others
+	first   time.Duration // until the first content
+}
+
+func start() stopwatch { return stopwatch{started: time.Now()} }
+
+func (s *stopwatch) away() { s.left = time.Now() }
+
+func (s *stopwatch) back() { s.waited += time.Since(s.left) }
+
+// A Watch counts what the gateway does. Its labels are bounded: endpoints, outcomes, classes of failure, and the models
+// and providers of the catalog; never a workspace, a key, or anything that a caller sent.
+type Watch struct {
+	own      *prometheus.HistogramVec
+	begun    *prometheus.HistogramVec
+	tokens   *prometheus.CounterVec
+	cost     *prometheus.CounterVec
+	outcomes *prometheus.CounterVec
+	tries    *prometheus.CounterVec
+	overage  prometheus.Counter
+}
+
+// NewWatch registers the gateway's metrics.
+func NewWatch(to prometheus.Registerer) *Watch {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	w := &Watch{
+		own: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sovereign_gateway_own_seconds", Help: "Time of a request that was ours: neither the provider's nor a slow caller's.",
+			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .5},
+		}, []string{"endpoint"}),
+		begun: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sovereign_gateway_first_content_seconds", Help: "Time until a caller was sent the first content.",
+			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, []string{"model"}),
+		tokens:   counter("sovereign_gateway_tokens_total", "Tokens that were charged for.", "model", "kind"),
+		cost:     counter("sovereign_gateway_cost_usd_total", "What requests cost, in dollars.", "model"),
+		outcomes: counter("sovereign_gateway_requests_total", "Requests by how they ended; refused ones by the code.", "endpoint", "outcome"),
+		tries:    counter("sovereign_gateway_failed_tries_total", "Tries at a provider that gave no answer, by class.", "provider", "class"),
+		overage: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sovereign_gateway_overage_usd_total", Help: "What requests cost beyond what their wallets had, in dollars: the operator pays it.",
+		}),
+	}
+	to.MustRegister(w.own, w.begun, w.tokens, w.cost, w.outcomes, w.tries, w.overage)
+	return w
+}
+
+func dollars(n money.Nano) float64 { return float64(n) / float64(money.Dollar) }
+
+// Overage counts what a wallet could not pay.
+func (w *Watch) Overage(amount money.Nano) { w.overage.Add(dollars(amount)) }
+
+func (w *Watch) tried(m *live.Model, class string) {
+	w.tries.WithLabelValues(m.Provider.Name, class).Inc()
+}
+
+func (w *Watch) first(r *run) {
+	r.clock.first = time.Since(r.clock.started)
+	w.begun.WithLabelValues(r.model.ID).Observe(r.clock.first.Seconds())
+}
+
+// settled notes what a request was charged for.
+func (r *run) settled(o Outcome, u live.Usage) {
+	r.outcome, r.used = o, u
+	w := r.gateway.Watch
+	for kind, n := range map[string]int64{"input": u.Input, "cached_input": u.Cached, "output": u.Output, "reasoning": u.Reasoning} {
+		if n > 0 {
+			w.tokens.WithLabelValues(r.model.ID, kind).Add(float64(n))
+		}
+	}
+	w.cost.WithLabelValues(r.model.ID).Add(dollars(r.model.Price.Of(u)))
+}
+
+// finish notes how a request ended, in the metrics and on its span.
+func (w *Watch) finish(r *run, ctx context.Context, err error) {
+	outcome := string(r.outcome)
+	switch f := (*fault.Fault)(nil); {
+	case outcome != "":
+	case errors.As(err, &f) && f.Code != "":
+		outcome = f.Code
+	case err != nil:
+		outcome = "upstream_error"
+	default:
+		outcome = string(Nothing)
+	}
+	w.outcomes.WithLabelValues(r.ask.Endpoint.Name, outcome).Inc()
+	w.own.WithLabelValues(r.ask.Endpoint.Name).Observe((time.Since(r.clock.started) - r.clock.waited).Seconds())
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	span.SetAttributes(attribute.String("gen_ai.operation.name", r.ask.Endpoint.Name), attribute.String("sovereign.outcome", outcome))
+	if r.model == nil {
+		return
+	}
+	span.SetAttributes(
+		attribute.String("gen_ai.provider.name", r.model.Provider.Name), attribute.String("gen_ai.request.model", r.ask.model),
+		attribute.String("gen_ai.response.model", r.model.ID), attribute.Bool("gen_ai.request.stream", r.ask.stream),
+		attribute.Int64("gen_ai.usage.input_tokens", r.used.Input), attribute.Int64("gen_ai.usage.output_tokens", r.used.Output),
+		attribute.Int64("gen_ai.usage.cache_read.input_tokens", r.used.Cached),
+	)
+	if r.ask.limit > 0 {
+		span.SetAttributes(attribute.Int64("gen_ai.request.max_tokens", r.ask.limit))
+	}
+	if r.finish != "" {
+		span.SetAttributes(attribute.StringSlice("gen_ai.response.finish_reasons", []string{r.finish}))
+	}
+}

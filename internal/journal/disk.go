@@ -1,0 +1,81 @@
+package journal
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// A Disk is the folder that the journal stands in. Tests put one in its place that fails, forgets and crashes.
+type Disk interface {
+	// List names the files, in any order.
+	List() ([]string, error)
+	// Open opens a file to read and append; a missing one is made, and its name kept by the next Sync of the disk.
+	Open(name string) (File, error)
+	Remove(name string) error
+	// Sync makes what was created and removed survive a power loss.
+	Sync() error
+}
+
+// A File is one segment.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	Size() (int64, error)
+	Truncate(size int64) error
+	Sync() error
+	Close() error
+}
+
+type folder string
+
+// Folder is a folder of the machine, made when it is missing.
+func Folder(path string) (Disk, error) {
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return folder(path), nil
+}
+
+func (f folder) List() ([]string, error) {
+	all, err := os.ReadDir(string(f))
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(all))
+	for i, one := range all {
+		names[i] = one.Name()
+	}
+	return names, nil
+}
+
+func (f folder) Open(name string) (File, error) {
+	file, err := os.OpenFile(filepath.Join(string(f), name), os.O_RDWR|os.O_CREATE, 0o600) //nolint:gosec // the names are the journal's own
+	if err != nil {
+		return nil, err
+	}
+	return osFile{file}, nil
+}
+
+func (f folder) Remove(name string) error { return os.Remove(filepath.Join(string(f), name)) }
+
+func (f folder) Sync() error {
+	d, err := os.Open(string(f))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = d.Close() }()
+	return d.Sync()
+}
+
+type osFile struct{ *os.File }
+
+func (f osFile) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}

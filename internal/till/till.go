@@ -1,0 +1,181 @@
+// Package till is the money of one request, from the hold before it runs to the charge after it: every amount is in the
+// journal before it is spent in memory, and a hold ends exactly once.
+package till
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"sovereign/internal/clock"
+	"sovereign/internal/fault"
+	"sovereign/internal/funds"
+	"sovereign/internal/journal"
+	"sovereign/internal/live"
+	"sovereign/internal/money"
+	"sovereign/internal/tenant"
+)
+
+// A Till opens tabs.
+type Till struct {
+	funds    *funds.Funds
+	journal  *journal.Journal
+	log      *slog.Logger
+	overages func(money.Nano)
+
+	mu   sync.Mutex
+	owed map[*Tab]journal.Entry // settled, and refused by the journal so far
+}
+
+// New takes money from f and writes it into j. overages is told of every amount that a wallet could not pay.
+func New(f *funds.Funds, j *journal.Journal, log *slog.Logger, overages func(money.Nano)) *Till {
+	return &Till{funds: f, journal: j, log: log, overages: overages, owed: map[*Tab]journal.Entry{}}
+}
+
+// A Tab is what one request holds, and what it has used so far. It belongs to one goroutine.
+type Tab struct {
+	till   *Till
+	hold   *funds.Hold
+	charge journal.Charge
+	opened bool
+	last   live.Usage // that was delivered and recorded
+	ended  bool
+}
+
+// Short says that a wallet cannot cover a hold.
+type Short struct{ Free money.Nano }
+
+func (s *Short) Error() string { return "the wallet has only $" + s.Free.String() + " free" }
+
+// Open sets an amount aside for a request. It is refused while the journal cannot be written: nothing is spent that
+// could be forgotten.
+func (t *Till) Open(c journal.Charge, amount money.Nano) (*Tab, error) {
+	if err := t.journal.Failure(); err != nil {
+		return nil, fault.Unavailable.Because(err, "charges cannot be recorded now").In(time.Second)
+	}
+	hold, free, ok := t.funds.Hold(c.Workspace, amount)
+	if !ok {
+		return nil, &Short{Free: free}
+	}
+	return &Tab{till: t, hold: hold, charge: c}, nil
+}
+
+// Serve says which model answers, and at what price.
+func (t *Tab) Serve(m *live.Model) {
+	t.charge.Model, t.charge.Provider, t.charge.Price = m.ID, m.Provider.Name, m.Price
+}
+
+// Opened reports whether content was delivered and recorded.
+func (t *Tab) Opened() bool { return t.opened }
+
+// Deliver records what was used so far, should the process die. The first call is due at the first content; what
+// could not be recorded is recorded by the next.
+func (t *Tab) Deliver(used live.Usage) error {
+	c := t.charge
+	c.At, c.Usage, c.Counted, c.Cost = clock.Now(), used, true, c.Price.Of(used)
+	c.Charged = min(c.Cost, t.hold.Amount())
+	kind := journal.Opened
+	if t.opened {
+		kind = journal.Progressed
+	}
+	if err := t.till.journal.Append(journal.Entry{Kind: kind, Charge: c}); err != nil {
+		return err
+	}
+	t.opened, t.last = true, used
+	return nil
+}
+
+// Settle charges what was used and ends the hold. When it fails nothing is charged yet and the hold stands: the caller
+// either drops the tab, because nothing was delivered, or owes it.
+func (t *Tab) Settle(outcome string, used live.Usage, counted bool) error {
+	e := t.settlement(outcome, used, counted)
+	if err := t.till.journal.Append(e); err != nil {
+		return err
+	}
+	t.ended = true
+	t.end(e)
+	return nil
+}
+
+func (t *Tab) settlement(outcome string, used live.Usage, counted bool) journal.Entry {
+	c := t.charge
+	c.At, c.Outcome, c.Usage, c.Counted, c.Cost = clock.Now(), outcome, used, counted, c.Price.Of(used)
+	c.Charged = t.hold.Cover(c.Cost)
+	return journal.Entry{Kind: journal.Settled, Charge: c}
+}
+
+// end tells memory what was recorded. What is owed is ended by Collect, while the tab's own goroutine may still look at
+// it, so it changes nothing of the tab's.
+func (t *Tab) end(e journal.Entry) {
+	t.hold.Settle(e.Charged)
+	if over := e.Cost - e.Charged; over > 0 {
+		t.till.overages(over)
+		t.till.log.Error("a request cost more than the wallet had: the rest is the operator's overage",
+			"request_id", e.Request, "workspace", e.Workspace, "model", e.Model, "cost_usd", e.Cost.String(), "overage_usd", over.String())
+	}
+}
+
+// Owe settles as soon as the journal can be written again. Until then the hold stands.
+func (t *Tab) Owe(outcome string, used live.Usage, counted bool) {
+	e := t.settlement(outcome, used, counted)
+	t.till.mu.Lock()
+	defer t.till.mu.Unlock()
+	t.ended = true
+	t.till.owed[t] = e
+}
+
+// Drop ends the hold and charges nothing, when nothing was delivered. A tab that was opened is settled with what was
+// last delivered, and one that has ended stays as it is: Drop may be deferred.
+func (t *Tab) Drop() {
+	if t.ended {
+		return
+	}
+	if t.opened {
+		t.Owe("broken", t.last, true)
+		return
+	}
+	t.ended = true
+	t.hold.Release()
+}
+
+// Collect tries to settle what is owed, and returns how much still is.
+func (t *Till) Collect() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for tab, e := range t.owed {
+		if t.journal.Append(e) != nil {
+			break
+		}
+		delete(t.owed, tab)
+		tab.end(e)
+	}
+	return len(t.owed)
+}
+
+// collectEvery is how soon a debt is tried again.
+const collectEvery = 250 * time.Millisecond
+
+// ErrOwed says that some charges could not be recorded before the end.
+var ErrOwed = errors.New("some charges could not be recorded")
+
+// Run collects what is owed until ctx ends, and once more then.
+func (t *Till) Run(ctx context.Context) error {
+	tick := time.NewTicker(collectEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			t.Collect()
+		case <-ctx.Done():
+			if t.Collect() > 0 {
+				return ErrOwed
+			}
+			return nil
+		}
+	}
+}
+
+// Held is what a workspace has set aside now.
+func (t *Till) Held(ws tenant.ID) money.Nano { return t.funds.Balance(ws).Held }

@@ -1,0 +1,125 @@
+package token
+
+// A class is what the tables know of a byte. Each small letter is a class of its own.
+type class uint8
+
+const (
+	gap    class = iota // what a word may follow: line ends, tabs, and punctuation but for ' and _
+	space               // and so may it follow a space, which belongs to the word after it
+	word                // what begins a word without being a letter of it: digits, and first bytes of letters beyond ASCII
+	upper               // capital letters
+	other               // every other byte
+	letter              // a; the rest of the alphabet follows
+)
+
+// after prices the letters of English words: the row is a letter, the column the letter that follows it, in tenths of a
+// token, X being ten. A pair is priced by how often it is met in words, from a tenth for those that are everywhere
+// to a whole token for those that are not to be found; a doubled letter costs six tenths at least. The
+// last column prices a space after the letter: few English words end in a, i, o or u, and many of other languages do, whose
+// words are more tokens.
+var after = [26]string{
+	// bcdefghijklmnopqrstuvwxyz.
+	"X534X96X5X8151X5X13177XX7X8", // a
+	"2X9X1XXX25X1XX3XX5491XXX2X7", // b
+	"1X6X1XX24X34XX1XX5915XXXXX7", // c
+	"6XX61XXX2XX7XX4XX75X6XXX9X0", // d
+	"4X42679XXXX652X79124X8X5XX1", // e
+	"3X9X36XX1XX5XX1XX3753XXX7X2", // f
+	"5X7X1X833XX7X42XX4695XXXXX0", // g
+	"1XXX1XXX1XXXXX2XX6X47XXXXX4", // h
+	"6735554XXXX44127X621X6XXX7X", // i
+	"2XXX1XXX9XXXXX38XX3X1XXXXX5", // j
+	"49XX1X8X2XXXX4XXXX2X8XXXXX0", // k
+	"3XX519XX1XX6XX2XXX565XXX2X3", // l
+	"15XX1XXX2XXX6X21XX5X4XXXXX4", // m
+	"4X42291X4X99X74XXX2188XX9X2", // n
+	"9744948X7X853174X154265XXX6", // o
+	"1X991XX85XX2XX26X1535XXX6X5", // p
+	"XXXXXXXXXXX8XXXXX6XX1XXXXX5", // q
+	"2X77187X2X77652XX64468XX6X3", // r
+	"6X6X1XX53XX8XX55XX614XXX7X0", // s
+	"3X9X1XX11XX8XX49X4466XXX6X1", // t
+	"5557377X5XX231X4X111XXXXXXX", // u
+	"1XXX1XXX2XXXXX5XXXXXXXXXXX7", // v
+	"1XXX1XX11XX9X52XX25XXX9XXX4", // w
+	"4X3X28XX2XXXXX81XXX1XXXX9X0", // x
+	"XX9X8XXX6XX67642X634XX9XXX0", // y
+	"2XXX1XXX4XXXXX7XXXXXXXXXXX3", // z
+}
+
+const (
+	whole      = 10 // tenths: what a byte costs unless it is a letter in a word
+	afterUpper = 8  // tenths: a small letter after a capital
+
+	// A step is three counts in one word, so that a block is summed with one addition per byte: tenths of a token in the low 16
+	// bits, then gaps between letters, then beginnings of words.
+	gapShift  = 16
+	wordShift = 24
+)
+
+var (
+	classes = classify()
+	steps   = price()
+)
+
+func classify() (of [256]class) {
+	for b := range of {
+		of[b] = other
+	}
+	for b := '!'; b <= '~'; b++ {
+		of[b] = gap
+	}
+	for _, b := range "\t\n\r" {
+		of[b] = gap
+	}
+	of['\''], of['_'], of[' '] = other, other, space
+	for b := '0'; b <= '9'; b++ {
+		of[b] = word
+	}
+	for b := range 26 {
+		of['A'+b], of['a'+b] = upper, letter+class(b)
+	}
+	for b := 0xC3; b <= 0xED; b++ { // below are signs and no-break spaces, above are emoji, and E2 and E3 begin signs and wide spaces
+		of[b] = word
+	}
+	of[0xE2], of[0xE3] = other, other
+	return of
+}
+
+func price() (of [32][32]uint32) {
+	for before := range letter + 26 {
+		for now := range letter + 26 {
+			tenths := whole
+			switch {
+			case now >= letter && before >= letter:
+				tenths = tenthsAfter(before, int(now-letter))
+			case now >= letter && before == upper:
+				tenths = afterUpper
+			case now == space && before >= letter:
+				tenths = tenthsAfter(before, 26)
+			case now == space:
+				tenths = 0
+			}
+			inWord := now >= letter || now == upper
+			if before == space && !inWord { // so the space did not belong to a word
+				tenths += whole
+			}
+			step := uint32(tenths)
+			if !inWord {
+				step |= 1 << gapShift
+			}
+			if (before == gap || before == space) && (inWord || now == word) {
+				step |= 1 << wordShift
+			}
+			of[before][now] = step
+		}
+	}
+	return of
+}
+
+func tenthsAfter(before class, column int) int {
+	if price := after[before-letter][column]; price != 'X' {
+		return int(price - '0')
+	}
+	return whole
+}

@@ -1,0 +1,206 @@
+package tokenizer
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dlclark/regexp2/v2"
+	"github.com/go-json-experiment/json"
+	library "github.com/tiktoken-go/tokenizer"
+	"pgregory.net/rapid"
+)
+
+const testdata = "../token/testdata"
+
+// The reference is the counts of the vocabulary's own encoder, which are kept with the corpus.
+func TestTheCorpusIsCountedExactly(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(testdata, "counts.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vocabularies []struct {
+		Name   string             `json:"vocabulary"`
+		Counts map[string][]int64 `json:"counts"`
+	}
+	if err := json.Unmarshal(data, &vocabularies); err != nil {
+		t.Fatal(err)
+	}
+	texts := 0
+	for _, v := range vocabularies {
+		if v.Name != "o200k_base" {
+			continue
+		}
+		for name, counts := range v.Counts {
+			text, err := os.ReadFile(filepath.Join(testdata, "corpus", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, part := range append([][]byte{text}, bytes.Split(text, []byte("\n"))...) {
+				texts++
+				if got := Count(string(part)); got != counts[i] {
+					t.Errorf("line %d of %s is %d tokens, not %d: %q", i, name, got, counts[i], part)
+				}
+			}
+		}
+	}
+	if texts < 1000 {
+		t.Errorf("only %d texts were compared", texts)
+	}
+}
+
+// pieces divides text by the pattern itself, which a library interprets.
+func pieces(t rapid.TB, text string) (all []string) {
+	t.Helper()
+	pattern := regexp2.MustCompile(`(?:[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|`+
+		`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|`+
+		`\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)`, regexp2.None)
+	match, err := pattern.FindStringMatch(text)
+	for ; match != nil && err == nil; match, err = pattern.FindNextMatch(match) {
+		all = append(all, match.String())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+var alphabet = []rune("abstrevmldſSTREVMLDABÉéßǅʰªºжЖ日本กあ한\u0301\u0903\u20dd019½Ⅷ٣²'’\"!?./-_#€😀\u200d\u0000\ufffd  \t\n\r\u00a0\u2003\u3000\u0085")
+
+func TestTextsAreDividedAsThePatternSays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringOfN(rapid.SampledFrom(alphabet), 1, 40, -1).Draw(t, "text")
+		want, rest := pieces(t, text), text
+		for i := 0; rest != ""; i++ {
+			length := next(rest)
+			if i >= len(want) || rest[:length] != want[i] {
+				t.Fatalf("%q is divided into %q, and piece %d is %q", text, want, i, rest[:length])
+			}
+			rest = rest[length:]
+		}
+	})
+}
+
+// The library divides white space with several line ends wrongly, so the texts that it is asked for hold at most one in a row.
+func TestMergingAgreesWithTheLibrary(t *testing.T) {
+	codec, err := library.Get(library.O200kBase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(
+			rapid.StringOfN(rapid.SampledFrom([]rune("abcdefghijklmnopqrstuvwxyzABC 日本語한ж0123456789.,-=!'")), 0, 300, -1),
+			rapid.String(),
+		).Filter(func(s string) bool { return !strings.ContainsAny(s, "\r\n") }).Draw(t, "text")
+		want, err := codec.Count(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Count(text); got != int64(want) {
+			t.Fatalf("%d tokens, the library says %d", got, want)
+		}
+	})
+}
+
+func TestTheVocabularyIsWhole(t *testing.T) {
+	if len(ranks()) != size {
+		t.Errorf("%d tokens of %d", len(ranks()), size)
+	}
+	for b := range 256 {
+		if _, ok := ranks()[string([]byte{byte(b)})]; !ok {
+			t.Errorf("byte %d is not a token", b)
+		}
+	}
+}
+
+func TestWhatIsNotUTF8IsCountedByItsBytes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.SliceOf(rapid.Byte()).Draw(t, "text")
+		if n := Count(string(text)); n > int64(len(text)) || (n == 0) != (len(text) == 0) {
+			t.Fatalf("%d tokens in %d bytes", n, len(text))
+		}
+	})
+}
+
+// units are what the hardest texts repeat.
+var units = []string{"a", "A", " ", "\n", " \n", "\n ", "\t\n", "          \n", "!", "7", "的中", "龘", "A1", "👩", "\xff", "\u0301", "日A", "qzjx", "ab'S", "/\n", "ſ'"}
+
+func TestTimeIsInProportionToTheText(t *testing.T) {
+	const length = 200_000
+	Count("") // so that loading is not timed
+	for _, unit := range units {
+		text := strings.Repeat(unit, length/len(unit))
+		began := time.Now()
+		n := Count(text)
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("%q over and over: %d tokens took %s", unit, n, took)
+		}
+	}
+}
+
+func TestALongRunDiffersByAtMostTwoTokensForEachCut(t *testing.T) {
+	codec, err := library.Get(library.O200kBase)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		unit := rapid.StringOfN(rapid.RuneFrom([]rune("abcdefghijklmnopqrstuvwxyz的中日本한국กขжñ")), 1, 12, -1).Draw(t, "unit")
+		text := strings.Repeat(unit, 8*longest/len(unit))
+		want, err := codec.Count(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if difference := Count(text) - int64(want); difference < -16 || difference > 16 {
+			t.Fatalf("differs by %d after 8 cuts", difference)
+		}
+	})
+}
+
+func TestManyCountAtOnce(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(testdata, "corpus", "english-story.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Count(string(text))
+	var group sync.WaitGroup
+	for range 8 {
+		group.Go(func() {
+			for range 20 {
+				if got := Count(string(text)); got != want {
+					t.Errorf("%d tokens, and %d when alone", got, want)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+func BenchmarkCount(b *testing.B) {
+	for _, name := range []string{"english-story", "code-typescript", "chinese", "random-base64", "random-letters"} {
+		text, err := os.ReadFile(filepath.Join(testdata, "corpus", name+".txt"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		whole := strings.Repeat(string(text), 50_000/len(text)+1)
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(whole)))
+			b.ReportAllocs()
+			for b.Loop() {
+				Count(whole)
+			}
+		})
+	}
+	for _, unit := range units {
+		text := strings.Repeat(unit, 100_000/len(unit))
+		b.Run("repeated "+unit, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				Count(text)
+			}
+		})
+	}
+}

@@ -1,0 +1,398 @@
+package wallet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"sovereign/internal/clock"
+	"sovereign/internal/db"
+	"sovereign/internal/feed"
+	"sovereign/internal/funds"
+	"sovereign/internal/id"
+	"sovereign/internal/journal"
+	"sovereign/internal/money"
+	"sovereign/internal/tenant"
+)
+
+// changedWallet is the kind of change that the data plane hears of.
+const changedWallet = "wallet"
+
+// Killed is the outcome of a request whose process died: it is charged what the journal last held of it.
+const Killed = "killed"
+
+// A Teller stands between the journal, the ledger and the money in memory: it posts what the journal says, and tells
+// memory what the ledger says. The journal's position commits in the transaction of the batch, so that every entry is
+// posted exactly once, whatever dies when.
+type Teller struct {
+	db      *db.DB
+	journal *journal.Journal
+	funds   *funds.Funds
+	log     *slog.Logger
+	tx      func(context.Context, func(*db.Tx) error) (db.Version, error)
+
+	mu     sync.Mutex       // one posting at a time; while memory is filled from the ledger, none
+	posted journal.Position // as the ledger has it
+	read   journal.Position // at or after posted; in between is nothing to post
+	doubt  *batch           // a commit whose answer was lost
+	live   bool             // recovered: what is posted from now on was settled in this process's memory
+
+	lagMu sync.Mutex
+	since time.Time // when the oldest entry that is not posted was first seen
+}
+
+// NewTeller posts j into d, and keeps f.
+func NewTeller(d *db.DB, j *journal.Journal, f *funds.Funds, log *slog.Logger) *Teller {
+	return &Teller{db: d, journal: j, funds: f, log: log, tx: d.Tx}
+}
+
+// Sources is what the feed needs to know.
+func (t *Teller) Sources() map[string]feed.Source { return map[string]feed.Source{changedWallet: t} }
+
+// Fill gives memory the ledger's word for every wallet.
+func (t *Teller) Fill(ctx context.Context) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all, err := db.Query[funds.Account](ctx, t.db.Across("money is held for all workspaces"), `
+		SELECT workspace_id AS workspace, CAST(-SUM(CASE WHEN account = 'funding' THEN amount ELSE 0 END) AS BIGINT) AS credited,
+			CAST(-SUM(amount) AS BIGINT) AS spent
+		FROM ledger_balances WHERE account IN ('funding', 'wallet') GROUP BY workspace_id`)
+	if err != nil {
+		return fmt.Errorf("read the wallets: %w", err)
+	}
+	t.funds.Fill(all)
+	return nil
+}
+
+// Apply tells memory what has come into a wallet.
+func (t *Teller) Apply(ctx context.Context, c db.Change) error {
+	amount, err := credited(ctx, t.db.In(c.Workspace))
+	if err != nil {
+		return err
+	}
+	t.funds.Credit(c.Workspace, amount)
+	return nil
+}
+
+// Recovered is what a start found in the journal.
+type Recovered struct {
+	Orphans int        // requests that the last process left open
+	Charged money.Nano // for them
+	Torn    int64      // bytes of a write that never returned
+}
+
+// ErrForeign says that a journal and a database do not belong together.
+var ErrForeign = errors.New("the journal in the data folder is not this database's")
+
+// Recover posts everything that the last process left behind, charges the requests that it left open with what they
+// had last delivered, and begins a new segment. A recovery that is killed is begun again by the next.
+func (t *Teller) Recover(ctx context.Context) (Recovered, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found := Recovered{Torn: t.journal.Torn}
+	end := t.journal.End()
+	fresh := journal.Position{Segment: end.Segment + 1}
+	at, err := t.claim(ctx, end)
+	if err != nil {
+		return found, err
+	}
+	if at != fresh {
+		orphans, err := t.journal.Orphans(at.Segment)
+		if err != nil {
+			return found, err
+		}
+		t.posted, t.read = at, at
+		if err := t.drain(ctx, end); err != nil {
+			return found, err
+		}
+		charges := make([]journal.Charge, len(orphans))
+		for i, o := range orphans {
+			o.Outcome, o.Counted = Killed, true
+			charges[i] = o.Charge
+			found.Charged += o.Charged
+		}
+		if err := t.post(ctx, fresh, charges); err != nil {
+			return found, err // if it was committed all the same, the next start finds so
+		}
+		found.Orphans = len(orphans)
+	}
+	t.posted, t.read, t.live = fresh, fresh, true
+	if err := t.journal.Begin(); err != nil {
+		return found, err
+	}
+	return found, t.journal.Forget(fresh.Segment)
+}
+
+// claim is how far the ledger has posted this journal. A new journal is made known to the database.
+func (t *Teller) claim(ctx context.Context, end journal.Position) (journal.Position, error) {
+	at, err := t.cursor(ctx)
+	switch {
+	case err != nil:
+		return at, err
+	case at == (journal.Position{}) && end.Segment > 0:
+		return at, fmt.Errorf("%w: its id %s is unknown there", ErrForeign, t.journal.ID)
+	case at == (journal.Position{}):
+		at = journal.Position{Segment: end.Segment + 1}
+		_, err := t.db.Tx(ctx, func(tx *db.Tx) error {
+			_, err := db.Exec(ctx, tx.Across("a journal is the server's"), `
+				INSERT INTO journal_cursors (journal_id, segment, position, at) VALUES ($1, $2, $3, $4)`, t.journal.ID, at.Segment, at.Offset, clock.Now())
+			return err
+		})
+		return at, err
+	case end.Before(at) && at != journal.Position{Segment: end.Segment + 1}:
+		return at, fmt.Errorf("%w: it ends at %d:%d, and the ledger has posted up to %d:%d", ErrForeign, end.Segment, end.Offset, at.Segment, at.Offset)
+	}
+	return at, nil
+}
+
+func (t *Teller) cursor(ctx context.Context) (journal.Position, error) {
+	type row struct{ Segment, Position int64 }
+	at, err := db.Maybe[row](ctx, t.db.Across("a journal is the server's"), `SELECT segment, position FROM journal_cursors WHERE journal_id = $1`, t.journal.ID)
+	if err != nil || at == nil {
+		return journal.Position{}, err
+	}
+	return journal.Position{Segment: at.Segment, Offset: at.Position}, nil
+}
+
+// Drain posts what was settled before it was called.
+func (t *Teller) Drain(ctx context.Context) error {
+	if err := t.journal.Sync(); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.drain(ctx, t.journal.Synced())
+	t.note(err == nil)
+	return err
+}
+
+func (t *Teller) drain(ctx context.Context, end journal.Position) error {
+	if err := t.resolve(ctx); err != nil {
+		return err
+	}
+	for t.read.Before(end) {
+		entries, next, err := t.journal.Read(t.read)
+		if err != nil {
+			return err
+		}
+		var charges []journal.Charge
+		for i := range entries {
+			if entries[i].Kind == journal.Settled {
+				charges = append(charges, entries[i].Charge)
+			}
+		}
+		if len(charges) > 0 {
+			if err := t.post(ctx, next, charges); err != nil {
+				return err
+			}
+		}
+		t.read = next
+	}
+	return nil
+}
+
+// A batch is what one transaction posts.
+type batch struct {
+	next    journal.Position
+	charges map[tenant.ID][]journal.Charge
+	took    map[tenant.ID]money.Nano // from the wallets
+}
+
+// post commits a batch with the position after it.
+func (t *Teller) post(ctx context.Context, next journal.Position, charges []journal.Charge) error {
+	b := &batch{next: next, charges: byWorkspace(charges)}
+	_, err := t.tx(ctx, func(tx *db.Tx) error {
+		b.took = map[tenant.ID]money.Nano{}
+		if err := t.advance(ctx, tx, next); err != nil {
+			return err
+		}
+		for _, ws := range slices.Sorted(maps.Keys(b.charges)) {
+			amount, err := t.postUsage(ctx, tx, ws, slices.Clone(b.charges[ws]))
+			if err != nil {
+				return fmt.Errorf("post the usage of %s: %w", ws, err)
+			}
+			b.took[ws] = amount
+		}
+		return nil
+	})
+	if err != nil {
+		t.doubt = b
+		return err
+	}
+	t.done(b)
+	return nil
+}
+
+// resolve finds out whether a transaction that failed was committed after all: the position in the ledger tells.
+func (t *Teller) resolve(ctx context.Context) error {
+	if t.doubt == nil {
+		return nil
+	}
+	at, err := t.cursor(ctx)
+	if err != nil {
+		return err
+	}
+	if at == t.doubt.next {
+		t.done(t.doubt)
+	}
+	t.doubt = nil
+	return nil
+}
+
+// done tells memory what was posted.
+func (t *Teller) done(b *batch) {
+	t.posted = b.next
+	if t.read.Before(b.next) {
+		t.read = b.next
+	}
+	for ws, charges := range b.charges {
+		var settled money.Nano
+		for i := range charges {
+			settled += charges[i].Charged
+		}
+		if t.live {
+			t.funds.Posted(ws, settled, b.took[ws])
+		}
+		if b.took[ws] != settled {
+			t.log.Error("a wallet could not pay what was settled: the rest is booked as overage", "workspace", ws, "settled_usd", settled.String(), "paid_usd", b.took[ws].String())
+		}
+	}
+}
+
+func byWorkspace(charges []journal.Charge) map[tenant.ID][]journal.Charge {
+	all := map[tenant.ID][]journal.Charge{}
+	for _, c := range charges {
+		all[c.Workspace] = append(all[c.Workspace], c)
+	}
+	return all
+}
+
+// errMoved says that somebody else posts the same journal.
+var errMoved = errors.New("the journal's position in the ledger is not where it was left")
+
+func (t *Teller) advance(ctx context.Context, tx *db.Tx, next journal.Position) error {
+	moved, err := db.Exec(ctx, tx.Across("a journal is the server's"), `
+		UPDATE journal_cursors SET segment = $4, position = $5, at = $6 WHERE journal_id = $1 AND segment = $2 AND position = $3`,
+		t.journal.ID, t.posted.Segment, t.posted.Offset, next.Segment, next.Offset, clock.Now())
+	if err == nil && moved != 1 {
+		err = errMoved
+	}
+	return err
+}
+
+var usageColumns = []string{
+	"request_id", "workspace_id", "transfer_id", "key_id", "at", "route", "model", "requested", "alias", "provider",
+	"outcome", "counted", "input", "cached", "output", "reasoning", "price", "cost", "charged",
+}
+
+// postUsage writes the rows of one workspace and the transfer that they sum to, and returns what the wallet paid.
+func (t *Teller) postUsage(ctx context.Context, tx *db.Tx, ws tenant.ID, batch []journal.Charge) (money.Nano, error) {
+	left, err := balance(ctx, tx.In(ws), accountWallet)
+	if err != nil {
+		return 0, err
+	}
+	charged, cost := fit(batch, left)
+	transfer := id.New("txn")
+	rows := make([][]any, len(batch))
+	for i, c := range batch {
+		price, err := json.Marshal(c.Price)
+		if err != nil {
+			return 0, err
+		}
+		rows[i] = []any{
+			c.Request, ws, transfer, c.Key, c.At, c.Route, c.Model, c.Requested, c.Alias, c.Provider,
+			c.Outcome, c.Counted, c.Usage.Input, c.Usage.Cached, c.Usage.Output, c.Usage.Reasoning, string(price), c.Cost, c.Charged,
+		}
+	}
+	if err := db.Insert(ctx, tx.Across("the rows name their workspace"), "usage_rows", usageColumns, rows); err != nil {
+		return 0, err
+	}
+	lines := []line{{accountWallet, -charged}, {accountUsage, cost}}
+	if over := cost - charged; over > 0 {
+		lines = append(lines, line{accountOverage, -over})
+	}
+	return charged, post(ctx, tx, ws, transfer, kindUsage, "", lines)
+}
+
+// fit lowers what is charged until the wallet can pay it. The holds have seen to that already, unless two servers
+// spent from one wallet.
+func fit(batch []journal.Charge, left money.Nano) (charged, cost money.Nano) {
+	for i := range batch {
+		c := &batch[i]
+		c.Charged = min(c.Charged, left)
+		left -= c.Charged
+		charged += c.Charged
+		cost += c.Cost
+	}
+	return charged, cost
+}
+
+// tellEvery is how often the journal is synced, and so what a power loss may cost, and how often it is posted.
+const tellEvery = 100 * time.Millisecond
+
+// Run posts until ctx ends, and once more then. Without the database, what is settled waits in the journal.
+func (t *Teller) Run(ctx context.Context) {
+	tick := time.NewTicker(tellEvery)
+	defer tick.Stop()
+	var failing error
+	for {
+		bounded, cancel := context.WithTimeout(ctx, time.Minute)
+		err := t.Drain(bounded)
+		cancel()
+		switch {
+		case err != nil && failing == nil && ctx.Err() == nil:
+			t.log.Error("the ledger falls behind the journal; what is settled is kept there", "err", err)
+		case err == nil && failing != nil:
+			t.log.Info("the ledger has caught up with the journal")
+		}
+		failing = err
+		t.forget()
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+			defer cancel()
+			if err := t.Drain(last); err != nil {
+				t.log.Warn("not everything was posted; the next start does it", "err", err)
+			}
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (t *Teller) forget() {
+	t.mu.Lock()
+	before := t.posted.Segment
+	t.mu.Unlock()
+	if err := t.journal.Forget(before); err != nil {
+		t.log.Warn("cannot remove posted segments of the journal", "err", err)
+	}
+}
+
+func (t *Teller) note(caughtUp bool) {
+	t.lagMu.Lock()
+	defer t.lagMu.Unlock()
+	switch {
+	case caughtUp:
+		t.since = time.Time{}
+	case t.since.IsZero():
+		t.since = time.Now()
+	}
+}
+
+// Lag is for how long something has waited to be posted beyond its turn.
+func (t *Teller) Lag() time.Duration {
+	t.lagMu.Lock()
+	defer t.lagMu.Unlock()
+	if t.since.IsZero() {
+		return 0
+	}
+	return time.Since(t.since)
+}
