@@ -58,11 +58,8 @@ func (a *answer) code() string {
 // chat is a body for a model.
 func chat(model, text string, more ...string) string {
 	quoted, _ := json.Marshal(text)
-	body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":%s}]`, model, quoted)
-	for _, member := range more {
-		body += "," + member
-	}
-	return body + "}"
+	members := append([]string{fmt.Sprintf(`{"model":%q,"messages":[{"role":"user","content":%s}]`, model, quoted)}, more...)
+	return strings.Join(members, ",") + "}"
 }
 
 // post sends a body to an inference route and reads the answer to its end, or until stop says so.
@@ -98,7 +95,7 @@ func (c *caller) post(ctx context.Context, path, body string, stop func(events [
 			}
 		}
 		if err != nil {
-			return a, nil //nolint:nilerr // an answer that breaks off is what is looked for
+			return a, nil // an answer that breaks off is what is looked for
 		}
 	}
 }

@@ -179,7 +179,8 @@ func exchange(t *testing.T, s *process, raw string) string {
 	return string(all)
 }
 
-// A request that hides in another's body, by lengths that contradict each other, never reaches a provider.
+// A request that hides in another's body, by lengths that contradict each other, never reaches a provider. (A bare line
+// feed ends a line for net/http, so that it hides nothing: what follows is a request of its own.)
 func TestARequestHiddenInAnotherReachesNoProvider(t *testing.T) {
 	s, provider := gate(t, map[string]string{"chat": "mock"})
 	head := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + s.key() + "\r\nContent-Type: application/json\r\n"
@@ -190,16 +191,16 @@ func TestARequestHiddenInAnotherReachesNoProvider(t *testing.T) {
 	for name, raw := range map[string]string{
 		"length and encoding": head + "Content-Length: " + length + "\r\nTransfer-Encoding: chunked\r\n\r\n" + open + hidden,
 		"two lengths":         head + "Content-Length: " + length + "\r\nContent-Length: " + strconv.Itoa(len(open)+len(hidden)) + "\r\n\r\n" + open + hidden,
-		"bare line feeds":     head + "Content-Length: 0\n\n" + hidden,
 		"odd encoding":        head + "Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n" + hidden,
 		"early end":           head + "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff1\r\n" + hidden,
-		"chunk extension":     head + "Transfer-Encoding: chunked\r\n\r\n0;\n\r\n" + hidden,
+		"signed length":       head + "Content-Length: +0\r\n\r\n" + hidden,
+		"list of lengths":     head + "Content-Length: 0, " + length + "\r\n\r\n" + hidden,
 	} {
 		got := exchange(t, s, raw)
 		if n := strings.Count(got, "HTTP/1.1 200"); n > 1 {
 			t.Errorf("%s: %d answers:\n%s", name, n, got)
 		}
-		if reached := seenBy(t, provider, "hidden"); len(reached) > 0 && name != "bare line feeds" && name != "chunk extension" {
+		if reached := seenBy(t, provider, "hidden"); len(reached) > 0 {
 			t.Errorf("%s: the hidden request reached the provider", name)
 		}
 	}

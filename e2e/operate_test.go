@@ -476,7 +476,7 @@ func TestSecretsAppearNowhere(t *testing.T) {
 			status, _ := strconv.Atoi(strings.Split(r.URL.Path, "/")[1])
 			w.Header().Set("X-Key", r.Header.Get("Authorization"))
 			w.WriteHeader(status)
-			fmt.Fprintf(w, `{"error":{"message":"bad key %s"}}`, r.Header.Get("Authorization"))
+			_, _ = fmt.Fprintf(w, `{"error":{"message":"bad key %s"}}`, r.Header.Get("Authorization"))
 		}))
 		defer gossip.Close()
 		config := filepath.Join(t.TempDir(), "config.yaml")

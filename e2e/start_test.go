@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"sovereign/internal/db/dbtest"
+	"sovereign/internal/money"
 	"sovereign/internal/secret"
 )
 
@@ -46,12 +47,8 @@ func TestMakeRunAnswersThePrintedCurlLineAndASecondStartKeepsTheData(t *testing.
 	if err != nil {
 		t.Fatalf("%s: %v", line, err)
 	}
-	var before struct {
-		Object      string
-		WorkspaceID string `json:"workspace_id"`
-		Role        string
-	}
-	if err := json.Unmarshal(answer, &before); err != nil || before.Object != "setup_status" || before.Role != "owner" {
+	var chatted struct{ Object, Model string }
+	if err := json.Unmarshal(answer, &chatted); err != nil || chatted.Object != "chat.completion" || chatted.Model != "sim/chat" {
 		t.Fatalf("%s answered %s %v", line, answer, err)
 	}
 	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM); err != nil {
@@ -67,13 +64,10 @@ func TestMakeRunAnswersThePrintedCurlLineAndASecondStartKeepsTheData(t *testing.
 	if got := status(t, serving.FindStringSubmatch(log.String())[1], key); got != 200 {
 		t.Errorf("the first start's key: %d", got)
 	}
-	var balance struct {
-		Balance json.Number `json:"balance_usd"`
+	if b := p.wallet(t, "default"); b.Spent == 0 || b.Balance+b.Spent != 25*money.Dollar || b.Held != 0 {
+		t.Errorf("%+v", b)
 	}
-	p.mustAdmin(t, &balance, "wallet", "show", "--workspace", "default", "--json")
-	if balance.Balance != "25" {
-		t.Errorf("balance %s", balance.Balance)
-	}
+	p.proves(t)
 }
 
 func TestBadStartsAreOneLineAndChangeNothing(t *testing.T) {

@@ -302,10 +302,12 @@ func (c *restoreCommand) Run(t *terminal, parent *adminCommand) (err error) {
 	if err := h.occupy(ctx, toMake); err != nil {
 		return err
 	}
-	if left, _ := filepath.Glob(filepath.Join(s.DataDir, journalFolder, "*")); len(left) > 0 {
-		return fmt.Errorf("%s holds the money journal of what was there before: move it away first", filepath.Join(s.DataDir, journalFolder))
-	}
-	end, err := from.Restore(ctx, h.db, func(ctx context.Context) error { return vault.Check(ctx, h.db, root) })
+	end, err := from.Restore(ctx, h.db, func(ctx context.Context) error {
+		if left, _ := filepath.Glob(filepath.Join(s.DataDir, journalFolder, "*")); len(left) > 0 {
+			return fmt.Errorf("%s holds the money journal of what was there before: move it away first", filepath.Join(s.DataDir, journalFolder))
+		}
+		return vault.Check(ctx, h.db, root)
+	})
 	if end.Rows != nil { // committed, whatever comes after
 		h.keep()
 	}

@@ -193,12 +193,12 @@ func (s *server) drain() {
 			continue
 		}
 		if err := server.Shutdown(ctx); err != nil {
-			s.log.Warn("requests are cut off after the drain", "err", err)
 			s.house.gateway.Abort() // streams say so before they end, and are charged what they delivered
 			for patience := time.Now().Add(lastWords); s.house.gateway.Running() > 0 && time.Now().Before(patience); {
 				time.Sleep(time.Millisecond)
 			}
 			_ = server.Close()
+			s.log.Warn("requests were cut off after the drain", "err", err)
 		}
 	}
 }

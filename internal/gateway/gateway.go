@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -40,18 +41,15 @@ type Settings struct {
 type Gateway struct {
 	Config
 	settings atomic.Pointer[Settings]
-	counting chan struct{}
+	counting chan struct{} // room for those who count with a tokenizer: most of the machine is for the road
 	stopping context.Context
 	stop     context.CancelCauseFunc
 	running  atomic.Int64
 }
 
-// counters is how many requests may be counted by a tokenizer at once.
-const counters = 2
-
 // New is a gateway with settings that the first Apply sets.
 func New(c Config) *Gateway {
-	g := &Gateway{Config: c, counting: make(chan struct{}, counters)}
+	g := &Gateway{Config: c, counting: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4))}
 	g.stopping, g.stop = context.WithCancelCause(context.Background())
 	g.settings.Store(&Settings{})
 	return g

@@ -21,6 +21,7 @@ import (
 const (
 	maxEvent  = 8 << 20 // bytes of one event
 	maxText   = 4 << 20 // bytes of delivered text that are kept for counting
+	maxBefore = 1 << 20 // bytes of events before the first content
 	pingEvery = 15 * time.Second
 	// afterDone is how long a provider gets to end an answer that is over, so that its connection can be used again.
 	afterDone = time.Second
@@ -160,6 +161,9 @@ func (s *relay) dispatch() *failure {
 		if len(s.delivered) < maxText {
 			s.delivered = c.Choices[i].Delta.append(s.delivered)
 		}
+		if index := c.Choices[i].Index; index < 0 || index >= maxChoices {
+			return s.garbage(fmt.Errorf("a choice has the index %d", index))
+		}
 		s.choices[c.Choices[i].Index] = s.choices[c.Choices[i].Index] || c.Choices[i].Finish != nil
 		if c.Choices[i].Finish != nil {
 			s.run.finish = *c.Choices[i].Finish
@@ -170,6 +174,9 @@ func (s *relay) dispatch() *failure {
 		s.finished = s.finished && over
 	}
 	s.show(event, &c)
+	if !s.begun && len(s.out) > maxBefore {
+		return s.garbage(errors.New("the stream says nothing"))
+	}
 	if content := len(s.delivered) > before; content {
 		s.progress()
 		s.begin()

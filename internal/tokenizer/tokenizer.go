@@ -11,12 +11,12 @@ import (
 )
 
 // longest is the length in bytes of what is merged at one time. Merging takes the square of it.
-const longest = 1 << 10
+const longest = 1 << 9
 
 // Count is the number of tokens that text is. Names of special tokens in it count as the text that they are.
 //
 // It takes time in proportion to the text, whatever the text: a run of letters, signs or spaces that nothing divides
-// for more than a thousand bytes is counted in pieces of that length, which may add a token or two for each piece.
+// for more than half a thousand bytes is counted in pieces of that length, which may add a token or two for each piece.
 func Count(text string) int64 {
 	vocabulary := ranks()
 	var n int64

@@ -38,11 +38,11 @@ type Teller struct {
 	log     *slog.Logger
 	tx      func(context.Context, func(*db.Tx) error) (db.Version, error)
 
-	mu     sync.Mutex       // one posting at a time; while memory is filled from the ledger, none
-	posted journal.Position // as the ledger has it
-	read   journal.Position // at or after posted; in between is nothing to post
-	doubt  *batch           // a commit whose answer was lost
-	live   bool             // recovered: what is posted from now on was settled in this process's memory
+	mu     sync.Mutex                  // one posting at a time; while memory is filled from the ledger, none
+	posted journal.Position            // as the ledger has it
+	read   journal.Position            // at or after posted; in between is nothing to post
+	doubt  map[journal.Position]*batch // commits whose answers were lost, by where they end: one may yet take effect
+	live   bool                        // recovered: what is posted from now on was settled in this process's memory
 
 	lagMu sync.Mutex
 	since time.Time // when the oldest entry that is not posted was first seen
@@ -50,7 +50,7 @@ type Teller struct {
 
 // NewTeller posts j into d, and keeps f.
 func NewTeller(d *db.DB, j *journal.Journal, f *funds.Funds, log *slog.Logger) *Teller {
-	return &Teller{db: d, journal: j, funds: f, log: log, tx: d.Tx}
+	return &Teller{db: d, journal: j, funds: f, log: log, tx: d.Tx, doubt: map[journal.Position]*batch{}}
 }
 
 // Sources is what the feed needs to know.
@@ -60,6 +60,9 @@ func (t *Teller) Sources() map[string]feed.Source { return map[string]feed.Sourc
 func (t *Teller) Fill(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err := t.resolve(ctx); err != nil { // or what is in the ledger already would be told to memory twice
+		return err
+	}
 	all, err := db.Query[funds.Account](ctx, t.db.Across("money is held for all workspaces"), `
 		SELECT workspace_id AS workspace, CAST(-SUM(CASE WHEN account = 'funding' THEN amount ELSE 0 END) AS BIGINT) AS credited,
 			CAST(-SUM(amount) AS BIGINT) AS spent
@@ -201,62 +204,66 @@ func (t *Teller) drain(ctx context.Context, end journal.Position) error {
 // A batch is what one transaction posts.
 type batch struct {
 	next    journal.Position
-	charges map[tenant.ID][]journal.Charge
-	took    map[tenant.ID]money.Nano // from the wallets
+	settled map[tenant.ID]money.Nano
+	took    map[tenant.ID]money.Nano // of it from the wallets
 }
 
 // post commits a batch with the position after it.
 func (t *Teller) post(ctx context.Context, next journal.Position, charges []journal.Charge) error {
-	b := &batch{next: next, charges: byWorkspace(charges)}
+	b := &batch{next: next, settled: map[tenant.ID]money.Nano{}}
+	for i := range charges {
+		b.settled[charges[i].Workspace] += charges[i].Charged
+	}
+	by, whole := byWorkspace(charges), false
 	_, err := t.tx(ctx, func(tx *db.Tx) error {
-		b.took = map[tenant.ID]money.Nano{}
+		b.took, whole = map[tenant.ID]money.Nano{}, false
 		if err := t.advance(ctx, tx, next); err != nil {
 			return err
 		}
-		for _, ws := range slices.Sorted(maps.Keys(b.charges)) {
-			amount, err := t.postUsage(ctx, tx, ws, slices.Clone(b.charges[ws]))
+		for _, ws := range slices.Sorted(maps.Keys(by)) {
+			amount, err := t.postUsage(ctx, tx, ws, slices.Clone(by[ws]))
 			if err != nil {
 				return fmt.Errorf("post the usage of %s: %w", ws, err)
 			}
 			b.took[ws] = amount
 		}
+		whole = true
 		return nil
 	})
 	if err != nil {
-		t.doubt = b
+		if whole {
+			t.doubt[next] = b
+		}
 		return err
 	}
 	t.done(b)
 	return nil
 }
 
-// resolve finds out whether a transaction that failed was committed after all: the position in the ledger tells.
+// resolve finds out whether a transaction that failed was committed after all: the position in the ledger tells. Until
+// another is, one may still be on its way.
 func (t *Teller) resolve(ctx context.Context) error {
-	if t.doubt == nil {
+	if len(t.doubt) == 0 {
 		return nil
 	}
 	at, err := t.cursor(ctx)
 	if err != nil {
 		return err
 	}
-	if at == t.doubt.next {
-		t.done(t.doubt)
+	if b := t.doubt[at]; b != nil {
+		t.done(b)
 	}
-	t.doubt = nil
 	return nil
 }
 
 // done tells memory what was posted.
 func (t *Teller) done(b *batch) {
 	t.posted = b.next
+	clear(t.doubt)
 	if t.read.Before(b.next) {
 		t.read = b.next
 	}
-	for ws, charges := range b.charges {
-		var settled money.Nano
-		for i := range charges {
-			settled += charges[i].Charged
-		}
+	for ws, settled := range b.settled {
 		if t.live {
 			t.funds.Posted(ws, settled, b.took[ws])
 		}
