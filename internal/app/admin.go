@@ -28,7 +28,7 @@ type adminCommand struct {
 	Storage    `embed:""`
 
 	Bootstrap     bootstrapCommand `cmd:"" help:"Make a workspace with an owner, credit and a key."`
-	Workspace     workspaceCommand `cmd:"" help:"List workspaces."`
+	Workspace     workspaceCommand `cmd:"" help:"List workspaces, and set their defaults."`
 	Key           keyCommand       `cmd:"" help:"Mint, list and revoke API keys."`
 	Member        memberCommand    `cmd:"" help:"Add, list, promote, demote and remove members."`
 	Wallet        walletCommand    `cmd:"" help:"Top up and show a wallet."`
@@ -77,6 +77,40 @@ func (c *bootstrapCommand) Run(a *admin) error {
 
 type workspaceCommand struct {
 	List workspaceList `cmd:"" help:"List workspaces."`
+	Show workspaceShow `cmd:"" help:"Show what a workspace has set."`
+	Set  workspaceSet  `cmd:"" help:"Set a workspace's defaults. What is not named is unset."`
+}
+
+type workspaceShow struct {
+	asJSON      `embed:""`
+	ofWorkspace `embed:""`
+}
+
+func (c *workspaceShow) Run(a *admin) error {
+	var set workspace.Settings
+	if err := a.get("/admin/settings?workspace="+url.QueryEscape(c.Workspace), &set); err != nil {
+		return err
+	}
+	return a.showSettings(c.JSON, set)
+}
+
+type workspaceSet struct {
+	asJSON           `embed:""`
+	ofWorkspace      `embed:""`
+	DefaultMaxTokens int64 `default:"0" help:"Output tokens of requests that name no maximum; 0 for the server's default."`
+}
+
+func (c *workspaceSet) Run(a *admin) error {
+	var set workspace.Settings
+	in := workspace.NewSettings{Workspace: c.Workspace, DefaultMaxTokens: c.DefaultMaxTokens}
+	if err := a.call(http.MethodPut, "/admin/settings", in, &set, repeatable); err != nil {
+		return err
+	}
+	return a.showSettings(c.JSON, set)
+}
+
+func (a *admin) showSettings(asJSON bool, set workspace.Settings) error {
+	return a.show(asJSON, set, func(w io.Writer) { _, _ = fmt.Fprintf(w, "default_max_tokens\t%d\n", set.DefaultMaxTokens) })
 }
 
 type workspaceList struct {

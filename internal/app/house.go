@@ -65,6 +65,7 @@ type house struct {
 
 	fleet   atomic.Pointer[upstream.Fleet]
 	aliases *live.Aliases
+	setting *live.AllSettings
 	funds   *funds.Funds
 	journal *journal.Journal
 	teller  *wallet.Teller
@@ -96,7 +97,7 @@ const (
 // that cannot succeed changes nothing.
 func open(ctx context.Context, c *Config, why purpose, log *slog.Logger, tracer trace.Tracer) (h *house, err error) {
 	s := c.Storage
-	h = &house{log: log, storage: s, dir: live.NewDirectory(), bounds: edge.NewBounds(), aliases: live.NewAliases(), funds: funds.New()}
+	h = &house{log: log, storage: s, dir: live.NewDirectory(), bounds: edge.NewBounds(), aliases: live.NewAliases(), setting: live.NewSettings(), funds: funds.New()}
 	h.apply(c.Limits)
 	defer func() {
 		if err != nil {
@@ -222,7 +223,9 @@ func (h *house) vacate() {
 func (h *house) furnish(ctx context.Context, l Limits, tracer trace.Tracer) error {
 	h.pub = workspace.NewPublisher(h.db, h.dir)
 	sources := map[string]feed.Source{}
-	for _, some := range []map[string]feed.Source{h.pub.Sources(), h.teller.Sources(), alias.NewPublisher(h.db, h.aliases).Sources()} {
+	for _, some := range []map[string]feed.Source{
+		h.pub.Sources(), h.teller.Sources(), alias.NewPublisher(h.db, h.aliases).Sources(), workspace.NewSettingsPublisher(h.db, h.setting).Sources(),
+	} {
 		maps.Copy(sources, some)
 	}
 	h.feed = feed.New(h.db, h.log, sources)
@@ -237,7 +240,7 @@ func (h *house) furnish(ctx context.Context, l Limits, tracer trace.Tracer) erro
 	watch := gateway.NewWatch(h.metrics)
 	h.till = till.New(h.funds, h.journal, h.log, watch.Overage)
 	h.gateway = gateway.New(gateway.Config{
-		Fleet: h.fleet.Load, Aliases: h.aliases, Till: h.till, Bounds: h.bounds, Log: h.log,
+		Fleet: h.fleet.Load, Aliases: h.aliases, Workspaces: h.setting, Till: h.till, Bounds: h.bounds, Log: h.log,
 		Count: tokenizer.Count, Watch: watch, Random: rand.Float64,
 	})
 	h.apply(l)

@@ -18,14 +18,15 @@ import (
 
 // A Config is what a gateway stands on.
 type Config struct {
-	Fleet   func() *upstream.Fleet
-	Aliases *live.Aliases
-	Till    *till.Till
-	Bounds  *edge.Bounds
-	Log     *slog.Logger
-	Count   func(text string) int64 // tokens, exactly; slow
-	Watch   *Watch
-	Random  func() float64 // uniform in [0, 1)
+	Fleet      func() *upstream.Fleet
+	Aliases    *live.Aliases
+	Workspaces *live.AllSettings
+	Till       *till.Till
+	Bounds     *edge.Bounds
+	Log        *slog.Logger
+	Count      func(text string) int64 // tokens, exactly; slow
+	Watch      *Watch
+	Random     func() float64 // uniform in [0, 1)
 }
 
 // Settings may change while requests run.
@@ -34,7 +35,7 @@ type Settings struct {
 	TryTimeout       time.Duration // until a provider's answer begins
 	StallTimeout     time.Duration // between two pieces of an answer
 	RequestTimeout   time.Duration // for all tries and the whole answer
-	DefaultMaxTokens int64         // of output, for callers that name none; 0 for the model's own
+	DefaultMaxTokens int64         // of output, for callers that name none and workspaces that set none; 0 for the model's own
 }
 
 // A Gateway serves inference.

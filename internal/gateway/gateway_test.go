@@ -90,7 +90,7 @@ func newBench(t testing.TB, models ...*live.Model) *bench {
 	log := slog.New(slog.DiscardHandler)
 	watch := NewWatch(prometheus.NewRegistry())
 	b.Gateway = New(Config{
-		Fleet: func() *upstream.Fleet { return fleet }, Aliases: live.NewAliases(), Bounds: bounds, Log: log, Watch: watch,
+		Fleet: func() *upstream.Fleet { return fleet }, Aliases: live.NewAliases(), Workspaces: live.NewSettings(), Bounds: bounds, Log: log, Watch: watch,
 		Till: till.New(b.funds, b.journal, log, watch.Overage), Count: func(text string) int64 { return int64(len(strings.Fields(text))) }, Random: func() float64 { return 0.5 },
 	})
 	b.Apply(Settings{TryTimeout: 5 * time.Second, StallTimeout: 5 * time.Second, RequestTimeout: 10 * time.Second})
@@ -400,6 +400,14 @@ func TestTheHoldCoversTheDearestModelThatMayRun(t *testing.T) {
 			t.Errorf("%s: $%s are held, of which $%s for the input", body, held, input)
 		}
 	}
+	b.Workspaces.Put(home, live.Settings{DefaultMaxTokens: 10})
+	if _, err := b.ask(request); err != nil || held > 10*4000+300*1000 {
+		t.Errorf("$%s are held although the workspace's default is 10: %v", held, err)
+	}
+	if sent := bytes.Join(b.sent[len(b.sent)-1].Body, nil); !bytes.HasSuffix(sent, []byte(`,"max_tokens":10}`)) {
+		t.Errorf("sent %s", sent)
+	}
+	b.Workspaces.Put(home, live.Settings{})
 	if _, err := b.ask(strings.Replace(request, `"m"`, `"cached"`, 1)); err != nil || held < 1000*4000+2*9000 {
 		t.Errorf("$%s are held although cached input is dearest: %v", held, err)
 	}

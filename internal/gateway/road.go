@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type run struct {
 	gateway  *Gateway
 	ask      *Ask
 	settings *Settings
+	standard int64 // most tokens of output when the caller names none; 0 for the model's own
 	fleet    *upstream.Fleet
 	plan     plan
 	tab      *till.Tab
@@ -60,6 +62,7 @@ func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error
 	g.running.Add(1)
 	defer g.running.Add(-1)
 	r := &run{gateway: g, ask: ask, out: out, settings: g.settings.Load(), fleet: g.Fleet(), clock: start()}
+	r.standard = cmp.Or(g.Workspaces.Of(ask.Caller.Workspace).DefaultMaxTokens, r.settings.DefaultMaxTokens)
 	defer func() { g.Watch.finish(r, caller, err) }()
 	if err := ask.read(); err != nil {
 		return err
@@ -161,14 +164,7 @@ func (r *run) input(m *live.Model) int64 {
 
 // output is the most tokens that can come back.
 func (r *run) output(m *live.Model) int64 {
-	limit := r.ask.limit
-	if limit == 0 {
-		limit = r.settings.DefaultMaxTokens
-	}
-	if limit == 0 {
-		limit = m.MaxOutput
-	}
-	return r.ask.n * min(limit, m.MaxOutput)
+	return r.ask.n * min(cmp.Or(r.ask.limit, r.standard, m.MaxOutput), m.MaxOutput)
 }
 
 // cannotPay refuses, and names a max_tokens that the wallet could cover.
@@ -295,7 +291,7 @@ func (r *run) once(m *live.Model) *failure {
 
 	r.clock.away()
 	response, err := r.fleet.Sender(m).Send(ctx, &upstream.Request{
-		Model: m, Path: r.ask.Endpoint.Path, Body: r.ask.body(m, r.settings.DefaultMaxTokens), Stream: r.ask.stream, ID: r.ask.ID,
+		Model: m, Path: r.ask.Endpoint.Path, Body: r.ask.body(m, r.standard), Stream: r.ask.stream, ID: r.ask.ID,
 	})
 	r.clock.back()
 	if err != nil {

@@ -142,10 +142,10 @@ func signs(text string) int {
 // blanks is white space up to its last line end; or all of it but the last character, which goes with what follows.
 func blanks(text string) int {
 	length := while(text, kind.blank, len(text))
-	if end := strings.IndexAny(text[:length], "\r\n"); end >= 0 {
+	if end := strings.LastIndexAny(text[:length], "\r\n"); end >= 0 {
 		return end + 1
 	}
-	if _, last := utf8.DecodeLastRuneInString(text[:length]); length < len(text) && length > last {
+	if _, last := utf8.DecodeLastRuneInString(text[:length]); length > last {
 		return length - last
 	}
 	return length

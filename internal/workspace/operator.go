@@ -29,6 +29,8 @@ func (o *Operator) Routes() []api.Route {
 		api.Post("/members", api.Operator, o.addMember, "Add a member", api.Creates),
 		api.Put("/members", api.Operator, o.setRole, "Change a member's role"),
 		api.Delete("/members", api.Operator, o.removeMember, "Remove a member"),
+		api.Get("/settings", api.Operator, o.settings, "Read what a workspace has set"),
+		api.Put("/settings", api.Operator, o.set, "Set a workspace's defaults"),
 		api.Get("/audit", api.Operator, o.audit, "Read a workspace's audit trail"),
 	}
 }
@@ -161,4 +163,30 @@ func (o *Operator) audit(ctx context.Context, _ tenant.Caller, in auditQuery) (a
 	}
 	all, err := audit.List(ctx, o.db, of, in.Action, in.More(), in.Offset)
 	return api.NewList(in.Page, all), err
+}
+
+type oneWorkspace struct {
+	Workspace string `query:"workspace" required:"true" doc:"The workspace's id or name"`
+}
+
+func (o *Operator) settings(ctx context.Context, _ tenant.Caller, in oneWorkspace) (Settings, error) {
+	ws, err := o.store.Find(ctx, in.Workspace)
+	if err != nil {
+		return Settings{}, err
+	}
+	return o.store.Settings(ctx, ws.ID)
+}
+
+// NewSettings asks for settings in the place of those there are.
+type NewSettings struct {
+	Workspace        string `json:"workspace"`
+	DefaultMaxTokens int64  `json:"default_max_tokens"`
+}
+
+func (o *Operator) set(ctx context.Context, caller tenant.Caller, in NewSettings) (Settings, error) {
+	ws, err := o.store.Find(ctx, in.Workspace)
+	if err != nil {
+		return Settings{}, err
+	}
+	return o.store.Set(ctx, ws.ID, caller.Actor(), Settings{DefaultMaxTokens: in.DefaultMaxTokens})
 }

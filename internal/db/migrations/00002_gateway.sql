@@ -34,6 +34,13 @@ CREATE TABLE journal_cursors (
     at         BIGINT NOT NULL
 );
 
+-- What a workspace has set; a workspace without a row has set nothing.
+CREATE TABLE workspace_settings (
+    workspace_id       TEXT   PRIMARY KEY REFERENCES workspaces (workspace_id),
+    default_max_tokens BIGINT NOT NULL,
+    updated_at         BIGINT NOT NULL
+);
+
 CREATE TABLE aliases (
     workspace_id    TEXT   NOT NULL REFERENCES workspaces (workspace_id),
     name            TEXT   NOT NULL,
@@ -46,6 +53,9 @@ CREATE TABLE aliases (
     updated_at      BIGINT NOT NULL,
     PRIMARY KEY (workspace_id, name)
 );
+
+-- The history of one subject.
+CREATE INDEX audit_entries_subject ON audit_entries (workspace_id, subject, at, id);
 
 -- +goose Down
 SELECT 1;
