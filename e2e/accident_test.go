@@ -402,3 +402,34 @@ func TestAdminWorksWithoutAServer(t *testing.T) {
 		fails(t, stdout, stderr, code, "exists already")
 	})
 }
+
+// The journal holds money: no start that fails, and no restore that is refused, takes it away.
+func TestAJournalWhoseDatabaseIsMissingIsKept(t *testing.T) {
+	p := newPlace(t, secret.Text{})
+	s := p.serve(t)
+	s.caller().must(t, chat("sim/chat", "charged", `"max_tokens":5`))
+	p.mustAdmin(t, nil, "backup", filepath.Dir(p.data)+"/backup")
+	spent := s.wallet(t, "default").Spent
+	if a := s.caller().must(t, chat("sim/chat", "charged once more", `"max_tokens":5`)); a.status != 200 {
+		t.Fatal(a.status)
+	}
+	s.kill()
+	core := filepath.Join(p.data, "core.db")
+	for _, end := range []string{"", "-wal", "-shm"} {
+		_ = os.Rename(core+end, filepath.Dir(p.data)+"/aside"+end)
+	}
+	for _, args := range [][]string{{"serve", "--listen", "127.0.0.1:0", "--operations-listen", "off", "--bootstrap"}, {"admin", "restore", filepath.Dir(p.data) + "/backup"}, {"admin", "bootstrap", "--workspace", "x", "--email", "x@x.test"}} {
+		all := append(append([]string{args[0]}, p.flags()...), args[1:]...)
+		if _, stderr, code := run(t, all...); code != 1 || !strings.Contains(stderr, "money journal") {
+			t.Errorf("%v: exit %d: %s", args, code, stderr)
+		}
+	}
+	for _, end := range []string{"", "-wal", "-shm"} {
+		_ = os.Rename(filepath.Dir(p.data)+"/aside"+end, core+end)
+	}
+	p.serve(t)
+	if after := p.wallet(t, "default"); after.Spent <= spent || after.Held != 0 {
+		t.Errorf("the second charge is lost: %+v", after)
+	}
+	p.proves(t)
+}

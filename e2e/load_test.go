@@ -301,6 +301,27 @@ func TestAStreamFinishesWithinTheDrainOrIsToldOfItsEnd(t *testing.T) {
 	}
 }
 
+func TestACallerWhoStopsReadingIsGivenUpAndItsHoldIsFree(t *testing.T) {
+	s, provider := gate(t, map[string]string{"chat": "mock?chunks=200000&in=10&out=200000&text=200000"}, "--limits-operation-timeout", "1s")
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.address(), "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	body := chat("mock/chat", "never read", `"stream":true`)
+	if _, err := fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", s.key(), len(body), body); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Second, "it runs", func() bool { return s.wallet(t, "default").Held > 0 })
+	eventually(t, 10*time.Second, "the hold is free again", func() bool { return s.wallet(t, "default").Held == 0 })
+	eventually(t, 2*time.Second, "the provider hears of it", func() bool { return seenBy(t, provider, "never read")[0].CancelledAt != nil })
+	for _, row := range s.usage(t, "default") {
+		if row.Outcome != "left" || row.Output == 0 {
+			t.Errorf("%+v", row)
+		}
+	}
+}
+
 // The database goes away, or is slow, while requests run.
 func TestDrillWithoutTheDatabaseNothingIsSpentUnheldAndNothingIsLost(t *testing.T) {
 	pg, err := dbtest.NewServer()
@@ -400,7 +421,7 @@ func (s *process) gauge(t *testing.T, at string) (routines int, bytes float64) {
 // Ten minutes at full load, of every outcome, end with the goroutines and the memory that they began with.
 func TestDrillSoakEndsAsItBegan(t *testing.T) {
 	long := time.Duration(drills(4, 600)) * time.Second
-	at := freePort(t)
+	at := freeAddress(t)
 	s, _ := gate(t, map[string]string{
 		"whole": "mock?in=10&out=6", "stream": "mock?chunks=20&in=10&out=20", "none": "mock?chunks=20&usage=none", "dies": "mock?chunks=9&die_after=4",
 		"fails": "mock?status=500", "slow": "mock?chunks=200&chunk_delay=5ms",
@@ -451,14 +472,4 @@ func TestDrillSoakEndsAsItBegan(t *testing.T) {
 		t.Errorf("heap: %.1f MB, and %.1f MB afterwards", bytes/1e6, bytesAfter/1e6)
 	}
 	s.proves(t)
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }

@@ -303,8 +303,8 @@ func (c *restoreCommand) Run(t *terminal, parent *adminCommand) (err error) {
 		return err
 	}
 	end, err := from.Restore(ctx, h.db, func(ctx context.Context) error {
-		if left, _ := filepath.Glob(filepath.Join(s.DataDir, journalFolder, "*")); len(left) > 0 {
-			return fmt.Errorf("%s holds the money journal of what was there before: move it away first", filepath.Join(s.DataDir, journalFolder))
+		if err := s.noJournal(); err != nil {
+			return err
 		}
 		return vault.Check(ctx, h.db, root)
 	})

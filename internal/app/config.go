@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"sovereign/internal/catalog"
-	"sovereign/internal/clock"
 	"sovereign/internal/secret"
 )
 
@@ -131,7 +130,7 @@ func (c *Config) complete() error {
 			return bad("otlp_endpoint", "%q is not a URL such as http://127.0.0.1:4318", c.OTLPEndpoint)
 		}
 	}
-	if _, err := catalog.Build(c.Providers, c.Models, clock.Now()); err != nil {
+	if _, err := catalog.Build(c.Providers, c.Models); err != nil {
 		return err
 	}
 	return c.Limits.check()

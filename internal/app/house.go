@@ -25,7 +25,6 @@ import (
 	"sovereign/internal/alias"
 	"sovereign/internal/api"
 	"sovereign/internal/catalog"
-	"sovereign/internal/clock"
 	"sovereign/internal/db"
 	"sovereign/internal/edge"
 	"sovereign/internal/fault"
@@ -48,11 +47,11 @@ import (
 // A house is everything that stands on one storage: locked, migrated, filled, with its routers. The server serves
 // it on sockets; an admin command without a server uses the same house, in its own process.
 type house struct {
-	log                      *slog.Logger
-	storage                  Storage
-	folder                   *db.FolderLock
-	db                       *db.DB
-	madeFolder, madeDatabase bool // by this process, so that a failed start can take them back
+	log                                   *slog.Logger
+	storage                               Storage
+	folder                                *db.FolderLock
+	db                                    *db.DB
+	madeFolder, madeDatabase, madeJournal bool // by this process, so that a failed start can take them back
 
 	lease *db.Lease
 	vault *vault.Vault
@@ -124,7 +123,7 @@ func open(ctx context.Context, c *Config, why purpose, log *slog.Logger, tracer 
 
 // stock puts the models of a configuration in force. When it fails, what was in force stays.
 func (h *house) stock(c *Config) error {
-	models, err := catalog.Build(c.Providers, c.Models, clock.Now())
+	models, err := catalog.Build(c.Providers, c.Models)
 	if err != nil {
 		return err
 	}
@@ -145,6 +144,8 @@ func (h *house) catalog() *live.Catalog { return h.fleet.Load().Catalog }
 
 // recover posts what the last process left in the journal, before anything can be spent.
 func (h *house) recover(ctx context.Context) error {
+	_, absent := os.Stat(filepath.Join(h.storage.DataDir, journalFolder))
+	h.madeJournal = errors.Is(absent, fs.ErrNotExist)
 	disk, err := journal.Folder(filepath.Join(h.storage.DataDir, journalFolder))
 	if err != nil {
 		return folderError(h.storage.DataDir, err)
@@ -162,9 +163,6 @@ func (h *house) recover(ctx context.Context) error {
 	}
 	return nil
 }
-
-// journalFolder is where the money journal stands in the data folder.
-const journalFolder = "journal"
 
 // occupy takes the folder, the database and the right to serve it, and makes what may be made.
 func (h *house) occupy(ctx context.Context, why purpose) (err error) {
@@ -185,6 +183,9 @@ func (h *house) occupy(ctx context.Context, why purpose) (err error) {
 	}
 	if s.engine() == db.SQLite {
 		if _, err := os.Stat(filepath.Join(s.DataDir, db.CoreFile)); errors.Is(err, fs.ErrNotExist) {
+			if err := s.noJournal(); err != nil {
+				return err
+			}
 			if _, err := s.root(true, h.log); err != nil { // before there is a database that it must open
 				return err
 			}
@@ -199,7 +200,7 @@ func (h *house) occupy(ctx context.Context, why purpose) (err error) {
 }
 
 // keep says that what was made is an installation now: nothing takes it back any more.
-func (h *house) keep() { h.madeFolder, h.madeDatabase = false, false }
+func (h *house) keep() { h.madeFolder, h.madeDatabase, h.madeJournal = false, false, false }
 
 // vacate closes what was opened and takes back what was made on the way.
 func (h *house) vacate() {
@@ -208,7 +209,9 @@ func (h *house) vacate() {
 		for _, file := range []string{"", "-wal", "-shm"} {
 			_ = os.Remove(filepath.Join(h.storage.DataDir, db.CoreFile+file))
 		}
-		_ = os.RemoveAll(filepath.Join(h.storage.DataDir, journalFolder)) // it is nobody's without its database
+	}
+	if h.madeJournal { // it is empty: nothing was served
+		_ = os.RemoveAll(filepath.Join(h.storage.DataDir, journalFolder))
 	}
 	if h.madeFolder && h.folder != nil {
 		_ = os.Remove(filepath.Join(h.storage.DataDir, db.LockFile)) // while it is ours
@@ -302,6 +305,7 @@ func (h *house) start() {
 	h.work.Go(func() { h.pub.KeepUses(ctx, h.log) })
 	h.work.Go(func() { h.tidy(ctx) })
 	h.work.Go(func() { h.lease.Watch(ctx, leaseEvery, h.lost, h.regained) })
+	h.work.Go(func() { h.teller.Sync(ctx) })
 	h.work.Go(func() { h.teller.Run(ctx) })
 	h.work.Go(func() {
 		if err := h.till.Run(ctx); err != nil {

@@ -85,6 +85,18 @@ func (s Storage) rememberEngine() error {
 	return nil
 }
 
+// journalFolder is where the money journal stands in the data folder.
+const journalFolder = "journal"
+
+// noJournal refuses to make a database where there is a journal: it holds charges of one that is missing.
+func (s Storage) noJournal() error {
+	folder := filepath.Join(s.DataDir, journalFolder)
+	if left, err := filepath.Glob(filepath.Join(folder, "*")); err != nil || len(left) > 0 {
+		return fmt.Errorf("%s is the money journal of a database that is not there: bring the database back, or move the journal away", folder)
+	}
+	return nil
+}
+
 // root loads the root key, or makes one where that is allowed.
 func (s Storage) root(fresh bool, log *slog.Logger) (*vault.Root, error) {
 	root, err := vault.LoadRoot(s.RootKeyFile)

@@ -219,15 +219,14 @@ func (s *server) reload() {
 	if keys := unchangeable(s.config, next); len(keys) > 0 {
 		s.log.Warn("reload: these need a restart", "keys", keys)
 	}
-	if (s.config.TLS.Cert == "") == (next.TLS.Cert == "") {
-		if err := s.cert.load(next.TLS); err != nil {
-			s.log.Error("reload: the configuration is kept as it was", "err", err)
-			return
-		}
-	}
 	if err := s.house.stock(next); err != nil {
 		s.log.Error("reload: the configuration is kept as it was", "err", err)
 		return
+	}
+	if (s.config.TLS.Cert == "") == (next.TLS.Cert == "") {
+		if err := s.cert.load(next.TLS); err != nil {
+			s.log.Error("reload: the certificate is kept as it was", "err", err)
+		}
 	}
 	s.config.Providers, s.config.Models = next.Providers, next.Models
 	// Only what was put in force is remembered, so that the next reload still tells what waits for a restart.

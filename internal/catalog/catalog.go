@@ -20,8 +20,11 @@ var (
 // simProvider is the name of the built-in offline stand-in.
 const simProvider = "sim"
 
-// Build is the catalog of a configuration that is put in force at a time. What breaks a rule is an *ErrLine.
-func Build(providers Providers, models Models, at clock.Time) (*live.Catalog, error) {
+// since is when models of the configuration count as created: clients want a date, and a configuration has none.
+const since clock.Time = 1_767_225_600_000_000 // 2026-01-01
+
+// Build is the catalog of a configuration. What breaks a rule is an *ErrLine.
+func Build(providers Providers, models Models) (*live.Catalog, error) {
 	offline := &live.Provider{Name: simProvider, Protocol: live.Sim}
 	known := map[string]*live.Provider{simProvider: offline}
 	all := []*live.Provider{offline}
@@ -40,7 +43,7 @@ func Build(providers Providers, models Models, at clock.Time) (*live.Catalog, er
 		if err := m.complete(known, seen); err != nil {
 			return nil, &ErrLine{Line: m.line, Err: fmt.Errorf("model %q: %w", m.ID, err)}
 		}
-		seen[m.ID], m.Created = true, at
+		seen[m.ID], m.Created = true, since
 		rows = append(rows, &m.Model) // the later of two rows of one id counts: the configuration's
 	}
 	return live.NewCatalog(all, rows), nil
@@ -59,7 +62,7 @@ func (p *Provider) check(known map[string]*live.Provider) error {
 	}
 	if p.Protocol == live.OpenAI {
 		at, err := url.Parse(p.BaseURL)
-		if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" || at.RawQuery != "" || at.User != nil {
+		if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" || strings.ContainsAny(p.BaseURL, "?#") || at.User != nil {
 			return errors.New("base_url must be a URL such as https://api.example.com/v1")
 		}
 		p.BaseURL = strings.TrimSuffix(p.BaseURL, "/")

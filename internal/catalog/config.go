@@ -291,7 +291,7 @@ func rate(to **money.Rate, n *yaml.Node) error {
 }
 
 func share(to *float64, n *yaml.Node) error {
-	if err := n.Decode(to); err != nil || *to < 0 || *to > 1 {
+	if err := n.Decode(to); err != nil || !(*to >= 0 && *to <= 1) { // which NaN is not
 		return errors.New("must be a number from 0 to 1")
 	}
 	return nil

@@ -83,6 +83,13 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// FlushError gives a client its time for what was written and not sent yet: most of a stream reaches the connection here.
+func (r *recorder) FlushError() error {
+	r.hurry()
+	defer r.rest()
+	return r.control.Flush()
+}
+
 // Unwrap lets http.ResponseController reach the connection.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 

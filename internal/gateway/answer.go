@@ -38,10 +38,10 @@ func readAll(from io.Reader, most int, held *account) ([]byte, error) {
 		case len(all) > most:
 			return all, fmt.Errorf("%w: it is longer than %d bytes", upstream.ErrGarbage, most)
 		case len(all) == cap(all):
-			if !held.take(int64(len(all))) {
+			if !held.take(int64(cap(all))) {
 				return all, errNoRoom
 			}
-			all = append(all, 0)[:len(all)]
+			all = append(make([]byte, 0, 2*cap(all)), all...)
 		}
 	}
 }
@@ -102,13 +102,17 @@ func (r *run) whole(in *source) *failure {
 	}
 	later, err := r.settle(Finished)
 	if err != nil {
-		return &failure{class: over, err: err, fault: fault.Unavailable.Because(err, "the charge could not be recorded; nothing was charged").In(time.Second)}
+		return &failure{class: over, err: err, fault: unrecorded(err)}
 	}
 	r.gateway.Watch.first(r)
 	r.head("application/json", len(body))
 	r.write(body)
 	later()
 	return nil
+}
+
+func unrecorded(err error) *fault.Fault {
+	return fault.Unavailable.Because(err, "charges cannot be recorded now").In(time.Second)
 }
 
 // head writes the answer's status and headers.
@@ -157,7 +161,7 @@ func usageOf(value []byte) *live.Usage {
 			Reasoning *count `json:"reasoning_tokens"`
 		} `json:"completion_tokens_details"`
 	}
-	if json.Unmarshal(value, &u, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) != nil || u.Prompt == nil {
+	if lenient(value, &u) != nil || u.Prompt == nil {
 		return nil
 	}
 	return &live.Usage{
@@ -169,7 +173,8 @@ func usageOf(value []byte) *live.Usage {
 // A count is a number of tokens: whole, not below zero, and not beyond reason.
 type count int64
 
-const maxCount = 1 << 40
+// maxCount is beyond any context: a provider that says more is not believed.
+const maxCount = 1_000_000_000
 
 func (c *count) or0() int64 {
 	if c == nil {
@@ -181,51 +186,71 @@ func (c *count) or0() int64 {
 // UnmarshalJSON accepts 12 and 12.0, which some providers write.
 func (c *count) UnmarshalJSON(data []byte) error {
 	f, err := strconv.ParseFloat(string(data), 64)
-	if err != nil || f < 0 || f != math.Trunc(f) {
+	if err != nil || f < 0 || f > maxCount || f != math.Trunc(f) {
 		return errors.New("is no count")
 	}
-	*c = count(min(f, maxCount))
+	*c = count(f)
 	return nil
 }
 
 // textOf is the text of an answer's choices: what a model wrote, tool calls included.
 func textOf(choices []byte) []byte {
 	var all []struct {
-		Message written `json:"message"`
+		Message jsontext.Value `json:"message"`
 	}
-	if json.Unmarshal(choices, &all, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) != nil {
+	if lenient(choices, &all) != nil {
 		return nil
 	}
 	var text []byte
 	for i := range all {
-		text = all[i].Message.append(text)
+		more, _ := written(all[i].Message)
+		text = append(text, more...)
 	}
 	return text
 }
 
-// written is what a model wrote, in a message or in a piece of one.
-type written struct {
-	Content   *string `json:"content"`
-	Reasoning *string `json:"reasoning_content"`
-	Refusal   *string `json:"refusal"`
-	ToolCalls []struct {
-		Function struct {
-			Name      string `json:"name"`
-			Arguments string `json:"arguments"`
-		} `json:"function"`
-	} `json:"tool_calls"`
+// prose are the members of a message that hold what a model wrote in words, as a text or in parts.
+var prose = map[string]bool{"content": true, "reasoning_content": true, "reasoning": true, "refusal": true}
+
+// written is the text of a message, or of a piece of one, and whether it says anything at all: a provider may send what we
+// do not know, which is content all the same.
+func written(message []byte) (text []byte, content bool) {
+	members, err := scan.Object(message, nil)
+	if err != nil {
+		return nil, false
+	}
+	for _, m := range members {
+		switch value := string(m.Value); {
+		case m.Name == "role" || value == "null" || value == `""` || value == "[]" || value == "{}":
+			continue
+		case prose[m.Name]:
+			texts(m.Value, func(part string) { text = append(text, part...) })
+		case m.Name == "tool_calls" || m.Name == "function_call":
+			text = append(text, called(m.Value)...)
+		}
+		content = true
+	}
+	return text, content
 }
 
-func (w *written) append(to []byte) []byte {
-	for _, part := range []*string{w.Reasoning, w.Content, w.Refusal} {
-		if part != nil {
-			to = append(to, *part...)
-		}
+// called is the names and arguments of calls, whose ids and types no model writes.
+func called(value []byte) (text []byte) {
+	type function struct{ Name, Arguments string }
+	var calls []struct{ Function function }
+	var one function
+	if lenient(value, &calls) != nil && lenient(value, &one) != nil {
+		return nil
 	}
-	for i := range w.ToolCalls {
-		to = append(append(to, w.ToolCalls[i].Function.Name...), w.ToolCalls[i].Function.Arguments...)
+	text = append(append(text, one.Name...), one.Arguments...)
+	for _, c := range calls {
+		text = append(append(text, c.Function.Name...), c.Function.Arguments...)
 	}
-	return to
+	return text
+}
+
+// lenient decodes what a provider sent, as far as it is JSON.
+func lenient(value []byte, into any) error {
+	return json.Unmarshal(value, into, json.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
 // told is what a provider says is wrong.
@@ -241,7 +266,7 @@ func (r *run) told(text []byte) told {
 	var envelope struct {
 		Error jsontext.Value `json:"error"`
 	}
-	if json.Unmarshal(text, &envelope, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) != nil {
+	if lenient(text, &envelope) != nil {
 		return told{message: "the provider refused the request"}
 	}
 	return r.toldBy(envelope.Error)
@@ -257,9 +282,9 @@ func (r *run) toldBy(value []byte) told {
 	}
 	var plain string
 	switch {
-	case json.Unmarshal(value, &plain, jsontext.AllowInvalidUTF8(true)) == nil:
+	case lenient(value, &plain) == nil:
 		t.message = plain
-	case json.Unmarshal(value, &object, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) == nil:
+	case lenient(value, &object) == nil:
 		if object.Message != "" {
 			t.message = object.Message
 		}

@@ -81,10 +81,18 @@ func (a *Ask) read() error {
 				return err
 			}
 		}
-		if take := a.Endpoint.reads[m.Name]; take != nil && string(m.Value) != "null" {
-			if err := take(a, m.Value); err != nil {
-				return fault.Invalid(m.Name, err.Error())
+		take := a.Endpoint.reads[m.Name]
+		if take == nil {
+			if known, twin := a.Endpoint.twin(m.Name); twin {
+				return fault.Invalid(m.Name, "must be written "+known)
 			}
+			continue
+		}
+		if string(m.Value) == "null" {
+			continue
+		}
+		if err := take(a, m.Value); err != nil {
+			return fault.Invalid(m.Name, err.Error())
 		}
 	}
 	if a.model == "" {
@@ -95,6 +103,17 @@ func (a *Ask) read() error {
 	}
 	a.bounds = token.Body(a.Body)
 	return nil
+}
+
+// twin is the name that the road reads and that differs from name only in its case. Some providers take one for the
+// other, and would obey a maximum that the hold has not seen.
+func (e *Endpoint) twin(name string) (string, bool) {
+	for known := range e.reads {
+		if known != name && strings.EqualFold(known, name) {
+			return known, true
+		}
+	}
+	return "", false
 }
 
 func (a *Ask) checkContent(value []byte) error {
@@ -200,7 +219,12 @@ func (a *Ask) body(m *live.Model, standard int64) [][]byte {
 		}
 	}
 	if a.limit == 0 && standard > 0 && m.Kind == live.Chat {
-		fmt.Fprintf(&more, `,"max_tokens":%d`, min(standard, m.MaxOutput))
+		most := strconv.AppendInt(nil, min(standard, m.MaxOutput), 10)
+		if i, ok := a.member("max_tokens"); ok { // it is null
+			edits = append(edits, edit{a.members[i].ValueStart(), a.members[i].End, most})
+		} else {
+			fmt.Fprintf(&more, `,"max_tokens":%s`, most)
+		}
 	}
 	if more.Len() > 0 {
 		last := a.members[len(a.members)-1].End

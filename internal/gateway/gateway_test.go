@@ -529,7 +529,7 @@ func TestUsageThatIsNoCountWasNotReported(t *testing.T) {
 		`{"prompt_tokens":3}`:                                                       {Input: 3},
 		`{"prompt_tokens":3,"completion_tokens":null,"prompt_tokens_details":null}`: {Input: 3},
 		`{"prompt_tokens":3,"completion_tokens":9,"prompt_tokens_details":{"cached_tokens":99},"completion_tokens_details":{"reasoning_tokens":99}}`: {Input: 3, Cached: 3, Output: 9, Reasoning: 9},
-		`{"prompt_tokens":1e30,"completion_tokens":1}`: {Input: maxCount, Output: 1},
+		`{"prompt_tokens":1e30,"completion_tokens":1}`: nil,
 		`{}`: nil, `null`: nil, `{"prompt_tokens":-1,"completion_tokens":4}`: nil, `{"prompt_tokens":"3"}`: nil, `{"prompt_tokens":1.5}`: nil, `[]`: nil, `{"completion_tokens":4}`: nil,
 	} {
 		got := usageOf([]byte(text))
@@ -584,6 +584,69 @@ func TestWithoutAJournalNothingNewRunsAndWhatRanIsOwed(t *testing.T) {
 	}
 	if e := b.settled(); e.Usage != (live.Usage{Input: 10, Output: 5}) || b.funds.Balance(home).Held != 0 {
 		t.Errorf("%+v", e)
+	}
+}
+
+func TestAStreamWhoseFirstContentCannotBeRecordedIsRefusedBeforeIt(t *testing.T) {
+	b := newBench(t)
+	b.answer = func(r *upstream.Request) (*upstream.Response, error) {
+		b.disk.Fail = func(string, int) (int, error) { return 0, errors.New("disk full") }
+		return events(strings.NewReader(stock))(r)
+	}
+	w, err := b.ask(stream)
+	b.disk.Fail = nil
+	if f := fault.From(err); f == nil || f.Status != http.StatusServiceUnavailable || w.Body.Len() > 0 || b.funds.Balance(home).Held != 0 {
+		t.Errorf("%v %s %+v", err, w.Body, b.funds.Balance(home))
+	}
+}
+
+func TestWhateverAProviderSaysBesideTheRoleIsContentAndItsWordsAreCounted(t *testing.T) {
+	b := newBench(t)
+	for delta, words := range map[string]int64{
+		`{"content":"one two"}`: 2, `{"reasoning_content":"one two"}`: 2, `{"reasoning":"one"}`: 1, `{"refusal":"no no no"}`: 3,
+		`{"content":[{"type":"text","text":"one"}]}`:                                          1 + 1, // the type of a part is a word of its own
+		`{"tool_calls":[{"index":0,"id":"c1","function":{"name":"f ","arguments":"{} {}"}}]}`: 3,
+		`{"function_call":{"name":"f","arguments":""}}`:                                       1,
+		`{"audio":{"data":"AAAA"}}`:                                                           0, `{"new_thing":true}`: 0,
+	} {
+		b.answer = events(strings.NewReader(`data: {"choices":[{"index":0,"delta":` + delta + "}]}\n\n"))
+		w, err := b.ask(stream)
+		if err != nil || !strings.Contains(w.Body.String(), delta) || !strings.Contains(w.Body.String(), `{"error":`) {
+			t.Errorf("%s: %v\n%s", delta, err, w.Body)
+		}
+		if e := b.settled(); e.Outcome != string(Died) || words > 0 && e.Usage.Output != words && !strings.Contains(delta, "type") {
+			t.Errorf("%s: %+v", delta, e)
+		}
+	}
+	for _, delta := range []string{`{}`, `{"role":"assistant"}`, `{"role":"assistant","content":""}`, `{"content":null,"tool_calls":[]}`, `null`} {
+		b.answer = events(strings.NewReader(`data: {"choices":[{"index":0,"delta":` + delta + "}]}\n\n"))
+		if w, err := b.ask(stream); fault.From(err) == nil || w.Body.Len() > 0 {
+			t.Errorf("%s: %v\n%s", delta, err, w.Body)
+		}
+	}
+}
+
+func TestANameThatDiffersInCaseAloneIsRefused(t *testing.T) {
+	b := newBench(t)
+	b.answer = whole(good)
+	for _, name := range []string{"Max_Tokens", "MODEL", "N", "Stream", "max_to\u212aens", "\u017ftream"} {
+		body := strings.Replace(request, "}]}", `}],"`+name+`":1}`, 1)
+		if _, err := b.ask(body); fault.From(err) == nil || fault.From(err).Status != http.StatusBadRequest {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if len(b.sent) > 0 {
+		t.Error("one was sent")
+	}
+}
+
+func TestAMaximumOfNullGetsTheDefaultOnce(t *testing.T) {
+	a := &Ask{Endpoint: Chat, Body: []byte(strings.Replace(request, "}]}", `}],"max_tokens":null}`, 1))}
+	if err := a.read(); err != nil {
+		t.Fatal(err)
+	}
+	if sent := string(bytes.Join(a.body(model("m"), 50), nil)); strings.Count(sent, "max_tokens") != 1 || !strings.Contains(sent, `"max_tokens":50`) {
+		t.Error(sent)
 	}
 }
 

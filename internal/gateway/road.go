@@ -286,7 +286,7 @@ func (r *run) once(m *live.Model) *failure {
 	defer cancel(nil)
 	quiet := time.AfterFunc(r.settings.TryTimeout, func() { cancel(errSilent) })
 	defer quiet.Stop()
-	r.model, r.reported, r.delivered = m, nil, r.delivered[:0]
+	r.model, r.reported, r.delivered, r.recorded = m, nil, r.delivered[:0], time.Time{}
 	r.tab.Serve(m)
 
 	r.clock.away()
@@ -309,22 +309,25 @@ func (r *run) once(m *live.Model) *failure {
 	}
 }
 
-// A source is a provider's answer: every read has its time, and counts as time that was not ours.
+// A source is a provider's answer: every read has its time, and counts as time that was not ours. What a slow caller takes
+// between two reads is not the provider's.
 type source struct {
 	run      *run
 	ctx      context.Context
 	from     io.Reader
 	quiet    *time.Timer
 	patience time.Duration
+	heard    bool // something has come
 }
 
 func (s *source) Read(p []byte) (int, error) {
+	if s.heard && s.patience > 0 {
+		s.quiet.Reset(s.patience)
+	}
 	s.run.clock.away()
 	n, err := s.from.Read(p)
 	s.run.clock.back()
-	if n > 0 {
-		s.quiet.Reset(s.patience)
-	}
+	s.heard = s.heard || n > 0
 	return n, err
 }
 

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"context"
 	"strings"
 	"time"
 
@@ -32,7 +31,8 @@ const (
 //	nothing                    nothing
 //
 // It returns before what is counted is charged, with the rest as a function for when the caller has its last byte; by
-// then the journal holds a charge that is never too high. An error says that nothing could be recorded.
+// then the journal holds a charge that is never too high. An error says that nothing could be recorded: whoever has
+// delivered something all the same calls the rest too, and it is owed.
 func (r *run) settle(o Outcome) (later func(), err error) {
 	none := func() {}
 	switch {
@@ -45,11 +45,15 @@ func (r *run) settle(o Outcome) (later func(), err error) {
 		r.tab.Drop()
 		return none, nil
 	case o == Finished && r.reported != nil:
-		if err := r.tab.Settle(string(o), *r.reported, false); err != nil {
-			return none, err
+		err := r.tab.Settle(string(o), *r.reported, false)
+		if err == nil {
+			r.settled(o, *r.reported)
+			return none, nil
 		}
-		r.settled(o, *r.reported)
-		return none, nil
+		return func() {
+			r.tab.Owe(string(o), *r.reported, false)
+			r.settled(o, *r.reported)
+		}, err
 	}
 	err = r.tab.Deliver(r.sofar())
 	return func() {
@@ -61,23 +65,19 @@ func (r *run) settle(o Outcome) (later func(), err error) {
 	}, err
 }
 
-// owe settles what was delivered although it cannot be recorded now.
-func (r *run) owe(o Outcome) {
-	used := r.sofar()
-	if r.reported != nil && o == Finished {
-		used = *r.reported
-	}
-	r.tab.Owe(string(o), used, r.reported == nil)
-	r.settled(o, used)
-}
-
 // sofar is what was surely used: never more than the real count.
 func (r *run) sofar() live.Usage {
 	return live.Usage{Input: r.ask.bounds.Low, Output: token.Text(r.delivered).Low}
 }
 
+// maxCounted bounds what a tokenizer is given: a longer body is charged what it surely is.
+const maxCounted = 8 << 20
+
 // count counts what was used with a tokenizer. It takes milliseconds for a long prompt, so only a few count at once.
 func (r *run) count() live.Usage {
+	if len(r.ask.Body) > maxCounted {
+		return r.sofar()
+	}
 	r.gateway.counting <- struct{}{}
 	defer func() { <-r.gateway.counting }()
 	return live.Usage{Input: countInput(r.gateway.Count, r.ask), Output: r.gateway.Count(string(r.delivered))}
@@ -126,16 +126,15 @@ func texts(value []byte, each func(string)) {
 // progressEvery is how often a stream's progress is recorded, and so what a killed process may lose of it.
 const progressEvery = time.Second
 
-// progress records a stream's first content, and then about once a second what it has delivered.
-func (r *run) progress() {
+// progress records a stream's first content, and then about once a second what it has delivered. What could not be
+// recorded is tried again with the next.
+func (r *run) progress() error {
 	now := time.Now()
-	if r.tab.Opened() && now.Sub(r.recorded) < progressEvery {
-		return
+	if now.Sub(r.recorded) < progressEvery {
+		return nil
 	}
 	r.recorded = now
-	if err := r.tab.Deliver(r.sofar()); err != nil {
-		r.gateway.Log.WarnContext(context.WithoutCancel(r.ctx), "progress of a stream could not be recorded", "request_id", r.ask.ID, "err", err)
-	}
+	return r.tab.Deliver(r.sofar())
 }
 
 // isData reports whether a text is a medium in base64.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/edge"
@@ -39,7 +38,9 @@ type relay struct {
 	choices  map[int]bool
 	finished bool // every choice has said so
 	ended    bool // the provider has said so
-	sent     int  // how much of the delivered text the caller has
+	content  bool // some was read
+	reached  bool // some was sent to the caller
+	sent     int  // how much of the delivered text
 	ping     *time.Timer
 	mute     bool // no more pings
 }
@@ -120,9 +121,9 @@ func (s *relay) line(line []byte) *failure {
 // A chunk is one event of a chat's stream.
 type chunk struct {
 	Choices []struct {
-		Index  int     `json:"index"`
-		Delta  written `json:"delta"`
-		Finish *string `json:"finish_reason"`
+		Index  int            `json:"index"`
+		Delta  jsontext.Value `json:"delta"`
+		Finish *string        `json:"finish_reason"`
 	} `json:"choices"`
 	Usage jsontext.Value `json:"usage"`
 	Error jsontext.Value `json:"error"`
@@ -145,7 +146,7 @@ func (s *relay) dispatch() *failure {
 		return nil
 	}
 	var c chunk
-	if err := json.Unmarshal(event, &c, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
+	if err := lenient(event, &c); err != nil {
 		return s.garbage(fmt.Errorf("an event of the stream: %w", err))
 	}
 	if present(c.Error) {
@@ -156,17 +157,21 @@ func (s *relay) dispatch() *failure {
 			s.reported = u
 		}
 	}
-	before := len(s.delivered)
+	content := false
 	for i := range c.Choices {
+		choice := &c.Choices[i]
+		if choice.Index < 0 || choice.Index >= maxChoices {
+			return s.garbage(fmt.Errorf("a choice has the index %d", choice.Index))
+		}
+		text, says := written(choice.Delta)
+		content = content || says
 		if len(s.delivered) < maxText {
-			s.delivered = c.Choices[i].Delta.append(s.delivered)
+			s.delivered = append(s.delivered, text...)
 		}
-		if index := c.Choices[i].Index; index < 0 || index >= maxChoices {
-			return s.garbage(fmt.Errorf("a choice has the index %d", index))
-		}
-		s.choices[c.Choices[i].Index] = s.choices[c.Choices[i].Index] || c.Choices[i].Finish != nil
-		if c.Choices[i].Finish != nil {
-			s.run.finish = *c.Choices[i].Finish
+		over := choice.Finish != nil && *choice.Finish != ""
+		s.choices[choice.Index] = s.choices[choice.Index] || over
+		if over {
+			s.run.finish = *choice.Finish
 		}
 	}
 	s.finished = len(s.choices) > 0
@@ -177,10 +182,13 @@ func (s *relay) dispatch() *failure {
 	if !s.begun && len(s.out) > maxBefore {
 		return s.garbage(errors.New("the stream says nothing"))
 	}
-	if content := len(s.delivered) > before; content {
-		s.progress()
-		s.begin()
-	} else if s.finished {
+	if content {
+		s.content = true
+		if err := s.progress(); err != nil && !s.begun {
+			return &failure{class: over, err: err, fault: unrecorded(err)}
+		}
+	}
+	if content || s.finished {
 		s.begin()
 	}
 	return nil
@@ -248,7 +256,7 @@ func (s *relay) send() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if s.write(s.out) {
-		s.sent = len(s.delivered)
+		s.sent, s.reached = len(s.delivered), s.content
 	}
 	s.out = s.out[:0]
 	s.ping.Reset(pingEvery)
@@ -281,14 +289,10 @@ func (s *relay) fail(f *failure) *failure {
 		s.tell(f.fault)
 	}
 	s.cancel(f.err) // the provider stops working for nobody before anything is counted
-	if s.delivered = s.delivered[:s.sent]; s.sent == 0 {
+	if s.delivered = s.delivered[:s.sent]; !s.reached {
 		outcome = Nothing
 	}
-	later, err := s.settle(outcome)
-	if err != nil {
-		s.owe(outcome)
-		return nil
-	}
+	later, _ := s.settle(outcome) // what cannot be recorded is owed
 	later()
 	return nil
 }
@@ -316,14 +320,14 @@ func (s *relay) finish() *failure {
 	}
 	later, err := s.settle(Finished)
 	if err != nil {
-		s.owe(Finished)
-		s.tell(fault.Unavailable.Because(err, "the charge could not be recorded yet"))
-		return nil
+		s.tell(unrecorded(err))
+	} else {
+		s.out = append(s.out, "data: [DONE]\n\n"...)
+		s.send()
 	}
-	s.out = append(s.out, "data: [DONE]\n\n"...)
-	s.send()
 	later()
 	s.in.quiet.Reset(afterDone)
+	s.in.patience = 0                             // once, and not again with every byte
 	_, _ = io.CopyN(io.Discard, s.in, maxRefusal) // to the end, or not: it is of no use any more
 	return nil
 }

@@ -80,7 +80,7 @@ func TestAJournalThatCanBeWrittenAgainSaysSo(t *testing.T) {
 					t.Fatalf("while it fails: %v, %v", err, j.Failure())
 				}
 				disk.Fail = nil
-				must(t, try(j), j.Failure(), j.Sync())
+				must(t, try(j), j.Sync(), j.Failure())
 				got := requests(t, j)
 				if slices.Contains(got, "req_refused") || got[0] != "req_before" || slices.Contains(got, "req_next") != (how == "found by the next append") {
 					t.Errorf("%v", got)
@@ -163,6 +163,66 @@ func TestASegmentThatCouldNotBeBegunLeavesNothing(t *testing.T) {
 	if err != nil || len(orphans) > 0 || again.End().Segment != 1 {
 		t.Errorf("%d orphans %v; it ends at %+v", len(orphans), err, again.End())
 	}
+}
+
+// A stubborn disk removes nothing while it keeps.
+type stubborn struct {
+	*journaltest.Disk
+	keeps bool
+}
+
+func (s *stubborn) Remove(name string) error {
+	if s.keeps {
+		return journaltest.ErrDisk
+	}
+	return s.Disk.Remove(name)
+}
+
+func TestNothingIsWrittenBesideASegmentThatWasBegunInVain(t *testing.T) {
+	disk := &stubborn{Disk: journaltest.NewDisk()}
+	j := begin(t, disk)
+	j.Limit = 1
+	syncs := 0
+	disk.keeps, disk.Fail = true, func(operation string, size int) (int, error) {
+		if operation == "sync" {
+			if syncs++; syncs == 2 {
+				return 0, journaltest.ErrDisk
+			}
+		}
+		return size, nil
+	}
+	opened := settled("req_1")
+	opened.Kind = journal.Opened
+	if j.Append(opened) != nil || j.Failure() == nil {
+		t.Fatalf("not taken, or the segment was begun: %v", j.Failure())
+	}
+	if err := j.Append(settled("req_1")); !errors.Is(err, journaltest.ErrDisk) {
+		t.Fatalf("written while the next segment says that it is open: %v", err)
+	}
+	disk.keeps = false
+	must(t, j.Append(settled("req_1")), j.Sync(), j.Failure())
+	again, err := journal.Open(disk)
+	must(t, err)
+	orphans, err := again.Orphans(1)
+	if got := requests(t, again); err != nil || len(orphans) > 0 || !slices.Equal(got, []string{"req_1"}) {
+		t.Errorf("%v, %d orphans, %v", got, len(orphans), err)
+	}
+}
+
+func TestWhatCouldNotBeSyncedIsAFailureUntilItIs(t *testing.T) {
+	disk := journaltest.NewDisk()
+	j := begin(t, disk)
+	must(t, j.Append(settled("req_1")))
+	disk.Fail = failOn("sync", 0)
+	if j.Sync() == nil {
+		t.Fatal("the disk does not fail")
+	}
+	must(t, j.Append(settled("req_2"))) // the kernel has it
+	if j.Failure() == nil {
+		t.Error("another entry could be written, and the first is taken for safe")
+	}
+	disk.Fail = nil
+	must(t, j.Sync(), j.Failure())
 }
 
 func TestWhatAKilledProcessLeftUnsyncedIsSyncedBeforeItIsRead(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math"
 	"slices"
@@ -56,6 +57,7 @@ type Journal struct {
 	synced  Position
 	open    map[string]Entry
 	failure error // of the last write or sync; nil when it worked
+	stale   int64 // a segment that was begun in vain and could not be removed
 	uncut   bool  // the last write failed, and what it left could not be cut off
 	again   bool  // the last sync failed: the kernel may have forgotten what it was told
 }
@@ -168,13 +170,27 @@ func (j *Journal) begin(segment int64) error {
 		head = appendEntry(head, &e)
 	}
 	if err := errors.Join(file.Truncate(0), write(file, head, 0), file.Sync(), j.disk.Sync()); err != nil {
-		return errors.Join(fmt.Errorf("begin segment %d: %w", segment, err), file.Close(), j.disk.Remove(segmentName(segment)))
+		j.stale = segment
+		return errors.Join(fmt.Errorf("begin segment %d: %w", segment, err), file.Close(), j.clear())
 	}
 	if j.file != nil {
 		_ = j.file.Close() // it was synced
 	}
 	j.file, j.end = file, Position{segment, int64(len(head))}
 	j.synced = j.end
+	return nil
+}
+
+// clear removes a segment that was begun in vain. Until it is gone nothing is written: the next start would take what it
+// restates for requests that are still open.
+func (j *Journal) clear() error {
+	if j.stale == 0 {
+		return nil
+	}
+	if err := j.disk.Remove(segmentName(j.stale)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	j.stale = 0
 	return nil
 }
 
@@ -252,6 +268,9 @@ func (j *Journal) lead() {
 // put writes a batch, or leaves nothing of it: what a failed write left behind must be cut off before the next, or a
 // later reading could take it for entries.
 func (j *Journal) put(file File, batch []byte, at int64) error {
+	if err := j.clear(); err != nil {
+		return err
+	}
 	if j.uncut {
 		if err := file.Truncate(at); err != nil {
 			return err
@@ -268,7 +287,8 @@ func (j *Journal) put(file File, batch []byte, at int64) error {
 }
 
 func (j *Journal) wrote(size int64, entries []Entry, err error) {
-	if j.failure = err; err != nil {
+	if err != nil {
+		j.failure = err
 		return
 	}
 	j.end.Offset += size
@@ -276,9 +296,10 @@ func (j *Journal) wrote(size int64, entries []Entry, err error) {
 		track(j.open, &entries[i])
 	}
 	if j.end.Offset >= j.Limit {
-		if err := j.rotate(); err != nil {
-			j.failure = err // what was written is written; the next write tries again
-		}
+		err = j.rotate() // what was written is written; the next write tries again
+	}
+	if err != nil || !j.again { // what could not be synced is not safe because something else could be written
+		j.failure = err
 	}
 }
 
@@ -388,7 +409,9 @@ func (j *Journal) Sync() error {
 		j.failure = fmt.Errorf("sync segment %d: %w", end.Segment, err)
 		return j.failure
 	}
-	j.synced = end
+	if j.synced = end; again {
+		j.failure = nil // it was of the sync before
+	}
 	return nil
 }
 

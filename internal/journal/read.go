@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// readBatch is how many entries are read at once, readSize how many bytes.
+// readBatch is how many entries are read at once, readSize how many bytes. The cost of a batch must fit an amount: that of a
+// request is at most a billion tokens at the highest rate.
 const (
-	readBatch = 1000
+	readBatch = 500
 	readSize  = 1 << 20
 )
 

@@ -10,7 +10,7 @@ import (
 type Rate int64
 
 // MaxRate bounds a price: more per million tokens is a typing error.
-const MaxRate = Rate(100_000 * Dollar)
+const MaxRate = Rate(10_000 * Dollar)
 
 // String is r in dollars per million tokens.
 func (r Rate) String() string { return Nano(r).String() }

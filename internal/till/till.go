@@ -15,7 +15,6 @@ import (
 	"sovereign/internal/journal"
 	"sovereign/internal/live"
 	"sovereign/internal/money"
-	"sovereign/internal/tenant"
 )
 
 // A Till opens tabs.
@@ -176,6 +175,3 @@ func (t *Till) Run(ctx context.Context) error {
 		}
 	}
 }
-
-// Held is what a workspace has set aside now.
-func (t *Till) Held(ws tenant.ID) money.Nano { return t.funds.Balance(ws).Held }

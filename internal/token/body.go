@@ -24,7 +24,8 @@ const (
 //
 // Low counts what is surely prompt: the text of messages, inputs and prompts, and nothing of their JSON, of tools or of settings.
 //
-// What is not JSON gets bounds too, but they mean nothing.
+// Names are taken to be unique in their object and to be written without escapes. What is not JSON gets bounds too, but they mean
+// nothing.
 func Body(json []byte) Bounds {
 	s := scanner{json: json}
 	for s.at < len(json) {
@@ -70,12 +71,12 @@ const (
 	inner  // what does so inside a medium
 )
 
-// A path is the keys from the outermost container to the innermost, which is the low byte; a list at the top of an object named
-// messages is messages<<8 | each.
+// A path is the keys from the outermost container to the innermost, which is in the low byte: an element of a list that the outermost object
+// calls messages is at messages<<8 | each. Below so many levels it stays what it was above, and is then neither that of a text nor that of a medium.
 type path uint64
 
 const (
-	levels = 6 // that a path can tell: no text or medium is deeper
+	levels = 6 // that a path tells: no text is at the last of them, and no medium is deeper
 
 	ofMessage = path(messages)<<16 | path(each)<<8 | path(content)
 	ofInput   = path(input)<<8 | path(each)
@@ -155,9 +156,7 @@ func (s *scanner) literal() {
 	s.at = min(to+1, len(s.json))
 	switch {
 	case s.naming:
-		if s.depth > 0 && s.depth <= levels {
-			s.path = s.path&^0xff | path(named(s.json[from:to]))
-		}
+		s.path = s.path&^0xff | path(named(s.json[from:to]))
 	case s.isMedium():
 		s.flush(from - 1)
 		s.fed = s.at
@@ -261,9 +260,6 @@ func named(name []byte) key {
 }
 
 func (s *scanner) isText() bool {
-	if s.depth > levels {
-		return false
-	}
 	for _, known := range texts {
 		if s.path == known {
 			return true
@@ -275,13 +271,14 @@ func (s *scanner) isText() bool {
 // isMedium reports whether the string that is being passed is the medium of a part of a message.
 func (s *scanner) isMedium() bool {
 	own, outer := key(s.path), key(s.path>>8)
-	if s.depth > levels || own != medium && (own != inner || outer != medium) {
+	if own != medium && (own != inner || outer != medium) {
 		return false
 	}
 	return s.under(ofMessage<<8|path(each), 4) || s.under(ofInput, 2)
 }
 
-// under reports whether the path leads through prefix, which is so many levels long, and further.
+// under reports whether the path leads through prefix, which is so many levels long, and further. It does not where the depth is
+// more than the path tells.
 func (s *scanner) under(prefix path, long int) bool {
 	return s.depth > long && s.path>>(8*(s.depth-long)) == prefix
 }

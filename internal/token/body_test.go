@@ -160,6 +160,10 @@ func TestWhatLooksLikeAMediumElsewhereCountsAsText(t *testing.T) {
 		"too deep":              `{"messages":[{"content":[{"image_url":{"image_url":{"image_url":{"url":"%s"}}}}]}]}`,
 		"under another's name":  `{"a":{"messages":[{"content":[{"image_url":{"url":"%s"}}]}]}}`,
 		"after a deeper object": `{"a":{"b":{"messages":[{"content":[{"c":{"d":{"e":1}},"image_url":{"url":"%s"}}]}]}}}`,
+		"after a deeper list":   `{"a":{"b":[[[[[[[[1]]]]]]]],"messages":[{"content":[{"image_url":{"url":"%s"}}]}]}}`,
+		"a list of addresses":   `{"messages":[{"content":[{"image_url":[{"url":1},"%s"]}]}]}`,
+		"inside an address":     `{"messages":[{"content":[{"image_url":{"url":{"a":"%s"}}}]}]}`,
+		"a page of a search":    `{"input":[{"type":"web_search_call","action":{"type":"open_page","url":"%s"}}]}`,
 		"a citation":            `{"input":[{"content":[{"text":"","annotations":[{"url":"%s"}]}]}]}`,
 	}
 	for name, body := range bodies {
@@ -187,6 +191,7 @@ func TestLowCountsNothingButPromptText(t *testing.T) {
 		`{"messages":[{"content":{"text":"one"}},{"content":"two"}]}`:                                                                       1,
 		`{"messages":"one","content":"two","text":"three"}`:                                                                                 0,
 		`{"a":[[[[[[[[{"content":"one"}]]]]]]]],"messages":[{"content":"two"}]}`:                                                            1,
+		`{"a":{"b":[[[[[[[[1]]]]]]]],"messages":[{"content":"one"}]}}`:                                                                      0,
 		``: 0,
 	}
 	for body, want := range bodies {

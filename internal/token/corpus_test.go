@@ -96,6 +96,8 @@ var kinds = map[string]func(s source) string{
 	"names": func(s source) string {
 		return s.words(12, func() string { return s.of(capital, 1) + s.of(small, 1+s.IntN(9)) })
 	},
+	"short-words": func(s source) string { return s.words(20, func() string { return s.of(small, 2) }) },
+	"initials":    func(s source) string { return s.words(20, func() string { return s.of(capital, 1) + s.of(small, 1) }) },
 	"syllables": func(s source) string {
 		return s.words(12, func() string {
 			return strings.Repeat(s.of("bcdfghjklmnprstvwz", 1)+s.of("aeiou", 1), 1+s.IntN(2)) + s.of("bdfgklmnprst", 1) + s.of("aeiouy", 1)

@@ -48,8 +48,7 @@ var after = [26]string{
 }
 
 const (
-	whole      = 10 // tenths: what a byte costs unless it is a letter in a word
-	afterUpper = 8  // tenths: a small letter after a capital
+	whole = 10 // tenths: what a byte costs unless it is a letter in a word
 
 	// A step is three counts in one word, so that a block is summed with one addition per byte: tenths of a token in the low 16
 	// bits, then gaps between letters, then beginnings of words.
@@ -57,10 +56,21 @@ const (
 	wordShift = 24
 )
 
-var (
-	classes = classify()
-	steps   = price()
-)
+// steps is what a byte adds after the byte before it. Its 256 KiB are few in use: most of what a text needs stays in the processor's first cache.
+var steps = tabulate()
+
+// pair is the place of two bytes that follow one another, as they lie in memory, so that one load reads both.
+func pair(before, now byte) uint16 { return uint16(before) | uint16(now)<<8 }
+
+func tabulate() (of [1 << 16]uint32) {
+	classes := classify()
+	for before := range 256 {
+		for now := range 256 {
+			of[pair(byte(before), byte(now))] = step(classes[before], classes[now])
+		}
+	}
+	return of
+}
 
 func classify() (of [256]class) {
 	for b := range of {
@@ -69,7 +79,7 @@ func classify() (of [256]class) {
 	for b := '!'; b <= '~'; b++ {
 		of[b] = gap
 	}
-	for _, b := range "\t\n\r" {
+	for _, b := range "\x00\t\n\r" { // NUL is what is before the first byte
 		of[b] = gap
 	}
 	of['\''], of['_'], of[' '] = other, other, space
@@ -86,35 +96,28 @@ func classify() (of [256]class) {
 	return of
 }
 
-func price() (of [32][32]uint32) {
-	for before := range letter + 26 {
-		for now := range letter + 26 {
-			tenths := whole
-			switch {
-			case now >= letter && before >= letter:
-				tenths = tenthsAfter(before, int(now-letter))
-			case now >= letter && before == upper:
-				tenths = afterUpper
-			case now == space && before >= letter:
-				tenths = tenthsAfter(before, 26)
-			case now == space:
-				tenths = 0
-			}
-			inWord := now >= letter || now == upper
-			if before == space && !inWord { // so the space did not belong to a word
-				tenths += whole
-			}
-			step := uint32(tenths)
-			if !inWord {
-				step |= 1 << gapShift
-			}
-			if (before == gap || before == space) && (inWord || now == word) {
-				step |= 1 << wordShift
-			}
-			of[before][now] = step
-		}
+func step(before, now class) uint32 {
+	tenths := whole
+	switch {
+	case now >= letter && before >= letter:
+		tenths = tenthsAfter(before, int(now-letter))
+	case now == space && before >= letter:
+		tenths = tenthsAfter(before, 26)
+	case now == space:
+		tenths = 0
 	}
-	return of
+	inWord := now >= letter || now == upper
+	if before == space && !inWord { // so the space did not belong to a word
+		tenths += whole
+	}
+	step := uint32(tenths)
+	if !inWord {
+		step |= 1 << gapShift
+	}
+	if (before == gap || before == space) && (inWord || now == word) {
+		step |= 1 << wordShift
+	}
+	return step
 }
 
 func tenthsAfter(before class, column int) int {

@@ -1,4 +1,4 @@
-// Package token bounds how many tokens a text is, without a tokenizer: one pass, two table look-ups per byte, no allocation.
+// Package token bounds how many tokens a text is, without a tokenizer: one pass, one table look-up per byte, no allocation.
 //
 // High sizes a hold before a request runs, Low is what is charged when nothing better is known. What each of them
 // promises, and against which vocabularies it was checked, is told at Bounds.
@@ -11,13 +11,14 @@ package token
 // it in prose that puts spaces between words, and coarse where nothing does (Chinese, Japanese, Thai, base64).
 //
 // High adds up what each byte costs after the byte before it. Every byte costs a whole token, because some
-// vocabulary falls back to that, except where letters follow one another as they do in words: there a frequent pair costs a
-// tenth. That it is not under the count is measured, not proven: over the corpus of this package, for every vocabulary in
-// testdata/counts.json, and for random mixtures of its texts. A text that is made against the table, such as short words of one
-// frequent pair over and over, can be up to three times what High says.
+// vocabulary falls back to that, except where letters follow one another as they do in English words: there a frequent pair
+// costs a tenth. That High is not under the count is measured, not proven: over the corpus of this package for every
+// vocabulary in testdata/counts.json, and over random mixtures of its texts. It is about twice the count of English prose, and
+// more of other texts, up to all their bytes. A text that is made against the table, such as short words of the same three letters
+// over and over, can be two and a half times what High says.
 //
-// High is never over the number of bytes by more than four, which is what a vocabulary that works on bytes can reach.
-// A vocabulary that normalizes a text first and so makes it longer can be over it, by as many tokens as it adds bytes.
+// High is never over the number of bytes by more than four, since no vocabulary makes more than one token of a byte. One that
+// normalizes a text first (that of Claude 2 does) may count by as many tokens more as the text grows by.
 type Bounds struct{ Low, High int64 }
 
 // Text bounds a plain text in UTF-8.
@@ -31,7 +32,7 @@ func Text(text []byte) Bounds {
 // not add up, since a piece may begin in the middle of a word. The zero Meter has seen nothing.
 type Meter struct {
 	sum    uint32 // of the steps in the block that is open
-	before class  // of the last byte
+	before byte   // the last one that was added
 	filled int    // bytes in the open block
 	bytes  int64
 	tenths int64
@@ -49,13 +50,11 @@ func (m *Meter) Add(piece []byte) {
 	for len(piece) > 0 {
 		part := piece[:min(len(piece), block-m.filled)]
 		piece = piece[len(part):]
-		sum, before := m.sum, m.before
-		for _, b := range part {
-			now := classes[b]
-			sum += steps[before&31][now&31]
-			before = now
+		sum := m.sum + steps[pair(m.before, part[0])]
+		for i := 1; i < len(part); i++ {
+			sum += steps[pair(part[i-1], part[i])]
 		}
-		m.sum, m.before = sum, before
+		m.sum, m.before = sum, part[len(part)-1]
 		m.filled += len(part)
 		if m.filled == block {
 			m.tenths += m.price()
@@ -65,8 +64,9 @@ func (m *Meter) Add(piece []byte) {
 	}
 }
 
-// price is what the open block costs in tenths of a token. A block with hardly a gap between its letters is no prose, and costs a token for
-// each byte. No block costs less than a quarter of that, so that a text of nothing but frequent pairs is not almost free.
+// price is what the open block costs in tenths of a token. A block with hardly a gap between its letters is no prose, and costs
+// a token for each byte. No block costs less than three tenths of that, so that a text of nothing but frequent pairs is not
+// almost free.
 func (m *Meter) price() int64 {
 	tenths, filled := int64(m.sum&0xffff), int64(m.filled)
 	if gaps := int64(m.sum >> gapShift & 0xff); gaps < filled/16 {

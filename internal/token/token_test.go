@@ -181,7 +181,7 @@ func TestNoTokenHoldsTwoBeginnings(t *testing.T) {
 				continue
 			}
 			tokens++
-			for before := range letter + 26 {
+			for _, before := range []byte("\n a1'A\x80") { // a byte of each class
 				m := Meter{before: before}
 				m.Add([]byte(token))
 				if m.seen() > 1 {
@@ -229,6 +229,9 @@ func TestHighIsNeverOverTheBytesByMoreThanFour(t *testing.T) {
 			t.Fatalf("%v for %d bytes", got, len(text))
 		}
 	})
+	if got := Text([]byte(strings.Repeat("qi 1", 100))); got.High != 400+spare { // whose spaces are priced twice
+		t.Errorf("400 bytes are at most %d", got.High)
+	}
 	if got := Text(nil); got != (Bounds{}) {
 		t.Errorf("nothing is %v", got)
 	}
@@ -240,6 +243,16 @@ func TestARunWithoutGapsCountsByItsBytes(t *testing.T) {
 		text := strings.Repeat(unit, 5_000)
 		if got := Text([]byte(text)); got.High < int64(len(text)-block) {
 			t.Errorf("%s... is at most %d of %d bytes", unit, got.High, len(text))
+		}
+	}
+}
+
+// The cheapest texts that there are stay within what is documented of texts that are made against the table.
+func TestHighIsThreeTenthsOfTheBytesAtLeast(t *testing.T) {
+	for _, word := range []string{"ererererererere ", "thethethethethe ", "iofiofiofiof ", "quququququ "} {
+		text := strings.Repeat(word, 400)
+		if got := Text([]byte(text)); got.High < int64(len(text))*3/10 {
+			t.Errorf("%s... is at most %d of %d bytes", word, got.High, len(text))
 		}
 	}
 }

@@ -76,15 +76,13 @@ func while(text string, fit func(kind) bool, most int) (length int) {
 //	\s+
 func next(text string) int {
 	k, n := first(text)
-	starts := []int{0}
-	if k == sign || k == space || k == mark { // which a word may have before it
-		starts = []int{n, 0}
+	start := 0
+	if k == sign || k == space { // which a word may have before it
+		start = n
 	}
 	for _, word := range []func(string) int{lowered, capitals} {
-		for _, start := range starts {
-			if length := word(text[start:]); length > 0 {
-				return start + length + contraction(text[start+length:])
-			}
+		if length := word(text[start:]); length > 0 {
+			return start + length + contraction(text[start+length:])
 		}
 	}
 	switch k {
@@ -145,7 +143,7 @@ func blanks(text string) int {
 	if end := strings.LastIndexAny(text[:length], "\r\n"); end >= 0 {
 		return end + 1
 	}
-	if _, last := utf8.DecodeLastRuneInString(text[:length]); length > last {
+	if _, last := utf8.DecodeLastRuneInString(text[:length]); length < len(text) && length > last {
 		return length - last
 	}
 	return length

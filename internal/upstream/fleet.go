@@ -44,7 +44,8 @@ func NewFleet(c *live.Catalog, makers Makers, before *Fleet) (*Fleet, error) {
 }
 
 func same(a, b *live.Provider) bool {
-	return a != nil && a.Protocol == b.Protocol && a.BaseURL == b.BaseURL && a.CAFile == b.CAFile && a.APIKey.Equal(b.APIKey)
+	return a != nil && a.Protocol == b.Protocol && a.BaseURL == b.BaseURL && a.APIKey.Equal(b.APIKey) &&
+		a.CAFile == "" && b.CAFile == "" // what a file says may have changed
 }
 
 // Sender reaches a model's provider.

@@ -38,6 +38,9 @@ func TestAWalletThatCannotPayIsEmptiedAndTheRestIsOverage(t *testing.T) {
 		b.spend("ws_none", "req_none", 30)
 		b.spend("ws_rich", "req_rich", 30)
 		b.drain()
+		if got := b.funds.Balance("ws_a"); got != (funds.Balance{Balance: 900, Spent: 100}) {
+			t.Errorf("memory has %+v, and the ledger took 100", got)
+		}
 		want := []usage{
 			{"req_a_0", "finished", 60, 60},
 			{"req_a_1", "finished", 0, 0},
@@ -224,9 +227,29 @@ func TestDrainingAgainOrByManyPostsOnce(t *testing.T) {
 	})
 }
 
+func TestTwoWhoPostOneJournalAreNoticed(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := openBranch(t, d, journaltest.NewDisk())
+		b.fund("ws_a", 1000)
+		b.spend("ws_a", "req_1", 10)
+		b.drain()
+		other := openBranch(t, d, copied(t, b.disk))
+		other.spend("ws_a", "req_2", 20)
+		other.drain()
+		b.spend("ws_a", "req_3", 30)
+		rows := b.rows()
+		if err := b.teller.Drain(t.Context()); !errors.Is(err, errMoved) {
+			t.Errorf("%v", err)
+		}
+		if got := b.rows(); !slices.Equal(got, rows) {
+			t.Errorf("%+v, and it was %+v", got, rows)
+		}
+	})
+}
+
 func TestManyEntriesOfManyWorkspacesArePosted(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		const entries, spaces = 20_000, 50
+		const entries, spaces = manyEntries, 50
 		b := openBranch(t, d, journaltest.NewDisk())
 		random := rand.New(rand.NewPCG(1, 1))
 		want := map[tenant.ID]money.Nano{}

@@ -69,7 +69,9 @@ type simulation struct {
 	tabs     []*guest
 	guests   map[string]*guest
 	made     int
-	failDisk int // how many of the next disk operations fail
+	failDisk int    // how many of the next disk operations fail
+	failSync int    // how many of the next syncs fail, while writes work
+	late     func() // a commit that is still on its way
 }
 
 // A guest is one request, with what its caller may rely on.
@@ -125,7 +127,11 @@ func (s *simulation) boot() {
 	s.check()
 }
 
-func (s *simulation) fails(_ string, size int) (int, error) {
+func (s *simulation) fails(operation string, size int) (int, error) {
+	if operation == "sync" && s.failSync > 0 {
+		s.failSync--
+		return 0, journaltest.ErrDisk
+	}
 	if s.failDisk > 0 {
 		s.failDisk--
 		return s.random.IntN(max(1, size)), journaltest.ErrDisk
@@ -143,7 +149,10 @@ var steps = []struct {
 	{5, (*simulation).leave},
 	{6, (*simulation).topUp},
 	{15, (*simulation).drain},
-	{4, (*simulation).drainAndLoseTheCommit},
+	{6, (*simulation).drainAndLoseTheCommit},
+	{3, (*simulation).fill},
+	{3, func(s *simulation) { s.failSync = 1 + s.random.IntN(3) }},
+	{3, (*simulation).arriveLate},
 	{8, func(s *simulation) { s.sync() }},
 	{8, func(s *simulation) { s.till.Collect() }},
 	{4, func(s *simulation) { s.failDisk = 1 + s.random.IntN(4) }},
@@ -275,37 +284,68 @@ func (s *simulation) durable() {
 	}
 }
 
-// drainAndLoseTheCommit posts over a connection that drops around COMMIT.
+// The three ends of a transaction whose answer is lost.
+const (
+	undone = iota
+	committed
+	committedLater
+)
+
+// drainAndLoseTheCommit posts over a connection that drops around COMMIT: the server may have seen it, may never see it, or
+// may see it only after we have looked.
 func (s *simulation) drainAndLoseTheCommit() {
-	commits := s.random.IntN(2) == 0
+	end := s.random.IntN(3)
 	lost := errors.New("connection lost")
 	s.teller.tx = func(ctx context.Context, fn func(*db.Tx) error) (db.Version, error) {
-		_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
+		s.arriveLate()
+		if _, err := s.db.Tx(ctx, func(tx *db.Tx) error {
 			if err := fn(tx); err != nil {
 				return err
 			}
-			if !commits {
+			if end != committed {
 				return lost
 			}
 			return nil
-		})
-		if err != nil {
+		}); err != nil && !errors.Is(err, lost) {
 			return 0, err
+		}
+		if end == committedLater {
+			s.late = func() { _, _ = s.db.Tx(s.t.Context(), fn) }
 		}
 		return 0, lost
 	}
 	_ = s.teller.Drain(s.t.Context())
-	s.teller.tx = s.db.Tx
+	s.teller.tx = func(ctx context.Context, fn func(*db.Tx) error) (db.Version, error) {
+		s.arriveLate() // the next statement waits for the locks of the one before
+		return s.db.Tx(ctx, fn)
+	}
+}
+
+// arriveLate is the end of a transaction that was still on its way.
+func (s *simulation) arriveLate() {
+	if late := s.late; late != nil {
+		s.late = nil
+		late()
+	}
+}
+
+// fill is what a server does that has regained the database.
+func (s *simulation) fill() {
+	if err := s.teller.Fill(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (s *simulation) crash() {
-	s.failDisk = 0
+	s.failDisk, s.failSync = 0, 0
+	s.arriveLate()
 	s.disk = s.disk.Crash()
 	s.boot()
 }
 
 func (s *simulation) losePower() {
-	s.failDisk = 0
+	s.failDisk, s.failSync = 0, 0
+	s.arriveLate()
 	for _, g := range s.guests {
 		g.dark = g.dark || !g.past && g.synced < len(g.sure)
 	}

@@ -38,11 +38,11 @@ type Teller struct {
 	log     *slog.Logger
 	tx      func(context.Context, func(*db.Tx) error) (db.Version, error)
 
-	mu     sync.Mutex                  // one posting at a time; while memory is filled from the ledger, none
-	posted journal.Position            // as the ledger has it
-	read   journal.Position            // at or after posted; in between is nothing to post
-	doubt  map[journal.Position]*batch // commits whose answers were lost, by where they end: one may yet take effect
-	live   bool                        // recovered: what is posted from now on was settled in this process's memory
+	mu     sync.Mutex       // one posting at a time; while memory is filled from the ledger, none
+	posted journal.Position // as the ledger has it
+	read   journal.Position // at or after posted; in between is nothing to post
+	doubt  *batch           // whose commit was not answered: it may have taken place, or may yet
+	live   bool             // recovered: what is posted from now on was settled in this process's memory
 
 	lagMu sync.Mutex
 	since time.Time // when the oldest entry that is not posted was first seen
@@ -50,7 +50,7 @@ type Teller struct {
 
 // NewTeller posts j into d, and keeps f.
 func NewTeller(d *db.DB, j *journal.Journal, f *funds.Funds, log *slog.Logger) *Teller {
-	return &Teller{db: d, journal: j, funds: f, log: log, tx: d.Tx, doubt: map[journal.Position]*batch{}}
+	return &Teller{db: d, journal: j, funds: f, log: log, tx: d.Tx}
 }
 
 // Sources is what the feed needs to know.
@@ -204,35 +204,41 @@ func (t *Teller) drain(ctx context.Context, end journal.Position) error {
 // A batch is what one transaction posts.
 type batch struct {
 	next    journal.Position
-	settled map[tenant.ID]money.Nano
-	took    map[tenant.ID]money.Nano // of it from the wallets
+	charges map[tenant.ID][]journal.Charge
+	took    map[tenant.ID]money.Nano // from the wallets; nil until a transaction has gone as far as its commit
 }
 
 // post commits a batch with the position after it.
 func (t *Teller) post(ctx context.Context, next journal.Position, charges []journal.Charge) error {
-	b := &batch{next: next, settled: map[tenant.ID]money.Nano{}}
-	for i := range charges {
-		b.settled[charges[i].Workspace] += charges[i].Charged
-	}
-	by, whole := byWorkspace(charges), false
+	return t.commit(ctx, &batch{next: next, charges: byWorkspace(charges)})
+}
+
+// commit posts a batch. When the answer to its commit is lost, the batch stays in doubt and is posted again before
+// anything else: it commits then, or finds the position where it meant to leave it, which says that it had committed.
+func (t *Teller) commit(ctx context.Context, b *batch) error {
 	_, err := t.tx(ctx, func(tx *db.Tx) error {
-		b.took, whole = map[tenant.ID]money.Nano{}, false
-		if err := t.advance(ctx, tx, next); err != nil {
+		if err := t.advance(ctx, tx, b.next); err != nil {
 			return err
 		}
-		for _, ws := range slices.Sorted(maps.Keys(by)) {
-			amount, err := t.postUsage(ctx, tx, ws, slices.Clone(by[ws]))
+		took := map[tenant.ID]money.Nano{}
+		for _, ws := range slices.Sorted(maps.Keys(b.charges)) {
+			amount, err := t.postUsage(ctx, tx, ws, slices.Clone(b.charges[ws]))
 			if err != nil {
 				return fmt.Errorf("post the usage of %s: %w", ws, err)
 			}
-			b.took[ws] = amount
+			took[ws] = amount
 		}
-		whole = true
+		b.took = took
 		return nil
 	})
-	if err != nil {
-		if whole {
-			t.doubt[next] = b
+	if errors.Is(err, errMoved) && b.took != nil {
+		if at, lost := t.cursor(ctx); lost == nil && at == b.next {
+			err = nil
+		}
+	}
+	if t.doubt = nil; err != nil {
+		if b.took != nil {
+			t.doubt = b
 		}
 		return err
 	}
@@ -240,30 +246,25 @@ func (t *Teller) post(ctx context.Context, next journal.Position, charges []jour
 	return nil
 }
 
-// resolve finds out whether a transaction that failed was committed after all: the position in the ledger tells. Until
-// another is, one may still be on its way.
+// resolve settles a doubt.
 func (t *Teller) resolve(ctx context.Context) error {
-	if len(t.doubt) == 0 {
+	if t.doubt == nil {
 		return nil
 	}
-	at, err := t.cursor(ctx)
-	if err != nil {
-		return err
-	}
-	if b := t.doubt[at]; b != nil {
-		t.done(b)
-	}
-	return nil
+	return t.commit(ctx, t.doubt)
 }
 
 // done tells memory what was posted.
 func (t *Teller) done(b *batch) {
 	t.posted = b.next
-	clear(t.doubt)
 	if t.read.Before(b.next) {
 		t.read = b.next
 	}
-	for ws, settled := range b.settled {
+	for ws, charges := range b.charges {
+		var settled money.Nano
+		for i := range charges {
+			settled += charges[i].Charged
+		}
 		if t.live {
 			t.funds.Posted(ws, settled, b.took[ws])
 		}
@@ -341,8 +342,34 @@ func fit(batch []journal.Charge, left money.Nano) (charged, cost money.Nano) {
 	return charged, cost
 }
 
-// tellEvery is how often the journal is synced, and so what a power loss may cost, and how often it is posted.
-const tellEvery = 100 * time.Millisecond
+const (
+	// tellEvery is how often the journal is synced, and so what a power loss may cost, and how often it is posted.
+	tellEvery = 100 * time.Millisecond
+	// patience is for one posting: a connection that swallows packets would be waited on for long.
+	patience = 5 * time.Second
+)
+
+// Sync syncs the journal until ctx ends, however the database fares.
+func (t *Teller) Sync(ctx context.Context) {
+	tick := time.NewTicker(tellEvery)
+	defer tick.Stop()
+	var failing error
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := t.journal.Sync()
+		switch {
+		case err != nil && failing == nil:
+			t.log.Error("charges cannot be recorded; inference is refused until they can", "err", err)
+		case err == nil && failing != nil:
+			t.log.Info("charges can be recorded again")
+		}
+		failing = err
+	}
+}
 
 // Run posts until ctx ends, and once more then. Without the database, what is settled waits in the journal.
 func (t *Teller) Run(ctx context.Context) {
@@ -350,7 +377,7 @@ func (t *Teller) Run(ctx context.Context) {
 	defer tick.Stop()
 	var failing error
 	for {
-		bounded, cancel := context.WithTimeout(ctx, time.Minute)
+		bounded, cancel := context.WithTimeout(ctx, patience)
 		err := t.Drain(bounded)
 		cancel()
 		switch {

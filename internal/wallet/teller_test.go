@@ -30,7 +30,6 @@ type branch struct {
 	funds   *funds.Funds
 	teller  *Teller
 	till    *till.Till
-	cut     int64 // where the first entry ends
 }
 
 // newBranch is a process that has not recovered yet.
@@ -269,26 +268,22 @@ func content(t *testing.T, disk *journaltest.Disk, name string) []byte {
 }
 
 func TestAMissingOrDamagedSegmentIsRefusedAndNothingChanges(t *testing.T) {
-	damages := map[string]func(*branch) error{
-		"a segment is missing": func(b *branch) error { return b.disk.Remove("000000000003.journal") },
-		"a segment is empty": func(b *branch) error {
-			file, _ := b.disk.Open("000000000003.journal")
-			return file.Truncate(0)
-		},
-		"a byte was changed": func(b *branch) error {
-			file, _ := b.disk.Open("000000000003.journal")
-			one := make([]byte, 1)
-			if _, err := file.ReadAt(one, 20); err != nil {
-				return err
-			}
-			_, err := file.WriteAt([]byte{one[0] ^ 1}, 20)
+	const half, middle = "000000000001.journal", "000000000003.journal"
+	cut := func(disk *journaltest.Disk, name string, at int64) error {
+		file, _ := disk.Open(name)
+		return file.Truncate(at)
+	}
+	damages := map[string]func(disk *journaltest.Disk, first int64) error{
+		"a segment is missing": func(disk *journaltest.Disk, _ int64) error { return disk.Remove(middle) },
+		"a segment is empty":   func(disk *journaltest.Disk, _ int64) error { return cut(disk, middle, 0) },
+		"a segment is cut":     func(disk *journaltest.Disk, _ int64) error { return cut(disk, middle, 20) },
+		"a byte was changed": func(disk *journaltest.Disk, _ int64) error {
+			file, _ := disk.Open(middle)
+			_, err := file.WriteAt([]byte{content(t, disk, middle)[20] ^ 1}, 20)
 			return err
 		},
-		"the segment that is half posted is missing": func(b *branch) error { return b.disk.Remove("000000000001.journal") },
-		"the segment that is half posted was cut before that": func(b *branch) error {
-			file, _ := b.disk.Open("000000000001.journal")
-			return file.Truncate(b.cut)
-		},
+		"the segment that is half posted is missing":           func(disk *journaltest.Disk, _ int64) error { return disk.Remove(half) },
+		"the segment that is half posted ends after one entry": func(disk *journaltest.Disk, first int64) error { return cut(disk, half, first) },
 	}
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		made := 0
@@ -299,18 +294,18 @@ func TestAMissingOrDamagedSegmentIsRefusedAndNothingChanges(t *testing.T) {
 				b := openBranch(t, d, journaltest.NewDisk())
 				b.fund(ws, 1000)
 				b.spend(ws, fmt.Sprintf("req_%d_first", made), 1)
-				cut := b.journal.End().Offset
+				first := b.journal.End().Offset
 				b.spend(ws, fmt.Sprintf("req_%d_second", made), 1)
 				b.drain()
-				b.journal.Limit = 500
+				b.journal.Limit = 300
 				for i := range 15 {
 					b.spend(ws, fmt.Sprintf("req_%d_%d", made, i), 2)
 				}
-				b = b.killed()
-				b.cut = cut
-				if err := damage(b); err != nil {
+				disk := b.disk.Crash()
+				if err := damage(disk, first); err != nil {
 					t.Fatal(err)
 				}
+				b = newBranch(t, d, disk)
 				before := b.world()
 				if _, err := b.teller.Recover(t.Context()); !errors.Is(err, journal.ErrGap) {
 					t.Errorf("%v", err)
@@ -382,6 +377,9 @@ func TestARecoveryThatIsKilledAnywhereIsCompletedByTheNext(t *testing.T) {
 					t.Errorf("killed after %d (%v): %d are charged, want %d", kill, commits, cost, want)
 				}
 				b.proven()
+				if segments, err := b.journal.Segments(); err != nil || len(segments) != 1 {
+					t.Errorf("posted segments are kept: %v %v", segments, err)
+				}
 				if again := b.killed().recover(); again != (Recovered{}) {
 					t.Errorf("a second recovery finds %+v", again)
 				}

@@ -70,7 +70,7 @@ const texts = files.map((name) => readFileSync(join(folder, name), "utf8")).map(
 const each = (measure) => Object.fromEntries(files.map((name, i) => [name, texts[i].map(measure)]));
 
 // What the lower bound of package token takes for the beginning of a word, in bytes read as Latin-1.
-const beginning = /(?:^|[\t\n\r !-&(-/:-@[-^`{-~])[0-9A-Za-z\xc3-\xe1\xe4-\xed]/g;
+const beginning = /(?:^|[\0\t\n\r !-&(-/:-@[-^`{-~])[0-9A-Za-z\xc3-\xe1\xe4-\xed]/g;
 
 const rows = [];
 for (const [vocabulary, from, load, form] of vocabularies) {
