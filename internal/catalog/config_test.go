@@ -180,9 +180,9 @@ func TestWhatIsLeftOutHasItsDefault(t *testing.T) {
 	c := good(t, provider+model+`
   - id: plain
     provider: up
-    kind: embedding
     context_window: 8192
     price: {input_per_mtok_usd: 0.02}
+    kind: embedding
   - id: up/other/name
     provider: up
     upstream_model: their-name

@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sovereign/internal/db"
@@ -400,4 +402,44 @@ func TestTheLoopPostsAndPostsOnceMoreAtTheEnd(t *testing.T) {
 		t.Errorf("%+v; %s", b.rows(), &said)
 	}
 	b.proven()
+}
+
+func TestADiskThatFailsIsReportedOnceAndSoIsItsRecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := journaltest.NewDisk()
+		j, err := journal.Open(disk)
+		if err == nil {
+			err = j.Begin()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var broken atomic.Bool
+		disk.Fail = func(_ string, size int) (int, error) {
+			if broken.Load() {
+				return 0, journaltest.ErrDisk
+			}
+			return size, nil
+		}
+		var said bytes.Buffer
+		teller := &Teller{journal: j, log: slog.New(slog.NewTextHandler(&said, nil))}
+		ctx, stop := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() { teller.Sync(ctx) })
+		for range 2 {
+			broken.Store(true)
+			_ = j.Append(journal.Entry{Kind: journal.Marked})
+			time.Sleep(10 * time.Second)
+			broken.Store(false)
+			time.Sleep(time.Second)
+			if err := j.Failure(); err != nil {
+				t.Errorf("the disk works and the journal fails: %v", err)
+			}
+		}
+		stop()
+		group.Wait()
+		if cannot, again := strings.Count(said.String(), "cannot be recorded"), strings.Count(said.String(), "recorded again"); cannot != 2 || again != 2 {
+			t.Errorf("%s", &said)
+		}
+	})
 }
