@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -258,14 +259,43 @@ func TestUsageIsChargedAsTheProviderReportsItAndCountedWhenItDoesNot(t *testing.
 		if b := s.wallet(t, "over"); b.Balance != 0 || b.Held != 0 || b.Spent != credit {
 			t.Errorf("%+v", b)
 		}
-		if !strings.Contains(s.log.String(), "operator's overage") {
-			t.Error("no alarm")
+		for _, alarm := range []string{"operator's overage", "cost more than was held"} {
+			if !strings.Contains(s.log.String(), alarm) {
+				t.Errorf("no alarm %q", alarm)
+			}
 		}
 		if a := c.must(t, chat("mock/over", "and once more")); a.status != 402 {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	})
 	s.proves(t)
+}
+
+func TestATopUpTellsTheBalanceAfterItAndCanBeSpentAtOnce(t *testing.T) {
+	s, _ := gate(t, map[string]string{"chat": "mock?in=5&out=5"})
+	c := s.callerWith(s.newWorkspace(t, "poor", 1))
+	if a := c.must(t, chat("mock/chat", "broke")); a.status != 402 {
+		t.Fatal(a.status)
+	}
+	var after balance
+	s.mustAdmin(t, &after, "wallet", "topup", "--workspace", "poor", "--amount-usd", "7", "--json")
+	if want := (balance{Balance: 7*money.Dollar + 1}); after != want || s.wallet(t, "poor") != want {
+		t.Errorf("told %+v, is %+v", after, s.wallet(t, "poor"))
+	}
+	if a := c.must(t, chat("mock/chat", "rich")); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// Whoever administers has the configuration file, and not the keys of the providers in the environment.
+func TestAdminNeedsNoProvidersKey(t *testing.T) {
+	p := newPlace(t, secret.Text{})
+	config := filepath.Join(t.TempDir(), "sovereign.yaml")
+	writeFile(t, config, "providers:\n  - {name: up, kind: openai, base_url: 'https://a.example/v1', api_key: 'env:SOVEREIGN_TEST_NO_SUCH'}\n")
+	p.mustAdmin(t, nil, "bootstrap", "--config", config, "--workspace", "x", "--email", "x@x.test", "--json")
+	if _, stderr, code := run(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--operations-listen", "off", "--config", config}, p.flags()...)...); code != 1 || !strings.Contains(stderr, "yaml:2: ") || !strings.Contains(stderr, "SOVEREIGN_TEST_NO_SUCH") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
 }
 
 func TestARefusalForMoneyNamesAMaximumThatFits(t *testing.T) {

@@ -52,7 +52,7 @@ func serve(address string, out io.Writer) error {
 
 func help(flags *flag.FlagSet) {
 	w := flags.Output()
-	_, _ = fmt.Fprintln(w, "provider stands for a paid provider of models.")
+	_, _ = fmt.Fprintln(w, "provider stands for a paid provider of models, to callers with the key provider-secret.")
 	flags.PrintDefaults()
 	_, _ = fmt.Fprintln(w, "\nParameters of a request's model, as in mock?chunks=20&chunk_delay=5ms:")
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {

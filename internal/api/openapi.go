@@ -158,6 +158,9 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 			Description: "Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409.",
 		})
 	}
+	for _, h := range r.takes {
+		op.Parameters = append(op.Parameters, &huma.Param{Name: h.name, In: "header", Description: h.doc, Schema: &huma.Schema{Type: huma.TypeString}})
+	}
 	if r.input.takes {
 		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{jsonType: {Schema: r.input.schema}}}
 	}
@@ -184,6 +187,15 @@ func (rt *Router) success(r *Route) *huma.Response {
 		if r.out.Implements(reflect.TypeFor[Plain]()) {
 			response.Content["text/plain"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
 		}
+		if r.events {
+			response.Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "data: {chunk} events, then data: [DONE]"}}
+		}
+	}
+	for _, h := range r.tells {
+		if response.Headers == nil {
+			response.Headers = map[string]*huma.Param{}
+		}
+		response.Headers[h.name] = &huma.Param{Description: h.doc, Schema: &huma.Schema{Type: huma.TypeString}}
 	}
 	return response
 }

@@ -57,6 +57,9 @@ type Route struct {
 	outside  bool   // has effects outside the database
 	produces string // the type of a Document or Stream
 	long     bool   // may take longer than an operation's time
+	events   bool   // may answer with server-sent events
+	takes    []header
+	tells    []header
 	in, out  reflect.Type
 	input    *input // how the request becomes a value; made when the router is built
 	call     func(ctx context.Context, caller tenant.Caller, in any) (any, error)
@@ -90,6 +93,21 @@ func Produces(contentType string) Option { return func(r *Route) { r.produces = 
 
 // Long lets the operation take its time: a backup, not a look-up.
 func Long(r *Route) { r.long = true }
+
+// Takes documents a header that the operation reads.
+func Takes(name, doc string) Option {
+	return func(r *Route) { r.takes = append(r.takes, header{name, doc}) }
+}
+
+// Tells documents a header of the answer.
+func Tells(name, doc string) Option {
+	return func(r *Route) { r.tells = append(r.tells, header{name, doc}) }
+}
+
+// MayStream says that the answer may also come as server-sent events.
+func MayStream(r *Route) { r.events = true }
+
+type header struct{ name, doc string }
 
 // A Handler does the work of a route. In is read from the request as decode.go says; Out is the answer's body.
 type Handler[In, Out any] func(ctx context.Context, caller tenant.Caller, in In) (Out, error)

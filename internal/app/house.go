@@ -241,7 +241,7 @@ func (h *house) furnish(ctx context.Context, l Limits, tracer trace.Tracer) erro
 	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	h.metrics.MustRegister(h.gauges()...)
 	watch := gateway.NewWatch(h.metrics)
-	h.till = till.New(h.funds, h.journal, h.log, watch.Overage)
+	h.till = till.New(h.funds, h.journal, h.log, watch.Excess, watch.Overage)
 	h.gateway = gateway.New(gateway.Config{
 		Fleet: h.fleet.Load, Aliases: h.aliases, Workspaces: h.setting, Till: h.till, Bounds: h.bounds, Log: h.log,
 		Count: tokenizer.Count, Watch: watch, Random: rand.Float64,
@@ -277,9 +277,20 @@ func (h *house) furnish(ctx context.Context, l Limits, tracer trace.Tracer) erro
 // inferenceRoutes are the data plane's. Their rows are declared here because the gateway knows no database, and so no
 // router.
 func (h *house) inferenceRoutes() []api.Route {
+	headers := func(r *api.Route) {
+		for _, option := range []api.Option{
+			api.Takes("X-Service-Tag", "A label of at most 64 characters, for what the request is about; never forwarded"),
+			api.Takes("X-Service-Trace-Id", "At most 128 characters: groups the steps of one agent run; never forwarded"),
+			api.Takes("X-Service-Log", "off excludes the request from logging"),
+			api.Tells("X-Service-Served-Model", "The catalog id of the model that answered"),
+			api.Tells("X-Service-Alias", "The alias that was used, if one was"),
+		} {
+			option(r)
+		}
+	}
 	return []api.Route{
-		api.Raw[gateway.ChatRequest, gateway.ChatAnswer]("/chat/completions", api.Reader, h.gateway.ServeChat, "Chat with a model, streaming or not"),
-		api.Raw[gateway.EmbeddingsRequest, gateway.EmbeddingsAnswer]("/embeddings", api.Reader, h.gateway.ServeEmbeddings, "Embed texts"),
+		api.Raw[gateway.ChatRequest, gateway.ChatAnswer]("/chat/completions", api.Reader, h.gateway.ServeChat, "Chat with a model, streaming or not", api.MayStream, headers),
+		api.Raw[gateway.EmbeddingsRequest, gateway.EmbeddingsAnswer]("/embeddings", api.Reader, h.gateway.ServeEmbeddings, "Embed texts", headers),
 	}
 }
 

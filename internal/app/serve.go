@@ -84,6 +84,9 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 			return fmt.Errorf("first start: %w", err)
 		}
 	}
+	if there, err := s.house.workspaces.List(ctx, 1, 0); err == nil && len(there) == 0 {
+		s.log.Info("there is no workspace yet: make one with sovereign admin bootstrap", "data_dir", c.DataDir)
+	}
 	s.start(public, watched, socket)
 	s.exposed(public, watched)
 	s.log.Info("serving", "address", address, "version", version(), "storage", s.house.db.Engine, "data", c.DataDir,

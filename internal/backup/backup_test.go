@@ -67,6 +67,12 @@ func fill(t *testing.T, d *db.DB) {
 			{"tr_1", 0, "ws_1", "wallet", math.MaxInt64, "topup", odd, 1}, {"tr_1", 1, "ws_1", "world", math.MinInt64, "topup", "", 1},
 		}},
 		{"ledger_balances", "workspace_id, account, amount", [][]any{{"ws_1", "wallet", math.MaxInt64}, {"ws_1", "world", math.MinInt64}}},
+		{"usage_rows", "request_id, workspace_id, transfer_id, key_id, at, route, model, requested, alias, provider, outcome, counted, input, cached, output, reasoning, price, cost, charged", [][]any{
+			{"req_1", "ws_1", "tr_1", "key_1", 1, "chat", "m", odd, "", "p", "finished", true, 1, 2, math.MaxInt64, 4, "{}", 5, 6}, {"req_2", "ws_2", "", "", -1, "", "", "", odd, "", "", false, 0, 0, 0, 0, "", 0, 0},
+		}},
+		{"journal_cursors", "journal_id, segment, position, at", [][]any{{"jrn_1", 1, math.MaxInt64, 3}}},
+		{"workspace_settings", "workspace_id, default_max_tokens, updated_at", [][]any{{"ws_1", 7, 1}}},
+		{"aliases", "workspace_id, name, target_model, description, canary_model, canary_percent, fallback_models, created_at, updated_at", [][]any{{"ws_1", "a", "m", odd, "", 0, "[]", 1, 2}}},
 		{"idempotency_keys", "workspace_id, route, key, body_sha256, status, answer, created_at", [][]any{{"ws_1", "POST /", odd, []byte{1}, 201, nil, 1}, {"ws_1", "POST /", "", []byte{0}, 200, []byte(odd), 1}}},
 	} {
 		if err := db.Insert(t.Context(), d.Across("test"), rows.table, strings.Split(rows.columns, ", "), rows.rows); err != nil {

@@ -33,8 +33,13 @@ func Build(providers Providers, models Models) (*live.Catalog, error) {
 		if err := p.check(known); err != nil {
 			return nil, &ErrLine{Line: p.line, Err: fmt.Errorf("provider %q: %w", p.Name, err)}
 		}
-		known[p.Name] = &p.Provider
-		all = append(all, &p.Provider)
+		one := p.Provider
+		var err error
+		if one.APIKey, err = p.reveal(); err != nil {
+			return nil, &ErrLine{Line: p.line, Err: fmt.Errorf("provider %q: %w", p.Name, err)}
+		}
+		known[p.Name] = &one
+		all = append(all, &one)
 	}
 	rows := sim.Models(offline)
 	seen := map[string]bool{}
@@ -53,6 +58,8 @@ func (p *Provider) check(known map[string]*live.Provider) error {
 	switch {
 	case !providerName.MatchString(p.Name):
 		return errors.New("name must be letters, digits, dots, dashes and underscores")
+	case p.Name == simProvider:
+		return errors.New("name is kept for the simulated models")
 	case known[p.Name] != nil:
 		return errors.New("name is taken")
 	case p.Name+"/" == live.DedicatedPrefix:
@@ -88,6 +95,10 @@ func (m *Model) complete(known map[string]*live.Provider, seen map[string]bool) 
 		return errors.New("context_window is missing")
 	case m.Kind == live.Chat && m.MaxOutput == 0:
 		return errors.New("max_output_tokens is missing")
+	case m.MaxOutput > m.ContextWindow:
+		return errors.New("max_output_tokens is more than context_window")
+	case strings.HasPrefix(m.ID, simProvider+"/") && known[m.provider].Protocol != live.Sim:
+		return errors.New("id must not look like a simulated model's")
 	case m.Behaviour != nil && known[m.provider].Protocol != live.Sim:
 		return errors.New("sim is for models of a simulated provider")
 	}

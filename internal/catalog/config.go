@@ -25,6 +25,7 @@ type Models []Model
 // A Provider is one entry of the configuration.
 type Provider struct {
 	live.Provider
+	key  secret.Text // as it is written: itself, or where it stands
 	line int
 }
 
@@ -59,7 +60,7 @@ var providerRules = rule[Provider]{
 	"name":     func(p *Provider, n *yaml.Node) error { return text(&p.Name, n) },
 	"kind":     func(p *Provider, n *yaml.Node) error { return text((*string)(&p.Protocol), n) },
 	"base_url": func(p *Provider, n *yaml.Node) error { return text(&p.BaseURL, n) },
-	"api_key":  func(p *Provider, n *yaml.Node) error { return key(&p.APIKey, n) },
+	"api_key":  func(p *Provider, n *yaml.Node) error { return key(&p.key, n) },
 	"ca_file":  func(p *Provider, n *yaml.Node) error { return text(&p.CAFile, n) },
 	"transport": func(_ *Provider, n *yaml.Node) error {
 		if n.Value != "standard" {
@@ -123,10 +124,10 @@ var priceRules = rule[livePrice]{
 }
 
 var behaviourRules = rule[live.Behaviour]{
-	"seed":        func(b *live.Behaviour, n *yaml.Node) error { return n.Decode(&b.Seed) },
-	"latency_ms":  func(b *live.Behaviour, n *yaml.Node) error { return n.Decode(&b.LatencyMS) },
-	"chunk_ms":    func(b *live.Behaviour, n *yaml.Node) error { return n.Decode(&b.ChunkMS) },
-	"chunks":      func(b *live.Behaviour, n *yaml.Node) error { return n.Decode(&b.Chunks) },
+	"seed":        func(b *live.Behaviour, n *yaml.Node) error { return natural(&b.Seed, n) },
+	"latency_ms":  func(b *live.Behaviour, n *yaml.Node) error { return natural(&b.LatencyMS, n) },
+	"chunk_ms":    func(b *live.Behaviour, n *yaml.Node) error { return natural(&b.ChunkMS, n) },
+	"chunks":      func(b *live.Behaviour, n *yaml.Node) error { return natural(&b.Chunks, n) },
 	"error_rate":  func(b *live.Behaviour, n *yaml.Node) error { return share(&b.ErrorRate, n) },
 	"quality":     func(b *live.Behaviour, n *yaml.Node) error { return share(&b.Quality, n) },
 	"sensitivity": func(b *live.Behaviour, n *yaml.Node) error { return share(&b.Sensitivity, n) },
@@ -247,25 +248,34 @@ func text(to *string, n *yaml.Node) error {
 	return nil
 }
 
-// key reads a secret: itself, or where it stands, as env:NAME or file:PATH.
 func key(to *secret.Text, n *yaml.Node) error {
 	if n.Kind != yaml.ScalarNode {
 		return errors.New("must be a text")
 	}
-	value := n.Value
+	if n.Tag != "!!null" {
+		*to = secret.New(n.Value)
+	}
+	return nil
+}
+
+// reveal is a provider's key, from where env:NAME or file:PATH say that it stands. It is looked for when the catalog is
+// built, and not by everybody who reads the file.
+func (p *Provider) reveal() (secret.Text, error) {
+	value := p.key.Reveal()
 	if name, ok := strings.CutPrefix(value, "env:"); ok {
-		if value, ok = os.LookupEnv(name); !ok {
-			return fmt.Errorf("the environment has no %s", name)
+		if value, ok = os.LookupEnv(name); !ok || value == "" {
+			return secret.Text{}, fmt.Errorf("api_key: the environment has no %s", name)
 		}
 	} else if path, ok := strings.CutPrefix(value, "file:"); ok {
 		content, err := os.ReadFile(path) //nolint:gosec // the operator's own path
 		if err != nil {
-			return err
+			return secret.Text{}, fmt.Errorf("api_key: %w", err)
 		}
-		value = strings.TrimSpace(string(content))
+		if value = strings.TrimSpace(string(content)); value == "" {
+			return secret.Text{}, fmt.Errorf("api_key: %s is empty", path)
+		}
 	}
-	*to = secret.New(value)
-	return nil
+	return secret.New(value), nil
 }
 
 // maxTokens bounds a window: more is a typing error.
@@ -277,6 +287,15 @@ func count(to *int64, n *yaml.Node) error {
 		return fmt.Errorf("must be a whole number from 1 to %d", maxTokens)
 	}
 	*to = v
+	return nil
+}
+
+func natural[T int | int64 | uint64](to *T, n *yaml.Node) error {
+	v, err := strconv.ParseUint(n.Value, 10, 31)
+	if err != nil {
+		return errors.New("must be a whole number of at least 0")
+	}
+	*to = T(v)
 	return nil
 }
 

@@ -109,7 +109,7 @@ func TestEveryRuleNamesTheLineOfItsBreach(t *testing.T) {
 		{p("kind: sim\n    name: -a"), 4, "name must be letters"},
 		{p("kind: sim\n    name: " + strings.Repeat("a", 65)), 4, "name must be letters"},
 		{p("kind: sim\n    name: first"), 4, "name is taken"},
-		{p("kind: sim\n    name: sim"), 4, "name is taken"},
+		{p("kind: sim\n    name: sim"), 4, "name is kept for the simulated models"},
 		{p("kind: sim\n    name: dedicated"), 4, "kept for dedicated"},
 		{p("name: up"), 4, "kind must be one of"},
 		{p("name: up\n    kind: anthropic"), 4, "kind must be one of"},
@@ -124,8 +124,9 @@ func TestEveryRuleNamesTheLineOfItsBreach(t *testing.T) {
 		{p("name: up\n    kind: openai\n    base_url: 'https://a.example/%zz'"), 4, "base_url must be a URL"},
 		{p("name: up\n    kind: openai\n    transport: warp"), 6, "transport: must be standard"},
 		{p("name: up\n    kind: openai\n    api_key: {a: b}"), 6, "api_key: must be a text"},
-		{p("name: up\n    kind: openai\n    api_key: env:SOVEREIGN_TEST_NO_SUCH"), 6, "api_key: the environment has no SOVEREIGN_TEST_NO_SUCH"},
-		{p("name: up\n    kind: openai\n    api_key: file:/no/such/file"), 6, "api_key: open /no/such/file"},
+		{p("name: up\n    kind: sim\n    api_key: env:SOVEREIGN_TEST_NO_SUCH"), 4, "api_key: the environment has no SOVEREIGN_TEST_NO_SUCH"},
+		{p("name: up\n    kind: sim\n    api_key: file:/no/such/file"), 4, "api_key: open /no/such/file"},
+		{p("name: up\n    kind: sim\n    api_key: file:/dev/null"), 4, "api_key: /dev/null is empty"},
 		{"models: {}", 1, "must be a list"},
 		{m("4"), 7, "must be a mapping"},
 		{m(entry + price + "\n  - " + entry + price), 13, "id is given twice"},
@@ -142,6 +143,8 @@ func TestEveryRuleNamesTheLineOfItsBreach(t *testing.T) {
 		{m("id: up/m\n    provider: up\n    max_output_tokens: 5\n    " + price), 7, "context_window is missing"},
 		{m("id: up/m\n    provider: up\n    context_window: 10\n    " + price), 7, "max_output_tokens is missing"},
 		{m(entry + price + "sim: {seed: 1}"), 7, "sim is for models of a simulated provider"},
+		{m("id: sim/m\n    provider: up\n    context_window: 10\n    max_output_tokens: 5\n    " + price), 7, "must not look like a simulated model's"},
+		{m("id: up/m\n    provider: up\n    context_window: 10\n    max_output_tokens: 11\n    " + price), 7, "max_output_tokens is more than context_window"},
 		{m("id: up/m\n    context_window: 0"), 8, "context_window: must be a whole number from 1"},
 		{m("id: up/m\n    context_window: 1.5"), 8, "context_window: must be a whole number"},
 		{m("id: up/m\n    context_window: 1_000"), 8, "context_window: must be a whole number"},
@@ -238,7 +241,7 @@ models:
     price: {input_per_mtok_usd: 3, output_per_mtok_usd: 4}
     sim: {seed: 9, latency_ms: 5, chunk_ms: 6, chunks: 7, error_rate: 0.25, quality: 0.5, sensitivity: 1, specificity: 0}
   - id: sim/chat-large
-    provider: up
+    provider: sim
     context_window: 88
     max_output_tokens: 8
     price: {input_per_mtok_usd: 3, output_per_mtok_usd: 4}
@@ -250,7 +253,7 @@ models:
 	if m := find(t, c, "sim/chat"); m.ContextWindow != 77 || m.Price.Output != money.Rate(4*money.Dollar) || cmp.Diff(m.Behaviour, want) != "" {
 		t.Errorf("%+v %+v", m, m.Behaviour)
 	}
-	if m := find(t, c, "sim/chat-large"); m.Provider.Name != "up" || m.Behaviour != nil {
+	if m := find(t, c, "sim/chat-large"); m.ContextWindow != 88 || m.Behaviour != nil {
 		t.Errorf("%+v", m)
 	}
 	for _, m := range built {
@@ -271,7 +274,7 @@ func TestAKeyStandsInTheFileInTheEnvironmentOrInAFileOfItsOwn(t *testing.T) {
 	}
 	t.Setenv("SOVEREIGN_TEST_KEY", "sk-from-env")
 	for text, want := range map[string]string{
-		"sk-plain": "sk-plain", "'env:SOVEREIGN_TEST_KEY'": "sk-from-env", "file:" + path: "sk-from-file", "''": "", "'12345'": "12345",
+		"sk-plain": "sk-plain", "'env:SOVEREIGN_TEST_KEY'": "sk-from-env", "file:" + path: "sk-from-file", "''": "", "'12345'": "12345", "~": "", "null": "",
 	} {
 		if got := good(t, keyed(text)).Providers()["up"].APIKey.Reveal(); got != want {
 			t.Errorf("%s is %q, want %q", text, got, want)

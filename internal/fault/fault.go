@@ -32,7 +32,7 @@ var (
 	InvalidBody          = Kind{400, "invalid_body", TypeInvalid, "The body is not the JSON that the operation takes."}
 	InvalidParameter     = Kind{400, "invalid_parameter", TypeInvalid, "A field, path or query parameter breaks a rule; the message names it."}
 	UnsupportedParameter = Kind{400, "unsupported_parameter", TypeInvalid, "A parameter is known but cannot be honoured here."}
-	UnknownProvider      = Kind{400, "unknown_provider", TypeInvalid, "The provider prefix has no configured key."}
+	UnknownProvider      = Kind{400, "unknown_provider", TypeInvalid, "No provider of the model's prefix is configured."}
 	InvalidKey           = Kind{401, "invalid_api_key", TypeInvalid, "The key is missing, malformed or revoked."}
 	InsufficientBalance  = Kind{402, "insufficient_balance", TypeQuota, "The wallet cannot cover the request's worst case. Nothing is charged."}
 	Forbidden            = Kind{403, "insufficient_permissions", TypeInvalid, "The key's user lacks the role, or has left the workspace."}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sovereign/internal/edge"
+	"sovereign/internal/limit"
 	"sovereign/internal/live"
 	"sovereign/internal/till"
 	"sovereign/internal/upstream"
@@ -46,11 +47,12 @@ type Gateway struct {
 	stopping context.Context
 	stop     context.CancelCauseFunc
 	running  atomic.Int64
+	lines    *limit.Windows[string] // of the log, about failures
 }
 
 // New is a gateway with settings that the first Apply sets.
 func New(c Config) *Gateway {
-	g := &Gateway{Config: c, counting: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4))}
+	g := &Gateway{Config: c, counting: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)), lines: limit.NewWindows[string](1, 10*time.Second)}
 	g.stopping, g.stop = context.WithCancelCause(context.Background())
 	g.settings.Store(&Settings{})
 	return g

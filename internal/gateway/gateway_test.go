@@ -91,7 +91,7 @@ func newBench(t testing.TB, models ...*live.Model) *bench {
 	watch := NewWatch(prometheus.NewRegistry())
 	b.Gateway = New(Config{
 		Fleet: func() *upstream.Fleet { return fleet }, Aliases: live.NewAliases(), Workspaces: live.NewSettings(), Bounds: bounds, Log: log, Watch: watch,
-		Till: till.New(b.funds, b.journal, log, watch.Overage), Count: func(text string) int64 { return int64(len(strings.Fields(text))) }, Random: func() float64 { return 0.5 },
+		Till: till.New(b.funds, b.journal, log, watch.Excess, watch.Overage), Count: func(text string) int64 { return int64(len(strings.Fields(text))) }, Random: func() float64 { return 0.5 },
 	})
 	b.Apply(Settings{TryTimeout: 5 * time.Second, StallTimeout: 5 * time.Second, RequestTimeout: 10 * time.Second})
 	b.funds.Credit(home, credit)
@@ -475,6 +475,28 @@ func TestAFallbackAnswersAndItsPriceCounts(t *testing.T) {
 	}
 	if !bytes.Contains(bytes.Join(b.sent[1].Body, nil), []byte(`"up-dear"`)) {
 		t.Errorf("sent %s", bytes.Join(b.sent[1].Body, nil))
+	}
+}
+
+func TestAnAliasWhoseModelLeftTheCatalogFallsBackOrSaysSo(t *testing.T) {
+	b := newBench(t, model("m"), model("vector", func(m *live.Model) { m.Kind = live.Embedding }))
+	b.Aliases.Put(home, &live.Alias{Name: "backed", Target: "gone", Fallbacks: []string{"gone-too", "m"}})
+	b.Aliases.Put(home, &live.Alias{Name: "lost", Target: "gone"})
+	b.answer = whole(good)
+	if w, err := b.ask(strings.Replace(request, `"m"`, `"backed"`, 1)); err != nil || w.Header().Get("X-Service-Served-Model") != "m" {
+		t.Errorf("%v %v", err, w.Header())
+	}
+	_, err := b.ask(strings.Replace(request, `"m"`, `"lost"`, 1))
+	if f := fault.From(err); f == nil || f.Code != "model_not_found" || !strings.Contains(f.Message, `"lost" points to "gone"`) {
+		t.Errorf("%v", err)
+	}
+	for body, field := range map[string]string{
+		strings.Replace(request, `"m"`, `"vector"`, 1):                    "model",
+		strings.Replace(request, "}]}", `}],"models":["m","vector"]}`, 1): "models[1]",
+	} {
+		if _, err := b.ask(body); fault.From(err) == nil || fault.From(err).Field != field {
+			t.Errorf("%s: %v", body, err)
+		}
 	}
 }
 

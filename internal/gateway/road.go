@@ -114,26 +114,37 @@ func (g *Gateway) resolve(a *Ask, c *live.Catalog) (plan, error) {
 		}
 	}
 	m, err := c.Find(name)
-	if err != nil {
+	switch {
+	case err != nil && p.alias == "":
 		return p, err
+	case err != nil: // what an alias points to may have left the catalog since; its fallbacks stand in
+	case m.Kind != a.Endpoint.kind:
+		return p, a.Endpoint.unfit("model", m)
+	default:
+		p.order = append(p.order, m)
 	}
-	p.order = append(p.order, m)
 	for i, id := range fallbacks {
 		m, err := c.Find(id)
-		if err != nil && a.fallbacks != nil {
-			return p, fault.Invalid(fmt.Sprintf("models[%d]", i), "is not in the catalog")
-		}
-		if err == nil { // an alias's fallback may have left the catalog since
+		named := fmt.Sprintf("models[%d]", i)
+		switch {
+		case err != nil && a.fallbacks != nil:
+			return p, fault.Invalid(named, "is not in the catalog")
+		case err != nil: // an alias's fallback may have left the catalog since
+		case m.Kind != a.Endpoint.kind:
+			return p, a.Endpoint.unfit(named, m)
+		default:
 			p.order = append(p.order, m)
 		}
 	}
-	for _, m := range p.order {
-		if m.Kind != a.Endpoint.kind {
-			return p, fault.Invalid("model", fmt.Sprintf("%s is for %s, not for %s", m.ID, m.Kind, a.Endpoint.kind))
-		}
+	if len(p.order) == 0 {
+		return p, fault.ModelNotFound.New("the alias %q points to %q, which is not in the catalog any more", p.alias, name)
 	}
 	p.arms = append(p.arms, p.order...)
 	return p, nil
+}
+
+func (e *Endpoint) unfit(field string, m *live.Model) error {
+	return fault.Invalid(field, fmt.Sprintf("%s is for %s, not for %s", m.ID, m.Kind, e.kind))
 }
 
 // hold sets the worst case aside: the dearest of every model that may run.
@@ -171,7 +182,11 @@ func (r *run) output(m *live.Model) int64 {
 func (r *run) cannotPay(worst, free money.Nano) error {
 	most := int64(-1)
 	for _, m := range r.plan.arms {
-		fits := affordable(m.Price, r.input(m)+naming, r.ask.n, m.MaxOutput, free)
+		input := r.input(m)
+		if r.ask.limit == 0 {
+			input += naming
+		}
+		fits := affordable(m.Price, input, r.ask.n, m.MaxOutput, free)
 		if most < 0 || fits < most {
 			most = fits
 		}
@@ -241,7 +256,7 @@ func (r *run) try() error {
 			if last = r.once(m); last == nil {
 				return nil
 			}
-			r.gateway.Watch.tried(m, last.name)
+			r.failed(m, last)
 			if !last.retry || attempt >= r.settings.Retries || last.wait > patientUntil || !r.pause(attempt, last.wait) {
 				break
 			}
@@ -254,6 +269,18 @@ func (r *run) try() error {
 		last.fault = ending(cause)
 	}
 	return last.fault
+}
+
+// failed notes a try that gave no answer. A provider that is down would fill the log: of each kind of failure it gets a
+// line every ten seconds.
+func (r *run) failed(m *live.Model, f *failure) {
+	if f.class == over {
+		return // no fault of the provider's
+	}
+	r.gateway.Watch.tried(m, f.name)
+	if _, ok := r.gateway.lines.Allow(m.ID+" "+f.name, time.Now()); ok {
+		r.gateway.Log.Warn("a try failed", "request_id", r.ask.ID, "model", m.ID, "provider", m.Provider.Name, "class", f.name, "err", f.err)
+	}
 }
 
 // pause waits before the next try: twice as long each time, by a random part, and at least what the provider asks.

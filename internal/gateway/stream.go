@@ -279,13 +279,12 @@ func (s *relay) fail(f *failure) *failure {
 	if !s.begun {
 		return f
 	}
-	s.gateway.Watch.tried(s.model, f.name)
 	s.stopPings()
 	outcome := Died
 	if errors.Is(context.Cause(s.ctx), errLeft) {
 		outcome = Left
 	} else {
-		s.gateway.Log.Warn("a stream broke off", "request_id", s.ask.ID, "model", s.model.ID, "err", f.err)
+		s.failed(s.model, f)
 		s.tell(f.fault)
 	}
 	s.cancel(f.err) // the provider stops working for nobody before anything is counted

@@ -37,6 +37,7 @@ type Watch struct {
 	cost     *prometheus.CounterVec
 	outcomes *prometheus.CounterVec
 	tries    *prometheus.CounterVec
+	excess   prometheus.Counter
 	overage  prometheus.Counter
 }
 
@@ -58,15 +59,21 @@ func NewWatch(to prometheus.Registerer) *Watch {
 		cost:     counter("sovereign_gateway_cost_usd_total", "What requests cost, in dollars.", "model"),
 		outcomes: counter("sovereign_gateway_requests_total", "Requests by how they ended; refused ones by the code.", "endpoint", "outcome"),
 		tries:    counter("sovereign_gateway_failed_tries_total", "Tries at a provider that gave no answer, by class.", "provider", "class"),
+		excess: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sovereign_gateway_over_hold_usd_total", Help: "What requests cost beyond what was held for them, in dollars: some limit, price or report is wrong.",
+		}),
 		overage: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sovereign_gateway_overage_usd_total", Help: "What requests cost beyond what their wallets had, in dollars: the operator pays it.",
 		}),
 	}
-	to.MustRegister(w.own, w.begun, w.tokens, w.cost, w.outcomes, w.tries, w.overage)
+	to.MustRegister(w.own, w.begun, w.tokens, w.cost, w.outcomes, w.tries, w.excess, w.overage)
 	return w
 }
 
 func dollars(n money.Nano) float64 { return float64(n) / float64(money.Dollar) }
+
+// Excess counts what a request cost beyond its hold.
+func (w *Watch) Excess(amount money.Nano) { w.excess.Add(dollars(amount)) }
 
 // Overage counts what a wallet could not pay.
 func (w *Watch) Overage(amount money.Nano) { w.overage.Add(dollars(amount)) }

@@ -190,6 +190,9 @@ func (j *Journal) clear() error {
 	if err := j.disk.Remove(segmentName(j.stale)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	if err := j.disk.Sync(); err != nil {
+		return err
+	}
 	j.stale = 0
 	return nil
 }

@@ -22,15 +22,17 @@ type Till struct {
 	funds    *funds.Funds
 	journal  *journal.Journal
 	log      *slog.Logger
-	overages func(money.Nano)
+	excess   func(money.Nano) // told of every amount beyond a hold
+	overages func(money.Nano) // and of what a wallet could not pay
 
 	mu   sync.Mutex
 	owed map[*Tab]journal.Entry // settled, and refused by the journal so far
 }
 
-// New takes money from f and writes it into j. overages is told of every amount that a wallet could not pay.
-func New(f *funds.Funds, j *journal.Journal, log *slog.Logger, overages func(money.Nano)) *Till {
-	return &Till{funds: f, journal: j, log: log, overages: overages, owed: map[*Tab]journal.Entry{}}
+// New takes money from f and writes it into j. excess is told of every amount that a request cost beyond its hold,
+// overages of what the wallet could not pay of it.
+func New(f *funds.Funds, j *journal.Journal, log *slog.Logger, excess, overages func(money.Nano)) *Till {
+	return &Till{funds: f, journal: j, log: log, excess: excess, overages: overages, owed: map[*Tab]journal.Entry{}}
 }
 
 // A Tab is what one request holds, and what it has used so far. It belongs to one goroutine.
@@ -42,6 +44,8 @@ type Tab struct {
 	last   live.Usage // that was delivered and recorded
 	ended  bool
 }
+
+var errEnded = errors.New("the request's money is settled already")
 
 // Short says that a wallet cannot cover a hold.
 type Short struct{ Free money.Nano }
@@ -72,6 +76,9 @@ func (t *Tab) Opened() bool { return t.opened }
 // Deliver records what was used so far, should the process die. The first call is due at the first content; what
 // could not be recorded is recorded by the next.
 func (t *Tab) Deliver(used live.Usage) error {
+	if t.ended {
+		return errEnded
+	}
 	c := t.charge
 	c.At, c.Usage, c.Counted, c.Cost = clock.Now(), used, true, c.Price.Of(used)
 	c.Charged = min(c.Cost, t.hold.Amount())
@@ -89,6 +96,9 @@ func (t *Tab) Deliver(used live.Usage) error {
 // Settle charges what was used and ends the hold. When it fails nothing is charged yet and the hold stands: the caller
 // either drops the tab, because nothing was delivered, or owes it.
 func (t *Tab) Settle(outcome string, used live.Usage, counted bool) error {
+	if t.ended {
+		return errEnded
+	}
 	e := t.settlement(outcome, used, counted)
 	if err := t.till.journal.Append(e); err != nil {
 		return err
@@ -101,6 +111,11 @@ func (t *Tab) Settle(outcome string, used live.Usage, counted bool) error {
 func (t *Tab) settlement(outcome string, used live.Usage, counted bool) journal.Entry {
 	c := t.charge
 	c.At, c.Outcome, c.Usage, c.Counted, c.Cost = clock.Now(), outcome, used, counted, c.Price.Of(used)
+	if held := t.hold.Amount(); c.Cost > held {
+		t.till.log.Warn("a request cost more than was held for it: its model's limits or prices, or what its provider reports, cannot be right",
+			"request_id", c.Request, "workspace", c.Workspace, "model", c.Model, "cost_usd", c.Cost.String(), "held_usd", held.String())
+		t.till.excess(c.Cost - held)
+	}
 	c.Charged = t.hold.Cover(c.Cost)
 	return journal.Entry{Kind: journal.Settled, Charge: c}
 }

@@ -66,7 +66,7 @@ func newShop(t tester, balance money.Nano) *shop {
 		t.Fatal(err)
 	}
 	s.funds.Credit(ws, balance)
-	s.Till = till.New(s.funds, s.journal, slog.New(slog.DiscardHandler), func(n money.Nano) { s.over.Add(int64(n)) })
+	s.Till = till.New(s.funds, s.journal, slog.New(slog.DiscardHandler), func(money.Nano) {}, func(n money.Nano) { s.over.Add(int64(n)) })
 	return s
 }
 

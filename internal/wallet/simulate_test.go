@@ -71,6 +71,7 @@ type simulation struct {
 	made     int
 	failDisk int    // how many of the next disk operations fail
 	failSync int    // how many of the next syncs fail, while writes work
+	flaky    int    // for how many of the next disk operations each may fail
 	late     func() // a commit that is still on its way
 }
 
@@ -112,7 +113,7 @@ func (s *simulation) boot() {
 	s.journal.Limit = 2000
 	s.funds = funds.New()
 	s.teller = NewTeller(s.db, s.journal, s.funds, slog.New(slog.DiscardHandler))
-	s.till = till.New(s.funds, s.journal, slog.New(slog.DiscardHandler), func(money.Nano) {})
+	s.till = till.New(s.funds, s.journal, slog.New(slog.DiscardHandler), func(money.Nano) {}, func(money.Nano) {})
 	if _, err := s.teller.Recover(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
@@ -131,6 +132,11 @@ func (s *simulation) fails(operation string, size int) (int, error) {
 	if operation == "sync" && s.failSync > 0 {
 		s.failSync--
 		return 0, journaltest.ErrDisk
+	}
+	if s.flaky > 0 {
+		if s.flaky--; s.random.IntN(3) == 0 {
+			return s.random.IntN(max(1, size)), journaltest.ErrDisk
+		}
 	}
 	if s.failDisk > 0 {
 		s.failDisk--
@@ -153,6 +159,7 @@ var steps = []struct {
 	{3, (*simulation).fill},
 	{3, func(s *simulation) { s.failSync = 1 + s.random.IntN(3) }},
 	{3, (*simulation).arriveLate},
+	{3, func(s *simulation) { s.flaky = 1 + s.random.IntN(20) }},
 	{8, func(s *simulation) { s.sync() }},
 	{8, func(s *simulation) { s.till.Collect() }},
 	{4, func(s *simulation) { s.failDisk = 1 + s.random.IntN(4) }},
@@ -337,14 +344,14 @@ func (s *simulation) fill() {
 }
 
 func (s *simulation) crash() {
-	s.failDisk, s.failSync = 0, 0
+	s.failDisk, s.failSync, s.flaky = 0, 0, 0
 	s.arriveLate()
 	s.disk = s.disk.Crash()
 	s.boot()
 }
 
 func (s *simulation) losePower() {
-	s.failDisk, s.failSync = 0, 0
+	s.failDisk, s.failSync, s.flaky = 0, 0, 0
 	s.arriveLate()
 	for _, g := range s.guests {
 		g.dark = g.dark || !g.past && g.synced < len(g.sure)

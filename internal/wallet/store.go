@@ -57,7 +57,11 @@ func (s *Store) TopUp(ctx context.Context, ws tenant.ID, by tenant.Actor, amount
 	if err := s.feed.Await(ctx, version); err != nil {
 		return funds.Balance{}, err
 	}
-	return s.funds.Balance(ws), nil
+	after := s.funds.Balance(ws)
+	if db.Bound(ctx) { // memory hears of it when the outer transaction has committed
+		after.Balance += amount
+	}
+	return after, nil
 }
 
 // credited is what came into a wallet in all.
@@ -117,9 +121,11 @@ func (s *Store) Funded(ctx context.Context, ws tenant.ID) (bool, error) {
 	return amount > 0, err
 }
 
-// Used reports whether a request of the workspace was ever charged. What was settled a moment ago counts as soon as it is
-// posted.
+// Used reports whether a request of the workspace was ever charged.
 func (s *Store) Used(ctx context.Context, ws tenant.ID) (bool, error) {
+	if s.funds.Balance(ws).Spent > 0 {
+		return true, nil
+	}
 	row, err := db.Maybe[int64](ctx, s.db.In(ws), `SELECT 1 FROM usage_rows WHERE workspace_id = $1 LIMIT 1`)
 	return row != nil, err
 }

@@ -166,12 +166,12 @@ func (t *Teller) cursor(ctx context.Context) (journal.Position, error) {
 
 // Drain posts what was settled before it was called.
 func (t *Teller) Drain(ctx context.Context) error {
-	if err := t.journal.Sync(); err != nil {
-		return err
+	err := t.journal.Sync()
+	if err == nil {
+		t.mu.Lock()
+		err = t.drain(ctx, t.journal.Synced())
+		t.mu.Unlock()
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	err := t.drain(ctx, t.journal.Synced())
 	t.note(err == nil)
 	return err
 }

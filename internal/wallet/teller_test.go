@@ -42,7 +42,7 @@ func newBranch(t *testing.T, d *db.DB, disk *journaltest.Disk) *branch {
 	}
 	log := slog.New(slog.DiscardHandler)
 	b.teller = NewTeller(d, b.journal, b.funds, log)
-	b.till = till.New(b.funds, b.journal, log, func(money.Nano) {})
+	b.till = till.New(b.funds, b.journal, log, func(money.Nano) {}, func(money.Nano) {})
 	return b
 }
 
