@@ -197,10 +197,11 @@ func (s *server) drain() {
 		}
 		if err := server.Shutdown(ctx); err != nil {
 			s.house.gateway.Abort() // streams say so before they end, and are charged what they delivered
-			for patience := time.Now().Add(lastWords); s.house.gateway.Running() > 0 && time.Now().Before(patience); {
-				time.Sleep(time.Millisecond)
+			last, stop := context.WithTimeout(context.Background(), lastWords)
+			if server.Shutdown(last) != nil {
+				_ = server.Close()
 			}
-			_ = server.Close()
+			stop()
 			s.log.Warn("requests were cut off after the drain", "err", err)
 		}
 	}

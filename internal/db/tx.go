@@ -32,7 +32,7 @@ type Tx struct {
 }
 
 // attempts bounds how often a transaction that lost a race on PostgreSQL is run again.
-const attempts = 12
+const attempts = 25
 
 // Tx runs fn in a transaction that is serializable on both engines, and returns the version that its changes got, or
 // 0 when the data plane has nothing to hear. fn may run more than once, so it must set what it returns from scratch.

@@ -30,7 +30,7 @@ func (o *Operator) Routes() []api.Route {
 		api.Get("/wallet", api.Operator, o.show, "Show a workspace's balance"),
 		api.Post("/wallet/topups", api.Operator, o.topUp, "Add money to a wallet", api.Creates),
 		api.Get("/usage", api.Operator, o.usage, "List what requests used and cost, newest first"),
-		api.Get("/ledger/verification", api.Operator, o.verify, "Prove the ledger's invariants from its rows"),
+		api.Get("/ledger/verification", api.Operator, o.verify, "Prove the ledger's invariants from its rows", api.Long),
 	}
 }
 

@@ -72,8 +72,8 @@ var invariants = []struct{ rule, finds string }{
 	},
 	{
 		"every usage row belongs to a transfer of its workspace",
-		`SELECT u.request_id FROM usage_rows u WHERE NOT EXISTS
-			(SELECT 1 FROM ledger_entries e WHERE e.transfer_id = u.transfer_id AND e.workspace_id = u.workspace_id AND e.kind = 'usage')`,
+		`SELECT u.request_id FROM usage_rows u LEFT JOIN ledger_entries e ON e.transfer_id = u.transfer_id AND e.line = 0
+			WHERE e.transfer_id IS NULL OR e.workspace_id <> u.workspace_id OR e.kind <> 'usage'`,
 	},
 	{
 		"the rows of a batch cost what its transfer used", // a batch whose rows were pruned has none

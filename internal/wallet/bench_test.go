@@ -1,0 +1,67 @@
+package wallet
+
+import (
+	"fmt"
+	"testing"
+
+	"sovereign/internal/db"
+	"sovereign/internal/feed"
+	"sovereign/internal/funds"
+	"sovereign/internal/secret"
+	"sovereign/internal/tenant"
+)
+
+// Proving a ledger costs what it has rows, and no more: ns/row must not grow from one size to the next.
+func BenchmarkVerify(b *testing.B) {
+	for _, batches := range []int{500, 4000} {
+		b.Run(fmt.Sprintf("%d batches", batches), func(b *testing.B) {
+			const each = 20
+			d, err := db.Open(b.Context(), b.TempDir(), secret.Text{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = d.Close() }()
+			if err := d.Migrate(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			fillLedger(b, d, batches, each)
+			store := NewStore(d, (*feed.Feed)(nil), funds.New())
+			b.ResetTimer()
+			for range b.N {
+				if _, err := store.Verify(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batches*each), "ns/row")
+		})
+	}
+}
+
+func fillLedger(b *testing.B, d *db.DB, batches, each int) {
+	b.Helper()
+	const ws = tenant.ID("ws_1")
+	if _, err := db.Exec(b.Context(), d.In(ws), `INSERT INTO workspaces (workspace_id, name, created_at) VALUES ($1, 'one', 1)`); err != nil {
+		b.Fatal(err)
+	}
+	const price = `{"input_per_mtok_usd":1,"cached_input_per_mtok_usd":1,"output_per_mtok_usd":1}`
+	_, err := d.Tx(b.Context(), func(tx *db.Tx) error {
+		for batch := range batches {
+			transfer := fmt.Sprint("txn_", batch)
+			rows := make([][]any, each)
+			for i := range rows {
+				rows[i] = []any{fmt.Sprintf("req_%d_%d", batch, i), ws, transfer, "k", 1, "chat", "m", "m", "", "p", "finished", false, 1, 0, 1, 0, price, 2000, 2000}
+			}
+			if err := db.Insert(b.Context(), tx.Across("test"), "usage_rows", usageColumns, rows); err != nil {
+				return err
+			}
+			lines := [][]any{{transfer, 0, ws, accountWallet, -2000 * each, kindUsage, "", 1}, {transfer, 1, ws, accountUsage, 2000 * each, kindUsage, "", 1}}
+			if err := db.Insert(b.Context(), tx.Across("test"), "ledger_entries", []string{"transfer_id", "line", "workspace_id", "account", "amount", "kind", "memo", "at"}, lines); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
