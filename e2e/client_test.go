@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 // A caller sends inference to a server, and keeps its own account of it.
 type caller struct {
 	address, key string
+	header       http.Header // beside the usual
 	client       *http.Client
 }
 
@@ -70,6 +72,7 @@ func (c *caller) post(ctx context.Context, path, body string, stop func(events [
 	}
 	request.Header.Set("Authorization", "Bearer "+c.key)
 	request.Header.Set("Content-Type", "application/json")
+	maps.Copy(request.Header, c.header)
 	response, err := c.client.Do(request)
 	if err != nil {
 		return nil, err

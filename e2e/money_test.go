@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -317,6 +318,7 @@ func TestARefusalForMoneyNamesAMaximumThatFits(t *testing.T) {
 func TestAnIdempotencyKeyIsIgnoredOnInference(t *testing.T) {
 	s, provider := gate(t, map[string]string{"chat": "mock?in=5&out=5"})
 	c := s.caller()
+	c.header = http.Header{"Idempotency-Key": {"the-same"}}
 	for range 2 {
 		if a := c.must(t, chat("mock/chat", "twice, and twice charged")); a.status != 200 {
 			t.Fatal(a.status)
