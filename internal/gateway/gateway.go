@@ -48,11 +48,13 @@ type Gateway struct {
 	stop     context.CancelCauseFunc
 	running  atomic.Int64
 	lines    *limit.Windows[string] // of the log, about failures
+
+	pingEvery time.Duration // that a stream is quiet
 }
 
 // New is a gateway with settings that the first Apply sets.
 func New(c Config) *Gateway {
-	g := &Gateway{Config: c, counting: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)), lines: limit.NewWindows[string](1, 10*time.Second)}
+	g := &Gateway{Config: c, counting: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)), lines: limit.NewWindows[string](1, 10*time.Second), pingEvery: 15 * time.Second}
 	g.stopping, g.stop = context.WithCancelCause(context.Background())
 	g.settings.Store(&Settings{})
 	return g

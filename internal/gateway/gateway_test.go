@@ -273,6 +273,32 @@ func TestAStreamThatBreaksOffAnywhereIsToldAndChargedForWhatWasDelivered(t *test
 	}
 }
 
+func TestAQuietStreamIsKeptAliveBetweenEventsAlone(t *testing.T) {
+	b := newBench(t)
+	b.pingEvery = 5 * time.Millisecond
+	half := endOf(stock, "one ") + 20 // in the middle of an event
+	paused := false
+	rest := strings.NewReader(stock[half:])
+	b.answer = events(io.MultiReader(strings.NewReader(stock[:half]), readerFunc(func(p []byte) (int, error) {
+		if !paused {
+			paused = true
+			time.Sleep(60 * time.Millisecond)
+		}
+		return rest.Read(p)
+	})))
+	w, err := b.ask(stream)
+	text := w.Body.String()
+	if err != nil || strings.Count(text, ": ping\n") < 2 || strings.ReplaceAll(text, ": ping\n", "") != unasked {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if at := strings.Index(text, ": ping\n"); !strings.HasSuffix(text[:max(at, 0)], "\n\n") || strings.Contains(text, ": ping\n\n") {
+		t.Errorf("a ping stands inside an event, or is one:\n%s", text)
+	}
+	if end := text[strings.Index(text, "[DONE]"):]; strings.Contains(end, "ping") {
+		t.Errorf("a ping after the end: %q", end)
+	}
+}
+
 func TestEveryChoiceMustFinishBeforeAStreamWithoutItsEndCountsAsWhole(t *testing.T) {
 	b := newBench(t)
 	piece := func(index int, delta, finish string) string {

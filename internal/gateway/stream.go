@@ -21,7 +21,6 @@ const (
 	maxEvent  = 8 << 20 // bytes of one event
 	maxText   = 4 << 20 // bytes of delivered text that are kept for counting
 	maxBefore = 1 << 20 // bytes of events before the first content
-	pingEvery = 15 * time.Second
 	// afterDone is how long a provider gets to end an answer that is over, so that its connection can be used again.
 	afterDone = time.Second
 )
@@ -232,7 +231,7 @@ func (s *relay) begin() {
 	defer s.writing.Unlock()
 	s.gateway.Watch.first(s.run)
 	s.head("text/event-stream; charset=utf-8", -1)
-	s.ping = time.AfterFunc(pingEvery, s.keepAlive)
+	s.ping = time.AfterFunc(s.gateway.pingEvery, s.keepAlive)
 }
 
 // keepAlive writes a comment between two events. It is no event of its own: an empty one breaks some clients.
@@ -245,7 +244,7 @@ func (s *relay) keepAlive() {
 	if s.put([]byte(": ping\n")) != nil {
 		s.cancel(errLeft)
 	}
-	s.ping.Reset(pingEvery)
+	s.ping.Reset(s.gateway.pingEvery)
 }
 
 // send writes what is in line, once the answer has begun.
@@ -259,7 +258,7 @@ func (s *relay) send() {
 		s.sent, s.reached = len(s.delivered), s.content
 	}
 	s.out = s.out[:0]
-	s.ping.Reset(pingEvery)
+	s.ping.Reset(s.gateway.pingEvery)
 }
 
 // over is the end of the connection. Whether that was the end of the answer, the events tell and never the socket.
