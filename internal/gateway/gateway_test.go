@@ -294,7 +294,7 @@ func TestAQuietStreamIsKeptAliveBetweenEventsAlone(t *testing.T) {
 	if at := strings.Index(text, ": ping\n"); !strings.HasSuffix(text[:max(at, 0)], "\n\n") || strings.Contains(text, ": ping\n\n") {
 		t.Errorf("a ping stands inside an event, or is one:\n%s", text)
 	}
-	if end := text[strings.Index(text, "[DONE]"):]; strings.Contains(end, "ping") {
+	if _, end, _ := strings.Cut(text, "[DONE]"); strings.Contains(end, "ping") {
 		t.Errorf("a ping after the end: %q", end)
 	}
 }
