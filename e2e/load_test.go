@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -470,6 +471,47 @@ func TestDrillSoakEndsAsItBegan(t *testing.T) {
 	}
 	if bytesAfter > bytes*1.25+8e6 {
 		t.Errorf("heap: %.1f MB, and %.1f MB afterwards", bytes/1e6, bytesAfter/1e6)
+	}
+	s.proves(t)
+}
+
+func TestAHangupPutsModelsInForceAndLeavesRunningStreamsAlone(t *testing.T) {
+	provider := startProvider(t)
+	p := newPlace(t, secret.Text{})
+	config := mockConfig(t, provider, map[string]string{"old": "mock?chunks=40&chunk_delay=25ms&in=10&out=40"})
+	s := p.serve(t, "--config", config)
+	c := s.caller()
+	got := make(chan *answer, 1)
+	go func() {
+		a, _ := c.post(context.Background(), "/v1/chat/completions", chat("mock/old", "running", `"stream":true`), nil)
+		got <- a
+	}()
+	eventually(t, 5*time.Second, "it runs", func() bool { return len(seenBy(t, provider, "running")) == 1 })
+	if a := c.must(t, chat("mock/new", "too early")); a.status != http.StatusNotFound {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	next, err := os.ReadFile(mockConfig(t, provider, map[string]string{"new": "mock?in=1&out=1"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, config, string(next))
+	if err := s.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Second, "the new model answers", func() bool { return c.must(t, chat("mock/new", "now")).status == http.StatusOK })
+	if a := c.must(t, chat("mock/old", "too late")); a.status != http.StatusNotFound {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := <-got; a == nil || !a.done {
+		t.Errorf("the running stream was not left alone: %+v", a)
+	}
+	writeFile(t, config, "models: [{id: broken}]\n")
+	if err := s.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Second, "the bad file is refused", func() bool { return strings.Contains(s.log.String(), "kept as it was") })
+	if a := c.must(t, chat("mock/new", "still")); a.status != http.StatusOK {
+		t.Errorf("a bad file changed something: %d %s", a.status, a.body)
 	}
 	s.proves(t)
 }
