@@ -23,15 +23,6 @@ type Store struct {
 // NewStore keeps aliases in d and publishes changes through f.
 func NewStore(d *db.DB, f *feed.Feed) *Store { return &Store{db: d, feed: f} }
 
-// change runs fn in a transaction and returns when what it touched is in force.
-func (s *Store) change(ctx context.Context, fn func(*db.Tx) error) error {
-	version, err := s.db.Tx(ctx, fn)
-	if err != nil {
-		return err
-	}
-	return s.feed.Await(ctx, version)
-}
-
 // Put creates an alias, or replaces the whole of the one that has its name, and returns it as it is kept. The caller
 // has checked it. A Put that makes no difference is no repoint: it changes no time and is not audited.
 func (s *Store) Put(ctx context.Context, ws tenant.ID, by tenant.Actor, a Alias) (Alias, error) {
@@ -40,7 +31,7 @@ func (s *Store) Put(ctx context.Context, ws tenant.ID, by tenant.Actor, a Alias)
 		return Alias{}, err
 	}
 	var after Alias
-	err = s.change(ctx, func(tx *db.Tx) error {
+	err = s.feed.Change(ctx, func(tx *db.Tx) error {
 		before, err := find(ctx, tx.In(ws), a.Name)
 		if err != nil {
 			return err
@@ -75,7 +66,7 @@ func (s *Store) Put(ctx context.Context, ws tenant.ID, by tenant.Actor, a Alias)
 
 // Delete ends an alias: its name is unknown from then on, and its history stays.
 func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, name string) error {
-	return s.change(ctx, func(tx *db.Tx) error {
+	return s.feed.Change(ctx, func(tx *db.Tx) error {
 		before, err := find(ctx, tx.In(ws), name)
 		if err != nil {
 			return err

@@ -84,6 +84,15 @@ func Head(ctx context.Context, s db.Scoped) (db.Version, error) {
 	return db.One[db.Version](ctx, s, `SELECT version FROM feed_head WHERE id = 1`)
 }
 
+// Change runs fn in a transaction and returns when what it touched is in force here.
+func (f *Feed) Change(ctx context.Context, fn func(*db.Tx) error) error {
+	version, err := f.db.Tx(ctx, fn)
+	if err != nil {
+		return err
+	}
+	return f.Await(ctx, version)
+}
+
 // Await returns when version is in force here. If ctx ends first the change is still committed and will still be
 // published; only the caller is not told so.
 func (f *Feed) Await(ctx context.Context, version db.Version) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,14 +42,13 @@ type Endpoint struct {
 	kind    live.Kind
 	content string // the member that must be there, and how many elements it may have
 	most    int
-	streams bool
 	reads   map[string]func(*Ask, []byte) error
 }
 
 // The endpoints.
 var (
 	Chat = &Endpoint{
-		Name: "chat", Path: "/chat/completions", kind: live.Chat, content: "messages", most: 16_384, streams: true,
+		Name: "chat", Path: "/chat/completions", kind: live.Chat, content: "messages", most: 16_384,
 		reads: map[string]func(*Ask, []byte) error{
 			"model": readModel, "models": readFallbacks, "stream": readStream, "stream_options": readStreamOptions,
 			"max_tokens": readLimit, "max_completion_tokens": readLimit, "n": readN,
@@ -263,32 +263,26 @@ func withUsage(options []byte) []byte {
 	return slices.Concat(options[:last], []byte(`,"include_usage":true`), options[last:])
 }
 
-// Labels are the headers that say something of a request and never leave us.
-type Labels struct {
-	Tag, Trace string
-	Quiet      bool // not to be logged
-}
-
 const (
 	maxTag   = 64
 	maxTrace = 128
 )
 
-// ReadLabels reads the headers of a request. What breaks a rule is refused before any money is held.
-func ReadLabels(header func(string) string) (Labels, error) {
-	l := Labels{Tag: header("X-Service-Tag"), Trace: header("X-Service-Trace-Id")}
-	switch logged, cached := header("X-Service-Log"), header("X-Service-Cache"); {
-	case !printable(l.Tag, maxTag):
-		return l, fault.Invalid("X-Service-Tag", fmt.Sprintf("must be at most %d characters, without control characters", maxTag))
-	case !printable(l.Trace, maxTrace):
-		return l, fault.Invalid("X-Service-Trace-Id", fmt.Sprintf("must be at most %d characters, without control characters", maxTrace))
+// checkLabels refuses the headers that say something of a request, and never leave us, when they break a rule: before any
+// money is held.
+func checkLabels(header http.Header) error {
+	logged, cached := header.Get("X-Service-Log"), header.Get("X-Service-Cache")
+	switch {
+	case !printable(header.Get("X-Service-Tag"), maxTag):
+		return fault.Invalid("X-Service-Tag", fmt.Sprintf("must be at most %d characters, without control characters", maxTag))
+	case !printable(header.Get("X-Service-Trace-Id"), maxTrace):
+		return fault.Invalid("X-Service-Trace-Id", fmt.Sprintf("must be at most %d characters, without control characters", maxTrace))
 	case logged != "" && logged != "off":
-		return l, fault.Invalid("X-Service-Log", "can only be off")
+		return fault.Invalid("X-Service-Log", "can only be off")
 	case cached != "" && cached != "on" && cached != "off":
-		return l, fault.Invalid("X-Service-Cache", "must be on or off")
+		return fault.Invalid("X-Service-Cache", "must be on or off")
 	default:
-		l.Quiet = logged == "off"
-		return l, nil
+		return nil
 	}
 }
 

@@ -89,7 +89,7 @@ func (g *Gateway) ServeEmbeddings(w http.ResponseWriter, r *http.Request) error 
 // the answer begins, so that net/http notices a caller who leaves.
 func (g *Gateway) serve(e *Endpoint, w http.ResponseWriter, r *http.Request) error {
 	edge.Busy(r.Context())
-	if _, err := ReadLabels(r.Header.Get); err != nil {
+	if err := checkLabels(r.Header); err != nil {
 		return err
 	}
 	body, release, err := g.Bounds.Read(w, r, g.Bounds.Body.Load())

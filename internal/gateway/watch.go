@@ -19,7 +19,6 @@ type stopwatch struct {
 	started time.Time
 	left    time.Time     // when we began to wait
 	waited  time.Duration // for others
-	first   time.Duration // until the first content
 }
 
 func start() stopwatch { return stopwatch{started: time.Now()} }
@@ -83,8 +82,7 @@ func (w *Watch) tried(m *live.Model, class string) {
 }
 
 func (w *Watch) first(r *run) {
-	r.clock.first = time.Since(r.clock.started)
-	w.begun.WithLabelValues(r.model.ID).Observe(r.clock.first.Seconds())
+	w.begun.WithLabelValues(r.model.ID).Observe(time.Since(r.clock.started).Seconds())
 }
 
 // settled notes what a request was charged for.

@@ -40,7 +40,7 @@ func (s *Store) TopUp(ctx context.Context, ws tenant.ID, by tenant.Actor, amount
 	if err := checkTopUp(amount); err != nil {
 		return funds.Balance{}, err
 	}
-	version, err := s.db.Tx(ctx, func(tx *db.Tx) error {
+	err := s.feed.Change(ctx, func(tx *db.Tx) error {
 		before, err := credited(ctx, tx.In(ws))
 		if err != nil {
 			return err
@@ -52,9 +52,6 @@ func (s *Store) TopUp(ctx context.Context, ws tenant.ID, by tenant.Actor, amount
 		return audit.Record(ctx, tx, ws, by, "wallet.topup", string(ws), credit{before}, credit{before + amount})
 	})
 	if err != nil {
-		return funds.Balance{}, err
-	}
-	if err := s.feed.Await(ctx, version); err != nil {
 		return funds.Balance{}, err
 	}
 	after := s.funds.Balance(ws)

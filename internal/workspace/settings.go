@@ -45,7 +45,7 @@ func (s *Store) Set(ctx context.Context, ws tenant.ID, by tenant.Actor, next Set
 		return Settings{}, fault.Invalid("default_max_tokens", fmt.Sprintf("must be from 0 to %d", maxDefault))
 	}
 	next.Object = "workspace_settings"
-	return next, s.change(ctx, func(tx *db.Tx) error {
+	return next, s.feed.Change(ctx, func(tx *db.Tx) error {
 		before, err := settings(ctx, tx.In(ws))
 		if err != nil {
 			return err

@@ -25,15 +25,6 @@ type Store struct {
 // NewStore keeps identity in d and publishes changes through f.
 func NewStore(d *db.DB, f *feed.Feed) *Store { return &Store{db: d, feed: f} }
 
-// change runs fn in a transaction and returns when what it touched is in force.
-func (s *Store) change(ctx context.Context, fn func(*db.Tx) error) error {
-	version, err := s.db.Tx(ctx, fn)
-	if err != nil {
-		return err
-	}
-	return s.feed.Await(ctx, version)
-}
-
 // Create makes a workspace with its first owner.
 func (s *Store) Create(ctx context.Context, by tenant.Actor, name, email string) (Workspace, Member, error) {
 	var none Member
@@ -49,7 +40,7 @@ func (s *Store) Create(ctx context.Context, by tenant.Actor, name, email string)
 	}
 	ws := Workspace{ID: tenant.ID(id.New("ws")), Object: "workspace", Name: name, CreatedAt: clock.Now()}
 	var owner Member
-	err = s.change(ctx, func(tx *db.Tx) error {
+	err = s.feed.Change(ctx, func(tx *db.Tx) error {
 		_, err := db.Exec(ctx, tx.In(ws.ID), `INSERT INTO workspaces (workspace_id, name, created_at) VALUES ($1, $2, $3)`, name, ws.CreatedAt)
 		if db.Duplicate(err) {
 			return fault.Conflict("a workspace named %q exists already", name)
@@ -98,7 +89,7 @@ func (s *Store) AddMember(ctx context.Context, ws tenant.ID, by tenant.Actor, em
 		return Member{}, err
 	}
 	var added Member
-	err = s.change(ctx, func(tx *db.Tx) error {
+	err = s.feed.Change(ctx, func(tx *db.Tx) error {
 		added, err = s.join(ctx, tx, ws, by, email, role)
 		return err
 	})
@@ -155,7 +146,7 @@ func (s *Store) SetRole(ctx context.Context, ws tenant.ID, by tenant.Actor, emai
 		return Member{}, err
 	}
 	var after Member
-	err := s.change(ctx, func(tx *db.Tx) error {
+	err := s.feed.Change(ctx, func(tx *db.Tx) error {
 		before, err := s.member(ctx, tx.In(ws), email)
 		if err != nil {
 			return err
@@ -181,7 +172,7 @@ func (s *Store) SetRole(ctx context.Context, ws tenant.ID, by tenant.Actor, emai
 // RemoveMember ends a membership, only of that role when one is given. The member's keys are refused from then on.
 func (s *Store) RemoveMember(ctx context.Context, ws tenant.ID, by tenant.Actor, email string, role tenant.Role) (Member, error) {
 	var gone Member
-	err := s.change(ctx, func(tx *db.Tx) error {
+	err := s.feed.Change(ctx, func(tx *db.Tx) error {
 		var err error
 		if gone, err = s.member(ctx, tx.In(ws), email); err != nil {
 			return err
@@ -243,7 +234,7 @@ func (s *Store) CreateKey(ctx context.Context, ws tenant.ID, by tenant.Actor, em
 	}
 	text, digest, hint := apikey.New()
 	var key Key
-	err := s.change(ctx, func(tx *db.Tx) error {
+	err := s.feed.Change(ctx, func(tx *db.Tx) error {
 		m, err := s.member(ctx, tx.In(ws), email)
 		if err != nil {
 			return err
@@ -268,7 +259,7 @@ func (s *Store) CreateKey(ctx context.Context, ws tenant.ID, by tenant.Actor, em
 // accepted. Repeating it is a no-op.
 func (s *Store) RevokeKey(ctx context.Context, ws tenant.ID, by tenant.Actor, key tenant.KeyID, email string) (Key, error) {
 	var after Key
-	err := s.change(ctx, func(tx *db.Tx) error {
+	err := s.feed.Change(ctx, func(tx *db.Tx) error {
 		if before, err := s.key(ctx, tx.In(ws), key); err != nil {
 			return err
 		} else if email != "" && !strings.EqualFold(before.Email, email) {
