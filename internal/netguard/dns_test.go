@@ -1,0 +1,148 @@
+package netguard
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A zone is a DNS server for tests. Each name has answers, of which every question takes the next; the last stays.
+// Over UDP, the answers of names that begin with "long." are cut, so that they are asked for over TCP.
+type zone struct {
+	address string
+	mu      sync.Mutex
+	names   map[string][][]netip.Addr
+	asked   map[string]int // questions for IPv4, by name
+}
+
+func answers(addresses ...string) []netip.Addr {
+	all := make([]netip.Addr, len(addresses))
+	for i, text := range addresses {
+		all[i] = netip.MustParseAddr(text)
+	}
+	return all
+}
+
+// newZone serves names until the test ends.
+func newZone(t *testing.T, names map[string][][]netip.Addr) *zone {
+	t.Helper()
+	z := &zone{names: names, asked: map[string]int{}}
+	stream, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	z.address = stream.Addr().String()
+	packets, err := net.ListenPacket("udp", z.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served sync.WaitGroup
+	served.Go(func() { z.packets(packets) })
+	served.Go(func() { z.stream(stream) })
+	t.Cleanup(func() {
+		_, _ = stream.Close(), packets.Close()
+		served.Wait()
+	})
+	return z
+}
+
+// resolver asks the zone alone, whatever the machine is set to.
+func (z *zone) resolver() *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, z.address)
+	}}
+}
+
+func (z *zone) packets(c net.PacketConn) {
+	question := make([]byte, 512)
+	for {
+		n, from, err := c.ReadFrom(question)
+		if err != nil {
+			return
+		}
+		_, _ = c.WriteTo(z.answer(question[:n], true), from)
+	}
+}
+
+func (z *zone) stream(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		var size [2]byte
+		if _, err := io.ReadFull(c, size[:]); err == nil {
+			question := make([]byte, binary.BigEndian.Uint16(size[:]))
+			if _, err := io.ReadFull(c, question); err == nil {
+				answer := z.answer(question, false)
+				_, _ = c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...))
+			}
+		}
+		_ = c.Close()
+	}
+}
+
+// answer writes the answer to a question: its head, the question again, and a record for each address, to be kept for
+// no time at all.
+func (z *zone) answer(question []byte, cut bool) []byte {
+	const head, ipv4, ipv6 = 12, 1, 28
+	var labels []string
+	end := head
+	for question[end] != 0 {
+		labels = append(labels, string(question[end+1:end+1+int(question[end])]))
+		end += 1 + int(question[end])
+	}
+	name, kind := strings.ToLower(strings.Join(labels, ".")), binary.BigEndian.Uint16(question[end+1:])
+	cut = cut && strings.HasPrefix(name, "long.")
+	addresses, known := z.next(name, kind == ipv4 && !cut)
+
+	flags, records := uint16(0x8580), []byte(nil) // an answer with authority
+	var count uint16
+	for _, addr := range addresses {
+		if (kind == ipv4 && addr.Is4()) || (kind == ipv6 && addr.Is6()) {
+			records = append(records, 0xc0, head, 0, byte(kind), 0, 1, 0, 0, 0, 0, 0, byte(addr.BitLen()/8))
+			records = append(records, addr.AsSlice()...)
+			count++
+		}
+	}
+	if !known {
+		flags |= 3
+	}
+	if cut {
+		flags, count, records = flags|0x200, 0, nil
+	}
+	reply := append([]byte(nil), question[:2]...)
+	for _, n := range []uint16{flags, 1, count, 0, 0} {
+		reply = binary.BigEndian.AppendUint16(reply, n)
+	}
+	reply = append(reply, question[head:end+5]...)
+	return append(reply, records...)
+}
+
+// next is what a name resolves to now. Questions for IPv4 move it on.
+func (z *zone) next(name string, count bool) ([]netip.Addr, bool) {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	all, known := z.names[name]
+	if !known {
+		return nil, false
+	}
+	now := all[min(z.asked[name], len(all)-1)]
+	if count {
+		z.asked[name]++
+	}
+	return now, true
+}
+
+func (z *zone) questions(name string) int {
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	return z.asked[name]
+}

@@ -1,0 +1,331 @@
+package netguard
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// In these tests 127.0.0.2 stands for the public network: the guard allows it, and nothing else of loopback. A victim
+// listens on 127.0.0.1 and must not see a connection.
+const (
+	public = "127.0.0.2"
+	inside = "127.0.0.1"
+)
+
+var outside = []netip.Prefix{netip.MustParsePrefix(public + "/32")}
+
+// proxied counts the connections to the proxy that the whole environment of these tests names. net/http reads the
+// environment once, so that it must be there before anything else is.
+var proxied atomic.Int64
+
+func TestMain(m *testing.M) {
+	proxy, err := net.Listen("tcp", public+":0")
+	if err != nil {
+		panic(err)
+	}
+	go count(proxy, &proxied)
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
+		_ = os.Setenv(name, "http://"+proxy.Addr().String())
+	}
+	_ = os.Unsetenv("NO_PROXY")
+	_ = os.Unsetenv("no_proxy")
+	os.Exit(m.Run())
+}
+
+func count(l net.Listener, connections *atomic.Int64) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		connections.Add(1)
+		_ = conn.Close()
+	}
+}
+
+// serve answers on an address, and on a port of another server's if there is one.
+func serve(t *testing.T, host, port string, handler http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(handler)
+	_ = server.Listener.Close()
+	server.Listener = listener
+	server.Start()
+	t.Cleanup(server.Close)
+	return server
+}
+
+// victim counts who reaches this machine's port.
+func victim(t *testing.T, port string) (string, *atomic.Int64) {
+	t.Helper()
+	var connections atomic.Int64
+	for _, host := range []string{inside, "::1"} {
+		listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
+		if err != nil {
+			if host == "::1" {
+				continue // a machine without IPv6 has nothing to reach there
+			}
+			t.Fatal(err)
+		}
+		go count(listener, &connections)
+		t.Cleanup(func() { _ = listener.Close() })
+		_, port, _ = net.SplitHostPort(listener.Addr().String())
+	}
+	return port, &connections
+}
+
+func portOf(s *httptest.Server) string {
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	return port
+}
+
+func ok(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }
+
+func get(t *testing.T, way http.RoundTripper, url string) (string, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := way.RoundTrip(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return string(body), err
+}
+
+func TestNoFormOfAHostReachesTheMachineItself(t *testing.T) {
+	port, reached := victim(t, "0")
+	// The names that look like numbers are given the address that some resolvers read from them.
+	loopback := [][]netip.Addr{answers(inside)}
+	z := newZone(t, map[string][][]netip.Addr{
+		"0x7f.1": loopback, "127.1": loopback, "0x7f000001": loopback, "0177.0.0.1": loopback, "inside.test": loopback,
+		"long.inside.test": loopback, "mapped.test": {answers("::ffff:127.0.0.1")}, "six.test": {answers("::1")},
+		"zero.test": {answers("0.0.0.0")}, "any.test": {answers("::")}, "metadata.test": {answers("169.254.169.254")}, "nat.test": {answers("64:ff9b::7f00:1")},
+	})
+	g := New(outside, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second))
+	for _, host := range []string{
+		"127.0.0.1", "127.255.0.1", "0.0.0.0", "[::]", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[64:ff9b::127.0.0.1]",
+		"[64:ff9b:1::127.0.0.1]", "[2002:7f00:1::]", "[fe80::1%25lo]", "[::1%25lo]", "localhost", "10.0.0.1", "192.168.0.1", "172.16.0.1", "100.64.0.1",
+		"169.254.169.254", "[fd00:ec2::254]", "168.63.129.16", "255.255.255.255", "224.0.0.1", "0x7f.1", "0x7f000001", "inside.test", "long.inside.test",
+		"INSIDE.test.", "mapped.test", "six.test", "zero.test", "any.test", "metadata.test", "nat.test",
+	} {
+		_, err := get(t, g.Transport(), "http://"+host+":"+port+"/")
+		var blocked *Blocked
+		if !errors.As(err, &blocked) {
+			t.Errorf("%s: got %v", host, err)
+			continue
+		}
+		if name := strings.Trim(strings.Replace(host, "%25", "%", 1), "[]"); blocked.Host != name || err.Error() != name+" is not a public address" {
+			t.Errorf("%s: a customer reads %q of %q", host, err, blocked.Host)
+		}
+		if blocked.Why == "" || blocked.Address == "" {
+			t.Errorf("%s: the log reads %+v", host, blocked)
+		}
+	}
+	for _, host := range []string{"2130706433", "0", "127.1", "0177.0.0.1"} { // Go's resolver knows no such names
+		if _, err := get(t, g.Transport(), "http://"+host+":"+port+"/"); err == nil {
+			t.Errorf("%s is dialled", host)
+		}
+	}
+	if n := reached.Load(); n != 0 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+func TestANameThatChangesItsAddressIsJudgedEachTime(t *testing.T) {
+	server := serve(t, public, "0", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close") // so that the next request is dialled again
+		ok(w, r)
+	})
+	port, reached := victim(t, portOf(server))
+	for _, name := range []string{"rebind.test", "long.rebind.test"} {
+		z := newZone(t, map[string][][]netip.Addr{name: {answers(public), answers(inside)}})
+		g := New(outside, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second))
+		if body, err := get(t, g.Transport(), "http://"+name+":"+port); err != nil || body != "HTTP/1.1" {
+			t.Fatalf("%s: the first answer is %q, %v", name, body, err)
+		}
+		for range 3 {
+			var blocked *Blocked
+			if _, err := get(t, g.Transport(), "http://"+name+":"+port); !errors.As(err, &blocked) || blocked.Address != inside {
+				t.Errorf("%s: a changed address is answered %v", name, err)
+			}
+		}
+		if z.questions(name) != 4 {
+			t.Errorf("%s was asked for %d times", name, z.questions(name))
+		}
+	}
+	if n := reached.Load(); n != 0 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+func TestOfSeveralAddressesOnlyPublicOnesAreTried(t *testing.T) {
+	port, reached := victim(t, "0") // nobody listens on the public side of this port
+	z := newZone(t, map[string][][]netip.Addr{
+		"dead-then-inside.test": {answers(public, inside)}, "inside-then-dead.test": {answers(inside, public)}, "both.test": {answers(public, inside, "::1")},
+	})
+	g := New(outside, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second))
+	for name := range z.names {
+		if _, err := get(t, g.Transport(), "http://"+name+":"+port); err == nil {
+			t.Errorf("%s is answered", name)
+		}
+	}
+	if n := reached.Load(); n != 0 {
+		t.Errorf("%d connections", n)
+	}
+	server := serve(t, public, port, ok)
+	for name := range z.names {
+		if body, err := get(t, g.Transport(), "http://"+name+":"+portOf(server)); err != nil || body != "HTTP/1.1" {
+			t.Errorf("%s with its public address alive: %q, %v", name, body, err)
+		}
+	}
+	if n := reached.Load(); n != 0 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+func TestOnlyTCPIsDialled(t *testing.T) {
+	g := New(outside)
+	for _, network := range []string{"udp", "unix", "ip4:icmp"} {
+		address := map[string]string{"udp": public + ":53", "unix": t.TempDir() + "/socket", "ip4:icmp": public}[network]
+		conn, err := g.dial(t.Context(), network, address)
+		var blocked *Blocked
+		if !errors.As(err, &blocked) && !errors.Is(err, os.ErrPermission) {
+			t.Errorf("%s: got %v, %v", network, conn, err)
+		}
+	}
+	for _, network := range []string{"tcp", "udp4", "unix", "", "ip4"} {
+		if err := g.control(t.Context(), network, public+":80", nil); err == nil {
+			t.Errorf("%q is let out", network)
+		}
+	}
+	if err := g.control(t.Context(), "tcp4", "example.com:80", nil); err == nil {
+		t.Error("a name is let out")
+	}
+	if _, err := get(t, g.Transport(), "ftp://"+public+"/"); err == nil {
+		t.Error("another protocol is spoken")
+	}
+}
+
+func TestNoProxyOfTheEnvironmentIsUsed(t *testing.T) {
+	server := serve(t, public, "0", ok)
+	z := newZone(t, map[string][][]netip.Addr{"public.test": {answers(public)}})
+	g := New(outside, WithResolver(z.resolver()))
+	if body, err := get(t, g.Transport(), "http://public.test:"+portOf(server)); err != nil || body != "HTTP/1.1" {
+		t.Errorf("got %q, %v", body, err)
+	}
+	if n := proxied.Load(); n != 0 {
+		t.Errorf("the proxy saw %d connections", n)
+	}
+}
+
+func TestConnectionsAreKeptAndSecureOnesSpeakHTTP2(t *testing.T) {
+	var connections atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Accept-Encoding") != "" {
+			t.Error("the answer may be compressed")
+		}
+		ok(w, r)
+	}))
+	server.EnableHTTP2 = true
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // of handshakes that are meant to fail
+	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	z := newZone(t, map[string][][]netip.Addr{"example.com": {answers(inside)}})
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	g := New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, WithResolver(z.resolver()), WithRoots(roots))
+	t.Cleanup(g.Close)
+	for range 5 {
+		if body, err := get(t, g.Transport(), "https://example.com:"+portOf(server)); err != nil || body != "HTTP/2.0" {
+			t.Errorf("got %q, %v", body, err)
+		}
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+	if _, err := get(t, New(outside).Transport(), server.URL); err == nil {
+		t.Error("a guard that allows less is answered")
+	}
+	strict := New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, WithResolver(z.resolver()))
+	if _, err := get(t, strict.Transport(), server.URL); err == nil {
+		t.Error("an authority that nobody knows is trusted")
+	}
+}
+
+// silent accepts connections and says nothing.
+func silent(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", public+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener.Addr().String()
+}
+
+func TestAConnectionThatDoesNotComeAboutIsGivenUp(t *testing.T) {
+	address := silent(t)
+	mute := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", address) // where nobody listens for packets, or answers them
+	}}
+	g := New(outside, WithResolver(mute), WithConnectTimeout(50*time.Millisecond))
+	for _, url := range []string{"https://" + address, "http://mute.test"} {
+		begun := time.Now()
+		if _, err := get(t, g.Transport(), url); err == nil || time.Since(begun) > 5*time.Second {
+			t.Errorf("%s: %v after %v", url, err, time.Since(begun))
+		}
+	}
+	if d := New(nil); d.dialer.Timeout <= 0 || d.transport.TLSHandshakeTimeout <= 0 || d.transport.IdleConnTimeout <= 0 || d.Client().Timeout <= 0 {
+		t.Error("something is waited for without an end")
+	}
+}
+
+func TestAHeadWithoutEndIsNotRead(t *testing.T) {
+	server := serve(t, public, "0", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Long", strings.Repeat("x", 2*maxHeaderSize))
+	})
+	if _, err := get(t, New(outside).Transport(), server.URL); err == nil {
+		t.Error("it is read")
+	}
+}
+
+func TestTheAddressIsForTheLogAlone(t *testing.T) {
+	z := newZone(t, map[string][][]netip.Addr{"probe.test": {answers("10.1.2.3")}})
+	g := New(nil, WithResolver(z.resolver()))
+	_, err := g.Client().Get("http://probe.test/secret")
+	var blocked *Blocked
+	if !errors.As(err, &blocked) || strings.Contains(err.Error(), "10.1.2.3") || strings.Contains(err.Error(), "private") {
+		t.Fatalf("a customer reads %v", err)
+	}
+	var log strings.Builder
+	slog.New(slog.NewTextHandler(&log, nil)).Warn("refused", "blocked", blocked)
+	for _, part := range []string{"blocked.host=probe.test", "blocked.address=10.1.2.3", `blocked.why="private: is a private network's"`} {
+		if !strings.Contains(log.String(), part) {
+			t.Errorf("the log lacks %s: %s", part, log.String())
+		}
+	}
+}

@@ -1,0 +1,88 @@
+// Package sse reads server-sent events from bytes that arrive in pieces of any size.
+package sse
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+// An Event is one event of a stream. Its bytes are valid until the next call of the reader.
+type Event struct {
+	Name string // what its event: line says, if it has one
+	Data []byte // its data: lines, joined
+}
+
+// ErrStream says that bytes are no stream of events.
+var ErrStream = errors.New("is no stream of events")
+
+// A Reader puts events together. The zero value is ready, and reads events of at most Most bytes, if Most is set.
+type Reader struct {
+	Most    int
+	partial []byte // of a line
+	data    []byte // of the event that is being read
+	name    string
+	held    bool // data has a line, if an empty one
+}
+
+// fields are what a line of an event may begin with, beside its data and its name.
+var fields = [][]byte{[]byte("id:"), []byte("retry:"), []byte(":")}
+
+// Feed takes the next bytes and hands over every event that they complete. It stops at the first error of each's.
+func (r *Reader) Feed(piece []byte, each func(Event) error) error {
+	for len(piece) > 0 {
+		line, rest, whole := bytes.Cut(piece, []byte("\n"))
+		piece = rest
+		if r.Most > 0 && len(r.partial)+len(line)+len(r.data) > r.Most {
+			return fmt.Errorf("%w: an event is longer than %d bytes", ErrStream, r.Most)
+		}
+		if !whole {
+			r.partial = append(r.partial, line...)
+			return nil
+		}
+		if len(r.partial) > 0 {
+			line = append(r.partial, line...)
+			r.partial = r.partial[:0]
+		}
+		if err := r.line(bytes.TrimSuffix(line, []byte("\r")), each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Rest reports whether an event has begun and has not ended.
+func (r *Reader) Rest() bool { return len(r.partial) > 0 || r.held }
+
+func (r *Reader) line(line []byte, each func(Event) error) error {
+	if len(line) == 0 {
+		return r.dispatch(each)
+	}
+	if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+		if r.held {
+			r.data = append(r.data, '\n')
+		}
+		r.data = append(r.data, bytes.TrimPrefix(data, []byte(" "))...)
+		r.held = true
+		return nil
+	}
+	if name, ok := bytes.CutPrefix(line, []byte("event:")); ok {
+		r.name = string(bytes.TrimPrefix(name, []byte(" ")))
+		return nil
+	}
+	for _, field := range fields {
+		if bytes.HasPrefix(line, field) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: a line is none of an event's", ErrStream)
+}
+
+func (r *Reader) dispatch(each func(Event) error) error {
+	e := Event{Name: r.name, Data: r.data}
+	r.name, r.data, r.held = "", r.data[:0], false
+	if len(e.Data) == 0 {
+		return nil
+	}
+	return each(e)
+}
