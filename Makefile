@@ -7,7 +7,7 @@ LDFLAGS := -s -w -X sovereign/internal/app.release=$(RELEASE)
 TOOLS   := $(CURDIR)/.tools
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test unit lint vuln faults bench setup clean
+.PHONY: help run build test unit lint vuln faults bench catalog setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ faults: setup ## the slow drills: many kill -9, outages, restarts under load
 
 bench: ## benchmarks of the packages
 	@go test -run '^$$' -bench . -benchmem ./internal/...
+
+catalog: ## write the built-in models and prices anew, from what the npm registry has today (MADE=YYYY-MM-DD)
+	@cd scripts/catalog && npm ci --ignore-scripts && node catalog.mjs $(MADE)
 
 setup: setup-go ## install what the tests need
 	@scripts/setup test

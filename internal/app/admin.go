@@ -27,17 +27,19 @@ type adminCommand struct {
 	configFlag `embed:""`
 	Storage    `embed:""`
 
-	Bootstrap     bootstrapCommand `cmd:"" help:"Make a workspace with an owner, credit and a key."`
-	Workspace     workspaceCommand `cmd:"" help:"List workspaces, and set their defaults."`
-	Key           keyCommand       `cmd:"" help:"Mint, list and revoke API keys."`
-	Member        memberCommand    `cmd:"" help:"Add, list, promote, demote and remove members."`
-	Wallet        walletCommand    `cmd:"" help:"Top up and show a wallet."`
-	Usage         usageCommand     `cmd:"" help:"List what a workspace's requests used and cost, newest first."`
-	Ledger        ledgerCommand    `cmd:"" help:"Prove the ledger."`
-	Audit         auditCommand     `cmd:"" help:"Read who changed what, newest first. Without a workspace: what concerns the whole server."`
-	Backup        backupCommand    `cmd:"" help:"Write a backup of everything but the root key."`
-	Restore       restoreCommand   `cmd:"" help:"Read a backup into an empty data folder or database. No server may be running on it."`
-	RotateRootKey rotateCommand    `cmd:"" help:"Replace the root key, without downtime."`
+	Bootstrap     bootstrapCommand   `cmd:"" help:"Make a workspace with an owner, credit and a key."`
+	Workspace     workspaceCommand   `cmd:"" help:"List workspaces, and set their defaults."`
+	Key           keyCommand         `cmd:"" help:"Mint, list and revoke API keys."`
+	Member        memberCommand      `cmd:"" help:"Add, list, promote, demote and remove members."`
+	Wallet        walletCommand      `cmd:"" help:"Top up and show a wallet."`
+	ProviderKey   providerKeyCommand `cmd:"" help:"Set, list and delete a workspace's own keys at providers."`
+	Cache         cacheCommand       `cmd:"" help:"Remember a workspace's answers for an hour, or do not."`
+	Usage         usageCommand       `cmd:"" help:"List what a workspace's requests used and cost, newest first."`
+	Ledger        ledgerCommand      `cmd:"" help:"Prove the ledger."`
+	Audit         auditCommand       `cmd:"" help:"Read who changed what, newest first. Without a workspace: what concerns the whole server."`
+	Backup        backupCommand      `cmd:"" help:"Write a backup of everything but the root key."`
+	Restore       restoreCommand     `cmd:"" help:"Read a backup into an empty data folder or database. No server may be running on it."`
+	RotateRootKey rotateCommand      `cmd:"" help:"Replace the root key, without downtime."`
 }
 
 type asJSON struct {
@@ -78,7 +80,7 @@ func (c *bootstrapCommand) Run(a *admin) error {
 type workspaceCommand struct {
 	List workspaceList `cmd:"" help:"List workspaces."`
 	Show workspaceShow `cmd:"" help:"Show what a workspace has set."`
-	Set  workspaceSet  `cmd:"" help:"Set a workspace's defaults. What is not named is unset."`
+	Set  workspaceSet  `cmd:"" help:"Set a workspace's defaults."`
 }
 
 type workspaceShow struct {
@@ -97,20 +99,25 @@ func (c *workspaceShow) Run(a *admin) error {
 type workspaceSet struct {
 	asJSON           `embed:""`
 	ofWorkspace      `embed:""`
-	DefaultMaxTokens int64 `default:"0" help:"Output tokens of requests that name no maximum; 0 for the server's default."`
+	DefaultMaxTokens int64 `required:"" help:"Output tokens of requests that name no maximum; 0 for the server's default."`
 }
 
 func (c *workspaceSet) Run(a *admin) error {
+	return a.set(c.JSON, c.Workspace, workspace.SettingsChange{DefaultMaxTokens: &c.DefaultMaxTokens})
+}
+
+func (a *admin) set(asJSON bool, name string, change workspace.SettingsChange) error {
 	var set workspace.Settings
-	in := workspace.NewSettings{Workspace: c.Workspace, DefaultMaxTokens: c.DefaultMaxTokens}
-	if err := a.call(http.MethodPut, "/admin/settings", in, &set, repeatable); err != nil {
+	if err := a.call(http.MethodPut, "/admin/settings", workspace.NewSettings{Workspace: name, SettingsChange: change}, &set, repeatable); err != nil {
 		return err
 	}
-	return a.showSettings(c.JSON, set)
+	return a.showSettings(asJSON, set)
 }
 
 func (a *admin) showSettings(asJSON bool, set workspace.Settings) error {
-	return a.show(asJSON, set, func(w io.Writer) { _, _ = fmt.Fprintf(w, "default_max_tokens\t%d\n", set.DefaultMaxTokens) })
+	return a.show(asJSON, set, func(w io.Writer) {
+		_, _ = fmt.Fprintf(w, "default_max_tokens\t%d\ncache\t%v\n", set.DefaultMaxTokens, set.Cache)
+	})
 }
 
 type workspaceList struct {

@@ -8,11 +8,13 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"sovereign/internal/catalog"
+	"sovereign/internal/money"
 	"sovereign/internal/secret"
 )
 
@@ -28,10 +30,12 @@ type Config struct {
 	LogLevel         string   `default:"info" help:"debug, info, warn or error."`
 	LogFormat        string   `default:"text" help:"text or json."`
 	OTLPEndpoint     string   `name:"otlp-endpoint" placeholder:"URL" help:"Where traces are sent, as OTLP over HTTP; empty for nowhere. The OTEL_EXPORTER_OTLP_… variables work too."`
+	GuardAllow       []string `placeholder:"CIDR" help:"Ranges of addresses that are not public and that URLs set by customers may point to all the same."`
+	OwnKeyFeePercent Percent  `default:"0" help:"What a workspace pays of a model's price when it calls it with its own key at the provider."`
 	Limits           Limits   `embed:"" prefix:"limits-"`
 
-	Providers catalog.Providers `placeholder:"YAML" help:"Where models run: a list of {name, kind: openai|sim, base_url, api_key, ca_file}. api_key may be env:NAME or file:PATH."`
-	Models    catalog.Models    `placeholder:"YAML" help:"The models that can be called, beside the simulated ones: a list of {id, provider, upstream_model, kind: chat|embedding, context_window, max_output_tokens, price: {input_per_mtok_usd, output_per_mtok_usd, cached_input_per_mtok_usd}}."`
+	Providers catalog.Providers `placeholder:"YAML" help:"Where models run: a list of {name, kind: openai|anthropic|gemini|cohere|sim, base_url, api_key, ca_file, …}. A provider of the built-in catalog needs its name and api_key alone. api_key may be env:NAME or file:PATH."`
+	Models    catalog.Models    `placeholder:"YAML" help:"Models beside the built-in ones, or in their place: a list of {id, provider, upstream_model, kind: chat|embedding|rerank, context_window, max_output_tokens, price: {input_per_mtok_usd, output_per_mtok_usd, …}}."`
 }
 
 // Storage is where data stands, and what opens it.
@@ -63,6 +67,9 @@ type Limits struct {
 	TryTimeout       time.Duration `default:"5m" help:"Until a provider's answer begins; then a fallback is tried, or the caller gets 408."`
 	StallTimeout     time.Duration `default:"2m" help:"How long a provider may pause within a stream."`
 	Retries          int           `default:"2" help:"How often a failed try is repeated at the same model, before any content."`
+	Cache            Bytes         `default:"64MiB" help:"Answers that are remembered, for workspaces that want it."`
+	BreakerFailures  int           `default:"5" help:"Failures of a model in a row after which it is left alone for a while; 0 for never."`
+	BreakerPause     time.Duration `default:"5s" help:"For how long, at first; twice as long each time, up to a minute."`
 	DefaultMaxTokens int64         `default:"0" help:"Output tokens of a request that names no maximum; it is sent to the provider, and lowers the hold. 0 for the model's own maximum."`
 }
 
@@ -85,6 +92,20 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 		return fmt.Errorf("%q is not a size such as 512KiB, 32MiB or 1GiB", text)
 	}
 	*b = Bytes(n << shift)
+	return nil
+}
+
+// Percent is a share such as 2.5, in millionths.
+type Percent int64
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Percent) UnmarshalText(text []byte) error {
+	amount, err := money.Parse(string(text))
+	const millionth = money.Dollar / 10_000 // of a hundred
+	if err != nil || amount < 0 || amount > 100*money.Dollar || amount%millionth != 0 {
+		return fmt.Errorf("%q is not a percentage from 0 to 100 with at most 4 decimals", text)
+	}
+	*p = Percent(amount / millionth)
 	return nil
 }
 
@@ -116,7 +137,10 @@ func (c *Config) complete() error {
 	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
 		return bad("tls", "cert and key go together")
 	}
-	if _, err := c.proxies(); err != nil {
+	if _, err := prefixes("trusted_proxies", c.TrustedProxies); err != nil {
+		return err
+	}
+	if _, err := prefixes("guard_allow", c.GuardAllow); err != nil {
 		return err
 	}
 	if _, err := c.level(); err != nil {
@@ -154,6 +178,9 @@ func (l Limits) check() error {
 	if l.Retries < 0 || l.Retries > 10 {
 		return bad("limits.retries", "must be from 0 to 10")
 	}
+	if l.BreakerFailures < 0 {
+		return bad("limits.breaker_failures", "must be 0 or more")
+	}
 	if l.DefaultMaxTokens < 0 {
 		return bad("limits.default_max_tokens", "must be 0 or more")
 	}
@@ -163,7 +190,7 @@ func (l Limits) check() error {
 	for key, value := range map[string]time.Duration{
 		"header_timeout": l.HeaderTimeout, "body_timeout": l.BodyTimeout, "idle_timeout": l.IdleTimeout,
 		"operation_timeout": l.OperationTimeout, "drain": l.Drain, "request_timeout": l.RequestTimeout,
-		"try_timeout": l.TryTimeout, "stall_timeout": l.StallTimeout,
+		"try_timeout": l.TryTimeout, "stall_timeout": l.StallTimeout, "breaker_pause": l.BreakerPause,
 	} {
 		if value <= 0 {
 			return bad("limits."+key, "must be above 0")
@@ -190,14 +217,15 @@ func (s *Storage) complete() error {
 	return nil
 }
 
-func (c *Config) proxies() ([]netip.Prefix, error) {
+// prefixes reads addresses and ranges of them.
+func prefixes(key string, texts []string) ([]netip.Prefix, error) {
 	var all []netip.Prefix
-	for _, text := range c.TrustedProxies {
+	for _, text := range texts {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
 			address, alone := netip.ParseAddr(text)
 			if alone != nil {
-				return nil, bad("trusted_proxies", "%q is not an address or a range such as 10.0.0.0/8", text)
+				return nil, bad(key, "%q is not an address or a range such as 10.0.0.0/8", text)
 			}
 			prefix = netip.PrefixFrom(address, address.BitLen())
 		}
@@ -227,6 +255,7 @@ func unchangeable(was, is *Config) []string {
 		{"root_key_file", was.RootKeyFile != is.RootKeyFile},
 		{"tls (on or off)", (was.TLS.Cert == "") != (is.TLS.Cert == "")},
 		{"log_format", was.LogFormat != is.LogFormat},
+		{"guard_allow", !slices.Equal(was.GuardAllow, is.GuardAllow)},
 		{"otlp_endpoint", was.OTLPEndpoint != is.OTLPEndpoint},
 		{"limits.headers", was.Limits.Headers != is.Limits.Headers},
 		{"limits.header_timeout", was.Limits.HeaderTimeout != is.Limits.HeaderTimeout},

@@ -65,7 +65,7 @@ func TestBadConfigurationNamesTheLineAndTheReason(t *testing.T) {
 		"listen: 127.0.0.1:1\n---\nlisten: 127.0.0.1:2\n":        "FILE: holds more than one document",
 		"otlp_endpoint: 127.0.0.1:4318\n":                        `FILE:1: otlp_endpoint: "127.0.0.1:4318" is not a URL`,
 		"operations_listen: x\n":                                 `FILE:1: operations_listen: "x" is not`,
-		"providers:\n  - name: openai\n    kind: openai\n":       `FILE:2: provider "openai": base_url must be a URL`,
+		"providers:\n  - name: up\n    kind: openai\n":           `FILE:2: provider "up": base_url must be a URL`,
 		"providers:\n  - name: a\n    kinds: openai\n":           "FILE:3: providers: unknown key kinds",
 		"providers: openai\n":                                    "FILE:1: providers: must be a list",
 		"models:\n  - id: a\n\n  - {id: b, price: {input: 1}}\n": "FILE:4: models: price: unknown key input",

@@ -23,17 +23,26 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"sovereign/internal/alias"
+	"sovereign/internal/anthropic"
 	"sovereign/internal/api"
+	"sovereign/internal/breaker"
+	"sovereign/internal/cache"
 	"sovereign/internal/catalog"
+	"sovereign/internal/cohere"
 	"sovereign/internal/db"
 	"sovereign/internal/edge"
 	"sovereign/internal/fault"
 	"sovereign/internal/feed"
 	"sovereign/internal/funds"
 	"sovereign/internal/gateway"
+	"sovereign/internal/gemini"
+	"sovereign/internal/id"
 	"sovereign/internal/journal"
 	"sovereign/internal/live"
 	"sovereign/internal/money"
+	"sovereign/internal/netguard"
+	"sovereign/internal/providerkey"
+	"sovereign/internal/responses"
 	"sovereign/internal/sim"
 	"sovereign/internal/tenant"
 	"sovereign/internal/till"
@@ -64,6 +73,10 @@ type house struct {
 
 	fleet   atomic.Pointer[upstream.Fleet]
 	aliases *live.Aliases
+	keys    *live.Keyring
+	guard   *netguard.Guard
+	cache   *cache.Cache
+	breaker *breaker.Breaker
 	setting *live.AllSettings
 	funds   *funds.Funds
 	journal *journal.Journal
@@ -96,8 +109,16 @@ const (
 // that cannot succeed changes nothing.
 func open(ctx context.Context, c *Config, why purpose, log *slog.Logger, tracer trace.Tracer) (h *house, err error) {
 	s := c.Storage
-	h = &house{log: log, storage: s, dir: live.NewDirectory(), bounds: edge.NewBounds(), aliases: live.NewAliases(), setting: live.NewSettings(), funds: funds.New()}
-	h.apply(c.Limits)
+	allowed, err := prefixes("guard_allow", c.GuardAllow)
+	if err != nil {
+		return h, err
+	}
+	h = &house{
+		log: log, storage: s, dir: live.NewDirectory(), bounds: edge.NewBounds(), funds: funds.New(),
+		aliases: live.NewAliases(), setting: live.NewSettings(), keys: live.NewKeyring(),
+		guard: netguard.New(allowed), cache: cache.New(int64(c.Limits.Cache), cacheLife), breaker: breaker.New(breaker.Settings{}),
+	}
+	h.apply(c)
 	defer func() {
 		if err != nil {
 			h.vacate()
@@ -115,10 +136,13 @@ func open(ctx context.Context, c *Config, why purpose, log *slog.Logger, tracer 
 	if err := h.stock(c); err != nil {
 		return h, err
 	}
+	if warning := catalog.Old(time.Now()); warning != "" {
+		log.Warn(warning)
+	}
 	if err := h.recover(ctx); err != nil {
 		return h, err
 	}
-	return h, h.furnish(ctx, c.Limits, tracer)
+	return h, h.furnish(ctx, c, tracer)
 }
 
 // stock puts the models of a configuration in force. When it fails, what was in force stays.
@@ -128,8 +152,7 @@ func (h *house) stock(c *Config) error {
 		return err
 	}
 	before := h.fleet.Load()
-	offline := func(*live.Provider) (upstream.Sender, error) { return sim.New(), nil }
-	next, err := upstream.NewFleet(models, upstream.Makers{live.Sim: offline}, before)
+	next, err := upstream.NewFleet(models, h.tongues(), before)
 	if err != nil {
 		return err
 	}
@@ -138,6 +161,20 @@ func (h *house) stock(c *Config) error {
 		before.Retire(next)
 	}
 	return nil
+}
+
+// tongues are the wires that are spoken with providers.
+func (h *house) tongues() upstream.Tongues {
+	return upstream.Tongues{
+		Makers: map[live.Protocol]upstream.Maker{
+			live.Sim: func(*live.Provider) (upstream.Sender, error) { return sim.New(), nil },
+		},
+		Dialects: map[live.Protocol]upstream.Dialect{
+			live.Anthropic: anthropic.Dialect{Now: time.Now}, live.Gemini: gemini.Dialect{Now: time.Now}, live.Cohere: cohere.Dialect{},
+		},
+		Bridge:  responses.Bridge{Now: time.Now, New: id.New},
+		Guarded: h.guard.Transport(),
+	}
 }
 
 func (h *house) catalog() *live.Catalog { return h.fleet.Load().Catalog }
@@ -223,11 +260,12 @@ func (h *house) vacate() {
 }
 
 // furnish builds the rooms on an unlocked database.
-func (h *house) furnish(ctx context.Context, l Limits, tracer trace.Tracer) error {
+func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) error {
 	h.pub = workspace.NewPublisher(h.db, h.dir)
 	sources := map[string]feed.Source{}
 	for _, some := range []map[string]feed.Source{
 		h.pub.Sources(), h.teller.Sources(), alias.NewPublisher(h.db, h.aliases).Sources(), workspace.NewSettingsPublisher(h.db, h.setting).Sources(),
+		providerkey.NewPublisher(h.db, h.vault, h.keys, h.log).Sources(),
 	} {
 		maps.Copy(sources, some)
 	}
@@ -243,10 +281,10 @@ func (h *house) furnish(ctx context.Context, l Limits, tracer trace.Tracer) erro
 	watch := gateway.NewWatch(h.metrics)
 	h.till = till.New(h.funds, h.journal, h.log, watch.Excess, watch.Overage)
 	h.gateway = gateway.New(gateway.Config{
-		Fleet: h.fleet.Load, Aliases: h.aliases, Workspaces: h.setting, Till: h.till, Bounds: h.bounds, Log: h.log,
-		Count: tokenizer.Count, Watch: watch, Random: rand.Float64,
+		Fleet: h.fleet.Load, Aliases: h.aliases, Keys: h.keys, Workspaces: h.setting, Till: h.till, Bounds: h.bounds, Log: h.log,
+		Count: tokenizer.Count, Watch: watch, Random: rand.Float64, Cache: h.cache, Breaker: h.breaker,
 	})
-	h.apply(l)
+	h.apply(c)
 
 	frame := api.Config{DB: h.db, Feed: h.feed, Log: h.log, Bounds: h.bounds}
 	before := edge.Config{Directory: h.dir, Log: h.log, Metrics: h.metrics, Tracer: tracer, Gate: h.gate, Closing: h.draining.Load, Bounds: h.bounds}
@@ -255,8 +293,9 @@ func (h *house) furnish(ctx context.Context, l Limits, tracer trace.Tracer) erro
 	routes = append(routes, workspace.NewHandler(h.setupSteps()...).Routes()...)
 	routes = append(routes, workspace.NewOperator(h.db, h.workspaces).Routes()...)
 	routes = append(routes, wallet.NewOperator(h.wallets, h.teller, h.find).Routes()...)
-	routes = append(routes, catalog.NewHandler(h.catalog).Routes()...)
+	routes = append(routes, catalog.NewHandler(h.catalog, h.keys).Routes()...)
 	routes = append(routes, alias.NewHandler(alias.NewStore(h.db, h.feed), h.catalog).Routes()...)
+	routes = append(routes, providerkey.NewHandler(providerkey.NewStore(h.db, h.feed, h.vault, h.guard, h.catalog), h.find).Routes()...)
 	routes = append(routes, h.inferenceRoutes()...)
 	routes = append(routes, h.operatorRoutes()...)
 	public, err := api.NewRouter(frame, routes)
@@ -282,6 +321,8 @@ func (h *house) inferenceRoutes() []api.Route {
 			api.Takes("X-Service-Tag", "A label of at most 64 characters, for what the request is about; never forwarded"),
 			api.Takes("X-Service-Trace-Id", "At most 128 characters: groups the steps of one agent run; never forwarded"),
 			api.Takes("X-Service-Log", "off excludes the request from logging"),
+			api.Takes("X-Service-Cache", "on or off: whether this request's answer is remembered, and given again; not for responses"),
+			api.Tells("X-Service-Cache", "hit or miss, where answers are remembered"),
 			api.Tells("X-Service-Served-Model", "The catalog id of the model that answered"),
 			api.Tells("X-Service-Alias", "The alias that was used, if one was"),
 		} {
@@ -291,6 +332,8 @@ func (h *house) inferenceRoutes() []api.Route {
 	return []api.Route{
 		api.Raw[gateway.ChatRequest, gateway.ChatAnswer]("/chat/completions", api.Reader, h.gateway.ServeChat, "Chat with a model, streaming or not", api.MayStream, headers),
 		api.Raw[gateway.EmbeddingsRequest, gateway.EmbeddingsAnswer]("/embeddings", api.Reader, h.gateway.ServeEmbeddings, "Embed texts", headers),
+		api.Raw[gateway.RerankRequest, gateway.RerankAnswer]("/rerank", api.Reader, h.gateway.ServeRerank, "Rank documents by what they say to a question, the best first", headers),
+		api.Raw[gateway.ResponsesRequest, gateway.ResponsesAnswer]("/responses", api.Reader, h.gateway.ServeResponses, "Ask a model through the Responses API, streaming or not", api.MayStream, headers),
 	}
 }
 
@@ -372,8 +415,17 @@ func (h *house) gate() error {
 	return nil
 }
 
+// cacheLife is how long an answer is remembered; longestPause how long a failing model is left alone, at most.
+const (
+	cacheLife    = time.Hour
+	longestPause = time.Minute
+)
+
 // apply puts limits in force that may change while running.
-func (h *house) apply(l Limits) {
+func (h *house) apply(c *Config) {
+	l := c.Limits
+	h.cache.Resize(int64(l.Cache))
+	h.breaker.Apply(breaker.Settings{Failures: l.BreakerFailures, Pause: l.BreakerPause, Longest: longestPause})
 	h.bounds.Body.Store(int64(l.Body))
 	h.bounds.Buffered.Set(int64(l.BufferedMemory))
 	h.bounds.Operations.Set(l.Operations)
@@ -381,6 +433,7 @@ func (h *house) apply(l Limits) {
 	if h.gateway != nil {
 		h.gateway.Apply(gateway.Settings{
 			Retries: l.Retries, TryTimeout: l.TryTimeout, StallTimeout: l.StallTimeout, RequestTimeout: l.RequestTimeout, DefaultMaxTokens: l.DefaultMaxTokens,
+			OwnKeyFee: int64(c.OwnKeyFeePercent),
 		})
 	}
 }
@@ -430,6 +483,12 @@ func (h *house) gauges() []prometheus.Collector {
 			}
 			return 1
 		}),
+		gauge("sovereign_cache_bytes", "Bytes of answers that are remembered.", func() float64 {
+			_, bytes := h.cache.Figures()
+			return float64(bytes)
+		}),
+		gauge("sovereign_circuits_open", "Models that are left alone because they failed too often.", func() float64 { return float64(len(h.breaker.Open())) }),
+		gauge("sovereign_catalog_age_days", "Days since the built-in catalog's prices were gathered.", func() float64 { return float64(catalog.Age(time.Now())) }),
 		gauge("sovereign_buffered_bytes", "Bytes of request bodies held now.", func() float64 { return float64(h.bounds.Buffered.Used()) }),
 		gauge("sovereign_serving", "1 while requests are served, 0 while the data is not ours.", func() float64 {
 			if h.gate() != nil {

@@ -9,16 +9,16 @@ import (
 
 // layers is the plan of the house: a package may import those of lower layers, and of its own to the left.
 var layers = [][]string{
-	{"clock", "id", "secret", "money", "fault", "limit", "tenant", "apikey", "scan", "token", "tokenizer"},
-	{"live", "edge", "funds", "journal", "till", "upstream", "sim", "gateway"},
-	{"db", "feed", "audit", "vault"},
+	{"clock", "id", "secret", "money", "fault", "limit", "tenant", "apikey", "scan", "sse", "token", "tokenizer", "chat", "rerank", "cache", "breaker"},
+	{"live", "edge", "funds", "journal", "till", "upstream", "anthropic", "gemini", "cohere", "responses", "sim", "gateway"},
+	{"db", "feed", "audit", "vault", "netguard"},
 	{"api"},
-	{"workspace", "wallet", "catalog", "alias", "backup"},
+	{"workspace", "wallet", "catalog", "alias", "providerkey", "backup"},
 	{"app"},
 }
 
 // dataPlane packages answer requests without a database.
-var dataPlane = []string{"gateway", "sim", "upstream", "till", "journal", "funds", "scan", "token", "tokenizer", "edge", "live", "apikey", "tenant", "limit", "money", "clock", "fault", "secret", "id"}
+var dataPlane = []string{"gateway", "sim", "upstream", "anthropic", "gemini", "cohere", "responses", "chat", "rerank", "cache", "breaker", "sse", "till", "journal", "funds", "scan", "token", "tokenizer", "edge", "live", "apikey", "tenant", "limit", "money", "clock", "fault", "secret", "id"}
 
 func imports(t *testing.T, format string, packages ...string) []string {
 	t.Helper()

@@ -248,9 +248,9 @@ func (s *server) reload() {
 func (s *server) apply(c *Config) {
 	level, _ := c.level()
 	s.level.Set(level)
-	proxies, _ := c.proxies()
+	proxies, _ := prefixes("trusted_proxies", c.TrustedProxies)
 	s.house.bounds.Proxies.Store(&proxies)
-	s.house.apply(c.Limits)
+	s.house.apply(c)
 	s.slots.Set(c.Limits.Connections)
 }
 

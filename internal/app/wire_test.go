@@ -98,6 +98,7 @@ var shapes = []struct {
 	{regexp.MustCompile(`\b([a-z]{2,4})_[0-9a-z]{26}\b`), "${1}_ID"},
 	{regexp.MustCompile(`sk_sovereign_[0-9a-z]{47}`), "KEY"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`), "TIME"},
+	{regexp.MustCompile(`"(created_at|completed_at)":\d{10}\b`), `"$1":SECONDS`},
 	{regexp.MustCompile(`"hint":"[0-9a-z]{4}"`), `"hint":"HINT"`},
 }
 

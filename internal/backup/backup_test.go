@@ -72,6 +72,7 @@ func fill(t *testing.T, d *db.DB) {
 		}},
 		{"journal_cursors", "journal_id, segment, position, at", [][]any{{"jrn_1", 1, math.MaxInt64, 3}}},
 		{"workspace_settings", "workspace_id, default_max_tokens, updated_at", [][]any{{"ws_1", 7, 1}}},
+		{"provider_keys", "workspace_id, provider, base_url, sealed, created_at, updated_at", [][]any{{"ws_1", odd, "", []byte{0, 255}, 1, math.MaxInt64}}},
 		{"aliases", "workspace_id, name, target_model, description, canary_model, canary_percent, fallback_models, created_at, updated_at", [][]any{{"ws_1", "a", "m", odd, "", 0, "[]", 1, 2}}},
 		{"idempotency_keys", "workspace_id, route, key, body_sha256, status, answer, created_at", [][]any{{"ws_1", "POST /", odd, []byte{1}, 201, nil, 1}, {"ws_1", "POST /", "", []byte{0}, 200, []byte(odd), 1}}},
 	} {

@@ -12,7 +12,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"sovereign/internal/live"
-	"sovereign/internal/money"
 	"sovereign/internal/secret"
 )
 
@@ -25,8 +24,9 @@ type Models []Model
 // A Provider is one entry of the configuration.
 type Provider struct {
 	live.Provider
-	key  secret.Text // as it is written: itself, or where it stands
-	line int
+	key                 secret.Text // as it is written: itself, or where it stands
+	responses, newLimit *bool       // where the entry says so
+	line                int
 }
 
 // A Model is one entry of the configuration.
@@ -56,12 +56,16 @@ func Numbered(list *yaml.Node) *yaml.Node {
 }
 
 var providerRules = rule[Provider]{
-	lineKey:    func(p *Provider, n *yaml.Node) error { return n.Decode(&p.line) },
-	"name":     func(p *Provider, n *yaml.Node) error { return text(&p.Name, n) },
-	"kind":     func(p *Provider, n *yaml.Node) error { return text((*string)(&p.Protocol), n) },
-	"base_url": func(p *Provider, n *yaml.Node) error { return text(&p.BaseURL, n) },
-	"api_key":  func(p *Provider, n *yaml.Node) error { return key(&p.key, n) },
-	"ca_file":  func(p *Provider, n *yaml.Node) error { return text(&p.CAFile, n) },
+	lineKey:     func(p *Provider, n *yaml.Node) error { return n.Decode(&p.line) },
+	"name":      func(p *Provider, n *yaml.Node) error { return text(&p.Name, n) },
+	"kind":      func(p *Provider, n *yaml.Node) error { return text((*string)(&p.Protocol), n) },
+	"base_url":  func(p *Provider, n *yaml.Node) error { return text(&p.BaseURL, n) },
+	"api_key":   func(p *Provider, n *yaml.Node) error { return key(&p.key, n) },
+	"ca_file":   func(p *Provider, n *yaml.Node) error { return text(&p.CAFile, n) },
+	"responses": func(p *Provider, n *yaml.Node) error { return either(&p.responses, n, "native", "bridged") },
+	"max_tokens_field": func(p *Provider, n *yaml.Node) error {
+		return either(&p.newLimit, n, "max_completion_tokens", "max_tokens")
+	},
 	"transport": func(_ *Provider, n *yaml.Node) error {
 		if n.Value != "standard" {
 			return errors.New("must be standard")
@@ -86,41 +90,11 @@ var modelRules = rule[Model]{
 		m.NoStreamUsage = !supported
 		return nil
 	},
-	"price": func(m *Model, n *yaml.Node) error {
-		price := livePrice{}
-		if err := entry(&price, n, priceRules); err != nil {
-			return err
-		}
-		if price.Input == nil || (price.Output == nil && m.Kind != live.Embedding) {
-			return errors.New("needs input_per_mtok_usd and output_per_mtok_usd; 0 is free")
-		}
-		m.priced, m.Price = true, price.value()
-		return nil
-	},
+	"price": price,
 	"sim": func(m *Model, n *yaml.Node) error {
 		m.Behaviour = &live.Behaviour{}
 		return entry(m.Behaviour, n, behaviourRules)
 	},
-}
-
-type livePrice struct{ Input, CachedInput, Output *money.Rate }
-
-// value is the price with what was left out: cached input costs what input does, until the provider says otherwise.
-func (p livePrice) value() live.Price {
-	price := live.Price{Input: *p.Input, CachedInput: *p.Input}
-	if p.CachedInput != nil {
-		price.CachedInput = *p.CachedInput
-	}
-	if p.Output != nil {
-		price.Output = *p.Output
-	}
-	return price
-}
-
-var priceRules = rule[livePrice]{
-	"input_per_mtok_usd":        func(p *livePrice, n *yaml.Node) error { return rate(&p.Input, n) },
-	"cached_input_per_mtok_usd": func(p *livePrice, n *yaml.Node) error { return rate(&p.CachedInput, n) },
-	"output_per_mtok_usd":       func(p *livePrice, n *yaml.Node) error { return rate(&p.Output, n) },
 }
 
 var behaviourRules = rule[live.Behaviour]{
@@ -200,27 +174,43 @@ func (p *Providers) Decode(node *yaml.Node) error {
 	return nil
 }
 
-// Decode reads the list from a file.
-func (m *Models) Decode(node *yaml.Node) error {
+// Decode reads the list from a file. An entry of a built-in id need only say what is different.
+func (m *Models) Decode(node *yaml.Node) (err error) {
+	*m, err = decodeModels(node, builtin().models)
+	return err
+}
+
+func decodeModels(node *yaml.Node, known map[string]*Model) (Models, error) {
 	entries, err := list(node)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	*m = nil
+	var all Models
 	for _, n := range entries {
 		one := Model{Model: live.Model{Kind: live.Chat}}
-		// Whether a price is whole depends on the kind, which may stand below it.
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == "kind" {
-				one.Kind = live.Kind(n.Content[i+1].Value)
-			}
+		// What is left out depends on the id, and whether a price is whole on the kind, both of which may stand below.
+		if base := known[peek(n, "id")]; base != nil {
+			one = *base
+		}
+		if kind := peek(n, "kind"); kind != "" {
+			one.Kind = live.Kind(kind)
 		}
 		if err := entry(&one, n, modelRules); err != nil {
-			return err
+			return nil, err
 		}
-		*m = append(*m, one)
+		all = append(all, one)
 	}
-	return nil
+	return all, nil
+}
+
+// peek is the text of a key of a mapping.
+func peek(n *yaml.Node, key string) string {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1].Value
+		}
+	}
+	return ""
 }
 
 // UnmarshalText reads the list from a flag or the environment, as YAML or JSON.
@@ -299,13 +289,13 @@ func natural[T int | int64 | uint64](to *T, n *yaml.Node) error {
 	return nil
 }
 
-func rate(to **money.Rate, n *yaml.Node) error {
-	amount, err := money.Parse(n.Value)
-	if err != nil || amount < 0 || money.Rate(amount) > money.MaxRate {
-		return fmt.Errorf("must be dollars per million tokens, from 0 to %s, with at most 9 decimals", money.MaxRate)
+// either reads one of two words, of which the first is true.
+func either(to **bool, n *yaml.Node, yes, no string) error {
+	if n.Value != yes && n.Value != no {
+		return fmt.Errorf("must be %s or %s", yes, no)
 	}
-	price := money.Rate(amount)
-	*to = &price
+	is := n.Value == yes
+	*to = &is
 	return nil
 }
 
@@ -315,10 +305,5 @@ func share(to *float64, n *yaml.Node) error {
 	}
 	return nil
 }
-
-var (
-	protocols = []live.Protocol{live.OpenAI, live.Sim}
-	kinds     = []live.Kind{live.Chat, live.Embedding}
-)
 
 func oneOf[T ~string](v T, all []T) bool { return slices.Contains(all, v) }

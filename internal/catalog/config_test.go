@@ -93,6 +93,7 @@ func TestEveryRuleNamesTheLineOfItsBreach(t *testing.T) {
 	m := func(lines string) string { return provider + "models:\n  - " + lines }
 	entry := "id: up/m\n    provider: up\n    context_window: 10\n    max_output_tokens: 5\n    "
 	price := "price: {input_per_mtok_usd: 1, output_per_mtok_usd: 1}\n    "
+	tiers := "id: up/m\n    price:\n      input_per_mtok_usd: 1\n      output_per_mtok_usd: 1\n      tiers: "
 	for _, c := range []struct {
 		text string
 		line int
@@ -112,7 +113,15 @@ func TestEveryRuleNamesTheLineOfItsBreach(t *testing.T) {
 		{p("kind: sim\n    name: sim"), 4, "name is kept for the simulated models"},
 		{p("kind: sim\n    name: dedicated"), 4, "kept for dedicated"},
 		{p("name: up"), 4, "kind must be one of"},
-		{p("name: up\n    kind: anthropic"), 4, "kind must be one of"},
+		{p("name: up\n    kind: azure"), 4, "kind must be one of [openai anthropic gemini cohere sim]"},
+		{p("name: up\n    kind: anthropic\n    base_url: nowhere"), 4, "base_url must be a URL"},
+		{p("name: anthropic\n    base_url: nowhere"), 4, "base_url must be a URL"},
+		{p("name: anthropic\n    kind: openai"), 4, "base_url must be a URL"},
+		{p("name: openai\n  - name: openai"), 5, "name is taken"},
+		{p("name: up\n    kind: openai\n    responses: maybe"), 6, "responses: must be native or bridged"},
+		{p("name: up\n    kind: gemini\n    responses: native"), 4, "responses must be bridged"},
+		{p("name: up\n    kind: openai\n    max_tokens_field: limit"), 6, "max_tokens_field: must be max_completion_tokens or max_tokens"},
+		{p("name: up\n    kind: cohere\n    max_tokens_field: max_completion_tokens"), 4, "max_tokens_field is for providers of kind openai"},
 		{p("name: up\n    kind: openai"), 4, "base_url must be a URL"},
 		{p("name: up\n    kind: openai\n    base_url: api.example.com/v1"), 4, "base_url must be a URL"},
 		{p("name: up\n    kind: openai\n    base_url: ftp://api.example.com/v1"), 4, "base_url must be a URL"},
@@ -138,7 +147,15 @@ func TestEveryRuleNamesTheLineOfItsBreach(t *testing.T) {
 		{m("id: dedicated/m\n    provider: up\n    " + price), 7, "must not begin with dedicated/"},
 		{m("id: m\n    provider: down\n    " + price), 7, `provider "down" is not configured`},
 		{m("id: m\n    " + price), 7, `provider "" is not configured`},
-		{m(entry + price + "kind: rerank"), 7, "kind must be one of"},
+		{m(entry + price + "kind: image"), 7, "kind must be one of [chat embedding rerank]"},
+		{m("id: m\n    provider: cohere\n    context_window: 10\n    max_output_tokens: 5\n    " + price), 7, "kind must be one of [embedding rerank]: a provider of kind cohere"},
+		{m("id: m\n    provider: anthropic\n    kind: embedding\n    context_window: 10\n    " + price), 7, "kind must be one of [chat]: a provider of kind anthropic"},
+		{m("id: m\n    provider: anthropic\n    kind: rerank\n    context_window: 10\n    " + price), 7, "kind must be one of [chat]"},
+		{m("id: m\n    provider: google\n    kind: rerank\n    context_window: 10\n    " + price), 7, "kind must be one of [chat embedding]: a provider of kind gemini"},
+		{m("id: anthropic/claude-opus-5\n    kind: embedding"), 7, "kind must be one of [chat]"},
+		{m("id: openai/gpt-4o\n    max_output_tokens: 128001"), 7, "max_output_tokens is more than context_window"},
+		{m("id: openai/gpt-4o\n    price: {input_per_mtok_usd: 1}"), 8, "price: needs input_per_mtok_usd and output_per_mtok_usd"},
+		{m("id: openai/no-such-model"), 7, `provider "" is not configured`},
 		{m("id: up/m\n    provider: up\n    context_window: 10\n    max_output_tokens: 5"), 7, "price is missing"},
 		{m("id: up/m\n    provider: up\n    max_output_tokens: 5\n    " + price), 7, "context_window is missing"},
 		{m("id: up/m\n    provider: up\n    context_window: 10\n    " + price), 7, "max_output_tokens is missing"},
@@ -159,6 +176,18 @@ func TestEveryRuleNamesTheLineOfItsBreach(t *testing.T) {
 		{m("id: up/m\n    price:\n      input_per_mtok_usd: 1\n      output_per_mtok_usd: 1.0000000001"), 10, "price: output_per_mtok_usd: must be dollars"},
 		{m("id: up/m\n    price:\n      input_per_mtok_usd: 10000.000000001"), 9, "price: input_per_mtok_usd: must be dollars"},
 		{m("id: up/m\n    price:\n      cached_input_per_mtok_usd: cheap"), 9, "price: cached_input_per_mtok_usd: must be dollars"},
+		{m("id: up/m\n    price:\n      search_per_million_usd: 10001"), 9, "price: search_per_million_usd: must be dollars per million"},
+		{m("id: up/m\n    kind: embedding\n    price: {output_per_mtok_usd: 1}"), 9, "price: needs input_per_mtok_usd;"},
+		{m("id: up/m\n    price: {output_per_mtok_usd: 1}\n    kind: rerank"), 8, "price: needs input_per_mtok_usd or search_per_million_usd"},
+		{m(tiers + "5"), 11, "price: tiers: must be a list"},
+		{m(tiers + "\n        - 5"), 12, "price: tiers: must be a mapping"},
+		{m(tiers + "\n        - {input_per_mtok_usd: 1, output_per_mtok_usd: 1}"), 12, "price: tiers: over_input_tokens is missing"},
+		{m(tiers + "\n        - {over_input_tokens: 5, output_per_mtok_usd: 1}"), 12, "price: tiers: needs input_per_mtok_usd and"},
+		{m(tiers + "\n        - over_input_tokens: 0"), 12, "price: tiers: over_input_tokens: must be a whole number from 1"},
+		{m(tiers + "\n        - over_input_tokens: 5\n          colour: red"), 13, "price: tiers: unknown key colour"},
+		{m(tiers + "\n        - over_input_tokens: 5\n          tiers: []"), 13, "price: tiers: unknown key tiers"},
+		{m(tiers + "\n        - {over_input_tokens: 5, input_per_mtok_usd: 1, output_per_mtok_usd: 1}\n        - {over_input_tokens: 5, input_per_mtok_usd: 1, output_per_mtok_usd: 1}"), 13, "price: tiers: over_input_tokens must be more than that of the tier before"},
+		{m("id: up/m\n    price:\n      over_input_tokens: 1"), 9, "price: unknown key over_input_tokens"},
 		{m("id: up/m\n    price:\n      input: 1"), 9, "price: unknown key input"},
 		{m("id: up/m\n    sim:\n      quality: 1.1"), 9, "sim: quality: must be a number from 0 to 1"},
 		{m("id: up/m\n    sim:\n      error_rate: -0.1"), 9, "sim: error_rate: must be a number from 0 to 1"},
@@ -205,16 +234,16 @@ func TestWhatIsLeftOutHasItsDefault(t *testing.T) {
 	const cent = money.Rate(money.Dollar / 100)
 	up := c.Providers()["up"]
 	for _, want := range []*live.Model{
-		{ID: "up/small", Provider: up, Upstream: "small", Kind: live.Chat, ContextWindow: 128_000, MaxOutput: 4096, Price: live.Price{Input: 15 * cent, CachedInput: 15 * cent, Output: 60 * cent}, Created: born},
-		{ID: "plain", Provider: up, Upstream: "plain", Kind: live.Embedding, ContextWindow: 8192, Price: live.Price{Input: 2 * cent, CachedInput: 2 * cent}, Created: born},
-		{ID: "up/other/name", Provider: up, Upstream: "their-name", Kind: live.Chat, ContextWindow: 10, MaxOutput: 5, Price: live.Price{Input: 30 * cent, CachedInput: 3 * cent}, NoStreamUsage: true, Created: born},
-		{ID: "up/up/x", Provider: up, Upstream: "up/x", Kind: live.Chat, ContextWindow: 10, MaxOutput: 5, Price: live.Price{Input: money.MaxRate, CachedInput: money.MaxRate, Output: 1}, Created: born},
+		{ID: "up/small", Provider: up, Upstream: "small", Kind: live.Chat, ContextWindow: 128_000, MaxOutput: 4096, Price: live.Price{Rates: live.Flat(15*cent, 60*cent)}, Created: born},
+		{ID: "plain", Provider: up, Upstream: "plain", Kind: live.Embedding, ContextWindow: 8192, Price: live.Price{Rates: live.Flat(2*cent, 0)}, Created: born},
+		{ID: "up/other/name", Provider: up, Upstream: "their-name", Kind: live.Chat, ContextWindow: 10, MaxOutput: 5, Price: live.Price{Rates: live.Rates{Input: 30 * cent, CachedInput: 3 * cent, WrittenInput: 30 * cent, AudioInput: 30 * cent}}, NoStreamUsage: true, Created: born},
+		{ID: "up/up/x", Provider: up, Upstream: "up/x", Kind: live.Chat, ContextWindow: 10, MaxOutput: 5, Price: live.Price{Rates: live.Flat(money.MaxRate, 1)}, Created: born},
 	} {
 		if diff := cmp.Diff(want, find(t, c, want.ID), cmp.Comparer(secret.Text.Equal)); diff != "" {
 			t.Error(diff)
 		}
 	}
-	if up.Protocol != live.OpenAI || !up.APIKey.Empty() || up.CAFile != "" || up.BaseURL != "https://api.example.com/v1" {
+	if !up.Configured || up.Responses || up.NewLimit || up.Protocol != live.OpenAI || !up.APIKey.Empty() || up.CAFile != "" || up.BaseURL != "https://api.example.com/v1" {
 		t.Errorf("%+v", up)
 	}
 }

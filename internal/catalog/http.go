@@ -9,10 +9,15 @@ import (
 )
 
 // A Handler answers what models there are.
-type Handler struct{ current func() *live.Catalog }
+type Handler struct {
+	current func() *live.Catalog
+	keys    *live.Keyring
+}
 
-// NewHandler reads the catalog in force.
-func NewHandler(current func() *live.Catalog) *Handler { return &Handler{current: current} }
+// NewHandler reads the catalog in force, and the keys that workspaces have of their own.
+func NewHandler(current func() *live.Catalog, keys *live.Keyring) *Handler {
+	return &Handler{current: current, keys: keys}
+}
 
 // Routes are the operations for keys.
 func (h *Handler) Routes() []api.Route {
@@ -48,10 +53,18 @@ func show(m *live.Model) ModelEntry {
 	}
 }
 
-func (h *Handler) list(context.Context, tenant.Caller, api.None) (ModelList, error) {
+// own tells at which providers a workspace has a key of its own.
+func (h *Handler) own(ws tenant.ID) func(string) bool {
+	return func(provider string) bool { return h.keys.Find(ws, provider) != nil }
+}
+
+func (h *Handler) list(_ context.Context, caller tenant.Caller, _ api.None) (ModelList, error) {
 	all := ModelList{Object: "list", Data: []ModelEntry{}}
+	own := h.own(caller.Workspace)
 	for _, m := range h.current().Models() {
-		all.Data = append(all.Data, show(m))
+		if m.Provider.Configured || own(m.Provider.Name) {
+			all.Data = append(all.Data, show(m))
+		}
 	}
 	return all, nil
 }
@@ -60,8 +73,8 @@ type byID struct {
 	ID string `path:"id"`
 }
 
-func (h *Handler) get(_ context.Context, _ tenant.Caller, in byID) (ModelEntry, error) {
-	m, err := h.current().Find(in.ID)
+func (h *Handler) get(_ context.Context, caller tenant.Caller, in byID) (ModelEntry, error) {
+	m, err := h.current().Serves(in.ID, h.own(caller.Workspace))
 	if err != nil {
 		return ModelEntry{}, err
 	}

@@ -28,7 +28,7 @@ func asked(t *testing.T, c *live.Catalog, path string) (int, string) {
 	key, digest, _ := apikey.New()
 	dir.PutKey(digest, &live.Key{ID: "key_1", Workspace: "ws_1", User: "usr_1"})
 	dir.PutMember(live.Member{Workspace: "ws_1", User: "usr_1"}, tenant.Member)
-	router, err := api.NewRouter(api.Config{Bounds: bounds, Log: log}, catalog.NewHandler(func() *live.Catalog { return c }).Routes())
+	router, err := api.NewRouter(api.Config{Bounds: bounds, Log: log}, catalog.NewHandler(func() *live.Catalog { return c }, live.NewKeyring()).Routes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,8 @@ func asked(t *testing.T, c *live.Catalog, path string) (int, string) {
 }
 
 const small = `{"id":"up/small","object":"model","created":1767225600,"owned_by":"up","kind":"chat","context_window":128000,"max_output_tokens":4096,` +
-	`"price":{"input_per_mtok_usd":0.15,"cached_input_per_mtok_usd":0.15,"output_per_mtok_usd":0.6},"simulated":false}`
+	`"price":{"input_per_mtok_usd":0.15,"cached_input_per_mtok_usd":0.15,"written_input_per_mtok_usd":0.15,"audio_input_per_mtok_usd":0.15,` +
+	`"output_per_mtok_usd":0.6,"reasoning_per_mtok_usd":0.6,"audio_output_per_mtok_usd":0.6,"search_per_million_usd":0},"simulated":false}`
 
 func TestAModelOnTheWire(t *testing.T) {
 	c := good(t, provider+"    api_key: sk-canary\n"+model+"  - {id: up/a/b, provider: up, upstream_model: hidden, context_window: 9, max_output_tokens: 8, price: {input_per_mtok_usd: 0, output_per_mtok_usd: 0}}\n")
@@ -52,12 +53,18 @@ func TestAModelOnTheWire(t *testing.T) {
 			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
+	callable := 0
+	for _, m := range c.Models() {
+		if m.Provider.Configured {
+			callable++
+		}
+	}
 	status, body := asked(t, c, "/v1/models")
 	var list struct {
 		Object string               `json:"object"`
 		Data   []catalog.ModelEntry `json:"data"`
 	}
-	if err := json.Unmarshal([]byte(body), &list); err != nil || status != http.StatusOK || list.Object != "list" || len(list.Data) != len(c.Models()) {
+	if err := json.Unmarshal([]byte(body), &list); err != nil || status != http.StatusOK || list.Object != "list" || len(list.Data) != callable {
 		t.Errorf("%d %s %v", status, body, err)
 	}
 	for i, m := range list.Data {

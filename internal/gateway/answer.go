@@ -17,6 +17,7 @@ import (
 	"sovereign/internal/fault"
 	"sovereign/internal/limit"
 	"sovereign/internal/live"
+	"sovereign/internal/rerank"
 	"sovereign/internal/scan"
 	"sovereign/internal/upstream"
 )
@@ -75,40 +76,69 @@ func (r *run) whole(in *source) *failure {
 	if err != nil {
 		return r.lost(in.ctx, err)
 	}
-	members, err := scan.Object(body, nil)
-	if err != nil {
-		return r.garbage(fmt.Errorf("the answer %w", err))
-	}
-	content := false
-	var choices []byte
-	for _, m := range members {
-		switch m.Name {
-		case "error":
-			if string(m.Value) != "null" {
-				return r.inside(m.Value)
-			}
-		case "usage":
-			r.reported = usageOf(m.Value)
-		case "choices", "data":
-			n, array := scan.Count(m.Value, 1)
-			content, choices = array && n > 0, m.Value
-		}
-	}
-	if !content {
-		return r.garbage(errors.New("the answer holds no choices and no data"))
-	}
-	if r.reported == nil && r.ask.Endpoint.kind == live.Chat {
-		r.delivered = textOf(choices)
+	body, failed := r.understand(body)
+	if failed != nil {
+		return failed
 	}
 	later, err := r.settle(Finished)
 	if err != nil {
 		return &failure{class: over, err: err, fault: unrecorded(err)}
 	}
 	r.gateway.Watch.first(r)
+	r.remember(body)
 	r.head("application/json", len(body))
 	r.write(body)
 	later()
 	return nil
+}
+
+// understand reads what an answer says of itself: an error where an answer should be, the usage, and whether what was
+// asked for is there at all. It returns the answer as the caller gets it.
+func (r *run) understand(body []byte) ([]byte, *failure) {
+	members, err := scan.Object(body, nil)
+	if err != nil {
+		return nil, r.garbage(fmt.Errorf("the answer %w", err))
+	}
+	e := r.ask.Endpoint
+	var content []byte
+	for _, m := range members {
+		switch m.Name {
+		case "error":
+			if string(m.Value) != "null" {
+				return nil, r.inside(m.Value)
+			}
+		case "usage":
+			if e.usage != nil {
+				r.reported = e.usage(m.Value)
+			}
+		case e.answers:
+			if n, array := scan.Count(m.Value, 1); array && (n > 0 || e.empty) {
+				content = m.Value
+			}
+		}
+	}
+	if e.render != nil {
+		if body, r.reported, err = e.render(r, body); err != nil {
+			return nil, r.garbage(err)
+		}
+		return body, nil
+	}
+	if content == nil {
+		return nil, r.garbage(fmt.Errorf("the answer holds no %s", e.answers))
+	}
+	if r.reported == nil && e.text != nil {
+		r.delivered = e.text(content)
+	}
+	return body, nil
+}
+
+// rendered is a reranker's answer, best first, in our own shape whatever the provider's is.
+func rendered(r *run, body []byte) ([]byte, *live.Usage, error) {
+	body, told, err := rerank.Render(r.ask.question, body, r.ask.ID)
+	if err != nil || told == nil {
+		return body, nil, err
+	}
+	return body, &live.Usage{Input: told.PromptTokens.Or0(), Searches: told.SearchUnits.Or0()}, nil
 }
 
 func unrecorded(err error) *fault.Fault {
@@ -122,6 +152,9 @@ func (r *run) head(kind string, length int) {
 	header.Set("X-Service-Served-Model", r.model.ID)
 	if r.plan.alias != "" {
 		header.Set("X-Service-Alias", r.plan.alias)
+	}
+	if r.cached != "" {
+		header.Set("X-Service-Cache", r.cached)
 	}
 	if length >= 0 {
 		header.Set("Content-Length", strconv.Itoa(length))
@@ -151,23 +184,44 @@ func (r *run) put(p []byte) error {
 // usageOf reads a usage object. What is missing, or is no count, is nil: it was not reported.
 func usageOf(value []byte) *live.Usage {
 	var u struct {
-		Prompt        *count `json:"prompt_tokens"`
-		Completion    *count `json:"completion_tokens"`
-		Total         *count `json:"total_tokens"`
-		PromptDetails struct {
-			Cached *count `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
-		CompletionDetails struct {
-			Reasoning *count `json:"reasoning_tokens"`
-		} `json:"completion_tokens_details"`
+		Prompt            *count        `json:"prompt_tokens"`
+		Completion        *count        `json:"completion_tokens"`
+		Total             *count        `json:"total_tokens"`
+		PromptDetails     inputDetails  `json:"prompt_tokens_details"`
+		CompletionDetails outputDetails `json:"completion_tokens_details"`
 	}
 	if lenient(value, &u) != nil || u.Prompt == nil {
 		return nil
 	}
-	return &live.Usage{
-		Input: int64(*u.Prompt), Output: u.Completion.or0(),
-		Cached: min(u.PromptDetails.Cached.or0(), int64(*u.Prompt)), Reasoning: min(u.CompletionDetails.Reasoning.or0(), u.Completion.or0()),
+	return usage(u.Prompt, u.PromptDetails, u.Completion, u.CompletionDetails)
+}
+
+// inputDetails and outputDetails are the parts of a usage's two sums that have prices of their own.
+type (
+	inputDetails struct {
+		Cached  *count `json:"cached_tokens"`
+		Written *count `json:"cache_write_tokens"`
+		Audio   *count `json:"audio_tokens"`
 	}
+	outputDetails struct {
+		Reasoning *count `json:"reasoning_tokens"`
+		Audio     *count `json:"audio_tokens"`
+	}
+)
+
+// usage puts a usage together. The parts of a sum do not overlap, and are no more than it.
+func usage(input *count, in inputDetails, output *count, out outputDetails) *live.Usage {
+	u := &live.Usage{Input: input.or0(), Output: output.or0()}
+	part := func(left *int64, told *count) int64 {
+		n := min(told.or0(), *left)
+		*left -= n
+		return n
+	}
+	left := u.Input
+	u.Cached, u.Written, u.AudioInput = part(&left, in.Cached), part(&left, in.Written), part(&left, in.Audio)
+	left = u.Output
+	u.Reasoning, u.AudioOutput = part(&left, out.Reasoning), part(&left, out.Audio)
+	return u
 }
 
 // A count is a number of tokens: whole, not below zero, and not beyond reason.

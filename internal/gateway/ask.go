@@ -13,6 +13,7 @@ import (
 
 	"sovereign/internal/fault"
 	"sovereign/internal/live"
+	"sovereign/internal/rerank"
 	"sovereign/internal/scan"
 	"sovereign/internal/tenant"
 	"sovereign/internal/token"
@@ -24,6 +25,7 @@ type Ask struct {
 	Caller   tenant.Caller
 	ID       string
 	Body     []byte
+	Cache    string // on or off, where the caller says so for this request
 
 	members   []scan.Member
 	model     string
@@ -32,33 +34,13 @@ type Ask struct {
 	limit     int64    // most tokens of output, as the caller says; 0 when it does not
 	n         int64    // choices
 	fallbacks []string // that the caller names; nil when it names none
+	elements  int      // of the content, where that is a list
+	question  *rerank.Request
+	query     int64  // tokens of a reranker's question, at most
+	stored    string // the member that refers to what only the provider knows
+	hosted    string // the member that asks for a tool that the provider runs, at a price of its own
 	bounds    token.Bounds
 }
-
-// An Endpoint is one kind of inference.
-type Endpoint struct {
-	Name    string // in usage rows, metrics and spans
-	Path    string // at the provider
-	kind    live.Kind
-	content string // the member that must be there, and how many elements it may have
-	most    int
-	reads   map[string]func(*Ask, []byte) error
-}
-
-// The endpoints.
-var (
-	Chat = &Endpoint{
-		Name: "chat", Path: "/chat/completions", kind: live.Chat, content: "messages", most: 16_384,
-		reads: map[string]func(*Ask, []byte) error{
-			"model": readModel, "models": readFallbacks, "stream": readStream, "stream_options": readStreamOptions,
-			"max_tokens": readLimit, "max_completion_tokens": readLimit, "n": readN,
-		},
-	}
-	Embeddings = &Endpoint{
-		Name: "embeddings", Path: "/embeddings", kind: live.Embedding, content: "input", most: 16_384,
-		reads: map[string]func(*Ask, []byte) error{"model": readModel, "models": readFallbacks},
-	}
-)
 
 // Bounds of what a caller may ask for.
 const (
@@ -102,28 +84,21 @@ func (a *Ask) read() error {
 		return fault.Invalid(a.Endpoint.content, "is required")
 	}
 	a.bounds = token.Body(a.Body)
-	return nil
-}
-
-// twin is the name that the road reads and that differs from name only in its case. Some providers take one for the
-// other, and would obey a maximum that the hold has not seen.
-func (e *Endpoint) twin(name string) (string, bool) {
-	for known := range e.reads {
-		if known != name && strings.EqualFold(known, name) {
-			return known, true
-		}
+	if a.Endpoint.check != nil {
+		return a.Endpoint.check(a)
 	}
-	return "", false
+	return nil
 }
 
 func (a *Ask) checkContent(value []byte) error {
 	n, array := scan.Count(value, a.Endpoint.most)
+	a.elements = n
 	switch {
 	case array && n == 0:
 		return fault.Invalid(a.Endpoint.content, "must not be empty")
 	case array && n > a.Endpoint.most:
 		return fault.Invalid(a.Endpoint.content, fmt.Sprintf("must have at most %d elements", a.Endpoint.most))
-	case !array && a.Endpoint.kind == live.Chat:
+	case !array && a.Endpoint.listed:
 		return fault.Invalid(a.Endpoint.content, "must be an array")
 	}
 	return nil
@@ -210,7 +185,7 @@ func (a *Ask) body(m *live.Model, standard int64) [][]byte {
 	if i, ok := a.member("models"); ok {
 		edits = append(edits, a.without(i))
 	}
-	if a.stream && !a.usage && !m.NoStreamUsage {
+	if a.stream && !a.usage && !m.NoStreamUsage && a.Endpoint == Chat {
 		if i, ok := a.member("stream_options"); ok {
 			options := a.members[i]
 			edits = append(edits, edit{options.ValueStart(), options.End, withUsage(options.Value)})
@@ -220,10 +195,11 @@ func (a *Ask) body(m *live.Model, standard int64) [][]byte {
 	}
 	if a.limit == 0 && standard > 0 && m.Kind == live.Chat {
 		most := strconv.AppendInt(nil, min(standard, m.MaxOutput), 10)
-		if i, ok := a.member("max_tokens"); ok { // it is null
+		name := a.Endpoint.limit(m)
+		if i, ok := a.member(name); ok { // it is null
 			edits = append(edits, edit{a.members[i].ValueStart(), a.members[i].End, most})
 		} else {
-			fmt.Fprintf(&more, `,"max_tokens":%s`, most)
+			fmt.Fprintf(&more, `,%q:%s`, name, most)
 		}
 	}
 	if more.Len() > 0 {

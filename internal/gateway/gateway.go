@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sovereign/internal/breaker"
+	"sovereign/internal/cache"
 	"sovereign/internal/edge"
 	"sovereign/internal/limit"
 	"sovereign/internal/live"
@@ -21,6 +23,7 @@ import (
 type Config struct {
 	Fleet      func() *upstream.Fleet
 	Aliases    *live.Aliases
+	Keys       *live.Keyring
 	Workspaces *live.AllSettings
 	Till       *till.Till
 	Bounds     *edge.Bounds
@@ -28,6 +31,8 @@ type Config struct {
 	Count      func(text string) int64 // tokens, exactly; slow
 	Watch      *Watch
 	Random     func() float64 // uniform in [0, 1)
+	Cache      *cache.Cache
+	Breaker    *breaker.Breaker
 }
 
 // Settings may change while requests run.
@@ -36,6 +41,7 @@ type Settings struct {
 	TryTimeout       time.Duration // until a provider's answer begins
 	StallTimeout     time.Duration // between two pieces of an answer
 	RequestTimeout   time.Duration // for all tries and the whole answer
+	OwnKeyFee        int64         // millionths of a model's price, for a workspace that calls it with its own key
 	DefaultMaxTokens int64         // of output, for callers that name none and workspaces that set none; 0 for the model's own
 }
 
@@ -85,6 +91,16 @@ func (g *Gateway) ServeEmbeddings(w http.ResponseWriter, r *http.Request) error 
 	return g.serve(Embeddings, w, r)
 }
 
+// ServeRerank answers POST /v1/rerank.
+func (g *Gateway) ServeRerank(w http.ResponseWriter, r *http.Request) error {
+	return g.serve(Rerank, w, r)
+}
+
+// ServeResponses answers POST /v1/responses.
+func (g *Gateway) ServeResponses(w http.ResponseWriter, r *http.Request) error {
+	return g.serve(Responses, w, r)
+}
+
 // serve is the front end for net/http: it reads a request whole and hands it to the road. The body is at its end before
 // the answer begins, so that net/http notices a caller who leaves.
 func (g *Gateway) serve(e *Endpoint, w http.ResponseWriter, r *http.Request) error {
@@ -97,7 +113,7 @@ func (g *Gateway) serve(e *Endpoint, w http.ResponseWriter, r *http.Request) err
 		return err
 	}
 	defer release()
-	ask := &Ask{Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body}
+	ask := &Ask{Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body, Cache: r.Header.Get("X-Service-Cache")}
 	return g.Serve(r.Context(), ask, flushing{w, http.NewResponseController(w)})
 }
 

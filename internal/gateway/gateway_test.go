@@ -19,6 +19,8 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"sovereign/internal/breaker"
+	"sovereign/internal/cache"
 	"sovereign/internal/edge"
 	"sovereign/internal/fault"
 	"sovereign/internal/funds"
@@ -53,17 +55,23 @@ const (
 	home   = tenant.ID("ws_1")
 )
 
-var provider = &live.Provider{Name: "p", Protocol: "test"}
+var provider = &live.Provider{Name: "p", Protocol: "test", Configured: true}
 
 func model(id string, more ...func(*live.Model)) *live.Model {
 	m := &live.Model{
 		ID: id, Provider: provider, Upstream: "up-" + id, Kind: live.Chat, ContextWindow: 100_000, MaxOutput: 1000,
-		Price: live.Price{Input: 1_000_000_000, CachedInput: 500_000_000, Output: 4_000_000_000},
+		Price: price(1_000_000_000, 500_000_000, 4_000_000_000),
 	}
 	for _, change := range more {
 		change(m)
 	}
 	return m
+}
+
+func price(input, cached, output money.Rate) live.Price {
+	rates := live.Flat(input, output)
+	rates.CachedInput = cached
+	return live.Price{Rates: rates}
 }
 
 func newBench(t testing.TB, models ...*live.Model) *bench {
@@ -79,8 +87,12 @@ func newBench(t testing.TB, models ...*live.Model) *bench {
 	if len(models) == 0 {
 		models = []*live.Model{model("m")}
 	}
-	makers := upstream.Makers{"test": func(*live.Provider) (upstream.Sender, error) { return b, nil }}
-	fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{provider}, models), makers, nil)
+	providers := []*live.Provider{provider}
+	for _, m := range models {
+		providers = append(providers, m.Provider)
+	}
+	tongues := upstream.Tongues{Makers: map[live.Protocol]upstream.Maker{"test": func(*live.Provider) (upstream.Sender, error) { return b, nil }}}
+	fleet, err := upstream.NewFleet(live.NewCatalog(providers, models), tongues, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +102,7 @@ func newBench(t testing.TB, models ...*live.Model) *bench {
 	log := slog.New(slog.DiscardHandler)
 	watch := NewWatch(prometheus.NewRegistry())
 	b.Gateway = New(Config{
-		Fleet: func() *upstream.Fleet { return fleet }, Aliases: live.NewAliases(), Workspaces: live.NewSettings(), Bounds: bounds, Log: log, Watch: watch,
+		Fleet: func() *upstream.Fleet { return fleet }, Aliases: live.NewAliases(), Keys: live.NewKeyring(), Cache: cache.New(1<<20, time.Hour), Breaker: breaker.New(breaker.Settings{}), Workspaces: live.NewSettings(), Bounds: bounds, Log: log, Watch: watch,
 		Till: till.New(b.funds, b.journal, log, watch.Excess, watch.Overage), Count: func(text string) int64 { return int64(len(strings.Fields(text))) }, Random: func() float64 { return 0.5 },
 	})
 	b.Apply(Settings{TryTimeout: 5 * time.Second, StallTimeout: 5 * time.Second, RequestTimeout: 10 * time.Second})
@@ -705,14 +717,14 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 func TestAMaximumThatIsNamedAsAffordableIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := rapid.Int64Range(0, 1e12)
-		p := live.Price{Input: money.Rate(rate.Draw(t, "input")), CachedInput: money.Rate(rate.Draw(t, "cached")), Output: money.Rate(rate.Draw(t, "output"))}
+		p := price(money.Rate(rate.Draw(t, "input")), money.Rate(rate.Draw(t, "cached")), money.Rate(rate.Draw(t, "output")))
 		input, n, most := rapid.Int64Range(0, 1e6).Draw(t, "tokens"), rapid.Int64Range(1, 128).Draw(t, "n"), rapid.Int64Range(1, 1e6).Draw(t, "most")
 		free := money.Nano(rapid.Int64Range(0, 1e12).Draw(t, "free"))
 		got := affordable(p, input, n, most, free)
-		if got > 0 && p.Worst(input, n*got) > free {
+		if got > 0 && p.Worst(input, n*got, 0) > free {
 			t.Fatalf("%d do not fit", got)
 		}
-		if got < most && p.Worst(input, n*(got+1)) <= free {
+		if got < most && p.Worst(input, n*(got+1), 0) <= free {
 			t.Fatalf("%d would fit too", got+1)
 		}
 	})

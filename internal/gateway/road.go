@@ -16,6 +16,7 @@ import (
 	"sovereign/internal/journal"
 	"sovereign/internal/live"
 	"sovereign/internal/money"
+	"sovereign/internal/secret"
 	"sovereign/internal/till"
 	"sovereign/internal/upstream"
 )
@@ -28,13 +29,16 @@ type run struct {
 	standard int64 // most tokens of output when the caller names none; 0 for the model's own
 	fleet    *upstream.Fleet
 	plan     plan
+	memory   memory
 	tab      *till.Tab
 	out      Writer
 
 	ctx    context.Context // of the provider's side: it ends on purpose, with a cause
 	cancel context.CancelCauseFunc
 
-	model     *live.Model
+	model     candidate
+	cached    string      // hit or miss, where answers are remembered
+	judged    bool        // the try's circuit has heard how it went
 	reported  *live.Usage // by the provider; nil is not 0
 	delivered []byte      // text of the answer that the caller was sent
 	recorded  time.Time   // when progress was last recorded
@@ -61,7 +65,7 @@ var (
 func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error) {
 	g.running.Add(1)
 	defer g.running.Add(-1)
-	r := &run{gateway: g, ask: ask, out: out, settings: g.settings.Load(), fleet: g.Fleet(), clock: start()}
+	r := &run{gateway: g, ask: ask, out: out, settings: g.settings.Load(), fleet: g.Fleet(), clock: start(), judged: true}
 	r.standard = cmp.Or(g.Workspaces.Of(ask.Caller.Workspace).DefaultMaxTokens, r.settings.DefaultMaxTokens)
 	defer func() { g.Watch.finish(r, caller, err) }()
 	if err := ask.read(); err != nil {
@@ -69,6 +73,9 @@ func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error
 	}
 	if r.plan, err = g.resolve(ask, r.fleet.Catalog); err != nil {
 		return err
+	}
+	if r.recall() {
+		return nil
 	}
 	if r.tab, err = r.hold(); err != nil {
 		return err
@@ -81,77 +88,15 @@ func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error
 	defer context.AfterFunc(g.stopping, func() { r.cancel(errStopping) })() //nolint:contextcheck // the server's own end
 	total := time.AfterFunc(r.settings.RequestTimeout, func() { r.cancel(errTooLong) })
 	defer total.Stop()
+	defer r.judge(nil)
 	return r.try() //nolint:contextcheck // a run has its own context: it ends on purpose, not by accident
-}
-
-// A plan is what may run: the order of tries, and every model that the hold must cover.
-type plan struct {
-	alias string
-	order []*live.Model
-	arms  []*live.Model
-}
-
-// resolve finds the models of a request: a catalog id, then an alias. Aliases never shadow the catalog.
-func (g *Gateway) resolve(a *Ask, c *live.Catalog) (plan, error) {
-	var p plan
-	name := a.model
-	fallbacks := a.fallbacks
-	if !c.Has(name) {
-		alias, ok := g.Aliases.Find(a.Caller.Workspace, name)
-		if !ok {
-			_, err := c.Find(name)
-			return p, err
-		}
-		p.alias = alias.Name
-		name = alias.Pick(g.Random())
-		for _, arm := range []string{alias.Target, alias.Canary} {
-			if m, err := c.Find(arm); err == nil && arm != name {
-				p.arms = append(p.arms, m)
-			}
-		}
-		if fallbacks == nil {
-			fallbacks = alias.Fallbacks
-		}
-	}
-	m, err := c.Find(name)
-	switch {
-	case err != nil && p.alias == "":
-		return p, err
-	case err != nil: // what an alias points to may have left the catalog since; its fallbacks stand in
-	case m.Kind != a.Endpoint.kind:
-		return p, a.Endpoint.unfit("model", m)
-	default:
-		p.order = append(p.order, m)
-	}
-	for i, id := range fallbacks {
-		m, err := c.Find(id)
-		named := fmt.Sprintf("models[%d]", i)
-		switch {
-		case err != nil && a.fallbacks != nil:
-			return p, fault.Invalid(named, "is not in the catalog")
-		case err != nil: // an alias's fallback may have left the catalog since
-		case m.Kind != a.Endpoint.kind:
-			return p, a.Endpoint.unfit(named, m)
-		default:
-			p.order = append(p.order, m)
-		}
-	}
-	if len(p.order) == 0 {
-		return p, fault.ModelNotFound.New("the alias %q points to %q, which is not in the catalog any more", p.alias, name)
-	}
-	p.arms = append(p.arms, p.order...)
-	return p, nil
-}
-
-func (e *Endpoint) unfit(field string, m *live.Model) error {
-	return fault.Invalid(field, fmt.Sprintf("%s is for %s, not for %s", m.ID, m.Kind, e.kind))
 }
 
 // hold sets the worst case aside: the dearest of every model that may run.
 func (r *run) hold() (*till.Tab, error) {
 	var worst money.Nano
-	for _, m := range r.plan.arms {
-		worst = max(worst, m.Price.Worst(r.input(m), r.output(m)))
+	for _, c := range r.plan.arms {
+		worst = max(worst, c.price.Worst(r.input(c.Model), r.output(c.Model), r.ask.searches()))
 	}
 	charge := journal.Charge{
 		Request: r.ask.ID, Workspace: r.ask.Caller.Workspace, Key: r.ask.Caller.Key, Route: r.ask.Endpoint.Name,
@@ -167,10 +112,16 @@ func (r *run) hold() (*till.Tab, error) {
 
 // input is the most tokens that the request can be: no more than the model takes.
 func (r *run) input(m *live.Model) int64 {
-	if m.Kind == live.Chat {
+	switch {
+	case r.ask.stored != "": // it brings more than the caller sent
+		return m.ContextWindow
+	case m.Kind == live.Chat:
 		return min(r.ask.bounds.High, m.ContextWindow)
+	case m.Kind == live.Rerank: // the question may be counted with every document
+		return r.ask.bounds.High + int64(r.ask.elements)*r.ask.query
+	default:
+		return r.ask.bounds.High // of an array of texts, each may fill the window
 	}
-	return r.ask.bounds.High // of an array of texts, each may fill the window
 }
 
 // output is the most tokens that can come back.
@@ -181,12 +132,12 @@ func (r *run) output(m *live.Model) int64 {
 // cannotPay refuses, and names a max_tokens that the wallet could cover.
 func (r *run) cannotPay(worst, free money.Nano) error {
 	most := int64(-1)
-	for _, m := range r.plan.arms {
-		input := r.input(m)
+	for _, c := range r.plan.arms {
+		input := r.input(c.Model)
 		if r.ask.limit == 0 {
 			input += naming
 		}
-		fits := affordable(m.Price, input, r.ask.n, m.MaxOutput, free)
+		fits := affordable(c.price, input, r.ask.n, c.MaxOutput, free)
 		if most < 0 || fits < most {
 			most = fits
 		}
@@ -206,7 +157,7 @@ func affordable(p live.Price, input, n, most int64, free money.Nano) int64 {
 	low, high := int64(0), most
 	for low < high {
 		middle := low + (high-low+1)/2
-		if p.Worst(input, n*middle) <= free {
+		if p.Worst(input, n*middle, 0) <= free {
 			low = middle
 		} else {
 			high = middle - 1
@@ -238,6 +189,8 @@ var (
 	broken   = class{name: "broken", retry: true, next: true}  // a fault of the provider's or of the network
 	silent   = class{name: "silent", next: true}               // waited long enough
 	over     = class{name: "over"}                             // the caller left, the time is up, the server stops
+	unfit    = class{name: "unfit", next: true}                // the model's wire cannot say what the caller asks
+	shunned  = class{name: "shunned", next: true}              // it failed too often of late, and is left alone for a while
 )
 
 // How retries are spaced.
@@ -248,20 +201,19 @@ const (
 )
 
 // try tries each model of the plan in turn, and the same again where that may help, until one has begun to answer or
-// none is left. All of them stand under one hold.
+// none is left. All of them stand under one hold. A fallback that cannot express the request is passed over; the model
+// that was asked for is not.
 func (r *run) try() error {
 	var last *failure
-	for _, m := range r.plan.order {
-		for attempt := 0; ; attempt++ {
-			if last = r.once(m); last == nil {
-				return nil
-			}
-			r.failed(m, last)
-			if !last.retry || attempt >= r.settings.Retries || last.wait > patientUntil || !r.pause(attempt, last.wait) {
-				break
-			}
+	for i, c := range r.plan.order {
+		failed := r.persist(c)
+		if failed == nil {
+			return nil
 		}
-		if !last.next || context.Cause(r.ctx) != nil {
+		if failed.class != unfit || i == 0 {
+			last = failed
+		}
+		if !last.next || i == 0 && failed.class == unfit || context.Cause(r.ctx) != nil {
 			break
 		}
 	}
@@ -271,15 +223,49 @@ func (r *run) try() error {
 	return last.fault
 }
 
+// persist tries one model until it has answered, or trying again would not help.
+func (r *run) persist(c candidate) *failure {
+	for attempt := 0; ; attempt++ {
+		failed := r.once(c)
+		if failed == nil {
+			return nil
+		}
+		r.failed(c, failed)
+		if !failed.retry || attempt >= r.settings.Retries || failed.wait > patientUntil || !r.pause(attempt, failed.wait) {
+			return failed
+		}
+	}
+}
+
 // failed notes a try that gave no answer. A provider that is down would fill the log: of each kind of failure it gets a
 // line every ten seconds.
-func (r *run) failed(m *live.Model, f *failure) {
+func (r *run) failed(c candidate, f *failure) {
+	r.judge(f)
 	if f.class == over {
 		return // no fault of the provider's
 	}
-	r.gateway.Watch.tried(m, f.name)
-	if _, ok := r.gateway.lines.Allow(m.ID+" "+f.name, time.Now()); ok {
-		r.gateway.Log.Warn("a try failed", "request_id", r.ask.ID, "model", m.ID, "provider", m.Provider.Name, "class", f.name, "err", f.err)
+	r.gateway.Watch.tried(c.Model, f.name)
+	if _, ok := r.gateway.lines.Allow(c.ID+" "+f.name, time.Now()); ok {
+		r.gateway.Log.Warn("a try failed", "request_id", r.ask.ID, "model", c.ID, "provider", c.Provider.Name, "class", f.name, "err", f.err)
+	}
+}
+
+// judge tells the circuit of a try's upstream how it went, once. Whatever answers is alive, if only to refuse.
+func (r *run) judge(f *failure) {
+	if r.judged {
+		return
+	}
+	r.judged = true
+	key := r.model.circuit(r.ask.Caller.Workspace)
+	switch {
+	case f == nil:
+		r.gateway.Breaker.Done(key, time.Now(), true)
+	case f.class == broken, f.class == silent:
+		r.gateway.Breaker.Done(key, time.Now(), false)
+	case f.class == over, f.class == unfit:
+		r.gateway.Breaker.Cancel(key, time.Now())
+	default:
+		r.gateway.Breaker.Done(key, time.Now(), true)
 	}
 }
 
@@ -308,17 +294,22 @@ func ending(cause error) *fault.Fault {
 
 // once sends the request to a model and relays its answer. Nil says that the caller has an answer, whole or broken off;
 // a failure that nothing was written and another try is possible.
-func (r *run) once(m *live.Model) *failure {
+func (r *run) once(c candidate) *failure {
+	if !r.gateway.Breaker.Allow(c.circuit(r.ask.Caller.Workspace), time.Now()) {
+		err := errors.New("the provider failed too often of late")
+		return &failure{class: shunned, err: err, fault: fault.Upstream.Because(err, "the provider is failing, and was not asked")}
+	}
+	r.judged = false
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	defer cancel(nil)
 	quiet := time.AfterFunc(r.settings.TryTimeout, func() { cancel(errSilent) })
 	defer quiet.Stop()
-	r.model, r.reported, r.delivered, r.recorded = m, nil, r.delivered[:0], time.Time{}
-	r.tab.Serve(m)
+	r.model, r.reported, r.delivered, r.recorded = c, nil, r.delivered[:0], time.Time{}
+	r.tab.Serve(c.Model, c.price, c.own != nil)
 
 	r.clock.away()
-	response, err := r.fleet.Sender(m).Send(ctx, &upstream.Request{
-		Model: m, Path: r.ask.Endpoint.Path, Body: r.ask.body(m, r.standard), Stream: r.ask.stream, ID: r.ask.ID,
+	response, err := r.fleet.Sender(c.Model).Send(ctx, &upstream.Request{
+		Model: c.Model, Path: r.ask.Endpoint.Path, Body: r.ask.body(c.Model, r.standard), Stream: r.ask.stream, ID: r.ask.ID, Own: c.own,
 	})
 	r.clock.back()
 	if err != nil {
@@ -361,7 +352,10 @@ func (s *source) Read(p []byte) (int, error) {
 // lost classifies an error of the connection.
 func (r *run) lost(ctx context.Context, err error) *failure {
 	cause := context.Cause(ctx)
+	var refusal *fault.Fault
 	switch {
+	case errors.As(err, &refusal):
+		return &failure{class: unfit, err: err, fault: refusal}
 	case errors.Is(cause, errSilent):
 		return &failure{class: silent, err: err, fault: fault.Timeout.Because(err, "the provider did not answer in time")}
 	case cause != nil:
@@ -413,8 +407,14 @@ func classify(status int, told told, err error) (class, *fault.Fault) {
 
 // redact takes the provider's key out of a text that a caller will read: some providers repeat it.
 func (r *run) redact(text string) string {
-	if key := r.model.Provider.APIKey.Reveal(); key != "" {
-		return strings.ReplaceAll(text, key, "[redacted]")
+	keys := []secret.Text{r.model.Provider.APIKey}
+	if r.model.own != nil {
+		keys = append(keys, r.model.own.Key)
+	}
+	for _, key := range keys {
+		if !key.Empty() {
+			text = strings.ReplaceAll(text, key.Reveal(), "[redacted]")
+		}
 	}
 	return text
 }

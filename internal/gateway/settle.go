@@ -8,7 +8,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/live"
-	"sovereign/internal/scan"
 	"sovereign/internal/token"
 )
 
@@ -89,20 +88,19 @@ const messageOverhead = 4
 // countInput counts the texts of what was asked. Media that are sent as data count nothing: no tokenizer knows them.
 func countInput(count func(string) int64, a *Ask) int64 {
 	var n int64
-	for _, m := range a.members {
-		switch m.Name {
-		case a.Endpoint.content:
-			texts(m.Value, func(text string) {
-				if !isData(text) {
-					n += count(text)
-				}
-			})
-			if elements, array := scan.Count(m.Value, a.Endpoint.most); array && a.Endpoint.kind == live.Chat {
-				n += int64(elements) * messageOverhead
-			}
-		case "tools", "response_format":
+	for _, m := range a.prompt() {
+		if m.Name == "tools" || m.Name == "response_format" || m.Name == "text" {
 			n += count(string(m.Value))
+			continue
 		}
+		texts(m.Value, func(text string) {
+			if !isData(text) {
+				n += count(text)
+			}
+		})
+	}
+	if a.Endpoint.kind == live.Chat {
+		n += int64(a.elements) * messageOverhead
 	}
 	return n
 }

@@ -29,6 +29,46 @@ type ChatAnswer struct {
 	Usage   jsontext.Value   `json:"usage,omitempty"`
 }
 
+// A RerankRequest is the body of POST /v1/rerank.
+type RerankRequest struct {
+	_               struct{}         `json:"-" additionalProperties:"true"`
+	Model           string           `json:"model" doc:"A catalog id or an alias"`
+	Query           string           `json:"query" minLength:"1"`
+	Documents       []jsontext.Value `json:"documents" nullable:"false" minItems:"1" doc:"Texts, or objects with a text"`
+	TopN            int64            `json:"top_n,omitempty" minimum:"1" doc:"How many of the best come back; all by default"`
+	ReturnDocuments bool             `json:"return_documents,omitempty" doc:"Each result holds its document"`
+	Models          []string         `json:"models,omitempty" maxItems:"8" doc:"Catalog ids to fall back to, in order"`
+}
+
+// A RerankAnswer is what comes back, the best first.
+type RerankAnswer struct {
+	ID      string           `json:"id"`
+	Model   string           `json:"model"`
+	Results []jsontext.Value `json:"results" nullable:"false" doc:"Each {index, relevance_score, document?}"`
+	Usage   jsontext.Value   `json:"usage,omitempty"`
+}
+
+// A ResponsesRequest is the body of POST /v1/responses.
+type ResponsesRequest struct {
+	_               struct{}       `json:"-" additionalProperties:"true"`
+	Model           string         `json:"model" doc:"A catalog id or an alias"`
+	Input           jsontext.Value `json:"input" doc:"A text or a list of items, as in OpenAI's API"`
+	Stream          bool           `json:"stream,omitempty" doc:"Answer with server-sent events"`
+	MaxOutputTokens int64          `json:"max_output_tokens,omitempty" minimum:"1" doc:"Bounds the output, and lowers the hold on the wallet"`
+	Models          []string       `json:"models,omitempty" maxItems:"8" doc:"Catalog ids to fall back to, in order, before the first content"`
+}
+
+// A ResponsesAnswer is what comes back, or what the last event of a stream holds.
+type ResponsesAnswer struct {
+	_      struct{}         `json:"-" additionalProperties:"true"`
+	ID     string           `json:"id"`
+	Object string           `json:"object"`
+	Status string           `json:"status"`
+	Model  string           `json:"model"`
+	Output []jsontext.Value `json:"output"`
+	Usage  jsontext.Value   `json:"usage,omitempty"`
+}
+
 // An EmbeddingsRequest is the body of POST /v1/embeddings.
 type EmbeddingsRequest struct {
 	_              struct{}       `json:"-" additionalProperties:"true"`

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,13 +8,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"sovereign/internal/edge"
 	"sovereign/internal/fault"
-	"sovereign/internal/scan"
+	"sovereign/internal/sse"
 	"sovereign/internal/upstream"
 )
+
+// eventStream is the content type of every stream.
+const eventStream = "text/event-stream; charset=utf-8"
 
 const (
 	maxEvent  = 8 << 20 // bytes of one event
@@ -25,21 +25,21 @@ const (
 	afterDone = time.Second
 )
 
-var done = []byte("[DONE]")
-
 // A relay is a stream on its way: what has been read and is not whole yet, and what waits to be written.
 type relay struct {
 	*run
 	in       *source
-	partial  []byte // of a line
-	data     []byte // of the event that is being read
+	events   sse.Reader
 	out      []byte // events for the caller, in one write per read
+	framed   []byte // the event that is being read, as the caller sees it
+	end      []byte // what is written when the charge is recorded
 	choices  map[int]bool
-	finished bool // every choice has said so
-	ended    bool // the provider has said so
-	content  bool // some was read
-	reached  bool // some was sent to the caller
-	sent     int  // how much of the delivered text
+	sequence int64 // of the last event, where they are numbered
+	finished bool  // every choice has said so
+	ended    bool  // the provider has said so
+	content  bool  // some was read
+	reached  bool  // some was sent to the caller
+	sent     int   // how much of the delivered text
 	ping     *time.Timer
 	mute     bool // no more pings
 }
@@ -50,7 +50,7 @@ func (r *run) stream(in *source, response *upstream.Response) *failure {
 	if !strings.HasPrefix(strings.ToLower(response.ContentType), "text/event-stream") {
 		return r.garbage(fmt.Errorf("a stream was asked for and %q came", response.ContentType))
 	}
-	s := &relay{run: r, in: in, choices: map[int]bool{}}
+	s := &relay{run: r, in: in, choices: map[int]bool{}, events: sse.Reader{Most: maxEvent}}
 	in.patience = r.settings.StallTimeout
 	defer func() {
 		if s.ping != nil {
@@ -72,154 +72,61 @@ func (r *run) stream(in *source, response *upstream.Response) *failure {
 	return s.finish()
 }
 
-// take reads lines; an event ends with an empty one.
-func (s *relay) take(piece []byte) *failure {
-	for len(piece) > 0 && !s.ended {
-		line, rest, whole := bytes.Cut(piece, []byte("\n"))
-		piece = rest
-		if len(s.partial)+len(line)+len(s.data) > maxEvent {
-			return s.garbage(fmt.Errorf("an event is longer than %d bytes", maxEvent))
-		}
-		if !whole {
-			s.partial = append(s.partial, line...)
-			return nil
-		}
-		if len(s.partial) > 0 {
-			line = append(s.partial, line...)
-			s.partial = s.partial[:0]
-		}
-		if failed := s.line(bytes.TrimSuffix(line, []byte("\r"))); failed != nil {
-			return failed
-		}
-	}
-	return nil
+// A verdict is what an event means to the road.
+type verdict struct {
+	show    []byte // framed, for the caller; nil hides it
+	content bool   // it holds something of the answer
+	last    bool   // the answer is over: what is shown waits until the charge is recorded
 }
 
-// fields are what a line of an event may begin with.
-var fields = [][]byte{[]byte("event:"), []byte("id:"), []byte("retry:"), []byte(":")}
-
-func (s *relay) line(line []byte) *failure {
-	if len(line) == 0 {
-		return s.dispatch()
-	}
-	if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
-		if len(s.data) > 0 {
-			s.data = append(s.data, '\n')
+// take reads events.
+func (s *relay) take(piece []byte) (failed *failure) {
+	err := s.events.Feed(piece, func(e sse.Event) error {
+		if s.ended {
+			return nil
 		}
-		s.data = append(s.data, bytes.TrimPrefix(data, []byte(" "))...)
+		if failed = s.dispatch(e); failed != nil {
+			return failed.err
+		}
 		return nil
+	})
+	if err != nil && failed == nil {
+		failed = s.garbage(err)
 	}
-	for _, field := range fields {
-		if bytes.HasPrefix(line, field) {
-			return nil
-		}
-	}
-	return s.garbage(errors.New("a line of the stream is none of an event's"))
+	return failed
 }
-
-// A chunk is one event of a chat's stream.
-type chunk struct {
-	Choices []struct {
-		Index  int            `json:"index"`
-		Delta  jsontext.Value `json:"delta"`
-		Finish *string        `json:"finish_reason"`
-	} `json:"choices"`
-	Usage jsontext.Value `json:"usage"`
-	Error jsontext.Value `json:"error"`
-}
-
-func present(value jsontext.Value) bool { return len(value) > 0 && value.Kind() != 'n' }
 
 // dispatch takes one event.
-func (s *relay) dispatch() *failure {
-	event := s.data
-	s.data = s.data[:0]
-	switch {
-	case len(event) == 0:
-		return nil
-	case bytes.Equal(event, done):
-		if len(s.choices) == 0 {
-			return s.garbage(errors.New("the stream ended without an answer"))
-		}
-		s.ended = true
+func (s *relay) dispatch(e sse.Event) *failure {
+	v, failed := s.ask.Endpoint.event(s, e)
+	if failed != nil {
+		return failed
+	}
+	if v.last {
+		s.ended, s.end = true, append(s.end, v.show...)
 		return nil
 	}
-	var c chunk
-	if err := lenient(event, &c); err != nil {
-		return s.garbage(fmt.Errorf("an event of the stream: %w", err))
-	}
-	if present(c.Error) {
-		return s.inside(c.Error)
-	}
-	if present(c.Usage) {
-		if u := usageOf(c.Usage); u != nil {
-			s.reported = u
-		}
-	}
-	content := false
-	for i := range c.Choices {
-		choice := &c.Choices[i]
-		if choice.Index < 0 || choice.Index >= maxChoices {
-			return s.garbage(fmt.Errorf("a choice has the index %d", choice.Index))
-		}
-		text, says := written(choice.Delta)
-		content = content || says
-		if len(s.delivered) < maxText {
-			s.delivered = append(s.delivered, text...)
-		}
-		over := choice.Finish != nil && *choice.Finish != ""
-		s.choices[choice.Index] = s.choices[choice.Index] || over
-		if over {
-			s.run.finish = *choice.Finish
-		}
-	}
-	s.finished = len(s.choices) > 0
-	for _, over := range s.choices {
-		s.finished = s.finished && over
-	}
-	s.show(event, &c)
+	s.out = append(s.out, v.show...)
 	if !s.begun && len(s.out) > maxBefore {
 		return s.garbage(errors.New("the stream says nothing"))
 	}
-	if content {
+	if v.content {
 		s.content = true
 		if err := s.progress(); err != nil && !s.begun {
 			return &failure{class: over, err: err, fault: unrecorded(err)}
 		}
 	}
-	if content || s.finished {
+	if v.content || s.finished {
 		s.begin()
 	}
 	return nil
 }
 
-// show puts an event in line for the caller, without the usage that it did not ask for.
-func (s *relay) show(event []byte, c *chunk) {
-	if !s.ask.usage && len(c.Usage) > 0 {
-		if len(c.Choices) == 0 {
-			return
-		}
-		event = withoutUsage(event)
+// deliver keeps text that a model wrote, for counting.
+func (s *relay) deliver(text []byte) {
+	if len(s.delivered) < maxText {
+		s.delivered = append(s.delivered, text...)
 	}
-	s.out = append(s.out, "data: "...)
-	if bytes.IndexByte(event, '\n') >= 0 {
-		event = bytes.ReplaceAll(event, []byte("\n"), []byte("\ndata: "))
-	}
-	s.out = append(append(s.out, event...), '\n', '\n')
-}
-
-func withoutUsage(event []byte) []byte {
-	members, err := scan.Object(event, nil)
-	if err != nil {
-		return event
-	}
-	a := Ask{Body: event, members: members}
-	i, ok := a.member("usage")
-	if !ok || len(members) < 2 {
-		return event
-	}
-	cut := a.without(i)
-	return append(append([]byte{}, event[:cut.from]...), event[cut.to:]...)
 }
 
 // begin writes the head, and from then on keeps an idle stream alive.
@@ -230,7 +137,7 @@ func (s *relay) begin() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.gateway.Watch.first(s.run)
-	s.head("text/event-stream; charset=utf-8", -1)
+	s.head(eventStream, -1)
 	s.ping = time.AfterFunc(s.gateway.pingEvery, s.keepAlive)
 }
 
@@ -264,7 +171,8 @@ func (s *relay) send() {
 // over is the end of the connection. Whether that was the end of the answer, the events tell and never the socket.
 func (s *relay) over(err error) *failure {
 	if errors.Is(err, io.EOF) && s.finished && context.Cause(s.in.ctx) == nil {
-		s.ended = true
+		s.ended, s.end = true, []byte(s.ask.Endpoint.end)
+		s.gathered()
 		return nil
 	}
 	if errors.Is(err, io.EOF) {
@@ -297,8 +205,12 @@ func (s *relay) fail(f *failure) *failure {
 
 // tell ends the stream with an error in it.
 func (s *relay) tell(f *fault.Fault) {
-	s.out = append(s.out, "data: "...)
-	s.out = append(append(s.out, edge.Event(s.ask.ID, f)...), '\n', '\n')
+	if s.ask.Endpoint == Responses {
+		s.out = append(s.out, s.responseFailure(f)...)
+	} else {
+		s.out = append(s.out, "data: "...)
+		s.out = append(append(s.out, edge.Event(s.ask.ID, f)...), '\n', '\n')
+	}
 	s.send()
 }
 
@@ -320,7 +232,7 @@ func (s *relay) finish() *failure {
 	if err != nil {
 		s.tell(unrecorded(err))
 	} else {
-		s.out = append(s.out, "data: [DONE]\n\n"...)
+		s.out = append(s.out, s.end...)
 		s.send()
 	}
 	later()

@@ -89,12 +89,12 @@ func (w *Watch) first(r *run) {
 func (r *run) settled(o Outcome, u live.Usage) {
 	r.outcome, r.used = o, u
 	w := r.gateway.Watch
-	for kind, n := range map[string]int64{"input": u.Input, "cached_input": u.Cached, "output": u.Output, "reasoning": u.Reasoning} {
+	for kind, n := range map[string]int64{"input": u.Input, "cached_input": u.Cached, "written_input": u.Written, "output": u.Output, "reasoning": u.Reasoning, "searches": u.Searches} {
 		if n > 0 {
 			w.tokens.WithLabelValues(r.model.ID, kind).Add(float64(n))
 		}
 	}
-	w.cost.WithLabelValues(r.model.ID).Add(dollars(r.model.Price.Of(u)))
+	w.cost.WithLabelValues(r.model.ID).Add(dollars(r.model.price.At(u.Input).Of(u)))
 }
 
 // finish notes how a request ended, in the metrics and on its span.
@@ -116,7 +116,7 @@ func (w *Watch) finish(r *run, ctx context.Context, err error) {
 		return
 	}
 	span.SetAttributes(attribute.String("gen_ai.operation.name", r.ask.Endpoint.Name), attribute.String("sovereign.outcome", outcome))
-	if r.model == nil {
+	if r.model.Model == nil {
 		return
 	}
 	span.SetAttributes(

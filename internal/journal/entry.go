@@ -37,7 +37,8 @@ type Charge struct {
 	Outcome   string
 	Counted   bool // by us: the provider reported nothing
 	Usage     live.Usage
-	Price     live.Price
+	Price     live.Rates
+	Own       bool       // it ran with the workspace's own key
 	Cost      money.Nano // of the usage at the price
 	Charged   money.Nano // of it to the wallet; the rest is the operator's
 }
@@ -76,6 +77,13 @@ func appendEntry(to []byte, e *Entry) []byte {
 		for _, rate := range e.rates() {
 			to = binary.AppendVarint(to, *rate)
 		}
+		to = append(to, flag(e.Own))
+		for _, rate := range e.laterRates() {
+			to = binary.AppendVarint(to, *rate)
+		}
+	}
+	for _, amount := range e.laterAmounts() {
+		to = binary.AppendVarint(to, *amount)
 	}
 	payload := to[start+frame:]
 	binary.LittleEndian.PutUint32(to[start:], uint32(len(payload)))
@@ -97,6 +105,17 @@ func (e *Entry) texts() []*string {
 
 func (e *Entry) rates() []*int64 {
 	return []*int64{(*int64)(&e.Price.Input), (*int64)(&e.Price.CachedInput), (*int64)(&e.Price.Output)}
+}
+
+// laterAmounts and laterRates came with a later release. A record of an earlier one ends before them, and used none of
+// what they count.
+func (e *Entry) laterAmounts() []*int64 {
+	return []*int64{&e.Usage.Written, &e.Usage.AudioInput, &e.Usage.AudioOutput, &e.Usage.Searches}
+}
+
+func (e *Entry) laterRates() []*int64 {
+	p := &e.Price
+	return []*int64{(*int64)(&p.WrittenInput), (*int64)(&p.AudioInput), (*int64)(&p.Reasoning), (*int64)(&p.AudioOutput), (*int64)(&p.Search)}
 }
 
 func flag(b bool) byte {
@@ -140,6 +159,20 @@ func next(data []byte) (e Entry, size int, err error) {
 		e.Workspace, e.Key = tenant.ID(r.text()), tenant.KeyID(r.text())
 		for _, rate := range e.rates() {
 			*rate = r.varint()
+		}
+		flat := live.Flat(e.Price.Input, e.Price.Output)
+		flat.CachedInput = e.Price.CachedInput
+		e.Price = flat
+	}
+	if len(r.rest) > 0 {
+		if e.Kind == Opened || e.Kind == Settled {
+			e.Own = r.byte() == 1
+			for _, rate := range e.laterRates() {
+				*rate = r.varint()
+			}
+		}
+		for _, amount := range e.laterAmounts() {
+			*amount = r.varint()
 		}
 	}
 	if r.short || len(r.rest) != 0 {

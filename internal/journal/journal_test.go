@@ -15,7 +15,7 @@ import (
 func charge(request string, cost money.Nano) Charge {
 	return Charge{
 		Request: request, Workspace: "ws_1", Key: "key_1", At: 1700, Route: "chat", Model: "m", Requested: "a", Alias: "a", Provider: "p",
-		Outcome: "finished", Usage: live.Usage{Input: 10, Cached: 3, Output: 7, Reasoning: 2}, Price: live.Price{Input: 5, CachedInput: 4, Output: 9}, Cost: cost, Charged: cost,
+		Outcome: "finished", Usage: live.Usage{Input: 10, Cached: 3, Output: 7, Reasoning: 2}, Price: live.Rates{Input: 5, CachedInput: 4, WrittenInput: 6, AudioInput: 7, Output: 9, Reasoning: 8, AudioOutput: 11, Search: 12}, Cost: cost, Charged: cost,
 	}
 }
 
@@ -65,7 +65,7 @@ func tempDisk(t testing.TB) Disk {
 }
 
 func TestEveryFieldIsReadBackAsItWasWritten(t *testing.T) {
-	if err := quick.Check(func(request, model, outcome string, at, cost, charged int64, counted bool, u live.Usage, p live.Price) bool {
+	if err := quick.Check(func(request, model, outcome string, at, cost, charged int64, counted bool, u live.Usage, p live.Rates) bool {
 		if len(request)+len(model)+len(outcome) > maxPayload/2 {
 			return true
 		}

@@ -7,7 +7,6 @@ import (
 
 	"sovereign/internal/clock"
 	"sovereign/internal/fault"
-	"sovereign/internal/money"
 	"sovereign/internal/secret"
 )
 
@@ -18,51 +17,19 @@ type Kind string
 const (
 	Chat      Kind = "chat"
 	Embedding Kind = "embedding"
+	Rerank    Kind = "rerank"
 )
-
-// A Price is what a model's tokens cost. It is frozen on the usage row of every request.
-type Price struct {
-	Input       money.Rate `json:"input_per_mtok_usd"`
-	CachedInput money.Rate `json:"cached_input_per_mtok_usd"`
-	Output      money.Rate `json:"output_per_mtok_usd"`
-}
-
-// DearestInput is the most that a token of input can cost.
-func (p Price) DearestInput() money.Rate { return max(p.Input, p.CachedInput) }
-
-// Usage is what a model says it used, or what was counted for it. Cached is part of Input, Reasoning part of Output.
-type Usage struct {
-	Input     int64 `json:"input"`
-	Cached    int64 `json:"cached"`
-	Output    int64 `json:"output"`
-	Reasoning int64 `json:"reasoning"`
-}
-
-// Of is the cost of u.
-func (p Price) Of(u Usage) money.Nano {
-	cached := min(max(u.Cached, 0), max(u.Input, 0))
-	var t money.Tally
-	t.Add(u.Input-cached, p.Input)
-	t.Add(cached, p.CachedInput)
-	t.Add(u.Output, p.Output)
-	return t.Cost()
-}
-
-// Worst is the most that a request can cost that sends input tokens and gets output tokens back.
-func (p Price) Worst(input, output int64) money.Nano {
-	var t money.Tally
-	t.Add(input, p.DearestInput())
-	t.Add(output, p.Output)
-	return t.Cost()
-}
 
 // A Protocol is the wire that a provider speaks.
 type Protocol string
 
 // The protocols.
 const (
-	OpenAI Protocol = "openai"
-	Sim    Protocol = "sim"
+	OpenAI    Protocol = "openai"
+	Anthropic Protocol = "anthropic"
+	Gemini    Protocol = "gemini"
+	Cohere    Protocol = "cohere"
+	Sim       Protocol = "sim"
 )
 
 // A Provider is where models run.
@@ -72,6 +39,10 @@ type Provider struct {
 	BaseURL  string
 	APIKey   secret.Text
 	CAFile   string
+
+	Configured bool // by the operator; the models of another can be called with a workspace's own key alone
+	Responses  bool // it has the Responses API itself
+	NewLimit   bool // it wants max_completion_tokens where others want max_tokens
 }
 
 // A Behaviour is how a simulated model acts, unless a request says otherwise. Other models have none.
@@ -147,4 +118,19 @@ func (c *Catalog) Find(id string) (*Model, error) {
 		return nil, fault.UnknownProvider.New("no provider %q is configured", prefix)
 	}
 	return nil, fault.ModelNotFound.New("the model %q does not exist", id)
+}
+
+// Serves is Find for a workspace: a provider that the operator has not configured serves those alone that have a key of
+// their own there.
+func (c *Catalog) Serves(id string, own func(provider string) bool) (*Model, error) {
+	m, err := c.Find(id)
+	prefix, _, _ := strings.Cut(id, "/")
+	p := c.providers[prefix]
+	if m != nil {
+		p = m.Provider
+	}
+	if p != nil && !p.Configured && !own(p.Name) {
+		return nil, fault.UnknownProvider.New("no key for the provider %q is configured, and the workspace has none of its own", p.Name)
+	}
+	return m, err
 }

@@ -5,6 +5,7 @@ import "sovereign/internal/tenant"
 // Settings are what a workspace has set for its traffic. The zero value is nothing set.
 type Settings struct {
 	DefaultMaxTokens int64 // of output, for requests that name no maximum; 0 for the server's own default
+	Cache            bool  // answers are remembered
 }
 
 // AllSettings is what every workspace has set, read without a lock.

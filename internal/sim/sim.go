@@ -102,6 +102,7 @@ var routes = map[string]struct {
 }{
 	"/chat/completions": {live.Chat, func() question { return &chat{} }},
 	"/embeddings":       {live.Embedding, func() question { return &embed{} }},
+	upstream.RerankPath: {live.Rerank, func() question { return &ranking{} }},
 }
 
 func (p *provider) answer(r *upstream.Request) (answer, error) {

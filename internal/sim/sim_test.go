@@ -403,6 +403,7 @@ func TestTheBuiltInModelsArePriced(t *testing.T) {
 		"sim/chat-large": {live.Chat, cents(250), cents(125), cents(1000), 128000, 16384},
 		"sim/judge":      {live.Chat, cents(100), cents(50), cents(400), 128000, 16384},
 		"sim/embedding":  {live.Embedding, cents(2), cents(2), 0, 8192, 0},
+		"sim/rerank":     {live.Rerank, cents(5), cents(5), 0, 8192, 0},
 	}
 	for _, m := range Models(simulated) {
 		got := row{m.Kind, m.Price.Input, m.Price.CachedInput, m.Price.Output, m.ContextWindow, m.MaxOutput}

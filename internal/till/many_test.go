@@ -24,7 +24,7 @@ func (s *shop) guest(request string, random *rand.Rand) (used live.Usage, charge
 		return used, false
 	}
 	defer tab.Drop()
-	tab.Serve(model)
+	tab.Serve(model, model.Price, false)
 	for range random.IntN(3) {
 		used.Output += int64(1 + random.IntN(10))
 		_ = tab.Deliver(used)
@@ -122,7 +122,7 @@ func TestWalletJournalAndOverageAgreeAfterAnyOrder(t *testing.T) {
 				name := fmt.Sprint("req_", made)
 				tab, err := s.Open(journal.Charge{Request: name, Workspace: ws}, money.Nano(rapid.Int64Range(0, 100).Draw(t, "hold")))
 				if err == nil {
-					tab.Serve(model)
+					tab.Serve(model, model.Price, false)
 					running[name] = tab
 				}
 			},

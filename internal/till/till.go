@@ -40,6 +40,7 @@ type Tab struct {
 	till   *Till
 	hold   *funds.Hold
 	charge journal.Charge
+	price  live.Price // of the model that answers
 	opened bool
 	last   live.Usage // that was delivered and recorded
 	ended  bool
@@ -65,9 +66,17 @@ func (t *Till) Open(c journal.Charge, amount money.Nano) (*Tab, error) {
 	return &Tab{till: t, hold: hold, charge: c}, nil
 }
 
-// Serve says which model answers, and at what price.
-func (t *Tab) Serve(m *live.Model) {
-	t.charge.Model, t.charge.Provider, t.charge.Price = m.ID, m.Provider.Name, m.Price
+// Serve says which model answers, at what price, and whether that is with the workspace's own key.
+func (t *Tab) Serve(m *live.Model, p live.Price, own bool) {
+	t.charge.Model, t.charge.Provider, t.charge.Own, t.price = m.ID, m.Provider.Name, own, p
+}
+
+// charged is the charge of what was used, at the rates that hold for so much input: they are frozen on it.
+func (t *Tab) charged(used live.Usage, counted bool) journal.Charge {
+	c := t.charge
+	c.At, c.Usage, c.Counted, c.Price = clock.Now(), used, counted, t.price.At(used.Input)
+	c.Cost = c.Price.Of(used)
+	return c
 }
 
 // Opened reports whether content was delivered and recorded.
@@ -79,8 +88,7 @@ func (t *Tab) Deliver(used live.Usage) error {
 	if t.ended {
 		return errEnded
 	}
-	c := t.charge
-	c.At, c.Usage, c.Counted, c.Cost = clock.Now(), used, true, c.Price.Of(used)
+	c := t.charged(used, true)
 	c.Charged = min(c.Cost, t.hold.Amount())
 	kind := journal.Opened
 	if t.opened {
@@ -109,8 +117,8 @@ func (t *Tab) Settle(outcome string, used live.Usage, counted bool) error {
 }
 
 func (t *Tab) settlement(outcome string, used live.Usage, counted bool) journal.Entry {
-	c := t.charge
-	c.At, c.Outcome, c.Usage, c.Counted, c.Cost = clock.Now(), outcome, used, counted, c.Price.Of(used)
+	c := t.charged(used, counted)
+	c.Outcome = outcome
 	if held := t.hold.Amount(); c.Cost > held {
 		t.till.log.Warn("a request cost more than was held for it: its model's limits or prices, or what its provider reports, cannot be right",
 			"request_id", c.Request, "workspace", c.Workspace, "model", c.Model, "cost_usd", c.Cost.String(), "held_usd", held.String())

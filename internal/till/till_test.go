@@ -25,7 +25,7 @@ import (
 )
 
 // One token of output costs one nano, and so does one of input; a cached one is free.
-var model = &live.Model{ID: "m", Provider: &live.Provider{Name: "p"}, Price: live.Price{Input: 1_000_000, Output: 1_000_000}}
+var model = &live.Model{ID: "m", Provider: &live.Provider{Name: "p"}, Price: live.Price{Rates: live.Rates{Input: 1_000_000, Output: 1_000_000, Reasoning: 1_000_000}}}
 
 func tokens(n int64) live.Usage { return live.Usage{Output: n} }
 
@@ -77,7 +77,7 @@ func (s *shop) open(t tester, request string, amount money.Nano) *till.Tab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tab.Serve(model)
+	tab.Serve(model, model.Price, false)
 	return tab
 }
 
@@ -139,7 +139,7 @@ func TestARequestIsChargedWhatItUsedAndItsHoldEnds(t *testing.T) {
 	got.At = 0
 	want := journal.Charge{
 		Request: "req_1", Workspace: ws, Key: "key_1", Route: "chat", Model: "m", Requested: "alias", Alias: "alias", Provider: "p",
-		Outcome: "finished", Usage: used, Price: model.Price, Cost: 115, Charged: 115,
+		Outcome: "finished", Usage: used, Price: model.Price.Rates, Cost: 115, Charged: 115,
 	}
 	if got != want {
 		t.Errorf("%+v, want %+v", got, want)

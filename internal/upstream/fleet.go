@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"fmt"
+	"net/http"
 
 	"sovereign/internal/live"
 )
@@ -13,28 +14,26 @@ type Fleet struct {
 	known   map[string]*live.Provider
 }
 
-// A Maker makes the sender of a protocol.
+// A Maker makes the sender of a protocol that has no wire.
 type Maker func(*live.Provider) (Sender, error)
 
-// Makers knows the protocols that have no wire of their own; OpenAI's is built in.
-type Makers map[live.Protocol]Maker
+// Tongues are what a fleet can speak beside OpenAI's wire, which is built in.
+type Tongues struct {
+	Makers   map[live.Protocol]Maker   // protocols without a wire
+	Dialects map[live.Protocol]Dialect // protocols that are translated
+	Bridge   Dialect                   // the Responses API, spoken over chat
+	Guarded  http.RoundTripper         // the one way to a URL that a customer has set
+}
 
 // NewFleet reaches every provider of a catalog. Those that stand unchanged in the fleet before keep their connections.
-func NewFleet(c *live.Catalog, makers Makers, before *Fleet) (*Fleet, error) {
+func NewFleet(c *live.Catalog, tongues Tongues, before *Fleet) (*Fleet, error) {
 	f := &Fleet{Catalog: c, senders: map[string]Sender{}, known: c.Providers()}
 	for name, p := range c.Providers() {
 		if before != nil && same(before.known[name], p) {
 			f.senders[name] = before.senders[name]
 			continue
 		}
-		maker, ok := makers[p.Protocol]
-		if p.Protocol == live.OpenAI {
-			maker, ok = func(p *live.Provider) (Sender, error) { return newStandard(p) }, true
-		}
-		if !ok {
-			return nil, fmt.Errorf("provider %s: nothing speaks %s", name, p.Protocol)
-		}
-		sender, err := maker(p)
+		sender, err := tongues.reach(p)
 		if err != nil {
 			return nil, err
 		}
@@ -43,8 +42,30 @@ func NewFleet(c *live.Catalog, makers Makers, before *Fleet) (*Fleet, error) {
 	return f, nil
 }
 
+// reach is a sender that takes every request of our endpoints' to a provider, in the wire that it speaks.
+func (t Tongues) reach(p *live.Provider) (sender Sender, err error) {
+	dialect, translate := t.Dialects[p.Protocol]
+	maker, made := t.Makers[p.Protocol]
+	switch {
+	case made:
+		sender, err = maker(p)
+	case translate:
+		if sender, err = newStandard(p, t.Guarded); err == nil {
+			sender = Translated(dialect, sender, func(*Request) bool { return true })
+		}
+	case p.Protocol == live.OpenAI:
+		sender, err = newStandard(p, t.Guarded)
+	default:
+		err = fmt.Errorf("provider %s: nothing speaks %s", p.Name, p.Protocol)
+	}
+	if err != nil || p.Responses || t.Bridge == nil {
+		return sender, err
+	}
+	return Translated(t.Bridge, sender, func(r *Request) bool { return r.Path == ResponsesPath }), nil
+}
+
 func same(a, b *live.Provider) bool {
-	return a != nil && a.Protocol == b.Protocol && a.BaseURL == b.BaseURL && a.APIKey.Equal(b.APIKey) &&
+	return a != nil && a.Protocol == b.Protocol && a.BaseURL == b.BaseURL && a.APIKey.Equal(b.APIKey) && a.Responses == b.Responses &&
 		a.CAFile == "" && b.CAFile == "" // what a file says may have changed
 }
 

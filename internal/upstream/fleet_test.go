@@ -35,10 +35,15 @@ func (c *counted) Send(context.Context, *upstream.Request) (*upstream.Response, 
 
 func (c *counted) Close() { c.closed++ }
 
+// speaking is a fleet's tongues with a maker of simulated senders.
+func speaking(m upstream.Maker) upstream.Tongues {
+	return upstream.Tongues{Makers: map[live.Protocol]upstream.Maker{live.Sim: m}}
+}
+
 // fleet reaches providers of which each has one model.
 func fleet(t *testing.T, before *upstream.Fleet, providers ...live.Provider) (*upstream.Fleet, map[string]upstream.Sender) {
 	t.Helper()
-	makers := upstream.Makers{live.Sim: func(p *live.Provider) (upstream.Sender, error) { return &counted{of: p}, nil }}
+	makers := speaking(func(p *live.Provider) (upstream.Sender, error) { return &counted{of: p}, nil })
 	var all []*live.Provider
 	var models []*live.Model
 	for i := range providers {
@@ -115,11 +120,11 @@ func TestAFleetThatCannotBeMadeChangesNothing(t *testing.T) {
 	p := live.Provider{Name: "up", Protocol: live.Sim}
 	first, before := fleet(t, nil, p)
 	odd := live.Provider{Name: "odd", Protocol: "gopher"}
-	_, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{&p, &odd}, nil), nil, first)
+	_, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{&p, &odd}, nil), upstream.Tongues{}, first)
 	if err == nil || !strings.Contains(err.Error(), "provider odd: nothing speaks gopher") {
 		t.Error(err)
 	}
-	failing := upstream.Makers{live.Sim: func(*live.Provider) (upstream.Sender, error) { return nil, io.ErrUnexpectedEOF }}
+	failing := speaking(func(*live.Provider) (upstream.Sender, error) { return nil, io.ErrUnexpectedEOF })
 	if _, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{{Name: "new", Protocol: live.Sim}}, nil), failing, first); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}

@@ -18,10 +18,34 @@ import (
 	"sovereign/internal/live"
 )
 
-// standard reaches a provider that speaks OpenAI's wire, over net/http's Transport.
+// standard reaches a provider over net/http's Transport.
 type standard struct {
 	provider  *live.Provider
 	transport *http.Transport
+	guarded   http.RoundTripper // for the base URL that a workspace has set
+}
+
+// authorize puts a key where a provider looks for it, with what else its wire wants in every head.
+var authorize = map[live.Protocol]func(http.Header, string){
+	live.OpenAI: bearer,
+	live.Cohere: bearer,
+	live.Anthropic: func(h http.Header, key string) {
+		h.Set("Anthropic-Version", "2023-06-01")
+		if key != "" {
+			h.Set("X-Api-Key", key)
+		}
+	},
+	live.Gemini: func(h http.Header, key string) {
+		if key != "" {
+			h.Set("X-Goog-Api-Key", key)
+		}
+	},
+}
+
+func bearer(h http.Header, key string) {
+	if key != "" {
+		h.Set("Authorization", "Bearer "+key)
+	}
 }
 
 // How connections to a provider are made and kept.
@@ -32,7 +56,7 @@ const (
 	maxHeaderSize = 64 << 10
 )
 
-func newStandard(p *live.Provider) (*standard, error) {
+func newStandard(p *live.Provider, guarded http.RoundTripper) (*standard, error) {
 	secure := &tls.Config{MinVersion: tls.VersionTLS12}
 	if p.CAFile != "" {
 		text, err := os.ReadFile(p.CAFile)
@@ -43,7 +67,7 @@ func newStandard(p *live.Provider) (*standard, error) {
 			return nil, fmt.Errorf("provider %s: ca_file %s holds no certificate", p.Name, p.CAFile)
 		}
 	}
-	return &standard{provider: p, transport: &http.Transport{
+	return &standard{provider: p, guarded: guarded, transport: &http.Transport{
 		Proxy:       http.ProxyFromEnvironment,
 		DialContext: (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext, TLSHandshakeTimeout: dialTimeout,
 		TLSClientConfig: secure, ForceAttemptHTTP2: true,
@@ -57,7 +81,14 @@ func (s *standard) Close() { s.transport.CloseIdleConnections() }
 // Send implements Sender. The head is built here from nothing: no header of a caller's can reach a provider. Redirects
 // are answers like any other; following one would take the provider's key elsewhere.
 func (s *standard) Send(ctx context.Context, r *Request) (*Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.provider.BaseURL+r.Path, nil)
+	base, key, way := s.provider.BaseURL, s.provider.APIKey, http.RoundTripper(s.transport)
+	if r.Own != nil {
+		key = r.Own.Key
+		if r.Own.BaseURL != "" {
+			base, way = r.Own.BaseURL, s.guarded
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+r.Path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -80,10 +111,8 @@ func (s *standard) Send(ctx context.Context, r *Request) (*Response, error) {
 	if r.Stream {
 		header.Set("Accept", "text/event-stream")
 	}
-	if !s.provider.APIKey.Empty() {
-		header.Set("Authorization", "Bearer "+s.provider.APIKey.Reveal())
-	}
-	response, err := s.transport.RoundTrip(request)
+	authorize[s.provider.Protocol](header, key.Reveal())
+	response, err := way.RoundTrip(request)
 	if err != nil {
 		return nil, err
 	}

@@ -34,7 +34,7 @@ func to(t *testing.T, p *live.Provider) (upstream.Sender, *live.Model) {
 		p.Name = "up"
 	}
 	m := &live.Model{ID: p.Name + "/m", Provider: p, Upstream: "m"}
-	fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, []*live.Model{m}), nil, nil)
+	fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, []*live.Model{m}), upstream.Tongues{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestAnAuthorityThatCannotBeReadIsRefusedByName(t *testing.T) {
 	}
 	for file, says := range map[string]string{filepath.Join(folder, "missing.pem"): "missing.pem", empty: "holds no certificate"} {
 		p := &live.Provider{Name: "up", Protocol: live.OpenAI, BaseURL: "https://127.0.0.1:1", CAFile: file}
-		_, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, nil), nil, nil)
+		_, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, nil), upstream.Tongues{}, nil)
 		if err == nil || !strings.Contains(err.Error(), "provider up: ca_file") || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v", err)
 		}

@@ -1,5 +1,6 @@
 // Package upstream speaks with the providers of models: it sends a request's bytes and hands back an answer as it
-// arrives. What an answer means, and what it costs, is the gateway's to say.
+// arrives. On the road every answer is in OpenAI's wire; a provider that speaks another is translated here. What an
+// answer means, and what it costs, is the gateway's to say.
 package upstream
 
 import (
@@ -8,15 +9,31 @@ import (
 	"time"
 
 	"sovereign/internal/live"
+	"sovereign/internal/secret"
+)
+
+// The paths of our endpoints, below a provider's base URL.
+const (
+	ChatPath       = "/chat/completions"
+	EmbeddingsPath = "/embeddings"
+	RerankPath     = "/rerank"
+	ResponsesPath  = "/responses"
 )
 
 // A Request is one try at one model.
 type Request struct {
 	Model  *live.Model
-	Path   string   // below the provider's base URL: /chat/completions, /embeddings
+	Path   string   // one of our endpoints'
 	Body   [][]byte // the caller's bytes, with what had to change in between
 	Stream bool     // server-sent events are asked for
 	ID     string   // our id of the request, for the provider's support
+	Own    *Own     // the workspace's own way to the provider; nil for the server's
+}
+
+// Own is how a workspace reaches a provider with a key of its own.
+type Own struct {
+	Key     secret.Text
+	BaseURL string // empty for the provider's
 }
 
 // Length is the body's.
@@ -36,7 +53,7 @@ type Response struct {
 }
 
 // A Sender reaches one provider. Send returns when the head of the answer is there; reading the body fails when ctx
-// ends.
+// ends. What the provider's wire cannot express is a *fault.Fault that names it, and nothing was sent.
 type Sender interface {
 	Send(ctx context.Context, r *Request) (*Response, error)
 	// Close gives up idle connections; running requests go on.

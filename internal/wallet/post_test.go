@@ -104,7 +104,7 @@ func TestVerifyFindsEveryBreachOfUsage(t *testing.T) {
 		"a row left its workspace":            {`UPDATE usage_rows SET workspace_id = 'ws_b' WHERE request_id = 'req_2'`, "belongs to a transfer of its workspace: not so for req_2"},
 		"a row left its transfer":             {`UPDATE usage_rows SET transfer_id = 'txn_none' WHERE request_id = 'req_2'`, "belongs to a transfer of its workspace: not so for req_2"},
 		"a row is of a transfer that is none": {`UPDATE usage_rows SET transfer_id = 'txn_topup_ws_a' WHERE request_id = 'req_2'`, "belongs to a transfer of its workspace: not so for req_2"},
-		"a row was copied":                    {`INSERT INTO usage_rows SELECT 'req_copy', workspace_id, transfer_id, key_id, at, route, model, requested, alias, provider, outcome, counted, input, cached, output, reasoning, price, cost, charged FROM usage_rows WHERE request_id = 'req_2'`, "cost what its transfer used"},
+		"a row was copied":                    {`INSERT INTO usage_rows (request_id, workspace_id, transfer_id, key_id, at, route, model, requested, alias, provider, outcome, counted, input, cached, output, reasoning, price, cost, charged) SELECT 'req_copy', workspace_id, transfer_id, key_id, at, route, model, requested, alias, provider, outcome, counted, input, cached, output, reasoning, price, cost, charged FROM usage_rows WHERE request_id = 'req_2'`, "cost what its transfer used"},
 	}
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := openBranch(t, d, journaltest.NewDisk())
@@ -198,7 +198,7 @@ func TestDrainingAgainOrByManyPostsOnce(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					tab.Serve(simulated)
+					tab.Serve(simulated, simulated.Price, false)
 					if err := tab.Settle("finished", live.Usage{Input: 7}, false); err != nil {
 						t.Error(err)
 					}

@@ -88,7 +88,7 @@ type guest struct {
 	past   bool         // its process has ended: nothing about it changes any more
 }
 
-var simulated = &live.Model{ID: "m", Provider: &live.Provider{Name: "p"}, Price: live.Price{Input: 1_000_000, CachedInput: 500_000, Output: 4_000_000}}
+var simulated = &live.Model{ID: "m", Provider: &live.Provider{Name: "p"}, Price: live.Price{Rates: live.Rates{Input: 1_000_000, CachedInput: 500_000, WrittenInput: 1_250_000, AudioInput: 1_000_000, Output: 4_000_000, Reasoning: 4_000_000}}}
 
 func newSimulation(t *testing.T, d *db.DB, seed uint64) *simulation {
 	t.Helper()
@@ -196,7 +196,7 @@ func (s *simulation) arrive() {
 	if err != nil {
 		return // short, or the journal fails: either way nothing happened
 	}
-	tab.Serve(simulated)
+	tab.Serve(simulated, simulated.Price, false)
 	g.tab = tab
 	s.tabs = append(s.tabs, g)
 	s.guests[g.id] = g

@@ -141,8 +141,13 @@ type UsageRow struct {
 	Counted   bool           `json:"counted" doc:"By us: the provider reported no usage"`
 	Input     int64          `json:"input_tokens"`
 	Cached    int64          `json:"cached_input_tokens"`
+	Written   int64          `json:"written_input_tokens" doc:"Into the provider's cache"`
+	AudioIn   int64          `json:"audio_input_tokens" db:"audio_input"`
 	Output    int64          `json:"output_tokens"`
 	Reasoning int64          `json:"reasoning_tokens"`
+	AudioOut  int64          `json:"audio_output_tokens" db:"audio_output"`
+	Searches  int64          `json:"searches"`
+	OwnKey    bool           `json:"own_key" doc:"It ran with the workspace's own key at the provider"`
 	Price     string         `json:"-"`
 	Prices    jsontext.Value `json:"price" db:"-" doc:"Of the model on that day"`
 	Cost      money.Nano     `json:"cost_usd"`
@@ -152,7 +157,8 @@ type UsageRow struct {
 // Usage lists what a workspace's requests used and cost, newest first.
 func (s *Store) Usage(ctx context.Context, ws tenant.ID, limit, offset int) ([]UsageRow, error) {
 	rows, err := db.Query[UsageRow](ctx, s.db.In(ws), `
-		SELECT request_id, at, key_id, route, model, requested, alias, provider, outcome, counted, input, cached, output, reasoning, price, cost, charged
+		SELECT request_id, at, key_id, route, model, requested, alias, provider, outcome, counted, input, cached, written, audio_input, output,
+			reasoning, audio_output, searches, own_key, price, cost, charged
 		FROM usage_rows WHERE workspace_id = $1 ORDER BY at DESC, request_id DESC LIMIT $2 OFFSET $3`, limit, offset)
 	if err != nil {
 		return nil, fmt.Errorf("read the usage: %w", err)

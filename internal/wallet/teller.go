@@ -297,7 +297,7 @@ func (t *Teller) advance(ctx context.Context, tx *db.Tx, next journal.Position) 
 
 var usageColumns = []string{
 	"request_id", "workspace_id", "transfer_id", "key_id", "at", "route", "model", "requested", "alias", "provider",
-	"outcome", "counted", "input", "cached", "output", "reasoning", "price", "cost", "charged",
+	"outcome", "counted", "input", "cached", "written", "audio_input", "output", "reasoning", "audio_output", "searches", "own_key", "price", "cost", "charged",
 }
 
 // postUsage writes the rows of one workspace and the transfer that they sum to, and returns what the wallet paid.
@@ -316,7 +316,8 @@ func (t *Teller) postUsage(ctx context.Context, tx *db.Tx, ws tenant.ID, batch [
 		}
 		rows[i] = []any{
 			c.Request, ws, transfer, c.Key, c.At, c.Route, c.Model, c.Requested, c.Alias, c.Provider,
-			c.Outcome, c.Counted, c.Usage.Input, c.Usage.Cached, c.Usage.Output, c.Usage.Reasoning, string(price), c.Cost, c.Charged,
+			c.Outcome, c.Counted, c.Usage.Input, c.Usage.Cached, c.Usage.Written, c.Usage.AudioInput,
+			c.Usage.Output, c.Usage.Reasoning, c.Usage.AudioOutput, c.Usage.Searches, c.Own, string(price), c.Cost, c.Charged,
 		}
 	}
 	if err := db.Insert(ctx, tx.Across("the rows name their workspace"), "usage_rows", usageColumns, rows); err != nil {

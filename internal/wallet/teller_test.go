@@ -106,7 +106,7 @@ func (b *branch) open(ws tenant.ID, request string, hold money.Nano) *till.Tab {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	tab.Serve(simulated)
+	tab.Serve(simulated, simulated.Price, false)
 	return tab
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-json-experiment/json"
-
 	"sovereign/internal/db"
 	"sovereign/internal/live"
 	"sovereign/internal/money"
@@ -94,22 +92,28 @@ var invariants = []struct{ rule, finds string }{
 // mispriced finds the usage rows whose cost is not their tokens at their price.
 func mispriced(ctx context.Context, all db.Scoped) ([]string, error) {
 	type row struct {
-		RequestID                        string
-		Input, Cached, Output, Reasoning int64
-		Price                            string
-		Cost                             money.Nano
+		RequestID, Price                  string
+		Input, Cached, Written, AudioIn   int64
+		Output, Reasoning, AudioOut, Seen int64
+		Cost                              money.Nano
 	}
 	var wrong []string
-	for r, err := range db.Rows[row](ctx, all, `SELECT request_id, input, cached, output, reasoning, price, cost FROM usage_rows`) {
+	for r, err := range db.Rows[row](ctx, all, `
+		SELECT request_id, input, cached, written, audio_input AS audio_in, output, reasoning, audio_output AS audio_out, searches AS seen, price, cost
+		FROM usage_rows`) {
 		if err != nil {
 			return nil, fmt.Errorf("check the prices: %w", err)
 		}
-		var price live.Price
-		if err := json.Unmarshal([]byte(r.Price), &price); err != nil {
+		price, err := live.ReadRates([]byte(r.Price))
+		if err != nil {
 			wrong = append(wrong, fmt.Sprintf("the price of %s cannot be read", r.RequestID))
 			continue
 		}
-		if price.Of(live.Usage{Input: r.Input, Cached: r.Cached, Output: r.Output, Reasoning: r.Reasoning}) != r.Cost {
+		used := live.Usage{
+			Input: r.Input, Cached: r.Cached, Written: r.Written, AudioInput: r.AudioIn,
+			Output: r.Output, Reasoning: r.Reasoning, AudioOutput: r.AudioOut, Searches: r.Seen,
+		}
+		if price.Of(used) != r.Cost {
 			wrong = append(wrong, fmt.Sprintf("every row costs its tokens at its price: not so for %s", r.RequestID))
 		}
 	}

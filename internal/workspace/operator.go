@@ -177,10 +177,10 @@ func (o *Operator) settings(ctx context.Context, _ tenant.Caller, in oneWorkspac
 	return o.store.Settings(ctx, ws.ID)
 }
 
-// NewSettings asks for settings in the place of those there are.
+// NewSettings asks for a change of settings.
 type NewSettings struct {
-	Workspace        string `json:"workspace"`
-	DefaultMaxTokens int64  `json:"default_max_tokens"`
+	Workspace string `json:"workspace"`
+	SettingsChange
 }
 
 func (o *Operator) set(ctx context.Context, caller tenant.Caller, in NewSettings) (Settings, error) {
@@ -188,5 +188,5 @@ func (o *Operator) set(ctx context.Context, caller tenant.Caller, in NewSettings
 	if err != nil {
 		return Settings{}, err
 	}
-	return o.store.Set(ctx, ws.ID, caller.Actor(), Settings{DefaultMaxTokens: in.DefaultMaxTokens})
+	return o.store.Set(ctx, ws.ID, caller.Actor(), in.SettingsChange)
 }

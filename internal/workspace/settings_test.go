@@ -39,7 +39,7 @@ func TestSettingsAreInForceWhenTheyAreSetAndAudited(t *testing.T) {
 			t.Errorf("nothing was set: %+v %v", got, err)
 		}
 		for _, n := range []int64{500, 600, 0} {
-			if _, err := s.Set(ctx, one.ID, tenant.Operator, workspace.Settings{DefaultMaxTokens: n}); err != nil {
+			if _, err := s.Set(ctx, one.ID, tenant.Operator, workspace.SettingsChange{DefaultMaxTokens: &n}); err != nil {
 				t.Fatal(err)
 			}
 			if got := set.Of(one.ID).DefaultMaxTokens; got != n {
@@ -54,14 +54,14 @@ func TestSettingsAreInForceWhenTheyAreSetAndAudited(t *testing.T) {
 		}
 		for _, n := range []int64{-1, 2_000_000_000} {
 			var f *fault.Fault
-			if _, err := s.Set(ctx, one.ID, tenant.Operator, workspace.Settings{DefaultMaxTokens: n}); !errors.As(err, &f) || f.Field != "default_max_tokens" {
+			if _, err := s.Set(ctx, one.ID, tenant.Operator, workspace.SettingsChange{DefaultMaxTokens: &n}); !errors.As(err, &f) || f.Field != "default_max_tokens" {
 				t.Errorf("%d: %v", n, err)
 			}
 		}
 		if trail, err := audit.List(ctx, d, one.ID, "workspace.set", 10, 0); err != nil || len(trail) != 3 {
 			t.Errorf("%d entries, %v", len(trail), err)
 		}
-		if _, err := s.Set(ctx, one.ID, tenant.Operator, workspace.Settings{DefaultMaxTokens: 7}); err != nil {
+		if _, err := s.Set(ctx, one.ID, tenant.Operator, workspace.SettingsChange{DefaultMaxTokens: new(int64(7))}); err != nil {
 			t.Fatal(err)
 		}
 		set.Replace(nil)

@@ -1,0 +1,84 @@
+// Package anthropic says OpenAI's chat completions in the words of Anthropic's Messages API, and its answers in ours.
+//
+// What that wire has no words for is refused by its name. What was decided where the two wires differ:
+//
+//   - System and developer messages that lead a conversation are its system prompt. Later ones stay where they are, as
+//     turns of the system's, which the wire allows between a user's turn and the assistant's, and at the end. Elsewhere
+//     they are refused: to move one would change what it says. A model that knows no such turns says so itself.
+//   - An empty text says nothing and is left out; a turn of nothing else is refused.
+//   - A refusal in the history is what the assistant said: a text.
+//   - Reasoning goes back with its signature or not at all, first in its turn.
+//   - A schema's name is a label and shapes nothing. The strictness that Anthropic always has is more than was asked.
+//   - reasoning_effort is the effort of adaptive thinking, whose text is asked for; models from before that get a budget,
+//     a share of their max_tokens. Anthropic knows nothing as little as minimal, save the least of budgets.
+//   - An answer that pauses is cut short: length. A stop reason that nobody knows is an error, for to call it the end
+//     could be a lie.
+//
+// Of an answer these are not told, for OpenAI's wire has no place for them and nothing we ask for depends on them: which
+// stop sequence it was, the category of a refusal, the container, the diagnostics, who called a tool, the tier, the
+// speed and the place that served it, and the provider's id of a failed request. Events of a type that nobody knows are
+// passed over, as the wire's rules of versions ask; content comes in none of them.
+package anthropic
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"sovereign/internal/chat"
+	"sovereign/internal/fault"
+	"sovereign/internal/upstream"
+)
+
+// path is the endpoint, below the provider's base URL.
+const path = "/messages"
+
+// wire is what refusals call it.
+const wire = "Messages API"
+
+// Dialect is Anthropic's wire.
+type Dialect struct {
+	Now func() time.Time // when an answer was made; nil for the clock's
+}
+
+// Ask says a chat request in Anthropic's words.
+func (d Dialect) Ask(r *upstream.Request) (upstream.Exchange, error) {
+	if r.Path != upstream.ChatPath {
+		return nil, fault.UnsupportedParameter.New("%s has no equivalent in the %s", r.Path, wire)
+	}
+	body := bytes.Join(r.Body, nil)
+	request, err := chat.Decode(body)
+	if err != nil {
+		return nil, err
+	}
+	if err := chat.Only(body, expressible, wire); err != nil {
+		return nil, err
+	}
+	q, err := ask(request, r.Model)
+	if err != nil {
+		return nil, err
+	}
+	q.Stream = r.Stream
+	said, err := json.Marshal(q)
+	if err != nil {
+		return nil, fault.InvalidBody.Because(err, "the request cannot be written for the %s", wire)
+	}
+	now := time.Now
+	if d.Now != nil {
+		now = d.Now
+	}
+	e := &exchange{body: said, created: now().Unix()}
+	e.out = chat.Stream{Created: e.created, Usage: request.WantsUsage()}
+	return e, nil
+}
+
+// An exchange is one request and what has come of its answer.
+type exchange struct {
+	body    []byte
+	created int64
+	progress
+}
+
+// Wire implements upstream.Exchange.
+func (e *exchange) Wire() (string, []byte) { return path, e.body }

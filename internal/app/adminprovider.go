@@ -1,0 +1,129 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"sovereign/internal/api"
+	"sovereign/internal/providerkey"
+	"sovereign/internal/workspace"
+)
+
+type providerKeyCommand struct {
+	Set    providerKeySet    `cmd:"" help:"Set or rotate a key. Requests that begin afterwards use it; those that run go on with the one before."`
+	List   providerKeyList   `cmd:"" help:"List the providers that a workspace has keys for. A key itself is never shown."`
+	Delete providerKeyDelete `cmd:"" help:"Delete a key. The server's own is used again, where it has one."`
+}
+
+type providerKeySet struct {
+	asJSON      `embed:""`
+	ofWorkspace `embed:""`
+	Provider    string `required:"" placeholder:"NAME" help:"A provider of the catalog, such as anthropic."`
+	KeyFile     string `default:"-" placeholder:"FILE" help:"Where the key is read from; - for the standard input."`
+	BaseURL     string `name:"base-url" placeholder:"URL" help:"Where requests are sent, if not to the provider's own URL. It must be public."`
+}
+
+func (c *providerKeySet) Run(a *admin) error {
+	key, err := readSecret(c.KeyFile)
+	if err != nil {
+		return err
+	}
+	in := map[string]string{"workspace": c.Workspace, "provider": c.Provider, "api_key": key}
+	if c.BaseURL != "" {
+		in["base_url"] = c.BaseURL
+	}
+	var kept providerkey.ProviderKey
+	if err := a.call(http.MethodPut, "/admin/provider-keys", in, &kept, repeatable); err != nil {
+		return err
+	}
+	return a.show(c.JSON, kept, func(w io.Writer) { _, _ = fmt.Fprintf(w, "set\t%s\t%s\n", kept.Provider, kept.UpdatedAt) })
+}
+
+// maxSecret bounds a file that holds a key.
+const maxSecret = 64 << 10
+
+// readSecret reads a key from where no list of processes and no history of a shell shows it.
+func readSecret(path string) (string, error) {
+	from := os.Stdin
+	if path != "-" {
+		file, err := os.Open(path) //nolint:gosec // the operator's own path
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = file.Close() }()
+		from = file
+	} else if info, err := from.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		_, _ = fmt.Fprintln(os.Stderr, "the key, and then Enter and Ctrl-D:")
+	}
+	text, err := io.ReadAll(io.LimitReader(from, maxSecret))
+	if err != nil {
+		return "", err
+	}
+	if key := strings.TrimSpace(string(text)); key != "" {
+		return key, nil
+	}
+	return "", errors.New("no key was given: it is read from the standard input, or from --key-file")
+}
+
+type providerKeyList struct {
+	asJSON      `embed:""`
+	ofWorkspace `embed:""`
+	page        `embed:""`
+}
+
+func (c *providerKeyList) Run(a *admin) error {
+	query := c.query()
+	query.Set("workspace", c.Workspace)
+	return list(a, c.JSON, "/admin/provider-keys", query, "PROVIDER\tURL\tMADE\tROTATED", func(k providerkey.ProviderKey) string {
+		at := k.BaseURL
+		if at == "" {
+			at = "the provider's own"
+		}
+		return fmt.Sprintf("%s\t%s\t%s\t%s", k.Provider, at, k.CreatedAt, k.UpdatedAt)
+	})
+}
+
+type providerKeyDelete struct {
+	asJSON      `embed:""`
+	ofWorkspace `embed:""`
+	Provider    string `required:"" placeholder:"NAME" help:"The provider."`
+}
+
+func (c *providerKeyDelete) Run(a *admin) error {
+	var gone api.Deleted
+	path := "/admin/provider-keys/" + url.PathEscape(c.Provider) + "?" + url.Values{"workspace": {c.Workspace}}.Encode()
+	if err := a.call(http.MethodDelete, path, nil, &gone, once); err != nil {
+		return err
+	}
+	return a.show(c.JSON, gone, func(w io.Writer) { _, _ = fmt.Fprintf(w, "deleted\t%s\n", gone.ID) })
+}
+
+type cacheCommand struct {
+	On  cacheOn  `cmd:"" help:"Remember answers, and give them again to the same question for nothing."`
+	Off cacheOff `cmd:"" help:"Remember nothing, but for requests that ask for it."`
+}
+
+type cacheOn struct {
+	asJSON      `embed:""`
+	ofWorkspace `embed:""`
+}
+
+func (c *cacheOn) Run(a *admin) error {
+	on := true
+	return a.set(c.JSON, c.Workspace, workspace.SettingsChange{Cache: &on})
+}
+
+type cacheOff struct {
+	asJSON      `embed:""`
+	ofWorkspace `embed:""`
+}
+
+func (c *cacheOff) Run(a *admin) error {
+	off := false
+	return a.set(c.JSON, c.Workspace, workspace.SettingsChange{Cache: &off})
+}

@@ -1,0 +1,103 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"sovereign/internal/scan"
+	"sovereign/internal/sse"
+)
+
+// chatEnd is how every chat's stream ends.
+const chatEnd = "data: [DONE]\n\n"
+
+var done = []byte("[DONE]")
+
+// A chunk is one event of a chat's stream.
+type chunk struct {
+	Choices []struct {
+		Index  int            `json:"index"`
+		Delta  jsontext.Value `json:"delta"`
+		Finish *string        `json:"finish_reason"`
+	} `json:"choices"`
+	Usage jsontext.Value `json:"usage"`
+	Error jsontext.Value `json:"error"`
+}
+
+func present(value jsontext.Value) bool { return len(value) > 0 && value.Kind() != 'n' }
+
+// chatEvent reads one event of a chat's stream.
+func chatEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
+	if bytes.Equal(e.Data, done) {
+		if len(s.choices) == 0 {
+			return v, s.garbage(errors.New("the stream ended without an answer"))
+		}
+		s.gathered()
+		return verdict{last: true, show: []byte(chatEnd)}, nil
+	}
+	var c chunk
+	if err := lenient(e.Data, &c); err != nil {
+		return v, s.garbage(fmt.Errorf("an event of the stream: %w", err))
+	}
+	if present(c.Error) {
+		return v, s.inside(c.Error)
+	}
+	if present(c.Usage) {
+		if u := usageOf(c.Usage); u != nil {
+			s.reported = u
+		}
+	}
+	for i := range c.Choices {
+		choice := &c.Choices[i]
+		if choice.Index < 0 || choice.Index >= maxChoices {
+			return v, s.garbage(fmt.Errorf("a choice has the index %d", choice.Index))
+		}
+		text, says := written(choice.Delta)
+		v.content = v.content || says
+		s.deliver(text)
+		over := choice.Finish != nil && *choice.Finish != ""
+		s.choices[choice.Index] = s.choices[choice.Index] || over
+		if over {
+			s.run.finish = *choice.Finish
+		}
+	}
+	s.finished = len(s.choices) > 0
+	for _, over := range s.choices {
+		s.finished = s.finished && over
+	}
+	s.gather(e.Data)
+	v.show = s.shown(e.Data, &c)
+	return v, nil
+}
+
+// shown is an event as the caller sees it, without the usage that it did not ask for.
+func (s *relay) shown(event []byte, c *chunk) []byte {
+	if !s.ask.usage && len(c.Usage) > 0 {
+		if len(c.Choices) == 0 {
+			return nil
+		}
+		event = withoutUsage(event)
+	}
+	if bytes.IndexByte(event, '\n') >= 0 {
+		event = bytes.ReplaceAll(event, []byte("\n"), []byte("\ndata: "))
+	}
+	s.framed = append(append(append(s.framed[:0], "data: "...), event...), '\n', '\n')
+	return s.framed
+}
+
+func withoutUsage(event []byte) []byte {
+	members, err := scan.Object(event, nil)
+	if err != nil {
+		return event
+	}
+	a := Ask{Body: event, members: members}
+	i, ok := a.member("usage")
+	if !ok || len(members) < 2 {
+		return event
+	}
+	cut := a.without(i)
+	return append(append([]byte{}, event[:cut.from]...), event[cut.to:]...)
+}

@@ -1,0 +1,162 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"sovereign/internal/live"
+	"sovereign/internal/rerank"
+	"sovereign/internal/scan"
+	"sovereign/internal/sse"
+	"sovereign/internal/token"
+	"sovereign/internal/upstream"
+)
+
+// An Endpoint is one kind of inference: how its requests are read, and what its answers mean.
+type Endpoint struct {
+	Name    string // in usage rows, metrics and spans
+	Path    string // at the provider
+	kind    live.Kind
+	content string // the member that must be there, and how many elements it may have
+	listed  bool   // it must be a list
+	most    int
+	counted []string // members that are prompt
+	reads   map[string]func(*Ask, []byte) error
+	check   func(*Ask) error // of the body as a whole, where it has a shape of ours
+
+	answers string                                          // the member of an answer that holds what was asked for
+	empty   bool                                            // it may be empty
+	usage   func([]byte) *live.Usage                        // of the member usage
+	text    func([]byte) []byte                             // that a model wrote, in the member answers
+	render  func(*run, []byte) ([]byte, *live.Usage, error) // puts an answer into our own shape; nil hands it on as it is
+	event   func(*relay, sse.Event) (verdict, *failure)     // of a stream
+	end     string                                          // of a stream that ended without saying so
+}
+
+// The endpoints.
+var (
+	Chat = &Endpoint{
+		Name: "chat", Path: upstream.ChatPath, kind: live.Chat, content: "messages", listed: true, most: 16_384,
+		counted: []string{"messages", "tools", "response_format"},
+		reads: map[string]func(*Ask, []byte) error{
+			"model": readModel, "models": readFallbacks, "stream": readStream, "stream_options": readStreamOptions,
+			"max_tokens": readLimit, "max_completion_tokens": readLimit, "n": readN,
+		},
+		answers: "choices", usage: usageOf, text: textOf, event: chatEvent, end: chatEnd,
+	}
+	Embeddings = &Endpoint{
+		Name: "embeddings", Path: upstream.EmbeddingsPath, kind: live.Embedding, content: "input", most: 16_384,
+		counted: []string{"input"},
+		reads:   map[string]func(*Ask, []byte) error{"model": readModel, "models": readFallbacks},
+		answers: "data", usage: usageOf,
+	}
+	Rerank = &Endpoint{
+		Name: "rerank", Path: upstream.RerankPath, kind: live.Rerank, content: "documents", listed: true, most: 16_384,
+		counted: []string{"query", "documents"},
+		reads:   map[string]func(*Ask, []byte) error{"model": readModel, "models": readFallbacks, "query": readQuery},
+		check:   readQuestion,
+		render:  rendered,
+	}
+	Responses = &Endpoint{
+		Name: "responses", Path: upstream.ResponsesPath, kind: live.Chat, content: "input", most: 16_384,
+		counted: []string{"input", "instructions", "tools", "text"},
+		reads: map[string]func(*Ask, []byte) error{
+			"model": readModel, "models": readFallbacks, "stream": readStream, "max_output_tokens": readLimit, "background": readBackground,
+			"previous_response_id": stored("previous_response_id"), "conversation": stored("conversation"), "prompt": stored("prompt"),
+			"tools": readTools,
+		},
+		answers: "output", empty: true, usage: responseUsage, text: responseText, event: responseEvent,
+	}
+)
+
+// limit is the member that names the most output, as a model's provider wants it.
+func (e *Endpoint) limit(m *live.Model) string {
+	switch {
+	case e == Responses:
+		return "max_output_tokens"
+	case m.Provider.NewLimit:
+		return "max_completion_tokens"
+	default:
+		return "max_tokens"
+	}
+}
+
+func readQuestion(a *Ask) (err error) {
+	a.question, err = rerank.Decode(a.Body)
+	return err
+}
+
+func readQuery(a *Ask, value []byte) error {
+	a.query = token.Body(value).High
+	return nil
+}
+
+// readBackground refuses an answer that comes after the request is over: nobody would charge for it.
+func readBackground(_ *Ask, value []byte) error {
+	if string(value) == "false" {
+		return nil
+	}
+	return errors.New("must be false: an answer is charged when it is given")
+}
+
+// stored notes a member that refers to what a provider has stored. On the server's own key that could be another
+// workspace's.
+func stored(member string) func(*Ask, []byte) error {
+	return func(a *Ask, _ []byte) error {
+		a.stored = member
+		return nil
+	}
+}
+
+// readTools notes the first tool that a provider would run itself.
+func readTools(a *Ask, value []byte) error {
+	var tools []struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(value, &tools); err != nil {
+		return errors.New("must be a list of tools")
+	}
+	for i, t := range tools {
+		if t.Type != "function" && t.Type != "custom" {
+			a.hosted = fmt.Sprintf("tools[%d].type", i)
+			return nil
+		}
+	}
+	return nil
+}
+
+// searches is the most that a reranker may charge for: a search is a question with up to a hundred documents, of which a
+// long one counts as several.
+func (a *Ask) searches() int64 {
+	if a.Endpoint != Rerank {
+		return 0
+	}
+	const perSearch, longDocument = 100, 250
+	return (int64(a.elements)+a.bounds.High/longDocument)/perSearch + 1
+}
+
+// prompt is the members that are prompt.
+func (a *Ask) prompt() (parts []scan.Member) {
+	for _, m := range a.members {
+		for _, name := range a.Endpoint.counted {
+			if m.Name == name {
+				parts = append(parts, m)
+			}
+		}
+	}
+	return parts
+}
+
+// twin is the name that the road reads and that differs from name only in its case. Some providers take one for the
+// other, and would obey a maximum that the hold has not seen.
+func (e *Endpoint) twin(name string) (string, bool) {
+	for known := range e.reads {
+		if known != name && strings.EqualFold(known, name) {
+			return known, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,124 @@
+package gateway
+
+import (
+	"fmt"
+
+	"sovereign/internal/fault"
+	"sovereign/internal/live"
+	"sovereign/internal/tenant"
+	"sovereign/internal/upstream"
+)
+
+// A plan is what may run: the order of tries, and every model that the hold must cover.
+type plan struct {
+	alias string
+	order []candidate
+	arms  []candidate
+}
+
+// A candidate is a model that may answer, how it is reached, and what it costs the workspace.
+type candidate struct {
+	*live.Model
+	own   *upstream.Own // the workspace's own way; nil for the server's
+	price live.Price
+}
+
+// circuit names what fails together: a model at a provider, and apart from it where a workspace has set the URL.
+func (c candidate) circuit(ws tenant.ID) string {
+	if c.own != nil && c.own.BaseURL != "" {
+		return c.ID + " for " + string(ws)
+	}
+	return c.ID
+}
+
+// candidate finds a model and the workspace's way to it. With a key of its own a workspace pays the platform's fee alone.
+func (g *Gateway) candidate(ws tenant.ID, c *live.Catalog, id string) (candidate, error) {
+	m, err := c.Serves(id, func(provider string) bool { return g.Keys.Find(ws, provider) != nil })
+	if err != nil {
+		return candidate{}, err
+	}
+	own := g.Keys.Find(ws, m.Provider.Name)
+	switch {
+	case own == nil:
+		return candidate{Model: m, price: m.Price}, nil
+	case own.Broken:
+		return candidate{}, fault.UnknownProvider.New("the workspace's own key for %s cannot be read: set it again", m.Provider.Name)
+	default:
+		return candidate{Model: m, own: &upstream.Own{Key: own.Key, BaseURL: own.BaseURL}, price: m.Price.Share(g.settings.Load().OwnKeyFee)}, nil
+	}
+}
+
+// resolve finds the models of a request: a catalog id, then an alias. Aliases never shadow the catalog.
+func (g *Gateway) resolve(a *Ask, c *live.Catalog) (plan, error) {
+	var p plan
+	name, ws := a.model, a.Caller.Workspace
+	fallbacks := a.fallbacks
+	if !c.Has(name) {
+		alias, ok := g.Aliases.Find(ws, name)
+		if !ok {
+			_, err := g.candidate(ws, c, name)
+			return p, err
+		}
+		p.alias = alias.Name
+		name = alias.Pick(g.Random())
+		for _, arm := range []string{alias.Target, alias.Canary} {
+			if m, err := g.candidate(ws, c, arm); err == nil && arm != name {
+				p.arms = append(p.arms, m)
+			}
+		}
+		if fallbacks == nil {
+			fallbacks = alias.Fallbacks
+		}
+	}
+	m, err := g.candidate(ws, c, name)
+	switch {
+	case err != nil && p.alias == "":
+		return p, err
+	case err != nil: // what an alias points to may have left the catalog since; its fallbacks stand in
+	default:
+		if err := a.fits("model", m); err != nil {
+			return p, err
+		}
+		p.order = append(p.order, m)
+	}
+	for i, id := range fallbacks {
+		m, err := g.candidate(ws, c, id)
+		named := fmt.Sprintf("models[%d]", i)
+		switch {
+		case err != nil && a.fallbacks != nil:
+			return p, fault.Invalid(named, "cannot be called: "+err.Error())
+		case err != nil: // an alias's fallback may have left the catalog since
+		default:
+			if err := a.fits(named, m); err != nil {
+				return p, err
+			}
+			p.order = append(p.order, m)
+		}
+	}
+	if len(p.order) == 0 {
+		return p, fault.ModelNotFound.New("the alias %q points to %q, which cannot be called any more: %s", p.alias, name, err)
+	}
+	p.arms = append(p.arms, p.order...)
+	return p, nil
+}
+
+// fits refuses a model that is for something else, and what only a workspace with its own key may ask for: what is
+// stored under the server's key is nobody's, and a tool that the provider runs has a price that the hold does not know.
+func (a *Ask) fits(field string, c candidate) error {
+	switch {
+	case c.Kind != a.Endpoint.kind:
+		return fault.Invalid(field, fmt.Sprintf("%s is for %s, not for %s", c.ID, c.Kind, a.Endpoint.kind))
+	case c.own == nil && c.Provider.Responses && a.stored != "":
+		return unsupported(a.stored, "needs a key of the workspace's own at "+c.Provider.Name+": nothing is stored for it under the server's")
+	case c.own == nil && c.Provider.Responses && a.hosted != "":
+		return unsupported(a.hosted, "is a tool that "+c.Provider.Name+" runs, at a price of its own: it needs a key of the workspace's own there")
+	default:
+		return nil
+	}
+}
+
+func unsupported(field, reason string) error {
+	f := fault.UnsupportedParameter.New("%s %s", field, reason)
+	f.Field = field
+	return f
+}

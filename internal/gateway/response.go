@@ -1,0 +1,124 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"sovereign/internal/edge"
+	"sovereign/internal/fault"
+	"sovereign/internal/live"
+	"sovereign/internal/sse"
+)
+
+// responseUsage reads the usage of a response.
+func responseUsage(value []byte) *live.Usage {
+	var u struct {
+		Input         *count        `json:"input_tokens"`
+		Output        *count        `json:"output_tokens"`
+		InputDetails  inputDetails  `json:"input_tokens_details"`
+		OutputDetails outputDetails `json:"output_tokens_details"`
+	}
+	if lenient(value, &u) != nil || u.Input == nil {
+		return nil
+	}
+	return usage(u.Input, u.InputDetails, u.Output, u.OutputDetails)
+}
+
+// responseText is the text of a response's output: what a model wrote, calls included.
+func responseText(output []byte) []byte {
+	type part struct{ Text, Refusal string }
+	var items []struct {
+		Content, Summary []part
+		Name, Arguments  string
+		Input            string
+	}
+	if lenient(output, &items) != nil {
+		return nil
+	}
+	var text []byte
+	for i := range items {
+		for _, p := range append(items[i].Summary, items[i].Content...) {
+			text = append(append(text, p.Text...), p.Refusal...)
+		}
+		text = append(append(append(text, items[i].Name...), items[i].Arguments...), items[i].Input...)
+	}
+	return text
+}
+
+// A responseChunk is one event of a response's stream.
+type responseChunk struct {
+	Type     string         `json:"type"`
+	Delta    jsontext.Value `json:"delta"`
+	Sequence int64          `json:"sequence_number"`
+	Response struct {
+		Status string         `json:"status"`
+		Usage  jsontext.Value `json:"usage"`
+		Error  jsontext.Value `json:"error"`
+	} `json:"response"`
+}
+
+// responseEvent reads one event of a response's stream. The last one says how it ended, and waits for the charge.
+func responseEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
+	var c responseChunk
+	if err := lenient(e.Data, &c); err != nil || c.Type == "" {
+		return v, s.garbage(errors.Join(errors.New("an event of the stream is none of a response's"), err))
+	}
+	s.sequence = c.Sequence
+	if present(c.Response.Usage) {
+		if u := responseUsage(c.Response.Usage); u != nil {
+			s.reported = u
+		}
+	}
+	switch c.Type {
+	case "error": // it is flat: what it says stands beside its type
+		return v, s.inside(e.Data)
+	case "response.failed":
+		return v, s.inside(c.Response.Error)
+	case "response.completed", "response.incomplete":
+		s.run.finish, v.last = c.Response.Status, true
+	}
+	if strings.HasSuffix(c.Type, ".delta") {
+		v.content = true
+		var text string
+		if lenient(c.Delta, &text) == nil {
+			s.deliver([]byte(text))
+		}
+	}
+	s.framed = fmt.Appendf(s.framed[:0], "event: %s\ndata: ", c.Type)
+	s.framed = append(append(s.framed, bytes.ReplaceAll(e.Data, []byte("\n"), []byte("\ndata: "))...), '\n', '\n')
+	v.show = s.framed
+	return v, nil
+}
+
+// responseFailure is the flat event that ends a response's stream with an error.
+func (s *relay) responseFailure(f *fault.Fault) []byte {
+	var told struct {
+		Error struct {
+			Message string  `json:"message"`
+			Code    *string `json:"code"`
+			Param   *string `json:"param"`
+			Type    string  `json:"type"`
+		} `json:"error"`
+	}
+	_ = json.Unmarshal(edge.Event(s.ask.ID, f), &told) // what it says is ours
+	code := told.Error.Type
+	if told.Error.Code != nil {
+		code = *told.Error.Code
+	}
+	text, err := json.Marshal(struct {
+		Type     string  `json:"type"`
+		Code     string  `json:"code"`
+		Message  string  `json:"message"`
+		Param    *string `json:"param"`
+		Sequence int64   `json:"sequence_number"`
+	}{"error", code, told.Error.Message, told.Error.Param, s.sequence + 1})
+	if err != nil { // texts and a number
+		return nil
+	}
+	return fmt.Appendf(nil, "event: error\ndata: %s\n\n", text)
+}

@@ -1,0 +1,90 @@
+package gemini
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"net/http"
+
+	"github.com/go-json-experiment/json"
+
+	"sovereign/internal/chat"
+	"sovereign/internal/fault"
+)
+
+// A refusal is an error as Google's services tell one.
+type refusal struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Status  string `json:"status"`
+	Details []struct {
+		Reason     string `json:"reason"`     // of an ErrorInfo
+		RetryDelay string `json:"retryDelay"` // of a RetryInfo
+	} `json:"details"`
+}
+
+// statuses are what Google's words for errors mean over HTTP.
+var statuses = map[string]int{
+	"INVALID_ARGUMENT":    http.StatusBadRequest,
+	"FAILED_PRECONDITION": http.StatusBadRequest,
+	"OUT_OF_RANGE":        http.StatusBadRequest,
+	"UNAUTHENTICATED":     http.StatusUnauthorized,
+	"PERMISSION_DENIED":   http.StatusForbidden,
+	"NOT_FOUND":           http.StatusNotFound,
+	"ALREADY_EXISTS":      http.StatusConflict,
+	"RESOURCE_EXHAUSTED":  http.StatusTooManyRequests,
+	"ABORTED":             http.StatusServiceUnavailable, // another try may do
+	"CANCELLED":           http.StatusServiceUnavailable, // not by us: we would not be reading
+	"UNKNOWN":             http.StatusInternalServerError,
+	"DATA_LOSS":           http.StatusInternalServerError,
+	"INTERNAL":            http.StatusInternalServerError,
+	"UNIMPLEMENTED":       http.StatusNotImplemented,
+	"UNAVAILABLE":         http.StatusServiceUnavailable,
+	"DEADLINE_EXCEEDED":   http.StatusGatewayTimeout,
+}
+
+// keyInvalid is Google's reason for a key that it does not know, which it calls an invalid argument: of ours, not of the
+// caller's.
+const keyInvalid = "API_KEY_INVALID"
+
+// Refusal implements upstream.Dialect.
+func (Dialect) Refusal(status int, body []byte) (int, []byte) {
+	var told struct {
+		Error refusal `json:"error"`
+	}
+	body = bytes.TrimSpace(body)
+	if bytes.HasPrefix(body, []byte("[")) { // some streams are lists, and so are their refusals
+		body = bytes.TrimSuffix(bytes.TrimPrefix(body, []byte("[")), []byte("]"))
+	}
+	if json.Unmarshal(body, &told, lenient) != nil {
+		told.Error = refusal{} // it may be half of one
+	}
+	return told.Error.tell(status)
+}
+
+// tell is an error as OpenAI's. Status is that of the answer, for an error that names none.
+func (r *refusal) tell(status int) (int, []byte) {
+	if r.Code >= http.StatusBadRequest && r.Code < 600 {
+		status = r.Code
+	}
+	if known, ok := statuses[r.Status]; ok {
+		status = known
+	}
+	message := cmp.Or(r.Message, "the provider refused the request")
+	for _, d := range r.Details {
+		if d.Reason == keyInvalid {
+			status = http.StatusUnauthorized
+		}
+		if d.RetryDelay != "" {
+			message = fmt.Sprintf("%s (retry after %s)", message, d.RetryDelay)
+		}
+	}
+	kind := fault.TypeInvalid
+	switch {
+	case status == http.StatusTooManyRequests:
+		kind = fault.TypeRate
+	case status >= http.StatusInternalServerError:
+		kind = fault.TypeAPI
+	}
+	return status, chat.Failure(status, kind, message)
+}

@@ -1,0 +1,169 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"sovereign/internal/sse"
+)
+
+// A Dialect is another wire than OpenAI's. It is pure: bytes in, bytes out.
+type Dialect interface {
+	// Ask says a request in the dialect's words. What it cannot express is a *fault.Fault that names it.
+	Ask(r *Request) (Exchange, error)
+	// Refusal turns a refusal, of any status but 200, into the status and the body that OpenAI would have given.
+	Refusal(status int, body []byte) (int, []byte)
+}
+
+// An Exchange is one request in a dialect's words, and how its answer reads in ours. It belongs to one try.
+type Exchange interface {
+	// Wire is what is sent: the path below the provider's base URL, and the body.
+	Wire() (path string, body []byte)
+	// Answer turns a whole answer into ours. What cannot be read is an error.
+	Answer(body []byte) ([]byte, error)
+	// Event appends to to what an event of a stream says in ours: whole events, or nothing.
+	Event(to []byte, e sse.Event) ([]byte, error)
+	// Ended reports whether the stream has said all it had to: only then is its end the end of the answer.
+	Ended() bool
+}
+
+// translated speaks a dialect with a provider.
+type translated struct {
+	dialect Dialect
+	to      Sender
+	applies func(*Request) bool
+}
+
+// Translated is a sender that speaks a dialect over another sender, for the requests that it applies to.
+func Translated(d Dialect, to Sender, applies func(*Request) bool) Sender {
+	return &translated{dialect: d, to: to, applies: applies}
+}
+
+func (t *translated) Close() { t.to.Close() }
+
+// bounds of what is read to be translated.
+const (
+	maxWhole   = 64 << 20
+	maxRefusal = 64 << 10
+	maxEvent   = 8 << 20
+)
+
+// Send implements Sender.
+func (t *translated) Send(ctx context.Context, r *Request) (*Response, error) {
+	if !t.applies(r) {
+		return t.to.Send(ctx, r)
+	}
+	exchange, err := t.dialect.Ask(r)
+	if err != nil {
+		return nil, err
+	}
+	said := *r
+	var body []byte
+	said.Path, body = exchange.Wire()
+	said.Body = [][]byte{body}
+	response, err := t.to.Send(ctx, &said)
+	if err != nil {
+		return nil, err
+	}
+	events := strings.HasPrefix(strings.ToLower(response.ContentType), "text/event-stream")
+	switch {
+	case response.Status != http.StatusOK:
+		text, err := readWhole(response.Body, maxRefusal)
+		if err != nil && !errors.Is(err, errTooLong) {
+			text = nil // without its text it is a refusal all the same
+		}
+		response.Status, text = t.dialect.Refusal(response.Status, text)
+		response.ContentType, response.Body = "application/json", io.NopCloser(bytes.NewReader(text))
+	case r.Stream && !events:
+		_ = response.Body.Close()
+		return nil, fmt.Errorf("%w: a stream was asked for and %q came", ErrGarbage, response.ContentType)
+	case r.Stream:
+		response.Body = &translation{exchange: exchange, from: response.Body, events: sse.Reader{Most: maxEvent}}
+	default:
+		response.Body = &answer{exchange: exchange, from: response.Body}
+	}
+	return response, nil
+}
+
+var errTooLong = errors.New("it is too long")
+
+func readWhole(from io.ReadCloser, most int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(from, most+1))
+	_ = from.Close()
+	if err == nil && int64(len(text)) > most {
+		return text[:most], errTooLong
+	}
+	return text, err
+}
+
+// An answer is translated when it has come whole.
+type answer struct {
+	exchange Exchange
+	from     io.ReadCloser
+	text     *bytes.Reader
+}
+
+func (a *answer) Close() error { return a.from.Close() }
+
+func (a *answer) Read(p []byte) (int, error) {
+	if a.text == nil {
+		body, err := readWhole(a.from, maxWhole)
+		switch {
+		case errors.Is(err, errTooLong):
+			return 0, fmt.Errorf("%w: %w", ErrGarbage, err)
+		case err != nil:
+			return 0, err
+		}
+		text, err := a.exchange.Answer(body)
+		if err != nil {
+			return 0, fmt.Errorf("%w: %w", ErrGarbage, err)
+		}
+		a.text = bytes.NewReader(text)
+	}
+	return a.text.Read(p)
+}
+
+// A translation is a stream that is translated as it comes.
+type translation struct {
+	exchange Exchange
+	from     io.ReadCloser
+	events   sse.Reader
+	buffer   [8 << 10]byte
+	out      []byte // translated, and not read yet
+	at       int
+	err      error
+}
+
+func (t *translation) Close() error { return t.from.Close() }
+
+// Read hands over what has been translated before it waits for more. That a connection ended is no end of an answer: a
+// stream that has not said so broke off.
+func (t *translation) Read(p []byte) (int, error) {
+	for t.at == len(t.out) {
+		if t.err != nil {
+			return 0, t.err
+		}
+		t.out, t.at = t.out[:0], 0
+		n, err := t.from.Read(t.buffer[:])
+		garbled := t.events.Feed(t.buffer[:n], func(e sse.Event) (err error) {
+			t.out, err = t.exchange.Event(t.out, e)
+			return err
+		})
+		switch {
+		case garbled != nil:
+			t.err = fmt.Errorf("%w: %w", ErrGarbage, garbled)
+		case errors.Is(err, io.EOF) && !t.exchange.Ended():
+			t.err = io.ErrUnexpectedEOF
+		default:
+			t.err = err
+		}
+	}
+	n := copy(p, t.out[t.at:])
+	t.at += n
+	return n, nil
+}
