@@ -57,7 +57,7 @@ func TestTheOfficialSDKsWorkThroughTheGateway(t *testing.T) {
 		target.Models[name] = "mock/" + name
 	}
 	p := newPlace(t, secret.Text{})
-	server := p.serve(t, "--config", mockConfig(t, address, upstream))
+	server := p.serve(t, "--config", mockConfig(t, address, upstream), "--limits-breaker-failures", "0")
 	var poor struct {
 		APIKey string `json:"api_key"`
 	}

@@ -68,7 +68,7 @@ type Limits struct {
 	StallTimeout     time.Duration `default:"2m" help:"How long a provider may pause within a stream."`
 	Retries          int           `default:"2" help:"How often a failed try is repeated at the same model, before any content."`
 	Cache            Bytes         `default:"64MiB" help:"Answers that are remembered, for workspaces that want it."`
-	BreakerFailures  int           `default:"5" help:"Failures of a model in a row after which it is left alone for a while; 0 for never."`
+	BreakerFailures  int           `default:"10" help:"Failures of a model in a row after which it is left alone for a while; 0 for never."`
 	BreakerPause     time.Duration `default:"5s" help:"For how long, at first; twice as long each time, up to a minute."`
 	DefaultMaxTokens int64         `default:"0" help:"Output tokens of a request that names no maximum; it is sent to the provider, and lowers the hold. 0 for the model's own maximum."`
 }

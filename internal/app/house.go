@@ -443,6 +443,7 @@ func (h *house) close() {
 		h.stop()
 		h.work.Wait()
 	}
+	h.guard.Close()
 	if h.journal != nil {
 		if err := h.journal.Close(); err != nil {
 			h.log.Error("closing the journal", "err", err)

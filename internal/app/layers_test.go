@@ -9,9 +9,9 @@ import (
 
 // layers is the plan of the house: a package may import those of lower layers, and of its own to the left.
 var layers = [][]string{
-	{"clock", "id", "secret", "money", "fault", "limit", "tenant", "apikey", "scan", "sse", "token", "tokenizer", "chat", "rerank", "cache", "breaker"},
+	{"clock", "id", "secret", "money", "fault", "limit", "tenant", "apikey", "scan", "sse", "token", "tokenizer", "chat", "rerank", "cache", "breaker", "netguard"},
 	{"live", "edge", "funds", "journal", "till", "upstream", "anthropic", "gemini", "cohere", "responses", "sim", "gateway"},
-	{"db", "feed", "audit", "vault", "netguard"},
+	{"db", "feed", "audit", "vault"},
 	{"api"},
 	{"workspace", "wallet", "catalog", "alias", "providerkey", "backup"},
 	{"app"},

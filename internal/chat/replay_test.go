@@ -3,6 +3,7 @@ package chat_test
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +14,7 @@ import (
 func TestAReplayIsInOpenAIsFraming(t *testing.T) {
 	const whole = `{"id":"c1","object":"chat.completion","created":7,"model":"m","citations":["u"],"choices":[{"index":0,"message":{
 		"role":"assistant","content":"Hi","reasoning_content":"Hm","refusal":null,"mood":1,
-		"tool_calls":[{"index":5,"id":"a","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"b","type":"function","function":{"name":"g","arguments":""}}]},
+		"tool_calls":[{"index":5,"id":"a","type":"function","function":{"name":"f","arguments":"{}"}},{"index":5,"id":"b","type":"function","function":{"name":"g","arguments":""}}]},
 		"logprobs":{"content":[{"token":"Hi"}]},"finish_reason":"tool_calls","stop_reason":4}],"usage":{"total_tokens":3}}`
 	want := []string{
 		`{HEAD,"citations":["u"],"choices":[{"index":0,"delta":{"role":"assistant","refusal":null,"mood":1,"content":""},"finish_reason":null}]NULL}`,
@@ -27,10 +28,10 @@ func TestAReplayIsInOpenAIsFraming(t *testing.T) {
 	for _, usage := range []bool{false, true} {
 		null, all := "", want
 		if usage {
-			null, all = `,"usage":null`, append(want[:len(want):len(want)], `{HEAD,"choices":[],"usage":{"total_tokens":3}}`)
+			null, all = `,"usage":null`, slices.Concat(want, []string{`{HEAD,"choices":[],"usage":{"total_tokens":3}}`})
 		}
 		var stream strings.Builder
-		for _, event := range append(all[:len(all):len(all)], "[DONE]") {
+		for _, event := range slices.Concat(all, []string{"[DONE]"}) {
 			stream.WriteString("data: " + event + "\n\n")
 		}
 		text := strings.NewReplacer("HEAD", `"id":"c1","created":7,"model":"m","object":"chat.completion.chunk"`, "NULL", null).Replace(stream.String())

@@ -39,6 +39,7 @@ type run struct {
 	model     candidate
 	cached    string      // hit or miss, where answers are remembered
 	judged    bool        // the try's circuit has heard how it went
+	allowed   time.Time   // when the circuit let the try pass
 	reported  *live.Usage // by the provider; nil is not 0
 	delivered []byte      // text of the answer that the caller was sent
 	recorded  time.Time   // when progress was last recorded
@@ -263,7 +264,7 @@ func (r *run) judge(f *failure) {
 	case f.class == broken, f.class == silent:
 		r.gateway.Breaker.Done(key, time.Now(), false)
 	case f.class == over, f.class == unfit:
-		r.gateway.Breaker.Cancel(key, time.Now())
+		r.gateway.Breaker.Cancel(key, r.allowed)
 	default:
 		r.gateway.Breaker.Done(key, time.Now(), true)
 	}
@@ -295,11 +296,12 @@ func ending(cause error) *fault.Fault {
 // once sends the request to a model and relays its answer. Nil says that the caller has an answer, whole or broken off;
 // a failure that nothing was written and another try is possible.
 func (r *run) once(c candidate) *failure {
-	if !r.gateway.Breaker.Allow(c.circuit(r.ask.Caller.Workspace), time.Now()) {
+	now := time.Now()
+	if !r.gateway.Breaker.Allow(c.circuit(r.ask.Caller.Workspace), now) {
 		err := errors.New("the provider failed too often of late")
 		return &failure{class: shunned, err: err, fault: fault.Upstream.Because(err, "the provider is failing, and was not asked")}
 	}
-	r.judged = false
+	r.judged, r.allowed = false, now
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	defer cancel(nil)
 	quiet := time.AfterFunc(r.settings.TryTimeout, func() { cancel(errSilent) })

@@ -137,6 +137,7 @@ func (s *relay) begin() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.gateway.Watch.first(s.run)
+	s.judge(nil) // it answers: how long a stream goes on is no matter of its circuit's
 	s.head(eventStream, -1)
 	s.ping = time.AfterFunc(s.gateway.pingEvery, s.keepAlive)
 }

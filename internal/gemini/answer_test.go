@@ -77,7 +77,8 @@ type failure struct {
 	} `json:"error"`
 }
 
-// finishes has every reason of the SDK's. One that is a failure has none of OpenAI's.
+// finishes has every reason of the SDK's, and those that the API has beside them. One that is a failure has none of
+// OpenAI's.
 var finishes = map[genai.FinishReason]string{
 	genai.FinishReasonUnspecified:            "",
 	genai.FinishReasonStop:                   "stop",
@@ -98,6 +99,8 @@ var finishes = map[genai.FinishReason]string{
 	genai.FinishReasonImageRecitation:        "content_filter",
 	genai.FinishReasonImageOther:             "content_filter",
 	genai.FinishReasonContinuation:           "length",
+	"MALFORMED_RESPONSE":                     "",
+	"MISSING_THOUGHT_SIGNATURE":              "",
 }
 
 func TestEveryReasonToStopMeansSomething(t *testing.T) {

@@ -133,11 +133,18 @@ func (c *conversation) recall(m *chat.Message, at string) error {
 		if err != nil {
 			return err
 		}
+		if i == 0 && call.ThoughtSignature == "" && !c.early {
+			call.ThoughtSignature = unsigned
+		}
 		parts = append(parts, call)
 	}
 	c.add(chat.Assistant, roleModel, parts)
 	return nil
 }
+
+// unsigned stands for the signature of the first call of a turn that has none: another model has made it, or a client has
+// lost it. Google, which refuses the turn otherwise, names skip_thought_signature_validator for this; it is here in base64.
+const unsigned = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 
 // thoughts are a message's. Its reasoning_content repeats what its reasoning_details say, and may go on after them.
 func thoughts(m *chat.Message, at string) (parts []part, err error) {

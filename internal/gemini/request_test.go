@@ -1,6 +1,7 @@
 package gemini_test
 
 import (
+	"encoding/base64"
 	"errors"
 	"strings"
 	"testing"
@@ -8,6 +9,9 @@ import (
 	"sovereign/internal/fault"
 	"sovereign/internal/upstream"
 )
+
+// unsigned stands for a signature that nobody has.
+var unsigned = base64.StdEncoding.EncodeToString([]byte("skip_thought_signature_validator"))
 
 // messages is a chat of these.
 func messages(list string) string { return `{"model":"m","messages":[` + list + `]}` }
@@ -18,17 +22,24 @@ func TestAChatIsSaidInGeminisWords(t *testing.T) {
 	const tool = `"tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","$defs":{"x":{}}}}}]`
 	const declared = `"tools":[{"functionDeclarations":[{"name":"f","description":"d","parametersJsonSchema":{"type":"object","$defs":{"x":{}}}}]}]`
 	const called = user + `,{"role":"assistant","content":"","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]},`
-	const call = `{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{"a":1}}}]},`
+	call := `{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{"a":1}},"thoughtSignature":"` + unsigned + `"}]},`
 	for name, c := range map[string]struct{ model, body, want string }{
 		"a text": {now, hello, `{` + said + `}`},
-		"instructions come first": {now, messages(`{"role":"system","content":"a"},{"role":"developer","content":[{"type":"text","text":"b"}]},` + user),
-			`{"systemInstruction":{"parts":[{"text":"a"},{"text":"b"}]},` + said + `}`},
-		"turns of one speaker are one": {now, messages(user + `,{"role":"user","content":"you"},{"role":"assistant","content":"a"},{"role":"assistant","content":"b"},` + user),
-			`{"contents":[{"role":"user","parts":[{"text":"hello"},{"text":"you"}]},{"role":"model","parts":[{"text":"a"},{"text":"b"}]},{"role":"user","parts":[{"text":"hello"}]}]}`},
+		"instructions come first": {
+			now, messages(`{"role":"system","content":"a"},{"role":"developer","content":[{"type":"text","text":"b"}]},` + user),
+			`{"systemInstruction":{"parts":[{"text":"a"},{"text":"b"}]},` + said + `}`,
+		},
+		"turns of one speaker are one": {
+			now, messages(user + `,{"role":"user","content":"you"},{"role":"assistant","content":"a"},{"role":"assistant","content":"b"},` + user),
+			`{"contents":[{"role":"user","parts":[{"text":"hello"},{"text":"you"}]},{"role":"model","parts":[{"text":"a"},{"text":"b"}]},{"role":"user","parts":[{"text":"hello"}]}]}`,
+		},
 		"an empty answer is no turn": {now, messages(user + `,{"role":"assistant","content":""}`), `{` + said + `}`},
-		"a refusal is what was said": {now, messages(user + `,{"role":"assistant","content":null,"refusal":"no"},{"role":"assistant","content":[{"type":"refusal","refusal":"never"}]}`),
-			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"no"},{"text":"never"}]}]}`},
-		"media": {now, messages(`{"role":"user","content":[
+		"a refusal is what was said": {
+			now, messages(user + `,{"role":"assistant","content":null,"refusal":"no"},{"role":"assistant","content":[{"type":"refusal","refusal":"never"}]}`),
+			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"no"},{"text":"never"}]}]}`,
+		},
+		"media": {
+			now, messages(`{"role":"user","content":[
 			{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA","detail":"low"}},
 			{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA","detail":"high"}},
 			{"type":"image_url","image_url":{"url":"https://example.com/A.JPG?x=1","detail":"auto"}},
@@ -43,8 +54,10 @@ func TestAChatIsSaidInGeminisWords(t *testing.T) {
 			{"fileData":{"fileUri":"https://example.com/picture"}},
 			{"inlineData":{"mimeType":"audio/wav","data":"AAAA"}},
 			{"inlineData":{"mimeType":"audio/mp3","data":"AAAA"}},
-			{"inlineData":{"mimeType":"application/pdf","data":"AAAA"}}]}]}`},
-		"results of calls are one turn, and the next question another": {now, messages(user + `,
+			{"inlineData":{"mimeType":"application/pdf","data":"AAAA"}}]}]}`,
+		},
+		"results of calls are one turn, and the next question another": {
+			now, messages(user + `,
 			{"role":"assistant","content":null,"tool_calls":[
 				{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"AAAA"}}},
 				{"id":"c2","type":"function","function":{"name":"g","arguments":""}}]},
@@ -53,15 +66,32 @@ func TestAChatIsSaidInGeminisWords(t *testing.T) {
 			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},
 			{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"AAAA"},{"functionCall":{"id":"c2","name":"g","args":{}}}]},
 			{"role":"user","parts":[{"functionResponse":{"id":"c2","name":"g","response":{"output":"[1,2]"}}},{"functionResponse":{"id":"c1","name":"f","response":{"a":1}}}]},
-			{"role":"user","parts":[{"text":"hello"}]}]}`},
-		"pictures of a result": {now, messages(called + `{"role":"tool","tool_call_id":"c1","content":[{"type":"text","text":"see"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}`),
-			`{"contents":[` + call + `{"role":"user","parts":[{"functionResponse":{"id":"c1","name":"f","response":{"output":"see"},"parts":[{"inlineData":{"mimeType":"image/png","data":"AAAA","displayName":"part_1"}}]}}]}]}`},
-		"thoughts and signatures": {now, messages(user + `,{"role":"assistant","content":"c","reasoning_content":"abz","reasoning_details":[{"type":"reasoning.text","text":"a","signature":"AAAA"},{"type":"reasoning.text","text":"b"}],"extra_content":{"google":{"thought_signature":"BBBB"}},"annotations":[],"audio":null}`),
-			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"a","thought":true,"thoughtSignature":"AAAA"},{"text":"b","thought":true},{"text":"z","thought":true},{"text":"c","thoughtSignature":"BBBB"}]}]}`},
-		"a signature of nothing": {now, messages(user + `,{"role":"assistant","content":null,"extra_content":{"google":{"thought_signature":"BBBB"}}}`),
-			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"","thoughtSignature":"BBBB"}]}]}`},
-		"settings": {now, with(`"temperature":0,"top_p":0.5,"top_k":40,"max_tokens":10,"stop":"x","n":2,"seed":-7,"presence_penalty":1,"frequency_penalty":-1,"logprobs":true,"top_logprobs":3,"logit_bias":null,"user":"","store":false,"models":["a"],"stream_options":null`),
-			`{` + said + `,"generationConfig":{"temperature":0,"topP":0.5,"topK":40,"maxOutputTokens":10,"stopSequences":["x"],"candidateCount":2,"seed":-7,"presencePenalty":1,"frequencyPenalty":-1,"responseLogprobs":true,"logprobs":3}}`},
+			{"role":"user","parts":[{"text":"hello"}]}]}`,
+		},
+		"pictures of a result": {
+			now, messages(called + `{"role":"tool","tool_call_id":"c1","content":[{"type":"text","text":"see"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}`),
+			`{"contents":[` + call + `{"role":"user","parts":[{"functionResponse":{"id":"c1","name":"f","response":{"output":"see"},"parts":[{"inlineData":{"mimeType":"image/png","data":"AAAA","displayName":"part_1"}}]}}]}]}`,
+		},
+		"a turn of calls that nobody signed": {
+			now, messages(user + `,{"role":"assistant","tool_calls":[{"id":"c1","function":{"name":"f","arguments":"{}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{}"}}]}`),
+			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"` + unsigned + `"},{"functionCall":{"id":"c2","name":"g","args":{}}}]}]}`,
+		},
+		"calls before signatures": {
+			before, messages(user + `,{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}`),
+			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{}}}]}]}`,
+		},
+		"thoughts and signatures": {
+			now, messages(user + `,{"role":"assistant","content":"c","reasoning_content":"abz","reasoning_details":[{"type":"reasoning.text","text":"a","signature":"AAAA"},{"type":"reasoning.text","text":"b"}],"extra_content":{"google":{"thought_signature":"BBBB"}},"annotations":[],"audio":null}`),
+			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"a","thought":true,"thoughtSignature":"AAAA"},{"text":"b","thought":true},{"text":"z","thought":true},{"text":"c","thoughtSignature":"BBBB"}]}]}`,
+		},
+		"a signature of nothing": {
+			now, messages(user + `,{"role":"assistant","content":null,"extra_content":{"google":{"thought_signature":"BBBB"}}}`),
+			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"","thoughtSignature":"BBBB"}]}]}`,
+		},
+		"settings": {
+			now, with(`"temperature":0,"top_p":0.5,"top_k":40,"max_tokens":10,"stop":"x","n":2,"seed":-7,"presence_penalty":1,"frequency_penalty":-1,"logprobs":true,"top_logprobs":3,"logit_bias":null,"user":"","store":false,"models":["a"],"stream_options":null`),
+			`{` + said + `,"generationConfig":{"temperature":0,"topP":0.5,"topK":40,"maxOutputTokens":10,"stopSequences":["x"],"candidateCount":2,"seed":-7,"presencePenalty":1,"frequencyPenalty":-1,"responseLogprobs":true,"logprobs":3}}`,
+		},
 		"the newer limit":  {now, with(`"max_completion_tokens":10,"stop":["x","y"]`), `{` + said + `,"generationConfig":{"maxOutputTokens":10,"stopSequences":["x","y"]}}`},
 		"a form":           {now, with(`"response_format":{"type":"json_object"}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json"}}`},
 		"no form":          {now, with(`"response_format":{"type":"text"}`), `{` + said + `}`},
@@ -73,10 +103,14 @@ func TestAChatIsSaidInGeminisWords(t *testing.T) {
 		"no effort before": {before, with(`"reasoning_effort":"none"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":0}}}`},
 		"effort before":    {before, with(`"reasoning_effort":"medium"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":8192,"includeThoughts":true}}}`},
 		"tools":            {now, with(tool), `{` + said + `,` + declared + `}`},
-		"a tool that takes nothing": {now, with(`"tools":[{"type":"function","function":{"name":"f","parameters":null,"strict":false}}]`),
-			`{` + said + `,"tools":[{"functionDeclarations":[{"name":"f"}]}]}`},
-		"strict tools": {now, with(`"tools":[{"type":"function","function":{"name":"f","strict":true}}]`),
-			`{` + said + `,"tools":[{"functionDeclarations":[{"name":"f"}]}],"toolConfig":{"functionCallingConfig":{"mode":"VALIDATED"}}}`},
+		"a tool that takes nothing": {
+			now, with(`"tools":[{"type":"function","function":{"name":"f","parameters":null,"strict":false}}]`),
+			`{` + said + `,"tools":[{"functionDeclarations":[{"name":"f"}]}]}`,
+		},
+		"strict tools": {
+			now, with(`"tools":[{"type":"function","function":{"name":"f","strict":true}}]`),
+			`{` + said + `,"tools":[{"functionDeclarations":[{"name":"f"}]}],"toolConfig":{"functionCallingConfig":{"mode":"VALIDATED"}}}`,
+		},
 		"free to call":     {now, with(tool + `,"tool_choice":"auto","parallel_tool_calls":true`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}}`},
 		"bound to call":    {now, with(tool + `,"tool_choice":"required"`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"ANY"}}}`},
 		"kept from it":     {now, with(tool + `,"tool_choice":"none"`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}}`},

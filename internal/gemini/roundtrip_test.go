@@ -94,6 +94,9 @@ func answer(t *rapid.T, turn int) (messages []chat.Message, meaning []string) {
 	for i := range rapid.IntRange(0, 3).Draw(t, "calls") {
 		id, name, args, signature := fmt.Sprintf("call_%d_%d", turn, i), names.Draw(t, "name"), arguments.Draw(t, "args"), signatures.Draw(t, "signature")
 		m.ToolCalls = append(m.ToolCalls, chat.ToolCall{ID: id, Type: "function", Function: chat.Called{Name: name, Arguments: args}, ExtraContent: chat.Signed(signature)})
+		if i == 0 && signature == "" {
+			signature = unsigned
+		}
 		meaning = append(meaning, fmt.Sprintf("model call %s %s %s %s", id, name, args, signature))
 		text := rapid.OneOf(words, arguments).Draw(t, "result")
 		want := text
@@ -206,6 +209,9 @@ func spoken(t *rapid.T) (parts []*genai.Part) {
 			call.ID = fmt.Sprintf("theirs-%d", i)
 		}
 		parts = append(parts, &genai.Part{FunctionCall: call, ThoughtSignature: sign()})
+		if i == 0 && parts[len(parts)-1].ThoughtSignature == nil {
+			parts[len(parts)-1].ThoughtSignature = []byte("signed")
+		}
 	}
 	return parts
 }
@@ -272,17 +278,16 @@ func TestAStreamOfAnyPiecesSaysWhatTheWholeAnswerSays(t *testing.T) {
 		parts := spoken(t)
 		finish := rapid.SampledFrom([]genai.FinishReason{genai.FinishReasonStop, genai.FinishReasonMaxTokens, genai.FinishReasonSafety}).Draw(t, "finish")
 		whole, _ := answered(t, hello, response(t, finish, parts))
-		var events string
+		var events strings.Builder
 		rest := pieces(t, parts)
 		for len(rest) > 0 && rapid.Bool().Draw(t, "event") {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "parts")
-			events += "data: " + response(t, "", rest[:n]) + "\r\n\r\n"
+			events.WriteString("data: " + response(t, "", rest[:n]) + "\r\n\r\n")
 			rest = rest[n:]
 		}
-		events += "data: " + response(t, finish, rest) + "\r\n\r\n"
-		if d := cmp.Diff(whole, assemble(t, stream(t, hello, events), false)); d != "" {
+		events.WriteString("data: " + response(t, finish, rest) + "\r\n\r\n")
+		if d := cmp.Diff(whole, assemble(t, stream(t, hello, events.String()), false)); d != "" {
 			t.Fatalf("%s", d)
 		}
 	})
 }
-

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -296,10 +295,7 @@ func TestAStreamThatMakesNoSenseIsGarbage(t *testing.T) {
 		"an unknown end":       {`{"candidates":[{"finishReason":"TIRED"}]}`},
 		"a call without sense": {`{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":5}}]}}]}`},
 	} {
-		var text string
-		for _, e := range events {
-			text += fmt.Sprintf("data: %s\n\n", e)
-		}
+		text := "data: " + strings.Join(events, "\n\ndata: ") + "\n\n"
 		if got := stream(t, hello, text); !bytes.HasSuffix(got, []byte(upstream.ErrGarbage.Error())) || bytes.Contains(got, []byte("[DONE]")) {
 			t.Errorf("%s: %s", name, got)
 		}

@@ -106,6 +106,8 @@ var finishes = map[string]string{
 // failures are the reasons to stop that no finish_reason can tell: the model failed, and another try may not.
 var failures = map[string]string{
 	"MALFORMED_FUNCTION_CALL":   "the model's call of a function is malformed",
+	"MALFORMED_RESPONSE":        "the model's answer is malformed",
+	"MISSING_THOUGHT_SIGNATURE": "a thought signature is missing from the history",
 	"UNEXPECTED_TOOL_CALL":      "the model called a tool that it has not",
 	"TOO_MANY_TOOL_CALLS":       "the model called too many tools",
 	"NO_IMAGE":                  "the model made no image",

@@ -106,13 +106,16 @@ var refusals = map[string]string{
 	`"input":"Hi","max_tool_calls":3`:    "max_tool_calls",
 	`"input":"Hi","service_tier":"flex"`: "service_tier",
 	`"input":"Hi","top_logprobs":2`:      "top_logprobs",
+	// of OpenAI alone
 	`"input":"Hi","include":["reasoning.encrypted_content","message.output_text.logprobs"]`: "include[1]",
 	`"input":"Hi","stream_options":{"include_obfuscation":true}`:                            "stream_options.include_obfuscation",
 	`"input":"Hi","moderation":{"model":"x"}`:                                               "moderation",
 	`"input":"Hi","prompt_cache_options":{"mode":"explicit"}`:                               "prompt_cache_options",
 	`"input":"Hi","access_programs":{"cyber":"standard"}`:                                   "access_programs",
-	`"input":"Hi","wish":1`:                                   "wish",
-	`"input":"Hi","max_tokens":1`:                             "max_tokens",
+	// not known
+	`"input":"Hi","wish":1`:       "wish",
+	`"input":"Hi","max_tokens":1`: "max_tokens",
+	// of texts and thoughts
 	`"input":"Hi","text":{"format":{"type":"grammar"}}`:       "text.format.type",
 	`"input":"Hi","text":{"format":{"type":"text","mood":1}}`: "text.format.mood",
 	`"input":"Hi","text":{"mood":1}`:                          "text.mood",

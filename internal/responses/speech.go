@@ -45,7 +45,7 @@ type delta struct {
 	Content          *string         `json:"content"`
 	Refusal          *string         `json:"refusal"`
 	ReasoningContent *string         `json:"reasoning_content"`
-	Reasoning        *string         `json:"reasoning"` // how some providers call it
+	Reasoning        jsontext.Value  `json:"reasoning"` // how some providers call it
 	ReasoningDetails []chat.Thought  `json:"reasoning_details"`
 	ToolCalls        []chat.ToolCall `json:"tool_calls"`
 	ExtraContent     *chat.Extra     `json:"extra_content"`
@@ -82,14 +82,14 @@ func (s *speech) add(d *delta) error {
 	case there(d.Audio):
 		return errAudio
 	}
-	thought := d.ReasoningContent
-	if thought == nil {
-		thought = d.Reasoning
+	thought := text(d.ReasoningContent)
+	if d.ReasoningContent == nil {
+		thought, _ = plain(d.Reasoning)
 	}
-	if len(d.ReasoningDetails) > 0 || text(thought) != "" {
+	if len(d.ReasoningDetails) > 0 || thought != "" {
 		g := s.talk(reasoning)
 		g.thoughts = think(g.thoughts, d.ReasoningDetails)
-		s.say(g, summaryText, text(thought))
+		s.say(g, summaryText, thought)
 	}
 	for _, said := range []struct {
 		kind string

@@ -321,3 +321,57 @@ func quoted(text string) string {
 	}
 	return string(b)
 }
+
+func TestOnlyTheLastItemOfAnAnswerThatWasCutIsIncomplete(t *testing.T) {
+	text, err := feed(t, piece(`{"content":"a"}`, "null"), piece(`{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":"{}"}},{"index":1,"id":"y","function":{"name":"g","arguments":"{"}}]}`, "length"), end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := occurrences(t, text)
+	for i, item := range member[[]jsontext.Value](t, member[jsontext.Value](t, all[len(all)-1].data, "response"), "output") {
+		if got, want := member[string](t, item, "status"), []string{"completed", "completed", "incomplete"}[i]; got != want {
+			t.Errorf("item %d is %s", i, got)
+		}
+	}
+}
+
+func TestCallsOfAWholeAnswerAreAsManyAsTheyAre(t *testing.T) {
+	call := `{"index":0,"function":{"name":"f","arguments":"{}"}}`
+	text, err := whole(rich, answered(`{"tool_calls":[`+call+`,`+call+`]}`, "tool_calls", spent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if output := member[[]jsontext.Value](t, []byte(text), "output"); len(output) != 2 {
+		t.Errorf("%s", output)
+	}
+}
+
+func TestASignatureFindsItsCallWhereverItStands(t *testing.T) {
+	text, err := whole(rich, scenes["parallel tools, interleaved"].whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	output := member[[]jsontext.Value](t, []byte(text), "output")
+	words, first, second, signature := string(output[0]), string(output[1]), string(output[2]), string(output[3])
+	const answers = `{"type":"function_call_output","call_id":"call_a","output":"1"}`
+	for _, order := range [][]string{
+		{words, first, second, signature}, {signature, words, first, second}, {first, signature, second}, {second, first, answers, signature},
+	} {
+		wire := string(said(t, `{"model":"m","input":[`+strings.Join(order, ",")+`]}`))
+		if !strings.Contains(wire, `{"id":"call_a","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Bern\"}"},"extra_content":{"google":{"thought_signature":"gsig"}}}`) || strings.Count(wire, "gsig") != 1 {
+			t.Errorf("%s", wire)
+		}
+	}
+}
+
+func TestReasoningIsHeardUnderEitherName(t *testing.T) {
+	for delta, want := range map[string]int{
+		`{"reasoning":"hm"}`: 1, `{"reasoning_content":"hm"}`: 1, `{"reasoning":"hm","reasoning_content":"hm"}`: 1,
+		`{"reasoning":null,"reasoning_details":[]}`: 0, `{"reasoning":{"effort":"low"}}`: 0,
+	} {
+		text, err := feed(t, piece(delta, "null"), piece(`{"content":"a"}`, "stop"), end)
+		if got := strings.Count(text, `"delta":"hm"`); err != nil || got != want {
+			t.Errorf("%s: %v, %d times", delta, err, got)
+		}
+	}
+}

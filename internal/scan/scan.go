@@ -97,7 +97,7 @@ func member(text []byte, at int) (m Member, next int, err error) {
 	raw := text[at:closed]
 	if bytes.IndexByte(raw, '\\') < 0 {
 		m.Name = string(raw[1 : len(raw)-1])
-	} else if json.Unmarshal(raw, &m.Name) != nil {
+	} else if m.Name, err = unescaped(raw); err != nil {
 		return m, 0, ErrSyntax
 	}
 	if at = space(text, closed); at == len(text) || text[at] != ':' {
@@ -230,4 +230,10 @@ func Count(value []byte, most int) (n int, ok bool) {
 		at = space(value, at+1)
 	}
 	return n, true
+}
+
+// unescaped has its own frame: a name whose address is taken would put every member on the heap.
+func unescaped(raw []byte) (name string, err error) {
+	err = json.Unmarshal(raw, &name)
+	return name, err
 }

@@ -15,7 +15,9 @@ import (
 	"strings"
 	"time"
 
+	"sovereign/internal/fault"
 	"sovereign/internal/live"
+	"sovereign/internal/netguard"
 )
 
 // standard reaches a provider over net/http's Transport.
@@ -113,6 +115,10 @@ func (s *standard) Send(ctx context.Context, r *Request) (*Response, error) {
 	}
 	authorize[s.provider.Protocol](header, key.Reveal())
 	response, err := way.RoundTrip(request)
+	var blocked *netguard.Blocked
+	if errors.As(err, &blocked) {
+		return nil, fault.UnknownProvider.Because(err, "the workspace's own URL for %s cannot be used: %s", s.provider.Name, blocked)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +22,9 @@ import (
 	"testing"
 	"time"
 
+	"sovereign/internal/fault"
 	"sovereign/internal/live"
+	"sovereign/internal/netguard"
 	"sovereign/internal/secret"
 	"sovereign/internal/upstream"
 )
@@ -463,5 +466,83 @@ func TestABodyThatBreaksOffIsAnError(t *testing.T) {
 				t.Errorf("%q %v", body, err)
 			}
 		})
+	}
+}
+
+// A workspace's own key is the one that is sent, and to a URL of its own only the guarded way leads.
+func TestAWorkspacesOwnWayIsTaken(t *testing.T) {
+	type seen struct{ key, host string }
+	asked := make(chan seen, 4)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked <- seen{r.Header.Get("Authorization"), r.Host}
+	}))
+	defer server.Close()
+	p := &live.Provider{Name: "up", Protocol: live.OpenAI, BaseURL: server.URL, APIKey: secret.New("server-key")}
+	m := &live.Model{ID: "up/m", Provider: p, Upstream: "m"}
+	reach := func(guard *netguard.Guard) upstream.Sender {
+		fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, []*live.Model{m}), upstream.Tongues{Guarded: guard.Transport()}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fleet.Sender(m)
+	}
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	for name, c := range map[string]struct {
+		own     *upstream.Own
+		allowed []netip.Prefix
+		want    string
+	}{
+		"the server's":            {nil, nil, "Bearer server-key"},
+		"an own key":              {&upstream.Own{Key: secret.New("own-key")}, nil, "Bearer own-key"},
+		"an own URL":              {&upstream.Own{Key: secret.New("own-key"), BaseURL: server.URL}, loopback, "Bearer own-key"},
+		"an own URL to ourselves": {&upstream.Own{Key: secret.New("own-key"), BaseURL: server.URL}, nil, ""},
+	} {
+		r := ask(m, "{}")
+		r.Own = c.own
+		response, err := reach(netguard.New(c.allowed)).Send(t.Context(), r)
+		var f *fault.Fault
+		if c.want == "" {
+			if !errors.As(err, &f) || f.Kind != fault.UnknownProvider || strings.Contains(f.Message, "own-key") || len(asked) != 0 {
+				t.Errorf("%s: %v, and it was asked %d times", name, err, len(asked))
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		_ = response.Body.Close()
+		if got := <-asked; got.key != c.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestEachWireHasItsKeyWhereItLooksForIt(t *testing.T) {
+	for protocol, want := range map[live.Protocol]string{
+		live.OpenAI: "Authorization: Bearer k", live.Cohere: "Authorization: Bearer k", live.Anthropic: "X-Api-Key: k", live.Gemini: "X-Goog-Api-Key: k",
+	} {
+		heads := make(chan []string, 1)
+		url := serve(t, func(conn net.Conn) {
+			head, _, _ := request(bufio.NewReader(conn))
+			heads <- head
+			_, _ = io.WriteString(conn, okay)
+		})
+		p := &live.Provider{Name: "up", Protocol: protocol, BaseURL: url, APIKey: secret.New("k")}
+		m := &live.Model{ID: "up/m", Provider: p}
+		fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, []*live.Model{m}), upstream.Tongues{Dialects: map[live.Protocol]upstream.Dialect{
+			live.Anthropic: shouting{}, live.Gemini: shouting{}, live.Cohere: shouting{},
+		}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		get(t, fleet.Sender(m), ask(m, "{}"))
+		head := <-heads
+		keyed := slices.DeleteFunc(slices.Clone(head), func(line string) bool { return !strings.HasSuffix(line, " k") })
+		if !slices.Equal(keyed, []string{want}) {
+			t.Errorf("%s: %q", protocol, keyed)
+		}
+		if versioned := slices.Contains(head, "Anthropic-Version: 2023-06-01"); versioned != (protocol == live.Anthropic) {
+			t.Errorf("%s: %q", protocol, head)
+		}
 	}
 }

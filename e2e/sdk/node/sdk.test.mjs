@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import test from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import OpenAI from 'openai';
-import { makeParseableResponseFormat } from 'openai/lib/parser';
+import { makeParseableResponseFormat, makeParseableTextFormat } from 'openai/lib/parser';
 
 const { BASE_URL, API_KEY, POOR_API_KEY, PROVIDER_URL } = process.env;
 const models = JSON.parse(process.env.MODELS);
@@ -178,6 +178,76 @@ scenario('reasoning is beside the answer', ['reasoning'], async (name) => {
   assert.equal(completion.usage.completion_tokens_details.reasoning_tokens, 2);
   const chunks = await collect(await client.chat.completions.create(ask(name, { stream: true }).body));
   assert.equal(chunks.map((chunk) => chunk.choices[0].delta.reasoning_content ?? '').join(''), 'every request');
+});
+
+// respond is ask, for the Responses API.
+function respond(name, more) {
+  const nonce = randomUUID();
+  return { nonce, body: { model: models[name], input: `one two ${nonce}`, ...more } };
+}
+
+scenario('a response', ['chat', 'sim_chat'], async (name) => {
+  const response = await client.responses.create(respond(name, { instructions: 'Be brief.' }).body);
+  assert.equal(response.object, 'response');
+  assert.equal(response.status, 'completed');
+  assert.ok(response.output_text);
+  assert.ok(response.usage.input_tokens > 0 && response.usage.output_tokens > 0);
+  assert.equal(response.usage.total_tokens, response.usage.input_tokens + response.usage.output_tokens);
+  if (name === 'chat') assert.equal(response.output_text, answer);
+});
+
+scenario('the response stream helper adds up', ['chat', 'sim_chat', 'odd'], async (name) => {
+  const stream = client.responses.stream(respond(name).body);
+  const events = [];
+  let heard = '';
+  stream.on('event', (event) => events.push(event));
+  stream.on('response.output_text.delta', (event) => (heard += event.delta));
+  const response = await stream.finalResponse();
+  assert.ok(heard);
+  assert.equal(response.output_text, heard);
+  assert.equal(response.status, 'completed');
+  assert.ok(response.usage.output_tokens > 0);
+  assert.deepEqual(events.map((event) => event.sequence_number), events.map((_, i) => i));
+  assert.deepEqual(events.slice(0, 2).map((event) => event.type), ['response.created', 'response.in_progress']);
+  assert.equal(events.at(-1).type, 'response.completed');
+  assert.ok(events.filter((event) => event.response).every((event) => event.response.id === response.id));
+  const item = response.output.find((item) => item.type === 'message');
+  assert.ok(events.filter((event) => event.type === 'response.output_text.delta').every((event) => event.item_id === item.id && Array.isArray(event.logprobs)));
+  if (name !== 'sim_chat') assert.equal(heard, answer);
+});
+
+const functions = ['today', 'tomorrow'].map((name) => ({ type: 'function', name, strict: true, parameters: schema }));
+
+scenario('a response calls functions, and goes on with what they say', ['tools'], async (name) => {
+  const expected = [['today', '{"city":"Ulm"}'], ['tomorrow', '{"city":"Ulm"}']];
+  const called = (response) => response.output.filter((item) => item.type === 'function_call');
+  const named = (response) => called(response).map((call) => [call.name, call.arguments]);
+  const { body } = respond(name, { tools: functions });
+  const whole = await client.responses.create(body);
+  assert.deepEqual(named(whole), expected);
+  assert.equal(new Set(called(whole).map((call) => call.call_id)).size, 2);
+  const done = [];
+  const stream = client.responses.stream(body);
+  stream.on('response.function_call_arguments.done', (event) => done.push([event.name, event.arguments]));
+  const response = await stream.finalResponse();
+  assert.deepEqual(named(response), expected);
+  assert.deepEqual(done, expected);
+  const results = called(whole).map((call) => ({ type: 'function_call_output', call_id: call.call_id, output: 'rain' }));
+  const next = await client.responses.create({ ...body, input: [{ role: 'user', content: body.input }, ...whole.output, ...results] });
+  assert.ok(next.output_text);
+});
+
+scenario('a response of a given form is parsed', ['structured', 'sim_chat'], async (name) => {
+  const format = makeParseableTextFormat({ type: 'json_schema', name: 'place', strict: true, schema }, JSON.parse);
+  const response = await client.responses.parse(respond(name, { text: { format } }).body);
+  assert.deepEqual(response.output_parsed, { city: 'Ulm' });
+  const streamed = await client.responses.stream(respond(name, { text: { format } }).body).finalResponse();
+  assert.deepEqual(streamed.output_parsed, { city: 'Ulm' });
+});
+
+scenario('a response that breaks off is an error', ['broken', 'dies'], async (name) => {
+  const error = await failure(client.responses.stream(respond(name).body).finalResponse());
+  assert.ok(error instanceof Error, String(error));
 });
 
 scenario('embeddings are the same in both encodings', ['embedding', 'sim_embedding'], async (name) => {

@@ -31,6 +31,11 @@ def ask(name, **more):
     return nonce, {"model": MODELS[name], "messages": [{"role": "user", "content": f"one two {nonce}"}], **more}
 
 
+def respond(name, **more):
+    """The same for the Responses API."""
+    return {"model": MODELS[name], "input": f"one two {uuid.uuid4()}", **more}
+
+
 def requests(nonce):
     with urllib.request.urlopen(os.environ["PROVIDER_URL"] + "/log") as answer:
         return [request for request in json.load(answer) if nonce in request["body"]]
@@ -178,6 +183,65 @@ class Scenarios(unittest.TestCase):
         self.assertEqual(2, completion.usage.completion_tokens_details.reasoning_tokens)
         chunks = self.create(name, stream=True)
         self.assertEqual("every request", "".join(getattr(chunk.choices[0].delta, "reasoning_content", None) or "" for chunk in chunks))
+
+    @each("chat", "sim_chat")
+    def test_a_response(self, name):
+        response = self.client.responses.create(**respond(name, instructions="Be brief."))
+        self.assertEqual(("response", "completed"), (response.object, response.status))
+        self.assertTrue(response.output_text)
+        usage = response.usage
+        self.assertTrue(usage.input_tokens > 0 and usage.output_tokens > 0)
+        self.assertEqual(usage.total_tokens, usage.input_tokens + usage.output_tokens)
+        if name == "chat":
+            self.assertEqual(ANSWER, response.output_text)
+
+    @each("chat", "sim_chat", "odd")
+    def test_the_response_stream_helper_adds_up(self, name):
+        with self.client.responses.stream(**respond(name)) as stream:
+            events = list(stream)
+            response = stream.get_final_response()
+        heard = "".join(event.delta for event in events if event.type == "response.output_text.delta")
+        self.assertTrue(heard)
+        self.assertEqual(heard, response.output_text)
+        self.assertEqual(list(range(len(events))), [event.sequence_number for event in events])
+        self.assertEqual(["response.created", "response.in_progress"], [event.type for event in events[:2]])
+        self.assertEqual("response.completed", events[-1].type)
+        self.assertEqual({response.id}, {event.response.id for event in events if hasattr(event, "response")})
+        self.assertGreater(response.usage.output_tokens, 0)
+        if name != "sim_chat":
+            self.assertEqual(ANSWER, heard)
+
+    @each("tools")
+    def test_a_response_calls_functions_and_goes_on_with_what_they_say(self, name):
+        def called(response):
+            return [item for item in response.output if item.type == "function_call"]
+
+        body = respond(name, tools=[{"type": "function", "name": n, "strict": True, "parameters": Place.model_json_schema() | {"additionalProperties": False}} for n in ("today", "tomorrow")])
+        whole = self.client.responses.create(**body)
+        self.assertEqual(CALLED, [(call.name, call.arguments) for call in called(whole)])
+        with self.client.responses.stream(**body) as stream:
+            done = [event.arguments for event in stream if event.type == "response.function_call_arguments.done"]
+            response = stream.get_final_response()
+        self.assertEqual([arguments for _, arguments in CALLED], done)
+        self.assertEqual(CALLED, [(call.name, call.arguments) for call in called(response)])
+        # What the helper parsed is not of the wire: the items go back as they came.
+        items = [item.model_dump(exclude={"parsed_arguments"}, exclude_none=True) for item in whole.output]
+        results = [{"type": "function_call_output", "call_id": call.call_id, "output": "rain"} for call in called(whole)]
+        following = self.client.responses.create(**{**body, "input": [{"role": "user", "content": body["input"]}, *items, *results]})
+        self.assertTrue(following.output_text)
+
+    @each("structured", "sim_chat")
+    def test_a_response_of_a_given_form_is_parsed(self, name):
+        self.assertEqual(Place(city="Ulm"), self.client.responses.parse(**respond(name), text_format=Place).output_parsed)
+        with self.client.responses.stream(**respond(name), text_format=Place) as stream:
+            self.assertEqual(Place(city="Ulm"), stream.get_final_response().output_parsed)
+
+    @each("broken", "dies")
+    def test_a_response_that_breaks_off_is_an_error(self, name):
+        with self.assertRaises(Exception):
+            with self.client.responses.stream(**respond(name)) as stream:
+                stream.until_done()
+                stream.get_final_response()
 
     @each("embedding", "sim_embedding")
     def test_embeddings_are_the_same_in_both_encodings(self, name):
