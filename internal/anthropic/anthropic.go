@@ -5,12 +5,15 @@
 //   - System and developer messages that lead a conversation are its system prompt. Later ones stay where they are, as
 //     turns of the system's, which the wire allows between a user's turn and the assistant's, and at the end. Elsewhere
 //     they are refused: to move one would change what it says. A model that knows no such turns says so itself.
+//   - A conversation that ends with the assistant's words is sent as it is: Anthropic goes on where they stop, or refuses.
 //   - An empty text says nothing and is left out; a turn of nothing else is refused.
 //   - A refusal in the history is what the assistant said: a text.
 //   - Reasoning goes back with its signature or not at all, first in its turn.
 //   - A schema's name is a label and shapes nothing. The strictness that Anthropic always has is more than was asked.
 //   - reasoning_effort is the effort of adaptive thinking, whose text is asked for; models from before that get a budget,
 //     a share of their max_tokens. Anthropic knows nothing as little as minimal, save the least of budgets.
+//   - A reply of OpenAI's has one text, one list of thoughts and one of calls. Each keeps its order; how they were mixed
+//     is not told.
 //   - An answer that pauses is cut short: length. A stop reason that nobody knows is an error, for to call it the end
 //     could be a lie.
 //

@@ -80,10 +80,11 @@ func (p *progress) Event(to []byte, e sse.Event) ([]byte, error) {
 		return chat.Ping(to), nil
 	}
 	handle, ok := handlers[said.Type]
+	first := said.Type == "message_start" // once, and before all but an error
 	switch {
 	case !ok:
 		return to, nil
-	case p.over, p.begun == (said.Type == "message_start") && said.Type != "error":
+	case p.over, first == p.begun && said.Type != "error":
 		return to, fmt.Errorf("%w: %s", errOrder, said.Type)
 	}
 	return handle(p, to, &said)

@@ -21,7 +21,7 @@ type Request struct {
 	Model               string         `json:"model"`
 	Messages            []Message      `json:"messages"`
 	Models              jsontext.Value `json:"models,omitempty"` // ours: the fallbacks
-	Stream              bool           `json:"stream,omitempty"`
+	Stream              bool           `json:"stream,omitzero"`
 	StreamOptions       *StreamOptions `json:"stream_options,omitempty"`
 	MaxTokens           *int64         `json:"max_tokens,omitempty"`
 	MaxCompletionTokens *int64         `json:"max_completion_tokens,omitempty"`
@@ -70,7 +70,7 @@ func (r *Request) WantsUsage() bool { return r.StreamOptions != nil && r.StreamO
 
 // StreamOptions say what a stream tells beside its content.
 type StreamOptions struct {
-	IncludeUsage       bool  `json:"include_usage,omitempty"`
+	IncludeUsage       bool  `json:"include_usage,omitzero"`
 	IncludeObfuscation *bool `json:"include_obfuscation,omitempty"`
 }
 

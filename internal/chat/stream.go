@@ -12,7 +12,7 @@ type Chunk struct {
 	Created int64          `json:"created"`
 	Model   string         `json:"model"`
 	Choices []PieceOf      `json:"choices"`
-	Usage   jsontext.Value `json:"usage,omitempty"`
+	Usage   jsontext.Value `json:"usage,omitzero"`
 }
 
 // A PieceOf is a piece of a choice.
@@ -25,10 +25,10 @@ type PieceOf struct {
 // A Delta is what a piece adds to a message.
 type Delta struct {
 	Role             string     `json:"role,omitempty"`
-	Content          *string    `json:"content,omitempty"`
-	ReasoningContent *string    `json:"reasoning_content,omitempty"`
+	Content          *string    `json:"content,omitzero"`
+	ReasoningContent *string    `json:"reasoning_content,omitzero"`
 	ReasoningDetails []Thought  `json:"reasoning_details,omitempty"`
-	Refusal          *string    `json:"refusal,omitempty"`
+	Refusal          *string    `json:"refusal,omitzero"`
 	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`
 	ExtraContent     *Extra     `json:"extra_content,omitempty"`
 }

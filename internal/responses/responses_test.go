@@ -218,6 +218,9 @@ const rich = `{"model":"m","input":"Hi","instructions":"Be brief.","temperature"
  "store":false,"background":false,"truncation":"disabled","service_tier":"auto","include":["reasoning.encrypted_content"],"top_logprobs":0,
  "previous_response_id":null,"conversation":null,"prompt":null,"max_tool_calls":null,"stream_options":{"include_obfuscation":false}}`
 
+// plainly asks for nothing of it.
+const plainly = `{"model":"m","input":"Hi"}`
+
 // An occurrence is an event as a client reads it.
 type occurrence struct {
 	name string

@@ -17,12 +17,12 @@ import (
 func TestAStreamCutAnywhereReadsTheSame(t *testing.T) {
 	for name, s := range scenes {
 		text := chunks(s.chunks...)
-		want, err := stream(rich, text)
+		want, err := stream(plainly, text)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for cut := range text {
-			if got, err := stream(rich, text[:cut], text[cut:]); err != nil || got != want {
+			if got, err := stream(plainly, text[:cut], text[cut:]); err != nil || got != want {
 				t.Fatalf("%s, cut at %d: %v\n%s", name, cut, err, cmp.Diff(want, got))
 			}
 		}
@@ -32,12 +32,12 @@ func TestAStreamCutAnywhereReadsTheSame(t *testing.T) {
 func TestAStreamThatBreaksOffNeverEnds(t *testing.T) {
 	for name, s := range scenes {
 		text := chunks(s.chunks...)
-		want, err := stream(rich, text)
+		want, err := stream(plainly, text)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for cut := range len(text) - 1 { // the last byte of all is the end of the last event
-			got, err := stream(rich, text[:cut])
+			got, err := stream(plainly, text[:cut])
 			if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.HasPrefix(want, got) || strings.Contains(got, "event: "+s.last+"\n") {
 				t.Fatalf("%s, broken off at %d: %v after\n%s", name, cut, err, got)
 			}
