@@ -291,7 +291,7 @@ providers:
 		{Name: "google", Protocol: live.Gemini, BaseURL: "https://proxy.example/v1beta", Configured: true},
 		{Name: "groq", Protocol: live.Sim, Configured: true},
 		{Name: "mine", Protocol: live.Cohere, BaseURL: "https://api.cohere.com", Configured: true},
-		{Name: "other", Protocol: live.OpenAI, BaseURL: "https://other.example/v1", Responses: true, NewLimit: true, Configured: true},
+		{Name: "other", Protocol: live.OpenAI, BaseURL: "https://other.example/v1", Responses: true, Modern: true, Configured: true},
 		{Name: "xai", Protocol: live.OpenAI, BaseURL: "https://api.x.ai/v1", Responses: true},
 		{Name: "sim", Protocol: live.Sim, Configured: true},
 	} {
@@ -299,7 +299,7 @@ providers:
 			t.Error(diff)
 		}
 	}
-	if p := plain.Providers()["openai"]; p.Configured || !p.Responses || !p.NewLimit {
+	if p := plain.Providers()["openai"]; p.Configured || !p.Responses || !p.Modern {
 		t.Errorf("%+v", p)
 	}
 	for _, m := range c.Models() {

@@ -117,7 +117,7 @@ func offered(known map[string]*live.Provider) []*live.Model {
 // then holds the entry to the rules.
 func (p *Provider) complete(known *Provider) error {
 	if known != nil && (p.Protocol == "" || p.Protocol == known.Protocol) {
-		p.Protocol, p.Responses, p.NewLimit = known.Protocol, known.Responses, known.NewLimit
+		p.Protocol, p.Responses, p.Modern = known.Protocol, known.Responses, known.Modern
 		if p.BaseURL == "" {
 			p.BaseURL = known.BaseURL
 		}
@@ -125,7 +125,7 @@ func (p *Provider) complete(known *Provider) error {
 	if p.BaseURL == "" {
 		p.BaseURL = home[p.Protocol]
 	}
-	for _, say := range []struct{ to, given *bool }{{&p.Responses, p.responses}, {&p.NewLimit, p.newLimit}} {
+	for _, say := range []struct{ to, given *bool }{{&p.Responses, p.responses}, {&p.Modern, p.newLimit}} {
 		if say.given != nil {
 			*say.to = *say.given
 		}
@@ -145,7 +145,7 @@ func (p *Provider) check() error {
 		return fmt.Errorf("kind must be one of %v", protocols)
 	case p.Responses && p.Protocol != live.OpenAI:
 		return errors.New("responses must be bridged: only providers of kind openai have that API themselves")
-	case p.NewLimit && p.Protocol != live.OpenAI:
+	case p.Modern && p.Protocol != live.OpenAI:
 		return errors.New("max_tokens_field is for providers of kind openai")
 	}
 	if p.Protocol != live.Sim {

@@ -243,7 +243,7 @@ func TestWhatIsLeftOutHasItsDefault(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	if !up.Configured || up.Responses || up.NewLimit || up.Protocol != live.OpenAI || !up.APIKey.Empty() || up.CAFile != "" || up.BaseURL != "https://api.example.com/v1" {
+	if !up.Configured || up.Responses || up.Modern || up.Protocol != live.OpenAI || !up.APIKey.Empty() || up.CAFile != "" || up.BaseURL != "https://api.example.com/v1" {
 		t.Errorf("%+v", up)
 	}
 }

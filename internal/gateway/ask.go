@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/fault"
 	"sovereign/internal/live"
@@ -185,6 +186,9 @@ func (a *Ask) body(m *live.Model, standard int64) [][]byte {
 	if i, ok := a.member("models"); ok {
 		edits = append(edits, a.without(i))
 	}
+	if i, ok := a.member("messages"); ok && m.Provider.Protocol == live.OpenAI && !m.Provider.Modern {
+		edits = append(edits, developers(a.members[i])...)
+	}
 	if a.stream && !a.usage && !m.NoStreamUsage && a.Endpoint == Chat {
 		if i, ok := a.member("stream_options"); ok {
 			options := a.members[i]
@@ -214,6 +218,29 @@ func (a *Ask) body(m *live.Model, standard int64) [][]byte {
 		at = e.to
 	}
 	return append(parts, a.Body[at:])
+}
+
+// developers puts the role of the system in the place of the developer's, which only OpenAI's own API knows to be the
+// same.
+func developers(messages scan.Member) (edits []edit) {
+	if !bytes.Contains(messages.Value, []byte(`"developer"`)) {
+		return nil
+	}
+	decoder := jsontext.NewDecoder(bytes.NewReader(messages.Value), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	role := false
+	for {
+		t, err := decoder.ReadToken()
+		if err != nil {
+			return edits // the end, or what the provider will refuse
+		}
+		_, length := decoder.StackIndex(decoder.StackDepth())
+		named := decoder.StackDepth() == 2 && length%2 == 1 && t.Kind() == '"' // in a message, behind a name
+		if role && !named && t.Kind() == '"' && t.String() == "developer" {
+			to := messages.ValueStart() + int(decoder.InputOffset())
+			edits = append(edits, edit{to - len(`"developer"`), to, []byte(`"system"`)})
+		}
+		role = named && t.String() == "role"
+	}
 }
 
 // without takes a member and the comma beside it out.

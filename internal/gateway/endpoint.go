@@ -77,7 +77,7 @@ func (e *Endpoint) limit(m *live.Model) string {
 	switch {
 	case e == Responses:
 		return "max_output_tokens"
-	case m.Provider.NewLimit:
+	case m.Provider.Modern:
 		return "max_completion_tokens"
 	default:
 		return "max_tokens"

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -302,7 +303,7 @@ func TestADefaultMaximumIsNamedAsTheProviderWants(t *testing.T) {
 		"chat at a newer provider": {Chat, true, request, `"max_completion_tokens":77`},
 		"responses":                {Responses, false, `{"model":"m","input":"hi"}`, `"max_output_tokens":77`},
 	} {
-		b := newBench(t, model("m", at(live.Provider{Name: "p", Configured: true, NewLimit: c.fresh})))
+		b := newBench(t, model("m", at(live.Provider{Name: "p", Configured: true, Modern: c.fresh})))
 		b.answer = refuse(errors.New("enough"))
 		b.Workspaces.Put(home, live.Settings{DefaultMaxTokens: 77})
 		_, _ = b.askFrom(context.Background(), c.e, c.body)
@@ -335,5 +336,21 @@ func TestRankingsComeBestFirstAndAreChargedByTheSearch(t *testing.T) {
 	b.answer = whole(`{"results":[{"index":7,"relevance_score":0.1}]}`)
 	if _, err := b.askFrom(context.Background(), Rerank, `{"model":"r","query":"which?","documents":["one"]}`); fault.From(err) == nil || fault.From(err).Status != http.StatusBadGateway {
 		t.Errorf("a document that is none: %v", err)
+	}
+}
+
+func TestADeveloperIsTheSystemToProvidersThatKnowNone(t *testing.T) {
+	const body = `{"messages":[{"role": "developer","content":"developer"},{"content":[{"role":"developer"}],"role":"developer" },{"role":"user","content":"\"developer\"","name":"developer"}],"model":"m"}`
+	const system = `{"messages":[{"role": "system","content":"developer"},{"content":[{"role":"developer"}],"role":"system" },{"role":"user","content":"\"developer\"","name":"developer"}],"model":"up-m"}`
+	for modern, want := range map[bool]string{false: system, true: strings.Replace(body, `"m"`, `"up-m"`, 1)} {
+		a := &Ask{Endpoint: Chat, Body: []byte(body)}
+		if err := a.read(); err != nil {
+			t.Fatal(err)
+		}
+		m := model("m")
+		m.Provider = &live.Provider{Protocol: live.OpenAI, Modern: modern}
+		if got := string(bytes.Join(a.body(m, 0), nil)); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
 	}
 }

@@ -42,7 +42,7 @@ type Provider struct {
 
 	Configured bool // by the operator; the models of another can be called with a workspace's own key alone
 	Responses  bool // it has the Responses API itself
-	NewLimit   bool // it wants max_completion_tokens where others want max_tokens
+	Modern     bool // it wants max_completion_tokens where others want max_tokens, and knows developers
 }
 
 // A Behaviour is how a simulated model acts, unless a request says otherwise. Other models have none.

@@ -70,7 +70,7 @@ func (x *exchange) Ended() bool { return x.ended }
 // roleFor is how a role is said to a model. The developer's is known to providers that are new enough to want the new
 // name of the limit; to others it is the system's.
 func roleFor(r *upstream.Request, role string) string {
-	if role == chat.Developer && !r.Model.Provider.NewLimit {
+	if role == chat.Developer && !r.Model.Provider.Modern {
 		return chat.System
 	}
 	return role

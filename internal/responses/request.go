@@ -111,7 +111,7 @@ func (q *request) sayLimit(c *chat.Request, r *upstream.Request) error {
 	switch {
 	case q.MaxOutputTokens != nil && *q.MaxOutputTokens < 1:
 		return fault.Invalid("max_output_tokens", "must be a whole number of at least 1")
-	case r.Model.Provider.NewLimit:
+	case r.Model.Provider.Modern:
 		c.MaxCompletionTokens = q.MaxOutputTokens
 	default:
 		c.MaxTokens = q.MaxOutputTokens

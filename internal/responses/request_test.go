@@ -77,7 +77,7 @@ func TestAProvidersOwnWaysAreKnown(t *testing.T) {
 	}{
 		{func() {}, `{"model":"m","stream":true,"stream_options":{"include_usage":true},"max_tokens":5,"messages":[{"role":"system","content":"a"},{"role":"system","content":"b"}]}`},
 		{func() { r.Model.NoStreamUsage = true }, `{"model":"m","stream":true,"max_tokens":5,"messages":[{"role":"system","content":"a"},{"role":"system","content":"b"}]}`},
-		{func() { r.Model.Provider.NewLimit = true }, `{"model":"m","stream":true,"max_completion_tokens":5,"messages":[{"role":"developer","content":"a"},{"role":"developer","content":"b"}]}`},
+		{func() { r.Model.Provider.Modern = true }, `{"model":"m","stream":true,"max_completion_tokens":5,"messages":[{"role":"developer","content":"a"},{"role":"developer","content":"b"}]}`},
 	} {
 		c.change()
 		x, err := exact().Ask(r)
