@@ -513,12 +513,24 @@ func TestSecretsAppearNowhere(t *testing.T) {
 				send("POST", s.address()+path, http.Header{"Authorization": {value}}, `{"api_key":"`+key+`"}`)
 			}
 		}
-		for _, status := range []int{200, 400, 401, 429, 500} {
-			for _, stream := range []bool{false, true} {
-				send("POST", s.address()+"/v1/chat/completions", http.Header{"Authorization": {"Bearer " + key}},
-					fmt.Sprintf(`{"model":"gossip/%d","stream":%t,"messages":[{"role":"user","content":"x"}]}`, status, stream))
+		talk := func() {
+			for _, status := range []int{200, 400, 401, 429, 500} {
+				for _, stream := range []bool{false, true} {
+					send("POST", s.address()+"/v1/chat/completions", http.Header{"Authorization": {"Bearer " + key}},
+						fmt.Sprintf(`{"model":"gossip/%d","stream":%t,"messages":[{"role":"user","content":"x"}]}`, status, stream))
+				}
 			}
 		}
+		talk()
+		for _, status := range []int{200, 400, 401, 429, 500} { // and the same with a key of the workspace's own
+			send("PUT", s.address()+"/v1/provider-keys", http.Header{"Authorization": {"Bearer " + key}, "Idempotency-Key": {strconv.Itoa(status)}},
+				fmt.Sprintf(`{"provider":"gossip%d","api_key":"canaryown"}`, status))
+			send("PUT", s.address()+"/v1/provider-keys", http.Header{"Authorization": {"Bearer " + key}}, fmt.Sprintf(`{"provider":"gossip%d","api_key":"canaryown","base_url":{}}`, status))
+			send("PUT", s.address()+"/v1/provider-keys", http.Header{"Authorization": {"Bearer " + key}}, `{"provider":"nobody","api_key":"canaryown","odd":1}`)
+		}
+		talk()
+		send("GET", s.address()+"/v1/provider-keys", http.Header{"Authorization": {"Bearer " + key}}, "")
+		p.mustAdmin(t, nil, "backup", filepath.Join(p.data, "backup"))
 		send("GET", s.address()+"/v1/models", http.Header{"Authorization": {"Bearer " + key}}, "")
 		send("GET", "http://"+operations+"/metrics", http.Header{}, "")
 		send("GET", "http://"+operations+"/debug/pprof/cmdline", http.Header{}, "")
@@ -540,7 +552,7 @@ func TestSecretsAppearNowhere(t *testing.T) {
 		places := map[string]string{"log": s.log.String(), "answers": answers.String(), "traces": sent, "files": contents(t, p.data)}
 		for where, text := range places {
 			for what, canary := range map[string]string{
-				"key": key[13:], "unknown key": "canarycanarycanary", "root key": string(material[1]), "database password": "canarypassword", "provider's key": "canaryprovider",
+				"key": key[13:], "unknown key": "canarycanarycanary", "root key": string(material[1]), "database password": "canarypassword", "provider's key": "canaryprovider", "own key": "canaryown",
 			} {
 				if strings.Contains(text, canary) {
 					t.Errorf("the %s is in the %s", what, where)

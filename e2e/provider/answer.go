@@ -17,12 +17,14 @@ import (
 type answer struct {
 	w      http.ResponseWriter
 	r      *http.Request
+	wire   *wire
 	log    *log
 	record *record
 	plan   plan
 	ask    ask
 	zip    *gzip.Writer // nil when the answer is plain
 	begun  bool
+	played int // events of a stream that were sent
 }
 
 // faults are the ways in which an answer goes wrong. Each is the last thing that happens to it.
@@ -32,7 +34,7 @@ var faults = map[string]func(*answer){
 	"die":         func(a *answer) { a.cut(false) },
 	"end":         func(*answer) {},
 	"garbage":     func(a *answer) { a.begin(); a.write("data: \x00\x1f{\"neither\": JSON <nor events>\n\n") },
-	"error_event": func(a *answer) { a.event(envelope("the provider broke down in the middle", "server_error", "", "")) },
+	"error_event": func(a *answer) { a.lines(a.wire.broken(a, "the provider broke down in the middle")) },
 }
 
 // strikes lets the plan's fault happen if it is due after so many chunks, and reports whether it did.
@@ -117,7 +119,7 @@ func (a *answer) whole(value any) {
 		}
 	case "error_event":
 		a.begin()
-		a.write(encode(envelope("the provider broke down, and says 200", "server_error", "", "")))
+		a.write(encode(a.wire.refusal(a, http.StatusInternalServerError, "", "", "the provider broke down, and says 200")))
 	default:
 		a.begin()
 		if a.write(text[:len(text)/2]) {
@@ -135,18 +137,12 @@ func (a *answer) measure(text string) {
 
 // refuse sends an error.
 func (a *answer) refuse(status int, code, parameter, message string) {
-	kind := "invalid_request_error"
-	if status == http.StatusTooManyRequests {
-		kind = "rate_limit_error"
-	} else if status >= http.StatusInternalServerError {
-		kind = "server_error"
-	}
 	for name, value := range map[string]string{"Retry-After": a.plan.retryAfter, "X-Should-Retry": a.plan.shouldRetry} {
 		if value != "" {
 			a.w.Header().Set(name, value)
 		}
 	}
-	text := encode(envelope(message, kind, code, parameter))
+	text := encode(a.wire.refusal(a, status, code, parameter, message))
 	a.measure(text)
 	a.head(status, "application/json")
 	if a.write(text) {
@@ -198,7 +194,7 @@ func (a *answer) cancelled() {
 	})
 }
 
-// envelope is the shape of every error; an empty code or parameter is null.
+// envelope is the shape of OpenAI's errors; an empty code or parameter is null.
 func envelope(message, kind, code, parameter string) any {
 	orNull := func(text string) any {
 		if text == "" {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 )
@@ -22,6 +21,21 @@ type ask struct {
 	Input               json.RawMessage `json:"input"`
 	EncodingFormat      string          `json:"encoding_format"`
 	Dimensions          *int            `json:"dimensions"`
+	Parallel            *bool           `json:"parallel_tool_calls"`
+	Query               string          `json:"query"`
+	Documents           []document      `json:"documents"`
+	TopN                *int            `json:"top_n"`
+	ReturnDocuments     *bool           `json:"return_documents"`
+
+	thinks bool // other wires: the request wants to see the reasoning
+}
+
+// readAsk reads a request in OpenAI's own words.
+func readAsk(a *answer) error {
+	if err := json.Unmarshal([]byte(a.record.Body), &a.ask); err != nil {
+		return err
+	}
+	return a.ask.check()
 }
 
 type message struct {
@@ -48,17 +62,17 @@ type format struct {
 }
 
 // check reports the parameter that breaks a rule, and how.
-func (a *ask) check() (parameter string, err error) {
-	least := map[string]*int{"n": a.N, "max_tokens": a.MaxTokens, "max_completion_tokens": a.MaxCompletionTokens, "dimensions": a.Dimensions}
+func (a *ask) check() error {
+	least := map[string]*int{"n": a.N, "max_tokens": a.MaxTokens, "max_completion_tokens": a.MaxCompletionTokens, "dimensions": a.Dimensions, "top_n": a.TopN}
 	for name, value := range least {
 		if value != nil && *value < 1 {
-			return name, fmt.Errorf("%s must be at least 1", name)
+			return bad(name, "it must be at least 1")
 		}
 	}
 	if a.N != nil && *a.N > 128 {
-		return "n", fmt.Errorf("n is %d, and 128 is the most", *a.N)
+		return bad("n", "it is %d, and 128 is the most", *a.N)
 	}
-	return "", nil
+	return nil
 }
 
 func (a *ask) choices() int {
@@ -87,7 +101,11 @@ func (a *ask) called() []tool {
 	}
 	choice, _ := a.ToolChoice.(map[string]any)
 	function, named := choice["function"].(map[string]any)
-	return slices.DeleteFunc(slices.Clone(a.Tools), func(t tool) bool { return named && t.Function.Name != function["name"] })
+	tools := slices.DeleteFunc(slices.Clone(a.Tools), func(t tool) bool { return named && t.Function.Name != function["name"] })
+	if a.Parallel != nil && !*a.Parallel && len(tools) > 1 {
+		tools = tools[:1]
+	}
+	return tools
 }
 
 // input counts the words of all messages.

@@ -51,7 +51,9 @@ func complete(p *plan, a *ask) *completion {
 			c.Calls = append(c.Calls, call{ID: fmt.Sprintf("call_%d", i), Type: "function", Function: function{t.Function.Name, encode(example(object(t.Function.Parameters)))}})
 		}
 		c.Finish = "tool_calls"
-		return c
+		if p.preface > 0 {
+			c.say(prose(p.preface))
+		}
 	case p.json && a.ResponseFormat != nil && a.ResponseFormat.Type != "text":
 		c.JSON = true
 		c.say(encode(example(object(a.ResponseFormat.JSONSchema.Schema))))
@@ -66,6 +68,9 @@ func complete(p *plan, a *ask) *completion {
 			n, c.Finish = limit, "length"
 		}
 		c.say(prose(n))
+	}
+	if p.finish != "" {
+		c.Finish = p.finish
 	}
 	return c
 }
@@ -107,7 +112,9 @@ type usage struct {
 	Completion    int `json:"completion_tokens"`
 	Total         int `json:"total_tokens"`
 	PromptDetails struct {
-		Cached int `json:"cached_tokens"`
+		Cached  int  `json:"cached_tokens"`
+		Written *int `json:"cache_write_tokens,omitempty"`
+		Audio   *int `json:"audio_tokens,omitempty"`
 	} `json:"prompt_tokens_details"`
 	CompletionDetails struct {
 		Reasoning int `json:"reasoning_tokens"`
@@ -132,6 +139,7 @@ func (p *plan) report(in, out, reasoning int) *usage {
 			*told.field = *told.value
 		}
 	}
+	u.PromptDetails.Written, u.PromptDetails.Audio = p.written, p.audio
 	u.Total = u.Prompt + u.Completion
 	return u
 }

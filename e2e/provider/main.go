@@ -1,12 +1,17 @@
-// Command provider stands for a paid provider of models: an OpenAI-compatible upstream in a process of its own, for
-// black-box tests of a gateway.
+// Command provider stands for paid providers of models, each with its own wire, in a process of its own, for black-box
+// tests of a gateway. Its key is provider-secret. Its first line on standard output is its address, as
+// http://127.0.0.1:4711.
 //
-// It serves POST /v1/chat/completions (JSON and server-sent events), POST /v1/embeddings, GET /v1/models and
-// GET /v1/models/{id}, to callers that send "Authorization: Bearer provider-secret". Its first line on standard output
-// is its address, as http://127.0.0.1:4711.
+// As OpenAI it serves POST /v1/chat/completions, /v1/responses, /v1/embeddings and /v1/rerank (in the shape of Jina and
+// vLLM), GET /v1/models and GET /v1/models/{id}; as Anthropic POST /anthropic/v1/messages; as Google's Gemini POST
+// /gemini/v1beta/models/{model}:generateContent, :streamGenerateContent?alt=sse and :batchEmbedContents; as Cohere POST
+// /cohere/v2/rerank and /cohere/v2/embed. Each wants its key where its vendor does, and refuses in its vendor's words.
+//
+// Requests in other words than OpenAI's chat are read with the vendors' own types: what they do not give back as it was
+// sent is a 400 that names it, and so is what the vendors' own rules forbid. Signatures must be those that it gave out.
 //
 // How a request is answered stands in the request's model, which is a name and a query: mock?chunks=20&usage=none. The
-// name is "mock", or starts with "mock/"; the flag -h lists the parameters.
+// name is "mock", starts with "mock/" or ends with "-mock"; the flag -h lists the parameters.
 //
 // A token is a word: what stands between white space. The input is the text of the messages or of the embedded inputs,
 // the output is the text, the reasoning, and the names and arguments of tool calls, of all choices together.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,12 +17,14 @@ type plan struct {
 	name                string // the model's, without the parameters
 	latency, chunkDelay time.Duration
 
-	chunks, text, big, reasoning int
-	tool, json                   bool
+	chunks, text, big, reasoning, preface int
+	tool, json, sealed, vouched           bool
+	finish, block                         string
 
 	usage           string
 	inlineUsage     bool
 	in, out, cached *int
+	written, audio  *int
 
 	status      int
 	retryAfter  string
@@ -35,8 +38,14 @@ type plan struct {
 	split                                   int
 }
 
-// atOnce is when a fault strikes before the head of the answer.
-const atOnce = -1
+// atOnce is when a fault strikes before the head of the answer, never one that waited for more chunks than there were.
+const (
+	atOnce = -1
+	never  = math.MaxInt
+)
+
+// overloaded is a status that Anthropic has and HTTP has not.
+const overloaded = 529
 
 type parameter struct {
 	help string
@@ -52,13 +61,20 @@ var parameters = map[string]parameter{
 	"big":         {"bytes of the answer's text, whatever max_tokens says", number(func(p *plan) *int { return &p.big })},
 	"reasoning":   {"words of reasoning_content before the answer (4 when it has no value)", orElse("4", number(func(p *plan) *int { return &p.reasoning }))},
 	"tool":        {"call every tool of the request that tool_choice allows, unless the last message is a tool's", on(func(p *plan) *bool { return &p.tool })},
+	"preface":     {"words of text before the tool calls (0)", number(func(p *plan) *int { return &p.preface })},
+	"sealed":      {"reasoning is followed by a block that only the provider can read, where the wire has such", on(func(p *plan) *bool { return &p.sealed })},
+	"vouched":     {"as Gemini: calls must come back with the signatures they had, and not with those that Google takes instead", on(func(p *plan) *bool { return &p.vouched })},
+	"finish":      {"the reason why the answer ends, in the wire's own words", text(func(p *plan) *string { return &p.finish })},
+	"block":       {"refuse the prompt for this reason, as Gemini does: 200 without an answer", text(func(p *plan) *string { return &p.block })},
 	"json":        {"answer the least JSON that satisfies response_format", on(func(p *plan) *bool { return &p.json })},
 
 	"usage":        {"normal; none; zero; last (unasked, and in the last event only); each (unasked, running, in every event); over (a hundredfold)", oneOf(func(p *plan) *string { return &p.usage }, "normal", "none", "zero", "last", "each", "over")},
 	"inline_usage": {"usage on the finish chunk, asked or not, rather than in a chunk of its own", on(func(p *plan) *bool { return &p.inlineUsage })},
-	"in":           {"input tokens to report", some(func(p *plan) **int { return &p.in })},
+	"in":           {"input tokens to report, cached and written ones among them on every wire", some(func(p *plan) **int { return &p.in })},
 	"out":          {"output tokens to report", some(func(p *plan) **int { return &p.out })},
 	"cached":       {"cached input tokens to report (0)", some(func(p *plan) **int { return &p.cached })},
+	"written":      {"input tokens to report as written to the cache", some(func(p *plan) **int { return &p.written })},
+	"audio":        {"audio tokens of the input to report", some(func(p *plan) **int { return &p.audio })},
 
 	"status":       {"refuse with this status", number(func(p *plan) *int { return &p.status })},
 	"retry_after":  {"the refusal's Retry-After", text(func(p *plan) *string { return &p.retryAfter })},
@@ -100,7 +116,7 @@ func parsePlan(model string) (plan, error) {
 			return p, fmt.Errorf("model %q: %s: %w", model, key, err)
 		}
 	}
-	if p.status != 0 && http.StatusText(p.status) == "" {
+	if p.status != 0 && p.status != overloaded && http.StatusText(p.status) == "" {
 		return p, fmt.Errorf("model %q: status: %d is none", model, p.status)
 	}
 	if p.failFirst > 0 && p.status == 0 && p.fault == "" {

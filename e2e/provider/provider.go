@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -17,17 +19,24 @@ import (
 const secretKey = "provider-secret"
 
 type provider struct {
-	log *log
-	ids atomic.Int64
+	log   *log
+	ids   atomic.Int64
+	calls sync.Map // the signed ones that were given out as Gemini, by their ids and by what they say
 }
 
 func newProvider() http.Handler {
 	p := &provider{log: newLog()}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/chat/completions", p.infer(p.chat))
-	mux.HandleFunc("POST /v1/embeddings", p.infer(p.embeddings))
-	mux.HandleFunc("GET /v1/models", p.admit(listModels))
-	mux.HandleFunc("GET /v1/models/{id...}", p.admit(getModel))
+	mux.HandleFunc("POST /v1/chat/completions", p.infer(&openAI, readAsk, p.chat))
+	mux.HandleFunc("POST /v1/embeddings", p.infer(&openAI, readAsk, p.embeddings))
+	mux.HandleFunc("POST /v1/rerank", p.infer(&openAI, readRerank, p.rerank))
+	mux.HandleFunc("POST /v1/responses", p.infer(&responsesWire, readResponses, p.respond))
+	mux.HandleFunc("POST /anthropic/v1/messages", p.infer(&anthropicWire, readMessages, p.messages))
+	mux.HandleFunc("POST /gemini/v1beta/models/{call...}", p.infer(&geminiWire, p.readGemini, p.gemini))
+	mux.HandleFunc("POST /cohere/v2/rerank", p.infer(&cohereWire, readCohereRerank, p.cohereRerank))
+	mux.HandleFunc("POST /cohere/v2/embed", p.infer(&cohereWire, readCohereEmbed, p.cohereEmbed))
+	mux.HandleFunc("GET /v1/models", p.admit(&openAI, listModels))
+	mux.HandleFunc("GET /v1/models/{id...}", p.admit(&openAI, getModel))
 	mux.HandleFunc("GET /log", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(p.log.all())
@@ -36,20 +45,20 @@ func newProvider() http.Handler {
 		p.log.reset()
 		w.WriteHeader(http.StatusNoContent)
 	})
-	mux.HandleFunc("/", p.admit(func(a *answer) {
+	mux.HandleFunc("/", p.admit(&openAI, func(a *answer) {
 		a.refuse(http.StatusNotFound, "", "", fmt.Sprintf("there is no %s %s", a.r.Method, a.r.URL.Path))
 	}))
 	return mux
 }
 
 // admit records a request, watches its client, and lets it through if it knows the key.
-func (p *provider) admit(then func(*answer)) http.HandlerFunc {
+func (p *provider) admit(by *wire, then func(*answer)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		came := time.Now().UTC()
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
 		header := r.Header.Clone()
 		header.Set("Host", r.Host)
-		a := &answer{w: w, r: r, log: p.log, record: &record{At: came, Path: r.URL.Path, Header: header, Body: string(body)}}
+		a := &answer{w: w, r: r, wire: by, log: p.log, record: &record{At: came, Path: r.URL.Path, Header: header, Body: string(body)}}
 		p.log.add(a.record)
 		stop := context.AfterFunc(r.Context(), a.cancelled)
 		defer func() {
@@ -61,8 +70,8 @@ func (p *provider) admit(then func(*answer)) http.HandlerFunc {
 		switch {
 		case err != nil:
 			a.refuse(http.StatusBadRequest, "", "", "the body cannot be read: "+err.Error())
-		case r.Header.Get("Authorization") != "Bearer "+secretKey:
-			a.refuse(http.StatusUnauthorized, "invalid_api_key", "", "the provider does not know this key")
+		case by.key(r.Header) != secretKey:
+			a.refuse(by.unknown, "invalid_api_key", "", "the provider does not know this key")
 		default:
 			then(a)
 		}
@@ -70,14 +79,12 @@ func (p *provider) admit(then func(*answer)) http.HandlerFunc {
 }
 
 // infer reads what is asked and how to answer it, and does what comes before an answer.
-func (p *provider) infer(then func(*answer)) http.HandlerFunc {
-	return p.admit(func(a *answer) {
-		if err := json.Unmarshal([]byte(a.record.Body), &a.ask); err != nil {
-			a.refuse(http.StatusBadRequest, "", "", "the body is not what it should be: "+err.Error())
-			return
-		}
-		if parameter, err := a.ask.check(); err != nil {
-			a.refuse(http.StatusBadRequest, "invalid_value", parameter, err.Error())
+func (p *provider) infer(by *wire, read func(*answer) error, then func(*answer)) http.HandlerFunc {
+	return p.admit(by, func(a *answer) {
+		if err := read(a); err != nil {
+			why := &wrong{message: "the body is not what it should be: " + err.Error()}
+			errors.As(err, &why)
+			a.refuse(http.StatusBadRequest, why.code, why.parameter, why.message)
 			return
 		}
 		plan, err := parsePlan(a.ask.Model)
@@ -85,7 +92,7 @@ func (p *provider) infer(then func(*answer)) http.HandlerFunc {
 			a.refuse(http.StatusBadRequest, "", "model", err.Error())
 			return
 		}
-		if plan.name != "mock" && !strings.HasPrefix(plan.name, "mock/") {
+		if plan.name != "mock" && !strings.HasPrefix(plan.name, "mock/") && !strings.HasSuffix(plan.name, "-mock") {
 			a.refuse(http.StatusNotFound, "model_not_found", "model", fmt.Sprintf("the provider has no model %q", plan.name))
 			return
 		}

@@ -235,6 +235,22 @@ func TestReasoningIsApartFromTheAnswer(t *testing.T) {
 	}
 }
 
+func TestWhatElseAPlanCanSayIsSaid(t *testing.T) {
+	address := start(t)
+	tools := `,"tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}]`
+	for model, c := range map[string]struct{ more, holds string }{
+		"mock?in=10&cached=1&written=5&audio=2": {"", `"prompt_tokens_details":{"cached_tokens":1,"cache_write_tokens":5,"audio_tokens":2}`},
+		"mock?finish=content_filter":            {"", `"finish_reason":"content_filter"`},
+		"mock?tool&preface=2":                   {tools, `"content":"every request","refusal":null,"tool_calls":[`},
+		"mock?tool":                             {tools + `,"parallel_tool_calls":false`, `"tool_calls":[{"id":"call_0","type":"function","function":{"name":"f","arguments":"{}"}}]`},
+		"claude-mock?text=1":                    {"", `"model":"claude-mock"`},
+	} {
+		if _, text, err := send(t, t.Context(), address, "/v1/chat/completions", chat(model, c.more)); err != nil || !strings.Contains(text, c.holds) {
+			t.Errorf("%s: %s %v", model, text, err)
+		}
+	}
+}
+
 func TestRunningUsageGrowsToTheFinalOne(t *testing.T) {
 	client := official(start(t))
 	stream := client.Chat.Completions.NewStreaming(t.Context(), question("mock?chunks=4&usage=each"))
@@ -339,4 +355,16 @@ func eventually(t *testing.T, within time.Duration, what func() bool) {
 			t.Fatal("it does not come to pass")
 		}
 	}
+}
+
+// do sends a request and reads the answer.
+func do(t *testing.T, request *http.Request) (int, string, error) {
+	t.Helper()
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"math"
 	"strings"
 )
 
@@ -100,7 +99,7 @@ func (a *answer) stream(c *completion) {
 			}
 		}
 	}
-	if a.strikes(math.MaxInt) { // there were fewer chunks than the fault was to wait for
+	if a.strikes(never) { // there were fewer chunks than the fault was to wait for
 		return
 	}
 	for index := range c.Choices {

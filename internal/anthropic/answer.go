@@ -190,9 +190,9 @@ func (b *block) known() error {
 // thought is a block of reasoning, as it is to come back.
 func (b *block) thought() chat.Thought {
 	if b.Type == blockSealed {
-		return chat.Thought{Type: chat.ThoughtSealed, Data: b.Data}
+		return chat.Thought{Type: chat.ThoughtSealed, Data: b.Data, Format: chat.OfAnthropic}
 	}
-	t := chat.Thought{Type: chat.ThoughtText, Signature: b.Signature}
+	t := chat.Thought{Type: chat.ThoughtText, Signature: b.Signature, Format: chat.OfAnthropic}
 	if b.Thinking != nil {
 		t.Text = *b.Thinking
 	}
@@ -200,7 +200,7 @@ func (b *block) thought() chat.Thought {
 }
 
 // empty reports whether a thought says nothing, in no way.
-func empty(t chat.Thought) bool { return t == chat.Thought{Type: t.Type} }
+func empty(t chat.Thought) bool { return t == chat.Thought{Type: t.Type, Format: t.Format} }
 
 // arguments is the input of a call as a text. A call without one has an empty one.
 func (b *block) arguments() (string, error) {

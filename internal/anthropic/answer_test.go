@@ -26,7 +26,7 @@ func TestAnAnswerReadsAsOpenAIs(t *testing.T) {
 		{
 			"thoughts and calls",
 			head + `"content":[{"type":"thinking","thinking":"h","signature":"s"},{"type":"redacted_thinking","data":"d"},{"type":"thinking","thinking":"m","signature":"s2"},{"type":"tool_use","id":"t1","name":"f","input":{ "a": [1, "ä"] },"caller":{"type":"direct"}},{"type":"tool_use","id":"t2","name":"g","input":{}}],"stop_reason":"tool_use"}`,
-			`{"id":"msg_1","object":"chat.completion","created":1700000000,"model":"claude-opus-4-8","choices":[{"index":0,"message":{"role":"assistant","content":null,"reasoning_content":"hm","reasoning_details":[{"type":"reasoning.text","text":"h","signature":"s"},{"type":"reasoning.encrypted","data":"d"},{"type":"reasoning.text","text":"m","signature":"s2"}],"refusal":null,"tool_calls":[{"id":"t1","type":"function","function":{"name":"f","arguments":"{\"a\":[1,\"ä\"]}"}},{"id":"t2","type":"function","function":{"name":"g","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"}]}`,
+			`{"id":"msg_1","object":"chat.completion","created":1700000000,"model":"claude-opus-4-8","choices":[{"index":0,"message":{"role":"assistant","content":null,"reasoning_content":"hm","reasoning_details":[{"type":"reasoning.text","text":"h","signature":"s","format":"anthropic-claude-v1"},{"type":"reasoning.encrypted","data":"d","format":"anthropic-claude-v1"},{"type":"reasoning.text","text":"m","signature":"s2","format":"anthropic-claude-v1"}],"refusal":null,"tool_calls":[{"id":"t1","type":"function","function":{"name":"f","arguments":"{\"a\":[1,\"ä\"]}"}},{"id":"t2","type":"function","function":{"name":"g","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"}]}`,
 		},
 		{
 			"refusal",

@@ -107,7 +107,6 @@ func foreign(m *chat.Message, at string) error {
 		{"refusal", others && m.Refusal != nil},
 		{"reasoning_content", others && m.ReasoningContent != nil},
 		{"reasoning_details", others && len(m.ReasoningDetails) > 0},
-		{"extra_content", m.ExtraContent.Signature() != ""},
 		{"annotations", says(m.Annotations)},
 		{"audio", says(m.Audio)},
 		{"function_call", says(m.FunctionCall)},
@@ -152,6 +151,7 @@ func reply(m *chat.Message, at string) ([]block, error) {
 	return all, nil
 }
 
+// call is a call of a function. A signature of Google's on it is not for Anthropic.
 func call(c *chat.ToolCall, at string) (block, error) {
 	input := jsontext.Value(c.Function.Arguments)
 	if strings.TrimSpace(c.Function.Arguments) == "" {
@@ -160,8 +160,6 @@ func call(c *chat.ToolCall, at string) (block, error) {
 	switch {
 	case c.Type != function && c.Type != "", says(c.Custom):
 		return block{}, chat.Unsupported(at, "calls no function, and nothing else has an equivalent in the "+wire)
-	case c.ExtraContent.Signature() != "":
-		return block{}, chat.Unsupported(at+".extra_content", "has no equivalent in the "+wire)
 	case c.ID == "":
 		return block{}, fault.Invalid(at+".id", "must not be empty")
 	case c.Function.Name == "":

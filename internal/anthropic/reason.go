@@ -66,11 +66,13 @@ func (q *question) reason(r *chat.Request, m *live.Model) error {
 	return nil
 }
 
-// thoughts are an assistant's, as Anthropic wants them back. Its words alone are worth nothing to it.
+// thoughts are an assistant's, as Anthropic wants them back. Its words alone are worth nothing to it, and those that are
+// another provider's are not for it.
 func thoughts(m *chat.Message, at string) (all []block, err error) {
 	var words strings.Builder
-	for i, t := range whole(m.ReasoningDetails) {
+	for i, t := range chat.Whole(m.ReasoningDetails) {
 		switch {
+		case !t.Of(chat.OfAnthropic):
 		case t.Type == chat.ThoughtText && t.Signature != "" && t.Data == "":
 			all = append(all, block{Type: blockThinking, Thinking: &t.Text, Signature: t.Signature})
 		case t.Type == chat.ThoughtSealed && t.Data != "" && t.Text == "" && t.Signature == "":
@@ -84,17 +86,4 @@ func thoughts(m *chat.Message, at string) (all []block, err error) {
 		return nil, chat.Unsupported(at+".reasoning_content", "cannot be given back without the signed reasoning_details that say the same")
 	}
 	return all, nil
-}
-
-// whole puts the pieces together that a caller kept as they were streamed: those of one index are one thought.
-func whole(pieces []chat.Thought) (all []chat.Thought) {
-	for _, p := range pieces {
-		if n := len(all); n > 0 && p.Index != nil && all[n-1].Index != nil && *p.Index == *all[n-1].Index && p.Type == all[n-1].Type {
-			last := &all[n-1]
-			last.Text, last.Signature, last.Data = last.Text+p.Text, last.Signature+p.Signature, last.Data+p.Data
-			continue
-		}
-		all = append(all, p)
-	}
-	return all
 }

@@ -74,6 +74,10 @@ var asks = []struct{ name, ours, theirs string }{
 		`"messages":[{"role":"user","content":[{"type":"text","text":"x"}]},{"role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"s1"},{"type":"redacted_thinking","data":"d1"},{"type":"thinking","thinking":"","signature":"s2"},{"type":"text","text":"a"}]},{"role":"user","content":[{"type":"text","text":"y"}]}]`,
 	},
 	{
+		"what another provider thought and signed", `"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"a","reasoning_content":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm","signature":"s1","format":"google-gemini-v1"}],"extra_content":{"google":{"thought_signature":"s"}},"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"s"}}}]},{"role":"tool","tool_call_id":"c1","content":"y"}]`,
+		`"messages":[{"role":"user","content":[{"type":"text","text":"x"}]},{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"tool_use","id":"c1","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"y"}]}]}]`,
+	},
+	{
 		"thoughts in pieces", `"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"a","reasoning_content":"hmmm","reasoning_details":[{"type":"reasoning.text","text":"hm","index":0},{"type":"reasoning.text","text":"m","index":0},{"type":"reasoning.text","signature":"s1","index":0},{"type":"reasoning.text","text":"m","index":1},{"type":"reasoning.text","signature":"s2","index":1}]},{"role":"user","content":"y"}]`,
 		`"messages":[{"role":"user","content":[{"type":"text","text":"x"}]},{"role":"assistant","content":[{"type":"thinking","thinking":"hmm","signature":"s1"},{"type":"thinking","thinking":"m","signature":"s2"},{"type":"text","text":"a"}]},{"role":"user","content":[{"type":"text","text":"y"}]}]`,
 	},
@@ -263,7 +267,6 @@ var refusals = []struct {
 	{"messages[1].reasoning_details[0]", turn(`{"role":"assistant","content":"x","reasoning_details":[{"type":"reasoning.text","text":"hm"}]}`), true},
 	{"messages[1].reasoning_details[1]", turn(`{"role":"assistant","content":"x","reasoning_details":[{"type":"reasoning.encrypted","data":"d"},{"type":"reasoning.encrypted"}]}`), true},
 	{"messages[1].reasoning_details[0]", turn(`{"role":"assistant","content":"x","reasoning_details":[{"type":"reasoning.summary","text":"hm","signature":"s"}]}`), true},
-	{"messages[1].extra_content", turn(`{"role":"assistant","content":"x","extra_content":{"google":{"thought_signature":"s"}}}`), true},
 	{"messages[1].annotations", turn(`{"role":"assistant","content":"x","annotations":[{"type":"url_citation"}]}`), true},
 	{"messages[1].audio", turn(`{"role":"assistant","content":"x","audio":{"id":"a"}}`), true},
 	{"messages[1].function_call", turn(`{"role":"assistant","content":"x","function_call":{"name":"f","arguments":"{}"}}`), true},
@@ -272,7 +275,6 @@ var refusals = []struct {
 	{"messages[1].tool_calls[0].function.name", turn(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"arguments":"{}"}}]}`), false},
 	{"messages[1].tool_calls[0].function.arguments", turn(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":"}}]}`), false},
 	{"messages[1].tool_calls[0].function.arguments", turn(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"[1]"}}]}`), false},
-	{"messages[1].tool_calls[0].extra_content", turn(`{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"s"}}}]}`), true},
 	{"messages[1].tool_call_id", turn(`{"role":"tool","content":"x"}`), false},
 	{"messages[1].content", turn(`{"role":"tool","tool_call_id":"c"}`), false},
 

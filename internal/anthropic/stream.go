@@ -142,7 +142,7 @@ func (p *progress) add(to []byte, e *event) ([]byte, error) {
 	case blockText:
 		return p.text(to, d.Text), nil
 	case blockThinking:
-		return p.think(to, b, chat.Thought{Type: chat.ThoughtText, Text: d.Thinking, Signature: d.Signature}), nil
+		return p.think(to, b, chat.Thought{Type: chat.ThoughtText, Text: d.Thinking, Signature: d.Signature, Format: chat.OfAnthropic}), nil
 	default:
 		return p.argue(to, b, d.PartialJSON), nil
 	}

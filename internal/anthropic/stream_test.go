@@ -184,7 +184,7 @@ func assembled(t *testing.T, stream []byte) *chat.Answer {
 		}
 		for _, piece := range d.ReasoningDetails {
 			if *piece.Index == len(choice.Message.ReasoningDetails) {
-				choice.Message.ReasoningDetails = append(choice.Message.ReasoningDetails, chat.Thought{Type: piece.Type})
+				choice.Message.ReasoningDetails = append(choice.Message.ReasoningDetails, chat.Thought{Type: piece.Type, Format: piece.Format})
 			}
 			whole := &choice.Message.ReasoningDetails[*piece.Index]
 			whole.Text, whole.Signature, whole.Data = whole.Text+piece.Text, whole.Signature+piece.Signature, whole.Data+piece.Data
@@ -333,12 +333,27 @@ func TestWhatABlockBeginsWithIsSaid(t *testing.T) {
 	}
 	got := assembled(t, []byte(out)).Choices[0].Message
 	want := chat.Reply{
-		Role: "assistant", ReasoningContent: "h", ReasoningDetails: []chat.Thought{{Type: "reasoning.text", Text: "h", Signature: "s"}},
+		Role: "assistant", ReasoningContent: "h", ReasoningDetails: []chat.Thought{{Type: "reasoning.text", Text: "h", Signature: "s", Format: "anthropic-claude-v1"}},
 		ToolCalls: []chat.ToolCall{{ID: "t", Type: "function", Function: chat.Called{Name: "f", Arguments: `{"a":1}`}}},
 	}
 	hello := "Hello"
 	want.Content = &hello
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestOrdinaryEventsSayNoUsageWhereItIsAskedFor(t *testing.T) {
+	for options, want := range map[string]int{`{"include_usage":true}`: 2, `{"include_usage":false}`: 0, `null`: 0} {
+		e, err := dialect.Ask(request(`{"model":"ours",`+hello+`,"stream_options":`+options+`}`, true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := events(e, `{"type":"message_start","message":`+head+`"content":[],"usage":{"input_tokens":1,"output_tokens":1}}}`,
+			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"x"}}`, `{"type":"content_block_stop","index":0}`,
+			`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`, `{"type":"message_stop"}`)
+		if err != nil || strings.Count(out, `"usage":null`) != want || strings.Count(out, `"usage":{`) != 1 {
+			t.Errorf("%s: %s %v", options, out, err)
+		}
 	}
 }

@@ -120,7 +120,30 @@ type Thought struct {
 	Text      string `json:"text,omitempty"`
 	Signature string `json:"signature,omitempty"`
 	Data      string `json:"data,omitempty"`
-	Index     *int   `json:"index,omitempty"` // in streams: pieces of one index are one thought
+	Format    string `json:"format,omitempty"` // whose it is: another provider can do nothing with its signature or data
+	Index     *int   `json:"index,omitempty"`  // in streams: pieces of one index are one thought
+}
+
+// The formats of thoughts.
+const (
+	OfAnthropic = "anthropic-claude-v1"
+	OfGoogle    = "google-gemini-v1"
+)
+
+// Of reports whether a thought is of a format, or does not say whose it is.
+func (t Thought) Of(format string) bool { return t.Format == "" || t.Format == format }
+
+// Whole puts the pieces together that a caller kept as they were streamed: those of one index are one thought.
+func Whole(pieces []Thought) (all []Thought) {
+	for _, p := range pieces {
+		if n := len(all); n > 0 && p.Index != nil && all[n-1].Index != nil && *p.Index == *all[n-1].Index && p.Type == all[n-1].Type {
+			last := &all[n-1]
+			last.Text, last.Signature, last.Data = last.Text+p.Text, last.Signature+p.Signature, last.Data+p.Data
+			continue
+		}
+		all = append(all, p)
+	}
+	return all
 }
 
 // The types of thoughts.
@@ -321,8 +344,10 @@ func (c *ToolChoice) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		Function struct {
 			Name string `json:"name"`
 		} `json:"function"`
+		AllowedTools jsontext.Value `json:"allowed_tools"`
+		Custom       jsontext.Value `json:"custom"`
 	}
-	if err := json.Unmarshal(raw, &object); err != nil {
+	if err := json.Unmarshal(raw, &object, json.RejectUnknownMembers(true)); err != nil {
 		return err
 	}
 	c.Mode, c.Name = object.Type, object.Function.Name

@@ -61,7 +61,7 @@ func (r *run) stream(in *source, response *upstream.Response) *failure {
 	for !s.ended {
 		n, err := in.Read(buffer)
 		failed := s.take(buffer[:n])
-		if failed == nil && err != nil {
+		if failed == nil && err != nil && !s.ended { // what comes after the end is of no interest
 			failed = s.over(err)
 		}
 		if failed != nil {

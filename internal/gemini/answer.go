@@ -77,6 +77,9 @@ func (e *exchange) choice(c *candidate, answer string) (chat.Choice, error) {
 	if reply.Content == nil && len(reply.ToolCalls) == 0 {
 		reply.Content = new(string)
 	}
+	for i := range reply.ReasoningDetails {
+		reply.ReasoningDetails[i].Index = nil // of streams
+	}
 	return chat.Choice{Index: c.Index, Message: reply, Logprobs: c.Logprobs.tell(), FinishReason: v.finish}, nil
 }
 
@@ -102,10 +105,7 @@ func fold(r *chat.Reply, d chat.Delta) {
 	if d.ReasoningContent != nil {
 		r.ReasoningContent += *d.ReasoningContent
 	}
-	for _, thought := range d.ReasoningDetails {
-		thought.Index = nil
-		r.ReasoningDetails = append(r.ReasoningDetails, thought)
-	}
+	r.ReasoningDetails = chat.Whole(append(r.ReasoningDetails, d.ReasoningDetails...))
 	for _, call := range d.ToolCalls {
 		if *call.Index == len(r.ToolCalls) {
 			call.Index = nil

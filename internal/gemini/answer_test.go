@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"google.golang.org/genai"
@@ -30,7 +31,7 @@ func TestAnAnswerIsReadWhole(t *testing.T) {
 		"modelVersion":"gemini-3-flash-001","responseId":"r1"}`
 	_, text := answered(t, hello, answer)
 	same(t, text, `{"id":"r1","object":"chat.completion","created":1700000000,"model":"gemini-3-flash-001","choices":[{"index":0,"logprobs":null,"finish_reason":"tool_calls","message":{
-		"role":"assistant","content":"Well, so.","reasoning_content":"hmmha","reasoning_details":[{"type":"reasoning.text","text":"hmm","signature":"AAAA"}],"refusal":null,
+		"role":"assistant","content":"Well, so.","reasoning_content":"hmmha","reasoning_details":[{"type":"reasoning.text","text":"hmm","signature":"AAAA","format":"google-gemini-v1"},{"type":"reasoning.text","text":"ha","format":"google-gemini-v1"}],"refusal":null,
 		"extra_content":{"google":{"thought_signature":"BBBB"}},
 		"tool_calls":[{"id":"given","type":"function","function":{"name":"f","arguments":"{\"a\":[1,2]}"},"extra_content":{"google":{"thought_signature":"CCCC"}}},
 			{"id":"call_r1_0_1","type":"function","function":{"name":"g","arguments":"{}"}}]}}],
@@ -211,11 +212,15 @@ func TestEveryErrorHasItsStatus(t *testing.T) {
 		{418, 0, "", "", 418, "invalid_request_error"},
 	} {
 		body := fmt.Sprintf(`{"error":{"code":%d,"message":"so it is","status":%q,"details":%s}}`, c.code, c.word, "["+strings.TrimSuffix(strings.TrimPrefix(c.details, "["), "]")+"]")
-		message := "so it is"
+		const message = "so it is"
+		wait := time.Duration(0)
 		if c.details == retryInfo {
-			message = "so it is (retry after 31s)"
+			wait = 31 * time.Second
 		}
 		for _, text := range []string{body, "[" + body + "\n]\n"} {
+			if got := dialect.Wait([]byte(text)); got != wait {
+				t.Errorf("%s asks to be left alone for %s", text, got)
+			}
 			status, said := dialect.Refusal(c.status, []byte(text))
 			var f failure
 			if err := json.Unmarshal(said, &f); err != nil {

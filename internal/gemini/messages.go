@@ -149,7 +149,13 @@ const unsigned = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 // thoughts are a message's. Its reasoning_content repeats what its reasoning_details say, and may go on after them.
 func thoughts(m *chat.Message, at string) (parts []part, err error) {
 	var said strings.Builder
-	for i, d := range m.ReasoningDetails {
+	for i, d := range chat.Whole(m.ReasoningDetails) {
+		if !d.Of(chat.OfGoogle) { // what another thought is text, and nothing that could be vouched for here
+			if d.Text == "" {
+				continue
+			}
+			d = chat.Thought{Type: chat.ThoughtText, Text: d.Text}
+		}
 		if d.Type != chat.ThoughtText || d.Data != "" {
 			return nil, chat.Unsupported(fmt.Sprintf("%s.reasoning_details[%d]", at, i), "is no thought that the "+wire+" can read")
 		}

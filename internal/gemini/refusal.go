@@ -3,8 +3,8 @@ package gemini
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -48,7 +48,20 @@ var statuses = map[string]int{
 const keyInvalid = "API_KEY_INVALID"
 
 // Refusal implements upstream.Dialect.
-func (Dialect) Refusal(status int, body []byte) (int, []byte) {
+func (Dialect) Refusal(status int, body []byte) (int, []byte) { return told(body).tell(status) }
+
+// Wait implements upstream.Patient.
+func (Dialect) Wait(body []byte) (wait time.Duration) {
+	for _, d := range told(body).Details {
+		if asked, err := time.ParseDuration(d.RetryDelay); err == nil {
+			wait = max(wait, asked)
+		}
+	}
+	return wait
+}
+
+// told is what a refusal says; nothing where it is none.
+func told(body []byte) *refusal {
 	var told struct {
 		Error refusal `json:"error"`
 	}
@@ -57,9 +70,9 @@ func (Dialect) Refusal(status int, body []byte) (int, []byte) {
 		body = bytes.TrimSuffix(bytes.TrimPrefix(body, []byte("[")), []byte("]"))
 	}
 	if json.Unmarshal(body, &told, lenient) != nil {
-		told.Error = refusal{} // it may be half of one
+		return &refusal{} // it may be half of one
 	}
-	return told.Error.tell(status)
+	return &told.Error
 }
 
 // tell is an error as OpenAI's. Status is that of the answer, for an error that names none.
@@ -74,9 +87,6 @@ func (r *refusal) tell(status int) (int, []byte) {
 	for _, d := range r.Details {
 		if d.Reason == keyInvalid {
 			status = http.StatusUnauthorized
-		}
-		if d.RetryDelay != "" {
-			message = fmt.Sprintf("%s (retry after %s)", message, d.RetryDelay)
 		}
 	}
 	kind := fault.TypeInvalid

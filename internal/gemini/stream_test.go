@@ -211,11 +211,17 @@ func add(t tester, replies map[int]*chat.Choice, p chat.PieceOf, line string) {
 		m.ReasoningContent += *d.ReasoningContent
 	}
 	for _, thought := range d.ReasoningDetails {
-		if *thought.Index != len(m.ReasoningDetails) {
+		at := *thought.Index
+		thought.Index = nil
+		switch n := len(m.ReasoningDetails); at {
+		case n:
+			m.ReasoningDetails = append(m.ReasoningDetails, thought)
+		case n - 1:
+			m.ReasoningDetails[at].Text += thought.Text
+			m.ReasoningDetails[at].Signature += thought.Signature
+		default:
 			t.Fatalf("%q: a thought's index", line)
 		}
-		thought.Index = nil
-		m.ReasoningDetails = append(m.ReasoningDetails, thought)
 	}
 	if d.ExtraContent != nil {
 		m.ExtraContent = d.ExtraContent
@@ -249,7 +255,7 @@ func TestTheEventsOfAStream(t *testing.T) {
 	got := stream(t, hello, event(t, `{"candidates":[{"content":{"parts":[{"text":"Hm","thought":true}]}}],"responseId":"r1"}`)+
 		event(t, `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{"a":1}},"thoughtSignature":"AAAA"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":2},"responseId":"r1"}`))
 	const head = `data: {"id":"r1","object":"chat.completion.chunk","created":1700000000,"model":"gemini-3-flash","choices":[`
-	want := head + `{"index":0,"delta":{"role":"assistant","reasoning_content":"Hm"},"finish_reason":null}]}` + "\n\n" +
+	want := head + `{"index":0,"delta":{"role":"assistant","reasoning_content":"Hm","reasoning_details":[{"type":"reasoning.text","text":"Hm","format":"google-gemini-v1","index":0}]},"finish_reason":null}]}` + "\n\n" +
 		head + `{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_r1_0_0","type":"function","function":{"name":"f","arguments":""},"extra_content":{"google":{"thought_signature":"AAAA"}}}]},"finish_reason":null}]}` + "\n\n" +
 		head + `{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":1}"}}]},"finish_reason":null}]}` + "\n\n" +
 		head + `{"index":0,"delta":{},"finish_reason":"tool_calls"}]}` + "\n\n" +

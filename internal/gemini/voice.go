@@ -12,11 +12,10 @@ import (
 
 // A voice is one candidate as it speaks. A whole answer and a stream are heard alike, so that they say the same.
 type voice struct {
-	index   int
-	calls   int
-	thought []byte // since the last signature
-	signed  int    // thoughts
-	finish  string
+	index  int
+	calls  int
+	signed int // thoughts
+	finish string
 }
 
 // hear is what a part adds to a message. What is neither text nor a call, such as a picture, has no place in one.
@@ -45,16 +44,18 @@ func (v *voice) hear(p *spoken, answer string) ([]chat.Delta, error) {
 	return []chat.Delta{d}, nil
 }
 
-// think is a piece of a thought. A signature vouches for all that was thought before it.
+// think is a piece of a thought. A signature vouches for all that was thought before it, and ends it.
 func (v *voice) think(text, signature string) (d chat.Delta) {
-	v.thought = append(v.thought, text...)
+	if text == "" && signature == "" {
+		return d
+	}
 	if text != "" {
 		d.ReasoningContent = &text
 	}
+	i := v.signed
+	d.ReasoningDetails = []chat.Thought{{Type: chat.ThoughtText, Text: text, Signature: signature, Format: chat.OfGoogle, Index: &i}}
 	if signature != "" {
-		i := v.signed
-		d.ReasoningDetails = []chat.Thought{{Type: chat.ThoughtText, Text: string(v.thought), Signature: signature, Index: &i}}
-		v.thought, v.signed = v.thought[:0], i+1
+		v.signed++
 	}
 	return d
 }

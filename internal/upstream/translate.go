@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"sovereign/internal/sse"
 )
@@ -18,6 +19,11 @@ type Dialect interface {
 	Ask(r *Request) (Exchange, error)
 	// Refusal turns a refusal, of any status but 200, into the status and the body that OpenAI would have given.
 	Refusal(status int, body []byte) (int, []byte)
+}
+
+// A Patient dialect has providers that say in a refusal's body how long they want to be left alone.
+type Patient interface {
+	Wait(refusal []byte) time.Duration
 }
 
 // An Exchange is one request in a dialect's words, and how its answer reads in ours. It belongs to one try.
@@ -76,6 +82,9 @@ func (t *translated) Send(ctx context.Context, r *Request) (*Response, error) {
 		text, err := readWhole(response.Body, maxRefusal)
 		if err != nil && !errors.Is(err, errTooLong) {
 			text = nil // without its text it is a refusal all the same
+		}
+		if p, ok := t.dialect.(Patient); ok && response.RetryAfter == 0 {
+			response.RetryAfter = min(max(0, p.Wait(text)), maxRetryAfter)
 		}
 		response.Status, text = t.dialect.Refusal(response.Status, text)
 		response.ContentType, response.Body = "application/json", io.NopCloser(bytes.NewReader(text))

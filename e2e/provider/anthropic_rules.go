@@ -1,0 +1,266 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/anthropics/anthropic-sdk-go"
+)
+
+// A turn is what one side says until it is the other's: messages of the same role in a row are one.
+type turn struct {
+	role   string
+	blocks []anthropic.ContentBlockParamUnion
+}
+
+var (
+	anthropicID     = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+	anthropicName   = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
+	anthropicImages = []anthropic.Base64ImageSourceMediaType{"image/jpeg", "image/png", "image/gif", "image/webp"}
+)
+
+const (
+	leastBudget = 1024
+	mostMarks   = 4 // of the prompt's cache
+)
+
+// anthropicRules are what the API holds requests to, and converters get wrong.
+func anthropicRules(p *anthropic.MessageNewParams) ([]turn, error) {
+	temperature := p.Temperature.Or(1)
+	switch {
+	case p.MaxTokens < 1:
+		return nil, bad("max_tokens", "it must be at least 1")
+	case temperature < 0 || temperature > 1:
+		return nil, bad("temperature", "it must be 0 to 1")
+	case p.TopP.Or(1) < 0 || p.TopP.Or(1) > 1:
+		return nil, bad("top_p", "it must be 0 to 1")
+	case slices.ContainsFunc(p.StopSequences, func(s string) bool { return strings.TrimSpace(s) == "" }):
+		return nil, bad("stop_sequences", "each must have more than white space")
+	case slices.ContainsFunc(p.System, func(b anthropic.TextBlockParam) bool { return b.Text == "" }):
+		return nil, bad("system", "text blocks must not be empty")
+	}
+	if err := thinkingRules(p); err != nil {
+		return nil, err
+	}
+	if err := toolRules(p); err != nil {
+		return nil, err
+	}
+	if err := closed("output_config.format.schema", p.OutputConfig.Format.Schema); err != nil {
+		return nil, err
+	}
+	turns, err := anthropicTurns(p)
+	if err != nil {
+		return nil, err
+	}
+	return turns, callRules(turns)
+}
+
+func thinkingRules(p *anthropic.MessageNewParams) error {
+	enabled := p.Thinking.OfEnabled
+	if enabled != nil && (enabled.BudgetTokens < leastBudget || enabled.BudgetTokens >= p.MaxTokens) {
+		return bad("thinking.budget_tokens", "it is %d, and must be at least %d and less than max_tokens, which is %d", enabled.BudgetTokens, leastBudget, p.MaxTokens)
+	}
+	if enabled == nil && p.Thinking.OfAdaptive == nil {
+		return nil
+	}
+	switch {
+	case p.Temperature.Or(1) != 1:
+		return bad("temperature", "it may only be set to 1 when thinking is on")
+	case p.TopK.Valid():
+		return bad("top_k", "it must be unset when thinking is on")
+	case p.TopP.Or(1) < 0.95:
+		return bad("top_p", "it must be at least 0.95, or unset, when thinking is on")
+	case p.ToolChoice.OfAny != nil || p.ToolChoice.OfTool != nil:
+		return bad("tool_choice", "thinking may not be on when it forces the use of a tool")
+	}
+	return nil
+}
+
+func toolRules(p *anthropic.MessageNewParams) error {
+	names := map[string]bool{}
+	for i, t := range p.Tools {
+		name := value(t.GetName())
+		if names[name] || !anthropicName.MatchString(name) {
+			return bad(fmt.Sprintf("tools[%d].name", i), "%q is no name, or is there twice", name)
+		}
+		names[name] = true
+	}
+	choice := p.ToolChoice
+	if len(names) == 0 && (choice.OfAny != nil || choice.OfAuto != nil || choice.OfTool != nil) {
+		return bad("tool_choice", "it may only be set where there are tools")
+	}
+	if choice.OfTool != nil && !names[choice.OfTool.Name] {
+		return bad("tool_choice", "there is no tool %q", choice.OfTool.Name)
+	}
+	return nil
+}
+
+// closed wants every object of a schema to say that it has no other members.
+func closed(place string, schema any) error {
+	switch schema := schema.(type) {
+	case map[string]any:
+		if open, said := schema["additionalProperties"].(bool); schema["type"] == "object" && (!said || open) {
+			return bad(place, "an object must have additionalProperties: false")
+		}
+		for name, within := range schema {
+			if err := closed(place+"."+name, within); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for i, within := range schema {
+			if err := closed(fmt.Sprintf("%s[%d]", place, i), within); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// anthropicTurns merges messages of the same role, and checks every block by itself.
+func anthropicTurns(p *anthropic.MessageNewParams) (turns []turn, err error) {
+	marks := 0
+	for i, m := range p.Messages {
+		place, role := fmt.Sprintf("messages[%d]", i), string(m.Role)
+		switch {
+		case role != "user" && role != "assistant":
+			return nil, bad(place+".role", "%q is none", role)
+		case i == 0 && role != "user":
+			return nil, bad(place+".role", "the first message must be the user's")
+		case len(m.Content) == 0 && (role == "user" || i < len(p.Messages)-1):
+			return nil, bad(place+".content", "it must not be empty")
+		}
+		for j, block := range m.Content {
+			if err := blockRules(fmt.Sprintf("%s.content[%d]", place, j), role, block); err != nil {
+				return nil, err
+			}
+			if mark := block.GetCacheControl(); mark != nil && mark.Type != "" {
+				marks++
+			}
+		}
+		if n := len(turns); n > 0 && turns[n-1].role == role {
+			turns[n-1].blocks = append(turns[n-1].blocks, m.Content...)
+			continue
+		}
+		turns = append(turns, turn{role, m.Content})
+	}
+	if len(turns) == 0 {
+		return nil, bad("messages", "at least one is required")
+	}
+	if marks > mostMarks {
+		return nil, bad("cache_control", "there are %d, and %d are the most", marks, mostMarks)
+	}
+	if last := turns[len(turns)-1]; last.role == "assistant" {
+		if text := last.message().Content.(string); strings.TrimRight(text, " \n\t") != text {
+			return nil, bad("messages", "the last one must not end with white space when it is the assistant's")
+		}
+	}
+	return turns, nil
+}
+
+// mine is the side whose blocks they are; the others are everybody's.
+var mine = map[string]string{"tool_use": "assistant", "thinking": "assistant", "redacted_thinking": "assistant", "tool_result": "user", "image": "user", "document": "user"}
+
+func blockRules(place, role string, b anthropic.ContentBlockParamUnion) error {
+	if owner := mine[value(b.GetType())]; owner != "" && owner != role {
+		return bad(place, "a %s block is none of the %s's", *b.GetType(), role)
+	}
+	switch {
+	case b.OfText != nil && b.OfText.Text == "":
+		return bad(place, "text blocks must not be empty")
+	case b.OfImage != nil:
+		return imageRules(place, b.OfImage)
+	case b.OfThinking != nil && b.OfThinking.Signature != signed("thinking", b.OfThinking.Thinking):
+		return bad(place, "the signature of this thinking block is not mine")
+	case b.OfRedactedThinking != nil && b.OfRedactedThinking.Data != sealedThought():
+		return bad(place, "the data of this redacted thinking block is not mine")
+	case b.OfToolUse != nil && (!anthropicID.MatchString(b.OfToolUse.ID) || !anthropicName.MatchString(b.OfToolUse.Name)):
+		return bad(place, "the id or the name of this tool use is none")
+	case b.OfToolUse != nil:
+		if _, ok := b.OfToolUse.Input.(map[string]any); !ok {
+			return bad(place+".input", "it must be an object")
+		}
+	case b.OfToolResult != nil:
+		for i, part := range b.OfToolResult.Content {
+			if part.OfText != nil && part.OfText.Text == "" {
+				return bad(place, "text blocks must not be empty")
+			}
+			if part.OfImage != nil {
+				return imageRules(fmt.Sprintf("%s.content[%d]", place, i), part.OfImage)
+			}
+		}
+	}
+	return nil
+}
+
+func imageRules(place string, image *anthropic.ImageBlockParam) error {
+	source := image.Source
+	switch {
+	case source.OfBase64 != nil && (source.OfBase64.Data == "" || !slices.Contains(anthropicImages, source.OfBase64.MediaType)):
+		return bad(place+".source", "an image must have data, and %q is no type of one", source.OfBase64.MediaType)
+	case source.OfURL != nil && !strings.HasPrefix(source.OfURL.URL, "http"):
+		return bad(place+".source.url", "it is none")
+	}
+	return nil
+}
+
+// callRules want every call to be answered in the next turn, first of all, and nothing else to be.
+func callRules(turns []turn) error {
+	seen := map[string]bool{}
+	var open []string
+	for i, t := range turns {
+		place := fmt.Sprintf("the turn after %d others", i)
+		var answered []string
+		for j, b := range t.blocks {
+			if b.OfToolResult == nil {
+				continue
+			}
+			if j > len(answered) {
+				return bad(place, "tool results must come before anything else")
+			}
+			if id := b.OfToolResult.ToolUseID; !slices.Contains(open, id) || slices.Contains(answered, id) {
+				return bad(place, "the tool result %q has no tool use in the turn before it, or it is there twice", id)
+			}
+			answered = append(answered, b.OfToolResult.ToolUseID)
+		}
+		if len(answered) != len(open) {
+			return bad(place, "tool uses %v are not all answered", open)
+		}
+		open = nil
+		for _, b := range t.blocks {
+			if b.OfToolUse == nil {
+				continue
+			}
+			if id := b.OfToolUse.ID; seen[id] {
+				return bad(place, "the tool use id %q is there twice", id)
+			}
+			seen[b.OfToolUse.ID] = true
+			open = append(open, b.OfToolUse.ID)
+		}
+	}
+	if len(open) > 0 {
+		return bad("messages", "tool uses %v are not answered", open)
+	}
+	return nil
+}
+
+// message is a turn as far as the answer depends on it. One that brings results is the tools'.
+func (t turn) message() message {
+	role, texts := t.role, []string{}
+	for _, b := range t.blocks {
+		switch {
+		case b.OfText != nil:
+			texts = append(texts, b.OfText.Text)
+		case b.OfToolResult != nil:
+			role = "tool"
+			for _, part := range b.OfToolResult.Content {
+				if part.OfText != nil {
+					texts = append(texts, part.OfText.Text)
+				}
+			}
+		}
+	}
+	return message{role, strings.Join(texts, " ")}
+}

@@ -1,0 +1,513 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/param"
+	"github.com/openai/openai-go/v3/packages/ssestream"
+	"github.com/openai/openai-go/v3/responses"
+	"github.com/openai/openai-go/v3/shared"
+
+	"sovereign/e2e/sdk/golang"
+	"sovereign/internal/money"
+	"sovereign/internal/secret"
+)
+
+// wireProviders are the mock provider under the name of each vendor, by what stands before the slash of a model's id.
+var wireProviders = map[string]string{
+	"mock":   "kind: openai, base_url: %s/v1",
+	"native": "kind: openai, base_url: %s/v1, responses: native",
+	"claude": "kind: anthropic, base_url: %s/anthropic/v1",
+	"gemini": "kind: gemini, base_url: %s/gemini/v1beta",
+	"cohere": "kind: cohere, base_url: %s/cohere",
+}
+
+// wirePrices are by the kind of a model, which its id says.
+var wirePrices = map[string]string{
+	"chat":      "input_per_mtok_usd: 2.5, cached_input_per_mtok_usd: 1.25, written_input_per_mtok_usd: 3, output_per_mtok_usd: 10",
+	"embedding": "input_per_mtok_usd: 1",
+	"rerank":    "input_per_mtok_usd: 1, search_per_million_usd: 2000",
+}
+
+// wireConfig writes a configuration in which models, by id, are at the mock provider, which speaks the wire of the vendor
+// before the slash.
+func wireConfig(t *testing.T, address string, models map[string]string) string {
+	t.Helper()
+	var text strings.Builder
+	text.WriteString("providers:\n")
+	for name, how := range wireProviders {
+		fmt.Fprintf(&text, "  - {name: %s, %s, api_key: provider-secret}\n", name, fmt.Sprintf(how, address))
+	}
+	text.WriteString("models:\n")
+	for id, upstream := range models {
+		vendor, name, _ := strings.Cut(id, "/")
+		kind := "chat"
+		if wirePrices[name] != "" {
+			kind = name
+		}
+		fmt.Fprintf(&text, "  - {id: %s, provider: %s, upstream_model: %q, kind: %s, context_window: 128000, max_output_tokens: 4096, price: {%s}}\n", id, vendor, upstream, kind, wirePrices[kind])
+	}
+	path := filepath.Join(t.TempDir(), "sovereign.yaml")
+	writeFile(t, path, text.String())
+	return path
+}
+
+// wires serves models at the mock provider, and answers the official client of the gateway before them.
+func wires(t *testing.T, models map[string]string, args ...string) (s *process, client openai.Client, provider string) {
+	t.Helper()
+	provider = startProvider(t)
+	s = newPlace(t, secret.Text{}).serve(t, append([]string{"--config", wireConfig(t, provider, models), "--limits-breaker-failures", "0"}, args...)...)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the gateway says:\n%s", s.log)
+		}
+		s.proves(t)
+	})
+	return s, openai.NewClient(option.WithBaseURL(s.address()+"/v1"), option.WithAPIKey(s.key()), option.WithMaxRetries(0), option.WithRequestTimeout(20*time.Second)), provider
+}
+
+// The scenarios of the official package that hold for OpenAI's wire hold for every other, figures and all.
+func TestEveryWireHoldsInTheScenariosOfTheOfficialPackage(t *testing.T) {
+	address := startProvider(t)
+	models := map[string]string{"cohere/embedding": "mock", "gemini/embedding": "mock?in=3"}
+	targets := map[string]*golang.Target{}
+	for vendor, embedding := range map[string]string{"claude": "cohere/embedding", "gemini": "gemini/embedding"} {
+		target := &golang.Target{Provider: address, Models: map[string]string{"embedding": embedding, "listed": vendor + "/chat"}}
+		all := maps.Clone(behaviours)
+		maps.Copy(all, repaired)
+		for name, upstream := range all {
+			if !slices.Contains([]string{"embedding", "reasoning", "plain", "inline", "unasked"}, name) { // OpenAI's own, or asked for otherwise
+				models[vendor+"/"+name], target.Models[name] = upstream, vendor+"/"+name
+			}
+		}
+		targets[vendor] = target
+	}
+	p := newPlace(t, secret.Text{})
+	server := p.serve(t, "--config", wireConfig(t, address, models), "--limits-breaker-failures", "0")
+	poor := p.newWorkspace(t, "poor", 1000)
+	for vendor, target := range targets {
+		target.BaseURL, target.Key, target.PoorKey = server.address()+"/v1", server.key(), poor
+		t.Run(vendor, func(t *testing.T) { golang.Run(t, *target) })
+	}
+	if t.Failed() {
+		t.Logf("the gateway says:\n%s", server.log)
+	}
+	p.proves(t)
+}
+
+var where = map[string]any{
+	"type": "object", "required": []string{"city"}, "additionalProperties": false,
+	"properties": map[string]any{"city": map[string]any{"type": "string", "enum": []string{"Ulm"}}},
+}
+
+// A conversation in which a model sees a picture, thinks, calls two tools and gets their results goes round on every
+// wire: what the provider signed comes back to it as it was, whether it was streamed or not.
+func TestAConversationGoesRoundOnEveryWire(t *testing.T) {
+	models := map[string]string{
+		"mock/tools":      "mock?tool&text=2",
+		"claude/adaptive": "mock?tool&text=2&reasoning=2&sealed&preface=1",
+		"claude/budgeted": "claude-sonnet-4-5-mock?tool&text=2&reasoning=2",
+		"gemini/level":    "mock?tool&text=2&reasoning=2&preface=1&vouched",
+		"gemini/budget":   "gemini-2.5-mock?tool&text=2&reasoning=2&vouched",
+	}
+	_, client, provider := wires(t, models)
+	for model := range models {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, streamed: %t", model, stream), func(t *testing.T) {
+				talk := openai.ChatCompletionNewParams{Model: model, ReasoningEffort: "low", MaxCompletionTokens: openai.Int(3000)}
+				talk.Messages = []openai.ChatCompletionMessageParamUnion{
+					openai.SystemMessage("be brief"),
+					openai.UserMessage([]openai.ChatCompletionContentPartUnionParam{
+						openai.TextContentPart("what is this"),
+						openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: "data:image/png;base64,iVBORw0KGgo="}),
+					}),
+				}
+				for _, name := range []string{"today", "tomorrow"} {
+					talk.Tools = append(talk.Tools, openai.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{Name: name, Parameters: where}))
+				}
+				said := reply(t, client, talk, stream)
+				if len(said.ToolCalls) != 2 || said.ToolCalls[0].ID == said.ToolCalls[1].ID || said.finish != "tool_calls" {
+					t.Fatalf("%+v", said)
+				}
+				if thinks := !strings.HasPrefix(model, "mock/"); thinks && said.ReasoningContent != "every request" {
+					t.Errorf("it thought %q", said.ReasoningContent)
+				}
+				talk.Messages = append(talk.Messages, param.Override[openai.ChatCompletionMessageParamUnion](json.RawMessage(said.text(t))))
+				for _, call := range said.ToolCalls {
+					talk.Messages = append(talk.Messages, openai.ToolMessage("fine weather", call.ID))
+				}
+				done := reply(t, client, talk, stream)
+				if done.Content != "every request" || done.finish != "stop" || len(done.ToolCalls) > 0 {
+					t.Fatalf("%+v", done)
+				}
+				talk.Messages = append(talk.Messages, param.Override[openai.ChatCompletionMessageParamUnion](json.RawMessage(done.text(t))), openai.UserMessage("and now"))
+				if third := reply(t, client, talk, stream); len(third.ToolCalls) != 2 {
+					t.Errorf("%+v", third)
+				}
+			})
+		}
+	}
+	for _, one := range seenBy(t, provider, "iVBORw0KGgo=") {
+		if one.Status != http.StatusOK {
+			t.Errorf("the provider answered %d to %s", one.Status, one.Body)
+		}
+	}
+}
+
+// A said is what an assistant says, with what is not OpenAI's own.
+type said struct {
+	Role             string           `json:"role"`
+	Content          string           `json:"content,omitempty"`
+	ReasoningContent string           `json:"reasoning_content,omitempty"`
+	ReasoningDetails []map[string]any `json:"reasoning_details,omitempty"`
+	ExtraContent     map[string]any   `json:"extra_content,omitempty"`
+	ToolCalls        []struct {
+		Index    *int   `json:"index,omitempty"`
+		ID       string `json:"id"`
+		Type     string `json:"type"`
+		Function struct {
+			Name      string `json:"name"`
+			Arguments string `json:"arguments"`
+		} `json:"function"`
+		ExtraContent map[string]any `json:"extra_content,omitempty"`
+	} `json:"tool_calls,omitempty"`
+	finish string
+}
+
+// text is the message as a caller sends it back.
+func (s *said) text(t *testing.T) []byte {
+	t.Helper()
+	s.Role = "assistant"
+	for i := range s.ToolCalls {
+		s.ToolCalls[i].Index = nil
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// reply asks, and adds up what is said, as a caller does that keeps what it does not understand.
+func reply(t *testing.T, client openai.Client, talk openai.ChatCompletionNewParams, stream bool) (out said) {
+	t.Helper()
+	if !stream {
+		got, err := client.Chat.Completions.New(t.Context(), talk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(got.Choices[0].Message.RawJSON()), &out); err != nil {
+			t.Fatal(err)
+		}
+		out.finish = got.Choices[0].FinishReason
+		return out
+	}
+	events := client.Chat.Completions.NewStreaming(t.Context(), talk)
+	for events.Next() {
+		for _, choice := range events.Current().Choices {
+			var d said
+			if err := json.Unmarshal([]byte(choice.Delta.RawJSON()), &d); err != nil {
+				t.Fatal(err)
+			}
+			out.add(d, choice.FinishReason)
+		}
+	}
+	if events.Err() != nil {
+		t.Fatal(events.Err())
+	}
+	return out
+}
+
+func (s *said) add(d said, finish string) {
+	s.Content, s.ReasoningContent = s.Content+d.Content, s.ReasoningContent+d.ReasoningContent
+	s.ReasoningDetails = append(s.ReasoningDetails, d.ReasoningDetails...)
+	if d.ExtraContent != nil {
+		s.ExtraContent = d.ExtraContent
+	}
+	for _, call := range d.ToolCalls {
+		if *call.Index == len(s.ToolCalls) {
+			s.ToolCalls = append(s.ToolCalls, call)
+			continue
+		}
+		s.ToolCalls[*call.Index].Function.Arguments += call.Function.Arguments
+	}
+	if finish != "" {
+		s.finish = finish
+	}
+}
+
+// Every kind of token is told, and charged at its own rate, whatever a wire calls it.
+func TestUsageIsToldAndChargedAlikeOnEveryWire(t *testing.T) {
+	models := map[string]string{
+		"mock/figures":   "mock?text=1&in=1000&cached=900&written=60&out=7",
+		"claude/figures": "mock?text=1&in=1000&cached=900&written=60&out=7",
+		"claude/once":    "mock?text=1&in=1000&cached=900&written=60&out=7&usage=last",
+		"claude/twice":   "mock?text=1&in=1000&cached=900&written=60&out=7&usage=each",
+		"gemini/figures": "mock?text=1&in=1000&cached=900&out=7",
+	}
+	s, client, _ := wires(t, models)
+	want := map[string]money.Nano{}
+	for model := range models {
+		written := int64(60)
+		if strings.HasPrefix(model, "gemini/") {
+			written = 0
+		}
+		cost := money.Nano((100-written)*2500 + 900*1250 + written*3000 + 7*10000)
+		talk := openai.ChatCompletionNewParams{Model: model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("one two three")}}
+		var response *http.Response
+		got, err := client.Chat.Completions.New(t.Context(), talk, option.WithResponseInto(&response))
+		if err != nil {
+			t.Fatal(model, err)
+		}
+		want[response.Header.Get("X-Request-Id")] = cost
+		talk.StreamOptions.IncludeUsage = openai.Bool(true)
+		stream := client.Chat.Completions.NewStreaming(t.Context(), talk, option.WithResponseInto(&response))
+		var last openai.ChatCompletionChunk
+		for stream.Next() {
+			last = stream.Current()
+		}
+		if stream.Err() != nil {
+			t.Fatal(model, stream.Err())
+		}
+		want[response.Header.Get("X-Request-Id")] = cost
+		for _, u := range []openai.CompletionUsage{got.Usage, last.Usage} {
+			told := fmt.Sprint(u.PromptTokens, u.PromptTokensDetails.CachedTokens, u.CompletionTokens, u.TotalTokens)
+			if told != "1000 900 7 1007" || written > 0 && !strings.Contains(u.RawJSON(), `"cache_write_tokens":60`) {
+				t.Errorf("%s: %s", model, u.RawJSON())
+			}
+		}
+	}
+	eventually(t, 5*time.Second, "all is charged", func() bool { return len(s.usage(t, "default")) == len(want) })
+	for id, row := range s.usage(t, "default") {
+		if row.Charged != want[id] || !row.Counted && row.Input != 1000 {
+			t.Errorf("%s: charged %s for %+v, and not %s", row.Model, row.Charged, row, want[id])
+		}
+	}
+}
+
+// The reasons why answers end are OpenAI's, whatever a wire calls them.
+func TestAnswersEndForOpenAIsReasons(t *testing.T) {
+	reasons := map[string]string{
+		"claude/end_turn": "stop", "claude/stop_sequence": "stop", "claude/max_tokens": "length", "claude/refusal": "content_filter",
+		"gemini/STOP": "stop", "gemini/MAX_TOKENS": "length", "gemini/SAFETY": "content_filter", "gemini/PROHIBITED_CONTENT": "content_filter",
+	}
+	models := map[string]string{"gemini/blocked": "mock?block=SAFETY"}
+	for id := range reasons {
+		models[id] = "mock?text=1&finish=" + strings.SplitN(id, "/", 2)[1]
+	}
+	reasons["gemini/blocked"] = "content_filter"
+	_, client, _ := wires(t, models)
+	for model, want := range reasons {
+		talk := openai.ChatCompletionNewParams{Model: model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("one two three")}}
+		for _, stream := range []bool{false, true} {
+			if got := reply(t, client, talk, stream); got.finish != want {
+				t.Errorf("%s, streamed %t: %s", model, stream, got.finish)
+			}
+		}
+	}
+}
+
+// Ranks come best first and with their documents, whatever the provider's order.
+func TestRanksComeBestFirstOnEveryWire(t *testing.T) {
+	s, _, _ := wires(t, map[string]string{"mock/rerank": "mock", "cohere/rerank": "mock"})
+	for model, usage := range map[string]string{"mock/rerank": `"total_tokens":`, "cohere/rerank": `"search_units":1`} {
+		a, err := s.caller().post(t.Context(), "/v1/rerank", fmt.Sprintf(`{"model":%q,"query":"red fish","documents":["a cat",{"text":"blue fish"},"red fish swim"],"top_n":2,"return_documents":true}`, model), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			ID      string
+			Results []struct {
+				Index    int
+				Score    float64 `json:"relevance_score"`
+				Document struct{ Text string }
+			}
+			Usage json.RawMessage
+		}
+		if err := json.Unmarshal(a.body, &got); err != nil || a.status != http.StatusOK {
+			t.Fatalf("%s: %d %s", model, a.status, a.body)
+		}
+		if told := fmt.Sprint(got.Results); told != "[{2 1 {red fish swim}} {1 0.5 {blue fish}}]" || got.ID == "" || !strings.Contains(string(got.Usage), usage) {
+			t.Errorf("%s: %s", model, a.body)
+		}
+		if refused, _ := s.caller().post(t.Context(), "/v1/rerank", fmt.Sprintf(`{"model":%q,"query":"q"}`, model), nil); refused.status != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", model, refused.status, refused.body)
+		}
+	}
+}
+
+// Responses work with models that have them, and with those that have not.
+func TestResponsesAreNativeOrBridged(t *testing.T) {
+	models := map[string]string{}
+	for _, vendor := range []string{"native", "mock", "claude", "gemini"} {
+		models[vendor+"/text"], models[vendor+"/tools"], models[vendor+"/short"] = "mock?text=5", "mock?tool&text=1", "mock?text=9"
+	}
+	_, client, provider := wires(t, models)
+	for _, vendor := range []string{"native", "mock", "claude", "gemini"} {
+		t.Run(vendor, func(t *testing.T) {
+			ask := responses.ResponseNewParams{Model: vendor + "/text", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("one two " + vendor)}, Store: openai.Bool(false)}
+			respond(t, client, ask, "completed", func(r *responses.Response) bool {
+				return r.OutputText() == "every request is held before" && r.Usage.InputTokens == 3 && r.Usage.OutputTokens == 5
+			})
+			ask.Model, ask.MaxOutputTokens = vendor+"/short", openai.Int(4)
+			respond(t, client, ask, "incomplete", func(r *responses.Response) bool {
+				return r.OutputText() == "every request is held" && r.IncompleteDetails.Reason == "max_output_tokens"
+			})
+			ask.Model, ask.MaxOutputTokens = vendor+"/tools", param.Opt[int64]{}
+			ask.Tools = []responses.ToolUnionParam{responses.ToolParamOfFunction("today", where, true), responses.ToolParamOfFunction("tomorrow", where, true)}
+			items := responses.ResponseInputParam{responses.ResponseInputItemParamOfMessage("one two "+vendor, "user")}
+			respond(t, client, ask, "completed", func(r *responses.Response) bool {
+				calls := slices.DeleteFunc(slices.Clone(r.Output), func(o responses.ResponseOutputItemUnion) bool { return o.Type != "function_call" })
+				items = items[:1]
+				for _, item := range r.Output {
+					items = append(items, param.Override[responses.ResponseInputItemUnionParam](json.RawMessage(item.RawJSON())))
+				}
+				for _, call := range calls {
+					items = append(items, param.Override[responses.ResponseInputItemUnionParam](map[string]string{"type": "function_call_output", "call_id": call.CallID, "output": "fine weather"}))
+				}
+				return len(calls) == 2 && calls[1].Name == "tomorrow" && calls[1].Arguments.OfString == `{"city":"Ulm"}`
+			})
+			ask.Input = responses.ResponseNewParamsInputUnion{OfInputItemList: items}
+			respond(t, client, ask, "completed", func(r *responses.Response) bool { return r.OutputText() == "every" })
+		})
+	}
+	for _, one := range seenBy(t, provider, "one two native") {
+		if strings.Contains(one.Body, `"messages"`) {
+			t.Errorf("it was bridged: %s", one.Body)
+		}
+	}
+}
+
+// respond asks for a response, whole and streamed, and wants both to end so and to be right.
+func respond(t *testing.T, client openai.Client, ask responses.ResponseNewParams, status string, right func(*responses.Response) bool) {
+	t.Helper()
+	whole, err := client.Responses.New(t.Context(), ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := client.Responses.NewStreaming(t.Context(), ask)
+	var last responses.ResponseStreamEventUnion
+	for n := int64(0); stream.Next(); n++ {
+		last = stream.Current()
+		if last.SequenceNumber != n || n == 0 && last.Type != "response.created" {
+			t.Errorf("event %d: %s", n, last.RawJSON())
+		}
+	}
+	if stream.Err() != nil || last.Type != "response."+status {
+		t.Fatalf("%v: %s", stream.Err(), last.RawJSON())
+	}
+	for _, r := range []*responses.Response{&last.Response, whole} {
+		if string(r.Status) != status || !right(r) {
+			t.Errorf("%s", r.RawJSON())
+		}
+	}
+}
+
+// Whatever breaks at a provider is one clean error, and costs nothing where nothing came.
+func TestFaultsAreCleanErrorsOnEveryWire(t *testing.T) {
+	kinds := map[string]int{
+		"garbage": http.StatusBadGateway, "reset": http.StatusBadGateway, "die_after=1": http.StatusBadGateway, "end_after=1": http.StatusBadGateway,
+		"hang": http.StatusRequestTimeout, "status=529": http.StatusBadGateway, "status=503": http.StatusBadGateway, "status=401": http.StatusBadGateway,
+		"status=413": http.StatusBadRequest, "status=400": http.StatusBadRequest, "status=429": http.StatusTooManyRequests, "error_event_after=1": http.StatusBadGateway,
+	}
+	paths := map[string]string{
+		"claude/%s": `/v1/chat/completions {"model":%q,"messages":[{"role":"user","content":"a"}]}`,
+		"gemini/%s": `/v1/chat/completions {"model":%q,"messages":[{"role":"user","content":"a"}]}`,
+		"native/%s": `/v1/responses {"model":%q,"input":"a"}`,
+		"mock/%s":   `/v1/responses {"model":%q,"input":"a"}`,
+	}
+	models, asked := map[string]string{}, map[string]string{}
+	for form, path := range paths {
+		for fault := range kinds {
+			id := fmt.Sprintf(form, strings.NewReplacer("=", "-").Replace(fault))
+			models[id], asked[id+" "+fault] = "mock?"+fault, fmt.Sprintf(path, id)
+		}
+	}
+	models["cohere/rerank"], models["cohere/embedding"], models["mock/rerank"] = "mock?garbage", "mock?die_after=1", "mock?hang"
+	asked["cohere/rerank garbage"] = `/v1/rerank {"model":"cohere/rerank","query":"q","documents":["d"]}`
+	asked["cohere/embedding die_after=1"] = `/v1/embeddings {"model":"cohere/embedding","input":"a"}`
+	asked["mock/rerank hang"] = `/v1/rerank {"model":"mock/rerank","query":"q","documents":["d"]}`
+	s, _, _ := wires(t, models, "--limits-try-timeout", "700ms", "--limits-stall-timeout", "700ms", "--limits-retries", "0")
+	for name, call := range asked {
+		t.Run(name, func(t *testing.T) {
+			_, fault, _ := strings.Cut(name, " ")
+			path, body, _ := strings.Cut(call, " ")
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			a, err := s.caller().post(ctx, path, body, nil)
+			if err != nil || a.status != kinds[fault] || strings.HasPrefix(a.code(), "no envelope") {
+				t.Errorf("%v: %d %s", err, a.status, a.body)
+			}
+		})
+	}
+	if rows := s.usage(t, "default"); slices.ContainsFunc(slices.Collect(maps.Values(rows)), func(r usageRow) bool { return r.Charged != 0 }) {
+		t.Errorf("charged for nothing: %v", rows)
+	}
+}
+
+// A stream that breaks in the middle says so, on every wire, after what it had said.
+func TestStreamsThatBreakSaySoOnEveryWire(t *testing.T) {
+	models := map[string]string{}
+	for _, vendor := range []string{"claude", "gemini"} {
+		for _, fault := range []string{"die", "garbage", "hang", "end", "reset", "error_event"} {
+			models[vendor+"/"+fault] = "mock?chunks=5&" + fault + "_after=2"
+		}
+	}
+	_, client, _ := wires(t, models, "--limits-try-timeout", "2s", "--limits-stall-timeout", "700ms", "--limits-retries", "0")
+	for model := range models {
+		t.Run(model, func(t *testing.T) {
+			stream := client.Chat.Completions.NewStreaming(t.Context(), openai.ChatCompletionNewParams{Model: model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("a")}})
+			var text strings.Builder
+			for stream.Next() {
+				for _, choice := range stream.Current().Choices {
+					text.WriteString(choice.Delta.Content)
+				}
+			}
+			var broken *ssestream.StreamError
+			if !errors.As(stream.Err(), &broken) || text.String() != "every request " {
+				t.Errorf("%q, then %v", text.String(), stream.Err())
+			}
+		})
+	}
+}
+
+// A conversation with thoughts and calls that began at one vendor goes on at another, as it does where an alias splits its
+// requests. What a vendor signed is for that vendor alone.
+func TestAConversationMovesFromOneVendorToAnother(t *testing.T) {
+	models := map[string]string{"mock/tools": "mock?tool&text=2", "claude/tools": "mock?tool&text=2&reasoning=3&sealed", "gemini/tools": "mock?tool&text=2&reasoning=3"}
+	_, client, _ := wires(t, models)
+	for from := range models {
+		for to := range models {
+			t.Run(from+" to "+to, func(t *testing.T) {
+				talk := openai.ChatCompletionNewParams{Model: from, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("one two three")}, ReasoningEffort: "medium"}
+				for _, name := range []string{"today", "tomorrow"} {
+					talk.Tools = append(talk.Tools, openai.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{Name: name, Parameters: where}))
+				}
+				first := reply(t, client, talk, false)
+				talk.Messages = append(talk.Messages, param.Override[openai.ChatCompletionMessageParamUnion](json.RawMessage(first.text(t))))
+				for _, call := range first.ToolCalls {
+					talk.Messages = append(talk.Messages, openai.ToolMessage("fine weather", call.ID))
+				}
+				talk.Model = to
+				if done := reply(t, client, talk, true); done.Content != "every request" || len(first.ToolCalls) != 2 {
+					t.Errorf("%+v", done)
+				}
+				if thinks := from != "mock/tools"; thinks != (len(first.ReasoningDetails) > 0) {
+					t.Errorf("it thought %+v", first.ReasoningDetails)
+				}
+			})
+		}
+	}
+}
