@@ -23,27 +23,20 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"sovereign/internal/alias"
-	"sovereign/internal/anthropic"
 	"sovereign/internal/api"
 	"sovereign/internal/breaker"
 	"sovereign/internal/cache"
 	"sovereign/internal/catalog"
-	"sovereign/internal/cohere"
 	"sovereign/internal/db"
 	"sovereign/internal/edge"
 	"sovereign/internal/fault"
 	"sovereign/internal/feed"
 	"sovereign/internal/funds"
 	"sovereign/internal/gateway"
-	"sovereign/internal/gemini"
-	"sovereign/internal/id"
 	"sovereign/internal/journal"
 	"sovereign/internal/live"
-	"sovereign/internal/money"
 	"sovereign/internal/netguard"
 	"sovereign/internal/providerkey"
-	"sovereign/internal/responses"
-	"sovereign/internal/sim"
 	"sovereign/internal/tenant"
 	"sovereign/internal/till"
 	"sovereign/internal/tokenizer"
@@ -144,40 +137,6 @@ func open(ctx context.Context, c *Config, why purpose, log *slog.Logger, tracer 
 	}
 	return h, h.furnish(ctx, c, tracer)
 }
-
-// stock puts the models of a configuration in force. When it fails, what was in force stays.
-func (h *house) stock(c *Config) error {
-	models, err := catalog.Build(c.Providers, c.Models)
-	if err != nil {
-		return err
-	}
-	before := h.fleet.Load()
-	next, err := upstream.NewFleet(models, h.tongues(), before)
-	if err != nil {
-		return err
-	}
-	h.fleet.Store(next)
-	if before != nil {
-		before.Retire(next)
-	}
-	return nil
-}
-
-// tongues are the wires that are spoken with providers.
-func (h *house) tongues() upstream.Tongues {
-	return upstream.Tongues{
-		Makers: map[live.Protocol]upstream.Maker{
-			live.Sim: func(*live.Provider) (upstream.Sender, error) { return sim.New(), nil },
-		},
-		Dialects: map[live.Protocol]upstream.Dialect{
-			live.Anthropic: anthropic.Dialect{Now: time.Now}, live.Gemini: gemini.Dialect{Now: time.Now}, live.Cohere: cohere.Dialect{},
-		},
-		Bridge:  responses.Bridge{Now: time.Now, New: id.New},
-		Guarded: h.guard.Transport(),
-	}
-}
-
-func (h *house) catalog() *live.Catalog { return h.fleet.Load().Catalog }
 
 // recover posts what the last process left in the journal, before anything can be spent.
 func (h *house) recover(ctx context.Context) error {
@@ -313,30 +272,6 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	return nil
 }
 
-// inferenceRoutes are the data plane's. Their rows are declared here because the gateway knows no database, and so no
-// router.
-func (h *house) inferenceRoutes() []api.Route {
-	headers := func(r *api.Route) {
-		for _, option := range []api.Option{
-			api.Takes("X-Service-Tag", "A label of at most 64 characters, for what the request is about; never forwarded"),
-			api.Takes("X-Service-Trace-Id", "At most 128 characters: groups the steps of one agent run; never forwarded"),
-			api.Takes("X-Service-Log", "off excludes the request from logging"),
-			api.Takes("X-Service-Cache", "on or off: whether this request's answer is remembered, and given again; not for responses"),
-			api.Tells("X-Service-Cache", "hit or miss, where answers are remembered"),
-			api.Tells("X-Service-Served-Model", "The catalog id of the model that answered"),
-			api.Tells("X-Service-Alias", "The alias that was used, if one was"),
-		} {
-			option(r)
-		}
-	}
-	return []api.Route{
-		api.Raw[gateway.ChatRequest, gateway.ChatAnswer]("/chat/completions", api.Reader, h.gateway.ServeChat, "Chat with a model, streaming or not", api.MayStream, headers),
-		api.Raw[gateway.EmbeddingsRequest, gateway.EmbeddingsAnswer]("/embeddings", api.Reader, h.gateway.ServeEmbeddings, "Embed texts", headers),
-		api.Raw[gateway.RerankRequest, gateway.RerankAnswer]("/rerank", api.Reader, h.gateway.ServeRerank, "Rank documents by what they say to a question, the best first", headers),
-		api.Raw[gateway.ResponsesRequest, gateway.ResponsesAnswer]("/responses", api.Reader, h.gateway.ServeResponses, "Ask a model through the Responses API, streaming or not", api.MayStream, headers),
-	}
-}
-
 // setupSteps are what a new workspace has before it, in order. Each room adds its own.
 func (h *house) setupSteps() []workspace.Step {
 	return []workspace.Step{
@@ -466,39 +401,4 @@ func (h *house) leave() {
 		}
 	}
 	h.lease, h.db = nil, nil
-}
-
-func (h *house) gauges() []prometheus.Collector {
-	gauge := func(name, help string, read func() float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read)
-	}
-	return []prometheus.Collector{
-		gauge("sovereign_feed_version", "The version of change that is in force.", func() float64 { return float64(h.feed.Applied()) }),
-		gauge("sovereign_keys", "API keys in force.", func() float64 { return float64(h.dir.Keys()) }),
-		gauge("sovereign_held_usd", "Money that running requests hold, in dollars.", func() float64 { return float64(h.funds.Held()) / float64(money.Dollar) }),
-		gauge("sovereign_inference_running", "Inference requests that are running.", func() float64 { return float64(h.gateway.Running()) }),
-		gauge("sovereign_journal_lag_seconds", "For how long the ledger has been behind the journal; 0 when it keeps up.", func() float64 { return h.teller.Lag().Seconds() }),
-		gauge("sovereign_journal_writable", "1 while charges can be recorded; while 0, inference is refused.", func() float64 {
-			if h.journal.Failure() != nil {
-				return 0
-			}
-			return 1
-		}),
-		gauge("sovereign_cache_bytes", "Bytes of answers that are remembered.", func() float64 {
-			_, bytes := h.cache.Figures()
-			return float64(bytes)
-		}),
-		gauge("sovereign_circuits_open", "Models that are left alone because they failed too often.", func() float64 { return float64(len(h.breaker.Open())) }),
-		gauge("sovereign_catalog_age_days", "Days since the built-in catalog's prices were gathered.", func() float64 { return float64(catalog.Age(time.Now())) }),
-		gauge("sovereign_buffered_bytes", "Bytes of request bodies held now.", func() float64 { return float64(h.bounds.Buffered.Used()) }),
-		gauge("sovereign_serving", "1 while requests are served, 0 while the data is not ours.", func() float64 {
-			if h.gate() != nil {
-				return 0
-			}
-			return 1
-		}),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "sovereign_build_info", Help: "The release that runs.", ConstLabels: prometheus.Labels{"version": version()},
-		}, func() float64 { return 1 }),
-	}
 }

@@ -1,0 +1,45 @@
+package app
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sovereign/internal/catalog"
+	"sovereign/internal/money"
+)
+
+func (h *house) gauges() []prometheus.Collector {
+	gauge := func(name, help string, read func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read)
+	}
+	return []prometheus.Collector{
+		gauge("sovereign_feed_version", "The version of change that is in force.", func() float64 { return float64(h.feed.Applied()) }),
+		gauge("sovereign_keys", "API keys in force.", func() float64 { return float64(h.dir.Keys()) }),
+		gauge("sovereign_held_usd", "Money that running requests hold, in dollars.", func() float64 { return float64(h.funds.Held()) / float64(money.Dollar) }),
+		gauge("sovereign_inference_running", "Inference requests that are running.", func() float64 { return float64(h.gateway.Running()) }),
+		gauge("sovereign_journal_lag_seconds", "For how long the ledger has been behind the journal; 0 when it keeps up.", func() float64 { return h.teller.Lag().Seconds() }),
+		gauge("sovereign_journal_writable", "1 while charges can be recorded; while 0, inference is refused.", func() float64 {
+			if h.journal.Failure() != nil {
+				return 0
+			}
+			return 1
+		}),
+		gauge("sovereign_cache_bytes", "Bytes of answers that are remembered.", func() float64 {
+			_, bytes := h.cache.Figures()
+			return float64(bytes)
+		}),
+		gauge("sovereign_circuits_open", "Models that are left alone because they failed too often.", func() float64 { return float64(len(h.breaker.Open())) }),
+		gauge("sovereign_catalog_age_days", "Days since the built-in catalog's prices were gathered.", func() float64 { return float64(catalog.Age(time.Now())) }),
+		gauge("sovereign_buffered_bytes", "Bytes of request bodies held now.", func() float64 { return float64(h.bounds.Buffered.Used()) }),
+		gauge("sovereign_serving", "1 while requests are served, 0 while the data is not ours.", func() float64 {
+			if h.gate() != nil {
+				return 0
+			}
+			return 1
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sovereign_build_info", Help: "The release that runs.", ConstLabels: prometheus.Labels{"version": version()},
+		}, func() float64 { return 1 }),
+	}
+}
