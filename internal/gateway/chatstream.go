@@ -7,6 +7,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"sovereign/internal/edge"
+	"sovereign/internal/fault"
 	"sovereign/internal/scan"
 	"sovereign/internal/sse"
 )
@@ -35,7 +37,6 @@ func chatEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
 		if len(s.choices) == 0 {
 			return v, s.garbage(errors.New("the stream ended without an answer"))
 		}
-		s.gathered()
 		return verdict{last: true, show: []byte(chatEnd)}, nil
 	}
 	var c chunk
@@ -71,6 +72,11 @@ func chatEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
 	s.gather(e.Data)
 	v.show = s.shown(e.Data, &c)
 	return v, nil
+}
+
+// chatFailure is the event that ends a chat's stream with an error.
+func (s *relay) chatFailure(f *fault.Fault) []byte {
+	return fmt.Appendf(nil, "data: %s\n\n", edge.Event(s.ask.ID, f))
 }
 
 // shown is an event as the caller sees it, without the usage that it did not ask for.

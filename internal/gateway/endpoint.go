@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"sovereign/internal/fault"
 	"sovereign/internal/live"
 	"sovereign/internal/rerank"
 	"sovereign/internal/scan"
@@ -17,23 +18,27 @@ import (
 
 // An Endpoint is one kind of inference: how its requests are read, and what its answers mean.
 type Endpoint struct {
-	Name    string // in usage rows, metrics and spans
-	Path    string // at the provider
-	kind    live.Kind
-	content string // the member that must be there, and how many elements it may have
-	listed  bool   // it must be a list
-	most    int
-	counted []string // members that are prompt
-	reads   map[string]func(*Ask, []byte) error
-	check   func(*Ask) error // of the body as a whole, where it has a shape of ours
+	Name     string // in usage rows, metrics and spans
+	Path     string // at the provider
+	kind     live.Kind
+	content  string // the member that must be there, and how many elements it may have
+	listed   bool   // it must be a list
+	most     int
+	counted  []string // members that are prompt
+	reads    map[string]func(*Ask, []byte) error
+	check    func(*Ask) error // of the body as a whole, where it has a shape of ours
+	limited  string           // the member that names the most output, where providers agree on it
+	stateful bool             // a request may go on from another: no two are the same
 
 	answers string                                          // the member of an answer that holds what was asked for
 	empty   bool                                            // it may be empty
 	usage   func([]byte) *live.Usage                        // of the member usage
 	text    func([]byte) []byte                             // that a model wrote, in the member answers
 	render  func(*run, []byte) ([]byte, *live.Usage, error) // puts an answer into our own shape; nil hands it on as it is
-	event   func(*relay, sse.Event) (verdict, *failure)     // of a stream
-	end     string                                          // of a stream that ended without saying so
+
+	event  func(*relay, sse.Event) (verdict, *failure) // of a stream
+	end    string                                      // of a stream that ended without saying so
+	broken func(*relay, *fault.Fault) []byte           // the event that ends a stream with an error
 }
 
 // The endpoints.
@@ -45,7 +50,7 @@ var (
 			"model": readModel, "models": readFallbacks, "stream": readStream, "stream_options": readStreamOptions,
 			"max_tokens": readLimit, "max_completion_tokens": readLimit, "n": readN,
 		},
-		answers: "choices", usage: usageOf, text: textOf, event: chatEvent, end: chatEnd,
+		answers: "choices", usage: usageOf, text: textOf, event: chatEvent, end: chatEnd, broken: (*relay).chatFailure,
 	}
 	Embeddings = &Endpoint{
 		Name: "embeddings", Path: upstream.EmbeddingsPath, kind: live.Embedding, content: "input", most: 16_384,
@@ -62,21 +67,21 @@ var (
 	}
 	Responses = &Endpoint{
 		Name: "responses", Path: upstream.ResponsesPath, kind: live.Chat, content: "input", most: 16_384,
-		counted: []string{"input", "instructions", "tools", "text"},
+		counted: []string{"input", "instructions", "tools", "text"}, limited: "max_output_tokens", stateful: true,
 		reads: map[string]func(*Ask, []byte) error{
 			"model": readModel, "models": readFallbacks, "stream": readStream, "max_output_tokens": readLimit, "background": readBackground,
 			"previous_response_id": stored("previous_response_id"), "conversation": stored("conversation"), "prompt": stored("prompt"),
 			"tools": readTools,
 		},
-		answers: "output", empty: true, usage: responseUsage, text: responseText, event: responseEvent,
+		answers: "output", empty: true, usage: responseUsage, text: responseText, event: responseEvent, broken: (*relay).responseFailure,
 	}
 )
 
 // limit is the member that names the most output, as a model's provider wants it.
 func (e *Endpoint) limit(m *live.Model) string {
 	switch {
-	case e == Responses:
-		return "max_output_tokens"
+	case e.limited != "":
+		return e.limited
 	case m.Provider.Modern:
 		return "max_completion_tokens"
 	default:

@@ -23,7 +23,7 @@ const Cached Outcome = "cached"
 func (r *run) recall() (hit bool) {
 	a, first := r.ask, r.plan.order[0]
 	on := a.Cache == "on" || a.Cache == "" && r.gateway.Workspaces.Of(a.Caller.Workspace).Cache
-	if !on || a.Endpoint == Responses { // which may refer to what came before
+	if !on || a.Endpoint.stateful {
 		return false
 	}
 	if r.memory.key, on = cache.KeyOf(a.Caller.Workspace, a.Endpoint.Name, first.ID, a.Body); !on {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"sovereign/internal/edge"
 	"sovereign/internal/fault"
 	"sovereign/internal/sse"
 	"sovereign/internal/upstream"
@@ -173,7 +172,6 @@ func (s *relay) send() {
 func (s *relay) over(err error) *failure {
 	if errors.Is(err, io.EOF) && s.finished && context.Cause(s.in.ctx) == nil {
 		s.ended, s.end = true, []byte(s.ask.Endpoint.end)
-		s.gathered()
 		return nil
 	}
 	if errors.Is(err, io.EOF) {
@@ -206,12 +204,7 @@ func (s *relay) fail(f *failure) *failure {
 
 // tell ends the stream with an error in it.
 func (s *relay) tell(f *fault.Fault) {
-	if s.ask.Endpoint == Responses {
-		s.out = append(s.out, s.responseFailure(f)...)
-	} else {
-		s.out = append(s.out, "data: "...)
-		s.out = append(append(s.out, edge.Event(s.ask.ID, f)...), '\n', '\n')
-	}
+	s.out = append(s.out, s.ask.Endpoint.broken(s, f)...)
 	s.send()
 }
 
@@ -233,6 +226,7 @@ func (s *relay) finish() *failure {
 	if err != nil {
 		s.tell(unrecorded(err))
 	} else {
+		s.gathered()
 		s.out = append(s.out, s.end...)
 		s.send()
 	}
