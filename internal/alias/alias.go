@@ -38,8 +38,8 @@ const (
 )
 
 // Check reports a rule that a breaks, naming the field. A fallback may be the target or the canary: whichever was
-// chosen, the other can stand in for it.
-func (a Alias) Check(catalog *live.Catalog) error {
+// chosen, the other can stand in for it. own tells at which providers the workspace has a key of its own.
+func (a Alias) Check(catalog *live.Catalog, own func(provider string) bool) error {
 	switch {
 	case !wellFormed.MatchString(a.Name):
 		return fault.Invalid("name", "must be 3 to 64 letters, digits, dots, dashes or underscores")
@@ -58,12 +58,12 @@ func (a Alias) Check(catalog *live.Catalog) error {
 	case len(a.FallbackModels) > maxFallbacks:
 		return fault.Invalid("fallback_models", "must be at most 8 models")
 	}
-	return a.checkModels(catalog)
+	return a.checkModels(catalog, own)
 }
 
 // checkModels holds every model of a to the same rules, the target first: the others must be of its kind, because
 // any of them may answer the same request.
-func (a Alias) checkModels(catalog *live.Catalog) error {
+func (a Alias) checkModels(catalog *live.Catalog, own func(string) bool) error {
 	type use struct{ field, id string }
 	uses := []use{{"target_model", a.TargetModel}}
 	if a.CanaryModel != "" {
@@ -81,9 +81,9 @@ func (a Alias) checkModels(catalog *live.Catalog) error {
 		if strings.HasPrefix(u.id, live.DedicatedPrefix) {
 			return fault.Invalid(u.field, "must not be a dedicated endpoint")
 		}
-		model, err := catalog.Find(u.id)
+		model, err := catalog.Serves(u.id, own)
 		if err != nil {
-			return fault.Invalid(u.field, "is not in the catalog")
+			return fault.Invalid(u.field, "cannot be called: "+err.Error())
 		}
 		if kind == "" {
 			kind = model.Kind

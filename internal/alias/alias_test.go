@@ -74,7 +74,7 @@ func TestABrokenRuleIsRefusedByItsField(t *testing.T) {
 	} {
 		a := alias.Alias{Name: "support", TargetModel: "sim/chat"}
 		c.change(&a)
-		refused(t, what, a.Check(catalog), fault.InvalidParameter, c.field)
+		refused(t, what, a.Check(catalog, live.NewKeyring().Of("ws_1")), fault.InvalidParameter, c.field)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestWhatKeepsTheRulesIsAccepted(t *testing.T) {
 		"embeddings with embeddings":     {Name: "abc", TargetModel: "sim/embedding", CanaryModel: "sim/embedding-large", CanaryPercent: 1, FallbackModels: alias.Models{"sim/embedding"}},
 		"a description of several lines": {Name: "abc", TargetModel: "sim/chat", Description: "one\ntwo"},
 	} {
-		if err := a.Check(catalog); err != nil {
+		if err := a.Check(catalog, live.NewKeyring().Of("ws_1")); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -107,7 +107,7 @@ func TestAnAcceptedAliasNamesModelsOfOneKind(t *testing.T) {
 			CanaryPercent:  rapid.IntRange(-1, 101).Draw(t, "percent"),
 			FallbackModels: rapid.SliceOfN(ids, 0, 3).Draw(t, "fallbacks"),
 		}
-		err := a.Check(catalog)
+		err := a.Check(catalog, live.NewKeyring().Of("ws_1"))
 		used := append([]string{a.TargetModel}, a.FallbackModels...)
 		if a.CanaryModel != "" {
 			used = append(used, a.CanaryModel)

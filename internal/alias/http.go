@@ -16,11 +16,12 @@ import (
 type Handler struct {
 	store   *Store
 	catalog func() *live.Catalog
+	keys    *live.Keyring
 }
 
-// NewHandler manages the aliases of s, held to the catalog of the moment.
-func NewHandler(s *Store, catalog func() *live.Catalog) *Handler {
-	return &Handler{store: s, catalog: catalog}
+// NewHandler manages the aliases of s, held to the catalog of the moment and to the keys that a workspace has of its own.
+func NewHandler(s *Store, catalog func() *live.Catalog, keys *live.Keyring) *Handler {
+	return &Handler{store: s, catalog: catalog, keys: keys}
 }
 
 // Routes are the operations for keys.
@@ -81,7 +82,7 @@ func (h *Handler) put(ctx context.Context, caller tenant.Caller, in putAlias) (A
 		Name: in.Name, TargetModel: in.TargetModel, Description: in.Description,
 		CanaryModel: in.CanaryModel, CanaryPercent: in.CanaryPercent, FallbackModels: in.FallbackModels,
 	}
-	if err := a.Check(h.catalog()); err != nil {
+	if err := a.Check(h.catalog(), h.keys.Of(caller.Workspace)); err != nil {
 		return Alias{}, err
 	}
 	return h.store.Put(ctx, caller.Workspace, caller.Actor(), a)

@@ -40,7 +40,7 @@ func (r room) desk(t *testing.T) desk {
 		dir.PutMember(live.Member{Workspace: ws, User: user}, role)
 		return key.Reveal()
 	}
-	routes := alias.NewHandler(r.Store, func() *live.Catalog { return catalog }).Routes()
+	routes := alias.NewHandler(r.Store, func() *live.Catalog { return catalog }, live.NewKeyring()).Routes()
 	router, err := api.NewRouter(api.Config{DB: r.db, Feed: r.feed, Bounds: bounds, Log: log}, routes)
 	if err != nil {
 		t.Fatal(err)

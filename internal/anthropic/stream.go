@@ -3,6 +3,7 @@ package anthropic
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 
@@ -67,8 +68,13 @@ var handlers = map[string]func(*progress, []byte, *event) ([]byte, error){
 
 var errOrder = errors.New("an event is out of its order")
 
-// Ended implements upstream.Exchange.
-func (p *progress) Ended() bool { return p.ended }
+// End implements upstream.Exchange.
+func (p *progress) End(to []byte) ([]byte, error) {
+	if !p.ended {
+		return to, io.ErrUnexpectedEOF
+	}
+	return to, nil
+}
 
 // Event implements upstream.Exchange.
 func (p *progress) Event(to []byte, e sse.Event) ([]byte, error) {

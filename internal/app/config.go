@@ -67,7 +67,7 @@ type Limits struct {
 	TryTimeout       time.Duration `default:"5m" help:"Until a provider's answer begins; then a fallback is tried, or the caller gets 408."`
 	StallTimeout     time.Duration `default:"2m" help:"How long a provider may pause within a stream."`
 	Retries          int           `default:"2" help:"How often a failed try is repeated at the same model, before any content."`
-	Cache            Bytes         `default:"64MiB" help:"Answers that are remembered, for workspaces that want it."`
+	Cache            Bytes         `default:"64MiB" help:"Answers that are remembered, for workspaces that want it; 0 for none."`
 	BreakerFailures  int           `default:"10" help:"Failures of a model in a row after which it is left alone for a while; 0 for never."`
 	BreakerPause     time.Duration `default:"5s" help:"For how long, at first; twice as long each time, up to a minute."`
 	DefaultMaxTokens int64         `default:"0" help:"Output tokens of a request that names no maximum; it is sent to the provider, and lowers the hold. 0 for the model's own maximum."`
@@ -88,7 +88,7 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 		}
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n < 1 || n > (1<<40)>>shift {
+	if err != nil || n < 0 || n > (1<<40)>>shift {
 		return fmt.Errorf("%q is not a size such as 512KiB, 32MiB or 1GiB", text)
 	}
 	*b = Bytes(n << shift)
@@ -169,6 +169,11 @@ func (c *Config) collector() string {
 }
 
 func (l Limits) check() error {
+	for key, value := range map[string]Bytes{"body": l.Body, "buffered_memory": l.BufferedMemory, "headers": l.Headers} {
+		if value < 1 {
+			return bad("limits."+key, "must be above 0")
+		}
+	}
 	if l.Connections < 1 {
 		return bad("limits.connections", "must be at least 1")
 	}
@@ -242,30 +247,51 @@ func (c *Config) level() (slog.Level, error) {
 	return level, nil
 }
 
-// unchangeable lists the keys that differ between two configurations and need a restart.
-func unchangeable(was, is *Config) []string {
-	fixed := []struct {
-		key     string
-		changed bool
-	}{
-		{"listen", was.Listen != is.Listen},
-		{"operations_listen", was.OperationsListen != is.OperationsListen},
-		{"data_dir", was.DataDir != is.DataDir},
-		{"database_url", !was.DatabaseURL.Equal(is.DatabaseURL)},
-		{"root_key_file", was.RootKeyFile != is.RootKeyFile},
-		{"tls (on or off)", (was.TLS.Cert == "") != (is.TLS.Cert == "")},
-		{"log_format", was.LogFormat != is.LogFormat},
-		{"guard_allow", !slices.Equal(was.GuardAllow, is.GuardAllow)},
-		{"otlp_endpoint", was.OTLPEndpoint != is.OTLPEndpoint},
-		{"limits.headers", was.Limits.Headers != is.Limits.Headers},
-		{"limits.header_timeout", was.Limits.HeaderTimeout != is.Limits.HeaderTimeout},
-		{"limits.body_timeout", was.Limits.BodyTimeout != is.Limits.BodyTimeout},
-		{"limits.idle_timeout", was.Limits.IdleTimeout != is.Limits.IdleTimeout},
-	}
-	var keys []string
-	for _, f := range fixed {
-		if f.changed {
+// A fixed key needs a restart.
+type fixed struct {
+	key     string
+	differs func(was, is *Config) bool
+	keep    func(was, is *Config)
+}
+
+// stays is a fixed key that stands at one place of a configuration.
+func stays[T comparable](key string, at func(*Config) *T) fixed {
+	return fixed{key, func(was, is *Config) bool { return *at(was) != *at(is) }, func(was, is *Config) { *at(is) = *at(was) }}
+}
+
+// unchangeable are the keys that need a restart. All others are put in force by a reload.
+var unchangeable = []fixed{
+	stays("listen", func(c *Config) *string { return &c.Listen }),
+	stays("operations_listen", func(c *Config) *string { return &c.OperationsListen }),
+	stays("data_dir", func(c *Config) *string { return &c.DataDir }),
+	{
+		"database_url", func(was, is *Config) bool { return !was.DatabaseURL.Equal(is.DatabaseURL) },
+		func(was, is *Config) { is.DatabaseURL = was.DatabaseURL },
+	},
+	stays("root_key_file", func(c *Config) *string { return &c.RootKeyFile }),
+	{
+		"tls (on or off)", func(was, is *Config) bool { return (was.TLS.Cert == "") != (is.TLS.Cert == "") },
+		func(was, is *Config) { is.TLS = was.TLS },
+	},
+	stays("log_format", func(c *Config) *string { return &c.LogFormat }),
+	{
+		"guard_allow", func(was, is *Config) bool { return !slices.Equal(was.GuardAllow, is.GuardAllow) },
+		func(was, is *Config) { is.GuardAllow = was.GuardAllow },
+	},
+	stays("otlp_endpoint", func(c *Config) *string { return &c.OTLPEndpoint }),
+	stays("limits.headers", func(c *Config) *Bytes { return &c.Limits.Headers }),
+	stays("limits.header_timeout", func(c *Config) *time.Duration { return &c.Limits.HeaderTimeout }),
+	stays("limits.body_timeout", func(c *Config) *time.Duration { return &c.Limits.BodyTimeout }),
+	stays("limits.idle_timeout", func(c *Config) *time.Duration { return &c.Limits.IdleTimeout }),
+}
+
+// keepFixed leaves in is what cannot be changed as it was, and lists it, so that the next reload still tells what waits for a
+// restart.
+func keepFixed(was, is *Config) (keys []string) {
+	for _, f := range unchangeable {
+		if f.differs(was, is) {
 			keys = append(keys, f.key)
+			f.keep(was, is)
 		}
 	}
 	return keys

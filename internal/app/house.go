@@ -223,7 +223,7 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	h.pub = workspace.NewPublisher(h.db, h.dir)
 	sources := map[string]feed.Source{}
 	for _, some := range []map[string]feed.Source{
-		h.pub.Sources(), h.teller.Sources(), alias.NewPublisher(h.db, h.aliases).Sources(), workspace.NewSettingsPublisher(h.db, h.setting).Sources(),
+		h.pub.Sources(), h.teller.Sources(), alias.NewPublisher(h.db, h.aliases).Sources(), workspace.NewSettingsPublisher(h.db, h.setting, h.cache.Forget).Sources(),
 		providerkey.NewPublisher(h.db, h.vault, h.keys, h.log).Sources(),
 	} {
 		maps.Copy(sources, some)
@@ -253,7 +253,7 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	routes = append(routes, workspace.NewOperator(h.db, h.workspaces).Routes()...)
 	routes = append(routes, wallet.NewOperator(h.wallets, h.teller, h.find).Routes()...)
 	routes = append(routes, catalog.NewHandler(h.catalog, h.keys).Routes()...)
-	routes = append(routes, alias.NewHandler(alias.NewStore(h.db, h.feed), h.catalog).Routes()...)
+	routes = append(routes, alias.NewHandler(alias.NewStore(h.db, h.feed), h.catalog, h.keys).Routes()...)
 	routes = append(routes, providerkey.NewHandler(providerkey.NewStore(h.db, h.feed, h.vault, h.guard, h.catalog), h.find).Routes()...)
 	routes = append(routes, h.inferenceRoutes()...)
 	routes = append(routes, h.operatorRoutes()...)
@@ -378,7 +378,9 @@ func (h *house) close() {
 		h.stop()
 		h.work.Wait()
 	}
-	h.guard.Close()
+	if h.guard != nil {
+		h.guard.Close()
+	}
 	if h.journal != nil {
 		if err := h.journal.Close(); err != nil {
 			h.log.Error("closing the journal", "err", err)

@@ -220,26 +220,17 @@ func (s *server) reload() {
 		s.log.Error("reload: the configuration is kept as it was", "err", err)
 		return
 	}
-	if keys := unchangeable(s.config, next); len(keys) > 0 {
+	if keys := keepFixed(s.config, next); len(keys) > 0 {
 		s.log.Warn("reload: these need a restart", "keys", keys)
 	}
 	if err := s.house.stock(next); err != nil {
 		s.log.Error("reload: the configuration is kept as it was", "err", err)
 		return
 	}
-	if (s.config.TLS.Cert == "") == (next.TLS.Cert == "") {
-		if err := s.cert.load(next.TLS); err != nil {
-			s.log.Error("reload: the certificate is kept as it was", "err", err)
-		}
+	if err := s.cert.load(next.TLS); err != nil {
+		s.log.Error("reload: the certificate is kept as it was", "err", err)
 	}
-	s.config.Providers, s.config.Models = next.Providers, next.Models
-	// Only what was put in force is remembered, so that the next reload still tells what waits for a restart.
-	s.config.Limits.Body, s.config.Limits.BufferedMemory = next.Limits.Body, next.Limits.BufferedMemory
-	s.config.Limits.Connections, s.config.Limits.Operations = next.Limits.Connections, next.Limits.Operations
-	s.config.Limits.OperationTimeout = next.Limits.OperationTimeout
-	s.config.Limits.RequestTimeout, s.config.Limits.TryTimeout, s.config.Limits.StallTimeout = next.Limits.RequestTimeout, next.Limits.TryTimeout, next.Limits.StallTimeout
-	s.config.Limits.Retries, s.config.Limits.DefaultMaxTokens = next.Limits.Retries, next.Limits.DefaultMaxTokens
-	s.config.Limits.Drain, s.config.LogLevel, s.config.TrustedProxies = next.Limits.Drain, next.LogLevel, next.TrustedProxies
+	s.config = next
 	s.apply(s.config)
 	s.log.Info("reloaded")
 }

@@ -99,8 +99,9 @@ func (b *Breaker) Allow(key string, now time.Time) (ok bool) {
 	return ok
 }
 
-// Done tells how a request ended that was allowed. Only what is the upstream's fault is a failure.
-func (b *Breaker) Done(key string, now time.Time, ok bool) {
+// Done tells how a request ended that was allowed at since. Only what is the upstream's fault is a failure, and one of
+// before a probe was sent says nothing of the probe.
+func (b *Breaker) Done(key string, since, now time.Time, ok bool) {
 	s := b.settings.Load()
 	found, trouble := b.circuits.Load(key)
 	switch {
@@ -112,7 +113,7 @@ func (b *Breaker) Done(key string, now time.Time, ok bool) {
 	}
 	for recorded := false; !recorded; {
 		found, _ = b.circuits.LoadOrStore(key, &circuit{state: Closed})
-		recorded = found.(*circuit).with(func(c *circuit) { c.fail(now, s) })
+		recorded = found.(*circuit).with(func(c *circuit) { c.fail(since, now, s) })
 	}
 }
 
@@ -180,7 +181,7 @@ func (c *circuit) due(now time.Time, s *Settings) bool {
 }
 
 // fail counts a failure, and opens the circuit for it when it is the last straw, or the probe's.
-func (c *circuit) fail(now time.Time, s *Settings) {
+func (c *circuit) fail(since, now time.Time, s *Settings) {
 	switch c.state {
 	case Closed:
 		if c.failures++; c.failures < s.Failures {
@@ -188,6 +189,9 @@ func (c *circuit) fail(now time.Time, s *Settings) {
 		}
 		c.pause = s.Pause
 	case HalfOpen:
+		if since.Before(c.since) {
+			return
+		}
 		c.pause += min(c.pause, max(0, s.Longest-c.pause))
 	case Open:
 		return

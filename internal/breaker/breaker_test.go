@@ -21,13 +21,13 @@ var (
 func in(state State) *Breaker {
 	b := New(usual)
 	for range usual.Failures - 1 {
-		b.Done("k", noon.Add(-2*usual.Pause), false)
+		b.Done("k", noon.Add(-2*usual.Pause), noon.Add(-2*usual.Pause), false)
 	}
 	switch state {
 	case Open:
-		b.Done("k", noon.Add(-usual.Pause), false)
+		b.Done("k", noon.Add(-usual.Pause), noon.Add(-usual.Pause), false)
 	case HalfOpen:
-		b.Done("k", noon.Add(-2*usual.Pause), false)
+		b.Done("k", noon.Add(-2*usual.Pause), noon.Add(-2*usual.Pause), false)
 		b.Allow("k", noon.Add(-usual.Pause))
 	case Closed:
 	}
@@ -44,8 +44,8 @@ func (b *Breaker) stored() State {
 
 func TestEveryStateMeetsEveryEvent(t *testing.T) {
 	happen := map[event]func(*Breaker){
-		succeeded: func(b *Breaker) { b.Done("k", noon, true) },
-		failed:    func(b *Breaker) { b.Done("k", noon, false) },
+		succeeded: func(b *Breaker) { b.Done("k", noon, noon, true) },
+		failed:    func(b *Breaker) { b.Done("k", noon, noon, false) },
 		asked:     func(b *Breaker) { b.Allow("k", noon) },
 		cancelled: func(b *Breaker) { b.Cancel("k", noon.Add(-usual.Pause)) },
 	}
@@ -74,12 +74,12 @@ func TestEveryStateMeetsEveryEvent(t *testing.T) {
 func TestACircuitOpensAfterFailuresInARow(t *testing.T) {
 	b := New(usual)
 	for _, ok := range []bool{false, false, true, false, false} {
-		b.Done("k", noon, ok)
+		b.Done("k", noon, noon, ok)
 		if !b.Allow("k", noon) || b.State("k", noon) != Closed {
 			t.Fatal("it opened too early")
 		}
 	}
-	b.Done("k", noon, false)
+	b.Done("k", noon, noon, false)
 	if b.Allow("k", noon) || b.State("k", noon) != Open || !slices.Equal(b.Open(), []string{"k"}) {
 		t.Error("it did not open")
 	}
@@ -91,7 +91,7 @@ func TestACircuitOpensAfterFailuresInARow(t *testing.T) {
 func TestAPauseDoublesUpToTheLongest(t *testing.T) {
 	b, now := New(usual), noon
 	for range usual.Failures {
-		b.Done("k", now, false)
+		b.Done("k", now, now, false)
 	}
 	for _, pause := range []time.Duration{10 * time.Second, 20 * time.Second, usual.Longest, usual.Longest} {
 		if b.Allow("k", now.Add(pause-1)) || b.State("k", now.Add(pause-1)) != Open {
@@ -101,12 +101,12 @@ func TestAPauseDoublesUpToTheLongest(t *testing.T) {
 		if b.State("k", now) != HalfOpen || !b.Allow("k", now) || b.Allow("k", now) {
 			t.Fatalf("after %s there is no probe, or two", pause)
 		}
-		b.Done("k", now, false)
+		b.Done("k", now, now, false)
 	}
 	b.Allow("k", now.Add(usual.Longest))
-	b.Done("k", now.Add(usual.Longest), true)
+	b.Done("k", now.Add(usual.Longest), now.Add(usual.Longest), true)
 	for range usual.Failures {
-		b.Done("k", now, false)
+		b.Done("k", now, now, false)
 	}
 	if b.Allow("k", now.Add(usual.Pause-1)) || !b.Allow("k", now.Add(usual.Pause)) {
 		t.Error("after a success the pause is not the first again")
@@ -136,7 +136,7 @@ func TestAProbeThatNeverReportsDoesNotWedge(t *testing.T) {
 func TestAnOpenCircuitHearsNoMoreFailures(t *testing.T) {
 	b := in(Open)
 	for range 10 { // requests from before
-		b.Done("k", noon, false)
+		b.Done("k", noon, noon, false)
 	}
 	if !b.Allow("k", noon) {
 		t.Error("the pause grew")
@@ -145,7 +145,7 @@ func TestAnOpenCircuitHearsNoMoreFailures(t *testing.T) {
 
 func TestAClockThatIsSetBackDoesNotWedge(t *testing.T) {
 	b := New(Settings{Failures: 1, Pause: usual.Pause})
-	b.Done("k", noon, false)
+	b.Done("k", noon, noon, false)
 	if b.Allow("k", noon.Add(-time.Second)) {
 		t.Error("a caller who is a moment behind is let through")
 	}
@@ -161,19 +161,19 @@ func TestSettingsChangeWhileInUse(t *testing.T) {
 		t.Error("an open circuit outlives the breaker")
 	}
 	for range 100 {
-		b.Done("k", noon, false)
+		b.Done("k", noon, noon, false)
 	}
 	if !b.Allow("k", noon) || b.State("k", noon) != Closed {
 		t.Error("a breaker that is off breaks")
 	}
 	b.Apply(Settings{Failures: 1, Pause: time.Second})
-	b.Done("k", noon, false)
+	b.Done("k", noon, noon, false)
 	if b.Allow("k", noon.Add(time.Second-1)) || !b.Allow("k", noon.Add(time.Second)) {
 		t.Error("new settings are not in force")
 	}
-	b.Done("k", noon, true)
+	b.Done("k", noon, noon, true)
 	b.Apply(Settings{Failures: 1, Pause: time.Hour})
-	b.Done("k", noon, false)
+	b.Done("k", noon, noon, false)
 	b.Apply(Settings{Failures: 1, Pause: time.Second, Longest: time.Minute})
 	if !b.Allow("k", noon) {
 		t.Error("a pause of the old settings outlives the longest of the new")
@@ -209,7 +209,7 @@ func TestNeverMoreThanOneProbe(t *testing.T) {
 				flying = slices.Delete(flying, i, i+1)
 				switch rapid.IntRange(0, 3).Draw(t, "end") {
 				case 0:
-					b.Done("k", now, true)
+					b.Done("k", now, now, true)
 					if b.State("k", now) != Closed || b.Open() != nil || !b.Allow("k", now) {
 						t.Fatal("it is not closed after a success")
 					}
@@ -219,7 +219,7 @@ func TestNeverMoreThanOneProbe(t *testing.T) {
 				case 1:
 					b.Cancel("k", r.since)
 				default:
-					b.Done("k", now, false)
+					b.Done("k", now, now, false)
 					if r := b.State("k", now); s.Failures == 1 && r == Closed {
 						t.Fatal("it is closed after a failure")
 					}
@@ -264,18 +264,18 @@ func TestNoFailureIsLostToASuccessOfAnotherTime(t *testing.T) {
 		b := New(Settings{Failures: 8, Pause: time.Second})
 		var all sync.WaitGroup
 		for range 4 {
-			all.Go(func() { b.Done("k", noon, true) })
+			all.Go(func() { b.Done("k", noon, noon, true) })
 			all.Go(func() {
-				b.Done("k", noon, false)
+				b.Done("k", noon, noon, false)
 				b.Allow("k", noon)
 				b.Cancel("k", noon)
 				b.Open()
 			})
 		}
 		all.Wait()
-		b.Done("k", noon, true)
+		b.Done("k", noon, noon, true)
 		for range 8 {
-			all.Go(func() { b.Done("k", noon, false) })
+			all.Go(func() { b.Done("k", noon, noon, false) })
 		}
 		if all.Wait(); b.State("k", noon) != Open {
 			t.Fatal("eight failures did not open it")
@@ -286,7 +286,7 @@ func TestNoFailureIsLostToASuccessOfAnotherTime(t *testing.T) {
 func TestNobodyCountsOnACircuitThatIsGone(t *testing.T) {
 	b := in(Closed)
 	c, _ := b.circuits.Load("k")
-	b.Done("k", noon, true)
+	b.Done("k", noon, noon, true)
 	if c.(*circuit).with(func(*circuit) {}) {
 		t.Error("a failure that came late would be lost")
 	}
@@ -297,8 +297,8 @@ func TestNothingIsHeldForWhoHasNoTrouble(t *testing.T) {
 	for i := range 1000 {
 		key := strconv.Itoa(i)
 		b.Allow(key, noon)
-		b.Done(key, noon, false)
-		b.Done(key, noon, true)
+		b.Done(key, noon, noon, false)
+		b.Done(key, noon, noon, true)
 		b.Cancel(key, noon)
 	}
 	b.circuits.Range(func(key, _ any) bool {
@@ -313,7 +313,7 @@ func BenchmarkNoTrouble(b *testing.B) {
 			breaker := New(usual)
 			for i := range others {
 				for range usual.Failures {
-					breaker.Done(strconv.Itoa(i), noon, false)
+					breaker.Done(strconv.Itoa(i), noon, noon, false)
 				}
 			}
 			key := fmt.Sprint("a provider", others)
@@ -321,9 +321,22 @@ func BenchmarkNoTrouble(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					breaker.Allow(key, noon)
-					breaker.Done(key, noon, true)
+					breaker.Done(key, noon, noon, true)
 				}
 			})
 		})
+	}
+}
+
+func TestAFailureOfBeforeAProbeSaysNothingOfIt(t *testing.T) {
+	b := New(Settings{Failures: 1, Pause: time.Second, Longest: time.Minute})
+	b.Allow("k", noon)
+	b.Allow("k", noon) // a slow one
+	b.Done("k", noon, noon, false)
+	later := noon.Add(2 * time.Second)
+	b.Allow("k", later) // the probe
+	b.Done("k", noon, later, false)
+	if !b.Allow("k", later.Add(1500*time.Millisecond)) {
+		t.Error("a failure from before it opened ended the probe and doubled the pause")
 	}
 }

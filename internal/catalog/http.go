@@ -53,14 +53,9 @@ func show(m *live.Model) ModelEntry {
 	}
 }
 
-// own tells at which providers a workspace has a key of its own.
-func (h *Handler) own(ws tenant.ID) func(string) bool {
-	return func(provider string) bool { return h.keys.Find(ws, provider) != nil }
-}
-
 func (h *Handler) list(_ context.Context, caller tenant.Caller, _ api.None) (ModelList, error) {
 	all := ModelList{Object: "list", Data: []ModelEntry{}}
-	own := h.own(caller.Workspace)
+	own := h.keys.Of(caller.Workspace)
 	for _, m := range h.current().Models() {
 		if m.Provider.Configured || own(m.Provider.Name) {
 			all.Data = append(all.Data, show(m))
@@ -74,7 +69,7 @@ type byID struct {
 }
 
 func (h *Handler) get(_ context.Context, caller tenant.Caller, in byID) (ModelEntry, error) {
-	m, err := h.current().Serves(in.ID, h.own(caller.Workspace))
+	m, err := h.current().Serves(in.ID, h.keys.Of(caller.Workspace))
 	if err != nil {
 		return ModelEntry{}, err
 	}

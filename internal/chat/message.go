@@ -25,6 +25,7 @@ type Message struct {
 	ToolCallID       string         `json:"tool_call_id,omitempty"`
 	Refusal          *string        `json:"refusal,omitempty"`
 	ReasoningContent *string        `json:"reasoning_content,omitempty"`
+	Reasoning        *string        `json:"reasoning,omitempty"` // as some providers call it
 	ReasoningDetails []Thought      `json:"reasoning_details,omitempty"`
 	ExtraContent     *Extra         `json:"extra_content,omitempty"`
 	Annotations      jsontext.Value `json:"annotations,omitempty"`
@@ -36,11 +37,21 @@ type Message struct {
 // it, or data that only the provider can read.
 type Thought struct {
 	Type      string `json:"type"` // ThoughtText or ThoughtSealed
+	ID        string `json:"id,omitempty"` // some providers name their thoughts
 	Text      string `json:"text,omitempty"`
+	Summary   string `json:"summary,omitempty"`
 	Signature string `json:"signature,omitempty"`
 	Data      string `json:"data,omitempty"`
 	Format    string `json:"format,omitempty"` // whose it is: another provider can do nothing with its signature or data
+	Model     string `json:"model,omitempty"`  // that thought it, where its provider ties thoughts to models
+	Place     *Place `json:"place,omitempty"`  // where it stood, if not before all that was said
 	Index     *int   `json:"index,omitempty"`  // in streams: pieces of one index are one thought
+}
+
+// A Place is where in a reply a thought stood: after so many bytes of its text, and after so many of its calls.
+type Place struct {
+	Text  int `json:"text,omitzero"`
+	Calls int `json:"calls,omitzero"`
 }
 
 // The formats of thoughts.

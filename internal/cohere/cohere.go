@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"io"
 	"net/http"
 
 	"github.com/go-json-experiment/json"
@@ -95,8 +96,8 @@ func (*exchange) Event(to []byte, _ sse.Event) ([]byte, error) {
 	return to, errors.New("a stream came, and none was asked for")
 }
 
-// Ended implements upstream.Exchange.
-func (*exchange) Ended() bool { return false }
+// End implements upstream.Exchange.
+func (*exchange) End(to []byte) ([]byte, error) { return to, io.ErrUnexpectedEOF }
 
 // lenient: an answer is read as far as it is JSON, and written as far as it is text.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))

@@ -70,7 +70,7 @@ func (r *run) whole(in *source) *failure {
 	held := &account{budget: r.gateway.Bounds.Buffered}
 	defer held.back()
 	body, err := readAll(in, maxAnswer, held)
-	if errors.Is(err, errNoRoom) {
+	if errors.Is(err, errNoRoom) || errors.Is(err, upstream.ErrNoRoom) {
 		return &failure{class: over, err: err, fault: errNoRoom}
 	}
 	if err != nil {
@@ -138,7 +138,11 @@ func rendered(r *run, body []byte) ([]byte, *live.Usage, error) {
 	if err != nil || told == nil {
 		return body, nil, err
 	}
-	return body, &live.Usage{Input: told.PromptTokens.Or0(), Searches: told.SearchUnits.Or0()}, nil
+	used := &live.Usage{Input: told.PromptTokens.Or0(), Searches: told.SearchUnits.Or0()}
+	if told.SearchUnits == nil {
+		used.Searches = r.searches()
+	}
+	return body, used, nil
 }
 
 func unrecorded(err error) *fault.Fault {
@@ -186,7 +190,6 @@ func usageOf(value []byte) *live.Usage {
 	var u struct {
 		Prompt            *count        `json:"prompt_tokens"`
 		Completion        *count        `json:"completion_tokens"`
-		Total             *count        `json:"total_tokens"`
 		PromptDetails     inputDetails  `json:"prompt_tokens_details"`
 		CompletionDetails outputDetails `json:"completion_tokens_details"`
 	}
@@ -343,11 +346,11 @@ func (r *run) toldBy(value []byte) told {
 			t.message = object.Message
 		}
 		if object.Param != nil {
-			t.param = *object.Param
+			t.param = r.redact(*object.Param)
 		}
-		t.status, _ = strconv.Atoi(strings.Trim(string(object.Code), `"`)) // most codes are words
-		if object.Type == "rate_limit_error" || string(object.Code) == `"rate_limit_exceeded"` {
-			t.status = http.StatusTooManyRequests
+		code := strings.Trim(string(object.Code), `"`)
+		if t.status, _ = strconv.Atoi(code); t.status == 0 { // most codes are words
+			t.status = meant(object.Type, code)
 		}
 	}
 	if t.message = r.redact(t.message); len(t.message) > maxMessage {
@@ -357,6 +360,28 @@ func (r *run) toldBy(value []byte) told {
 		t.message = strings.ToValidUTF8(t.message, "\uFFFD")
 	}
 	return t
+}
+
+// words are what errors without a status say of themselves: whose fault they are.
+var words = []struct {
+	says   func(kind, code string) bool
+	status int
+}{
+	{func(kind, code string) bool { return kind == "rate_limit_error" || code == "rate_limit_exceeded" }, http.StatusTooManyRequests},
+	{func(kind, _ string) bool { return kind == "invalid_request_error" }, http.StatusBadRequest},
+	{func(_, code string) bool {
+		return code == "context_length_exceeded" || strings.HasPrefix(code, "invalid_") || strings.Contains(code, "image")
+	}, http.StatusBadRequest},
+}
+
+// meant is the status that an error means by its words, or 0.
+func meant(kind, code string) int {
+	for _, w := range words {
+		if w.says(kind, code) {
+			return w.status
+		}
+	}
+	return 0
 }
 
 // inside classifies an error that came where an answer should have been, with status 200.

@@ -39,7 +39,7 @@ type Ask struct {
 	question  *rerank.Request
 	query     int64  // tokens of a reranker's question, at most
 	stored    string // the member that refers to what only the provider knows
-	hosted    string // the member that asks for a tool that the provider runs, at a price of its own
+	dear      string // the member that asks for what has a price of its own, which no hold covers
 	bounds    token.Bounds
 }
 
@@ -176,7 +176,8 @@ type edit struct {
 
 // body is what goes to a model's provider: the caller's bytes, with the model's own name there, without our own
 // members, and with what makes the answer countable.
-func (a *Ask) body(m *live.Model, standard int64) [][]byte {
+func (a *Ask) body(c candidate, standard int64) [][]byte {
+	m := c.Model
 	var edits []edit
 	var more bytes.Buffer // members to add
 	if i, ok := a.member("model"); ok {
@@ -195,6 +196,13 @@ func (a *Ask) body(m *live.Model, standard int64) [][]byte {
 			edits = append(edits, edit{options.ValueStart(), options.End, withUsage(options.Value)})
 		} else {
 			more.WriteString(`,"stream_options":{"include_usage":true}`)
+		}
+	}
+	if a.Endpoint.stateful && m.Provider.Responses && c.own == nil { // nothing is stored under the server's key
+		if i, ok := a.member("store"); ok {
+			edits = append(edits, edit{a.members[i].ValueStart(), a.members[i].End, []byte("false")})
+		} else {
+			more.WriteString(`,"store":false`)
 		}
 	}
 	if a.limit == 0 && standard > 0 && m.Kind == live.Chat {

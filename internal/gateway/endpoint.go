@@ -1,11 +1,13 @@
 package gateway
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/fault"
 	"sovereign/internal/live"
@@ -49,6 +51,7 @@ var (
 		reads: map[string]func(*Ask, []byte) error{
 			"model": readModel, "models": readFallbacks, "stream": readStream, "stream_options": readStreamOptions,
 			"max_tokens": readLimit, "max_completion_tokens": readLimit, "n": readN,
+			"service_tier": readTier, "web_search_options": dear("web_search_options"), "search_parameters": dear("search_parameters"),
 		},
 		answers: "choices", usage: usageOf, text: textOf, event: chatEvent, end: chatEnd, broken: (*relay).chatFailure,
 	}
@@ -71,7 +74,7 @@ var (
 		reads: map[string]func(*Ask, []byte) error{
 			"model": readModel, "models": readFallbacks, "stream": readStream, "max_output_tokens": readLimit, "background": readBackground,
 			"previous_response_id": stored("previous_response_id"), "conversation": stored("conversation"), "prompt": stored("prompt"),
-			"tools": readTools,
+			"tools": readTools, "service_tier": readTier, "store": readStore, "input": readInput,
 		},
 		answers: "output", empty: true, usage: responseUsage, text: responseText, event: responseEvent, broken: (*relay).responseFailure,
 	}
@@ -116,6 +119,49 @@ func stored(member string) func(*Ask, []byte) error {
 	}
 }
 
+// readStore notes a wish to have the answer stored. On the server's own key it would be everybody's.
+func readStore(a *Ask, value []byte) error {
+	if string(value) == "true" {
+		a.stored = "store"
+	}
+	return nil
+}
+
+// readInput notes items that refer to what a provider has stored.
+func readInput(a *Ask, value []byte) error {
+	decoder := jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	name := ""
+	for {
+		t, err := decoder.ReadToken()
+		if err != nil {
+			return nil //nolint:nilerr // the end, or what the provider will refuse
+		}
+		if name == "file_id" && t.Kind() == '"' || name == "type" && t.Kind() == '"' && t.String() == "item_reference" {
+			a.stored = "input"
+		}
+		name = ""
+		if kind, length := decoder.StackIndex(decoder.StackDepth()); kind == '{' && length%2 == 1 && t.Kind() == '"' {
+			name = t.String()
+		}
+	}
+}
+
+// dear notes a member that asks for what has a price of its own.
+func dear(member string) func(*Ask, []byte) error {
+	return func(a *Ask, _ []byte) error {
+		a.dear = member
+		return nil
+	}
+}
+
+// readTier notes a tier that is not the usual one.
+func readTier(a *Ask, value []byte) error {
+	if tier := string(value); tier != `"auto"` && tier != `"default"` {
+		a.dear = "service_tier"
+	}
+	return nil
+}
+
 // readTools notes the first tool that a provider would run itself.
 func readTools(a *Ask, value []byte) error {
 	var tools []struct {
@@ -126,7 +172,7 @@ func readTools(a *Ask, value []byte) error {
 	}
 	for i, t := range tools {
 		if t.Type != "function" && t.Type != "custom" {
-			a.hosted = fmt.Sprintf("tools[%d].type", i)
+			a.dear = fmt.Sprintf("tools[%d].type", i)
 			return nil
 		}
 	}
@@ -139,9 +185,12 @@ func (a *Ask) searches() int64 {
 	if a.Endpoint != Rerank {
 		return 0
 	}
-	const perSearch, longDocument = 100, 250
-	return (int64(a.elements)+a.bounds.High/longDocument)/perSearch + 1
+	const longDocument = 250 // tokens of it, or of it and the question
+	return (int64(a.elements)+(a.bounds.High+int64(a.elements)*a.query)/longDocument)/perSearch + 1
 }
+
+// perSearch is how many documents a search is of.
+const perSearch = 100
 
 // prompt is the members that are prompt.
 func (a *Ask) prompt() (parts []scan.Member) {

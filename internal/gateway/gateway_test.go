@@ -28,6 +28,7 @@ import (
 	"sovereign/internal/journal/journaltest"
 	"sovereign/internal/live"
 	"sovereign/internal/money"
+	"sovereign/internal/secret"
 	"sovereign/internal/tenant"
 	"sovereign/internal/till"
 	"sovereign/internal/upstream"
@@ -55,7 +56,7 @@ const (
 	home   = tenant.ID("ws_1")
 )
 
-var provider = &live.Provider{Name: "p", Protocol: "test", Configured: true}
+var provider = &live.Provider{Name: "p", Protocol: "test", Configured: true, APIKey: secret.New("servers")}
 
 func model(id string, more ...func(*live.Model)) *live.Model {
 	m := &live.Model{
@@ -370,7 +371,7 @@ func TestTheProviderGetsTheCallersBodyWithOnlyWhatMustChange(t *testing.T) {
 			t.Fatalf("%s: %v", body.String(), err)
 		}
 		standard := rapid.SampledFrom([]int64{0, 50}).Draw(t, "standard")
-		sent := bytes.Join(a.body(model("m"), standard), nil)
+		sent := bytes.Join(a.body(candidate{Model: model("m")}, standard), nil)
 		got, want := map[string]any{}, map[string]any{}
 		if err := json.Unmarshal(sent, &got); err != nil {
 			t.Fatalf("%s became %s: %v", body.String(), sent, err)
@@ -705,7 +706,7 @@ func TestAMaximumOfNullGetsTheDefaultOnce(t *testing.T) {
 	if err := a.read(); err != nil {
 		t.Fatal(err)
 	}
-	if sent := string(bytes.Join(a.body(model("m"), 50), nil)); strings.Count(sent, "max_tokens") != 1 || !strings.Contains(sent, `"max_tokens":50`) {
+	if sent := string(bytes.Join(a.body(candidate{Model: model("m")}, 50), nil)); strings.Count(sent, "max_tokens") != 1 || !strings.Contains(sent, `"max_tokens":50`) {
 		t.Error(sent)
 	}
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 
 	"sovereign/internal/fault"
@@ -23,23 +24,24 @@ type candidate struct {
 	price live.Price
 }
 
-// circuit names what fails together: a model at a provider, and apart from it where a workspace has set the URL.
+// circuit names what fails together: a model at a provider, and apart from it with a workspace's own account or URL.
 func (c candidate) circuit(ws tenant.ID) string {
-	if c.own != nil && c.own.BaseURL != "" {
+	if c.own != nil {
 		return c.ID + " for " + string(ws)
 	}
 	return c.ID
 }
 
-// candidate finds a model and the workspace's way to it. With a key of its own a workspace pays the platform's fee alone.
+// candidate finds a model and the workspace's way to it. With a key of its own a workspace pays the platform's fee alone;
+// where the operator's provider wants no key, another is worth nothing.
 func (g *Gateway) candidate(ws tenant.ID, c *live.Catalog, id string) (candidate, error) {
-	m, err := c.Serves(id, func(provider string) bool { return g.Keys.Find(ws, provider) != nil })
+	m, err := c.Serves(id, g.Keys.Of(ws))
 	if err != nil {
 		return candidate{}, err
 	}
 	own := g.Keys.Find(ws, m.Provider.Name)
 	switch {
-	case own == nil:
+	case own == nil, own.BaseURL == "" && !own.Broken && m.Provider.Keyless():
 		return candidate{Model: m, price: m.Price}, nil
 	case own.Broken:
 		return candidate{}, fault.UnknownProvider.New("the workspace's own key for %s cannot be read: set it again", m.Provider.Name)
@@ -61,6 +63,9 @@ func (g *Gateway) resolve(a *Ask, c *live.Catalog) (plan, error) {
 		}
 		p.alias = alias.Name
 		name = alias.Pick(g.Random())
+		if _, err := g.candidate(ws, c, name); err != nil { // what cannot be called any more gets no share
+			name = alias.Target
+		}
 		for _, arm := range []string{alias.Target, alias.Canary} {
 			if m, err := g.candidate(ws, c, arm); err == nil && arm != name {
 				p.arms = append(p.arms, m)
@@ -76,7 +81,7 @@ func (g *Gateway) resolve(a *Ask, c *live.Catalog) (plan, error) {
 		return p, err
 	case err != nil: // what an alias points to may have left the catalog since; its fallbacks stand in
 	default:
-		if err := a.fits("model", m); err != nil {
+		if err := cmp.Or(a.fits("model", m), a.covered(m)); err != nil {
 			return p, err
 		}
 		p.order = append(p.order, m)
@@ -92,26 +97,39 @@ func (g *Gateway) resolve(a *Ask, c *live.Catalog) (plan, error) {
 			if err := a.fits(named, m); err != nil {
 				return p, err
 			}
-			p.order = append(p.order, m)
+			if a.covered(m) == nil { // else it is passed over, as one is that cannot express the request
+				p.order = append(p.order, m)
+			}
 		}
 	}
 	if len(p.order) == 0 {
-		return p, fault.ModelNotFound.New("the alias %q points to %q, which cannot be called any more: %s", p.alias, name, err)
+		f := *fault.From(err)
+		f.Message = fmt.Sprintf("the alias %q points to %q: %s", p.alias, name, f.Message)
+		return p, &f
 	}
 	p.arms = append(p.arms, p.order...)
 	return p, nil
 }
 
-// fits refuses a model that is for something else, and what only a workspace with its own key may ask for: what is
-// stored under the server's key is nobody's, and a tool that the provider runs has a price that the hold does not know.
+// fits refuses a model that is for something else.
 func (a *Ask) fits(field string, c candidate) error {
-	switch {
-	case c.Kind != a.Endpoint.kind:
+	if c.Kind != a.Endpoint.kind {
 		return fault.Invalid(field, fmt.Sprintf("%s is for %s, not for %s", c.ID, c.Kind, a.Endpoint.kind))
-	case c.own == nil && c.Provider.Responses && a.stored != "":
+	}
+	return nil
+}
+
+// covered refuses what only a workspace with its own key may ask of OpenAI and those who have all of its API: what is
+// stored under the server's key is nobody's, and a tool that the provider runs, or another tier, has a price that the hold
+// does not know.
+func (a *Ask) covered(c candidate) error {
+	switch {
+	case c.own != nil:
+		return nil
+	case c.Provider.Responses && a.stored != "":
 		return unsupported(a.stored, "needs a key of the workspace's own at "+c.Provider.Name+": nothing is stored for it under the server's")
-	case c.own == nil && c.Provider.Responses && a.hosted != "":
-		return unsupported(a.hosted, "is a tool that "+c.Provider.Name+" runs, at a price of its own: it needs a key of the workspace's own there")
+	case (c.Provider.Responses || c.Provider.Modern) && a.dear != "":
+		return unsupported(a.dear, "has a price of its own at "+c.Provider.Name+": it needs a key of the workspace's own there")
 	default:
 		return nil
 	}

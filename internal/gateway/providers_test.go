@@ -22,9 +22,12 @@ import (
 	"sovereign/internal/upstream"
 )
 
-// at puts a model at a provider of its own.
+// at puts a model at a provider of its own, which has a key if it is configured.
 func at(p live.Provider) func(*live.Model) {
 	p.Protocol = "test"
+	if p.Configured {
+		p.APIKey = secret.New("servers")
+	}
 	return func(m *live.Model) { m.Provider = &p }
 }
 
@@ -349,8 +352,35 @@ func TestADeveloperIsTheSystemToProvidersThatKnowNone(t *testing.T) {
 		}
 		m := model("m")
 		m.Provider = &live.Provider{Protocol: live.OpenAI, Modern: modern}
-		if got := string(bytes.Join(a.body(m, 0), nil)); got != want {
+		if got := string(bytes.Join(a.body(candidate{Model: m}, 0), nil)); got != want {
 			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+}
+
+func TestWhatHasAPriceOfItsOwnIsNotForTheServersKey(t *testing.T) {
+	for member, value := range map[string]string{"service_tier": `"priority"`, "web_search_options": `{}`} {
+		b := newBench(t, model("m", at(live.Provider{Name: "p", Configured: true, Modern: true})))
+		b.answer = whole(good)
+		body := strings.Replace(request, `"model"`, `"`+member+`":`+value+`,"model"`, 1)
+		if _, err := b.ask(body); fault.From(err) == nil || fault.From(err).Field != member || len(b.sent) != 0 {
+			t.Errorf("%s: %v", member, err)
+		}
+		b.Keys.Put(home, "p", &live.OwnKey{Key: secret.New("k")})
+		if _, err := b.ask(body); err != nil {
+			t.Errorf("%s, with an own key: %v", member, err)
+		}
+	}
+	b := newBench(t, model("plain"), model("m", at(live.Provider{Name: "modern", Configured: true, Modern: true})))
+	b.answer = refuse(errors.New("down"))
+	_, _ = b.ask(`{"model":"plain","models":["m"],"service_tier":"flex","messages":[{"role":"user","content":"hi"}]}`)
+	if len(b.sent) != 1 || b.sent[0].Model.ID != "plain" {
+		t.Errorf("as a fallback it was asked: %d", len(b.sent))
+	}
+	b.answer = whole(good)
+	for _, tier := range []string{`null`, `"auto"`, `"default"`} {
+		if _, err := b.ask(strings.Replace(request, `"model"`, `"service_tier":`+tier+`,"model"`, 1)); err != nil {
+			t.Errorf("%s: %v", tier, err)
 		}
 	}
 }

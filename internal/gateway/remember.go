@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"fmt"
 	"time"
 
 	"sovereign/internal/cache"
@@ -26,7 +27,11 @@ func (r *run) recall() (hit bool) {
 	if !on || a.Endpoint.stateful {
 		return false
 	}
-	if r.memory.key, on = cache.KeyOf(a.Caller.Workspace, a.Endpoint.Name, first.ID, a.Body); !on {
+	route := a.Endpoint.Name
+	if a.limit == 0 { // then the answer depends on the default
+		route = fmt.Sprintf("%s %d", route, r.standard)
+	}
+	if r.memory.key, on = cache.KeyOf(a.Caller.Workspace, route, first.ID, a.Body); !on {
 		return false
 	}
 	r.cached, r.memory.wanted = "miss", true

@@ -30,22 +30,25 @@ func responseUsage(value []byte) *live.Usage {
 }
 
 // responseText is the text of a response's output: what a model wrote, calls included.
-func responseText(output []byte) []byte {
-	type part struct{ Text, Refusal string }
-	var items []struct {
-		Content, Summary []part
-		Name, Arguments  string
-		Input            string
-	}
+func responseText(output []byte) (text []byte) {
+	var items []jsontext.Value
 	if lenient(output, &items) != nil {
 		return nil
 	}
-	var text []byte
-	for i := range items {
-		for _, p := range append(items[i].Summary, items[i].Content...) {
+	for _, item := range items {
+		type part struct{ Text, Refusal string }
+		var said struct {
+			Content, Summary []part
+			Name, Arguments  string
+			Input            string
+		}
+		if lenient(item, &said) != nil {
+			continue // it is of a kind that we do not know
+		}
+		for _, p := range append(said.Summary, said.Content...) {
 			text = append(append(text, p.Text...), p.Refusal...)
 		}
-		text = append(append(append(text, items[i].Name...), items[i].Arguments...), items[i].Input...)
+		text = append(append(append(text, said.Name...), said.Arguments...), said.Input...)
 	}
 	return text
 }
@@ -55,6 +58,7 @@ type responseChunk struct {
 	Type     string         `json:"type"`
 	Delta    jsontext.Value `json:"delta"`
 	Sequence int64          `json:"sequence_number"`
+	Error    jsontext.Value `json:"error"`
 	Response struct {
 		Status string         `json:"status"`
 		Usage  jsontext.Value `json:"usage"`
@@ -75,14 +79,17 @@ func responseEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
 		}
 	}
 	switch c.Type {
-	case "error": // it is flat: what it says stands beside its type
+	case "error": // it is flat: what it says stands beside its type; or in it, with some
+		if present(c.Error) {
+			return v, s.inside(c.Error)
+		}
 		return v, s.inside(e.Data)
 	case "response.failed":
 		return v, s.inside(c.Response.Error)
 	case "response.completed", "response.incomplete":
 		s.run.finish, v.last = c.Response.Status, true
 	}
-	if strings.HasSuffix(c.Type, ".delta") {
+	if strings.HasSuffix(c.Type, ".delta") || strings.HasSuffix(c.Type, ".partial_image") {
 		v.content = true
 		var text string
 		if lenient(c.Delta, &text) == nil {

@@ -105,6 +105,7 @@ func TestWhatNoHoldCoversNeedsAKeyOfOnesOwn(t *testing.T) {
 		"conversation":         `{"model":"m","input":"hi","conversation":"conv_1"}`,
 		"prompt":               `{"model":"m","input":"hi","prompt":{"id":"pmpt_1"}}`,
 		"tools[1].type":        `{"model":"m","input":"hi","tools":[{"type":"function","name":"f"},{"type":"web_search"}]}`,
+		"service_tier":         `{"model":"m","input":"hi","service_tier":"priority"}`,
 	} {
 		b := newBench(t, native())
 		b.answer = whole(`{"output":[],"usage":{"input_tokens":1,"output_tokens":1}}`)

@@ -145,7 +145,7 @@ func (r *run) cannotPay(worst, free money.Nano) error {
 	}
 	message := fmt.Sprintf("the wallet has $%s free, and this request could cost $%s", free, worst)
 	if most > 0 {
-		message += fmt.Sprintf("; with max_tokens of at most %d it would fit", most)
+		message += fmt.Sprintf("; with %s of at most %d it would fit", r.ask.Endpoint.limit(r.plan.order[0].Model), most)
 	}
 	return fault.InsufficientBalance.New("%s", message)
 }
@@ -226,11 +226,16 @@ func (r *run) try() error {
 
 // persist tries one model until it has answered, or trying again would not help.
 func (r *run) persist(c candidate) *failure {
+	var last *failure
 	for attempt := 0; ; attempt++ {
 		failed := r.once(c)
 		if failed == nil {
 			return nil
 		}
+		if failed.class == shunned && last != nil {
+			return last // which opened the circuit, and says more
+		}
+		last = failed
 		r.failed(c, failed)
 		if !failed.retry || attempt >= r.settings.Retries || failed.wait > patientUntil || !r.pause(attempt, failed.wait) {
 			return failed
@@ -260,13 +265,13 @@ func (r *run) judge(f *failure) {
 	key := r.model.circuit(r.ask.Caller.Workspace)
 	switch {
 	case f == nil:
-		r.gateway.Breaker.Done(key, time.Now(), true)
+		r.gateway.Breaker.Done(key, r.allowed, time.Now(), true)
 	case f.class == broken, f.class == silent:
-		r.gateway.Breaker.Done(key, time.Now(), false)
+		r.gateway.Breaker.Done(key, r.allowed, time.Now(), false)
 	case f.class == over, f.class == unfit:
 		r.gateway.Breaker.Cancel(key, r.allowed)
 	default:
-		r.gateway.Breaker.Done(key, time.Now(), true)
+		r.gateway.Breaker.Done(key, r.allowed, time.Now(), true)
 	}
 }
 
@@ -306,12 +311,14 @@ func (r *run) once(c candidate) *failure {
 	defer cancel(nil)
 	quiet := time.AfterFunc(r.settings.TryTimeout, func() { cancel(errSilent) })
 	defer quiet.Stop()
-	r.model, r.reported, r.delivered, r.recorded = c, nil, r.delivered[:0], time.Time{}
+	r.model, r.reported, r.delivered, r.recorded, r.memory.assembly = c, nil, r.delivered[:0], time.Time{}, nil
 	r.tab.Serve(c.Model, c.price, c.own != nil)
 
+	held := &account{budget: r.gateway.Bounds.Buffered} // by what is translated
+	defer held.back()
 	r.clock.away()
 	response, err := r.fleet.Sender(c.Model).Send(ctx, &upstream.Request{
-		Model: c.Model, Path: r.ask.Endpoint.Path, Body: r.ask.body(c.Model, r.standard), Stream: r.ask.stream, ID: r.ask.ID, Own: c.own,
+		Model: c.Model, Path: r.ask.Endpoint.Path, Body: r.ask.body(c, r.standard), Stream: r.ask.stream, ID: r.ask.ID, Own: c.own, Take: held.take,
 	})
 	r.clock.back()
 	if err != nil {
@@ -347,7 +354,7 @@ func (s *source) Read(p []byte) (int, error) {
 	s.run.clock.away()
 	n, err := s.from.Read(p)
 	s.run.clock.back()
-	s.heard = s.heard || n > 0
+	s.heard = s.heard || n > 0 || err == nil // a translation may have heard what says nothing
 	return n, err
 }
 
@@ -358,6 +365,8 @@ func (r *run) lost(ctx context.Context, err error) *failure {
 	switch {
 	case errors.As(err, &refusal):
 		return &failure{class: unfit, err: err, fault: refusal}
+	case errors.Is(err, upstream.ErrNoRoom):
+		return &failure{class: over, err: err, fault: errNoRoom}
 	case errors.Is(cause, errSilent):
 		return &failure{class: silent, err: err, fault: fault.Timeout.Because(err, "the provider did not answer in time")}
 	case cause != nil:

@@ -66,7 +66,15 @@ func (r *run) settle(o Outcome) (later func(), err error) {
 
 // sofar is what was surely used: never more than the real count.
 func (r *run) sofar() live.Usage {
-	return live.Usage{Input: r.ask.bounds.Low, Output: token.Text(r.delivered).Low}
+	return live.Usage{Input: r.ask.bounds.Low, Output: token.Text(r.delivered).Low, Searches: r.searches()}
+}
+
+// searches is how many were surely made, where the model is paid for by them.
+func (r *run) searches() int64 {
+	if r.model.price.Search == 0 {
+		return 0
+	}
+	return (int64(r.ask.elements) + perSearch - 1) / perSearch
 }
 
 // maxCounted bounds what a tokenizer is given: a longer body is charged what it surely is.
@@ -79,7 +87,7 @@ func (r *run) count() live.Usage {
 	}
 	r.gateway.counting <- struct{}{}
 	defer func() { <-r.gateway.counting }()
-	return live.Usage{Input: countInput(r.gateway.Count, r.ask), Output: r.gateway.Count(string(r.delivered))}
+	return live.Usage{Input: countInput(r.gateway.Count, r.ask), Output: r.gateway.Count(string(r.delivered)), Searches: r.searches()}
 }
 
 // messageOverhead is what a chat's template adds to each message.

@@ -2,6 +2,7 @@ package gemini
 
 import (
 	"errors"
+	"io"
 	"net/http"
 
 	"github.com/go-json-experiment/json"
@@ -62,8 +63,8 @@ func (*embedding) Event(to []byte, _ sse.Event) ([]byte, error) {
 	return to, errors.New("a stream came, and none was asked for")
 }
 
-// Ended implements upstream.Exchange.
-func (*embedding) Ended() bool { return false }
+// End implements upstream.Exchange.
+func (*embedding) End(to []byte) ([]byte, error) { return to, io.ErrUnexpectedEOF }
 
 // Answer implements upstream.Exchange.
 func (e *embedding) Answer(body []byte) ([]byte, error) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -47,15 +48,28 @@ func (e *exchange) Event(to []byte, event sse.Event) ([]byte, error) {
 	if count := g.UsageMetadata.count(); count != nil {
 		e.count = count
 	}
-	if e.Ended() && e.count != nil && !e.over {
+	if e.finished() && e.count != nil && !e.over {
 		e.over = true
 		to = e.stream.End(to, e.count)
 	}
 	return to, nil
 }
 
-// Ended implements upstream.Exchange.
-func (e *exchange) Ended() bool { return e.ended == e.n || e.blocked }
+// finished reports whether every candidate has ended.
+func (e *exchange) finished() bool { return e.ended == e.n || e.blocked }
+
+// End implements upstream.Exchange. An answer whose usage is not told ends all the same.
+func (e *exchange) End(to []byte) ([]byte, error) {
+	switch {
+	case e.broken || !e.finished():
+		return to, io.ErrUnexpectedEOF
+	case !e.over:
+		e.over = true
+		return e.stream.End(to, nil), nil
+	default:
+		return to, nil
+	}
+}
 
 // listen appends what a candidate says next.
 func (e *exchange) listen(to []byte, c *candidate) ([]byte, error) {

@@ -310,7 +310,7 @@ func TestAStreamThatMakesNoSenseIsGarbage(t *testing.T) {
 
 func TestAStreamThatTellsNoUsageEndsAllTheSame(t *testing.T) {
 	got := string(stream(t, hello, event(t, `{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}`)))
-	if !strings.HasSuffix(got, `"finish_reason":"stop"}]}`+"\n\n") {
+	if !strings.HasSuffix(got, `"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n") {
 		t.Error(got)
 	}
 }

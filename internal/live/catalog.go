@@ -45,6 +45,9 @@ type Provider struct {
 	Modern     bool // it wants max_completion_tokens where others want max_tokens, and knows developers
 }
 
+// Keyless reports whether the operator has configured it to want no key.
+func (p *Provider) Keyless() bool { return p.Configured && p.APIKey.Empty() }
+
 // A Behaviour is how a simulated model acts, unless a request says otherwise. Other models have none.
 type Behaviour struct {
 	Seed        uint64

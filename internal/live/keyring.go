@@ -34,6 +34,11 @@ func (k *Keyring) Find(ws tenant.ID, provider string) *OwnKey {
 	return key
 }
 
+// Of tells at which providers a workspace has a key of its own.
+func (k *Keyring) Of(ws tenant.ID) func(provider string) bool {
+	return func(provider string) bool { return k.Find(ws, provider) != nil }
+}
+
 // Put puts a key in force.
 func (k *Keyring) Put(ws tenant.ID, provider string, key *OwnKey) {
 	k.all.put(OwnKeyName{ws, provider}, key)

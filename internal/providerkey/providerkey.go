@@ -1,5 +1,6 @@
 // Package providerkey keeps the keys that workspaces have at providers of their own. A key goes in and never comes out:
-// it is sealed for its workspace, its provider and the URL it is sent to, and is used by the data plane alone.
+// it is sealed for its workspace, its provider and the URL of its own that it is sent to, if it has one, and is used by
+// the data plane alone.
 package providerkey
 
 import (
@@ -49,6 +50,8 @@ func (n *New) check(c *live.Catalog, guard *netguard.Guard) error {
 		return fault.Invalid("api_key", "must be a text of 1 to 4096 characters")
 	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
 		return fault.Invalid("api_key", "must be printable characters without spaces")
+	case n.BaseURL == "" && p.Keyless():
+		return fault.Invalid("base_url", "is required: the provider wants no key at the operator's URL")
 	case n.BaseURL == "":
 		return nil
 	}

@@ -5,6 +5,7 @@ package responses
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -12,6 +13,7 @@ import (
 
 	"sovereign/internal/chat"
 	"sovereign/internal/fault"
+	"sovereign/internal/sse"
 	"sovereign/internal/upstream"
 )
 
@@ -64,8 +66,17 @@ type exchange struct {
 // Wire implements upstream.Exchange.
 func (x *exchange) Wire() (path string, body []byte) { return upstream.ChatPath, x.body }
 
-// Ended implements upstream.Exchange.
-func (x *exchange) Ended() bool { return x.ended }
+// End implements upstream.Exchange. A choice that has finished needs no word of its end, as in chat.
+func (x *exchange) End(to []byte) ([]byte, error) {
+	switch {
+	case x.ended:
+		return to, nil
+	case x.finish == "":
+		return to, io.ErrUnexpectedEOF
+	default:
+		return x.Event(to, sse.Event{Data: done})
+	}
+}
 
 // roleFor is how a role is said to a model. The developer's is known to providers that are new enough to want the new
 // name of the limit; to others it is the system's.

@@ -38,6 +38,13 @@ func TestAStreamThatBreaksOffNeverEnds(t *testing.T) {
 		}
 		for cut := range len(text) - 1 { // the last byte of all is the end of the last event
 			got, err := stream(plainly, text[:cut])
+			events := text[:strings.LastIndex(text[:cut], "\n\n")+1]
+			if strings.Contains(events, `"finish_reason":"`) && !strings.Contains(events, `"error":`) {
+				if err != nil || !strings.Contains(got, "event: "+s.last+"\n") { // the choice has finished, as chat takes it too
+					t.Fatalf("%s, at its end at %d: %v after\n%s", name, cut, err, got)
+				}
+				continue
+			}
 			if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.HasPrefix(want, got) || strings.Contains(got, "event: "+s.last+"\n") {
 				t.Fatalf("%s, broken off at %d: %v after\n%s", name, cut, err, got)
 			}

@@ -34,8 +34,9 @@ type Exchange interface {
 	Answer(body []byte) ([]byte, error)
 	// Event appends to to what an event of a stream says in ours: whole events, or nothing.
 	Event(to []byte, e sse.Event) ([]byte, error)
-	// Ended reports whether the stream has said all it had to: only then is its end the end of the answer.
-	Ended() bool
+	// End appends what is left to say when the connection has ended. That it ended is no end of an answer: one that is
+	// not over broke off, which is io.ErrUnexpectedEOF.
+	End(to []byte) ([]byte, error)
 }
 
 // translated speaks a dialect with a provider.
@@ -64,6 +65,9 @@ func (t *translated) Send(ctx context.Context, r *Request) (*Response, error) {
 	if !t.applies(r) {
 		return t.to.Send(ctx, r)
 	}
+	if !r.take(2 * r.Length()) { // the body in one piece, and in other words
+		return nil, ErrNoRoom
+	}
 	exchange, err := t.dialect.Ask(r)
 	if err != nil {
 		return nil, err
@@ -79,7 +83,7 @@ func (t *translated) Send(ctx context.Context, r *Request) (*Response, error) {
 	events := strings.HasPrefix(strings.ToLower(response.ContentType), "text/event-stream")
 	switch {
 	case response.Status != http.StatusOK:
-		text, err := readWhole(response.Body, maxRefusal)
+		text, err := r.readWhole(response.Body, maxRefusal)
 		if err != nil && !errors.Is(err, errTooLong) {
 			text = nil // without its text it is a refusal all the same
 		}
@@ -94,24 +98,44 @@ func (t *translated) Send(ctx context.Context, r *Request) (*Response, error) {
 	case r.Stream:
 		response.Body = &translation{exchange: exchange, from: response.Body, events: sse.Reader{Most: maxEvent}}
 	default:
-		response.Body = &answer{exchange: exchange, from: response.Body}
+		response.Body = &answer{request: r, exchange: exchange, from: response.Body}
 	}
 	return response, nil
 }
 
 var errTooLong = errors.New("it is too long")
 
-func readWhole(from io.ReadCloser, most int64) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(from, most+1))
-	_ = from.Close()
-	if err == nil && int64(len(text)) > most {
-		return text[:most], errTooLong
+// ErrNoRoom says that there is no memory left for a request's bytes.
+var ErrNoRoom = errors.New("too many bytes in flight")
+
+func (r *Request) take(n int64) bool { return r.Take == nil || r.Take(n) }
+
+// readWhole reads to the end, within what there is room for.
+func (r *Request) readWhole(from io.ReadCloser, most int) ([]byte, error) {
+	defer func() { _ = from.Close() }()
+	all := make([]byte, 0, 4096)
+	for {
+		n, err := from.Read(all[len(all):cap(all)])
+		all = all[:len(all)+n]
+		switch {
+		case len(all) > most:
+			return all[:most], errTooLong
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return all, err
+		case len(all) == cap(all):
+			if !r.take(int64(cap(all))) {
+				return all, ErrNoRoom
+			}
+			all = append(make([]byte, 0, 2*cap(all)), all...)
+		}
 	}
-	return text, err
 }
 
 // An answer is translated when it has come whole.
 type answer struct {
+	request  *Request
 	exchange Exchange
 	from     io.ReadCloser
 	text     *bytes.Reader
@@ -121,7 +145,7 @@ func (a *answer) Close() error { return a.from.Close() }
 
 func (a *answer) Read(p []byte) (int, error) {
 	if a.text == nil {
-		body, err := readWhole(a.from, maxWhole)
+		body, err := a.request.readWhole(a.from, maxWhole)
 		switch {
 		case errors.Is(err, errTooLong):
 			return 0, fmt.Errorf("%w: %w", ErrGarbage, err)
@@ -150,29 +174,36 @@ type translation struct {
 
 func (t *translation) Close() error { return t.from.Close() }
 
-// Read hands over what has been translated before it waits for more. That a connection ended is no end of an answer: a
-// stream that has not said so broke off.
+// Read hands over what has been translated before it waits for more. What comes and says nothing is a sign of life all the
+// same: then it reads nothing, without an error.
 func (t *translation) Read(p []byte) (int, error) {
-	for t.at == len(t.out) {
-		if t.err != nil {
-			return 0, t.err
-		}
-		t.out, t.at = t.out[:0], 0
-		n, err := t.from.Read(t.buffer[:])
-		garbled := t.events.Feed(t.buffer[:n], func(e sse.Event) (err error) {
-			t.out, err = t.exchange.Event(t.out, e)
-			return err
-		})
-		switch {
-		case garbled != nil:
-			t.err = fmt.Errorf("%w: %w", ErrGarbage, garbled)
-		case errors.Is(err, io.EOF) && !t.exchange.Ended():
-			t.err = io.ErrUnexpectedEOF
-		default:
-			t.err = err
-		}
+	if t.at == len(t.out) && t.err == nil {
+		t.fill()
+	}
+	if t.at == len(t.out) {
+		return 0, t.err
 	}
 	n := copy(p, t.out[t.at:])
 	t.at += n
 	return n, nil
+}
+
+// fill translates what comes next.
+func (t *translation) fill() {
+	t.out, t.at = t.out[:0], 0
+	n, err := t.from.Read(t.buffer[:])
+	garbled := t.events.Feed(t.buffer[:n], func(e sse.Event) (err error) {
+		t.out, err = t.exchange.Event(t.out, e)
+		return err
+	})
+	switch {
+	case garbled != nil:
+		t.err = fmt.Errorf("%w: %w", ErrGarbage, garbled)
+	case errors.Is(err, io.EOF):
+		if t.out, t.err = t.exchange.End(t.out); t.err == nil {
+			t.err = io.EOF
+		}
+	default:
+		t.err = err
+	}
 }

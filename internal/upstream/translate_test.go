@@ -56,7 +56,12 @@ func (s *shout) Event(to []byte, e sse.Event) ([]byte, error) {
 	return append(to, "data: "+strings.ToLower(string(e.Data))+"\n\n"...), nil
 }
 
-func (s *shout) Ended() bool { return s.ended }
+func (s *shout) End(to []byte) ([]byte, error) {
+	if !s.ended {
+		return to, io.ErrUnexpectedEOF
+	}
+	return append(to, "data: bye\n\n"...), nil
+}
 
 // canned answers every request with the same.
 type canned struct {
@@ -95,7 +100,7 @@ const events = "text/event-stream"
 
 func TestAnAnswerIsTranslatedHoweverItArrives(t *testing.T) {
 	stream := "data: ONE\n\n: quiet\ndata: PAUSE\n\nevent: x\ndata: TWO\n\ndata: END\n\n"
-	const want = "data: one\n\ndata: two\n\ndata: end\n\n"
+	const want = "data: one\n\ndata: two\n\ndata: end\n\ndata: bye\n\n"
 	for name, from := range map[string]io.Reader{
 		"whole": strings.NewReader(stream), "by the byte": iotest.OneByteReader(strings.NewReader(stream)),
 		"with its end": iotest.DataErrReader(strings.NewReader(stream)),

@@ -28,6 +28,8 @@ type Request struct {
 	Stream bool     // server-sent events are asked for
 	ID     string   // our id of the request, for the provider's support
 	Own    *Own     // the workspace's own way to the provider; nil for the server's
+
+	Take func(bytes int64) bool // asks for room for that many bytes more; nil is as much as one wants
 }
 
 // Own is how a workspace reaches a provider with a key of its own.

@@ -92,14 +92,15 @@ var invariants = []struct{ rule, finds string }{
 // mispriced finds the usage rows whose cost is not their tokens at their price.
 func mispriced(ctx context.Context, all db.Scoped) ([]string, error) {
 	type row struct {
-		RequestID, Price                  string
-		Input, Cached, Written, AudioIn   int64
-		Output, Reasoning, AudioOut, Seen int64
-		Cost                              money.Nano
+		RequestID, Price                string
+		Input, Cached, Written, AudioIn int64
+		Output, Reasoning, AudioOut     int64
+		Searches                        int64
+		Cost                            money.Nano
 	}
 	var wrong []string
 	for r, err := range db.Rows[row](ctx, all, `
-		SELECT request_id, input, cached, written, audio_input AS audio_in, output, reasoning, audio_output AS audio_out, searches AS seen, price, cost
+		SELECT request_id, input, cached, written, audio_input AS audio_in, output, reasoning, audio_output AS audio_out, searches, price, cost
 		FROM usage_rows`) {
 		if err != nil {
 			return nil, fmt.Errorf("check the prices: %w", err)
@@ -111,7 +112,7 @@ func mispriced(ctx context.Context, all db.Scoped) ([]string, error) {
 		}
 		used := live.Usage{
 			Input: r.Input, Cached: r.Cached, Written: r.Written, AudioInput: r.AudioIn,
-			Output: r.Output, Reasoning: r.Reasoning, AudioOutput: r.AudioOut, Searches: r.Seen,
+			Output: r.Output, Reasoning: r.Reasoning, AudioOutput: r.AudioOut, Searches: r.Searches,
 		}
 		if price.Of(used) != r.Cost {
 			wrong = append(wrong, fmt.Sprintf("every row costs its tokens at its price: not so for %s", r.RequestID))

@@ -80,13 +80,14 @@ const changedSettings = "settings"
 
 // A SettingsPublisher keeps the data plane's settings like the table.
 type SettingsPublisher struct {
-	db   *db.DB
-	live *live.AllSettings
+	db     *db.DB
+	live   *live.AllSettings
+	forget func(tenant.ID) // what is remembered of a workspace
 }
 
-// NewSettingsPublisher publishes d's settings into to.
-func NewSettingsPublisher(d *db.DB, to *live.AllSettings) *SettingsPublisher {
-	return &SettingsPublisher{db: d, live: to}
+// NewSettingsPublisher publishes d's settings into to. forget is told of workspaces that want no answers remembered any more.
+func NewSettingsPublisher(d *db.DB, to *live.AllSettings, forget func(tenant.ID)) *SettingsPublisher {
+	return &SettingsPublisher{db: d, live: to, forget: forget}
 }
 
 // Sources is what the feed needs to know.
@@ -118,6 +119,9 @@ func (p *SettingsPublisher) Apply(ctx context.Context, c db.Change) error {
 	set, err := settings(ctx, p.db.In(c.Workspace))
 	if err != nil {
 		return err
+	}
+	if p.live.Of(c.Workspace).Cache && !set.Cache {
+		defer p.forget(c.Workspace)
 	}
 	p.live.Put(c.Workspace, live.Settings{DefaultMaxTokens: set.DefaultMaxTokens, Cache: set.Cache})
 	return nil
