@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"sovereign/internal/money"
 	"sovereign/internal/secret"
 )
 
@@ -270,5 +273,32 @@ func TestWhatAWireCannotExpressIsRefusedByItsName(t *testing.T) {
 	}
 	if got := seenBy(t, provider, "bias me too"); len(got) != 2 {
 		t.Errorf("%d requests were sent", len(got))
+	}
+}
+
+func TestAHangupChangesWhatOwnKeysCost(t *testing.T) {
+	p := newPlace(t, secret.Text{})
+	config := keyConfig(t, keeper(t))
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := p.serve(t, "--config", config)
+	c := s.callerWith(p.newWorkspace(t, "moved", money.Dollar))
+	if errors, code := p.setKey(t, "moved", "up", "own-1"); code != 0 {
+		t.Fatal(errors)
+	}
+	c.must(t, chat("up/m", "hi"))
+	writeFile(t, config, string(text)+"own_key_fee_percent: 50\n")
+	if err := s.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(t, "reloaded")
+	id := c.must(t, chat("up/m", "hi")).id()
+	eventually(t, 10*time.Second, "the usage rows", func() bool { return len(p.usage(t, "moved")) == 2 })
+	for request, row := range p.usage(t, "moved") {
+		if want := money.Dollar / 1000; (request == id) != (row.Charged == want) || request != id && row.Charged != 0 {
+			t.Errorf("%s cost $%s", request, row.Charged)
+		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // catalog has models of two kinds, one whose id could be an alias's name, and one whose id says that it is dedicated.
 var catalog = func() *live.Catalog {
-	sim := &live.Provider{Name: "sim", Protocol: live.Sim}
+	sim := &live.Provider{Name: "sim", Protocol: live.Sim, Configured: true}
 	var models []*live.Model
 	for id, kind := range map[string]live.Kind{
 		"sim/chat": live.Chat, "sim/chat-large": live.Chat, "sim/c": live.Chat, "sim/d": live.Chat, "sim/e": live.Chat,

@@ -325,8 +325,13 @@ type usageCommand struct {
 func (c *usageCommand) Run(a *admin) error {
 	query := c.query()
 	query.Set("workspace", c.Workspace)
-	return list(a, c.JSON, "/admin/usage", query, "WHEN\tREQUEST\tMODEL\tOUTCOME\tINPUT\tCACHED\tOUTPUT\tCOST\tCHARGED", func(u wallet.UsageRow) string {
-		return fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%d\t%d\t$%s\t$%s", u.At, u.RequestID, u.Model, u.Outcome, u.Input, u.Cached, u.Output, u.Cost, u.Charged)
+	return list(a, c.JSON, "/admin/usage", query, "WHEN\tREQUEST\tMODEL\tOUTCOME\tINPUT\tCACHED\tWRITTEN\tOUTPUT\tREASONING\tSEARCHES\tKEY\tCOST\tCHARGED", func(u wallet.UsageRow) string {
+		key := "server's"
+		if u.OwnKey {
+			key = "own"
+		}
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t$%s\t$%s", u.At, u.RequestID, u.Model, u.Outcome,
+			u.Input, u.Cached, u.Written, u.Output, u.Reasoning, u.Searches, key, u.Cost, u.Charged)
 	})
 }
 

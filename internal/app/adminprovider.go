@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/term"
+
 	"sovereign/internal/api"
 	"sovereign/internal/providerkey"
 	"sovereign/internal/workspace"
@@ -24,7 +26,7 @@ type providerKeySet struct {
 	asJSON      `embed:""`
 	ofWorkspace `embed:""`
 	Provider    string `required:"" placeholder:"NAME" help:"A provider of the catalog, such as anthropic."`
-	KeyFile     string `default:"-" placeholder:"FILE" help:"Where the key is read from; - for the standard input."`
+	KeyFile     string `default:"-" placeholder:"FILE" help:"Where the key is read from; by default the standard input, or the terminal, where it is not shown."`
 	BaseURL     string `name:"base-url" placeholder:"URL" help:"Where requests are sent, if not to the provider's own URL. It must be public."`
 }
 
@@ -57,10 +59,8 @@ func readSecret(path string) (string, error) {
 		}
 		defer func() { _ = file.Close() }()
 		from = file
-	} else if info, err := from.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		_, _ = fmt.Fprintln(os.Stderr, "the key, and then Enter and Ctrl-D:")
 	}
-	text, err := io.ReadAll(io.LimitReader(from, maxSecret))
+	text, err := readOrAsk(from)
 	if err != nil {
 		return "", err
 	}
@@ -68,6 +68,18 @@ func readSecret(path string) (string, error) {
 		return key, nil
 	}
 	return "", errors.New("no key was given: it is read from the standard input, or from --key-file")
+}
+
+// readOrAsk reads all there is, or, where a person sits, one line that is not shown.
+func readOrAsk(from *os.File) ([]byte, error) {
+	at := int(from.Fd())
+	if !term.IsTerminal(at) {
+		return io.ReadAll(io.LimitReader(from, maxSecret))
+	}
+	_, _ = fmt.Fprint(os.Stderr, "The key (it is not shown): ")
+	text, err := term.ReadPassword(at)
+	_, _ = fmt.Fprintln(os.Stderr)
+	return text, err
 }
 
 type providerKeyList struct {

@@ -100,21 +100,22 @@ func (b *Breaker) Allow(key string, now time.Time) (ok bool) {
 }
 
 // Done tells how a request ended that was allowed at since. Only what is the upstream's fault is a failure, and one of
-// before a probe was sent says nothing of the probe.
-func (b *Breaker) Done(key string, since, now time.Time, ok bool) {
+// before a probe was sent says nothing of the probe. It reports whether the circuit opened by it.
+func (b *Breaker) Done(key string, since, now time.Time, ok bool) (opened bool) {
 	s := b.settings.Load()
 	found, trouble := b.circuits.Load(key)
 	switch {
 	case s.Failures <= 0 || ok && !trouble:
-		return
+		return false
 	case ok:
 		found.(*circuit).with(func(c *circuit) { b.forget(key, c) })
-		return
+		return false
 	}
 	for recorded := false; !recorded; {
 		found, _ = b.circuits.LoadOrStore(key, &circuit{state: Closed})
-		recorded = found.(*circuit).with(func(c *circuit) { c.fail(since, now, s) })
+		recorded = found.(*circuit).with(func(c *circuit) { opened = c.fail(since, now, s) })
 	}
+	return opened
 }
 
 // Cancel gives back what was allowed at since and has no result: the caller left. If it was the probe, another may be sent at
@@ -181,20 +182,21 @@ func (c *circuit) due(now time.Time, s *Settings) bool {
 }
 
 // fail counts a failure, and opens the circuit for it when it is the last straw, or the probe's.
-func (c *circuit) fail(since, now time.Time, s *Settings) {
+func (c *circuit) fail(since, now time.Time, s *Settings) (opened bool) {
 	switch c.state {
 	case Closed:
 		if c.failures++; c.failures < s.Failures {
-			return
+			return false
 		}
 		c.pause = s.Pause
 	case HalfOpen:
 		if since.Before(c.since) {
-			return
+			return false
 		}
 		c.pause += min(c.pause, max(0, s.Longest-c.pause))
 	case Open:
-		return
+		return false
 	}
 	c.state, c.until = next[c.state][failed], now.Add(c.pause)
+	return true
 }

@@ -87,7 +87,9 @@ func reached(providers Providers) (map[string]*live.Provider, error) {
 		if err != nil {
 			return nil, &ErrLine{Line: p.line, Err: fmt.Errorf("provider %q: %w", p.Name, err)}
 		}
-		p.Configured = true
+		// A vendor wants a key: without one, the entry is there for workspaces that have their own.
+		vendor := builtin().providers[p.Name]
+		p.Configured = vendor == nil || vendor.BaseURL != p.BaseURL || !p.APIKey.Empty()
 		known[p.Name] = &p.Provider
 	}
 	for name, p := range builtin().providers {

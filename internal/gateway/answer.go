@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -80,6 +81,9 @@ func (r *run) whole(in *source) *failure {
 	if failed != nil {
 		return failed
 	}
+	if r.reported == nil && r.ask.Endpoint.tells {
+		body = r.tell(body)
+	}
 	later, err := r.settle(Finished)
 	if err != nil {
 		return &failure{class: over, err: err, fault: unrecorded(err)}
@@ -130,6 +134,13 @@ func (r *run) understand(body []byte) ([]byte, *failure) {
 		r.delivered = e.text(content)
 	}
 	return body, nil
+}
+
+// tell puts a usage that we count into an answer that has none, where clients rely on it.
+func (r *run) tell(body []byte) []byte {
+	end := bytes.LastIndexByte(body, '}')
+	n := r.count().Input
+	return fmt.Appendf(body[:end:end], `,"usage":{"prompt_tokens":%d,"total_tokens":%d}}`, n, n)
 }
 
 // rendered is a reranker's answer, best first, in our own shape whatever the provider's is.
@@ -392,6 +403,6 @@ func (r *run) inside(value []byte) *failure {
 		status = http.StatusBadGateway
 	}
 	f := &failure{err: fmt.Errorf("the provider's answer is an error: %s", told.message)}
-	f.class, f.fault = classify(status, told, f.err)
+	f.class, f.fault = r.classify(status, told, f.err)
 	return f
 }

@@ -23,6 +23,7 @@ import (
 
 type sends = func(*upstream.Request) (*upstream.Response, error)
 
+// gone is a caller who has left.
 type gone struct{ *httptest.ResponseRecorder }
 
 func (gone) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
@@ -83,7 +84,9 @@ func TestAnOwnAccountThatFailsIsNobodyElses(t *testing.T) {
 	}
 }
 
+// bridge puts a model at a provider that is reached through dialects, or by a sender of its own.
 func bridge(t *testing.T, b *bench, p *live.Provider, s upstream.Sender, d upstream.Dialect) {
+	t.Helper()
 	m := model("m")
 	m.Provider = p
 	fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, []*live.Model{m}), upstream.Tongues{
@@ -94,10 +97,11 @@ func bridge(t *testing.T, b *bench, p *live.Provider, s upstream.Sender, d upstr
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Gateway.Fleet = func() *upstream.Fleet { return fleet }
+	b.Fleet = func() *upstream.Fleet { return fleet }
 	t.Cleanup(fleet.Sender(m).Close)
 }
 
+// says is a sender whose answer is always the same stream.
 type says struct{ text string }
 
 func (*says) Close() {}
@@ -148,6 +152,7 @@ func TestCommentsAreSignsOfLifeOnEveryWire(t *testing.T) {
 	}
 }
 
+// short is a dialect that makes little of much.
 type short struct{}
 
 func (short) Ask(*upstream.Request) (upstream.Exchange, error) { return short{}, nil }
@@ -270,5 +275,19 @@ func TestWhatIsToldFitsTheEndpointAndTheTry(t *testing.T) {
 	}
 	if got := responseText([]byte(`[{"type":"x","content":"odd"},{"type":"message","content":[{"type":"output_text","text":"a long text"}]}]`)); len(got) == 0 {
 		t.Error("one odd item, and the whole output counts 0")
+	}
+}
+
+func TestEmbeddingsAlwaysTellTheirUsage(t *testing.T) {
+	b := newBench(t, model("e", func(m *live.Model) { m.Kind, m.MaxOutput = live.Embedding, 0 }))
+	for answer, want := range map[string]string{
+		`{"object":"list","data":[{"embedding":[1]}]}`:                              `{"object":"list","data":[{"embedding":[1]}],"usage":{"prompt_tokens":2,"total_tokens":2}}`,
+		`{"data":[{"embedding":[1]}],"usage":{"prompt_tokens":9,"total_tokens":9}}`: `{"data":[{"embedding":[1]}],"usage":{"prompt_tokens":9,"total_tokens":9}}`,
+	} {
+		b.answer = whole(answer)
+		w, err := b.askFrom(context.Background(), Embeddings, `{"model":"e","input":"two words"}`)
+		if err != nil || w.Body.String() != want {
+			t.Errorf("%v %s", err, w.Body)
+		}
 	}
 }

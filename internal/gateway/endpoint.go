@@ -35,6 +35,7 @@ type Endpoint struct {
 	answers string                                          // the member of an answer that holds what was asked for
 	empty   bool                                            // it may be empty
 	usage   func([]byte) *live.Usage                        // of the member usage
+	tells   bool                                            // an answer always has one
 	text    func([]byte) []byte                             // that a model wrote, in the member answers
 	render  func(*run, []byte) ([]byte, *live.Usage, error) // puts an answer into our own shape; nil hands it on as it is
 
@@ -59,7 +60,7 @@ var (
 		Name: "embeddings", Path: upstream.EmbeddingsPath, kind: live.Embedding, content: "input", most: 16_384,
 		counted: []string{"input"},
 		reads:   map[string]func(*Ask, []byte) error{"model": readModel, "models": readFallbacks},
-		answers: "data", usage: usageOf,
+		answers: "data", usage: usageOf, tells: true,
 	}
 	Rerank = &Endpoint{
 		Name: "rerank", Path: upstream.RerankPath, kind: live.Rerank, content: "documents", listed: true, most: 16_384,

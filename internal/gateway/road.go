@@ -8,7 +8,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"sovereign/internal/journal"
 	"sovereign/internal/live"
 	"sovereign/internal/money"
-	"sovereign/internal/secret"
 	"sovereign/internal/till"
 	"sovereign/internal/upstream"
 )
@@ -167,33 +165,6 @@ func affordable(p live.Price, input, n, most int64, free money.Nano) int64 {
 	return low
 }
 
-// A failure is a try that gave the caller nothing.
-type failure struct {
-	class
-	err   error
-	fault *fault.Fault
-	wait  time.Duration // that the provider asks for
-}
-
-// A class says what to do about a failure.
-type class struct {
-	name  string
-	retry bool // the same model may do better
-	next  bool // another model may do better
-}
-
-// The classes.
-var (
-	refused  = class{name: "refused"}                          // the request's own fault
-	limited  = class{name: "limited", retry: true, next: true} // too much for the provider now
-	rejected = class{name: "rejected", next: true}             // our key, or the model's name, is no good there
-	broken   = class{name: "broken", retry: true, next: true}  // a fault of the provider's or of the network
-	silent   = class{name: "silent", next: true}               // waited long enough
-	over     = class{name: "over"}                             // the caller left, the time is up, the server stops
-	unfit    = class{name: "unfit", next: true}                // the model's wire cannot say what the caller asks
-	shunned  = class{name: "shunned", next: true}              // it failed too often of late, and is left alone for a while
-)
-
 // How retries are spaced.
 const (
 	firstPause   = 250 * time.Millisecond
@@ -247,7 +218,7 @@ func (r *run) persist(c candidate) *failure {
 // line every ten seconds.
 func (r *run) failed(c candidate, f *failure) {
 	r.judge(f)
-	if f.class == over {
+	if f.class == over || f.class == unfit {
 		return // no fault of the provider's
 	}
 	r.gateway.Watch.tried(c.Model, f.name)
@@ -267,7 +238,9 @@ func (r *run) judge(f *failure) {
 	case f == nil:
 		r.gateway.Breaker.Done(key, r.allowed, time.Now(), true)
 	case f.class == broken, f.class == silent:
-		r.gateway.Breaker.Done(key, r.allowed, time.Now(), false)
+		if r.gateway.Breaker.Done(key, r.allowed, time.Now(), false) {
+			r.gateway.Log.Warn("a model failed too often, and is left alone for a while", "model", r.model.ID, "provider", r.model.Provider.Name, "own_key", r.model.own != nil)
+		}
 	case f.class == over, f.class == unfit:
 		r.gateway.Breaker.Cancel(key, r.allowed)
 	default:
@@ -280,6 +253,8 @@ func (r *run) pause(attempt int, asked time.Duration) bool {
 	most := min(firstPause<<attempt, maxPause)
 	wait := time.NewTimer(asked + most/2 + rand.N(most/2))
 	defer wait.Stop()
+	r.clock.away()
+	defer r.clock.back()
 	select {
 	case <-wait.C:
 		return true
@@ -303,8 +278,8 @@ func ending(cause error) *fault.Fault {
 func (r *run) once(c candidate) *failure {
 	now := time.Now()
 	if !r.gateway.Breaker.Allow(c.circuit(r.ask.Caller.Workspace), now) {
-		err := errors.New("the provider failed too often of late")
-		return &failure{class: shunned, err: err, fault: fault.Upstream.Because(err, "the provider is failing, and was not asked")}
+		err := errors.New("it failed too often of late")
+		return &failure{class: shunned, err: err, fault: fault.Upstream.Because(err, "%s is failing with %s, and was not asked", c.Provider.Name, c.ID)}
 	}
 	r.judged, r.allowed = false, now
 	ctx, cancel := context.WithCancelCause(r.ctx)
@@ -356,76 +331,4 @@ func (s *source) Read(p []byte) (int, error) {
 	s.run.clock.back()
 	s.heard = s.heard || n > 0 || err == nil // a translation may have heard what says nothing
 	return n, err
-}
-
-// lost classifies an error of the connection.
-func (r *run) lost(ctx context.Context, err error) *failure {
-	cause := context.Cause(ctx)
-	var refusal *fault.Fault
-	switch {
-	case errors.As(err, &refusal):
-		return &failure{class: unfit, err: err, fault: refusal}
-	case errors.Is(err, upstream.ErrNoRoom):
-		return &failure{class: over, err: err, fault: errNoRoom}
-	case errors.Is(cause, errSilent):
-		return &failure{class: silent, err: err, fault: fault.Timeout.Because(err, "the provider did not answer in time")}
-	case cause != nil:
-		return &failure{class: over, err: err, fault: ending(cause)}
-	case errors.Is(err, upstream.ErrGarbage):
-		return r.garbage(err)
-	default:
-		return &failure{class: broken, err: err, fault: fault.Upstream.Because(err, "the provider could not be reached, or broke off")}
-	}
-}
-
-func (r *run) garbage(err error) *failure {
-	return &failure{class: broken, err: err, fault: fault.Upstream.Because(err, "the provider's answer cannot be read")}
-}
-
-// maxRefusal bounds what is read of a provider's refusal.
-const maxRefusal = 64 << 10
-
-// refusal classifies an answer by its status.
-func (r *run) refusal(in *source, response *upstream.Response) *failure {
-	text, _ := io.ReadAll(io.LimitReader(in, maxRefusal)) // without its text it is a refusal all the same
-	told := r.told(text)
-	err := fmt.Errorf("the provider answered %d: %s", response.Status, told.message)
-	f := &failure{err: err, wait: response.RetryAfter}
-	f.class, f.fault = classify(response.Status, told, err)
-	if f.fault.Status == http.StatusTooManyRequests {
-		f.fault = f.fault.In(max(response.RetryAfter, time.Second))
-	}
-	return f
-}
-
-// classify is the table of CONTRACT's upstream errors.
-func classify(status int, told told, err error) (class, *fault.Fault) {
-	switch {
-	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
-		f := fault.InvalidParameter.Because(err, "%s", told.message)
-		f.Field = told.param
-		return refused, f
-	case status == http.StatusTooManyRequests:
-		return limited, fault.RateLimited.Because(err, "the provider is at its limit")
-	case status == http.StatusRequestTimeout:
-		return silent, fault.Timeout.Because(err, "the provider did not answer in time")
-	case status >= http.StatusInternalServerError:
-		return broken, fault.Upstream.Because(err, "the provider failed")
-	default:
-		return rejected, fault.Upstream.Because(err, "the provider refused the gateway's request")
-	}
-}
-
-// redact takes the provider's key out of a text that a caller will read: some providers repeat it.
-func (r *run) redact(text string) string {
-	keys := []secret.Text{r.model.Provider.APIKey}
-	if r.model.own != nil {
-		keys = append(keys, r.model.own.Key)
-	}
-	for _, key := range keys {
-		if !key.Empty() {
-			text = strings.ReplaceAll(text, key.Reveal(), "[redacted]")
-		}
-	}
-	return text
 }
