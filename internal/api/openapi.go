@@ -188,7 +188,7 @@ func (rt *Router) success(r *Route) *huma.Response {
 			response.Content["text/plain"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
 		}
 		if r.events {
-			response.Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "data: {chunk} events, then data: [DONE]"}}
+			response.Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "Server-sent events: chat's are data: {chunk} and end with data: [DONE]; those of a response have names (event: response.…) and end with response.completed, .incomplete or .failed"}}
 		}
 	}
 	for _, h := range r.tells {

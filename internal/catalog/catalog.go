@@ -143,6 +143,8 @@ func (p *Provider) check() error {
 		return errors.New("name is kept for the simulated models")
 	case p.Name+"/" == live.DedicatedPrefix:
 		return errors.New("name is kept for dedicated endpoints")
+	case p.Protocol == "":
+		return fmt.Errorf("it is not built in, so it needs a kind: kind must be one of %v", protocols)
 	case !oneOf(p.Protocol, protocols):
 		return fmt.Errorf("kind must be one of %v", protocols)
 	case p.Responses && p.Protocol != live.OpenAI:
@@ -162,12 +164,17 @@ func (p *Provider) check() error {
 
 // complete holds a row to the rules, and then fills in what follows from the rest of it.
 func (m *Model) complete(known map[string]*live.Provider) error {
+	if prefix, _, ok := strings.Cut(m.ID, "/"); m.provider == "" && ok {
+		m.provider = prefix
+	}
 	p := known[m.provider]
 	switch {
 	case !modelID.MatchString(m.ID):
 		return errors.New("id must be letters, digits and . _ : @ / -")
 	case strings.HasPrefix(m.ID, live.DedicatedPrefix):
 		return fmt.Errorf("id must not begin with %s", live.DedicatedPrefix)
+	case p == nil && m.provider == "":
+		return errors.New("provider is missing: only an id such as openai/gpt-4o says where it is")
 	case p == nil:
 		return fmt.Errorf("provider %q is not configured", m.provider)
 	case !oneOf(m.Kind, kinds):
@@ -175,7 +182,7 @@ func (m *Model) complete(known map[string]*live.Provider) error {
 	case !slices.Contains(does[p.Protocol], m.Kind):
 		return fmt.Errorf("kind must be one of %v: a provider of kind %s has no other models", does[p.Protocol], p.Protocol)
 	case !m.priced:
-		return errors.New("price is missing")
+		return errors.New("price is missing: the model is not built in")
 	case m.ContextWindow == 0:
 		return errors.New("context_window is missing")
 	case m.Kind == live.Chat && m.MaxOutput == 0:

@@ -146,7 +146,7 @@ func TestEveryRuleNamesTheLineOfItsBreach(t *testing.T) {
 		{m("id: " + strings.Repeat("m", 129) + "\n    provider: up\n    " + price), 7, "id must be letters"},
 		{m("id: dedicated/m\n    provider: up\n    " + price), 7, "must not begin with dedicated/"},
 		{m("id: m\n    provider: down\n    " + price), 7, `provider "down" is not configured`},
-		{m("id: m\n    " + price), 7, `provider "" is not configured`},
+		{m("id: m\n    " + price), 7, "provider is missing"},
 		{m(entry + price + "kind: image"), 7, "kind must be one of [chat embedding rerank]"},
 		{m("id: m\n    provider: cohere\n    context_window: 10\n    max_output_tokens: 5\n    " + price), 7, "kind must be one of [embedding rerank]: a provider of kind cohere"},
 		{m("id: m\n    provider: anthropic\n    kind: embedding\n    context_window: 10\n    " + price), 7, "kind must be one of [chat]: a provider of kind anthropic"},

@@ -42,10 +42,19 @@ type RerankRequest struct {
 
 // A RerankAnswer is what comes back, the best first.
 type RerankAnswer struct {
-	ID      string           `json:"id"`
-	Model   string           `json:"model"`
-	Results []jsontext.Value `json:"results" nullable:"false" doc:"Each {index, relevance_score, document?}"`
-	Usage   jsontext.Value   `json:"usage,omitempty"`
+	ID      string         `json:"id"`
+	Model   string         `json:"model"`
+	Results []Ranked       `json:"results" nullable:"false"`
+	Usage   jsontext.Value `json:"usage,omitempty" doc:"prompt_tokens and total_tokens, or search_units, as the provider reports"`
+}
+
+// A Ranked document.
+type Ranked struct {
+	Index          int     `json:"index" doc:"In the request's list"`
+	RelevanceScore float64 `json:"relevance_score" doc:"Compares within one answer only"`
+	Document       *struct {
+		Text string `json:"text"`
+	} `json:"document,omitempty" doc:"Where return_documents asks for it"`
 }
 
 // A ResponsesRequest is the body of POST /v1/responses.
