@@ -155,7 +155,7 @@ func TestEveryRuleNamesTheLineOfItsBreach(t *testing.T) {
 		{m("id: anthropic/claude-opus-5\n    kind: embedding"), 7, "kind must be one of [chat]"},
 		{m("id: openai/gpt-4o\n    max_output_tokens: 128001"), 7, "max_output_tokens is more than context_window"},
 		{m("id: openai/gpt-4o\n    price: {input_per_mtok_usd: 1}"), 8, "price: needs input_per_mtok_usd and output_per_mtok_usd"},
-		{m("id: openai/no-such-model"), 7, `provider "" is not configured`},
+		{m("id: openai/no-such-model"), 7, "price is missing: the model is not built in"},
 		{m("id: up/m\n    provider: up\n    context_window: 10\n    max_output_tokens: 5"), 7, "price is missing"},
 		{m("id: up/m\n    provider: up\n    max_output_tokens: 5\n    " + price), 7, "context_window is missing"},
 		{m("id: up/m\n    provider: up\n    context_window: 10\n    " + price), 7, "max_output_tokens is missing"},
