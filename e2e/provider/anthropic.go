@@ -48,6 +48,16 @@ func signed(parts ...string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
+// A trail is what an answer has said so far. A thought is signed with it: it is known again in its own place alone.
+type trail struct{ said strings.Builder }
+
+func (t *trail) text(words string)          { t.said.WriteString(words) }
+func (t *trail) mark(kind string)           { t.said.WriteString("\x00" + kind + "\x00") }
+func (t *trail) sign(thought string) string { return signed("thinking", thought, t.said.String()) }
+
+// interleaved is how the name of a model begins that thinks again before every call.
+const interleaved = "interleaved-"
+
 // sealedThought is the one thought that nobody else can read.
 func sealedThought() string { return signed("sealed") }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"maps"
+	"strings"
 )
 
 // An anthropicAnswer is a completion in Anthropic's words.
@@ -15,19 +16,37 @@ type anthropicAnswer struct {
 
 // blocks are the whole answer's.
 func (m *anthropicAnswer) blocks() (out []any) {
-	if m.Reasoning != "" {
-		out = append(out, map[string]any{"type": "thinking", "thinking": m.Reasoning, "signature": signed("thinking", m.Reasoning)})
+	var t trail
+	think := func(thought string) {
+		if thought == "" {
+			return
+		}
+		out = append(out, map[string]any{"type": "thinking", "thinking": thought, "signature": t.sign(thought)})
+		t.mark("thinking")
 		if m.plan.sealed {
 			out = append(out, map[string]any{"type": "redacted_thinking", "data": sealedThought()})
+			t.mark("redacted_thinking")
 		}
 	}
+	think(m.Reasoning)
 	if m.Content != nil {
 		out = append(out, map[string]any{"type": "text", "text": *m.Content, "citations": nil})
+		t.text(*m.Content)
 	}
 	for _, c := range m.Calls {
+		think(m.again(c.Function.Name))
+		t.mark(c.ID)
 		out = append(out, map[string]any{"type": "tool_use", "id": c.ID, "name": c.Function.Name, "input": json.RawMessage(c.Function.Arguments)})
 	}
 	return out
+}
+
+// again is what the model thinks before a call, if it does.
+func (m *anthropicAnswer) again(name string) string {
+	if m.Reasoning == "" || !strings.HasPrefix(m.plan.name, interleaved) {
+		return ""
+	}
+	return "now " + name
 }
 
 // stopReasons are Anthropic's words for ours; the plan's are said as they are.
@@ -99,13 +118,21 @@ func (m *anthropicAnswer) step(s *anthropicStream, d delta) {
 	switch {
 	case d.Reasoning != nil:
 		s.open("thinking", map[string]any{"type": "thinking", "thinking": "", "signature": ""})
-		s.delta("thinking_delta", "thinking", *d.Reasoning)
+		s.think(*d.Reasoning)
 	case d.Content != nil:
 		m.sealing(s)
 		s.open("text", map[string]any{"type": "text", "text": ""})
 		s.delta("text_delta", "text", *d.Content)
+		s.text(*d.Content)
 	case d.Calls[0].ID != "":
 		m.sealing(s)
+		if thought := m.again(d.Calls[0].Function.Name); thought != "" {
+			s.open("thinking", map[string]any{"type": "thinking", "thinking": "", "signature": ""})
+			s.think(thought)
+			s.out[len(s.out)-1].chunk = false
+			m.sealing(s)
+		}
+		s.mark(d.Calls[0].ID)
 		s.open("tool_use "+d.Calls[0].ID, map[string]any{"type": "tool_use", "id": d.Calls[0].ID, "name": d.Calls[0].Function.Name, "input": map[string]any{}})
 		s.delta("input_json_delta", "partial_json", "")
 	default:
@@ -118,18 +145,23 @@ func (m *anthropicAnswer) sealing(s *anthropicStream) {
 	if s.block != "thinking" {
 		return
 	}
-	s.delta("signature_delta", "signature", signed("thinking", m.Reasoning))
+	s.delta("signature_delta", "signature", s.sign(s.thought))
 	s.out[len(s.out)-1].chunk = false
+	s.thought = ""
+	s.mark("thinking")
 	if m.plan.sealed {
+		s.mark("redacted_thinking")
 		s.open("redacted_thinking", map[string]any{"type": "redacted_thinking", "data": sealedThought()})
 	}
 }
 
 // An anthropicStream collects events; one block is open at a time.
 type anthropicStream struct {
-	out   []event
-	block string // the open one, or nothing
-	index int    // its place
+	trail
+	out     []event
+	block   string // the open one, or nothing
+	index   int    // its place
+	thought string // that is not yet signed
 }
 
 func (s *anthropicStream) add(kind string, value map[string]any) {
@@ -154,6 +186,11 @@ func (s *anthropicStream) open(name string, block map[string]any) {
 func (s *anthropicStream) delta(kind, name, text string) {
 	s.add("content_block_delta", map[string]any{"index": s.index, "delta": map[string]any{"type": kind, name: text}})
 	s.out[len(s.out)-1].chunk = true
+}
+
+func (s *anthropicStream) think(words string) {
+	s.delta("thinking_delta", "thinking", words)
+	s.thought += words
 }
 
 func (s *anthropicStream) close() {

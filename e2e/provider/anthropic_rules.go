@@ -36,10 +36,14 @@ func anthropicRules(p *anthropic.MessageNewParams) ([]turn, error) {
 		return nil, bad("temperature", "it must be 0 to 1")
 	case p.TopP.Or(1) < 0 || p.TopP.Or(1) > 1:
 		return nil, bad("top_p", "it must be 0 to 1")
+	case p.Temperature.Valid() && p.TopP.Valid():
+		return nil, bad("top_p", "it cannot be specified beside temperature for this model")
+	case strings.Contains(p.Metadata.UserID.Or(""), "@"):
+		return nil, bad("metadata.user_id", "it looks like an e-mail address")
 	case slices.ContainsFunc(p.StopSequences, func(s string) bool { return strings.TrimSpace(s) == "" }):
 		return nil, bad("stop_sequences", "each must have more than white space")
-	case slices.ContainsFunc(p.System, func(b anthropic.TextBlockParam) bool { return b.Text == "" }):
-		return nil, bad("system", "text blocks must not be empty")
+	case slices.ContainsFunc(p.System, func(b anthropic.TextBlockParam) bool { return blank(b.Text) }):
+		return nil, bad("system", "text blocks must have more than white space")
 	}
 	if err := thinkingRules(p); err != nil {
 		return nil, err
@@ -54,7 +58,30 @@ func anthropicRules(p *anthropic.MessageNewParams) ([]turn, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.Thinking.OfEnabled != nil && unthought(turns) {
+		return nil, bad("messages", "a final assistant message with tool uses must start with a thinking block when thinking is enabled")
+	}
 	return turns, callRules(turns)
+}
+
+func blank(text string) bool { return strings.TrimSpace(text) == "" }
+
+// unthought reports whether the model is to go on from results of tools that it called without a thought.
+func unthought(turns []turn) bool {
+	called := false
+	for _, t := range slices.Backward(turns) {
+		results := slices.ContainsFunc(t.blocks, func(b anthropic.ContentBlockParamUnion) bool { return b.OfToolResult != nil })
+		if t.role == "user" && !results {
+			break
+		}
+		for _, b := range t.blocks {
+			if b.OfThinking != nil || b.OfRedactedThinking != nil {
+				return false
+			}
+			called = called || b.OfToolUse != nil
+		}
+	}
+	return called
 }
 
 func thinkingRules(p *anthropic.MessageNewParams) error {
@@ -132,8 +159,9 @@ func anthropicTurns(p *anthropic.MessageNewParams) (turns []turn, err error) {
 		case len(m.Content) == 0 && (role == "user" || i < len(p.Messages)-1):
 			return nil, bad(place+".content", "it must not be empty")
 		}
+		var before trail
 		for j, block := range m.Content {
-			if err := blockRules(fmt.Sprintf("%s.content[%d]", place, j), role, block); err != nil {
+			if err := blockRules(fmt.Sprintf("%s.content[%d]", place, j), role, block, &before); err != nil {
 				return nil, err
 			}
 			if mark := block.GetCacheControl(); mark != nil && mark.Type != "" {
@@ -163,17 +191,18 @@ func anthropicTurns(p *anthropic.MessageNewParams) (turns []turn, err error) {
 // mine is the side whose blocks they are; the others are everybody's.
 var mine = map[string]string{"tool_use": "assistant", "thinking": "assistant", "redacted_thinking": "assistant", "tool_result": "user", "image": "user", "document": "user"}
 
-func blockRules(place, role string, b anthropic.ContentBlockParamUnion) error {
+func blockRules(place, role string, b anthropic.ContentBlockParamUnion, before *trail) error {
+	defer before.follow(b)
 	if owner := mine[value(b.GetType())]; owner != "" && owner != role {
 		return bad(place, "a %s block is none of the %s's", *b.GetType(), role)
 	}
 	switch {
-	case b.OfText != nil && b.OfText.Text == "":
-		return bad(place, "text blocks must not be empty")
+	case b.OfText != nil && blank(b.OfText.Text):
+		return bad(place, "text blocks must have more than white space")
 	case b.OfImage != nil:
 		return imageRules(place, b.OfImage)
-	case b.OfThinking != nil && b.OfThinking.Signature != signed("thinking", b.OfThinking.Thinking):
-		return bad(place, "the signature of this thinking block is not mine")
+	case b.OfThinking != nil && b.OfThinking.Signature != before.sign(b.OfThinking.Thinking):
+		return bad(place, "the signature of this thinking block is not mine: thinking blocks cannot be modified, and stay where they were")
 	case b.OfRedactedThinking != nil && b.OfRedactedThinking.Data != sealedThought():
 		return bad(place, "the data of this redacted thinking block is not mine")
 	case b.OfToolUse != nil && (!anthropicID.MatchString(b.OfToolUse.ID) || !anthropicName.MatchString(b.OfToolUse.Name)):
@@ -184,8 +213,8 @@ func blockRules(place, role string, b anthropic.ContentBlockParamUnion) error {
 		}
 	case b.OfToolResult != nil:
 		for i, part := range b.OfToolResult.Content {
-			if part.OfText != nil && part.OfText.Text == "" {
-				return bad(place, "text blocks must not be empty")
+			if part.OfText != nil && blank(part.OfText.Text) {
+				return bad(place, "text blocks must have more than white space")
 			}
 			if part.OfImage != nil {
 				return imageRules(fmt.Sprintf("%s.content[%d]", place, i), part.OfImage)
@@ -193,6 +222,18 @@ func blockRules(place, role string, b anthropic.ContentBlockParamUnion) error {
 		}
 	}
 	return nil
+}
+
+// follow goes on with a block. Texts are one, however they are divided.
+func (t *trail) follow(b anthropic.ContentBlockParamUnion) {
+	switch {
+	case b.OfText != nil:
+		t.text(b.OfText.Text)
+	case b.OfToolUse != nil:
+		t.mark(b.OfToolUse.ID)
+	case b.OfThinking != nil, b.OfRedactedThinking != nil:
+		t.mark(*b.GetType())
+	}
 }
 
 func imageRules(place string, image *anthropic.ImageBlockParam) error {

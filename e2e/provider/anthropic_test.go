@@ -91,7 +91,7 @@ func TestAnthropicsPackageReadsTheSameFromStreamsAndBodies(t *testing.T) {
 		"text":           {claudeAsk("mock?text=5"), "text every request is held before | end_turn | in 3 read 0 written 0 out 5 thought 0"},
 		"limit":          {short, "text every request is held | max_tokens | in 3 read 0 written 0 out 4 thought 0"},
 		"image":          {seeing, "text every | end_turn | in 5 read 0 written 0 out 1 thought 0"},
-		"thinking":       {thinking, "thinking every request " + signed("thinking", "every request") + ", redacted_thinking " + sealedThought() + ", text every | end_turn | in 3 read 0 written 0 out 3 thought 2"},
+		"thinking":       {thinking, "thinking every request " + signed("thinking", "every request", "") + ", redacted_thinking " + sealedThought() + ", text every | end_turn | in 3 read 0 written 0 out 3 thought 2"},
 		"no thinking":    {claudeAsk("mock?reasoning=2&text=1"), "text every | end_turn | in 3 read 0 written 0 out 1 thought 0"},
 		"structured":     {structured, `text {"pass":true} | end_turn | in 3 read 0 written 0 out 1 thought 0`},
 		"figures":        {claudeAsk("mock?text=1&in=1000&cached=900&written=60&out=7"), "text every | end_turn | in 40 read 900 written 60 out 7 thought 0"},
@@ -126,6 +126,44 @@ func TestAnthropicsPackageReadsTheSameFromStreamsAndBodies(t *testing.T) {
 			if strings.Join(names, " ") != want || m.Content[0].Text != "every request" || m.StopReason != "tool_use" || len(unknown(*m)) > 0 {
 				t.Errorf("%v: %s", unknown(*m), m.RawJSON())
 			}
+		}
+	}
+}
+
+// Thoughts that stood between a text and calls are known again in their places alone.
+func TestAnthropicsThoughtsStayWhereTheyWere(t *testing.T) {
+	client := claude(start(t))
+	params := claudeAsk("interleaved-mock?tool&reasoning=2&preface=2&sealed")
+	params.Thinking = anthropic.ThinkingConfigParamUnion{OfAdaptive: &anthropic.ThinkingConfigAdaptiveParam{}}
+	params.Tools = []anthropic.ToolUnionParam{claudeTool("today"), claudeTool("tomorrow")}
+	stream, sum := client.Messages.NewStreaming(t.Context(), params), anthropic.Message{}
+	for stream.Next() {
+		if err := sum.Accumulate(stream.Current()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if stream.Err() != nil {
+		t.Fatal(stream.Err())
+	}
+	for _, m := range []*anthropic.Message{claudeSays2(t, client, params), &sum} {
+		var kinds []string
+		var results []anthropic.ContentBlockParamUnion
+		for _, b := range m.Content {
+			kinds = append(kinds, b.Type)
+			if b.Type == "tool_use" {
+				results = append(results, anthropic.NewToolResultBlock(b.ID, "fine weather", false))
+			}
+		}
+		if got := strings.Join(kinds, " "); got != "thinking redacted_thinking text thinking redacted_thinking tool_use thinking redacted_thinking tool_use" {
+			t.Fatal(got)
+		}
+		back := params
+		turn := m.ToParam()
+		back.Messages = append(slices.Clone(params.Messages), turn, anthropic.NewUserMessage(results...))
+		claudeSays2(t, client, back)
+		turn.Content[2], turn.Content[3] = turn.Content[3], turn.Content[2]
+		if _, err := client.Messages.New(t.Context(), back); err == nil || !strings.Contains(err.Error(), "cannot be modified") {
+			t.Error(err)
 		}
 	}
 }
@@ -228,25 +266,32 @@ func TestAnthropicRefusesWhatItsTypesOrItsRulesDoNotAllow(t *testing.T) {
 		return `{"role":"user","content":[{"type":"tool_result","tool_use_id":"` + id + `","content":"x"}]}`
 	}
 	for body, want := range map[string]string{
-		`"max_tokens":9,"messages":[` + hi + `]`:                                                                                                   "",
-		`"max_tokens":9,"system":"s","messages":[{"role":"user","content":"hi"}]`:                                                                  "",
-		`"max_tokens":9,"messages":[` + hi + `,` + hi + `]`:                                                                                        "",
-		`"max_tokens":9,"messages":[` + hi + `,` + call + `,` + result("a") + `]`:                                                                  "",
-		`"messages":[` + hi + `]`:                                                                                                                  "max_tokens is required",
-		`"max_tokens":0,"messages":[` + hi + `]`:                                                                                                   "max_tokens",
-		`"max_tokens":9,"messages":[]`:                                                                                                             "messages",
-		`"max_tokens":9,"n":2,"messages":[` + hi + `]`:                                                                                             "n is not known",
-		`"max_tokens":9,"messages":[{"role":"user","content":[{"type":"text","text":"hi","name":"x"}]}]`:                                           "messages[0].content[0].name is not known",
-		`"max_tokens":9,"messages":[{"role":"user","content":[{"type":"image_url","image_url":{}}]}]`:                                              "messages[0].content",
-		`"max_tokens":9,"messages":[{"role":"user","content":""}]`:                                                                                 "empty",
-		`"max_tokens":9,"messages":[{"role":"tool","content":"x"}]`:                                                                                "messages[0].role",
-		`"max_tokens":9,"messages":[{"role":"assistant","content":"x"}]`:                                                                           "must be the user's",
-		`"max_tokens":9,"messages":[` + hi + `,{"role":"assistant","content":"x "}]`:                                                               "white space",
-		`"max_tokens":9,"messages":[` + hi + `,` + call + `]`:                                                                                      "not answered",
-		`"max_tokens":9,"messages":[` + hi + `,` + call + `,` + hi + `]`:                                                                           "not all answered",
-		`"max_tokens":9,"messages":[` + hi + `,` + call + `,` + result("b") + `]`:                                                                  "has no tool use",
-		`"max_tokens":9,"messages":[` + hi + `,` + call + `,` + hi + `,` + result("a") + `]`:                                                       "before anything else",
-		`"max_tokens":9,"messages":[` + result("a") + `]`:                                                                                          "has no tool use",
+		`"max_tokens":9,"messages":[` + hi + `]`:                                                                                        "",
+		`"max_tokens":9,"system":"s","messages":[{"role":"user","content":"hi"}]`:                                                       "",
+		`"max_tokens":9,"messages":[` + hi + `,` + hi + `]`:                                                                             "",
+		`"max_tokens":9,"messages":[` + hi + `,` + call + `,` + result("a") + `]`:                                                       "",
+		`"messages":[` + hi + `]`:                                                                                                       "max_tokens is required",
+		`"max_tokens":0,"messages":[` + hi + `]`:                                                                                        "max_tokens",
+		`"max_tokens":9,"messages":[]`:                                                                                                  "messages",
+		`"max_tokens":9,"n":2,"messages":[` + hi + `]`:                                                                                  "n is not known",
+		`"max_tokens":9,"messages":[{"role":"user","content":[{"type":"text","text":"hi","name":"x"}]}]`:                                "messages[0].content[0].name is not known",
+		`"max_tokens":9,"messages":[{"role":"user","content":[{"type":"image_url","image_url":{}}]}]`:                                   "messages[0].content",
+		`"max_tokens":9,"messages":[{"role":"user","content":""}]`:                                                                      "white space",
+		`"max_tokens":9,"messages":[{"role":"tool","content":"x"}]`:                                                                     "messages[0].role",
+		`"max_tokens":9,"messages":[{"role":"assistant","content":"x"}]`:                                                                "must be the user's",
+		`"max_tokens":9,"messages":[` + hi + `,{"role":"assistant","content":"x "}]`:                                                    "white space",
+		`"max_tokens":9,"messages":[` + hi + `,` + call + `]`:                                                                           "not answered",
+		`"max_tokens":9,"messages":[` + hi + `,` + call + `,` + hi + `]`:                                                                "not all answered",
+		`"max_tokens":9,"messages":[` + hi + `,` + call + `,` + result("b") + `]`:                                                       "has no tool use",
+		`"max_tokens":9,"messages":[` + hi + `,` + call + `,` + hi + `,` + result("a") + `]`:                                            "before anything else",
+		`"max_tokens":9,"messages":[` + result("a") + `]`:                                                                               "has no tool use",
+		`"max_tokens":9,"messages":[{"role":"user","content":" \n"}]`:                                                                   "white space",
+		`"max_tokens":9,"system":[{"type":"text","text":" "}],"messages":[` + hi + `]`:                                                  "system",
+		`"max_tokens":9,"messages":[` + hi + `,` + strings.Replace(call, `"a"`, `"a:0"`, 1) + `,` + result("a:0") + `]`:                 "id",
+		`"max_tokens":9,"temperature":0.5,"top_p":0.5,"messages":[` + hi + `]`:                                                          "top_p",
+		`"max_tokens":9,"metadata":{"user_id":"ann@example.com"},"messages":[` + hi + `]`:                                               "metadata.user_id",
+		`"max_tokens":2048,"thinking":{"type":"enabled","budget_tokens":1024},"messages":[` + hi + `,` + call + `,` + result("a") + `]`: "must start with a thinking block",
+		`"max_tokens":2048,"thinking":{"type":"enabled","budget_tokens":1024},"messages":[` + hi + `,` + call + `,` + result("a") + `,{"role":"assistant","content":"x"},` + hi + `]`: "",
 		`"max_tokens":9,"temperature":1.5,"messages":[` + hi + `]`:                                                                                 "temperature",
 		`"max_tokens":1024,"thinking":{"type":"enabled","budget_tokens":1024},"messages":[` + hi + `]`:                                             "thinking.budget_tokens",
 		`"max_tokens":2048,"thinking":{"type":"enabled","budget_tokens":1000},"messages":[` + hi + `]`:                                             "thinking.budget_tokens",

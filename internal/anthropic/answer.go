@@ -129,11 +129,14 @@ func (e *exchange) Answer(body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	said, err := told(a.Content)
+	said, err := told(a.Content, e.asked)
 	if err != nil {
 		return nil, err
 	}
 	said.Refusal = a.StopDetails.explanation()
+	if said.Content == nil && said.Refusal == nil && said.ReasoningDetails == nil && said.ToolCalls == nil {
+		said.Content = new(string) // as a stream of nothing says it
+	}
 	whole := chat.Answer{
 		ID: a.ID, Object: "chat.completion", Created: e.created, Model: a.Model, Usage: a.Usage.sum(),
 		Choices: []chat.Choice{{Message: said, FinishReason: reason}},
@@ -141,8 +144,9 @@ func (e *exchange) Answer(body []byte) ([]byte, error) {
 	return whole.Encode()
 }
 
-// told is what blocks say, as one reply: texts are one text, in their order, and so are thoughts and calls.
-func told(blocks []block) (chat.Reply, error) {
+// told is what blocks say, as one reply: texts are one text, in their order, and so are thoughts and calls. Thoughts know
+// the model that was asked, and where they stood.
+func told(blocks []block, model string) (chat.Reply, error) {
 	r := chat.Reply{Role: chat.Assistant}
 	var words, reasoning strings.Builder
 	for i := range blocks {
@@ -155,6 +159,7 @@ func told(blocks []block) (chat.Reply, error) {
 			words.WriteString(b.Text)
 		case blockThinking, blockSealed:
 			if t := b.thought(); !empty(t) {
+				t.Model, t.Place = model, after(words.Len(), len(r.ToolCalls))
 				reasoning.WriteString(t.Text)
 				r.ReasoningDetails = append(r.ReasoningDetails, t)
 			}
@@ -186,21 +191,6 @@ func (b *block) known() error {
 	}
 	return nil
 }
-
-// thought is a block of reasoning, as it is to come back.
-func (b *block) thought() chat.Thought {
-	if b.Type == blockSealed {
-		return chat.Thought{Type: chat.ThoughtSealed, Data: b.Data, Format: chat.OfAnthropic}
-	}
-	t := chat.Thought{Type: chat.ThoughtText, Signature: b.Signature, Format: chat.OfAnthropic}
-	if b.Thinking != nil {
-		t.Text = *b.Thinking
-	}
-	return t
-}
-
-// empty reports whether a thought says nothing, in no way.
-func empty(t chat.Thought) bool { return t == chat.Thought{Type: t.Type, Format: t.Format} }
 
 // arguments is the input of a call as a text. A call without one has an empty one.
 func (b *block) arguments() (string, error) {

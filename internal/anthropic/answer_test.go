@@ -26,7 +26,17 @@ func TestAnAnswerReadsAsOpenAIs(t *testing.T) {
 		{
 			"thoughts and calls",
 			head + `"content":[{"type":"thinking","thinking":"h","signature":"s"},{"type":"redacted_thinking","data":"d"},{"type":"thinking","thinking":"m","signature":"s2"},{"type":"tool_use","id":"t1","name":"f","input":{ "a": [1, "ä"] },"caller":{"type":"direct"}},{"type":"tool_use","id":"t2","name":"g","input":{}}],"stop_reason":"tool_use"}`,
-			`{"id":"msg_1","object":"chat.completion","created":1700000000,"model":"claude-opus-4-8","choices":[{"index":0,"message":{"role":"assistant","content":null,"reasoning_content":"hm","reasoning_details":[{"type":"reasoning.text","text":"h","signature":"s","format":"anthropic-claude-v1"},{"type":"reasoning.encrypted","data":"d","format":"anthropic-claude-v1"},{"type":"reasoning.text","text":"m","signature":"s2","format":"anthropic-claude-v1"}],"refusal":null,"tool_calls":[{"id":"t1","type":"function","function":{"name":"f","arguments":"{\"a\":[1,\"ä\"]}"}},{"id":"t2","type":"function","function":{"name":"g","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"}]}`,
+			`{"id":"msg_1","object":"chat.completion","created":1700000000,"model":"claude-opus-4-8","choices":[{"index":0,"message":{"role":"assistant","content":null,"reasoning_content":"hm","reasoning_details":[{"type":"reasoning.text","text":"h","signature":"s","format":"anthropic-claude-v1","model":"claude-opus-4-8"},{"type":"reasoning.encrypted","data":"d","format":"anthropic-claude-v1","model":"claude-opus-4-8"},{"type":"reasoning.text","text":"m","signature":"s2","format":"anthropic-claude-v1","model":"claude-opus-4-8"}],"refusal":null,"tool_calls":[{"id":"t1","type":"function","function":{"name":"f","arguments":"{\"a\":[1,\"ä\"]}"}},{"id":"t2","type":"function","function":{"name":"g","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"}]}`,
+		},
+		{
+			"thoughts in between",
+			head + `"content":[{"type":"text","text":"ä"},{"type":"thinking","thinking":"h","signature":"s"},{"type":"tool_use","id":"t1","name":"f","input":{}},{"type":"redacted_thinking","data":"d"}],"stop_reason":"tool_use"}`,
+			`{"id":"msg_1","object":"chat.completion","created":1700000000,"model":"claude-opus-4-8","choices":[{"index":0,"message":{"role":"assistant","content":"ä","reasoning_content":"h","reasoning_details":[{"type":"reasoning.text","text":"h","signature":"s","format":"anthropic-claude-v1","model":"claude-opus-4-8","place":{"text":2}},{"type":"reasoning.encrypted","data":"d","format":"anthropic-claude-v1","model":"claude-opus-4-8","place":{"text":2,"calls":1}}],"refusal":null,"tool_calls":[{"id":"t1","type":"function","function":{"name":"f","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"}]}`,
+		},
+		{
+			"nothing",
+			head + `"content":[],"stop_reason":"end_turn"}`,
+			`{"id":"msg_1","object":"chat.completion","created":1700000000,"model":"claude-opus-4-8","choices":[{"index":0,"message":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":"stop"}]}`,
 		},
 		{
 			"refusal",
@@ -152,6 +162,16 @@ func TestEveryErrorHasItsStatus(t *testing.T) {
 		if got, out := dialect.Refusal(status, []byte(body)); got != status || string(out) != want {
 			t.Errorf("as a refusal: %d %s", got, out)
 		}
+	}
+}
+
+func TestAnAccountWithoutCreditIsTheOperatorsFailure(t *testing.T) {
+	body := `{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing."}}`
+	if status, out := dialect.Refusal(400, []byte(body)); status != 402 || !strings.Contains(string(out), `"code":402`) {
+		t.Error(status, string(out))
+	}
+	if out := translated(t, body); !strings.Contains(string(out), `"code":402`) {
+		t.Error(string(out))
 	}
 }
 

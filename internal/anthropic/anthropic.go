@@ -3,17 +3,25 @@
 // What that wire has no words for is refused by its name. What was decided where the two wires differ:
 //
 //   - System and developer messages that lead a conversation are its system prompt. Later ones stay where they are, as
-//     turns of the system's, which the wire allows between a user's turn and the assistant's, and at the end. Elsewhere
-//     they are refused: to move one would change what it says. A model that knows no such turns says so itself.
+//     turns of the system's, which the wire allows between a user's turn and the assistant's, and at the end. Elsewhere,
+//     and for models that know no such turns, they are refused: to move one would change what it says.
 //   - A conversation that ends with the assistant's words is sent as it is: Anthropic goes on where they stop, or refuses.
-//   - An empty text says nothing and is left out; a turn of nothing else is refused.
+//   - A text of nothing, or of white space alone, says nothing, and Anthropic refuses it: it is left out. So is an
+//     assistant's message of nothing else; a user's is refused.
 //   - A refusal in the history is what the assistant said: a text.
-//   - Reasoning goes back with its signature or not at all, first in its turn.
+//   - Reasoning goes back with its signature, to the model that thought it, and to where it stood. What another model
+//     thought, and what nobody vouches for, was not meant for this one, and is left out.
+//   - What a model does not take, as far as its name tells, is refused here, so that a fallback gets its turn.
+//   - Ids of calls that Anthropic would refuse, as other providers make them, are escaped, in calls and results alike.
+//   - A user is told from others by a hash: Anthropic refuses addresses.
+//   - metadata, prompt_cache_key and prompt_cache_retention are for whoever serves the API: they are taken, and go no
+//     further. So is the name of a tool's message, where it is the function's.
 //   - A schema's name is a label and shapes nothing. The strictness that Anthropic always has is more than was asked.
-//   - reasoning_effort is the effort of adaptive thinking, whose text is asked for; models from before that get a budget,
-//     a share of their max_tokens. Anthropic knows nothing as little as minimal, save the least of budgets.
-//   - A reply of OpenAI's has one text, one list of thoughts and one of calls. Each keeps its order; how they were mixed
-//     is not told.
+//   - reasoning_effort is the effort of adaptive thinking, whose text is asked for, also where a model thinks unasked;
+//     models from before that get a budget, a share of their max_tokens. Anthropic knows nothing as little as minimal,
+//     save the least of budgets. To a model that cannot wholly rest, none is no thinking but between calls.
+//   - A reply of OpenAI's has one text, one list of thoughts and one of calls. Each keeps its order, and a thought its
+//     place among the others; how texts and calls were mixed between two thoughts is not told.
 //   - An answer that pauses is cut short: length. A stop reason that nobody knows is an error, for to call it the end
 //     could be a lie.
 //
@@ -72,6 +80,7 @@ func (d Dialect) Ask(r *upstream.Request) (upstream.Exchange, error) {
 		now = d.Now
 	}
 	e := &exchange{body: said, created: now().Unix()}
+	e.asked = q.Model
 	e.out = chat.Stream{Created: e.created, Usage: request.WantsUsage()}
 	return e, nil
 }

@@ -1,8 +1,10 @@
 package anthropic
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -41,7 +43,7 @@ const (
 
 // A source is where a picture or a document is: here, or at an address.
 type source struct {
-	Type      string `json:"type"` // base64, url
+	Type      string `json:"type"` // base64, url, text
 	MediaType string `json:"media_type,omitempty"`
 	Data      string `json:"data,omitempty"`
 	URL       string `json:"url,omitempty"`
@@ -56,12 +58,12 @@ var may = map[string]map[string]func(*chat.Part, string) (block, error){
 	chat.FromTool:  {chat.PartText: text, chat.PartImage: image, chat.PartFile: document},
 }
 
-// content is what the parts of a message say. An empty text says nothing.
+// content is what the parts of a message say. A blank text says nothing; in an assistant's it may lie between thoughts.
 func content(m *chat.Message, at string) ([]block, error) {
 	var all []block
 	for i := range m.Content.Parts {
 		p, at := &m.Content.Parts[i], fmt.Sprintf("%s.content[%d]", at, i)
-		if err := single(p, at); err != nil {
+		if err := p.Single(at); err != nil {
 			return nil, err
 		}
 		turned, ok := may[m.Role][p.Type]
@@ -76,32 +78,13 @@ func content(m *chat.Message, at string) ([]block, error) {
 			return nil, err
 		}
 		switch {
-		case b.Type != blockText || b.Text != "":
+		case b.Type == blockText && blank(b.Text) && b.CacheControl != nil:
+			return nil, chat.Unsupported(at+".cache_control", "cannot mark a text that says nothing")
+		case b.Type != blockText || !blank(b.Text) || m.Role == chat.Assistant:
 			all = append(all, b)
-		case b.CacheControl != nil:
-			return nil, chat.Unsupported(at+".cache_control", "cannot mark an empty text")
 		}
 	}
 	return all, nil
-}
-
-// single refuses a part that holds what its type does not say.
-func single(p *chat.Part, at string) error {
-	for _, member := range []struct {
-		name string
-		held bool
-	}{
-		{chat.PartText, p.Text != ""},
-		{chat.PartImage, p.ImageURL != nil},
-		{chat.PartAudio, p.InputAudio != nil},
-		{chat.PartFile, p.File != nil},
-		{chat.PartRefusal, p.Refusal != ""},
-	} {
-		if member.held && member.name != p.Type {
-			return fault.Invalid(at+"."+member.name, "does not belong to the part's type")
-		}
-	}
-	return nil
 }
 
 func text(p *chat.Part, _ string) (block, error) {
@@ -118,12 +101,13 @@ func image(p *chat.Part, at string) (block, error) {
 	if p.ImageURL == nil {
 		return block{}, fault.Invalid(at, "is missing")
 	}
-	if d := p.ImageURL.Detail; d != "" && d != "auto" {
-		return block{}, chat.Unsupported(at+".detail", "has no equivalent in the "+wire)
+	if d := p.ImageURL.Detail; d != "" && d != "auto" && d != "high" {
+		return block{}, chat.Unsupported(at+".detail", "can only be high in the "+wire)
 	}
 	url := p.ImageURL.URL
 	if kind, data, ok := chat.DataURL(url); ok {
-		known, ok := pictures[strings.ToLower(kind)]
+		kind, _ = media(kind)
+		known, ok := pictures[kind]
 		if !ok || data == "" {
 			return block{}, chat.Unsupported(at+".url", "must hold a picture in JPEG, PNG, GIF or WebP for the "+wire)
 		}
@@ -135,7 +119,22 @@ func image(p *chat.Part, at string) (block, error) {
 	return block{Type: blockImage, Source: &source{Type: "url", URL: url}}, nil
 }
 
-const pdf = "application/pdf"
+// media is a media type without its parameters, and the charset that is among them.
+func media(of string) (kind, charset string) {
+	kind, parameters, _ := strings.Cut(strings.ToLower(of), ";")
+	for p := range strings.SplitSeq(parameters, ";") {
+		if name, value, _ := strings.Cut(p, "="); strings.TrimSpace(name) == "charset" {
+			charset = strings.Trim(strings.TrimSpace(value), `"`)
+		}
+	}
+	return strings.TrimSpace(kind), charset
+}
+
+// The kinds of documents.
+const (
+	pdf   = "application/pdf"
+	plain = "text/plain"
+)
 
 func document(p *chat.Part, at string) (block, error) {
 	at += ".file"
@@ -145,11 +144,21 @@ func document(p *chat.Part, at string) (block, error) {
 	case p.File.FileID != "":
 		return block{}, chat.Unsupported(at+".file_id", "has no equivalent in the "+wire)
 	}
+	at += ".file_data"
 	kind, data, ok := chat.DataURL(p.File.FileData)
-	if !ok || strings.ToLower(kind) != pdf || data == "" {
-		return block{}, chat.Unsupported(at+".file_data", "must be a PDF as a data URL for the "+wire)
+	kind, charset := media(kind)
+	held := &source{Type: "base64", MediaType: kind, Data: data}
+	switch {
+	case !ok || data == "" || kind != pdf && kind != plain:
+		return block{}, chat.Unsupported(at, "must be a PDF or a plain text as a data URL for the "+wire)
+	case kind == plain:
+		text, err := base64.StdEncoding.DecodeString(data)
+		if err != nil || !utf8.Valid(text) || charset != "" && charset != "utf-8" && charset != "us-ascii" {
+			return block{}, chat.Unsupported(at, "must be a text in UTF-8 for the "+wire)
+		}
+		held.Type, held.Data = "text", string(text)
 	}
-	return block{Type: blockDocument, Title: p.File.Filename, Source: &source{Type: "base64", MediaType: pdf, Data: data}}, nil
+	return block{Type: blockDocument, Title: p.File.Filename, Source: held}, nil
 }
 
 // mark is where the provider shall remember the prompt up to. What it remembers for an hour has another price.

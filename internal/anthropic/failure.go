@@ -3,6 +3,7 @@ package anthropic
 import (
 	"cmp"
 	"net/http"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -35,14 +36,23 @@ type failure struct {
 
 // inside is a failure where an answer should have been.
 func (f failure) inside() []byte {
-	return f.body(cmp.Or(statuses[f.Type], http.StatusBadGateway))
+	return f.body(f.meant(cmp.Or(statuses[f.Type], http.StatusBadGateway)))
+}
+
+// meant is the status that a failure means. That the account has no credit left, Anthropic says as if the caller had
+// asked for something wrong.
+func (f failure) meant(status int) int {
+	if status == http.StatusBadRequest && strings.Contains(f.Message, "credit balance is too low") {
+		return http.StatusPaymentRequired
+	}
+	return status
 }
 
 func (f failure) body(status int) []byte {
 	return chat.Failure(status, cmp.Or(f.Type, "api_error"), cmp.Or(f.Message, "the provider failed without a word"))
 }
 
-// Refusal puts an error into OpenAI's envelope. Its status stays: it says the same on both sides.
+// Refusal puts an error into OpenAI's envelope. Its status stays what it means: the same on both sides.
 func (Dialect) Refusal(status int, body []byte) (int, []byte) {
 	var envelope struct {
 		Error failure `json:"error"`
@@ -50,6 +60,7 @@ func (Dialect) Refusal(status int, body []byte) (int, []byte) {
 	if read(body, &envelope) != nil {
 		envelope.Error = failure{Message: "the provider refused the request"}
 	}
+	status = envelope.Error.meant(status)
 	return status, envelope.Error.body(status)
 }
 

@@ -1,7 +1,9 @@
 package anthropic
 
 import (
+	"encoding/base64"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -31,15 +33,15 @@ var roles = map[string]string{
 }
 
 // converse makes the system prompt and the turns.
-func (q *question) converse(r *chat.Request, _ *live.Model) error {
-	q.Messages = []turn{}
+func (q *question) converse(r *chat.Request, m *live.Model) error {
+	q.Messages, q.called = []turn{}, map[string]string{}
 	for i := range r.Messages {
-		m, at := &r.Messages[i], fmt.Sprintf("messages[%d]", i)
-		role, ok := roles[m.Role]
+		one, at := &r.Messages[i], fmt.Sprintf("messages[%d]", i)
+		role, ok := roles[one.Role]
 		if !ok {
 			return fault.Invalid(at+".role", "must be system, developer, user, assistant or tool")
 		}
-		said, err := message(m, at)
+		said, err := q.message(one, at)
 		if err != nil {
 			return err
 		}
@@ -47,7 +49,7 @@ func (q *question) converse(r *chat.Request, _ *live.Model) error {
 		switch {
 		case role == bySystem && last < 0:
 			q.System = append(q.System, said...)
-		case len(said) == 0 && role == bySystem:
+		case len(said) == 0 && role != byUser:
 		case len(said) == 0:
 			return chat.Unsupported(at+".content", "is empty, which cannot be said in the "+wire)
 		case last >= 0 && q.Messages[last].Role == role:
@@ -59,14 +61,17 @@ func (q *question) converse(r *chat.Request, _ *live.Model) error {
 	if len(q.Messages) == 0 {
 		return fault.Invalid("messages", "must have one that is not the system's")
 	}
-	return placed(q.Messages)
+	return placed(q.Messages, traitsOf(m))
 }
 
 // placed refuses turns of the system's where they cannot be.
-func placed(turns []turn) error {
+func placed(turns []turn, is traits) error {
 	for i, t := range turns {
 		if t.Role != bySystem {
 			continue
+		}
+		if is.has(led) {
+			return chat.Unsupported(t.at+".role", "cannot be "+bySystem+" here: with this model it only leads")
 		}
 		if turns[i-1].Role != byUser || i+1 < len(turns) && turns[i+1].Role != byAssistant {
 			return chat.Unsupported(t.at+".role", "cannot be "+bySystem+" here: in the "+wire+
@@ -77,15 +82,15 @@ func placed(turns []turn) error {
 }
 
 // message is what one message says.
-func message(m *chat.Message, at string) ([]block, error) {
+func (q *question) message(m *chat.Message, at string) ([]block, error) {
 	if err := foreign(m, at); err != nil {
 		return nil, err
 	}
 	switch m.Role {
 	case chat.Assistant:
-		return reply(m, at)
+		return q.reply(m, at)
 	case chat.FromTool:
-		return result(m, at)
+		return q.result(m, at)
 	default:
 		if m.Content.IsZero() {
 			return nil, fault.Invalid(at+".content", "is missing")
@@ -101,11 +106,12 @@ func foreign(m *chat.Message, at string) error {
 		name  string
 		stray bool
 	}{
-		{"name", m.Name != ""},
+		{"name", m.Name != "" && m.Role != chat.FromTool},
 		{"tool_calls", others && len(m.ToolCalls) > 0},
 		{"tool_call_id", m.Role != chat.FromTool && m.ToolCallID != ""},
 		{"refusal", others && m.Refusal != nil},
 		{"reasoning_content", others && m.ReasoningContent != nil},
+		{"reasoning", others && m.Reasoning != nil},
 		{"reasoning_details", others && len(m.ReasoningDetails) > 0},
 		{"annotations", says(m.Annotations)},
 		{"audio", says(m.Audio)},
@@ -128,8 +134,8 @@ func says(v jsontext.Value) bool {
 }
 
 // reply is an assistant's message: what it thought, said and called.
-func reply(m *chat.Message, at string) ([]block, error) {
-	all, err := thoughts(m, at)
+func (q *question) reply(m *chat.Message, at string) ([]block, error) {
+	thoughts, err := q.thoughts(m, at)
 	if err != nil {
 		return nil, err
 	}
@@ -137,18 +143,19 @@ func reply(m *chat.Message, at string) ([]block, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = append(all, said...)
-	if m.Refusal != nil && *m.Refusal != "" {
-		all = append(all, block{Type: blockText, Text: *m.Refusal})
+	if m.Refusal != nil {
+		said = append(said, block{Type: blockText, Text: *m.Refusal})
 	}
+	var calls []block
 	for i := range m.ToolCalls {
 		called, err := call(&m.ToolCalls[i], fmt.Sprintf("%s.tool_calls[%d]", at, i))
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, called)
+		calls = append(calls, called)
+		q.called[m.ToolCalls[i].ID] = called.Name
 	}
-	return all, nil
+	return woven(thoughts, said, calls), nil
 }
 
 // call is a call of a function. A signature of Google's on it is not for Anthropic.
@@ -167,12 +174,29 @@ func call(c *chat.ToolCall, at string) (block, error) {
 	case !input.IsValid() || input.Kind() != '{':
 		return block{}, fault.Invalid(at+".function.arguments", "must be a JSON object")
 	}
-	return block{Type: blockCall, ID: c.ID, Name: c.Function.Name, Input: input}, nil
+	return block{Type: blockCall, ID: callID(c.ID), Name: c.Function.Name, Input: input}, nil
+}
+
+// ids are those that Anthropic takes.
+var ids = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+
+// escaped is how an id begins that was not fit.
+const escaped = "id-"
+
+// callID is a call's id as Anthropic takes it: the same for a call and its result, and never the same for two.
+func callID(id string) string {
+	if ids.MatchString(id) && !strings.HasPrefix(id, escaped) {
+		return id
+	}
+	return escaped + base64.RawURLEncoding.EncodeToString([]byte(id))
 }
 
 // result is what a tool said. The mark of its end is the result's own.
-func result(m *chat.Message, at string) ([]block, error) {
+func (q *question) result(m *chat.Message, at string) ([]block, error) {
+	name, known := q.called[m.ToolCallID]
 	switch {
+	case known && m.Name != "" && m.Name != name:
+		return nil, fault.Invalid(at+".name", "is not that of the function which was called")
 	case m.ToolCallID == "":
 		return nil, fault.Invalid(at+".tool_call_id", "is missing")
 	case m.Content.IsZero():
@@ -182,7 +206,7 @@ func result(m *chat.Message, at string) ([]block, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := block{Type: blockResult, ToolUseID: m.ToolCallID, Content: said}
+	b := block{Type: blockResult, ToolUseID: callID(m.ToolCallID), Content: said}
 	if n := len(said); n > 0 {
 		b.CacheControl, said[n-1].CacheControl = said[n-1].CacheControl, nil
 	}

@@ -37,7 +37,8 @@ type writer struct {
 	n        int // of names, so that each is another's
 }
 
-func (w *writer) words() string { return rapid.StringN(1, 20, -1).Draw(w.T, "words") }
+// words say something: white space alone is another matter.
+func (w *writer) words() string { return rapid.StringN(0, 20, -1).Draw(w.T, "words") + "." }
 
 func (w *writer) some(what string, most int) int { return rapid.IntRange(0, most).Draw(w.T, what) }
 
@@ -210,48 +211,121 @@ func TestAConversationMeansTheSameAtAnthropic(t *testing.T) {
 	})
 }
 
-func TestAnAnswerGoesBackAsItCame(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		w := &writer{T: t}
-		var blocks, results []object
-		for range w.some("thoughts", 3) {
-			if w.some("sealed", 1) == 1 {
-				blocks = append(blocks, object{"type": "redacted_thinking", "data": w.name("sealed")})
-				continue
-			}
+// blocks are an answer's, in any order.
+func (w *writer) blocks() (all []object) {
+	for range 1 + w.some("blocks", 7) {
+		switch rapid.SampledFrom([]string{"thinking", "redacted_thinking", "text", "tool_use"}).Draw(w.T, "type") {
+		case "thinking":
 			thought := ""
 			if w.some("omitted", 3) > 0 {
 				thought = w.words()
 			}
-			blocks = append(blocks, object{"type": "thinking", "thinking": thought, "signature": w.name("signature")})
-		}
-		calls := w.some("calls", 3)
-		if calls == 0 || w.some("speaks", 1) == 1 {
-			blocks = append(blocks, object{"type": "text", "text": w.words()})
-		}
-		for range calls {
-			id := w.name("toolu")
+			all = append(all, object{"type": "thinking", "thinking": thought, "signature": w.name("signature")})
+		case "redacted_thinking":
+			all = append(all, object{"type": "redacted_thinking", "data": w.name("sealed")})
+		case "text":
+			all = append(all, object{"type": "text", "text": w.words()})
+		default:
 			input := object{}
 			if w.some("input", 3) > 0 {
 				input[w.words()] = []any{w.words(), 1.5, nil}
 			}
-			blocks = append(blocks, object{"type": "tool_use", "id": id, "name": w.name("tool"), "input": input})
-			results = append(results, object{"role": "tool", "tool_call_id": id, "content": "done"})
+			all = append(all, object{"type": "tool_use", "id": w.name("toolu"), "name": w.name("tool"), "input": input})
 		}
+	}
+	return all
+}
+
+// settled is the order in which blocks come back: between two thoughts, first one text and then the calls. OpenAI's wire
+// does not tell more.
+func settled(blocks []object) (all []object) {
+	var words string
+	var calls []object
+	settle := func() {
+		if words != "" {
+			all = append(all, object{"type": "text", "text": words})
+		}
+		all = append(all, calls...)
+		words, calls = "", nil
+	}
+	for _, b := range blocks {
+		switch b["type"] {
+		case "text":
+			words += b["text"].(string)
+		case "tool_use":
+			calls = append(calls, b)
+		default:
+			settle()
+			all = append(all, b)
+		}
+	}
+	settle()
+	return all
+}
+
+// streamed are the events of a message of these blocks.
+func streamed(blocks []object) (all []string) {
+	add := func(o object) { all = append(all, text(o)) }
+	add(object{"type": "message_start", "message": object{"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []any{}}})
+	for i, b := range blocks {
+		delta := func(kind, name, words string) {
+			half := len([]rune(words)) / 2
+			for _, part := range []string{string([]rune(words)[:half]), string([]rune(words)[half:])} {
+				add(object{"type": "content_block_delta", "index": i, "delta": object{"type": kind, name: part}})
+			}
+		}
+		start := object{"type": b["type"]}
+		for name, value := range b {
+			if start[name] = value; name != "type" && name != "id" && name != "name" && name != "data" {
+				delete(start, name)
+			}
+		}
+		add(object{"type": "content_block_start", "index": i, "content_block": start})
+		switch b["type"] {
+		case "text":
+			delta("text_delta", "text", b["text"].(string))
+		case "thinking":
+			delta("thinking_delta", "thinking", b["thinking"].(string))
+			delta("signature_delta", "signature", b["signature"].(string))
+		case "tool_use":
+			delta("input_json_delta", "partial_json", text(b["input"]))
+		}
+		add(object{"type": "content_block_stop", "index": i})
+	}
+	add(object{"type": "message_delta", "delta": object{"stop_reason": "end_turn"}})
+	add(object{"type": "message_stop"})
+	return all
+}
+
+func TestAnAnswerGoesBackAsItCame(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &writer{T: t}
+		blocks := w.blocks()
 		body := text(object{"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": blocks, "stop_reason": "end_turn"})
 		message(t, body)
-		reply := answered(t, body).Choices[0].Message
-		said, err := json.Marshal(reply)
+		whole := answered(t, body).Choices[0].Message
+		out, err := events(exchange(t), streamed(blocks)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pieces := assembled(t, []byte(out))
+		compact(pieces)
+		if diff := cmp.Diff(canonical([]byte(text(whole))), canonical([]byte(text(pieces.Choices[0].Message)))); diff != "" {
+			t.Fatalf("streamed: %s", diff)
+		}
+		said, err := json.Marshal(whole)
 		if err != nil {
 			t.Fatal(err)
 		}
 		messages := []any{object{"role": "user", "content": "x"}, stdjson.RawMessage(said)}
-		for _, r := range results {
-			messages = append(messages, r)
+		for _, b := range blocks {
+			if b["type"] == "tool_use" {
+				messages = append(messages, object{"role": "tool", "tool_call_id": b["id"], "content": "done"})
+			}
 		}
 		messages = append(messages, object{"role": "user", "content": "y"})
 		params, _ := asked(t, request(text(object{"model": "ours", "messages": messages}), false))
-		if diff := cmp.Diff(canonical([]byte(text(blocks))), canonical([]byte(text(params.Messages[1].Content)))); diff != "" {
+		if diff := cmp.Diff(canonical([]byte(text(settled(blocks)))), canonical([]byte(text(params.Messages[1].Content)))); diff != "" {
 			t.Fatal(diff)
 		}
 	})

@@ -14,11 +14,13 @@ import (
 // progress is how far a stream has come.
 type progress struct {
 	out      chat.Stream
+	asked    string        // the model
 	begun    bool          // the head of the message is there
 	over     bool          // nothing may come any more
 	ended    bool          // because all was said
 	blocks   int           // how many have begun
 	open     map[int]*part // and have not ended
+	words    int           // bytes of text
 	calls    int
 	thoughts int
 	usage    usage
@@ -30,7 +32,9 @@ type progress struct {
 type part struct {
 	block
 	index  int
-	argued bool // arguments have come
+	argued bool        // arguments have come
+	told   bool        // a piece of the thought has been said
+	place  *chat.Place // of the thought
 }
 
 // An event is one of a stream.
@@ -125,7 +129,7 @@ func (p *progress) openBlock(to []byte, e *event) ([]byte, error) {
 		p.calls++
 		return p.call(to, chat.ToolCall{Index: &b.index, ID: b.ID, Type: function, Function: chat.Called{Name: b.Name}}), nil
 	default:
-		b.index = p.thoughts
+		b.index, b.place = p.thoughts, after(p.words, p.calls)
 		p.thoughts++
 		return p.think(to, b, b.thought()), nil
 	}
@@ -218,13 +222,18 @@ func (p *progress) text(to []byte, words string) []byte {
 	if words == "" {
 		return to
 	}
+	p.words += len(words)
 	return p.out.Text(to, 0, words)
 }
 
-// think says a piece of a thought: its words for people, and all of it for the way back.
+// think says a piece of a thought: its words for people, and all of it for the way back. The first piece says whose it is
+// and where it stood.
 func (p *progress) think(to []byte, b *part, t chat.Thought) []byte {
 	if empty(t) {
 		return to
+	}
+	if !b.told {
+		b.told, t.Model, t.Place = true, p.asked, b.place
 	}
 	t.Index = &b.index
 	d := chat.Delta{ReasoningDetails: []chat.Thought{t}}

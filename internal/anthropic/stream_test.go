@@ -151,12 +151,17 @@ func accumulated(t *testing.T, stream []byte) *sdk.Message {
 	return m
 }
 
+// complainer is what both tests and properties are.
+type complainer interface {
+	failer
+	Errorf(format string, args ...any)
+}
+
 // assembled is the answer that the events of a stream make, read as a caller would.
-func assembled(t *testing.T, stream []byte) *chat.Answer {
+func assembled(t complainer, stream []byte) *chat.Answer {
 	t.Helper()
 	a := &chat.Answer{Object: "chat.completion", Choices: []chat.Choice{{Message: chat.Reply{Role: chat.Assistant}}}}
 	choice := &a.Choices[0]
-	words := ""
 	err := new(sse.Reader).Feed(stream, func(e sse.Event) error {
 		if string(e.Data) == "[DONE]" {
 			return nil
@@ -174,7 +179,10 @@ func assembled(t *testing.T, stream []byte) *chat.Answer {
 		}
 		d := c.Choices[0].Delta
 		if d.Content != nil {
-			words += *d.Content
+			if choice.Message.Content == nil {
+				choice.Message.Content = new(string)
+			}
+			*choice.Message.Content += *d.Content
 		}
 		if d.Refusal != nil {
 			choice.Message.Refusal = d.Refusal
@@ -184,9 +192,12 @@ func assembled(t *testing.T, stream []byte) *chat.Answer {
 		}
 		for _, piece := range d.ReasoningDetails {
 			if *piece.Index == len(choice.Message.ReasoningDetails) {
-				choice.Message.ReasoningDetails = append(choice.Message.ReasoningDetails, chat.Thought{Type: piece.Type, Format: piece.Format})
+				choice.Message.ReasoningDetails = append(choice.Message.ReasoningDetails, chat.Thought{Type: piece.Type, Format: piece.Format, Model: piece.Model, Place: piece.Place})
 			}
 			whole := &choice.Message.ReasoningDetails[*piece.Index]
+			if len(whole.Text+whole.Signature+whole.Data) > 0 && (piece.Model != "" || piece.Place != nil) {
+				t.Errorf("a thought goes on with %s", e.Data)
+			}
 			whole.Text, whole.Signature, whole.Data = whole.Text+piece.Text, whole.Signature+piece.Signature, whole.Data+piece.Data
 		}
 		for _, piece := range d.ToolCalls {
@@ -208,9 +219,6 @@ func assembled(t *testing.T, stream []byte) *chat.Answer {
 	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	if words != "" {
-		choice.Message.Content = &words
 	}
 	return a
 }
@@ -333,7 +341,7 @@ func TestWhatABlockBeginsWithIsSaid(t *testing.T) {
 	}
 	got := assembled(t, []byte(out)).Choices[0].Message
 	want := chat.Reply{
-		Role: "assistant", ReasoningContent: "h", ReasoningDetails: []chat.Thought{{Type: "reasoning.text", Text: "h", Signature: "s", Format: "anthropic-claude-v1"}},
+		Role: "assistant", ReasoningContent: "h", ReasoningDetails: []chat.Thought{{Type: "reasoning.text", Text: "h", Signature: "s", Format: "anthropic-claude-v1", Model: "claude-opus-4-8"}},
 		ToolCalls: []chat.ToolCall{{ID: "t", Type: "function", Function: chat.Called{Name: "f", Arguments: `{"a":1}`}}},
 	}
 	hello := "Hello"

@@ -80,6 +80,16 @@ func inputSchema(parameters jsontext.Value, at string) (jsontext.Value, error) {
 	}
 }
 
+// with is an object with one more member, in front.
+func with(object jsontext.Value, name string, value []byte) jsontext.Value {
+	all := append([]byte(`{"`+name+`":`), value...)
+	rest := object.Clone()
+	if rest.Compact() == nil && string(rest) != "{}" {
+		all = append(all, ',')
+	}
+	return append(all, rest[1:]...)
+}
+
 // choices are the words for how to choose.
 var choices = map[string]string{"none": "none", "auto": "auto", "required": "any", function: "tool"}
 

@@ -1,10 +1,13 @@
 package chat
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"sovereign/internal/fault"
 )
 
 // The roles of messages.
@@ -36,7 +39,7 @@ type Message struct {
 // A Thought is a piece of a model's reasoning as its provider wants it back: a text, with the signature that vouches for
 // it, or data that only the provider can read.
 type Thought struct {
-	Type      string `json:"type"` // ThoughtText or ThoughtSealed
+	Type      string `json:"type"`         // ThoughtText or ThoughtSealed
 	ID        string `json:"id,omitempty"` // some providers name their thoughts
 	Text      string `json:"text,omitempty"`
 	Summary   string `json:"summary,omitempty"`
@@ -68,7 +71,7 @@ func Whole(pieces []Thought) (all []Thought) {
 	for _, p := range pieces {
 		if n := len(all); n > 0 && p.Index != nil && all[n-1].Index != nil && *p.Index == *all[n-1].Index && p.Type == all[n-1].Type {
 			last := &all[n-1]
-			last.Text, last.Signature, last.Data = last.Text+p.Text, last.Signature+p.Signature, last.Data+p.Data
+			last.Grow(p)
 			continue
 		}
 		all = append(all, p)
@@ -76,10 +79,18 @@ func Whole(pieces []Thought) (all []Thought) {
 	return all
 }
 
+// Grow adds a piece. Whose the thought is may be said by any of its pieces.
+func (t *Thought) Grow(p Thought) {
+	t.Text, t.Summary, t.Signature, t.Data = t.Text+p.Text, t.Summary+p.Summary, t.Signature+p.Signature, t.Data+p.Data
+	t.ID, t.Format, t.Model = cmp.Or(t.ID, p.ID), cmp.Or(t.Format, p.Format), cmp.Or(t.Model, p.Model)
+	t.Place = cmp.Or(t.Place, p.Place)
+}
+
 // The types of thoughts.
 const (
-	ThoughtText   = "reasoning.text"
-	ThoughtSealed = "reasoning.encrypted"
+	ThoughtText    = "reasoning.text"
+	ThoughtSummary = "reasoning.summary"
+	ThoughtSealed  = "reasoning.encrypted"
 )
 
 // Extra is what a provider's wire has and OpenAI's has not, in the shape that Google's own OpenAI endpoint uses.
@@ -182,6 +193,25 @@ type Part struct {
 	File         *File         `json:"file,omitempty"`
 	Refusal      string        `json:"refusal,omitempty"`
 	CacheControl *CacheControl `json:"cache_control,omitempty"` // Anthropic's mark: remember the prompt up to here
+}
+
+// Single refuses a part that holds what its type does not say.
+func (p *Part) Single(at string) error {
+	for _, member := range []struct {
+		name string
+		held bool
+	}{
+		{PartText, p.Text != ""},
+		{PartImage, p.ImageURL != nil},
+		{PartAudio, p.InputAudio != nil},
+		{PartFile, p.File != nil},
+		{PartRefusal, p.Refusal != ""},
+	} {
+		if member.held && member.name != p.Type {
+			return fault.Invalid(at+"."+member.name, "does not belong to the part's type")
+		}
+	}
+	return nil
 }
 
 // An ImageURL is a picture: somewhere, or here as a data URL.

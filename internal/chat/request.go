@@ -101,15 +101,23 @@ func Decode(body []byte) (*Request, error) {
 // Refuse makes a refusal, which names the member, of an error of decoding.
 func Refuse(err error) error {
 	var semantic *json.SemanticError
+	var rule Rule
 	switch {
 	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
 		return Unsupported(place(semantic.JSONPointer), "is not known to the model's provider")
+	case errors.As(err, &semantic) && errors.As(err, &rule):
+		return fault.Invalid(place(semantic.JSONPointer), string(rule))
 	case errors.As(err, &semantic):
 		return fault.Invalid(place(semantic.JSONPointer), "is not what it should be")
 	default:
 		return fault.InvalidBody.New("the body cannot be read: %s", err)
 	}
 }
+
+// A Rule is what a value breaks that cannot be read: "must be …". Refuse says it.
+type Rule string
+
+func (r Rule) Error() string { return string(r) }
 
 // place writes a JSON pointer as people do: messages[0].content.
 func place(p jsontext.Pointer) string {
@@ -141,8 +149,14 @@ func Unsupported(field, reason string) *fault.Fault {
 var neutral = map[string][]string{
 	"n": {"1"}, "logprobs": {"false"}, "store": {"false"}, "presence_penalty": {"0", "0.0"}, "frequency_penalty": {"0", "0.0"},
 	"service_tier": {`"auto"`, `"default"`}, "modalities": {`["text"]`}, "top_logprobs": {"0"}, "logit_bias": {"{}"},
-	"functions": {"[]"}, "tools": {"[]"}, "parallel_tool_calls": {"true"}, "response_format": {`{"type":"text"}`}, "metadata": {"{}"},
-	"verbosity": {`"medium"`}, "user": {`""`}, "reasoning_effort": {`""`}, "stop": {"[]"},
+	"functions": {"[]"}, "tools": {"[]"}, "parallel_tool_calls": {"true"}, "response_format": {`{"type":"text"}`},
+	"verbosity": {`"medium"`}, "reasoning_effort": {`""`}, "stop": {"[]"},
+}
+
+// hints cannot change an answer: they are meant for whoever serves the API, and go no further where a wire has no place
+// for them.
+var hints = map[string]bool{
+	"user": true, "safety_identifier": true, "prompt_cache_key": true, "prompt_cache_retention": true, "metadata": true,
 }
 
 // Only refuses the first parameter of a body that is not among those that a wire can express. What is null, or says what
@@ -162,7 +176,7 @@ func Only(body []byte, expressible map[string]bool, wire string) error {
 		if err != nil {
 			return fault.InvalidBody.New("the body cannot be read: %s", err)
 		}
-		if expressible[member] || value.Kind() == 'n' || asksNothing(member, value) {
+		if expressible[member] || hints[member] || value.Kind() == 'n' || asksNothing(member, value) {
 			continue
 		}
 		return Unsupported(member, "cannot be expressed in the "+wire)

@@ -1,8 +1,12 @@
 package chat
 
 import (
+	"bytes"
+
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"sovereign/internal/fault"
 )
 
 // A Tool is what a model may call.
@@ -56,7 +60,7 @@ func (c *ToolChoice) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	c.raw = raw.Clone()
 	var object struct {
 		Type     string `json:"type"`
-		Function struct {
+		Function *struct {
 			Name string `json:"name"`
 		} `json:"function"`
 		AllowedTools jsontext.Value `json:"allowed_tools"`
@@ -65,9 +69,25 @@ func (c *ToolChoice) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if err := json.Unmarshal(raw, &object, json.RejectUnknownMembers(true)); err != nil {
 		return err
 	}
-	c.Mode, c.Name = object.Type, object.Function.Name
+	for _, member := range []struct {
+		of   string
+		held bool
+	}{
+		{"function", object.Function != nil},
+		{"allowed_tools", present(object.AllowedTools)},
+		{"custom", present(object.Custom)},
+	} {
+		if member.held && member.of != object.Type {
+			return Rule("says what does not belong to its type")
+		}
+	}
+	if c.Mode = object.Type; object.Function != nil {
+		c.Name = object.Function.Name
+	}
 	return nil
 }
+
+func present(value jsontext.Value) bool { return len(value) > 0 && value.Kind() != 'n' }
 
 // MarshalJSONTo writes what was read.
 func (c ToolChoice) MarshalJSONTo(e *jsontext.Encoder) error {
@@ -92,4 +112,24 @@ type JSONSchema struct {
 	Description string         `json:"description,omitempty"`
 	Schema      jsontext.Value `json:"schema,omitempty"`
 	Strict      *bool          `json:"strict,omitempty"`
+}
+
+// Described is the schema with its description inside, for wires that have no other place for it.
+func (s *JSONSchema) Described() (jsontext.Value, error) {
+	const field = "response_format.json_schema.description"
+	if s.Description == "" {
+		return s.Schema, nil
+	}
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(s.Schema, &members); err != nil || members["description"] != nil {
+		return nil, Unsupported(field, "cannot be said beside the schema's own")
+	}
+	all, err := jsontext.AppendQuote([]byte(`{"description":`), s.Description)
+	if err != nil {
+		return nil, fault.Invalid(field, "is no text")
+	}
+	if len(members) > 0 {
+		all = append(all, ',')
+	}
+	return append(all, bytes.TrimLeft(s.Schema, "{ \t\r\n")...), nil
 }

@@ -16,6 +16,7 @@ import (
 	"sovereign/internal/fault"
 	"sovereign/internal/rerank"
 	"sovereign/internal/sse"
+	"sovereign/internal/token"
 	"sovereign/internal/upstream"
 )
 
@@ -107,11 +108,11 @@ var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.Allo
 func counts(meta jsontext.Value) rerank.Counts {
 	var told struct {
 		Billed struct {
-			Input    *rerank.Count `json:"input_tokens"`
-			Searches *rerank.Count `json:"search_units"`
+			Input    *token.Count `json:"input_tokens"`
+			Searches *token.Count `json:"search_units"`
 		} `json:"billed_units"`
 		Tokens struct {
-			Input *rerank.Count `json:"input_tokens"`
+			Input *token.Count `json:"input_tokens"`
 		} `json:"tokens"`
 	}
 	if meta == nil || json.Unmarshal(meta, &told, lenient) != nil {

@@ -87,7 +87,7 @@ func TestARequestIsSaidInCoheresWords(t *testing.T) {
 			"/v2/embed", `{"model":"rerank-v3.5","texts":["a"],"input_type":"search_document","embedding_types":["float"]}`,
 		},
 		{
-			upstream.EmbeddingsPath, `{"model":"m","input":["a","b"],"dimensions":256,"encoding_format":"base64","input_type":"search_query","truncate":"NONE","user":""}`,
+			upstream.EmbeddingsPath, `{"model":"m","input":["a","b"],"dimensions":256,"encoding_format":"base64","input_type":"search_query","truncate":"NONE","user":"me"}`,
 			"/v2/embed", `{"model":"rerank-v3.5","texts":["a","b"],"input_type":"search_query","embedding_types":["float"],"output_dimension":256,"truncate":"NONE"}`,
 		},
 		{
@@ -124,7 +124,7 @@ func TestWhatCohereCannotSayIsRefusedByItsName(t *testing.T) {
 		{upstream.RerankPath, `{"model":"m","query":"q","documents":[{"image":"b"}]}`, "documents[0]", fault.InvalidParameter},
 		{upstream.RerankPath, `[]`, "the body", fault.InvalidParameter},
 		{upstream.RerankPath, ``, "", fault.InvalidBody},
-		{upstream.EmbeddingsPath, embedding + `"user":"me"}`, "user", fault.UnsupportedParameter},
+		{upstream.EmbeddingsPath, embedding + `"wish":"me"}`, "wish", fault.UnsupportedParameter},
 		{upstream.EmbeddingsPath, embedding + `"embedding_types":["int8"]}`, "embedding_types", fault.UnsupportedParameter},
 		{upstream.EmbeddingsPath, embedding + `"max_tokens":5}`, "max_tokens", fault.UnsupportedParameter},
 		{upstream.EmbeddingsPath, embedding + `"encoding_format":"int8"}`, "encoding_format", fault.InvalidParameter},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"sovereign/internal/live"
 	"sovereign/internal/rerank"
 	"sovereign/internal/scan"
+	"sovereign/internal/token"
 	"sovereign/internal/upstream"
 )
 
@@ -199,8 +199,8 @@ func (r *run) put(p []byte) error {
 // usageOf reads a usage object. What is missing, or is no count, is nil: it was not reported.
 func usageOf(value []byte) *live.Usage {
 	var u struct {
-		Prompt            *count        `json:"prompt_tokens"`
-		Completion        *count        `json:"completion_tokens"`
+		Prompt            *token.Count  `json:"prompt_tokens"`
+		Completion        *token.Count  `json:"completion_tokens"`
 		PromptDetails     inputDetails  `json:"prompt_tokens_details"`
 		CompletionDetails outputDetails `json:"completion_tokens_details"`
 	}
@@ -213,21 +213,21 @@ func usageOf(value []byte) *live.Usage {
 // inputDetails and outputDetails are the parts of a usage's two sums that have prices of their own.
 type (
 	inputDetails struct {
-		Cached  *count `json:"cached_tokens"`
-		Written *count `json:"cache_write_tokens"`
-		Audio   *count `json:"audio_tokens"`
+		Cached  *token.Count `json:"cached_tokens"`
+		Written *token.Count `json:"cache_write_tokens"`
+		Audio   *token.Count `json:"audio_tokens"`
 	}
 	outputDetails struct {
-		Reasoning *count `json:"reasoning_tokens"`
-		Audio     *count `json:"audio_tokens"`
+		Reasoning *token.Count `json:"reasoning_tokens"`
+		Audio     *token.Count `json:"audio_tokens"`
 	}
 )
 
 // usage puts a usage together. The parts of a sum do not overlap, and are no more than it.
-func usage(input *count, in inputDetails, output *count, out outputDetails) *live.Usage {
-	u := &live.Usage{Input: input.or0(), Output: output.or0()}
-	part := func(left *int64, told *count) int64 {
-		n := min(told.or0(), *left)
+func usage(input *token.Count, in inputDetails, output *token.Count, out outputDetails) *live.Usage {
+	u := &live.Usage{Input: input.Or0(), Output: output.Or0()}
+	part := func(left *int64, told *token.Count) int64 {
+		n := min(told.Or0(), *left)
 		*left -= n
 		return n
 	}
@@ -236,29 +236,6 @@ func usage(input *count, in inputDetails, output *count, out outputDetails) *liv
 	left = u.Output
 	u.Reasoning, u.AudioOutput = part(&left, out.Reasoning), part(&left, out.Audio)
 	return u
-}
-
-// A count is a number of tokens: whole, not below zero, and not beyond reason.
-type count int64
-
-// maxCount is beyond any context: a provider that says more is not believed.
-const maxCount = 1_000_000_000
-
-func (c *count) or0() int64 {
-	if c == nil {
-		return 0
-	}
-	return int64(*c)
-}
-
-// UnmarshalJSON accepts 12 and 12.0, which some providers write.
-func (c *count) UnmarshalJSON(data []byte) error {
-	f, err := strconv.ParseFloat(string(data), 64)
-	if err != nil || f < 0 || f > maxCount || f != math.Trunc(f) {
-		return errors.New("is no count")
-	}
-	*c = count(f)
-	return nil
 }
 
 // textOf is the text of an answer's choices: what a model wrote, tool calls included.

@@ -13,13 +13,14 @@ import (
 	"sovereign/internal/fault"
 	"sovereign/internal/live"
 	"sovereign/internal/sse"
+	"sovereign/internal/token"
 )
 
 // responseUsage reads the usage of a response.
 func responseUsage(value []byte) *live.Usage {
 	var u struct {
-		Input         *count        `json:"input_tokens"`
-		Output        *count        `json:"output_tokens"`
+		Input         *token.Count  `json:"input_tokens"`
+		Output        *token.Count  `json:"output_tokens"`
 		InputDetails  inputDetails  `json:"input_tokens_details"`
 		OutputDetails outputDetails `json:"output_tokens_details"`
 	}

@@ -21,7 +21,7 @@ func (e *exchange) Answer(body []byte) ([]byte, error) {
 		return nil, err
 	}
 	if g.Error != nil {
-		_, told := g.Error.tell(http.StatusBadGateway)
+		_, told := g.Error.tell(g.Error.status())
 		return told, nil
 	}
 	a := chat.Answer{
@@ -89,7 +89,7 @@ func (e *exchange) voice(i int) (*voice, error) {
 		return nil, fmt.Errorf("a candidate has the index %d, and %d were asked for", i, e.n)
 	}
 	if e.voices[i] == nil {
-		e.voices[i] = &voice{index: i}
+		e.voices[i] = &voice{index: i, one: e.one}
 	}
 	return e.voices[i], nil
 }

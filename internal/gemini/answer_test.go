@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/genai"
 
 	"sovereign/internal/fault"
@@ -209,6 +210,7 @@ func TestEveryErrorHasItsStatus(t *testing.T) {
 		{503, 503, "UNAVAILABLE", "", 503, "api_error"},
 		{504, 504, "DEADLINE_EXCEEDED", "", 504, "api_error"},
 		{413, 413, "", "", 413, "invalid_request_error"},
+		{413, 413, "REQUEST_TOO_LARGE", "", 413, "invalid_request_error"},
 		{418, 0, "", "", 418, "invalid_request_error"},
 	} {
 		body := fmt.Sprintf(`{"error":{"code":%d,"message":"so it is","status":%q,"details":%s}}`, c.code, c.word, "["+strings.TrimSuffix(strings.TrimPrefix(c.details, "["), "]")+"]")
@@ -258,6 +260,24 @@ func answeredError(t *testing.T, body string) (string, failure) {
 	return string(text), f
 }
 
+func TestARefusalWhoseWordIsNotKnownKeepsItsStatus(t *testing.T) {
+	if status, text := dialect.Refusal(413, []byte(`{"error":{"code":400,"message":"too much","status":"REQUEST_TOO_LARGE"}}`)); status != 413 || !bytes.Contains(text, []byte(`"code":413`)) {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+func TestACallAtATimeIsOneCall(t *testing.T) {
+	const answer = `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"},"thoughtSignature":"AAAA"},{"functionCall":{"name":"g"}},{"text":"so"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":1}}`
+	body := with(`"tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}],"parallel_tool_calls":false`)
+	whole, text := answered(t, body, answer)
+	if calls := whole.Choices[0].Message.ToolCalls; len(calls) != 1 || calls[0].Function.Name != "f" || whole.Choices[0].FinishReason != "tool_calls" {
+		t.Error(text)
+	}
+	if d := cmp.Diff(whole, assemble(t, stream(t, body, "data: "+answer+"\n\n"), false)); d != "" {
+		t.Error(d)
+	}
+}
+
 func TestARefusalThatCannotBeReadKeepsItsStatus(t *testing.T) {
 	for _, body := range []string{``, `<html>no</html>`, `{"error":{"code":40`, `[]`, `null`} {
 		if status, text := dialect.Refusal(http.StatusBadGateway, []byte(body)); status != http.StatusBadGateway || !bytes.Contains(text, []byte(`"code":502`)) {
@@ -276,7 +296,7 @@ func TestTextsAreEmbedded(t *testing.T) {
 	}
 	for body, want := range map[string]string{
 		`{"model":"m","input":"a"}`: `{"requests":[{"model":"models/gemini-embedding-001","content":{"parts":[{"text":"a"}]}}]}`,
-		`{"model":"m","input":["a","b"],"dimensions":2,"encoding_format":"float","task_type":"RETRIEVAL_DOCUMENT","title":"t","user":""}`: `{"requests":[
+		`{"model":"m","input":["a","b"],"dimensions":2,"encoding_format":"float","task_type":"RETRIEVAL_DOCUMENT","title":"t","user":"u"}`: `{"requests":[
 			{"model":"models/gemini-embedding-001","content":{"parts":[{"text":"a"}]},"taskType":"RETRIEVAL_DOCUMENT","title":"t","outputDimensionality":2},
 			{"model":"models/gemini-embedding-001","content":{"parts":[{"text":"b"}]},"taskType":"RETRIEVAL_DOCUMENT","title":"t","outputDimensionality":2}]}`,
 	} {
@@ -308,7 +328,7 @@ func TestWhatCannotBeEmbeddedIsRefusedByItsName(t *testing.T) {
 	many := `"` + strings.Repeat(`x","`, 100) + `"`
 	for body, want := range map[string]string{
 		`{"model":"m"}`: "input", `{"input":null}`: "input", `{"input":[]}`: "input", `{"input":[1,2]}`: "input", `{"input":[[1,2]]}`: "input", `{"input":[` + many + `]}`: "input",
-		`{"input":"a","dimensions":0}`: "dimensions", `{"input":"a","encoding_format":"hex"}`: "encoding_format", `{"input":"a","user":"u"}`: "user", `{"input":"a","task_type":5}`: "task_type",
+		`{"input":"a","dimensions":0}`: "dimensions", `{"input":"a","encoding_format":"hex"}`: "encoding_format", `{"input":"a","wish":1}`: "wish", `{"input":"a","task_type":5}`: "task_type",
 	} {
 		_, err := dialect.Ask(request(now, upstream.EmbeddingsPath, body, false))
 		var f *fault.Fault

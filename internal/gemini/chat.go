@@ -15,6 +15,7 @@ type exchange struct {
 	model string
 	made  int64
 	n     int  // answers that are asked for
+	one   bool // call at a time, if any
 	usage bool // the caller wants to see it
 
 	stream  *chat.Stream // from the first event on
@@ -48,7 +49,8 @@ func askChat(d Dialect, r *upstream.Request, body []byte) (upstream.Exchange, er
 	if asked.N != nil {
 		e.n = int(*asked.N)
 	}
-	said, err := say(asked, early(r.Model.Upstream))
+	e.one = asked.ParallelToolCalls != nil && !*asked.ParallelToolCalls
+	said, err := say(asked, r.Model.Upstream)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +61,8 @@ func askChat(d Dialect, r *upstream.Request, body []byte) (upstream.Exchange, er
 }
 
 // say is a chat in Gemini's words.
-func say(r *chat.Request, early bool) (*generateRequest, error) {
-	conversation, err := converse(r.Messages, early)
+func say(r *chat.Request, model string) (*generateRequest, error) {
+	conversation, err := converse(r.Messages, early(model))
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +70,7 @@ func say(r *chat.Request, early bool) (*generateRequest, error) {
 	if len(conversation.system) > 0 {
 		said.SystemInstruction = &content{Parts: conversation.system}
 	}
-	if said.GenerationConfig, err = settings(r, early); err != nil {
+	if said.GenerationConfig, err = settings(r, model); err != nil {
 		return nil, err
 	}
 	if said.Tools, err = declare(r.Tools); err != nil {

@@ -3,7 +3,6 @@ package gemini
 import (
 	"errors"
 	"io"
-	"net/http"
 
 	"github.com/go-json-experiment/json"
 
@@ -42,7 +41,7 @@ func askEmbed(_ Dialect, r *upstream.Request, body []byte) (upstream.Exchange, e
 	}{}
 	for i := range asked.Texts {
 		said.Requests = append(said.Requests, embedRequest{
-			Model: "models/" + r.Model.Upstream, Content: content{Parts: []part{{Text: &asked.Texts[i]}}},
+			Model: "models/" + short(r.Model.Upstream), Content: content{Parts: []part{{Text: &asked.Texts[i]}}},
 			TaskType: asked.Own["task_type"], Title: asked.Own["title"], OutputDimensionality: asked.Dimensions,
 		})
 	}
@@ -79,7 +78,7 @@ func (e *embedding) Answer(body []byte) ([]byte, error) {
 		return nil, err
 	}
 	if theirs.Error != nil {
-		_, told := theirs.Error.tell(http.StatusBadGateway)
+		_, told := theirs.Error.tell(theirs.Error.status())
 		return told, nil
 	}
 	vectors := make([][]float64, len(theirs.Embeddings))

@@ -46,13 +46,19 @@ func (d Dialect) now() int64 {
 }
 
 // method is the path of a model's method.
-func method(model, name string) string { return "/models/" + url.PathEscape(model) + ":" + name }
+func method(model, name string) string { return "/models/" + url.PathEscape(short(model)) + ":" + name }
+
+// short is a model's name without the collection's, which Google's lists put before it.
+func short(model string) string { return strings.TrimPrefix(model, "models/") }
 
 // early reports whether a model is of a generation before the third, which thinks by budgets and not by levels, and sees
 // no resolution of one picture nor pictures in a function's result.
 func early(model string) bool {
-	return strings.HasPrefix(model, "gemini-1") || strings.HasPrefix(model, "gemini-2")
+	return strings.HasPrefix(short(model), "gemini-1") || strings.HasPrefix(short(model), "gemini-2")
 }
+
+// restless reports whether a model is one of the early that cannot be kept from thinking.
+func restless(model string) bool { return strings.HasPrefix(short(model), "gemini-2.5-pro") }
 
 // lenient: an answer is read as far as it is JSON, and written as far as it is text.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))

@@ -2,7 +2,6 @@ package gemini
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -37,7 +36,7 @@ func converse(messages []chat.Message, early bool) (*conversation, error) {
 		m, at := &messages[i], fmt.Sprintf("messages[%d]", i)
 		speak, ok := speakers[m.Role]
 		if !ok {
-			return nil, fault.Invalid(at+".role", "is not known")
+			return nil, fault.Invalid(at+".role", "must be system, developer, user, assistant or tool")
 		}
 		if err := understood(m, at); err != nil {
 			return nil, err
@@ -67,6 +66,7 @@ func understood(m *chat.Message, at string) error {
 		{"tool_calls", len(m.ToolCalls) > 0 && !assistant},
 		{"refusal", m.Refusal != nil && !assistant},
 		{"reasoning_content", m.ReasoningContent != nil && !assistant},
+		{"reasoning", m.Reasoning != nil && !assistant},
 		{"reasoning_details", len(m.ReasoningDetails) > 0 && !assistant},
 		{"extra_content", m.ExtraContent != nil && !assistant},
 	} {
@@ -104,71 +104,6 @@ func (c *conversation) ask(m *chat.Message, at string) error {
 	parts, err := c.parts(m.Content, at, chat.PartText, chat.PartImage, chat.PartAudio, chat.PartFile)
 	c.add(chat.User, roleUser, parts)
 	return err
-}
-
-// recall adds what the model has said: its thoughts, its text and its calls, in this order, with their signatures. An
-// empty text beside them is no part.
-func (c *conversation) recall(m *chat.Message, at string) error {
-	parts, err := thoughts(m, at)
-	if err != nil {
-		return err
-	}
-	said, err := c.parts(m.Content, at, chat.PartText, chat.PartRefusal)
-	if err != nil {
-		return err
-	}
-	said = slices.DeleteFunc(said, func(p part) bool { return *p.Text == "" })
-	if m.Refusal != nil && *m.Refusal != "" {
-		said = append(said, part{Text: m.Refusal})
-	}
-	if signature := m.ExtraContent.Signature(); signature != "" {
-		if len(said) == 0 {
-			said = []part{{Text: new(string)}}
-		}
-		said[len(said)-1].ThoughtSignature = signature
-	}
-	parts = append(parts, said...)
-	for i := range m.ToolCalls {
-		call, err := c.call(&m.ToolCalls[i], fmt.Sprintf("%s.tool_calls[%d]", at, i))
-		if err != nil {
-			return err
-		}
-		if i == 0 && call.ThoughtSignature == "" && !c.early {
-			call.ThoughtSignature = unsigned
-		}
-		parts = append(parts, call)
-	}
-	c.add(chat.Assistant, roleModel, parts)
-	return nil
-}
-
-// unsigned stands for the signature of the first call of a turn that has none: another model has made it, or a client has
-// lost it. Google, which refuses the turn otherwise, names skip_thought_signature_validator for this; it is here in base64.
-const unsigned = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
-
-// thoughts are a message's. Its reasoning_content repeats what its reasoning_details say, and may go on after them.
-func thoughts(m *chat.Message, at string) (parts []part, err error) {
-	var said strings.Builder
-	for i, d := range chat.Whole(m.ReasoningDetails) {
-		if !d.Of(chat.OfGoogle) { // what another thought is text, and nothing that could be vouched for here
-			if d.Text == "" {
-				continue
-			}
-			d = chat.Thought{Type: chat.ThoughtText, Text: d.Text}
-		}
-		if d.Type != chat.ThoughtText || d.Data != "" {
-			return nil, chat.Unsupported(fmt.Sprintf("%s.reasoning_details[%d]", at, i), "is no thought that the "+wire+" can read")
-		}
-		parts = append(parts, part{Text: &d.Text, Thought: true, ThoughtSignature: d.Signature})
-		said.WriteString(d.Text)
-	}
-	if m.ReasoningContent == nil {
-		return parts, nil
-	}
-	if rest, ok := strings.CutPrefix(*m.ReasoningContent, said.String()); ok && rest != "" {
-		parts = append(parts, part{Text: &rest, Thought: true})
-	}
-	return parts, nil
 }
 
 func (c *conversation) call(t *chat.ToolCall, at string) (part, error) {

@@ -23,7 +23,10 @@ func (c *conversation) parts(from chat.Content, at string, types ...string) ([]p
 		case p.CacheControl != nil:
 			return nil, chat.Unsupported(place+".cache_control", "cannot be expressed in the "+wire)
 		case !slices.Contains(types, p.Type):
-			return nil, chat.Unsupported(place, fmt.Sprintf("is %q, which cannot stand here in the %s", p.Type, wire))
+			return nil, chat.Unsupported(place, fmt.Sprintf("is %q, and can only be %s in the %s", p.Type, either(types), wire))
+		}
+		if err := p.Single(place); err != nil {
+			return nil, err
 		}
 		one, err := readers[p.Type](c, p, place)
 		if err != nil {
@@ -32,6 +35,15 @@ func (c *conversation) parts(from chat.Content, at string, types ...string) ([]p
 		all = append(all, one)
 	}
 	return all, nil
+}
+
+// either lists words: a, b or c.
+func either(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // readers turn parts of messages into Gemini's.

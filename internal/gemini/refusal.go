@@ -75,11 +75,16 @@ func told(body []byte) *refusal {
 	return &told.Error
 }
 
-// tell is an error as OpenAI's. Status is that of the answer, for an error that names none.
-func (r *refusal) tell(status int) (int, []byte) {
+// status is that of an error inside an answer, which HTTP calls a success.
+func (r *refusal) status() int {
 	if r.Code >= http.StatusBadRequest && r.Code < 600 {
-		status = r.Code
+		return r.Code
 	}
+	return http.StatusBadGateway
+}
+
+// tell is an error as OpenAI's. Status is for one whose word is not known.
+func (r *refusal) tell(status int) (int, []byte) {
 	if known, ok := statuses[r.Status]; ok {
 		status = known
 	}

@@ -84,6 +84,38 @@ func TestAChatIsSaidInGeminisWords(t *testing.T) {
 			now, messages(user + `,{"role":"assistant","content":"c","reasoning_content":"abz","reasoning_details":[{"type":"reasoning.text","text":"a","signature":"AAAA"},{"type":"reasoning.text","text":"b"}],"extra_content":{"google":{"thought_signature":"BBBB"}},"annotations":[],"audio":null}`),
 			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"a","thought":true,"thoughtSignature":"AAAA"},{"text":"b","thought":true},{"text":"z","thought":true},{"text":"c","thoughtSignature":"BBBB"}]}]}`,
 		},
+		"thoughts that no details repeat": {
+			now, messages(user + `,{"role":"assistant","content":"c","reasoning_content":"other","reasoning_details":[{"type":"reasoning.text","text":"a","signature":"AAAA","format":"google-gemini-v1"}]}`),
+			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"a","thought":true,"thoughtSignature":"AAAA"},{"text":"other","thought":true},{"text":"c"}]}]}`,
+		},
+		"thoughts by another name": {
+			now, messages(user + `,{"role":"assistant","content":"c","reasoning":"hm"},{"role":"assistant","content":"d","reasoning":"hm","reasoning_content":"so"}`),
+			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"hm","thought":true},{"text":"c"},{"text":"so","thought":true},{"text":"d"}]}]}`,
+		},
+		"thoughts of another's": {
+			now, messages(user + `,{"role":"assistant","content":"c","reasoning":"hm","reasoning_details":[{"type":"reasoning.summary","id":"rs_1","summary":"hm","format":"openai-responses-v1"},{"type":"reasoning.encrypted","data":"x","format":"openai-responses-v1"}]}`),
+			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"hm","thought":true},{"text":"c"}]}]}`,
+		},
+		"what stood between": {
+			now, messages(user + `,{"role":"assistant","content":"äbc","reasoning_content":"1234","reasoning_details":[
+			{"type":"reasoning.text","text":"1","format":"google-gemini-v1"},
+			{"type":"reasoning.encrypted","data":"AAAA","format":"google-gemini-v1","place":{"text":2}},
+			{"type":"reasoning.text","text":"2","signature":"CCCC","format":"google-gemini-v1","place":{"text":2}},
+			{"type":"reasoning.text","format":"google-gemini-v1","place":{"text":3,"calls":1}},
+			{"type":"reasoning.text","text":"34","format":"google-gemini-v1","place":{"text":9,"calls":9}}],
+			"extra_content":{"google":{"thought_signature":"BBBB"}},"tool_calls":[
+			{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{}"}}]}`),
+			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"1","thought":true},{"text":"ä","thoughtSignature":"AAAA"},{"text":"2","thought":true,"thoughtSignature":"CCCC"},{"text":"b"},
+			{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"` + unsigned + `"},{"text":"c","thoughtSignature":"BBBB"},{"functionCall":{"id":"c2","name":"g","args":{}}},{"text":"34","thought":true}]}]}`,
+		},
+		"a signature whose place is known": {
+			now, messages(user + `,{"role":"assistant","content":"ab","reasoning_details":[{"type":"reasoning.encrypted","data":"AAAA","format":"google-gemini-v1","place":{"text":1}}],"extra_content":{"google":{"thought_signature":"AAAA"}}}`),
+			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"a","thoughtSignature":"AAAA"},{"text":"b"}]}]}`,
+		},
+		"a place inside a letter, and one before the last": {
+			now, messages(user + `,{"role":"assistant","content":"aäb","reasoning_details":[{"type":"reasoning.encrypted","data":"AAAA","format":"google-gemini-v1","place":{"text":2}},{"type":"reasoning.text","text":"t","format":"google-gemini-v1","place":{"text":-7,"calls":-7}}]}`),
+			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"aä","thoughtSignature":"AAAA"},{"text":"t","thought":true},{"text":"b"}]}]}`,
+		},
 		"a signature of nothing": {
 			now, messages(user + `,{"role":"assistant","content":null,"extra_content":{"google":{"thought_signature":"BBBB"}}}`),
 			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"","thoughtSignature":"BBBB"}]}]}`,
@@ -92,17 +124,22 @@ func TestAChatIsSaidInGeminisWords(t *testing.T) {
 			now, with(`"temperature":0,"top_p":0.5,"top_k":40,"max_tokens":10,"stop":"x","n":2,"seed":-7,"presence_penalty":1,"frequency_penalty":-1,"logprobs":true,"top_logprobs":3,"logit_bias":null,"user":"","store":false,"models":["a"],"stream_options":null`),
 			`{` + said + `,"generationConfig":{"temperature":0,"topP":0.5,"topK":40,"maxOutputTokens":10,"stopSequences":["x"],"candidateCount":2,"seed":-7,"presencePenalty":1,"frequencyPenalty":-1,"responseLogprobs":true,"logprobs":3}}`,
 		},
-		"the newer limit":  {now, with(`"max_completion_tokens":10,"stop":["x","y"]`), `{` + said + `,"generationConfig":{"maxOutputTokens":10,"stopSequences":["x","y"]}}`},
-		"a form":           {now, with(`"response_format":{"type":"json_object"}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json"}}`},
-		"no form":          {now, with(`"response_format":{"type":"text"}`), `{` + said + `}`},
-		"a schema":         {now, with(`"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","$ref":"#/x"}}}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"type":"object","$ref":"#/x"}}}`},
-		"minimal effort":   {now, with(`"reasoning_effort":"minimal"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"MINIMAL","includeThoughts":true}}}`},
-		"low effort":       {now, with(`"reasoning_effort":"low"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"LOW","includeThoughts":true}}}`},
-		"medium effort":    {now, with(`"reasoning_effort":"medium"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"MEDIUM","includeThoughts":true}}}`},
-		"high effort":      {now, with(`"reasoning_effort":"high"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"HIGH","includeThoughts":true}}}`},
-		"no effort before": {before, with(`"reasoning_effort":"none"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":0}}}`},
-		"effort before":    {before, with(`"reasoning_effort":"medium"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":8192,"includeThoughts":true}}}`},
-		"tools":            {now, with(tool), `{` + said + `,` + declared + `}`},
+		"the newer limit":          {now, with(`"max_completion_tokens":10,"stop":["x","y"]`), `{` + said + `,"generationConfig":{"maxOutputTokens":10,"stopSequences":["x","y"]}}`},
+		"a form":                   {now, with(`"response_format":{"type":"json_object"}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json"}}`},
+		"no form":                  {now, with(`"response_format":{"type":"text"}`), `{` + said + `}`},
+		"a schema":                 {now, with(`"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","$ref":"#/x"}}}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"type":"object","$ref":"#/x"}}}`},
+		"a described schema":       {now, with(`"response_format":{"type":"json_schema","json_schema":{"name":"x","description":"say \"it\"","schema":{"type":"object"}}}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"description":"say \"it\"","type":"object"}}}`},
+		"hints for whoever serves": {now, with(`"user":"u","safety_identifier":"s","prompt_cache_key":"k","prompt_cache_retention":"24h","metadata":{"a":"b"}`), `{` + said + `}`},
+		"calls one by one":         {now, with(tool + `,"parallel_tool_calls":false`), `{` + said + `,` + declared + `}`},
+		"no calls one by one":      {now, with(`"parallel_tool_calls":false`), `{` + said + `}`},
+		"a full name":              {"models/gemini-2.5-flash", with(`"reasoning_effort":"low"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":1024,"includeThoughts":true}}}`},
+		"minimal effort":           {now, with(`"reasoning_effort":"minimal"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"MINIMAL","includeThoughts":true}}}`},
+		"low effort":               {now, with(`"reasoning_effort":"low"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"LOW","includeThoughts":true}}}`},
+		"medium effort":            {now, with(`"reasoning_effort":"medium"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"MEDIUM","includeThoughts":true}}}`},
+		"high effort":              {now, with(`"reasoning_effort":"high"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"HIGH","includeThoughts":true}}}`},
+		"no effort before":         {before, with(`"reasoning_effort":"none"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":0}}}`},
+		"effort before":            {before, with(`"reasoning_effort":"medium"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":8192,"includeThoughts":true}}}`},
+		"tools":                    {now, with(tool), `{` + said + `,` + declared + `}`},
 		"a tool that takes nothing": {
 			now, with(`"tools":[{"type":"function","function":{"name":"f","parameters":null,"strict":false}}]`),
 			`{` + said + `,"tools":[{"functionDeclarations":[{"name":"f"}]}]}`,
@@ -137,6 +174,7 @@ func TestAModelsNameIsEscapedInThePath(t *testing.T) {
 	}{
 		{now, upstream.ChatPath, hello, false, "/models/gemini-3-flash:generateContent"},
 		{now, upstream.ChatPath, hello, true, "/models/gemini-3-flash:streamGenerateContent?alt=sse"},
+		{"models/gemini-3-flash", upstream.ChatPath, hello, false, "/models/gemini-3-flash:generateContent"},
 		{"mock?chunks=5", upstream.ChatPath, hello, false, "/models/mock%3Fchunks=5:generateContent"},
 		{"a/b c#d", upstream.EmbeddingsPath, `{"input":"x"}`, false, "/models/a%2Fb%20c%23d:batchEmbedContents"},
 	} {
@@ -159,7 +197,6 @@ func TestWhatGeminiCannotExpressIsRefusedByItsName(t *testing.T) {
 	for _, c := range []struct{ model, body, field, code string }{
 		{now, with(`"wish":1`), "wish", "unsupported_parameter"},
 		{now, with(`"logit_bias":{"1":2}`), "logit_bias", "unsupported_parameter"},
-		{now, with(`"parallel_tool_calls":false`), "parallel_tool_calls", "unsupported_parameter"},
 		{now, with(`"functions":[{}]`), "functions", "unsupported_parameter"},
 		{now, with(`"function_call":"auto"`), "function_call", "unsupported_parameter"},
 		{now, with(`"verbosity":"low"`), "verbosity", "unsupported_parameter"},
@@ -167,11 +204,6 @@ func TestWhatGeminiCannotExpressIsRefusedByItsName(t *testing.T) {
 		{now, with(`"audio":{"voice":"x"}`), "audio", "unsupported_parameter"},
 		{now, with(`"prediction":{}`), "prediction", "unsupported_parameter"},
 		{now, with(`"web_search_options":{}`), "web_search_options", "unsupported_parameter"},
-		{now, with(`"user":"u"`), "user", "unsupported_parameter"},
-		{now, with(`"safety_identifier":"u"`), "safety_identifier", "unsupported_parameter"},
-		{now, with(`"prompt_cache_key":"u"`), "prompt_cache_key", "unsupported_parameter"},
-		{now, with(`"prompt_cache_retention":"24h"`), "prompt_cache_retention", "unsupported_parameter"},
-		{now, with(`"metadata":{"a":"b"}`), "metadata", "unsupported_parameter"},
 		{now, with(`"service_tier":"flex"`), "service_tier", "unsupported_parameter"},
 		{now, with(`"store":true`), "store", "unsupported_parameter"},
 		{now, with(`"stream_options":{"include_obfuscation":true}`), "stream_options.include_obfuscation", "unsupported_parameter"},
@@ -188,7 +220,15 @@ func TestWhatGeminiCannotExpressIsRefusedByItsName(t *testing.T) {
 		{now, with(`"response_format":{"type":"grammar"}`), "response_format.type", "unsupported_parameter"},
 		{now, with(`"response_format":{"type":"json_schema"}`), "response_format.json_schema.schema", "invalid_parameter"},
 		{now, with(`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":5}}`), "response_format.json_schema.schema", "invalid_parameter"},
-		{now, with(`"response_format":{"type":"json_schema","json_schema":{"name":"x","description":"d","schema":{}}}`), "response_format.json_schema.description", "unsupported_parameter"},
+		{now, with(`"response_format":{"type":"json_schema","json_schema":{"name":"x","description":"d","schema":{"description":"e"}}}`), "response_format.json_schema.description", "unsupported_parameter"},
+		{"gemini-2.5-pro", with(`"reasoning_effort":"none"`), "reasoning_effort", "unsupported_parameter"},
+		{"models/gemini-2.5-pro-preview-05-06", with(`"reasoning_effort":"none"`), "reasoning_effort", "unsupported_parameter"},
+		{now, with(`"user":5`), "user", "invalid_parameter"},
+		{now, with(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"auto","function":{"name":"f"}}`), "tool_choice", "invalid_parameter"},
+		{now, with(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"f"},"custom":{"name":"g"}}`), "tool_choice", "invalid_parameter"},
+		{now, messages(`{"role":"user","reasoning":"x","content":"x"}`), "messages[0].reasoning", "unsupported_parameter"},
+		{now, part(`{"type":"text","text":"x","image_url":{"url":"data:image/png;base64,AAAA"}}`), "messages[0].content[0].image_url", "invalid_parameter"},
+		{now, part(`{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"},"text":"x"}`), "messages[0].content[0].text", "invalid_parameter"},
 		{now, with(`"tools":[{"type":"custom","custom":{}}]`), "tools[0].type", "unsupported_parameter"},
 		{now, with(`"tools":[{"type":"function","function":{"name":"f"},"cache_control":{"type":"ephemeral"}}]`), "tools[0].cache_control", "unsupported_parameter"},
 		{now, with(`"tools":[{"type":"function","function":{"name":""}}]`), "tools[0].function.name", "invalid_parameter"},
@@ -259,6 +299,20 @@ func TestEndpointsThatGeminiHasNotAreRefused(t *testing.T) {
 		var f *fault.Fault
 		if !errors.As(err, &f) || f.Kind != fault.UnsupportedParameter || !strings.Contains(f.Message, path) {
 			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestARefusalNamesWhatIsKnown(t *testing.T) {
+	for body, want := range map[string]string{
+		messages(`{"role":"critic","content":"x"}`):                      "messages[0].role must be system, developer, user, assistant or tool",
+		messages(`{"role":"user","content":[{"type":"hologram"}]}`):      `messages[0].content[0] is "hologram", and can only be text, image_url, input_audio or file in the Gemini API`,
+		messages(`{"role":"system","content":[{"type":"input_audio"}]}`): `messages[0].content[0] is "input_audio", and can only be text in the Gemini API`,
+	} {
+		_, err := dialect.Ask(request(now, upstream.ChatPath, body, false))
+		var f *fault.Fault
+		if !errors.As(err, &f) || f.Message != want {
+			t.Errorf("%s: %v", body, err)
 		}
 	}
 }

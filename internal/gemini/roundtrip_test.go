@@ -185,7 +185,8 @@ func TestAConversationMeansTheSameAtGoogle(t *testing.T) {
 	})
 }
 
-// spoken is the parts of an answer, as Gemini orders them.
+// spoken is the parts of an answer, in any order. Two that stand side by side are of two kinds, or the first is signed:
+// others are one part, as a stream may cut it.
 func spoken(t *rapid.T) (parts []*genai.Part) {
 	sign := func() []byte {
 		signature, err := base64.StdEncoding.DecodeString(signatures.Draw(t, "signature"))
@@ -194,24 +195,28 @@ func spoken(t *rapid.T) (parts []*genai.Part) {
 		}
 		return signature
 	}
-	for range rapid.IntRange(0, 2).Draw(t, "signed thoughts") {
-		parts = append(parts, &genai.Part{Text: words.Draw(t, "thought"), Thought: true, ThoughtSignature: []byte("vouched")})
-	}
-	if rapid.Bool().Draw(t, "thinks") {
-		parts = append(parts, &genai.Part{Text: words.Draw(t, "thought"), Thought: true})
-	}
-	if rapid.Bool().Draw(t, "speaks") {
-		parts = append(parts, &genai.Part{Text: words.Draw(t, "text"), ThoughtSignature: sign()})
-	}
-	for i := range rapid.IntRange(0, 3).Draw(t, "calls") {
-		call := &genai.FunctionCall{Name: names.Draw(t, "name"), Args: map[string]any{words.Draw(t, "key"): words.Draw(t, "value")}}
-		if rapid.Bool().Draw(t, "named") {
-			call.ID = fmt.Sprintf("theirs-%d", i)
+	calls := 0
+	for range rapid.IntRange(0, 6).Draw(t, "parts") {
+		p := &genai.Part{ThoughtSignature: sign()}
+		switch rapid.IntRange(0, 2).Draw(t, "kind") {
+		case 0:
+			p.Text, p.Thought = words.Draw(t, "thought"), true
+		case 1:
+			p.Text = words.Draw(t, "text")
+		default:
+			p.FunctionCall = &genai.FunctionCall{Name: names.Draw(t, "name"), Args: map[string]any{words.Draw(t, "key"): words.Draw(t, "value")}}
+			if rapid.Bool().Draw(t, "named") {
+				p.FunctionCall.ID = fmt.Sprintf("theirs-%d", calls)
+			}
+			if calls == 0 && p.ThoughtSignature == nil {
+				p.ThoughtSignature = []byte("signed")
+			}
+			calls++
 		}
-		parts = append(parts, &genai.Part{FunctionCall: call, ThoughtSignature: sign()})
-		if i == 0 && parts[len(parts)-1].ThoughtSignature == nil {
-			parts[len(parts)-1].ThoughtSignature = []byte("signed")
+		if n := len(parts); n > 0 && p.FunctionCall == nil && parts[n-1].FunctionCall == nil && parts[n-1].Thought == p.Thought && parts[n-1].ThoughtSignature == nil {
+			continue
 		}
+		parts = append(parts, p)
 	}
 	return parts
 }

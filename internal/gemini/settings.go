@@ -14,11 +14,11 @@ var expressible = map[string]bool{
 	"model": true, "messages": true, "models": true, "stream": true, "stream_options": true, "max_tokens": true,
 	"max_completion_tokens": true, "temperature": true, "top_p": true, "top_k": true, "stop": true, "n": true, "seed": true,
 	"presence_penalty": true, "frequency_penalty": true, "logprobs": true, "top_logprobs": true, "tools": true,
-	"tool_choice": true, "response_format": true, "reasoning_effort": true,
+	"tool_choice": true, "parallel_tool_calls": true, "response_format": true, "reasoning_effort": true,
 }
 
 // settings are how an answer shall come about.
-func settings(r *chat.Request, early bool) (*generationConfig, error) {
+func settings(r *chat.Request, model string) (*generationConfig, error) {
 	if err := bounded(r); err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func settings(r *chat.Request, early bool) (*generationConfig, error) {
 		}
 	}
 	var err error
-	g.ThinkingConfig, err = thinking(r.ReasoningEffort, early)
+	g.ThinkingConfig, err = thinking(r.ReasoningEffort, model)
 	return g, err
 }
 
@@ -87,10 +87,11 @@ func form(g *generationConfig, r *chat.Request) error {
 		return chat.Unsupported("response_format.type", "cannot be expressed in the "+wire)
 	case f.JSONSchema == nil || !object(f.JSONSchema.Schema):
 		return fault.Invalid("response_format.json_schema.schema", "must be a JSON schema")
-	case f.JSONSchema.Description != "":
-		return chat.Unsupported("response_format.json_schema.description", "cannot be expressed in the "+wire+": say it in the schema")
 	default:
-		g.ResponseMIMEType, g.ResponseJSONSchema = asJSON, f.JSONSchema.Schema
+		var err error
+		g.ResponseMIMEType = asJSON
+		g.ResponseJSONSchema, err = f.JSONSchema.Described()
+		return err
 	}
 	return nil
 }
@@ -111,7 +112,7 @@ var efforts = map[string]effort{
 }
 
 // thinking is what is asked for, with the thoughts told, or nothing: a model that is not asked does as it always does.
-func thinking(asked string, early bool) (*thinkingConfig, error) {
+func thinking(asked, model string) (*thinkingConfig, error) {
 	if asked == "" {
 		return nil, nil //nolint:nilnil // not to ask is no error
 	}
@@ -119,7 +120,7 @@ func thinking(asked string, early bool) (*thinkingConfig, error) {
 	switch {
 	case !ok:
 		return nil, chat.Unsupported("reasoning_effort", "must be none, minimal, low, medium or high in the "+wire)
-	case early:
+	case early(model) && (e.budget > 0 || !restless(model)):
 		return &thinkingConfig{ThinkingBudget: &e.budget, IncludeThoughts: e.budget > 0}, nil
 	case e.level == "":
 		return nil, chat.Unsupported("reasoning_effort", "cannot be none: the model always thinks")

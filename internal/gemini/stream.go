@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"slices"
 
 	"github.com/go-json-experiment/json"
@@ -16,7 +15,7 @@ import (
 )
 
 // Event implements upstream.Exchange. Google names no end: an answer is over when every candidate has ended and the usage
-// was told, which is in one event or in two.
+// was told then or after, which is in one event or in two. What was told before counts what had come by then.
 func (e *exchange) Event(to []byte, event sse.Event) ([]byte, error) {
 	var g generated
 	if err := json.Unmarshal(event.Data, &g, lenient); err != nil {
@@ -26,7 +25,7 @@ func (e *exchange) Event(to []byte, event sse.Event) ([]byte, error) {
 	case e.broken:
 		return to, nil
 	case g.Error != nil:
-		_, told := g.Error.tell(http.StatusBadGateway)
+		_, told := g.Error.tell(g.Error.status())
 		return e.fail(to, told), nil
 	case e.stream == nil:
 		e.stream = &chat.Stream{ID: cmp.Or(g.ResponseID, e.id), Created: e.made, Model: cmp.Or(g.ModelVersion, e.model), Usage: e.usage}
@@ -45,27 +44,26 @@ func (e *exchange) Event(to []byte, event sse.Event) ([]byte, error) {
 	if g.PromptFeedback.BlockReason != "" {
 		to = e.block(to)
 	}
-	if count := g.UsageMetadata.count(); count != nil {
+	count := g.UsageMetadata.count()
+	if count != nil {
 		e.count = count
 	}
-	if e.finished() && e.count != nil && !e.over {
+	if (e.ended == e.n || e.blocked) && count != nil && !e.over {
 		e.over = true
-		to = e.stream.End(to, e.count)
+		to = e.stream.End(to, count)
 	}
 	return to, nil
 }
 
-// finished reports whether every candidate has ended.
-func (e *exchange) finished() bool { return e.ended == e.n || e.blocked }
-
-// End implements upstream.Exchange. An answer whose usage is not told ends all the same.
+// End implements upstream.Exchange. An answer whose usage is not told at its end ends all the same, with what was told
+// last; so does one of fewer candidates than were asked for, if all that were heard have ended.
 func (e *exchange) End(to []byte) ([]byte, error) {
 	switch {
-	case e.broken || !e.finished():
+	case e.broken || e.ended == 0 || e.ended < len(e.voices):
 		return to, io.ErrUnexpectedEOF
 	case !e.over:
 		e.over = true
-		return e.stream.End(to, nil), nil
+		return e.stream.End(to, e.count), nil
 	default:
 		return to, nil
 	}

@@ -11,11 +11,23 @@ import (
 )
 
 // A voice is one candidate as it speaks. A whole answer and a stream are heard alike, so that they say the same.
+//
+// OpenAI's message has its thoughts, then its text, then its calls. What stood elsewhere says so in reasoning_details: a
+// thought has its place, a text after a call has a mark that is empty, and so has each signature of a text that is not
+// the message's last, sealed.
 type voice struct {
-	index  int
-	calls  int
-	signed int // thoughts
-	finish string
+	index    int
+	one      bool       // call is handed on, as was asked
+	at       chat.Place // how far it has come
+	said     int        // calls before the last text
+	speaking bool       // the last part was a text
+	finish   string
+
+	thoughts  int        // that have ended
+	thinking  bool       // one has not
+	thought   chat.Place // where that is
+	signature string     // of the text so far
+	signed    chat.Place
 }
 
 // hear is what a part adds to a message. What is neither text nor a call, such as a picture, has no place in one.
@@ -23,45 +35,105 @@ func (v *voice) hear(p *spoken, answer string) ([]chat.Delta, error) {
 	var text string
 	switch {
 	case p.FunctionCall != nil:
+		v.speaking = false
 		return v.call(p, answer)
 	case p.Text != nil:
 		text = *p.Text
 	case len(p.Other) > 0:
 		return nil, fmt.Errorf("a part of the answer is neither text nor a call: %.40s", p.Other)
 	}
-	var d chat.Delta
-	if p.Thought {
-		d = v.think(text, p.ThoughtSignature)
-	} else {
-		d.ExtraContent = chat.Signed(p.ThoughtSignature)
-		if text != "" {
-			d.Content = &text
-		}
-	}
-	if d.Content == nil && d.ExtraContent == nil && d.ReasoningContent == nil && d.ReasoningDetails == nil {
+	switch {
+	case text == "" && p.ThoughtSignature == "":
 		return nil, nil
+	case p.Thought:
+		v.speaking = false
+		return []chat.Delta{v.think(text, p.ThoughtSignature)}, nil
+	default:
+		return []chat.Delta{v.say(text, p.ThoughtSignature)}, nil
 	}
-	return []chat.Delta{d}, nil
 }
 
-// think is a piece of a thought. A signature vouches for all that was thought before it, and ends it.
-func (v *voice) think(text, signature string) (d chat.Delta) {
-	if text == "" && signature == "" {
+// say is a piece of text. Its signature is the message's, until another text or a thought comes.
+func (v *voice) say(text, signature string) (d chat.Delta) {
+	d.ReasoningDetails = v.settle()
+	if text != "" {
+		if v.at.Calls > v.said {
+			d.ReasoningDetails = append(d.ReasoningDetails, v.mark("", v.at))
+		}
+		d.Content = &text
+		v.at.Text, v.said, v.speaking = v.at.Text+len(text), v.at.Calls, true
+	}
+	if signature == "" {
 		return d
 	}
-	if text != "" {
-		d.ReasoningContent = &text
-	}
-	i := v.signed
-	d.ReasoningDetails = []chat.Thought{{Type: chat.ThoughtText, Text: text, Signature: signature, Format: chat.OfGoogle, Index: &i}}
-	if signature != "" {
-		v.signed++
+	d.ExtraContent = chat.Signed(signature)
+	if !v.speaking && v.at != (chat.Place{}) { // it is no text's that was heard
+		d.ReasoningDetails = append(d.ReasoningDetails, v.mark(signature, v.at))
+	} else {
+		v.signature, v.signed = signature, v.at
 	}
 	return d
 }
 
+// think is a piece of a thought. A signature vouches for all that was thought before it, and ends it.
+func (v *voice) think(text, signature string) (d chat.Delta) {
+	d.ReasoningDetails = v.settle()
+	if v.thought != v.at {
+		v.rest()
+	}
+	v.thinking, v.thought = true, v.at
+	if text != "" {
+		d.ReasoningContent = &text
+	}
+	d.ReasoningDetails = append(d.ReasoningDetails, v.note(chat.Thought{Type: chat.ThoughtText, Text: text, Signature: signature}, v.at))
+	if signature != "" {
+		v.rest()
+	}
+	return d
+}
+
+// settle gives the signature of the text before its place.
+func (v *voice) settle() []chat.Thought {
+	if v.signature == "" {
+		return nil
+	}
+	signature := v.signature
+	v.signature = ""
+	return []chat.Thought{v.mark(signature, v.signed)}
+}
+
+// mark is a place where nothing was thought, or the signature of the text that ends there.
+func (v *voice) mark(signature string, at chat.Place) chat.Thought {
+	v.rest()
+	t := chat.Thought{Type: chat.ThoughtText}
+	if signature != "" {
+		t = chat.Thought{Type: chat.ThoughtSealed, Data: signature}
+	}
+	t = v.note(t, at)
+	v.thoughts++
+	return t
+}
+
+// rest ends a thought.
+func (v *voice) rest() {
+	if v.thinking {
+		v.thinking = false
+		v.thoughts++
+	}
+}
+
+func (v *voice) note(t chat.Thought, at chat.Place) chat.Thought {
+	i := v.thoughts
+	t.Format, t.Index = chat.OfGoogle, &i
+	if at != (chat.Place{}) {
+		t.Place = &at
+	}
+	return t
+}
+
 // call is a call, which comes whole: its name, then its arguments. One without an id gets one that no other call of any
-// answer has.
+// answer has. Where one is wanted at a time, those after the first are not handed on: the model makes them again, when it
+// has seen what the first gave.
 func (v *voice) call(p *spoken, answer string) ([]chat.Delta, error) {
 	called := p.FunctionCall
 	if called.Name == "" {
@@ -74,8 +146,11 @@ func (v *voice) call(p *spoken, answer string) ([]chat.Delta, error) {
 	if err := args.Compact(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil || args.Kind() != '{' {
 		return nil, errors.New("the arguments of a call are no object")
 	}
-	i := v.calls
-	v.calls++
+	i := v.at.Calls
+	if v.one && i > 0 {
+		return nil, nil
+	}
+	v.at.Calls++
 	id := cmp.Or(called.ID, fmt.Sprintf("call_%s_%d_%d", answer, v.index, i))
 	return []chat.Delta{
 		{ToolCalls: []chat.ToolCall{{
@@ -135,7 +210,7 @@ func (v *voice) end(c *candidate) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("the answer stopped for %q, which is not known", c.FinishReason)
 	}
-	if finish == chat.Stop && v.calls > 0 {
+	if finish == chat.Stop && v.at.Calls > 0 {
 		finish = chat.ToolCalls
 	}
 	return finish, nil

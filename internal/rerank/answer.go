@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"sovereign/internal/token"
 )
 
 // An Answer is what a caller gets, best first.
@@ -35,32 +35,9 @@ type Text struct {
 // Counts are what a provider says it used: nil is not told, which is not 0. Where one number of tokens is told it is
 // both, as a reranker writes none.
 type Counts struct {
-	PromptTokens *Count `json:"prompt_tokens,omitempty"`
-	TotalTokens  *Count `json:"total_tokens,omitempty"`
-	SearchUnits  *Count `json:"search_units,omitempty"`
-}
-
-// A Count is a whole number, not below zero and not beyond reason.
-type Count int64
-
-const maxCount = 1_000_000_000
-
-// UnmarshalJSON accepts 12 and 12.0, which some providers write.
-func (c *Count) UnmarshalJSON(data []byte) error {
-	f, err := strconv.ParseFloat(string(data), 64)
-	if err != nil || f < 0 || f > maxCount || f != math.Trunc(f) {
-		return errors.New("is no count")
-	}
-	*c = Count(f)
-	return nil
-}
-
-// Or0 is the count, or 0 where it is not told.
-func (c *Count) Or0() int64 {
-	if c == nil {
-		return 0
-	}
-	return int64(*c)
+	PromptTokens *token.Count `json:"prompt_tokens,omitempty"`
+	TotalTokens  *token.Count `json:"total_tokens,omitempty"`
+	SearchUnits  *token.Count `json:"search_units,omitempty"`
 }
 
 // Whole is the counts with one number of tokens standing for both, or nil when nothing is told.

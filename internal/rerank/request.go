@@ -2,7 +2,6 @@
 package rerank
 
 import (
-	"errors"
 	"maps"
 	"slices"
 
@@ -28,13 +27,16 @@ type Document struct {
 	Others []string
 }
 
-var errDocument = errors.New("must be a text, or an object with a text")
+const errDocument = chat.Rule("must be a text, or an object with a text")
 
 // UnmarshalJSONFrom reads either.
 func (d *Document) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	*d = Document{}
 	if from.PeekKind() == '"' {
 		return json.UnmarshalDecode(from, &d.Text)
+	}
+	if kind := from.PeekKind(); kind != '{' && kind != 'n' {
+		return errDocument
 	}
 	var members map[string]jsontext.Value
 	if err := json.UnmarshalDecode(from, &members); err != nil {

@@ -274,3 +274,13 @@ func FuzzEveryAnswerIsInOrderAndWithinWhatWasAsked(f *testing.F) {
 		}
 	})
 }
+
+func TestADocumentOfAnotherShapeIsToldItsShape(t *testing.T) {
+	for _, document := range []string{`5`, `null`, `[]`, `{}`, `{"text":5}`, `true`} {
+		_, err := rerank.Decode([]byte(`{"query":"q","documents":[` + document + `]}`))
+		var f *fault.Fault
+		if !errors.As(err, &f) || f.Message != "documents[0] must be a text, or an object with a text" {
+			t.Errorf("%s: %v", document, err)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	"sovereign/internal/chat"
 	"sovereign/internal/fault"
+	"sovereign/internal/live"
 	"sovereign/internal/sse"
 	"sovereign/internal/upstream"
 )
@@ -42,6 +43,9 @@ func (b Bridge) Ask(r *upstream.Request) (upstream.Exchange, error) {
 		return nil, fmt.Errorf("write the chat completion: %w", err)
 	}
 	s := &speech{bridge: b, response: q.echo(), calls: map[int]*growing{}, known: map[string]bool{}}
+	if p := r.Model.Provider; p.Protocol == live.OpenAI {
+		s.from = p.Name
+	}
 	s.response.ID, s.response.CreatedAt = b.New("resp"), b.Now().Unix()
 	return &exchange{body: body, speech: s}, nil
 }

@@ -1,5 +1,7 @@
 package responses
 
+import "github.com/go-json-experiment/json/jsontext"
+
 // An event is one of a stream's. Which members it has, its type says.
 type event struct {
 	Type         string      `json:"type"`
@@ -17,6 +19,9 @@ type event struct {
 	Name         string      `json:"name,omitempty"`
 	Arguments    *string     `json:"arguments,omitzero"`
 	Logprobs     *[]struct{} `json:"logprobs,omitzero"`
+
+	Annotation      jsontext.Value `json:"annotation,omitzero"`
+	AnnotationIndex *int           `json:"annotation_index,omitzero"`
 }
 
 // partNames are the types of the events that tell of a part.

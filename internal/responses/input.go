@@ -1,13 +1,16 @@
 package responses
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/chat"
 	"sovereign/internal/fault"
+	"sovereign/internal/live"
 	"sovereign/internal/upstream"
 )
 
@@ -16,6 +19,7 @@ type history struct {
 	request   *upstream.Request
 	messages  []chat.Message
 	speaking  bool              // the last message is the model's, and its turn is not over
+	before    chat.Place        // what was said in the turn before that message
 	unclaimed map[string]string // signatures of calls that have not come yet
 }
 
@@ -44,7 +48,7 @@ func (q *request) sayInput(c *chat.Request, r *upstream.Request) error {
 		}
 		tell, known := kinds[kind]
 		if !known {
-			return chat.Unsupported(at+".type", "must be message, function_call, function_call_output or reasoning for this model")
+			return chat.Unsupported(at+".type", cmp.Or(reasons[kind], fmt.Sprintf("is %q, and can only be message, function_call, function_call_output or reasoning for this model", kind)))
 		}
 		if err := tell(h, at, value); err != nil {
 			return err
@@ -55,7 +59,7 @@ func (q *request) sayInput(c *chat.Request, r *upstream.Request) error {
 }
 
 func (h *history) add(m chat.Message) *chat.Message {
-	h.speaking = m.Role == chat.Assistant
+	h.speaking, h.before = m.Role == chat.Assistant, chat.Place{}
 	h.messages = append(h.messages, m)
 	return &h.messages[len(h.messages)-1]
 }
@@ -63,13 +67,18 @@ func (h *history) add(m chat.Message) *chat.Message {
 // turn is the message that a model's next item belongs to. Once a message has said something, another text or thought
 // begins a new one; but between calls and their outputs there can be none.
 func (h *history) turn(speaks bool) *chat.Message {
+	var before chat.Place
 	if h.speaking {
 		m := &h.messages[len(h.messages)-1]
 		if !speaks || len(m.ToolCalls) > 0 || m.Content.IsZero() && m.Refusal == nil {
 			return m
 		}
+		said, _ := m.Content.Text()
+		before = chat.Place{Text: h.before.Text + len(said), Calls: h.before.Calls + len(m.ToolCalls)}
 	}
-	return h.add(chat.Message{Role: chat.Assistant})
+	m := h.add(chat.Message{Role: chat.Assistant})
+	h.before = before
+	return m
 }
 
 func (h *history) message(at string, value jsontext.Value) error {
@@ -188,13 +197,19 @@ func (h *history) reasoning(at string, value jsontext.Value) error {
 	if err != nil {
 		return err
 	}
-	kept := &sealed{}
-	if text(r.Encrypted) != "" {
-		if kept, err = unseal(*r.Encrypted); err != nil {
-			return chat.Unsupported(at+".encrypted_content", err.Error())
-		}
+	kept, err := unseal(text(r.Encrypted))
+	if err != nil {
+		return chat.Unsupported(at+".encrypted_content", err.Error())
 	}
-	m := h.turn(thought != "" || len(kept.Thoughts) > 0)
+	if p := h.request.Model.Provider; p.Protocol == live.OpenAI {
+		thought, kept = kept.of(p.Name, thought)
+	}
+	if thought == "" && kept.empty() {
+		return nil // nothing of it is for this provider
+	}
+	placed := slices.ContainsFunc(kept.Thoughts, func(t chat.Thought) bool { return t.Place != nil })
+	m := h.turn(!placed && (thought != "" || len(kept.Thoughts) > 0))
+	h.place(kept.Thoughts)
 	if thought != "" {
 		joined := text(m.ReasoningContent) + thought
 		m.ReasoningContent = &joined
@@ -207,6 +222,15 @@ func (h *history) reasoning(at string, value jsontext.Value) error {
 		h.sign(id, signature)
 	}
 	return nil
+}
+
+// place says where thoughts stood in the last message, of which they know where they stood in the turn.
+func (h *history) place(thoughts []chat.Thought) {
+	for i := range thoughts {
+		if p := thoughts[i].Place; p != nil {
+			thoughts[i].Place = &chat.Place{Text: max(0, p.Text-h.before.Text), Calls: max(0, p.Calls-h.before.Calls)}
+		}
+	}
 }
 
 // thoughtOf is the text of a summary or of a content.

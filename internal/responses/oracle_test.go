@@ -113,7 +113,7 @@ func TestEventsReadWithOpenAIsTypes(t *testing.T) {
 			seen[e.name] = true
 		}
 	}
-	if len(seen) != 20 {
+	if len(seen) != 21 {
 		t.Errorf("%d kinds of events were seen", len(seen))
 	}
 }

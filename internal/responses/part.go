@@ -2,6 +2,9 @@ package responses
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -11,7 +14,7 @@ import (
 
 // parts are the pieces of content that chat can tell.
 var parts = map[string]func(at string, value jsontext.Value) (chat.Part, error){
-	"input_text": textPart, "output_text": textPart, "refusal": refusalPart,
+	"input_text": textPart, "output_text": spokenPart, "refusal": refusalPart,
 	"input_image": imagePart, "input_file": filePart, "input_audio": audioPart,
 }
 
@@ -32,7 +35,7 @@ func contentOf(at string, s said) (chat.Content, error) {
 		}
 		read, known := parts[kind]
 		if !known {
-			return content, chat.Unsupported(at+".type", "has no equivalent in chat completions")
+			return content, chat.Unsupported(at+".type", fmt.Sprintf("is %q, and can only be %s for this model", kind, strings.Join(slices.Sorted(maps.Keys(parts)), ", ")))
 		}
 		part, err := read(at, value)
 		if err != nil {
@@ -53,6 +56,18 @@ func textPart(at string, value jsontext.Value) (chat.Part, error) {
 	var p struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
+		rest
+	}
+	err := read(at, value, &p)
+	return chat.Part{Type: chat.PartText, Text: p.Text}, err
+}
+
+// spokenPart is what a model said. Its annotations are for people: chat has them in answers alone.
+func spokenPart(at string, value jsontext.Value) (chat.Part, error) {
+	var p struct {
+		Type        string         `json:"type"`
+		Text        string         `json:"text"`
+		Annotations jsontext.Value `json:"annotations"`
 		rest
 	}
 	err := read(at, value, &p)

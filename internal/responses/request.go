@@ -28,6 +28,7 @@ type request struct {
 	Text                 jsontext.Value    `json:"text"`
 	Reasoning            jsontext.Value    `json:"reasoning"`
 	Metadata             map[string]string `json:"metadata"`
+	ClientMetadata       jsontext.Value    `json:"client_metadata"` // for whoever serves the API: it goes no further
 	User                 *string           `json:"user"`
 	SafetyIdentifier     *string           `json:"safety_identifier"`
 	PromptCacheKey       *string           `json:"prompt_cache_key"`
@@ -161,8 +162,8 @@ func (q *request) sayText(c *chat.Request, _ *upstream.Request) error {
 	return nil
 }
 
-// sayReasoning passes the effort on. What a provider tells of its reasoning is handed on whole: that is what auto and
-// detailed ask for, and concise is more than can be promised.
+// sayReasoning passes the effort on. What a provider tells of its reasoning is handed on whole: how much that shall be is
+// a preference.
 func (q *request) sayReasoning(c *chat.Request, _ *upstream.Request) error {
 	if !there(q.Reasoning) {
 		return nil
@@ -174,8 +175,8 @@ func (q *request) sayReasoning(c *chat.Request, _ *upstream.Request) error {
 		name string
 		how  *string
 	}{{"summary", q.reasoning.Summary}, {"generate_summary", q.reasoning.GenerateSummary}} {
-		if wanted.how != nil && *wanted.how != "auto" && *wanted.how != "detailed" {
-			return chat.Unsupported("reasoning."+wanted.name, "must be auto or detailed for this model")
+		if wanted.how != nil && !slices.Contains([]string{"auto", "concise", "detailed"}, *wanted.how) {
+			return fault.Invalid("reasoning."+wanted.name, "must be auto, concise or detailed")
 		}
 	}
 	c.ReasoningEffort = text(q.reasoning.Effort)

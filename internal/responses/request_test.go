@@ -39,7 +39,7 @@ var mappings = []struct{ name, body, want string }{
 	},
 	{
 		"reasoning", `"input":[{"role":"user","content":"q"},{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"hm"}],"encrypted_content":null},{"role":"assistant","content":"a"},{"type":"reasoning","id":"rs_2","summary":[],"content":[{"type":"reasoning_text","text":"so"}]},{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"}]`,
-		`"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a","reasoning_content":"hm"},{"role":"assistant","reasoning_content":"so","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}]`,
+		`"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}]`,
 	},
 	{"numbers", `"input":"Hi","max_output_tokens":5,"temperature":0,"top_p":0.5`, `"messages":[{"role":"user","content":"Hi"}],"max_tokens":5,"temperature":0,"top_p":0.5`},
 	{
@@ -54,6 +54,19 @@ var mappings = []struct{ name, body, want string }{
 		"a schema", `"input":"Hi","text":{"format":{"type":"json_schema","name":"n","description":"d","schema":{"type":"object"},"strict":true}}`,
 		`"messages":[{"role":"user","content":"Hi"}],"response_format":{"type":"json_schema","json_schema":{"name":"n","description":"d","schema":{"type":"object"},"strict":true}}`,
 	},
+	{
+		"what others have sealed", `"input":[{"type":"reasoning","id":"r","summary":[],"encrypted_content":"gAAAAB"},{"role":"user","content":"q"}]`,
+		`"messages":[{"role":"user","content":"q"}]`,
+	},
+	{
+		"what was cited", `"input":[{"role":"assistant","content":[{"type":"output_text","text":"a","annotations":[{"type":"url_citation","url":"https://x","title":"x","start_index":0,"end_index":1}]}]}]`,
+		`"messages":[{"role":"assistant","content":"a"}]`,
+	},
+	{
+		"what Codex says", `"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Hi"}]}],"instructions":"i","tools":[{"type":"function","name":"shell","description":"d","strict":false,"parameters":{"type":"object"}}],"tool_choice":"auto","parallel_tool_calls":false,"reasoning":{"effort":"medium","summary":"concise"},"store":false,"stream":false,"include":["reasoning.encrypted_content"],"prompt_cache_key":"k","client_metadata":{"x-codex-installation-id":"1"}`,
+		`"messages":[{"role":"system","content":"i"},{"role":"user","content":"Hi"}],"tools":[{"type":"function","function":{"name":"shell","description":"d","strict":false,"parameters":{"type":"object"}}}],"tool_choice":"auto","parallel_tool_calls":false,"reasoning_effort":"medium","prompt_cache_key":"k"`,
+	},
+	{"preferences", `"input":"Hi","truncation":"auto","reasoning":{"summary":"concise","generate_summary":"concise"}`, `"messages":[{"role":"user","content":"Hi"}]`},
 	{"effort", `"input":"Hi","reasoning":{"effort":"high","summary":"detailed","generate_summary":"auto","context":"auto"}`, `"messages":[{"role":"user","content":"Hi"}],"reasoning_effort":"high"`},
 	{"whose it is", `"input":"Hi","user":"u","safety_identifier":"s","prompt_cache_key":"k","prompt_cache_retention":"24h"`, `"messages":[{"role":"user","content":"Hi"}],"user":"u","safety_identifier":"s","prompt_cache_key":"k","prompt_cache_retention":"24h"`},
 	{"what changes nothing", `"input":"Hi","metadata":{"a":"b"},"store":false,"background":false,"truncation":"disabled","service_tier":"default","top_logprobs":0,"include":[],"stream_options":{}`, `"messages":[{"role":"user","content":"Hi"}]`},
@@ -102,7 +115,7 @@ var refusals = map[string]string{
 	`"input":[{"type":"item_reference","id":"m"}]`:              "input[0].type",
 	`"input":"Hi","context_management":[{"type":"compaction"}]`: "context_management",
 	// not in chat
-	`"input":"Hi","truncation":"auto"`:   "truncation",
+	`"input":"Hi","truncation":"always"`: "truncation",
 	`"input":"Hi","max_tool_calls":3`:    "max_tool_calls",
 	`"input":"Hi","service_tier":"flex"`: "service_tier",
 	`"input":"Hi","top_logprobs":2`:      "top_logprobs",
@@ -119,8 +132,6 @@ var refusals = map[string]string{
 	`"input":"Hi","text":{"format":{"type":"grammar"}}`:       "text.format.type",
 	`"input":"Hi","text":{"format":{"type":"text","mood":1}}`: "text.format.mood",
 	`"input":"Hi","text":{"mood":1}`:                          "text.mood",
-	`"input":"Hi","reasoning":{"summary":"concise"}`:          "reasoning.summary",
-	`"input":"Hi","reasoning":{"generate_summary":"concise"}`: "reasoning.generate_summary",
 	`"input":"Hi","reasoning":{"context":"all_turns"}`:        "reasoning.context",
 	`"input":"Hi","reasoning":{"mode":"pro"}`:                 "reasoning.mode",
 	// tools
@@ -141,7 +152,6 @@ var refusals = map[string]string{
 	`"input":[{"role":"assistant","content":"a","phase":"commentary"}]`:                                             "input[0].phase",
 	`"input":[{"type":"function_call","call_id":"c","name":"f","arguments":"","namespace":"n"}]`:                    "input[0].namespace",
 	`"input":[{"type":"function_call_output","call_id":"c","output":"","caller":{"type":"direct"}}]`:                "input[0].caller",
-	`"input":[{"type":"reasoning","id":"r","summary":[],"encrypted_content":"gAAAAB"}]`:                             "input[0].encrypted_content",
 	`"input":[{"type":"reasoning","id":"r","summary":[],"encrypted_content":"sovereign1.!"}]`:                       "input[0].encrypted_content",
 	`"input":[{"type":"reasoning","id":"r","summary":[{"type":"summary_text","text":"t","mood":1}]}]`:               "input[0].summary[0].mood",
 	`"input":[{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_image","file_id":"f"}]}]`:   "input[0].content[1].file_id",
@@ -151,29 +161,30 @@ var refusals = map[string]string{
 	`"input":[{"role":"user","content":[{"type":"input_video"}]}]`:                                                  "input[0].content[0].type",
 	`"input":[{"role":"user","content":[{"type":"input_text","text":"a","prompt_cache_breakpoint":{"mode":"x"}}]}]`: "input[0].content[0].prompt_cache_breakpoint",
 	`"input":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"","format":"wav","x":1}}]}]`:   "input[0].content[0].input_audio.x",
-	`"input":[{"role":"assistant","content":[{"type":"output_text","text":"a","annotations":[{"type":"x"}]}]}]`:     "input[0].content[0].annotations",
+	`"input":[{"role":"user","content":[{"type":"input_text","text":"a","annotations":[{"type":"x"}]}]}]`:           "input[0].content[0].annotations",
 	`"input":[{"role":"assistant","content":[{"type":"output_text","text":"a","logprobs":[{"token":"a"}]}]}]`:       "input[0].content[0].logprobs",
 	`"input":[{"type":"function_call_output","call_id":"c","output":[{"type":"input_image","file_id":"f"}]}]`:       "input[0].output[0].file_id",
 }
 
 // mistakes are what is wrong in any wire.
 var mistakes = map[string]string{
-	`"temperature":1`:                                "input",
-	`"input":[]`:                                     "input",
-	`"input":null`:                                   "input",
-	`"input":5`:                                      "input",
-	`"input":[5]`:                                    "input[0]",
-	`"input":"Hi","temperature":"hot"`:               "temperature",
-	`"input":"Hi","max_output_tokens":0`:             "max_output_tokens",
-	`"input":"Hi","metadata":{"a":1}`:                "metadata.a",
-	`"input":"Hi","text":5`:                          "text",
-	`"input":"Hi","tools":[5]`:                       "tools[0]",
-	`"input":"Hi","tool_choice":"sometimes"`:         "tool_choice",
-	`"input":"Hi","tool_choice":5`:                   "tool_choice",
-	`"input":"Hi","tool_choice":{"type":"function"}`: "tool_choice.name",
-	`"input":[{"role":"pope","content":"a"}]`:        "input[0].role",
-	`"input":[{"id":"msg_1"}]`:                       "input[0].content",
-	`"input":[{"role":"user"}]`:                      "input[0].content",
+	`"temperature":1`:                    "input",
+	`"input":[]`:                         "input",
+	`"input":null`:                       "input",
+	`"input":5`:                          "input",
+	`"input":[5]`:                        "input[0]",
+	`"input":"Hi","temperature":"hot"`:   "temperature",
+	`"input":"Hi","max_output_tokens":0`: "max_output_tokens",
+	`"input":"Hi","reasoning":{"summary":"long"}`:                                "reasoning.summary",
+	`"input":"Hi","metadata":{"a":1}`:                                            "metadata.a",
+	`"input":"Hi","text":5`:                                                      "text",
+	`"input":"Hi","tools":[5]`:                                                   "tools[0]",
+	`"input":"Hi","tool_choice":"sometimes"`:                                     "tool_choice",
+	`"input":"Hi","tool_choice":5`:                                               "tool_choice",
+	`"input":"Hi","tool_choice":{"type":"function"}`:                             "tool_choice.name",
+	`"input":[{"role":"pope","content":"a"}]`:                                    "input[0].role",
+	`"input":[{"id":"msg_1"}]`:                                                   "input[0].content",
+	`"input":[{"role":"user"}]`:                                                  "input[0].content",
 	`"input":[{"role":"user","content":[{"type":"input_text","text":5}]}]`:       "input[0].content[0].text",
 	`"input":[{"role":"user","content":[{"type":"input_image"}]}]`:               "input[0].content[0].image_url",
 	`"input":[{"role":"user","content":[{"type":"input_file","filename":"x"}]}]`: "input[0].content[0].file_data",
@@ -204,5 +215,21 @@ func TestWhatCannotBeSaidIsRefusedByItsName(t *testing.T) {
 	other.Path = upstream.EmbeddingsPath
 	if _, err := exact().Ask(other); faultOf(err) == nil {
 		t.Errorf("another endpoint: %v", err)
+	}
+}
+
+func TestARefusalSaysWhatToDo(t *testing.T) {
+	for body, want := range map[string]string{
+		`"input":"Hi","max_tokens":1`:                                  "max_tokens is not of the Responses API; max_output_tokens is",
+		`"input":"Hi","wish":1`:                                        "wish is not known",
+		`"input":"Hi","service_tier":"flex"`:                           "service_tier has no equivalent in chat completions",
+		`"input":[{"type":"item_reference","id":"m"}]`:                 "input[0].type cannot be item_reference: nothing is stored: send the items themselves, and store: false",
+		`"input":[{"type":"web_search_call","id":"w"}]`:                `input[0].type is "web_search_call", and can only be message, function_call, function_call_output or reasoning for this model`,
+		`"input":[{"role":"user","content":[{"type":"input_video"}]}]`: `input[0].content[0].type is "input_video", and can only be input_audio, input_file, input_image, input_text, output_text, refusal for this model`,
+	} {
+		_, err := exact().Ask(request(`{"model":"m",`+body+`}`, false))
+		if f := faultOf(err); f == nil || f.Message != want {
+			t.Errorf("%s: %v", body, err)
+		}
 	}
 }

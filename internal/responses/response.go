@@ -117,11 +117,11 @@ var prefixes = map[string]string{message: "msg", functionCall: "fc", reasoning: 
 
 // A part is a piece of an item's text.
 type part struct {
-	Type        string     `json:"type"`
-	Text        *string    `json:"text,omitzero"`
-	Refusal     *string    `json:"refusal,omitzero"`
-	Annotations []struct{} `json:"annotations,omitzero"`
-	Logprobs    []struct{} `json:"logprobs,omitzero"`
+	Type        string           `json:"type"`
+	Text        *string          `json:"text,omitzero"`
+	Refusal     *string          `json:"refusal,omitzero"`
+	Annotations []jsontext.Value `json:"annotations,omitzero"`
+	Logprobs    []struct{}       `json:"logprobs,omitzero"`
 }
 
 // The types of parts.
@@ -135,7 +135,7 @@ const (
 func partOf(kind, text string) part {
 	switch kind {
 	case outputText:
-		return part{Type: kind, Text: &text, Annotations: []struct{}{}, Logprobs: []struct{}{}}
+		return part{Type: kind, Text: &text, Annotations: []jsontext.Value{}, Logprobs: []struct{}{}}
 	case refusal:
 		return part{Type: kind, Refusal: &text}
 	default:

@@ -200,6 +200,17 @@ var scenes = map[string]scene{
 		chunks: []string{piece(`{"role":"assistant","content":""}`, "null"), piece(`{}`, "stop"), counted, end},
 		whole:  answered(`{"role":"assistant","content":""}`, "stop", spent), last: "response.completed",
 	},
+	"cited text": {
+		chunks: []string{
+			piece(`{"role":"assistant","content":"","annotations":[`+cited+`],"images":[]}`, "null"), piece(`{"content":"So it is"}`, "null"),
+			piece(`{"annotations":[`+cited+`]}`, "null"), piece(`{}`, "stop"), counted, end,
+		},
+		whole: answered(`{"role":"assistant","content":"So it is","annotations":[`+cited+`,`+cited+`],"images":null}`, "stop", spent), last: "response.completed",
+	},
+	"citations of nothing": {
+		chunks: []string{piece(`{"annotations":[`+cited+`]}`, "null"), piece(`{}`, "stop"), counted, end},
+		whole:  answered(`{"role":"assistant","content":null,"annotations":[`+cited+`]}`, "stop", spent), last: "response.completed",
+	},
 	"error mid-stream": {
 		chunks: []string{piece(`{"content":"Hel"}`, "null"), `{"error":{"message":"too much","type":"rate_limit_error","code":429,"param":null}}`},
 		last:   "error",
@@ -209,6 +220,9 @@ var scenes = map[string]scene{
 		last:   "error",
 	},
 }
+
+// cited is an annotation as chat tells it.
+const cited = `{"type":"url_citation","url_citation":{"start_index":0,"end_index":2,"url":"https://x","title":"X"}}`
 
 // rich asks for all that is echoed.
 const rich = `{"model":"m","input":"Hi","instructions":"Be brief.","temperature":0.5,"top_p":0.9,"max_output_tokens":100,

@@ -16,12 +16,30 @@ type sealed struct {
 	Thoughts  []chat.Thought    `json:"thoughts,omitempty"`
 	Calls     map[string]string `json:"calls,omitempty"`     // Google's signatures of tool calls, by the id of the call
 	Signature string            `json:"signature,omitempty"` // and of the message
+
+	From    string `json:"from,omitempty"`             // the provider, if its wire is OpenAI's: of those each has ways of its own
+	Content bool   `json:"reasoning_content,omitzero"` // it called the text so, and some want it back
 }
 
 // seal begins what we have sealed, and tells it from what others have.
 const seal = "sovereign1."
 
-func (s *sealed) empty() bool { return len(s.Thoughts) == 0 && len(s.Calls) == 0 && s.Signature == "" }
+func (s *sealed) empty() bool {
+	return len(s.Thoughts) == 0 && len(s.Calls) == 0 && s.Signature == "" && !s.Content
+}
+
+// of is what a provider that speaks OpenAI's wire is given of a thought: what it gave itself, as it gave it. Many refuse
+// what they do not know, and the text is for people.
+func (s *sealed) of(provider, thought string) (string, *sealed) {
+	switch {
+	case s.From != provider:
+		return "", &sealed{}
+	case !s.Content:
+		return "", s
+	default:
+		return thought, s
+	}
+}
 
 // encode is the text that the caller keeps; nil when there is nothing to keep.
 func (s *sealed) encode() (*string, error) {
@@ -36,15 +54,18 @@ func (s *sealed) encode() (*string, error) {
 	return &kept, nil
 }
 
-var errForeign = errors.New("was not made by this model")
+var errBroken = errors.New("is not as it was given")
 
-// unseal reads what encode has written.
+// unseal reads what encode has written. What others have sealed is for them alone.
 func unseal(kept string) (*sealed, error) {
 	s := &sealed{}
 	encoded, ours := strings.CutPrefix(kept, seal)
+	if !ours {
+		return s, nil
+	}
 	text, err := base64.RawURLEncoding.DecodeString(encoded)
-	if !ours || err != nil || json.Unmarshal(text, s, lenient) != nil {
-		return nil, errForeign
+	if err != nil || json.Unmarshal(text, s, lenient) != nil {
+		return nil, errBroken
 	}
 	return s, nil
 }
@@ -56,7 +77,7 @@ next:
 		for i := range thoughts {
 			t := &thoughts[i]
 			if piece.Index != nil && t.Index != nil && *piece.Index == *t.Index && piece.Type == t.Type {
-				t.Text, t.Signature, t.Data = t.Text+piece.Text, t.Signature+piece.Signature, t.Data+piece.Data
+				t.Grow(piece)
 				continue next
 			}
 		}

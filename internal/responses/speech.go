@@ -14,6 +14,7 @@ import (
 // A speech is an answer that grows. Whole answers and streams go through it alike; a stream's events are in line in out.
 type speech struct {
 	bridge   Bridge
+	from     string // the provider, if its wire is OpenAI's
 	response response
 	out      []byte
 	quiet    bool // nobody wants events
@@ -27,6 +28,7 @@ type speech struct {
 	last  int              // index of a call
 	known map[string]bool  // the ids of calls
 	kept  sealed           // what comes with the message, and with calls
+	cited []jsontext.Value // annotations of a text that has not come yet
 }
 
 // A growing item is not said to its end yet.
@@ -35,7 +37,9 @@ type growing struct {
 	index    int
 	kind     string // of the part that is being said; empty between parts
 	text     strings.Builder
+	cited    []jsontext.Value // annotations of that part
 	thoughts []chat.Thought
+	content  bool   // the provider calls the text of its thoughts reasoning_content
 	wire     string // a call's id at the provider, which may have none
 	done     bool
 }
@@ -51,12 +55,15 @@ type delta struct {
 	ExtraContent     *chat.Extra     `json:"extra_content"`
 	FunctionCall     jsontext.Value  `json:"function_call"`
 	Audio            jsontext.Value  `json:"audio"`
+	Images           jsontext.Value  `json:"images"`
+	Annotations      []annotation    `json:"annotations"`
 }
 
 // What an answer says that was not asked for, and that a response cannot say.
 var (
 	errFunctionCall = errors.New("the answer calls a function in the old way")
 	errAudio        = errors.New("the answer is a sound")
+	errImages       = errors.New("the answer has images")
 	errToolCall     = errors.New("the answer calls a tool that is no function with a name")
 	errChoice       = errors.New("the answer has more than one choice, or none")
 )
@@ -81,6 +88,8 @@ func (s *speech) add(d *delta) error {
 		return errFunctionCall
 	case there(d.Audio):
 		return errAudio
+	case there(d.Images) && string(d.Images) != "[]":
+		return errImages
 	}
 	thought := text(d.ReasoningContent)
 	if d.ReasoningContent == nil {
@@ -89,15 +98,20 @@ func (s *speech) add(d *delta) error {
 	if len(d.ReasoningDetails) > 0 || thought != "" {
 		g := s.talk(reasoning)
 		g.thoughts = think(g.thoughts, d.ReasoningDetails)
+		g.content = g.content || s.from != "" && text(d.ReasoningContent) != ""
 		s.say(g, summaryText, thought)
 	}
-	for _, said := range []struct {
-		kind string
-		text *string
-	}{{outputText, d.Content}, {refusal, d.Refusal}} {
-		if text(said.text) != "" {
-			s.say(s.talk(message), said.kind, *said.text)
-		}
+	if said := text(d.Content); said != "" {
+		s.say(s.talk(message), outputText, said)
+	}
+	for _, a := range d.Annotations {
+		s.cited = append(s.cited, a.Value)
+	}
+	if s.open != nil && s.open.kind == outputText {
+		s.cite()
+	}
+	if said := text(d.Refusal); said != "" {
+		s.say(s.talk(message), refusal, said)
 	}
 	for i := range d.ToolCalls {
 		if err := s.call(&d.ToolCalls[i]); err != nil {
@@ -140,17 +154,23 @@ func (s *speech) say(g *growing, kind, more string) {
 	if more == "" {
 		return
 	}
-	if g.kind != kind {
-		s.endPart(g)
-		empty := partOf(kind, "")
-		added := g.event(partNames[kind].added)
-		added.Part, g.kind = &empty, kind
-		s.emit(added)
-	}
+	s.beginPart(g, kind)
 	g.text.WriteString(more)
 	e := g.event(partNames[kind].delta)
 	e.Delta = &more
 	s.emit(e)
+}
+
+// beginPart opens a part of a kind, if none is open.
+func (s *speech) beginPart(g *growing, kind string) {
+	if g.kind == kind {
+		return
+	}
+	s.endPart(g)
+	empty := partOf(kind, "")
+	added := g.event(partNames[kind].added)
+	added.Part, g.kind = &empty, kind
+	s.emit(added)
 }
 
 // call takes a piece of a tool call. Calls of several indices grow side by side, and stay open to the end.
@@ -201,6 +221,7 @@ func (s *speech) endPart(g *growing) {
 		return
 	}
 	whole := partOf(g.kind, g.text.String())
+	whole.Annotations = append(whole.Annotations, g.cited...)
 	said, done := g.event(partNames[g.kind].said), g.event(partNames[g.kind].done)
 	said.Text, said.Refusal = whole.Text, whole.Refusal
 	done.Part = &whole
@@ -211,7 +232,7 @@ func (s *speech) endPart(g *growing) {
 	} else {
 		g.Content = append(g.Content, whole)
 	}
-	g.kind = ""
+	g.kind, g.cited = "", nil
 	g.text.Reset()
 }
 
@@ -230,13 +251,14 @@ func (s *speech) shut(g *growing, status string) {
 		e.Name, e.Arguments = g.Name, &arguments
 		s.emit(e)
 	case reasoning:
-		s.encrypt(g, &sealed{Thoughts: whole(g.thoughts)})
+		s.encrypt(g, &sealed{Thoughts: whole(g.thoughts), Content: g.content})
 	}
 	s.emit(event{Type: "response.output_item.done", OutputIndex: &g.index, Item: &g.item})
 }
 
 func (s *speech) encrypt(g *growing, kept *sealed) {
 	var err error
+	kept.From = s.from
 	if g.Encrypted, err = kept.encode(); err != nil {
 		s.err = errors.Join(s.err, err)
 	}
@@ -259,6 +281,9 @@ func (s *speech) finish(reason string) error {
 	if !known {
 		end.status = failed
 		s.response.Error = &failure{"server_error", fmt.Sprintf("the provider ended the answer for the reason %q, which is not known", reason)}
+	}
+	if len(s.cited) > 0 {
+		s.cite()
 	}
 	for i, g := range s.items {
 		status := completed

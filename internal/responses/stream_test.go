@@ -94,7 +94,7 @@ func built(t *testing.T, all []occurrence) {
 		part   int
 	}
 	texts, parts, added, done := map[place]string{}, map[place]string{}, []jsontext.Value{}, map[int]string{}
-	ids := map[int]string{}
+	ids, cites := map[int]string{}, map[place]int{}
 	for i, e := range all {
 		if e.name != member[string](t, e.data, "type") || i != member[int](t, e.data, "sequence_number") {
 			t.Fatalf("event %d is %s %s", i, e.name, e.data)
@@ -135,10 +135,18 @@ func built(t *testing.T, all []occurrence) {
 			parts[at] = "open"
 		case strings.Contains(e.name, "part.done"):
 			part := string(member[jsontext.Value](t, e.data, "part"))
+			if strings.Count(part, `"type":"url_citation"`) != cites[at] {
+				t.Fatalf("%d citations are in %s", cites[at], part)
+			}
 			if parts[at] != "said" || !strings.Contains(part, quoted(texts[at])) {
 				t.Fatalf("%s of %q", part, texts[at])
 			}
 			parts[at] = "done"
+		case strings.HasSuffix(e.name, "annotation.added"):
+			if parts[at] != "open" || member[int](t, e.data, "annotation_index") != cites[at] {
+				t.Fatalf("%s: %s", e.name, e.data)
+			}
+			cites[at]++
 		case verb == "delta":
 			if at.kind != "" && parts[at] != "open" {
 				t.Fatalf("%s before its part", e.name)
@@ -235,6 +243,8 @@ func TestAnAnswerThatAResponseCannotSayIsAnError(t *testing.T) {
 	for name, all := range map[string][]string{
 		"an old call":            {piece(`{"function_call":{"name":"f","arguments":""}}`, "null")},
 		"a sound":                {piece(`{"audio":{"id":"a"}}`, "null")},
+		"images":                 {piece(`{"images":[{"type":"image_url","image_url":{"url":"data:"}}]}`, "null")},
+		"a strange annotation":   {piece(`{"annotations":[{"url":"https://x"}]}`, "null")},
 		"a custom tool":          {piece(`{"tool_calls":[{"index":0,"id":"c","type":"custom","custom":{"name":"f","input":""}}]}`, "null")},
 		"a call without a name":  {piece(`{"tool_calls":[{"index":0,"id":"c","function":{"arguments":"{}"}}]}`, "null")},
 		"another choice":         {`{"choices":[{"index":1,"delta":{"content":"x"}}]}`},
@@ -252,6 +262,7 @@ func TestAnAnswerThatAResponseCannotSayIsAnError(t *testing.T) {
 		"two choices":  `{"choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"},{"index":1,"message":{"content":"b"},"finish_reason":"stop"}]}`,
 		"an old call":  answered(`{"content":null,"function_call":{"name":"f","arguments":""}}`, "function_call", spent),
 		"a sound":      answered(`{"content":null,"audio":{"id":"a"}}`, "stop", spent),
+		"images":       answered(`{"content":"see","images":[{"type":"image_url","image_url":{"url":"data:"}}]}`, "stop", spent),
 		"no JSON":      `<html>`,
 		"another type": `[]`,
 	} {

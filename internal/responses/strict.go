@@ -1,7 +1,6 @@
 package responses
 
 import (
-	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -23,22 +22,33 @@ func (r *rest) others() map[string]jsontext.Value { return r.Others }
 
 // neutral values ask for nothing that would not happen anyway.
 var neutral = map[string][]string{
-	"background": {"false"}, "store": {"false"}, "truncation": {`"disabled"`}, "service_tier": {`"auto"`, `"default"`},
+	"background": {"false"}, "store": {"false"}, "truncation": {`"disabled"`, `"auto"`}, "service_tier": {`"auto"`, `"default"`},
 	"top_logprobs": {"0"}, "context_management": {"[]"}, "include_obfuscation": {"false"}, "context": {`"auto"`},
 	"annotations": {"[]"}, "logprobs": {"[]"}, "async": {"false"}, "defer_loading": {"false"}, "detail": {`"auto"`},
 }
 
-// reasons say why a member that OpenAI knows is refused.
+// known are the other members that OpenAI's API has, at any place, and chat has not.
+var known = []string{
+	"moderation", "access_programs", "prompt_cache_options", "prompt_cache_breakpoint", "mode", "phase", "namespace", "caller",
+}
+
+// reasons say why a member, or a type of item, is refused.
 var reasons = map[string]string{
 	"previous_response_id": "cannot be used with this model: nothing is stored; send the conversation in input",
 	"conversation":         "cannot be used with this model: nothing is stored; send the conversation in input",
 	"store":                "must be false for this model: nothing is stored",
 	"background":           "must be false for this model: nothing is stored to be fetched later",
 	"prompt":               "cannot be used with this model: no templates are stored",
-	"truncation":           "must be disabled for this model: nothing is left out of a conversation",
 	"max_tool_calls":       "has no equivalent: this model has no built-in tools",
 	"file_id":              "cannot be used with this model: no files are stored; send the file itself",
 	"file_url":             "cannot be used with this model; send the file itself",
+	"item_reference":       "cannot be item_reference: nothing is stored: send the items themselves, and store: false",
+}
+
+// renamed are members of chat that have another name here.
+var renamed = map[string]string{
+	"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens", "messages": "input", "response_format": "text.format",
+	"reasoning_effort": "reasoning.effort", "verbosity": "text.verbosity",
 }
 
 // read decodes an object that stands at a place of the body. What is null, or asks for what would happen anyway, is fine;
@@ -53,10 +63,24 @@ func read(at string, value jsontext.Value, into interface {
 	others := into.others()
 	for _, name := range slices.Sorted(maps.Keys(others)) {
 		if value := others[name]; value.Kind() != 'n' && !asksNothing(name, value) {
-			return chat.Unsupported(join(at, name), cmp.Or(reasons[name], "has no equivalent in chat completions"))
+			return chat.Unsupported(join(at, name), why(name))
 		}
 	}
 	return nil
+}
+
+func why(name string) string {
+	_, heard := neutral[name]
+	switch {
+	case reasons[name] != "":
+		return reasons[name]
+	case renamed[name] != "":
+		return "is not of the Responses API; " + renamed[name] + " is"
+	case heard || slices.Contains(known, name):
+		return "has no equivalent in chat completions"
+	default:
+		return "is not known"
+	}
 }
 
 func asksNothing(name string, value jsontext.Value) bool {
