@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -164,7 +165,7 @@ func unrecorded(err error) *fault.Fault {
 func (r *run) head(kind string, length int) {
 	header := r.out.Header()
 	header.Set("Content-Type", kind)
-	header.Set("X-Service-Served-Model", r.model.ID)
+	header.Set("X-Service-Served-Model", cmp.Or(r.served, r.model.ID))
 	if r.plan.alias != "" {
 		header.Set("X-Service-Alias", r.plan.alias)
 	}

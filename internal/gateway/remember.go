@@ -47,7 +47,7 @@ func (r *run) recall() (hit bool) {
 		}
 		body, kind, length = events, eventStream, -1
 	}
-	r.cached, r.model, r.outcome = "hit", first, Cached
+	r.cached, r.model, r.served, r.outcome = "hit", first, kept.Model, Cached
 	r.head(kind, length)
 	_ = r.put(body) // a caller who is gone has lost nothing
 	return true

@@ -36,6 +36,7 @@ type run struct {
 
 	model     candidate
 	cached    string      // hit or miss, where answers are remembered
+	served    string      // the model that an answer from memory was given by
 	judged    bool        // the try's circuit has heard how it went
 	allowed   time.Time   // when the circuit let the try pass
 	reported  *live.Usage // by the provider; nil is not 0
