@@ -83,8 +83,12 @@ func (g *Guard) host(host string) error {
 			return errors.New("must name a host by letters, digits, hyphens and dots")
 		}
 	}
-	if len(host) > 253 || numeric(labels[len(labels)-1]) {
+	last := labels[len(labels)-1]
+	if len(host) > 253 || numeric(last) {
 		return errors.New("must name a host, or an address as four numbers with dots or in brackets")
+	}
+	if strings.EqualFold(last, "localhost") { // the one name whose address is known without asking
+		return g.host("127.0.0.1")
 	}
 	return nil
 }

@@ -20,7 +20,9 @@ func TestAURLIsWhatACustomerMaySet(t *testing.T) {
 		"https://8.8.8.8:65535":                   "",
 		"https://[2606:4700::1]:1/v1":             "",
 		"http://10.0.0.9:8000/v1":                 "",
-		"http://localhost:1":                      "", // a name, judged when it is dialled
+		"http://localhost:1":                      "public",
+		"http://api.LocalHost.:1":                 "public",
+		"http://localhost.example.com":            "",
 		"http://my_host.local":                    "",
 		"":                                        "http://",
 		"/v1":                                     "http://",
