@@ -1,8 +1,13 @@
 package chat
 
 import (
+	"cmp"
+	"net/http"
+
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"sovereign/internal/fault"
 )
 
 // An Answer is a whole chat completion.
@@ -85,4 +90,16 @@ func Failure(status int, kind, message string) []byte {
 		return []byte(`{"error":{"message":"the provider failed"}}`)
 	}
 	return text
+}
+
+// Refused is a provider's refusal as OpenAI would have told it, by its status; some come without a word.
+func Refused(status int, message string) []byte {
+	kind := fault.TypeInvalid
+	switch {
+	case status == http.StatusTooManyRequests:
+		kind = fault.TypeRate
+	case status >= http.StatusInternalServerError:
+		kind = fault.TypeAPI
+	}
+	return Failure(status, kind, cmp.Or(message, "the provider refused the request"))
 }

@@ -63,14 +63,7 @@ func (Dialect) Refusal(status int, body []byte) (int, []byte) {
 	if json.Unmarshal(body, &told, lenient) != nil {
 		told.Message = "" // it may be half of one
 	}
-	kind := fault.TypeInvalid
-	switch {
-	case status == http.StatusTooManyRequests:
-		kind = fault.TypeRate
-	case status >= http.StatusInternalServerError:
-		kind = fault.TypeAPI
-	}
-	return status, chat.Failure(status, kind, cmp.Or(told.Message, "the provider refused the request"))
+	return status, chat.Refused(status, told.Message)
 }
 
 // An exchange is one request, and how its answer is read. There are no streams on these endpoints.

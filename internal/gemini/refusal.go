@@ -2,14 +2,12 @@ package gemini
 
 import (
 	"bytes"
-	"cmp"
 	"net/http"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"sovereign/internal/chat"
-	"sovereign/internal/fault"
 )
 
 // A refusal is an error as Google's services tell one.
@@ -88,18 +86,10 @@ func (r *refusal) tell(status int) (int, []byte) {
 	if known, ok := statuses[r.Status]; ok {
 		status = known
 	}
-	message := cmp.Or(r.Message, "the provider refused the request")
 	for _, d := range r.Details {
 		if d.Reason == keyInvalid {
 			status = http.StatusUnauthorized
 		}
 	}
-	kind := fault.TypeInvalid
-	switch {
-	case status == http.StatusTooManyRequests:
-		kind = fault.TypeRate
-	case status >= http.StatusInternalServerError:
-		kind = fault.TypeAPI
-	}
-	return status, chat.Failure(status, kind, message)
+	return status, chat.Refused(status, r.Message)
 }
