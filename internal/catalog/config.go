@@ -66,9 +66,10 @@ var providerRules = rule[Provider]{
 	"max_tokens_field": func(p *Provider, n *yaml.Node) error {
 		return either(&p.newLimit, n, "max_completion_tokens", "max_tokens")
 	},
-	"transport": func(_ *Provider, n *yaml.Node) error {
-		if n.Value != "standard" {
-			return errors.New("must be standard")
+	"transport": func(p *Provider, n *yaml.Node) error {
+		p.Transport = live.Transport(n.Value)
+		if p.Transport != live.Lean && p.Transport != live.Standard {
+			return errors.New("must be lean or standard")
 		}
 		return nil
 	},

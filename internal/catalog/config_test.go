@@ -131,7 +131,7 @@ func TestEveryRuleNamesTheLineOfItsBreach(t *testing.T) {
 		{p("name: up\n    kind: openai\n    base_url: 'https://a.example/v1#top'"), 4, "base_url must be a URL"},
 		{p("name: up\n    kind: openai\n    base_url: https://user:pass@a.example/v1"), 4, "base_url must be a URL"},
 		{p("name: up\n    kind: openai\n    base_url: 'https://a.example/%zz'"), 4, "base_url must be a URL"},
-		{p("name: up\n    kind: openai\n    transport: warp"), 6, "transport: must be standard"},
+		{p("name: up\n    kind: openai\n    transport: warp"), 6, "transport: must be lean or standard"},
 		{p("name: up\n    kind: openai\n    api_key: {a: b}"), 6, "api_key: must be a text"},
 		{p("name: up\n    kind: sim\n    api_key: env:SOVEREIGN_TEST_NO_SUCH"), 4, "api_key: the environment has no SOVEREIGN_TEST_NO_SUCH"},
 		{p("name: up\n    kind: sim\n    api_key: file:/no/such/file"), 4, "api_key: open /no/such/file"},

@@ -39,11 +39,22 @@ type Provider struct {
 	BaseURL  string
 	APIKey   secret.Text
 	CAFile   string
+	// Transport is what it is reached by.
+	Transport Transport
 
 	Configured bool // by the operator; the models of another can be called with a workspace's own key alone
 	Responses  bool // it has the Responses API itself
 	Modern     bool // it wants max_completion_tokens where others want max_tokens, and knows developers
 }
+
+// A Transport carries requests to a provider.
+type Transport string
+
+// The transports. What names none gets the lean one.
+const (
+	Lean     Transport = "lean"     // our own client, of HTTP/1.1
+	Standard Transport = "standard" // net/http's, with HTTP/2 and proxies
+)
 
 // Keyless reports whether the operator has configured it to want no key.
 func (p *Provider) Keyless() bool { return p.Configured && p.APIKey.Empty() }

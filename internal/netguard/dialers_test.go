@@ -19,6 +19,8 @@ type place struct{ file, what string }
 var dialers = map[string]string{
 	"internal/netguard/netguard.go":  "the guard",
 	"internal/upstream/standard.go":  "the providers' base URLs, which are the operator's",
+	"internal/http1/http1.go":        "the origin that it is made for: the providers' base URLs",
+	"internal/http1/link.go":         "the same",
 	"internal/app/adminclient.go":    "the server's own Unix socket",
 	"internal/app/listen.go":         "the service manager's socket",
 	"internal/app/operations.go":     "the operator's collector of traces",
@@ -26,6 +28,7 @@ var dialers = map[string]string{
 	"internal/db/errors.go":          "nothing: it reads the database's errors",
 	"internal/db/dbtest":             "the tests' own database",
 	"internal/api/apitest/matrix.go": "the tests' own server",
+	"bench":                          "the benchmark's own servers",
 	"e2e/provider":                   "nothing: it answers by the rules of the vendors' own types",
 	"e2e/sdk/golang":                 "the tests' own server",
 }
@@ -36,6 +39,7 @@ var readers = map[string]string{
 	"internal/providerkey/publish.go":     "it is put in force",
 	"internal/gateway/plan.go":            "it goes with the request",
 	"internal/upstream/standard.go":       "it is dialled, by the guard's transport",
+	"internal/upstream/lean.go":           "it is handed to the standard way",
 }
 
 // held are the fields that hold the text of a customer's URL on its way from where it is kept to where it is dialled.

@@ -7,7 +7,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"unicode/utf8"
+	"math/bits"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 )
@@ -17,6 +18,7 @@ type Member struct {
 	Name       string
 	Value      []byte
 	Start, End int // from the opening quote of the name to the end of the value
+	Elements   int // of an array, and -1 of what is none: another value, or what has too many commas or too few
 }
 
 // ValueStart is where the value begins.
@@ -36,9 +38,21 @@ var (
 // Object lists the members of the object that text is. Two members of one name are refused: which of them counts
 // would depend on who reads.
 func Object(text []byte, members []Member) ([]Member, error) {
-	if bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
+	if !isText(text) {
 		return nil, ErrText
 	}
+	s := scanner{text: text}
+	return s.object(members)
+}
+
+// A scanner goes over a text once.
+type scanner struct {
+	text    []byte
+	closing [maxDepth]byte // the brackets that are open, by what closes them
+}
+
+func (s *scanner) object(members []Member) ([]Member, error) {
+	text := s.text
 	at := space(text, 0)
 	if at == len(text) || text[at] != '{' {
 		return nil, ErrSyntax
@@ -47,21 +61,25 @@ func Object(text []byte, members []Member) ([]Member, error) {
 	if at < len(text) && text[at] == '}' {
 		return members, end(text, at+1)
 	}
+	if members == nil {
+		members = make([]Member, 0, usual)
+	}
 	for {
-		m, next, err := member(text, at)
-		if err != nil {
+		before := members
+		members = append(members, Member{})
+		m := &members[len(before)]
+		if err := s.member(at, m); err != nil {
 			return nil, err
 		}
-		for i := range members {
-			if members[i].Name == m.Name {
+		for i := range before {
+			if before[i].Name == m.Name {
 				return nil, fmt.Errorf("%w: %q", ErrDuplicate, m.Name)
 			}
 		}
-		if len(members) == maxMembers {
+		if len(before) == maxMembers {
 			return nil, fmt.Errorf("has more than %d members", maxMembers)
 		}
-		members = append(members, m)
-		if at = space(text, next); at == len(text) {
+		if at = space(text, m.End); at == len(text) {
 			return nil, ErrSyntax
 		}
 		switch text[at] {
@@ -75,6 +93,9 @@ func Object(text []byte, members []Member) ([]Member, error) {
 	}
 }
 
+// usual is how many members there is room for at first.
+const usual = 8
+
 // maxMembers bounds the search for two of one name.
 const maxMembers = 256
 
@@ -85,30 +106,34 @@ func end(text []byte, at int) error {
 	return nil
 }
 
-func member(text []byte, at int) (m Member, next int, err error) {
+func (s *scanner) member(at int, m *Member) (err error) {
+	text := s.text
 	m.Start = at
 	if at >= len(text) || text[at] != '"' {
-		return m, 0, ErrSyntax
+		return ErrSyntax
 	}
 	closed := quoted(text, at)
 	if closed < 0 {
-		return m, 0, ErrSyntax
+		return ErrSyntax
 	}
-	raw := text[at:closed]
-	if bytes.IndexByte(raw, '\\') < 0 {
-		m.Name = string(raw[1 : len(raw)-1])
-	} else if m.Name, err = unescaped(raw); err != nil {
-		return m, 0, ErrSyntax
+	if m.Name, err = named(text[at:closed]); err != nil {
+		return ErrSyntax
 	}
 	if at = space(text, closed); at == len(text) || text[at] != ':' {
-		return m, 0, ErrSyntax
+		return ErrSyntax
 	}
 	at = space(text, at+1)
-	if m.End, err = skip(text, at); err != nil {
-		return m, 0, err
+	if at < len(text) && text[at] == '[' {
+		m.End, m.Elements, err = s.array(at)
+	} else {
+		m.Elements = -1
+		m.End, err = s.skip(at, 0)
+	}
+	if err != nil {
+		return err
 	}
 	m.Value = text[at:m.End]
-	return m, m.End, nil
+	return nil
 }
 
 func space(text []byte, at int) int {
@@ -118,27 +143,9 @@ func space(text []byte, at int) int {
 	return at
 }
 
-// quoted is the end of the string that begins at at, or -1.
-func quoted(text []byte, at int) int {
-	for from := at + 1; ; {
-		n := bytes.IndexByte(text[from:], '"')
-		if n < 0 {
-			return -1
-		}
-		quote := from + n
-		escapes := 0
-		for quote-1-escapes >= from && text[quote-1-escapes] == '\\' {
-			escapes++
-		}
-		from = quote + 1
-		if escapes%2 == 0 {
-			return from
-		}
-	}
-}
-
-// skip is the end of the value that begins at at.
-func skip(text []byte, at int) (int, error) {
+// skip is the end of the value that begins at at, inside so many arrays and objects.
+func (s *scanner) skip(at, depth int) (int, error) {
+	text := s.text
 	if at == len(text) {
 		return 0, ErrSyntax
 	}
@@ -149,10 +156,10 @@ func skip(text []byte, at int) (int, error) {
 		}
 		return 0, ErrSyntax
 	case '{', '[':
-		return nested(text, at)
+		return s.nested(at, depth)
 	default:
 		from := at
-		for at < len(text) && literal[text[at]] {
+		for at < len(text) && kinds[text[at]] == literal {
 			at++
 		}
 		if at == from {
@@ -162,42 +169,89 @@ func skip(text []byte, at int) (int, error) {
 	}
 }
 
-// literal bytes make up numbers, true, false and null.
-var literal = func() (set [256]bool) {
-	for _, c := range []byte("0123456789+-.eEtrufalsn") {
-		set[c] = true
+// A kind is what a byte outside strings is to the scanner.
+type kind uint8
+
+const (
+	plain   kind = iota
+	literal      // makes up numbers, true, false and null
+	quote
+	opening
+	closing
+)
+
+var kinds = func() (of [256]kind) {
+	for all, kind := range map[string]kind{"0123456789+-.eEtrufalsn": literal, `"`: quote, "{[": opening, "}]": closing} {
+		for _, c := range []byte(all) {
+			of[c] = kind
+		}
 	}
-	return set
+	return of
 }()
 
-// nested is the end of the array or object that begins at at.
-func nested(text []byte, at int) (int, error) {
-	var room [maxDepth]byte
-	closing := room[:0] // the brackets that are open, by what closes them
-	for at < len(text) {
-		switch c := text[at]; c {
-		case '"':
+// array is the end of the array that begins at at, and how many elements it has. One whose elements are not told apart by single
+// commas ends where its bracket does, as any other value.
+func (s *scanner) array(at int) (end, n int, err error) {
+	text, from := s.text, at
+	if at = space(text, at+1); at < len(text) && text[at] == ']' {
+		return at + 1, 0, nil
+	}
+	for {
+		if at, err = s.skip(at, 1); err != nil {
+			break
+		}
+		n++
+		if at = space(text, at); at == len(text) {
+			break
+		}
+		if text[at] == ']' {
+			return at + 1, n, nil
+		}
+		if text[at] != ',' {
+			break
+		}
+		at = space(text, at+1)
+	}
+	end, err = s.nested(from, 0)
+	return end, -1, err
+}
+
+// nested is the end of the array or object that begins at at, inside so many others.
+func (s *scanner) nested(at, depth int) (int, error) {
+	outer := depth
+	for text := s.text; at < len(text); at++ {
+		c := text[at]
+		switch kinds[c] {
+		case plain, literal:
+		case quote:
+			if len(text)-at > size {
+				if found := stops(word(text, at+1)); found != 0 {
+					if end := at + 1 + bits.TrailingZeros64(found)/size; text[end] == '"' {
+						at = end
+						continue
+					}
+				}
+			}
 			closed := quoted(text, at)
 			if closed < 0 {
 				return 0, ErrSyntax
 			}
-			at = closed
-			continue
-		case '{', '[':
-			if len(closing) == maxDepth {
+			at = closed - 1
+		case opening:
+			if depth == maxDepth {
 				return 0, ErrDepth
 			}
-			closing = append(closing, c+2) // either stands two before what closes it
-		case '}', ']':
-			last := len(closing) - 1
-			if closing[last] != c {
+			s.closing[depth] = c + 2 // either stands two before what closes it
+			depth++
+		case closing:
+			depth--
+			if s.closing[depth] != c {
 				return 0, ErrSyntax
 			}
-			if closing = closing[:last]; last == 0 {
+			if depth == outer {
 				return at + 1, nil
 			}
 		}
-		at++
 	}
 	return 0, ErrSyntax
 }
@@ -211,8 +265,9 @@ func Count(value []byte, most int) (n int, ok bool) {
 	if at < len(value) && value[at] == ']' {
 		return 0, true
 	}
+	s := scanner{text: value}
 	for n <= most {
-		next, err := skip(value, at)
+		next, err := s.skip(at, 0)
 		if err != nil {
 			return 0, false
 		}
@@ -232,8 +287,46 @@ func Count(value []byte, most int) (n int, ok bool) {
 	return n, true
 }
 
+// named is what a name says. Those that bodies and answers usually have are at hand; others are copied.
+func named(raw []byte) (string, error) {
+	inner := raw[1 : len(raw)-1]
+	if name := known[slot(inner)]; string(inner) == name {
+		return name, nil
+	}
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner), nil
+	}
+	return unescaped(raw)
+}
+
 // unescaped has its own frame: a name whose address is taken would put every member on the heap.
 func unescaped(raw []byte) (name string, err error) {
 	err = json.Unmarshal(raw, &name)
 	return name, err
 }
+
+// slot is where a name is in known, if it is there. It looks at no more of it than it must to have few at one place.
+func slot(name []byte) byte {
+	if len(name) < 2 {
+		return byte(len(name))
+	}
+	return byte(len(name))*37 + name[0]*3 + name[len(name)-1]*7 + name[len(name)/2]
+}
+
+// known are usual names. Where two have one slot, the later is copied each time.
+var known = func() (of [256]string) {
+	for name := range strings.FieldsSeq(`
+		model models messages stream stream_options max_tokens max_completion_tokens n temperature top_p top_k stop seed user metadata
+		tools tool_choice parallel_tool_calls response_format frequency_penalty presence_penalty logit_bias logprobs top_logprobs
+		reasoning reasoning_effort verbosity modalities audio prediction service_tier store safety_identifier prompt_cache_key
+		include_usage input instructions max_output_tokens text include truncation previous_response_id encoding_format dimensions
+		query documents top_n return_documents id object created choices usage system_fingerprint index delta message role content refusal
+		finish_reason reasoning_content annotations tool_calls function name arguments type error code param obfuscation
+		prompt_tokens completion_tokens total_tokens prompt_tokens_details completion_tokens_details cached_tokens
+		data embedding results provider sequence_number item_id output_index content_index response item part output status`) {
+		if at := slot([]byte(name)); of[at] == "" {
+			of[at] = name
+		}
+	}
+	return of
+}()

@@ -50,11 +50,11 @@ func (t Tongues) reach(p *live.Provider) (sender Sender, err error) {
 	case made:
 		sender, err = maker(p)
 	case translate:
-		if sender, err = newStandard(p, t.Guarded); err == nil {
+		if sender, err = newDirect(p, t.Guarded); err == nil {
 			sender = Translated(dialect, sender, func(*Request) bool { return true })
 		}
 	case p.Protocol == live.OpenAI:
-		sender, err = newStandard(p, t.Guarded)
+		sender, err = newDirect(p, t.Guarded)
 	default:
 		err = fmt.Errorf("provider %s: nothing speaks %s", p.Name, p.Protocol)
 	}
@@ -65,7 +65,7 @@ func (t Tongues) reach(p *live.Provider) (sender Sender, err error) {
 }
 
 func same(a, b *live.Provider) bool {
-	return a != nil && a.Protocol == b.Protocol && a.BaseURL == b.BaseURL && a.APIKey.Equal(b.APIKey) && a.Responses == b.Responses &&
+	return a != nil && a.Protocol == b.Protocol && a.BaseURL == b.BaseURL && a.APIKey.Equal(b.APIKey) && a.Responses == b.Responses && a.Transport == b.Transport &&
 		a.CAFile == "" && b.CAFile == "" // what a file says may have changed
 }
 

@@ -18,6 +18,7 @@ import (
 	"sovereign/internal/funds"
 	"sovereign/internal/id"
 	"sovereign/internal/journal"
+	"sovereign/internal/live"
 	"sovereign/internal/money"
 	"sovereign/internal/tenant"
 )
@@ -309,15 +310,21 @@ func (t *Teller) postUsage(ctx context.Context, tx *db.Tx, ws tenant.ID, batch [
 	charged, cost := fit(batch, left)
 	transfer := id.New("txn")
 	rows := make([][]any, len(batch))
+	prices := map[live.Rates]string{} // few models serve many requests
 	for i, c := range batch {
-		price, err := json.Marshal(c.Price)
-		if err != nil {
-			return 0, err
+		price, ok := prices[c.Price]
+		if !ok {
+			text, err := json.Marshal(c.Price)
+			if err != nil {
+				return 0, err
+			}
+			price = string(text)
+			prices[c.Price] = price
 		}
 		rows[i] = []any{
 			c.Request, ws, transfer, c.Key, c.At, c.Route, c.Model, c.Requested, c.Alias, c.Provider,
 			c.Outcome, c.Counted, c.Usage.Input, c.Usage.Cached, c.Usage.Written, c.Usage.AudioInput,
-			c.Usage.Output, c.Usage.Reasoning, c.Usage.AudioOutput, c.Usage.Searches, c.Own, string(price), c.Cost, c.Charged,
+			c.Usage.Output, c.Usage.Reasoning, c.Usage.AudioOutput, c.Usage.Searches, c.Own, price, c.Cost, c.Charged,
 		}
 	}
 	if err := db.Insert(ctx, tx.Across("the rows name their workspace"), "usage_rows", usageColumns, rows); err != nil {

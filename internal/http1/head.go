@@ -1,0 +1,300 @@
+package http1
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ErrMalformed says that an answer is none, or one that readers could take in two ways.
+var ErrMalformed = errors.New("the answer is malformed")
+
+// A head is what the head of an answer says.
+type head struct {
+	status  int
+	minor   int // of HTTP/1
+	length  int64
+	chunked bool
+	keep    bool
+	// patience is how long the peer says that it keeps the connection; 0 when it does not say.
+	patience time.Duration
+	fields   [kinds]string
+}
+
+// The fields whose text is of use.
+const (
+	contentType = iota
+	contentEncoding
+	retryAfter
+	retryAfterMs
+	date
+	kinds
+)
+
+// known are the fields that are read, by their names in lower case.
+var known = map[string]func(*head, []byte) error{
+	"content-length":    (*head).readLength,
+	"transfer-encoding": (*head).readEncoding,
+	"connection":        (*head).readConnection,
+	"keep-alive":        (*head).readPatience,
+	"content-type":      keeps(contentType),
+	"content-encoding":  keeps(contentEncoding),
+	"retry-after":       keeps(retryAfter),
+	"retry-after-ms":    keeps(retryAfterMs),
+	"date":              keeps(date),
+}
+
+// longestKnown is the length of the longest name in known.
+const longestKnown = len("transfer-encoding")
+
+// keeps keeps the first of a field's values. The usual ones are not copied again and again.
+func keeps(kind int) func(*head, []byte) error {
+	return func(h *head, value []byte) error {
+		if h.fields[kind] != "" {
+			return nil
+		}
+		if usual, ok := usuals[string(value)]; ok {
+			h.fields[kind] = usual
+		} else {
+			h.fields[kind] = string(value)
+		}
+		return nil
+	}
+}
+
+var usuals = func() map[string]string {
+	all := map[string]string{}
+	for _, text := range []string{"application/json", "application/json; charset=utf-8", "text/event-stream", "text/event-stream; charset=utf-8"} {
+		all[text] = text
+	}
+	return all
+}()
+
+// maxInterim bounds how many interim answers may come before the answer.
+const maxInterim = 8
+
+// head reads the head of an answer, past interim ones.
+func (l *link) head(most int) (*head, error) {
+	for range maxInterim {
+		h, err := l.oneHead(most)
+		switch {
+		case err != nil:
+			return nil, err
+		case h.status == http.StatusSwitchingProtocols:
+			return nil, fmt.Errorf("%w: it switches to another protocol", ErrMalformed)
+		case h.status >= http.StatusOK:
+			return h, h.settle()
+		case h.length > 0 || h.chunked:
+			return nil, fmt.Errorf("%w: an interim answer with a body", ErrMalformed)
+		}
+	}
+	return nil, fmt.Errorf("%w: more than %d interim answers", ErrMalformed, maxInterim)
+}
+
+func (l *link) oneHead(most int) (*head, error) {
+	line, err := l.line(most)
+	if err != nil {
+		return nil, err
+	}
+	h := &head{length: -1, keep: true}
+	if err := h.readStatus(line); err != nil {
+		return nil, err
+	}
+	for left := most - len(line) - 2; ; {
+		line, err := l.line(left)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(line) == 0:
+			return h, nil
+		}
+		left -= len(line) + 2
+		if err := h.readField(line); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// readStatus reads the first line: HTTP/1.1 200 OK.
+func (h *head) readStatus(line []byte) error {
+	const version = "HTTP/1."
+	bad := fmt.Errorf("%w: it does not begin with HTTP/1.1 and a status", ErrMalformed)
+	if len(line) < len(version)+5 || string(line[:len(version)]) != version {
+		return bad
+	}
+	minor, status, rest := line[len(version)], line[len(version)+2:len(version)+5], line[len(version)+5:]
+	if minor != '0' && minor != '1' || line[len(version)+1] != ' ' || len(rest) > 0 && rest[0] != ' ' || !plain(rest) {
+		return bad
+	}
+	for _, c := range status {
+		if c < '0' || c > '9' {
+			return bad
+		}
+		h.status = 10*h.status + int(c-'0')
+	}
+	if h.status < http.StatusContinue {
+		return bad
+	}
+	h.minor = int(minor - '0')
+	return nil
+}
+
+// readField reads one line: Name: value.
+func (h *head) readField(line []byte) error {
+	colon := bytes.IndexByte(line, ':')
+	if colon <= 0 || !token(line[:colon]) {
+		return fmt.Errorf("%w: a line of its head has no name", ErrMalformed)
+	}
+	if !plain(line[colon+1:]) {
+		return fmt.Errorf("%w: a line of its head holds control characters", ErrMalformed)
+	}
+	if colon > longestKnown {
+		return nil
+	}
+	var room [longestKnown]byte
+	name := room[:colon]
+	for i, c := range line[:colon] {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		name[i] = c
+	}
+	if read := known[string(name)]; read != nil {
+		return read(h, bytes.Trim(line[colon+1:], " \t"))
+	}
+	return nil
+}
+
+func (h *head) readLength(value []byte) error {
+	if h.length >= 0 {
+		return fmt.Errorf("%w: two lengths", ErrMalformed)
+	}
+	n, err := strconv.ParseUint(string(value), 10, 63)
+	if err != nil {
+		return fmt.Errorf("%w: a length that is no number", ErrMalformed)
+	}
+	h.length = int64(n) //nolint:gosec // of 63 bits
+	return nil
+}
+
+func (h *head) readEncoding(value []byte) error {
+	if h.chunked || !bytes.EqualFold(value, []byte("chunked")) {
+		return fmt.Errorf("%w: a transfer encoding other than chunked", ErrMalformed)
+	}
+	h.chunked = true
+	return nil
+}
+
+func (h *head) readConnection(value []byte) error {
+	for option := range bytes.SplitSeq(value, []byte(",")) {
+		if bytes.EqualFold(bytes.Trim(option, " \t"), []byte("close")) {
+			h.keep = false
+		}
+	}
+	return nil
+}
+
+// readPatience reads how long a connection is kept: Keep-Alive: timeout=5. A second of it is for the way.
+func (h *head) readPatience(value []byte) error {
+	for option := range strings.SplitSeq(string(value), ",") {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(option), "timeout="); ok {
+			seconds, err := strconv.ParseUint(text, 10, 16)
+			switch {
+			case err != nil:
+			case seconds <= 1:
+				h.keep = false
+			default:
+				h.patience = time.Duration(seconds-1) * time.Second //nolint:gosec // of 16 bits
+			}
+		}
+	}
+	return nil
+}
+
+// settle decides where the body ends.
+func (h *head) settle() error {
+	switch {
+	case h.chunked && h.length >= 0:
+		return fmt.Errorf("%w: both a length and chunks", ErrMalformed)
+	case h.chunked && h.minor == 0:
+		return fmt.Errorf("%w: chunks in HTTP/1.0", ErrMalformed)
+	case h.status == http.StatusNoContent, h.status == http.StatusNotModified:
+		h.length, h.chunked = 0, false
+	}
+	if h.minor == 0 {
+		h.keep = false
+	}
+	return nil
+}
+
+// framing is how the body's end is told.
+func (h *head) framing() framing {
+	switch {
+	case h.chunked:
+		return byChunks
+	case h.length >= 0:
+		return byLength
+	default:
+		return byEnd
+	}
+}
+
+func (h *head) response() *Response {
+	f := &h.fields
+	return &Response{
+		Status: h.status, ContentType: f[contentType], ContentEncoding: f[contentEncoding],
+		RetryAfter: f[retryAfter], RetryAfterMs: f[retryAfterMs], Date: f[date], Length: h.length,
+	}
+}
+
+// check refuses what would break out of a request's head.
+func (r *Request) check() error {
+	if !token([]byte(r.Method)) || r.Target == "" || r.Target[0] != '/' || !targetIs(r.Target) {
+		return fmt.Errorf("the request cannot be sent to %q", r.Target)
+	}
+	for _, f := range r.Fields {
+		if !token([]byte(f.Name)) || !valueIs(f.Value) {
+			return fmt.Errorf("the header %q cannot be sent", f.Name)
+		}
+	}
+	return nil
+}
+
+// tokens are the bytes of names.
+var tokens = func() (set [256]bool) {
+	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") {
+		set[c] = true
+	}
+	return set
+}()
+
+func token(name []byte) bool {
+	for _, c := range name {
+		if !tokens[c] {
+			return false
+		}
+	}
+	return len(name) > 0
+}
+
+// plain has no control characters but tabs.
+func plain(text []byte) bool {
+	for _, c := range text {
+		if c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+func valueIs(text string) bool { return plain([]byte(text)) }
+
+// targetIs has nothing that ends a target.
+func targetIs(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f || r > math.MaxInt8 })
+}

@@ -1,0 +1,224 @@
+package http1
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A link is a connection to the origin, with what has been read from it and not been used yet. One exchange has it at a time.
+type link struct {
+	conn    net.Conn // the socket, or TLS over it
+	socket  net.Conn
+	raw     syscall.RawConn // of the socket; nil where there is none
+	cut     func()          // ends what is being written or read, from any goroutine
+	peek    func(fd uintptr) bool
+	open    bool // what peek found
+	spoiled bool // a request was not sent whole: no other may follow
+
+	buffer []byte
+	from   int // what is unread stands in buffer[from:to]
+	to     int
+
+	idle    time.Time // when it was last used
+	expires time.Time // when the peer closes it, as it says; zero when it does not say
+}
+
+// The buffer is small until there is need, for there may be ten thousand streams that say a word a second.
+const (
+	firstBuffer = 4 << 10
+	mostBuffer  = 16 << 10
+)
+
+func (c *Client) dial(ctx context.Context) (*link, error) {
+	socket, err := c.dialer.DialContext(ctx, "tcp", c.origin.address)
+	if err != nil {
+		return nil, err
+	}
+	l := &link{conn: socket, socket: socket, buffer: make([]byte, firstBuffer)}
+	l.cut = func() { _ = socket.SetDeadline(time.Unix(1, 0)) } // long ago
+	l.peek = l.look
+	if s, ok := socket.(syscall.Conn); ok {
+		if l.raw, err = s.SyscallConn(); err != nil {
+			l.raw = nil
+		}
+	}
+	if c.origin.secure == nil {
+		return l, nil
+	}
+	secure := tls.Client(socket, c.origin.secure)
+	shaking, done := context.WithTimeout(ctx, c.config.DialTimeout)
+	defer done()
+	if err := secure.HandshakeContext(shaking); err != nil {
+		_ = socket.Close()
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	l.conn = secure
+	return l, nil
+}
+
+// close ends the connection at once. TLS's farewell is left out: it could block, and every answer tells its own end.
+func (l *link) close() { _ = l.socket.Close() }
+
+// quiet reports whether the connection stands, and the peer has said nothing out of turn: what it says between two
+// exchanges, if only that it goes, would be taken for an answer.
+func (l *link) quiet() bool {
+	if l.from != l.to {
+		return false
+	}
+	if l.raw == nil {
+		return true
+	}
+	l.open = false
+	return l.raw.Read(l.peek) == nil && l.open
+}
+
+// look tries a read that does not wait. Sockets do not block here; a byte that it takes is of a connection that is given up.
+func (l *link) look(fd uintptr) bool {
+	var one [1]byte
+	_, err := syscall.Read(int(fd), one[:])
+	l.open = errors.Is(err, syscall.EAGAIN)
+	return true
+}
+
+// together is up to which size a head and a body are sent as one piece.
+const together = 16 << 10
+
+// pieces are buffers for what is sent together.
+var pieces = sync.Pool{New: func() any { return new([]byte) }}
+
+// send writes a request: in one call, as far as the connection lets it.
+func (l *link) send(host string, r *Request) error {
+	buffer, _ := pieces.Get().(*[]byte)
+	defer func() {
+		*buffer = (*buffer)[:0]
+		pieces.Put(buffer)
+	}()
+	length := 0
+	for _, part := range r.Body {
+		length += len(part)
+	}
+	text := r.head((*buffer)[:0], host, length)
+	parts := r.Body
+	if len(text)+length <= together {
+		for _, part := range parts {
+			text = append(text, part...)
+		}
+		parts = nil
+	}
+	*buffer = text
+	if len(parts) == 0 {
+		_, err := l.conn.Write(text)
+		return err
+	}
+	all := make(net.Buffers, 1, 1+len(parts))
+	all[0] = text
+	all = append(all, parts...)
+	_, err := all.WriteTo(l.conn)
+	return err
+}
+
+// head appends a request's head.
+func (r *Request) head(to []byte, host string, length int) []byte {
+	to = append(to, r.Method...)
+	to = append(to, ' ')
+	to = append(to, r.Target...)
+	to = append(to, " HTTP/1.1\r\nHost: "...)
+	to = append(to, host...)
+	to = append(to, "\r\n"...)
+	for _, f := range r.Fields {
+		to = append(to, f.Name...)
+		to = append(to, ": "...)
+		to = append(to, f.Value...)
+		to = append(to, "\r\n"...)
+	}
+	to = append(to, "Content-Length: "...)
+	to = strconv.AppendInt(to, int64(length), 10)
+	return append(to, "\r\n\r\n"...)
+}
+
+// answered waits a moment for an answer to a request that could not be sent whole.
+func (l *link) answered() bool {
+	_ = l.conn.SetReadDeadline(time.Now().Add(lingering))
+	err := l.fill()
+	_ = l.conn.SetReadDeadline(time.Time{})
+	return err == nil
+}
+
+// lingering is how long the refusal of a server that closed in the middle of a request may be on its way.
+const lingering = time.Second
+
+// fill reads once, behind what is unread. There is room: whoever has read a bufferful that is no end of anything grows it.
+func (l *link) fill() error {
+	switch {
+	case l.from == l.to:
+		l.from, l.to = 0, 0
+	case l.to == len(l.buffer):
+		copy(l.buffer, l.buffer[l.from:l.to])
+		l.from, l.to = 0, l.to-l.from
+	}
+	n, err := l.conn.Read(l.buffer[l.to:])
+	if l.to += n; n > 0 {
+		return nil // an error will come again
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	return err
+}
+
+// grow makes the buffer larger, up to most bytes; false when it has that already.
+func (l *link) grow(most int) bool {
+	if len(l.buffer) >= most {
+		return false
+	}
+	larger := make([]byte, min(2*len(l.buffer), most))
+	l.from, l.to = 0, copy(larger, l.buffer[l.from:l.to])
+	l.buffer = larger
+	return true
+}
+
+// line takes the next line, without its end, of at most most bytes; the slice is good until the next read. A line ends with
+// CR LF: who lets a bare LF end it, as some do, reads another answer than who does not.
+func (l *link) line(most int) ([]byte, error) {
+	for searched := 0; ; {
+		unread := l.buffer[l.from:l.to]
+		if n := bytes.IndexByte(unread[searched:], '\n'); n >= 0 {
+			end := searched + n
+			if end+1 > most {
+				return nil, fmt.Errorf("%w: a line of more than %d bytes", ErrMalformed, most)
+			}
+			if end == 0 || unread[end-1] != '\r' {
+				return nil, fmt.Errorf("%w: a line that ends with a bare LF", ErrMalformed)
+			}
+			l.from += end + 1
+			return unread[:end-1], nil
+		}
+		searched = len(unread)
+		if searched >= most {
+			return nil, fmt.Errorf("%w: a line of more than %d bytes", ErrMalformed, most)
+		}
+		if searched == len(l.buffer) {
+			l.grow(most)
+		}
+		if err := l.fill(); err != nil {
+			return nil, broken(err)
+		}
+	}
+}
+
+// broken is an end where there should be more.
+func broken(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
