@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -128,11 +129,12 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 		defer cancel()
 		ctx = bounded
 	}
-	body, release, err := rt.Bounds.Read(w, r, min(managementBody, rt.Bounds.Body.Load()))
+	read, err := rt.Bounds.Read(r, min(managementBody, rt.Bounds.Body.Load()))
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer read.Release()
+	body := bytes.Clone(read.Bytes) // what is made of it may keep parts
 	in, err := route.input.read(rt.registry, r, body)
 	if err != nil {
 		return err

@@ -37,7 +37,8 @@ func New() (key secret.Text, digest Digest, hint string) {
 	var raw [randomBytes]byte
 	_, _ = rand.Read(raw[:]) // never fails: crypto/rand ends the process instead
 	body := encoding.EncodeToString(raw[:])
-	text := Prefix + body + checksum(Prefix+body)
+	sum := checksum([]byte(Prefix + body))
+	text := Prefix + body + string(sum[:])
 	return secret.New(text), sha256.Sum256([]byte(text)), body[bodyLen-hintLen:]
 }
 
@@ -46,14 +47,17 @@ func Parse(key string) (Digest, bool) {
 	if len(key) != length || !strings.HasPrefix(key, Prefix) {
 		return Digest{}, false
 	}
-	if checksum(key[:length-sumLen]) != key[length-sumLen:] {
+	var text [length]byte // on the stack: this is done for every request
+	copy(text[:], key)
+	if sum := checksum(text[:length-sumLen]); string(sum[:]) != key[length-sumLen:] {
 		return Digest{}, false
 	}
-	return sha256.Sum256([]byte(key)), true
+	return sha256.Sum256(text[:]), true
 }
 
-func checksum(s string) string {
-	var sum [4]byte
-	binary.BigEndian.PutUint32(sum[:], crc32.ChecksumIEEE([]byte(s)))
-	return encoding.EncodeToString(sum[:])
+func checksum(text []byte) (sum [sumLen]byte) {
+	var raw [4]byte
+	binary.BigEndian.PutUint32(raw[:], crc32.ChecksumIEEE(text))
+	encoding.Encode(sum[:], raw[:])
+	return sum
 }

@@ -132,7 +132,7 @@ func (s *server) start(public, watched, socket net.Listener) {
 		DisableGeneralOptionsHandler: true, // OPTIONS * too gets an id and an envelope
 	}
 	s.admin = &http.Server{Handler: s.house.operators, ConnContext: edge.PeerContext, ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
-	s.listener = edge.Listen(public, s.slots)
+	s.listener = edge.Listen(public, s.slots, &s.house.bounds.Timeout)
 	served := net.Listener(s.listener)
 	if config := s.cert.config(); config != nil {
 		s.api.TLSConfig = config

@@ -1,80 +1,152 @@
 package edge
 
 import (
-	"bytes"
 	"errors"
 	"io"
+	"math/bits"
 	"mime"
 	"net/http"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"sovereign/internal/fault"
 	"sovereign/internal/limit"
 )
 
-// Read reads a whole JSON body of at most limit bytes, and holds what is read against the budget of all bodies until
-// release is called.
-func (b *Bounds) Read(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error) {
-	counted := &metered{from: http.MaxBytesReader(w, r.Body, limit), budget: b.Buffered}
-	release = func() { b.Buffered.Give(counted.held) }
-	if body, err = counted.all(r, limit); err != nil {
-		release()
-		return nil, nil, err
-	}
-	return body, release, nil
-}
+// A Body is a request's, read whole and held against the budget of all bodies. It is lent: Bytes are good until everyone who has
+// taken it has released it, and then serve another request.
+type Body struct {
+	Bytes []byte
 
-// A metered body holds what is read of it against a budget.
-type metered struct {
-	from   io.Reader
+	buffer *[]byte
 	budget *limit.Budget
 	held   int64
+	users  atomic.Int32
 }
 
-func (m *metered) Read(p []byte) (int, error) {
-	n, err := m.from.Read(p)
-	if !m.budget.Take(int64(n)) {
-		return 0, fault.RateLimited.New("too many bytes in flight").In(time.Second)
+// Take keeps the body until another Release.
+func (b *Body) Take() { b.users.Add(1) }
+
+// Release gives the body back. Whoever reads it, and whoever took it, releases it once.
+func (b *Body) Release() {
+	if b.users.Add(-1) > 0 {
+		return
 	}
-	m.held += int64(n)
-	return n, err
+	b.budget.Give(b.held)
+	giveBack(b.buffer)
+	b.Bytes, b.buffer = nil, nil
 }
 
-func (m *metered) all(r *http.Request, limit int64) ([]byte, error) {
+// Read reads a whole JSON body of at most limit bytes. Whoever gets one releases it.
+func (b *Bounds) Read(r *http.Request, limit int64) (*Body, error) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, fault.UnsupportedMedia.New("a body with Content-Encoding %q is not accepted", encoding)
 	}
-	var body bytes.Buffer
-	if length := r.ContentLength; length > 0 && length <= min(limit, trusted) {
-		body.Grow(int(length) + bytes.MinRead)
+	body := &Body{budget: b.Buffered}
+	body.users.Store(1)
+	err := body.fill(r, limit)
+	if err == nil {
+		err = isJSON(r.Header.Get("Content-Type"), body.Bytes)
 	}
-	if _, err := body.ReadFrom(m); err != nil {
-		return nil, unread(err, limit)
+	if err != nil {
+		body.Release()
+		return nil, err
 	}
-	if kind := r.Header.Get("Content-Type"); kind != "" && body.Len() > 0 && kind != "application/json" {
-		if media, _, err := mime.ParseMediaType(kind); err != nil || media != "application/json" {
-			return nil, fault.UnsupportedMedia.New("the body must be application/json")
+	return body, nil
+}
+
+func isJSON(kind string, body []byte) error {
+	if kind == "" || len(body) == 0 || kind == "application/json" {
+		return nil
+	}
+	if media, _, err := mime.ParseMediaType(kind); err != nil || media != "application/json" {
+		return fault.UnsupportedMedia.New("the body must be application/json")
+	}
+	return nil
+}
+
+// fill reads to the end.
+func (b *Body) fill(r *http.Request, limit int64) error {
+	if r.ContentLength > limit {
+		return tooLarge(limit)
+	}
+	b.buffer = borrow(int(min(max(r.ContentLength, 0), trusted)) + 1)
+	all := (*b.buffer)[:0]
+	for {
+		if len(all) == cap(all) {
+			larger := borrow(2 * cap(all))
+			all = append((*larger)[:0], all...)
+			giveBack(b.buffer)
+			b.buffer = larger
+		}
+		n, err := r.Body.Read(all[len(all):cap(all)])
+		all = all[:len(all)+n]
+		switch {
+		case int64(len(all)) > limit:
+			return tooLarge(limit)
+		case !b.budget.Take(int64(n)):
+			return fault.RateLimited.New("too many bytes in flight").In(time.Second)
+		}
+		b.held += int64(n)
+		if errors.Is(err, io.EOF) {
+			b.Bytes = all
+			return nil
+		}
+		if err != nil {
+			return unread(err)
 		}
 	}
-	return body.Bytes(), nil
 }
 
 // trusted is how long a body may claim to be and get its memory at once; a longer one must first arrive.
 const trusted = 1 << 20
 
+func tooLarge(limit int64) error {
+	return fault.BodyTooLarge.New("the body is over the limit of %d bytes", limit)
+}
+
 // unread says why a body could not be read.
-func unread(err error, limit int64) error {
+func unread(err error) error {
 	switch {
-	case errors.As(err, new(*fault.Fault)):
-		return err
-	case errors.As(err, new(*http.MaxBytesError)):
-		return fault.BodyTooLarge.New("the body is over the limit of %d bytes", limit)
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fault.InvalidBody.New("the body ended early")
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fault.Timeout.Because(err, "the body did not arrive in time")
 	default:
 		return fault.InvalidBody.Because(err, "the body could not be read")
+	}
+}
+
+// Buffers for bodies, by size: of 4 KiB, 8 KiB and so on. To make one of 200 KiB anew for every request, and to collect it, costs
+// as much as to send it on.
+const (
+	leastBuffer = 12 // as a power of two
+	mostBuffer  = 21
+)
+
+var buffers [mostBuffer - leastBuffer + 1]sync.Pool
+
+// borrow is a buffer of at least size bytes.
+func borrow(size int) *[]byte {
+	class := max(bits.Len(uint(size-1)), leastBuffer) - leastBuffer //nolint:gosec // a size is above 0
+	if class >= len(buffers) {
+		buffer := make([]byte, size)
+		return &buffer
+	}
+	if buffer, ok := buffers[class].Get().(*[]byte); ok {
+		return buffer
+	}
+	buffer := make([]byte, 1<<(class+leastBuffer))
+	return &buffer
+}
+
+func giveBack(buffer *[]byte) {
+	if buffer == nil {
+		return
+	}
+	if class := bits.Len(uint(cap(*buffer)-1)) - leastBuffer; class >= 0 && class < len(buffers) && cap(*buffer) == 1<<(class+leastBuffer) { //nolint:gosec // a capacity is above 0
+		buffers[class].Put(buffer)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"sovereign/internal/limit"
 )
@@ -13,11 +15,12 @@ import (
 type Listener struct {
 	net.Listener
 	budget, spare *limit.Budget
+	patience      *atomic.Int64
 }
 
-// Listen counts the connections of inner.
-func Listen(inner net.Listener, budget *limit.Budget) *Listener {
-	return &Listener{Listener: inner, budget: budget, spare: limit.NewBudget(overflow)}
+// Listen counts the connections of inner. A client has patience, in nanoseconds, to take what is written.
+func Listen(inner net.Listener, budget *limit.Budget, patience *atomic.Int64) *Listener {
+	return &Listener{Listener: inner, budget: budget, spare: limit.NewBudget(overflow), patience: patience}
 }
 
 // overflow bounds the connections that are only kept to be refused.
@@ -30,7 +33,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &connection{Conn: inner, from: l.budget}
+		c := &connection{Conn: inner, from: l.budget, patience: l.patience}
 		if !l.budget.Take(1) {
 			c.from, c.over = l.spare, true
 			if !l.spare.Take(1) {
@@ -47,6 +50,23 @@ type connection struct {
 	from   *limit.Budget
 	over   bool
 	closed sync.Once
+
+	patience *atomic.Int64
+	hurried  atomic.Int64 // when the deadline for writing was last set, in nanoseconds of the process's own clock
+}
+
+// born is where the process's own clock begins.
+var born = time.Now()
+
+// Write gives up on a client that does not read. What time it was given a moment ago is still good, so that a deadline is
+// set for many small writes and not for each; it does not matter that it passes while nothing is written.
+func (c *connection) Write(p []byte) (int, error) {
+	now, patience := int64(time.Since(born)), c.patience.Load()
+	if last := c.hurried.Load(); last == 0 || now-last > min(int64(time.Second), patience/8) {
+		c.hurried.Store(now)
+		_ = c.SetWriteDeadline(time.Now().Add(time.Duration(patience))) // a closed connection says so below
+	}
+	return c.Conn.Write(p)
 }
 
 // Close implements net.Conn.
@@ -76,8 +96,8 @@ func ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// overBudget reports whether the request came on a connection that is only kept to be refused.
-func overBudget(ctx context.Context) bool {
-	c, ok := ctx.Value(connectionKey{}).(*connection)
-	return ok && c.over
+// on is the connection that a request came on, or nil when it is none of a Listener's.
+func on(ctx context.Context) *connection {
+	c, _ := ctx.Value(connectionKey{}).(*connection)
+	return c
 }

@@ -3,7 +3,6 @@
 package edge
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -66,17 +65,18 @@ func New(c Config, next http.Handler) *Edge {
 
 // ServeHTTP answers one request, and leaves a request id, a metric, a span and, where it matters, a log line.
 func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	call := &call{id: id.New("req"), started: time.Now(), candid: e.Candid}
-	ctx := context.WithValue(r.Context(), callKey{}, call)
-	ctx, span := startSpan(ctx, e.Tracer, r)
+	call := &call{Context: r.Context(), conn: on(r.Context()), id: id.New("req"), started: time.Now(), candid: e.Candid}
+	ctx, span := startSpan(call, e.Tracer, r)
 	defer span.End()
 	r = r.WithContext(ctx)
-	out := &recorder{ResponseWriter: w, control: http.NewResponseController(w), patience: time.Duration(e.Bounds.Timeout.Load())}
-	out.Header().Set("X-Request-Id", call.id)
-	out.Header().Set("X-Content-Type-Options", "nosniff")
-	out.Header().Set("Cache-Control", "no-store")
+	out := &call.out
+	*out = recorder{ResponseWriter: w, control: http.NewResponseController(w), patience: time.Duration(e.Bounds.Timeout.Load()), careful: call.conn == nil || r.ProtoMajor > 1}
+	header := w.Header()
+	header["X-Request-Id"] = []string{call.id}
+	header["X-Content-Type-Options"] = nosniff
+	header["Cache-Control"] = noStore
 	if e.Closing != nil && e.Closing() {
-		out.Header().Set("Connection", "close")
+		header.Set("Connection", "close")
 	}
 	defer func() {
 		p := recover()
@@ -97,9 +97,15 @@ func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// Headers that are always the same. Nobody changes the value of one in place.
+var (
+	nosniff = []string{"nosniff"}
+	noStore = []string{"no-store"}
+)
+
 // admit decides by path and key alone, before any route is looked up: below /v1 nothing exists for who has no key.
 func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
-	if overBudget(r.Context()) {
+	if call.conn != nil && call.conn.over { // it is only kept to be refused
 		w.Header().Set("Connection", "close")
 		return fault.RateLimited.New("too many connections").In(time.Second)
 	}
@@ -151,7 +157,7 @@ func canonical(r *http.Request) (*http.Request, bool) {
 }
 
 func (e *Edge) authenticate(r *http.Request) (tenant.Caller, error) {
-	header := r.Header.Values("Authorization")
+	header := r.Header["Authorization"]
 	if len(header) != 1 {
 		return tenant.Caller{}, fault.InvalidKey.New("send one header Authorization: Bearer %s…", apikey.Prefix)
 	}

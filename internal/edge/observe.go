@@ -16,11 +16,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"sovereign/internal/fault"
+	"sovereign/internal/memo"
 	"sovereign/internal/tenant"
 )
 
-// A call is what is known of one request on its way.
+// A call is what is known of one request on its way, and the context in which it is found.
 type call struct {
+	context.Context
+	out     recorder
+	conn    *connection // nil when it came on none of a Listener's
 	id      string
 	started time.Time
 	candid  bool
@@ -32,6 +36,14 @@ type call struct {
 }
 
 type callKey struct{}
+
+// Value implements context.Context.
+func (c *call) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
 
 func callOf(ctx context.Context) *call {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
@@ -54,16 +66,23 @@ type recorder struct {
 	http.ResponseWriter
 	control  *http.ResponseController
 	patience time.Duration // for each write
+	careful  bool          // the connection does not see to that itself, or has other requests too
 	status   int
 	bytes    int64
 }
 
 // hurry gives the client its time to take what is written next; rest ends it, so that an answer may pause.
 func (r *recorder) hurry() {
-	_ = r.control.SetWriteDeadline(time.Now().Add(r.patience)) // a writer without deadlines has no client to wait for
+	if r.careful {
+		_ = r.control.SetWriteDeadline(time.Now().Add(r.patience)) // a writer without deadlines has no client to wait for
+	}
 }
 
-func (r *recorder) rest() { _ = r.control.SetWriteDeadline(time.Time{}) }
+func (r *recorder) rest() {
+	if r.careful {
+		_ = r.control.SetWriteDeadline(time.Time{})
+	}
+}
 
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
@@ -98,6 +117,15 @@ type watch struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	refused  *prometheus.CounterVec
+
+	answered memo.Memo[labels, prometheus.Counter]
+	took     memo.Memo[string, prometheus.Observer]
+}
+
+// labels of an answered request.
+type labels struct {
+	route, method string
+	status        int
 }
 
 func newWatch(to prometheus.Registerer) *watch {
@@ -113,6 +141,10 @@ func newWatch(to prometheus.Registerer) *watch {
 			Name: "sovereign_http_refusals_total", Help: "Refusals, by code.",
 		}, []string{"code"}),
 	}
+	w.answered.Make = func(l labels) prometheus.Counter {
+		return w.requests.WithLabelValues(l.route, l.method, strconv.Itoa(l.status))
+	}
+	w.took.Make = func(route string) prometheus.Observer { return w.seconds.WithLabelValues(route) }
 	if to != nil {
 		to.MustRegister(w.requests, w.seconds, w.refused)
 	}
@@ -129,17 +161,19 @@ func (e *Edge) finish(out *recorder, r *http.Request, call *call, span trace.Spa
 	if route == "" || route == "/" {
 		route = "unmatched"
 	}
-	e.watch.requests.WithLabelValues(route, method(r.Method), strconv.Itoa(out.status)).Inc()
-	e.watch.seconds.WithLabelValues(route).Observe(took.Seconds())
+	e.watch.answered.Get(labels{route, method(r.Method), out.status}).Inc()
+	e.watch.took.Get(route).Observe(took.Seconds())
 	if call.fault != nil {
 		e.watch.refused.WithLabelValues(call.fault.Code).Inc()
 	}
-	span.SetName(method(r.Method) + " " + route)
-	span.SetAttributes(
-		attribute.String("http.route", route), attribute.String("http.request.method", method(r.Method)),
-		attribute.Int("http.response.status_code", out.status), attribute.String("sovereign.request_id", call.id))
-	if out.status >= http.StatusInternalServerError {
-		span.SetStatus(codes.Error, "")
+	if span.IsRecording() {
+		span.SetName(method(r.Method) + " " + route)
+		span.SetAttributes(
+			attribute.String("http.route", route), attribute.String("http.request.method", method(r.Method)),
+			attribute.Int("http.response.status_code", out.status), attribute.String("sovereign.request_id", call.id))
+		if out.status >= http.StatusInternalServerError {
+			span.SetStatus(codes.Error, "")
+		}
 	}
 	if call.fault != nil && call.fault.Status >= http.StatusInternalServerError {
 		level := slog.LevelError

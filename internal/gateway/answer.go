@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -20,34 +19,11 @@ import (
 	"sovereign/internal/live"
 	"sovereign/internal/rerank"
 	"sovereign/internal/scan"
-	"sovereign/internal/token"
 	"sovereign/internal/upstream"
 )
 
 // maxAnswer bounds a whole answer.
 const maxAnswer = 64 << 20
-
-// readAll reads to the end, holding what it reads against a budget.
-func readAll(from io.Reader, most int, held *account) ([]byte, error) {
-	all := make([]byte, 0, 4096)
-	for {
-		n, err := from.Read(all[len(all):cap(all)])
-		all = all[:len(all)+n]
-		switch {
-		case errors.Is(err, io.EOF):
-			return all, nil
-		case err != nil:
-			return all, err
-		case len(all) > most:
-			return all, fmt.Errorf("%w: it is longer than %d bytes", upstream.ErrGarbage, most)
-		case len(all) == cap(all):
-			if !held.take(int64(cap(all))) {
-				return all, errNoRoom
-			}
-			all = append(make([]byte, 0, 2*cap(all)), all...)
-		}
-	}
-}
 
 // An account is a share of a budget.
 type account struct {
@@ -71,12 +47,14 @@ var errNoRoom = fault.RateLimited.New("too many bytes in flight").In(time.Second
 func (r *run) whole(in *source) *failure {
 	held := &account{budget: r.gateway.Bounds.Buffered}
 	defer held.back()
-	body, err := readAll(in, maxAnswer, held)
-	if errors.Is(err, errNoRoom) || errors.Is(err, upstream.ErrNoRoom) {
+	body, err := in.all(maxAnswer, held)
+	switch {
+	case errors.Is(err, errNoRoom), errors.Is(err, upstream.ErrNoRoom):
 		return &failure{class: over, err: err, fault: errNoRoom}
-	}
-	if err != nil {
-		return r.lost(in.ctx, err)
+	case errors.Is(err, errTooMuch):
+		return r.garbage(fmt.Errorf("the answer is longer than %d bytes", maxAnswer))
+	case err != nil:
+		return r.lost(in.life, err)
 	}
 	body, failed := r.understand(body)
 	if failed != nil {
@@ -100,7 +78,8 @@ func (r *run) whole(in *source) *failure {
 // understand reads what an answer says of itself: an error where an answer should be, the usage, and whether what was
 // asked for is there at all. It returns the answer as the caller gets it.
 func (r *run) understand(body []byte) ([]byte, *failure) {
-	members, err := scan.Object(body, nil)
+	var room [16]scan.Member
+	members, err := scan.Object(body, room[:0])
 	if err != nil {
 		return nil, r.garbage(fmt.Errorf("the answer %w", err))
 	}
@@ -163,17 +142,22 @@ func unrecorded(err error) *fault.Fault {
 
 // head writes the answer's status and headers.
 func (r *run) head(kind string, length int) {
-	header := r.out.Header()
-	header.Set("Content-Type", kind)
-	header.Set("X-Service-Served-Model", cmp.Or(r.served, r.model.ID))
+	header := r.out.Header() // names are written as net/http writes them, so that it need not
+	values := make([]string, 0, 5)
+	set := func(name, value string) {
+		values = append(values, value)
+		header[name] = values[len(values)-1 : len(values) : len(values)]
+	}
+	set("Content-Type", kind)
+	set("X-Service-Served-Model", cmp.Or(r.served, r.model.ID))
 	if r.plan.alias != "" {
-		header.Set("X-Service-Alias", r.plan.alias)
+		set("X-Service-Alias", r.plan.alias)
 	}
 	if r.cached != "" {
-		header.Set("X-Service-Cache", r.cached)
+		set("X-Service-Cache", r.cached)
 	}
 	if length >= 0 {
-		header.Set("Content-Length", strconv.Itoa(length))
+		set("Content-Length", strconv.Itoa(length))
 	}
 	r.out.WriteHeader(http.StatusOK)
 	r.begun = true
@@ -185,7 +169,7 @@ func (r *run) write(p []byte) bool {
 	err := r.put(p)
 	r.clock.back()
 	if err != nil {
-		r.cancel(errLeft)
+		r.term.end(errLeft)
 	}
 	return err == nil
 }
@@ -195,48 +179,6 @@ func (r *run) put(p []byte) error {
 		return err
 	}
 	return r.out.Flush()
-}
-
-// usageOf reads a usage object. What is missing, or is no count, is nil: it was not reported.
-func usageOf(value []byte) *live.Usage {
-	var u struct {
-		Prompt            *token.Count  `json:"prompt_tokens"`
-		Completion        *token.Count  `json:"completion_tokens"`
-		PromptDetails     inputDetails  `json:"prompt_tokens_details"`
-		CompletionDetails outputDetails `json:"completion_tokens_details"`
-	}
-	if lenient(value, &u) != nil || u.Prompt == nil {
-		return nil
-	}
-	return usage(u.Prompt, u.PromptDetails, u.Completion, u.CompletionDetails)
-}
-
-// inputDetails and outputDetails are the parts of a usage's two sums that have prices of their own.
-type (
-	inputDetails struct {
-		Cached  *token.Count `json:"cached_tokens"`
-		Written *token.Count `json:"cache_write_tokens"`
-		Audio   *token.Count `json:"audio_tokens"`
-	}
-	outputDetails struct {
-		Reasoning *token.Count `json:"reasoning_tokens"`
-		Audio     *token.Count `json:"audio_tokens"`
-	}
-)
-
-// usage puts a usage together. The parts of a sum do not overlap, and are no more than it.
-func usage(input *token.Count, in inputDetails, output *token.Count, out outputDetails) *live.Usage {
-	u := &live.Usage{Input: input.Or0(), Output: output.Or0()}
-	part := func(left *int64, told *token.Count) int64 {
-		n := min(told.Or0(), *left)
-		*left -= n
-		return n
-	}
-	left := u.Input
-	u.Cached, u.Written, u.AudioInput = part(&left, in.Cached), part(&left, in.Written), part(&left, in.Audio)
-	left = u.Output
-	u.Reasoning, u.AudioOutput = part(&left, out.Reasoning), part(&left, out.Audio)
-	return u
 }
 
 // textOf is the text of an answer's choices: what a model wrote, tool calls included.

@@ -18,6 +18,7 @@ import (
 	"sovereign/internal/scan"
 	"sovereign/internal/tenant"
 	"sovereign/internal/token"
+	"sovereign/internal/upstream"
 )
 
 // An Ask is a request as a front end hands it over: admitted, and read whole.
@@ -26,9 +27,11 @@ type Ask struct {
 	Caller   tenant.Caller
 	ID       string
 	Body     []byte
-	Cache    string // on or off, where the caller says so for this request
+	Lease    upstream.Lease // of the body; nil when it is nobody else's
+	Cache    string         // on or off, where the caller says so for this request
 
 	members   []scan.Member
+	room      [12]scan.Member // for them, mostly
 	model     string
 	stream    bool
 	usage     bool     // the caller asked for usage in the stream
@@ -37,10 +40,10 @@ type Ask struct {
 	fallbacks []string // that the caller names; nil when it names none
 	elements  int      // of the content, where that is a list
 	question  *rerank.Request
-	query     int64  // tokens of a reranker's question, at most
-	stored    string // the member that refers to what only the provider knows
-	dear      string // the member that asks for what has a price of its own, which no hold covers
-	bounds    token.Bounds
+	query     int64         // tokens of a reranker's question, at most
+	stored    string        // the member that refers to what only the provider knows
+	dear      string        // the member that asks for what has a price of its own, which no hold covers
+	bounds    *token.Bounds // once they were asked for
 }
 
 // Bounds of what a caller may ask for.
@@ -53,7 +56,7 @@ const (
 // read finds what the road must know in the body, and leaves the rest to the provider.
 func (a *Ask) read() error {
 	var err error
-	if a.members, err = scan.Object(a.Body, make([]scan.Member, 0, 16)); err != nil {
+	if a.members, err = scan.Object(a.Body, a.room[:0]); err != nil {
 		return fault.InvalidBody.New("the body %s", err)
 	}
 	a.n = 1
@@ -84,11 +87,19 @@ func (a *Ask) read() error {
 	if !content {
 		return fault.Invalid(a.Endpoint.content, "is required")
 	}
-	a.bounds = token.Body(a.Body)
 	if a.Endpoint.check != nil {
 		return a.Endpoint.check(a)
 	}
 	return nil
+}
+
+// tokens are how many the request is, at least and at most. A long body takes its time to be measured.
+func (a *Ask) tokens() token.Bounds {
+	if a.bounds == nil {
+		b := token.Body(a.Body)
+		a.bounds = &b
+	}
+	return *a.bounds
 }
 
 func (a *Ask) checkContent(value []byte) error {
@@ -106,10 +117,28 @@ func (a *Ask) checkContent(value []byte) error {
 }
 
 func readModel(a *Ask, value []byte) error {
+	if plain, ok := plainText(value); ok && len(plain) > 0 && len(plain) <= maxModelName {
+		a.model = string(plain)
+		return nil
+	}
 	if err := json.Unmarshal(value, &a.model); err != nil || a.model == "" || len(a.model) > maxModelName {
 		return fmt.Errorf("must be a text of 1 to %d characters", maxModelName)
 	}
 	return nil
+}
+
+// plainText is what a JSON string says that has no escapes. The body was found to be UTF-8 before.
+func plainText(value []byte) ([]byte, bool) {
+	if len(value) < 2 || value[0] != '"' {
+		return nil, false
+	}
+	inner := value[1 : len(value)-1]
+	for _, c := range inner {
+		if c == '\\' || c < ' ' {
+			return nil, false
+		}
+	}
+	return inner, true
 }
 
 func readFallbacks(a *Ask, value []byte) error {
@@ -178,10 +207,11 @@ type edit struct {
 // members, and with what makes the answer countable.
 func (a *Ask) body(c candidate, standard int64) [][]byte {
 	m := c.Model
-	var edits []edit
+	var room [4]edit
+	edits := room[:0]
 	var more bytes.Buffer // members to add
 	if i, ok := a.member("model"); ok {
-		name, _ := json.Marshal(m.Upstream) // a text of the catalog's
+		name, _ := jsontext.AppendQuote(nil, m.Upstream) // a text of the catalog's
 		edits = append(edits, edit{a.members[i].ValueStart(), a.members[i].End, name})
 	}
 	if i, ok := a.member("models"); ok {
@@ -218,8 +248,10 @@ func (a *Ask) body(c candidate, standard int64) [][]byte {
 		last := a.members[len(a.members)-1].End
 		edits = append(edits, edit{last, last, more.Bytes()})
 	}
-	slices.SortStableFunc(edits, func(x, y edit) int { return x.from - y.from })
-	var parts [][]byte
+	if len(edits) > 1 {
+		slices.SortStableFunc(edits, func(x, y edit) int { return x.from - y.from })
+	}
+	parts := make([][]byte, 0, 2*len(edits)+1)
 	at := 0
 	for _, e := range edits {
 		parts = append(parts, a.Body[at:e.from], e.with)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -39,6 +40,14 @@ func chatEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
 		}
 		return verdict{last: true, show: []byte(chatEnd)}, nil
 	}
+	if s.mould != nil {
+		if c, ok := s.mould.fits(e.Data); ok {
+			s.deliver(c[s.mould.text])
+			s.gather(e.Data)
+			s.framed = s.mould.pour(s.framed[:0], &c)
+			return verdict{content: true, show: s.framed}, nil
+		}
+	}
 	var c chunk
 	if err := lenient(e.Data, &c); err != nil {
 		return v, s.garbage(fmt.Errorf("an event of the stream: %w", err))
@@ -51,12 +60,14 @@ func chatEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
 			s.reported = u
 		}
 	}
+	var text []byte // of the last choice
 	for i := range c.Choices {
 		choice := &c.Choices[i]
 		if choice.Index < 0 || choice.Index >= maxChoices {
 			return v, s.garbage(fmt.Errorf("a choice has the index %d", choice.Index))
 		}
-		text, says := written(choice.Delta)
+		var says bool
+		text, says = written(choice.Delta)
 		v.content = v.content || says
 		s.deliver(text)
 		over := choice.Finish != nil && *choice.Finish != ""
@@ -70,7 +81,11 @@ func chatEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
 		s.finished = s.finished && over
 	}
 	s.gather(e.Data)
-	v.show = s.shown(e.Data, &c)
+	cut := s.hidden(e.Data, &c)
+	if s.mould = nil; v.content && len(c.Choices) == 1 && c.Choices[0].Finish == nil && !present(c.Usage) {
+		s.mould = cast(e.Data, text, cut)
+	}
+	v.show = s.shown(e.Data, &c, cut)
 	return v, nil
 }
 
@@ -80,12 +95,12 @@ func (s *relay) chatFailure(f *fault.Fault) []byte {
 }
 
 // shown is an event as the caller sees it, without the usage that it did not ask for.
-func (s *relay) shown(event []byte, c *chunk) []byte {
-	if !s.ask.usage && len(c.Usage) > 0 {
-		if len(c.Choices) == 0 {
-			return nil
-		}
-		event = withoutUsage(event)
+func (s *relay) shown(event []byte, c *chunk, cut edit) []byte {
+	if !s.ask.usage && len(c.Usage) > 0 && len(c.Choices) == 0 {
+		return nil
+	}
+	if cut.to > 0 {
+		event = slices.Concat(event[:cut.from], event[cut.to:])
 	}
 	if bytes.IndexByte(event, '\n') >= 0 {
 		event = bytes.ReplaceAll(event, []byte("\n"), []byte("\ndata: "))
@@ -94,16 +109,19 @@ func (s *relay) shown(event []byte, c *chunk) []byte {
 	return s.framed
 }
 
-func withoutUsage(event []byte) []byte {
+// hidden is where the usage stands that the caller did not ask for; nowhere when there is none.
+func (s *relay) hidden(event []byte, c *chunk) edit {
+	if s.ask.usage || len(c.Usage) == 0 {
+		return edit{}
+	}
 	members, err := scan.Object(event, nil)
-	if err != nil {
-		return event
+	if err != nil || len(members) < 2 {
+		return edit{}
 	}
 	a := Ask{Body: event, members: members}
 	i, ok := a.member("usage")
-	if !ok || len(members) < 2 {
-		return event
+	if !ok {
+		return edit{}
 	}
-	cut := a.without(i)
-	return append(append([]byte{}, event[:cut.from]...), event[cut.to:]...)
+	return a.without(i)
 }

@@ -187,7 +187,7 @@ func (a *Ask) searches() int64 {
 		return 0
 	}
 	const longDocument = 250 // tokens of it, or of it and the question
-	return (int64(a.elements)+(a.bounds.High+int64(a.elements)*a.query)/longDocument)/perSearch + 1
+	return (int64(a.elements)+(a.tokens().High+int64(a.elements)*a.query)/longDocument)/perSearch + 1
 }
 
 // perSearch is how many documents a search is of.
@@ -208,10 +208,23 @@ func (a *Ask) prompt() (parts []scan.Member) {
 // twin is the name that the road reads and that differs from name only in its case. Some providers take one for the
 // other, and would obey a maximum that the hold has not seen.
 func (e *Endpoint) twin(name string) (string, bool) {
+	if lower(name) { // as all of ours are
+		return "", false
+	}
 	for known := range e.reads {
 		if known != name && strings.EqualFold(known, name) {
 			return known, true
 		}
 	}
 	return "", false
+}
+
+// lower reports whether a name is written in nothing but small letters, digits and underscores.
+func lower(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && c != '_' && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
 }

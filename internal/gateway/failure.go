@@ -1,10 +1,8 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -42,8 +40,8 @@ var (
 )
 
 // lost classifies an error of the connection.
-func (r *run) lost(ctx context.Context, err error) *failure {
-	cause := context.Cause(ctx)
+func (r *run) lost(l *life, err error) *failure {
+	cause := l.why()
 	var refusal *fault.Fault
 	switch {
 	case errors.As(err, &refusal):
@@ -70,7 +68,9 @@ const maxRefusal = 64 << 10
 
 // refusal classifies an answer by its status.
 func (r *run) refusal(in *source, response *upstream.Response) *failure {
-	text, _ := io.ReadAll(io.LimitReader(in, maxRefusal)) // without its text it is a refusal all the same
+	held := &account{budget: r.gateway.Bounds.Buffered}
+	defer held.back()
+	text, _ := in.all(maxRefusal, held) // without its text it is a refusal all the same
 	told := r.told(text)
 	err := fmt.Errorf("the provider answered %d: %s", response.Status, told.message)
 	f := &failure{err: err, wait: response.RetryAfter}

@@ -3,7 +3,6 @@
 package gateway
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"runtime"
@@ -50,8 +49,7 @@ type Gateway struct {
 	Config
 	settings atomic.Pointer[Settings]
 	counting chan struct{} // room for those who count with a tokenizer: most of the machine is for the road
-	stopping context.Context
-	stop     context.CancelCauseFunc
+	runs     runs
 	running  atomic.Int64
 	lines    *limit.Windows[string] // of the log, about failures
 
@@ -61,7 +59,6 @@ type Gateway struct {
 // New is a gateway with settings that the first Apply sets.
 func New(c Config) *Gateway {
 	g := &Gateway{Config: c, counting: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)), lines: limit.NewWindows[string](1, 10*time.Second), pingEvery: 15 * time.Second}
-	g.stopping, g.stop = context.WithCancelCause(context.Background())
 	g.settings.Store(&Settings{})
 	return g
 }
@@ -73,7 +70,7 @@ func (g *Gateway) Apply(s Settings) { g.settings.Store(&s) }
 func (g *Gateway) Running() int64 { return g.running.Load() }
 
 // Abort ends every running request: those that have begun to answer say so in their stream.
-func (g *Gateway) Abort() { g.stop(errStopping) }
+func (g *Gateway) Abort() { g.runs.stop(errStopping) }
 
 // A Writer takes an answer. http.ResponseWriter is one, with http.ResponseController's Flush.
 type Writer interface {
@@ -108,18 +105,21 @@ func (g *Gateway) serve(e *Endpoint, w http.ResponseWriter, r *http.Request) err
 	if err := checkLabels(r.Header); err != nil {
 		return err
 	}
-	body, release, err := g.Bounds.Read(w, r, g.Bounds.Body.Load())
+	body, err := g.Bounds.Read(r, g.Bounds.Body.Load())
 	if err != nil {
 		return err
 	}
-	defer release()
-	ask := &Ask{Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body, Cache: r.Header.Get("X-Service-Cache")}
-	return g.Serve(r.Context(), ask, flushing{w, http.NewResponseController(w)})
+	defer body.Release()
+	ask := &Ask{Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body.Bytes, Lease: body, Cache: r.Header.Get("X-Service-Cache")}
+	return g.Serve(r.Context(), ask, flushing{w})
 }
 
-type flushing struct {
-	http.ResponseWriter
-	control *http.ResponseController
-}
+// flushing is a Writer made of net/http's, as far as that can flush.
+type flushing struct{ http.ResponseWriter }
 
-func (f flushing) Flush() error { return f.control.Flush() }
+func (f flushing) Flush() error {
+	if w, ok := f.ResponseWriter.(interface{ FlushError() error }); ok {
+		return w.FlushError()
+	}
+	return http.NewResponseController(f.ResponseWriter).Flush()
+}

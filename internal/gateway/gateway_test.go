@@ -129,7 +129,7 @@ func (b *bench) ask(body string) (*httptest.ResponseRecorder, error) {
 func (b *bench) askFrom(ctx context.Context, e *Endpoint, body string) (*httptest.ResponseRecorder, error) {
 	w := httptest.NewRecorder()
 	ask := &Ask{Endpoint: e, Caller: tenant.Caller{Workspace: home, Key: "key_1"}, ID: "req_" + strconv.Itoa(len(b.entries())), Body: []byte(body)}
-	err := b.Serve(ctx, ask, flushing{w, http.NewResponseController(w)})
+	err := b.Serve(ctx, ask, flushing{w})
 	if held := b.funds.Balance(home).Held; held != 0 && b.journal.Failure() == nil {
 		b.t.Errorf("$%s are still held", held)
 	}

@@ -62,14 +62,8 @@ func (g *Gateway) resolve(a *Ask, c *live.Catalog) (plan, error) {
 			return p, err
 		}
 		p.alias = alias.Name
-		name = alias.Pick(g.Random())
-		if _, err := g.candidate(ws, c, name); err != nil { // what cannot be called any more gets no share
-			name = alias.Target
-		}
-		for _, arm := range []string{alias.Target, alias.Canary} {
-			if m, err := g.candidate(ws, c, arm); err == nil && arm != name {
-				p.arms = append(p.arms, m)
-			}
+		if name = alias.Target; alias.Canary != "" {
+			p.arms, name = g.split(ws, c, alias)
 		}
 		if fallbacks == nil {
 			fallbacks = alias.Fallbacks
@@ -107,8 +101,27 @@ func (g *Gateway) resolve(a *Ask, c *live.Catalog) (plan, error) {
 		f.Message = fmt.Sprintf("the alias %q points to %q: %s", p.alias, name, f.Message)
 		return p, &f
 	}
-	p.arms = append(p.arms, p.order...)
+	if len(p.arms) == 0 {
+		p.arms = p.order
+	} else {
+		p.arms = append(p.arms, p.order...)
+	}
 	return p, nil
+}
+
+// split draws between an alias's two models, and is what the other one is held for. What cannot be called any more gets no
+// share.
+func (g *Gateway) split(ws tenant.ID, c *live.Catalog, alias *live.Alias) (others []candidate, name string) {
+	name = alias.Pick(g.Random())
+	if _, err := g.candidate(ws, c, name); err != nil {
+		name = alias.Target
+	}
+	for _, arm := range []string{alias.Target, alias.Canary} {
+		if m, err := g.candidate(ws, c, arm); err == nil && arm != name {
+			others = append(others, m)
+		}
+	}
+	return others, name
 }
 
 // fits refuses a model that is for something else.

@@ -50,7 +50,7 @@ func answers(status int, body string) func(*upstream.Request) (*upstream.Respons
 func (b *bench) askWith(e *Endpoint, ws tenant.ID, caching, body string) (*httptest.ResponseRecorder, error) {
 	w := httptest.NewRecorder()
 	ask := &Ask{Endpoint: e, Caller: tenant.Caller{Workspace: ws, Key: "key_1"}, ID: "req_" + strconv.Itoa(len(b.entries())), Body: []byte(body), Cache: caching}
-	err := b.Serve(context.Background(), ask, flushing{w, http.NewResponseController(w)})
+	err := b.Serve(context.Background(), ask, flushing{w})
 	return w, err
 }
 

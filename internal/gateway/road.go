@@ -16,6 +16,7 @@ import (
 	"sovereign/internal/live"
 	"sovereign/internal/money"
 	"sovereign/internal/till"
+	"sovereign/internal/token"
 	"sovereign/internal/upstream"
 )
 
@@ -31,8 +32,8 @@ type run struct {
 	tab      *till.Tab
 	out      Writer
 
-	ctx    context.Context // of the provider's side: it ends on purpose, with a cause
-	cancel context.CancelCauseFunc
+	term  term // of the provider's side
+	first life // of the first try
 
 	model     candidate
 	cached    string      // hit or miss, where answers are remembered
@@ -82,22 +83,17 @@ func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error
 	}
 	defer r.tab.Drop()
 
-	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(caller))
-	defer r.cancel(nil)
-	defer context.AfterFunc(caller, func() { r.cancel(errLeft) })()
-	defer context.AfterFunc(g.stopping, func() { r.cancel(errStopping) })() //nolint:contextcheck // the server's own end
-	total := time.AfterFunc(r.settings.RequestTimeout, func() { r.cancel(errTooLong) })
-	defer total.Stop()
+	r.term.start(r.settings.RequestTimeout)
+	defer r.term.stop()
+	defer context.AfterFunc(caller, func() { r.term.end(errLeft) })()
+	defer g.runs.with(&r.term)()
 	defer r.judge(nil)
-	return r.try() //nolint:contextcheck // a run has its own context: it ends on purpose, not by accident
+	return r.try()
 }
 
 // hold sets the worst case aside: the dearest of every model that may run.
 func (r *run) hold() (*till.Tab, error) {
-	var worst money.Nano
-	for _, c := range r.plan.arms {
-		worst = max(worst, c.price.Worst(r.input(c.Model), r.output(c.Model), r.ask.searches()))
-	}
+	worst := r.worst()
 	charge := journal.Charge{
 		Request: r.ask.ID, Workspace: r.ask.Caller.Workspace, Key: r.ask.Caller.Key, Route: r.ask.Endpoint.Name,
 		Requested: r.ask.model, Alias: r.plan.alias,
@@ -110,17 +106,43 @@ func (r *run) hold() (*till.Tab, error) {
 	return tab, err
 }
 
-// input is the most tokens that the request can be: no more than the model takes.
-func (r *run) input(m *live.Model) int64 {
+// worst is what the request may cost. To measure a long prompt takes longer than to send it, and saves nothing where the wallet
+// has plenty: there its bytes are held for, of which no token has less than one.
+func (r *run) worst() money.Nano {
+	if len(r.ask.Body) >= longBody && r.ask.Endpoint != Rerank {
+		if most, ok := token.Rough(r.ask.Body); ok {
+			if rough := r.dearest(most); rough <= r.gateway.Till.Free(r.ask.Caller.Workspace)/plenty {
+				return rough
+			}
+		}
+	}
+	return r.dearest(r.ask.tokens().High)
+}
+
+const (
+	longBody = 8 << 10
+	plenty   = 100
+)
+
+// dearest is what the dearest of the models that may run can cost, for a prompt of at most so many tokens.
+func (r *run) dearest(prompt int64) (worst money.Nano) {
+	for _, c := range r.plan.arms {
+		worst = max(worst, c.price.Worst(r.input(c.Model, prompt), r.output(c.Model), r.ask.searches()))
+	}
+	return worst
+}
+
+// input is the most tokens that the request can be, where its prompt is no more than so many: no more than the model takes.
+func (r *run) input(m *live.Model, prompt int64) int64 {
 	switch {
 	case r.ask.stored != "": // it brings more than the caller sent
 		return m.ContextWindow
 	case m.Kind == live.Chat:
-		return min(r.ask.bounds.High, m.ContextWindow)
+		return min(prompt, m.ContextWindow)
 	case m.Kind == live.Rerank: // the question may be counted with every document
-		return r.ask.bounds.High + int64(r.ask.elements)*r.ask.query
+		return prompt + int64(r.ask.elements)*r.ask.query
 	default:
-		return r.ask.bounds.High // of an array of texts, each may fill the window
+		return prompt // of an array of texts, each may fill the window
 	}
 }
 
@@ -133,7 +155,7 @@ func (r *run) output(m *live.Model) int64 {
 func (r *run) cannotPay(worst, free money.Nano) error {
 	most := int64(-1)
 	for _, c := range r.plan.arms {
-		input := r.input(c.Model)
+		input := r.input(c.Model, r.ask.tokens().High)
 		if r.ask.limit == 0 {
 			input += naming
 		}
@@ -186,11 +208,11 @@ func (r *run) try() error {
 		if failed.class != unfit || i == 0 {
 			last = failed
 		}
-		if !last.next || i == 0 && failed.class == unfit || context.Cause(r.ctx) != nil {
+		if !last.next || i == 0 && failed.class == unfit || r.term.why() != nil {
 			break
 		}
 	}
-	if cause := context.Cause(r.ctx); cause != nil {
+	if cause := r.term.why(); cause != nil {
 		last.fault = ending(cause)
 	}
 	return last.fault
@@ -259,7 +281,7 @@ func (r *run) pause(attempt int, asked time.Duration) bool {
 	select {
 	case <-wait.C:
 		return true
-	case <-r.ctx.Done():
+	case <-r.term.Done():
 		return false
 	}
 }
@@ -283,10 +305,12 @@ func (r *run) once(c candidate) *failure {
 		return &failure{class: shunned, err: err, fault: fault.Upstream.Because(err, "%s is failing with %s, and was not asked", c.Provider.Name, c.ID)}
 	}
 	r.judged, r.allowed = false, now
-	ctx, cancel := context.WithCancelCause(r.ctx)
-	defer cancel(nil)
-	quiet := time.AfterFunc(r.settings.TryTimeout, func() { cancel(errSilent) })
-	defer quiet.Stop()
+	ctx := &r.first
+	if ctx.why() != nil {
+		ctx = new(life)
+	}
+	r.term.try(ctx, r.settings.TryTimeout)
+	defer r.term.over(ctx)
 	r.model, r.reported, r.delivered, r.recorded, r.memory.assembly = c, nil, r.delivered[:0], time.Time{}, nil
 	r.tab.Serve(c.Model, c.price, c.own != nil)
 
@@ -294,14 +318,14 @@ func (r *run) once(c candidate) *failure {
 	defer held.back()
 	r.clock.away()
 	response, err := r.fleet.Sender(c.Model).Send(ctx, &upstream.Request{
-		Model: c.Model, Path: r.ask.Endpoint.Path, Body: r.ask.body(c, r.standard), Stream: r.ask.stream, ID: r.ask.ID, Own: c.own, Take: held.take,
+		Model: c.Model, Path: r.ask.Endpoint.Path, Body: r.ask.body(c, r.standard), Lease: r.ask.Lease, Stream: r.ask.stream, ID: r.ask.ID, Own: c.own, Take: held.take,
 	})
 	r.clock.back()
 	if err != nil {
 		return r.lost(ctx, err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	in := &source{run: r, ctx: ctx, from: response.Body, quiet: quiet, patience: r.settings.TryTimeout}
+	in := &source{run: r, life: ctx, from: response.Body, length: response.Length, patience: r.settings.TryTimeout}
 	switch {
 	case response.Status != http.StatusOK:
 		return r.refusal(in, response)
@@ -316,20 +340,65 @@ func (r *run) once(c candidate) *failure {
 // between two reads is not the provider's.
 type source struct {
 	run      *run
-	ctx      context.Context
+	life     *life // of the try
 	from     io.Reader
-	quiet    *time.Timer
+	length   int64 // 0 when it is not known
 	patience time.Duration
-	heard    bool // something has come
+	heard    bool   // something has come
+	buffer   []byte // for what has none of its own
 }
 
-func (s *source) Read(p []byte) (int, error) {
+// next is what comes next; it is good until the next call.
+func (s *source) next() (piece []byte, err error) {
 	if s.heard && s.patience > 0 {
-		s.quiet.Reset(s.patience)
+		s.run.term.wait(s.patience)
 	}
 	s.run.clock.away()
-	n, err := s.from.Read(p)
+	if from, ok := s.from.(upstream.Pieces); ok {
+		piece, err = from.Next()
+	} else {
+		if s.buffer == nil {
+			s.buffer = make([]byte, ownBuffer)
+		}
+		var n int
+		n, err = s.from.Read(s.buffer)
+		piece = s.buffer[:n]
+	}
 	s.run.clock.back()
-	s.heard = s.heard || n > 0 || err == nil // a translation may have heard what says nothing
-	return n, err
+	s.heard = s.heard || len(piece) > 0 || err == nil // a translation may have heard what says nothing
+	return piece, err
 }
+
+// ownBuffer is for bodies that only know how to be read.
+const ownBuffer = 8 << 10
+
+// all reads to the end, or up to most bytes, holding what it reads against a budget. What has come in one piece is not copied.
+func (s *source) all(most int, held *account) (all []byte, err error) {
+	first, err := s.next()
+	if err == nil && s.length == int64(len(first)) {
+		return first, nil
+	}
+	all = append(make([]byte, 0, max(firstRoom, 2*len(first))), first...)
+	for err == nil {
+		var piece []byte
+		if piece, err = s.next(); len(all)+len(piece) > cap(all) {
+			more := max(cap(all), len(piece))
+			if !held.take(int64(more)) {
+				return all, errNoRoom
+			}
+			all = append(make([]byte, 0, cap(all)+more), all...)
+		}
+		if all = append(all, piece...); len(all) > most {
+			return all[:most], errTooMuch
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return all, err
+}
+
+// firstRoom is for an answer of unknown length.
+const firstRoom = 2 << 10
+
+var errTooMuch = errors.New("it is too long")

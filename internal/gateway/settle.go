@@ -66,7 +66,7 @@ func (r *run) settle(o Outcome) (later func(), err error) {
 
 // sofar is what was surely used: never more than the real count.
 func (r *run) sofar() live.Usage {
-	return live.Usage{Input: r.ask.bounds.Low, Output: token.Text(r.delivered).Low, Searches: r.searches()}
+	return live.Usage{Input: r.ask.tokens().Low, Output: token.Text(r.delivered).Low, Searches: r.searches()}
 }
 
 // searches is how many were surely made, where the model is paid for by them.

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +30,7 @@ type relay struct {
 	events   sse.Reader
 	out      []byte // events for the caller, in one write per read
 	framed   []byte // the event that is being read, as the caller sees it
+	mould    *mould // of the last, where it was of a kind that has one
 	end      []byte // what is written when the charge is recorded
 	choices  map[int]bool
 	sequence int64 // of the last event, where they are numbered
@@ -56,10 +56,9 @@ func (r *run) stream(in *source, response *upstream.Response) *failure {
 			s.ping.Stop()
 		}
 	}()
-	buffer := make([]byte, 32<<10)
 	for !s.ended {
-		n, err := in.Read(buffer)
-		failed := s.take(buffer[:n])
+		piece, err := in.next()
+		failed := s.take(piece)
 		if failed == nil && err != nil && !s.ended { // what comes after the end is of no interest
 			failed = s.over(err)
 		}
@@ -145,11 +144,11 @@ func (s *relay) begin() {
 func (s *relay) keepAlive() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if s.mute || context.Cause(s.ctx) != nil {
+	if s.mute || s.term.why() != nil {
 		return
 	}
 	if s.put([]byte(": ping\n")) != nil {
-		s.cancel(errLeft)
+		s.term.end(errLeft)
 	}
 	s.ping.Reset(s.gateway.pingEvery)
 }
@@ -170,14 +169,14 @@ func (s *relay) send() {
 
 // over is the end of the connection. Whether that was the end of the answer, the events tell and never the socket.
 func (s *relay) over(err error) *failure {
-	if errors.Is(err, io.EOF) && s.finished && context.Cause(s.in.ctx) == nil {
+	if errors.Is(err, io.EOF) && s.finished && s.in.life.why() == nil {
 		s.ended, s.end = true, []byte(s.ask.Endpoint.end)
 		return nil
 	}
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return s.lost(s.in.ctx, err)
+	return s.lost(s.in.life, err)
 }
 
 // fail ends a stream that broke off: before content another try is possible, after it the caller is told in the stream.
@@ -187,13 +186,13 @@ func (s *relay) fail(f *failure) *failure {
 	}
 	s.stopPings()
 	outcome := Died
-	if errors.Is(context.Cause(s.ctx), errLeft) {
+	if errors.Is(s.term.why(), errLeft) {
 		outcome = Left
 	} else {
 		s.failed(s.model, f)
 		s.tell(f.fault)
 	}
-	s.cancel(f.err) // the provider stops working for nobody before anything is counted
+	s.term.end(f.err) // the provider stops working for nobody before anything is counted
 	if s.delivered = s.delivered[:s.sent]; !s.reached {
 		outcome = Nothing
 	}
@@ -219,7 +218,7 @@ func (s *relay) stopPings() {
 func (s *relay) finish() *failure {
 	s.begin()
 	s.stopPings()
-	if errors.Is(context.Cause(s.ctx), errLeft) {
+	if errors.Is(s.term.why(), errLeft) {
 		return s.fail(&failure{class: over, err: errLeft, fault: ending(errLeft)})
 	}
 	later, err := s.settle(Finished)
@@ -231,8 +230,14 @@ func (s *relay) finish() *failure {
 		s.send()
 	}
 	later()
-	s.in.quiet.Reset(afterDone)
-	s.in.patience = 0                             // once, and not again with every byte
-	_, _ = io.CopyN(io.Discard, s.in, maxRefusal) // to the end, or not: it is of no use any more
+	s.in.patience = 0 // once, and not again with every byte
+	s.term.wait(afterDone)
+	for left := maxRefusal; left > 0; { // to the end, or not: it is of no use any more
+		piece, err := s.in.next()
+		if err != nil {
+			break
+		}
+		left -= len(piece)
+	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"sovereign/internal/fault"
 	"sovereign/internal/live"
+	"sovereign/internal/memo"
 	"sovereign/internal/money"
 )
 
@@ -38,7 +39,17 @@ type Watch struct {
 	tries    *prometheus.CounterVec
 	excess   prometheus.Counter
 	overage  prometheus.Counter
+
+	// The same by their labels, for the road.
+	ownOf     memo.Memo[string, prometheus.Observer]
+	begunOf   memo.Memo[string, prometheus.Observer]
+	tokensOf  memo.Memo[pair, prometheus.Counter]
+	costOf    memo.Memo[string, prometheus.Counter]
+	outcomeOf memo.Memo[pair, prometheus.Counter]
 }
+
+// A pair is two labels.
+type pair struct{ a, b string }
 
 // NewWatch registers the gateway's metrics.
 func NewWatch(to prometheus.Registerer) *Watch {
@@ -65,6 +76,11 @@ func NewWatch(to prometheus.Registerer) *Watch {
 			Name: "sovereign_gateway_overage_usd_total", Help: "What requests cost beyond what their wallets had, in dollars: the operator pays it.",
 		}),
 	}
+	w.ownOf.Make = func(endpoint string) prometheus.Observer { return w.own.WithLabelValues(endpoint) }
+	w.begunOf.Make = func(model string) prometheus.Observer { return w.begun.WithLabelValues(model) }
+	w.tokensOf.Make = func(of pair) prometheus.Counter { return w.tokens.WithLabelValues(of.a, of.b) }
+	w.costOf.Make = func(model string) prometheus.Counter { return w.cost.WithLabelValues(model) }
+	w.outcomeOf.Make = func(of pair) prometheus.Counter { return w.outcomes.WithLabelValues(of.a, of.b) }
 	to.MustRegister(w.own, w.begun, w.tokens, w.cost, w.outcomes, w.tries, w.excess, w.overage)
 	return w
 }
@@ -82,19 +98,22 @@ func (w *Watch) tried(m *live.Model, class string) {
 }
 
 func (w *Watch) first(r *run) {
-	w.begun.WithLabelValues(r.model.ID).Observe(time.Since(r.clock.started).Seconds())
+	w.begunOf.Get(r.model.ID).Observe(time.Since(r.clock.started).Seconds())
 }
 
 // settled notes what a request was charged for.
 func (r *run) settled(o Outcome, u live.Usage) {
 	r.outcome, r.used = o, u
 	w := r.gateway.Watch
-	for kind, n := range map[string]int64{"input": u.Input, "cached_input": u.Cached, "written_input": u.Written, "output": u.Output, "reasoning": u.Reasoning, "searches": u.Searches} {
-		if n > 0 {
-			w.tokens.WithLabelValues(r.model.ID, kind).Add(float64(n))
+	for _, used := range [...]struct {
+		kind string
+		n    int64
+	}{{"input", u.Input}, {"cached_input", u.Cached}, {"written_input", u.Written}, {"output", u.Output}, {"reasoning", u.Reasoning}, {"searches", u.Searches}} {
+		if used.n > 0 {
+			w.tokensOf.Get(pair{r.model.ID, used.kind}).Add(float64(used.n))
 		}
 	}
-	w.cost.WithLabelValues(r.model.ID).Add(dollars(r.model.price.At(u.Input).Of(u)))
+	w.costOf.Get(r.model.ID).Add(dollars(r.model.price.At(u.Input).Of(u)))
 }
 
 // finish notes how a request ended, in the metrics and on its span.
@@ -109,8 +128,8 @@ func (w *Watch) finish(r *run, ctx context.Context, err error) {
 	default:
 		outcome = string(Nothing)
 	}
-	w.outcomes.WithLabelValues(r.ask.Endpoint.Name, outcome).Inc()
-	w.own.WithLabelValues(r.ask.Endpoint.Name).Observe((time.Since(r.clock.started) - r.clock.waited).Seconds())
+	w.outcomeOf.Get(pair{r.ask.Endpoint.Name, outcome}).Inc()
+	w.ownOf.Get(r.ask.Endpoint.Name).Observe((time.Since(r.clock.started) - r.clock.waited).Seconds())
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
 		return

@@ -24,6 +24,7 @@ type head struct {
 	// patience is how long the peer says that it keeps the connection; 0 when it does not say.
 	patience time.Duration
 	fields   [kinds]string
+	said     [kinds]bool
 }
 
 // The fields whose text is of use.
@@ -55,9 +56,10 @@ const longestKnown = len("transfer-encoding")
 // keeps keeps the first of a field's values. The usual ones are not copied again and again.
 func keeps(kind int) func(*head, []byte) error {
 	return func(h *head, value []byte) error {
-		if h.fields[kind] != "" {
+		if h.said[kind] {
 			return nil
 		}
+		h.said[kind] = true
 		if usual, ok := usuals[string(value)]; ok {
 			h.fields[kind] = usual
 		} else {
@@ -80,7 +82,7 @@ const maxInterim = 8
 
 // head reads the head of an answer, past interim ones.
 func (l *link) head(most int) (*head, error) {
-	for range maxInterim {
+	for range maxInterim + 1 {
 		h, err := l.oneHead(most)
 		switch {
 		case err != nil:
@@ -183,7 +185,7 @@ func (h *head) readLength(value []byte) error {
 }
 
 func (h *head) readEncoding(value []byte) error {
-	if h.chunked || !bytes.EqualFold(value, []byte("chunked")) {
+	if h.chunked || !says(value, "chunked") {
 		return fmt.Errorf("%w: a transfer encoding other than chunked", ErrMalformed)
 	}
 	h.chunked = true
@@ -192,11 +194,27 @@ func (h *head) readEncoding(value []byte) error {
 
 func (h *head) readConnection(value []byte) error {
 	for option := range bytes.SplitSeq(value, []byte(",")) {
-		if bytes.EqualFold(bytes.Trim(option, " \t"), []byte("close")) {
+		if says(bytes.Trim(option, " \t"), "close") {
 			h.keep = false
 		}
 	}
 	return nil
+}
+
+// says compares with a word in lower case. Letters are ASCII's: elsewhere there is another K.
+func says(text []byte, word string) bool {
+	if len(text) != len(word) {
+		return false
+	}
+	for i, c := range text {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != word[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // readPatience reads how long a connection is kept: Keep-Alive: timeout=5. A second of it is for the way.
@@ -252,14 +270,22 @@ func (h *head) response() *Response {
 	}
 }
 
-// check refuses what would break out of a request's head.
+// ours are the fields that are the client's to say.
+var ours = [...]string{"Host", "Content-Length", "Transfer-Encoding"}
+
+// check refuses what would break out of a request's head, and HEAD, whose answers have no body whatever they say.
 func (r *Request) check() error {
-	if !token([]byte(r.Method)) || r.Target == "" || r.Target[0] != '/' || !targetIs(r.Target) {
+	if !token([]byte(r.Method)) || r.Method == http.MethodHead || r.Target == "" || r.Target[0] != '/' || !targetIs(r.Target) {
 		return fmt.Errorf("the request cannot be sent to %q", r.Target)
 	}
 	for _, f := range r.Fields {
 		if !token([]byte(f.Name)) || !valueIs(f.Value) {
 			return fmt.Errorf("the header %q cannot be sent", f.Name)
+		}
+		for _, name := range ours {
+			if strings.EqualFold(f.Name, name) {
+				return fmt.Errorf("the header %q is not the caller's to say", f.Name)
+			}
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"syscall"
@@ -54,7 +55,7 @@ func (c *Client) dial(ctx context.Context) (*link, error) {
 	if c.origin.secure == nil {
 		return l, nil
 	}
-	secure := tls.Client(socket, c.origin.secure)
+	secure := tls.Client(farewell{socket}, c.origin.secure)
 	shaking, done := context.WithTimeout(ctx, c.config.DialTimeout)
 	defer done()
 	if err := secure.HandshakeContext(shaking); err != nil {
@@ -65,13 +66,27 @@ func (c *Client) dial(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
+// A farewell is a connection below TLS, whose end without TLS's own is an error: anybody on the way can end a connection, and
+// an answer that ends with it would look whole.
+type farewell struct{ net.Conn }
+
+var errFarewell = fmt.Errorf("%w: the connection was cut", io.ErrUnexpectedEOF)
+
+func (f farewell) Read(p []byte) (int, error) {
+	n, err := f.Conn.Read(p)
+	if errors.Is(err, io.EOF) {
+		err = errFarewell
+	}
+	return n, err
+}
+
 // close ends the connection at once. TLS's farewell is left out: it could block, and every answer tells its own end.
 func (l *link) close() { _ = l.socket.Close() }
 
 // quiet reports whether the connection stands, and the peer has said nothing out of turn: what it says between two
 // exchanges, if only that it goes, would be taken for an answer.
 func (l *link) quiet() bool {
-	if l.from != l.to {
+	if l.from != l.to || l.conn != l.socket && l.holds() {
 		return false
 	}
 	if l.raw == nil {
@@ -79,6 +94,16 @@ func (l *link) quiet() bool {
 	}
 	l.open = false
 	return l.raw.Read(l.peek) == nil && l.open
+}
+
+// holds reports whether TLS has read more than it has handed out: bytes behind the answer's end, or the peer's farewell. The
+// socket is not asked: its deadline has passed.
+func (l *link) holds() bool {
+	var one [1]byte
+	_ = l.socket.SetReadDeadline(time.Unix(1, 0))
+	_, err := l.conn.Read(one[:])
+	_ = l.socket.SetReadDeadline(time.Time{})
+	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // look tries a read that does not wait. Sockets do not block here; a byte that it takes is of a connection that is given up.

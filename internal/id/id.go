@@ -2,9 +2,9 @@
 package id
 
 import (
-	"crypto/rand"
 	"encoding/base32"
 	"encoding/binary"
+	"math/rand/v2"
 	"strings"
 	"time"
 )
@@ -12,14 +12,17 @@ import (
 // alphabet is Crockford's base 32 in lower case: its order is the order of the bytes, so that ids sort by time.
 var alphabet = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// New is a fresh id such as key_01k… : 56 bits of microseconds and 72 random bits.
+// New is a fresh id such as key_01k… : 56 bits of microseconds and 72 random bits. An id names, and is no secret: the bits are of the
+// runtime's generator, which costs a request next to nothing.
 func New(prefix string) string { return at(prefix, time.Now()) }
 
 func at(prefix string, t time.Time) string {
 	var raw [16]byte
-	binary.BigEndian.PutUint64(raw[:8], uint64(t.UnixMicro())<<8)
-	_, _ = rand.Read(raw[7:]) // crypto/rand.Read never fails: it ends the process instead
-	return prefix + "_" + alphabet.EncodeToString(raw[:])
+	binary.BigEndian.PutUint64(raw[:8], uint64(t.UnixMicro())<<8|rand.Uint64()>>56)
+	binary.BigEndian.PutUint64(raw[8:], rand.Uint64())
+	var text [64]byte
+	id := append(append(text[:0], prefix...), '_')
+	return string(alphabet.AppendEncode(id, raw[:]))
 }
 
 // Has reports whether s is shaped like an id of that prefix.

@@ -129,8 +129,8 @@ func appendText(to []byte, text string) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
 }
 
-// next decodes the first record of data, and says how long it is.
-func next(data []byte) (e Entry, size int, err error) {
+// next decodes the first record of data, and says how long it is. Texts that it has met are kept in texts, to be used again.
+func next(data []byte, texts map[string]string) (e Entry, size int, err error) {
 	if len(data) < frame {
 		return e, 0, errTorn
 	}
@@ -154,9 +154,9 @@ func next(data []byte) (e Entry, size int, err error) {
 	if e.Kind == Opened || e.Kind == Settled {
 		e.Counted = r.byte() == 1
 		for _, text := range e.texts() {
-			*text = r.text()
+			*text = r.again(texts)
 		}
-		e.Workspace, e.Key = tenant.ID(r.text()), tenant.KeyID(r.text())
+		e.Workspace, e.Key = tenant.ID(r.again(texts)), tenant.KeyID(r.again(texts))
 		for _, rate := range e.rates() {
 			*rate = r.varint()
 		}
@@ -206,13 +206,26 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-func (r *reader) text() string {
+func (r *reader) text() string { return string(r.bytes()) }
+
+// again is a text that was perhaps met before.
+func (r *reader) again(met map[string]string) string {
+	raw := r.bytes()
+	text, ok := met[string(raw)]
+	if !ok {
+		text = string(raw)
+		met[text] = text
+	}
+	return text
+}
+
+func (r *reader) bytes() []byte {
 	length, n := binary.Uvarint(r.rest)
 	if n <= 0 || length > uint64(len(r.rest)-n) {
 		r.short = true
-		return ""
+		return nil
 	}
-	text := string(r.rest[n : n+int(length)])
+	raw := r.rest[n : n+int(length)]
 	r.rest = r.rest[n+int(length):]
-	return text
+	return raw
 }

@@ -51,8 +51,12 @@ type Journal struct {
 	writing bool
 
 	// What follows belongs to the leader, and is read by others under mu.
-	file    File
-	buffer  []byte // the last batch, to be used again
+	file   File
+	buffer []byte // the last batch, to be used again
+	spare  struct {
+		entries []Entry
+		queue   []*waiter
+	}
 	end     Position
 	synced  Position
 	open    map[string]Entry
@@ -66,6 +70,9 @@ type waiter struct {
 	done chan bool // true: you lead; false: it is done
 	err  error
 }
+
+// waiters are used again: when Append returns, nobody knows its waiter any more.
+var waiters = sync.Pool{New: func() any { return &waiter{done: make(chan bool, 1)} }}
 
 // Open finds the journal in a folder, or makes one. It is not written until Begin.
 func Open(disk Disk) (*Journal, error) {
@@ -211,7 +218,8 @@ func write(file File, data []byte, at int64) error {
 // Append writes entries, all or none, and returns when the kernel has them. Whoever finds nobody writing writes for all
 // who came meanwhile: one write per batch, and no goroutine to wake.
 func (j *Journal) Append(entries ...Entry) error {
-	w := &waiter{done: make(chan bool, 1)}
+	w, _ := waiters.Get().(*waiter)
+	defer waiters.Put(w)
 	j.mu.Lock()
 	before := len(j.pending)
 	for i := range entries {
@@ -250,7 +258,7 @@ var errClosed = errors.New("the journal is closed")
 // lead writes what is pending, with mu held before and after. The leader's own entries are among it.
 func (j *Journal) lead() {
 	batch, entries, queue := j.pending, j.entries, j.queue
-	j.pending, j.entries, j.queue = j.buffer[:0], nil, nil
+	j.pending, j.entries, j.queue = j.buffer[:0], j.spare.entries[:0], j.spare.queue[:0]
 	err := errClosed
 	if j.file != nil {
 		file, at := j.file, j.end.Offset
@@ -266,6 +274,9 @@ func (j *Journal) lead() {
 			w.done <- false
 		}
 	}
+	clear(queue)
+	clear(entries)
+	j.spare.entries, j.spare.queue = entries, queue
 }
 
 // put writes a batch, or leaves nothing of it: what a failed write left behind must be cut off before the next, or a

@@ -71,7 +71,7 @@ func TestEveryFieldIsReadBackAsItWasWritten(t *testing.T) {
 		}
 		want := Entry{Settled, charge(request, money.Nano(cost))}
 		want.At, want.Model, want.Outcome, want.Counted, want.Usage, want.Price, want.Charged = clock.Time(at), model, outcome, counted, u, p, money.Nano(charged)
-		got, n, err := next(appendEntry(nil, &want))
+		got, n, err := next(appendEntry(nil, &want), map[string]string{})
 		return err == nil && got == want && n > frame
 	}, nil); err != nil {
 		t.Error(err)
@@ -85,14 +85,14 @@ func FuzzReadingWhatIsNoRecordFailsAndNeverPanics(f *testing.F) {
 	f.Add(appendEntry(nil, &e))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		e, n, err := next(data)
+		e, n, err := next(data, map[string]string{})
 		if err != nil {
 			return
 		}
 		if n <= frame || n > len(data) {
 			t.Fatalf("%d bytes of %d", n, len(data))
 		}
-		if again, _, err := next(appendEntry(nil, &e)); err != nil || again != e {
+		if again, _, err := next(appendEntry(nil, &e), map[string]string{}); err != nil || again != e {
 			t.Fatalf("%+v is read back as %+v, %v", e, again, err)
 		}
 	})
@@ -105,13 +105,13 @@ func TestAnyByteThatIsChangedIsNoticed(t *testing.T) {
 		for bit := range 8 {
 			damaged := append([]byte{}, whole...)
 			damaged[i] ^= 1 << bit
-			if _, _, err := next(damaged); err == nil {
+			if _, _, err := next(damaged, map[string]string{}); err == nil {
 				t.Fatalf("bit %d of byte %d was changed unnoticed", bit, i)
 			}
 		}
 	}
 	for n := range whole {
-		if _, _, err := next(whole[:n]); !errors.Is(err, errTorn) {
+		if _, _, err := next(whole[:n], map[string]string{}); !errors.Is(err, errTorn) {
 			t.Fatalf("a record cut at %d: %v", n, err)
 		}
 	}

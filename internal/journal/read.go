@@ -10,7 +10,7 @@ import (
 // request is at most a billion tokens at the highest rate.
 const (
 	readBatch = 500
-	readSize  = 1 << 20
+	readSize  = 256 << 10
 )
 
 // ErrGap says that entries are missing from the middle of the journal. It is never passed over: they are money.
@@ -75,10 +75,11 @@ func scan(file File, from Position, size int64, most int) ([]Entry, Position, er
 	if _, err := file.ReadAt(data, from.Offset); err != nil {
 		return nil, from, fmt.Errorf("read segment %d: %w", from.Segment, err)
 	}
-	var entries []Entry
+	entries := make([]Entry, 0, min(most, len(data)/leastEntry+1))
+	texts := map[string]string{} // most are the same again and again
 	whole := from.Offset+int64(len(data)) == size
 	for len(data) > 0 && len(entries) < most {
-		e, n, err := next(data)
+		e, n, err := next(data, texts)
 		if errors.Is(err, errTorn) && !whole && len(entries) > 0 {
 			break // it goes on beyond what was read
 		}
@@ -94,6 +95,9 @@ func scan(file File, from Position, size int64, most int) ([]Entry, Position, er
 	}
 	return entries, from, nil
 }
+
+// leastEntry is about what an entry takes.
+const leastEntry = 128
 
 // Orphans are the requests that were open at the end of the journal, told from a segment's beginning on: their process
 // died before they were settled.

@@ -4,13 +4,8 @@
 package scan
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"math/bits"
-	"strings"
-
-	"github.com/go-json-experiment/json"
 )
 
 // A Member is one name and value of an object. Offsets are into the scanned text.
@@ -62,7 +57,7 @@ func (s *scanner) object(members []Member) ([]Member, error) {
 		return members, end(text, at+1)
 	}
 	if members == nil {
-		members = make([]Member, 0, usual)
+		members = make([]Member, 0, 8)
 	}
 	for {
 		before := members
@@ -92,9 +87,6 @@ func (s *scanner) object(members []Member) ([]Member, error) {
 		}
 	}
 }
-
-// usual is how many members there is room for at first.
-const usual = 8
 
 // maxMembers bounds the search for two of one name.
 const maxMembers = 256
@@ -224,14 +216,6 @@ func (s *scanner) nested(at, depth int) (int, error) {
 		switch kinds[c] {
 		case plain, literal:
 		case quote:
-			if len(text)-at > size {
-				if found := stops(word(text, at+1)); found != 0 {
-					if end := at + 1 + bits.TrailingZeros64(found)/size; text[end] == '"' {
-						at = end
-						continue
-					}
-				}
-			}
 			closed := quoted(text, at)
 			if closed < 0 {
 				return 0, ErrSyntax
@@ -286,47 +270,3 @@ func Count(value []byte, most int) (n int, ok bool) {
 	}
 	return n, true
 }
-
-// named is what a name says. Those that bodies and answers usually have are at hand; others are copied.
-func named(raw []byte) (string, error) {
-	inner := raw[1 : len(raw)-1]
-	if name := known[slot(inner)]; string(inner) == name {
-		return name, nil
-	}
-	if bytes.IndexByte(inner, '\\') < 0 {
-		return string(inner), nil
-	}
-	return unescaped(raw)
-}
-
-// unescaped has its own frame: a name whose address is taken would put every member on the heap.
-func unescaped(raw []byte) (name string, err error) {
-	err = json.Unmarshal(raw, &name)
-	return name, err
-}
-
-// slot is where a name is in known, if it is there. It looks at no more of it than it must to have few at one place.
-func slot(name []byte) byte {
-	if len(name) < 2 {
-		return byte(len(name))
-	}
-	return byte(len(name))*37 + name[0]*3 + name[len(name)-1]*7 + name[len(name)/2]
-}
-
-// known are usual names. Where two have one slot, the later is copied each time.
-var known = func() (of [256]string) {
-	for name := range strings.FieldsSeq(`
-		model models messages stream stream_options max_tokens max_completion_tokens n temperature top_p top_k stop seed user metadata
-		tools tool_choice parallel_tool_calls response_format frequency_penalty presence_penalty logit_bias logprobs top_logprobs
-		reasoning reasoning_effort verbosity modalities audio prediction service_tier store safety_identifier prompt_cache_key
-		include_usage input instructions max_output_tokens text include truncation previous_response_id encoding_format dimensions
-		query documents top_n return_documents id object created choices usage system_fingerprint index delta message role content refusal
-		finish_reason reasoning_content annotations tool_calls function name arguments type error code param obfuscation
-		prompt_tokens completion_tokens total_tokens prompt_tokens_details completion_tokens_details cached_tokens
-		data embedding results provider sequence_number item_id output_index content_index response item part output status`) {
-		if at := slot([]byte(name)); of[at] == "" {
-			of[at] = name
-		}
-	}
-	return of
-}()

@@ -49,11 +49,14 @@ func runes(part *[block]byte, text []byte, due uint64) (next uint64, ok bool) {
 		first := w & six // of two bytes or more
 		three := first & five
 		whole := three & four
-		wrong |= (first<<8|three<<16|whole<<24|due)^w&^six | (w-ones)&^w
+		wrong |= (first<<8 | three<<16 | whole<<24 | due) ^ (w &^ six) // what must continue, and what does
+		wrong |= (w - ones) &^ w                                       // NUL
 		due = (first>>56 | three>>48 | whole>>40) & tops
-		// Of C0, C1, E0, ED and F0 to FF not all that would continue them may do so; E1, EC, CC and CD look like them here.
-		low := w<<6 | (w<<4 ^ w<<5)
-		for picky := (first&(five|^four)&^low | whole) & tops; picky != 0; picky &= picky - 1 {
+		// Of E0, ED and F0 to F4 not all that would continue them may do so, and C0, C1 and F5 to FF begin nothing. CC and CD
+		// look like them here.
+		low := w<<6 | (w<<4 ^ w<<5)              // is clear in ?0, ?1, ?C and ?D
+		lone := three&^(low|(w<<4^w<<7)) | whole // and here ?1 and ?C are not meant
+		for picky := (first&^(five|four|low) | lone) & tops; picky != 0; picky &= picky - 1 {
 			i := at + bits.TrailingZeros64(picky)/size
 			if i+1 < len(text) && !mayFollow(text[i], text[i+1]) {
 				return 0, false

@@ -40,6 +40,15 @@ func (r *Reader) Feed(piece []byte, each func(Event) error) error {
 			r.partial = append(r.partial, line...)
 			return nil
 		}
+		if data, after, ok := alone(line, piece); ok && len(r.partial) == 0 && !r.held && r.name == "" {
+			piece = after
+			if len(data) > 0 {
+				if err := each(Event{Data: data[:len(data):len(data)]}); err != nil {
+					return err
+				}
+			}
+			continue
+		}
 		if len(r.partial) > 0 {
 			line = append(r.partial, line...)
 			r.partial = r.partial[:0]
@@ -49,6 +58,15 @@ func (r *Reader) Feed(piece []byte, each func(Event) error) error {
 		}
 	}
 	return nil
+}
+
+// alone is the data of an event that is one line and has come whole, with what comes after it: most are, and need not be copied.
+func alone(line, rest []byte) (data, after []byte, ok bool) {
+	data, ok = bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\r")), []byte("data:"))
+	if !ok || len(rest) == 0 || rest[0] != '\n' {
+		return nil, nil, false
+	}
+	return bytes.TrimPrefix(data, []byte(" ")), rest[1:], true
 }
 
 // Rest reports whether an event has begun and has not ended.

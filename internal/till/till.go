@@ -15,6 +15,7 @@ import (
 	"sovereign/internal/journal"
 	"sovereign/internal/live"
 	"sovereign/internal/money"
+	"sovereign/internal/tenant"
 )
 
 // A Till opens tabs.
@@ -64,6 +65,12 @@ func (t *Till) Open(c journal.Charge, amount money.Nano) (*Tab, error) {
 		return nil, &Short{Free: free}
 	}
 	return &Tab{till: t, hold: hold, charge: c}, nil
+}
+
+// Free is what a workspace has to spend now.
+func (t *Till) Free(ws tenant.ID) money.Nano {
+	b := t.funds.Balance(ws)
+	return b.Balance - b.Held
 }
 
 // Serve says which model answers, at what price, and whether that is with the workspace's own key.

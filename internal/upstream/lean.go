@@ -71,7 +71,7 @@ func (l *lean) Send(ctx context.Context, r *Request) (*Response, error) {
 		return nil, err
 	}
 	return &Response{
-		Status: response.Status, ContentType: response.ContentType, Body: response.Body,
+		Status: response.Status, ContentType: response.ContentType, Length: max(0, response.Length), Body: response.Body,
 		RetryAfter: retryAfter(response.RetryAfterMs, response.RetryAfter, response.Date),
 	}, nil
 }

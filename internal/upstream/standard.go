@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"sovereign/internal/fault"
@@ -84,7 +85,7 @@ func (s *standard) Send(ctx context.Context, r *Request) (*Response, error) {
 		for i, part := range r.Body {
 			parts[i] = bytes.NewReader(part)
 		}
-		return io.NopCloser(io.MultiReader(parts...)), nil
+		return r.leased(io.MultiReader(parts...)), nil
 	}
 	if request.Body, err = request.GetBody(); err != nil {
 		return nil, err
@@ -108,4 +109,41 @@ func (s *standard) Send(ctx context.Context, r *Request) (*Response, error) {
 		Status: response.StatusCode, ContentType: response.Header.Get("Content-Type"),
 		RetryAfter: retryAfter(response.Header.Get("Retry-After-Ms"), response.Header.Get("Retry-After"), response.Header.Get("Date")), Body: response.Body,
 	}, nil
+}
+
+// leased is a reader of the body's bytes. The transport closes it when it needs them no more, which may be after the answer is over.
+func (r *Request) leased(from io.Reader) io.ReadCloser {
+	if r.Lease == nil {
+		return io.NopCloser(from)
+	}
+	r.Lease.Take()
+	return &leased{from: from, lease: r.Lease}
+}
+
+// leased lets nobody read what was released: the transport may close it while another of its goroutines reads.
+type leased struct {
+	mutex sync.Mutex
+	from  io.Reader
+	lease Lease // nil when it was released
+}
+
+func (l *leased) Read(p []byte) (int, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.lease == nil {
+		return 0, errReleased
+	}
+	return l.from.Read(p)
+}
+
+var errReleased = errors.New("the body was closed")
+
+func (l *leased) Close() error {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.lease != nil {
+		l.lease.Release()
+		l.lease = nil
+	}
+	return nil
 }

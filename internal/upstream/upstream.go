@@ -25,11 +25,19 @@ type Request struct {
 	Model  *live.Model
 	Path   string   // one of our endpoints'
 	Body   [][]byte // the caller's bytes, with what had to change in between
+	Lease  Lease    // of the body; nil when its bytes are nobody else's later
 	Stream bool     // server-sent events are asked for
 	ID     string   // our id of the request, for the provider's support
 	Own    *Own     // the workspace's own way to the provider; nil for the server's
 
 	Take func(bytes int64) bool // asks for room for that many bytes more; nil is as much as one wants
+}
+
+// A Lease keeps a body's bytes from being used for something else. Whoever may still read them after the answer's body was
+// closed takes it before, and releases it once.
+type Lease interface {
+	Take()
+	Release()
 }
 
 // Own is how a workspace reaches a provider with a key of its own.
@@ -51,7 +59,14 @@ type Response struct {
 	Status      int
 	ContentType string
 	RetryAfter  time.Duration // 0 when the provider says nothing
+	Length      int64         // of the body; 0 when it is not known
 	Body        io.ReadCloser
+}
+
+// Pieces is what a body may know beside being read: to hand out what comes as it is.
+type Pieces interface {
+	// Next returns what comes next, which is good until the next call. Nothing, without an error, is a sign of life.
+	Next() ([]byte, error)
 }
 
 // A Sender reaches one provider. Send returns when the head of the answer is there; reading the body fails when ctx

@@ -186,7 +186,7 @@ func (t *Teller) drain(ctx context.Context, end journal.Position) error {
 		if err != nil {
 			return err
 		}
-		var charges []journal.Charge
+		charges := make([]journal.Charge, 0, len(entries))
 		for i := range entries {
 			if entries[i].Kind == journal.Settled {
 				charges = append(charges, entries[i].Charge)
@@ -276,9 +276,17 @@ func (t *Teller) done(b *batch) {
 }
 
 func byWorkspace(charges []journal.Charge) map[tenant.ID][]journal.Charge {
-	all := map[tenant.ID][]journal.Charge{}
-	for _, c := range charges {
-		all[c.Workspace] = append(all[c.Workspace], c)
+	many := map[tenant.ID]int{}
+	for i := range charges {
+		many[charges[i].Workspace]++
+	}
+	all := make(map[tenant.ID][]journal.Charge, len(many))
+	for ws, n := range many {
+		all[ws] = make([]journal.Charge, 0, n)
+	}
+	for i := range charges {
+		ws := charges[i].Workspace
+		all[ws] = append(all[ws], charges[i])
 	}
 	return all
 }
@@ -322,9 +330,9 @@ func (t *Teller) postUsage(ctx context.Context, tx *db.Tx, ws tenant.ID, batch [
 			prices[c.Price] = price
 		}
 		rows[i] = []any{
-			c.Request, ws, transfer, c.Key, c.At, c.Route, c.Model, c.Requested, c.Alias, c.Provider,
+			c.Request, string(ws), transfer, string(c.Key), int64(c.At), c.Route, c.Model, c.Requested, c.Alias, c.Provider,
 			c.Outcome, c.Counted, c.Usage.Input, c.Usage.Cached, c.Usage.Written, c.Usage.AudioInput,
-			c.Usage.Output, c.Usage.Reasoning, c.Usage.AudioOutput, c.Usage.Searches, c.Own, price, c.Cost, c.Charged,
+			c.Usage.Output, c.Usage.Reasoning, c.Usage.AudioOutput, c.Usage.Searches, c.Own, price, int64(c.Cost), int64(c.Charged),
 		}
 	}
 	if err := db.Insert(ctx, tx.Across("the rows name their workspace"), "usage_rows", usageColumns, rows); err != nil {

@@ -1,0 +1,111 @@
+package http1
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// What a provider's answers look like, of a kind each.
+var measured = map[string]string{
+	"small":  "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nServer: x\r\nX-Request-Id: 0123456789\r\nContent-Length: 300\r\n\r\n" + strings.Repeat("x", 300),
+	"stream": "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("40\r\n"+strings.Repeat("y", 64)+"\r\n", 100) + "0\r\n\r\n",
+}
+
+// speaking is a server that does no work: it looks for the end of each request and sends what it has ready.
+func speaking(b *testing.B, answer string) string {
+	b.Helper()
+	text := []byte(answer)
+	return serving(b, nil, func(l *line) {
+		buffer, held := make([]byte, 4096), 0
+		for {
+			n, err := l.Conn.Read(buffer[held:])
+			if err != nil {
+				return
+			}
+			if held += n; held < 2 || string(buffer[held-2:held]) != "{}" {
+				continue
+			}
+			held = 0
+			if _, err := l.Conn.Write(text); err != nil {
+				return
+			}
+		}
+	}).base
+}
+
+func BenchmarkAnExchange(b *testing.B) {
+	for name, answer := range measured {
+		base := speaking(b, answer)
+		b.Run(name+"/ours", func(b *testing.B) {
+			c := reaching(b, base)
+			fields := []Field{{"Content-Type", "application/json"}, {"Accept", "application/json"}, {"Authorization", "Bearer key"}}
+			body := [][]byte{[]byte("{}")}
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			b.ReportAllocs()
+			for b.Loop() {
+				response, err := c.Do(ctx, &Request{Method: "POST", Target: "/v1/x", Fields: fields, Body: body})
+				if err != nil {
+					b.Fatal(err)
+				}
+				for err == nil {
+					_, err = response.Body.Next()
+				}
+				_ = response.Body.Close()
+			}
+		})
+		b.Run(name+"/net-http", func(b *testing.B) {
+			way := &http.Transport{DisableCompression: true}
+			defer way.CloseIdleConnections()
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			buffer := make([]byte, mostBuffer)
+			b.ReportAllocs()
+			for b.Loop() {
+				r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/x", strings.NewReader("{}"))
+				if err != nil {
+					b.Fatal(err)
+				}
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set("Accept", "application/json")
+				r.Header.Set("Authorization", "Bearer key")
+				response, err := way.RoundTrip(r)
+				if err != nil {
+					b.Fatal(err)
+				}
+				_, _ = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{response.Body}, buffer)
+				_ = response.Body.Close()
+			}
+		})
+	}
+}
+
+// The reading alone, without a socket.
+func BenchmarkReading(b *testing.B) {
+	for name, answer := range measured {
+		b.Run(name, func(b *testing.B) {
+			c := reaching(b, "http://origin.test")
+			r, text := get(), []byte(answer)
+			conn := &played{}
+			l := over(conn, firstBuffer)
+			ctx := context.Background()
+			b.ReportAllocs()
+			b.SetBytes(int64(len(answer)))
+			for b.Loop() {
+				conn.wire = text
+				response, err := c.exchange(ctx, l, r)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for err == nil {
+					_, err = response.Body.Next()
+				}
+				_ = response.Body.Close()
+				l = c.idle.get()
+			}
+		})
+	}
+}

@@ -1,0 +1,193 @@
+package http1
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// A told answer is one as a server frames it.
+type told struct {
+	framing framing
+	body    []byte
+	wire    []byte
+}
+
+// anAnswer is any answer with a body of up to most bytes.
+func anAnswer(t *rapid.T, label string, most int, framings ...framing) told {
+	a := told{framing: rapid.SampledFrom(framings).Draw(t, label+" framing"), body: rapid.SliceOfN(rapid.Byte(), 0, most).Draw(t, label)}
+	var w bytes.Buffer
+	for range rapid.IntRange(0, 2).Draw(t, label+" interim answers") {
+		w.WriteString("HTTP/1.1 100 Continue\r\nX: y\r\n\r\n")
+	}
+	w.WriteString("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n")
+	switch a.framing {
+	case byLength:
+		fmt.Fprintf(&w, "Content-Length: %d\r\n\r\n%s", len(a.body), a.body)
+	case byEnd:
+		fmt.Fprintf(&w, "\r\n%s", a.body)
+	case byChunks:
+		w.WriteString("Transfer-Encoding: chunked\r\n\r\n")
+		for rest := a.body; len(rest) > 0; {
+			n := rapid.IntRange(1, len(rest)).Draw(t, label+" chunk")
+			extension := rapid.SampledFrom([]string{"", "", ";", ";a=b", ";0\t\"c\""}).Draw(t, label+" extension")
+			fmt.Fprintf(&w, rapid.SampledFrom([]string{"%x%s\r\n", "%X%s\r\n", "%04x%s\r\n"}).Draw(t, label+" size"), n, extension)
+			w.Write(rest[:n])
+			w.WriteString("\r\n")
+			rest = rest[n:]
+		}
+		w.WriteString(rapid.SampledFrom([]string{"0\r\n\r\n", "000;x\r\n\r\n", "0\r\nA: b\r\nExpires: 0\r\n\r\n"}).Draw(t, label+" end"))
+	}
+	a.wire = w.Bytes()
+	return a
+}
+
+// aWay is any way in which an answer arrives and is read.
+func aWay(t *rapid.T) (cuts, reads []byte, buffer int) {
+	return rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "cuts"),
+		rapid.SliceOfN(rapid.SampledFrom([]byte{0, 0, 1, 7, 200, 255}), 0, 5).Draw(t, "reads"),
+		rapid.SampledFrom([]int{1, 2, 16, 100, firstBuffer}).Draw(t, "buffer")
+}
+
+func TestAnAnswerCutAnywhereReadsTheSameAndTheNextIsRightToo(t *testing.T) {
+	c := reaching(t, "http://origin.test")
+	rapid.Check(t, func(t *rapid.T) {
+		cuts, reads, buffer := aWay(t)
+		first := anAnswer(t, "first", 700, byLength, byChunks)
+		second := anAnswer(t, "second", 700, byLength, byChunks, byEnd)
+		conn := &played{cuts: cuts, later: [][]byte{first.wire, second.wire}}
+		l := over(conn, buffer)
+		for _, a := range []told{first, second} {
+			response, err := c.exchange(context.Background(), l, get())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := drain(response.Body, reads)
+			if err != nil || !bytes.Equal(got, a.body) || response.ContentType != "text/plain" {
+				t.Fatalf("%q\n%q %v", a.wire, got, err)
+			}
+			if (response.Length == int64(len(a.body))) != (a.framing == byLength) && response.Length != -1 {
+				t.Fatalf("%q: length %d", a.wire, response.Length)
+			}
+			if _, err := response.Body.Next(); !errors.Is(err, io.EOF) {
+				t.Fatalf("after the end: %v", err)
+			}
+			_ = response.Body.Close()
+			if again := c.idle.get(); (again == l) != (a.framing != byEnd) {
+				t.Fatalf("%q: used again: %v", a.wire, again == l)
+			}
+		}
+	})
+}
+
+func TestAnAnswerThatBreaksOffIsAnError(t *testing.T) {
+	c := reaching(t, "http://origin.test")
+	rapid.Check(t, func(t *rapid.T) {
+		cuts, reads, buffer := aWay(t)
+		a := anAnswer(t, "answer", 40, byLength, byChunks)
+		for n := range a.wire {
+			conn := &played{wire: a.wire[:n:n], cuts: cuts}
+			response, err := c.exchange(context.Background(), over(conn, buffer), get())
+			if err == nil {
+				var got []byte
+				got, err = drain(response.Body, reads)
+				if !bytes.HasPrefix(a.body, got) {
+					t.Fatalf("%q: %q", a.wire[:n], got)
+				}
+				_ = response.Body.Close()
+			}
+			if !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Fatalf("%q: %v", a.wire[:n], err)
+			}
+			if !conn.closed.Load() || c.idle.get() != nil {
+				t.Fatalf("%q: used again", a.wire[:n])
+			}
+		}
+	})
+}
+
+// A body whose reader leaves early takes its connection with it, for the rest of it would be the next answer's beginning.
+func TestABodyThatIsNotReadToItsEndEndsItsConnection(t *testing.T) {
+	c := reaching(t, "http://origin.test")
+	for name, wire := range map[string]string{
+		"length": "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+		"chunks": chunked + "5\r\nhello\r\n0\r\n\r\n",
+		"end":    "HTTP/1.1 200 OK\r\n\r\nhello",
+	} {
+		for _, read := range []int{0, 1, 4} {
+			conn := &played{wire: []byte(wire)}
+			response, err := c.exchange(context.Background(), over(conn, 16), get())
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			if _, err := io.ReadFull(response.Body, make([]byte, read)); err != nil {
+				t.Fatal(name, err)
+			}
+			_ = response.Body.Close()
+			if !conn.closed.Load() || c.idle.get() != nil {
+				t.Errorf("%s: used again after %d bytes", name, read)
+			}
+			if _, err := response.Body.Next(); !errors.Is(err, errClosed) {
+				t.Errorf("%s: after Close: %v", name, err)
+			}
+			if n, err := response.Body.Read(make([]byte, mostBuffer)); n != 0 || !errors.Is(err, errClosed) {
+				t.Errorf("%s: after Close: %d %v", name, n, err)
+			}
+			if err := response.Body.Close(); err != nil {
+				t.Errorf("%s: closed twice: %v", name, err)
+			}
+		}
+	}
+}
+
+// Who read as many bytes as there are need not ask for the end.
+func TestAnEndThatIsKnownNeedNotBeRead(t *testing.T) {
+	c := reaching(t, "http://origin.test")
+	for _, wire := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n"} {
+		l := over(&played{wire: []byte(wire)}, 16)
+		response, err := c.exchange(context.Background(), l, get())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(response.Body, make([]byte, response.Length)); err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if c.idle.get() != l {
+			t.Errorf("%q: not used again", wire)
+		}
+	}
+}
+
+// What has arrived is handed on at once, however the chunks lie: a word of a stream is not kept back for the next.
+func TestNothingThatHasArrivedIsKeptBack(t *testing.T) {
+	c := reaching(t, "http://origin.test")
+	conn := &played{wire: []byte(chunked)}
+	response, err := c.exchange(context.Background(), over(conn, firstBuffer), get())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct{ arrives, comes string }{
+		{"3\r\none\r\n3\r\ntwo\r\n5\r\nth", "onetwoth"},
+		{"ree\r", "ree"},
+		{"\n4\r\nfour\r\n5\r\nf", "fourf"},
+		{"ive!\r\n3", "ive!"},
+		{"\r\nsix\r\n05\r\nseven", "six"}, // it could have been the last, which is looked at alone
+		{"", "seven"},
+		{"\r\n3\r\nend\r\n0\r\n", "end"},
+	} {
+		conn.wire = append(conn.wire, step.arrives...)
+		if piece, err := response.Body.Next(); string(piece) != step.comes || err != nil {
+			t.Errorf("%q: %q %v", step.arrives, piece, err)
+		}
+	}
+	conn.wire = []byte("\r\n")
+	if piece, err := response.Body.Next(); len(piece) > 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("%q %v", piece, err)
+	}
+}

@@ -1,0 +1,236 @@
+package http1
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+func TestTheEndOfTheContextEndsTheExchangeInEveryPhase(t *testing.T) {
+	const lengthy = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\nhello"
+	a := newAuthority(t)
+	large := post(strings.Repeat("x", 32<<20))
+	for name, test := range map[string]struct {
+		sends string // by the server, which then says no more
+		large bool   // a request that the server does not read
+	}{
+		"while the request is written":      {large: true},
+		"before the head":                   {},
+		"in the first line":                 {sends: "HTTP/1.1 20"},
+		"in the middle of the head":         {sends: "HTTP/1.1 200 OK\r\nContent-Len"},
+		"after an interim answer":           {sends: "HTTP/1.1 100 Continue\r\n\r\n"},
+		"before the body":                   {sends: "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"},
+		"in a body of known length":         {sends: lengthy},
+		"in a body until the end":           {sends: "HTTP/1.1 200 OK\r\n\r\nhello"},
+		"in a chunk":                        {sends: chunked + "8\r\nhello"},
+		"between chunks":                    {sends: chunked + "5\r\nhello\r\n"},
+		"in the middle of a chunk's end":    {sends: chunked + "5\r\nhello\r"},
+		"in the line of a chunk":            {sends: chunked + "5\r\nhello\r\n5;x"},
+		"before the trailers":               {sends: chunked + "5\r\nhello\r\n0\r\n"},
+		"in the middle of the trailers":     {sends: chunked + "0\r\nExpires: ne"},
+		"between the trailers and the end ": {sends: chunked + "0\r\nExpires: never\r\n\r"},
+	} {
+		for _, secure := range []bool{false, true} {
+			for how, reads := range map[string][]byte{"Next": {0}, "Read": {9}, "large Read": {255}} {
+				t.Run(name+" "+how+" "+strconv.FormatBool(secure), func(t *testing.T) {
+					there, gone := make(chan bool), make(chan bool)
+					handle := func(l *line) {
+						defer close(gone)
+						if test.large {
+							_, _ = l.Peek(1)
+							close(there)
+							_, _ = io.Copy(io.Discard, io.LimitReader(l, 1<<20))
+							return
+						}
+						_, _ = l.request()
+						_, _ = io.WriteString(l.Conn, test.sends)
+						close(there)
+						_, _ = io.Copy(io.Discard, l)
+					}
+					config := a.certify(t)
+					if !secure {
+						config = nil
+					}
+					c := reaching(t, serving(t, config, handle).base, a.trusted)
+					ctx, cancel := context.WithCancel(context.Background())
+					go func() { <-there; cancel() }()
+					r := get()
+					if test.large {
+						r = large
+					}
+					response, err := c.Do(ctx, r)
+					if err == nil {
+						_, err = drain(response.Body, reads)
+						defer response.Body.Close()
+						if _, again := response.Body.Next(); !errors.Is(again, context.Canceled) {
+							t.Errorf("then %v", again)
+						}
+						_ = response.Body.Close()
+					}
+					if !errors.Is(err, context.Canceled) {
+						t.Error(err)
+					}
+					if idling(c) > 0 {
+						t.Error("used again")
+					}
+					if !test.large {
+						<-gone
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestTheEndOfTheContextEndsADial(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	dialing := make(chan bool)
+	c := reaching(t, "http://127.0.0.1:9")
+	c.dialer.ControlContext = func(ctx context.Context, _, _ string, _ syscall.RawConn) error {
+		close(dialing)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	go func() { <-dialing; cancel() }()
+	if _, err := c.Do(ctx, get()); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func TestTheEndOfTheContextEndsAHandshake(t *testing.T) {
+	there, gone := make(chan bool), make(chan bool)
+	s := serving(t, nil, func(l *line) {
+		defer close(gone)
+		_, _ = l.Peek(1)
+		close(there)
+		_, _ = io.Copy(io.Discard, l)
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { <-there; cancel() }()
+	c := reaching(t, strings.Replace(s.base, "http:", "https:", 1))
+	if _, err := c.Do(ctx, get()); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	<-gone
+}
+
+func TestNothingIsSentAfterTheEndOfTheContext(t *testing.T) {
+	var requests atomic.Int32
+	s := serving(t, nil, func(l *line) {
+		for body, ok := l.request(); ok; body, ok = l.request() {
+			requests.Add(1)
+			l.say(body)
+		}
+	})
+	c := reaching(t, s.base)
+	if _, err := ask(context.Background(), c, get()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := c.Do(ctx, get()); !errors.Is(err, context.Canceled) || idling(c) != 1 {
+		t.Errorf("%v, and %d idle", err, idling(c))
+	}
+	if _, err := ask(context.Background(), c, get()); err != nil || requests.Load() != 2 || s.lines.Load() != 1 {
+		t.Errorf("%v, %d requests, %d connections", err, requests.Load(), s.lines.Load())
+	}
+}
+
+// A context may end at any moment after its exchange: in the next one's time, over the same connection.
+func TestAContextThatEndsAfterItsExchangeHarmsNoOther(t *testing.T) {
+	s := serving(t, nil, echo)
+	c := reaching(t, s.base)
+	var all sync.WaitGroup
+	for worker := range 8 {
+		all.Go(func() {
+			for i := range 1250 {
+				ctx, cancel := context.WithCancel(context.Background())
+				want := strconv.Itoa(worker*10_000 + i)
+				response, err := c.Do(ctx, post(want))
+				if err != nil {
+					t.Error(err)
+					cancel()
+					return
+				}
+				got, err := drain(response.Body, []byte{byte(i % 3)})
+				_ = response.Body.Close()
+				if i%2 == 0 {
+					cancel()
+				} else {
+					all.Go(cancel)
+				}
+				if string(got) != want || err != nil {
+					t.Errorf("%q instead of %q: %v", got, want, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if s.lines.Load() > 8 {
+		t.Errorf("%d connections for 8 at a time", s.lines.Load())
+	}
+}
+
+// A context that ends while its exchange is ending takes its own answer at most.
+func TestAContextThatEndsWithItsExchangeHarmsNoOther(t *testing.T) {
+	c := reaching(t, serving(t, nil, echo).base)
+	var all sync.WaitGroup
+	for worker := range 4 {
+		all.Go(func() {
+			for i := range 500 {
+				ctx, cancel := context.WithCancel(context.Background())
+				all.Go(cancel)
+				want := strconv.Itoa(worker*10_000 + i)
+				if got, err := ask(ctx, c, post(want)); got != want && !errors.Is(err, context.Canceled) {
+					t.Errorf("%q instead of %q: %v", got, want, err)
+				}
+				if got, err := ask(context.Background(), c, post(want)); got != want || err != nil {
+					t.Errorf("the next: %q instead of %q: %v", got, want, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A body that is closed has no connection: not even the one that it had, which is another's now.
+func TestABodyThatIsClosedTouchesNothing(t *testing.T) {
+	s := serving(t, nil, echo)
+	c := reaching(t, s.base)
+	for name, whole := range map[string]bool{"read to its end": true, "left": false} {
+		ctx, cancel := context.WithCancel(context.Background())
+		first, err := c.Do(ctx, post("first"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if whole {
+			_, _ = drain(first.Body, nil)
+		}
+		_ = first.Body.Close()
+		second, err := c.Do(context.Background(), post("second"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		for _, size := range []int{1, mostBuffer} {
+			if n, err := first.Body.Read(make([]byte, size)); n != 0 || err == nil {
+				t.Errorf("%s: %d %v", name, n, err)
+			}
+		}
+		if piece, err := first.Body.Next(); len(piece) > 0 || err == nil {
+			t.Errorf("%s: %q %v", name, piece, err)
+		}
+		_ = first.Body.Close()
+		if text, err := drain(second.Body, nil); string(text) != "second" || err != nil {
+			t.Errorf("%s: the second: %q %v", name, text, err)
+		}
+		_ = second.Body.Close()
+	}
+}

@@ -1,0 +1,446 @@
+package http1
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAConnectionIsUsedAgain(t *testing.T) {
+	plainlyAndSecurely(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
+		s := serving(t, secure, func(l *line) {
+			for {
+				body, ok := l.request()
+				if !ok {
+					return
+				}
+				l.say(body)
+			}
+		})
+		c := reaching(t, s.base, trust)
+		for i := range 20 {
+			want := strings.Repeat(strconv.Itoa(i), 1+i*2000)
+			if got, err := ask(context.Background(), c, post(want)); got != want || err != nil {
+				t.Fatalf("%d: %d bytes, %v", i, len(got), err)
+			}
+		}
+		if n := s.lines.Load(); n != 1 {
+			t.Errorf("%d connections", n)
+		}
+	})
+}
+
+// What the peer does with a connection that it has answered on, before the next request is sent.
+func TestAConnectionThatIsNotQuietIsNotUsedAgain(t *testing.T) {
+	const stray = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstray"
+	for name, between := range map[string]func(*line){
+		"closed":               func(l *line) { _ = l.Close() },
+		"reset":                func(l *line) { l.reset() },
+		"another answer":       func(l *line) { _, _ = io.WriteString(l.Conn, stray) },
+		"one byte":             func(l *line) { _, _ = io.WriteString(l.Conn, "H") },
+		"an answer and closed": func(l *line) { _, _ = io.WriteString(l.Conn, stray); _ = l.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			plainlyAndSecurely(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
+				first, disturbed, done := make(chan bool), make(chan bool), make(chan bool)
+				var requests atomic.Int32
+				s := serving(t, secure, func(l *line) {
+					body, ok := l.request()
+					if !ok {
+						return
+					}
+					requests.Add(1)
+					l.say(body)
+					if l.turn > 1 {
+						return
+					}
+					<-first
+					between(l)
+					close(disturbed)
+					<-done
+				})
+				defer close(done)
+				c := reaching(t, s.base, trust)
+				if got, err := ask(context.Background(), c, post("one")); got != "one" || err != nil {
+					t.Fatal(got, err)
+				}
+				close(first)
+				<-disturbed
+				if got, err := ask(context.Background(), c, post("two")); got != "two" || err != nil {
+					t.Fatal(got, err)
+				}
+				if s.lines.Load() != 2 || requests.Load() != 2 {
+					t.Errorf("%d connections, %d requests", s.lines.Load(), requests.Load())
+				}
+			})
+		})
+	}
+}
+
+// Bytes behind an answer's end are nobody's: not the next answer, not even its beginning. They come in the same piece as
+// the answer, so that they have been read with it, by whatever reads.
+func TestBytesBehindAnAnswerAreNeverTheNext(t *testing.T) {
+	const stray = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstray"
+	large := strings.Repeat("x", 3*firstBuffer)
+	for name, answer := range map[string]string{
+		"length":          "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood" + stray,
+		"a large length":  "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(len(large)) + "\r\n\r\n" + large + stray,
+		"chunks":          chunked + "4\r\ngood\r\n0\r\n\r\n" + stray,
+		"trailers":        chunked + "4\r\ngood\r\n0\r\nA: b\r\n\r\n" + stray,
+		"no body":         "HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\ngood",
+		"one byte":        "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood\n",
+		"a whole buffer":  "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("y", firstBuffer-len("HTTP/1.1 200 OK\r\nX: \r\nContent-Length: 4\r\n\r\ngood")) + "\r\nContent-Length: 4\r\n\r\ngood" + stray,
+		"an empty answer": "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n" + stray,
+	} {
+		for _, pieces := range []int{1, 2} {
+			t.Run(name+" "+strconv.Itoa(pieces), func(t *testing.T) {
+				plainlyAndSecurely(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
+					s := serving(t, secure, func(l *line) {
+						body, _ := l.request()
+						if l.turn > 1 {
+							l.say(body)
+							return
+						}
+						if pieces == 1 {
+							_, _ = io.WriteString(l.Conn, answer)
+						} else { // of TLS they are two records
+							end := max(len(answer)-len(stray), strings.Index(answer, "good"))
+							whole := joined(l)
+							_, _ = io.WriteString(l.Conn, answer[:end])
+							_, _ = io.WriteString(l.Conn, answer[end:])
+							whole()
+						}
+						_, _ = l.request()
+					})
+					c := reaching(t, s.base, trust)
+					if _, err := ask(context.Background(), c, get()); err != nil {
+						t.Fatal(err)
+					}
+					if got, err := ask(context.Background(), c, post("two")); got != "two" || err != nil {
+						t.Fatalf("%q %v", got, err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// joined holds back what is sent until the function that it returns is called, so that several records arrive at once.
+func joined(l *line) func() {
+	socket := l.Conn
+	if s, ok := socket.(*tls.Conn); ok {
+		socket = s.NetConn()
+	}
+	raw, err := socket.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return func() {}
+	}
+	cork := func(on int) {
+		_ = raw.Control(func(fd uintptr) { _ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_CORK, on) })
+	}
+	cork(1)
+	return func() { cork(0) }
+}
+
+// A dying connection takes so many bytes of a request, and then none.
+type dying struct {
+	played
+	takes int
+	took  int
+}
+
+func (d *dying) Write(b []byte) (int, error) {
+	n := min(len(b), d.takes-d.took)
+	d.took += n
+	if n < len(b) {
+		return n, syscall.EPIPE
+	}
+	return n, nil
+}
+
+// Between the look at a connection and the request it may be closed. The request goes again only if nobody can have it whole.
+func TestARequestIsSentAgainOnlyWhenItWasNotSentWhole(t *testing.T) {
+	r := post("hello")
+	size := len(r.head(nil, "", 5)) + 5
+	large := post(strings.Repeat("x", 4*together))
+	for name, test := range map[string]struct {
+		r     *Request
+		takes int
+		again bool
+	}{
+		"nothing of it":     {r, 0, true},
+		"a part of it":      {r, size / 2, true},
+		"all but one byte":  {r, size - 1 + len("origin"), true},
+		"all of it":         {r, 1 << 20, false},
+		"a large one":       {large, 3 * together, true},
+		"all of a large":    {large, 1 << 20, false},
+		"the head of it":    {large, len(large.head(nil, "", 4*together)), true},
+		"nothing, no body ": {get(), 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requests atomic.Int32
+			s := serving(t, nil, func(l *line) {
+				if body, ok := l.request(); ok {
+					requests.Add(1)
+					l.say(strconv.Itoa(len(body)))
+				}
+			})
+			c := reaching(t, s.base)
+			takes := test.takes
+			if name == "all but one byte" {
+				takes = len(r.head(nil, c.origin.host, 5)) + 5 - 1
+			}
+			conn := &dying{takes: takes}
+			c.idle.put(over(conn, firstBuffer), 0)
+			_, err := ask(context.Background(), c, test.r)
+			if (err == nil) != test.again || (requests.Load() == 1) != test.again || !conn.closed.Load() {
+				t.Errorf("%v, %d requests after %d bytes of another", err, requests.Load(), conn.took)
+			}
+			if !test.again && !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A refusal that stands on a connection which takes no more of a request is the answer to it; no other request may follow.
+func TestARefusalInTheMiddleOfARequestIsItsAnswer(t *testing.T) {
+	s := serving(t, nil, func(l *line) { t.Error("sent again") })
+	c := reaching(t, s.base)
+	conn := &dying{takes: 100, played: played{wire: []byte("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")}}
+	c.idle.put(over(conn, firstBuffer), 0)
+	response, err := c.Do(context.Background(), post(strings.Repeat("x", 4*together)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := drain(response.Body, nil); string(text) != "no" || response.Status != 413 || err != nil {
+		t.Errorf("%d %q %v", response.Status, text, err)
+	}
+	_ = response.Body.Close()
+	if !conn.closed.Load() || c.idle.get() != nil {
+		t.Error("used again")
+	}
+}
+
+// On a connection that is new nothing is tried twice: the origin is what fails.
+func TestARequestIsNotSentAgainOnANewConnection(t *testing.T) {
+	s := serving(t, nil, func(l *line) { l.reset() })
+	c := reaching(t, s.base)
+	if _, err := ask(context.Background(), c, post(strings.Repeat("x", 8<<20))); err == nil || s.lines.Load() != 1 {
+		t.Errorf("%v after %d connections", err, s.lines.Load())
+	}
+}
+
+// A request that the server has read is never sent twice, whatever becomes of its answer.
+func TestARequestThatWasReadIsNeverSentTwice(t *testing.T) {
+	for name, ends := range map[string]func(*line){
+		"closed": func(l *line) { _ = l.Close() }, "reset": func(l *line) { l.reset() },
+		"half a head": func(l *line) { _, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\nConte") },
+		"half a body": func(l *line) { _, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requests atomic.Int32
+			s := serving(t, nil, func(l *line) {
+				body, ok := l.request()
+				for ; ok; body, ok = l.request() {
+					if requests.Add(1) > 1 {
+						ends(l)
+						return
+					}
+					l.say(body)
+				}
+			})
+			c := reaching(t, s.base)
+			if _, err := ask(context.Background(), c, post("one")); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := ask(context.Background(), c, post("two")); err == nil || errors.Is(err, io.EOF) {
+				t.Errorf("%q %v", got, err)
+			}
+			if requests.Load() != 2 || s.lines.Load() != 1 {
+				t.Errorf("%d requests on %d connections", requests.Load(), s.lines.Load())
+			}
+		})
+	}
+}
+
+// kept makes an exchange over a connection that is played, and reports whether it is kept.
+func kept(t *testing.T, c *Client, head string) (*played, bool) {
+	t.Helper()
+	before := idling(c)
+	conn := &played{wire: []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + head + "\r\n")}
+	response, err := c.exchange(context.Background(), over(conn, firstBuffer), get())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return conn, idling(c) > before
+}
+
+// idling is how many connections a client keeps.
+func idling(c *Client) int {
+	c.idle.mutex.Lock()
+	defer c.idle.mutex.Unlock()
+	return len(c.idle.links)
+}
+
+func TestAPeerSaysHowLongItKeepsAConnection(t *testing.T) {
+	for head, test := range map[string]struct {
+		seconds int // for which it is of use; 0 when it is not kept
+	}{
+		"":                                       {60},
+		"Keep-Alive: timeout=5\r\n":              {4},
+		"keep-alive: max=3 , timeout=5\r\n":      {4},
+		"Keep-Alive: timeout=2\r\n":              {1},
+		"Keep-Alive: timeout=1\r\n":              {0},
+		"Keep-Alive: timeout=0\r\n":              {0},
+		"Keep-Alive: timeout=600\r\n":            {60},
+		"Keep-Alive: timeout=soon\r\n":           {60},
+		"Keep-Alive: timeout=99999999\r\n":       {60},
+		"Connection: close\r\n":                  {0},
+		"Connection: x, CLOSE ,y\r\n":            {0},
+		"Connection: keep-alive\r\n":             {60},
+		"Connection: closed, not-close\r\n":      {60},
+		"Connection: x\r\nConnection: close\r\n": {0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := reaching(t, "http://origin.test")
+			for _, early := range []bool{true, false} {
+				conn, is := kept(t, c, head)
+				if is != (test.seconds > 0) || conn.closed.Load() == is {
+					t.Fatalf("%q: kept %v, closed %v", head, is, conn.closed.Load())
+				}
+				wait := time.Duration(test.seconds) * time.Second
+				if early {
+					wait -= time.Millisecond
+				}
+				time.Sleep(wait) // of a clock that is not the wall's
+				synctest.Wait()
+				if got := c.idle.get(); is && (got != nil) != early || conn.closed.Load() == (got != nil) {
+					t.Errorf("%q: after %s it is used again: %v", head, wait, got != nil)
+				}
+			}
+		})
+	}
+}
+
+func TestConnectionsThatAreNotUsedAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := reaching(t, "http://origin.test")
+		var all []*played
+		for range 3 {
+			conn, _ := kept(t, c, "")
+			all = append(all, conn)
+			time.Sleep(20 * time.Second)
+		}
+		for i := range all { // the first was used a minute ago
+			synctest.Wait()
+			for j, conn := range all {
+				if conn.closed.Load() != (j <= i) {
+					t.Errorf("connection %d after %d seconds: closed %v", j, 60+20*i, conn.closed.Load())
+				}
+			}
+			time.Sleep(20 * time.Second)
+		}
+		synctest.Wait()
+		if len(c.idle.links) != 0 || c.idle.timer != nil {
+			t.Error("something is left")
+		}
+		conn, _ := kept(t, c, "") // and the clock starts again
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if !conn.closed.Load() {
+			t.Error("kept for ever")
+		}
+	})
+}
+
+func TestTheConnectionUsedLastIsUsedNextAndNoMoreThanIdleAreKept(t *testing.T) {
+	c := reaching(t, "http://origin.test", func(c *Config) { c.Idle = 2 })
+	var all []*played
+	for range 3 {
+		conn, _ := kept(t, c, "")
+		all = append(all, conn)
+	}
+	if all[0].closed.Load() || all[1].closed.Load() || !all[2].closed.Load() {
+		t.Error("not the first two are kept")
+	}
+	if c.idle.get().conn != net.Conn(all[1]) || c.idle.get().conn != net.Conn(all[0]) || c.idle.get() != nil {
+		t.Error("not the last is used next")
+	}
+}
+
+func TestCloseGivesUpIdleConnectionsWhileOthersGoOn(t *testing.T) {
+	ended := make(chan int, 2)
+	release := make(chan bool)
+	s := serving(t, nil, func(l *line) {
+		for {
+			body, ok := l.request()
+			if !ok {
+				ended <- l.turn
+				return
+			}
+			_, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
+			if body == "slow" {
+				<-release
+			}
+			_, _ = io.WriteString(l.Conn, "done")
+		}
+	})
+	c := reaching(t, s.base)
+	slow, err := c.Do(context.Background(), post("slow"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask(context.Background(), c, post("fast")); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if turn := <-ended; turn != 2 {
+		t.Errorf("connection %d was closed", turn)
+	}
+	close(release)
+	if text, err := drain(slow.Body, nil); string(text) != "done" || err != nil {
+		t.Errorf("%q %v", text, err)
+	}
+	_ = slow.Body.Close()
+	if _, err := ask(context.Background(), c, post("after")); err != nil {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// One connection is never two exchanges' at a time.
+func TestAKeptConnectionIsTakenOnce(t *testing.T) {
+	c := reaching(t, "http://origin.test")
+	for range 200 {
+		for range 4 {
+			kept(t, c, "")
+		}
+		var mutex sync.Mutex
+		taken := map[*link]int{}
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if l := c.idle.get(); l != nil {
+					mutex.Lock()
+					taken[l]++
+					mutex.Unlock()
+				}
+			})
+		}
+		all.Wait()
+		if len(taken) != 4 {
+			t.Fatal(taken)
+		}
+	}
+}

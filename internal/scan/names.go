@@ -1,0 +1,54 @@
+package scan
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+)
+
+// named is what a name says. Those that bodies and answers usually have are at hand; others are copied.
+func named(raw []byte) (string, error) {
+	inner := raw[1 : len(raw)-1]
+	if name := known[slot(inner)]; string(inner) == name {
+		return name, nil
+	}
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner), nil
+	}
+	return unescaped(raw)
+}
+
+// unescaped has its own frame: a name whose address is taken would put every member on the heap.
+func unescaped(raw []byte) (name string, err error) {
+	err = json.Unmarshal(raw, &name)
+	return name, err
+}
+
+const slots = 512
+
+// slot is where a name is in known, if it is there. What it multiplies by was searched for until no two of them had one slot.
+func slot(name []byte) int {
+	if len(name) == 0 {
+		return 0
+	}
+	return (len(name)*399 + int(name[0])*394 + int(name[len(name)/2])*508 + int(name[len(name)-1])*47) % slots
+}
+
+// known are the usual names. One that is missing among them is copied, and that is all.
+var known = func() (of [slots]string) {
+	for name := range strings.FieldsSeq(usual) {
+		of[slot([]byte(name))] = name
+	}
+	return of
+}()
+
+const usual = `
+	model models messages stream stream_options max_tokens max_completion_tokens n temperature top_p top_k stop seed user metadata
+	tools tool_choice parallel_tool_calls response_format frequency_penalty presence_penalty logit_bias logprobs top_logprobs
+	reasoning reasoning_effort verbosity modalities audio prediction service_tier store safety_identifier prompt_cache_key
+	include_usage input instructions max_output_tokens text include truncation previous_response_id encoding_format dimensions
+	query documents top_n return_documents id object created choices usage system_fingerprint index delta message role content refusal
+	finish_reason reasoning_content annotations tool_calls function name arguments type error code param obfuscation
+	prompt_tokens completion_tokens total_tokens prompt_tokens_details completion_tokens_details cached_tokens
+	data embedding results provider sequence_number item_id output_index content_index response item part output status`
