@@ -27,6 +27,7 @@ type Config struct {
 	OperationsListen string   `default:"127.0.0.1:9090" help:"Where metrics, health and profiles are served, for operators alone; \"off\" for nowhere."`
 	TLS              TLS      `embed:"" prefix:"tls-"`
 	TrustedProxies   []string `placeholder:"CIDR" help:"Proxies whose X-Forwarded-For is believed."`
+	FastLane         bool     `default:"true" negatable:"" help:"Answer plain inference requests by a leaner HTTP/1.1 server than net/http's, which takes all others. Without TLS only."`
 	LogLevel         string   `default:"info" help:"debug, info, warn or error."`
 	LogFormat        string   `default:"text" help:"text or json."`
 	OTLPEndpoint     string   `name:"otlp-endpoint" placeholder:"URL" help:"Where traces are sent, as OTLP over HTTP; empty for nowhere. The OTEL_EXPORTER_OTLP_… variables work too."`
@@ -273,6 +274,7 @@ var unchangeable = []fixed{
 		"tls (on or off)", func(was, is *Config) bool { return (was.TLS.Cert == "") != (is.TLS.Cert == "") },
 		func(was, is *Config) { is.TLS = was.TLS },
 	},
+	stays("fast_lane", func(c *Config) *bool { return &c.FastLane }),
 	stays("log_format", func(c *Config) *string { return &c.LogFormat }),
 	{
 		"guard_allow", func(was, is *Config) bool { return !slices.Equal(was.GuardAllow, is.GuardAllow) },

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"sovereign/internal/fault"
+	"sovereign/internal/life"
 	"sovereign/internal/memo"
 	"sovereign/internal/tenant"
 )
@@ -44,6 +45,9 @@ func (c *call) Value(key any) any {
 	}
 	return c.Context.Value(key)
 }
+
+// AfterFunc has f called when the request's caller leaves: see life.After.
+func (c *call) AfterFunc(f func()) (stop func() bool) { return life.After(c.Context, f) }
 
 func callOf(ctx context.Context) *call {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {

@@ -67,6 +67,7 @@ func (r *run) whole(in *source) *failure {
 	if err != nil {
 		return &failure{class: over, err: err, fault: unrecorded(err)}
 	}
+	r.clock.ours()
 	r.gateway.Watch.first(r)
 	r.remember(body)
 	r.head("application/json", len(body))
@@ -96,7 +97,7 @@ func (r *run) understand(body []byte) ([]byte, *failure) {
 				r.reported = e.usage(m.Value)
 			}
 		case e.answers:
-			if n, array := scan.Count(m.Value, 1); array && (n > 0 || e.empty) {
+			if m.Elements > 0 || m.Elements == 0 && e.empty {
 				content = m.Value
 			}
 		}
@@ -165,11 +166,10 @@ func (r *run) head(kind string, length int) {
 
 // write sends bytes to the caller. A caller who is gone ends the provider's side.
 func (r *run) write(p []byte) bool {
-	r.clock.away()
 	err := r.put(p)
-	r.clock.back()
+	r.clock.theirs()
 	if err != nil {
-		r.term.end(errLeft)
+		r.term.End(errLeft)
 	}
 	return err == nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sovereign/internal/fault"
+	"sovereign/internal/life"
 	"sovereign/internal/secret"
 	"sovereign/internal/upstream"
 )
@@ -40,8 +41,8 @@ var (
 )
 
 // lost classifies an error of the connection.
-func (r *run) lost(l *life, err error) *failure {
-	cause := l.why()
+func (r *run) lost(l *life.Life, err error) *failure {
+	cause := l.Why()
 	var refusal *fault.Fault
 	switch {
 	case errors.As(err, &refusal):

@@ -3,6 +3,8 @@ package gateway
 import (
 	"bytes"
 	"slices"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"sovereign/internal/scan"
@@ -107,9 +109,6 @@ func spoken(event, text []byte) (hole, bool) {
 	if !ok || event[choices.from] != '[' {
 		return hole{}, false
 	}
-	if n, _ := scan.Count(event[choices.from:choices.to], 1); n != 1 {
-		return hole{}, false
-	}
 	first := choices.from + 1 + bytes.IndexByte(event[choices.from+1:choices.to], '{')
 	last := bytes.LastIndexByte(event[:choices.to], '}') + 1
 	delta, ok := inObject(event, first, last, "delta")
@@ -138,10 +137,24 @@ func inObject(event []byte, from, to int, name string) (hole, bool) {
 	if err != nil {
 		return hole{}, false
 	}
+	var found hole
 	for _, m := range members {
-		if m.Name == name {
-			return hole{from + m.ValueStart(), from + m.End}, true
+		switch {
+		case m.Name == name:
+			found = hole{from + m.ValueStart(), from + m.End}
+		case folded(m.Name) == folded(name): // who decodes it may take it for the same
+			return hole{}, false
 		}
 	}
-	return hole{}, false
+	return found, found.to > 0
+}
+
+// folded is a name as those read it who do not mind how it is written.
+func folded(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, name)
 }

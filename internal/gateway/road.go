@@ -13,6 +13,7 @@ import (
 
 	"sovereign/internal/fault"
 	"sovereign/internal/journal"
+	"sovereign/internal/life"
 	"sovereign/internal/live"
 	"sovereign/internal/money"
 	"sovereign/internal/till"
@@ -32,8 +33,8 @@ type run struct {
 	tab      *till.Tab
 	out      Writer
 
-	term  term // of the provider's side
-	first life // of the first try
+	term  term      // of the provider's side
+	first life.Life // of the first try
 
 	model     candidate
 	cached    string      // hit or miss, where answers are remembered
@@ -83,9 +84,9 @@ func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error
 	}
 	defer r.tab.Drop()
 
-	r.term.start(r.settings.RequestTimeout)
+	r.term.start(r.clock.now, r.settings.RequestTimeout)
 	defer r.term.stop()
-	defer context.AfterFunc(caller, func() { r.term.end(errLeft) })()
+	defer life.After(caller, r.left)()
 	defer g.runs.with(&r.term)()
 	defer r.judge(nil)
 	return r.try()
@@ -105,6 +106,9 @@ func (r *run) hold() (*till.Tab, error) {
 	}
 	return tab, err
 }
+
+// left ends the request because its caller is gone.
+func (r *run) left() { r.term.End(errLeft) }
 
 // worst is what the request may cost. To measure a long prompt takes longer than to send it, and saves nothing where the wallet
 // has plenty: there its bytes are held for, of which no token has less than one.
@@ -208,11 +212,11 @@ func (r *run) try() error {
 		if failed.class != unfit || i == 0 {
 			last = failed
 		}
-		if !last.next || i == 0 && failed.class == unfit || r.term.why() != nil {
+		if !last.next || i == 0 && failed.class == unfit || r.term.Why() != nil {
 			break
 		}
 	}
-	if cause := r.term.why(); cause != nil {
+	if cause := r.term.Why(); cause != nil {
 		last.fault = ending(cause)
 	}
 	return last.fault
@@ -259,15 +263,15 @@ func (r *run) judge(f *failure) {
 	key := r.model.circuit(r.ask.Caller.Workspace)
 	switch {
 	case f == nil:
-		r.gateway.Breaker.Done(key, r.allowed, time.Now(), true)
+		r.gateway.Breaker.Done(key, r.allowed, r.clock.now, true)
 	case f.class == broken, f.class == silent:
-		if r.gateway.Breaker.Done(key, r.allowed, time.Now(), false) {
+		if r.gateway.Breaker.Done(key, r.allowed, r.clock.now, false) {
 			r.gateway.Log.Warn("a model failed too often, and is left alone for a while", "model", r.model.ID, "provider", r.model.Provider.Name, "own_key", r.model.own != nil)
 		}
 	case f.class == over, f.class == unfit:
 		r.gateway.Breaker.Cancel(key, r.allowed)
 	default:
-		r.gateway.Breaker.Done(key, r.allowed, time.Now(), true)
+		r.gateway.Breaker.Done(key, r.allowed, r.clock.now, true)
 	}
 }
 
@@ -276,8 +280,8 @@ func (r *run) pause(attempt int, asked time.Duration) bool {
 	most := min(firstPause<<attempt, maxPause)
 	wait := time.NewTimer(asked + most/2 + rand.N(most/2))
 	defer wait.Stop()
-	r.clock.away()
-	defer r.clock.back()
+	r.clock.ours()
+	defer r.clock.theirs()
 	select {
 	case <-wait.C:
 		return true
@@ -299,28 +303,28 @@ func ending(cause error) *fault.Fault {
 // once sends the request to a model and relays its answer. Nil says that the caller has an answer, whole or broken off;
 // a failure that nothing was written and another try is possible.
 func (r *run) once(c candidate) *failure {
-	now := time.Now()
+	r.clock.ours()
+	now := r.clock.now
 	if !r.gateway.Breaker.Allow(c.circuit(r.ask.Caller.Workspace), now) {
 		err := errors.New("it failed too often of late")
 		return &failure{class: shunned, err: err, fault: fault.Upstream.Because(err, "%s is failing with %s, and was not asked", c.Provider.Name, c.ID)}
 	}
 	r.judged, r.allowed = false, now
 	ctx := &r.first
-	if ctx.why() != nil {
-		ctx = new(life)
+	if ctx.Why() != nil {
+		ctx = new(life.Life)
 	}
-	r.term.try(ctx, r.settings.TryTimeout)
+	r.term.try(ctx, now, r.settings.TryTimeout)
 	defer r.term.over(ctx)
 	r.model, r.reported, r.delivered, r.recorded, r.memory.assembly = c, nil, r.delivered[:0], time.Time{}, nil
 	r.tab.Serve(c.Model, c.price, c.own != nil)
 
 	held := &account{budget: r.gateway.Bounds.Buffered} // by what is translated
 	defer held.back()
-	r.clock.away()
 	response, err := r.fleet.Sender(c.Model).Send(ctx, &upstream.Request{
 		Model: c.Model, Path: r.ask.Endpoint.Path, Body: r.ask.body(c, r.standard), Lease: r.ask.Lease, Stream: r.ask.stream, ID: r.ask.ID, Own: c.own, Take: held.take,
 	})
-	r.clock.back()
+	r.clock.theirs()
 	if err != nil {
 		return r.lost(ctx, err)
 	}
@@ -340,7 +344,7 @@ func (r *run) once(c candidate) *failure {
 // between two reads is not the provider's.
 type source struct {
 	run      *run
-	life     *life // of the try
+	life     *life.Life // of the try
 	from     io.Reader
 	length   int64 // 0 when it is not known
 	patience time.Duration
@@ -351,9 +355,8 @@ type source struct {
 // next is what comes next; it is good until the next call.
 func (s *source) next() (piece []byte, err error) {
 	if s.heard && s.patience > 0 {
-		s.run.term.wait(s.patience)
+		s.run.term.wait(s.run.clock.now, s.patience)
 	}
-	s.run.clock.away()
 	if from, ok := s.from.(upstream.Pieces); ok {
 		piece, err = from.Next()
 	} else {
@@ -364,7 +367,7 @@ func (s *source) next() (piece []byte, err error) {
 		n, err = s.from.Read(s.buffer)
 		piece = s.buffer[:n]
 	}
-	s.run.clock.back()
+	s.run.clock.theirs()
 	s.heard = s.heard || len(piece) > 0 || err == nil // a translation may have heard what says nothing
 	return piece, err
 }

@@ -26,7 +26,7 @@ func (r *runs) with(t *term) (without func()) {
 	shard.terms[t] = struct{}{}
 	shard.Unlock()
 	if cause := r.stopped.Load(); cause != nil {
-		t.end(*cause)
+		t.End(*cause)
 	}
 	return func() {
 		shard.Lock()
@@ -42,7 +42,7 @@ func (r *runs) stop(cause error) {
 		shard := &r.shards[i]
 		shard.Lock()
 		for t := range shard.terms {
-			t.end(cause)
+			t.End(cause)
 		}
 		shard.Unlock()
 	}

@@ -135,11 +135,10 @@ const progressEvery = time.Second
 // progress records a stream's first content, and then about once a second what it has delivered. What could not be
 // recorded is tried again with the next.
 func (r *run) progress() error {
-	now := time.Now()
-	if now.Sub(r.recorded) < progressEvery {
+	if r.clock.now.Sub(r.recorded) < progressEvery {
 		return nil
 	}
-	r.recorded = now
+	r.recorded = r.clock.now
 	return r.tab.Deliver(r.sofar())
 }
 

@@ -33,12 +33,13 @@ type relay struct {
 	mould    *mould // of the last, where it was of a kind that has one
 	end      []byte // what is written when the charge is recorded
 	choices  map[int]bool
-	sequence int64 // of the last event, where they are numbered
-	finished bool  // every choice has said so
-	ended    bool  // the provider has said so
-	content  bool  // some was read
-	reached  bool  // some was sent to the caller
-	sent     int   // how much of the delivered text
+	sequence int64     // of the last event, where they are numbered
+	finished bool      // every choice has said so
+	ended    bool      // the provider has said so
+	content  bool      // some was read
+	reached  bool      // some was sent to the caller
+	sent     int       // how much of the delivered text
+	last     time.Time // when something was sent
 	ping     *time.Timer
 	mute     bool // no more pings
 }
@@ -134,9 +135,11 @@ func (s *relay) begin() {
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	s.clock.ours()
 	s.gateway.Watch.first(s.run)
 	s.judge(nil) // it answers: how long a stream goes on is no matter of its circuit's
 	s.head(eventStream, -1)
+	s.last = s.clock.now
 	s.ping = time.AfterFunc(s.gateway.pingEvery, s.keepAlive)
 }
 
@@ -144,11 +147,15 @@ func (s *relay) begin() {
 func (s *relay) keepAlive() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if s.mute || s.term.why() != nil {
+	if s.mute || s.term.Why() != nil {
+		return
+	}
+	if quiet := time.Since(s.last); quiet < s.gateway.pingEvery { // the timer is not set anew with every event
+		s.ping.Reset(s.gateway.pingEvery - quiet)
 		return
 	}
 	if s.put([]byte(": ping\n")) != nil {
-		s.term.end(errLeft)
+		s.term.End(errLeft)
 	}
 	s.ping.Reset(s.gateway.pingEvery)
 }
@@ -163,13 +170,12 @@ func (s *relay) send() {
 	if s.write(s.out) {
 		s.sent, s.reached = len(s.delivered), s.content
 	}
-	s.out = s.out[:0]
-	s.ping.Reset(s.gateway.pingEvery)
+	s.out, s.last = s.out[:0], s.clock.now
 }
 
 // over is the end of the connection. Whether that was the end of the answer, the events tell and never the socket.
 func (s *relay) over(err error) *failure {
-	if errors.Is(err, io.EOF) && s.finished && s.in.life.why() == nil {
+	if errors.Is(err, io.EOF) && s.finished && s.in.life.Why() == nil {
 		s.ended, s.end = true, []byte(s.ask.Endpoint.end)
 		return nil
 	}
@@ -186,13 +192,13 @@ func (s *relay) fail(f *failure) *failure {
 	}
 	s.stopPings()
 	outcome := Died
-	if errors.Is(s.term.why(), errLeft) {
+	if errors.Is(s.term.Why(), errLeft) {
 		outcome = Left
 	} else {
 		s.failed(s.model, f)
 		s.tell(f.fault)
 	}
-	s.term.end(f.err) // the provider stops working for nobody before anything is counted
+	s.term.End(f.err) // the provider stops working for nobody before anything is counted
 	if s.delivered = s.delivered[:s.sent]; !s.reached {
 		outcome = Nothing
 	}
@@ -218,7 +224,7 @@ func (s *relay) stopPings() {
 func (s *relay) finish() *failure {
 	s.begin()
 	s.stopPings()
-	if errors.Is(s.term.why(), errLeft) {
+	if errors.Is(s.term.Why(), errLeft) {
 		return s.fail(&failure{class: over, err: errLeft, fault: ending(errLeft)})
 	}
 	later, err := s.settle(Finished)
@@ -231,7 +237,7 @@ func (s *relay) finish() *failure {
 	}
 	later()
 	s.in.patience = 0 // once, and not again with every byte
-	s.term.wait(afterDone)
+	s.term.wait(s.clock.now, afterDone)
 	for left := maxRefusal; left > 0; { // to the end, or not: it is of no use any more
 		piece, err := s.in.next()
 		if err != nil {

@@ -15,18 +15,28 @@ import (
 	"sovereign/internal/money"
 )
 
-// A stopwatch tells our own time from the time that others take: the provider, and a caller that reads slowly.
+// A stopwatch tells our own time from the time that others take: the provider, and a caller that reads slowly. It is read once for
+// each of them, because that costs as much as the rest of what is done for a piece of a stream.
 type stopwatch struct {
 	started time.Time
-	left    time.Time     // when we began to wait
+	now     time.Time     // when it was last read
 	waited  time.Duration // for others
 }
 
-func start() stopwatch { return stopwatch{started: time.Now()} }
+func start() stopwatch {
+	now := time.Now()
+	return stopwatch{started: now, now: now}
+}
 
-func (s *stopwatch) away() { s.left = time.Now() }
+// ours says that the time since the last reading was our own.
+func (s *stopwatch) ours() { s.now = time.Now() }
 
-func (s *stopwatch) back() { s.waited += time.Since(s.left) }
+// theirs says that it was others'.
+func (s *stopwatch) theirs() {
+	now := time.Now()
+	s.waited += now.Sub(s.now)
+	s.now = now
+}
 
 // A Watch counts what the gateway does. Its labels are bounded: endpoints, outcomes, classes of failure, and the models
 // and providers of the catalog; never a workspace, a key, or anything that a caller sent.
@@ -98,7 +108,7 @@ func (w *Watch) tried(m *live.Model, class string) {
 }
 
 func (w *Watch) first(r *run) {
-	w.begunOf.Get(r.model.ID).Observe(time.Since(r.clock.started).Seconds())
+	w.begunOf.Get(r.model.ID).Observe(r.clock.now.Sub(r.clock.started).Seconds())
 }
 
 // settled notes what a request was charged for.
@@ -116,20 +126,28 @@ func (r *run) settled(o Outcome, u live.Usage) {
 	w.costOf.Get(r.model.ID).Add(dollars(r.model.price.At(u.Input).Of(u)))
 }
 
+// refusal is the outcome of a request that was refused.
+func refusal(err error) string {
+	var f *fault.Fault
+	if errors.As(err, &f) && f.Code != "" {
+		return f.Code
+	}
+	return "upstream_error"
+}
+
 // finish notes how a request ended, in the metrics and on its span.
 func (w *Watch) finish(r *run, ctx context.Context, err error) {
 	outcome := string(r.outcome)
-	switch f := (*fault.Fault)(nil); {
+	switch {
 	case outcome != "":
-	case errors.As(err, &f) && f.Code != "":
-		outcome = f.Code
 	case err != nil:
-		outcome = "upstream_error"
+		outcome = refusal(err)
 	default:
 		outcome = string(Nothing)
 	}
 	w.outcomeOf.Get(pair{r.ask.Endpoint.Name, outcome}).Inc()
-	w.ownOf.Get(r.ask.Endpoint.Name).Observe((time.Since(r.clock.started) - r.clock.waited).Seconds())
+	r.clock.ours()
+	w.ownOf.Get(r.ask.Endpoint.Name).Observe((r.clock.now.Sub(r.clock.started) - r.clock.waited).Seconds())
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
 		return

@@ -18,7 +18,7 @@ var measured = map[string]string{
 func speaking(b *testing.B, answer string) string {
 	b.Helper()
 	text := []byte(answer)
-	return serving(b, nil, func(l *line) {
+	return serving(b, nil, func(l *farEnd) {
 		buffer, held := make([]byte, 4096), 0
 		for {
 			n, err := l.Conn.Read(buffer[held:])

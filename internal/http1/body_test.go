@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -60,7 +61,7 @@ func TestAnAnswerCutAnywhereReadsTheSameAndTheNextIsRightToo(t *testing.T) {
 		cuts, reads, buffer := aWay(t)
 		first := anAnswer(t, "first", 700, byLength, byChunks)
 		second := anAnswer(t, "second", 700, byLength, byChunks, byEnd)
-		conn := &played{cuts: cuts, later: [][]byte{first.wire, second.wire}}
+		conn := &played{cuts: cuts, later: [][]byte{first.wire, second.wire}, abrupt: rapid.Bool().Draw(t, "abrupt")}
 		l := over(conn, buffer)
 		for _, a := range []told{first, second} {
 			response, err := c.exchange(context.Background(), l, get())
@@ -189,5 +190,34 @@ func TestNothingThatHasArrivedIsKeptBack(t *testing.T) {
 	conn.wire = []byte("\r\n")
 	if piece, err := response.Body.Next(); len(piece) > 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("%q %v", piece, err)
+	}
+}
+
+// A body that comes faster than it is read is read in larger pieces; one that trickles keeps its small buffer.
+func TestABufferGrowsWithWhatArrives(t *testing.T) {
+	c := reaching(t, "http://origin.test")
+	for _, test := range []struct {
+		cuts []byte
+		size int
+	}{{nil, mostBuffer}, {[]byte{99}, firstBuffer}} {
+		conn := &played{wire: append([]byte("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"), make([]byte, 100_000)...), cuts: test.cuts}
+		l := over(conn, firstBuffer)
+		response, err := c.exchange(context.Background(), l, get())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := drain(response.Body, nil); len(text) != 100_000 || err != nil || len(l.buffer) != test.size {
+			t.Errorf("%d bytes over a buffer of %d: %v", len(text), len(l.buffer), err)
+		}
+		_ = response.Body.Close()
+	}
+}
+
+func TestASizeIsHexadecimal(t *testing.T) {
+	for c := range 256 {
+		want, err := strconv.ParseUint(string([]byte{byte(c)}), 16, 8)
+		if n, refused := size([]byte{byte(c)}); (refused == nil) != (err == nil) || n != int64(want) {
+			t.Errorf("%#x: %d %v", c, n, refused)
+		}
 	}
 }

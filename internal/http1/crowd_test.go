@@ -115,7 +115,7 @@ func manyOne(t *testing.T, c *Client) {
 		}
 		return
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	if fate == 1 {
 		piece, err := response.Body.Next()
 		if err != nil && !errors.Is(err, io.EOF) || !bytes.HasPrefix(want, piece) {

@@ -39,18 +39,18 @@ func TestTheEndOfTheContextEndsTheExchangeInEveryPhase(t *testing.T) {
 		for _, secure := range []bool{false, true} {
 			for how, reads := range map[string][]byte{"Next": {0}, "Read": {9}, "large Read": {255}} {
 				t.Run(name+" "+how+" "+strconv.FormatBool(secure), func(t *testing.T) {
-					there, gone := make(chan bool), make(chan bool)
-					handle := func(l *line) {
+					there, gone, left := make(chan bool), make(chan bool), make(chan bool)
+					handle := func(l *farEnd) {
 						defer close(gone)
 						if test.large {
 							_, _ = l.Peek(1)
 							close(there)
-							_, _ = io.Copy(io.Discard, io.LimitReader(l, 1<<20))
-							return
+							<-left
+						} else {
+							_, _ = l.request()
+							_, _ = io.WriteString(l.Conn, test.sends)
+							close(there)
 						}
-						_, _ = l.request()
-						_, _ = io.WriteString(l.Conn, test.sends)
-						close(there)
 						_, _ = io.Copy(io.Discard, l)
 					}
 					config := a.certify(t)
@@ -67,7 +67,7 @@ func TestTheEndOfTheContextEndsTheExchangeInEveryPhase(t *testing.T) {
 					response, err := c.Do(ctx, r)
 					if err == nil {
 						_, err = drain(response.Body, reads)
-						defer response.Body.Close()
+						defer func() { _ = response.Body.Close() }()
 						if _, again := response.Body.Next(); !errors.Is(again, context.Canceled) {
 							t.Errorf("then %v", again)
 						}
@@ -79,9 +79,8 @@ func TestTheEndOfTheContextEndsTheExchangeInEveryPhase(t *testing.T) {
 					if idling(c) > 0 {
 						t.Error("used again")
 					}
-					if !test.large {
-						<-gone
-					}
+					close(left)
+					<-gone
 				})
 			}
 		}
@@ -105,7 +104,7 @@ func TestTheEndOfTheContextEndsADial(t *testing.T) {
 
 func TestTheEndOfTheContextEndsAHandshake(t *testing.T) {
 	there, gone := make(chan bool), make(chan bool)
-	s := serving(t, nil, func(l *line) {
+	s := serving(t, nil, func(l *farEnd) {
 		defer close(gone)
 		_, _ = l.Peek(1)
 		close(there)
@@ -122,7 +121,7 @@ func TestTheEndOfTheContextEndsAHandshake(t *testing.T) {
 
 func TestNothingIsSentAfterTheEndOfTheContext(t *testing.T) {
 	var requests atomic.Int32
-	s := serving(t, nil, func(l *line) {
+	s := serving(t, nil, func(l *farEnd) {
 		for body, ok := l.request(); ok; body, ok = l.request() {
 			requests.Add(1)
 			l.say(body)
@@ -200,6 +199,27 @@ func TestAContextThatEndsWithItsExchangeHarmsNoOther(t *testing.T) {
 	all.Wait()
 }
 
+// The end of a context may be on its way to a connection still: that is used by nobody else.
+func TestAConnectionWhoseContextHasEndedIsNotUsedAgain(t *testing.T) {
+	c := reaching(t, "http://origin.test")
+	for _, answer := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", chunked + "5\r\nhello\r\n0\r\n\r\n"} {
+		ctx, cancel := context.WithCancel(context.Background())
+		conn := &played{wire: []byte(answer)}
+		response, err := c.exchange(ctx, over(conn, firstBuffer), get())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := drain(response.Body, nil); string(text) != "hello" || err != nil {
+			t.Fatal(string(text), err)
+		}
+		cancel()
+		_ = response.Body.Close()
+		if idling(c) > 0 || !conn.closed.Load() {
+			t.Errorf("%q: used again", answer)
+		}
+	}
+}
+
 // A body that is closed has no connection: not even the one that it had, which is another's now.
 func TestABodyThatIsClosedTouchesNothing(t *testing.T) {
 	s := serving(t, nil, echo)
@@ -232,5 +252,40 @@ func TestABodyThatIsClosedTouchesNothing(t *testing.T) {
 			t.Errorf("%s: the second: %q %v", name, text, err)
 		}
 		_ = second.Body.Close()
+	}
+}
+
+// A watched context counts who waits for its end.
+type watched struct {
+	context.Context
+	waiting atomic.Int32
+}
+
+func (w *watched) AfterFunc(f func()) func() bool {
+	w.waiting.Add(1)
+	stop := context.AfterFunc(w.Context, f)
+	return func() bool {
+		w.waiting.Add(-1)
+		return stop()
+	}
+}
+
+// A context may live for long and have many exchanges: none of them leaves anything behind, however it ended.
+func TestAnExchangeLeavesNothingWithItsContext(t *testing.T) {
+	ctx := &watched{Context: t.Context()}
+	c := reaching(t, "http://origin.test")
+	for _, answer := range answers {
+		response, err := c.exchange(ctx, over(&played{wire: []byte(answer)}, firstBuffer), get())
+		if err == nil {
+			if ctx.waiting.Load() != 1 {
+				t.Fatalf("%q: nobody waits for its end", answer)
+			}
+			_, _ = drain(response.Body, nil)
+			_ = response.Body.Close()
+			_ = response.Body.Close()
+		}
+		if ctx.waiting.Load() != 0 {
+			t.Fatalf("%q: %d wait", answer, ctx.waiting.Load())
+		}
 	}
 }

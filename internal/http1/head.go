@@ -122,25 +122,26 @@ func (l *link) oneHead(most int) (*head, error) {
 	}
 }
 
+var errStatus = fmt.Errorf("%w: it does not begin with HTTP/1.1 and a status", ErrMalformed)
+
 // readStatus reads the first line: HTTP/1.1 200 OK.
 func (h *head) readStatus(line []byte) error {
 	const version = "HTTP/1."
-	bad := fmt.Errorf("%w: it does not begin with HTTP/1.1 and a status", ErrMalformed)
 	if len(line) < len(version)+5 || string(line[:len(version)]) != version {
-		return bad
+		return errStatus
 	}
 	minor, status, rest := line[len(version)], line[len(version)+2:len(version)+5], line[len(version)+5:]
 	if minor != '0' && minor != '1' || line[len(version)+1] != ' ' || len(rest) > 0 && rest[0] != ' ' || !plain(rest) {
-		return bad
+		return errStatus
 	}
 	for _, c := range status {
 		if c < '0' || c > '9' {
-			return bad
+			return errStatus
 		}
 		h.status = 10*h.status + int(c-'0')
 	}
 	if h.status < http.StatusContinue {
-		return bad
+		return errStatus
 	}
 	h.minor = int(minor - '0')
 	return nil
@@ -180,7 +181,7 @@ func (h *head) readLength(value []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: a length that is no number", ErrMalformed)
 	}
-	h.length = int64(n) //nolint:gosec // of 63 bits
+	h.length = int64(n)
 	return nil
 }
 
@@ -227,7 +228,7 @@ func (h *head) readPatience(value []byte) error {
 			case seconds <= 1:
 				h.keep = false
 			default:
-				h.patience = time.Duration(seconds-1) * time.Second //nolint:gosec // of 16 bits
+				h.patience = time.Duration(seconds-1) * time.Second
 			}
 		}
 	}
@@ -270,8 +271,8 @@ func (h *head) response() *Response {
 	}
 }
 
-// ours are the fields that are the client's to say.
-var ours = [...]string{"Host", "Content-Length", "Transfer-Encoding"}
+// reserved are the fields that are the client's to say.
+var reserved = [...]string{"Host", "Content-Length", "Transfer-Encoding"}
 
 // check refuses what would break out of a request's head, and HEAD, whose answers have no body whatever they say.
 func (r *Request) check() error {
@@ -282,7 +283,7 @@ func (r *Request) check() error {
 		if !token([]byte(f.Name)) || !valueIs(f.Value) {
 			return fmt.Errorf("the header %q cannot be sent", f.Name)
 		}
-		for _, name := range ours {
+		for _, name := range reserved {
 			if strings.EqualFold(f.Name, name) {
 				return fmt.Errorf("the header %q is not the caller's to say", f.Name)
 			}

@@ -13,6 +13,8 @@ import (
 	"net"
 	"net/url"
 	"time"
+
+	"sovereign/internal/life"
 )
 
 // A Config is how an origin is reached.
@@ -140,7 +142,7 @@ var errUnsent = errors.New("the connection was closed before the request was sen
 // exchange sends a request over a link and reads the head of the answer. The link is the body's from then on; after an
 // error it is closed.
 func (c *Client) exchange(ctx context.Context, l *link, r *Request) (response *Response, err error) {
-	stop := atEnd(ctx, l.cut)
+	stop := life.After(ctx, l.cut)
 	defer func() {
 		if err == nil {
 			return
@@ -165,14 +167,6 @@ func (c *Client) exchange(ctx context.Context, l *link, r *Request) (response *R
 	response = h.response()
 	response.Body = &Body{link: l, client: c, stop: stop, ctx: ctx, framing: h.framing(), left: max(0, h.length), keep: h.keep, patience: h.patience}
 	return response, nil
-}
-
-// atEnd has f called when ctx ends, unless stop is called before. A context that knows how to do that itself is asked.
-func atEnd(ctx context.Context, f func()) (stop func() bool) {
-	if c, ok := ctx.(interface{ AfterFunc(f func()) func() bool }); ok {
-		return c.AfterFunc(f)
-	}
-	return context.AfterFunc(ctx, f)
 }
 
 // Close gives up the connections that are not in use. Running exchanges go on.

@@ -200,15 +200,14 @@ func (l *link) fill() error {
 	return err
 }
 
-// grow makes the buffer larger, up to most bytes; false when it has that already.
-func (l *link) grow(most int) bool {
+// grow makes the buffer larger, up to most bytes.
+func (l *link) grow(most int) {
 	if len(l.buffer) >= most {
-		return false
+		return
 	}
 	larger := make([]byte, min(2*len(l.buffer), most))
 	l.from, l.to = 0, copy(larger, l.buffer[l.from:l.to])
 	l.buffer = larger
-	return true
 }
 
 // line takes the next line, without its end, of at most most bytes; the slice is good until the next read. A line ends with

@@ -24,7 +24,7 @@ func (b byteWise) Write(p []byte) (int, error) {
 }
 
 func TestAServerThatSendsAByteAtATimeIsRead(t *testing.T) {
-	s := serving(t, nil, func(l *line) {
+	s := serving(t, nil, func(l *farEnd) {
 		for body, ok := l.request(); ok; body, ok = l.request() {
 			_, _ = io.WriteString(byteWise{l.Conn}, "HTTP/1.1 100 Continue\r\n\r\n"+chunked+"3;x\r\n"+body+"\r\n2\r\n!!\r\n0\r\nA: b\r\n\r\n")
 		}
@@ -41,9 +41,9 @@ func TestAServerThatSendsAByteAtATimeIsRead(t *testing.T) {
 }
 
 // endless sends the beginning of an answer, and then a piece of it again and again for as long as somebody reads.
-func endless(first, piece string) func(*line) {
+func endless(first, piece string) func(*farEnd) {
 	piece = strings.Repeat(piece, 1+4096/len(piece))
-	return func(l *line) {
+	return func(l *farEnd) {
 		_, _ = l.request()
 		_, err := io.WriteString(l.Conn, first)
 		for err == nil {
@@ -54,7 +54,7 @@ func endless(first, piece string) func(*line) {
 
 // Nothing that a server sends without end is read without end, but for a body.
 func TestWhatNeverEndsIsRefused(t *testing.T) {
-	for name, handle := range map[string]func(*line){
+	for name, handle := range map[string]func(*farEnd){
 		"a first line":        endless("HTTP/1.1 200 ", "O"),
 		"a head of one line":  endless("HTTP/1.1 200 OK\r\nX: ", "y"),
 		"a head of lines":     endless("HTTP/1.1 200 OK\r\n", "X: y\r\n"),
@@ -86,7 +86,7 @@ func TestWhatNeverEndsIsRefused(t *testing.T) {
 }
 
 func TestTenThousandLinesAreReadWhereThereIsRoom(t *testing.T) {
-	s := serving(t, nil, func(l *line) {
+	s := serving(t, nil, func(l *farEnd) {
 		for _, ok := l.request(); ok; _, ok = l.request() {
 			_, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\n"+strings.Repeat("X: y\r\n", 10_000)+"Content-Length: 2\r\n\r\nok")
 		}
@@ -119,6 +119,10 @@ func TestAHeadIsAsLongAsItMayBe(t *testing.T) {
 			t.Errorf("an extension of %d bytes: %v", n, err)
 		}
 	}
+	l := over(&played{wire: []byte(strings.Repeat("x", 10_000))}, firstBuffer)
+	if _, err := l.head(5000); !errors.Is(err, ErrMalformed) || len(l.buffer) != 5000 {
+		t.Errorf("a buffer of %d bytes: %v", len(l.buffer), err)
+	}
 	for n, good := range map[int]bool{maxInterim: true, maxInterim + 1: false} {
 		wire := strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", n) + "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 		if _, err := asWeRead(c, []byte(wire), nil, nil, firstBuffer); (err == nil) != good {
@@ -130,17 +134,18 @@ func TestAHeadIsAsLongAsItMayBe(t *testing.T) {
 // A server may refuse a request while the body is on its way: it closes, or it reads on.
 func TestAnEarlyRefusalIsRead(t *testing.T) {
 	const refusal = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno"
-	body := strings.Repeat("x", 16<<20)
-	for name, handle := range map[string]func(*line){
-		"and it closes": func(l *line) {
+	body := strings.Repeat("x", 8<<20)
+	for name, handle := range map[string]func(*farEnd){
+		"and it closes": func(l *farEnd) {
+			_, _ = l.Peek(1) // what is unread makes the end known to who writes
 			_, _ = io.WriteString(l.Conn, refusal)
 		},
-		"and it reads on": func(l *line) {
+		"and it reads on": func(l *farEnd) {
 			_, _ = io.WriteString(l.Conn, refusal)
 			_, _ = l.request()
 			_, _ = l.request()
 		},
-		"and it reads some, and closes": func(l *line) {
+		"and it reads some, and closes": func(l *farEnd) {
 			_, _ = io.CopyN(io.Discard, l, 1<<20)
 			_, _ = io.WriteString(l.Conn, refusal)
 		},
@@ -151,7 +156,7 @@ func TestAnEarlyRefusalIsRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer response.Body.Close()
+			defer func() { _ = response.Body.Close() }()
 			if text, err := drain(response.Body, nil); response.Status != 401 || string(text) != "no" || err != nil || s.lines.Load() != 1 {
 				t.Errorf("%d %q %v, %d connections", response.Status, text, err, s.lines.Load())
 			}
@@ -161,7 +166,7 @@ func TestAnEarlyRefusalIsRead(t *testing.T) {
 
 func TestARequestIsSentAsItIs(t *testing.T) {
 	var got atomic.Value
-	s := serving(t, nil, func(l *line) {
+	s := serving(t, nil, func(l *farEnd) {
 		text := make([]byte, 4096)
 		n, _ := l.Read(text)
 		got.Store(string(text[:n]))
@@ -179,9 +184,19 @@ func TestARequestIsSentAsItIs(t *testing.T) {
 	}
 }
 
+// A small request leaves in one piece, a large one without being copied.
+func TestARequestIsSentInFewPieces(t *testing.T) {
+	for size, pieces := range map[int]int{0: 1, 100: 1, together / 2: 1, together: 3, 1 << 20: 3} {
+		conn := &played{wire: []byte("HTTP/1.1 204 No Content\r\n\r\n")}
+		if _, err := reaching(t, "http://origin.test").exchange(context.Background(), over(conn, firstBuffer), post(strings.Repeat("x", size))); err != nil || conn.writes != pieces {
+			t.Errorf("%d bytes in %d pieces: %v", size, conn.writes, err)
+		}
+	}
+}
+
 // What would break out of its place in a head is refused, and nothing of the request is sent; nobody is even called.
 func TestWhatWouldBreakOutOfAHeadIsNotSent(t *testing.T) {
-	s := serving(t, nil, func(*line) { t.Error("called") })
+	s := serving(t, nil, func(*farEnd) { t.Error("called") })
 	c := reaching(t, s.base)
 	var bad []*Request
 	for _, text := range []string{"a\r\nX: y", "a\rb", "a\nb", "a\x00b", "\r", "\n", "a\x7f", "a\x0bb", "a\x1bb"} {
@@ -210,7 +225,7 @@ func TestWhatWouldBreakOutOfAHeadIsNotSent(t *testing.T) {
 
 // Host, and all that says where a body ends, are the client's to say: twice they are a riddle to the server.
 func TestWhatIsTheClientsToSayIsNotTheCallers(t *testing.T) {
-	s := serving(t, nil, func(*line) { t.Error("called") })
+	s := serving(t, nil, func(*farEnd) { t.Error("called") })
 	c := reaching(t, s.base)
 	for _, name := range []string{"Host", "Content-Length", "content-length", "Transfer-Encoding", "TRANSFER-ENCODING"} {
 		r := post("x")
@@ -244,7 +259,7 @@ func TestALengthThatLiesHarmsItsOwnAnswerOnly(t *testing.T) {
 		"larger": "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello", "largest": "HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\nhello",
 		"a chunk larger": chunked + "6\r\nhello\r\n0\r\n\r\n", "a chunk largest": chunked + "fffffffffffffff\r\nhello",
 	} {
-		s := serving(t, nil, func(l *line) {
+		s := serving(t, nil, func(l *farEnd) {
 			body, _ := l.request()
 			if l.turn > 1 {
 				l.say(body)
@@ -264,10 +279,14 @@ func TestALengthThatLiesHarmsItsOwnAnswerOnly(t *testing.T) {
 
 // A server that has taken no part of a request for a while, and has said nothing, is waited for as long as ctx allows.
 func TestAServerThatNeverReadsIsLeftWhenTheContextEnds(t *testing.T) {
-	plain := serving(t, nil, func(l *line) { _, _ = l.Peek(1); <-t.Context().Done() })
+	plain := serving(t, nil, func(l *farEnd) { _, _ = l.Peek(1); <-t.Context().Done() })
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
+	begun := time.Now()
 	if _, err := ask(ctx, reaching(t, plain.base), post(strings.Repeat("x", 32<<20))); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
+	}
+	if passed := time.Since(begun); passed >= lingering {
+		t.Errorf("left after %s", passed) // its refusal is nothing to wait for
 	}
 }

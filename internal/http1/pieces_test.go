@@ -16,6 +16,8 @@ type played struct {
 	wire   []byte
 	cuts   []byte   // the size of each piece less one, again and again; none is all at once
 	later  [][]byte // what comes after each request
+	abrupt bool     // the end comes with the last bytes
+	writes int
 	turn   int
 	closed atomic.Bool
 }
@@ -33,11 +35,14 @@ func (p *played) Read(to []byte) (int, error) {
 		p.turn++
 	}
 	n := copy(to, p.wire[:size])
-	p.wire = p.wire[n:]
+	if p.wire = p.wire[n:]; p.abrupt && len(p.wire) == 0 {
+		return n, io.EOF
+	}
 	return n, nil
 }
 
 func (p *played) Write(b []byte) (int, error) {
+	p.writes++
 	if len(p.later) > 0 {
 		p.wire = append(p.wire, p.later[0]...)
 		p.later = p.later[1:]

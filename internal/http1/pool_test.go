@@ -3,7 +3,6 @@ package http1
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"io"
 	"net"
 	"strconv"
@@ -18,7 +17,7 @@ import (
 
 func TestAConnectionIsUsedAgain(t *testing.T) {
 	plainlyAndSecurely(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
-		s := serving(t, secure, func(l *line) {
+		s := serving(t, secure, func(l *farEnd) {
 			for {
 				body, ok := l.request()
 				if !ok {
@@ -43,18 +42,18 @@ func TestAConnectionIsUsedAgain(t *testing.T) {
 // What the peer does with a connection that it has answered on, before the next request is sent.
 func TestAConnectionThatIsNotQuietIsNotUsedAgain(t *testing.T) {
 	const stray = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstray"
-	for name, between := range map[string]func(*line){
-		"closed":               func(l *line) { _ = l.Close() },
-		"reset":                func(l *line) { l.reset() },
-		"another answer":       func(l *line) { _, _ = io.WriteString(l.Conn, stray) },
-		"one byte":             func(l *line) { _, _ = io.WriteString(l.Conn, "H") },
-		"an answer and closed": func(l *line) { _, _ = io.WriteString(l.Conn, stray); _ = l.Close() },
+	for name, between := range map[string]func(*farEnd){
+		"closed":               func(l *farEnd) { _ = l.Close() },
+		"reset":                func(l *farEnd) { l.reset() },
+		"another answer":       func(l *farEnd) { _, _ = io.WriteString(l.Conn, stray) },
+		"one byte":             func(l *farEnd) { _, _ = io.WriteString(l.Conn, "H") },
+		"an answer and closed": func(l *farEnd) { _, _ = io.WriteString(l.Conn, stray); _ = l.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			plainlyAndSecurely(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
 				first, disturbed, done := make(chan bool), make(chan bool), make(chan bool)
 				var requests atomic.Int32
-				s := serving(t, secure, func(l *line) {
+				s := serving(t, secure, func(l *farEnd) {
 					body, ok := l.request()
 					if !ok {
 						return
@@ -105,7 +104,7 @@ func TestBytesBehindAnAnswerAreNeverTheNext(t *testing.T) {
 		for _, pieces := range []int{1, 2} {
 			t.Run(name+" "+strconv.Itoa(pieces), func(t *testing.T) {
 				plainlyAndSecurely(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
-					s := serving(t, secure, func(l *line) {
+					s := serving(t, secure, func(l *farEnd) {
 						body, _ := l.request()
 						if l.turn > 1 {
 							l.say(body)
@@ -136,7 +135,7 @@ func TestBytesBehindAnAnswerAreNeverTheNext(t *testing.T) {
 }
 
 // joined holds back what is sent until the function that it returns is called, so that several records arrive at once.
-func joined(l *line) func() {
+func joined(l *farEnd) func() {
 	socket := l.Conn
 	if s, ok := socket.(*tls.Conn); ok {
 		socket = s.NetConn()
@@ -150,128 +149,6 @@ func joined(l *line) func() {
 	}
 	cork(1)
 	return func() { cork(0) }
-}
-
-// A dying connection takes so many bytes of a request, and then none.
-type dying struct {
-	played
-	takes int
-	took  int
-}
-
-func (d *dying) Write(b []byte) (int, error) {
-	n := min(len(b), d.takes-d.took)
-	d.took += n
-	if n < len(b) {
-		return n, syscall.EPIPE
-	}
-	return n, nil
-}
-
-// Between the look at a connection and the request it may be closed. The request goes again only if nobody can have it whole.
-func TestARequestIsSentAgainOnlyWhenItWasNotSentWhole(t *testing.T) {
-	r := post("hello")
-	size := len(r.head(nil, "", 5)) + 5
-	large := post(strings.Repeat("x", 4*together))
-	for name, test := range map[string]struct {
-		r     *Request
-		takes int
-		again bool
-	}{
-		"nothing of it":     {r, 0, true},
-		"a part of it":      {r, size / 2, true},
-		"all but one byte":  {r, size - 1 + len("origin"), true},
-		"all of it":         {r, 1 << 20, false},
-		"a large one":       {large, 3 * together, true},
-		"all of a large":    {large, 1 << 20, false},
-		"the head of it":    {large, len(large.head(nil, "", 4*together)), true},
-		"nothing, no body ": {get(), 0, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var requests atomic.Int32
-			s := serving(t, nil, func(l *line) {
-				if body, ok := l.request(); ok {
-					requests.Add(1)
-					l.say(strconv.Itoa(len(body)))
-				}
-			})
-			c := reaching(t, s.base)
-			takes := test.takes
-			if name == "all but one byte" {
-				takes = len(r.head(nil, c.origin.host, 5)) + 5 - 1
-			}
-			conn := &dying{takes: takes}
-			c.idle.put(over(conn, firstBuffer), 0)
-			_, err := ask(context.Background(), c, test.r)
-			if (err == nil) != test.again || (requests.Load() == 1) != test.again || !conn.closed.Load() {
-				t.Errorf("%v, %d requests after %d bytes of another", err, requests.Load(), conn.took)
-			}
-			if !test.again && !errors.Is(err, io.ErrUnexpectedEOF) {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-// A refusal that stands on a connection which takes no more of a request is the answer to it; no other request may follow.
-func TestARefusalInTheMiddleOfARequestIsItsAnswer(t *testing.T) {
-	s := serving(t, nil, func(l *line) { t.Error("sent again") })
-	c := reaching(t, s.base)
-	conn := &dying{takes: 100, played: played{wire: []byte("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")}}
-	c.idle.put(over(conn, firstBuffer), 0)
-	response, err := c.Do(context.Background(), post(strings.Repeat("x", 4*together)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if text, err := drain(response.Body, nil); string(text) != "no" || response.Status != 413 || err != nil {
-		t.Errorf("%d %q %v", response.Status, text, err)
-	}
-	_ = response.Body.Close()
-	if !conn.closed.Load() || c.idle.get() != nil {
-		t.Error("used again")
-	}
-}
-
-// On a connection that is new nothing is tried twice: the origin is what fails.
-func TestARequestIsNotSentAgainOnANewConnection(t *testing.T) {
-	s := serving(t, nil, func(l *line) { l.reset() })
-	c := reaching(t, s.base)
-	if _, err := ask(context.Background(), c, post(strings.Repeat("x", 8<<20))); err == nil || s.lines.Load() != 1 {
-		t.Errorf("%v after %d connections", err, s.lines.Load())
-	}
-}
-
-// A request that the server has read is never sent twice, whatever becomes of its answer.
-func TestARequestThatWasReadIsNeverSentTwice(t *testing.T) {
-	for name, ends := range map[string]func(*line){
-		"closed": func(l *line) { _ = l.Close() }, "reset": func(l *line) { l.reset() },
-		"half a head": func(l *line) { _, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\nConte") },
-		"half a body": func(l *line) { _, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			var requests atomic.Int32
-			s := serving(t, nil, func(l *line) {
-				body, ok := l.request()
-				for ; ok; body, ok = l.request() {
-					if requests.Add(1) > 1 {
-						ends(l)
-						return
-					}
-					l.say(body)
-				}
-			})
-			c := reaching(t, s.base)
-			if _, err := ask(context.Background(), c, post("one")); err != nil {
-				t.Fatal(err)
-			}
-			if got, err := ask(context.Background(), c, post("two")); err == nil || errors.Is(err, io.EOF) {
-				t.Errorf("%q %v", got, err)
-			}
-			if requests.Load() != 2 || s.lines.Load() != 1 {
-				t.Errorf("%d requests on %d connections", requests.Load(), s.lines.Load())
-			}
-		})
-	}
 }
 
 // kept makes an exchange over a connection that is played, and reports whether it is kept.
@@ -383,7 +260,7 @@ func TestTheConnectionUsedLastIsUsedNextAndNoMoreThanIdleAreKept(t *testing.T) {
 func TestCloseGivesUpIdleConnectionsWhileOthersGoOn(t *testing.T) {
 	ended := make(chan int, 2)
 	release := make(chan bool)
-	s := serving(t, nil, func(l *line) {
+	s := serving(t, nil, func(l *farEnd) {
 		for {
 			body, ok := l.request()
 			if !ok {
@@ -406,8 +283,8 @@ func TestCloseGivesUpIdleConnectionsWhileOthersGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	if turn := <-ended; turn != 2 {
-		t.Errorf("connection %d was closed", turn)
+	if turn := <-ended; turn != 2 || idling(c) != 0 {
+		t.Errorf("connection %d was closed, %d are kept", turn, idling(c))
 	}
 	close(release)
 	if text, err := drain(slow.Body, nil); string(text) != "done" || err != nil {

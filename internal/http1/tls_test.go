@@ -18,7 +18,7 @@ import (
 )
 
 // echo answers every request with its body.
-func echo(l *line) {
+func echo(l *farEnd) {
 	for body, ok := l.request(); ok; body, ok = l.request() {
 		l.say(body)
 	}
@@ -48,16 +48,21 @@ func TestACertificateThatIsNotTheOriginsIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var read atomic.Int32
-			s := serving(t, test.server, func(l *line) {
+			gone := make(chan bool)
+			s := serving(t, test.server, func(l *farEnd) {
+				defer close(gone)
 				if body, ok := l.request(); ok {
 					read.Add(1)
 					l.say(body)
+					return
 				}
+				_, _ = io.Copy(io.Discard, l.Conn.(*tls.Conn).NetConn())
 			})
 			got, err := ask(context.Background(), reaching(t, s.base, test.trust), post("secret"))
 			if (err == nil && got == "secret") != test.good || (read.Load() > 0) != test.good {
 				t.Errorf("%q %v, %d requests", got, err, read.Load())
 			}
+			<-gone // it is not left open
 		})
 	}
 }
@@ -128,7 +133,7 @@ func TestLargeBodiesPassBothWays(t *testing.T) {
 func TestAnotherConnectionResumesTheSession(t *testing.T) {
 	a := newAuthority(t)
 	var resumed, fresh atomic.Int32
-	s := serving(t, a.certify(t), func(l *line) {
+	s := serving(t, a.certify(t), func(l *farEnd) {
 		body, _ := l.request()
 		if l.Conn.(*tls.Conn).ConnectionState().DidResume {
 			resumed.Add(1)
@@ -169,7 +174,7 @@ func TestAnAnswerCutWithoutFarewellIsBroken(t *testing.T) {
 		"before anything of it came": {"", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serving(t, a.certify(t), func(l *line) {
+			s := serving(t, a.certify(t), func(l *farEnd) {
 				_, _ = l.request()
 				_, _ = io.WriteString(l.Conn, test.answer)
 				if test.farewell {
@@ -192,7 +197,7 @@ func TestAnAnswerCutWithoutFarewellIsBroken(t *testing.T) {
 func TestOtherProtocolsAreNoAnswers(t *testing.T) {
 	a := newAuthority(t)
 	t.Run("HTTP on the port of HTTPS", func(t *testing.T) {
-		s := serving(t, nil, func(l *line) { _, _ = io.WriteString(l.Conn, "HTTP/1.1 400 Bad Request\r\n\r\n") })
+		s := serving(t, nil, func(l *farEnd) { _, _ = io.WriteString(l.Conn, "HTTP/1.1 400 Bad Request\r\n\r\n") })
 		_, err := ask(context.Background(), reaching(t, strings.Replace(s.base, "http:", "https:", 1), a.trusted), get())
 		var header tls.RecordHeaderError
 		if !errors.As(err, &header) {

@@ -53,8 +53,10 @@ func encoded(encoding string) error {
 
 // retryAfter is how long a provider asks to be left alone. Its clock is not ours: a date counts from its own.
 func retryAfter(millis, text, date string) time.Duration {
-	if ms, err := strconv.ParseInt(millis, 10, 64); millis != "" && err == nil && ms >= 0 {
-		return bounded(ms, time.Millisecond)
+	if millis != "" {
+		if ms, err := strconv.ParseInt(millis, 10, 64); err == nil && ms >= 0 {
+			return bounded(ms, time.Millisecond)
+		}
 	}
 	if text == "" {
 		return 0

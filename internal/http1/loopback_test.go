@@ -20,17 +20,17 @@ import (
 	"time"
 )
 
-// A line is one connection as the server has it.
-type line struct {
+// A far end is a connection as the server has it.
+type farEnd struct {
 	net.Conn
 	*bufio.Reader
 	turn int // which connection it is, from 1
 }
 
-func (l *line) Read(p []byte) (int, error) { return l.Reader.Read(p) }
+func (l *farEnd) Read(p []byte) (int, error) { return l.Reader.Read(p) }
 
 // request reads one request whole; false at the end.
-func (l *line) request() (body string, ok bool) {
+func (l *farEnd) request() (body string, ok bool) {
 	r, err := http.ReadRequest(l.Reader)
 	if err != nil {
 		return "", false
@@ -40,12 +40,12 @@ func (l *line) request() (body string, ok bool) {
 }
 
 // say answers with a body of known length.
-func (l *line) say(body string) {
+func (l *farEnd) say(body string) {
 	_, _ = fmt.Fprintf(l.Conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
 // reset closes with what nobody has read lost, as a process that dies does.
-func (l *line) reset() {
+func (l *farEnd) reset() {
 	if c, ok := l.Conn.(*net.TCPConn); ok {
 		_ = c.SetLinger(0)
 	}
@@ -60,7 +60,7 @@ type server struct {
 }
 
 // serving is an origin on loopback; secure when it has a configuration.
-func serving(t testing.TB, secure *tls.Config, handle func(*line)) *server {
+func serving(t testing.TB, secure *tls.Config, handle func(*farEnd)) *server {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -84,12 +84,12 @@ func serving(t testing.TB, secure *tls.Config, handle func(*line)) *server {
 			mutex.Unlock()
 			turn := int(s.lines.Add(1))
 			running.Go(func() {
-				defer conn.Close()
-				var way net.Conn = conn
+				defer func() { _ = conn.Close() }()
+				way := conn
 				if secure != nil {
 					way = tls.Server(conn, secure)
 				}
-				handle(&line{Conn: way, Reader: bufio.NewReader(way), turn: turn})
+				handle(&farEnd{Conn: way, Reader: bufio.NewReader(way), turn: turn})
 			})
 		}
 	})
@@ -172,7 +172,7 @@ func ask(ctx context.Context, c *Client, r *Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	return string(text), err
 }

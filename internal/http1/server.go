@@ -1,0 +1,187 @@
+package http1
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// A Server answers the plainest requests on a connection itself, and hands the connection on when it meets another, with everything
+// that it has read: what is plain is decided by what it takes, never by what it refuses. It hands its handler what net/http's
+// server would, and answers in fewer steps.
+//
+// It takes a POST of HTTP/1.1 to one of its targets, with a body of known length and a short head in which no name comes twice and nothing
+// asks for something special.
+type Server struct {
+	Handler http.Handler
+	Targets []string                       // the paths that it takes
+	Context func(net.Conn) context.Context // what a connection's requests know; nil for nothing
+	Other   func(net.Conn)                 // takes a connection over; its bytes can be read again
+	Log     *slog.Logger                   // for handlers that panic
+
+	HeaderTimeout time.Duration // for the first request's head, and the rest of another's
+	BodyTimeout   time.Duration // for a whole request
+	IdleTimeout   time.Duration // between two
+
+	urls    map[string]*url.URL
+	mutex   sync.Mutex
+	visits  map[*visit]bool // true while it waits for a request
+	closing bool
+}
+
+// ErrClosed says that a server was shut down.
+var ErrClosed = errors.New("the server was closed")
+
+// Serve takes a listener's connections until it fails or is closed.
+func (s *Server) Serve(l net.Listener) error {
+	s.mutex.Lock()
+	s.urls = map[string]*url.URL{}
+	for _, target := range s.Targets {
+		s.urls[target] = &url.URL{Path: target}
+	}
+	if s.visits == nil {
+		s.visits = map[*visit]bool{}
+	}
+	s.mutex.Unlock()
+	for pause := time.Duration(0); ; {
+		conn, err := l.Accept()
+		if err != nil {
+			var temporary interface{ Temporary() bool }
+			if !errors.As(err, &temporary) || !temporary.Temporary() || errors.Is(err, net.ErrClosed) {
+				return err
+			}
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second) // out of files, most likely
+			time.Sleep(pause)
+			continue
+		}
+		pause = 0
+		go newVisit(s, conn).run()
+	}
+}
+
+// keep counts a connection, and says whether it waits for a request. It is false when the server is closing and the
+// connection should go.
+func (s *Server) keep(v *visit, waits bool) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.closing && waits {
+		return false
+	}
+	s.visits[v] = waits
+	return true
+}
+
+func (s *Server) forget(v *visit) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	delete(s.visits, v)
+}
+
+// Shutdown closes connections as they have nothing to do, and returns when there is none, or with ctx's error when that ends
+// before. The listener is its owner's to close.
+func (s *Server) Shutdown(ctx context.Context) error {
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		if s.end(false) == 0 {
+			return nil
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+// Close closes every connection at once.
+func (s *Server) Close() error {
+	s.end(true)
+	return nil
+}
+
+// end closes connections that wait, or all, and returns how many there are.
+func (s *Server) end(all bool) int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.closing = true
+	for v, waits := range s.visits {
+		if waits || all {
+			_ = v.conn.Close()
+			delete(s.visits, v)
+		}
+	}
+	return len(s.visits)
+}
+
+// handed is a connection of which some bytes were read already.
+type handed struct {
+	net.Conn
+	read []byte
+}
+
+func (h *handed) Read(p []byte) (int, error) {
+	if len(h.read) == 0 {
+		return h.Conn.Read(p)
+	}
+	n := copy(p, h.read)
+	h.read = h.read[n:]
+	return n, nil
+}
+
+// NetConn is the connection underneath.
+func (h *handed) NetConn() net.Conn { return h.Conn }
+
+// CloseWrite lets net/http end a connection without cutting off its last answer.
+func (h *handed) CloseWrite() error {
+	if inner, ok := h.Conn.(interface{ CloseWrite() error }); ok {
+		return inner.CloseWrite()
+	}
+	return nil
+}
+
+// A Handover is a listener of connections that are handed over, for the server that takes them.
+type Handover struct {
+	at    net.Addr
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+// NewHandover is a listener whose connections come from an address.
+func NewHandover(at net.Addr) *Handover {
+	return &Handover{at: at, conns: make(chan net.Conn), done: make(chan struct{})}
+}
+
+// Hand gives a connection to whoever accepts next; after Close it is closed.
+func (h *Handover) Hand(conn net.Conn) {
+	select {
+	case h.conns <- conn:
+	case <-h.done:
+		_ = conn.Close()
+	}
+}
+
+// Accept implements net.Listener.
+func (h *Handover) Accept() (net.Conn, error) {
+	select {
+	case conn := <-h.conns:
+		return conn, nil
+	case <-h.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener.
+func (h *Handover) Close() error {
+	h.once.Do(func() { close(h.done) })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (h *Handover) Addr() net.Addr { return h.at }
