@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"sovereign/internal/fault"
@@ -51,6 +52,8 @@ func (r *run) stream(in *source, response *upstream.Response) *failure {
 		return r.garbage(fmt.Errorf("a stream was asked for and %q came", response.ContentType))
 	}
 	s := &relay{run: r, in: in, choices: map[int]bool{}, events: sse.Reader{Most: maxEvent}}
+	s.out = borrowed()
+	defer func() { lend(s.out) }()
 	in.patience = r.settings.StallTimeout
 	defer func() {
 		if s.ping != nil {
@@ -69,6 +72,26 @@ func (r *run) stream(in *source, response *upstream.Response) *failure {
 		s.send()
 	}
 	return s.finish()
+}
+
+// lines are buffers for what waits to be written.
+var lines = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxLine is how large a buffer may be that is kept for another stream.
+const maxLine = 64 << 10
+
+// firstLine is for the events of a slow stream: one at a time.
+const firstLine = 1 << 10
+
+func borrowed() []byte {
+	buffer, _ := lines.Get().(*[]byte)
+	return (*buffer)[:0]
+}
+
+func lend(buffer []byte) {
+	if cap(buffer) > 0 && cap(buffer) <= maxLine {
+		lines.Put(&buffer)
+	}
 }
 
 // A verdict is what an event means to the road.
@@ -104,6 +127,9 @@ func (s *relay) dispatch(e sse.Event) *failure {
 	if v.last {
 		s.ended, s.end = true, append(s.end, v.show...)
 		return nil
+	}
+	if cap(s.out) == 0 {
+		s.out = make([]byte, 0, firstLine)
 	}
 	s.out = append(s.out, v.show...)
 	if !s.begun && len(s.out) > maxBefore+4*len(s.ask.Body) { // some repeat what was asked before they answer
