@@ -99,9 +99,12 @@ func TestARefusalInTheMiddleOfARequestIsItsAnswer(t *testing.T) {
 
 // On a connection that is new nothing is tried twice: the origin is what fails.
 func TestARequestIsNotSentAgainOnANewConnection(t *testing.T) {
-	s := serving(t, nil, func(l *farEnd) { l.reset() })
+	s := serving(t, nil, func(l *farEnd) {
+		_, _ = l.Peek(1)
+		l.reset()
+	})
 	c := reaching(t, s.base)
-	if _, err := ask(context.Background(), c, post(strings.Repeat("x", 8<<20))); err == nil || s.lines.Load() != 1 {
+	if _, err := ask(context.Background(), c, post(strings.Repeat("x", 8<<20))); !errors.Is(err, errUnsent) || s.lines.Load() != 1 {
 		t.Errorf("%v after %d connections", err, s.lines.Load())
 	}
 }

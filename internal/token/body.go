@@ -59,16 +59,25 @@ func Body(json []byte) Bounds {
 // Rough is no lower than Body's High, and found much sooner: every byte counts as a token. It is false for a body that may hold media,
 // which are more tokens than bytes.
 func Rough(json []byte) (high int64, ok bool) {
-	for _, mark := range marks {
-		if bytes.Contains(json, mark) {
-			return 0, false
+	for at := 0; ; at++ {
+		n := bytes.IndexByte(json[at:], '_') // which all names of media have
+		if n < 0 {
+			return int64(len(json)) + spare + Preamble, true
+		}
+		at += n
+		for _, mark := range marks {
+			if from := at - mark.before; from >= 0 && bytes.HasPrefix(json[from:], mark.text) {
+				return 0, false
+			}
 		}
 	}
-	return int64(len(json)) + spare + Preamble, true
 }
 
-// marks stand in every name that holds a medium.
-var marks = [...][]byte{[]byte(`_url"`), []byte(`_audio"`), []byte(`"file_`)}
+// marks stand in every name that holds a medium, and how much of each before the underscore.
+var marks = [...]struct {
+	text   []byte
+	before int
+}{{[]byte(`_url"`), 0}, {[]byte(`_audio"`), 0}, {[]byte(`"file_`), len(`"file`)}}
 
 // A key is a name in an object that says something of the strings below it.
 type key uint8
