@@ -56,7 +56,7 @@ const (
 // read finds what the road must know in the body, and leaves the rest to the provider.
 func (a *Ask) read() error {
 	var err error
-	if a.members, err = scan.Object(a.Body, a.room[:0]); err != nil {
+	if a.members, err = scan.Seek(a.Body, a.room[:0], sought); err != nil {
 		return fault.InvalidBody.New("the body %s", err)
 	}
 	a.n = 1
@@ -91,6 +91,25 @@ func (a *Ask) read() error {
 		return a.Endpoint.check(a)
 	}
 	return nil
+}
+
+// sought are the words that matter to the road wherever they stand in a body: the role that only some providers know, and
+// the names of media.
+var sought = scan.NewWords(append([]string{"developer"}, token.Media()...)...)
+
+const (
+	developer scan.Set = 1
+	media              = ^developer
+)
+
+// seen reports whether one of some words stands anywhere in the body.
+func (a *Ask) seen(words scan.Set) bool {
+	for i := range a.members {
+		if a.members[i].Seen&words != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // tokens are how many the request is, at least and at most. A long body takes its time to be measured.
@@ -263,7 +282,7 @@ func (a *Ask) body(c candidate, standard int64) [][]byte {
 // developers puts the role of the system in the place of the developer's, which only OpenAI's own API knows to be the
 // same.
 func developers(messages scan.Member) (edits []edit) {
-	if !mentions(messages.Value, []byte(`"developer"`)) {
+	if messages.Seen&developer == 0 {
 		return nil
 	}
 	decoder := jsontext.NewDecoder(bytes.NewReader(messages.Value), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
@@ -282,28 +301,6 @@ func developers(messages scan.Member) (edits []edit) {
 		role = named && t.String() == "role"
 	}
 }
-
-// mentions reports whether a text holds a word, which begins with a quote. In prose those are far apart, and to look at one after
-// the other is many times faster than what bytes.Contains does after it has met a few.
-func mentions(text, word []byte) bool {
-	for at, met := 0, 0; ; at, met = at+1, met+1 {
-		n := bytes.IndexByte(text[at:], word[0])
-		if n < 0 {
-			return false
-		}
-		if at += n; bytes.HasPrefix(text[at:], word) {
-			return true
-		}
-		if met > fewQuotes && met > at/farApart {
-			return bytes.Contains(text[at:], word)
-		}
-	}
-}
-
-const (
-	fewQuotes = 256
-	farApart  = 64 // bytes
-)
 
 // without takes a member and the comma beside it out.
 func (a *Ask) without(i int) edit {

@@ -111,13 +111,11 @@ func (r *run) hold() (*till.Tab, error) {
 func (r *run) left() { r.term.End(errLeft) }
 
 // worst is what the request may cost. To measure a long prompt takes longer than to send it, and saves nothing where the wallet
-// has plenty: there its bytes are held for, of which no token has less than one.
+// has plenty: there its bytes are held for, of which no token has less than one. Media alone may be more tokens than bytes.
 func (r *run) worst() money.Nano {
-	if len(r.ask.Body) >= longBody && r.ask.Endpoint != Rerank {
-		if most, ok := token.Rough(r.ask.Body); ok {
-			if rough := r.dearest(most); rough <= r.gateway.Till.Free(r.ask.Caller.Workspace)/plenty {
-				return rough
-			}
+	if len(r.ask.Body) >= longBody && r.ask.Endpoint != Rerank && !r.ask.seen(media) {
+		if rough := r.dearest(token.Most(len(r.ask.Body))); rough <= r.gateway.Till.Free(r.ask.Caller.Workspace)/plenty {
+			return rough
 		}
 	}
 	return r.dearest(r.ask.tokens().High)

@@ -98,11 +98,15 @@ type Use struct {
 	of *Key
 }
 
-// Uses takes what was used since the last call. It costs what was used, not what is stored.
-func (d *Directory) Uses() []Use {
+// Uses takes what was used since the last call, first what waits longest, and at most so many. It costs what was used, not what is
+// stored.
+func (d *Directory) Uses(most int) []Use {
 	d.dirtyMu.Lock()
-	taken := d.dirty
-	d.dirty = nil
+	n := min(most, len(d.dirty))
+	taken := d.dirty[:n:n]
+	if d.dirty = d.dirty[n:]; len(d.dirty) == 0 {
+		d.dirty = nil
+	}
 	d.dirtyMu.Unlock()
 	uses := make([]Use, 0, len(taken))
 	for _, key := range taken {

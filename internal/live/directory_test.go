@@ -3,6 +3,7 @@ package live
 import (
 	"crypto/sha256"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
@@ -246,7 +247,7 @@ func TestUsesTellsEachUsedKeyOnceWithItsLatestTime(t *testing.T) {
 			d.Authenticate(digest(n), at+clock.Time(n))
 		}
 	}
-	taken := d.Uses()
+	taken := d.Uses(math.MaxInt)
 	latest := map[tenant.KeyID]clock.Time{}
 	for _, use := range taken {
 		latest[use.Key] = use.At
@@ -257,11 +258,11 @@ func TestUsesTellsEachUsedKeyOnceWithItsLatestTime(t *testing.T) {
 	if len(taken) != 2 || latest[keyID(1)] != 20*second+1 || latest[keyID(2)] != 20*second+2 {
 		t.Errorf("keys 1 and 2 were used until 20 s: %+v", taken)
 	}
-	if again := d.Uses(); len(again) != 0 {
+	if again := d.Uses(math.MaxInt); len(again) != 0 {
 		t.Errorf("told twice: %+v", again)
 	}
 	d.Authenticate(digest(1), 30*second)
-	if later := d.Uses(); len(later) != 1 || later[0].At != 30*second {
+	if later := d.Uses(math.MaxInt); len(later) != 1 || later[0].At != 30*second {
 		t.Errorf("a later use: %+v", later)
 	}
 }
@@ -275,7 +276,7 @@ func TestAUseDuringATellingIsToldThenOrNext(t *testing.T) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		for !stop.Load() {
-			for _, use := range d.Uses() {
+			for _, use := range d.Uses(math.MaxInt) {
 				told.Store(int64(use.At))
 			}
 			runtime.Gosched()
@@ -305,10 +306,10 @@ func TestUsesThatCouldNotBeWrittenAreToldAgainOnceWithTheirLatestTime(t *testing
 		d.PutKey(digest(n), annsKey(n))
 		d.Authenticate(digest(n), 10*second)
 	}
-	taken := d.Uses()
+	taken := d.Uses(math.MaxInt)
 	d.Authenticate(digest(1), 20*second)
 	d.Again(taken)
-	again := d.Uses()
+	again := d.Uses(math.MaxInt)
 	latest := map[tenant.KeyID]clock.Time{}
 	for _, use := range again {
 		latest[use.Key] = use.At
@@ -316,7 +317,7 @@ func TestUsesThatCouldNotBeWrittenAreToldAgainOnceWithTheirLatestTime(t *testing
 	if len(again) != 2 || latest[keyID(0)] != 10*second || latest[keyID(1)] != 20*second {
 		t.Errorf("%+v", again)
 	}
-	if rest := d.Uses(); len(rest) != 0 {
+	if rest := d.Uses(math.MaxInt); len(rest) != 0 {
 		t.Errorf("told once more: %+v", rest)
 	}
 }
@@ -328,7 +329,7 @@ func TestPuttingAKeyThatIsInForceKeepsItsUse(t *testing.T) {
 	d.Authenticate(digest(1), 10*second)
 	d.PutKey(digest(1), annsKey(1))
 	d.Authenticate(digest(1), 10*second+second/2)
-	if uses := d.Uses(); len(uses) != 1 || uses[0].At != 10*second {
+	if uses := d.Uses(math.MaxInt); len(uses) != 1 || uses[0].At != 10*second {
 		t.Errorf("%+v", uses)
 	}
 }

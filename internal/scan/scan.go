@@ -14,6 +14,7 @@ type Member struct {
 	Value      []byte
 	Start, End int // from the opening quote of the name to the end of the value
 	Elements   int // of an array, and -1 of what is none: another value, or what has too many commas or too few
+	Seen       Set // the words that stand in the value as strings, of those that were looked for
 }
 
 // ValueStart is where the value begins.
@@ -32,17 +33,23 @@ var (
 
 // Object lists the members of the object that text is. Two members of one name are refused: which of them counts
 // would depend on who reads.
-func Object(text []byte, members []Member) ([]Member, error) {
+func Object(text []byte, members []Member) ([]Member, error) { return Seek(text, members, nil) }
+
+// Seek is Object, and tells of every member which of some words stand in its value, as whole strings without escapes. It costs next
+// to nothing, where a search of its own would read the text again.
+func Seek(text []byte, members []Member, words *Words) ([]Member, error) {
 	if !isText(text) {
 		return nil, ErrText
 	}
-	s := scanner{text: text}
+	s := scanner{text: text, words: words}
 	return s.object(members)
 }
 
 // A scanner goes over a text once.
 type scanner struct {
 	text    []byte
+	words   *Words
+	seen    Set
 	closing [maxDepth]byte // the brackets that are open, by what closes them
 }
 
@@ -115,6 +122,7 @@ func (s *scanner) member(at int, m *Member) (err error) {
 		return ErrSyntax
 	}
 	at = space(text, at+1)
+	s.seen = 0
 	if at < len(text) && text[at] == '[' {
 		m.End, m.Elements, err = s.array(at)
 	} else {
@@ -124,8 +132,17 @@ func (s *scanner) member(at int, m *Member) (err error) {
 	if err != nil {
 		return err
 	}
-	m.Value = text[at:m.End]
+	m.Value, m.Seen = text[at:m.End], s.seen
 	return nil
+}
+
+// quoted is the end of the string that begins at at, or -1.
+func (s *scanner) quoted(at int) int {
+	closed := quoted(s.text, at)
+	if s.words != nil && closed > 0 && closed-at < len(s.words.byLength)+len(`""`) {
+		s.seen |= s.words.match(s.text[at+1 : closed-1])
+	}
+	return closed
 }
 
 func space(text []byte, at int) int {
@@ -143,7 +160,7 @@ func (s *scanner) skip(at, depth int) (int, error) {
 	}
 	switch text[at] {
 	case '"':
-		if closed := quoted(text, at); closed > 0 {
+		if closed := s.quoted(at); closed > 0 {
 			return closed, nil
 		}
 		return 0, ErrSyntax
@@ -216,7 +233,7 @@ func (s *scanner) nested(at, depth int) (int, error) {
 		switch kinds[c] {
 		case plain, literal:
 		case quote:
-			closed := quoted(text, at)
+			closed := s.quoted(at)
 			if closed < 0 {
 				return 0, ErrSyntax
 			}
@@ -238,35 +255,4 @@ func (s *scanner) nested(at, depth int) (int, error) {
 		}
 	}
 	return 0, ErrSyntax
-}
-
-// Count is how many elements an array has; false when the value is none. It stops above most.
-func Count(value []byte, most int) (n int, ok bool) {
-	if len(value) == 0 || value[0] != '[' {
-		return 0, false
-	}
-	at := space(value, 1)
-	if at < len(value) && value[at] == ']' {
-		return 0, true
-	}
-	s := scanner{text: value}
-	for n <= most {
-		next, err := s.skip(at, 0)
-		if err != nil {
-			return 0, false
-		}
-		n++
-		at = space(value, next)
-		if at == len(value) {
-			return 0, false
-		}
-		if value[at] == ']' {
-			return n, true
-		}
-		if value[at] != ',' {
-			return 0, false
-		}
-		at = space(value, at+1)
-	}
-	return n, true
 }

@@ -56,28 +56,18 @@ func Body(json []byte) Bounds {
 	return Bounds{Low: s.low, High: s.meter.Bounds().High + s.media*Medium + Preamble}
 }
 
-// Rough is no lower than Body's High, and found much sooner: every byte counts as a token. It is false for a body that may hold media,
-// which are more tokens than bytes.
-func Rough(json []byte) (high int64, ok bool) {
-	for at := 0; ; at++ {
-		n := bytes.IndexByte(json[at:], '_') // which all names of media have
-		if n < 0 {
-			return int64(len(json)) + spare + Preamble, true
-		}
-		at += n
-		for _, mark := range marks {
-			if from := at - mark.before; from >= 0 && bytes.HasPrefix(json[from:], mark.text) {
-				return 0, false
-			}
+// Most is no lower than the High of any body of so many bytes that holds no Media: every byte counts as a token.
+func Most(bytes int) int64 { return int64(bytes) + spare + Preamble }
+
+// Media are the names of the members of a message that hold a medium, which may be more tokens than bytes.
+func Media() (all []string) {
+	for _, known := range names {
+		if known.key == medium {
+			all = append(all, known.name)
 		}
 	}
+	return all
 }
-
-// marks stand in every name that holds a medium, and how much of each before the underscore.
-var marks = [...]struct {
-	text   []byte
-	before int
-}{{[]byte(`_url"`), 0}, {[]byte(`_audio"`), 0}, {[]byte(`"file_`), len(`"file`)}}
 
 // A key is a name in an object that says something of the strings below it.
 type key uint8

@@ -220,3 +220,18 @@ func FuzzBody(f *testing.F) {
 		}
 	})
 }
+
+// Most is what is held for a long body without measuring it: it must never be less.
+func TestMostIsNoLowerThanHighWhereThereAreNoMedia(t *testing.T) {
+	words := rapid.SampledFrom([]string{"hello", "wörld", "\\n", "\\u0041", "日本", "<|x|>", "a_b", "image", "_url", "\\\"", "{", "]", "12345", " "})
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Join(rapid.SliceOf(words).Draw(t, "words"), rapid.SampledFrom([]string{"", " ", ","}).Draw(t, "between"))
+		body := fmt.Sprintf(`{"model":"m","messages":[{"role":"user","content":"%s"},{"role":"user","content":[{"type":"text","text":"%s"}]}],"tools":[{"%s":1}]}`, text, text, strings.Join(Media(), ""))
+		if high, most := Body([]byte(body)).High, Most(len(body)); high > most {
+			t.Fatalf("%s: %d, and at most %d", body, high, most)
+		}
+	})
+	if len(Media()) != 6 {
+		t.Errorf("%q are the names of media", Media())
+	}
+}

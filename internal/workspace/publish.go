@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
@@ -126,11 +127,11 @@ func (p *Publisher) KeepUses(ctx context.Context, log *slog.Logger) {
 	for {
 		select {
 		case <-tick.C:
-			if err := p.writeUses(ctx, usesEvery/2); err != nil && ctx.Err() == nil {
+			if err := p.writeUses(ctx, usesAtOnce, usesEvery/2); err != nil && ctx.Err() == nil {
 				log.Warn("cannot write when keys were last used", "err", err)
 			}
 		case <-ctx.Done():
-			if err := p.writeUses(context.WithoutCancel(ctx), 2*time.Second); err != nil {
+			if err := p.writeUses(context.WithoutCancel(ctx), math.MaxInt, 2*time.Second); err != nil {
 				log.Warn("cannot write when keys were last used", "err", err)
 			}
 			return
@@ -138,13 +139,17 @@ func (p *Publisher) KeepUses(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// usesBatch bounds one transaction, so that a change never waits long behind last-used times.
-const usesBatch = 500
+// usesBatch bounds one transaction, so that a change never waits long behind last-used times. usesAtOnce bounds what is written in one
+// turn: where very many keys are in use, the rest waits for the next, and what a request costs does not grow with them.
+const (
+	usesBatch  = 500
+	usesAtOnce = 2_000
+)
 
-func (p *Publisher) writeUses(ctx context.Context, within time.Duration) error {
+func (p *Publisher) writeUses(ctx context.Context, most int, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	uses := p.dir.Uses()
+	uses := p.dir.Uses(most)
 	for batch := range slices.Chunk(uses, usesBatch) {
 		_, err := p.db.Tx(ctx, func(tx *db.Tx) error {
 			for _, use := range batch {
