@@ -423,7 +423,10 @@ func (j *Journal) Sync() error {
 		j.failure = fmt.Errorf("sync segment %d: %w", end.Segment, err)
 		return j.failure
 	}
-	if j.synced = end; again {
+	if j.synced.Before(end) { // another, that began later, may have ended before
+		j.synced = end
+	}
+	if again {
 		j.failure = nil // it was of the sync before
 	}
 	return nil
