@@ -5,12 +5,14 @@
 RELEASE ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X sovereign/internal/app.release=$(RELEASE)
 TOOLS   := $(CURDIR)/.tools
+# The linters take the packages as the tests compile them, with the race detector, so that each is compiled once.
+RACE     = GOFLAGS="$$(go env GOFLAGS) -race"
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test unit lint vuln faults bench catalog setup clean
+.PHONY: help run build test unit lint vuln faults bench bench-peers bench-packages catalog setup clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: setup-go ## build bin/sovereign
 	@CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/sovereign ./cmd/sovereign
@@ -24,7 +26,7 @@ unit: ## all tests, with the race detector, on both storages
 	@scripts/with-tmp scripts/unit
 
 lint: $(TOOLS)/golangci-lint ## formatting and static checks
-	@$(TOOLS)/golangci-lint run ./...
+	@$(RACE) $(TOOLS)/golangci-lint run ./...
 
 vuln: $(TOOLS)/govulncheck ## known vulnerabilities; warns when the database cannot be reached
 	@scripts/vuln $(TOOLS)/govulncheck
@@ -32,7 +34,13 @@ vuln: $(TOOLS)/govulncheck ## known vulnerabilities; warns when the database can
 faults: setup ## the slow drills: many kill -9, outages, restarts under load
 	@SOVEREIGN_DRILLS=full scripts/with-tmp go test -count 1 -timeout 60m -v -run 'Drill' ./e2e/... ./internal/app/...
 
-bench: ## benchmarks of the packages
+bench: build ## what a request costs, beside nginx and a bare proxy; fails when a mark is missed (ARGS="-only chat")
+	@scripts/setup bench && go build -o bin/bench ./bench && bin/bench $(ARGS)
+
+bench-peers: build ## the same beside other gateways, which it installs into .tools/peers
+	@scripts/setup bench && go build -o bin/bench ./bench && bin/bench peers $(ARGS)
+
+bench-packages: ## benchmarks of the packages
 	@go test -run '^$$' -bench . -benchmem ./internal/...
 
 catalog: ## write the built-in models and prices anew, from what the npm registry has today (MADE=YYYY-MM-DD)

@@ -10,7 +10,8 @@ import (
 	"sovereign/internal/secret"
 )
 
-// The data of every earlier schema comes up on this binary, on either engine, with its keys, its money and its trail.
+// The data of every earlier schema comes up on this binary, on either engine, with its keys, its money, its usage and its
+// trail.
 func TestDataOfEveryEarlierSchemaComesUp(t *testing.T) {
 	kept, err := filepath.Glob("testdata/schema-*")
 	if err != nil || len(kept) == 0 {
@@ -22,6 +23,7 @@ func TestDataOfEveryEarlierSchemaComesUp(t *testing.T) {
 				var facts struct {
 					Key, Revoked string
 					Balance      json.Number `json:"balance_usd"`
+					Requests     int
 				}
 				text, err := os.ReadFile(folder + "/facts.json")
 				if err != nil {
@@ -47,6 +49,11 @@ func TestDataOfEveryEarlierSchemaComesUp(t *testing.T) {
 				p.mustAdmin(t, &wallet, "wallet", "show", "--workspace", "kept", "--json")
 				if wallet.Balance != facts.Balance {
 					t.Errorf("its balance: %s, want %s", wallet.Balance, facts.Balance)
+				}
+				var usage struct{ Data []struct{} }
+				p.mustAdmin(t, &usage, "usage", "--workspace", "kept", "--json")
+				if len(usage.Data) != facts.Requests {
+					t.Errorf("its usage: %d requests, want %d", len(usage.Data), facts.Requests)
 				}
 				for _, of := range [][]string{{"--workspace", "kept"}, nil} {
 					var trail struct{ Data []struct{ Action string } }

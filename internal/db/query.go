@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"iter"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -128,84 +127,6 @@ func Exec(ctx context.Context, s Scoped, text string, args ...any) (int64, error
 		return 0, wrap(err)
 	}
 	return result.RowsAffected()
-}
-
-// Insert adds rows, many in a statement.
-func Insert(ctx context.Context, s Scoped, table string, columns []string, rows [][]any) error {
-	if s.across == "" {
-		return fmt.Errorf("insert into %s: %w", table, ErrScope)
-	}
-	if err := s.insert(ctx, table, columns, rows); err != nil {
-		return fmt.Errorf("insert into %s: %w", table, wrap(err))
-	}
-	return nil
-}
-
-// How many rows stand in one statement. PostgreSQL bounds the arguments, and each statement is a way there and back. SQLite
-// is called, not sent to: there a statement that is prepared once and run again and again is cheaper than a long one.
-const (
-	maxArgs     = 30_000
-	rowsAtATime = 32
-)
-
-func (s Scoped) insert(ctx context.Context, table string, columns []string, rows [][]any) error {
-	to, batch := s.runner(ctx, true), max(1, maxArgs/max(1, len(columns)))
-	if s.db.Engine == SQLite {
-		batch = rowsAtATime
-	}
-	var whole *sql.Stmt // of a full batch
-	for len(rows) > 0 {
-		n := min(batch, len(rows))
-		args := make([]any, 0, n*len(columns))
-		for _, row := range rows[:n] {
-			if len(row) != len(columns) {
-				return fmt.Errorf("a row of %d values for %d columns", len(row), len(columns))
-			}
-			args = append(args, row...)
-		}
-		if whole == nil && len(rows) >= 2*batch {
-			var err error
-			if whole, err = to.PrepareContext(ctx, s.values(table, columns, batch)); err != nil {
-				return err
-			}
-			defer func() { _ = whole.Close() }()
-		}
-		var err error
-		if whole != nil && n == batch {
-			_, err = whole.ExecContext(ctx, args...)
-		} else {
-			_, err = to.ExecContext(ctx, s.values(table, columns, n), args...)
-		}
-		if err != nil {
-			return err
-		}
-		rows = rows[n:]
-	}
-	return nil
-}
-
-// values is the statement that inserts n rows. SQLite's parameters are not numbered here: it looks for each numbered one
-// among all that stand before it.
-func (s Scoped) values(table string, columns []string, n int) string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "INSERT INTO %s (%s) VALUES ", table, strings.Join(columns, ", "))
-	for i := range n * len(columns) {
-		switch {
-		case i == 0:
-			text.WriteString("(")
-		case i%len(columns) == 0:
-			text.WriteString("), (")
-		default:
-			text.WriteString(", ")
-		}
-		if s.db.Engine == SQLite {
-			text.WriteString("?")
-		} else {
-			text.WriteString("$" + strconv.Itoa(i+1))
-		}
-	}
-	text.WriteString(")")
-	return text.String()
 }
 
 type runner interface {

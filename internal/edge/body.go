@@ -130,7 +130,7 @@ var buffers [mostBuffer - leastBuffer + 1]sync.Pool
 
 // borrow is a buffer of at least size bytes.
 func borrow(size int) *[]byte {
-	class := max(bits.Len(uint(size-1)), leastBuffer) - leastBuffer //nolint:gosec // a size is above 0
+	class := max(bits.Len(uint(size-1)), leastBuffer) - leastBuffer
 	if class >= len(buffers) {
 		buffer := make([]byte, size)
 		return &buffer
@@ -146,7 +146,7 @@ func giveBack(buffer *[]byte) {
 	if buffer == nil {
 		return
 	}
-	if class := bits.Len(uint(cap(*buffer)-1)) - leastBuffer; class >= 0 && class < len(buffers) && cap(*buffer) == 1<<(class+leastBuffer) { //nolint:gosec // a capacity is above 0
+	if class := bits.Len(uint(cap(*buffer)-1)) - leastBuffer; class >= 0 && class < len(buffers) && cap(*buffer) == 1<<(class+leastBuffer) {
 		buffers[class].Put(buffer)
 	}
 }

@@ -2,9 +2,11 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"sovereign/internal/limit"
@@ -81,6 +83,14 @@ func (c *connection) CloseWrite() error {
 		return inner.CloseWrite()
 	}
 	return nil
+}
+
+// SyscallConn lets who reads and writes set the socket.
+func (c *connection) SyscallConn() (syscall.RawConn, error) {
+	if inner, ok := c.Conn.(syscall.Conn); ok {
+		return inner.SyscallConn()
+	}
+	return nil, errors.ErrUnsupported
 }
 
 type connectionKey struct{}

@@ -68,7 +68,7 @@ func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	call := &call{Context: r.Context(), conn: on(r.Context()), id: id.New("req"), started: time.Now(), candid: e.Candid}
 	ctx, span := startSpan(call, e.Tracer, r)
 	defer span.End()
-	r = r.WithContext(ctx)
+	r = r.WithContext(ctx) //nolint:contextcheck // a call stands on the request's own
 	out := &call.out
 	*out = recorder{ResponseWriter: w, control: http.NewResponseController(w), patience: time.Duration(e.Bounds.Timeout.Load()), careful: call.conn == nil || r.ProtoMajor > 1}
 	header := w.Header()

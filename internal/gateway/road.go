@@ -89,7 +89,7 @@ func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error
 	defer life.After(caller, r.left)()
 	defer g.runs.with(&r.term)()
 	defer r.judge(nil)
-	return r.try()
+	return r.try() //nolint:contextcheck // a run has its own life: it ends on purpose, not by accident
 }
 
 // hold sets the worst case aside: the dearest of every model that may run.

@@ -2,7 +2,9 @@ package wallet
 
 import (
 	"fmt"
+	"syscall"
 	"testing"
+	"time"
 
 	"sovereign/internal/clock"
 	"sovereign/internal/db"
@@ -53,7 +55,7 @@ func fillLedger(b *testing.B, d *db.DB, batches, each int) {
 			transfer := fmt.Sprint("txn_", batch)
 			rows := make([][]any, each)
 			for i := range rows {
-				rows[i] = []any{fmt.Sprintf("req_%d_%d", batch, i), ws, transfer, "k", 1, "chat", "m", "m", "", "p", "finished", false, 1, 0, 0, 0, 1, 0, 0, 0, false, price, 2000, 2000}
+				rows[i] = []any{ws, fmt.Sprintf("req_%d_%d", batch, i), transfer, "k", "chat", "m", "m", "", "p", "finished", price, false, false, 1, 1, 0, 0, 0, 1, 0, 0, 0, 2000, 2000}
 			}
 			if err := db.Insert(b.Context(), tx.Across("test"), "usage_rows", usageColumns, rows); err != nil {
 				return err
@@ -84,7 +86,7 @@ func BenchmarkPost(b *testing.B) {
 	if _, err := db.Exec(b.Context(), d.In(ws), `INSERT INTO workspaces (workspace_id, name, created_at) VALUES ($1, 'one', 1)`); err != nil {
 		b.Fatal(err)
 	}
-	t := &Teller{}
+	t, before := &Teller{}, worked(b)
 	for b.Loop() {
 		charges := make([]journal.Charge, each)
 		for i := range charges {
@@ -100,5 +102,15 @@ func BenchmarkPost(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*each), "ns/request")
+	b.ReportMetric(float64(worked(b)-before)/float64(b.N*each), "cpu-ns/request") // the rest of the time is the disk's
+}
+
+// worked is the processor's time that this process has used.
+func worked(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sovereign/internal/clock"
 	"sovereign/internal/db"
 	"sovereign/internal/db/dbtest"
 	"sovereign/internal/funds"
@@ -104,7 +105,7 @@ func TestVerifyFindsEveryBreachOfUsage(t *testing.T) {
 		"a row left its workspace":            {`UPDATE usage_rows SET workspace_id = 'ws_b' WHERE request_id = 'req_2'`, "belongs to a transfer of its workspace: not so for req_2"},
 		"a row left its transfer":             {`UPDATE usage_rows SET transfer_id = 'txn_none' WHERE request_id = 'req_2'`, "belongs to a transfer of its workspace: not so for req_2"},
 		"a row is of a transfer that is none": {`UPDATE usage_rows SET transfer_id = 'txn_topup_ws_a' WHERE request_id = 'req_2'`, "belongs to a transfer of its workspace: not so for req_2"},
-		"a row was copied":                    {`INSERT INTO usage_rows (request_id, workspace_id, transfer_id, key_id, at, route, model, requested, alias, provider, outcome, counted, input, cached, output, reasoning, price, cost, charged) SELECT 'req_copy', workspace_id, transfer_id, key_id, at, route, model, requested, alias, provider, outcome, counted, input, cached, output, reasoning, price, cost, charged FROM usage_rows WHERE request_id = 'req_2'`, "cost what its transfer used"},
+		"a row was copied":                    {`INSERT INTO usage_rows (request_id, workspace_id, transfer_id, key_id, at, route, model, requested, alias, provider, outcome, counted, own_key, input, cached, written, audio_input, output, reasoning, audio_output, searches, price, cost, charged) SELECT 'req_copy', workspace_id, transfer_id, key_id, at, route, model, requested, alias, provider, outcome, counted, own_key, input, cached, written, audio_input, output, reasoning, audio_output, searches, price, cost, charged FROM usage_rows WHERE request_id = 'req_2'`, "cost what its transfer used"},
 	}
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := openBranch(t, d, journaltest.NewDisk())
@@ -149,6 +150,37 @@ func TestVerifyFindsEveryBreachOfUsage(t *testing.T) {
 			t.Errorf("%+v", proof)
 		}
 	})
+}
+
+// The net under the journal's position: were a batch ever posted again, the table would refuse it, and its transfer with it.
+func TestAChargeThatIsPostedTwiceIsRefusedByTheTable(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := openBranch(t, d, journaltest.NewDisk())
+		b.fund("ws_a", 1000)
+		b.spend("ws_a", "req_1", 10)
+		b.drain()
+		before := b.world()
+		charge := journal.Charge{Request: "req_1", Workspace: "ws_a", At: at(t, d, "req_1"), Route: "chat", Cost: 10, Charged: 10}
+		_, err := d.Tx(t.Context(), func(tx *db.Tx) error {
+			_, err := b.teller.postUsage(t.Context(), tx, "ws_a", []journal.Charge{charge})
+			return err
+		})
+		if !db.Duplicate(err) {
+			t.Errorf("posted again: %v", err)
+		}
+		if after := b.world(); after != before {
+			t.Errorf("before %s\nafter %s", before, after)
+		}
+	})
+}
+
+func at(t *testing.T, d *db.DB, request string) clock.Time {
+	t.Helper()
+	when, err := db.One[clock.Time](t.Context(), d.Across("test"), `SELECT at FROM usage_rows WHERE request_id = $1`, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return when
 }
 
 func TestPrunedUsageLeavesTheLedgerProven(t *testing.T) {

@@ -10,15 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"sovereign/internal/clock"
 	"sovereign/internal/db"
 	"sovereign/internal/feed"
 	"sovereign/internal/funds"
-	"sovereign/internal/id"
 	"sovereign/internal/journal"
-	"sovereign/internal/live"
 	"sovereign/internal/money"
 	"sovereign/internal/tenant"
 )
@@ -183,7 +179,7 @@ func (t *Teller) drain(ctx context.Context, end journal.Position) error {
 	}
 	for t.read.Before(end) {
 		entries, next, err := t.journal.Read(t.read)
-		if err != nil {
+		if err != nil || next == t.read {
 			return err
 		}
 		charges := make([]journal.Charge, 0, len(entries))
@@ -302,60 +298,6 @@ func (t *Teller) advance(ctx context.Context, tx *db.Tx, next journal.Position) 
 		err = errMoved
 	}
 	return err
-}
-
-var usageColumns = []string{
-	"request_id", "workspace_id", "transfer_id", "key_id", "at", "route", "model", "requested", "alias", "provider",
-	"outcome", "counted", "input", "cached", "written", "audio_input", "output", "reasoning", "audio_output", "searches", "own_key", "price", "cost", "charged",
-}
-
-// postUsage writes the rows of one workspace and the transfer that they sum to, and returns what the wallet paid.
-func (t *Teller) postUsage(ctx context.Context, tx *db.Tx, ws tenant.ID, batch []journal.Charge) (money.Nano, error) {
-	left, err := balance(ctx, tx.In(ws), accountWallet)
-	if err != nil {
-		return 0, err
-	}
-	charged, cost := fit(batch, left)
-	transfer := id.New("txn")
-	rows := make([][]any, len(batch))
-	prices := map[live.Rates]string{} // few models serve many requests
-	for i, c := range batch {
-		price, ok := prices[c.Price]
-		if !ok {
-			text, err := json.Marshal(c.Price)
-			if err != nil {
-				return 0, err
-			}
-			price = string(text)
-			prices[c.Price] = price
-		}
-		rows[i] = []any{
-			c.Request, string(ws), transfer, string(c.Key), int64(c.At), c.Route, c.Model, c.Requested, c.Alias, c.Provider,
-			c.Outcome, c.Counted, c.Usage.Input, c.Usage.Cached, c.Usage.Written, c.Usage.AudioInput,
-			c.Usage.Output, c.Usage.Reasoning, c.Usage.AudioOutput, c.Usage.Searches, c.Own, price, int64(c.Cost), int64(c.Charged),
-		}
-	}
-	if err := db.Insert(ctx, tx.Across("the rows name their workspace"), "usage_rows", usageColumns, rows); err != nil {
-		return 0, err
-	}
-	lines := []line{{accountWallet, -charged}, {accountUsage, cost}}
-	if over := cost - charged; over > 0 {
-		lines = append(lines, line{accountOverage, -over})
-	}
-	return charged, post(ctx, tx, ws, transfer, kindUsage, "", lines)
-}
-
-// fit lowers what is charged until the wallet can pay it. The holds have seen to that already, unless two servers
-// spent from one wallet.
-func fit(batch []journal.Charge, left money.Nano) (charged, cost money.Nano) {
-	for i := range batch {
-		c := &batch[i]
-		c.Charged = min(c.Charged, left)
-		left -= c.Charged
-		charged += c.Charged
-		cost += c.Cost
-	}
-	return charged, cost
 }
 
 const (

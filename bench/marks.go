@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A mark is what must be reached.
+type mark struct {
+	scenario string
+	what     string
+	most     float64
+	decimals int
+	value    func(all []sample) spread // one for each repeat: their median counts
+}
+
+// marks are held against every run. A figure and what it is compared with are of the same repeat.
+var marks = []mark{
+	{"chat", "CPU per request, × bare", 0.75, 2, timesBare("chat")},
+	{"prompt", "CPU per request, × bare", 0.75, 2, timesBare("prompt")},
+	{"paced", "CPU per event, × bare", 1.00, 2, timesBare("paced")},
+	{"burst", "CPU per event, × bare", 1.00, 2, timesBare("burst")},
+	{"rate", "p50 beyond the provider's, ms", 0.3, 2, beyond(func(s *sample) time.Duration { return s.p50 })},
+	{"rate", "p99 beyond the provider's, ms", 2, 2, beyond(func(s *sample) time.Duration { return s.p99 })},
+	{idle, "MB for 10,000 streams", 1000, 0, func(all []sample) spread {
+		return each(all, idle, nameOurs, func(s *sample) float64 { return float64(s.memory) / 1e6 / float64(s.events) * idleStreams })
+	}},
+	{growth, "CPU per request, a million keys × ten", 1.10, 2, func(all []sample) spread {
+		return against(all, growth, "a million keys", tenKeys.name, costs)
+	}},
+}
+
+func timesBare(scenario string) func([]sample) spread {
+	return func(all []sample) spread { return against(all, scenario, nameOurs, nameBare, costs) }
+}
+
+func beyond(f func(*sample) time.Duration) func([]sample) spread {
+	return func(all []sample) spread {
+		return against(all, "rate", nameOurs, nameDirect, func(mine, direct *sample) float64 { return millis(f(mine) - f(direct)) })
+	}
+}
+
+// writeMarks writes the marks that could be measured, and says whether all were met.
+func writeMarks(out *strings.Builder, all []sample) (met bool) {
+	met = true
+	var lines strings.Builder
+	for _, m := range marks {
+		values := m.value(all)
+		if len(values) == 0 {
+			continue
+		}
+		verdict := "met"
+		if values.median() > m.most {
+			verdict, met = "**missed**", false
+		}
+		fmt.Fprintf(&lines, "| %s | %s | %.*f | %s | %s |\n", m.scenario, m.what, m.decimals, m.most, values.show(m.decimals), verdict)
+	}
+	if lines.Len() > 0 {
+		out.WriteString("### Marks\n\n| scenario | of `sovereign` | at most | measured | |\n|---|---|---:|---:|---|\n" + lines.String() + "\n")
+	}
+	return met
+}

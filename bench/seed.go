@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"sovereign/internal/apikey"
+	"sovereign/internal/clock"
+	"sovereign/internal/db"
+	"sovereign/internal/id"
+	"sovereign/internal/money"
+)
+
+// sizes are how much a server knows.
+type sizes struct {
+	name                      string
+	keys, aliases, workspaces int
+}
+
+var tenKeys = sizes{"ten keys", 10, 10, 1}
+
+// kinds are the models that aliases are for.
+var kinds = map[string]string{
+	"chat": "mock/chat", "embedding": "mock/embedding",
+	"standard-chat": "standard/chat", "standard-embedding": "standard/embedding",
+}
+
+// alias is the i-th name for a model of that kind.
+func alias(kind string, i int) string { return fmt.Sprintf("%s-%06d", kind, i) }
+
+// seeded is whom a database knows.
+type seeded struct {
+	sizes
+	keys []string
+	ids  []string // of the keys
+}
+
+func (s seeded) people(kind string) people {
+	models := make([]string, s.aliases)
+	for i := range models {
+		models[i] = alias(kind, i)
+	}
+	return people{keys: s.keys, models: models, paired: s.workspaces > 1}
+}
+
+// A table is rows on their way into a database.
+type table struct {
+	name    string
+	columns []string
+	rows    [][]any
+}
+
+// seed fills an empty database. Key i and alias i are of workspace i, as far as there are so many.
+func seed(ctx context.Context, d *db.DB, n sizes) (seeded, error) {
+	made := seeded{sizes: n}
+	if err := d.Migrate(ctx); err != nil {
+		return made, err
+	}
+	if _, err := db.Exec(ctx, d.Across("the bench fills all workspaces"), `PRAGMA synchronous = OFF`); err != nil { // of our connection alone
+		return made, err
+	}
+	now, user := clock.Now(), id.New("usr")
+	spaces := make([]string, n.workspaces)
+	for i := range spaces {
+		spaces[i] = id.New("ws")
+	}
+	if err := fill(ctx, d, table{"users", []string{"id", "email", "created_at"}, [][]any{{user, "bench@example.com", now}}}); err != nil {
+		return made, err
+	}
+	for at := range slices.Chunk(upTo(n.workspaces), seedBatch) {
+		if err := fill(ctx, d, workspaces(spaces, at, user, now)...); err != nil {
+			return made, err
+		}
+	}
+	minted := mint(n.keys)
+	for at := range slices.Chunk(upTo(n.keys), seedBatch) {
+		keys := table{"api_keys", []string{"id", "workspace_id", "user_id", "name", "digest", "hint", "created_at"}, nil}
+		for _, i := range at {
+			k := &minted[i]
+			made.keys, made.ids = append(made.keys, k.text), append(made.ids, id.New("key"))
+			keys.rows = append(keys.rows, []any{made.ids[i], spaces[i%len(spaces)], user, "bench", k.digest[:], k.hint, now})
+		}
+		if err := fill(ctx, d, keys); err != nil {
+			return made, err
+		}
+	}
+	for at := range slices.Chunk(upTo(n.aliases), seedBatch) {
+		if err := fill(ctx, d, aliases(spaces, at, now)); err != nil {
+			return made, err
+		}
+	}
+	return made, nil
+}
+
+// A minted is a new key.
+type minted struct {
+	text, hint string
+	digest     apikey.Digest
+}
+
+// mint makes keys in the order of their digests, in which a table takes them fastest.
+func mint(n int) []minted {
+	all := make([]minted, n)
+	for i := range all {
+		text, digest, hint := apikey.New()
+		all[i] = minted{text.Reveal(), hint, digest}
+	}
+	slices.SortFunc(all, func(a, b minted) int { return bytes.Compare(a.digest[:], b.digest[:]) })
+	return all
+}
+
+// seedBatch bounds a transaction.
+const seedBatch = 20_000
+
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// workspaces are workspaces with a member and money, which came in as the ledger wants it.
+func workspaces(spaces []string, at []int, user string, now clock.Time) []table {
+	all := []table{
+		{"workspaces", []string{"workspace_id", "name", "created_at"}, nil},
+		{"members", []string{"workspace_id", "user_id", "role", "created_at", "updated_at"}, nil},
+		{"ledger_entries", []string{"transfer_id", "line", "workspace_id", "account", "amount", "kind", "memo", "at"}, nil},
+		{"ledger_balances", []string{"workspace_id", "account", "amount"}, nil},
+	}
+	const amount = 10_000 * money.Dollar
+	add := func(table int, row ...any) { all[table].rows = append(all[table].rows, row) }
+	for _, i := range at {
+		ws, transfer := spaces[i], id.New("txn")
+		add(0, ws, fmt.Sprint("bench ", i), now)
+		add(1, ws, user, "owner", now, now)
+		add(2, transfer, 0, ws, "wallet", amount, "topup", "bench", now)
+		add(2, transfer, 1, ws, "funding", -amount, "topup", "bench", now)
+		add(3, ws, "wallet", amount)
+		add(3, ws, "funding", -amount)
+	}
+	return all
+}
+
+func aliases(spaces []string, at []int, now clock.Time) table {
+	all := table{"aliases", []string{"workspace_id", "name", "target_model", "description", "canary_model", "canary_percent", "fallback_models", "created_at", "updated_at"}, nil}
+	for _, i := range at {
+		for kind, model := range kinds {
+			if i >= tenKeys.aliases && kind != "chat" {
+				continue // which no scenario of many names asks for
+			}
+			all.rows = append(all.rows, []any{spaces[i%len(spaces)], alias(kind, i), model, "", "", 0, "[]", now, now})
+		}
+	}
+	return all
+}
+
+func fill(ctx context.Context, d *db.DB, tables ...table) error {
+	_, err := d.Tx(ctx, func(tx *db.Tx) error {
+		for _, t := range tables {
+			if err := db.Insert(ctx, tx.Across("the bench fills all workspaces"), t.name, t.columns, t.rows); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return err
+}

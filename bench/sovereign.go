@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"sovereign/internal/clock"
+	"sovereign/internal/db"
+	"sovereign/internal/secret"
+)
+
+// A sovereign is a gateway with everything on: keys, names, money that is held, the journal, the ledger, metrics, logs.
+type sovereign struct {
+	*process
+	binary     string
+	data, root string
+	address    string
+	operations string
+	started    time.Duration // from its start until it was ready
+	books      *db.DB
+	seeded
+}
+
+// configuration is two providers that are the same mock. The second one is reached by net/http's own transport.
+func configuration(mock, transport string) []byte {
+	if transport != "" {
+		transport = ", transport: " + transport
+	}
+	const models = `, context_window: 1280000, max_output_tokens: 4096, price: {input_per_mtok_usd: 0.15, output_per_mtok_usd: 0.6}}`
+	return fmt.Appendf(nil, `providers:
+  - {name: mock, kind: openai, base_url: "http://%[1]s/v1", api_key: provider-secret%[2]s}
+  - {name: standard, kind: openai, base_url: "http://%[1]s/v1", api_key: provider-secret, transport: standard}
+models:
+  - {id: mock/chat, provider: mock, upstream_model: gpt-4o-mini, kind: chat%[3]s
+  - {id: standard/chat, provider: standard, upstream_model: gpt-4o-mini, kind: chat%[3]s
+  - {id: mock/embedding, provider: mock, upstream_model: text-embedding-3-small, kind: embedding, context_window: 8192, price: {input_per_mtok_usd: 0.02}}
+  - {id: standard/embedding, provider: standard, upstream_model: text-embedding-3-small, kind: embedding, context_window: 8192, price: {input_per_mtok_usd: 0.02}}
+`, mock, transport, models)
+}
+
+// startSovereign fills a database with so many keys, names and workspaces, and starts a server on it.
+func startSovereign(ctx context.Context, s *stage, o *options, name string, n sizes) (*sovereign, error) {
+	binary, err := filepath.Abs(o.binary)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(binary); err != nil {
+		return nil, fmt.Errorf("build it first: %w", err)
+	}
+	folder, err := os.MkdirTemp(s.folder, name)
+	if err != nil {
+		return nil, err
+	}
+	g := &sovereign{binary: binary, data: filepath.Join(folder, "data"), root: filepath.Join(folder, "root.key")}
+	if err := os.Mkdir(g.data, 0o700); err != nil {
+		return nil, err
+	}
+	if g.books, err = db.Open(ctx, g.data, secret.Text{}); err != nil {
+		return nil, err
+	}
+	s.ends = append(s.ends, func() { _ = g.books.Close() })
+	if g.seeded, err = seed(ctx, g.books, n); err != nil {
+		return nil, fmt.Errorf("fill the database: %w", err)
+	}
+	return g, g.serve(ctx, s, o, folder, name)
+}
+
+func (g *sovereign) serve(ctx context.Context, s *stage, o *options, folder, name string) (err error) {
+	file := filepath.Join(folder, "sovereign.yaml")
+	if err := os.WriteFile(file, configuration(s.address, o.transport), 0o600); err != nil {
+		return err
+	}
+	if g.address, err = freeAddress(ctx); err != nil {
+		return err
+	}
+	if g.operations, err = freeAddress(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	g.process, err = start(ctx, folder, name, syscall.SIGKILL, g.binary, "serve", "--config", file, "--data-dir", g.data, "--root-key-file", g.root,
+		"--listen", g.address, "--operations-listen", g.operations, "--limits-connections", strconv.Itoa(2*idleStreams))
+	if err != nil {
+		return err
+	}
+	s.ends = append(s.ends, g.stop)
+	err = g.until(ctx, 2*time.Minute, func(ctx context.Context) error {
+		_, err := get(ctx, "http://"+g.operations+"/readyz")
+		return err
+	})
+	g.started = time.Since(began)
+	return err
+}
+
+func startOurs(ctx context.Context, s *stage, o *options, prefix string) (*target, error) {
+	t := &target{name: map[string]string{"": nameOurs, "standard-": nameStandard}[prefix]}
+	for _, other := range s.targets { // one server has both transports
+		if other.server != nil {
+			t.server = other.server
+		}
+	}
+	if t.server == nil {
+		var err error
+		if t.server, err = startSovereign(ctx, s, o, nameOurs, tenKeys); err != nil {
+			return nil, err
+		}
+	}
+	t.address, t.process = t.server.address, t.server.process
+	t.people = func(kind string) people { return t.server.people(prefix + kind) }
+	return t, nil
+}
+
+// rows is how many requests are in the books.
+func (g *sovereign) rows(ctx context.Context) (int64, error) {
+	return db.One[int64](ctx, g.books.Across("the bench counts all"), `SELECT COUNT(*) FROM usage_rows`)
+}
+
+var errBooks = errors.New("the books are not complete")
+
+// settle waits until so many requests are in the books: what a gateway has put off is its work too.
+func (g *sovereign) settle(ctx context.Context, want int64) error {
+	const most = 3 * time.Minute
+	for began := time.Now(); ; {
+		have, err := g.rows(ctx)
+		switch {
+		case err != nil:
+			return err
+		case have == want:
+			return nil
+		case have > want || time.Since(began) > most:
+			return g.failure(fmt.Errorf("%w: %d rows of usage for %d requests", errBooks, have, want))
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// noted waits until the times that keys were last used are written, by the last ones of each caller. A server does that
+// every some seconds, for all keys that were used.
+func (g *sovereign) noted(ctx context.Context, c *crew, since clock.Time) error {
+	const most = time.Minute
+	waiting := make([]string, len(c.callers))
+	for i, caller := range c.callers {
+		waiting[i] = g.ids[caller.key]
+	}
+	for began := time.Now(); len(waiting) > 0; {
+		at, err := db.Maybe[clock.Time](ctx, g.books.Across("the bench looks at all"), `SELECT last_used_at FROM api_keys WHERE id = $1 AND last_used_at >= $2`, waiting[0], since)
+		switch {
+		case err != nil:
+			return err
+		case at != nil:
+			waiting = waiting[1:]
+			continue
+		case time.Since(began) > most:
+			return g.failure(fmt.Errorf("%w: nobody noted that %s was used", errBooks, waiting[0]))
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// prove checks the ledger against itself.
+func (g *sovereign) prove(ctx context.Context) error {
+	command := exec.CommandContext(ctx, g.binary, "admin", "ledger", "verify", "--data-dir", g.data, "--root-key-file", g.root) //nolint:gosec // our own program
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// profile reads the CPU profile of that time into a file.
+func (g *sovereign) profile(ctx context.Context, file string, during time.Duration) error {
+	url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", g.operations, max(1, int(during.Seconds())))
+	text, err := get(ctx, url)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o600)
+}

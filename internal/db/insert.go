@@ -1,0 +1,144 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Insert adds rows, many in a statement.
+func Insert(ctx context.Context, s Scoped, table string, columns []string, rows [][]any) error {
+	if s.across == "" {
+		return fmt.Errorf("insert into %s: %w", table, ErrScope)
+	}
+	if err := s.insert(ctx, table, columns, rows); err != nil {
+		return fmt.Errorf("insert into %s: %w", table, wrap(err))
+	}
+	return nil
+}
+
+// How many rows stand in one statement. PostgreSQL bounds the arguments, and each statement is a way there and back. SQLite
+// is called, not sent to: there a statement that is prepared once and run again and again is cheaper than a long one.
+const (
+	maxArgs     = 30_000
+	rowsAtATime = 32
+)
+
+func (s Scoped) insert(ctx context.Context, table string, columns []string, rows [][]any) error {
+	for _, row := range rows {
+		if len(row) != len(columns) {
+			return fmt.Errorf("a row of %d values for %d columns", len(row), len(columns))
+		}
+	}
+	to, batch := s.runner(ctx, true), max(1, maxArgs/max(1, len(columns)))
+	if s.db.Engine == SQLite {
+		batch = rowsAtATime
+	}
+	shared := alike(columns, rows)
+	var whole *sql.Stmt // of a full batch
+	var args []any
+	for len(rows) > 0 {
+		n := min(batch, len(rows))
+		args = arguments(args[:0], shared, rows[:n])
+		if whole == nil && len(rows) >= 2*batch {
+			var err error
+			if whole, err = to.PrepareContext(ctx, s.values(table, columns, shared, batch)); err != nil {
+				return err
+			}
+			defer func() { _ = whole.Close() }()
+		}
+		var err error
+		if whole != nil && n == batch {
+			_, err = whole.ExecContext(ctx, args...)
+		} else {
+			_, err = to.ExecContext(ctx, s.values(table, columns, shared, n), args...)
+		}
+		if err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// alike says which columns hold one value in all rows. Where many rows come at once most do, and such a value is bound
+// with the first row of a statement only: to bind it costs more than to use it again.
+func alike(columns []string, rows [][]any) []bool {
+	shared := make([]bool, len(columns))
+	for i := range shared {
+		shared[i] = true
+		for _, row := range rows {
+			if !same(row[i], rows[0][i]) {
+				shared[i] = false
+				break
+			}
+		}
+	}
+	return shared
+}
+
+// same compares what most columns hold; bytes and the like count as different.
+func same(a, b any) bool {
+	switch a := a.(type) {
+	case string:
+		b, ok := b.(string)
+		return ok && a == b
+	case int64:
+		b, ok := b.(int64)
+		return ok && a == b
+	case bool:
+		b, ok := b.(bool)
+		return ok && a == b
+	}
+	return false
+}
+
+// arguments are the first row, and of the others what they do not share with it.
+func arguments(args []any, shared []bool, rows [][]any) []any {
+	args = append(args, rows[0]...)
+	for _, row := range rows[1:] {
+		for i, value := range row {
+			if !shared[i] {
+				args = append(args, value)
+			}
+		}
+	}
+	return args
+}
+
+// values is the statement that inserts n rows. To SQLite a new parameter is not numbered but just the next: it looks for
+// each numbered one among all that stand before it.
+func (s Scoped) values(table string, columns []string, shared []bool, n int) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "INSERT INTO %s (%s) VALUES ", table, strings.Join(columns, ", "))
+	mark, last := "$", 0
+	if s.db.Engine == SQLite {
+		mark = "?"
+	}
+	for row := range n {
+		open := ", ("
+		if row == 0 {
+			open = "("
+		}
+		for i := range columns {
+			text.WriteString(open)
+			open = ", "
+			again := row > 0 && shared[i]
+			if !again {
+				last++
+			}
+			switch {
+			case again:
+				text.WriteString(mark + strconv.Itoa(i+1))
+			case s.db.Engine == SQLite:
+				text.WriteString(mark)
+			default:
+				text.WriteString(mark + strconv.Itoa(last))
+			}
+		}
+		text.WriteString(")")
+	}
+	return text.String()
+}

@@ -1,0 +1,87 @@
+package wallet
+
+import (
+	"context"
+
+	"github.com/go-json-experiment/json"
+
+	"sovereign/internal/db"
+	"sovereign/internal/id"
+	"sovereign/internal/journal"
+	"sovereign/internal/live"
+	"sovereign/internal/money"
+	"sovereign/internal/tenant"
+)
+
+// usageColumns are in the order of usageRows, texts first.
+var usageColumns = []string{
+	"workspace_id", "request_id", "transfer_id", "key_id", "route", "model", "requested", "alias", "provider", "outcome", "price",
+	"counted", "own_key", "at", "input", "cached", "written", "audio_input", "output", "reasoning", "audio_output", "searches", "cost", "charged",
+}
+
+// postUsage writes the rows of one workspace and the transfer that they sum to, and returns what the wallet paid.
+func (t *Teller) postUsage(ctx context.Context, tx *db.Tx, ws tenant.ID, batch []journal.Charge) (money.Nano, error) {
+	left, err := balance(ctx, tx.In(ws), accountWallet)
+	if err != nil {
+		return 0, err
+	}
+	charged, cost := fit(batch, left)
+	transfer := id.New("txn")
+	rows, err := usageRows(ws, transfer, batch)
+	if err != nil {
+		return 0, err
+	}
+	if err := db.Insert(ctx, tx.Across("the rows name their workspace"), "usage_rows", usageColumns, rows); err != nil {
+		return 0, err
+	}
+	lines := []line{{accountWallet, -charged}, {accountUsage, cost}}
+	if over := cost - charged; over > 0 {
+		lines = append(lines, line{accountOverage, -over})
+	}
+	return charged, post(ctx, tx, ws, transfer, kindUsage, "", lines)
+}
+
+// usageRows are the values of a batch. A text that the row before has too is taken from there: one request is much like
+// the next.
+func usageRows(ws tenant.ID, transfer string, batch []journal.Charge) ([][]any, error) {
+	width := len(usageColumns)
+	rows, values, last := make([][]any, len(batch)), make([]any, len(batch)*width), make([]any, width)
+	prices := map[live.Rates]string{} // few models serve many requests
+	for i := range batch {
+		c, u := &batch[i], &batch[i].Usage
+		price, ok := prices[c.Price]
+		if !ok {
+			text, err := json.Marshal(c.Price)
+			if err != nil {
+				return nil, err
+			}
+			price = string(text)
+			prices[c.Price] = price
+		}
+		row := values[i*width : i*width : (i+1)*width]
+		for k, text := range [...]string{
+			string(ws), c.Request, transfer, string(c.Key), c.Route, c.Model, c.Requested, c.Alias, c.Provider, c.Outcome, price,
+		} {
+			if last[k] != text {
+				last[k] = text
+			}
+			row = append(row, last[k])
+		}
+		rows[i] = append(row, c.Counted, c.Own, int64(c.At), u.Input, u.Cached, u.Written, u.AudioInput,
+			u.Output, u.Reasoning, u.AudioOutput, u.Searches, int64(c.Cost), int64(c.Charged))
+	}
+	return rows, nil
+}
+
+// fit lowers what is charged until the wallet can pay it. The holds have seen to that already, unless two servers
+// spent from one wallet.
+func fit(batch []journal.Charge, left money.Nano) (charged, cost money.Nano) {
+	for i := range batch {
+		c := &batch[i]
+		c.Charged = min(c.Charged, left)
+		left -= c.Charged
+		charged += c.Charged
+		cost += c.Cost
+	}
+	return charged, cost
+}
