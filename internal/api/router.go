@@ -42,6 +42,7 @@ type Router struct {
 	Config
 	routes   []Route
 	mux      *http.ServeMux
+	exact    map[exactly]exact
 	registry huma.Registry
 	guard    *limit.Windows[tenant.ID]
 }
@@ -62,7 +63,7 @@ func NewOperatorRouter(c Config, routes []Route) (*Router, error) {
 
 func newRouter(c Config, routes []Route, mine func(Permission) bool) (*Router, error) {
 	rt := &Router{
-		Config: c, mux: http.NewServeMux(), registry: newRegistry(),
+		Config: c, mux: http.NewServeMux(), exact: map[exactly]exact{}, registry: newRegistry(),
 		guard: limit.NewWindows[tenant.ID](guardStarts, guardWindow),
 	}
 	for _, r := range routes {
@@ -87,7 +88,7 @@ func (rt *Router) add(r Route) error {
 	}
 	r.input = in
 	rt.routes = append(rt.routes, r)
-	rt.mux.HandleFunc(r.Method+" "+r.Pattern(), func(w http.ResponseWriter, req *http.Request) {
+	handler := func(w http.ResponseWriter, req *http.Request) {
 		if err := rt.serve(w, req, &r); err != nil {
 			refuse := edge.Refuse
 			if r.flat {
@@ -95,15 +96,37 @@ func (rt *Router) add(r Route) error {
 			}
 			refuse(w, req, err)
 		}
-	})
+	}
+	pattern := r.Method + " " + r.Pattern()
+	rt.mux.HandleFunc(pattern, handler)
+	if r.raw != nil && !strings.Contains(r.Pattern(), "{") {
+		rt.exact[exactly{r.Method, r.Pattern()}] = exact{pattern, handler}
+	}
 	return nil
 }
+
+// exactly is what a request asks for, and exact what answers it. The inference routes have no wildcards, and are asked for
+// most: they are found without the mux.
+type (
+	exactly struct{ method, path string }
+	exact   struct {
+		pattern string
+		handler http.HandlerFunc
+	}
+)
 
 // Routes lists what is served: the access matrix and the documentation are made from it.
 func (rt *Router) Routes() []Route { return rt.routes }
 
 // ServeHTTP answers a request that an edge has admitted.
-func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) { rt.mux.ServeHTTP(w, r) }
+func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if found, ok := rt.exact[exactly{r.Method, r.URL.Path}]; ok && r.URL.RawPath == "" {
+		r.Pattern = found.pattern
+		found.handler(w, r)
+		return
+	}
+	rt.mux.ServeHTTP(w, r)
+}
 
 // serve runs one route for an admitted request: permission, guard, body, handler, answer.
 func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) error {

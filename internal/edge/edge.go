@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"path"
 	"runtime/debug"
 	"strings"
@@ -138,6 +139,9 @@ func below(path, mount string) bool { return path == mount || strings.HasPrefix(
 // canonical is r with /api/v1 read as /v1. A path that is not written plainly (//, dots, an encoded slash in a place
 // where it would make another path) is nobody's: redirecting it would answer a caller without a key.
 func canonical(r *http.Request) (*http.Request, bool) {
+	if plainly(r.URL) {
+		return r, true
+	}
 	decoded, raw := r.URL.Path, r.URL.EscapedPath()
 	if decoded == "" || decoded[0] != '/' || path.Clean(decoded) != strings.TrimSuffix(decoded, "/") && decoded != "/" {
 		return nil, false
@@ -154,6 +158,22 @@ func canonical(r *http.Request) (*http.Request, bool) {
 		return &clone, true
 	}
 	return r, true
+}
+
+// plainly reports whether a path below /v1 is surely written plainly: most are.
+func plainly(u *url.URL) bool {
+	if u.RawPath != "" || !strings.HasPrefix(u.Path, "/v1/") {
+		return false
+	}
+	before := byte(0)
+	for i := range len(u.Path) {
+		c := u.Path[i]
+		if before == '/' && (c == '/' || c == '.') || c == '%' {
+			return false
+		}
+		before = c
+	}
+	return before != '/'
 }
 
 func (e *Edge) authenticate(r *http.Request) (tenant.Caller, error) {

@@ -87,7 +87,8 @@ func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error
 	r.term.start(r.clock.now, r.settings.RequestTimeout)
 	defer r.term.stop()
 	defer life.After(caller, r.left)()
-	defer g.runs.with(&r.term)()
+	g.runs.add(&r.term)
+	defer g.runs.remove(&r.term)
 	defer r.judge(nil)
 	return r.try() //nolint:contextcheck // a run has its own life: it ends on purpose, not by accident
 }
@@ -110,10 +111,10 @@ func (r *run) hold() (*till.Tab, error) {
 // left ends the request because its caller is gone.
 func (r *run) left() { r.term.End(errLeft) }
 
-// worst is what the request may cost. To measure a long prompt takes longer than to send it, and saves nothing where the wallet
-// has plenty: there its bytes are held for, of which no token has less than one. Media alone may be more tokens than bytes.
+// worst is what the request may cost. To measure a prompt takes time, of a long one more than to send it, and saves nothing where the
+// wallet has plenty: there its bytes are held for, of which no token has less than one. Media alone may be more tokens than bytes.
 func (r *run) worst() money.Nano {
-	if len(r.ask.Body) >= longBody && r.ask.Endpoint != Rerank && !r.ask.seen(media) {
+	if r.ask.Endpoint != Rerank && !r.ask.seen(media) {
 		if rough := r.dearest(token.Most(len(r.ask.Body))); rough <= r.gateway.Till.Free(r.ask.Caller.Workspace)/plenty {
 			return rough
 		}
@@ -121,10 +122,8 @@ func (r *run) worst() money.Nano {
 	return r.dearest(r.ask.tokens().High)
 }
 
-const (
-	longBody = 8 << 10
-	plenty   = 100
-)
+// plenty is how often a wallet could pay for it.
+const plenty = 100
 
 // dearest is what the dearest of the models that may run can cost, for a prompt of at most so many tokens.
 func (r *run) dearest(prompt int64) (worst money.Nano) {

@@ -11,27 +11,37 @@ import (
 type runs struct {
 	shards [16]struct {
 		sync.Mutex
-		terms map[*term]struct{}
+		first *term // of a list
 	}
 	stopped atomic.Pointer[error]
 }
 
-// with keeps a request until the function that it returns is called. When all have been ended, so is it.
-func (r *runs) with(t *term) (without func()) {
-	shard := &r.shards[rand.N(len(r.shards))]
+// add keeps a request until it is removed. When all have been ended, so is it.
+func (r *runs) add(t *term) {
+	t.shard = rand.N(len(r.shards))
+	shard := &r.shards[t.shard]
 	shard.Lock()
-	if shard.terms == nil {
-		shard.terms = map[*term]struct{}{}
+	if t.next = shard.first; t.next != nil {
+		t.next.before = t
 	}
-	shard.terms[t] = struct{}{}
+	shard.first = t
 	shard.Unlock()
 	if cause := r.stopped.Load(); cause != nil {
 		t.End(*cause)
 	}
-	return func() {
-		shard.Lock()
-		delete(shard.terms, t)
-		shard.Unlock()
+}
+
+func (r *runs) remove(t *term) {
+	shard := &r.shards[t.shard]
+	shard.Lock()
+	defer shard.Unlock()
+	if t.next != nil {
+		t.next.before = t.before
+	}
+	if t.before != nil {
+		t.before.next = t.next
+	} else {
+		shard.first = t.next
 	}
 }
 
@@ -41,7 +51,7 @@ func (r *runs) stop(cause error) {
 	for i := range r.shards {
 		shard := &r.shards[i]
 		shard.Lock()
-		for t := range shard.terms {
+		for t := shard.first; t != nil; t = t.next {
 			t.End(cause)
 		}
 		shard.Unlock()

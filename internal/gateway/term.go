@@ -18,6 +18,9 @@ type term struct {
 	quiet time.Time  // when the wait is; zero when nobody waits
 	rings time.Time
 	timer *time.Timer
+
+	next, before *term // of those that run, beside it
+	shard        int
 }
 
 // start gives a request its time.
