@@ -33,6 +33,8 @@ type run struct {
 	tab      *till.Tab
 	out      Writer
 
+	held  account   // what is translated in this try
+	in    source    // the answer of this try
 	term  term      // of the provider's side
 	first life.Life // of the first try
 
@@ -316,24 +318,24 @@ func (r *run) once(c candidate) *failure {
 	r.model, r.reported, r.delivered, r.recorded, r.memory.assembly = c, nil, r.delivered[:0], time.Time{}, nil
 	r.tab.Serve(c.Model, c.price, c.own != nil)
 
-	held := &account{budget: r.gateway.Bounds.Buffered} // by what is translated
-	defer held.back()
+	r.held = account{budget: r.gateway.Bounds.Buffered}
+	defer r.held.back()
 	response, err := r.fleet.Sender(c.Model).Send(ctx, &upstream.Request{
-		Model: c.Model, Path: r.ask.Endpoint.Path, Body: r.ask.body(c, r.standard), Lease: r.ask.Lease, Stream: r.ask.stream, ID: r.ask.ID, Own: c.own, Take: held.take,
+		Model: c.Model, Path: r.ask.Endpoint.Path, Body: r.ask.body(c, r.standard), Lease: r.ask.Lease, Stream: r.ask.stream, ID: r.ask.ID, Own: c.own, Take: r.held.take,
 	})
 	r.clock.theirs()
 	if err != nil {
 		return r.lost(ctx, err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	in := &source{run: r, life: ctx, from: response.Body, length: response.Length, patience: r.settings.TryTimeout}
+	r.in = source{run: r, life: ctx, from: response.Body, length: response.Length, patience: r.settings.TryTimeout}
 	switch {
 	case response.Status != http.StatusOK:
-		return r.refusal(in, response)
+		return r.refusal(&r.in, response)
 	case r.ask.stream:
-		return r.stream(in, response)
+		return r.stream(&r.in, response)
 	default:
-		return r.whole(in)
+		return r.whole(&r.in)
 	}
 }
 

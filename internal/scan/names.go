@@ -32,7 +32,7 @@ func slot(name []byte) int {
 	if len(name) == 0 {
 		return 0
 	}
-	return (len(name)*399 + int(name[0])*394 + int(name[len(name)/2])*508 + int(name[len(name)-1])*47) % slots
+	return (len(name)*374 + int(name[0])*150 + int(name[len(name)/2])*254 + int(name[len(name)-1])*221) % slots
 }
 
 // known are the usual names. One that is missing among them is copied, and that is all.
@@ -50,5 +50,6 @@ const usual = `
 	include_usage input instructions max_output_tokens text include truncation previous_response_id encoding_format dimensions
 	query documents top_n return_documents id object created choices usage system_fingerprint index delta message role content refusal
 	finish_reason reasoning_content annotations tool_calls function name arguments type error code param obfuscation
-	prompt_tokens completion_tokens total_tokens prompt_tokens_details completion_tokens_details cached_tokens
+	prompt_tokens completion_tokens total_tokens prompt_tokens_details completion_tokens_details cached_tokens audio_tokens reasoning_tokens
+	accepted_prediction_tokens rejected_prediction_tokens cache_write_tokens
 	data embedding results provider sequence_number item_id output_index content_index response item part output status`
