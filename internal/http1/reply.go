@@ -1,12 +1,14 @@
 package http1
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 )
 
 // A reply is the http.ResponseWriter of one request. What is written is gathered, and sent when it is much, when it is flushed, or at
@@ -18,6 +20,8 @@ type reply struct {
 	last   bool  // the connection ends with it
 	length int64 // that the handler has told; -1 when it has not
 	sent   int64 // bytes of the body that were taken
+	sniffs bool  // the handler has not told what it sends
+	timed  bool  // the handler has set a deadline
 	framed bool  // the head is complete: it says how the body ends
 	chunks bool
 	buffer *[]byte // the head as far as it goes, and what is to be sent
@@ -46,6 +50,9 @@ func (r *reply) release() {
 		*r.buffer = (*r.buffer)[:0]
 		replies.Put(r.buffer)
 	}
+	if r.timed {
+		_ = r.visit.conn.SetWriteDeadline(time.Time{}) // the next has its own
+	}
 	if r.buffer = nil; cap(r.body) > heldBack {
 		r.body = nil
 	}
@@ -54,19 +61,30 @@ func (r *reply) release() {
 // Header implements http.ResponseWriter.
 func (r *reply) Header() http.Header { return r.header }
 
-// WriteHeader implements http.ResponseWriter.
+// WriteHeader implements http.ResponseWriter. Interim answers, which nobody has to wait for, are not sent.
 func (r *reply) WriteHeader(status int) {
-	if r.status != 0 {
+	switch {
+	case r.status != 0:
+		return
+	case status < http.StatusContinue || status > 999:
+		panic(fmt.Sprintf("no status: %d", status)) // as net/http does
+	case status < http.StatusOK:
 		return
 	}
 	r.status = status
 	r.buffer, _ = replies.Get().(*[]byte)
-	out := append((*r.buffer)[:0], "HTTP/1.1 "...)
+	out := (*r.buffer)[:0]
+	out = append(out, "HTTP/1.1 "...)
 	out = strconv.AppendInt(out, int64(status), 10)
 	out = append(out, ' ')
 	out = append(out, http.StatusText(status)...)
 	out = append(out, "\r\n"...)
+	_, typed := r.header["Content-Type"]
+	r.sniffs = !typed && r.header.Get("Content-Encoding") == ""
 	for name, values := range r.header {
+		if len(values) == 0 || strings.ContainsFunc(name, outside) || name == "" {
+			continue
+		}
 		switch name {
 		case "Content-Length":
 			if n, err := strconv.ParseInt(values[0], 10, 64); err == nil && n >= 0 && r.hasBody() {
@@ -86,13 +104,16 @@ func (r *reply) WriteHeader(status int) {
 			out = append(out, "\r\n"...)
 		}
 	}
-	if r.header["Date"] == nil {
+	if _, dated := r.header["Date"]; !dated {
 		out = append(out, "Date: "...)
 		out = append(out, now()...)
 		out = append(out, "\r\n"...)
 	}
 	*r.buffer = out
 }
+
+// outside says that a rune is of no name.
+func outside(r rune) bool { return r >= utf8.RuneSelf || !tokens[r] }
 
 // appendValue keeps a value from breaking out of its line.
 func appendValue(to []byte, value string) []byte {
@@ -112,11 +133,14 @@ func (r *reply) Write(p []byte) (int, error) {
 		r.WriteHeader(http.StatusOK)
 	}
 	switch {
+	case len(p) == 0:
+		return 0, nil
 	case r.err != nil:
 		return 0, r.err
 	case !r.hasBody():
 		return 0, http.ErrBodyNotAllowed
 	case r.length >= 0 && r.sent+int64(len(p)) > r.length:
+		r.sent += int64(len(p)) // never what was told, so that the connection ends
 		return 0, http.ErrContentLength
 	}
 	r.sent += int64(len(p))
@@ -145,9 +169,9 @@ func (r *reply) frame(first []byte, ended bool) {
 		return
 	}
 	r.framed = true
-	r.last = r.last || r.visit.body.left > mostDiscarded
+	r.last = r.last || r.visit.request.body.left > mostDiscarded || r.visit.server.closing.Load()
 	out := *r.buffer
-	if r.header["Content-Type"] == nil && r.hasBody() && len(first) > 0 && r.header["Content-Encoding"] == nil {
+	if r.sniffs && r.hasBody() && len(first) > 0 {
 		out = append(out, "Content-Type: "...)
 		out = append(out, http.DetectContentType(first)...)
 		out = append(out, "\r\n"...)
@@ -168,7 +192,8 @@ func (r *reply) frame(first []byte, ended bool) {
 	if r.last {
 		out = append(out, "Connection: close\r\n"...)
 	}
-	*r.buffer = append(out, "\r\n"...)
+	out = append(out, "\r\n"...)
+	*r.buffer = out
 }
 
 // put gathers a piece of the body.
@@ -206,8 +231,11 @@ func (r *reply) FlushError() error {
 // Flush implements http.Flusher.
 func (r *reply) Flush() { _ = r.FlushError() }
 
-// SetWriteDeadline is for http.ResponseController.
-func (r *reply) SetWriteDeadline(t time.Time) error { return r.visit.conn.SetWriteDeadline(t) }
+// SetWriteDeadline is for http.ResponseController. It holds for this answer.
+func (r *reply) SetWriteDeadline(t time.Time) error {
+	r.timed = true
+	return r.visit.conn.SetWriteDeadline(t)
+}
 
 // finish sends the end of the answer. An answer that is shorter than it has said breaks off.
 func (r *reply) finish() error {
@@ -218,7 +246,7 @@ func (r *reply) finish() error {
 	if r.chunks {
 		*r.buffer = append(*r.buffer, "0\r\n\r\n"...)
 	}
-	if r.length > r.sent && r.hasBody() {
+	if r.length >= 0 && r.length != r.sent {
 		r.last = true
 		_ = r.send(true)
 		return http.ErrContentLength

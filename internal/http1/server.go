@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,7 +32,7 @@ type Server struct {
 	urls    map[string]*url.URL
 	mutex   sync.Mutex
 	visits  map[*visit]bool // true while it waits for a request
-	closing bool
+	closing atomic.Bool
 }
 
 // ErrClosed says that a server was shut down.
@@ -69,8 +70,8 @@ func (s *Server) Serve(l net.Listener) error {
 func (s *Server) keep(v *visit, waits bool) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.closing && waits {
-		return false
+	if _, there := s.visits[v]; s.closing.Load() && (waits || !there) {
+		return false // or closed already, a moment after its request had come
 	}
 	s.visits[v] = waits
 	return true
@@ -109,7 +110,7 @@ func (s *Server) Close() error {
 func (s *Server) end(all bool) int {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.closing = true
+	s.closing.Store(true)
 	for v, waits := range s.visits {
 		if waits || all {
 			_ = v.conn.Close()

@@ -12,7 +12,9 @@ import (
 	"net/url"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"sovereign/internal/life"
@@ -24,6 +26,7 @@ type visit struct {
 	conn   net.Conn
 	base   context.Context //nolint:containedctx // the connection's, which its requests' stand on
 	remote string
+	socket syscall.RawConn // nil where long bodies are not waited for
 
 	buffer   []byte
 	from, to int       // what is unread stands between them
@@ -31,7 +34,6 @@ type visit struct {
 	waiting  time.Time // since when the deadline for the next request holds
 	request  *request
 	reply    reply
-	body     body
 
 	// What follows is shared with the watch for a caller who leaves.
 	mutex   sync.Mutex
@@ -43,9 +45,8 @@ type visit struct {
 
 // A line of a head, as it came and as it is understood.
 type line struct {
-	raw    []byte
-	name   string
-	values []string
+	raw         []byte
+	name, value string
 }
 
 // headRoom is how long a head may be to be taken here.
@@ -55,20 +56,17 @@ const headRoom = 4 << 10
 const watchAfter = 10 * time.Millisecond
 
 func newVisit(s *Server, conn net.Conn) *visit {
-	v := &visit{server: s, conn: conn, base: context.Background(), remote: conn.RemoteAddr().String(), buffer: make([]byte, headRoom)}
+	v := &visit{server: s, conn: conn, base: context.Background(), remote: conn.RemoteAddr().String(), socket: socketOf(conn), buffer: make([]byte, headRoom)}
 	if s.Context != nil {
 		v.base = s.Context(conn)
 	}
-	v.reply.visit, v.body.visit = v, v
+	v.reply.visit = v
 	return v
 }
 
 // run serves requests until the connection ends, or is handed on.
 func (v *visit) run() {
-	for {
-		if !v.server.keep(v, true) {
-			break
-		}
+	for v.server.keep(v, true) {
 		target, length, verdict := v.head()
 		if verdict == ended {
 			break
@@ -81,7 +79,7 @@ func (v *visit) run() {
 			break
 		}
 	}
-	if v.body.left > 0 {
+	if v.request != nil && v.request.body.left > 0 {
 		v.linger()
 	}
 	v.server.forget(v)
@@ -107,7 +105,10 @@ const (
 // head reads the next request up to its body.
 func (v *visit) head() (target *url.URL, length int64, is verdict) {
 	v.from, v.to = 0, copy(v.buffer, v.buffer[v.from:v.to])
-	hurry := false
+	if !v.waiting.IsZero() && !v.next() {
+		return nil, 0, ended
+	}
+	hurried := false
 	for searched := 0; ; {
 		unread := v.buffer[:v.to]
 		if end := bytes.Index(unread[searched:], []byte("\r\n\r\n")); end >= 0 {
@@ -122,7 +123,10 @@ func (v *visit) head() (target *url.URL, length int64, is verdict) {
 			return nil, 0, handsOn
 		}
 		searched = max(0, v.to-3)
-		hurry = v.patience(hurry)
+		if !hurried {
+			hurried, v.waiting = true, unknown
+			_ = v.conn.SetReadDeadline(time.Now().Add(v.server.HeaderTimeout))
+		}
 		n, err := v.conn.Read(v.buffer[v.to:])
 		if v.to += n; n == 0 && err != nil {
 			if v.to > 0 && errors.Is(err, io.EOF) {
@@ -133,39 +137,69 @@ func (v *visit) head() (target *url.URL, length int64, is verdict) {
 	}
 }
 
-// patience sets how long the head may take to come: a first one, and the rest of one that has begun, have their time once; a
-// connection that was used before may wait longer for the next. That a deadline was set a moment ago is good enough.
-func (v *visit) patience(hurried bool) (hurries bool) {
-	now := time.Now()
-	switch {
-	case hurried:
-	case v.waiting.IsZero() || v.to > 0:
-		v.waiting = unknown
-		_ = v.conn.SetReadDeadline(now.Add(v.server.HeaderTimeout))
-		return true
-	case now.Sub(v.waiting) > time.Second:
-		v.waiting = now
-		_ = v.conn.SetReadDeadline(now.Add(v.server.IdleTimeout))
+// next waits for another request to begin, and skips the line ends that some callers send behind a body. That a deadline was set a
+// moment ago is good enough.
+func (v *visit) next() bool {
+	const few = 4 // bytes, which every request has
+	for v.to < few {
+		if now := time.Now(); now.Sub(v.waiting) > time.Second {
+			v.waiting = now
+			_ = v.conn.SetReadDeadline(now.Add(v.server.IdleTimeout))
+		}
+		n, err := v.conn.Read(v.buffer[v.to:])
+		if v.to += n; n == 0 && err != nil {
+			return false
+		}
 	}
-	return hurried
+	if rest := bytes.TrimLeft(v.buffer[:few], "\r\n"); len(rest) < few {
+		v.to = copy(v.buffer, v.buffer[few-len(rest):v.to])
+	}
+	return true
 }
 
 // unknown says that the deadline is none for waiting.
 var unknown = time.Unix(1, 0)
 
-// plausible reports whether what has come can become a request that is taken here.
+// plausible reports whether what has come can become a request that is taken here. Nothing that would be refused waits for its end.
 func (v *visit) plausible(begun []byte) bool {
-	const method = "POST /"
 	n := min(len(begun), len(method))
-	return string(begun[:n]) == method[:n]
+	if string(begun[:n]) != method[:n] {
+		return false
+	}
+	for first := true; ; first = false {
+		raw, rest, whole := bytes.Cut(begun, []byte("\n"))
+		if !whole {
+			return true
+		}
+		raw, plain := bytes.CutSuffix(raw, []byte("\r"))
+		if first {
+			plain = plain && v.target(raw) != nil
+		} else if plain {
+			_, _, plain = plainLine(raw)
+		}
+		if !plain {
+			return false
+		}
+		begun = rest
+	}
+}
+
+const method = "POST "
+
+// target reads the first line of a head. It is nil for one that is not taken here.
+func (v *visit) target(first []byte) *url.URL {
+	path, found := bytes.CutPrefix(first, []byte(method))
+	path, version := bytes.CutSuffix(path, []byte(" HTTP/1.1"))
+	if !found || !version {
+		return nil
+	}
+	return v.server.urls[string(path)]
 }
 
 // understand reads a head. It is false for everything that is not plain.
 func (v *visit) understand(head []byte) (target *url.URL, length int64, ok bool) {
 	first, rest, _ := bytes.Cut(head, []byte("\r\n"))
-	path, found := bytes.CutPrefix(first, []byte("POST "))
-	path, version := bytes.CutSuffix(path, []byte(" HTTP/1.1"))
-	if target = v.server.urls[string(path)]; !found || !version || target == nil {
+	if target = v.target(first); target == nil {
 		return nil, 0, false
 	}
 	n := 0
@@ -184,7 +218,7 @@ func (v *visit) understand(head []byte) (target *url.URL, length int64, ok bool)
 		if n == len(v.lines) {
 			v.lines = append(v.lines, line{})
 		}
-		v.lines[n] = line{append(v.lines[n].raw[:0], raw...), name, []string{value}}
+		v.lines[n] = line{append(v.lines[n].raw[:0], raw...), name, value}
 	}
 	return v.collect(target, n)
 }
@@ -198,23 +232,23 @@ func (v *visit) collect(target *url.URL, n int) (*url.URL, int64, bool) {
 		return nil, 0, false
 	}
 	v.request = &request{base: v.base, header: make(http.Header, n)}
-	length := int64(-1)
-	for _, l := range v.lines[:n] {
+	length, values := int64(-1), make([]string, n) // which are the handler's, while the lines stay
+	for i, l := range v.lines[:n] {
 		if _, twice := v.request.header[l.name]; twice || l.name == "Host" && v.request.host != "" {
 			return nil, 0, false
 		}
 		switch l.name {
 		case "Host":
-			v.request.host = l.values[0]
+			v.request.host = l.value
 			continue
 		case "Content-Length":
-			n, err := strconv.ParseUint(l.values[0], 10, 62)
+			n, err := strconv.ParseUint(l.value, 10, 62)
 			if err != nil {
 				return nil, 0, false
 			}
-			length = int64(n) //nolint:gosec // of 62 bits
+			length = int64(n)
 		case "Connection":
-			switch l.values[0] {
+			switch l.value {
 			case "close":
 				v.request.last = true
 			case "keep-alive":
@@ -222,7 +256,8 @@ func (v *visit) collect(target *url.URL, n int) (*url.URL, int64, bool) {
 				return nil, 0, false
 			}
 		}
-		v.request.header[l.name] = l.values
+		values[i] = l.value
+		v.request.header[l.name] = values[i : i+1 : i+1]
 	}
 	return target, length, length >= 0 && v.request.host != ""
 }
@@ -254,7 +289,9 @@ func plainLine(raw []byte) (name, value string, ok bool) {
 
 func plainHost(host string) bool {
 	for i := range len(host) {
-		if c := host[i]; !tokens[c] && c != ':' && c != '[' && c != ']' || c == '%' {
+		switch c := host[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte("-._:[]", c) >= 0:
+		default:
 			return false
 		}
 	}
@@ -265,7 +302,9 @@ func plainHost(host string) bool {
 type request struct {
 	life.Life
 	base   context.Context //nolint:containedctx // what it stands on
+	url    url.URL
 	header http.Header
+	body   body
 	host   string
 	last   bool // the caller wants no other
 }
@@ -279,25 +318,25 @@ var errLeft = errors.New("the caller left")
 // serve has one request answered. It is false when the connection is of no use any more.
 func (v *visit) serve(target *url.URL, length int64) (again bool) {
 	r := v.request
-	v.body.left, v.body.timed = length, false
+	r.url, r.body = *target, body{visit: v, left: length}
 	v.reply.begin()
-	defer r.End(context.Canceled)
+	v.reply.last = r.last
+	in := (&http.Request{
+		Method: http.MethodPost, URL: &r.url, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: r.header,
+		Body: &r.body, ContentLength: length, Host: r.host, RequestURI: target.Path, RemoteAddr: v.remote, Close: r.last,
+	}).WithContext(r)
 	if length == 0 {
+		in.Body = http.NoBody
 		v.watch()
 	}
-	in := (&http.Request{
-		Method: http.MethodPost, URL: target, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: r.header,
-		Body: &v.body, ContentLength: length, Host: r.host, RequestURI: target.Path, RemoteAddr: v.remote,
-	}).WithContext(r)
-	if !v.handle(in) {
-		v.unwatch()
-		v.reply.release()
-		return false
-	}
+	whole := v.handle(in)
+	r.body.end()
 	v.unwatch()
-	again = v.reply.finish() == nil && !v.reply.last && !r.last
+	stays := r.Why() == nil
+	r.End(context.Canceled)
+	again = whole && v.reply.finish() == nil && !v.reply.last
 	v.reply.release()
-	return again && r.Why() == nil && v.body.discard()
+	return again && stays && r.body.discard()
 }
 
 // handle calls the handler. It is false when that has panicked: then the answer breaks off.
@@ -376,10 +415,18 @@ type body struct {
 	visit *visit
 	left  int64
 	timed bool // it has a deadline
+
+	mutex sync.Mutex
+	over  bool // its handler has returned: what comes now is another's
 }
 
 // Read implements io.Reader. The end comes with the last bytes, and with it begins the watch.
 func (b *body) Read(p []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if b.over {
+		return 0, http.ErrBodyReadAfterClose
+	}
 	n, err := b.read(p)
 	if errors.Is(err, io.EOF) && n > 0 {
 		b.visit.watch()
@@ -401,8 +448,13 @@ func (b *body) read(p []byte) (n int, err error) {
 			b.timed, v.waiting = true, unknown
 			_ = v.conn.SetReadDeadline(time.Now().Add(v.server.BodyTimeout))
 		}
-		if n, err = v.conn.Read(p); n == 0 {
-			if errors.Is(err, io.EOF) {
+		if v.socket != nil && len(p) >= longBody {
+			n, err = await(v.socket, p)
+		} else {
+			n, err = v.conn.Read(p)
+		}
+		if n == 0 {
+			if err == nil || errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
 			return 0, err
@@ -414,8 +466,18 @@ func (b *body) read(p []byte) (n int, err error) {
 	return n, nil
 }
 
+// end keeps a handler's goroutines from it.
+func (b *body) end() {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.over = true
+}
+
 // Close implements io.Closer.
 func (b *body) Close() error { return nil }
+
+// longBody is what is waited for as a whole.
+const longBody = 32 << 10
 
 // mostDiscarded is how much of a body that nobody wanted is read, so that its connection can be used again.
 const mostDiscarded = 256 << 10
@@ -440,5 +502,5 @@ func (v *visit) linger() {
 		return
 	}
 	_ = v.conn.SetReadDeadline(time.Now().Add(lingering))
-	_, _ = io.CopyN(io.Discard, v.conn, mostDiscarded)
+	_, _ = io.CopyN(io.Discard, v.conn, v.request.body.left-int64(v.to-v.from))
 }

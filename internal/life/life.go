@@ -14,6 +14,7 @@ type Life struct {
 	cause error
 	done  chan struct{} // made for who asks
 	cut   func()        // what its end does to who waits
+	turn  int           // of those who wait there, one after the other
 	more  []func()      // and to others
 	inner *Life
 }
@@ -74,7 +75,9 @@ func (l *Life) AfterFunc(f func()) (stop func() bool) {
 		return func() bool { return false }
 	case l.cut == nil:
 		l.cut = f
-		return l.forget
+		l.turn++
+		turn := l.turn
+		return func() bool { return l.forget(turn) }
 	default:
 		at := len(l.more)
 		l.more = append(l.more, f)
@@ -91,13 +94,15 @@ func (l *Life) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-// forget takes back what the end would do to the first who waits.
-func (l *Life) forget() bool {
+// forget takes back what the end would do to who waits in a turn, if that is still so.
+func (l *Life) forget(turn int) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	waited := l.cut != nil
+	if l.cut == nil || l.turn != turn {
+		return false
+	}
 	l.cut = nil
-	return waited
+	return true
 }
 
 // Done implements context.Context.

@@ -1,0 +1,106 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sovereign/internal/live"
+	"sovereign/internal/sse"
+)
+
+// A reading is what the road makes of a stream's events.
+type reading struct {
+	Shown     []string
+	Content   []bool
+	Delivered string
+	Finished  bool
+	Failed    bool
+	Moulded   int
+}
+
+func readEvents(events []string, usage, mouldless bool) (r reading) {
+	s := &relay{run: &run{ask: &Ask{Endpoint: Chat, usage: usage}, model: candidate{Model: &live.Model{Provider: &live.Provider{}}}}, choices: map[int]bool{}}
+	for _, event := range events {
+		if mouldless {
+			s.mould = nil
+		}
+		data := []byte(event)
+		if s.mould != nil {
+			if _, ok := s.mould.fits(data); ok {
+				r.Moulded++
+			}
+		}
+		v, failed := chatEvent(s, sse.Event{Data: data})
+		r.Shown, r.Content = append(r.Shown, string(v.show)), append(r.Content, v.content)
+		for i := range data {
+			data[i] = 'x' // the bytes are somebody else's afterwards
+		}
+		if failed != nil {
+			r.Failed = true
+			break
+		}
+	}
+	r.Delivered, r.Finished = string(s.delivered), s.finished
+	return r
+}
+
+func TestAnEventInAMouldIsReadAsIfItWereDecoded(t *testing.T) {
+	text := rapid.OneOf(
+		rapid.SampledFrom([]string{" token", "", "a", "Ω", "日本", `\n`, `\"`, `\u00e9`, `\\`, "é", "\xff", "tab\there", `"},"delta":{"content":"x`, "0123456789", " "}),
+		rapid.StringMatching(`[a-z ]{1,8}`))
+	shapes := []string{
+		`{"id":"1","choices":[{"index":0,"delta":{"content":"%s"},"logprobs":null,"finish_reason":null}],"usage":null}`,
+		`{"id":"1","usage":null,"choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}]}`,
+		`{"usage":null,"id":"1","choices":[{"index":0,"delta":{"content":"%s"}}]}`,
+		`{"id":"1","choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}],"obfuscation":"%s"}`,
+		`{"obfuscation":"%s","choices":[{"delta":{"content":"%s"},"index":0}],"usage":null}`,
+		`{"choices":[{"index":0,"delta":{"role":"assistant","content":"%s"}}]}`,
+		`{"choices":[{"index":0,"delta":{"reasoning_content":"%s"}}],"usage":null}`,
+		`{"choices":[{"index":0,"delta":{"content":"%s","reasoning":"%s"}}]}`,
+		`{"choices":[{"index":0,"delta":{"content":"%s"}},{"index":1,"delta":{"content":"%s"}}]}`,
+		`{"choices":[{"index":1,"delta":{"content":"%s"},"finish_reason":"stop"}],"usage":null}`,
+		`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"%s"}}]}}]}`,
+		`{"Choices":[{"index":0,"delta":{"content":"no"}}],"choices":[{"index":0,"delta":{"content":"%s"}}]}`,
+		`{"choices":[{"index":0,"delta":{"content":"%s"},"Delta":{"content":"other"}}]}`,
+		`{"choices":[{"index":0,"delta":{"content":"%s"}}],"usage":{"prompt_tokens":3,"completion_tokens":2}}`,
+		`{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}`,
+		`{"choices":[{"index":0,"delta":{"content":"%s"}}],"x":"%s"}`,
+	}
+	moulded := 0
+	rapid.Check(t, func(t *rapid.T) {
+		var events []string
+		few := rapid.SliceOfN(rapid.SampledFrom(shapes), 1, 2).Draw(t, "shapes")
+		for range rapid.IntRange(1, 12).Draw(t, "events") {
+			shape := rapid.SampledFrom(few).Draw(t, "shape")
+			texts := make([]any, strings.Count(shape, "%s"))
+			for i := range texts {
+				texts[i] = text.Draw(t, "text")
+			}
+			events = append(events, fmt.Sprintf(shape, texts...))
+		}
+		usage := rapid.Bool().Draw(t, "usage")
+		got, want := readEvents(events, usage, false), readEvents(events, usage, true)
+		moulded += got.Moulded
+		got.Moulded = 0
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("%q\n%s", events, diff)
+		}
+	})
+	if moulded == 0 {
+		t.Error("no event was ever taken by a mould")
+	}
+}
+
+func TestMostEventsOfAStreamFitTheMould(t *testing.T) {
+	var events []string
+	for i := range 50 {
+		events = append(events, fmt.Sprintf(`{"id":"chatcmpl-1","choices":[{"index":0,"delta":{"content":" word%d"},"finish_reason":null}],"usage":null,"obfuscation":"%d"}`, i, i*i))
+	}
+	if got := readEvents(events, false, false); got.Moulded != len(events)-1 || strings.Contains(strings.Join(got.Shown, ""), "usage") {
+		t.Errorf("%d of %d, the first shown as %s", got.Moulded, len(events), got.Shown[1])
+	}
+}

@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sovereign/internal/live"
+	"sovereign/internal/token"
+)
+
+// decoded is a usage as a decoder reads it.
+func decoded(value []byte) *live.Usage {
+	var u struct {
+		Prompt            *token.Count  `json:"prompt_tokens"`
+		Completion        *token.Count  `json:"completion_tokens"`
+		PromptDetails     inputDetails  `json:"prompt_tokens_details"`
+		CompletionDetails outputDetails `json:"completion_tokens_details"`
+	}
+	if lenient(value, &u) != nil || u.Prompt == nil {
+		return nil
+	}
+	return usage(u.Prompt, u.PromptDetails, u.Completion, u.CompletionDetails)
+}
+
+func TestAPlainUsageIsReadAsADecoderReadsIt(t *testing.T) {
+	number := rapid.SampledFrom([]string{"0", "1", "12", "007", "999999999", "1000000000", "12345678901", "-1", "1.0", "1.5", "1e3", "null", `"3"`, "true", "", " 5", "[]"})
+	names := rapid.SampledFrom([]string{"prompt_tokens", "completion_tokens", "total_tokens", "Prompt_Tokens", "promptTokens", "cost", "input"})
+	inner := rapid.SampledFrom([]string{"cached_tokens", "cache_write_tokens", "audio_tokens", "reasoning_tokens", "accepted_prediction_tokens", "image_tokens", "CachedTokens"})
+	plain := 0
+	rapid.Check(t, func(t *rapid.T) {
+		object := func(name *rapid.Generator[string], label string) string {
+			var members []string
+			for range rapid.IntRange(0, 4).Draw(t, label) {
+				members = append(members, fmt.Sprintf(`"%s":%s`, name.Draw(t, "name"), number.Draw(t, "number")))
+			}
+			return strings.Join(members, ",")
+		}
+		members := []string{`"prompt_tokens":` + number.Draw(t, "prompt"), object(names, "members")}
+		for _, details := range []string{"prompt_tokens_details", "completion_tokens_details"} {
+			if rapid.Bool().Draw(t, details) {
+				members = append(members, fmt.Sprintf(`"%s":{%s}`, details, object(inner, "details")))
+			}
+		}
+		value := []byte("{" + strings.Join(members, ",") + "}")
+		if plainUsage(value) != nil {
+			plain++
+		}
+		if diff := cmp.Diff(decoded(value), usageOf(value)); diff != "" {
+			t.Fatalf("%s\n%s", value, diff)
+		}
+	})
+	if plain == 0 {
+		t.Error("none was ever plain")
+	}
+}

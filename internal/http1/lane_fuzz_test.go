@@ -1,0 +1,321 @@
+package http1
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// laneTargets are what the lane takes in these tests.
+var laneTargets = []string{"/v1/chat/completions", "/v1/embeddings"}
+
+// A laneScript is a connection on which a caller says everything in given pieces, and then no more.
+type laneScript struct {
+	from   string
+	ended  chan struct{}
+	mutex  sync.Mutex
+	pieces [][]byte
+	said   []byte
+	closed bool
+}
+
+func newLaneScript(from string, wire, cuts []byte) *laneScript {
+	s := &laneScript{from: from, ended: make(chan struct{})}
+	for i := 0; len(wire) > 0; i++ {
+		n := len(wire)
+		if i < len(cuts) {
+			n = min(int(cuts[i])+1, n)
+		}
+		s.pieces, wire = append(s.pieces, wire[:n]), wire[n:]
+	}
+	return s
+}
+
+func (s *laneScript) Read(p []byte) (int, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	switch {
+	case s.closed:
+		return 0, net.ErrClosed
+	case len(s.pieces) == 0:
+		return 0, io.EOF
+	}
+	n := copy(p, s.pieces[0])
+	if s.pieces[0] = s.pieces[0][n:]; len(s.pieces[0]) == 0 {
+		s.pieces = s.pieces[1:]
+	}
+	return n, nil
+}
+
+func (s *laneScript) Write(p []byte) (int, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.closed {
+		return 0, net.ErrClosed
+	}
+	s.said = append(s.said, p...)
+	return len(p), nil
+}
+
+func (s *laneScript) Close() error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if !s.closed {
+		s.closed = true
+		close(s.ended)
+	}
+	return nil
+}
+
+func (s *laneScript) LocalAddr() net.Addr              { return laneAddr("here") }
+func (s *laneScript) RemoteAddr() net.Addr             { return laneAddr(s.from) }
+func (s *laneScript) SetDeadline(time.Time) error      { return nil }
+func (s *laneScript) SetReadDeadline(time.Time) error  { return nil }
+func (s *laneScript) SetWriteDeadline(time.Time) error { return nil }
+
+type laneAddr string
+
+func (laneAddr) Network() string  { return "script" }
+func (a laneAddr) String() string { return string(a) }
+
+// A laneTwin has the same handler behind net/http's server alone, and behind the lane.
+type laneTwin struct {
+	alone, laned *Handover
+	serial       atomic.Int64
+	mutex        sync.Mutex
+	seen         map[string][]string // what reached the handler, by connection
+	took         atomic.Int64        // requests that came by the lane
+}
+
+func newLaneTwin(t testing.TB) *laneTwin {
+	t.Helper()
+	w := &laneTwin{seen: map[string][]string{}, alone: NewHandover(laneAddr("alone")), laned: NewHandover(laneAddr("lane"))}
+	rest := NewHandover(laneAddr("rest"))
+	plain := &http.Server{Handler: w, ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute}
+	lane := &Server{
+		Handler: w, Targets: laneTargets, Other: rest.Hand,
+		HeaderTimeout: time.Minute, BodyTimeout: time.Minute, IdleTimeout: time.Minute,
+	}
+	var all sync.WaitGroup
+	all.Go(func() { _ = plain.Serve(w.alone) })
+	all.Go(func() { _ = plain.Serve(rest) })
+	all.Go(func() { _ = lane.Serve(w.laned) })
+	t.Cleanup(func() {
+		_ = w.laned.Close()
+		_ = lane.Close()
+		_ = plain.Close()
+		all.Wait()
+	})
+	return w
+}
+
+// ServeHTTP tells everything that it sees.
+func (w *laneTwin) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	if _, ok := out.(*reply); ok {
+		w.took.Add(1)
+	}
+	body, err := io.ReadAll(r.Body)
+	text := laneTold(r, body, err)
+	w.mutex.Lock()
+	w.seen[r.RemoteAddr] = append(w.seen[r.RemoteAddr], r.Method+"\n"+text)
+	w.mutex.Unlock()
+	_, _ = io.WriteString(out, text)
+}
+
+// laneTold is a request as its handler sees it.
+func laneTold(r *http.Request, body []byte, err error) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %s %s\nurl %q host %q length %d close %v trailer %v te %v\n", r.Method, r.RequestURI, r.Proto, r.URL, r.Host,
+		r.ContentLength, r.Close, r.Trailer, r.TransferEncoding)
+	fmt.Fprintf(&text, "path %q raw %q query %q fragment %q none %v\n", r.URL.Path, r.URL.RawPath, r.URL.RawQuery, r.URL.Fragment, r.Body == http.NoBody)
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		fmt.Fprintf(&text, "%q %q\n", name, r.Header[name])
+	}
+	fmt.Fprintf(&text, "body %q %v\n", body, err)
+	return text.String()
+}
+
+// A laneAnswer is one as its caller reads it, but for the order of its head and the date.
+type laneAnswer struct {
+	Proto  string
+	Status string
+	Header http.Header
+	Close  bool
+	Length int64
+	Coding []string
+	Body   string
+	Err    string
+}
+
+// ask says wire to one of the two. It returns what reached the handler, and what was answered.
+func (w *laneTwin) ask(t testing.TB, to *Handover, wire, cuts []byte) (seen []string, said []laneAnswer) {
+	t.Helper()
+	script := newLaneScript(fmt.Sprintf("192.0.2.1:%d", w.serial.Add(1)), wire, cuts)
+	to.Hand(script)
+	select {
+	case <-script.ended:
+	case <-time.After(5 * time.Minute):
+		t.Fatalf("the connection is not ended by the end of %q", wire)
+	}
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	seen = w.seen[script.from]
+	delete(w.seen, script.from)
+	return seen, laneRead(script.said, seen)
+}
+
+func laneRead(wire []byte, seen []string) (all []laneAnswer) {
+	in := bufio.NewReader(bytes.NewReader(wire))
+	for {
+		if _, err := in.Peek(1); err != nil {
+			return all
+		}
+		method := http.MethodGet
+		if len(seen) > 0 {
+			method, _, _ = strings.Cut(seen[0], "\n")
+		}
+		one, err := http.ReadResponse(in, &http.Request{Method: method})
+		if err != nil {
+			rest, _ := io.ReadAll(in)
+			return append(all, laneAnswer{Err: err.Error(), Body: string(rest)})
+		}
+		body, err := io.ReadAll(one.Body)
+		if _, err := http.ParseTime(one.Header.Get("Date")); err == nil {
+			one.Header.Set("Date", "now")
+		}
+		all = append(all, laneAnswer{one.Proto, one.Status, one.Header, one.Close, one.ContentLength, one.TransferEncoding, string(body), fmt.Sprint(err)})
+		if one.StatusCode >= http.StatusOK && len(seen) > 0 {
+			seen = seen[1:]
+		}
+	}
+}
+
+// compare says the same to both, and returns in what they differ.
+func (w *laneTwin) compare(t testing.TB, wire, cuts []byte) string {
+	t.Helper()
+	seen, said := w.ask(t, w.alone, wire, nil)
+	laneSeen, laneSaid := w.ask(t, w.laned, wire, cuts)
+	return cmp.Diff(seen, laneSeen) + cmp.Diff(said, laneSaid)
+}
+
+const (
+	lanePost = "POST /v1/chat/completions HTTP/1.1\r\nHost: a.test\r\n"
+	laneGet  = "GET /v1/models HTTP/1.1\r\nHost: a.test\r\n\r\n"
+)
+
+// lanePlain is a request that the lane takes.
+func lanePlain(body string, lines ...string) string {
+	lines = append(slices.Clip(lines), "Content-Length: "+strconv.Itoa(len(body)))
+	return lanePost + strings.Join(lines, "\r\n") + "\r\n\r\n" + body
+}
+
+// laneSeeds are requests, and things that look like some.
+func laneSeeds() []string {
+	one, two := lanePlain(`{"a":1}`, "Authorization: Bearer one"), lanePlain(`{"b":22}`, "Authorization: Bearer two")
+	seeds := []string{
+		one, one + one, one + two + one, one + laneGet + two, laneGet + one, one + "\r\n" + two, one + "\r\n", one + "\r\n\r\n" + two,
+		one + "\n" + laneGet, one + "\r\n\r\n\r\n" + two, one + "\r\n\r", one + "X", one + "PO", one + "POST", one + "POST /v1/chat/comp",
+		"\r\n" + one, "\n" + one, one[:20], one[:60], one[:len(one)-3], one + one[:len(one)-3], strings.ToLower(one), strings.ReplaceAll(one, "\r\n", "\n"),
+		strings.Replace(one, "\r\n\r\n", "\n\n", 1), strings.Replace(one, "\r\n\r\n", "\r\n\n", 1), strings.Replace(one, "\r\n\r\n", "\n\r\n", 1),
+		strings.Replace(one, "\r\n", "\r", 1), strings.Replace(one, "1.1", "1.0", 1), strings.Replace(one, "1.1", "1.2", 1), strings.Replace(one, "1.1", "2.0", 1),
+		strings.Replace(one, "1.1", "1.1 ", 1), strings.Replace(one, " HTTP/1.1", "", 1), strings.Replace(one, "POST ", "POST  ", 1), strings.Replace(one, "POST ", "POST\t", 1),
+		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "CONNECT a.test:443 HTTP/1.1\r\nHost: a.test\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
+		one + "GET /v1/models HTTP/1.0\r\n\r\n" + two, one + "HEAD /v1/chat/completions HTTP/1.1\r\nHost: a.test\r\n\r\n" + two,
+	}
+	for _, target := range []string{
+		"http://a.test/v1/chat/completions", "a.test:443", "//v1/chat/completions", "/v1//chat/completions", "/v1/chat%2Fcompletions", "/v1/%63hat/completions",
+		"/v1/chat/completions#x", "/v1/chat/completions?x=1", "/v1/chat/completions?", "/v1/chat/completions/", "/v1/embeddings", "/v1/../v1/embeddings", "*", "/", "/v1/chat/completions\x00", "/v1/chat/completionsé",
+	} {
+		seeds = append(seeds, strings.Replace(one, "/v1/chat/completions", target, 1)+two)
+	}
+	for _, l := range []string{
+		"Content-Length: 7", "Content-Length: 8", "content-length: 7", "Transfer-Encoding: chunked", "transfer-encoding: Chunked", "Transfer-Encoding: xchunked", "Transfer-Encoding : chunked",
+		"Transfer-Encoding: identity", "Transfer-Encoding:\tchunked", "Transfer-Encoding:\x0bchunked", "X: a\r\n Transfer-Encoding: chunked", " X: folded", "\tX: folded", "X : spaced", ": none", "X", "",
+		"X: \x00", "X: \x7f", "X: \xff", "X: é", "X: a\rb", "X: a\nb", "X:\ta", "X: a\t", "X:  a  ", "X:", "X: ", "x: 1", "X: 1\r\nX: 2", "X: 1\r\nx: 2", "é: 1", "X\x00: 1",
+		"Host: b.test", "host: a.test", "Connection: close", "Connection: Close", "Connection: keep-alive", "Connection: Keep-Alive", "Connection: upgrade", "Connection: close, te", "Connection: X\r\nX: 1",
+		"Connection: ", "Connection: close\r\nConnection: keep-alive", "Upgrade: h2c", "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA", "Expect: 100-continue", "Expect: 200-ok", "expect: 100-Continue",
+		"Trailer: X", "TE: trailers", "Pragma: no-cache", "Pragma: no-cache\r\nCache-Control: x", "Cache-Control: no-cache", "Keep-Alive: timeout=5", "Proxy-Connection: close",
+		"Cookie: a=1", "Cookie: a=1\r\nCookie: b=2", "X-A_b.c: 1", "x!y: 1", strings.Repeat("X-Long: "+strings.Repeat("y", 300)+"\r\n", 1), "X: " + strings.Repeat("z", 5000), "X: " + strings.Repeat("z", 9000),
+	} {
+		with := lanePlain(`{"a":1}`, l)
+		seeds = append(seeds, with, with+two, one+with+two)
+	}
+	for _, length := range []string{"0", "+7", "-7", " 7 ", "7,7", "7 7", "07", "0x7", "7_", "", "7;", "１", "9223372036854775808", "4611686018427387903", "18446744073709551616", "\t7", "7\t"} {
+		seeds = append(seeds, lanePost+"Content-Length: "+length+"\r\n\r\n{\"a\":1}"+two)
+	}
+	for _, host := range []string{"", "a.test:80", "[::1]:80", "[::1]", "a b", "a/b", "a@b", "a#b", "a^b", "a|b", "a`b", "a%b", "a'b", "a(b", "a,b", "a_b", "A.TEST", "a\x7fb", "?", "\"", "<>"} {
+		seeds = append(seeds, strings.Replace(one, "a.test", host, 1)+two)
+	}
+	var lines []string
+	for i := range 60 {
+		lines = append(lines, fmt.Sprintf("X-%d: %d", i, i))
+	}
+	return append(seeds,
+		strings.Replace(one, "Host: a.test\r\n", "", 1), lanePlain("", lines[:40]...)+one, lanePlain("x", lines...)+one, lanePlain("x", lines[:45]...)+lanePlain("y", lines[:20]...)+lanePlain("z", lines[20:45]...),
+		lanePlain("")+lanePlain("x", "A: 1", "B: 2")+lanePlain("x", "B: 2", "A: 1")+lanePlain("x", "A: 1")+lanePlain("x", "A: 3", "B: 2"),
+		lanePlain(strings.Repeat("b", 9000))+one, lanePlain(strings.Repeat("b", 3000))+lanePlain(strings.Repeat("c", 3000))+laneGet,
+		lanePost+"Transfer-Encoding: chunked\r\n\r\n7\r\n{\"a\":1}\r\n0\r\n\r\n"+one, one+lanePost+"Content-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+laneGet, lanePost+"\r\n"+one,
+		lanePlain("GET /v1/admin HTTP/1.1\r\nHost: a\r\n\r\n")+two,
+	)
+}
+
+// FuzzTheLaneHandsOnWhatNetHTTPWould holds that a caller cannot tell the lane from net/http's server, nor can a handler.
+func FuzzTheLaneHandsOnWhatNetHTTPWould(f *testing.F) {
+	for i, seed := range laneSeeds() {
+		f.Add([]byte(seed), []byte{byte(i), byte(7 * i), 0, 3, byte(31 * i)})
+		f.Add([]byte(seed), []byte(nil))
+	}
+	w := newLaneTwin(f)
+	f.Fuzz(func(t *testing.T, wire, cuts []byte) {
+		if len(wire) > 64<<10 {
+			return
+		}
+		if diff := w.compare(t, wire, cuts); diff != "" {
+			t.Errorf("%q cut by %v: net/http alone is -, the lane is +\n%s", wire, cuts, diff)
+		}
+	})
+}
+
+func TestTheLaneHandsOnWhatNetHTTPWouldByteByByte(t *testing.T) {
+	w := newLaneTwin(t)
+	for _, seed := range laneSeeds() {
+		if len(seed) > 2000 {
+			continue
+		}
+		if diff := w.compare(t, []byte(seed), make([]byte, len(seed))); diff != "" {
+			t.Errorf("%q: net/http alone is -, the lane is +\n%s", seed, diff)
+		}
+	}
+	if w.took.Load() < 100 {
+		t.Errorf("the lane took %d requests", w.took.Load())
+	}
+}
+
+// TestWhatAsksForSomethingSpecialIsHandedOn is of what net/http's server may learn to do.
+func TestWhatAsksForSomethingSpecialIsHandedOn(t *testing.T) {
+	w := newLaneTwin(t)
+	for name := range special {
+		w.ask(t, w.laned, []byte(lanePlain("", name+": x")), nil)
+	}
+	if n := w.took.Load(); n > 0 {
+		t.Errorf("the lane took %d requests", n)
+	}
+	for _, name := range []string{"Transfer-Encoding", "Expect", "Upgrade", "Trailer", "Te", "Pragma", "Proxy-Connection", "Keep-Alive", "Http2-Settings"} {
+		if !special[name] {
+			t.Error(name)
+		}
+	}
+}

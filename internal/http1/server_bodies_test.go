@@ -1,0 +1,91 @@
+package http1
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestABodyThatNobodyWantsIsReadWhenItIsSmallAndElseEndsTheConnectionAfterTheAnswer has callers that send all before they read.
+func TestABodyThatNobodyWantsIsReadWhenItIsSmallAndElseEndsTheConnectionAfterTheAnswer(t *testing.T) {
+	for _, size := range []int{1, 5000, mostDiscarded - 1000, mostDiscarded, mostDiscarded + 1, 4 << 20} {
+		for _, read := range []int{0, 1, 700} {
+			t.Run(fmt.Sprint(size, " ", read), func(t *testing.T) {
+				t.Parallel()
+				house := laneServe(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, _ = io.CopyN(io.Discard, r.Body, int64(read))
+					_, _ = fmt.Fprintf(w, "no, thanks: %d", r.ContentLength)
+				}))
+				conn := house.dial(t)
+				if _, err := io.WriteString(conn, lanePlain(strings.Repeat("b", size))); err != nil {
+					t.Errorf("the caller was cut off: %v", err)
+				}
+				in := bufio.NewReader(conn)
+				r, err := http.ReadResponse(in, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, err := io.ReadAll(r.Body); err != nil || string(got) != fmt.Sprint("no, thanks: ", size) {
+					t.Errorf("%q, %v", got, err)
+				}
+				if kept := size-read <= mostDiscarded; r.Close == kept {
+					t.Errorf("closed: %v", r.Close)
+				} else if kept {
+					laneSay(t, conn, lanePlain("", "X: again"))
+					if got := laneHear(t, in); got != "no, thanks: 0" {
+						t.Error(got)
+					}
+				} else if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+func TestACallerWhoSendsForeverIsNotListenedTo(t *testing.T) {
+	house := laneServe(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) }))
+	conn := house.dial(t)
+	laneSay(t, conn, lanePost+"Content-Length: 1000000000000\r\n\r\n")
+	begun, piece := time.Now(), make([]byte, 64<<10)
+	for {
+		if _, err := conn.Write(piece); err != nil {
+			if !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+				t.Error(err)
+			}
+			break
+		}
+	}
+	if passed := time.Since(begun); passed > lingering+5*time.Second {
+		t.Error(passed)
+	}
+}
+
+func TestABodyIsNobodysOnceItsHandlerHasReturned(t *testing.T) {
+	kept := make(chan io.Reader, 2)
+	house := laneServe(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(kept) == 0 {
+			kept <- r.Body
+			return
+		}
+		if n, err := (<-kept).Read(make([]byte, 9)); n > 0 || !errors.Is(err, http.ErrBodyReadAfterClose) {
+			t.Error(n, err)
+		}
+		body, err := io.ReadAll(r.Body)
+		_, _ = fmt.Fprint(w, string(body), err)
+	}))
+	conn := house.dial(t)
+	in := bufio.NewReader(conn)
+	laneSay(t, conn, lanePlain("first"))
+	laneHear(t, in)
+	laneSay(t, conn, lanePlain("second"))
+	if got := laneHear(t, in); got != "second<nil>" {
+		t.Error(got)
+	}
+}

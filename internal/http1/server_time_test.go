@@ -1,0 +1,365 @@
+package http1
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// laneEchoes answers with the body, after as many seconds as the request says.
+func laneEchoes(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	pause, _ := time.ParseDuration(r.Header.Get("Pause"))
+	time.Sleep(pause)
+	_, _ = fmt.Fprint(w, string(body), err)
+}
+
+// laneClosedAfter is when a connection ends; what comes before is dropped.
+func laneClosedAfter(conn net.Conn) time.Duration {
+	begun := time.Now()
+	_, _ = io.Copy(io.Discard, conn)
+	return time.Since(begun)
+}
+
+// laneTrickle says text slowly, and then the same byte again and again.
+func laneTrickle(conn net.Conn, text string, each time.Duration) {
+	for i := 0; ; i++ {
+		piece := "x"
+		if i < len(text) {
+			piece = text[i : i+1]
+		}
+		if _, err := io.WriteString(conn, piece); err != nil {
+			return
+		}
+		time.Sleep(each)
+	}
+}
+
+func TestAConnectionHasItsTimeAsWithNetHTTP(t *testing.T) {
+	begun := lanePost[:30]
+	for name, test := range map[string]struct {
+		first bool // a request is answered before
+		say   func(conn net.Conn)
+		most  time.Duration
+	}{
+		"a silent one":                     {false, func(net.Conn) {}, 10 * time.Second},
+		"a head that stops":                {false, func(conn net.Conn) { _, _ = io.WriteString(conn, begun) }, 10 * time.Second},
+		"a head that trickles":             {false, func(conn net.Conn) { laneTrickle(conn, lanePost+"X: ", time.Second) }, 10 * time.Second},
+		"a head that trickles to its room": {false, func(conn net.Conn) { laneTrickle(conn, lanePost+"X: ", 3*time.Millisecond) }, 10 * time.Second},
+		"another's head that trickles":     {false, func(conn net.Conn) { laneTrickle(conn, "GET / HTTP/1.1\r\nX: ", time.Second) }, 10 * time.Second},
+		"an idle one":                      {true, func(net.Conn) {}, 2 * time.Minute},
+		"an idle one that began":           {true, func(conn net.Conn) { _, _ = io.WriteString(conn, "\r\n") }, 2 * time.Minute},
+		"a second head that stops": {true, func(conn net.Conn) {
+			time.Sleep(time.Minute)
+			_, _ = io.WriteString(conn, begun)
+		}, time.Minute + 10*time.Second},
+		"a second head that trickles": {true, func(conn net.Conn) {
+			time.Sleep(time.Minute)
+			_, _ = io.WriteString(conn, begun)
+			laneTrickle(conn, lanePost[30:]+"X: ", time.Second)
+		}, time.Minute + 10*time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			took := map[bool]time.Duration{}
+			laneBubble(t, func(t *testing.T, laned bool) {
+				_, dial := lanePiped(t, laned, http.HandlerFunc(laneEchoes))
+				conn := dial()
+				if test.first {
+					laneSay(t, conn, lanePlain("hello"))
+					laneHear(t, bufio.NewReader(conn))
+				}
+				var say sync.WaitGroup
+				say.Go(func() { test.say(conn) })
+				took[laned] = laneClosedAfter(conn)
+				say.Wait()
+			})
+			if took[false] != test.most {
+				t.Errorf("net/http takes %v", took[false])
+			}
+			if over := took[true] - took[false]; over < -time.Second || over > 10*time.Second {
+				t.Errorf("the lane takes %v", took[true])
+			}
+			if !strings.Contains(name, "another") && !strings.Contains(name, "room") && took[true] != test.most {
+				t.Errorf("the lane takes %v, not %v", took[true], test.most)
+			}
+		})
+	}
+}
+
+func TestAConnectionIsHandedOnWithoutADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, dial := lanePiped(t, true, http.HandlerFunc(laneEchoes), func(h *laneHouse) { h.plain.ReadHeaderTimeout, h.plain.ReadTimeout = 0, 0 })
+		conn := dial()
+		laneSay(t, conn, laneGet[:20])
+		time.Sleep(time.Hour)
+		laneSay(t, conn, laneGet[20:])
+		if got := laneHear(t, bufio.NewReader(conn)); got != "<nil>" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestADeadlineForAnAnswerIsNoneForTheNext(t *testing.T) {
+	laneBubble(t, func(t *testing.T, laned bool) {
+		_, dial := lanePiped(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("X") == "1" {
+				_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Second))
+			}
+			_, _ = io.WriteString(w, "hello")
+		}))
+		conn := dial()
+		in := bufio.NewReader(conn)
+		for i := range 3 {
+			laneSay(t, conn, lanePlain("", "X: "+strconv.Itoa(i)))
+			if got := laneHear(t, in); got != "hello" {
+				t.Error(got)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+func TestTheTimesBeginAnewWithEveryRequest(t *testing.T) {
+	laneBubble(t, func(t *testing.T, laned bool) {
+		_, dial := lanePiped(t, laned, http.HandlerFunc(laneEchoes))
+		conn := dial()
+		in := bufio.NewReader(conn)
+		for i, pause := range []string{"", "3m", "5ms", "1h", "", "500ms", "20ms"} {
+			laneSay(t, conn, lanePlain("hello", "Pause: "+pause))
+			if got := laneHear(t, in); got != "hello<nil>" {
+				t.Errorf("%d: %q", i, got)
+			}
+			time.Sleep(time.Duration(i%3) * 59 * time.Second)
+		}
+		if took := laneClosedAfter(conn); took > 2*time.Minute || took < 2*time.Minute-time.Second {
+			t.Error(took)
+		}
+	})
+}
+
+func TestManyQuickRequestsKeepTheirTimeToASecond(t *testing.T) {
+	laneBubble(t, func(t *testing.T, laned bool) {
+		_, dial := lanePiped(t, laned, http.HandlerFunc(laneEchoes))
+		conn := dial()
+		in := bufio.NewReader(conn)
+		for range 1000 {
+			head, body, _ := strings.Cut(lanePlain("hello"), "hello")
+			laneSay(t, conn, head)
+			laneSay(t, conn, "hello"+body)
+			laneHear(t, in)
+			time.Sleep(300 * time.Millisecond)
+		}
+		if took := laneClosedAfter(conn) + 300*time.Millisecond; took > 2*time.Minute || took < 2*time.Minute-time.Second {
+			t.Error(took)
+		}
+	})
+}
+
+func TestABodyHasItsTimeAsWithNetHTTP(t *testing.T) {
+	for _, reads := range []bool{true, false} {
+		t.Run(strconv.FormatBool(reads), func(t *testing.T) {
+			laneBubble(t, func(t *testing.T, laned bool) {
+				failed := make(chan error, 1)
+				_, dial := lanePiped(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					var err error
+					if reads {
+						_, err = io.ReadAll(r.Body)
+					}
+					failed <- err
+					w.WriteHeader(http.StatusTeapot)
+				}))
+				conn, begun := dial(), time.Now()
+				var say sync.WaitGroup
+				say.Go(func() { laneTrickle(conn, lanePost+"Content-Length: 100000\r\n\r\n", 10*time.Millisecond) })
+				if err := <-failed; reads && !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Error(err)
+				}
+				r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if err != nil || r.StatusCode != http.StatusTeapot {
+					t.Fatal(r, err)
+				}
+				laneClosedAfter(conn)
+				say.Wait()
+				if took := time.Since(begun); took < time.Minute || took > time.Minute+5*time.Second {
+					t.Error(took)
+				}
+			})
+		})
+	}
+}
+
+func TestAShutdownEndsWhatWaitsAtOnceAndTheRestAfterItsAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		house, dial := lanePiped(t, true, http.HandlerFunc(laneEchoes))
+		fresh, idle, begun, runs, sends := dial(), dial(), dial(), dial(), dial()
+		laneSay(t, idle, lanePlain("hello"))
+		laneHear(t, bufio.NewReader(idle))
+		laneSay(t, begun, lanePost[:30])
+		laneSay(t, runs, lanePlain("hello", "Pause: 5s"))
+		laneSay(t, sends, lanePost+"Content-Length: 5\r\n\r\nhel")
+		synctest.Wait()
+		at := time.Now()
+		done := make(chan error)
+		go func() { done <- house.lane.Shutdown(context.Background()) }()
+		for name, conn := range map[string]net.Conn{"fresh": fresh, "idle": idle, "begun": begun} {
+			if took := laneClosedAfter(conn); took != 0 {
+				t.Errorf("%s: %v", name, took)
+			}
+		}
+		late := dial() // which the listener had already
+		if took := laneClosedAfter(late); took != 0 {
+			t.Errorf("late: %v", took)
+		}
+		time.Sleep(time.Second)
+		laneSay(t, sends, "lo")
+		for _, conn := range []net.Conn{sends, runs} {
+			in := bufio.NewReader(conn)
+			r, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if body, err := io.ReadAll(r.Body); string(body) != "hello<nil>" || err != nil || !r.Close {
+				t.Errorf("%q, %v, closed: %v", body, err, r.Close)
+			}
+			if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
+				t.Error(err)
+			}
+		}
+		if err := <-done; err != nil || time.Since(at) < 5*time.Second || time.Since(at) > 5*time.Second+100*time.Millisecond {
+			t.Error(err, time.Since(at))
+		}
+	})
+}
+
+func TestAShutdownThatMayNotWaitSaysSoAndCloseEndsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		left := make(chan error, 1)
+		house, dial := lanePiped(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			left <- r.Context().Err()
+		}))
+		conn := dial()
+		laneSay(t, conn, lanePlain(""))
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := house.lane.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		if len(left) > 0 {
+			t.Error("it was cut off before Close")
+		}
+		if err := house.lane.Close(); err != nil {
+			t.Error(err)
+		}
+		if took := laneClosedAfter(conn); took != 0 {
+			t.Error(took)
+		}
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if err := house.lane.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestARequestOfAConnectionThatWasClosedIsNotBegun is of the moment between a head that has come and its handler.
+func TestARequestOfAConnectionThatWasClosedIsNotBegun(t *testing.T) {
+	s := &Server{visits: map[*visit]bool{}}
+	one, other := net.Pipe()
+	t.Cleanup(func() { _ = other.Close() })
+	v := newVisit(s, one)
+	if !s.keep(v, true) {
+		t.Fatal("a server that runs keeps none")
+	}
+	s.end(false)
+	if s.keep(v, false) {
+		t.Error("its answer would be lost")
+	}
+	if s.end(false) != 0 {
+		t.Error("it is still counted")
+	}
+}
+
+func TestAHandoverHandsOverUntilItIsClosed(t *testing.T) {
+	h := NewHandover(laneAddr("here"))
+	if h.Addr() != laneAddr("here") {
+		t.Error(h.Addr())
+	}
+	one, other := net.Pipe()
+	go h.Hand(one)
+	if got, err := h.Accept(); got != one || err != nil {
+		t.Error(got, err)
+	}
+	for range 2 {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	h.Hand(one)
+	if _, err := other.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	if _, err := h.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// A laneListener fails as often as it is told to, for a while, and then for good.
+type laneListener struct {
+	net.Listener
+	fails int
+}
+
+type laneBusy struct{ error }
+
+func (laneBusy) Temporary() bool { return true }
+
+func (l *laneListener) Accept() (net.Conn, error) {
+	if l.fails--; l.fails >= 0 {
+		return nil, laneBusy{errors.New("too many open files")}
+	}
+	return nil, io.ErrClosedPipe
+}
+
+func TestAServerOutlivesWhatPassesAndEndsWithItsListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		if err := new(Server).Serve(&laneListener{fails: 4}); !errors.Is(err, io.ErrClosedPipe) || time.Since(begun) != 75*time.Millisecond {
+			t.Error(err, time.Since(begun))
+		}
+	})
+}
+
+func TestNothingIsLeftBehindOfAServer(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	t.Run("served", func(t *testing.T) {
+		house := laneServe(t, true, http.HandlerFunc(laneEchoes))
+		for i := range 30 {
+			conn := house.dial(t)
+			laneSay(t, conn, lanePlain("hello", fmt.Sprintf("Pause: %dms", i)))
+			switch i % 3 {
+			case 0:
+				_ = conn.Close()
+			case 1:
+				laneHear(t, bufio.NewReader(conn))
+				laneSay(t, conn, laneGet)
+			}
+		}
+	})
+	goleak.VerifyNone(t, before)
+}

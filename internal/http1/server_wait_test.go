@@ -1,0 +1,80 @@
+package http1
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestACallerWhoWaitsIsToldAsMuch holds for what never ends: what net/http's server answers at once, nobody waits for.
+func TestACallerWhoWaitsIsToldAsMuch(t *testing.T) {
+	seeds := laneSeeds()
+	for _, l := range []string{"X", "X : 1", " X: 1", "X: \x00", ": 1", "X: 1\nY: 2", "Content-Length: 1\r\nContent-Length: 2", "\n", "Y: 1\r\n\n"} {
+		seeds = append(seeds, lanePost+l+"\r\n", lanePlain("a")+lanePost+l+"\r\n", lanePost+"A: 1\r\n"+l+"\r\nB: ")
+	}
+	for _, l := range []string{"POST /v1/chat/completions\r\n", "POST /v1/chat/completions HTTP/1.x\r\n", "POST /v1/chat/completions HTTP/3.0\r\n", "POST /v1/%zz HTTP/1.1\r\n", "POST /\n", "POST \n", "POST /v1/chat/completions HTTP/1.1\n", "\r\n", "G", "G\r\n"} {
+		seeds = append(seeds, l, lanePlain("a")+l, l+"Host: a\r\n")
+	}
+	for _, seed := range seeds {
+		if len(seed) > 3000 || strings.Contains(seed, "Length: 8\r\n\r\n{\"a\":1}") {
+			continue
+		}
+		for _, pieces := range []int{1, 2, 7} {
+			heard := map[bool][]laneAnswer{}
+			for _, laned := range []bool{true, false} {
+				synctest.Test(t, func(t *testing.T) { heard[laned] = laneRest(t, laned, seed, pieces) })
+			}
+			if diff := cmp.Diff(heard[false], heard[true]); diff != "" {
+				t.Errorf("%q in %d pieces: net/http alone is -, the lane is +\n%s", seed, pieces, diff)
+			}
+		}
+	}
+}
+
+// laneRest is what was answered when nothing moves any more.
+func laneRest(t *testing.T, laned bool, wire string, pieces int) []laneAnswer {
+	t.Helper()
+	var mutex sync.Mutex
+	var seen []string
+	_, dial := lanePiped(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		mutex.Lock()
+		seen = append(seen, r.Method+"\n")
+		mutex.Unlock()
+		_, _ = io.WriteString(w, laneTold(r, body, err))
+	}))
+	conn := dial()
+	var heard bytes.Buffer
+	go func() {
+		for piece := make([]byte, 4096); ; {
+			n, err := conn.Read(piece)
+			mutex.Lock()
+			heard.Write(piece[:n])
+			if err != nil {
+				fmt.Fprint(&heard, err)
+			}
+			mutex.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		for i := range pieces {
+			_, _ = io.WriteString(conn, wire[i*len(wire)/pieces:(i+1)*len(wire)/pieces])
+		}
+	}()
+	time.Sleep(time.Second)
+	synctest.Wait()
+	mutex.Lock()
+	defer mutex.Unlock()
+	return laneRead(bytes.Clone(heard.Bytes()), seen)
+}

@@ -1,0 +1,69 @@
+package upstream_test
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"sovereign/internal/live"
+)
+
+// A poisoned lease writes over the bytes when nobody has taken them any more, as another request's would.
+type poisoned struct {
+	users atomic.Int32
+	bytes []byte
+	done  chan struct{}
+	once  sync.Once
+}
+
+func (p *poisoned) Take() { p.users.Add(1) }
+
+func (p *poisoned) Release() {
+	if p.users.Add(-1) == 0 {
+		for i := range p.bytes {
+			p.bytes[i] = 'X'
+		}
+		p.once.Do(func() { close(p.done) })
+	}
+}
+
+// A provider may answer before it has read the request. What the transport still sends then is the request's, or nothing: never
+// what was put into its memory since.
+func TestABodyIsNotReadAfterItWasReleased(t *testing.T) {
+	each(t, func(t *testing.T, via live.Transport) {
+		const size = 8 << 20 // more than the sockets hold
+		got := make(chan []byte, 1)
+		url := serve(t, func(conn net.Conn) {
+			r := bufio.NewReader(conn)
+			for {
+				line, err := r.ReadString('\n')
+				if err != nil || line == "\r\n" {
+					break
+				}
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 401 No\r\nContent-Length: 2\r\n\r\n{}")
+			all, _ := io.ReadAll(io.LimitReader(r, size))
+			got <- all
+		})
+		s, m := to(t, via, &live.Provider{BaseURL: url})
+		body := bytes.Repeat([]byte("a"), size)
+		lease := &poisoned{bytes: body, done: make(chan struct{})}
+		lease.Take()
+		r := ask(m)
+		r.Body, r.Lease = [][]byte{body}, lease
+		response, err := s.Send(t.Context(), r)
+		if err == nil {
+			_, _ = io.ReadAll(response.Body)
+			_ = response.Body.Close()
+		}
+		lease.Release()
+		<-lease.done
+		if all := <-got; bytes.IndexByte(all, 'X') >= 0 {
+			t.Errorf("of %d bytes some were another's", len(all))
+		}
+	})
+}
