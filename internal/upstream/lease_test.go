@@ -3,11 +3,13 @@ package upstream_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"sovereign/internal/live"
 )
@@ -15,12 +17,16 @@ import (
 // A poisoned lease writes over the bytes when nobody has taken them any more, as another request's would.
 type poisoned struct {
 	users atomic.Int32
+	taken atomic.Int32
 	bytes []byte
 	done  chan struct{}
 	once  sync.Once
 }
 
-func (p *poisoned) Take() { p.users.Add(1) }
+func (p *poisoned) Take() {
+	p.taken.Add(1)
+	p.users.Add(1)
+}
 
 func (p *poisoned) Release() {
 	if p.users.Add(-1) == 0 {
@@ -36,7 +42,7 @@ func (p *poisoned) Release() {
 func TestABodyIsNotReadAfterItWasReleased(t *testing.T) {
 	each(t, func(t *testing.T, via live.Transport) {
 		const size = 8 << 20 // more than the sockets hold
-		got := make(chan []byte, 1)
+		got, goOn := make(chan []byte, 1), make(chan struct{})
 		url := serve(t, func(conn net.Conn) {
 			r := bufio.NewReader(conn)
 			for {
@@ -46,6 +52,7 @@ func TestABodyIsNotReadAfterItWasReleased(t *testing.T) {
 				}
 			}
 			_, _ = io.WriteString(conn, "HTTP/1.1 401 No\r\nContent-Length: 2\r\n\r\n{}")
+			<-goOn
 			all, _ := io.ReadAll(io.LimitReader(r, size))
 			got <- all
 		})
@@ -55,15 +62,20 @@ func TestABodyIsNotReadAfterItWasReleased(t *testing.T) {
 		lease.Take()
 		r := ask(m)
 		r.Body, r.Lease = [][]byte{body}, lease
-		response, err := s.Send(t.Context(), r)
-		if err == nil {
+		ctx, leave := context.WithTimeout(t.Context(), time.Second) // one transport waits for the request to be written
+		defer leave()
+		if response, err := s.Send(ctx, r); err == nil {
 			_, _ = io.ReadAll(response.Body)
 			_ = response.Body.Close()
 		}
 		lease.Release()
-		<-lease.done
+		close(goOn)
 		if all := <-got; bytes.IndexByte(all, 'X') >= 0 {
 			t.Errorf("of %d bytes some were another's", len(all))
+		}
+		<-lease.done
+		if via == live.Standard && lease.taken.Load() < 2 {
+			t.Error("the transport, which reads on goroutines of its own, has not taken what it reads")
 		}
 	})
 }
