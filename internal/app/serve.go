@@ -173,8 +173,7 @@ func (s *server) openLane() net.Listener {
 		Context:       func(conn net.Conn) context.Context { return edge.ConnContext(context.Background(), conn) },
 		HeaderTimeout: l.HeaderTimeout, BodyTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout,
 	}
-	go func() {
-		defer func() { _ = rest.Close() }()
+	go func() { // who has connected may still be handed over when no others are accepted: the API's server closes rest
 		if err := s.lane.Serve(s.listener); !errors.Is(err, net.ErrClosed) {
 			s.failed <- fmt.Errorf("API: %w", err)
 		}

@@ -66,9 +66,15 @@ func (c *connection) Write(p []byte) (int, error) {
 	now, patience := int64(time.Since(born)), c.patience.Load()
 	if last := c.hurried.Load(); last == 0 || now-last > min(int64(time.Second), patience/8) {
 		c.hurried.Store(now)
-		_ = c.SetWriteDeadline(time.Now().Add(time.Duration(patience))) // a closed connection says so below
+		_ = c.Conn.SetWriteDeadline(time.Now().Add(time.Duration(patience))) // a closed connection says so below
 	}
 	return c.Conn.Write(p)
+}
+
+// SetWriteDeadline implements net.Conn. net/http takes a deadline away after every answer: the next write sets one again.
+func (c *connection) SetWriteDeadline(t time.Time) error {
+	c.hurried.Store(0)
+	return c.Conn.SetWriteDeadline(t)
 }
 
 // Close implements net.Conn.

@@ -319,6 +319,36 @@ func TestAHandoverHandsOverUntilItIsClosed(t *testing.T) {
 	}
 }
 
+func TestWhatIsHandedOnIsReadAgainAndClosesByHalves(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	one, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &handed{Conn: one, read: []byte("begun")}
+	laneSay(t, other, " ended")
+	_ = other.(*net.TCPConn).CloseWrite()
+	if got, err := io.ReadAll(h); string(got) != "begun ended" || err != nil || h.NetConn() != one {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := h.CloseWrite(); err != nil {
+		t.Error(err)
+	}
+	_ = other.SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := other.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	_, _ = one.Close(), other.Close()
+}
+
 // A laneListener fails as often as it is told to, for a while, and then for good.
 type laneListener struct {
 	net.Listener

@@ -415,6 +415,8 @@ type body struct {
 	visit *visit
 	left  int64
 	timed bool // it has a deadline
+	// awaits is how many bytes wake who waits for it; 0 as usual.
+	awaits int
 
 	mutex sync.Mutex
 	over  bool // its handler has returned: what comes now is another's
@@ -448,22 +450,30 @@ func (b *body) read(p []byte) (n int, err error) {
 			b.timed, v.waiting = true, unknown
 			_ = v.conn.SetReadDeadline(time.Now().Add(v.server.BodyTimeout))
 		}
-		if v.socket != nil && len(p) >= longBody {
-			n, err = await(v.socket, p)
-		} else {
-			n, err = v.conn.Read(p)
-		}
-		if n == 0 {
-			if err == nil || errors.Is(err, io.EOF) {
+		b.await(len(p))
+		if n, err = v.conn.Read(p); n == 0 {
+			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
 			return 0, err
 		}
 	}
 	if b.left -= int64(n); b.left == 0 {
+		b.await(1)
 		return n, io.EOF
 	}
 	return n, nil
+}
+
+// await has the next read wait for so many bytes, where that is much.
+func (b *body) await(bytes int) {
+	if bytes = min(bytes, mostAwaited); bytes < longBody {
+		bytes = 1
+	}
+	if b.visit.socket != nil && bytes != max(b.awaits, 1) {
+		b.awaits = bytes
+		wakeAt(b.visit.socket, bytes)
+	}
 }
 
 // end keeps a handler's goroutines from it.
@@ -475,9 +485,6 @@ func (b *body) end() {
 
 // Close implements io.Closer.
 func (b *body) Close() error { return nil }
-
-// longBody is what is waited for as a whole.
-const longBody = 32 << 10
 
 // mostDiscarded is how much of a body that nobody wanted is read, so that its connection can be used again.
 const mostDiscarded = 256 << 10

@@ -1,0 +1,78 @@
+package http1
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestALongBodyThatBreaksOffIsMissedAtOnce holds wherever its caller is when it leaves, and however.
+func TestALongBodyThatBreaksOffIsMissedAtOnce(t *testing.T) {
+	const length = 300_000
+	for _, sent := range []int{0, 1, 5000, 100_000, length - 1} {
+		for name, leave := range map[string]func(*net.TCPConn){
+			"closes":      func(c *net.TCPConn) { _ = c.Close() },
+			"half closes": func(c *net.TCPConn) { _ = c.CloseWrite() },
+			"resets":      func(c *net.TCPConn) { _ = c.SetLinger(0); _ = c.Close() },
+		} {
+			for _, before := range []bool{true, false} { // it leaves before the body is read, or while
+				t.Run(fmt.Sprint(name, " ", sent, " ", before), func(t *testing.T) {
+					t.Parallel()
+					begun, left, failed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+					house := laneServe(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+						close(begun)
+						if before {
+							<-left
+						}
+						_, err := io.ReadFull(r.Body, make([]byte, length))
+						failed <- err
+					}), func(h *laneHouse) { h.lane.BodyTimeout = 5 * time.Second })
+					conn := house.dial(t)
+					laneSay(t, conn, fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", lanePost, length, strings.Repeat("b", sent)))
+					<-begun
+					time.Sleep(20 * time.Millisecond) // so that what was sent has come
+					leave(conn.(*net.TCPConn))
+					time.Sleep(20 * time.Millisecond)
+					close(left)
+					if err := <-failed; !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) {
+						t.Error(err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestALongBodyIsReadHoweverItComes is of bodies that fill what the kernel holds, and of those that trickle.
+func TestALongBodyIsReadHoweverItComes(t *testing.T) {
+	house := laneServe(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		all := make([]byte, r.ContentLength)
+		n, err := io.ReadFull(r.Body, all)
+		_, _ = fmt.Fprint(w, n, err, strings.Count(string(all), "b"))
+	}))
+	for _, length := range []int{20_000, 70_000, 1 << 20, 1<<20 + 1, 6 << 20} {
+		for _, piece := range []int{1 << 10, 9_999, 1 << 16, 8 << 20} {
+			t.Run(fmt.Sprint(length, " ", piece), func(t *testing.T) {
+				t.Parallel()
+				conn := house.dial(t)
+				in := bufio.NewReader(conn)
+				for range 2 {
+					laneSay(t, conn, fmt.Sprintf("%sContent-Length: %d\r\n\r\n", lanePost, length))
+					for left := length; left > 0; left -= piece {
+						laneSay(t, conn, strings.Repeat("b", min(piece, left)))
+					}
+					if got, want := laneHear(t, in), fmt.Sprint(length, nil, length); got != want {
+						t.Errorf("%q, not %q", got, want)
+					}
+				}
+			})
+		}
+	}
+}
