@@ -35,9 +35,6 @@ type Server struct {
 	closing atomic.Bool
 }
 
-// ErrClosed says that a server was shut down.
-var ErrClosed = errors.New("the server was closed")
-
 // Serve takes a listener's connections until it fails or is closed.
 func (s *Server) Serve(l net.Listener) error {
 	s.mutex.Lock()

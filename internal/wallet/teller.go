@@ -229,7 +229,10 @@ func (t *Teller) commit(ctx context.Context, b *batch) error {
 		return nil
 	})
 	if errors.Is(err, errMoved) && b.took != nil {
-		if at, lost := t.cursor(ctx); lost == nil && at == b.next {
+		switch at, lost := t.cursor(ctx); {
+		case lost != nil:
+			err = lost // it stays in doubt
+		case at == b.next:
 			err = nil
 		}
 	}
