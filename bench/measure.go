@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"sovereign/internal/clock"
 )
 
 // A sample is one measurement of one target.
@@ -76,11 +75,7 @@ func (b *bench) measure(ctx context.Context, s *stage, t *target, sc *scenario, 
 	if err != nil {
 		return result, err
 	}
-	began := clock.Now()
 	f, err := b.phase(ctx, t, crew, books, b.duration)
-	if err == nil && sc.keys {
-		err = t.server.noted(ctx, crew, began)
-	}
 	if err != nil {
 		return result, err
 	}

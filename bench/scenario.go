@@ -18,7 +18,6 @@ type scenario struct {
 	interval time.Duration
 	want     expectation
 	also     []string // targets that are measured only where they are named
-	keys     bool     // what a server notes of each key, some seconds later, counts too
 	repeats  int      // at most; 0 for as many as are asked for
 }
 

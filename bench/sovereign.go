@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"sovereign/internal/clock"
 	"sovereign/internal/db"
 	"sovereign/internal/secret"
 )
@@ -140,32 +139,6 @@ func (g *sovereign) settle(ctx context.Context, want int64) error {
 			return err
 		}
 	}
-}
-
-// noted waits until the times that keys were last used are written, by the last ones of each caller. A server does that
-// every some seconds, for all keys that were used.
-func (g *sovereign) noted(ctx context.Context, c *crew, since clock.Time) error {
-	const most = time.Minute
-	waiting := make([]string, len(c.callers))
-	for i, caller := range c.callers {
-		waiting[i] = g.ids[caller.key]
-	}
-	for began := time.Now(); len(waiting) > 0; {
-		at, err := db.Maybe[clock.Time](ctx, g.books.Across("the bench looks at all"), `SELECT last_used_at FROM api_keys WHERE id = $1 AND last_used_at >= $2`, waiting[0], since)
-		switch {
-		case err != nil:
-			return err
-		case at != nil:
-			waiting = waiting[1:]
-			continue
-		case time.Since(began) > most:
-			return g.failure(fmt.Errorf("%w: nobody noted that %s was used", errBooks, waiting[0]))
-		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {
