@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
-
 )
 
 // A sample is one measurement of one target.
