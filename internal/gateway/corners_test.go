@@ -291,3 +291,27 @@ func TestEmbeddingsAlwaysTellTheirUsage(t *testing.T) {
 		}
 	}
 }
+
+// A hesitant body says nothing at first, as a translation may.
+type hesitant struct {
+	pieces
+	told bool
+}
+
+func (h *hesitant) Next() ([]byte, error) {
+	if !h.told {
+		h.told = true
+		return nil, nil
+	}
+	return h.pieces.Next()
+}
+
+func TestASignOfLifeIsNoAnswer(t *testing.T) {
+	b := newBench(t)
+	b.answer = func(*upstream.Request) (*upstream.Response, error) {
+		return &upstream.Response{Status: http.StatusOK, ContentType: "application/json", Body: &hesitant{pieces: pieces{all: [][]byte{[]byte(good)}}}}, nil
+	}
+	if w, err := b.ask(request); err != nil || w.Body.String() != good {
+		t.Errorf("%v: %s", err, w.Body)
+	}
+}

@@ -377,7 +377,7 @@ const ownBuffer = 8 << 10
 // all reads to the end, or up to most bytes, holding what it reads against a budget. What has come in one piece is not copied.
 func (s *source) all(most int, held *account) (all []byte, err error) {
 	first, err := s.next()
-	if err == nil && s.length == int64(len(first)) {
+	if err == nil && s.length > 0 && s.length == int64(len(first)) { // nothing, of unknown length, is a sign of life
 		return first, nil
 	}
 	all = append(make([]byte, 0, max(firstRoom, 2*len(first))), first...)

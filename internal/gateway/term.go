@@ -69,6 +69,8 @@ func (t *term) ring() {
 	t.mutex.Lock()
 	now := time.Now()
 	switch {
+	case t.Why() != nil: // it was stopped meanwhile: the timer is not set again
+		t.mutex.Unlock()
 	case !now.Before(t.total):
 		t.mutex.Unlock()
 		t.End(errTooLong)

@@ -11,6 +11,11 @@ func usageOf(value []byte) *live.Usage {
 	if u := plainUsage(value); u != nil {
 		return u
 	}
+	return decodedUsage(value)
+}
+
+// decodedUsage reads a usage however it is written.
+func decodedUsage(value []byte) *live.Usage {
 	var u struct {
 		Prompt            *token.Count  `json:"prompt_tokens"`
 		Completion        *token.Count  `json:"completion_tokens"`

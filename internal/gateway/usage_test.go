@@ -7,24 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
-
-	"sovereign/internal/live"
-	"sovereign/internal/token"
 )
-
-// decoded is a usage as a decoder reads it.
-func decoded(value []byte) *live.Usage {
-	var u struct {
-		Prompt            *token.Count  `json:"prompt_tokens"`
-		Completion        *token.Count  `json:"completion_tokens"`
-		PromptDetails     inputDetails  `json:"prompt_tokens_details"`
-		CompletionDetails outputDetails `json:"completion_tokens_details"`
-	}
-	if lenient(value, &u) != nil || u.Prompt == nil {
-		return nil
-	}
-	return usage(u.Prompt, u.PromptDetails, u.Completion, u.CompletionDetails)
-}
 
 func TestAPlainUsageIsReadAsADecoderReadsIt(t *testing.T) {
 	number := rapid.OneOf(rapid.StringMatching(`[1-9][0-9]{0,4}`), rapid.Just("0"), rapid.SampledFrom([]string{"0", "1", "12", "007", "999999999", "1000000000", "12345678901", "-1", "1.0", "1.5", "1e3", "null", `"3"`, "true", "", " 5", "[]"}))
@@ -49,7 +32,7 @@ func TestAPlainUsageIsReadAsADecoderReadsIt(t *testing.T) {
 		if plainUsage(value) != nil {
 			plain++
 		}
-		if diff := cmp.Diff(decoded(value), usageOf(value)); diff != "" {
+		if diff := cmp.Diff(decodedUsage(value), usageOf(value)); diff != "" {
 			t.Fatalf("%s\n%s", value, diff)
 		}
 	})

@@ -1,8 +1,9 @@
-// Package http1 is a client of HTTP/1.1 for one origin: synchronous, on the caller's own goroutine, with a pool of
-// connections. It speaks what the APIs of model providers need, a request with a body of known length and any answer,
+// Package http1 is HTTP/1.1 of our own: a client, and a server for the plainest requests that stands before net/http's.
+//
+// A Client is for one origin: synchronous, on the caller's own goroutine, with a pool of connections. It speaks what the APIs of model providers need, a request with a body of known length and any answer,
 // and it reads strictly: where two readers could differ about where an answer ends, it is refused.
 //
-// It exists for its cost. What it does not do: proxies, redirects, HTTP/2, compression, cookies, caller's trailers.
+// They exist for their cost. What the client does not do: proxies, redirects, HTTP/2, compression, cookies, caller's trailers.
 package http1
 
 import (
