@@ -9,7 +9,7 @@ TOOLS   := $(CURDIR)/.tools
 RACE     = GOFLAGS="$$(go env GOFLAGS) -race"
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test unit lint vuln faults bench bench-peers bench-packages catalog setup clean
+.PHONY: help run build test unit lint vuln faults transports bench bench-peers bench-packages catalog setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ vuln: $(TOOLS)/govulncheck ## known vulnerabilities; warns when the database can
 
 faults: setup ## the slow drills: many kill -9, outages, restarts under load
 	@SOVEREIGN_DRILLS=full scripts/with-tmp go test -count 1 -timeout 60m -v -run 'Drill' ./e2e/... ./internal/app/...
+
+transports: setup ## the end-to-end tests with net/http's client and server in place of our own
+	@SOVEREIGN_TEST_TRANSPORT=standard SOVEREIGN_FAST_LANE=false scripts/with-tmp go test -count 1 -timeout 20m ./e2e
 
 bench: build ## what a request costs, beside nginx and a bare proxy; fails when a mark is missed (ARGS="-only chat")
 	@scripts/setup bench && go build -o bin/bench ./bench && bin/bench $(ARGS)

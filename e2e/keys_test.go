@@ -44,7 +44,7 @@ func keeper(t *testing.T) string {
 func keyConfig(t *testing.T, url string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sovereign.yaml")
-	writeFile(t, path, fmt.Sprintf("providers:\n  - {name: up, kind: openai, base_url: %q, api_key: servers}\n", url)+
+	writeFile(t, path, fmt.Sprintf("providers:\n  - {name: up, kind: openai, base_url: %q, api_key: servers, transport: %s}\n", url, transport())+
 		"models:\n  - {id: up/m, provider: up, context_window: 10000, max_output_tokens: 1000, price: {input_per_mtok_usd: 1, output_per_mtok_usd: 1}}\n"+
 		"  - {id: anthropic/mock, provider: anthropic, context_window: 10000, max_output_tokens: 1000, price: {input_per_mtok_usd: 1, output_per_mtok_usd: 1}}\n")
 	return path

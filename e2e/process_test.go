@@ -3,6 +3,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -261,3 +262,6 @@ func post(client *http.Client, path, body string) (int, string, error) {
 	text, err := io.ReadAll(response.Body)
 	return response.StatusCode, string(text), err
 }
+
+// transport is what the gateways of these tests reach their providers by. All of them pass on either: make transports.
+func transport() string { return cmp.Or(os.Getenv("SOVEREIGN_TEST_TRANSPORT"), "lean") }

@@ -145,7 +145,7 @@ func startProvider(t *testing.T) string {
 func mockConfig(t *testing.T, address string, models map[string]string) string {
 	t.Helper()
 	var text strings.Builder
-	fmt.Fprintf(&text, "providers:\n  - {name: mock, kind: openai, base_url: %q, api_key: provider-secret}\nmodels:\n", address+"/v1")
+	fmt.Fprintf(&text, "providers:\n  - {name: mock, kind: openai, base_url: %q, api_key: provider-secret, transport: %s}\nmodels:\n", address+"/v1", transport())
 	for name, upstream := range models {
 		kind, more := "chat", ""
 		if name == "embedding" {

@@ -48,7 +48,7 @@ func wireConfig(t *testing.T, address string, models map[string]string) string {
 	var text strings.Builder
 	text.WriteString("providers:\n")
 	for name, how := range wireProviders {
-		fmt.Fprintf(&text, "  - {name: %s, %s, api_key: provider-secret}\n", name, fmt.Sprintf(how, address))
+		fmt.Fprintf(&text, "  - {name: %s, %s, api_key: provider-secret, transport: %s}\n", name, fmt.Sprintf(how, address), transport())
 	}
 	text.WriteString("models:\n")
 	for id, upstream := range models {
