@@ -71,9 +71,10 @@ func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer span.End()
 	r = r.WithContext(ctx) //nolint:contextcheck // a call stands on the request's own
 	out := &call.out
-	*out = recorder{ResponseWriter: w, control: http.NewResponseController(w), patience: time.Duration(e.Bounds.Timeout.Load()), careful: call.conn == nil || r.ProtoMajor > 1}
+	*out = recorder{ResponseWriter: w, patience: time.Duration(e.Bounds.Timeout.Load()), careful: call.conn == nil || r.ProtoMajor > 1}
 	header := w.Header()
-	header["X-Request-Id"] = []string{call.id}
+	call.told[0] = call.id
+	header["X-Request-Id"] = call.told[:]
 	header["X-Content-Type-Options"] = nosniff
 	header["Cache-Control"] = noStore
 	if e.Closing != nil && e.Closing() {

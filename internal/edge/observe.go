@@ -27,6 +27,7 @@ type call struct {
 	out     recorder
 	conn    *connection // nil when it came on none of a Listener's
 	id      string
+	told    [1]string // the id, as a header's values
 	started time.Time
 	candid  bool
 	caller  tenant.Caller
@@ -46,8 +47,11 @@ func (c *call) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// AfterFunc has f called when the request's caller leaves: see life.After.
-func (c *call) AfterFunc(f func()) (stop func() bool) { return life.After(c.Context, f) }
+// Await has f called when the request's caller leaves: see life.After.
+func (c *call) Await(f func()) life.Stop { return life.After(c.Context, f) }
+
+// AfterFunc is Await for package context.
+func (c *call) AfterFunc(f func()) (stop func() bool) { return c.Await(f).Stop }
 
 func callOf(ctx context.Context) *call {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
@@ -68,7 +72,6 @@ func RequestID(ctx context.Context) string { return callOf(ctx).id }
 // A recorder remembers what was answered, and gives up on a client that does not read it.
 type recorder struct {
 	http.ResponseWriter
-	control  *http.ResponseController
 	patience time.Duration // for each write
 	careful  bool          // the connection does not see to that itself, or has other requests too
 	status   int
@@ -78,13 +81,13 @@ type recorder struct {
 // hurry gives the client its time to take what is written next; rest ends it, so that an answer may pause.
 func (r *recorder) hurry() {
 	if r.careful {
-		_ = r.control.SetWriteDeadline(time.Now().Add(r.patience)) // a writer without deadlines has no client to wait for
+		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(r.patience)) // a writer without deadlines has no client to wait for
 	}
 }
 
 func (r *recorder) rest() {
 	if r.careful {
-		_ = r.control.SetWriteDeadline(time.Time{})
+		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Time{})
 	}
 }
 
@@ -110,7 +113,10 @@ func (r *recorder) Write(p []byte) (int, error) {
 func (r *recorder) FlushError() error {
 	r.hurry()
 	defer r.rest()
-	return r.control.Flush()
+	if w, ok := r.ResponseWriter.(interface{ FlushError() error }); ok {
+		return w.FlushError()
+	}
+	return http.NewResponseController(r.ResponseWriter).Flush()
 }
 
 // Unwrap lets http.ResponseController reach the connection.

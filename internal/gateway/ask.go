@@ -30,6 +30,7 @@ type Ask struct {
 	Lease    upstream.Lease // of the body; nil when it is nobody else's
 	Cache    string         // on or off, where the caller says so for this request
 
+	front     flushing // where it came by net/http
 	members   []scan.Member
 	room      [12]scan.Member // for them, mostly
 	model     string
@@ -223,12 +224,12 @@ type edit struct {
 }
 
 // body is what goes to a model's provider: the caller's bytes, with the model's own name there, without our own
-// members, and with what makes the answer countable.
-func (a *Ask) body(c candidate, standard int64) [][]byte {
+// members, and with what makes the answer countable. It is appended to parts.
+func (a *Ask) body(parts [][]byte, c candidate, standard int64) [][]byte {
 	m := c.Model
 	var room [4]edit
 	edits := room[:0]
-	var more bytes.Buffer // members to add
+	var more []byte // members to add
 	if i, ok := a.member("model"); ok {
 		name, _ := jsontext.AppendQuote(nil, m.Upstream) // a text of the catalog's
 		edits = append(edits, edit{a.members[i].ValueStart(), a.members[i].End, name})
@@ -244,14 +245,14 @@ func (a *Ask) body(c candidate, standard int64) [][]byte {
 			options := a.members[i]
 			edits = append(edits, edit{options.ValueStart(), options.End, withUsage(options.Value)})
 		} else {
-			more.WriteString(`,"stream_options":{"include_usage":true}`)
+			more = append(more, `,"stream_options":{"include_usage":true}`...)
 		}
 	}
 	if a.Endpoint.stateful && m.Provider.Responses && c.own == nil { // nothing is stored under the server's key
 		if i, ok := a.member("store"); ok {
 			edits = append(edits, edit{a.members[i].ValueStart(), a.members[i].End, []byte("false")})
 		} else {
-			more.WriteString(`,"store":false`)
+			more = append(more, `,"store":false`...)
 		}
 	}
 	if a.limit == 0 && standard > 0 && m.Kind == live.Chat {
@@ -260,17 +261,16 @@ func (a *Ask) body(c candidate, standard int64) [][]byte {
 		if i, ok := a.member(name); ok { // it is null
 			edits = append(edits, edit{a.members[i].ValueStart(), a.members[i].End, most})
 		} else {
-			fmt.Fprintf(&more, `,%q:%s`, name, most)
+			more = fmt.Appendf(more, `,%q:%s`, name, most)
 		}
 	}
-	if more.Len() > 0 {
+	if len(more) > 0 {
 		last := a.members[len(a.members)-1].End
-		edits = append(edits, edit{last, last, more.Bytes()})
+		edits = append(edits, edit{last, last, more})
 	}
 	if len(edits) > 1 {
 		slices.SortStableFunc(edits, func(x, y edit) int { return x.from - y.from })
 	}
-	parts := make([][]byte, 0, 2*len(edits)+1)
 	at := 0
 	for _, e := range edits {
 		parts = append(parts, a.Body[at:e.from], e.with)
@@ -333,11 +333,11 @@ const (
 // checkLabels refuses the headers that say something of a request, and never leave us, when they break a rule: before any
 // money is held.
 func checkLabels(header http.Header) error {
-	logged, cached := header.Get("X-Service-Log"), header.Get("X-Service-Cache")
+	logged, cached := firstOf(header, "X-Service-Log"), firstOf(header, "X-Service-Cache")
 	switch {
-	case !printable(header.Get("X-Service-Tag"), maxTag):
+	case !printable(firstOf(header, "X-Service-Tag"), maxTag):
 		return fault.Invalid("X-Service-Tag", fmt.Sprintf("must be at most %d characters, without control characters", maxTag))
-	case !printable(header.Get("X-Service-Trace-Id"), maxTrace):
+	case !printable(firstOf(header, "X-Service-Trace-Id"), maxTrace):
 		return fault.Invalid("X-Service-Trace-Id", fmt.Sprintf("must be at most %d characters, without control characters", maxTrace))
 	case logged != "" && logged != "off":
 		return fault.Invalid("X-Service-Log", "can only be off")
@@ -348,8 +348,16 @@ func checkLabels(header http.Header) error {
 	}
 }
 
+// firstOf is a header's value. Its name is written as net/http writes it, and needs no look at each of its letters.
+func firstOf(header http.Header, name string) string {
+	if values := header[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
 func printable(text string, most int) bool {
-	return len([]rune(text)) <= most && !strings.ContainsFunc(text, func(r rune) bool {
+	return text == "" || len([]rune(text)) <= most && !strings.ContainsFunc(text, func(r rune) bool {
 		return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029' || r == '\uFFFD'
 	})
 }

@@ -110,14 +110,14 @@ func (g *Gateway) serve(e *Endpoint, w http.ResponseWriter, r *http.Request) err
 		return err
 	}
 	defer body.Release()
-	ask := &Ask{Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body.Bytes, Lease: body, Cache: r.Header.Get("X-Service-Cache")}
-	return g.Serve(r.Context(), ask, flushing{w})
+	ask := &Ask{Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body.Bytes, Lease: body, Cache: firstOf(r.Header, "X-Service-Cache"), front: flushing{w}}
+	return g.Serve(r.Context(), ask, &ask.front)
 }
 
 // flushing is a Writer made of net/http's, as far as that can flush.
 type flushing struct{ http.ResponseWriter }
 
-func (f flushing) Flush() error {
+func (f *flushing) Flush() error {
 	if w, ok := f.ResponseWriter.(interface{ FlushError() error }); ok {
 		return w.FlushError()
 	}

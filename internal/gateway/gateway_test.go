@@ -129,7 +129,7 @@ func (b *bench) ask(body string) (*httptest.ResponseRecorder, error) {
 func (b *bench) askFrom(ctx context.Context, e *Endpoint, body string) (*httptest.ResponseRecorder, error) {
 	w := httptest.NewRecorder()
 	ask := &Ask{Endpoint: e, Caller: tenant.Caller{Workspace: home, Key: "key_1"}, ID: "req_" + strconv.Itoa(len(b.entries())), Body: []byte(body)}
-	err := b.Serve(ctx, ask, flushing{w})
+	err := b.Serve(ctx, ask, &flushing{w})
 	if held := b.funds.Balance(home).Held; held != 0 && b.journal.Failure() == nil {
 		b.t.Errorf("$%s are still held", held)
 	}
@@ -371,7 +371,7 @@ func TestTheProviderGetsTheCallersBodyWithOnlyWhatMustChange(t *testing.T) {
 			t.Fatalf("%s: %v", body.String(), err)
 		}
 		standard := rapid.SampledFrom([]int64{0, 50}).Draw(t, "standard")
-		sent := bytes.Join(a.body(candidate{Model: model("m")}, standard), nil)
+		sent := bytes.Join(a.body(nil, candidate{Model: model("m")}, standard), nil)
 		got, want := map[string]any{}, map[string]any{}
 		if err := json.Unmarshal(sent, &got); err != nil {
 			t.Fatalf("%s became %s: %v", body.String(), sent, err)
@@ -706,7 +706,7 @@ func TestAMaximumOfNullGetsTheDefaultOnce(t *testing.T) {
 	if err := a.read(); err != nil {
 		t.Fatal(err)
 	}
-	if sent := string(bytes.Join(a.body(candidate{Model: model("m")}, 50), nil)); strings.Count(sent, "max_tokens") != 1 || !strings.Contains(sent, `"max_tokens":50`) {
+	if sent := string(bytes.Join(a.body(nil, candidate{Model: model("m")}, 50), nil)); strings.Count(sent, "max_tokens") != 1 || !strings.Contains(sent, `"max_tokens":50`) {
 		t.Error(sent)
 	}
 }

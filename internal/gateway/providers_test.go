@@ -50,7 +50,7 @@ func answers(status int, body string) func(*upstream.Request) (*upstream.Respons
 func (b *bench) askWith(e *Endpoint, ws tenant.ID, caching, body string) (*httptest.ResponseRecorder, error) {
 	w := httptest.NewRecorder()
 	ask := &Ask{Endpoint: e, Caller: tenant.Caller{Workspace: ws, Key: "key_1"}, ID: "req_" + strconv.Itoa(len(b.entries())), Body: []byte(body), Cache: caching}
-	err := b.Serve(context.Background(), ask, flushing{w})
+	err := b.Serve(context.Background(), ask, &flushing{w})
 	return w, err
 }
 
@@ -352,7 +352,7 @@ func TestADeveloperIsTheSystemToProvidersThatKnowNone(t *testing.T) {
 		}
 		m := model("m")
 		m.Provider = &live.Provider{Protocol: live.OpenAI, Modern: modern}
-		if got := string(bytes.Join(a.body(candidate{Model: m}, 0), nil)); got != want {
+		if got := string(bytes.Join(a.body(nil, candidate{Model: m}, 0), nil)); got != want {
 			t.Errorf("%s\nwant %s", got, want)
 		}
 	}

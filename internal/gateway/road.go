@@ -88,7 +88,7 @@ func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error
 
 	r.term.start(r.clock.now, r.settings.RequestTimeout)
 	defer r.term.stop()
-	defer life.After(caller, r.left)()
+	defer life.After(caller, r.left).Stop()
 	g.runs.add(&r.term)
 	defer g.runs.remove(&r.term)
 	defer r.judge(nil)
@@ -103,11 +103,14 @@ func (r *run) hold() (*till.Tab, error) {
 		Requested: r.ask.model, Alias: r.plan.alias,
 	}
 	tab, err := r.gateway.Till.Open(charge, worst)
+	if err == nil {
+		return tab, nil
+	}
 	var short *till.Short
 	if errors.As(err, &short) {
 		return nil, r.cannotPay(worst, short.Free)
 	}
-	return tab, err
+	return nil, err
 }
 
 // left ends the request because its caller is gone.
@@ -320,9 +323,11 @@ func (r *run) once(c candidate) *failure {
 
 	r.held = account{budget: r.gateway.Bounds.Buffered}
 	defer r.held.back()
-	response, err := r.fleet.Sender(c.Model).Send(ctx, &upstream.Request{
-		Model: c.Model, Path: r.ask.Endpoint.Path, Body: r.ask.body(c, r.standard), Lease: r.ask.Lease, Stream: r.ask.stream, ID: r.ask.ID, Own: c.own, Take: r.held.take,
-	})
+	request := &upstream.Request{
+		Model: c.Model, Path: r.ask.Endpoint.Path, Lease: r.ask.Lease, Stream: r.ask.stream, ID: r.ask.ID, Own: c.own, Take: r.held.take,
+	}
+	request.Body = r.ask.body(request.Room[:0], c, r.standard)
+	response, err := r.fleet.Sender(c.Model).Send(ctx, request)
 	r.clock.theirs()
 	if err != nil {
 		return r.lost(ctx, err)

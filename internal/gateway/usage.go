@@ -1,8 +1,9 @@
 package gateway
 
 import (
+	"bytes"
+
 	"sovereign/internal/live"
-	"sovereign/internal/scan"
 	"sovereign/internal/token"
 )
 
@@ -69,72 +70,136 @@ const (
 	countKinds
 )
 
-// usuals are the members of a usage as OpenAI writes it, and of the two objects inside.
-var (
-	usuals = map[string]int{"prompt_tokens": ofPrompt, "completion_tokens": ofCompletion, "total_tokens": ofOthers}
-	inside = map[string]map[string]int{
-		"prompt_tokens_details":     {"cached_tokens": ofCached, "cache_write_tokens": ofWritten, "audio_tokens": ofHeard},
-		"completion_tokens_details": {"reasoning_tokens": ofReasoned, "audio_tokens": ofSpoken, "accepted_prediction_tokens": ofOthers, "rejected_prediction_tokens": ofOthers},
+// usual is which count a member of a usage as OpenAI writes it holds. Inside of its details names mean something else.
+func usual(inside, name []byte) (kind int, ok bool) {
+	switch string(inside) {
+	case "":
+		switch string(name) {
+		case "prompt_tokens":
+			return ofPrompt, true
+		case "completion_tokens":
+			return ofCompletion, true
+		case "total_tokens":
+			return ofOthers, true
+		}
+	case "prompt_tokens_details":
+		switch string(name) {
+		case "cached_tokens":
+			return ofCached, true
+		case "cache_write_tokens":
+			return ofWritten, true
+		case "audio_tokens":
+			return ofHeard, true
+		}
+	case "completion_tokens_details":
+		switch string(name) {
+		case "reasoning_tokens":
+			return ofReasoned, true
+		case "audio_tokens":
+			return ofSpoken, true
+		case "accepted_prediction_tokens", "rejected_prediction_tokens":
+			return ofOthers, true
+		}
 	}
-)
+	return 0, false
+}
 
 // plainUsage reads a usage that is written as OpenAI writes it, at a fraction of what decoding costs. It is nil when anything
 // in it is unusual, if only a name that is not known here.
 func plainUsage(value []byte) *live.Usage {
-	var told [countKinds]token.Count
-	var room [8]scan.Member
-	members, err := scan.Object(value, room[:0])
-	if err != nil {
+	p := plain{text: value}
+	if !p.counts(nil) || len(p.text) > 0 || p.seen&(1<<ofPrompt) == 0 {
 		return nil
 	}
-	reported := false
-	for _, m := range members {
-		if names, ok := inside[m.Name]; ok {
-			if !plainCounts(m.Value, names, &told) {
-				return nil
-			}
-			continue
-		}
-		kind, ok := usuals[m.Name]
-		if !ok || !plainCount(m.Value, &told[kind]) {
-			return nil
-		}
-		reported = reported || kind == ofPrompt
-	}
-	if !reported {
-		return nil
-	}
+	told := &p.told
 	return usage(&told[ofPrompt], inputDetails{&told[ofCached], &told[ofWritten], &told[ofHeard]}, &told[ofCompletion], outputDetails{&told[ofReasoned], &told[ofSpoken]})
 }
 
-func plainCounts(value []byte, names map[string]int, told *[countKinds]token.Count) bool {
-	if string(value) == "null" {
-		return true
-	}
-	var room [8]scan.Member
-	members, err := scan.Object(value, room[:0])
-	for _, m := range members {
-		kind, ok := names[m.Name]
-		if !ok || !plainCount(m.Value, &told[kind]) {
-			return false
-		}
-	}
-	return err == nil
+// A plain reads counts off the front of a text.
+type plain struct {
+	text []byte
+	told [countKinds]token.Count
+	seen uint // of the counts that have a price, those that were told
 }
 
-// plainCount reads a count that is nothing but digits.
-func plainCount(value []byte, to *token.Count) bool {
-	const mostDigits = 9 // far beyond any context
-	if len(value) == 0 || len(value) > mostDigits || value[0] == '0' && len(value) > 1 {
+// next takes a byte, and the spaces around it.
+func (p *plain) next(c byte) bool {
+	p.space()
+	if len(p.text) == 0 || p.text[0] != c {
 		return false
 	}
-	var n token.Count
-	for _, c := range value {
-		if c < '0' || c > '9' {
+	p.text = p.text[1:]
+	p.space()
+	return true
+}
+
+func (p *plain) space() {
+	for len(p.text) > 0 && (p.text[0] == ' ' || p.text[0] == '\n' || p.text[0] == '\r' || p.text[0] == '\t') {
+		p.text = p.text[1:]
+	}
+}
+
+// counts takes an object of counts, and of objects of them where it is inside of none itself.
+func (p *plain) counts(inside []byte) bool {
+	if !p.next('{') {
+		return false
+	}
+	if p.next('}') {
+		return true
+	}
+	for {
+		if len(p.text) == 0 || p.text[0] != '"' {
 			return false
 		}
-		n = 10*n + token.Count(c-'0')
+		end := bytes.IndexByte(p.text[1:], '"')
+		if end < 0 {
+			return false
+		}
+		name := p.text[1 : end+1]
+		if p.text = p.text[end+2:]; !p.next(':') || !p.member(inside, name) {
+			return false
+		}
+		if !p.next(',') {
+			return p.next('}')
+		}
 	}
-	*to = n
+}
+
+func (p *plain) member(inside, name []byte) bool {
+	if kind, ok := usual(inside, name); ok {
+		if kind != ofOthers && p.seen&(1<<kind) != 0 {
+			return false // twice
+		}
+		p.seen |= 1 << kind
+		return p.count(&p.told[kind])
+	}
+	switch {
+	case inside != nil || string(name) != "prompt_tokens_details" && string(name) != "completion_tokens_details":
+		return false
+	case bytes.HasPrefix(p.text, null):
+		p.text = p.text[len(null):]
+		return true
+	default:
+		return p.counts(name)
+	}
+}
+
+var null = []byte("null")
+
+// count takes a count that is nothing but digits.
+func (p *plain) count(to *token.Count) bool {
+	const mostDigits = 9 // far beyond any context
+	var n token.Count
+	digits := 0
+	for digits < len(p.text) && '0' <= p.text[digits] && p.text[digits] <= '9' {
+		n = 10*n + token.Count(p.text[digits]-'0')
+		if digits++; digits > mostDigits {
+			return false
+		}
+	}
+	if digits == 0 || p.text[0] == '0' && digits > 1 {
+		return false
+	}
+	*to, p.text = n, p.text[digits:]
 	return true
 }

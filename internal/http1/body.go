@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"sovereign/internal/life"
 )
 
 // framing is how the end of a body is told.
@@ -22,7 +24,7 @@ type Body struct {
 	link     *link // nil when it is closed
 	client   *Client
 	ctx      context.Context //nolint:containedctx // the exchange's: it outlives Do
-	stop     func() bool
+	stop     life.Stop
 	framing  framing
 	keep     bool
 	patience time.Duration
@@ -87,7 +89,7 @@ func (b *Body) Close() error {
 	if !ended {
 		b.err = errClosed
 	}
-	if b.stop() && ended && b.keep && b.framing != byEnd && !l.spoiled {
+	if b.stop.Stop() && ended && b.keep && b.framing != byEnd && !l.spoiled {
 		b.client.idle.put(l, b.patience)
 	} else {
 		l.close()

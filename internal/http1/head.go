@@ -25,6 +25,7 @@ type head struct {
 	patience time.Duration
 	fields   [kinds]string
 	said     [kinds]bool
+	before   *[kinds]string // what the answer before said; nil when there is none
 }
 
 // The fields whose text is of use.
@@ -53,15 +54,15 @@ var known = map[string]func(*head, []byte) error{
 // longestKnown is the length of the longest name in known.
 const longestKnown = len("transfer-encoding")
 
-// keeps keeps the first of a field's values. The usual ones are not copied again and again.
+// keeps keeps the first of a field's values. What the answer before said too is not copied again.
 func keeps(kind int) func(*head, []byte) error {
 	return func(h *head, value []byte) error {
 		if h.said[kind] {
 			return nil
 		}
 		h.said[kind] = true
-		if usual, ok := usuals[string(value)]; ok {
-			h.fields[kind] = usual
+		if h.before != nil && h.before[kind] == string(value) {
+			h.fields[kind] = h.before[kind]
 		} else {
 			h.fields[kind] = string(value)
 		}
@@ -69,55 +70,48 @@ func keeps(kind int) func(*head, []byte) error {
 	}
 }
 
-var usuals = func() map[string]string {
-	all := map[string]string{}
-	for _, text := range []string{"application/json", "application/json; charset=utf-8", "text/event-stream", "text/event-stream; charset=utf-8"} {
-		all[text] = text
-	}
-	return all
-}()
-
 // maxInterim bounds how many interim answers may come before the answer.
 const maxInterim = 8
 
 // head reads the head of an answer, past interim ones.
-func (l *link) head(most int) (*head, error) {
+func (l *link) head(h *head, most int) error {
 	for range maxInterim + 1 {
-		h, err := l.oneHead(most)
+		err := l.oneHead(h, most)
 		switch {
 		case err != nil:
-			return nil, err
+			return err
 		case h.status == http.StatusSwitchingProtocols:
-			return nil, fmt.Errorf("%w: it switches to another protocol", ErrMalformed)
+			return fmt.Errorf("%w: it switches to another protocol", ErrMalformed)
 		case h.status >= http.StatusOK:
-			return h, h.settle()
+			l.said = h.fields
+			return h.settle()
 		case h.length > 0 || h.chunked:
-			return nil, fmt.Errorf("%w: an interim answer with a body", ErrMalformed)
+			return fmt.Errorf("%w: an interim answer with a body", ErrMalformed)
 		}
 	}
-	return nil, fmt.Errorf("%w: more than %d interim answers", ErrMalformed, maxInterim)
+	return fmt.Errorf("%w: more than %d interim answers", ErrMalformed, maxInterim)
 }
 
-func (l *link) oneHead(most int) (*head, error) {
+func (l *link) oneHead(h *head, most int) error {
 	line, err := l.line(most)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	h := &head{length: -1, keep: true}
+	*h = head{length: -1, keep: true, before: &l.said}
 	if err := h.readStatus(line); err != nil {
-		return nil, err
+		return err
 	}
 	for left := most - len(line) - 2; ; {
 		line, err := l.line(left)
 		switch {
 		case err != nil:
-			return nil, err
+			return err
 		case len(line) == 0:
-			return h, nil
+			return nil
 		}
 		left -= len(line) + 2
 		if err := h.readField(line); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
@@ -263,9 +257,11 @@ func (h *head) framing() framing {
 	}
 }
 
-func (h *head) response() *Response {
+func (h *head) response(body *Body) Response {
 	f := &h.fields
-	return &Response{
+	return Response{
+		Body: body,
+
 		Status: h.status, ContentType: f[contentType], ContentEncoding: f[contentEncoding],
 		RetryAfter: f[retryAfter], RetryAfterMs: f[retryAfterMs], Date: f[date], Length: h.length,
 	}

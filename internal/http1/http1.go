@@ -148,7 +148,7 @@ func (c *Client) exchange(ctx context.Context, l *link, r *Request) (response *R
 		if err == nil {
 			return
 		}
-		stop()
+		stop.Stop()
 		l.close()
 		if ended := ctx.Err(); ended != nil { // a deadline in the past is how an end is told to a link
 			err = ended
@@ -161,13 +161,21 @@ func (c *Client) exchange(ctx context.Context, l *link, r *Request) (response *R
 		}
 		l.spoiled = true
 	}
-	h, err := l.head(c.config.MaxHead)
-	if err != nil {
+	answer := &answer{}
+	h := &answer.head
+	if err := l.head(h, c.config.MaxHead); err != nil {
 		return nil, err
 	}
-	response = h.response()
-	response.Body = &Body{link: l, client: c, stop: stop, ctx: ctx, framing: h.framing(), left: max(0, h.length), keep: h.keep, patience: h.patience}
-	return response, nil
+	answer.body = Body{link: l, client: c, stop: stop, ctx: ctx, framing: h.framing(), left: max(0, h.length), keep: h.keep, patience: h.patience}
+	answer.response = h.response(&answer.body)
+	return &answer.response, nil
+}
+
+// An answer is made at once of what belongs to it.
+type answer struct {
+	head     head
+	response Response
+	body     Body
 }
 
 // Close gives up the connections that are not in use. Running exchanges go on.

@@ -22,8 +22,9 @@ type link struct {
 	raw     syscall.RawConn // of the socket; nil where there is none
 	cut     func()          // ends what is being written or read, from any goroutine
 	peek    func(fd uintptr) bool
-	open    bool // what peek found
-	spoiled bool // a request was not sent whole: no other may follow
+	open    bool          // what peek found
+	spoiled bool          // a request was not sent whole: no other may follow
+	said    [kinds]string // by the last answer's head
 
 	buffer []byte
 	from   int // what is unread stands in buffer[from:to]

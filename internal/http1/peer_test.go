@@ -120,7 +120,7 @@ func TestAHeadIsAsLongAsItMayBe(t *testing.T) {
 		}
 	}
 	l := over(&played{wire: []byte(strings.Repeat("x", 10_000))}, firstBuffer)
-	if _, err := l.head(5000); !errors.Is(err, ErrMalformed) || len(l.buffer) != 5000 {
+	if err := l.head(new(head), 5000); !errors.Is(err, ErrMalformed) || len(l.buffer) != 5000 {
 		t.Errorf("a buffer of %d bytes: %v", len(l.buffer), err)
 	}
 	for n, good := range map[int]bool{maxInterim: true, maxInterim + 1: false} {

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 )
 
 // A reply is the http.ResponseWriter of one request. What is written is gathered, and sent when it is much, when it is flushed, or at
@@ -82,7 +81,7 @@ func (r *reply) WriteHeader(status int) {
 	_, typed := r.header["Content-Type"]
 	r.sniffs = !typed && r.header.Get("Content-Encoding") == ""
 	for name, values := range r.header {
-		if len(values) == 0 || strings.ContainsFunc(name, outside) || name == "" {
+		if len(values) == 0 || !named(name) {
 			continue
 		}
 		switch name {
@@ -112,12 +111,19 @@ func (r *reply) WriteHeader(status int) {
 	*r.buffer = out
 }
 
-// outside says that a rune is of no name.
-func outside(r rune) bool { return r >= utf8.RuneSelf || !tokens[r] }
+// named says that a name is one.
+func named(name string) bool {
+	for i := range len(name) {
+		if !tokens[name[i]] {
+			return false
+		}
+	}
+	return name != ""
+}
 
 // appendValue keeps a value from breaking out of its line.
 func appendValue(to []byte, value string) []byte {
-	if !strings.ContainsAny(value, "\r\n") {
+	if strings.IndexByte(value, '\r') < 0 && strings.IndexByte(value, '\n') < 0 {
 		return append(to, value...)
 	}
 	return append(to, strings.NewReplacer("\r", " ", "\n", " ").Replace(value)...)

@@ -17,12 +17,10 @@ import (
 // A request is one on its way, and the context that its handler has.
 type request struct {
 	life.Life
-	base   context.Context //nolint:containedctx // what it stands on
-	url    url.URL
-	header http.Header
-	body   body
-	host   string
-	last   bool // the caller wants no other
+	base context.Context //nolint:containedctx // what it stands on
+	url  url.URL
+	body body
+	in   http.Request
 }
 
 // Value implements context.Context.
@@ -32,20 +30,21 @@ func (r *request) Value(key any) any { return r.base.Value(key) }
 var errLeft = errors.New("the caller left")
 
 // serve has one request answered. It is false when the connection is of no use any more.
-func (v *visit) serve(target *url.URL, length int64) (again bool) {
-	r := v.request
-	r.url, r.body = *target, body{visit: v, left: length}
+func (v *visit) serve(target *url.URL) (again bool) {
+	e := &v.envelope
+	r := &request{base: v.base, url: *target, body: body{visit: v, left: e.length}}
+	v.request = r
 	v.reply.begin()
-	v.reply.last = r.last
-	in := (&http.Request{
-		Method: http.MethodPost, URL: &r.url, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: r.header,
-		Body: &r.body, ContentLength: length, Host: r.host, RequestURI: target.Path, RemoteAddr: v.remote, Close: r.last,
+	v.reply.last = e.last
+	r.in = *(&http.Request{
+		Method: http.MethodPost, URL: &r.url, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: e.header,
+		Body: &r.body, ContentLength: e.length, Host: e.host, RequestURI: target.Path, RemoteAddr: v.remote, Close: e.last,
 	}).WithContext(r)
-	if length == 0 {
-		in.Body = http.NoBody
+	if e.length == 0 {
+		r.in.Body = http.NoBody
 		v.watch()
 	}
-	whole := v.handle(in)
+	whole := v.handle(&r.in)
 	r.body.end()
 	v.unwatch()
 	stays := r.Why() == nil

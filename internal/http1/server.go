@@ -14,7 +14,8 @@ import (
 
 // A Server answers the plainest requests on a connection itself, and hands the connection on when it meets another, with everything
 // that it has read: what is plain is decided by what it takes, never by what it refuses. It hands its handler what net/http's
-// server would, and answers in fewer steps.
+// server would, and answers in fewer steps. The request's header is the connection's: its handler reads it, until it returns, and does not
+// change it.
 //
 // It takes a POST of HTTP/1.1 to one of its targets, with a body of known length and a short head in which no name comes twice and nothing
 // asks for something special.
@@ -31,7 +32,7 @@ type Server struct {
 
 	urls    map[string]*url.URL
 	mutex   sync.Mutex
-	visits  map[*visit]bool // true while it waits for a request
+	visits  map[*visit]struct{}
 	closing atomic.Bool
 }
 
@@ -43,7 +44,7 @@ func (s *Server) Serve(l net.Listener) error {
 		s.urls[target] = &url.URL{Path: target}
 	}
 	if s.visits == nil {
-		s.visits = map[*visit]bool{}
+		s.visits = map[*visit]struct{}{}
 	}
 	s.mutex.Unlock()
 	for pause := time.Duration(0); ; {
@@ -62,17 +63,30 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// keep counts a connection, and says whether it waits for a request. It is false when the server is closing and the
-// connection should go.
-func (s *Server) keep(v *visit, waits bool) bool {
+// A state is what a connection does. Only one that waits is closed before its time.
+type state = int32
+
+const (
+	waits state = iota
+	serves
+	closed
+)
+
+// welcome counts a connection.
+func (s *Server) welcome(v *visit) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if _, there := s.visits[v]; s.closing.Load() && (waits || !there) {
-		return false // or closed already, a moment after its request had come
-	}
-	s.visits[v] = waits
-	return true
+	s.visits[v] = struct{}{}
 }
+
+// wait says that a connection waits for a request. It is false when the server is closing: then it should go.
+func (v *visit) wait() bool {
+	v.state.Store(waits)
+	return !v.server.closing.Load()
+}
+
+// begin says that a request has come. It is false when its connection was closed a moment before.
+func (v *visit) begin() bool { return v.state.CompareAndSwap(waits, serves) }
 
 func (s *Server) forget(v *visit) {
 	s.mutex.Lock()
@@ -108,8 +122,8 @@ func (s *Server) end(all bool) int {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.closing.Store(true)
-	for v, waits := range s.visits {
-		if waits || all {
+	for v := range s.visits {
+		if v.state.CompareAndSwap(waits, closed) || all {
 			_ = v.conn.Close()
 			delete(s.visits, v)
 		}

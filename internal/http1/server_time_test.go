@@ -279,15 +279,16 @@ func TestAShutdownThatMayNotWaitSaysSoAndCloseEndsAll(t *testing.T) {
 
 // TestARequestOfAConnectionThatWasClosedIsNotBegun is of the moment between a head that has come and its handler.
 func TestARequestOfAConnectionThatWasClosedIsNotBegun(t *testing.T) {
-	s := &Server{visits: map[*visit]bool{}}
+	s := &Server{visits: map[*visit]struct{}{}}
 	one, other := net.Pipe()
 	t.Cleanup(func() { _ = other.Close() })
 	v := newVisit(s, one)
-	if !s.keep(v, true) {
+	s.welcome(v)
+	if !v.wait() {
 		t.Fatal("a server that runs keeps none")
 	}
 	s.end(false)
-	if s.keep(v, false) {
+	if v.begin() {
 		t.Error("its answer would be lost")
 	}
 	if s.end(false) != 0 {

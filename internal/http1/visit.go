@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -27,9 +28,11 @@ type visit struct {
 	buffer   []byte
 	from, to int       // what is unread stands between them
 	lines    []line    // of the head before, since clients repeat themselves
+	envelope envelope  // made of them
 	waiting  time.Time // since when the deadline for the next request holds
 	request  *request
 	reply    reply
+	state    atomic.Int32
 
 	// What follows is shared with the watch for a caller who leaves.
 	mutex   sync.Mutex
@@ -62,8 +65,9 @@ func newVisit(s *Server, conn net.Conn) *visit {
 
 // run serves requests until the connection ends, or is handed on.
 func (v *visit) run() {
-	for v.server.keep(v, true) {
-		target, length, verdict := v.head()
+	v.server.welcome(v)
+	for v.wait() {
+		target, verdict := v.head()
 		if verdict == ended {
 			break
 		}
@@ -71,7 +75,7 @@ func (v *visit) run() {
 			v.hand()
 			return
 		}
-		if !v.server.keep(v, false) || !v.serve(target, length) {
+		if !v.begin() || !v.serve(target) {
 			break
 		}
 	}
@@ -99,24 +103,24 @@ const (
 )
 
 // head reads the next request up to its body.
-func (v *visit) head() (target *url.URL, length int64, is verdict) {
+func (v *visit) head() (target *url.URL, is verdict) {
 	v.from, v.to = 0, copy(v.buffer, v.buffer[v.from:v.to])
 	if !v.waiting.IsZero() && !v.next() {
-		return nil, 0, ended
+		return nil, ended
 	}
 	hurried := false
 	for searched := 0; ; {
 		unread := v.buffer[:v.to]
 		if end := bytes.Index(unread[searched:], []byte("\r\n\r\n")); end >= 0 {
 			head := unread[:searched+end+2]
-			if target, length, ok := v.understand(head); ok {
+			if target, ok := v.understand(head); ok {
 				v.from = len(head) + 2
-				return target, length, taken
+				return target, taken
 			}
-			return nil, 0, handsOn
+			return nil, handsOn
 		}
 		if v.to > 0 && !v.plausible(unread) || v.to == len(v.buffer) {
-			return nil, 0, handsOn
+			return nil, handsOn
 		}
 		searched = max(0, v.to-3)
 		if !hurried {
@@ -126,9 +130,9 @@ func (v *visit) head() (target *url.URL, length int64, is verdict) {
 		n, err := v.conn.Read(v.buffer[v.to:])
 		if v.to += n; n == 0 && err != nil {
 			if v.to > 0 && errors.Is(err, io.EOF) {
-				return nil, 0, handsOn // who takes it knows what to say to half a request
+				return nil, handsOn // who takes it knows what to say to half a request
 			}
-			return nil, 0, ended
+			return nil, ended
 		}
 	}
 }
@@ -193,69 +197,96 @@ func (v *visit) target(first []byte) *url.URL {
 }
 
 // understand reads a head. It is false for everything that is not plain.
-func (v *visit) understand(head []byte) (target *url.URL, length int64, ok bool) {
+func (v *visit) understand(head []byte) (target *url.URL, ok bool) {
 	first, rest, _ := bytes.Cut(head, []byte("\r\n"))
 	if target = v.target(first); target == nil {
-		return nil, 0, false
+		return nil, false
 	}
-	n := 0
+	n, measured := 0, -1 // the line of a length that is not the one before
+	repeated := true
 	for ; len(rest) > 0; n++ {
 		var raw []byte
 		if raw, rest, ok = bytes.Cut(rest, []byte("\r\n")); !ok {
-			return nil, 0, false
+			return nil, false
 		}
 		if n < len(v.lines) && bytes.Equal(v.lines[n].raw, raw) {
 			continue
 		}
 		name, value, ok := plainLine(raw)
 		if !ok {
-			return nil, 0, false
+			return nil, false
 		}
 		if n == len(v.lines) {
 			v.lines = append(v.lines, line{})
 		}
+		if repeated = repeated && name == "Content-Length" && v.lines[n].name == name; repeated {
+			measured = n
+		}
 		v.lines[n] = line{append(v.lines[n].raw[:0], raw...), name, value}
 	}
-	return v.collect(target, n)
+	return target, v.collect(n, repeated, measured)
 }
 
 // maxLines bounds the lines of a head that is taken here: each is compared with all before it.
 const maxLines = 48
 
-// collect makes a header of the first n lines.
-func (v *visit) collect(target *url.URL, n int) (*url.URL, int64, bool) {
+// An envelope is what the lines of a head say together. Callers repeat themselves, and then so does it.
+type envelope struct {
+	lines  int // that it was made of
+	header http.Header
+	host   string
+	length int64
+	last   bool // the caller wants no other
+}
+
+// collect makes an envelope of the first n lines. When they repeat those before, but for the line that was measured anew, so does it.
+func (v *visit) collect(n int, repeated bool, measured int) bool {
 	if n > maxLines {
-		return nil, 0, false
+		return false
 	}
-	v.request = &request{base: v.base, header: make(http.Header, n)}
-	length, values := int64(-1), make([]string, n) // which are the handler's, while the lines stay
+	e := &v.envelope
+	if repeated && n == e.lines {
+		if measured < 0 {
+			return true
+		}
+		text := v.lines[measured].value
+		e.header["Content-Length"] = []string{text}
+		return e.measure(text)
+	}
+	*e = envelope{lines: n, header: make(http.Header, n), length: -1}
+	values := make([]string, n) // which are the handler's, while the lines stay
 	for i, l := range v.lines[:n] {
-		if _, twice := v.request.header[l.name]; twice || l.name == "Host" && v.request.host != "" {
-			return nil, 0, false
+		if _, twice := e.header[l.name]; twice || l.name == "Host" && e.host != "" {
+			return false
 		}
 		switch l.name {
 		case "Host":
-			v.request.host = l.value
+			e.host = l.value
 			continue
 		case "Content-Length":
-			n, err := strconv.ParseUint(l.value, 10, 62)
-			if err != nil {
-				return nil, 0, false
+			if !e.measure(l.value) {
+				return false
 			}
-			length = int64(n)
 		case "Connection":
 			switch l.value {
 			case "close":
-				v.request.last = true
+				e.last = true
 			case "keep-alive":
 			default:
-				return nil, 0, false
+				return false
 			}
 		}
 		values[i] = l.value
-		v.request.header[l.name] = values[i : i+1 : i+1]
+		e.header[l.name] = values[i : i+1 : i+1]
 	}
-	return target, length, length >= 0 && v.request.host != ""
+	return e.length >= 0 && e.host != ""
+}
+
+// measure reads how long the body is.
+func (e *envelope) measure(value string) bool {
+	n, err := strconv.ParseUint(value, 10, 62)
+	e.length = int64(n)
+	return err == nil
 }
 
 // special are the names that ask for what is not done here.

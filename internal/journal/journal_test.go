@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"testing/quick"
@@ -148,6 +149,40 @@ func TestWhatManyAppendIsThereOnceAndWhole(t *testing.T) {
 	}
 	if segments, _ := j.Segments(); len(segments) < 10 {
 		t.Errorf("only %d segments", len(segments))
+	}
+}
+
+func TestWhatIsReadAtOnceCostsNoMoreThanAnAmountHolds(t *testing.T) {
+	j := begun(t, tempDisk(t))
+	const n = 7
+	for i := range n {
+		if err := j.Append(Entry{Settled, charge(fmt.Sprint("req_", i), math.MaxInt64/2-1)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	segments, _ := j.Segments()
+	readings, read := 0, 0
+	for at := (Position{segments[0], 0}); ; readings++ {
+		some, next, err := j.Read(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(some) == 0 {
+			break
+		}
+		sum, fits := money.Nano(0), true
+		for _, e := range some {
+			if sum, fits = sum.Add(e.Cost); !fits {
+				t.Fatalf("%d entries of one reading cost more than fits", len(some))
+			}
+		}
+		at, read = next, read+len(some)
+	}
+	if read != n || readings != 4 {
+		t.Errorf("%d entries in %d readings, want %d in 4", read, readings, n)
 	}
 }
 

@@ -4,20 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"sovereign/internal/money"
 )
 
-// readBatch is how many entries are read at once, readSize how many bytes. The cost of a batch must fit an amount: that of a
-// request is at most a billion tokens at the highest rate.
+// readBatch is how many entries are read at once, readSize how many bytes: about what a busy server settles between two
+// postings, since each posting has its own price.
 const (
-	readBatch = 500
-	readSize  = 256 << 10
+	readBatch = 2000
+	readSize  = 1 << 20
 )
 
 // ErrGap says that entries are missing from the middle of the journal. It is never passed over: they are money.
 var ErrGap = errors.New("the journal has a gap")
 
 // Read returns some of the entries between from and the end of what was synced, and the position after them, which is
-// from when there are none.
+// from when there are none. What they cost together fits an amount.
 func (j *Journal) Read(from Position) ([]Entry, Position, error) {
 	end := j.Synced()
 	for from.Before(end) {
@@ -78,6 +80,7 @@ func scan(file File, from Position, size int64, most int) ([]Entry, Position, er
 	entries := make([]Entry, 0, min(most, len(data)/leastEntry+1))
 	texts := map[string]string{} // most are the same again and again
 	whole := from.Offset+int64(len(data)) == size
+	var sum money.Nano
 	for len(data) > 0 && len(entries) < most {
 		e, n, err := next(data, texts)
 		if errors.Is(err, errTorn) && !whole && len(entries) > 0 {
@@ -88,6 +91,10 @@ func scan(file File, from Position, size int64, most int) ([]Entry, Position, er
 				break // these first; the next reading meets it again
 			}
 			return nil, from, err
+		}
+		var fits bool
+		if sum, fits = sum.Add(e.Cost); !fits && len(entries) > 0 {
+			break
 		}
 		entries = append(entries, e)
 		from.Offset += int64(n)

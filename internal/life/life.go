@@ -64,25 +64,42 @@ func (l *Life) Hold(inner *Life) {
 	}
 }
 
-// AfterFunc runs f when it ends, on the goroutine that ends it, unless stop is called before: then stop returns true. Package
-// context looks for it by this name, and so does whoever wants to hear of an end without a goroutine.
-func (l *Life) AfterFunc(f func()) (stop func() bool) {
+// A Stop takes back what an end would do.
+type Stop struct {
+	life *Life
+	turn int
+	stop func() bool // of who has no turn
+}
+
+// Stop takes it back. It is false when the end has come before, or another Stop.
+func (s Stop) Stop() bool {
+	switch {
+	case s.stop != nil:
+		return s.stop()
+	case s.life != nil:
+		return s.life.forget(s.turn)
+	default:
+		return false
+	}
+}
+
+// Await runs f when it ends, on the goroutine that ends it, unless it is stopped before.
+func (l *Life) Await(f func()) Stop {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	switch {
 	case l.cause != nil:
 		go f()
-		return func() bool { return false }
+		return Stop{}
 	case l.cut == nil:
 		l.cut = f
 		l.turn++
-		turn := l.turn
-		return func() bool { return l.forget(turn) }
+		return Stop{life: l, turn: l.turn}
 	default:
 		at := len(l.more)
 		l.more = append(l.more, f)
 		var stopped bool
-		return func() bool {
+		return Stop{stop: func() bool {
 			l.mutex.Lock()
 			defer l.mutex.Unlock()
 			if l.cause != nil || stopped {
@@ -90,9 +107,12 @@ func (l *Life) AfterFunc(f func()) (stop func() bool) {
 			}
 			stopped, l.more[at] = true, func() {}
 			return true
-		}
+		}}
 	}
 }
+
+// AfterFunc is Await as package context looks for it, which then needs no goroutine.
+func (l *Life) AfterFunc(f func()) (stop func() bool) { return l.Await(f).Stop }
 
 // forget takes back what the end would do to who waits in a turn, if that is still so.
 func (l *Life) forget(turn int) bool {
@@ -132,11 +152,15 @@ func (l *Life) Deadline() (time.Time, bool) { return time.Time{}, false }
 // Value implements context.Context.
 func (l *Life) Value(any) any { return nil }
 
-// After has f called when ctx ends, unless stop is called before: then stop returns true. A context that knows how to do that itself,
-// as a Life does, is asked; that spares what package context would make for it.
-func After(ctx context.Context, f func()) (stop func() bool) {
-	if c, ok := ctx.(interface{ AfterFunc(f func()) func() bool }); ok {
-		return c.AfterFunc(f)
+// After has f called when ctx ends, unless it is stopped before. A context that knows how to do that itself, as a Life does, is asked;
+// that spares what package context would make for it.
+func After(ctx context.Context, f func()) Stop {
+	switch c := ctx.(type) {
+	case interface{ Await(f func()) Stop }:
+		return c.Await(f)
+	case interface{ AfterFunc(f func()) func() bool }:
+		return Stop{stop: c.AfterFunc(f)}
+	default:
+		return Stop{stop: context.AfterFunc(ctx, f)}
 	}
-	return context.AfterFunc(ctx, f)
 }

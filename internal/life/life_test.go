@@ -86,7 +86,7 @@ func TestContextsThatStandOnALifeEndWithIt(t *testing.T) {
 	told := make(chan struct{})
 	context.AfterFunc(&l, func() { close(told) })
 	stop := life.After(ctx, func() { t.Error("told, and had stopped") })
-	if !stop() {
+	if !stop.Stop() {
 		t.Error("cannot be stopped")
 	}
 	l.End(errFirst)
