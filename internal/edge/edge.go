@@ -66,7 +66,8 @@ func New(c Config, next http.Handler) *Edge {
 
 // ServeHTTP answers one request, and leaves a request id, a metric, a span and, where it matters, a log line.
 func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	call := &call{Context: r.Context(), conn: on(r.Context()), id: id.New("req"), started: time.Now(), candid: e.Candid}
+	now := time.Now()
+	call := &call{Context: r.Context(), conn: on(r.Context()), id: id.At("req", now), started: now, candid: e.Candid}
 	ctx, span := startSpan(call, e.Tracer, r)
 	defer span.End()
 	r = r.WithContext(ctx) //nolint:contextcheck // a call stands on the request's own
@@ -122,7 +123,7 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 		}
 	}
 	if keyed {
-		caller, err := e.authenticate(r)
+		caller, err := e.authenticate(r, call.started)
 		if err != nil {
 			return err
 		}
@@ -177,7 +178,7 @@ func plainly(u *url.URL) bool {
 	return before != '/'
 }
 
-func (e *Edge) authenticate(r *http.Request) (tenant.Caller, error) {
+func (e *Edge) authenticate(r *http.Request, now time.Time) (tenant.Caller, error) {
 	header := r.Header["Authorization"]
 	if len(header) != 1 {
 		return tenant.Caller{}, fault.InvalidKey.New("send one header Authorization: Bearer %s…", apikey.Prefix)
@@ -190,7 +191,7 @@ func (e *Edge) authenticate(r *http.Request) (tenant.Caller, error) {
 	if !ok {
 		return tenant.Caller{}, fault.InvalidKey.New("the API key is malformed")
 	}
-	caller, verdict := e.Directory.Authenticate(digest, clock.Now())
+	caller, verdict := e.Directory.Authenticate(digest, clock.Of(now))
 	switch verdict {
 	case live.Granted:
 		return caller, nil

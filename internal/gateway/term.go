@@ -23,13 +23,12 @@ type term struct {
 	shard        int
 }
 
-// start gives a request its time.
+// start gives a request its time. The timer begins with the first wait.
 func (t *term) start(now time.Time, total time.Duration) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.total = now.Add(total)
 	t.rings = t.total
-	t.timer = time.AfterFunc(total, t.ring)
 }
 
 // try puts the life of a try within it, which has patience for its first wait from now on.
@@ -60,6 +59,12 @@ func (t *term) wait(now time.Time, patience time.Duration) {
 func (t *term) await(now time.Time, patience time.Duration) {
 	if t.quiet = now.Add(patience); t.quiet.Before(t.rings) {
 		t.rings = t.quiet
+	} else if t.timer != nil {
+		return
+	}
+	if t.timer == nil {
+		t.timer = time.AfterFunc(t.rings.Sub(now), t.ring)
+	} else {
 		t.timer.Reset(patience)
 	}
 }
@@ -99,6 +104,10 @@ func (t *term) again(now time.Time) {
 
 // stop ends it without a cause of anybody's.
 func (t *term) stop() {
-	t.timer.Stop()
+	t.mutex.Lock()
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+	t.mutex.Unlock()
 	t.End(context.Canceled)
 }

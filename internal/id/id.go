@@ -14,9 +14,10 @@ var alphabet = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPaddin
 
 // New is a fresh id such as key_01k… : 56 bits of microseconds and 72 random bits. An id names, and is no secret: the bits are of the
 // runtime's generator, which costs a request next to nothing.
-func New(prefix string) string { return at(prefix, time.Now()) }
+func New(prefix string) string { return At(prefix, time.Now()) }
 
-func at(prefix string, t time.Time) string {
+// At is a fresh id of what is born at t.
+func At(prefix string, t time.Time) string {
 	var raw [16]byte
 	binary.BigEndian.PutUint64(raw[:8], uint64(t.UnixMicro())<<8|rand.Uint64()>>56)
 	binary.BigEndian.PutUint64(raw[8:], rand.Uint64())

@@ -12,7 +12,7 @@ func TestIDsSortByTimeOfBirth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		birth := rapid.Int64Range(0, 1<<56-2).Draw(t, "birth")
 		later := rapid.OneOf(rapid.Just(birth+1), rapid.Just(int64(1<<56-1)), rapid.Int64Range(birth+1, 1<<56-1)).Draw(t, "later")
-		one, other := at("key", time.UnixMicro(birth)), at("key", time.UnixMicro(later))
+		one, other := At("key", time.UnixMicro(birth)), At("key", time.UnixMicro(later))
 		if one >= other {
 			t.Fatalf("%s was born at %d and %s at %d", one, birth, other, later)
 		}
@@ -23,7 +23,7 @@ func TestIDsBornAtOneInstantAreDistinct(t *testing.T) {
 	const many = 100_000
 	now, seen := time.Now(), make(map[string]bool, many)
 	for range many {
-		seen[at("key", now)] = true
+		seen[At("key", now)] = true
 	}
 	if len(seen) != many {
 		t.Errorf("%d ids of %d are distinct", len(seen), many)

@@ -173,9 +173,10 @@ func TestWhatIsReadAtOnceCostsNoMoreThanAnAmountHolds(t *testing.T) {
 		if len(some) == 0 {
 			break
 		}
-		sum, fits := money.Nano(0), true
+		var sum money.Nano
 		for _, e := range some {
-			if sum, fits = sum.Add(e.Cost); !fits {
+			next, fits := sum.Add(e.Cost)
+			if sum = next; !fits {
 				t.Fatalf("%d entries of one reading cost more than fits", len(some))
 			}
 		}

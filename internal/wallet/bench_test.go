@@ -88,9 +88,9 @@ func BenchmarkPost(b *testing.B) {
 	}
 	t, before := &Teller{}, worked(b)
 	for b.Loop() {
-		charges := make([]journal.Charge, each)
+		charges := make([]*journal.Charge, each)
 		for i := range charges {
-			charges[i] = journal.Charge{
+			charges[i] = &journal.Charge{
 				Request: id.New("req"), Workspace: ws, Key: "key_0sg4xqwdsb54tx1tv5v5befqng", At: clock.Now(), Route: "chat", Model: "mock/chat", Requested: "fast",
 				Alias: "fast", Provider: "mock", Outcome: "finished", Usage: live.Usage{Input: 120, Output: 60}, Price: live.Flat(150_000_000, 600_000_000), Cost: 54_000,
 			}

@@ -112,10 +112,11 @@ func (t *Teller) Recover(ctx context.Context) (Recovered, error) {
 		if err := t.drain(ctx, end); err != nil {
 			return found, err
 		}
-		charges := make([]journal.Charge, len(orphans))
-		for i, o := range orphans {
+		charges := make([]*journal.Charge, len(orphans))
+		for i := range orphans {
+			o := &orphans[i].Charge
 			o.Outcome, o.Counted = Killed, true
-			charges[i] = o.Charge
+			charges[i] = o
 			found.Charged += o.Charged
 		}
 		if err := t.post(ctx, fresh, charges); err != nil {
@@ -182,10 +183,10 @@ func (t *Teller) drain(ctx context.Context, end journal.Position) error {
 		if err != nil || next == t.read {
 			return err
 		}
-		charges := make([]journal.Charge, 0, len(entries))
+		charges := make([]*journal.Charge, 0, len(entries))
 		for i := range entries {
 			if entries[i].Kind == journal.Settled {
-				charges = append(charges, entries[i].Charge)
+				charges = append(charges, &entries[i].Charge)
 			}
 		}
 		if len(charges) > 0 {
@@ -201,12 +202,12 @@ func (t *Teller) drain(ctx context.Context, end journal.Position) error {
 // A batch is what one transaction posts.
 type batch struct {
 	next    journal.Position
-	charges map[tenant.ID][]journal.Charge
+	charges map[tenant.ID][]*journal.Charge
 	took    map[tenant.ID]money.Nano // from the wallets; nil until a transaction has gone as far as its commit
 }
 
 // post commits a batch with the position after it.
-func (t *Teller) post(ctx context.Context, next journal.Position, charges []journal.Charge) error {
+func (t *Teller) post(ctx context.Context, next journal.Position, charges []*journal.Charge) error {
 	return t.commit(ctx, &batch{next: next, charges: byWorkspace(charges)})
 }
 
@@ -219,7 +220,7 @@ func (t *Teller) commit(ctx context.Context, b *batch) error {
 		}
 		took := map[tenant.ID]money.Nano{}
 		for _, ws := range slices.Sorted(maps.Keys(b.charges)) {
-			amount, err := t.postUsage(ctx, tx, ws, slices.Clone(b.charges[ws]))
+			amount, err := t.postUsage(ctx, tx, ws, b.charges[ws])
 			if err != nil {
 				return fmt.Errorf("post the usage of %s: %w", ws, err)
 			}
@@ -262,8 +263,8 @@ func (t *Teller) done(b *batch) {
 	}
 	for ws, charges := range b.charges {
 		var settled money.Nano
-		for i := range charges {
-			settled += charges[i].Charged
+		for _, c := range charges {
+			settled += c.Charged
 		}
 		if t.live {
 			t.funds.Posted(ws, settled, b.took[ws])
@@ -274,18 +275,10 @@ func (t *Teller) done(b *batch) {
 	}
 }
 
-func byWorkspace(charges []journal.Charge) map[tenant.ID][]journal.Charge {
-	many := map[tenant.ID]int{}
-	for i := range charges {
-		many[charges[i].Workspace]++
-	}
-	all := make(map[tenant.ID][]journal.Charge, len(many))
-	for ws, n := range many {
-		all[ws] = make([]journal.Charge, 0, n)
-	}
-	for i := range charges {
-		ws := charges[i].Workspace
-		all[ws] = append(all[ws], charges[i])
+func byWorkspace(charges []*journal.Charge) map[tenant.ID][]*journal.Charge {
+	all := map[tenant.ID][]*journal.Charge{}
+	for _, c := range charges {
+		all[c.Workspace] = append(all[c.Workspace], c)
 	}
 	return all
 }

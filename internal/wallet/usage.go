@@ -20,14 +20,14 @@ var usageColumns = []string{
 }
 
 // postUsage writes the rows of one workspace and the transfer that they sum to, and returns what the wallet paid.
-func (t *Teller) postUsage(ctx context.Context, tx *db.Tx, ws tenant.ID, batch []journal.Charge) (money.Nano, error) {
+func (t *Teller) postUsage(ctx context.Context, tx *db.Tx, ws tenant.ID, batch []*journal.Charge) (money.Nano, error) {
 	left, err := balance(ctx, tx.In(ws), accountWallet)
 	if err != nil {
 		return 0, err
 	}
-	charged, cost := fit(batch, left)
+	each, charged, cost := fit(batch, left)
 	transfer := id.New("txn")
-	rows, err := usageRows(ws, transfer, batch)
+	rows, err := usageRows(ws, transfer, batch, each)
 	if err != nil {
 		return 0, err
 	}
@@ -41,14 +41,14 @@ func (t *Teller) postUsage(ctx context.Context, tx *db.Tx, ws tenant.ID, batch [
 	return charged, post(ctx, tx, ws, transfer, kindUsage, "", lines)
 }
 
-// usageRows are the values of a batch. A text that the row before has too is taken from there: one request is much like
+// usageRows are the values of a batch, of which each row was charged an amount. A text that the row before has too is taken from there: one request is much like
 // the next.
-func usageRows(ws tenant.ID, transfer string, batch []journal.Charge) ([][]any, error) {
+func usageRows(ws tenant.ID, transfer string, batch []*journal.Charge, charged []money.Nano) ([][]any, error) {
 	width := len(usageColumns)
 	rows, values, last := make([][]any, len(batch)), make([]any, len(batch)*width), make([]any, width)
 	prices := map[live.Rates]string{} // few models serve many requests
-	for i := range batch {
-		c, u := &batch[i], &batch[i].Usage
+	for i, c := range batch {
+		u := &c.Usage
 		price, ok := prices[c.Price]
 		if !ok {
 			text, err := json.Marshal(c.Price)
@@ -68,20 +68,20 @@ func usageRows(ws tenant.ID, transfer string, batch []journal.Charge) ([][]any, 
 			row = append(row, last[k])
 		}
 		rows[i] = append(row, c.Counted, c.Own, int64(c.At), u.Input, u.Cached, u.Written, u.AudioInput,
-			u.Output, u.Reasoning, u.AudioOutput, u.Searches, int64(c.Cost), int64(c.Charged))
+			u.Output, u.Reasoning, u.AudioOutput, u.Searches, int64(c.Cost), int64(charged[i]))
 	}
 	return rows, nil
 }
 
-// fit lowers what is charged until the wallet can pay it. The holds have seen to that already, unless two servers
-// spent from one wallet.
-func fit(batch []journal.Charge, left money.Nano) (charged, cost money.Nano) {
-	for i := range batch {
-		c := &batch[i]
-		c.Charged = min(c.Charged, left)
-		left -= c.Charged
-		charged += c.Charged
+// fit is what each is charged, lowered until the wallet can pay it. The holds have seen to that already, unless two
+// servers spent from one wallet.
+func fit(batch []*journal.Charge, left money.Nano) (each []money.Nano, charged, cost money.Nano) {
+	each = make([]money.Nano, len(batch))
+	for i, c := range batch {
+		each[i] = min(c.Charged, left)
+		left -= each[i]
+		charged += each[i]
 		cost += c.Cost
 	}
-	return charged, cost
+	return each, charged, cost
 }
