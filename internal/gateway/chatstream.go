@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"sovereign/internal/edge"
 	"sovereign/internal/fault"
 	"sovereign/internal/scan"
@@ -18,19 +16,6 @@ import (
 const chatEnd = "data: [DONE]\n\n"
 
 var done = []byte("[DONE]")
-
-// A chunk is one event of a chat's stream.
-type chunk struct {
-	Choices []struct {
-		Index  int            `json:"index"`
-		Delta  jsontext.Value `json:"delta"`
-		Finish *string        `json:"finish_reason"`
-	} `json:"choices"`
-	Usage jsontext.Value `json:"usage"`
-	Error jsontext.Value `json:"error"`
-}
-
-func present(value jsontext.Value) bool { return len(value) > 0 && value.Kind() != 'n' }
 
 // chatEvent reads one event of a chat's stream.
 func chatEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
@@ -49,7 +34,7 @@ func chatEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
 		}
 	}
 	var c chunk
-	if err := lenient(e.Data, &c); err != nil {
+	if err := c.read(e.Data); err != nil {
 		return v, s.garbage(fmt.Errorf("an event of the stream: %w", err))
 	}
 	if present(c.Error) {
@@ -82,8 +67,8 @@ func chatEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
 	}
 	s.gather(e.Data)
 	cut := s.hidden(e.Data, &c)
-	if s.mould = nil; v.content && len(c.Choices) == 1 && c.Choices[0].Finish == nil && !present(c.Usage) {
-		s.mould = cast(e.Data, text, cut)
+	if s.mould = nil; v.content && c.plain && len(c.Choices) == 1 && c.Choices[0].Finish == nil && !present(c.Usage) {
+		s.mould = cast(e.Data, c.delta, text, cut)
 	}
 	v.show = s.shown(e.Data, &c, cut)
 	return v, nil

@@ -3,8 +3,6 @@ package gateway
 import (
 	"bytes"
 	"slices"
-	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"sovereign/internal/scan"
@@ -69,17 +67,22 @@ func literally(inner []byte) bool {
 // A hole is where a text stands in an event.
 type hole struct{ from, to int }
 
-// cast makes a mould of an event that brought nothing but text. cut is what the caller is not shown of it. It is nil where the event is not of
-// that kind: then the next is read in full again.
-func cast(event []byte, text []byte, cut edit) *mould {
-	at, ok := spoken(event, text)
+// cast makes a mould of a plain event that brought nothing but text, in its delta. cut is what the caller is not shown of it. It is nil where the
+// event is not of that kind: then the next is read in full again.
+func cast(event []byte, delta hole, text []byte, cut edit) *mould {
+	at, ok := spoken(event, delta, text)
 	if !ok || bytes.IndexByte(event, '\n') >= 0 || at.from < cut.to && at.to > cut.from {
 		return nil
 	}
 	holes := []hole{at}
-	if members, err := scan.Object(event, nil); err == nil {
-		for _, m := range members {
-			if inner, ok := plainText(m.Value); ok && m.Name == "obfuscation" && literally(inner) {
+	var room [12]scan.Member
+	if members, err := scan.Object(event, room[:0]); err == nil {
+		for i := range members {
+			m := &members[i]
+			if m.Name != "obfuscation" {
+				continue
+			}
+			if inner, ok := plainText(m.Value); ok && literally(inner) {
 				holes = append(holes, hole{m.ValueStart() + 1, m.End - 1})
 			}
 		}
@@ -103,58 +106,25 @@ func cast(event []byte, text []byte, cut edit) *mould {
 	return m
 }
 
-// spoken is where the text of an event with one choice stands in it, if it stands there literally.
-func spoken(event, text []byte) (hole, bool) {
-	choices, ok := inObject(event, 0, len(event), "choices")
-	if !ok || event[choices.from] != '[' {
-		return hole{}, false
+// spoken is where the text of an event stands in its delta, if it stands there literally, and once.
+func spoken(event []byte, delta hole, text []byte) (at hole, ok bool) {
+	if delta.to == 0 {
+		return at, false
 	}
-	first := choices.from + 1 + bytes.IndexByte(event[choices.from+1:choices.to], '{')
-	last := bytes.LastIndexByte(event[:choices.to], '}') + 1
-	delta, ok := inObject(event, first, last, "delta")
-	if !ok {
-		return hole{}, false
+	var room [8]scan.Member
+	members, err := scan.Object(event[delta.from:delta.to], room[:0])
+	if err != nil || len(text) == 0 {
+		return at, false
 	}
-	for name := range prose {
-		at, ok := inObject(event, delta.from, delta.to, name)
-		if !ok {
-			continue
-		}
-		inner, ok := plainText(event[at.from:at.to])
-		if ok && len(inner) > 0 && bytes.Equal(inner, text) && literally(inner) {
-			return hole{at.from + 1, at.to - 1}, true
+	for i := range members {
+		m := &members[i]
+		if prose[m.Name] && string(m.Value) != "null" && string(m.Value) != `""` {
+			inner, literal := plainText(m.Value)
+			if ok || !literal || !bytes.Equal(inner, text) || !literally(inner) {
+				return at, false
+			}
+			at, ok = hole{delta.from + m.ValueStart() + 1, delta.from + m.End - 1}, true
 		}
 	}
-	return hole{}, false
-}
-
-// inObject is where the value of a member stands, of the object that is a part of an event.
-func inObject(event []byte, from, to int, name string) (hole, bool) {
-	if from < 0 || from >= to {
-		return hole{}, false
-	}
-	members, err := scan.Object(event[from:to], nil)
-	if err != nil {
-		return hole{}, false
-	}
-	var found hole
-	for _, m := range members {
-		switch {
-		case m.Name == name:
-			found = hole{from + m.ValueStart(), from + m.End}
-		case folded(m.Name) == folded(name): // who decodes it may take it for the same
-			return hole{}, false
-		}
-	}
-	return found, found.to > 0
-}
-
-// folded is a name as those read it who do not mind how it is written.
-func folded(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '_' || r == '-' {
-			return -1
-		}
-		return unicode.ToLower(r)
-	}, name)
+	return at, ok
 }

@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"sovereign/internal/live"
@@ -48,11 +50,11 @@ func readEvents(events []string, usage, mouldless bool) (r reading) {
 	return r
 }
 
-func TestAnEventInAMouldIsReadAsIfItWereDecoded(t *testing.T) {
-	text := rapid.OneOf(
+var (
+	eventTexts = rapid.OneOf(
 		rapid.SampledFrom([]string{" token", "", "a", "Ω", "日本", `\n`, `\"`, `\u00e9`, `\\`, "é", "\xff", "tab\there", `"},"delta":{"content":"x`, "0123456789", " "}),
 		rapid.StringMatching(`[a-z ]{1,8}`))
-	shapes := []string{
+	eventShapes = []string{
 		`{"id":"1","choices":[{"index":0,"delta":{"content":"%s"},"logprobs":null,"finish_reason":null}],"usage":null}`,
 		`{"id":"1","usage":null,"choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}]}`,
 		`{"usage":null,"id":"1","choices":[{"index":0,"delta":{"content":"%s"}}]}`,
@@ -69,18 +71,63 @@ func TestAnEventInAMouldIsReadAsIfItWereDecoded(t *testing.T) {
 		`{"choices":[{"index":0,"delta":{"content":"%s"}}],"usage":{"prompt_tokens":3,"completion_tokens":2}}`,
 		`{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}`,
 		`{"choices":[{"index":0,"delta":{"content":"%s"}}],"x":"%s"}`,
+		`{"choices":[ {"index":0,"delta":{"content":"%s"},"finish_reason":"%s"} ],"usage":null,"error":null}`,
+		`{"error":{"message":"%s"}}`,
+		`{"choices":["{%s}"]}`,
+		`{"choices":[{"finishReason":"%s","delta":{"content":"a"}}]}`,
+		`{"choices":[{"in-dex":7,"delta":{"content":"%s"}}]}`,
+		`{"choices":null,"u_s_a_g_e":{"prompt_tokens":3}}`,
 	}
+)
+
+// drawEvent is an event of a shape.
+func drawEvent(t *rapid.T, shape string) string {
+	texts := make([]any, strings.Count(shape, "%s"))
+	for i := range texts {
+		texts[i] = eventTexts.Draw(t, "text")
+	}
+	return fmt.Sprintf(shape, texts...)
+}
+
+func TestAPlainEventIsReadAsADecoderReadsIt(t *testing.T) {
+	plain := 0
+	rapid.Check(t, func(t *rapid.T) {
+		event := []byte(drawEvent(t, rapid.SampledFrom(eventShapes).Draw(t, "shape")))
+		for range rapid.IntRange(0, 2).Draw(t, "changes") {
+			at := rapid.IntRange(0, len(event)-1).Draw(t, "at")
+			switch rapid.IntRange(0, 3).Draw(t, "change") {
+			case 0:
+				event[at] = rapid.SampledFrom([]byte(`{}[]",:\ 0aA-_.`)).Draw(t, "byte")
+			case 1:
+				event = slices.Delete(event, at, at+1)
+			case 2:
+				event = slices.Insert(event, at, rapid.SampledFrom([]byte("{}[]\",:\\ 1tn\n")).Draw(t, "byte"))
+			}
+		}
+		var got, want chunk
+		failed, wrong := got.read(event), lenient(event, &want)
+		if got.plain {
+			plain++
+		}
+		if (failed == nil) != (wrong == nil) {
+			t.Fatalf("%q: %v, and decoded: %v", event, failed, wrong)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(chunk{}), cmpopts.EquateEmpty()); failed == nil && diff != "" {
+			t.Fatalf("%q\n%s", event, diff)
+		}
+	})
+	if plain == 0 {
+		t.Error("none was ever plain")
+	}
+}
+
+func TestAnEventInAMouldIsReadAsIfItWereDecoded(t *testing.T) {
 	moulded := 0
 	rapid.Check(t, func(t *rapid.T) {
 		var events []string
-		few := rapid.SliceOfN(rapid.SampledFrom(shapes), 1, 2).Draw(t, "shapes")
+		few := rapid.SliceOfN(rapid.SampledFrom(eventShapes), 1, 2).Draw(t, "shapes")
 		for range rapid.IntRange(1, 12).Draw(t, "events") {
-			shape := rapid.SampledFrom(few).Draw(t, "shape")
-			texts := make([]any, strings.Count(shape, "%s"))
-			for i := range texts {
-				texts[i] = text.Draw(t, "text")
-			}
-			events = append(events, fmt.Sprintf(shape, texts...))
+			events = append(events, drawEvent(t, rapid.SampledFrom(few).Draw(t, "shape")))
 		}
 		usage := rapid.Bool().Draw(t, "usage")
 		got, want := readEvents(events, usage, false), readEvents(events, usage, true)
