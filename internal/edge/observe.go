@@ -109,14 +109,35 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// FlushError gives a client its time for what was written and not sent yet: most of a stream reaches the connection here.
+// FlushError gives a client its time for what was written and not sent yet.
 func (r *recorder) FlushError() error {
 	r.hurry()
 	defer r.rest()
-	if w, ok := r.ResponseWriter.(interface{ FlushError() error }); ok {
-		return w.FlushError()
-	}
 	return http.NewResponseController(r.ResponseWriter).Flush()
+}
+
+// Send gives a client its time for what is sent: most of a stream goes this way.
+func (r *recorder) Send(p []byte) error {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	r.hurry()
+	err := Send(r.ResponseWriter, p)
+	if r.rest(); err == nil {
+		r.bytes += int64(len(p))
+	}
+	return err
+}
+
+// Send writes p and all that waits before it, at once. A writer that knows how to do that in one step is asked.
+func Send(w http.ResponseWriter, p []byte) error {
+	if direct, ok := w.(interface{ Send(p []byte) error }); ok {
+		return direct.Send(p)
+	}
+	if _, err := w.Write(p); err != nil {
+		return err
+	}
+	return http.NewResponseController(w).Flush()
 }
 
 // Unwrap lets http.ResponseController reach the connection.

@@ -166,19 +166,12 @@ func (r *run) head(kind string, length int) {
 
 // write sends bytes to the caller. A caller who is gone ends the provider's side.
 func (r *run) write(p []byte) bool {
-	err := r.put(p)
+	err := r.out.Send(p)
 	r.clock.theirs()
 	if err != nil {
 		r.term.End(errLeft)
 	}
 	return err == nil
-}
-
-func (r *run) put(p []byte) error {
-	if _, err := r.out.Write(p); err != nil {
-		return err
-	}
-	return r.out.Flush()
 }
 
 // textOf is the text of an answer's choices: what a model wrote, tool calls included.

@@ -17,10 +17,9 @@ import (
 // nowhere takes an answer and forgets it.
 type nowhere struct{ header http.Header }
 
-func (n *nowhere) Header() http.Header         { return n.header }
-func (n *nowhere) WriteHeader(int)             {}
-func (n *nowhere) Write(p []byte) (int, error) { return len(p), nil }
-func (n *nowhere) Flush() error                { return nil }
+func (n *nowhere) Header() http.Header { return n.header }
+func (n *nowhere) WriteHeader(int)     {}
+func (n *nowhere) Send([]byte) error   { return nil }
 
 // pieces is a body that hands out what it has.
 type pieces struct {

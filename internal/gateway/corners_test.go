@@ -26,8 +26,7 @@ type sends = func(*upstream.Request) (*upstream.Response, error)
 // gone is a caller who has left.
 type gone struct{ *httptest.ResponseRecorder }
 
-func (gone) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
-func (gone) Flush() error              { return nil }
+func (gone) Send([]byte) error { return errors.New("broken pipe") }
 
 func TestAKeyForAProviderThatWantsNoneIsWorthNothing(t *testing.T) {
 	b := newBench(t, model("vllm/m", func(m *live.Model) { m.Provider = &live.Provider{Name: "vllm", Protocol: "test", Configured: true} }))

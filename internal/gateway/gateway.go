@@ -72,12 +72,11 @@ func (g *Gateway) Running() int64 { return g.running.Load() }
 // Abort ends every running request: those that have begun to answer say so in their stream.
 func (g *Gateway) Abort() { g.runs.stop(errStopping) }
 
-// A Writer takes an answer. http.ResponseWriter is one, with http.ResponseController's Flush.
+// A Writer takes an answer.
 type Writer interface {
 	Header() http.Header
 	WriteHeader(status int)
-	Write(p []byte) (int, error)
-	Flush() error
+	Send(p []byte) error // at once: nothing of it waits for more
 }
 
 // ServeChat answers POST /v1/chat/completions.
@@ -117,9 +116,4 @@ func (g *Gateway) serve(e *Endpoint, w http.ResponseWriter, r *http.Request) err
 // flushing is a Writer made of net/http's, as far as that can flush.
 type flushing struct{ http.ResponseWriter }
 
-func (f *flushing) Flush() error {
-	if w, ok := f.ResponseWriter.(interface{ FlushError() error }); ok {
-		return w.FlushError()
-	}
-	return http.NewResponseController(f.ResponseWriter).Flush()
-}
+func (f *flushing) Send(p []byte) error { return edge.Send(f.ResponseWriter, p) }

@@ -49,7 +49,7 @@ func (r *run) recall() (hit bool) {
 	}
 	r.cached, r.model, r.served, r.outcome = "hit", first, kept.Model, Cached
 	r.head(kind, length)
-	_ = r.put(body) // a caller who is gone has lost nothing
+	_ = r.out.Send(body) // a caller who is gone has lost nothing
 	return true
 }
 

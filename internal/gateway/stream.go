@@ -180,7 +180,7 @@ func (s *relay) keepAlive() {
 		s.ping.Reset(s.gateway.pingEvery - quiet)
 		return
 	}
-	if s.put([]byte(": ping\n")) != nil {
+	if s.run.out.Send([]byte(": ping\n")) != nil {
 		s.term.End(errLeft)
 	}
 	s.ping.Reset(s.gateway.pingEvery)

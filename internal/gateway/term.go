@@ -52,8 +52,8 @@ func (t *term) over(l *life.Life) {
 // wait begins a wait, which may last for patience from now on.
 func (t *term) wait(now time.Time, patience time.Duration) {
 	t.mutex.Lock()
-	defer t.mutex.Unlock()
 	t.await(now, patience)
+	t.mutex.Unlock()
 }
 
 func (t *term) await(now time.Time, patience time.Duration) {

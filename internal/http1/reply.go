@@ -162,6 +162,19 @@ func (r *reply) Write(p []byte) (int, error) {
 	return len(p), r.send(false)
 }
 
+// Send writes p and all that waits before it, at once.
+func (r *reply) Send(p []byte) error {
+	if r.chunks && r.err == nil && len(p) > 0 { // a stream that has begun
+		r.sent += int64(len(p))
+		r.put(p)
+		return r.send(true)
+	}
+	if _, err := r.Write(p); err != nil {
+		return err
+	}
+	return r.FlushError()
+}
+
 // unhold frames what was held back.
 func (r *reply) unhold(ended bool) {
 	r.frame(r.body, ended)

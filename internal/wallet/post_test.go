@@ -423,8 +423,10 @@ func TestTheLoopPostsAndPostsOnceMoreAtTheEnd(t *testing.T) {
 	b.teller.log = slog.New(slog.NewTextHandler(&said, nil))
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
-	b.spend("ws_a", "req_1", 10)
 	group.Go(func() { b.teller.Run(ctx) })
+	group.Go(func() { b.teller.Sync(ctx) })
+	time.Sleep(2 * tellEvery) // the first posting is over
+	b.spend("ws_a", "req_1", 10)
 	for deadline := time.Now().Add(5 * time.Second); len(b.rows()) == 0 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 	}
 	b.spend("ws_a", "req_2", 20)

@@ -40,14 +40,17 @@ type Teller struct {
 	read   journal.Position // at or after posted; in between is nothing to post
 	doubt  *batch           // whose commit was not answered: it may have taken place, or may yet
 	live   bool             // recovered: what is posted from now on was settled in this process's memory
+	wake   chan struct{}    // for Run
 
-	lagMu sync.Mutex
-	since time.Time // when the oldest entry that is not posted was first seen
+	lagMu sync.Mutex       // held for a moment only
+	since time.Time        // when the oldest entry that is not posted was first seen
+	last  time.Time        // when it was last posted
+	until journal.Position // and how far
 }
 
 // NewTeller posts j into d, and keeps f.
 func NewTeller(d *db.DB, j *journal.Journal, f *funds.Funds, log *slog.Logger) *Teller {
-	return &Teller{db: d, journal: j, funds: f, log: log, tx: d.Tx}
+	return &Teller{db: d, journal: j, funds: f, log: log, tx: d.Tx, wake: make(chan struct{}, 1)}
 }
 
 // Sources is what the feed needs to know.
@@ -165,12 +168,13 @@ func (t *Teller) cursor(ctx context.Context) (journal.Position, error) {
 // Drain posts what was settled before it was called.
 func (t *Teller) Drain(ctx context.Context) error {
 	err := t.journal.Sync()
+	t.mu.Lock()
 	if err == nil {
-		t.mu.Lock()
 		err = t.drain(ctx, t.journal.Synced())
-		t.mu.Unlock()
 	}
-	t.note(err == nil)
+	until := t.read
+	t.mu.Unlock()
+	t.note(err == nil, until)
 	return err
 }
 
@@ -297,13 +301,17 @@ func (t *Teller) advance(ctx context.Context, tx *db.Tx, next journal.Position) 
 }
 
 const (
-	// tellEvery is how often the journal is synced, and so what a power loss may cost, and how often it is posted.
+	// tellEvery is how often the journal is synced, and so what a power loss may cost. As often it is posted, if it is much:
+	// each posting has its own price.
 	tellEvery = 100 * time.Millisecond
+	much      = 64 << 10 // bytes of the journal
+	// postEvery is how long the little waits: so old may a list of usage be. Wallets are always up to date, in memory.
+	postEvery = 500 * time.Millisecond
 	// patience is for one posting: a connection that swallows packets would be waited on for long.
 	patience = 5 * time.Second
 )
 
-// Sync syncs the journal until ctx ends, however the database fares.
+// Sync syncs the journal until ctx ends, however the database fares, and wakes who posts it.
 func (t *Teller) Sync(ctx context.Context) {
 	tick := time.NewTicker(tellEvery)
 	defer tick.Stop()
@@ -315,6 +323,12 @@ func (t *Teller) Sync(ctx context.Context) {
 		case <-tick.C:
 		}
 		err := t.journal.Sync()
+		if t.due() {
+			select {
+			case t.wake <- struct{}{}:
+			default: // it is awake
+			}
+		}
 		switch {
 		case err != nil && failing == nil:
 			t.log.Error("charges cannot be recorded; inference is refused until they can", "err", err)
@@ -325,10 +339,9 @@ func (t *Teller) Sync(ctx context.Context) {
 	}
 }
 
-// Run posts until ctx ends, and once more then. Without the database, what is settled waits in the journal.
+// Run posts whenever Sync wakes it, until ctx ends, and once more then. Without the database, what is settled waits in the
+// journal.
 func (t *Teller) Run(ctx context.Context) {
-	tick := time.NewTicker(tellEvery)
-	defer tick.Stop()
 	var failing error
 	for {
 		bounded, cancel := context.WithTimeout(ctx, patience)
@@ -350,9 +363,21 @@ func (t *Teller) Run(ctx context.Context) {
 				t.log.Warn("not everything was posted; the next start does it", "err", err)
 			}
 			return
-		case <-tick.C:
+		case <-t.wake:
 		}
 	}
+}
+
+// due reports whether there is something to post, and it is much or has waited for long, or the last posting failed.
+func (t *Teller) due() bool {
+	if t.Lag() > 0 {
+		return true
+	}
+	t.lagMu.Lock()
+	from, last := t.until, t.last
+	t.lagMu.Unlock()
+	end := t.journal.End()
+	return end != from && (end.Segment != from.Segment || end.Offset-from.Offset >= much || time.Since(last) >= postEvery)
 }
 
 func (t *Teller) forget() {
@@ -364,9 +389,11 @@ func (t *Teller) forget() {
 	}
 }
 
-func (t *Teller) note(caughtUp bool) {
+// note says how far a posting came.
+func (t *Teller) note(caughtUp bool, until journal.Position) {
 	t.lagMu.Lock()
 	defer t.lagMu.Unlock()
+	t.last, t.until = time.Now(), until
 	switch {
 	case caughtUp:
 		t.since = time.Time{}
