@@ -20,17 +20,18 @@ var done = []byte("[DONE]")
 // chatEvent reads one event of a chat's stream.
 func chatEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
 	if bytes.Equal(e.Data, done) {
-		if len(s.choices) == 0 {
+		if s.choices.none() {
 			return v, s.garbage(errors.New("the stream ended without an answer"))
 		}
-		return verdict{last: true, show: []byte(chatEnd)}, nil
+		s.out = append(s.out, chatEnd...)
+		return verdict{last: true}, nil
 	}
 	if s.mould != nil {
 		if c, ok := s.mould.fits(e.Data); ok {
 			s.deliver(c[s.mould.text])
 			s.gather(e.Data)
-			s.framed = s.mould.pour(s.framed[:0], &c)
-			return verdict{content: true, show: s.framed}, nil
+			s.out = s.mould.pour(s.out, &c)
+			return verdict{content: true}, nil
 		}
 	}
 	var c chunk
@@ -56,21 +57,18 @@ func chatEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
 		v.content = v.content || says
 		s.deliver(text)
 		over := choice.Finish != nil && *choice.Finish != ""
-		s.choices[choice.Index] = s.choices[choice.Index] || over
+		s.choices.hear(choice.Index, over)
 		if over {
 			s.run.finish = *choice.Finish
 		}
 	}
-	s.finished = len(s.choices) > 0
-	for _, over := range s.choices {
-		s.finished = s.finished && over
-	}
+	s.finished = s.choices.finished()
 	s.gather(e.Data)
 	cut := s.hidden(e.Data, &c)
 	if s.mould = nil; v.content && c.plain && len(c.Choices) == 1 && c.Choices[0].Finish == nil && !present(c.Usage) {
 		s.mould = cast(e.Data, c.delta, text, cut)
 	}
-	v.show = s.shown(e.Data, &c, cut)
+	s.show(e.Data, &c, cut)
 	return v, nil
 }
 
@@ -79,10 +77,10 @@ func (s *relay) chatFailure(f *fault.Fault) []byte {
 	return fmt.Appendf(nil, "data: %s\n\n", edge.Event(s.ask.ID, f))
 }
 
-// shown is an event as the caller sees it, without the usage that it did not ask for.
-func (s *relay) shown(event []byte, c *chunk, cut edit) []byte {
+// show puts an event in line as the caller sees it, without the usage that it did not ask for.
+func (s *relay) show(event []byte, c *chunk, cut edit) {
 	if !s.ask.usage && len(c.Usage) > 0 && len(c.Choices) == 0 {
-		return nil
+		return
 	}
 	if cut.to > 0 {
 		event = slices.Concat(event[:cut.from], event[cut.to:])
@@ -90,8 +88,7 @@ func (s *relay) shown(event []byte, c *chunk, cut edit) []byte {
 	if bytes.IndexByte(event, '\n') >= 0 {
 		event = bytes.ReplaceAll(event, []byte("\n"), []byte("\ndata: "))
 	}
-	s.framed = append(append(append(s.framed[:0], "data: "...), event...), '\n', '\n')
-	return s.framed
+	s.out = append(append(append(s.out, "data: "...), event...), '\n', '\n')
 }
 
 // hidden is where the usage stands that the caller did not ask for; nowhere when there is none.

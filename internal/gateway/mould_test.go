@@ -25,7 +25,7 @@ type reading struct {
 }
 
 func readEvents(events []string, usage, mouldless bool) (r reading) {
-	s := &relay{run: &run{ask: &Ask{Endpoint: Chat, usage: usage}, model: candidate{Model: &live.Model{Provider: &live.Provider{}}}}, choices: map[int]bool{}}
+	s := &relay{run: &run{ask: &Ask{Endpoint: Chat, usage: usage}, model: candidate{Model: &live.Model{Provider: &live.Provider{}}}}}
 	for _, event := range events {
 		if mouldless {
 			s.mould = nil
@@ -36,8 +36,9 @@ func readEvents(events []string, usage, mouldless bool) (r reading) {
 				r.Moulded++
 			}
 		}
+		s.out = s.out[:0]
 		v, failed := chatEvent(s, sse.Event{Data: data})
-		r.Shown, r.Content = append(r.Shown, string(v.show)), append(r.Content, v.content)
+		r.Shown, r.Content = append(r.Shown, string(s.out)), append(r.Content, v.content)
 		for i := range data {
 			data[i] = 'x' // the bytes are somebody else's afterwards
 		}

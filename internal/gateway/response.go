@@ -97,9 +97,8 @@ func responseEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
 			s.deliver([]byte(text))
 		}
 	}
-	s.framed = fmt.Appendf(s.framed[:0], "event: %s\ndata: ", c.Type)
-	s.framed = append(append(s.framed, bytes.ReplaceAll(e.Data, []byte("\n"), []byte("\ndata: "))...), '\n', '\n')
-	v.show = s.framed
+	s.out = fmt.Appendf(s.out, "event: %s\ndata: ", c.Type)
+	s.out = append(append(s.out, bytes.ReplaceAll(e.Data, []byte("\n"), []byte("\ndata: "))...), '\n', '\n')
 	return v, nil
 }
 

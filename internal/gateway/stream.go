@@ -30,10 +30,9 @@ type relay struct {
 	in       *source
 	events   sse.Reader
 	out      []byte // events for the caller, in one write per read
-	framed   []byte // the event that is being read, as the caller sees it
 	mould    *mould // of the last, where it was of a kind that has one
 	end      []byte // what is written when the charge is recorded
-	choices  map[int]bool
+	choices  choices
 	sequence int64     // of the last event, where they are numbered
 	finished bool      // every choice has said so
 	ended    bool      // the provider has said so
@@ -51,7 +50,7 @@ func (r *run) stream(in *source, response *upstream.Response) *failure {
 	if !strings.HasPrefix(strings.ToLower(response.ContentType), "text/event-stream") {
 		return r.garbage(fmt.Errorf("a stream was asked for and %q came", response.ContentType))
 	}
-	s := &relay{run: r, in: in, choices: map[int]bool{}, events: sse.Reader{Most: maxEvent}}
+	s := &relay{run: r, in: in, events: sse.Reader{Most: maxEvent}}
 	s.out = borrowed()
 	defer func() { lend(s.out) }()
 	in.patience = r.settings.StallTimeout
@@ -94,12 +93,26 @@ func lend(buffer []byte) {
 	}
 }
 
-// A verdict is what an event means to the road.
+// A verdict is what an event means to the road. What the caller sees of it was put in line.
 type verdict struct {
-	show    []byte // framed, for the caller; nil hides it
-	content bool   // it holds something of the answer
-	last    bool   // the answer is over: what is shown waits until the charge is recorded
+	content bool // it holds something of the answer
+	last    bool // the answer is over: what is shown waits until the charge is recorded
 }
+
+// choices are those that have said something, and those that have finished.
+type choices struct{ said, over [maxChoices / 64]uint64 }
+
+func (c *choices) hear(index int, over bool) {
+	bit := uint64(1) << (index % 64)
+	if c.said[index/64] |= bit; over {
+		c.over[index/64] |= bit
+	}
+}
+
+func (c *choices) none() bool { return *c == choices{} }
+
+// finished reports whether there is one, and each has finished.
+func (c *choices) finished() bool { return !c.none() && c.said == c.over }
 
 // take reads events.
 func (s *relay) take(piece []byte) (failed *failure) {
@@ -120,18 +133,19 @@ func (s *relay) take(piece []byte) (failed *failure) {
 
 // dispatch takes one event.
 func (s *relay) dispatch(e sse.Event) *failure {
+	if cap(s.out) == 0 {
+		s.out = make([]byte, 0, firstLine)
+	}
+	before := len(s.out)
 	v, failed := s.ask.Endpoint.event(s, e)
 	if failed != nil {
 		return failed
 	}
 	if v.last {
-		s.ended, s.end = true, append(s.end, v.show...)
+		s.ended, s.end = true, append(s.end, s.out[before:]...)
+		s.out = s.out[:before]
 		return nil
 	}
-	if cap(s.out) == 0 {
-		s.out = make([]byte, 0, firstLine)
-	}
-	s.out = append(s.out, v.show...)
 	if !s.begun && len(s.out) > maxBefore+4*len(s.ask.Body) { // some repeat what was asked before they answer
 		return s.garbage(errors.New("the stream says nothing"))
 	}
@@ -149,6 +163,9 @@ func (s *relay) dispatch(e sse.Event) *failure {
 
 // deliver keeps text that a model wrote, for counting.
 func (s *relay) deliver(text []byte) {
+	if cap(s.delivered) == 0 {
+		s.delivered = make([]byte, 0, firstLine)
+	}
 	if len(s.delivered) < maxText {
 		s.delivered = append(s.delivered, text...)
 	}
