@@ -25,8 +25,9 @@ func isText(text []byte) bool {
 	return ok
 }
 
-// ascii is the length of the blocks that text begins with and that are ASCII without NUL.
-func ascii(text []byte) (n int) {
+// asciiByWords is the length of the blocks that text begins with and that are ASCII without NUL. Where the processor can take a quarter of a
+// block at once, ascii is the same and four times as fast.
+func asciiByWords(text []byte) (n int) {
 	for ; len(text)-n >= block; n += block {
 		p := text[n : n+block : n+block]
 		a, b, c, d := word(p, 0), word(p, size), word(p, 2*size), word(p, 3*size)

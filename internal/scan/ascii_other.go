@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package scan
+
+func ascii(text []byte) int { return asciiByWords(text) }
