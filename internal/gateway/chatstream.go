@@ -27,8 +27,7 @@ func chatEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
 		return verdict{last: true}, nil
 	}
 	if s.mould != nil {
-		if c, ok := s.mould.fits(e.Data); ok {
-			s.deliver(c[s.mould.text])
+		if c, ok := s.mould.fits(e.Data); ok && s.deliver(&c, s.mould.text) {
 			s.gather(e.Data)
 			s.out = s.mould.pour(s.out, &c)
 			return verdict{content: true}, nil
@@ -55,7 +54,7 @@ func chatEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
 		var says bool
 		text, says = written(choice.Delta)
 		v.content = v.content || says
-		s.deliver(text)
+		s.keep(text)
 		over := choice.Finish != nil && *choice.Finish != ""
 		s.choices.hear(choice.Index, over)
 		if over {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"sovereign/internal/scan"
 )
 
@@ -12,33 +14,98 @@ import (
 // one before in that text alone, so that it is enough to compare what stands around it. What does not fit is read in full.
 type mould struct {
 	parts [][]byte // around the holes
-	shown [][]byte // the same, as the caller sees it
+	shown [][]byte // the same, as the caller sees it, and as an event is sent
+	same  bool     // the caller sees what the provider sends
 	text  int      // which of the holes holds the text
 }
+
+// An event as it is sent mostly stands between these.
+const (
+	opens  = "data: "
+	closes = "\n\n"
+)
 
 // maxHoles are the text, and what pads an event so that its length tells nothing.
 const maxHoles = 2
 
-// A casting is what an event holds in a mould's holes.
+// A casting is what an event holds in a mould's holes: JSON strings, without their quotes.
 type casting [maxHoles][]byte
 
 // fits takes an event apart, if it has the mould's form.
 func (m *mould) fits(event []byte) (c casting, ok bool) {
-	for i, part := range m.parts {
-		if !bytes.HasPrefix(event, part) {
-			return c, false
-		}
-		event = event[len(part):]
-		if i == len(m.parts)-1 {
-			return c, len(event) == 0
-		}
-		n := bytes.IndexByte(event, '"')
-		if n < 0 || n == 0 && i == m.text || !literally(event[:n]) {
-			return c, false
-		}
-		c[i], event = event[:n], event[n:]
+	c, rest, ok := m.match(event)
+	return c, ok && len(rest) == 0
+}
+
+// next takes the event apart that a piece of a stream begins with. Its size is 0 when it has another form, or is not whole.
+func (m *mould) next(piece []byte) (c casting, size int) {
+	if len(piece) < len(opens) || string(piece[:len(opens)]) != opens {
+		return c, 0
 	}
-	return c, false
+	c, rest, ok := m.match(piece[len(opens):])
+	if !ok || len(rest) < len(closes) || string(rest[:len(closes)]) != closes {
+		return c, 0
+	}
+	return c, len(piece) - len(rest) + len(closes)
+}
+
+// match takes apart what has the mould's form at the front of a text. What stands in the holes may have escapes, of which not all are
+// good.
+func (m *mould) match(text []byte) (c casting, rest []byte, ok bool) {
+	for i, part := range m.parts {
+		if !bytes.HasPrefix(text, part) {
+			return c, nil, false
+		}
+		if text = text[len(part):]; i == len(m.parts)-1 {
+			break
+		}
+		n := inner(text)
+		if n < 0 || n == 0 && i == m.text {
+			return c, nil, false
+		}
+		c[i], text = text[:n], text[n:]
+	}
+	return c, text, true
+}
+
+// inner is how long a JSON string goes on, or -1 when it does not end or is none.
+func inner(text []byte) int {
+	ascii := true
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			if !ascii && !utf8.Valid(text[:i]) {
+				return -1
+			}
+			return i
+		case c == '\\':
+			i++
+		case c < ' ':
+			return -1
+		default:
+			ascii = ascii && c < utf8.RuneSelf
+		}
+	}
+	return -1
+}
+
+// deliver keeps the text of a casting. It is false when that cannot be read.
+func (s *relay) deliver(c *casting, text int) bool {
+	for i, held := range c {
+		if i != text && bytes.IndexByte(held, '\\') >= 0 {
+			return false
+		}
+	}
+	if bytes.IndexByte(c[text], '\\') < 0 {
+		s.keep(c[text])
+		return true
+	}
+	s.quoted = append(append(append(s.quoted[:0], '"'), c[text]...), '"')
+	plain, err := jsontext.AppendUnquote(s.quoted, s.quoted)
+	if err == nil {
+		s.keep(plain[len(s.quoted):])
+	}
+	return err == nil
 }
 
 // pour appends what the caller sees of an event.
@@ -88,7 +155,7 @@ func cast(event []byte, delta hole, text []byte, cut edit) *mould {
 		}
 	}
 	slices.SortFunc(holes, func(a, b hole) int { return a.from - b.from })
-	m := &mould{text: slices.Index(holes, at)}
+	m := &mould{text: slices.Index(holes, at), same: cut.to == 0}
 	event = bytes.Clone(event)
 	from := 0
 	for _, h := range append(holes, hole{len(event), len(event)}) {
@@ -101,8 +168,8 @@ func cast(event []byte, delta hole, text []byte, cut edit) *mould {
 		from = h.to
 	}
 	last := len(m.shown) - 1
-	m.shown[0] = slices.Concat([]byte("data: "), m.shown[0])
-	m.shown[last] = slices.Concat(m.shown[last], []byte("\n\n"))
+	m.shown[0] = slices.Concat([]byte(opens), m.shown[0])
+	m.shown[last] = slices.Concat(m.shown[last], []byte(closes))
 	return m
 }
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -141,6 +142,68 @@ func TestAnEventInAMouldIsReadAsIfItWereDecoded(t *testing.T) {
 	if moulded == 0 {
 		t.Error("no event was ever taken by a mould")
 	}
+}
+
+// A stream that is skimmed is what its events are one by one, whatever stands between them and wherever it is cut.
+func TestASkimmedStreamIsWhatItsEventsAreOneByOne(t *testing.T) {
+	fresh := func(usage bool) *relay {
+		return &relay{run: &run{ask: &Ask{Endpoint: Chat, usage: usage}, model: candidate{Model: &live.Model{Provider: &live.Provider{}}}, begun: true}}
+	}
+	skimmed := 0
+	rapid.Check(t, func(t *rapid.T) {
+		var wire []byte
+		few := rapid.SliceOfN(rapid.SampledFrom(eventShapes), 1, 2).Draw(t, "shapes")
+		for range rapid.IntRange(1, 12).Draw(t, "events") {
+			event := drawEvent(t, rapid.SampledFrom(few).Draw(t, "shape"))
+			frames := []string{"data: %s\n\n", "data: %s\n\n", "data: %s\n\n", "data:%s\n\n", "data: %s\r\n\r\n", ": ping\n\ndata: %s\n\n", "event: x\ndata: %s\n\n", "data: %s\n"}
+			wire = fmt.Appendf(wire, rapid.SampledFrom(frames).Draw(t, "frame"), event)
+		}
+		usage := rapid.Bool().Draw(t, "usage")
+
+		want := fresh(usage)
+		var wrong *failure
+		broken := want.events.Feed(wire, func(e sse.Event) error {
+			if want.mould = nil; wrong == nil && !want.ended {
+				wrong = want.dispatch(e)
+			}
+			return nil
+		})
+		got := fresh(usage)
+		var failed *failure
+		for rest := wire; len(rest) > 0 && failed == nil; {
+			n := min(len(rest), rapid.IntRange(1, 400).Draw(t, "piece"))
+			if end := bytes.Index(rest, []byte("\n\n")); end >= 0 && rapid.Bool().Draw(t, "whole") {
+				n = end + 2
+			}
+			piece := bytes.Clone(rest[:n])
+			if got.mould != nil && got.events.Between() && got.skims(piece) {
+				skimmed++
+			}
+			failed = got.take(piece)
+			for i := range piece {
+				piece[i] = 'x'
+			}
+			rest = rest[n:]
+		}
+		if (failed == nil) != (wrong == nil && broken == nil) {
+			t.Fatalf("%q: %v, and one by one: %v, %v", wire, failed, wrong, broken)
+		}
+		if failed != nil {
+			return
+		}
+		if string(got.out) != string(want.out) || string(got.delivered) != string(want.delivered) || got.finished != want.finished || got.content != want.content {
+			t.Fatalf("%q\nshown %q, %q\nand one by one %q, %q", wire, got.out, got.delivered, want.out, want.delivered)
+		}
+	})
+	if skimmed == 0 {
+		t.Error("nothing was ever skimmed")
+	}
+}
+
+// skims reports whether a piece begins with an event of the mould's form.
+func (s *relay) skims(piece []byte) bool {
+	_, size := s.mould.next(piece)
+	return size > 0
 }
 
 func TestMostEventsOfAStreamFitTheMould(t *testing.T) {

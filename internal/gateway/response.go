@@ -94,7 +94,7 @@ func responseEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
 		v.content = true
 		var text string
 		if lenient(c.Delta, &text) == nil {
-			s.deliver([]byte(text))
+			s.keep([]byte(text))
 		}
 	}
 	s.out = fmt.Appendf(s.out, "event: %s\ndata: ", c.Type)

@@ -31,6 +31,7 @@ type relay struct {
 	events   sse.Reader
 	out      []byte // events for the caller, in one write per read
 	mould    *mould // of the last, where it was of a kind that has one
+	quoted   []byte // a text that has escapes
 	end      []byte // what is written when the charge is recorded
 	choices  choices
 	sequence int64     // of the last event, where they are numbered
@@ -115,20 +116,44 @@ func (c *choices) none() bool { return *c == choices{} }
 func (c *choices) finished() bool { return !c.none() && c.said == c.over }
 
 // take reads events.
-func (s *relay) take(piece []byte) (failed *failure) {
-	err := s.events.Feed(piece, func(e sse.Event) error {
-		if s.ended {
-			return nil
+func (s *relay) take(piece []byte) *failure {
+	for len(piece) > 0 && !s.ended {
+		if s.mould != nil && s.events.Between() && !s.memory.wanted {
+			n := s.skim(piece)
+			if failed := s.heard(n > 0); failed != nil {
+				return failed
+			}
+			piece = piece[n:]
 		}
-		if failed = s.dispatch(e); failed != nil {
-			return failed.err
+		e, rest, ok, err := s.events.Next(piece)
+		if err != nil {
+			return s.garbage(err)
 		}
-		return nil
-	})
-	if err != nil && failed == nil {
-		failed = s.garbage(err)
+		if piece = rest; !ok {
+			continue
+		}
+		if failed := s.dispatch(e); failed != nil {
+			return failed
+		}
 	}
-	return failed
+	return nil
+}
+
+// skim takes the events that a piece begins with and that have the form of the one before, and is how long they are.
+func (s *relay) skim(piece []byte) (n int) {
+	for {
+		c, size := s.mould.next(piece[n:])
+		if size == 0 || !s.deliver(&c, s.mould.text) {
+			break
+		}
+		if n += size; !s.mould.same {
+			s.out = s.mould.pour(s.out, &c)
+		}
+	}
+	if s.mould.same {
+		s.out = append(s.out, piece[:n]...)
+	}
+	return n
 }
 
 // dispatch takes one event.
@@ -149,20 +174,25 @@ func (s *relay) dispatch(e sse.Event) *failure {
 	if !s.begun && len(s.out) > maxBefore+4*len(s.ask.Body) { // some repeat what was asked before they answer
 		return s.garbage(errors.New("the stream says nothing"))
 	}
-	if v.content {
+	return s.heard(v.content)
+}
+
+// heard records what was delivered, if that was content, and begins the answer as soon as there is something of it.
+func (s *relay) heard(content bool) *failure {
+	if content {
 		s.content = true
 		if err := s.progress(); err != nil && !s.begun {
 			return &failure{class: over, err: err, fault: unrecorded(err)}
 		}
 	}
-	if v.content || s.finished {
+	if content || s.finished {
 		s.begin()
 	}
 	return nil
 }
 
-// deliver keeps text that a model wrote, for counting.
-func (s *relay) deliver(text []byte) {
+// keep keeps text that a model wrote, for counting.
+func (s *relay) keep(text []byte) {
 	if cap(s.delivered) == 0 {
 		s.delivered = make([]byte, 0, firstLine)
 	}

@@ -31,21 +31,33 @@ var fields = [][]byte{[]byte("id:"), []byte("retry:"), []byte(":")}
 // Feed takes the next bytes and hands over every event that they complete. It stops at the first error of each's.
 func (r *Reader) Feed(piece []byte, each func(Event) error) error {
 	for len(piece) > 0 {
+		e, rest, ok, err := r.Next(piece)
+		if err == nil && ok {
+			err = each(e)
+		}
+		if err != nil {
+			return err
+		}
+		piece = rest
+	}
+	return nil
+}
+
+// Next takes the next bytes up to the end of an event, and returns the rest of them. It is not ok when they complete none.
+func (r *Reader) Next(piece []byte) (e Event, rest []byte, ok bool, err error) {
+	for len(piece) > 0 {
 		line, rest, whole := bytes.Cut(piece, []byte("\n"))
 		piece = rest
 		if r.Most > 0 && len(r.partial)+len(line)+len(r.data) > r.Most {
-			return fmt.Errorf("%w: an event is longer than %d bytes", ErrStream, r.Most)
+			return e, nil, false, fmt.Errorf("%w: an event is longer than %d bytes", ErrStream, r.Most)
 		}
 		if !whole {
 			r.partial = append(r.partial, line...)
-			return nil
+			return e, nil, false, nil
 		}
-		if data, after, ok := alone(line, piece); ok && len(r.partial) == 0 && !r.held && r.name == "" {
-			piece = after
-			if len(data) > 0 {
-				if err := each(Event{Data: data[:len(data):len(data)]}); err != nil {
-					return err
-				}
+		if data, after, ok := alone(line, piece); ok && r.Between() {
+			if piece = after; len(data) > 0 {
+				return Event{Data: data[:len(data):len(data)]}, piece, true, nil
 			}
 			continue
 		}
@@ -53,12 +65,22 @@ func (r *Reader) Feed(piece []byte, each func(Event) error) error {
 			line = append(r.partial, line...)
 			r.partial = r.partial[:0]
 		}
-		if err := r.line(bytes.TrimSuffix(line, []byte("\r")), each); err != nil {
-			return err
+		if line = bytes.TrimSuffix(line, []byte("\r")); len(line) > 0 {
+			if err := r.line(line); err != nil {
+				return e, nil, false, err
+			}
+			continue
+		}
+		e = Event{Name: r.name, Data: r.data}
+		if r.name, r.data, r.held = "", r.data[:0], false; len(e.Data) > 0 {
+			return e, piece, true, nil
 		}
 	}
-	return nil
+	return e, nil, false, nil
 }
+
+// Between reports whether nothing of an event has come.
+func (r *Reader) Between() bool { return len(r.partial) == 0 && !r.held && r.name == "" }
 
 // alone is the data of an event that is one line and has come whole, with what comes after it: most are, and need not be copied.
 func alone(line, rest []byte) (data, after []byte, ok bool) {
@@ -72,10 +94,7 @@ func alone(line, rest []byte) (data, after []byte, ok bool) {
 // Rest reports whether an event has begun and has not ended.
 func (r *Reader) Rest() bool { return len(r.partial) > 0 || r.held }
 
-func (r *Reader) line(line []byte, each func(Event) error) error {
-	if len(line) == 0 {
-		return r.dispatch(each)
-	}
+func (r *Reader) line(line []byte) error {
 	if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
 		if r.held {
 			r.data = append(r.data, '\n')
@@ -94,13 +113,4 @@ func (r *Reader) line(line []byte, each func(Event) error) error {
 		}
 	}
 	return fmt.Errorf("%w: a line is none of an event's", ErrStream)
-}
-
-func (r *Reader) dispatch(each func(Event) error) error {
-	e := Event{Name: r.name, Data: r.data}
-	r.name, r.data, r.held = "", r.data[:0], false
-	if len(e.Data) == 0 {
-		return nil
-	}
-	return each(e)
 }

@@ -304,7 +304,7 @@ const (
 	// tellEvery is how often the journal is synced, and so what a power loss may cost. As often it is posted, if it is much:
 	// each posting has its own price.
 	tellEvery = 100 * time.Millisecond
-	much      = 64 << 10 // bytes of the journal
+	much      = 256 << 10 // bytes of the journal
 	// postEvery is how long the little waits: so old may a list of usage be. Wallets are always up to date, in memory.
 	postEvery = 500 * time.Millisecond
 	// patience is for one posting: a connection that swallows packets would be waited on for long.
