@@ -264,7 +264,7 @@ func laneSeeds() []string {
 		lines = append(lines, fmt.Sprintf("X-%d: %d", i, i))
 	}
 	return append(seeds,
-		strings.Replace(one, "Host: a.test\r\n", "", 1), lanePlain("", lines[:40]...)+one, lanePlain("x", lines...)+one, lanePlain("x", lines[:45]...)+lanePlain("y", lines[:20]...)+lanePlain("z", lines[20:45]...),
+		strings.Replace(one, "Host: a.test\r\n", "", 1), "POST /v1/chat/completions HTTP/1.1\r\n\r\n", one+"POST /v1/chat/completions HTTP/1.1\r\n\r\n"+two, lanePlain("", lines[:40]...)+one, lanePlain("x", lines...)+one, lanePlain("x", lines[:45]...)+lanePlain("y", lines[:20]...)+lanePlain("z", lines[20:45]...),
 		lanePlain("")+lanePlain("x", "A: 1", "B: 2")+lanePlain("x", "B: 2", "A: 1")+lanePlain("x", "A: 1")+lanePlain("x", "A: 3", "B: 2"),
 		lanePlain(strings.Repeat("b", 9000))+one, lanePlain(strings.Repeat("b", 3000))+lanePlain(strings.Repeat("c", 3000))+laneGet,
 		lanePost+"Transfer-Encoding: chunked\r\n\r\n7\r\n{\"a\":1}\r\n0\r\n\r\n"+one, one+lanePost+"Content-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+laneGet, lanePost+"\r\n"+one,

@@ -245,7 +245,7 @@ func (v *visit) collect(n int, repeated bool, measured int) bool {
 		return false
 	}
 	e := &v.envelope
-	if repeated && n == e.lines {
+	if repeated && n == e.lines && n > 0 {
 		if measured < 0 {
 			return true
 		}
