@@ -10,10 +10,23 @@ import (
 
 // Insert adds rows, many in a statement.
 func Insert(ctx context.Context, s Scoped, table string, columns []string, rows [][]any) error {
+	return Upsert(ctx, s, table, columns, 0, rows)
+}
+
+// Upsert adds rows, or changes those that are there: the first columns are the key, the others are set. No two of rows have the same key.
+func Upsert(ctx context.Context, s Scoped, table string, columns []string, key int, rows [][]any) error {
 	if s.across == "" {
 		return fmt.Errorf("insert into %s: %w", table, ErrScope)
 	}
-	if err := s.insert(ctx, table, columns, rows); err != nil {
+	otherwise := ""
+	if key > 0 {
+		set := make([]string, 0, len(columns)-key)
+		for _, column := range columns[key:] {
+			set = append(set, column+" = excluded."+column)
+		}
+		otherwise = fmt.Sprintf(" ON CONFLICT (%s) DO UPDATE SET %s", strings.Join(columns[:key], ", "), strings.Join(set, ", "))
+	}
+	if err := s.insert(ctx, table, columns, rows, otherwise); err != nil {
 		return fmt.Errorf("insert into %s: %w", table, wrap(err))
 	}
 	return nil
@@ -26,7 +39,7 @@ const (
 	rowsAtATime = 32
 )
 
-func (s Scoped) insert(ctx context.Context, table string, columns []string, rows [][]any) error {
+func (s Scoped) insert(ctx context.Context, table string, columns []string, rows [][]any, otherwise string) error {
 	for _, row := range rows {
 		if len(row) != len(columns) {
 			return fmt.Errorf("a row of %d values for %d columns", len(row), len(columns))
@@ -44,7 +57,7 @@ func (s Scoped) insert(ctx context.Context, table string, columns []string, rows
 		args = arguments(args[:0], shared, rows[:n])
 		if whole == nil && len(rows) >= 2*batch {
 			var err error
-			if whole, err = to.PrepareContext(ctx, s.values(table, columns, shared, batch)); err != nil {
+			if whole, err = to.PrepareContext(ctx, s.values(table, columns, shared, batch)+otherwise); err != nil {
 				return err
 			}
 			defer func() { _ = whole.Close() }()
@@ -53,7 +66,7 @@ func (s Scoped) insert(ctx context.Context, table string, columns []string, rows
 		if whole != nil && n == batch {
 			_, err = whole.ExecContext(ctx, args...)
 		} else {
-			_, err = to.ExecContext(ctx, s.values(table, columns, shared, n), args...)
+			_, err = to.ExecContext(ctx, s.values(table, columns, shared, n)+otherwise, args...)
 		}
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package wallet
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"syscall"
 	"testing"
 	"time"
@@ -74,6 +75,12 @@ func fillLedger(b *testing.B, d *db.DB, batches, each int) {
 
 // Posting a request into the ledger is work of its road, done later: it counts in what a request costs.
 func BenchmarkPost(b *testing.B) {
+	for name, workspaces := range map[string]int{"of one workspace": 1, "each of its own": 20_000} {
+		b.Run(name, func(b *testing.B) { benchmarkPost(b, workspaces) })
+	}
+}
+
+func benchmarkPost(b *testing.B, workspaces int) {
 	d, err := db.Open(b.Context(), b.TempDir(), secret.Text{})
 	if err != nil {
 		b.Fatal(err)
@@ -82,21 +89,26 @@ func BenchmarkPost(b *testing.B) {
 	if err := d.Migrate(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	const ws, each = tenant.ID("ws_1"), 1000
-	if _, err := db.Exec(b.Context(), d.In(ws), `INSERT INTO workspaces (workspace_id, name, created_at) VALUES ($1, 'one', 1)`); err != nil {
+	const each = 1000
+	all := make([][]any, workspaces)
+	for i := range all {
+		name := fmt.Sprintf("ws_%026d", i)
+		all[i] = []any{name, name, int64(1)}
+	}
+	if err := db.Insert(b.Context(), d.Across("a benchmark"), "workspaces", []string{"workspace_id", "name", "created_at"}, all); err != nil {
 		b.Fatal(err)
 	}
-	t, before := &Teller{}, worked(b)
+	before := worked(b)
 	for b.Loop() {
 		charges := make([]*journal.Charge, each)
 		for i := range charges {
 			charges[i] = &journal.Charge{
-				Request: id.New("req"), Workspace: ws, Key: "key_0sg4xqwdsb54tx1tv5v5befqng", At: clock.Now(), Route: "chat", Model: "mock/chat", Requested: "fast",
+				Request: id.New("req"), Workspace: tenant.ID(fmt.Sprintf("ws_%026d", rand.N(workspaces))), Key: "key_0sg4xqwdsb54tx1tv5v5befqng", At: clock.Now(), Route: "chat", Model: "mock/chat", Requested: "fast",
 				Alias: "fast", Provider: "mock", Outcome: "finished", Usage: live.Usage{Input: 120, Output: 60}, Price: live.Flat(150_000_000, 600_000_000), Cost: 54_000,
 			}
 		}
 		if _, err := d.Tx(b.Context(), func(tx *db.Tx) error {
-			_, err := t.postUsage(b.Context(), tx, ws, charges)
+			_, err := postUsage(b.Context(), tx, byWorkspace(charges))
 			return err
 		}); err != nil {
 			b.Fatal(err)

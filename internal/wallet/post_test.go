@@ -162,7 +162,7 @@ func TestAChargeThatIsPostedTwiceIsRefusedByTheTable(t *testing.T) {
 		before := b.world()
 		charge := journal.Charge{Request: "req_1", Workspace: "ws_a", At: at(t, d, "req_1"), Route: "chat", Cost: 10, Charged: 10}
 		_, err := d.Tx(t.Context(), func(tx *db.Tx) error {
-			_, err := b.teller.postUsage(t.Context(), tx, "ws_a", []*journal.Charge{&charge})
+			_, err := postUsage(t.Context(), tx, map[tenant.ID][]*journal.Charge{"ws_a": {&charge}})
 			return err
 		})
 		if !db.Duplicate(err) {

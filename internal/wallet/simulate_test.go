@@ -259,7 +259,8 @@ func (s *simulation) leave() {
 func (s *simulation) topUp() {
 	ws, amount := s.spaces[s.random.IntN(len(s.spaces))], money.Nano(1+s.random.IntN(400))
 	_, err := s.db.Tx(s.t.Context(), func(tx *db.Tx) error {
-		return post(s.t.Context(), tx, ws, fmt.Sprintf("txn_%s_%d", ws, s.random.Uint64()), kindTopUp, "", []line{{accountWallet, amount}, {accountFunding, -amount}})
+		_, err := fund(s.t.Context(), tx, ws, fmt.Sprintf("txn_%s_%d", ws, s.random.Uint64()), "", amount)
+		return err
 	})
 	if err != nil {
 		s.t.Fatal(err)

@@ -3,6 +3,8 @@ package wallet
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -41,11 +43,8 @@ func (s *Store) TopUp(ctx context.Context, ws tenant.ID, by tenant.Actor, amount
 		return funds.Balance{}, err
 	}
 	err := s.feed.Change(ctx, func(tx *db.Tx) error {
-		before, err := credited(ctx, tx.In(ws))
+		before, err := fund(ctx, tx, ws, id.New("txn"), memo, amount)
 		if err != nil {
-			return err
-		}
-		if err := post(ctx, tx, ws, id.New("txn"), kindTopUp, memo, []line{{accountWallet, amount}, {accountFunding, -amount}}); err != nil {
 			return err
 		}
 		tx.Touch(changedWallet, ws, "")
@@ -61,42 +60,95 @@ func (s *Store) TopUp(ctx context.Context, ws tenant.ID, by tenant.Actor, amount
 	return after, nil
 }
 
+// fund posts a top-up, and returns what had come in before.
+func fund(ctx context.Context, tx *db.Tx, ws tenant.ID, transferID, memo string, amount money.Nano) (before money.Nano, err error) {
+	held, err := balances(ctx, tx.Across("the statement names the workspace"), []tenant.ID{ws})
+	if err != nil {
+		return 0, err
+	}
+	before = -held[holding{ws, accountFunding}]
+	t := transfer{ws: ws, id: transferID, kind: kindTopUp, memo: memo, lines: []line{{accountWallet, amount}, {accountFunding, -amount}}}
+	return before, post(ctx, tx, []transfer{t}, held)
+}
+
 // credited is what came into a wallet in all.
 func credited(ctx context.Context, s db.Scoped) (money.Nano, error) {
 	funding, err := balance(ctx, s, accountFunding)
 	return -funding, err
 }
 
-// post writes a transfer whose lines sum to zero, and moves the balances with it.
-func post(ctx context.Context, tx *db.Tx, ws tenant.ID, transfer, kind, memo string, lines []line) error {
-	var sum money.Nano
+// A transfer moves money between the accounts of a workspace. Its lines sum to zero.
+type transfer struct {
+	ws       tenant.ID
+	id, kind string
+	memo     string
+	lines    []line
+}
+
+// A holding is one of a workspace's accounts.
+type holding struct {
+	ws      tenant.ID
+	account string
+}
+
+// post writes transfers, one of a workspace, and moves their balances, which are as given. No transfer has two lines of one account.
+func post(ctx context.Context, tx *db.Tx, transfers []transfer, balances map[holding]money.Nano) error {
 	now := clock.Now()
-	for i, l := range lines {
-		sum += l.amount
-		if _, err := db.Exec(ctx, tx.In(ws), `
-			INSERT INTO ledger_entries (workspace_id, transfer_id, line, account, amount, kind, memo, at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, transfer, i, l.account, l.amount, kind, memo, now); err != nil {
-			return fmt.Errorf("post %s: %w", kind, err)
+	var entries, after [][]any
+	for _, t := range transfers {
+		var sum money.Nano
+		for i, l := range t.lines {
+			sum += l.amount
+			entries = append(entries, []any{string(t.ws), t.id, int64(i), l.account, int64(l.amount), t.kind, t.memo, int64(now)})
+			at := holding{t.ws, l.account}
+			next, fits := balances[at].Add(l.amount)
+			if !fits {
+				return fault.Conflict("the balance would be more than can be counted")
+			}
+			after = append(after, []any{string(at.ws), at.account, int64(next)})
 		}
-		total, err := balance(ctx, tx.In(ws), l.account)
-		if err != nil {
-			return err
-		}
-		next, fits := total.Add(l.amount)
-		if !fits {
-			return fault.Conflict("the balance would be more than can be counted")
-		}
-		if _, err := db.Exec(ctx, tx.In(ws), `
-			INSERT INTO ledger_balances (workspace_id, account, amount) VALUES ($1, $2, $3)
-			ON CONFLICT (workspace_id, account) DO UPDATE SET amount = excluded.amount`, l.account, next); err != nil {
-			return fmt.Errorf("post %s: %w", kind, err)
+		if sum != 0 {
+			return fmt.Errorf("transfer %s sums to %s", t.kind, sum)
 		}
 	}
-	if sum != 0 {
-		return fmt.Errorf("transfer %s sums to %s", kind, sum)
+	across := tx.Across("the rows name their workspaces")
+	err := db.Insert(ctx, across, "ledger_entries", []string{"workspace_id", "transfer_id", "line", "account", "amount", "kind", "memo", "at"}, entries)
+	if err == nil {
+		err = db.Upsert(ctx, across, "ledger_balances", []string{"workspace_id", "account", "amount"}, 2, after)
+	}
+	if err != nil {
+		return fmt.Errorf("post: %w", err)
 	}
 	return nil
 }
+
+// balances are those of all accounts of some workspaces.
+func balances(ctx context.Context, s db.Scoped, of []tenant.ID) (map[holding]money.Nano, error) {
+	type row struct {
+		WorkspaceID tenant.ID
+		Account     string
+		Amount      money.Nano
+	}
+	all := make(map[holding]money.Nano, 3*len(of))
+	for some := range slices.Chunk(of, balancesAtATime) {
+		args := make([]any, len(some))
+		marks := make([]string, len(some))
+		for i, ws := range some {
+			args[i], marks[i] = ws, fmt.Sprint("$", i+1)
+		}
+		rows, err := db.Query[row](ctx, s, `SELECT workspace_id, account, amount FROM ledger_balances WHERE workspace_id IN (`+strings.Join(marks, ", ")+`)`, args...)
+		if err != nil {
+			return nil, fmt.Errorf("read balances: %w", err)
+		}
+		for _, r := range rows {
+			all[holding{r.WorkspaceID, r.Account}] = r.Amount
+		}
+	}
+	return all, nil
+}
+
+// balancesAtATime are read with one statement: SQLite looks up each numbered parameter among those before it.
+const balancesAtATime = 100
 
 func balance(ctx context.Context, s db.Scoped, account string) (money.Nano, error) {
 	amount, err := db.Maybe[money.Nano](ctx, s, `SELECT amount FROM ledger_balances WHERE workspace_id = $1 AND account = $2`, account)

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -222,13 +220,9 @@ func (t *Teller) commit(ctx context.Context, b *batch) error {
 		if err := t.advance(ctx, tx, b.next); err != nil {
 			return err
 		}
-		took := map[tenant.ID]money.Nano{}
-		for _, ws := range slices.Sorted(maps.Keys(b.charges)) {
-			amount, err := t.postUsage(ctx, tx, ws, b.charges[ws])
-			if err != nil {
-				return fmt.Errorf("post the usage of %s: %w", ws, err)
-			}
-			took[ws] = amount
+		took, err := postUsage(ctx, tx, b.charges)
+		if err != nil {
+			return fmt.Errorf("post usage: %w", err)
 		}
 		b.took = took
 		return nil

@@ -81,7 +81,8 @@ func (b *branch) fund(ws tenant.ID, amount money.Nano) {
 	}
 	if amount > 0 {
 		if _, err := b.db.Tx(ctx, func(tx *db.Tx) error {
-			return post(ctx, tx, ws, "txn_topup_"+string(ws), kindTopUp, "", []line{{accountWallet, amount}, {accountFunding, -amount}})
+			_, err := fund(ctx, tx, ws, "txn_topup_"+string(ws), "", amount)
+			return err
 		}); err != nil {
 			b.t.Fatal(err)
 		}

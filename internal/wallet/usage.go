@@ -2,6 +2,8 @@ package wallet
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 
@@ -19,26 +21,33 @@ var usageColumns = []string{
 	"counted", "own_key", "at", "input", "cached", "written", "audio_input", "output", "reasoning", "audio_output", "searches", "cost", "charged",
 }
 
-// postUsage writes the rows of one workspace and the transfer that they sum to, and returns what the wallet paid.
-func (t *Teller) postUsage(ctx context.Context, tx *db.Tx, ws tenant.ID, batch []*journal.Charge) (money.Nano, error) {
-	left, err := balance(ctx, tx.In(ws), accountWallet)
+// postUsage writes the rows of a batch and, for each workspace, the transfer that they sum to. It returns what the wallets paid.
+func postUsage(ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Charge) (map[tenant.ID]money.Nano, error) {
+	workspaces := slices.Sorted(maps.Keys(batch))
+	across := tx.Across("the rows name their workspaces")
+	held, err := balances(ctx, across, workspaces)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	each, charged, cost := fit(batch, left)
-	transfer := id.New("txn")
-	rows, err := usageRows(ws, transfer, batch, each)
-	if err != nil {
-		return 0, err
+	took := make(map[tenant.ID]money.Nano, len(batch))
+	transfers := make([]transfer, 0, len(batch))
+	var rows [][]any
+	for _, ws := range workspaces {
+		each, charged, cost := fit(batch[ws], held[holding{ws, accountWallet}])
+		t := transfer{ws: ws, id: id.New("txn"), kind: kindUsage, lines: []line{{accountWallet, -charged}, {accountUsage, cost}}}
+		if over := cost - charged; over > 0 {
+			t.lines = append(t.lines, line{accountOverage, -over})
+		}
+		more, err := usageRows(ws, t.id, batch[ws], each)
+		if err != nil {
+			return nil, err
+		}
+		took[ws], transfers, rows = charged, append(transfers, t), append(rows, more...)
 	}
-	if err := db.Insert(ctx, tx.Across("the rows name their workspace"), "usage_rows", usageColumns, rows); err != nil {
-		return 0, err
+	if err := db.Insert(ctx, across, "usage_rows", usageColumns, rows); err != nil {
+		return nil, err
 	}
-	lines := []line{{accountWallet, -charged}, {accountUsage, cost}}
-	if over := cost - charged; over > 0 {
-		lines = append(lines, line{accountOverage, -over})
-	}
-	return charged, post(ctx, tx, ws, transfer, kindUsage, "", lines)
+	return took, post(ctx, tx, transfers, held)
 }
 
 // usageRows are the values of a batch, of which each row was charged an amount. A text that the row before has too is taken from there: one request is much like
