@@ -59,3 +59,42 @@ func TestARowThatDoesNotFitItsColumnsIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// What is there is changed and the rest is added, whichever half of the rows is there before.
+func TestAnUpsertAddsWhatIsMissingAndChangesTheRest(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		all := d.Across("test")
+		columns := []string{"version", "seq", "kind", "workspace_id", "subject", "at"}
+		for _, many := range []int{1, 33, 100} {
+			if _, err := db.Exec(t.Context(), all, `DELETE FROM feed_changes`); err != nil {
+				t.Fatal(err)
+			}
+			for round, from := range []int{0, many / 2} {
+				var rows [][]any
+				for i := range many {
+					rows = append(rows, []any{int64(1), int64(from + i), fmt.Sprint("k", round), "ws_1", "s", int64(round)})
+				}
+				if err := db.Upsert(t.Context(), all, "feed_changes", columns, 2, rows); err != nil {
+					t.Fatal(err)
+				}
+			}
+			type row struct {
+				Seq, At int64
+				Kind    string
+			}
+			have, err := db.Query[row](t.Context(), all, `SELECT seq, at, kind FROM feed_changes ORDER BY seq`)
+			if err != nil || len(have) != many+many/2 {
+				t.Fatalf("%d rows of %d: %v", len(have), many+many/2, err)
+			}
+			for i, r := range have {
+				round := int64(0)
+				if i >= many/2 {
+					round = 1
+				}
+				if want := (row{int64(i), round, fmt.Sprint("k", round)}); r != want {
+					t.Fatalf("%+v, want %+v", r, want)
+				}
+			}
+		}
+	})
+}
