@@ -89,6 +89,7 @@ func BenchmarkObject(b *testing.B) {
 		{"picture", request([]any{map[string]any{"type": "image_url", "image_url": map[string]any{"url": "data:image/png;base64," + strings.Repeat("iVBORw0KGgoA", benchSize/12)}}})},
 		{"deep", fmt.Appendf(nil, `{"a":[%s0]}`, strings.Repeat(strings.Repeat(`[{"a":`, 100)+"1"+strings.Repeat("}]", 100)+",", benchSize/800))},
 		{"numbers", fmt.Appendf(nil, `{"input":[%s0]}`, strings.Repeat("15496,995,11,", benchSize/13))},
+		{"vectors", fmt.Appendf(nil, `{"data":[{"index":0,"embedding":[%s0]}]}`, strings.Repeat("-0.01234567,0.00765432,", benchSize/23))},
 		{"event", []byte(event)},
 		{"answer", []byte(answer)},
 		{"question", []byte(asked)},

@@ -227,11 +227,15 @@ func (s *scanner) array(at int) (end, n int, err error) {
 
 // nested is the end of the array or object that begins at at, inside so many others.
 func (s *scanner) nested(at, depth int) (int, error) {
-	outer := depth
+	outer, dull := depth, 0
 	for text := s.text; at < len(text); at++ {
 		c := text[at]
 		switch kinds[c] {
 		case plain, literal:
+			if dull++; dull == size { // a vector of numbers, or an indentation
+				at, dull = structure(text, at+1)-1, 0
+			}
+			continue
 		case quote:
 			closed := s.quoted(at)
 			if closed < 0 {
@@ -253,6 +257,7 @@ func (s *scanner) nested(at, depth int) (int, error) {
 				return at + 1, nil
 			}
 		}
+		dull = 0
 	}
 	return 0, ErrSyntax
 }

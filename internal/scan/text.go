@@ -15,6 +15,9 @@ const (
 	tops    = 0x80 * ones
 	quotes  = '"' * ones
 	slashes = '\\' * ones
+	lowers  = 0x20 * ones
+	opens   = '{' * ones
+	closes  = '}' * ones
 )
 
 // word is that at at. It names the end of the slice so that the compiler need not care for one that is empty.
@@ -25,6 +28,28 @@ func word(text []byte, at int) uint64 {
 // stops finds quotes and backslashes. The first that it tells is one; those behind it may be none, since a borrow goes
 // from byte to byte.
 func stops(w uint64) uint64 { return (((w ^ quotes) - ones) | ((w ^ slashes) - ones)) &^ w & tops }
+
+// structure is where the next quote, bracket or brace is, from at on, or the last bytes of a text, which are too few to look at.
+func structure(text []byte, at int) int {
+	for ; len(text)-at >= 4*size; at += 4 * size {
+		p := text[at : at+4*size : at+4*size]
+		if structural(word(p, 0))|structural(word(p, size))|structural(word(p, 2*size))|structural(word(p, 3*size)) != 0 {
+			break
+		}
+	}
+	for ; len(text)-at >= size; at += size {
+		if found := structural(word(text, at)); found != 0 {
+			return at + bits.TrailingZeros64(found)/size
+		}
+	}
+	return at
+}
+
+// structural finds quotes, brackets and braces, as stops does. Brackets are braces in upper case.
+func structural(w uint64) uint64 {
+	folded := w | lowers
+	return (((folded ^ opens) - ones) | ((folded ^ closes) - ones) | ((w ^ quotes) - ones)) &^ w & tops
+}
 
 // quoted is the end of the string that begins at at, or -1. There are three ways to go over one, each the fastest where it is
 // taken: by the word over the beginning, since most strings are short; by a search for the next quote through prose, which has few;
