@@ -116,8 +116,8 @@ func dense(text []byte, at int) (next, end int) {
 	return at + int(carry), 0
 }
 
-// marks are the places of quotes and of backslashes in a block.
-func marks(text *[block]byte) (quote, slash uint64) {
+// marksByWords are the places of quotes and of backslashes in a block.
+func marksByWords(text *[block]byte) (quote, slash uint64) {
 	for at := 0; at < block; at += size {
 		w := word(text[:], at)
 		low, ascii := w&^tops, ^w&tops

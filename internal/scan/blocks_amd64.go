@@ -12,3 +12,8 @@ func ascii(text []byte) int {
 //
 //go:noescape
 func asciiBlocks(text *byte, n int) int
+
+// marks is marksByWords.
+//
+//go:noescape
+func marks(text *[block]byte) (quote, slash uint64)

@@ -3,3 +3,5 @@
 package scan
 
 func ascii(text []byte) int { return asciiByWords(text) }
+
+func marks(text *[block]byte) (quote, slash uint64) { return marksByWords(text) }

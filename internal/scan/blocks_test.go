@@ -2,6 +2,7 @@ package scan
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -22,6 +23,21 @@ func TestASCIIIsFoundByBlocksAsItIsByWords(t *testing.T) {
 	for n := range 2 * block {
 		if got := ascii(room[:n]); got != n/block*block {
 			t.Errorf("of %d bytes %d", n, got)
+		}
+	}
+}
+
+func TestMarksAreFoundByBlocksAsTheyAreByWords(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	letters := []byte(`""\\\\ab` + "\x00\xa2\xdc\xff")
+	for range 100_000 {
+		var text [block]byte
+		for i := range text {
+			text[i] = letters[rng.IntN(len(letters))]
+		}
+		quote, slash := marks(&text)
+		if q, s := marksByWords(&text); q != quote || s != slash {
+			t.Fatalf("%q: %x, %x, by words %x, %x", text, quote, slash, q, s)
 		}
 	}
 }

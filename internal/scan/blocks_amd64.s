@@ -1,0 +1,89 @@
+#include "textflag.h"
+
+// func asciiBlocks(text *byte, n int) int
+//
+// A byte is ASCII and not NUL when it is greater than zero as a signed number. Every processor of this kind has SSE2.
+TEXT ·asciiBlocks(SB), NOSPLIT, $0-24
+	MOVQ text+0(FP), SI
+	MOVQ n+8(FP), CX
+	XORQ AX, AX
+	PXOR X0, X0
+
+next:
+	CMPQ AX, CX
+	JGE  done
+	MOVOU 0(SI), X1
+	MOVOU 16(SI), X2
+	MOVOU 32(SI), X3
+	MOVOU 48(SI), X4
+	PCMPGTB X0, X1
+	PCMPGTB X0, X2
+	PCMPGTB X0, X3
+	PCMPGTB X0, X4
+	PAND X2, X1
+	PAND X4, X3
+	PAND X3, X1
+	PMOVMSKB X1, DX
+	CMPL DX, $0xffff
+	JNE  done
+	ADDQ $64, SI
+	INCQ AX
+	JMP  next
+
+done:
+	MOVQ AX, ret+16(FP)
+	RET
+
+// func marks(text *[block]byte) (quote, slash uint64)
+TEXT ·marks(SB), NOSPLIT, $0-24
+	MOVQ text+0(FP), SI
+	MOVQ $0x2222222222222222, AX
+	MOVQ AX, X6
+	PUNPCKLQDQ X6, X6
+	MOVQ $0x5c5c5c5c5c5c5c5c, AX
+	MOVQ AX, X7
+	PUNPCKLQDQ X7, X7
+
+	MOVOU 0(SI), X0
+	MOVOU 16(SI), X1
+	MOVOU 32(SI), X2
+	MOVOU 48(SI), X3
+	MOVO X0, X4
+	PCMPEQB X6, X4
+	PMOVMSKB X4, AX
+	PCMPEQB X7, X0
+	PMOVMSKB X0, BX
+
+	MOVO X1, X4
+	PCMPEQB X6, X4
+	PMOVMSKB X4, CX
+	SHLQ $16, CX
+	ORQ  CX, AX
+	PCMPEQB X7, X1
+	PMOVMSKB X1, DX
+	SHLQ $16, DX
+	ORQ  DX, BX
+
+	MOVO X2, X4
+	PCMPEQB X6, X4
+	PMOVMSKB X4, CX
+	SHLQ $32, CX
+	ORQ  CX, AX
+	PCMPEQB X7, X2
+	PMOVMSKB X2, DX
+	SHLQ $32, DX
+	ORQ  DX, BX
+
+	MOVO X3, X4
+	PCMPEQB X6, X4
+	PMOVMSKB X4, CX
+	SHLQ $48, CX
+	ORQ  CX, AX
+	PCMPEQB X7, X3
+	PMOVMSKB X3, DX
+	SHLQ $48, DX
+	ORQ  DX, BX
+
+	MOVQ AX, quote+8(FP)
+	MOVQ BX, slash+16(FP)
+	RET
