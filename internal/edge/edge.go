@@ -68,9 +68,8 @@ func New(c Config, next http.Handler) *Edge {
 func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	call := &call{Context: r.Context(), conn: on(r.Context()), id: id.At("req", now), started: now, candid: e.Candid}
-	ctx, span := startSpan(call, e.Tracer, r)
+	r, span := e.begin(r, call) //nolint:contextcheck // a call stands on the request's own
 	defer span.End()
-	r = r.WithContext(ctx) //nolint:contextcheck // a call stands on the request's own
 	out := &call.out
 	*out = recorder{ResponseWriter: w, patience: time.Duration(e.Bounds.Timeout.Load()), careful: call.conn == nil || r.ProtoMajor > 1}
 	header := w.Header()

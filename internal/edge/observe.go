@@ -237,12 +237,21 @@ func method(m string) string {
 	}
 }
 
-func startSpan(ctx context.Context, tracer trace.Tracer, r *http.Request) (context.Context, trace.Span) {
-	if tracer == nil {
-		return ctx, trace.SpanFromContext(ctx)
+// untraced is the span of a request that nobody traces.
+var untraced = trace.SpanFromContext(context.Background())
+
+// begin is the request in whose context its call is found, and its span. A context that can keep the call needs no other around it.
+func (e *Edge) begin(r *http.Request, call *call) (*http.Request, trace.Span) {
+	if e.Tracer == nil {
+		if keeper, ok := call.Context.(interface{ Keep(key, value any) }); ok {
+			keeper.Keep(callKey{}, call)
+			return r, untraced
+		}
+		return r.WithContext(call), untraced
 	}
-	ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
-	return tracer.Start(ctx, method(r.Method), trace.WithSpanKind(trace.SpanKindServer))
+	ctx := propagation.TraceContext{}.Extract(call, propagation.HeaderCarrier(r.Header))
+	ctx, span := e.Tracer.Start(ctx, method(r.Method), trace.WithSpanKind(trace.SpanKindServer))
+	return r.WithContext(ctx), span
 }
 
 // client is the address that the request came from: the peer, or, when the peer is a trusted proxy, the last address

@@ -21,10 +21,20 @@ type request struct {
 	url  url.URL
 	body body
 	in   http.Request
+
+	key, kept any // what its handler keeps there
 }
 
 // Value implements context.Context.
-func (r *request) Value(key any) any { return r.base.Value(key) }
+func (r *request) Value(key any) any {
+	if r.key != nil && r.key == key {
+		return r.kept
+	}
+	return r.base.Value(key)
+}
+
+// Keep keeps one value in the context, and spares who calls it a request of its own. It is the handler's, before anybody else has the request.
+func (r *request) Keep(key, value any) { r.key, r.kept = key, value }
 
 // errLeft says that a caller has gone.
 var errLeft = errors.New("the caller left")
