@@ -51,11 +51,13 @@ func (k keyRow) live() (apikey.Digest, *live.Key) {
 func (p *Publisher) Fill(ctx context.Context) error {
 	keys := map[apikey.Digest]*live.Key{}
 	members := map[live.Member]tenant.Role{}
+	workspaces, users := map[tenant.ID]tenant.ID{}, map[tenant.UserID]tenant.UserID{} // many keys name one: its text is kept once
 	err := p.db.Snapshot(ctx, "authentication knows all workspaces", func(all db.Scoped) error {
 		for row, err := range db.Rows[keyRow](ctx, all, `SELECT digest, id, workspace_id AS ws, user_id FROM api_keys WHERE revoked_at IS NULL`) {
 			if err != nil {
 				return fmt.Errorf("read keys: %w", err)
 			}
+			row.Ws, row.UserID = again(workspaces, row.Ws), again(users, row.UserID)
 			digest, key := row.live()
 			keys[digest] = key
 		}
@@ -68,7 +70,7 @@ func (p *Publisher) Fill(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("read members: %w", err)
 			}
-			members[live.Member{Workspace: row.Ws, User: row.UserID}] = row.Role
+			members[live.Member{Workspace: again(workspaces, row.Ws), User: again(users, row.UserID)}] = row.Role
 		}
 		return nil
 	})
@@ -77,6 +79,15 @@ func (p *Publisher) Fill(ctx context.Context) error {
 	}
 	p.dir.Replace(keys, members)
 	return nil
+}
+
+// again is a text as it was met first.
+func again[T ~string](met map[T]T, text T) T {
+	if first, ok := met[text]; ok {
+		return first
+	}
+	met[text] = text
+	return text
 }
 
 // Apply publishes a key or a member as it is now.
