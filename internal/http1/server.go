@@ -14,8 +14,8 @@ import (
 
 // A Server answers the plainest requests on a connection itself, and hands the connection on when it meets another, with everything
 // that it has read: what is plain is decided by what it takes, never by what it refuses. It hands its handler what net/http's
-// server would, and answers in fewer steps. The request's header is the connection's: its handler reads it, until it returns, and does not
-// change it.
+// server would, and answers in fewer steps. The request's header is the handler's until it returns: then the next may
+// have it, if nobody has changed it.
 //
 // It takes a POST of HTTP/1.1 to one of its targets, with a body of known length and a short head in which no name comes twice and nothing
 // asks for something special.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -21,7 +22,7 @@ var (
 	laneValues = []string{"", "1", "Bearer one", "Bearer two", "application/json"}
 )
 
-// TestEveryRequestOfAConnectionIsSeenAsItWasSent holds whatever handlers do to what is theirs.
+// TestEveryRequestOfAConnectionIsSeenAsItWasSent holds whatever handlers do to what they are handed.
 func TestEveryRequestOfAConnectionIsSeenAsItWasSent(t *testing.T) {
 	var seen []string
 	lane := NewHandover(laneAddr("here"))
@@ -31,7 +32,7 @@ func TestEveryRequestOfAConnectionIsSeenAsItWasSent(t *testing.T) {
 		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
 			seen = append(seen, laneTold(r, body, err))
-			r.URL.Path, r.URL.RawQuery, r.Host, r.RequestURI = "/spoiled", "spoiled", "spoiled", "spoiled"
+			seen[len(seen)-1] += laneSpoil(r)
 		}),
 	}
 	go func() { _ = server.Serve(lane) }()
@@ -65,4 +66,26 @@ func TestEveryRequestOfAConnectionIsSeenAsItWasSent(t *testing.T) {
 			t.Errorf("%q: sent is -, seen is +\n%s", wire.Bytes(), diff)
 		}
 	})
+}
+
+// laneSpoil does to a request what a handler may. It returns what that changes that it should not.
+func laneSpoil(r *http.Request) string {
+	before, handed := r.Header.Clone(), maps.Clone(r.Header)
+	for name := range r.Header {
+		r.Header.Add(name, "more")
+	}
+	for name, values := range before {
+		if r.Header[name][0] != values[0] {
+			return name + " was changed with another"
+		}
+	}
+	for name, values := range handed {
+		values[0] = "spoiled"
+		r.Header.Add(name, "still more")
+	}
+	r.Header.Del("Accept")
+	r.Header.Set("X-Request-Id", "spoiled")
+	r.Header.Set("X-Left", "behind")
+	r.URL.Path, r.URL.RawQuery, r.Host, r.RequestURI = "/spoiled", "spoiled", "spoiled", "spoiled"
+	return ""
 }

@@ -245,7 +245,7 @@ func (v *visit) collect(n int, repeated bool, measured int) bool {
 		return false
 	}
 	e := &v.envelope
-	if repeated && n == e.lines && n > 0 {
+	if repeated && n == e.lines && n > 0 && v.intact(n, measured) {
 		if measured < 0 {
 			return true
 		}
@@ -280,6 +280,21 @@ func (v *visit) collect(n int, repeated bool, measured int) bool {
 		e.header[l.name] = values[i : i+1 : i+1]
 	}
 	return e.length >= 0 && e.host != ""
+}
+
+// intact reports whether the header is still what the first n lines say, but for the one that was measured anew: it was a handler's.
+func (v *visit) intact(n, measured int) bool {
+	e := &v.envelope
+	for i := range n {
+		l := &v.lines[i]
+		if l.name == "Host" || i == measured {
+			continue
+		}
+		if values := e.header[l.name]; len(values) != 1 || values[0] != l.value {
+			return false
+		}
+	}
+	return len(e.header) == n-1 // all lines but the host's
 }
 
 // measure reads how long the body is.
