@@ -57,14 +57,15 @@ func (t *term) wait(now time.Time, patience time.Duration) {
 }
 
 func (t *term) await(now time.Time, patience time.Duration) {
-	if t.quiet = now.Add(patience); t.quiet.Before(t.rings) {
+	t.quiet = now.Add(patience)
+	sooner := t.quiet.Before(t.rings)
+	if sooner {
 		t.rings = t.quiet
-	} else if t.timer != nil {
-		return
 	}
-	if t.timer == nil {
+	switch {
+	case t.timer == nil:
 		t.timer = time.AfterFunc(t.rings.Sub(now), t.ring)
-	} else {
+	case sooner:
 		t.timer.Reset(patience)
 	}
 }

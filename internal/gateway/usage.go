@@ -119,7 +119,7 @@ func plainUsage(value []byte) *live.Usage {
 type plain struct {
 	text []byte
 	told [countKinds]token.Count
-	seen uint // of the counts that have a price, those that were told
+	seen uint // the kinds that were told
 }
 
 // next takes a byte, and the spaces around it.

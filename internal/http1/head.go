@@ -260,10 +260,8 @@ func (h *head) framing() framing {
 func (h *head) response(body *Body) Response {
 	f := &h.fields
 	return Response{
-		Body: body,
-
 		Status: h.status, ContentType: f[contentType], ContentEncoding: f[contentEncoding],
-		RetryAfter: f[retryAfter], RetryAfterMs: f[retryAfterMs], Date: f[date], Length: h.length,
+		RetryAfter: f[retryAfter], RetryAfterMs: f[retryAfterMs], Date: f[date], Length: h.length, Body: body,
 	}
 }
 

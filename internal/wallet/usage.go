@@ -50,8 +50,8 @@ func postUsage(ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Ch
 	return took, post(ctx, tx, transfers, held)
 }
 
-// usageRows are the values of a batch, of which each row was charged an amount. A text that the row before has too is taken from there: one request is much like
-// the next.
+// usageRows are the values of a batch, of which each was charged an amount. A text that the row before has too is taken
+// from there: one request is much like the next.
 func usageRows(ws tenant.ID, transfer string, batch []*journal.Charge, charged []money.Nano) ([][]any, error) {
 	width := len(usageColumns)
 	rows, values, last := make([][]any, len(batch)), make([]any, len(batch)*width), make([]any, width)
