@@ -36,7 +36,7 @@ func (r room) desk(t *testing.T) desk {
 	mint := func(ws tenant.ID, role tenant.Role) string {
 		key, digest, _ := apikey.New()
 		user := tenant.UserID("usr_" + role)
-		dir.PutKey(digest, &live.Key{ID: tenant.KeyID("key_" + role), Workspace: ws, User: user})
+		dir.PutKey(digest, live.Key{ID: tenant.KeyID("key_" + role), Workspace: ws, User: user})
 		dir.PutMember(live.Member{Workspace: ws, User: user}, role)
 		return key.Reveal()
 	}

@@ -93,7 +93,7 @@ func newFrame(t *testing.T, d *db.DB, source feed.Source, routes ...api.Route) *
 	out.url = server.URL
 	mint := func(user tenant.UserID, role tenant.Role) (string, apikey.Digest) {
 		key, digest, _ := apikey.New()
-		dir.PutKey(digest, &live.Key{ID: tenant.KeyID("key_" + user), Workspace: "ws_a", User: user})
+		dir.PutKey(digest, live.Key{ID: tenant.KeyID("key_" + user), Workspace: "ws_a", User: user})
 		dir.PutMember(live.Member{Workspace: "ws_a", User: user}, role)
 		return key.Reveal(), digest
 	}
@@ -107,7 +107,7 @@ func newFrame(t *testing.T, d *db.DB, source feed.Source, routes ...api.Route) *
 	k.Departed, _ = mint("departed", tenant.Owner)
 	dir.DropMember(live.Member{Workspace: "ws_a", User: "departed"})
 	other, otherDigest, _ := apikey.New()
-	dir.PutKey(otherDigest, &live.Key{ID: "key_other", Workspace: "ws_b", User: "owner"})
+	dir.PutKey(otherDigest, live.Key{ID: "key_other", Workspace: "ws_b", User: "owner"})
 	dir.PutMember(live.Member{Workspace: "ws_b", User: "owner"}, tenant.Owner)
 	k.Other = other.Reveal()
 	stranger, _, _ := apikey.New()

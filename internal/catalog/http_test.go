@@ -26,7 +26,7 @@ func asked(t *testing.T, c *live.Catalog, path string) (int, string) {
 	bounds.Operations.Set(8)
 	bounds.Timeout.Store(int64(10 * time.Second))
 	key, digest, _ := apikey.New()
-	dir.PutKey(digest, &live.Key{ID: "key_1", Workspace: "ws_1", User: "usr_1"})
+	dir.PutKey(digest, live.Key{ID: "key_1", Workspace: "ws_1", User: "usr_1"})
 	dir.PutMember(live.Member{Workspace: "ws_1", User: "usr_1"}, tenant.Member)
 	router, err := api.NewRouter(api.Config{Bounds: bounds, Log: log}, catalog.NewHandler(func() *live.Catalog { return c }, live.NewKeyring()).Routes())
 	if err != nil {

@@ -3,24 +3,18 @@
 package live
 
 import (
-	"hash/maphash"
-	"maps"
 	"sync"
-	"sync/atomic"
 
 	"sovereign/internal/apikey"
 	"sovereign/internal/clock"
 	"sovereign/internal/tenant"
 )
 
-// A Key is an API key in force. It never changes, but for the time it was last used.
+// A Key is an API key in force. It never changes.
 type Key struct {
 	ID        tenant.KeyID
 	Workspace tenant.ID
 	User      tenant.UserID
-
-	used  atomic.Int64
-	dirty atomic.Bool
 }
 
 // A Member is a user in a workspace.
@@ -39,52 +33,52 @@ const (
 	Granted
 )
 
-// shards bounds what one change copies: with a million keys, a thousand entries.
-const shards = 1024
-
 // A Directory answers who a key belongs to and what its user may do now. Reading takes no lock; a change is visible
 // to every read that starts after the changing method has returned.
 type Directory struct {
-	keys    table[apikey.Digest, *Key]
-	members table[Member, tenant.Role]
+	keys   table[apikey.Digest, uint32] // the numbers of cards
+	cards  cards
+	roster roster
 
 	dirtyMu sync.Mutex
-	dirty   []*Key
+	dirty   []*card
 }
 
 // NewDirectory is an empty directory: it grants nothing.
 func NewDirectory() *Directory {
-	d := &Directory{keys: newTable[apikey.Digest, *Key](), members: newTable[Member, tenant.Role]()}
+	d := &Directory{keys: newTable[apikey.Digest, uint32](), roster: roster{numbers: map[Member]uint32{}}}
+	d.cards.pages.Store(&[]*[pageSize]card{})
+	d.roster.seats.Store(&[]*seat{})
 	d.Replace(nil, nil)
 	return d
 }
 
 // Authenticate names the caller behind a key's digest, and notes the use.
 func (d *Directory) Authenticate(digest apikey.Digest, now clock.Time) (tenant.Caller, Verdict) {
-	key, ok := d.keys.get(digest)
+	number, ok := d.keys.get(digest)
 	if !ok {
 		return tenant.Caller{}, Unknown
 	}
-	caller := tenant.Caller{Workspace: key.Workspace, User: key.User, Key: key.ID}
-	role, ok := d.members.get(Member{key.Workspace, key.User})
-	if !ok {
+	card := d.cards.at(number)
+	seat := d.roster.seat(card.seat)
+	caller := tenant.Caller{Workspace: seat.Workspace, User: seat.User, Key: card.id(), Role: seat.role()}
+	if caller.Role == "" {
 		return caller, Departed
 	}
-	caller.Role = role
-	d.note(key, now)
+	d.note(card, now)
 	return caller, Granted
 }
 
 // note keeps the latest use to the second; more would make every request of a busy key write the same cache line.
-func (d *Directory) note(key *Key, now clock.Time) {
+func (d *Directory) note(card *card, now clock.Time) {
 	const second = 1_000_000
-	last := key.used.Load()
-	if int64(now)-last < second || !key.used.CompareAndSwap(last, int64(now)) {
+	last := card.used.Load()
+	if int64(now)-last < second || !card.used.CompareAndSwap(last, int64(now)) {
 		return
 	}
-	if key.dirty.CompareAndSwap(false, true) {
+	if card.dirty.CompareAndSwap(false, true) {
 		d.dirtyMu.Lock()
-		d.dirty = append(d.dirty, key)
+		d.dirty = append(d.dirty, card)
 		d.dirtyMu.Unlock()
 	}
 }
@@ -95,7 +89,7 @@ type Use struct {
 	Workspace tenant.ID
 	At        clock.Time
 
-	of *Key
+	of *card
 }
 
 // Uses takes what was used since the last call, first what waits longest, and at most so many. It costs what was used, not what is
@@ -109,9 +103,9 @@ func (d *Directory) Uses(most int) []Use {
 	}
 	d.dirtyMu.Unlock()
 	uses := make([]Use, 0, len(taken))
-	for _, key := range taken {
-		key.dirty.Store(false)
-		uses = append(uses, Use{Key: key.ID, Workspace: key.Workspace, At: clock.Time(key.used.Load()), of: key})
+	for _, card := range taken {
+		card.dirty.Store(false)
+		uses = append(uses, Use{Key: card.id(), Workspace: d.roster.seat(card.seat).Workspace, At: clock.Time(card.used.Load()), of: card})
 	}
 	return uses
 }
@@ -128,89 +122,42 @@ func (d *Directory) Again(uses []Use) {
 }
 
 // PutKey puts a key in force. A key that is already in force stays as it is: keys do not change.
-func (d *Directory) PutKey(digest apikey.Digest, key *Key) {
+func (d *Directory) PutKey(digest apikey.Digest, key Key) {
 	if _, ok := d.keys.get(digest); !ok {
-		d.keys.put(digest, key)
+		d.keys.put(digest, d.number(digest, key))
 	}
+}
+
+// number is that of the digest's card, or of a new one where it has none or another key's.
+func (d *Directory) number(digest apikey.Digest, key Key) uint32 {
+	seat := d.roster.number(Member{key.Workspace, key.User})
+	if number, ok := d.keys.get(digest); ok {
+		if card := d.cards.at(number); card.seat == seat && card.id() == key.ID {
+			return number
+		}
+	}
+	return d.cards.add(key.ID, seat)
 }
 
 // DropKey ends a key.
 func (d *Directory) DropKey(digest apikey.Digest) { d.keys.drop(digest) }
 
 // PutMember sets a member's role.
-func (d *Directory) PutMember(m Member, role tenant.Role) { d.members.put(m, role) }
+func (d *Directory) PutMember(m Member, role tenant.Role) { d.roster.put(m, role) }
 
 // DropMember ends a membership; the member's keys stay known and are refused as departed.
-func (d *Directory) DropMember(m Member) { d.members.drop(m) }
+func (d *Directory) DropMember(m Member) { d.roster.put(m, "") }
 
 // Replace puts exactly these keys and members in force: the first filling, and the refilling after this server may
 // have missed changes. Replace(nil, nil) grants nothing to anybody.
-func (d *Directory) Replace(keys map[apikey.Digest]*Key, members map[Member]tenant.Role) {
-	d.keys.replace(keys)
-	d.members.replace(members)
+func (d *Directory) Replace(keys map[apikey.Digest]Key, members map[Member]tenant.Role) {
+	numbers := make(map[apikey.Digest]uint32, len(keys))
+	for digest, key := range keys {
+		numbers[digest] = d.number(digest, key)
+	}
+	d.keys.replace(numbers)
+	d.roster.replace(members)
 }
 
 // Keys is how many keys are in force.
 func (d *Directory) Keys() int { return d.keys.len() }
-
-// A table is a map in shards, each replaced whole on a change.
-type table[K comparable, V any] struct {
-	seed   maphash.Seed
-	shards *[shards]shard[K, V]
-}
-
-type shard[K comparable, V any] struct {
-	mu   sync.Mutex // held by writers
-	live atomic.Pointer[map[K]V]
-}
-
-func newTable[K comparable, V any]() table[K, V] {
-	return table[K, V]{seed: maphash.MakeSeed(), shards: new([shards]shard[K, V])}
-}
-
-func (t *table[K, V]) slot(k K) uint64 { return maphash.Comparable(t.seed, k) % shards }
-
-func (t *table[K, V]) get(k K) (V, bool) {
-	v, ok := (*t.shards[t.slot(k)].live.Load())[k]
-	return v, ok
-}
-
-func (t *table[K, V]) put(k K, v V) {
-	t.shards[t.slot(k)].change(func(m map[K]V) { m[k] = v })
-}
-
-func (t *table[K, V]) drop(k K) {
-	t.shards[t.slot(k)].change(func(m map[K]V) { delete(m, k) })
-}
-
-func (t *table[K, V]) replace(all map[K]V) {
-	var parts [shards]map[K]V
-	for i := range parts {
-		parts[i] = map[K]V{}
-	}
-	for k, v := range all {
-		parts[t.slot(k)][k] = v
-	}
-	for i := range parts {
-		s := &t.shards[i]
-		s.mu.Lock()
-		s.live.Store(&parts[i])
-		s.mu.Unlock()
-	}
-}
-
-func (t *table[K, V]) len() int {
-	n := 0
-	for i := range t.shards {
-		n += len(*t.shards[i].live.Load())
-	}
-	return n
-}
-
-func (s *shard[K, V]) change(edit func(map[K]V)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	next := maps.Clone(*s.live.Load())
-	edit(next)
-	s.live.Store(&next)
-}

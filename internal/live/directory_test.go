@@ -39,8 +39,8 @@ func keyID(n int) tenant.KeyID { return tenant.KeyID(fmt.Sprint("key_", n)) }
 var ann = Member{Workspace: "ws_1", User: "ann"}
 
 // annsKey is the n-th key of a member.
-func annsKey(n int) *Key {
-	return &Key{ID: keyID(n), Workspace: ann.Workspace, User: ann.User}
+func annsKey(n int) Key {
+	return Key{ID: keyID(n), Workspace: ann.Workspace, User: ann.User}
 }
 
 func verdict(d *Directory, key apikey.Digest) Verdict {
@@ -72,9 +72,9 @@ func TestTheDirectoryIsWhatItsChangesMadeIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, keys, roster := NewDirectory(), map[int]owner{}, map[Member]tenant.Role{}
 		made := 0
-		fresh := func(m Member) (owner, *Key) {
+		fresh := func(m Member) (owner, Key) {
 			made++
-			return owner{keyID(made), m}, &Key{ID: keyID(made), Workspace: m.Workspace, User: m.User}
+			return owner{keyID(made), m}, Key{ID: keyID(made), Workspace: m.Workspace, User: m.User}
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"put key": func(t *rapid.T) {
@@ -101,7 +101,7 @@ func TestTheDirectoryIsWhatItsChangesMadeIt(t *testing.T) {
 				delete(roster, m)
 			},
 			"replace": func(t *rapid.T) {
-				all := map[apikey.Digest]*Key{}
+				all := map[apikey.Digest]Key{}
 				keys = map[int]owner{}
 				for _, n := range rapid.SliceOfNDistinct(digests, 0, universe, rapid.ID[int]).Draw(t, "digests") {
 					o, key := fresh(members.Draw(t, "member"))
@@ -241,7 +241,7 @@ func TestUsesTellsEachUsedKeyOnceWithItsLatestTime(t *testing.T) {
 	for n := range 4 {
 		d.PutKey(digest(n), annsKey(n))
 	}
-	d.PutKey(digest(9), &Key{ID: keyID(9), Workspace: ann.Workspace, User: "left"})
+	d.PutKey(digest(9), Key{ID: keyID(9), Workspace: ann.Workspace, User: "left"})
 	for at := 10 * second; at <= 20*second; at += second {
 		for _, n := range []int{1, 2, 9, 404} {
 			d.Authenticate(digest(n), at+clock.Time(n))
@@ -335,7 +335,7 @@ func TestPuttingAKeyThatIsInForceKeepsItsUse(t *testing.T) {
 }
 
 func filled(keys int) *Directory {
-	d, all := NewDirectory(), make(map[apikey.Digest]*Key, keys)
+	d, all := NewDirectory(), make(map[apikey.Digest]Key, keys)
 	for n := range keys {
 		all[digest(n)] = annsKey(n)
 	}

@@ -43,13 +43,13 @@ type keyRow struct {
 	Revoked bool
 }
 
-func (k keyRow) live() (apikey.Digest, *live.Key) {
-	return apikey.Digest(k.Digest), &live.Key{ID: k.ID, Workspace: k.Ws, User: k.UserID}
+func (k keyRow) live() (apikey.Digest, live.Key) {
+	return apikey.Digest(k.Digest), live.Key{ID: k.ID, Workspace: k.Ws, User: k.UserID}
 }
 
 // Fill publishes every key in force and every member.
 func (p *Publisher) Fill(ctx context.Context) error {
-	keys := map[apikey.Digest]*live.Key{}
+	keys := map[apikey.Digest]live.Key{}
 	members := map[live.Member]tenant.Role{}
 	workspaces, users := map[tenant.ID]tenant.ID{}, map[tenant.UserID]tenant.UserID{} // many keys name one: its text is kept once
 	err := p.db.Snapshot(ctx, "authentication knows all workspaces", func(all db.Scoped) error {

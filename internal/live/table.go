@@ -1,0 +1,73 @@
+package live
+
+import (
+	"hash/maphash"
+	"maps"
+	"sync"
+	"sync/atomic"
+)
+
+// shards bounds what one change copies: with a million keys, a thousand entries.
+const shards = 1024
+
+// A table is a map in shards, each replaced whole on a change.
+type table[K comparable, V any] struct {
+	seed   maphash.Seed
+	shards *[shards]shard[K, V]
+}
+
+type shard[K comparable, V any] struct {
+	mu   sync.Mutex // held by writers
+	live atomic.Pointer[map[K]V]
+}
+
+func newTable[K comparable, V any]() table[K, V] {
+	return table[K, V]{seed: maphash.MakeSeed(), shards: new([shards]shard[K, V])}
+}
+
+func (t *table[K, V]) slot(k K) uint64 { return maphash.Comparable(t.seed, k) % shards }
+
+func (t *table[K, V]) get(k K) (V, bool) {
+	v, ok := (*t.shards[t.slot(k)].live.Load())[k]
+	return v, ok
+}
+
+func (t *table[K, V]) put(k K, v V) {
+	t.shards[t.slot(k)].change(func(m map[K]V) { m[k] = v })
+}
+
+func (t *table[K, V]) drop(k K) {
+	t.shards[t.slot(k)].change(func(m map[K]V) { delete(m, k) })
+}
+
+func (t *table[K, V]) replace(all map[K]V) {
+	var parts [shards]map[K]V
+	for i := range parts {
+		parts[i] = map[K]V{}
+	}
+	for k, v := range all {
+		parts[t.slot(k)][k] = v
+	}
+	for i := range parts {
+		s := &t.shards[i]
+		s.mu.Lock()
+		s.live.Store(&parts[i])
+		s.mu.Unlock()
+	}
+}
+
+func (t *table[K, V]) len() int {
+	n := 0
+	for i := range t.shards {
+		n += len(*t.shards[i].live.Load())
+	}
+	return n
+}
+
+func (s *shard[K, V]) change(edit func(map[K]V)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := maps.Clone(*s.live.Load())
+	edit(next)
+	s.live.Store(&next)
+}
