@@ -9,7 +9,7 @@ TOOLS   := $(CURDIR)/.tools
 RACE     = GOFLAGS="$$(go env GOFLAGS) -race"
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test unit lint vuln faults transports bench bench-peers bench-packages catalog setup clean
+.PHONY: help run build test unit lint vuln faults transports bench bench-peers bench-packages recall catalog setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ bench-peers: build ## the same beside other gateways, which it installs into .to
 
 bench-packages: ## benchmarks of the packages
 	@go test -run '^$$' -bench . -benchmem ./internal/...
+
+recall: setup-go ## hold redaction against gitleaks' rules
+	@go test -C tools/recall -count 1 -v .
 
 catalog: ## write the built-in models and prices anew, from what the npm registry has today (MADE=YYYY-MM-DD)
 	@cd scripts/catalog && npm ci --ignore-scripts && node catalog.mjs $(MADE)
