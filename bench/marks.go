@@ -18,6 +18,9 @@ type mark struct {
 // marks are held against every run. A figure and what it is compared with are of the same repeat.
 var marks = []mark{
 	{"chat", "CPU per request, × bare", 0.75, 2, timesBare("chat")},
+	{"chat", "CPU per request with every exchange logged, × bare", 1.50, 2, func(all []sample) spread {
+		return against(all, "chat", nameLogging, nameBare, costs)
+	}},
 	{"prompt", "CPU per request, × bare", 0.75, 2, timesBare("prompt")},
 	{"paced", "CPU per event, × bare", 1.00, 2, timesBare("paced")},
 	{"burst", "CPU per event, × bare", 1.00, 2, timesBare("burst")},

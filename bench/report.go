@@ -178,7 +178,7 @@ func writeTable(out *strings.Builder, all []sample, scenario, says string) {
 }
 
 // rows is the order of targets in tables.
-var rows = []string{nameDirect, nameNginx, nameBare, nameOurs, nameStandard, nameLiteLLM, namePortkey, grown[0].name, grown[1].name, grown[2].name, grown[3].name}
+var rows = []string{nameDirect, nameNginx, nameBare, nameOurs, nameStandard, nameLogging, nameLiteLLM, namePortkey, grown[0].name, grown[1].name, grown[2].name, grown[3].name}
 
 // report is everything that was measured, as Markdown, and whether all marks were met.
 func (b *bench) report(ctx context.Context) (text string, met bool) {
@@ -196,8 +196,8 @@ func (b *bench) report(ctx context.Context) (text string, met bool) {
 }
 
 const everything = "The gateway has everything on: the key is checked, the model is an alias, money is held, every request is in the journal and in the " +
-	"ledger, and metrics and logs are kept. Its CPU time counts until the last row of usage is written; rows, requests and what the mock was asked are " +
-	"the same number, and the ledger was proven afterwards. Figures are medians, with the lowest and the highest; `× bare` compares within a repeat.\n\n"
+	"ledger, and metrics and logs are kept. Its CPU time counts until the last row of usage is written, and of `sovereign-logging` the last logged exchange " +
+	"too; rows, requests and what the mock was asked are the same number, and the ledger was proven afterwards. Figures are medians, with the lowest and the highest; `× bare` compares within a repeat.\n\n"
 
 const besides = nameLiteLLM + " is " + litellmVersion + " of PyPI, with one worker and one key; " + namePortkey + " is " + portkeyVersion +
 	" of npm, which checks no key. Neither keeps books here. Where one has no row, it failed at the scenario.\n\n"

@@ -17,9 +17,10 @@ import (
 type sizes struct {
 	name                      string
 	keys, aliases, workspaces int
+	logs                      bool // exchanges are logged
 }
 
-var tenKeys = sizes{"ten keys", 10, 10, 1}
+var tenKeys = sizes{"ten keys", 10, 10, 1, false}
 
 // kinds are the models that aliases are for.
 var kinds = map[string]string{
@@ -71,6 +72,15 @@ func seed(ctx context.Context, d *db.DB, n sizes) (seeded, error) {
 	}
 	for at := range slices.Chunk(upTo(n.workspaces), seedBatch) {
 		if err := fill(ctx, d, workspaces(spaces, at, user, now)...); err != nil {
+			return made, err
+		}
+	}
+	if n.logs {
+		settings := table{"workspace_settings", []string{"workspace_id", "default_max_tokens", "log_retention_days", "updated_at"}, nil}
+		for _, space := range spaces {
+			settings.rows = append(settings.rows, []any{space, 0, 30, now})
+		}
+		if err := fill(ctx, d, settings); err != nil {
 			return made, err
 		}
 	}

@@ -24,6 +24,7 @@ type sovereign struct {
 	operations string
 	started    time.Duration // from its start until it was ready
 	books      *db.DB
+	logs       *db.DB // nil when nothing is logged
 	seeded
 }
 
@@ -100,7 +101,7 @@ func (g *sovereign) serve(ctx context.Context, s *stage, o *options, folder, nam
 func startOurs(ctx context.Context, s *stage, o *options, prefix string) (*target, error) {
 	t := &target{name: map[string]string{"": nameOurs, "standard-": nameStandard}[prefix]}
 	for _, other := range s.targets { // one server has both transports
-		if other.server != nil {
+		if other.server != nil && other.name != nameLogging {
 			t.server = other.server
 		}
 	}
@@ -115,9 +116,29 @@ func startOurs(ctx context.Context, s *stage, o *options, prefix string) (*targe
 	return t, nil
 }
 
-// rows is how many requests are in the books.
+// startLogging starts a server that logs every exchange.
+func startLogging(ctx context.Context, s *stage, o *options) (*target, error) {
+	n := tenKeys
+	n.logs = true
+	server, err := startSovereign(ctx, s, o, nameLogging, n)
+	if err != nil {
+		return nil, err
+	}
+	if server.logs, err = db.OpenLogs(ctx, server.data, secret.Text{}); err != nil {
+		return nil, err
+	}
+	s.ends = append(s.ends, func() { _ = server.logs.Close() })
+	return &target{name: nameLogging, server: server, address: server.address, process: server.process, people: server.people}, nil
+}
+
+// rows is how many requests are in the books, and in the logs where there are some: the lesser of both.
 func (g *sovereign) rows(ctx context.Context) (int64, error) {
-	return db.One[int64](ctx, g.books.Across("the bench counts all"), `SELECT COUNT(*) FROM usage_rows`)
+	n, err := db.One[int64](ctx, g.books.Across("the bench counts all"), `SELECT COUNT(*) FROM usage_rows`)
+	if err != nil || g.logs == nil {
+		return n, err
+	}
+	logged, err := db.One[int64](ctx, g.logs.Across("the bench counts all"), `SELECT COALESCE(CAST(SUM(n) AS BIGINT), 0) FROM log_counts WHERE facet = ''`)
+	return min(n, logged), err
 }
 
 var errBooks = errors.New("the books are not complete")

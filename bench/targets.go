@@ -31,6 +31,7 @@ const (
 	nameBare     = "bare"
 	nameOurs     = "sovereign"
 	nameStandard = "sovereign-standard"
+	nameLogging  = "sovereign-logging"
 )
 
 // A stage is the mock and what stands before it.
@@ -118,6 +119,7 @@ var makers = map[string]func(context.Context, *stage, *options) (*target, error)
 	nameStandard: func(ctx context.Context, s *stage, o *options) (*target, error) {
 		return startOurs(ctx, s, o, "standard-")
 	},
+	nameLogging: startLogging,
 	namePortkey: startPortkey,
 	nameLiteLLM: startLiteLLM,
 }
@@ -183,7 +185,7 @@ func startNginx(ctx context.Context, s *stage, _ *options) (*target, error) {
 
 // takes reports whether a target takes part in a scenario.
 func (t *target) takes(sc *scenario) bool {
-	if t.name == nameDirect || t.name == nameStandard {
+	if t.name == nameDirect || t.name == nameStandard || t.name == nameLogging {
 		return slices.Contains(sc.also, t.name)
 	}
 	return !slices.Contains(t.cannot, sc.name)

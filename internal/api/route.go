@@ -214,6 +214,7 @@ type Plain interface{ Plain() string }
 type Stream struct {
 	ContentType string
 	Filename    string
+	Headers     map[string]string
 	Write       func(w io.Writer) error
 }
 

@@ -188,6 +188,9 @@ func (rt *Router) send(w http.ResponseWriter, r *http.Request, route *Route, out
 	case Stream:
 		w.Header().Set("Content-Type", out.ContentType)
 		w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", out.Filename))
+		for name, value := range out.Headers {
+			w.Header().Set(name, value)
+		}
 		w.WriteHeader(route.status)
 		if err := out.Write(w); err != nil {
 			rt.Log.Error("answer broke off", "request_id", edge.RequestID(r.Context()), "err", err)

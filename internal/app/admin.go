@@ -33,6 +33,7 @@ type adminCommand struct {
 	Member        memberCommand      `cmd:"" help:"Add, list, promote, demote and remove members."`
 	Wallet        walletCommand      `cmd:"" help:"Top up and show a wallet."`
 	ProviderKey   providerKeyCommand `cmd:"" help:"Set, list and delete a workspace's own keys at providers."`
+	Logging       loggingCommand     `cmd:"" help:"Log a workspace's chat exchanges, or do not."`
 	Cache         cacheCommand       `cmd:"" help:"Remember a workspace's answers for an hour, or do not."`
 	Usage         usageCommand       `cmd:"" help:"List what a workspace's requests used and cost, newest first."`
 	Ledger        ledgerCommand      `cmd:"" help:"Prove the ledger."`
@@ -116,7 +117,7 @@ func (a *admin) set(asJSON bool, name string, change workspace.SettingsChange) e
 
 func (a *admin) showSettings(asJSON bool, set workspace.Settings) error {
 	return a.show(asJSON, set, func(w io.Writer) {
-		_, _ = fmt.Fprintf(w, "default_max_tokens\t%d\ncache\t%v\n", set.DefaultMaxTokens, set.Cache)
+		_, _ = fmt.Fprintf(w, "default_max_tokens\t%d\ncache\t%v\nlog_retention_days\t%d\n", set.DefaultMaxTokens, set.Cache, set.LogRetentionDays)
 	})
 }
 

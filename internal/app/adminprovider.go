@@ -13,7 +13,6 @@ import (
 
 	"sovereign/internal/api"
 	"sovereign/internal/providerkey"
-	"sovereign/internal/workspace"
 )
 
 type providerKeyCommand struct {
@@ -113,29 +112,4 @@ func (c *providerKeyDelete) Run(a *admin) error {
 		return err
 	}
 	return a.show(c.JSON, gone, func(w io.Writer) { _, _ = fmt.Fprintf(w, "deleted\t%s\n", gone.ID) })
-}
-
-type cacheCommand struct {
-	On  cacheOn  `cmd:"" help:"Remember answers, and give them again to the same question for nothing."`
-	Off cacheOff `cmd:"" help:"Remember nothing, but for requests that ask for it."`
-}
-
-type cacheOn struct {
-	asJSON      `embed:""`
-	ofWorkspace `embed:""`
-}
-
-func (c *cacheOn) Run(a *admin) error {
-	on := true
-	return a.set(c.JSON, c.Workspace, workspace.SettingsChange{Cache: &on})
-}
-
-type cacheOff struct {
-	asJSON      `embed:""`
-	ofWorkspace `embed:""`
-}
-
-func (c *cacheOff) Run(a *admin) error {
-	off := false
-	return a.set(c.JSON, c.Workspace, workspace.SettingsChange{Cache: &off})
 }

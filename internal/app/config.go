@@ -68,6 +68,7 @@ type Limits struct {
 	TryTimeout       time.Duration `default:"5m" help:"Until a provider's answer begins; then a fallback is tried, or the caller gets 408."`
 	StallTimeout     time.Duration `default:"2m" help:"How long a provider may pause within a stream."`
 	Retries          int           `default:"2" help:"How often a failed try is repeated at the same model, before any content."`
+	LogSpool         Bytes         `default:"1GiB" help:"Logged exchanges that wait on the disk while their database is away; beyond it they are lost, and counted. Read at the start."`
 	Cache            Bytes         `default:"64MiB" help:"Answers that are remembered, for workspaces that want it; 0 for none."`
 	BreakerFailures  int           `default:"10" help:"Failures of a model in a row after which it is left alone for a while; 0 for never."`
 	BreakerPause     time.Duration `default:"5s" help:"For how long, at first; twice as long each time, up to a minute."`

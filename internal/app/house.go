@@ -26,7 +26,9 @@ import (
 	"sovereign/internal/api"
 	"sovereign/internal/breaker"
 	"sovereign/internal/cache"
+	"sovereign/internal/capture"
 	"sovereign/internal/catalog"
+	"sovereign/internal/dataset"
 	"sovereign/internal/db"
 	"sovereign/internal/edge"
 	"sovereign/internal/fault"
@@ -35,8 +37,10 @@ import (
 	"sovereign/internal/gateway"
 	"sovereign/internal/journal"
 	"sovereign/internal/live"
+	"sovereign/internal/logbook"
 	"sovereign/internal/netguard"
 	"sovereign/internal/providerkey"
+	"sovereign/internal/spool"
 	"sovereign/internal/tenant"
 	"sovereign/internal/till"
 	"sovereign/internal/tokenizer"
@@ -76,6 +80,12 @@ type house struct {
 	teller  *wallet.Teller
 	till    *till.Till
 	gateway *gateway.Gateway
+
+	logs     *db.DB
+	spool    *spool.Spool
+	recorder *capture.Recorder
+	clerk    *logbook.Clerk
+	datasets *dataset.Store
 
 	bounds    *edge.Bounds
 	metrics   *prometheus.Registry
@@ -135,7 +145,34 @@ func open(ctx context.Context, c *Config, why purpose, log *slog.Logger, tracer 
 	if err := h.recover(ctx); err != nil {
 		return h, err
 	}
+	if err := h.openLogs(ctx, int64(c.Limits.LogSpool)); err != nil {
+		return h, err
+	}
 	return h, h.furnish(ctx, c, tracer)
+}
+
+// openLogs opens the database of logged exchanges, and the spool before it.
+func (h *house) openLogs(ctx context.Context, budget int64) (err error) {
+	if h.logs, err = db.OpenLogs(ctx, h.storage.DataDir, h.storage.DatabaseURL); err != nil {
+		return err
+	}
+	if err := h.logs.Migrate(ctx); err != nil {
+		return fmt.Errorf("the database of logs: %w", err)
+	}
+	disk, err := journal.Folder(filepath.Join(h.storage.DataDir, spoolFolder))
+	if err != nil {
+		return folderError(h.storage.DataDir, err)
+	}
+	at, err := logbook.Position(ctx, h.logs, h.journal.ID)
+	if err != nil {
+		return err
+	}
+	if h.spool, err = spool.Open(disk, at, budget); err != nil {
+		return err
+	}
+	h.recorder = capture.NewRecorder(h.setting, h.spool)
+	h.clerk = logbook.NewClerk(h.logs, h.spool, h.journal.ID, h.log)
+	return nil
 }
 
 // recover posts what the last process left in the journal, before anything can be spent.
@@ -202,12 +239,15 @@ func (h *house) keep() { h.madeFolder, h.madeDatabase, h.madeJournal = false, fa
 func (h *house) vacate() {
 	h.leave()
 	if h.madeDatabase {
-		for _, file := range []string{"", "-wal", "-shm"} {
-			_ = os.Remove(filepath.Join(h.storage.DataDir, db.CoreFile+file))
+		for _, name := range []string{db.CoreFile, db.LogsFile} {
+			for _, file := range []string{"", "-wal", "-shm"} {
+				_ = os.Remove(filepath.Join(h.storage.DataDir, name+file))
+			}
 		}
 	}
 	if h.madeJournal { // it is empty: nothing was served
 		_ = os.RemoveAll(filepath.Join(h.storage.DataDir, journalFolder))
+		_ = os.RemoveAll(filepath.Join(h.storage.DataDir, spoolFolder))
 	}
 	if h.madeFolder && h.folder != nil {
 		_ = os.Remove(filepath.Join(h.storage.DataDir, db.LockFile)) // while it is ours
@@ -223,7 +263,7 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	h.pub = workspace.NewPublisher(h.db, h.dir)
 	sources := map[string]feed.Source{}
 	for _, some := range []map[string]feed.Source{
-		h.pub.Sources(), h.teller.Sources(), alias.NewPublisher(h.db, h.aliases).Sources(), workspace.NewSettingsPublisher(h.db, h.setting, h.cache.Forget).Sources(),
+		h.pub.Sources(), h.teller.Sources(), alias.NewPublisher(h.db, h.aliases).Sources(), workspace.NewSettingsPublisher(h.db, h.setting, workspace.Heeds{Uncached: h.cache.Forget, Unlogged: h.recorder.Settle}).Sources(),
 		providerkey.NewPublisher(h.db, h.vault, h.keys, h.log).Sources(),
 	} {
 		maps.Copy(sources, some)
@@ -241,7 +281,7 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	h.till = till.New(h.funds, h.journal, h.log, watch.Excess, watch.Overage)
 	h.gateway = gateway.New(gateway.Config{
 		Fleet: h.fleet.Load, Aliases: h.aliases, Keys: h.keys, Workspaces: h.setting, Till: h.till, Bounds: h.bounds, Log: h.log,
-		Count: tokenizer.Count, Watch: watch, Random: rand.Float64, Cache: h.cache, Breaker: h.breaker,
+		Count: tokenizer.Count, Watch: watch, Random: rand.Float64, Cache: h.cache, Breaker: h.breaker, Recorder: h.recorder,
 	})
 	h.apply(c)
 
@@ -249,12 +289,17 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	before := edge.Config{Directory: h.dir, Log: h.log, Metrics: h.metrics, Tracer: tracer, Gate: h.gate, Closing: h.draining.Load, Bounds: h.bounds}
 	var routes []api.Route
 	routes = append(routes, h.publicRoutes()...)
-	routes = append(routes, workspace.NewHandler(h.setupSteps()...).Routes()...)
+	routes = append(routes, workspace.NewHandler(h.recorder.Wants, h.setupSteps()...).Routes()...)
 	routes = append(routes, workspace.NewOperator(h.db, h.workspaces).Routes()...)
 	routes = append(routes, wallet.NewOperator(h.wallets, h.teller, h.find).Routes()...)
 	routes = append(routes, catalog.NewHandler(h.catalog, h.keys).Routes()...)
 	routes = append(routes, alias.NewHandler(alias.NewStore(h.db, h.feed), h.catalog, h.keys).Routes()...)
 	routes = append(routes, providerkey.NewHandler(providerkey.NewStore(h.db, h.feed, h.vault, h.guard, h.catalog), h.find).Routes()...)
+	logged := logbook.NewStore(h.logs)
+	logs := logbook.NewHandler(logged, h.clerk, h.setting)
+	routes = append(routes, logs.Routes()...)
+	h.datasets = dataset.NewStore(h.db, logged)
+	routes = append(routes, dataset.NewHandler(h.datasets, logs.Open).Routes()...)
 	routes = append(routes, h.inferenceRoutes()...)
 	routes = append(routes, h.operatorRoutes()...)
 	public, err := api.NewRouter(frame, routes)
@@ -296,6 +341,7 @@ func (h *house) start() {
 	h.work.Go(func() { h.lease.Watch(ctx, leaseEvery, h.lost, h.regained) })
 	h.work.Go(func() { h.teller.Sync(ctx) })
 	h.work.Go(func() { h.teller.Run(ctx) })
+	h.work.Go(func() { h.clerk.Run(ctx) })
 	h.work.Go(func() {
 		if err := h.till.Run(ctx); err != nil {
 			h.log.Error("stopping with charges that the journal could not take", "err", err)
@@ -309,6 +355,7 @@ const (
 )
 
 func (h *house) tidy(ctx context.Context) {
+	h.sweep(ctx) // what the last process left behind
 	tick := time.NewTicker(tidyEvery)
 	defer tick.Stop()
 	for {
@@ -321,7 +368,19 @@ func (h *house) tidy(ctx context.Context) {
 				h.log.Warn("cannot forget old Idempotency-Keys", "err", err)
 			}
 			cancel()
+			h.sweep(ctx)
 		}
+	}
+}
+
+func (h *house) sweep(ctx context.Context) {
+	if h.gate() != nil {
+		return // what looks left behind may be another server's work
+	}
+	bounded, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := h.datasets.Sweep(bounded); err != nil && ctx.Err() == nil {
+		h.log.Warn("cannot sweep what is left of datasets; it is tried again", "err", err)
 	}
 }
 
@@ -386,6 +445,11 @@ func (h *house) close() {
 			h.log.Error("closing the journal", "err", err)
 		}
 	}
+	if h.spool != nil {
+		if err := h.spool.Close(); err != nil {
+			h.log.Error("closing the spool", "err", err)
+		}
+	}
 	h.leave()
 	if h.folder != nil {
 		_ = h.folder.Release()
@@ -397,10 +461,13 @@ func (h *house) leave() {
 	if h.lease != nil {
 		h.lease.Release()
 	}
-	if h.db != nil {
-		if err := h.db.Close(); err != nil {
+	for _, d := range []*db.DB{h.db, h.logs} {
+		if d == nil {
+			continue
+		}
+		if err := d.Close(); err != nil {
 			h.log.Warn("closing the database", "err", err)
 		}
 	}
-	h.lease, h.db = nil, nil
+	h.lease, h.db, h.logs = nil, nil, nil
 }

@@ -22,6 +22,7 @@ import (
 	"sovereign/internal/apikey"
 	"sovereign/internal/db"
 	"sovereign/internal/db/dbtest"
+	"sovereign/internal/live"
 	"sovereign/internal/money"
 	"sovereign/internal/secret"
 	"sovereign/internal/tenant"
@@ -110,6 +111,13 @@ func settle(t *testing.T, h *house) (tenant.ID, apitest.Keys) {
 func TestAccessMatrixOfEveryRegisteredRoute(t *testing.T) {
 	eachHouse(t, func(t *testing.T, h *house) {
 		ws, keys := settle(t, h)
+		other, err := h.find(t.Context(), "other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, logged := range []tenant.ID{ws, other} { // or everything about logs is refused for that
+			h.setting.Put(logged, live.Settings{LogDays: 7})
+		}
 		server := httptest.NewServer(h.public)
 		defer server.Close()
 		for key, mine := range map[string]bool{keys.Owner: true, keys.Other: false} {
@@ -411,4 +419,35 @@ func TestDrillPostgresOutageIsSurvived(t *testing.T) {
 	if got := ask(keys.Revoked); got != 401 {
 		t.Errorf("a revoked key afterwards: %d", got)
 	}
+}
+
+func TestAStartSweepsWhatADeadBuildLeft(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, _ string, url secret.Text) {
+		s := Storage{DataDir: short(t) + "/data", DatabaseURL: url}
+		if err := s.complete(); err != nil {
+			t.Fatal(err)
+		}
+		h, err := open(t.Context(), defaults(s), toMake, slog.New(slog.DiscardHandler), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec(t.Context(), h.db.In("ws_1"), `INSERT INTO dataset_loose (workspace_id, dataset_id, since) VALUES ($1, 'ds_1', 1)`); err != nil {
+			t.Fatal(err)
+		}
+		h.keep()
+		h.close()
+		h = enter(t, s)
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			left, err := db.One[int](t.Context(), h.db.Across("test"), `SELECT COUNT(*) FROM dataset_loose`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left == 0 {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("it is still there")
+			}
+		}
+	})
 }

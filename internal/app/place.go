@@ -88,6 +88,9 @@ func (s Storage) rememberEngine() error {
 // journalFolder is where the money journal stands in the data folder.
 const journalFolder = "journal"
 
+// spoolFolder is where logged rows wait for their database.
+const spoolFolder = "spool"
+
 // noJournal refuses to make a database where there is a journal: it holds charges of one that is missing.
 func (s Storage) noJournal() error {
 	folder := filepath.Join(s.DataDir, journalFolder)

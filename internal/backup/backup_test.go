@@ -75,6 +75,12 @@ func fill(t *testing.T, d *db.DB) {
 		{"workspace_settings", "workspace_id, default_max_tokens, updated_at", [][]any{{"ws_1", 7, 1}}},
 		{"provider_keys", "workspace_id, provider, base_url, sealed, created_at, updated_at", [][]any{{"ws_1", odd, "", []byte{0, 255}, 1, math.MaxInt64}}},
 		{"aliases", "workspace_id, name, target_model, description, canary_model, canary_percent, fallback_models, created_at, updated_at", [][]any{{"ws_1", "a", "m", odd, "", 0, "[]", 1, 2}}},
+		{"datasets", "workspace_id, id, name, role, row_count, provenance, curation, holdout_id, holdout_of, created_at", [][]any{
+			{"ws_1", "ds_1", odd, "train", 1, "{}", "{}", "ds_2", nil, 1}, {"ws_1", "ds_2", "", "eval", 0, odd, "", nil, "ds_1", math.MaxInt64},
+		}},
+		{"dataset_examples", "workspace_id, hash, line", [][]any{{"ws_1", []byte{0, 255}, []byte(odd)}, {"ws_1", []byte{1}, []byte{}}}},
+		{"dataset_rows", "workspace_id, dataset_id, position, hash", [][]any{{"ws_1", "ds_1", 0, []byte{0, 255}}, {"ws_1", "ds_3", math.MaxInt64, []byte{1}}}},
+		{"dataset_loose", "workspace_id, dataset_id, since", [][]any{{"ws_1", "ds_3", 1}}},
 		{"idempotency_keys", "workspace_id, route, key, body_sha256, status, answer, created_at", [][]any{{"ws_1", "POST /", odd, []byte{1}, 201, nil, 1}, {"ws_1", "POST /", "", []byte{0}, 200, []byte(odd), 1}}},
 	} {
 		if err := db.Insert(t.Context(), d.Across("test"), rows.table, strings.Split(rows.columns, ", "), rows.rows); err != nil {

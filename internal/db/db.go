@@ -37,27 +37,48 @@ type DB struct {
 	Engine Engine
 	write  *sql.DB
 	read   *sql.DB
+	aside  *sql.DB // for checkpoints that nobody waits for; nil where whoever commits makes them
+	steps  string  // the folder of its migrations
 }
 
-// CoreFile is the embedded database's file in the data folder.
-const CoreFile = "core.db"
+// The embedded databases' files in the data folder.
+const (
+	CoreFile = "core.db"
+	LogsFile = "logs.db"
+)
 
 // Open opens the database: PostgreSQL at url, or the embedded one in folder, which is made when it is not there, when
 // url is empty. It fails at once when the database cannot be reached.
 func Open(ctx context.Context, folder string, url secret.Text) (*DB, error) {
 	if url.Empty() {
-		return openSQLite(ctx, filepath.Join(folder, CoreFile))
+		return openSQLite(ctx, filepath.Join(folder, CoreFile), coreSteps, "")
 	}
-	return openPostgres(ctx, url)
+	return openPostgres(ctx, url, coreSteps)
 }
 
-func openSQLite(ctx context.Context, path string) (*DB, error) {
+// OpenLogs opens the database of request logs, which has a writer of its own: a file beside the core, or a schema of the same
+// PostgreSQL database. No transaction spans both.
+func OpenLogs(ctx context.Context, folder string, url secret.Text) (*DB, error) {
+	if url.Empty() {
+		return openAside(ctx, filepath.Join(folder, LogsFile), logsSteps)
+	}
+	return openPostgres(ctx, url, logsSteps)
+}
+
+const (
+	coreSteps  = "migrations"
+	logsSteps  = "migrations/logs"
+	logsSchema = "logs"
+)
+
+// openSQLite opens a file, with more settings for the one connection that writes.
+func openSQLite(ctx context.Context, path, steps, more string) (*DB, error) {
 	if err := private(path); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() +
-		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)"
-	write, err := sql.Open("sqlite", dsn+"&_txlock=immediate")
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)&_pragma=temp_store(memory)"
+	write, err := sql.Open("sqlite", dsn+"&_txlock=immediate"+more)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
@@ -69,11 +90,37 @@ func openSQLite(ctx context.Context, path string) (*DB, error) {
 	readers := max(4, runtime.GOMAXPROCS(0))
 	read.SetMaxOpenConns(readers)
 	read.SetMaxIdleConns(readers)
-	d := &DB{Engine: SQLite, write: write, read: read}
+	d := &DB{Engine: SQLite, write: write, read: read, steps: steps}
 	if err := d.write.PingContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), d.Close())
 	}
 	return d, nil
+}
+
+// openAside opens a database of which a commit survives the process at once, and the machine with the next Checkpoint, which is made
+// beside those who write: of a large database it takes longer than anybody who commits should wait.
+func openAside(ctx context.Context, path, steps string) (*DB, error) {
+	d, err := openSQLite(ctx, path, steps, "&_pragma=wal_autocheckpoint(0)&_pragma=synchronous(NORMAL)")
+	if err != nil {
+		return nil, err
+	}
+	d.aside, err = sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(0)")
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	d.aside.SetMaxOpenConns(1)
+	return d, nil
+}
+
+// Checkpoint makes what was committed before it survive a power loss, where that is not so already, and reports whether it could make
+// all of it. Nobody waits for it.
+func (d *DB) Checkpoint(ctx context.Context) (whole bool, err error) {
+	if d.aside == nil {
+		return true, nil
+	}
+	var busy, frames, folded int
+	err = d.aside.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &frames, &folded)
+	return err == nil && busy == 0 && frames == folded, err
 }
 
 // private makes the file before SQLite does, readable by its owner alone; SQLite gives its side files the same mode.
@@ -85,12 +132,15 @@ func private(path string) error {
 	return f.Close()
 }
 
-func openPostgres(ctx context.Context, url secret.Text) (*DB, error) {
+func openPostgres(ctx context.Context, url secret.Text, steps string) (*DB, error) {
 	config, err := pgx.ParseConfig(url.Reveal())
 	if err != nil {
 		return nil, errors.New("database_url is not a PostgreSQL URL (it looks like postgres://user:password@host:5432/name)")
 	}
 	config.ConnectTimeout = 10 * time.Second
+	if steps == logsSteps {
+		config.RuntimeParams["search_path"] = logsSchema
+	}
 	pool := stdlib.OpenDB(*config, stdlib.OptionShouldPing(alive))
 	pool.SetMaxOpenConns(16)
 	pool.SetMaxIdleConns(8)
@@ -98,7 +148,12 @@ func openPostgres(ctx context.Context, url secret.Text) (*DB, error) {
 	if err := pool.PingContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("PostgreSQL at %s:%d cannot be reached: %w", config.Host, config.Port, err), pool.Close())
 	}
-	return &DB{Engine: Postgres, write: pool, read: pool}, nil
+	if steps == logsSteps {
+		if _, err := pool.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+logsSchema); err != nil {
+			return nil, errors.Join(fmt.Errorf("make the schema %s: %w", logsSchema, err), pool.Close())
+		}
+	}
+	return &DB{Engine: Postgres, write: pool, read: pool, steps: steps}, nil
 }
 
 // alive pings a connection that was idle, for a short time only: one that swallows packets must cost seconds, not the
@@ -116,6 +171,9 @@ func alive(ctx context.Context, p stdlib.ShouldPingParams) (askAgain bool) {
 func (d *DB) Close() error {
 	if d.read == d.write {
 		return d.write.Close()
+	}
+	if d.aside != nil {
+		_ = d.aside.Close()
 	}
 	return errors.Join(d.read.Close(), d.write.Close())
 }

@@ -15,16 +15,21 @@ func Insert(ctx context.Context, s Scoped, table string, columns []string, rows 
 
 // Upsert adds rows, or changes those that are there: the first columns are the key, the others are set. No two of rows have the same key.
 func Upsert(ctx context.Context, s Scoped, table string, columns []string, key int, rows [][]any) error {
+	set := make([]string, 0, len(columns))
+	for _, column := range columns[key:] {
+		set = append(set, column+" = excluded."+column)
+	}
+	return Merge(ctx, s, table, columns, key, strings.Join(set, ", "), rows)
+}
+
+// Merge is Upsert with the changes written out, such as n = counts.n + excluded.n.
+func Merge(ctx context.Context, s Scoped, table string, columns []string, key int, set string, rows [][]any) error {
 	if s.across == "" {
 		return fmt.Errorf("insert into %s: %w", table, ErrScope)
 	}
 	otherwise := ""
 	if key > 0 {
-		set := make([]string, 0, len(columns)-key)
-		for _, column := range columns[key:] {
-			set = append(set, column+" = excluded."+column)
-		}
-		otherwise = fmt.Sprintf(" ON CONFLICT (%s) DO UPDATE SET %s", strings.Join(columns[:key], ", "), strings.Join(set, ", "))
+		otherwise = fmt.Sprintf(" ON CONFLICT (%s) DO UPDATE SET %s", strings.Join(columns[:key], ", "), set)
 	}
 	if err := s.insert(ctx, table, columns, rows, otherwise); err != nil {
 		return fmt.Errorf("insert into %s: %w", table, wrap(err))

@@ -10,7 +10,7 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-//go:embed migrations/*.sql
+//go:embed migrations/*.sql migrations/logs/*.sql
 var migrations embed.FS
 
 // ErrNewer says that the database was made by a newer release than this binary.
@@ -19,7 +19,7 @@ var ErrNewer = errors.New("the database is newer than this binary")
 // Migrate brings the schema up to this binary's. Each step is one transaction: a kill in between leaves the steps
 // that were done, and the next start goes on from there. A newer schema is refused untouched.
 func (d *DB) Migrate(ctx context.Context) error {
-	steps, err := d.steps()
+	steps, err := d.provider()
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (d *DB) Migrate(ctx context.Context) error {
 
 // MigrateTo brings an empty database up to an older schema, so that a backup of that schema can be read in.
 func (d *DB) MigrateTo(ctx context.Context, version int64) error {
-	steps, err := d.steps()
+	steps, err := d.provider()
 	if err != nil {
 		return err
 	}
@@ -55,15 +55,15 @@ func (d *DB) MigrateTo(ctx context.Context, version int64) error {
 
 // Schemas is the version of the schema that the database has, 0 for an empty one, and the one this binary knows.
 func (d *DB) Schemas(ctx context.Context) (have, known int64, err error) {
-	steps, err := d.steps()
+	steps, err := d.provider()
 	if err != nil {
 		return 0, 0, err
 	}
 	return d.schema(ctx, steps)
 }
 
-func (d *DB) steps() (*goose.Provider, error) {
-	files, err := fs.Sub(migrations, "migrations")
+func (d *DB) provider() (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, d.steps)
 	if err != nil {
 		return nil, err
 	}

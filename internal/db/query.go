@@ -38,6 +38,9 @@ func (t *Tx) In(ws tenant.ID) Scoped { return Scoped{db: t.db, tx: t, ws: ws} }
 // Across is like DB.Across, within the transaction.
 func (t *Tx) Across(reason string) Scoped { return Scoped{db: t.db, tx: t, across: reason} }
 
+// Across is s beyond its workspace, in the same transaction; the reason is for the reader.
+func (s Scoped) Across(reason string) Scoped { return Scoped{db: s.db, tx: s.tx, across: reason} }
+
 // ErrScope says that a statement was about to run without its workspace. It is a mistake in our code.
 var ErrScope = errors.New("statement is not scoped to its workspace")
 

@@ -155,6 +155,15 @@ func bound(ctx context.Context, d *DB) *Tx {
 
 // Snapshot runs fn on one consistent state of the whole database, whatever commits meanwhile, and writes nothing.
 func (d *DB) Snapshot(ctx context.Context, reason string, fn func(Scoped) error) error {
+	return d.snapshot(ctx, func(tx *Tx) error { return fn(tx.Across(reason)) })
+}
+
+// SnapshotIn is Snapshot of what one workspace has.
+func (d *DB) SnapshotIn(ctx context.Context, ws tenant.ID, fn func(Scoped) error) error {
+	return d.snapshot(ctx, func(tx *Tx) error { return fn(tx.In(ws)) })
+}
+
+func (d *DB) snapshot(ctx context.Context, fn func(*Tx) error) error {
 	options := &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}
 	if d.Engine == SQLite {
 		options = nil // a reading transaction of SQLite is a snapshot as it is
@@ -164,5 +173,5 @@ func (d *DB) Snapshot(ctx context.Context, reason string, fn func(Scoped) error)
 		return wrap(fmt.Errorf("begin snapshot: %w", err))
 	}
 	defer func() { _ = raw.Rollback() }()
-	return fn((&Tx{db: d, tx: raw}).Across(reason))
+	return fn(&Tx{db: d, tx: raw})
 }

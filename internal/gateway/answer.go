@@ -71,8 +71,11 @@ func (r *run) whole(in *source) *failure {
 	r.gateway.Watch.first(r)
 	r.remember(body)
 	r.head("application/json", len(body))
-	r.write(body)
+	sent := r.write(body)
 	later()
+	if sent && r.logs {
+		r.log(body, r.used, r.cost())
+	}
 	return nil
 }
 

@@ -29,8 +29,10 @@ type Ask struct {
 	Body     []byte
 	Lease    upstream.Lease // of the body; nil when it is nobody else's
 	Cache    string         // on or off, where the caller says so for this request
+	Labels   *Labels        // nil for what is not a caller's
 
 	front     flushing // where it came by net/http
+	said      Labels   // likewise
 	members   []scan.Member
 	room      [12]scan.Member // for them, mostly
 	model     string

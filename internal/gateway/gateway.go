@@ -11,6 +11,7 @@ import (
 
 	"sovereign/internal/breaker"
 	"sovereign/internal/cache"
+	"sovereign/internal/capture"
 	"sovereign/internal/edge"
 	"sovereign/internal/limit"
 	"sovereign/internal/live"
@@ -32,6 +33,7 @@ type Config struct {
 	Random     func() float64 // uniform in [0, 1)
 	Cache      *cache.Cache
 	Breaker    *breaker.Breaker
+	Recorder   *capture.Recorder // nil logs nothing
 }
 
 // Settings may change while requests run.
@@ -110,6 +112,8 @@ func (g *Gateway) serve(e *Endpoint, w http.ResponseWriter, r *http.Request) err
 	}
 	defer body.Release()
 	ask := &Ask{Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body.Bytes, Lease: body, Cache: firstOf(r.Header, "X-Service-Cache"), front: flushing{w}}
+	ask.said = Labels{Tag: firstOf(r.Header, "X-Service-Tag"), Trace: firstOf(r.Header, "X-Service-Trace-Id"), Off: firstOf(r.Header, "X-Service-Log") == "off"}
+	ask.Labels = &ask.said
 	return g.Serve(r.Context(), ask, &ask.front)
 }
 

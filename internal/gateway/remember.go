@@ -7,6 +7,8 @@ import (
 
 	"sovereign/internal/cache"
 	"sovereign/internal/chat"
+	"sovereign/internal/live"
+	"sovereign/internal/scan"
 )
 
 // memory is what a request has to do with the cache.
@@ -49,8 +51,28 @@ func (r *run) recall() (hit bool) {
 	}
 	r.cached, r.model, r.served, r.outcome = "hit", first, kept.Model, Cached
 	r.head(kind, length)
-	_ = r.out.Send(body) // a caller who is gone has lost nothing
+	err := r.out.Send(body) // a caller who is gone has lost nothing
+	if r.clock.ours(); err == nil && r.logs {
+		r.begins = r.clock.now.Sub(r.clock.started)
+		r.log(kept.Body, usageIn(kept.Body), 0)
+	}
 	return true
+}
+
+// usageIn is what a whole answer says was used.
+func usageIn(body []byte) live.Usage {
+	members, err := scan.Object(body, nil)
+	if err != nil {
+		return live.Usage{}
+	}
+	for i := range members {
+		if members[i].Name == "usage" {
+			if used := usageOf(members[i].Value); used != nil {
+				return *used
+			}
+		}
+	}
+	return live.Usage{}
 }
 
 // remember keeps an answer, unless it is a fallback's: the same question may get the model's own the next time.

@@ -50,6 +50,9 @@ type run struct {
 	outcome   Outcome
 	used      live.Usage
 
+	logs   bool          // the exchange is to be logged
+	begins time.Duration // after which the caller was sent the first content
+
 	writing sync.Mutex // the answer, against pings
 	begun   bool       // the head of the answer is written
 
@@ -78,6 +81,7 @@ func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error
 	if r.plan, err = g.resolve(ask, r.fleet.Catalog); err != nil {
 		return err
 	}
+	r.logs = r.wanted()
 	if r.recall() {
 		return nil
 	}

@@ -43,6 +43,7 @@ type relay struct {
 	last     time.Time // when something was sent
 	ping     *time.Timer
 	mute     bool // no more pings
+	tape     *tape
 }
 
 // stream relays server-sent events. Nothing is written before the first content, so that until then another try is
@@ -52,6 +53,9 @@ func (r *run) stream(in *source, response *upstream.Response) *failure {
 		return r.garbage(fmt.Errorf("a stream was asked for and %q came", response.ContentType))
 	}
 	s := &relay{run: r, in: in, events: sse.Reader{Most: maxEvent}}
+	if r.logs {
+		s.tape = newTape()
+	}
 	s.out = borrowed()
 	defer func() { lend(s.out) }()
 	in.patience = r.settings.StallTimeout
@@ -117,6 +121,7 @@ func (c *choices) finished() bool { return !c.none() && c.said == c.over }
 
 // take reads events.
 func (s *relay) take(piece []byte) *failure {
+	s.tape.add(piece)
 	for len(piece) > 0 && !s.ended {
 		if s.mould != nil && s.events.Between() && !s.memory.wanted {
 			n := s.skim(piece)
@@ -309,6 +314,13 @@ func (s *relay) finish() *failure {
 		s.send()
 	}
 	later()
+	if s.tape != nil && err == nil && s.term.Why() == nil {
+		if answer, err := s.tape.end(); err != nil {
+			s.gateway.Recorder.Skip(err)
+		} else {
+			s.log(answer, s.used, s.cost())
+		}
+	}
 	s.in.patience = 0 // once, and not again with every byte
 	s.term.wait(s.clock.now, afterDone)
 	for left := maxRefusal; left > 0; { // to the end, or not: it is of no use any more

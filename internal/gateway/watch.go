@@ -108,7 +108,8 @@ func (w *Watch) tried(m *live.Model, class string) {
 }
 
 func (w *Watch) first(r *run) {
-	w.begunOf.Get(r.model.ID).Observe(r.clock.now.Sub(r.clock.started).Seconds())
+	r.begins = r.clock.now.Sub(r.clock.started)
+	w.begunOf.Get(r.model.ID).Observe(r.begins.Seconds())
 }
 
 // settled notes what a request was charged for.
@@ -123,7 +124,7 @@ func (r *run) settled(o Outcome, u live.Usage) {
 			w.tokensOf.Get(pair{r.model.ID, used.kind}).Add(float64(used.n))
 		}
 	}
-	w.costOf.Get(r.model.ID).Add(dollars(r.model.price.At(u.Input).Of(u)))
+	w.costOf.Get(r.model.ID).Add(dollars(r.cost()))
 }
 
 // refusal is the outcome of a request that was refused.

@@ -35,3 +35,12 @@ func Has(prefix, s string) bool {
 	_, err := alphabet.DecodeString(body)
 	return err == nil
 }
+
+// Born is when what an id names was born, to the microsecond.
+func Born(prefix, s string) (time.Time, bool) {
+	if !Has(prefix, s) {
+		return time.Time{}, false
+	}
+	raw, _ := alphabet.DecodeString(s[len(prefix)+1:])
+	return time.UnixMicro(int64(binary.BigEndian.Uint64(raw[:8]) >> 8)), true
+}

@@ -6,6 +6,7 @@ import "sovereign/internal/tenant"
 type Settings struct {
 	DefaultMaxTokens int64 // of output, for requests that name no maximum; 0 for the server's own default
 	Cache            bool  // answers are remembered
+	LogDays          int64 // for which exchanges are kept; 0 when none are logged
 }
 
 // AllSettings is what every workspace has set, read without a lock.

@@ -17,10 +17,15 @@ type Step struct {
 }
 
 // A Handler answers what keys may ask about their own workspace.
-type Handler struct{ steps []Step }
+type Handler struct {
+	logged func(tenant.ID) bool
+	steps  []Step
+}
 
 // NewHandler reports progress through steps, in order.
-func NewHandler(steps ...Step) *Handler { return &Handler{steps: steps} }
+func NewHandler(logged func(tenant.ID) bool, steps ...Step) *Handler {
+	return &Handler{logged: logged, steps: steps}
+}
 
 // Routes are the operations for keys.
 func (h *Handler) Routes() []api.Route {
@@ -46,9 +51,8 @@ type StepStatus struct {
 	Action string `json:"action" doc:"What to do; empty when it is done"`
 }
 
-// status reports logging as off because this release captures nothing.
 func (h *Handler) status(ctx context.Context, caller tenant.Caller, _ api.None) (Status, error) {
-	s := Status{Object: "setup_status", WorkspaceID: caller.Workspace, Role: caller.Role}
+	s := Status{Object: "setup_status", WorkspaceID: caller.Workspace, Role: caller.Role, Logging: h.logged(caller.Workspace)}
 	for _, step := range h.steps {
 		done, err := step.Done(ctx, caller.Workspace)
 		if err != nil {

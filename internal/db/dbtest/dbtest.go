@@ -27,6 +27,30 @@ func Each(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	})
 }
 
+// EachWithLogs is Each with the database of logs beside the core one.
+func EachWithLogs(t *testing.T, test func(t *testing.T, core, logs *db.DB)) {
+	t.Helper()
+	EachURL(t, func(t *testing.T, folder string, url secret.Text) {
+		t.Helper()
+		core := Open(t, folder, url)
+		logs, err := db.OpenLogs(t.Context(), folder, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := logs.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		for _, d := range []*db.DB{core, logs} {
+			if err := d.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		test(t, core, logs)
+	})
+}
+
 // EachURL runs test once per engine, with an empty folder and the URL of an empty database (empty for SQLite), for
 // tests that open it themselves, or hand it to a server.
 func EachURL(t *testing.T, test func(t *testing.T, folder string, url secret.Text)) {

@@ -1,0 +1,308 @@
+package logbook
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"sovereign/internal/capture"
+	"sovereign/internal/clock"
+	"sovereign/internal/db"
+	"sovereign/internal/spool"
+	"sovereign/internal/tenant"
+)
+
+// A Clerk carries rows from the spool into the database, and takes those away whose time is over. The spool's position commits in the
+// transaction of the rows, so that each is entered once, whatever dies when; while the database is away they wait in the spool.
+type Clerk struct {
+	db     *db.DB
+	spool  *spool.Spool
+	source string // the name of the spool's data folder
+	log    *slog.Logger
+
+	mu       sync.Mutex // one at a time
+	at       spool.Position
+	known    bool // at is where the database is
+	families map[tenant.ID]*families
+	lost     int64 // that was told of
+}
+
+// Position is how far the database has read a spool.
+func Position(ctx context.Context, d *db.DB, source string) (spool.Position, error) {
+	type row struct{ Segment, Position int64 }
+	at, err := db.Maybe[row](ctx, d.Across("a spool is the server's"), `SELECT segment, position FROM log_cursors WHERE source = $1`, source)
+	if err != nil || at == nil {
+		return spool.Position{}, err
+	}
+	return spool.Position{Segment: at.Segment, Offset: at.Position}, nil
+}
+
+// NewClerk enters the rows of s, which is the spool of source, into d.
+func NewClerk(d *db.DB, s *spool.Spool, source string, log *slog.Logger) *Clerk {
+	return &Clerk{db: d, spool: s, source: source, log: log, families: map[tenant.ID]*families{}}
+}
+
+// How often the clerk looks into the spool, and how much it enters at once: a writer that comes meanwhile waits for one batch.
+const (
+	enterEvery  = 200 * time.Millisecond
+	batchBytes  = 2 << 20
+	retireEvery = time.Second
+	// checkpointEvery is how often what was entered is made safe from a power loss. Until then it is in the spool as well.
+	checkpointEvery = 250 * time.Millisecond
+	alarmEvery      = time.Second
+	quietFor        = 10 * time.Second
+)
+
+// Run works until ctx ends, and once more then.
+func (c *Clerk) Run(ctx context.Context) {
+	var beside sync.WaitGroup
+	for _, chore := range []struct {
+		every time.Duration
+		does  func(context.Context) error
+		fails string
+	}{
+		{enterEvery, c.Enter, "logged rows wait in the spool"},
+		{retireEvery, func(ctx context.Context) error { _, err := c.Retire(ctx, clock.Now()); return err }, "logged rows whose time is over are still there"},
+		{checkpointEvery, c.forget, "the spool cannot be emptied"},
+		{alarmEvery, c.alarm, "the spool cannot be synced"},
+	} {
+		beside.Go(func() { c.repeat(ctx, chore.every, chore.does, chore.fails) })
+	}
+	<-ctx.Done()
+	beside.Wait()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := c.Enter(last); err != nil {
+		c.log.Warn("logged rows wait in the spool for the next start", "err", err)
+	}
+}
+
+// repeat does a chore again and again. Of its failures the log gets a line every ten seconds.
+func (c *Clerk) repeat(ctx context.Context, every time.Duration, does func(context.Context) error, fails string) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var quiet time.Time // until then
+	for {
+		select {
+		case <-tick.C:
+			if err := does(ctx); err != nil && ctx.Err() == nil && time.Now().After(quiet) {
+				quiet = time.Now().Add(quietFor)
+				c.log.Warn(fails, "err", err, "waiting_bytes", c.spool.State().Waiting)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// forget empties the spool of what the database will not lose any more.
+func (c *Clerk) forget(ctx context.Context) error {
+	c.mu.Lock()
+	at := c.at
+	c.mu.Unlock()
+	safe, err := c.db.Checkpoint(ctx)
+	if err != nil || !safe {
+		return err
+	}
+	return c.spool.Forget(at.Segment)
+}
+
+// alarm tells of rows that are lost, and makes those in the spool survive a power loss.
+func (c *Clerk) alarm(context.Context) error {
+	state := c.spool.State()
+	if state.Lost > c.lost {
+		c.log.Error("logged rows are lost: the spool is full, or cannot be written",
+			"rows", state.Lost-c.lost, "waiting_bytes", state.Waiting, "budget_bytes", state.Budget, "err", state.Failure)
+	}
+	c.lost = state.Lost
+	return c.spool.Sync()
+}
+
+// Enter enters what is in the spool.
+func (c *Clerk) Enter(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.known {
+		at, err := Position(ctx, c.db, c.source)
+		if err != nil {
+			return err
+		}
+		c.at, c.known = at, true
+	}
+	for {
+		batch, err := c.spool.Read(c.at, batchBytes)
+		if err != nil || batch.Next == c.at {
+			return err
+		}
+		if batch.Damaged > 0 {
+			c.log.Warn("a part of the spool cannot be read", "segment", batch.Next.Segment, "bytes", batch.Damaged)
+		}
+		if err := c.enter(ctx, batch); err != nil {
+			c.known = false // it may have been committed all the same
+			clear(c.families)
+			return err
+		}
+		c.at = batch.Next
+	}
+}
+
+func (c *Clerk) enter(ctx context.Context, batch spool.Batch) error {
+	rows := make([]*capture.Row, 0, len(batch.Records))
+	for _, record := range batch.Records {
+		row, err := capture.Parse(record)
+		if err != nil {
+			c.log.Error("a logged row cannot be read", "err", err)
+			continue
+		}
+		rows = append(rows, row)
+	}
+	_, err := c.db.Tx(ctx, func(tx *db.Tx) error {
+		across := tx.Across("the spool holds all workspaces' rows")
+		if len(rows) > 0 {
+			if err := c.put(ctx, tx, across, rows); err != nil {
+				return err
+			}
+		}
+		return db.Upsert(ctx, across, "log_cursors", []string{"source", "segment", "position", "at"}, 1,
+			[][]any{{c.source, batch.Next.Segment, batch.Next.Offset, clock.Now()}})
+	})
+	if err != nil {
+		return fmt.Errorf("enter %d logged rows: %w", len(rows), err)
+	}
+	return nil
+}
+
+var rowColumns = []string{
+	"workspace_id", "at", "id", "expires_at", "model", "tag", "segment", "finish_reason", "cached", "segment_exact", "trace_id", "request_id", "key_id",
+	"requested_model", "alias", "provider", "fallback_from", "stream", "prompt_tokens", "completion_tokens", "cost", "latency", "first_token",
+	"chain", "response", "tools", "messages",
+}
+
+func (c *Clerk) put(ctx context.Context, tx *db.Tx, across db.Scoped, rows []*capture.Row) error {
+	segments, err := c.segments(ctx, tx, across, rows)
+	if err != nil {
+		return err
+	}
+	values := make([][]any, len(rows))
+	changed := tally{}
+	for i, r := range rows {
+		segment := segments[i]
+		values[i] = []any{
+			r.Workspace, r.At, r.ID, r.Expires, r.Model, r.Tag, segment, r.Finish, r.Cached, exactly(r.Exact), r.Trace, r.Request, r.Key,
+			r.Requested, r.Alias, r.Provider, r.FallbackFrom, r.Stream, r.Prompt, r.Completion, r.Cost, r.Latency, r.First,
+			whole(r.Chain), whole(r.Response), whole(r.Tools), whole(r.Messages),
+		}
+		changed.add(&facts{
+			Workspace: r.Workspace, At: r.At, Model: r.Model, Tag: r.Tag, Segment: segment, FinishReason: r.Finish, Cached: r.Cached,
+			TraceID: r.Trace, PromptTokens: r.Prompt, CompletionTokens: r.Completion, Cost: int64(r.Cost),
+		}, +1)
+	}
+	if err := db.Insert(ctx, across, "log_rows", rowColumns, values); err != nil {
+		return err
+	}
+	return changed.write(ctx, across)
+}
+
+// whole is a body that is not null.
+func whole(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// facts are what is counted of a row.
+type facts struct {
+	Workspace                            tenant.ID
+	At                                   clock.Time
+	Model, Tag, Segment, FinishReason    string
+	Cached                               bool
+	TraceID                              string
+	PromptTokens, CompletionTokens, Cost int64
+}
+
+const hour = clock.Time(time.Hour / time.Microsecond)
+
+// A tally is how counts change by some rows.
+type tally struct {
+	counts map[counted]int64
+	traces map[traced]*trace
+}
+
+type counted struct {
+	ws           tenant.ID
+	facet, value string
+	hour         clock.Time
+}
+
+type traced struct {
+	ws tenant.ID
+	id string
+}
+
+type trace struct {
+	first, last                     clock.Time
+	steps, prompt, completion, cost int64
+}
+
+// add counts a row, or takes it off with a sign of -1.
+func (t *tally) add(f *facts, sign int64) {
+	if t.counts == nil {
+		t.counts, t.traces = map[counted]int64{}, map[traced]*trace{}
+	}
+	if f.FinishReason == "stop" && !f.Cached {
+		t.counts[counted{f.Workspace, ordinary, "", f.At - f.At%hour}] += sign
+	}
+	for _, facet := range [...]struct{ name, value string }{
+		{everything, ""}, {"model", f.Model}, {"tag", f.Tag}, {"segment", f.Segment}, {"finish_reason", f.FinishReason}, {"cached", strconv.FormatBool(f.Cached)},
+	} {
+		if facet.name != "tag" || facet.value != "" {
+			t.counts[counted{f.Workspace, facet.name, facet.value, f.At - f.At%hour}] += sign
+		}
+	}
+	if f.TraceID == "" {
+		return
+	}
+	key := traced{f.Workspace, f.TraceID}
+	run := t.traces[key]
+	if run == nil {
+		run = &trace{first: f.At, last: f.At}
+		t.traces[key] = run
+	}
+	run.first, run.last = min(run.first, f.At), max(run.last, f.At)
+	run.steps += sign
+	run.prompt += sign * f.PromptTokens
+	run.completion += sign * f.CompletionTokens
+	run.cost += sign * f.Cost
+}
+
+// write changes the counts. What has come to nothing is deleted by whoever took it off.
+func (t *tally) write(ctx context.Context, across db.Scoped) error {
+	counts := make([][]any, 0, len(t.counts))
+	for _, c := range slices.SortedFunc(maps.Keys(t.counts), counted.compare) {
+		counts = append(counts, []any{c.ws, c.facet, c.value, c.hour, t.counts[c]})
+	}
+	if err := db.Merge(ctx, across, "log_counts", []string{"workspace_id", "facet", "value", "hour", "n"}, 4, "n = log_counts.n + excluded.n", counts); err != nil {
+		return err
+	}
+	runs := make([][]any, 0, len(t.traces))
+	for key, r := range t.traces {
+		runs = append(runs, []any{key.ws, key.id, r.first, r.last, r.steps, r.prompt, r.completion, r.cost})
+	}
+	return db.Merge(ctx, across, "log_traces", []string{"workspace_id", "trace_id", "first_at", "last_at", "steps", "prompt_tokens", "completion_tokens", "cost"}, 2, `
+		first_at = CASE WHEN excluded.first_at < log_traces.first_at THEN excluded.first_at ELSE log_traces.first_at END,
+		last_at = CASE WHEN excluded.last_at > log_traces.last_at THEN excluded.last_at ELSE log_traces.last_at END,
+		steps = log_traces.steps + excluded.steps, prompt_tokens = log_traces.prompt_tokens + excluded.prompt_tokens,
+		completion_tokens = log_traces.completion_tokens + excluded.completion_tokens, cost = log_traces.cost + excluded.cost`, runs)
+}
+
+// compare orders counts as the table does, in which it takes them fastest.
+func (c counted) compare(d counted) int {
+	return cmp.Or(cmp.Compare(c.ws, d.ws), cmp.Compare(c.facet, d.facet), cmp.Compare(c.value, d.value), cmp.Compare(c.hour, d.hour))
+}
