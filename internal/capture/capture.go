@@ -4,9 +4,11 @@ package capture
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"sovereign/internal/chat"
 	"sovereign/internal/clock"
@@ -165,11 +167,23 @@ func (r *Recorder) row(e *Exchange) (*Row, bool) {
 	return row, true
 }
 
+// word is a provider's word for something, as far as it is one.
+func word(text string) string {
+	const most = 64
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, text[:min(len(text), most)])
+	return text
+}
+
 // clean takes the credentials out of everything that a caller or a model has written.
 func (r *Row) clean(messages, tools, response []byte, tag, trace, finish string) {
 	var all redact.Exchange
 	r.Messages, r.Tools, r.Response = all.JSON(messages), all.JSON(tools), all.JSON(response)
-	labels := [...][]byte{all.Text([]byte(tag)), all.Text([]byte(trace)), all.Text([]byte(finish))}
+	labels := [...][]byte{all.Text([]byte(tag)), all.Text([]byte(trace)), all.Text([]byte(word(finish)))}
 	r.Messages, r.Tools, r.Response = all.Again(r.Messages), all.Again(r.Tools), all.Again(r.Response)
 	r.Tag, r.Trace, r.Finish = string(all.Again(labels[0])), string(all.Again(labels[1])), string(all.Again(labels[2]))
 }

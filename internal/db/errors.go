@@ -52,6 +52,23 @@ func lostRace(err error) bool {
 	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01")
 }
 
+// Unfit reports whether err means that what was to be written can never be, however often it is tried.
+func Unfit(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		class := pg.Code[:min(2, len(pg.Code))]
+		return class == "22" || class == "23" || class == "54"
+	}
+	var lite *sqlite.Error
+	if errors.As(err, &lite) {
+		switch lite.Code() & 0xff {
+		case lib.SQLITE_CONSTRAINT, lib.SQLITE_MISMATCH, lib.SQLITE_TOOBIG:
+			return true
+		}
+	}
+	return false
+}
+
 // Duplicate reports whether err is a breach of a unique index.
 func Duplicate(err error) bool {
 	var pg *pgconn.PgError

@@ -143,7 +143,13 @@ func (c *Clerk) Enter(ctx context.Context) error {
 		if batch.Damaged > 0 {
 			c.log.Warn("a part of the spool cannot be read", "segment", batch.Next.Segment, "bytes", batch.Damaged)
 		}
-		if err := c.enter(ctx, batch); err != nil {
+		err = c.enter(ctx, batch, c.put)
+		if db.Unfit(err) { // one row must not hold up all that come after it
+			c.log.Error("a batch of logged rows is refused; they are entered one by one", "err", err)
+			clear(c.families)
+			err = c.enter(ctx, batch, c.putEach)
+		}
+		if err != nil {
 			c.known = false // it may have been committed all the same
 			clear(c.families)
 			return err
@@ -152,7 +158,8 @@ func (c *Clerk) Enter(ctx context.Context) error {
 	}
 }
 
-func (c *Clerk) enter(ctx context.Context, batch spool.Batch) error {
+// enter enters a batch, together with the position after it.
+func (c *Clerk) enter(ctx context.Context, batch spool.Batch, put func(context.Context, *db.Tx, []*capture.Row) error) error {
 	rows := make([]*capture.Row, 0, len(batch.Records))
 	for _, record := range batch.Records {
 		row, err := capture.Parse(record)
@@ -165,7 +172,7 @@ func (c *Clerk) enter(ctx context.Context, batch spool.Batch) error {
 	_, err := c.db.Tx(ctx, func(tx *db.Tx) error {
 		across := tx.Across("the spool holds all workspaces' rows")
 		if len(rows) > 0 {
-			if err := c.put(ctx, tx, across, rows); err != nil {
+			if err := put(ctx, tx, rows); err != nil {
 				return err
 			}
 		}
@@ -184,7 +191,24 @@ var rowColumns = []string{
 	"chain", "response", "tools", "messages",
 }
 
-func (c *Clerk) put(ctx context.Context, tx *db.Tx, across db.Scoped, rows []*capture.Row) error {
+// putEach enters rows one by one, and leaves out those that the database cannot hold.
+func (c *Clerk) putEach(ctx context.Context, tx *db.Tx, rows []*capture.Row) error {
+	for _, row := range rows {
+		_, err := c.db.Tx(tx.Bind(ctx), func(tx *db.Tx) error { return c.put(ctx, tx, []*capture.Row{row}) })
+		if db.Unfit(err) {
+			clear(c.families)
+			c.log.Error("a logged row is lost: the database cannot hold it", "row", row.ID, "request_id", row.Request, "err", err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Clerk) put(ctx context.Context, tx *db.Tx, rows []*capture.Row) error {
+	across := tx.Across("the spool holds all workspaces' rows")
 	segments, err := c.segments(ctx, tx, across, rows)
 	if err != nil {
 		return err

@@ -208,7 +208,7 @@ func TestEveryRowIsEnteredOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				if round == 1 {
-					if err := clerk.enter(ctx, batch); err != nil {
+					if err := clerk.enter(ctx, batch, clerk.put); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -415,4 +415,27 @@ func (w *watermark) Write(p []byte) (int, error) {
 		w.most = max(w.most, now.HeapAlloc)
 	}
 	return len(p), nil
+}
+
+// A row that the database cannot hold is lost alone.
+func TestARowThatCannotBeHeldHoldsUpNoOther(t *testing.T) {
+	logsOn(t, func(t *testing.T, d *db.DB) {
+		if d.Engine == db.SQLite {
+			t.Skip("it holds any text")
+		}
+		clerk, at := newClerk(t, d), clock.Now()
+		for i := range 5 {
+			row := rowAt(t, at+clock.Time(i), `[{"role":"user","content":"Hi"}]`, `{"role":"assistant","content":"Hello"}`)
+			if i == 2 {
+				row.Finish = "a\x00b"
+			}
+			clerk.spool.Append(row.Append(nil))
+		}
+		if err := clerk.Enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, total, err := NewStore(d).List(t.Context(), home, &Filters{}, 10, 0); err != nil || total != 4 {
+			t.Errorf("%d rows, %v", total, err)
+		}
+	})
 }

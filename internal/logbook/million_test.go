@@ -55,7 +55,7 @@ func newClerk(t testing.TB, d *db.DB) *Clerk {
 
 // enterRows enters rows as the clerk does.
 func enterRows(ctx context.Context, c *Clerk, rows []*capture.Row) error {
-	_, err := c.db.Tx(ctx, func(tx *db.Tx) error { return c.put(ctx, tx, tx.Across("a test"), rows) })
+	_, err := c.db.Tx(ctx, func(tx *db.Tx) error { return c.put(ctx, tx, rows) })
 	return err
 }
 
