@@ -330,6 +330,14 @@ func TestLogsTellOfAliasesFallbacksTagsTracesAndReplays(t *testing.T) {
 			t.Errorf("%s: %d %+v", bad, status, envelope)
 		}
 	}
+	for _, odd := range []string{`{"role":"user","content":"half a pair \ud83d"}`, `{"role":"user","content":"a","content":"b"}`, `{"role":"user","content":"a NUL: \u0000"}`} {
+		with := *c
+		with.header = nil
+		a := with.must(t, `{"model":"mock/chat","messages":[`+odd+`]}`)
+		if row := c.logged(t, a.id()); a.status != 200 || !strings.Contains(odd, "NUL") && len(row.Messages) == 0 {
+			t.Errorf("%s: %d, %s", odd, a.status, row.Messages)
+		}
+	}
 	var run struct {
 		Steps int
 		Data  []logRow

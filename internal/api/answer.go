@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 const (
@@ -37,8 +38,11 @@ func render(r *http.Request, status int, out any) (answer, error) {
 	return renderJSON(status, out)
 }
 
+// lenient lets by what JSON may hold and our own writing does not.
+var lenient = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+
 func renderJSON(status int, out any) (answer, error) {
-	text, err := json.Marshal(out)
+	text, err := json.Marshal(out, lenient) // messages are shown as they were sent, half of a surrogate pair and all
 	if err != nil {
 		return answer{}, err
 	}

@@ -172,7 +172,11 @@ func (h *house) openLogs(ctx context.Context, budget int64) (err error) {
 	}
 	h.recorder = capture.NewRecorder(h.setting, h.spool)
 	h.clerk = logbook.NewClerk(h.logs, h.spool, h.journal.ID, h.log)
-	return nil
+	newest, err := h.clerk.Newest(ctx)
+	if err == nil {
+		h.recorder.After(newest)
+	}
+	return err
 }
 
 // recover posts what the last process left in the journal, before anything can be spent.

@@ -88,6 +88,9 @@ func (r *Recorder) Skip(err error) {
 	}
 }
 
+// After makes every row newer than a time: the newest that there is, wherever the clock stands.
+func (r *Recorder) After(t clock.Time) { r.last.Store(max(r.last.Load(), int64(t))) }
+
 // Settle returns when every row of before is in the spool. Whoever has put an end to logging calls it, and can then say that nothing
 // is written any more.
 func (r *Recorder) Settle() {
@@ -158,7 +161,7 @@ func (r *Recorder) row(e *Exchange) (*Row, bool) {
 	}
 	row.clean(e.Messages, e.Tools, message, e.Tag, e.Trace, finish)
 	chain, err := fold.Keys(row.Messages, row.Response)
-	if err != nil && (!valid(row.Messages) || !valid(row.Response)) {
+	if err != nil && (!valid(row.Messages) || !valid(row.Response)) || len(row.Tools) > 0 && !valid(row.Tools) {
 		r.unread.Add(1)
 		return nil, false
 	}

@@ -116,6 +116,18 @@ func TestRowsHaveTimesOfTheirOwn(t *testing.T) {
 	}
 }
 
+func TestRowsAreNewerThanAllBefore(t *testing.T) {
+	d := newDesk(t, 7)
+	later := clock.Now().Add(time.Hour) // the clock went back since
+	d.After(later)
+	d.Record(exchange())
+	d.After(later - 5)
+	d.Record(exchange())
+	if rows := d.rows(t); len(rows) != 2 || rows[0].At != later+1 || rows[1].At != later+2 {
+		t.Errorf("%v, %v; want after %v", rows[0].At, rows[1].At, later)
+	}
+}
+
 // Nothing is written once whoever turned logging off was told that it is.
 func TestWhenLoggingIsOffNothingIsWritten(t *testing.T) {
 	d := newDesk(t, 30)
@@ -163,10 +175,11 @@ func TestWhatIsTooLargeOrUnreadableIsSkippedAndCounted(t *testing.T) {
 		e.Answer = []byte(bad)
 		d.Record(e)
 	}
-	torn := exchange()
-	torn.Messages = []byte(`[{"role":"user"`)
+	torn, tools := exchange(), exchange()
+	torn.Messages, tools.Tools = []byte(`[{"role":"user"`), []byte(`[tru]`)
 	d.Record(torn)
-	if got := d.Counts(); got != (Counts{Logged: 1, TooLarge: 1, Unreadable: 6}) {
+	d.Record(tools)
+	if got := d.Counts(); got != (Counts{Logged: 1, TooLarge: 1, Unreadable: 7}) {
 		t.Errorf("%+v", got)
 	}
 	if rows := d.rows(t); len(rows) != 1 || len(rows[0].Messages)+len(rows[0].Response) != MaxSize {

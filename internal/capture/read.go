@@ -74,4 +74,6 @@ func System(messages []byte) string {
 }
 
 // valid reports whether a text can be shown as JSON.
-func valid(text []byte) bool { return jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true)) }
+func valid(text []byte) bool {
+	return jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+}

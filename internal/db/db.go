@@ -112,15 +112,33 @@ func openAside(ctx context.Context, path, steps string) (*DB, error) {
 	return d, nil
 }
 
-// Checkpoint makes what was committed before it survive a power loss, where that is not so already, and reports whether it could make
-// all of it. Nobody waits for it.
-func (d *DB) Checkpoint(ctx context.Context) (whole bool, err error) {
+// A Checkpoint says what one has done.
+type Checkpoint struct {
+	Whole bool // all that was committed before it survives a power loss
+	Long  bool // the write-ahead log has grown long, and only Shorten makes it short again
+}
+
+// longLog is how many pages a write-ahead log may have: 64 MiB.
+const longLog = 64 << 20 / 4096
+
+// Checkpoint makes what was committed before it survive a power loss, where that is not so already. Nobody waits for it.
+func (d *DB) Checkpoint(ctx context.Context) (done Checkpoint, err error) {
 	if d.aside == nil {
-		return true, nil
+		return Checkpoint{Whole: true}, nil
 	}
 	var busy, frames, folded int
 	err = d.aside.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &frames, &folded)
-	return err == nil && busy == 0 && frames == folded, err
+	return Checkpoint{Whole: err == nil && busy == 0 && frames == folded, Long: frames > longLog}, err
+}
+
+// Shorten empties the write-ahead log, unless somebody reads from it. Whoever writes all the time calls it between two transactions:
+// otherwise the log would never end.
+func (d *DB) Shorten(ctx context.Context) error {
+	if d.aside == nil {
+		return nil
+	}
+	var busy, frames, folded int
+	return d.aside.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &folded)
 }
 
 // private makes the file before SQLite does, readable by its owner alone; SQLite gives its side files the same mode.
@@ -149,11 +167,21 @@ func openPostgres(ctx context.Context, url secret.Text, steps string) (*DB, erro
 		return nil, errors.Join(fmt.Errorf("PostgreSQL at %s:%d cannot be reached: %w", config.Host, config.Port, err), pool.Close())
 	}
 	if steps == logsSteps {
-		if _, err := pool.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+logsSchema); err != nil {
+		if err := makeSchema(ctx, pool); err != nil {
 			return nil, errors.Join(fmt.Errorf("make the schema %s: %w", logsSchema, err), pool.Close())
 		}
 	}
 	return &DB{Engine: Postgres, write: pool, read: pool, steps: steps}, nil
+}
+
+// makeSchema makes the schema of logs where there is none. To ask for one that is there takes a right that not every role has.
+func makeSchema(ctx context.Context, pool *sql.DB) error {
+	var there int
+	err := pool.QueryRowContext(ctx, `SELECT COUNT(*) FROM pg_namespace WHERE nspname = $1`, logsSchema).Scan(&there)
+	if err == nil && there == 0 {
+		_, err = pool.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+logsSchema)
+	}
+	return err
 }
 
 // alive pings a connection that was idle, for a short time only: one that swallows packets must cost seconds, not the

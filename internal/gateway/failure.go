@@ -9,6 +9,7 @@ import (
 
 	"sovereign/internal/fault"
 	"sovereign/internal/life"
+	"sovereign/internal/redact"
 	"sovereign/internal/secret"
 	"sovereign/internal/upstream"
 )
@@ -113,8 +114,9 @@ func (r *run) redact(text string) string {
 	}
 	for _, key := range keys {
 		if !key.Empty() {
-			text = strings.ReplaceAll(text, key.Reveal(), "[redacted]")
+			text = strings.ReplaceAll(text, key.Reveal(), redact.Mark)
 		}
 	}
-	return text
+	clean, _ := redact.Text([]byte(text)) // a provider may quote what it was sent, and this goes into the log
+	return string(clean)
 }

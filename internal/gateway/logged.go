@@ -65,14 +65,19 @@ type tape struct {
 	raw    []byte
 	events sse.Reader
 	whole  chat.Assembly
+	done   bool  // what comes after the end is of no interest
 	broken error // it cannot be put together, or is too long
 }
 
-// maxRaw is how much of a stream is kept as it came.
-const maxRaw = 256 << 10
+// maxRaw is how much of a stream is kept as it came, and maxAssembled how much of it put together: logprobs and other choices too, of which
+// nothing is logged.
+const (
+	maxRaw       = 64 << 10
+	maxAssembled = 8 << 20
+)
 
 func newTape() *tape {
-	return &tape{events: sse.Reader{Most: maxEvent}, whole: chat.Assembly{Most: 2 * capture.MaxSize}} // it counts more than the text
+	return &tape{events: sse.Reader{Most: maxEvent}, whole: chat.Assembly{Most: maxAssembled}}
 }
 
 func (t *tape) add(piece []byte) {
@@ -87,10 +92,13 @@ func (t *tape) add(piece []byte) {
 // wind puts together what came.
 func (t *tape) wind() {
 	piece := t.raw
-	for len(piece) > 0 && t.broken == nil {
+	for len(piece) > 0 && t.broken == nil && !t.done {
 		e, rest, ok, err := t.events.Next(piece)
 		piece, t.broken = rest, err
-		if ok && string(e.Data) != "[DONE]" {
+		if !ok {
+			continue
+		}
+		if t.done = string(e.Data) == "[DONE]"; !t.done {
 			t.broken = t.whole.Add(e.Data)
 		}
 	}

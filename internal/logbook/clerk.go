@@ -3,12 +3,14 @@ package logbook
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sovereign/internal/capture"
@@ -26,26 +28,72 @@ type Clerk struct {
 	source string // the name of the spool's data folder
 	log    *slog.Logger
 
-	mu       sync.Mutex // one at a time
+	turn     chan struct{} // held by who writes: a batch, or a few deletions
 	at       spool.Position
-	known    bool // at is where the database is
+	known    bool       // at is where the database is
+	newest   clock.Time // of all rows that were entered
 	families map[tenant.ID]*families
+	prompts  int   // in families
 	lost     int64 // that was told of
+
+	entered atomic.Pointer[spool.Position] // at, for who does not write
 }
+
+// wait takes the turn to write, or gives up with ctx.
+func (c *Clerk) wait(ctx context.Context) error {
+	select {
+	case c.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *Clerk) done() { <-c.turn }
 
 // Position is how far the database has read a spool.
 func Position(ctx context.Context, d *db.DB, source string) (spool.Position, error) {
-	type row struct{ Segment, Position int64 }
-	at, err := db.Maybe[row](ctx, d.Across("a spool is the server's"), `SELECT segment, position FROM log_cursors WHERE source = $1`, source)
-	if err != nil || at == nil {
-		return spool.Position{}, err
+	at, _, err := cursor(ctx, d.Across("a spool is the server's"), source)
+	return at, err
+}
+
+// cursor is how far a spool was entered, and the newest time of what was.
+func cursor(ctx context.Context, across db.Scoped, source string) (spool.Position, clock.Time, error) {
+	type row struct {
+		Segment, Position int64
+		At                clock.Time
 	}
-	return spool.Position{Segment: at.Segment, Offset: at.Position}, nil
+	at, err := db.Maybe[row](ctx, across, `SELECT segment, position, at FROM log_cursors WHERE source = $1`, source)
+	if err != nil || at == nil {
+		return spool.Position{}, 0, err
+	}
+	return spool.Position{Segment: at.Segment, Offset: at.Position}, at.At, nil
+}
+
+// Newest is the time of the newest row there is, in the database or on its way. Whoever records after it makes no two of one time, even
+// if the clock went back.
+func (c *Clerk) Newest(ctx context.Context) (clock.Time, error) {
+	at, newest, err := cursor(ctx, c.db.Across("a spool is the server's"), c.source)
+	if err != nil {
+		return 0, err
+	}
+	for {
+		batch, err := c.spool.Read(at, batchBytes)
+		if err != nil || batch.Next == at {
+			return newest, err
+		}
+		for _, record := range batch.Records {
+			if row, err := capture.Parse(record); err == nil {
+				newest = max(newest, row.At)
+			}
+		}
+		at = batch.Next
+	}
 }
 
 // NewClerk enters the rows of s, which is the spool of source, into d.
 func NewClerk(d *db.DB, s *spool.Spool, source string, log *slog.Logger) *Clerk {
-	return &Clerk{db: d, spool: s, source: source, log: log, families: map[tenant.ID]*families{}}
+	return &Clerk{db: d, spool: s, source: source, log: log, families: map[tenant.ID]*families{}, turn: make(chan struct{}, 1)}
 }
 
 // How often the clerk looks into the spool, and how much it enters at once: a writer that comes meanwhile waits for one batch.
@@ -103,11 +151,15 @@ func (c *Clerk) repeat(ctx context.Context, every time.Duration, does func(conte
 
 // forget empties the spool of what the database will not lose any more.
 func (c *Clerk) forget(ctx context.Context) error {
-	c.mu.Lock()
-	at := c.at
-	c.mu.Unlock()
-	safe, err := c.db.Checkpoint(ctx)
-	if err != nil || !safe {
+	at := c.entered.Load()
+	made, err := c.db.Checkpoint(ctx)
+	if err == nil && made.Long {
+		if err = c.wait(ctx); err == nil {
+			err = c.db.Shorten(ctx)
+			c.done()
+		}
+	}
+	if err != nil || !made.Whole || at == nil {
 		return err
 	}
 	return c.spool.Forget(at.Segment)
@@ -124,64 +176,91 @@ func (c *Clerk) alarm(context.Context) error {
 	return c.spool.Sync()
 }
 
-// Enter enters what is in the spool.
+// batchTime bounds how long one batch may take, so that a database that does not answer is noticed.
+const batchTime = time.Minute
+
+// Enter enters what is in the spool by now. Others get their turn between two batches.
 func (c *Clerk) Enter(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.known {
-		at, err := Position(ctx, c.db, c.source)
-		if err != nil {
+	for end := c.spool.End(); ; {
+		more, err := c.next(ctx, end)
+		if err != nil || !more {
 			return err
 		}
-		c.at, c.known = at, true
-	}
-	for {
-		batch, err := c.spool.Read(c.at, batchBytes)
-		if err != nil || batch.Next == c.at {
-			return err
-		}
-		if batch.Damaged > 0 {
-			c.log.Warn("a part of the spool cannot be read", "segment", batch.Next.Segment, "bytes", batch.Damaged)
-		}
-		err = c.enter(ctx, batch, c.put)
-		if db.Unfit(err) { // one row must not hold up all that come after it
-			c.log.Error("a batch of logged rows is refused; they are entered one by one", "err", err)
-			clear(c.families)
-			err = c.enter(ctx, batch, c.putEach)
-		}
-		if err != nil {
-			c.known = false // it may have been committed all the same
-			clear(c.families)
-			return err
-		}
-		c.at = batch.Next
 	}
 }
 
+// next enters a batch, and reports whether there may be more before end.
+func (c *Clerk) next(ctx context.Context, end spool.Position) (more bool, err error) {
+	if err := c.wait(ctx); err != nil {
+		return false, err
+	}
+	defer c.done()
+	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer cancel()
+	if !c.known {
+		if c.at, c.newest, err = cursor(ctx, c.db.Across("a spool is the server's"), c.source); err != nil {
+			return false, err
+		}
+		c.known = true
+	}
+	batch, err := c.spool.Read(c.at, batchBytes)
+	if err != nil || batch.Next == c.at {
+		return false, err
+	}
+	if batch.Damaged > 0 {
+		c.log.Warn("a part of the spool cannot be read", "segment", batch.Next.Segment, "bytes", batch.Damaged)
+	}
+	c.trim()
+	err = c.enter(ctx, batch, c.put)
+	if db.Unfit(err) { // one row must not hold up all that come after it
+		c.log.Error("a batch of logged rows is refused; they are entered one by one", "err", err)
+		err = c.enter(ctx, batch, c.putEach)
+	}
+	if err != nil {
+		c.known = false // it may have been committed all the same
+		clear(c.families)
+		return false, err
+	}
+	c.at = batch.Next
+	c.entered.Store(&batch.Next)
+	return c.at.Before(end), nil
+}
+
+// errMoved says that the database is not where we left it: a commit that was not answered has taken place after all.
+var errMoved = errors.New("the log database has read further than was known")
+
 // enter enters a batch, together with the position after it.
 func (c *Clerk) enter(ctx context.Context, batch spool.Batch, put func(context.Context, *db.Tx, []*capture.Row) error) error {
-	rows := make([]*capture.Row, 0, len(batch.Records))
+	rows, newest := make([]*capture.Row, 0, len(batch.Records)), c.newest
 	for _, record := range batch.Records {
 		row, err := capture.Parse(record)
 		if err != nil {
 			c.log.Error("a logged row cannot be read", "err", err)
 			continue
 		}
-		rows = append(rows, row)
+		rows, newest = append(rows, row), max(newest, row.At)
 	}
+	tries := 0
 	_, err := c.db.Tx(ctx, func(tx *db.Tx) error {
+		if tries++; tries > 1 {
+			clear(c.families) // what the last try found is not in the tables
+		}
 		across := tx.Across("the spool holds all workspaces' rows")
+		if at, _, err := cursor(ctx, across, c.source); err != nil || at != c.at {
+			return errors.Join(err, errMoved)
+		}
 		if len(rows) > 0 {
 			if err := put(ctx, tx, rows); err != nil {
 				return err
 			}
 		}
 		return db.Upsert(ctx, across, "log_cursors", []string{"source", "segment", "position", "at"}, 1,
-			[][]any{{c.source, batch.Next.Segment, batch.Next.Offset, clock.Now()}})
+			[][]any{{c.source, batch.Next.Segment, batch.Next.Offset, newest}})
 	})
 	if err != nil {
 		return fmt.Errorf("enter %d logged rows: %w", len(rows), err)
 	}
+	c.newest = newest
 	return nil
 }
 

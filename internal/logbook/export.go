@@ -3,9 +3,11 @@ package logbook
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 
 	"sovereign/internal/clock"
+	"sovereign/internal/db"
 	"sovereign/internal/fold"
 	"sovereign/internal/tenant"
 )
@@ -27,32 +29,32 @@ type Export struct {
 
 // Export looks at the rows of some filters.
 func (s *Store) Export(ctx context.Context, ws tenant.ID, f *Filters) (*Export, error) {
-	q, err := find(ctx, s.db.In(ws), ws, f, clock.Now())
-	if err != nil {
-		return nil, err
-	}
-	e := &Export{q: q}
-	var chains [][]byte
-	err = q.page(ctx, "at, chain", MaxExport+1, 0, func(r *stored) bool {
-		if len(e.times) == MaxExport {
-			e.Capped = true
-			return false
+	e := &Export{}
+	err := s.db.SnapshotIn(ctx, ws, func(in db.Scoped) (err error) {
+		if e.q, err = find(ctx, in, ws, f, clock.Now()); err != nil {
+			return err
 		}
-		e.times, chains = append(e.times, r.At), append(chains, r.Chain)
-		return true
-	})
-	if err != nil {
-		return nil, err
-	}
-	e.Scanned = len(e.times)
-	e.places = fold.Leaves(func(yield func(fold.Chain) bool) {
-		for _, bytes := range chains {
-			chain, _ := fold.Parse(bytes) // of another release it folds with nothing
-			if !yield(chain) {
+		var failed error
+		e.places = fold.Leaves(func(yield func(fold.Chain) bool) { // which goes over them twice
+			if e.times, e.Capped = e.times[:0], false; failed != nil {
 				return
 			}
-		}
+			failed = errors.Join(failed, e.q.page(ctx, "at, chain", MaxExport+1, 0, func(r *stored) bool {
+				if len(e.times) == MaxExport {
+					e.Capped = true
+					return false
+				}
+				e.times = append(e.times, r.At)
+				chain, _ := fold.Parse(r.Chain) // of another release it folds with nothing
+				return yield(chain)
+			}))
+		})
+		return failed
 	})
+	if err != nil {
+		return nil, err
+	}
+	e.q.in, e.Scanned = s.db.In(ws), len(e.times)
 	for _, p := range e.places {
 		if p.Leaf {
 			e.Count++

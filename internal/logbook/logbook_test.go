@@ -215,6 +215,14 @@ func TestEveryRowIsEnteredOnce(t *testing.T) {
 				clerk.known = false
 			case 2: // a record that nobody can read
 				s.Append([]byte("?"))
+			case 3: // a commit takes place that nobody knew of, and what came before it is not entered again
+				if err := NewClerk(d, s, "jrn_1", slog.New(slog.DiscardHandler)).Enter(ctx); err != nil {
+					t.Fatal(err)
+				}
+				put(1)
+				if err := clerk.Enter(ctx); !errors.Is(err, errMoved) {
+					t.Fatalf("it is entered twice: %v", err)
+				}
 			}
 			if err := clerk.Enter(ctx); err != nil {
 				t.Fatal(err)
@@ -223,6 +231,13 @@ func TestEveryRowIsEnteredOnce(t *testing.T) {
 			if err != nil || total != int64(made) || len(page) != made {
 				t.Fatalf("round %d: %d of %d rows, %d in the page, %v", round, total, made, len(page), err)
 			}
+		}
+		if newest, err := clerk.Newest(ctx); err != nil || newest != at {
+			t.Errorf("the newest row is of %v, and not of %v: %v", newest, at, err)
+		}
+		put(1)
+		if newest, err := clerk.Newest(ctx); err != nil || newest != at {
+			t.Errorf("the newest row is of %v, and not of %v, in the spool: %v", newest, at, err)
 		}
 		if err := clerk.forget(ctx); err != nil {
 			t.Fatal(err)

@@ -231,9 +231,9 @@ func TestMillionRows(t *testing.T) {
 				row := source.next(90 * 24 * time.Hour)
 				row.At, row.ID = row.At+1, fmt.Sprintf("log_%026d", 5_000_000+source.made)
 				at := time.Now()
-				clerk.mu.Lock() // as the clerk does
+				_ = clerk.wait(ctx) // as the clerk does
 				err := enterRows(ctx, clerk, []*capture.Row{row})
-				clerk.mu.Unlock()
+				clerk.done()
 				if err != nil {
 					t.Error(err)
 					return

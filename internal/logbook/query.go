@@ -151,7 +151,7 @@ func (q *query) late(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
-// page reads rows, newest first, up to about most bytes of them.
+// page reads rows, newest first, until each has enough.
 func (q *query) page(ctx context.Context, columns string, limit, offset int, each func(*stored) bool) error {
 	if sum(q.counts) == 0 {
 		return nil

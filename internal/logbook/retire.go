@@ -22,7 +22,8 @@ const (
 func (c *Clerk) Retire(ctx context.Context, now clock.Time) (deleted int, err error) {
 	for _, table := range []string{"log_rows", "log_variants", "log_families"} {
 		from := clock.Time(math.MinInt64) // an index may still show what was deleted a moment ago: it is not looked at again
-		for n := retireBatch; n >= retireBatch; {
+		for {
+			var n int
 			if n, from, err = c.retire(ctx, table, from, now); err != nil {
 				return deleted, fmt.Errorf("delete from %s what is over: %w", table, err)
 			}
@@ -44,8 +45,10 @@ func (c *Clerk) Retire(ctx context.Context, now clock.Time) (deleted int, err er
 
 // retire deletes what was over after from, the first of it first, and says how much and up to when.
 func (c *Clerk) retire(ctx context.Context, table string, from, now clock.Time) (n int, until clock.Time, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if err := c.wait(ctx); err != nil {
+		return 0, 0, err
+	}
+	defer c.done()
 	_, err = c.db.Tx(ctx, func(tx *db.Tx) error {
 		across := tx.Across("time goes by for all workspaces")
 		last, err := db.Maybe[clock.Time](ctx, across, `

@@ -20,10 +20,20 @@ const (
 )
 
 const (
-	maxFamilies = 10_000
-	maxExact    = 100_000 // prompts whose family is kept in memory
+	maxFamilies = 10_000  // of a workspace
+	maxPrompts  = 100_000 // families and exact prompts of all workspaces that are kept in memory, of about a kilobyte each
 	maxSample   = 2_000   // bytes of a prompt that are shown
 )
+
+// trim forgets what is known of prompts when it has become much: the tables have it.
+func (c *Clerk) trim() {
+	if c.prompts > maxPrompts {
+		clear(c.families)
+	}
+	if len(c.families) == 0 {
+		c.prompts = 0
+	}
+}
 
 // families are what is known of a workspace's prompts. It is what the tables say, or less.
 type families struct {
@@ -108,12 +118,11 @@ func (c *Clerk) place(ctx context.Context, tx *db.Tx, p *prompt) error {
 			p.segment, p.print = segment.Name(text), &print
 			known.index.Add(p.segment, print)
 			known.count++
+			c.prompts++
 		}
 	}
-	if len(known.exact) >= maxExact {
-		clear(known.exact)
-	}
 	known.exact[p.exact] = p.segment
+	c.prompts++
 	return nil
 }
 
@@ -130,6 +139,7 @@ func (c *Clerk) familiesOf(ctx context.Context, tx *db.Tx, ws tenant.ID) (*famil
 		if err != nil {
 			return nil, fmt.Errorf("read segments: %w", err)
 		}
+		c.prompts++
 		if known.count++; len(r.Print) == 0 {
 			continue
 		}
@@ -139,15 +149,10 @@ func (c *Clerk) familiesOf(ctx context.Context, tx *db.Tx, ws tenant.ID) (*famil
 		}
 		known.index.Add(r.Segment, print)
 	}
-	if len(c.families) >= maxWorkspaces {
-		clear(c.families)
-	}
 	c.families[ws] = known
+	c.prompts++
 	return known, nil
 }
-
-// maxWorkspaces is of how many workspaces the prompts are kept in memory.
-const maxWorkspaces = 1_000
 
 // keep enters prompts and families, or prolongs their time.
 func keep(ctx context.Context, across db.Scoped, prompts []*prompt) error {

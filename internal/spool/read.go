@@ -2,7 +2,9 @@ package spool
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 )
 
@@ -113,7 +115,7 @@ func (s *Spool) Forget(before int64) error {
 	}
 	s.mu.Unlock()
 	for _, n := range gone {
-		if err := s.disk.Remove(segmentName(n)); err != nil {
+		if err := s.disk.Remove(segmentName(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove spool segment %d: %w", n, err)
 		}
 		s.mu.Lock()

@@ -35,6 +35,7 @@ type Spool struct {
 	disk   journal.Disk
 	budget int64
 
+	syncing sync.Mutex // held while the disk is waited for; before mu
 	mu      sync.Mutex
 	room    sync.Cond // pending has become shorter
 	pending []byte
@@ -43,6 +44,8 @@ type Spool struct {
 	writing bool
 
 	file    journal.File
+	full    []journal.File // segments before it that are not synced yet
+	unnamed bool           // a segment was begun whose name a power loss could take
 	end     Position
 	uncut   bool            // a failed write left something that is not cut off yet
 	sizes   map[int64]int64 // of the segments that are there
@@ -92,12 +95,16 @@ func (s *Spool) segments() ([]int64, error) {
 	return all, nil
 }
 
+// size is how long a segment is that another process has left, and syncs what it left unsynced.
 func (s *Spool) size(segment int64) (int64, error) {
 	file, err := s.disk.Open(segmentName(segment))
 	if err != nil {
 		return 0, fmt.Errorf("open spool segment %d: %w", segment, err)
 	}
 	defer func() { _ = file.Close() }()
+	if err := file.Sync(); err != nil {
+		return 0, fmt.Errorf("sync spool segment %d: %w", segment, err)
+	}
 	return file.Size()
 }
 
@@ -105,17 +112,16 @@ func (s *Spool) size(segment int64) (int64, error) {
 func (s *Spool) begin() error {
 	next := s.end.Segment + 1
 	file, err := s.disk.Open(segmentName(next))
-	if err == nil {
-		err = file.Truncate(0)
-	}
 	if err != nil {
 		return fmt.Errorf("begin spool segment %d: %w", next, err)
 	}
-	if s.file != nil {
-		_ = s.file.Sync() // a power loss may cost the last second; a closed file would have no second chance
-		_ = s.file.Close()
+	if err := file.Truncate(0); err != nil {
+		return errors.Join(fmt.Errorf("begin spool segment %d: %w", next, err), file.Close())
 	}
-	s.file, s.end, s.uncut = file, Position{Segment: next}, false
+	if s.file != nil {
+		s.full = append(s.full, s.file) // whoever appends does not wait for the disk
+	}
+	s.file, s.end, s.uncut, s.unnamed = file, Position{Segment: next}, false, true
 	s.sizes[next] = 0
 	return nil
 }
@@ -229,25 +235,42 @@ func (s *Spool) End() Position {
 	return s.end
 }
 
-// Sync makes what was appended survive a power loss.
+// Sync makes what was appended survive a power loss. Those who append do not wait for it.
 func (s *Spool) Sync() error {
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
 	s.mu.Lock()
-	file := s.file
+	file, full, unnamed := s.file, s.full, s.unnamed
+	s.full, s.unnamed = nil, false
 	s.mu.Unlock()
-	if file == nil {
-		return nil
+	var err error
+	for _, f := range full {
+		err = errors.Join(err, f.Sync(), f.Close())
 	}
-	return file.Sync()
+	if file != nil {
+		err = errors.Join(err, file.Sync())
+	}
+	if unnamed {
+		if failed := s.disk.Sync(); failed != nil {
+			s.mu.Lock()
+			s.unnamed = true
+			s.mu.Unlock()
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
 }
 
 // Close ends writing, and syncs.
 func (s *Spool) Close() error {
+	err := s.Sync()
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.file == nil {
-		return nil
+	if s.file != nil {
+		err = errors.Join(err, s.file.Close())
 	}
-	err := errors.Join(s.file.Sync(), s.file.Close())
 	s.file = nil
 	return err
 }

@@ -79,6 +79,12 @@ func TestEveryRecordIsReadOnceInOrder(t *testing.T) {
 				some, cursor = rest(t, s, cursor)
 				got = append(got, some...)
 			},
+			"sync": func(t *rapid.T) {
+				if err := s.Sync(); err != nil {
+					t.Fatal(err)
+				}
+				synced = len(want)
+			},
 			"kill": func(t *rapid.T) {
 				disk = disk.Crash()
 				s = open(t, disk, cursor, plenty)
