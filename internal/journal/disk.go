@@ -6,6 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // A Disk is the folder that the journal stands in. Tests put one in its place that fails, forgets and crashes.
@@ -27,6 +30,23 @@ type File interface {
 	Truncate(size int64) error
 	Sync() error
 	Close() error
+}
+
+// Numbered lists the numbers of the files that are named by one, which name writes out, in order.
+func Numbered(disk Disk, name func(int64) string) ([]int64, error) {
+	files, err := disk.List()
+	if err != nil {
+		return nil, err
+	}
+	var all []int64
+	for _, file := range files {
+		digits, _, _ := strings.Cut(file, ".")
+		if n, err := strconv.ParseInt(digits, 10, 64); err == nil && file == name(n) {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
 }
 
 type folder string

@@ -105,24 +105,14 @@ func Open(disk Disk) (*Journal, error) {
 	return j, errors.Join(file.Truncate(int64(len(j.ID)+1)), file.Sync(), disk.Sync())
 }
 
-const suffix = ".journal"
-
-func segmentName(n int64) string { return fmt.Sprintf("%012d%s", n, suffix) }
+func segmentName(n int64) string { return fmt.Sprintf("%012d.journal", n) }
 
 // Segments lists the numbers of the segments there are, in order.
 func (j *Journal) Segments() ([]int64, error) {
-	names, err := j.disk.List()
+	all, err := Numbered(j.disk, segmentName)
 	if err != nil {
 		return nil, fmt.Errorf("list the journal: %w", err)
 	}
-	var all []int64
-	for _, name := range names {
-		var n int64
-		if _, err := fmt.Sscanf(name, "%012d"+suffix, &n); err == nil && name == segmentName(n) {
-			all = append(all, n)
-		}
-	}
-	slices.Sort(all)
 	return all, nil
 }
 

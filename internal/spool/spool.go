@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"slices"
 	"sync"
 
 	"sovereign/internal/journal"
@@ -74,24 +73,14 @@ func Open(disk journal.Disk, after Position, budget int64) (*Spool, error) {
 	return s, s.begin()
 }
 
-const suffix = ".spool"
-
-func segmentName(n int64) string { return fmt.Sprintf("%012d%s", n, suffix) }
+func segmentName(n int64) string { return fmt.Sprintf("%012d.spool", n) }
 
 // segments lists the numbers of the segments there are, in order.
 func (s *Spool) segments() ([]int64, error) {
-	names, err := s.disk.List()
+	all, err := journal.Numbered(s.disk, segmentName)
 	if err != nil {
 		return nil, fmt.Errorf("list the spool: %w", err)
 	}
-	var all []int64
-	for _, name := range names {
-		var n int64
-		if _, err := fmt.Sscanf(name, "%012d"+suffix, &n); err == nil && name == segmentName(n) {
-			all = append(all, n)
-		}
-	}
-	slices.Sort(all)
 	return all, nil
 }
 
