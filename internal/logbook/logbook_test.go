@@ -245,6 +245,17 @@ func TestEveryRowIsEnteredOnce(t *testing.T) {
 		if waiting := s.State().Waiting; waiting > 3_000 {
 			t.Errorf("%d bytes are still in the spool", waiting)
 		}
+		put(30)
+		if err := clerk.Enter(ctx); err != nil {
+			t.Fatal(err)
+		}
+		start() // nothing new comes after it
+		if err := errors.Join(clerk.Enter(ctx), clerk.forget(ctx)); err != nil {
+			t.Fatal(err)
+		}
+		if waiting := s.State().Waiting; waiting > 3_000 {
+			t.Errorf("%d bytes are still in the spool of the last process", waiting)
+		}
 	})
 }
 
