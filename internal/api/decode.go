@@ -21,12 +21,13 @@ import (
 // An input is how a request becomes the value that a handler takes: fields tagged path and query are parameters, and
 // the body is the field named Body, or the whole value when it has no tagged field and no Body.
 type input struct {
-	kind   reflect.Type
-	params []param
-	body   []int // index of the body's field; when it takes one without, the whole value
-	schema *huma.Schema
-	takes  bool // takes a body
-	known  map[string]bool
+	kind     reflect.Type
+	params   []param
+	body     []int // index of the body's field; when it takes one without, the whole value
+	schema   *huma.Schema
+	takes    bool // takes a body
+	optional bool // which may be left out: its field is a pointer
+	known    map[string]bool
 }
 
 type param struct {
@@ -67,7 +68,7 @@ func newInput(r Route, registry huma.Registry) (*input, error) {
 	sends := r.Method == http.MethodPost || r.Method == http.MethodPut || r.Method == http.MethodPatch
 	switch {
 	case body != nil:
-		in.takes, in.body = true, body.Index
+		in.takes, in.body, in.optional = true, body.Index, body.Type.Kind() == reflect.Pointer
 		in.schema = registry.Schema(body.Type, true, operationID(r)+"-body")
 	case sends && len(in.params) == 0 && r.in.NumField() > 0:
 		in.takes = true
@@ -169,6 +170,9 @@ func (in *input) readBody(registry huma.Registry, value reflect.Value, body []by
 		if text := strings.TrimSpace(string(body)); text != "" && text != "{}" {
 			return fault.InvalidBody.New("this operation takes no body")
 		}
+		return nil
+	}
+	if len(body) == 0 && in.optional {
 		return nil
 	}
 	if len(body) == 0 {

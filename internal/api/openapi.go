@@ -162,7 +162,7 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 		op.Parameters = append(op.Parameters, &huma.Param{Name: h.name, In: "header", Description: h.doc, Schema: &huma.Schema{Type: huma.TypeString}})
 	}
 	if r.input.takes {
-		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{jsonType: {Schema: r.input.schema}}}
+		op.RequestBody = &huma.RequestBody{Required: !r.input.optional, Content: map[string]*huma.MediaType{jsonType: {Schema: r.input.schema}}}
 	}
 	op.Responses[strconv.Itoa(r.status)] = rt.success(r)
 	refusal := reflect.TypeFor[edge.Envelope]()

@@ -28,6 +28,7 @@ import (
 	"sovereign/internal/cache"
 	"sovereign/internal/capture"
 	"sovereign/internal/catalog"
+	"sovereign/internal/criterion"
 	"sovereign/internal/dataset"
 	"sovereign/internal/db"
 	"sovereign/internal/edge"
@@ -35,6 +36,7 @@ import (
 	"sovereign/internal/feed"
 	"sovereign/internal/funds"
 	"sovereign/internal/gateway"
+	"sovereign/internal/job"
 	"sovereign/internal/journal"
 	"sovereign/internal/live"
 	"sovereign/internal/logbook"
@@ -86,6 +88,10 @@ type house struct {
 	recorder *capture.Recorder
 	clerk    *logbook.Clerk
 	datasets *dataset.Store
+
+	jobs      *job.Runner
+	criteria  *criterion.Store
+	guardians *criterion.Guard
 
 	bounds    *edge.Bounds
 	metrics   *prometheus.Registry
@@ -304,6 +310,7 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	routes = append(routes, logs.Routes()...)
 	h.datasets = dataset.NewStore(h.db, logged)
 	routes = append(routes, dataset.NewHandler(h.datasets, logs.Open).Routes()...)
+	routes = append(routes, h.judgeRoutes(logged, logs)...)
 	routes = append(routes, h.inferenceRoutes()...)
 	routes = append(routes, h.operatorRoutes()...)
 	public, err := api.NewRouter(frame, routes)
@@ -346,6 +353,8 @@ func (h *house) start() {
 	h.work.Go(func() { h.teller.Sync(ctx) })
 	h.work.Go(func() { h.teller.Run(ctx) })
 	h.work.Go(func() { h.clerk.Run(ctx) })
+	h.work.Go(func() { h.jobs.Run(ctx) })
+	h.work.Go(func() { h.guardians.Run(ctx) })
 	h.work.Go(func() {
 		if err := h.till.Run(ctx); err != nil {
 			h.log.Error("stopping with charges that the journal could not take", "err", err)
@@ -386,12 +395,16 @@ func (h *house) sweep(ctx context.Context) {
 	if err := h.datasets.Sweep(bounded); err != nil && ctx.Err() == nil {
 		h.log.Warn("cannot sweep what is left of datasets; it is tried again", "err", err)
 	}
+	if err := h.criteria.Sweep(bounded); err != nil && ctx.Err() == nil {
+		h.log.Warn("cannot sweep what judges said of logs whose time is over; it is tried again", "err", err)
+	}
 }
 
 // lost ends serving at once: another server may hold the data now.
 func (h *house) lost(err error) {
 	reason := "the serving lock on PostgreSQL was lost"
 	h.fenced.Store(&reason)
+	h.jobs.Pause(err)
 	h.log.Error(reason+"; refusing requests until it is regained", "err", err)
 }
 
@@ -401,6 +414,7 @@ func (h *house) regained(ctx context.Context) error {
 		return err
 	}
 	h.fenced.Store(nil)
+	h.jobs.Resume()
 	h.log.Info("the serving lock on PostgreSQL is regained; serving again")
 	return nil
 }

@@ -1,0 +1,41 @@
+package app
+
+import (
+	"fmt"
+
+	"sovereign/internal/api"
+	"sovereign/internal/criterion"
+	"sovereign/internal/fault"
+	"sovereign/internal/job"
+	"sovereign/internal/label"
+	"sovereign/internal/live"
+	"sovereign/internal/logbook"
+	"sovereign/internal/tenant"
+)
+
+// judgeRoutes furnishes what grades: people, judges, and the work that judges do in the background.
+func (h *house) judgeRoutes(logged *logbook.Store, logs *logbook.Handler) []api.Route {
+	h.jobs = job.NewRunner(job.Config{DB: h.db, Log: h.log})
+	h.criteria = criterion.NewStore(h.db, h.vault)
+	bench := criterion.NewBench(h.db, h.gateway)
+	h.guardians = criterion.NewGuard(h.criteria, logged, bench, logs.Open, h.gate, h.log)
+	routes := label.NewHandler(label.NewStore(h.db, logs, h.criteria)).Routes()
+	return append(routes, criterion.NewHandler(criterion.Config{
+		Store: h.criteria, Bench: bench, Logs: logged, Open: logs.Open, Models: chatModels{h}, Runner: h.jobs,
+	}).Routes()...)
+}
+
+// chatModels are those that a workspace can judge with.
+type chatModels struct{ h *house }
+
+// Chats refuses what is no chat model of the catalog that the workspace may call.
+func (c chatModels) Chats(ws tenant.ID, field, model string) error {
+	m, err := c.h.catalog().Serves(model, c.h.keys.Of(ws))
+	switch {
+	case err != nil:
+		return fault.Invalid(field, "cannot be called: "+fault.From(err).Message)
+	case m.Kind != live.Chat:
+		return fault.Invalid(field, fmt.Sprintf("is for %s, not for chat", m.Kind))
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+package criterion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"sovereign/internal/clock"
+	"sovereign/internal/db"
+	"sovereign/internal/fault"
+	"sovereign/internal/infer"
+	"sovereign/internal/judge"
+	"sovereign/internal/money"
+	"sovereign/internal/tenant"
+)
+
+// A Bench asks judges. What was answered is kept by what was asked, before it is paid for, so that nothing is paid for twice, whatever
+// dies when.
+type Bench struct {
+	db     *db.DB
+	models infer.Completer
+	plain  sync.Map // model → true: it refuses structured answers
+	pause  time.Duration
+}
+
+// NewBench asks models, and keeps their answers in d.
+func NewBench(d *db.DB, models infer.Completer) *Bench {
+	return &Bench{db: d, models: models, pause: time.Second}
+}
+
+// A question is something to be judged.
+type question struct {
+	criterionID string
+	origin      string // of the run that asks
+	model       string
+	brief       *judge.Brief
+	subject     *judge.Subject
+	expires     clock.Time // when the answer must be forgotten; 0 for never
+}
+
+// A finding is what came of a question: an opinion or, where the failure says why, none.
+type finding struct {
+	judge.Opinion
+	Failure   string
+	Cost      money.Nano // 0 when it was remembered
+	RequestID string
+}
+
+// maxAnswer is how long a judge's answer may be, in tokens: reasoning counts.
+const maxAnswer = 4096
+
+// usual is how long it is, about.
+const usual = 160
+
+// patience is how often a model that cannot be reached is asked, beyond what the gateway tries.
+const patience = 3
+
+// ask judges. An error says that nothing can be found out now: the wallet is empty, the model is gone, the run is over. Everything
+// else that can go wrong is a finding without an opinion.
+func (b *Bench) ask(ctx context.Context, ws tenant.ID, q *question) (finding, error) {
+	digest, err := q.brief.Digest(q.model, q.subject)
+	if err != nil {
+		return finding{Failure: "unreadable: " + err.Error()}, nil
+	}
+	if known, err := b.recall(ctx, ws, digest[:], q.origin); err != nil || known != nil {
+		if known != nil {
+			return *known, err
+		}
+		return finding{}, err
+	}
+	for attempt := 1; ; attempt++ {
+		found, err := b.once(ctx, ws, q, digest[:])
+		if err == nil {
+			return found, nil
+		}
+		f := fault.From(err)
+		switch {
+		case ctx.Err() != nil:
+			return finding{}, context.Cause(ctx)
+		case f.Status == http.StatusBadRequest && f.Code != fault.UnknownProvider.Code:
+			return finding{Failure: "not_taken: " + f.Message}, nil
+		case !transient(f):
+			return finding{}, err
+		case attempt == patience:
+			return finding{Failure: unreachable + ": " + f.Message}, nil
+		}
+		if err := b.wait(ctx, attempt, f.RetryAfter); err != nil {
+			return finding{}, err
+		}
+	}
+}
+
+// unreachable is how the failure begins of a judge that gave no answer at all.
+const unreachable = "unreachable"
+
+// transient reports whether a refusal may be gone the next time.
+func transient(f *fault.Fault) bool {
+	switch f.Status {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
+		return true
+	}
+	return false
+}
+
+func (b *Bench) wait(ctx context.Context, attempt int, asked time.Duration) error {
+	timer := time.NewTimer(max(b.pause<<(2*(attempt-1)), min(asked, time.Minute)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// recall is what was answered before: a verdict to anybody, a failure only to the run that has it already.
+func (b *Bench) recall(ctx context.Context, ws tenant.ID, digest []byte, origin string) (*finding, error) {
+	type row struct{ Origin, RequestID, Opinion, Failure string }
+	r, err := db.Maybe[row](ctx, b.db.In(ws), `SELECT origin, request_id, opinion, failure FROM judge_answers WHERE workspace_id = $1 AND question = $2`, digest)
+	if err != nil {
+		return nil, fmt.Errorf("recall an answer: %w", err)
+	}
+	if r == nil || r.Failure != "" && r.Origin != origin {
+		return nil, nil
+	}
+	found := &finding{Failure: r.Failure, RequestID: r.RequestID}
+	if r.Failure == "" {
+		if err := json.Unmarshal([]byte(r.Opinion), &found.Opinion); err != nil {
+			return nil, fmt.Errorf("recall an answer: %w", err)
+		}
+	}
+	return found, nil
+}
+
+// once asks a model, in the form that it takes.
+func (b *Bench) once(ctx context.Context, ws tenant.ID, q *question, digest []byte) (finding, error) {
+	var found finding
+	err := b.complete(ctx, ws, q.origin, q.model, maxAnswer, func(mode judge.Mode) ([]byte, error) { return q.brief.Ask(q.model, q.subject, mode) }, func(a *infer.Answer) error {
+		found = finding{Cost: a.Cost, RequestID: a.RequestID}
+		var failed *judge.Failure
+		opinion, err := q.brief.Read(a.Body)
+		switch {
+		case errors.As(err, &failed):
+			found.Failure = string(failed.Kind) + ": " + failed.Detail
+		case err != nil:
+			return err
+		default:
+			found.Opinion = opinion
+		}
+		return b.keep(ctx, ws, q, digest, &found)
+	})
+	return found, err
+}
+
+// complete asks a model for so many tokens at most, structured if it takes that and plainly if not. keep gets the answer before it is charged.
+func (b *Bench) complete(ctx context.Context, ws tenant.ID, origin, model string, most int64, body func(judge.Mode) ([]byte, error), keep func(*infer.Answer) error) error {
+	modes := []judge.Mode{judge.Structured, judge.Plain}
+	if _, plain := b.plain.Load(model); plain {
+		modes = modes[1:]
+	}
+	var err error
+	for _, mode := range modes {
+		text, bad := body(mode)
+		if bad != nil {
+			return bad
+		}
+		_, err = b.models.Complete(ctx, &infer.Request{Workspace: ws, Origin: origin, Model: model, Body: text, MaxTokens: most, Keep: keep})
+		if err == nil {
+			if mode == judge.Plain {
+				b.plain.Store(model, true)
+			}
+			return nil
+		}
+		if f := fault.From(err); f.Status != http.StatusBadRequest || f.Code == fault.UnknownProvider.Code {
+			return err
+		}
+	}
+	return err
+}
+
+// keep writes an answer down.
+func (b *Bench) keep(ctx context.Context, ws tenant.ID, q *question, digest []byte, f *finding) error {
+	opinion, err := json.Marshal(f.Opinion)
+	if err != nil {
+		return fmt.Errorf("write an opinion: %w", err)
+	}
+	_, err = db.Exec(context.WithoutCancel(ctx), b.db.In(ws), `
+		INSERT INTO judge_answers (workspace_id, question, criterion_id, origin, request_id, opinion, failure, cost, created_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+		ON CONFLICT (workspace_id, question) DO UPDATE SET origin = excluded.origin, request_id = excluded.request_id, opinion = excluded.opinion,
+			failure = excluded.failure, cost = excluded.cost, created_at = excluded.created_at, expires_at = excluded.expires_at`,
+		digest, q.criterionID, q.origin, f.RequestID, string(opinion), storable(f.Failure), f.Cost, clock.Now(), q.expires)
+	if err != nil {
+		return fmt.Errorf("keep an answer: %w", err)
+	}
+	return nil
+}
+
+// price is what it costs to judge something, about.
+func (b *Bench) price(ws tenant.ID, model string, brief *judge.Brief, s *judge.Subject) (money.Nano, error) {
+	body, err := brief.Ask(model, s, judge.Structured)
+	if err != nil {
+		return 0, nil //nolint:nilerr // it will be a failure, and cost nothing
+	}
+	return b.models.Estimate(&infer.Request{Workspace: ws, Origin: "estimate", Model: model, Body: body, MaxTokens: maxAnswer}, usual)
+}
+
+// atOnce is how many questions of one run are asked at a time.
+const atOnce = 8
+
+// each calls do for every one of some, several at a time, and returns the first error. Those that have begun are let end.
+func each[T any](ctx context.Context, some []T, do func(context.Context, T) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	work := make(chan T)
+	var group sync.WaitGroup
+	for range min(atOnce, len(some)) {
+		group.Go(func() {
+			for one := range work {
+				if err := do(ctx, one); err != nil {
+					stop(err)
+				}
+			}
+		})
+	}
+feed:
+	for _, one := range some {
+		select {
+		case work <- one:
+		case <-ctx.Done():
+			break feed
+		}
+	}
+	close(work)
+	group.Wait()
+	return context.Cause(ctx)
+}

@@ -1,0 +1,141 @@
+package criterion
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+
+	"sovereign/internal/audit"
+	"sovereign/internal/clock"
+	"sovereign/internal/db"
+	"sovereign/internal/fault"
+	"sovereign/internal/id"
+	"sovereign/internal/stat"
+	"sovereign/internal/tenant"
+	"sovereign/internal/trust"
+	"sovereign/internal/vault"
+)
+
+// A Signer signs documents. With a ctx that is bound to a transaction it reads its key there.
+type Signer interface {
+	SignDocument(ctx context.Context, document []byte) (vault.Signature, error)
+}
+
+// A Proof is what a certificate says and what is signed of it.
+type Proof struct {
+	ID            string         `json:"id"`
+	Object        string         `json:"object" enum:"certificate"`
+	CriterionID   string         `json:"criterion_id"`
+	Version       int64          `json:"criterion_version"`
+	CalibrationID string         `json:"calibration_id"`
+	JudgeModel    string         `json:"judge_model"`
+	RubricSHA256  string         `json:"rubric_sha256"`
+	N             int64          `json:"n"`
+	Failed        int64          `json:"failed" doc:"Answers of the judge that were no verdicts"`
+	Matrix        trust.Matrix   `json:"matrix"`
+	Se            *float64       `json:"se"`
+	SeCI          *stat.Interval `json:"se_ci"`
+	Sp            *float64       `json:"sp"`
+	SpCI          *stat.Interval `json:"sp_ci"`
+	Kappa         *float64       `json:"kappa"`
+	KappaCI       *stat.Interval `json:"kappa_ci" doc:"At 95 %, of a posterior; what it covers is in docs/statistics.md"`
+	Trust         trust.Tier     `json:"trust" enum:"provisional,measured,calibrated,certified"`
+	HoldoutActive bool           `json:"holdout_active"`
+	IssuedAt      clock.Time     `json:"issued_at"`
+	Voids         []string       `json:"voids" nullable:"false" doc:"What would void it"`
+}
+
+// A Certificate is a proof with its signature. What it says never changes; that it was voided is a fact beside it.
+type Certificate struct {
+	Proof
+	Voided       bool            `json:"voided"`
+	VoidedAt     *clock.Time     `json:"voided_at"`
+	VoidedReason *string         `json:"voided_reason"`
+	Signature    vault.Signature `json:"signature"`
+}
+
+// voids is what voids a certificate.
+var voids = []string{
+	"a change of the rubric, the judge model, the scale, the pass threshold, or of the examples that the judge is shown",
+	"the correction (label_error) of a label that it was measured by",
+	"the withdrawal (ambiguous) of such a label",
+	"the deletion of such a label",
+}
+
+// certify signs what a calibration found. ctx is bound to tx.
+func (s *Store) certify(ctx context.Context, tx *db.Tx, ws tenant.ID, c *kept, k *keptCalibration, halves *trust.Halves, now clock.Time) error {
+	b, rubric := halves.Block(), sha256.Sum256([]byte(c.Rubric))
+	p := Proof{
+		ID: id.New("cert"), Object: "certificate", CriterionID: c.ID, Version: k.Version, CalibrationID: k.ID, JudgeModel: k.JudgeModel,
+		RubricSHA256: hex.EncodeToString(rubric[:]), N: b.N, Failed: b.Failed, Matrix: b.Matrix, Se: b.Se, SeCI: b.SeCI, Sp: b.Sp, SpCI: b.SpCI,
+		Kappa: b.Kappa, Trust: b.Trust, HoldoutActive: b.HoldoutActive, IssuedAt: now, Voids: voids,
+	}
+	if ci, ok := stat.KappaInterval(stat.Table(b.Matrix), trust.Confidence); ok && b.Kappa != nil {
+		p.KappaCI = &ci
+	}
+	document, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("write a certificate: %w", err)
+	}
+	signature, err := s.signer.SignDocument(ctx, document)
+	if err != nil {
+		return err
+	}
+	if _, err := db.Exec(ctx, tx.In(ws), `
+		INSERT INTO certificates (workspace_id, id, criterion_id, calibration_id, version, document, key_id, jws, trust, holdout_active, issued_at, voided_at, voided_reason)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, '')`,
+		p.ID, c.ID, k.ID, k.Version, document, signature.KeyID, signature.JWS, p.Trust, p.HoldoutActive, now); err != nil {
+		return fmt.Errorf("keep a certificate: %w", err)
+	}
+	return audit.Record(ctx, tx, ws, tenant.Actor{Kind: tenant.ActorKey, User: k.CreatedBy}, "certificate.issue", p.ID, nil, p)
+}
+
+// keptCertificate is a certificate as the table has it.
+type keptCertificate struct {
+	ID, CalibrationID string
+	Version           int64
+	Document          []byte
+	KeyID, JWS        string
+	VoidedAt          clock.Time
+	VoidedReason      string
+}
+
+// lastCertificate is the newest of a criterion, or nil.
+func lastCertificate(ctx context.Context, in db.Scoped, criterionID string) (*keptCertificate, error) {
+	k, err := db.Maybe[keptCertificate](ctx, in, `
+		SELECT id, calibration_id, version, document, key_id, jws, voided_at, voided_reason FROM certificates
+		WHERE workspace_id = $1 AND criterion_id = $2 ORDER BY issued_at DESC, id DESC LIMIT 1`, criterionID)
+	if err != nil {
+		return nil, fmt.Errorf("find a certificate: %w", err)
+	}
+	return k, nil
+}
+
+func (k *keptCertificate) certificate() (Certificate, error) {
+	c := Certificate{Signature: vault.Signature{Alg: "EdDSA", KeyID: k.KeyID, JWS: k.JWS}}
+	if err := json.Unmarshal(k.Document, &c.Proof); err != nil {
+		return c, fmt.Errorf("read certificate %s: %w", k.ID, err)
+	}
+	if k.VoidedAt > 0 {
+		c.Voided, c.VoidedAt, c.VoidedReason = true, &k.VoidedAt, &k.VoidedReason
+	}
+	return c, nil
+}
+
+// Certificate is a criterion's newest, void or not.
+func (s *Store) Certificate(ctx context.Context, ws tenant.ID, criterionID string) (Certificate, error) {
+	if _, err := find(ctx, s.db.In(ws), criterionID); err != nil {
+		return Certificate{}, err
+	}
+	k, err := lastCertificate(ctx, s.db.In(ws), criterionID)
+	switch {
+	case err != nil:
+		return Certificate{}, err
+	case k == nil:
+		return Certificate{}, fault.Missing.New("the criterion has no certificate: POST /v1/criteria/%s/calibrations makes one", criterionID)
+	}
+	return k.certificate()
+}

@@ -1,0 +1,114 @@
+package criterion
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"sovereign/internal/clock"
+	"sovereign/internal/db"
+	"sovereign/internal/judge"
+	"sovereign/internal/label"
+	"sovereign/internal/tenant"
+)
+
+// Exists refuses a criterion that is not there.
+func (*Store) Exists(ctx context.Context, in db.Scoped, criterionID string) error {
+	_, err := find(ctx, in, criterionID)
+	return err
+}
+
+// Verdict is what the judge said of a label when it was last calibrated, "" for nothing.
+func (*Store) Verdict(ctx context.Context, in db.Scoped, labelID string) (judge.Verdict, error) {
+	v, err := db.Maybe[judge.Verdict](ctx, in, `
+		SELECT r.judge FROM calibration_rows r JOIN calibrations c ON c.workspace_id = r.workspace_id AND c.id = r.calibration_id
+		WHERE r.workspace_id = $1 AND r.label_id = $2 AND c.aligned_at > 0 ORDER BY c.aligned_at DESC LIMIT 1`, labelID)
+	if err != nil || v == nil {
+		return "", err
+	}
+	return *v, nil
+}
+
+// Changed notes which verdict of a label stands. The judge's certificate is void if it was measured by another.
+func (s *Store) Changed(ctx context.Context, tx *db.Tx, ws tenant.ID, c label.Change) error {
+	in := tx.In(ws)
+	if _, err := db.Exec(ctx, in, `UPDATE calibration_rows SET standing = $3, adjudicated = (adjudicated OR $4) WHERE workspace_id = $1 AND label_id = $2`,
+		c.LabelID, c.Standing, c.Kind != ""); err != nil {
+		return fmt.Errorf("note what stands of label %s: %w", c.LabelID, err)
+	}
+	if c.CriterionID == "" || c.Before == c.Standing {
+		return nil
+	}
+	if err := s.unmeasure(ctx, in, c); err != nil {
+		return err
+	}
+	return s.reshoot(ctx, tx, ws, c)
+}
+
+// unmeasure voids the certificate that a label was measured for, if it stands with another verdict now.
+func (*Store) unmeasure(ctx context.Context, in db.Scoped, c label.Change) error {
+	measured, err := db.One[int](ctx, in, `
+		SELECT COUNT(*) FROM certificates f JOIN calibration_rows r ON r.workspace_id = f.workspace_id AND r.calibration_id = f.calibration_id
+		WHERE f.workspace_id = $1 AND f.criterion_id = $2 AND f.voided_at = 0 AND r.label_id = $3
+			AND r.judge <> '' AND r.human <> r.standing AND (r.in_report_half OR NOT f.holdout_active)`, c.CriterionID, c.LabelID)
+	if err != nil {
+		return fmt.Errorf("find what label %s measured: %w", c.LabelID, err)
+	}
+	if measured == 0 {
+		return nil
+	}
+	why := map[label.Kind]string{
+		"": "was deleted", label.LabelError: "was corrected (label_error)", label.Ambiguous: "was withdrawn (ambiguous)",
+	}[c.Kind]
+	if why == "" {
+		why = "was ruled on anew (" + string(c.Kind) + ")"
+	}
+	return void(ctx, in, c.CriterionID, fmt.Sprintf("the label %s, which it was measured by, %s", c.LabelID, why))
+}
+
+// reshoot chooses other examples for a judge that is shown a label which does not stand as it did.
+func (s *Store) reshoot(ctx context.Context, tx *db.Tx, ws tenant.ID, c label.Change) error {
+	in := tx.In(ws)
+	k, err := db.Maybe[kept](ctx, in, `SELECT `+columns+` AND c.id = $2`, c.CriterionID)
+	if err != nil || k == nil { // the criterion may be gone
+		return err
+	}
+	shots, err := parseShots(k.Shots)
+	if err != nil || !slices.Contains(shotLabels(shots), c.LabelID) {
+		return err
+	}
+	was := *k
+	others, err := choose(ctx, in, k.ID)
+	if err != nil {
+		return err
+	}
+	k.Shots = shotsText(others)
+	return s.put(ctx, tx, ws, &was, k)
+}
+
+// void ends a criterion's certificates for a reason. What is void stays so, for the first reason.
+func void(ctx context.Context, in db.Scoped, criterionID, reason string) error {
+	_, err := db.Exec(ctx, in, `UPDATE certificates SET voided_at = $3, voided_reason = $4 WHERE workspace_id = $1 AND criterion_id = $2 AND voided_at = 0`,
+		criterionID, clock.Now(), reason)
+	if err != nil {
+		return fmt.Errorf("void the certificate of %s: %w", criterionID, err)
+	}
+	return nil
+}
+
+// unlike says what of it differs, "" for nothing.
+func (t told) unlike(u told) string {
+	switch {
+	case t.rubric != u.rubric:
+		return "the rubric"
+	case t.model != u.model:
+		return "the judge model"
+	case t.scale != u.scale:
+		return "the scale"
+	case t.threshold != u.threshold:
+		return "the pass threshold"
+	case t.shown != u.shown || t.shots != u.shots:
+		return "the examples that the judge is shown"
+	}
+	return ""
+}
