@@ -40,6 +40,18 @@ type logRow struct {
 // get reads a path as the caller, and its status.
 func (c *caller) get(t *testing.T, path string, into any) int {
 	t.Helper()
+	status, body := c.read(t, path)
+	if into != nil {
+		if err := json.Unmarshal(body, into); err != nil {
+			t.Fatalf("%s: %v in %s", path, err, body)
+		}
+	}
+	return status
+}
+
+// read is get for what is not one JSON value.
+func (c *caller) read(t *testing.T, path string) (status int, body []byte) {
+	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.address+path, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -50,16 +62,10 @@ func (c *caller) get(t *testing.T, path string, into any) int {
 		t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
+	if body, err = io.ReadAll(response.Body); err != nil {
 		t.Fatal(err)
 	}
-	if into != nil {
-		if err := json.Unmarshal(body, into); err != nil {
-			t.Fatalf("%s: %v in %s", path, err, body)
-		}
-	}
-	return response.StatusCode
+	return response.StatusCode, body
 }
 
 // logs reads every row that matches, newest first.

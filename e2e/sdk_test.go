@@ -164,20 +164,27 @@ func mockConfig(t *testing.T, address string, models map[string]string) string {
 // nodePackage installs the Node package and answers the command that tests it.
 func nodePackage(t *testing.T) func(context.Context) *exec.Cmd {
 	t.Helper()
-	version := atLeast(t, "node", 18, 0)
-	folder := installed(t, "node", version, []string{"package.json", "package-lock.json", ".npmrc"}, func(string) [][]string {
-		return [][]string{{"npm", "ci"}}
-	})
-	text, err := os.ReadFile("sdk/node/sdk.test.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, filepath.Join(folder, "sdk.test.mjs"), string(text)) // modules are found from where a file stands
+	folder := nodeFolder(t, "sdk.test.mjs")
 	return func(ctx context.Context) *exec.Cmd {
 		cmd := exec.CommandContext(ctx, "node", "--test", "sdk.test.mjs")
 		cmd.Dir = folder
 		return cmd
 	}
+}
+
+// nodeFolder installs the Node packages, and answers the folder where a program of sdk/node stands beside them.
+func nodeFolder(t *testing.T, program string) string {
+	t.Helper()
+	version := atLeast(t, "node", 18, 0)
+	folder := installed(t, "node", version, []string{"package.json", "package-lock.json", ".npmrc"}, func(string) [][]string {
+		return [][]string{{"npm", "ci"}}
+	})
+	text, err := os.ReadFile("sdk/node/" + program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(folder, program), string(text)) // modules are found from where a file stands
+	return folder
 }
 
 // pythonPackage installs the Python package and answers the command that tests it.

@@ -1,17 +1,29 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"sovereign/internal/db/dbtest"
 	"sovereign/internal/secret"
 )
 
-// The data of every earlier schema comes up on this binary, on either engine, with its keys, its money, its usage and its
-// trail.
+// facts are what must be true of kept data.
+type facts struct {
+	Key, Revoked string
+	Balance      json.Number `json:"balance_usd"`
+	Requests     int
+
+	Alias, Dataset, Provider string // since there are such
+	Examples                 int
+}
+
+// The data of every earlier schema comes up on this binary, on either engine, with its keys, its money, its usage, its
+// trail, and what its workspace made.
 func TestDataOfEveryEarlierSchemaComesUp(t *testing.T) {
 	kept, err := filepath.Glob("testdata/schema-*")
 	if err != nil || len(kept) == 0 {
@@ -20,11 +32,7 @@ func TestDataOfEveryEarlierSchemaComesUp(t *testing.T) {
 	for _, folder := range kept {
 		t.Run(filepath.Base(folder), func(t *testing.T) {
 			dbtest.EachURL(t, func(t *testing.T, _ string, url secret.Text) {
-				var facts struct {
-					Key, Revoked string
-					Balance      json.Number `json:"balance_usd"`
-					Requests     int
-				}
+				var facts facts
 				text, err := os.ReadFile(folder + "/facts.json")
 				if err != nil {
 					t.Fatal(err)
@@ -62,7 +70,32 @@ func TestDataOfEveryEarlierSchemaComesUp(t *testing.T) {
 						t.Errorf("its trail of %v is empty", of)
 					}
 				}
+				facts.made(t, p, server)
 			})
 		})
+	}
+}
+
+// made checks what the workspace has made: its alias answers, its dataset is whole, its key at a provider opens.
+func (f facts) made(t *testing.T, p place, server *process) {
+	t.Helper()
+	owner := server.callerWith(f.Key)
+	if f.Alias != "" {
+		if got := owner.must(t, chat(f.Alias, "Are you still there?")); got.status != 200 {
+			t.Errorf("its alias %s: %d %s", f.Alias, got.status, got.body)
+		}
+	}
+	if f.Dataset != "" {
+		status, lines := owner.read(t, "/v1/datasets/"+f.Dataset+"/export")
+		if n := bytes.Count(lines, []byte("\n")); status != 200 || n != f.Examples {
+			t.Errorf("its dataset: %d, %d examples, want %d", status, n, f.Examples)
+		}
+	}
+	if f.Provider != "" {
+		var keys struct{ Data []struct{ Provider string } }
+		p.mustAdmin(t, &keys, "provider-key", "list", "--workspace", "kept", "--json")
+		if len(keys.Data) != 1 || keys.Data[0].Provider != f.Provider || strings.Contains(server.log.String(), "cannot be read") {
+			t.Errorf("its key at %s: %v\n%s", f.Provider, keys, server.log)
+		}
 	}
 }

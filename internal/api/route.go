@@ -218,7 +218,7 @@ type Stream struct {
 	Write       func(w io.Writer) error
 }
 
-// A Document is an answer that is always the same, such as a page.
+// A Document is an answer that has a type and headers of its own, such as a page.
 type Document struct {
 	ContentType string
 	Headers     map[string]string

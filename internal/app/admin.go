@@ -41,6 +41,7 @@ type adminCommand struct {
 	Backup        backupCommand      `cmd:"" help:"Write a backup of everything but the root key."`
 	Restore       restoreCommand     `cmd:"" help:"Read a backup into an empty data folder or database. No server may be running on it."`
 	RotateRootKey rotateCommand      `cmd:"" help:"Replace the root key, without downtime."`
+	SigningKey    signingKeyCommand  `cmd:"" help:"List and rotate the keys that sign certificates."`
 }
 
 type asJSON struct {

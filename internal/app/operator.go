@@ -24,6 +24,8 @@ func (h *house) operatorRoutes() []api.Route {
 		api.Post("/bootstrap", api.Operator, h.bootstrapRoute, "Make a workspace with an owner, credit and a key", api.Creates, api.ShowsSecret),
 		api.Get("/backup", api.Operator, h.backupRoute, "Download the whole database as one file", api.Long, api.Produces("application/gzip")),
 		api.Post("/root-key/rotation", api.Operator, h.rotateRoute, "Replace the root key", api.Long, api.Outside),
+		api.Get("/signing-keys", api.Operator, h.signingKeysRoute, "List the keys that sign certificates, or once did"),
+		api.Post("/signing-keys/rotation", api.Operator, h.rotateSigningRoute, "Put a new signing key in force"),
 	}
 }
 
@@ -95,6 +97,24 @@ func (h *house) rotateRoute(ctx context.Context, caller tenant.Caller, _ api.Non
 	return done, err
 }
 
+func (h *house) signingKeysRoute(ctx context.Context, _ tenant.Caller, in api.Page) (api.List[vault.SigningKey], error) {
+	all, err := h.vault.SigningKeys(ctx, in.More(), in.Offset)
+	return api.NewList(in, all), err
+}
+
+func (h *house) rotateSigningRoute(ctx context.Context, caller tenant.Caller, _ api.None) (vault.Rotated, error) {
+	return h.vault.RotateSigning(ctx, caller.Actor())
+}
+
+// jwkSet is the type of a set of public keys (RFC 7517).
+const jwkSet = "application/jwk-set+json"
+
+// jwksRoute answers the public keys. Whoever keeps them a while still knows every key that signed before.
+func (h *house) jwksRoute(ctx context.Context, _ tenant.Caller, _ api.None) (api.Document, error) {
+	keys, err := h.vault.JWKS(ctx)
+	return api.Document{ContentType: jwkSet, Headers: map[string]string{"Cache-Control": "public, max-age=300"}, Body: append(keys, '\n')}, err
+}
+
 // Health answers a prober.
 type Health struct {
 	Status string `json:"status" enum:"ok,ready"`
@@ -110,6 +130,8 @@ func (h *house) publicRoutes() []api.Route {
 		api.Get("/readyz", api.Public, func(ctx context.Context, _ tenant.Caller, _ api.None) (Health, error) {
 			return Health{Status: "ready"}, ready.check(ctx)
 		}, "Should this server get traffic? 503 while stopping or without its database"),
+		api.Get("/.well-known/jwks.json", api.Public, h.jwksRoute, "The public keys that certificates are signed with, retired ones too (RFC 7517)",
+			api.Produces(jwkSet), api.Tells("Cache-Control", "It may be kept for five minutes; ask again for a key that is not in it")),
 	}
 }
 

@@ -95,6 +95,7 @@ var shapes = []struct {
 	shape *regexp.Regexp
 	as    string
 }{
+	{regexp.MustCompile(`"(id|kid|from|to|x)":"[0-9A-Za-z_-]{43}"`), `"$1":"32_BYTES"`}, // before what such a text may hold by chance
 	{regexp.MustCompile(`\b([a-z]{2,4})_[0-9a-z]{26}\b`), "${1}_ID"},
 	{regexp.MustCompile(`sk_sovereign_[0-9a-z]{47}`), "KEY"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`), "TIME"},

@@ -81,6 +81,7 @@ func fill(t *testing.T, d *db.DB) {
 		{"dataset_examples", "workspace_id, hash, line", [][]any{{"ws_1", []byte{0, 255}, []byte(odd)}, {"ws_1", []byte{1}, []byte{}}}},
 		{"dataset_rows", "workspace_id, dataset_id, position, hash", [][]any{{"ws_1", "ds_1", 0, []byte{0, 255}}, {"ws_1", "ds_3", math.MaxInt64, []byte{1}}}},
 		{"dataset_loose", "workspace_id, dataset_id, since", [][]any{{"ws_1", "ds_3", 1}}},
+		{"signing_keys", "id, public, sealed, created_at, retired_at", [][]any{{"in force", []byte{0, 255}, []byte{0}, 1, nil}, {odd, []byte{1}, nil, -1, math.MaxInt64}}},
 		{"idempotency_keys", "workspace_id, route, key, body_sha256, status, answer, created_at", [][]any{{"ws_1", "POST /", odd, []byte{1}, 201, nil, 1}, {"ws_1", "POST /", "", []byte{0}, 200, []byte(odd), 1}}},
 	} {
 		if err := db.Insert(t.Context(), d.Across("test"), rows.table, strings.Split(rows.columns, ", "), rows.rows); err != nil {

@@ -47,18 +47,22 @@ var errNoRoom = fault.RateLimited.New("too many bytes in flight").In(time.Second
 func (r *run) whole(in *source) *failure {
 	held := &account{budget: r.gateway.Bounds.Buffered}
 	defer held.back()
-	body, err := in.all(maxAnswer, held)
+	most := cmp.Or(r.ask.Endpoint.longest, maxAnswer)
+	body, err := in.all(most, held)
 	switch {
 	case errors.Is(err, errNoRoom), errors.Is(err, upstream.ErrNoRoom):
 		return &failure{class: over, err: err, fault: errNoRoom}
 	case errors.Is(err, errTooMuch):
-		return r.garbage(fmt.Errorf("the answer is longer than %d bytes", maxAnswer))
+		return r.garbage(fmt.Errorf("the answer is longer than %d bytes", most))
 	case err != nil:
 		return r.lost(in.life, err)
 	}
 	body, failed := r.understand(body)
 	if failed != nil {
 		return failed
+	}
+	if r.ask.own != nil {
+		return r.bring(body)
 	}
 	if r.reported == nil && r.ask.Endpoint.tells {
 		body = r.tell(body)
@@ -74,7 +78,7 @@ func (r *run) whole(in *source) *failure {
 	sent := r.write(body)
 	later()
 	if sent && r.logs {
-		r.log(body, r.used, r.cost())
+		r.log(body, r.used, r.cost(r.used))
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ type Ask struct {
 
 	front     flushing // where it came by net/http
 	said      Labels   // likewise
+	own       *errand  // what the product asks for; nil for a caller's
 	members   []scan.Member
 	room      [12]scan.Member // for them, mostly
 	model     string

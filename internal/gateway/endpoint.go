@@ -36,6 +36,7 @@ type Endpoint struct {
 	empty   bool                                            // it may be empty
 	usage   func([]byte) *live.Usage                        // of the member usage
 	tells   bool                                            // an answer always has one
+	longest int                                             // bytes of a whole answer; 0 for maxAnswer
 	text    func([]byte) []byte                             // that a model wrote, in the member answers
 	render  func(*run, []byte) ([]byte, *live.Usage, error) // puts an answer into our own shape; nil hands it on as it is
 

@@ -57,8 +57,8 @@ func (r *run) log(answer []byte, used live.Usage, cost money.Nano) {
 	r.gateway.Recorder.Record(&e)
 }
 
-// cost is what the request was charged for.
-func (r *run) cost() money.Nano { return r.model.price.At(r.used.Input).Of(r.used) }
+// cost is what the model that answered takes for so much.
+func (r *run) cost(u live.Usage) money.Nano { return r.model.price.At(u.Input).Of(u) }
 
 // A tape keeps a stream as it came, for the log. It is put together when the caller has its last byte, or before where it is long.
 type tape struct {

@@ -50,14 +50,15 @@ func (g *Gateway) candidate(ws tenant.ID, c *live.Catalog, id string) (candidate
 	}
 }
 
-// resolve finds the models of a request: a catalog id, then an alias. Aliases never shadow the catalog.
+// resolve finds the models of a request: a catalog id, then an alias. Aliases never shadow the catalog, and the product
+// itself knows none.
 func (g *Gateway) resolve(a *Ask, c *live.Catalog) (plan, error) {
 	var p plan
 	name, ws := a.model, a.Caller.Workspace
 	fallbacks := a.fallbacks
 	if !c.Has(name) {
 		alias, ok := g.Aliases.Find(ws, name)
-		if !ok {
+		if !ok || a.own != nil {
 			_, err := g.candidate(ws, c, name)
 			return p, err
 		}

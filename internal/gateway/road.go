@@ -73,7 +73,7 @@ func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error
 	g.running.Add(1)
 	defer g.running.Add(-1)
 	r := &run{gateway: g, ask: ask, out: out, settings: g.settings.Load(), fleet: g.Fleet(), clock: start(), judged: true}
-	r.standard = cmp.Or(g.Workspaces.Of(ask.Caller.Workspace).DefaultMaxTokens, r.settings.DefaultMaxTokens)
+	r.standard = cmp.Or(ask.own.most(), g.Workspaces.Of(ask.Caller.Workspace).DefaultMaxTokens, r.settings.DefaultMaxTokens)
 	defer func() { g.Watch.finish(r, caller, err) }()
 	if err := ask.read(); err != nil {
 		return err
@@ -96,7 +96,10 @@ func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error
 	g.runs.add(&r.term)
 	defer g.runs.remove(&r.term)
 	defer r.judge(nil)
-	return r.try() //nolint:contextcheck // a run has its own life: it ends on purpose, not by accident
+	if err = r.try(); err == nil && ask.own != nil { //nolint:contextcheck // a run has its own life: it ends on purpose, not by accident
+		r.keep()
+	}
+	return err
 }
 
 // hold sets the worst case aside: the dearest of every model that may run.

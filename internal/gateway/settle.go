@@ -29,6 +29,8 @@ const (
 //	left, died                 input and what was delivered, counted by us
 //	nothing                    nothing
 //
+// What the product itself asks for is charged by keep, when it is finished and kept.
+//
 // It returns before what is counted is charged, with the rest as a function for when the caller has its last byte; by
 // then the journal holds a charge that is never too high. An error says that nothing could be recorded: whoever has
 // delivered something all the same calls the rest too, and it is owed.
@@ -55,13 +57,15 @@ func (r *run) settle(o Outcome) (later func(), err error) {
 		}, err
 	}
 	err = r.tab.Deliver(r.sofar())
-	return func() {
-		used := r.count()
-		if r.tab.Settle(string(o), used, true) != nil {
-			r.tab.Owe(string(o), used, true)
-		}
-		r.settled(o, used)
-	}, err
+	return func() { r.charge(o, r.count(), true) }, err
+}
+
+// charge settles what an answer used that somebody has, and owes what cannot be recorded.
+func (r *run) charge(o Outcome, used live.Usage, counted bool) {
+	if r.tab.Settle(string(o), used, counted) != nil {
+		r.tab.Owe(string(o), used, counted)
+	}
+	r.settled(o, used)
 }
 
 // sofar is what was surely used: never more than the real count.

@@ -318,7 +318,7 @@ func (s *relay) finish() *failure {
 		if answer, err := s.tape.end(); err != nil {
 			s.gateway.Recorder.Skip(err)
 		} else {
-			s.log(answer, s.used, s.cost())
+			s.log(answer, s.used, s.cost(s.used))
 		}
 	}
 	s.in.patience = 0 // once, and not again with every byte

@@ -124,7 +124,7 @@ func (r *run) settled(o Outcome, u live.Usage) {
 			w.tokensOf.Get(pair{r.model.ID, used.kind}).Add(float64(used.n))
 		}
 	}
-	w.costOf.Get(r.model.ID).Add(dollars(r.cost()))
+	w.costOf.Get(r.model.ID).Add(dollars(r.cost(u)))
 }
 
 // refusal is the outcome of a request that was refused.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-json-experiment/json"
@@ -31,11 +30,7 @@ func VerifyDocument(document, jwks []byte) (keyID string, err error) {
 	if err := json.Unmarshal(document, &members); err != nil {
 		return "", fmt.Errorf("the document is not a JSON object: %w", err)
 	}
-	var signature struct {
-		Alg   string `json:"alg"`
-		KeyID string `json:"key_id"`
-		JWS   string `json:"jws"`
-	}
+	var signature Signature
 	if err := json.Unmarshal(members["signature"], &signature, json.RejectUnknownMembers(true)); err != nil || signature.JWS == "" {
 		return "", errors.New("the document has no signature")
 	}
@@ -48,7 +43,7 @@ func VerifyDocument(document, jwks []byte) (keyID string, err error) {
 	}
 	voided := string(members["voided"]) == "true"
 	for name := range members {
-		if name == "signature" || strings.HasPrefix(name, "voided") {
+		if beside(name) {
 			delete(members, name)
 		}
 	}
@@ -90,13 +85,13 @@ func verified(compact, keyID string, keys jose.JSONWebKeySet) ([]byte, error) {
 	return nil, fmt.Errorf("%w: the signature is not by key %q", ErrDocument, keyID)
 }
 
-// exactInts keeps integers over 2⁵³ as they are: as floats, different ones would be equal.
-var exactInts = jsontext.CanonicalizeRawInts(false)
+// spelled keeps numbers as they are written: as floats, different ones would be equal.
+var spelled = json.JoinOptions(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
 
-// equal compares two JSON texts by value, whatever their order of members and spacing.
+// equal compares two JSON texts, whatever their order of members, their spacing and their way to escape a character.
 func equal(a, b []byte) (bool, error) {
 	one, other := jsontext.Value(bytes.Clone(a)), jsontext.Value(bytes.Clone(b))
-	if err := errors.Join(one.Canonicalize(exactInts), other.Canonicalize(exactInts)); err != nil {
+	if err := errors.Join(one.Canonicalize(spelled), other.Canonicalize(spelled)); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrDocument, err)
 	}
 	return bytes.Equal(one, other), nil

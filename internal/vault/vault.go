@@ -61,42 +61,50 @@ func Check(ctx context.Context, d *db.DB, root *Root) error {
 	return nil
 }
 
-// Open opens the database's secrets with root. A database without a data key gets one; a rotation that a kill
-// interrupted is finished.
+// Open opens the database's secrets with root. A database without a data key or a signing key gets one; a rotation that
+// a kill interrupted is finished.
 func Open(ctx context.Context, d *db.DB, root *Root) (*Vault, error) {
 	v := &Vault{db: d, root: root}
-	var handle *keyset.Handle
 	_, err := d.Tx(ctx, func(tx *db.Tx) error {
 		across := tx.Across("data keys serve all workspaces")
-		keys, err := stored(ctx, across)
+		handle, err := root.dataKey(ctx, across)
 		if err != nil {
 			return err
 		}
-		if len(keys) > 0 {
-			handle, err = root.unwrap(keys[0])
+		if v.data, err = aead.New(handle); err != nil {
 			return err
 		}
-		if handle, err = keyset.NewHandle(aead.AES256GCMKeyTemplate()); err != nil {
-			return err
-		}
-		wrapped, err := root.wrap(handle)
-		if err != nil {
-			return err
-		}
-		_, err = db.Exec(ctx, across, `INSERT INTO vault_keys (id, root_id, wrapped, created_at, wrapped_at) VALUES (1, $1, $2, $3, $3)`,
-			root.ID(), wrapped, clock.Now())
-		return err
+		return v.firstSigningKey(ctx, across)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open the vault: %w", err)
-	}
-	if v.data, err = aead.New(handle); err != nil {
 		return nil, fmt.Errorf("open the vault: %w", err)
 	}
 	if root.between() {
 		return v, v.finish(ctx, tenant.Operator, root)
 	}
 	return v, nil
+}
+
+// dataKey reads the data key, or makes the first.
+func (r *Root) dataKey(ctx context.Context, across db.Scoped) (*keyset.Handle, error) {
+	keys, err := stored(ctx, across)
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) > 0 {
+		return r.unwrap(keys[0])
+	}
+	handle, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
+	if err != nil {
+		return nil, err
+	}
+	wrapped, err := r.wrap(handle)
+	if err != nil {
+		return nil, err
+	}
+	_, err = db.Exec(ctx, across, `INSERT INTO vault_keys (id, root_id, wrapped, created_at, wrapped_at) VALUES (1, $1, $2, $3, $3)`,
+		r.ID(), wrapped, clock.Now())
+	return handle, err
 }
 
 // Seal encrypts plain for one purpose, such as "provider key of ws_… for openai". It opens for that purpose alone, so

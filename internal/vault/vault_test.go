@@ -30,21 +30,24 @@ type fixture struct {
 
 func each(t *testing.T, test func(t *testing.T, f *fixture)) {
 	t.Helper()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		f := &fixture{db: d, path: filepath.Join(t.TempDir(), "root.key")}
-		root, err := CreateRoot(f.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.old = &Root{path: "a copy of the first root key", handle: root.handle}
-		if f.vault, err = Open(t.Context(), d, root); err != nil {
-			t.Fatal(err)
-		}
-		if f.sealed, err = f.vault.Seal([]byte("canary"), purpose); err != nil {
-			t.Fatal(err)
-		}
-		test(t, f)
-	})
+	dbtest.Each(t, func(t *testing.T, d *db.DB) { test(t, build(t, d)) })
+}
+
+func build(t *testing.T, d *db.DB) *fixture {
+	t.Helper()
+	f := &fixture{db: d, path: filepath.Join(t.TempDir(), "root.key")}
+	root, err := CreateRoot(f.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.old = &Root{path: "a copy of the first root key", handle: root.handle}
+	if f.vault, err = Open(t.Context(), d, root); err != nil {
+		t.Fatal(err)
+	}
+	if f.sealed, err = f.vault.Seal([]byte("canary"), purpose); err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 func (f *fixture) rows(t *testing.T) []dataKey {

@@ -183,7 +183,7 @@ func (s *Store) Used(ctx context.Context, ws tenant.ID) (bool, error) {
 type UsageRow struct {
 	RequestID string         `json:"request_id"`
 	At        clock.Time     `json:"at"`
-	KeyID     tenant.KeyID   `json:"key_id"`
+	KeyID     tenant.KeyID   `json:"key_id" doc:"The key that asked, or what of the product's own did, such as cal_…"`
 	Route     string         `json:"endpoint"`
 	Model     string         `json:"model" doc:"That answered"`
 	Requested string         `json:"requested_model" doc:"As the caller named it"`
