@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -59,7 +60,7 @@ func level(sizes []int, room int) int {
 		}
 		room -= size
 	}
-	return room
+	return math.MaxInt
 }
 
 // width is how many characters a text is when it is quoted.

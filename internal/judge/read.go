@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -128,6 +129,8 @@ func content(completion []byte) (string, error) {
 		return "", failed(Refused, "the provider's filter stopped it")
 	case finish == chat.Length:
 		return "", failed(Truncated, "it ends with: %s", ending(text))
+	case slices.ContainsFunc(said.Parts, func(p chat.Part) bool { return p.Type == chat.PartRefusal }):
+		return "", failed(Refused, "a part of it is a refusal")
 	case !plain:
 		return "", failed(Malformed, "it has parts that are no text")
 	case strings.TrimSpace(text) == "":
