@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -53,7 +52,7 @@ const improver = `You improve the rubric of a judge. People graded some response
 How you improve
 - Find what the people value and the rubric does not say, or says so that it misleads. Keep what is not in dispute.
 - Write rules that hold for responses you have not seen. Name no case, and quote none: a rubric that knows the cases measures nothing.
-- A rubric says what passes and what fails so clearly that two strangers would decide alike. It has at most ` + "%d" + ` characters.
+- A rubric says what passes and what fails so clearly that two strangers would decide alike. It has at most %d characters.
 - It says nothing about the form of the judge's answer, and nothing about how data is quoted.
 
 You answer with one JSON object, and nothing before or after it:
@@ -83,8 +82,8 @@ func (b *Brief) Improve(model string, cases []Case, mode Mode) (body []byte, tak
 	}.ask(model, mode, len(cases), func(i int) (*Subject, []piece) {
 		c := &cases[i]
 		return &c.Subject, []piece{
-			{head: fmt.Sprintf("CASE %d. People say %s, because:", i+1, verdictName(c.Human)), text: remark(c.HumanCritique)},
-			{head: "The judge says " + verdictName(c.Judge.Verdict) + ", with a grade of " + strconv.FormatFloat(c.Judge.Grade, 'g', 4, 64) + ", because:", text: remark(c.Judge.Critique)},
+			because(fmt.Sprintf("CASE %d. People say %s", i+1, verdictName(c.Human)), c.HumanCritique),
+			because(fmt.Sprintf("The judge says %s, with a grade of %.4g", verdictName(c.Judge.Verdict), c.Judge.Grade), c.Judge.Critique),
 		}
 	})
 }
@@ -111,12 +110,20 @@ func Suggest(model string, samples []Sample, mode Mode) (body []byte, taken int,
 		form:   suggestionForm,
 	}.ask(model, mode, len(samples), func(i int) (*Subject, []piece) {
 		s := &samples[i]
-		heads := []piece{{head: fmt.Sprintf("EXCHANGE %d.", i+1)}}
+		heads := []piece{{head: fmt.Sprintf("EXCHANGE %d", i+1)}}
 		if s.Critique != "" {
-			heads[0] = piece{head: fmt.Sprintf("EXCHANGE %d. People say:", i+1), text: remark(s.Critique)}
+			heads = append(heads, piece{head: "People say:", text: remark(s.Critique)})
 		}
 		return &s.Subject, heads
 	})
+}
+
+// because is a statement and its reason, where it has one.
+func because(statement, reason string) piece {
+	if reason == "" {
+		return piece{head: statement}
+	}
+	return piece{head: statement + ", because:", text: remark(reason)}
 }
 
 func remark(critique string) string { return clip(defused(critique), MostCritique) }

@@ -17,7 +17,7 @@ func TestNoDisagreementLeavesItsFence(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		texts := hostile([]string{marksOf(want)[0]})
 		draw := func() string { return texts.Draw(rt, "text") }
-		body, _, err := b.Improve("m", []Case{{Subject: *stage(t, draw), Human: Pass, HumanCritique: draw(), Judge: Opinion{draw(), 0, Fail}}}, Plain)
+		body, _, err := b.Improve("m", []Case{{Subject: *stage(t, draw), Human: Pass, HumanCritique: "x" + draw(), Judge: Opinion{"x" + draw(), 0, Fail}}}, Plain)
 		got, roles, _ := decoded(rt, body, err)
 		if !slices.Equal(roles, wantRoles) || got[0] != want[0] || shape(got[1]) != shape(want[1]) {
 			rt.Fatalf("%q", got)

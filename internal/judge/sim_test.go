@@ -16,7 +16,7 @@ import (
 	"sovereign/internal/upstream"
 )
 
-// asked is what a simulated model answers. A judge that errs never tells every good text from every bad one.
+// asked is what a simulated model answers.
 func asked(t *testing.T, id string, behaviour live.Behaviour, body []byte) []byte {
 	t.Helper()
 	models := sim.Models(&live.Provider{})
@@ -172,10 +172,11 @@ func structure(t *testing.T, b *judge.Brief, s *judge.Subject) (system, roles st
 	if err := json.Unmarshal(body, &r); err != nil {
 		t.Fatal(err)
 	}
+	var all []string
 	for _, m := range r.Messages {
-		roles += m.Role + " "
+		all = append(all, m.Role)
 	}
-	return r.Messages[0].Content, roles, body
+	return r.Messages[0].Content, strings.Join(all, " "), body
 }
 
 func TestASimulatedModelDraftsWhatCanBeRead(t *testing.T) {
