@@ -352,11 +352,15 @@ func rates(ctx context.Context, in db.Scoped, criterionID string, x, n int64) (R
 	if err != nil {
 		return r, err
 	}
-	corrected, refusal := stat.RoganGladen(x, n, stat.Table(certificate.Matrix), trust.Confidence)
+	correction, refusal := stat.Correctable(stat.Table(certificate.Matrix), trust.Confidence)
 	if refusal != "" {
 		return why(string(refusal))
 	}
-	r.Corrected, r.CorrectedCI, r.Certificate = &corrected.Rate, &corrected.Interval, &certificate.ID
+	rate, interval, ok := correction.RoganGladen(x, n)
+	if !ok {
+		return why("no_verdicts")
+	}
+	r.Corrected, r.CorrectedCI, r.Certificate = &rate, &interval, &certificate.ID
 	return r, nil
 }
 
