@@ -84,9 +84,9 @@ func (r *Report) rulings(ctx context.Context, in db.Scoped, calibrationID string
 	if err != nil {
 		return 0, fmt.Errorf("read the adjudications: %w", err)
 	}
-	r.Adjudications = make([]Adjudication, len(rows))
+	r.Adjudications = make([]Ruled, len(rows))
 	for i, a := range rows {
-		r.Adjudications[i] = Adjudication{
+		r.Adjudications[i] = Ruled{
 			LabelID: a.LabelID, RequestID: given(a.RequestID), Kind: a.Kind, OriginalVerdict: a.Verdict, AdjudicatedVerdict: given(a.Adjudicated),
 			Note: a.Note, AdjudicatedAt: a.AdjudicatedAt,
 		}

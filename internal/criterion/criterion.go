@@ -42,28 +42,7 @@ type Criterion struct {
 
 
 // Filters are those of the logs.
-type Filters struct {
-	Model        string     `json:"model,omitempty" doc:"The model that answered"`
-	Tag          string     `json:"tag,omitempty" doc:"The tag of X-Service-Tag"`
-	Segment      string     `json:"segment,omitempty" doc:"The family of the system prompt; none for those without one"`
-	FinishReason string     `json:"finish_reason,omitempty" doc:"Such as stop or tool_calls"`
-	CacheHit     *bool      `json:"cache_hit,omitempty" doc:"Answers that were remembered, or those that were not"`
-	Start        clock.Time `json:"start,omitzero" doc:"From this time on, RFC 3339"`
-	End          clock.Time `json:"end,omitzero" doc:"Before this time, RFC 3339"`
-}
-
-// logs are f as the logbook takes them.
-func (f Filters) logs() *logbook.Filters {
-	filters := logbook.Filters(f)
-	return &filters
-}
-
-func (f Filters) check(at string) error {
-	if f.Start != 0 && f.End != 0 && f.End <= f.Start {
-		return fault.Invalid(at+"end", "must be after "+at+"start")
-	}
-	return nil
-}
+type Filters = logbook.Selection
 
 // A Definition is what somebody says of a judge. In a change, what is omitted stays.
 type Definition struct {
@@ -115,7 +94,7 @@ func (c *Criterion) check() error {
 	if err := brief.Check(); err != nil {
 		return err
 	}
-	return c.Filters.check("filters.")
+	return c.Filters.Check("filters.")
 }
 
 // told is what a judge is told, and so what a version is of.

@@ -32,8 +32,8 @@ type Improvement struct {
 	job.Job
 }
 
-// A Suggestion is drafts of criteria, made of logs and critiques that are not in the report half.
-type Suggestion struct {
+// Suggested are drafts of criteria, made of logs and critiques that are not in the report half.
+type Suggested struct {
 	ID         string             `json:"id"`
 	Object     string             `json:"object" enum:"suggestion"`
 	Model      string             `json:"model" doc:"That drafts them"`
@@ -73,8 +73,8 @@ func (k *keptInquiry) improvement() (Improvement, error) {
 	return i, nil
 }
 
-func (k *keptInquiry) suggestion() (Suggestion, error) {
-	s := Suggestion{ID: k.ID, Object: "suggestion", CreatedBy: k.CreatedBy, Criteria: []judge.Suggestion{}, Job: k.job()}
+func (k *keptInquiry) suggestion() (Suggested, error) {
+	s := Suggested{ID: k.ID, Object: "suggestion", CreatedBy: k.CreatedBy, Criteria: []judge.Suggestion{}, Job: k.job()}
 	var asked Draft
 	var result drafted
 	if err := k.read(&asked, &result); err != nil {
@@ -149,7 +149,7 @@ func (s *Store) suggest(ctx context.Context, ws tenant.ID, d Draft, logs Logs, s
 		return nil, err
 	}
 	var failed error
-	_, err = logs.Draw(ctx, ws, d.Filters.logs(), 8*d.Size, seed, func(row *logbook.Drawn) bool {
+	_, err = logs.Draw(ctx, ws, d.Filters.Filters(), 8*d.Size, seed, func(row *logbook.Drawn) bool {
 		chain, err := fold.Parse(row.Chain)
 		if err != nil {
 			return true
@@ -243,19 +243,19 @@ func (s *Store) Improve(ctx context.Context, ws tenant.ID, by tenant.Actor, crit
 }
 
 // Suggest begins to draft criteria.
-func (s *Store) Suggest(ctx context.Context, ws tenant.ID, by tenant.Actor, d Draft, logs Logs, bench *Bench, most money.Nano) (Suggestion, error) {
+func (s *Store) Suggest(ctx context.Context, ws tenant.ID, by tenant.Actor, d Draft, logs Logs, bench *Bench, most money.Nano) (Suggested, error) {
 	compose, err := s.suggest(ctx, ws, d, logs, 1)
 	if err != nil {
-		return Suggestion{}, err
+		return Suggested{}, err
 	}
 	estimate, err := bench.foreseeDraft(ws, d.Model, compose)
 	if err != nil {
-		return Suggestion{}, err
+		return Suggested{}, err
 	}
 	if err := affordable(estimate, most); err != nil {
-		return Suggestion{}, err
+		return Suggested{}, err
 	}
-	var made Suggestion
+	var made Suggested
 	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
 		begun, err := suggestions.begin(ctx, tx, ws, by, nil, d, 1, estimate)
 		if err != nil {

@@ -60,9 +60,9 @@ func (h *Handler) Routes() []api.Route {
 		api.Post("/criteria/{id}/scans/{run_id}/cancel", api.Admin, h.cancelScan, "Cancel a scan"),
 
 		api.Post("/criteria/suggestions", api.Admin, h.suggest, "Draft criteria from logs and critiques", api.Accepts, api.Spends, api.Long),
-		api.Get("/criteria/suggestions", api.Reader, h.suggestions, "List suggestions"),
-		api.Get("/criteria/suggestions/{run_id}", api.Reader, h.suggestion, "Read a suggestion"),
-		api.Post("/criteria/suggestions/{run_id}/cancel", api.Admin, h.cancelSuggestion, "Cancel a suggestion"),
+		api.Get("/suggestions", api.Reader, h.suggestions, "List suggestions"),
+		api.Get("/suggestions/{run_id}", api.Reader, h.suggestion, "Read a suggestion"),
+		api.Post("/suggestions/{run_id}/cancel", api.Admin, h.cancelSuggestion, "Cancel a suggestion"),
 
 		api.Post("/criteria/{id}/improvements", api.Admin, h.improve, "Draft a better rubric from what the judge got wrong in the tuning half", api.Accepts, api.Spends),
 		api.Get("/criteria/{id}/improvements", api.Reader, h.improvements, "List improvements"),
@@ -264,9 +264,9 @@ func (d Draft) whole() Draft {
 	return d
 }
 
-func (h *Handler) suggest(ctx context.Context, caller tenant.Caller, in suggesting) (Suggestion, error) {
+func (h *Handler) suggest(ctx context.Context, caller tenant.Caller, in suggesting) (Suggested, error) {
 	if err := h.fits(ctx, caller.Workspace, &in.Draft); err != nil {
-		return Suggestion{}, err
+		return Suggested{}, err
 	}
 	made, err := h.Store.Suggest(ctx, caller.Workspace, caller.Actor(), in.whole(), h.Logs, h.Bench, in.MaxCostUSD)
 	h.Runner.Wake()
@@ -284,7 +284,7 @@ func (h *Handler) fits(ctx context.Context, ws tenant.ID, d *Draft) error {
 	if err := h.Models.Chats(ws, "model", d.Model); err != nil {
 		return err
 	}
-	return d.Filters.check("filters.")
+	return d.Filters.Check("filters.")
 }
 
 func (h *Handler) composeSuggestion(ctx context.Context, ws tenant.ID, k *keptInquiry, d Draft) (composition, error) {
@@ -294,7 +294,7 @@ func (h *Handler) composeSuggestion(ctx context.Context, ws tenant.ID, k *keptIn
 	return h.Store.suggest(ctx, ws, d, h.Logs, seedOf(k.ID))
 }
 
-func (h *Handler) suggestions(ctx context.Context, caller tenant.Caller, in api.Page) (api.List[Suggestion], error) {
+func (h *Handler) suggestions(ctx context.Context, caller tenant.Caller, in api.Page) (api.List[Suggested], error) {
 	return listed(ctx, h, caller, suggestions, "", in, (*keptInquiry).suggestion)
 }
 
@@ -302,12 +302,12 @@ type suggested struct {
 	RunID string `path:"run_id"`
 }
 
-func (h *Handler) suggestion(ctx context.Context, caller tenant.Caller, in suggested) (Suggestion, error) {
+func (h *Handler) suggestion(ctx context.Context, caller tenant.Caller, in suggested) (Suggested, error) {
 	return inquired(ctx, h, caller, suggestions, run{RunID: in.RunID}, (*keptInquiry).suggestion)
 }
 
-func (h *Handler) cancelSuggestion(ctx context.Context, caller tenant.Caller, in suggested) (Suggestion, error) {
-	return cancelled(ctx, h, caller, run{RunID: in.RunID}, func(ctx context.Context, caller tenant.Caller, in run) (Suggestion, error) {
+func (h *Handler) cancelSuggestion(ctx context.Context, caller tenant.Caller, in suggested) (Suggested, error) {
+	return cancelled(ctx, h, caller, run{RunID: in.RunID}, func(ctx context.Context, caller tenant.Caller, in run) (Suggested, error) {
 		return h.suggestion(ctx, caller, suggested{in.RunID})
 	})
 }

@@ -34,7 +34,7 @@ type Watch struct {
 
 func (w *Watch) check() error {
 	if w.Filters != nil {
-		return w.Filters.check("filters.")
+		return w.Filters.Check("filters.")
 	}
 	return nil
 }
@@ -247,7 +247,7 @@ func (g *Guard) watch(ctx context.Context, ws tenant.ID, criterionID string) err
 	if crit.Monitoring.Filters != nil {
 		filters = *crit.Monitoring.Filters
 	}
-	news, err := g.logs.Since(ctx, ws, filters.logs(), k.Cursor, watchAtOnce)
+	news, err := g.logs.Since(ctx, ws, filters.Filters(), k.Cursor, watchAtOnce)
 	if err != nil || len(news) == 0 {
 		return err
 	}

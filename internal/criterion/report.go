@@ -19,7 +19,7 @@ type Report struct {
 	After                   trust.Block          `json:"after" doc:"What a re-calibration would read: label errors corrected, ambiguous and deleted labels withdrawn"`
 	Adjudicated             int64          `json:"adjudicated"`
 	ByKind                  ByKind         `json:"by_kind"`
-	Adjudications           []Adjudication `json:"adjudications" nullable:"false"`
+	Adjudications           []Ruled `json:"adjudications" nullable:"false"`
 	RemainingDisagreements  int64          `json:"remaining_disagreements"`
 	Remaining               []Remaining    `json:"remaining" nullable:"false" doc:"The dominant direction first, then what the judge was surest of"`
 	Concentration           []Direction    `json:"concentration" nullable:"false" doc:"Of what remains"`
@@ -35,8 +35,8 @@ type ByKind struct {
 	Ambiguous  int64 `json:"ambiguous"`
 }
 
-// An Adjudication is one of the report's.
-type Adjudication struct {
+// A Ruled is a label that was adjudicated.
+type Ruled struct {
 	LabelID            string         `json:"label_id"`
 	RequestID          *string        `json:"request_id"`
 	Kind               label.Kind     `json:"kind" enum:"label_error,judge_error,ambiguous,confirmed"`

@@ -109,11 +109,11 @@ func (s *Store) draw(ctx context.Context, ws tenant.ID, c *kept, in Sample, logs
 	if in.Filters != nil {
 		d.asked.Filters = *in.Filters
 	}
-	if err := d.asked.Filters.check("filters."); err != nil {
+	if err := d.asked.Filters.Check("filters."); err != nil {
 		return nil, err
 	}
 	var some []judge.Subject
-	d.asked.Pool, err = logs.Draw(ctx, ws, d.asked.Filters.logs(), in.Size, seed, func(row *logbook.Drawn) bool {
+	d.asked.Pool, err = logs.Draw(ctx, ws, d.asked.Filters.Filters(), in.Size, seed, func(row *logbook.Drawn) bool {
 		if len(some) < foreseen {
 			some = append(some, judge.Subject{Steps: []judge.Step{row.Step()}})
 		}

@@ -44,7 +44,7 @@ func (s *Store) FromLogs(ctx context.Context, ws tenant.ID, by tenant.Actor, r R
 	}
 	defer func() { b.end(ctx, err != nil) }()
 	var c *curated
-	err = s.logs.Scan(ctx, ws, r.Filters.logs(), s.most, func(scan *logbook.Scan) (err error) {
+	err = s.logs.Scan(ctx, ws, r.Filters.Filters(), s.most, func(scan *logbook.Scan) (err error) {
 		if c, err = curate(ctx, scan, r.Holdout, b.take(ctx)); err != nil {
 			return err
 		}

@@ -57,22 +57,8 @@ type Provenance struct {
 // fromLogs is the source of a dataset that is made of logs.
 const fromLogs = "logs"
 
-// Filters are those of the logs, shown as they were given. They combine with AND; what is omitted filters nothing.
-type Filters struct {
-	Model        string     `json:"model,omitempty" doc:"The model that answered"`
-	Tag          string     `json:"tag,omitempty" doc:"The tag of X-Service-Tag"`
-	Segment      string     `json:"segment,omitempty" doc:"The family of the system prompt; none for those without one"`
-	FinishReason string     `json:"finish_reason,omitempty" doc:"Such as stop or tool_calls"`
-	CacheHit     *bool      `json:"cache_hit,omitempty" doc:"Answers that were remembered, or those that were not"`
-	Start        clock.Time `json:"start,omitzero" doc:"From this time on, RFC 3339"`
-	End          clock.Time `json:"end,omitzero" doc:"Before this time, RFC 3339"`
-}
-
-// logs are f as the logbook takes them.
-func (f Filters) logs() *logbook.Filters {
-	filters := logbook.Filters(f)
-	return &filters
-}
+// Filters are those of the logs, shown as they were given.
+type Filters = logbook.Selection
 
 // A Curation tells what became of the exchanges that were looked at: scanned is kept, dropped and folded_turns together. A dataset
 // and its holdout share it, so that the rows of both are what was kept.
@@ -117,10 +103,8 @@ func (r Recipe) Check() error {
 		return fault.Invalid("name", "must not begin or end with a space")
 	case !(r.Holdout >= 0 && r.Holdout <= maxHoldout):
 		return fault.Invalid("holdout_pct", "must be 0 to 50")
-	case r.Filters.Start != 0 && r.Filters.End != 0 && r.Filters.End <= r.Filters.Start:
-		return fault.Invalid("filters.end", "must be after filters.start")
 	}
-	return nil
+	return r.Filters.Check("filters.")
 }
 
 // object is what a dataset is called on the wire and in the audit trail.

@@ -64,6 +64,31 @@ func (f *Filters) check() error {
 	return nil
 }
 
+// A Selection is Filters in a body. What is omitted filters nothing.
+type Selection struct {
+	Model        string     `json:"model,omitempty" doc:"The model that answered"`
+	Tag          string     `json:"tag,omitempty" doc:"The tag of X-Service-Tag"`
+	Segment      string     `json:"segment,omitempty" doc:"The family of the system prompt; none for those without one"`
+	FinishReason string     `json:"finish_reason,omitempty" doc:"Such as stop or tool_calls"`
+	CacheHit     *bool      `json:"cache_hit,omitempty" doc:"Answers that were remembered, or those that were not"`
+	Start        clock.Time `json:"start,omitzero" doc:"From this time on, RFC 3339"`
+	End          clock.Time `json:"end,omitzero" doc:"Before this time, RFC 3339"`
+}
+
+// Filters are those of s.
+func (s Selection) Filters() *Filters {
+	filters := Filters(s)
+	return &filters
+}
+
+// Check refuses what no row could ever match by mistake. at is where s stands in the body, such as "filters.".
+func (s Selection) Check(at string) error {
+	if s.Start != 0 && s.End != 0 && s.End <= s.Start {
+		return fault.Invalid(at+"end", "must be after "+at+"start")
+	}
+	return nil
+}
+
 // A facet is something that rows are counted by.
 type facet struct {
 	name  string // under which they are counted, with the value
