@@ -282,6 +282,9 @@ func (s *Store) calibrate(bench *Bench) job.Work {
 		if err := s.enrol(ctx, run, &k); err != nil {
 			return err
 		}
+		if err := bench.catchUp(ctx, run, k.CriterionID); err != nil {
+			return err
+		}
 		told, err := brief(ctx, in, c)
 		if err != nil {
 			return err
@@ -330,8 +333,10 @@ func (s *Store) enrol(ctx context.Context, run *job.Run, k *keptCalibration) err
 			to := k.Last
 			for _, l := range labels {
 				if l.Standing != "" {
-					rows = append(rows, []any{run.Workspace, k.ID, l.ID, l.RequestID, l.TraceID, l.Item, l.InReportHalf, string(l.Standing), string(l.Standing),
-						l.Adjudicated, draw(k.ID, l.ID), true, "", 0.0, "", ""})
+					rows = append(rows, []any{
+						run.Workspace, k.ID, l.ID, l.RequestID, l.TraceID, l.Item, l.InReportHalf, string(l.Standing), string(l.Standing),
+						l.Adjudicated, draw(k.ID, l.ID), true, "", 0.0, "", "",
+					})
 				}
 			}
 			if more = len(labels) == enrolAtOnce; more {
