@@ -2,14 +2,13 @@ package criterion
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"math"
 	"sync"
 	"time"
-
-	"crypto/sha256"
 
 	"github.com/go-json-experiment/json"
 
@@ -350,4 +349,3 @@ func (k *keptMonitor) alarm(bound *float64, now clock.Time) bool {
 	k.Reason = fmt.Sprintf("%d of %d pass, which is evidence for a rate below %g", k.Passes, k.Judged, *bound)
 	return true
 }
-
