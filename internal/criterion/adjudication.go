@@ -70,12 +70,12 @@ func reread(ctx context.Context, in db.Scoped, c *kept, k *keptCalibration) (Rep
 // rulings fills in what was adjudicated, and says how many rulings were on disagreements.
 func (r *Report) rulings(ctx context.Context, in db.Scoped, calibrationID string) (onDisagreements int, err error) {
 	type row struct {
-		LabelID, RequestID           string
-		Kind                         label.Kind
-		Verdict, Adjudicated         judge.Verdict
-		Note                         string
-		AdjudicatedAt                clock.Time
-		Human, Judge                 judge.Verdict
+		LabelID, RequestID   string
+		Kind                 label.Kind
+		Verdict, Adjudicated judge.Verdict
+		Note                 string
+		AdjudicatedAt        clock.Time
+		Human, Judge         judge.Verdict
 	}
 	rows, err := db.Query[row](ctx, in, `
 		SELECT r.label_id, r.request_id, l.kind, l.verdict, l.adjudicated, l.note, l.adjudicated_at, r.human, r.judge

@@ -65,13 +65,10 @@ const patience = 3
 func (b *Bench) ask(ctx context.Context, ws tenant.ID, q *question) (finding, error) {
 	digest, err := q.brief.Digest(q.model, q.subject)
 	if err != nil {
-		return finding{Failure: "unreadable: " + err.Error()}, nil
+		return finding{Failure: "unreadable: " + err.Error()}, nil //nolint:nilerr // it is a finding: nothing can be asked about it
 	}
-	if known, err := b.recall(ctx, ws, digest[:], q.origin); err != nil || known != nil {
-		if known != nil {
-			return *known, err
-		}
-		return finding{}, err
+	if known, ok, err := b.recall(ctx, ws, digest[:], q.origin); ok || err != nil {
+		return known, err
 	}
 	for attempt := 1; ; attempt++ {
 		found, err := b.once(ctx, ws, q, digest[:])
@@ -119,22 +116,22 @@ func (b *Bench) wait(ctx context.Context, attempt int, asked time.Duration) erro
 }
 
 // recall is what was answered before: a verdict to anybody, a failure only to the run that has it already.
-func (b *Bench) recall(ctx context.Context, ws tenant.ID, digest []byte, origin string) (*finding, error) {
+func (b *Bench) recall(ctx context.Context, ws tenant.ID, digest []byte, origin string) (found finding, ok bool, err error) {
 	type row struct{ Origin, RequestID, Opinion, Failure string }
 	r, err := db.Maybe[row](ctx, b.db.In(ws), `SELECT origin, request_id, opinion, failure FROM judge_answers WHERE workspace_id = $1 AND question = $2`, digest)
 	if err != nil {
-		return nil, fmt.Errorf("recall an answer: %w", err)
+		return found, false, fmt.Errorf("recall an answer: %w", err)
 	}
 	if r == nil || r.Failure != "" && r.Origin != origin {
-		return nil, nil
+		return found, false, nil
 	}
-	found := &finding{Failure: r.Failure, RequestID: r.RequestID}
+	found = finding{Failure: r.Failure, RequestID: r.RequestID}
 	if r.Failure == "" {
 		if err := json.Unmarshal([]byte(r.Opinion), &found.Opinion); err != nil {
-			return nil, fmt.Errorf("recall an answer: %w", err)
+			return found, false, fmt.Errorf("recall an answer: %w", err)
 		}
 	}
-	return found, nil
+	return found, true, nil
 }
 
 // once asks a model, in the form that it takes.
@@ -201,13 +198,33 @@ func (b *Bench) keep(ctx context.Context, ws tenant.ID, q *question, digest []by
 	return nil
 }
 
-// price is what it costs to judge something, about.
-func (b *Bench) price(ws tenant.ID, model string, brief *judge.Brief, s *judge.Subject) (money.Nano, error) {
-	body, err := brief.Ask(model, s, judge.Structured)
+// price is what it costs to judge something, about: nothing, if it was judged before.
+func (b *Bench) price(ctx context.Context, ws tenant.ID, model string, told *judge.Brief, s *judge.Subject) (money.Nano, error) {
+	digest, err := told.Digest(model, s)
 	if err != nil {
 		return 0, nil //nolint:nilerr // it will be a failure, and cost nothing
 	}
+	if _, known, err := b.recall(ctx, ws, digest[:], ""); known || err != nil {
+		return 0, err
+	}
+	body, err := told.Ask(model, s, judge.Structured)
+	if err != nil {
+		return 0, fmt.Errorf("ask a judge: %w", err)
+	}
 	return b.models.Estimate(&infer.Request{Workspace: ws, Origin: "estimate", Model: model, Body: body, MaxTokens: maxAnswer}, usual)
+}
+
+// foresee is what so many judgements cost, about, if they are like some.
+func (b *Bench) foresee(ctx context.Context, ws tenant.ID, model string, told *judge.Brief, some []judge.Subject, total int64) (money.Nano, error) {
+	var sum money.Nano
+	for i := range some {
+		cost, err := b.price(ctx, ws, model, told, &some[i])
+		if err != nil {
+			return 0, err
+		}
+		sum += cost
+	}
+	return sum / money.Nano(max(1, len(some))) * money.Nano(total), nil
 }
 
 // atOnce is how many questions of one run are asked at a time.

@@ -236,21 +236,8 @@ func (s *Store) foresee(ctx context.Context, in db.Scoped, ws tenant.ID, k *kept
 			return 0, 0, err
 		}
 	}
-	cost, err := bench.foresee(ws, k.JudgeModel, told, subjects, total)
+	cost, err := bench.foresee(ctx, ws, k.JudgeModel, told, subjects, total)
 	return cost, total, err
-}
-
-// foresee is what so many judgements cost, about, if they are like some.
-func (b *Bench) foresee(ws tenant.ID, model string, told *judge.Brief, some []judge.Subject, total int64) (money.Nano, error) {
-	var sum money.Nano
-	for i := range some {
-		cost, err := b.price(ws, model, told, &some[i])
-		if err != nil {
-			return 0, err
-		}
-		sum += cost
-	}
-	return sum / money.Nano(max(1, len(some))) * money.Nano(total), nil
 }
 
 // busyWith is the calibration of a criterion that is not finished, "" for none.
@@ -330,8 +317,10 @@ func (s *Store) enrol(ctx context.Context, run *job.Run, k *keptCalibration) err
 			to := k.Last
 			for _, l := range labels {
 				if l.Standing != "" {
-					rows = append(rows, []any{run.Workspace, k.ID, l.ID, l.RequestID, l.TraceID, l.Item, l.InReportHalf, string(l.Standing), string(l.Standing),
-						l.Adjudicated, draw(k.ID, l.ID), true, "", 0.0, "", ""})
+					rows = append(rows, []any{
+						run.Workspace, k.ID, l.ID, l.RequestID, l.TraceID, l.Item, l.InReportHalf, string(l.Standing), string(l.Standing),
+						l.Adjudicated, draw(k.ID, l.ID), true, "", 0.0, "", "",
+					})
 				}
 			}
 			if more = len(labels) == enrolAtOnce; more {
@@ -359,7 +348,7 @@ func (s *Store) enrol(ctx context.Context, run *job.Run, k *keptCalibration) err
 // draw is a row's place in the blind sample of a calibration.
 func draw(calibrationID, labelID string) int64 {
 	sum := sha256.Sum256([]byte("blind sample\n" + calibrationID + "\n" + labelID))
-	return int64(binary.BigEndian.Uint64(sum[:8]) >> 1) //nolint:gosec // shifted: it fits
+	return int64(binary.BigEndian.Uint64(sum[:8]) >> 1)
 }
 
 // pendingAtOnce is how many rows are taken up together, and written together when they are judged.

@@ -131,7 +131,7 @@ func (s *Store) draw(ctx context.Context, ws tenant.ID, c *kept, in Sample, logs
 		return nil, err
 	}
 	d.total = int64(len(d.rows))
-	d.estimate, err = bench.foresee(ws, c.JudgeModel, told, some, d.total)
+	d.estimate, err = bench.foresee(ctx, ws, c.JudgeModel, told, some, d.total)
 	return d, err
 }
 
@@ -141,7 +141,7 @@ func (s *Store) Scan(ctx context.Context, ws tenant.ID, by tenant.Actor, criteri
 	if err != nil {
 		return Scan{}, err
 	}
-	d, err := s.draw(ctx, ws, c, in, logs, bench, uint64(clock.Now())) //nolint:gosec // any number is a seed
+	d, err := s.draw(ctx, ws, c, in, logs, bench, uint64(clock.Now()))
 	if err != nil {
 		return Scan{}, err
 	}
