@@ -11,7 +11,7 @@ import (
 var layers = [][]string{
 	{"clock", "id", "secret", "money", "fault", "limit", "tenant", "apikey", "scan", "sse", "token", "tokenizer", "chat", "embed", "rerank", "cache", "breaker", "netguard", "life", "http1", "memo", "sketch", "segment", "redact", "fold"},
 	{"live", "edge", "funds", "journal", "spool", "capture", "till", "upstream", "anthropic", "gemini", "cohere", "responses", "sim", "gateway"},
-	{"db", "feed", "audit", "vault"},
+	{"db", "feed", "audit", "job", "vault"},
 	{"api"},
 	{"workspace", "wallet", "catalog", "alias", "providerkey", "logbook", "dataset", "backup"},
 	{"app"},
