@@ -40,20 +40,15 @@ type Calibration struct {
 
 // keptCalibration is a calibration as the tables have it.
 type keptCalibration struct {
-	ID, CriterionID       string
-	Version               int64
-	JudgeModel            string
-	Brief, Counts         string
-	Enrolled, Last        string
-	CreatedBy             tenant.UserID
-	AlignedAt             clock.Time
-	CertificateID         string
-	Status                job.Status
-	Done, Total           int64
-	Estimate, Cost        money.Nano
-	Failure               *string
-	CreatedAt             clock.Time
-	StartedAt, FinishedAt *clock.Time
+	ID, CriterionID string
+	Version         int64
+	JudgeModel      string
+	Brief, Counts   string
+	Enrolled, Last  string
+	CreatedBy       tenant.UserID
+	AlignedAt       clock.Time
+	CertificateID   string
+	job.Job
 }
 
 const calibrationColumns = `t.id, t.criterion_id, t.version, t.judge_model, t.brief, t.counts, t.enrolled, t.last, t.created_by, t.aligned_at,
@@ -62,11 +57,7 @@ const calibrationColumns = `t.id, t.criterion_id, t.version, t.judge_model, t.br
 
 func (k *keptCalibration) calibration() (Calibration, error) {
 	c := Calibration{
-		ID: k.ID, Object: "calibration", CriterionID: k.CriterionID, Version: k.Version, JudgeModel: k.JudgeModel, CreatedBy: k.CreatedBy,
-		Job: job.Job{
-			Status: k.Status, Progress: job.Progress{Done: k.Done, Total: k.Total}, Estimate: k.Estimate, Cost: k.Cost, Error: k.Failure,
-			CreatedAt: k.CreatedAt, StartedAt: k.StartedAt, FinishedAt: k.FinishedAt,
-		},
+		ID: k.ID, Object: "calibration", CriterionID: k.CriterionID, Version: k.Version, JudgeModel: k.JudgeModel, CreatedBy: k.CreatedBy, Job: k.Job,
 	}
 	if k.CertificateID != "" {
 		c.CertificateID = &k.CertificateID

@@ -62,7 +62,7 @@ type drafted struct {
 }
 
 func (k *keptInquiry) improvement() (Improvement, error) {
-	i := Improvement{ID: k.ID, Object: "improvement", CriterionID: k.CriterionID, Version: k.Version, CreatedBy: k.CreatedBy, Changes: []string{}, Job: k.job()}
+	i := Improvement{ID: k.ID, Object: "improvement", CriterionID: k.CriterionID, Version: k.Version, CreatedBy: k.CreatedBy, Changes: []string{}, Job: k.Job}
 	var asked Draft
 	var result drafted
 	if err := k.read(&asked, &result); err != nil {
@@ -74,7 +74,7 @@ func (k *keptInquiry) improvement() (Improvement, error) {
 }
 
 func (k *keptInquiry) suggestion() (Suggested, error) {
-	s := Suggested{ID: k.ID, Object: "suggestion", CreatedBy: k.CreatedBy, Criteria: []judge.Suggestion{}, Job: k.job()}
+	s := Suggested{ID: k.ID, Object: "suggestion", CreatedBy: k.CreatedBy, Criteria: []judge.Suggestion{}, Job: k.Job}
 	var asked Draft
 	var result drafted
 	if err := k.read(&asked, &result); err != nil {

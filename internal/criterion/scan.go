@@ -78,7 +78,7 @@ type askedScan struct {
 }
 
 func (k *keptInquiry) scan() (Scan, error) {
-	s := Scan{ID: k.ID, Object: "scan", CriterionID: k.CriterionID, Version: k.Version, CreatedBy: k.CreatedBy, Job: k.job()}
+	s := Scan{ID: k.ID, Object: "scan", CriterionID: k.CriterionID, Version: k.Version, CreatedBy: k.CreatedBy, Job: k.Job}
 	var asked askedScan
 	var result Rates
 	if err := k.read(&asked, &result); err != nil {
