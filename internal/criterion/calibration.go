@@ -43,7 +43,7 @@ type keptCalibration struct {
 	ID, CriterionID string
 	Version         int64
 	JudgeModel      string
-	Brief, Counts   string
+	Counts          string
 	Enrolled, Last  string
 	CreatedBy       tenant.UserID
 	AlignedAt       clock.Time
@@ -51,7 +51,7 @@ type keptCalibration struct {
 	job.Job
 }
 
-const calibrationColumns = `t.id, t.criterion_id, t.version, t.judge_model, t.brief, t.counts, t.enrolled, t.last, t.created_by, t.aligned_at,
+const calibrationColumns = `t.id, t.criterion_id, t.version, t.judge_model, t.counts, t.enrolled, t.last, t.created_by, t.aligned_at,
 	COALESCE((SELECT MAX(f.id) FROM certificates f WHERE f.workspace_id = $1 AND f.criterion_id = t.criterion_id AND f.calibration_id = t.id), '') AS certificate_id,
 	` + job.Columns + ` FROM calibrations t JOIN jobs ON jobs.workspace_id = t.workspace_id AND jobs.id = t.id WHERE t.workspace_id = $1`
 
@@ -128,8 +128,15 @@ const (
 
 // Calibrate begins to judge every label of a criterion. What the judge is shown is chosen anew, which may make a new version of it.
 func (s *Store) Calibrate(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, bench *Bench, most money.Nano) (Calibration, error) {
+	estimate, total, err := s.Foresee(ctx, ws, criterionID, bench)
+	if err != nil {
+		return Calibration{}, err
+	}
+	if err := affordable(estimate, most); err != nil {
+		return Calibration{}, err
+	}
 	var made Calibration
-	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
+	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
 		in := tx.In(ws)
 		k, err := find(ctx, in, criterionID)
 		if err != nil {
@@ -143,22 +150,15 @@ func (s *Store) Calibrate(ctx context.Context, ws tenant.ID, by tenant.Actor, cr
 		if err := s.rechoose(ctx, tx, ws, k); err != nil {
 			return err
 		}
-		estimate, total, err := s.foresee(ctx, in, ws, k, bench)
-		if err != nil {
-			return err
-		}
-		if err := affordable(estimate, most); err != nil {
-			return err
-		}
 		last, err := db.One[string](ctx, in, `SELECT COALESCE(MAX(id), '') FROM labels WHERE workspace_id = $1 AND criterion_id = $2`, criterionID)
 		if err != nil {
 			return fmt.Errorf("find the last label: %w", err)
 		}
 		name := id.New(calibration)
 		if _, err := db.Exec(ctx, in, `
-			INSERT INTO calibrations (workspace_id, id, criterion_id, version, judge_model, brief, counts, enrolled, last, created_by, created_at, aligned_at)
-			VALUES ($1, $2, $3, $4, $5, $6, '', '', $7, $8, $9, 0)`,
-			name, criterionID, k.Version, k.JudgeModel, k.Shots, last, by.User, clock.Now()); err != nil {
+			INSERT INTO calibrations (workspace_id, id, criterion_id, version, judge_model, counts, enrolled, last, created_by, created_at, aligned_at)
+			VALUES ($1, $2, $3, $4, $5, '', '', $6, $7, $8, 0)`,
+			name, criterionID, k.Version, k.JudgeModel, last, by.User, clock.Now()); err != nil {
 			return fmt.Errorf("begin a calibration: %w", err)
 		}
 		if err := job.Queue(ctx, tx, ws, job.New{ID: name, Kind: calibrates, Total: total, Estimate: estimate}); err != nil {
@@ -203,8 +203,20 @@ func (s *Store) rechoose(ctx context.Context, tx *db.Tx, ws tenant.ID, k *kept) 
 // foreseen is how many labels an estimate is made of.
 const foreseen = 32
 
-// foresee says what a calibration would cost, about, and how many labels it would judge.
-func (s *Store) foresee(ctx context.Context, in db.Scoped, ws tenant.ID, k *kept, bench *Bench) (money.Nano, int64, error) {
+// Foresee says what a calibration would cost, about, and how many labels it would judge.
+func (s *Store) Foresee(ctx context.Context, ws tenant.ID, criterionID string, bench *Bench) (money.Nano, int64, error) {
+	in := s.db.In(ws)
+	k, err := find(ctx, in, criterionID)
+	if err != nil {
+		return 0, 0, err
+	}
+	if k.FewShot { // as it would be chosen
+		shots, err := choose(ctx, in, k.ID)
+		if err != nil {
+			return 0, 0, err
+		}
+		k.Shots = shotsText(shots)
+	}
 	labels, err := label.Count(ctx, in, k.ID)
 	if err != nil {
 		return 0, 0, err

@@ -212,24 +212,28 @@ const maxDraft = 16_384
 
 // Improve begins to draft a better rubric.
 func (s *Store) Improve(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, d Draft, bench *Bench, most money.Nano) (Improvement, error) {
+	c, err := find(ctx, s.db.In(ws), criterionID)
+	if err != nil {
+		return Improvement{}, err
+	}
+	if d.Model == "" {
+		d.Model = c.JudgeModel
+	}
+	compose, err := s.improve(ctx, s.db.In(ws), c, d.Model)
+	if err != nil {
+		return Improvement{}, err
+	}
+	estimate, err := bench.foreseeDraft(ws, d.Model, compose)
+	if err != nil {
+		return Improvement{}, err
+	}
+	if err := affordable(estimate, most); err != nil {
+		return Improvement{}, err
+	}
 	var made Improvement
-	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
+	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
 		c, err := find(ctx, tx.In(ws), criterionID)
 		if err != nil {
-			return err
-		}
-		if d.Model == "" {
-			d.Model = c.JudgeModel
-		}
-		compose, err := s.improve(ctx, tx.In(ws), c, d.Model)
-		if err != nil {
-			return err
-		}
-		estimate, err := bench.foreseeDraft(ws, d.Model, compose)
-		if err != nil {
-			return err
-		}
-		if err := affordable(estimate, most); err != nil {
 			return err
 		}
 		begun, err := improvements.begin(ctx, tx, ws, by, c, d, 1, estimate)
