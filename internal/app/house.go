@@ -311,6 +311,9 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	h.datasets = dataset.NewStore(h.db, logged)
 	routes = append(routes, dataset.NewHandler(h.datasets, logs.Open).Routes()...)
 	routes = append(routes, h.judgeRoutes(logged, logs)...)
+	if err := h.criteria.Renew(ctx); err != nil {
+		return err
+	}
 	routes = append(routes, h.inferenceRoutes()...)
 	routes = append(routes, h.operatorRoutes()...)
 	public, err := api.NewRouter(frame, routes)

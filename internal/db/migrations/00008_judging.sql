@@ -155,6 +155,7 @@ CREATE TABLE certificates (
     criterion_id   TEXT   NOT NULL,
     calibration_id TEXT   NOT NULL,
     version        BIGINT NOT NULL,
+    edition        BIGINT NOT NULL, -- of the words in which judges are asked
     document       BYTEA  NOT NULL,
     key_id         TEXT   NOT NULL,
     jws            TEXT   NOT NULL,
