@@ -91,6 +91,7 @@ type house struct {
 
 	jobs      *job.Runner
 	criteria  *criterion.Store
+	bench     *criterion.Bench
 	guardians *criterion.Guard
 
 	bounds    *edge.Bounds
@@ -293,7 +294,6 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 		Fleet: h.fleet.Load, Aliases: h.aliases, Keys: h.keys, Workspaces: h.setting, Till: h.till, Bounds: h.bounds, Log: h.log,
 		Count: tokenizer.Count, Watch: watch, Random: rand.Float64, Cache: h.cache, Breaker: h.breaker, Recorder: h.recorder,
 	})
-	h.apply(c)
 
 	frame := api.Config{DB: h.db, Feed: h.feed, Log: h.log, Bounds: h.bounds}
 	before := edge.Config{Directory: h.dir, Log: h.log, Metrics: h.metrics, Tracer: tracer, Gate: h.gate, Closing: h.draining.Load, Bounds: h.bounds}
@@ -314,6 +314,7 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	if err := h.criteria.Renew(ctx); err != nil {
 		return err
 	}
+	h.apply(c)
 	routes = append(routes, h.inferenceRoutes()...)
 	routes = append(routes, h.operatorRoutes()...)
 	public, err := api.NewRouter(frame, routes)
@@ -450,6 +451,9 @@ func (h *house) apply(c *Config) {
 			Retries: l.Retries, TryTimeout: l.TryTimeout, StallTimeout: l.StallTimeout, RequestTimeout: l.RequestTimeout, DefaultMaxTokens: l.DefaultMaxTokens,
 			OwnKeyFee: int64(c.OwnKeyFeePercent),
 		})
+	}
+	if h.bench != nil {
+		h.bench.AtOnce(l.JudgeCalls)
 	}
 }
 

@@ -17,11 +17,11 @@ import (
 func (h *house) judgeRoutes(logged *logbook.Store, logs *logbook.Handler) []api.Route {
 	h.jobs = job.NewRunner(job.Config{DB: h.db, Log: h.log})
 	h.criteria = criterion.NewStore(h.db, h.vault)
-	bench := criterion.NewBench(h.db, h.gateway)
-	h.guardians = criterion.NewGuard(h.criteria, logged, bench, logs.Open, h.gate, h.log)
+	h.bench = criterion.NewBench(h.db, h.gateway)
+	h.guardians = criterion.NewGuard(h.criteria, logged, h.bench, logs.Open, h.gate, h.log)
 	routes := label.NewHandler(label.NewStore(h.db, logs, h.criteria)).Routes()
 	return append(routes, criterion.NewHandler(criterion.Config{
-		Store: h.criteria, Bench: bench, Logs: logged, Open: logs.Open, Models: chatModels{h}, Runner: h.jobs,
+		Store: h.criteria, Bench: h.bench, Logs: logged, Open: logs.Open, Models: chatModels{h}, Runner: h.jobs,
 	}).Routes()...)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -26,12 +27,21 @@ type Bench struct {
 	models infer.Completer
 	plain  sync.Map // model → true: it refuses structured answers
 	pause  time.Duration
+	atOnce atomic.Int64
 }
 
 // NewBench asks models, and keeps their answers in d.
 func NewBench(d *db.DB, models infer.Completer) *Bench {
-	return &Bench{db: d, models: models, pause: time.Second}
+	b := &Bench{db: d, models: models, pause: time.Second}
+	b.AtOnce(usually)
+	return b
 }
+
+// usually is how many questions of one run are asked at a time.
+const usually = 8
+
+// AtOnce sets how many questions of one run are asked at a time, from the next batch on.
+func (b *Bench) AtOnce(n int64) { b.atOnce.Store(max(1, n)) }
 
 // A question is something to be judged.
 type question struct {
@@ -227,16 +237,13 @@ func (b *Bench) foresee(ctx context.Context, ws tenant.ID, model string, told *j
 	return sum / money.Nano(max(1, len(some))) * money.Nano(total), nil
 }
 
-// atOnce is how many questions of one run are asked at a time.
-const atOnce = 8
-
 // each calls do for every one of some, several at a time, and returns the first error. Those that have begun are let end.
-func each[T any](ctx context.Context, some []T, do func(context.Context, T) error) error {
+func each[T any](ctx context.Context, atOnce int64, some []T, do func(context.Context, T) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	work := make(chan T)
 	var group sync.WaitGroup
-	for range min(atOnce, len(some)) {
+	for range min(int(atOnce), len(some)) {
 		group.Go(func() {
 			for one := range work {
 				if err := do(ctx, one); err != nil {

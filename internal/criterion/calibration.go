@@ -355,7 +355,7 @@ func draw(calibrationID, labelID string) int64 {
 }
 
 // pendingAtOnce is how many rows are taken up together, and written together when they are judged.
-const pendingAtOnce = 32
+const pendingAtOnce = 64
 
 // hopeless is how many rows in a row a judge may leave unanswered before it is given up: it is not the rows, then.
 const hopeless = 24
@@ -375,7 +375,7 @@ func (s *Store) judgeRows(ctx context.Context, run *job.Run, k *keptCalibration,
 		}
 		var mu sync.Mutex
 		found := make(map[string]finding, len(rows))
-		asking := each(ctx, rows, func(ctx context.Context, r row) error {
+		asking := each(ctx, bench.atOnce.Load(), rows, func(ctx context.Context, r row) error {
 			subject, err := label.Item(ctx, s.db.In(run.Workspace), r.Item)
 			f := finding{Failure: "gone: the label was deleted"}
 			if err == nil {

@@ -202,7 +202,7 @@ func (g *Guard) Look(ctx context.Context) {
 	}
 	all, err := db.Query[row](ctx, g.store.db.Across("the judges of all workspaces watch"), `SELECT workspace_id, id FROM criteria WHERE monitoring <> '' ORDER BY workspace_id, id`)
 	if err == nil {
-		err = each(ctx, all, func(ctx context.Context, r row) error {
+		err = each(ctx, usually, all, func(ctx context.Context, r row) error {
 			if until, ok := g.rest.Load(r.ID); ok && time.Now().Before(until.(time.Time)) {
 				return nil
 			}

@@ -251,7 +251,7 @@ func stillLost(lost int, found map[string]finding) int {
 func (s *Store) judgeLogs(ctx context.Context, ws tenant.ID, c *kept, origin string, told *judge.Brief, rows []pendingLog, logs Logs, bench *Bench) (map[string]finding, error) {
 	var mu sync.Mutex
 	found := make(map[string]finding, len(rows))
-	err := each(ctx, rows, func(ctx context.Context, r pendingLog) error {
+	err := each(ctx, bench.atOnce.Load(), rows, func(ctx context.Context, r pendingLog) error {
 		f := finding{Failure: "gone: the exchange was deleted"}
 		step, err := logs.Read(ctx, ws, r.LogID)
 		switch {
