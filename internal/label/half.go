@@ -111,7 +111,7 @@ func (s Split) Half(ctx context.Context, in db.Scoped, c fold.Chain, trace strin
 	return s.draw(own), nil
 }
 
-// settle fixes the half of what is graded.
+// settle fixes the half of what is graded. A turn that comes before some in either half is in what judges may be shown.
 func (s Split) settle(ctx context.Context, tx *db.Tx, ws tenant.ID, c fold.Chain, trace string) (report bool, err error) {
 	in := tx.In(ws)
 	if report, err = s.Half(ctx, in, c, trace); err != nil {
@@ -119,7 +119,7 @@ func (s Split) settle(ctx context.Context, tx *db.Tx, ws tenant.ID, c fold.Chain
 	}
 	put := func(key []byte, earlier bool) error {
 		_, err := db.Exec(ctx, in, `INSERT INTO label_halves (workspace_id, turn, earlier, report) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (workspace_id, turn, earlier) DO NOTHING`, key, earlier, report)
+			ON CONFLICT (workspace_id, turn, earlier) DO UPDATE SET report = (label_halves.report AND excluded.report)`, key, earlier, report)
 		return err
 	}
 	for _, key := range names(c, trace) {
