@@ -15,6 +15,7 @@ type completion struct {
 	Content   *string // nil when tools are called
 	JSON      bool    // Content is
 	Reasoning string
+	Refusal   string
 	Calls     []call
 	Finish    string
 	Choices   int
@@ -46,6 +47,8 @@ func complete(p *plan, a *ask) *completion {
 	c := &completion{Finish: "stop", Choices: a.choices(), Reasoning: prose(p.reasoning)}
 	tools := a.called()
 	switch {
+	case p.judge != "":
+		c.rule(p, a)
 	case p.tool && len(tools) > 0:
 		for i, t := range tools {
 			c.Calls = append(c.Calls, call{ID: fmt.Sprintf("call_%d", i), Type: "function", Function: function{t.Function.Name, encode(example(object(t.Function.Parameters)))}})
@@ -180,8 +183,12 @@ type body struct {
 
 func (c *completion) body(usage json.RawMessage) body {
 	b := body{c.ID, "chat.completion", c.Created, c.Model, "fp_provider", nil, usage}
+	var refusal *string
+	if c.Refusal != "" {
+		refusal = &c.Refusal
+	}
 	for i := range c.Choices {
-		b.Choices = append(b.Choices, choice{Index: i, Finish: &c.Finish, Message: &reply{Role: "assistant", Content: c.Content, Reasoning: c.Reasoning, Calls: c.Calls}})
+		b.Choices = append(b.Choices, choice{Index: i, Finish: &c.Finish, Message: &reply{Role: "assistant", Content: c.Content, Reasoning: c.Reasoning, Refusal: refusal, Calls: c.Calls}})
 	}
 	return b
 }

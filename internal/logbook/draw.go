@@ -28,7 +28,11 @@ type Drawn struct {
 
 // Step is the exchange as a judge is shown it.
 func (d *Drawn) Step() judge.Step {
-	return judge.Step{Messages: d.Messages, Response: d.Response, Tools: d.Tools}
+	step := judge.Step{Messages: d.Messages, Response: d.Response}
+	if len(d.Tools) > 0 { // no tools are empty bytes, which one engine hands over as such and the other as none
+		step.Tools = d.Tools
+	}
+	return step
 }
 
 const drawnColumns = `at, id, request_id, expires_at, trace_id, chain, response, tools, messages`
