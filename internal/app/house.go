@@ -105,6 +105,9 @@ type house struct {
 
 	stop context.CancelFunc
 	work sync.WaitGroup
+
+	retire context.CancelFunc // ends what asks models by itself, before what keeps its money ends
+	labour sync.WaitGroup
 }
 
 // A purpose says whether a house may be opened where there is none yet.
@@ -338,6 +341,7 @@ func (h *house) setupSteps() []workspace.Step {
 		{ID: "create_key", Action: "mint a key", Done: func(context.Context, tenant.ID) (bool, error) { return true, nil }},
 		{ID: "add_credit", Action: "ask the operator to top the wallet up: sovereign admin wallet topup", Done: h.wallets.Funded},
 		{ID: "send_request", Action: "send a chat completion: POST /v1/chat/completions with the model sim/chat, or one of GET /v1/models", Done: h.wallets.Used},
+		{ID: "calibrate_judge", Action: "make a judge, grade what models said, and calibrate it: POST /v1/criteria, POST /v1/labels, POST /v1/criteria/{id}/calibrations", Done: h.calibrated},
 	}
 }
 
@@ -357,8 +361,10 @@ func (h *house) start() {
 	h.work.Go(func() { h.teller.Sync(ctx) })
 	h.work.Go(func() { h.teller.Run(ctx) })
 	h.work.Go(func() { h.clerk.Run(ctx) })
-	h.work.Go(func() { h.jobs.Run(ctx) })
-	h.work.Go(func() { h.guardians.Run(ctx) })
+	labouring, retire := context.WithCancel(ctx)
+	h.retire = retire
+	h.labour.Go(func() { h.jobs.Run(labouring) })
+	h.labour.Go(func() { h.guardians.Run(labouring) })
 	h.work.Go(func() {
 		if err := h.till.Run(ctx); err != nil {
 			h.log.Error("stopping with charges that the journal could not take", "err", err)
@@ -457,7 +463,16 @@ func (h *house) apply(c *Config) {
 	}
 }
 
+// rest ends the work in the background that asks models; it goes on after the next start. Repeating it is a no-op.
+func (h *house) rest() {
+	if h.retire != nil {
+		h.retire()
+		h.labour.Wait()
+	}
+}
+
 func (h *house) close() {
+	h.rest()
 	if h.stop != nil {
 		h.stop()
 		h.work.Wait()

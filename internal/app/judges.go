@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 
 	"sovereign/internal/api"
@@ -39,3 +40,6 @@ func (c chatModels) Chats(ws tenant.ID, field, model string) error {
 	}
 	return nil
 }
+
+// calibrated reports whether a workspace has a judge that was measured.
+func (h *house) calibrated(ctx context.Context, ws tenant.ID) (bool, error) { return h.criteria.Calibrated(ctx, ws) }

@@ -120,6 +120,15 @@ func (s *Store) Calibration(ctx context.Context, ws tenant.ID, criterionID, name
 	return k.calibration()
 }
 
+// Calibrated reports whether any judge of a workspace was measured.
+func (s *Store) Calibrated(ctx context.Context, ws tenant.ID) (bool, error) {
+	n, err := db.One[int](ctx, s.db.In(ws), `SELECT COUNT(*) FROM (SELECT 1 AS one FROM calibrations WHERE workspace_id = $1 AND aligned_at > 0 LIMIT 1) any_of_them`)
+	if err != nil {
+		return false, fmt.Errorf("find a calibration: %w", err)
+	}
+	return n > 0, nil
+}
+
 // The kind of a calibration's job, and the prefix of its id.
 const (
 	calibrates  = "calibration"
@@ -128,7 +137,7 @@ const (
 
 // Calibrate begins to judge every label of a criterion. What the judge is shown is chosen anew, which may make a new version of it.
 func (s *Store) Calibrate(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, bench *Bench, most money.Nano) (Calibration, error) {
-	estimate, total, err := s.Foresee(ctx, ws, criterionID, bench)
+	estimate, total, err := s.foresee(ctx, ws, criterionID, bench)
 	if err != nil {
 		return Calibration{}, err
 	}
@@ -203,8 +212,8 @@ func (s *Store) rechoose(ctx context.Context, tx *db.Tx, ws tenant.ID, k *kept) 
 // foreseen is how many labels an estimate is made of.
 const foreseen = 32
 
-// Foresee says what a calibration would cost, about, and how many labels it would judge.
-func (s *Store) Foresee(ctx context.Context, ws tenant.ID, criterionID string, bench *Bench) (money.Nano, int64, error) {
+// foresee says what a calibration would cost, about, and how many labels it would judge.
+func (s *Store) foresee(ctx context.Context, ws tenant.ID, criterionID string, bench *Bench) (money.Nano, int64, error) {
 	in := s.db.In(ws)
 	k, err := find(ctx, in, criterionID)
 	if err != nil {

@@ -440,7 +440,7 @@ func (h *Handler) estimate(ctx context.Context, caller tenant.Caller, in Inquiry
 		e.CostUSD, err = h.Bench.foreseeDraft(ws, in.Model, compose)
 		return e, err
 	default:
-		e.CostUSD, e.Calls, err = h.Store.Foresee(ctx, ws, c.ID, h.Bench)
+		e.CostUSD, e.Calls, err = h.Store.foresee(ctx, ws, c.ID, h.Bench)
 	}
 	return e, err
 }
