@@ -137,8 +137,9 @@ func mistakes(ctx context.Context, in db.Scoped, criterionID string) ([]judge.Ca
 }
 
 // suggest composes the question for new criteria: of what people said, and of logged exchanges, as far as either is in the tuning
-// half. Exchanges that nobody has graded yet are drawn as they would be if somebody did.
-func (s *Store) suggest(ctx context.Context, ws tenant.ID, d Draft, logs Logs, seed uint64) (composition, error) {
+// half. Exchanges that nobody has graded yet are drawn as they would be if somebody did. Where they are to be shown, it is noted that they
+// were.
+func (s *Store) suggest(ctx context.Context, ws tenant.ID, d Draft, logs Logs, seed uint64, show bool) (composition, error) {
 	halves, err := label.TheSplit(ctx, s.db, ws)
 	if err != nil {
 		return nil, err
@@ -148,7 +149,12 @@ func (s *Store) suggest(ctx context.Context, ws tenant.ID, d Draft, logs Logs, s
 	if err != nil {
 		return nil, err
 	}
+	type shown struct {
+		chain fold.Chain
+		trace string
+	}
 	var failed error
+	var all []shown
 	_, err = logs.Draw(ctx, ws, d.Filters.Filters(), 8*d.Size, seed, func(row *logbook.Drawn) bool {
 		chain, err := fold.Parse(row.Chain)
 		if err != nil {
@@ -161,6 +167,7 @@ func (s *Store) suggest(ctx context.Context, ws tenant.ID, d Draft, logs Logs, s
 		}
 		if chain.Own != (fold.Key{}) && !report {
 			samples = append(samples, judge.Sample{Subject: judge.Subject{Steps: []judge.Step{row.Step()}}})
+			all = append(all, shown{chain, row.TraceID})
 		}
 		return len(samples) < d.Size
 	})
@@ -169,6 +176,18 @@ func (s *Store) suggest(ctx context.Context, ws tenant.ID, d Draft, logs Logs, s
 	}
 	if len(samples) == 0 {
 		return nil, fault.Precondition.New("there is nothing to learn from: no critique, and no logged exchange that matches the filters")
+	}
+	if show {
+		if _, err := s.db.Tx(ctx, func(tx *db.Tx) error {
+			for _, one := range all {
+				if err := halves.Shown(ctx, tx, ws, one.chain, one.trace); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
 	}
 	return func(mode judge.Mode) ([]byte, int, error) { return judge.Suggest(d.Model, samples, mode) }, nil
 }
@@ -248,7 +267,7 @@ func (s *Store) Improve(ctx context.Context, ws tenant.ID, by tenant.Actor, crit
 
 // Suggest begins to draft criteria.
 func (s *Store) Suggest(ctx context.Context, ws tenant.ID, by tenant.Actor, d Draft, logs Logs, bench *Bench, most money.Nano) (Suggested, error) {
-	compose, err := s.suggest(ctx, ws, d, logs, 1)
+	compose, err := s.suggest(ctx, ws, d, logs, 1, false)
 	if err != nil {
 		return Suggested{}, err
 	}
