@@ -26,6 +26,7 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5
 	golang.org/x/term v0.47.0
 	golang.org/x/tools v0.52.0
+	gonum.org/v1/gonum v0.17.0
 	google.golang.org/genai v1.77.0
 	modernc.org/sqlite v1.60.1
 	pgregory.net/rapid v1.3.0

@@ -9,7 +9,7 @@ import (
 
 // layers is the plan of the house: a package may import those of lower layers, and of its own to the left.
 var layers = [][]string{
-	{"clock", "id", "secret", "money", "fault", "limit", "tenant", "apikey", "scan", "sse", "token", "tokenizer", "chat", "embed", "rerank", "cache", "breaker", "netguard", "life", "http1", "memo", "sketch", "segment", "redact", "fold"},
+	{"clock", "id", "secret", "money", "fault", "limit", "tenant", "apikey", "scan", "sse", "token", "tokenizer", "chat", "embed", "rerank", "cache", "breaker", "netguard", "life", "http1", "memo", "sketch", "segment", "redact", "fold", "stat"},
 	{"live", "edge", "funds", "journal", "spool", "capture", "till", "upstream", "anthropic", "gemini", "cohere", "responses", "sim", "gateway"},
 	{"db", "feed", "audit", "vault"},
 	{"api"},

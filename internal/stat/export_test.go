@@ -1,0 +1,7 @@
+package stat
+
+// Against is the evidence at one rate of the first arm: never below Ahead, which is the least over all rates.
+func Against(a, b Arm, delta, p float64) float64 {
+	value, _ := joint(a, b, delta, p)
+	return value
+}
