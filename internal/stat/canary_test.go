@@ -117,11 +117,28 @@ func TestTheGateDecidesByItsRules(t *testing.T) {
 	near(t, "the margin as seen", with(func(g *stat.Gate) { g.Youden = 0.6 }).Seen(), 0.03, 12)
 }
 
-// run asks the gate after every request, and is its verdict and what was judged on each arm by then. Each request goes to the canary
-// with probability share. Looks at which even one pair of rates denies enough evidence are not worked out in full.
-func run(r *rand.Rand, gate stat.Gate, base, canary, share float64, requests int) (stat.Verdict, stat.Arm, stat.Arm) {
+func TestTheGateNeedsAllOfTheEvidence(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := arms(t, "base"), arms(t, "canary")
+		gate := stat.Gate{Margin: rapid.Float64Range(0, 0.2).Draw(t, "margin"), Alpha: 0.05, Minimum: 1, Youden: rapid.Float64Range(0.1, 1).Draw(t, "Youden")}
+		want := stat.Continue
+		switch enough := math.Log(1 / gate.Alpha); {
+		case min(a.N, b.N) == 0:
+		case stat.Ahead(a, b, -gate.Seen()) >= enough && b.Rate()-a.Rate() > -gate.Seen():
+			want = stat.Promote
+		case stat.Ahead(b, a, gate.Seen()) >= enough && b.Rate()-a.Rate() < -gate.Seen():
+			want = stat.Rollback
+		}
+		if got := gate.Decide(a, b); got != want {
+			t.Fatalf("%s, not %s", got, want)
+		}
+	})
+}
+
+// run asks the gate after every request, and is its verdict and what was judged on the canary by then. Each request goes there with
+// probability share.
+func run(r *rand.Rand, gate stat.Gate, base, canary, share float64, requests int) (stat.Verdict, int64) {
 	var a, b stat.Arm
-	enough, margin := math.Log(1/gate.Alpha), gate.Seen()
 	for range requests {
 		arm, rate := &a, base
 		if r.Float64() < share {
@@ -131,23 +148,11 @@ func run(r *rand.Rand, gate stat.Gate, base, canary, share float64, requests int
 		if r.Float64() < rate {
 			arm.Passed++
 		}
-		if min(a.N, b.N) < gate.Minimum {
-			continue
-		}
-		p := (float64(a.Passed+b.Passed) + margin*float64(b.N)) / float64(a.N+b.N)
-		p = min(max(p, margin), 1)
-		evidence := stat.Against(a, b, -margin, p)
-		if b.Rate() < a.Rate()-margin {
-			evidence = stat.Against(b, a, margin, p-margin)
-		}
-		if evidence < enough {
-			continue
-		}
 		if verdict := gate.Decide(a, b); verdict != stat.Continue {
-			return verdict, a, b
+			return verdict, b.N
 		}
 	}
-	return stat.Continue, a, b
+	return stat.Continue, b.N
 }
 
 func TestABadCanaryIsHardlyEverPromotedHoweverOftenOneLooks(t *testing.T) {
@@ -168,7 +173,7 @@ func TestABadCanaryIsHardlyEverPromotedHoweverOftenOneLooks(t *testing.T) {
 		gate := stat.Gate{Margin: c.margin, Alpha: 0.05, Minimum: 20, Youden: 1}
 		count := map[stat.Verdict]int{}
 		for range runs {
-			verdict, _, _ := run(r, gate, c.base, c.canary, c.share, 1200)
+			verdict, _ := run(r, gate, c.base, c.canary, c.share, 1200)
 			count[verdict]++
 		}
 		for _, verdict := range c.forbidden {
@@ -222,9 +227,9 @@ func TestAGateDecidesAfterAsManyAsExpected(t *testing.T) {
 		r := rand.New(rand.NewPCG(20, 28))
 		var judged []int64
 		for range 250 {
-			verdict, _, canary := run(r, gate, c.base, c.canary, c.share, 6000)
+			verdict, canary := run(r, gate, c.base, c.canary, c.share, 6000)
 			if verdict == c.want {
-				judged = append(judged, canary.N)
+				judged = append(judged, canary)
 			}
 		}
 		slices.Sort(judged)

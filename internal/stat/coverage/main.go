@@ -1,0 +1,38 @@
+// Command coverage measures what the intervals and gates of package stat keep of what they say, and writes docs/statistics.md and its
+// plot. It gives the same bytes whenever it runs. It is run by make statistics, and no part of the product.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// The files that are written.
+const (
+	page    = "statistics.md"
+	picture = "statistics-coverage.svg"
+)
+
+func main() {
+	folder := flag.String("docs", "docs", "the folder of the documentation")
+	flag.Parse()
+	if err := write(*folder, measure()); err != nil {
+		fmt.Fprintln(os.Stderr, "coverage:", err)
+		os.Exit(1)
+	}
+}
+
+func write(folder string, grids []*grid) error {
+	text, err := report(grids)
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string]string{page: text, picture: plot(grids)} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o644); err != nil { //nolint:gosec // documentation is for everybody to read
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+	}
+	return nil
+}
