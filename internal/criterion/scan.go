@@ -57,7 +57,7 @@ type Rates struct {
 	RateCI       *stat.Interval `json:"rate_ci" doc:"At 95 %, Wilson: of the judge's own rate, not of the truth"`
 	Corrected    *float64       `json:"corrected_rate" doc:"Corrected for the errors that the judge's certificate tells of (Rogan–Gladen)"`
 	CorrectedCI  *stat.Interval `json:"corrected_rate_ci" doc:"At 95 %, Lang–Reiczigel: with the sampling error of the calibration"`
-	NotCorrected *string        `json:"not_corrected" enum:"no_verdicts,no_certificate,certificate_void,few_labels,judge_not_proven" doc:"Why it is not corrected"`
+	NotCorrected *string        `json:"not_corrected" enum:"no_verdicts,no_certificate,certificate_void,few_labels,judge_not_proven,contradicted" doc:"Why it is not corrected"`
 	Certificate  *string        `json:"certificate_id" doc:"By which it was corrected"`
 	Failing      []Failing      `json:"failing_examples" nullable:"false" doc:"Some of what failed; the rows have all"`
 }
@@ -356,9 +356,9 @@ func rates(ctx context.Context, in db.Scoped, criterionID string, x, n int64) (R
 	if refusal != "" {
 		return why(string(refusal))
 	}
-	rate, interval, ok := correction.RoganGladen(x, n)
-	if !ok {
-		return why("no_verdicts")
+	rate, interval, refusal := correction.RoganGladen(x, n)
+	if refusal != "" {
+		return why(string(refusal))
 	}
 	r.Corrected, r.CorrectedCI, r.Certificate = &rate, &interval, &certificate.ID
 	return r, nil
