@@ -119,7 +119,7 @@ func (r *Report) remains(ctx context.Context, in db.Scoped, calibrationID string
 	r.Remaining = []Remaining{}
 	for a, err := range db.Rows[row](ctx, in, `
 		SELECT label_id, request_id, judge, human, critique, grade, in_report_half FROM calibration_rows
-		WHERE workspace_id = $1 AND calibration_id = $2 AND judge <> human AND judge <> '' AND NOT adjudicated AND standing = human`, calibrationID) {
+		WHERE workspace_id = $1 AND calibration_id = $2 AND judge <> human AND judge <> '' AND human <> '' AND NOT adjudicated AND standing = human`, calibrationID) {
 		if err != nil {
 			return fmt.Errorf("read the disagreements: %w", err)
 		}

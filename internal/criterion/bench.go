@@ -15,6 +15,7 @@ import (
 	"sovereign/internal/db"
 	"sovereign/internal/fault"
 	"sovereign/internal/infer"
+	"sovereign/internal/job"
 	"sovereign/internal/judge"
 	"sovereign/internal/money"
 	"sovereign/internal/tenant"
@@ -59,6 +60,8 @@ type finding struct {
 	Failure   string
 	Cost      money.Nano // 0 when it was remembered
 	RequestID string
+
+	remembered bool
 }
 
 // maxAnswer is how long a judge's answer may be, in tokens: reasoning counts.
@@ -135,7 +138,7 @@ func (b *Bench) recall(ctx context.Context, ws tenant.ID, digest []byte, origin 
 	if r == nil || r.Failure != "" && r.Origin != origin {
 		return found, false, nil
 	}
-	found = finding{Failure: r.Failure, RequestID: r.RequestID}
+	found = finding{Failure: r.Failure, RequestID: r.RequestID, remembered: true}
 	if r.Failure == "" {
 		if err := json.Unmarshal([]byte(r.Opinion), &found.Opinion); err != nil {
 			return found, false, fmt.Errorf("recall an answer: %w", err)
@@ -206,6 +209,19 @@ func (b *Bench) keep(ctx context.Context, ws tenant.ID, q *question, digest []by
 		return fmt.Errorf("keep an answer: %w", err)
 	}
 	return nil
+}
+
+// catchUp lets a run tell of every answer that it has paid for: a server may have died between an answer and the row that it is for.
+func (b *Bench) catchUp(ctx context.Context, run *job.Run, criterionID string) error {
+	paid, err := db.One[money.Nano](ctx, b.db.In(run.Workspace), `
+		SELECT CAST(COALESCE(SUM(cost), 0) AS BIGINT) FROM judge_answers WHERE workspace_id = $1 AND criterion_id = $2 AND origin = $3`, criterionID, run.ID)
+	if err != nil {
+		return fmt.Errorf("sum up what %s has paid: %w", run.ID, err)
+	}
+	return run.Tx(ctx, func(_ *db.Tx, tally *job.Tally) error {
+		tally.Cost = max(tally.Cost, paid)
+		return nil
+	})
 }
 
 // price is what it costs to judge something, about: nothing, if it was judged before.

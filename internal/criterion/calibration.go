@@ -281,6 +281,9 @@ func (s *Store) calibrate(bench *Bench) job.Work {
 		if err := s.enrol(ctx, run, &k); err != nil {
 			return err
 		}
+		if err := bench.catchUp(ctx, run, k.CriterionID); err != nil {
+			return err
+		}
 		told, err := brief(ctx, in, c)
 		if err != nil {
 			return err

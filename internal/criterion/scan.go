@@ -199,6 +199,9 @@ func (s *Store) scan(logs Logs, open func(context.Context, tenant.ID) error, ben
 		if err != nil {
 			return err
 		}
+		if err := bench.catchUp(ctx, run, k.CriterionID); err != nil {
+			return err
+		}
 		lost := 0
 		for {
 			rows, err := db.Query[pendingLog](ctx, s.db.In(run.Workspace), `
@@ -237,14 +240,18 @@ type pendingLog struct {
 	ExpiresAt clock.Time
 }
 
-// stillLost counts the rows in a row that a judge left unanswered.
+// stillLost counts the rows in a row that a judge left unanswered. What it answered long ago says nothing of today.
 func stillLost(lost int, found map[string]finding) int {
 	for _, f := range found {
-		if !strings.HasPrefix(f.Failure, unreachable) {
+		switch {
+		case f.remembered:
+		case strings.HasPrefix(f.Failure, unreachable):
+			lost++
+		default:
 			return 0
 		}
 	}
-	return lost + len(found)
+	return lost
 }
 
 // judgeLogs asks a judge about logged exchanges. What it found before an error is found.
