@@ -152,7 +152,9 @@ type work struct {
 	Error    *string
 }
 
-func (w *work) ended() bool { return w.Status == "DONE" || w.Status == "FAILED" || w.Status == "CANCELLED" }
+func (w *work) ended() bool {
+	return w.Status == "DONE" || w.Status == "FAILED" || w.Status == "CANCELLED"
+}
 
 type matrix struct{ TP, FP, TN, FN int }
 
