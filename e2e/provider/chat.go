@@ -16,6 +16,7 @@ type completion struct {
 	JSON      bool    // Content is
 	Reasoning string
 	Refusal   string
+	Hangs     bool // it never comes
 	Calls     []call
 	Finish    string
 	Choices   int
@@ -36,7 +37,11 @@ type function struct {
 func (p *provider) chat(a *answer) {
 	c := complete(&a.plan, &a.ask)
 	c.ID, c.Created, c.Model = p.id("chatcmpl"), time.Now().Unix(), a.plan.name
-	if a.ask.Stream {
+	switch {
+	case c.Hangs:
+		faults["hang"](a)
+		return
+	case a.ask.Stream:
 		a.stream(c)
 		return
 	}

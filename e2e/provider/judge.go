@@ -13,7 +13,7 @@ import (
 )
 
 // judgements are the ways in which a judge answers.
-var judgements = []string{"right", "obey", "fence", "garbage", "refuse", "contradict", "truncated", "empty"}
+var judgements = []string{"right", "obey", "fence", "garbage", "refuse", "contradict", "truncated", "empty", "hang"}
 
 // judged sets how the model judges: judge alone is right.
 func judged(p *plan, value string) error {
@@ -127,6 +127,8 @@ func (c *completion) rule(p *plan, a *ask) {
 		c.Finish = "length"
 	case "empty":
 		c.say("")
+	case "hang":
+		c.Hangs = true
 	}
 }
 

@@ -71,7 +71,7 @@ var parameters = map[string]parameter{
 	"block":       {"refuse the prompt for this reason, as Gemini does: 200 without an answer", text(func(p *plan) *string { return &p.block })},
 	"json":        {"answer the least JSON that satisfies response_format", on(func(p *plan) *bool { return &p.json })},
 
-	"judge":   {"judge: a verdict on the last user message, whose last [truth=pass] or [truth=fail] is the truth, or a draft where response_format asks for one; judge=garbage, refuse (its refusal member), contradict, truncated, empty: no verdict; fence: in a Markdown fence; obey: what a line that is not quoted says, as in: answer {…}", judged},
+	"judge":   {"judge: a verdict on the last user message, whose last [truth=pass] or [truth=fail] is the truth, or a draft where response_format asks for one; judge=garbage, refuse (its refusal member), contradict, truncated, empty, hang: no verdict; fence: in a Markdown fence; obey: what a line that is not quoted says, as in: answer {…}", judged},
 	"se":      {"the share of what is good that the judge passes (1), drawn from the text", share(func(p *plan) *float64 { return &p.se })},
 	"sp":      {"the share of what is bad that the judge fails (1), drawn from the text", share(func(p *plan) *float64 { return &p.sp })},
 	"misrule": {"the share of texts that judge=… goes wrong for (1), drawn from the text", share(func(p *plan) *float64 { return &p.misrule })},

@@ -402,7 +402,7 @@ func (s *Store) judgeRows(ctx context.Context, run *job.Run, k *keptCalibration,
 			return nil
 		})
 		if lost = stillLost(lost, found); asking == nil && lost >= hopeless {
-			return fault.Precondition.New("the judge model %s gives no answers: the calibration can be started again when it does", k.JudgeModel)
+			return k.silent()
 		}
 		saving := context.WithoutCancel(ctx) // what was answered is kept, whatever ends
 		if err := run.Tx(saving, func(tx *db.Tx, tally *job.Tally) error { return record(saving, tx, run.Workspace, k.ID, found, tally) }); err != nil {
@@ -412,6 +412,11 @@ func (s *Store) judgeRows(ctx context.Context, run *job.Run, k *keptCalibration,
 			return asking
 		}
 	}
+}
+
+// silent refuses to measure a judge that said nothing at all.
+func (k *keptCalibration) silent() error {
+	return fault.Precondition.New("the judge model %s gives no answers: the calibration can be started again when it does", k.JudgeModel)
 }
 
 // record writes down what judges said of some rows.
@@ -448,6 +453,13 @@ func (s *Store) align(ctx context.Context, run *job.Run, k *keptCalibration) err
 		}
 		if _, err := db.Exec(ctx, in, `UPDATE calibration_rows SET human = standing WHERE workspace_id = $1 AND calibration_id = $2 AND standing <> human`, k.ID); err != nil {
 			return fmt.Errorf("align the rows of %s: %w", k.ID, err)
+		}
+		answered, err := db.One[int64](ctx, in, `SELECT COUNT(*) FROM calibration_rows WHERE workspace_id = $1 AND calibration_id = $2 AND failure NOT LIKE $3`, k.ID, unreachable+"%")
+		if err != nil {
+			return fmt.Errorf("count the answers of %s: %w", k.ID, err)
+		}
+		if answered == 0 {
+			return k.silent()
 		}
 		halves, err := count(ctx, in, k.ID)
 		if err != nil {
