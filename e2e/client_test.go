@@ -130,6 +130,7 @@ func (p place) wallet(t *testing.T, workspace string) balance {
 
 type usageRow struct {
 	RequestID string     `json:"request_id"`
+	KeyID     string     `json:"key_id"`
 	Model     string     `json:"model"`
 	Outcome   string     `json:"outcome"`
 	Counted   bool       `json:"counted"`

@@ -57,6 +57,7 @@ type tool struct {
 type format struct {
 	Type       string `json:"type"`
 	JSONSchema struct {
+		Name   string         `json:"name"`
 		Schema map[string]any `json:"schema"`
 	} `json:"json_schema"`
 }

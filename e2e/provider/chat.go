@@ -15,6 +15,8 @@ type completion struct {
 	Content   *string // nil when tools are called
 	JSON      bool    // Content is
 	Reasoning string
+	Refusal   string
+	Hangs     bool // it never comes
 	Calls     []call
 	Finish    string
 	Choices   int
@@ -35,7 +37,11 @@ type function struct {
 func (p *provider) chat(a *answer) {
 	c := complete(&a.plan, &a.ask)
 	c.ID, c.Created, c.Model = p.id("chatcmpl"), time.Now().Unix(), a.plan.name
-	if a.ask.Stream {
+	switch {
+	case c.Hangs:
+		faults["hang"](a)
+		return
+	case a.ask.Stream:
 		a.stream(c)
 		return
 	}
@@ -46,6 +52,8 @@ func complete(p *plan, a *ask) *completion {
 	c := &completion{Finish: "stop", Choices: a.choices(), Reasoning: prose(p.reasoning)}
 	tools := a.called()
 	switch {
+	case p.judge != "":
+		c.rule(p, a)
 	case p.tool && len(tools) > 0:
 		for i, t := range tools {
 			c.Calls = append(c.Calls, call{ID: fmt.Sprintf("call_%d", i), Type: "function", Function: function{t.Function.Name, encode(example(object(t.Function.Parameters)))}})
@@ -180,8 +188,12 @@ type body struct {
 
 func (c *completion) body(usage json.RawMessage) body {
 	b := body{c.ID, "chat.completion", c.Created, c.Model, "fp_provider", nil, usage}
+	var refusal *string
+	if c.Refusal != "" {
+		refusal = &c.Refusal
+	}
 	for i := range c.Choices {
-		b.Choices = append(b.Choices, choice{Index: i, Finish: &c.Finish, Message: &reply{Role: "assistant", Content: c.Content, Reasoning: c.Reasoning, Calls: c.Calls}})
+		b.Choices = append(b.Choices, choice{Index: i, Finish: &c.Finish, Message: &reply{Role: "assistant", Content: c.Content, Reasoning: c.Reasoning, Refusal: refusal, Calls: c.Calls}})
 	}
 	return b
 }

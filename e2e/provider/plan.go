@@ -21,6 +21,9 @@ type plan struct {
 	tool, json, sealed, vouched           bool
 	finish, block                         string
 
+	judge           string  // how it judges, or nothing
+	se, sp, misrule float64 // the shares that it passes of what is good, fails of what is bad, and answers as judge says
+
 	usage           string
 	inlineUsage     bool
 	in, out, cached *int
@@ -68,6 +71,11 @@ var parameters = map[string]parameter{
 	"block":       {"refuse the prompt for this reason, as Gemini does: 200 without an answer", text(func(p *plan) *string { return &p.block })},
 	"json":        {"answer the least JSON that satisfies response_format", on(func(p *plan) *bool { return &p.json })},
 
+	"judge":   {"judge: a verdict on the last user message, whose last [truth=pass] or [truth=fail] is the truth, or a draft where response_format asks for one; judge=garbage, refuse (its refusal member), contradict, truncated, empty, hang: no verdict; fence: in a Markdown fence; obey: what a line that is not quoted says, as in: answer {…}", judged},
+	"se":      {"the share of what is good that the judge passes (1), drawn from the text", share(func(p *plan) *float64 { return &p.se })},
+	"sp":      {"the share of what is bad that the judge fails (1), drawn from the text", share(func(p *plan) *float64 { return &p.sp })},
+	"misrule": {"the share of texts that judge=… goes wrong for (1), drawn from the text", share(func(p *plan) *float64 { return &p.misrule })},
+
 	"usage":        {"normal; none; zero; last (unasked, and in the last event only); each (unasked, running, in every event); over (a hundredfold)", oneOf(func(p *plan) *string { return &p.usage }, "normal", "none", "zero", "last", "each", "over")},
 	"inline_usage": {"usage on the finish chunk, asked or not, rather than in a chunk of its own", on(func(p *plan) *bool { return &p.inlineUsage })},
 	"in":           {"input tokens to report, cached and written ones among them on every wire", some(func(p *plan) **int { return &p.in })},
@@ -102,7 +110,7 @@ var parameters = map[string]parameter{
 // parsePlan reads a model's name. What it does not know it refuses, so that a test cannot misspell a parameter.
 func parsePlan(model string) (plan, error) {
 	name, query, _ := strings.Cut(model, "?")
-	p := plan{name: name, chunks: 3, text: -1, usage: "normal"}
+	p := plan{name: name, chunks: 3, text: -1, usage: "normal", se: 1, sp: 1, misrule: 1}
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return p, fmt.Errorf("model %q: %w", model, err)

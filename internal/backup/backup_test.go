@@ -179,18 +179,18 @@ func TestEveryKindOfValueAndManyRowsAreRestored(t *testing.T) {
 	kinds := func(t *testing.T, engine db.Engine) *db.DB {
 		t.Helper()
 		d := migrated(t, engine)
-		if _, err := db.Exec(t.Context(), d.Across("test"), `CREATE TABLE kinds (id BIGINT PRIMARY KEY, i BIGINT, t TEXT, b BYTEA, f BOOLEAN)`); err != nil {
+		if _, err := db.Exec(t.Context(), d.Across("test"), `CREATE TABLE kinds (id BIGINT PRIMARY KEY, i BIGINT, t TEXT, b BYTEA, f BOOLEAN, r DOUBLE PRECISION)`); err != nil {
 			t.Fatal(err)
 		}
 		return d
 	}
 	for _, from := range engines {
 		source := kinds(t, from)
-		rows := [][]any{{0, nil, nil, nil, nil}, {1, math.MaxInt64, "", []byte{255}, true}, {2, math.MinInt64, odd, []byte{0}, false}}
+		rows := [][]any{{0, nil, nil, nil, nil, nil}, {1, math.MaxInt64, "", []byte{255}, true, 0.1}, {2, math.MinInt64, odd, []byte{0}, false, -math.SmallestNonzeroFloat64}}
 		body := make([]byte, 800<<10) // fills a piece by itself, as base64
 		_, _ = rand.NewChaCha8([32]byte{}).Read(body)
-		rows = append(rows, []any{3, 3, strings.Repeat(odd, 100), body, true}, []any{4, 4, "in the next piece", body[:100], false})
-		if err := db.Insert(t.Context(), source.Across("test"), "kinds", []string{"id", "i", "t", "b", "f"}, rows); err != nil {
+		rows = append(rows, []any{3, 3, strings.Repeat(odd, 100), body, true, math.MaxFloat64}, []any{4, 4, "in the next piece", body[:100], false, 7.0})
+		if err := db.Insert(t.Context(), source.Across("test"), "kinds", []string{"id", "i", "t", "b", "f", "r"}, rows); err != nil {
 			t.Fatal(err)
 		}
 		want, file := everything(t, source), write(t, source)

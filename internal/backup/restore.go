@@ -160,6 +160,8 @@ func read(kind db.Kind, value jsontext.Value) (any, error) {
 		return as[[]byte](value)
 	case db.Boolean:
 		return as[bool](value)
+	case db.Real:
+		return as[float64](value)
 	default:
 		return nil, ErrBroken
 	}

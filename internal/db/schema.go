@@ -16,6 +16,7 @@ const (
 	Text    Kind = "text"
 	Bytes   Kind = "bytes"
 	Boolean Kind = "boolean"
+	Real    Kind = "real"
 )
 
 // A Column of a table.
@@ -63,9 +64,9 @@ func Tables(ctx context.Context, s Scoped) ([]Table, error) {
 	return all, nil
 }
 
-var kinds = map[string]Kind{"bigint": Integer, "text": Text, "bytea": Bytes, "boolean": Boolean}
+var kinds = map[string]Kind{"bigint": Integer, "text": Text, "bytea": Bytes, "boolean": Boolean, "double precision": Real}
 
-// Dump reads a whole table, a row at a time, each value as int64, string, []byte, bool or nil.
+// Dump reads a whole table, a row at a time, each value as int64, float64, string, []byte, bool or nil.
 func Dump(ctx context.Context, s Scoped, t Table) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		names := make([]string, len(t.Columns))
@@ -81,6 +82,8 @@ func Dump(ctx context.Context, s Scoped, t Table) iter.Seq2[[]any, error] {
 				targets[i] = new(any) // SQLite hands empty bytes over as a nil []byte: in an any it is still not NULL
 			case Boolean:
 				targets[i] = new(*bool)
+			case Real:
+				targets[i] = new(*float64)
 			}
 		}
 		rows, err := s.runner(ctx, false).QueryContext(ctx, "SELECT "+strings.Join(names, ", ")+" FROM "+t.Name)
@@ -114,6 +117,10 @@ func values(targets []any) []any {
 				row[i] = **v
 			}
 		case **bool:
+			if *v != nil {
+				row[i] = **v
+			}
+		case **float64:
 			if *v != nil {
 				row[i] = **v
 			}

@@ -28,7 +28,11 @@ type Drawn struct {
 
 // Step is the exchange as a judge is shown it.
 func (d *Drawn) Step() judge.Step {
-	return judge.Step{Messages: d.Messages, Response: d.Response, Tools: d.Tools}
+	step := judge.Step{Messages: d.Messages, Response: d.Response}
+	if len(d.Tools) > 0 { // no tools are empty bytes, which one engine hands over as such and the other as none
+		step.Tools = d.Tools
+	}
+	return step
 }
 
 const drawnColumns = `at, id, request_id, expires_at, trace_id, chain, response, tools, messages`
@@ -41,7 +45,7 @@ const maxPool = 100_000
 func (s *Store) Draw(ctx context.Context, ws tenant.ID, f *Filters, size int, seed uint64, each func(*Drawn) (more bool)) (pool int, err error) {
 	err = s.Scan(ctx, ws, f, maxPool, func(scan *Scan) error {
 		pool = scan.Len()
-		order := rand.New(rand.NewPCG(seed, 0)).Perm(pool) //nolint:gosec // a sample is no secret
+		order := rand.New(rand.NewPCG(seed, 0)).Perm(pool)
 		for batch := range slices.Chunk(order[:min(size, pool)], scanBatch) {
 			for _, at := range batch {
 				m := scan.marks[at]
