@@ -46,8 +46,8 @@ func (r *room) measured(t testing.TB, agreements, disagreements, ruled int) stri
 	_, err := r.db.Tx(t.Context(), func(tx *db.Tx) error {
 		in := tx.Across("test")
 		if _, err := db.Exec(t.Context(), tx.In(mine), `
-			INSERT INTO calibrations (workspace_id, id, criterion_id, version, judge_model, brief, counts, enrolled, last, created_by, created_at, aligned_at)
-			VALUES ($1, $2, $3, 1, 'sim/judge', '[]', $4, '', '', 'usr_ann', $5, $5)`, name, c.ID, string(shown(t, halves)), now); err != nil {
+			INSERT INTO calibrations (workspace_id, id, criterion_id, version, judge_model, counts, enrolled, last, created_by, created_at, aligned_at)
+			VALUES ($1, $2, $3, 1, 'sim/judge', $4, '', '', 'usr_ann', $5, $5)`, name, c.ID, string(shown(t, halves)), now); err != nil {
 			return err
 		}
 		if _, err := db.Exec(t.Context(), tx.In(mine), `
