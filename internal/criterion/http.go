@@ -365,8 +365,19 @@ type watching struct {
 	Body Watch
 }
 
+// whole is a watch with its usual share and window, where it has none. A share of nothing is said by enabled.
+func (w Watch) whole() Watch {
+	if w.SamplePercent == 0 {
+		w.SamplePercent = 10
+	}
+	if w.WindowHours == 0 {
+		w.WindowHours = 24
+	}
+	return w
+}
+
 func (h *Handler) watch(ctx context.Context, caller tenant.Caller, in watching) (Monitor, error) {
-	w := in.Body
+	w := in.Body.whole()
 	if w.Enabled {
 		if err := h.Open(ctx, caller.Workspace); err != nil {
 			return Monitor{}, err
