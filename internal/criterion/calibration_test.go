@@ -28,12 +28,12 @@ func TestACalibrationCountsEveryLabelOnceAndIsPaidOnce(t *testing.T) {
 		r.grade(t, "", marks(3, mark{verdict: judge.Pass})...) // of no judge
 		r.rule(t, all[47].ID, label.Ruling{Kind: label.Ambiguous})
 		r.oracle.tells(func(item int) string {
-			switch i := slices.IndexFunc(all, func(g graded) bool { return g.item == item }); {
-			case i == 0, i == 5: // people pass it
+			switch i := slices.IndexFunc(all, func(g graded) bool { return g.item == item }); i {
+			case 0, 5: // people pass it
 				return opinion(judge.Fail, 0.2)
-			case i == 3: // people fail it
+			case 3: // people fail it
 				return opinion(judge.Pass, 0.8)
-			case i == 4:
+			case 4:
 				return "I would rather not."
 			default:
 				return opinion(all[i].Verdict, 0.5)
