@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"sovereign/internal/fold"
 	"sovereign/internal/judge"
 	"sovereign/internal/tenant"
 )
@@ -119,6 +120,59 @@ func TestWhatTiesTheHalvesTogetherMeasuresNothing(t *testing.T) {
 			if got := r.halves(t, ws, []New{along(judge.Pass, root, "answer")})[0]; got != want {
 				t.Errorf("its later turns are in %v, and it is in %v", where, got)
 			}
+		}
+	})
+}
+
+func TestWhatTiesAQuestionToALaterTurnMeasuresNothing(t *testing.T) {
+	each(t, func(t *testing.T, r room) {
+		for round := range 12 {
+			ws, asked := r.fresh(t), fmt.Sprint("asked ", round)
+			where := r.halves(t, ws, []New{along(judge.Pass, asked, "another answer"), along(judge.Pass, asked, "answer", "later", "answer")})
+			if got := r.halves(t, ws, []New{along(judge.Pass, asked, "answer")})[0]; got != (where[0] && where[1]) {
+				t.Errorf("what it belongs to is in %v, and it is in %v", where, got)
+			}
+		}
+	})
+}
+
+// What nobody has graded yet is told apart as it would be: answers to one question, and steps of one run, are in one half.
+func TestWhatIsNotGradedYetHasItsHalf(t *testing.T) {
+	each(t, func(t *testing.T, r room) {
+		halves, err := TheSplit(t.Context(), r.db, mine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		half := func(trace string, said ...string) bool {
+			t.Helper()
+			step := talk(said...)
+			chain, err := fold.Keys(step.Messages, step.Response)
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := halves.Half(t.Context(), r.db.In(mine), chain, trace)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return report
+		}
+		seen := map[bool]int{}
+		for i := range 40 {
+			asked, run := fmt.Sprint("asked ", i), fmt.Sprint("run ", i)
+			first := half("", asked, "one answer")
+			if half("", asked, "another") != first || half("", asked, "one answer") != first {
+				t.Errorf("answers to %s are in both halves", asked)
+			}
+			if half(run, asked, "a step") != half(run, "something else", "another step") {
+				t.Errorf("steps of %s are in both halves", run)
+			}
+			if made := r.make(t, mine, along(judge.Pass, asked, "one answer"))[0]; made.InReportHalf != first {
+				t.Errorf("%s is graded in another half", asked)
+			}
+			seen[first]++
+		}
+		if len(seen) != 2 {
+			t.Error(seen)
 		}
 	})
 }
