@@ -284,7 +284,7 @@ func TestAModelThatRefusesStructureIsAskedPlainlyFromThenOn(t *testing.T) {
 			return opinion(judge.Pass, 1), nil
 		})
 		done := r.calibrate(t, c.ID)
-		if done.Block.N != 39 || done.Block.Failed != 1 || plain.Load() != 40 || structured.Load() > 2*atOnce {
+		if done.Block.N != 39 || done.Block.Failed != 1 || plain.Load() != 40 || structured.Load() > 2*usually {
 			t.Errorf("%+v; %d structured, %d plain", done.Block, structured.Load(), plain.Load())
 		}
 	})
