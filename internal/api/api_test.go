@@ -292,6 +292,32 @@ func TestBodiesAreStrict(t *testing.T) {
 	}
 }
 
+// A body whose field is a pointer may be left out; one that is sent is held to its rules all the same.
+func TestABodyMayBeOptional(t *testing.T) {
+	type input struct {
+		ID   string `path:"id"`
+		Body *thing
+	}
+	name := func(_ context.Context, _ tenant.Caller, in input) (thing, error) {
+		if in.Body == nil {
+			return thing{Name: "none"}, nil
+		}
+		return *in.Body, nil
+	}
+	f := newFrame(t, sqlite(t), nil, api.Post("/things/{id}", api.Reader, name, "x"))
+	for _, c := range []struct {
+		body   string
+		status int
+		words  string
+	}{
+		{"", 200, `"none"`}, {`{"name":"abc"}`, 200, `"abc"`}, {`{}`, 400, "name"}, {`{"name":"abc","other":1}`, 400, "other"}, {`[]`, 400, "invalid_body"}, {`{`, 400, "invalid_body"},
+	} {
+		if got := f.ask(t, "POST", "/v1/things/1", c.body); got.status != c.status || !strings.Contains(got.body, c.words) {
+			t.Errorf("%q: %d %s", c.body, got.status, got.body)
+		}
+	}
+}
+
 func TestParametersAreStrict(t *testing.T) {
 	f := newFrame(t, sqlite(t), nil, api.Get("/things", api.Reader, func(_ context.Context, _ tenant.Caller, in listed) (listed, error) { return in, nil }, "x"),
 		api.Put("/things/{id}", api.Reader, func(_ context.Context, _ tenant.Caller, in named) (thing, error) {

@@ -43,7 +43,7 @@ func reread(ctx context.Context, in db.Scoped, c *kept, k *keptCalibration) (Rep
 	}
 	shifts, err := db.Query[trust.Shift](ctx, in, `
 		SELECT human, standing, judge, in_report_half FROM calibration_rows
-		WHERE workspace_id = $1 AND calibration_id = $2 AND standing <> human AND ruling <> '' AND NOT shown`, k.ID)
+		WHERE workspace_id = $1 AND calibration_id = $2 AND changed AND ruling <> '' AND NOT shown`, k.ID)
 	if err != nil {
 		return r, fmt.Errorf("read what has changed: %w", err)
 	}
@@ -119,7 +119,7 @@ func (r *Report) remains(ctx context.Context, in db.Scoped, calibrationID string
 	r.Remaining = []Remaining{}
 	for a, err := range db.Rows[row](ctx, in, `
 		SELECT label_id, request_id, judge, human, critique, grade, in_report_half FROM calibration_rows
-		WHERE workspace_id = $1 AND calibration_id = $2 AND judge <> human AND judge <> '' AND human <> '' AND ruling <> 'judge_error' AND standing = human`, calibrationID) {
+		WHERE workspace_id = $1 AND calibration_id = $2 AND wrong AND ruling <> 'judge_error' AND NOT changed`, calibrationID) {
 		if err != nil {
 			return fmt.Errorf("read the disagreements: %w", err)
 		}

@@ -509,7 +509,7 @@ func (s *Store) align(ctx context.Context, run *job.Run, k *keptCalibration) err
 		if err := k.current(c); err != nil {
 			return err
 		}
-		if _, err := db.Exec(ctx, in, `UPDATE calibration_rows SET human = standing WHERE workspace_id = $1 AND calibration_id = $2 AND standing <> human`, k.ID); err != nil {
+		if _, err := db.Exec(ctx, in, `UPDATE calibration_rows SET human = standing WHERE workspace_id = $1 AND calibration_id = $2 AND changed`, k.ID); err != nil {
 			return fmt.Errorf("align the rows of %s: %w", k.ID, err)
 		}
 		answered, err := db.One[int64](ctx, in, `SELECT COUNT(*) FROM calibration_rows WHERE workspace_id = $1 AND calibration_id = $2 AND failure NOT LIKE $3`, k.ID, unreachable+"%")

@@ -158,11 +158,11 @@ func TestACalibrationGoesOnWhereItWasKilledAndAsksNothingTwice(t *testing.T) {
 func TestLabelsThatChangeDuringACalibrationAreMeasuredAsTheyStandAtItsEnd(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *room) {
 		c := r.judge(t)
-		all := r.grade(t, c.ID, marks(40, mark{verdict: judge.Pass})...)
+		all := r.grade(t, c.ID, marks(pendingAtOnce+8, mark{verdict: judge.Pass})...)
 		var calls atomic.Int64
 		reached, hold := make(chan struct{}), held(t)
 		r.oracle.does(func(int, *infer.Request) (string, error) {
-			if calls.Add(1) == 33 { // the first 32 have their verdicts
+			if calls.Add(1) == pendingAtOnce+1 { // those before have their verdicts
 				close(reached)
 				<-hold.opened
 			}
@@ -176,12 +176,12 @@ func TestLabelsThatChangeDuringACalibrationAreMeasuredAsTheyStandAtItsEnd(t *tes
 		r.rule(t, all[3].ID, label.Ruling{Kind: label.LabelError})
 		r.rule(t, all[3].ID, label.Ruling{Verdict: judge.Pass})
 		r.erase(t, all[4].ID)
-		r.rule(t, all[39].ID, label.Ruling{Kind: label.LabelError}) // has no verdict yet
-		r.erase(t, all[38].ID)
+		r.rule(t, all[pendingAtOnce+7].ID, label.Ruling{Kind: label.LabelError}) // has no verdict yet
+		r.erase(t, all[pendingAtOnce+6].ID)
 		later := r.grade(t, c.ID, mark{verdict: judge.Fail}) // comes too late
 		hold.open()
 		done := r.done(t, c.ID, begun.ID, job.Done)
-		if want := (trust.Matrix{TP: 35, FP: 2}); done.Block.Matrix != want || done.Block.Failed != 0 {
+		if want := (trust.Matrix{TP: pendingAtOnce + 8 - 5, FP: 2}); done.Block.Matrix != want || done.Block.Failed != 0 {
 			t.Errorf("%+v", done.Block)
 		}
 		report := r.report(t, c.ID)
@@ -189,14 +189,14 @@ func TestLabelsThatChangeDuringACalibrationAreMeasuredAsTheyStandAtItsEnd(t *tes
 			t.Errorf("what was measured is as it stands, yet: %s %v", diff, report.CertificateVoided)
 		}
 		for _, one := range report.Remaining {
-			if one.HumanVerdict == "" || one.LabelID == all[4].ID || one.LabelID == all[38].ID {
+			if one.HumanVerdict == "" || one.LabelID == all[4].ID || one.LabelID == all[pendingAtOnce+6].ID {
 				t.Errorf("a label that is gone remains to be ruled on: %+v", one)
 			}
 		}
 		if r.certificate(t, c.ID).Voided {
 			t.Error("the certificate is void from the start")
 		}
-		if again := r.calibrate(t, c.ID); again.Block.N != 38 || again.Block.Matrix.FP != 3 {
+		if again := r.calibrate(t, c.ID); again.Block.N != pendingAtOnce+8-2 || again.Block.Matrix.FP != 3 {
 			t.Errorf("with %s: %+v", later[0].ID, again.Block)
 		}
 	})
@@ -205,11 +205,11 @@ func TestLabelsThatChangeDuringACalibrationAreMeasuredAsTheyStandAtItsEnd(t *tes
 func TestACriterionThatChangesDuringItsCalibrationIsNotCertified(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *room) {
 		c := r.judge(t)
-		r.grade(t, c.ID, marks(40, mark{verdict: judge.Pass})...)
+		r.grade(t, c.ID, marks(pendingAtOnce+8, mark{verdict: judge.Pass})...)
 		var calls atomic.Int64
 		reached, hold := make(chan struct{}), held(t)
 		r.oracle.does(func(int, *infer.Request) (string, error) {
-			if calls.Add(1) == 33 {
+			if calls.Add(1) == pendingAtOnce+1 {
 				close(reached)
 				<-hold.opened
 			}
@@ -335,11 +335,11 @@ func TestAnAnswerIsRememberedForEverybodyAndAFailureForItsOwnRun(t *testing.T) {
 func TestACancelledCalibrationKeepsItsAnswers(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *room) {
 		c := r.judge(t)
-		r.grade(t, c.ID, marks(40, mark{verdict: judge.Pass})...)
+		r.grade(t, c.ID, marks(pendingAtOnce+8, mark{verdict: judge.Pass})...)
 		var calls atomic.Int64
 		reached, hold := make(chan struct{}), held(t)
 		r.oracle.does(func(int, *infer.Request) (string, error) {
-			if calls.Add(1) == 33 {
+			if calls.Add(1) == pendingAtOnce+1 {
 				close(reached)
 				<-hold.opened
 			}
@@ -351,12 +351,12 @@ func TestACancelledCalibrationKeepsItsAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		hold.open()
-		if ended := r.done(t, c.ID, begun.ID, job.Cancelled); ended.Block != nil || ended.CertificateID != nil || ended.Done < 32 {
+		if ended := r.done(t, c.ID, begun.ID, job.Cancelled); ended.Block != nil || ended.CertificateID != nil || ended.Done != pendingAtOnce {
 			t.Errorf("%+v", ended)
 		}
 		r.oracle.does(nil)
 		r.calibrate(t, c.ID)
-		if n, twice := r.oracle.asked(); n != 40 || twice {
+		if n, twice := r.oracle.asked(); n != pendingAtOnce+8 || twice {
 			t.Errorf("%d questions, twice: %v", n, twice)
 		}
 	})

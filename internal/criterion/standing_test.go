@@ -147,7 +147,10 @@ func TestADeletedCriterionLeavesItsLabelsAndItsTrail(t *testing.T) {
 		if err := r.Delete(t.Context(), mine, ann, c.ID); err != nil {
 			t.Fatal(err)
 		}
-		for table, want := range map[string]int{"criteria": 1, "calibrations": 1, "calibration_rows": 1, "certificates": 1, "judge_answers": 1, "labels": 4} {
+		if err := r.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for table, want := range map[string]int{"criteria_deleted": 0, "criteria": 1, "calibrations": 1, "calibration_rows": 1, "certificates": 1, "judge_answers": 1, "labels": 4} {
 			if n := r.rows(t, table); n != want {
 				t.Errorf("%d rows of %s, want %d", n, table, want)
 			}
@@ -196,7 +199,7 @@ func TestACertificateIsWhatWasSignedAndVerifies(t *testing.T) {
 		b, rubric := done.Block, sha256.Sum256([]byte("It is polite."))
 		kappa, ok := stat.KappaInterval(stat.Table(b.Matrix), 0.95)
 		want := Proof{
-			ID: got.ID, Object: "certificate", CriterionID: c.ID, Version: 1, CalibrationID: done.ID, JudgeModel: model, RubricSHA256: hex.EncodeToString(rubric[:]),
+			ID: got.ID, Object: "certificate", CriterionID: c.ID, Version: 1, CalibrationID: done.ID, JudgeModel: model, Edition: judge.Edition, RubricSHA256: hex.EncodeToString(rubric[:]),
 			N: 60, Matrix: trust.Matrix{TP: 29, FN: 1, TN: 29, FP: 1}, Se: b.Se, SeCI: b.SeCI, Sp: b.Sp, SpCI: b.SpCI, Kappa: b.Kappa, KappaCI: &kappa,
 			Trust: trust.Measured, HoldoutActive: true, IssuedAt: *done.AlignedAt / 1000 * 1000, Voids: voids, // it tells milliseconds
 		}

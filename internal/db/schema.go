@@ -32,14 +32,14 @@ type Table struct {
 }
 
 // Tables lists our tables in the order they were made, so that one comes after those it refers to. The migrations'
-// own table is not among them.
+// own table is not among them, nor are columns that the engine computes of others.
 func Tables(ctx context.Context, s Scoped) ([]Table, error) {
 	tables := `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'goose_db_version' ORDER BY rowid`
 	columns := `SELECT name, type AS kind FROM pragma_table_info($1) ORDER BY cid`
 	if s.db.Engine == Postgres {
 		tables = `SELECT CAST(relname AS TEXT) FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname <> 'goose_db_version' ORDER BY oid`
 		columns = `SELECT CAST(column_name AS TEXT) AS name, CAST(data_type AS TEXT) AS kind FROM information_schema.columns
-			WHERE table_schema = current_schema() AND table_name = $1 ORDER BY ordinal_position`
+			WHERE table_schema = current_schema() AND table_name = $1 AND is_generated = 'NEVER' ORDER BY ordinal_position`
 	}
 	names, err := Query[string](ctx, s, tables)
 	if err != nil {

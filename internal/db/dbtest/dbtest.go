@@ -64,7 +64,7 @@ func EachURL(t *testing.T, test func(t *testing.T, folder string, url secret.Tex
 }
 
 // Open opens a database for the length of the test.
-func Open(t *testing.T, folder string, url secret.Text) *db.DB {
+func Open(t testing.TB, folder string, url secret.Text) *db.DB {
 	t.Helper()
 	d, err := db.Open(t.Context(), folder, url)
 	if err != nil {
@@ -81,7 +81,7 @@ func Open(t *testing.T, folder string, url secret.Text) *db.DB {
 var databases atomic.Int64
 
 // Postgres is the URL of an empty database of its own on this process's PostgreSQL server.
-func Postgres(t *testing.T) secret.Text {
+func Postgres(t testing.TB) secret.Text {
 	t.Helper()
 	s, err := server()
 	if err != nil {
@@ -93,7 +93,7 @@ func Postgres(t *testing.T) secret.Text {
 	return secret.New(s.url(name))
 }
 
-func (s *Server) run(t *testing.T, statement string) {
+func (s *Server) run(t testing.TB, statement string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

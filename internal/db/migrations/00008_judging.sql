@@ -128,7 +128,8 @@ CREATE INDEX calibrations_criterion ON calibrations (workspace_id, criterion_id,
 CREATE INDEX calibrations_aligned ON calibrations (workspace_id, criterion_id, aligned_at) WHERE aligned_at > 0;
 
 -- What a judge said of each label. human is the verdict that it was held against, standing the one that holds now, '' when the
--- label was withdrawn or deleted. draw is the row's place in a blind sample.
+-- label was withdrawn or deleted. draw is the row's place in a blind sample. wrong and changed are columns because a planner can count
+-- them: of a comparison of two columns it thinks that it holds for nearly all rows, and reads them all.
 CREATE TABLE calibration_rows (
     workspace_id   TEXT             NOT NULL,
     calibration_id TEXT             NOT NULL,
@@ -146,12 +147,14 @@ CREATE TABLE calibration_rows (
     grade          DOUBLE PRECISION NOT NULL,
     critique       TEXT             NOT NULL,
     failure        TEXT             NOT NULL,
+    wrong          BOOLEAN          GENERATED ALWAYS AS (judge <> human AND judge <> '' AND human <> '') STORED,
+    changed        BOOLEAN          GENERATED ALWAYS AS (standing <> human) STORED,
     PRIMARY KEY (workspace_id, calibration_id, label_id)
 );
 CREATE INDEX calibration_rows_label ON calibration_rows (workspace_id, label_id);
 CREATE INDEX calibration_rows_pending ON calibration_rows (workspace_id, calibration_id, label_id) WHERE pending;
-CREATE INDEX calibration_rows_wrong ON calibration_rows (workspace_id, calibration_id, label_id) WHERE judge <> human AND judge <> '';
-CREATE INDEX calibration_rows_changed ON calibration_rows (workspace_id, calibration_id, label_id) WHERE standing <> human;
+CREATE INDEX calibration_rows_wrong ON calibration_rows (workspace_id, calibration_id, label_id) WHERE wrong;
+CREATE INDEX calibration_rows_changed ON calibration_rows (workspace_id, calibration_id, label_id) WHERE changed;
 CREATE INDEX calibration_rows_ruled ON calibration_rows (workspace_id, calibration_id, label_id) WHERE ruling <> '';
 CREATE INDEX calibration_rows_draw ON calibration_rows (workspace_id, calibration_id, draw) WHERE judge = human;
 
