@@ -338,7 +338,7 @@ func TestAnUnreachableJudgeFailsItsCalibrationAndALaterOneWorks(t *testing.T) {
 	server = p.serve(t, append([]string{"--config", judgeConfig(t, provider, map[string]string{"judges": "mock?judge"}, nil)}, few...)...)
 	c = server.callerWith(key)
 	for id, n := range ids {
-		if w := c.calibrated(t, id); w.Block.N != n {
+		if w := c.calibrated(t, id); w.Progress.Total != n || w.Block.Failed != 0 {
 			t.Errorf("%+v", w.Block)
 		}
 	}

@@ -366,7 +366,7 @@ type watching struct {
 }
 
 func (h *Handler) watch(ctx context.Context, caller tenant.Caller, in watching) (Monitor, error) {
-	w := in.Body
+	w := in.Body.whole()
 	if w.Enabled {
 		if err := h.Open(ctx, caller.Workspace); err != nil {
 			return Monitor{}, err

@@ -1,6 +1,7 @@
 package criterion
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -26,10 +27,16 @@ import (
 // A Watch is how a judge watches the traffic that is logged.
 type Watch struct {
 	Enabled       bool     `json:"enabled"`
-	SamplePercent float64  `json:"sample_percent,omitempty" default:"10" minimum:"0" maximum:"100" doc:"How much of what matches is judged"`
+	SamplePercent float64  `json:"sample_percent,omitempty" default:"10" minimum:"0.001" maximum:"100" doc:"How much of what matches is judged"`
 	Filters       *Filters `json:"filters,omitempty" doc:"What is watched; the criterion's own filters by default"`
 	AlertBelow    *float64 `json:"alert_below,omitempty" minimum:"0" maximum:"1" doc:"The pass rate, as the judge says, below which it raises an alarm"`
 	WindowHours   int      `json:"window_hours,omitempty" default:"24" minimum:"1" maximum:"720" doc:"How long is counted before it begins anew"`
+}
+
+// whole is a watch with what was left out.
+func (w Watch) whole() Watch {
+	w.SamplePercent, w.WindowHours = cmp.Or(w.SamplePercent, 10), cmp.Or(w.WindowHours, 24)
+	return w
 }
 
 func (w *Watch) check() error {
