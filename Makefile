@@ -9,7 +9,7 @@ TOOLS   := $(CURDIR)/.tools
 RACE     = GOFLAGS="$$(go env GOFLAGS) -race"
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test unit lint vuln faults transports bench bench-peers bench-packages recall catalog setup clean
+.PHONY: help run build test unit lint vuln faults transports bench bench-peers bench-packages recall statistics catalog setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ bench-packages: ## benchmarks of the packages
 
 recall: setup-go ## hold redaction against gitleaks' rules
 	@go test -C tools/recall -count 1 -v .
+
+statistics: setup-go ## measure what intervals and gates keep of their promises, and write docs/statistics.md anew (some minutes)
+	@go run ./internal/stat/coverage
 
 catalog: ## write the built-in models and prices anew, from what the npm registry has today (MADE=YYYY-MM-DD)
 	@cd scripts/catalog && npm ci --ignore-scripts && node catalog.mjs $(MADE)

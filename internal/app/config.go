@@ -72,6 +72,7 @@ type Limits struct {
 	Cache            Bytes         `default:"64MiB" help:"Answers that are remembered, for workspaces that want it; 0 for none."`
 	BreakerFailures  int           `default:"10" help:"Failures of a model in a row after which it is left alone for a while; 0 for never."`
 	BreakerPause     time.Duration `default:"5s" help:"For how long, at first; twice as long each time, up to a minute."`
+	JudgeCalls       int64         `default:"8" help:"Questions that one run of a judge asks at once."`
 	DefaultMaxTokens int64         `default:"0" help:"Output tokens of a request that names no maximum; it is sent to the provider, and lowers the hold. 0 for the model's own maximum."`
 }
 
@@ -187,6 +188,9 @@ func (l Limits) check() error {
 	}
 	if l.BreakerFailures < 0 {
 		return bad("limits.breaker_failures", "must be 0 or more")
+	}
+	if l.JudgeCalls < 1 || l.JudgeCalls > 256 {
+		return bad("limits.judge_calls", "must be 1 to 256")
 	}
 	if l.DefaultMaxTokens < 0 {
 		return bad("limits.default_max_tokens", "must be 0 or more")

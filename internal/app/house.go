@@ -91,6 +91,7 @@ type house struct {
 
 	jobs      *job.Runner
 	criteria  *criterion.Store
+	bench     *criterion.Bench
 	guardians *criterion.Guard
 
 	bounds    *edge.Bounds
@@ -104,6 +105,9 @@ type house struct {
 
 	stop context.CancelFunc
 	work sync.WaitGroup
+
+	retire context.CancelFunc // ends what asks models by itself, before what keeps its money ends
+	labour sync.WaitGroup
 }
 
 // A purpose says whether a house may be opened where there is none yet.
@@ -293,7 +297,6 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 		Fleet: h.fleet.Load, Aliases: h.aliases, Keys: h.keys, Workspaces: h.setting, Till: h.till, Bounds: h.bounds, Log: h.log,
 		Count: tokenizer.Count, Watch: watch, Random: rand.Float64, Cache: h.cache, Breaker: h.breaker, Recorder: h.recorder,
 	})
-	h.apply(c)
 
 	frame := api.Config{DB: h.db, Feed: h.feed, Log: h.log, Bounds: h.bounds}
 	before := edge.Config{Directory: h.dir, Log: h.log, Metrics: h.metrics, Tracer: tracer, Gate: h.gate, Closing: h.draining.Load, Bounds: h.bounds}
@@ -311,6 +314,10 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	h.datasets = dataset.NewStore(h.db, logged)
 	routes = append(routes, dataset.NewHandler(h.datasets, logs.Open).Routes()...)
 	routes = append(routes, h.judgeRoutes(logged, logs)...)
+	if err := h.criteria.Renew(ctx); err != nil {
+		return err
+	}
+	h.apply(c)
 	routes = append(routes, h.inferenceRoutes()...)
 	routes = append(routes, h.operatorRoutes()...)
 	public, err := api.NewRouter(frame, routes)
@@ -334,6 +341,7 @@ func (h *house) setupSteps() []workspace.Step {
 		{ID: "create_key", Action: "mint a key", Done: func(context.Context, tenant.ID) (bool, error) { return true, nil }},
 		{ID: "add_credit", Action: "ask the operator to top the wallet up: sovereign admin wallet topup", Done: h.wallets.Funded},
 		{ID: "send_request", Action: "send a chat completion: POST /v1/chat/completions with the model sim/chat, or one of GET /v1/models", Done: h.wallets.Used},
+		{ID: "calibrate_judge", Action: "make a judge, grade what models said, and calibrate it: POST /v1/criteria, POST /v1/labels, POST /v1/criteria/{id}/calibrations", Done: h.calibrated},
 	}
 }
 
@@ -353,8 +361,10 @@ func (h *house) start() {
 	h.work.Go(func() { h.teller.Sync(ctx) })
 	h.work.Go(func() { h.teller.Run(ctx) })
 	h.work.Go(func() { h.clerk.Run(ctx) })
-	h.work.Go(func() { h.jobs.Run(ctx) })
-	h.work.Go(func() { h.guardians.Run(ctx) })
+	labouring, retire := context.WithCancel(ctx)
+	h.retire = retire
+	h.labour.Go(func() { h.jobs.Run(labouring) })
+	h.labour.Go(func() { h.guardians.Run(labouring) })
 	h.work.Go(func() {
 		if err := h.till.Run(ctx); err != nil {
 			h.log.Error("stopping with charges that the journal could not take", "err", err)
@@ -448,9 +458,21 @@ func (h *house) apply(c *Config) {
 			OwnKeyFee: int64(c.OwnKeyFeePercent),
 		})
 	}
+	if h.bench != nil {
+		h.bench.AtOnce(l.JudgeCalls)
+	}
+}
+
+// rest ends the work in the background that asks models; it goes on after the next start. Repeating it is a no-op.
+func (h *house) rest() {
+	if h.retire != nil {
+		h.retire()
+		h.labour.Wait()
+	}
 }
 
 func (h *house) close() {
+	h.rest()
 	if h.stop != nil {
 		h.stop()
 		h.work.Wait()

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 
 	"sovereign/internal/api"
@@ -17,11 +18,11 @@ import (
 func (h *house) judgeRoutes(logged *logbook.Store, logs *logbook.Handler) []api.Route {
 	h.jobs = job.NewRunner(job.Config{DB: h.db, Log: h.log})
 	h.criteria = criterion.NewStore(h.db, h.vault)
-	bench := criterion.NewBench(h.db, h.gateway)
-	h.guardians = criterion.NewGuard(h.criteria, logged, bench, logs.Open, h.gate, h.log)
+	h.bench = criterion.NewBench(h.db, h.gateway)
+	h.guardians = criterion.NewGuard(h.criteria, logged, h.bench, logs.Open, h.gate, h.log)
 	routes := label.NewHandler(label.NewStore(h.db, logs, h.criteria)).Routes()
 	return append(routes, criterion.NewHandler(criterion.Config{
-		Store: h.criteria, Bench: bench, Logs: logged, Open: logs.Open, Models: chatModels{h}, Runner: h.jobs,
+		Store: h.criteria, Bench: h.bench, Logs: logged, Open: logs.Open, Models: chatModels{h}, Runner: h.jobs,
 	}).Routes()...)
 }
 
@@ -39,3 +40,6 @@ func (c chatModels) Chats(ws tenant.ID, field, model string) error {
 	}
 	return nil
 }
+
+// calibrated reports whether a workspace has a judge that was measured.
+func (h *house) calibrated(ctx context.Context, ws tenant.ID) (bool, error) { return h.criteria.Calibrated(ctx, ws) }

@@ -220,6 +220,7 @@ func (s *server) wait(signals <-chan os.Signal) error {
 // drain lets running requests end, for a bounded time, while no new ones are taken. With an inherited socket, new
 // connections wait in the kernel for the next process.
 func (s *server) drain() {
+	go s.house.rest()
 	s.house.draining.Store(true) // probers send no more; who has connected is still served, and then closed
 	_ = s.listener.Close()
 	// net/http drops a request that arrives once Shutdown has begun, so connections get to bring one more before it.

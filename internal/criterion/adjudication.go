@@ -70,12 +70,12 @@ func reread(ctx context.Context, in db.Scoped, c *kept, k *keptCalibration) (Rep
 // rulings fills in what was adjudicated, and says how many rulings were on disagreements.
 func (r *Report) rulings(ctx context.Context, in db.Scoped, calibrationID string) (onDisagreements int, err error) {
 	type row struct {
-		LabelID, RequestID           string
-		Kind                         label.Kind
-		Verdict, Adjudicated         judge.Verdict
-		Note                         string
-		AdjudicatedAt                clock.Time
-		Human, Judge                 judge.Verdict
+		LabelID, RequestID   string
+		Kind                 label.Kind
+		Verdict, Adjudicated judge.Verdict
+		Note                 string
+		AdjudicatedAt        clock.Time
+		Human, Judge         judge.Verdict
 	}
 	rows, err := db.Query[row](ctx, in, `
 		SELECT r.label_id, r.request_id, l.kind, l.verdict, l.adjudicated, l.note, l.adjudicated_at, r.human, r.judge
@@ -119,7 +119,7 @@ func (r *Report) remains(ctx context.Context, in db.Scoped, calibrationID string
 	r.Remaining = []Remaining{}
 	for a, err := range db.Rows[row](ctx, in, `
 		SELECT label_id, request_id, judge, human, critique, grade, in_report_half FROM calibration_rows
-		WHERE workspace_id = $1 AND calibration_id = $2 AND judge <> human AND judge <> '' AND NOT adjudicated AND standing = human`, calibrationID) {
+		WHERE workspace_id = $1 AND calibration_id = $2 AND judge <> human AND judge <> '' AND human <> '' AND NOT adjudicated AND standing = human`, calibrationID) {
 		if err != nil {
 			return fmt.Errorf("read the disagreements: %w", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -14,6 +15,7 @@ import (
 	"sovereign/internal/db"
 	"sovereign/internal/fault"
 	"sovereign/internal/infer"
+	"sovereign/internal/job"
 	"sovereign/internal/judge"
 	"sovereign/internal/money"
 	"sovereign/internal/tenant"
@@ -26,12 +28,21 @@ type Bench struct {
 	models infer.Completer
 	plain  sync.Map // model → true: it refuses structured answers
 	pause  time.Duration
+	atOnce atomic.Int64
 }
 
 // NewBench asks models, and keeps their answers in d.
 func NewBench(d *db.DB, models infer.Completer) *Bench {
-	return &Bench{db: d, models: models, pause: time.Second}
+	b := &Bench{db: d, models: models, pause: time.Second}
+	b.AtOnce(usually)
+	return b
 }
+
+// usually is how many questions of one run are asked at a time.
+const usually = 8
+
+// AtOnce sets how many questions of one run are asked at a time, from the next batch on.
+func (b *Bench) AtOnce(n int64) { b.atOnce.Store(max(1, n)) }
 
 // A question is something to be judged.
 type question struct {
@@ -49,6 +60,8 @@ type finding struct {
 	Failure   string
 	Cost      money.Nano // 0 when it was remembered
 	RequestID string
+
+	remembered bool
 }
 
 // maxAnswer is how long a judge's answer may be, in tokens: reasoning counts.
@@ -65,13 +78,10 @@ const patience = 3
 func (b *Bench) ask(ctx context.Context, ws tenant.ID, q *question) (finding, error) {
 	digest, err := q.brief.Digest(q.model, q.subject)
 	if err != nil {
-		return finding{Failure: "unreadable: " + err.Error()}, nil
+		return finding{Failure: "unreadable: " + err.Error()}, nil //nolint:nilerr // it is a finding: nothing can be asked about it
 	}
-	if known, err := b.recall(ctx, ws, digest[:], q.origin); err != nil || known != nil {
-		if known != nil {
-			return *known, err
-		}
-		return finding{}, err
+	if known, ok, err := b.recall(ctx, ws, digest[:], q.origin); ok || err != nil {
+		return known, err
 	}
 	for attempt := 1; ; attempt++ {
 		found, err := b.once(ctx, ws, q, digest[:])
@@ -119,22 +129,22 @@ func (b *Bench) wait(ctx context.Context, attempt int, asked time.Duration) erro
 }
 
 // recall is what was answered before: a verdict to anybody, a failure only to the run that has it already.
-func (b *Bench) recall(ctx context.Context, ws tenant.ID, digest []byte, origin string) (*finding, error) {
+func (b *Bench) recall(ctx context.Context, ws tenant.ID, digest []byte, origin string) (found finding, ok bool, err error) {
 	type row struct{ Origin, RequestID, Opinion, Failure string }
 	r, err := db.Maybe[row](ctx, b.db.In(ws), `SELECT origin, request_id, opinion, failure FROM judge_answers WHERE workspace_id = $1 AND question = $2`, digest)
 	if err != nil {
-		return nil, fmt.Errorf("recall an answer: %w", err)
+		return found, false, fmt.Errorf("recall an answer: %w", err)
 	}
 	if r == nil || r.Failure != "" && r.Origin != origin {
-		return nil, nil
+		return found, false, nil
 	}
-	found := &finding{Failure: r.Failure, RequestID: r.RequestID}
+	found = finding{Failure: r.Failure, RequestID: r.RequestID, remembered: true}
 	if r.Failure == "" {
 		if err := json.Unmarshal([]byte(r.Opinion), &found.Opinion); err != nil {
-			return nil, fmt.Errorf("recall an answer: %w", err)
+			return found, false, fmt.Errorf("recall an answer: %w", err)
 		}
 	}
-	return found, nil
+	return found, true, nil
 }
 
 // once asks a model, in the form that it takes.
@@ -201,25 +211,55 @@ func (b *Bench) keep(ctx context.Context, ws tenant.ID, q *question, digest []by
 	return nil
 }
 
-// price is what it costs to judge something, about.
-func (b *Bench) price(ws tenant.ID, model string, brief *judge.Brief, s *judge.Subject) (money.Nano, error) {
-	body, err := brief.Ask(model, s, judge.Structured)
+// catchUp lets a run tell of every answer that it has paid for: a server may have died between an answer and the row that it is for.
+func (b *Bench) catchUp(ctx context.Context, run *job.Run, criterionID string) error {
+	paid, err := db.One[money.Nano](ctx, b.db.In(run.Workspace), `
+		SELECT CAST(COALESCE(SUM(cost), 0) AS BIGINT) FROM judge_answers WHERE workspace_id = $1 AND criterion_id = $2 AND origin = $3`, criterionID, run.ID)
+	if err != nil {
+		return fmt.Errorf("sum up what %s has paid: %w", run.ID, err)
+	}
+	return run.Tx(ctx, func(_ *db.Tx, tally *job.Tally) error {
+		tally.Cost = max(tally.Cost, paid)
+		return nil
+	})
+}
+
+// price is what it costs to judge something, about: nothing, if it was judged before.
+func (b *Bench) price(ctx context.Context, ws tenant.ID, model string, told *judge.Brief, s *judge.Subject) (money.Nano, error) {
+	digest, err := told.Digest(model, s)
 	if err != nil {
 		return 0, nil //nolint:nilerr // it will be a failure, and cost nothing
+	}
+	if _, known, err := b.recall(ctx, ws, digest[:], ""); known || err != nil {
+		return 0, err
+	}
+	body, err := told.Ask(model, s, judge.Structured)
+	if err != nil {
+		return 0, fmt.Errorf("ask a judge: %w", err)
 	}
 	return b.models.Estimate(&infer.Request{Workspace: ws, Origin: "estimate", Model: model, Body: body, MaxTokens: maxAnswer}, usual)
 }
 
-// atOnce is how many questions of one run are asked at a time.
-const atOnce = 8
+// foresee is what so many judgements cost, about, if they are like some.
+func (b *Bench) foresee(ctx context.Context, ws tenant.ID, model string, told *judge.Brief, some []judge.Subject, total int64) (money.Nano, error) {
+	var sum money.Nano
+	for i := range some {
+		cost, err := b.price(ctx, ws, model, told, &some[i])
+		if err != nil {
+			return 0, err
+		}
+		sum += cost
+	}
+	return sum / money.Nano(max(1, len(some))) * money.Nano(total), nil
+}
 
 // each calls do for every one of some, several at a time, and returns the first error. Those that have begun are let end.
-func each[T any](ctx context.Context, some []T, do func(context.Context, T) error) error {
+func each[T any](ctx context.Context, atOnce int64, some []T, do func(context.Context, T) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	work := make(chan T)
 	var group sync.WaitGroup
-	for range min(atOnce, len(some)) {
+	for range min(int(atOnce), len(some)) {
 		group.Go(func() {
 			for one := range work {
 				if err := do(ctx, one); err != nil {

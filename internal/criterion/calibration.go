@@ -40,33 +40,24 @@ type Calibration struct {
 
 // keptCalibration is a calibration as the tables have it.
 type keptCalibration struct {
-	ID, CriterionID       string
-	Version               int64
-	JudgeModel            string
-	Brief, Counts         string
-	Enrolled, Last        string
-	CreatedBy             tenant.UserID
-	AlignedAt             clock.Time
-	CertificateID         string
-	Status                job.Status
-	Done, Total           int64
-	Estimate, Cost        money.Nano
-	Failure               *string
-	CreatedAt             clock.Time
-	StartedAt, FinishedAt *clock.Time
+	ID, CriterionID string
+	Version         int64
+	JudgeModel      string
+	Counts          string
+	Enrolled, Last  string
+	CreatedBy       tenant.UserID
+	AlignedAt       clock.Time
+	CertificateID   string
+	job.Job
 }
 
-const calibrationColumns = `t.id, t.criterion_id, t.version, t.judge_model, t.brief, t.counts, t.enrolled, t.last, t.created_by, t.aligned_at,
+const calibrationColumns = `t.id, t.criterion_id, t.version, t.judge_model, t.counts, t.enrolled, t.last, t.created_by, t.aligned_at,
 	COALESCE((SELECT MAX(f.id) FROM certificates f WHERE f.workspace_id = $1 AND f.criterion_id = t.criterion_id AND f.calibration_id = t.id), '') AS certificate_id,
 	` + job.Columns + ` FROM calibrations t JOIN jobs ON jobs.workspace_id = t.workspace_id AND jobs.id = t.id WHERE t.workspace_id = $1`
 
 func (k *keptCalibration) calibration() (Calibration, error) {
 	c := Calibration{
-		ID: k.ID, Object: "calibration", CriterionID: k.CriterionID, Version: k.Version, JudgeModel: k.JudgeModel, CreatedBy: k.CreatedBy,
-		Job: job.Job{
-			Status: k.Status, Progress: job.Progress{Done: k.Done, Total: k.Total}, Estimate: k.Estimate, Cost: k.Cost, Error: k.Failure,
-			CreatedAt: k.CreatedAt, StartedAt: k.StartedAt, FinishedAt: k.FinishedAt,
-		},
+		ID: k.ID, Object: "calibration", CriterionID: k.CriterionID, Version: k.Version, JudgeModel: k.JudgeModel, CreatedBy: k.CreatedBy, Job: k.Job,
 	}
 	if k.CertificateID != "" {
 		c.CertificateID = &k.CertificateID
@@ -129,6 +120,15 @@ func (s *Store) Calibration(ctx context.Context, ws tenant.ID, criterionID, name
 	return k.calibration()
 }
 
+// Calibrated reports whether any judge of a workspace was measured.
+func (s *Store) Calibrated(ctx context.Context, ws tenant.ID) (bool, error) {
+	n, err := db.One[int](ctx, s.db.In(ws), `SELECT COUNT(*) FROM (SELECT 1 AS one FROM calibrations WHERE workspace_id = $1 AND aligned_at > 0 LIMIT 1) any_of_them`)
+	if err != nil {
+		return false, fmt.Errorf("find a calibration: %w", err)
+	}
+	return n > 0, nil
+}
+
 // The kind of a calibration's job, and the prefix of its id.
 const (
 	calibrates  = "calibration"
@@ -137,8 +137,15 @@ const (
 
 // Calibrate begins to judge every label of a criterion. What the judge is shown is chosen anew, which may make a new version of it.
 func (s *Store) Calibrate(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, bench *Bench, most money.Nano) (Calibration, error) {
+	estimate, total, err := s.foresee(ctx, ws, criterionID, bench)
+	if err != nil {
+		return Calibration{}, err
+	}
+	if err := affordable(estimate, most); err != nil {
+		return Calibration{}, err
+	}
 	var made Calibration
-	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
+	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
 		in := tx.In(ws)
 		k, err := find(ctx, in, criterionID)
 		if err != nil {
@@ -152,22 +159,15 @@ func (s *Store) Calibrate(ctx context.Context, ws tenant.ID, by tenant.Actor, cr
 		if err := s.rechoose(ctx, tx, ws, k); err != nil {
 			return err
 		}
-		estimate, total, err := s.foresee(ctx, in, ws, k, bench)
-		if err != nil {
-			return err
-		}
-		if err := affordable(estimate, most); err != nil {
-			return err
-		}
 		last, err := db.One[string](ctx, in, `SELECT COALESCE(MAX(id), '') FROM labels WHERE workspace_id = $1 AND criterion_id = $2`, criterionID)
 		if err != nil {
 			return fmt.Errorf("find the last label: %w", err)
 		}
 		name := id.New(calibration)
 		if _, err := db.Exec(ctx, in, `
-			INSERT INTO calibrations (workspace_id, id, criterion_id, version, judge_model, brief, counts, enrolled, last, created_by, created_at, aligned_at)
-			VALUES ($1, $2, $3, $4, $5, $6, '', '', $7, $8, $9, 0)`,
-			name, criterionID, k.Version, k.JudgeModel, k.Shots, last, by.User, clock.Now()); err != nil {
+			INSERT INTO calibrations (workspace_id, id, criterion_id, version, judge_model, counts, enrolled, last, created_by, created_at, aligned_at)
+			VALUES ($1, $2, $3, $4, $5, '', '', $6, $7, $8, 0)`,
+			name, criterionID, k.Version, k.JudgeModel, last, by.User, clock.Now()); err != nil {
 			return fmt.Errorf("begin a calibration: %w", err)
 		}
 		if err := job.Queue(ctx, tx, ws, job.New{ID: name, Kind: calibrates, Total: total, Estimate: estimate}); err != nil {
@@ -213,7 +213,19 @@ func (s *Store) rechoose(ctx context.Context, tx *db.Tx, ws tenant.ID, k *kept) 
 const foreseen = 32
 
 // foresee says what a calibration would cost, about, and how many labels it would judge.
-func (s *Store) foresee(ctx context.Context, in db.Scoped, ws tenant.ID, k *kept, bench *Bench) (money.Nano, int64, error) {
+func (s *Store) foresee(ctx context.Context, ws tenant.ID, criterionID string, bench *Bench) (money.Nano, int64, error) {
+	in := s.db.In(ws)
+	k, err := find(ctx, in, criterionID)
+	if err != nil {
+		return 0, 0, err
+	}
+	if k.FewShot { // as it would be chosen
+		shots, err := choose(ctx, in, k.ID)
+		if err != nil {
+			return 0, 0, err
+		}
+		k.Shots = shotsText(shots)
+	}
 	labels, err := label.Count(ctx, in, k.ID)
 	if err != nil {
 		return 0, 0, err
@@ -236,21 +248,8 @@ func (s *Store) foresee(ctx context.Context, in db.Scoped, ws tenant.ID, k *kept
 			return 0, 0, err
 		}
 	}
-	cost, err := bench.foresee(ws, k.JudgeModel, told, subjects, total)
+	cost, err := bench.foresee(ctx, ws, k.JudgeModel, told, subjects, total)
 	return cost, total, err
-}
-
-// foresee is what so many judgements cost, about, if they are like some.
-func (b *Bench) foresee(ws tenant.ID, model string, told *judge.Brief, some []judge.Subject, total int64) (money.Nano, error) {
-	var sum money.Nano
-	for i := range some {
-		cost, err := b.price(ws, model, told, &some[i])
-		if err != nil {
-			return 0, err
-		}
-		sum += cost
-	}
-	return sum / money.Nano(max(1, len(some))) * money.Nano(total), nil
 }
 
 // busyWith is the calibration of a criterion that is not finished, "" for none.
@@ -280,6 +279,9 @@ func (s *Store) calibrate(bench *Bench) job.Work {
 			return err
 		}
 		if err := s.enrol(ctx, run, &k); err != nil {
+			return err
+		}
+		if err := bench.catchUp(ctx, run, k.CriterionID); err != nil {
 			return err
 		}
 		told, err := brief(ctx, in, c)
@@ -330,8 +332,10 @@ func (s *Store) enrol(ctx context.Context, run *job.Run, k *keptCalibration) err
 			to := k.Last
 			for _, l := range labels {
 				if l.Standing != "" {
-					rows = append(rows, []any{run.Workspace, k.ID, l.ID, l.RequestID, l.TraceID, l.Item, l.InReportHalf, string(l.Standing), string(l.Standing),
-						l.Adjudicated, draw(k.ID, l.ID), true, "", 0.0, "", ""})
+					rows = append(rows, []any{
+						run.Workspace, k.ID, l.ID, l.RequestID, l.TraceID, l.Item, l.InReportHalf, string(l.Standing), string(l.Standing),
+						l.Adjudicated, draw(k.ID, l.ID), true, "", 0.0, "", "",
+					})
 				}
 			}
 			if more = len(labels) == enrolAtOnce; more {
@@ -359,11 +363,11 @@ func (s *Store) enrol(ctx context.Context, run *job.Run, k *keptCalibration) err
 // draw is a row's place in the blind sample of a calibration.
 func draw(calibrationID, labelID string) int64 {
 	sum := sha256.Sum256([]byte("blind sample\n" + calibrationID + "\n" + labelID))
-	return int64(binary.BigEndian.Uint64(sum[:8]) >> 1) //nolint:gosec // shifted: it fits
+	return int64(binary.BigEndian.Uint64(sum[:8]) >> 1)
 }
 
 // pendingAtOnce is how many rows are taken up together, and written together when they are judged.
-const pendingAtOnce = 32
+const pendingAtOnce = 64
 
 // hopeless is how many rows in a row a judge may leave unanswered before it is given up: it is not the rows, then.
 const hopeless = 24
@@ -383,7 +387,7 @@ func (s *Store) judgeRows(ctx context.Context, run *job.Run, k *keptCalibration,
 		}
 		var mu sync.Mutex
 		found := make(map[string]finding, len(rows))
-		asking := each(ctx, rows, func(ctx context.Context, r row) error {
+		asking := each(ctx, bench.atOnce.Load(), rows, func(ctx context.Context, r row) error {
 			subject, err := label.Item(ctx, s.db.In(run.Workspace), r.Item)
 			f := finding{Failure: "gone: the label was deleted"}
 			if err == nil {

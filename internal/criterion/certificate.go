@@ -13,6 +13,7 @@ import (
 	"sovereign/internal/db"
 	"sovereign/internal/fault"
 	"sovereign/internal/id"
+	"sovereign/internal/judge"
 	"sovereign/internal/stat"
 	"sovereign/internal/tenant"
 	"sovereign/internal/trust"
@@ -32,6 +33,7 @@ type Proof struct {
 	Version       int64          `json:"criterion_version"`
 	CalibrationID string         `json:"calibration_id"`
 	JudgeModel    string         `json:"judge_model"`
+	Edition       int64          `json:"judge_edition" doc:"Of the words in which the server asks judges"`
 	RubricSHA256  string         `json:"rubric_sha256"`
 	N             int64          `json:"n"`
 	Failed        int64          `json:"failed" doc:"Answers of the judge that were no verdicts"`
@@ -63,13 +65,14 @@ var voids = []string{
 	"the correction (label_error) of a label that it was measured by",
 	"the withdrawal (ambiguous) of such a label",
 	"the deletion of such a label",
+	"a release of the server that asks judges in other words (judge_edition)",
 }
 
 // certify signs what a calibration found. ctx is bound to tx.
 func (s *Store) certify(ctx context.Context, tx *db.Tx, ws tenant.ID, c *kept, k *keptCalibration, halves *trust.Halves, now clock.Time) error {
 	b, rubric := halves.Block(), sha256.Sum256([]byte(c.Rubric))
 	p := Proof{
-		ID: id.New("cert"), Object: "certificate", CriterionID: c.ID, Version: k.Version, CalibrationID: k.ID, JudgeModel: k.JudgeModel,
+		ID: id.New("cert"), Object: "certificate", CriterionID: c.ID, Version: k.Version, CalibrationID: k.ID, JudgeModel: k.JudgeModel, Edition: judge.Edition,
 		RubricSHA256: hex.EncodeToString(rubric[:]), N: b.N, Failed: b.Failed, Matrix: b.Matrix, Se: b.Se, SeCI: b.SeCI, Sp: b.Sp, SpCI: b.SpCI,
 		Kappa: b.Kappa, Trust: b.Trust, HoldoutActive: b.HoldoutActive, IssuedAt: now, Voids: voids,
 	}
@@ -85,12 +88,23 @@ func (s *Store) certify(ctx context.Context, tx *db.Tx, ws tenant.ID, c *kept, k
 		return err
 	}
 	if _, err := db.Exec(ctx, tx.In(ws), `
-		INSERT INTO certificates (workspace_id, id, criterion_id, calibration_id, version, document, key_id, jws, trust, holdout_active, issued_at, voided_at, voided_reason)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, '')`,
-		p.ID, c.ID, k.ID, k.Version, document, signature.KeyID, signature.JWS, p.Trust, p.HoldoutActive, now); err != nil {
+		INSERT INTO certificates (workspace_id, id, criterion_id, calibration_id, version, edition, document, key_id, jws, trust, holdout_active, issued_at, voided_at, voided_reason)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0, '')`,
+		p.ID, c.ID, k.ID, k.Version, p.Edition, document, signature.KeyID, signature.JWS, p.Trust, p.HoldoutActive, now); err != nil {
 		return fmt.Errorf("keep a certificate: %w", err)
 	}
 	return audit.Record(ctx, tx, ws, tenant.Actor{Kind: tenant.ActorKey, User: k.CreatedBy}, "certificate.issue", p.ID, nil, p)
+}
+
+// Renew voids the certificates of judges that this release asks in other words than the one that measured them.
+func (s *Store) Renew(ctx context.Context) error {
+	_, err := db.Exec(ctx, s.db.Across("a release asks all judges in its own words"), `
+		UPDATE certificates SET voided_at = $1, voided_reason = $2 WHERE voided_at = 0 AND edition <> $3`,
+		clock.Now(), fmt.Sprintf("the server asks judges in other words since: edition %d", judge.Edition), judge.Edition)
+	if err != nil {
+		return fmt.Errorf("void the certificates of earlier editions: %w", err)
+	}
+	return nil
 }
 
 // keptCertificate is a certificate as the table has it.

@@ -21,25 +21,24 @@ import (
 
 // A Criterion is a judge.
 type Criterion struct {
-	ID            string      `json:"id"`
-	Object        string      `json:"object" enum:"criterion"`
-	Name          string      `json:"name"`
-	Rubric        string      `json:"rubric"`
-	JudgeModel    string      `json:"judge_model" doc:"A model of the catalog"`
-	Scale         judge.Scale `json:"scale" enum:"binary,graded"`
-	PassThreshold float64     `json:"pass_threshold" doc:"From which grade on a graded answer passes"`
-	FewShot       bool        `json:"few_shot" doc:"The judge is shown graded examples, of the tuning half"`
-	Shots         []string    `json:"few_shot_labels" nullable:"false" doc:"The labels that it is shown"`
-	Filters       Filters     `json:"filters" doc:"Which exchanges it is for"`
-	Version       int64       `json:"version" doc:"Counts the changes of what the judge is told"`
-	Trust         trust.Tier  `json:"trust" enum:"none,provisional,measured,calibrated,certified"`
-	CertificateID *string     `json:"certificate_id" doc:"The last certificate, void or not"`
+	ID            string       `json:"id"`
+	Object        string       `json:"object" enum:"criterion"`
+	Name          string       `json:"name"`
+	Rubric        string       `json:"rubric"`
+	JudgeModel    string       `json:"judge_model" doc:"A model of the catalog"`
+	Scale         judge.Scale  `json:"scale" enum:"binary,graded"`
+	PassThreshold float64      `json:"pass_threshold" doc:"From which grade on a graded answer passes"`
+	FewShot       bool         `json:"few_shot" doc:"The judge is shown graded examples, of the tuning half"`
+	Shots         []string     `json:"few_shot_labels" nullable:"false" doc:"The labels that it is shown"`
+	Filters       Filters      `json:"filters" doc:"Which exchanges it is for"`
+	Version       int64        `json:"version" doc:"Counts the changes of what the judge is told"`
+	Trust         trust.Tier   `json:"trust" enum:"none,provisional,measured,calibrated,certified"`
+	CertificateID *string      `json:"certificate_id" doc:"The last certificate, void or not"`
 	Labels        label.Counts `json:"labels"`
-	Monitoring    *Watch      `json:"monitoring"`
-	CreatedAt     clock.Time  `json:"created_at"`
-	UpdatedAt     clock.Time  `json:"updated_at"`
+	Monitoring    *Watch       `json:"monitoring"`
+	CreatedAt     clock.Time   `json:"created_at"`
+	UpdatedAt     clock.Time   `json:"updated_at"`
 }
-
 
 // Filters are those of the logs.
 type Filters = logbook.Selection

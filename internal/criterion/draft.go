@@ -62,7 +62,7 @@ type drafted struct {
 }
 
 func (k *keptInquiry) improvement() (Improvement, error) {
-	i := Improvement{ID: k.ID, Object: "improvement", CriterionID: k.CriterionID, Version: k.Version, CreatedBy: k.CreatedBy, Changes: []string{}, Job: k.job()}
+	i := Improvement{ID: k.ID, Object: "improvement", CriterionID: k.CriterionID, Version: k.Version, CreatedBy: k.CreatedBy, Changes: []string{}, Job: k.Job}
 	var asked Draft
 	var result drafted
 	if err := k.read(&asked, &result); err != nil {
@@ -74,7 +74,7 @@ func (k *keptInquiry) improvement() (Improvement, error) {
 }
 
 func (k *keptInquiry) suggestion() (Suggested, error) {
-	s := Suggested{ID: k.ID, Object: "suggestion", CreatedBy: k.CreatedBy, Criteria: []judge.Suggestion{}, Job: k.job()}
+	s := Suggested{ID: k.ID, Object: "suggestion", CreatedBy: k.CreatedBy, Criteria: []judge.Suggestion{}, Job: k.Job}
 	var asked Draft
 	var result drafted
 	if err := k.read(&asked, &result); err != nil {
@@ -137,8 +137,9 @@ func mistakes(ctx context.Context, in db.Scoped, criterionID string) ([]judge.Ca
 }
 
 // suggest composes the question for new criteria: of what people said, and of logged exchanges, as far as either is in the tuning
-// half. Exchanges that nobody has graded yet are drawn as they would be if somebody did.
-func (s *Store) suggest(ctx context.Context, ws tenant.ID, d Draft, logs Logs, seed uint64) (composition, error) {
+// half. Exchanges that nobody has graded yet are drawn as they would be if somebody did. Where they are to be shown, it is noted that they
+// were.
+func (s *Store) suggest(ctx context.Context, ws tenant.ID, d Draft, logs Logs, seed uint64, show bool) (composition, error) {
 	halves, err := label.TheSplit(ctx, s.db, ws)
 	if err != nil {
 		return nil, err
@@ -148,7 +149,12 @@ func (s *Store) suggest(ctx context.Context, ws tenant.ID, d Draft, logs Logs, s
 	if err != nil {
 		return nil, err
 	}
+	type shown struct {
+		chain fold.Chain
+		trace string
+	}
 	var failed error
+	var all []shown
 	_, err = logs.Draw(ctx, ws, d.Filters.Filters(), 8*d.Size, seed, func(row *logbook.Drawn) bool {
 		chain, err := fold.Parse(row.Chain)
 		if err != nil {
@@ -161,6 +167,7 @@ func (s *Store) suggest(ctx context.Context, ws tenant.ID, d Draft, logs Logs, s
 		}
 		if chain.Own != (fold.Key{}) && !report {
 			samples = append(samples, judge.Sample{Subject: judge.Subject{Steps: []judge.Step{row.Step()}}})
+			all = append(all, shown{chain, row.TraceID})
 		}
 		return len(samples) < d.Size
 	})
@@ -169,6 +176,18 @@ func (s *Store) suggest(ctx context.Context, ws tenant.ID, d Draft, logs Logs, s
 	}
 	if len(samples) == 0 {
 		return nil, fault.Precondition.New("there is nothing to learn from: no critique, and no logged exchange that matches the filters")
+	}
+	if show {
+		if _, err := s.db.Tx(ctx, func(tx *db.Tx) error {
+			for _, one := range all {
+				if err := halves.Shown(ctx, tx, ws, one.chain, one.trace); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
 	}
 	return func(mode judge.Mode) ([]byte, int, error) { return judge.Suggest(d.Model, samples, mode) }, nil
 }
@@ -212,24 +231,28 @@ const maxDraft = 16_384
 
 // Improve begins to draft a better rubric.
 func (s *Store) Improve(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, d Draft, bench *Bench, most money.Nano) (Improvement, error) {
+	c, err := find(ctx, s.db.In(ws), criterionID)
+	if err != nil {
+		return Improvement{}, err
+	}
+	if d.Model == "" {
+		d.Model = c.JudgeModel
+	}
+	compose, err := s.improve(ctx, s.db.In(ws), c, d.Model)
+	if err != nil {
+		return Improvement{}, err
+	}
+	estimate, err := bench.foreseeDraft(ws, d.Model, compose)
+	if err != nil {
+		return Improvement{}, err
+	}
+	if err := affordable(estimate, most); err != nil {
+		return Improvement{}, err
+	}
 	var made Improvement
-	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
+	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
 		c, err := find(ctx, tx.In(ws), criterionID)
 		if err != nil {
-			return err
-		}
-		if d.Model == "" {
-			d.Model = c.JudgeModel
-		}
-		compose, err := s.improve(ctx, tx.In(ws), c, d.Model)
-		if err != nil {
-			return err
-		}
-		estimate, err := bench.foreseeDraft(ws, d.Model, compose)
-		if err != nil {
-			return err
-		}
-		if err := affordable(estimate, most); err != nil {
 			return err
 		}
 		begun, err := improvements.begin(ctx, tx, ws, by, c, d, 1, estimate)
@@ -244,7 +267,7 @@ func (s *Store) Improve(ctx context.Context, ws tenant.ID, by tenant.Actor, crit
 
 // Suggest begins to draft criteria.
 func (s *Store) Suggest(ctx context.Context, ws tenant.ID, by tenant.Actor, d Draft, logs Logs, bench *Bench, most money.Nano) (Suggested, error) {
-	compose, err := s.suggest(ctx, ws, d, logs, 1)
+	compose, err := s.suggest(ctx, ws, d, logs, 1, false)
 	if err != nil {
 		return Suggested{}, err
 	}

@@ -291,7 +291,7 @@ func (h *Handler) composeSuggestion(ctx context.Context, ws tenant.ID, k *keptIn
 	if err := h.Open(ctx, ws); err != nil {
 		return nil, err
 	}
-	return h.Store.suggest(ctx, ws, d, h.Logs, seedOf(k.ID))
+	return h.Store.suggest(ctx, ws, d, h.Logs, seedOf(k.ID), true)
 }
 
 func (h *Handler) suggestions(ctx context.Context, caller tenant.Caller, in api.Page) (api.List[Suggested], error) {
@@ -405,7 +405,7 @@ func (h *Handler) estimate(ctx context.Context, caller tenant.Caller, in Inquiry
 		if err := h.fits(ctx, ws, &d); err != nil {
 			return e, err
 		}
-		compose, err := h.Store.suggest(ctx, ws, d, h.Logs, 1)
+		compose, err := h.Store.suggest(ctx, ws, d, h.Logs, 1, false)
 		if err != nil {
 			return e, err
 		}
@@ -440,7 +440,7 @@ func (h *Handler) estimate(ctx context.Context, caller tenant.Caller, in Inquiry
 		e.CostUSD, err = h.Bench.foreseeDraft(ws, in.Model, compose)
 		return e, err
 	default:
-		e.CostUSD, e.Calls, err = h.Store.foresee(ctx, scope, ws, c, h.Bench)
+		e.CostUSD, e.Calls, err = h.Store.foresee(ctx, ws, c.ID, h.Bench)
 	}
 	return e, err
 }

@@ -30,27 +30,15 @@ var (
 
 // keptInquiry is one as the tables have it.
 type keptInquiry struct {
-	ID, CriterionID       string
-	Version               int64
-	Asked, Result         string
-	CreatedBy             tenant.UserID
-	Status                job.Status
-	Done, Total           int64
-	Estimate, Cost        money.Nano
-	Failure               *string
-	CreatedAt             clock.Time
-	StartedAt, FinishedAt *clock.Time
+	ID, CriterionID string
+	Version         int64
+	Asked, Result   string
+	CreatedBy       tenant.UserID
+	job.Job
 }
 
 const inquiryColumns = `t.id, t.criterion_id, t.version, t.asked, t.result, t.created_by, ` + job.Columns + `
 	FROM inquiries t JOIN jobs ON jobs.workspace_id = t.workspace_id AND jobs.id = t.id WHERE t.workspace_id = $1`
-
-func (k *keptInquiry) job() job.Job {
-	return job.Job{
-		Status: k.Status, Progress: job.Progress{Done: k.Done, Total: k.Total}, Estimate: k.Estimate, Cost: k.Cost, Error: k.Failure,
-		CreatedAt: k.CreatedAt, StartedAt: k.StartedAt, FinishedAt: k.FinishedAt,
-	}
-}
 
 // read fills in what was asked and, if there is one, the result.
 func (k *keptInquiry) read(asked, result any) error {

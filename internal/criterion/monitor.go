@@ -3,14 +3,13 @@ package criterion
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"math"
 	"sync"
 	"time"
-
-	"crypto/sha256"
 
 	"github.com/go-json-experiment/json"
 
@@ -210,7 +209,7 @@ func (g *Guard) Look(ctx context.Context) {
 	}
 	all, err := db.Query[row](ctx, g.store.db.Across("the judges of all workspaces watch"), `SELECT workspace_id, id FROM criteria WHERE monitoring <> '' ORDER BY workspace_id, id`)
 	if err == nil {
-		err = each(ctx, all, func(ctx context.Context, r row) error {
+		err = each(ctx, usually, all, func(ctx context.Context, r row) error {
 			if until, ok := g.rest.Load(r.ID); ok && time.Now().Before(until.(time.Time)) {
 				return nil
 			}
@@ -243,8 +242,8 @@ func (g *Guard) watch(ctx context.Context, ws tenant.ID, criterionID string) err
 	if err != nil || crit.Monitoring == nil || !crit.Monitoring.Enabled {
 		return err
 	}
-	if g.open(ctx, ws) != nil { // nothing is logged, or to be read
-		return nil
+	if g.open(ctx, ws) != nil {
+		return nil //nolint:nilerr // nothing is logged, or may be read: there is nothing to watch
 	}
 	k, err := db.One[keptMonitor](ctx, in, `SELECT `+monitorColumns+` WHERE workspace_id = $1 AND criterion_id = $2`, criterionID)
 	if err != nil {
@@ -357,4 +356,3 @@ func (k *keptMonitor) alarm(bound *float64, now clock.Time) bool {
 	k.Reason = fmt.Sprintf("%d of %d pass, which is evidence for a rate below %g", k.Passes, k.Judged, *bound)
 	return true
 }
-

@@ -13,19 +13,19 @@ import (
 
 // A Report re-reads a calibration against what was adjudicated since. It asks no judge.
 type Report struct {
-	CriterionID             string         `json:"criterion_id"`
-	AlignedAt               clock.Time     `json:"aligned_at" doc:"When the calibration was measured"`
-	Before                  trust.Block          `json:"before" doc:"As measured"`
-	After                   trust.Block          `json:"after" doc:"What a re-calibration would read: label errors corrected, ambiguous and deleted labels withdrawn"`
-	Adjudicated             int64          `json:"adjudicated"`
-	ByKind                  ByKind         `json:"by_kind"`
-	Adjudications           []Ruled `json:"adjudications" nullable:"false"`
-	RemainingDisagreements  int64          `json:"remaining_disagreements"`
-	Remaining               []Remaining    `json:"remaining" nullable:"false" doc:"The dominant direction first, then what the judge was surest of"`
-	Concentration           []Direction    `json:"concentration" nullable:"false" doc:"Of what remains"`
-	CertificateVoided       bool           `json:"certificate_voided" doc:"A correction or a withdrawal has changed what the certificate measured"`
-	AgreementsToReview      []Unseen       `json:"agreements_to_review" nullable:"false" doc:"A blind random sample of labels that the judge agrees with, as large as what was adjudicated: to look at disagreements alone flatters a judge"`
-	AfterIsDisagreementOnly bool           `json:"after_is_disagreement_only" doc:"The sample of agreements is not graded yet"`
+	CriterionID             string      `json:"criterion_id"`
+	AlignedAt               clock.Time  `json:"aligned_at" doc:"When the calibration was measured"`
+	Before                  trust.Block `json:"before" doc:"As measured"`
+	After                   trust.Block `json:"after" doc:"What a re-calibration would read: label errors corrected, ambiguous and deleted labels withdrawn"`
+	Adjudicated             int64       `json:"adjudicated"`
+	ByKind                  ByKind      `json:"by_kind"`
+	Adjudications           []Ruled     `json:"adjudications" nullable:"false"`
+	RemainingDisagreements  int64       `json:"remaining_disagreements"`
+	Remaining               []Remaining `json:"remaining" nullable:"false" doc:"The dominant direction first, then what the judge was surest of"`
+	Concentration           []Direction `json:"concentration" nullable:"false" doc:"Of what remains"`
+	CertificateVoided       bool        `json:"certificate_voided" doc:"A correction or a withdrawal has changed what the certificate measured"`
+	AgreementsToReview      []Unseen    `json:"agreements_to_review" nullable:"false" doc:"A blind random sample of labels that the judge agrees with, as large as what was adjudicated: to look at disagreements alone flatters a judge"`
+	AfterIsDisagreementOnly bool        `json:"after_is_disagreement_only" doc:"The sample of agreements is not graded yet"`
 }
 
 // ByKind counts adjudications.

@@ -57,7 +57,7 @@ type Rates struct {
 	RateCI       *stat.Interval `json:"rate_ci" doc:"At 95 %, Wilson: of the judge's own rate, not of the truth"`
 	Corrected    *float64       `json:"corrected_rate" doc:"Corrected for the errors that the judge's certificate tells of (Rogan–Gladen)"`
 	CorrectedCI  *stat.Interval `json:"corrected_rate_ci" doc:"At 95 %, Lang–Reiczigel: with the sampling error of the calibration"`
-	NotCorrected *string        `json:"not_corrected" enum:"no_verdicts,no_certificate,certificate_void,few_labels,judge_not_proven" doc:"Why it is not corrected"`
+	NotCorrected *string        `json:"not_corrected" enum:"no_verdicts,no_certificate,certificate_void,few_labels,judge_not_proven,contradicted" doc:"Why it is not corrected"`
 	Certificate  *string        `json:"certificate_id" doc:"By which it was corrected"`
 	Failing      []Failing      `json:"failing_examples" nullable:"false" doc:"Some of what failed; the rows have all"`
 }
@@ -78,7 +78,7 @@ type askedScan struct {
 }
 
 func (k *keptInquiry) scan() (Scan, error) {
-	s := Scan{ID: k.ID, Object: "scan", CriterionID: k.CriterionID, Version: k.Version, CreatedBy: k.CreatedBy, Job: k.job()}
+	s := Scan{ID: k.ID, Object: "scan", CriterionID: k.CriterionID, Version: k.Version, CreatedBy: k.CreatedBy, Job: k.Job}
 	var asked askedScan
 	var result Rates
 	if err := k.read(&asked, &result); err != nil {
@@ -131,7 +131,7 @@ func (s *Store) draw(ctx context.Context, ws tenant.ID, c *kept, in Sample, logs
 		return nil, err
 	}
 	d.total = int64(len(d.rows))
-	d.estimate, err = bench.foresee(ws, c.JudgeModel, told, some, d.total)
+	d.estimate, err = bench.foresee(ctx, ws, c.JudgeModel, told, some, d.total)
 	return d, err
 }
 
@@ -141,7 +141,7 @@ func (s *Store) Scan(ctx context.Context, ws tenant.ID, by tenant.Actor, criteri
 	if err != nil {
 		return Scan{}, err
 	}
-	d, err := s.draw(ctx, ws, c, in, logs, bench, uint64(clock.Now())) //nolint:gosec // any number is a seed
+	d, err := s.draw(ctx, ws, c, in, logs, bench, uint64(clock.Now()))
 	if err != nil {
 		return Scan{}, err
 	}
@@ -199,6 +199,9 @@ func (s *Store) scan(logs Logs, open func(context.Context, tenant.ID) error, ben
 		if err != nil {
 			return err
 		}
+		if err := bench.catchUp(ctx, run, k.CriterionID); err != nil {
+			return err
+		}
 		lost := 0
 		for {
 			rows, err := db.Query[pendingLog](ctx, s.db.In(run.Workspace), `
@@ -237,21 +240,25 @@ type pendingLog struct {
 	ExpiresAt clock.Time
 }
 
-// stillLost counts the rows in a row that a judge left unanswered.
+// stillLost counts the rows in a row that a judge left unanswered. What it answered long ago says nothing of today.
 func stillLost(lost int, found map[string]finding) int {
 	for _, f := range found {
-		if !strings.HasPrefix(f.Failure, unreachable) {
+		switch {
+		case f.remembered:
+		case strings.HasPrefix(f.Failure, unreachable):
+			lost++
+		default:
 			return 0
 		}
 	}
-	return lost + len(found)
+	return lost
 }
 
 // judgeLogs asks a judge about logged exchanges. What it found before an error is found.
 func (s *Store) judgeLogs(ctx context.Context, ws tenant.ID, c *kept, origin string, told *judge.Brief, rows []pendingLog, logs Logs, bench *Bench) (map[string]finding, error) {
 	var mu sync.Mutex
 	found := make(map[string]finding, len(rows))
-	err := each(ctx, rows, func(ctx context.Context, r pendingLog) error {
+	err := each(ctx, bench.atOnce.Load(), rows, func(ctx context.Context, r pendingLog) error {
 		f := finding{Failure: "gone: the exchange was deleted"}
 		step, err := logs.Read(ctx, ws, r.LogID)
 		switch {
@@ -356,9 +363,9 @@ func rates(ctx context.Context, in db.Scoped, criterionID string, x, n int64) (R
 	if refusal != "" {
 		return why(string(refusal))
 	}
-	rate, interval, ok := correction.RoganGladen(x, n)
-	if !ok {
-		return why("no_verdicts")
+	rate, interval, refusal := correction.RoganGladen(x, n)
+	if refusal != "" {
+		return why(string(refusal))
 	}
 	r.Corrected, r.CorrectedCI, r.Certificate = &rate, &interval, &certificate.ID
 	return r, nil

@@ -45,25 +45,24 @@ func (s *Store) Changed(ctx context.Context, tx *db.Tx, ws tenant.ID, c label.Ch
 	return s.reshoot(ctx, tx, ws, c)
 }
 
-// unmeasure voids the certificate that a label was measured for, if it stands with another verdict now.
+// unmeasure voids the certificates that a label was measured for, if it stands with another verdict now. Those that it was not
+// measured for stay as they are.
 func (*Store) unmeasure(ctx context.Context, in db.Scoped, c label.Change) error {
-	measured, err := db.One[int](ctx, in, `
-		SELECT COUNT(*) FROM certificates f JOIN calibration_rows r ON r.workspace_id = f.workspace_id AND r.calibration_id = f.calibration_id
-		WHERE f.workspace_id = $1 AND f.criterion_id = $2 AND f.voided_at = 0 AND r.label_id = $3
-			AND r.judge <> '' AND r.human <> r.standing AND (r.in_report_half OR NOT f.holdout_active)`, c.CriterionID, c.LabelID)
-	if err != nil {
-		return fmt.Errorf("find what label %s measured: %w", c.LabelID, err)
-	}
-	if measured == 0 {
-		return nil
-	}
 	why := map[label.Kind]string{
 		"": "was deleted", label.LabelError: "was corrected (label_error)", label.Ambiguous: "was withdrawn (ambiguous)",
 	}[c.Kind]
 	if why == "" {
 		why = "was ruled on anew (" + string(c.Kind) + ")"
 	}
-	return void(ctx, in, c.CriterionID, fmt.Sprintf("the label %s, which it was measured by, %s", c.LabelID, why))
+	_, err := db.Exec(ctx, in, `
+		UPDATE certificates SET voided_at = $4, voided_reason = $5 WHERE workspace_id = $1 AND criterion_id = $2 AND voided_at = 0 AND EXISTS (
+			SELECT 1 FROM calibration_rows r WHERE r.workspace_id = $1 AND r.calibration_id = certificates.calibration_id AND r.label_id = $3
+				AND r.judge <> '' AND r.human <> r.standing AND (r.in_report_half OR NOT certificates.holdout_active))`,
+		c.CriterionID, c.LabelID, clock.Now(), fmt.Sprintf("the label %s, which it was measured by, %s", c.LabelID, why))
+	if err != nil {
+		return fmt.Errorf("void what label %s measured: %w", c.LabelID, err)
+	}
+	return nil
 }
 
 // reshoot chooses other examples for a judge that is shown a label which does not stand as it did.

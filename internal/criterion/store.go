@@ -239,12 +239,7 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, name 
 			return fault.Conflict("%s runs for this criterion: cancel it, or wait for its end", busy)
 		}
 		for _, text := range []string{
-			`DELETE FROM calibration_rows WHERE workspace_id = $1 AND calibration_id IN (SELECT id FROM calibrations WHERE calibrations.workspace_id = $1 AND criterion_id = $2)`,
-			`DELETE FROM calibrations WHERE workspace_id = $1 AND criterion_id = $2`,
 			`DELETE FROM certificates WHERE workspace_id = $1 AND criterion_id = $2`,
-			`DELETE FROM judged_logs WHERE workspace_id = $1 AND (run_id = $2 OR run_id IN (SELECT id FROM inquiries WHERE inquiries.workspace_id = $1 AND criterion_id = $2))`,
-			`DELETE FROM inquiries WHERE workspace_id = $1 AND criterion_id = $2`,
-			`DELETE FROM judge_answers WHERE workspace_id = $1 AND criterion_id = $2`,
 			`DELETE FROM monitors WHERE workspace_id = $1 AND criterion_id = $2`,
 			`DELETE FROM criteria WHERE workspace_id = $1 AND id = $2`,
 		} {
@@ -252,9 +247,12 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, name 
 				return fmt.Errorf("delete criterion %s: %w", name, err)
 			}
 		}
+		if _, err := db.Exec(ctx, in, `INSERT INTO criteria_deleted (workspace_id, id, since) VALUES ($1, $2, $3)`, name, clock.Now()); err != nil {
+			return fmt.Errorf("delete criterion %s: %w", name, err)
+		}
 		return audit.Record(ctx, tx, ws, by, "criterion.delete", name, before, nil)
 	})
-	return err
+	return err // what is left of it, the sweep takes away
 }
 
 // busy is the calibration or inquiry of a criterion that is not finished, "" for none.

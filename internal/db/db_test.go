@@ -222,3 +222,26 @@ func TestSecondServerIsRefused(t *testing.T) {
 		again.Release()
 	})
 }
+
+func TestFieldsOfEmbeddedStructsAreColumnsAndGiveWayToItsOwn(t *testing.T) {
+	type Deep struct{ Done, Total int64 }
+	type Part struct {
+		Deep
+		Name  string
+		Cause *string `db:"reason"`
+	}
+	type whole struct {
+		Part
+		ID   string
+		Mine string `db:"name"`
+	}
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		got, err := db.One[whole](t.Context(), d.Across("test"), `SELECT 'a' AS id, 'b' AS name, CAST(3 AS BIGINT) AS done, CAST(4 AS BIGINT) AS total, 'c' AS reason`)
+		if err != nil || got.ID != "a" || got.Mine != "b" || got.Name != "" || got.Done != 3 || got.Total != 4 || got.Cause == nil || *got.Cause != "c" {
+			t.Errorf("%+v %v", got, err)
+		}
+		if _, err := db.One[whole](t.Context(), d.Across("test"), `SELECT 1 AS nothing`); err == nil {
+			t.Error("a column without a field is read")
+		}
+	})
+}

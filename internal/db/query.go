@@ -47,8 +47,8 @@ var ErrScope = errors.New("statement is not scoped to its workspace")
 // ErrNone says that One found no row.
 var ErrNone = errors.New("no row")
 
-// Query reads every row as a T: a struct whose fields are the columns (by db tag, else the field's name in snake
-// case), or a single value.
+// Query reads every row as a T: a struct whose fields, and those of structs in it that have no name, are the columns (by db
+// tag, else the field's name in snake case), or a single value.
 func Query[T any](ctx context.Context, s Scoped, text string, args ...any) ([]T, error) {
 	var all []T
 	for row, err := range Rows[T](ctx, s, text, args...) {

@@ -26,7 +26,7 @@ func scanner[T any](rows *sql.Rows) (func() (T, error), error) {
 		}, nil
 	}
 	fields := fieldsOf(kind)
-	indices := make([]int, len(columns))
+	indices := make([][]int, len(columns))
 	for i, column := range columns {
 		index, ok := fields[column]
 		if !ok {
@@ -39,22 +39,22 @@ func scanner[T any](rows *sql.Rows) (func() (T, error), error) {
 		var value T
 		whole := reflect.ValueOf(&value).Elem()
 		for i, index := range indices {
-			targets[i] = whole.Field(index).Addr().Interface()
+			targets[i] = whole.FieldByIndex(index).Addr().Interface()
 		}
 		err := rows.Scan(targets...)
 		return value, err
 	}, nil
 }
 
-var known sync.Map // reflect.Type → map[string]int
+var known sync.Map // reflect.Type → map[string][]int
 
-func fieldsOf(kind reflect.Type) map[string]int {
+// fieldsOf finds the field of each column. Those of embedded structs are among them, and give way to the struct's own.
+func fieldsOf(kind reflect.Type) map[string][]int {
 	if fields, ok := known.Load(kind); ok {
-		return fields.(map[string]int)
+		return fields.(map[string][]int)
 	}
-	fields := map[string]int{}
-	for i := range kind.NumField() {
-		f := kind.Field(i)
+	fields := map[string][]int{}
+	for _, f := range reflect.VisibleFields(kind) {
 		if !f.IsExported() {
 			continue
 		}
@@ -62,7 +62,9 @@ func fieldsOf(kind reflect.Type) map[string]int {
 		if column == "" {
 			column = snake(f.Name)
 		}
-		fields[column] = i
+		if own, taken := fields[column]; !taken || len(f.Index) < len(own) {
+			fields[column] = f.Index
+		}
 	}
 	known.Store(kind, fields)
 	return fields

@@ -106,7 +106,7 @@ func (g *Gateway) Complete(ctx context.Context, q *infer.Request) (*infer.Answer
 	}
 }
 
-// Estimate implements infer.Completer. The prompt counts as much as it would be held for.
+// Estimate implements infer.Completer. The prompt is counted with a tokenizer, which need not be the model's own.
 func (g *Gateway) Estimate(q *infer.Request, output int64) (money.Nano, error) {
 	ask, err := g.errand(q)
 	if err != nil {
@@ -119,8 +119,10 @@ func (g *Gateway) Estimate(q *infer.Request, output int64) (money.Nano, error) {
 	if err != nil {
 		return 0, err
 	}
-	c, r := plan.order[0], run{ask: ask}
-	return c.price.Worst(r.input(c.Model, ask.tokens().High), ask.n*min(max(output, 0), c.MaxOutput), 0), nil
+	c, r := plan.order[0], run{gateway: g, ask: ask, model: plan.order[0]}
+	used := r.count()
+	used.Output = ask.n * min(max(output, 0), c.MaxOutput)
+	return c.price.At(used.Input).Of(used), nil
 }
 
 // bring takes a whole answer out of the provider's hands: its connection serves another while the answer is kept.

@@ -13,7 +13,6 @@ func TestAPlainUsageIsReadAsADecoderReadsIt(t *testing.T) {
 	number := rapid.OneOf(rapid.StringMatching(`[1-9][0-9]{0,4}`), rapid.Just("0"), rapid.SampledFrom([]string{"0", "1", "12", "007", "999999999", "1000000000", "12345678901", "-1", "1.0", "1.5", "1e3", "null", `"3"`, "true", "", " 5", "[]"}))
 	names := rapid.SampledFrom([]string{"completion_tokens", "total_tokens", "prompt_tokens", "Prompt_Tokens", "promptTokens", "cost", "input"})
 	inner := rapid.SampledFrom([]string{"cached_tokens", "cache_write_tokens", "audio_tokens", "reasoning_tokens", "accepted_prediction_tokens", "image_tokens", "CachedTokens"})
-	plain := 0
 	rapid.Check(t, func(t *rapid.T) {
 		object := func(name *rapid.Generator[string], label string) string {
 			var members []string
@@ -29,14 +28,11 @@ func TestAPlainUsageIsReadAsADecoderReadsIt(t *testing.T) {
 			}
 		}
 		value := []byte("{" + strings.Join(members, ",") + "}")
-		if plainUsage(value) != nil {
-			plain++
-		}
 		if diff := cmp.Diff(decodedUsage(value), usageOf(value)); diff != "" {
 			t.Fatalf("%s\n%s", value, diff)
 		}
 	})
-	if plain == 0 {
-		t.Error("none was ever plain")
+	if plainUsage([]byte(`{"prompt_tokens":12,"completion_tokens":3,"total_tokens":15}`)) == nil {
+		t.Error("the plainest is not plain")
 	}
 }

@@ -39,6 +39,6 @@ type Completer interface {
 	// Complete returns a whole answer that is charged for, or owed; or an error, and nothing is charged: that of Keep where
 	// Keep failed, and of ctx where that ended before the answer could be kept.
 	Complete(ctx context.Context, r *Request) (*Answer, error)
-	// Estimate is what a request may cost at most, if each of its choices is no more than so many tokens of output.
+	// Estimate is what a request costs, about, if each of its choices has so many tokens of output.
 	Estimate(r *Request, output int64) (money.Nano, error)
 }

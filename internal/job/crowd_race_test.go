@@ -3,4 +3,4 @@
 package job
 
 // finished is fewer where every access is watched.
-const finished = 5_000
+const finished = 20_000

@@ -74,10 +74,12 @@ var (
 
 const (
 	maxAttempts  = 5  // tries that fail one after the other without progress
+	maxReturns   = 30 // or are told to come back: half an hour or more
 	maxLosses    = 10 // servers that die one after the other with the job in hand, without progress: it may be what kills them
 	maxFailure   = 1000
 	firstPause   = time.Second
-	longestPause = 10 * time.Minute
+	longestPause = time.Minute      // of our own
+	longestAsked = 10 * time.Minute // of what a refusal asks for
 )
 
 // A record is the part of a job's row that changes. Its methods are the rules, without the database.
@@ -192,8 +194,6 @@ func (r *record) settle(token string, err, cause error, now clock.Time) (rest ti
 	if r.Status != Running || r.Claim != token {
 		return 0, ErrLost
 	}
-	refusal, _ := errors.AsType[*fault.Fault](err)
-	final := refusal != nil && refusal.RetryAfter == 0
 	switch {
 	case r.CancelRequested:
 		return 0, r.move(Cancelled, now)
@@ -202,7 +202,8 @@ func (r *record) settle(token string, err, cause error, now clock.Time) (rest ti
 	case err == nil:
 		return 0, r.move(Done, now)
 	}
-	if r.Attempts++; !final && r.Attempts < maxAttempts {
+	refusal, _ := errors.AsType[*fault.Fault](err)
+	if r.Attempts++; r.Attempts < tries(refusal) {
 		moved := r.move(Queued, now)
 		r.Claim = token
 		return pause(r.Attempts, refusal), moved
@@ -214,13 +215,24 @@ func (r *record) settle(token string, err, cause error, now clock.Time) (rest ti
 	return 0, r.move(Failed, now)
 }
 
-// pause grows fourfold with each attempt, and is never shorter than a refusal asks for, within reason.
-func pause(attempts int64, refusal *fault.Fault) time.Duration {
-	wait := firstPause << (2 * (attempts - 1))
-	if refusal != nil {
-		wait = max(wait, refusal.RetryAfter)
+// tries is how often work is tried that is refused like that, or fails for another reason.
+func tries(refusal *fault.Fault) int64 {
+	switch {
+	case refusal == nil:
+		return maxAttempts
+	case refusal.RetryAfter > 0:
+		return maxReturns
 	}
-	return min(wait, longestPause)
+	return 1
+}
+
+// pause grows fourfold with each attempt, and is not shorter than a refusal asks for, within reason.
+func pause(attempts int64, refusal *fault.Fault) time.Duration {
+	wait := min(firstPause<<(2*min(attempts-1, 10)), longestPause)
+	if refusal != nil {
+		wait = max(wait, min(refusal.RetryAfter, longestAsked))
+	}
+	return wait
 }
 
 // readable is a message that both engines can keep.

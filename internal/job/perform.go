@@ -3,11 +3,13 @@ package job
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
 	"time"
 
+	"sovereign/internal/fault"
 	"sovereign/internal/id"
 	"sovereign/internal/tenant"
 )
@@ -149,8 +151,10 @@ func (r *Runner) settle(ctx context.Context, run *Run, err error) (wait time.Dur
 	case unsettled != nil:
 		log.Warn("cannot write how a job ended; it will be resumed", "err", unsettled, "ended", err)
 		return 0
+	case after.Status == Failed && errors.As(err, new(*fault.Fault)):
+		log.Info("a job failed", "err", err)
 	case after.Status == Failed:
-		log.Error("a job failed", "err", err, "told", after.Failure)
+		log.Error("a job failed of an error of ours", "err", err)
 	case wait > 0:
 		log.Warn("a job will be tried again", "err", err, "attempts", after.Attempts, "in", wait)
 	}

@@ -72,6 +72,25 @@ func TestJobIsQueuedWithItsCauseOrNotAtAll(t *testing.T) {
 	})
 }
 
+// A domain lists what its jobs are for with one query.
+func TestJobsAreReadWithWhatTheyAreFor(t *testing.T) {
+	type result struct {
+		JobID string
+		Job
+	}
+	each(t, func(t *testing.T, m room) {
+		id := m.queue(t, mine, 2)
+		m.queue(t, theirs, 2)
+		m.serve(t, Config{}, quick)
+		m.whole(t, mine, id)
+		all, err := db.Query[result](t.Context(), m.db.In(mine), `
+			SELECT results.job_id, `+Columns+` FROM results JOIN jobs ON jobs.workspace_id = $1 AND jobs.id = results.job_id WHERE results.workspace_id = $1`)
+		if err != nil || len(all) != 1 || all[0].JobID != id || all[0].Status != Done || all[0].Done != 2 || all[0].Cost != 2*price || all[0].Error != nil {
+			t.Errorf("%+v %v", all, err)
+		}
+	})
+}
+
 func TestWorkThatReturnsWithoutFinishingIsDone(t *testing.T) {
 	each(t, func(t *testing.T, m room) {
 		id := m.queue(t, mine, 1)
@@ -694,30 +713,56 @@ func TestOneWorkspaceDoesNotStarveAnother(t *testing.T) {
 func TestNoMoreRunAtOnceThanMay(t *testing.T) {
 	each(t, func(t *testing.T, m room) {
 		var ids []string
-		for range 6 {
+		for range 3 {
 			ids = append(ids, m.queue(t, mine, 1), m.queue(t, theirs, 1))
 		}
-		var mu sync.Mutex
-		running, most := map[tenant.ID]int{}, map[tenant.ID]int{}
-		m.serve(t, Config{Slots: 3, PerWorkspace: 2}, func(_ context.Context, run *Run, _ int64) error {
-			step := func(n int) {
-				mu.Lock()
-				defer mu.Unlock()
-				for _, ws := range []tenant.ID{run.Workspace, "all"} {
-					running[ws] += n
-					most[ws] = max(most[ws], running[ws])
-				}
-			}
-			step(1)
-			time.Sleep(5 * time.Millisecond)
-			step(-1)
-			return nil
-		})
+		at := newGate()
+		s := m.serve(t, Config{Slots: 3, PerWorkspace: 2}, at.pass)
+		for range 3 {
+			at.await(t)
+		}
+		time.Sleep(50 * time.Millisecond)
+		running := map[tenant.ID]int{}
+		s.mu.Lock()
+		for _, run := range s.runs {
+			running[run.Workspace]++
+		}
+		s.mu.Unlock()
+		if len(at.reached) > 0 || running[mine]+running[theirs] != 3 || running[mine] > 2 || running[theirs] > 2 {
+			t.Errorf("%d more than may, %v", len(at.reached), running)
+		}
+		close(at.open)
 		for i, id := range ids {
 			m.whole(t, []tenant.ID{mine, theirs}[i%2], id)
 		}
-		if most["all"] != 3 || most[mine] > 2 || most[theirs] > 2 {
-			t.Errorf("at once: %v", most)
+	})
+}
+
+// A workspace alone has no more than its share, however many slots are free.
+func TestAloneAWorkspaceHasItsShare(t *testing.T) {
+	each(t, func(t *testing.T, m room) {
+		at := newGate()
+		s := m.open(t, Config{})
+		s.Handle(kind, counting(s.own, at.pass))
+		var ids []string
+		for range 5 {
+			ids = append(ids, m.queue(t, mine, 1))
+		}
+		s.start(t)
+		at.await(t)
+		at.await(t)
+		time.Sleep(50 * time.Millisecond)
+		if free := s.vacant(); free != 2 || len(at.reached) != 0 {
+			t.Errorf("%d slots are free", free)
+		}
+		for _, id := range ids[:2] { // the oldest are first
+			if j := m.get(t, mine, id); j.Status != Running {
+				t.Errorf("%+v", j)
+			}
+		}
+		close(at.open)
+		for _, id := range ids {
+			m.whole(t, mine, id)
 		}
 	})
 }

@@ -81,19 +81,15 @@ func TestFindingWorkCostsNothingForWhatHasEnded(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			took := time.Since(began) / times
-			t.Logf("%s: %s", strings.Join(strings.Fields(query)[:4], " "), took)
-			if took > 100*time.Millisecond {
-				t.Errorf("a look takes %s", took)
-			}
+			t.Logf("%s…: %s", strings.Join(strings.Fields(query)[:4], " "), time.Since(began)/times)
 		}
 	})
 }
 
-// scans reports whether SQLite reads a table, or an index, from end to end, other than the index of what is in hand.
+// scans reports whether SQLite reads a table, or an index, from end to end, other than the index of what is in hand: that is wanted whole.
 func scans(plan string) bool {
 	for line := range strings.Lines(plan) {
-		if strings.HasPrefix(line, "SCAN jobs") && !strings.Contains(line, "jobs_claimed") && !strings.Contains(line, "jobs_waiting") {
+		if strings.HasPrefix(line, "SCAN jobs") && !strings.Contains(line, "jobs_claimed") {
 			return true
 		}
 	}

@@ -137,7 +137,7 @@ const findHeads = `
 		FROM waiting WHERE waiting.ws IS NOT NULL
 	)
 	SELECT jobs.workspace_id, jobs.id, jobs.kind, jobs.created_at
-	FROM waiting JOIN jobs ON jobs.workspace_id = waiting.ws AND jobs.id = (
+	FROM waiting JOIN jobs ON jobs.workspace_id = waiting.ws AND jobs.status = 'QUEUED' AND jobs.claim = '' AND jobs.id = (
 		SELECT oldest.id FROM jobs oldest WHERE oldest.workspace_id = waiting.ws AND oldest.status = 'QUEUED' AND oldest.claim = ''
 		ORDER BY oldest.created_at, oldest.id LIMIT 1)`
 

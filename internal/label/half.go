@@ -111,26 +111,36 @@ func (s Split) Half(ctx context.Context, in db.Scoped, c fold.Chain, trace strin
 	return s.draw(own), nil
 }
 
-// settle fixes the half of what is graded.
+// settle fixes the half of what is graded. A turn that comes before some in either half is in what judges may be shown.
 func (s Split) settle(ctx context.Context, tx *db.Tx, ws tenant.ID, c fold.Chain, trace string) (report bool, err error) {
-	in := tx.In(ws)
-	if report, err = s.Half(ctx, in, c, trace); err != nil {
+	if report, err = s.Half(ctx, tx.In(ws), c, trace); err != nil {
 		return false, err
 	}
+	return report, s.put(ctx, tx.In(ws), c, trace, report)
+}
+
+// Shown notes that a model was shown an exchange of the tuning half to learn from: what is related to it, and graded later, measures
+// nothing.
+func (s Split) Shown(ctx context.Context, tx *db.Tx, ws tenant.ID, c fold.Chain, trace string) error {
+	return s.put(ctx, tx.In(ws), c, trace, false)
+}
+
+// put keeps the half of an exchange.
+func (Split) put(ctx context.Context, in db.Scoped, c fold.Chain, trace string, report bool) error {
 	put := func(key []byte, earlier bool) error {
 		_, err := db.Exec(ctx, in, `INSERT INTO label_halves (workspace_id, turn, earlier, report) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (workspace_id, turn, earlier) DO NOTHING`, key, earlier, report)
+			ON CONFLICT (workspace_id, turn, earlier) DO UPDATE SET report = (label_halves.report AND excluded.report)`, key, earlier, report)
 		return err
 	}
 	for _, key := range names(c, trace) {
 		if err := put(key, false); err != nil {
-			return false, fmt.Errorf("keep a conversation's half: %w", err)
+			return fmt.Errorf("keep a conversation's half: %w", err)
 		}
 	}
 	for _, key := range c.Earlier {
 		if err := put(key[:], true); err != nil {
-			return false, fmt.Errorf("keep a conversation's half: %w", err)
+			return fmt.Errorf("keep a conversation's half: %w", err)
 		}
 	}
-	return report, nil
+	return nil
 }

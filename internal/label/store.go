@@ -1,10 +1,12 @@
 package label
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -220,20 +222,20 @@ type Filters struct {
 
 // List reads a workspace's labels, the newest first.
 func (s *Store) List(ctx context.Context, ws tenant.ID, f *Filters, limit, offset int) ([]Label, error) {
-	text, args := `SELECT `+columns+` WHERE workspace_id = $1`, []any{}
+	conditions, args := []string{"workspace_id = $1"}, []any{}
 	for _, one := range []struct{ column, value string }{
 		{"criterion_id", f.CriterionID}, {"request_id", f.RequestID}, {"trace_id", f.TraceID}, {"verdict", string(f.Verdict)},
 	} {
 		if one.value != "" {
 			args = append(args, one.value)
-			text += fmt.Sprintf(` AND %s = $%d AND %s <> ''`, one.column, len(args)+1, one.column)
+			conditions = append(conditions, fmt.Sprintf("%s = $%d AND %s <> ''", one.column, len(args)+1, one.column))
 		}
 	}
 	if f.Adjudicated != nil {
-		text += map[bool]string{true: ` AND kind <> ''`, false: ` AND kind = ''`}[*f.Adjudicated]
+		conditions = append(conditions, map[bool]string{true: "kind <> ''", false: "kind = ''"}[*f.Adjudicated])
 	}
 	args = append(args, limit, offset)
-	text += fmt.Sprintf(` ORDER BY created_at DESC, id DESC LIMIT $%d OFFSET $%d`, len(args), len(args)+1)
+	text := fmt.Sprintf(`SELECT %s WHERE %s ORDER BY created_at DESC, id DESC LIMIT $%d OFFSET $%d`, columns, strings.Join(conditions, " AND "), len(args), len(args)+1)
 	rows, err := db.Query[kept](ctx, s.db.In(ws), text, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list labels: %w", err)
@@ -374,18 +376,8 @@ func Tuning(ctx context.Context, in db.Scoped, criterionID string, v judge.Verdi
 		}
 		all = append(all, some...)
 	}
-	slices.SortFunc(all, func(a, b Example) int { return compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b Example) int { return cmp.Compare(a.ID, b.ID) })
 	return all, nil
-}
-
-func compare(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // Counts are the labels of a criterion that stand with a verdict.

@@ -45,7 +45,7 @@ const maxPool = 100_000
 func (s *Store) Draw(ctx context.Context, ws tenant.ID, f *Filters, size int, seed uint64, each func(*Drawn) (more bool)) (pool int, err error) {
 	err = s.Scan(ctx, ws, f, maxPool, func(scan *Scan) error {
 		pool = scan.Len()
-		order := rand.New(rand.NewPCG(seed, 0)).Perm(pool) //nolint:gosec // a sample is no secret
+		order := rand.New(rand.NewPCG(seed, 0)).Perm(pool)
 		for batch := range slices.Chunk(order[:min(size, pool)], scanBatch) {
 			for _, at := range batch {
 				m := scan.marks[at]

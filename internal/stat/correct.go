@@ -10,8 +10,10 @@ type Refusal string
 
 // The refusals.
 const (
-	FewLabels  Refusal = "few_labels"       // a class has under 20 labels
-	BlindJudge Refusal = "judge_not_proven" // the lower bounds of Se and Sp sum to 1 or less
+	FewLabels    Refusal = "few_labels"       // a class has under 20 labels
+	BlindJudge   Refusal = "judge_not_proven" // the lower bounds of Se and Sp sum to 1 or less
+	NoVerdicts   Refusal = "no_verdicts"      // there is nothing to correct
+	Contradicted Refusal = "contradicted"     // the verdicts do not fit the calibration: the interval lies below 0 or above 1
 )
 
 // A Correction takes a judge's known bias out of rates that it found. Only Correctable makes one.
@@ -34,11 +36,11 @@ func Correctable(calibration Table, confidence float64) (Correction, Refusal) {
 }
 
 // RoganGladen is the true pass rate behind x passes among n verdicts of the judge (Rogan and Gladen 1978), with the interval of Lang and
-// Reiczigel (2014), which carries the sampling error of the calibration as well as of the sample. Both are clipped to [0, 1], and the
-// interval holds the rate. It is approximate: what it covers is measured in docs/statistics.md. Of no verdicts there is no rate.
-func (c Correction) RoganGladen(x, n int64) (rate float64, interval Interval, ok bool) {
+// Reiczigel (2014), which carries the sampling error of the calibration as well as of the sample, or why there is none. Both are clipped to
+// [0, 1], and the interval holds the rate. It is approximate: what it covers is measured in docs/statistics.md.
+func (c Correction) RoganGladen(x, n int64) (rate float64, interval Interval, refused Refusal) {
 	if n == 0 {
-		return 0, Interval{0, 1}, false
+		return 0, Interval{0, 1}, NoVerdicts
 	}
 	tp, pass := c.calibration.Sensitivity()
 	tn, fail := c.calibration.Specificity()
@@ -55,5 +57,9 @@ func (c Correction) RoganGladen(x, n int64) (rate float64, interval Interval, ok
 	shift := 2 * zz * (theta*seVariance - (1-theta)*spVariance)
 	variance := (p*(1-p)/size + theta*theta*seVariance + (1-theta)*(1-theta)*spVariance) / (youden * youden)
 	half := c.z * math.Sqrt(variance)
-	return rate, Interval{theta + shift - half, theta + shift + half}.Clip(0, 1).around(rate), true
+	interval = Interval{theta + shift - half, theta + shift + half}
+	if interval[0] > 1 || interval[1] < 0 {
+		return 0, Interval{0, 1}, Contradicted
+	}
+	return rate, interval.Clip(0, 1), ""
 }

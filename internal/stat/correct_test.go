@@ -11,9 +11,9 @@ import (
 // corrected is a rate and its interval, or fails.
 func corrected(t interface{ Fatalf(string, ...any) }, x, n int64, calibration stat.Table) (float64, stat.Interval) {
 	correction, refused := stat.Correctable(calibration, 0.95)
-	rate, interval, ok := correction.RoganGladen(x, n)
-	if refused != "" || !ok {
-		t.Fatalf("%+v: %q, %v", calibration, refused, ok)
+	rate, interval, contradicted := correction.RoganGladen(x, n)
+	if refused+contradicted != "" {
+		t.Fatalf("%+v: %q, %q", calibration, refused, contradicted)
 	}
 	return rate, interval
 }
@@ -37,7 +37,7 @@ func TestTheCorrectedRateMatchesPublishedIntervals(t *testing.T) {
 func TestTheCorrectedRateIsRoganAndGladens(t *testing.T) {
 	rate, _ := corrected(t, 80, 100, stat.Table{TP: 90, FN: 10, TN: 95, FP: 5})
 	near(t, "rate", rate, 0.75/0.85, 12)
-	beyond, _ := corrected(t, 100, 100, stat.Table{TP: 90, FN: 10, TN: 95, FP: 5})
+	beyond, _ := corrected(t, 95, 100, stat.Table{TP: 90, FN: 10, TN: 95, FP: 5})
 	near(t, "a rate beyond 1", beyond, 1, 12)
 }
 
@@ -61,8 +61,18 @@ func TestWhatCannotBeCorrectedIsRefusedAndSaysWhy(t *testing.T) {
 		}
 	}
 	good, _ := stat.Correctable(stat.Table{TP: 50, TN: 50}, 0.95)
-	if _, interval, ok := good.RoganGladen(0, 0); ok || interval != (stat.Interval{0, 1}) {
+	if _, interval, refused := good.RoganGladen(0, 0); refused != stat.NoVerdicts || interval != (stat.Interval{0, 1}) {
 		t.Errorf("of no verdicts there is a rate: %v", interval)
+	}
+}
+
+// A judge that passes a tenth of what people fail cannot have passed none of a thousand: that is no rate of exactly 0.
+func TestVerdictsThatContradictTheCalibrationAreNotCorrected(t *testing.T) {
+	correction, _ := stat.Correctable(stat.Table{TP: 95, FN: 5, TN: 90, FP: 10}, 0.95)
+	for x, want := range map[int64]stat.Refusal{0: stat.Contradicted, 100: "", 950: "", 1000: stat.Contradicted} {
+		if _, interval, refused := correction.RoganGladen(x, 1000); refused != want || interval.Width() <= 0 {
+			t.Errorf("%d of 1000: %q, %v", x, refused, interval)
+		}
 	}
 }
 
@@ -70,12 +80,21 @@ func TestTheCorrectedRateLiesInItsIntervalAndInRange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		right, wrong := rapid.Int64Range(20, 300), rapid.Int64Range(0, 8)
 		calibration := stat.Table{TP: right.Draw(t, "tp"), FP: wrong.Draw(t, "fp"), TN: right.Draw(t, "tn"), FN: wrong.Draw(t, "fn")}
+		mirror := stat.Table{TP: calibration.TN, FP: calibration.FN, TN: calibration.TP, FN: calibration.FP}
 		x, n := counts(t, 2000)
-		rate, interval := corrected(t, x, n, calibration)
+		one, _ := stat.Correctable(calibration, 0.95)
+		other, _ := stat.Correctable(mirror, 0.95)
+		rate, interval, refused := one.RoganGladen(x, n)
+		mirrored, i, also := other.RoganGladen(n-x, n)
+		if refused != also {
+			t.Fatalf("%q, with pass and fail swapped %q", refused, also)
+		}
+		if refused != "" {
+			return
+		}
 		if !interval.Contains(rate) || interval[0] < 0 || interval[1] > 1 {
 			t.Fatalf("%v in %v", rate, interval)
 		}
-		mirrored, i := corrected(t, n-x, n, stat.Table{TP: calibration.TN, FP: calibration.FN, TN: calibration.TP, FN: calibration.FP})
 		if !alike(mirrored, 1-rate) || !alike(i[0], 1-interval[1]) || !alike(i[1], 1-interval[0]) {
 			t.Fatalf("%v in %v, with pass and fail swapped %v in %v", rate, interval, mirrored, i)
 		}

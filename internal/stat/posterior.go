@@ -6,8 +6,10 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// KappaInterval is the equal-tailed interval of kappa by the Dirichlet posterior with a half in each cell (Jeffreys 1946), extended to kappa itself: a perfect table reaches 1. Unlike the interval from the standard error it has width at the
-// edge. It promises no coverage; what it covers is measured in docs/statistics.md. It is defined where kappa is.
+// KappaInterval is the equal-tailed interval of kappa by the Dirichlet posterior with a half in each cell (Jeffreys 1946), made safe at the
+// edge: the disagreement that the prior adds counts for the lower bound and not for the upper one, as with Clopper and Pearson, since the
+// best judges would be missed too often. A perfect table reaches 1, and has width. It promises no coverage; what it covers is measured
+// in docs/statistics.md. It is defined where kappa is, and holds it.
 //
 // Nothing is drawn at random. With a the share of agreement, u that of passes among agreements and v that of false passes among
 // disagreements, the posterior is a ~ Beta(TP+TN+1, FP+FN+1), u ~ Beta(TP+½, TN+½) and v ~ Beta(FP+½, FN+½), independent, and
@@ -26,8 +28,11 @@ func KappaInterval(t Table, confidence float64) (Interval, bool) {
 		passes: squares(t.TP, t.TN), falses: squares(t.FP, t.FN),
 	}
 	tail := (1 - confidence) / 2
-	low := p.quantile(tail, -1)
-	return Interval{low, p.quantile(1-tail, low)}.around(kappa), true
+	interval := Interval{p.quantile(tail, -1), 1}
+	if p.disagree--; p.disagree > 0 {
+		interval[1] = p.quantile(1-tail, interval[0])
+	}
+	return interval.around(kappa), true
 }
 
 // posterior is what is known of a table's true shares.
@@ -62,12 +67,8 @@ func (p posterior) below(kappa float64) float64 {
 // d solves (v-u)d² - 2(1/(1-kappa) - u)d + 1-u = 0.
 func (p posterior) agreement(kappa, u, v float64) float64 {
 	half := 1/(1-kappa) - u
-	inner := half*half - (v-u)*(1-u)
-	if inner < 0 {
-		return 0
-	}
-	d := (1 - u) / (half + math.Sqrt(inner))
-	if !(d >= 0 && d < 1) {
+	d := (1 - u) / (half + math.Sqrt(half*half-(v-u)*(1-u)))
+	if !(d >= 0 && d < 1) { // also where there is no such d, and it is not a number
 		return 0
 	}
 	return mathext.RegIncBeta(p.agree, p.disagree, 1-d)

@@ -3,6 +3,8 @@
 package trust
 
 import (
+	"slices"
+
 	"sovereign/internal/judge"
 	"sovereign/internal/stat"
 )
@@ -149,17 +151,10 @@ const (
 // Tiers lists them, the least first.
 var Tiers = []Tier{None, Provisional, Measured, Calibrated, Certified}
 
-// AtLeast reports whether t includes another tier.
+// AtLeast reports whether t includes another tier. What is no tier includes none, and is included in none.
 func (t Tier) AtLeast(other Tier) bool {
-	for _, one := range Tiers {
-		if one == other {
-			return true
-		}
-		if one == t {
-			return false
-		}
-	}
-	return false
+	least := slices.Index(Tiers, other)
+	return least >= 0 && slices.Index(Tiers, t) >= least
 }
 
 // The marks of the tiers.

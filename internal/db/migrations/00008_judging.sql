@@ -76,6 +76,14 @@ CREATE TABLE criteria (
 CREATE INDEX criteria_created ON criteria (workspace_id, created_at, id);
 CREATE INDEX criteria_monitored ON criteria (workspace_id, id) WHERE monitoring <> '';
 
+-- Criteria that are deleted, and of which rows are left to be taken away.
+CREATE TABLE criteria_deleted (
+    workspace_id TEXT   NOT NULL,
+    id           TEXT   NOT NULL,
+    since        BIGINT NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+
 -- The answers of judges, by what they were asked: nothing is paid for twice. One that is no verdict is kept for what asked, which
 -- must not ask again after a restart, and for nobody else. expires_at is that of what was judged, 0 for what is kept.
 CREATE TABLE judge_answers (
@@ -94,15 +102,13 @@ CREATE TABLE judge_answers (
 CREATE INDEX judge_answers_criterion ON judge_answers (workspace_id, criterion_id);
 CREATE INDEX judge_answers_expiry ON judge_answers (expires_at) WHERE expires_at > 0;
 
--- Runs of a judge over its labels. The brief is what it was told, counts what it found in each half; both JSON. aligned_at is 0
--- until the run is done.
+-- Runs of a judge over its labels. counts is what it found in each half, as JSON. aligned_at is 0 until the run is done.
 CREATE TABLE calibrations (
     workspace_id TEXT   NOT NULL,
     id           TEXT   NOT NULL,
     criterion_id TEXT   NOT NULL,
     version      BIGINT NOT NULL,
     judge_model  TEXT   NOT NULL,
-    brief        TEXT   NOT NULL,
     counts       TEXT   NOT NULL,
     enrolled     TEXT   NOT NULL, -- the last label that has a row
     last         TEXT   NOT NULL, -- the last that is to have one
@@ -149,6 +155,7 @@ CREATE TABLE certificates (
     criterion_id   TEXT   NOT NULL,
     calibration_id TEXT   NOT NULL,
     version        BIGINT NOT NULL,
+    edition        BIGINT NOT NULL, -- of the words in which judges are asked
     document       BYTEA  NOT NULL,
     key_id         TEXT   NOT NULL,
     jws            TEXT   NOT NULL,

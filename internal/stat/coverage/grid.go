@@ -30,6 +30,9 @@ func (g *grid) add(at, figures []float64) {
 // down is a share to four decimals, rounded down: no more is shown than there is.
 func down(share float64) float64 { return math.Floor(share*1e4+1e-6) / 1e4 }
 
+// up is the same, rounded up, of what errs.
+func up(share float64) float64 { return math.Ceil(share*1e4-1e-6) / 1e4 }
+
 // least is the lowest figure of the columns from one to before another.
 func (g *grid) least(from, to int) float64 {
 	lowest := math.Inf(1)

@@ -28,7 +28,7 @@ var (
 	proportions = []float64{.5, .7, .8, .9, .95, .98, .99, .995}
 	sizes       = []int64{20, 30, 50, 100, 200, 500}
 	classes     = []int64{30, 50, 100, 200} // labels of the smaller class
-	passing     = []float64{.2, .5, .8}     // the share of passes among labels
+	passing     = []float64{.5, .8}         // the share of passes among labels
 	rates       = []float64{.02, .1, .3, .5, .7, .9, .98}
 	judges      = [][2]float64{{.8, .8}, {.9, .9}, {.95, .95}, {.99, .99}, {.8, .95}, {.95, .8}, {.9, .99}, {.99, .9}} // se, sp
 	narrow      = []struct {
@@ -50,7 +50,7 @@ func blank() []*grid {
 	return []*grid{
 		shares: {at: []string{"labels"}, figures: append(headed("at ", proportions), "least of .001 to .999")},
 		edges:  {at: []string{"n", "p"}, figures: []string{"Wilson", "Clopper–Pearson"}},
-		kappas: {at: []string{"se", "sp", "passing", "kappa"}, figures: append(ours, walds...)},
+		kappas: {at: []string{"se", "sp", "passing", "kappa"}, figures: append(append(ours, walds...), "ours overstates")},
 		few:    judged("200"),
 		many:   judged("1000"),
 		looks:  {at: []string{"base", "canary", "r", "canary's share"}, figures: []string{"promoted", "rolled back", "promoted by a peeked z-test"}},
@@ -183,42 +183,43 @@ func (m memory) interval(t stat.Table) stat.Interval {
 	return i
 }
 
-// kappa is the coverage of our interval of kappa and of the one from its standard error.
-func (m memory) kappa(judge [2]float64, passing float64, n int64) (ours, wald float64) {
+// A kept is the coverage of our interval of kappa and of the one from its standard error, and how often ours lies above the truth.
+type kept struct{ ours, wald, above float64 }
+
+func (m memory) kappa(judge [2]float64, passing float64, n int64) (k kept) {
 	truth, z := trueKappa(judge, passing), stat.Z(confidence)
 	pass, fail := labelled(n, passing)
 	specific := outcomes(fail, judge[1])
 	for _, tp := range outcomes(pass, judge[0]) {
 		for _, tn := range specific {
 			table := stat.Table{TP: tp.x, FN: pass - tp.x, TN: tn.x, FP: fail - tn.x}
-			if m.interval(table).Contains(truth) {
-				ours += tp.probability * tn.probability
+			probability := tp.probability * tn.probability
+			if interval := m.interval(table); interval.Contains(truth) {
+				k.ours += probability
+			} else if interval[0] > truth {
+				k.above += probability
 			}
-			if k, se, ok := table.Kappa(); ok && math.Abs(k-truth) <= z*se {
-				wald += tp.probability * tn.probability
+			if kappa, se, ok := table.Kappa(); ok && math.Abs(kappa-truth) <= z*se {
+				k.wald += probability
 			}
 		}
 	}
-	return ours, wald
+	return k
 }
 
 // measureKappa shares the work among the processors: each has the labels of one size and mix.
 func measureKappa(g *grid) {
-	type shape struct{ passing, class int }
-	type pair struct{ ours, wald []float64 } // by judge
-	results := map[shape]*pair{}
+	results := make([][][]kept, len(passing)) // by mix, size and judge
 	var work sync.WaitGroup
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for p := range passing {
+		results[p] = make([][]kept, len(classes))
 		for c := range classes {
-			result := &pair{}
-			results[shape{p, c}] = result
 			work.Go(func() {
 				slots <- struct{}{}
 				known := memory{}
 				for _, judge := range judges {
-					ours, wald := known.kappa(judge, passing[p], classes[c])
-					result.ours, result.wald = append(result.ours, ours), append(result.wald, wald)
+					results[p][c] = append(results[p][c], known.kappa(judge, passing[p], classes[c]))
 				}
 				<-slots
 			})
@@ -227,19 +228,28 @@ func measureKappa(g *grid) {
 	work.Wait()
 	for j, judge := range judges {
 		for p, share := range passing {
-			var ours, walds []float64
+			byClass := make([]kept, len(classes))
 			for c := range classes {
-				ours = append(ours, results[shape{p, c}].ours[j])
-				walds = append(walds, results[shape{p, c}].wald[j])
+				byClass[c] = results[p][c][j]
 			}
-			kappa := math.Round(trueKappa(judge, share)*1000) / 1000
-			g.add([]float64{judge[0], judge[1], share, kappa}, append(ours, walds...))
+			g.add(kappaRow(judge, share, byClass))
 		}
 	}
 }
 
+// kappaRow is a row of the page, of what was kept at each size.
+func kappaRow(judge [2]float64, passing float64, byClass []kept) (at, figures []float64) {
+	var walds []float64
+	above := 0.0
+	for _, k := range byClass {
+		figures, walds, above = append(figures, k.ours), append(walds, k.wald), max(above, k.above)
+	}
+	kappa := math.Round(trueKappa(judge, passing)*1000) / 1000
+	return []float64{judge[0], judge[1], passing, kappa}, append(append(figures, walds...), up(above))
+}
+
 // correctedRow is the coverage of corrected rates, by the true rate: of calibrations and samples alike, given that the calibration allows
-// a correction.
+// a correction. A sample that contradicts its calibration counts as missed.
 func correctedRow(judge [2]float64, class, verdicts int64) []float64 {
 	type calibrated struct {
 		stat.Correction
@@ -262,7 +272,7 @@ func correctedRow(judge [2]float64, class, verdicts int64) []float64 {
 		samples := outcomes(verdicts, rate*judge[0]+(1-rate)*(1-judge[1]))
 		for _, c := range corrections {
 			for _, sample := range samples {
-				if _, interval, _ := c.RoganGladen(sample.x, verdicts); interval.Contains(rate) {
+				if _, interval, refused := c.RoganGladen(sample.x, verdicts); refused == "" && interval.Contains(rate) {
 					sum += c.probability * sample.probability
 				}
 			}

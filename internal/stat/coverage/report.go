@@ -14,19 +14,21 @@ var pageText string
 func report(grids []*grid) (string, error) {
 	places := map[string]int{"shares": shares, "edges": edges, "kappas": kappas, "few": few, "many": many, "looks": looks, "holds": holds}
 	page, err := template.New(page).Option("missingkey=error").Funcs(template.FuncMap{
-		"table":   func(name string) string { return grids[places[name]].String() },
-		"least":   func(name string) string { return percent(grids[places[name]].least(0, len(grids[places[name]].figures))) },
+		"table": func(name string) string { return grids[places[name]].String() },
+		"least": func(name string) string {
+			return percent(grids[places[name]].least(0, len(grids[places[name]].figures)))
+		},
 		"ours":    func() string { return percent(grids[kappas].least(0, len(classes))) },
 		"wald":    func() string { return percent(grids[kappas].least(len(classes), 2*len(classes))) },
 		"highest": func(name string, column int) string { return percent(grids[places[name]].highest(column)) },
 		"bad":     func(column int) string { return percent(worst(grids[looks], column)) },
 		"picture": func() string { return picture },
-		"repeats": func() string { return fmt.Sprint(repeats) },
-		"request": func() string { return fmt.Sprint(requests) },
-		"checks":  func() string { return fmt.Sprint(checks) },
-		"sampled": func() string { return fmt.Sprint(sampled) },
-		"minimum": func() string { return fmt.Sprint(minimum) },
-		"seed":    func() string { return fmt.Sprint(seed) },
+		"repeats": func() int { return repeats },
+		"request": func() int { return requests },
+		"checks":  func() int { return checks },
+		"sampled": func() int { return sampled },
+		"minimum": func() int { return minimum },
+		"seed":    func() int { return seed },
 	}).Parse(pageText)
 	if err != nil {
 		return "", fmt.Errorf("parse the page: %w", err)
