@@ -86,8 +86,8 @@ func TestAScanIsCorrectedByACertificateAndByNothingElse(t *testing.T) {
 
 // A judge that watches traffic counts it, tells its cost, and raises the alarm when the quality drops, and not before.
 func TestAJudgeThatWatchesRaisesTheAlarmWhenQualityDrops(t *testing.T) {
-	t.Parallel()
 	eachPlace(t, func(t *testing.T, p place) {
+		t.Parallel()
 		provider := startProvider(t)
 		server := p.serve(t, "--config", judgeConfig(t, provider, map[string]string{"chats": "mock", "judges": "mock?judge"}, nil))
 		c := server.caller()
@@ -122,13 +122,13 @@ func TestAJudgeThatWatchesRaisesTheAlarmWhenQualityDrops(t *testing.T) {
 			})
 			return m
 		}
-		c.traffic(t, "good", 40, 36)
-		if m := watched(40); m.Seen != 40 || m.Rates.N != 40 || m.Rates.Passes != 36 || m.Alarm != nil || m.Cost <= 0 {
+		c.traffic(t, "good", 30, 27)
+		if m := watched(30); m.Seen != 30 || m.Rates.N != 30 || m.Rates.Passes != 27 || m.Alarm != nil || m.Cost <= 0 {
 			t.Errorf("%+v", m)
 		}
-		c.traffic(t, "bad", 40, 4)
-		m := watched(80)
-		if m.Rates.N != 80 || m.Rates.Passes != 40 || m.Alarm == nil || !strings.Contains(m.Alarm.Reason, "below 0.7") {
+		c.traffic(t, "bad", 40, 4) // more than one look takes
+		m := watched(70)
+		if m.Rates.N != 70 || m.Rates.Passes != 31 || m.Alarm == nil || !strings.Contains(m.Alarm.Reason, "below 0.7") {
 			t.Errorf("%+v", m)
 		}
 		server.expect(t, "raises the alarm")
