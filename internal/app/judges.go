@@ -42,4 +42,6 @@ func (c chatModels) Chats(ws tenant.ID, field, model string) error {
 }
 
 // calibrated reports whether a workspace has a judge that was measured.
-func (h *house) calibrated(ctx context.Context, ws tenant.ID) (bool, error) { return h.criteria.Calibrated(ctx, ws) }
+func (h *house) calibrated(ctx context.Context, ws tenant.ID) (bool, error) {
+	return h.criteria.Calibrated(ctx, ws)
+}

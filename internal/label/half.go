@@ -118,7 +118,7 @@ func OpenSplit(ctx context.Context, tx *db.Tx, ws tenant.ID, about ...Kin) (*Spl
 	return s, nil
 }
 
-var turns = `SELECT turn, earlier, half, shared FROM label_halves WHERE workspace_id = $1 AND turn IN ` + among
+var findTurns = `SELECT turn, earlier, half, shared FROM label_halves WHERE workspace_id = $1 AND turn IN ` + among
 
 // askedAtOnce is how many values one statement asks about; its text is always the same.
 const askedAtOnce = 64
@@ -160,7 +160,7 @@ func (s *Split) read(ctx context.Context, in db.Scoped, about []Kin) error {
 		Shared  int64
 	}
 	for args := range batches(keys, func(key string) any { return []byte(key) }) {
-		rows, err := db.Query[row](ctx, in, turns, args...)
+		rows, err := db.Query[row](ctx, in, findTurns, args...)
 		if err != nil {
 			return fmt.Errorf("read halves: %w", err)
 		}
