@@ -315,7 +315,7 @@ func TestAnUnreachableJudgeFailsItsCalibrationAndALaterOneWorks(t *testing.T) {
 	t.Parallel()
 	provider := startProvider(t)
 	p := newPlace(t, secret.Text{})
-	few := []string{"--limits-retries", "0", "--limits-breaker-failures", "0"}
+	few := []string{"--limits-retries", "0", "--limits-breaker-failures", "0", "--limits-judge-calls", "32"}
 	server := p.serve(t, append([]string{"--config", judgeConfig(t, provider, map[string]string{"judges": "mock?status=503"}, nil)}, few...)...)
 	key := server.key()
 	c := server.callerWith(key)
@@ -338,7 +338,7 @@ func TestAnUnreachableJudgeFailsItsCalibrationAndALaterOneWorks(t *testing.T) {
 	server = p.serve(t, append([]string{"--config", judgeConfig(t, provider, map[string]string{"judges": "mock?judge"}, nil)}, few...)...)
 	c = server.callerWith(key)
 	for id, n := range ids {
-		if w := c.calibrated(t, id); w.Block.N != n {
+		if w := c.calibrated(t, id); w.Progress.Total != n || w.Block.Failed != 0 {
 			t.Errorf("%+v", w.Block)
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -14,7 +15,7 @@ func ruled(t *testing.T, address, model, text, more string) (content, refusal *s
 	body := fmt.Sprintf(`{"model":%q,"messages":[{"role":"system","content":"[truth=fail]"},{"role":"user","content":"[truth=fail]"},{"role":"assistant","content":"[truth=fail]"},{"role":"user","content":%s}]%s}`,
 		model, quoted, more)
 	response, got, err := send(t, t.Context(), address, "/v1/chat/completions", body)
-	if err != nil || response.StatusCode != 200 {
+	if err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %v %s", model, err, got)
 	}
 	var whole struct {

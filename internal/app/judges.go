@@ -16,7 +16,7 @@ import (
 
 // judgeRoutes furnishes what grades: people, judges, and the work that judges do in the background.
 func (h *house) judgeRoutes(logged *logbook.Store, logs *logbook.Handler) []api.Route {
-	h.jobs = job.NewRunner(job.Config{DB: h.db, Log: h.log})
+	h.jobs = job.NewRunner(job.Config{DB: h.db, Log: h.log, Slots: 16, PerWorkspace: 4})
 	h.criteria = criterion.NewStore(h.db, h.vault)
 	h.bench = criterion.NewBench(h.db, h.gateway)
 	h.guardians = criterion.NewGuard(h.criteria, logged, h.bench, logs.Open, h.gate, h.log)
@@ -42,4 +42,6 @@ func (c chatModels) Chats(ws tenant.ID, field, model string) error {
 }
 
 // calibrated reports whether a workspace has a judge that was measured.
-func (h *house) calibrated(ctx context.Context, ws tenant.ID) (bool, error) { return h.criteria.Calibrated(ctx, ws) }
+func (h *house) calibrated(ctx context.Context, ws tenant.ID) (bool, error) {
+	return h.criteria.Calibrated(ctx, ws)
+}

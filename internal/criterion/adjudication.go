@@ -42,47 +42,49 @@ func reread(ctx context.Context, in db.Scoped, c *kept, k *keptCalibration) (Rep
 		return r, err
 	}
 	shifts, err := db.Query[trust.Shift](ctx, in, `
-		SELECT human, standing, judge, in_report_half FROM calibration_rows WHERE workspace_id = $1 AND calibration_id = $2 AND changed`, k.ID)
+		SELECT human, standing, judge, in_report_half FROM calibration_rows
+		WHERE workspace_id = $1 AND calibration_id = $2 AND changed AND ruling <> '' AND NOT shown`, k.ID)
 	if err != nil {
 		return r, fmt.Errorf("read what has changed: %w", err)
 	}
 	after := halves.After(shifts)
 	r.Before, r.After = halves.Block(), after.Block()
-	reviewed, err := r.rulings(ctx, in, k.ID)
-	if err != nil {
+	if err := r.rulings(ctx, in, k.ID); err != nil {
 		return r, err
 	}
-	if err := r.remains(ctx, in, k.ID, c.PassThreshold); err != nil {
+	if err := r.remains(ctx, in, k.ID, k.Threshold); err != nil {
 		return r, err
 	}
-	if err := r.sample(ctx, in, k.ID, reviewed); err != nil {
+	if err := r.sample(ctx, in, k.ID, r.Adjudicated); err != nil {
 		return r, err
 	}
 	certificate, err := lastCertificate(ctx, in, c.ID)
 	if err != nil {
 		return r, err
 	}
-	// what voids it first, voids it for good: until a calibration issues another
-	r.CertificateVoided = certificate != nil && certificate.CalibrationID == k.ID && certificate.VoidedAt > 0
+	// what voided it voids it for good, until a calibration issues another
+	r.CertificateVoided = certificate != nil && certificate.CalibrationID == k.ID && certificate.VoidedBy == byLabels
 	return r, nil
 }
 
-// rulings fills in what was adjudicated, and says how many rulings were on disagreements.
-func (r *Report) rulings(ctx context.Context, in db.Scoped, calibrationID string) (onDisagreements int, err error) {
+// byLabels is what a certificate is voided by where the grades behind it have changed.
+const byLabels = "labels"
+
+// rulings fills in what was adjudicated.
+func (r *Report) rulings(ctx context.Context, in db.Scoped, calibrationID string) error {
 	type row struct {
 		LabelID, RequestID   string
 		Kind                 label.Kind
 		Verdict, Adjudicated judge.Verdict
 		Note                 string
 		AdjudicatedAt        clock.Time
-		Human, Judge         judge.Verdict
 	}
 	rows, err := db.Query[row](ctx, in, `
-		SELECT r.label_id, r.request_id, l.kind, l.verdict, l.adjudicated, l.note, l.adjudicated_at, r.human, r.judge
+		SELECT r.label_id, r.request_id, l.kind, l.verdict, l.adjudicated, l.note, l.adjudicated_at
 		FROM calibration_rows r JOIN labels l ON l.workspace_id = r.workspace_id AND l.id = r.label_id
-		WHERE r.workspace_id = $1 AND r.calibration_id = $2 AND r.adjudicated ORDER BY l.adjudicated_at DESC, r.label_id`, calibrationID)
+		WHERE r.workspace_id = $1 AND r.calibration_id = $2 AND r.ruling <> '' ORDER BY l.adjudicated_at DESC, r.label_id`, calibrationID)
 	if err != nil {
-		return 0, fmt.Errorf("read the adjudications: %w", err)
+		return fmt.Errorf("read the adjudications: %w", err)
 	}
 	r.Adjudications = make([]Ruled, len(rows))
 	for i, a := range rows {
@@ -99,15 +101,13 @@ func (r *Report) rulings(ctx context.Context, in db.Scoped, calibrationID string
 			r.ByKind.Ambiguous++
 		case label.Confirmed:
 		}
-		if a.Judge != "" && a.Judge != a.Verdict {
-			onDisagreements++
-		}
 	}
 	r.Adjudicated = r.ByKind.LabelError + r.ByKind.JudgeError + r.ByKind.Ambiguous
-	return onDisagreements, nil
+	return nil
 }
 
-// remains fills in the disagreements that nobody has ruled on.
+// remains fills in the disagreements that nobody has ruled on. That a label was corrected or confirmed before says nothing of a judge who
+// disagrees with it since.
 func (r *Report) remains(ctx context.Context, in db.Scoped, calibrationID string, threshold float64) error {
 	type row struct {
 		LabelID, RequestID string
@@ -119,7 +119,7 @@ func (r *Report) remains(ctx context.Context, in db.Scoped, calibrationID string
 	r.Remaining = []Remaining{}
 	for a, err := range db.Rows[row](ctx, in, `
 		SELECT label_id, request_id, judge, human, critique, grade, in_report_half FROM calibration_rows
-		WHERE workspace_id = $1 AND calibration_id = $2 AND wrong AND NOT adjudicated AND NOT changed`, calibrationID) {
+		WHERE workspace_id = $1 AND calibration_id = $2 AND wrong AND ruling <> 'judge_error' AND NOT changed`, calibrationID) {
 		if err != nil {
 			return fmt.Errorf("read the disagreements: %w", err)
 		}
@@ -133,24 +133,24 @@ func (r *Report) remains(ctx context.Context, in db.Scoped, calibrationID string
 	return nil
 }
 
-// sample fills in the agreements that are to be looked at: as many as disagreements were ruled on, less those that were.
-func (r *Report) sample(ctx context.Context, in db.Scoped, calibrationID string, size int) error {
+// sample fills in the agreements that are to be looked at: as many as labels were ruled on, less those that were.
+func (r *Report) sample(ctx context.Context, in db.Scoped, calibrationID string, size int64) error {
 	r.AgreementsToReview = []Unseen{}
 	if size == 0 {
 		return nil
 	}
 	type row struct {
 		LabelID, RequestID string
-		Adjudicated        bool
+		Ruling             label.Kind
 	}
 	rows, err := db.Query[row](ctx, in, `
-		SELECT label_id, request_id, adjudicated FROM calibration_rows
-		WHERE workspace_id = $1 AND calibration_id = $2 AND judge = human AND (standing <> '' OR adjudicated) ORDER BY draw LIMIT $3`, calibrationID, size)
+		SELECT label_id, request_id, ruling FROM calibration_rows
+		WHERE workspace_id = $1 AND calibration_id = $2 AND judge = human AND (standing <> '' OR ruling <> '') ORDER BY draw LIMIT $3`, calibrationID, size)
 	if err != nil {
 		return fmt.Errorf("draw agreements: %w", err)
 	}
 	for _, a := range rows {
-		if !a.Adjudicated {
+		if a.Ruling == "" {
 			r.AgreementsToReview = append(r.AgreementsToReview, Unseen{LabelID: a.LabelID, RequestID: given(a.RequestID)})
 		}
 	}

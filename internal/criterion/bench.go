@@ -14,6 +14,7 @@ import (
 	"sovereign/internal/clock"
 	"sovereign/internal/db"
 	"sovereign/internal/fault"
+	"sovereign/internal/id"
 	"sovereign/internal/infer"
 	"sovereign/internal/job"
 	"sovereign/internal/judge"
@@ -26,7 +27,8 @@ import (
 type Bench struct {
 	db     *db.DB
 	models infer.Completer
-	plain  sync.Map // model → true: it refuses structured answers
+	plain  sync.Map // asker → true: its model refuses structured answers
+	flying flights
 	pause  time.Duration
 	atOnce atomic.Int64
 }
@@ -52,6 +54,7 @@ type question struct {
 	brief       *judge.Brief
 	subject     *judge.Subject
 	expires     clock.Time // when the answer must be forgotten; 0 for never
+	fresh       bool       // what others were answered does not count
 }
 
 // A finding is what came of a question: an opinion or, where the failure says why, none.
@@ -80,7 +83,12 @@ func (b *Bench) ask(ctx context.Context, ws tenant.ID, q *question) (finding, er
 	if err != nil {
 		return finding{Failure: "unreadable: " + err.Error()}, nil //nolint:nilerr // it is a finding: nothing can be asked about it
 	}
-	if known, ok, err := b.recall(ctx, ws, digest[:], q.origin); ok || err != nil {
+	end, err := b.flying.take(ctx, string(ws)+string(digest[:])) // who asks the same at once is answered once
+	if err != nil {
+		return finding{}, err
+	}
+	defer end()
+	if known, ok, err := b.recall(ctx, ws, digest[:], q.origin, q.fresh); ok || err != nil {
 		return known, err
 	}
 	for attempt := 1; ; attempt++ {
@@ -128,14 +136,15 @@ func (b *Bench) wait(ctx context.Context, attempt int, asked time.Duration) erro
 	}
 }
 
-// recall is what was answered before: a verdict to anybody, a failure only to the run that has it already.
-func (b *Bench) recall(ctx context.Context, ws tenant.ID, digest []byte, origin string) (found finding, ok bool, err error) {
+// recall is what was answered before. A verdict is one for everybody. A failure is one for the run that has it already, and of a
+// calibration for every other: who calibrates again until the failures are gone has measured nothing.
+func (b *Bench) recall(ctx context.Context, ws tenant.ID, digest []byte, origin string, fresh bool) (found finding, ok bool, err error) {
 	type row struct{ Origin, RequestID, Opinion, Failure string }
 	r, err := db.Maybe[row](ctx, b.db.In(ws), `SELECT origin, request_id, opinion, failure FROM judge_answers WHERE workspace_id = $1 AND question = $2`, digest)
 	if err != nil {
 		return found, false, fmt.Errorf("recall an answer: %w", err)
 	}
-	if r == nil || r.Failure != "" && r.Origin != origin {
+	if r == nil || r.Origin != origin && (fresh || r.Failure != "" && !(calibrating(origin) && calibrating(r.Origin))) {
 		return found, false, nil
 	}
 	found = finding{Failure: r.Failure, RequestID: r.RequestID, remembered: true}
@@ -146,6 +155,9 @@ func (b *Bench) recall(ctx context.Context, ws tenant.ID, digest []byte, origin 
 	}
 	return found, true, nil
 }
+
+// calibrating reports whether a calibration asks.
+func calibrating(origin string) bool { return id.Has(calibration, origin) }
 
 // once asks a model, in the form that it takes.
 func (b *Bench) once(ctx context.Context, ws tenant.ID, q *question, digest []byte) (finding, error) {
@@ -170,7 +182,8 @@ func (b *Bench) once(ctx context.Context, ws tenant.ID, q *question, digest []by
 // complete asks a model for so many tokens at most, structured if it takes that and plainly if not. keep gets the answer before it is charged.
 func (b *Bench) complete(ctx context.Context, ws tenant.ID, origin, model string, most int64, body func(judge.Mode) ([]byte, error), keep func(*infer.Answer) error) error {
 	modes := []judge.Mode{judge.Structured, judge.Plain}
-	if _, plain := b.plain.Load(model); plain {
+	asker := string(ws) + " " + model // another workspace may reach another model by the same name
+	if _, plain := b.plain.Load(asker); plain {
 		modes = modes[1:]
 	}
 	var err error
@@ -182,7 +195,7 @@ func (b *Bench) complete(ctx context.Context, ws tenant.ID, origin, model string
 		_, err = b.models.Complete(ctx, &infer.Request{Workspace: ws, Origin: origin, Model: model, Body: text, MaxTokens: most, Keep: keep})
 		if err == nil {
 			if mode == judge.Plain {
-				b.plain.Store(model, true)
+				b.plain.Store(asker, true)
 			}
 			return nil
 		}
@@ -212,7 +225,7 @@ func (b *Bench) keep(ctx context.Context, ws tenant.ID, q *question, digest []by
 }
 
 // catchUp lets a run tell of every answer that it has paid for: a server may have died between an answer and the row that it is for.
-func (b *Bench) catchUp(ctx context.Context, run *job.Run, criterionID string) error {
+func (b *Bench) catchUp(ctx context.Context, run *job.Run, criterionID string, purse *purse) error {
 	paid, err := db.One[money.Nano](ctx, b.db.In(run.Workspace), `
 		SELECT CAST(COALESCE(SUM(cost), 0) AS BIGINT) FROM judge_answers WHERE workspace_id = $1 AND criterion_id = $2 AND origin = $3`, criterionID, run.ID)
 	if err != nil {
@@ -220,17 +233,18 @@ func (b *Bench) catchUp(ctx context.Context, run *job.Run, criterionID string) e
 	}
 	return run.Tx(ctx, func(_ *db.Tx, tally *job.Tally) error {
 		tally.Cost = max(tally.Cost, paid)
+		purse.spent.Store(int64(tally.Cost))
 		return nil
 	})
 }
 
 // price is what it costs to judge something, about: nothing, if it was judged before.
-func (b *Bench) price(ctx context.Context, ws tenant.ID, model string, told *judge.Brief, s *judge.Subject) (money.Nano, error) {
+func (b *Bench) price(ctx context.Context, ws tenant.ID, model string, told *judge.Brief, s *judge.Subject, fresh bool) (money.Nano, error) {
 	digest, err := told.Digest(model, s)
 	if err != nil {
 		return 0, nil //nolint:nilerr // it will be a failure, and cost nothing
 	}
-	if _, known, err := b.recall(ctx, ws, digest[:], ""); known || err != nil {
+	if _, known, err := b.recall(ctx, ws, digest[:], "", fresh); known || err != nil {
 		return 0, err
 	}
 	body, err := told.Ask(model, s, judge.Structured)
@@ -241,10 +255,10 @@ func (b *Bench) price(ctx context.Context, ws tenant.ID, model string, told *jud
 }
 
 // foresee is what so many judgements cost, about, if they are like some.
-func (b *Bench) foresee(ctx context.Context, ws tenant.ID, model string, told *judge.Brief, some []judge.Subject, total int64) (money.Nano, error) {
+func (b *Bench) foresee(ctx context.Context, ws tenant.ID, model string, told *judge.Brief, some []judge.Subject, total int64, fresh bool) (money.Nano, error) {
 	var sum money.Nano
 	for i := range some {
-		cost, err := b.price(ctx, ws, model, told, &some[i])
+		cost, err := b.price(ctx, ws, model, told, &some[i], fresh)
 		if err != nil {
 			return 0, err
 		}
@@ -253,30 +267,68 @@ func (b *Bench) foresee(ctx context.Context, ws tenant.ID, model string, told *j
 	return sum / money.Nano(max(1, len(some))) * money.Nano(total), nil
 }
 
-// each calls do for every one of some, several at a time, and returns the first error. Those that have begun are let end.
+// each calls do for every one of some, so many at a time, and returns the first error. After one no other begins; those that have begun
+// are let end.
 func each[T any](ctx context.Context, atOnce int64, some []T, do func(context.Context, T) error) error {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	work := make(chan T)
 	var group sync.WaitGroup
+	var failed atomic.Pointer[error]
+	next := make(chan T)
 	for range min(int(atOnce), len(some)) {
 		group.Go(func() {
-			for one := range work {
+			for one := range next {
+				if failed.Load() != nil {
+					continue
+				}
 				if err := do(ctx, one); err != nil {
-					stop(err)
+					failed.CompareAndSwap(nil, &err)
 				}
 			}
 		})
 	}
-feed:
 	for _, one := range some {
+		if ctx.Err() != nil || failed.Load() != nil {
+			break
+		}
+		next <- one
+	}
+	close(next)
+	group.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return context.Cause(ctx)
+}
+
+// flights are the questions that are being asked.
+type flights struct {
+	mu  sync.Mutex
+	all map[string]chan struct{}
+}
+
+// take waits until nobody asks a question, and lets nobody else ask it until end.
+func (f *flights) take(ctx context.Context, question string) (end func(), err error) {
+	for {
+		f.mu.Lock()
+		if f.all == nil {
+			f.all = map[string]chan struct{}{}
+		}
+		over, taken := f.all[question]
+		if !taken {
+			over = make(chan struct{})
+			f.all[question] = over
+			f.mu.Unlock()
+			return func() {
+				f.mu.Lock()
+				delete(f.all, question)
+				f.mu.Unlock()
+				close(over)
+			}, nil
+		}
+		f.mu.Unlock()
 		select {
-		case work <- one:
+		case <-over:
 		case <-ctx.Done():
-			break feed
+			return nil, context.Cause(ctx)
 		}
 	}
-	close(work)
-	group.Wait()
-	return context.Cause(ctx)
 }

@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -43,6 +45,9 @@ type keptCalibration struct {
 	ID, CriterionID string
 	Version         int64
 	JudgeModel      string
+	Threshold       float64
+	MaxCost         *money.Nano
+	Fresh           bool
 	Counts          string
 	Enrolled, Last  string
 	CreatedBy       tenant.UserID
@@ -51,7 +56,7 @@ type keptCalibration struct {
 	job.Job
 }
 
-const calibrationColumns = `t.id, t.criterion_id, t.version, t.judge_model, t.counts, t.enrolled, t.last, t.created_by, t.aligned_at,
+const calibrationColumns = `t.id, t.criterion_id, t.version, t.judge_model, t.threshold, t.max_cost, t.fresh, t.counts, t.enrolled, t.last, t.created_by, t.aligned_at,
 	COALESCE((SELECT MAX(f.id) FROM certificates f WHERE f.workspace_id = $1 AND f.criterion_id = t.criterion_id AND f.calibration_id = t.id), '') AS certificate_id,
 	` + job.Columns + ` FROM calibrations t JOIN jobs ON jobs.workspace_id = t.workspace_id AND jobs.id = t.id WHERE t.workspace_id = $1`
 
@@ -136,12 +141,12 @@ const (
 )
 
 // Calibrate begins to judge every label of a criterion. What the judge is shown is chosen anew, which may make a new version of it.
-func (s *Store) Calibrate(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, bench *Bench, most money.Nano) (Calibration, error) {
-	estimate, total, err := s.foresee(ctx, ws, criterionID, bench)
+func (s *Store) Calibrate(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, how Effort, bench *Bench) (Calibration, error) {
+	estimate, total, err := s.foresee(ctx, ws, criterionID, how.Fresh, bench)
 	if err != nil {
 		return Calibration{}, err
 	}
-	if err := affordable(estimate, most); err != nil {
+	if err := how.covers(estimate); err != nil {
 		return Calibration{}, err
 	}
 	var made Calibration
@@ -165,9 +170,9 @@ func (s *Store) Calibrate(ctx context.Context, ws tenant.ID, by tenant.Actor, cr
 		}
 		name := id.New(calibration)
 		if _, err := db.Exec(ctx, in, `
-			INSERT INTO calibrations (workspace_id, id, criterion_id, version, judge_model, counts, enrolled, last, created_by, created_at, aligned_at)
-			VALUES ($1, $2, $3, $4, $5, '', '', $6, $7, $8, 0)`,
-			name, criterionID, k.Version, k.JudgeModel, last, by.User, clock.Now()); err != nil {
+			INSERT INTO calibrations (workspace_id, id, criterion_id, version, judge_model, threshold, max_cost, fresh, counts, enrolled, last, created_by, created_at, aligned_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '', '', $9, $10, $11, 0)`,
+			name, criterionID, k.Version, k.JudgeModel, k.PassThreshold, how.MaxCostUSD, how.Fresh, last, by.User, clock.Now()); err != nil {
 			return fmt.Errorf("begin a calibration: %w", err)
 		}
 		if err := job.Queue(ctx, tx, ws, job.New{ID: name, Kind: calibrates, Total: total, Estimate: estimate}); err != nil {
@@ -185,10 +190,35 @@ func (s *Store) Calibrate(ctx context.Context, ws tenant.ID, by tenant.Actor, cr
 	return made, err
 }
 
-// affordable refuses what would cost more than the caller is ready to pay.
-func affordable(estimate, most money.Nano) error {
-	if most > 0 && estimate > most {
+// Spending is what every operation takes that starts spending.
+type Spending struct {
+	MaxCostUSD *money.Nano `json:"max_cost_usd,omitempty" minimum:"0" doc:"Start nothing that would cost more, as far as one can tell before, and stop where it would all the same"`
+}
+
+// Effort is how a calibration goes about it.
+type Effort struct {
+	Spending
+	Fresh bool `json:"fresh,omitempty" doc:"Ask again what the judge answered in earlier runs, and pay for it: models change"`
+}
+
+// covers refuses what would cost more than the caller is ready to pay.
+func (s Spending) covers(estimate money.Nano) error {
+	if s.MaxCostUSD != nil && estimate > *s.MaxCostUSD {
 		return fault.Invalid("max_cost_usd", fmt.Sprintf("is less than this would cost, about $%s", estimate))
+	}
+	return nil
+}
+
+// A purse is what a run may spend, and has.
+type purse struct {
+	most  *money.Nano
+	spent atomic.Int64
+}
+
+// open refuses to spend more.
+func (p *purse) open() error {
+	if p.most != nil && money.Nano(p.spent.Load()) >= *p.most {
+		return fault.Precondition.New("max_cost_usd is spent: what was answered is kept, and another run goes on from it")
 	}
 	return nil
 }
@@ -213,7 +243,7 @@ func (s *Store) rechoose(ctx context.Context, tx *db.Tx, ws tenant.ID, k *kept) 
 const foreseen = 32
 
 // foresee says what a calibration would cost, about, and how many labels it would judge.
-func (s *Store) foresee(ctx context.Context, ws tenant.ID, criterionID string, bench *Bench) (money.Nano, int64, error) {
+func (s *Store) foresee(ctx context.Context, ws tenant.ID, criterionID string, fresh bool, bench *Bench) (money.Nano, int64, error) {
 	in := s.db.In(ws)
 	k, err := find(ctx, in, criterionID)
 	if err != nil {
@@ -242,13 +272,18 @@ func (s *Store) foresee(ctx context.Context, ws tenant.ID, criterionID string, b
 	if err != nil {
 		return 0, 0, fmt.Errorf("read labels: %w", err)
 	}
-	subjects := make([]judge.Subject, len(items))
-	for i, item := range items {
-		if subjects[i], err = label.Item(ctx, in, item); err != nil {
+	subjects := make([]judge.Subject, 0, len(items))
+	for _, item := range items {
+		subject, err := label.Item(ctx, in, item)
+		if label.Gone(err) { // deleted meanwhile
+			continue
+		}
+		if err != nil {
 			return 0, 0, err
 		}
+		subjects = append(subjects, subject)
 	}
-	cost, err := bench.foresee(ctx, ws, k.JudgeModel, told, subjects, total)
+	cost, err := bench.foresee(ctx, ws, k.JudgeModel, told, subjects, total, fresh)
 	return cost, total, err
 }
 
@@ -278,17 +313,18 @@ func (s *Store) calibrate(bench *Bench) job.Work {
 		if err := k.current(c); err != nil {
 			return err
 		}
-		if err := s.enrol(ctx, run, &k); err != nil {
+		if err := s.enrol(ctx, run, &k, c); err != nil {
 			return err
 		}
-		if err := bench.catchUp(ctx, run, k.CriterionID); err != nil {
+		purse := purse{most: k.MaxCost}
+		if err := bench.catchUp(ctx, run, k.CriterionID, &purse); err != nil {
 			return err
 		}
 		told, err := brief(ctx, in, c)
 		if err != nil {
 			return err
 		}
-		if err := s.judgeRows(ctx, run, &k, told, bench); err != nil {
+		if err := s.judgeRows(ctx, run, &k, told, bench, &purse); err != nil {
 			return err
 		}
 		return s.align(ctx, run, &k)
@@ -303,18 +339,33 @@ func (k *keptCalibration) current(c *kept) error {
 	return nil
 }
 
+// stillCurrent is current, of the criterion as it is now.
+func (k *keptCalibration) stillCurrent(ctx context.Context, in db.Scoped) error {
+	c, err := find(ctx, in, k.CriterionID)
+	if err != nil {
+		return err
+	}
+	return k.current(c)
+}
+
 // enrolAtOnce is how many labels get their rows in one transaction.
 const enrolAtOnce = 256
 
-// enrol gives every label that stands a row.
-func (s *Store) enrol(ctx context.Context, run *job.Run, k *keptCalibration) error {
+// enrol gives every label that stands, and in one half, a row.
+func (s *Store) enrol(ctx context.Context, run *job.Run, k *keptCalibration, c *kept) error {
 	type row struct {
-		ID, RequestID, TraceID string
-		Item                   []byte
-		InReportHalf           bool
-		Standing               judge.Verdict
-		Adjudicated            bool
+		ID, RequestID string
+		Item          []byte
+		InReportHalf  bool
+		Straddles     bool
+		Standing      judge.Verdict
+		Kind          label.Kind
 	}
+	shots, err := parseShots(c.Shots)
+	if err != nil {
+		return fmt.Errorf("read the shots of %s: %w", c.ID, err)
+	}
+	shown := shotLabels(shots)
 	for more := k.Enrolled < k.Last; more; {
 		err := run.Tx(ctx, func(tx *db.Tx, tally *job.Tally) error {
 			in := tx.In(run.Workspace)
@@ -323,7 +374,7 @@ func (s *Store) enrol(ctx context.Context, run *job.Run, k *keptCalibration) err
 				return err
 			}
 			labels, err := db.Query[row](ctx, in, `
-				SELECT id, request_id, trace_id, item, in_report_half, CASE WHEN kind = '' THEN verdict ELSE adjudicated END AS standing, kind <> '' AS adjudicated
+				SELECT id, request_id, item, in_report_half, straddles, CASE WHEN kind = '' THEN verdict ELSE adjudicated END AS standing, kind
 				FROM labels WHERE workspace_id = $1 AND criterion_id = $2 AND id > $3 AND id <= $4 ORDER BY id LIMIT $5`, k.CriterionID, from, k.Last, enrolAtOnce)
 			if err != nil {
 				return err
@@ -331,10 +382,10 @@ func (s *Store) enrol(ctx context.Context, run *job.Run, k *keptCalibration) err
 			rows := make([][]any, 0, len(labels))
 			to := k.Last
 			for _, l := range labels {
-				if l.Standing != "" {
+				if l.Standing != "" && !l.Straddles {
 					rows = append(rows, []any{
-						run.Workspace, k.ID, l.ID, l.RequestID, l.TraceID, l.Item, l.InReportHalf, string(l.Standing), string(l.Standing),
-						l.Adjudicated, draw(k.ID, l.ID), true, "", 0.0, "", "",
+						run.Workspace, k.ID, l.ID, l.RequestID, l.Item, l.InReportHalf, slices.Contains(shown, l.ID), string(l.Standing), string(l.Standing),
+						string(l.Kind), draw(k.ID, l.ID), true, "", 0.0, "", "",
 					})
 				}
 			}
@@ -342,8 +393,8 @@ func (s *Store) enrol(ctx context.Context, run *job.Run, k *keptCalibration) err
 				to = labels[len(labels)-1].ID
 			}
 			if err := db.Insert(ctx, tx.Across("the rows name their workspace"), "calibration_rows", []string{
-				"workspace_id", "calibration_id", "label_id", "request_id", "trace_id", "item", "in_report_half", "human", "standing",
-				"adjudicated", "draw", "pending", "judge", "grade", "critique", "failure",
+				"workspace_id", "calibration_id", "label_id", "request_id", "item", "in_report_half", "shown", "human", "standing",
+				"ruling", "draw", "pending", "judge", "grade", "critique", "failure",
 			}, rows); err != nil {
 				return err
 			}
@@ -373,7 +424,7 @@ const pendingAtOnce = 64
 const hopeless = 24
 
 // judgeRows judges the rows that are pending.
-func (s *Store) judgeRows(ctx context.Context, run *job.Run, k *keptCalibration, told *judge.Brief, bench *Bench) error {
+func (s *Store) judgeRows(ctx context.Context, run *job.Run, k *keptCalibration, told *judge.Brief, bench *Bench, purse *purse) error {
 	type row struct {
 		LabelID string
 		Item    []byte
@@ -388,14 +439,18 @@ func (s *Store) judgeRows(ctx context.Context, run *job.Run, k *keptCalibration,
 		var mu sync.Mutex
 		found := make(map[string]finding, len(rows))
 		asking := each(ctx, bench.atOnce.Load(), rows, func(ctx context.Context, r row) error {
+			if err := purse.open(); err != nil {
+				return err
+			}
 			subject, err := label.Item(ctx, s.db.In(run.Workspace), r.Item)
 			f := finding{Failure: "gone: the label was deleted"}
 			if err == nil {
-				f, err = bench.ask(ctx, run.Workspace, &question{criterionID: k.CriterionID, origin: k.ID, model: k.JudgeModel, brief: told, subject: &subject})
+				f, err = bench.ask(ctx, run.Workspace, &question{criterionID: k.CriterionID, origin: k.ID, model: k.JudgeModel, brief: told, subject: &subject, fresh: k.Fresh})
 			}
 			if err != nil && !label.Gone(err) {
 				return err
 			}
+			purse.spent.Add(int64(f.Cost))
 			mu.Lock()
 			defer mu.Unlock()
 			found[r.LabelID] = f
@@ -405,7 +460,10 @@ func (s *Store) judgeRows(ctx context.Context, run *job.Run, k *keptCalibration,
 			return k.silent()
 		}
 		saving := context.WithoutCancel(ctx) // what was answered is kept, whatever ends
-		if err := run.Tx(saving, func(tx *db.Tx, tally *job.Tally) error { return record(saving, tx, run.Workspace, k.ID, found, tally) }); err != nil {
+		if err := run.Save(saving, func(tx *db.Tx, tally *job.Tally) error { return record(saving, tx, run.Workspace, k.ID, found, tally) }); err != nil {
+			return err
+		}
+		if err := k.stillCurrent(ctx, s.db.In(run.Workspace)); err != nil {
 			return err
 		}
 		if asking != nil {
@@ -469,7 +527,11 @@ func (s *Store) align(ctx context.Context, run *job.Run, k *keptCalibration) err
 		if err != nil {
 			return fmt.Errorf("write counts: %w", err)
 		}
-		now := clock.Now()
+		last, err := db.One[clock.Time](ctx, in, `SELECT COALESCE(MAX(aligned_at), 0) FROM calibrations WHERE workspace_id = $1 AND criterion_id = $2`, k.CriterionID)
+		if err != nil {
+			return fmt.Errorf("find the last calibration: %w", err)
+		}
+		now := max(clock.Now(), last+1) // what is measured later is later, wherever the clock stands
 		if _, err := db.Exec(ctx, in, `UPDATE calibrations SET counts = $3, aligned_at = $4 WHERE workspace_id = $1 AND id = $2`, k.ID, string(text), now); err != nil {
 			return fmt.Errorf("keep the counts of %s: %w", k.ID, err)
 		}
@@ -477,7 +539,7 @@ func (s *Store) align(ctx context.Context, run *job.Run, k *keptCalibration) err
 	})
 }
 
-// count counts the rows of a calibration.
+// count counts the rows of a calibration, but for what the judge was shown.
 func count(ctx context.Context, in db.Scoped, calibrationID string) (trust.Halves, error) {
 	type cell struct {
 		InReportHalf bool
@@ -485,7 +547,7 @@ func count(ctx context.Context, in db.Scoped, calibrationID string) (trust.Halve
 		N            int64
 	}
 	cells, err := db.Query[cell](ctx, in, `
-		SELECT in_report_half, human, judge, COUNT(*) AS n FROM calibration_rows WHERE workspace_id = $1 AND calibration_id = $2 GROUP BY in_report_half, human, judge`,
+		SELECT in_report_half, human, judge, COUNT(*) AS n FROM calibration_rows WHERE workspace_id = $1 AND calibration_id = $2 AND NOT shown GROUP BY in_report_half, human, judge`,
 		calibrationID)
 	if err != nil {
 		return trust.Halves{}, fmt.Errorf("count the rows of %s: %w", calibrationID, err)

@@ -14,6 +14,7 @@ import (
 	"sovereign/internal/fault"
 	"sovereign/internal/id"
 	"sovereign/internal/judge"
+	"sovereign/internal/label"
 	"sovereign/internal/stat"
 	"sovereign/internal/tenant"
 	"sovereign/internal/trust"
@@ -46,6 +47,9 @@ type Proof struct {
 	KappaCI       *stat.Interval `json:"kappa_ci" doc:"At 95 %, of a posterior; what it covers is in docs/statistics.md"`
 	Trust         trust.Tier     `json:"trust" enum:"provisional,measured,calibrated,certified"`
 	HoldoutActive bool           `json:"holdout_active"`
+	Calibrations  int64          `json:"calibrations" doc:"How often the criterion was calibrated, this time included: who tries often on the same labels may be lucky once"`
+	Adjudicated   int64          `json:"adjudicated" doc:"Labels of the criterion that were corrected or confirmed before"`
+	Withdrawn     int64          `json:"withdrawn" doc:"Labels of the criterion that were withdrawn as ambiguous before"`
 	IssuedAt      clock.Time     `json:"issued_at"`
 	Voids         []string       `json:"voids" nullable:"false" doc:"What would void it"`
 }
@@ -79,6 +83,9 @@ func (s *Store) certify(ctx context.Context, tx *db.Tx, ws tenant.ID, c *kept, k
 	if ci, ok := stat.KappaInterval(stat.Table(b.Matrix), trust.Confidence); ok && b.Kappa != nil {
 		p.KappaCI = &ci
 	}
+	if err := p.tell(ctx, tx.In(ws)); err != nil {
+		return err
+	}
 	document, err := json.Marshal(p)
 	if err != nil {
 		return fmt.Errorf("write a certificate: %w", err)
@@ -88,18 +95,41 @@ func (s *Store) certify(ctx context.Context, tx *db.Tx, ws tenant.ID, c *kept, k
 		return err
 	}
 	if _, err := db.Exec(ctx, tx.In(ws), `
-		INSERT INTO certificates (workspace_id, id, criterion_id, calibration_id, version, edition, document, key_id, jws, trust, holdout_active, issued_at, voided_at, voided_reason)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0, '')`,
+		INSERT INTO certificates (workspace_id, id, criterion_id, calibration_id, version, edition, document, key_id, jws, trust, holdout_active, issued_at, voided_at, voided_reason, voided_by)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0, '', '')`,
 		p.ID, c.ID, k.ID, k.Version, p.Edition, document, signature.KeyID, signature.JWS, p.Trust, p.HoldoutActive, now); err != nil {
 		return fmt.Errorf("keep a certificate: %w", err)
 	}
 	return audit.Record(ctx, tx, ws, tenant.Actor{Kind: tenant.ActorKey, User: k.CreatedBy}, "certificate.issue", p.ID, nil, p)
 }
 
+// tell fills in what happened before: a proof that keeps quiet about it would prove less than it seems to.
+func (p *Proof) tell(ctx context.Context, in db.Scoped) (err error) {
+	if p.Calibrations, err = db.One[int64](ctx, in, `SELECT COUNT(*) FROM calibrations WHERE workspace_id = $1 AND criterion_id = $2 AND aligned_at > 0`, p.CriterionID); err != nil {
+		return fmt.Errorf("count calibrations: %w", err)
+	}
+	type ruled struct {
+		Kind label.Kind
+		N    int64
+	}
+	rulings, err := db.Query[ruled](ctx, in, `SELECT kind, COUNT(*) AS n FROM labels WHERE workspace_id = $1 AND criterion_id = $2 AND kind <> '' GROUP BY kind`, p.CriterionID)
+	if err != nil {
+		return fmt.Errorf("count rulings: %w", err)
+	}
+	for _, r := range rulings {
+		if r.Kind == label.Ambiguous {
+			p.Withdrawn = r.N
+		} else {
+			p.Adjudicated += r.N
+		}
+	}
+	return nil
+}
+
 // Renew voids the certificates of judges that this release asks in other words than the one that measured them.
 func (s *Store) Renew(ctx context.Context) error {
 	_, err := db.Exec(ctx, s.db.Across("a release asks all judges in its own words"), `
-		UPDATE certificates SET voided_at = $1, voided_reason = $2 WHERE voided_at = 0 AND edition <> $3`,
+		UPDATE certificates SET voided_at = $1, voided_reason = $2, voided_by = 'edition' WHERE voided_at = 0 AND edition <> $3`,
 		clock.Now(), fmt.Sprintf("the server asks judges in other words since: edition %d", judge.Edition), judge.Edition)
 	if err != nil {
 		return fmt.Errorf("void the certificates of earlier editions: %w", err)
@@ -115,12 +145,13 @@ type keptCertificate struct {
 	KeyID, JWS        string
 	VoidedAt          clock.Time
 	VoidedReason      string
+	VoidedBy          string
 }
 
 // lastCertificate is the newest of a criterion, or nil.
 func lastCertificate(ctx context.Context, in db.Scoped, criterionID string) (*keptCertificate, error) {
 	k, err := db.Maybe[keptCertificate](ctx, in, `
-		SELECT id, calibration_id, version, document, key_id, jws, voided_at, voided_reason FROM certificates
+		SELECT id, calibration_id, version, document, key_id, jws, voided_at, voided_reason, voided_by FROM certificates
 		WHERE workspace_id = $1 AND criterion_id = $2 ORDER BY issued_at DESC, id DESC LIMIT 1`, criterionID)
 	if err != nil {
 		return nil, fmt.Errorf("find a certificate: %w", err)

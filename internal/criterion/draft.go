@@ -2,13 +2,11 @@ package criterion
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"sovereign/internal/audit"
 	"sovereign/internal/db"
 	"sovereign/internal/fault"
-	"sovereign/internal/fold"
 	"sovereign/internal/infer"
 	"sovereign/internal/job"
 	"sovereign/internal/judge"
@@ -52,6 +50,9 @@ type Draft struct {
 	Filters Filters `json:"filters,omitempty" doc:"Which exchanges, as in the list of logs"`
 }
 
+// maxDraftSize is the most exchanges of a draft.
+const maxDraftSize = 200
+
 // drafted is the result of either kind.
 type drafted struct {
 	Failure  string             `json:"failure,omitempty"`
@@ -90,12 +91,12 @@ type composition func(mode judge.Mode) (body []byte, taken int, err error)
 
 // improve composes the question for a better rubric.
 func (s *Store) improve(ctx context.Context, in db.Scoped, c *kept, model string) (composition, error) {
-	cases, err := mistakes(ctx, in, c.ID)
+	cases, err := mistakes(ctx, in, c)
 	if err != nil {
 		return nil, err
 	}
 	if len(cases) == 0 {
-		return nil, fault.Precondition.New("there is nothing to improve on: the last calibration has no disagreement in the tuning half")
+		return nil, fault.Precondition.New("there is nothing to improve on: no calibration of version %d has a disagreement in the tuning half", c.Version)
 	}
 	told := &judge.Brief{Rubric: c.Rubric, Scale: c.Scale, Threshold: c.PassThreshold}
 	return func(mode judge.Mode) ([]byte, int, error) { return told.Improve(model, cases, mode) }, nil
@@ -104,8 +105,8 @@ func (s *Store) improve(ctx context.Context, in db.Scoped, c *kept, model string
 // maxCases is how many disagreements a draft is made of.
 const maxCases = 60
 
-// mistakes are the disagreements of the last calibration in the tuning half, as labels stand now.
-func mistakes(ctx context.Context, in db.Scoped, criterionID string) ([]judge.Case, error) {
+// mistakes are the disagreements of the version's last calibration in the tuning half, as labels stand now.
+func mistakes(ctx context.Context, in db.Scoped, c *kept) ([]judge.Case, error) {
 	type row struct {
 		Item            []byte
 		Standing, Judge judge.Verdict
@@ -118,8 +119,8 @@ func mistakes(ctx context.Context, in db.Scoped, criterionID string) ([]judge.Ca
 		FROM calibration_rows r JOIN labels l ON l.workspace_id = r.workspace_id AND l.id = r.label_id
 		WHERE r.workspace_id = $1 AND NOT r.in_report_half AND NOT l.in_report_half AND r.judge <> '' AND r.standing <> '' AND r.judge <> r.standing
 			AND r.calibration_id = (
-				SELECT t.id FROM calibrations t WHERE t.workspace_id = $1 AND t.criterion_id = $2 AND t.aligned_at > 0 ORDER BY t.aligned_at DESC LIMIT 1)
-		ORDER BY r.draw LIMIT $3`, criterionID, maxCases)
+				SELECT t.id FROM calibrations t WHERE t.workspace_id = $1 AND t.criterion_id = $2 AND t.version = $3 AND t.aligned_at > 0 ORDER BY t.aligned_at DESC LIMIT 1)
+		ORDER BY r.draw LIMIT $4`, c.ID, c.Version, maxCases)
 	if err != nil {
 		return nil, fmt.Errorf("read the judge's mistakes: %w", err)
 	}
@@ -140,56 +141,67 @@ func mistakes(ctx context.Context, in db.Scoped, criterionID string) ([]judge.Ca
 // half. Exchanges that nobody has graded yet are drawn as they would be if somebody did. Where they are to be shown, it is noted that they
 // were.
 func (s *Store) suggest(ctx context.Context, ws tenant.ID, d Draft, logs Logs, seed uint64, show bool) (composition, error) {
-	halves, err := label.TheSplit(ctx, s.db, ws)
+	samples, err := remarks(ctx, s.db.In(ws), d.Size/2)
 	if err != nil {
 		return nil, err
 	}
-	in := s.db.In(ws)
-	samples, err := remarks(ctx, in, d.Size/2)
-	if err != nil {
+	type candidate struct {
+		subject judge.Subject
+		kin     label.Kin
+	}
+	var drawn []candidate
+	room := maxTold
+	if _, err := logs.Draw(ctx, ws, d.Filters.Filters(), 4*d.Size, seed, func(row *logbook.Drawn) bool {
+		subject := judge.Subject{Steps: []judge.Step{row.Step()}}
+		drawn = append(drawn, candidate{subject, label.KinOf(subject.Steps, row.TraceID)})
+		room -= size(subject)
+		return room > 0
+	}); err != nil {
 		return nil, err
 	}
-	type shown struct {
-		chain fold.Chain
-		trace string
-	}
-	var failed error
-	var all []shown
-	_, err = logs.Draw(ctx, ws, d.Filters.Filters(), 8*d.Size, seed, func(row *logbook.Drawn) bool {
-		chain, err := fold.Parse(row.Chain)
+	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
+		kin := make([]label.Kin, len(drawn))
+		for i := range drawn {
+			kin[i] = drawn[i].kin
+		}
+		halves, err := label.OpenSplit(ctx, tx, ws, kin...)
 		if err != nil {
-			return true
+			return err
 		}
-		report, err := halves.Half(ctx, in, chain, row.TraceID)
-		if err != nil {
-			failed = err
-			return false
+		taken := samples
+		for _, one := range drawn {
+			if len(taken) == d.Size {
+				break
+			}
+			if halves.Half(one.kin) != label.Tuning {
+				continue
+			}
+			taken = append(taken, judge.Sample{Subject: one.subject})
+			if show {
+				halves.Put(one.kin, label.Tuning)
+			}
 		}
-		if chain.Own != (fold.Key{}) && !report {
-			samples = append(samples, judge.Sample{Subject: judge.Subject{Steps: []judge.Step{row.Step()}}})
-			all = append(all, shown{chain, row.TraceID})
-		}
-		return len(samples) < d.Size
+		samples = taken
+		return halves.Keep(ctx, tx, ws)
 	})
-	if err := errors.Join(err, failed); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if len(samples) == 0 {
 		return nil, fault.Precondition.New("there is nothing to learn from: no critique, and no logged exchange that matches the filters")
 	}
-	if show {
-		if _, err := s.db.Tx(ctx, func(tx *db.Tx) error {
-			for _, one := range all {
-				if err := halves.Shown(ctx, tx, ws, one.chain, one.trace); err != nil {
-					return err
-				}
-			}
-			return nil
-		}); err != nil {
-			return nil, err
-		}
-	}
 	return func(mode judge.Mode) ([]byte, int, error) { return judge.Suggest(d.Model, samples, mode) }, nil
+}
+
+// maxTold bounds what is read for a draft: a model is told less.
+const maxTold = 4 << 20
+
+// size is how much a subject is, in bytes.
+func size(s judge.Subject) (n int) {
+	for _, step := range s.Steps {
+		n += len(step.Messages) + len(step.Response) + len(step.Tools)
+	}
+	return n
 }
 
 // remarks are what people said of exchanges in the tuning half, the newest first.
@@ -199,17 +211,21 @@ func remarks(ctx context.Context, in db.Scoped, most int) ([]judge.Sample, error
 		Critique string
 	}
 	rows, err := db.Query[row](ctx, in, `
-		SELECT item, critique FROM labels WHERE workspace_id = $1 AND NOT in_report_half AND critique <> '' AND kind <> 'ambiguous' ORDER BY created_at DESC, id DESC LIMIT $2`, most)
+		SELECT item, CASE WHEN kind = 'label_error' THEN note ELSE critique END AS critique FROM labels
+		WHERE workspace_id = $1 AND NOT in_report_half AND critique <> '' AND kind <> 'ambiguous' ORDER BY created_at DESC, id DESC LIMIT $2`, most)
 	if err != nil {
 		return nil, fmt.Errorf("read critiques: %w", err)
 	}
-	samples := make([]judge.Sample, 0, len(rows))
+	samples, room := make([]judge.Sample, 0, len(rows)), maxTold/2
 	for _, r := range rows {
 		subject, err := label.Item(ctx, in, r.Item)
 		if err != nil {
 			return nil, err
 		}
 		samples = append(samples, judge.Sample{Subject: subject, Critique: r.Critique})
+		if room -= size(subject); room < 0 {
+			break
+		}
 	}
 	return samples, nil
 }
@@ -230,7 +246,7 @@ func (b *Bench) foreseeDraft(ws tenant.ID, model string, compose composition) (m
 const maxDraft = 16_384
 
 // Improve begins to draft a better rubric.
-func (s *Store) Improve(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, d Draft, bench *Bench, most money.Nano) (Improvement, error) {
+func (s *Store) Improve(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, d Draft, how Spending, bench *Bench) (Improvement, error) {
 	c, err := find(ctx, s.db.In(ws), criterionID)
 	if err != nil {
 		return Improvement{}, err
@@ -246,7 +262,7 @@ func (s *Store) Improve(ctx context.Context, ws tenant.ID, by tenant.Actor, crit
 	if err != nil {
 		return Improvement{}, err
 	}
-	if err := affordable(estimate, most); err != nil {
+	if err := how.covers(estimate); err != nil {
 		return Improvement{}, err
 	}
 	var made Improvement
@@ -266,7 +282,7 @@ func (s *Store) Improve(ctx context.Context, ws tenant.ID, by tenant.Actor, crit
 }
 
 // Suggest begins to draft criteria.
-func (s *Store) Suggest(ctx context.Context, ws tenant.ID, by tenant.Actor, d Draft, logs Logs, bench *Bench, most money.Nano) (Suggested, error) {
+func (s *Store) Suggest(ctx context.Context, ws tenant.ID, by tenant.Actor, d Draft, how Spending, logs Logs, bench *Bench) (Suggested, error) {
 	compose, err := s.suggest(ctx, ws, d, logs, 1, false)
 	if err != nil {
 		return Suggested{}, err
@@ -275,7 +291,7 @@ func (s *Store) Suggest(ctx context.Context, ws tenant.ID, by tenant.Actor, d Dr
 	if err != nil {
 		return Suggested{}, err
 	}
-	if err := affordable(estimate, most); err != nil {
+	if err := how.covers(estimate); err != nil {
 		return Suggested{}, err
 	}
 	var made Suggested

@@ -44,7 +44,7 @@ func (h *Handler) Routes() []api.Route {
 		api.Patch("/criteria/{id}", api.Admin, h.update, "Change a judge; what changes what it is told is a new version, and voids its certificate"),
 		api.Delete("/criteria/{id}", api.Admin, h.delete, "Delete a judge; its labels stay", api.Long),
 		api.Get("/criteria/{id}/history", api.Reader, h.history, "Every change of a judge, before and after"),
-		api.Post("/criteria/estimates", api.Reader, h.estimate, "What a calibration, a scan, an improvement or a suggestion would cost; it starts nothing", api.Long),
+		api.Post("/criteria/estimates", api.Admin, h.estimate, "What a calibration, a scan, an improvement or a suggestion would cost; it starts nothing", api.Long),
 
 		api.Post("/criteria/{id}/calibrations", api.Admin, h.calibrate, "Judge every label of a criterion, and sign what that says of the judge", api.Accepts, api.Spends),
 		api.Get("/criteria/{id}/calibrations", api.Reader, h.calibrations, "List calibrations"),
@@ -120,22 +120,15 @@ func (h *Handler) history(ctx context.Context, caller tenant.Caller, in page) (a
 	return api.NewList(in.Page, all), err
 }
 
-// Spending is what every operation takes that starts spending.
-type Spending struct {
-	MaxCostUSD money.Nano `json:"max_cost_usd,omitempty" minimum:"0" doc:"Start nothing that would cost more, as far as one can tell before"`
-}
-
-type calibrating struct {
+type effort struct {
 	ID   string `path:"id"`
-	Body *Spending
+	Body *Effort
 }
 
-func (h *Handler) calibrate(ctx context.Context, caller tenant.Caller, in calibrating) (Calibration, error) {
-	var limit money.Nano
-	if in.Body != nil {
-		limit = in.Body.MaxCostUSD
-	}
-	made, err := h.Store.Calibrate(ctx, caller.Workspace, caller.Actor(), in.ID, h.Bench, limit)
+func (h *Handler) calibrate(ctx context.Context, caller tenant.Caller, in effort) (Calibration, error) {
+	var how Effort
+	set(&how, in.Body)
+	made, err := h.Store.Calibrate(ctx, caller.Workspace, caller.Actor(), in.ID, how, h.Bench)
 	h.Runner.Wake()
 	return made, err
 }
@@ -193,7 +186,7 @@ func (h *Handler) scan(ctx context.Context, caller tenant.Caller, in scanning) (
 	if err := h.Open(ctx, caller.Workspace); err != nil {
 		return Scan{}, err
 	}
-	made, err := h.Store.Scan(ctx, caller.Workspace, caller.Actor(), in.ID, in.Body.whole(), h.Logs, h.Bench, in.Body.MaxCostUSD)
+	made, err := h.Store.Scan(ctx, caller.Workspace, caller.Actor(), in.ID, in.Body.whole(), in.Body.Spending, h.Logs, h.Bench)
 	h.Runner.Wake()
 	return made, err
 }
@@ -218,7 +211,11 @@ func listed[T any](ctx context.Context, h *Handler, caller tenant.Caller, kind i
 }
 
 func (h *Handler) readScan(ctx context.Context, caller tenant.Caller, in run) (Scan, error) {
-	return inquired(ctx, h, caller, scans, in, (*keptInquiry).scan)
+	found, err := inquired(ctx, h, caller, scans, in, (*keptInquiry).scan)
+	if err == nil && found.Result != nil { // they are read, not kept: they go with the exchanges that they are of
+		found.Result.Failing, err = failing(ctx, h.Store.db.In(caller.Workspace), found.ID)
+	}
+	return found, err
 }
 
 // inquired is one inquiry.
@@ -268,7 +265,7 @@ func (h *Handler) suggest(ctx context.Context, caller tenant.Caller, in suggesti
 	if err := h.fits(ctx, caller.Workspace, &in.Draft); err != nil {
 		return Suggested{}, err
 	}
-	made, err := h.Store.Suggest(ctx, caller.Workspace, caller.Actor(), in.whole(), h.Logs, h.Bench, in.MaxCostUSD)
+	made, err := h.Store.Suggest(ctx, caller.Workspace, caller.Actor(), in.whole(), in.Spending, h.Logs, h.Bench)
 	h.Runner.Wake()
 	return made, err
 }
@@ -314,24 +311,24 @@ func (h *Handler) cancelSuggestion(ctx context.Context, caller tenant.Caller, in
 
 type improving struct {
 	ID   string `path:"id"`
-	Body *struct {
-		Model string `json:"model,omitempty" doc:"That drafts; the judge's own by default"`
-		Spending
-	}
+	Body *rewriting
+}
+
+type rewriting struct {
+	Model string `json:"model,omitempty" doc:"That drafts; the judge's own by default"`
+	Spending
 }
 
 func (h *Handler) improve(ctx context.Context, caller tenant.Caller, in improving) (Improvement, error) {
-	var d Draft
-	var limit money.Nano
-	if in.Body != nil {
-		d.Model, limit = in.Body.Model, in.Body.MaxCostUSD
-	}
+	var how rewriting
+	set(&how, in.Body)
+	d := Draft{Model: how.Model}
 	if d.Model != "" {
 		if err := h.Models.Chats(caller.Workspace, "model", d.Model); err != nil {
 			return Improvement{}, err
 		}
 	}
-	made, err := h.Store.Improve(ctx, caller.Workspace, caller.Actor(), in.ID, d, h.Bench, limit)
+	made, err := h.Store.Improve(ctx, caller.Workspace, caller.Actor(), in.ID, d, how.Spending, h.Bench)
 	h.Runner.Wake()
 	return made, err
 }
@@ -365,17 +362,6 @@ type watching struct {
 	Body Watch
 }
 
-// whole is a watch with its usual share and window, where it has none. A share of nothing is said by enabled.
-func (w Watch) whole() Watch {
-	if w.SamplePercent == 0 {
-		w.SamplePercent = 10
-	}
-	if w.WindowHours == 0 {
-		w.WindowHours = 24
-	}
-	return w
-}
-
 func (h *Handler) watch(ctx context.Context, caller tenant.Caller, in watching) (Monitor, error) {
 	w := in.Body.whole()
 	if w.Enabled {
@@ -395,7 +381,8 @@ type Inquiry struct {
 	Kind        string   `json:"kind" enum:"calibration,scan,improvement,suggestion"`
 	CriterionID string   `json:"criterion_id,omitempty" doc:"For all but a suggestion"`
 	Model       string   `json:"model,omitempty" doc:"That drafts"`
-	SampleSize  int      `json:"sample_size,omitempty" minimum:"1" maximum:"5000" doc:"Of a scan or a suggestion"`
+	SampleSize  int      `json:"sample_size,omitempty" minimum:"1" maximum:"5000" doc:"Of a scan, or of a suggestion, which has at most 200"`
+	Fresh       bool     `json:"fresh,omitempty" doc:"Of a calibration: ask again what was answered before"`
 	Filters     *Filters `json:"filters,omitempty" doc:"Of a scan or a suggestion"`
 }
 
@@ -411,7 +398,7 @@ func (h *Handler) estimate(ctx context.Context, caller tenant.Caller, in Inquiry
 	e := Estimate{Object: "estimate", Kind: in.Kind, Calls: 1}
 	ws, scope := caller.Workspace, h.Store.db.In(caller.Workspace)
 	if in.Kind == suggestions.kind {
-		d := Draft{Model: in.Model, Size: in.SampleSize}.whole()
+		d := Draft{Model: in.Model, Size: min(in.SampleSize, maxDraftSize)}.whole()
 		set(&d.Filters, in.Filters)
 		if err := h.fits(ctx, ws, &d); err != nil {
 			return e, err
@@ -435,7 +422,7 @@ func (h *Handler) estimate(ctx context.Context, caller tenant.Caller, in Inquiry
 		if err := h.Open(ctx, ws); err != nil {
 			return e, err
 		}
-		d, err := h.Store.draw(ctx, ws, c, Sample{Size: in.SampleSize, Filters: in.Filters}.whole(), h.Logs, h.Bench, 1)
+		d, err := h.Store.draw(ctx, ws, c, Sample{Size: in.SampleSize, Filters: in.Filters}.whole(), h.Logs, h.Bench, 1, false)
 		if err != nil {
 			return e, err
 		}
@@ -451,7 +438,7 @@ func (h *Handler) estimate(ctx context.Context, caller tenant.Caller, in Inquiry
 		e.CostUSD, err = h.Bench.foreseeDraft(ws, in.Model, compose)
 		return e, err
 	default:
-		e.CostUSD, e.Calls, err = h.Store.foresee(ctx, ws, c.ID, h.Bench)
+		e.CostUSD, e.Calls, err = h.Store.foresee(ctx, ws, c.ID, in.Fresh, h.Bench)
 	}
 	return e, err
 }

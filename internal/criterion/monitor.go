@@ -1,12 +1,14 @@
 package criterion
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,10 +27,21 @@ import (
 // A Watch is how a judge watches the traffic that is logged.
 type Watch struct {
 	Enabled       bool     `json:"enabled"`
-	SamplePercent float64  `json:"sample_percent,omitempty" default:"10" minimum:"0" maximum:"100" doc:"How much of what matches is judged"`
+	SamplePercent *float64 `json:"sample_percent,omitempty" minimum:"0" maximum:"100" doc:"How much of what matches is judged; 10 by default"`
 	Filters       *Filters `json:"filters,omitempty" doc:"What is watched; the criterion's own filters by default"`
 	AlertBelow    *float64 `json:"alert_below,omitempty" minimum:"0" maximum:"1" doc:"The pass rate, as the judge says, below which it raises an alarm"`
-	WindowHours   int      `json:"window_hours,omitempty" default:"24" minimum:"1" maximum:"720" doc:"How long is counted before it begins anew"`
+	WindowHours   int      `json:"window_hours,omitempty" minimum:"1" maximum:"720" doc:"How long is counted before it begins anew; 24 by default"`
+	Spending
+}
+
+// whole is a watch with what is left out.
+func (w Watch) whole() Watch {
+	if w.SamplePercent == nil {
+		usual := 10.0
+		w.SamplePercent = &usual
+	}
+	w.WindowHours = cmp.Or(w.WindowHours, 24)
+	return w
 }
 
 func (w *Watch) check() error {
@@ -70,15 +83,16 @@ type keptMonitor struct {
 	Cursor                 clock.Time
 	Seen                   int64
 	Passes, Judged, Failed int64
-	Cost                   money.Nano
+	Cost, Spent            money.Nano
 	AlarmedAt              clock.Time
 	Reason                 string
 }
 
-const monitorColumns = `workspace_id, criterion_id, version, since, cursor, seen, passes, judged, failed, cost, alarmed_at, reason FROM monitors`
+const monitorColumns = `workspace_id, criterion_id, version, since, cursor, seen, passes, judged, failed, cost, spent, alarmed_at, reason FROM monitors`
 
 // SetWatch changes how a judge watches. What it counted begins anew.
 func (s *Store) SetWatch(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, w Watch, logs Logs) (Monitor, error) {
+	w = w.whole()
 	if err := w.check(); err != nil {
 		return Monitor{}, err
 	}
@@ -105,10 +119,10 @@ func (s *Store) SetWatch(ctx context.Context, ws tenant.ID, by tenant.Actor, cri
 			return fmt.Errorf("set the watch of %s: %w", criterionID, err)
 		}
 		if _, err := db.Exec(ctx, in, `
-			INSERT INTO monitors (workspace_id, criterion_id, version, since, cursor, seen, passes, judged, failed, cost, alarmed_at, reason)
-			VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, 0, 0, '')
+			INSERT INTO monitors (workspace_id, criterion_id, version, since, cursor, seen, passes, judged, failed, cost, spent, alarmed_at, reason)
+			VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, 0, 0, 0, '')
 			ON CONFLICT (workspace_id, criterion_id) DO UPDATE SET version = excluded.version, since = excluded.since, cursor = excluded.cursor,
-				seen = 0, passes = 0, judged = 0, failed = 0, alarmed_at = 0, reason = ''`,
+				seen = 0, passes = 0, judged = 0, failed = 0, spent = 0, alarmed_at = 0, reason = ''`,
 			criterionID, c.Version, clock.Now(), newest); err != nil {
 			return fmt.Errorf("begin the watch of %s: %w", criterionID, err)
 		}
@@ -139,21 +153,20 @@ func (s *Store) Monitor(ctx context.Context, ws tenant.ID, criterionID string) (
 	if err != nil {
 		return m, fmt.Errorf("read the watch of %s: %w", criterionID, err)
 	}
-	if k == nil {
+	switch {
+	case k == nil:
 		k = &keptMonitor{}
-	} else {
+	case k.Version != c.Version: // what another version found is none of this one's
+		k = &keptMonitor{Cost: k.Cost}
+	default:
 		m.Since = &k.Since
 	}
-	if m.Rates, err = rates(ctx, in, criterionID, k.Passes, k.Judged); err != nil {
+	if m.Rates, err = rates(ctx, in, criterionID, c.Version, k.Passes, k.Judged); err != nil {
 		return m, err
 	}
 	m.Rates.Failed, m.Seen, m.Cost = k.Failed, k.Seen, k.Cost
-	rows, err := judged(ctx, in, criterionID, judge.Fail, shownFailing, 0)
-	if err != nil {
+	if m.Rates.Failing, err = failing(ctx, in, criterionID); err != nil {
 		return m, err
-	}
-	for _, row := range rows {
-		m.Rates.Failing = append(m.Rates.Failing, Failing{LogID: row.LogID, RequestID: row.RequestID, Grade: *row.Grade, Critique: row.Critique})
 	}
 	if k.AlarmedAt > 0 {
 		m.Alarm = &Alarm{At: k.AlarmedAt, Reason: k.Reason}
@@ -163,14 +176,15 @@ func (s *Store) Monitor(ctx context.Context, ws tenant.ID, criterionID string) (
 
 // A Guard lets judges watch traffic, until it is stopped.
 type Guard struct {
-	store *Store
-	logs  Logs
-	bench *Bench
-	open  func(context.Context, tenant.ID) error
-	ours  func() error // refuses while the data may be another server's
-	log   *slog.Logger
-	every time.Duration
-	rest  sync.Map // criterion → time before which it is left alone
+	store   *Store
+	logs    Logs
+	bench   *Bench
+	open    func(context.Context, tenant.ID) error
+	ours    func() error // refuses while the data may be another server's
+	log     *slog.Logger
+	every   time.Duration
+	rest    sync.Map // criterion → time before which it is left alone
+	looking sync.Map // criterion → true
 }
 
 // NewGuard lets the judges of s watch. open refuses whose logs may not be read, ours while nothing may be.
@@ -182,19 +196,21 @@ func NewGuard(s *Store, logs Logs, bench *Bench, open func(context.Context, tena
 func (g *Guard) Run(ctx context.Context) {
 	tick := time.NewTicker(g.every)
 	defer tick.Stop()
+	var looks sync.WaitGroup
+	defer looks.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 			if g.ours() == nil {
-				g.Look(ctx)
+				looks.Go(func() { g.Look(ctx) })
 			}
 		}
 	}
 }
 
-// Look lets every judge that watches look once.
+// Look lets every judge that watches look once, but for those that still look.
 func (g *Guard) Look(ctx context.Context) {
 	type row struct {
 		WorkspaceID tenant.ID
@@ -206,6 +222,10 @@ func (g *Guard) Look(ctx context.Context) {
 			if until, ok := g.rest.Load(r.ID); ok && time.Now().Before(until.(time.Time)) {
 				return nil
 			}
+			if _, looking := g.looking.LoadOrStore(r.ID, true); looking {
+				return nil
+			}
+			defer g.looking.Delete(r.ID)
 			if err := g.watch(ctx, r.WorkspaceID, r.ID); err != nil && ctx.Err() == nil {
 				g.rest.Store(r.ID, time.Now().Add(resting))
 				g.log.Warn("a judge cannot watch, and is left alone for a minute", "criterion", r.ID, "workspace", r.WorkspaceID, "err", err)
@@ -254,15 +274,24 @@ func (g *Guard) watch(ctx context.Context, ws tenant.ID, criterionID string) err
 	if err != nil {
 		return err
 	}
-	sampled, seen := sample(news, criterionID, crit.Monitoring.SamplePercent)
+	share := *crit.Monitoring.whole().SamplePercent
+	purse := purse{most: crit.Monitoring.MaxCostUSD}
+	if !k.over(&crit, clock.Now()) {
+		purse.spent.Store(int64(k.Spent))
+	}
+	if purse.open() != nil {
+		share = 0 // it looks on, and judges nothing until the next window
+	}
+	sampled, seen := sample(news, criterionID, share)
 	rows := make([]pendingLog, len(sampled))
 	for i, d := range sampled {
 		rows[i] = pendingLog{LogID: d.ID, ExpiresAt: d.ExpiresAt}
 	}
-	found, err := s.judgeLogs(ctx, ws, c, criterionID, told, rows, g.logs, g.bench)
-	if err != nil {
+	found, err := s.judgeLogs(ctx, ws, c, criterionID, told, rows, g.logs, g.bench, &purse)
+	if err != nil && purse.open() == nil {
 		return err // nothing is counted, and nothing paid for twice: the answers are kept
 	}
+	sampled = slices.DeleteFunc(sampled, func(d logbook.Drawn) bool { _, asked := found[d.ID]; return !asked })
 	return g.note(context.WithoutCancel(ctx), ws, &crit, news[seen-1].At, int64(seen), sampled, found)
 }
 
@@ -293,7 +322,7 @@ func (g *Guard) note(ctx context.Context, ws tenant.ID, crit *Criterion, cursor 
 			return nil // the watch was set anew meanwhile
 		}
 		now := clock.Now()
-		if hours := time.Duration(crit.Monitoring.WindowHours) * time.Hour; k.Version != crit.Version || now.Sub(k.Since) >= hours {
+		if k.over(crit, now) {
 			k = keptMonitor{Cost: k.Cost, Since: now}
 		}
 		k.Version, k.Cursor, k.Seen = crit.Version, cursor, k.Seen+seen
@@ -307,9 +336,9 @@ func (g *Guard) note(ctx context.Context, ws tenant.ID, crit *Criterion, cursor 
 		k.count(found, cost)
 		alarmed = k.alarm(crit.Monitoring.AlertBelow, now)
 		_, err = db.Exec(ctx, in, `
-			UPDATE monitors SET version = $3, since = $4, cursor = $5, seen = $6, passes = $7, judged = $8, failed = $9, cost = $10, alarmed_at = $11, reason = $12
+			UPDATE monitors SET version = $3, since = $4, cursor = $5, seen = $6, passes = $7, judged = $8, failed = $9, cost = $10, alarmed_at = $11, reason = $12, spent = $13
 			WHERE workspace_id = $1 AND criterion_id = $2`,
-			crit.ID, k.Version, k.Since, k.Cursor, k.Seen, k.Passes, k.Judged, k.Failed, k.Cost, k.AlarmedAt, k.Reason)
+			crit.ID, k.Version, k.Since, k.Cursor, k.Seen, k.Passes, k.Judged, k.Failed, k.Cost, k.AlarmedAt, k.Reason, k.Spent)
 		return err
 	})
 	if err != nil {
@@ -334,6 +363,12 @@ func (k *keptMonitor) count(found map[string]finding, cost money.Nano) {
 		}
 	}
 	k.Cost += cost
+	k.Spent += cost
+}
+
+// over reports whether a window is: its time, or its version.
+func (k *keptMonitor) over(crit *Criterion, now clock.Time) bool {
+	return k.Version != crit.Version || now.Sub(k.Since) >= time.Duration(crit.Monitoring.whole().WindowHours)*time.Hour
 }
 
 // alarm raises one, once in a window, when what was seen is evidence that the rate is below the bound.

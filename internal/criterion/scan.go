@@ -72,9 +72,10 @@ type Failing struct {
 
 // asked is a scan's sample as it is kept.
 type askedScan struct {
-	Size    int     `json:"sample_size"`
-	Filters Filters `json:"filters"`
-	Pool    int     `json:"pool"`
+	Size    int         `json:"sample_size"`
+	Filters Filters     `json:"filters"`
+	Pool    int         `json:"pool"`
+	MaxCost *money.Nano `json:"max_cost_usd,omitempty"`
 }
 
 func (k *keptInquiry) scan() (Scan, error) {
@@ -99,8 +100,8 @@ type drawing struct {
 	estimate money.Nano
 }
 
-// draw takes a sample, and says what it costs to judge it.
-func (s *Store) draw(ctx context.Context, ws tenant.ID, c *kept, in Sample, logs Logs, bench *Bench, seed uint64) (*drawing, error) {
+// draw takes a sample, or as much of it as an estimate needs, and says what it costs to judge it.
+func (s *Store) draw(ctx context.Context, ws tenant.ID, c *kept, in Sample, logs Logs, bench *Bench, seed uint64, whole bool) (*drawing, error) {
 	crit, err := c.criterion()
 	if err != nil {
 		return nil, err
@@ -118,7 +119,7 @@ func (s *Store) draw(ctx context.Context, ws tenant.ID, c *kept, in Sample, logs
 			some = append(some, judge.Subject{Steps: []judge.Step{row.Step()}})
 		}
 		d.rows = append(d.rows, logbook.Drawn{At: row.At, ID: row.ID, RequestID: row.RequestID, ExpiresAt: row.ExpiresAt})
-		return true
+		return whole || len(some) < foreseen
 	})
 	if err != nil {
 		return nil, err
@@ -130,24 +131,25 @@ func (s *Store) draw(ctx context.Context, ws tenant.ID, c *kept, in Sample, logs
 	if err != nil {
 		return nil, err
 	}
-	d.total = int64(len(d.rows))
-	d.estimate, err = bench.foresee(ctx, ws, c.JudgeModel, told, some, d.total)
+	d.total = int64(min(in.Size, d.asked.Pool))
+	d.estimate, err = bench.foresee(ctx, ws, c.JudgeModel, told, some, d.total, false)
 	return d, err
 }
 
 // Scan begins to judge a sample of logs.
-func (s *Store) Scan(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, in Sample, logs Logs, bench *Bench, most money.Nano) (Scan, error) {
+func (s *Store) Scan(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, in Sample, how Spending, logs Logs, bench *Bench) (Scan, error) {
 	c, err := find(ctx, s.db.In(ws), criterionID)
 	if err != nil {
 		return Scan{}, err
 	}
-	d, err := s.draw(ctx, ws, c, in, logs, bench, uint64(clock.Now()))
+	d, err := s.draw(ctx, ws, c, in, logs, bench, uint64(clock.Now()), true)
 	if err != nil {
 		return Scan{}, err
 	}
-	if err := affordable(d.estimate, most); err != nil {
+	if err := how.covers(d.estimate); err != nil {
 		return Scan{}, err
 	}
+	d.asked.MaxCost = how.MaxCostUSD
 	var made Scan
 	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
 		c, err := find(ctx, tx.In(ws), criterionID)
@@ -192,14 +194,19 @@ func (s *Store) scan(logs Logs, open func(context.Context, tenant.ID) error, ben
 		if err != nil {
 			return err
 		}
-		if c.Version != k.Version {
-			return fault.Conflict("the criterion has changed during the scan: version %d is now %d", k.Version, c.Version)
+		if err := k.current(c); err != nil {
+			return err
+		}
+		var asked askedScan
+		if err := k.read(&asked, new(Rates)); err != nil {
+			return err
 		}
 		told, err := brief(ctx, s.db.In(run.Workspace), c)
 		if err != nil {
 			return err
 		}
-		if err := bench.catchUp(ctx, run, k.CriterionID); err != nil {
+		purse := purse{most: asked.MaxCost}
+		if err := bench.catchUp(ctx, run, k.CriterionID, &purse); err != nil {
 			return err
 		}
 		lost := 0
@@ -215,12 +222,12 @@ func (s *Store) scan(logs Logs, open func(context.Context, tenant.ID) error, ben
 			if err := open(ctx, run.Workspace); err != nil { // who turns logging off wants nothing of it read
 				return err
 			}
-			found, asking := s.judgeLogs(ctx, run.Workspace, c, k.ID, told, rows, logs, bench)
+			found, asking := s.judgeLogs(ctx, run.Workspace, c, k.ID, told, rows, logs, bench, &purse)
 			if lost = stillLost(lost, found); asking == nil && lost >= hopeless {
 				return fault.Precondition.New("the judge model %s gives no answers", c.JudgeModel)
 			}
 			saving := context.WithoutCancel(ctx)
-			if err := run.Tx(saving, func(tx *db.Tx, tally *job.Tally) error {
+			if err := run.Save(saving, func(tx *db.Tx, tally *job.Tally) error {
 				n, cost, err := noteLogs(saving, tx, run.Workspace, k.ID, found)
 				tally.Done += n
 				tally.Cost += cost
@@ -231,8 +238,22 @@ func (s *Store) scan(logs Logs, open func(context.Context, tenant.ID) error, ben
 			if asking != nil {
 				return asking
 			}
+			if c, err = find(ctx, s.db.In(run.Workspace), k.CriterionID); err != nil {
+				return err
+			}
+			if err := k.current(c); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// current refuses to go on with a judge that is told something else meanwhile.
+func (k *keptInquiry) current(c *kept) error {
+	if c.Version != k.Version {
+		return fault.Conflict("the criterion has changed meanwhile: version %d is now %d", k.Version, c.Version)
+	}
+	return nil
 }
 
 type pendingLog struct {
@@ -255,10 +276,13 @@ func stillLost(lost int, found map[string]finding) int {
 }
 
 // judgeLogs asks a judge about logged exchanges. What it found before an error is found.
-func (s *Store) judgeLogs(ctx context.Context, ws tenant.ID, c *kept, origin string, told *judge.Brief, rows []pendingLog, logs Logs, bench *Bench) (map[string]finding, error) {
+func (s *Store) judgeLogs(ctx context.Context, ws tenant.ID, c *kept, origin string, told *judge.Brief, rows []pendingLog, logs Logs, bench *Bench, purse *purse) (map[string]finding, error) {
 	var mu sync.Mutex
 	found := make(map[string]finding, len(rows))
 	err := each(ctx, bench.atOnce.Load(), rows, func(ctx context.Context, r pendingLog) error {
+		if err := purse.open(); err != nil {
+			return err
+		}
 		f := finding{Failure: "gone: the exchange was deleted"}
 		step, err := logs.Read(ctx, ws, r.LogID)
 		switch {
@@ -271,6 +295,7 @@ func (s *Store) judgeLogs(ctx context.Context, ws tenant.ID, c *kept, origin str
 		case fault.From(err).Status != http.StatusNotFound:
 			return err
 		}
+		purse.spent.Add(int64(f.Cost))
 		mu.Lock()
 		defer mu.Unlock()
 		found[r.LogID] = f
@@ -319,24 +344,27 @@ func (s *Store) sumUp(ctx context.Context, run *job.Run, k *keptInquiry) error {
 				failed = c.N
 			}
 		}
-		r, err := rates(ctx, in, k.CriterionID, passes, passes+fails)
+		r, err := rates(ctx, in, k.CriterionID, k.Version, passes, passes+fails)
 		if err != nil {
 			return err
 		}
 		r.Failed = failed
-		rows, err := judged(ctx, in, k.ID, judge.Fail, shownFailing, 0)
-		if err != nil {
-			return err
-		}
-		for _, row := range rows {
-			r.Failing = append(r.Failing, Failing{LogID: row.LogID, RequestID: row.RequestID, Grade: *row.Grade, Critique: row.Critique})
-		}
 		return conclude(ctx, in, k.ID, r)
 	})
 }
 
-// rates are x passes of n, corrected if the judge's certificate allows it.
-func rates(ctx context.Context, in db.Scoped, criterionID string, x, n int64) (Rates, error) {
+// failing are some of what a judge fails, the newest first.
+func failing(ctx context.Context, in db.Scoped, runID string) ([]Failing, error) {
+	rows, err := judged(ctx, in, runID, judge.Fail, shownFailing, 0)
+	all := make([]Failing, 0, len(rows))
+	for _, row := range rows {
+		all = append(all, Failing{LogID: row.LogID, RequestID: row.RequestID, Grade: *row.Grade, Critique: row.Critique})
+	}
+	return all, err
+}
+
+// rates are x passes of n by a version of a judge, corrected if its certificate is of that version and allows it.
+func rates(ctx context.Context, in db.Scoped, criterionID string, version, x, n int64) (Rates, error) {
 	r := Rates{N: n, Passes: x, Failing: []Failing{}}
 	if n > 0 {
 		p, ci := float64(x)/float64(n), stat.Wilson(x, n, trust.Confidence)
@@ -352,7 +380,7 @@ func rates(ctx context.Context, in db.Scoped, criterionID string, x, n int64) (R
 		return r, err
 	case k == nil:
 		return why("no_certificate")
-	case k.VoidedAt > 0:
+	case k.VoidedAt > 0 || k.Version != version:
 		return why("certificate_void")
 	}
 	certificate, err := k.certificate()

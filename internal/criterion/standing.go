@@ -32,8 +32,8 @@ func (*Store) Verdict(ctx context.Context, in db.Scoped, labelID string) (judge.
 // Changed notes which verdict of a label stands. The judge's certificate is void if it was measured by another.
 func (s *Store) Changed(ctx context.Context, tx *db.Tx, ws tenant.ID, c label.Change) error {
 	in := tx.In(ws)
-	if _, err := db.Exec(ctx, in, `UPDATE calibration_rows SET standing = $3, adjudicated = (adjudicated OR $4) WHERE workspace_id = $1 AND label_id = $2`,
-		c.LabelID, c.Standing, c.Kind != ""); err != nil {
+	if _, err := db.Exec(ctx, in, `UPDATE calibration_rows SET standing = $3, ruling = CASE WHEN $4 = '' THEN ruling ELSE $4 END WHERE workspace_id = $1 AND label_id = $2`,
+		c.LabelID, c.Standing, c.Kind); err != nil {
 		return fmt.Errorf("note what stands of label %s: %w", c.LabelID, err)
 	}
 	if c.CriterionID == "" || c.Before == c.Standing {
@@ -55,9 +55,9 @@ func (*Store) unmeasure(ctx context.Context, in db.Scoped, c label.Change) error
 		why = "was ruled on anew (" + string(c.Kind) + ")"
 	}
 	_, err := db.Exec(ctx, in, `
-		UPDATE certificates SET voided_at = $4, voided_reason = $5 WHERE workspace_id = $1 AND criterion_id = $2 AND voided_at = 0 AND EXISTS (
+		UPDATE certificates SET voided_at = $4, voided_reason = $5, voided_by = 'labels' WHERE workspace_id = $1 AND criterion_id = $2 AND voided_at = 0 AND EXISTS (
 			SELECT 1 FROM calibration_rows r WHERE r.workspace_id = $1 AND r.calibration_id = certificates.calibration_id AND r.label_id = $3
-				AND r.judge <> '' AND r.human <> r.standing AND (r.in_report_half OR NOT certificates.holdout_active))`,
+				AND NOT r.shown AND r.human <> r.standing AND (r.in_report_half OR NOT certificates.holdout_active))`,
 		c.CriterionID, c.LabelID, clock.Now(), fmt.Sprintf("the label %s, which it was measured by, %s", c.LabelID, why))
 	if err != nil {
 		return fmt.Errorf("void what label %s measured: %w", c.LabelID, err)
@@ -85,9 +85,9 @@ func (s *Store) reshoot(ctx context.Context, tx *db.Tx, ws tenant.ID, c label.Ch
 	return s.put(ctx, tx, ws, &was, k)
 }
 
-// void ends a criterion's certificates for a reason. What is void stays so, for the first reason.
+// void ends the certificates of a judge that is told something else. What is void stays so, for the first reason.
 func void(ctx context.Context, in db.Scoped, criterionID, reason string) error {
-	_, err := db.Exec(ctx, in, `UPDATE certificates SET voided_at = $3, voided_reason = $4 WHERE workspace_id = $1 AND criterion_id = $2 AND voided_at = 0`,
+	_, err := db.Exec(ctx, in, `UPDATE certificates SET voided_at = $3, voided_reason = $4, voided_by = 'version' WHERE workspace_id = $1 AND criterion_id = $2 AND voided_at = 0`,
 		criterionID, clock.Now(), reason)
 	if err != nil {
 		return fmt.Errorf("void the certificate of %s: %w", criterionID, err)

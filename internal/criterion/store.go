@@ -276,7 +276,7 @@ func busy(ctx context.Context, in db.Scoped, criterionID string) (string, error)
 func choose(ctx context.Context, in db.Scoped, criterionID string) ([]shot, error) {
 	all := []shot{}
 	for _, v := range []judge.Verdict{judge.Pass, judge.Fail} {
-		some, err := label.Tuning(ctx, in, criterionID, v, eachClass)
+		some, err := label.Examples(ctx, in, criterionID, v, eachClass)
 		if err != nil {
 			return nil, err
 		}

@@ -134,11 +134,19 @@ func (r *record) park(token string) error {
 
 // held says why the run of that token may not write, or nil.
 func (r *record) held(token string) error {
-	switch {
-	case r.Status != Running || r.Claim != token:
-		return ErrLost
-	case r.CancelRequested:
+	if err := r.claimed(token); err != nil {
+		return err
+	}
+	if r.CancelRequested {
 		return ErrCancelled
+	}
+	return nil
+}
+
+// claimed says why the job is not that token's.
+func (r *record) claimed(token string) error {
+	if r.Status != Running || r.Claim != token {
+		return ErrLost
 	}
 	return nil
 }

@@ -37,15 +37,20 @@ type Run struct {
 // After another error it is unknown whether it took place; the next run reads it from the database.
 // While the server stops, a run may still save what it has, in a context.WithoutCancel of its own. For concurrent use.
 func (r *Run) Tx(ctx context.Context, fn func(*db.Tx, *Tally) error) error {
-	return r.write(ctx, fn, func(*record) error { return nil })
+	return r.write(ctx, (*record).held, fn, func(*record) error { return nil })
+}
+
+// Save is like Tx, for what a run has in hand that is cancelled: what it paid for is kept, and told.
+func (r *Run) Save(ctx context.Context, fn func(*db.Tx, *Tally) error) error {
+	return r.write(ctx, (*record).claimed, fn, func(*record) error { return nil })
 }
 
 // Finish is like Tx, and the job is DONE in the same transaction: neither exists without the other.
 func (r *Run) Finish(ctx context.Context, fn func(*db.Tx, *Tally) error) error {
-	return r.write(ctx, fn, func(j *record) error { return j.move(Done, r.runner.now()) })
+	return r.write(ctx, (*record).held, fn, func(j *record) error { return j.move(Done, r.runner.now()) })
 }
 
-func (r *Run) write(ctx context.Context, fn func(*db.Tx, *Tally) error, then func(*record) error) error {
+func (r *Run) write(ctx context.Context, may func(*record, string) error, fn func(*db.Tx, *Tally) error, then func(*record) error) error {
 	select {
 	case r.turn <- struct{}{}:
 		defer func() { <-r.turn }()
@@ -57,7 +62,7 @@ func (r *Run) write(ctx context.Context, fn func(*db.Tx, *Tally) error, then fun
 	}
 	_, err := r.runner.tx(ctx, func(tx *db.Tx) error {
 		return change(ctx, tx, r.Workspace, r.ID, func(j *record) error {
-			if err := j.held(r.claim); err != nil {
+			if err := may(j, r.claim); err != nil {
 				return err
 			}
 			tally := Tally{Progress: Progress{Done: j.Done, Total: j.Total}, Cost: j.Cost}

@@ -41,7 +41,7 @@ const bar = "| "
 var tokens = []string{
 	"<|", "<｜", "<s>", "</s>", "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>", "<<SYS>>", "<</SYS>>",
 	"[INST]", "[/INST]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]",
-	"[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]",
+	"[TOOL_CALLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "<think>", "</think>",
 }
 
 // defused is text as it may be quoted: what breaks lines is a line feed, what cannot be seen is written out, and the
@@ -78,9 +78,11 @@ func suspicious(r rune) bool {
 var breaks = []rune{'\r', '\v', '\f', '\u0085', '\u2028', '\u2029'}
 
 // invisible are characters that people do not see and models read: control characters, those that turn the direction of
-// writing, and tags, in which whole sentences can be hidden.
+// writing, those without a width, and tags and selectors of variants, in which whole sentences can be hidden. Those that join letters,
+// and the sixteen selectors that pictures are written with, belong to what people write.
 func invisible(r rune) bool {
-	return r != '\n' && r != '\t' && unicode.IsControl(r) || r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 || r >= 0xE0000 && r <= 0xE007F
+	return r != '\n' && r != '\t' && unicode.IsControl(r) || r == 0x200B || r == 0x200E || r == 0x200F || r >= 0x202A && r <= 0x202E ||
+		r >= 0x2060 && r <= 0x2069 || r == 0xFEFF || r >= 0xE0000 && r <= 0xE01EF
 }
 
 // name is a text of the data as it may stand in a line that is not quoted: in quotation marks, short, and without a break.

@@ -13,10 +13,12 @@ import (
 	"sovereign/internal/chat"
 )
 
-// A piece is a line that says what is quoted, and the text, which is defused. A piece of a response is cut last.
+// A piece is a line that says what is quoted, and the text, which is defused. A piece of a response is cut last. Of media, a judge
+// is shown that they are there; what they are tells subjects apart.
 type piece struct {
 	head, text string
 	judged     bool
+	media      string
 }
 
 // lenient reads what was logged: what is odd must not be lost for it.
@@ -24,10 +26,35 @@ var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.Allo
 
 // quote is s in lines, in which so many characters are quoted at most.
 func (s *Subject) quote(room int) (string, error) {
-	if len(s.Steps) == 0 {
-		return "", errors.New("there is no step")
+	all, err := s.pieces()
+	if err != nil {
+		return "", err
 	}
-	var all []piece
+	return lines(fit(thin(all), room)), nil
+}
+
+// Identity is what a subject is known by: all that a judge can be shown of it, and its media. What else its JSON holds, and how it is
+// written, makes no other of it.
+func (s *Subject) Identity() (id [sha256.Size]byte, err error) {
+	all, err := s.pieces()
+	if err != nil {
+		return id, err
+	}
+	h := sha256.New()
+	for _, p := range all {
+		for _, text := range []string{p.head, p.text, p.media} {
+			h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(text))))
+			h.Write([]byte(text))
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
+}
+
+// pieces are those of all steps.
+func (s *Subject) pieces() (all []piece, err error) {
+	if len(s.Steps) == 0 {
+		return nil, errors.New("there is no step")
+	}
 	told := record{}
 	for i := range s.Steps {
 		if len(s.Steps) > 1 {
@@ -35,11 +62,11 @@ func (s *Subject) quote(room int) (string, error) {
 		}
 		pieces, err := s.Steps[i].pieces(i+1, told)
 		if err != nil {
-			return "", fmt.Errorf("step %d: %w", i+1, err)
+			return nil, fmt.Errorf("step %d: %w", i+1, err)
 		}
 		all = append(all, pieces...)
 	}
-	return lines(fit(thin(all), room)), nil
+	return all, nil
 }
 
 // lines are what some pieces look like.

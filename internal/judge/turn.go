@@ -122,11 +122,11 @@ func (t *turn) part(value jsontext.Value) piece {
 	case p.Type == chat.PartRefusal:
 		return t.refuses(p.Refusal)
 	case p.Type == chat.PartImage && p.ImageURL != nil:
-		return piece{head: sends + "[image], " + from(p.ImageURL.URL)}
+		return piece{head: sends + "[image], " + from(p.ImageURL.URL), media: p.ImageURL.URL}
 	case p.Type == chat.PartAudio && p.InputAudio != nil:
-		return piece{head: sends + "[audio], " + inBase64(p.InputAudio.Data) + " of " + name(p.InputAudio.Format)}
+		return piece{head: sends + "[audio], " + inBase64(p.InputAudio.Data) + " of " + name(p.InputAudio.Format), media: p.InputAudio.Data}
 	case p.Type == chat.PartFile && p.File != nil:
-		return piece{head: sends + "[file] " + name(p.File.Filename) + ", " + from(p.File.FileData)}
+		return piece{head: sends + "[file] " + name(p.File.Filename) + ", " + from(p.File.FileData), media: p.File.FileData}
 	}
 	return piece{head: sends + "a part of type " + name(p.Type)}
 }

@@ -1,146 +1,245 @@
 package label
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"iter"
+	"slices"
+	"strings"
 
 	"sovereign/internal/db"
 	"sovereign/internal/fold"
+	"sovereign/internal/judge"
 	"sovereign/internal/tenant"
 )
 
-// A Split says which half a conversation stands in. Turns of one conversation, and steps of one run, stand in the same, as does what
-// was asked twice: else a judge that was shown one of them would have seen what it is measured by.
-type Split struct {
-	secret []byte
+// A Half is where a conversation stands.
+type Half int64
+
+// The halves. What ties conversations of either together belongs to both: nobody is shown it, and nothing is measured by it.
+const (
+	Tuning Half = iota // judges learn from it
+	Report             // they are measured by it
+	Both
+)
+
+func (h Half) join(i Half) Half {
+	if h == i {
+		return h
+	}
+	return Both
 }
 
-// names are the keys that an exchange is known by: as a whole, by what was asked, and by its run.
-func names(c fold.Chain, trace string) (all [][]byte) {
-	if c.Own != (fold.Key{}) {
-		all = append(all, c.Own[:], c.Prompt[:])
+// Kin is what tells which conversations something belongs to. Turns of one conversation, steps of one run, and answers to the same question
+// are related: whoever was shown one of them has seen something of the others.
+type Kin struct {
+	names   []string // that it is known by
+	earlier []string // of turns that came before it
+	lot     string   // that its half is drawn by, if it is related to nothing
+}
+
+// KinOf is the kin of an exchange, or of the steps of a run, which its trace names.
+func KinOf(steps []judge.Step, trace string) Kin {
+	var k Kin
+	for _, step := range steps {
+		chain, err := fold.Keys(step.Messages, step.Response)
+		if err != nil {
+			continue // what cannot be read is related to nothing
+		}
+		k.names = append(k.names, string(chain.Own[:]), string(chain.Prompt[:]))
+		for _, key := range chain.Earlier {
+			k.earlier = append(k.earlier, string(key[:]))
+		}
+		if k.lot == "" {
+			k.lot = string(chain.Prompt[:])
+		}
+	}
+	subject := judge.Subject{Steps: steps}
+	if id, err := subject.Identity(); err == nil {
+		k.names = append(k.names, string(id[:]))
+		if k.lot == "" {
+			k.lot = string(id[:])
+		}
 	}
 	if trace != "" {
 		sum := sha256.Sum256([]byte("trace\n" + trace))
-		all = append(all, sum[:])
+		k.lot = string(sum[:])
+		k.names = append(k.names, k.lot)
 	}
-	return all
+	slices.Sort(k.names)
+	slices.Sort(k.earlier)
+	k.names, k.earlier = slices.Compact(k.names), slices.Compact(k.earlier)
+	return k
 }
 
-// draw is the half of what no label is related to.
-func (s Split) draw(names [][]byte) (report bool) {
-	mac := hmac.New(sha256.New, s.secret)
-	mac.Write(names[len(names)-1])
-	return mac.Sum(nil)[0]&1 == 1
+// template is how many things may begin alike before that is no relation: examples that stand in every prompt are no conversation.
+const template = 8
+
+// A turn is what is known of one that was graded, or that came before one.
+type turn struct {
+	half   Half
+	shared int64 // how many came after it
 }
 
-// TheSplit is a workspace's, made where there is none yet.
-func TheSplit(ctx context.Context, d *db.DB, ws tenant.ID) (s Split, err error) {
-	if s, err = openSplit(ctx, d.In(ws)); err != nil || s.secret != nil {
-		return s, err
-	}
-	_, err = d.Tx(ctx, func(tx *db.Tx) (err error) {
-		s, err = split(ctx, tx, ws)
-		return err
-	})
-	return s, err
+// A Split knows in which half everything stands that was graded, or shown to who learns from it. It holds what it was asked about.
+type Split struct {
+	secret  []byte
+	graded  map[string]turn
+	earlier map[string]turn
+	changed map[change]bool
 }
 
-// openSplit reads a workspace's split.
-func openSplit(ctx context.Context, in db.Scoped) (Split, error) {
+type change struct {
+	key     string
+	earlier bool
+}
+
+// OpenSplit is a workspace's split, made where there is none yet, as far as it is about some.
+func OpenSplit(ctx context.Context, tx *db.Tx, ws tenant.ID, about ...Kin) (*Split, error) {
+	in := tx.In(ws)
+	s := &Split{graded: map[string]turn{}, earlier: map[string]turn{}, changed: map[change]bool{}}
 	secret, err := db.Maybe[[]byte](ctx, in, `SELECT secret FROM label_secrets WHERE workspace_id = $1`)
-	if err != nil || secret == nil {
-		return Split{}, err
+	if err != nil {
+		return nil, fmt.Errorf("open the split: %w", err)
 	}
-	return Split{secret: *secret}, nil
-}
-
-// split is the workspace's, made where there is none yet.
-func split(ctx context.Context, tx *db.Tx, ws tenant.ID) (Split, error) {
-	s, err := openSplit(ctx, tx.In(ws))
-	if err != nil || s.secret != nil {
-		return s, err
+	if secret != nil {
+		s.secret = *secret
+		return s, s.read(ctx, in, about)
 	}
 	s.secret = make([]byte, sha256.Size)
 	_, _ = rand.Read(s.secret) // never fails
-	_, err = db.Exec(ctx, tx.In(ws), `INSERT INTO label_secrets (workspace_id, secret) VALUES ($1, $2)`, s.secret)
-	return s, err
+	if _, err := db.Exec(ctx, in, `INSERT INTO label_secrets (workspace_id, secret) VALUES ($1, $2)`, s.secret); err != nil {
+		return nil, fmt.Errorf("make the split: %w", err)
+	}
+	return s, nil
 }
 
-// Half reports whether an exchange belongs to the report half: with the labels that it is related to or, without any, by lot. Where
-// it ties two conversations together that were drawn apart, it goes where it can be seen: it measures nothing, then.
-func (s Split) Half(ctx context.Context, in db.Scoped, c fold.Chain, trace string) (report bool, err error) {
-	own := names(c, trace)
-	if len(own) == 0 {
-		return false, nil
+var findTurns = `SELECT turn, earlier, half, shared FROM label_halves WHERE workspace_id = $1 AND turn IN ` + among
+
+// askedAtOnce is how many values one statement asks about; its text is always the same.
+const askedAtOnce = 64
+
+var among = func() string {
+	places := make([]string, askedAtOnce)
+	for i := range places {
+		places[i] = fmt.Sprintf("$%d", i+2)
 	}
-	known := 0
-	ask := func(text string, key []byte) error {
-		found, err := db.Query[bool](ctx, in, text, key)
+	return `(` + strings.Join(places, ", ") + `)`
+}()
+
+// batches are the arguments of statements that ask about values, the last of a batch repeated as often as it takes.
+func batches[T cmp.Ordered](values []T, arg func(T) any) iter.Seq[[]any] {
+	values = slices.Clone(values)
+	slices.Sort(values)
+	return func(yield func([]any) bool) {
+		for some := range slices.Chunk(slices.Compact(values), askedAtOnce) {
+			args := make([]any, askedAtOnce)
+			for i := range args {
+				args[i] = arg(some[min(i, len(some)-1)])
+			}
+			if !yield(args) {
+				return
+			}
+		}
+	}
+}
+
+func (s *Split) read(ctx context.Context, in db.Scoped, about []Kin) error {
+	var keys []string
+	for _, k := range about {
+		keys = append(append(keys, k.names...), k.earlier...)
+	}
+	type row struct {
+		Turn    []byte
+		Earlier bool
+		Half    Half
+		Shared  int64
+	}
+	for args := range batches(keys, func(key string) any { return []byte(key) }) {
+		rows, err := db.Query[row](ctx, in, findTurns, args...)
 		if err != nil {
-			return fmt.Errorf("find a conversation's half: %w", err)
+			return fmt.Errorf("read halves: %w", err)
 		}
-		for _, half := range found {
-			report = half && (report || known == 0)
-			known++
-		}
-		return nil
-	}
-	const is, had = `SELECT report FROM label_halves WHERE workspace_id = $1 AND turn = $2 AND NOT earlier`, `SELECT report FROM label_halves WHERE workspace_id = $1 AND turn = $2 AND earlier`
-	for _, key := range own {
-		if err := ask(is, key); err != nil {
-			return false, err
+		for _, r := range rows {
+			if r.Earlier {
+				s.earlier[string(r.Turn)] = turn{r.Half, r.Shared}
+			} else {
+				s.graded[string(r.Turn)] = turn{r.Half, r.Shared}
+			}
 		}
 	}
-	for _, key := range c.Earlier {
-		if err := ask(is, key[:]); err != nil {
-			return false, err
-		}
-	}
-	if c.Own != (fold.Key{}) {
-		if err := ask(had, c.Own[:]); err != nil {
-			return false, err
-		}
-	}
-	if known > 0 {
-		return report, nil
-	}
-	return s.draw(own), nil
+	return nil
 }
 
-// settle fixes the half of what is graded. A turn that comes before some in either half is in what judges may be shown.
-func (s Split) settle(ctx context.Context, tx *db.Tx, ws tenant.ID, c fold.Chain, trace string) (report bool, err error) {
-	if report, err = s.Half(ctx, tx.In(ws), c, trace); err != nil {
-		return false, err
-	}
-	return report, s.put(ctx, tx.In(ws), c, trace, report)
-}
-
-// Shown notes that a model was shown an exchange of the tuning half to learn from: what is related to it, and graded later, measures
-// nothing.
-func (s Split) Shown(ctx context.Context, tx *db.Tx, ws tenant.ID, c fold.Chain, trace string) error {
-	return s.put(ctx, tx.In(ws), c, trace, false)
-}
-
-// put keeps the half of an exchange.
-func (Split) put(ctx context.Context, in db.Scoped, c fold.Chain, trace string, report bool) error {
-	put := func(key []byte, earlier bool) error {
-		_, err := db.Exec(ctx, in, `INSERT INTO label_halves (workspace_id, turn, earlier, report) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (workspace_id, turn, earlier) DO UPDATE SET report = (label_halves.report AND excluded.report)`, key, earlier, report)
-		return err
-	}
-	for _, key := range names(c, trace) {
-		if err := put(key, false); err != nil {
-			return fmt.Errorf("keep a conversation's half: %w", err)
+// Half is where something stands: with what it is related to or, without any of that, by lot.
+func (s *Split) Half(k Kin) Half {
+	related, half := false, Tuning
+	meet := func(t turn, known bool) {
+		switch {
+		case !known:
+		case related:
+			half = half.join(t.half)
+		default:
+			related, half = true, t.half
 		}
 	}
-	for _, key := range c.Earlier {
-		if err := put(key[:], true); err != nil {
-			return fmt.Errorf("keep a conversation's half: %w", err)
+	for _, key := range k.names {
+		t, known := s.graded[key] // the same was graded
+		meet(t, known)
+		t, known = s.earlier[key] // it came before what was
+		meet(t, known && t.shared < template)
+	}
+	for _, key := range k.earlier {
+		t, known := s.graded[key] // what came before it was
+		meet(t, known)
+		t, known = s.earlier[key] // both went on from it
+		meet(t, known && t.shared < template)
+	}
+	if related {
+		return half
+	}
+	mac := hmac.New(sha256.New, s.secret)
+	mac.Write([]byte(k.lot))
+	return Half(mac.Sum(nil)[0] & 1)
+}
+
+// Put says where something stands from now on.
+func (s *Split) Put(k Kin, half Half) {
+	put := func(all map[string]turn, key string, earlier bool) {
+		t, known := all[key]
+		if !known {
+			t.half = half
 		}
+		t.half = t.half.join(half)
+		t.shared++
+		all[key] = t
+		s.changed[change{key, earlier}] = true
+	}
+	for _, key := range k.names {
+		put(s.graded, key, false)
+	}
+	for _, key := range k.earlier {
+		put(s.earlier, key, true)
+	}
+}
+
+// Keep writes down what was put.
+func (s *Split) Keep(ctx context.Context, tx *db.Tx, ws tenant.ID) error {
+	rows := make([][]any, 0, len(s.changed))
+	for c := range s.changed {
+		t := s.graded[c.key]
+		if c.earlier {
+			t = s.earlier[c.key]
+		}
+		rows = append(rows, []any{ws, []byte(c.key), c.earlier, int64(t.half), t.shared})
+	}
+	err := db.Upsert(ctx, tx.Across("the rows name their workspace"), "label_halves", []string{"workspace_id", "turn", "earlier", "half", "shared"}, 3, rows)
+	if err != nil {
+		return fmt.Errorf("keep halves: %w", err)
 	}
 	return nil
 }

@@ -31,6 +31,7 @@ type Label struct {
 	Author       string        `json:"author" doc:"Who graded: the key's user, unless another name was given"`
 	Source       string        `json:"source" doc:"Where the grade comes from: api, unless another was given"`
 	InReportHalf bool          `json:"in_report_half" doc:"It measures judges, and they never see it; the others tune them"`
+	Straddles    bool          `json:"straddles" doc:"It ties conversations of both halves together: nothing is measured by it, and no judge is shown it"`
 	CreatedAt    clock.Time    `json:"created_at"`
 	Adjudication *Adjudication `json:"adjudication"`
 	Subject      *Frozen       `json:"subject,omitempty" doc:"What was graded, as it was then; only where one label is read"`
@@ -158,29 +159,29 @@ const maxItem = 2 << 20
 
 // An item is what was graded, as it is kept and known by.
 type item struct {
-	steps  []byte // JSON
-	hash   [sha256.Size]byte
-	chain  fold.Chain
-	traces string
+	steps []byte // JSON
+	hash  string
+	kin   Kin
 }
 
-// frozen is the item of some steps. Exchanges that say the same have the same hash, whatever request they came from; a run has its
-// own.
-func frozen(steps []judge.Step, trace string) (item, error) {
+// frozen is the item of some steps. Those that a judge would be shown alike are one item, whatever request they came from.
+func frozen(steps []judge.Step, trace, field string) (item, error) {
 	text, err := json.Marshal(steps, lenient)
 	if err != nil {
 		return item{}, fmt.Errorf("freeze: %w", err)
 	}
-	if len(text) > maxItem {
-		return item{}, fault.Invalid("trace_id", "is of a run that is too long to be graded: more than 2 MiB")
+	switch {
+	case len(text) > maxItem:
+		return item{}, fault.Invalid(field, "is of something that is too long to be graded: more than 2 MiB")
+	case len(steps) == 0:
+		return item{}, fault.Invalid(field, "is of a run without steps")
 	}
-	if len(steps) == 0 {
-		return item{}, fault.Invalid("trace_id", "is of a run without steps")
+	subject := judge.Subject{Steps: steps}
+	id, err := subject.Identity()
+	if err != nil { // no judge can be shown it
+		id = sha256.Sum256(text)
 	}
-	last := steps[len(steps)-1]
-	chain, _ := fold.Keys(last.Messages, last.Response) // what was logged and cannot be read is related to nothing
-	it := item{steps: text, chain: chain, traces: trace, hash: sha256.Sum256(text)}
-	return it, nil
+	return item{steps: text, hash: string(id[:]), kin: KinOf(steps, trace)}, nil
 }
 
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
@@ -200,5 +201,5 @@ func sent(n *New, at string) (item, error) {
 	default:
 		return item{}, fault.Invalid(at+"messages", "must be a list of messages that each have a role")
 	}
-	return frozen([]judge.Step{step}, "")
+	return frozen([]judge.Step{step}, "", at+"messages")
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 
@@ -53,6 +54,7 @@ type Store struct {
 	db     *db.DB
 	logs   Logs
 	judges Judges
+	turns  single
 }
 
 // NewStore keeps labels in d.
@@ -68,7 +70,7 @@ type kept struct {
 	Verdict                             judge.Verdict
 	Grade                               *float64
 	Critique, Author, Source            string
-	InReportHalf                        bool
+	InReportHalf, Straddles             bool
 	Item                                []byte
 	Kind                                Kind
 	Adjudicated                         judge.Verdict
@@ -76,7 +78,7 @@ type kept struct {
 	AdjudicatedAt, CreatedAt            clock.Time
 }
 
-const columns = `id, criterion_id, request_id, trace_id, verdict, grade, critique, author, source, in_report_half, item, kind, adjudicated, note,
+const columns = `id, criterion_id, request_id, trace_id, verdict, grade, critique, author, source, in_report_half, straddles, item, kind, adjudicated, note,
 	adjudicated_by, adjudicated_at, created_at FROM labels`
 
 // standing is the verdict that counts now, "" for none.
@@ -90,7 +92,7 @@ func (k *kept) standing() judge.Verdict {
 func (k *kept) label() Label {
 	l := Label{
 		ID: k.ID, Object: object, RequestID: given(k.RequestID), TraceID: given(k.TraceID), CriterionID: given(k.CriterionID), Verdict: k.Verdict,
-		Grade: k.Grade, Critique: k.Critique, Author: k.Author, Source: k.Source, InReportHalf: k.InReportHalf, CreatedAt: k.CreatedAt,
+		Grade: k.Grade, Critique: k.Critique, Author: k.Author, Source: k.Source, InReportHalf: k.InReportHalf, Straddles: k.Straddles, CreatedAt: k.CreatedAt,
 	}
 	if k.Kind != "" {
 		l.Adjudication = &Adjudication{
@@ -110,7 +112,7 @@ func given[T ~string](text T) *T {
 
 // Create keeps labels, all of them or none. at says where each stands in the body of the one who posts them.
 func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, all []New, at func(int) string) ([]Label, error) {
-	items := make([]item, len(all))
+	items, kin, size := make([]item, len(all)), make([]Kin, len(all)), 0
 	for i := range all {
 		if err := all[i].check(at(i)); err != nil {
 			return nil, err
@@ -119,25 +121,70 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, all [
 		if err != nil {
 			return nil, err
 		}
-		items[i] = it
+		items[i], kin[i] = it, it.kin
+		if size += len(it.steps); size > maxBatch {
+			return nil, fault.Invalid("labels", "are of more than 32 MiB together")
+		}
 	}
+	defer s.turns.take(ws)()
 	var made []Label
 	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
-		made = make([]Label, 0, len(all))
-		halves, err := split(ctx, tx, ws)
-		if err != nil {
-			return fmt.Errorf("open the split: %w", err)
+		if err := s.fresh(ctx, tx.In(ws), all, items, at); err != nil {
+			return err
 		}
+		halves, err := OpenSplit(ctx, tx, ws, kin...)
+		if err != nil {
+			return err
+		}
+		rows := make([]kept, len(all))
 		for i := range all {
-			one, err := s.create(ctx, tx, ws, by, halves, &all[i], items[i], at(i))
-			if err != nil {
-				return err
-			}
-			made = append(made, one)
+			rows[i] = all[i].row(by, items[i], halves.settle(items[i].kin))
+		}
+		if err := halves.Keep(ctx, tx, ws); err != nil {
+			return err
+		}
+		if err := insert(ctx, tx, ws, rows, items); err != nil {
+			return err
+		}
+		made = make([]Label, len(rows))
+		for i := range rows {
+			made[i] = rows[i].label()
 		}
 		return audit.Record(ctx, tx, ws, by, "label.create", made[0].ID, nil, created{len(made), made[0].ID, made[len(made)-1].ID})
 	})
 	return made, err
+}
+
+// maxBatch is how much is graded at once.
+const maxBatch = 32 << 20
+
+// settle fixes the half of what is graded.
+func (s *Split) settle(k Kin) Half {
+	half := s.Half(k)
+	s.Put(k, half)
+	return half
+}
+
+// A single takes turns: who writes labels of a workspace at once would only get in each other's way.
+type single struct {
+	mu    sync.Mutex
+	locks map[tenant.ID]*sync.Mutex
+}
+
+// take waits for its turn, and gives the end of it.
+func (s *single) take(ws tenant.ID) (end func()) {
+	s.mu.Lock()
+	if s.locks == nil {
+		s.locks = map[tenant.ID]*sync.Mutex{}
+	}
+	lock := s.locks[ws]
+	if lock == nil {
+		lock = new(sync.Mutex)
+		s.locks[ws] = lock
+	}
+	s.mu.Unlock()
+	lock.Lock()
+	return lock.Unlock
 }
 
 // created is what the audit trail tells of new labels: what they say stands in them.
@@ -160,55 +207,106 @@ func (s *Store) freeze(ctx context.Context, ws tenant.ID, n *New, at string) (it
 		if err != nil {
 			return item{}, err
 		}
-		return frozen(steps, n.TraceID)
+		return frozen(steps, n.TraceID, at+"trace_id")
 	}
 	step, trace, err := s.logs.Request(ctx, ws, n.RequestID)
 	if err != nil {
 		return item{}, err
 	}
-	return frozen([]judge.Step{step}, trace)
+	return frozen([]judge.Step{step}, trace, at+"request_id")
 }
 
-func (s *Store) create(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, halves Split, n *New, it item, at string) (Label, error) {
-	in := tx.In(ws)
-	if n.CriterionID != "" {
-		if err := s.judges.Exists(ctx, in, n.CriterionID); err != nil {
-			return Label{}, err
+// fresh refuses labels of criteria that are not there, and of what has a label for the same criterion already.
+func (s *Store) fresh(ctx context.Context, in db.Scoped, all []New, items []item, at func(int) string) error {
+	type label struct {
+		ID, CriterionID, TraceID string
+		Item                     []byte
+	}
+	type grade struct{ criterionID, of string }
+	graded := map[grade]string{} // by whom
+	var hashes, traces []string
+	for i := range all {
+		hashes = append(hashes, items[i].hash)
+		if all[i].TraceID != "" {
+			traces = append(traces, all[i].TraceID)
 		}
 	}
-	k := kept{
+	read := func(text string, args []any) error {
+		rows, err := db.Query[label](ctx, in, text, args...)
+		for _, r := range rows {
+			graded[grade{r.CriterionID, "item " + string(r.Item)}] = r.ID
+			graded[grade{r.CriterionID, "trace " + r.TraceID}] = r.ID
+		}
+		return err
+	}
+	const text = `SELECT id, criterion_id, trace_id, item FROM labels WHERE workspace_id = $1 AND `
+	for args := range batches(hashes, func(hash string) any { return []byte(hash) }) {
+		if err := read(text+`item IN `+among, args); err != nil {
+			return fmt.Errorf("find labels: %w", err)
+		}
+	}
+	for args := range batches(traces, func(trace string) any { return trace }) {
+		if err := read(text+`trace_id <> '' AND trace_id IN `+among, args); err != nil {
+			return fmt.Errorf("find labels: %w", err)
+		}
+	}
+	known := map[string]bool{"": true}
+	for i := range all {
+		n := &all[i]
+		if !known[n.CriterionID] {
+			if err := s.judges.Exists(ctx, in, n.CriterionID); err != nil {
+				return err
+			}
+			known[n.CriterionID] = true
+		}
+		of := []grade{{n.CriterionID, "item " + items[i].hash}}
+		if n.TraceID != "" {
+			of = append(of, grade{n.CriterionID, "trace " + n.TraceID})
+		}
+		for _, g := range of {
+			if other := graded[g]; other != "" {
+				return fault.Conflict("%sthe same was graded before, as %s: adjudicate that label, or delete it", at(i), other)
+			}
+			graded[g] = strings.TrimSuffix(at(i), ".")
+		}
+	}
+	return nil
+}
+
+// row is a label to be kept.
+func (n *New) row(by tenant.Actor, it item, half Half) kept {
+	return kept{
 		ID: id.New("lbl"), CriterionID: n.CriterionID, RequestID: n.RequestID, TraceID: n.TraceID, Verdict: n.Verdict, Grade: n.Grade,
-		Critique: cleaned(n.Critique), Author: n.Author, Source: n.Source, Item: it.hash[:], CreatedAt: clock.Now(),
+		Critique: cleaned(n.Critique), Author: cmp.Or(n.Author, string(by.User)), Source: cmp.Or(n.Source, "api"),
+		InReportHalf: half != Tuning, Straddles: half == Both, Item: []byte(it.hash), CreatedAt: clock.Now(),
 	}
-	if k.Author == "" {
-		k.Author = string(by.User)
+}
+
+// insert writes labels, and what they grade.
+func insert(ctx context.Context, tx *db.Tx, ws tenant.ID, all []kept, items []item) error {
+	across := tx.Across("the rows name their workspace")
+	var frozen, rows [][]any
+	seen := map[string]bool{}
+	for i, k := range all {
+		if hash := items[i].hash; !seen[hash] {
+			seen[hash] = true
+			frozen = append(frozen, []any{ws, k.Item, items[i].steps})
+		}
+		rows = append(rows, []any{
+			ws, k.ID, k.CriterionID, k.RequestID, k.TraceID, string(k.Verdict), k.Grade, k.Critique, k.Author, k.Source, k.InReportHalf, k.Straddles, k.Item,
+			"", "", "", "", 0, k.CreatedAt,
+		})
 	}
-	if k.Source == "" {
-		k.Source = "api"
+	if err := db.Merge(ctx, across, "label_items", []string{"workspace_id", "hash", "steps"}, 2, "steps = label_items.steps", frozen); err != nil {
+		return fmt.Errorf("keep what was graded: %w", err)
 	}
-	var err error
-	if k.InReportHalf, err = halves.settle(ctx, tx, ws, it.chain, it.traces); err != nil {
-		return Label{}, err
+	if err := db.Insert(ctx, across, "labels", []string{
+		"workspace_id", "id", "criterion_id", "request_id", "trace_id", "verdict", "grade", "critique", "author", "source", "in_report_half", "straddles", "item",
+		"kind", "adjudicated", "note", "adjudicated_by", "adjudicated_at", "created_at",
+	}, rows); err != nil {
+		return fmt.Errorf("keep labels: %w", err)
 	}
-	if _, err := db.Exec(ctx, in, `INSERT INTO label_items (workspace_id, hash, steps) VALUES ($1, $2, $3) ON CONFLICT (workspace_id, hash) DO NOTHING`,
-		k.Item, it.steps); err != nil {
-		return Label{}, fmt.Errorf("keep what was graded: %w", err)
-	}
-	other, err := db.Maybe[string](ctx, in, `SELECT id FROM labels WHERE workspace_id = $1 AND criterion_id = $2 AND item = $3`, k.CriterionID, k.Item)
-	switch {
-	case err != nil:
-		return Label{}, fmt.Errorf("find a label: %w", err)
-	case other != nil:
-		return Label{}, fault.Conflict("%sthe same was graded before, as %s: adjudicate that label, or delete it", at, *other)
-	}
-	if _, err := db.Exec(ctx, in, `
-		INSERT INTO labels (workspace_id, id, criterion_id, request_id, trace_id, verdict, grade, critique, author, source, in_report_half, item, kind,
-			adjudicated, note, adjudicated_by, adjudicated_at, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, '', '', '', '', 0, $13)`,
-		k.ID, k.CriterionID, k.RequestID, k.TraceID, k.Verdict, k.Grade, k.Critique, k.Author, k.Source, k.InReportHalf, k.Item, k.CreatedAt); err != nil {
-		return Label{}, fmt.Errorf("keep a label: %w", err)
-	}
-	return k.label(), nil
+	return nil
 }
 
 // Filters say which labels are meant. They combine with AND; what is empty filters nothing.
@@ -239,6 +337,11 @@ func (s *Store) List(ctx context.Context, ws tenant.ID, f *Filters, limit, offse
 	rows, err := db.Query[kept](ctx, s.db.In(ws), text, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list labels: %w", err)
+	}
+	if len(rows) == 0 && f.CriterionID != "" { // labels outlive their criterion
+		if err := s.judges.Exists(ctx, s.db.In(ws), f.CriterionID); err != nil {
+			return nil, err
+		}
 	}
 	all := make([]Label, len(rows))
 	for i := range rows {
@@ -361,9 +464,9 @@ type Example struct {
 	Critique string
 }
 
-// Tuning reads the labels of the tuning half that are for a criterion and stand with that verdict, the oldest first: those that say
+// Examples reads the labels of the tuning half that are for a criterion and stand with that verdict, the oldest first: those that say
 // why before those that do not.
-func Tuning(ctx context.Context, in db.Scoped, criterionID string, v judge.Verdict, most int) ([]Example, error) {
+func Examples(ctx context.Context, in db.Scoped, criterionID string, v judge.Verdict, most int) ([]Example, error) {
 	var all []Example
 	for _, silent := range []string{`critique <> ''`, `critique = ''`} {
 		some, err := db.Query[Example](ctx, in, `
@@ -380,7 +483,7 @@ func Tuning(ctx context.Context, in db.Scoped, criterionID string, v judge.Verdi
 	return all, nil
 }
 
-// Counts are the labels of a criterion that stand with a verdict.
+// Counts are the labels of a criterion that stand with a verdict, and in one half.
 type Counts struct {
 	Pass int64 `json:"pass"`
 	Fail int64 `json:"fail"`
@@ -394,7 +497,7 @@ func Count(ctx context.Context, in db.Scoped, criterionID string) (Counts, error
 	}
 	rows, err := db.Query[row](ctx, in, `
 		SELECT CASE WHEN kind = '' THEN verdict ELSE adjudicated END AS standing, COUNT(*) AS n
-		FROM labels WHERE workspace_id = $1 AND criterion_id = $2 GROUP BY 1`, criterionID)
+		FROM labels WHERE workspace_id = $1 AND criterion_id = $2 AND NOT straddles GROUP BY 1`, criterionID)
 	if err != nil {
 		return Counts{}, fmt.Errorf("count labels: %w", err)
 	}

@@ -63,7 +63,7 @@ func (s *Store) Draw(ctx context.Context, ws tenant.ID, f *Filters, size int, se
 	return pool, err
 }
 
-// Since reads the exchanges that match and were logged after a time, the oldest first.
+// Since reads which exchanges match and were logged after a time, the oldest first, and none of their texts.
 func (s *Store) Since(ctx context.Context, ws tenant.ID, f *Filters, after clock.Time, most int) ([]Drawn, error) {
 	next := *f
 	next.Start = max(f.Start, after+1)
@@ -79,7 +79,7 @@ func (s *Store) Since(ctx context.Context, ws tenant.ID, f *Filters, after clock
 		condition, args := q.where(q.from, q.to)
 		args = append(args, q.now, most)
 		all, err = db.Query[Drawn](ctx, in, fmt.Sprintf(`
-			SELECT %s FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at, id LIMIT $%d`, drawnColumns, condition, len(args), len(args)+1), args...)
+			SELECT at, id, request_id, expires_at FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at, id LIMIT $%d`, condition, len(args), len(args)+1), args...)
 		return err
 	})
 	if err != nil {

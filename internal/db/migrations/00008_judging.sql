@@ -1,6 +1,6 @@
 -- +goose Up
 
--- What was graded, as it was when it was graded: each once in a workspace, by its SHA-256. It goes with the last label that names it.
+-- What was graded, as it was when it was graded: each once in a workspace, by a SHA-256 of what a judge can be shown of it. It goes with the last label that names it.
 CREATE TABLE label_items (
     workspace_id TEXT  NOT NULL,
     hash         BYTEA NOT NULL,
@@ -22,6 +22,7 @@ CREATE TABLE labels (
     author         TEXT    NOT NULL,
     source         TEXT    NOT NULL,
     in_report_half BOOLEAN NOT NULL,
+    straddles      BOOLEAN NOT NULL, -- ties conversations of both halves together
     item           BYTEA   NOT NULL,
     kind           TEXT    NOT NULL, -- of its adjudication, '' without one
     adjudicated    TEXT    NOT NULL, -- the verdict, '' when it was withdrawn
@@ -35,6 +36,8 @@ CREATE TABLE labels (
 );
 CREATE INDEX labels_created ON labels (workspace_id, created_at, id);
 CREATE INDEX labels_criterion ON labels (workspace_id, criterion_id, id);
+CREATE INDEX labels_listed ON labels (workspace_id, criterion_id, created_at, id);
+CREATE INDEX labels_standing ON labels (workspace_id, criterion_id, kind, verdict, adjudicated, straddles);
 CREATE INDEX labels_request ON labels (workspace_id, request_id) WHERE request_id <> '';
 CREATE INDEX labels_trace ON labels (workspace_id, trace_id) WHERE trace_id <> '';
 CREATE INDEX labels_item ON labels (workspace_id, item);
@@ -45,7 +48,8 @@ CREATE TABLE label_halves (
     workspace_id TEXT    NOT NULL,
     turn         BYTEA   NOT NULL,
     earlier      BOOLEAN NOT NULL,
-    report       BOOLEAN NOT NULL,
+    half         BIGINT  NOT NULL, -- 0 tunes, 1 reports, 2 is tied to both
+    shared       BIGINT  NOT NULL, -- how many are known by it, or came after it
     PRIMARY KEY (workspace_id, turn, earlier)
 );
 
@@ -109,6 +113,9 @@ CREATE TABLE calibrations (
     criterion_id TEXT   NOT NULL,
     version      BIGINT NOT NULL,
     judge_model  TEXT   NOT NULL,
+    threshold    DOUBLE PRECISION NOT NULL,
+    max_cost     BIGINT, -- NULL without one
+    fresh        BOOLEAN NOT NULL, -- asks what was answered before, too
     counts       TEXT   NOT NULL,
     enrolled     TEXT   NOT NULL, -- the last label that has a row
     last         TEXT   NOT NULL, -- the last that is to have one
@@ -128,12 +135,12 @@ CREATE TABLE calibration_rows (
     calibration_id TEXT             NOT NULL,
     label_id       TEXT             NOT NULL,
     request_id     TEXT             NOT NULL,
-    trace_id       TEXT             NOT NULL,
     item           BYTEA            NOT NULL,
     in_report_half BOOLEAN          NOT NULL,
+    shown          BOOLEAN          NOT NULL, -- to the judge, as an example: nothing is measured by it
     human          TEXT             NOT NULL,
     standing       TEXT             NOT NULL,
-    adjudicated    BOOLEAN          NOT NULL,
+    ruling         TEXT             NOT NULL, -- the kind of the label's adjudication, '' without one
     draw           BIGINT           NOT NULL,
     pending        BOOLEAN          NOT NULL,
     judge          TEXT             NOT NULL,
@@ -148,7 +155,7 @@ CREATE INDEX calibration_rows_label ON calibration_rows (workspace_id, label_id)
 CREATE INDEX calibration_rows_pending ON calibration_rows (workspace_id, calibration_id, label_id) WHERE pending;
 CREATE INDEX calibration_rows_wrong ON calibration_rows (workspace_id, calibration_id, label_id) WHERE wrong;
 CREATE INDEX calibration_rows_changed ON calibration_rows (workspace_id, calibration_id, label_id) WHERE changed;
-CREATE INDEX calibration_rows_adjudicated ON calibration_rows (workspace_id, calibration_id, label_id) WHERE adjudicated;
+CREATE INDEX calibration_rows_ruled ON calibration_rows (workspace_id, calibration_id, label_id) WHERE ruling <> '';
 CREATE INDEX calibration_rows_draw ON calibration_rows (workspace_id, calibration_id, draw) WHERE judge = human;
 
 -- Certificates, as they were signed. Nothing of one changes but that it is voided, once.
@@ -167,6 +174,7 @@ CREATE TABLE certificates (
     issued_at      BIGINT NOT NULL,
     voided_at      BIGINT NOT NULL,
     voided_reason  TEXT   NOT NULL,
+    voided_by      TEXT   NOT NULL, -- labels, version or edition; '' while it is not
     PRIMARY KEY (workspace_id, id)
 );
 CREATE INDEX certificates_criterion ON certificates (workspace_id, criterion_id, issued_at);
@@ -185,7 +193,7 @@ CREATE TABLE inquiries (
     created_at   BIGINT NOT NULL,
     PRIMARY KEY (workspace_id, id)
 );
-CREATE INDEX inquiries_criterion ON inquiries (workspace_id, kind, criterion_id, created_at, id);
+CREATE INDEX inquiries_criterion ON inquiries (workspace_id, criterion_id, kind, created_at, id);
 
 -- What a judge said of logged exchanges, in a scan or watching traffic: run_id is the scan's, or the criterion's that watches.
 CREATE TABLE judged_logs (
@@ -218,6 +226,7 @@ CREATE TABLE monitors (
     judged       BIGINT NOT NULL,
     failed       BIGINT NOT NULL,
     cost         BIGINT NOT NULL,
+    spent        BIGINT NOT NULL, -- of it in this window
     alarmed_at   BIGINT NOT NULL, -- 0 without an alarm
     reason       TEXT   NOT NULL,
     PRIMARY KEY (workspace_id, criterion_id)
