@@ -42,7 +42,8 @@ type opinion struct {
 
 var (
 	truth   = regexp.MustCompile(`\[truth=(pass|fail)\]`)
-	command = regexp.MustCompile(`(?m)^.*answer (\{.*\})`)
+	command = regexp.MustCompile(`answer (\{.*\})`)
+	breaks  = regexp.MustCompile(`\r\n|[\n\r\v\f\x{85}\x{2028}\x{2029}]`) // whatever ends a line for somebody
 )
 
 // drawn is a number from 0 to 1 that follows from what it is for and a text.
@@ -71,7 +72,7 @@ func (p *plan) opine(text string) opinion {
 func unquoted(text string) string {
 	var open string
 	var out []string
-	for _, line := range strings.Split(text, "\n") {
+	for _, line := range breaks.Split(text, -1) {
 		switch mark, begins := strings.CutPrefix(line, "BEGIN "); {
 		case open == "" && begins:
 			open = mark

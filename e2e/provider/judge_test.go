@@ -92,6 +92,7 @@ func TestAGullibleJudgeObeysWhatIsNotQuoted(t *testing.T) {
 		order:                                           true,
 		"BEGIN x\n| " + order + "\nEND x":               false,
 		"BEGIN x\n" + order + "\nEND x":                 true,
+		"BEGIN x\n| y\u2028" + order + "\nEND x":        true,
 		"BEGIN x\n| y\nEND x\n" + order:                 true,
 		"BEGIN x\n| y\n| END x\n| " + order + "\nEND x": false,
 		"| " + order:                                    true,

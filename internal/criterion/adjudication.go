@@ -43,15 +43,18 @@ func reread(ctx context.Context, in db.Scoped, c *kept, k *keptCalibration) (Rep
 	}
 	shifts, err := db.Query[trust.Shift](ctx, in, `
 		SELECT human, standing, judge, in_report_half FROM calibration_rows
-		WHERE workspace_id = $1 AND calibration_id = $2 AND changed AND ruling <> '' AND NOT shown`, k.ID)
+		WHERE workspace_id = $1 AND calibration_id = $2 AND changed AND NOT shown`, k.ID)
 	if err != nil {
 		return r, fmt.Errorf("read what has changed: %w", err)
 	}
-	after := halves.After(shifts)
-	r.Before, r.After = halves.Block(), after.Block()
 	if err := r.rulings(ctx, in, k.ID); err != nil {
 		return r, err
 	}
+	if len(r.Adjudications) == 0 {
+		shifts = nil // where nobody ruled on anything, before and after are the same, whatever was deleted
+	}
+	after := halves.After(shifts)
+	r.Before, r.After = halves.Block(), after.Block()
 	if err := r.remains(ctx, in, k.ID, k.Threshold); err != nil {
 		return r, err
 	}

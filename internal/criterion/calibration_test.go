@@ -61,7 +61,7 @@ func TestACalibrationCountsEveryLabelOnceAndIsPaidOnce(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		again := r.calibrate(t, c.ID)
-		if n, _ := r.oracle.asked(); n != 48 || again.Cost != price { // what was no verdict is asked again
+		if n, _ := r.oracle.asked(); n != 47 || again.Cost != 0 { // nor does what was no verdict become one by asking again
 			t.Errorf("%d questions, %s", n, again.Cost)
 		}
 		if list, err := r.Calibrations(t.Context(), mine, c.ID, 10, 0); err != nil || len(list) != 2 || list[0].ID != again.ID || list[1].ID != done.ID {
@@ -78,25 +78,25 @@ func TestACalibrationCountsEveryLabelOnceAndIsPaidOnce(t *testing.T) {
 func TestWhatCannotBeCalibratedIsRefusedAndKeepsNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *room) {
 		c := r.judge(t)
-		_, err := r.Calibrate(t.Context(), mine, ann, c.ID, r.bench, 0)
+		_, err := r.Calibrate(t.Context(), mine, ann, c.ID, Effort{Spending: within(0)}, r.bench)
 		refused(t, err, 412, "no labels")
 		all := r.grade(t, c.ID, marks(2, mark{verdict: judge.Pass})...)
-		_, err = r.Calibrate(t.Context(), mine, ann, c.ID, r.bench, 2*foretold-1)
+		_, err = r.Calibrate(t.Context(), mine, ann, c.ID, Effort{Spending: within(2*foretold-1)}, r.bench)
 		refused(t, err, 400, "max_cost_usd", (2 * foretold).String())
-		_, err = r.Calibrate(t.Context(), mine, ann, "crit_none", r.bench, 0)
+		_, err = r.Calibrate(t.Context(), mine, ann, "crit_none", Effort{Spending: within(0)}, r.bench)
 		refused(t, err, 404, "crit_none")
-		_, err = r.Calibrate(t.Context(), theirs, ann, c.ID, r.bench, 0)
+		_, err = r.Calibrate(t.Context(), theirs, ann, c.ID, Effort{Spending: within(0)}, r.bench)
 		refused(t, err, 404, c.ID)
 		if n := r.rows(t, "calibrations") + r.rows(t, "jobs"); n != 0 {
 			t.Errorf("%d calibrations and jobs", n)
 		}
 		hold := held(t)
 		r.oracle.does(func(int, *infer.Request) (string, error) { <-hold.opened; return opinion(judge.Pass, 1), nil })
-		if _, err := r.Calibrate(t.Context(), mine, ann, c.ID, r.bench, 2*foretold); err != nil {
+		if _, err := r.Calibrate(t.Context(), mine, ann, c.ID, Effort{Spending: within(2*foretold)}, r.bench); err != nil {
 			t.Fatal(err)
 		}
 		r.runner.Wake()
-		_, err = r.Calibrate(t.Context(), mine, ann, c.ID, r.bench, 0)
+		_, err = r.Calibrate(t.Context(), mine, ann, c.ID, Effort{Spending: within(0)}, r.bench)
 		refused(t, err, 409, "cal_")
 		refused(t, r.Delete(t.Context(), mine, ann, c.ID), 409, "cal_")
 		hold.open()
@@ -108,7 +108,7 @@ func TestWhatCannotBeCalibratedIsRefusedAndKeepsNothing(t *testing.T) {
 		for _, l := range all {
 			r.rule(t, l.ID, label.Ruling{Kind: label.Ambiguous})
 		}
-		_, err = r.Calibrate(t.Context(), mine, ann, c.ID, r.bench, 0)
+		_, err = r.Calibrate(t.Context(), mine, ann, c.ID, Effort{Spending: within(0)}, r.bench)
 		refused(t, err, 412, "no labels")
 	})
 }
@@ -351,7 +351,7 @@ func TestACancelledCalibrationKeepsItsAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		hold.open()
-		if ended := r.done(t, c.ID, begun.ID, job.Cancelled); ended.Block != nil || ended.CertificateID != nil || ended.Done != pendingAtOnce {
+		if ended := r.done(t, c.ID, begun.ID, job.Cancelled); ended.Block != nil || ended.CertificateID != nil || ended.Done != pendingAtOnce+8 || ended.Cost != (pendingAtOnce+8)*price {
 			t.Errorf("%+v", ended)
 		}
 		r.oracle.does(nil)

@@ -36,18 +36,18 @@ func (r *room) measured(t testing.TB, agreements, disagreements, ruled int) stri
 		}
 		halves.Half(report).Add(human, said, 1)
 		rows = append(rows, []any{
-			mine, name, labelID, "req_1", "", []byte("item"), report, string(human), string(standing), kind != "", draw(name, labelID), false,
+			mine, name, labelID, "req_1", []byte("item"), report, false, string(human), string(standing), kind, draw(name, labelID), false,
 			string(said), float64(i%100) / 100, "The response is not polite, for it calls the customer names.", "",
 		})
 		if kind != "" {
-			labels = append(labels, []any{mine, labelID, c.ID, "req_1", "", string(human), nil, "", "usr_ann", "api", report, []byte(labelID), kind, string(standing), "looked at", "usr_ann", now, now})
+			labels = append(labels, []any{mine, labelID, c.ID, "req_1", "", string(human), nil, "", "usr_ann", "api", report, false, []byte(labelID), kind, string(standing), "looked at", "usr_ann", now, now})
 		}
 	}
 	_, err := r.db.Tx(t.Context(), func(tx *db.Tx) error {
 		in := tx.Across("test")
 		if _, err := db.Exec(t.Context(), tx.In(mine), `
-			INSERT INTO calibrations (workspace_id, id, criterion_id, version, judge_model, counts, enrolled, last, created_by, created_at, aligned_at)
-			VALUES ($1, $2, $3, 1, 'sim/judge', $4, '', '', 'usr_ann', $5, $5)`, name, c.ID, string(shown(t, halves)), now); err != nil {
+			INSERT INTO calibrations (workspace_id, id, criterion_id, version, judge_model, threshold, fresh, counts, enrolled, last, created_by, created_at, aligned_at)
+			VALUES ($1, $2, $3, 1, 'sim/judge', 0.5, FALSE, $4, '', '', 'usr_ann', $5, $5)`, name, c.ID, string(shown(t, halves)), now); err != nil {
 			return err
 		}
 		if _, err := db.Exec(t.Context(), tx.In(mine), `
@@ -57,20 +57,20 @@ func (r *room) measured(t testing.TB, agreements, disagreements, ruled int) stri
 		}
 		items := make([][]any, len(labels))
 		for i := range labels {
-			items[i] = []any{mine, labels[i][11], []byte("[]")}
+			items[i] = []any{mine, labels[i][12], []byte("[]")}
 		}
 		if err := db.Insert(t.Context(), in, "label_items", []string{"workspace_id", "hash", "steps"}, items); err != nil {
 			return err
 		}
 		if err := db.Insert(t.Context(), in, "labels", []string{
-			"workspace_id", "id", "criterion_id", "request_id", "trace_id", "verdict", "grade", "critique", "author", "source", "in_report_half", "item", "kind",
+			"workspace_id", "id", "criterion_id", "request_id", "trace_id", "verdict", "grade", "critique", "author", "source", "in_report_half", "straddles", "item", "kind",
 			"adjudicated", "note", "adjudicated_by", "adjudicated_at", "created_at",
 		}, labels); err != nil {
 			return err
 		}
 		return db.Insert(t.Context(), in, "calibration_rows", []string{
-			"workspace_id", "calibration_id", "label_id", "request_id", "trace_id", "item", "in_report_half", "human", "standing",
-			"adjudicated", "draw", "pending", "judge", "grade", "critique", "failure",
+			"workspace_id", "calibration_id", "label_id", "request_id", "item", "in_report_half", "shown", "human", "standing",
+			"ruling", "draw", "pending", "judge", "grade", "critique", "failure",
 		}, rows)
 	})
 	if err != nil {

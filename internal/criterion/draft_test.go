@@ -16,7 +16,7 @@ import (
 
 func (r *room) improving(t testing.TB, criterionID string, want job.Status) Improvement {
 	t.Helper()
-	begun, err := r.Improve(t.Context(), mine, ann, criterionID, Draft{}, r.bench, 0)
+	begun, err := r.Improve(t.Context(), mine, ann, criterionID, Draft{}, within(0), r.bench)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func (r *room) improving(t testing.TB, criterionID string, want job.Status) Impr
 func TestAnImprovementIsMadeOfMistakesOfTheTuningHalfAndAdopted(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *room) {
 		c := r.judge(t)
-		_, err := r.Improve(t.Context(), mine, ann, c.ID, Draft{}, r.bench, 0)
+		_, err := r.Improve(t.Context(), mine, ann, c.ID, Draft{}, within(0), r.bench)
 		refused(t, err, 412, "nothing to improve on")
 		seen := r.grade(t, c.ID, marks(4, mark{verdict: judge.Fail, critique: "rude"})...)
 		hidden := r.grade(t, c.ID, marks(4, mark{report: true, verdict: judge.Fail})...)
@@ -90,7 +90,7 @@ func TestASuggestionIsMadeOfTheTuningHalfAlone(t *testing.T) {
 		r.oracle.tells(func(int) string {
 			return `{"criteria":[{"why":"many are long","name":"short","rubric":"It is short.","scale":"binary"}]}`
 		})
-		begun, err := r.Suggest(t.Context(), mine, ann, Draft{Model: model, Size: 12}, r.book, r.bench, 0)
+		begun, err := r.Suggest(t.Context(), mine, ann, Draft{Model: model, Size: 12}, within(0), r.book, r.bench)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestASuggestionIsMadeOfTheTuningHalfAlone(t *testing.T) {
 		if found != 9 {
 			t.Errorf("%d logged exchanges", found)
 		}
-		_, err = r.Suggest(t.Context(), theirs, ann, Draft{Model: model, Size: 12}, r.book, r.bench, 0)
+		_, err = r.Suggest(t.Context(), theirs, ann, Draft{Model: model, Size: 12}, within(0), r.book, r.bench)
 		refused(t, err, 412, "nothing to learn from")
 	})
 }

@@ -211,11 +211,7 @@ func listed[T any](ctx context.Context, h *Handler, caller tenant.Caller, kind i
 }
 
 func (h *Handler) readScan(ctx context.Context, caller tenant.Caller, in run) (Scan, error) {
-	found, err := inquired(ctx, h, caller, scans, in, (*keptInquiry).scan)
-	if err == nil && found.Result != nil { // they are read, not kept: they go with the exchanges that they are of
-		found.Result.Failing, err = failing(ctx, h.Store.db.In(caller.Workspace), found.ID)
-	}
-	return found, err
+	return h.Store.readScan(ctx, caller.Workspace, in.ID, in.RunID)
 }
 
 // inquired is one inquiry.

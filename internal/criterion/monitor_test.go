@@ -30,7 +30,7 @@ func TestAWatchSeesEachExchangeOnceAndJudgesItsShare(t *testing.T) {
 		all := upTo(200)
 		r.log(t, mine, "a", all[:20]...) // before the watch
 		bound := 0.5
-		set, err := r.SetWatch(t.Context(), mine, ann, c.ID, Watch{Enabled: true, SamplePercent: 50, Filters: &Filters{Tag: "a"}, AlertBelow: &bound, WindowHours: 1}, r.book)
+		set, err := r.SetWatch(t.Context(), mine, ann, c.ID, Watch{Enabled: true, SamplePercent: share(50), Filters: &Filters{Tag: "a"}, AlertBelow: &bound, WindowHours: 1}, r.book)
 		if err != nil || set.Since == nil || set.Seen != 0 {
 			t.Fatalf("%+v %v", set, err)
 		}
@@ -79,7 +79,7 @@ func TestAWatchSeesEachExchangeOnceAndJudgesItsShare(t *testing.T) {
 		if m = r.monitor(t, c.ID); m.Seen != 2 || m.Alarm != nil {
 			t.Errorf("%s", shown(t, m))
 		}
-		if off, err := r.SetWatch(t.Context(), mine, ann, c.ID, Watch{SamplePercent: 50, WindowHours: 1}, r.book); err != nil || off.Enabled || off.Seen != 0 || off.Cost != m.Cost {
+		if off, err := r.SetWatch(t.Context(), mine, ann, c.ID, Watch{SamplePercent: share(50), WindowHours: 1}, r.book); err != nil || off.Enabled || off.Seen != 0 || off.Cost != m.Cost {
 			t.Errorf("%+v %v", off, err)
 		}
 		calls := r.oracle.calls
@@ -92,10 +92,10 @@ func TestAWatchSeesEachExchangeOnceAndJudgesItsShare(t *testing.T) {
 }
 
 func TestAWatchHasItsUsualShareAndWindow(t *testing.T) {
-	if w := (Watch{Enabled: true}).whole(); w.SamplePercent != 10 || w.WindowHours != 24 {
+	if w := (Watch{Enabled: true}).whole(); *w.SamplePercent != 10 || w.WindowHours != 24 {
 		t.Errorf("%+v", w)
 	}
-	if w := (Watch{SamplePercent: 0.5, WindowHours: 3}).whole(); w.SamplePercent != 0.5 || w.WindowHours != 3 {
+	if w := (Watch{SamplePercent: share(0.5), WindowHours: 3}).whole(); *w.SamplePercent != 0.5 || w.WindowHours != 3 {
 		t.Errorf("%+v", w)
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"sovereign/internal/db"
 	"sovereign/internal/db/dbtest"
 	"sovereign/internal/fault"
-	"sovereign/internal/fold"
 	"sovereign/internal/infer"
 	"sovereign/internal/job"
 	"sovereign/internal/journal/journaltest"
@@ -57,7 +56,7 @@ type room struct {
 	handler  *Handler
 	runner   *job.Runner
 	stop     func() // ends it
-	halves   label.Split
+	halves   *label.Split
 	items    *int // that were made
 }
 
@@ -95,7 +94,10 @@ func furnish(t testing.TB, core, logs *db.DB) *room {
 	r.labels = label.NewStore(core, r.logs, r.Store)
 	r.bench = NewBench(core, r.oracle)
 	r.bench.pause = time.Millisecond
-	if r.halves, err = label.TheSplit(t.Context(), core, mine); err != nil {
+	if _, err := core.Tx(t.Context(), func(tx *db.Tx) (err error) {
+		r.halves, err = label.OpenSplit(t.Context(), tx, mine)
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	r.serve(t)
@@ -261,15 +263,7 @@ func (r *room) grade(t testing.TB, criterionID string, all ...mark) []graded {
 		for {
 			*r.items++
 			step := exchange(*r.items)
-			chain, err := fold.Keys(step.Messages, step.Response)
-			if err != nil {
-				t.Fatal(err)
-			}
-			report, err := r.halves.Half(t.Context(), r.db.In(mine), chain, "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if report == m.report {
+			if (r.halves.Half(label.KinOf([]judge.Step{step}, "")) == label.Report) == m.report {
 				news[i] = label.New{Messages: step.Messages, Response: step.Response, CriterionID: criterionID, Verdict: m.verdict, Critique: m.critique}
 				made[i].item = *r.items
 				break
@@ -291,7 +285,7 @@ func (r *room) grade(t testing.TB, criterionID string, all ...mark) []graded {
 // begin starts a calibration.
 func (r *room) begin(t testing.TB, criterionID string) Calibration {
 	t.Helper()
-	made, err := r.Calibrate(t.Context(), mine, ann, criterionID, r.bench, 0)
+	made, err := r.Calibrate(t.Context(), mine, ann, criterionID, Effort{Spending: within(0)}, r.bench)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -446,3 +440,13 @@ func held(t testing.TB) *gate {
 }
 
 func (g *gate) open() { g.once.Do(func() { close(g.opened) }) }
+
+// within is a bound of what may be spent; 0 is none.
+func within(most money.Nano) Spending {
+	if most == 0 {
+		return Spending{}
+	}
+	return Spending{MaxCostUSD: &most}
+}
+
+func share(percent float64) *float64 { return &percent }

@@ -353,6 +353,19 @@ func (s *Store) sumUp(ctx context.Context, run *job.Run, k *keptInquiry) error {
 	})
 }
 
+// readScan is a scan with some of what failed. Those are read, not kept: they go with the exchanges that they are of.
+func (s *Store) readScan(ctx context.Context, ws tenant.ID, criterionID, name string) (Scan, error) {
+	k, err := scans.find(ctx, s.db.In(ws), criterionID, name)
+	if err != nil {
+		return Scan{}, err
+	}
+	found, err := k.scan()
+	if err == nil && found.Result != nil {
+		found.Result.Failing, err = failing(ctx, s.db.In(ws), name)
+	}
+	return found, err
+}
+
 // failing are some of what a judge fails, the newest first.
 func failing(ctx context.Context, in db.Scoped, runID string) ([]Failing, error) {
 	rows, err := judged(ctx, in, runID, judge.Fail, shownFailing, 0)

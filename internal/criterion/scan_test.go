@@ -15,17 +15,13 @@ import (
 
 func (r *room) scan(t testing.TB, criterionID string, in Sample, want job.Status) Scan {
 	t.Helper()
-	begun, err := r.Scan(t.Context(), mine, ann, criterionID, in, r.book, r.bench, 0)
+	begun, err := r.Scan(t.Context(), mine, ann, criterionID, in, within(0), r.book, r.bench)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.runner.Wake()
 	return await(t, want, func() (Scan, job.Job, error) {
-		k, err := scans.find(t.Context(), r.db.In(mine), criterionID, begun.ID)
-		if err != nil {
-			return Scan{}, job.Job{}, err
-		}
-		s, err := k.scan()
+		s, err := r.readScan(t.Context(), mine, criterionID, begun.ID)
 		return s, s.Job, err
 	})
 }
@@ -113,18 +109,18 @@ func TestAScanTellsTheRateOfASampleAndCorrectsItWhereItCan(t *testing.T) {
 func TestAScanIsRefusedOrFailsAndSaysWhy(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *room) {
 		c := r.judge(t)
-		_, err := r.Scan(t.Context(), mine, ann, c.ID, Sample{Size: 5}, r.book, r.bench, 0)
+		_, err := r.Scan(t.Context(), mine, ann, c.ID, Sample{Size: 5}, within(0), r.book, r.bench)
 		refused(t, err, 412, "no logged exchange")
 		r.log(t, mine, "a", upTo(10)...)
-		_, err = r.Scan(t.Context(), mine, ann, c.ID, Sample{Size: 10}, r.book, r.bench, foretold)
+		_, err = r.Scan(t.Context(), mine, ann, c.ID, Sample{Size: 10}, within(foretold), r.book, r.bench)
 		refused(t, err, 400, "max_cost_usd")
-		_, err = r.Scan(t.Context(), mine, ann, c.ID, Sample{Size: 10, Filters: &Filters{Start: 2, End: 1}}, r.book, r.bench, 0)
+		_, err = r.Scan(t.Context(), mine, ann, c.ID, Sample{Size: 10, Filters: &Filters{Start: 2, End: 1}}, within(0), r.book, r.bench)
 		refused(t, err, 400, "filters.end")
-		_, err = r.Scan(t.Context(), theirs, ann, c.ID, Sample{Size: 10}, r.book, r.bench, 0)
+		_, err = r.Scan(t.Context(), theirs, ann, c.ID, Sample{Size: 10}, within(0), r.book, r.bench)
 		refused(t, err, 404, c.ID)
 		hold := held(t)
 		r.oracle.does(func(int, *infer.Request) (string, error) { <-hold.opened; return opinion(judge.Pass, 1), nil })
-		begun, err := r.Scan(t.Context(), mine, ann, c.ID, Sample{Size: 10}, r.book, r.bench, 0)
+		begun, err := r.Scan(t.Context(), mine, ann, c.ID, Sample{Size: 10}, within(0), r.book, r.bench)
 		if err != nil {
 			t.Fatal(err)
 		}

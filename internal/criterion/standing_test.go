@@ -201,7 +201,7 @@ func TestACertificateIsWhatWasSignedAndVerifies(t *testing.T) {
 		want := Proof{
 			ID: got.ID, Object: "certificate", CriterionID: c.ID, Version: 1, CalibrationID: done.ID, JudgeModel: model, Edition: judge.Edition, RubricSHA256: hex.EncodeToString(rubric[:]),
 			N: 60, Matrix: trust.Matrix{TP: 29, FN: 1, TN: 29, FP: 1}, Se: b.Se, SeCI: b.SeCI, Sp: b.Sp, SpCI: b.SpCI, Kappa: b.Kappa, KappaCI: &kappa,
-			Trust: trust.Measured, HoldoutActive: true, IssuedAt: *done.AlignedAt / 1000 * 1000, Voids: voids, // it tells milliseconds
+			Trust: trust.Measured, HoldoutActive: true, Calibrations: 1, IssuedAt: *done.AlignedAt / 1000 * 1000, Voids: voids, // it tells milliseconds
 		}
 		if diff := cmp.Diff(want, got.Proof); diff != "" || !ok || got.Voided {
 			t.Error(diff, ok, got.Voided)

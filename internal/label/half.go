@@ -40,6 +40,7 @@ type Kin struct {
 	names   []string // that it is known by
 	earlier []string // of turns that came before it
 	lot     string   // that its half is drawn by, if it is related to nothing
+	unread  bool     // nobody can say what it is related to
 }
 
 // KinOf is the kin of an exchange, or of the steps of a run, which its trace names.
@@ -48,7 +49,8 @@ func KinOf(steps []judge.Step, trace string) Kin {
 	for _, step := range steps {
 		chain, err := fold.Keys(step.Messages, step.Response)
 		if err != nil {
-			continue // what cannot be read is related to nothing
+			k.unread = true
+			continue
 		}
 		k.names = append(k.names, string(chain.Own[:]), string(chain.Prompt[:]))
 		for _, key := range chain.Earlier {
@@ -177,6 +179,9 @@ func (s *Split) read(ctx context.Context, in db.Scoped, about []Kin) error {
 
 // Half is where something stands: with what it is related to or, without any of that, by lot.
 func (s *Split) Half(k Kin) Half {
+	if k.unread {
+		return Both
+	}
 	related, half := false, Tuning
 	meet := func(t turn, known bool) {
 		switch {

@@ -165,16 +165,16 @@ func TestManyLabelsAreKeptAllOrNone(t *testing.T) {
 	})
 }
 
-// Of messages that cannot be folded nobody can say what they are related to: they must not measure.
-func TestALoggedExchangeThatCannotBeReadIsGradedInTheTuningHalf(t *testing.T) {
+// Of messages that cannot be folded nobody can say what they are related to: nothing is measured by them, and nobody is shown them.
+func TestALoggedExchangeThatCannotBeReadIsGradedInNeitherHalf(t *testing.T) {
 	each(t, func(t *testing.T, r room) {
 		for i := range 8 {
 			name := fmt.Sprint("req_", i)
 			odd := judge.Step{Messages: fmt.Appendf(nil, `[{"role":"user","role":"user","content":"%d"}]`, i), Response: talk("a", "b").Response}
 			r.logs.requests[name] = logged{mine, odd, ""}
 			made := r.make(t, mine, New{RequestID: name, Verdict: judge.Pass})[0]
-			if made.InReportHalf {
-				t.Error("it measures judges")
+			if !made.InReportHalf || !made.Straddles {
+				t.Error("it measures judges, or is shown to them")
 			}
 			if got := r.get(t, made.ID); !bytes.Equal(got.Subject.Steps[0].Messages, odd.Messages) {
 				t.Errorf("%s", got.Subject.Steps[0].Messages)
@@ -375,7 +375,6 @@ func TestLabelsAreListedTheNewestFirstByEveryFilter(t *testing.T) {
 			{Filters{Adjudicated: &yes}, 10, 0, []int{2}},
 			{Filters{Adjudicated: &no}, 10, 0, []int{3, 1, 0}},
 			{Filters{CriterionID: "crit_1", Verdict: judge.Pass, Adjudicated: &no}, 10, 0, []int{3, 0}},
-			{Filters{CriterionID: "crit_9"}, 10, 0, nil},
 		} {
 			all, err := r.List(t.Context(), mine, &c.f, c.limit, c.offset)
 			if err != nil {
@@ -445,7 +444,7 @@ func TestTuningShowsTheOldestThatSayWhyOfTheTuningHalfAsTheyStand(t *testing.T) 
 			}
 		}
 		tuning := func(v judge.Verdict, most int) (ids []string) {
-			some, err := Tuning(t.Context(), r.db.In(mine), "crit_1", v, most)
+			some, err := Examples(t.Context(), r.db.In(mine), "crit_1", v, most)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -473,7 +472,7 @@ func TestTuningShowsTheOldestThatSayWhyOfTheTuningHalfAsTheyStand(t *testing.T) 
 		if got := tuning(judge.Pass, 2); !slices.Equal(got, want[2:4]) {
 			t.Errorf("%v, want %v", got, want[2:4])
 		}
-		turned, err := Tuning(t.Context(), r.db.In(mine), "crit_1", judge.Fail, 3)
+		turned, err := Examples(t.Context(), r.db.In(mine), "crit_1", judge.Fail, 3)
 		if err != nil || len(turned) != 1 || turned[0].ID != want[0] || turned[0].Critique != "rather not" || turned[0].Verdict != judge.Fail {
 			t.Errorf("%+v %v", turned, err)
 		}
