@@ -82,6 +82,10 @@ func fill(t *testing.T, d *db.DB) {
 		{"dataset_rows", "workspace_id, dataset_id, position, hash", [][]any{{"ws_1", "ds_1", 0, []byte{0, 255}}, {"ws_1", "ds_3", math.MaxInt64, []byte{1}}}},
 		{"dataset_loose", "workspace_id, dataset_id, since", [][]any{{"ws_1", "ds_3", 1}}},
 		{"signing_keys", "id, public, sealed, created_at, retired_at", [][]any{{"in force", []byte{0, 255}, []byte{0}, 1, nil}, {odd, []byte{1}, nil, -1, math.MaxInt64}}},
+		{"jobs", "workspace_id, id, kind, status, done, total, cost, estimate, attempts, losses, claim, cancel_requested, failure, created_at, started_at, finished_at", [][]any{
+			{"ws_1", "cal_1", "calibration", "RUNNING", 1, math.MaxInt64, 2, 3, 4, 5, "run_1", true, "", 1, 2, nil},
+			{"ws_2", odd, "", "FAILED", 0, 0, 0, 0, 0, 0, "", false, odd, math.MinInt64, nil, math.MaxInt64},
+		}},
 		{"label_items", "workspace_id, hash, steps", [][]any{{"ws_1", []byte{0, 255}, []byte(odd)}}},
 		{"labels", "workspace_id, id, criterion_id, request_id, trace_id, verdict, grade, critique, author, source, in_report_half, straddles, item, kind, adjudicated, note, adjudicated_by, adjudicated_at, created_at", [][]any{
 			{"ws_1", "lbl_1", "crit_1", "", "", "pass", 0.1, odd, "", "", true, false, []byte{0, 255}, "", "", "", "", 0, 1}, {"ws_1", "lbl_2", "", odd, "", "fail", nil, "", "", "", false, true, []byte{0, 255}, "ambiguous", "", odd, "", math.MaxInt64, 1},

@@ -81,7 +81,7 @@ func TestWhatCannotBeCalibratedIsRefusedAndKeepsNothing(t *testing.T) {
 		_, err := r.Calibrate(t.Context(), mine, ann, c.ID, Effort{Spending: within(0)}, r.bench)
 		refused(t, err, 412, "no labels")
 		all := r.grade(t, c.ID, marks(2, mark{verdict: judge.Pass})...)
-		_, err = r.Calibrate(t.Context(), mine, ann, c.ID, Effort{Spending: within(2*foretold-1)}, r.bench)
+		_, err = r.Calibrate(t.Context(), mine, ann, c.ID, Effort{Spending: within(2*foretold - 1)}, r.bench)
 		refused(t, err, 400, "max_cost_usd", (2 * foretold).String())
 		_, err = r.Calibrate(t.Context(), mine, ann, "crit_none", Effort{Spending: within(0)}, r.bench)
 		refused(t, err, 404, "crit_none")
@@ -92,7 +92,7 @@ func TestWhatCannotBeCalibratedIsRefusedAndKeepsNothing(t *testing.T) {
 		}
 		hold := held(t)
 		r.oracle.does(func(int, *infer.Request) (string, error) { <-hold.opened; return opinion(judge.Pass, 1), nil })
-		if _, err := r.Calibrate(t.Context(), mine, ann, c.ID, Effort{Spending: within(2*foretold)}, r.bench); err != nil {
+		if _, err := r.Calibrate(t.Context(), mine, ann, c.ID, Effort{Spending: within(2 * foretold)}, r.bench); err != nil {
 			t.Fatal(err)
 		}
 		r.runner.Wake()
