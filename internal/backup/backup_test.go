@@ -82,29 +82,31 @@ func fill(t *testing.T, d *db.DB) {
 		{"dataset_rows", "workspace_id, dataset_id, position, hash", [][]any{{"ws_1", "ds_1", 0, []byte{0, 255}}, {"ws_1", "ds_3", math.MaxInt64, []byte{1}}}},
 		{"dataset_loose", "workspace_id, dataset_id, since", [][]any{{"ws_1", "ds_3", 1}}},
 		{"signing_keys", "id, public, sealed, created_at, retired_at", [][]any{{"in force", []byte{0, 255}, []byte{0}, 1, nil}, {odd, []byte{1}, nil, -1, math.MaxInt64}}},
+		{"jobs", "workspace_id, id, kind, status, done, total, cost, estimate, attempts, losses, claim, cancel_requested, failure, created_at, started_at, finished_at", [][]any{
+			{"ws_1", "cal_1", "calibration", "RUNNING", 1, math.MaxInt64, 2, 3, 4, 5, "run_1", true, "", 1, 2, nil},
+			{"ws_2", odd, "", "FAILED", 0, 0, 0, 0, 0, 0, "", false, odd, math.MinInt64, nil, math.MaxInt64},
+		}},
 		{"label_items", "workspace_id, hash, steps", [][]any{{"ws_1", []byte{0, 255}, []byte(odd)}}},
 		{"labels", "workspace_id, id, criterion_id, request_id, trace_id, verdict, grade, critique, author, source, in_report_half, straddles, item, kind, adjudicated, note, adjudicated_by, adjudicated_at, created_at", [][]any{
-			{"ws_1", "lbl_1", "crit_1", "", "", "pass", 0.1, odd, "", "", true, true, []byte{0, 255}, "", "", "", "", 0, 1}, {"ws_1", "lbl_2", "", odd, "", "fail", nil, "", "", "", false, false, []byte{0, 255}, "ambiguous", "", odd, "", math.MaxInt64, 1},
+			{"ws_1", "lbl_1", "crit_1", "", "", "pass", 0.1, odd, "", "", true, false, []byte{0, 255}, "", "", "", "", 0, 1}, {"ws_1", "lbl_2", "", odd, "", "fail", nil, "", "", "", false, true, []byte{0, 255}, "ambiguous", "", odd, "", math.MaxInt64, 1},
 		}},
-		{"label_halves", "workspace_id, turn, earlier, half, shared", [][]any{{"ws_1", []byte{0}, true, 2, 9}, {"ws_1", []byte{0}, false, 0, math.MaxInt64}}},
+		{"label_halves", "workspace_id, turn, earlier, half, shared", [][]any{{"ws_1", []byte{0}, true, 2, 1}, {"ws_1", []byte{0}, false, 0, math.MaxInt64}}},
 		{"label_secrets", "workspace_id, secret", [][]any{{"ws_1", []byte{0, 255, 10}}}},
 		{"criteria", "workspace_id, id, name, rubric, judge_model, scale, pass_threshold, few_shot, shots, filters, version, monitoring, created_at, updated_at", [][]any{
 			{"ws_1", "crit_1", odd, odd, "m", "graded", 0.1 + 0.2, true, "[]", "{}", 1, "", 1, 2},
 		}},
 		{"criteria_deleted", "workspace_id, id, since", [][]any{{"ws_1", "crit_0", 1}}},
 		{"judge_answers", "workspace_id, question, criterion_id, origin, request_id, opinion, failure, cost, created_at, expires_at", [][]any{{"ws_1", []byte{0}, "", "", "", odd, "", math.MaxInt64, 1, 0}}},
-		{"calibrations", "workspace_id, id, criterion_id, version, judge_model, threshold, max_cost, fresh, counts, enrolled, last, created_by, created_at, aligned_at", [][]any{
-			{"ws_1", "cal_1", "crit_1", 1, odd, 0.7, math.MaxInt64, true, "{}", "", "", "", 1, 0}, {"ws_1", "cal_2", "crit_1", 1, odd, 1e-300, nil, false, "{}", "", "", "", 1, 0},
-		}},
+		{"calibrations", "workspace_id, id, criterion_id, version, judge_model, threshold, max_cost, fresh, counts, enrolled, last, created_by, created_at, aligned_at", [][]any{{"ws_1", "cal_1", "crit_1", 1, odd, 0.7, nil, true, "{}", "", "", "", 1, 0}}},
 		{"calibration_rows", "workspace_id, calibration_id, label_id, request_id, item, in_report_half, shown, human, standing, ruling, draw, pending, judge, grade, critique, failure", [][]any{
-			{"ws_1", "cal_1", "lbl_1", "", []byte{0}, true, false, "pass", "fail", "label_error", math.MaxInt64, false, "fail", 1e-300, odd, ""}, {"ws_1", "cal_1", "lbl_2", "", []byte{0}, false, true, "pass", "pass", "", 0, true, "", 0.0, "", ""},
+			{"ws_1", "cal_1", "lbl_1", "", []byte{0}, true, false, "pass", "fail", odd, math.MaxInt64, false, "fail", 1e-300, odd, ""}, {"ws_1", "cal_1", "lbl_2", "", []byte{0}, false, true, "pass", "pass", "", 0, true, "", 0.0, "", ""},
 		}},
-		{"certificates", "workspace_id, id, criterion_id, calibration_id, version, edition, document, key_id, jws, trust, holdout_active, issued_at, voided_at, voided_reason, voided_by", [][]any{
-			{"ws_1", "cert_1", "crit_1", "cal_1", 1, 1, []byte(odd), "", "", "measured", true, 1, 0, odd, "labels"},
+		{"certificates", "workspace_id, id, criterion_id, calibration_id, version, edition, document, key_id, jws, trust, holdout_active, issued_at, voided_at, voided_by, voided_reason", [][]any{
+			{"ws_1", "cert_1", "crit_1", "cal_1", 1, 1, []byte(odd), "", "", "measured", true, 1, 0, "", odd},
 		}},
 		{"inquiries", "workspace_id, id, kind, criterion_id, version, asked, result, created_by, created_at", [][]any{{"ws_1", "scan_1", "scan", "crit_1", 1, odd, "", "", 1}}},
 		{"judged_logs", "workspace_id, run_id, log_id, at, pending, judge, grade, critique, failure, request_id, expires_at", [][]any{{"ws_1", "scan_1", "log_1", 1, false, "fail", 0.3, odd, "", "", math.MaxInt64}}},
-		{"monitors", "workspace_id, criterion_id, version, since, cursor, seen, passes, judged, failed, cost, spent, alarmed_at, reason", [][]any{{"ws_1", "crit_1", 1, 2, 3, 4, 5, 6, 7, 8, 8, 9, odd}}},
+		{"monitors", "workspace_id, criterion_id, version, since, cursor, seen, passes, judged, failed, cost, spent, alarmed_at, reason", [][]any{{"ws_1", "crit_1", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, odd}}},
 		{"idempotency_keys", "workspace_id, route, key, body_sha256, status, answer, created_at", [][]any{{"ws_1", "POST /", odd, []byte{1}, 201, nil, 1}, {"ws_1", "POST /", "", []byte{0}, 200, []byte(odd), 1}}},
 	} {
 		if err := db.Insert(t.Context(), d.Across("test"), rows.table, strings.Split(rows.columns, ", "), rows.rows); err != nil {

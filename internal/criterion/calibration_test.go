@@ -28,12 +28,12 @@ func TestACalibrationCountsEveryLabelOnceAndIsPaidOnce(t *testing.T) {
 		r.grade(t, "", marks(3, mark{verdict: judge.Pass})...) // of no judge
 		r.rule(t, all[47].ID, label.Ruling{Kind: label.Ambiguous})
 		r.oracle.tells(func(item int) string {
-			switch i := slices.IndexFunc(all, func(g graded) bool { return g.item == item }); {
-			case i == 0, i == 5: // people pass it
+			switch i := slices.IndexFunc(all, func(g graded) bool { return g.item == item }); i {
+			case 0, 5: // people pass it
 				return opinion(judge.Fail, 0.2)
-			case i == 3: // people fail it
+			case 3: // people fail it
 				return opinion(judge.Pass, 0.8)
-			case i == 4:
+			case 4:
 				return "I would rather not."
 			default:
 				return opinion(all[i].Verdict, 0.5)
@@ -81,7 +81,7 @@ func TestWhatCannotBeCalibratedIsRefusedAndKeepsNothing(t *testing.T) {
 		_, err := r.Calibrate(t.Context(), mine, ann, c.ID, Effort{Spending: within(0)}, r.bench)
 		refused(t, err, 412, "no labels")
 		all := r.grade(t, c.ID, marks(2, mark{verdict: judge.Pass})...)
-		_, err = r.Calibrate(t.Context(), mine, ann, c.ID, Effort{Spending: within(2*foretold-1)}, r.bench)
+		_, err = r.Calibrate(t.Context(), mine, ann, c.ID, Effort{Spending: within(2*foretold - 1)}, r.bench)
 		refused(t, err, 400, "max_cost_usd", (2 * foretold).String())
 		_, err = r.Calibrate(t.Context(), mine, ann, "crit_none", Effort{Spending: within(0)}, r.bench)
 		refused(t, err, 404, "crit_none")
@@ -92,7 +92,7 @@ func TestWhatCannotBeCalibratedIsRefusedAndKeepsNothing(t *testing.T) {
 		}
 		hold := held(t)
 		r.oracle.does(func(int, *infer.Request) (string, error) { <-hold.opened; return opinion(judge.Pass, 1), nil })
-		if _, err := r.Calibrate(t.Context(), mine, ann, c.ID, Effort{Spending: within(2*foretold)}, r.bench); err != nil {
+		if _, err := r.Calibrate(t.Context(), mine, ann, c.ID, Effort{Spending: within(2 * foretold)}, r.bench); err != nil {
 			t.Fatal(err)
 		}
 		r.runner.Wake()

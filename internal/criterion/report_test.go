@@ -138,6 +138,9 @@ func TestTheReportAsksForABlindLookAtAsManyAgreements(t *testing.T) {
 			t.Errorf("the sample does not grow: %+v, then %+v", first.AgreementsToReview, got.AgreementsToReview)
 		}
 		sample := got.AgreementsToReview
+		if slices.IsSortedFunc(sample, func(a, b Unseen) int { return cmp.Compare(a.LabelID, b.LabelID) }) && sample[3].LabelID == right[3].ID {
+			t.Error("the sample is the oldest labels, and no random one")
+		}
 		if done := r.rule(t, sample[0].LabelID, label.Ruling{Verdict: judge.Pass}); done.Adjudication.Kind != label.Confirmed {
 			t.Errorf("%+v", done.Adjudication)
 		}
@@ -155,6 +158,8 @@ func TestTheReportAsksForABlindLookAtAsManyAgreements(t *testing.T) {
 			r.rule(t, one.LabelID, label.Ruling{Verdict: judge.Pass})
 		}
 		is("all of them", 0, 2, ByKind{LabelError: 2, JudgeError: 2, Ambiguous: 1})
+		r.erase(t, wrong[5].ID)
+		is("a disagreement that is gone is none", 0, 1, ByKind{LabelError: 2, JudgeError: 2, Ambiguous: 1})
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"sovereign/internal/db"
 	"sovereign/internal/judge"
 	"sovereign/internal/tenant"
 )
@@ -105,20 +106,84 @@ func TestTurnsThatAreGradedAtOnceStandInOneHalf(t *testing.T) {
 	})
 }
 
-// What ties two together that were drawn apart can be seen by a judge: it must not measure one.
-func TestWhatTiesTheHalvesTogetherMeasuresNothing(t *testing.T) {
+// Branches of one conversation are related; what stands at the beginning of very many is a template, and ties nothing together.
+func TestBranchesStandInOneHalfAndTemplatesInBoth(t *testing.T) {
+	each(t, func(t *testing.T, r room) {
+		branches := func(root string, n int) (all []New) {
+			for i := range n {
+				all = append(all, along(judge.Pass, root, "answer", fmt.Sprint("branch ", i), "answer"))
+			}
+			return all
+		}
+		for round := range 8 {
+			ws, root := r.fresh(t), fmt.Sprint("root ", round)
+			where := append(r.halves(t, ws, branches(root, 6)), r.halves(t, ws, []New{along(judge.Pass, root, "answer")})...)
+			if len(slices.Compact(where)) != 1 {
+				t.Errorf("a conversation stands in both halves: %v", where)
+			}
+		}
+		where := r.halves(t, r.fresh(t), branches("template", 80))
+		if !slices.Contains(where[template:], true) || !slices.Contains(where[template:], false) {
+			t.Errorf("what begins alike is all in one half: %v", where)
+		}
+	})
+}
+
+// What ties two together that were drawn apart can be seen by who learns from one: it measures nothing, and teaches nothing.
+func TestWhatTiesAQuestionToALaterTurnMeasuresNothing(t *testing.T) {
 	each(t, func(t *testing.T, r room) {
 		for round := range 12 {
-			ws, root := r.fresh(t), fmt.Sprint("root ", round)
-			var branches []New
-			for i := range 6 {
-				branches = append(branches, along(judge.Pass, root, "answer", fmt.Sprint("branch ", i), "answer"))
+			ws, asked := r.fresh(t), fmt.Sprint("asked ", round)
+			where := r.halves(t, ws, []New{along(judge.Pass, asked, "another answer"), along(judge.Pass, asked, "answer", "later", "answer")})
+			made := r.make(t, ws, along(judge.Pass, asked, "answer"))[0]
+			if made.Straddles != (where[0] != where[1]) || !made.Straddles && made.InReportHalf != where[0] {
+				t.Errorf("what it belongs to is in %v, and it is %+v", where, made)
 			}
-			where := r.halves(t, ws, branches)
-			want := !slices.Contains(where, false)
-			if got := r.halves(t, ws, []New{along(judge.Pass, root, "answer")})[0]; got != want {
-				t.Errorf("its later turns are in %v, and it is in %v", where, got)
+			some, err := Examples(t.Context(), r.db.In(ws), "crit_1", judge.Pass, 10)
+			if err != nil {
+				t.Fatal(err)
 			}
+			if shown := slices.ContainsFunc(some, func(e Example) bool { return e.ID == made.ID }); shown != (!where[0] && !where[1]) {
+				t.Errorf("what it belongs to is in %v, and judges are shown it: %v", where, shown)
+			}
+		}
+	})
+}
+
+// What nobody has graded yet is told apart as it would be: answers to one question, and steps of one run, are in one half.
+func TestWhatIsNotGradedYetHasItsHalf(t *testing.T) {
+	each(t, func(t *testing.T, r room) {
+		half := func(trace string, said ...string) (report bool) {
+			t.Helper()
+			kin := KinOf([]judge.Step{talk(said...)}, trace)
+			if _, err := r.db.Tx(t.Context(), func(tx *db.Tx) error {
+				halves, err := OpenSplit(t.Context(), tx, mine, kin)
+				if err == nil {
+					report = halves.Half(kin) == Report
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return report
+		}
+		seen := map[bool]int{}
+		for i := range 40 {
+			asked, run := fmt.Sprint("asked ", i), fmt.Sprint("run ", i)
+			first := half("", asked, "one answer")
+			if half("", asked, "another") != first || half("", asked, "one answer") != first {
+				t.Errorf("answers to %s are in both halves", asked)
+			}
+			if half(run, asked, "a step") != half(run, "something else", "another step") {
+				t.Errorf("steps of %s are in both halves", run)
+			}
+			if made := r.make(t, mine, along(judge.Pass, asked, "one answer"))[0]; made.InReportHalf != first {
+				t.Errorf("%s is graded in another half", asked)
+			}
+			seen[first]++
+		}
+		if len(seen) != 2 {
+			t.Error(seen)
 		}
 	})
 }
