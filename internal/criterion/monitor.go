@@ -146,9 +146,8 @@ func (s *Store) Monitor(ctx context.Context, ws tenant.ID, criterionID string) (
 		return Monitor{}, err
 	}
 	m := Monitor{Object: "monitoring", CriterionID: criterionID, Version: c.Version}
-	if crit.Monitoring != nil {
-		m.Watch = *crit.Monitoring
-	}
+	set(&m.Watch, crit.Monitoring)
+	m.Watch = m.whole()
 	k, err := db.Maybe[keptMonitor](ctx, in, `SELECT `+monitorColumns+` WHERE workspace_id = $1 AND criterion_id = $2`, criterionID)
 	if err != nil {
 		return m, fmt.Errorf("read the watch of %s: %w", criterionID, err)

@@ -195,7 +195,7 @@ func (s *simulation) check() {
 		if s.cancelled[at] && j.Status != Cancelled && (!j.CancelRequested || j.Status != Running) {
 			s.t.Errorf("it was cancelled: %+v", j.record)
 		}
-		if j.Status == Failed && j.Failure != errRefused.Message {
+		if j.Status == Failed && j.Failure != errRefused.Message && j.Attempts < maxAttempts { // accidents may follow one another so often
 			s.t.Errorf("nothing else should fail: %+v", j.record)
 		}
 		plain := j.record
