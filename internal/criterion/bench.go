@@ -81,7 +81,7 @@ const patience = 3
 func (b *Bench) ask(ctx context.Context, ws tenant.ID, q *question) (finding, error) {
 	digest, err := q.brief.Digest(q.model, q.subject)
 	if err != nil {
-		return finding{Failure: "unreadable: " + err.Error()}, nil //nolint:nilerr // it is a finding: nothing can be asked about it
+		return finding{Failure: "unreadable: " + err.Error()}, nil
 	}
 	end, err := b.flying.take(ctx, string(ws)+string(digest[:])) // who asks the same at once is answered once
 	if err != nil {
@@ -144,7 +144,8 @@ func (b *Bench) recall(ctx context.Context, ws tenant.ID, digest []byte, origin 
 	if err != nil {
 		return found, false, fmt.Errorf("recall an answer: %w", err)
 	}
-	if r == nil || r.Origin != origin && (fresh || r.Failure != "" && !(calibrating(origin) && calibrating(r.Origin))) {
+	shared := r != nil && !fresh && (r.Failure == "" || calibrating(origin) && calibrating(r.Origin))
+	if r == nil || r.Origin != origin && !shared {
 		return found, false, nil
 	}
 	found = finding{Failure: r.Failure, RequestID: r.RequestID, remembered: true}

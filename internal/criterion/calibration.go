@@ -161,7 +161,7 @@ func (s *Store) Calibrate(ctx context.Context, ws tenant.ID, by tenant.Actor, cr
 		} else if running != "" {
 			return fault.Conflict("%s is calibrating this criterion already", running)
 		}
-		if err := s.rechoose(ctx, tx, ws, k); err != nil {
+		if err := s.rechoose(ctx, tx, ws, by, k); err != nil {
 			return err
 		}
 		last, err := db.One[string](ctx, in, `SELECT COALESCE(MAX(id), '') FROM labels WHERE workspace_id = $1 AND criterion_id = $2`, criterionID)
@@ -224,7 +224,7 @@ func (p *purse) open() error {
 }
 
 // rechoose chooses what the judge is shown. The same labels give the same choice.
-func (s *Store) rechoose(ctx context.Context, tx *db.Tx, ws tenant.ID, k *kept) error {
+func (s *Store) rechoose(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, k *kept) error {
 	if !k.FewShot {
 		return nil
 	}
@@ -236,7 +236,20 @@ func (s *Store) rechoose(ctx context.Context, tx *db.Tx, ws tenant.ID, k *kept) 
 	if k.Shots = shotsText(shots); k.Shots == was.Shots {
 		return nil
 	}
-	return s.put(ctx, tx, ws, &was, k)
+	if err := s.put(ctx, tx, ws, &was, k); err != nil {
+		return err
+	}
+	before, err := parseShots(was.Shots)
+	if err != nil {
+		return fmt.Errorf("read the shots of %s: %w", k.ID, err)
+	}
+	return audit.Record(ctx, tx, ws, by, "criterion.examples", k.ID, examples{was.Version, shotLabels(before)}, examples{k.Version, shotLabels(shots)})
+}
+
+// examples are what the audit trail tells of what a judge is shown.
+type examples struct {
+	Version int64    `json:"version"`
+	Labels  []string `json:"few_shot_labels"`
 }
 
 // foreseen is how many labels an estimate is made of.

@@ -27,7 +27,7 @@ import (
 // A Watch is how a judge watches the traffic that is logged.
 type Watch struct {
 	Enabled       bool     `json:"enabled"`
-	SamplePercent *float64 `json:"sample_percent,omitempty" minimum:"0" maximum:"100" doc:"How much of what matches is judged; 10 by default"`
+	SamplePercent *float64 `json:"sample_percent,omitempty" minimum:"0.001" maximum:"100" doc:"How much of what matches is judged; 10 by default"`
 	Filters       *Filters `json:"filters,omitempty" doc:"What is watched; the criterion's own filters by default"`
 	AlertBelow    *float64 `json:"alert_below,omitempty" minimum:"0" maximum:"1" doc:"The pass rate, as the judge says, below which it raises an alarm"`
 	WindowHours   int      `json:"window_hours,omitempty" minimum:"1" maximum:"720" doc:"How long is counted before it begins anew; 24 by default"`

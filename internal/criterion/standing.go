@@ -76,13 +76,7 @@ func (s *Store) reshoot(ctx context.Context, tx *db.Tx, ws tenant.ID, c label.Ch
 	if err != nil || !slices.Contains(shotLabels(shots), c.LabelID) {
 		return err
 	}
-	was := *k
-	others, err := choose(ctx, in, k.ID)
-	if err != nil {
-		return err
-	}
-	k.Shots = shotsText(others)
-	return s.put(ctx, tx, ws, &was, k)
+	return s.rechoose(ctx, tx, ws, c.By, k)
 }
 
 // void ends the certificates of a judge that is told something else. What is void stays so, for the first reason.

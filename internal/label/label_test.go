@@ -256,9 +256,9 @@ func TestARulingIsReplacedAndBothAreAudited(t *testing.T) {
 			t.Errorf("a blind review that upholds the label against the judge: %+v", a)
 		}
 		want := []Change{
-			{LabelID: made.ID, CriterionID: "crit_1", Before: judge.Pass, Standing: judge.Fail, Kind: LabelError},
-			{LabelID: made.ID, CriterionID: "crit_1", Before: judge.Fail, Kind: Ambiguous},
-			{LabelID: made.ID, CriterionID: "crit_1", Standing: judge.Pass, Kind: JudgeError},
+			{LabelID: made.ID, CriterionID: "crit_1", Before: judge.Pass, Standing: judge.Fail, Kind: LabelError, By: ann},
+			{LabelID: made.ID, CriterionID: "crit_1", Before: judge.Fail, Kind: Ambiguous, By: ann},
+			{LabelID: made.ID, CriterionID: "crit_1", Standing: judge.Pass, Kind: JudgeError, By: ann},
 		}
 		if diff := cmp.Diff(want, r.judges.changes); diff != "" {
 			t.Error(diff)
@@ -318,7 +318,7 @@ func TestTheCopyGoesWithTheLastLabel(t *testing.T) {
 		if _, err := r.Get(t.Context(), theirs, kept.ID); err != nil {
 			t.Error(err)
 		}
-		if last := r.judges.changes[len(r.judges.changes)-1]; last != (Change{LabelID: made[1].ID, CriterionID: "crit_2", Before: judge.Fail}) {
+		if last := r.judges.changes[len(r.judges.changes)-1]; last != (Change{LabelID: made[1].ID, CriterionID: "crit_2", Before: judge.Fail, By: ann}) {
 			t.Errorf("%+v", last)
 		}
 		if trail, err := audit.List(t.Context(), r.db, mine, "label.delete", 10, 0); err != nil || len(trail) != 2 || trail[1].Subject != made[0].ID || !bytes.Contains(trail[1].Before, []byte(`"pass"`)) {

@@ -47,6 +47,7 @@ type Change struct {
 	Before      judge.Verdict // that stood
 	Standing    judge.Verdict
 	Kind        Kind // of the adjudication; "" when the label was deleted
+	By          tenant.Actor
 }
 
 // A Store keeps labels. Every change is audited in its own transaction.
@@ -414,7 +415,7 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, name 
 			before.Item); err != nil {
 			return fmt.Errorf("delete what label %s graded: %w", name, err)
 		}
-		if err := s.judges.Changed(ctx, tx, ws, Change{LabelID: name, CriterionID: before.CriterionID, Before: before.standing()}); err != nil {
+		if err := s.judges.Changed(ctx, tx, ws, Change{LabelID: name, CriterionID: before.CriterionID, Before: before.standing(), By: by}); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, ws, by, "label.delete", name, before.label(), nil)
@@ -445,7 +446,7 @@ func (s *Store) Adjudicate(ctx context.Context, ws tenant.ID, by tenant.Actor, n
 			k.Kind, k.Adjudicated, k.Note, k.AdjudicatedBy, k.AdjudicatedAt, name); err != nil {
 			return fmt.Errorf("adjudicate label %s: %w", name, err)
 		}
-		change := Change{LabelID: name, CriterionID: k.CriterionID, Before: stood, Standing: k.standing(), Kind: k.Kind}
+		change := Change{LabelID: name, CriterionID: k.CriterionID, Before: stood, Standing: k.standing(), Kind: k.Kind, By: by}
 		if err := s.judges.Changed(ctx, tx, ws, change); err != nil {
 			return err
 		}
