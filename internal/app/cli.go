@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+	"github.com/go-json-experiment/json"
 
 	"sovereign/internal/vault"
 )
@@ -206,7 +207,18 @@ func (c *verifyCommand) Run(t *terminal) error {
 	if err != nil {
 		return fmt.Errorf("%s, with the keys of %s: %w", c.File, c.JWKS, err)
 	}
+	var says struct {
+		CriterionID string `json:"criterion_id"`
+		Version     int64  `json:"criterion_version"`
+		JudgeModel  string `json:"judge_model"`
+		N           int64  `json:"n"`
+		Trust       string `json:"trust"`
+		IssuedAt    string `json:"issued_at"`
+	}
 	_, err = fmt.Fprintf(t.out, "%s: valid, signed by %s\n", c.File, key)
+	if err == nil && json.Unmarshal(document, &says) == nil && says.CriterionID != "" { // a certificate: other documents may be signed, too
+		_, err = fmt.Fprintf(t.out, "%s: %s, version %d, judged by %s: %s, n = %d, issued %s\n", c.File, says.CriterionID, says.Version, says.JudgeModel, says.Trust, says.N, says.IssuedAt)
+	}
 	return err
 }
 

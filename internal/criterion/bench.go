@@ -29,6 +29,7 @@ type Bench struct {
 	models infer.Completer
 	plain  sync.Map // asker → true: its model refuses structured answers
 	flying flights
+	asking crowd
 	pause  time.Duration
 	atOnce atomic.Int64
 }
@@ -92,12 +93,20 @@ func (b *Bench) ask(ctx context.Context, ws tenant.ID, q *question) (finding, er
 		return known, err
 	}
 	for attempt := 1; ; attempt++ {
+		done := b.asking.enter(ws)
 		found, err := b.once(ctx, ws, q, digest[:])
+		others := done()
 		if err == nil {
 			return found, nil
 		}
 		f := fault.From(err)
 		switch {
+		case f.Code == fault.InsufficientBalance.Code && others > 0 && ctx.Err() == nil: // what they hold may be enough when they are done
+			if err := b.wait(ctx, 1, 0); err != nil {
+				return finding{}, err
+			}
+			attempt--
+			continue
 		case ctx.Err() != nil:
 			return finding{}, context.Cause(ctx)
 		case f.Status == http.StatusBadRequest && f.Code != fault.UnknownProvider.Code:
@@ -331,5 +340,29 @@ func (f *flights) take(ctx context.Context, question string) (end func(), err er
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
+	}
+}
+
+// A crowd counts who asks for each workspace.
+type crowd struct {
+	mu  sync.Mutex
+	all map[tenant.ID]int
+}
+
+// enter counts one more, until done, which says how many others there are.
+func (c *crowd) enter(ws tenant.ID) (done func() (others int)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil {
+		c.all = map[tenant.ID]int{}
+	}
+	c.all[ws]++
+	return func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.all[ws]--; c.all[ws] == 0 {
+			delete(c.all, ws)
+		}
+		return c.all[ws]
 	}
 }

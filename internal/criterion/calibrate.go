@@ -109,7 +109,7 @@ func (s *Store) enrol(ctx context.Context, run *job.Run, k *keptCalibration, c *
 				if l.Standing != "" && !l.Straddles {
 					rows = append(rows, []any{
 						run.Workspace, k.ID, l.ID, l.RequestID, l.Item, l.InReportHalf, slices.Contains(shown, l.ID), string(l.Standing), string(l.Standing),
-						string(l.Kind), draw(k.ID, l.ID), true, "", 0.0, "", "",
+						string(l.Kind), draw(k.CriterionID, l.ID), true, "", 0.0, "", "",
 					})
 				}
 			}
@@ -135,14 +135,14 @@ func (s *Store) enrol(ctx context.Context, run *job.Run, k *keptCalibration, c *
 	return nil
 }
 
-// draw is a row's place in the blind sample of a calibration.
-func draw(calibrationID, labelID string) int64 {
-	sum := sha256.Sum256([]byte("blind sample\n" + calibrationID + "\n" + labelID))
+// draw is a label's place in the blind samples of a criterion: the same in each calibration, so that what was looked at stays so.
+func draw(criterionID, labelID string) int64 {
+	sum := sha256.Sum256([]byte("blind sample\n" + criterionID + "\n" + labelID))
 	return int64(binary.BigEndian.Uint64(sum[:8]) >> 1)
 }
 
 // pendingAtOnce is how many rows are taken up together, and written together when they are judged.
-const pendingAtOnce = 64
+const pendingAtOnce = 32
 
 // hopeless is how many rows in a row a judge may leave unanswered before it is given up: it is not the rows, then.
 const hopeless = 24

@@ -118,6 +118,54 @@ func (s *Store) Calibration(ctx context.Context, ws tenant.ID, criterionID, name
 	return k.calibration()
 }
 
+// A JudgedLabel is what a judge said of a label.
+type JudgedLabel struct {
+	LabelID      string         `json:"label_id"`
+	RequestID    *string        `json:"request_id"`
+	InReportHalf bool           `json:"in_report_half"`
+	Shown        bool           `json:"shown" doc:"The judge is shown it as an example: nothing is measured by it"`
+	Human        *judge.Verdict `json:"human_verdict" enum:"pass,fail" doc:"That it was held against; null for a label that was withdrawn"`
+	Verdict      *judge.Verdict `json:"judge_verdict" enum:"pass,fail" doc:"null without one"`
+	Grade        *float64       `json:"judge_grade"`
+	Critique     string         `json:"critique"`
+	Failure      *string        `json:"failure" doc:"Why there is no verdict"`
+}
+
+// Rows are what a judge said in a calibration, in the order of the labels. What is pending is not among them.
+func (s *Store) Rows(ctx context.Context, ws tenant.ID, criterionID, name string, v judge.Verdict, failed *bool, limit, offset int) ([]JudgedLabel, error) {
+	if _, err := findCalibration(ctx, s.db.In(ws), criterionID, name); err != nil {
+		return nil, err
+	}
+	type row struct {
+		LabelID, RequestID  string
+		InReportHalf, Shown bool
+		Human, Judge        judge.Verdict
+		Grade               float64
+		Critique, Failure   string
+	}
+	which := ""
+	if failed != nil {
+		which = map[bool]string{true: ` AND failure <> ''`, false: ` AND failure = ''`}[*failed]
+	}
+	rows, err := db.Query[row](ctx, s.db.In(ws), `
+		SELECT label_id, request_id, in_report_half, shown, human, judge, grade, critique, failure FROM calibration_rows
+		WHERE workspace_id = $1 AND calibration_id = $2 AND NOT pending AND ($3 = '' OR judge = $3)`+which+` ORDER BY label_id LIMIT $4 OFFSET $5`, name, v, limit, offset)
+	if err != nil {
+		return nil, fmt.Errorf("read the rows of %s: %w", name, err)
+	}
+	all := make([]JudgedLabel, len(rows))
+	for i, r := range rows {
+		all[i] = JudgedLabel{
+			LabelID: r.LabelID, RequestID: given(r.RequestID), InReportHalf: r.InReportHalf, Shown: r.Shown, Human: given(r.Human), Verdict: given(r.Judge),
+			Critique: r.Critique, Failure: given(r.Failure),
+		}
+		if r.Judge != "" {
+			all[i].Grade = &rows[i].Grade
+		}
+	}
+	return all, nil
+}
+
 // Calibrated reports whether any judge of a workspace was measured.
 func (s *Store) Calibrated(ctx context.Context, ws tenant.ID) (bool, error) {
 	n, err := db.One[int](ctx, s.db.In(ws), `SELECT COUNT(*) FROM (SELECT 1 AS one FROM calibrations WHERE workspace_id = $1 AND aligned_at > 0 LIMIT 1) any_of_them`)
@@ -222,6 +270,7 @@ func (s *Store) foresee(ctx context.Context, ws tenant.ID, criterionID string, f
 	if err != nil {
 		return 0, 0, err
 	}
+	was := k.Shots
 	if k.FewShot { // as it would be chosen
 		shots, err := choose(ctx, in, k.ID)
 		if err != nil {
@@ -241,7 +290,18 @@ func (s *Store) foresee(ctx context.Context, ws tenant.ID, criterionID string, f
 	if err != nil {
 		return 0, 0, err
 	}
-	items, err := db.Query[[]byte](ctx, in, `SELECT item FROM labels WHERE workspace_id = $1 AND criterion_id = $2 ORDER BY id DESC LIMIT $3`, k.ID, foreseen)
+	answered := k.Version
+	if fresh || k.Shots != was {
+		answered = 0 // of no version
+	}
+	const open = `FROM labels l WHERE l.workspace_id = $1 AND l.criterion_id = $2 AND NOT l.straddles AND l.kind <> 'ambiguous' AND NOT EXISTS (
+		SELECT 1 FROM calibration_rows r JOIN calibrations t ON t.workspace_id = r.workspace_id AND t.id = r.calibration_id
+		WHERE r.workspace_id = $1 AND r.label_id = l.id AND NOT r.pending AND t.version = $3)`
+	unanswered, err := db.One[int64](ctx, in, `SELECT COUNT(*) `+open, k.ID, answered)
+	if err != nil {
+		return 0, 0, fmt.Errorf("count what is to be asked: %w", err)
+	}
+	items, err := db.Query[[]byte](ctx, in, `SELECT l.item `+open+` ORDER BY l.item LIMIT $4`, k.ID, answered, foreseen) // a hash: they are as good as drawn
 	if err != nil {
 		return 0, 0, fmt.Errorf("read labels: %w", err)
 	}
@@ -256,7 +316,7 @@ func (s *Store) foresee(ctx context.Context, ws tenant.ID, criterionID string, f
 		}
 		subjects = append(subjects, subject)
 	}
-	cost, err := bench.foresee(ctx, ws, k.JudgeModel, told, subjects, total, fresh)
+	cost, err := bench.foresee(ctx, ws, k.JudgeModel, told, subjects, unanswered, fresh)
 	return cost, total, err
 }
 

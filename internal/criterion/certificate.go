@@ -69,6 +69,7 @@ var voids = []string{
 	"the correction (label_error) of a label that it was measured by",
 	"the withdrawal (ambiguous) of such a label",
 	"the deletion of such a label",
+	"the deletion of the criterion",
 	"a release of the server that asks judges in other words (judge_edition)",
 }
 
@@ -181,6 +182,19 @@ func (s *Store) Certificate(ctx context.Context, ws tenant.ID, criterionID strin
 		return Certificate{}, err
 	case k == nil:
 		return Certificate{}, fault.Missing.New("the criterion has no certificate: POST /v1/criteria/%s/calibrations makes one", criterionID)
+	}
+	return k.certificate()
+}
+
+// ByID is a certificate by its own id: of any age, void or not, of a criterion that may be gone.
+func (s *Store) ByID(ctx context.Context, ws tenant.ID, name string) (Certificate, error) {
+	k, err := db.Maybe[keptCertificate](ctx, s.db.In(ws), `
+		SELECT id, calibration_id, version, document, key_id, jws, voided_at, voided_reason, voided_by FROM certificates WHERE workspace_id = $1 AND id = $2`, name)
+	switch {
+	case err != nil:
+		return Certificate{}, fmt.Errorf("find a certificate: %w", err)
+	case k == nil:
+		return Certificate{}, fault.NotFound("certificate", name)
 	}
 	return k.certificate()
 }

@@ -8,9 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"sovereign/internal/clock"
 	"sovereign/internal/db"
+	"sovereign/internal/fault"
 	"sovereign/internal/infer"
 	"sovereign/internal/job"
 	"sovereign/internal/judge"
@@ -237,6 +239,94 @@ func TestFailuresDoNotWearOff(t *testing.T) {
 			if again := r.calibrate(t, c.ID).Block; again.Failed != first.Failed || again.Trust != trust.Provisional {
 				t.Errorf("%+v, then %+v", first, again)
 			}
+		}
+	})
+}
+
+// A wallet that can pay for one question after the other pays for all: what a run holds at once is no reason to give up.
+func TestARunWaitsForWhatItHoldsItself(t *testing.T) {
+	everywhere(t, func(t *testing.T, r *room) {
+		c := r.judge(t)
+		r.grade(t, c.ID, marks(20, mark{verdict: judge.Pass})...)
+		var holding atomic.Int64
+		r.oracle.does(func(int, *infer.Request) (string, error) {
+			defer holding.Add(-1)
+			if holding.Add(1) > 2 {
+				return "", fault.InsufficientBalance.New("the wallet has too little")
+			}
+			time.Sleep(2 * time.Millisecond)
+			return opinion(judge.Pass, 1), nil
+		})
+		if done := r.calibrate(t, c.ID); done.Cost != 20*price {
+			t.Errorf("%+v", done)
+		}
+		r.grade(t, c.ID, marks(3, mark{verdict: judge.Pass})...)
+		r.oracle.does(func(int, *infer.Request) (string, error) { return "", fault.InsufficientBalance.New("the wallet is empty") })
+		if failed := r.done(t, c.ID, r.begin(t, c.ID).ID, job.Failed); !strings.Contains(*failed.Error, "the wallet is empty") {
+			t.Errorf("%+v", failed)
+		}
+	})
+}
+
+// What is estimated is what is not answered yet, however much was.
+func TestAnEstimateIsOfWhatIsNotAnsweredYet(t *testing.T) {
+	everywhere(t, func(t *testing.T, r *room) {
+		c := r.judge(t)
+		r.grade(t, c.ID, marks(50, mark{verdict: judge.Pass})...)
+		r.calibrate(t, c.ID)
+		r.grade(t, c.ID, marks(2, mark{verdict: judge.Pass})...)
+		if cost, total, err := r.foresee(t.Context(), mine, c.ID, false, r.bench); err != nil || cost != 2*foretold || total != 52 {
+			t.Errorf("%s for %d: %v", cost, total, err)
+		}
+		if cost, _, err := r.foresee(t.Context(), mine, c.ID, true, r.bench); err != nil || cost != 52*foretold {
+			t.Errorf("fresh: %s %v", cost, err)
+		}
+	})
+}
+
+// A certificate can be read by who holds it, when there is a newer one, and when its judge is gone.
+func TestACertificateOutlivesItsJudge(t *testing.T) {
+	everywhere(t, func(t *testing.T, r *room) {
+		c := r.judge(t)
+		r.grade(t, c.ID, marks(3, mark{verdict: judge.Pass})...)
+		r.calibrate(t, c.ID)
+		first := r.certificate(t, c.ID)
+		r.calibrate(t, c.ID)
+		if got, err := r.ByID(t.Context(), mine, first.ID); err != nil || got.Voided || got.Signature != first.Signature {
+			t.Errorf("%+v %v", got, err)
+		}
+		if err := r.Delete(t.Context(), mine, ann, c.ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := r.ByID(t.Context(), mine, first.ID); err != nil || !got.Voided || *got.VoidedReason != "the criterion was deleted" {
+			t.Errorf("%+v %v", got, err)
+		}
+		_, err := r.ByID(t.Context(), theirs, first.ID)
+		refused(t, err, 404)
+	})
+}
+
+// What a judge said of each label can be read, and why it said nothing.
+func TestTheRowsOfACalibrationCanBeRead(t *testing.T) {
+	everywhere(t, func(t *testing.T, r *room) {
+		c := r.judge(t)
+		all := r.grade(t, c.ID, marks(3, mark{verdict: judge.Pass})...)
+		r.oracle.tells(func(item int) string {
+			if item == all[1].item {
+				return "?"
+			}
+			return opinion(judge.Pass, 1)
+		})
+		done := r.calibrate(t, c.ID)
+		failed, err := r.Rows(t.Context(), mine, c.ID, done.ID, "", ptr(true), 10, 0)
+		if err != nil || len(failed) != 1 || failed[0].LabelID != all[1].ID || failed[0].Verdict != nil || !strings.HasPrefix(*failed[0].Failure, "malformed") {
+			t.Errorf("%+v %v", failed, err)
+		}
+		if passed, err := r.Rows(t.Context(), mine, c.ID, done.ID, judge.Pass, nil, 1, 1); err != nil || len(passed) != 1 || passed[0].LabelID != all[2].ID || *passed[0].Grade != 1 {
+			t.Errorf("%+v %v", passed, err)
 		}
 	})
 }

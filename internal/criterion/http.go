@@ -49,8 +49,10 @@ func (h *Handler) Routes() []api.Route {
 		api.Post("/criteria/{id}/calibrations", api.Admin, h.calibrate, "Judge every label of a criterion, and sign what that says of the judge", api.Accepts, api.Spends),
 		api.Get("/criteria/{id}/calibrations", api.Reader, h.calibrations, "List calibrations"),
 		api.Get("/criteria/{id}/calibrations/{run_id}", api.Reader, h.calibration, "Read a calibration: its progress, and what it measured"),
+		api.Get("/criteria/{id}/calibrations/{run_id}/rows", api.Reader, h.calibrationRows, "List what the judge said of each label"),
 		api.Post("/criteria/{id}/calibrations/{run_id}/cancel", api.Admin, h.cancelCalibration, "Cancel a calibration; what was answered is kept"),
 		api.Get("/criteria/{id}/certificate", api.Reader, h.certificate, "Read a judge's last certificate with its signature; the keys are at /.well-known/jwks.json"),
+		api.Get("/certificates/{id}", api.Reader, h.readCertificate, "Read a certificate by its own id, of any age"),
 		api.Get("/criteria/{id}/adjudication", api.Reader, h.adjudication, "Read the last calibration again, against what was adjudicated since; no judge is asked"),
 
 		api.Post("/criteria/{id}/scans", api.Admin, h.scan, "Judge a random sample of logs", api.Accepts, api.Spends, api.Long),
@@ -71,6 +73,7 @@ func (h *Handler) Routes() []api.Route {
 		api.Post("/criteria/{id}/improvements/{run_id}/cancel", api.Admin, h.cancelImprovement, "Cancel an improvement"),
 
 		api.Put("/criteria/{id}/monitoring", api.Admin, h.watch, "Let a judge watch the traffic that is logged, or no longer", api.Spends),
+		api.Delete("/criteria/{id}/monitoring", api.Admin, h.unwatch, "Let a judge watch no longer; unlike a change, this is never refused for coming too often"),
 		api.Get("/criteria/{id}/monitoring", api.Reader, h.monitor, "Read what a judge that watches has found"),
 	}
 }
@@ -160,6 +163,23 @@ func cancelled[T any](ctx context.Context, h *Handler, caller tenant.Caller, in 
 
 func (h *Handler) certificate(ctx context.Context, caller tenant.Caller, in one) (Certificate, error) {
 	return h.Store.Certificate(ctx, caller.Workspace, in.ID)
+}
+
+func (h *Handler) readCertificate(ctx context.Context, caller tenant.Caller, in one) (Certificate, error) {
+	return h.Store.ByID(ctx, caller.Workspace, in.ID)
+}
+
+type calibrationRowsQuery struct {
+	ID      string        `path:"id"`
+	RunID   string        `path:"run_id"`
+	Verdict judge.Verdict `query:"verdict" enum:"pass,fail" doc:"Those with one verdict of the judge's"`
+	Failed  *bool         `query:"failed" doc:"Those without a verdict, or those with one"`
+	api.Page
+}
+
+func (h *Handler) calibrationRows(ctx context.Context, caller tenant.Caller, in calibrationRowsQuery) (api.List[JudgedLabel], error) {
+	all, err := h.Store.Rows(ctx, caller.Workspace, in.ID, in.RunID, in.Verdict, in.Failed, in.More(), in.Offset)
+	return api.NewList(in.Page, all), err
 }
 
 func (h *Handler) adjudication(ctx context.Context, caller tenant.Caller, in one) (Report, error) {
@@ -366,6 +386,15 @@ func (h *Handler) watch(ctx context.Context, caller tenant.Caller, in watching) 
 		}
 	}
 	return h.Store.SetWatch(ctx, caller.Workspace, caller.Actor(), in.ID, w, h.Logs)
+}
+
+func (h *Handler) unwatch(ctx context.Context, caller tenant.Caller, in one) (Monitor, error) {
+	now, err := h.Store.Monitor(ctx, caller.Workspace, in.ID)
+	if err != nil || !now.Enabled {
+		return now, err
+	}
+	now.Enabled = false
+	return h.Store.SetWatch(ctx, caller.Workspace, caller.Actor(), in.ID, now.Watch, h.Logs)
 }
 
 func (h *Handler) monitor(ctx context.Context, caller tenant.Caller, in one) (Monitor, error) {

@@ -61,6 +61,8 @@ type Monitor struct {
 	Seen        int64       `json:"seen" doc:"Exchanges that matched"`
 	Rates       Rates       `json:"rates"`
 	Cost        money.Nano  `json:"cost_usd" doc:"Of all windows"`
+	Spent       money.Nano  `json:"spent_usd" doc:"Of it in this window"`
+	Exhausted   bool        `json:"exhausted" doc:"max_cost_usd is spent: nothing is judged until the next window"`
 	Alarm       *Alarm      `json:"alarm" doc:"null while there is none"`
 }
 
@@ -163,7 +165,8 @@ func (s *Store) Monitor(ctx context.Context, ws tenant.ID, criterionID string) (
 	if m.Rates, err = rates(ctx, in, criterionID, c.Version, k.Passes, k.Judged); err != nil {
 		return m, err
 	}
-	m.Rates.Failed, m.Seen, m.Cost = k.Failed, k.Seen, k.Cost
+	m.Rates.Failed, m.Seen, m.Cost, m.Spent = k.Failed, k.Seen, k.Cost, k.Spent
+	m.Exhausted = m.Enabled && m.MaxCostUSD != nil && k.Spent >= *m.MaxCostUSD
 	if m.Rates.Failing, err = failing(ctx, in, criterionID); err != nil {
 		return m, err
 	}

@@ -81,8 +81,12 @@ func (s *Store) reshoot(ctx context.Context, tx *db.Tx, ws tenant.ID, c label.Ch
 
 // void ends the certificates of a judge that is told something else. What is void stays so, for the first reason.
 func void(ctx context.Context, in db.Scoped, criterionID, reason string) error {
-	_, err := db.Exec(ctx, in, `UPDATE certificates SET voided_at = $3, voided_reason = $4, voided_by = 'version' WHERE workspace_id = $1 AND criterion_id = $2 AND voided_at = 0`,
-		criterionID, clock.Now(), reason)
+	return voidBy(ctx, in, criterionID, "version", reason)
+}
+
+func voidBy(ctx context.Context, in db.Scoped, criterionID, by, reason string) error {
+	_, err := db.Exec(ctx, in, `UPDATE certificates SET voided_at = $3, voided_reason = $4, voided_by = $5 WHERE workspace_id = $1 AND criterion_id = $2 AND voided_at = 0`,
+		criterionID, clock.Now(), reason, by)
 	if err != nil {
 		return fmt.Errorf("void the certificate of %s: %w", criterionID, err)
 	}

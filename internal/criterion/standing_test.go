@@ -150,7 +150,7 @@ func TestADeletedCriterionLeavesItsLabelsAndItsTrail(t *testing.T) {
 		if err := r.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for table, want := range map[string]int{"criteria_deleted": 0, "criteria": 1, "calibrations": 1, "calibration_rows": 1, "certificates": 1, "judge_answers": 1, "labels": 4} {
+		for table, want := range map[string]int{"criteria_deleted": 0, "criteria": 1, "calibrations": 1, "calibration_rows": 1, "certificates": 2, "certificates WHERE voided_at = 0": 1, "judge_answers": 1, "labels": 4} {
 			if n := r.rows(t, table); n != want {
 				t.Errorf("%d rows of %s, want %d", n, table, want)
 			}

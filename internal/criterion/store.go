@@ -188,6 +188,10 @@ func (s *Store) Update(ctx context.Context, ws tenant.ID, by tenant.Actor, name 
 		if !k.FewShot {
 			k.Shots = "[]"
 		}
+		if *k == was { // it is said again
+			after, err = show(ctx, in, k)
+			return err
+		}
 		if err := s.put(ctx, tx, ws, &was, k); err != nil {
 			return err
 		}
@@ -221,7 +225,8 @@ func (s *Store) put(ctx context.Context, tx *db.Tx, ws tenant.ID, was, k *kept) 
 	return nil
 }
 
-// Delete ends a judge: its calibrations, certificates, scans and what it answered. The labels that it was measured by stay.
+// Delete ends a judge: its calibrations, scans and what it answered. Its certificates are void, and stay to be read; so do the labels that
+// it was measured by.
 func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, name string) error {
 	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
 		in := tx.In(ws)
@@ -238,8 +243,10 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, name 
 		} else if busy != "" {
 			return fault.Conflict("%s runs for this criterion: cancel it, or wait for its end", busy)
 		}
+		if err := voidBy(ctx, in, name, "deletion", "the criterion was deleted"); err != nil {
+			return err
+		}
 		for _, text := range []string{
-			`DELETE FROM certificates WHERE workspace_id = $1 AND criterion_id = $2`,
 			`DELETE FROM monitors WHERE workspace_id = $1 AND criterion_id = $2`,
 			`DELETE FROM criteria WHERE workspace_id = $1 AND id = $2`,
 		} {

@@ -171,12 +171,20 @@ func (s *Store) fresh(ctx context.Context, in db.Scoped, all []New, items []item
 		}
 		for _, g := range of {
 			if other := graded[g]; other != "" {
-				return fault.Conflict("%sthe same was graded before, as %s: adjudicate that label, or delete it", at(i), other)
+				return fault.Conflict("%sthe same was graded before, as %s: adjudicate that label, or delete it", said(at(i)), other)
 			}
 			graded[g] = strings.TrimSuffix(at(i), ".")
 		}
 	}
 	return nil
+}
+
+// said is where something stands, at the beginning of a sentence.
+func said(at string) string {
+	if at == "" {
+		return ""
+	}
+	return strings.TrimSuffix(at, ".") + ": "
 }
 
 // row is a label to be kept.

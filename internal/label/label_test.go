@@ -100,10 +100,10 @@ func TestOfOneThingEachJudgeHasOneLabel(t *testing.T) {
 		first := r.make(t, mine, New{RequestID: "req_1", CriterionID: "crit_1", Verdict: judge.Pass})[0]
 		for _, again := range []New{{RequestID: "req_1", CriterionID: "crit_1", Verdict: judge.Pass}, along(judge.Fail, "same", "words")} {
 			_, err := r.Create(t.Context(), mine, ann, []New{again}, at)
-			refused(t, err, 409, first.ID, "labels[0].")
+			refused(t, err, 409, first.ID, "labels[0]: ")
 		}
 		_, err := r.Create(t.Context(), mine, ann, []New{along(judge.Fail, "new", "words"), along(judge.Fail, "new", "words")}, at)
-		refused(t, err, 409, "labels[1].")
+		refused(t, err, 409, "labels[1]: ")
 		if n := r.rows(t, "labels"); n != 1 {
 			t.Errorf("%d labels", n)
 		}

@@ -151,5 +151,5 @@ func (f *facet) where(text *strings.Builder, led bool, args []any, first int) []
 
 // errDisabled answers whoever would read logs of a workspace that wants none.
 func errDisabled() error {
-	return fault.LoggingDisabled.New("request logging is off for this workspace; an owner or admin turns it on")
+	return fault.LoggingDisabled.New("request logging is off for this workspace; the operator turns it on: sovereign admin logging on")
 }
