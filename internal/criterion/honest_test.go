@@ -261,7 +261,9 @@ func TestARunWaitsForWhatItHoldsItself(t *testing.T) {
 			t.Errorf("%+v", done)
 		}
 		r.grade(t, c.ID, marks(3, mark{verdict: judge.Pass})...)
-		r.oracle.does(func(int, *infer.Request) (string, error) { return "", fault.InsufficientBalance.New("the wallet is empty") })
+		r.oracle.does(func(int, *infer.Request) (string, error) {
+			return "", fault.InsufficientBalance.New("the wallet is empty")
+		})
 		if failed := r.done(t, c.ID, r.begin(t, c.ID).ID, job.Failed); !strings.Contains(*failed.Error, "the wallet is empty") {
 			t.Errorf("%+v", failed)
 		}
