@@ -248,7 +248,11 @@ func TestAnyChangedCharacterOfTheJWSIsRefused(t *testing.T) {
 	jwks, jws := s.jwks(t), s.jws(t, certificate())
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	for i := range jws {
-		for _, c := range alphabet + "=\n" {
+		others := alphabet + "=\n"
+		if next := strings.IndexByte(alphabet, jws[i]); i < len(jws)-3 && next >= 0 { // at the end alone, some characters say the same bits
+			others = alphabet[(next+1)%64:][:1] + alphabet[(next+32)%64:][:1] + "=\n"
+		}
+		for _, c := range others {
 			if byte(c) == jws[i] {
 				continue
 			}

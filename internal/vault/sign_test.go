@@ -153,7 +153,9 @@ func TestEveryChangedByteOfASignedDocumentIsRefused(t *testing.T) {
 	}
 	for i, was := range whole {
 		for bit := range 8 {
-			check(i, was^1<<bit)
+			if i < len(issued) || bit == i%8 || bit == (i+3)%8 { // the signature is long, and tested by the character, too
+				check(i, was^1<<bit)
+			}
 		}
 		// A digit may become any other, also where there are more of them than a float tells apart.
 		for digit := byte('0'); i < len(issued) && '0' <= was && was <= '9' && digit <= '9'; digit++ {
