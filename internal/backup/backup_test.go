@@ -280,7 +280,7 @@ func TestAFileWithAChangedBitNeverPassesForOtherRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	passed := 0
-	for i := range file {
+	for i := 0; i < len(file); i += max(1, len(file)/1000) {
 		changed := bytes.Clone(file)
 		changed[i] ^= 1 << (i % 8)
 		if have, err := rowsOf(changed); err == nil {
@@ -290,7 +290,7 @@ func TestAFileWithAChangedBitNeverPassesForOtherRows(t *testing.T) {
 			}
 		}
 	}
-	if passed > len(file)/50 { // gzip does not sum its own header, and can say the same in other bits
+	if passed > 1000/50 { // gzip does not sum its own header, and can say the same in other bits
 		t.Errorf("%d changed bits of %d are not noticed", passed, len(file))
 	}
 }
@@ -469,7 +469,7 @@ func TestAFileWithAChangedByteIsBroken(t *testing.T) {
 		fill(t, source)
 		want, file := everything(t, source), write(t, source)
 		target := open(t, source.Engine)
-		for i := 10; i < len(file); i += 11 {
+		for i := 10; i < len(file); i += max(1, len(file)/200) {
 			changed := bytes.Clone(file)
 			changed[i] ^= 1 << (i * 5 % 8)
 			_, _, err := restore(t.Context(), target, bytes.NewReader(changed), accepted)
