@@ -113,7 +113,7 @@ func straddles(all []*chat, made sides) error {
 }
 
 func TestNothingAlikeIsOnBothSidesOfASplit(t *testing.T) {
-	sets := 1000
+	sets := 1000 / watched
 	if testing.Short() {
 		sets = 100
 	}
@@ -149,7 +149,7 @@ func TestNothingAlikeIsOnBothSidesOfASplit(t *testing.T) {
 
 func TestWhatIsScannedIsKeptDroppedOrFolded(t *testing.T) {
 	var total Curation
-	for seed := range 300 {
+	for seed := range 300 / watched {
 		w := newWorld(uint64(seed))
 		all := w.logs(true)
 		made := curateAll(t, shelve(t, all), float64(seed%2))
@@ -196,7 +196,7 @@ func TestWhatIsScannedIsKeptDroppedOrFolded(t *testing.T) {
 }
 
 func TestTheSameExamplesSplitTheSameWayInAnyOrder(t *testing.T) {
-	for seed := range 100 {
+	for seed := range 100 / watched {
 		w := newWorld(uint64(seed))
 		all := w.logs(false)
 		first := curateAll(t, shelve(t, all), 20)
@@ -238,7 +238,7 @@ func TestASplitFollowsThePercent(t *testing.T) {
 
 // Where the comparisons run out, examples that may be near are taken to be.
 func TestAnEndOfComparingLeaksNothing(t *testing.T) {
-	for seed := range 100 {
+	for seed := range 100 / watched {
 		w := newWorld(uint64(seed))
 		all := w.logs(true)
 		made := curateAll(t, shelve(t, all), 20)
