@@ -77,6 +77,9 @@ const usual = 160
 // patience is how often a model that cannot be reached is asked, beyond what the gateway tries.
 const patience = 3
 
+// maxWaits is how often a question waits for what others hold.
+const maxWaits = 300
+
 // ask judges. An error says that nothing can be found out now: the wallet is empty, the model is gone, the run is over. Everything
 // else that can go wrong is a finding without an opinion.
 func (b *Bench) ask(ctx context.Context, ws tenant.ID, q *question) (finding, error) {
@@ -92,7 +95,7 @@ func (b *Bench) ask(ctx context.Context, ws tenant.ID, q *question) (finding, er
 	if known, ok, err := b.recall(ctx, ws, digest[:], q.origin, q.fresh); ok || err != nil {
 		return known, err
 	}
-	for attempt := 1; ; attempt++ {
+	for attempt, waits := 1, 0; ; attempt++ {
 		done := b.asking.enter(ws)
 		found, err := b.once(ctx, ws, q, digest[:])
 		others := done()
@@ -101,7 +104,8 @@ func (b *Bench) ask(ctx context.Context, ws tenant.ID, q *question) (finding, er
 		}
 		f := fault.From(err)
 		switch {
-		case f.Code == fault.InsufficientBalance.Code && others > 0 && ctx.Err() == nil: // what they hold may be enough when they are done
+		case f.Code == fault.InsufficientBalance.Code && others > 0 && waits < maxWaits && ctx.Err() == nil: // what they hold may be enough when they are done
+			waits++
 			if err := b.wait(ctx, 1, 0); err != nil {
 				return finding{}, err
 			}

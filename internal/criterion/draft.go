@@ -3,6 +3,7 @@ package criterion
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"sovereign/internal/audit"
 	"sovereign/internal/db"
@@ -141,7 +142,7 @@ func mistakes(ctx context.Context, in db.Scoped, c *kept) ([]judge.Case, error) 
 // half. Exchanges that nobody has graded yet are drawn as they would be if somebody did. Where they are to be shown, it is noted that they
 // were.
 func (s *Store) suggest(ctx context.Context, ws tenant.ID, d Draft, logs Logs, seed uint64, show bool) (composition, error) {
-	samples, err := remarks(ctx, s.db.In(ws), d.Size/2)
+	said, err := remarks(ctx, s.db.In(ws), d.Size/2)
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +160,7 @@ func (s *Store) suggest(ctx context.Context, ws tenant.ID, d Draft, logs Logs, s
 	}); err != nil {
 		return nil, err
 	}
+	var samples []judge.Sample
 	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
 		kin := make([]label.Kin, len(drawn))
 		for i := range drawn {
@@ -168,20 +170,19 @@ func (s *Store) suggest(ctx context.Context, ws tenant.ID, d Draft, logs Logs, s
 		if err != nil {
 			return err
 		}
-		taken := samples
+		samples = slices.Clone(said)
 		for _, one := range drawn {
-			if len(taken) == d.Size {
+			if len(samples) == d.Size {
 				break
 			}
 			if halves.Half(one.kin) != label.Tuning {
 				continue
 			}
-			taken = append(taken, judge.Sample{Subject: one.subject})
+			samples = append(samples, judge.Sample{Subject: one.subject})
 			if show {
 				halves.Put(one.kin, label.Tuning)
 			}
 		}
-		samples = taken
 		return halves.Keep(ctx, tx, ws)
 	})
 	if err != nil {
