@@ -1,5 +1,5 @@
 // Package apitest proves that a router denies by default: every route it lists, every kind of bad caller, every odd
-// way of writing the path.
+// way of writing the path. Its Desk asks one domain's routes as callers of each kind do.
 package apitest
 
 import (
