@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,7 @@ import (
 	"sovereign/internal/logbook"
 	"sovereign/internal/netguard"
 	"sovereign/internal/providerkey"
+	"sovereign/internal/rota"
 	"sovereign/internal/spool"
 	"sovereign/internal/tenant"
 	"sovereign/internal/till"
@@ -296,6 +298,7 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	h.gateway = gateway.New(gateway.Config{
 		Fleet: h.fleet.Load, Aliases: h.aliases, Keys: h.keys, Workspaces: h.setting, Till: h.till, Bounds: h.bounds, Log: h.log,
 		Count: tokenizer.Count, Watch: watch, Random: rand.Float64, Cache: h.cache, Breaker: h.breaker, Recorder: h.recorder,
+		Rota: rota.New(runtime.GOMAXPROCS(0)),
 	})
 
 	frame := api.Config{DB: h.db, Feed: h.feed, Log: h.log, Bounds: h.bounds}
@@ -479,6 +482,9 @@ func (h *house) close() {
 	}
 	if h.guard != nil {
 		h.guard.Close()
+	}
+	if h.gateway != nil {
+		h.gateway.Rota.Close()
 	}
 	if h.journal != nil {
 		if err := h.journal.Close(); err != nil {

@@ -140,6 +140,27 @@ func Send(w http.ResponseWriter, p []byte) error {
 	return http.NewResponseController(w).Flush()
 }
 
+// Hasty is how what is written next is sent to a client who need not be waited for, or nil where that cannot be told: it is false
+// when some of it is left, for the next Send.
+func Hasty(w http.ResponseWriter) func(p []byte) bool {
+	if direct, ok := w.(interface{ Hasty() func(p []byte) bool }); ok {
+		return direct.Hasty()
+	}
+	return nil
+}
+
+// Hasty is for streams that have begun.
+func (r *recorder) Hasty() func(p []byte) bool {
+	send := Hasty(r.ResponseWriter)
+	if send == nil || r.careful {
+		return nil
+	}
+	return func(p []byte) bool {
+		r.bytes += int64(len(p))
+		return send(p)
+	}
+}
+
 // Unwrap lets http.ResponseController reach the connection.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 

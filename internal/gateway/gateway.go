@@ -15,6 +15,7 @@ import (
 	"sovereign/internal/edge"
 	"sovereign/internal/limit"
 	"sovereign/internal/live"
+	"sovereign/internal/rota"
 	"sovereign/internal/till"
 	"sovereign/internal/upstream"
 )
@@ -34,6 +35,7 @@ type Config struct {
 	Cache      *cache.Cache
 	Breaker    *breaker.Breaker
 	Recorder   *capture.Recorder // nil logs nothing
+	Rota       *rota.Rota        // for streams; nil for a goroutine that wakes with every event of each
 }
 
 // Settings may change while requests run.
@@ -121,3 +123,5 @@ func (g *Gateway) serve(e *Endpoint, w http.ResponseWriter, r *http.Request) err
 type flushing struct{ http.ResponseWriter }
 
 func (f *flushing) Send(p []byte) error { return edge.Send(f.ResponseWriter, p) }
+
+func (f *flushing) Hasty() func(p []byte) bool { return edge.Hasty(f.ResponseWriter) }

@@ -44,6 +44,7 @@ type relay struct {
 	ping     *time.Timer
 	mute     bool // no more pings
 	tape     *tape
+	ride     ride
 }
 
 // stream relays server-sent events. Nothing is written before the first content, so that until then another try is
@@ -65,7 +66,7 @@ func (r *run) stream(in *source, response *upstream.Response) *failure {
 		}
 	}()
 	for !s.ended {
-		piece, err := in.next()
+		piece, err := s.next()
 		failed := s.take(piece)
 		if failed == nil && err != nil && !s.ended { // what comes after the end is of no interest
 			failed = s.over(err)
@@ -245,9 +246,7 @@ func (s *relay) send() {
 	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if s.write(s.out) {
-		s.sent, s.reached = len(s.delivered), s.content
-	}
+	s.delivers(s.write(s.out))
 	s.out, s.last = s.out[:0], s.clock.now
 }
 

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"sovereign/internal/rota"
 )
 
 // A link is a connection to the origin, with what has been read from it and not been used yet. One exchange has it at a time.
@@ -22,7 +24,9 @@ type link struct {
 	raw     syscall.RawConn // of the socket; nil where there is none
 	cut     func()          // ends what is being written or read, from any goroutine
 	peek    func(fd uintptr) bool
-	open    bool          // what peek found
+	open    bool // what peek found
+	place   rota.Place
+	haste   haste
 	spoiled bool          // a request was not sent whole: no other may follow
 	said    [kinds]string // by the last answer's head
 
@@ -46,17 +50,15 @@ func (c *Client) dial(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	l := &link{conn: socket, socket: socket, buffer: make([]byte, firstBuffer)}
-	l.cut = func() { _ = socket.SetDeadline(time.Unix(1, 0)) } // long ago
-	l.peek = l.look
-	if s, ok := socket.(syscall.Conn); ok {
-		if l.raw, err = s.SyscallConn(); err != nil {
-			l.raw = nil
-		}
+	l.cut = func() {
+		_ = socket.SetDeadline(time.Unix(1, 0)) // long ago
+		l.place.Leave()
 	}
+	l.peek, l.raw = l.look, socketOf(socket)
 	if c.origin.secure == nil {
 		return l, nil
 	}
-	secure := tls.Client(farewell{socket}, c.origin.secure)
+	secure := tls.Client(farewell{socket, l}, c.origin.secure)
 	shaking, done := context.WithTimeout(ctx, c.config.DialTimeout)
 	defer done()
 	if err := secure.HandshakeContext(shaking); err != nil {
@@ -69,12 +71,15 @@ func (c *Client) dial(ctx context.Context) (*link, error) {
 
 // A farewell is a connection below TLS, whose end without TLS's own is an error: anybody on the way can end a connection, and
 // an answer that ends with it would look whole.
-type farewell struct{ net.Conn }
+type farewell struct {
+	net.Conn
+	link *link
+}
 
 var errFarewell = fmt.Errorf("%w: the connection was cut", io.ErrUnexpectedEOF)
 
 func (f farewell) Read(p []byte) (int, error) {
-	n, err := f.Conn.Read(p)
+	n, err := f.link.read(f.Conn, p)
 	if errors.Is(err, io.EOF) {
 		err = errFarewell
 	}
@@ -191,7 +196,7 @@ func (l *link) fill() error {
 		copy(l.buffer, l.buffer[l.from:l.to])
 		l.from, l.to = 0, l.to-l.from
 	}
-	n, err := l.conn.Read(l.buffer[l.to:])
+	n, err := l.read(l.conn, l.buffer[l.to:])
 	if l.to += n; n > 0 {
 		return nil // an error will come again
 	}

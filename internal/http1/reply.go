@@ -175,6 +175,27 @@ func (r *reply) Send(p []byte) error {
 	return r.FlushError()
 }
 
+// Hasty is how a stream that has begun is sent to a caller who need not be waited for, or nil where that cannot be told. What it is given
+// is sent as far as that goes at once; it is false when some of it is left, for the next Send.
+func (r *reply) Hasty() func(p []byte) bool {
+	conn, ok := r.visit.conn.(interface{ Try(p []byte) (int, error) })
+	if !ok || !r.chunks {
+		return nil
+	}
+	return func(p []byte) bool {
+		if r.err != nil {
+			return false
+		}
+		r.sent += int64(len(p))
+		r.put(p)
+		n, err := conn.Try(*r.buffer)
+		r.err = err
+		rest := copy(*r.buffer, (*r.buffer)[n:])
+		*r.buffer = (*r.buffer)[:rest]
+		return err == nil && rest == 0
+	}
+}
+
 // unhold frames what was held back.
 func (r *reply) unhold(ended bool) {
 	r.frame(r.body, ended)

@@ -1,0 +1,121 @@
+package http1
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"sovereign/internal/rota"
+)
+
+// Ride has turn called whenever something has come, until turn is false or the exchange ends. A turn runs where others wait for theirs: it
+// calls Try until that hands out nothing, and waits for nothing. Ride is false at once where that cannot be.
+func (b *Body) Ride(r *rota.Rota, turn func(now time.Time) bool) bool {
+	l := b.link
+	if l == nil || l.raw == nil || b.err != nil || b.framing != byChunks {
+		return false
+	}
+	one := func(now time.Time) bool {
+		l.haste.empty = false
+		return turn(now)
+	}
+	if !one(time.Now()) { // what was read already, here or by TLS, does not come again
+		return true
+	}
+	return l.place.Wait(r, l.raw, one)
+}
+
+// Try is Next for who may not wait: nothing, when nothing has come. It is not ok where Next is to be asked, since this is an end, or it fails.
+func (b *Body) Try() (piece []byte, ok bool) {
+	for b.err == nil && b.link != nil && len(b.ready) == 0 {
+		l := b.link
+		switch {
+		case l.from == l.to || b.left == 0 && b.unframed():
+			came, err := l.try()
+			if err != nil || !came {
+				return nil, err == nil
+			}
+		case b.left == 0 && !b.framed():
+			return nil, false
+		default:
+			piece, err := b.dechunk()
+			if b.fail(err); len(piece) > 0 {
+				return piece, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// unframed reports whether the line between two chunks has begun at most, and may still be one.
+func (b *Body) unframed() bool {
+	unread := b.link.buffer[b.link.from:b.link.to]
+	if b.inner {
+		unread = unread[min(len(unread), len("\r\n")):]
+	}
+	return len(unread) == 0 || unread[0] != '0' && len(unread) < maxFrame && bytes.IndexByte(unread, '\n') < 0
+}
+
+// try reads once, behind what is unread, without waiting; false when nothing has come.
+func (l *link) try() (came bool, err error) {
+	if l.from == l.to && l.to == len(l.buffer) { // the last read filled it
+		l.grow(mostBuffer)
+	}
+	l.haste.on = true
+	err = l.fill()
+	l.haste.on = false
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// haste is how a link is read without waiting.
+type haste struct {
+	on    bool // it may not wait
+	empty bool // what had come in this turn was read to the last byte, and the kernel need not be asked again
+
+	room []byte
+	n    int
+	err  error
+	once func(fd uintptr) bool
+}
+
+// read reads from the socket, or from TLS over it, which reads from the socket by this in turn. In haste, that there is nothing is told as a
+// deadline that has passed: TLS takes it for something that goes by.
+func (l *link) read(from net.Conn, p []byte) (int, error) {
+	h := &l.haste
+	if !h.on || from != l.socket {
+		return from.Read(p)
+	}
+	if h.empty {
+		return 0, os.ErrDeadlineExceeded
+	}
+	if h.once == nil {
+		h.once = func(fd uintptr) bool {
+			for h.n, h.err = syscall.Read(int(fd), h.room); errors.Is(h.err, syscall.EINTR); {
+				h.n, h.err = syscall.Read(int(fd), h.room)
+			}
+			return true
+		}
+	}
+	h.room = p
+	if err := l.raw.Read(h.once); err != nil {
+		return 0, err
+	}
+	switch {
+	case errors.Is(h.err, syscall.EAGAIN):
+		h.empty = true
+		return 0, os.ErrDeadlineExceeded
+	case h.err != nil:
+		return 0, os.NewSyscallError("read", h.err)
+	case h.n == 0 && len(p) > 0:
+		return 0, io.EOF
+	}
+	h.empty = h.n < len(p)
+	return h.n, nil
+}
