@@ -78,10 +78,11 @@ func openSQLite(ctx context.Context, path, steps, more string) (*DB, error) {
 	}
 	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() +
 		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)&_pragma=temp_store(memory)"
-	write, err := sql.Open("sqlite", dsn+"&_txlock=immediate"+more)
+	writer, err := newWriterConnector(dsn + "&_txlock=immediate" + more)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
+	write := sql.OpenDB(writer)
 	read, err := sql.Open("sqlite", dsn+"&_pragma=query_only(1)")
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), write.Close())

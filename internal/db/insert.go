@@ -37,12 +37,8 @@ func Merge(ctx context.Context, s Scoped, table string, columns []string, key in
 	return nil
 }
 
-// How many rows stand in one statement. PostgreSQL bounds the arguments, and each statement is a way there and back. SQLite
-// is called, not sent to: there a statement that is prepared once and run again and again is cheaper than a long one.
-const (
-	maxArgs     = 30_000
-	rowsAtATime = 32
-)
+// maxArgs is how many values stand in one statement: PostgreSQL bounds them, and each statement is a way there and back.
+const maxArgs = 30_000
 
 func (s Scoped) insert(ctx context.Context, table string, columns []string, rows [][]any, otherwise string) error {
 	for _, row := range rows {
@@ -50,10 +46,10 @@ func (s Scoped) insert(ctx context.Context, table string, columns []string, rows
 			return fmt.Errorf("a row of %d values for %d columns", len(row), len(columns))
 		}
 	}
-	to, batch := s.runner(ctx, true), max(1, maxArgs/max(1, len(columns)))
 	if s.db.Engine == SQLite {
-		batch = rowsAtATime
+		return s.give(ctx, &bulk{table, columns, rows, otherwise})
 	}
+	to, batch := s.runner(ctx, true), max(1, maxArgs/max(1, len(columns)))
 	shared := alike(columns, rows)
 	var whole *sql.Stmt // of a full batch
 	var args []any
@@ -62,7 +58,7 @@ func (s Scoped) insert(ctx context.Context, table string, columns []string, rows
 		args = arguments(args[:0], shared, rows[:n])
 		if whole == nil && len(rows) >= 2*batch {
 			var err error
-			if whole, err = to.PrepareContext(ctx, s.values(table, columns, shared, batch)+otherwise); err != nil {
+			if whole, err = to.PrepareContext(ctx, numbered(table, columns, shared, batch)+otherwise); err != nil {
 				return err
 			}
 			defer func() { _ = whole.Close() }()
@@ -71,7 +67,7 @@ func (s Scoped) insert(ctx context.Context, table string, columns []string, rows
 		if whole != nil && n == batch {
 			_, err = whole.ExecContext(ctx, args...)
 		} else {
-			_, err = to.ExecContext(ctx, s.values(table, columns, shared, n)+otherwise, args...)
+			_, err = to.ExecContext(ctx, numbered(table, columns, shared, n)+otherwise, args...)
 		}
 		if err != nil {
 			return err
@@ -79,6 +75,16 @@ func (s Scoped) insert(ctx context.Context, table string, columns []string, rows
 		rows = rows[n:]
 	}
 	return nil
+}
+
+// give lets SQLite's writer insert a bulk, in a transaction: it takes more than one statement.
+func (s Scoped) give(ctx context.Context, b *bulk) error {
+	if s.tx == nil && bound(ctx, s.db) == nil {
+		_, err := s.db.Tx(ctx, func(tx *Tx) error { return tx.Across(s.across).give(ctx, b) })
+		return err
+	}
+	_, err := s.runner(ctx, true).ExecContext(ctx, "INSERT INTO "+b.table, b)
+	return err
 }
 
 // alike says which columns hold one value in all rows. Where many rows come at once most do, and such a value is bound
@@ -126,35 +132,24 @@ func arguments(args []any, shared []bool, rows [][]any) []any {
 	return args
 }
 
-// values is the statement that inserts n rows. To SQLite a new parameter is not numbered but just the next: it looks for
-// each numbered one among all that stand before it.
-func (s Scoped) values(table string, columns []string, shared []bool, n int) string {
+// numbered is the statement that inserts n rows.
+func numbered(table string, columns []string, shared []bool, n int) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "INSERT INTO %s (%s) VALUES ", table, strings.Join(columns, ", "))
-	mark, last := "$", 0
-	if s.db.Engine == SQLite {
-		mark = "?"
-	}
+	last := 0
 	for row := range n {
 		open := ", ("
 		if row == 0 {
 			open = "("
 		}
 		for i := range columns {
-			text.WriteString(open)
-			open = ", "
-			again := row > 0 && shared[i]
-			if !again {
+			at := i + 1
+			if row == 0 || !shared[i] {
 				last++
+				at = last
 			}
-			switch {
-			case again:
-				text.WriteString(mark + strconv.Itoa(i+1))
-			case s.db.Engine == SQLite:
-				text.WriteString(mark)
-			default:
-				text.WriteString(mark + strconv.Itoa(last))
-			}
+			text.WriteString(open + "$" + strconv.Itoa(at))
+			open = ", "
 		}
 		text.WriteString(")")
 	}

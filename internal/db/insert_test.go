@@ -3,6 +3,7 @@ package db_test
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 	"testing"
 
 	"sovereign/internal/db"
@@ -19,7 +20,7 @@ func TestWhatIsInsertedIsWhatIsRead(t *testing.T) {
 	columns := []string{"version", "kind", "seq", "workspace_id", "at", "subject"}
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		all := d.Across("test")
-		for _, many := range []int{1, 2, 31, 32, 33, 64, 65, 97, 200} {
+		for _, many := range []int{1, 2, 7, 8, 9, 63, 64, 65, 72, 200} {
 			for shares := range 1 << 5 {
 				var want []row
 				var rows [][]any
@@ -56,6 +57,51 @@ func TestARowThatDoesNotFitItsColumnsIsRefused(t *testing.T) {
 		}
 		if n, err := db.One[int64](t.Context(), d.Across("test"), `SELECT COUNT(*) FROM workspaces`); err != nil || n != 0 {
 			t.Error(n, err)
+		}
+	})
+}
+
+// Rows that are alike in everything are refused for that, however many there are, and none of them stays.
+func TestRowsThatAreAllTheSameAreDuplicates(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		for _, many := range []int{2, 9, 100} {
+			rows := make([][]any, many)
+			for i := range rows {
+				rows[i] = []any{"ws_1", "one", int64(1)}
+			}
+			err := db.Insert(t.Context(), d.Across("test"), "workspaces", []string{"workspace_id", "name", "created_at"}, rows)
+			if !db.Duplicate(err) {
+				t.Errorf("%d rows: %v", many, err)
+			}
+			if n, err := db.One[int64](t.Context(), d.Across("test"), `SELECT COUNT(*) FROM workspaces`); err != nil || n != 0 {
+				t.Error(n, err)
+			}
+		}
+	})
+}
+
+// More kinds of statements than are kept, each used again later.
+func TestStatementsThatAreNoLongerKeptAreMadeAgain(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		all, columns := d.Across("test"), []string{"version", "seq", "kind", "workspace_id", "subject", "at"}
+		n := int64(0)
+		for range 2 {
+			for shares := range 1 << 4 {
+				for _, many := range []int{8, 64, 1} {
+					rows := make([][]any, many)
+					for i := range rows {
+						of := func(column int) string { return strconv.Itoa(i * (shares >> column & 1)) }
+						n++
+						rows[i] = []any{int64(1), n, of(0), of(1), of(2), int64(i * (shares >> 3 & 1))}
+					}
+					if err := db.Insert(t.Context(), all, "feed_changes", columns, rows); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		if have, err := db.One[int64](t.Context(), all, `SELECT COUNT(*) FROM feed_changes`); err != nil || have != n {
+			t.Error(have, n, err)
 		}
 	})
 }

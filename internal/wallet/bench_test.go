@@ -2,7 +2,9 @@ package wallet
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"sovereign/internal/id"
 	"sovereign/internal/journal"
 	"sovereign/internal/live"
+	"sovereign/internal/money"
 	"sovereign/internal/secret"
 	"sovereign/internal/tenant"
 )
@@ -56,7 +59,7 @@ func fillLedger(b *testing.B, d *db.DB, batches, each int) {
 			transfer := fmt.Sprint("txn_", batch)
 			rows := make([][]any, each)
 			for i := range rows {
-				rows[i] = []any{ws, fmt.Sprintf("req_%d_%d", batch, i), transfer, "k", "chat", "m", "m", "", "p", "finished", price, false, false, 1, 1, 0, 0, 0, 1, 0, 0, 0, 2000, 2000}
+				rows[i] = []any{ws, 1, fmt.Sprintf("req_%d_%d", batch, i), transfer, "k", "chat", "m", "m", "", "p", "finished", false, false, 1, 0, 0, 0, 1, 0, 0, 0, price, 2000, 2000}
 			}
 			if err := db.Insert(b.Context(), tx.Across("test"), "usage_rows", usageColumns, rows); err != nil {
 				return err
@@ -81,31 +84,13 @@ func BenchmarkPost(b *testing.B) {
 }
 
 func benchmarkPost(b *testing.B, workspaces int) {
-	d, err := db.Open(b.Context(), b.TempDir(), secret.Text{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = d.Close() }()
-	if err := d.Migrate(b.Context()); err != nil {
-		b.Fatal(err)
-	}
 	const each = 1000
-	all := make([][]any, workspaces)
-	for i := range all {
-		name := fmt.Sprintf("ws_%026d", i)
-		all[i] = []any{name, name, int64(1)}
-	}
-	if err := db.Insert(b.Context(), d.Across("a benchmark"), "workspaces", []string{"workspace_id", "name", "created_at"}, all); err != nil {
-		b.Fatal(err)
-	}
+	d := benchmarkLedger(b, workspaces)
 	before := worked(b)
 	for b.Loop() {
 		charges := make([]*journal.Charge, each)
 		for i := range charges {
-			charges[i] = &journal.Charge{
-				Request: id.New("req"), Workspace: tenant.ID(fmt.Sprintf("ws_%026d", rand.N(workspaces))), Key: "key_0sg4xqwdsb54tx1tv5v5befqng", At: clock.Now(), Route: "chat", Model: "mock/chat", Requested: "fast",
-				Alias: "fast", Provider: "mock", Outcome: "finished", Usage: live.Usage{Input: 120, Output: 60}, Price: live.Flat(150_000_000, 600_000_000), Cost: 54_000,
-			}
+			charges[i] = benchmarkCharge(workspaces)
 		}
 		if _, err := d.Tx(b.Context(), func(tx *db.Tx) error {
 			_, err := postUsage(b.Context(), tx, byWorkspace(charges))
@@ -115,6 +100,70 @@ func benchmarkPost(b *testing.B, workspaces int) {
 		}
 	}
 	b.ReportMetric(float64(worked(b)-before)/float64(b.N*each), "cpu-ns/request") // the rest of the time is the disk's
+}
+
+func benchmarkLedger(b *testing.B, workspaces int) *db.DB {
+	b.Helper()
+	d, err := db.Open(b.Context(), b.TempDir(), secret.Text{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = d.Close() })
+	if err := d.Migrate(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	all := make([][]any, workspaces)
+	for i := range all {
+		name := fmt.Sprintf("ws_%026d", i)
+		all[i] = []any{name, name, int64(1)}
+	}
+	if err := db.Insert(b.Context(), d.Across("a benchmark"), "workspaces", []string{"workspace_id", "name", "created_at"}, all); err != nil {
+		b.Fatal(err)
+	}
+	return d
+}
+
+func benchmarkCharge(workspaces int) *journal.Charge {
+	return &journal.Charge{
+		Request: id.New("req"), Workspace: tenant.ID(fmt.Sprintf("ws_%026d", rand.N(workspaces))), Key: "key_0sg4xqwdsb54tx1tv5v5befqng", At: clock.Now(), Route: "chat", Model: "mock/chat", Requested: "fast",
+		Alias: "fast", Provider: "mock", Outcome: "finished", Usage: live.Usage{Input: 120, Output: 60}, Price: live.Flat(150_000_000, 600_000_000), Cost: 54_000,
+	}
+}
+
+// The whole of it, from the journal on, of requests that differ in what they used.
+func BenchmarkDrain(b *testing.B) {
+	const each, workspaces = 1000, 1
+	d := benchmarkLedger(b, workspaces)
+	disk, err := journal.Folder(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	j, err := journal.Open(disk)
+	if err != nil {
+		b.Fatal(err)
+	}
+	teller := NewTeller(d, j, funds.New(), slog.New(slog.DiscardHandler))
+	if _, err := teller.Recover(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	for range b.N {
+		entries := make([]journal.Entry, each)
+		for i := range entries {
+			c := benchmarkCharge(workspaces)
+			c.Usage.Input, c.Usage.Output, c.Cost = 300+rand.N[int64](9999), 300+rand.N[int64](999), 54_000+rand.N[money.Nano](9999)
+			entries[i] = journal.Entry{Kind: journal.Settled, Charge: *c}
+		}
+		if err := j.Append(entries...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	runtime.GC()
+	b.ResetTimer()
+	before := worked(b)
+	if err := teller.Drain(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(worked(b)-before)/float64(b.N*each), "cpu-ns/request")
 }
 
 // worked is the processor's time that this process has used.

@@ -15,10 +15,10 @@ import (
 	"sovereign/internal/tenant"
 )
 
-// usageColumns are in the order of usageRows, texts first.
+// usageColumns are all of the table's, in its order: SQLite then takes a row as it comes.
 var usageColumns = []string{
-	"workspace_id", "request_id", "transfer_id", "key_id", "route", "model", "requested", "alias", "provider", "outcome", "price",
-	"counted", "own_key", "at", "input", "cached", "written", "audio_input", "output", "reasoning", "audio_output", "searches", "cost", "charged",
+	"workspace_id", "at", "request_id", "transfer_id", "key_id", "route", "model", "requested", "alias", "provider", "outcome", "counted", "own_key",
+	"input", "cached", "written", "audio_input", "output", "reasoning", "audio_output", "searches", "price", "cost", "charged",
 }
 
 // postUsage writes the rows of a batch and, for each workspace, the transfer that they sum to. It returns what the wallets paid.
@@ -31,55 +31,78 @@ func postUsage(ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Ch
 	}
 	took := make(map[tenant.ID]money.Nano, len(batch))
 	transfers := make([]transfer, 0, len(batch))
-	var rows [][]any
+	rows := newSheet(batch)
 	for _, ws := range workspaces {
 		each, charged, cost := fit(batch[ws], held[holding{ws, accountWallet}])
 		t := transfer{ws: ws, id: id.New("txn"), kind: kindUsage, lines: []line{{accountWallet, -charged}, {accountUsage, cost}}}
 		if over := cost - charged; over > 0 {
 			t.lines = append(t.lines, line{accountOverage, -over})
 		}
-		more, err := usageRows(ws, t.id, batch[ws], each)
-		if err != nil {
-			return nil, err
+		for i, c := range batch[ws] {
+			if err := rows.add(&t, c, each[i]); err != nil {
+				return nil, err
+			}
 		}
-		took[ws], transfers, rows = charged, append(transfers, t), append(rows, more...)
+		took[ws], transfers = charged, append(transfers, t)
 	}
-	if err := db.Insert(ctx, across, "usage_rows", usageColumns, rows); err != nil {
+	if err := db.Insert(ctx, across, "usage_rows", usageColumns, rows.rows); err != nil {
 		return nil, err
 	}
 	return took, post(ctx, tx, transfers, held)
 }
 
-// usageRows are the values of a batch, of which each was charged an amount. A text that the row before has too is taken
-// from there: one request is much like the next.
-func usageRows(ws tenant.ID, transfer string, batch []*journal.Charge, charged []money.Nano) ([][]any, error) {
-	width := len(usageColumns)
-	rows, values, last := make([][]any, len(batch)), make([]any, len(batch)*width), make([]any, width)
-	prices := map[live.Rates]string{} // few models serve many requests
-	for i, c := range batch {
-		u := &c.Usage
-		price, ok := prices[c.Price]
-		if !ok {
-			text, err := json.Marshal(c.Price)
-			if err != nil {
-				return nil, err
-			}
-			price = string(text)
-			prices[c.Price] = price
-		}
-		row := values[i*width : i*width : (i+1)*width]
-		for k, text := range [...]string{
-			string(ws), c.Request, transfer, string(c.Key), c.Route, c.Model, c.Requested, c.Alias, c.Provider, c.Outcome, price,
-		} {
-			if last[k] != text {
-				last[k] = text
-			}
-			row = append(row, last[k])
-		}
-		rows[i] = append(row, c.Counted, c.Own, int64(c.At), u.Input, u.Cached, u.Written, u.AudioInput,
-			u.Output, u.Reasoning, u.AudioOutput, u.Searches, int64(c.Cost), int64(charged[i]))
+// A sheet is the rows of a batch. One request is much like the next: a text that the row before has too is taken from there.
+type sheet struct {
+	rows   [][]any
+	values []any // of the rows that are still to come
+	last   []any
+	prices map[live.Rates]string // few models serve many requests
+}
+
+func newSheet(batch map[tenant.ID][]*journal.Charge) *sheet {
+	n, width := 0, len(usageColumns)
+	for _, charges := range batch {
+		n += len(charges)
 	}
-	return rows, nil
+	return &sheet{rows: make([][]any, 0, n), values: make([]any, n*width), last: make([]any, width), prices: map[live.Rates]string{}}
+}
+
+// add puts down a request of a transfer, which was charged an amount.
+func (s *sheet) add(t *transfer, c *journal.Charge, charged money.Nano) error {
+	price, err := s.price(c.Price)
+	if err != nil {
+		return err
+	}
+	u, width := &c.Usage, len(usageColumns)
+	row := s.text(s.values[:0:width], string(t.ws))
+	row = append(row, int64(c.At), c.Request)
+	for _, text := range [...]string{t.id, string(c.Key), c.Route, c.Model, c.Requested, c.Alias, c.Provider, c.Outcome} {
+		row = s.text(row, text)
+	}
+	row = append(row, c.Counted, c.Own, u.Input, u.Cached, u.Written, u.AudioInput, u.Output, u.Reasoning, u.AudioOutput, u.Searches)
+	row = append(s.text(row, price), int64(c.Cost), int64(charged))
+	s.rows, s.last, s.values = append(s.rows, row), row, s.values[width:]
+	return nil
+}
+
+func (s *sheet) text(row []any, text string) []any {
+	if before := s.last[len(row)]; before == text {
+		return append(row, before)
+	}
+	return append(row, text)
+}
+
+func (s *sheet) price(of live.Rates) (string, error) {
+	price, ok := s.prices[of]
+	if !ok {
+		text, err := json.Marshal(of)
+		if err != nil {
+			return "", err
+		}
+		price = string(text)
+		s.prices[of] = price
+	}
+	return price, nil
 }
 
 // fit is what each is charged, lowered until the wallet can pay it. The holds have seen to that already, unless two
