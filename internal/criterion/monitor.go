@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -185,8 +186,9 @@ type Guard struct {
 	ours    func() error // refuses while the data may be another server's
 	log     *slog.Logger
 	every   time.Duration
-	rest    sync.Map // criterion → time before which it is left alone
-	looking sync.Map // criterion → true
+	nobody  atomic.Uint64 // the database's changes when no judge watched
+	rest    sync.Map      // criterion → time before which it is left alone
+	looking sync.Map      // criterion → true
 }
 
 // NewGuard lets the judges of s watch. open refuses whose logs may not be read, ours while nothing may be.
@@ -218,7 +220,14 @@ func (g *Guard) Look(ctx context.Context) {
 		WorkspaceID tenant.ID
 		ID          string
 	}
+	now := g.store.db.Changes(ctx)
+	if g.nobody.Load() == now {
+		return
+	}
 	all, err := db.Query[row](ctx, g.store.db.Across("the judges of all workspaces watch"), `SELECT workspace_id, id FROM criteria WHERE monitoring <> '' ORDER BY workspace_id, id`)
+	if err == nil && len(all) == 0 {
+		g.nobody.Store(now)
+	}
 	if err == nil {
 		err = each(ctx, usually, all, func(ctx context.Context, r row) error {
 			if until, ok := g.rest.Load(r.ID); ok && time.Now().Before(until.(time.Time)) {

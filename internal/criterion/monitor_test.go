@@ -27,6 +27,7 @@ func (r *room) monitor(t testing.TB, criterionID string) Monitor {
 func TestAWatchSeesEachExchangeOnceAndJudgesItsShare(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *room) {
 		c, g := r.judge(t), r.guard()
+		g.Look(t.Context()) // nobody watches yet
 		all := upTo(200)
 		r.log(t, mine, "a", all[:20]...) // before the watch
 		bound := 0.5

@@ -39,6 +39,8 @@ type DB struct {
 	read   *sql.DB
 	aside  *sql.DB // for checkpoints that nobody waits for; nil where whoever commits makes them
 	steps  string  // the folder of its migrations
+
+	lookout lookout
 }
 
 // The embedded databases' files in the data folder.
@@ -88,7 +90,7 @@ func openSQLite(ctx context.Context, path, steps, more string) (*DB, error) {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), write.Close())
 	}
 	write.SetMaxOpenConns(1)
-	readers := max(4, runtime.GOMAXPROCS(0))
+	readers := max(4, runtime.GOMAXPROCS(0)) + 1 // the lookout keeps one
 	read.SetMaxOpenConns(readers)
 	read.SetMaxIdleConns(readers)
 	d := &DB{Engine: SQLite, write: write, read: read, steps: steps}
@@ -201,6 +203,7 @@ func (d *DB) Close() error {
 	if d.read == d.write {
 		return d.write.Close()
 	}
+	d.lookout.retire()
 	if d.aside != nil {
 		_ = d.aside.Close()
 	}

@@ -39,7 +39,7 @@ type Feed struct {
 }
 
 const (
-	poll = time.Second // how soon a failed reading is tried again
+	poll = time.Second // how soon a failed reading is tried again, and a change is seen that nobody awaits
 	keep = time.Hour   // how long applied changes stay readable
 )
 
@@ -147,9 +147,16 @@ func (f *Feed) Run(ctx context.Context) {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	pruned := time.Time{}
+	var seen uint64 // the database's changes when all of them were in force; 0 when they are to be read
 	for {
-		if err := f.catchUp(ctx); err != nil && ctx.Err() == nil {
-			f.log.Warn("feed: cannot read changes; trying again", "err", err)
+		if now := f.db.Changes(ctx); now != seen {
+			seen = now
+			if err := f.catchUp(ctx); err != nil {
+				seen = 0
+				if ctx.Err() == nil {
+					f.log.Warn("feed: cannot read changes; trying again", "err", err)
+				}
+			}
 		}
 		if time.Since(pruned) > keep/4 {
 			pruned = time.Now()
@@ -161,6 +168,7 @@ func (f *Feed) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-f.wake:
+			seen = 0
 		case <-tick.C:
 		}
 	}

@@ -134,20 +134,26 @@ func (r *Runner) Run(ctx context.Context) {
 	tick := time.NewTicker(r.every)
 	defer tick.Stop()
 	var failing error
+	var seen uint64 // the database's changes at the last look; 0 when there is to be another in any case
 	for {
-		err := r.look(ctx)
-		switch {
-		case err != nil && failing == nil && ctx.Err() == nil:
-			r.log.Warn("cannot look for jobs; trying again", "err", err)
-		case err == nil && failing != nil:
-			r.log.Info("jobs are looked for again")
+		if now := r.db.Changes(ctx); now != seen || len(r.rested()) > 0 {
+			err := r.look(ctx)
+			switch {
+			case err != nil && failing == nil && ctx.Err() == nil:
+				r.log.Warn("cannot look for jobs; trying again", "err", err)
+			case err == nil && failing != nil:
+				r.log.Info("jobs are looked for again")
+			}
+			if seen, failing = now, err; err != nil {
+				seen = 0
+			}
 		}
-		failing = err
 		select {
 		case <-ctx.Done():
 			r.stop()
 			return
 		case <-r.wake:
+			seen = 0
 		case <-tick.C:
 		}
 	}

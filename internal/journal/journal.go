@@ -43,6 +43,7 @@ type Journal struct {
 	Limit int64 // of a segment, in bytes: over it a new one is begun
 	Torn  int64 // bytes at the end of the last segment that are no whole entry: a write that never returned
 	disk  Disk
+	stir  chan struct{}
 
 	mu      sync.Mutex
 	pending []byte // encoded, to be written by the next leader
@@ -76,7 +77,7 @@ var waiters = sync.Pool{New: func() any { return &waiter{done: make(chan bool, 1
 
 // Open finds the journal in a folder, or makes one. It is not written until Begin.
 func Open(disk Disk) (*Journal, error) {
-	j := &Journal{disk: disk, open: map[string]Entry{}, Limit: segmentSize}
+	j := &Journal{disk: disk, open: map[string]Entry{}, Limit: segmentSize, stir: make(chan struct{}, 1)}
 	file, err := disk.Open("id")
 	if err != nil {
 		return nil, fmt.Errorf("open the journal: %w", err)
@@ -291,6 +292,10 @@ func (j *Journal) put(file File, batch []byte, at int64) error {
 }
 
 func (j *Journal) wrote(size int64, entries []Entry, err error) {
+	select {
+	case j.stir <- struct{}{}:
+	default: // nobody has looked since the last write
+	}
 	if err != nil {
 		j.failure = err
 		return
@@ -363,6 +368,10 @@ func (j *Journal) End() Position {
 	defer j.mu.Unlock()
 	return j.end
 }
+
+// Stirred has a value when something was written since one was taken from it, or could not be: whoever syncs may rest until then.
+// It is for one reader.
+func (j *Journal) Stirred() <-chan struct{} { return j.stir }
 
 // Synced is up to where a power loss costs nothing. Only what lies before it may be posted: otherwise a ledger could
 // remember what the journal has forgotten.

@@ -33,10 +33,12 @@ type Clerk struct {
 	known    bool       // at is where the database is
 	newest   clock.Time // of all rows that were entered
 	families map[tenant.ID]*families
-	prompts  int   // in families
-	lost     int64 // that was told of
+	prompts  int        // in families
+	lost     int64      // that was told of
+	over     clock.Time // before it no row's time is over; zero when that is to be asked
 
 	entered atomic.Pointer[spool.Position] // at, for who does not write
+	written chan struct{}                  // has a value when there may be something to checkpoint
 }
 
 // wait takes the turn to write, or gives up with ctx.
@@ -93,7 +95,7 @@ func (c *Clerk) Newest(ctx context.Context) (clock.Time, error) {
 
 // NewClerk enters the rows of s, which is the spool of source, into d.
 func NewClerk(d *db.DB, s *spool.Spool, source string, log *slog.Logger) *Clerk {
-	return &Clerk{db: d, spool: s, source: source, log: log, families: map[tenant.ID]*families{}, turn: make(chan struct{}, 1)}
+	return &Clerk{db: d, spool: s, source: source, log: log, families: map[tenant.ID]*families{}, turn: make(chan struct{}, 1), written: make(chan struct{}, 1)}
 }
 
 // How often the clerk looks into the spool, and how much it enters at once: a writer that comes meanwhile waits for one batch.
@@ -112,15 +114,16 @@ func (c *Clerk) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	for _, chore := range []struct {
 		every time.Duration
+		after <-chan struct{}
 		does  func(context.Context) error
 		fails string
 	}{
-		{enterEvery, c.Enter, "logged rows wait in the spool"},
-		{retireEvery, func(ctx context.Context) error { _, err := c.Retire(ctx, clock.Now()); return err }, "logged rows whose time is over are still there"},
-		{checkpointEvery, c.forget, "the spool cannot be emptied"},
-		{alarmEvery, c.alarm, "the spool cannot be synced"},
+		{enterEvery, c.spool.Stirred(), c.Enter, "logged rows wait in the spool"},
+		{retireEvery, nil, c.retireOnTime, "logged rows whose time is over are still there"},
+		{checkpointEvery, c.written, c.forget, "the spool cannot be emptied"},
+		{alarmEvery, nil, c.alarm, "the spool cannot be synced"},
 	} {
-		beside.Go(func() { c.repeat(ctx, chore.every, chore.does, chore.fails) })
+		beside.Go(func() { c.repeat(ctx, chore.every, chore.after, chore.does, chore.fails) })
 	}
 	<-ctx.Done()
 	beside.Wait()
@@ -131,21 +134,39 @@ func (c *Clerk) Run(ctx context.Context) {
 	}
 }
 
-// repeat does a chore again and again. Of its failures the log gets a line every ten seconds.
-func (c *Clerk) repeat(ctx context.Context, every time.Duration, does func(context.Context) error, fails string) {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+// repeat does a chore again and again. One that worked rests until there is something to do, if after is not nil: it says so. Of failures
+// the log gets a line every ten seconds.
+func (c *Clerk) repeat(ctx context.Context, every time.Duration, after <-chan struct{}, does func(context.Context) error, fails string) {
+	wait := time.NewTimer(every)
+	defer wait.Stop()
 	var quiet time.Time // until then
 	for {
 		select {
-		case <-tick.C:
-			if err := does(ctx); err != nil && ctx.Err() == nil && time.Now().After(quiet) {
-				quiet = time.Now().Add(quietFor)
-				c.log.Warn(fails, "err", err, "waiting_bytes", c.spool.State().Waiting)
-			}
+		case <-wait.C:
 		case <-ctx.Done():
 			return
 		}
+		err := does(ctx)
+		if err != nil && ctx.Err() == nil && time.Now().After(quiet) {
+			quiet = time.Now().Add(quietFor)
+			c.log.Warn(fails, "err", err, "waiting_bytes", c.spool.State().Waiting)
+		}
+		if err == nil && after != nil {
+			select {
+			case <-after:
+			case <-ctx.Done():
+				return
+			}
+		}
+		wait.Reset(every)
+	}
+}
+
+// wrote says that there may be something to checkpoint.
+func (c *Clerk) wrote() {
+	select {
+	case c.written <- struct{}{}:
+	default: // it was said
 	}
 }
 
@@ -158,6 +179,9 @@ func (c *Clerk) forget(ctx context.Context) error {
 			err = c.db.Shorten(ctx)
 			c.done()
 		}
+	}
+	if err == nil && (!made.Whole || made.Long) {
+		c.wrote() // somebody who reads may have been in the way
 	}
 	if err != nil || !made.Whole || at == nil {
 		return err
@@ -239,7 +263,9 @@ func (c *Clerk) enter(ctx context.Context, batch spool.Batch, put func(context.C
 			continue
 		}
 		rows, newest = append(rows, row), max(newest, row.At)
+		c.over = min(c.over, row.Expires)
 	}
+	defer c.wrote() // if it fails it may have been committed all the same
 	tries := 0
 	_, err := c.db.Tx(ctx, func(tx *db.Tx) error {
 		if tries++; tries > 1 {

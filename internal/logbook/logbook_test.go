@@ -466,3 +466,55 @@ func TestARowThatCannotBeHeldHoldsUpNoOther(t *testing.T) {
 		}
 	})
 }
+
+// A clerk that has rested enters what comes as soon as any other, and takes it away when its time is over, although it had nothing to
+// wait for before.
+func TestARestedClerkEntersAndRetiresWhatComes(t *testing.T) {
+	logsOn(t, func(t *testing.T, d *db.DB) {
+		clerk := newClerk(t, d)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { clerk.Run(ctx); close(ended) }()
+		time.Sleep(retireEvery + 3*enterEvery)
+		for range 2 {
+			row := rowAt(t, clock.Now(), `[{"role":"user","content":"Hi"}]`, `{"role":"assistant","content":"Hello"}`)
+			row.Expires = clock.Now().Add(2 * time.Second)
+			clerk.spool.Append(row.Append(nil))
+			for _, want := range []int64{1, 0} {
+				count := int64(-1)
+				for deadline := time.Now().Add(20 * time.Second); count != want && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+					var err error
+					if count, err = db.One[int64](ctx, d.Across("test"), `SELECT COUNT(*) FROM log_rows`); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if count != want {
+					t.Fatalf("%d rows, want %d", count, want)
+				}
+			}
+		}
+		stop()
+		<-ended
+	})
+}
+
+func TestTheFirstTimeThatIsOverIsKnown(t *testing.T) {
+	logsOn(t, func(t *testing.T, d *db.DB) {
+		ctx, clerk, now := t.Context(), newClerk(t, d), clock.Now()
+		if over, err := clerk.firstOver(ctx); err != nil || over < now.Add(1000*24*time.Hour) {
+			t.Errorf("of nothing: %v, %v", over, err)
+		}
+		if err := clerk.retireOnTime(ctx); err != nil || clerk.over < now || clerk.over > clock.Now().Add(time.Hour) {
+			t.Errorf("asked again at %v, %v", clerk.over, err)
+		}
+		row := rowAt(t, now, `[{"role":"user","content":"Hi"}]`, `{"role":"assistant","content":"Hello"}`)
+		row.Expires = now.Add(time.Minute)
+		clerk.spool.Append(row.Append(nil))
+		if err := clerk.Enter(ctx); err != nil || clerk.over != row.Expires {
+			t.Errorf("after a row until %v: %v, %v", row.Expires, clerk.over, err)
+		}
+		if over, err := clerk.firstOver(ctx); err != nil || over != row.Expires {
+			t.Errorf("%v, %v", over, err)
+		}
+	})
+}

@@ -217,7 +217,7 @@ func TestMillionRows(t *testing.T) {
 
 		beside, rest := context.WithCancel(ctx)
 		defer rest()
-		go clerk.repeat(beside, checkpointEvery, clerk.forget, "the spool cannot be emptied")
+		go clerk.repeat(beside, checkpointEvery, nil, clerk.forget, "the spool cannot be emptied")
 		stop, writes := make(chan struct{}), []time.Duration{}
 		done := make(chan struct{})
 		go func() {

@@ -17,6 +17,45 @@ const (
 	retirePause = 10 * time.Millisecond
 )
 
+// retireOnTime is Retire when some row's time is over, which is known without asking the database each time: only what is entered
+// makes it earlier. It is asked once an hour all the same, because another server may have entered something while it had the database.
+func (c *Clerk) retireOnTime(ctx context.Context) error {
+	if err := c.wait(ctx); err != nil {
+		return err
+	}
+	now, over := clock.Now(), c.over
+	c.done()
+	if now < over {
+		return nil
+	}
+	if _, err := c.Retire(ctx, now); err != nil {
+		return err
+	}
+	if err := c.wait(ctx); err != nil { // what is entered meanwhile would not be seen
+		return err
+	}
+	defer c.done()
+	over, err := c.firstOver(ctx)
+	if err == nil {
+		c.over = min(over, now.Add(time.Hour))
+	}
+	return err
+}
+
+// firstOver is when the first time of all is over.
+func (c *Clerk) firstOver(ctx context.Context) (clock.Time, error) {
+	over, err := db.One[clock.Time](ctx, c.db.Across("time goes by for all workspaces"), `
+		SELECT MIN(over) FROM (
+			SELECT MIN(expires_at) AS over FROM log_rows
+			UNION ALL SELECT MIN(expires_at) FROM log_variants
+			UNION ALL SELECT MIN(expires_at) FROM log_families
+			UNION ALL SELECT CAST($1 AS BIGINT)) AS all_of_them`, int64(math.MaxInt64))
+	if err != nil {
+		return 0, fmt.Errorf("ask when the first logged row's time is over: %w", err)
+	}
+	return over, nil
+}
+
 // Retire deletes the rows whose time is over, a few in each transaction, and says how many. Nobody can read them before it is done: every
 // reading asks for the time itself. The prompts that no row has any more go last.
 func (c *Clerk) Retire(ctx context.Context, now clock.Time) (deleted int, err error) {
@@ -49,6 +88,7 @@ func (c *Clerk) retire(ctx context.Context, table string, from, now clock.Time) 
 		return 0, 0, err
 	}
 	defer c.done()
+	defer c.wrote()
 	_, err = c.db.Tx(ctx, func(tx *db.Tx) error {
 		across := tx.Across("time goes by for all workspaces")
 		last, err := db.Maybe[clock.Time](ctx, across, `

@@ -33,6 +33,7 @@ type Spool struct {
 	Limit  int64 // of a segment, in bytes
 	disk   journal.Disk
 	budget int64
+	stir   chan struct{}
 
 	syncing sync.Mutex // held while the disk is waited for; before mu
 	mu      sync.Mutex
@@ -45,6 +46,7 @@ type Spool struct {
 	file    journal.File
 	full    []journal.File // segments before it that are not synced yet
 	unnamed bool           // a segment was begun whose name a power loss could take
+	dirty   bool           // file was begun or written since it was synced
 	end     Position
 	uncut   bool            // a failed write left something that is not cut off yet
 	sizes   map[int64]int64 // of the segments that are there
@@ -56,7 +58,7 @@ type Spool struct {
 // Open finds the spool in a folder and begins a new segment, after the last there is and after a cursor's. budget bounds what waits
 // on the disk, in bytes.
 func Open(disk journal.Disk, after Position, budget int64) (*Spool, error) {
-	s := &Spool{Limit: segmentSize, disk: disk, budget: budget, sizes: map[int64]int64{}}
+	s := &Spool{Limit: segmentSize, disk: disk, budget: budget, stir: make(chan struct{}, 1), sizes: map[int64]int64{}}
 	s.room.L = &s.mu
 	segments, err := s.segments()
 	if err != nil {
@@ -110,7 +112,7 @@ func (s *Spool) begin() error {
 	if s.file != nil {
 		s.full = append(s.full, s.file) // whoever appends does not wait for the disk
 	}
-	s.file, s.end, s.uncut, s.unnamed = file, Position{Segment: next}, false, true
+	s.file, s.end, s.uncut, s.unnamed, s.dirty = file, Position{Segment: next}, false, true, true
 	s.sizes[next] = 0
 	return nil
 }
@@ -171,6 +173,7 @@ func (s *Spool) write() bool {
 		s.buffer = nil
 	}
 	s.room.Broadcast()
+	s.dirty = true // what a failed write left, too
 	s.failure = err
 	if err != nil {
 		s.uncut = true
@@ -181,6 +184,10 @@ func (s *Spool) write() bool {
 	s.end.Offset += int64(len(batch))
 	s.sizes[s.end.Segment] = s.end.Offset
 	s.waiting += int64(len(batch))
+	select {
+	case s.stir <- struct{}{}:
+	default: // nobody has looked since the last write
+	}
 	if s.end.Offset >= s.Limit {
 		s.failure = s.begin() // the next write goes on in the old one
 	}
@@ -224,20 +231,28 @@ func (s *Spool) End() Position {
 	return s.end
 }
 
+// Stirred has a value when something was written since one was taken from it: whoever reads may rest until then. It is for one reader.
+func (s *Spool) Stirred() <-chan struct{} { return s.stir }
+
 // Sync makes what was appended survive a power loss. Those who append do not wait for it.
 func (s *Spool) Sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
 	s.mu.Lock()
-	file, full, unnamed := s.file, s.full, s.unnamed
-	s.full, s.unnamed = nil, false
+	file, full, unnamed, dirty := s.file, s.full, s.unnamed, s.dirty
+	s.full, s.unnamed, s.dirty = nil, false, false
 	s.mu.Unlock()
 	var err error
 	for _, f := range full {
 		err = errors.Join(err, f.Sync(), f.Close())
 	}
-	if file != nil {
-		err = errors.Join(err, file.Sync())
+	if file != nil && dirty {
+		if failed := file.Sync(); failed != nil {
+			s.mu.Lock()
+			s.dirty = true
+			s.mu.Unlock()
+			err = errors.Join(err, failed)
+		}
 	}
 	if unnamed {
 		if failed := s.disk.Sync(); failed != nil {

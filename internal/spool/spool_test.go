@@ -246,3 +246,49 @@ func BenchmarkAppend(b *testing.B) {
 		b.Fatal(err)
 	}
 }
+
+func TestOnlyWhatWasWrittenIsSyncedAndAFailedSyncIsTriedAgain(t *testing.T) {
+	disk, syncs, broken := journaltest.NewDisk(), 0, false
+	disk.Fail = func(operation string, size int) (int, error) {
+		if operation != "sync" {
+			return size, nil
+		}
+		if syncs++; broken {
+			return 0, journaltest.ErrDisk
+		}
+		return size, nil
+	}
+	s := open(t, disk, Position{}, plenty)
+	if err := s.Sync(); err != nil || syncs != 2 { // the segment and its name
+		t.Fatalf("%d syncs, %v", syncs, err)
+	}
+	if err := s.Sync(); err != nil || syncs != 2 {
+		t.Errorf("nothing was written, and it is synced: %d, %v", syncs, err)
+	}
+	s.Append([]byte("one"))
+	broken = true
+	if err := s.Sync(); !errors.Is(err, journaltest.ErrDisk) {
+		t.Error(err)
+	}
+	broken = false
+	if err := s.Sync(); err != nil || syncs != 4 {
+		t.Errorf("%d syncs, %v", syncs, err)
+	}
+	if all, _ := rest(t, open(t, disk.PowerLoss(rand.New(rand.NewPCG(1, 1))), Position{}, plenty), Position{}); !slices.Equal(all, []string{"one"}) {
+		t.Errorf("%q", all)
+	}
+}
+
+func TestWhoReadsIsToldThatSomethingWasWritten(t *testing.T) {
+	s := open(t, journaltest.NewDisk(), Position{}, plenty)
+	for range 2 {
+		select {
+		case <-s.Stirred():
+			t.Fatal("nothing was written")
+		default:
+		}
+		s.Append([]byte("one"))
+		s.Append([]byte("two"))
+		<-s.Stirred()
+	}
+}

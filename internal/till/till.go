@@ -28,12 +28,13 @@ type Till struct {
 
 	mu   sync.Mutex
 	owed map[*Tab]journal.Entry // settled, and refused by the journal so far
+	wake chan struct{}          // for Run: something is owed
 }
 
 // New takes money from f and writes it into j. excess is told of every amount that a request cost beyond its hold,
 // overages of what the wallet could not pay of it.
 func New(f *funds.Funds, j *journal.Journal, log *slog.Logger, excess, overages func(money.Nano)) *Till {
-	return &Till{funds: f, journal: j, log: log, excess: excess, overages: overages, owed: map[*Tab]journal.Entry{}}
+	return &Till{funds: f, journal: j, log: log, excess: excess, overages: overages, owed: map[*Tab]journal.Entry{}, wake: make(chan struct{}, 1)}
 }
 
 // A Tab is what one request holds, and what it has used so far. It belongs to one goroutine.
@@ -153,6 +154,10 @@ func (t *Tab) Owe(outcome string, used live.Usage, counted bool) {
 	defer t.till.mu.Unlock()
 	t.ended = true
 	t.till.owed[t] = e
+	select {
+	case t.till.wake <- struct{}{}:
+	default: // it will be seen
+	}
 }
 
 // Drop ends the hold and charges nothing, when nothing was delivered. A tab that was opened is settled with what was
@@ -189,14 +194,19 @@ const collectEvery = 250 * time.Millisecond
 // ErrOwed says that some charges could not be recorded before the end.
 var ErrOwed = errors.New("some charges could not be recorded")
 
-// Run collects what is owed until ctx ends, and once more then.
+// Run collects what is owed until ctx ends, and once more then. While nothing is, it rests.
 func (t *Till) Run(ctx context.Context) error {
-	tick := time.NewTicker(collectEvery)
-	defer tick.Stop()
+	var again <-chan time.Time
 	for {
 		select {
-		case <-tick.C:
-			t.Collect()
+		case <-t.wake:
+			if again == nil { // another debt puts off none
+				again = time.After(collectEvery)
+			}
+		case <-again:
+			if again = nil; t.Collect() > 0 {
+				again = time.After(collectEvery)
+			}
 		case <-ctx.Done():
 			if t.Collect() > 0 {
 				return ErrOwed

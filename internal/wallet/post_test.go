@@ -477,3 +477,46 @@ func TestADiskThatFailsIsReportedOnceAndSoIsItsRecovery(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatIsWrittenAfterARestIsSyncedAsSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := journaltest.NewDisk()
+		j, err := journal.Open(disk)
+		if err == nil {
+			err = j.Begin()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		teller := &Teller{journal: j, log: slog.New(slog.DiscardHandler), wake: make(chan struct{}, 1), behind: make(chan struct{}, 1), until: j.End()}
+		ctx, stop := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() { teller.Sync(ctx) })
+		for range 3 {
+			time.Sleep(time.Minute)
+			if err := j.Append(journal.Entry{Kind: journal.Marked}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(tellEvery + time.Millisecond)
+			if j.Synced() != j.End() {
+				t.Error("it is not synced")
+			}
+			select {
+			case <-teller.wake:
+			default:
+				t.Error("nobody is woken to post it")
+			}
+			teller.note(true, j.End())
+		}
+		time.Sleep(time.Minute)
+		teller.note(false, j.End()) // by who posts when asked to
+		time.Sleep(tellEvery + time.Millisecond)
+		select {
+		case <-teller.wake:
+		default:
+			t.Error("a posting that failed during a rest is not tried again")
+		}
+		stop()
+		group.Wait()
+	})
+}

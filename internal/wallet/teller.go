@@ -39,6 +39,7 @@ type Teller struct {
 	doubt  *batch           // whose commit was not answered: it may have taken place, or may yet
 	live   bool             // recovered: what is posted from now on was settled in this process's memory
 	wake   chan struct{}    // for Run
+	behind chan struct{}    // for Sync: a posting has failed
 
 	lagMu sync.Mutex       // held for a moment only
 	since time.Time        // when the oldest entry that is not posted was first seen
@@ -48,7 +49,7 @@ type Teller struct {
 
 // NewTeller posts j into d, and keeps f.
 func NewTeller(d *db.DB, j *journal.Journal, f *funds.Funds, log *slog.Logger) *Teller {
-	return &Teller{db: d, journal: j, funds: f, log: log, tx: d.Tx, wake: make(chan struct{}, 1)}
+	return &Teller{db: d, journal: j, funds: f, log: log, tx: d.Tx, wake: make(chan struct{}, 1), behind: make(chan struct{}, 1)}
 }
 
 // Sources is what the feed needs to know.
@@ -305,7 +306,8 @@ const (
 	patience = 5 * time.Second
 )
 
-// Sync syncs the journal until ctx ends, however the database fares, and wakes who posts it.
+// Sync syncs the journal until ctx ends, however the database fares, and wakes who posts it. When everything is synced and posted it
+// rests until something is written.
 func (t *Teller) Sync(ctx context.Context) {
 	tick := time.NewTicker(tellEvery)
 	defer tick.Stop()
@@ -315,6 +317,17 @@ func (t *Teller) Sync(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+		}
+		if failing == nil && t.even() {
+			tick.Stop()
+			select {
+			case <-ctx.Done():
+				return
+			case <-t.journal.Stirred():
+			case <-t.behind:
+			}
+			tick.Reset(tellEvery)
+			continue
 		}
 		err := t.journal.Sync()
 		if t.due() {
@@ -374,6 +387,15 @@ func (t *Teller) due() bool {
 	return end != from && (end.Segment != from.Segment || end.Offset-from.Offset >= much || time.Since(last) >= postEvery)
 }
 
+// even reports whether nothing is left to be synced or posted.
+func (t *Teller) even() bool {
+	t.lagMu.Lock()
+	posted := t.since.IsZero()
+	until := t.until
+	t.lagMu.Unlock()
+	return posted && t.journal.Failure() == nil && t.journal.Synced() == t.journal.End() && t.journal.End() == until
+}
+
 func (t *Teller) forget() {
 	t.mu.Lock()
 	before := t.posted.Segment
@@ -393,6 +415,10 @@ func (t *Teller) note(caughtUp bool, until journal.Position) {
 		t.since = time.Time{}
 	case t.since.IsZero():
 		t.since = time.Now()
+		select {
+		case t.behind <- struct{}{}:
+		default: // it is known
+		}
 	}
 }
 
