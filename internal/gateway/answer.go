@@ -203,11 +203,13 @@ var prose = map[string]bool{"content": true, "reasoning_content": true, "reasoni
 // written is the text of a message, or of a piece of one, and whether it says anything at all: a provider may send what we
 // do not know, which is content all the same.
 func written(message []byte) (text []byte, content bool) {
-	members, err := scan.Object(message, nil)
+	var room [8]scan.Member
+	members, err := scan.Object(message, room[:0])
 	if err != nil {
 		return nil, false
 	}
-	for _, m := range members {
+	for i := range members {
+		m := &members[i]
 		switch value := string(m.Value); {
 		case m.Name == "role" || value == "null" || value == `""` || value == "[]" || value == "{}":
 			continue

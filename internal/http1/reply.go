@@ -150,7 +150,7 @@ func (r *reply) Write(p []byte) (int, error) {
 		return 0, http.ErrContentLength
 	}
 	r.sent += int64(len(p))
-	if !r.framed && r.length < 0 {
+	if !r.framed && r.length < 0 && (len(r.body) > 0 || len(p) <= heldBack) {
 		if r.body = append(r.body, p...); len(r.body) <= heldBack {
 			return len(p), nil
 		}

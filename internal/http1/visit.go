@@ -28,6 +28,7 @@ type visit struct {
 	buffer   []byte
 	from, to int       // what is unread stands between them
 	lines    []line    // of the head before, since clients repeat themselves
+	changed  []int     // those that say something else than before, where the head is otherwise the same
 	envelope envelope  // made of them
 	waiting  time.Time // since when the deadline for the next request holds
 	request  *request
@@ -202,8 +203,8 @@ func (v *visit) understand(head []byte) (target *url.URL, ok bool) {
 	if target = v.target(first); target == nil {
 		return nil, false
 	}
-	n, measured := 0, -1 // the line of a length that is not the one before
-	repeated := true
+	n, repeated := 0, true
+	v.changed = v.changed[:0]
 	for ; len(rest) > 0; n++ {
 		var raw []byte
 		if raw, rest, ok = bytes.Cut(rest, []byte("\r\n")); !ok {
@@ -219,12 +220,12 @@ func (v *visit) understand(head []byte) (target *url.URL, ok bool) {
 		if n == len(v.lines) {
 			v.lines = append(v.lines, line{})
 		}
-		if repeated = repeated && name == "Content-Length" && v.lines[n].name == name; repeated {
-			measured = n
+		if repeated = repeated && v.lines[n].name == name && name != "Host" && name != "Connection"; repeated {
+			v.changed = append(v.changed, n)
 		}
 		v.lines[n] = line{append(v.lines[n].raw[:0], raw...), name, value}
 	}
-	return target, v.collect(n, repeated, measured)
+	return target, v.collect(n, repeated)
 }
 
 // maxLines bounds the lines of a head that is taken here: each is compared with all before it.
@@ -239,19 +240,14 @@ type envelope struct {
 	last   bool // the caller wants no other
 }
 
-// collect makes an envelope of the first n lines. When they repeat those before, but for the line that was measured anew, so does it.
-func (v *visit) collect(n int, repeated bool, measured int) bool {
+// collect makes an envelope of the first n lines. When they repeat those before, but for what some of them say, so does it.
+func (v *visit) collect(n int, repeated bool) bool {
 	if n > maxLines {
 		return false
 	}
 	e := &v.envelope
-	if repeated && n == e.lines && n > 0 && v.intact(n, measured) {
-		if measured < 0 {
-			return true
-		}
-		text := v.lines[measured].value
-		e.header["Content-Length"] = []string{text}
-		return e.measure(text)
+	if repeated && n == e.lines && n > 0 && v.renewed(n) {
+		return e.measure(e.header["Content-Length"][0])
 	}
 	*e = envelope{lines: n, header: make(http.Header, n), length: -1}
 	values := make([]string, n) // which are the handler's, while the lines stay
@@ -282,19 +278,22 @@ func (v *visit) collect(n int, repeated bool, measured int) bool {
 	return e.length >= 0 && e.host != ""
 }
 
-// intact reports whether the header is still what the first n lines say, but for the one that was measured anew: it was a handler's.
-func (v *visit) intact(n, measured int) bool {
+// renewed puts what has changed into the header, and reports whether that is then what the first n lines say: it was a handler's.
+func (v *visit) renewed(n int) bool {
 	e := &v.envelope
+	for _, i := range v.changed {
+		e.header[v.lines[i].name] = []string{v.lines[i].value}
+	}
 	for i := range n {
 		l := &v.lines[i]
-		if l.name == "Host" || i == measured {
+		if l.name == "Host" {
 			continue
 		}
 		if values := e.header[l.name]; len(values) != 1 || values[0] != l.value {
 			return false
 		}
 	}
-	return len(e.header) == n-1 // all lines but the host's
+	return e.length >= 0 && len(e.header) == n-1 // all lines but the host's
 }
 
 // measure reads how long the body is.

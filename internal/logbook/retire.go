@@ -18,7 +18,7 @@ const (
 )
 
 // retireOnTime is Retire when some row's time is over, which is known without asking the database each time: only what is entered
-// makes it earlier. It is asked once an hour all the same, because another server may have entered something while it had the database.
+// makes it earlier. It is asked once a minute all the same, because another server may have entered something while it had the database.
 func (c *Clerk) retireOnTime(ctx context.Context) error {
 	if err := c.wait(ctx); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (c *Clerk) retireOnTime(ctx context.Context) error {
 	defer c.done()
 	over, err := c.firstOver(ctx)
 	if err == nil {
-		c.over = min(over, now.Add(time.Hour))
+		c.over = min(over, now.Add(time.Minute))
 	}
 	return err
 }
