@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"sovereign/internal/limit"
+	"sovereign/internal/rota"
 )
 
 // A Listener counts its connections against a budget. One over it is accepted all the same, so that its client can be
@@ -56,7 +56,7 @@ type connection struct {
 
 	patience *atomic.Int64
 	hurried  atomic.Int64 // when the deadline for writing was last set, in nanoseconds of the process's own clock
-	haste    haste
+	socket   *rota.Socket // made for who does not wait
 }
 
 // born is where the process's own clock begins.
@@ -65,55 +65,29 @@ var born = time.Now()
 // Write gives up on a client that does not read. What time it was given a moment ago is still good, so that a deadline is
 // set for many small writes and not for each; it does not matter that it passes while nothing is written.
 func (c *connection) Write(p []byte) (int, error) {
-	c.hurry()
+	c.hurry(time.Now())
 	return c.Conn.Write(p)
 }
 
-func (c *connection) hurry() {
-	now, patience := int64(time.Since(born)), c.patience.Load()
+func (c *connection) hurry(at time.Time) {
+	now, patience := int64(at.Sub(born)), c.patience.Load()
 	if last := c.hurried.Load(); last == 0 || now-last > min(int64(time.Second), patience/8) {
 		c.hurried.Store(now)
-		_ = c.Conn.SetWriteDeadline(time.Now().Add(time.Duration(patience))) // a closed connection says so when it is written to
+		_ = c.Conn.SetWriteDeadline(at.Add(time.Duration(patience))) // a closed connection says so when it is written to
 	}
 }
 
-// haste is how a connection is written to without waiting. Who writes is alone with it.
-type haste struct {
-	raw  syscall.RawConn
-	text []byte
-	n    int
-	err  error
-	once func(fd uintptr) bool
-}
-
-// Try writes as much as can be written without waiting for the client, if that is nothing.
-func (c *connection) Try(p []byte) (int, error) {
-	h := &c.haste
-	if h.raw == nil {
+// Try writes as much as can be written without waiting for the client, if that is nothing. Who writes is alone with it.
+func (c *connection) Try(now time.Time, p []byte) (int, error) {
+	if c.socket == nil {
 		raw, err := c.SyscallConn()
 		if err != nil {
 			return 0, nil //nolint:nilerr // who waits for the client may know how
 		}
-		h.raw, h.once = raw, func(fd uintptr) bool {
-			for h.n, h.err = syscall.Write(int(fd), h.text); errors.Is(h.err, syscall.EINTR); {
-				h.n, h.err = syscall.Write(int(fd), h.text)
-			}
-			return true
-		}
+		c.socket = rota.NewSocket(raw)
 	}
-	c.hurry()
-	h.text = p
-	err := h.raw.Write(h.once)
-	h.text = nil
-	switch {
-	case err != nil:
-		return 0, err
-	case errors.Is(h.err, syscall.EAGAIN):
-		return 0, nil
-	case h.err != nil:
-		return 0, os.NewSyscallError("write", h.err)
-	}
-	return h.n, nil
+	c.hurry(now)
+	return c.socket.Write(p)
 }
 
 // SetWriteDeadline implements net.Conn. net/http takes a deadline away after every answer: the next write sets one again.

@@ -142,22 +142,24 @@ func Send(w http.ResponseWriter, p []byte) error {
 
 // Hasty is how what is written next is sent to a client who need not be waited for, or nil where that cannot be told: it is false
 // when some of it is left, for the next Send.
-func Hasty(w http.ResponseWriter) func(p []byte) bool {
-	if direct, ok := w.(interface{ Hasty() func(p []byte) bool }); ok {
+func Hasty(w http.ResponseWriter) func(now time.Time, p []byte) bool {
+	if direct, ok := w.(interface {
+		Hasty() func(now time.Time, p []byte) bool
+	}); ok {
 		return direct.Hasty()
 	}
 	return nil
 }
 
 // Hasty is for streams that have begun.
-func (r *recorder) Hasty() func(p []byte) bool {
+func (r *recorder) Hasty() func(now time.Time, p []byte) bool {
 	send := Hasty(r.ResponseWriter)
 	if send == nil || r.careful {
 		return nil
 	}
-	return func(p []byte) bool {
+	return func(now time.Time, p []byte) bool {
 		r.bytes += int64(len(p))
-		return send(p)
+		return send(now, p)
 	}
 }
 

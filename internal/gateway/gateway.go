@@ -124,4 +124,4 @@ type flushing struct{ http.ResponseWriter }
 
 func (f *flushing) Send(p []byte) error { return edge.Send(f.ResponseWriter, p) }
 
-func (f *flushing) Hasty() func(p []byte) bool { return edge.Hasty(f.ResponseWriter) }
+func (f *flushing) Hasty() func(now time.Time, p []byte) bool { return edge.Hasty(f.ResponseWriter) }

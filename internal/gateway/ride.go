@@ -12,13 +12,13 @@ import (
 
 // A ride is what a stream needs for it.
 type ride struct {
-	on      rider                // the provider's side; nil where there is none
-	send    func(p []byte) bool  // the caller's side
-	turn    func(time.Time) bool // a turn of it
-	pieces  int                  // that came before it
-	settled bool                 // it goes on for a while
-	rest    []byte               // what came in the last turn and was not for it
-	owed    bool                 // what was put in line for the caller was not sent whole
+	on      rider                              // the provider's side; nil where there is none
+	send    func(now time.Time, p []byte) bool // the caller's side
+	turn    func(time.Time) bool               // a turn of it
+	pieces  int                                // that came before it
+	settled bool                               // it goes on for a while
+	rest    []byte                             // what came in the last turn and was not for it
+	owed    bool                               // what was put in line for the caller was not sent whole
 }
 
 // A rider is a body that can be read in turns.
@@ -55,7 +55,9 @@ func (s *relay) calm() bool {
 	}
 	r := &s.ride
 	if r.turn == nil {
-		writer, able := s.run.out.(interface{ Hasty() func(p []byte) bool })
+		writer, able := s.run.out.(interface {
+			Hasty() func(now time.Time, p []byte) bool
+		})
 		on, rides := s.in.from.(rider)
 		r.turn = s.pass
 		if able && rides {
@@ -107,7 +109,7 @@ func (s *relay) pass(now time.Time) bool {
 	}
 	s.term.wait(now, s.in.patience)
 	s.last = now
-	if !s.ride.send(s.out) {
+	if !s.ride.send(now, s.out) {
 		s.out, s.ride.owed = s.out[:0], true
 		return false
 	}

@@ -177,18 +177,20 @@ func (r *reply) Send(p []byte) error {
 
 // Hasty is how a stream that has begun is sent to a caller who need not be waited for, or nil where that cannot be told. What it is given
 // is sent as far as that goes at once; it is false when some of it is left, for the next Send.
-func (r *reply) Hasty() func(p []byte) bool {
-	conn, ok := r.visit.conn.(interface{ Try(p []byte) (int, error) })
+func (r *reply) Hasty() func(now time.Time, p []byte) bool {
+	conn, ok := r.visit.conn.(interface {
+		Try(now time.Time, p []byte) (int, error)
+	})
 	if !ok || !r.chunks {
 		return nil
 	}
-	return func(p []byte) bool {
+	return func(now time.Time, p []byte) bool {
 		if r.err != nil {
 			return false
 		}
 		r.sent += int64(len(p))
 		r.put(p)
-		n, err := conn.Try(*r.buffer)
+		n, err := conn.Try(now, *r.buffer)
 		r.err = err
 		rest := copy(*r.buffer, (*r.buffer)[n:])
 		*r.buffer = (*r.buffer)[:rest]

@@ -3,10 +3,8 @@ package http1
 import (
 	"bytes"
 	"errors"
-	"io"
 	"net"
 	"os"
-	"syscall"
 	"time"
 
 	"sovereign/internal/rota"
@@ -76,46 +74,23 @@ func (l *link) try() (came bool, err error) {
 
 // haste is how a link is read without waiting.
 type haste struct {
-	on    bool // it may not wait
-	empty bool // what had come in this turn was read to the last byte, and the kernel need not be asked again
-
-	room []byte
-	n    int
-	err  error
-	once func(fd uintptr) bool
+	socket *rota.Socket
+	on     bool // it may not wait
+	empty  bool // what had come in this turn was read to the last byte, and the kernel need not be asked again
 }
 
-// read reads from the socket, or from TLS over it, which reads from the socket by this in turn. In haste, that there is nothing is told as a
-// deadline that has passed: TLS takes it for something that goes by.
+// read reads from the socket, or from TLS over it, which reads from the socket by this in turn.
 func (l *link) read(from net.Conn, p []byte) (int, error) {
 	h := &l.haste
-	if !h.on || from != l.socket {
-		return from.Read(p)
-	}
-	if h.empty {
-		return 0, os.ErrDeadlineExceeded
-	}
-	if h.once == nil {
-		h.once = func(fd uintptr) bool {
-			for h.n, h.err = syscall.Read(int(fd), h.room); errors.Is(h.err, syscall.EINTR); {
-				h.n, h.err = syscall.Read(int(fd), h.room)
-			}
-			return true
-		}
-	}
-	h.room = p
-	if err := l.raw.Read(h.once); err != nil {
-		return 0, err
-	}
 	switch {
-	case errors.Is(h.err, syscall.EAGAIN):
-		h.empty = true
+	case !h.on || from != l.socket:
+		return from.Read(p)
+	case h.empty:
 		return 0, os.ErrDeadlineExceeded
-	case h.err != nil:
-		return 0, os.NewSyscallError("read", h.err)
-	case h.n == 0 && len(p) > 0:
-		return 0, io.EOF
+	case h.socket == nil:
+		h.socket = rota.NewSocket(l.raw)
 	}
-	h.empty = h.n < len(p)
-	return h.n, nil
+	n, err := h.socket.Read(p)
+	h.empty = n < len(p)
+	return n, err
 }
