@@ -30,7 +30,7 @@ func textOf(events []string) string {
 func TestStreamsThatComeWordByWordDoNotMindEachOther(t *testing.T) {
 	const word = "mock?chunks=150&chunk_delay=6ms&in=10&out=150"
 	s, _ := gate(t, map[string]string{
-		"chat": word, "dies": word + "&die_after=80", "falls-silent": word + "&hang_after=80", "endless": "mock?chunks=200000&text=200000&in=10&out=200000",
+		"chat": word, "dies": word + "&die_after=80", "falls-silent": word + "&hang_after=80", "in-bits": word + "&split=40", "with-comments": word + "&ping", "endless": "mock?chunks=200000&text=200000&in=10&out=200000",
 	}, "--limits-stall-timeout", "1500ms")
 	c := s.caller()
 	var whole struct {
@@ -62,6 +62,8 @@ func TestStreamsThatComeWordByWordDoNotMindEachOther(t *testing.T) {
 		stop                 func([]string) bool
 	}{
 		{"chat", "finished", want, 40, nil},
+		{"in-bits", "finished", want, 5, nil},
+		{"with-comments", "finished", want, 5, nil},
 		{"dies", "died", half, 5, nil},
 		{"falls-silent", "died", half, 5, nil},
 		{"chat", "left", "", 5, func(events []string) bool { return len(events) > 80 }},

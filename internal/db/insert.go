@@ -46,6 +46,9 @@ func (s Scoped) insert(ctx context.Context, table string, columns []string, rows
 			return fmt.Errorf("a row of %d values for %d columns", len(row), len(columns))
 		}
 	}
+	if len(rows) == 0 {
+		return nil
+	}
 	if s.db.Engine == SQLite {
 		return s.give(ctx, &bulk{table, columns, rows, otherwise})
 	}

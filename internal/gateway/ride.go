@@ -18,6 +18,7 @@ type ride struct {
 	pieces  int                                // that came before it
 	settled bool                               // it goes on for a while
 	rest    []byte                             // what came in the last turn and was not for it
+	vain    int                                // rides, one after the other, that passed nothing on
 	owed    bool                               // what was put in line for the caller was not sent whole
 }
 
@@ -33,6 +34,12 @@ const (
 	slow = 5 * time.Millisecond
 	many = 16
 )
+
+// muchAtOnce is how many bytes end a ride: a provider who sends faster than can be passed on would have the turn for ever, and its caller nothing.
+const muchAtOnce = 64 << 10
+
+// inVain is after how many rides that pass nothing on a stream is left to its own goroutine: to get on and off costs more than it saves.
+const inVain = 8
 
 // next is what the provider sends next, beside what is passed on in turns.
 func (s *relay) next() ([]byte, error) {
@@ -71,7 +78,12 @@ func (s *relay) calm() bool {
 func (s *relay) rode() (rest []byte) {
 	r := &s.ride
 	s.term.wait(s.clock.now, s.in.patience)
-	if !r.on.Ride(s.gateway.Rota, r.turn) {
+	before := len(s.delivered)
+	on := r.on.Ride(s.gateway.Rota, r.turn)
+	if r.vain++; len(s.delivered) > before {
+		r.vain = 0
+	}
+	if !on || r.vain == inVain {
 		r.on = nil
 	}
 	s.clock.theirs() // turns are short
@@ -102,6 +114,9 @@ func (s *relay) pass(now time.Time) bool {
 		s.tape.add(piece[:n])
 		if n < len(piece) {
 			s.ride.rest, stays = piece[n:], false
+		}
+		if len(s.out) >= muchAtOnce {
+			stays = false
 		}
 	}
 	if len(s.out) == 0 {

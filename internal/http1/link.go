@@ -86,6 +86,18 @@ func (f farewell) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Write sends what TLS itself has to say. In a turn nobody waits until the peer takes it.
+func (f farewell) Write(p []byte) (int, error) {
+	if !f.link.haste.on {
+		return f.Conn.Write(p)
+	}
+	n, err := f.link.haste.socket.Write(p)
+	if err == nil && n < len(p) {
+		err = io.ErrShortWrite
+	}
+	return n, err
+}
+
 // close ends the connection at once. TLS's farewell is left out: it could block, and every answer tells its own end.
 func (l *link) close() { _ = l.socket.Close() }
 

@@ -63,6 +63,9 @@ func (l *link) try() (came bool, err error) {
 	if l.from == l.to && l.to == len(l.buffer) { // the last read filled it
 		l.grow(mostBuffer)
 	}
+	if l.haste.socket == nil {
+		l.haste.socket = rota.NewSocket(l.raw)
+	}
 	l.haste.on = true
 	err = l.fill()
 	l.haste.on = false
@@ -87,8 +90,6 @@ func (l *link) read(from net.Conn, p []byte) (int, error) {
 		return from.Read(p)
 	case h.empty:
 		return 0, os.ErrDeadlineExceeded
-	case h.socket == nil:
-		h.socket = rota.NewSocket(l.raw)
 	}
 	n, err := h.socket.Read(p)
 	h.empty = n < len(p)

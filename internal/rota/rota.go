@@ -38,11 +38,13 @@ func (p *Place) Wait(r *Rota, conn syscall.RawConn, turn func(now time.Time) boo
 		return true
 	}
 	leave, ok := r.enter(conn, p)
-	if !ok {
-		return !p.state.CompareAndSwap(waiting, away)
+	if !ok && p.state.CompareAndSwap(waiting, away) {
+		return false
 	}
-	panicked := <-p.over
-	leave()
+	panicked := <-p.over // also where it was left, or an old word for its number has given it a turn, before it could enter
+	if ok {
+		leave()
+	}
 	if panicked != nil {
 		panic(panicked)
 	}

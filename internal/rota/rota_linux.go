@@ -73,7 +73,7 @@ func (r *Rota) enter(conn syscall.RawConn, p *Place) (leave func(), ok bool) {
 // A wheel waits for many sockets at once, in a poll of its own within that of Go's scheduler: so its goroutine is woken like any other.
 type wheel struct {
 	file   *os.File
-	poll   int
+	poll   syscall.RawConn
 	places atomic.Int64
 
 	mutex sync.Mutex
@@ -89,13 +89,12 @@ func newWheel() (*wheel, error) {
 		_ = syscall.Close(poll)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	w := &wheel{file: os.NewFile(uintptr(poll), "rota"), poll: poll, by: map[int32]*Place{}}
-	raw, err := w.file.SyscallConn()
-	if err != nil {
+	w := &wheel{file: os.NewFile(uintptr(poll), "rota"), by: map[int32]*Place{}}
+	if w.poll, err = w.file.SyscallConn(); err != nil {
 		_ = w.file.Close()
 		return nil, err
 	}
-	go w.run(raw)
+	go w.run()
 	return w, nil
 }
 
@@ -112,11 +111,11 @@ func (w *wheel) enter(conn syscall.RawConn, p *Place) (leave func(), ok bool) {
 		w.mutex.Lock()
 		w.by[socket] = p
 		w.mutex.Unlock()
-		failed = syscall.EpollCtl(w.poll, syscall.EPOLL_CTL_ADD, int(fd), &syscall.EpollEvent{Events: arrivals, Fd: socket})
+		failed = w.control(syscall.EPOLL_CTL_ADD, fd, &syscall.EpollEvent{Events: arrivals, Fd: socket})
 	})
 	leave = func() {
 		w.places.Add(-1)
-		_ = conn.Control(func(fd uintptr) { _ = syscall.EpollCtl(w.poll, syscall.EPOLL_CTL_DEL, int(fd), nil) }) // a closed one is off by itself
+		_ = conn.Control(func(fd uintptr) { _ = w.control(syscall.EPOLL_CTL_DEL, fd, nil) }) // a closed one is off by itself
 		w.mutex.Lock()
 		if w.by[socket] == p { // else another has the number already
 			delete(w.by, socket)
@@ -130,12 +129,21 @@ func (w *wheel) enter(conn syscall.RawConn, p *Place) (leave func(), ok bool) {
 	return leave, true
 }
 
+// control changes the poll, if it is not closed: then its number may be another's.
+func (w *wheel) control(op int, fd uintptr, event *syscall.EpollEvent) error {
+	var failed error
+	if err := w.poll.Control(func(poll uintptr) { failed = syscall.EpollCtl(int(poll), op, int(fd), event) }); err != nil {
+		return err
+	}
+	return failed
+}
+
 // run gives turns until the wheel is closed. What is due at once has one reading of the clock.
-func (w *wheel) run(raw syscall.RawConn) {
+func (w *wheel) run() {
 	var events [128]syscall.EpollEvent
-	_ = raw.Read(func(uintptr) bool {
+	_ = w.poll.Read(func(poll uintptr) bool {
 		for {
-			n, err := syscall.EpollWait(w.poll, events[:], 0)
+			n, err := syscall.EpollWait(int(poll), events[:], 0)
 			if errors.Is(err, syscall.EINTR) {
 				continue
 			}
