@@ -27,6 +27,7 @@ var dialers = map[string]string{
 	"internal/app/listen.go":         "the service manager's socket",
 	"internal/app/operations.go":     "the operator's collector of traces",
 	"internal/db/db.go":              "the operator's database",
+	"internal/db/writer.go":          "a file of the operator's",
 	"internal/db/errors.go":          "nothing: it reads the database's errors",
 	"internal/db/dbtest":             "the tests' own database",
 	"internal/api/apitest/matrix.go": "the tests' own server",

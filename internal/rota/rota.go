@@ -26,10 +26,13 @@ const (
 	gone                 // for good
 )
 
+// A conn is the connection that a place is for.
+type conn = syscall.RawConn
+
 // Wait has turn called whenever something may have come on the connection, until turn is false or the place is left. It is false at once
 // where there is no rota for the connection. A turn runs where others wait for theirs: it reads what there is, to the last byte, and waits for
 // nothing.
-func (p *Place) Wait(r *Rota, conn syscall.RawConn, turn func(now time.Time) bool) bool {
+func (p *Place) Wait(r *Rota, on conn, turn func(now time.Time) bool) bool {
 	p.turn = turn
 	if p.over == nil {
 		p.over = make(chan any, 1)
@@ -37,7 +40,7 @@ func (p *Place) Wait(r *Rota, conn syscall.RawConn, turn func(now time.Time) boo
 	if !p.state.CompareAndSwap(away, waiting) {
 		return true
 	}
-	leave, ok := r.enter(conn, p)
+	leave, ok := r.enter(on, p)
 	if !ok && p.state.CompareAndSwap(waiting, away) {
 		return false
 	}

@@ -57,7 +57,7 @@ func (r *Rota) wheel() *wheel {
 }
 
 // enter puts a place on a wheel. It is not ok when that cannot be.
-func (r *Rota) enter(conn syscall.RawConn, p *Place) (leave func(), ok bool) {
+func (r *Rota) enter(on conn, p *Place) (leave func(), ok bool) {
 	if r == nil {
 		return nil, false
 	}
@@ -67,7 +67,7 @@ func (r *Rota) enter(conn syscall.RawConn, p *Place) (leave func(), ok bool) {
 	if p.wheel == nil {
 		return nil, false
 	}
-	return p.wheel.enter(conn, p)
+	return p.wheel.enter(on, p)
 }
 
 // A wheel waits for many sockets at once, in a poll of its own within that of Go's scheduler: so its goroutine is woken like any other.
@@ -102,11 +102,11 @@ func newWheel() (*wheel, error) {
 // is told by the same word as its last bytes.
 const arrivals = syscall.EPOLLIN | syscall.EPOLLRDHUP | 1<<31 // EPOLLET, which package syscall has with a sign
 
-func (w *wheel) enter(conn syscall.RawConn, p *Place) (leave func(), ok bool) {
+func (w *wheel) enter(on conn, p *Place) (leave func(), ok bool) {
 	var socket int32
 	var failed error
 	w.places.Add(1)
-	err := conn.Control(func(fd uintptr) {
+	err := on.Control(func(fd uintptr) {
 		socket = int32(fd)
 		w.mutex.Lock()
 		w.by[socket] = p
@@ -115,7 +115,7 @@ func (w *wheel) enter(conn syscall.RawConn, p *Place) (leave func(), ok bool) {
 	})
 	leave = func() {
 		w.places.Add(-1)
-		_ = conn.Control(func(fd uintptr) { _ = w.control(syscall.EPOLL_CTL_DEL, fd, nil) }) // a closed one is off by itself
+		_ = on.Control(func(fd uintptr) { _ = w.control(syscall.EPOLL_CTL_DEL, fd, nil) }) // a closed one is off by itself
 		w.mutex.Lock()
 		if w.by[socket] == p { // else another has the number already
 			delete(w.by, socket)

@@ -2,8 +2,6 @@
 
 package rota
 
-import "syscall"
-
 // A Rota has no goroutines here: everybody waits on its own.
 type Rota struct{}
 
@@ -13,6 +11,6 @@ func New(int) *Rota { return nil }
 // Close ends it.
 func (*Rota) Close() {}
 
-func (*Rota) enter(syscall.RawConn, *Place) (leave func(), ok bool) { return nil, false }
+func (*Rota) enter(conn, *Place) (leave func(), ok bool) { return nil, false }
 
 type wheel struct{}

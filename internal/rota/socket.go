@@ -8,7 +8,7 @@ import (
 
 // A Socket reads and writes a connection without waiting for its peer. Reading is for one at a time, and so is writing.
 type Socket struct {
-	conn     syscall.RawConn
+	conn     conn
 	in, out  transfer
 	sip, pip func(fd uintptr) bool
 }
@@ -16,18 +16,23 @@ type Socket struct {
 type transfer struct {
 	text  []byte
 	n     int
-	errno syscall.Errno
+	errno errno
 }
 
+type errno = syscall.Errno
+
+// again says that it would take waiting.
+const again = syscall.EAGAIN
+
 // NewSocket is the socket of a connection.
-func NewSocket(conn syscall.RawConn) *Socket {
-	s := &Socket{conn: conn}
+func NewSocket(of syscall.RawConn) *Socket {
+	s := &Socket{conn: of}
 	s.sip = func(fd uintptr) bool { return s.in.by(glance, fd) }
 	s.pip = func(fd uintptr) bool { return s.out.by(push, fd) }
 	return s
 }
 
-func (t *transfer) by(call func(fd uintptr, p []byte) (int, syscall.Errno), fd uintptr) bool {
+func (t *transfer) by(call func(fd uintptr, p []byte) (int, errno), fd uintptr) bool {
 	for {
 		if t.n, t.errno = call(fd, t.text); t.errno != syscall.EINTR {
 			return true
@@ -43,7 +48,7 @@ func (s *Socket) Read(p []byte) (int, error) {
 	switch {
 	case err != nil:
 		return 0, err
-	case s.in.errno == syscall.EAGAIN:
+	case s.in.errno == again:
 		return 0, os.ErrDeadlineExceeded
 	case s.in.errno != 0:
 		return 0, os.NewSyscallError("read", s.in.errno)
@@ -61,7 +66,7 @@ func (s *Socket) Write(p []byte) (int, error) {
 	switch {
 	case err != nil:
 		return 0, err
-	case s.out.errno == syscall.EAGAIN:
+	case s.out.errno == again:
 		return 0, nil
 	case s.out.errno != 0:
 		return 0, os.NewSyscallError("write", s.out.errno)

@@ -2,19 +2,8 @@
 
 package rota
 
-import (
-	"errors"
-	"syscall"
-)
+// Without a rota nobody reads or writes in haste: there is never anything, and never room.
 
-func glance(fd uintptr, p []byte) (int, syscall.Errno) { return told(syscall.Read(int(fd), p)) }
+func glance(uintptr, []byte) (int, errno) { return 0, again }
 
-func push(fd uintptr, p []byte) (int, syscall.Errno) { return told(syscall.Write(int(fd), p)) }
-
-func told(n int, err error) (int, syscall.Errno) {
-	var errno syscall.Errno
-	if err != nil && !errors.As(err, &errno) {
-		errno = syscall.EIO
-	}
-	return n, errno
-}
+func push(uintptr, []byte) (int, errno) { return 0, again }
