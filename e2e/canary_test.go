@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
@@ -43,7 +44,8 @@ func TestNoCredentialReachesTheDisk(t *testing.T) {
 	if len(samples) < len(all)*95/100 {
 		t.Errorf("only %d of %d samples are known", len(samples), len(all))
 	}
-	last, spoken := "", ""
+	last := ""
+	var spoken strings.Builder
 	for i, sample := range samples {
 		text := sample.Text()
 		arguments := quoted(quoted(map[bool]string{true: text, false: "x " + text}[i%2 == 0]))
@@ -63,7 +65,7 @@ func TestNoCredentialReachesTheDisk(t *testing.T) {
 			t.Fatalf("%s: %d %s", sample.Rule, a.status, a.body)
 		}
 		last = a.id()
-		spoken += string(a.body) + textOf(a.events) + "\n"
+		fmt.Fprintln(&spoken, string(a.body), textOf(a.events))
 	}
 	c.logged(t, last)
 	if rows := c.logs(t, ""); len(rows) != len(samples) {
@@ -91,7 +93,7 @@ func TestNoCredentialReachesTheDisk(t *testing.T) {
 			if len(form) < 6 || name == "its half" && len(form) < 16 { // of what is shorter, the model makes words
 				continue
 			}
-			if word.MatchString(form) && strings.Contains(spoken, " "+form+" ") { // the model made one of it, which nobody can tell from others
+			if word.MatchString(form) && strings.Contains(spoken.String(), " "+form+" ") { // the model made one of it, which nobody can tell from others
 				continue
 			}
 			if at := bytes.Index(disk, []byte(form)); at >= 0 {
