@@ -93,11 +93,12 @@ func TestNoCredentialReachesTheDisk(t *testing.T) {
 			if len(form) < 6 || name == "its half" && len(form) < 16 { // of what is shorter, the model makes words
 				continue
 			}
-			if word.MatchString(form) && strings.Contains(spoken.String(), " "+form+" ") { // the model made one of it, which nobody can tell from others
-				continue
+			kept := disk
+			if said := " " + form + " "; word.MatchString(form) && strings.Contains(spoken.String(), said) {
+				kept = bytes.ReplaceAll(disk, []byte(said), nil) // as a word of the model's own, which nobody can tell from others
 			}
-			if at := bytes.Index(disk, []byte(form)); at >= 0 {
-				t.Errorf("%s, %s: %q is on the disk: %q", sample.Rule, name, form, disk[max(0, at-60):min(len(disk), at+len(form)+20)])
+			if at := bytes.Index(kept, []byte(form)); at >= 0 {
+				t.Errorf("%s, %s: %q is on the disk: %q", sample.Rule, name, form, kept[max(0, at-60):min(len(kept), at+len(form)+20)])
 			}
 		}
 	}

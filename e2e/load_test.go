@@ -302,17 +302,23 @@ func TestAStreamFinishesWithinTheDrainOrIsToldOfItsEnd(t *testing.T) {
 	}
 }
 
-func TestACallerWhoStopsReadingIsGivenUpAndItsHoldIsFree(t *testing.T) {
-	s, provider := gate(t, map[string]string{"chat": "mock?chunks=200000&in=10&out=200000&text=200000"}, "--limits-operation-timeout", "1s")
+// neverRead asks a model for a stream, and takes nothing of it.
+func (s *process) neverRead(t *testing.T, model string) {
+	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.address(), "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = conn.Close() }()
-	body := chat("mock/chat", "never read", `"stream":true`)
+	t.Cleanup(func() { _ = conn.Close() })
+	body := chat(model, "never read", `"stream":true`)
 	if _, err := fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", s.key(), len(body), body); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestACallerWhoStopsReadingIsGivenUpAndItsHoldIsFree(t *testing.T) {
+	s, provider := gate(t, map[string]string{"chat": "mock?chunks=200000&in=10&out=200000&text=200000"}, "--limits-operation-timeout", "1s")
+	s.neverRead(t, "mock/chat")
 	eventually(t, 5*time.Second, "it runs", func() bool { return s.wallet(t, "default").Held > 0 })
 	eventually(t, 10*time.Second, "the hold is free again", func() bool { return s.wallet(t, "default").Held == 0 })
 	eventually(t, 2*time.Second, "the provider hears of it", func() bool { return seenBy(t, provider, "never read")[0].CancelledAt != nil })

@@ -3,8 +3,6 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -42,15 +40,7 @@ func TestStreamsThatComeWordByWordDoNotMindEachOther(t *testing.T) {
 	want := whole.Choices[0].Message.Content
 	half := strings.Join(strings.SplitAfter(want, " ")[:80], "")
 	for range 3 {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(s.address(), "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = conn.Close() }()
-		body := chat("mock/endless", "never read", `"stream":true`)
-		if _, err := fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", s.key(), len(body), body); err != nil {
-			t.Fatal(err)
-		}
+		s.neverRead(t, "mock/endless")
 	}
 	eventually(t, 5*time.Second, "nobody reads", func() bool { return s.wallet(t, "default").Held > 0 })
 	time.Sleep(500 * time.Millisecond) // until they are stuck, somewhere between here and there

@@ -438,16 +438,23 @@ func TestTheLoopPostsAndPostsOnceMoreAtTheEnd(t *testing.T) {
 	b.proven()
 }
 
+// begun is a journal that can be written.
+func begun(t *testing.T, disk journal.Disk) *journal.Journal {
+	t.Helper()
+	j, err := journal.Open(disk)
+	if err == nil {
+		err = j.Begin()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
 func TestADiskThatFailsIsReportedOnceAndSoIsItsRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := journaltest.NewDisk()
-		j, err := journal.Open(disk)
-		if err == nil {
-			err = j.Begin()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := begun(t, disk)
 		var broken atomic.Bool
 		disk.Fail = func(_ string, size int) (int, error) {
 			if broken.Load() {
@@ -481,13 +488,7 @@ func TestADiskThatFailsIsReportedOnceAndSoIsItsRecovery(t *testing.T) {
 func TestWhatIsWrittenAfterARestIsSyncedAsSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := journaltest.NewDisk()
-		j, err := journal.Open(disk)
-		if err == nil {
-			err = j.Begin()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := begun(t, disk)
 		teller := &Teller{journal: j, log: slog.New(slog.DiscardHandler), wake: make(chan struct{}, 1), behind: make(chan struct{}, 1), until: j.End()}
 		ctx, stop := context.WithCancel(t.Context())
 		var group sync.WaitGroup
