@@ -117,12 +117,17 @@ func (r *recorder) FlushError() error {
 }
 
 // Send gives a client its time for what is sent: most of a stream goes this way.
-func (r *recorder) Send(p []byte) error {
+func (r *recorder) Send(p []byte) error { return r.send(p, Send) }
+
+// End does the same for the last of it.
+func (r *recorder) End(p []byte) error { return r.send(p, End) }
+
+func (r *recorder) send(p []byte, by func(http.ResponseWriter, []byte) error) error {
 	if r.status == 0 {
 		r.status = http.StatusOK
 	}
 	r.hurry()
-	err := Send(r.ResponseWriter, p)
+	err := by(r.ResponseWriter, p)
 	if r.rest(); err == nil {
 		r.bytes += int64(len(p))
 	}
@@ -138,6 +143,14 @@ func Send(w http.ResponseWriter, p []byte) error {
 		return err
 	}
 	return http.NewResponseController(w).Flush()
+}
+
+// End is Send for the last of an answer. A writer that can tell the client so at once is asked; others do when their handler has returned.
+func End(w http.ResponseWriter, p []byte) error {
+	if direct, ok := w.(interface{ End(p []byte) error }); ok {
+		return direct.End(p)
+	}
+	return Send(w, p)
 }
 
 // Hasty is how what is written next is sent to a client who need not be waited for, or nil where that cannot be told: it is false

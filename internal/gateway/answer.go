@@ -172,8 +172,10 @@ func (r *run) head(kind string, length int) {
 }
 
 // write sends bytes to the caller. A caller who is gone ends the provider's side.
-func (r *run) write(p []byte) bool {
-	err := r.out.Send(p)
+func (r *run) write(p []byte) bool { return r.wrote(r.out.Send(p)) }
+
+// wrote takes note of how a write went.
+func (r *run) wrote(err error) bool {
 	r.clock.theirs()
 	if err != nil {
 		r.term.End(errLeft)

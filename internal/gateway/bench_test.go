@@ -20,6 +20,7 @@ type nowhere struct{ header http.Header }
 func (n *nowhere) Header() http.Header { return n.header }
 func (n *nowhere) WriteHeader(int)     {}
 func (n *nowhere) Send([]byte) error   { return nil }
+func (n *nowhere) End([]byte) error    { return nil }
 
 // pieces is a body that hands out what it has.
 type pieces struct {

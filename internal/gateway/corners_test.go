@@ -27,6 +27,7 @@ type sends = func(*upstream.Request) (*upstream.Response, error)
 type gone struct{ *httptest.ResponseRecorder }
 
 func (gone) Send([]byte) error { return errors.New("broken pipe") }
+func (gone) End([]byte) error  { return errors.New("broken pipe") }
 
 func TestAKeyForAProviderThatWantsNoneIsWorthNothing(t *testing.T) {
 	b := newBench(t, model("vllm/m", func(m *live.Model) { m.Provider = &live.Provider{Name: "vllm", Protocol: "test", Configured: true} }))
@@ -312,5 +313,51 @@ func TestASignOfLifeIsNoAnswer(t *testing.T) {
 	}
 	if w, err := b.ask(request); err != nil || w.Body.String() != good {
 		t.Errorf("%v: %s", err, w.Body)
+	}
+}
+
+// patient notes when it is ended, and what was sent apart from that.
+type patient struct {
+	gone
+	sent []string
+	over chan struct{}
+}
+
+func (e *patient) Send(p []byte) error {
+	e.sent = append(e.sent, string(p))
+	return nil
+}
+
+func (e *patient) End([]byte) error {
+	close(e.over)
+	return nil
+}
+
+// Read blocks until then.
+func (e *patient) Read([]byte) (int, error) {
+	select {
+	case <-e.over:
+		return 0, io.EOF
+	case <-time.After(10 * time.Second):
+		return 0, errors.New("the caller waits for the end")
+	}
+}
+
+// A provider who has said that the answer is over may take its time to end the body. The caller has all of it by then, in one piece.
+func TestACallerDoesNotWaitForWhatComesAfterTheEnd(t *testing.T) {
+	b := newBench(t)
+	w := &patient{gone: gone{httptest.NewRecorder()}, over: make(chan struct{})}
+	b.answer = events(io.MultiReader(strings.NewReader(stock), w))
+	ask := &Ask{Endpoint: Chat, Caller: tenant.Caller{Workspace: home, Key: "key_1"}, ID: "req_a", Body: []byte(stream)}
+	if err := b.Serve(context.Background(), ask, w); err != nil || b.settled().Outcome != string(Finished) {
+		t.Errorf("%v %+v", err, b.settled())
+	}
+	select {
+	case <-w.over:
+	default:
+		t.Error("the answer was not ended")
+	}
+	if len(w.sent) > 0 {
+		t.Errorf("sent apart from the end: %q", w.sent)
 	}
 }

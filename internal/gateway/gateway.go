@@ -81,6 +81,7 @@ type Writer interface {
 	Header() http.Header
 	WriteHeader(status int)
 	Send(p []byte) error // at once: nothing of it waits for more
+	End(p []byte) error  // the same, and that nothing comes after it
 }
 
 // ServeChat answers POST /v1/chat/completions.
@@ -123,5 +124,7 @@ func (g *Gateway) serve(e *Endpoint, w http.ResponseWriter, r *http.Request) err
 type flushing struct{ http.ResponseWriter }
 
 func (f *flushing) Send(p []byte) error { return edge.Send(f.ResponseWriter, p) }
+
+func (f *flushing) End(p []byte) error { return edge.End(f.ResponseWriter, p) }
 
 func (f *flushing) Hasty() func(now time.Time, p []byte) bool { return edge.Hasty(f.ResponseWriter) }

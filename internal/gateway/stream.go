@@ -74,7 +74,9 @@ func (r *run) stream(in *source, response *upstream.Response) *failure {
 		if failed != nil {
 			return s.fail(failed)
 		}
-		s.send()
+		if !s.ended { // what comes with the end is sent with it
+			s.send()
+		}
 	}
 	return s.finish()
 }
@@ -290,6 +292,16 @@ func (s *relay) tell(f *fault.Fault) {
 	s.send()
 }
 
+// close writes what is in line, and the end. It is false when the caller could not be sent all of it.
+func (s *relay) close() bool {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	sent := s.wrote(s.run.out.End(append(s.out, s.end...)))
+	s.delivers(sent)
+	s.out = s.out[:0]
+	return sent
+}
+
 func (s *relay) stopPings() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -305,15 +317,15 @@ func (s *relay) finish() *failure {
 		return s.fail(&failure{class: over, err: errLeft, fault: ending(errLeft)})
 	}
 	later, err := s.settle(Finished)
+	whole := false
 	if err != nil {
 		s.tell(unrecorded(err))
 	} else {
 		s.gathered()
-		s.out = append(s.out, s.end...)
-		s.send()
+		whole = s.close()
 	}
 	later()
-	if s.tape != nil && err == nil && s.term.Why() == nil {
+	if s.tape != nil && whole {
 		if answer, err := s.tape.end(); err != nil {
 			s.gateway.Recorder.Skip(err)
 		} else {

@@ -160,23 +160,59 @@ func (b *Body) dechunk() ([]byte, error) {
 		if l.from == l.to || b.left > 0 {
 			return l.buffer[start:end], nil
 		}
-		if end > start && !b.framed() {
-			return l.buffer[start:end], nil
-		}
-		if end == start {
-			start, end = l.from, l.from // a line that is not whole moves what is unread to the front
-		}
-		last, err := b.frame()
-		if err == nil && last {
-			err = b.trailers()
-		}
-		if err != nil {
-			return l.buffer[start:end], err
+		if !b.skip() {
+			if end > start && !b.framed() {
+				return l.buffer[start:end], nil
+			}
+			if end == start {
+				start, end = l.from, l.from // a line that is not whole moves what is unread to the front
+			}
+			last, err := b.frame()
+			if err == nil && last {
+				err = b.trailers()
+			}
+			if err != nil {
+				return l.buffer[start:end], err
+			}
 		}
 		if end == start {
 			start, end = l.from, l.from
 		}
 	}
+}
+
+// fewDigits are those of a chunk's size that is read at a glance.
+const fewDigits = 4
+
+// skip passes what stands between two chunks, if all of it has come and it is what it mostly is: the end of a line, a few digits that are not all
+// zeros, and the end of a line. Else it leaves it to frame.
+func (b *Body) skip() bool {
+	l := b.link
+	text := l.buffer[l.from:l.to]
+	at := 0
+	if b.inner {
+		if len(text) < 2 || text[0] != '\r' || text[1] != '\n' {
+			return false
+		}
+		at = 2
+	}
+	var n int64
+	for i := at; i+1 < len(text) && i <= at+fewDigits; i++ {
+		if text[i] == '\r' {
+			if n == 0 || text[i+1] != '\n' {
+				return false
+			}
+			l.from += i + 2
+			b.left, b.inner = n, true
+			return true
+		}
+		d, ok := hexadecimal(text[i])
+		if !ok {
+			return false
+		}
+		n = n<<4 | int64(d)
+	}
+	return false
 }
 
 // framed reports whether the line between two chunks has arrived whole. The line of the last is left for another call, since
@@ -229,17 +265,11 @@ func (b *Body) frame() (last bool, err error) {
 func size(line []byte) (n int64, err error) {
 	digits := 0
 	for _, c := range line {
-		var digit byte
-		switch {
-		case '0' <= c && c <= '9':
-			digit = c - '0'
-		case 'a' <= c && c <= 'f':
-			digit = c - 'a' + 10
-		case 'A' <= c && c <= 'F':
-			digit = c - 'A' + 10
-		case c == ';' && digits > 0 && plain(line):
+		digit, ok := hexadecimal(c)
+		if c == ';' && digits > 0 && plain(line) {
 			return n, nil
-		default:
+		}
+		if !ok {
 			return 0, fmt.Errorf("%w: a chunk without a size", ErrMalformed)
 		}
 		if digits++; digits > maxDigits {
@@ -251,6 +281,19 @@ func size(line []byte) (n int64, err error) {
 		return 0, fmt.Errorf("%w: a chunk without a size", ErrMalformed)
 	}
 	return n, nil
+}
+
+func hexadecimal(c byte) (digit byte, ok bool) {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0', true
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10, true
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10, true
+	default:
+		return 0, false
+	}
 }
 
 // maxDigits are those of a size that an int64 holds.

@@ -178,8 +178,9 @@ func TestNothingThatHasArrivedIsKeptBack(t *testing.T) {
 		{"ree\r", "ree"},
 		{"\n4\r\nfour\r\n5\r\nf", "fourf"},
 		{"ive!\r\n3", "ive!"},
-		{"\r\nsix\r\n05\r\nseven", "six"}, // it could have been the last, which is looked at alone
+		{"\r\nsix\r\n00005\r\nseven", "six"}, // it could have been the last, which is looked at alone
 		{"", "seven"},
+		{"\r\n03\r\nsay\r\n0002\r\nso", "sayso"},
 		{"\r\n3\r\nend\r\n0\r\n", "end"},
 	} {
 		conn.wire = append(conn.wire, step.arrives...)

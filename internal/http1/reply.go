@@ -164,15 +164,35 @@ func (r *reply) Write(p []byte) (int, error) {
 
 // Send writes p and all that waits before it, at once.
 func (r *reply) Send(p []byte) error {
-	if r.chunks && r.err == nil && len(p) > 0 { // a stream that has begun
-		r.sent += int64(len(p))
-		r.put(p)
+	if r.goesOn(p) {
 		return r.send(true)
 	}
 	if _, err := r.Write(p); err != nil {
 		return err
 	}
 	return r.FlushError()
+}
+
+// goesOn gathers a piece of a stream that has begun, if it is one.
+func (r *reply) goesOn(p []byte) bool {
+	if !r.chunks || r.err != nil || len(p) == 0 {
+		return false
+	}
+	r.sent += int64(len(p))
+	r.put(p)
+	return true
+}
+
+// End writes p, all that waits before it, and the end of the answer, at once: what its handler has left to do is no matter of the caller's.
+func (r *reply) End(p []byte) error {
+	if !r.goesOn(p) {
+		if _, err := r.Write(p); err != nil {
+			return err
+		}
+	}
+	err := r.finish()
+	r.chunks, r.length = false, r.sent // what is written now is more than was told
+	return err
 }
 
 // Hasty is how a stream that has begun is sent to a caller who need not be waited for, or nil where that cannot be told. What it is given
