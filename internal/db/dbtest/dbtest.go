@@ -17,38 +17,13 @@ import (
 // Each runs test once per engine, on a fresh, migrated database.
 func Each(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Helper()
-	EachURL(t, func(t *testing.T, folder string, url secret.Text) {
-		t.Helper()
-		d := Open(t, folder, url)
-		if err := d.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		test(t, d)
-	})
+	core.each(t, func(t *testing.T, all []*db.DB) { test(t, all[0]) })
 }
 
 // EachWithLogs is Each with the database of logs beside the core one.
 func EachWithLogs(t *testing.T, test func(t *testing.T, core, logs *db.DB)) {
 	t.Helper()
-	EachURL(t, func(t *testing.T, folder string, url secret.Text) {
-		t.Helper()
-		core := Open(t, folder, url)
-		logs, err := db.OpenLogs(t.Context(), folder, url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := logs.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		for _, d := range []*db.DB{core, logs} {
-			if err := d.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		test(t, core, logs)
-	})
+	both.each(t, func(t *testing.T, all []*db.DB) { test(t, all[0], all[1]) })
 }
 
 // EachURL runs test once per engine, with an empty folder and the URL of an empty database (empty for SQLite), for
@@ -66,7 +41,12 @@ func EachURL(t *testing.T, test func(t *testing.T, folder string, url secret.Tex
 // Open opens a database for the length of the test.
 func Open(t testing.TB, folder string, url secret.Text) *db.DB {
 	t.Helper()
-	d, err := db.Open(t.Context(), folder, url)
+	return opened(t, db.Open, folder, url)
+}
+
+func opened(t testing.TB, open opener, folder string, url secret.Text) *db.DB {
+	t.Helper()
+	d, err := open(t.Context(), folder, url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,22 +67,33 @@ func Postgres(t testing.TB) secret.Text {
 	if err != nil {
 		t.Fatalf("PostgreSQL for tests: %v", err)
 	}
+	return s.database(t, "template1")
+}
+
+// database is one of the test's own, made as a copy of another.
+func (s *Server) database(t testing.TB, template string) secret.Text {
+	t.Helper()
 	name := fmt.Sprintf("test_%d", databases.Add(1))
-	s.run(t, "CREATE DATABASE "+name)
-	t.Cleanup(func() { s.run(t, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") })
+	must := func(statement string) {
+		if err := s.run(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must("CREATE DATABASE " + name + " TEMPLATE " + template)
+	t.Cleanup(func() { must("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)") })
 	return secret.New(s.url(name))
 }
 
-func (s *Server) run(t testing.TB, statement string) {
-	t.Helper()
+func (s *Server) run(statement string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, s.url("postgres"))
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer func() { _ = conn.Close(ctx) }()
 	if _, err := conn.Exec(ctx, statement); err != nil {
-		t.Fatalf("%s: %v", statement, err)
+		return fmt.Errorf("%s: %w", statement, err)
 	}
+	return nil
 }
