@@ -605,6 +605,50 @@ func TestOpenAPIDocumentsEveryRouteAndResolves(t *testing.T) {
 	}
 }
 
+// holey may have holes: what of it is null on the wire is so in the document, and nothing else.
+type holey struct {
+	Part    *inner      `json:"part" doc:"null until it is there"`
+	When    *clock.Time `json:"when"`
+	Verdict *string     `json:"verdict" enum:"pass,fail"`
+	Score   *float64    `json:"score,omitzero"`
+	Later   *inner      `json:"later,omitempty"`
+	All     []inner     `json:"all"`
+	Name    string      `json:"name"`
+}
+
+func TestOpenAPISaysWhatMayBeNull(t *testing.T) {
+	f := newFrame(t, sqlite(t), nil,
+		api.Get("/holes", api.Reader, func(context.Context, tenant.Caller, api.None) (holey, error) { return holey{}, nil }, "Show one"),
+		api.Post("/things", api.Admin, echo, "Make one"))
+	if got := f.ask(t, "GET", "/v1/holes", ""); got.body != `{"part":null,"when":null,"verdict":null,"all":[],"name":""}`+"\n" {
+		t.Fatal(got.body)
+	}
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]json.RawMessage }
+		}
+	}
+	if err := json.Unmarshal([]byte(f.ask(t, "GET", "/openapi.json", "", "Authorization", "").body), &doc); err != nil {
+		t.Fatal(err)
+	}
+	for member, want := range map[string]string{
+		"part":    `{"anyOf":[{"$ref":"#/components/schemas/Inner"},{"type":"null"}],"description":"null until it is there"}`,
+		"when":    `{"format":"date-time","type":["string","null"]}`,
+		"verdict": `{"enum":["pass","fail",null],"type":["string","null"]}`,
+		"score":   `{"format":"double","type":"number"}`,
+		"later":   `{"$ref":"#/components/schemas/Inner"}`,
+		"all":     `{"items":{"$ref":"#/components/schemas/Inner"},"type":"array"}`,
+		"name":    `{"type":"string"}`,
+	} {
+		if got := string(doc.Components.Schemas["Holey"].Properties[member]); got != want {
+			t.Errorf("%s: %s, want %s", member, got, want)
+		}
+	}
+	if got := string(doc.Components.Schemas["Thing"].Properties["inner"]); got != `{"$ref":"#/components/schemas/Inner"}` {
+		t.Errorf("what is sent to us is checked otherwise: %s", got)
+	}
+}
+
 func TestListsTellWhetherThereIsMore(t *testing.T) {
 	page := api.Page{Limit: 2}
 	for n, more := range map[int]bool{0: false, 1: false, 2: false, 3: true} {

@@ -31,9 +31,12 @@ import (
 // Version is the version of the interface, as SPEC states it.
 const Version = "1.0.0"
 
+// schemas is where the document has them.
+const schemas = "#/components/schemas/"
+
 // newRegistry knows how our own types stand on the wire.
 func newRegistry() huma.Registry {
-	registry := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
+	registry := huma.NewMapRegistry(schemas, huma.DefaultSchemaNamer)
 	registry.RegisterTypeAlias(reflect.TypeFor[clock.Time](), reflect.TypeFor[time.Time]())
 	registry.RegisterTypeAlias(reflect.TypeFor[money.Nano](), reflect.TypeFor[float64]())
 	registry.RegisterTypeAlias(reflect.TypeFor[money.Rate](), reflect.TypeFor[float64]())
@@ -127,6 +130,7 @@ func (rt *Router) openAPI() *huma.OpenAPI {
 			item.Delete = op
 		}
 	}
+	rt.nulls()
 	return doc
 }
 
