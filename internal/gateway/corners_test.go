@@ -318,25 +318,25 @@ func TestASignOfLifeIsNoAnswer(t *testing.T) {
 
 // patient notes when it is ended, and what was sent apart from that.
 type patient struct {
-	gone
+	*httptest.ResponseRecorder
 	sent []string
 	over chan struct{}
 }
 
-func (e *patient) Send(p []byte) error {
-	e.sent = append(e.sent, string(p))
+func (p *patient) Send(text []byte) error {
+	p.sent = append(p.sent, string(text))
 	return nil
 }
 
-func (e *patient) End([]byte) error {
-	close(e.over)
+func (p *patient) End([]byte) error {
+	close(p.over)
 	return nil
 }
 
 // Read blocks until then.
-func (e *patient) Read([]byte) (int, error) {
+func (p *patient) Read([]byte) (int, error) {
 	select {
-	case <-e.over:
+	case <-p.over:
 		return 0, io.EOF
 	case <-time.After(10 * time.Second):
 		return 0, errors.New("the caller waits for the end")
@@ -346,7 +346,7 @@ func (e *patient) Read([]byte) (int, error) {
 // A provider who has said that the answer is over may take its time to end the body. The caller has all of it by then, in one piece.
 func TestACallerDoesNotWaitForWhatComesAfterTheEnd(t *testing.T) {
 	b := newBench(t)
-	w := &patient{gone: gone{httptest.NewRecorder()}, over: make(chan struct{})}
+	w := &patient{ResponseRecorder: httptest.NewRecorder(), over: make(chan struct{})}
 	b.answer = events(io.MultiReader(strings.NewReader(stock), w))
 	ask := &Ask{Endpoint: Chat, Caller: tenant.Caller{Workspace: home, Key: "key_1"}, ID: "req_a", Body: []byte(stream)}
 	if err := b.Serve(context.Background(), ask, w); err != nil || b.settled().Outcome != string(Finished) {
