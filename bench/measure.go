@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -29,72 +30,80 @@ func (s *sample) perEvent() float64   { return micros(s.cpu) / float64(s.events)
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// disturbed is the share of the machine above which a measurement is tried again.
+// disturbed is the share of the machine above which a slice is thrown away and measured again.
 const disturbed = 0.10
 
-// steady measures until nobody disturbs it, three times at most, and keeps the quietest.
-func (b *bench) steady(ctx context.Context, s *stage, t *target, sc *scenario, repeat int) (sample, error) {
-	best, err := b.measure(ctx, s, t, sc, repeat)
-	for try := 1; try < 3 && err == nil && best.stolen+best.foreign > disturbed && b.retries > 0; try++ {
-		b.retries--
-		b.say("           disturbed: %.0f%% stolen, %.0f%% foreign; once more", 100*best.stolen, 100*best.foreign)
-		var next sample
-		next, err = b.measure(ctx, s, t, sc, repeat)
-		if err == nil && next.stolen+next.foreign < best.stolen+best.foreign {
-			best = next
-		}
-	}
-	return best, err
+// slice is how long a target is under load before the next has its turn. A machine may slow down for seconds on end: so it does for all of them.
+const slice = 500 * time.Millisecond
+
+// A seat is a target's part in a round.
+type seat struct {
+	*target
+	crew  *crew
+	books *page
+	sum   sample
+	all   figure
 }
 
-// measure sends one scenario's load to one target. Its CPU time counts until all that it has put off is done; what came
-// out of it is counted against what went in.
-func (b *bench) measure(ctx context.Context, s *stage, t *target, sc *scenario, repeat int) (sample, error) {
-	result := sample{scenario: sc.name, target: t.name, repeat: repeat}
-	asked, err := s.control(ctx, query("latency", sc.latency.String(), "interval", sc.interval.String(), "chunks", strconv.Itoa(streamChunks)))
-	if err != nil {
-		return result, err
+// round measures targets side by side. Each gets a scenario's load for a slice, then the next, there and back again, until each has had its time.
+func (b *bench) round(ctx context.Context, s *stage, sc *scenario, targets []*target, repeat int) error {
+	if _, err := s.control(ctx, query("latency", sc.latency.String(), "interval", sc.interval.String(), "chunks", strconv.Itoa(streamChunks))); err != nil {
+		return err
 	}
+	var seats []*seat
+	defer func() {
+		for _, one := range seats {
+			one.crew.close()
+		}
+	}()
+	for j := range targets {
+		one, err := b.sit(ctx, targets[(repeat+j)%len(targets)], sc, repeat)
+		if err != nil {
+			return err
+		}
+		seats = append(seats, one)
+	}
+	turns := b.slices(sc)
+	for turn := range turns {
+		for _, one := range seats {
+			if err := b.steady(ctx, s, one, b.duration/time.Duration(turns)); err != nil {
+				return fmt.Errorf("%s: %w", one.name, err)
+			}
+		}
+		if turn < turns-1 {
+			slices.Reverse(seats)
+		}
+	}
+	for _, one := range seats {
+		b.add(one.total())
+	}
+	return nil
+}
+
+// slices is how often each target has its turn. What is measured by its time, and not by what it costs, is not cut up, and neither is a profile.
+func (b *bench) slices(sc *scenario) int {
+	if sc.latency > 0 || sc.interval > 0 || b.profile != "" {
+		return 1
+	}
+	return max(1, int(b.duration/slice))
+}
+
+// sit opens the connections of a target's load, and warms it up.
+func (b *bench) sit(ctx context.Context, t *target, sc *scenario, repeat int) (*seat, error) {
 	l := &load{address: t.address, order: newOrder(sc.path, sc.body, t.people(sc.kind)), want: sc.want, conns: sc.conns, rate: sc.rate, memory: 32 << 10}
 	crew, err := l.dial(ctx)
 	if err != nil {
-		return result, fmt.Errorf("%s: %w", t.name, err)
+		return nil, fmt.Errorf("%s: %w", t.name, err)
 	}
-	defer crew.close()
-	books, err := t.open(ctx)
+	one := &seat{target: t, crew: crew, sum: sample{scenario: sc.name, target: t.name, repeat: repeat}}
+	if one.books, err = t.open(ctx); err == nil {
+		_, err = b.phase(ctx, one, b.warming(repeat))
+	}
 	if err != nil {
-		return result, err
+		crew.close()
+		return nil, fmt.Errorf("%s: %w", t.name, err)
 	}
-	warm, err := b.phase(ctx, t, crew, books, b.warming(repeat))
-	if err != nil {
-		return result, err
-	}
-	profiled := b.profiling(ctx, t, sc, repeat)
-	from, err := b.read(s, t)
-	if err != nil {
-		return result, err
-	}
-	f, err := b.phase(ctx, t, crew, books, b.duration)
-	if err != nil {
-		return result, err
-	}
-	to, err := b.read(s, t)
-	if err != nil {
-		return result, err
-	}
-	if err := profiled(); err != nil {
-		return result, err
-	}
-	result.fill(f, from, to)
-	result.memory = resident(t.pids())
-	if t.server != nil {
-		result.started = t.server.started
-	}
-	answered, err := s.control(ctx, "")
-	if sent := warm.requests + f.requests; err == nil && answered-asked != sent {
-		err = fmt.Errorf("%s: %d requests were answered, and the mock was asked %d times", t.name, sent, answered-asked)
-	}
-	return result, err
+	return one, nil
 }
 
 // warming is longer the first time, when a process has done nothing yet.
@@ -103,6 +112,87 @@ func (b *bench) warming(repeat int) time.Duration {
 		return 3 * b.warmup
 	}
 	return b.warmup
+}
+
+// steady measures a slice that nobody disturbs, as far as there is patience for that.
+func (b *bench) steady(ctx context.Context, s *stage, one *seat, during time.Duration) error {
+	for {
+		f, spent, err := b.measure(ctx, s, one, during)
+		if err != nil {
+			return err
+		}
+		if spent.stolen+spent.foreign > disturbed && b.retries > 0 {
+			b.retries--
+			b.say("           disturbed: %.0f%% stolen, %.0f%% foreign; once more", 100*spent.stolen, 100*spent.foreign)
+			continue
+		}
+		one.add(f, spent)
+		return nil
+	}
+}
+
+// rewarm is how long a target that has waited for its turn is under load before it counts.
+const rewarm = 100 * time.Millisecond
+
+// measure sends a slice of load to one target. Its CPU time counts until all that it has put off is done; what came out of it is counted against
+// what went in.
+func (b *bench) measure(ctx context.Context, s *stage, one *seat, during time.Duration) (figure, sample, error) {
+	var spent sample
+	asked, err := s.control(ctx, "")
+	if err != nil {
+		return figure{}, spent, err
+	}
+	warm, err := b.phase(ctx, one, rewarm)
+	if err != nil {
+		return figure{}, spent, err
+	}
+	profiled := b.profiling(ctx, one)
+	from, err := b.read(s, one.target)
+	if err != nil {
+		return figure{}, spent, err
+	}
+	f, err := b.phase(ctx, one, during)
+	if err != nil {
+		return figure{}, spent, err
+	}
+	to, err := b.read(s, one.target)
+	if err != nil {
+		return figure{}, spent, err
+	}
+	if err := profiled(); err != nil {
+		return figure{}, spent, err
+	}
+	spent.fill(from, to)
+	answered, err := s.control(ctx, "")
+	if sent := warm.requests + f.requests; err == nil && answered-asked != sent {
+		err = fmt.Errorf("%d requests were answered, and the mock was asked %d times", sent, answered-asked)
+	}
+	return f, spent, err
+}
+
+// add adds a slice to what a target was measured to do.
+func (one *seat) add(f figure, spent sample) {
+	sum := &one.sum
+	sum.requests += f.requests
+	sum.events += f.events
+	sum.took += f.took
+	sum.cpu += spent.cpu
+	sum.stolen, sum.foreign = max(sum.stolen, spent.stolen), max(sum.foreign, spent.foreign)
+	one.all.whole = append(one.all.whole, f.whole...)
+	one.all.begin = append(one.all.begin, f.begin...)
+}
+
+// total is all of its slices together.
+func (one *seat) total() sample {
+	sum := one.sum
+	slices.Sort(one.all.whole)
+	slices.Sort(one.all.begin)
+	sum.p50, sum.p99, sum.begin = percentile(one.all.whole, 0.5), percentile(one.all.whole, 0.99), percentile(one.all.begin, 0.5)
+	sum.memory = resident(one.pids())
+	if one.server != nil {
+		sum.started = one.server.started
+	}
+	return sum
 }
 
 // A page is how many requests a target's books should have.
@@ -117,16 +207,16 @@ func (t *target) open(ctx context.Context) (*page, error) {
 }
 
 // phase sends for a while, and waits until the books are complete.
-func (b *bench) phase(ctx context.Context, t *target, c *crew, p *page, during time.Duration) (figure, error) {
-	f, err := c.run(ctx, during)
-	if err != nil || p == nil {
-		if err != nil && t.process != nil {
-			err = t.process.failure(err)
-		}
+func (b *bench) phase(ctx context.Context, one *seat, during time.Duration) (figure, error) {
+	f, err := one.crew.run(ctx, during)
+	if err != nil && one.process != nil {
+		err = one.process.failure(err)
+	}
+	if err != nil || one.books == nil {
 		return f, err
 	}
-	p.rows += f.requests
-	return f, t.server.settle(ctx, p.rows)
+	one.books.rows += f.requests
+	return f, one.server.settle(ctx, one.books.rows)
 }
 
 // A reading is what everybody had used until then.
@@ -141,10 +231,8 @@ func (b *bench) read(s *stage, t *target) (reading, error) {
 	return reading{target, ours, machine()}, errors.Join(err, failed)
 }
 
-func (s *sample) fill(f figure, from, to reading) {
-	s.requests, s.events, s.took = f.requests, f.events, f.took
+func (s *sample) fill(from, to reading) {
 	s.cpu = to.target - from.target
-	s.p50, s.p99, s.begin = percentile(f.whole, 0.5), percentile(f.whole, 0.99), percentile(f.begin, 0.5)
 	if all := float64(to.machine.all - from.machine.all); all > 0 {
 		s.stolen = float64(to.machine.stolen-from.machine.stolen) / all
 		s.foreign = max(0, float64(to.machine.busy-from.machine.busy-(to.target-from.target)-(to.ours-from.ours))/all)
@@ -152,12 +240,12 @@ func (s *sample) fill(f figure, from, to reading) {
 }
 
 // profiling begins to read a server's profile, if that is wanted, and returns what waits for its end.
-func (b *bench) profiling(ctx context.Context, t *target, sc *scenario, repeat int) func() error {
-	if b.profile == "" || t.server == nil {
+func (b *bench) profiling(ctx context.Context, one *seat) func() error {
+	if b.profile == "" || one.server == nil {
 		return func() error { return nil }
 	}
 	done := make(chan error, 1)
-	file := filepath.Join(b.profile, fmt.Sprintf("%s-%s-%d.pb.gz", sc.name, t.name, repeat))
-	go func() { done <- t.server.profile(ctx, file, b.duration) }()
+	file := filepath.Join(b.profile, fmt.Sprintf("%s-%s-%d.pb.gz", one.sum.scenario, one.name, one.sum.repeat))
+	go func() { done <- one.server.profile(ctx, file, b.duration) }()
 	return func() error { return <-done }
 }

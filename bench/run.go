@@ -19,7 +19,7 @@ var errMissed = errors.New("a mark was missed")
 
 // run measures, prints, and fails when a mark was missed.
 func run(ctx context.Context, o *options) error {
-	b := &bench{options: o, retries: 20}
+	b := &bench{options: o, retries: 50}
 	if o.write != "" { // better now than when all is measured
 		if _, err := splice(o.write, ""); err != nil {
 			return err
@@ -80,7 +80,7 @@ func (b *bench) staged(ctx context.Context, names []string, play func(*stage) er
 	return ctx.Err()
 }
 
-// loads measures the scenarios: each repeat has all targets in turn, and begins with another one.
+// loads measures the scenarios: each repeat has all targets side by side, and begins with another one.
 func (b *bench) loads(ctx context.Context) error {
 	wanted := slices.DeleteFunc(slices.Clone(scenarios), func(sc scenario) bool { return !slices.Contains(b.only, sc.name) })
 	if len(wanted) == 0 {
@@ -91,13 +91,8 @@ func (b *bench) loads(ctx context.Context) error {
 			sc := &wanted[i]
 			targets := slices.DeleteFunc(slices.Clone(s.targets), func(t *target) bool { return !t.takes(sc) })
 			for repeat := range b.times(sc) {
-				for j := range targets {
-					t := targets[(repeat+j)%len(targets)]
-					one, err := b.steady(ctx, s, t, sc, repeat)
-					if err != nil {
-						return fmt.Errorf("%s: %s: %w", sc.name, t.name, err)
-					}
-					b.add(one)
+				if err := b.round(ctx, s, sc, targets, repeat); err != nil {
+					return fmt.Errorf("%s: %w", sc.name, err)
 				}
 			}
 		}
@@ -165,12 +160,8 @@ func (b *bench) growths(ctx context.Context) error {
 		sc := *chatScenario()
 		sc.name, sc.repeats = growth, 3
 		for repeat := range b.times(&sc) {
-			for j := range s.targets {
-				one, err := b.steady(ctx, s, s.targets[(repeat+j)%len(s.targets)], &sc, repeat)
-				if err != nil {
-					return err
-				}
-				b.add(one)
+			if err := b.round(ctx, s, &sc, s.targets, repeat); err != nil {
+				return fmt.Errorf("%s: %w", growth, err)
 			}
 		}
 		return nil
