@@ -69,7 +69,7 @@ type options struct {
 	duration, warmup time.Duration
 	streams          int
 	transport        string
-	binary           string
+	binary, before   string
 	write, profile   string
 	args             []string
 }
@@ -90,12 +90,16 @@ func parse(args, scenarios, others []string) (*options, error) {
 	set.IntVar(&o.streams, "streams", idleStreams, "idle: how many streams are open at once")
 	set.StringVar(&o.transport, "transport", "", "the transport of the gateway's provider; empty for its default")
 	set.StringVar(&o.binary, "sovereign", "bin/sovereign", "the gateway's binary")
+	set.StringVar(&o.before, "before", "", "another build of it to measure beside it, as the target "+nameBefore)
 	set.StringVar(&o.write, "write", "", "write the tables into this file too, between "+resultsBegin+" and "+resultsEnd)
 	set.StringVar(&o.profile, "profile", "", "write the gateway's CPU profiles into this folder (which costs it a little)")
 	if err := set.Parse(args); err != nil {
 		return nil, err
 	}
 	o.only, o.targets = strings.Split(only, ","), strings.Split(targets, ",")
+	if o.before != "" {
+		o.targets = append(o.targets, nameBefore)
+	}
 	for _, name := range o.only {
 		if !slices.Contains(names(), name) {
 			return nil, fmt.Errorf("there is no scenario %q; there are %s", name, strings.Join(names(), ", "))

@@ -101,7 +101,7 @@ func (g *sovereign) serve(ctx context.Context, s *stage, o *options, folder, nam
 func startOurs(ctx context.Context, s *stage, o *options, prefix string) (*target, error) {
 	t := &target{name: map[string]string{"": nameOurs, "standard-": nameStandard}[prefix]}
 	for _, other := range s.targets { // one server has both transports
-		if other.server != nil && other.name != nameLogging {
+		if other.server != nil && other.name != nameLogging && other.name != nameBefore {
 			t.server = other.server
 		}
 	}
@@ -129,6 +129,17 @@ func startLogging(ctx context.Context, s *stage, o *options) (*target, error) {
 	}
 	s.ends = append(s.ends, func() { _ = server.logs.Close() })
 	return &target{name: nameLogging, server: server, address: server.address, process: server.process, people: server.people}, nil
+}
+
+// startBefore starts another build.
+func startBefore(ctx context.Context, s *stage, o *options) (*target, error) {
+	other := *o
+	other.binary = o.before
+	server, err := startSovereign(ctx, s, &other, nameBefore, tenKeys)
+	if err != nil {
+		return nil, err
+	}
+	return &target{name: nameBefore, address: server.address, process: server.process, server: server, people: server.people}, nil
 }
 
 // rows is how many requests are in the books, and in the logs where there are some: the lesser of both.

@@ -32,6 +32,7 @@ const (
 	nameOurs     = "sovereign"
 	nameStandard = "sovereign-standard"
 	nameLogging  = "sovereign-logging"
+	nameBefore   = "before"
 )
 
 // A stage is the mock and what stands before it.
@@ -120,6 +121,7 @@ var makers = map[string]func(context.Context, *stage, *options) (*target, error)
 		return startOurs(ctx, s, o, "standard-")
 	},
 	nameLogging: startLogging,
+	nameBefore:  startBefore,
 	namePortkey: startPortkey,
 	nameLiteLLM: startLiteLLM,
 }
