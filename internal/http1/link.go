@@ -171,21 +171,33 @@ func (l *link) send(host string, r *Request) error {
 
 // head appends a request's head.
 func (r *Request) head(to []byte, host string, length int) []byte {
+	to = r.begin(to, host)
+	to = append(to, "Content-Length: "...)
+	to = strconv.AppendInt(to, int64(length), 10)
+	return append(to, "\r\n\r\n"...)
+}
+
+// begin appends the head but for the body's length.
+func (r *Request) begin(to []byte, host string) []byte {
+	if r.Letterhead != nil {
+		return r.fields(append(to, r.Letterhead.text.Reveal()...))
+	}
 	to = append(to, r.Method...)
 	to = append(to, ' ')
 	to = append(to, r.Target...)
 	to = append(to, " HTTP/1.1\r\nHost: "...)
 	to = append(to, host...)
-	to = append(to, "\r\n"...)
+	return r.fields(append(to, "\r\n"...))
+}
+
+func (r *Request) fields(to []byte) []byte {
 	for _, f := range r.Fields {
 		to = append(to, f.Name...)
 		to = append(to, ": "...)
 		to = append(to, f.Value...)
 		to = append(to, "\r\n"...)
 	}
-	to = append(to, "Content-Length: "...)
-	to = strconv.AppendInt(to, int64(length), 10)
-	return append(to, "\r\n\r\n"...)
+	return to
 }
 
 // answered waits a moment for an answer to a request that could not be sent whole.

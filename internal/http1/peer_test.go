@@ -182,6 +182,13 @@ func TestARequestIsSentAsItIs(t *testing.T) {
 	if got.Load() != want {
 		t.Errorf("%q\n%q", got.Load(), want)
 	}
+	h, err := c.Letterhead(r.Method, r.Target, r.Fields[:2]...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask(context.Background(), c, &Request{Letterhead: h, Fields: r.Fields[2:], Body: r.Body}); err != nil || got.Load() != want {
+		t.Errorf("with a letterhead: %q\n%q %v", got.Load(), want, err)
+	}
 }
 
 // A small request leaves in one piece, a large one without being copied.
@@ -218,7 +225,10 @@ func TestWhatWouldBreakOutOfAHeadIsNotSent(t *testing.T) {
 	}
 	for _, r := range bad {
 		if _, err := ask(context.Background(), c, r); err == nil {
-			t.Errorf("%q was sent", r)
+			t.Errorf("%+v was sent", r)
+		}
+		if _, err := c.Letterhead(r.Method, r.Target, r.Fields...); err == nil {
+			t.Errorf("%+v was taken for a letterhead", r)
 		}
 	}
 }

@@ -26,18 +26,27 @@ var keyed = map[live.Protocol]struct {
 
 // head is a request's, built from nothing: no header of a caller's can reach a provider.
 func head(p live.Protocol, r *Request, key secret.Text) []http1.Field {
+	return append(letterhead(p, r.Stream, key), named(r))
+}
+
+// letterhead is what all requests to a provider have in common, with one key.
+func letterhead(p live.Protocol, stream bool, key secret.Text) []http1.Field {
 	accept := "application/json"
-	if r.Stream {
+	if stream {
 		accept = "text/event-stream"
 	}
 	wire := keyed[p]
 	fields := append(make([]http1.Field, 0, 6),
-		http1.Field{Name: "Content-Type", Value: "application/json"}, http1.Field{Name: "User-Agent", Value: "sovereign"},
-		http1.Field{Name: "X-Client-Request-Id", Value: r.ID}, http1.Field{Name: "Accept", Value: accept})
+		http1.Field{Name: "Content-Type", Value: "application/json"}, http1.Field{Name: "User-Agent", Value: "sovereign"}, http1.Field{Name: "Accept", Value: accept})
 	if !key.Empty() {
 		fields = append(fields, http1.Field{Name: wire.name, Value: wire.before + key.Reveal()})
 	}
 	return append(fields, wire.more...)
+}
+
+// named tells a provider our id of a request, for its support.
+func named(r *Request) http1.Field {
+	return http1.Field{Name: "X-Client-Request-Id", Value: r.ID}
 }
 
 // ErrGarbage says that an answer is not what its protocol allows.
