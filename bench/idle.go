@@ -20,7 +20,7 @@ func (b *bench) idle(ctx context.Context, s *stage, t *target, streams int) (sam
 	}
 	release := func() (int64, error) { return s.control(ctx, query("hold", "false")) }
 	l := &load{address: t.address, order: newOrder(chatPath, chat(450, true), t.people("chat")), want: streamed, conns: streams, memory: 2 << 10}
-	books, err := t.open(ctx)
+	before, err := t.rows(ctx)
 	if err != nil {
 		return result, err
 	}
@@ -44,10 +44,7 @@ func (b *bench) idle(ctx context.Context, s *stage, t *target, streams int) (sam
 	if answered-asked != int64(streams) {
 		return result, fmt.Errorf("%s: the mock was asked for %d streams of %d", t.name, answered-asked, streams)
 	}
-	if books != nil {
-		err = t.server.settle(ctx, books.rows+int64(streams))
-	}
-	return result, err
+	return result, t.settle(ctx, before+int64(streams))
 }
 
 // begin sends every caller's request and returns when each has its first content. What it returns waits for their ends.

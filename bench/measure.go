@@ -39,10 +39,9 @@ const slice = 500 * time.Millisecond
 // A seat is a target's part in a round.
 type seat struct {
 	*target
-	crew  *crew
-	books *page
-	sum   sample
-	all   figure
+	crew *crew
+	sum  sample
+	all  figure
 }
 
 // round measures targets side by side. Each gets a scenario's load for a slice, then the next, there and back again, until each has had its time.
@@ -96,10 +95,7 @@ func (b *bench) sit(ctx context.Context, t *target, sc *scenario, repeat int) (*
 		return nil, fmt.Errorf("%s: %w", t.name, err)
 	}
 	one := &seat{target: t, crew: crew, sum: sample{scenario: sc.name, target: t.name, repeat: repeat}}
-	if one.books, err = t.open(ctx); err == nil {
-		_, err = b.phase(ctx, one, b.warming(repeat))
-	}
-	if err != nil {
+	if _, err := b.phase(ctx, one, b.warming(repeat)); err != nil {
 		crew.close()
 		return nil, fmt.Errorf("%s: %w", t.name, err)
 	}
@@ -195,28 +191,36 @@ func (one *seat) total() sample {
 	return sum
 }
 
-// A page is how many requests a target's books should have.
-type page struct{ rows int64 }
-
-func (t *target) open(ctx context.Context) (*page, error) {
+// rows is how many requests the books of a target have, if it keeps some.
+func (t *target) rows(ctx context.Context) (int64, error) {
 	if t.server == nil {
-		return nil, nil //nolint:nilnil // it keeps no books
+		return 0, nil
 	}
-	rows, err := t.server.rows(ctx)
-	return &page{rows}, err
+	return t.server.rows(ctx)
 }
 
-// phase sends for a while, and waits until the books are complete.
-func (b *bench) phase(ctx context.Context, one *seat, during time.Duration) (figure, error) {
-	f, err := one.crew.run(ctx, during)
-	if err != nil && one.process != nil {
-		err = one.process.failure(err)
+// settle waits until they have so many.
+func (t *target) settle(ctx context.Context, rows int64) error {
+	if t.server == nil {
+		return nil
 	}
-	if err != nil || one.books == nil {
+	return t.server.settle(ctx, rows)
+}
+
+// phase sends for a while, and waits until the books are complete. They are looked at before, too: one server may be several targets.
+func (b *bench) phase(ctx context.Context, one *seat, during time.Duration) (figure, error) {
+	before, err := one.rows(ctx)
+	if err != nil {
+		return figure{}, err
+	}
+	f, err := one.crew.run(ctx, during)
+	if err != nil {
+		if one.process != nil {
+			err = one.process.failure(err)
+		}
 		return f, err
 	}
-	one.books.rows += f.requests
-	return f, one.server.settle(ctx, one.books.rows)
+	return f, one.settle(ctx, before+f.requests)
 }
 
 // A reading is what everybody had used until then.
