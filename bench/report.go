@@ -147,7 +147,7 @@ var (
 	}
 	explained = map[string]string{
 		idle:   "Streams that are open at once, have had their first words and say nothing more; fresh processes.",
-		growth: "`chat` on servers that know much: each request comes from a key, and names a model, drawn at random of all there are. One server after the other in each repeat.",
+		growth: "`chat` on servers that know much: each request comes from a key, and names a model, drawn at random of all there are.",
 	}
 )
 

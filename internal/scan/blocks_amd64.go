@@ -1,5 +1,36 @@
 package scan
 
+import (
+	"bytes"
+
+	"golang.org/x/sys/cpu"
+)
+
+// wide says that the processor has AVX2.
+var wide = cpu.X86.HasAVX2
+
+// far is how long a text is in which a search by pairs of blocks pays.
+const far = 4 * block
+
+// nextQuote is where the first quote is, or -1.
+func nextQuote(text []byte) int {
+	clean := 0
+	if wide && len(text) >= far {
+		clean = block * quotelessBlocks(&text[0], len(text)/block)
+	}
+	n := bytes.IndexByte(text[clean:], '"')
+	if n < 0 {
+		return -1
+	}
+	return clean + n
+}
+
+// quotelessBlocks is how many of the next blocks have no quote in them, but for a last one: they are looked at in pairs. It needs AVX2, and reads
+// all n at most.
+//
+//go:noescape
+func quotelessBlocks(text *byte, n int) int
+
 // ascii is asciiByWords.
 func ascii(text []byte) int {
 	if len(text) < block {

@@ -2,11 +2,37 @@
 
 // func asciiBlocks(text *byte, n int) int
 //
-// A byte is ASCII and not NUL when it is greater than zero as a signed number. Every processor of this kind has SSE2.
+// A byte is ASCII and not NUL when it is greater than zero as a signed number. Every processor of this kind has SSE2; where it has AVX2 too,
+// two blocks are looked at together, and the first that are not good are left to what follows.
 TEXT ·asciiBlocks(SB), NOSPLIT, $0-24
 	MOVQ text+0(FP), SI
 	MOVQ n+8(FP), CX
 	XORQ AX, AX
+	CMPB ·wide(SB), $1
+	JNE  narrow
+	VPXOR Y0, Y0, Y0
+
+pair:
+	LEAQ 2(AX), DX
+	CMPQ DX, CX
+	JGT  single
+	VMOVDQU 0(SI), Y1
+	VMOVDQU 64(SI), Y2
+	VPMINSB 32(SI), Y1, Y1
+	VPMINSB 96(SI), Y2, Y2
+	VPMINSB Y2, Y1, Y1
+	VPCMPGTB Y0, Y1, Y1
+	VPMOVMSKB Y1, BX
+	CMPL BX, $-1
+	JNE  single
+	ADDQ $128, SI
+	MOVQ DX, AX
+	JMP  pair
+
+single:
+	VZEROUPPER
+
+narrow:
 	PXOR X0, X0
 
 next:
@@ -86,4 +112,35 @@ TEXT ·marks(SB), NOSPLIT, $0-24
 
 	MOVQ AX, quote+8(FP)
 	MOVQ BX, slash+16(FP)
+	RET
+
+// func quotelessBlocks(text *byte, n int) int
+TEXT ·quotelessBlocks(SB), NOSPLIT, $0-24
+	MOVQ text+0(FP), SI
+	MOVQ n+8(FP), CX
+	XORQ AX, AX
+	MOVQ $0x2222222222222222, BX
+	MOVQ BX, X0
+	VPBROADCASTQ X0, Y0
+
+pair:
+	LEAQ 2(AX), DX
+	CMPQ DX, CX
+	JGT  done
+	VPCMPEQB 0(SI), Y0, Y1
+	VPCMPEQB 32(SI), Y0, Y2
+	VPCMPEQB 64(SI), Y0, Y3
+	VPCMPEQB 96(SI), Y0, Y4
+	VPOR Y1, Y2, Y1
+	VPOR Y3, Y4, Y3
+	VPOR Y1, Y3, Y1
+	VPTEST Y1, Y1
+	JNE  done
+	ADDQ $128, SI
+	MOVQ DX, AX
+	JMP  pair
+
+done:
+	VZEROUPPER
+	MOVQ AX, ret+16(FP)
 	RET

@@ -2,6 +2,10 @@
 
 package scan
 
+import "bytes"
+
+func nextQuote(text []byte) int { return bytes.IndexByte(text, '"') }
+
 func ascii(text []byte) int { return asciiByWords(text) }
 
 func marks(text *[block]byte) (quote, slash uint64) { return marksByWords(text) }

@@ -8,6 +8,10 @@ import (
 
 // TestASCIIIsFoundByBlocksAsItIsByWords goes over every byte, at every place of some blocks, at every alignment.
 func TestASCIIIsFoundByBlocksAsItIsByWords(t *testing.T) {
+	eachWidth(t, sameASCII)
+}
+
+func sameASCII(t *testing.T) {
 	room := bytes.Repeat([]byte{'a'}, 16+4*block+20)
 	for c := range 256 {
 		for at := range 3*block + 20 {
@@ -40,4 +44,37 @@ func TestMarksAreFoundByBlocksAsTheyAreByWords(t *testing.T) {
 			t.Fatalf("%q: %x, %x, by words %x, %x", text, quote, slash, q, s)
 		}
 	}
+}
+
+// The next quote is found wherever it is, whatever stands behind it and around the text.
+func TestTheNextQuoteIsFoundWhereverItIs(t *testing.T) {
+	eachWidth(t, func(t *testing.T) {
+		room := bytes.Repeat([]byte{'a'}, 16+7*block)
+		for from := range 16 {
+			for length := range 6 * block {
+				room[from+length] = '"' // is not of the text
+				text := room[from : from+length]
+				if got := nextQuote(text); got != -1 {
+					t.Fatalf("%d bytes without: %d", length, got)
+				}
+				for _, at := range []int{0, 1, length / 3, length / 2, length - 2, length - 1} {
+					if at < 0 || at >= length {
+						continue
+					}
+					text[at], text[length-1] = '"', '"'
+					if got := nextQuote(text); got != at {
+						t.Fatalf("of %d bytes the one at %d: %d", length, at, got)
+					}
+					text[at], text[length-1] = 'a', 'a'
+				}
+				room[from+length] = 'a'
+			}
+		}
+		for c := range 256 {
+			text := bytes.Repeat([]byte{byte(c)}, 6*block)
+			if got, want := nextQuote(text), bytes.IndexByte(text, '"'); got != want {
+				t.Fatalf("%#x: %d, want %d", c, got, want)
+			}
+		}
+	})
 }

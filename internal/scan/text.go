@@ -1,7 +1,6 @@
 package scan
 
 import (
-	"bytes"
 	"encoding/binary"
 	"math/bits"
 )
@@ -71,7 +70,7 @@ func quoted(text []byte, at int) int {
 		at += 2
 	}
 	for at < len(text) {
-		n := bytes.IndexByte(text[at:], '"')
+		n := nextQuote(text[at:])
 		if n < 0 {
 			return -1
 		}

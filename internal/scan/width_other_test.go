@@ -1,0 +1,10 @@
+//go:build !amd64
+
+package scan
+
+import "testing"
+
+func eachWidth(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	test(t)
+}
