@@ -162,7 +162,7 @@ func TestHalfACloseIsLeavingAsWithNetHTTP(t *testing.T) {
 func TestARequestThatComesEarlyIsNoReasonToEndAndIsServedNext(t *testing.T) {
 	next := lanePlain("second", "X: 2")
 	for name, wire := range map[string]string{"plain": next, "other": strings.Replace(next, "Host", "Pragma: x\r\nHost", 1), "blank": "\r\n" + next} {
-		for _, at := range []time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond} { // before the watch, and in it
+		for _, at := range []time.Duration{0, watchAfter / 2, 2 * watchAfter} { // before the watch, and in it
 			for _, pieces := range []int{1, 3, len(wire)} {
 				t.Run(fmt.Sprint(name, at, pieces), func(t *testing.T) {
 					laneBubble(t, func(t *testing.T, laned bool) {

@@ -53,7 +53,7 @@ type line struct {
 const headRoom = 4 << 10
 
 // watchAfter is for how long a request runs before its caller is watched for leaving: most are over before.
-const watchAfter = 10 * time.Millisecond
+const watchAfter = 100 * time.Millisecond
 
 func newVisit(s *Server, conn net.Conn) *visit {
 	v := &visit{server: s, conn: conn, base: context.Background(), remote: conn.RemoteAddr().String(), socket: socketOf(conn), buffer: make([]byte, headRoom)}
