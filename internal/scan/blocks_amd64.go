@@ -1,10 +1,6 @@
 package scan
 
-import (
-	"bytes"
-
-	"golang.org/x/sys/cpu"
-)
+import "golang.org/x/sys/cpu"
 
 // wide says that the processor has AVX2.
 var wide = cpu.X86.HasAVX2
@@ -12,13 +8,13 @@ var wide = cpu.X86.HasAVX2
 // far is how long a text is in which a search by pairs of blocks pays.
 const far = 4 * block
 
-// nextQuote is where the first quote is, or -1.
+// nextQuote is quoteAt.
 func nextQuote(text []byte) int {
 	clean := 0
 	if wide && len(text) >= far {
 		clean = block * quotelessBlocks(&text[0], len(text)/block)
 	}
-	n := bytes.IndexByte(text[clean:], '"')
+	n := quoteAt(text[clean:])
 	if n < 0 {
 		return -1
 	}

@@ -2,9 +2,7 @@
 
 package scan
 
-import "bytes"
-
-func nextQuote(text []byte) int { return bytes.IndexByte(text, '"') }
+func nextQuote(text []byte) int { return quoteAt(text) }
 
 func ascii(text []byte) int { return asciiByWords(text) }
 

@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 )
@@ -49,6 +50,9 @@ func structural(w uint64) uint64 {
 	folded := w | lowers
 	return (((folded ^ opens) - ones) | ((folded ^ closes) - ones) | ((w ^ quotes) - ones)) &^ w & tops
 }
+
+// quoteAt is where the first quote is, or -1.
+func quoteAt(text []byte) int { return bytes.IndexByte(text, '"') }
 
 // quoted is the end of the string that begins at at, or -1. There are three ways to go over one, each the fastest where it is
 // taken: by the word over the beginning, since most strings are short; by a search for the next quote through prose, which has few;
