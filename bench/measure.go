@@ -79,7 +79,7 @@ func (b *bench) round(ctx context.Context, s *stage, sc *scenario, targets []*ta
 	return nil
 }
 
-// slices is how often each target has its turn. What is measured by its time, and not by what it costs, is not cut up, and neither is a profile.
+// slices is how often each target has its turn. Where an answer takes its time, half a second is none to measure in; a profile is of one piece.
 func (b *bench) slices(sc *scenario) int {
 	if sc.latency > 0 || sc.interval > 0 || b.profile != "" {
 		return 1
