@@ -3,47 +3,58 @@ package gateway
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sovereign/internal/life"
 )
 
-// A term is the life of a request, and the time that it has: for all of it, and for each wait in the try that runs. One timer
-// serves both. It rings no later than the sooner of them, and mostly in vain: then it is set again.
+// A term is the life of a request, and the time that it has: for all of it, and for each wait in the try that runs. Those that run are
+// looked at together, when the first of them is due.
 type term struct {
 	life.Life
-	mutex sync.Mutex // of what follows
-	inner *life.Life // the try that runs
-	total time.Time  // when all of it is over
-	quiet time.Time  // when the wait is; zero when nobody waits
-	rings time.Time
-	timer *time.Timer
+	total moment       // when all of it is over
+	quiet atomic.Int64 // the moment when the wait is; endless when nobody waits
+	runs  *runs        // those that it is one of
+	mutex sync.Mutex   // of what follows, and of quiet when nobody waits any more
+	inner *life.Life   // the try that runs
 
 	next, before *term // of those that run, beside it
 	shard        int
 }
 
-// start gives a request its time. The timer begins with the first wait.
+// A moment is a time by a clock that nobody sets: comparing two is comparing numbers.
+type moment int64
+
+const endless = moment(1<<63 - 1)
+
+var dawn = time.Now()
+
+func momentOf(t time.Time) moment { return moment(t.Sub(dawn)) }
+
+// start gives a request its time.
 func (t *term) start(now time.Time, total time.Duration) {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	t.total = now.Add(total)
-	t.rings = t.total
+	t.total = momentOf(now.Add(total))
+	t.quiet.Store(int64(endless))
 }
+
+// due is when something of it may be over.
+func (t *term) due() moment { return min(t.total, moment(t.quiet.Load())) }
 
 // try puts the life of a try within it, which has patience for its first wait from now on.
 func (t *term) try(l *life.Life, now time.Time, patience time.Duration) {
 	t.mutex.Lock()
 	t.inner = l
-	t.await(now, patience)
 	t.mutex.Unlock()
+	t.wait(now, patience)
 	t.Hold(l)
 }
 
 // over ends a try that may have ended before.
 func (t *term) over(l *life.Life) {
 	t.mutex.Lock()
-	t.inner, t.quiet = nil, time.Time{}
+	t.inner = nil
+	t.quiet.Store(int64(endless))
 	t.mutex.Unlock()
 	t.Hold(nil)
 	l.End(context.Canceled)
@@ -51,64 +62,27 @@ func (t *term) over(l *life.Life) {
 
 // wait begins a wait, which may last for patience from now on.
 func (t *term) wait(now time.Time, patience time.Duration) {
-	t.mutex.Lock()
-	t.await(now, patience)
-	t.mutex.Unlock()
+	until := momentOf(now.Add(patience))
+	t.quiet.Store(int64(until))
+	t.runs.by(until)
 }
 
-func (t *term) await(now time.Time, patience time.Duration) {
-	t.quiet = now.Add(patience)
-	sooner := t.quiet.Before(t.rings)
-	if sooner {
-		t.rings = t.quiet
-	}
-	switch {
-	case t.timer == nil:
-		t.timer = time.AfterFunc(t.rings.Sub(now), t.ring)
-	case sooner:
-		t.timer.Reset(patience)
-	}
-}
-
-// ring ends what has lasted too long.
-func (t *term) ring() {
-	t.mutex.Lock()
-	now := time.Now()
-	switch {
-	case t.Why() != nil: // it was stopped meanwhile: the timer is not set again
-		t.mutex.Unlock()
-	case !now.Before(t.total):
-		t.mutex.Unlock()
+// look ends what has lasted too long.
+func (t *term) look(now moment) {
+	if now >= t.total {
 		t.End(errTooLong)
-	case !t.quiet.IsZero() && !now.Before(t.quiet):
-		silent := t.inner
-		t.quiet = time.Time{}
-		t.again(now)
-		t.mutex.Unlock()
-		if silent != nil {
-			silent.End(errSilent)
-		}
-	default:
-		t.again(now)
-		t.mutex.Unlock()
+		return
 	}
-}
-
-// again sets the timer for the next that may be over.
-func (t *term) again(now time.Time) {
-	t.rings = t.total
-	if !t.quiet.IsZero() && t.quiet.Before(t.total) {
-		t.rings = t.quiet
+	t.mutex.Lock()
+	silent, quiet := t.inner, t.quiet.Load()
+	if now < moment(quiet) || !t.quiet.CompareAndSwap(quiet, int64(endless)) {
+		silent = nil
 	}
-	t.timer.Reset(t.rings.Sub(now))
+	t.mutex.Unlock()
+	if silent != nil {
+		silent.End(errSilent)
+	}
 }
 
 // stop ends it without a cause of anybody's.
-func (t *term) stop() {
-	t.mutex.Lock()
-	if t.timer != nil {
-		t.timer.Stop()
-	}
-	t.mutex.Unlock()
-	t.End(context.Canceled)
-}
+func (t *term) stop() { t.End(context.Canceled) }

@@ -75,7 +75,8 @@ func (v *visit) handle(in *http.Request) (whole bool) {
 	return true
 }
 
-// watch begins, after a while, to watch for a caller who leaves. The request was read, and nothing has come after it.
+// watch begins, after a while, to watch for a caller who leaves. The request was read, and nothing has come after it. A timer that was
+// set for a request before is left as it is: to set it and stop it with every request costs more than to let it ring.
 func (v *visit) watch() {
 	if v.from < v.to {
 		return // a caller who is there already with the next
@@ -83,6 +84,11 @@ func (v *visit) watch() {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	v.watched = v.request
+	v.turn++
+	if v.set {
+		return
+	}
+	v.set, v.seen = true, v.turn
 	if v.timer == nil {
 		v.timer = time.AfterFunc(watchAfter, v.look)
 	} else {
@@ -90,11 +96,17 @@ func (v *visit) watch() {
 	}
 }
 
-// look waits for what a caller has no reason to send, or for its end.
+// look waits for what a caller has no reason to send, or for its end, when the request that runs did so when the timer was last set.
 func (v *visit) look() {
 	v.mutex.Lock()
 	r := v.watched
-	if r == nil || v.looking != nil {
+	if r != nil && v.turn != v.seen {
+		v.seen = v.turn
+		v.timer.Reset(watchAfter)
+		v.mutex.Unlock()
+		return
+	}
+	if v.set = false; r == nil || v.looking != nil {
 		v.mutex.Unlock()
 		return
 	}
@@ -117,9 +129,6 @@ func (v *visit) look() {
 // unwatch ends the watch, and takes what it has read.
 func (v *visit) unwatch() {
 	v.mutex.Lock()
-	if v.timer != nil {
-		v.timer.Stop()
-	}
 	done := v.looking
 	v.watched, v.looking = nil, nil
 	if done != nil {

@@ -143,6 +143,35 @@ func TestACallerWhoLeavesAtOnceIsMissedSoon(t *testing.T) {
 	})
 }
 
+// The timer of one request serves the next.
+func TestACallerWhoLeavesWithALaterRequestIsMissedSoonToo(t *testing.T) {
+	for _, pause := range []time.Duration{0, watchAfter / 2, watchAfter, 3 * watchAfter / 2, 5 * watchAfter} {
+		synctest.Test(t, func(t *testing.T) {
+			ended := make(chan time.Time, 1)
+			_, dial := lanePiped(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if asked, _ := io.ReadAll(r.Body); string(asked) == "stay" {
+					<-r.Context().Done()
+					ended <- time.Now()
+				}
+			}))
+			conn := dial()
+			for range 3 {
+				laneSay(t, conn, lanePlain("go on"))
+				if _, err := io.ReadAtLeast(conn, make([]byte, 4096), 20); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(pause)
+			}
+			laneSay(t, conn, lanePlain("stay"))
+			begun := time.Now()
+			_ = conn.Close()
+			if late := (<-ended).Sub(begun); late < watchAfter || late > 2*watchAfter {
+				t.Errorf("%v after a pause of %v", late, pause)
+			}
+		})
+	}
+}
+
 func TestHalfACloseIsLeavingAsWithNetHTTP(t *testing.T) {
 	eachLane(t, func(t *testing.T, laned bool) {
 		house := laneServe(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

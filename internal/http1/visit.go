@@ -38,7 +38,10 @@ type visit struct {
 	// What follows is shared with the watch for a caller who leaves.
 	mutex   sync.Mutex
 	timer   *time.Timer
+	set     bool          // the timer is, and rings
 	watched *request      // that runs, once it was read
+	turn    int           // of those that were, one after the other
+	seen    int           // the turn that ran when the timer was last set
 	looking chan struct{} // closed when the watch has ended; nil when there is none
 	early   []byte        // what the watch has read: of the next request
 }
@@ -52,7 +55,8 @@ type line struct {
 // headRoom is how long a head may be to be taken here.
 const headRoom = 4 << 10
 
-// watchAfter is for how long a request runs before its caller is watched for leaving: most are over before.
+// watchAfter is for how long a request runs at least before its caller is watched for leaving, and at most for twice as long: most are
+// over before.
 const watchAfter = 100 * time.Millisecond
 
 func newVisit(s *Server, conn net.Conn) *visit {
