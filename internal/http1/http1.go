@@ -134,21 +134,20 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	link := c.idle.get()
-	kept := link != nil
-	for {
-		if link == nil {
-			var err error
-			if link, err = c.dial(ctx); err != nil {
-				return nil, err
-			}
-		}
+	for link := c.idle.get(); link != nil; link = c.idle.get() {
 		response, err := c.exchange(ctx, link, r)
-		if !kept || !errors.Is(err, errUnsent) {
+		if errors.Is(err, errUnsent) {
+			break
+		}
+		if !errors.Is(err, errStale) {
 			return response, err
 		}
-		link, kept = nil, false
 	}
+	link, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.exchange(ctx, link, r)
 }
 
 // errUnsent says that a connection was closed before a request was written whole.
@@ -169,6 +168,9 @@ func (c *Client) exchange(ctx context.Context, l *link, r *Request) (response *R
 		}
 	}()
 	if unsent := l.send(c.origin.host, r); unsent != nil {
+		if errors.Is(unsent, errStale) {
+			return nil, unsent
+		}
 		// A server may refuse a request, and close, before it has read all of it.
 		if ctx.Err() != nil || !l.answered() || ctx.Err() != nil {
 			return nil, fmt.Errorf("%w: %w", errUnsent, unsent)

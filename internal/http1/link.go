@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strconv"
 	"sync"
 	"syscall"
@@ -23,8 +22,8 @@ type link struct {
 	socket  net.Conn
 	raw     syscall.RawConn // of the socket; nil where there is none
 	cut     func()          // ends what is being written or read, from any goroutine
-	peek    func(fd uintptr) bool
-	open    bool // what peek found
+	kept    bool            // it was used before: the peer may have closed it since
+	query   query
 	place   rota.Place
 	haste   haste
 	spoiled bool          // a request was not sent whole: no other may follow
@@ -54,7 +53,8 @@ func (c *Client) dial(ctx context.Context) (*link, error) {
 		_ = socket.SetDeadline(time.Unix(1, 0)) // long ago
 		l.place.Leave()
 	}
-	l.peek, l.raw = l.look, socketOf(socket)
+	l.raw = socketOf(socket)
+	l.query.link, l.query.step = l, l.query.next
 	if c.origin.secure == nil {
 		return l, nil
 	}
@@ -101,44 +101,14 @@ func (f farewell) Write(p []byte) (int, error) {
 // close ends the connection at once. TLS's farewell is left out: it could block, and every answer tells its own end.
 func (l *link) close() { _ = l.socket.Close() }
 
-// quiet reports whether the connection stands, and the peer has said nothing out of turn: what it says between two
-// exchanges, if only that it goes, would be taken for an answer.
-func (l *link) quiet() bool {
-	if l.from != l.to || l.conn != l.socket && l.holds() {
-		return false
-	}
-	if l.raw == nil {
-		return true
-	}
-	l.open = false
-	return l.raw.Read(l.peek) == nil && l.open
-}
-
-// holds reports whether TLS has read more than it has handed out: bytes behind the answer's end, or the peer's farewell. The
-// socket is not asked: its deadline has passed.
-func (l *link) holds() bool {
-	var one [1]byte
-	_ = l.socket.SetReadDeadline(time.Unix(1, 0))
-	_, err := l.conn.Read(one[:])
-	_ = l.socket.SetReadDeadline(time.Time{})
-	return !errors.Is(err, os.ErrDeadlineExceeded)
-}
-
-// look tries a read that does not wait. Sockets do not block here; a byte that it takes is of a connection that is given up.
-func (l *link) look(fd uintptr) bool {
-	var one [1]byte
-	_, err := syscall.Read(int(fd), one[:])
-	l.open = errors.Is(err, syscall.EAGAIN)
-	return true
-}
-
 // together is up to which size a head and a body are sent as one piece.
 const together = 16 << 10
 
 // pieces are buffers for what is sent together.
 var pieces = sync.Pool{New: func() any { return new([]byte) }}
 
-// send writes a request: in one call, as far as the connection lets it.
+// send writes a request: in one call, as far as the connection lets it. It is errStale where the peer has closed, or has said something out
+// of turn.
 func (l *link) send(host string, r *Request) error {
 	buffer, _ := pieces.Get().(*[]byte)
 	defer func() {
@@ -158,6 +128,12 @@ func (l *link) send(host string, r *Request) error {
 		parts = nil
 	}
 	*buffer = text
+	if len(parts) == 0 && l.raw != nil && l.conn == l.socket {
+		return l.query.ask(text)
+	}
+	if l.kept && !l.quiet() {
+		return errStale
+	}
 	if len(parts) == 0 {
 		_, err := l.conn.Write(text)
 		return err
@@ -220,7 +196,10 @@ func (l *link) fill() error {
 		copy(l.buffer, l.buffer[l.from:l.to])
 		l.from, l.to = 0, l.to-l.from
 	}
-	n, err := l.read(l.conn, l.buffer[l.to:])
+	n, err := 0, l.query.failed
+	if err == nil {
+		n, err = l.read(l.conn, l.buffer[l.to:])
+	}
 	if l.to += n; n > 0 {
 		return nil // an error will come again
 	}

@@ -17,7 +17,7 @@ type pool struct {
 	timer *time.Timer
 }
 
-// get takes a connection that is open still, as far as can be seen, or nil.
+// get takes a connection that is open still and over whose last answer nothing came, as far as is known, or nil.
 func (p *pool) get() *link {
 	for {
 		p.mutex.Lock()
@@ -30,7 +30,7 @@ func (p *pool) get() *link {
 		p.links[last] = nil
 		p.links = p.links[:last]
 		p.mutex.Unlock()
-		if l.quiet() && (l.expires.IsZero() || time.Now().Before(l.expires)) {
+		if l.from == l.to && (l.expires.IsZero() || time.Now().Before(l.expires)) {
 			return l
 		}
 		l.close()
@@ -39,7 +39,7 @@ func (p *pool) get() *link {
 
 // put keeps a connection, for no longer than the peer says that it would.
 func (p *pool) put(l *link, patience time.Duration) {
-	l.idle = time.Now()
+	l.idle, l.kept = time.Now(), true
 	if l.expires = (time.Time{}); patience > 0 {
 		l.expires = l.idle.Add(patience)
 	}

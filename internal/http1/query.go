@@ -1,0 +1,116 @@
+package http1
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+	"time"
+)
+
+// A query asks over a plain connection in one go: the socket is probed, written to and waited for in one hold of it. Asked one by one, it
+// would be read once more, in vain, since nobody answers that fast.
+type query struct {
+	link   *link
+	step   func(fd uintptr) bool // next
+	text   []byte                // that is left to be sent
+	wrote  bool                  // all of it, and the answer is waited for
+	stale  bool
+	err    error // of the writing
+	failed error // of the reading, which would not come again
+}
+
+// errStale says that a connection that was kept is of no use any more. Nothing was sent over it.
+var errStale = errors.New("the connection was closed while it was not in use")
+
+// ask sends a text, and returns when something of the answer is there, or nothing will be: who reads it is told.
+func (q *query) ask(text []byte) error {
+	q.text, q.wrote, q.err = text, false, nil
+	l := q.link
+	l.from, l.to = 0, 0
+	ended := l.raw.Read(q.step)
+	rest := q.text
+	q.text = nil
+	switch {
+	case q.stale:
+		return errStale
+	case q.wrote: // an end on the way is found again by who reads
+		return nil
+	case q.err != nil:
+		return q.err
+	case ended != nil:
+		return ended
+	}
+	_, err := l.conn.Write(rest)
+	return err
+}
+
+// next is called when something may have come. It is false to be called again.
+func (q *query) next(fd uintptr) (done bool) {
+	l := q.link
+	if q.wrote {
+		n, err := again(syscall.Read, int(fd), l.buffer[l.to:])
+		switch {
+		case errors.Is(err, syscall.EAGAIN):
+			return false
+		case err != nil:
+			q.failed = os.NewSyscallError("read", err)
+		case n == 0:
+			q.failed = io.EOF
+		}
+		l.to += max(n, 0)
+		return true
+	}
+	if q.stale = l.kept && !silent(fd); q.stale {
+		return true
+	}
+	n, err := again(syscall.Write, int(fd), q.text)
+	q.text = q.text[max(n, 0):]
+	if err != nil && !errors.Is(err, syscall.EAGAIN) {
+		q.err = os.NewSyscallError("write", err)
+	}
+	q.wrote = err == nil && len(q.text) == 0
+	return !q.wrote
+}
+
+// again calls until no signal interrupts it.
+func again(call func(fd int, p []byte) (int, error), fd int, p []byte) (int, error) {
+	for {
+		if n, err := call(fd, p); !errors.Is(err, syscall.EINTR) {
+			return n, err
+		}
+	}
+}
+
+// silent tries a read that does not wait. Sockets do not block here; a byte that it takes is of a connection that is given up.
+func silent(fd uintptr) bool {
+	var one [1]byte
+	_, err := again(syscall.Read, int(fd), one[:])
+	return errors.Is(err, syscall.EAGAIN)
+}
+
+// quiet reports whether the connection stands, and the peer has said nothing out of turn: what it says between two
+// exchanges, if only that it goes, would be taken for an answer.
+func (l *link) quiet() (quiet bool) {
+	if l.conn != l.socket && l.holds() {
+		return false
+	}
+	if l.raw == nil {
+		return true
+	}
+	err := l.raw.Read(func(fd uintptr) bool {
+		quiet = silent(fd)
+		return true
+	})
+	return err == nil && quiet
+}
+
+// holds reports whether TLS has read more than it has handed out: bytes behind the answer's end, or the peer's farewell. The
+// socket is not asked: its deadline has passed.
+func (l *link) holds() bool {
+	var one [1]byte
+	_ = l.socket.SetReadDeadline(time.Unix(1, 0))
+	_, err := l.conn.Read(one[:])
+	_ = l.socket.SetReadDeadline(time.Time{})
+	return !errors.Is(err, os.ErrDeadlineExceeded)
+}

@@ -1,0 +1,117 @@
+package http1
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A connection whose buffers are smaller than a request takes it in pieces.
+func TestARequestThatDoesNotFitIsSentWhole(t *testing.T) {
+	s := serving(t, nil, func(l *farEnd) {
+		for {
+			time.Sleep(20 * time.Millisecond) // until nothing more fits
+			body, ok := l.request()
+			if !ok {
+				return
+			}
+			l.say(body)
+		}
+	})
+	c := reaching(t, s.base)
+	c.dialer.Control = func(_, _ string, raw syscall.RawConn) error {
+		var err error
+		called := raw.Control(func(fd uintptr) { err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, 1) })
+		return errors.Join(called, err)
+	}
+	body := strings.Repeat("0123456789abcde\n", (together-1<<10)/16)
+	for range 3 {
+		if got, err := ask(context.Background(), c, post(body)); err != nil || got != body {
+			t.Fatalf("%d bytes came back of %d, %v", len(got), len(body), err)
+		}
+	}
+	if n := s.lines.Load(); n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// What ended a connection is told as it was, though it was noticed while the request was sent.
+func TestAConnectionThatIsResetInsteadOfAnAnswerSaysSo(t *testing.T) {
+	s := serving(t, nil, func(l *farEnd) {
+		for answers := 0; ; answers++ {
+			if _, ok := l.request(); !ok || answers > 0 {
+				l.reset()
+				return
+			}
+			l.say("once")
+		}
+	})
+	c := reaching(t, s.base)
+	if got, err := ask(context.Background(), c, post("first")); got != "once" || err != nil {
+		t.Fatal(got, err)
+	}
+	if got, err := ask(context.Background(), c, post("second")); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// All connections that were closed meanwhile are passed over, and the request goes over the first that stands.
+func TestConnectionsThatWereClosedArePassedOver(t *testing.T) {
+	closing := make(chan struct{})
+	s := serving(t, nil, func(l *farEnd) {
+		for {
+			if _, ok := l.request(); !ok {
+				return
+			}
+			l.say("here")
+			if l.turn > 1 {
+				<-closing
+				return
+			}
+		}
+	})
+	c := reaching(t, s.base)
+	const kept = 5
+	var open [kept]*Response
+	for i := range open {
+		var err error
+		if open[i], err = c.Do(context.Background(), post("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range open { // the first is the one that stands
+		if _, err := io.ReadAll(r.Body); err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+	}
+	close(closing)
+	time.Sleep(50 * time.Millisecond)
+	if got, err := ask(context.Background(), c, post("again")); got != "here" || err != nil {
+		t.Fatal(got, err)
+	}
+	if n := s.lines.Load(); n != kept {
+		t.Errorf("%d connections, and there was one that stood", n)
+	}
+}
+
+// An end cuts who waits for an answer, and nothing is read over the connection any more.
+func TestAnEndCutsWhoWaitsForAnAnswer(t *testing.T) {
+	s := serving(t, nil, func(l *farEnd) {
+		_, _ = l.request()
+		_, _ = l.request() // the end
+	})
+	c := reaching(t, s.base)
+	ctx, cancel := context.WithCancel(context.Background())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if _, err := ask(ctx, c, post("x")); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if c.idle.get() != nil {
+		t.Error("the connection is used again")
+	}
+}
