@@ -16,6 +16,7 @@ type query struct {
 	text   []byte                // that is left to be sent
 	wrote  bool                  // all of it, and the answer is waited for
 	stale  bool
+	probe  [1]byte
 	err    error // of the writing
 	failed error // of the reading, which would not come again
 }
@@ -61,7 +62,7 @@ func (q *query) next(fd uintptr) (done bool) {
 		l.to += max(n, 0)
 		return true
 	}
-	if q.stale = l.kept && !silent(fd); q.stale {
+	if q.stale = l.kept && !silent(fd, q.probe[:]); q.stale {
 		return true
 	}
 	n, err := again(syscall.Write, int(fd), q.text)
@@ -83,9 +84,8 @@ func again(call func(fd int, p []byte) (int, error), fd int, p []byte) (int, err
 }
 
 // silent tries a read that does not wait. Sockets do not block here; a byte that it takes is of a connection that is given up.
-func silent(fd uintptr) bool {
-	var one [1]byte
-	_, err := again(syscall.Read, int(fd), one[:])
+func silent(fd uintptr, probe []byte) bool {
+	_, err := again(syscall.Read, int(fd), probe)
 	return errors.Is(err, syscall.EAGAIN)
 }
 
@@ -99,7 +99,7 @@ func (l *link) quiet() (quiet bool) {
 		return true
 	}
 	err := l.raw.Read(func(fd uintptr) bool {
-		quiet = silent(fd)
+		quiet = silent(fd, l.query.probe[:])
 		return true
 	})
 	return err == nil && quiet
