@@ -41,20 +41,28 @@ func (b *Body) Release() {
 
 // Read reads a whole JSON body of at most limit bytes. Whoever gets one releases it.
 func (b *Bounds) Read(r *http.Request, limit int64) (*Body, error) {
-	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+	if encoding := first(r.Header["Content-Encoding"]); encoding != "" && encoding != "identity" {
 		return nil, fault.UnsupportedMedia.New("a body with Content-Encoding %q is not accepted", encoding)
 	}
 	body := &Body{budget: b.Buffered}
 	body.users.Store(1)
 	err := body.fill(r, limit)
 	if err == nil {
-		err = isJSON(r.Header.Get("Content-Type"), body.Bytes)
+		err = isJSON(first(r.Header["Content-Type"]), body.Bytes)
 	}
 	if err != nil {
 		body.Release()
 		return nil, err
 	}
 	return body, nil
+}
+
+// first is of a header's values. Where its name is written as net/http writes it, that spares a look at each of its letters.
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
 }
 
 func isJSON(kind string, body []byte) error {

@@ -9,8 +9,10 @@ import (
 	"syscall"
 	"time"
 
+	"sovereign/internal/apikey"
 	"sovereign/internal/limit"
 	"sovereign/internal/rota"
+	"sovereign/internal/secret"
 )
 
 // A Listener counts its connections against a budget. One over it is accepted all the same, so that its client can be
@@ -57,6 +59,9 @@ type connection struct {
 	patience *atomic.Int64
 	hurried  atomic.Int64 // when the deadline for writing was last set, in nanoseconds of the process's own clock
 	socket   *rota.Socket // made for who does not wait
+
+	shown  secret.Text // the last header that showed a key, for who has the connection alone
+	digest apikey.Digest
 }
 
 // born is where the process's own clock begins.

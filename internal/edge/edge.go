@@ -23,6 +23,7 @@ import (
 	"sovereign/internal/id"
 	"sovereign/internal/limit"
 	"sovereign/internal/live"
+	"sovereign/internal/secret"
 	"sovereign/internal/tenant"
 )
 
@@ -122,7 +123,7 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 		}
 	}
 	if keyed {
-		caller, err := e.authenticate(r, call.started)
+		caller, err := e.authenticate(r, call)
 		if err != nil {
 			return err
 		}
@@ -177,20 +178,16 @@ func plainly(u *url.URL) bool {
 	return before != '/'
 }
 
-func (e *Edge) authenticate(r *http.Request, now time.Time) (tenant.Caller, error) {
+func (e *Edge) authenticate(r *http.Request, call *call) (tenant.Caller, error) {
 	header := r.Header["Authorization"]
 	if len(header) != 1 {
 		return tenant.Caller{}, fault.InvalidKey.New("send one header Authorization: Bearer %s…", apikey.Prefix)
 	}
-	scheme, key, _ := strings.Cut(header[0], " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return tenant.Caller{}, fault.InvalidKey.New("the Authorization header must be Bearer and a key")
+	digest, err := call.read(header[0], r.ProtoMajor == 1)
+	if err != nil {
+		return tenant.Caller{}, err
 	}
-	digest, ok := apikey.Parse(key)
-	if !ok {
-		return tenant.Caller{}, fault.InvalidKey.New("the API key is malformed")
-	}
-	caller, verdict := e.Directory.Authenticate(digest, clock.Of(now))
+	caller, verdict := e.Directory.Authenticate(digest, clock.Of(call.started))
 	switch verdict {
 	case live.Granted:
 		return caller, nil
@@ -199,4 +196,26 @@ func (e *Edge) authenticate(r *http.Request, now time.Time) (tenant.Caller, erro
 	default:
 		return tenant.Caller{}, fault.InvalidKey.New("the API key is not known, or was revoked")
 	}
+}
+
+// read is the digest of the key in a header. A connection that has one request at a time remembers what it read last: most of them show
+// the same key for as long as they last. Eight bytes of a key, of which no fewer are compared at once, have 40 random bits: how long it takes
+// tells nobody anything.
+func (c *call) read(header string, alone bool) (apikey.Digest, error) {
+	alone = alone && c.conn != nil
+	if alone && c.conn.shown.Reveal() == header && header != "" {
+		return c.conn.digest, nil
+	}
+	scheme, key, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return apikey.Digest{}, fault.InvalidKey.New("the Authorization header must be Bearer and a key")
+	}
+	digest, ok := apikey.Parse(key)
+	if !ok {
+		return apikey.Digest{}, fault.InvalidKey.New("the API key is malformed")
+	}
+	if alone {
+		c.conn.shown, c.conn.digest = secret.New(header), digest
+	}
+	return digest, nil
 }

@@ -186,6 +186,10 @@ func readStream(a *Ask, value []byte) error {
 }
 
 func readStreamOptions(a *Ask, value []byte) error {
+	if string(value) == `{"include_usage":true}` || string(value) == `{"include_usage": true}` { // as everybody writes it
+		a.usage = true
+		return nil
+	}
 	var options struct {
 		IncludeUsage *bool `json:"include_usage"`
 	}
