@@ -203,7 +203,7 @@ func textOf(choices []byte) []byte {
 var prose = map[string]bool{"content": true, "reasoning_content": true, "reasoning": true, "refusal": true}
 
 // written is the text of a message, or of a piece of one, and whether it says anything at all: a provider may send what we
-// do not know, which is content all the same.
+// do not know, which is content all the same. The text may be a part of the message itself.
 func written(message []byte) (text []byte, content bool) {
 	var room [8]scan.Member
 	members, err := scan.Object(message, room[:0])
@@ -216,7 +216,15 @@ func written(message []byte) (text []byte, content bool) {
 		case m.Name == "role" || value == "null" || value == `""` || value == "[]" || value == "{}":
 			continue
 		case prose[m.Name]:
-			texts(m.Value, func(part string) { text = append(text, part...) })
+			plain, ok := plainText(m.Value)
+			switch {
+			case !ok || !utf8.Valid(plain):
+				texts(m.Value, func(part string) { text = append(text, part...) })
+			case text == nil:
+				text = plain[:len(plain):len(plain)]
+			default:
+				text = append(text, plain...)
+			}
 		case m.Name == "tool_calls" || m.Name == "function_call":
 			text = append(text, called(m.Value)...)
 		}

@@ -64,8 +64,8 @@ func chatEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
 	s.finished = s.choices.finished()
 	s.gather(e.Data)
 	cut := s.hidden(e.Data, &c)
-	if s.mould = nil; v.content && c.plain && len(c.Choices) == 1 && c.Choices[0].Finish == nil && !present(c.Usage) {
-		s.mould = cast(e.Data, c.delta, text, cut)
+	if s.mould = nil; v.content && c.plain && len(c.Choices) == 1 && c.Choices[0].Finish == nil && !present(c.Usage) && s.form.cast(e.Data, c.delta, text, cut) {
+		s.mould = &s.form
 	}
 	s.show(e.Data, &c, cut)
 	return v, nil

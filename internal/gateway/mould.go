@@ -17,6 +17,9 @@ type mould struct {
 	shown [][]byte // the same, as the caller sees it, and as an event is sent
 	same  bool     // the caller sees what the provider sends
 	text  int      // which of the holes holds the text
+
+	bytes []byte // of all of them
+	room  [2 * (maxHoles + 1)][]byte
 }
 
 // An event as it is sent mostly stands between these.
@@ -134,43 +137,63 @@ func literally(inner []byte) bool {
 // A hole is where a text stands in an event.
 type hole struct{ from, to int }
 
-// cast makes a mould of a plain event that brought nothing but text, in its delta. cut is what the caller is not shown of it. It is nil where the
-// event is not of that kind: then the next is read in full again.
-func cast(event []byte, delta hole, text []byte, cut edit) *mould {
+// cast makes a mould of a plain event that brought nothing but text, in its delta. cut is what the caller is not shown of it. It is false where
+// the event is not of that kind: then the next is read in full again.
+func (m *mould) cast(event []byte, delta hole, text []byte, cut edit) bool {
 	at, ok := spoken(event, delta, text)
 	if !ok || bytes.IndexByte(event, '\n') >= 0 || at.from < cut.to && at.to > cut.from {
-		return nil
+		return false
 	}
-	holes := []hole{at}
-	var room [12]scan.Member
-	if members, err := scan.Object(event, room[:0]); err == nil {
-		for i := range members {
-			m := &members[i]
-			if m.Name != "obfuscation" {
-				continue
-			}
-			if inner, ok := plainText(m.Value); ok && literally(inner) {
-				holes = append(holes, hole{m.ValueStart() + 1, m.End - 1})
-			}
-		}
+	room := [maxHoles + 1]hole{at}
+	holes := room[:1]
+	if padding, ok := padded(event); ok {
+		holes = append(holes, padding)
 	}
-	slices.SortFunc(holes, func(a, b hole) int { return a.from - b.from })
-	m := &mould{text: slices.Index(holes, at), same: cut.to == 0}
-	event = bytes.Clone(event)
+	if len(holes) > 1 && holes[1].from < at.from {
+		holes[0], holes[1] = holes[1], holes[0]
+	}
+	m.text, m.same = slices.Index(holes, at), cut.to == 0
+	m.parts, m.shown = m.room[:0:maxHoles+1], m.room[maxHoles+1:maxHoles+1]
+	m.bytes = append(slices.Grow(m.bytes[:0], 2*len(event)+len(opens)+len(closes)), event...)
+	event = m.bytes
 	from := 0
-	for _, h := range append(holes, hole{len(event), len(event)}) {
-		part := event[from:h.from]
-		m.parts = append(m.parts, part)
-		if from <= cut.from && cut.to <= h.from {
-			part = slices.Concat(event[from:cut.from], event[cut.to:h.from])
+	for i, h := range append(holes, hole{len(event), len(event)}) {
+		m.parts = append(m.parts, event[from:h.from])
+		start := len(m.bytes)
+		if i == 0 {
+			m.bytes = append(m.bytes, opens...)
 		}
-		m.shown = append(m.shown, part)
+		if from <= cut.from && cut.to <= h.from {
+			m.bytes = append(append(m.bytes, event[from:cut.from]...), event[cut.to:h.from]...)
+		} else {
+			m.bytes = append(m.bytes, event[from:h.from]...)
+		}
+		if i == len(holes) {
+			m.bytes = append(m.bytes, closes...)
+		}
+		m.shown = append(m.shown, m.bytes[start:])
 		from = h.to
 	}
-	last := len(m.shown) - 1
-	m.shown[0] = slices.Concat([]byte(opens), m.shown[0])
-	m.shown[last] = slices.Concat(m.shown[last], []byte(closes))
-	return m
+	return true
+}
+
+// padded is where what pads an event stands, if something does.
+func padded(event []byte) (at hole, ok bool) {
+	if !bytes.Contains(event, []byte(`"obfuscation"`)) {
+		return at, false
+	}
+	var room [12]scan.Member
+	members, err := scan.Object(event, room[:0])
+	for i := range members {
+		m := &members[i]
+		if m.Name != "obfuscation" || err != nil {
+			continue
+		}
+		if inner, plain := plainText(m.Value); plain && literally(inner) {
+			return hole{m.ValueStart() + 1, m.End - 1}, true
+		}
+	}
+	return at, false
 }
 
 // spoken is where the text of an event stands in its delta, if it stands there literally, and once.

@@ -30,7 +30,8 @@ type relay struct {
 	in       *source
 	events   sse.Reader
 	out      []byte // events for the caller, in one write per read
-	mould    *mould // of the last, where it was of a kind that has one
+	mould    *mould // of the last, where it was of a kind that has one: form
+	form     mould
 	quoted   []byte // a text that has escapes
 	end      []byte // what is written when the charge is recorded
 	choices  choices
