@@ -66,7 +66,7 @@ func (f *Funds) account(ws tenant.ID) *account {
 
 func (a *account) free() money.Nano { return a.credited - a.spent - a.unposted - a.held }
 
-// A Hold is money that is set aside for one request. It ends once, by Settle or Release.
+// A Hold is money that is set aside for one request. It ends once, by Settle or Release, and is not copied after its first use.
 type Hold struct {
 	account *account
 	amount  money.Nano
@@ -74,16 +74,16 @@ type Hold struct {
 }
 
 // Hold sets an amount aside, or reports how much is free when that is less.
-func (f *Funds) Hold(ws tenant.ID, amount money.Nano) (hold *Hold, free money.Nano, ok bool) {
+func (f *Funds) Hold(ws tenant.ID, amount money.Nano) (hold Hold, free money.Nano, ok bool) {
 	a := f.account(ws)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	free = a.free()
 	if amount < 0 || amount > free {
-		return nil, free, false
+		return Hold{}, free, false
 	}
 	a.held += amount
-	return &Hold{account: a, amount: amount}, free - amount, true
+	return Hold{account: a, amount: amount}, free - amount, true
 }
 
 // Amount is what is set aside.

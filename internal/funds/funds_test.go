@@ -76,11 +76,11 @@ func TestMoneyIsNeitherMadeNorLostByAnyInterleaving(t *testing.T) {
 				amount := money.Nano(rapid.Int64Range(-2, 120).Draw(t, "amount"))
 				before := w.free()
 				hold, free, ok := f.Hold(ws, amount)
-				if want := amount >= 0 && amount <= before; ok != want || ok != (hold != nil) {
+				if want := amount >= 0 && amount <= before; ok != want || ok != (hold != funds.Hold{}) {
 					t.Fatalf("a hold of %d of %d free: %v", amount, before, ok)
 				}
 				if ok {
-					w.holds = append(w.holds, &held{hold: hold, amount: amount})
+					w.holds = append(w.holds, &held{hold: &hold, amount: amount})
 				}
 				if free != w.free() {
 					t.Fatalf("%d is said to be free, %d is", free, w.free())
@@ -168,7 +168,7 @@ func TestExactlyAsManyHoldsAsFitAreGiven(t *testing.T) {
 			<-start
 			if hold, free, ok := f.Hold("ws", worst); ok {
 				given.Add(1)
-				holds <- hold
+				holds <- &hold
 			} else if free < 0 || free >= worst {
 				t.Errorf("refused with %d free", free)
 			}

@@ -115,7 +115,7 @@ func (g *Gateway) Estimate(q *infer.Request, output int64) (money.Nano, error) {
 	if err := ask.read(); err != nil {
 		return 0, err
 	}
-	plan, err := g.resolve(ask, g.Fleet().Catalog)
+	plan, err := g.resolve(ask, g.Fleet().Catalog, nil)
 	if err != nil {
 		return 0, err
 	}

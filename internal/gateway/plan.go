@@ -51,9 +51,9 @@ func (g *Gateway) candidate(ws tenant.ID, c *live.Catalog, id string) (candidate
 }
 
 // resolve finds the models of a request: a catalog id, then an alias. Aliases never shadow the catalog, and the product
-// itself knows none.
-func (g *Gateway) resolve(a *Ask, c *live.Catalog) (plan, error) {
-	var p plan
+// itself knows none. room is for the models, mostly.
+func (g *Gateway) resolve(a *Ask, c *live.Catalog, room []candidate) (plan, error) {
+	p := plan{order: room}
 	name, ws := a.model, a.Caller.Workspace
 	fallbacks := a.fallbacks
 	if !c.Has(name) {

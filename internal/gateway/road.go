@@ -29,14 +29,15 @@ type run struct {
 	standard int64 // most tokens of output when the caller names none; 0 for the model's own
 	fleet    *upstream.Fleet
 	plan     plan
+	room     [1]candidate // for its models, mostly
 	memory   memory
-	tab      *till.Tab
+	tab      till.Tab
 	out      Writer
 
-	held  account   // what is translated in this try
-	in    source    // the answer of this try
-	term  term      // of the provider's side
-	first life.Life // of the first try
+	held  account // what is translated in this try
+	in    source  // the answer of this try
+	term  term    // of the provider's side
+	first attempt
 
 	model     candidate
 	cached    string      // hit or miss, where answers are remembered
@@ -59,6 +60,12 @@ type run struct {
 	clock stopwatch
 }
 
+// An attempt is what a provider is asked in a try, for as long as that lasts. Who speaks with the provider may know it for longer.
+type attempt struct {
+	life.Life
+	request upstream.Request
+}
+
 // Why a provider's side ends.
 var (
 	errLeft     = errors.New("the caller left")
@@ -78,7 +85,7 @@ func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error
 	if err := ask.read(); err != nil {
 		return err
 	}
-	if r.plan, err = g.resolve(ask, r.fleet.Catalog); err != nil {
+	if r.plan, err = g.resolve(ask, r.fleet.Catalog, r.room[:0]); err != nil {
 		return err
 	}
 	r.logs = r.wanted()
@@ -103,7 +110,7 @@ func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error
 }
 
 // hold sets the worst case aside: the dearest of every model that may run.
-func (r *run) hold() (*till.Tab, error) {
+func (r *run) hold() (till.Tab, error) {
 	worst := r.worst()
 	charge := journal.Charge{
 		Request: r.ask.ID, Workspace: r.ask.Caller.Workspace, Key: r.ask.Caller.Key, Route: r.ask.Endpoint.Name,
@@ -115,9 +122,9 @@ func (r *run) hold() (*till.Tab, error) {
 	}
 	var short *till.Short
 	if errors.As(err, &short) {
-		return nil, r.cannotPay(worst, short.Free)
+		return till.Tab{}, r.cannotPay(worst, short.Free)
 	}
-	return nil, err
+	return till.Tab{}, err
 }
 
 // left ends the request because its caller is gone.
@@ -321,26 +328,27 @@ func (r *run) once(c candidate) *failure {
 	r.judged, r.allowed = false, now
 	ctx := &r.first
 	if ctx.Why() != nil {
-		ctx = new(life.Life)
+		ctx = new(attempt)
 	}
-	r.term.try(ctx, now, r.settings.TryTimeout)
-	defer r.term.over(ctx)
+	r.term.try(&ctx.Life, now, r.settings.TryTimeout)
+	defer r.term.over(&ctx.Life)
 	r.model, r.reported, r.delivered, r.recorded, r.memory.assembly = c, nil, r.delivered[:0], time.Time{}, nil
 	r.tab.Serve(c.Model, c.price, c.own != nil)
 
 	r.held = account{budget: r.gateway.Bounds.Buffered}
 	defer r.held.back()
-	request := &upstream.Request{
+	request := &ctx.request
+	*request = upstream.Request{
 		Model: c.Model, Path: r.ask.Endpoint.Path, Lease: r.ask.Lease, Stream: r.ask.stream, ID: r.ask.ID, Own: c.own, Take: r.held.take,
 	}
 	request.Body = r.ask.body(request.Room[:0], c, r.standard)
-	response, err := r.fleet.Sender(c.Model).Send(ctx, request)
+	response, err := r.fleet.Sender(c.Model).Send(&ctx.Life, request)
 	r.clock.theirs()
 	if err != nil {
-		return r.lost(ctx, err)
+		return r.lost(&ctx.Life, err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	r.in = source{run: r, life: ctx, from: response.Body, length: response.Length, patience: r.settings.TryTimeout}
+	r.in = source{run: r, life: &ctx.Life, from: response.Body, length: response.Length, patience: r.settings.TryTimeout}
 	switch {
 	case response.Status != http.StatusOK:
 		return r.refusal(&r.in, response)

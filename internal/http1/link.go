@@ -40,7 +40,7 @@ type link struct {
 // The buffer is small until there is need, for there may be ten thousand streams that say a word a second.
 const (
 	firstBuffer = 4 << 10
-	mostBuffer  = 16 << 10
+	mostBuffer  = 32 << 10
 )
 
 func (c *Client) dial(ctx context.Context) (*link, error) {

@@ -123,7 +123,7 @@ func TestWalletJournalAndOverageAgreeAfterAnyOrder(t *testing.T) {
 				tab, err := s.Open(journal.Charge{Request: name, Workspace: ws}, money.Nano(rapid.Int64Range(0, 100).Draw(t, "hold")))
 				if err == nil {
 					tab.Serve(model, model.Price, false)
-					running[name] = tab
+					running[name] = &tab
 				}
 			},
 			"deliver": func(t *rapid.T) { _, tab := pick(t); _ = tab.Deliver(used(t)) },

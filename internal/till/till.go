@@ -37,10 +37,10 @@ func New(f *funds.Funds, j *journal.Journal, log *slog.Logger, excess, overages 
 	return &Till{funds: f, journal: j, log: log, excess: excess, overages: overages, owed: map[*Tab]journal.Entry{}, wake: make(chan struct{}, 1)}
 }
 
-// A Tab is what one request holds, and what it has used so far. It belongs to one goroutine.
+// A Tab is what one request holds, and what it has used so far. It belongs to one goroutine, and is not copied after its first use.
 type Tab struct {
 	till   *Till
-	hold   *funds.Hold
+	hold   funds.Hold
 	charge journal.Charge
 	price  live.Price // of the model that answers
 	opened bool
@@ -57,15 +57,15 @@ func (s *Short) Error() string { return "the wallet has only $" + s.Free.String(
 
 // Open sets an amount aside for a request. It is refused while the journal cannot be written: nothing is spent that
 // could be forgotten.
-func (t *Till) Open(c journal.Charge, amount money.Nano) (*Tab, error) {
+func (t *Till) Open(c journal.Charge, amount money.Nano) (Tab, error) {
 	if err := t.journal.Failure(); err != nil {
-		return nil, fault.Unavailable.Because(err, "charges cannot be recorded now").In(time.Second)
+		return Tab{}, fault.Unavailable.Because(err, "charges cannot be recorded now").In(time.Second)
 	}
 	hold, free, ok := t.funds.Hold(c.Workspace, amount)
 	if !ok {
-		return nil, &Short{Free: free}
+		return Tab{}, &Short{Free: free}
 	}
-	return &Tab{till: t, hold: hold, charge: c}, nil
+	return Tab{till: t, hold: hold, charge: c}, nil
 }
 
 // Free is what a workspace has to spend now.

@@ -197,7 +197,7 @@ func (s *simulation) arrive() {
 		return // short, or the journal fails: either way nothing happened
 	}
 	tab.Serve(simulated, simulated.Price, false)
-	g.tab = tab
+	g.tab = &tab
 	s.tabs = append(s.tabs, g)
 	s.guests[g.id] = g
 }

@@ -108,7 +108,7 @@ func (b *branch) open(ws tenant.ID, request string, hold money.Nano) *till.Tab {
 		b.t.Fatal(err)
 	}
 	tab.Serve(simulated, simulated.Price, false)
-	return tab
+	return &tab
 }
 
 func (b *branch) drain() {
