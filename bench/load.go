@@ -37,7 +37,7 @@ type caller struct {
 	reader  *reader
 	request []byte
 	random  *rand.Rand
-	key     int // that it used last
+	key     int // that it used last; -1 for none
 
 	events       int64
 	whole, begin []time.Duration
@@ -61,7 +61,7 @@ func (l *load) dial(ctx context.Context) (*crew, error) {
 		}
 		c.callers = append(c.callers, &caller{
 			load: l, conn: conn, reader: newReader(bufio.NewReaderSize(conn, l.memory), l.want),
-			request: l.order.copy(), random: rand.New(rand.NewPCG(uint64(i), 1)),
+			request: l.order.copy(), random: rand.New(rand.NewPCG(uint64(i), 1)), key: -1,
 		})
 	}
 	return c, nil
@@ -132,7 +132,7 @@ func (c *crew) turns(ctx context.Context, during time.Duration) func(start time.
 
 // one sends a request and reads its answer.
 func (c *caller) one(due time.Time) error {
-	c.key = c.load.order.address(c.request, c.random)
+	c.key = c.load.order.address(c.request, c.random, c.key)
 	if _, err := c.conn.Write(c.request); err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// An order is the bytes of a request. Each time it is sent, it may be from another key and to another name.
+// An order is the bytes of a request. Each time it is sent, it may be to another name, and from another key where keys roam.
 type order struct {
 	text           []byte
 	keyAt, modelAt int
@@ -22,6 +22,7 @@ type people struct {
 	models []string // of one length: names of models, as each key's workspace has them
 	head   string   // what else stands in a request's head, with the ends of its lines
 	paired bool     // a key knows the name at its own place alone
+	roams  bool     // a connection has another key each time; else it has one, as a client's has
 }
 
 func newOrder(path string, body func(model string) []byte, p people) order {
@@ -38,13 +39,15 @@ func newOrder(path string, body func(model string) []byte, p people) order {
 
 func (o *order) copy() []byte { return bytes.Clone(o.text) }
 
-// address writes a sender and a name into a copy of the order, and tells which key it was.
-func (o *order) address(request []byte, random *rand.Rand) (key int) {
+// address writes a sender and a name into a copy of the order, and tells which key it was. That of the request before it is key; none is -1.
+func (o *order) address(request []byte, random *rand.Rand, key int) int {
 	p := o.people
 	if len(p.keys) == 1 && len(p.models) == 1 {
 		return 0
 	}
-	key = random.IntN(len(p.keys))
+	if key < 0 || p.roams {
+		key = random.IntN(len(p.keys))
+	}
 	model := key
 	if !p.paired {
 		model = random.IntN(len(p.models))

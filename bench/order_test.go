@@ -26,7 +26,7 @@ func parsed(t *testing.T, text []byte) (key string, body map[string]any) {
 func TestEveryKeyAndNameIsSentAndPairsStayTogether(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for _, paired := range []bool{false, true} {
-		p := people{paired: paired}
+		p := people{paired: paired, roams: true}
 		for i := range 5 {
 			p.keys, p.models = append(p.keys, fmt.Sprint("sk_", i)), append(p.models, alias("chat", i))
 		}
@@ -37,7 +37,7 @@ func TestEveryKeyAndNameIsSentAndPairsStayTogether(t *testing.T) {
 				continue // which takes long to parse, and is made like the others
 			}
 			for range 200 {
-				used := o.address(request, random)
+				used := o.address(request, random, 0)
 				key, body := parsed(t, request)
 				if key != "Bearer "+p.keys[used] || paired && body["model"] != p.models[used] {
 					t.Fatalf("%s asks for %s, and it should be key %d", key, body["model"], used)
@@ -48,6 +48,29 @@ func TestEveryKeyAndNameIsSentAndPairsStayTogether(t *testing.T) {
 				t.Errorf("%s: %d pairs of key and name, want %d", scenarios[i].name, len(seen), want)
 			}
 		}
+	}
+}
+
+func TestAConnectionKeepsItsKey(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	p := people{keys: []string{"sk_0", "sk_1", "sk_2"}, models: []string{alias("chat", 0), alias("chat", 1)}}
+	o := newOrder(chatPath, chat(100, false), p)
+	firsts := map[int]bool{}
+	for range 100 {
+		request := o.copy()
+		first := o.address(request, random, -1)
+		firsts[first] = true
+		for key := first; key == first; {
+			if shown, _ := parsed(t, request); shown != "Bearer "+p.keys[first] {
+				t.Fatalf("%s of key %d", shown, first)
+			}
+			if key = o.address(request, random, key); random.IntN(10) == 0 {
+				break
+			}
+		}
+	}
+	if len(firsts) != len(p.keys) {
+		t.Errorf("%d of %d keys are anybody's first", len(firsts), len(p.keys))
 	}
 }
 

@@ -27,7 +27,9 @@ type visit struct {
 
 	buffer   []byte
 	from, to int       // what is unread stands between them
-	lines    []line    // of the head before, since clients repeat themselves
+	before   []byte    // the head before, since clients repeat themselves, with its end
+	target   *url.URL  // of it
+	lines    []line    // of it
 	changed  []int     // those that say something else than before, where the head is otherwise the same
 	envelope envelope  // made of them
 	waiting  time.Time // since when the deadline for the next request holds
@@ -116,13 +118,19 @@ func (v *visit) head() (target *url.URL, is verdict) {
 	hurried := false
 	for searched := 0; ; {
 		unread := v.buffer[:v.to]
+		if len(v.before) > 0 && bytes.HasPrefix(unread, v.before) && v.again() {
+			v.from = len(v.before)
+			return v.target, taken
+		}
 		if end := bytes.Index(unread[searched:], []byte("\r\n\r\n")); end >= 0 {
 			head := unread[:searched+end+2]
-			if target, ok := v.understand(head); ok {
-				v.from = len(head) + 2
-				return target, taken
+			target, ok := v.understand(head)
+			if !ok {
+				return nil, handsOn
 			}
-			return nil, handsOn
+			v.from = len(head) + len("\r\n")
+			v.before, v.target = append(v.before[:0], unread[:v.from]...), target
+			return target, taken
 		}
 		if v.to > 0 && !v.plausible(unread) || v.to == len(v.buffer) {
 			return nil, handsOn
@@ -178,7 +186,7 @@ func (v *visit) plausible(begun []byte) bool {
 		}
 		raw, plain := bytes.CutSuffix(raw, []byte("\r"))
 		if first {
-			plain = plain && v.target(raw) != nil
+			plain = plain && v.leads(raw) != nil
 		} else if plain {
 			_, _, plain = plainLine(raw)
 		}
@@ -191,8 +199,8 @@ func (v *visit) plausible(begun []byte) bool {
 
 const method = "POST "
 
-// target reads the first line of a head. It is nil for one that is not taken here.
-func (v *visit) target(first []byte) *url.URL {
+// leads reads the first line of a head. It is nil for one that is not taken here.
+func (v *visit) leads(first []byte) *url.URL {
 	path, found := bytes.CutPrefix(first, []byte(method))
 	path, version := bytes.CutSuffix(path, []byte(" HTTP/1.1"))
 	if !found || !version {
@@ -201,10 +209,16 @@ func (v *visit) target(first []byte) *url.URL {
 	return v.server.urls[string(path)]
 }
 
+// again understands the head before once more, which is there again byte for byte.
+func (v *visit) again() bool {
+	v.changed = v.changed[:0]
+	return v.collect(v.envelope.lines, true)
+}
+
 // understand reads a head. It is false for everything that is not plain.
 func (v *visit) understand(head []byte) (target *url.URL, ok bool) {
 	first, rest, _ := bytes.Cut(head, []byte("\r\n"))
-	if target = v.target(first); target == nil {
+	if target = v.leads(first); target == nil {
 		return nil, false
 	}
 	n, repeated := 0, true
