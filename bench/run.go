@@ -163,7 +163,7 @@ func (b *bench) growths(ctx context.Context) error {
 			b.say("%-10s    %-18s filled; ready after %.1f s with %.0f MB", growth, n.name, server.started.Seconds(), float64(resident(server.pids()))/1e6)
 		}
 		sc := *chatScenario()
-		sc.name, sc.repeats = growth, 3
+		sc.name, sc.repeats = growth, 5
 		for repeat := range b.times(&sc) {
 			if err := b.round(ctx, s, &sc, s.targets, repeat); err != nil {
 				return fmt.Errorf("%s: %w", growth, err)
