@@ -41,14 +41,14 @@ func (b *Body) Release() {
 
 // Read reads a whole JSON body of at most limit bytes. Whoever gets one releases it.
 func (b *Bounds) Read(r *http.Request, limit int64) (*Body, error) {
-	if encoding := first(r.Header["Content-Encoding"]); encoding != "" && encoding != "identity" {
+	if encoding := First(r.Header, "Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, fault.UnsupportedMedia.New("a body with Content-Encoding %q is not accepted", encoding)
 	}
 	body := &Body{budget: b.Buffered}
 	body.users.Store(1)
 	err := body.fill(r, limit)
 	if err == nil {
-		err = isJSON(first(r.Header["Content-Type"]), body.Bytes)
+		err = isJSON(First(r.Header, "Content-Type"), body.Bytes)
 	}
 	if err != nil {
 		body.Release()
@@ -57,12 +57,12 @@ func (b *Bounds) Read(r *http.Request, limit int64) (*Body, error) {
 	return body, nil
 }
 
-// first is of a header's values. Where its name is written as net/http writes it, that spares a look at each of its letters.
-func first(values []string) string {
-	if len(values) == 0 {
-		return ""
+// First is a header's value. Its name is written as net/http writes it, and needs no look at each of its letters.
+func First(header http.Header, name string) string {
+	if values := header[name]; len(values) > 0 {
+		return values[0]
 	}
-	return values[0]
+	return ""
 }
 
 func isJSON(kind string, body []byte) error {

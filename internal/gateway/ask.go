@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"sovereign/internal/edge"
 	"sovereign/internal/fault"
 	"sovereign/internal/live"
 	"sovereign/internal/rerank"
@@ -340,11 +341,11 @@ const (
 // checkLabels refuses the headers that say something of a request, and never leave us, when they break a rule: before any
 // money is held.
 func checkLabels(header http.Header) error {
-	logged, cached := firstOf(header, "X-Service-Log"), firstOf(header, "X-Service-Cache")
+	logged, cached := edge.First(header, "X-Service-Log"), edge.First(header, "X-Service-Cache")
 	switch {
-	case !printable(firstOf(header, "X-Service-Tag"), maxTag):
+	case !printable(edge.First(header, "X-Service-Tag"), maxTag):
 		return fault.Invalid("X-Service-Tag", fmt.Sprintf("must be at most %d characters, without control characters", maxTag))
-	case !printable(firstOf(header, "X-Service-Trace-Id"), maxTrace):
+	case !printable(edge.First(header, "X-Service-Trace-Id"), maxTrace):
 		return fault.Invalid("X-Service-Trace-Id", fmt.Sprintf("must be at most %d characters, without control characters", maxTrace))
 	case logged != "" && logged != "off":
 		return fault.Invalid("X-Service-Log", "can only be off")
@@ -353,14 +354,6 @@ func checkLabels(header http.Header) error {
 	default:
 		return nil
 	}
-}
-
-// firstOf is a header's value. Its name is written as net/http writes it, and needs no look at each of its letters.
-func firstOf(header http.Header, name string) string {
-	if values := header[name]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
 }
 
 func printable(text string, most int) bool {

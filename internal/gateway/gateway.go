@@ -114,8 +114,8 @@ func (g *Gateway) serve(e *Endpoint, w http.ResponseWriter, r *http.Request) err
 		return err
 	}
 	defer body.Release()
-	ask := &Ask{Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body.Bytes, Lease: body, Cache: firstOf(r.Header, "X-Service-Cache"), front: flushing{w}}
-	ask.said = Labels{Tag: firstOf(r.Header, "X-Service-Tag"), Trace: firstOf(r.Header, "X-Service-Trace-Id"), Off: firstOf(r.Header, "X-Service-Log") == "off"}
+	ask := &Ask{Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body.Bytes, Lease: body, Cache: edge.First(r.Header, "X-Service-Cache"), front: flushing{w}}
+	ask.said = Labels{Tag: edge.First(r.Header, "X-Service-Tag"), Trace: edge.First(r.Header, "X-Service-Trace-Id"), Off: edge.First(r.Header, "X-Service-Log") == "off"}
 	ask.Labels = &ask.said
 	return g.Serve(r.Context(), ask, &ask.front)
 }

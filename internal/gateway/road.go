@@ -37,7 +37,7 @@ type run struct {
 	held  account // what is translated in this try
 	in    source  // the answer of this try
 	term  term    // of the provider's side
-	first attempt
+	first attempt // which most requests have no other after
 
 	model     candidate
 	cached    string      // hit or miss, where answers are remembered

@@ -131,7 +131,7 @@ func (l *link) send(host string, r *Request) error {
 	if len(parts) == 0 && l.raw != nil && l.conn == l.socket {
 		return l.query.ask(text)
 	}
-	if l.kept && !l.quiet() {
+	if l.kept && !l.quiet() { // which an end may come into: then the writing fails
 		return errStale
 	}
 	if len(parts) == 0 {
