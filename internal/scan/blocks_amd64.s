@@ -144,3 +144,69 @@ done:
 	VZEROUPPER
 	MOVQ AX, ret+16(FP)
 	RET
+
+// func textBlocks(text *byte, n int, rules *[3][16]byte) bool
+//
+// Half a block at a time. What is wrong with a byte and the one before it is what the two halves of that one, and the upper half of the byte
+// itself, have in common by the rules. That it continues a character for a second or third time is wrong there too, and right where one began two
+// or three bytes before that is long enough: the two must be the same.
+TEXT ·textBlocks(SB), NOSPLIT, $0-25
+	MOVQ text+0(FP), SI
+	MOVQ n+8(FP), CX
+	MOVQ rules+16(FP), DI
+	ADDQ CX, CX
+	VBROADCASTI128 0(DI), Y8
+	VBROADCASTI128 16(DI), Y9
+	VBROADCASTI128 32(DI), Y10
+	MOVQ $0x0f0f0f0f0f0f0f0f, AX
+	VMOVQ AX, X11
+	VPBROADCASTQ X11, Y11
+	MOVQ $0x6060606060606060, AX // what a beginning of three bytes is over the top bit
+	VMOVQ AX, X12
+	VPBROADCASTQ X12, Y12
+	MOVQ $0x7070707070707070, AX // and one of four
+	VMOVQ AX, X13
+	VPBROADCASTQ X13, Y13
+	MOVQ $0x8080808080808080, AX
+	VMOVQ AX, X14
+	VPBROADCASTQ X14, Y14
+	VPXOR Y15, Y15, Y15
+	VPXOR Y0, Y0, Y0 // before
+	VPXOR Y7, Y7, Y7 // wrong
+
+half:
+	TESTQ CX, CX
+	JEQ  done
+	DECQ CX
+	VMOVDQU 0(SI), Y1
+	ADDQ $32, SI
+	VPCMPEQB Y15, Y1, Y2 // NUL
+	VPOR Y2, Y7, Y7
+	VPERM2I128 $0x21, Y1, Y0, Y3 // the last half of what was before, and the first of this
+	VPALIGNR $15, Y3, Y1, Y4 // one byte before
+	VPSRLW $4, Y4, Y5
+	VPAND Y11, Y5, Y5
+	VPSHUFB Y5, Y8, Y5
+	VPAND Y11, Y4, Y4
+	VPSHUFB Y4, Y9, Y4
+	VPAND Y4, Y5, Y5
+	VPSRLW $4, Y1, Y4
+	VPAND Y11, Y4, Y4
+	VPSHUFB Y4, Y10, Y4
+	VPAND Y4, Y5, Y5
+	VPALIGNR $14, Y3, Y1, Y2 // two
+	VPSUBUSB Y12, Y2, Y2
+	VPALIGNR $13, Y3, Y1, Y4 // three
+	VPSUBUSB Y13, Y4, Y4
+	VPOR Y2, Y4, Y4
+	VPAND Y14, Y4, Y4
+	VPXOR Y4, Y5, Y5
+	VPOR Y5, Y7, Y7
+	VMOVDQA Y1, Y0
+	JMP  half
+
+done:
+	VPTEST Y7, Y7
+	SETEQ ret+24(FP)
+	VZEROUPPER
+	RET
