@@ -27,30 +27,6 @@ func nextQuote(text []byte) int {
 //go:noescape
 func quotelessBlocks(text *byte, n int) int
 
-// texts is how much of a text, from its beginning on, is told to be UTF-8 without NUL, and whether it is: whole characters, of all blocks but perhaps a part of
-// the last. It is nothing where it is not told.
-func texts(text []byte) (n int, ok bool) {
-	blocks := len(text) / block
-	if !wide || blocks == 0 {
-		return 0, true
-	}
-	if !textBlocks(&text[0], blocks, &rules) {
-		return 0, false
-	}
-	n = blocks * block
-	for back := range longest {
-		if text[n-1-back] >= 0xC0 { // it may go on behind them
-			return n - 1 - back, true
-		}
-	}
-	return n, true
-}
-
-// textBlocks reports whether nothing is wrong in the next blocks. A character may go on behind the last. It needs AVX2.
-//
-//go:noescape
-func textBlocks(text *byte, n int, rules *[3][16]byte) bool
-
 // ascii is asciiByWords.
 func ascii(text []byte) int {
 	if len(text) < block {
