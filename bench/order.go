@@ -75,6 +75,26 @@ func chat(size int, stream bool) func(model string) []byte {
 	}
 }
 
+// phrases are in other languages than English, and in English as it is printed.
+var phrases = []string{
+	"网关读取请求，检查密钥，为它预留资金，找到所指的模型，然后把字节传下去。",
+	"Шлюз читает запрос, проверяет ключ, откладывает на него деньги и передаёт байты дальше. ",
+	"It’s the gateway that reads the request — and “holds” the money for it… ",
+	"La pasarela lee la petición, comprueba la clave y envía los bytes más allá. ",
+}
+
+// spoken is the body of a conversation of about that size in all of them.
+func spoken(size int) func(model string) []byte {
+	return func(model string) []byte {
+		var turns []string
+		for left := size; left > 0; left -= turnSize {
+			phrase := phrases[len(turns)%len(phrases)]
+			turns = append(turns, strings.Repeat(phrase, min(left, turnSize)/len(phrase)+1))
+		}
+		return conversation(model, false, turns)
+	}
+}
+
 // quoted is the body of a conversation about a document of JSON: as text it is dense with escaped quotes and lines.
 func quoted(size int) func(model string) []byte {
 	return func(model string) []byte {
