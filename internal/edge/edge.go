@@ -199,8 +199,8 @@ func (e *Edge) authenticate(r *http.Request, call *call) (tenant.Caller, error) 
 }
 
 // read is the digest of the key in a header. A connection that has one request at a time remembers what it read last: most of them show
-// the same key for as long as they last. Eight bytes of a key, of which no fewer are compared at once, have 40 random bits: how long it takes
-// tells nobody anything.
+// the same key for as long as they last. Nobody learns another's key from how long that takes: a key's random part is compared at once, or
+// nearly so.
 func (c *call) read(header string, alone bool) (apikey.Digest, error) {
 	alone = alone && c.conn != nil
 	if alone && c.conn.shown.Reveal() == header && header != "" {

@@ -16,7 +16,7 @@ type term struct {
 	total moment       // when all of it is over
 	quiet atomic.Int64 // the moment when the wait is; endless when nobody waits
 	runs  *runs        // those that it is one of
-	mutex sync.Mutex   // of what follows, and of quiet when nobody waits any more
+	mutex sync.Mutex   // of what follows; a wait begins without it, so that who looks compares and swaps
 	inner *life.Life   // the try that runs
 
 	next, before *term // of those that run, beside it

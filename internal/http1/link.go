@@ -107,14 +107,15 @@ const together = 16 << 10
 // pieces are buffers for what is sent together.
 var pieces = sync.Pool{New: func() any { return new([]byte) }}
 
+func giveBack(piece *[]byte) {
+	*piece = (*piece)[:0]
+	pieces.Put(piece)
+}
+
 // send writes a request: in one call, as far as the connection lets it. It is errStale where the peer has closed, or has said something out
 // of turn.
 func (l *link) send(host string, r *Request) error {
 	buffer, _ := pieces.Get().(*[]byte)
-	defer func() {
-		*buffer = (*buffer)[:0]
-		pieces.Put(buffer)
-	}()
 	length := 0
 	for _, part := range r.Body {
 		length += len(part)
@@ -129,8 +130,9 @@ func (l *link) send(host string, r *Request) error {
 	}
 	*buffer = text
 	if len(parts) == 0 && l.raw != nil && l.conn == l.socket {
-		return l.query.ask(text)
+		return l.query.ask(buffer)
 	}
+	defer giveBack(buffer)
 	if l.kept && !l.quiet() { // which an end may come into: then the writing fails
 		return errStale
 	}

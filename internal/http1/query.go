@@ -13,7 +13,8 @@ import (
 type query struct {
 	link   *link
 	step   func(fd uintptr) bool // next
-	text   []byte                // that is left to be sent
+	lent   *[]byte               // what is sent, which is given back when it was
+	text   []byte                // that is left of it
 	wrote  bool                  // all of it, and the answer is waited for
 	stale  bool
 	probe  [1]byte
@@ -24,14 +25,13 @@ type query struct {
 // errStale says that a connection that was kept is of no use any more. Nothing was sent over it.
 var errStale = errors.New("the connection was closed while it was not in use")
 
-// ask sends a text, and returns when something of the answer is there, or nothing will be: who reads it is told.
-func (q *query) ask(text []byte) error {
-	q.text, q.wrote, q.err = text, false, nil
+// ask sends what a buffer holds, which it gives back, and returns when something of the answer is there, or nothing will be: who reads it is told.
+func (q *query) ask(text *[]byte) error {
+	q.lent, q.text, q.wrote, q.stale, q.err, q.failed = text, *text, false, false, nil, nil
+	defer q.giveBack()
 	l := q.link
 	l.from, l.to = 0, 0
 	ended := l.raw.Read(q.step)
-	rest := q.text
-	q.text = nil
 	switch {
 	case q.stale:
 		return errStale
@@ -42,15 +42,23 @@ func (q *query) ask(text []byte) error {
 	case ended != nil:
 		return ended
 	}
-	_, err := l.conn.Write(rest)
+	_, err := l.conn.Write(q.text)
 	return err
+}
+
+// giveBack has the buffer serve others: a provider may think for minutes before it answers.
+func (q *query) giveBack() {
+	if q.lent != nil {
+		giveBack(q.lent)
+	}
+	q.lent, q.text = nil, nil
 }
 
 // next is called when something may have come. It is false to be called again.
 func (q *query) next(fd uintptr) (done bool) {
 	l := q.link
 	if q.wrote {
-		n, err := again(syscall.Read, int(fd), l.buffer[l.to:])
+		n, err := uninterrupted(syscall.Read, int(fd), l.buffer[l.to:])
 		switch {
 		case errors.Is(err, syscall.EAGAIN):
 			return false
@@ -65,17 +73,21 @@ func (q *query) next(fd uintptr) (done bool) {
 	if q.stale = l.kept && !silent(fd, q.probe[:]); q.stale {
 		return true
 	}
-	n, err := again(syscall.Write, int(fd), q.text)
+	n, err := uninterrupted(syscall.Write, int(fd), q.text)
 	q.text = q.text[max(n, 0):]
 	if err != nil && !errors.Is(err, syscall.EAGAIN) {
 		q.err = os.NewSyscallError("write", err)
 	}
-	q.wrote = err == nil && len(q.text) == 0
-	return !q.wrote
+	if q.wrote = err == nil && len(q.text) == 0; !q.wrote {
+		return true
+	}
+	q.giveBack()
+	// What had come before this hold is not told again, and who was not probed may have said something.
+	return !l.kept && q.next(fd)
 }
 
-// again calls until no signal interrupts it.
-func again(call func(fd int, p []byte) (int, error), fd int, p []byte) (int, error) {
+// uninterrupted calls until no signal interrupts it.
+func uninterrupted(call func(fd int, p []byte) (int, error), fd int, p []byte) (int, error) {
 	for {
 		if n, err := call(fd, p); !errors.Is(err, syscall.EINTR) {
 			return n, err
@@ -85,7 +97,7 @@ func again(call func(fd int, p []byte) (int, error), fd int, p []byte) (int, err
 
 // silent tries a read that does not wait. Sockets do not block here; a byte that it takes is of a connection that is given up.
 func silent(fd uintptr, probe []byte) bool {
-	_, err := again(syscall.Read, int(fd), probe)
+	_, err := uninterrupted(syscall.Read, int(fd), probe)
 	return errors.Is(err, syscall.EAGAIN)
 }
 

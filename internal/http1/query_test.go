@@ -133,3 +133,56 @@ func TestAnEndCutsWhoWaitsForAnAnswer(t *testing.T) {
 		t.Error("the connection is used again")
 	}
 }
+
+// A peer who has refused before it was asked is heard, though its words came before anybody waited for them.
+func TestAPeerWhoSpeaksFirstIsHeard(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.WriteString(conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbusy")
+				_, _ = io.Copy(io.Discard, conn)
+				_ = conn.Close()
+			}()
+		}
+	}()
+	for range 300 {
+		c := reaching(t, "http://"+listener.Addr().String())
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if got, err := ask(ctx, c, post("hello")); got != "busy" || err != nil {
+			t.Fatalf("%q, %v", got, err)
+		}
+		cancel()
+	}
+}
+
+// Who waits for an answer keeps nothing of what it has sent.
+func TestWhatWasSentIsGivenBackBeforeTheAnswer(t *testing.T) {
+	s := serving(t, nil, func(l *farEnd) {
+		_, _ = l.request()
+		_, _ = l.request() // the end
+	})
+	c := reaching(t, s.base)
+	link, err := c.dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer link.close()
+	text, q := []byte("POST / HTTP/1.1\r\n\r\n"), &link.query
+	link.kept, q.lent, q.text = true, &text, text
+	var done bool
+	if err := link.raw.Control(func(fd uintptr) { done = q.next(fd) }); err != nil || done || !q.wrote {
+		t.Fatalf("it does not wait: %v", err)
+	}
+	if q.lent != nil || q.text != nil {
+		t.Error("it holds on to the buffer")
+	}
+}

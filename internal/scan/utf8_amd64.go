@@ -43,7 +43,7 @@ const (
 
 // rules are what each half tells: the upper and the lower one of the first byte, and the upper one of the second.
 var rules = func() (r [3][16]byte) {
-	const any = cutShort | goesOn | goesOnLong // of which the lower half tells nothing
+	const either = cutShort | goesOn | goesOnLong // of which the lower half tells nothing
 	for half := range 16 {
 		switch {
 		case half < 0x8:
@@ -53,7 +53,7 @@ var rules = func() (r [3][16]byte) {
 		default:
 			r[0][half], r[2][half] = cutShort, cutShort
 		}
-		r[1][half] = any
+		r[1][half] = either
 		if half >= 0x4 {
 			r[1][half] |= beyond
 		}

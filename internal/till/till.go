@@ -147,13 +147,17 @@ func (t *Tab) end(e journal.Entry) {
 	}
 }
 
-// Owe settles as soon as the journal can be written again. Until then the hold stands.
+// Owe settles as soon as the journal can be written again, where nothing has before. Until then the hold stands.
 func (t *Tab) Owe(outcome string, used live.Usage, counted bool) {
+	if t.ended {
+		return
+	}
 	e := t.settlement(outcome, used, counted)
+	kept := *t // so that a debt keeps nothing else of its request
 	t.till.mu.Lock()
 	defer t.till.mu.Unlock()
 	t.ended = true
-	t.till.owed[t] = e
+	t.till.owed[&kept] = e
 	select {
 	case t.till.wake <- struct{}{}:
 	default: // it will be seen

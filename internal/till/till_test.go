@@ -421,3 +421,26 @@ func TestADebtMayBeCollectedWhileItsRequestIsStillEnding(t *testing.T) {
 		t.Errorf("%d settlements", len(got))
 	}
 }
+
+// Who owes twice owes once, and what was settled is not owed on top of it.
+func TestATabIsOwedOnce(t *testing.T) {
+	s := newShop(t, 100)
+	settled := s.open(t, "req_1", 30)
+	if err := settled.Settle("finished", tokens(3), false); err != nil {
+		t.Fatal(err)
+	}
+	settled.Owe("left", tokens(3), true)
+	owed := s.open(t, "req_2", 30)
+	owed.Owe("left", tokens(5), true)
+	owed.Owe("died", tokens(5), true)
+	owed.Drop()
+	if left := s.Collect(); left != 0 {
+		t.Errorf("%d are owed still", left)
+	}
+	if n := len(s.entries(t)); n != 2 {
+		t.Errorf("%d entries", n)
+	}
+	if b := s.funds.Balance(ws); b.Held != 0 {
+		t.Errorf("%v", b)
+	}
+}
