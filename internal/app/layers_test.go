@@ -9,7 +9,7 @@ import (
 
 // layers is the plan of the house: a package may import those of lower layers, and of its own to the left.
 var layers = [][]string{
-	{"clock", "id", "secret", "money", "fault", "limit", "tenant", "apikey", "scan", "sse", "token", "tokenizer", "chat", "embed", "rerank", "cache", "breaker", "netguard", "life", "rota", "http1", "memo", "sketch", "segment", "redact", "fold", "judge", "stat", "trust"},
+	{"clock", "id", "secret", "money", "fault", "limit", "tenant", "apikey", "scan", "sse", "token", "tokenizer", "chat", "embed", "rerank", "cache", "breaker", "netguard", "life", "rota", "socket", "http1", "memo", "sketch", "segment", "redact", "fold", "judge", "stat", "trust"},
 	{"live", "infer", "edge", "funds", "journal", "spool", "capture", "till", "upstream", "anthropic", "gemini", "cohere", "responses", "sim", "gateway"},
 	{"db", "feed", "audit", "vault", "job"},
 	{"api"},
@@ -18,7 +18,7 @@ var layers = [][]string{
 }
 
 // dataPlane packages answer requests without a database.
-var dataPlane = []string{"gateway", "sim", "upstream", "anthropic", "gemini", "cohere", "responses", "chat", "embed", "rerank", "cache", "breaker", "life", "rota", "http1", "memo", "sketch", "segment", "redact", "fold", "judge", "spool", "capture", "sse", "till", "journal", "funds", "scan", "token", "tokenizer", "edge", "live", "infer", "apikey", "tenant", "limit", "money", "clock", "fault", "secret", "id"}
+var dataPlane = []string{"gateway", "sim", "upstream", "anthropic", "gemini", "cohere", "responses", "chat", "embed", "rerank", "cache", "breaker", "life", "rota", "socket", "http1", "memo", "sketch", "segment", "redact", "fold", "judge", "spool", "capture", "sse", "till", "journal", "funds", "scan", "token", "tokenizer", "edge", "live", "infer", "apikey", "tenant", "limit", "money", "clock", "fault", "secret", "id"}
 
 func imports(t *testing.T, format string, packages ...string) []string {
 	t.Helper()

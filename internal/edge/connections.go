@@ -2,17 +2,15 @@ package edge
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"sovereign/internal/apikey"
 	"sovereign/internal/limit"
-	"sovereign/internal/rota"
 	"sovereign/internal/secret"
+	"sovereign/internal/socket"
 )
 
 // A Listener counts its connections against a budget. One over it is accepted all the same, so that its client can be
@@ -38,7 +36,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &connection{Conn: inner, from: l.budget, patience: l.patience}
+		c := &connection{Conn: inner, from: l.budget, patience: l.patience, socket: socket.Of(inner)}
 		if !l.budget.Take(1) {
 			c.from, c.over = l.spare, true
 			if !l.spare.Take(1) {
@@ -57,8 +55,8 @@ type connection struct {
 	closed sync.Once
 
 	patience *atomic.Int64
-	hurried  atomic.Int64 // when the deadline for writing was last set, in nanoseconds of the process's own clock
-	socket   *rota.Socket // made for who does not wait
+	hurried  atomic.Int64   // when the deadline for writing was last set, in nanoseconds of the process's own clock
+	socket   *socket.Socket // nil where there is none
 
 	shown  secret.Text // the last header that showed a key, for who has the connection alone
 	digest apikey.Digest
@@ -71,7 +69,10 @@ var born = time.Now()
 // set for many small writes and not for each; it does not matter that it passes while nothing is written.
 func (c *connection) Write(p []byte) (int, error) {
 	c.hurry(time.Now())
-	return c.Conn.Write(p)
+	if c.socket == nil {
+		return c.Conn.Write(p)
+	}
+	return c.socket.Write(p)
 }
 
 func (c *connection) hurry(at time.Time) {
@@ -85,14 +86,10 @@ func (c *connection) hurry(at time.Time) {
 // Try writes as much as can be written without waiting for the client, if that is nothing. Who writes is alone with it.
 func (c *connection) Try(now time.Time, p []byte) (int, error) {
 	if c.socket == nil {
-		raw, err := c.SyscallConn()
-		if err != nil {
-			return 0, nil //nolint:nilerr // who waits for the client may know how
-		}
-		c.socket = rota.NewSocket(raw)
+		return 0, nil // who waits for the client may know how
 	}
 	c.hurry(now)
-	return c.socket.Write(p)
+	return c.socket.TryWrite(p)
 }
 
 // SetWriteDeadline implements net.Conn. net/http takes a deadline away after every answer: the next write sets one again.
@@ -115,13 +112,8 @@ func (c *connection) CloseWrite() error {
 	return nil
 }
 
-// SyscallConn lets who reads and writes set the socket.
-func (c *connection) SyscallConn() (syscall.RawConn, error) {
-	if inner, ok := c.Conn.(syscall.Conn); ok {
-		return inner.SyscallConn()
-	}
-	return nil, errors.ErrUnsupported
-}
+// Socket is for who reads.
+func (c *connection) Socket() *socket.Socket { return c.socket }
 
 type connectionKey struct{}
 

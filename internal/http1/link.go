@@ -8,22 +8,24 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"sync"
-	"syscall"
 	"time"
 
 	"sovereign/internal/rota"
+	"sovereign/internal/socket"
 )
 
 // A link is a connection to the origin, with what has been read from it and not been used yet. One exchange has it at a time.
 type link struct {
-	conn    net.Conn // the socket, or TLS over it
-	socket  net.Conn
-	raw     syscall.RawConn // of the socket; nil where there is none
-	cut     func()          // ends what is being written or read, from any goroutine
-	kept    bool            // it was used before: the peer may have closed it since
-	query   query
+	conn    net.Conn // the bare one, or TLS over it
+	bare    net.Conn
+	socket  *socket.Socket // nil where there is none
+	cut     func()         // ends what is being written or read, from any goroutine
+	kept    bool           // it was used before: the peer may have closed it since
+	sending sending
+	asked   socket.Question
 	place   rota.Place
 	haste   haste
 	spoiled bool          // a request was not sent whole: no other may follow
@@ -44,25 +46,24 @@ const (
 )
 
 func (c *Client) dial(ctx context.Context) (*link, error) {
-	socket, err := c.dialer.DialContext(ctx, "tcp", c.origin.address)
+	bare, err := c.dialer.DialContext(ctx, "tcp", c.origin.address)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{conn: socket, socket: socket, buffer: make([]byte, firstBuffer)}
+	l := &link{conn: bare, bare: bare, socket: socket.Of(bare), buffer: make([]byte, firstBuffer)}
 	l.cut = func() {
-		_ = socket.SetDeadline(time.Unix(1, 0)) // long ago
+		_ = bare.SetDeadline(time.Unix(1, 0)) // long ago
 		l.place.Leave()
 	}
-	l.raw = socketOf(socket)
-	l.query.link, l.query.step = l, l.query.next
+	l.asked.Sent = l.sending.end
 	if c.origin.secure == nil {
 		return l, nil
 	}
-	secure := tls.Client(farewell{socket, l}, c.origin.secure)
+	secure := tls.Client(farewell{bare, l}, c.origin.secure)
 	shaking, done := context.WithTimeout(ctx, c.config.DialTimeout)
 	defer done()
 	if err := secure.HandshakeContext(shaking); err != nil {
-		_ = socket.Close()
+		_ = bare.Close()
 		return nil, fmt.Errorf("tls: %w", err)
 	}
 	l.conn = secure
@@ -91,7 +92,7 @@ func (f farewell) Write(p []byte) (int, error) {
 	if !f.link.haste.on {
 		return f.Conn.Write(p)
 	}
-	n, err := f.link.haste.socket.Write(p)
+	n, err := f.link.socket.TryWrite(p)
 	if err == nil && n < len(p) {
 		err = io.ErrShortWrite
 	}
@@ -99,28 +100,43 @@ func (f farewell) Write(p []byte) (int, error) {
 }
 
 // close ends the connection at once. TLS's farewell is left out: it could block, and every answer tells its own end.
-func (l *link) close() { _ = l.socket.Close() }
+func (l *link) close() { _ = l.bare.Close() }
 
 // together is up to which size a head and a body are sent as one piece.
 const together = 16 << 10
 
-// pieces are buffers for what is sent together.
-var pieces = sync.Pool{New: func() any { return new([]byte) }}
+// heads are buffers for heads, and for what is sent together with them.
+var heads = sync.Pool{New: func() any { return new([]byte) }}
 
-func giveBack(piece *[]byte) {
-	*piece = (*piece)[:0]
-	pieces.Put(piece)
+// A sending is what is being sent. Who waits for an answer keeps nothing of it: a provider may think for minutes before it says a word.
+type sending struct {
+	head  *[]byte
+	parts net.Buffers // with the head
 }
+
+func (s *sending) end() {
+	if s.head != nil {
+		*s.head = (*s.head)[:0]
+		heads.Put(s.head)
+	}
+	clear(s.parts[:cap(s.parts)])
+	s.head, s.parts = nil, s.parts[:0]
+}
+
+// errStale says that a connection that was kept is of no use any more. Nothing was sent over it.
+var errStale = socket.ErrSpoke
 
 // send writes a request: in one call, as far as the connection lets it. It is errStale where the peer has closed, or has said something out
 // of turn.
 func (l *link) send(host string, r *Request) error {
-	buffer, _ := pieces.Get().(*[]byte)
+	s := &l.sending
+	defer s.end()
 	length := 0
 	for _, part := range r.Body {
 		length += len(part)
 	}
-	text := r.head((*buffer)[:0], host, length)
+	s.head, _ = heads.Get().(*[]byte)
+	text := r.head((*s.head)[:0], host, length)
 	parts := r.Body
 	if len(text)+length <= together {
 		for _, part := range parts {
@@ -128,23 +144,45 @@ func (l *link) send(host string, r *Request) error {
 		}
 		parts = nil
 	}
-	*buffer = text
-	if len(parts) == 0 && l.raw != nil && l.conn == l.socket {
-		return l.query.ask(buffer)
+	*s.head = text
+	s.parts = append(append(s.parts[:0], text), parts...)
+	if l.socket != nil && l.conn == l.bare {
+		return l.ask()
 	}
-	defer giveBack(buffer)
 	if l.kept && !l.quiet() { // which an end may come into: then the writing fails
 		return errStale
 	}
-	if len(parts) == 0 {
-		_, err := l.conn.Write(text)
-		return err
-	}
-	all := make(net.Buffers, 1, 1+len(parts))
-	all[0] = text
-	all = append(all, parts...)
-	_, err := all.WriteTo(l.conn)
+	rest := s.parts
+	_, err := rest.WriteTo(l.conn)
 	return err
+}
+
+// ask sends over a plain connection, and returns when something of the answer is there, or nothing will be: who reads it is told.
+func (l *link) ask() error {
+	q := &l.asked
+	*q = socket.Question{Text: l.sending.parts, First: !l.kept, Sent: q.Sent, Room: l.buffer}
+	err := l.socket.Ask(q)
+	l.from, l.to = 0, q.Heard
+	return err
+}
+
+// quiet reports whether the connection stands, and the peer has said nothing out of turn: what it says between two
+// exchanges, if only that it goes, would be taken for an answer.
+func (l *link) quiet() bool {
+	if l.conn != l.bare && l.holds() {
+		return false
+	}
+	return l.socket == nil || l.socket.Quiet()
+}
+
+// holds reports whether TLS has read more than it has handed out: bytes behind the answer's end, or the peer's farewell. The
+// socket is not asked: its deadline has passed.
+func (l *link) holds() bool {
+	var one [1]byte
+	_ = l.bare.SetReadDeadline(time.Unix(1, 0))
+	_, err := l.conn.Read(one[:])
+	_ = l.bare.SetReadDeadline(time.Time{})
+	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // head appends a request's head.
@@ -198,7 +236,7 @@ func (l *link) fill() error {
 		copy(l.buffer, l.buffer[l.from:l.to])
 		l.from, l.to = 0, l.to-l.from
 	}
-	n, err := 0, l.query.failed
+	n, err := 0, l.asked.Failed
 	if err == nil {
 		n, err = l.read(l.conn, l.buffer[l.to:])
 	}

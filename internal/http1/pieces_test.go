@@ -59,7 +59,7 @@ func (p *played) SetWriteDeadline(time.Time) error { return nil }
 
 // over is a link on a connection that no client has dialed, with a buffer of a size.
 func over(conn net.Conn, buffer int) *link {
-	return &link{conn: conn, socket: conn, cut: func() {}, buffer: make([]byte, buffer)}
+	return &link{conn: conn, bare: conn, cut: func() {}, buffer: make([]byte, buffer)}
 }
 
 // smallHead is how much of a head the clients of these tests take.

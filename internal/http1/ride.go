@@ -14,7 +14,7 @@ import (
 // calls Try until that hands out nothing, and waits for nothing. Ride is false at once where that cannot be.
 func (b *Body) Ride(r *rota.Rota, turn func(now time.Time) bool) bool {
 	l := b.link
-	if l == nil || l.raw == nil || b.err != nil || b.framing != byChunks {
+	if l == nil || l.socket == nil || b.err != nil || b.framing != byChunks {
 		return false
 	}
 	one := func(now time.Time) bool {
@@ -24,7 +24,7 @@ func (b *Body) Ride(r *rota.Rota, turn func(now time.Time) bool) bool {
 	if !one(time.Now()) { // what was read already, here or by TLS, does not come again
 		return true
 	}
-	return l.place.Wait(r, l.raw, one)
+	return l.place.Wait(r, l.socket.Raw, one)
 }
 
 // Try is Next for who may not wait: nothing, when nothing has come. It is not ok where Next is to be asked, since this is an end, or it fails.
@@ -63,9 +63,6 @@ func (l *link) try() (came bool, err error) {
 	if l.from == l.to && l.to == len(l.buffer) { // the last read filled it
 		l.grow(mostBuffer)
 	}
-	if l.haste.socket == nil {
-		l.haste.socket = rota.NewSocket(l.raw)
-	}
 	l.haste.on = true
 	err = l.fill()
 	l.haste.on = false
@@ -77,21 +74,22 @@ func (l *link) try() (came bool, err error) {
 
 // haste is how a link is read without waiting.
 type haste struct {
-	socket *rota.Socket
-	on     bool // it may not wait
-	empty  bool // what had come in this turn was read to the last byte, and the kernel need not be asked again
+	on    bool // it may not wait
+	empty bool // what had come in this turn was read to the last byte, and the kernel need not be asked again
 }
 
 // read reads from the socket, or from TLS over it, which reads from the socket by this in turn.
 func (l *link) read(from net.Conn, p []byte) (int, error) {
 	h := &l.haste
 	switch {
-	case !h.on || from != l.socket:
+	case from != l.bare || l.socket == nil:
 		return from.Read(p)
+	case !h.on:
+		return l.socket.Read(p)
 	case h.empty:
 		return 0, os.ErrDeadlineExceeded
 	}
-	n, err := h.socket.Read(p)
+	n, err := l.socket.TryRead(p)
 	h.empty = n < len(p)
 	return n, err
 }

@@ -1,5 +1,3 @@
-//go:build linux
-
 package http1
 
 import (

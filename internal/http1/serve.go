@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -115,7 +116,7 @@ func (v *visit) look() {
 	_ = v.conn.SetReadDeadline(time.Time{}) // before unwatch can set another
 	v.mutex.Unlock()
 	var one [1]byte
-	n, err := v.conn.Read(one[:])
+	n, err := v.read(one[:])
 	v.mutex.Lock()
 	v.early = append(v.early, one[:n]...)
 	left := v.looking == done && n == 0 && err != nil // else it was called off
@@ -179,18 +180,11 @@ func (b *body) read(p []byte) (n int, err error) {
 	if v.from < v.to {
 		n = copy(p, v.buffer[v.from:v.to])
 		v.from += n
-	} else {
-		if !b.timed {
-			b.timed, v.waiting = true, unknown
-			_ = v.conn.SetReadDeadline(time.Now().Add(v.server.BodyTimeout))
+	} else if n, err = b.receive(p); n == 0 {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
 		}
-		b.await(len(p))
-		if n, err = v.conn.Read(p); n == 0 {
-			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
-			}
-			return 0, err
-		}
+		return 0, err
 	}
 	if b.left -= int64(n); b.left == 0 {
 		b.await(1)
@@ -199,6 +193,27 @@ func (b *body) read(p []byte) (n int, err error) {
 	return n, nil
 }
 
+// receive reads what comes next. Of a long body that is mostly there already, and nothing need be set for who would wait for it.
+func (b *body) receive(p []byte) (int, error) {
+	v := b.visit
+	if v.socket != nil && len(p) >= longBody && !b.timed {
+		if n, err := v.socket.TryRead(p); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+	}
+	if !b.timed {
+		b.timed, v.waiting = true, unknown
+		_ = v.conn.SetReadDeadline(time.Now().Add(v.server.BodyTimeout))
+	}
+	b.await(len(p))
+	return v.read(p)
+}
+
+const (
+	longBody    = 32 << 10 // what is waited for as a whole
+	mostAwaited = 1 << 20  // as far as the kernel is asked to hold it
+)
+
 // await has the next read wait for so many bytes, where that is much.
 func (b *body) await(bytes int) {
 	if bytes = min(bytes, mostAwaited); bytes < longBody {
@@ -206,7 +221,7 @@ func (b *body) await(bytes int) {
 	}
 	if b.visit.socket != nil && bytes != max(b.awaits, 1) {
 		b.awaits = bytes
-		wakeAt(b.visit.socket, bytes)
+		b.visit.socket.WakeAt(bytes)
 	}
 }
 

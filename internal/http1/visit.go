@@ -13,8 +13,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
+
+	"sovereign/internal/socket"
 )
 
 // A visit is one connection of a server's, with its requests one after the other.
@@ -23,7 +24,7 @@ type visit struct {
 	conn   net.Conn
 	base   context.Context //nolint:containedctx // the connection's, which its requests' stand on
 	remote string
-	socket syscall.RawConn // nil where long bodies are not waited for
+	socket *socket.Socket // nil where there is none
 
 	buffer   []byte
 	from, to int       // what is unread stands between them
@@ -62,7 +63,7 @@ const headRoom = 4 << 10
 const watchAfter = 100 * time.Millisecond
 
 func newVisit(s *Server, conn net.Conn) *visit {
-	v := &visit{server: s, conn: conn, base: context.Background(), remote: conn.RemoteAddr().String(), socket: socketOf(conn), buffer: make([]byte, headRoom)}
+	v := &visit{server: s, conn: conn, base: context.Background(), remote: conn.RemoteAddr().String(), socket: socket.Of(conn), buffer: make([]byte, headRoom)}
 	if s.Context != nil {
 		v.base = s.Context(conn)
 	}
@@ -140,7 +141,7 @@ func (v *visit) head() (target *url.URL, is verdict) {
 			hurried, v.waiting = true, unknown
 			_ = v.conn.SetReadDeadline(time.Now().Add(v.server.HeaderTimeout))
 		}
-		n, err := v.conn.Read(v.buffer[v.to:])
+		n, err := v.read(v.buffer[v.to:])
 		if v.to += n; n == 0 && err != nil {
 			if v.to > 0 && errors.Is(err, io.EOF) {
 				return nil, handsOn // who takes it knows what to say to half a request
@@ -159,7 +160,7 @@ func (v *visit) next() bool {
 			v.waiting = now
 			_ = v.conn.SetReadDeadline(now.Add(v.server.IdleTimeout))
 		}
-		n, err := v.conn.Read(v.buffer[v.to:])
+		n, err := v.read(v.buffer[v.to:])
 		if v.to += n; n == 0 && err != nil {
 			return false
 		}
@@ -168,6 +169,13 @@ func (v *visit) next() bool {
 		v.to = copy(v.buffer, v.buffer[few-len(rest):v.to])
 	}
 	return true
+}
+
+func (v *visit) read(p []byte) (int, error) {
+	if v.socket == nil {
+		return v.conn.Read(p)
+	}
+	return v.socket.Read(p)
 }
 
 // unknown says that the deadline is none for waiting.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,8 +50,8 @@ func TestARequestThatDoesNotFitIsSentWhole(t *testing.T) {
 	}()
 	c := reaching(t, "http://"+listener.Addr().String())
 	c.dialer.Control = small(syscall.SO_SNDBUF)
-	body := strings.Repeat("0123456789abcde\n", (together-1<<10)/16)
-	for range 3 {
+	for _, length := range []int{together - 1<<10, together - 1<<10, 3 * together, 3 * together} { // as one piece, and as two
+		body := strings.Repeat("0123456789abcde\n", length/16)
 		if got, err := ask(t.Context(), c, post(body)); err != nil || got != body {
 			t.Fatalf("%d bytes came back of %d, %v", len(got), len(body), err)
 		}
@@ -176,13 +177,20 @@ func TestWhatWasSentIsGivenBackBeforeTheAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer link.close()
-	text, q := []byte("POST / HTTP/1.1\r\n\r\n"), &link.query
-	link.kept, q.lent, q.text = true, &text, text
-	var done bool
-	if err := link.raw.Control(func(fd uintptr) { done = q.next(fd) }); err != nil || done || !q.wrote {
-		t.Fatalf("it does not wait: %v", err)
+	link.kept = true
+	sent := make(chan struct{})
+	link.asked.Sent = func() {
+		link.sending.end()
+		close(sent)
 	}
-	if q.lent != nil || q.text != nil {
-		t.Error("it holds on to the buffer")
+	over := make(chan error, 1)
+	go func() { over <- link.send("a", post(strings.Repeat("b", 2*together))) }()
+	<-sent
+	if s := &link.sending; s.head != nil || len(s.parts) > 0 || slices.ContainsFunc(s.parts[:cap(s.parts)], func(p []byte) bool { return p != nil }) {
+		t.Error("it holds on to what it has sent")
+	}
+	link.cut()
+	if err := <-over; err != nil {
+		t.Error(err) // who reads is told
 	}
 }
