@@ -59,7 +59,7 @@ func (b *Body) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	if b.err == nil && len(b.ready) == 0 && b.framing == byLength && b.left > 0 && b.link.from == b.link.to && len(p) >= len(b.link.buffer) {
-		n, err := b.link.conn.Read(p[:min(int64(len(p)), b.left)])
+		n, err := b.link.read(b.link.conn, p[:min(int64(len(p)), b.left)])
 		b.left -= int64(n)
 		if n == 0 {
 			b.fail(broken(err))

@@ -114,6 +114,7 @@ type sending struct {
 	parts net.Buffers // with the head
 }
 
+// end is called when it was sent, and once more when nothing more will be.
 func (s *sending) end() {
 	if s.head != nil {
 		*s.head = (*s.head)[:0]
@@ -163,6 +164,7 @@ func (l *link) ask() error {
 	*q = socket.Question{Text: l.sending.parts, First: !l.kept, Sent: q.Sent, Room: l.buffer}
 	err := l.socket.Ask(q)
 	l.from, l.to = 0, q.Heard
+	q.Text, q.Room = nil, nil // or a buffer that is too small for the answer would be kept with it
 	return err
 }
 

@@ -23,7 +23,7 @@ type Question struct {
 }
 
 // ErrSpoke says that a peer has spoken, or has left, before it was asked. Nothing was sent to it.
-var ErrSpoke = errors.New("the connection was closed while it was not in use")
+var ErrSpoke = errors.New("the connection was closed, or its peer spoke, while it was not in use")
 
 // Ask returns when something of the answer is there, or nothing will be: then who reads is told why. What the socket does not take at once
 // is sent as usual, and nothing is waited for.
@@ -52,15 +52,15 @@ func (s *Socket) Ask(q *Question) error {
 	return nil
 }
 
-// next is called until it is true: when something may have come.
-func (s *Socket) next(fd uintptr) bool {
+// inquire is called until it is true: when something may have come.
+func (s *Socket) inquire(fd uintptr) bool {
 	q := s.asked
 	if q.sent {
 		return s.hear(fd)
 	}
 	if !q.First {
 		var one [1]byte
-		if _, errno := read(fd, one[:]); errno != syscall.EAGAIN {
+		if _, errno := receive(fd, one[:]); errno != syscall.EAGAIN {
 			q.spoke = true
 			return true
 		}
@@ -94,7 +94,7 @@ func (q *Question) use(n int) {
 
 func (s *Socket) hear(fd uintptr) bool {
 	q := s.asked
-	n, errno := read(fd, q.Room)
+	n, errno := receive(fd, q.Room)
 	switch {
 	case errno == syscall.EAGAIN:
 		return false

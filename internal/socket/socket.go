@@ -43,13 +43,13 @@ func Of(conn net.Conn) *Socket {
 		return nil
 	}
 	s := &Socket{Raw: raw, conn: conn}
-	s.in.step, s.out.step, s.ask = s.in.read, s.out.write, s.next
+	s.in.step, s.out.step, s.ask = s.in.read, s.out.write, s.inquire
 	return s
 }
 
 // read is called until it is true: when something may have come.
 func (t *transfer) read(fd uintptr) bool {
-	t.n, t.errno = read(fd, t.text)
+	t.n, t.errno = receive(fd, t.text)
 	return t.errno != syscall.EAGAIN || !t.waits
 }
 
@@ -57,7 +57,7 @@ func (t *transfer) read(fd uintptr) bool {
 func (t *transfer) write(fd uintptr) bool {
 	var n int
 	for t.errno = 0; len(t.text) > 0 && t.errno == 0; t.text = t.text[n:] {
-		n, t.errno = write(fd, t.text)
+		n, t.errno = send(fd, t.text)
 	}
 	return t.errno != syscall.EAGAIN || !t.waits
 }
@@ -129,7 +129,7 @@ func (s *Socket) failed(op string, err error) error {
 func (s *Socket) Quiet() bool {
 	var one [1]byte
 	_, err := s.TryRead(one[:])
-	return errors.Is(err, os.ErrDeadlineExceeded)
+	return err == os.ErrDeadlineExceeded //nolint:errorlint // which package net tells of the connection's own, and tells it wrapped
 }
 
 // WakeAt says how many bytes must have come before who waits for them is woken; a kernel that cannot hold so many does it earlier. To be

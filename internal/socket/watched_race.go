@@ -1,0 +1,6 @@
+//go:build race
+
+package socket
+
+// watched says that the race detector does.
+const watched = true
