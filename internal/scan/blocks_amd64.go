@@ -12,7 +12,10 @@ const far = 4 * block
 func nextQuote(text []byte) int {
 	clean := 0
 	if wide && len(text) >= far {
-		clean = block * quotelessBlocks(&text[0], len(text)/block)
+		if n := quoteAt(text[:2*block]); n >= 0 {
+			return n
+		}
+		clean = 2*block + block*quotelessBlocks(&text[2*block], len(text)/block-2)
 	}
 	n := quoteAt(text[clean:])
 	if n < 0 {
@@ -26,6 +29,19 @@ func nextQuote(text []byte) int {
 //
 //go:noescape
 func quotelessBlocks(text *byte, n int) int
+
+// prose is how long the blocks are that text begins with and that are ASCII without NUL and without quotes; 0 where it is not worth a look.
+func prose(text []byte) int {
+	if !wide || len(text) < far {
+		return 0
+	}
+	return block * proseBlocks(&text[0], len(text)/block)
+}
+
+// proseBlocks is how many of the next blocks are such, but for a last one: they are looked at in pairs. It needs AVX2, and reads all n at most.
+//
+//go:noescape
+func proseBlocks(text *byte, n int) int
 
 // ascii is asciiByWords.
 func ascii(text []byte) int {

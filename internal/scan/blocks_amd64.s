@@ -145,6 +145,50 @@ done:
 	MOVQ AX, ret+16(FP)
 	RET
 
+// func proseBlocks(text *byte, n int) int
+//
+// The lesser of a byte and of what makes it differ from a quote, as signed numbers, is greater than zero where it is ASCII, not NUL and no quote.
+TEXT ·proseBlocks(SB), NOSPLIT, $0-24
+	MOVQ text+0(FP), SI
+	MOVQ n+8(FP), CX
+	XORQ AX, AX
+	MOVQ $0x2222222222222222, BX
+	MOVQ BX, X0
+	VPBROADCASTQ X0, Y0
+	VPXOR Y15, Y15, Y15
+
+pair:
+	LEAQ 2(AX), DX
+	CMPQ DX, CX
+	JGT  done
+	VMOVDQU 0(SI), Y1
+	VMOVDQU 32(SI), Y2
+	VMOVDQU 64(SI), Y3
+	VMOVDQU 96(SI), Y4
+	VPXOR Y1, Y0, Y5
+	VPXOR Y2, Y0, Y6
+	VPXOR Y3, Y0, Y7
+	VPXOR Y4, Y0, Y8
+	VPMINSB Y1, Y5, Y5
+	VPMINSB Y2, Y6, Y6
+	VPMINSB Y3, Y7, Y7
+	VPMINSB Y4, Y8, Y8
+	VPMINSB Y5, Y6, Y5
+	VPMINSB Y7, Y8, Y7
+	VPMINSB Y5, Y7, Y5
+	VPCMPGTB Y15, Y5, Y5
+	VPMOVMSKB Y5, BX
+	CMPL BX, $-1
+	JNE  done
+	ADDQ $128, SI
+	MOVQ DX, AX
+	JMP  pair
+
+done:
+	VZEROUPPER
+	MOVQ AX, ret+16(FP)
+	RET
+
 // func textBlocks(text *byte, n int, rules *[3][16]byte) bool
 //
 // Half a block at a time. What is wrong with a byte and the one before it is what the two halves of that one, and the upper half of the byte

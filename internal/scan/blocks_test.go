@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"testing"
+	"unicode/utf8"
 )
 
 // TestASCIIIsFoundByBlocksAsItIsByWords goes over every byte, at every place of some blocks, at every alignment.
@@ -74,6 +75,32 @@ func TestTheNextQuoteIsFoundWhereverItIs(t *testing.T) {
 			text := bytes.Repeat([]byte{byte(c)}, 6*block)
 			if got, want := nextQuote(text), bytes.IndexByte(text, '"'); got != want {
 				t.Fatalf("%#x: %d, want %d", c, got, want)
+			}
+		}
+	})
+}
+
+// Prose ends, but for a pair of blocks, with the first byte that is none, whichever it is and wherever.
+func TestProseEndsWithTheFirstByteThatIsNone(t *testing.T) {
+	eachWidth(t, func(t *testing.T) {
+		for c := range 256 {
+			none := c == 0 || c == '"' || c >= utf8.RuneSelf
+			for length := 0; length < 9*block; length += 37 {
+				for at := 0; at < length; at += 11 {
+					text := bytes.Repeat([]byte{'a'}, length)
+					text[at] = byte(c)
+					n := prose(text)
+					if n%block != 0 || n > length || none && n > at {
+						t.Fatalf("%#x at %d of %d: %d", c, at, length, n)
+					}
+					least := length - 2*block
+					if none {
+						least = at - 2*block
+					}
+					if prose(bytes.Repeat([]byte{'a'}, 4*block)) > 0 && length >= 4*block && n <= least {
+						t.Fatalf("%#x at %d of %d: only %d", c, at, length, n)
+					}
+				}
 			}
 		}
 	})

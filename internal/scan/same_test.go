@@ -169,3 +169,34 @@ func TestUsualBodiesAreReadWithoutAllocating(t *testing.T) {
 		}
 	}
 }
+
+// A byte that is no text is found wherever it stands among long strings, with what is wrong elsewhere and without.
+func TestWhatIsNoTextIsFoundAmongLongStrings(t *testing.T) {
+	prose := strings.Repeat("So it goes on and on, line by line. ", 20)
+	for _, text := range []string{
+		`{"a":"` + prose + `","b":["` + prose + `\"","` + prose[:200] + `é` + prose + `",{"c":"` + prose[:290] + `"}],"d":1}`,
+		`{"a":"` + prose + `","b":["` + prose + `"],"a":"` + prose + `"}`, // refused
+		`{"a":"` + prose + `","b":["` + prose + `"}`,
+	} {
+		checkSame(t, []byte(text))
+		for _, bad := range []string{"\x00", "\x80", "\xff", "\xe2\x82", "\xc3"} {
+			for at := range len(text) + 1 {
+				checkSame(t, []byte(text[:at]+bad+text[at:]))
+				if at+len(bad) <= len(text) {
+					checkSame(t, []byte(text[:at]+bad+text[at+len(bad):]))
+				}
+			}
+		}
+	}
+}
+
+// A quote is escaped by what stands before it, wherever a block ends.
+func TestABackslashBeforeABlockEscapesItsFirstByte(t *testing.T) {
+	for before := range 500 {
+		for slashes := range 5 {
+			inner := strings.Repeat("x", before) + strings.Repeat(`\`, slashes) + `"`
+			checkSame(t, []byte(`{"a":"`+inner+strings.Repeat("y", 600)+`","b":1}`))
+			checkSame(t, []byte(`{"a":["`+inner+`,"b":1]}`+strings.Repeat(" ", 600)))
+		}
+	}
+}

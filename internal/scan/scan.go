@@ -38,16 +38,19 @@ func Object(text []byte, members []Member) ([]Member, error) { return Seek(text,
 // Seek is Object, and tells of every member which of some words stand in its value, as whole strings without escapes. It costs next
 // to nothing, where a search of its own would read the text again.
 func Seek(text []byte, members []Member, words *Words) ([]Member, error) {
-	if !isText(text) {
+	s := scanner{text: text, words: words}
+	members, err := s.object(members)
+	if !s.isText() {
 		return nil, ErrText
 	}
-	s := scanner{text: text, words: words}
-	return s.object(members)
+	return members, err
 }
 
 // A scanner goes over a text once.
 type scanner struct {
 	text    []byte
+	proven  int  // how far it was looked at whether it is text,
+	wrong   bool // and is not
 	words   *Words
 	seen    Set
 	closing [maxDepth]byte // the brackets that are open, by what closes them
@@ -138,12 +141,37 @@ func (s *scanner) member(at int, m *Member) (err error) {
 
 // quoted is the end of the string that begins at at, or -1.
 func (s *scanner) quoted(at int) int {
-	closed := quoted(s.text, at)
-	if s.words != nil && closed > 0 && closed-at < len(s.words.byLength)+len(`""`) {
-		s.seen |= s.words.match(s.text[at+1 : closed-1])
+	next, end := begun(s.text, at+1)
+	if end == 0 {
+		end = closed(s.text, next, next+s.prose(next))
 	}
-	return closed
+	if s.words != nil && end > 0 && end-at < len(s.words.byLength)+len(`""`) {
+		s.seen |= s.words.match(s.text[at+1 : end-1])
+	}
+	return end
 }
+
+// prose is for how many bytes from at on there are neither quotes nor anything but ASCII. Of most long strings that is nearly all, and it is
+// text: to look at it once for both takes little longer than for either.
+func (s *scanner) prose(at int) int {
+	n := prose(s.text[at:])
+	if n > 0 {
+		s.prove(at, at+n)
+	}
+	return n
+}
+
+// prove looks whether it is text up to from, and takes what stands from there up to to for ASCII.
+func (s *scanner) prove(from, to int) {
+	if gap := s.text[s.proven:max(from, s.proven)]; len(gap) > 0 {
+		over := s.proven + (len(gap)+block-1)/block*block // into what is ASCII, so that there is no end of a block to look at
+		s.wrong = s.wrong || (over > to || ascii(s.text[s.proven:over]) < len(gap)) && !isText(gap)
+	}
+	s.proven = max(s.proven, to)
+}
+
+// isText reports whether all of it is.
+func (s *scanner) isText() bool { return !s.wrong && isText(s.text[s.proven:]) }
 
 func space(text []byte, at int) int {
 	for at < len(text) && (text[at] == ' ' || text[at] == '\n' || text[at] == '\r' || text[at] == '\t') {

@@ -58,7 +58,15 @@ func quoteAt(text []byte) int { return bytes.IndexByte(text, '"') }
 // taken: by the word over the beginning, since most strings are short; by a search for the next quote through prose, which has few;
 // and by the block where that quote was an escaped one, since there are likely more.
 func quoted(text []byte, at int) int {
-	at++
+	next, end := begun(text, at+1)
+	if end == 0 {
+		end = closed(text, next, next)
+	}
+	return end
+}
+
+// begun goes over the beginning of a string. It returns its end, or else 0 and where to go on, with a byte that is not escaped.
+func begun(text []byte, at int) (next, end int) {
 	for range words {
 		if len(text)-at < size {
 			break
@@ -69,26 +77,33 @@ func quoted(text []byte, at int) int {
 			continue
 		}
 		if at += bits.TrailingZeros64(found) / size; text[at] == '"' {
-			return at + 1
+			return 0, at + 1
 		}
 		at += 2
 	}
+	return at, 0
+}
+
+// closed is the end of a string, or -1: from at on, where there is no quote between from and at. The byte at from is not escaped.
+func closed(text []byte, from, at int) int {
 	for at < len(text) {
 		n := nextQuote(text[at:])
 		if n < 0 {
 			return -1
 		}
-		slash := n
-		for slash > 0 && text[at+slash-1] == '\\' {
+		at += n
+		slash := at
+		for slash > from && text[slash-1] == '\\' {
 			slash--
 		}
-		if at += n + 1; (n-slash)%2 == 0 {
+		if at++; (at-1-slash)%2 == 0 {
 			return at
 		}
 		var end int
 		if at, end = dense(text, at); end > 0 {
 			return end
 		}
+		from = at
 	}
 	return -1
 }
