@@ -200,3 +200,13 @@ func TestABackslashBeforeABlockEscapesItsFirstByte(t *testing.T) {
 		}
 	}
 }
+
+// A text may end anywhere, with a backslash too.
+func TestATextThatEndsInTheMiddleOfAString(t *testing.T) {
+	for before := range 700 {
+		for _, last := range []string{``, `\`, `\\`, `\"`} {
+			checkSame(t, []byte(`{"a":"`+strings.Repeat("x", before)+last))
+			checkSame(t, []byte(`{"a":["`+strings.Repeat("x", before)+last))
+		}
+	}
+}

@@ -81,7 +81,7 @@ func begun(text []byte, at int) (next, end int) {
 		}
 		at += 2
 	}
-	return at, 0
+	return min(at, len(text)), 0 // a backslash may be the last byte
 }
 
 // closed is the end of a string, or -1: from at on, where there is no quote between from and at. The byte at from is not escaped.
