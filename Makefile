@@ -51,7 +51,7 @@ recall: setup-go ## hold redaction against gitleaks' rules
 	@go test -C tools/recall -count 1 -v .
 
 statistics: setup-go ## measure what intervals and gates keep of their promises, and write docs/statistics.md anew (some minutes)
-	@go run ./internal/stat/coverage
+	@go run ./internal/grade/stat/coverage
 
 catalog: ## write the built-in models and prices anew, from what the npm registry has today (MADE=YYYY-MM-DD)
 	@cd scripts/catalog && npm ci --ignore-scripts && node catalog.mjs $(MADE)

@@ -10,11 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sovereign/internal/apikey"
-	"sovereign/internal/db"
-	"sovereign/internal/funds"
-	"sovereign/internal/secret"
-	"sovereign/internal/wallet"
+	"sovereign/internal/base/apikey"
+	"sovereign/internal/base/secret"
+	"sovereign/internal/domain/wallet"
+	"sovereign/internal/plane/funds"
+	"sovereign/internal/store/db"
 )
 
 var update = flag.Bool("update", false, "write the golden file anew")

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 
-	"sovereign/internal/apikey"
-	"sovereign/internal/clock"
-	"sovereign/internal/db"
-	"sovereign/internal/id"
-	"sovereign/internal/money"
+	"sovereign/internal/base/apikey"
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/id"
+	"sovereign/internal/base/money"
+	"sovereign/internal/store/db"
 )
 
 // sizes are how much a server knows.

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"sovereign/internal/db"
-	"sovereign/internal/secret"
+	"sovereign/internal/base/secret"
+	"sovereign/internal/store/db"
 )
 
 // A sovereign is a gateway with everything on: keys, names, money that is held, the journal, the ledger, metrics, logs.

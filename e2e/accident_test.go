@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"sovereign/internal/db/dbtest"
-	"sovereign/internal/secret"
+	"sovereign/internal/base/secret"
+	"sovereign/internal/store/db/dbtest"
 )
 
 // The first start is killed at a random moment: while the root key is made, during migrations, while the first

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"testing"
 
-	"sovereign/internal/redact"
-	"sovereign/internal/secret"
+	"sovereign/internal/base/secret"
+	"sovereign/internal/text/redact"
 )
 
 // word is what the offline model may take for a word of the prompt, and repeat.

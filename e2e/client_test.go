@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"sovereign/internal/money"
+	"sovereign/internal/base/money"
 )
 
 // A caller sends inference to a server, and keeps its own account of it.

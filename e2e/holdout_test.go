@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"sovereign/internal/secret"
+	"sovereign/internal/base/secret"
 )
 
 // A planted mark names a label and the place where it stands: m for messages, r for the response, c for the critique, a for the

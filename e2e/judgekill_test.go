@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"sovereign/internal/money"
-	"sovereign/internal/secret"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/secret"
 )
 
 // A calibration whose server is killed again and again, at random moments, goes on and ends: every label is judged, and none is paid

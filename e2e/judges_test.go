@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"sovereign/internal/money"
+	"sovereign/internal/base/money"
 )
 
 // judgeConfig writes a configuration with models of the stand-in provider, as mock/NAME, and simulated ones, as sim/NAME.

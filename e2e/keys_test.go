@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"sovereign/internal/money"
-	"sovereign/internal/secret"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/secret"
 )
 
 // setKey sets a workspace's own key as the operator.

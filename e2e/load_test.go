@@ -21,8 +21,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"sovereign/internal/db/dbtest"
-	"sovereign/internal/secret"
+	"sovereign/internal/base/secret"
+	"sovereign/internal/store/db/dbtest"
 )
 
 func TestBadBodiesAreRefusedClearlyAndNothingIsHeldOrSent(t *testing.T) {

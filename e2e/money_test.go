@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"sovereign/internal/money"
-	"sovereign/internal/secret"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/secret"
 )
 
 // Prices of the mock's models, in money.Nano of a dollar per token.

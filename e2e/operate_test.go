@@ -29,7 +29,7 @@ import (
 	"testing"
 	"time"
 
-	"sovereign/internal/secret"
+	"sovereign/internal/base/secret"
 )
 
 func writeFile(t *testing.T, path, text string) {

@@ -21,8 +21,8 @@ import (
 	"time"
 
 	_ "sovereign/internal/app" // what is built below: without it a cached result would outlive a change
-	"sovereign/internal/db/dbtest"
-	"sovereign/internal/secret"
+	"sovereign/internal/base/secret"
+	"sovereign/internal/store/db/dbtest"
 )
 
 var binary string

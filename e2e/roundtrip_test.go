@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sovereign/internal/secret"
+	"sovereign/internal/base/secret"
 )
 
 // gathered are 600 exchanges and runs with their grades: some that were logged, some runs, most sent along. Every fifteenth grade is

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"sovereign/e2e/sdk/golang"
-	"sovereign/internal/secret"
+	"sovereign/internal/base/secret"
 )
 
 // behaviours are the models of the SDK scenarios, as the mock provider knows them. The scenarios rely on the figures.

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"sovereign/internal/db"
-	"sovereign/internal/secret"
-	"sovereign/internal/vault"
+	"sovereign/internal/base/secret"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/vault"
 )
 
 // calibrated is what a certificate shows of a calibration.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"sovereign/internal/db/dbtest"
-	"sovereign/internal/secret"
+	"sovereign/internal/base/secret"
+	"sovereign/internal/store/db/dbtest"
 )
 
 // facts are what must be true of kept data.

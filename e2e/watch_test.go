@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"sovereign/internal/money"
-	"sovereign/internal/secret"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/secret"
 )
 
 func contains(text string, some ...string) bool {

@@ -21,8 +21,8 @@ import (
 	"github.com/openai/openai-go/v3/shared"
 
 	"sovereign/e2e/sdk/golang"
-	"sovereign/internal/money"
-	"sovereign/internal/secret"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/secret"
 )
 
 // wireProviders are the mock provider under the name of each vendor, by what stands before the slash of a model's id.

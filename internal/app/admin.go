@@ -12,15 +12,15 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"sovereign/internal/api"
-	"sovereign/internal/audit"
-	"sovereign/internal/clock"
-	"sovereign/internal/funds"
-	"sovereign/internal/money"
-	"sovereign/internal/tenant"
-	"sovereign/internal/vault"
-	"sovereign/internal/wallet"
-	"sovereign/internal/workspace"
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/wallet"
+	"sovereign/internal/domain/workspace"
+	"sovereign/internal/plane/funds"
+	"sovereign/internal/store/api"
+	"sovereign/internal/store/audit"
+	"sovereign/internal/store/vault"
 )
 
 type adminCommand struct {

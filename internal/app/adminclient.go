@@ -17,11 +17,11 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"sovereign/internal/backup"
-	"sovereign/internal/db"
-	"sovereign/internal/edge"
-	"sovereign/internal/id"
-	"sovereign/internal/vault"
+	"sovereign/internal/base/id"
+	"sovereign/internal/plane/edge"
+	"sovereign/internal/store/backup"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/vault"
 )
 
 // An admin speaks to the operators' router: of the running server over its socket, or, when none runs, of a house

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"testing"
 
-	"sovereign/internal/backup"
-	"sovereign/internal/db"
-	"sovereign/internal/db/dbtest"
-	"sovereign/internal/secret"
+	"sovereign/internal/base/secret"
+	"sovereign/internal/store/backup"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/db/dbtest"
 )
 
 // Two backups to one name at once: the file that stands there is one of them, whole. A broken one leaves the last good

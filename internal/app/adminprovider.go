@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/term"
 
-	"sovereign/internal/api"
-	"sovereign/internal/providerkey"
+	"sovereign/internal/domain/providerkey"
+	"sovereign/internal/store/api"
 )
 
 type providerKeyCommand struct {

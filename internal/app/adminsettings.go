@@ -1,6 +1,6 @@
 package app
 
-import "sovereign/internal/workspace"
+import "sovereign/internal/domain/workspace"
 
 type cacheCommand struct {
 	On  cacheOn  `cmd:"" help:"Remember answers, and give them again to the same question for nothing."`

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"sovereign/internal/vault"
+	"sovereign/internal/store/vault"
 )
 
 type signingKeyCommand struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/go-json-experiment/json"
 
-	"sovereign/internal/vault"
+	"sovereign/internal/store/vault"
 )
 
 // release is set by the linker; see the Makefile.

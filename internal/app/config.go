@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"sovereign/internal/catalog"
-	"sovereign/internal/money"
-	"sovereign/internal/secret"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/secret"
+	"sovereign/internal/domain/catalog"
 )
 
 // A Config is everything that can be set. Each key stands in the file under its name with underscores (limits.body),

@@ -13,7 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 	"go.yaml.in/yaml/v3"
 
-	"sovereign/internal/catalog"
+	"sovereign/internal/domain/catalog"
 )
 
 // A file is a configuration file: every value with the key and the line it stands under.

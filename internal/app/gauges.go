@@ -5,8 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"sovereign/internal/catalog"
-	"sovereign/internal/money"
+	"sovereign/internal/base/money"
+	"sovereign/internal/domain/catalog"
 )
 
 func (h *house) gauges() []prometheus.Collector {

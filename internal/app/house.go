@@ -23,35 +23,35 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.opentelemetry.io/otel/trace"
 
-	"sovereign/internal/alias"
-	"sovereign/internal/api"
-	"sovereign/internal/breaker"
-	"sovereign/internal/cache"
-	"sovereign/internal/capture"
-	"sovereign/internal/catalog"
-	"sovereign/internal/criterion"
-	"sovereign/internal/dataset"
-	"sovereign/internal/db"
-	"sovereign/internal/edge"
-	"sovereign/internal/fault"
-	"sovereign/internal/feed"
-	"sovereign/internal/funds"
-	"sovereign/internal/gateway"
-	"sovereign/internal/job"
-	"sovereign/internal/journal"
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/alias"
+	"sovereign/internal/domain/catalog"
+	"sovereign/internal/domain/criterion"
+	"sovereign/internal/domain/dataset"
+	"sovereign/internal/domain/logbook"
+	"sovereign/internal/domain/providerkey"
+	"sovereign/internal/domain/wallet"
+	"sovereign/internal/domain/workspace"
 	"sovereign/internal/live"
-	"sovereign/internal/logbook"
-	"sovereign/internal/netguard"
-	"sovereign/internal/providerkey"
-	"sovereign/internal/rota"
-	"sovereign/internal/spool"
-	"sovereign/internal/tenant"
-	"sovereign/internal/till"
-	"sovereign/internal/tokenizer"
-	"sovereign/internal/upstream"
-	"sovereign/internal/vault"
-	"sovereign/internal/wallet"
-	"sovereign/internal/workspace"
+	"sovereign/internal/net/breaker"
+	"sovereign/internal/net/netguard"
+	"sovereign/internal/net/poller"
+	"sovereign/internal/plane/cache"
+	"sovereign/internal/plane/capture"
+	"sovereign/internal/plane/edge"
+	"sovereign/internal/plane/funds"
+	"sovereign/internal/plane/gateway"
+	"sovereign/internal/plane/journal"
+	"sovereign/internal/plane/spool"
+	"sovereign/internal/plane/till"
+	"sovereign/internal/store/api"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/feed"
+	"sovereign/internal/store/job"
+	"sovereign/internal/store/vault"
+	"sovereign/internal/text/tokenizer"
+	"sovereign/internal/wire/upstream"
 )
 
 // A house is everything that stands on one storage: locked, migrated, filled, with its routers. The server serves
@@ -298,7 +298,7 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	h.gateway = gateway.New(gateway.Config{
 		Fleet: h.fleet.Load, Aliases: h.aliases, Keys: h.keys, Workspaces: h.setting, Till: h.till, Bounds: h.bounds, Log: h.log,
 		Count: tokenizer.Count, Watch: watch, Random: rand.Float64, Cache: h.cache, Breaker: h.breaker, Recorder: h.recorder,
-		Rota: rota.New(runtime.GOMAXPROCS(0)),
+		Rota: poller.New(runtime.GOMAXPROCS(0)),
 	})
 
 	frame := api.Config{DB: h.db, Feed: h.feed, Log: h.log, Bounds: h.bounds}

@@ -18,17 +18,17 @@ import (
 	"testing"
 	"time"
 
-	"sovereign/internal/api"
-	"sovereign/internal/api/apitest"
-	"sovereign/internal/apikey"
-	"sovereign/internal/db"
-	"sovereign/internal/db/dbtest"
+	"sovereign/internal/base/apikey"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/secret"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/workspace"
 	"sovereign/internal/live"
-	"sovereign/internal/money"
-	"sovereign/internal/secret"
-	"sovereign/internal/tenant"
-	"sovereign/internal/vault"
-	"sovereign/internal/workspace"
+	"sovereign/internal/store/api"
+	"sovereign/internal/store/api/apitest"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/db/dbtest"
+	"sovereign/internal/store/vault"
 )
 
 // eachHouse opens a house on either storage.

@@ -3,17 +3,17 @@ package app
 import (
 	"time"
 
-	"sovereign/internal/anthropic"
-	"sovereign/internal/api"
-	"sovereign/internal/catalog"
-	"sovereign/internal/cohere"
-	"sovereign/internal/gateway"
-	"sovereign/internal/gemini"
-	"sovereign/internal/id"
+	"sovereign/internal/base/id"
+	"sovereign/internal/domain/catalog"
 	"sovereign/internal/live"
-	"sovereign/internal/responses"
-	"sovereign/internal/sim"
-	"sovereign/internal/upstream"
+	"sovereign/internal/plane/gateway"
+	"sovereign/internal/store/api"
+	"sovereign/internal/wire/anthropic"
+	"sovereign/internal/wire/cohere"
+	"sovereign/internal/wire/gemini"
+	"sovereign/internal/wire/responses"
+	"sovereign/internal/wire/sim"
+	"sovereign/internal/wire/upstream"
 )
 
 // stock puts the models of a configuration in force. When it fails, what was in force stays.

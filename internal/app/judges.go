@@ -4,14 +4,14 @@ import (
 	"context"
 	"fmt"
 
-	"sovereign/internal/api"
-	"sovereign/internal/criterion"
-	"sovereign/internal/fault"
-	"sovereign/internal/job"
-	"sovereign/internal/label"
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/criterion"
+	"sovereign/internal/domain/label"
+	"sovereign/internal/domain/logbook"
 	"sovereign/internal/live"
-	"sovereign/internal/logbook"
-	"sovereign/internal/tenant"
+	"sovereign/internal/store/api"
+	"sovereign/internal/store/job"
 )
 
 // judgeRoutes furnishes what grades: people, judges, and the work that judges do in the background.

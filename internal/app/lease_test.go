@@ -15,9 +15,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"sovereign/internal/clock"
-	"sovereign/internal/db/dbtest"
-	"sovereign/internal/secret"
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/secret"
+	"sovereign/internal/store/db/dbtest"
 )
 
 // eventually asks until the answer is right.

@@ -8,14 +8,14 @@ import (
 	"sync"
 	"time"
 
-	"sovereign/internal/api"
-	"sovereign/internal/backup"
-	"sovereign/internal/clock"
-	"sovereign/internal/db"
-	"sovereign/internal/fault"
-	"sovereign/internal/money"
-	"sovereign/internal/tenant"
-	"sovereign/internal/vault"
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/store/api"
+	"sovereign/internal/store/backup"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/vault"
 )
 
 // operatorRoutes are the operations on the whole server.

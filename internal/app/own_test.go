@@ -6,9 +6,9 @@ import (
 	"sync"
 	"testing"
 
-	"sovereign/internal/infer"
+	"sovereign/internal/base/money"
 	"sovereign/internal/live"
-	"sovereign/internal/money"
+	"sovereign/internal/plane/infer"
 )
 
 func TestWhatTheProductAsksForItselfIsInTheLedgerUnderItsOriginAndInNoLog(t *testing.T) {

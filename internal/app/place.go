@@ -11,8 +11,8 @@ import (
 	"strings"
 	"syscall"
 
-	"sovereign/internal/db"
-	"sovereign/internal/vault"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/vault"
 )
 
 // takeFolder makes sure of the data folder, for its owner alone, and says whether it had to be made.

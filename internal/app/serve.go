@@ -15,9 +15,9 @@ import (
 	"syscall"
 	"time"
 
-	"sovereign/internal/edge"
-	"sovereign/internal/http1"
-	"sovereign/internal/limit"
+	"sovereign/internal/base/limit"
+	"sovereign/internal/net/http1"
+	"sovereign/internal/plane/edge"
 )
 
 // A server is a house that is served: the API on the network, operations beside it, administration on a socket.

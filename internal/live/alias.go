@@ -1,6 +1,6 @@
 package live
 
-import "sovereign/internal/tenant"
+import "sovereign/internal/base/tenant"
 
 // An Alias is a workspace's own name for a model. It never changes: a repoint puts a new one in its place.
 type Alias struct {

@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"sovereign/internal/tenant"
+	"sovereign/internal/base/tenant"
 )
 
 // unit draws from all of [0, 1), its ends among them.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"sovereign/internal/tenant"
+	"sovereign/internal/base/tenant"
 )
 
 // A card is a key, without a pointer: with a table that leads from digests to numbers of cards, the collector passes over a million

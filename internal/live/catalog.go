@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"sovereign/internal/clock"
-	"sovereign/internal/fault"
-	"sovereign/internal/secret"
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/secret"
 )
 
 // A Kind is what a model does.

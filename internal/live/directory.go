@@ -5,9 +5,9 @@ package live
 import (
 	"sync"
 
-	"sovereign/internal/apikey"
-	"sovereign/internal/clock"
-	"sovereign/internal/tenant"
+	"sovereign/internal/base/apikey"
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/tenant"
 )
 
 // A Key is an API key in force. It never changes.

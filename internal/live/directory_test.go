@@ -14,9 +14,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"sovereign/internal/apikey"
-	"sovereign/internal/clock"
-	"sovereign/internal/tenant"
+	"sovereign/internal/base/apikey"
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/tenant"
 )
 
 const second clock.Time = 1_000_000

@@ -1,8 +1,8 @@
 package live
 
 import (
-	"sovereign/internal/secret"
-	"sovereign/internal/tenant"
+	"sovereign/internal/base/secret"
+	"sovereign/internal/base/tenant"
 )
 
 // An OwnKey is a workspace's own key at a provider.

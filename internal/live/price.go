@@ -3,7 +3,7 @@ package live
 import (
 	"github.com/go-json-experiment/json"
 
-	"sovereign/internal/money"
+	"sovereign/internal/base/money"
 )
 
 // Usage is what a model says it used, or what was counted for it. Cached, Written and AudioInput are parts of Input that

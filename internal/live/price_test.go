@@ -6,8 +6,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"pgregory.net/rapid"
 
+	"sovereign/internal/base/money"
 	"sovereign/internal/live"
-	"sovereign/internal/money"
 )
 
 func rates(t *rapid.T, name string) live.Rates {

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"sovereign/internal/tenant"
+	"sovereign/internal/base/tenant"
 )
 
 // A roster numbers members, so that a key names its own in four bytes. A number is never given twice.

@@ -1,6 +1,6 @@
 package live
 
-import "sovereign/internal/tenant"
+import "sovereign/internal/base/tenant"
 
 // Settings are what a workspace has set for its traffic. The zero value is nothing set.
 type Settings struct {

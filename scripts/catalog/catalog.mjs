@@ -115,7 +115,7 @@ const used = providers.filter((p) => models.some((m) => m.provider === p.name)).
 for (const p of providers.filter((q) => !used.includes(q))) report.out.push([p.name, 'no model of it is left']);
 const shown = used.map(({ prices, check, lead, ...p }) => p);
 const source = Object.entries(names).map(([k, name]) => `${name} ${versions[k]}`);
-writeFileSync(new URL('../../internal/catalog/builtin.json', import.meta.url), `{
+writeFileSync(new URL('../../internal/domain/catalog/builtin.json', import.meta.url), `{
   "source": ${JSON.stringify(source)},
   "made": "${made}",
   "providers": [

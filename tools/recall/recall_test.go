@@ -13,7 +13,7 @@ import (
 	"github.com/zricethezav/gitleaks/v8/config"
 	"github.com/zricethezav/gitleaks/v8/detect"
 
-	"sovereign/internal/redact"
+	"sovereign/internal/text/redact"
 )
 
 // samples is how many secrets are made for each rule, and tries how often one is drawn that gitleaks itself takes.

@@ -1,0 +1,63 @@
+// Package apikey is the shape of a workspace API key.
+//
+// A key is sk_sovereign_, 40 characters that carry 200 random bits, and 7 characters of checksum. The checksum lets
+// a mistyped or invented key be refused without a look-up; it is no protection and needs none. Only the SHA-256
+// digest of the whole key is kept: with that much randomness a slow hash would add cost and no safety.
+package apikey
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"hash/crc32"
+	"strings"
+
+	"sovereign/internal/base/secret"
+)
+
+// Prefix starts every key.
+const Prefix = "sk_sovereign_"
+
+const (
+	randomBytes = 25
+	bodyLen     = randomBytes * 8 / 5
+	sumLen      = 7
+	length      = len(Prefix) + bodyLen + sumLen
+	hintLen     = 4
+)
+
+var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+
+// A Digest identifies a key without revealing it.
+type Digest [sha256.Size]byte
+
+// New makes a key. The hint is its last four random characters, which leaves 180 secret bits.
+func New() (key secret.Text, digest Digest, hint string) {
+	var raw [randomBytes]byte
+	_, _ = rand.Read(raw[:]) // never fails: crypto/rand ends the process instead
+	body := encoding.EncodeToString(raw[:])
+	sum := checksum([]byte(Prefix + body))
+	text := Prefix + body + string(sum[:])
+	return secret.New(text), sha256.Sum256([]byte(text)), body[bodyLen-hintLen:]
+}
+
+// Parse is the digest of key, or false when key was never one of ours.
+func Parse(key string) (Digest, bool) {
+	if len(key) != length || !strings.HasPrefix(key, Prefix) {
+		return Digest{}, false
+	}
+	var text [length]byte // on the stack: this is done for every request
+	copy(text[:], key)
+	if sum := checksum(text[:length-sumLen]); string(sum[:]) != key[length-sumLen:] {
+		return Digest{}, false
+	}
+	return sha256.Sum256(text[:]), true
+}
+
+func checksum(text []byte) (sum [sumLen]byte) {
+	var raw [4]byte
+	binary.BigEndian.PutUint32(raw[:], crc32.ChecksumIEEE(text))
+	encoding.Encode(sum[:], raw[:])
+	return sum
+}

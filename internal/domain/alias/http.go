@@ -1,0 +1,116 @@
+package alias
+
+import (
+	"context"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/live"
+	"sovereign/internal/store/api"
+	"sovereign/internal/store/audit"
+)
+
+// A Handler answers what keys may ask about their workspace's aliases.
+type Handler struct {
+	store   *Store
+	catalog func() *live.Catalog
+	keys    *live.Keyring
+}
+
+// NewHandler manages the aliases of s, held to the catalog of the moment and to the keys that a workspace has of its own.
+func NewHandler(s *Store, catalog func() *live.Catalog, keys *live.Keyring) *Handler {
+	return &Handler{store: s, catalog: catalog, keys: keys}
+}
+
+// Routes are the operations for keys.
+func (h *Handler) Routes() []api.Route {
+	return []api.Route{
+		api.Put("/aliases", api.Admin, h.put, "Create or repoint an alias"),
+		api.Get("/aliases", api.Reader, h.list, "List aliases"),
+		api.Get("/aliases/{name}", api.Reader, h.get, "Read an alias"),
+		api.Delete("/aliases/{name}", api.Admin, h.delete, "Delete an alias"),
+		api.Get("/aliases/{name}/history", api.Reader, h.history, "Every change of an alias, before and after"),
+	}
+}
+
+// A putAlias is the whole alias: what is omitted or null is its default.
+type putAlias struct {
+	Name           string `json:"name" doc:"3 to 64 letters, digits, dots, dashes or underscores; not the id of a catalog model"`
+	TargetModel    string `json:"target_model" doc:"A catalog model, not a dedicated endpoint"`
+	Description    string `json:"description,omitempty" nullable:"true" doc:"Free text of at most 500 characters"`
+	CanaryModel    string `json:"canary_model,omitempty" nullable:"true" doc:"The candidate: a catalog model of the target's kind"`
+	CanaryPercent  int    `json:"canary_percent,omitempty" nullable:"true" doc:"0 to 100, 0 by default: 0 is a roll-back, 100 a cut-over; above 0 it needs a canary_model"`
+	FallbackModels Models `json:"fallback_models,omitempty" doc:"At most 8 catalog models of the target's kind, each once, in the order to try them"`
+
+	GateCriterionID       jsontext.Value `json:"gate_criterion_id,omitempty" doc:"Not supported yet"`
+	GateMode              jsontext.Value `json:"gate_mode,omitempty" doc:"Not supported yet"`
+	GateMinSamples        jsontext.Value `json:"gate_min_samples,omitempty" doc:"Not supported yet"`
+	GateRollbackThreshold jsontext.Value `json:"gate_rollback_threshold,omitempty" doc:"Not supported yet"`
+	GateWindowHours       jsontext.Value `json:"gate_window_hours,omitempty" doc:"Not supported yet"`
+	GateSamplePercent     jsontext.Value `json:"gate_sample_percent,omitempty" doc:"Not supported yet"`
+}
+
+// ungated refuses a gate, whatever its value: who asks for one must not believe that the canary is supervised.
+func (in putAlias) ungated() error {
+	for _, gate := range []struct {
+		field string
+		given jsontext.Value
+	}{
+		{"gate_criterion_id", in.GateCriterionID},
+		{"gate_mode", in.GateMode},
+		{"gate_min_samples", in.GateMinSamples},
+		{"gate_rollback_threshold", in.GateRollbackThreshold},
+		{"gate_window_hours", in.GateWindowHours},
+		{"gate_sample_percent", in.GateSamplePercent},
+	} {
+		if gate.given != nil {
+			refusal := fault.UnsupportedParameter.New("%s is not supported yet", gate.field)
+			refusal.Field = gate.field
+			return refusal
+		}
+	}
+	return nil
+}
+
+func (h *Handler) put(ctx context.Context, caller tenant.Caller, in putAlias) (Alias, error) {
+	if err := in.ungated(); err != nil {
+		return Alias{}, err
+	}
+	a := Alias{
+		Name: in.Name, TargetModel: in.TargetModel, Description: in.Description,
+		CanaryModel: in.CanaryModel, CanaryPercent: in.CanaryPercent, FallbackModels: in.FallbackModels,
+	}
+	if err := a.Check(h.catalog(), h.keys.Of(caller.Workspace)); err != nil {
+		return Alias{}, err
+	}
+	return h.store.Put(ctx, caller.Workspace, caller.Actor(), a)
+}
+
+func (h *Handler) list(ctx context.Context, caller tenant.Caller, in api.Page) (api.List[Alias], error) {
+	all, err := h.store.List(ctx, caller.Workspace, in.More(), in.Offset)
+	return api.NewList(in, all), err
+}
+
+type named struct {
+	Name string `path:"name"`
+}
+
+func (h *Handler) get(ctx context.Context, caller tenant.Caller, in named) (Alias, error) {
+	return h.store.Get(ctx, caller.Workspace, in.Name)
+}
+
+func (h *Handler) delete(ctx context.Context, caller tenant.Caller, in named) (api.Deleted, error) {
+	return api.Deleted{ID: in.Name, Object: object, Deleted: true}, h.store.Delete(ctx, caller.Workspace, caller.Actor(), in.Name)
+}
+
+type historyQuery struct {
+	Name string `path:"name"`
+	api.Page
+}
+
+func (h *Handler) history(ctx context.Context, caller tenant.Caller, in historyQuery) (api.List[audit.Entry], error) {
+	entries, err := h.store.History(ctx, caller.Workspace, in.Name, in.More(), in.Offset)
+	return api.NewList(in.Page, entries), err
+}

@@ -1,0 +1,98 @@
+package alias_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"sovereign/internal/domain/alias"
+	"sovereign/internal/live"
+	"sovereign/internal/store/api/apitest"
+)
+
+func (r room) desk(t *testing.T) apitest.Desk {
+	t.Helper()
+	routes := alias.NewHandler(r.Store, func() *live.Catalog { return catalog }, live.NewKeyring()).Routes()
+	return apitest.NewDesk(t, r.db, r.feed, mine, theirs, routes, func(text string) string { return shape.ReplaceAllString(text, "X") })
+}
+
+var shape = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|\b(req|aud)_[0-9a-z]{26}\b`)
+
+const (
+	least = `{"object":"alias","name":"support","target_model":"sim/chat","description":"","canary_model":"","canary_percent":0,"fallback_models":[],"created_at":"X","updated_at":"X"}`
+	most  = `{"object":"alias","name":"support","target_model":"sim/c","description":"d","canary_model":"sim/chat","canary_percent":5,"fallback_models":["sim/d","sim/chat"],"created_at":"X","updated_at":"X"}`
+)
+
+func TestTheLifeOfAnAliasOnTheWire(t *testing.T) {
+	each(t, func(t *testing.T, r room) {
+		d := r.desk(t)
+		d.Wants(t, d.Member, "GET", "/v1/aliases", "", 200, `{"object":"list","data":[],"has_more":false}`)
+		d.Wants(t, d.Owner, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/chat"}`, 200, least)
+		d.Wants(t, d.Owner, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/c","description":"d","canary_model":"sim/chat","canary_percent":5,"fallback_models":["sim/d","sim/chat"]}`, 200, most)
+		d.Wants(t, d.Member, "GET", "/v1/aliases/support", "", 200, most)
+		d.Wants(t, d.Owner, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/chat","description":null,"canary_model":null,"canary_percent":null,"fallback_models":null}`, 200, least)
+		d.Wants(t, d.Member, "GET", "/v1/aliases?limit=1", "", 200, `{"object":"list","data":[`+least+`],"has_more":false}`)
+		d.Wants(t, d.Owner, "DELETE", "/v1/aliases/support", "", 200, `{"id":"support","object":"alias","deleted":true}`)
+		d.Refuses(t, d.Owner, "DELETE", "/v1/aliases/support", "", 404, "not_found", "")
+		d.Refuses(t, d.Member, "GET", "/v1/aliases/support", "", 404, "not_found", "")
+		entry := func(action, before, after string) string {
+			return `{"id":"X","object":"audit_entry","at":"X","actor":{"kind":"key","user_id":"usr_owner","key_id":"key_owner"},"request_id":"X","action":"` + action + `","subject":"support","before":` + before + `,"after":` + after + `}`
+		}
+		d.Wants(t, d.Member, "GET", "/v1/aliases/support/history?limit=2", "", 200,
+			`{"object":"list","data":[`+entry("alias.delete", least, "null")+`,`+entry("alias.put", most, least)+`],"has_more":true}`)
+		d.Wants(t, d.Member, "GET", "/v1/aliases/support/history?limit=2&offset=2", "", 200,
+			`{"object":"list","data":[`+entry("alias.put", least, most)+`,`+entry("alias.put", "null", least)+`],"has_more":false}`)
+		d.Refuses(t, d.Member, "GET", "/v1/aliases/never/history", "", 404, "not_found", "")
+	})
+}
+
+func TestARefusedPutChangesNothing(t *testing.T) {
+	each(t, func(t *testing.T, r room) {
+		d := r.desk(t)
+		d.Wants(t, d.Owner, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/chat"}`, 200, least)
+		for body, field := range map[string]string{
+			`{"target_model":"sim/c"}`:                                                                   "name",
+			`{"name":"support"}`:                                                                         "target_model",
+			`{"name":"support","target_model":null}`:                                                     "target_model",
+			`{"name":"support","target_model":"sim/none"}`:                                               "target_model",
+			`{"name":"support","target_model":"dedicated/x"}`:                                            "target_model",
+			`{"name":"plain-model","target_model":"sim/c"}`:                                              "name",
+			`{"name":"support","target_model":"sim/c","canary_percent":1}`:                               "canary_model",
+			`{"name":"support","target_model":"sim/c","canary_model":"sim/d","canary_percent":1.5}`:      "canary_percent",
+			`{"name":"support","target_model":"sim/c","canary_model":"sim/d","canary_percent":"5"}`:      "canary_percent",
+			`{"name":"support","target_model":"sim/c","canary_model":"sim/d","canary_percent":1e30}`:     "canary_percent",
+			`{"name":"support","target_model":"sim/c","canary_model":"sim/embedding"}`:                   "canary_model",
+			`{"name":"support","target_model":"sim/c","fallback_models":["sim/d","sim/d"]}`:              "fallback_models[1]",
+			`{"name":"support","target_model":"sim/c","fallback_models":["sim/d",7]}`:                    "fallback_models[1]",
+			`{"name":"support","target_model":"sim/c","fallback_models":"sim/d"}`:                        "fallback_models",
+			`{"name":"support","target_model":"sim/c","gate":{}}`:                                        "gate",
+			`{"name":"support","target_model":"sim/c","created_at":"2026-01-02T03:04:05Z"}`:              "created_at",
+			`{"name":"support","target_model":"sim/c","description":"` + strings.Repeat("d", 501) + `"}`: "description",
+		} {
+			d.Refuses(t, d.Owner, "PUT", "/v1/aliases", body, 400, "invalid_parameter", field)
+		}
+		for _, field := range []string{"gate_criterion_id", "gate_mode", "gate_min_samples", "gate_rollback_threshold", "gate_window_hours", "gate_sample_percent"} {
+			for _, value := range []string{`"crit_1"`, `0`, `null`, `{"a":[1]}`} {
+				d.Refuses(t, d.Owner, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/c","`+field+`":`+value+`}`, 400, "unsupported_parameter", field)
+			}
+		}
+		d.Refuses(t, d.Member, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/c"}`, 403, "insufficient_permissions", "")
+		d.Refuses(t, d.Member, "DELETE", "/v1/aliases/support", "", 403, "insufficient_permissions", "")
+		d.Wants(t, d.Owner, "GET", "/v1/aliases", "", 200, `{"object":"list","data":[`+least+`],"has_more":false}`)
+		if entries := r.history(t, mine, "support"); len(entries) != 1 || r.target(mine, "support") != "sim/chat" {
+			t.Errorf("routes to %s after %v", r.target(mine, "support"), entries)
+		}
+	})
+}
+
+func TestAnotherWorkspacesAliasIsNotFoundOnAnyRoute(t *testing.T) {
+	each(t, func(t *testing.T, r room) {
+		d := r.desk(t)
+		d.Wants(t, d.Owner, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/chat"}`, 200, least)
+		d.Refuses(t, d.Other, "GET", "/v1/aliases/support", "", 404, "not_found", "")
+		d.Refuses(t, d.Other, "DELETE", "/v1/aliases/support", "", 404, "not_found", "")
+		d.Refuses(t, d.Other, "GET", "/v1/aliases/support/history", "", 404, "not_found", "")
+		d.Wants(t, d.Other, "GET", "/v1/aliases", "", 200, `{"object":"list","data":[],"has_more":false}`)
+		d.Wants(t, d.Owner, "GET", "/v1/aliases/support", "", 200, least)
+	})
+}

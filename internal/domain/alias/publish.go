@@ -1,0 +1,71 @@
+package alias
+
+import (
+	"context"
+	"fmt"
+
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/live"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/feed"
+)
+
+// changed is the kind of change that the data plane hears of.
+const changed = "alias"
+
+// A Publisher keeps the data plane's aliases like the table.
+type Publisher struct {
+	db      *db.DB
+	aliases *live.Aliases
+}
+
+// NewPublisher publishes d's aliases into aliases.
+func NewPublisher(d *db.DB, aliases *live.Aliases) *Publisher {
+	return &Publisher{db: d, aliases: aliases}
+}
+
+// Sources is what the feed needs to know.
+func (p *Publisher) Sources() map[string]feed.Source { return map[string]feed.Source{changed: p} }
+
+// A route is what the data plane needs of an alias.
+type route struct {
+	Ws             tenant.ID
+	Name           string
+	TargetModel    string
+	CanaryModel    string
+	CanaryPercent  int
+	FallbackModels Models
+}
+
+const routeColumns = `workspace_id AS ws, name, target_model, canary_model, canary_percent, fallback_models FROM aliases`
+
+func (r route) live() *live.Alias {
+	return &live.Alias{Name: r.Name, Target: r.TargetModel, Canary: r.CanaryModel, CanaryPercent: r.CanaryPercent, Fallbacks: r.FallbackModels}
+}
+
+// Fill publishes every alias there is.
+func (p *Publisher) Fill(ctx context.Context) error {
+	all := map[live.AliasName]*live.Alias{}
+	for row, err := range db.Rows[route](ctx, p.db.Across("the data plane serves all workspaces"), `SELECT `+routeColumns) {
+		if err != nil {
+			return fmt.Errorf("read aliases: %w", err)
+		}
+		all[live.AliasName{Workspace: row.Ws, Name: row.Name}] = row.live()
+	}
+	p.aliases.Replace(all)
+	return nil
+}
+
+// Apply publishes an alias as it is now.
+func (p *Publisher) Apply(ctx context.Context, c db.Change) error {
+	row, err := db.Maybe[route](ctx, p.db.In(c.Workspace), `SELECT `+routeColumns+` WHERE workspace_id = $1 AND name = $2`, c.Subject)
+	if err != nil {
+		return fmt.Errorf("read alias: %w", err)
+	}
+	if row == nil {
+		p.aliases.Drop(c.Workspace, c.Subject)
+	} else {
+		p.aliases.Put(c.Workspace, row.live())
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package catalog_test
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"sovereign/internal/base/apikey"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/catalog"
+	"sovereign/internal/live"
+	"sovereign/internal/plane/edge"
+	"sovereign/internal/store/api"
+)
+
+// asked is the answer to a member of some workspace.
+func asked(t *testing.T, c *live.Catalog, path string) (int, string) {
+	t.Helper()
+	dir, bounds, log := live.NewDirectory(), edge.NewBounds(), slog.New(slog.DiscardHandler)
+	bounds.Buffered.Set(1 << 20)
+	bounds.Operations.Set(8)
+	bounds.Timeout.Store(int64(10 * time.Second))
+	key, digest, _ := apikey.New()
+	dir.PutKey(digest, live.Key{ID: "key_1", Workspace: "ws_1", User: "usr_1"})
+	dir.PutMember(live.Member{Workspace: "ws_1", User: "usr_1"}, tenant.Member)
+	router, err := api.NewRouter(api.Config{Bounds: bounds, Log: log}, catalog.NewHandler(func() *live.Catalog { return c }, live.NewKeyring()).Routes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+	request.Header.Set("Authorization", "Bearer "+key.Reveal())
+	recorder := httptest.NewRecorder()
+	edge.New(edge.Config{Directory: dir, Bounds: bounds, Log: log}, router).ServeHTTP(recorder, request)
+	return recorder.Code, strings.TrimSpace(recorder.Body.String())
+}
+
+const small = `{"id":"up/small","object":"model","created":1767225600,"owned_by":"up","kind":"chat","context_window":128000,"max_output_tokens":4096,` +
+	`"price":{"input_per_mtok_usd":0.15,"cached_input_per_mtok_usd":0.15,"written_input_per_mtok_usd":0.15,"audio_input_per_mtok_usd":0.15,` +
+	`"output_per_mtok_usd":0.6,"reasoning_per_mtok_usd":0.6,"audio_output_per_mtok_usd":0.6,"search_per_million_usd":0},"simulated":false}`
+
+func TestAModelOnTheWire(t *testing.T) {
+	c := good(t, provider+"    api_key: sk-canary\n"+model+"  - {id: up/a/b, provider: up, upstream_model: hidden, context_window: 9, max_output_tokens: 8, price: {input_per_mtok_usd: 0, output_per_mtok_usd: 0}}\n")
+	if status, body := asked(t, c, "/v1/models/up/small"); status != http.StatusOK || body != small {
+		t.Errorf("%d %s\nwant %s", status, body, small)
+	}
+	for path, want := range map[string]string{"/v1/models/up/a/b": `"id":"up/a/b"`, "/api/v1/models/up/small": `"id":"up/small"`, "/v1/models/sim/chat": `"simulated":true`, "/v1/models/sim/embedding": `"kind":"embedding"`} {
+		if status, body := asked(t, c, path); status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	callable := 0
+	for _, m := range c.Models() {
+		if m.Provider.Configured {
+			callable++
+		}
+	}
+	status, body := asked(t, c, "/v1/models")
+	var list struct {
+		Object string               `json:"object"`
+		Data   []catalog.ModelEntry `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(body), &list); err != nil || status != http.StatusOK || list.Object != "list" || len(list.Data) != callable {
+		t.Errorf("%d %s %v", status, body, err)
+	}
+	for i, m := range list.Data {
+		if m.Object != "model" || i > 0 && list.Data[i-1].ID >= m.ID {
+			t.Errorf("%+v is not in its place", m)
+		}
+	}
+	if !strings.HasPrefix(body, `{"object":"list","data":[{"id":`) || !strings.Contains(body, small) {
+		t.Error(body)
+	}
+	for _, hidden := range []string{"sk-canary", "hidden", "api.example.com"} {
+		if strings.Contains(body, hidden) {
+			t.Errorf("%s is shown", hidden)
+		}
+	}
+}
+
+func TestAMissingModelSaysWhatIsMissing(t *testing.T) {
+	c := good(t, provider+model)
+	for path, want := range map[string]struct {
+		status int
+		code   string
+	}{
+		"/v1/models/up/none":      {http.StatusNotFound, "model_not_found"},
+		"/v1/models/none":         {http.StatusNotFound, "model_not_found"},
+		"/v1/models/other/m":      {http.StatusBadRequest, "unknown_provider"},
+		"/v1/models/dedicated/m":  {http.StatusNotFound, "dedicated_endpoint_not_found"},
+		"/v1/models/UP/small":     {http.StatusBadRequest, "unknown_provider"},
+		"/v1/models/up/small%00x": {http.StatusNotFound, "model_not_found"},
+	} {
+		if status, body := asked(t, c, path); status != want.status || !strings.Contains(body, `"code":"`+want.code+`"`) {
+			t.Errorf("%s: %d %s, want %d %s", path, status, body, want.status, want.code)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package dataset
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"iter"
+	"slices"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/domain/logbook"
+	"sovereign/internal/text/fold"
+	"sovereign/internal/text/sketch"
+)
+
+// exchanges are what a dataset is made of, newest first and the same each time they are read: a logbook.Scan.
+type exchanges interface {
+	Len() int
+	Facts(ctx context.Context) iter.Seq2[*logbook.Exchange, error]
+	Chains(ctx context.Context) iter.Seq2[*logbook.Exchange, error]
+	Texts(ctx context.Context, which []int) iter.Seq2[*logbook.Exchange, error]
+}
+
+// A curated set is what is known of exchanges once they are judged. Of their text it holds nothing.
+type curated struct {
+	Curation
+	first, last clock.Time // of what was not dropped; 0 where that is nothing
+	segment     string     // of all examples; empty where they have several
+	held        []bool     // by example: in the holdout
+
+	from     exchanges
+	traces   []string // by exchange
+	verdicts []verdict
+	places   []fold.Place
+	segments []string
+	examples []example
+	// Exchanges whose examples are on one side: of one conversation, one trace, or near-duplicates.
+	together sets
+}
+
+// A writer takes the examples, each once and in order.
+type writer func(key Key, line []byte) error
+
+// curate makes examples of exchanges and hands them to write, then decides which are held out. An exchange that is dropped takes no part
+// in folding: what it said stays in those that went on from it, as they sent it.
+func curate(ctx context.Context, from exchanges, holdout float64, write writer) (*curated, error) {
+	c := &curated{from: from, together: newSets(from.Len())}
+	if err := c.judge(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.fold(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.write(ctx, holdout > 0, write); err != nil {
+		return nil, err
+	}
+	c.count()
+	if c.held = make([]bool, len(c.examples)); holdout == 0 {
+		return c, nil
+	}
+	return c, c.holdOut(ctx, holdout)
+}
+
+// judge looks at each exchange by itself.
+func (c *curated) judge(ctx context.Context) error {
+	n := c.from.Len()
+	c.traces, c.segments, c.verdicts = make([]string, 0, n), make([]string, 0, n), make([]verdict, 0, n)
+	same := map[string]string{} // a name that many rows have is kept once
+	intern := func(name string) string {
+		if _, ok := same[name]; !ok {
+			same[name] = name
+		}
+		return same[name]
+	}
+	for x, err := range c.from.Facts(ctx) {
+		if err != nil {
+			return err
+		}
+		v := judge(x.FinishReason, x.Response)
+		c.traces, c.segments, c.verdicts = append(c.traces, intern(x.TraceID)), append(c.segments, intern(x.Segment)), append(c.verdicts, v)
+		if v == good {
+			if c.last == 0 {
+				c.last = x.At
+			}
+			c.first = x.At
+		}
+	}
+	return nil
+}
+
+// leaves places the exchanges that may take part.
+func (c *curated) leaves(ctx context.Context, part func(i int) bool) (places []fold.Place, err error) {
+	places = fold.Leaves(func(yield func(fold.Chain) bool) {
+		i := 0
+		for x, failed := range c.from.Chains(ctx) {
+			if failed != nil {
+				err = failed
+			}
+			if err != nil {
+				return
+			}
+			var chain fold.Chain
+			if part(i) {
+				chain, _ = fold.Parse(x.Chain) // of another release it folds with nothing
+			}
+			if i++; !yield(chain) {
+				return
+			}
+		}
+	})
+	return places, err
+}
+
+func (c *curated) fold(ctx context.Context) (err error) {
+	c.places, err = c.leaves(ctx, func(i int) bool { return c.verdicts[i] == good })
+	if err != nil {
+		return err
+	}
+	for i, p := range c.places {
+		if p.DuplicateOf >= 0 {
+			c.verdicts[i] = duplicate
+		}
+	}
+	return nil
+}
+
+// write makes the examples. A line that is there already is a duplicate, and what cannot be made a line is errored: neither
+// shows before.
+func (c *curated) write(ctx context.Context, sketched bool, write writer) error {
+	var which []int
+	for i, p := range c.places {
+		if c.verdicts[i] == good && p.Leaf {
+			which = append(which, i)
+		}
+	}
+	known := make(map[Key]int, len(which))
+	var line []byte
+	at := 0
+	for x, err := range c.from.Texts(ctx, which) {
+		if err != nil {
+			return err
+		}
+		i := which[at]
+		at++
+		if line, err = fold.Example(line[:0], x.Messages, x.Response, x.Tools, c.places[i].Folded > 0); err != nil {
+			c.verdicts[i] = errored
+			continue
+		}
+		e := example{key: sha256.Sum256(line), row: i}
+		if first, ok := known[e.key]; ok {
+			c.verdicts[i] = duplicate
+			c.together.join(first, i)
+			continue
+		}
+		known[e.key] = i
+		if sketched {
+			words, err := visible(line)
+			if err != nil {
+				return err
+			}
+			e.sketch = sketch.Of(words)
+		}
+		c.examples = append(c.examples, e)
+		if err := write(e.key, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count sums up.
+func (c *curated) count() {
+	c.Scanned, c.Kept = len(c.verdicts), len(c.examples)
+	for i, v := range c.verdicts {
+		switch v {
+		case errored:
+			c.Dropped.Errored++
+		case truncated:
+			c.Dropped.Truncated++
+		case empty:
+			c.Dropped.Empty++
+		case duplicate:
+			c.Dropped.Duplicate++
+		case good:
+			if !c.places[i].Leaf {
+				c.FoldedTurns++
+			} else if c.places[i].Folded > 0 {
+				c.FoldedConversations++
+			}
+		}
+	}
+	for i, e := range c.examples {
+		if segment := c.segments[e.row]; i == 0 {
+			c.segment = segment
+		} else if c.segment != segment {
+			c.segment = ""
+		}
+	}
+}
+
+// holdOut splits the examples. Exchanges that are in no example tie others together all the same: a turn that was dropped is still
+// the one that two branches went on from.
+func (c *curated) holdOut(ctx context.Context, percent float64) error {
+	places, err := c.leaves(ctx, func(int) bool { return true })
+	if err != nil {
+		return err
+	}
+	traces := map[string]int{}
+	for i, p := range places {
+		c.together.join(i, p.Root)
+		if p.DuplicateOf >= 0 {
+			c.together.join(i, p.DuplicateOf)
+		}
+		if trace := c.traces[i]; trace != "" {
+			if first, ok := traces[trace]; ok {
+				c.together.join(i, first)
+			} else {
+				traces[trace] = i
+			}
+		}
+	}
+	sorted := make([]*example, len(c.examples))
+	for i := range c.examples {
+		sorted[i] = &c.examples[i]
+	}
+	slices.SortFunc(sorted, func(a, b *example) int { return bytes.Compare(a.key[:], b.key[:]) })
+	if err := near(ctx, sorted, c.together, maxCompared); err != nil {
+		return err
+	}
+	c.held = split(c.examples, c.together, percent)
+	return nil
+}

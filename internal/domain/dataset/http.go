@@ -1,0 +1,83 @@
+package dataset
+
+import (
+	"context"
+	"io"
+	"strconv"
+
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/store/api"
+)
+
+// A Handler answers what keys may ask about their workspace's datasets.
+type Handler struct {
+	store *Store
+	open  func(context.Context, tenant.ID) error
+}
+
+// NewHandler manages the datasets of s. open refuses whoever may not read the logs now; to read a dataset nobody asks it.
+func NewHandler(s *Store, open func(context.Context, tenant.ID) error) *Handler {
+	return &Handler{store: s, open: open}
+}
+
+const (
+	jsonl       = "application/jsonl"
+	countHeader = "X-Service-Export-Count"
+)
+
+// Routes are the operations for keys.
+func (h *Handler) Routes() []api.Route {
+	return []api.Route{
+		api.Post("/datasets/from_logs", api.Admin, h.fromLogs, "Freeze logged exchanges into a dataset, and a holdout of it if wanted", api.Creates, api.Long),
+		api.Get("/datasets", api.Reader, h.list, "List datasets"),
+		api.Get("/datasets/{id}", api.Reader, h.get, "Read a dataset"),
+		api.Get("/datasets/{id}/export", api.Reader, h.export, "Download the examples of a dataset, one JSON object on a line", api.Produces(jsonl), api.Long,
+			api.Tells(countHeader, "How many examples there are")),
+		api.Delete("/datasets/{id}", api.Admin, h.delete, "Delete a dataset; its holdout stays"),
+	}
+}
+
+type newDataset struct {
+	Name    string  `json:"name" doc:"1 to 64 characters that can be seen; not the name of another dataset"`
+	Holdout float64 `json:"holdout_pct,omitempty" nullable:"true" doc:"0 to 50, 0 by default: about how much of the examples goes to a dataset of its own, named as this one with -eval after it"`
+	Filters Filters `json:"filters,omitempty" doc:"Which exchanges, as in the list of logs"`
+}
+
+func (h *Handler) fromLogs(ctx context.Context, caller tenant.Caller, in newDataset) (Dataset, error) {
+	if err := h.open(ctx, caller.Workspace); err != nil {
+		return Dataset{}, err
+	}
+	recipe := Recipe(in)
+	if err := recipe.Check(); err != nil {
+		return Dataset{}, err
+	}
+	return h.store.FromLogs(ctx, caller.Workspace, caller.Actor(), recipe)
+}
+
+func (h *Handler) list(ctx context.Context, caller tenant.Caller, in api.Page) (api.List[Dataset], error) {
+	all, err := h.store.List(ctx, caller.Workspace, in.More(), in.Offset)
+	return api.NewList(in, all), err
+}
+
+type one struct {
+	ID string `path:"id"`
+}
+
+func (h *Handler) get(ctx context.Context, caller tenant.Caller, in one) (Dataset, error) {
+	return h.store.Get(ctx, caller.Workspace, in.ID)
+}
+
+func (h *Handler) export(ctx context.Context, caller tenant.Caller, in one) (api.Stream, error) {
+	d, err := h.store.Get(ctx, caller.Workspace, in.ID)
+	if err != nil {
+		return api.Stream{}, err
+	}
+	return api.Stream{
+		ContentType: jsonl, Filename: d.ID + ".jsonl", Headers: map[string]string{countHeader: strconv.FormatInt(d.Rows, 10)},
+		Write: func(w io.Writer) error { return h.store.Export(ctx, caller.Workspace, &d, w) },
+	}, nil
+}
+
+func (h *Handler) delete(ctx context.Context, caller tenant.Caller, in one) (api.Deleted, error) {
+	return api.Deleted{ID: in.ID, Object: object, Deleted: true}, h.store.Delete(ctx, caller.Workspace, caller.Actor(), in.ID)
+}

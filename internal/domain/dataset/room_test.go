@@ -1,0 +1,212 @@
+package dataset_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/dataset"
+	"sovereign/internal/domain/logbook"
+	"sovereign/internal/live"
+	"sovereign/internal/plane/capture"
+	"sovereign/internal/plane/journal"
+	"sovereign/internal/plane/spool"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/db/dbtest"
+	"sovereign/internal/store/feed"
+)
+
+const (
+	mine   tenant.ID = "ws_mine"
+	theirs tenant.ID = "ws_theirs"
+)
+
+var ann = tenant.Caller{Workspace: mine, User: "usr_ann", Key: "key_1"}.Actor()
+
+// A room is the datasets of one storage with two workspaces, whose exchanges are logged on the road that they really take.
+type room struct {
+	*dataset.Store
+	db, logs *db.DB
+	feed     *feed.Feed
+	settings *live.AllSettings
+	recorder *capture.Recorder
+	clerk    *logbook.Clerk
+	book     *logbook.Handler
+}
+
+func each(t *testing.T, test func(t *testing.T, r room)) {
+	t.Helper()
+	dbtest.EachWithLogs(t, func(t *testing.T, core, logs *db.DB) {
+		for _, ws := range []tenant.ID{mine, theirs} {
+			if _, err := db.Exec(t.Context(), core.In(ws), `INSERT INTO workspaces (workspace_id, name, created_at) VALUES ($1, $2, 1)`, ws); err != nil {
+				t.Fatal(err)
+			}
+		}
+		disk, err := journal.Folder(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := spool.Open(disk, spool.Position{}, 1<<30)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		log := slog.New(slog.DiscardHandler)
+		r := room{db: core, logs: logs, settings: live.NewSettings(), feed: feed.New(core, log, nil), clerk: logbook.NewClerk(logs, s, "test", log)}
+		r.recorder = capture.NewRecorder(r.settings, s)
+		book := logbook.NewStore(logs)
+		r.book = logbook.NewHandler(book, r.clerk, r.settings)
+		r.Store = dataset.NewStore(core, book)
+		r.logging(30)
+		test(t, r)
+	})
+}
+
+func (r room) logging(days int64) {
+	r.settings.Put(mine, live.Settings{LogDays: days})
+	r.settings.Put(theirs, live.Settings{LogDays: days})
+}
+
+// A chat is an exchange to be logged. Messages are alternately the user's and the assistant's.
+type chat struct {
+	ws       tenant.ID
+	tag      string
+	trace    string
+	messages []string
+	response string // the whole message as JSON, or just its text
+	finish   string
+	tools    string
+}
+
+func (r room) log(t *testing.T, chats ...chat) {
+	t.Helper()
+	for _, c := range chats {
+		messages := []map[string]string{{"role": "system", "content": "You help."}}
+		for i, text := range c.messages {
+			messages = append(messages, map[string]string{"role": []string{"user", "assistant"}[i%2], "content": text})
+		}
+		said, err := json.Marshal(messages, json.Deterministic(true))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(c.response, "{") {
+			c.response = fmt.Sprintf(`{"role":"assistant","content":%q}`, c.response)
+		}
+		if c.finish == "" {
+			c.finish = "stop"
+		}
+		if c.ws == "" {
+			c.ws = mine
+		}
+		r.recorder.Record(&capture.Exchange{
+			Workspace: c.ws, Key: "key_1", Model: "sim/chat", Requested: "sim/chat", Provider: "sim", Tag: c.tag, Trace: c.trace,
+			Messages: said, Tools: []byte(c.tools), Answer: fmt.Appendf(nil, `{"choices":[{"message":%s,"finish_reason":%q}]}`, c.response, c.finish),
+		})
+	}
+	if err := r.clerk.Enter(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// some are exchanges that are unlike each other.
+func some(tag string, n int) []chat {
+	chats := make([]chat, n)
+	for i := range chats {
+		words := func(what string) string {
+			var all []string
+			for j := range 12 {
+				all = append(all, fmt.Sprintf("%s%s%d", what, tag, i*100+j))
+			}
+			return strings.Join(all, " ")
+		}
+		chats[i] = chat{tag: tag, messages: []string{words("ask")}, response: words("say")}
+	}
+	return chats
+}
+
+func (r room) make(t *testing.T, recipe dataset.Recipe) dataset.Dataset {
+	t.Helper()
+	d, err := r.FromLogs(t.Context(), mine, ann, recipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (r room) get(t *testing.T, id string) dataset.Dataset {
+	t.Helper()
+	d, err := r.Get(t.Context(), mine, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (r room) export(t *testing.T, d dataset.Dataset) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := r.Export(t.Context(), mine, &d, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func (r room) delete(t *testing.T, id string) {
+	t.Helper()
+	if err := r.Delete(t.Context(), mine, ann, id); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func lines(text string) []string {
+	all := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	slices.Sort(all)
+	return all
+}
+
+// counts says how many rows the tables of datasets have: datasets, rows, examples, loose.
+func (r room) counts(t *testing.T) (n [4]int) {
+	t.Helper()
+	for i, table := range []string{"datasets", "dataset_rows", "dataset_examples", "dataset_loose"} {
+		var err error
+		if n[i], err = db.One[int](t.Context(), r.db.Across("test"), `SELECT COUNT(*) FROM `+table); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
+func (r room) has(t *testing.T, want [4]int) {
+	t.Helper()
+	if got := r.counts(t); got != want {
+		t.Errorf("datasets, rows, examples, loose: %v, want %v", got, want)
+	}
+}
+
+// beside runs what goes on until stop is called.
+func beside(ctx context.Context, what func(context.Context) error) (stop func() (int, error)) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error)
+	times := 0
+	go func() {
+		var err error
+		for err == nil && ctx.Err() == nil {
+			if err = what(context.WithoutCancel(ctx)); err == nil {
+				times++
+			}
+		}
+		done <- err
+	}()
+	return func() (int, error) {
+		cancel()
+		err := <-done
+		return times, err
+	}
+}

@@ -1,0 +1,227 @@
+package dataset
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/logbook"
+	"sovereign/internal/store/audit"
+	"sovereign/internal/store/db"
+)
+
+// A Store keeps datasets. Making and deleting one is audited in its own transaction.
+type Store struct {
+	db   *db.DB
+	logs *logbook.Store
+
+	mu       sync.Mutex
+	building map[string]bool // the datasets whose rows are loose because they are being built
+	slots    chan struct{}
+	most     int // exchanges that are looked at
+}
+
+// maxBuilds is how many datasets are built at once: each holds some hundred bytes of every exchange that it looks at.
+const maxBuilds = 4
+
+// NewStore keeps datasets in d, and makes them of logs.
+func NewStore(d *db.DB, logs *logbook.Store) *Store {
+	return &Store{db: d, logs: logs, building: map[string]bool{}, slots: make(chan struct{}, maxBuilds), most: MaxScan}
+}
+
+const columns = `id, 'dataset' AS object, name, role, row_count, provenance, curation, holdout_id, holdout_of, created_at FROM datasets`
+
+func find(ctx context.Context, scope db.Scoped, name string) (Dataset, error) {
+	d, err := db.Maybe[Dataset](ctx, scope, `SELECT `+columns+` WHERE workspace_id = $1 AND id = $2`, name)
+	switch {
+	case err != nil:
+		return Dataset{}, fmt.Errorf("find dataset: %w", err)
+	case d == nil:
+		return Dataset{}, fault.NotFound(object, name)
+	}
+	return *d, nil
+}
+
+// Get is the dataset of that id.
+func (s *Store) Get(ctx context.Context, ws tenant.ID, id string) (Dataset, error) {
+	return find(ctx, s.db.In(ws), id)
+}
+
+// List reads a workspace's datasets, the newest first.
+func (s *Store) List(ctx context.Context, ws tenant.ID, limit, offset int) ([]Dataset, error) {
+	all, err := db.Query[Dataset](ctx, s.db.In(ws), `SELECT `+columns+`
+		WHERE workspace_id = $1 ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3`, limit, offset)
+	if err != nil {
+		return nil, fmt.Errorf("list datasets: %w", err)
+	}
+	return all, nil
+}
+
+// batch is how many rows one statement, and one transaction, is about: whoever writes meanwhile waits for it.
+const batch = 64
+
+// hashes is the condition that finds a batch of examples; its text is always the same.
+var hashes = func() string {
+	places := make([]string, batch)
+	for i := range places {
+		places[i] = fmt.Sprintf("$%d", i+2)
+	}
+	return `workspace_id = $1 AND hash IN (` + strings.Join(places, ", ") + `)`
+}()
+
+// filled are the arguments of such a condition, the last repeated as often as it takes.
+func filled[T any](some []T, arg func(T) any) []any {
+	args := make([]any, batch)
+	for i := range args {
+		args[i] = arg(some[min(i, len(some)-1)])
+	}
+	return args
+}
+
+// errDeleted breaks an export off whose dataset is deleted meanwhile: half of one must not look like a whole.
+var errDeleted = errors.New("the dataset was deleted while it was read")
+
+// Export writes the examples of d, a line for each, in their order. It holds one at a time.
+func (s *Store) Export(ctx context.Context, ws tenant.ID, d *Dataset, to io.Writer) error {
+	type row struct {
+		Position int64
+		Line     []byte
+	}
+	out := bufio.NewWriterSize(to, 64<<10)
+	written, after := int64(0), int64(-1)
+	for written < d.Rows {
+		before := written
+		for r, err := range db.Rows[row](ctx, s.db.In(ws), `
+			SELECT position, line FROM (
+				SELECT position, hash AS named FROM dataset_rows
+				WHERE workspace_id = $1 AND dataset_id = $2 AND position > $3 ORDER BY position LIMIT $4
+			) page JOIN dataset_examples ON workspace_id = $1 AND hash = named ORDER BY position`, d.ID, after, batch) {
+			if err != nil {
+				return fmt.Errorf("read dataset %s: %w", d.ID, err)
+			}
+			if _, err := out.Write(append(r.Line, '\n')); err != nil {
+				return err
+			}
+			after = r.Position
+			written++
+		}
+		if written == before {
+			return errDeleted
+		}
+	}
+	return out.Flush()
+}
+
+// Delete ends a dataset. Its holdout stays, and the examples that others have stay theirs.
+func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, id string) error {
+	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
+		before, err := find(ctx, tx.In(ws), id)
+		if err != nil {
+			return err
+		}
+		if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM datasets WHERE workspace_id = $1 AND id = $2`, id); err != nil {
+			return fmt.Errorf("delete dataset %s: %w", id, err)
+		}
+		if err := loosen(ctx, tx, ws, id); err != nil {
+			return err
+		}
+		return audit.Record(ctx, tx, ws, by, "dataset.delete", id, before, nil)
+	})
+	if err != nil {
+		return err
+	}
+	soon, cancel := context.WithTimeout(ctx, discardTime)
+	defer cancel()
+	_ = s.discard(soon, ws, id) // it is gone already; the sweep takes what is left
+	return nil
+}
+
+// discardTime is how long a deletion waits for its rows to go.
+const discardTime = 2 * time.Second
+
+// loosen says that the rows of a dataset belong to none.
+func loosen(ctx context.Context, tx *db.Tx, ws tenant.ID, id string) error {
+	_, err := db.Exec(ctx, tx.In(ws), `INSERT INTO dataset_loose (workspace_id, dataset_id, since) VALUES ($1, $2, $3)`, id, clock.Now())
+	if err != nil {
+		return fmt.Errorf("loosen the rows of dataset %s: %w", id, err)
+	}
+	return nil
+}
+
+func isLoose(ctx context.Context, in db.Scoped, id string) (bool, error) {
+	n, err := db.One[int](ctx, in, `SELECT COUNT(*) FROM dataset_loose WHERE workspace_id = $1 AND dataset_id = $2`, id)
+	return n > 0, err
+}
+
+// discard takes loose rows away, a few in each transaction, and the examples that no other row names. Rows that have become a
+// dataset's meanwhile stay.
+func (s *Store) discard(ctx context.Context, ws tenant.ID, id string) error {
+	type row struct {
+		Position int64
+		Hash     []byte
+	}
+	for more := true; more; {
+		_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
+			in := tx.In(ws)
+			if loose, err := isLoose(ctx, in, id); err != nil || !loose {
+				more = false
+				return err
+			}
+			rows, err := db.Query[row](ctx, in, `
+				SELECT position, hash FROM dataset_rows WHERE workspace_id = $1 AND dataset_id = $2 ORDER BY position LIMIT $3`, id, batch)
+			if err != nil {
+				return err
+			}
+			if more = len(rows) > 0; !more {
+				_, err := db.Exec(ctx, in, `DELETE FROM dataset_loose WHERE workspace_id = $1 AND dataset_id = $2`, id)
+				return err
+			}
+			if _, err := db.Exec(ctx, in, `DELETE FROM dataset_rows WHERE workspace_id = $1 AND dataset_id = $2 AND position <= $3`,
+				id, rows[len(rows)-1].Position); err != nil {
+				return err
+			}
+			_, err = db.Exec(ctx, in, `
+				DELETE FROM dataset_examples WHERE `+hashes+` AND NOT EXISTS (
+					SELECT 1 FROM dataset_rows WHERE dataset_rows.workspace_id = $1 AND dataset_rows.hash = dataset_examples.hash)`,
+				filled(rows, func(r row) any { return r.Hash })...)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("discard dataset %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// Sweep takes away what builds that died and deletions that were cut short have left. Whoever holds the data calls it when it starts, and
+// now and then.
+func (s *Store) Sweep(ctx context.Context) error {
+	type row struct {
+		WorkspaceID tenant.ID
+		DatasetID   string
+	}
+	all, err := db.Query[row](ctx, s.db.Across("what is loose is the server's to clear"), `SELECT workspace_id, dataset_id FROM dataset_loose ORDER BY since`)
+	if err != nil {
+		return fmt.Errorf("find loose rows: %w", err)
+	}
+	for _, r := range all {
+		s.mu.Lock()
+		building := s.building[r.DatasetID]
+		s.mu.Unlock()
+		if building {
+			continue
+		}
+		if err := s.discard(ctx, r.WorkspaceID, r.DatasetID); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package logbook
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"time"
+
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/live"
+	"sovereign/internal/store/api"
+)
+
+// A Handler answers what keys may ask about their workspace's logs.
+type Handler struct {
+	store    *Store
+	clerk    *Clerk
+	settings *live.AllSettings
+}
+
+// NewHandler reads s, as far as the settings allow. c enters what is still in the spool before anybody reads.
+func NewHandler(s *Store, c *Clerk, settings *live.AllSettings) *Handler {
+	return &Handler{store: s, clerk: c, settings: settings}
+}
+
+// Routes are the operations for keys.
+func (h *Handler) Routes() []api.Route {
+	return []api.Route{
+		api.Get("/logs", api.Reader, h.list, "List logged exchanges, newest first"),
+		api.Get("/logs/export", api.Reader, h.export, "Download logged exchanges as chat examples, one JSON object on a line, conversations folded", api.Produces(jsonl), api.Long,
+			api.Tells(countHeader, "How many examples there are"), api.Tells(scannedHeader, "How many exchanges were looked at"), api.Tells(cappedHeader, "true when there were more than "+strconv.Itoa(MaxExport))),
+		api.Get("/logs/{id}", api.Reader, h.get, "Read a logged exchange"),
+		api.Get("/segments", api.Reader, h.segments, "List the families of system prompts, the largest first"),
+		api.Get("/traces", api.Reader, h.traces, "List the runs of agents, the last active first"),
+		api.Get("/traces/{trace_id}", api.Reader, h.trace, "Read a run with its steps, in order"),
+	}
+}
+
+const (
+	jsonl         = "application/jsonl"
+	countHeader   = "X-Service-Export-Count"
+	scannedHeader = "X-Service-Export-Scanned"
+	cappedHeader  = "X-Service-Export-Capped"
+)
+
+// Open refuses while logging is off, and makes sure that what was answered is there to be read.
+func (h *Handler) Open(ctx context.Context, ws tenant.ID) error {
+	if h.settings.Of(ws).LogDays == 0 {
+		return errDisabled()
+	}
+	soon, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_ = h.clerk.Enter(soon) // what is not entered now will be; the reading itself says what is wrong
+	return nil
+}
+
+type listQuery struct {
+	Filters
+	api.Page
+}
+
+// A List is a page of rows.
+type List struct {
+	api.List[Row]
+	Total  int64 `json:"total" doc:"How many rows match"`
+	Limit  int   `json:"limit"`
+	Offset int   `json:"offset"`
+}
+
+func (h *Handler) list(ctx context.Context, caller tenant.Caller, in listQuery) (List, error) {
+	if err := h.Open(ctx, caller.Workspace); err != nil {
+		return List{}, err
+	}
+	if err := in.check(); err != nil {
+		return List{}, err
+	}
+	rows, total, err := h.store.List(ctx, caller.Workspace, &in.Filters, in.Limit, in.Offset)
+	return List{
+		List:  api.List[Row]{Object: "list", Data: rows, HasMore: int64(in.Offset)+int64(len(rows)) < total},
+		Total: total, Limit: in.Limit, Offset: in.Offset,
+	}, err
+}
+
+type one struct {
+	ID string `path:"id"`
+}
+
+func (h *Handler) get(ctx context.Context, caller tenant.Caller, in one) (Row, error) {
+	if err := h.Open(ctx, caller.Workspace); err != nil {
+		return Row{}, err
+	}
+	return h.store.Get(ctx, caller.Workspace, in.ID)
+}
+
+func (h *Handler) segments(ctx context.Context, caller tenant.Caller, in api.Page) (api.List[Segment], error) {
+	if err := h.Open(ctx, caller.Workspace); err != nil {
+		return api.List[Segment]{}, err
+	}
+	all, err := h.store.Segments(ctx, caller.Workspace, in.More(), in.Offset)
+	return api.NewList(in, all), err
+}
+
+func (h *Handler) traces(ctx context.Context, caller tenant.Caller, in api.Page) (api.List[Trace], error) {
+	if err := h.Open(ctx, caller.Workspace); err != nil {
+		return api.List[Trace]{}, err
+	}
+	all, err := h.store.Traces(ctx, caller.Workspace, in.More(), in.Offset)
+	return api.NewList(in, all), err
+}
+
+type traceQuery struct {
+	TraceID string `path:"trace_id"`
+	api.Page
+}
+
+// A Run is a trace with its steps.
+type Run struct {
+	Trace
+	Data    []Row `json:"data" nullable:"false" doc:"The steps, the first first"`
+	HasMore bool  `json:"has_more"`
+}
+
+func (h *Handler) trace(ctx context.Context, caller tenant.Caller, in traceQuery) (Run, error) {
+	if err := h.Open(ctx, caller.Workspace); err != nil {
+		return Run{}, err
+	}
+	run, steps, err := h.store.Trace(ctx, caller.Workspace, in.TraceID, in.Limit, in.Offset)
+	return Run{Trace: run, Data: steps, HasMore: int64(in.Offset)+int64(len(steps)) < run.Steps}, err
+}
+
+func (h *Handler) export(ctx context.Context, caller tenant.Caller, in Filters) (api.Stream, error) {
+	if err := h.Open(ctx, caller.Workspace); err != nil {
+		return api.Stream{}, err
+	}
+	if err := in.check(); err != nil {
+		return api.Stream{}, err
+	}
+	export, err := h.store.Export(ctx, caller.Workspace, &in)
+	if err != nil {
+		return api.Stream{}, err
+	}
+	return api.Stream{
+		ContentType: jsonl, Filename: "logs.jsonl", Write: func(w io.Writer) error { return export.Write(ctx, w) },
+		Headers: map[string]string{
+			countHeader: strconv.Itoa(export.Count), scannedHeader: strconv.Itoa(export.Scanned), cappedHeader: strconv.FormatBool(export.Capped),
+		},
+	}, nil
+}

@@ -1,0 +1,155 @@
+// Package logbook keeps the chat exchanges of workspaces that want it: it enters what was captured, counts it, lists and exports it, and
+// takes it away when its time is over.
+package logbook
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
+)
+
+// A Row is a logged exchange as it is read.
+type Row struct {
+	ID                 string         `json:"id"`
+	Object             string         `json:"object" enum:"log"`
+	RequestID          string         `json:"request_id" doc:"The answer's x-request-id"`
+	CreatedAt          clock.Time     `json:"created_at"`
+	Model              string         `json:"model" doc:"The model that answered"`
+	RequestedModel     string         `json:"requested_model" doc:"The model or alias that was asked for"`
+	Alias              *string        `json:"alias"`
+	Provider           string         `json:"provider"`
+	Tag                *string        `json:"tag"`
+	TraceID            *string        `json:"trace_id"`
+	Segment            string         `json:"segment" doc:"The family of the system prompt; none where there is no system prompt"`
+	SegmentExact       string         `json:"segment_exact" doc:"The exact system prompt"`
+	Messages           jsontext.Value `json:"messages"`
+	Tools              jsontext.Value `json:"tools" doc:"The tools that were offered, or null"`
+	Response           jsontext.Value `json:"response" doc:"The assistant's message, tool calls included; of several choices the first"`
+	FinishReason       string         `json:"finish_reason"`
+	PromptTokens       int64          `json:"prompt_tokens"`
+	CompletionTokens   int64          `json:"completion_tokens"`
+	TotalTokens        int64          `json:"total_tokens"`
+	CostUSD            money.Nano     `json:"cost_usd"`
+	LatencyMS          float64        `json:"latency_ms"`
+	TimeToFirstTokenMS float64        `json:"time_to_first_token_ms"`
+	Stream             bool           `json:"stream"`
+	Cached             bool           `json:"cached" doc:"The answer was given before, and remembered"`
+	FallbackFrom       *string        `json:"fallback_from" doc:"The model that was to answer and could not"`
+	ExpiresAt          clock.Time     `json:"expires_at" doc:"When the row is deleted"`
+	KeyID              tenant.KeyID   `json:"key_id"`
+}
+
+// Filters say which rows are meant. They combine with AND; what is empty filters nothing.
+type Filters struct {
+	Model        string     `query:"model" json:"model,omitempty" doc:"The model that answered"`
+	Tag          string     `query:"tag" json:"tag,omitempty" doc:"The tag of X-Service-Tag"`
+	Segment      string     `query:"segment" json:"segment,omitempty" doc:"The family of the system prompt; none for those without one"`
+	FinishReason string     `query:"finish_reason" json:"finish_reason,omitempty" doc:"Such as stop or tool_calls"`
+	CacheHit     *bool      `query:"cache_hit" json:"cache_hit,omitempty" doc:"Answers that were remembered, or those that were not"`
+	Start        clock.Time `query:"start" json:"start,omitempty" doc:"From this time on, RFC 3339"`
+	End          clock.Time `query:"end" json:"end,omitempty" doc:"Before this time, RFC 3339"`
+}
+
+// check refuses what no row could ever match by mistake.
+func (f *Filters) check() error {
+	if f.Start != 0 && f.End != 0 && f.End <= f.Start {
+		return fault.Invalid("end", "must be after start")
+	}
+	return nil
+}
+
+// A Selection is Filters in a body. What is omitted filters nothing.
+type Selection struct {
+	Model        string     `json:"model,omitempty" doc:"The model that answered"`
+	Tag          string     `json:"tag,omitempty" doc:"The tag of X-Service-Tag"`
+	Segment      string     `json:"segment,omitempty" doc:"The family of the system prompt; none for those without one"`
+	FinishReason string     `json:"finish_reason,omitempty" doc:"Such as stop or tool_calls"`
+	CacheHit     *bool      `json:"cache_hit,omitempty" doc:"Answers that were remembered, or those that were not"`
+	Start        clock.Time `json:"start,omitzero" doc:"From this time on, RFC 3339"`
+	End          clock.Time `json:"end,omitzero" doc:"Before this time, RFC 3339"`
+}
+
+// Filters are those of s.
+func (s Selection) Filters() *Filters {
+	filters := Filters(s)
+	return &filters
+}
+
+// Check refuses what no row could ever match by mistake. at is where s stands in the body, such as "filters.".
+func (s Selection) Check(at string) error {
+	if s.Start != 0 && s.End != 0 && s.End <= s.Start {
+		return fault.Invalid(at+"end", "must be after "+at+"start")
+	}
+	return nil
+}
+
+// A facet is something that rows are counted by.
+type facet struct {
+	name  string // under which they are counted, with the value
+	value string
+	arg   any    // of the conditions; nil where they need none
+	plain string // the condition, in which $? is the argument. No index leads to it: it is made of expressions
+	led   string // the same, along the index that is for it; none where there is no such index
+}
+
+// The names under which rows are counted that are not those of columns.
+const (
+	everything = ""
+	ordinary   = "ordinary" // that have stopped, and were not remembered
+)
+
+// facets are the filters that name a value.
+func (f *Filters) facets() (all []facet) {
+	for _, one := range [...]struct{ column, value, common string }{
+		{"model", f.Model, ""}, {"tag", f.Tag, ""}, {"segment", f.Segment, ""}, {"finish_reason", f.FinishReason, "stop"},
+	} {
+		if one.value == "" {
+			continue
+		}
+		next := facet{name: one.column, value: one.value, arg: one.value, plain: "COALESCE(" + one.column + ", '') = $?"}
+		if one.value != one.common {
+			next.led = one.column + " = $?"
+		}
+		if next.led != "" && (one.column == "tag" || one.column == "finish_reason") { // its index leaves out what is common
+			next.led += " AND " + one.column + " <> '" + one.common + "'"
+		}
+		all = append(all, next)
+	}
+	switch {
+	case f.CacheHit == nil:
+	case *f.CacheHit:
+		all = append(all, facet{name: "cached", value: "true", plain: "COALESCE(cached, FALSE)", led: "cached = TRUE AND cached"})
+	default:
+		all = append(all, facet{name: "cached", value: "false", plain: "NOT COALESCE(cached, FALSE)"})
+	}
+	if len(all) == 2 && all[0].led == "" && all[1].led == "" { // two that most rows have are counted as one
+		return []facet{{name: ordinary, plain: "COALESCE(finish_reason, '') = 'stop' AND NOT COALESCE(cached, FALSE)"}}
+	}
+	return all
+}
+
+// where appends the facet's condition to a text, and its argument to those of the text, which begin with $first.
+func (f *facet) where(text *strings.Builder, led bool, args []any, first int) []any {
+	condition := f.plain
+	if led {
+		condition = f.led
+	}
+	if f.arg != nil {
+		args = append(args, f.arg)
+		condition = strings.ReplaceAll(condition, "$?", "$"+strconv.Itoa(len(args)+first-1))
+	}
+	text.WriteString(" AND ")
+	text.WriteString(condition)
+	return args
+}
+
+// errDisabled answers whoever would read logs of a workspace that wants none.
+func errDisabled() error {
+	return fault.LoggingDisabled.New("request logging is off for this workspace; the operator turns it on: sovereign admin logging on")
+}

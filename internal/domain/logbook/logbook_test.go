@@ -1,0 +1,520 @@
+package logbook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/id"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/plane/capture"
+	"sovereign/internal/plane/journal/journaltest"
+	"sovereign/internal/plane/spool"
+	"sovereign/internal/store/db"
+	"sovereign/internal/text/fold"
+	"sovereign/internal/text/segment"
+)
+
+// A row of a test, of a time.
+func rowAt(t rapid.TB, at clock.Time, messages, response string) *capture.Row {
+	t.Helper()
+	chain, err := fold.Keys([]byte(messages), []byte(response))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &capture.Row{
+		ID: id.At("log", at.Std()), Workspace: home, Key: "key_1", Request: "req_1", At: at, Expires: at.Add(7 * 24 * time.Hour), Model: "p/m", Requested: "p/m", Provider: "p",
+		Finish: "stop", Prompt: 3, Completion: 4, Cost: 5, Exact: segment.Exact(capture.System([]byte(messages))), Chain: chain.Bytes(), Messages: []byte(messages), Response: []byte(response),
+	}
+}
+
+// Every filter and every page is what one would find by looking at all rows, and every count what one would count.
+func TestEveryFilterFindsWhatThereIs(t *testing.T) {
+	logsOn(t, func(t *testing.T, d *db.DB) {
+		ctx, clerk, store, round := t.Context(), newClerk(t, d), NewStore(d), 0
+		check := func(t *rapid.T) {
+			round++
+			ws := tenant.ID(fmt.Sprintf("ws_%d", round))
+			now := clock.Now()
+			type facts struct {
+				row     *capture.Row
+				segment string
+			}
+			prompts := []string{"", "You are the first of two assistants, and kind.", "Summarise what the customer of the shop has written in three words."}
+			pick := func(name string, of ...string) string { return rapid.SampledFrom(of).Draw(t, name) }
+			var all []facts
+			at := now - 5*hour
+			var rows []*capture.Row
+			for range rapid.IntRange(1, 60).Draw(t, "rows") {
+				at += clock.Time(rapid.Int64Range(1, int64(hour)/8).Draw(t, "later"))
+				prompt := rapid.SampledFrom(prompts).Draw(t, "prompt")
+				messages := `[{"role":"user","content":"Hi"}]`
+				if prompt != "" {
+					messages = fmt.Sprintf(`[{"role":"system","content":%q},{"role":"user","content":"Hi"}]`, prompt)
+				}
+				r := rowAt(t, at, messages, `{"role":"assistant","content":"Hello"}`)
+				r.Workspace, r.Model, r.Tag, r.Finish, r.Trace = ws, pick("model", "p/a", "p/b"), pick("tag", "", "x", "y"), pick("finish", "stop", "length"), pick("trace", "", "run")
+				r.Cached = rapid.Bool().Draw(t, "cached")
+				if rapid.IntRange(0, 4).Draw(t, "over") == 0 {
+					r.Expires = now - 1
+				}
+				rows = append(rows, r)
+				name := None
+				if prompt != "" {
+					name = segment.Name(prompt)
+				}
+				all = append(all, facts{r, name})
+			}
+			for _, part := range [][]*capture.Row{rows[:len(rows)/2], rows[len(rows)/2:]} {
+				if len(part) > 0 {
+					if err := enterRows(ctx, clerk, part); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			slices.Reverse(all)
+			holds := func(when string) {
+				for range 12 {
+					f := Filters{Model: pick("model filter", "", "p/a", "p/none"), Tag: pick("tag filter", "", "", "x"), FinishReason: pick("finish filter", "", "stop", "length")}
+					f.Segment = rapid.SampledFrom([]string{"", "", None, segment.Name(prompts[1])}).Draw(t, "segment filter")
+					switch rapid.IntRange(0, 3).Draw(t, "hit filter") {
+					case 0:
+						yes := true
+						f.CacheHit = &yes
+					case 1:
+						no := false
+						f.CacheHit = &no
+					}
+					edges := []clock.Time{0, 0, now - 3*hour, (now - 2*hour) / hour * hour, all[len(all)/2].row.At, all[len(all)/2].row.At + 1}
+					f.Start, f.End = rapid.SampledFrom(edges).Draw(t, "start"), rapid.SampledFrom(edges).Draw(t, "end")
+					var want []string
+					for _, one := range all {
+						r := one.row
+						if r.Expires > now && (f.Model == "" || f.Model == r.Model) && (f.Tag == "" || f.Tag == r.Tag) && (f.FinishReason == "" || f.FinishReason == r.Finish) &&
+							(f.Segment == "" || f.Segment == one.segment) && (f.CacheHit == nil || *f.CacheHit == r.Cached) && r.At >= f.Start && (f.End == 0 || r.At < f.End) {
+							want = append(want, r.ID)
+						}
+					}
+					limit, offset := rapid.IntRange(1, 20).Draw(t, "limit"), rapid.IntRange(0, 40).Draw(t, "offset")
+					got, total, err := store.List(ctx, ws, &f, limit, offset)
+					if err != nil {
+						t.Fatal(err)
+					}
+					var ids []string
+					for _, r := range got {
+						ids = append(ids, r.ID)
+					}
+					page := want[min(offset, len(want)):min(offset+limit, len(want))]
+					if total != int64(len(want)) || !slices.Equal(ids, page) {
+						t.Fatalf("%s, %+v, %d from %d: %d rows %v; want %d, %v", when, f, limit, offset, total, ids, len(want), page)
+					}
+				}
+			}
+			holds("before the deletion")
+			if _, err := clerk.Retire(ctx, now); err != nil {
+				t.Fatal(err)
+			}
+			holds("after it")
+			steps, count := int64(0), map[string]int64{}
+			for _, one := range all {
+				if one.row.Expires > now {
+					count[one.segment]++
+					if one.row.Trace != "" {
+						steps++
+					}
+				}
+			}
+			segments, err := store.Segments(ctx, ws, 100, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]int64{}
+			for _, s := range segments {
+				got[s.ID] = s.Count
+			}
+			if !maps.Equal(got, count) {
+				t.Fatalf("segments %v, want %v", got, count)
+			}
+			runs, err := store.Traces(ctx, ws, 100, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if steps == 0 && len(runs) != 0 || steps > 0 && (len(runs) != 1 || runs[0].Steps != steps || runs[0].PromptTokens != 3*steps || runs[0].CostUSD != money.Nano(5*steps)) {
+				t.Fatalf("runs %+v, want %d steps", runs, steps)
+			}
+			none, err := db.One[int64](ctx, d.In(ws), `SELECT COUNT(*) FROM log_counts WHERE workspace_id = $1 AND n <= 0`)
+			if err != nil || none != 0 {
+				t.Fatalf("%d counts of nothing, %v", none, err)
+			}
+		}
+		rapid.Check(t, check)
+	})
+}
+
+// Rows come out of the spool into the database once, in whatever order things die.
+func TestEveryRowIsEnteredOnce(t *testing.T) {
+	logsOn(t, func(t *testing.T, d *db.DB) {
+		ctx := t.Context()
+		disk := journaltest.NewDisk()
+		var s *spool.Spool
+		var clerk *Clerk
+		start := func() {
+			at, err := Position(ctx, d, "jrn_1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s, err = spool.Open(disk, at, 1<<30); err != nil {
+				t.Fatal(err)
+			}
+			s.Limit = 2_000
+			clerk = NewClerk(d, s, "jrn_1", slog.New(slog.DiscardHandler))
+		}
+		start()
+		at, made := clock.Now(), 0
+		put := func(n int) {
+			for range n {
+				made++
+				at++
+				row := rowAt(t, at, fmt.Sprintf(`[{"role":"user","content":"%d"}]`, made), `{"role":"assistant","content":"Hello"}`)
+				if !s.Append(row.Append(nil)) {
+					t.Fatal("no room")
+				}
+			}
+		}
+		for round := range 12 {
+			put(round + 1)
+			switch round % 4 {
+			case 0: // the process dies
+				disk = disk.Crash()
+				start()
+			case 1: // the commit is not answered: once it took place, once it did not
+				batch, err := s.Read(clerk.at, 1<<20)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if round == 1 {
+					if err := clerk.enter(ctx, batch, clerk.put); err != nil {
+						t.Fatal(err)
+					}
+				}
+				clerk.known = false
+			case 2: // a record that nobody can read
+				s.Append([]byte("?"))
+			case 3: // a commit takes place that nobody knew of, and what came before it is not entered again
+				if err := NewClerk(d, s, "jrn_1", slog.New(slog.DiscardHandler)).Enter(ctx); err != nil {
+					t.Fatal(err)
+				}
+				put(1)
+				if err := clerk.Enter(ctx); !errors.Is(err, errMoved) {
+					t.Fatalf("it is entered twice: %v", err)
+				}
+			}
+			if err := clerk.Enter(ctx); err != nil {
+				t.Fatal(err)
+			}
+			page, total, err := NewStore(d).List(ctx, home, &Filters{}, 1000, 0)
+			if err != nil || total != int64(made) || len(page) != made {
+				t.Fatalf("round %d: %d of %d rows, %d in the page, %v", round, total, made, len(page), err)
+			}
+		}
+		if newest, err := clerk.Newest(ctx); err != nil || newest != at {
+			t.Errorf("the newest row is of %v, and not of %v: %v", newest, at, err)
+		}
+		put(1)
+		if newest, err := clerk.Newest(ctx); err != nil || newest != at {
+			t.Errorf("the newest row is of %v, and not of %v, in the spool: %v", newest, at, err)
+		}
+		if err := clerk.forget(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if waiting := s.State().Waiting; waiting > 3_000 {
+			t.Errorf("%d bytes are still in the spool", waiting)
+		}
+		put(30)
+		if err := clerk.Enter(ctx); err != nil {
+			t.Fatal(err)
+		}
+		start() // nothing new comes after it
+		if err := errors.Join(clerk.Enter(ctx), clerk.forget(ctx)); err != nil {
+			t.Fatal(err)
+		}
+		if waiting := s.State().Waiting; waiting > 3_000 {
+			t.Errorf("%d bytes are still in the spool of the last process", waiting)
+		}
+	})
+}
+
+func TestWithoutTheDatabaseRowsWaitInTheSpool(t *testing.T) {
+	logsOn(t, func(t *testing.T, d *db.DB) {
+		clerk := newClerk(t, d)
+		row := rowAt(t, clock.Now(), `[{"role":"user","content":"Hi"}]`, `{"role":"assistant","content":"Hello"}`)
+		clerk.spool.Append(row.Append(nil))
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := clerk.Enter(gone); err == nil {
+			t.Error("entered into nothing")
+		}
+		if err := clerk.Enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got, err := NewStore(d).Get(t.Context(), home, row.ID)
+		if err != nil || got.RequestID != "req_1" {
+			t.Errorf("%+v, %v", got, err)
+		}
+		for _, other := range []struct {
+			ws tenant.ID
+			id string
+		}{{"ws_other", row.ID}, {home, "log_nothing"}, {home, id.At("log", row.At.Std())}} {
+			_, err := NewStore(d).Get(t.Context(), other.ws, other.id)
+			var f *fault.Fault
+			if !errors.As(err, &f) || f.Code != "not_found" {
+				t.Errorf("%v: %v", other, err)
+			}
+		}
+	})
+}
+
+func TestAnExportFoldsConversationsAndCountsWhatItSaw(t *testing.T) {
+	logsOn(t, func(t *testing.T, d *db.DB) {
+		ctx, clerk, at := t.Context(), newClerk(t, d), clock.Now()-100
+		first, second := `{"role":"user","content":"1"}`, `{"role":"user","content":"2"}`
+		said := `{"role":"assistant","content":"a"}`
+		rows := []*capture.Row{
+			rowAt(t, at, "["+first+"]", said),
+			rowAt(t, at+1, "["+first+","+said+","+second+"]", `{"role":"assistant","content":"b","refusal":null}`),
+			rowAt(t, at+2, `[{"role":"user","content":"alone"}]`, said),
+		}
+		rows[2].Tools = []byte(`[{"type":"function","function":{"name":"f"}}]`)
+		if err := enterRows(ctx, clerk, rows); err != nil {
+			t.Fatal(err)
+		}
+		export, err := NewStore(d).Export(ctx, home, &Filters{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := export.Write(ctx, &out); err != nil {
+			t.Fatal(err)
+		}
+		want := `{"messages":[{"role":"user","content":"alone"},{"role":"assistant","content":"a"}],"tools":[{"type":"function","function":{"name":"f"}}]}
+{"messages":[{"role":"user","content":"1"},{"role":"assistant","content":"a","weight":1},{"role":"user","content":"2"},{"role":"assistant","content":"b","weight":1}]}
+`
+		if diff := cmp.Diff(want, out.String()); diff != "" || export.Count != 2 || export.Scanned != 3 || export.Capped {
+			t.Errorf("%+v\n%s", export, diff)
+		}
+	})
+}
+
+func TestAnExportIsCapped(t *testing.T) {
+	logsOn(t, func(t *testing.T, d *db.DB) {
+		ctx, clerk, source := t.Context(), newClerk(t, d), newMillion(MaxExport+10, clock.Now())
+		for range 11 {
+			var rows []*capture.Row
+			for range min(1000, MaxExport+10-source.made) {
+				rows = append(rows, source.next(time.Hour*24*40))
+			}
+			if err := enterRows(ctx, clerk, rows); err != nil {
+				t.Fatal(err)
+			}
+		}
+		export, err := NewStore(d).Export(ctx, home, &Filters{})
+		if err != nil || export.Count != MaxExport || export.Scanned != MaxExport || !export.Capped {
+			t.Fatalf("%+v, %v", export, err)
+		}
+		var out bytes.Buffer
+		if err := export.Write(ctx, &out); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+		if len(lines) != MaxExport || !strings.Contains(lines[0], fmt.Sprintf("Question %d:", MaxExport+10)) || !json.Valid([]byte(lines[MaxExport-1])) {
+			t.Errorf("%d lines, the first %s", len(lines), lines[0])
+		}
+	})
+}
+
+// The families of prompts are the same after a restart, and end with their last row.
+func TestSegmentsAreStableAndEndWithTheirRows(t *testing.T) {
+	logsOn(t, func(t *testing.T, d *db.DB) {
+		ctx, at := t.Context(), clock.Now()
+		say := func(day, n int) *capture.Row {
+			at++
+			system := fmt.Sprintf("You sort the letters of an insurance company into claims, complaints and the rest. Today is 2026-11-%02d. Answer with one word.", day)
+			return rowAt(t, at, fmt.Sprintf(`[{"role":"system","content":%q},{"role":"user","content":"%d"}]`, system, n), `{"role":"assistant","content":"claim"}`)
+		}
+		for day := 1; day <= 3; day++ { // a new clerk each time
+			if err := enterRows(ctx, newClerk(t, d), []*capture.Row{say(day, 1), say(day, 2)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		segments, err := NewStore(d).Segments(ctx, home, 10, 0)
+		if err != nil || len(segments) != 1 || segments[0].Count != 6 || segments[0].Variants != 3 || !strings.HasPrefix(segments[0].Sample, "You sort the letters") {
+			t.Fatalf("%+v, %v", segments, err)
+		}
+		if n, err := newClerk(t, d).Retire(ctx, at.Add(8*24*time.Hour)); n != 6 || err != nil {
+			t.Fatalf("%d, %v", n, err)
+		}
+		for _, table := range []string{"log_rows", "log_counts", "log_variants", "log_families", "log_traces"} {
+			left, err := db.One[int64](ctx, d.Across("a test"), "SELECT COUNT(*) FROM "+table)
+			if err != nil || left != 0 {
+				t.Errorf("%d rows are left in %s, %v", left, table, err)
+			}
+		}
+	})
+}
+
+// A budget that is spent is told of, once for what was lost since the last telling.
+func TestLostRowsAreToldOf(t *testing.T) {
+	var log bytes.Buffer
+	s, err := spool.Open(journaltest.NewDisk(), spool.Position{}, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clerk := NewClerk(nil, s, "jrn_1", slog.New(slog.NewTextHandler(&log, nil)))
+	for range 5 {
+		s.Append(make([]byte, 60))
+	}
+	for range 3 {
+		if err := clerk.alarm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := log.String(); strings.Count(text, "level=ERROR") != 1 || !strings.Contains(text, "rows=4") {
+		t.Errorf("%s", text)
+	}
+}
+
+// An export holds a few rows at a time, however large they are.
+func TestAnExportHoldsLittleInMemory(t *testing.T) {
+	logsOn(t, func(t *testing.T, d *db.DB) {
+		ctx, clerk, at := t.Context(), newClerk(t, d), clock.Now()-10_000
+		text := strings.Repeat("many words ", 20_000)
+		const rows = 400 // of 220 KB
+		for i := range rows {
+			row := rowAt(t, at+clock.Time(i), fmt.Sprintf(`[{"role":"user","content":"%d %s"}]`, i, text), `{"role":"assistant","content":"Hello"}`)
+			if err := enterRows(ctx, clerk, []*capture.Row{row}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		export, err := NewStore(d).Export(ctx, home, &Filters{})
+		if err != nil || export.Count != rows {
+			t.Fatal(export, err)
+		}
+		var watch watermark
+		runtime.GC()
+		var before runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := export.Write(ctx, &watch); err != nil {
+			t.Fatal(err)
+		}
+		if grown := int64(watch.most) - int64(before.HeapAlloc); watch.bytes < 80<<20 || grown > 40<<20 {
+			t.Errorf("%d bytes were written, and the heap grew by %d", watch.bytes, grown)
+		}
+	})
+}
+
+// A watermark notes how much memory was in use while something was written.
+type watermark struct {
+	bytes int
+	most  uint64
+}
+
+func (w *watermark) Write(p []byte) (int, error) {
+	if w.bytes += len(p); w.bytes%(4<<20) < len(p) {
+		runtime.GC() // what is left is held
+		var now runtime.MemStats
+		runtime.ReadMemStats(&now)
+		w.most = max(w.most, now.HeapAlloc)
+	}
+	return len(p), nil
+}
+
+// A row that the database cannot hold is lost alone.
+func TestARowThatCannotBeHeldHoldsUpNoOther(t *testing.T) {
+	logsOn(t, func(t *testing.T, d *db.DB) {
+		want := int64(4)
+		if d.Engine == db.SQLite { // which holds any text
+			want = 5
+		}
+		clerk, at := newClerk(t, d), clock.Now()
+		for i := range 5 {
+			row := rowAt(t, at+clock.Time(i), `[{"role":"user","content":"Hi"}]`, `{"role":"assistant","content":"Hello"}`)
+			if i == 2 {
+				row.Finish = "a\x00b"
+			}
+			clerk.spool.Append(row.Append(nil))
+		}
+		if err := clerk.Enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, total, err := NewStore(d).List(t.Context(), home, &Filters{}, 10, 0); err != nil || total != want {
+			t.Errorf("%d rows, want %d, %v", total, want, err)
+		}
+	})
+}
+
+// A clerk that has rested enters what comes as soon as any other, and takes it away when its time is over, although it had nothing to
+// wait for before.
+func TestARestedClerkEntersAndRetiresWhatComes(t *testing.T) {
+	logsOn(t, func(t *testing.T, d *db.DB) {
+		clerk := newClerk(t, d)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { clerk.Run(ctx); close(ended) }()
+		time.Sleep(retireEvery + 3*enterEvery)
+		for range 2 {
+			row := rowAt(t, clock.Now(), `[{"role":"user","content":"Hi"}]`, `{"role":"assistant","content":"Hello"}`)
+			row.Expires = clock.Now().Add(2 * time.Second)
+			clerk.spool.Append(row.Append(nil))
+			for _, want := range []int64{1, 0} {
+				count := int64(-1)
+				for deadline := time.Now().Add(20 * time.Second); count != want && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+					var err error
+					if count, err = db.One[int64](ctx, d.Across("test"), `SELECT COUNT(*) FROM log_rows`); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if count != want {
+					t.Fatalf("%d rows, want %d", count, want)
+				}
+			}
+		}
+		stop()
+		<-ended
+	})
+}
+
+func TestTheFirstTimeThatIsOverIsKnown(t *testing.T) {
+	logsOn(t, func(t *testing.T, d *db.DB) {
+		ctx, clerk, now := t.Context(), newClerk(t, d), clock.Now()
+		if over, err := clerk.firstOver(ctx); err != nil || over < now.Add(1000*24*time.Hour) {
+			t.Errorf("of nothing: %v, %v", over, err)
+		}
+		if err := clerk.retireOnTime(ctx); err != nil || clerk.over < now || clerk.over > clock.Now().Add(time.Minute) {
+			t.Errorf("asked again at %v, %v", clerk.over, err)
+		}
+		row := rowAt(t, now, `[{"role":"user","content":"Hi"}]`, `{"role":"assistant","content":"Hello"}`)
+		row.Expires = now.Add(time.Minute)
+		clerk.spool.Append(row.Append(nil))
+		if err := clerk.Enter(ctx); err != nil || clerk.over != row.Expires {
+			t.Errorf("after a row until %v: %v, %v", row.Expires, clerk.over, err)
+		}
+		if over, err := clerk.firstOver(ctx); err != nil || over != row.Expires {
+			t.Errorf("%v, %v", over, err)
+		}
+	})
+}

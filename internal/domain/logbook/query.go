@@ -1,0 +1,204 @@
+package logbook
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/store/db"
+)
+
+// A query finds rows by filters, at one time.
+//
+// By one facet or none, rows are found along the facet's own index and counted by the hour, so that neither a total nor a deep page
+// goes over the rows. By several, they are found and counted along the index of the rarest, which holds the others too.
+type query struct {
+	in     db.Scoped
+	ws     tenant.ID
+	now    clock.Time
+	from   clock.Time           // inclusive
+	to     clock.Time           // exclusive
+	facets []facet              // the first leads, where led is set
+	led    bool                 // by an index of its own
+	counts map[clock.Time]int64 // of the leading facet, or of everything, by hour
+}
+
+// never is after every time.
+const never = clock.Time(math.MaxInt64)
+
+// find prepares a query.
+func find(ctx context.Context, in db.Scoped, ws tenant.ID, f *Filters, now clock.Time) (*query, error) {
+	q := &query{in: in, ws: ws, now: now, from: f.Start, to: never, facets: f.facets()}
+	if f.End != 0 {
+		q.to = f.End
+	}
+	if len(q.facets) == 0 {
+		return q, q.count(ctx, facet{name: everything})
+	}
+	var leading map[clock.Time]int64
+	for i, one := range q.facets {
+		if err := q.count(ctx, one); err != nil {
+			return nil, err
+		}
+		indexed := one.led != ""
+		if i == 0 || indexed && !q.led || indexed == q.led && sum(q.counts) < sum(leading) {
+			leading, q.led = q.counts, indexed
+			q.facets[0], q.facets[i] = q.facets[i], q.facets[0]
+		}
+	}
+	q.counts = leading
+	return q, nil
+}
+
+func sum(counts map[clock.Time]int64) (n int64) {
+	for _, some := range counts {
+		n += some
+	}
+	return n
+}
+
+// count reads how many rows a facet has in the hours that the query touches.
+func (q *query) count(ctx context.Context, f facet) error {
+	type hourly struct {
+		Hour clock.Time
+		N    int64
+	}
+	q.counts = map[clock.Time]int64{}
+	for row, err := range db.Rows[hourly](ctx, q.in, `
+		SELECT hour, n FROM log_counts WHERE workspace_id = $1 AND facet = $2 AND value = $3 AND hour > $4 AND hour < $5`,
+		f.name, f.value, q.from-hour, q.to) {
+		if err != nil {
+			return fmt.Errorf("read the counts: %w", err)
+		}
+		q.counts[row.Hour] = row.N
+	}
+	return nil
+}
+
+// where is the condition of rows between two times, and its arguments from $2 on. expires_at is left to whoever needs it.
+func (q *query) where(from, to clock.Time) (string, []any) {
+	var text strings.Builder
+	text.WriteString("workspace_id = $1")
+	var args []any
+	if from > 0 {
+		args = append(args, from)
+		fmt.Fprintf(&text, " AND at >= $%d", len(args)+1)
+	}
+	if to < never {
+		args = append(args, to)
+		fmt.Fprintf(&text, " AND at < $%d", len(args)+1)
+	}
+	for i := range q.facets {
+		args = q.facets[i].where(&text, i == 0 && q.led, args, 2)
+	}
+	return text.String(), args
+}
+
+// total is how many rows there are.
+func (q *query) total(ctx context.Context) (int64, error) {
+	switch {
+	case sum(q.counts) == 0:
+		return 0, nil
+	case len(q.facets) > 1:
+		return q.rows(ctx, q.from, q.to, true)
+	}
+	var n int64
+	for at, some := range q.counts {
+		switch from, to := max(at, q.from), min(at+hour, q.to); {
+		case from == at && to == at+hour:
+			n += some
+		default: // a part of an hour
+			part, err := q.rows(ctx, from, to, false)
+			if err != nil {
+				return 0, err
+			}
+			n += part
+		}
+	}
+	late, err := q.late(ctx)
+	return n - late, err
+}
+
+// rows counts the rows between two times.
+func (q *query) rows(ctx context.Context, from, to clock.Time, visible bool) (int64, error) {
+	condition, args := q.where(from, to)
+	if visible {
+		args = append(args, q.now)
+		condition += fmt.Sprintf(" AND expires_at > $%d", len(args)+1)
+	}
+	n, err := db.One[int64](ctx, q.in, `SELECT COUNT(*) FROM log_rows WHERE `+condition, args...)
+	if err != nil {
+		return 0, fmt.Errorf("count logged rows: %w", err)
+	}
+	return n, nil
+}
+
+// late counts the rows whose time is over and that are still there: there are few, because they are deleted all the time.
+func (q *query) late(ctx context.Context) (int64, error) {
+	args := []any{q.now, q.ws, q.from, q.to}
+	var condition strings.Builder
+	condition.WriteString("expires_at <= $1 AND COALESCE(workspace_id, '') = $2 AND at + 0 >= $3 AND at + 0 < $4")
+	for i := range q.facets {
+		args = q.facets[i].where(&condition, false, args, 1)
+	}
+	n, err := db.One[int64](ctx, q.in.Across("the index of deadlines is everybody's"), `SELECT COUNT(*) FROM log_rows WHERE `+condition.String(), args...)
+	if err != nil {
+		return 0, fmt.Errorf("count logged rows whose time is over: %w", err)
+	}
+	return n, nil
+}
+
+// page reads rows, newest first, until each has enough.
+func (q *query) page(ctx context.Context, columns string, limit, offset int, each func(*stored) bool) error {
+	if sum(q.counts) == 0 {
+		return nil
+	}
+	to := q.to
+	if len(q.facets) <= 1 && offset > 0 {
+		late, err := q.late(ctx)
+		if err != nil {
+			return err
+		}
+		if late == 0 {
+			if to, offset, err = q.skip(ctx, offset); err != nil {
+				return err
+			}
+		}
+	}
+	condition, args := q.where(q.from, to)
+	args = append(args, q.now, limit, offset)
+	n := len(args) + 1
+	text := fmt.Sprintf(`
+		SELECT %s FROM (SELECT at AS picked FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at DESC LIMIT $%d OFFSET $%d) page
+		CROSS JOIN log_rows WHERE workspace_id = $1 AND at = picked ORDER BY picked DESC`, columns, condition, n-2, n-1, n)
+	for row, err := range db.Rows[stored](ctx, q.in, text, args...) {
+		if err != nil {
+			return fmt.Errorf("read logged rows: %w", err)
+		}
+		if !each(&row) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// skip passes over whole hours: it is the time before which a page begins, and how many rows are to be passed over from there.
+func (q *query) skip(ctx context.Context, offset int) (before clock.Time, left int, err error) {
+	before, left = q.to, offset
+	for _, at := range newest(q.counts) {
+		n := q.counts[at]
+		if at+hour > before { // the last is only a part of its hour
+			if n, err = q.rows(ctx, at, before, false); err != nil {
+				return 0, 0, err
+			}
+		}
+		if at < q.from || n > int64(left) {
+			break
+		}
+		before, left = at, left-int(n)
+	}
+	return before, left, nil
+}

@@ -1,0 +1,137 @@
+package logbook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/store/db"
+)
+
+// An Exchange is what a dataset needs to know of a logged row. Which of it is read, the method says.
+type Exchange struct {
+	At           clock.Time
+	ID           string
+	Segment      string
+	FinishReason string
+	TraceID      string
+	Chain        []byte
+	Response     []byte
+	Tools        []byte
+	Messages     []byte
+}
+
+// A Scan is the newest rows of some filters as they stand at one time: it can be read again and again, and is the same each time. It
+// holds the places of the rows, and none of their text.
+type Scan struct {
+	Capped bool // there were more rows
+
+	in    db.Scoped
+	marks []mark
+}
+
+// A mark is a row's place.
+type mark struct {
+	At clock.Time
+	ID string
+}
+
+// Scan hands at most so many rows to fn, which may read them until it returns. Rows that are deleted meanwhile are still there for it.
+func (s *Store) Scan(ctx context.Context, ws tenant.ID, f *Filters, most int, fn func(*Scan) error) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	return s.db.SnapshotIn(ctx, ws, func(in db.Scoped) error {
+		q, err := find(ctx, in, ws, f, clock.Now())
+		if err != nil {
+			return err
+		}
+		scan := &Scan{in: in}
+		if sum(q.counts) == 0 {
+			return fn(scan)
+		}
+		condition, args := q.where(q.from, q.to)
+		args = append(args, q.now, most+1)
+		scan.marks, err = db.Query[mark](ctx, in, fmt.Sprintf(`
+			SELECT at, id FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at DESC, id DESC LIMIT $%d`, condition, len(args), len(args)+1), args...)
+		if err != nil {
+			return fmt.Errorf("find logged rows: %w", err)
+		}
+		if len(scan.marks) > most {
+			scan.marks, scan.Capped = scan.marks[:most], true
+		}
+		return fn(scan)
+	})
+}
+
+// Len is how many rows there are.
+func (s *Scan) Len() int { return len(s.marks) }
+
+// Facts reads all rows, newest first, but for their chains and for what was asked.
+func (s *Scan) Facts(ctx context.Context) iter.Seq2[*Exchange, error] {
+	return s.read(ctx, "segment, finish_reason, trace_id, response", s.marks)
+}
+
+// Chains reads the chains of all rows, in the order of Facts.
+func (s *Scan) Chains(ctx context.Context) iter.Seq2[*Exchange, error] {
+	return s.read(ctx, "chain", s.marks)
+}
+
+// Texts reads what was asked and answered in some rows, which are numbered as Facts has them and in that order.
+func (s *Scan) Texts(ctx context.Context, which []int) iter.Seq2[*Exchange, error] {
+	marks := make([]mark, len(which))
+	for i, at := range which {
+		marks[i] = s.marks[at]
+	}
+	return s.read(ctx, "response, tools, messages", marks)
+}
+
+// scanBatch is how many rows are read by one statement, which may sort them.
+const scanBatch = 32
+
+// scanned is the condition that finds a batch; its text is always the same.
+var scanned = func() string {
+	places := make([]string, scanBatch)
+	for i := range places {
+		places[i] = fmt.Sprintf("$%d", i+2)
+	}
+	return `workspace_id = $1 AND at IN (` + strings.Join(places, ", ") + `)`
+}()
+
+// errVanished says that a row went away in the middle of a snapshot.
+var errVanished = errors.New("a logged row is not where it was a moment ago")
+
+// read reads rows by their places, one at a time. Rows may share a time if the clock went back, so that the id decides.
+func (s *Scan) read(ctx context.Context, columns string, marks []mark) iter.Seq2[*Exchange, error] {
+	text := `SELECT at, id, ` + columns + ` FROM log_rows WHERE ` + scanned + ` ORDER BY at DESC, id DESC`
+	return func(yield func(*Exchange, error) bool) {
+		for batch := range slices.Chunk(marks, scanBatch) {
+			times := make([]any, scanBatch)
+			for i := range times {
+				times[i] = batch[min(i, len(batch)-1)].At
+			}
+			for row, err := range db.Rows[Exchange](ctx, s.in, text, times...) {
+				if err != nil {
+					yield(nil, fmt.Errorf("read logged rows: %w", err))
+					return
+				}
+				if len(batch) == 0 || (mark{row.At, row.ID}) != batch[0] {
+					continue
+				}
+				batch = batch[1:]
+				if !yield(&row, nil) {
+					return
+				}
+			}
+			if len(batch) > 0 {
+				yield(nil, errVanished)
+				return
+			}
+		}
+	}
+}

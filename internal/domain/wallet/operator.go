@@ -1,0 +1,86 @@
+package wallet
+
+import (
+	"context"
+
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/plane/funds"
+	"sovereign/internal/store/api"
+)
+
+// Workspaces finds the workspace that an operator names.
+type Workspaces func(ctx context.Context, name string) (tenant.ID, error)
+
+// An Operator answers what whoever runs the server may do to a wallet. There are no billing endpoints for keys.
+type Operator struct {
+	store  *Store
+	teller *Teller
+	find   Workspaces
+}
+
+// NewOperator manages the wallets of s, which t posts to.
+func NewOperator(s *Store, t *Teller, find Workspaces) *Operator {
+	return &Operator{store: s, teller: t, find: find}
+}
+
+// Routes are the operations of the server's own socket.
+func (o *Operator) Routes() []api.Route {
+	return []api.Route{
+		api.Get("/wallet", api.Operator, o.show, "Show a workspace's balance"),
+		api.Post("/wallet/topups", api.Operator, o.topUp, "Add money to a wallet", api.Creates),
+		api.Get("/usage", api.Operator, o.usage, "List what requests used and cost, newest first"),
+		api.Get("/ledger/verification", api.Operator, o.verify, "Prove the ledger's invariants from its rows", api.Long),
+	}
+}
+
+type ofWorkspace struct {
+	Workspace string `query:"workspace" required:"true" doc:"The workspace's id or name"`
+}
+
+func (o *Operator) show(ctx context.Context, _ tenant.Caller, in ofWorkspace) (funds.Balance, error) {
+	ws, err := o.find(ctx, in.Workspace)
+	if err != nil {
+		return funds.Balance{}, err
+	}
+	return o.store.Show(ws), nil
+}
+
+// A TopUp asks for money to be added.
+type TopUp struct {
+	Workspace string     `json:"workspace"`
+	Amount    money.Nano `json:"amount_usd"`
+	Memo      string     `json:"memo,omitempty" maxLength:"200" doc:"Why, for the ledger"`
+}
+
+func (o *Operator) topUp(ctx context.Context, caller tenant.Caller, in TopUp) (funds.Balance, error) {
+	ws, err := o.find(ctx, in.Workspace)
+	if err != nil {
+		return funds.Balance{}, err
+	}
+	return o.store.TopUp(ctx, ws, caller.Actor(), in.Amount, in.Memo)
+}
+
+func (o *Operator) verify(ctx context.Context, _ tenant.Caller, _ api.None) (Proof, error) {
+	if err := o.teller.Drain(ctx); err != nil {
+		return Proof{}, err
+	}
+	return o.store.Verify(ctx)
+}
+
+type usageOf struct {
+	ofWorkspace
+	api.Page
+}
+
+func (o *Operator) usage(ctx context.Context, _ tenant.Caller, in usageOf) (api.List[UsageRow], error) {
+	ws, err := o.find(ctx, in.Workspace)
+	if err != nil {
+		return api.List[UsageRow]{}, err
+	}
+	if err := o.teller.Drain(ctx); err != nil {
+		return api.List[UsageRow]{}, err
+	}
+	rows, err := o.store.Usage(ctx, ws, in.More(), in.Offset)
+	return api.NewList(in.Page, rows), err
+}

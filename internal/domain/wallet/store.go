@@ -1,0 +1,222 @@
+package wallet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/id"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/plane/funds"
+	"sovereign/internal/store/audit"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/feed"
+)
+
+// A Store keeps the ledger.
+type Store struct {
+	db    *db.DB
+	feed  *feed.Feed
+	funds *funds.Funds
+}
+
+// NewStore keeps the ledger in d. What it adds to a wallet is in f when it has answered.
+func NewStore(d *db.DB, changes *feed.Feed, f *funds.Funds) *Store {
+	return &Store{db: d, feed: changes, funds: f}
+}
+
+// A credit is how much came into a wallet in all, for the audit.
+type credit struct {
+	Credited money.Nano `json:"credited_usd"`
+}
+
+// TopUp adds money to a workspace's wallet, and audits what came in, before and after. When it returns, the money can be
+// spent.
+func (s *Store) TopUp(ctx context.Context, ws tenant.ID, by tenant.Actor, amount money.Nano, memo string) (funds.Balance, error) {
+	if err := checkTopUp(amount); err != nil {
+		return funds.Balance{}, err
+	}
+	err := s.feed.Change(ctx, func(tx *db.Tx) error {
+		before, err := fund(ctx, tx, ws, id.New("txn"), memo, amount)
+		if err != nil {
+			return err
+		}
+		tx.Touch(changedWallet, ws, "")
+		return audit.Record(ctx, tx, ws, by, "wallet.topup", string(ws), credit{before}, credit{before + amount})
+	})
+	if err != nil {
+		return funds.Balance{}, err
+	}
+	after := s.funds.Balance(ws)
+	if db.Bound(ctx) { // memory hears of it when the outer transaction has committed
+		after.Balance += amount
+	}
+	return after, nil
+}
+
+// fund posts a top-up, and returns what had come in before.
+func fund(ctx context.Context, tx *db.Tx, ws tenant.ID, transferID, memo string, amount money.Nano) (before money.Nano, err error) {
+	held, err := balances(ctx, tx.Across("the statement names the workspace"), []tenant.ID{ws})
+	if err != nil {
+		return 0, err
+	}
+	before = -held[holding{ws, accountFunding}]
+	t := transfer{ws: ws, id: transferID, kind: kindTopUp, memo: memo, lines: []line{{accountWallet, amount}, {accountFunding, -amount}}}
+	return before, post(ctx, tx, []transfer{t}, held)
+}
+
+// credited is what came into a wallet in all.
+func credited(ctx context.Context, s db.Scoped) (money.Nano, error) {
+	funding, err := balance(ctx, s, accountFunding)
+	return -funding, err
+}
+
+// A transfer moves money between the accounts of a workspace. Its lines sum to zero.
+type transfer struct {
+	ws       tenant.ID
+	id, kind string
+	memo     string
+	lines    []line
+}
+
+// A holding is one of a workspace's accounts.
+type holding struct {
+	ws      tenant.ID
+	account string
+}
+
+// post writes transfers, one of a workspace, and moves their balances, which are as given. No transfer has two lines of one account.
+func post(ctx context.Context, tx *db.Tx, transfers []transfer, balances map[holding]money.Nano) error {
+	now := clock.Now()
+	var entries, after [][]any
+	for _, t := range transfers {
+		var sum money.Nano
+		for i, l := range t.lines {
+			sum += l.amount
+			entries = append(entries, []any{string(t.ws), t.id, int64(i), l.account, int64(l.amount), t.kind, t.memo, int64(now)})
+			at := holding{t.ws, l.account}
+			next, fits := balances[at].Add(l.amount)
+			if !fits {
+				return fault.Conflict("the balance would be more than can be counted")
+			}
+			after = append(after, []any{string(at.ws), at.account, int64(next)})
+		}
+		if sum != 0 {
+			return fmt.Errorf("transfer %s sums to %s", t.kind, sum)
+		}
+	}
+	across := tx.Across("the rows name their workspaces")
+	err := db.Insert(ctx, across, "ledger_entries", []string{"workspace_id", "transfer_id", "line", "account", "amount", "kind", "memo", "at"}, entries)
+	if err == nil {
+		err = db.Upsert(ctx, across, "ledger_balances", []string{"workspace_id", "account", "amount"}, 2, after)
+	}
+	if err != nil {
+		return fmt.Errorf("post: %w", err)
+	}
+	return nil
+}
+
+// balances are those of all accounts of some workspaces.
+func balances(ctx context.Context, s db.Scoped, of []tenant.ID) (map[holding]money.Nano, error) {
+	type row struct {
+		WorkspaceID tenant.ID
+		Account     string
+		Amount      money.Nano
+	}
+	all := make(map[holding]money.Nano, 3*len(of))
+	for some := range slices.Chunk(of, balancesAtATime) {
+		args := make([]any, len(some))
+		marks := make([]string, len(some))
+		for i, ws := range some {
+			args[i], marks[i] = ws, fmt.Sprint("$", i+1)
+		}
+		rows, err := db.Query[row](ctx, s, `SELECT workspace_id, account, amount FROM ledger_balances WHERE workspace_id IN (`+strings.Join(marks, ", ")+`)`, args...)
+		if err != nil {
+			return nil, fmt.Errorf("read balances: %w", err)
+		}
+		for _, r := range rows {
+			all[holding{r.WorkspaceID, r.Account}] = r.Amount
+		}
+	}
+	return all, nil
+}
+
+// balancesAtATime are read with one statement: SQLite looks up each numbered parameter among those before it.
+const balancesAtATime = 100
+
+func balance(ctx context.Context, s db.Scoped, account string) (money.Nano, error) {
+	amount, err := db.Maybe[money.Nano](ctx, s, `SELECT amount FROM ledger_balances WHERE workspace_id = $1 AND account = $2`, account)
+	if err != nil {
+		return 0, fmt.Errorf("read balance: %w", err)
+	}
+	if amount == nil {
+		return 0, nil
+	}
+	return *amount, nil
+}
+
+// Show is a workspace's money now, with what running requests hold of it.
+func (s *Store) Show(ws tenant.ID) funds.Balance { return s.funds.Balance(ws) }
+
+// Funded reports whether money ever came into the wallet.
+func (s *Store) Funded(ctx context.Context, ws tenant.ID) (bool, error) {
+	amount, err := credited(ctx, s.db.In(ws))
+	return amount > 0, err
+}
+
+// Used reports whether a request of the workspace was ever charged.
+func (s *Store) Used(ctx context.Context, ws tenant.ID) (bool, error) {
+	if s.funds.Balance(ws).Spent > 0 {
+		return true, nil
+	}
+	row, err := db.Maybe[int64](ctx, s.db.In(ws), `SELECT 1 FROM usage_rows WHERE workspace_id = $1 LIMIT 1`)
+	return row != nil, err
+}
+
+// A UsageRow is what one request used and cost.
+type UsageRow struct {
+	RequestID string         `json:"request_id"`
+	At        clock.Time     `json:"at"`
+	KeyID     tenant.KeyID   `json:"key_id" doc:"The key that asked, or what of the product's own did, such as cal_…"`
+	Route     string         `json:"endpoint"`
+	Model     string         `json:"model" doc:"That answered"`
+	Requested string         `json:"requested_model" doc:"As the caller named it"`
+	Alias     string         `json:"alias,omitempty"`
+	Provider  string         `json:"provider"`
+	Outcome   string         `json:"outcome"`
+	Counted   bool           `json:"counted" doc:"By us: the provider reported no usage"`
+	Input     int64          `json:"input_tokens"`
+	Cached    int64          `json:"cached_input_tokens"`
+	Written   int64          `json:"written_input_tokens" doc:"Into the provider's cache"`
+	AudioIn   int64          `json:"audio_input_tokens" db:"audio_input"`
+	Output    int64          `json:"output_tokens"`
+	Reasoning int64          `json:"reasoning_tokens"`
+	AudioOut  int64          `json:"audio_output_tokens" db:"audio_output"`
+	Searches  int64          `json:"searches"`
+	OwnKey    bool           `json:"own_key" doc:"It ran with the workspace's own key at the provider"`
+	Price     string         `json:"-"`
+	Prices    jsontext.Value `json:"price" db:"-" doc:"Of the model on that day"`
+	Cost      money.Nano     `json:"cost_usd"`
+	Charged   money.Nano     `json:"charged_usd" doc:"To the wallet; what is missing to the cost is the operator's overage"`
+}
+
+// Usage lists what a workspace's requests used and cost, newest first.
+func (s *Store) Usage(ctx context.Context, ws tenant.ID, limit, offset int) ([]UsageRow, error) {
+	rows, err := db.Query[UsageRow](ctx, s.db.In(ws), `
+		SELECT request_id, at, key_id, route, model, requested, alias, provider, outcome, counted, input, cached, written, audio_input, output,
+			reasoning, audio_output, searches, own_key, price, cost, charged
+		FROM usage_rows WHERE workspace_id = $1 ORDER BY at DESC, request_id DESC LIMIT $2 OFFSET $3`, limit, offset)
+	if err != nil {
+		return nil, fmt.Errorf("read the usage: %w", err)
+	}
+	for i := range rows {
+		rows[i].Prices = jsontext.Value(rows[i].Price)
+	}
+	return rows, nil
+}

@@ -1,0 +1,122 @@
+package wallet
+
+import (
+	"context"
+	"fmt"
+
+	"sovereign/internal/base/money"
+	"sovereign/internal/live"
+	"sovereign/internal/store/db"
+)
+
+// Verify proves the ledger from its rows alone: all entries sum to zero, each transfer does, each balance is the sum
+// of its entries, no wallet is below zero, every usage row costs what its frozen price says, and the rows of a batch
+// sum to its transfer.
+func (s *Store) Verify(ctx context.Context) (Proof, error) {
+	proof := Proof{Problems: []string{}}
+	err := s.db.Snapshot(ctx, "the ledger is proven whole", func(all db.Scoped) error {
+		type total struct {
+			Entries int64
+			Sum     money.Nano
+		}
+		t, err := db.One[total](ctx, all, `SELECT COUNT(*) AS entries, CAST(COALESCE(SUM(amount), 0) AS BIGINT) AS sum FROM ledger_entries`)
+		if err != nil {
+			return err
+		}
+		proof.Entries, proof.Sum = t.Entries, t.Sum
+		if t.Sum != 0 {
+			proof.Problems = append(proof.Problems, fmt.Sprintf("all entries sum to %s", t.Sum))
+		}
+		for _, check := range invariants {
+			broken, err := db.Query[string](ctx, all, check.finds)
+			if err != nil {
+				return fmt.Errorf("check that %s: %w", check.rule, err)
+			}
+			for _, subject := range broken {
+				proof.Problems = append(proof.Problems, fmt.Sprintf("%s: not so for %s", check.rule, subject))
+			}
+		}
+		wrong, err := mispriced(ctx, all)
+		proof.Problems = append(proof.Problems, wrong...)
+		return err
+	})
+	proof.OK = len(proof.Problems) == 0
+	return proof, err
+}
+
+// invariants are the rules of the ledger, each with the query that finds who breaks it.
+var invariants = []struct{ rule, finds string }{
+	{
+		"every transfer sums to zero over at least two lines",
+		`SELECT transfer_id FROM ledger_entries GROUP BY transfer_id HAVING SUM(amount) <> 0 OR COUNT(*) < 2`,
+	},
+	{
+		"every transfer stays within one workspace",
+		`SELECT transfer_id FROM ledger_entries GROUP BY transfer_id HAVING COUNT(DISTINCT workspace_id) <> 1`,
+	},
+	{
+		"every balance is the sum of its entries",
+		`SELECT b.workspace_id || '/' || b.account FROM ledger_balances b WHERE b.amount <>
+			(SELECT COALESCE(SUM(e.amount), 0) FROM ledger_entries e WHERE e.workspace_id = b.workspace_id AND e.account = b.account)`,
+	},
+	{
+		"every account with entries has a balance",
+		`SELECT DISTINCT e.workspace_id || '/' || e.account FROM ledger_entries e WHERE NOT EXISTS
+			(SELECT 1 FROM ledger_balances b WHERE b.workspace_id = e.workspace_id AND b.account = e.account)`,
+	},
+	{
+		"no wallet is below zero",
+		`SELECT workspace_id FROM ledger_balances WHERE account = 'wallet' AND amount < 0`,
+	},
+	{
+		"every usage row belongs to a transfer of its workspace",
+		`SELECT u.request_id FROM usage_rows u LEFT JOIN ledger_entries e ON e.transfer_id = u.transfer_id AND e.line = 0
+			WHERE e.transfer_id IS NULL OR e.workspace_id <> u.workspace_id OR e.kind <> 'usage'`,
+	},
+	{
+		"the rows of a batch cost what its transfer used", // a batch whose rows were pruned has none
+		`SELECT u.transfer_id FROM usage_rows u GROUP BY u.transfer_id HAVING SUM(u.cost) <>
+			(SELECT COALESCE(SUM(e.amount), 0) FROM ledger_entries e WHERE e.transfer_id = u.transfer_id AND e.account = 'usage')`,
+	},
+	{
+		"the rows of a batch charged what its transfer took from the wallet",
+		`SELECT u.transfer_id FROM usage_rows u GROUP BY u.transfer_id HAVING SUM(u.charged) <>
+			(SELECT COALESCE(-SUM(e.amount), 0) FROM ledger_entries e WHERE e.transfer_id = u.transfer_id AND e.account = 'wallet')`,
+	},
+	{
+		"no row is charged more than it costs, or less than nothing",
+		`SELECT request_id FROM usage_rows WHERE charged < 0 OR charged > cost`,
+	},
+}
+
+// mispriced finds the usage rows whose cost is not their tokens at their price.
+func mispriced(ctx context.Context, all db.Scoped) ([]string, error) {
+	type row struct {
+		RequestID, Price                string
+		Input, Cached, Written, AudioIn int64
+		Output, Reasoning, AudioOut     int64
+		Searches                        int64
+		Cost                            money.Nano
+	}
+	var wrong []string
+	for r, err := range db.Rows[row](ctx, all, `
+		SELECT request_id, input, cached, written, audio_input AS audio_in, output, reasoning, audio_output AS audio_out, searches, price, cost
+		FROM usage_rows`) {
+		if err != nil {
+			return nil, fmt.Errorf("check the prices: %w", err)
+		}
+		price, err := live.ReadRates([]byte(r.Price))
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("the price of %s cannot be read", r.RequestID))
+			continue
+		}
+		used := live.Usage{
+			Input: r.Input, Cached: r.Cached, Written: r.Written, AudioInput: r.AudioIn,
+			Output: r.Output, Reasoning: r.Reasoning, AudioOutput: r.AudioOut, Searches: r.Searches,
+		}
+		if price.Of(used) != r.Cost {
+			wrong = append(wrong, fmt.Sprintf("every row costs its tokens at its price: not so for %s", r.RequestID))
+		}
+	}
+	return wrong, nil
+}

@@ -1,0 +1,51 @@
+// Package wallet is the ledger of prepaid money: double entry, append-only, in integers.
+package wallet
+
+import (
+	"fmt"
+
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/money"
+)
+
+// The accounts of a workspace. Their balances sum to zero: what came in from funding is in the wallet or was used, and
+// what was used beyond the wallet is the operator's overage.
+const (
+	accountWallet  = "wallet"
+	accountFunding = "funding"
+	accountUsage   = "usage"
+	accountOverage = "overage"
+)
+
+// The kinds of transfer.
+const (
+	kindTopUp = "topup"
+	kindUsage = "usage"
+)
+
+// A line of a transfer moves an amount into an account, or out of it when negative.
+type line struct {
+	account string
+	amount  money.Nano
+}
+
+// Limits of one top-up: more is a typing error.
+const (
+	minTopUp = money.Nano(1)
+	maxTopUp = 1_000_000 * money.Dollar
+)
+
+func checkTopUp(amount money.Nano) error {
+	if amount < minTopUp || amount > maxTopUp {
+		return fault.Invalid("amount_usd", fmt.Sprintf("must be above 0 and at most %s", maxTopUp))
+	}
+	return nil
+}
+
+// A Proof is the outcome of checking the ledger against itself.
+type Proof struct {
+	OK       bool       `json:"ok"`
+	Entries  int64      `json:"entries"`
+	Sum      money.Nano `json:"sum" doc:"Of all entries; 0 when the ledger is whole"`
+	Problems []string   `json:"problems" nullable:"false" doc:"Every broken invariant, in words"`
+}

@@ -1,0 +1,251 @@
+package stat_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"sovereign/internal/grade/stat"
+)
+
+func TestTheCanarysEvidenceMatchesTheGolden(t *testing.T) {
+	arm := stat.Arm{N: 600, Passed: 540}
+	near(t, "G+(-.05)", stat.Ahead(arm, arm, -0.05), 1.8837, 4)
+	nearInterval(t, "bounds", stat.DifferenceBounds(arm, arm, 0.05), -.0579, .0579, 4)
+}
+
+func arms(t *rapid.T, name string) stat.Arm {
+	n := rapid.Int64Range(0, 3000).Draw(t, name+" n")
+	return stat.Arm{N: n, Passed: rapid.Int64Range(0, n).Draw(t, name+" passed")}
+}
+
+// The guarantee in one line: at any pair of true rates the evidence is on average 1, however many were judged.
+func TestEvidenceIsOnAverageOne(t *testing.T) {
+	for _, n := range []int64{1, 7, 60, 300} {
+		for _, p := range []float64{0.05, 0.5, 0.9, 0.99} {
+			above, below := 0.0, 0.0
+			for passed, probability := range logBinomial(n, p) {
+				arm := stat.Arm{N: n, Passed: int64(passed)}
+				above += math.Exp(probability + stat.Against(stat.Arm{}, arm, 0, p))
+				below += math.Exp(probability + stat.Against(arm, stat.Arm{}, 0, p))
+			}
+			near(t, "for a higher rate", above, 1, 9)
+			near(t, "for a lower rate", below, 1, 9)
+		}
+	}
+}
+
+func TestEvidenceIsTheLeastOverAllRates(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := arms(t, "a"), arms(t, "b")
+		delta := rapid.Float64Range(-1, 1).Draw(t, "delta")
+		least := stat.Ahead(a, b, delta)
+		lowest := math.Inf(1)
+		low, high := max(0, -delta), min(1, 1-delta)
+		for i := range 401 {
+			lowest = min(lowest, stat.Against(a, b, delta, low+(high-low)*float64(i)/400))
+		}
+		if least > lowest+1e-9 || math.IsNaN(least) {
+			t.Fatalf("%v is not the least: %v", least, lowest)
+		}
+		if further := stat.Ahead(a, b, delta+rapid.Float64Range(0, 1-delta).Draw(t, "further")); further > least+1e-9 {
+			t.Fatalf("of a larger difference there is more evidence: %v, %v", further, least)
+		}
+	})
+}
+
+func TestBoundsOfTheDifferenceAreWhereTheEvidenceSuffices(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := arms(t, "a"), arms(t, "b")
+		alpha := rapid.Float64Range(0.001, 0.2).Draw(t, "alpha")
+		i := stat.DifferenceBounds(a, b, alpha)
+		if enough := math.Log(1 / alpha); i[0] > -1 && (stat.Ahead(a, b, i[0]) < enough || stat.Ahead(a, b, i[0]+1e-6) > enough) {
+			t.Fatalf("at the lower bound %v the evidence is %v, not %v", i[0], stat.Ahead(a, b, i[0]), enough)
+		}
+		if mirrored := stat.DifferenceBounds(b, a, alpha); mirrored != (stat.Interval{-i[1], -i[0]}) {
+			t.Fatalf("%v, arms swapped %v", i, mirrored)
+		}
+		if a.N > 0 && b.N > 0 && !i.Contains(b.Rate()-a.Rate()) {
+			t.Fatalf("%v does not hold %v", i, b.Rate()-a.Rate())
+		}
+		fails := func(a stat.Arm) stat.Arm { return stat.Arm{N: a.N, Passed: a.N - a.Passed} }
+		if swapped := stat.DifferenceBounds(fails(a), fails(b), alpha); math.Abs(swapped[0]+i[1]) > 1e-6 || math.Abs(swapped[1]+i[0]) > 1e-6 {
+			t.Fatalf("%v, pass and fail swapped %v", i, swapped)
+		}
+	})
+	if i := stat.DifferenceBounds(stat.Arm{}, stat.Arm{}, 0.05); i != (stat.Interval{-1, 1}) {
+		t.Errorf("of nothing: %v", i)
+	}
+}
+
+func TestTheGateDecidesByItsRules(t *testing.T) {
+	gate := stat.Gate{Margin: 0.05, Alpha: 0.05, Minimum: 100, Youden: 1}
+	with := func(change func(*stat.Gate)) stat.Gate {
+		g := gate
+		change(&g)
+		return g
+	}
+	good, bad := stat.Arm{N: 1000, Passed: 900}, stat.Arm{N: 1000, Passed: 700}
+	for _, c := range []struct {
+		name         string
+		gate         stat.Gate
+		base, canary stat.Arm
+		want         stat.Verdict
+	}{
+		{"as good", gate, good, good, stat.Promote},
+		{"better", gate, bad, good, stat.Promote},
+		{"much worse", gate, good, bad, stat.Rollback},
+		{"nothing judged", gate, stat.Arm{}, stat.Arm{}, stat.Continue},
+		{"nothing judged, no minimum", with(func(g *stat.Gate) { g.Minimum = 0 }), stat.Arm{}, stat.Arm{}, stat.Continue},
+		{"too little on the canary", gate, good, stat.Arm{N: 99}, stat.Continue},
+		{"too little on the base", gate, stat.Arm{N: 99, Passed: 99}, bad, stat.Continue},
+		{"just enough", gate, good, stat.Arm{N: 100}, stat.Rollback},
+		{"not proven yet", gate, stat.Arm{N: 600, Passed: 540}, stat.Arm{N: 600, Passed: 540}, stat.Continue},
+		{"worse by less than the margin", gate, good, stat.Arm{N: 1000, Passed: 870}, stat.Continue},
+		{"a stricter alpha", with(func(g *stat.Gate) { g.Alpha = 1e-6 }), good, good, stat.Continue},
+		{"a judge that sees half: the margin is half", with(func(g *stat.Gate) { g.Youden = 0.5 }), good, good, stat.Continue},
+		{"a judge that may be blind", with(func(g *stat.Gate) { g.Youden = 0 }), good, good, stat.Unproven},
+		{"a judge that may be worse than blind", with(func(g *stat.Gate) { g.Youden = -0.2 }), good, bad, stat.Unproven},
+	} {
+		if got := c.gate.Decide(c.base, c.canary); got != c.want {
+			t.Errorf("%s: %s, not %s", c.name, got, c.want)
+		}
+	}
+	near(t, "the margin as seen", with(func(g *stat.Gate) { g.Youden = 0.6 }).Seen(), 0.03, 12)
+}
+
+func TestTheGateNeedsAllOfTheEvidence(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := arms(t, "base"), arms(t, "canary")
+		gate := stat.Gate{Margin: rapid.Float64Range(0, 0.2).Draw(t, "margin"), Alpha: 0.05, Minimum: 1, Youden: rapid.Float64Range(0.1, 1).Draw(t, "Youden")}
+		want := stat.Continue
+		switch enough := math.Log(1 / gate.Alpha); {
+		case min(a.N, b.N) == 0:
+		case stat.Ahead(a, b, -gate.Seen()) >= enough && b.Rate()-a.Rate() > -gate.Seen():
+			want = stat.Promote
+		case stat.Ahead(b, a, gate.Seen()) >= enough && b.Rate()-a.Rate() < -gate.Seen():
+			want = stat.Rollback
+		}
+		if got := gate.Decide(a, b); got != want {
+			t.Fatalf("%s, not %s", got, want)
+		}
+	})
+}
+
+// run asks the gate after every request, and is its verdict and what was judged on the canary by then. Each request goes there with
+// probability share.
+func run(r *rand.Rand, gate stat.Gate, base, canary, share float64, requests int) (stat.Verdict, int64) {
+	var a, b stat.Arm
+	for range requests {
+		arm, rate := &a, base
+		if r.Float64() < share {
+			arm, rate = &b, canary
+		}
+		arm.N++
+		if r.Float64() < rate {
+			arm.Passed++
+		}
+		if verdict := gate.Decide(a, b); verdict != stat.Continue {
+			return verdict, b.N
+		}
+	}
+	return stat.Continue, b.N
+}
+
+func TestABadCanaryIsHardlyEverPromotedHoweverOftenOneLooks(t *testing.T) {
+	const runs = 200
+	r := rand.New(rand.NewPCG(20, 26))
+	for _, c := range []struct {
+		name                        string
+		base, canary, margin, share float64
+		forbidden                   []stat.Verdict // what errs, where the truth is this
+	}{
+		{"worse by the margin", .90, .85, .05, .5, []stat.Verdict{stat.Promote, stat.Rollback}},
+		{"worse by the margin, a tenth of the traffic", .90, .85, .05, .1, []stat.Verdict{stat.Promote, stat.Rollback}},
+		{"worse by the margin, near certainty", .99, .96, .03, .5, []stat.Verdict{stat.Promote, stat.Rollback}},
+		{"worse by more", .70, .60, .05, .5, []stat.Verdict{stat.Promote}},
+		{"the same, no margin", .80, .80, 0, .5, []stat.Verdict{stat.Promote, stat.Rollback}},
+		{"the same", .90, .90, .05, .5, []stat.Verdict{stat.Rollback}},
+	} {
+		gate := stat.Gate{Margin: c.margin, Alpha: 0.05, Minimum: 20, Youden: 1}
+		count := map[stat.Verdict]int{}
+		for range runs {
+			verdict, _ := run(r, gate, c.base, c.canary, c.share, 1200)
+			count[verdict]++
+		}
+		for _, verdict := range c.forbidden {
+			if rate := float64(count[verdict]) / runs; rate > gate.Alpha {
+				t.Errorf("%s: %s in %.3f of runs", c.name, verdict, rate)
+			}
+		}
+	}
+}
+
+// Why there is an e-process: the test of a textbook, asked after every request.
+func TestAFixedSampleTestPromotesABadCanaryOneTimeInThreeWhenPeeked(t *testing.T) {
+	const runs, requests, margin = 1000, 2000, 0.05
+	r := rand.New(rand.NewPCG(20, 27))
+	z := stat.Z(0.90) // one-sided at 5 %
+	promoted := 0.0
+	for range runs {
+		var a, b stat.Arm
+		for range requests {
+			for arm, rate := range map[*stat.Arm]float64{&a: 0.90, &b: 0.85} {
+				arm.N++
+				if r.Float64() < rate {
+					arm.Passed++
+				}
+			}
+			if a.N < 50 {
+				continue
+			}
+			p, q := a.Rate(), b.Rate()
+			if q-p+margin > z*math.Sqrt((p*(1-p)+q*(1-q))/float64(a.N)) {
+				promoted++
+				break
+			}
+		}
+	}
+	if rate := promoted / runs; rate < 0.25 || rate > 0.40 {
+		t.Errorf("%v", rate)
+	}
+}
+
+func TestAGateDecidesAfterAsManyAsExpected(t *testing.T) {
+	gate := stat.Gate{Margin: 0.05, Alpha: 0.05, Minimum: 50, Youden: 1}
+	for _, c := range []struct {
+		base, canary, share float64
+		want                stat.Verdict
+		least, most         int64 // the median judged on the canary
+	}{
+		{.90, .90, .5, stat.Promote, 540, 760},
+		{.90, .70, .1, stat.Rollback, 65, 95},
+	} {
+		r := rand.New(rand.NewPCG(20, 28))
+		var judged []int64
+		for range 250 {
+			verdict, canary := run(r, gate, c.base, c.canary, c.share, 6000)
+			if verdict == c.want {
+				judged = append(judged, canary)
+			}
+		}
+		slices.Sort(judged)
+		if len(judged) < 240 {
+			t.Fatalf("%v against %v: %d of 250 decided for %s", c.canary, c.base, len(judged), c.want)
+		}
+		t.Logf("%v against %v at %v: a median of %d on the canary", c.canary, c.base, c.share, judged[len(judged)/2])
+		if median := judged[len(judged)/2]; median < c.least || median > c.most {
+			t.Errorf("%v against %v: a median of %d on the canary", c.canary, c.base, median)
+		}
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	gate := stat.Gate{Margin: 0.05, Alpha: 0.05, Minimum: 50, Youden: 1}
+	for b.Loop() {
+		gate.Decide(stat.Arm{N: 600, Passed: 540}, stat.Arm{N: 600, Passed: 540})
+	}
+}

@@ -1,0 +1,283 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"strconv"
+	"sync"
+
+	"sovereign/internal/grade/stat"
+)
+
+const confidence = 0.95
+
+// The grids' places.
+const (
+	shares = iota
+	edges
+	kappas
+	few
+	many
+	looks
+	holds
+)
+
+// What is measured, at which truths.
+var (
+	proportions = []float64{.5, .7, .8, .9, .95, .98, .99, .995}
+	sizes       = []int64{20, 30, 50, 100, 200, 500}
+	classes     = []int64{30, 50, 100, 200} // labels of the smaller class
+	passing     = []float64{.5, .8}         // the share of passes among labels
+	rates       = []float64{.02, .1, .3, .5, .7, .9, .98}
+	judges      = [][2]float64{{.8, .8}, {.9, .9}, {.95, .95}, {.99, .99}, {.8, .95}, {.95, .8}, {.9, .99}, {.99, .9}} // se, sp
+	narrow      = []struct {
+		n int64
+		p float64
+	}{{50, .99}, {30, .995}, {100, .99}, {200, .995}, {50, .95}}
+)
+
+// blank are the grids without their rows.
+func blank() []*grid {
+	judged := func(verdicts string) *grid {
+		return &grid{at: []string{"se", "sp", "labels per class, " + verdicts + " verdicts"}, figures: headed("rate ", rates)}
+	}
+	var ours, walds []string
+	for _, n := range classes {
+		ours = append(ours, fmt.Sprint("ours, ", n))
+		walds = append(walds, fmt.Sprint("Wald, ", n))
+	}
+	return []*grid{
+		shares: {at: []string{"labels"}, figures: append(headed("at ", proportions), "least of .001 to .999")},
+		edges:  {at: []string{"n", "p"}, figures: []string{"Wilson", "Clopper–Pearson"}},
+		kappas: {at: []string{"se", "sp", "passing", "kappa"}, figures: append(append(ours, walds...), "ours overstates")},
+		few:    judged("200"),
+		many:   judged("1000"),
+		looks:  {at: []string{"base", "canary", "r", "canary's share"}, figures: []string{"promoted", "rolled back", "promoted by a peeked z-test"}},
+		holds:  {at: []string{"c", "only the reward passes", "only the anchor passes"}, figures: []string{"held"}},
+	}
+}
+
+func headed(prefix string, values []float64) []string {
+	out := make([]string, len(values))
+	for i, v := range values {
+		out[i] = prefix + strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return out
+}
+
+// measure fills all grids.
+func measure() []*grid {
+	grids := blank()
+	for _, n := range sizes {
+		grids[shares].add([]float64{float64(n)}, shareRow(n))
+	}
+	for _, e := range narrow {
+		grids[edges].add([]float64{float64(e.n), e.p}, edgeRow(e.n, e.p))
+	}
+	measureKappa(grids[kappas])
+	for place, verdicts := range map[int]int64{few: 200, many: 1000} {
+		for _, judge := range judges {
+			for _, class := range classes {
+				grids[place].add([]float64{judge[0], judge[1], float64(class)}, correctedRow(judge, class, verdicts))
+			}
+		}
+	}
+	for i := range canaries {
+		grids[looks].add(canaries[i].at(), canaries[i].figures())
+	}
+	for _, h := range runs {
+		grids[holds].add([]float64{h.gap, h.plus, h.minus}, []float64{h.held()})
+	}
+	return grids
+}
+
+// An outcome is a count and its probability.
+type outcome struct {
+	x           int64
+	probability float64
+}
+
+// rare is what is left out of each tail of a binomial distribution, and so counts as missed.
+const rare = 1e-7
+
+// outcomes are the counts of a binomial distribution, without its rare tails.
+func outcomes(n int64, p float64) []outcome {
+	all, _ := math.Lgamma(float64(n + 1))
+	probability := make([]float64, n+1)
+	for x := range probability {
+		a, _ := math.Lgamma(float64(x + 1))
+		b, _ := math.Lgamma(float64(n) - float64(x) + 1)
+		probability[x] = math.Exp(all - a - b + float64(x)*math.Log(p) + (float64(n)-float64(x))*math.Log1p(-p))
+	}
+	low, high := 0, len(probability)-1
+	for tail := probability[low]; tail < rare; tail += probability[low] {
+		low++
+	}
+	for tail := probability[high]; tail < rare; tail += probability[high] {
+		high--
+	}
+	out := make([]outcome, 0, high-low+1)
+	for x := low; x <= high; x++ {
+		out = append(out, outcome{int64(x), probability[x]})
+	}
+	return out
+}
+
+// covered is the probability that the interval of a proportion holds it.
+func covered(n int64, p float64, interval func(x, n int64, confidence float64) stat.Interval) float64 {
+	sum := 0.0
+	for _, o := range outcomes(n, p) {
+		if interval(o.x, n, confidence).Contains(p) {
+			sum += o.probability
+		}
+	}
+	return sum
+}
+
+// shareRow is the coverage of certified intervals of n labels.
+func shareRow(n int64) []float64 {
+	known := make([]stat.Interval, n+1)
+	for x := range known {
+		known[x] = stat.ClopperPearson(int64(x), n, confidence)
+	}
+	lookup := func(x, _ int64, _ float64) stat.Interval { return known[x] }
+	var out []float64
+	for _, p := range proportions {
+		out = append(out, covered(n, p, lookup))
+	}
+	least := 1.0
+	for i := 1; i < 1000; i++ {
+		least = min(least, covered(n, float64(i)/1000, lookup))
+	}
+	return append(out, least)
+}
+
+func edgeRow(n int64, p float64) []float64 {
+	return []float64{covered(n, p, stat.Wilson), covered(n, p, stat.ClopperPearson)}
+}
+
+// labelled are how many labels of each class there are, of which the smaller has n.
+func labelled(n int64, passing float64) (pass, fail int64) {
+	odds := passing / (1 - passing)
+	return int64(math.Round(float64(n) * max(odds, 1))), int64(math.Round(float64(n) * max(1/odds, 1)))
+}
+
+// trueKappa is the kappa of a judge on labels of which a share passes.
+func trueKappa(judge [2]float64, passing float64) float64 {
+	judged := passing*judge[0] + (1-passing)*(1-judge[1])
+	agreed := passing*judge[0] + (1-passing)*judge[1]
+	chance := passing*judged + (1-passing)*(1-judged)
+	return (agreed - chance) / (1 - chance)
+}
+
+// A memory keeps the intervals of kappa, which cost most.
+type memory map[stat.Table]stat.Interval
+
+func (m memory) interval(t stat.Table) stat.Interval {
+	if i, ok := m[t]; ok {
+		return i
+	}
+	i, _ := stat.KappaInterval(t, confidence)
+	m[t] = i
+	return i
+}
+
+// A kept is the coverage of our interval of kappa and of the one from its standard error, and how often ours lies above the truth.
+type kept struct{ ours, wald, above float64 }
+
+func (m memory) kappa(judge [2]float64, passing float64, n int64) (k kept) {
+	truth, z := trueKappa(judge, passing), stat.Z(confidence)
+	pass, fail := labelled(n, passing)
+	specific := outcomes(fail, judge[1])
+	for _, tp := range outcomes(pass, judge[0]) {
+		for _, tn := range specific {
+			table := stat.Table{TP: tp.x, FN: pass - tp.x, TN: tn.x, FP: fail - tn.x}
+			probability := tp.probability * tn.probability
+			if interval := m.interval(table); interval.Contains(truth) {
+				k.ours += probability
+			} else if interval[0] > truth {
+				k.above += probability
+			}
+			if kappa, se, ok := table.Kappa(); ok && math.Abs(kappa-truth) <= z*se {
+				k.wald += probability
+			}
+		}
+	}
+	return k
+}
+
+// measureKappa shares the work among the processors: each has the labels of one size and mix.
+func measureKappa(g *grid) {
+	results := make([][][]kept, len(passing)) // by mix, size and judge
+	var work sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for p := range passing {
+		results[p] = make([][]kept, len(classes))
+		for c := range classes {
+			work.Go(func() {
+				slots <- struct{}{}
+				known := memory{}
+				for _, judge := range judges {
+					results[p][c] = append(results[p][c], known.kappa(judge, passing[p], classes[c]))
+				}
+				<-slots
+			})
+		}
+	}
+	work.Wait()
+	for j, judge := range judges {
+		for p, share := range passing {
+			byClass := make([]kept, len(classes))
+			for c := range classes {
+				byClass[c] = results[p][c][j]
+			}
+			g.add(kappaRow(judge, share, byClass))
+		}
+	}
+}
+
+// kappaRow is a row of the page, of what was kept at each size.
+func kappaRow(judge [2]float64, passing float64, byClass []kept) (at, figures []float64) {
+	var walds []float64
+	above := 0.0
+	for _, k := range byClass {
+		figures, walds, above = append(figures, k.ours), append(walds, k.wald), max(above, k.above)
+	}
+	kappa := math.Round(trueKappa(judge, passing)*1000) / 1000
+	return []float64{judge[0], judge[1], passing, kappa}, append(append(figures, walds...), up(above))
+}
+
+// correctedRow is the coverage of corrected rates, by the true rate: of calibrations and samples alike, given that the calibration allows
+// a correction. A sample that contradicts its calibration counts as missed.
+func correctedRow(judge [2]float64, class, verdicts int64) []float64 {
+	type calibrated struct {
+		stat.Correction
+		probability float64
+	}
+	var corrections []calibrated
+	allowed := 0.0
+	for _, tp := range outcomes(class, judge[0]) {
+		for _, tn := range outcomes(class, judge[1]) {
+			c, refused := stat.Correctable(stat.Table{TP: tp.x, FN: class - tp.x, TN: tn.x, FP: class - tn.x}, confidence)
+			if probability := tp.probability * tn.probability; refused == "" {
+				corrections = append(corrections, calibrated{c, probability})
+				allowed += probability
+			}
+		}
+	}
+	var out []float64
+	for _, rate := range rates {
+		sum := 0.0
+		samples := outcomes(verdicts, rate*judge[0]+(1-rate)*(1-judge[1]))
+		for _, c := range corrections {
+			for _, sample := range samples {
+				if _, interval, refused := c.RoganGladen(sample.x, verdicts); refused == "" && interval.Contains(rate) {
+					sum += c.probability * sample.probability
+				}
+			}
+		}
+		out = append(out, sum/allowed)
+	}
+	return out
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"sovereign/internal/grade/stat"
+)
+
+// How much is simulated, and from which seeds.
+const (
+	repeats  = 2000
+	requests = 2000 // of a canary
+	checks   = 100  // of a run
+	sampled  = 64   // completions of a check
+	seed     = 20260
+	alpha    = 0.05
+	minimum  = 50
+)
+
+// A trial is a canary of which the truth is known.
+type trial struct {
+	base, canary, margin, share float64
+}
+
+var canaries = []trial{
+	{.90, .85, .05, .5}, {.90, .85, .05, .1}, {.99, .96, .03, .5}, {.70, .60, .05, .5}, {.80, .80, 0, .5}, {.90, .90, .05, .5},
+}
+
+func (t *trial) at() []float64 { return []float64{t.base, t.canary, t.margin, t.share} }
+
+// figures are how often a gate promotes and rolls back when it is asked after every request, and how often the test of a textbook would
+// have promoted by then or later.
+func (t *trial) figures() []float64 {
+	r := rand.New(rand.NewPCG(seed, 1))
+	gate := stat.Gate{Margin: t.margin, Alpha: alpha, Minimum: minimum, Youden: 1}
+	var promoted, rolled, peeked float64
+	for range repeats {
+		verdict, passed := t.run(r, gate)
+		switch verdict {
+		case stat.Promote:
+			promoted++
+		case stat.Rollback:
+			rolled++
+		default:
+		}
+		if passed {
+			peeked++
+		}
+	}
+	return []float64{promoted / repeats, rolled / repeats, peeked / repeats}
+}
+
+func (t *trial) run(r *rand.Rand, gate stat.Gate) (verdict stat.Verdict, peeked bool) {
+	var base, canary stat.Arm
+	verdict = stat.Continue
+	for range requests {
+		arm, rate := &base, t.base
+		if r.Float64() < t.share {
+			arm, rate = &canary, t.canary
+		}
+		arm.N++
+		if r.Float64() < rate {
+			arm.Passed++
+		}
+		if verdict == stat.Continue {
+			verdict = gate.Decide(base, canary)
+		}
+		peeked = peeked || t.significant(base, canary)
+	}
+	return verdict, peeked
+}
+
+// significant is the one-sided z-test at 5 % of a canary that is not worse by the margin.
+func (t *trial) significant(base, canary stat.Arm) bool {
+	if min(base.N, canary.N) < minimum {
+		return false
+	}
+	p, q := base.Rate(), canary.Rate()
+	deviation := math.Sqrt(p*(1-p)/float64(base.N) + q*(1-q)/float64(canary.N))
+	return q-p+t.margin > stat.Z(1-2*alpha)*deviation
+}
+
+// A healthy run is one whose judges differ by what is forgiven, at most.
+type healthy struct{ gap, plus, minus float64 }
+
+var runs = []healthy{{.05, .05, 0}, {.05, .15, .10}, {.20, .30, .10}, {.05, .04, .04}}
+
+// held is the share of runs that are ever held.
+func (h healthy) held() float64 {
+	r := rand.New(rand.NewPCG(seed, 2))
+	held := 0.0
+	for range repeats {
+		anchor := stat.Anchor{Gap: h.gap}
+		for range checks {
+			if anchor = h.check(r, anchor); anchor.Holds(alpha) {
+				held++
+				break
+			}
+		}
+	}
+	return held / repeats
+}
+
+func (h healthy) check(r *rand.Rand, anchor stat.Anchor) stat.Anchor {
+	var plus, minus int64
+	for range sampled {
+		switch u := r.Float64(); {
+		case u < h.plus:
+			plus++
+		case u < h.plus+h.minus:
+			minus++
+		}
+	}
+	return anchor.Check(plus, minus, sampled-plus-minus)
+}

@@ -1,0 +1,130 @@
+package capture
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
+)
+
+// A Row is a logged exchange, without credentials, on its way to the database.
+type Row struct {
+	ID           string
+	Workspace    tenant.ID
+	Key          tenant.KeyID
+	Request      string
+	At           clock.Time
+	Expires      clock.Time
+	Model        string
+	Requested    string
+	Alias        string
+	Provider     string
+	FallbackFrom string
+	Tag          string
+	Trace        string
+	Exact        string // the exact system prompt's id
+	Finish       string
+	Stream       bool
+	Cached       bool
+	Prompt       int64 // tokens
+	Completion   int64
+	Cost         money.Nano
+	Latency      int64 // microseconds
+	First        int64 // microseconds until the first content
+	Chain        []byte
+	Messages     []byte
+	Tools        []byte
+	Response     []byte
+}
+
+// edition is the first byte of an encoded row. A spool may hold rows of the release before.
+const edition = 1
+
+// The fields of a row, in the order in which they are encoded.
+func (r *Row) texts() [13]*string {
+	return [...]*string{
+		&r.ID, (*string)(&r.Workspace), (*string)(&r.Key), &r.Request, &r.Model, &r.Requested, &r.Alias, &r.Provider, &r.FallbackFrom,
+		&r.Tag, &r.Trace, &r.Exact, &r.Finish,
+	}
+}
+
+func (r *Row) bodies() [4]*[]byte {
+	return [...]*[]byte{&r.Chain, &r.Messages, &r.Tools, &r.Response}
+}
+
+func (r *Row) numbers() [7]*int64 {
+	return [...]*int64{(*int64)(&r.At), (*int64)(&r.Expires), &r.Prompt, &r.Completion, (*int64)(&r.Cost), &r.Latency, &r.First}
+}
+
+// Append encodes a row.
+func (r *Row) Append(to []byte) []byte {
+	to = append(to, edition, flag(r.Stream)|flag(r.Cached)<<1)
+	for _, n := range r.numbers() {
+		to = binary.AppendVarint(to, *n)
+	}
+	for _, text := range r.texts() {
+		to = append(binary.AppendUvarint(to, uint64(len(*text))), *text...)
+	}
+	for _, body := range r.bodies() {
+		to = append(binary.AppendUvarint(to, uint64(len(*body))), *body...)
+	}
+	return to
+}
+
+func flag(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+var (
+	errEdition = errors.New("a logged row is of a release that this one does not know")
+	errCut     = errors.New("a logged row is cut short")
+	errLonger  = errors.New("a logged row is longer than it should be")
+)
+
+// Parse decodes a row. Its bodies are parts of from.
+func Parse(from []byte) (*Row, error) {
+	if len(from) < 2 || from[0] != edition {
+		return nil, errEdition
+	}
+	r := &Row{Stream: from[1]&1 != 0, Cached: from[1]&2 != 0}
+	from = from[2:]
+	for _, into := range r.numbers() {
+		value, n := binary.Varint(from)
+		if n <= 0 {
+			return nil, errCut
+		}
+		*into, from = value, from[n:]
+	}
+	for _, into := range r.texts() {
+		text, rest, ok := piece(from)
+		if !ok {
+			return nil, errCut
+		}
+		*into, from = string(text), rest
+	}
+	for _, into := range r.bodies() {
+		body, rest, ok := piece(from)
+		if !ok {
+			return nil, errCut
+		}
+		*into, from = body, rest
+	}
+	if len(from) > 0 {
+		return nil, errLonger
+	}
+	return r, nil
+}
+
+func piece(from []byte) (text, rest []byte, ok bool) {
+	size, n := binary.Uvarint(from)
+	if n <= 0 || size > uint64(len(from)-n) {
+		return nil, nil, false
+	}
+	end := n + int(size)
+	return from[n:end:end], from[end:], true
+}

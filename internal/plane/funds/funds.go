@@ -1,0 +1,196 @@
+// Package funds is the money of every workspace in memory: what came in, what was spent, what running requests hold. A
+// hold is taken before a request runs and ends with it, so that no interleaving of requests can spend what is not there.
+package funds
+
+import (
+	"hash/maphash"
+	"math"
+	"sync"
+
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
+)
+
+// A Balance is what a workspace owns, what running work has reserved of it, and what it has spent so far.
+type Balance struct {
+	Balance money.Nano `json:"balance_usd"`
+	Held    money.Nano `json:"held_usd"`
+	Spent   money.Nano `json:"spent_usd"`
+}
+
+// Funds knows every workspace's money. Its methods may be called by many at once.
+type Funds struct {
+	seed   maphash.Seed
+	shards [64]shard
+}
+
+type shard struct {
+	mu       sync.RWMutex
+	accounts map[tenant.ID]*account
+}
+
+// An account's free money is credited − spent − unposted − held, and is never below zero.
+type account struct {
+	mu       sync.Mutex
+	credited money.Nano // as the ledger says
+	spent    money.Nano // as the ledger says
+	unposted money.Nano // settled, and not in the ledger yet
+	held     money.Nano
+}
+
+// New knows of no money.
+func New() *Funds {
+	f := &Funds{seed: maphash.MakeSeed()}
+	for i := range f.shards {
+		f.shards[i].accounts = map[tenant.ID]*account{}
+	}
+	return f
+}
+
+func (f *Funds) account(ws tenant.ID) *account {
+	s := &f.shards[maphash.Comparable(f.seed, ws)%uint64(len(f.shards))]
+	s.mu.RLock()
+	a := s.accounts[ws]
+	s.mu.RUnlock()
+	if a != nil {
+		return a
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a = s.accounts[ws]; a == nil {
+		a = &account{}
+		s.accounts[ws] = a
+	}
+	return a
+}
+
+func (a *account) free() money.Nano { return a.credited - a.spent - a.unposted - a.held }
+
+// A Hold is money that is set aside for one request. It ends once, by Settle or Release, and is not copied after its first use.
+type Hold struct {
+	account *account
+	amount  money.Nano
+	ended   bool
+}
+
+// Hold sets an amount aside, or reports how much is free when that is less.
+func (f *Funds) Hold(ws tenant.ID, amount money.Nano) (hold Hold, free money.Nano, ok bool) {
+	a := f.account(ws)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	free = a.free()
+	if amount < 0 || amount > free {
+		return Hold{}, free, false
+	}
+	a.held += amount
+	return Hold{account: a, amount: amount}, free - amount, true
+}
+
+// Amount is what is set aside.
+func (h *Hold) Amount() money.Nano { return h.amount }
+
+// Cover is how much of a cost the wallet pays: all of it, when it fits into the hold or what is free beside it can be
+// added to the hold; else what there is.
+func (h *Hold) Cover(cost money.Nano) money.Nano {
+	a := h.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if more := min(cost-h.amount, a.free()); more > 0 && !h.ended {
+		a.held += more
+		h.amount += more
+	}
+	return min(cost, h.amount)
+}
+
+// Settle ends the hold: of it, charged is spent, and the rest is free again. charged is at most what Cover said.
+func (h *Hold) Settle(charged money.Nano) {
+	a := h.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if h.ended {
+		return
+	}
+	h.ended = true
+	a.held -= h.amount
+	a.unposted += min(max(charged, 0), h.amount)
+}
+
+// Release ends the hold and spends nothing. Repeating it, or calling it after Settle, is a no-op.
+func (h *Hold) Release() { h.Settle(0) }
+
+// Posted says that what was settled is in the ledger now, which took posted of it from the wallet.
+func (f *Funds) Posted(ws tenant.ID, settled, posted money.Nano) {
+	a := f.account(ws)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unposted -= settled
+	a.spent += posted
+}
+
+// Credit says how much came in in all, as the ledger has it now.
+func (f *Funds) Credit(ws tenant.ID, credited money.Nano) {
+	a := f.account(ws)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.credited = credited
+}
+
+// An Account is a workspace's money as the ledger has it.
+type Account struct {
+	Workspace       tenant.ID
+	Credited, Spent money.Nano
+}
+
+// Fill takes the ledger's word for every account. What is settled here and not posted, and what is held, stays so.
+func (f *Funds) Fill(all []Account) {
+	there := map[tenant.ID]bool{}
+	for _, one := range all {
+		there[one.Workspace] = true
+		a := f.account(one.Workspace)
+		a.mu.Lock()
+		a.credited, a.spent = one.Credited, one.Spent
+		a.mu.Unlock()
+	}
+	for i := range f.shards {
+		s := &f.shards[i]
+		s.mu.RLock()
+		for ws, a := range s.accounts {
+			if !there[ws] {
+				a.mu.Lock()
+				a.credited, a.spent = 0, 0
+				a.mu.Unlock()
+			}
+		}
+		s.mu.RUnlock()
+	}
+}
+
+// Balance is a workspace's money now.
+func (f *Funds) Balance(ws tenant.ID) Balance {
+	a := f.account(ws)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	spent := a.spent + a.unposted
+	return Balance{Balance: a.credited - spent, Held: a.held, Spent: spent}
+}
+
+// Held is what is set aside in all workspaces together.
+func (f *Funds) Held() money.Nano {
+	var sum money.Nano
+	for i := range f.shards {
+		s := &f.shards[i]
+		s.mu.RLock()
+		for _, a := range s.accounts {
+			a.mu.Lock()
+			held := a.held
+			a.mu.Unlock()
+			if next, fits := sum.Add(held); fits {
+				sum = next
+			} else {
+				sum = math.MaxInt64
+			}
+		}
+		s.mu.RUnlock()
+	}
+	return sum
+}

@@ -1,0 +1,80 @@
+package gateway
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"sovereign/internal/net/life"
+)
+
+// Whoever waits is ended when its patience is over, and not before, whenever others are due.
+func TestTheAlarmRingsForEach(t *testing.T) {
+	var all runs
+	const waiting = 200
+	over := make(chan time.Duration, waiting)
+	for range waiting {
+		patience := time.Duration(rand.N(200)) * time.Millisecond
+		begun := time.Now()
+		one, try := new(term), new(life.Life)
+		one.start(begun, time.Hour)
+		all.add(one)
+		one.try(try, begun, patience)
+		try.Await(func() {
+			if !errors.Is(try.Why(), errSilent) || one.Why() != nil {
+				t.Errorf("the try ended with %v, its request with %v", try.Why(), one.Why())
+			}
+			over <- time.Since(begun) - patience
+		})
+	}
+	for range waiting {
+		if late := <-over; late < 0 {
+			t.Errorf("ended %v too early", -late)
+		}
+	}
+	for all.alarm.next.Load() == 0 { // it has not been set again yet
+		time.Sleep(time.Millisecond)
+	}
+	if next := moment(all.alarm.next.Load()); next < momentOf(time.Now().Add(time.Minute)) {
+		t.Errorf("the alarm rings again at %v, when nobody is due for long", time.Duration(next))
+	}
+}
+
+func TestARequestEndsWhenItsTimeIsOver(t *testing.T) {
+	var all runs
+	one, try := new(term), new(life.Life)
+	begun := time.Now()
+	one.start(begun, 50*time.Millisecond)
+	all.add(one)
+	one.try(try, begun, time.Hour)
+	<-try.Done()
+	if took := time.Since(begun); took < 50*time.Millisecond || !errors.Is(one.Why(), errTooLong) {
+		t.Errorf("it ended after %v with %v", took, one.Why())
+	}
+}
+
+// A wait that is begun anew has its whole time, and one that nobody is in has none.
+func TestAWaitThatGoesOnIsNotOver(t *testing.T) {
+	var all runs
+	one, first, second := new(term), new(life.Life), new(life.Life)
+	one.start(time.Now(), time.Hour)
+	all.add(one)
+	one.try(first, time.Now(), time.Second)
+	for range 10 {
+		time.Sleep(10 * time.Millisecond)
+		one.wait(time.Now(), time.Second)
+	}
+	one.over(first)
+	one.try(second, time.Now(), 30*time.Millisecond)
+	<-second.Done()
+	if !errors.Is(second.Why(), errSilent) || errors.Is(first.Why(), errSilent) {
+		t.Errorf("%v, %v", first.Why(), second.Why())
+	}
+	one.over(second)
+	time.Sleep(100 * time.Millisecond)
+	if one.Why() != nil {
+		t.Errorf("nobody waits, and it ended with %v", one.Why())
+	}
+	all.remove(one)
+}

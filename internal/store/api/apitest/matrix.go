@@ -1,0 +1,191 @@
+// Package apitest proves that a router denies by default: every route it lists, every kind of bad caller, every odd
+// way of writing the path. Its Desk asks one domain's routes as callers of each kind do.
+package apitest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"sovereign/internal/store/api"
+)
+
+// Keys are callers that a router under test knows.
+type Keys struct {
+	Owner, Admin, Member string // in force
+	Revoked, Departed    string // once in force
+	Other                string // in force, in another workspace
+	Stranger             string // well formed, never minted
+	Digest               string // the stored digest of Owner, as hex
+}
+
+// A Caller is a way of asking, and what it must get from a route of a permission.
+type Caller struct {
+	Name   string
+	Header []string // Authorization, as many as are sent
+	Want   func(api.Permission) (status int, code string)
+}
+
+func denied(api.Permission) (int, string) { return http.StatusUnauthorized, "invalid_api_key" }
+
+func departed(api.Permission) (int, string) {
+	return http.StatusForbidden, "insufficient_permissions"
+}
+
+func granted(api.Permission) (int, string) { return 0, "" }
+
+func member(p api.Permission) (int, string) {
+	if p == api.Admin {
+		return http.StatusForbidden, "insufficient_permissions"
+	}
+	return 0, ""
+}
+
+// Callers are every kind there is.
+func Callers(k Keys) []Caller {
+	bearer := func(key string) []string { return []string{"Bearer " + key} }
+	mistyped := k.Owner[:len(k.Owner)-1] + string(k.Owner[len(k.Owner)-1]^1)
+	return []Caller{
+		{"no key", nil, denied},
+		{"empty", []string{""}, denied},
+		{"no scheme", []string{k.Owner}, denied},
+		{"another scheme", []string{"Basic " + k.Owner}, denied},
+		{"two headers", []string{"Bearer " + k.Owner, "Bearer " + k.Owner}, denied},
+		{"two keys", bearer(k.Owner + ", Bearer " + k.Owner), denied},
+		{"trailing text", bearer(k.Owner + " x"), denied},
+		{"mistyped", bearer(mistyped), denied},
+		{"upper case", bearer(strings.ToUpper(k.Owner)), denied},
+		{"prefix alone", bearer("sk_sovereign_"), denied},
+		{"half a key", bearer(k.Owner[:len(k.Owner)/2]), denied},
+		{"stored digest", bearer(k.Digest), denied},
+		{"stored digest as a key", bearer("sk_sovereign_" + k.Digest), denied},
+		{"never minted", bearer(k.Stranger), denied},
+		{"revoked", bearer(k.Revoked), denied},
+		{"departed user", bearer(k.Departed), departed},
+		{"member", bearer(k.Member), member},
+		{"admin", bearer(k.Admin), granted},
+		{"owner", bearer(k.Owner), granted},
+		{"owner of another workspace", bearer(k.Other), granted},
+		{"scheme in lower case", []string{"bearer " + k.Owner}, granted},
+	}
+}
+
+var wildcard = regexp.MustCompile(`\{[^}]*\}`)
+
+// Matrix asks every route as every caller, on both mounts and in every odd spelling, over raw connections so that no
+// client tidies the path. A route passes a good caller when it answers anything but 401 and 403.
+func Matrix(t *testing.T, base string, routes []api.Route, k Keys) {
+	t.Helper()
+	address, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, route := range routes {
+		path := wildcard.ReplaceAllString(route.Pattern(), "some-id")
+		if route.Permission == api.Public {
+			got := ask(t, address.Host, route.Method, path, "localhost", nil)
+			if got.status != http.StatusOK && got.status != http.StatusServiceUnavailable {
+				t.Errorf("%s %s without a key: %d", route.Method, path, got.status)
+			}
+			checked++
+			continue
+		}
+		for _, caller := range Callers(k) {
+			status, code := caller.Want(route.Permission)
+			for _, spelling := range []string{path, "/api" + path} {
+				for _, host := range []string{"localhost", "evil.test", "127.0.0.1:1", "[::1]"} {
+					got := ask(t, address.Host, route.Method, spelling, host, caller.Header)
+					got.must(t, fmt.Sprintf("%s %s as %s at %s", route.Method, spelling, caller.Name, host), status, code)
+					checked++
+				}
+			}
+			for _, spelling := range odd(path) {
+				got := ask(t, address.Host, route.Method, spelling, "localhost", caller.Header)
+				// A good caller may get as far as a route that takes the odd text for an id; nobody is redirected.
+				reached := status == 0 && got.status < 300 && wildcard.MatchString(route.Path)
+				refused := got.status >= http.StatusBadRequest && got.status <= http.StatusMethodNotAllowed
+				if !refused && !reached {
+					t.Errorf("%s %s as %s: %d", route.Method, spelling, caller.Name, got.status)
+				}
+				checked++
+			}
+		}
+	}
+	t.Logf("%d routes, %d requests", len(routes), checked)
+}
+
+// odd spells a path in ways that must never reach what the plain path reaches.
+func odd(path string) []string {
+	tail := strings.TrimPrefix(path, "/v1/")
+	return []string{
+		"/" + path, "//api" + path, "/v1//" + tail, "/v1/./" + tail, "/v1/x/../" + tail, "/x/.." + path, "/.." + path,
+		"/v1%2F" + tail, "/%2Fv1/" + tail, "/v1/%2e%2e/v1/" + tail, "/v1/x%2F..%2F" + tail, "/V1/" + tail, "/api/api" + path,
+		"/api%2Fv1/" + tail, "/api/v1%2F" + tail, path + "/", path + "/..", path + "%00", path + "%2F", "/api//v1/" + tail, "/v1/" + tail + ";x=1",
+		"/%76%31%2f" + tail,
+	}
+}
+
+type got struct {
+	status int
+	body   []byte
+	id     string
+}
+
+func (g got) must(t *testing.T, what string, status int, code string) {
+	t.Helper()
+	if !strings.HasPrefix(g.id, "req_") {
+		t.Errorf("%s: request id %q", what, g.id)
+	}
+	if status == 0 {
+		if g.status == http.StatusUnauthorized || g.status == http.StatusForbidden || g.status == http.StatusInternalServerError {
+			t.Errorf("%s: %d %s", what, g.status, g.body)
+		}
+		return
+	}
+	var body struct {
+		Error struct{ Type, Code, Message string }
+	}
+	err := json.Unmarshal(g.body, &body)
+	if err != nil || g.status != status || body.Error.Code != code || body.Error.Type != "invalid_request_error" || body.Error.Message == "" {
+		t.Errorf("%s: want %d %s, got %d %s", what, status, code, g.status, g.body)
+	}
+}
+
+// ask writes the request as it stands; net/http's client would clean it.
+func ask(t *testing.T, address, method, path, host string, authorization []string) got {
+	t.Helper()
+	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	var request strings.Builder
+	fmt.Fprintf(&request, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Length: 0\r\n", method, path, host)
+	for _, value := range authorization {
+		fmt.Fprintf(&request, "Authorization: %s\r\n", value)
+	}
+	request.WriteString("\r\n")
+	if _, err := io.WriteString(conn, request.String()); err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got{status: response.StatusCode, body: body, id: response.Header.Get("X-Request-Id")}
+}

@@ -1,0 +1,116 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"time"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/plane/edge"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/feed"
+)
+
+// idempotencyWindow is how long an answer is remembered.
+const idempotencyWindow = 24 * time.Hour
+
+// idempotencyKeyLength is the most characters of a key; a variable only because the schema wants its address.
+var idempotencyKeyLength = 255
+
+// A given is the answer that an Idempotency-Key got.
+type given struct {
+	BodySha256 []byte
+	Status     int
+	Answer     []byte
+}
+
+// once runs a POST at most once per Idempotency-Key. The effect and the memory of its answer commit together, so that
+// the second of two calls at once, or a repetition after a crash, or after a connection that died with COMMIT on
+// it, finds either both or neither. A refusal leaves no memory: nothing happened.
+func (rt *Router) once(ctx context.Context, r *http.Request, route *Route, ws tenant.ID, key string, body []byte, in any) (answer, error) {
+	if route.outside {
+		return answer{}, fault.UnsupportedParameter.New("Idempotency-Key cannot be honoured here: the effect is not in the database alone")
+	}
+	if len(key) > idempotencyKeyLength {
+		return answer{}, fault.Invalid("Idempotency-Key", "must be at most 255 characters")
+	}
+	if ws == "" {
+		ws = tenant.Server
+	}
+	// The path counts as much as the body: the same key on another resource is another request.
+	sum := sha256.Sum256(append([]byte(r.URL.EscapedPath()+"?"+r.URL.RawQuery+"\n"), body...))
+	var made answer
+	var before db.Version
+	version, err := rt.DB.Tx(ctx, func(tx *db.Tx) error {
+		before = 0
+		prior, err := earlier(ctx, tx, ws, route.Pattern(), key)
+		if err != nil {
+			return err
+		}
+		if prior != nil {
+			if made, err = prior.replay(sum[:]); err != nil {
+				return err
+			}
+			before, err = feed.Head(ctx, tx.Across("versions number all workspaces together"))
+			return err
+		}
+		bound := tx.Bind(ctx)
+		out, err := route.call(bound, edge.Caller(ctx), in)
+		if err != nil {
+			return err
+		}
+		if made, err = renderJSON(route.status, out); err != nil {
+			return fmt.Errorf("render %s: %w", route.Pattern(), err)
+		}
+		kept := made.body
+		if route.secret {
+			kept = nil
+		}
+		_, err = db.Exec(ctx, tx.In(ws), `
+			INSERT INTO idempotency_keys (workspace_id, route, key, body_sha256, status, answer, created_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			route.Pattern(), key, sum[:], made.status, kept, clock.Now())
+		return err
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	// A repetition promises what the first answer promised: what it did is in force.
+	return made, rt.Feed.Await(ctx, max(version, before))
+}
+
+func earlier(ctx context.Context, tx *db.Tx, ws tenant.ID, route, key string) (*given, error) {
+	_, err := db.Exec(ctx, tx.In(ws), `DELETE FROM idempotency_keys WHERE workspace_id = $1 AND route = $2 AND key = $3 AND created_at < $4`,
+		route, key, clock.Now().Add(-idempotencyWindow))
+	if err != nil {
+		return nil, fmt.Errorf("forget an old Idempotency-Key: %w", err)
+	}
+	prior, err := db.Maybe[given](ctx, tx.In(ws), `
+		SELECT body_sha256, status, answer FROM idempotency_keys
+		WHERE workspace_id = $1 AND route = $2 AND key = $3`, route, key)
+	if err != nil {
+		return nil, fmt.Errorf("read an Idempotency-Key: %w", err)
+	}
+	return prior, nil
+}
+
+func (g *given) replay(sum []byte) (answer, error) {
+	if !bytes.Equal(g.BodySha256, sum) {
+		return answer{}, fault.IdempotencyConflict.New("this Idempotency-Key was used with another request")
+	}
+	if g.Answer == nil {
+		return answer{}, fault.IdempotencyConflict.New("this was done, and its answer showed a secret once; it was not kept")
+	}
+	return answer{status: g.Status, kind: jsonType, body: g.Answer}, nil
+}
+
+// Forget drops remembered answers that are past their time. It is called now and then.
+func Forget(ctx context.Context, d *db.DB) error {
+	_, err := db.Exec(ctx, d.Across("old answers of all workspaces"), `DELETE FROM idempotency_keys WHERE created_at < $1`, clock.Now().Add(-idempotencyWindow))
+	return err
+}

@@ -1,0 +1,297 @@
+package api
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	stdjson "encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	_ "embed"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/plane/edge"
+)
+
+// Version is the version of the interface, as SPEC states it.
+const Version = "1.0.0"
+
+// schemas is where the document has them.
+const schemas = "#/components/schemas/"
+
+// newRegistry knows how our own types stand on the wire.
+func newRegistry() huma.Registry {
+	registry := huma.NewMapRegistry(schemas, huma.DefaultSchemaNamer)
+	registry.RegisterTypeAlias(reflect.TypeFor[clock.Time](), reflect.TypeFor[time.Time]())
+	registry.RegisterTypeAlias(reflect.TypeFor[money.Nano](), reflect.TypeFor[float64]())
+	registry.RegisterTypeAlias(reflect.TypeFor[money.Rate](), reflect.TypeFor[float64]())
+	registry.RegisterTypeAlias(reflect.TypeFor[jsontext.Value](), reflect.TypeFor[stdjson.RawMessage]())
+	return registry
+}
+
+// document makes the OpenAPI document and the page that shows it from the routes, and serves both. They are routes
+// themselves, so that nothing is served that is not in the table.
+func (rt *Router) document() error {
+	var spec, page []byte
+	routes := []Route{
+		Get("/openapi.json", Public, func(context.Context, tenant.Caller, None) (Document, error) {
+			return Document{ContentType: jsonType, Body: spec}, nil
+		}, "This interface as an OpenAPI 3.1 document", Produces(jsonType)),
+		Get("/docs", Public, func(context.Context, tenant.Caller, None) (Document, error) {
+			return Document{ContentType: "text/html; charset=utf-8", Body: page, Headers: map[string]string{
+				"Content-Security-Policy": "default-src 'none'; style-src 'sha256-" + styleSum() + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+			}}, nil
+		}, "This interface as a page to read", Produces("text/html")),
+	}
+	for _, r := range routes {
+		if err := rt.add(r); err != nil {
+			return err
+		}
+	}
+	described := rt.openAPI()
+	var err error
+	if spec, err = stdjson.Marshal(described); err != nil {
+		return fmt.Errorf("write the OpenAPI document: %w", err)
+	}
+	if page, err = rt.page(described); err != nil {
+		return fmt.Errorf("write the documentation page: %w", err)
+	}
+	return nil
+}
+
+// refusalHeaders are what a refusal tells beside its body.
+var refusalHeaders = map[string]*huma.Param{
+	"X-Request-Id":   {Description: "On every answer; quote it", Schema: &huma.Schema{Type: huma.TypeString}},
+	"Retry-After":    {Description: "Seconds; on 429 and 503", Schema: &huma.Schema{Type: huma.TypeInteger}},
+	"X-Should-Retry": {Description: "false where repeating is of no use", Schema: &huma.Schema{Type: huma.TypeString}},
+}
+
+// nameFaults lists every code and type in the refusal's schema.
+func (rt *Router) nameFaults() {
+	refusal := rt.registry.SchemaFromRef(rt.registry.Schema(reflect.TypeFor[edge.Refusal](), true, "").Ref)
+	codes, types := []any{nil}, []any{} // a code may be null
+	for _, kind := range fault.Kinds() {
+		if kind.Code != "" && !slices.Contains(codes, any(kind.Code)) {
+			codes = append(codes, kind.Code)
+		}
+		if !slices.Contains(types, any(kind.Type)) {
+			types = append(types, kind.Type)
+		}
+	}
+	refusal.Properties["code"].Enum = codes
+	refusal.Properties["type"].Enum = types
+}
+
+func (rt *Router) openAPI() *huma.OpenAPI {
+	rt.nameFaults()
+	doc := &huma.OpenAPI{
+		OpenAPI: "3.1.0",
+		Info: &huma.Info{
+			Title: "Sovereign", Version: Version,
+			Description: "Model improvement gateway and management API. Every path under /v1 is served under /api/v1 as well.",
+		},
+		Servers:    []*huma.Server{{URL: "/"}, {URL: "/api", Description: "The control plane and the older base path; /v1 only"}},
+		Paths:      map[string]*huma.PathItem{},
+		Components: &huma.Components{Schemas: rt.registry, SecuritySchemes: map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer", Description: "A workspace API key"}}},
+	}
+	for i := range rt.routes {
+		r := &rt.routes[i]
+		item := doc.Paths[documented(r.Pattern())]
+		if item == nil {
+			item = &huma.PathItem{}
+			doc.Paths[documented(r.Pattern())] = item
+		}
+		op := rt.operation(r)
+		switch r.Method {
+		case http.MethodGet:
+			item.Get = op
+		case http.MethodPost:
+			item.Post = op
+		case http.MethodPut:
+			item.Put = op
+		case http.MethodPatch:
+			item.Patch = op
+		case http.MethodDelete:
+			item.Delete = op
+		}
+	}
+	rt.nulls()
+	return doc
+}
+
+// documented is a pattern in OpenAPI's notation, which has no word for "and what follows".
+func documented(pattern string) string { return strings.ReplaceAll(pattern, "...}", "}") }
+
+func operationID(r Route) string {
+	words := strings.FieldsFunc(r.Path, func(c rune) bool { return strings.ContainsRune("/{}._", c) })
+	return strings.ToLower(r.Method) + "-" + strings.Join(words, "-")
+}
+
+func (rt *Router) operation(r *Route) *huma.Operation {
+	op := &huma.Operation{
+		OperationID: operationID(*r), Summary: r.Summary, Description: "Permission: " + r.Permission.String() + ".",
+		Responses: map[string]*huma.Response{},
+	}
+	if segments := strings.Split(strings.Trim(r.Path, "/"), "/"); r.Permission != Public {
+		op.Tags = []string{segments[0]}
+		op.Security = []map[string][]string{{"key": {}}}
+	} else {
+		op.Tags = []string{"server"}
+	}
+	for _, p := range r.input.params {
+		op.Parameters = append(op.Parameters, &huma.Param{Name: p.name, In: p.in, Required: p.required, Description: p.doc, Schema: p.schema})
+	}
+	if r.Method == http.MethodPost && !r.outside && r.raw == nil {
+		op.Parameters = append(op.Parameters, &huma.Param{
+			Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: huma.TypeString, MaxLength: &idempotencyKeyLength},
+			Description: "Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409.",
+		})
+	}
+	for _, h := range r.takes {
+		op.Parameters = append(op.Parameters, &huma.Param{Name: h.name, In: "header", Description: h.doc, Schema: &huma.Schema{Type: huma.TypeString}})
+	}
+	if r.input.takes {
+		op.RequestBody = &huma.RequestBody{Required: !r.input.optional, Content: map[string]*huma.MediaType{jsonType: {Schema: r.input.schema}}}
+	}
+	op.Responses[strconv.Itoa(r.status)] = rt.success(r)
+	refusal := reflect.TypeFor[edge.Envelope]()
+	op.Responses["default"] = &huma.Response{
+		Description: "A refusal", Headers: refusalHeaders, Content: map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(refusal, true, "")}},
+	}
+	if r.flat {
+		op.Responses["400"] = &huma.Response{
+			Description: "The body breaks a rule", Content: map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(reflect.TypeFor[edge.Flat](), true, "")}},
+		}
+	}
+	return op
+}
+
+func (rt *Router) success(r *Route) *huma.Response {
+	response := &huma.Response{Description: http.StatusText(r.status), Content: map[string]*huma.MediaType{}}
+	switch r.out {
+	case reflect.TypeFor[Document](), reflect.TypeFor[Stream]():
+		response.Content[cmp.Or(r.produces, "*/*")] = &huma.MediaType{}
+	default:
+		response.Content[jsonType] = &huma.MediaType{Schema: rt.registry.Schema(r.out, true, operationID(*r)+"-answer")}
+		if r.out.Implements(reflect.TypeFor[Plain]()) {
+			response.Content["text/plain"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+		}
+		if r.events {
+			response.Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "Server-sent events: chat's are data: {chunk} and end with data: [DONE]; those of a response have names (event: response.…) and end with response.completed, .incomplete or .failed"}}
+		}
+	}
+	for _, h := range r.tells {
+		if response.Headers == nil {
+			response.Headers = map[string]*huma.Param{}
+		}
+		response.Headers[h.name] = &huma.Param{Description: h.doc, Schema: &huma.Schema{Type: huma.TypeString}}
+	}
+	return response
+}
+
+//go:embed docs.html
+var pageText string
+
+//go:embed docs.css
+var pageStyle string
+
+func styleSum() string {
+	sum := sha256.Sum256([]byte(pageStyle))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// page shows the document to people: plain HTML, no script, nothing fetched from elsewhere.
+func (rt *Router) page(doc *huma.OpenAPI) ([]byte, error) {
+	type operation struct {
+		Method, Path, Permission string
+		*huma.Operation
+	}
+	type section struct {
+		Name       string
+		Operations []operation
+	}
+	var sections []section
+	for i := range rt.routes {
+		r := &rt.routes[i]
+		op := operation{Method: r.Method, Path: documented(r.Pattern()), Permission: r.Permission.String(), Operation: rt.operation(r)}
+		at := slices.IndexFunc(sections, func(s section) bool { return s.Name == op.Tags[0] })
+		if at < 0 {
+			at = len(sections)
+			sections = append(sections, section{Name: op.Tags[0]})
+		}
+		sections[at].Operations = append(sections[at].Operations, op)
+	}
+	slices.SortFunc(sections, func(a, b section) int { return strings.Compare(a.Name, b.Name) })
+	parsed, err := template.New("docs").Funcs(template.FuncMap{"shape": rt.shape}).Parse(pageText)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = parsed.Execute(&out, map[string]any{
+		"Info": doc.Info, "Style": template.CSS(pageStyle), "Sections": sections, "Faults": fault.Kinds(), //nolint:gosec // our own file
+	})
+	return out.Bytes(), err
+}
+
+// A field is one line of a shape on the page.
+type field struct {
+	Name, Type, Doc string
+	Required        bool
+}
+
+// shape lists the fields of a schema, those of nested objects behind a dot.
+func (rt *Router) shape(schema *huma.Schema) []field { return rt.fields(schema, "", 0) }
+
+func (rt *Router) fields(schema *huma.Schema, prefix string, depth int) []field {
+	if schema == nil || depth > 4 {
+		return nil
+	}
+	for schema.Ref != "" {
+		schema = rt.registry.SchemaFromRef(schema.Ref)
+	}
+	names := make([]string, 0, len(schema.Properties))
+	for name := range schema.Properties {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var all []field
+	for _, name := range names {
+		property := schema.Properties[name]
+		doc := property.Description
+		for property.Ref != "" {
+			property = rt.registry.SchemaFromRef(property.Ref)
+		}
+		kind, inner := property.Type, property
+		if kind == huma.TypeArray && property.Items != nil {
+			inner = property.Items
+			for inner.Ref != "" {
+				inner = rt.registry.SchemaFromRef(inner.Ref)
+			}
+			kind = "array of " + inner.Type
+		}
+		if kind == "" {
+			kind = "any"
+		}
+		if property.Format != "" {
+			kind += " (" + property.Format + ")"
+		}
+		all = append(all, field{Name: prefix + name, Type: kind, Doc: doc, Required: slices.Contains(schema.Required, name)})
+		all = append(all, rt.fields(inner, prefix+name+".", depth+1)...)
+	}
+	return all
+}

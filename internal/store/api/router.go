@@ -1,0 +1,225 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/limit"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/plane/edge"
+	"sovereign/internal/store/audit"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/feed"
+)
+
+// A Config is what a router stands on.
+type Config struct {
+	DB     *db.DB
+	Feed   *feed.Feed
+	Log    *slog.Logger
+	Bounds *edge.Bounds
+}
+
+// managementBody bounds a management body, whatever inference bodies may be: parsed, JSON is many times its size.
+const managementBody = 1 << 20
+
+// abuse guard: SPEC's default.
+const (
+	guardStarts = 20
+	guardWindow = time.Minute
+)
+
+// A Router serves routes: on the network those for keys and the public, on the socket those for operators.
+type Router struct {
+	Config
+	routes   []Route
+	mux      *http.ServeMux
+	exact    map[exactly]exact
+	registry huma.Registry
+	guard    *limit.Windows[tenant.ID]
+}
+
+// NewRouter serves the routes that keys and the public may call, under /v1 and, the same, under /api/v1.
+func NewRouter(c Config, routes []Route) (*Router, error) {
+	rt, err := newRouter(c, routes, func(p Permission) bool { return p != Operator })
+	if err != nil {
+		return nil, err
+	}
+	return rt, rt.document()
+}
+
+// NewOperatorRouter serves the routes for whoever may open the server's socket, and no others.
+func NewOperatorRouter(c Config, routes []Route) (*Router, error) {
+	return newRouter(c, routes, func(p Permission) bool { return p == Operator })
+}
+
+func newRouter(c Config, routes []Route, mine func(Permission) bool) (*Router, error) {
+	rt := &Router{
+		Config: c, mux: http.NewServeMux(), exact: map[exactly]exact{}, registry: newRegistry(),
+		guard: limit.NewWindows[tenant.ID](guardStarts, guardWindow),
+	}
+	for _, r := range routes {
+		if r.Permission <= undeclared || r.Permission > Operator {
+			return nil, fmt.Errorf("route %s %s declares no permission", r.Method, r.Path)
+		}
+		if !mine(r.Permission) {
+			continue
+		}
+		if err := rt.add(r); err != nil {
+			return nil, err
+		}
+	}
+	rt.mux.HandleFunc("/", rt.unknown)
+	return rt, nil
+}
+
+func (rt *Router) add(r Route) error {
+	in, err := newInput(r, rt.registry)
+	if err != nil {
+		return err
+	}
+	r.input = in
+	rt.routes = append(rt.routes, r)
+	handler := func(w http.ResponseWriter, req *http.Request) {
+		if err := rt.serve(w, req, &r); err != nil {
+			refuse := edge.Refuse
+			if r.flat {
+				refuse = edge.RefuseFlat
+			}
+			refuse(w, req, err)
+		}
+	}
+	pattern := r.Method + " " + r.Pattern()
+	rt.mux.HandleFunc(pattern, handler)
+	if r.raw != nil && !strings.Contains(r.Pattern(), "{") {
+		rt.exact[exactly{r.Method, r.Pattern()}] = exact{pattern, handler}
+	}
+	return nil
+}
+
+// exactly is what a request asks for, and exact what answers it. The inference routes have no wildcards, and are asked for
+// most: they are found without the mux.
+type (
+	exactly struct{ method, path string }
+	exact   struct {
+		pattern string
+		handler http.HandlerFunc
+	}
+)
+
+// Routes lists what is served: the access matrix and the documentation are made from it.
+func (rt *Router) Routes() []Route { return rt.routes }
+
+// ServeHTTP answers a request that an edge has admitted.
+func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if found, ok := rt.exact[exactly{r.Method, r.URL.Path}]; ok && r.URL.RawPath == "" {
+		r.Pattern = found.pattern
+		found.handler(w, r)
+		return
+	}
+	rt.mux.ServeHTTP(w, r)
+}
+
+// serve runs one route for an admitted request: permission, guard, body, handler, answer.
+func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) error {
+	caller := edge.Caller(r.Context())
+	if route.Permission != Operator && !route.Permission.grants(caller.Role) {
+		return fault.Forbidden.New("this needs a key whose user is an owner or admin of the workspace")
+	}
+	if route.raw != nil {
+		return route.raw(w, r)
+	}
+	if !rt.Bounds.Operations.Take(1) {
+		return fault.RateLimited.New("too many operations at once").In(time.Second)
+	}
+	defer rt.Bounds.Operations.Give(1)
+	if route.spends {
+		if wait, ok := rt.guard.Allow(caller.Workspace, time.Now()); !ok {
+			return fault.AbuseGuard.New("more than %d operations that start spending in %v", guardStarts, guardWindow).In(wait)
+		}
+	}
+	ctx := audit.WithRequest(r.Context(), edge.RequestID(r.Context()))
+	if !route.long {
+		bounded, cancel := context.WithTimeout(ctx, time.Duration(rt.Bounds.Timeout.Load()))
+		defer cancel()
+		ctx = bounded
+	}
+	read, err := rt.Bounds.Read(r, min(managementBody, rt.Bounds.Body.Load()))
+	if err != nil {
+		return err
+	}
+	defer read.Release()
+	body := bytes.Clone(read.Bytes) // what is made of it may keep parts
+	in, err := route.input.read(rt.registry, r, body)
+	if err != nil {
+		return err
+	}
+	if key := r.Header.Get("Idempotency-Key"); key != "" && route.Method == http.MethodPost {
+		given, err := rt.once(ctx, r, route, caller.Workspace, key, body, in)
+		if err != nil {
+			return err
+		}
+		given.send(w)
+		return nil
+	}
+	out, err := route.call(ctx, caller, in)
+	if err != nil {
+		return err
+	}
+	return rt.send(w, r, route, out)
+}
+
+func (rt *Router) send(w http.ResponseWriter, r *http.Request, route *Route, out any) error {
+	switch out := out.(type) {
+	case Document:
+		for name, value := range out.Headers {
+			w.Header().Set(name, value)
+		}
+		answer{status: route.status, kind: out.ContentType, body: out.Body}.send(w)
+		return nil
+	case Stream:
+		w.Header().Set("Content-Type", out.ContentType)
+		w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", out.Filename))
+		for name, value := range out.Headers {
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(route.status)
+		if err := out.Write(w); err != nil {
+			rt.Log.Error("answer broke off", "request_id", edge.RequestID(r.Context()), "err", err)
+			panic(http.ErrAbortHandler) // the caller must see a broken answer, not a short one
+		}
+		return nil
+	default:
+		made, err := render(r, route.status, out)
+		if err != nil {
+			return fmt.Errorf("render %s: %w", route.Pattern(), err)
+		}
+		made.send(w)
+		return nil
+	}
+}
+
+// unknown answers what no route matches: 405 with Allow where another method would, else 404.
+func (rt *Router) unknown(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
+		if _, pattern := rt.mux.Handler(probe); pattern != "" && pattern != "/" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) > 0 {
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		edge.Refuse(w, r, fault.MethodNotAllowed.New("this path takes %s", strings.Join(allowed, ", ")))
+		return
+	}
+	edge.Refuse(w, r, fault.Missing.New("no such path"))
+}

@@ -1,0 +1,115 @@
+// Package audit remembers who changed what, when, and what it was before: written in the transaction of the change
+// itself, so that neither exists without the other.
+package audit
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/id"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/store/db"
+)
+
+// An Entry is one change. Before is null for a creation, After for a deletion.
+type Entry struct {
+	ID        string         `json:"id"`
+	Object    string         `json:"object" db:"-" enum:"audit_entry"`
+	At        clock.Time     `json:"at"`
+	Actor     tenant.Actor   `json:"actor" db:"-"`
+	RequestID string         `json:"request_id"`
+	Action    string         `json:"action" example:"key.revoke"`
+	Subject   string         `json:"subject"`
+	Before    jsontext.Value `json:"before"`
+	After     jsontext.Value `json:"after"`
+}
+
+type request struct{}
+
+// WithRequest lets the entries that are recorded under ctx name the request that caused them.
+func WithRequest(ctx context.Context, requestID string) context.Context {
+	return context.WithValue(ctx, request{}, requestID)
+}
+
+// Record writes one change. before and after are shown as JSON; nil is null.
+func Record(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, action, subject string, before, after any) error {
+	was, err := encode(before)
+	if err != nil {
+		return fmt.Errorf("audit %s: %w", action, err)
+	}
+	is, err := encode(after)
+	if err != nil {
+		return fmt.Errorf("audit %s: %w", action, err)
+	}
+	requestID, _ := ctx.Value(request{}).(string)
+	_, err = db.Exec(ctx, tx.In(ws), `
+		INSERT INTO audit_entries (workspace_id, id, at, actor_kind, actor_user, actor_key, request_id, action, subject, before_json, after_json)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+		id.New("aud"), clock.Now(), by.Kind, by.User, by.Key, requestID, action, subject, was, is)
+	if err != nil {
+		return fmt.Errorf("audit %s: %w", action, err)
+	}
+	return nil
+}
+
+func encode(v any) ([]byte, error) {
+	if v == nil {
+		return nil, nil
+	}
+	text, err := json.Marshal(v, json.Deterministic(true))
+	if bytes.Equal(text, []byte("null")) {
+		return nil, err
+	}
+	return text, err
+}
+
+// List reads a workspace's entries, newest first. An empty action means all.
+func List(ctx context.Context, d *db.DB, ws tenant.ID, action string, limit, offset int) ([]Entry, error) {
+	return read(ctx, d.In(ws), `WHERE workspace_id = $1 AND ($2 = '' OR action = $2)
+		ORDER BY at DESC, id DESC LIMIT $3 OFFSET $4`, action, limit, offset)
+}
+
+// History reads a workspace's entries of one subject, newest first. kind is what the subject's actions begin with, such
+// as alias for alias.put: a name that people choose may look like the id of something else.
+func History(ctx context.Context, d *db.DB, ws tenant.ID, kind, subject string, limit, offset int) ([]Entry, error) {
+	return read(ctx, d.In(ws), `WHERE workspace_id = $1 AND subject = $2 AND action LIKE $3
+		ORDER BY at DESC, id DESC LIMIT $4 OFFSET $5`, subject, kind+".%", limit, offset)
+}
+
+func read(ctx context.Context, s db.Scoped, which string, args ...any) ([]Entry, error) {
+	type row struct {
+		ID, RequestID, Action, Subject string
+		At                             clock.Time
+		ActorKind                      tenant.ActorKind
+		ActorUser                      tenant.UserID
+		ActorKey                       tenant.KeyID
+		BeforeJSON, AfterJSON          []byte
+	}
+	rows, err := db.Query[row](ctx, s, `
+		SELECT id, at, actor_kind, actor_user, actor_key, request_id, action, subject, before_json, after_json
+		FROM audit_entries `+which, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read audit: %w", err)
+	}
+	entries := make([]Entry, len(rows))
+	for i, r := range rows {
+		entries[i] = Entry{
+			ID: r.ID, Object: "audit_entry", At: r.At, RequestID: r.RequestID, Action: r.Action, Subject: r.Subject,
+			Actor:  tenant.Actor{Kind: r.ActorKind, User: r.ActorUser, Key: r.ActorKey},
+			Before: shown(r.BeforeJSON), After: shown(r.AfterJSON),
+		}
+	}
+	return entries, nil
+}
+
+func shown(text []byte) jsontext.Value {
+	if text == nil {
+		return jsontext.Value("null")
+	}
+	return text
+}

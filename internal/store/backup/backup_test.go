@@ -1,0 +1,493 @@
+package backup_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"sovereign/internal/base/secret"
+	"sovereign/internal/store/backup"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/db/dbtest"
+)
+
+var engines = []db.Engine{db.SQLite, db.Postgres}
+
+func open(t *testing.T, engine db.Engine) *db.DB {
+	t.Helper()
+	var url secret.Text
+	if engine == db.Postgres {
+		url = dbtest.Postgres(t)
+	}
+	return dbtest.Open(t, t.TempDir(), url)
+}
+
+func migrated(t *testing.T, engine db.Engine) *db.DB {
+	t.Helper()
+	d := open(t, engine)
+	if err := d.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+const odd = "naïve ✓ 𝕏 \u2028 'quoted' \"twice\" \\ \t\n <&> null"
+
+// fill puts rows into every table.
+func fill(t *testing.T, d *db.DB) {
+	t.Helper()
+	for _, rows := range []struct {
+		table, columns string
+		rows           [][]any
+	}{
+		{"feed_changes", "version, seq, kind, workspace_id, subject, at", [][]any{{1, 0, "key", "ws_1", odd, 5}, {1, 1, "", "", "", math.MinInt64}}},
+		{"vault_keys", "id, root_id, wrapped, created_at, wrapped_at", [][]any{{1, "ab", []byte{0, 255, 10, 13}, 1, math.MaxInt64}, {2, "", []byte{0}, 0, -1}}},
+		{"workspaces", "workspace_id, name, created_at", [][]any{{"ws_1", odd, -1}, {"ws_2", "", math.MinInt64}}},
+		{"users", "id, email, created_at", [][]any{{"usr_1", "a@b.c", math.MaxInt64}, {"usr_2", odd, 0}}},
+		{"members", "workspace_id, user_id, role, created_at, updated_at", [][]any{{"ws_1", "usr_1", "owner", 1, 2}, {"ws_2", "usr_2", "member", -1, -2}}},
+		{"api_keys", "id, workspace_id, user_id, name, digest, hint, created_at, last_used_at, revoked_at", [][]any{
+			{"key_1", "ws_1", "usr_1", odd, []byte("digest"), "", 1, nil, nil}, {"key_2", "ws_2", "usr_2", "", []byte{0}, "abcd", 1, -5, math.MaxInt64},
+		}},
+		{"audit_entries", "id, workspace_id, at, actor_kind, actor_user, actor_key, request_id, action, subject, before_json, after_json", [][]any{
+			{"aud_1", "ws_1", 1, "key", "usr_1", "key_1", "req_1", "a", odd, nil, []byte(`{"a":1}`)}, {"aud_2", "gone", 1, "", "", "", "", "", "", []byte{0}, nil},
+		}},
+		{"ledger_entries", "transfer_id, line, workspace_id, account, amount, kind, memo, at", [][]any{
+			{"tr_1", 0, "ws_1", "wallet", math.MaxInt64, "topup", odd, 1}, {"tr_1", 1, "ws_1", "world", math.MinInt64, "topup", "", 1},
+		}},
+		{"ledger_balances", "workspace_id, account, amount", [][]any{{"ws_1", "wallet", math.MaxInt64}, {"ws_1", "world", math.MinInt64}}},
+		{"usage_rows", "request_id, workspace_id, transfer_id, key_id, at, route, model, requested, alias, provider, outcome, counted, own_key, input, cached, written, audio_input, output, reasoning, audio_output, searches, price, cost, charged", [][]any{
+			{"req_1", "ws_1", "tr_1", "key_1", 1, "chat", "m", odd, "", "p", "finished", true, false, 1, 2, 3, 4, math.MaxInt64, 5, 6, 7, "{}", 8, 9},
+			{"req_2", "ws_2", "", "", -1, "", "", "", odd, "", "", false, true, 0, 0, 0, 0, 0, 0, 0, 0, "", 0, 0},
+		}},
+		{"journal_cursors", "journal_id, segment, position, at", [][]any{{"jrn_1", 1, math.MaxInt64, 3}}},
+		{"workspace_settings", "workspace_id, default_max_tokens, updated_at", [][]any{{"ws_1", 7, 1}}},
+		{"provider_keys", "workspace_id, provider, base_url, sealed, created_at, updated_at", [][]any{{"ws_1", odd, "", []byte{0, 255}, 1, math.MaxInt64}}},
+		{"aliases", "workspace_id, name, target_model, description, canary_model, canary_percent, fallback_models, created_at, updated_at", [][]any{{"ws_1", "a", "m", odd, "", 0, "[]", 1, 2}}},
+		{"datasets", "workspace_id, id, name, role, row_count, provenance, curation, holdout_id, holdout_of, created_at", [][]any{
+			{"ws_1", "ds_1", odd, "train", 1, "{}", "{}", "ds_2", nil, 1}, {"ws_1", "ds_2", "", "eval", 0, odd, "", nil, "ds_1", math.MaxInt64},
+		}},
+		{"dataset_examples", "workspace_id, hash, line", [][]any{{"ws_1", []byte{0, 255}, []byte(odd)}, {"ws_1", []byte{1}, []byte{}}}},
+		{"dataset_rows", "workspace_id, dataset_id, position, hash", [][]any{{"ws_1", "ds_1", 0, []byte{0, 255}}, {"ws_1", "ds_3", math.MaxInt64, []byte{1}}}},
+		{"dataset_loose", "workspace_id, dataset_id, since", [][]any{{"ws_1", "ds_3", 1}}},
+		{"signing_keys", "id, public, sealed, created_at, retired_at", [][]any{{"in force", []byte{0, 255}, []byte{0}, 1, nil}, {odd, []byte{1}, nil, -1, math.MaxInt64}}},
+		{"jobs", "workspace_id, id, kind, status, done, total, cost, estimate, attempts, losses, claim, cancel_requested, failure, created_at, started_at, finished_at", [][]any{
+			{"ws_1", "cal_1", "calibration", "RUNNING", 1, math.MaxInt64, 2, 3, 4, 5, "run_1", true, "", 1, 2, nil},
+			{"ws_2", odd, "", "FAILED", 0, 0, 0, 0, 0, 0, "", false, odd, math.MinInt64, nil, math.MaxInt64},
+		}},
+		{"label_items", "workspace_id, hash, steps", [][]any{{"ws_1", []byte{0, 255}, []byte(odd)}}},
+		{"labels", "workspace_id, id, criterion_id, request_id, trace_id, verdict, grade, critique, author, source, in_report_half, straddles, item, kind, adjudicated, note, adjudicated_by, adjudicated_at, created_at", [][]any{
+			{"ws_1", "lbl_1", "crit_1", "", "", "pass", 0.1, odd, "", "", true, false, []byte{0, 255}, "", "", "", "", 0, 1}, {"ws_1", "lbl_2", "", odd, "", "fail", nil, "", "", "", false, true, []byte{0, 255}, "ambiguous", "", odd, "", math.MaxInt64, 1},
+		}},
+		{"label_halves", "workspace_id, turn, earlier, half, shared", [][]any{{"ws_1", []byte{0}, true, 2, 1}, {"ws_1", []byte{0}, false, 0, math.MaxInt64}}},
+		{"label_secrets", "workspace_id, secret", [][]any{{"ws_1", []byte{0, 255, 10}}}},
+		{"criteria", "workspace_id, id, name, rubric, judge_model, scale, pass_threshold, few_shot, shots, filters, version, monitoring, created_at, updated_at", [][]any{
+			{"ws_1", "crit_1", odd, odd, "m", "graded", 0.1 + 0.2, true, "[]", "{}", 1, "", 1, 2},
+		}},
+		{"criteria_deleted", "workspace_id, id, since", [][]any{{"ws_1", "crit_0", 1}}},
+		{"judge_answers", "workspace_id, question, criterion_id, origin, request_id, opinion, failure, cost, created_at, expires_at", [][]any{{"ws_1", []byte{0}, "", "", "", odd, "", math.MaxInt64, 1, 0}}},
+		{"calibrations", "workspace_id, id, criterion_id, version, judge_model, threshold, max_cost, fresh, counts, enrolled, last, created_by, created_at, aligned_at", [][]any{{"ws_1", "cal_1", "crit_1", 1, odd, 0.7, nil, true, "{}", "", "", "", 1, 0}}},
+		{"calibration_rows", "workspace_id, calibration_id, label_id, request_id, item, in_report_half, shown, human, standing, ruling, draw, pending, judge, grade, critique, failure", [][]any{
+			{"ws_1", "cal_1", "lbl_1", "", []byte{0}, true, false, "pass", "fail", odd, math.MaxInt64, false, "fail", 1e-300, odd, ""}, {"ws_1", "cal_1", "lbl_2", "", []byte{0}, false, true, "pass", "pass", "", 0, true, "", 0.0, "", ""},
+		}},
+		{"certificates", "workspace_id, id, criterion_id, calibration_id, version, edition, document, key_id, jws, trust, holdout_active, issued_at, voided_at, voided_by, voided_reason", [][]any{
+			{"ws_1", "cert_1", "crit_1", "cal_1", 1, 1, []byte(odd), "", "", "measured", true, 1, 0, "", odd},
+		}},
+		{"inquiries", "workspace_id, id, kind, criterion_id, version, asked, result, created_by, created_at", [][]any{{"ws_1", "scan_1", "scan", "crit_1", 1, odd, "", "", 1}}},
+		{"judged_logs", "workspace_id, run_id, log_id, at, pending, judge, grade, critique, failure, request_id, expires_at", [][]any{{"ws_1", "scan_1", "log_1", 1, false, "fail", 0.3, odd, "", "", math.MaxInt64}}},
+		{"monitors", "workspace_id, criterion_id, version, since, cursor, seen, passes, judged, failed, cost, spent, alarmed_at, reason", [][]any{{"ws_1", "crit_1", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, odd}}},
+		{"idempotency_keys", "workspace_id, route, key, body_sha256, status, answer, created_at", [][]any{{"ws_1", "POST /", odd, []byte{1}, 201, nil, 1}, {"ws_1", "POST /", "", []byte{0}, 200, []byte(odd), 1}}},
+	} {
+		if err := db.Insert(t.Context(), d.Across("test"), rows.table, strings.Split(rows.columns, ", "), rows.rows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := db.Exec(t.Context(), d.Across("test"), `UPDATE feed_head SET version = 7`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// everything is every row of every table, in no order.
+func everything(t *testing.T, d *db.DB) map[string][]string {
+	t.Helper()
+	tables, err := db.Tables(t.Context(), d.Across("test"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]string{}
+	for _, table := range tables {
+		all[table.Name] = []string{}
+		for row, err := range db.Dump(t.Context(), d.Across("test"), table) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			line, err := json.Marshal(row)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[table.Name] = append(all[table.Name], string(line))
+		}
+		slices.Sort(all[table.Name])
+	}
+	return all
+}
+
+func write(t *testing.T, d *db.DB) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	if err := backup.Write(t.Context(), d, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func accepted(context.Context) error { return nil }
+
+// stillEmpty checks that nothing of a refused backup was kept, by restoring a good one.
+func stillEmpty(t *testing.T, d *db.DB, good []byte, want map[string][]string) {
+	t.Helper()
+	if _, _, err := restore(t.Context(), d, bytes.NewReader(good), accepted); err != nil {
+		t.Errorf("a whole backup afterwards: %v", err)
+	}
+	if have := everything(t, d); !reflect.DeepEqual(have, want) {
+		t.Errorf("have %v\nwant %v", have, want)
+	}
+}
+
+func TestABackupOfEitherEngineRestoresIntoEither(t *testing.T) {
+	for _, from := range engines {
+		source := migrated(t, from)
+		fill(t, source)
+		want, file := everything(t, source), write(t, source)
+		for table, rows := range want {
+			if len(rows) == 0 {
+				t.Fatalf("fill leaves %s empty: give it a row", table)
+			}
+		}
+		for _, to := range engines {
+			t.Run(fmt.Sprintf("%s to %s", from, to), func(t *testing.T) {
+				target := open(t, to)
+				header, end, err := restore(t.Context(), target, bytes.NewReader(file), accepted)
+				if err != nil {
+					t.Fatal(err)
+				}
+				have := everything(t, target)
+				for table, rows := range want {
+					if !slices.Equal(have[table], rows) {
+						t.Errorf("%s: have\n%s\nwant\n%s", table, strings.Join(have[table], "\n"), strings.Join(rows, "\n"))
+					}
+					if end.Rows[table] != int64(len(rows)) {
+						t.Errorf("%s: %d rows are told of, and there are %d", table, end.Rows[table], len(rows))
+					}
+				}
+				if len(have) != len(want) || len(header.Tables) != len(want) {
+					t.Errorf("%d tables became %d", len(want), len(have))
+				}
+			})
+		}
+	}
+}
+
+// The kinds of column that no table of ours has yet, in a table of the test's own; and more than one piece of rows.
+func TestEveryKindOfValueAndManyRowsAreRestored(t *testing.T) {
+	kinds := func(t *testing.T, engine db.Engine) *db.DB {
+		t.Helper()
+		d := migrated(t, engine)
+		if _, err := db.Exec(t.Context(), d.Across("test"), `CREATE TABLE kinds (id BIGINT PRIMARY KEY, i BIGINT, t TEXT, b BYTEA, f BOOLEAN, r DOUBLE PRECISION)`); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	for _, from := range engines {
+		source := kinds(t, from)
+		rows := [][]any{{0, nil, nil, nil, nil, nil}, {1, math.MaxInt64, "", []byte{255}, true, 0.1}, {2, math.MinInt64, odd, []byte{0}, false, -math.SmallestNonzeroFloat64}}
+		body := make([]byte, 800<<10) // fills a piece by itself, as base64
+		_, _ = rand.NewChaCha8([32]byte{}).Read(body)
+		rows = append(rows, []any{3, 3, strings.Repeat(odd, 100), body, true, math.MaxFloat64}, []any{4, 4, "in the next piece", body[:100], false, 7.0})
+		if err := db.Insert(t.Context(), source.Across("test"), "kinds", []string{"id", "i", "t", "b", "f", "r"}, rows); err != nil {
+			t.Fatal(err)
+		}
+		want, file := everything(t, source), write(t, source)
+		for _, to := range engines {
+			t.Run(fmt.Sprintf("%s to %s", from, to), func(t *testing.T) {
+				target := kinds(t, to)
+				if _, _, err := restore(t.Context(), target, bytes.NewReader(file), accepted); err != nil {
+					t.Fatal(err)
+				}
+				have := everything(t, target)
+				for i, row := range want["kinds"] {
+					if have["kinds"][i] != row {
+						t.Errorf("have %.200s\nwant %.200s", have["kinds"][i], row)
+					}
+				}
+				if !reflect.DeepEqual(have, want) {
+					t.Error("other rows differ")
+				}
+			})
+		}
+	}
+}
+
+func TestATruncatedBackupIsBrokenAndNothingIsKept(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, source *db.DB) {
+		fill(t, source)
+		want, file := everything(t, source), write(t, source)
+		target := open(t, source.Engine)
+		cuts := []int{len(file) - 1, len(file) - 4, len(file) - 8, len(file) - 9}
+		for i := range 50 {
+			cuts = append(cuts, len(file)*i/50)
+		}
+		for _, cut := range cuts {
+			if _, _, err := restore(t.Context(), target, bytes.NewReader(file[:cut]), accepted); !errors.Is(err, backup.ErrBroken) {
+				t.Errorf("cut at %d of %d: %v", cut, len(file), err)
+			}
+		}
+		stillEmpty(t, target, file, want)
+	})
+}
+
+// rowsOf is what a reader hands over from a file that it finds whole.
+func rowsOf(file []byte) (string, error) {
+	r, err := backup.NewReader(bytes.NewReader(file))
+	if err != nil {
+		return "", err
+	}
+	var all strings.Builder
+	_, err = r.Each(func(table db.Table, rows [][]any) error {
+		_, err := fmt.Fprintf(&all, "%v %#v\n", table, rows)
+		return err
+	})
+	return all.String(), err
+}
+
+func TestAFileWithAChangedBitNeverPassesForOtherRows(t *testing.T) {
+	source := migrated(t, db.SQLite)
+	fill(t, source)
+	file := write(t, source)
+	want, err := rowsOf(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed := 0
+	for i := 0; i < len(file); i += max(1, len(file)/1000) {
+		changed := bytes.Clone(file)
+		changed[i] ^= 1 << (i % 8)
+		if have, err := rowsOf(changed); err == nil {
+			passed++
+			if have != want {
+				t.Fatalf("byte %d of %d changed, and it reads as %s", i, len(file), have)
+			}
+		}
+	}
+	if passed > 1000/50 { // gzip does not sum its own header, and can say the same in other bits
+		t.Errorf("%d changed bits of %d are not noticed", passed, len(file))
+	}
+}
+
+func TestNothingIsKeptOfAFileWithAChangedByte(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, source *db.DB) {
+		fill(t, source)
+		want, file := everything(t, source), write(t, source)
+		target := open(t, source.Engine)
+		for i := range 50 {
+			at := 10 + (len(file)-10)*i/50
+			changed := bytes.Clone(file)
+			changed[at] ^= 0xff
+			if _, _, err := restore(t.Context(), target, bytes.NewReader(changed), accepted); err == nil {
+				t.Fatalf("byte %d of %d changed, and it is restored", at, len(file))
+			}
+		}
+		stillEmpty(t, target, file, want)
+	})
+}
+
+func TestAFileWithMoreBehindItIsBroken(t *testing.T) {
+	d := migrated(t, db.SQLite)
+	file := write(t, d)
+	for _, more := range [][]byte{{0}, []byte("more"), file[:100]} {
+		if _, _, err := restore(t.Context(), open(t, db.SQLite), bytes.NewReader(append(bytes.Clone(file), more...)), accepted); !errors.Is(err, backup.ErrBroken) {
+			t.Errorf("%d bytes behind: %v", len(more), err)
+		}
+	}
+}
+
+func TestADatabaseWithRowsIsNotRestoredInto(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, source *db.DB) {
+		fill(t, source)
+		file := write(t, source)
+		target := migrated(t, source.Engine)
+		if _, err := db.Exec(t.Context(), target.Across("test"), `INSERT INTO users (id, email, created_at) VALUES ('usr_9', 'there', 1)`); err != nil {
+			t.Fatal(err)
+		}
+		before := everything(t, target)
+		if _, _, err := restore(t.Context(), target, bytes.NewReader(file), accepted); !errors.Is(err, backup.ErrNotEmpty) {
+			t.Errorf("got %v", err)
+		}
+		if !reflect.DeepEqual(everything(t, target), before) {
+			t.Error("the database was changed")
+		}
+	})
+}
+
+func TestARefusedBackupIsSeenWholeAndNothingOfItIsKept(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, source *db.DB) {
+		fill(t, source)
+		want, file := everything(t, source), write(t, source)
+		target := open(t, source.Engine)
+		refusal := errors.New("the wrong root key")
+		_, _, err := restore(t.Context(), target, bytes.NewReader(file), func(ctx context.Context) error {
+			if n, err := db.One[int](ctx, target.Across("test"), `SELECT COUNT(*) FROM idempotency_keys`); err != nil || n != len(want["idempotency_keys"]) {
+				t.Errorf("accept sees %d rows, %v", n, err)
+			}
+			return refusal
+		})
+		if !errors.Is(err, refusal) {
+			t.Errorf("got %v", err)
+		}
+		stillEmpty(t, target, file, want)
+	})
+}
+
+// Two amounts with a constant sum stand in the tables that are read first and last, with much to read in between.
+func TestABackupUnderLoadIsOneConsistentState(t *testing.T) {
+	const sum = 1000
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		fill(t, d)
+		all := d.Across("test")
+		filling := make([][]any, 500)
+		for i := range filling {
+			filling[i] = []any{fmt.Sprint("usr_more_", i), fmt.Sprint(strings.Repeat("x", 200), i), i}
+		}
+		if err := db.Insert(t.Context(), all, "users", []string{"id", "email", "created_at"}, filling); err != nil {
+			t.Fatal(err)
+		}
+		const first, last = `UPDATE feed_changes SET at = at + $1 WHERE seq = 0`, `UPDATE idempotency_keys SET created_at = created_at + $1 WHERE status = 201`
+		move := func(ctx context.Context, out, in int) error {
+			_, err := d.Tx(ctx, func(tx *db.Tx) error {
+				_, one := db.Exec(ctx, tx.Across("test"), first, out)
+				_, other := db.Exec(ctx, tx.Across("test"), last, in)
+				return errors.Join(one, other)
+			})
+			return err
+		}
+		if err := move(t.Context(), sum-6, 0); err != nil { // fill made them 5 and 1
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		var moves atomic.Int64
+		var group sync.WaitGroup
+		for range 2 {
+			group.Go(func() {
+				for ctx.Err() == nil {
+					n := rand.IntN(100) - 50
+					if err := move(ctx, n, -n); err == nil {
+						moves.Add(1)
+					} else if ctx.Err() == nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		for range 4 {
+			before := moves.Load()
+			file := write(t, d)
+			for moves.Load() == before {
+				file = write(t, d)
+			}
+			r, err := backup.NewReader(bytes.NewReader(file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var total int64
+			if _, err := r.Each(func(table db.Table, rows [][]any) error {
+				for _, row := range rows {
+					switch {
+					case table.Name == "feed_changes" && row[1] == int64(0):
+						total += row[5].(int64)
+					case table.Name == "idempotency_keys" && row[4] == int64(201):
+						total += row[6].(int64)
+					}
+				}
+				return nil
+			}); err != nil || total != sum {
+				t.Errorf("the sum is %d, not %d, %v", total, sum, err)
+			}
+		}
+		stop()
+		group.Wait()
+	})
+}
+
+// restore opens a backup and restores it whole.
+func restore(ctx context.Context, d *db.DB, in io.Reader, accept func(context.Context) error) (backup.Header, backup.End, error) {
+	r, err := backup.NewReader(in)
+	if err != nil {
+		return backup.Header{}, backup.End{}, err
+	}
+	end, err := r.Restore(ctx, d, accept)
+	return r.Header, end, err
+}
+
+func TestEmptyBytesAreNotNull(t *testing.T) {
+	for _, from := range engines {
+		source := migrated(t, from)
+		fill(t, source)
+		if _, err := db.Exec(t.Context(), source.Across("test"), `UPDATE vault_keys SET wrapped = $1`, []byte{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec(t.Context(), source.Across("test"), `UPDATE audit_entries SET before_json = $1`, []byte{}); err != nil {
+			t.Fatal(err)
+		}
+		file := write(t, source)
+		for _, to := range engines {
+			target := open(t, to)
+			if _, _, err := restore(t.Context(), target, bytes.NewReader(file), accepted); err != nil {
+				t.Errorf("%s to %s: %v", from, to, err)
+				continue
+			}
+			n, err := db.One[int](t.Context(), target.Across("test"), `SELECT COUNT(*) FROM audit_entries WHERE before_json IS NULL`)
+			if err != nil || n != 0 {
+				t.Errorf("%s to %s: %d became NULL, %v", from, to, n, err)
+			}
+		}
+	}
+}
+
+func TestAFileWithAChangedByteIsBroken(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, source *db.DB) {
+		fill(t, source)
+		want, file := everything(t, source), write(t, source)
+		target := open(t, source.Engine)
+		for i := 10; i < len(file); i += max(1, len(file)/200) {
+			changed := bytes.Clone(file)
+			changed[i] ^= 1 << (i * 5 % 8)
+			_, _, err := restore(t.Context(), target, bytes.NewReader(changed), accepted)
+			if err == nil { // other bits for the same content
+				if have := everything(t, target); !reflect.DeepEqual(have, want) {
+					t.Error("other rows")
+				}
+				target = open(t, source.Engine)
+			} else if !errors.Is(err, backup.ErrBroken) {
+				t.Errorf("byte %d: %v", i, err)
+			}
+		}
+	})
+}
+
+func TestTwoBackupsBehindEachOtherAreBroken(t *testing.T) {
+	file := write(t, migrated(t, db.SQLite))
+	if _, err := rowsOf(append(bytes.Clone(file), file...)); !errors.Is(err, backup.ErrBroken) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,177 @@
+package db
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/tenant"
+)
+
+// A Version numbers the committed changes that the data plane must hear of. Versions commit in order.
+type Version int64
+
+// A Change says that a subject of a kind has changed; what it is now stands in its own table.
+type Change struct {
+	Version   Version
+	Kind      string
+	Workspace tenant.ID
+	Subject   string
+}
+
+// A Tx is a transaction in progress.
+type Tx struct {
+	db      *DB
+	tx      *sql.Tx
+	depth   int
+	touched []Change
+}
+
+// attempts bounds how often a transaction that lost a race on PostgreSQL is run again.
+const attempts = 25
+
+// Tx runs fn in a transaction that is serializable on both engines, and returns the version that its changes got, or
+// 0 when the data plane has nothing to hear. fn may run more than once, so it must set what it returns from scratch.
+//
+// With a ctx made by Bind, fn joins that transaction under a savepoint, and the version belongs to the outer one.
+func (d *DB) Tx(ctx context.Context, fn func(*Tx) error) (Version, error) {
+	if outer := bound(ctx, d); outer != nil {
+		return 0, outer.nested(ctx, fn)
+	}
+	for attempt := 1; ; attempt++ {
+		version, err := d.once(ctx, fn)
+		if err == nil || attempt == attempts || !lostRace(err) {
+			return version, wrap(err)
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func pause(ctx context.Context, attempt int) error {
+	wait := time.NewTimer(rand.N(time.Millisecond << min(attempt, 7)))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (d *DB) once(ctx context.Context, fn func(*Tx) error) (Version, error) {
+	raw, err := d.write.BeginTx(ctx, d.isolation())
+	if err != nil {
+		return 0, fmt.Errorf("begin: %w", err)
+	}
+	defer func() { _ = raw.Rollback() }() // after a commit it does nothing
+	tx := &Tx{db: d, tx: raw}
+	if err := fn(tx); err != nil {
+		return 0, err
+	}
+	version, err := tx.publish(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := raw.Commit(); err != nil {
+		return 0, fmt.Errorf("commit: %w", err)
+	}
+	return version, nil
+}
+
+// isolation asks PostgreSQL for what SQLite's single writer gives by itself.
+func (d *DB) isolation() *sql.TxOptions {
+	if d.Engine == Postgres {
+		return &sql.TxOptions{Isolation: sql.LevelSerializable}
+	}
+	return nil
+}
+
+// Touch says that the data plane must hear of a subject when the transaction commits.
+func (t *Tx) Touch(kind string, ws tenant.ID, subject string) {
+	t.touched = append(t.touched, Change{Kind: kind, Workspace: ws, Subject: subject})
+}
+
+// publish gives the touched subjects the next version. Updating the one row of feed_head makes such transactions
+// commit one after the other, so that no reader can see version n+1 and miss n.
+func (t *Tx) publish(ctx context.Context) (Version, error) {
+	if len(t.touched) == 0 {
+		return 0, nil
+	}
+	across := t.Across("versions of change number all workspaces together")
+	version, err := One[Version](ctx, across, `UPDATE feed_head SET version = version + 1 WHERE id = 1 RETURNING version`)
+	if err != nil {
+		return 0, fmt.Errorf("next version: %w", err)
+	}
+	rows := make([][]any, len(t.touched))
+	for i, c := range t.touched {
+		rows[i] = []any{version, i, c.Kind, c.Workspace, c.Subject, clock.Now()}
+	}
+	columns := []string{"version", "seq", "kind", "workspace_id", "subject", "at"}
+	if err := Insert(ctx, across, "feed_changes", columns, rows); err != nil {
+		return 0, fmt.Errorf("record version %d: %w", version, err)
+	}
+	return version, nil
+}
+
+func (t *Tx) nested(ctx context.Context, fn func(*Tx) error) error {
+	t.depth++
+	defer func() { t.depth-- }()
+	name, touched := fmt.Sprintf("nested_%d", t.depth), len(t.touched)
+	if _, err := t.tx.ExecContext(ctx, "SAVEPOINT "+name); err != nil {
+		return fmt.Errorf("savepoint: %w", err)
+	}
+	if err := fn(t); err != nil {
+		t.touched = t.touched[:touched]
+		_, undo := t.tx.ExecContext(context.WithoutCancel(ctx), "ROLLBACK TO SAVEPOINT "+name)
+		return errors.Join(err, undo)
+	}
+	if _, err := t.tx.ExecContext(ctx, "RELEASE SAVEPOINT "+name); err != nil {
+		return fmt.Errorf("release savepoint: %w", err)
+	}
+	return nil
+}
+
+type binding struct{}
+
+// Bind makes everything that is done with the returned context part of t, whichever package does it: the API uses it
+// to keep an answer for an Idempotency-Key in the same transaction as its effect. Not for concurrent use.
+func (t *Tx) Bind(ctx context.Context) context.Context { return context.WithValue(ctx, binding{}, t) }
+
+// Bound reports whether ctx is part of a transaction.
+func Bound(ctx context.Context) bool { return ctx.Value(binding{}) != nil }
+
+func bound(ctx context.Context, d *DB) *Tx {
+	if t, ok := ctx.Value(binding{}).(*Tx); ok && t.db == d {
+		return t
+	}
+	return nil
+}
+
+// Snapshot runs fn on one consistent state of the whole database, whatever commits meanwhile, and writes nothing.
+func (d *DB) Snapshot(ctx context.Context, reason string, fn func(Scoped) error) error {
+	return d.snapshot(ctx, func(tx *Tx) error { return fn(tx.Across(reason)) })
+}
+
+// SnapshotIn is Snapshot of what one workspace has.
+func (d *DB) SnapshotIn(ctx context.Context, ws tenant.ID, fn func(Scoped) error) error {
+	return d.snapshot(ctx, func(tx *Tx) error { return fn(tx.In(ws)) })
+}
+
+func (d *DB) snapshot(ctx context.Context, fn func(*Tx) error) error {
+	options := &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}
+	if d.Engine == SQLite {
+		options = nil // a reading transaction of SQLite is a snapshot as it is
+	}
+	raw, err := d.read.BeginTx(ctx, options)
+	if err != nil {
+		return wrap(fmt.Errorf("begin snapshot: %w", err))
+	}
+	defer func() { _ = raw.Rollback() }()
+	return fn(&Tx{db: d, tx: raw})
+}

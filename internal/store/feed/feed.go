@@ -1,0 +1,215 @@
+// Package feed carries committed changes to the data plane. A change commits and gets a version; the feed reads what
+// each version touched, publishes it into memory, and lets whoever awaits that version answer. What a caller was
+// told is in force, is in force.
+package feed
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/store/db"
+)
+
+// A Source is a kind of thing that the data plane holds in memory.
+type Source interface {
+	// Fill publishes everything there is, replacing what was.
+	Fill(ctx context.Context) error
+	// Apply reads the subject as it is now and publishes it. Applying twice is the same as once.
+	Apply(ctx context.Context, change db.Change) error
+}
+
+// A Feed applies versions in order. Make it with New, fill it, then run it.
+type Feed struct {
+	db      *db.DB
+	sources map[string]Source
+	log     *slog.Logger
+
+	patience time.Duration // for one reading: a connection that swallows packets would be waited on for long
+	wake     chan struct{}
+
+	publishing sync.Mutex // one reader of the tables at a time: an older reading must not land on a newer one
+
+	mu      sync.Mutex
+	applied db.Version
+	moved   chan struct{} // closed and replaced when applied changes
+}
+
+const (
+	poll = time.Second // how soon a failed reading is tried again, and a change is seen that nobody awaits
+	keep = time.Hour   // how long applied changes stay readable
+)
+
+// New is a feed of the given kinds of change.
+func New(d *db.DB, log *slog.Logger, sources map[string]Source) *Feed {
+	return &Feed{db: d, sources: sources, log: log, patience: 5 * time.Second, wake: make(chan struct{}, 1), moved: make(chan struct{})}
+}
+
+// Fill publishes the present state of everything. The version is read first: a change that commits meanwhile is
+// published twice, never missed. The version may be lower than before, on a database that lost its last commits.
+func (f *Feed) Fill(ctx context.Context) error {
+	f.publishing.Lock()
+	defer f.publishing.Unlock()
+	head, err := Head(ctx, f.db.Across("versions number all workspaces together"))
+	if err != nil {
+		return err
+	}
+	for _, source := range f.distinct() {
+		if err := source.Fill(ctx); err != nil {
+			return fmt.Errorf("fill the data plane: %w", err)
+		}
+	}
+	f.advance(head)
+	return nil
+}
+
+// distinct is every source once, although one may serve several kinds.
+func (f *Feed) distinct() []Source {
+	seen := map[Source]bool{}
+	var all []Source
+	for _, source := range f.sources {
+		if !seen[source] {
+			seen[source] = true
+			all = append(all, source)
+		}
+	}
+	return all
+}
+
+// Head is the newest version there is.
+func Head(ctx context.Context, s db.Scoped) (db.Version, error) {
+	return db.One[db.Version](ctx, s, `SELECT version FROM feed_head WHERE id = 1`)
+}
+
+// Change runs fn in a transaction and returns when what it touched is in force here.
+func (f *Feed) Change(ctx context.Context, fn func(*db.Tx) error) error {
+	version, err := f.db.Tx(ctx, fn)
+	if err != nil {
+		return err
+	}
+	return f.Await(ctx, version)
+}
+
+// Await returns when version is in force here. If ctx ends first the change is still committed and will still be
+// published; only the caller is not told so.
+func (f *Feed) Await(ctx context.Context, version db.Version) error {
+	if f.reached(version) == nil {
+		return nil
+	}
+	select {
+	case f.wake <- struct{}{}:
+	default: // a reading is already due
+	}
+	for {
+		moved := f.reached(version)
+		if moved == nil {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return fmt.Errorf("await version %d: %w", version, ctx.Err())
+		}
+	}
+}
+
+// reached is nil when version is in force, else the channel that closes on the next step towards it.
+func (f *Feed) reached(version db.Version) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.applied >= version {
+		return nil
+	}
+	return f.moved
+}
+
+// Applied is the version that is in force.
+func (f *Feed) Applied() db.Version {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.applied
+}
+
+func (f *Feed) advance(to db.Version) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.applied = to
+	close(f.moved)
+	f.moved = make(chan struct{})
+}
+
+// Run publishes until ctx ends. A failed reading is tried again each second: what is committed is published
+// however often the database goes away in between.
+func (f *Feed) Run(ctx context.Context) {
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	pruned := time.Time{}
+	var seen uint64 // the database's changes when all of them were in force; 0 when they are to be read
+	for {
+		if now := f.db.Changes(ctx); now != seen {
+			seen = now
+			if err := f.catchUp(ctx); err != nil {
+				seen = 0
+				if ctx.Err() == nil {
+					f.log.Warn("feed: cannot read changes; trying again", "err", err)
+				}
+			}
+		}
+		if time.Since(pruned) > keep/4 {
+			pruned = time.Now()
+			if err := f.bounded(ctx, f.prune); err != nil && ctx.Err() == nil {
+				f.log.Warn("feed: cannot prune old changes", "err", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.wake:
+			seen = 0
+		case <-tick.C:
+		}
+	}
+}
+
+func (f *Feed) bounded(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, f.patience)
+	defer cancel()
+	return do(ctx)
+}
+
+// catchUp applies what was committed since. Each reading has its own time, and each version that was applied stays
+// applied, so that many changes or a slow database delay it and never hold it up for good.
+func (f *Feed) catchUp(ctx context.Context) error {
+	f.publishing.Lock()
+	defer f.publishing.Unlock()
+	var changes []db.Change
+	err := f.bounded(ctx, func(ctx context.Context) (err error) {
+		changes, err = db.Query[db.Change](ctx, f.db.Across("the data plane serves all workspaces"), `
+			SELECT version, kind, workspace_id AS workspace, subject
+			FROM feed_changes WHERE version > $1 ORDER BY version, seq`, f.Applied())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i, c := range changes {
+		if source, known := f.sources[c.Kind]; known {
+			if err := f.bounded(ctx, func(ctx context.Context) error { return source.Apply(ctx, c) }); err != nil {
+				return fmt.Errorf("apply %s %s: %w", c.Kind, c.Subject, err)
+			}
+		}
+		if last := i == len(changes)-1; last || changes[i+1].Version != c.Version {
+			f.advance(c.Version)
+		}
+	}
+	return nil
+}
+
+func (f *Feed) prune(ctx context.Context) error {
+	_, err := db.Exec(ctx, f.db.Across("old versions of all workspaces"), `DELETE FROM feed_changes WHERE at < $1 AND version <= $2`,
+		clock.Now().Add(-keep), f.Applied())
+	return err
+}

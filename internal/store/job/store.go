@@ -1,0 +1,153 @@
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/store/audit"
+	"sovereign/internal/store/db"
+)
+
+// Columns are a Job's, for a list of what jobs are for:
+//
+//	SELECT evals.id, evals.name, `+job.Columns+` FROM evals JOIN jobs ON jobs.workspace_id = $1 AND jobs.id = evals.id
+//	WHERE evals.workspace_id = $1
+const Columns = `jobs.status, jobs.done, jobs.total, jobs.estimate, jobs.cost, NULLIF(jobs.failure, '') AS failure,
+	jobs.created_at, jobs.started_at, jobs.finished_at`
+
+// New is work to be done. ID is that of what it is for, Kind says who does it.
+type New struct {
+	ID       string
+	Kind     string
+	Total    int64
+	Estimate money.Nano
+}
+
+// Queue adds a job in the transaction that makes what it is for: neither exists without the other. Whoever commits that
+// transaction wakes the runner; if nobody does, the job is found a little later.
+func Queue(ctx context.Context, tx *db.Tx, ws tenant.ID, n New) error {
+	_, err := db.Exec(ctx, tx.In(ws), `
+		INSERT INTO jobs (workspace_id, id, kind, status, done, total, cost, estimate, attempts, losses, claim, cancel_requested, failure, created_at)
+		VALUES ($1, $2, $3, $4, 0, $5, 0, $6, 0, 0, '', FALSE, '', $7)`, n.ID, n.Kind, Queued, n.Total, n.Estimate, clock.Now())
+	if err != nil {
+		return fmt.Errorf("queue %s %s: %w", n.Kind, n.ID, err)
+	}
+	return nil
+}
+
+// Get reads a job.
+func Get(ctx context.Context, scope db.Scoped, id string) (Job, error) {
+	j, err := db.Maybe[Job](ctx, scope, `SELECT `+Columns+` FROM jobs WHERE workspace_id = $1 AND id = $2`, id)
+	switch {
+	case err != nil:
+		return Job{}, fmt.Errorf("read job %s: %w", id, err)
+	case j == nil:
+		return Job{}, fault.NotFound("job", id)
+	}
+	return *j, nil
+}
+
+// wish is a cancellation as the audit trail shows it.
+type wish struct {
+	Status          Status `json:"status"`
+	CancelRequested bool   `json:"cancel_requested"`
+}
+
+// Cancel ends a job that waits, and asks one that runs to end; what it has done is kept. Repeating it is a no-op; a job that
+// ended otherwise is a conflict. It is audited as kind.cancel. A run is told when the transaction is committed and the runner
+// woken, or a little later.
+func Cancel(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, id string) (Job, error) {
+	var before, after record
+	err := change(ctx, tx, ws, id, func(r *record) (err error) {
+		before = *r
+		err = r.cancel(clock.Now())
+		after = *r
+		return err
+	})
+	if errors.Is(err, errMissing) {
+		return Job{}, fault.NotFound("job", id)
+	}
+	if err != nil {
+		return Job{}, fmt.Errorf("cancel job %s: %w", id, err)
+	}
+	if before != after {
+		if err := audit.Record(ctx, tx, ws, by, after.Kind+".cancel", id,
+			wish{before.Status, before.CancelRequested}, wish{after.Status, after.CancelRequested}); err != nil {
+			return Job{}, err
+		}
+	}
+	return Get(ctx, tx.In(ws), id)
+}
+
+// errMissing says that there is no such job: what it was for may have been deleted.
+var errMissing = errors.New("no such job")
+
+// change lets rule alter a job. The row is locked before it is read, not only watched: whoever reads outside of
+// transactions which units are left, after a claim has changed hands, must not miss one that is still being committed.
+func change(ctx context.Context, tx *db.Tx, ws tenant.ID, id string, rule func(*record) error) error {
+	before, err := db.Maybe[record](ctx, tx.In(ws), `
+		UPDATE jobs SET claim = claim WHERE workspace_id = $1 AND id = $2
+		RETURNING kind, status, done, total, cost, attempts, losses, claim, cancel_requested, failure, started_at, finished_at`, id)
+	switch {
+	case err != nil:
+		return err
+	case before == nil:
+		return errMissing
+	}
+	after := *before
+	if err := rule(&after); err != nil || after == *before {
+		return err
+	}
+	_, err = db.Exec(ctx, tx.In(ws), `
+		UPDATE jobs SET status = $3, done = $4, total = $5, cost = $6, attempts = $7, losses = $8, claim = $9, cancel_requested = $10,
+			failure = $11, started_at = $12, finished_at = $13
+		WHERE workspace_id = $1 AND id = $2`,
+		id, after.Status, after.Done, after.Total, after.Cost, after.Attempts, after.Losses, after.Claim, after.CancelRequested,
+		after.Failure, after.StartedAt, after.FinishedAt)
+	return err
+}
+
+// A place is where a job is found.
+type place struct {
+	WorkspaceID tenant.ID
+	ID          string
+}
+
+// A head is the oldest job that waits in a workspace.
+type head struct {
+	WorkspaceID tenant.ID
+	ID, Kind    string
+	CreatedAt   clock.Time
+}
+
+func (h head) place() place { return place{h.WorkspaceID, h.ID} }
+
+// findHeads steps from workspace to workspace in the index of what waits: it costs by the workspaces that wait, and nothing for what
+// else they have waiting, or has ended.
+const findHeads = `
+	WITH RECURSIVE waiting (ws) AS (
+		SELECT MIN(workspace_id) FROM jobs WHERE status = 'QUEUED' AND claim = ''
+		UNION ALL
+		SELECT (SELECT MIN(workspace_id) FROM jobs WHERE status = 'QUEUED' AND claim = '' AND workspace_id > waiting.ws)
+		FROM waiting WHERE waiting.ws IS NOT NULL
+	)
+	SELECT jobs.workspace_id, jobs.id, jobs.kind, jobs.created_at
+	FROM waiting JOIN jobs ON jobs.workspace_id = waiting.ws AND jobs.status = 'QUEUED' AND jobs.claim = '' AND jobs.id = (
+		SELECT oldest.id FROM jobs oldest WHERE oldest.workspace_id = waiting.ws AND oldest.status = 'QUEUED' AND oldest.claim = ''
+		ORDER BY oldest.created_at, oldest.id LIMIT 1)`
+
+// A claimed job is in somebody's hand, or in that of somebody who died.
+type claimed struct {
+	WorkspaceID     tenant.ID
+	ID, Claim       string
+	CancelRequested bool
+}
+
+func (c claimed) place() place { return place{c.WorkspaceID, c.ID} }
+
+const findClaimed = `SELECT workspace_id, id, claim, cancel_requested FROM jobs WHERE claim <> ''`

@@ -1,0 +1,74 @@
+package anthropic_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"sovereign/internal/wire/upstream"
+
+	"sovereign/internal/base/fault"
+	"sovereign/internal/text/sse"
+)
+
+// FuzzAsk: whatever a caller sends is said in words that Anthropic knows, or refused with a 400.
+func FuzzAsk(f *testing.F) {
+	for _, c := range asks {
+		f.Add([]byte(`{"model":"ours",` + c.ours + `}`))
+	}
+	for _, c := range refusals {
+		f.Add([]byte(`{"model":"ours",` + c.body + `}`))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		e, err := dialect.Ask(request(string(body), false))
+		var fault *fault.Fault
+		switch {
+		case err == nil:
+			if _, said := e.Wire(); !bytes.HasPrefix(said, []byte(`{"model":"claude-opus-4-8"`)) {
+				t.Errorf("%s", said)
+			}
+		case !errors.As(err, &fault) || fault.Status != 400:
+			t.Error(err)
+		}
+	})
+}
+
+// FuzzEvents: whatever a provider streams, an end is only said once, last, and after nothing that failed.
+func FuzzEvents(f *testing.F) {
+	all, err := filepath.Glob("testdata/*.sse")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range all {
+		stream, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(stream)
+	}
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		e := exchange(t)
+		var out []byte
+		err := new(sse.Reader).Feed(stream, func(event sse.Event) (err error) {
+			out, err = e.Event(out, event)
+			return err
+		})
+		ends := bytes.Count(out, []byte("\ndata: [DONE]\n\n"))
+		switch {
+		case ends > 1, ended(e) != (ends == 1):
+			t.Errorf("%d ends: %s", ends, out)
+		case err == nil && ends == 1 && bytes.Contains(out, []byte(`data: {"error"`)):
+			t.Errorf("an end after an error: %s", out)
+		}
+		_, _ = e.Answer(stream) // it may be anything, and must not panic
+		_, _ = dialect.Refusal(500, stream)
+	})
+}
+
+// ended reports whether all was said.
+func ended(e upstream.Exchange) bool {
+	_, err := e.End(nil)
+	return err == nil
+}
