@@ -81,14 +81,14 @@ type house struct {
 	setting *live.AllSettings
 	funds   *funds.Funds
 	journal *journal.Journal
-	teller  *wallet.Teller
+	teller  *wallet.Poster
 	till    *till.Till
 	gateway *gateway.Gateway
 
 	logs     *db.DB
 	spool    *spool.Spool
 	recorder *capture.Recorder
-	clerk    *logbook.Clerk
+	clerk    *logbook.Ingester
 	datasets *dataset.Store
 
 	jobs      *job.Runner
@@ -183,7 +183,7 @@ func (h *house) openLogs(ctx context.Context, budget int64) (err error) {
 		return err
 	}
 	h.recorder = capture.NewRecorder(h.setting, h.spool)
-	h.clerk = logbook.NewClerk(h.logs, h.spool, h.journal.ID, h.log)
+	h.clerk = logbook.NewIngester(h.logs, h.spool, h.journal.ID, h.log)
 	newest, err := h.clerk.Newest(ctx)
 	if err == nil {
 		h.recorder.After(newest)
@@ -202,7 +202,7 @@ func (h *house) recover(ctx context.Context) error {
 	if h.journal, err = journal.Open(disk); err != nil {
 		return err
 	}
-	h.teller = wallet.NewTeller(h.db, h.journal, h.funds, h.log)
+	h.teller = wallet.NewPoster(h.db, h.journal, h.funds, h.log)
 	found, err := h.teller.Recover(ctx)
 	if err != nil {
 		return fmt.Errorf("recover the money journal: %w", err)
@@ -279,7 +279,7 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	h.pub = workspace.NewPublisher(h.db, h.dir)
 	sources := map[string]feed.Source{}
 	for _, some := range []map[string]feed.Source{
-		h.pub.Sources(), h.teller.Sources(), alias.NewPublisher(h.db, h.aliases).Sources(), workspace.NewSettingsPublisher(h.db, h.setting, workspace.Heeds{Uncached: h.cache.Forget, Unlogged: h.recorder.Settle}).Sources(),
+		h.pub.Sources(), h.teller.Sources(), alias.NewPublisher(h.db, h.aliases).Sources(), workspace.NewSettingsPublisher(h.db, h.setting, workspace.Hooks{Uncached: h.cache.Forget, Unlogged: h.recorder.Settle}).Sources(),
 		providerkey.NewPublisher(h.db, h.vault, h.keys, h.log).Sources(),
 	} {
 		maps.Copy(sources, some)
@@ -293,19 +293,19 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	h.metrics = prometheus.NewRegistry()
 	h.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	h.metrics.MustRegister(h.gauges()...)
-	watch := gateway.NewWatch(h.metrics)
+	watch := gateway.NewMetrics(h.metrics)
 	h.till = till.New(h.funds, h.journal, h.log, watch.Excess, watch.Overage)
 	h.gateway = gateway.New(gateway.Config{
 		Fleet: h.fleet.Load, Aliases: h.aliases, Keys: h.keys, Workspaces: h.setting, Till: h.till, Bounds: h.bounds, Log: h.log,
-		Count: tokenizer.Count, Watch: watch, Random: rand.Float64, Cache: h.cache, Breaker: h.breaker, Recorder: h.recorder,
-		Rota: poller.New(runtime.GOMAXPROCS(0)),
+		Count: tokenizer.Count, Metrics: watch, Random: rand.Float64, Cache: h.cache, Breaker: h.breaker, Recorder: h.recorder,
+		Poller: poller.New(runtime.GOMAXPROCS(0)),
 	})
 
 	frame := api.Config{DB: h.db, Feed: h.feed, Log: h.log, Bounds: h.bounds}
 	before := edge.Config{Directory: h.dir, Log: h.log, Metrics: h.metrics, Tracer: tracer, Gate: h.gate, Closing: h.draining.Load, Bounds: h.bounds}
 	var routes []api.Route
 	routes = append(routes, h.publicRoutes()...)
-	routes = append(routes, workspace.NewHandler(h.recorder.Wants, h.setupSteps()...).Routes()...)
+	routes = append(routes, workspace.NewHandler(h.recorder.Enabled, h.setupSteps()...).Routes()...)
 	routes = append(routes, workspace.NewOperator(h.db, h.workspaces).Routes()...)
 	routes = append(routes, wallet.NewOperator(h.wallets, h.teller, h.find).Routes()...)
 	routes = append(routes, catalog.NewHandler(h.catalog, h.keys).Routes()...)
@@ -358,7 +358,7 @@ func (h *house) start() {
 	ctx, stop := context.WithCancel(context.Background())
 	h.stop = stop
 	h.work.Go(func() { h.feed.Run(ctx) })
-	h.work.Go(func() { h.pub.KeepUses(ctx, h.log) })
+	h.work.Go(func() { h.pub.RecordUses(ctx, h.log) })
 	h.work.Go(func() { h.tidy(ctx) })
 	h.work.Go(func() { h.lease.Watch(ctx, leaseEvery, h.lost, h.regained) })
 	h.work.Go(func() { h.teller.Sync(ctx) })
@@ -484,7 +484,7 @@ func (h *house) close() {
 		h.guard.Close()
 	}
 	if h.gateway != nil {
-		h.gateway.Rota.Close()
+		h.gateway.Poller.Close()
 	}
 	if h.journal != nil {
 		if err := h.journal.Close(); err != nil {

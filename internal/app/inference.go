@@ -35,8 +35,8 @@ func (h *house) stock(c *Config) error {
 }
 
 // tongues are the wires that are spoken with providers.
-func (h *house) tongues() upstream.Tongues {
-	return upstream.Tongues{
+func (h *house) tongues() upstream.Protocols {
+	return upstream.Protocols{
 		Makers: map[live.Protocol]upstream.Maker{
 			live.Sim: func(*live.Provider) (upstream.Sender, error) { return sim.New(), nil },
 		},

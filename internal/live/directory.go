@@ -24,12 +24,12 @@ type Member struct {
 }
 
 // A Verdict is the outcome of authentication.
-type Verdict int
+type KeyStatus int
 
 // The outcomes.
 const (
-	Unknown  Verdict = iota // no such key, or revoked
-	Departed                // the key's user has left the workspace
+	Unknown  KeyStatus = iota // no such key, or revoked
+	Departed                  // the key's user has left the workspace
 	Granted
 )
 
@@ -54,7 +54,7 @@ func NewDirectory() *Directory {
 }
 
 // Authenticate names the caller behind a key's digest, and notes the use.
-func (d *Directory) Authenticate(digest apikey.Digest, now clock.Time) (tenant.Caller, Verdict) {
+func (d *Directory) Authenticate(digest apikey.Digest, now clock.Time) (tenant.Caller, KeyStatus) {
 	number, ok := d.keys.get(digest)
 	if !ok {
 		return tenant.Caller{}, Unknown

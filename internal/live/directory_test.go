@@ -43,7 +43,7 @@ func annsKey(n int) Key {
 	return Key{ID: keyID(n), Workspace: ann.Workspace, User: ann.User}
 }
 
-func verdict(d *Directory, key apikey.Digest) Verdict {
+func verdict(d *Directory, key apikey.Digest) KeyStatus {
 	_, v := d.Authenticate(key, 1000*second)
 	return v
 }
@@ -219,7 +219,7 @@ func TestAMemberWhoLeftIsDepartedAndGrantedAfterReturning(t *testing.T) {
 	d.PutMember(Member{Workspace: "ws_2", User: ann.User}, tenant.Owner)
 	for _, step := range []struct {
 		change func()
-		want   Verdict
+		want   KeyStatus
 		role   tenant.Role
 	}{
 		{func() {}, Departed, ""},

@@ -10,10 +10,10 @@ import (
 	"sovereign/internal/store/api/apitest"
 )
 
-func (r room) desk(t *testing.T) apitest.Desk {
+func (r room) desk(t *testing.T) apitest.Client {
 	t.Helper()
 	routes := alias.NewHandler(r.Store, func() *live.Catalog { return catalog }, live.NewKeyring()).Routes()
-	return apitest.NewDesk(t, r.db, r.feed, mine, theirs, routes, func(text string) string { return shape.ReplaceAllString(text, "X") })
+	return apitest.NewClient(t, r.db, r.feed, mine, theirs, routes, func(text string) string { return shape.ReplaceAllString(text, "X") })
 }
 
 var shape = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|\b(req|aud)_[0-9a-z]{26}\b`)

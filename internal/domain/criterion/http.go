@@ -132,7 +132,6 @@ func (h *Handler) calibrate(ctx context.Context, caller tenant.Caller, in effort
 	var how Effort
 	set(&how, in.Body)
 	made, err := h.Store.Calibrate(ctx, caller.Workspace, caller.Actor(), in.ID, how, h.Bench)
-	h.Runner.Wake()
 	return made, err
 }
 
@@ -207,7 +206,6 @@ func (h *Handler) scan(ctx context.Context, caller tenant.Caller, in scanning) (
 		return Scan{}, err
 	}
 	made, err := h.Store.Scan(ctx, caller.Workspace, caller.Actor(), in.ID, in.Body.whole(), in.Body.Spending, h.Logs, h.Bench)
-	h.Runner.Wake()
 	return made, err
 }
 
@@ -282,7 +280,6 @@ func (h *Handler) suggest(ctx context.Context, caller tenant.Caller, in suggesti
 		return Suggested{}, err
 	}
 	made, err := h.Store.Suggest(ctx, caller.Workspace, caller.Actor(), in.whole(), in.Spending, h.Logs, h.Bench)
-	h.Runner.Wake()
 	return made, err
 }
 
@@ -345,7 +342,6 @@ func (h *Handler) improve(ctx context.Context, caller tenant.Caller, in improvin
 		}
 	}
 	made, err := h.Store.Improve(ctx, caller.Workspace, caller.Actor(), in.ID, d, how.Spending, h.Bench)
-	h.Runner.Wake()
 	return made, err
 }
 

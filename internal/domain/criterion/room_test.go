@@ -50,7 +50,7 @@ type room struct {
 	logs     *logbook.Handler
 	settings *live.AllSettings
 	recorder *capture.Recorder
-	clerk    *logbook.Clerk
+	clerk    *logbook.Ingester
 	oracle   *oracle
 	bench    *Bench
 	handler  *Handler
@@ -88,7 +88,7 @@ func furnish(t testing.TB, core, logs *db.DB) *room {
 	for _, ws := range []tenant.ID{mine, theirs} {
 		r.settings.Put(ws, live.Settings{LogDays: 30})
 	}
-	r.recorder, r.clerk = capture.NewRecorder(r.settings, s), logbook.NewClerk(logs, s, "test", quiet)
+	r.recorder, r.clerk = capture.NewRecorder(r.settings, s), logbook.NewIngester(logs, s, "test", quiet)
 	r.logs = logbook.NewHandler(r.book, r.clerk, r.settings)
 	r.Store = NewStore(core, r.vault)
 	r.labels = label.NewStore(core, r.logs, r.Store)
@@ -390,7 +390,7 @@ func (r *room) log(t testing.TB, ws tenant.ID, tag string, items ...int) {
 			Messages: step.Messages, Answer: fmt.Appendf(nil, `{"choices":[{"message":%s,"finish_reason":"stop"}]}`, step.Response),
 		})
 	}
-	if err := r.clerk.Enter(t.Context()); err != nil {
+	if err := r.clerk.Ingest(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -37,7 +37,7 @@ type room struct {
 	feed     *feed.Feed
 	settings *live.AllSettings
 	recorder *capture.Recorder
-	clerk    *logbook.Clerk
+	clerk    *logbook.Ingester
 	book     *logbook.Handler
 }
 
@@ -59,7 +59,7 @@ func each(t *testing.T, test func(t *testing.T, r room)) {
 		}
 		t.Cleanup(func() { _ = s.Close() })
 		log := slog.New(slog.DiscardHandler)
-		r := room{db: core, logs: logs, settings: live.NewSettings(), feed: feed.New(core, log, nil), clerk: logbook.NewClerk(logs, s, "test", log)}
+		r := room{db: core, logs: logs, settings: live.NewSettings(), feed: feed.New(core, log, nil), clerk: logbook.NewIngester(logs, s, "test", log)}
 		r.recorder = capture.NewRecorder(r.settings, s)
 		book := logbook.NewStore(logs)
 		r.book = logbook.NewHandler(book, r.clerk, r.settings)
@@ -110,7 +110,7 @@ func (r room) log(t *testing.T, chats ...chat) {
 			Messages: said, Tools: []byte(c.tools), Answer: fmt.Appendf(nil, `{"choices":[{"message":%s,"finish_reason":%q}]}`, c.response, c.finish),
 		})
 	}
-	if err := r.clerk.Enter(t.Context()); err != nil {
+	if err := r.clerk.Ingest(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

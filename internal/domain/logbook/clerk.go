@@ -22,7 +22,7 @@ import (
 
 // A Clerk carries rows from the spool into the database, and takes those away whose time is over. The spool's position commits in the
 // transaction of the rows, so that each is entered once, whatever dies when; while the database is away they wait in the spool.
-type Clerk struct {
+type Ingester struct {
 	db     *db.DB
 	spool  *spool.Spool
 	source string // the name of the spool's data folder
@@ -42,7 +42,7 @@ type Clerk struct {
 }
 
 // wait takes the turn to write, or gives up with ctx.
-func (c *Clerk) wait(ctx context.Context) error {
+func (c *Ingester) wait(ctx context.Context) error {
 	select {
 	case c.turn <- struct{}{}:
 		return nil
@@ -51,7 +51,7 @@ func (c *Clerk) wait(ctx context.Context) error {
 	}
 }
 
-func (c *Clerk) done() { <-c.turn }
+func (c *Ingester) done() { <-c.turn }
 
 // Position is how far the database has read a spool.
 func Position(ctx context.Context, d *db.DB, source string) (spool.Position, error) {
@@ -74,7 +74,7 @@ func cursor(ctx context.Context, across db.Scoped, source string) (spool.Positio
 
 // Newest is the time of the newest row there is, in the database or on its way. Whoever records after it makes no two of one time, even
 // if the clock went back.
-func (c *Clerk) Newest(ctx context.Context) (clock.Time, error) {
+func (c *Ingester) Newest(ctx context.Context) (clock.Time, error) {
 	at, newest, err := cursor(ctx, c.db.Across("a spool is the server's"), c.source)
 	if err != nil {
 		return 0, err
@@ -94,8 +94,8 @@ func (c *Clerk) Newest(ctx context.Context) (clock.Time, error) {
 }
 
 // NewClerk enters the rows of s, which is the spool of source, into d.
-func NewClerk(d *db.DB, s *spool.Spool, source string, log *slog.Logger) *Clerk {
-	return &Clerk{db: d, spool: s, source: source, log: log, families: map[tenant.ID]*families{}, turn: make(chan struct{}, 1), written: make(chan struct{}, 1)}
+func NewIngester(d *db.DB, s *spool.Spool, source string, log *slog.Logger) *Ingester {
+	return &Ingester{db: d, spool: s, source: source, log: log, families: map[tenant.ID]*families{}, turn: make(chan struct{}, 1), written: make(chan struct{}, 1)}
 }
 
 // How often the clerk looks into the spool, and how much it enters at once: a writer that comes meanwhile waits for one batch.
@@ -110,7 +110,7 @@ const (
 )
 
 // Run works until ctx ends, and once more then.
-func (c *Clerk) Run(ctx context.Context) {
+func (c *Ingester) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	for _, chore := range []struct {
 		every time.Duration
@@ -118,7 +118,7 @@ func (c *Clerk) Run(ctx context.Context) {
 		does  func(context.Context) error
 		fails string
 	}{
-		{enterEvery, c.spool.Stirred(), c.Enter, "logged rows wait in the spool"},
+		{enterEvery, c.spool.Appended(), c.Ingest, "logged rows wait in the spool"},
 		{retireEvery, nil, c.retireOnTime, "logged rows whose time is over are still there"},
 		{checkpointEvery, c.written, c.forget, "the spool cannot be emptied"},
 		{alarmEvery, nil, c.alarm, "the spool cannot be synced"},
@@ -129,14 +129,14 @@ func (c *Clerk) Run(ctx context.Context) {
 	beside.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := c.Enter(last); err != nil {
+	if err := c.Ingest(last); err != nil {
 		c.log.Warn("logged rows wait in the spool for the next start", "err", err)
 	}
 }
 
 // repeat does a chore again and again. One that worked rests until there is something to do, if after is not nil: it says so. Of failures
 // the log gets a line every ten seconds.
-func (c *Clerk) repeat(ctx context.Context, every time.Duration, after <-chan struct{}, does func(context.Context) error, fails string) {
+func (c *Ingester) repeat(ctx context.Context, every time.Duration, after <-chan struct{}, does func(context.Context) error, fails string) {
 	wait := time.NewTimer(every)
 	defer wait.Stop()
 	var quiet time.Time // until then
@@ -163,7 +163,7 @@ func (c *Clerk) repeat(ctx context.Context, every time.Duration, after <-chan st
 }
 
 // wrote says that there may be something to checkpoint.
-func (c *Clerk) wrote() {
+func (c *Ingester) wrote() {
 	select {
 	case c.written <- struct{}{}:
 	default: // it was said
@@ -171,7 +171,7 @@ func (c *Clerk) wrote() {
 }
 
 // forget empties the spool of what the database will not lose any more.
-func (c *Clerk) forget(ctx context.Context) error {
+func (c *Ingester) forget(ctx context.Context) error {
 	at := c.entered.Load()
 	made, err := c.db.Checkpoint(ctx)
 	if err == nil && made.Long {
@@ -190,7 +190,7 @@ func (c *Clerk) forget(ctx context.Context) error {
 }
 
 // alarm tells of rows that are lost, and makes those in the spool survive a power loss.
-func (c *Clerk) alarm(context.Context) error {
+func (c *Ingester) alarm(context.Context) error {
 	state := c.spool.State()
 	if state.Lost > c.lost {
 		c.log.Error("logged rows are lost: the spool is full, or cannot be written",
@@ -204,7 +204,7 @@ func (c *Clerk) alarm(context.Context) error {
 const batchTime = time.Minute
 
 // Enter enters what is in the spool by now. Others get their turn between two batches.
-func (c *Clerk) Enter(ctx context.Context) error {
+func (c *Ingester) Ingest(ctx context.Context) error {
 	for end := c.spool.End(); ; {
 		more, err := c.next(ctx, end)
 		if err != nil || !more {
@@ -214,7 +214,7 @@ func (c *Clerk) Enter(ctx context.Context) error {
 }
 
 // next enters a batch, and reports whether there may be more before end.
-func (c *Clerk) next(ctx context.Context, end spool.Position) (more bool, err error) {
+func (c *Ingester) next(ctx context.Context, end spool.Position) (more bool, err error) {
 	if err := c.wait(ctx); err != nil {
 		return false, err
 	}
@@ -254,7 +254,7 @@ func (c *Clerk) next(ctx context.Context, end spool.Position) (more bool, err er
 var errMoved = errors.New("the log database has read further than was known")
 
 // enter enters a batch, together with the position after it.
-func (c *Clerk) enter(ctx context.Context, batch spool.Batch, put func(context.Context, *db.Tx, []*capture.Row) error) error {
+func (c *Ingester) enter(ctx context.Context, batch spool.Batch, put func(context.Context, *db.Tx, []*capture.Row) error) error {
 	rows, newest := make([]*capture.Row, 0, len(batch.Records)), c.newest
 	for _, record := range batch.Records {
 		row, err := capture.Parse(record)
@@ -297,7 +297,7 @@ var rowColumns = []string{
 }
 
 // putEach enters rows one by one, and leaves out those that the database cannot hold.
-func (c *Clerk) putEach(ctx context.Context, tx *db.Tx, rows []*capture.Row) error {
+func (c *Ingester) putEach(ctx context.Context, tx *db.Tx, rows []*capture.Row) error {
 	for _, row := range rows {
 		_, err := c.db.Tx(tx.Bind(ctx), func(tx *db.Tx) error { return c.put(ctx, tx, []*capture.Row{row}) })
 		if db.Unfit(err) {
@@ -312,7 +312,7 @@ func (c *Clerk) putEach(ctx context.Context, tx *db.Tx, rows []*capture.Row) err
 	return nil
 }
 
-func (c *Clerk) put(ctx context.Context, tx *db.Tx, rows []*capture.Row) error {
+func (c *Ingester) put(ctx context.Context, tx *db.Tx, rows []*capture.Row) error {
 	across := tx.Across("the spool holds all workspaces' rows")
 	segments, err := c.segments(ctx, tx, across, rows)
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 // A Handler answers what keys may ask about their workspace's logs.
 type Handler struct {
 	store    *Store
-	clerk    *Clerk
+	clerk    *Ingester
 	settings *live.AllSettings
 }
 
 // NewHandler reads s, as far as the settings allow. c enters what is still in the spool before anybody reads.
-func NewHandler(s *Store, c *Clerk, settings *live.AllSettings) *Handler {
+func NewHandler(s *Store, c *Ingester, settings *live.AllSettings) *Handler {
 	return &Handler{store: s, clerk: c, settings: settings}
 }
 
@@ -50,7 +50,7 @@ func (h *Handler) Open(ctx context.Context, ws tenant.ID) error {
 	}
 	soon, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_ = h.clerk.Enter(soon) // what is not entered now will be; the reading itself says what is wrong
+	_ = h.clerk.Ingest(soon) // what is not entered now will be; the reading itself says what is wrong
 	return nil
 }
 

@@ -126,7 +126,7 @@ func TestEveryFilterFindsWhatThereIs(t *testing.T) {
 				}
 			}
 			holds("before the deletion")
-			if _, err := clerk.Retire(ctx, now); err != nil {
+			if _, err := clerk.DeleteExpired(ctx, now); err != nil {
 				t.Fatal(err)
 			}
 			holds("after it")
@@ -172,7 +172,7 @@ func TestEveryRowIsEnteredOnce(t *testing.T) {
 		ctx := t.Context()
 		disk := journaltest.NewDisk()
 		var s *spool.Spool
-		var clerk *Clerk
+		var clerk *Ingester
 		start := func() {
 			at, err := Position(ctx, d, "jrn_1")
 			if err != nil {
@@ -182,7 +182,7 @@ func TestEveryRowIsEnteredOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Limit = 2_000
-			clerk = NewClerk(d, s, "jrn_1", slog.New(slog.DiscardHandler))
+			clerk = NewIngester(d, s, "jrn_1", slog.New(slog.DiscardHandler))
 		}
 		start()
 		at, made := clock.Now(), 0
@@ -216,15 +216,15 @@ func TestEveryRowIsEnteredOnce(t *testing.T) {
 			case 2: // a record that nobody can read
 				s.Append([]byte("?"))
 			case 3: // a commit takes place that nobody knew of, and what came before it is not entered again
-				if err := NewClerk(d, s, "jrn_1", slog.New(slog.DiscardHandler)).Enter(ctx); err != nil {
+				if err := NewIngester(d, s, "jrn_1", slog.New(slog.DiscardHandler)).Ingest(ctx); err != nil {
 					t.Fatal(err)
 				}
 				put(1)
-				if err := clerk.Enter(ctx); !errors.Is(err, errMoved) {
+				if err := clerk.Ingest(ctx); !errors.Is(err, errMoved) {
 					t.Fatalf("it is entered twice: %v", err)
 				}
 			}
-			if err := clerk.Enter(ctx); err != nil {
+			if err := clerk.Ingest(ctx); err != nil {
 				t.Fatal(err)
 			}
 			page, total, err := NewStore(d).List(ctx, home, &Filters{}, 1000, 0)
@@ -246,11 +246,11 @@ func TestEveryRowIsEnteredOnce(t *testing.T) {
 			t.Errorf("%d bytes are still in the spool", waiting)
 		}
 		put(30)
-		if err := clerk.Enter(ctx); err != nil {
+		if err := clerk.Ingest(ctx); err != nil {
 			t.Fatal(err)
 		}
 		start() // nothing new comes after it
-		if err := errors.Join(clerk.Enter(ctx), clerk.forget(ctx)); err != nil {
+		if err := errors.Join(clerk.Ingest(ctx), clerk.forget(ctx)); err != nil {
 			t.Fatal(err)
 		}
 		if waiting := s.State().Waiting; waiting > 3_000 {
@@ -266,10 +266,10 @@ func TestWithoutTheDatabaseRowsWaitInTheSpool(t *testing.T) {
 		clerk.spool.Append(row.Append(nil))
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := clerk.Enter(gone); err == nil {
+		if err := clerk.Ingest(gone); err == nil {
 			t.Error("entered into nothing")
 		}
-		if err := clerk.Enter(t.Context()); err != nil {
+		if err := clerk.Ingest(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		got, err := NewStore(d).Get(t.Context(), home, row.ID)
@@ -365,7 +365,7 @@ func TestSegmentsAreStableAndEndWithTheirRows(t *testing.T) {
 		if err != nil || len(segments) != 1 || segments[0].Count != 6 || segments[0].Variants != 3 || !strings.HasPrefix(segments[0].Sample, "You sort the letters") {
 			t.Fatalf("%+v, %v", segments, err)
 		}
-		if n, err := newClerk(t, d).Retire(ctx, at.Add(8*24*time.Hour)); n != 6 || err != nil {
+		if n, err := newClerk(t, d).DeleteExpired(ctx, at.Add(8*24*time.Hour)); n != 6 || err != nil {
 			t.Fatalf("%d, %v", n, err)
 		}
 		for _, table := range []string{"log_rows", "log_counts", "log_variants", "log_families", "log_traces"} {
@@ -384,7 +384,7 @@ func TestLostRowsAreToldOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clerk := NewClerk(nil, s, "jrn_1", slog.New(slog.NewTextHandler(&log, nil)))
+	clerk := NewIngester(nil, s, "jrn_1", slog.New(slog.NewTextHandler(&log, nil)))
 	for range 5 {
 		s.Append(make([]byte, 60))
 	}
@@ -458,7 +458,7 @@ func TestARowThatCannotBeHeldHoldsUpNoOther(t *testing.T) {
 			}
 			clerk.spool.Append(row.Append(nil))
 		}
-		if err := clerk.Enter(t.Context()); err != nil {
+		if err := clerk.Ingest(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if _, total, err := NewStore(d).List(t.Context(), home, &Filters{}, 10, 0); err != nil || total != want {
@@ -510,7 +510,7 @@ func TestTheFirstTimeThatIsOverIsKnown(t *testing.T) {
 		row := rowAt(t, now, `[{"role":"user","content":"Hi"}]`, `{"role":"assistant","content":"Hello"}`)
 		row.Expires = now.Add(time.Minute)
 		clerk.spool.Append(row.Append(nil))
-		if err := clerk.Enter(ctx); err != nil || clerk.over != row.Expires {
+		if err := clerk.Ingest(ctx); err != nil || clerk.over != row.Expires {
 			t.Errorf("after a row until %v: %v, %v", row.Expires, clerk.over, err)
 		}
 		if over, err := clerk.firstOver(ctx); err != nil || over != row.Expires {

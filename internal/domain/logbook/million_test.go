@@ -44,17 +44,17 @@ func logsOn(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	})
 }
 
-func newClerk(t testing.TB, d *db.DB) *Clerk {
+func newClerk(t testing.TB, d *db.DB) *Ingester {
 	t.Helper()
 	s, err := spool.Open(journaltest.NewDisk(), spool.Position{}, 1<<40)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewClerk(d, s, "jrn_test", slog.New(slog.DiscardHandler))
+	return NewIngester(d, s, "jrn_test", slog.New(slog.DiscardHandler))
 }
 
 // enterRows enters rows as the clerk does.
-func enterRows(ctx context.Context, c *Clerk, rows []*capture.Row) error {
+func enterRows(ctx context.Context, c *Ingester, rows []*capture.Row) error {
 	_, err := c.db.Tx(ctx, func(tx *db.Tx) error { return c.put(ctx, tx, rows) })
 	return err
 }
@@ -243,7 +243,7 @@ func TestMillionRows(t *testing.T) {
 			}
 		}()
 		at = time.Now()
-		gone, err := clerk.Retire(ctx, now.Add(90*24*time.Hour))
+		gone, err := clerk.DeleteExpired(ctx, now.Add(90*24*time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ const (
 
 // retireOnTime is Retire when some row's time is over, which is known without asking the database each time: only what is entered
 // makes it earlier. It is asked once a minute all the same, because another server may have entered something while it had the database.
-func (c *Clerk) retireOnTime(ctx context.Context) error {
+func (c *Ingester) retireOnTime(ctx context.Context) error {
 	if err := c.wait(ctx); err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (c *Clerk) retireOnTime(ctx context.Context) error {
 	if now < over {
 		return nil
 	}
-	if _, err := c.Retire(ctx, now); err != nil {
+	if _, err := c.DeleteExpired(ctx, now); err != nil {
 		return err
 	}
 	if err := c.wait(ctx); err != nil { // what is entered meanwhile would not be seen
@@ -43,7 +43,7 @@ func (c *Clerk) retireOnTime(ctx context.Context) error {
 }
 
 // firstOver is when the first time of all is over.
-func (c *Clerk) firstOver(ctx context.Context) (clock.Time, error) {
+func (c *Ingester) firstOver(ctx context.Context) (clock.Time, error) {
 	over, err := db.One[clock.Time](ctx, c.db.Across("time goes by for all workspaces"), `
 		SELECT MIN(over) FROM (
 			SELECT MIN(expires_at) AS over FROM log_rows
@@ -58,7 +58,7 @@ func (c *Clerk) firstOver(ctx context.Context) (clock.Time, error) {
 
 // Retire deletes the rows whose time is over, a few in each transaction, and says how many. Nobody can read them before it is done: every
 // reading asks for the time itself. The prompts that no row has any more go last.
-func (c *Clerk) Retire(ctx context.Context, now clock.Time) (deleted int, err error) {
+func (c *Ingester) DeleteExpired(ctx context.Context, now clock.Time) (deleted int, err error) {
 	for _, table := range []string{"log_rows", "log_variants", "log_families"} {
 		from := clock.Time(math.MinInt64) // an index may still show what was deleted a moment ago: it is not looked at again
 		for {
@@ -83,7 +83,7 @@ func (c *Clerk) Retire(ctx context.Context, now clock.Time) (deleted int, err er
 }
 
 // retire deletes what was over after from, the first of it first, and says how much and up to when.
-func (c *Clerk) retire(ctx context.Context, table string, from, now clock.Time) (n int, until clock.Time, err error) {
+func (c *Ingester) retire(ctx context.Context, table string, from, now clock.Time) (n int, until clock.Time, err error) {
 	if err := c.wait(ctx); err != nil {
 		return 0, 0, err
 	}

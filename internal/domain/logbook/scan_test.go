@@ -40,7 +40,7 @@ func logged(t *testing.T, logs *db.DB, n int, tag func(i int) string) {
 			Answer: fmt.Appendf(nil, `{"choices":[{"message":{"role":"assistant","content":"answer %d"},"finish_reason":"stop"}]}`, i),
 		})
 	}
-	if err := logbook.NewClerk(logs, s, "scan", slog.New(slog.DiscardHandler)).Enter(t.Context()); err != nil {
+	if err := logbook.NewIngester(logs, s, "scan", slog.New(slog.DiscardHandler)).Ingest(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

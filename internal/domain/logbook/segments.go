@@ -26,7 +26,7 @@ const (
 )
 
 // trim forgets what is known of prompts when it has become much: the tables have it.
-func (c *Clerk) trim() {
+func (c *Ingester) trim() {
 	if c.prompts > maxPrompts {
 		clear(c.families)
 	}
@@ -63,7 +63,7 @@ type prompt struct {
 }
 
 // segments finds the families of rows, and enters prompts that are new.
-func (c *Clerk) segments(ctx context.Context, tx *db.Tx, across db.Scoped, rows []*capture.Row) ([]string, error) {
+func (c *Ingester) segments(ctx context.Context, tx *db.Tx, across db.Scoped, rows []*capture.Row) ([]string, error) {
 	type key struct {
 		ws    tenant.ID
 		exact string
@@ -90,7 +90,7 @@ func (c *Clerk) segments(ctx context.Context, tx *db.Tx, across db.Scoped, rows 
 }
 
 // place finds the family of a prompt, or begins one with it.
-func (c *Clerk) place(ctx context.Context, tx *db.Tx, p *prompt) error {
+func (c *Ingester) place(ctx context.Context, tx *db.Tx, p *prompt) error {
 	known, err := c.familiesOf(ctx, tx, p.ws)
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (c *Clerk) place(ctx context.Context, tx *db.Tx, p *prompt) error {
 	return nil
 }
 
-func (c *Clerk) familiesOf(ctx context.Context, tx *db.Tx, ws tenant.ID) (*families, error) {
+func (c *Ingester) familiesOf(ctx context.Context, tx *db.Tx, ws tenant.ID) (*families, error) {
 	if known := c.families[ws]; known != nil {
 		return known, nil
 	}

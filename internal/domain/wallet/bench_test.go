@@ -142,7 +142,7 @@ func BenchmarkDrain(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	teller := NewTeller(d, j, funds.New(), slog.New(slog.DiscardHandler))
+	teller := NewPoster(d, j, funds.New(), slog.New(slog.DiscardHandler))
 	if _, err := teller.Recover(b.Context()); err != nil {
 		b.Fatal(err)
 	}

@@ -15,12 +15,12 @@ type Workspaces func(ctx context.Context, name string) (tenant.ID, error)
 // An Operator answers what whoever runs the server may do to a wallet. There are no billing endpoints for keys.
 type Operator struct {
 	store  *Store
-	teller *Teller
+	teller *Poster
 	find   Workspaces
 }
 
 // NewOperator manages the wallets of s, which t posts to.
-func NewOperator(s *Store, t *Teller, find Workspaces) *Operator {
+func NewOperator(s *Store, t *Poster, find Workspaces) *Operator {
 	return &Operator{store: s, teller: t, find: find}
 }
 

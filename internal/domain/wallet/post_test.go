@@ -463,7 +463,7 @@ func TestADiskThatFailsIsReportedOnceAndSoIsItsRecovery(t *testing.T) {
 			return size, nil
 		}
 		var said bytes.Buffer
-		teller := &Teller{journal: j, log: slog.New(slog.NewTextHandler(&said, nil))}
+		teller := &Poster{journal: j, log: slog.New(slog.NewTextHandler(&said, nil))}
 		ctx, stop := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() { teller.Sync(ctx) })
@@ -489,7 +489,7 @@ func TestWhatIsWrittenAfterARestIsSyncedAsSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := journaltest.NewDisk()
 		j := begun(t, disk)
-		teller := &Teller{journal: j, log: slog.New(slog.DiscardHandler), wake: make(chan struct{}, 1), behind: make(chan struct{}, 1), until: j.End()}
+		teller := &Poster{journal: j, log: slog.New(slog.DiscardHandler), wake: make(chan struct{}, 1), behind: make(chan struct{}, 1), until: j.End()}
 		ctx, stop := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() { teller.Sync(ctx) })

@@ -63,7 +63,7 @@ type simulation struct {
 
 	journal *journal.Journal
 	funds   *funds.Funds
-	teller  *Teller
+	teller  *Poster
 	till    *till.Till
 
 	tabs     []*guest
@@ -112,7 +112,7 @@ func (s *simulation) boot() {
 	}
 	s.journal.Limit = 2000
 	s.funds = funds.New()
-	s.teller = NewTeller(s.db, s.journal, s.funds, slog.New(slog.DiscardHandler))
+	s.teller = NewPoster(s.db, s.journal, s.funds, slog.New(slog.DiscardHandler))
 	s.till = till.New(s.funds, s.journal, slog.New(slog.DiscardHandler), func(money.Nano) {}, func(money.Nano) {})
 	if _, err := s.teller.Recover(s.t.Context()); err != nil {
 		s.t.Fatal(err)

@@ -26,7 +26,7 @@ const Killed = "killed"
 // A Teller stands between the journal, the ledger and the money in memory: it posts what the journal says, and tells
 // memory what the ledger says. The journal's position commits in the transaction of the batch, so that every entry is
 // posted exactly once, whatever dies when.
-type Teller struct {
+type Poster struct {
 	db      *db.DB
 	journal *journal.Journal
 	funds   *funds.Funds
@@ -48,15 +48,15 @@ type Teller struct {
 }
 
 // NewTeller posts j into d, and keeps f.
-func NewTeller(d *db.DB, j *journal.Journal, f *funds.Funds, log *slog.Logger) *Teller {
-	return &Teller{db: d, journal: j, funds: f, log: log, tx: d.Tx, wake: make(chan struct{}, 1), behind: make(chan struct{}, 1)}
+func NewPoster(d *db.DB, j *journal.Journal, f *funds.Funds, log *slog.Logger) *Poster {
+	return &Poster{db: d, journal: j, funds: f, log: log, tx: d.Tx, wake: make(chan struct{}, 1), behind: make(chan struct{}, 1)}
 }
 
 // Sources is what the feed needs to know.
-func (t *Teller) Sources() map[string]feed.Source { return map[string]feed.Source{changedWallet: t} }
+func (t *Poster) Sources() map[string]feed.Source { return map[string]feed.Source{changedWallet: t} }
 
 // Fill gives memory the ledger's word for every wallet.
-func (t *Teller) Fill(ctx context.Context) error {
+func (t *Poster) Fill(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.resolve(ctx); err != nil { // or what is in the ledger already would be told to memory twice
@@ -74,7 +74,7 @@ func (t *Teller) Fill(ctx context.Context) error {
 }
 
 // Apply tells memory what has come into a wallet.
-func (t *Teller) Apply(ctx context.Context, c db.Change) error {
+func (t *Poster) Apply(ctx context.Context, c db.Change) error {
 	amount, err := credited(ctx, t.db.In(c.Workspace))
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ var ErrForeign = errors.New("the journal in the data folder is not this database
 
 // Recover posts everything that the last process left behind, charges the requests that it left open with what they
 // had last delivered, and begins a new segment. A recovery that is killed is begun again by the next.
-func (t *Teller) Recover(ctx context.Context) (Recovered, error) {
+func (t *Poster) Recover(ctx context.Context) (Recovered, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	found := Recovered{Torn: t.journal.Torn}
@@ -134,7 +134,7 @@ func (t *Teller) Recover(ctx context.Context) (Recovered, error) {
 }
 
 // claim is how far the ledger has posted this journal. A new journal is made known to the database.
-func (t *Teller) claim(ctx context.Context, end journal.Position) (journal.Position, error) {
+func (t *Poster) claim(ctx context.Context, end journal.Position) (journal.Position, error) {
 	at, err := t.cursor(ctx)
 	switch {
 	case err != nil:
@@ -155,7 +155,7 @@ func (t *Teller) claim(ctx context.Context, end journal.Position) (journal.Posit
 	return at, nil
 }
 
-func (t *Teller) cursor(ctx context.Context) (journal.Position, error) {
+func (t *Poster) cursor(ctx context.Context) (journal.Position, error) {
 	type row struct{ Segment, Position int64 }
 	at, err := db.Maybe[row](ctx, t.db.Across("a journal is the server's"), `SELECT segment, position FROM journal_cursors WHERE journal_id = $1`, t.journal.ID)
 	if err != nil || at == nil {
@@ -165,7 +165,7 @@ func (t *Teller) cursor(ctx context.Context) (journal.Position, error) {
 }
 
 // Drain posts what was settled before it was called.
-func (t *Teller) Drain(ctx context.Context) error {
+func (t *Poster) Drain(ctx context.Context) error {
 	err := t.journal.Sync()
 	t.mu.Lock()
 	if err == nil {
@@ -177,7 +177,7 @@ func (t *Teller) Drain(ctx context.Context) error {
 	return err
 }
 
-func (t *Teller) drain(ctx context.Context, end journal.Position) error {
+func (t *Poster) drain(ctx context.Context, end journal.Position) error {
 	if err := t.resolve(ctx); err != nil {
 		return err
 	}
@@ -210,13 +210,13 @@ type batch struct {
 }
 
 // post commits a batch with the position after it.
-func (t *Teller) post(ctx context.Context, next journal.Position, charges []*journal.Charge) error {
+func (t *Poster) post(ctx context.Context, next journal.Position, charges []*journal.Charge) error {
 	return t.commit(ctx, &batch{next: next, charges: byWorkspace(charges)})
 }
 
 // commit posts a batch. When the answer to its commit is lost, the batch stays in doubt and is posted again before
 // anything else: it commits then, or finds the position where it meant to leave it, which says that it had committed.
-func (t *Teller) commit(ctx context.Context, b *batch) error {
+func (t *Poster) commit(ctx context.Context, b *batch) error {
 	_, err := t.tx(ctx, func(tx *db.Tx) error {
 		if err := t.advance(ctx, tx, b.next); err != nil {
 			return err
@@ -247,7 +247,7 @@ func (t *Teller) commit(ctx context.Context, b *batch) error {
 }
 
 // resolve settles a doubt.
-func (t *Teller) resolve(ctx context.Context) error {
+func (t *Poster) resolve(ctx context.Context) error {
 	if t.doubt == nil {
 		return nil
 	}
@@ -255,7 +255,7 @@ func (t *Teller) resolve(ctx context.Context) error {
 }
 
 // done tells memory what was posted.
-func (t *Teller) done(b *batch) {
+func (t *Poster) done(b *batch) {
 	t.posted = b.next
 	if t.read.Before(b.next) {
 		t.read = b.next
@@ -285,7 +285,7 @@ func byWorkspace(charges []*journal.Charge) map[tenant.ID][]*journal.Charge {
 // errMoved says that somebody else posts the same journal.
 var errMoved = errors.New("the journal's position in the ledger is not where it was left")
 
-func (t *Teller) advance(ctx context.Context, tx *db.Tx, next journal.Position) error {
+func (t *Poster) advance(ctx context.Context, tx *db.Tx, next journal.Position) error {
 	moved, err := db.Exec(ctx, tx.Across("a journal is the server's"), `
 		UPDATE journal_cursors SET segment = $4, position = $5, at = $6 WHERE journal_id = $1 AND segment = $2 AND position = $3`,
 		t.journal.ID, t.posted.Segment, t.posted.Offset, next.Segment, next.Offset, clock.Now())
@@ -308,7 +308,7 @@ const (
 
 // Sync syncs the journal until ctx ends, however the database fares, and wakes who posts it. When everything is synced and posted it
 // rests until something is written.
-func (t *Teller) Sync(ctx context.Context) {
+func (t *Poster) Sync(ctx context.Context) {
 	tick := time.NewTicker(tellEvery)
 	defer tick.Stop()
 	var failing error
@@ -323,7 +323,7 @@ func (t *Teller) Sync(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-t.journal.Stirred():
+			case <-t.journal.Appended():
 			case <-t.behind:
 			}
 			tick.Reset(tellEvery)
@@ -348,7 +348,7 @@ func (t *Teller) Sync(ctx context.Context) {
 
 // Run posts whenever Sync wakes it, until ctx ends, and once more then. Without the database, what is settled waits in the
 // journal.
-func (t *Teller) Run(ctx context.Context) {
+func (t *Poster) Run(ctx context.Context) {
 	var failing error
 	for {
 		bounded, cancel := context.WithTimeout(ctx, patience)
@@ -376,7 +376,7 @@ func (t *Teller) Run(ctx context.Context) {
 }
 
 // due reports whether there is something to post, and it is much or has waited for long, or the last posting failed.
-func (t *Teller) due() bool {
+func (t *Poster) due() bool {
 	if t.Lag() > 0 {
 		return true
 	}
@@ -388,7 +388,7 @@ func (t *Teller) due() bool {
 }
 
 // even reports whether nothing is left to be synced or posted.
-func (t *Teller) even() bool {
+func (t *Poster) even() bool {
 	t.lagMu.Lock()
 	posted := t.since.IsZero()
 	until := t.until
@@ -396,7 +396,7 @@ func (t *Teller) even() bool {
 	return posted && t.journal.Failure() == nil && t.journal.Synced() == t.journal.End() && t.journal.End() == until
 }
 
-func (t *Teller) forget() {
+func (t *Poster) forget() {
 	t.mu.Lock()
 	before := t.posted.Segment
 	t.mu.Unlock()
@@ -406,7 +406,7 @@ func (t *Teller) forget() {
 }
 
 // note says how far a posting came.
-func (t *Teller) note(caughtUp bool, until journal.Position) {
+func (t *Poster) note(caughtUp bool, until journal.Position) {
 	t.lagMu.Lock()
 	defer t.lagMu.Unlock()
 	t.last, t.until = time.Now(), until
@@ -423,7 +423,7 @@ func (t *Teller) note(caughtUp bool, until journal.Position) {
 }
 
 // Lag is for how long something has waited to be posted beyond its turn.
-func (t *Teller) Lag() time.Duration {
+func (t *Poster) Lag() time.Duration {
 	t.lagMu.Lock()
 	defer t.lagMu.Unlock()
 	if t.since.IsZero() {

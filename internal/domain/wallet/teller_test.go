@@ -28,7 +28,7 @@ type branch struct {
 	disk    *journaltest.Disk
 	journal *journal.Journal
 	funds   *funds.Funds
-	teller  *Teller
+	teller  *Poster
 	till    *till.Till
 }
 
@@ -41,7 +41,7 @@ func newBranch(t *testing.T, d *db.DB, disk *journaltest.Disk) *branch {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	b.teller = NewTeller(d, b.journal, b.funds, log)
+	b.teller = NewPoster(d, b.journal, b.funds, log)
 	b.till = till.New(b.funds, b.journal, log, func(money.Nano) {}, func(money.Nano) {})
 	return b
 }

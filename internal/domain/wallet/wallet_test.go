@@ -39,7 +39,7 @@ func newStore(t *testing.T, d *db.DB) *wallet.Store {
 		t.Fatal(err)
 	}
 	log, money := slog.New(slog.DiscardHandler), funds.New()
-	teller := wallet.NewTeller(d, j, money, log)
+	teller := wallet.NewPoster(d, j, money, log)
 	if _, err := teller.Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func (p *Publisher) applyMember(ctx context.Context, c db.Change) error {
 const usesEvery = 10 * time.Second
 
 // KeepUses writes the times that keys were last used, in batches, until ctx ends, and once more then.
-func (p *Publisher) KeepUses(ctx context.Context, log *slog.Logger) {
+func (p *Publisher) RecordUses(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(usesEvery)
 	defer tick.Stop()
 	for {

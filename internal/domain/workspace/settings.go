@@ -95,17 +95,17 @@ const changedSettings = "settings"
 type SettingsPublisher struct {
 	db    *db.DB
 	live  *live.AllSettings
-	heeds Heeds
+	heeds Hooks
 }
 
 // Heeds are those who hold something of a workspace in memory, and are told when it must end. When they return, it has.
-type Heeds struct {
+type Hooks struct {
 	Uncached func(tenant.ID) // no answers are remembered any more
 	Unlogged func()          // some workspace wants nothing logged any more
 }
 
 // NewSettingsPublisher publishes d's settings into to.
-func NewSettingsPublisher(d *db.DB, to *live.AllSettings, heeds Heeds) *SettingsPublisher {
+func NewSettingsPublisher(d *db.DB, to *live.AllSettings, heeds Hooks) *SettingsPublisher {
 	return &SettingsPublisher{db: d, live: to, heeds: heeds}
 }
 

@@ -20,7 +20,7 @@ import (
 func TestSettingsAreInForceWhenTheyAreSetAndAudited(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		set := live.NewSettings()
-		publisher := workspace.NewSettingsPublisher(d, set, workspace.Heeds{Uncached: func(tenant.ID) {}, Unlogged: func() {}})
+		publisher := workspace.NewSettingsPublisher(d, set, workspace.Hooks{Uncached: func(tenant.ID) {}, Unlogged: func() {}})
 		changes := feed.New(d, slog.New(slog.DiscardHandler), publisher.Sources())
 		ctx, stop := context.WithCancel(context.Background())
 		var group sync.WaitGroup

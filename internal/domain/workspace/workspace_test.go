@@ -70,7 +70,7 @@ func digest(t *testing.T, key secret.Text) apikey.Digest {
 	return d
 }
 
-func (r room) verdict(d apikey.Digest) (tenant.Role, live.Verdict) {
+func (r room) verdict(d apikey.Digest) (tenant.Role, live.KeyStatus) {
 	caller, verdict := r.dir.Authenticate(d, clock.Now())
 	return caller.Role, verdict
 }
@@ -284,7 +284,7 @@ func TestLastUseIsWrittenInBatches(t *testing.T) {
 		r.verdict(d)
 		ctx, stop := context.WithCancel(t.Context())
 		stop() // the last writing happens on the way out
-		r.pub.KeepUses(ctx, slog.New(slog.DiscardHandler))
+		r.pub.RecordUses(ctx, slog.New(slog.DiscardHandler))
 		keys, err := r.Keys(t.Context(), ws, "", 10, 0)
 		if err != nil || len(keys) != 1 || keys[0].ID != key.ID || keys[0].LastUsedAt == nil || *keys[0].LastUsedAt < before {
 			t.Errorf("%+v %v", keys, err)
@@ -305,9 +305,9 @@ func TestLastUseSurvivesADatabaseThatIsAway(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		rename("api_keys", "elsewhere")
-		r.pub.KeepUses(ctx, slog.New(slog.DiscardHandler))
+		r.pub.RecordUses(ctx, slog.New(slog.DiscardHandler))
 		rename("elsewhere", "api_keys")
-		r.pub.KeepUses(ctx, slog.New(slog.DiscardHandler))
+		r.pub.RecordUses(ctx, slog.New(slog.DiscardHandler))
 		keys, err := r.Keys(t.Context(), ws, "", 10, 0)
 		if err != nil || len(keys) != 1 || keys[0].LastUsedAt == nil {
 			t.Errorf("%+v %v", keys, err)

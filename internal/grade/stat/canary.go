@@ -89,14 +89,14 @@ func lowest(a, b Arm, alpha float64) float64 {
 }
 
 // A Verdict is what a gate says of a canary.
-type Verdict string
+type Decision string
 
 // The verdicts.
 const (
-	Promote  Verdict = "promote"
-	Rollback Verdict = "rollback"
-	Continue Verdict = "continue"   // the evidence does not suffice yet
-	Unproven Verdict = "no_verdict" // the judge's certificate does not prove that it sees any difference
+	Promote  Decision = "promote"
+	Rollback Decision = "rollback"
+	Continue Decision = "continue"   // the evidence does not suffice yet
+	Unproven Decision = "no_verdict" // the judge's certificate does not prove that it sees any difference
 )
 
 // A Gate decides about a canary, and may be asked after every request. A canary whose rate is worse by Margin or more is ever promoted with
@@ -112,7 +112,7 @@ type Gate struct {
 func (g Gate) Seen() float64 { return g.Margin * max(g.Youden, 0) }
 
 // Decide is the verdict on what was judged so far by one version of the judge.
-func (g Gate) Decide(base, canary Arm) Verdict {
+func (g Gate) Decide(base, canary Arm) Decision {
 	if g.Youden <= 0 {
 		return Unproven
 	}

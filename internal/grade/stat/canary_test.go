@@ -93,7 +93,7 @@ func TestTheGateDecidesByItsRules(t *testing.T) {
 		name         string
 		gate         stat.Gate
 		base, canary stat.Arm
-		want         stat.Verdict
+		want         stat.Decision
 	}{
 		{"as good", gate, good, good, stat.Promote},
 		{"better", gate, bad, good, stat.Promote},
@@ -137,7 +137,7 @@ func TestTheGateNeedsAllOfTheEvidence(t *testing.T) {
 
 // run asks the gate after every request, and is its verdict and what was judged on the canary by then. Each request goes there with
 // probability share.
-func run(r *rand.Rand, gate stat.Gate, base, canary, share float64, requests int) (stat.Verdict, int64) {
+func run(r *rand.Rand, gate stat.Gate, base, canary, share float64, requests int) (stat.Decision, int64) {
 	var a, b stat.Arm
 	for range requests {
 		arm, rate := &a, base
@@ -161,17 +161,17 @@ func TestABadCanaryIsHardlyEverPromotedHoweverOftenOneLooks(t *testing.T) {
 	for _, c := range []struct {
 		name                        string
 		base, canary, margin, share float64
-		forbidden                   []stat.Verdict // what errs, where the truth is this
+		forbidden                   []stat.Decision // what errs, where the truth is this
 	}{
-		{"worse by the margin", .90, .85, .05, .5, []stat.Verdict{stat.Promote, stat.Rollback}},
-		{"worse by the margin, a tenth of the traffic", .90, .85, .05, .1, []stat.Verdict{stat.Promote, stat.Rollback}},
-		{"worse by the margin, near certainty", .99, .96, .03, .5, []stat.Verdict{stat.Promote, stat.Rollback}},
-		{"worse by more", .70, .60, .05, .5, []stat.Verdict{stat.Promote}},
-		{"the same, no margin", .80, .80, 0, .5, []stat.Verdict{stat.Promote, stat.Rollback}},
-		{"the same", .90, .90, .05, .5, []stat.Verdict{stat.Rollback}},
+		{"worse by the margin", .90, .85, .05, .5, []stat.Decision{stat.Promote, stat.Rollback}},
+		{"worse by the margin, a tenth of the traffic", .90, .85, .05, .1, []stat.Decision{stat.Promote, stat.Rollback}},
+		{"worse by the margin, near certainty", .99, .96, .03, .5, []stat.Decision{stat.Promote, stat.Rollback}},
+		{"worse by more", .70, .60, .05, .5, []stat.Decision{stat.Promote}},
+		{"the same, no margin", .80, .80, 0, .5, []stat.Decision{stat.Promote, stat.Rollback}},
+		{"the same", .90, .90, .05, .5, []stat.Decision{stat.Rollback}},
 	} {
 		gate := stat.Gate{Margin: c.margin, Alpha: 0.05, Minimum: 20, Youden: 1}
-		count := map[stat.Verdict]int{}
+		count := map[stat.Decision]int{}
 		for range runs {
 			verdict, _ := run(r, gate, c.base, c.canary, c.share, 1200)
 			count[verdict]++
@@ -218,7 +218,7 @@ func TestAGateDecidesAfterAsManyAsExpected(t *testing.T) {
 	gate := stat.Gate{Margin: 0.05, Alpha: 0.05, Minimum: 50, Youden: 1}
 	for _, c := range []struct {
 		base, canary, share float64
-		want                stat.Verdict
+		want                stat.Decision
 		least, most         int64 // the median judged on the canary
 	}{
 		{.90, .90, .5, stat.Promote, 540, 760},

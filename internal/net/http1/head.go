@@ -270,7 +270,7 @@ var reserved = [...]string{"Host", "Content-Length", "Transfer-Encoding"}
 
 // check refuses what would break out of a request's head, and HEAD, whose answers have no body whatever they say.
 func (r *Request) check() error {
-	if r.Letterhead == nil && (!token([]byte(r.Method)) || r.Method == http.MethodHead || r.Target == "" || r.Target[0] != '/' || !targetIs(r.Target)) {
+	if r.HeaderTemplate == nil && (!token([]byte(r.Method)) || r.Method == http.MethodHead || r.Target == "" || r.Target[0] != '/' || !targetIs(r.Target)) {
 		return fmt.Errorf("the request cannot be sent to %q", r.Target)
 	}
 	for _, f := range r.Fields {

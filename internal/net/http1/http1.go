@@ -92,23 +92,23 @@ type Field struct{ Name, Value string }
 
 // A Request has a body of known length, in parts. Host and Content-Length are the client's to say.
 type Request struct {
-	Letterhead *Letterhead // in place of method and target, where there is one
-	Method     string
-	Target     string // path and query, escaped
-	Fields     []Field
-	Body       [][]byte
+	HeaderTemplate *HeaderTemplate // in place of method and target, where there is one
+	Method         string
+	Target         string // path and query, escaped
+	Fields         []Field
+	Body           [][]byte
 }
 
 // A Letterhead is what the heads of many requests have in common, checked and written once.
-type Letterhead struct{ text secret.Text }
+type HeaderTemplate struct{ text secret.Text }
 
 // Letterhead makes one, for requests of this client.
-func (c *Client) Letterhead(method, target string, fields ...Field) (*Letterhead, error) {
+func (c *Client) HeaderTemplate(method, target string, fields ...Field) (*HeaderTemplate, error) {
 	r := Request{Method: method, Target: target, Fields: fields}
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	return &Letterhead{secret.New(string(r.begin(nil, c.origin.host)))}, nil
+	return &HeaderTemplate{secret.New(string(r.begin(nil, c.origin.host)))}, nil
 }
 
 // A Response is the head of an answer, as far as it is of use, and its body. Of a field that comes twice the first counts.

@@ -26,7 +26,7 @@ type link struct {
 	kept    bool           // it was used before: the peer may have closed it since
 	sending sending
 	asked   socket.Question
-	place   poller.Place
+	place   poller.Registration
 	haste   haste
 	spoiled bool          // a request was not sent whole: no other may follow
 	said    [kinds]string // by the last answer's head
@@ -53,7 +53,7 @@ func (c *Client) dial(ctx context.Context) (*link, error) {
 	l := &link{conn: bare, bare: bare, socket: socket.Of(bare), buffer: make([]byte, firstBuffer)}
 	l.cut = func() {
 		_ = bare.SetDeadline(time.Unix(1, 0)) // long ago
-		l.place.Leave()
+		l.place.Cancel()
 	}
 	l.asked.Sent = l.sending.end
 	if c.origin.secure == nil {
@@ -197,8 +197,8 @@ func (r *Request) head(to []byte, host string, length int) []byte {
 
 // begin appends the head but for the body's length.
 func (r *Request) begin(to []byte, host string) []byte {
-	if r.Letterhead != nil {
-		return r.fields(append(to, r.Letterhead.text.Reveal()...))
+	if r.HeaderTemplate != nil {
+		return r.fields(append(to, r.HeaderTemplate.text.Reveal()...))
 	}
 	to = append(to, r.Method...)
 	to = append(to, ' ')

@@ -182,11 +182,11 @@ func TestARequestIsSentAsItIs(t *testing.T) {
 	if got.Load() != want {
 		t.Errorf("%q\n%q", got.Load(), want)
 	}
-	h, err := c.Letterhead(r.Method, r.Target, r.Fields[:2]...)
+	h, err := c.HeaderTemplate(r.Method, r.Target, r.Fields[:2]...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ask(context.Background(), c, &Request{Letterhead: h, Fields: r.Fields[2:], Body: r.Body}); err != nil || got.Load() != want {
+	if _, err := ask(context.Background(), c, &Request{HeaderTemplate: h, Fields: r.Fields[2:], Body: r.Body}); err != nil || got.Load() != want {
 		t.Errorf("with a letterhead: %q\n%q %v", got.Load(), want, err)
 	}
 }
@@ -227,7 +227,7 @@ func TestWhatWouldBreakOutOfAHeadIsNotSent(t *testing.T) {
 		if _, err := ask(context.Background(), c, r); err == nil {
 			t.Errorf("%+v was sent", r)
 		}
-		if _, err := c.Letterhead(r.Method, r.Target, r.Fields...); err == nil {
+		if _, err := c.HeaderTemplate(r.Method, r.Target, r.Fields...); err == nil {
 			t.Errorf("%+v was taken for a letterhead", r)
 		}
 	}

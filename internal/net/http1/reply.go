@@ -195,9 +195,9 @@ func (r *reply) End(p []byte) error {
 	return err
 }
 
-// Hasty is how a stream that has begun is sent to a caller who need not be waited for, or nil where that cannot be told. What it is given
+// TrySend is how a stream that has begun is sent to a caller who need not be waited for, or nil where that cannot be told. What it is given
 // is sent as far as that goes at once; it is false when some of it is left, for the next Send.
-func (r *reply) Hasty() func(now time.Time, p []byte) bool {
+func (r *reply) TrySend() func(now time.Time, p []byte) bool {
 	conn, ok := r.visit.conn.(interface {
 		Try(now time.Time, p []byte) (int, error)
 	})

@@ -12,7 +12,7 @@ import (
 
 // Ride has turn called whenever something has come, until turn is false or the exchange ends. A turn runs where others wait for theirs: it
 // calls Try until that hands out nothing, and waits for nothing. Ride is false at once where that cannot be.
-func (b *Body) Ride(r *poller.Rota, turn func(now time.Time) bool) bool {
+func (b *Body) Poll(r *poller.Poller, turn func(now time.Time) bool) bool {
 	l := b.link
 	if l == nil || l.socket == nil || b.err != nil || b.framing != byChunks {
 		return false
@@ -28,7 +28,7 @@ func (b *Body) Ride(r *poller.Rota, turn func(now time.Time) bool) bool {
 }
 
 // Try is Next for who may not wait: nothing, when nothing has come. It is not ok where Next is to be asked, since this is an end, or it fails.
-func (b *Body) Try() (piece []byte, ok bool) {
+func (b *Body) TryNext() (piece []byte, ok bool) {
 	for b.err == nil && b.link != nil && len(b.ready) == 0 {
 		l := b.link
 		switch {

@@ -16,12 +16,12 @@ import (
 )
 
 // rideThrough reads a body to its end in turns, and by Next what is not for turns.
-func rideThrough(r *poller.Rota, b *Body) (whole []byte, turns int, err error) {
+func rideThrough(r *poller.Poller, b *Body) (whole []byte, turns int, err error) {
 	for err == nil {
-		b.Ride(r, func(time.Time) bool {
+		b.Poll(r, func(time.Time) bool {
 			turns++
 			for {
-				piece, ok := b.Try()
+				piece, ok := b.TryNext()
 				if len(piece) == 0 {
 					return ok
 				}

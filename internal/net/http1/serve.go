@@ -58,7 +58,7 @@ func (v *visit) serve(target *url.URL) (again bool) {
 	whole := v.handle(&r.in)
 	r.body.end()
 	v.unwatch()
-	stays := r.Why() == nil
+	stays := r.Cause() == nil
 	r.End(context.Canceled)
 	again = whole && v.reply.finish() == nil && !v.reply.last
 	v.reply.release()

@@ -45,7 +45,7 @@ func (l *Life) End(cause error) {
 }
 
 // Why is its cause, or nil while it lasts.
-func (l *Life) Why() error {
+func (l *Life) Cause() error {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return l.cause
@@ -140,7 +140,7 @@ func (l *Life) Done() <-chan struct{} {
 
 // Err implements context.Context.
 func (l *Life) Err() error {
-	if l.Why() != nil {
+	if l.Cause() != nil {
 		return context.Canceled
 	}
 	return nil

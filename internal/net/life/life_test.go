@@ -18,14 +18,14 @@ var (
 
 func TestALifeEndsOnceAndWithItsFirstCause(t *testing.T) {
 	var l life.Life
-	if l.Why() != nil || l.Err() != nil {
+	if l.Cause() != nil || l.Err() != nil {
 		t.Error("it has ended before it began")
 	}
 	early := l.Done()
 	l.End(errFirst)
 	l.End(errSecond)
-	if !errors.Is(l.Why(), errFirst) || !errors.Is(l.Err(), context.Canceled) {
-		t.Errorf("%v, %v", l.Why(), l.Err())
+	if !errors.Is(l.Cause(), errFirst) || !errors.Is(l.Err(), context.Canceled) {
+		t.Errorf("%v, %v", l.Cause(), l.Err())
 	}
 	<-early
 	<-l.Done()
@@ -68,12 +68,12 @@ func TestWhatIsWithinEndsWithIt(t *testing.T) {
 	outer.Hold(&inner)
 	outer.Hold(&other) // in its place
 	outer.End(errFirst)
-	if inner.Why() != nil || !errors.Is(other.Why(), errFirst) {
-		t.Errorf("%v, %v", inner.Why(), other.Why())
+	if inner.Cause() != nil || !errors.Is(other.Cause(), errFirst) {
+		t.Errorf("%v, %v", inner.Cause(), other.Cause())
 	}
 	outer.Hold(&late)
-	if !errors.Is(late.Why(), errFirst) {
-		t.Errorf("what is put into what has ended lasts: %v", late.Why())
+	if !errors.Is(late.Cause(), errFirst) {
+		t.Errorf("what is put into what has ended lasts: %v", late.Cause())
 	}
 	outer.Hold(nil)
 }

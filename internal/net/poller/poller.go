@@ -10,7 +10,7 @@ import (
 
 // A Place is what a connection has on a rota. Its turns are one after the other, and there is none before Wait and none when it has returned.
 // The zero Place is ready.
-type Place struct {
+type Registration struct {
 	state atomic.Int32
 	turn  func(now time.Time) bool
 	over  chan any // of the wait; what a turn has panicked with, mostly nothing
@@ -32,7 +32,7 @@ type conn = syscall.RawConn
 // Wait has turn called whenever something may have come on the connection, until turn is false or the place is left. It is false at once
 // where there is no rota for the connection. A turn runs where others wait for theirs: it reads what there is, to the last byte, and waits for
 // nothing.
-func (p *Place) Wait(r *Rota, on conn, turn func(now time.Time) bool) bool {
+func (p *Registration) Wait(r *Poller, on conn, turn func(now time.Time) bool) bool {
 	p.turn = turn
 	if p.over == nil {
 		p.over = make(chan any, 1)
@@ -55,7 +55,7 @@ func (p *Place) Wait(r *Rota, on conn, turn func(now time.Time) bool) bool {
 }
 
 // Leave ends the wait, and all that would come after it. It may be called from anywhere, a turn included, and does not wait for the end of one.
-func (p *Place) Leave() {
+func (p *Registration) Cancel() {
 	for {
 		switch state := p.state.Load(); state {
 		case away:
@@ -78,7 +78,7 @@ func (p *Place) Leave() {
 }
 
 // take has the place's turn, if it waits for one. A connection that has ended has none: that is for who waits to find out.
-func (p *Place) take(now time.Time, ended bool) {
+func (p *Registration) take(now time.Time, ended bool) {
 	if !p.state.CompareAndSwap(waiting, turning) {
 		return
 	}
@@ -97,7 +97,7 @@ func (p *Place) take(now time.Time, ended bool) {
 }
 
 // guarded keeps one connection's panic from the others: it is for who waits.
-func (p *Place) guarded(now time.Time) (stays bool, panicked any) {
+func (p *Registration) guarded(now time.Time) (stays bool, panicked any) {
 	defer func() {
 		if panicked = recover(); panicked != nil {
 			stays = false

@@ -90,7 +90,7 @@ func TestEveryByteHasItsTurn(t *testing.T) {
 		all.Go(func() { send(far, bytes, uint64(i)) })
 		all.Go(func() {
 			conn := raw(t, near)
-			var place poller.Place
+			var place poller.Registration
 			var busy, here atomic.Bool
 			random := rand.New(rand.NewPCG(uint64(i), 2))
 			read, wrong := 0, false
@@ -159,14 +159,14 @@ func TestLeavingAtAnyMoment(t *testing.T) {
 		}
 	})
 	for i := range 3000 {
-		var place poller.Place
+		var place poller.Registration
 		done := make(chan struct{})
 		go func() {
 			for range i % 3 {
 				runtime.Gosched()
 			}
-			place.Leave()
-			place.Leave()
+			place.Cancel()
+			place.Cancel()
 		}()
 		go func() {
 			defer close(done)
@@ -186,12 +186,12 @@ func TestLeavingInATurn(t *testing.T) {
 	r := poller.New(1)
 	defer r.Close()
 	near, far := pair(t)
-	var place poller.Place
+	var place poller.Registration
 	_, _ = far.Write([]byte("x"))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		place.Wait(r, raw(t, near), func(time.Time) bool { place.Leave(); return true })
+		place.Wait(r, raw(t, near), func(time.Time) bool { place.Cancel(); return true })
 	}()
 	wait(t, "a place that left in its turn", done)
 }
@@ -207,7 +207,7 @@ func TestTheEndOfAConnectionEndsTheWait(t *testing.T) {
 	} {
 		near, far := pair(t)
 		conn := raw(t, near)
-		var place poller.Place
+		var place poller.Registration
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -220,7 +220,7 @@ func TestTheEndOfAConnectionEndsTheWait(t *testing.T) {
 	near, _ := pair(t)
 	conn := raw(t, near)
 	_ = near.Close()
-	var place poller.Place
+	var place poller.Registration
 	if place.Wait(r, conn, func(time.Time) bool { return true }) {
 		t.Error("a closed connection has a place")
 	}
@@ -235,7 +235,7 @@ func TestAPanicIsForWhoWaits(t *testing.T) {
 	panicked := make(chan any, 1)
 	go func() {
 		defer func() { panicked <- recover() }()
-		var place poller.Place
+		var place poller.Registration
 		place.Wait(r, raw(t, near), func(time.Time) bool { panic("boom") })
 	}()
 	if got := <-panicked; got != "boom" {
@@ -243,7 +243,7 @@ func TestAPanicIsForWhoWaits(t *testing.T) {
 	}
 	other, end := pair(t)
 	_, _ = end.Write([]byte("x"))
-	var place poller.Place
+	var place poller.Registration
 	if !place.Wait(r, raw(t, other), func(time.Time) bool { return false }) {
 		t.Error("no place after a panic")
 	}
@@ -251,7 +251,7 @@ func TestAPanicIsForWhoWaits(t *testing.T) {
 
 func TestWithoutARotaNobodyWaits(t *testing.T) {
 	near, _ := pair(t)
-	var place poller.Place
+	var place poller.Registration
 	if place.Wait(nil, raw(t, near), func(time.Time) bool { return true }) {
 		t.Error("it has waited")
 	}

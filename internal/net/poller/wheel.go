@@ -10,7 +10,7 @@ import (
 )
 
 // A Rota has goroutines for its places, more of them as there are more places. A nil one has none.
-type Rota struct {
+type Poller struct {
 	mutex  sync.Mutex
 	wheels []*wheel
 	most   int
@@ -20,10 +20,10 @@ type Rota struct {
 const crowd = 256
 
 // New is a rota of at most so many goroutines, which begin with the first places.
-func New(most int) *Rota { return &Rota{most: most} }
+func New(most int) *Poller { return &Poller{most: most} }
 
 // Close ends it. Nobody may be waiting.
-func (r *Rota) Close() {
+func (r *Poller) Close() {
 	if r == nil {
 		return
 	}
@@ -36,7 +36,7 @@ func (r *Rota) Close() {
 }
 
 // wheel is one with room, or else the emptiest.
-func (r *Rota) wheel() *wheel {
+func (r *Poller) wheel() *wheel {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	var best *wheel
@@ -57,7 +57,7 @@ func (r *Rota) wheel() *wheel {
 }
 
 // enter puts a place on a wheel. It is not ok when that cannot be.
-func (r *Rota) enter(on conn, p *Place) (leave func(), ok bool) {
+func (r *Poller) enter(on conn, p *Registration) (leave func(), ok bool) {
 	if r == nil {
 		return nil, false
 	}
@@ -77,7 +77,7 @@ type wheel struct {
 	places atomic.Int64
 
 	mutex sync.Mutex
-	by    map[int32]*Place // by their sockets
+	by    map[int32]*Registration // by their sockets
 }
 
 func newWheel() (*wheel, error) {
@@ -89,7 +89,7 @@ func newWheel() (*wheel, error) {
 		_ = syscall.Close(poll)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	w := &wheel{file: os.NewFile(uintptr(poll), "rota"), by: map[int32]*Place{}}
+	w := &wheel{file: os.NewFile(uintptr(poll), "rota"), by: map[int32]*Registration{}}
 	if w.poll, err = w.file.SyscallConn(); err != nil {
 		_ = w.file.Close()
 		return nil, err
@@ -102,7 +102,7 @@ func newWheel() (*wheel, error) {
 // is told by the same word as its last bytes.
 const arrivals = syscall.EPOLLIN | syscall.EPOLLRDHUP | 1<<31 // EPOLLET, which package syscall has with a sign
 
-func (w *wheel) enter(on conn, p *Place) (leave func(), ok bool) {
+func (w *wheel) enter(on conn, p *Registration) (leave func(), ok bool) {
 	var socket int32
 	var failed error
 	w.places.Add(1)
@@ -163,7 +163,7 @@ func (w *wheel) run() {
 	})
 }
 
-func (w *wheel) place(socket int32) *Place {
+func (w *wheel) place(socket int32) *Registration {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	return w.by[socket]

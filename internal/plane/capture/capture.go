@@ -77,7 +77,7 @@ func (r *Recorder) Counts() Counts {
 }
 
 // Wants reports whether a workspace's exchanges are logged now.
-func (r *Recorder) Wants(ws tenant.ID) bool { return r.settings.Of(ws).LogDays > 0 }
+func (r *Recorder) Enabled(ws tenant.ID) bool { return r.settings.Of(ws).LogDays > 0 }
 
 // Skip counts an exchange that could not be put together.
 func (r *Recorder) Skip(err error) {
@@ -100,7 +100,7 @@ func (r *Recorder) Settle() {
 
 // Record logs an exchange, if its workspace wants that still.
 func (r *Recorder) Record(e *Exchange) {
-	if !r.Wants(e.Workspace) {
+	if !r.Enabled(e.Workspace) {
 		return
 	}
 	row, ok := r.row(e)

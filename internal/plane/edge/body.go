@@ -41,14 +41,14 @@ func (b *Body) Release() {
 
 // Read reads a whole JSON body of at most limit bytes. Whoever gets one releases it.
 func (b *Bounds) Read(r *http.Request, limit int64) (*Body, error) {
-	if encoding := First(r.Header, "Content-Encoding"); encoding != "" && encoding != "identity" {
+	if encoding := FirstValue(r.Header, "Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, fault.UnsupportedMedia.New("a body with Content-Encoding %q is not accepted", encoding)
 	}
 	body := &Body{budget: b.Buffered}
 	body.users.Store(1)
 	err := body.fill(r, limit)
 	if err == nil {
-		err = isJSON(First(r.Header, "Content-Type"), body.Bytes)
+		err = isJSON(FirstValue(r.Header, "Content-Type"), body.Bytes)
 	}
 	if err != nil {
 		body.Release()
@@ -58,7 +58,7 @@ func (b *Bounds) Read(r *http.Request, limit int64) (*Body, error) {
 }
 
 // First is a header's value. Its name is written as net/http writes it, and needs no look at each of its letters.
-func First(header http.Header, name string) string {
+func FirstValue(header http.Header, name string) string {
 	if values := header[name]; len(values) > 0 {
 		return values[0]
 	}

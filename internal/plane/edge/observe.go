@@ -153,20 +153,20 @@ func End(w http.ResponseWriter, p []byte) error {
 	return Send(w, p)
 }
 
-// Hasty is how what is written next is sent to a client who need not be waited for, or nil where that cannot be told: it is false
+// TrySend is how what is written next is sent to a client who need not be waited for, or nil where that cannot be told: it is false
 // when some of it is left, for the next Send.
-func Hasty(w http.ResponseWriter) func(now time.Time, p []byte) bool {
+func TrySend(w http.ResponseWriter) func(now time.Time, p []byte) bool {
 	if direct, ok := w.(interface {
-		Hasty() func(now time.Time, p []byte) bool
+		TrySend() func(now time.Time, p []byte) bool
 	}); ok {
-		return direct.Hasty()
+		return direct.TrySend()
 	}
 	return nil
 }
 
-// Hasty is for streams that have begun.
-func (r *recorder) Hasty() func(now time.Time, p []byte) bool {
-	send := Hasty(r.ResponseWriter)
+// TrySend is for streams that have begun.
+func (r *recorder) TrySend() func(now time.Time, p []byte) bool {
+	send := TrySend(r.ResponseWriter)
 	if send == nil || r.careful {
 		return nil
 	}

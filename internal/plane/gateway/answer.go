@@ -72,7 +72,7 @@ func (r *run) whole(in *source) *failure {
 		return &failure{class: over, err: err, fault: unrecorded(err)}
 	}
 	r.clock.ours()
-	r.gateway.Watch.first(r)
+	r.gateway.Metrics.first(r)
 	r.remember(body)
 	r.head("application/json", len(body))
 	sent := r.write(body)

@@ -341,11 +341,11 @@ const (
 // checkLabels refuses the headers that say something of a request, and never leave us, when they break a rule: before any
 // money is held.
 func checkLabels(header http.Header) error {
-	logged, cached := edge.First(header, "X-Service-Log"), edge.First(header, "X-Service-Cache")
+	logged, cached := edge.FirstValue(header, "X-Service-Log"), edge.FirstValue(header, "X-Service-Cache")
 	switch {
-	case !printable(edge.First(header, "X-Service-Tag"), maxTag):
+	case !printable(edge.FirstValue(header, "X-Service-Tag"), maxTag):
 		return fault.Invalid("X-Service-Tag", fmt.Sprintf("must be at most %d characters, without control characters", maxTag))
-	case !printable(edge.First(header, "X-Service-Trace-Id"), maxTrace):
+	case !printable(edge.FirstValue(header, "X-Service-Trace-Id"), maxTrace):
 		return fault.Invalid("X-Service-Trace-Id", fmt.Sprintf("must be at most %d characters, without control characters", maxTrace))
 	case logged != "" && logged != "off":
 		return fault.Invalid("X-Service-Log", "can only be off")

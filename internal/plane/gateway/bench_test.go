@@ -58,7 +58,7 @@ func BenchmarkServe(b *testing.B) {
 	if err := j.Begin(); err != nil {
 		b.Fatal(err)
 	}
-	road.Till = till.New(road.funds, j, road.Log, road.Watch.Excess, road.Watch.Overage)
+	road.Till = till.New(road.funds, j, road.Log, road.Metrics.Excess, road.Metrics.Overage)
 	road.Aliases.Put(home, &live.Alias{Name: "fast", Target: "m"})
 	answer := []byte(`{"id":"chatcmpl-1","object":"chat.completion","created":1760000000,"model":"gpt-4o-mini","choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat("word ", 60) +
 		`","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":120,"completion_tokens":60,"total_tokens":180,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0}},"system_fingerprint":"fp_mock"}`)

@@ -89,7 +89,7 @@ func bridge(t *testing.T, b *bench, p *live.Provider, s upstream.Sender, d upstr
 	t.Helper()
 	m := model("m")
 	m.Provider = p
-	fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, []*live.Model{m}), upstream.Tongues{
+	fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, []*live.Model{m}), upstream.Protocols{
 		Makers:   map[live.Protocol]upstream.Maker{"test": func(*live.Provider) (upstream.Sender, error) { return s, nil }},
 		Dialects: map[live.Protocol]upstream.Dialect{live.Anthropic: d},
 		Bridge:   responses.Bridge{Now: time.Now, New: func(s string) string { return s + "_1" }},

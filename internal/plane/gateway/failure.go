@@ -43,7 +43,7 @@ var (
 
 // lost classifies an error of the connection.
 func (r *run) lost(l *life.Life, err error) *failure {
-	cause := l.Why()
+	cause := l.Cause()
 	var refusal *fault.Fault
 	switch {
 	case errors.As(err, &refusal):

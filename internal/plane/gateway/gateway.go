@@ -30,12 +30,12 @@ type Config struct {
 	Bounds     *edge.Bounds
 	Log        *slog.Logger
 	Count      func(text string) int64 // tokens, exactly; slow
-	Watch      *Watch
+	Metrics    *Metrics
 	Random     func() float64 // uniform in [0, 1)
 	Cache      *cache.Cache
 	Breaker    *breaker.Breaker
 	Recorder   *capture.Recorder // nil logs nothing
-	Rota       *poller.Rota      // for streams; nil for a goroutine that wakes with every event of each
+	Poller     *poller.Poller    // for streams; nil for a goroutine that wakes with every event of each
 }
 
 // Settings may change while requests run.
@@ -114,8 +114,8 @@ func (g *Gateway) serve(e *Endpoint, w http.ResponseWriter, r *http.Request) err
 		return err
 	}
 	defer body.Release()
-	ask := &Ask{Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body.Bytes, Lease: body, Cache: edge.First(r.Header, "X-Service-Cache"), front: flushing{w}}
-	ask.said = Labels{Tag: edge.First(r.Header, "X-Service-Tag"), Trace: edge.First(r.Header, "X-Service-Trace-Id"), Off: edge.First(r.Header, "X-Service-Log") == "off"}
+	ask := &Ask{Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body.Bytes, Lease: body, Cache: edge.FirstValue(r.Header, "X-Service-Cache"), front: flushing{w}}
+	ask.said = Labels{Tag: edge.FirstValue(r.Header, "X-Service-Tag"), Trace: edge.FirstValue(r.Header, "X-Service-Trace-Id"), Off: edge.FirstValue(r.Header, "X-Service-Log") == "off"}
 	ask.Labels = &ask.said
 	return g.Serve(r.Context(), ask, &ask.front)
 }
@@ -127,4 +127,6 @@ func (f *flushing) Send(p []byte) error { return edge.Send(f.ResponseWriter, p) 
 
 func (f *flushing) End(p []byte) error { return edge.End(f.ResponseWriter, p) }
 
-func (f *flushing) Hasty() func(now time.Time, p []byte) bool { return edge.Hasty(f.ResponseWriter) }
+func (f *flushing) TrySend() func(now time.Time, p []byte) bool {
+	return edge.TrySend(f.ResponseWriter)
+}

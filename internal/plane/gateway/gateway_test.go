@@ -92,7 +92,7 @@ func newBench(t testing.TB, models ...*live.Model) *bench {
 	for _, m := range models {
 		providers = append(providers, m.Provider)
 	}
-	tongues := upstream.Tongues{Makers: map[live.Protocol]upstream.Maker{"test": func(*live.Provider) (upstream.Sender, error) { return b, nil }}}
+	tongues := upstream.Protocols{Makers: map[live.Protocol]upstream.Maker{"test": func(*live.Provider) (upstream.Sender, error) { return b, nil }}}
 	fleet, err := upstream.NewFleet(live.NewCatalog(providers, models), tongues, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -101,9 +101,9 @@ func newBench(t testing.TB, models ...*live.Model) *bench {
 	bounds.Body.Store(1 << 20)
 	bounds.Buffered.Set(1 << 30)
 	log := slog.New(slog.DiscardHandler)
-	watch := NewWatch(prometheus.NewRegistry())
+	watch := NewMetrics(prometheus.NewRegistry())
 	b.Gateway = New(Config{
-		Fleet: func() *upstream.Fleet { return fleet }, Aliases: live.NewAliases(), Keys: live.NewKeyring(), Cache: cache.New(1<<20, time.Hour), Breaker: breaker.New(breaker.Settings{}), Workspaces: live.NewSettings(), Bounds: bounds, Log: log, Watch: watch,
+		Fleet: func() *upstream.Fleet { return fleet }, Aliases: live.NewAliases(), Keys: live.NewKeyring(), Cache: cache.New(1<<20, time.Hour), Breaker: breaker.New(breaker.Settings{}), Workspaces: live.NewSettings(), Bounds: bounds, Log: log, Metrics: watch,
 		Till: till.New(b.funds, b.journal, log, watch.Excess, watch.Overage), Count: func(text string) int64 { return int64(len(strings.Fields(text))) }, Random: func() float64 { return 0.5 },
 	})
 	b.Apply(Settings{TryTimeout: 5 * time.Second, StallTimeout: 5 * time.Second, RequestTimeout: 10 * time.Second})

@@ -25,7 +25,7 @@ const dedicated = "dedicated/"
 // begins afterwards; who turns it off, everything from then on, which is asked again at the end.
 func (r *run) wanted() bool {
 	a := r.ask
-	return r.gateway.Recorder != nil && a.Labels != nil && !a.Labels.Off && a.Endpoint == Chat && r.gateway.Recorder.Wants(a.Caller.Workspace)
+	return r.gateway.Recorder != nil && a.Labels != nil && !a.Labels.Off && a.Endpoint == Chat && r.gateway.Recorder.Enabled(a.Caller.Workspace)
 }
 
 // log hands an exchange that has come to its end to the log. answer is the whole of it.

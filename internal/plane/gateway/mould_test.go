@@ -176,7 +176,7 @@ func TestASkimmedStreamIsWhatItsEventsAreOneByOne(t *testing.T) {
 				n = end + 2
 			}
 			piece := bytes.Clone(rest[:n])
-			if got.mould != nil && got.events.Between() && got.skims(piece) {
+			if got.mould != nil && got.events.AtBoundary() && got.skims(piece) {
 				skimmed++
 			}
 			failed = got.take(piece)

@@ -132,7 +132,7 @@ func (r *run) bring(body []byte) *failure {
 		return &failure{class: over, err: errNoRoom, fault: errNoRoom}
 	}
 	r.clock.ours()
-	r.gateway.Watch.first(r)
+	r.gateway.Metrics.first(r)
 	r.judge(nil)
 	e.body = bytes.Clone(body)
 	return nil

@@ -20,7 +20,7 @@ type plan struct {
 // A candidate is a model that may answer, how it is reached, and what it costs the workspace.
 type candidate struct {
 	*live.Model
-	own   *upstream.Own // the workspace's own way; nil for the server's
+	own   *upstream.Credentials // the workspace's own way; nil for the server's
 	price live.Price
 }
 
@@ -46,7 +46,7 @@ func (g *Gateway) candidate(ws tenant.ID, c *live.Catalog, id string) (candidate
 	case own.Broken:
 		return candidate{}, fault.UnknownProvider.New("the workspace's own key for %s cannot be read: set it again", m.Provider.Name)
 	default:
-		return candidate{Model: m, own: &upstream.Own{Key: own.Key, BaseURL: own.BaseURL}, price: m.Price.Share(g.settings.Load().OwnKeyFee)}, nil
+		return candidate{Model: m, own: &upstream.Credentials{Key: own.Key, BaseURL: own.BaseURL}, price: m.Price.Share(g.settings.Load().OwnKeyFee)}, nil
 	}
 }
 

@@ -66,7 +66,7 @@ func TestAWorkspaceWithItsOwnKeyPaysTheFeeAlone(t *testing.T) {
 		}
 	}
 	ask()
-	if sent := b.sent[0].Own; sent == nil || sent.Key.Reveal() != "sk-own" || sent.BaseURL != own.BaseURL {
+	if sent := b.sent[0].Credentials; sent == nil || sent.Key.Reveal() != "sk-own" || sent.BaseURL != own.BaseURL {
 		t.Errorf("%+v", sent)
 	}
 	if e := b.settled(); !e.Own || e.Charged != 0 || e.Cost != 0 || e.Usage.Input != 10 {
@@ -78,8 +78,8 @@ func TestAWorkspaceWithItsOwnKeyPaysTheFeeAlone(t *testing.T) {
 	if e := b.settled(); !e.Own || e.Charged != (10_000+20_000)/10 {
 		t.Errorf("a tenth of the price: %+v", e)
 	}
-	if _, err := b.ask(request); err != nil || b.sent[2].Own != nil || b.settled().Own {
-		t.Errorf("another workspace's request: %+v %v", b.sent[2].Own, err)
+	if _, err := b.ask(request); err != nil || b.sent[2].Credentials != nil || b.settled().Own {
+		t.Errorf("another workspace's request: %+v %v", b.sent[2].Credentials, err)
 	}
 }
 

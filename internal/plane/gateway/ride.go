@@ -24,7 +24,7 @@ type ride struct {
 
 // A rider is a body that can be read in turns.
 type rider interface {
-	Ride(r *poller.Rota, turn func(now time.Time) bool) bool
+	Ride(r *poller.Poller, turn func(now time.Time) bool) bool
 	Try() (piece []byte, ok bool)
 }
 
@@ -57,18 +57,18 @@ func (s *relay) next() ([]byte, error) {
 
 // calm reports whether a stream can be looked after in turns.
 func (s *relay) calm() bool {
-	if !s.begun || s.mould == nil || s.memory.wanted || !s.events.Between() || s.gateway.Rota == nil {
+	if !s.begun || s.mould == nil || s.memory.wanted || !s.events.AtBoundary() || s.gateway.Poller == nil {
 		return false
 	}
 	r := &s.ride
 	if r.turn == nil {
 		writer, able := s.run.out.(interface {
-			Hasty() func(now time.Time, p []byte) bool
+			TrySend() func(now time.Time, p []byte) bool
 		})
 		on, rides := s.in.from.(rider)
 		r.turn = s.pass
 		if able && rides {
-			r.on, r.send = on, writer.Hasty()
+			r.on, r.send = on, writer.TrySend()
 		}
 	}
 	return r.on != nil && r.send != nil
@@ -79,7 +79,7 @@ func (s *relay) rode() (rest []byte) {
 	r := &s.ride
 	s.term.wait(s.clock.now, s.in.patience)
 	before := len(s.delivered)
-	on := r.on.Ride(s.gateway.Rota, r.turn)
+	on := r.on.Ride(s.gateway.Poller, r.turn)
 	if r.vain++; len(s.delivered) > before {
 		r.vain = 0
 	}

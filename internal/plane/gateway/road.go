@@ -81,7 +81,7 @@ func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error
 	defer g.running.Add(-1)
 	r := &run{gateway: g, ask: ask, out: out, settings: g.settings.Load(), fleet: g.Fleet(), clock: start(), judged: true}
 	r.standard = cmp.Or(ask.own.most(), g.Workspaces.Of(ask.Caller.Workspace).DefaultMaxTokens, r.settings.DefaultMaxTokens)
-	defer func() { g.Watch.finish(r, caller, err) }()
+	defer func() { g.Metrics.finish(r, caller, err) }()
 	if err := ask.read(); err != nil {
 		return err
 	}
@@ -228,11 +228,11 @@ func (r *run) try() error {
 		if failed.class != unfit || i == 0 {
 			last = failed
 		}
-		if !last.next || i == 0 && failed.class == unfit || r.term.Why() != nil {
+		if !last.next || i == 0 && failed.class == unfit || r.term.Cause() != nil {
 			break
 		}
 	}
-	if cause := r.term.Why(); cause != nil {
+	if cause := r.term.Cause(); cause != nil {
 		last.fault = ending(cause)
 	}
 	return last.fault
@@ -264,7 +264,7 @@ func (r *run) failed(c candidate, f *failure) {
 	if f.class == over || f.class == unfit {
 		return // no fault of the provider's
 	}
-	r.gateway.Watch.tried(c.Model, f.name)
+	r.gateway.Metrics.tried(c.Model, f.name)
 	if _, ok := r.gateway.lines.Allow(c.ID+" "+f.name, time.Now()); ok {
 		r.gateway.Log.Warn("a try failed", "request_id", r.ask.ID, "model", c.ID, "provider", c.Provider.Name, "class", f.name, "err", f.err)
 	}
@@ -327,7 +327,7 @@ func (r *run) once(c candidate) *failure {
 	}
 	r.judged, r.allowed = false, now
 	ctx := &r.first
-	if ctx.Why() != nil {
+	if ctx.Cause() != nil {
 		ctx = new(attempt)
 	}
 	r.term.try(&ctx.Life, now, r.settings.TryTimeout)
@@ -339,7 +339,7 @@ func (r *run) once(c candidate) *failure {
 	defer r.held.back()
 	request := &ctx.request
 	*request = upstream.Request{
-		Model: c.Model, Path: r.ask.Endpoint.Path, Lease: r.ask.Lease, Stream: r.ask.stream, ID: r.ask.ID, Own: c.own, Take: r.held.take,
+		Model: c.Model, Path: r.ask.Endpoint.Path, Lease: r.ask.Lease, Stream: r.ask.stream, ID: r.ask.ID, Credentials: c.own, Take: r.held.take,
 	}
 	request.Body = r.ask.body(request.Room[:0], c, r.standard)
 	response, err := r.fleet.Sender(c.Model).Send(&ctx.Life, request)

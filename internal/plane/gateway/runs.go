@@ -111,7 +111,7 @@ func (r *runs) ring() {
 		if t.due() <= now {
 			t.look(now)
 		}
-		if t.Why() == nil {
+		if t.Cause() == nil {
 			next = min(next, t.due())
 		}
 	})

@@ -22,8 +22,8 @@ func TestTheAlarmRingsForEach(t *testing.T) {
 		all.add(one)
 		one.try(try, begun, patience)
 		try.Await(func() {
-			if !errors.Is(try.Why(), errSilent) || one.Why() != nil {
-				t.Errorf("the try ended with %v, its request with %v", try.Why(), one.Why())
+			if !errors.Is(try.Cause(), errSilent) || one.Cause() != nil {
+				t.Errorf("the try ended with %v, its request with %v", try.Cause(), one.Cause())
 			}
 			over <- time.Since(begun) - patience
 		})
@@ -49,8 +49,8 @@ func TestARequestEndsWhenItsTimeIsOver(t *testing.T) {
 	all.add(one)
 	one.try(try, begun, time.Hour)
 	<-try.Done()
-	if took := time.Since(begun); took < 50*time.Millisecond || !errors.Is(one.Why(), errTooLong) {
-		t.Errorf("it ended after %v with %v", took, one.Why())
+	if took := time.Since(begun); took < 50*time.Millisecond || !errors.Is(one.Cause(), errTooLong) {
+		t.Errorf("it ended after %v with %v", took, one.Cause())
 	}
 }
 
@@ -68,13 +68,13 @@ func TestAWaitThatGoesOnIsNotOver(t *testing.T) {
 	one.over(first)
 	one.try(second, time.Now(), 30*time.Millisecond)
 	<-second.Done()
-	if !errors.Is(second.Why(), errSilent) || errors.Is(first.Why(), errSilent) {
-		t.Errorf("%v, %v", first.Why(), second.Why())
+	if !errors.Is(second.Cause(), errSilent) || errors.Is(first.Cause(), errSilent) {
+		t.Errorf("%v, %v", first.Cause(), second.Cause())
 	}
 	one.over(second)
 	time.Sleep(100 * time.Millisecond)
-	if one.Why() != nil {
-		t.Errorf("nobody waits, and it ended with %v", one.Why())
+	if one.Cause() != nil {
+		t.Errorf("nobody waits, and it ended with %v", one.Cause())
 	}
 	all.remove(one)
 }

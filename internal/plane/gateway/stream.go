@@ -127,7 +127,7 @@ func (c *choices) finished() bool { return !c.none() && c.said == c.over }
 func (s *relay) take(piece []byte) *failure {
 	s.tape.add(piece)
 	for len(piece) > 0 && !s.ended {
-		if s.mould != nil && s.events.Between() && !s.memory.wanted {
+		if s.mould != nil && s.events.AtBoundary() && !s.memory.wanted {
 			n := s.skim(piece)
 			if failed := s.heard(n > 0); failed != nil {
 				return failed
@@ -218,7 +218,7 @@ func (s *relay) begin() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	s.clock.ours()
-	s.gateway.Watch.first(s.run)
+	s.gateway.Metrics.first(s.run)
 	s.judge(nil) // it answers: how long a stream goes on is no matter of its circuit's
 	s.head(eventStream, -1)
 	s.last = s.clock.now
@@ -229,7 +229,7 @@ func (s *relay) begin() {
 func (s *relay) keepAlive() {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if s.mute || s.term.Why() != nil {
+	if s.mute || s.term.Cause() != nil {
 		return
 	}
 	if quiet := time.Since(s.last); quiet < s.gateway.pingEvery { // the timer is not set anew with every event
@@ -255,7 +255,7 @@ func (s *relay) send() {
 
 // over is the end of the connection. Whether that was the end of the answer, the events tell and never the socket.
 func (s *relay) over(err error) *failure {
-	if errors.Is(err, io.EOF) && s.finished && s.in.life.Why() == nil {
+	if errors.Is(err, io.EOF) && s.finished && s.in.life.Cause() == nil {
 		s.ended, s.end = true, []byte(s.ask.Endpoint.end)
 		return nil
 	}
@@ -272,7 +272,7 @@ func (s *relay) fail(f *failure) *failure {
 	}
 	s.stopPings()
 	outcome := Died
-	if errors.Is(s.term.Why(), errLeft) {
+	if errors.Is(s.term.Cause(), errLeft) {
 		outcome = Left
 	} else {
 		s.failed(s.model, f)
@@ -314,7 +314,7 @@ func (s *relay) stopPings() {
 func (s *relay) finish() *failure {
 	s.begin()
 	s.stopPings()
-	if errors.Is(s.term.Why(), errLeft) {
+	if errors.Is(s.term.Cause(), errLeft) {
 		return s.fail(&failure{class: over, err: errLeft, fault: ending(errLeft)})
 	}
 	later, err := s.settle(Finished)

@@ -40,7 +40,7 @@ func (s *stopwatch) theirs() {
 
 // A Watch counts what the gateway does. Its labels are bounded: endpoints, outcomes, classes of failure, and the models
 // and providers of the catalog; never a workspace, a key, or anything that a caller sent.
-type Watch struct {
+type Metrics struct {
 	own      *prometheus.HistogramVec
 	begun    *prometheus.HistogramVec
 	tokens   *prometheus.CounterVec
@@ -62,11 +62,11 @@ type Watch struct {
 type pair struct{ a, b string }
 
 // NewWatch registers the gateway's metrics.
-func NewWatch(to prometheus.Registerer) *Watch {
+func NewMetrics(to prometheus.Registerer) *Metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
-	w := &Watch{
+	w := &Metrics{
 		own: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "sovereign_gateway_own_seconds", Help: "Time of a request that was ours: neither the provider's nor a slow caller's.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .5},
@@ -98,16 +98,16 @@ func NewWatch(to prometheus.Registerer) *Watch {
 func dollars(n money.Nano) float64 { return float64(n) / float64(money.Dollar) }
 
 // Excess counts what a request cost beyond its hold.
-func (w *Watch) Excess(amount money.Nano) { w.excess.Add(dollars(amount)) }
+func (w *Metrics) Excess(amount money.Nano) { w.excess.Add(dollars(amount)) }
 
 // Overage counts what a wallet could not pay.
-func (w *Watch) Overage(amount money.Nano) { w.overage.Add(dollars(amount)) }
+func (w *Metrics) Overage(amount money.Nano) { w.overage.Add(dollars(amount)) }
 
-func (w *Watch) tried(m *live.Model, class string) {
+func (w *Metrics) tried(m *live.Model, class string) {
 	w.tries.WithLabelValues(m.Provider.Name, class).Inc()
 }
 
-func (w *Watch) first(r *run) {
+func (w *Metrics) first(r *run) {
 	r.begins = r.clock.now.Sub(r.clock.started)
 	w.begunOf.Get(r.model.ID).Observe(r.begins.Seconds())
 }
@@ -115,7 +115,7 @@ func (w *Watch) first(r *run) {
 // settled notes what a request was charged for.
 func (r *run) settled(o Outcome, u live.Usage) {
 	r.outcome, r.used = o, u
-	w := r.gateway.Watch
+	w := r.gateway.Metrics
 	for _, used := range [...]struct {
 		kind string
 		n    int64
@@ -137,7 +137,7 @@ func refusal(err error) string {
 }
 
 // finish notes how a request ended, in the metrics and on its span.
-func (w *Watch) finish(r *run, ctx context.Context, err error) {
+func (w *Metrics) finish(r *run, ctx context.Context, err error) {
 	outcome := string(r.outcome)
 	switch {
 	case outcome != "":

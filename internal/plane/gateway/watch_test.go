@@ -21,7 +21,7 @@ func measured(t *testing.T) (*bench, func(name string) []*dto.Metric) {
 	t.Helper()
 	b := newBench(t)
 	registry := prometheus.NewRegistry()
-	b.Watch = NewWatch(registry)
+	b.Metrics = NewMetrics(registry)
 	return b, func(name string) []*dto.Metric {
 		t.Helper()
 		families, err := registry.Gather()

@@ -371,7 +371,7 @@ func (j *Journal) End() Position {
 
 // Stirred has a value when something was written since one was taken from it, or could not be: whoever syncs may rest until then.
 // It is for one reader.
-func (j *Journal) Stirred() <-chan struct{} { return j.stir }
+func (j *Journal) Appended() <-chan struct{} { return j.stir }
 
 // Synced is up to where a power loss costs nothing. Only what lies before it may be posted: otherwise a ledger could
 // remember what the journal has forgotten.

@@ -232,7 +232,7 @@ func (s *Spool) End() Position {
 }
 
 // Stirred has a value when something was written since one was taken from it: whoever reads may rest until then. It is for one reader.
-func (s *Spool) Stirred() <-chan struct{} { return s.stir }
+func (s *Spool) Appended() <-chan struct{} { return s.stir }
 
 // Sync makes what was appended survive a power loss. Those who append do not wait for it.
 func (s *Spool) Sync() error {

@@ -283,12 +283,12 @@ func TestWhoReadsIsToldThatSomethingWasWritten(t *testing.T) {
 	s := open(t, journaltest.NewDisk(), Position{}, plenty)
 	for range 2 {
 		select {
-		case <-s.Stirred():
+		case <-s.Appended():
 			t.Fatal("nothing was written")
 		default:
 		}
 		s.Append([]byte("one"))
 		s.Append([]byte("two"))
-		<-s.Stirred()
+		<-s.Appended()
 	}
 }

@@ -40,7 +40,8 @@ type DB struct {
 	aside  *sql.DB // for checkpoints that nobody waits for; nil where whoever commits makes them
 	steps  string  // the folder of its migrations
 
-	lookout lookout
+	lookout   lookout
+	listeners listeners
 }
 
 // The embedded databases' files in the data folder.

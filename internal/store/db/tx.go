@@ -29,6 +29,7 @@ type Tx struct {
 	tx      *sql.Tx
 	depth   int
 	touched []Change
+	signals []string
 }
 
 // attempts bounds how often a transaction that lost a race on PostgreSQL is run again.
@@ -81,6 +82,7 @@ func (d *DB) once(ctx context.Context, fn func(*Tx) error) (Version, error) {
 	if err := raw.Commit(); err != nil {
 		return 0, fmt.Errorf("commit: %w", err)
 	}
+	d.listeners.call(tx.signals)
 	return version, nil
 }
 
@@ -122,12 +124,12 @@ func (t *Tx) publish(ctx context.Context) (Version, error) {
 func (t *Tx) nested(ctx context.Context, fn func(*Tx) error) error {
 	t.depth++
 	defer func() { t.depth-- }()
-	name, touched := fmt.Sprintf("nested_%d", t.depth), len(t.touched)
+	name, touched, signals := fmt.Sprintf("nested_%d", t.depth), len(t.touched), len(t.signals)
 	if _, err := t.tx.ExecContext(ctx, "SAVEPOINT "+name); err != nil {
 		return fmt.Errorf("savepoint: %w", err)
 	}
 	if err := fn(t); err != nil {
-		t.touched = t.touched[:touched]
+		t.touched, t.signals = t.touched[:touched], t.signals[:signals]
 		_, undo := t.tx.ExecContext(context.WithoutCancel(ctx), "ROLLBACK TO SAVEPOINT "+name)
 		return errors.Join(err, undo)
 	}

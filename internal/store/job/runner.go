@@ -69,6 +69,7 @@ func NewRunner(c Config) *Runner {
 	if r.now == nil {
 		r.now = clock.Now
 	}
+	c.DB.Listen(queued, r.Wake)
 	return r
 }
 

@@ -28,8 +28,11 @@ type New struct {
 	Estimate money.Nano
 }
 
-// Queue adds a job in the transaction that makes what it is for: neither exists without the other. Whoever commits that
-// transaction wakes the runner; if nobody does, the job is found a little later.
+// queued is the topic that wakes the runner when a transaction that queues or cancels a job has committed.
+const queued = "jobs"
+
+// Queue adds a job in the transaction that makes what it is for: neither exists without the other. The commit wakes the
+// runner.
 func Queue(ctx context.Context, tx *db.Tx, ws tenant.ID, n New) error {
 	_, err := db.Exec(ctx, tx.In(ws), `
 		INSERT INTO jobs (workspace_id, id, kind, status, done, total, cost, estimate, attempts, losses, claim, cancel_requested, failure, created_at)
@@ -37,6 +40,7 @@ func Queue(ctx context.Context, tx *db.Tx, ws tenant.ID, n New) error {
 	if err != nil {
 		return fmt.Errorf("queue %s %s: %w", n.Kind, n.ID, err)
 	}
+	tx.Signal(queued)
 	return nil
 }
 
@@ -59,8 +63,7 @@ type wish struct {
 }
 
 // Cancel ends a job that waits, and asks one that runs to end; what it has done is kept. Repeating it is a no-op; a job that
-// ended otherwise is a conflict. It is audited as kind.cancel. A run is told when the transaction is committed and the runner
-// woken, or a little later.
+// ended otherwise is a conflict. It is audited as kind.cancel. The commit wakes the runner, which tells the run.
 func Cancel(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, id string) (Job, error) {
 	var before, after record
 	err := change(ctx, tx, ws, id, func(r *record) (err error) {
@@ -75,6 +78,7 @@ func Cancel(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, id st
 	if err != nil {
 		return Job{}, fmt.Errorf("cancel job %s: %w", id, err)
 	}
+	tx.Signal(queued)
 	if before != after {
 		if err := audit.Record(ctx, tx, ws, by, after.Kind+".cancel", id,
 			wish{before.Status, before.CancelRequested}, wish{after.Status, after.CancelRequested}); err != nil {

@@ -55,7 +55,7 @@ func (r *Reader) Next(piece []byte) (e Event, rest []byte, ok bool, err error) {
 			r.partial = append(r.partial, line...)
 			return e, nil, false, nil
 		}
-		if data, after, ok := alone(line, piece); ok && r.Between() {
+		if data, after, ok := alone(line, piece); ok && r.AtBoundary() {
 			if piece = after; len(data) > 0 {
 				return Event{Data: data[:len(data):len(data)]}, piece, true, nil
 			}
@@ -80,7 +80,7 @@ func (r *Reader) Next(piece []byte) (e Event, rest []byte, ok bool, err error) {
 }
 
 // Between reports whether nothing of an event has come.
-func (r *Reader) Between() bool { return len(r.partial) == 0 && !r.held && r.name == "" }
+func (r *Reader) AtBoundary() bool { return len(r.partial) == 0 && !r.held && r.name == "" }
 
 // alone is the data of an event that is one line and has come whole, with what comes after it: most are, and need not be copied.
 func alone(line, rest []byte) (data, after []byte, ok bool) {

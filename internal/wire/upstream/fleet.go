@@ -18,7 +18,7 @@ type Fleet struct {
 type Maker func(*live.Provider) (Sender, error)
 
 // Tongues are what a fleet can speak beside OpenAI's wire, which is built in.
-type Tongues struct {
+type Protocols struct {
 	Makers   map[live.Protocol]Maker   // protocols without a wire
 	Dialects map[live.Protocol]Dialect // protocols that are translated
 	Bridge   Dialect                   // the Responses API, spoken over chat
@@ -26,7 +26,7 @@ type Tongues struct {
 }
 
 // NewFleet reaches every provider of a catalog. Those that stand unchanged in the fleet before keep their connections.
-func NewFleet(c *live.Catalog, tongues Tongues, before *Fleet) (*Fleet, error) {
+func NewFleet(c *live.Catalog, tongues Protocols, before *Fleet) (*Fleet, error) {
 	f := &Fleet{Catalog: c, senders: map[string]Sender{}, known: c.Providers()}
 	for name, p := range c.Providers() {
 		if before != nil && same(before.known[name], p) {
@@ -43,7 +43,7 @@ func NewFleet(c *live.Catalog, tongues Tongues, before *Fleet) (*Fleet, error) {
 }
 
 // reach is a sender that takes every request of our endpoints' to a provider, in the wire that it speaks.
-func (t Tongues) reach(p *live.Provider) (sender Sender, err error) {
+func (t Protocols) reach(p *live.Provider) (sender Sender, err error) {
 	dialect, translate := t.Dialects[p.Protocol]
 	maker, made := t.Makers[p.Protocol]
 	switch {

@@ -36,8 +36,8 @@ func (c *counted) Send(context.Context, *upstream.Request) (*upstream.Response, 
 func (c *counted) Close() { c.closed++ }
 
 // speaking is a fleet's tongues with a maker of simulated senders.
-func speaking(m upstream.Maker) upstream.Tongues {
-	return upstream.Tongues{Makers: map[live.Protocol]upstream.Maker{live.Sim: m}}
+func speaking(m upstream.Maker) upstream.Protocols {
+	return upstream.Protocols{Makers: map[live.Protocol]upstream.Maker{live.Sim: m}}
 }
 
 // fleet reaches providers of which each has one model.
@@ -120,7 +120,7 @@ func TestAFleetThatCannotBeMadeChangesNothing(t *testing.T) {
 	p := live.Provider{Name: "up", Protocol: live.Sim}
 	first, before := fleet(t, nil, p)
 	odd := live.Provider{Name: "odd", Protocol: "gopher"}
-	_, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{&p, &odd}, nil), upstream.Tongues{}, first)
+	_, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{&p, &odd}, nil), upstream.Protocols{}, first)
 	if err == nil || !strings.Contains(err.Error(), "provider odd: nothing speaks gopher") {
 		t.Error(err)
 	}

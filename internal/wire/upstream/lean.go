@@ -19,7 +19,7 @@ type lean struct {
 	*standard
 	client *http1.Client
 	path   string // of the base URL
-	heads  memo.Memo[kind, *http1.Letterhead]
+	heads  memo.Memo[kind, *http1.HeaderTemplate]
 }
 
 // A kind is of requests that have all but their id in common.
@@ -54,8 +54,8 @@ func newDirect(p *live.Provider, guarded http.RoundTripper) (Sender, error) {
 }
 
 // letterhead is for requests with the server's own key; nil where none can be written, and each request will say why.
-func (l *lean) letterhead(of kind) *http1.Letterhead {
-	h, err := l.client.Letterhead(http.MethodPost, l.path+of.path, letterhead(l.provider.Protocol, of.stream, l.provider.APIKey)...)
+func (l *lean) letterhead(of kind) *http1.HeaderTemplate {
+	h, err := l.client.HeaderTemplate(http.MethodPost, l.path+of.path, letterhead(l.provider.Protocol, of.stream, l.provider.APIKey)...)
 	if err != nil {
 		return nil
 	}
@@ -69,7 +69,7 @@ func (l *lean) Close() {
 
 // Send implements Sender.
 func (l *lean) Send(ctx context.Context, r *Request) (*Response, error) {
-	if r.Own != nil && r.Own.BaseURL != "" { // the guard's transport knows where it may lead
+	if r.Credentials != nil && r.Credentials.BaseURL != "" { // the guard's transport knows where it may lead
 		return l.standard.Send(ctx, r)
 	}
 	response, err := l.client.Do(ctx, l.request(r))
@@ -92,13 +92,13 @@ func (l *lean) Send(ctx context.Context, r *Request) (*Response, error) {
 // request is what is sent.
 func (l *lean) request(r *Request) *http1.Request {
 	key := l.provider.APIKey
-	if r.Own != nil {
-		key = r.Own.Key
+	if r.Credentials != nil {
+		key = r.Credentials.Key
 	} else if h := l.heads.Get(kind{r.Path, r.Stream}); h != nil {
 		short := &struct {
 			http1.Request
 			id [1]http1.Field
-		}{Request: http1.Request{Letterhead: h, Body: r.Body}, id: [1]http1.Field{named(r)}}
+		}{Request: http1.Request{HeaderTemplate: h, Body: r.Body}, id: [1]http1.Field{named(r)}}
 		short.Fields = short.id[:]
 		return &short.Request
 	}

@@ -45,7 +45,7 @@ func to(t *testing.T, via live.Transport, p *live.Provider) (upstream.Sender, *l
 		p.Name = "up"
 	}
 	m := &live.Model{ID: p.Name + "/m", Provider: p, Upstream: "m"}
-	fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, []*live.Model{m}), upstream.Tongues{}, nil)
+	fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, []*live.Model{m}), upstream.Protocols{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func TestAnAuthorityThatCannotBeReadIsRefusedByName(t *testing.T) {
 	}
 	for file, says := range map[string]string{filepath.Join(folder, "missing.pem"): "missing.pem", empty: "holds no certificate"} {
 		p := &live.Provider{Name: "up", Protocol: live.OpenAI, BaseURL: "https://127.0.0.1:1", CAFile: file}
-		_, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, nil), upstream.Tongues{}, nil)
+		_, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, nil), upstream.Protocols{}, nil)
 		if err == nil || !strings.Contains(err.Error(), "provider up: ca_file") || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v", err)
 		}
@@ -511,7 +511,7 @@ func TestAWorkspacesOwnWayIsTaken(t *testing.T) {
 	p := &live.Provider{Name: "up", Protocol: live.OpenAI, BaseURL: server.URL, APIKey: secret.New("server-key")}
 	m := &live.Model{ID: "up/m", Provider: p, Upstream: "m"}
 	reach := func(guard *netguard.Guard) upstream.Sender {
-		fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, []*live.Model{m}), upstream.Tongues{Guarded: guard.Transport()}, nil)
+		fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, []*live.Model{m}), upstream.Protocols{Guarded: guard.Transport()}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -519,17 +519,17 @@ func TestAWorkspacesOwnWayIsTaken(t *testing.T) {
 	}
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	for name, c := range map[string]struct {
-		own     *upstream.Own
+		own     *upstream.Credentials
 		allowed []netip.Prefix
 		want    string
 	}{
 		"the server's":            {nil, nil, "Bearer server-key"},
-		"an own key":              {&upstream.Own{Key: secret.New("own-key")}, nil, "Bearer own-key"},
-		"an own URL":              {&upstream.Own{Key: secret.New("own-key"), BaseURL: server.URL}, loopback, "Bearer own-key"},
-		"an own URL to ourselves": {&upstream.Own{Key: secret.New("own-key"), BaseURL: server.URL}, nil, ""},
+		"an own key":              {&upstream.Credentials{Key: secret.New("own-key")}, nil, "Bearer own-key"},
+		"an own URL":              {&upstream.Credentials{Key: secret.New("own-key"), BaseURL: server.URL}, loopback, "Bearer own-key"},
+		"an own URL to ourselves": {&upstream.Credentials{Key: secret.New("own-key"), BaseURL: server.URL}, nil, ""},
 	} {
 		r := ask(m, "{}")
-		r.Own = c.own
+		r.Credentials = c.own
 		response, err := reach(netguard.New(c.allowed)).Send(t.Context(), r)
 		var f *fault.Fault
 		if c.want == "" {
@@ -560,7 +560,7 @@ func TestEachWireHasItsKeyWhereItLooksForIt(t *testing.T) {
 		})
 		p := &live.Provider{Name: "up", Protocol: protocol, BaseURL: url, APIKey: secret.New("k")}
 		m := &live.Model{ID: "up/m", Provider: p}
-		fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, []*live.Model{m}), upstream.Tongues{Dialects: map[live.Protocol]upstream.Dialect{
+		fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, []*live.Model{m}), upstream.Protocols{Dialects: map[live.Protocol]upstream.Dialect{
 			live.Anthropic: shouting{}, live.Gemini: shouting{}, live.Cohere: shouting{},
 		}}, nil)
 		if err != nil {

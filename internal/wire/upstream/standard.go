@@ -69,10 +69,10 @@ func (s *standard) Close() { s.transport.CloseIdleConnections() }
 // Send implements Sender. Redirects are answers like any other; following one would take the provider's key elsewhere.
 func (s *standard) Send(ctx context.Context, r *Request) (*Response, error) {
 	base, key, way := s.provider.BaseURL, s.provider.APIKey, http.RoundTripper(s.transport)
-	if r.Own != nil {
-		key = r.Own.Key
-		if r.Own.BaseURL != "" {
-			base, way = r.Own.BaseURL, s.guarded
+	if r.Credentials != nil {
+		key = r.Credentials.Key
+		if r.Credentials.BaseURL != "" {
+			base, way = r.Credentials.BaseURL, s.guarded
 		}
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, base+r.Path, nil)

@@ -22,14 +22,14 @@ const (
 
 // A Request is one try at one model.
 type Request struct {
-	Model  *live.Model
-	Path   string    // one of our endpoints'
-	Body   [][]byte  // the caller's bytes, with what had to change in between
-	Room   [3][]byte // for them, mostly
-	Lease  Lease     // of the body; nil when its bytes are nobody else's later
-	Stream bool      // server-sent events are asked for
-	ID     string    // our id of the request, for the provider's support
-	Own    *Own      // the workspace's own way to the provider; nil for the server's
+	Model       *live.Model
+	Path        string       // one of our endpoints'
+	Body        [][]byte     // the caller's bytes, with what had to change in between
+	Room        [3][]byte    // for them, mostly
+	Lease       Lease        // of the body; nil when its bytes are nobody else's later
+	Stream      bool         // server-sent events are asked for
+	ID          string       // our id of the request, for the provider's support
+	Credentials *Credentials // the workspace's own way to the provider; nil for the server's
 
 	Take func(bytes int64) bool // asks for room for that many bytes more; nil is as much as one wants
 }
@@ -42,7 +42,7 @@ type Lease interface {
 }
 
 // Own is how a workspace reaches a provider with a key of its own.
-type Own struct {
+type Credentials struct {
 	Key     secret.Text
 	BaseURL string // empty for the provider's
 }

@@ -51,7 +51,7 @@ func (t *trial) figures() []float64 {
 	return []float64{promoted / repeats, rolled / repeats, peeked / repeats}
 }
 
-func (t *trial) run(r *rand.Rand, gate stat.Gate) (verdict stat.Verdict, peeked bool) {
+func (t *trial) run(r *rand.Rand, gate stat.Gate) (verdict stat.Decision, peeked bool) {
 	var base, canary stat.Arm
 	verdict = stat.Continue
 	for range requests {

@@ -20,7 +20,7 @@ import (
 )
 
 // A Desk answers requests to one domain's routes as the server would, for a caller of each kind.
-type Desk struct {
+type Client struct {
 	Owner, Member string // keys of the workspace
 	Other         string // of an admin of another
 
@@ -29,7 +29,7 @@ type Desk struct {
 }
 
 // NewDesk serves routes to two workspaces. shape reduces what differs from run to run in an answer, such as times and ids.
-func NewDesk(t *testing.T, d *db.DB, f *feed.Feed, mine, theirs tenant.ID, routes []api.Route, shape func(string) string) Desk {
+func NewClient(t *testing.T, d *db.DB, f *feed.Feed, mine, theirs tenant.ID, routes []api.Route, shape func(string) string) Client {
 	t.Helper()
 	dir, bounds, log := live.NewDirectory(), edge.NewBounds(), slog.New(slog.DiscardHandler)
 	bounds.Body.Store(64 << 10)
@@ -47,14 +47,14 @@ func NewDesk(t *testing.T, d *db.DB, f *feed.Feed, mine, theirs tenant.ID, route
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Desk{
+	return Client{
 		Owner: mint(mine, tenant.Owner), Member: mint(mine, tenant.Member), Other: mint(theirs, tenant.Admin),
 		handler: edge.New(edge.Config{Directory: dir, Bounds: bounds, Log: log}, router), shape: shape,
 	}
 }
 
 // Do asks with a key; headers are names and values in turn.
-func (d Desk) Do(t *testing.T, key, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+func (d Client) Do(t *testing.T, key, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	request := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 	request.Header.Set("Authorization", "Bearer "+key)
@@ -67,7 +67,7 @@ func (d Desk) Do(t *testing.T, key, method, path, body string, headers ...string
 }
 
 // Ask is the status and the body of the answer, reduced to its shape.
-func (d Desk) Ask(t *testing.T, key, method, path, body string, headers ...string) (int, string) {
+func (d Client) Ask(t *testing.T, key, method, path, body string, headers ...string) (int, string) {
 	t.Helper()
 	recorder := d.Do(t, key, method, path, body, headers...)
 	text, err := io.ReadAll(recorder.Result().Body)
@@ -78,7 +78,7 @@ func (d Desk) Ask(t *testing.T, key, method, path, body string, headers ...strin
 }
 
 // Wants fails the test unless the answer is this one.
-func (d Desk) Wants(t *testing.T, key, method, path, body string, status int, answer string) {
+func (d Client) Wants(t *testing.T, key, method, path, body string, status int, answer string) {
 	t.Helper()
 	if got, text := d.Ask(t, key, method, path, body); got != status || text != answer {
 		t.Errorf("%s %s %s: want %d\n%s\ngot %d\n%s", method, path, body, status, answer, got, text)
@@ -86,7 +86,7 @@ func (d Desk) Wants(t *testing.T, key, method, path, body string, status int, an
 }
 
 // Refuses fails the test unless the answer is a refusal of that code, which names the parameter.
-func (d Desk) Refuses(t *testing.T, key, method, path, body string, status int, code, param string) {
+func (d Client) Refuses(t *testing.T, key, method, path, body string, status int, code, param string) {
 	t.Helper()
 	got, text := d.Ask(t, key, method, path, body)
 	var answer struct {

@@ -1,0 +1,29 @@
+// Package module says what a domain hands to the server: one value with its routes, jobs and background work. The server
+// wires modules together and knows nothing else of a domain.
+package module
+
+import (
+	"context"
+
+	"sovereign/internal/store/api"
+	"sovereign/internal/store/feed"
+	"sovereign/internal/store/job"
+)
+
+// A Module is everything that the server needs to know of one domain. Every field may be left empty.
+type Module struct {
+	Name       string                 // as it stands in log lines
+	Routes     []api.Route            // for keys, operators and the public
+	Jobs       map[string]job.Work    // what does the jobs of a kind
+	Publishers map[string]feed.Source // what puts committed changes of a kind in force
+	Background []Loop
+	Sweep      func(context.Context) error // deletes what is left over; called at the start and every ten minutes
+}
+
+// A Loop runs in the background until its context ends.
+type Loop struct {
+	Name string
+	Run  func(context.Context)
+	// CallsModels is set for a loop that sends requests to models. It ends before the loops that record what they cost.
+	CallsModels bool
+}
