@@ -5,7 +5,7 @@ import "strings"
 const chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 // answers are what servers send, good and bad: where the fuzzing begins.
-var answers = []string{
+var responseSeeds = []string{
 	// Good ones, in each framing.
 	"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
 	"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",

@@ -14,7 +14,7 @@ import (
 )
 
 // small is for sockets that take hardly anything at once.
-func small(option int) func(network, address string, raw syscall.RawConn) error {
+func smallBuffer(option int) func(network, address string, raw syscall.RawConn) error {
 	return func(_, _ string, raw syscall.RawConn) (err error) {
 		called := raw.Control(func(fd uintptr) {
 			err = errors.Join(
@@ -27,7 +27,7 @@ func small(option int) func(network, address string, raw syscall.RawConn) error 
 
 // A connection whose buffers are smaller than a request takes it in pieces.
 func TestARequestThatDoesNotFitIsSentWhole(t *testing.T) {
-	few := net.ListenConfig{Control: small(syscall.SO_RCVBUF)}
+	few := net.ListenConfig{Control: smallBuffer(syscall.SO_RCVBUF)}
 	listener, err := few.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -38,21 +38,21 @@ func TestARequestThatDoesNotFitIsSentWhole(t *testing.T) {
 		if err != nil {
 			return
 		}
-		l := farEnd{Conn: conn, Reader: bufio.NewReader(conn)}
+		l := originConn{Conn: conn, Reader: bufio.NewReader(conn)}
 		for {
 			time.Sleep(20 * time.Millisecond) // until nothing more fits
-			body, ok := l.request()
+			body, ok := l.readRequest()
 			if !ok {
 				return
 			}
-			l.say(body)
+			l.respond(body)
 		}
 	}()
-	c := reaching(t, "http://"+listener.Addr().String())
-	c.dialer.Control = small(syscall.SO_SNDBUF)
-	for _, length := range []int{together - 1<<10, together - 1<<10, 3 * together, 3 * together} { // as one piece, and as two
+	c := newClient(t, "http://"+listener.Addr().String())
+	c.dialer.Control = smallBuffer(syscall.SO_SNDBUF)
+	for _, length := range []int{maxCoalesced - 1<<10, maxCoalesced - 1<<10, 3 * maxCoalesced, 3 * maxCoalesced} { // as one piece, and as two
 		body := strings.Repeat("0123456789abcde\n", length/16)
-		if got, err := ask(t.Context(), c, post(body)); err != nil || got != body {
+		if got, err := roundTrip(t.Context(), c, post(body)); err != nil || got != body {
 			t.Fatalf("%d bytes came back of %d, %v", len(got), len(body), err)
 		}
 	}
@@ -60,20 +60,20 @@ func TestARequestThatDoesNotFitIsSentWhole(t *testing.T) {
 
 // What ended a connection is told as it was, though it was noticed while the request was sent.
 func TestAConnectionThatIsResetInsteadOfAnAnswerSaysSo(t *testing.T) {
-	s := serving(t, nil, func(l *farEnd) {
+	s := newOrigin(t, nil, func(l *originConn) {
 		for answers := 0; ; answers++ {
-			if _, ok := l.request(); !ok || answers > 0 {
+			if _, ok := l.readRequest(); !ok || answers > 0 {
 				l.reset()
 				return
 			}
-			l.say("once")
+			l.respond("once")
 		}
 	})
-	c := reaching(t, s.base)
-	if got, err := ask(context.Background(), c, post("first")); got != "once" || err != nil {
+	c := newClient(t, s.url)
+	if got, err := roundTrip(context.Background(), c, post("first")); got != "once" || err != nil {
 		t.Fatal(got, err)
 	}
-	if got, err := ask(context.Background(), c, post("second")); !errors.Is(err, syscall.ECONNRESET) {
+	if got, err := roundTrip(context.Background(), c, post("second")); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
@@ -81,19 +81,19 @@ func TestAConnectionThatIsResetInsteadOfAnAnswerSaysSo(t *testing.T) {
 // All connections that were closed meanwhile are passed over, and the request goes over the first that stands.
 func TestConnectionsThatWereClosedArePassedOver(t *testing.T) {
 	closing := make(chan struct{})
-	s := serving(t, nil, func(l *farEnd) {
+	s := newOrigin(t, nil, func(l *originConn) {
 		for {
-			if _, ok := l.request(); !ok {
+			if _, ok := l.readRequest(); !ok {
 				return
 			}
-			l.say("here")
-			if l.turn > 1 {
+			l.respond("here")
+			if l.number > 1 {
 				<-closing
 				return
 			}
 		}
 	})
-	c := reaching(t, s.base)
+	c := newClient(t, s.url)
 	const kept = 5
 	var open [kept]*Response
 	for i := range open {
@@ -110,24 +110,24 @@ func TestConnectionsThatWereClosedArePassedOver(t *testing.T) {
 	}
 	close(closing)
 	time.Sleep(50 * time.Millisecond)
-	if got, err := ask(context.Background(), c, post("again")); got != "here" || err != nil {
+	if got, err := roundTrip(context.Background(), c, post("again")); got != "here" || err != nil {
 		t.Fatal(got, err)
 	}
-	if n := s.lines.Load(); n != kept {
+	if n := s.accepted.Load(); n != kept {
 		t.Errorf("%d connections, and there was one that stood", n)
 	}
 }
 
 // An end cuts who waits for an answer, and nothing is read over the connection any more.
 func TestAnEndCutsWhoWaitsForAnAnswer(t *testing.T) {
-	s := serving(t, nil, func(l *farEnd) {
-		_, _ = l.request()
-		_, _ = l.request() // the end
+	s := newOrigin(t, nil, func(l *originConn) {
+		_, _ = l.readRequest()
+		_, _ = l.readRequest() // the end
 	})
-	c := reaching(t, s.base)
+	c := newClient(t, s.url)
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(20*time.Millisecond, cancel)
-	if _, err := ask(ctx, c, post("x")); !errors.Is(err, context.Canceled) {
+	if _, err := roundTrip(ctx, c, post("x")); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if c.idle.get() != nil {
@@ -156,9 +156,9 @@ func TestAPeerWhoSpeaksFirstIsHeard(t *testing.T) {
 		}
 	}()
 	for range 300 {
-		c := reaching(t, "http://"+listener.Addr().String())
+		c := newClient(t, "http://"+listener.Addr().String())
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		if got, err := ask(ctx, c, post("hello")); got != "busy" || err != nil {
+		if got, err := roundTrip(ctx, c, post("hello")); got != "busy" || err != nil {
 			t.Fatalf("%q, %v", got, err)
 		}
 		cancel()
@@ -167,29 +167,29 @@ func TestAPeerWhoSpeaksFirstIsHeard(t *testing.T) {
 
 // Who waits for an answer keeps nothing of what it has sent.
 func TestWhatWasSentIsGivenBackBeforeTheAnswer(t *testing.T) {
-	s := serving(t, nil, func(l *farEnd) {
-		_, _ = l.request()
-		_, _ = l.request() // the end
+	s := newOrigin(t, nil, func(l *originConn) {
+		_, _ = l.readRequest()
+		_, _ = l.readRequest() // the end
 	})
-	c := reaching(t, s.base)
+	c := newClient(t, s.url)
 	link, err := c.dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer link.close()
-	link.kept = true
+	link.reused = true
 	sent := make(chan struct{})
-	link.asked.Sent = func() {
-		link.sending.end()
+	link.exchange.OnSent = func() {
+		link.outgoing.release()
 		close(sent)
 	}
 	over := make(chan error, 1)
-	go func() { over <- link.send("a", post(strings.Repeat("b", 2*together))) }()
+	go func() { over <- link.send("a", post(strings.Repeat("b", 2*maxCoalesced))) }()
 	<-sent
-	if s := &link.sending; s.head != nil || len(s.parts) > 0 || slices.ContainsFunc(s.parts[:cap(s.parts)], func(p []byte) bool { return p != nil }) {
+	if s := &link.outgoing; s.header != nil || len(s.parts) > 0 || slices.ContainsFunc(s.parts[:cap(s.parts)], func(p []byte) bool { return p != nil }) {
 		t.Error("it holds on to what it has sent")
 	}
-	link.cut()
+	link.abort()
 	if err := <-over; err != nil {
 		t.Error(err) // who reads is told
 	}

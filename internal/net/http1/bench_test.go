@@ -9,16 +9,16 @@ import (
 )
 
 // What a provider's answers look like, of a kind each.
-var measured = map[string]string{
+var benchResponses = map[string]string{
 	"small":  "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nServer: x\r\nX-Request-Id: 0123456789\r\nContent-Length: 300\r\n\r\n" + strings.Repeat("x", 300),
 	"stream": "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("40\r\n"+strings.Repeat("y", 64)+"\r\n", 100) + "0\r\n\r\n",
 }
 
 // speaking is a server that does no work: it looks for the end of each request and sends what it has ready.
-func speaking(b *testing.B, answer string) string {
+func newBenchOrigin(b *testing.B, answer string) string {
 	b.Helper()
 	text := []byte(answer)
-	return serving(b, nil, func(l *farEnd) {
+	return newOrigin(b, nil, func(l *originConn) {
 		buffer, held := make([]byte, 4096), 0
 		for {
 			n, err := l.Conn.Read(buffer[held:])
@@ -33,14 +33,14 @@ func speaking(b *testing.B, answer string) string {
 				return
 			}
 		}
-	}).base
+	}).url
 }
 
 func BenchmarkAnExchange(b *testing.B) {
-	for name, answer := range measured {
-		base := speaking(b, answer)
+	for name, answer := range benchResponses {
+		base := newBenchOrigin(b, answer)
 		b.Run(name+"/ours", func(b *testing.B) {
-			c := reaching(b, base)
+			c := newClient(b, base)
 			fields := []Field{{"Content-Type", "application/json"}, {"Accept", "application/json"}, {"Authorization", "Bearer key"}}
 			body := [][]byte{[]byte("{}")}
 			ctx, cancel := context.WithCancel(context.Background())
@@ -62,7 +62,7 @@ func BenchmarkAnExchange(b *testing.B) {
 			defer way.CloseIdleConnections()
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			buffer := make([]byte, mostBuffer)
+			buffer := make([]byte, maxBuffer)
 			b.ReportAllocs()
 			for b.Loop() {
 				r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/x", strings.NewReader("{}"))
@@ -85,12 +85,12 @@ func BenchmarkAnExchange(b *testing.B) {
 
 // The reading alone, without a socket.
 func BenchmarkReading(b *testing.B) {
-	for name, answer := range measured {
+	for name, answer := range benchResponses {
 		b.Run(name, func(b *testing.B) {
-			c := reaching(b, "http://origin.test")
-			r, text := get(), []byte(answer)
-			conn := &played{}
-			l := over(conn, firstBuffer)
+			c := newClient(b, "http://origin.test")
+			r, text := getRoot(), []byte(answer)
+			conn := &fakeConn{}
+			l := newFakeClientConn(conn, initialBuffer)
 			ctx := context.Background()
 			b.ReportAllocs()
 			b.SetBytes(int64(len(answer)))

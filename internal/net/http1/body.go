@@ -14,20 +14,20 @@ import (
 type framing int
 
 const (
-	byLength framing = iota
-	byChunks
-	byEnd // of the connection: an answer that broke off looks the same
+	framingLength framing = iota
+	framingChunked
+	framingClose // of the connection: an answer that broke off looks the same
 )
 
 // A Body is the body of one answer. It belongs to one goroutine, but for the end of its exchange's context.
 type Body struct {
-	link     *link // nil when it is closed
-	client   *Client
-	ctx      context.Context //nolint:containedctx // the exchange's: it outlives Do
-	stop     life.Stop
-	framing  framing
-	keep     bool
-	patience time.Duration
+	conn      *clientConn // nil when it is closed
+	client    *Client
+	ctx       context.Context //nolint:containedctx // the exchange's: it outlives Do
+	stop      life.Callback
+	framing   framing
+	keepAlive bool
+	patience  time.Duration
 
 	left  int64  // bytes until the end, or until the end of the chunk
 	inner bool   // a chunk has begun, and its end is not read yet
@@ -58,8 +58,8 @@ func (b *Body) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if b.err == nil && len(b.ready) == 0 && b.framing == byLength && b.left > 0 && b.link.from == b.link.to && len(p) >= len(b.link.buffer) {
-		n, err := b.link.read(b.link.conn, p[:min(int64(len(p)), b.left)])
+	if b.err == nil && len(b.ready) == 0 && b.framing == framingLength && b.left > 0 && b.conn.start == b.conn.end && len(p) >= len(b.conn.buffer) {
+		n, err := b.conn.read(b.conn.conn, p[:min(int64(len(p)), b.left)])
 		b.left -= int64(n)
 		if n == 0 {
 			b.fail(broken(err))
@@ -77,19 +77,19 @@ func (b *Body) Read(p []byte) (int, error) {
 
 // Close ends the exchange. A body that was read to its end leaves its connection for the next.
 func (b *Body) Close() error {
-	l := b.link
+	l := b.conn
 	if l == nil {
 		return nil
 	}
-	if b.err == nil && b.framing == byLength && b.left == 0 && len(b.ready) == 0 {
+	if b.err == nil && b.framing == framingLength && b.left == 0 && len(b.ready) == 0 {
 		b.err = io.EOF // nobody had to read the end of it
 	}
-	b.link, b.ready = nil, nil
+	b.conn, b.ready = nil, nil
 	ended := errors.Is(b.err, io.EOF)
 	if !ended {
 		b.err = errClosed
 	}
-	if b.stop.Stop() && ended && b.keep && b.framing != byEnd && !l.spoiled {
+	if b.stop.Stop() && ended && b.keepAlive && b.framing != framingClose && !l.spoiled {
 		b.client.idle.put(l, b.patience)
 	} else {
 		l.close()
@@ -113,33 +113,33 @@ func (b *Body) fail(err error) {
 
 // advance is what has arrived, after at most one read of the connection.
 func (b *Body) advance() ([]byte, error) {
-	if b.framing == byLength && b.left == 0 {
+	if b.framing == framingLength && b.left == 0 {
 		return nil, io.EOF
 	}
-	l := b.link
-	if l.from == l.to {
-		if l.to == len(l.buffer) { // the last read filled it
-			l.grow(mostBuffer)
+	l := b.conn
+	if l.start == l.end {
+		if l.end == len(l.buffer) { // the last read filled it
+			l.grow(maxBuffer)
 		}
 		if err := l.fill(); err != nil {
-			if b.framing == byEnd {
+			if b.framing == framingClose {
 				return nil, err
 			}
 			return nil, broken(err)
 		}
 	}
 	switch b.framing {
-	case byChunks:
+	case framingChunked:
 		return b.dechunk()
-	case byLength:
-		piece := l.buffer[l.from:l.to]
+	case framingLength:
+		piece := l.buffer[l.start:l.end]
 		piece = piece[:min(int64(len(piece)), b.left)]
-		l.from += len(piece)
+		l.start += len(piece)
 		b.left -= int64(len(piece))
 		return piece, nil
 	default:
-		piece := l.buffer[l.from:l.to]
-		l.from = l.to
+		piece := l.buffer[l.start:l.end]
+		l.start = l.end
 		return piece, nil
 	}
 }
@@ -147,17 +147,17 @@ func (b *Body) advance() ([]byte, error) {
 // dechunk takes the frames out of everything that has arrived, in place: what many small chunks hold is handed on in one
 // piece. It waits for more only when there is nothing to hand on.
 func (b *Body) dechunk() ([]byte, error) {
-	l := b.link
-	start := l.from
+	l := b.conn
+	start := l.start
 	end := start // of what is handed on: it never gets before what is unread
 	for {
 		if b.left > 0 {
-			n := int(min(int64(l.to-l.from), b.left))
-			end += copy(l.buffer[end:], l.buffer[l.from:l.from+n])
-			l.from += n
+			n := int(min(int64(l.end-l.start), b.left))
+			end += copy(l.buffer[end:], l.buffer[l.start:l.start+n])
+			l.start += n
 			b.left -= int64(n)
 		}
-		if l.from == l.to || b.left > 0 {
+		if l.start == l.end || b.left > 0 {
 			return l.buffer[start:end], nil
 		}
 		if !b.skip() {
@@ -165,7 +165,7 @@ func (b *Body) dechunk() ([]byte, error) {
 				return l.buffer[start:end], nil
 			}
 			if end == start {
-				start, end = l.from, l.from // a line that is not whole moves what is unread to the front
+				start, end = l.start, l.start // a line that is not whole moves what is unread to the front
 			}
 			last, err := b.frame()
 			if err == nil && last {
@@ -176,7 +176,7 @@ func (b *Body) dechunk() ([]byte, error) {
 			}
 		}
 		if end == start {
-			start, end = l.from, l.from
+			start, end = l.start, l.start
 		}
 	}
 }
@@ -187,8 +187,8 @@ const fewDigits = 4
 // skip passes what stands between two chunks, if all of it has come and it is what it mostly is: the end of a line, a few digits that are not all
 // zeros, and the end of a line. Else it leaves it to frame.
 func (b *Body) skip() bool {
-	l := b.link
-	text := l.buffer[l.from:l.to]
+	l := b.conn
+	text := l.buffer[l.start:l.end]
 	at := 0
 	if b.inner {
 		if len(text) < 2 || text[0] != '\r' || text[1] != '\n' {
@@ -202,7 +202,7 @@ func (b *Body) skip() bool {
 			if n == 0 || text[i+1] != '\n' {
 				return false
 			}
-			l.from += i + 2
+			l.start += i + 2
 			b.left, b.inner = n, true
 			return true
 		}
@@ -218,7 +218,7 @@ func (b *Body) skip() bool {
 // framed reports whether the line between two chunks has arrived whole. The line of the last is left for another call, since
 // trailers may follow that are to be waited for.
 func (b *Body) framed() bool {
-	unread := b.link.buffer[b.link.from:b.link.to]
+	unread := b.conn.buffer[b.conn.start:b.conn.end]
 	at := 0
 	if b.inner {
 		at = 2
@@ -235,11 +235,11 @@ func (b *Body) framed() bool {
 }
 
 // maxFrame bounds the line before a chunk: its size, and extensions that nobody uses.
-const maxFrame = 256
+const maxChunkLine = 256
 
 // frame reads the end of the chunk before, if there was one, and the size of the next; true when there is no other.
 func (b *Body) frame() (last bool, err error) {
-	l := b.link
+	l := b.conn
 	if b.inner {
 		line, err := l.line(len("\r\n"))
 		if err != nil {
@@ -250,11 +250,11 @@ func (b *Body) frame() (last bool, err error) {
 		}
 		b.inner = false
 	}
-	line, err := l.line(maxFrame)
+	line, err := l.line(maxChunkLine)
 	if err != nil {
 		return false, err
 	}
-	if b.left, err = size(line); err != nil {
+	if b.left, err = parseChunkSize(line); err != nil {
 		return false, err
 	}
 	b.inner = b.left > 0
@@ -262,7 +262,7 @@ func (b *Body) frame() (last bool, err error) {
 }
 
 // size reads a chunk's size: hexadecimal digits, and then nothing or an extension.
-func size(line []byte) (n int64, err error) {
+func parseChunkSize(line []byte) (n int64, err error) {
 	digits := 0
 	for _, c := range line {
 		digit, ok := hexadecimal(c)
@@ -302,7 +302,7 @@ const maxDigits = 15
 // trailers reads past what follows the last chunk, and ends the body.
 func (b *Body) trailers() error {
 	for left := b.client.config.MaxHead; ; {
-		line, err := b.link.line(left)
+		line, err := b.conn.line(left)
 		switch {
 		case err != nil:
 			return err
@@ -310,7 +310,7 @@ func (b *Body) trailers() error {
 			return io.EOF
 		}
 		left -= len(line) + 2
-		if err := new(head).readField(line); err != nil {
+		if err := new(responseHead).readField(line); err != nil {
 			return err
 		}
 	}

@@ -13,26 +13,26 @@ import (
 )
 
 // A told answer is one as a server frames it.
-type told struct {
+type framedResponse struct {
 	framing framing
 	body    []byte
 	wire    []byte
 }
 
 // anAnswer is any answer with a body of up to most bytes.
-func anAnswer(t *rapid.T, label string, most int, framings ...framing) told {
-	a := told{framing: rapid.SampledFrom(framings).Draw(t, label+" framing"), body: rapid.SliceOfN(rapid.Byte(), 0, most).Draw(t, label)}
+func drawResponse(t *rapid.T, label string, most int, framings ...framing) framedResponse {
+	a := framedResponse{framing: rapid.SampledFrom(framings).Draw(t, label+" framing"), body: rapid.SliceOfN(rapid.Byte(), 0, most).Draw(t, label)}
 	var w bytes.Buffer
 	for range rapid.IntRange(0, 2).Draw(t, label+" interim answers") {
 		w.WriteString("HTTP/1.1 100 Continue\r\nX: y\r\n\r\n")
 	}
 	w.WriteString("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n")
 	switch a.framing {
-	case byLength:
+	case framingLength:
 		fmt.Fprintf(&w, "Content-Length: %d\r\n\r\n%s", len(a.body), a.body)
-	case byEnd:
+	case framingClose:
 		fmt.Fprintf(&w, "\r\n%s", a.body)
-	case byChunks:
+	case framingChunked:
 		w.WriteString("Transfer-Encoding: chunked\r\n\r\n")
 		for rest := a.body; len(rest) > 0; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, label+" chunk")
@@ -49,22 +49,22 @@ func anAnswer(t *rapid.T, label string, most int, framings ...framing) told {
 }
 
 // aWay is any way in which an answer arrives and is read.
-func aWay(t *rapid.T) (cuts, reads []byte, buffer int) {
+func drawDelivery(t *rapid.T) (cuts, reads []byte, buffer int) {
 	return rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "cuts"),
 		rapid.SliceOfN(rapid.SampledFrom([]byte{0, 0, 1, 7, 200, 255}), 0, 5).Draw(t, "reads"),
-		rapid.SampledFrom([]int{1, 2, 16, 100, firstBuffer}).Draw(t, "buffer")
+		rapid.SampledFrom([]int{1, 2, 16, 100, initialBuffer}).Draw(t, "buffer")
 }
 
 func TestAnAnswerCutAnywhereReadsTheSameAndTheNextIsRightToo(t *testing.T) {
-	c := reaching(t, "http://origin.test")
+	c := newClient(t, "http://origin.test")
 	rapid.Check(t, func(t *rapid.T) {
-		cuts, reads, buffer := aWay(t)
-		first := anAnswer(t, "first", 700, byLength, byChunks)
-		second := anAnswer(t, "second", 700, byLength, byChunks, byEnd)
-		conn := &played{cuts: cuts, later: [][]byte{first.wire, second.wire}, abrupt: rapid.Bool().Draw(t, "abrupt")}
-		l := over(conn, buffer)
-		for _, a := range []told{first, second} {
-			response, err := c.exchange(context.Background(), l, get())
+		cuts, reads, buffer := drawDelivery(t)
+		first := drawResponse(t, "first", 700, framingLength, framingChunked)
+		second := drawResponse(t, "second", 700, framingLength, framingChunked, framingClose)
+		conn := &fakeConn{cuts: cuts, responses: [][]byte{first.wire, second.wire}, eofWithData: rapid.Bool().Draw(t, "abrupt")}
+		l := newFakeClientConn(conn, buffer)
+		for _, a := range []framedResponse{first, second} {
+			response, err := c.exchange(context.Background(), l, getRoot())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,14 +72,14 @@ func TestAnAnswerCutAnywhereReadsTheSameAndTheNextIsRightToo(t *testing.T) {
 			if err != nil || !bytes.Equal(got, a.body) || response.ContentType != "text/plain" {
 				t.Fatalf("%q\n%q %v", a.wire, got, err)
 			}
-			if (response.Length == int64(len(a.body))) != (a.framing == byLength) && response.Length != -1 {
+			if (response.Length == int64(len(a.body))) != (a.framing == framingLength) && response.Length != -1 {
 				t.Fatalf("%q: length %d", a.wire, response.Length)
 			}
 			if _, err := response.Body.Next(); !errors.Is(err, io.EOF) {
 				t.Fatalf("after the end: %v", err)
 			}
 			_ = response.Body.Close()
-			if again := c.idle.get(); (again == l) != (a.framing != byEnd) {
+			if again := c.idle.get(); (again == l) != (a.framing != framingClose) {
 				t.Fatalf("%q: used again: %v", a.wire, again == l)
 			}
 		}
@@ -87,13 +87,13 @@ func TestAnAnswerCutAnywhereReadsTheSameAndTheNextIsRightToo(t *testing.T) {
 }
 
 func TestAnAnswerThatBreaksOffIsAnError(t *testing.T) {
-	c := reaching(t, "http://origin.test")
+	c := newClient(t, "http://origin.test")
 	rapid.Check(t, func(t *rapid.T) {
-		cuts, reads, buffer := aWay(t)
-		a := anAnswer(t, "answer", 40, byLength, byChunks)
+		cuts, reads, buffer := drawDelivery(t)
+		a := drawResponse(t, "answer", 40, framingLength, framingChunked)
 		for n := range a.wire {
-			conn := &played{wire: a.wire[:n:n], cuts: cuts}
-			response, err := c.exchange(context.Background(), over(conn, buffer), get())
+			conn := &fakeConn{wire: a.wire[:n:n], cuts: cuts}
+			response, err := c.exchange(context.Background(), newFakeClientConn(conn, buffer), getRoot())
 			if err == nil {
 				var got []byte
 				got, err = drain(response.Body, reads)
@@ -114,15 +114,15 @@ func TestAnAnswerThatBreaksOffIsAnError(t *testing.T) {
 
 // A body whose reader leaves early takes its connection with it, for the rest of it would be the next answer's beginning.
 func TestABodyThatIsNotReadToItsEndEndsItsConnection(t *testing.T) {
-	c := reaching(t, "http://origin.test")
+	c := newClient(t, "http://origin.test")
 	for name, wire := range map[string]string{
 		"length": "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
 		"chunks": chunked + "5\r\nhello\r\n0\r\n\r\n",
 		"end":    "HTTP/1.1 200 OK\r\n\r\nhello",
 	} {
 		for _, read := range []int{0, 1, 4} {
-			conn := &played{wire: []byte(wire)}
-			response, err := c.exchange(context.Background(), over(conn, 16), get())
+			conn := &fakeConn{wire: []byte(wire)}
+			response, err := c.exchange(context.Background(), newFakeClientConn(conn, 16), getRoot())
 			if err != nil {
 				t.Fatal(name, err)
 			}
@@ -136,7 +136,7 @@ func TestABodyThatIsNotReadToItsEndEndsItsConnection(t *testing.T) {
 			if _, err := response.Body.Next(); !errors.Is(err, errClosed) {
 				t.Errorf("%s: after Close: %v", name, err)
 			}
-			if n, err := response.Body.Read(make([]byte, mostBuffer)); n != 0 || !errors.Is(err, errClosed) {
+			if n, err := response.Body.Read(make([]byte, maxBuffer)); n != 0 || !errors.Is(err, errClosed) {
 				t.Errorf("%s: after Close: %d %v", name, n, err)
 			}
 			if err := response.Body.Close(); err != nil {
@@ -148,10 +148,10 @@ func TestABodyThatIsNotReadToItsEndEndsItsConnection(t *testing.T) {
 
 // Who read as many bytes as there are need not ask for the end.
 func TestAnEndThatIsKnownNeedNotBeRead(t *testing.T) {
-	c := reaching(t, "http://origin.test")
+	c := newClient(t, "http://origin.test")
 	for _, wire := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n"} {
-		l := over(&played{wire: []byte(wire)}, 16)
-		response, err := c.exchange(context.Background(), l, get())
+		l := newFakeClientConn(&fakeConn{wire: []byte(wire)}, 16)
+		response, err := c.exchange(context.Background(), l, getRoot())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,9 +167,9 @@ func TestAnEndThatIsKnownNeedNotBeRead(t *testing.T) {
 
 // What has arrived is handed on at once, however the chunks lie: a word of a stream is not kept back for the next.
 func TestNothingThatHasArrivedIsKeptBack(t *testing.T) {
-	c := reaching(t, "http://origin.test")
-	conn := &played{wire: []byte(chunked)}
-	response, err := c.exchange(context.Background(), over(conn, firstBuffer), get())
+	c := newClient(t, "http://origin.test")
+	conn := &fakeConn{wire: []byte(chunked)}
+	response, err := c.exchange(context.Background(), newFakeClientConn(conn, initialBuffer), getRoot())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,14 +196,14 @@ func TestNothingThatHasArrivedIsKeptBack(t *testing.T) {
 
 // A body that comes faster than it is read is read in larger pieces; one that trickles keeps its small buffer.
 func TestABufferGrowsWithWhatArrives(t *testing.T) {
-	c := reaching(t, "http://origin.test")
+	c := newClient(t, "http://origin.test")
 	for _, test := range []struct {
 		cuts []byte
 		size int
-	}{{nil, mostBuffer}, {[]byte{99}, firstBuffer}} {
-		conn := &played{wire: append([]byte("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"), make([]byte, 100_000)...), cuts: test.cuts}
-		l := over(conn, firstBuffer)
-		response, err := c.exchange(context.Background(), l, get())
+	}{{nil, maxBuffer}, {[]byte{99}, initialBuffer}} {
+		conn := &fakeConn{wire: append([]byte("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"), make([]byte, 100_000)...), cuts: test.cuts}
+		l := newFakeClientConn(conn, initialBuffer)
+		response, err := c.exchange(context.Background(), l, getRoot())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func TestABufferGrowsWithWhatArrives(t *testing.T) {
 func TestASizeIsHexadecimal(t *testing.T) {
 	for c := range 256 {
 		want, err := strconv.ParseUint(string([]byte{byte(c)}), 16, 8)
-		if n, refused := size([]byte{byte(c)}); (refused == nil) != (err == nil) || n != int64(want) {
+		if n, refused := parseChunkSize([]byte{byte(c)}); (refused == nil) != (err == nil) || n != int64(want) {
 			t.Errorf("%#x: %d %v", c, n, refused)
 		}
 	}

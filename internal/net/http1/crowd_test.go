@@ -19,7 +19,7 @@ import (
 )
 
 // echoed is a server that answers with what it is sent, in a framing that depends on the size.
-func echoed(w http.ResponseWriter, r *http.Request) {
+func echoHandlerByFraming(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
@@ -35,15 +35,15 @@ func echoed(w http.ResponseWriter, r *http.Request) {
 }
 
 // noise is what bodies are cut from.
-var noise = func() (all [1 << 16]byte) {
+var randomBytes = func() (all [1 << 16]byte) {
 	_, _ = rand.NewChaCha8([32]byte{}).Read(all[:])
 	return all
 }()
 
 // aBody has random bytes, and a random size: most are small.
-func aBody() []byte {
+func randomBody() []byte {
 	size := rand.IntN(1 << (4 + rand.IntN(11)))
-	return noise[rand.IntN(len(noise)-size):][:size]
+	return randomBytes[rand.IntN(len(randomBytes)-size):][:size]
 }
 
 func TestManyExchangesAtOnceAreEachAnsweredWithTheirOwn(t *testing.T) {
@@ -52,7 +52,7 @@ func TestManyExchangesAtOnceAreEachAnsweredWithTheirOwn(t *testing.T) {
 		var mutex sync.Mutex
 		open := map[net.Conn]bool{}
 		changed := sync.NewCond(&mutex)
-		s := httptest.NewUnstartedServer(http.HandlerFunc(echoed))
+		s := httptest.NewUnstartedServer(http.HandlerFunc(echoHandlerByFraming))
 		s.Config.ConnState = func(conn net.Conn, state http.ConnState) {
 			mutex.Lock()
 			defer mutex.Unlock()
@@ -66,12 +66,12 @@ func TestManyExchangesAtOnceAreEachAnsweredWithTheirOwn(t *testing.T) {
 		trust := func(*Config) {}
 		if secure {
 			a := newAuthority(t)
-			s.TLS, trust = a.certify(t), a.trusted
+			s.TLS, trust = a.serverConfig(t), a.trust
 			s.StartTLS()
 		} else {
 			s.Start()
 		}
-		c, err := newFor(s.URL, trust, func(c *Config) { c.Idle = 50 })
+		c, err := newClientFor(s.URL, trust, func(c *Config) { c.Idle = 50 })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,12 +79,12 @@ func TestManyExchangesAtOnceAreEachAnsweredWithTheirOwn(t *testing.T) {
 		for range 64 {
 			all.Go(func() {
 				for range rounds {
-					manyOne(t, c)
+					randomExchange(t, c)
 				}
 			})
 		}
 		all.Wait()
-		if n := idling(c); n > 50 || n == 0 {
+		if n := idleConns(c); n > 50 || n == 0 {
 			t.Errorf("%d idle", n)
 		}
 		c.Close()
@@ -99,10 +99,10 @@ func TestManyExchangesAtOnceAreEachAnsweredWithTheirOwn(t *testing.T) {
 }
 
 // manyOne is one of many exchanges: some end early, some are left by their readers.
-func manyOne(t *testing.T, c *Client) {
+func randomExchange(t *testing.T, c *Client) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	want := aBody()
+	want := randomBody()
 	fate := rand.IntN(40)
 	if fate == 0 {
 		timer := time.AfterFunc(time.Duration(rand.IntN(2000))*time.Microsecond, cancel)

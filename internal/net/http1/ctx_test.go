@@ -40,27 +40,27 @@ func TestTheEndOfTheContextEndsTheExchangeInEveryPhase(t *testing.T) {
 			for how, reads := range map[string][]byte{"Next": {0}, "Read": {9}, "large Read": {255}} {
 				t.Run(name+" "+how+" "+strconv.FormatBool(secure), func(t *testing.T) {
 					there, gone, left := make(chan bool), make(chan bool), make(chan bool)
-					handle := func(l *farEnd) {
+					handle := func(l *originConn) {
 						defer close(gone)
 						if test.large {
 							_, _ = l.Peek(1)
 							close(there)
 							<-left
 						} else {
-							_, _ = l.request()
+							_, _ = l.readRequest()
 							_, _ = io.WriteString(l.Conn, test.sends)
 							close(there)
 						}
 						_, _ = io.Copy(io.Discard, l)
 					}
-					config := a.certify(t)
+					config := a.serverConfig(t)
 					if !secure {
 						config = nil
 					}
-					c := reaching(t, serving(t, config, handle).base, a.trusted)
+					c := newClient(t, newOrigin(t, config, handle).url, a.trust)
 					ctx, cancel := context.WithCancel(context.Background())
 					go func() { <-there; cancel() }()
-					r := get()
+					r := getRoot()
 					if test.large {
 						r = large
 					}
@@ -76,7 +76,7 @@ func TestTheEndOfTheContextEndsTheExchangeInEveryPhase(t *testing.T) {
 					if !errors.Is(err, context.Canceled) {
 						t.Error(err)
 					}
-					if idling(c) > 0 {
+					if idleConns(c) > 0 {
 						t.Error("used again")
 					}
 					close(left)
@@ -90,21 +90,21 @@ func TestTheEndOfTheContextEndsTheExchangeInEveryPhase(t *testing.T) {
 func TestTheEndOfTheContextEndsADial(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	dialing := make(chan bool)
-	c := reaching(t, "http://127.0.0.1:9")
+	c := newClient(t, "http://127.0.0.1:9")
 	c.dialer.ControlContext = func(ctx context.Context, _, _ string, _ syscall.RawConn) error {
 		close(dialing)
 		<-ctx.Done()
 		return ctx.Err()
 	}
 	go func() { <-dialing; cancel() }()
-	if _, err := c.Do(ctx, get()); !errors.Is(err, context.Canceled) {
+	if _, err := c.Do(ctx, getRoot()); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
 
 func TestTheEndOfTheContextEndsAHandshake(t *testing.T) {
 	there, gone := make(chan bool), make(chan bool)
-	s := serving(t, nil, func(l *farEnd) {
+	s := newOrigin(t, nil, func(l *originConn) {
 		defer close(gone)
 		_, _ = l.Peek(1)
 		close(there)
@@ -112,8 +112,8 @@ func TestTheEndOfTheContextEndsAHandshake(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { <-there; cancel() }()
-	c := reaching(t, strings.Replace(s.base, "http:", "https:", 1))
-	if _, err := c.Do(ctx, get()); !errors.Is(err, context.Canceled) {
+	c := newClient(t, strings.Replace(s.url, "http:", "https:", 1))
+	if _, err := c.Do(ctx, getRoot()); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	<-gone
@@ -121,30 +121,30 @@ func TestTheEndOfTheContextEndsAHandshake(t *testing.T) {
 
 func TestNothingIsSentAfterTheEndOfTheContext(t *testing.T) {
 	var requests atomic.Int32
-	s := serving(t, nil, func(l *farEnd) {
-		for body, ok := l.request(); ok; body, ok = l.request() {
+	s := newOrigin(t, nil, func(l *originConn) {
+		for body, ok := l.readRequest(); ok; body, ok = l.readRequest() {
 			requests.Add(1)
-			l.say(body)
+			l.respond(body)
 		}
 	})
-	c := reaching(t, s.base)
-	if _, err := ask(context.Background(), c, get()); err != nil {
+	c := newClient(t, s.url)
+	if _, err := roundTrip(context.Background(), c, getRoot()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := c.Do(ctx, get()); !errors.Is(err, context.Canceled) || idling(c) != 1 {
-		t.Errorf("%v, and %d idle", err, idling(c))
+	if _, err := c.Do(ctx, getRoot()); !errors.Is(err, context.Canceled) || idleConns(c) != 1 {
+		t.Errorf("%v, and %d idle", err, idleConns(c))
 	}
-	if _, err := ask(context.Background(), c, get()); err != nil || requests.Load() != 2 || s.lines.Load() != 1 {
-		t.Errorf("%v, %d requests, %d connections", err, requests.Load(), s.lines.Load())
+	if _, err := roundTrip(context.Background(), c, getRoot()); err != nil || requests.Load() != 2 || s.accepted.Load() != 1 {
+		t.Errorf("%v, %d requests, %d connections", err, requests.Load(), s.accepted.Load())
 	}
 }
 
 // A context may end at any moment after its exchange: in the next one's time, over the same connection.
 func TestAContextThatEndsAfterItsExchangeHarmsNoOther(t *testing.T) {
-	s := serving(t, nil, echo)
-	c := reaching(t, s.base)
+	s := newOrigin(t, nil, echo)
+	c := newClient(t, s.url)
 	var all sync.WaitGroup
 	for worker := range 8 {
 		all.Go(func() {
@@ -172,14 +172,14 @@ func TestAContextThatEndsAfterItsExchangeHarmsNoOther(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if s.lines.Load() > 8 {
-		t.Errorf("%d connections for 8 at a time", s.lines.Load())
+	if s.accepted.Load() > 8 {
+		t.Errorf("%d connections for 8 at a time", s.accepted.Load())
 	}
 }
 
 // A context that ends while its exchange is ending takes its own answer at most.
 func TestAContextThatEndsWithItsExchangeHarmsNoOther(t *testing.T) {
-	c := reaching(t, serving(t, nil, echo).base)
+	c := newClient(t, newOrigin(t, nil, echo).url)
 	var all sync.WaitGroup
 	for worker := range 4 {
 		all.Go(func() {
@@ -187,10 +187,10 @@ func TestAContextThatEndsWithItsExchangeHarmsNoOther(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				all.Go(cancel)
 				want := strconv.Itoa(worker*10_000 + i)
-				if got, err := ask(ctx, c, post(want)); got != want && !errors.Is(err, context.Canceled) {
+				if got, err := roundTrip(ctx, c, post(want)); got != want && !errors.Is(err, context.Canceled) {
 					t.Errorf("%q instead of %q: %v", got, want, err)
 				}
-				if got, err := ask(context.Background(), c, post(want)); got != want || err != nil {
+				if got, err := roundTrip(context.Background(), c, post(want)); got != want || err != nil {
 					t.Errorf("the next: %q instead of %q: %v", got, want, err)
 				}
 			}
@@ -201,11 +201,11 @@ func TestAContextThatEndsWithItsExchangeHarmsNoOther(t *testing.T) {
 
 // The end of a context may be on its way to a connection still: that is used by nobody else.
 func TestAConnectionWhoseContextHasEndedIsNotUsedAgain(t *testing.T) {
-	c := reaching(t, "http://origin.test")
+	c := newClient(t, "http://origin.test")
 	for _, answer := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", chunked + "5\r\nhello\r\n0\r\n\r\n"} {
 		ctx, cancel := context.WithCancel(context.Background())
-		conn := &played{wire: []byte(answer)}
-		response, err := c.exchange(ctx, over(conn, firstBuffer), get())
+		conn := &fakeConn{wire: []byte(answer)}
+		response, err := c.exchange(ctx, newFakeClientConn(conn, initialBuffer), getRoot())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +214,7 @@ func TestAConnectionWhoseContextHasEndedIsNotUsedAgain(t *testing.T) {
 		}
 		cancel()
 		_ = response.Body.Close()
-		if idling(c) > 0 || !conn.closed.Load() {
+		if idleConns(c) > 0 || !conn.closed.Load() {
 			t.Errorf("%q: used again", answer)
 		}
 	}
@@ -222,8 +222,8 @@ func TestAConnectionWhoseContextHasEndedIsNotUsedAgain(t *testing.T) {
 
 // A body that is closed has no connection: not even the one that it had, which is another's now.
 func TestABodyThatIsClosedTouchesNothing(t *testing.T) {
-	s := serving(t, nil, echo)
-	c := reaching(t, s.base)
+	s := newOrigin(t, nil, echo)
+	c := newClient(t, s.url)
 	for name, whole := range map[string]bool{"read to its end": true, "left": false} {
 		ctx, cancel := context.WithCancel(context.Background())
 		first, err := c.Do(ctx, post("first"))
@@ -239,7 +239,7 @@ func TestABodyThatIsClosedTouchesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		cancel()
-		for _, size := range []int{1, mostBuffer} {
+		for _, size := range []int{1, maxBuffer} {
 			if n, err := first.Body.Read(make([]byte, size)); n != 0 || err == nil {
 				t.Errorf("%s: %d %v", name, n, err)
 			}
@@ -256,12 +256,12 @@ func TestABodyThatIsClosedTouchesNothing(t *testing.T) {
 }
 
 // A watched context counts who waits for its end.
-type watched struct {
+type countingContext struct {
 	context.Context
 	waiting atomic.Int32
 }
 
-func (w *watched) AfterFunc(f func()) func() bool {
+func (w *countingContext) AfterFunc(f func()) func() bool {
 	w.waiting.Add(1)
 	stop := context.AfterFunc(w.Context, f)
 	return func() bool {
@@ -272,10 +272,10 @@ func (w *watched) AfterFunc(f func()) func() bool {
 
 // A context may live for long and have many exchanges: none of them leaves anything behind, however it ended.
 func TestAnExchangeLeavesNothingWithItsContext(t *testing.T) {
-	ctx := &watched{Context: t.Context()}
-	c := reaching(t, "http://origin.test")
-	for _, answer := range answers {
-		response, err := c.exchange(ctx, over(&played{wire: []byte(answer)}, firstBuffer), get())
+	ctx := &countingContext{Context: t.Context()}
+	c := newClient(t, "http://origin.test")
+	for _, answer := range responseSeeds {
+		response, err := c.exchange(ctx, newFakeClientConn(&fakeConn{wire: []byte(answer)}, initialBuffer), getRoot())
 		if err == nil {
 			if ctx.waiting.Load() != 1 {
 				t.Fatalf("%q: nobody waits for its end", answer)

@@ -16,9 +16,9 @@ import (
 )
 
 // A reading is what a client makes of what a server sends.
-type reading struct {
+type parsedAnswer struct {
 	status int
-	fields [kinds]string
+	fields [numFields]string
 	length int64
 	body   []byte
 	rest   int  // bytes behind the answer's end
@@ -26,54 +26,54 @@ type reading struct {
 }
 
 // asWeRead reads an answer with our client.
-func asWeRead(c *Client, wire, cuts, reads []byte, buffer int) (reading, error) {
-	conn := &played{wire: wire, cuts: cuts}
-	l := over(conn, buffer)
-	response, err := c.exchange(context.Background(), l, get())
+func readWithClient(c *Client, wire, cuts, reads []byte, buffer int) (parsedAnswer, error) {
+	conn := &fakeConn{wire: wire, cuts: cuts}
+	l := newFakeClientConn(conn, buffer)
+	response, err := c.exchange(context.Background(), l, getRoot())
 	if err != nil {
-		return reading{}, err
+		return parsedAnswer{}, err
 	}
 	body, err := drain(response.Body, reads)
-	kept := response.Body.keep && response.Body.framing != byEnd
+	kept := response.Body.keepAlive && response.Body.framing != framingClose
 	_ = response.Body.Close()
 	next := c.idle.get()
 	if err != nil {
 		if next != nil || !conn.closed.Load() {
-			return reading{}, errors.New("a connection is used again after " + err.Error())
+			return parsedAnswer{}, errors.New("a connection is used again after " + err.Error())
 		}
-		return reading{}, err
+		return parsedAnswer{}, err
 	}
-	unread := l.to - l.from
+	unread := l.end - l.start
 	if (next != nil) != (kept && unread == 0) || conn.closed.Load() == (next != nil) {
-		return reading{}, errors.New("used again with bytes that nobody asked for, or not used again without")
+		return parsedAnswer{}, errors.New("used again with bytes that nobody asked for, or not used again without")
 	}
-	return reading{
+	return parsedAnswer{
 		response.Status,
-		[kinds]string{response.ContentType, response.ContentEncoding, response.RetryAfter, response.RetryAfterMs, response.Date},
+		[numFields]string{response.ContentType, response.ContentEncoding, response.RetryAfter, response.RetryAfterMs, response.Date},
 		response.Length, body, unread + len(conn.wire), kept,
 	}, nil
 }
 
 // asTheyRead reads it with net/http's, which looks for interim answers in its transport.
-func asTheyRead(wire []byte) (reading, error) {
+func readWithNetHTTP(wire []byte) (parsedAnswer, error) {
 	source := bytes.NewReader(wire)
 	buffered := bufio.NewReader(source)
 	for {
 		response, err := http.ReadResponse(buffered, &http.Request{Method: http.MethodGet})
 		if err != nil {
-			return reading{}, err
+			return parsedAnswer{}, err
 		}
 		if s := response.StatusCode; 100 <= s && s < 200 && s != 101 {
 			continue
 		}
 		body, err := io.ReadAll(response.Body)
 		if err != nil {
-			return reading{}, err
+			return parsedAnswer{}, err
 		}
 		get := response.Header.Get
-		return reading{
+		return parsedAnswer{
 			response.StatusCode,
-			[kinds]string{get("Content-Type"), get("Content-Encoding"), get("Retry-After"), get("Retry-After-Ms"), get("Date")},
+			[numFields]string{get("Content-Type"), get("Content-Encoding"), get("Retry-After"), get("Retry-After-Ms"), get("Date")},
 			response.ContentLength, body, buffered.Buffered() + source.Len(), !response.Close,
 		}, nil
 	}
@@ -136,8 +136,8 @@ func explained(by []difference, wire []byte, err error) bool {
 
 // compare tells in which way the two read an answer differently, where that is not listed.
 func compare(c *Client, wire, cuts, reads []byte, buffer int) string {
-	ours, refused := asWeRead(c, bytes.Clone(wire), cuts, reads, buffer)
-	theirs, err := asTheyRead(wire)
+	ours, refused := readWithClient(c, bytes.Clone(wire), cuts, reads, buffer)
+	theirs, err := readWithNetHTTP(wire)
 	switch {
 	case refused != nil && !errors.Is(refused, ErrMalformed) && !errors.Is(refused, io.ErrUnexpectedEOF):
 		return "neither a broken answer nor a malformed one: " + refused.Error()
@@ -162,16 +162,16 @@ func compare(c *Client, wire, cuts, reads []byte, buffer int) string {
 }
 
 func FuzzAnAnswerReadsAsNetHTTPReadsIt(f *testing.F) {
-	c := reaching(f, "http://origin.test")
-	for _, answer := range answers {
+	c := newClient(f, "http://origin.test")
+	for _, answer := range responseSeeds {
 		f.Add([]byte(answer), []byte{}, []byte{0}, uint16(4095))
 		f.Add([]byte(answer), []byte{0}, []byte{3}, uint16(0))
 		f.Add([]byte(answer), []byte{6, 2}, []byte{255, 0}, uint16(20))
 	}
 	f.Fuzz(func(t *testing.T, wire, cuts, reads []byte, buffer uint16) {
-		if why := compare(c, wire, cuts, reads, 1+int(buffer)%firstBuffer); why != "" {
-			ours, refused := asWeRead(c, bytes.Clone(wire), cuts, reads, 1+int(buffer)%firstBuffer)
-			theirs, err := asTheyRead(wire)
+		if why := compare(c, wire, cuts, reads, 1+int(buffer)%initialBuffer); why != "" {
+			ours, refused := readWithClient(c, bytes.Clone(wire), cuts, reads, 1+int(buffer)%initialBuffer)
+			theirs, err := readWithNetHTTP(wire)
 			t.Fatalf("%s\n%q\nours   %+v %v\ntheirs %+v %v", why, wire, ours, refused, theirs, err)
 		}
 	})
@@ -202,7 +202,7 @@ var (
 )
 
 // anOddAnswer is put together of pieces, each right or wrong.
-func anOddAnswer(t *rapid.T) []byte {
+func drawOddResponse(t *rapid.T) []byte {
 	of := func(from []string) string { return rapid.SampledFrom(from).Draw(t, "piece") }
 	few := func(most int) int { return rapid.IntRange(0, most).Draw(t, "how many") }
 	var w strings.Builder
@@ -226,10 +226,10 @@ func anOddAnswer(t *rapid.T) []byte {
 }
 
 func TestAnOddAnswerReadsAsNetHTTPReadsIt(t *testing.T) {
-	c := reaching(t, "http://origin.test")
+	c := newClient(t, "http://origin.test")
 	rapid.Check(t, func(t *rapid.T) {
-		wire := anOddAnswer(t)
-		cuts, reads, buffer := aWay(t)
+		wire := drawOddResponse(t)
+		cuts, reads, buffer := drawDelivery(t)
 		if why := compare(c, wire, cuts, reads, buffer); why != "" {
 			t.Fatalf("%s\n%q", why, wire)
 		}
@@ -238,11 +238,11 @@ func TestAnOddAnswerReadsAsNetHTTPReadsIt(t *testing.T) {
 
 // Every listed strictness is one: some answer among the seeds is refused for it that net/http takes.
 func TestEveryDifferenceIsShownByAnAnswer(t *testing.T) {
-	c := reaching(t, "http://origin.test")
+	c := newClient(t, "http://origin.test")
 	shown := map[string]bool{}
-	for _, answer := range answers {
-		_, refused := asWeRead(c, []byte(answer), nil, nil, firstBuffer)
-		_, err := asTheyRead([]byte(answer))
+	for _, answer := range responseSeeds {
+		_, refused := readWithClient(c, []byte(answer), nil, nil, initialBuffer)
+		_, err := readWithNetHTTP([]byte(answer))
 		by, why := stricter, refused
 		if err != nil {
 			by, why = laxer, err

@@ -15,7 +15,7 @@ import (
 var ErrMalformed = errors.New("the answer is malformed")
 
 // A head is what the head of an answer says.
-type head struct {
+type responseHead struct {
 	status  int
 	minor   int // of HTTP/1
 	length  int64
@@ -23,9 +23,9 @@ type head struct {
 	keep    bool
 	// patience is how long the peer says that it keeps the connection; 0 when it does not say.
 	patience time.Duration
-	fields   [kinds]string
-	said     [kinds]bool
-	before   *[kinds]string // what the answer before said; nil when there is none
+	fields   [numFields]string
+	said     [numFields]bool
+	before   *[numFields]string // what the answer before said; nil when there is none
 }
 
 // The fields whose text is of use.
@@ -35,15 +35,15 @@ const (
 	retryAfter
 	retryAfterMs
 	date
-	kinds
+	numFields
 )
 
 // known are the fields that are read, by their names in lower case.
-var known = map[string]func(*head, []byte) error{
-	"content-length":    (*head).readLength,
-	"transfer-encoding": (*head).readEncoding,
-	"connection":        (*head).readConnection,
-	"keep-alive":        (*head).readPatience,
+var known = map[string]func(*responseHead, []byte) error{
+	"content-length":    (*responseHead).readLength,
+	"transfer-encoding": (*responseHead).readEncoding,
+	"connection":        (*responseHead).readConnection,
+	"keep-alive":        (*responseHead).readPatience,
 	"content-type":      keeps(contentType),
 	"content-encoding":  keeps(contentEncoding),
 	"retry-after":       keeps(retryAfter),
@@ -55,8 +55,8 @@ var known = map[string]func(*head, []byte) error{
 const longestKnown = len("transfer-encoding")
 
 // keeps keeps the first of a field's values. What the answer before said too is not copied again.
-func keeps(kind int) func(*head, []byte) error {
-	return func(h *head, value []byte) error {
+func keeps(kind int) func(*responseHead, []byte) error {
+	return func(h *responseHead, value []byte) error {
 		if h.said[kind] {
 			return nil
 		}
@@ -74,7 +74,7 @@ func keeps(kind int) func(*head, []byte) error {
 const maxInterim = 8
 
 // head reads the head of an answer, past interim ones.
-func (l *link) head(h *head, most int) error {
+func (l *clientConn) readHead(h *responseHead, most int) error {
 	for range maxInterim + 1 {
 		err := l.oneHead(h, most)
 		switch {
@@ -92,12 +92,12 @@ func (l *link) head(h *head, most int) error {
 	return fmt.Errorf("%w: more than %d interim answers", ErrMalformed, maxInterim)
 }
 
-func (l *link) oneHead(h *head, most int) error {
+func (l *clientConn) oneHead(h *responseHead, most int) error {
 	line, err := l.line(most)
 	if err != nil {
 		return err
 	}
-	*h = head{length: -1, keep: true, before: &l.said}
+	*h = responseHead{length: -1, keep: true, before: &l.said}
 	if err := h.readStatus(line); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (l *link) oneHead(h *head, most int) error {
 var errStatus = fmt.Errorf("%w: it does not begin with HTTP/1.1 and a status", ErrMalformed)
 
 // readStatus reads the first line: HTTP/1.1 200 OK.
-func (h *head) readStatus(line []byte) error {
+func (h *responseHead) readStatus(line []byte) error {
 	const version = "HTTP/1."
 	if len(line) < len(version)+5 || string(line[:len(version)]) != version {
 		return errStatus
@@ -142,7 +142,7 @@ func (h *head) readStatus(line []byte) error {
 }
 
 // readField reads one line: Name: value.
-func (h *head) readField(line []byte) error {
+func (h *responseHead) readField(line []byte) error {
 	colon := bytes.IndexByte(line, ':')
 	if colon <= 0 || !token(line[:colon]) {
 		return fmt.Errorf("%w: a line of its head has no name", ErrMalformed)
@@ -167,7 +167,7 @@ func (h *head) readField(line []byte) error {
 	return nil
 }
 
-func (h *head) readLength(value []byte) error {
+func (h *responseHead) readLength(value []byte) error {
 	if h.length >= 0 {
 		return fmt.Errorf("%w: two lengths", ErrMalformed)
 	}
@@ -179,7 +179,7 @@ func (h *head) readLength(value []byte) error {
 	return nil
 }
 
-func (h *head) readEncoding(value []byte) error {
+func (h *responseHead) readEncoding(value []byte) error {
 	if h.chunked || !says(value, "chunked") {
 		return fmt.Errorf("%w: a transfer encoding other than chunked", ErrMalformed)
 	}
@@ -187,7 +187,7 @@ func (h *head) readEncoding(value []byte) error {
 	return nil
 }
 
-func (h *head) readConnection(value []byte) error {
+func (h *responseHead) readConnection(value []byte) error {
 	for option := range bytes.SplitSeq(value, []byte(",")) {
 		if says(bytes.Trim(option, " \t"), "close") {
 			h.keep = false
@@ -213,7 +213,7 @@ func says(text []byte, word string) bool {
 }
 
 // readPatience reads how long a connection is kept: Keep-Alive: timeout=5. A second of it is for the way.
-func (h *head) readPatience(value []byte) error {
+func (h *responseHead) readPatience(value []byte) error {
 	for option := range strings.SplitSeq(string(value), ",") {
 		if text, ok := strings.CutPrefix(strings.TrimSpace(option), "timeout="); ok {
 			seconds, err := strconv.ParseUint(text, 10, 16)
@@ -230,7 +230,7 @@ func (h *head) readPatience(value []byte) error {
 }
 
 // settle decides where the body ends.
-func (h *head) settle() error {
+func (h *responseHead) settle() error {
 	switch {
 	case h.chunked && h.length >= 0:
 		return fmt.Errorf("%w: both a length and chunks", ErrMalformed)
@@ -246,18 +246,18 @@ func (h *head) settle() error {
 }
 
 // framing is how the body's end is told.
-func (h *head) framing() framing {
+func (h *responseHead) framing() framing {
 	switch {
 	case h.chunked:
-		return byChunks
+		return framingChunked
 	case h.length >= 0:
-		return byLength
+		return framingLength
 	default:
-		return byEnd
+		return framingClose
 	}
 }
 
-func (h *head) response(body *Body) Response {
+func (h *responseHead) response(body *Body) Response {
 	f := &h.fields
 	return Response{
 		Status: h.status, ContentType: f[contentType], ContentEncoding: f[contentEncoding],

@@ -155,8 +155,8 @@ var errUnsent = errors.New("the connection was closed before the request was sen
 
 // exchange sends a request over a link and reads the head of the answer. The link is the body's from then on; after an
 // error it is closed.
-func (c *Client) exchange(ctx context.Context, l *link, r *Request) (response *Response, err error) {
-	stop := life.After(ctx, l.cut)
+func (c *Client) exchange(ctx context.Context, l *clientConn, r *Request) (response *Response, err error) {
+	stop := life.AfterFunc(ctx, l.abort)
 	defer func() {
 		if err == nil {
 			return
@@ -179,17 +179,17 @@ func (c *Client) exchange(ctx context.Context, l *link, r *Request) (response *R
 	}
 	answer := &answer{}
 	h := &answer.head
-	if err := l.head(h, c.config.MaxHead); err != nil {
+	if err := l.readHead(h, c.config.MaxHead); err != nil {
 		return nil, err
 	}
-	answer.body = Body{link: l, client: c, stop: stop, ctx: ctx, framing: h.framing(), left: max(0, h.length), keep: h.keep, patience: h.patience}
+	answer.body = Body{conn: l, client: c, stop: stop, ctx: ctx, framing: h.framing(), left: max(0, h.length), keepAlive: h.keep, patience: h.patience}
 	answer.response = h.response(&answer.body)
 	return &answer.response, nil
 }
 
 // An answer is made at once of what belongs to it.
 type answer struct {
-	head     head
+	head     responseHead
 	response Response
 	body     Body
 }

@@ -20,20 +20,20 @@ import (
 )
 
 // laneTargets are what the lane takes in these tests.
-var laneTargets = []string{"/v1/chat/completions", "/v1/embeddings"}
+var testTargets = []string{"/v1/chat/completions", "/v1/embeddings"}
 
 // A laneScript is a connection on which a caller says everything in given pieces, and then no more.
-type laneScript struct {
-	from   string
-	ended  chan struct{}
-	mutex  sync.Mutex
-	pieces [][]byte
-	said   []byte
-	closed bool
+type scriptedConn struct {
+	remote  string
+	done    chan struct{}
+	mutex   sync.Mutex
+	pieces  [][]byte
+	written []byte
+	closed  bool
 }
 
-func newLaneScript(from string, wire, cuts []byte) *laneScript {
-	s := &laneScript{from: from, ended: make(chan struct{})}
+func newScriptedConn(from string, wire, cuts []byte) *scriptedConn {
+	s := &scriptedConn{remote: from, done: make(chan struct{})}
 	for i := 0; len(wire) > 0; i++ {
 		n := len(wire)
 		if i < len(cuts) {
@@ -44,7 +44,7 @@ func newLaneScript(from string, wire, cuts []byte) *laneScript {
 	return s
 }
 
-func (s *laneScript) Read(p []byte) (int, error) {
+func (s *scriptedConn) Read(p []byte) (int, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	switch {
@@ -60,61 +60,61 @@ func (s *laneScript) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (s *laneScript) Write(p []byte) (int, error) {
+func (s *scriptedConn) Write(p []byte) (int, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.closed {
 		return 0, net.ErrClosed
 	}
-	s.said = append(s.said, p...)
+	s.written = append(s.written, p...)
 	return len(p), nil
 }
 
-func (s *laneScript) Close() error {
+func (s *scriptedConn) Close() error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if !s.closed {
 		s.closed = true
-		close(s.ended)
+		close(s.done)
 	}
 	return nil
 }
 
-func (s *laneScript) LocalAddr() net.Addr              { return laneAddr("here") }
-func (s *laneScript) RemoteAddr() net.Addr             { return laneAddr(s.from) }
-func (s *laneScript) SetDeadline(time.Time) error      { return nil }
-func (s *laneScript) SetReadDeadline(time.Time) error  { return nil }
-func (s *laneScript) SetWriteDeadline(time.Time) error { return nil }
+func (s *scriptedConn) LocalAddr() net.Addr              { return testAddr("here") }
+func (s *scriptedConn) RemoteAddr() net.Addr             { return testAddr(s.remote) }
+func (s *scriptedConn) SetDeadline(time.Time) error      { return nil }
+func (s *scriptedConn) SetReadDeadline(time.Time) error  { return nil }
+func (s *scriptedConn) SetWriteDeadline(time.Time) error { return nil }
 
-type laneAddr string
+type testAddr string
 
-func (laneAddr) Network() string  { return "script" }
-func (a laneAddr) String() string { return string(a) }
+func (testAddr) Network() string  { return "script" }
+func (a testAddr) String() string { return string(a) }
 
 // A laneTwin has the same handler behind net/http's server alone, and behind the lane.
-type laneTwin struct {
-	alone, laned *Handover
-	serial       atomic.Int64
-	mutex        sync.Mutex
-	seen         map[string][]string // what reached the handler, by connection
-	took         atomic.Int64        // requests that came by the lane
+type serverPair struct {
+	netHTTP, fast *Handover
+	serial        atomic.Int64
+	mutex         sync.Mutex
+	seen          map[string][]string // what reached the handler, by connection
+	served        atomic.Int64        // requests that came by the lane
 }
 
-func newLaneTwin(t testing.TB) *laneTwin {
+func newServerPair(t testing.TB) *serverPair {
 	t.Helper()
-	w := &laneTwin{seen: map[string][]string{}, alone: NewHandover(laneAddr("alone")), laned: NewHandover(laneAddr("lane"))}
-	rest := NewHandover(laneAddr("rest"))
+	w := &serverPair{seen: map[string][]string{}, netHTTP: NewHandover(testAddr("alone")), fast: NewHandover(testAddr("lane"))}
+	rest := NewHandover(testAddr("rest"))
 	plain := &http.Server{Handler: w, ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute}
 	lane := &Server{
-		Handler: w, Targets: laneTargets, Other: rest.Hand,
+		Handler: w, Targets: testTargets, Fallback: rest.Deliver,
 		HeaderTimeout: time.Minute, BodyTimeout: time.Minute, IdleTimeout: time.Minute,
 	}
 	var all sync.WaitGroup
-	all.Go(func() { _ = plain.Serve(w.alone) })
+	all.Go(func() { _ = plain.Serve(w.netHTTP) })
 	all.Go(func() { _ = plain.Serve(rest) })
-	all.Go(func() { _ = lane.Serve(w.laned) })
+	all.Go(func() { _ = lane.Serve(w.fast) })
 	t.Cleanup(func() {
-		_ = w.laned.Close()
+		_ = w.fast.Close()
 		_ = lane.Close()
 		_ = plain.Close()
 		all.Wait()
@@ -123,12 +123,12 @@ func newLaneTwin(t testing.TB) *laneTwin {
 }
 
 // ServeHTTP tells everything that it sees.
-func (w *laneTwin) ServeHTTP(out http.ResponseWriter, r *http.Request) {
-	if _, ok := out.(*reply); ok {
-		w.took.Add(1)
+func (w *serverPair) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+	if _, ok := out.(*responseWriter); ok {
+		w.served.Add(1)
 	}
 	body, err := io.ReadAll(r.Body)
-	text := laneTold(r, body, err)
+	text := describe(r, body, err)
 	w.mutex.Lock()
 	w.seen[r.RemoteAddr] = append(w.seen[r.RemoteAddr], r.Method+"\n"+text)
 	w.mutex.Unlock()
@@ -136,7 +136,7 @@ func (w *laneTwin) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 }
 
 // laneTold is a request as its handler sees it.
-func laneTold(r *http.Request, body []byte, err error) string {
+func describe(r *http.Request, body []byte, err error) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s %s\nurl %q host %q length %d close %v trailer %v te %v\n", r.Method, r.RequestURI, r.Proto, r.URL, r.Host,
 		r.ContentLength, r.Close, r.Trailer, r.TransferEncoding)
@@ -149,7 +149,7 @@ func laneTold(r *http.Request, body []byte, err error) string {
 }
 
 // A laneAnswer is one as its caller reads it, but for the order of its head and the date.
-type laneAnswer struct {
+type parsedResponse struct {
 	Proto  string
 	Status string
 	Header http.Header
@@ -161,23 +161,23 @@ type laneAnswer struct {
 }
 
 // ask says wire to one of the two. It returns what reached the handler, and what was answered.
-func (w *laneTwin) ask(t testing.TB, to *Handover, wire, cuts []byte) (seen []string, said []laneAnswer) {
+func (w *serverPair) exchange(t testing.TB, to *Handover, wire, cuts []byte) (seen []string, said []parsedResponse) {
 	t.Helper()
-	script := newLaneScript(fmt.Sprintf("192.0.2.1:%d", w.serial.Add(1)), wire, cuts)
-	to.Hand(script)
+	script := newScriptedConn(fmt.Sprintf("192.0.2.1:%d", w.serial.Add(1)), wire, cuts)
+	to.Deliver(script)
 	select {
-	case <-script.ended:
+	case <-script.done:
 	case <-time.After(5 * time.Minute):
 		t.Fatalf("the connection is not ended by the end of %q", wire)
 	}
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	seen = w.seen[script.from]
-	delete(w.seen, script.from)
-	return seen, laneRead(script.said, seen)
+	seen = w.seen[script.remote]
+	delete(w.seen, script.remote)
+	return seen, parseResponses(script.written, seen)
 }
 
-func laneRead(wire []byte, seen []string) (all []laneAnswer) {
+func parseResponses(wire []byte, seen []string) (all []parsedResponse) {
 	in := bufio.NewReader(bytes.NewReader(wire))
 	for {
 		if _, err := in.Peek(1); err != nil {
@@ -190,13 +190,13 @@ func laneRead(wire []byte, seen []string) (all []laneAnswer) {
 		one, err := http.ReadResponse(in, &http.Request{Method: method})
 		if err != nil {
 			rest, _ := io.ReadAll(in)
-			return append(all, laneAnswer{Err: err.Error(), Body: string(rest)})
+			return append(all, parsedResponse{Err: err.Error(), Body: string(rest)})
 		}
 		body, err := io.ReadAll(one.Body)
 		if _, err := http.ParseTime(one.Header.Get("Date")); err == nil {
 			one.Header.Set("Date", "now")
 		}
-		all = append(all, laneAnswer{one.Proto, one.Status, one.Header, one.Close, one.ContentLength, one.TransferEncoding, string(body), fmt.Sprint(err)})
+		all = append(all, parsedResponse{one.Proto, one.Status, one.Header, one.Close, one.ContentLength, one.TransferEncoding, string(body), fmt.Sprint(err)})
 		if one.StatusCode >= http.StatusOK && len(seen) > 0 {
 			seen = seen[1:]
 		}
@@ -204,30 +204,30 @@ func laneRead(wire []byte, seen []string) (all []laneAnswer) {
 }
 
 // compare says the same to both, and returns in what they differ.
-func (w *laneTwin) compare(t testing.TB, wire, cuts []byte) string {
+func (w *serverPair) compare(t testing.TB, wire, cuts []byte) string {
 	t.Helper()
-	seen, said := w.ask(t, w.alone, wire, nil)
-	laneSeen, laneSaid := w.ask(t, w.laned, wire, cuts)
+	seen, said := w.exchange(t, w.netHTTP, wire, nil)
+	laneSeen, laneSaid := w.exchange(t, w.fast, wire, cuts)
 	return cmp.Diff(seen, laneSeen) + cmp.Diff(said, laneSaid)
 }
 
 const (
-	lanePost = "POST /v1/chat/completions HTTP/1.1\r\nHost: a.test\r\n"
-	laneGet  = "GET /v1/models HTTP/1.1\r\nHost: a.test\r\n\r\n"
+	postHead   = "POST /v1/chat/completions HTTP/1.1\r\nHost: a.test\r\n"
+	getRequest = "GET /v1/models HTTP/1.1\r\nHost: a.test\r\n\r\n"
 )
 
 // lanePlain is a request that the lane takes.
-func lanePlain(body string, lines ...string) string {
+func plainPost(body string, lines ...string) string {
 	lines = append(slices.Clip(lines), "Content-Length: "+strconv.Itoa(len(body)))
-	return lanePost + strings.Join(lines, "\r\n") + "\r\n\r\n" + body
+	return postHead + strings.Join(lines, "\r\n") + "\r\n\r\n" + body
 }
 
 // laneSeeds are requests, and things that look like some.
-func laneSeeds() []string {
-	one, two := lanePlain(`{"a":1}`, "Authorization: Bearer one"), lanePlain(`{"b":22}`, "Authorization: Bearer two")
+func requestSeeds() []string {
+	one, two := plainPost(`{"a":1}`, "Authorization: Bearer one"), plainPost(`{"b":22}`, "Authorization: Bearer two")
 	seeds := []string{
-		one, one + one, one + two + one, one + laneGet + two, laneGet + one, one + "\r\n" + two, one + "\r\n", one + "\r\n\r\n" + two,
-		one + "\n" + laneGet, one + "\r\n\r\n\r\n" + two, one + "\r\n\r", one + "X", one + "PO", one + "POST", one + "POST /v1/chat/comp",
+		one, one + one, one + two + one, one + getRequest + two, getRequest + one, one + "\r\n" + two, one + "\r\n", one + "\r\n\r\n" + two,
+		one + "\n" + getRequest, one + "\r\n\r\n\r\n" + two, one + "\r\n\r", one + "X", one + "PO", one + "POST", one + "POST /v1/chat/comp",
 		"\r\n" + one, "\n" + one, one[:20], one[:60], one[:len(one)-3], one + one[:len(one)-3], strings.ToLower(one), strings.ReplaceAll(one, "\r\n", "\n"),
 		strings.Replace(one, "\r\n\r\n", "\n\n", 1), strings.Replace(one, "\r\n\r\n", "\r\n\n", 1), strings.Replace(one, "\r\n\r\n", "\n\r\n", 1),
 		strings.Replace(one, "\r\n", "\r", 1), strings.Replace(one, "1.1", "1.0", 1), strings.Replace(one, "1.1", "1.2", 1), strings.Replace(one, "1.1", "2.0", 1),
@@ -250,11 +250,11 @@ func laneSeeds() []string {
 		"Trailer: X", "TE: trailers", "Pragma: no-cache", "Pragma: no-cache\r\nCache-Control: x", "Cache-Control: no-cache", "Keep-Alive: timeout=5", "Proxy-Connection: close",
 		"Cookie: a=1", "Cookie: a=1\r\nCookie: b=2", "X-A_b.c: 1", "x!y: 1", strings.Repeat("X-Long: "+strings.Repeat("y", 300)+"\r\n", 1), "X: " + strings.Repeat("z", 5000), "X: " + strings.Repeat("z", 9000),
 	} {
-		with := lanePlain(`{"a":1}`, l)
+		with := plainPost(`{"a":1}`, l)
 		seeds = append(seeds, with, with+two, one+with+two)
 	}
 	for _, length := range []string{"0", "+7", "-7", " 7 ", "7,7", "7 7", "07", "0x7", "7_", "", "7;", "１", "9223372036854775808", "4611686018427387903", "18446744073709551616", "\t7", "7\t"} {
-		seeds = append(seeds, lanePost+"Content-Length: "+length+"\r\n\r\n{\"a\":1}"+two)
+		seeds = append(seeds, postHead+"Content-Length: "+length+"\r\n\r\n{\"a\":1}"+two)
 	}
 	for _, host := range []string{"", "a.test:80", "[::1]:80", "[::1]", "a b", "a/b", "a@b", "a#b", "a^b", "a|b", "a`b", "a%b", "a'b", "a(b", "a,b", "a_b", "A.TEST", "a\x7fb", "?", "\"", "<>"} {
 		seeds = append(seeds, strings.Replace(one, "a.test", host, 1)+two)
@@ -264,21 +264,21 @@ func laneSeeds() []string {
 		lines = append(lines, fmt.Sprintf("X-%d: %d", i, i))
 	}
 	return append(seeds,
-		strings.Replace(one, "Host: a.test\r\n", "", 1), "POST /v1/chat/completions HTTP/1.1\r\n\r\n", one+"POST /v1/chat/completions HTTP/1.1\r\n\r\n"+two, lanePlain("", lines[:40]...)+one, lanePlain("x", lines...)+one, lanePlain("x", lines[:45]...)+lanePlain("y", lines[:20]...)+lanePlain("z", lines[20:45]...),
-		lanePlain("")+lanePlain("x", "A: 1", "B: 2")+lanePlain("x", "B: 2", "A: 1")+lanePlain("x", "A: 1")+lanePlain("x", "A: 3", "B: 2"),
-		lanePlain(strings.Repeat("b", 9000))+one, lanePlain(strings.Repeat("b", 3000))+lanePlain(strings.Repeat("c", 3000))+laneGet,
-		lanePost+"Transfer-Encoding: chunked\r\n\r\n7\r\n{\"a\":1}\r\n0\r\n\r\n"+one, one+lanePost+"Content-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+laneGet, lanePost+"\r\n"+one,
-		lanePlain("GET /v1/admin HTTP/1.1\r\nHost: a\r\n\r\n")+two,
+		strings.Replace(one, "Host: a.test\r\n", "", 1), "POST /v1/chat/completions HTTP/1.1\r\n\r\n", one+"POST /v1/chat/completions HTTP/1.1\r\n\r\n"+two, plainPost("", lines[:40]...)+one, plainPost("x", lines...)+one, plainPost("x", lines[:45]...)+plainPost("y", lines[:20]...)+plainPost("z", lines[20:45]...),
+		plainPost("")+plainPost("x", "A: 1", "B: 2")+plainPost("x", "B: 2", "A: 1")+plainPost("x", "A: 1")+plainPost("x", "A: 3", "B: 2"),
+		plainPost(strings.Repeat("b", 9000))+one, plainPost(strings.Repeat("b", 3000))+plainPost(strings.Repeat("c", 3000))+getRequest,
+		postHead+"Transfer-Encoding: chunked\r\n\r\n7\r\n{\"a\":1}\r\n0\r\n\r\n"+one, one+postHead+"Content-Length: 7\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"+getRequest, postHead+"\r\n"+one,
+		plainPost("GET /v1/admin HTTP/1.1\r\nHost: a\r\n\r\n")+two,
 	)
 }
 
 // FuzzTheLaneHandsOnWhatNetHTTPWould holds that a caller cannot tell the lane from net/http's server, nor can a handler.
 func FuzzTheLaneHandsOnWhatNetHTTPWould(f *testing.F) {
-	for i, seed := range laneSeeds() {
+	for i, seed := range requestSeeds() {
 		f.Add([]byte(seed), []byte{byte(i), byte(7 * i), 0, 3, byte(31 * i)})
 		f.Add([]byte(seed), []byte(nil))
 	}
-	w := newLaneTwin(f)
+	w := newServerPair(f)
 	f.Fuzz(func(t *testing.T, wire, cuts []byte) {
 		if len(wire) > 64<<10 {
 			return
@@ -290,8 +290,8 @@ func FuzzTheLaneHandsOnWhatNetHTTPWould(f *testing.F) {
 }
 
 func TestTheLaneHandsOnWhatNetHTTPWouldByteByByte(t *testing.T) {
-	w := newLaneTwin(t)
-	for _, seed := range laneSeeds() {
+	w := newServerPair(t)
+	for _, seed := range requestSeeds() {
 		if len(seed) > 2000 {
 			continue
 		}
@@ -299,22 +299,22 @@ func TestTheLaneHandsOnWhatNetHTTPWouldByteByByte(t *testing.T) {
 			t.Errorf("%q: net/http alone is -, the lane is +\n%s", seed, diff)
 		}
 	}
-	if w.took.Load() < 100 {
-		t.Errorf("the lane took %d requests", w.took.Load())
+	if w.served.Load() < 100 {
+		t.Errorf("the lane took %d requests", w.served.Load())
 	}
 }
 
 // TestWhatAsksForSomethingSpecialIsHandedOn is of what net/http's server may learn to do.
 func TestWhatAsksForSomethingSpecialIsHandedOn(t *testing.T) {
-	w := newLaneTwin(t)
-	for name := range special {
-		w.ask(t, w.laned, []byte(lanePlain("", name+": x")), nil)
+	w := newServerPair(t)
+	for name := range unsupportedFields {
+		w.exchange(t, w.fast, []byte(plainPost("", name+": x")), nil)
 	}
-	if n := w.took.Load(); n > 0 {
+	if n := w.served.Load(); n > 0 {
 		t.Errorf("the lane took %d requests", n)
 	}
 	for _, name := range []string{"Transfer-Encoding", "Expect", "Upgrade", "Trailer", "Te", "Pragma", "Proxy-Connection", "Keep-Alive", "Http2-Settings"} {
-		if !special[name] {
+		if !unsupportedFields[name] {
 			t.Error(name)
 		}
 	}

@@ -21,16 +21,16 @@ import (
 )
 
 // A far end is a connection as the server has it.
-type farEnd struct {
+type originConn struct {
 	net.Conn
 	*bufio.Reader
-	turn int // which connection it is, from 1
+	number int // which connection it is, from 1
 }
 
-func (l *farEnd) Read(p []byte) (int, error) { return l.Reader.Read(p) }
+func (l *originConn) Read(p []byte) (int, error) { return l.Reader.Read(p) }
 
 // request reads one request whole; false at the end.
-func (l *farEnd) request() (body string, ok bool) {
+func (l *originConn) readRequest() (body string, ok bool) {
 	r, err := http.ReadRequest(l.Reader)
 	if err != nil {
 		return "", false
@@ -40,12 +40,12 @@ func (l *farEnd) request() (body string, ok bool) {
 }
 
 // say answers with a body of known length.
-func (l *farEnd) say(body string) {
+func (l *originConn) respond(body string) {
 	_, _ = fmt.Fprintf(l.Conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
 // reset closes with what nobody has read lost, as a process that dies does.
-func (l *farEnd) reset() {
+func (l *originConn) reset() {
 	if c, ok := l.Conn.(*net.TCPConn); ok {
 		_ = c.SetLinger(0)
 	}
@@ -53,22 +53,22 @@ func (l *farEnd) reset() {
 }
 
 // A server is an origin that does what a test tells it. It closes a connection when its handler returns.
-type server struct {
-	base  string
-	lines atomic.Int32 // that have been taken
-	trust func(*Config)
+type testOrigin struct {
+	url      string
+	accepted atomic.Int32 // that have been taken
+	trust    func(*Config)
 }
 
 // serving is an origin on loopback; secure when it has a configuration.
-func serving(t testing.TB, secure *tls.Config, handle func(*farEnd)) *server {
+func newOrigin(t testing.TB, secure *tls.Config, handle func(*originConn)) *testOrigin {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{base: "http://" + listener.Addr().String(), trust: func(*Config) {}}
+	s := &testOrigin{url: "http://" + listener.Addr().String(), trust: func(*Config) {}}
 	if secure != nil {
-		s.base = "https://" + listener.Addr().String()
+		s.url = "https://" + listener.Addr().String()
 	}
 	var running sync.WaitGroup
 	var mutex sync.Mutex
@@ -82,14 +82,14 @@ func serving(t testing.TB, secure *tls.Config, handle func(*farEnd)) *server {
 			mutex.Lock()
 			open[conn] = true
 			mutex.Unlock()
-			turn := int(s.lines.Add(1))
+			turn := int(s.accepted.Add(1))
 			running.Go(func() {
 				defer func() { _ = conn.Close() }()
 				way := conn
 				if secure != nil {
 					way = tls.Server(conn, secure)
 				}
-				handle(&farEnd{Conn: way, Reader: bufio.NewReader(way), turn: turn})
+				handle(&originConn{Conn: way, Reader: bufio.NewReader(way), number: turn})
 			})
 		}
 	})
@@ -133,7 +133,7 @@ func newAuthority(t testing.TB) *authority {
 }
 
 // certify is a server's configuration for 127.0.0.1, or for what change makes of the certificate.
-func (a *authority) certify(t testing.TB, change ...func(*x509.Certificate)) *tls.Config {
+func (a *authority) serverConfig(t testing.TB, change ...func(*x509.Certificate)) *tls.Config {
 	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -150,24 +150,24 @@ func (a *authority) certify(t testing.TB, change ...func(*x509.Certificate)) *tl
 }
 
 // trusted makes a client trust an authority.
-func (a *authority) trusted(c *Config) {
+func (a *authority) trust(c *Config) {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.certificate)
 	c.TLS = &tls.Config{RootCAs: pool}
 }
 
 // plainly and securely runs a test over both kinds of connection.
-func plainlyAndSecurely(t *testing.T, f func(t *testing.T, secure *tls.Config, trust func(*Config))) {
+func eachTransport(t *testing.T, f func(t *testing.T, secure *tls.Config, trust func(*Config))) {
 	t.Helper()
 	t.Run("plain", func(t *testing.T) { f(t, nil, func(*Config) {}) })
 	t.Run("TLS", func(t *testing.T) {
 		a := newAuthority(t)
-		f(t, a.certify(t), a.trusted)
+		f(t, a.serverConfig(t), a.trust)
 	})
 }
 
 // ask makes one exchange and reads the body to its end.
-func ask(ctx context.Context, c *Client, r *Request) (string, error) {
+func roundTrip(ctx context.Context, c *Client, r *Request) (string, error) {
 	response, err := c.Do(ctx, r)
 	if err != nil {
 		return "", err

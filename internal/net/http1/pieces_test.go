@@ -12,17 +12,17 @@ import (
 )
 
 // A played connection hands out what a server sends, in pieces, and takes whatever is written.
-type played struct {
-	wire   []byte
-	cuts   []byte   // the size of each piece less one, again and again; none is all at once
-	later  [][]byte // what comes after each request
-	abrupt bool     // the end comes with the last bytes
-	writes int
-	turn   int
-	closed atomic.Bool
+type fakeConn struct {
+	wire        []byte
+	cuts        []byte   // the size of each piece less one, again and again; none is all at once
+	responses   [][]byte // what comes after each request
+	eofWithData bool     // the end comes with the last bytes
+	writes      int
+	reads       int
+	closed      atomic.Bool
 }
 
-func (p *played) Read(to []byte) (int, error) {
+func (p *fakeConn) Read(to []byte) (int, error) {
 	if p.closed.Load() {
 		return 0, net.ErrClosed
 	}
@@ -31,44 +31,44 @@ func (p *played) Read(to []byte) (int, error) {
 	}
 	size := len(p.wire)
 	if len(p.cuts) > 0 {
-		size = min(size, 1+int(p.cuts[p.turn%len(p.cuts)]))
-		p.turn++
+		size = min(size, 1+int(p.cuts[p.reads%len(p.cuts)]))
+		p.reads++
 	}
 	n := copy(to, p.wire[:size])
-	if p.wire = p.wire[n:]; p.abrupt && len(p.wire) == 0 {
+	if p.wire = p.wire[n:]; p.eofWithData && len(p.wire) == 0 {
 		return n, io.EOF
 	}
 	return n, nil
 }
 
-func (p *played) Write(b []byte) (int, error) {
+func (p *fakeConn) Write(b []byte) (int, error) {
 	p.writes++
-	if len(p.later) > 0 {
-		p.wire = append(p.wire, p.later[0]...)
-		p.later = p.later[1:]
+	if len(p.responses) > 0 {
+		p.wire = append(p.wire, p.responses[0]...)
+		p.responses = p.responses[1:]
 	}
 	return len(b), nil
 }
 
-func (p *played) Close() error                     { p.closed.Store(true); return nil }
-func (p *played) LocalAddr() net.Addr              { return nil }
-func (p *played) RemoteAddr() net.Addr             { return nil }
-func (p *played) SetDeadline(time.Time) error      { return nil }
-func (p *played) SetReadDeadline(time.Time) error  { return nil }
-func (p *played) SetWriteDeadline(time.Time) error { return nil }
+func (p *fakeConn) Close() error                     { p.closed.Store(true); return nil }
+func (p *fakeConn) LocalAddr() net.Addr              { return nil }
+func (p *fakeConn) RemoteAddr() net.Addr             { return nil }
+func (p *fakeConn) SetDeadline(time.Time) error      { return nil }
+func (p *fakeConn) SetReadDeadline(time.Time) error  { return nil }
+func (p *fakeConn) SetWriteDeadline(time.Time) error { return nil }
 
 // over is a link on a connection that no client has dialed, with a buffer of a size.
-func over(conn net.Conn, buffer int) *link {
-	return &link{conn: conn, bare: conn, cut: func() {}, buffer: make([]byte, buffer)}
+func newFakeClientConn(conn net.Conn, buffer int) *clientConn {
+	return &clientConn{conn: conn, netConn: conn, abort: func() {}, buffer: make([]byte, buffer)}
 }
 
 // smallHead is how much of a head the clients of these tests take.
-const smallHead = 8 << 10
+const testMaxHead = 8 << 10
 
 // reaching is a client of an origin.
-func reaching(t testing.TB, base string, change ...func(*Config)) *Client {
+func newClient(t testing.TB, base string, change ...func(*Config)) *Client {
 	t.Helper()
-	client, err := newFor(base, change...)
+	client, err := newClientFor(base, change...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,12 +76,12 @@ func reaching(t testing.TB, base string, change ...func(*Config)) *Client {
 	return client
 }
 
-func newFor(base string, change ...func(*Config)) (*Client, error) {
+func newClientFor(base string, change ...func(*Config)) (*Client, error) {
 	to, err := url.Parse(base)
 	if err != nil {
 		return nil, err
 	}
-	c := Config{DialTimeout: 5 * time.Second, IdleTimeout: time.Minute, Idle: 64, MaxHead: smallHead}
+	c := Config{DialTimeout: 5 * time.Second, IdleTimeout: time.Minute, Idle: 64, MaxHead: testMaxHead}
 	for _, f := range change {
 		f(&c)
 	}
@@ -89,7 +89,7 @@ func newFor(base string, change ...func(*Config)) (*Client, error) {
 }
 
 // get is the smallest request.
-func get() *Request { return &Request{Method: "GET", Target: "/"} }
+func getRoot() *Request { return &Request{Method: "GET", Target: "/"} }
 
 // drain reads a body to its end. Each of reads says how: 0 by Next, 255 by a Read past the buffer, any other by a Read of
 // that many bytes.
@@ -110,7 +110,7 @@ func drain(b *Body, reads []byte) ([]byte, error) {
 				return whole.Bytes(), io.ErrNoProgress
 			}
 		case 255:
-			large = slices.Grow(large, mostBuffer)[:mostBuffer]
+			large = slices.Grow(large, maxBuffer)[:maxBuffer]
 			n, failed := b.Read(large)
 			piece, err = large[:n], failed
 		default:

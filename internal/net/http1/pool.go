@@ -13,24 +13,24 @@ type pool struct {
 	patience time.Duration
 
 	mutex sync.Mutex
-	links []*link // the one that was used last at the end
+	conns []*clientConn // the one that was used last at the end
 	timer *time.Timer
 }
 
 // get takes a connection that is open still and over whose last answer nothing came, as far as is known, or nil.
-func (p *pool) get() *link {
+func (p *pool) get() *clientConn {
 	for {
 		p.mutex.Lock()
-		last := len(p.links) - 1
+		last := len(p.conns) - 1
 		if last < 0 {
 			p.mutex.Unlock()
 			return nil
 		}
-		l := p.links[last]
-		p.links[last] = nil
-		p.links = p.links[:last]
+		l := p.conns[last]
+		p.conns[last] = nil
+		p.conns = p.conns[:last]
 		p.mutex.Unlock()
-		if l.from == l.to && (l.expires.IsZero() || time.Now().Before(l.expires)) {
+		if l.start == l.end && (l.expires.IsZero() || time.Now().Before(l.expires)) {
 			return l
 		}
 		l.close()
@@ -38,18 +38,18 @@ func (p *pool) get() *link {
 }
 
 // put keeps a connection, for no longer than the peer says that it would.
-func (p *pool) put(l *link, patience time.Duration) {
-	l.idle, l.kept = time.Now(), true
+func (p *pool) put(l *clientConn, patience time.Duration) {
+	l.idle, l.reused = time.Now(), true
 	if l.expires = (time.Time{}); patience > 0 {
 		l.expires = l.idle.Add(patience)
 	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	if len(p.links) >= p.most {
+	if len(p.conns) >= p.most {
 		l.close()
 		return
 	}
-	p.links = append(p.links, l)
+	p.conns = append(p.conns, l)
 	if p.timer == nil {
 		p.timer = time.AfterFunc(p.patience, p.age)
 	}
@@ -60,21 +60,21 @@ func (p *pool) age() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	now, old := time.Now(), 0
-	for old < len(p.links) && now.Sub(p.links[old].idle) >= p.patience {
-		p.links[old].close()
+	for old < len(p.conns) && now.Sub(p.conns[old].idle) >= p.patience {
+		p.conns[old].close()
 		old++
 	}
-	p.links = slices.Delete(p.links, 0, old)
-	if p.timer = nil; len(p.links) > 0 {
-		p.timer = time.AfterFunc(p.patience-now.Sub(p.links[0].idle), p.age)
+	p.conns = slices.Delete(p.conns, 0, old)
+	if p.timer = nil; len(p.conns) > 0 {
+		p.timer = time.AfterFunc(p.patience-now.Sub(p.conns[0].idle), p.age)
 	}
 }
 
 func (p *pool) close() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	for _, l := range p.links {
+	for _, l := range p.conns {
 		l.close()
 	}
-	p.links = nil
+	p.conns = nil
 }

@@ -12,8 +12,8 @@ import (
 
 // A reply is the http.ResponseWriter of one request. What is written is gathered, and sent when it is much, when it is flushed, or at
 // the end: then with its length, where nobody has told it.
-type reply struct {
-	visit  *visit
+type responseWriter struct {
+	visit  *serverConn
 	header http.Header
 	status int
 	last   bool  // the connection ends with it
@@ -36,15 +36,15 @@ const (
 	mostReply = 64 << 10
 )
 
-func (r *reply) begin() {
-	*r = reply{visit: r.visit, header: r.header, length: -1, body: r.body[:0]}
+func (r *responseWriter) begin() {
+	*r = responseWriter{visit: r.visit, header: r.header, length: -1, body: r.body[:0]}
 	if r.header == nil {
 		r.header = http.Header{}
 	}
 	clear(r.header)
 }
 
-func (r *reply) release() {
+func (r *responseWriter) release() {
 	if r.buffer != nil && cap(*r.buffer) <= mostReply {
 		*r.buffer = (*r.buffer)[:0]
 		replies.Put(r.buffer)
@@ -58,10 +58,10 @@ func (r *reply) release() {
 }
 
 // Header implements http.ResponseWriter.
-func (r *reply) Header() http.Header { return r.header }
+func (r *responseWriter) Header() http.Header { return r.header }
 
 // WriteHeader implements http.ResponseWriter. Interim answers, which nobody has to wait for, are not sent.
-func (r *reply) WriteHeader(status int) {
+func (r *responseWriter) WriteHeader(status int) {
 	switch {
 	case r.status != 0:
 		return
@@ -129,12 +129,12 @@ func appendValue(to []byte, value string) []byte {
 	return append(to, strings.NewReplacer("\r", " ", "\n", " ").Replace(value)...)
 }
 
-func (r *reply) hasBody() bool {
+func (r *responseWriter) hasBody() bool {
 	return r.status >= http.StatusOK && r.status != http.StatusNoContent && r.status != http.StatusNotModified
 }
 
 // Write implements http.ResponseWriter.
-func (r *reply) Write(p []byte) (int, error) {
+func (r *responseWriter) Write(p []byte) (int, error) {
 	if r.status == 0 {
 		r.WriteHeader(http.StatusOK)
 	}
@@ -163,7 +163,7 @@ func (r *reply) Write(p []byte) (int, error) {
 }
 
 // Send writes p and all that waits before it, at once.
-func (r *reply) Send(p []byte) error {
+func (r *responseWriter) Send(p []byte) error {
 	if r.goesOn(p) {
 		return r.send(true)
 	}
@@ -174,7 +174,7 @@ func (r *reply) Send(p []byte) error {
 }
 
 // goesOn gathers a piece of a stream that has begun, if it is one.
-func (r *reply) goesOn(p []byte) bool {
+func (r *responseWriter) goesOn(p []byte) bool {
 	if !r.chunks || r.err != nil || len(p) == 0 {
 		return false
 	}
@@ -184,7 +184,7 @@ func (r *reply) goesOn(p []byte) bool {
 }
 
 // End writes p, all that waits before it, and the end of the answer, at once: what its handler has left to do is no matter of the caller's.
-func (r *reply) End(p []byte) error {
+func (r *responseWriter) End(p []byte) error {
 	if !r.goesOn(p) {
 		if _, err := r.Write(p); err != nil {
 			return err
@@ -197,7 +197,7 @@ func (r *reply) End(p []byte) error {
 
 // TrySend is how a stream that has begun is sent to a caller who need not be waited for, or nil where that cannot be told. What it is given
 // is sent as far as that goes at once; it is false when some of it is left, for the next Send.
-func (r *reply) TrySend() func(now time.Time, p []byte) bool {
+func (r *responseWriter) TrySend() func(now time.Time, p []byte) bool {
 	conn, ok := r.visit.conn.(interface {
 		Try(now time.Time, p []byte) (int, error)
 	})
@@ -219,19 +219,19 @@ func (r *reply) TrySend() func(now time.Time, p []byte) bool {
 }
 
 // unhold frames what was held back.
-func (r *reply) unhold(ended bool) {
+func (r *responseWriter) unhold(ended bool) {
 	r.frame(r.body, ended)
 	r.put(r.body)
 	r.body = r.body[:0]
 }
 
 // frame completes the head: it says how the body ends, which begins with first. At the end of everything that is its length.
-func (r *reply) frame(first []byte, ended bool) {
+func (r *responseWriter) frame(first []byte, ended bool) {
 	if r.framed {
 		return
 	}
 	r.framed = true
-	r.last = r.last || r.visit.request.body.left > mostDiscarded || r.visit.server.closing.Load()
+	r.last = r.last || r.visit.request.body.left > maxDiscard || r.visit.server.closing.Load()
 	out := *r.buffer
 	if r.sniffs && r.hasBody() && len(first) > 0 {
 		out = append(out, "Content-Type: "...)
@@ -259,7 +259,7 @@ func (r *reply) frame(first []byte, ended bool) {
 }
 
 // put gathers a piece of the body.
-func (r *reply) put(p []byte) {
+func (r *responseWriter) put(p []byte) {
 	out := *r.buffer
 	if r.chunks && len(p) > 0 {
 		out = strconv.AppendUint(out, uint64(len(p)), 16)
@@ -273,7 +273,7 @@ func (r *reply) put(p []byte) {
 }
 
 // send writes what was gathered, if it is much or if it must.
-func (r *reply) send(must bool) error {
+func (r *responseWriter) send(must bool) error {
 	if r.err == nil && len(*r.buffer) > 0 && (must || len(*r.buffer) > mostReply/4) {
 		_, r.err = r.visit.conn.Write(*r.buffer)
 		*r.buffer = (*r.buffer)[:0]
@@ -282,7 +282,7 @@ func (r *reply) send(must bool) error {
 }
 
 // FlushError sends what was written. http.ResponseController looks for it by this name.
-func (r *reply) FlushError() error {
+func (r *responseWriter) FlushError() error {
 	if r.status == 0 {
 		r.WriteHeader(http.StatusOK)
 	}
@@ -291,16 +291,16 @@ func (r *reply) FlushError() error {
 }
 
 // Flush implements http.Flusher.
-func (r *reply) Flush() { _ = r.FlushError() }
+func (r *responseWriter) Flush() { _ = r.FlushError() }
 
 // SetWriteDeadline is for http.ResponseController. It holds for this answer.
-func (r *reply) SetWriteDeadline(t time.Time) error {
+func (r *responseWriter) SetWriteDeadline(t time.Time) error {
 	r.timed = true
 	return r.visit.conn.SetWriteDeadline(t)
 }
 
 // finish sends the end of the answer. An answer that is shorter than it has said breaks off.
-func (r *reply) finish() error {
+func (r *responseWriter) finish() error {
 	if r.status == 0 {
 		r.WriteHeader(http.StatusOK)
 	}

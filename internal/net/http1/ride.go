@@ -13,8 +13,8 @@ import (
 // Ride has turn called whenever something has come, until turn is false or the exchange ends. A turn runs where others wait for theirs: it
 // calls Try until that hands out nothing, and waits for nothing. Ride is false at once where that cannot be.
 func (b *Body) Poll(r *poller.Poller, turn func(now time.Time) bool) bool {
-	l := b.link
-	if l == nil || l.socket == nil || b.err != nil || b.framing != byChunks {
+	l := b.conn
+	if l == nil || l.socket == nil || b.err != nil || b.framing != framingChunked {
 		return false
 	}
 	one := func(now time.Time) bool {
@@ -29,10 +29,10 @@ func (b *Body) Poll(r *poller.Poller, turn func(now time.Time) bool) bool {
 
 // Try is Next for who may not wait: nothing, when nothing has come. It is not ok where Next is to be asked, since this is an end, or it fails.
 func (b *Body) TryNext() (piece []byte, ok bool) {
-	for b.err == nil && b.link != nil && len(b.ready) == 0 {
-		l := b.link
+	for b.err == nil && b.conn != nil && len(b.ready) == 0 {
+		l := b.conn
 		switch {
-		case l.from == l.to || b.left == 0 && b.unframed():
+		case l.start == l.end || b.left == 0 && b.unframed():
 			came, err := l.try()
 			if err != nil || !came {
 				return nil, err == nil
@@ -51,17 +51,17 @@ func (b *Body) TryNext() (piece []byte, ok bool) {
 
 // unframed reports whether the line between two chunks has begun at most, and may still be one.
 func (b *Body) unframed() bool {
-	unread := b.link.buffer[b.link.from:b.link.to]
+	unread := b.conn.buffer[b.conn.start:b.conn.end]
 	if b.inner {
 		unread = unread[min(len(unread), len("\r\n")):]
 	}
-	return len(unread) == 0 || unread[0] != '0' && len(unread) < maxFrame && bytes.IndexByte(unread, '\n') < 0
+	return len(unread) == 0 || unread[0] != '0' && len(unread) < maxChunkLine && bytes.IndexByte(unread, '\n') < 0
 }
 
 // try reads once, behind what is unread, without waiting; false when nothing has come.
-func (l *link) try() (came bool, err error) {
-	if l.from == l.to && l.to == len(l.buffer) { // the last read filled it
-		l.grow(mostBuffer)
+func (l *clientConn) try() (came bool, err error) {
+	if l.start == l.end && l.end == len(l.buffer) { // the last read filled it
+		l.grow(maxBuffer)
 	}
 	l.haste.on = true
 	err = l.fill()
@@ -79,10 +79,10 @@ type haste struct {
 }
 
 // read reads from the socket, or from TLS over it, which reads from the socket by this in turn.
-func (l *link) read(from net.Conn, p []byte) (int, error) {
+func (l *clientConn) read(from net.Conn, p []byte) (int, error) {
 	h := &l.haste
 	switch {
-	case from != l.bare || l.socket == nil:
+	case from != l.netConn || l.socket == nil:
 		return from.Read(p)
 	case !h.on:
 		return l.socket.Read(p)

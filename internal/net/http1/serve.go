@@ -16,7 +16,7 @@ import (
 )
 
 // A request is one on its way, and the context that its handler has.
-type request struct {
+type handlerRequest struct {
 	life.Life
 	base context.Context //nolint:containedctx // what it stands on
 	url  url.URL
@@ -27,7 +27,7 @@ type request struct {
 }
 
 // Value implements context.Context.
-func (r *request) Value(key any) any {
+func (r *handlerRequest) Value(key any) any {
 	if r.key != nil && r.key == key {
 		return r.kept
 	}
@@ -35,15 +35,15 @@ func (r *request) Value(key any) any {
 }
 
 // Keep keeps one value in the context, and spares who calls it a request of its own. It is the handler's, before anybody else has the request.
-func (r *request) Keep(key, value any) { r.key, r.kept = key, value }
+func (r *handlerRequest) Keep(key, value any) { r.key, r.kept = key, value }
 
 // errLeft says that a caller has gone.
 var errLeft = errors.New("the caller left")
 
 // serve has one request answered. It is false when the connection is of no use any more.
-func (v *visit) serve(target *url.URL) (again bool) {
+func (v *serverConn) serve(target *url.URL) (again bool) {
 	e := &v.envelope
-	r := &request{base: v.base, url: *target, body: body{visit: v, left: e.length}}
+	r := &handlerRequest{base: v.base, url: *target, body: body{visit: v, left: e.length}}
 	v.request = r
 	v.reply.begin()
 	v.reply.last = e.last
@@ -53,11 +53,11 @@ func (v *visit) serve(target *url.URL) (again bool) {
 	}).WithContext(r)
 	if e.length == 0 {
 		r.in.Body = http.NoBody
-		v.watch()
+		v.startBackgroundRead()
 	}
 	whole := v.handle(&r.in)
 	r.body.end()
-	v.unwatch()
+	v.abortBackgroundRead()
 	stays := r.Cause() == nil
 	r.End(context.Canceled)
 	again = whole && v.reply.finish() == nil && !v.reply.last
@@ -66,7 +66,7 @@ func (v *visit) serve(target *url.URL) (again bool) {
 }
 
 // handle calls the handler. It is false when that has panicked: then the answer breaks off.
-func (v *visit) handle(in *http.Request) (whole bool) {
+func (v *serverConn) handle(in *http.Request) (whole bool) {
 	defer func() {
 		if p := recover(); p != nil && p != http.ErrAbortHandler && v.server.Log != nil { //nolint:errorlint // what net/http compares, and how
 			v.server.Log.Error("panic", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -78,8 +78,8 @@ func (v *visit) handle(in *http.Request) (whole bool) {
 
 // watch begins, after a while, to watch for a caller who leaves. The request was read, and nothing has come after it. A timer that was
 // set for a request before is left as it is: to set it and stop it with every request costs more than to let it ring.
-func (v *visit) watch() {
-	if v.from < v.to {
+func (v *serverConn) startBackgroundRead() {
+	if v.start < v.end {
 		return // a caller who is there already with the next
 	}
 	v.mutex.Lock()
@@ -91,19 +91,19 @@ func (v *visit) watch() {
 	}
 	v.set, v.seen = true, v.turn
 	if v.timer == nil {
-		v.timer = time.AfterFunc(watchAfter, v.look)
+		v.timer = time.AfterFunc(backgroundReadDelay, v.backgroundRead)
 	} else {
-		v.timer.Reset(watchAfter)
+		v.timer.Reset(backgroundReadDelay)
 	}
 }
 
 // look waits for what a caller has no reason to send, or for its end, when the request that runs did so when the timer was last set.
-func (v *visit) look() {
+func (v *serverConn) backgroundRead() {
 	v.mutex.Lock()
 	r := v.watched
 	if r != nil && v.turn != v.seen {
 		v.seen = v.turn
-		v.timer.Reset(watchAfter)
+		v.timer.Reset(backgroundReadDelay)
 		v.mutex.Unlock()
 		return
 	}
@@ -128,7 +128,7 @@ func (v *visit) look() {
 }
 
 // unwatch ends the watch, and takes what it has read.
-func (v *visit) unwatch() {
+func (v *serverConn) abortBackgroundRead() {
 	v.mutex.Lock()
 	done := v.looking
 	v.watched, v.looking = nil, nil
@@ -141,13 +141,13 @@ func (v *visit) unwatch() {
 	}
 	<-done
 	v.waiting = unknown
-	v.from, v.to = 0, copy(v.buffer, v.early)
+	v.start, v.end = 0, copy(v.buffer, v.early)
 	v.early = v.early[:0]
 }
 
 // A body is a request's.
 type body struct {
-	visit *visit
+	visit *serverConn
 	left  int64
 	timed bool // it has a deadline
 	// awaits is how many bytes wake who waits for it; 0 as usual.
@@ -166,7 +166,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.read(p)
 	if errors.Is(err, io.EOF) && n > 0 {
-		b.visit.watch()
+		b.visit.startBackgroundRead()
 	}
 	return n, err
 }
@@ -177,9 +177,9 @@ func (b *body) read(p []byte) (n int, err error) {
 		return 0, io.EOF
 	}
 	p = p[:min(int64(len(p)), b.left)]
-	if v.from < v.to {
-		n = copy(p, v.buffer[v.from:v.to])
-		v.from += n
+	if v.start < v.end {
+		n = copy(p, v.buffer[v.start:v.end])
+		v.start += n
 	} else if n, err = b.receive(p); n == 0 {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
@@ -221,7 +221,7 @@ func (b *body) await(bytes int) {
 	}
 	if b.visit.socket != nil && bytes != max(b.awaits, 1) {
 		b.awaits = bytes
-		b.visit.socket.WakeAt(bytes)
+		b.visit.socket.SetReadLowWater(bytes)
 	}
 }
 
@@ -236,12 +236,12 @@ func (b *body) end() {
 func (b *body) Close() error { return nil }
 
 // mostDiscarded is how much of a body that nobody wanted is read, so that its connection can be used again.
-const mostDiscarded = 256 << 10
+const maxDiscard = 256 << 10
 
 // discard reads what is left of a body.
 func (b *body) discard() bool {
 	var room []byte
-	for b.left > 0 && b.left <= mostDiscarded {
+	for b.left > 0 && b.left <= maxDiscard {
 		if room == nil {
 			room = make([]byte, 4<<10)
 		}
@@ -253,10 +253,10 @@ func (b *body) discard() bool {
 }
 
 // linger lets a caller who is still sending read its answer: to close at once would take that away from it.
-func (v *visit) linger() {
+func (v *serverConn) linger() {
 	if half, ok := v.conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
 		return
 	}
-	_ = v.conn.SetReadDeadline(time.Now().Add(lingering))
-	_, _ = io.CopyN(io.Discard, v.conn, v.request.body.left-int64(v.to-v.from))
+	_ = v.conn.SetReadDeadline(time.Now().Add(lingerTimeout))
+	_, _ = io.CopyN(io.Discard, v.conn, v.request.body.left-int64(v.end-v.start))
 }

@@ -20,11 +20,11 @@ import (
 // It takes a POST of HTTP/1.1 to one of its targets, with a body of known length and a short head in which no name comes twice and nothing
 // asks for something special.
 type Server struct {
-	Handler http.Handler
-	Targets []string                       // the paths that it takes
-	Context func(net.Conn) context.Context // what a connection's requests know; nil for nothing
-	Other   func(net.Conn)                 // takes a connection over; its bytes can be read again
-	Log     *slog.Logger                   // for handlers that panic
+	Handler     http.Handler
+	Targets     []string                       // the paths that it takes
+	ConnContext func(net.Conn) context.Context // what a connection's requests know; nil for nothing
+	Fallback    func(net.Conn)                 // takes a connection over; its bytes can be read again
+	Log         *slog.Logger                   // for handlers that panic
 
 	HeaderTimeout time.Duration // for the first request's head, and the rest of another's
 	BodyTimeout   time.Duration // for a whole request
@@ -32,7 +32,7 @@ type Server struct {
 
 	urls    map[string]*url.URL
 	mutex   sync.Mutex
-	visits  map[*visit]struct{}
+	conns   map[*serverConn]struct{}
 	closing atomic.Bool
 }
 
@@ -43,8 +43,8 @@ func (s *Server) Serve(l net.Listener) error {
 	for _, target := range s.Targets {
 		s.urls[target] = &url.URL{Path: target}
 	}
-	if s.visits == nil {
-		s.visits = map[*visit]struct{}{}
+	if s.conns == nil {
+		s.conns = map[*serverConn]struct{}{}
 	}
 	s.mutex.Unlock()
 	for pause := time.Duration(0); ; {
@@ -59,7 +59,7 @@ func (s *Server) Serve(l net.Listener) error {
 			continue
 		}
 		pause = 0
-		go newVisit(s, conn).run()
+		go newServerConn(s, conn).run()
 	}
 }
 
@@ -73,32 +73,32 @@ const (
 )
 
 // welcome counts a connection.
-func (s *Server) welcome(v *visit) {
+func (s *Server) track(v *serverConn) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.visits[v] = struct{}{}
+	s.conns[v] = struct{}{}
 }
 
 // wait says that a connection waits for a request. It is false when the server is closing: then it should go.
-func (v *visit) wait() bool {
+func (v *serverConn) setIdle() bool {
 	v.state.Store(waits)
 	return !v.server.closing.Load()
 }
 
 // begin says that a request has come. It is false when its connection was closed a moment before.
-func (v *visit) begin() bool { return v.state.CompareAndSwap(waits, serves) }
+func (v *serverConn) setActive() bool { return v.state.CompareAndSwap(waits, serves) }
 
-func (s *Server) forget(v *visit) {
+func (s *Server) forget(v *serverConn) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	delete(s.visits, v)
+	delete(s.conns, v)
 }
 
 // Shutdown closes connections as they have nothing to do, and returns when there is none, or with ctx's error when that ends
 // before. The listener is its owner's to close.
 func (s *Server) Shutdown(ctx context.Context) error {
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		if s.end(false) == 0 {
+		if s.closeConns(false) == 0 {
 			return nil
 		}
 		timer := time.NewTimer(wait)
@@ -113,44 +113,44 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // Close closes every connection at once.
 func (s *Server) Close() error {
-	s.end(true)
+	s.closeConns(true)
 	return nil
 }
 
 // end closes connections that wait, or all, and returns how many there are.
-func (s *Server) end(all bool) int {
+func (s *Server) closeConns(all bool) int {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.closing.Store(true)
-	for v := range s.visits {
+	for v := range s.conns {
 		if v.state.CompareAndSwap(waits, closed) || all {
 			_ = v.conn.Close()
-			delete(s.visits, v)
+			delete(s.conns, v)
 		}
 	}
-	return len(s.visits)
+	return len(s.conns)
 }
 
 // handed is a connection of which some bytes were read already.
-type handed struct {
+type replayConn struct {
 	net.Conn
-	read []byte
+	pending []byte
 }
 
-func (h *handed) Read(p []byte) (int, error) {
-	if len(h.read) == 0 {
+func (h *replayConn) Read(p []byte) (int, error) {
+	if len(h.pending) == 0 {
 		return h.Conn.Read(p)
 	}
-	n := copy(p, h.read)
-	h.read = h.read[n:]
+	n := copy(p, h.pending)
+	h.pending = h.pending[n:]
 	return n, nil
 }
 
 // NetConn is the connection underneath.
-func (h *handed) NetConn() net.Conn { return h.Conn }
+func (h *replayConn) NetConn() net.Conn { return h.Conn }
 
 // CloseWrite lets net/http end a connection without cutting off its last answer.
-func (h *handed) CloseWrite() error {
+func (h *replayConn) CloseWrite() error {
 	if inner, ok := h.Conn.(interface{ CloseWrite() error }); ok {
 		return inner.CloseWrite()
 	}
@@ -171,7 +171,7 @@ func NewHandover(at net.Addr) *Handover {
 }
 
 // Hand gives a connection to whoever accepts next; after Close it is closed.
-func (h *Handover) Hand(conn net.Conn) {
+func (h *Handover) Deliver(conn net.Conn) {
 	select {
 	case h.conns <- conn:
 	case <-h.done:

@@ -26,16 +26,16 @@ func TestALongBodyThatBreaksOffIsMissedAtOnce(t *testing.T) {
 				t.Run(fmt.Sprint(name, " ", sent, " ", before), func(t *testing.T) {
 					t.Parallel()
 					begun, left, failed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-					house := laneServe(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					house := startServer(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 						close(begun)
 						if before {
 							<-left
 						}
 						_, err := io.ReadFull(r.Body, make([]byte, length))
 						failed <- err
-					}), func(h *laneHouse) { h.lane.BodyTimeout = 5 * time.Second })
+					}), func(h *testServer) { h.fast.BodyTimeout = 5 * time.Second })
 					conn := house.dial(t)
-					laneSay(t, conn, fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", lanePost, length, strings.Repeat("b", sent)))
+					write(t, conn, fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", postHead, length, strings.Repeat("b", sent)))
 					<-begun
 					time.Sleep(20 * time.Millisecond) // so that what was sent has come
 					leave(conn.(*net.TCPConn))
@@ -52,7 +52,7 @@ func TestALongBodyThatBreaksOffIsMissedAtOnce(t *testing.T) {
 
 // TestALongBodyIsReadHoweverItComes is of bodies that fill what the kernel holds, and of those that trickle.
 func TestALongBodyIsReadHoweverItComes(t *testing.T) {
-	house := laneServe(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		all := make([]byte, r.ContentLength)
 		n, err := io.ReadFull(r.Body, all)
 		_, _ = fmt.Fprint(w, n, err, strings.Count(string(all), "b"))
@@ -64,11 +64,11 @@ func TestALongBodyIsReadHoweverItComes(t *testing.T) {
 				conn := house.dial(t)
 				in := bufio.NewReader(conn)
 				for range 2 {
-					laneSay(t, conn, fmt.Sprintf("%sContent-Length: %d\r\n\r\n", lanePost, length))
+					write(t, conn, fmt.Sprintf("%sContent-Length: %d\r\n\r\n", postHead, length))
 					for left := length; left > 0; left -= piece {
-						laneSay(t, conn, strings.Repeat("b", min(piece, left)))
+						write(t, conn, strings.Repeat("b", min(piece, left)))
 					}
-					if got, want := laneHear(t, in), fmt.Sprint(length, nil, length); got != want {
+					if got, want := readBody(t, in), fmt.Sprint(length, nil, length); got != want {
 						t.Errorf("%q, not %q", got, want)
 					}
 				}

@@ -14,16 +14,16 @@ import (
 
 // TestABodyThatNobodyWantsIsReadWhenItIsSmallAndElseEndsTheConnectionAfterTheAnswer has callers that send all before they read.
 func TestABodyThatNobodyWantsIsReadWhenItIsSmallAndElseEndsTheConnectionAfterTheAnswer(t *testing.T) {
-	for _, size := range []int{1, 5000, mostDiscarded - 1000, mostDiscarded, mostDiscarded + 1, 4 << 20} {
+	for _, size := range []int{1, 5000, maxDiscard - 1000, maxDiscard, maxDiscard + 1, 4 << 20} {
 		for _, read := range []int{0, 1, 700} {
 			t.Run(fmt.Sprint(size, " ", read), func(t *testing.T) {
 				t.Parallel()
-				house := laneServe(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					_, _ = io.CopyN(io.Discard, r.Body, int64(read))
 					_, _ = fmt.Fprintf(w, "no, thanks: %d", r.ContentLength)
 				}))
 				conn := house.dial(t)
-				if _, err := io.WriteString(conn, lanePlain(strings.Repeat("b", size))); err != nil {
+				if _, err := io.WriteString(conn, plainPost(strings.Repeat("b", size))); err != nil {
 					t.Errorf("the caller was cut off: %v", err)
 				}
 				in := bufio.NewReader(conn)
@@ -34,11 +34,11 @@ func TestABodyThatNobodyWantsIsReadWhenItIsSmallAndElseEndsTheConnectionAfterThe
 				if got, err := io.ReadAll(r.Body); err != nil || string(got) != fmt.Sprint("no, thanks: ", size) {
 					t.Errorf("%q, %v", got, err)
 				}
-				if kept := size-read <= mostDiscarded; r.Close == kept {
+				if kept := size-read <= maxDiscard; r.Close == kept {
 					t.Errorf("closed: %v", r.Close)
 				} else if kept {
-					laneSay(t, conn, lanePlain("", "X: again"))
-					if got := laneHear(t, in); got != "no, thanks: 0" {
+					write(t, conn, plainPost("", "X: again"))
+					if got := readBody(t, in); got != "no, thanks: 0" {
 						t.Error(got)
 					}
 				} else if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
@@ -50,9 +50,9 @@ func TestABodyThatNobodyWantsIsReadWhenItIsSmallAndElseEndsTheConnectionAfterThe
 }
 
 func TestACallerWhoSendsForeverIsNotListenedTo(t *testing.T) {
-	house := laneServe(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) }))
+	house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) }))
 	conn := house.dial(t)
-	laneSay(t, conn, lanePost+"Content-Length: 1000000000000\r\n\r\n")
+	write(t, conn, postHead+"Content-Length: 1000000000000\r\n\r\n")
 	begun, piece := time.Now(), make([]byte, 64<<10)
 	for {
 		if _, err := conn.Write(piece); err != nil {
@@ -62,14 +62,14 @@ func TestACallerWhoSendsForeverIsNotListenedTo(t *testing.T) {
 			break
 		}
 	}
-	if passed := time.Since(begun); passed > lingering+5*time.Second {
+	if passed := time.Since(begun); passed > lingerTimeout+5*time.Second {
 		t.Error(passed)
 	}
 }
 
 func TestABodyIsNobodysOnceItsHandlerHasReturned(t *testing.T) {
 	kept := make(chan io.Reader, 2)
-	house := laneServe(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(kept) == 0 {
 			kept <- r.Body
 			return
@@ -82,10 +82,10 @@ func TestABodyIsNobodysOnceItsHandlerHasReturned(t *testing.T) {
 	}))
 	conn := house.dial(t)
 	in := bufio.NewReader(conn)
-	laneSay(t, conn, lanePlain("first"))
-	laneHear(t, in)
-	laneSay(t, conn, lanePlain("second"))
-	if got := laneHear(t, in); got != "second<nil>" {
+	write(t, conn, plainPost("first"))
+	readBody(t, in)
+	write(t, conn, plainPost("second"))
+	if got := readBody(t, in); got != "second<nil>" {
 		t.Error(got)
 	}
 }

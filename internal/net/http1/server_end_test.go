@@ -14,25 +14,25 @@ func TestAnAnswerThatWasEndedIsOverForItsCaller(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for name, c := range map[string]struct {
 		want string
-		say  func(r *reply) error
+		say  func(r *responseWriter) error
 	}{
-		"at once":        {"hello", func(r *reply) error { return r.End([]byte("hello")) }},
-		"a long one":     {long, func(r *reply) error { return r.End([]byte(long)) }},
-		"nothing":        {"", func(r *reply) error { return r.End(nil) }},
-		"a stream":       {"hello", func(r *reply) error { return errors.Join(r.Send([]byte("hel")), r.End([]byte("lo"))) }},
-		"a long stream":  {"hel" + long, func(r *reply) error { return errors.Join(r.Send([]byte("hel")), r.End([]byte(long))) }},
-		"a stream's end": {"hello", func(r *reply) error { return errors.Join(r.Send([]byte("hello")), r.End(nil)) }},
-		"after a write":  {"hello", func(r *reply) error { return errors.Join(wrote(r, "hel"), r.End([]byte("lo"))) }},
-		"what has a length": {"hello", func(r *reply) error {
+		"at once":        {"hello", func(r *responseWriter) error { return r.End([]byte("hello")) }},
+		"a long one":     {long, func(r *responseWriter) error { return r.End([]byte(long)) }},
+		"nothing":        {"", func(r *responseWriter) error { return r.End(nil) }},
+		"a stream":       {"hello", func(r *responseWriter) error { return errors.Join(r.Send([]byte("hel")), r.End([]byte("lo"))) }},
+		"a long stream":  {"hel" + long, func(r *responseWriter) error { return errors.Join(r.Send([]byte("hel")), r.End([]byte(long))) }},
+		"a stream's end": {"hello", func(r *responseWriter) error { return errors.Join(r.Send([]byte("hello")), r.End(nil)) }},
+		"after a write":  {"hello", func(r *responseWriter) error { return errors.Join(writeString(r, "hel"), r.End([]byte("lo"))) }},
+		"what has a length": {"hello", func(r *responseWriter) error {
 			r.Header().Set("Content-Length", "5")
 			return r.End([]byte("hello"))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			read := make(chan struct{})
-			house := laneServe(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
-				answer, _ := w.(*reply)
+				answer, _ := w.(*responseWriter)
 				if err := c.say(answer); err != nil {
 					t.Error(err)
 				}
@@ -41,7 +41,7 @@ func TestAnAnswerThatWasEndedIsOverForItsCaller(t *testing.T) {
 			conn := house.dial(t)
 			in := bufio.NewReader(conn)
 			for range 2 {
-				laneSay(t, conn, lanePlain("hi"))
+				write(t, conn, plainPost("hi"))
 				response, err := http.ReadResponse(in, nil)
 				if err != nil {
 					t.Fatal(err)
@@ -58,27 +58,27 @@ func TestAnAnswerThatWasEndedIsOverForItsCaller(t *testing.T) {
 
 // What a handler writes after the end reaches nobody, least of all as an answer to another request.
 func TestNothingComesAfterTheEnd(t *testing.T) {
-	house := laneServe(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		answer, _ := w.(*reply)
+		answer, _ := w.(*responseWriter)
 		if err := errors.Join(answer.Send([]byte("hel")), answer.End([]byte("lo"))); err != nil {
 			t.Error(err)
 		}
-		for _, more := range []error{wrote(answer, "more"), answer.Send([]byte("more")), answer.End([]byte("more"))} {
+		for _, more := range []error{writeString(answer, "more"), answer.Send([]byte("more")), answer.End([]byte("more"))} {
 			if !errors.Is(more, http.ErrContentLength) {
 				t.Error(more)
 			}
 		}
 	}))
 	conn := house.dial(t)
-	laneSay(t, conn, lanePlain("hi")+lanePlain("again"))
+	write(t, conn, plainPost("hi")+plainPost("again"))
 	all, err := io.ReadAll(conn)
 	if err != nil || strings.Count(string(all), "HTTP/1.1") != 1 || !strings.HasSuffix(string(all), "\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n") {
 		t.Errorf("%q %v", all, err)
 	}
 }
 
-func wrote(w io.Writer, text string) error {
+func writeString(w io.Writer, text string) error {
 	_, err := io.WriteString(w, text)
 	return err
 }

@@ -18,49 +18,49 @@ import (
 )
 
 // lanePiped serves a handler to callers in memory, within a bubble of synctest. It is closed at the end of it.
-func lanePiped(t *testing.T, laned bool, h http.Handler, change ...func(*laneHouse)) (*laneHouse, func() net.Conn) {
+func startPipedServer(t *testing.T, laned bool, h http.Handler, change ...func(*testServer)) (*testServer, func() net.Conn) {
 	t.Helper()
-	public, rest := NewHandover(laneAddr("here")), NewHandover(laneAddr("rest"))
-	house := &laneHouse{plain: &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute}, public: public}
+	public, rest := NewHandover(testAddr("here")), NewHandover(testAddr("rest"))
+	house := &testServer{netHTTP: &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute}, listener: public}
 	if laned {
-		house.lane = &Server{Handler: h, Targets: laneTargets, Other: rest.Hand, HeaderTimeout: 10 * time.Second, BodyTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
+		house.fast = &Server{Handler: h, Targets: testTargets, Fallback: rest.Deliver, HeaderTimeout: 10 * time.Second, BodyTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
 	}
 	for _, f := range change {
 		f(house)
 	}
 	if laned {
-		go func() { _ = house.lane.Serve(public) }()
-		go func() { _ = house.plain.Serve(rest) }()
+		go func() { _ = house.fast.Serve(public) }()
+		go func() { _ = house.netHTTP.Serve(rest) }()
 	} else {
-		go func() { _ = house.plain.Serve(public) }()
+		go func() { _ = house.netHTTP.Serve(public) }()
 	}
 	t.Cleanup(func() {
 		_ = public.Close()
 		if laned {
-			_ = house.lane.Close()
+			_ = house.fast.Close()
 		}
-		_ = house.plain.Close()
+		_ = house.netHTTP.Close()
 		// net/http's server waits half a second before it lets go of a caller whose body it did not read to its end.
 		time.Sleep(time.Second)
 	})
 	return house, func() net.Conn {
 		client, server := net.Pipe()
 		t.Cleanup(func() { _ = client.Close() })
-		public.Hand(server)
+		public.Deliver(server)
 		return client
 	}
 }
 
 // laneBubble runs a test with the lane and without, on a clock of its own.
-func laneBubble(t *testing.T, f func(t *testing.T, laned bool)) {
+func eachServerInBubble(t *testing.T, f func(t *testing.T, laned bool)) {
 	t.Helper()
-	eachLane(t, func(t *testing.T, laned bool) {
+	eachServer(t, func(t *testing.T, laned bool) {
 		synctest.Test(t, func(t *testing.T) { f(t, laned) })
 	})
 }
 
 // laneHear reads the next answer.
-func laneHear(t *testing.T, in *bufio.Reader) string {
+func readBody(t *testing.T, in *bufio.Reader) string {
 	t.Helper()
 	r, err := http.ReadResponse(in, nil)
 	if err != nil {
@@ -73,7 +73,7 @@ func laneHear(t *testing.T, in *bufio.Reader) string {
 	return string(body)
 }
 
-func laneSay(t *testing.T, conn io.Writer, text string) {
+func write(t *testing.T, conn io.Writer, text string) {
 	t.Helper()
 	if _, err := io.WriteString(conn, text); err != nil {
 		t.Fatal(err)
@@ -84,9 +84,9 @@ func TestACallerWhoLeavesEndsItsRequest(t *testing.T) {
 	for _, streams := range []bool{true, false} {
 		for _, body := range []string{"", "asked"} {
 			t.Run(fmt.Sprint(streams, len(body)), func(t *testing.T) {
-				laneBubble(t, func(t *testing.T, laned bool) {
+				eachServerInBubble(t, func(t *testing.T, laned bool) {
 					ended := make(chan time.Time, 1)
-					_, dial := lanePiped(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, dial := startPipedServer(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						_, _ = io.ReadAll(r.Body)
 						if streams {
 							_, _ = io.WriteString(w, "begun")
@@ -109,7 +109,7 @@ func TestACallerWhoLeavesEndsItsRequest(t *testing.T) {
 						ended <- time.Now()
 					}))
 					conn := dial()
-					laneSay(t, conn, lanePlain(body))
+					write(t, conn, plainPost(body))
 					if streams {
 						if _, err := io.ReadAtLeast(conn, make([]byte, 4096), 20); err != nil {
 							t.Fatal(err)
@@ -130,16 +130,16 @@ func TestACallerWhoLeavesEndsItsRequest(t *testing.T) {
 func TestACallerWhoLeavesAtOnceIsMissedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan time.Time)
-		_, dial := lanePiped(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, dial := startPipedServer(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = io.ReadAll(r.Body)
 			<-r.Context().Done()
 			ended <- time.Now()
 		}))
 		conn := dial()
-		laneSay(t, conn, lanePlain("asked"))
+		write(t, conn, plainPost("asked"))
 		begun := time.Now()
 		_ = conn.Close()
-		if at := <-ended; at.Sub(begun) != watchAfter {
+		if at := <-ended; at.Sub(begun) != backgroundReadDelay {
 			t.Error(at.Sub(begun))
 		}
 	})
@@ -147,10 +147,10 @@ func TestACallerWhoLeavesAtOnceIsMissedSoon(t *testing.T) {
 
 // The timer of one request serves the next.
 func TestACallerWhoLeavesWithALaterRequestIsMissedSoonToo(t *testing.T) {
-	for _, pause := range []time.Duration{0, watchAfter / 2, watchAfter, 3 * watchAfter / 2, 5 * watchAfter} {
+	for _, pause := range []time.Duration{0, backgroundReadDelay / 2, backgroundReadDelay, 3 * backgroundReadDelay / 2, 5 * backgroundReadDelay} {
 		synctest.Test(t, func(t *testing.T) {
 			ended := make(chan time.Time, 1)
-			_, dial := lanePiped(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, dial := startPipedServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if asked, _ := io.ReadAll(r.Body); string(asked) == "stay" {
 					<-r.Context().Done()
 					ended <- time.Now()
@@ -158,16 +158,16 @@ func TestACallerWhoLeavesWithALaterRequestIsMissedSoonToo(t *testing.T) {
 			}))
 			conn := dial()
 			for range 3 {
-				laneSay(t, conn, lanePlain("go on"))
+				write(t, conn, plainPost("go on"))
 				if _, err := io.ReadAtLeast(conn, make([]byte, 4096), 20); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(pause)
 			}
-			laneSay(t, conn, lanePlain("stay"))
+			write(t, conn, plainPost("stay"))
 			begun := time.Now()
 			_ = conn.Close()
-			if late := (<-ended).Sub(begun); late < watchAfter || late > 2*watchAfter {
+			if late := (<-ended).Sub(begun); late < backgroundReadDelay || late > 2*backgroundReadDelay {
 				t.Errorf("%v after a pause of %v", late, pause)
 			}
 		})
@@ -175,14 +175,14 @@ func TestACallerWhoLeavesWithALaterRequestIsMissedSoonToo(t *testing.T) {
 }
 
 func TestHalfACloseIsLeavingAsWithNetHTTP(t *testing.T) {
-	eachLane(t, func(t *testing.T, laned bool) {
-		house := laneServe(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	eachServer(t, func(t *testing.T, laned bool) {
+		house := startServer(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.ReadAll(r.Body)
 			<-r.Context().Done()
 			_, _ = io.WriteString(w, "still there?")
 		}))
 		conn := house.dial(t)
-		laneSay(t, conn, lanePlain("asked"))
+		write(t, conn, plainPost("asked"))
 		_ = conn.(*net.TCPConn).CloseWrite()
 		if wire, err := io.ReadAll(conn); err != nil || !bytes.HasSuffix(wire, []byte("still there?")) {
 			t.Errorf("%q, %v", wire, err)
@@ -191,19 +191,19 @@ func TestHalfACloseIsLeavingAsWithNetHTTP(t *testing.T) {
 }
 
 func TestARequestThatComesEarlyIsNoReasonToEndAndIsServedNext(t *testing.T) {
-	next := lanePlain("second", "X: 2")
+	next := plainPost("second", "X: 2")
 	for name, wire := range map[string]string{"plain": next, "other": strings.Replace(next, "Host", "Pragma: x\r\nHost", 1), "blank": "\r\n" + next} {
-		for _, at := range []time.Duration{0, watchAfter / 2, 2 * watchAfter} { // before the watch, and in it
+		for _, at := range []time.Duration{0, backgroundReadDelay / 2, 2 * backgroundReadDelay} { // before the watch, and in it
 			for _, pieces := range []int{1, 3, len(wire)} {
 				t.Run(fmt.Sprint(name, at, pieces), func(t *testing.T) {
-					laneBubble(t, func(t *testing.T, laned bool) {
-						_, dial := lanePiped(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					eachServerInBubble(t, func(t *testing.T, laned bool) {
+						_, dial := startPipedServer(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 							body, _ := io.ReadAll(r.Body)
 							time.Sleep(time.Second)
 							_, _ = fmt.Fprintf(w, "%s %s %s %v", r.Method, body, r.Header.Get("X"), r.Context().Err())
 						}))
 						conn := dial()
-						laneSay(t, conn, lanePlain("first", "X: 1"))
+						write(t, conn, plainPost("first", "X: 1"))
 						time.Sleep(at)
 						go func() {
 							for i := range pieces {
@@ -212,7 +212,7 @@ func TestARequestThatComesEarlyIsNoReasonToEndAndIsServedNext(t *testing.T) {
 						}()
 						in := bufio.NewReader(conn)
 						for _, want := range []string{"POST first 1 <nil>", "POST second 2 <nil>"} {
-							if got := laneHear(t, in); got != want {
+							if got := readBody(t, in); got != want {
 								t.Errorf("%q, not %q", got, want)
 							}
 						}
@@ -224,15 +224,15 @@ func TestARequestThatComesEarlyIsNoReasonToEndAndIsServedNext(t *testing.T) {
 }
 
 func TestARequestEndsWithItsHandlerThoughItsBodyIsStillComing(t *testing.T) {
-	laneBubble(t, func(t *testing.T, laned bool) {
+	eachServerInBubble(t, func(t *testing.T, laned bool) {
 		returned, ended := make(chan struct{}), make(chan struct{})
-		_, dial := lanePiped(t, laned, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, dial := startPipedServer(t, laned, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			context.AfterFunc(r.Context(), func() { close(ended) })
 			close(returned)
 		}))
 		conn := dial()
 		go func() { _, _ = io.Copy(io.Discard, conn) }()
-		laneSay(t, conn, lanePost+"Content-Length: 5\r\n\r\nhel")
+		write(t, conn, postHead+"Content-Length: 5\r\n\r\nhel")
 		<-returned
 		synctest.Wait()
 		select {
@@ -246,20 +246,20 @@ func TestARequestEndsWithItsHandlerThoughItsBodyIsStillComing(t *testing.T) {
 func TestARequestKnowsWhatItsConnectionKnows(t *testing.T) {
 	type key struct{}
 	synctest.Test(t, func(t *testing.T) {
-		_, dial := lanePiped(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, dial := startPipedServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			child, cancel := context.WithTimeout(r.Context(), time.Second)
 			defer cancel()
 			_, limited := r.Context().Deadline()
 			<-child.Done()
 			_, _ = fmt.Fprint(w, child.Value(key{}), " ", r.Context().Value("none"), limited, r.Context().Err(), child.Err())
-		}), func(h *laneHouse) {
-			h.lane.Context = func(conn net.Conn) context.Context {
+		}), func(h *testServer) {
+			h.fast.ConnContext = func(conn net.Conn) context.Context {
 				return context.WithValue(context.Background(), key{}, conn.RemoteAddr().String())
 			}
 		})
 		conn := dial()
-		laneSay(t, conn, lanePlain(""))
-		if got, want := laneHear(t, bufio.NewReader(conn)), "pipe <nil> false <nil> context deadline exceeded"; got != want {
+		write(t, conn, plainPost(""))
+		if got, want := readBody(t, bufio.NewReader(conn)), "pipe <nil> false <nil> context deadline exceeded"; got != want {
 			t.Errorf("%q", got)
 		}
 	})
@@ -269,15 +269,15 @@ func TestARequestKnowsWhatItsConnectionKnows(t *testing.T) {
 func TestTheWatchIsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, conn := net.Pipe()
-		v := newVisit(&Server{}, conn)
-		v.request = &request{}
-		v.watch()
-		go v.look()
-		go v.look()
+		v := newServerConn(&Server{}, conn)
+		v.request = &handlerRequest{}
+		v.startBackgroundRead()
+		go v.backgroundRead()
+		go v.backgroundRead()
 		go func() { _, _ = io.WriteString(client, "POST") }()
 		synctest.Wait()
-		v.unwatch()
-		if got := string(v.buffer[v.from:v.to]); got != "P" {
+		v.abortBackgroundRead()
+		if got := string(v.buffer[v.start:v.end]); got != "P" {
 			t.Errorf("%q was read", got)
 		}
 		_ = client.Close()
@@ -286,7 +286,7 @@ func TestTheWatchIsOne(t *testing.T) {
 
 // TestTheWatchBeginsAndEndsWhenItWill has handlers that end about when the watch begins.
 func TestTheWatchBeginsAndEndsWhenItWill(t *testing.T) {
-	house := laneServe(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		time.Sleep(8*time.Millisecond + rand.N(4*time.Millisecond))
 		_, _ = fmt.Fprintf(w, "%s %s %s %v %v", body, r.Method, r.Header.Get("X"), err, r.Context().Err())
@@ -300,7 +300,7 @@ func TestTheWatchBeginsAndEndsWhenItWill(t *testing.T) {
 			for i := range each + ahead - 1 {
 				if i < each {
 					body := strings.Repeat("b", rand.N(20)*caller)
-					_, _ = io.WriteString(conn, lanePlain(fmt.Sprint(body, caller, ".", i), fmt.Sprint("X: ", i%4)))
+					_, _ = io.WriteString(conn, plainPost(fmt.Sprint(body, caller, ".", i), fmt.Sprint("X: ", i%4)))
 				}
 				if heard := i - ahead + 1; heard >= 0 {
 					r, err := http.ReadResponse(in, nil)

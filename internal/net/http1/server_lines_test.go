@@ -18,21 +18,21 @@ import (
 
 // laneNames and laneValues are few, so that heads share lines and places.
 var (
-	laneNames  = []string{"Authorization", "X-Request-Id", "Content-Type", "x-a", "X-B", "Accept"}
-	laneValues = []string{"", "1", "Bearer one", "Bearer two", "application/json"}
+	fieldNames  = []string{"Authorization", "X-Request-Id", "Content-Type", "x-a", "X-B", "Accept"}
+	fieldValues = []string{"", "1", "Bearer one", "Bearer two", "application/json"}
 )
 
 // TestEveryRequestOfAConnectionIsSeenAsItWasSent holds whatever handlers do to what they are handed.
 func TestEveryRequestOfAConnectionIsSeenAsItWasSent(t *testing.T) {
 	var seen []string
-	lane := NewHandover(laneAddr("here"))
+	lane := NewHandover(testAddr("here"))
 	t.Cleanup(func() { _ = lane.Close() })
 	server := &Server{
-		Targets: laneTargets, Other: func(conn net.Conn) { t.Error("a plain request was handed on"); _ = conn.Close() },
+		Targets: testTargets, Fallback: func(conn net.Conn) { t.Error("a plain request was handed on"); _ = conn.Close() },
 		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
-			seen = append(seen, laneTold(r, body, err))
-			seen[len(seen)-1] += laneSpoil(r)
+			seen = append(seen, describe(r, body, err))
+			seen[len(seen)-1] += mutateRequest(r)
 		}),
 	}
 	go func() { _ = server.Serve(lane) }()
@@ -41,12 +41,12 @@ func TestEveryRequestOfAConnectionIsSeenAsItWasSent(t *testing.T) {
 		var want []string
 		for range rapid.IntRange(1, 6).Draw(t, "requests") {
 			in := &http.Request{Method: http.MethodPost, Proto: "HTTP/1.1", Host: rapid.SampledFrom([]string{"a.test", "b.test:80"}).Draw(t, "host"), Header: http.Header{}}
-			target := rapid.SampledFrom(laneTargets).Draw(t, "target")
+			target := rapid.SampledFrom(testTargets).Draw(t, "target")
 			body := strings.Repeat("b", rapid.IntRange(0, 9).Draw(t, "body"))
 			lines := []string{"Host: " + in.Host, fmt.Sprint("content-length: ", len(body))}
 			in.Header["Content-Length"] = []string{strconv.Itoa(len(body))}
-			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(laneNames), 0, -1, rapid.ID).Draw(t, "names") {
-				value := rapid.SampledFrom(laneValues).Draw(t, "value")
+			for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom(fieldNames), 0, -1, rapid.ID).Draw(t, "names") {
+				value := rapid.SampledFrom(fieldValues).Draw(t, "value")
 				lines = append(lines, name+":"+strings.Repeat(" ", rapid.IntRange(0, 2).Draw(t, "spaces"))+value)
 				in.Header.Set(name, value)
 			}
@@ -56,12 +56,12 @@ func TestEveryRequestOfAConnectionIsSeenAsItWasSent(t *testing.T) {
 				in.Body = nil
 			}
 			in.URL, in.RequestURI, in.ContentLength = &url.URL{Path: target}, target, int64(len(body))
-			want = append(want, laneTold(in, []byte(body), nil))
+			want = append(want, describe(in, []byte(body), nil))
 		}
 		seen = nil
-		script := newLaneScript("192.0.2.1:1", wire.Bytes(), rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "cuts"))
-		lane.Hand(script)
-		<-script.ended
+		script := newScriptedConn("192.0.2.1:1", wire.Bytes(), rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "cuts"))
+		lane.Deliver(script)
+		<-script.done
 		if diff := cmp.Diff(want, seen); diff != "" {
 			t.Errorf("%q: sent is -, seen is +\n%s", wire.Bytes(), diff)
 		}
@@ -69,7 +69,7 @@ func TestEveryRequestOfAConnectionIsSeenAsItWasSent(t *testing.T) {
 }
 
 // laneSpoil does to a request what a handler may. It returns what that changes that it should not.
-func laneSpoil(r *http.Request) string {
+func mutateRequest(r *http.Request) string {
 	before, handed := r.Header.Clone(), maps.Clone(r.Header)
 	for name := range r.Header {
 		r.Header.Add(name, "more")

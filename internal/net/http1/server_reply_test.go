@@ -18,27 +18,27 @@ import (
 )
 
 // laneHouse serves a handler on the loopback: by the lane with net/http's server behind it, or by that alone.
-type laneHouse struct {
-	at     string
-	lane   *Server // nil when there is none
-	plain  *http.Server
-	public net.Listener
+type testServer struct {
+	address  string
+	fast     *Server // nil when there is none
+	netHTTP  *http.Server
+	listener net.Listener
 }
 
-func laneServe(t testing.TB, laned bool, h http.Handler, change ...func(*laneHouse)) *laneHouse {
+func startServer(t testing.TB, laned bool, h http.Handler, change ...func(*testServer)) *testServer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	house := &laneHouse{
-		at: l.Addr().String(), public: l,
-		plain: &http.Server{Handler: h, ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute, IdleTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)},
+	house := &testServer{
+		address: l.Addr().String(), listener: l,
+		netHTTP: &http.Server{Handler: h, ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute, IdleTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)},
 	}
 	rest := NewHandover(l.Addr())
 	if laned {
-		house.lane = &Server{
-			Handler: h, Targets: laneTargets, Other: rest.Hand, Log: slog.New(slog.DiscardHandler),
+		house.fast = &Server{
+			Handler: h, Targets: testTargets, Fallback: rest.Deliver, Log: slog.New(slog.DiscardHandler),
 			HeaderTimeout: time.Minute, BodyTimeout: time.Minute, IdleTimeout: time.Minute,
 		}
 	}
@@ -47,32 +47,32 @@ func laneServe(t testing.TB, laned bool, h http.Handler, change ...func(*laneHou
 	}
 	var all sync.WaitGroup
 	if laned {
-		all.Go(func() { _ = house.lane.Serve(l) })
-		all.Go(func() { _ = house.plain.Serve(rest) })
+		all.Go(func() { _ = house.fast.Serve(l) })
+		all.Go(func() { _ = house.netHTTP.Serve(rest) })
 	} else {
-		all.Go(func() { _ = house.plain.Serve(l) })
+		all.Go(func() { _ = house.netHTTP.Serve(l) })
 	}
 	t.Cleanup(func() {
 		_ = l.Close()
 		if laned {
-			_ = house.lane.Close()
+			_ = house.fast.Close()
 		}
-		_ = house.plain.Close()
+		_ = house.netHTTP.Close()
 		all.Wait()
 	})
 	return house
 }
 
 // eachLane runs a test with the lane and without.
-func eachLane(t *testing.T, f func(t *testing.T, laned bool)) {
+func eachServer(t *testing.T, f func(t *testing.T, laned bool)) {
 	t.Helper()
 	t.Run("lane", func(t *testing.T) { f(t, true) })
 	t.Run("net/http", func(t *testing.T) { f(t, false) })
 }
 
-func (h *laneHouse) dial(t testing.TB) net.Conn {
+func (h *testServer) dial(t testing.TB) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", h.at)
+	conn, err := net.Dial("tcp", h.address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,19 +82,19 @@ func (h *laneHouse) dial(t testing.TB) net.Conn {
 }
 
 // laneLast is a request after which the connection ends: it is answered when the one before it has left the connection of use.
-var laneLast = strings.Replace(lanePlain("last", "Connection: close"), "chat/completions", "embeddings", 1)
+var lastRequest = strings.Replace(plainPost("last", "Connection: close"), "chat/completions", "embeddings", 1)
 
 // laneWrites are handlers, and what the calls return that they make.
-var laneWrites = map[string]func(w http.ResponseWriter, r *http.Request) any{
+var handlers = map[string]func(w http.ResponseWriter, r *http.Request) any{
 	"nothing": func(http.ResponseWriter, *http.Request) any { return nil },
-	"a write": func(w http.ResponseWriter, _ *http.Request) any { return told2(w.Write([]byte("hello"))) },
+	"a write": func(w http.ResponseWriter, _ *http.Request) any { return result(w.Write([]byte("hello"))) },
 	"a status twice": func(w http.ResponseWriter, _ *http.Request) any {
 		w.WriteHeader(http.StatusCreated)
 		w.WriteHeader(http.StatusNotFound)
-		return told2(w.Write([]byte("hello")))
+		return result(w.Write([]byte("hello")))
 	},
 	"a status after a write": func(w http.ResponseWriter, _ *http.Request) any {
-		got := told2(w.Write([]byte("hello")))
+		got := result(w.Write([]byte("hello")))
 		w.WriteHeader(http.StatusNotFound)
 		return got
 	},
@@ -106,23 +106,23 @@ var laneWrites = map[string]func(w http.ResponseWriter, r *http.Request) any{
 	"a large status": func(w http.ResponseWriter, _ *http.Request) any { w.WriteHeader(1000); return nil },
 	"a length": func(w http.ResponseWriter, _ *http.Request) any {
 		w.Header().Set("Content-Length", "5")
-		return told2(w.Write([]byte("hello")))
+		return result(w.Write([]byte("hello")))
 	},
 	"a length in pieces": func(w http.ResponseWriter, _ *http.Request) any {
 		w.Header().Set("Content-Length", "5")
-		return []any{told2(w.Write([]byte("hel"))), http.NewResponseController(w).Flush(), told2(w.Write([]byte("lo")))}
+		return []any{result(w.Write([]byte("hel"))), http.NewResponseController(w).Flush(), result(w.Write([]byte("lo")))}
 	},
 	"a length of nothing": func(w http.ResponseWriter, _ *http.Request) any {
 		w.Header().Set("Content-Length", "0")
-		return told2(w.Write([]byte("hello")))
+		return result(w.Write([]byte("hello")))
 	},
 	"a length that is short of it": func(w http.ResponseWriter, _ *http.Request) any {
 		w.Header().Set("Content-Length", "5")
-		return []any{told2(w.Write([]byte("hello"))), told2(w.Write([]byte("more")))}
+		return []any{result(w.Write([]byte("hello"))), result(w.Write([]byte("more")))}
 	},
 	"a length that is too long": func(w http.ResponseWriter, _ *http.Request) any {
 		w.Header().Set("Content-Length", "50")
-		return told2(w.Write([]byte("hello")))
+		return result(w.Write([]byte("hello")))
 	},
 	"a length without a body": func(w http.ResponseWriter, _ *http.Request) any {
 		w.Header().Set("Content-Length", "50")
@@ -130,7 +130,7 @@ var laneWrites = map[string]func(w http.ResponseWriter, r *http.Request) any{
 	},
 	"204": func(w http.ResponseWriter, _ *http.Request) any {
 		w.WriteHeader(http.StatusNoContent)
-		return []any{told2(w.Write([]byte("hello"))), told2(w.Write(nil))}
+		return []any{result(w.Write([]byte("hello"))), result(w.Write(nil))}
 	},
 	"204 with a length and a flush": func(w http.ResponseWriter, _ *http.Request) any {
 		w.Header().Set("Content-Length", "5")
@@ -140,13 +140,13 @@ var laneWrites = map[string]func(w http.ResponseWriter, r *http.Request) any{
 	"304": func(w http.ResponseWriter, _ *http.Request) any {
 		w.Header().Set("Etag", `"x"`)
 		w.WriteHeader(http.StatusNotModified)
-		return told2(w.Write([]byte("hello")))
+		return result(w.Write([]byte("hello")))
 	},
 	"a flush before": func(w http.ResponseWriter, _ *http.Request) any {
-		return []any{http.NewResponseController(w).Flush(), told2(w.Write([]byte("hello")))}
+		return []any{http.NewResponseController(w).Flush(), result(w.Write([]byte("hello")))}
 	},
 	"a flush after": func(w http.ResponseWriter, _ *http.Request) any {
-		return []any{told2(w.Write([]byte("hello"))), http.NewResponseController(w).Flush(), http.NewResponseController(w).Flush()}
+		return []any{result(w.Write([]byte("hello"))), http.NewResponseController(w).Flush(), http.NewResponseController(w).Flush()}
 	},
 	"flushes between": func(w http.ResponseWriter, _ *http.Request) any {
 		for i := range 50 {
@@ -162,36 +162,36 @@ var laneWrites = map[string]func(w http.ResponseWriter, r *http.Request) any{
 		return nil
 	},
 	"as much as is held back": func(w http.ResponseWriter, _ *http.Request) any {
-		return told2(w.Write(bytes.Repeat([]byte("x"), 2048)))
+		return result(w.Write(bytes.Repeat([]byte("x"), 2048)))
 	},
 	"a byte more": func(w http.ResponseWriter, _ *http.Request) any {
-		return told2(w.Write(bytes.Repeat([]byte("x"), 2049)))
+		return result(w.Write(bytes.Repeat([]byte("x"), 2049)))
 	},
 	"a large write": func(w http.ResponseWriter, _ *http.Request) any {
-		return told2(w.Write(bytes.Repeat([]byte("0123456789abcdef"), 1<<16)))
+		return result(w.Write(bytes.Repeat([]byte("0123456789abcdef"), 1<<16)))
 	},
 	"a large write of known length": func(w http.ResponseWriter, _ *http.Request) any {
 		w.Header().Set("Content-Length", "1048576")
-		return told2(w.Write(bytes.Repeat([]byte("0123456789abcdef"), 1<<16)))
+		return result(w.Write(bytes.Repeat([]byte("0123456789abcdef"), 1<<16)))
 	},
 	"a small write and a large one": func(w http.ResponseWriter, _ *http.Request) any {
-		return []any{told2(w.Write([]byte("<htm"))), told2(w.Write(bytes.Repeat([]byte("l>"), 5000)))}
+		return []any{result(w.Write([]byte("<htm"))), result(w.Write(bytes.Repeat([]byte("l>"), 5000)))}
 	},
-	"HTML":  func(w http.ResponseWriter, _ *http.Request) any { return told2(w.Write([]byte("<html>"))) },
-	"bytes": func(w http.ResponseWriter, _ *http.Request) any { return told2(w.Write([]byte{0, 1, 2, 0xff})) },
+	"HTML":  func(w http.ResponseWriter, _ *http.Request) any { return result(w.Write([]byte("<html>"))) },
+	"bytes": func(w http.ResponseWriter, _ *http.Request) any { return result(w.Write([]byte{0, 1, 2, 0xff})) },
 	"what is encoded": func(w http.ResponseWriter, _ *http.Request) any {
 		w.Header().Set("Content-Encoding", "gzip")
-		return told2(w.Write([]byte("<html>")))
+		return result(w.Write([]byte("<html>")))
 	},
 	"a type that is left out": func(w http.ResponseWriter, _ *http.Request) any {
 		w.Header()["Content-Type"] = nil
-		return told2(w.Write([]byte("<html>")))
+		return result(w.Write([]byte("<html>")))
 	},
 	"names without values": func(w http.ResponseWriter, _ *http.Request) any {
 		for _, name := range []string{"Connection", "Transfer-Encoding", "X", "Date"} {
 			w.Header()[name] = []string{}
 		}
-		return told2(w.Write([]byte("hello")))
+		return result(w.Write([]byte("hello")))
 	},
 	"names that are none": func(w http.ResponseWriter, _ *http.Request) any {
 		for _, name := range []string{"", "A\r\nInjected", "B:", "C d", "É"} {
@@ -202,7 +202,7 @@ var laneWrites = map[string]func(w http.ResponseWriter, r *http.Request) any{
 	"values that break out": func(w http.ResponseWriter, _ *http.Request) any {
 		w.Header()["A"] = []string{"1\r\nInjected: 1", "2\nInjected: 2", "3\r", "\n4"}
 		w.Header().Set("Content-Type", "text/plain\r\n\r\nbody")
-		return told2(w.Write([]byte("hello")))
+		return result(w.Write([]byte("hello")))
 	},
 	"many values": func(w http.ResponseWriter, _ *http.Request) any {
 		w.Header()["A"] = []string{"1", "2", ""}
@@ -212,14 +212,14 @@ var laneWrites = map[string]func(w http.ResponseWriter, r *http.Request) any{
 		w.WriteHeader(http.StatusOK)
 		w.Header().Set("Content-Type", "text/late")
 		w.Header().Set("Late", "1")
-		return told2(w.Write([]byte("<html>")))
+		return result(w.Write([]byte("<html>")))
 	},
 	"a date of its own": func(w http.ResponseWriter, _ *http.Request) any { w.Header().Set("Date", "never"); return nil },
 	"its end":           func(w http.ResponseWriter, _ *http.Request) any { w.Header().Set("Connection", "close"); return nil },
 	"its end, streamed": func(w http.ResponseWriter, _ *http.Request) any {
 		w.Header().Set("Connection", "close")
 		w.(http.Flusher).Flush()
-		return told2(w.Write([]byte("hello")))
+		return result(w.Write([]byte("hello")))
 	},
 	"a panic":               func(http.ResponseWriter, *http.Request) any { panic("in a test") },
 	"an abort":              func(http.ResponseWriter, *http.Request) any { panic(http.ErrAbortHandler) },
@@ -246,62 +246,62 @@ var laneWrites = map[string]func(w http.ResponseWriter, r *http.Request) any{
 	"all of the body": func(w http.ResponseWriter, r *http.Request) any {
 		body, err := io.ReadAll(r.Body)
 		again, end := r.Body.Read(make([]byte, 1))
-		return []any{string(body), err, again, end, told2(w.Write(body))}
+		return []any{string(body), err, again, end, result(w.Write(body))}
 	},
 	"half of the body": func(w http.ResponseWriter, r *http.Request) any {
 		half := make([]byte, 2)
 		n, err := io.ReadFull(r.Body, half)
-		return []any{n, err, told2(w.Write(half))}
+		return []any{n, err, result(w.Write(half))}
 	},
 	"a closed body": func(_ http.ResponseWriter, r *http.Request) any { return r.Body.Close() },
 }
 
-func told2(n int, err error) string { return fmt.Sprint(n, " ", err) }
+func result(n int, err error) string { return fmt.Sprint(n, " ", err) }
 
 func TestHowAnAnswerIsFramedIsNotItsHandlersToSay(t *testing.T) {
 	for _, coding := range []string{"chunked", "identity", "gzip, chunked"} {
-		house := laneServe(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Transfer-Encoding", coding)
 			_, _ = io.WriteString(w, "hello")
 		}))
 		conn := house.dial(t)
-		laneSay(t, conn, lanePlain("")+laneLast)
+		write(t, conn, plainPost("")+lastRequest)
 		wire, err := io.ReadAll(conn)
-		if got := laneRead(wire, nil); err != nil || len(got) != 2 || got[0].Length != 5 || got[0].Coding != nil || got[0].Body != "hello" {
+		if got := parseResponses(wire, nil); err != nil || len(got) != 2 || got[0].Length != 5 || got[0].Coding != nil || got[0].Body != "hello" {
 			t.Error(coding, got, err)
 		}
 	}
 }
 
 func TestAnInterimAnswerIsNotTheAnswer(t *testing.T) {
-	house := laneServe(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)
 		w.WriteHeader(http.StatusContinue)
 		w.WriteHeader(http.StatusTeapot)
 		_, _ = io.WriteString(w, "tea")
 	}))
 	conn := house.dial(t)
-	laneSay(t, conn, laneLast)
+	write(t, conn, lastRequest)
 	wire, err := io.ReadAll(conn)
-	if got := laneRead(wire, nil); err != nil || len(got) != 1 || got[0].Status != "418 I'm a teapot" || got[0].Body != "tea" {
+	if got := parseResponses(wire, nil); err != nil || len(got) != 1 || got[0].Status != "418 I'm a teapot" || got[0].Body != "tea" {
 		t.Error(got, err)
 	}
 }
 
 func TestAnAnswerIsTheOneThatNetHTTPWouldGive(t *testing.T) {
-	for name, write := range laneWrites {
+	for name, write := range handlers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			answers, calls := map[bool][]laneAnswer{}, map[bool]any{}
+			answers, calls := map[bool][]parsedResponse{}, map[bool]any{}
 			for _, laned := range []bool{true, false} {
 				got := make(chan any, 1)
-				house := laneServe(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				house := startServer(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.URL.Path == "/v1/embeddings" {
 						body, _ := io.ReadAll(r.Body)
 						_, _ = fmt.Fprintf(w, "%s after all", body)
 						return
 					}
-					if _, ok := w.(*reply); ok != laned {
+					if _, ok := w.(*responseWriter); ok != laned {
 						t.Error("the request went another way")
 					}
 					if w.Header().Get("Content-Type") != "" || len(w.Header()) > 0 {
@@ -316,7 +316,7 @@ func TestAnAnswerIsTheOneThatNetHTTPWouldGive(t *testing.T) {
 					got <- write(w, r)
 				}))
 				conn := house.dial(t)
-				if _, err := io.WriteString(conn, lanePlain("asked")+laneLast); err != nil {
+				if _, err := io.WriteString(conn, plainPost("asked")+lastRequest); err != nil {
 					t.Fatal(err)
 				}
 				wire, err := io.ReadAll(conn)
@@ -326,7 +326,7 @@ func TestAnAnswerIsTheOneThatNetHTTPWouldGive(t *testing.T) {
 				if strings.Contains(string(wire), "\nInjected") {
 					t.Errorf("%q", wire)
 				}
-				answers[laned], calls[laned] = laneRead(wire, nil), <-got
+				answers[laned], calls[laned] = parseResponses(wire, nil), <-got
 			}
 			if diff := cmp.Diff(fmt.Sprint(calls[false]), fmt.Sprint(calls[true])); diff != "" {
 				t.Errorf("calls: net/http is -, the lane is +\n%s", diff)

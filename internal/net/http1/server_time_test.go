@@ -20,7 +20,7 @@ import (
 )
 
 // laneEchoes answers with the body, after as many seconds as the request says.
-func laneEchoes(w http.ResponseWriter, r *http.Request) {
+func echoHandler(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	pause, _ := time.ParseDuration(r.Header.Get("Pause"))
 	time.Sleep(pause)
@@ -28,14 +28,14 @@ func laneEchoes(w http.ResponseWriter, r *http.Request) {
 }
 
 // laneClosedAfter is when a connection ends; what comes before is dropped.
-func laneClosedAfter(conn net.Conn) time.Duration {
+func timeUntilClosed(conn net.Conn) time.Duration {
 	begun := time.Now()
 	_, _ = io.Copy(io.Discard, conn)
 	return time.Since(begun)
 }
 
 // laneTrickle says text slowly, and then the same byte again and again.
-func laneTrickle(conn net.Conn, text string, each time.Duration) {
+func trickle(conn net.Conn, text string, each time.Duration) {
 	for i := 0; ; i++ {
 		piece := "x"
 		if i < len(text) {
@@ -49,7 +49,7 @@ func laneTrickle(conn net.Conn, text string, each time.Duration) {
 }
 
 func TestAConnectionHasItsTimeAsWithNetHTTP(t *testing.T) {
-	begun := lanePost[:30]
+	begun := postHead[:30]
 	for name, test := range map[string]struct {
 		first bool // a request is answered before
 		say   func(conn net.Conn)
@@ -57,9 +57,9 @@ func TestAConnectionHasItsTimeAsWithNetHTTP(t *testing.T) {
 	}{
 		"a silent one":                     {false, func(net.Conn) {}, 10 * time.Second},
 		"a head that stops":                {false, func(conn net.Conn) { _, _ = io.WriteString(conn, begun) }, 10 * time.Second},
-		"a head that trickles":             {false, func(conn net.Conn) { laneTrickle(conn, lanePost+"X: ", time.Second) }, 10 * time.Second},
-		"a head that trickles to its room": {false, func(conn net.Conn) { laneTrickle(conn, lanePost+"X: ", 3*time.Millisecond) }, 10 * time.Second},
-		"another's head that trickles":     {false, func(conn net.Conn) { laneTrickle(conn, "GET / HTTP/1.1\r\nX: ", time.Second) }, 10 * time.Second},
+		"a head that trickles":             {false, func(conn net.Conn) { trickle(conn, postHead+"X: ", time.Second) }, 10 * time.Second},
+		"a head that trickles to its room": {false, func(conn net.Conn) { trickle(conn, postHead+"X: ", 3*time.Millisecond) }, 10 * time.Second},
+		"another's head that trickles":     {false, func(conn net.Conn) { trickle(conn, "GET / HTTP/1.1\r\nX: ", time.Second) }, 10 * time.Second},
 		"an idle one":                      {true, func(net.Conn) {}, 2 * time.Minute},
 		"an idle one that began":           {true, func(conn net.Conn) { _, _ = io.WriteString(conn, "\r\n") }, 2 * time.Minute},
 		"a second head that stops": {true, func(conn net.Conn) {
@@ -69,21 +69,21 @@ func TestAConnectionHasItsTimeAsWithNetHTTP(t *testing.T) {
 		"a second head that trickles": {true, func(conn net.Conn) {
 			time.Sleep(time.Minute)
 			_, _ = io.WriteString(conn, begun)
-			laneTrickle(conn, lanePost[30:]+"X: ", time.Second)
+			trickle(conn, postHead[30:]+"X: ", time.Second)
 		}, time.Minute + 10*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			took := map[bool]time.Duration{}
-			laneBubble(t, func(t *testing.T, laned bool) {
-				_, dial := lanePiped(t, laned, http.HandlerFunc(laneEchoes))
+			eachServerInBubble(t, func(t *testing.T, laned bool) {
+				_, dial := startPipedServer(t, laned, http.HandlerFunc(echoHandler))
 				conn := dial()
 				if test.first {
-					laneSay(t, conn, lanePlain("hello"))
-					laneHear(t, bufio.NewReader(conn))
+					write(t, conn, plainPost("hello"))
+					readBody(t, bufio.NewReader(conn))
 				}
 				var say sync.WaitGroup
 				say.Go(func() { test.say(conn) })
-				took[laned] = laneClosedAfter(conn)
+				took[laned] = timeUntilClosed(conn)
 				say.Wait()
 			})
 			if took[false] != test.most {
@@ -101,20 +101,20 @@ func TestAConnectionHasItsTimeAsWithNetHTTP(t *testing.T) {
 
 func TestAConnectionIsHandedOnWithoutADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, dial := lanePiped(t, true, http.HandlerFunc(laneEchoes), func(h *laneHouse) { h.plain.ReadHeaderTimeout, h.plain.ReadTimeout = 0, 0 })
+		_, dial := startPipedServer(t, true, http.HandlerFunc(echoHandler), func(h *testServer) { h.netHTTP.ReadHeaderTimeout, h.netHTTP.ReadTimeout = 0, 0 })
 		conn := dial()
-		laneSay(t, conn, laneGet[:20])
+		write(t, conn, getRequest[:20])
 		time.Sleep(time.Hour)
-		laneSay(t, conn, laneGet[20:])
-		if got := laneHear(t, bufio.NewReader(conn)); got != "<nil>" {
+		write(t, conn, getRequest[20:])
+		if got := readBody(t, bufio.NewReader(conn)); got != "<nil>" {
 			t.Error(got)
 		}
 	})
 }
 
 func TestADeadlineForAnAnswerIsNoneForTheNext(t *testing.T) {
-	laneBubble(t, func(t *testing.T, laned bool) {
-		_, dial := lanePiped(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	eachServerInBubble(t, func(t *testing.T, laned bool) {
+		_, dial := startPipedServer(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("X") == "1" {
 				_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Second))
 			}
@@ -123,8 +123,8 @@ func TestADeadlineForAnAnswerIsNoneForTheNext(t *testing.T) {
 		conn := dial()
 		in := bufio.NewReader(conn)
 		for i := range 3 {
-			laneSay(t, conn, lanePlain("", "X: "+strconv.Itoa(i)))
-			if got := laneHear(t, in); got != "hello" {
+			write(t, conn, plainPost("", "X: "+strconv.Itoa(i)))
+			if got := readBody(t, in); got != "hello" {
 				t.Error(got)
 			}
 			time.Sleep(time.Minute)
@@ -133,36 +133,36 @@ func TestADeadlineForAnAnswerIsNoneForTheNext(t *testing.T) {
 }
 
 func TestTheTimesBeginAnewWithEveryRequest(t *testing.T) {
-	laneBubble(t, func(t *testing.T, laned bool) {
-		_, dial := lanePiped(t, laned, http.HandlerFunc(laneEchoes))
+	eachServerInBubble(t, func(t *testing.T, laned bool) {
+		_, dial := startPipedServer(t, laned, http.HandlerFunc(echoHandler))
 		conn := dial()
 		in := bufio.NewReader(conn)
 		for i, pause := range []string{"", "3m", "5ms", "1h", "", "500ms", "20ms"} {
-			laneSay(t, conn, lanePlain("hello", "Pause: "+pause))
-			if got := laneHear(t, in); got != "hello<nil>" {
+			write(t, conn, plainPost("hello", "Pause: "+pause))
+			if got := readBody(t, in); got != "hello<nil>" {
 				t.Errorf("%d: %q", i, got)
 			}
 			time.Sleep(time.Duration(i%3) * 59 * time.Second)
 		}
-		if took := laneClosedAfter(conn); took > 2*time.Minute || took < 2*time.Minute-time.Second {
+		if took := timeUntilClosed(conn); took > 2*time.Minute || took < 2*time.Minute-time.Second {
 			t.Error(took)
 		}
 	})
 }
 
 func TestManyQuickRequestsKeepTheirTimeToASecond(t *testing.T) {
-	laneBubble(t, func(t *testing.T, laned bool) {
-		_, dial := lanePiped(t, laned, http.HandlerFunc(laneEchoes))
+	eachServerInBubble(t, func(t *testing.T, laned bool) {
+		_, dial := startPipedServer(t, laned, http.HandlerFunc(echoHandler))
 		conn := dial()
 		in := bufio.NewReader(conn)
 		for range 1000 {
-			head, body, _ := strings.Cut(lanePlain("hello"), "hello")
-			laneSay(t, conn, head)
-			laneSay(t, conn, "hello"+body)
-			laneHear(t, in)
+			head, body, _ := strings.Cut(plainPost("hello"), "hello")
+			write(t, conn, head)
+			write(t, conn, "hello"+body)
+			readBody(t, in)
 			time.Sleep(300 * time.Millisecond)
 		}
-		if took := laneClosedAfter(conn) + 300*time.Millisecond; took > 2*time.Minute || took < 2*time.Minute-time.Second {
+		if took := timeUntilClosed(conn) + 300*time.Millisecond; took > 2*time.Minute || took < 2*time.Minute-time.Second {
 			t.Error(took)
 		}
 	})
@@ -171,9 +171,9 @@ func TestManyQuickRequestsKeepTheirTimeToASecond(t *testing.T) {
 func TestABodyHasItsTimeAsWithNetHTTP(t *testing.T) {
 	for _, reads := range []bool{true, false} {
 		t.Run(strconv.FormatBool(reads), func(t *testing.T) {
-			laneBubble(t, func(t *testing.T, laned bool) {
+			eachServerInBubble(t, func(t *testing.T, laned bool) {
 				failed := make(chan error, 1)
-				_, dial := lanePiped(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, dial := startPipedServer(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					var err error
 					if reads {
 						_, err = io.ReadAll(r.Body)
@@ -183,7 +183,7 @@ func TestABodyHasItsTimeAsWithNetHTTP(t *testing.T) {
 				}))
 				conn, begun := dial(), time.Now()
 				var say sync.WaitGroup
-				say.Go(func() { laneTrickle(conn, lanePost+"Content-Length: 100000\r\n\r\n", 10*time.Millisecond) })
+				say.Go(func() { trickle(conn, postHead+"Content-Length: 100000\r\n\r\n", 10*time.Millisecond) })
 				if err := <-failed; reads && !errors.Is(err, os.ErrDeadlineExceeded) {
 					t.Error(err)
 				}
@@ -191,7 +191,7 @@ func TestABodyHasItsTimeAsWithNetHTTP(t *testing.T) {
 				if err != nil || r.StatusCode != http.StatusTeapot {
 					t.Fatal(r, err)
 				}
-				laneClosedAfter(conn)
+				timeUntilClosed(conn)
 				say.Wait()
 				if took := time.Since(begun); took < time.Minute || took > time.Minute+5*time.Second {
 					t.Error(took)
@@ -203,28 +203,28 @@ func TestABodyHasItsTimeAsWithNetHTTP(t *testing.T) {
 
 func TestAShutdownEndsWhatWaitsAtOnceAndTheRestAfterItsAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		house, dial := lanePiped(t, true, http.HandlerFunc(laneEchoes))
+		house, dial := startPipedServer(t, true, http.HandlerFunc(echoHandler))
 		fresh, idle, begun, runs, sends := dial(), dial(), dial(), dial(), dial()
-		laneSay(t, idle, lanePlain("hello"))
-		laneHear(t, bufio.NewReader(idle))
-		laneSay(t, begun, lanePost[:30])
-		laneSay(t, runs, lanePlain("hello", "Pause: 5s"))
-		laneSay(t, sends, lanePost+"Content-Length: 5\r\n\r\nhel")
+		write(t, idle, plainPost("hello"))
+		readBody(t, bufio.NewReader(idle))
+		write(t, begun, postHead[:30])
+		write(t, runs, plainPost("hello", "Pause: 5s"))
+		write(t, sends, postHead+"Content-Length: 5\r\n\r\nhel")
 		synctest.Wait()
 		at := time.Now()
 		done := make(chan error)
-		go func() { done <- house.lane.Shutdown(context.Background()) }()
+		go func() { done <- house.fast.Shutdown(context.Background()) }()
 		for name, conn := range map[string]net.Conn{"fresh": fresh, "idle": idle, "begun": begun} {
-			if took := laneClosedAfter(conn); took != 0 {
+			if took := timeUntilClosed(conn); took != 0 {
 				t.Errorf("%s: %v", name, took)
 			}
 		}
 		late := dial() // which the listener had already
-		if took := laneClosedAfter(late); took != 0 {
+		if took := timeUntilClosed(late); took != 0 {
 			t.Errorf("late: %v", took)
 		}
 		time.Sleep(time.Second)
-		laneSay(t, sends, "lo")
+		write(t, sends, "lo")
 		for _, conn := range []net.Conn{sends, runs} {
 			in := bufio.NewReader(conn)
 			r, err := http.ReadResponse(in, nil)
@@ -247,31 +247,31 @@ func TestAShutdownEndsWhatWaitsAtOnceAndTheRestAfterItsAnswer(t *testing.T) {
 func TestAShutdownThatMayNotWaitSaysSoAndCloseEndsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left := make(chan error, 1)
-		house, dial := lanePiped(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		house, dial := startPipedServer(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 			left <- r.Context().Err()
 		}))
 		conn := dial()
-		laneSay(t, conn, lanePlain(""))
+		write(t, conn, plainPost(""))
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := house.lane.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := house.fast.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		if len(left) > 0 {
 			t.Error("it was cut off before Close")
 		}
-		if err := house.lane.Close(); err != nil {
+		if err := house.fast.Close(); err != nil {
 			t.Error(err)
 		}
-		if took := laneClosedAfter(conn); took != 0 {
+		if took := timeUntilClosed(conn); took != 0 {
 			t.Error(took)
 		}
 		if err := <-left; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		if err := house.lane.Shutdown(context.Background()); err != nil {
+		if err := house.fast.Shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -279,30 +279,30 @@ func TestAShutdownThatMayNotWaitSaysSoAndCloseEndsAll(t *testing.T) {
 
 // TestARequestOfAConnectionThatWasClosedIsNotBegun is of the moment between a head that has come and its handler.
 func TestARequestOfAConnectionThatWasClosedIsNotBegun(t *testing.T) {
-	s := &Server{visits: map[*visit]struct{}{}}
+	s := &Server{conns: map[*serverConn]struct{}{}}
 	one, other := net.Pipe()
 	t.Cleanup(func() { _ = other.Close() })
-	v := newVisit(s, one)
-	s.welcome(v)
-	if !v.wait() {
+	v := newServerConn(s, one)
+	s.track(v)
+	if !v.setIdle() {
 		t.Fatal("a server that runs keeps none")
 	}
-	s.end(false)
-	if v.begin() {
+	s.closeConns(false)
+	if v.setActive() {
 		t.Error("its answer would be lost")
 	}
-	if s.end(false) != 0 {
+	if s.closeConns(false) != 0 {
 		t.Error("it is still counted")
 	}
 }
 
 func TestAHandoverHandsOverUntilItIsClosed(t *testing.T) {
-	h := NewHandover(laneAddr("here"))
-	if h.Addr() != laneAddr("here") {
+	h := NewHandover(testAddr("here"))
+	if h.Addr() != testAddr("here") {
 		t.Error(h.Addr())
 	}
 	one, other := net.Pipe()
-	go h.Hand(one)
+	go h.Deliver(one)
 	if got, err := h.Accept(); got != one || err != nil {
 		t.Error(got, err)
 	}
@@ -311,7 +311,7 @@ func TestAHandoverHandsOverUntilItIsClosed(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	h.Hand(one)
+	h.Deliver(one)
 	if _, err := other.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
@@ -334,8 +334,8 @@ func TestWhatIsHandedOnIsReadAgainAndClosesByHalves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &handed{Conn: one, read: []byte("begun")}
-	laneSay(t, other, " ended")
+	h := &replayConn{Conn: one, pending: []byte("begun")}
+	write(t, other, " ended")
 	_ = other.(*net.TCPConn).CloseWrite()
 	if got, err := io.ReadAll(h); string(got) != "begun ended" || err != nil || h.NetConn() != one {
 		t.Errorf("%q, %v", got, err)
@@ -351,18 +351,18 @@ func TestWhatIsHandedOnIsReadAgainAndClosesByHalves(t *testing.T) {
 }
 
 // A laneListener fails as often as it is told to, for a while, and then for good.
-type laneListener struct {
+type failingListener struct {
 	net.Listener
 	fails int
 }
 
-type laneBusy struct{ error }
+type temporaryError struct{ error }
 
-func (laneBusy) Temporary() bool { return true }
+func (temporaryError) Temporary() bool { return true }
 
-func (l *laneListener) Accept() (net.Conn, error) {
+func (l *failingListener) Accept() (net.Conn, error) {
 	if l.fails--; l.fails >= 0 {
-		return nil, laneBusy{errors.New("too many open files")}
+		return nil, temporaryError{errors.New("too many open files")}
 	}
 	return nil, io.ErrClosedPipe
 }
@@ -370,7 +370,7 @@ func (l *laneListener) Accept() (net.Conn, error) {
 func TestAServerOutlivesWhatPassesAndEndsWithItsListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		if err := new(Server).Serve(&laneListener{fails: 4}); !errors.Is(err, io.ErrClosedPipe) || time.Since(begun) != 75*time.Millisecond {
+		if err := new(Server).Serve(&failingListener{fails: 4}); !errors.Is(err, io.ErrClosedPipe) || time.Since(begun) != 75*time.Millisecond {
 			t.Error(err, time.Since(begun))
 		}
 	})
@@ -379,16 +379,16 @@ func TestAServerOutlivesWhatPassesAndEndsWithItsListener(t *testing.T) {
 func TestNothingIsLeftBehindOfAServer(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Run("served", func(t *testing.T) {
-		house := laneServe(t, true, http.HandlerFunc(laneEchoes))
+		house := startServer(t, true, http.HandlerFunc(echoHandler))
 		for i := range 30 {
 			conn := house.dial(t)
-			laneSay(t, conn, lanePlain("hello", fmt.Sprintf("Pause: %dms", i)))
+			write(t, conn, plainPost("hello", fmt.Sprintf("Pause: %dms", i)))
 			switch i % 3 {
 			case 0:
 				_ = conn.Close()
 			case 1:
-				laneHear(t, bufio.NewReader(conn))
-				laneSay(t, conn, laneGet)
+				readBody(t, bufio.NewReader(conn))
+				write(t, conn, getRequest)
 			}
 		}
 	})

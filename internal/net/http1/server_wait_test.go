@@ -16,21 +16,21 @@ import (
 
 // TestACallerWhoWaitsIsToldAsMuch holds for what never ends: what net/http's server answers at once, nobody waits for.
 func TestACallerWhoWaitsIsToldAsMuch(t *testing.T) {
-	seeds := laneSeeds()
+	seeds := requestSeeds()
 	for _, l := range []string{"X", "X : 1", " X: 1", "X: \x00", ": 1", "X: 1\nY: 2", "Content-Length: 1\r\nContent-Length: 2", "\n", "Y: 1\r\n\n"} {
-		seeds = append(seeds, lanePost+l+"\r\n", lanePlain("a")+lanePost+l+"\r\n", lanePost+"A: 1\r\n"+l+"\r\nB: ")
+		seeds = append(seeds, postHead+l+"\r\n", plainPost("a")+postHead+l+"\r\n", postHead+"A: 1\r\n"+l+"\r\nB: ")
 	}
 	for _, l := range []string{"POST /v1/chat/completions\r\n", "POST /v1/chat/completions HTTP/1.x\r\n", "POST /v1/chat/completions HTTP/3.0\r\n", "POST /v1/%zz HTTP/1.1\r\n", "POST /\n", "POST \n", "POST /v1/chat/completions HTTP/1.1\n", "\r\n", "G", "G\r\n"} {
-		seeds = append(seeds, l, lanePlain("a")+l, l+"Host: a\r\n")
+		seeds = append(seeds, l, plainPost("a")+l, l+"Host: a\r\n")
 	}
 	for _, seed := range seeds {
 		if len(seed) > 3000 || strings.Contains(seed, "Length: 8\r\n\r\n{\"a\":1}") {
 			continue
 		}
 		for _, pieces := range []int{1, 2, 7} {
-			heard := map[bool][]laneAnswer{}
+			heard := map[bool][]parsedResponse{}
 			for _, laned := range []bool{true, false} {
-				synctest.Test(t, func(t *testing.T) { heard[laned] = laneRest(t, laned, seed, pieces) })
+				synctest.Test(t, func(t *testing.T) { heard[laned] = settledResponses(t, laned, seed, pieces) })
 			}
 			if diff := cmp.Diff(heard[false], heard[true]); diff != "" {
 				t.Errorf("%q in %d pieces: net/http alone is -, the lane is +\n%s", seed, pieces, diff)
@@ -40,16 +40,16 @@ func TestACallerWhoWaitsIsToldAsMuch(t *testing.T) {
 }
 
 // laneRest is what was answered when nothing moves any more.
-func laneRest(t *testing.T, laned bool, wire string, pieces int) []laneAnswer {
+func settledResponses(t *testing.T, laned bool, wire string, pieces int) []parsedResponse {
 	t.Helper()
 	var mutex sync.Mutex
 	var seen []string
-	_, dial := lanePiped(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	_, dial := startPipedServer(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		mutex.Lock()
 		seen = append(seen, r.Method+"\n")
 		mutex.Unlock()
-		_, _ = io.WriteString(w, laneTold(r, body, err))
+		_, _ = io.WriteString(w, describe(r, body, err))
 	}))
 	conn := dial()
 	var heard bytes.Buffer
@@ -76,5 +76,5 @@ func laneRest(t *testing.T, laned bool, wire string, pieces int) []laneAnswer {
 	synctest.Wait()
 	mutex.Lock()
 	defer mutex.Unlock()
-	return laneRead(bytes.Clone(heard.Bytes()), seen)
+	return parseResponses(bytes.Clone(heard.Bytes()), seen)
 }

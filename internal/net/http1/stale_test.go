@@ -16,15 +16,15 @@ import (
 )
 
 // A dying connection takes so many bytes of a request, and then none.
-type dying struct {
-	played
-	takes int
-	took  int
+type truncatingConn struct {
+	fakeConn
+	limit   int
+	written int
 }
 
-func (d *dying) Write(b []byte) (int, error) {
-	n := min(len(b), d.takes-d.took)
-	d.took += n
+func (d *truncatingConn) Write(b []byte) (int, error) {
+	n := min(len(b), d.limit-d.written)
+	d.written += n
 	if n < len(b) {
 		return n, syscall.EPIPE
 	}
@@ -33,7 +33,7 @@ func (d *dying) Write(b []byte) (int, error) {
 
 // Between the look at a connection and the request it may be closed. The request goes again only if nobody can have it whole.
 func TestARequestIsSentAgainOnlyWhenItWasNotSentWhole(t *testing.T) {
-	small, large := post("hello"), post(strings.Repeat("x", 4*together))
+	small, large := post("hello"), post(strings.Repeat("x", 4*maxCoalesced))
 	for name, test := range map[string]struct {
 		r       *Request
 		refuses func(head, whole int) int // how many of its last bytes
@@ -48,28 +48,28 @@ func TestARequestIsSentAgainOnlyWhenItWasNotSentWhole(t *testing.T) {
 		"its head alone":           {large, func(head, whole int) int { return whole - head }, true},
 		"all but one byte of much": {large, func(_, _ int) int { return 1 }, true},
 		"all of a large one":       {large, func(_, _ int) int { return 0 }, false},
-		"nothing of one of a head": {get(), func(_, whole int) int { return whole }, true},
-		"all of one of a head":     {get(), func(_, _ int) int { return 0 }, false},
+		"nothing of one of a head": {getRoot(), func(_, whole int) int { return whole }, true},
+		"all of one of a head":     {getRoot(), func(_, _ int) int { return 0 }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests atomic.Int32
-			s := serving(t, nil, func(l *farEnd) {
-				if body, ok := l.request(); ok {
+			s := newOrigin(t, nil, func(l *originConn) {
+				if body, ok := l.readRequest(); ok {
 					requests.Add(1)
-					l.say(strconv.Itoa(len(body)))
+					l.respond(strconv.Itoa(len(body)))
 				}
 			})
-			c := reaching(t, s.base)
+			c := newClient(t, s.url)
 			length := 0
 			for _, part := range test.r.Body {
 				length += len(part)
 			}
-			head := len(test.r.head(nil, c.origin.host, length))
-			conn := &dying{takes: head + length - test.refuses(head, head+length)}
-			c.idle.put(over(conn, firstBuffer), 0)
-			_, err := ask(context.Background(), c, test.r)
+			head := len(test.r.appendHead(nil, c.origin.host, length))
+			conn := &truncatingConn{limit: head + length - test.refuses(head, head+length)}
+			c.idle.put(newFakeClientConn(conn, initialBuffer), 0)
+			_, err := roundTrip(context.Background(), c, test.r)
 			if (err == nil) != test.again || (requests.Load() == 1) != test.again || !conn.closed.Load() {
-				t.Errorf("%v, %d requests after %d bytes of another", err, requests.Load(), conn.took)
+				t.Errorf("%v, %d requests after %d bytes of another", err, requests.Load(), conn.written)
 			}
 			if !test.again && !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Error(err)
@@ -80,11 +80,11 @@ func TestARequestIsSentAgainOnlyWhenItWasNotSentWhole(t *testing.T) {
 
 // A refusal that stands on a connection which takes no more of a request is the answer to it; no other request may follow.
 func TestARefusalInTheMiddleOfARequestIsItsAnswer(t *testing.T) {
-	s := serving(t, nil, func(l *farEnd) { t.Error("sent again") })
-	c := reaching(t, s.base)
-	conn := &dying{takes: 100, played: played{wire: []byte("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")}}
-	c.idle.put(over(conn, firstBuffer), 0)
-	response, err := c.Do(context.Background(), post(strings.Repeat("x", 4*together)))
+	s := newOrigin(t, nil, func(l *originConn) { t.Error("sent again") })
+	c := newClient(t, s.url)
+	conn := &truncatingConn{limit: 100, fakeConn: fakeConn{wire: []byte("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")}}
+	c.idle.put(newFakeClientConn(conn, initialBuffer), 0)
+	response, err := c.Do(context.Background(), post(strings.Repeat("x", 4*maxCoalesced)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,58 +99,58 @@ func TestARefusalInTheMiddleOfARequestIsItsAnswer(t *testing.T) {
 
 // On a connection that is new nothing is tried twice: the origin is what fails.
 func TestARequestIsNotSentAgainOnANewConnection(t *testing.T) {
-	s := serving(t, nil, func(l *farEnd) {
+	s := newOrigin(t, nil, func(l *originConn) {
 		_, _ = l.Peek(1)
 		l.reset()
 	})
-	c := reaching(t, s.base)
-	if _, err := ask(context.Background(), c, post(strings.Repeat("x", 8<<20))); !errors.Is(err, errUnsent) || s.lines.Load() != 1 {
-		t.Errorf("%v after %d connections", err, s.lines.Load())
+	c := newClient(t, s.url)
+	if _, err := roundTrip(context.Background(), c, post(strings.Repeat("x", 8<<20))); !errors.Is(err, errUnsent) || s.accepted.Load() != 1 {
+		t.Errorf("%v after %d connections", err, s.accepted.Load())
 	}
 }
 
 // A request that the server has read is never sent twice, whatever becomes of its answer.
 func TestARequestThatWasReadIsNeverSentTwice(t *testing.T) {
-	for name, ends := range map[string]func(*farEnd){
-		"closed": func(l *farEnd) { _ = l.Close() }, "reset": func(l *farEnd) { l.reset() },
-		"half a head": func(l *farEnd) { _, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\nConte") },
-		"half a body": func(l *farEnd) { _, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab") },
+	for name, ends := range map[string]func(*originConn){
+		"closed": func(l *originConn) { _ = l.Close() }, "reset": func(l *originConn) { l.reset() },
+		"half a head": func(l *originConn) { _, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\nConte") },
+		"half a body": func(l *originConn) { _, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests atomic.Int32
-			s := serving(t, nil, func(l *farEnd) {
-				body, ok := l.request()
-				for ; ok; body, ok = l.request() {
+			s := newOrigin(t, nil, func(l *originConn) {
+				body, ok := l.readRequest()
+				for ; ok; body, ok = l.readRequest() {
 					if requests.Add(1) > 1 {
 						ends(l)
 						return
 					}
-					l.say(body)
+					l.respond(body)
 				}
 			})
-			c := reaching(t, s.base)
-			if _, err := ask(context.Background(), c, post("one")); err != nil {
+			c := newClient(t, s.url)
+			if _, err := roundTrip(context.Background(), c, post("one")); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := ask(context.Background(), c, post("two")); err == nil || errors.Is(err, io.EOF) {
+			if got, err := roundTrip(context.Background(), c, post("two")); err == nil || errors.Is(err, io.EOF) {
 				t.Errorf("%q %v", got, err)
 			}
-			if requests.Load() != 2 || s.lines.Load() != 1 {
-				t.Errorf("%d requests on %d connections", requests.Load(), s.lines.Load())
+			if requests.Load() != 2 || s.accepted.Load() != 1 {
+				t.Errorf("%d requests on %d connections", requests.Load(), s.accepted.Load())
 			}
 		})
 	}
 }
 
 // A mute connection takes nothing of a request; what its peer says comes through a pipe.
-type mute struct{ net.Conn }
+type unwritableConn struct{ net.Conn }
 
-func (mute) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+func (unwritableConn) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
 // The refusal of a server that takes no more may be on its way. It is waited for a moment; once it has begun, for as long as
 // any other.
 func TestARefusalOnItsWayIsWaitedForAMoment(t *testing.T) {
-	for first, read := range map[time.Duration]bool{0: true, lingering - 1: true, lingering + 1: false} {
+	for first, read := range map[time.Duration]bool{0: true, lingerTimeout - 1: true, lingerTimeout + 1: false} {
 		synctest.Test(t, func(t *testing.T) {
 			ours, theirs := net.Pipe()
 			var peer sync.WaitGroup
@@ -161,11 +161,11 @@ func TestARefusalOnItsWayIsWaitedForAMoment(t *testing.T) {
 				_, _ = io.WriteString(theirs, " Large\r\nContent-Length: 2\r\n\r\nno")
 			})
 			begun := time.Now()
-			response, err := reaching(t, "http://origin.test").exchange(context.Background(), over(mute{ours}, firstBuffer), post("x"))
+			response, err := newClient(t, "http://origin.test").exchange(context.Background(), newFakeClientConn(unwritableConn{ours}, initialBuffer), post("x"))
 			if (err == nil) != read || err != nil && !errors.Is(err, errUnsent) {
 				t.Errorf("after %s: %v", first, err)
 			}
-			if passed := time.Since(begun); err != nil && passed != lingering {
+			if passed := time.Since(begun); err != nil && passed != lingerTimeout {
 				t.Errorf("given up after %s", passed)
 			}
 			if err == nil {

@@ -19,34 +19,34 @@ import (
 )
 
 // A visit is one connection of a server's, with its requests one after the other.
-type visit struct {
+type serverConn struct {
 	server *Server
 	conn   net.Conn
 	base   context.Context //nolint:containedctx // the connection's, which its requests' stand on
 	remote string
 	socket *socket.Socket // nil where there is none
 
-	buffer   []byte
-	from, to int       // what is unread stands between them
-	before   []byte    // the head before, since clients repeat themselves, with its end
-	target   *url.URL  // of it
-	lines    []line    // of it
-	changed  []int     // those that say something else than before, where the head is otherwise the same
-	envelope envelope  // made of them
-	waiting  time.Time // since when the deadline for the next request holds
-	request  *request
-	reply    reply
-	state    atomic.Int32
+	buffer     []byte
+	start, end int       // what is unread stands between them
+	before     []byte    // the head before, since clients repeat themselves, with its end
+	target     *url.URL  // of it
+	lines      []line    // of it
+	changed    []int     // those that say something else than before, where the head is otherwise the same
+	envelope   envelope  // made of them
+	waiting    time.Time // since when the deadline for the next request holds
+	request    *handlerRequest
+	reply      responseWriter
+	state      atomic.Int32
 
 	// What follows is shared with the watch for a caller who leaves.
 	mutex   sync.Mutex
 	timer   *time.Timer
-	set     bool          // the timer is, and rings
-	watched *request      // that runs, once it was read
-	turn    int           // of those that were, one after the other
-	seen    int           // the turn that ran when the timer was last set
-	looking chan struct{} // closed when the watch has ended; nil when there is none
-	early   []byte        // what the watch has read: of the next request
+	set     bool            // the timer is, and rings
+	watched *handlerRequest // that runs, once it was read
+	turn    int             // of those that were, one after the other
+	seen    int             // the turn that ran when the timer was last set
+	looking chan struct{}   // closed when the watch has ended; nil when there is none
+	early   []byte          // what the watch has read: of the next request
 }
 
 // A line of a head, as it came and as it is understood.
@@ -60,21 +60,21 @@ const headRoom = 4 << 10
 
 // watchAfter is for how long a request runs at least before its caller is watched for leaving, and at most for twice as long: most are
 // over before.
-const watchAfter = 100 * time.Millisecond
+const backgroundReadDelay = 100 * time.Millisecond
 
-func newVisit(s *Server, conn net.Conn) *visit {
-	v := &visit{server: s, conn: conn, base: context.Background(), remote: conn.RemoteAddr().String(), socket: socket.Of(conn), buffer: make([]byte, headRoom)}
-	if s.Context != nil {
-		v.base = s.Context(conn)
+func newServerConn(s *Server, conn net.Conn) *serverConn {
+	v := &serverConn{server: s, conn: conn, base: context.Background(), remote: conn.RemoteAddr().String(), socket: socket.Of(conn), buffer: make([]byte, headRoom)}
+	if s.ConnContext != nil {
+		v.base = s.ConnContext(conn)
 	}
 	v.reply.visit = v
 	return v
 }
 
 // run serves requests until the connection ends, or is handed on.
-func (v *visit) run() {
-	v.server.welcome(v)
-	for v.wait() {
+func (v *serverConn) run() {
+	v.server.track(v)
+	for v.setIdle() {
 		target, verdict := v.head()
 		if verdict == ended {
 			break
@@ -83,7 +83,7 @@ func (v *visit) run() {
 			v.hand()
 			return
 		}
-		if !v.begin() || !v.serve(target) {
+		if !v.setActive() || !v.serve(target) {
 			break
 		}
 	}
@@ -95,10 +95,10 @@ func (v *visit) run() {
 }
 
 // hand gives the connection to who takes the others.
-func (v *visit) hand() {
+func (v *serverConn) hand() {
 	v.server.forget(v)
 	_ = v.conn.SetReadDeadline(time.Time{})
-	v.server.Other(&handed{Conn: v.conn, read: bytes.Clone(v.buffer[v.from:v.to])})
+	v.server.Fallback(&replayConn{Conn: v.conn, pending: bytes.Clone(v.buffer[v.start:v.end])})
 }
 
 // A verdict is what becomes of a connection.
@@ -111,16 +111,16 @@ const (
 )
 
 // head reads the next request up to its body.
-func (v *visit) head() (target *url.URL, is verdict) {
-	v.from, v.to = 0, copy(v.buffer, v.buffer[v.from:v.to])
+func (v *serverConn) head() (target *url.URL, is verdict) {
+	v.start, v.end = 0, copy(v.buffer, v.buffer[v.start:v.end])
 	if !v.waiting.IsZero() && !v.next() {
 		return nil, ended
 	}
 	hurried := false
 	for searched := 0; ; {
-		unread := v.buffer[:v.to]
+		unread := v.buffer[:v.end]
 		if len(v.before) > 0 && bytes.HasPrefix(unread, v.before) && v.again() {
-			v.from = len(v.before)
+			v.start = len(v.before)
 			return v.target, taken
 		}
 		if end := bytes.Index(unread[searched:], []byte("\r\n\r\n")); end >= 0 {
@@ -129,21 +129,21 @@ func (v *visit) head() (target *url.URL, is verdict) {
 			if !ok {
 				return nil, handsOn
 			}
-			v.from = len(head) + len("\r\n")
-			v.before, v.target = append(v.before[:0], unread[:v.from]...), target
+			v.start = len(head) + len("\r\n")
+			v.before, v.target = append(v.before[:0], unread[:v.start]...), target
 			return target, taken
 		}
-		if v.to > 0 && !v.plausible(unread) || v.to == len(v.buffer) {
+		if v.end > 0 && !v.plausible(unread) || v.end == len(v.buffer) {
 			return nil, handsOn
 		}
-		searched = max(0, v.to-3)
+		searched = max(0, v.end-3)
 		if !hurried {
 			hurried, v.waiting = true, unknown
 			_ = v.conn.SetReadDeadline(time.Now().Add(v.server.HeaderTimeout))
 		}
-		n, err := v.read(v.buffer[v.to:])
-		if v.to += n; n == 0 && err != nil {
-			if v.to > 0 && errors.Is(err, io.EOF) {
+		n, err := v.read(v.buffer[v.end:])
+		if v.end += n; n == 0 && err != nil {
+			if v.end > 0 && errors.Is(err, io.EOF) {
 				return nil, handsOn // who takes it knows what to say to half a request
 			}
 			return nil, ended
@@ -153,25 +153,25 @@ func (v *visit) head() (target *url.URL, is verdict) {
 
 // next waits for another request to begin, and skips the line ends that some callers send behind a body. That a deadline was set a
 // moment ago is good enough.
-func (v *visit) next() bool {
+func (v *serverConn) next() bool {
 	const few = 4 // bytes, which every request has
-	for v.to < few {
+	for v.end < few {
 		if now := time.Now(); now.Sub(v.waiting) > time.Second {
 			v.waiting = now
 			_ = v.conn.SetReadDeadline(now.Add(v.server.IdleTimeout))
 		}
-		n, err := v.read(v.buffer[v.to:])
-		if v.to += n; n == 0 && err != nil {
+		n, err := v.read(v.buffer[v.end:])
+		if v.end += n; n == 0 && err != nil {
 			return false
 		}
 	}
 	if rest := bytes.TrimLeft(v.buffer[:few], "\r\n"); len(rest) < few {
-		v.to = copy(v.buffer, v.buffer[few-len(rest):v.to])
+		v.end = copy(v.buffer, v.buffer[few-len(rest):v.end])
 	}
 	return true
 }
 
-func (v *visit) read(p []byte) (int, error) {
+func (v *serverConn) read(p []byte) (int, error) {
 	if v.socket == nil {
 		return v.conn.Read(p)
 	}
@@ -182,7 +182,7 @@ func (v *visit) read(p []byte) (int, error) {
 var unknown = time.Unix(1, 0)
 
 // plausible reports whether what has come can become a request that is taken here. Nothing that would be refused waits for its end.
-func (v *visit) plausible(begun []byte) bool {
+func (v *serverConn) plausible(begun []byte) bool {
 	n := min(len(begun), len(method))
 	if string(begun[:n]) != method[:n] {
 		return false
@@ -208,7 +208,7 @@ func (v *visit) plausible(begun []byte) bool {
 const method = "POST "
 
 // leads reads the first line of a head. It is nil for one that is not taken here.
-func (v *visit) leads(first []byte) *url.URL {
+func (v *serverConn) leads(first []byte) *url.URL {
 	path, found := bytes.CutPrefix(first, []byte(method))
 	path, version := bytes.CutSuffix(path, []byte(" HTTP/1.1"))
 	if !found || !version {
@@ -218,13 +218,13 @@ func (v *visit) leads(first []byte) *url.URL {
 }
 
 // again understands the head before once more, which is there again byte for byte.
-func (v *visit) again() bool {
+func (v *serverConn) again() bool {
 	v.changed = v.changed[:0]
 	return v.collect(v.envelope.lines, true)
 }
 
 // understand reads a head. It is false for everything that is not plain.
-func (v *visit) understand(head []byte) (target *url.URL, ok bool) {
+func (v *serverConn) understand(head []byte) (target *url.URL, ok bool) {
 	first, rest, _ := bytes.Cut(head, []byte("\r\n"))
 	if target = v.leads(first); target == nil {
 		return nil, false
@@ -267,7 +267,7 @@ type envelope struct {
 }
 
 // collect makes an envelope of the first n lines. When they repeat those before, but for what some of them say, so does it.
-func (v *visit) collect(n int, repeated bool) bool {
+func (v *serverConn) collect(n int, repeated bool) bool {
 	if n > maxLines {
 		return false
 	}
@@ -305,7 +305,7 @@ func (v *visit) collect(n int, repeated bool) bool {
 }
 
 // renewed puts what has changed into the header, and reports whether that is then what the first n lines say: it was a handler's.
-func (v *visit) renewed(n int) bool {
+func (v *serverConn) renewed(n int) bool {
 	e := &v.envelope
 	for _, i := range v.changed {
 		e.header[v.lines[i].name] = []string{v.lines[i].value}
@@ -330,7 +330,7 @@ func (e *envelope) measure(value string) bool {
 }
 
 // special are the names that ask for what is not done here.
-var special = map[string]bool{
+var unsupportedFields = map[string]bool{
 	"Transfer-Encoding": true, "Expect": true, "Upgrade": true, "Trailer": true, "Te": true, "Pragma": true,
 	"Proxy-Connection": true, "Keep-Alive": true, "Http2-Settings": true,
 }
@@ -348,7 +348,7 @@ func plainLine(raw []byte) (name, value string, ok bool) {
 	}
 	name = textproto.CanonicalMIMEHeaderKey(string(key))
 	value = string(bytes.Trim(rest, " "))
-	if special[name] || name == "Host" && !plainHost(value) {
+	if unsupportedFields[name] || name == "Host" && !plainHost(value) {
 		return "", "", false
 	}
 	return name, value, true

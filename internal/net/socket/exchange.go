@@ -1,3 +1,5 @@
+//go:build linux
+
 package socket
 
 import (
@@ -6,103 +8,111 @@ import (
 	"syscall"
 )
 
-// A Question is sent, and its answer waited for, in one hold of the socket. One after the other, the socket would be read once more, in
-// vain, since nobody answers that fast.
-type Question struct {
-	Text  [][]byte // it is used up
-	First bool     // nothing was asked before. Else the peer must have been silent since
-	Sent  func()   // called when all of it was, before the answer is waited for
-	Room  []byte   // for the beginning of the answer
+// An Exchange is one request and the beginning of its response, for RoundTrip. The caller sets the first four fields.
+type Exchange struct {
+	Request [][]byte // consumed as it is sent
+	First   bool     // the first exchange on the connection, which cannot be stale
+	OnSent  func()   // called once, when all of Request was sent and before the response is waited for
+	Buffer  []byte   // for the first bytes of the response
 
-	Heard  int   // bytes of it that have come
-	Failed error // what has ended the connection instead, which would not be told again
+	N       int   // bytes of the response in Buffer
+	ReadErr error // the end of the connection in place of a response, which a later Read would not return again
 
-	spoke bool
-	sent  bool
-	errno syscall.Errno
+	stale      bool
+	sent       bool
+	writeErrno syscall.Errno
 }
 
-// ErrSpoke says that a peer has spoken, or has left, before it was asked. Nothing was sent to it.
-var ErrSpoke = errors.New("the connection was closed, or its peer spoke, while it was not in use")
+// ErrStale means that a keep-alive connection was closed, or that the peer sent something on it, while it was idle. Nothing
+// was sent: the request may be repeated on another connection.
+var ErrStale = errors.New("the connection was closed, or its peer spoke, while it was not in use")
 
-// Ask returns when something of the answer is there, or nothing will be: then who reads is told why. What the socket does not take at once
-// is sent as usual, and nothing is waited for.
-func (s *Socket) Ask(q *Question) error {
+// RoundTrip sends a request and waits for the first bytes of the response, in one hold of the RawConn: it checks that a
+// reused connection is not stale, writes with writev, and then waits for readability. A Write followed by a Read would
+// call read(2) once more, in vain, since no response arrives that fast.
+//
+// It returns nil when the request was sent. Then either x.N bytes have arrived, or x.ReadErr is set, or neither: the
+// deadline has passed, or the request did not fit into the send buffer and was sent by Write. In that case the caller goes
+// on with Read.
+func (s *Socket) RoundTrip(x *Exchange) error {
 	s.in.mutex.Lock()
-	s.asked = q
-	err := s.Raw.Read(s.ask)
-	s.asked = nil
+	s.exchange = x
+	err := s.Raw.Read(s.exchangeStep)
+	s.exchange = nil
 	s.in.mutex.Unlock()
 	switch {
-	case q.spoke:
-		return ErrSpoke
-	case q.sent: // that its deadline has passed is found again by who reads
+	case x.stale:
+		return ErrStale
+	case x.sent: // an err here is a deadline, and Read returns it again
 		return nil
-	case q.errno != 0:
-		return s.failed("write", q.errno)
+	case x.writeErrno != 0:
+		return s.opError("write", x.writeErrno)
 	case err != nil:
-		return s.failed("write", err)
+		return s.opError("write", err)
 	}
-	for _, piece := range q.Text {
-		if _, err := s.Write(piece); err != nil {
+	for _, part := range x.Request {
+		if _, err := s.Write(part); err != nil {
 			return err
 		}
 	}
-	q.Sent()
+	x.OnSent()
 	return nil
 }
 
-// inquire is called until it is true: when something may have come.
-func (s *Socket) inquire(fd uintptr) bool {
-	q := s.asked
-	if q.sent {
-		return s.hear(fd)
+// stepExchange is the step of RawConn.Read for an Exchange. It is called once at first, and again on readability until it
+// returns true.
+func (s *Socket) stepExchange(fd uintptr) bool {
+	x := s.exchange
+	if x.sent {
+		return s.readResponse(fd)
 	}
-	if !q.First {
+	if !x.First {
 		var one [1]byte
-		if _, errno := receive(fd, one[:]); errno != syscall.EAGAIN {
-			q.spoke = true
+		if _, errno := rawRead(fd, one[:]); errno != syscall.EAGAIN {
+			x.stale = true
 			return true
 		}
 	}
-	for len(q.Text) > 0 {
-		n, errno := gather(fd, q.Text)
+	for len(x.Request) > 0 {
+		n, errno := rawWritev(fd, x.Request)
 		if errno != 0 {
 			if errno != syscall.EAGAIN {
-				q.errno = errno
+				x.writeErrno = errno
 			}
 			return true
 		}
-		q.use(n)
+		x.consume(n)
 	}
-	q.sent = true
-	q.Sent()
-	// What had come before this hold is not told again, and who was not probed may have said something.
-	return q.First && s.hear(fd)
+	x.sent = true
+	x.OnSent()
+	// RawConn.Read forgets the readiness that was reported before it, and is not told again (epoll is edge-triggered). On a
+	// reused connection the stale check has just shown that nothing was there. A new one was not checked: read it now.
+	return x.First && s.readResponse(fd)
 }
 
-// use takes what was sent from the text.
-func (q *Question) use(n int) {
-	for len(q.Text) > 0 && n >= len(q.Text[0]) {
-		n -= len(q.Text[0])
-		q.Text = q.Text[1:]
+// consume removes the first n bytes of the request.
+func (x *Exchange) consume(n int) {
+	for len(x.Request) > 0 && n >= len(x.Request[0]) {
+		n -= len(x.Request[0])
+		x.Request = x.Request[1:]
 	}
 	if n > 0 {
-		q.Text[0] = q.Text[0][n:]
+		x.Request[0] = x.Request[0][n:]
 	}
 }
 
-func (s *Socket) hear(fd uintptr) bool {
-	q := s.asked
-	n, errno := receive(fd, q.Room)
+// readResponse reads once. It returns false, to be called again on readability, when nothing has arrived.
+func (s *Socket) readResponse(fd uintptr) bool {
+	x := s.exchange
+	n, errno := rawRead(fd, x.Buffer)
 	switch {
 	case errno == syscall.EAGAIN:
 		return false
 	case errno != 0:
-		q.Failed = s.failed("read", errno)
+		x.ReadErr = s.opError("read", errno)
 	case n == 0:
-		q.Failed = io.EOF
+		x.ReadErr = io.EOF
 	}
-	q.Heard = n
+	x.N = n
 	return true
 }

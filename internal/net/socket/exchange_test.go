@@ -1,3 +1,5 @@
+//go:build linux
+
 package socket
 
 import (
@@ -13,111 +15,111 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever it is made of, and however little the socket holds, a question comes whole and once, and so does what is said to it.
-func TestAQuestionIsAskedWhole(t *testing.T) {
-	near, far := pair(t)
-	tight, farther := pair(t)
+// A request arrives whole and once, and so does its response, whatever the sizes of the parts and of the send buffer.
+func TestRoundTripSendsTheRequestWhole(t *testing.T) {
+	near, far := tcpPair(t)
+	tight, tightFar := tcpPair(t)
 	_ = tight.SetWriteBuffer(1)
-	wide, narrow := Of(near), Of(tight)
-	first := map[*Socket]bool{wide: true, narrow: true}
+	large, small := Of(near), Of(tight)
+	first := map[*Socket]bool{large: true, small: true}
 	rapid.Check(t, func(t *rapid.T) {
-		s, other := wide, far
-		if rapid.Bool().Draw(t, "little at once") {
-			s, other = narrow, farther
+		s, other := large, far
+		if rapid.Bool().Draw(t, "small send buffer") {
+			s, other = small, tightFar
 		}
-		sizes := rapid.SliceOfN(rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 100), rapid.IntRange(1000, 60_000)), 0, 20).Draw(t, "pieces")
-		var pieces [][]byte
+		sizes := rapid.SliceOfN(rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 100), rapid.IntRange(1000, 60_000)), 0, 20).Draw(t, "parts")
+		var parts [][]byte
 		var all []byte
 		for i, n := range sizes {
-			piece := bytes.Repeat([]byte{byte(i)}, n)
-			pieces, all = append(pieces, piece), append(all, piece...)
+			part := bytes.Repeat([]byte{byte(i)}, n)
+			parts, all = append(parts, part), append(all, part...)
 		}
-		pieces, all = append(pieces, []byte("\n")), append(all, '\n')
+		parts, all = append(parts, []byte("\n")), append(all, '\n')
 		got := make(chan []byte, 1)
 		go func() {
-			question := make([]byte, len(all))
-			_, _ = io.ReadFull(other, question)
-			got <- question
-			_, _ = io.WriteString(other, "answer")
+			request := make([]byte, len(all))
+			_, _ = io.ReadFull(other, request)
+			got <- request
+			_, _ = io.WriteString(other, "response")
 		}()
 		sent := 0
-		q := &Question{Text: pieces, First: first[s], Sent: func() { sent++ }, Room: make([]byte, 100)}
+		x := &Exchange{Request: parts, First: first[s], OnSent: func() { sent++ }, Buffer: make([]byte, 100)}
 		first[s] = false
-		if err := s.Ask(q); err != nil || q.Failed != nil || sent != 1 {
-			t.Fatal(err, q.Failed, sent)
+		if err := s.RoundTrip(x); err != nil || x.ReadErr != nil || sent != 1 {
+			t.Fatal(err, x.ReadErr, sent)
 		}
 		if !bytes.Equal(<-got, all) {
-			t.Fatal("it came otherwise than it was asked")
+			t.Fatal("the peer received another request")
 		}
-		for q.Heard < len("answer") {
-			n, err := s.Read(q.Room[q.Heard:])
+		for x.N < len("response") {
+			n, err := s.Read(x.Buffer[x.N:])
 			if err != nil {
 				t.Fatal(err)
 			}
-			q.Heard += n
+			x.N += n
 		}
-		if said := string(q.Room[:q.Heard]); said != "answer" {
-			t.Fatal(said)
+		if got := string(x.Buffer[:x.N]); got != "response" {
+			t.Fatal(got)
 		}
 	})
 }
 
-func TestWhoHasSpokenOrLeftIsNotAsked(t *testing.T) {
+func TestRoundTripSendsNothingOnAStaleConnection(t *testing.T) {
 	for name, before := range map[string]func(far *net.TCPConn){
-		"spoke": func(far *net.TCPConn) { _, _ = io.WriteString(far, "busy") },
-		"left":  func(far *net.TCPConn) { _ = far.CloseWrite() },
+		"sent data": func(far *net.TCPConn) { _, _ = io.WriteString(far, "busy") },
+		"closed":    func(far *net.TCPConn) { _ = far.CloseWrite() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			near, far := pair(t)
+			near, far := tcpPair(t)
 			before(far)
-			time.Sleep(soon)
-			q := &Question{Text: [][]byte{[]byte("hello")}, Sent: func() { t.Error("it was sent") }, Room: make([]byte, 100)}
-			if err := Of(near).Ask(q); !errors.Is(err, ErrSpoke) {
+			time.Sleep(shortDelay)
+			x := &Exchange{Request: [][]byte{[]byte("hello")}, OnSent: func() { t.Error("the request was sent") }, Buffer: make([]byte, 100)}
+			if err := Of(near).RoundTrip(x); !errors.Is(err, ErrStale) {
 				t.Error(err)
 			}
 			_ = near.CloseWrite()
 			if got, err := io.ReadAll(far); len(got) > 0 || err != nil {
-				t.Errorf("%q, %v", got, err)
+				t.Errorf("%x, %v", got, err)
 			}
 		})
 	}
 }
 
-// Who is asked for the first time may have said already what is to be heard.
-func TestWhoSpeaksFirstIsHeard(t *testing.T) {
-	near, far := pair(t)
+// On a new connection, what the peer sent before the request is the response: a refusal, mostly.
+func TestRoundTripReadsWhatArrivedBeforeTheFirstRequest(t *testing.T) {
+	near, far := tcpPair(t)
 	_, _ = io.WriteString(far, "busy")
-	time.Sleep(soon)
-	q := &Question{Text: [][]byte{[]byte("hello")}, First: true, Sent: func() {}, Room: make([]byte, 100)}
-	if err := Of(near).Ask(q); err != nil || string(q.Room[:q.Heard]) != "busy" {
-		t.Errorf("%q, %v", q.Room[:q.Heard], err)
+	time.Sleep(shortDelay)
+	x := &Exchange{Request: [][]byte{[]byte("hello")}, First: true, OnSent: func() {}, Buffer: make([]byte, 100)}
+	if err := Of(near).RoundTrip(x); err != nil || string(x.Buffer[:x.N]) != "busy" {
+		t.Errorf("%x, %v", x.Buffer[:x.N], err)
 	}
 }
 
-// What comes instead of an answer is told to who reads, once the question was sent, and to who asks, before.
-func TestAnEndInsteadOfAnAnswer(t *testing.T) {
+// A failure before the request was sent is returned by RoundTrip, one after that is in ReadErr.
+func TestRoundTripReportsTheEndOfTheConnection(t *testing.T) {
 	for name, of := range map[string]struct {
 		before, while func(near, far *net.TCPConn)
-		asks, reads   error
+		err, readErr  error
 	}{
-		"an end":             {nil, func(_, far *net.TCPConn) { _ = far.CloseWrite() }, nil, io.EOF},
-		"a reset":            {nil, func(_, far *net.TCPConn) { _ = far.SetLinger(0); _ = far.Close() }, nil, syscall.ECONNRESET},
-		"too late":           {nil, func(near, _ *net.TCPConn) { _ = near.SetDeadline(time.Unix(1, 0)) }, nil, nil},
-		"too late before":    {func(near, _ *net.TCPConn) { _ = near.SetDeadline(time.Unix(1, 0)) }, nil, os.ErrDeadlineExceeded, nil},
-		"closed":             {func(near, _ *net.TCPConn) { _ = near.Close() }, nil, net.ErrClosed, nil},
-		"closed for writing": {func(near, _ *net.TCPConn) { _ = near.CloseWrite() }, nil, syscall.EPIPE, nil},
+		"half closed":         {nil, func(_, far *net.TCPConn) { _ = far.CloseWrite() }, nil, io.EOF},
+		"reset":               {nil, func(_, far *net.TCPConn) { _ = far.SetLinger(0); _ = far.Close() }, nil, syscall.ECONNRESET},
+		"deadline passes":     {nil, func(near, _ *net.TCPConn) { _ = near.SetDeadline(time.Unix(1, 0)) }, nil, nil},
+		"deadline has passed": {func(near, _ *net.TCPConn) { _ = near.SetDeadline(time.Unix(1, 0)) }, nil, os.ErrDeadlineExceeded, nil},
+		"closed":              {func(near, _ *net.TCPConn) { _ = near.Close() }, nil, net.ErrClosed, nil},
+		"closed for writing":  {func(near, _ *net.TCPConn) { _ = near.CloseWrite() }, nil, syscall.EPIPE, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			near, far := pair(t)
+			near, far := tcpPair(t)
 			if of.before != nil {
 				of.before(near, far)
 			}
 			if of.while != nil {
-				time.AfterFunc(soon, func() { of.while(near, far) })
+				time.AfterFunc(shortDelay, func() { of.while(near, far) })
 			}
-			q := &Question{Text: [][]byte{[]byte("hello")}, First: true, Sent: func() {}, Room: make([]byte, 100)}
-			if err := Of(near).Ask(q); !errors.Is(err, of.asks) || !errors.Is(q.Failed, of.reads) || q.Heard != 0 {
-				t.Error(q.Heard, err, q.Failed)
+			x := &Exchange{Request: [][]byte{[]byte("hello")}, First: true, OnSent: func() {}, Buffer: make([]byte, 100)}
+			if err := Of(near).RoundTrip(x); !errors.Is(err, of.err) || !errors.Is(x.ReadErr, of.readErr) || x.N != 0 {
+				t.Error(x.N, err, x.ReadErr)
 			}
 		})
 	}

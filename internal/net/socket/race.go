@@ -1,6 +1,6 @@
-//go:build race
+//go:build linux && race
 
 package socket
 
-// watched says that the race detector does.
-const watched = true
+// raceEnabled reports whether the race detector is built in.
+const raceEnabled = true

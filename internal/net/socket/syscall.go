@@ -1,3 +1,5 @@
+//go:build linux
+
 package socket
 
 import (
@@ -6,44 +8,49 @@ import (
 	"unsafe"
 )
 
-// The kernel is called without a word to Go's scheduler, which would get ready for a call that waits. A socket that does not block makes none
-// wait for its peer: to get ready takes as long as half of a short call, and a long copy is taken for one that waits, so that another thread is
-// woken to go on in its place. The price is that who stops the world waits for the end of a copy, as it does for any loop.
+// The calls below are RawSyscalls: the scheduler is not told of them. syscall.Read and syscall.Write enter and leave a
+// system call through the scheduler, which takes half as long as a short read, and makes it start another thread when a
+// long copy looks like a call that blocks. A non-blocking socket never blocks, so the scheduler need not know. The price:
+// stopping the world, for the garbage collector, waits for the end of a copy, as it waits for any loop.
 //
-// The race detector is told of what the kernel reads and writes by package syscall alone, so that one is called where it watches.
+// With the race detector, package syscall is used instead, because it alone tells the detector what the kernel reads and
+// writes.
 
-func receive(fd uintptr, p []byte) (int, syscall.Errno) {
-	if watched {
-		return told(syscall.Read(int(fd), p))
+// rawRead is read(2) on a non-blocking file descriptor.
+func rawRead(fd uintptr, p []byte) (int, syscall.Errno) {
+	if raceEnabled {
+		return splitErrno(syscall.Read(int(fd), p))
 	}
-	return called(syscall.SYS_READ, fd, unsafe.Pointer(unsafe.SliceData(p)), len(p)) //nolint:gosec // as package syscall does
+	return rawSyscall(syscall.SYS_READ, fd, unsafe.Pointer(unsafe.SliceData(p)), len(p)) //nolint:gosec // as package syscall does
 }
 
-func send(fd uintptr, p []byte) (int, syscall.Errno) {
-	if watched {
-		return told(syscall.Write(int(fd), p))
+// rawWrite is write(2) on a non-blocking file descriptor.
+func rawWrite(fd uintptr, p []byte) (int, syscall.Errno) {
+	if raceEnabled {
+		return splitErrno(syscall.Write(int(fd), p))
 	}
-	return called(syscall.SYS_WRITE, fd, unsafe.Pointer(unsafe.SliceData(p)), len(p)) //nolint:gosec // likewise
+	return rawSyscall(syscall.SYS_WRITE, fd, unsafe.Pointer(unsafe.SliceData(p)), len(p)) //nolint:gosec // as package syscall does
 }
 
-// gather writes several pieces at once, or the first of them where they are many.
-func gather(fd uintptr, pieces [][]byte) (int, syscall.Errno) {
-	if watched {
-		return send(fd, pieces[0])
+// rawWritev is writev(2) on a non-blocking file descriptor, with the first eight parts at most. With the race detector it
+// writes the first part only.
+func rawWritev(fd uintptr, parts [][]byte) (int, syscall.Errno) {
+	if raceEnabled {
+		return rawWrite(fd, parts[0])
 	}
 	var vectors [8]syscall.Iovec
-	n := min(len(pieces), len(vectors))
-	for i, p := range pieces[:n] {
-		vectors[i].Base = unsafe.SliceData(p) //nolint:gosec // likewise
+	n := min(len(parts), len(vectors))
+	for i, p := range parts[:n] {
+		vectors[i].Base = unsafe.SliceData(p) //nolint:gosec // as package syscall does
 		vectors[i].SetLen(len(p))
 	}
-	return called(syscall.SYS_WRITEV, fd, unsafe.Pointer(&vectors), n) //nolint:gosec // likewise
+	return rawSyscall(syscall.SYS_WRITEV, fd, unsafe.Pointer(&vectors), n) //nolint:gosec // as package syscall does
 }
 
-// called calls until no signal interrupts it.
-func called(call, fd uintptr, at unsafe.Pointer, length int) (int, syscall.Errno) {
+// rawSyscall repeats a call that a signal interrupts.
+func rawSyscall(trap, fd uintptr, pointer unsafe.Pointer, length int) (int, syscall.Errno) {
 	for {
-		n, _, errno := syscall.RawSyscall(call, fd, uintptr(at), uintptr(length))
+		n, _, errno := syscall.RawSyscall(trap, fd, uintptr(pointer), uintptr(length))
 		if errno == 0 {
 			return int(n), 0
 		}
@@ -53,8 +60,8 @@ func called(call, fd uintptr, at unsafe.Pointer, length int) (int, syscall.Errno
 	}
 }
 
-// told is what package syscall says, as the kernel does.
-func told(n int, err error) (int, syscall.Errno) {
+// splitErrno turns the result of a function of package syscall into a count and an errno.
+func splitErrno(n int, err error) (int, syscall.Errno) {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		return 0, errno
