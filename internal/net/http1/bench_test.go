@@ -8,13 +8,14 @@ import (
 	"testing"
 )
 
-// What a provider's answers look like, of a kind each.
+// benchResponses are typical responses of a provider.
 var benchResponses = map[string]string{
 	"small":  "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nServer: x\r\nX-Request-Id: 0123456789\r\nContent-Length: 300\r\n\r\n" + strings.Repeat("x", 300),
 	"stream": "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("40\r\n"+strings.Repeat("y", 64)+"\r\n", 100) + "0\r\n\r\n",
 }
 
-// speaking is a server that does no work: it looks for the end of each request and sends what it has ready.
+// newBenchOrigin starts a server that does next to nothing: it looks for the end of each request and sends a fixed
+// response.
 func newBenchOrigin(b *testing.B, answer string) string {
 	b.Helper()
 	text := []byte(answer)
@@ -36,7 +37,7 @@ func newBenchOrigin(b *testing.B, answer string) string {
 	}).url
 }
 
-func BenchmarkAnExchange(b *testing.B) {
+func BenchmarkExchange(b *testing.B) {
 	for name, answer := range benchResponses {
 		base := newBenchOrigin(b, answer)
 		b.Run(name+"/ours", func(b *testing.B) {
@@ -83,7 +84,7 @@ func BenchmarkAnExchange(b *testing.B) {
 	}
 }
 
-// The reading alone, without a socket.
+// BenchmarkReading measures the parsing alone, without a socket.
 func BenchmarkReading(b *testing.B) {
 	for name, answer := range benchResponses {
 		b.Run(name, func(b *testing.B) {

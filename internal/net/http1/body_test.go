@@ -12,14 +12,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A told answer is one as a server frames it.
+// A framedResponse is a response and its encoding.
 type framedResponse struct {
 	framing framing
 	body    []byte
 	wire    []byte
 }
 
-// anAnswer is any answer with a body of up to most bytes.
+// drawResponse draws a response with a body of up to most bytes.
 func drawResponse(t *rapid.T, label string, most int, framings ...framing) framedResponse {
 	a := framedResponse{framing: rapid.SampledFrom(framings).Draw(t, label+" framing"), body: rapid.SliceOfN(rapid.Byte(), 0, most).Draw(t, label)}
 	var w bytes.Buffer
@@ -48,14 +48,14 @@ func drawResponse(t *rapid.T, label string, most int, framings ...framing) frame
 	return a
 }
 
-// aWay is any way in which an answer arrives and is read.
+// drawDelivery draws how a response arrives and how it is read.
 func drawDelivery(t *rapid.T) (cuts, reads []byte, buffer int) {
 	return rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "cuts"),
 		rapid.SliceOfN(rapid.SampledFrom([]byte{0, 0, 1, 7, 200, 255}), 0, 5).Draw(t, "reads"),
 		rapid.SampledFrom([]int{1, 2, 16, 100, initialBuffer}).Draw(t, "buffer")
 }
 
-func TestAnAnswerCutAnywhereReadsTheSameAndTheNextIsRightToo(t *testing.T) {
+func TestResponsesAreReadWhereverTheyAreSplit(t *testing.T) {
 	c := newClient(t, "http://origin.test")
 	rapid.Check(t, func(t *rapid.T) {
 		cuts, reads, buffer := drawDelivery(t)
@@ -80,13 +80,13 @@ func TestAnAnswerCutAnywhereReadsTheSameAndTheNextIsRightToo(t *testing.T) {
 			}
 			_ = response.Body.Close()
 			if again := c.idle.get(); (again == l) != (a.framing != framingClose) {
-				t.Fatalf("%q: used again: %v", a.wire, again == l)
+				t.Fatalf("%q: reused: %v", a.wire, again == l)
 			}
 		}
 	})
 }
 
-func TestAnAnswerThatBreaksOffIsAnError(t *testing.T) {
+func TestATruncatedResponseIsAnError(t *testing.T) {
 	c := newClient(t, "http://origin.test")
 	rapid.Check(t, func(t *rapid.T) {
 		cuts, reads, buffer := drawDelivery(t)
@@ -106,14 +106,14 @@ func TestAnAnswerThatBreaksOffIsAnError(t *testing.T) {
 				t.Fatalf("%q: %v", a.wire[:n], err)
 			}
 			if !conn.closed.Load() || c.idle.get() != nil {
-				t.Fatalf("%q: used again", a.wire[:n])
+				t.Fatalf("%q: the connection is reused", a.wire[:n])
 			}
 		}
 	})
 }
 
-// A body whose reader leaves early takes its connection with it, for the rest of it would be the next answer's beginning.
-func TestABodyThatIsNotReadToItsEndEndsItsConnection(t *testing.T) {
+// The rest of a body that was not read to its end would be taken for the next response.
+func TestAnUnreadBodyClosesItsConnection(t *testing.T) {
 	c := newClient(t, "http://origin.test")
 	for name, wire := range map[string]string{
 		"length": "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
@@ -131,7 +131,7 @@ func TestABodyThatIsNotReadToItsEndEndsItsConnection(t *testing.T) {
 			}
 			_ = response.Body.Close()
 			if !conn.closed.Load() || c.idle.get() != nil {
-				t.Errorf("%s: used again after %d bytes", name, read)
+				t.Errorf("%s: reused after %d bytes", name, read)
 			}
 			if _, err := response.Body.Next(); !errors.Is(err, errClosed) {
 				t.Errorf("%s: after Close: %v", name, err)
@@ -146,8 +146,8 @@ func TestABodyThatIsNotReadToItsEndEndsItsConnection(t *testing.T) {
 	}
 }
 
-// Who read as many bytes as there are need not ask for the end.
-func TestAnEndThatIsKnownNeedNotBeRead(t *testing.T) {
+// A reader that has read Content-Length bytes need not read the io.EOF after them.
+func TestABodyOfKnownLengthNeedNotBeReadToEOF(t *testing.T) {
 	c := newClient(t, "http://origin.test")
 	for _, wire := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n"} {
 		l := newFakeClientConn(&fakeConn{wire: []byte(wire)}, 16)
@@ -160,31 +160,31 @@ func TestAnEndThatIsKnownNeedNotBeRead(t *testing.T) {
 		}
 		_ = response.Body.Close()
 		if c.idle.get() != l {
-			t.Errorf("%q: not used again", wire)
+			t.Errorf("%q: not reused", wire)
 		}
 	}
 }
 
-// What has arrived is handed on at once, however the chunks lie: a word of a stream is not kept back for the next.
-func TestNothingThatHasArrivedIsKeptBack(t *testing.T) {
+// Next returns what has arrived at once, wherever the chunks begin and end.
+func TestNextReturnsAllThatHasArrived(t *testing.T) {
 	c := newClient(t, "http://origin.test")
 	conn := &fakeConn{wire: []byte(chunked)}
 	response, err := c.exchange(context.Background(), newFakeClientConn(conn, initialBuffer), getRoot())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, step := range []struct{ arrives, comes string }{
+	for _, step := range []struct{ arrives, want string }{
 		{"3\r\none\r\n3\r\ntwo\r\n5\r\nth", "onetwoth"},
 		{"ree\r", "ree"},
 		{"\n4\r\nfour\r\n5\r\nf", "fourf"},
 		{"ive!\r\n3", "ive!"},
-		{"\r\nsix\r\n00005\r\nseven", "six"}, // it could have been the last, which is looked at alone
+		{"\r\nsix\r\n00005\r\nseven", "six"}, // a size that begins with 0 may be the last chunk's
 		{"", "seven"},
 		{"\r\n03\r\nsay\r\n0002\r\nso", "sayso"},
 		{"\r\n3\r\nend\r\n0\r\n", "end"},
 	} {
 		conn.wire = append(conn.wire, step.arrives...)
-		if piece, err := response.Body.Next(); string(piece) != step.comes || err != nil {
+		if piece, err := response.Body.Next(); string(piece) != step.want || err != nil {
 			t.Errorf("%q: %q %v", step.arrives, piece, err)
 		}
 	}
@@ -194,8 +194,8 @@ func TestNothingThatHasArrivedIsKeptBack(t *testing.T) {
 	}
 }
 
-// A body that comes faster than it is read is read in larger pieces; one that trickles keeps its small buffer.
-func TestABufferGrowsWithWhatArrives(t *testing.T) {
+// The buffer grows when reads fill it, and stays small for a body that trickles.
+func TestTheBufferGrowsWithFullReads(t *testing.T) {
 	c := newClient(t, "http://origin.test")
 	for _, test := range []struct {
 		cuts []byte
@@ -214,7 +214,7 @@ func TestABufferGrowsWithWhatArrives(t *testing.T) {
 	}
 }
 
-func TestASizeIsHexadecimal(t *testing.T) {
+func TestParseChunkSizeReadsHexadecimalDigits(t *testing.T) {
 	for c := range 256 {
 		want, err := strconv.ParseUint(string([]byte{byte(c)}), 16, 8)
 		if n, refused := parseChunkSize([]byte{byte(c)}); (refused == nil) != (err == nil) || n != int64(want) {

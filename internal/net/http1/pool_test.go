@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-func TestAConnectionIsUsedAgain(t *testing.T) {
+func TestAConnectionIsReused(t *testing.T) {
 	eachTransport(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
 		s := newOrigin(t, secure, func(l *originConn) {
 			for {
@@ -39,8 +39,8 @@ func TestAConnectionIsUsedAgain(t *testing.T) {
 	})
 }
 
-// What the peer does with a connection that it has answered on, before the next request is sent.
-func TestAConnectionThatIsNotQuietIsNotUsedAgain(t *testing.T) {
+// Whatever the server does with a connection between two exchanges, the connection is stale.
+func TestAStaleConnectionIsNotReused(t *testing.T) {
 	const stray = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstray"
 	for name, between := range map[string]func(*originConn){
 		"closed":               func(l *originConn) { _ = l.Close() },
@@ -86,9 +86,9 @@ func TestAConnectionThatIsNotQuietIsNotUsedAgain(t *testing.T) {
 	}
 }
 
-// Bytes behind an answer's end are nobody's: not the next answer, not even its beginning. They come in the same piece as
-// the answer, so that they have been read with it, by whatever reads.
-func TestBytesBehindAnAnswerAreNeverTheNext(t *testing.T) {
+// Bytes after a response are not the beginning of the next. They arrive in the same segment as the response, so that
+// they are in a buffer, ours or TLS's.
+func TestBytesAfterAResponseAreNotTheNextResponse(t *testing.T) {
 	const stray = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstray"
 	large := strings.Repeat("x", 3*initialBuffer)
 	for name, answer := range map[string]string{
@@ -112,7 +112,7 @@ func TestBytesBehindAnAnswerAreNeverTheNext(t *testing.T) {
 						}
 						if pieces == 1 {
 							_, _ = io.WriteString(l.Conn, answer)
-						} else { // of TLS they are two records
+						} else { // with TLS, two records
 							end := max(len(answer)-len(stray), strings.Index(answer, "good"))
 							whole := cork(l)
 							_, _ = io.WriteString(l.Conn, answer[:end])
@@ -134,7 +134,8 @@ func TestBytesBehindAnAnswerAreNeverTheNext(t *testing.T) {
 	}
 }
 
-// joined holds back what is sent until the function that it returns is called, so that several records arrive at once.
+// cork sets TCP_CORK, so that several TLS records arrive at once. The function that it returns sends what was held
+// back.
 func cork(l *originConn) func() {
 	socket := l.Conn
 	if s, ok := socket.(*tls.Conn); ok {
@@ -151,7 +152,7 @@ func cork(l *originConn) func() {
 	return func() { cork(0) }
 }
 
-// kept makes an exchange over a connection that is played, and reports whether it is kept.
+// exchangeAndClose makes an exchange over a fakeConn, and reports whether the connection is kept.
 func exchangeAndClose(t *testing.T, c *Client, head string) (*fakeConn, bool) {
 	t.Helper()
 	before := idleConns(c)
@@ -164,16 +165,16 @@ func exchangeAndClose(t *testing.T, c *Client, head string) (*fakeConn, bool) {
 	return conn, idleConns(c) > before
 }
 
-// idling is how many connections a client keeps.
+// idleConns returns the number of idle connections.
 func idleConns(c *Client) int {
 	c.idle.mutex.Lock()
 	defer c.idle.mutex.Unlock()
 	return len(c.idle.conns)
 }
 
-func TestAPeerSaysHowLongItKeepsAConnection(t *testing.T) {
+func TestTheServersKeepAliveTimeoutIsHonoured(t *testing.T) {
 	for head, test := range map[string]struct {
-		seconds int // for which it is of use; 0 when it is not kept
+		seconds int // after which it is no longer reused; 0 if it is not kept
 	}{
 		"":                                       {60},
 		"Keep-Alive: timeout=5\r\n":              {4},
@@ -201,17 +202,17 @@ func TestAPeerSaysHowLongItKeepsAConnection(t *testing.T) {
 				if early {
 					wait -= time.Millisecond
 				}
-				time.Sleep(wait) // of a clock that is not the wall's
+				time.Sleep(wait) // on the bubble's clock
 				synctest.Wait()
 				if got := c.idle.get(); is && (got != nil) != early || conn.closed.Load() == (got != nil) {
-					t.Errorf("%q: after %s it is used again: %v", head, wait, got != nil)
+					t.Errorf("%q: after %s it is reused: %v", head, wait, got != nil)
 				}
 			}
 		})
 	}
 }
 
-func TestConnectionsThatAreNotUsedAreClosed(t *testing.T) {
+func TestIdleConnectionsAreClosedAfterTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, "http://origin.test")
 		var all []*fakeConn
@@ -231,18 +232,18 @@ func TestConnectionsThatAreNotUsedAreClosed(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(c.idle.conns) != 0 || c.idle.timer != nil {
-			t.Error("something is left")
+			t.Error("a connection or the timer is left")
 		}
-		conn, _ := exchangeAndClose(t, c, "") // and the clock starts again
+		conn, _ := exchangeAndClose(t, c, "") // the timer starts again
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if !conn.closed.Load() {
-			t.Error("kept for ever")
+			t.Error("the connection is never closed")
 		}
 	})
 }
 
-func TestTheConnectionUsedLastIsUsedNextAndNoMoreThanIdleAreKept(t *testing.T) {
+func TestThePoolIsLastInFirstOutAndBounded(t *testing.T) {
 	c := newClient(t, "http://origin.test", func(c *Config) { c.Idle = 2 })
 	var all []*fakeConn
 	for range 3 {
@@ -250,14 +251,14 @@ func TestTheConnectionUsedLastIsUsedNextAndNoMoreThanIdleAreKept(t *testing.T) {
 		all = append(all, conn)
 	}
 	if all[0].closed.Load() || all[1].closed.Load() || !all[2].closed.Load() {
-		t.Error("not the first two are kept")
+		t.Error("the first two are not the ones that are kept")
 	}
 	if c.idle.get().conn != net.Conn(all[1]) || c.idle.get().conn != net.Conn(all[0]) || c.idle.get() != nil {
-		t.Error("not the last is used next")
+		t.Error("the pool is not last in, first out")
 	}
 }
 
-func TestCloseGivesUpIdleConnectionsWhileOthersGoOn(t *testing.T) {
+func TestCloseClosesIdleConnectionsOnly(t *testing.T) {
 	ended := make(chan int, 2)
 	release := make(chan bool)
 	s := newOrigin(t, nil, func(l *originConn) {
@@ -283,8 +284,8 @@ func TestCloseGivesUpIdleConnectionsWhileOthersGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	if turn := <-ended; turn != 2 || idleConns(c) != 0 {
-		t.Errorf("connection %d was closed, %d are kept", turn, idleConns(c))
+	if number := <-ended; number != 2 || idleConns(c) != 0 {
+		t.Errorf("connection %d was closed, %d are kept", number, idleConns(c))
 	}
 	close(release)
 	if text, err := drain(slow.Body, nil); string(text) != "done" || err != nil {
@@ -296,8 +297,8 @@ func TestCloseGivesUpIdleConnectionsWhileOthersGoOn(t *testing.T) {
 	}
 }
 
-// One connection is never two exchanges' at a time.
-func TestAKeptConnectionIsTakenOnce(t *testing.T) {
+// Two exchanges never have the same connection.
+func TestAnIdleConnectionIsTakenOnce(t *testing.T) {
 	c := newClient(t, "http://origin.test")
 	for range 200 {
 		for range 4 {

@@ -24,7 +24,7 @@ func echo(l *originConn) {
 	}
 }
 
-func TestACertificateThatIsNotTheOriginsIsRefused(t *testing.T) {
+func TestCertificatesAreVerified(t *testing.T) {
 	ours, others := newAuthority(t), newAuthority(t)
 	named := func(name string) func(*x509.Certificate) {
 		return func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{name} }
@@ -37,7 +37,7 @@ func TestACertificateThatIsNotTheOriginsIsRefused(t *testing.T) {
 		"right":          {ours.serverConfig(t), ours.trust, true},
 		"wrong name":     {ours.serverConfig(t, named("other.test")), ours.trust, false},
 		"unknown signer": {others.serverConfig(t), ours.trust, false},
-		"nobody trusted": {ours.serverConfig(t), func(*Config) {}, false},
+		"no authority":   {ours.serverConfig(t), func(*Config) {}, false},
 		"expired":        {ours.serverConfig(t, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }), ours.trust, false},
 		"not yet":        {ours.serverConfig(t, func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) }), ours.trust, false},
 		"not a server's": {ours.serverConfig(t, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }), ours.trust, false},
@@ -48,9 +48,9 @@ func TestACertificateThatIsNotTheOriginsIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var read atomic.Int32
-			gone := make(chan bool)
+			closed := make(chan bool)
 			s := newOrigin(t, test.server, func(l *originConn) {
-				defer close(gone)
+				defer close(closed)
 				if body, ok := l.readRequest(); ok {
 					read.Add(1)
 					l.respond(body)
@@ -62,13 +62,14 @@ func TestACertificateThatIsNotTheOriginsIsRefused(t *testing.T) {
 			if (err == nil && got == "secret") != test.good || (read.Load() > 0) != test.good {
 				t.Errorf("%q %v, %d requests", got, err, read.Load())
 			}
-			<-gone // it is not left open
+			<-closed // it is not left open
 		})
 	}
 }
 
-// A server that would rather speak HTTP/2 is not asked to, and one that speaks nothing else is no origin of ours.
-func TestNothingButHTTP1IsOffered(t *testing.T) {
+// The client offers HTTP/1.1 alone, to servers that prefer HTTP/2 too. A server that speaks another protocol only is
+// refused.
+func TestOnlyHTTP1IsOffered(t *testing.T) {
 	a := newAuthority(t)
 	offered := make(chan []string, 1)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }))
@@ -99,7 +100,7 @@ func TestNothingButHTTP1IsOffered(t *testing.T) {
 	}
 }
 
-func TestLargeBodiesPassBothWays(t *testing.T) {
+func TestLargeBodiesAreSentAndReceived(t *testing.T) {
 	eachTransport(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
 		c := newClient(t, newOrigin(t, secure, echo).url, trust)
 		sum := sha256.Sum256(nil)
@@ -122,7 +123,7 @@ func TestLargeBodiesPassBothWays(t *testing.T) {
 				}
 				for i := range parts {
 					if !bytes.Equal(parts[i], copies[i]) {
-						t.Fatal("sending changed the body") // it may be sent to another provider
+						t.Fatal("sending changed the body") // a retry may send it to another provider
 					}
 				}
 			}
@@ -130,7 +131,7 @@ func TestLargeBodiesPassBothWays(t *testing.T) {
 	})
 }
 
-func TestAnotherConnectionResumesTheSession(t *testing.T) {
+func TestANewConnectionResumesTheTLSSession(t *testing.T) {
 	a := newAuthority(t)
 	var resumed, fresh atomic.Int32
 	s := newOrigin(t, a.serverConfig(t), func(l *originConn) {
@@ -153,20 +154,20 @@ func TestAnotherConnectionResumesTheSession(t *testing.T) {
 	}
 }
 
-// Over TLS whoever ends a connection says farewell. Without it anybody on the way may have cut the answer, and one that
-// ends with its connection would look whole.
-func TestAnAnswerCutWithoutFarewellIsBroken(t *testing.T) {
+// TLS ends a connection with a close_notify. Without one, the response may have been truncated on the network path, and
+// one that ends with its connection would look whole.
+func TestAResponseTruncatedWithoutCloseNotifyIsAnError(t *testing.T) {
 	a := newAuthority(t)
 	for name, test := range map[string]struct {
-		answer   string
-		farewell bool
-		whole    bool
+		answer string
+		notify bool // the server sends a close_notify
+		whole  bool
 	}{
 		"by its end":                 {"HTTP/1.1 200 OK\r\n\r\nhello", true, true},
 		"by its end, cut":            {"HTTP/1.1 200 OK\r\n\r\nhello", false, false},
 		"by its end, cut at once":    {"HTTP/1.1 200 OK\r\n\r\n", false, false},
 		"by its length, cut":         {"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello", false, false},
-		"by its length, farewell":    {"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello", true, false},
+		"by its length, notified":    {"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello", true, false},
 		"by its length and whole":    {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", false, true},
 		"by its chunks, cut":         {chunked + "5\r\nhello\r\n", false, false},
 		"by its chunks and whole":    {chunked + "5\r\nhello\r\n0\r\n\r\n", false, true},
@@ -177,7 +178,7 @@ func TestAnAnswerCutWithoutFarewellIsBroken(t *testing.T) {
 			s := newOrigin(t, a.serverConfig(t), func(l *originConn) {
 				_, _ = l.readRequest()
 				_, _ = io.WriteString(l.Conn, test.answer)
-				if test.farewell {
+				if test.notify {
 					_ = l.Close()
 				} else {
 					_ = l.Conn.(*tls.Conn).NetConn().Close()
@@ -194,7 +195,7 @@ func TestAnAnswerCutWithoutFarewellIsBroken(t *testing.T) {
 	}
 }
 
-func TestOtherProtocolsAreNoAnswers(t *testing.T) {
+func TestOtherProtocolsAreErrors(t *testing.T) {
 	a := newAuthority(t)
 	t.Run("HTTP on the port of HTTPS", func(t *testing.T) {
 		s := newOrigin(t, nil, func(l *originConn) { _, _ = io.WriteString(l.Conn, "HTTP/1.1 400 Bad Request\r\n\r\n") })
@@ -210,7 +211,7 @@ func TestOtherProtocolsAreNoAnswers(t *testing.T) {
 			t.Error("no error")
 		}
 	})
-	t.Run("nobody there", func(t *testing.T) {
+	t.Run("no listener", func(t *testing.T) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

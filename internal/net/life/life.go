@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Life is a context that lasts until End is called, once and with a cause. The zero Life is ready for use. A Life must
-// not be copied after first use.
+// A Life is a context that lasts until End is called, once and with a cause. The zero Life is ready for use. A Life
+// must not be copied after first use.
 type Life struct {
 	mutex      sync.Mutex
 	cause      error
@@ -21,8 +21,8 @@ type Life struct {
 	child      *Life
 }
 
-// End cancels l with a cause, runs its callbacks on the calling goroutine and ends its child with the same cause. Only the
-// first call has an effect.
+// End cancels l with a cause, runs its callbacks on the calling goroutine and ends its child with the same cause. Only
+// the first call has an effect.
 func (l *Life) End(cause error) {
 	l.mutex.Lock()
 	if l.cause != nil {
@@ -54,8 +54,8 @@ func (l *Life) Cause() error {
 	return l.cause
 }
 
-// SetChild makes child end when l ends, at once if l has ended already. A Life has one child: the new child replaces the
-// one before, and nil removes it.
+// SetChild makes child end when l ends, at once if l has ended already. A Life has one child: the new child replaces
+// the one before, and nil removes it.
 func (l *Life) SetChild(child *Life) {
 	l.mutex.Lock()
 	cause := l.cause
@@ -75,8 +75,8 @@ type Callback struct {
 	stop       func() bool // for a callback that is not in its Life's first slot
 }
 
-// Stop removes the callback, as the function that context.AfterFunc returns does. It reports whether it did: false means
-// that the callback has run, is running, or was stopped before.
+// Stop removes the callback, as the function that context.AfterFunc returns does. It reports whether it did: false
+// means that the callback has run, is running, or was stopped before.
 func (c Callback) Stop() bool {
 	switch {
 	case c.stop != nil:
@@ -88,8 +88,8 @@ func (c Callback) Stop() bool {
 	}
 }
 
-// OnEnd runs f when l ends, on the goroutine that ends it, unless the Callback is stopped before. If l has ended, f runs
-// at once on its own goroutine.
+// OnEnd runs f when l ends, on the goroutine that ends it, unless the Callback is stopped before. If l has ended, f
+// runs at once on its own goroutine.
 func (l *Life) OnEnd(f func()) Callback {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -117,7 +117,8 @@ func (l *Life) OnEnd(f func()) Callback {
 	}
 }
 
-// AfterFunc is OnEnd in the form that package context looks for. With it, contexts derived from a Life start no goroutine.
+// AfterFunc is OnEnd in the form that package context looks for. With it, contexts derived from a Life start no
+// goroutine.
 func (l *Life) AfterFunc(f func()) (stop func() bool) { return l.OnEnd(f).Stop }
 
 // removeFirst empties the first slot if it still holds the callback of a generation.

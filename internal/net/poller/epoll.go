@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A loop is a goroutine with an epoll instance for its registrations. The epoll file descriptor is itself watched by the
-// runtime's network poller, as a file: so the goroutine parks like any other, and blocks no thread.
+// A loop is a goroutine with an epoll instance for its registrations. The epoll file descriptor is itself watched by
+// the runtime's network poller, as a file: so the goroutine parks like any other, and blocks no thread.
 type loop struct {
 	file  *os.File
 	epoll syscall.RawConn
@@ -41,9 +41,9 @@ func newLoop() (*loop, error) {
 	return l, nil
 }
 
-// readEvents are edge-triggered: an event is reported once when bytes arrive, whether or not they are read, and once for
-// what arrived before the registration. EPOLLRDHUP comes in the same event as the last bytes, so that run can tell that the
-// peer has ended its side.
+// readEvents are edge-triggered: an event is reported once when bytes arrive, whether or not they are read, and once
+// for what arrived before the registration. EPOLLRDHUP comes in the same event as the last bytes, so that run can tell
+// that the peer has ended its side.
 const readEvents = syscall.EPOLLIN | syscall.EPOLLRDHUP | epollET
 
 const epollET = 1 << 31 // syscall.EPOLLET, which is negative there and does not fit the unsigned field

@@ -3,8 +3,8 @@
 // Package poller serves many connections with a few goroutines. A goroutine waits for all of its connections with one
 // epoll instance and calls back for each that has become readable.
 //
-// It is for streams of language models, which bring a few words at a time. A goroutine for each stream that is woken for
-// every event, and blocks again, spends more time on that than on passing the event on.
+// It is for streams of language models, which bring a few words at a time. A goroutine for each stream that is woken
+// for every event, and blocks again, spends more time on that than on passing the event on.
 //
 // The package builds on Linux only.
 package poller
@@ -38,8 +38,8 @@ func (p *Poller) Close() {
 	p.loops, p.maxLoops = nil, 0
 }
 
-// pick returns the loop for a new registration: the first that is not full, else a new one, else the one with the fewest
-// registrations. It returns nil if there is none.
+// pick returns the loop for a new registration: the first that is not full, else a new one, else the one with the
+// fewest registrations. It returns nil if there is none.
 func (p *Poller) pick() *loop {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

@@ -46,7 +46,8 @@ func rawConn(t *testing.T, conn *net.TCPConn) syscall.RawConn {
 	return r
 }
 
-// readAvailable reads what has arrived without blocking. Its buffer is small, so that one callback reads more than once.
+// readAvailable reads what has arrived without blocking. Its buffer is small, so that one callback reads more than
+// once.
 func readAvailable(conn syscall.RawConn, each func(p []byte)) (err error) {
 	var buffer [100]byte
 	for err == nil {
@@ -80,8 +81,8 @@ func wait(t *testing.T, what string, done <-chan struct{}) {
 	}
 }
 
-// Every byte is read, in order, however the segments arrive and however often a callback ends Wait and Wait is called again.
-// Callbacks of one registration do not overlap, and none runs outside Wait.
+// Every byte is read, in order, however the segments arrive and however often a callback ends Wait and Wait is called
+// again. Callbacks of one registration do not overlap, and none runs outside Wait.
 func TestEveryByteReachesItsCallback(t *testing.T) {
 	const conns, bytes = 300, 20_000 // more than one goroutine serves
 	p := poller.New(2)

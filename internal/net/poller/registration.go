@@ -9,8 +9,8 @@ import (
 )
 
 // A Registration is one connection's use of a Poller. Its callback is never called concurrently with itself, and only
-// while Wait runs. The zero Registration is ready for use. It may be used for one Wait after another, always for the same
-// connection.
+// while Wait runs. The zero Registration is ready for use. It may be used for one Wait after another, always for the
+// same connection.
 type Registration struct {
 	state    atomic.Int32
 	callback func(now time.Time) bool
@@ -73,8 +73,8 @@ func (r *Registration) add(p *Poller, conn syscall.RawConn) (remove func(), ok b
 	return r.loop.add(conn, r)
 }
 
-// Cancel ends Wait, and makes every later one return at once. It may be called from any goroutine, from the callback too.
-// It does not wait for a callback that is running.
+// Cancel ends Wait, and makes every later one return at once. It may be called from any goroutine, from the callback
+// too. It does not wait for a callback that is running.
 func (r *Registration) Cancel() {
 	for {
 		switch state := r.state.Load(); state {

@@ -23,8 +23,8 @@ type Exchange struct {
 	writeErrno syscall.Errno
 }
 
-// ErrStale means that a keep-alive connection was closed, or that the peer sent something on it, while it was idle. Nothing
-// was sent: the request may be repeated on another connection.
+// ErrStale means that a keep-alive connection was closed, or that the peer sent something on it, while it was idle.
+// Nothing was sent: the request may be repeated on another connection.
 var ErrStale = errors.New("the connection was closed, or its peer spoke, while it was not in use")
 
 // RoundTrip sends a request and waits for the first bytes of the response, in one hold of the RawConn: it checks that a
@@ -32,8 +32,8 @@ var ErrStale = errors.New("the connection was closed, or its peer spoke, while i
 // call read(2) once more, in vain, since no response arrives that fast.
 //
 // It returns nil when the request was sent. Then either x.N bytes have arrived, or x.ReadErr is set, or neither: the
-// deadline has passed, or the request did not fit into the send buffer and was sent by Write. In that case the caller goes
-// on with Read.
+// deadline has passed, or the request did not fit into the send buffer and was sent by Write. In that case the caller
+// goes on with Read.
 func (s *Socket) RoundTrip(x *Exchange) error {
 	s.in.mutex.Lock()
 	s.exchange = x
@@ -59,8 +59,8 @@ func (s *Socket) RoundTrip(x *Exchange) error {
 	return nil
 }
 
-// stepExchange is the step of RawConn.Read for an Exchange. It is called once at first, and again on readability until it
-// returns true.
+// stepExchange is the step of RawConn.Read for an Exchange. It is called once at first, and again on readability until
+// it returns true.
 func (s *Socket) stepExchange(fd uintptr) bool {
 	x := s.exchange
 	if x.sent {
@@ -85,8 +85,8 @@ func (s *Socket) stepExchange(fd uintptr) bool {
 	}
 	x.sent = true
 	x.OnSent()
-	// RawConn.Read forgets the readiness that was reported before it, and is not told again (epoll is edge-triggered). On a
-	// reused connection the stale check has just shown that nothing was there. A new one was not checked: read it now.
+	// RawConn.Read forgets the readiness that was reported before it, and is not told again (epoll is edge-triggered). On
+	// a reused connection the stale check has just shown that nothing was there. A new one was not checked: read it now.
 	return x.First && s.readResponse(fd)
 }
 

@@ -2,9 +2,9 @@
 
 // Package socket reads and writes TCP connections with fewer system calls and scheduler transitions than package net.
 //
-// It works below a net.Conn, on the connection's syscall.RawConn: deadlines, Close and the wait for readiness stay package
-// net's, only the calls of read, write and writev are made here, by RawSyscall (see syscall.go). An Exchange sends a
-// request and waits for the first bytes of the response in one hold of the RawConn (see exchange.go).
+// It works below a net.Conn, on the connection's syscall.RawConn: deadlines, Close and the wait for readiness stay
+// package net's, only the calls of read, write and writev are made here, by RawSyscall (see syscall.go). An Exchange
+// sends a request and waits for the first bytes of the response in one hold of the RawConn (see exchange.go).
 //
 // The package builds on Linux only.
 package socket
@@ -18,8 +18,8 @@ import (
 	"syscall"
 )
 
-// A Socket reads and writes a connection. Read and Write block until the connection's deadlines, like those of a net.Conn.
-// All methods may be called concurrently.
+// A Socket reads and writes a connection. Read and Write block until the connection's deadlines, like those of a
+// net.Conn. All methods may be called concurrently.
 type Socket struct {
 	Raw          syscall.RawConn
 	conn         net.Conn // the connection of Raw
@@ -28,8 +28,8 @@ type Socket struct {
 	exchangeStep func(fd uintptr) bool
 }
 
-// A transfer is the state of one direction: the read or the write under way. It lives in the Socket, and step is bound once,
-// so that neither a read nor a write allocates a closure.
+// A transfer is the state of one direction: the read or the write under way. It lives in the Socket, and step is bound
+// once, so that neither a read nor a write allocates a closure.
 type transfer struct {
 	mutex  sync.Mutex // one read, and one write, at a time
 	step   func(fd uintptr) bool
@@ -76,8 +76,8 @@ func (t *transfer) write(fd uintptr) bool {
 // Read implements io.Reader. Its errors are those of a net.Conn.
 func (s *Socket) Read(p []byte) (int, error) { return s.read(p, true) }
 
-// TryRead reads without blocking. When nothing has arrived it returns os.ErrDeadlineExceeded, unwrapped: crypto/tls treats
-// that as a temporary error, and reads on later.
+// TryRead reads without blocking. When nothing has arrived it returns os.ErrDeadlineExceeded, unwrapped: crypto/tls
+// treats that as a temporary error, and reads on later.
 func (s *Socket) TryRead(p []byte) (int, error) { return s.read(p, false) }
 
 func (s *Socket) read(p []byte, blocks bool) (int, error) {
@@ -137,17 +137,17 @@ func (s *Socket) opError(op string, err error) error {
 	return &net.OpError{Op: op, Net: to.Network(), Source: s.conn.LocalAddr(), Addr: to, Err: err}
 }
 
-// Stale reports whether an idle connection must not be used again, because the peer has closed it or has sent something.
-// The check may consume a byte of what the peer sent.
+// Stale reports whether an idle connection must not be used again, because the peer has closed it or has sent
+// something. The check may consume a byte of what the peer sent.
 func (s *Socket) Stale() bool {
 	var one [1]byte
 	_, err := s.TryRead(one[:])
 	return err != os.ErrDeadlineExceeded //nolint:errorlint // the connection's own deadline is the same error, wrapped
 }
 
-// SetReadLowWater sets SO_RCVLOWAT: a blocked read is woken once that many bytes have arrived, or the connection has ended.
-// The kernel wakes it earlier if the receive buffer cannot hold so many. A long body arrives in many segments, and a wakeup
-// for each costs more than the copy.
+// SetReadLowWater sets SO_RCVLOWAT: a blocked read is woken once that many bytes have arrived, or the connection has
+// ended. The kernel wakes it earlier if the receive buffer cannot hold so many. A long body arrives in many segments,
+// and a wakeup for each costs more than the copy.
 func (s *Socket) SetReadLowWater(bytes int) {
 	_ = s.Raw.Control(func(fd uintptr) {
 		// An error leaves the mark as it was: then reads are woken more often.

@@ -10,18 +10,18 @@ import (
 
 // The calls below are RawSyscalls: the scheduler is not told of them. syscall.Read and syscall.Write enter and leave a
 // system call through the scheduler, which takes half as long as a short read, and makes it start another thread when a
-// long copy looks like a call that blocks. A non-blocking socket never blocks, so the scheduler need not know. The price:
-// stopping the world, for the garbage collector, waits for the end of a copy, as it waits for any loop.
+// long copy looks like a call that blocks. A non-blocking socket never blocks, so the scheduler need not know. The
+// price: stopping the world, for the garbage collector, waits for the end of a copy, as it waits for any loop.
 //
-// With the race detector, package syscall is used instead, because it alone tells the detector what the kernel reads and
-// writes.
+// With the race detector, package syscall is used instead, because it alone tells the detector what the kernel reads
+// and writes.
 
 // rawRead is read(2) on a non-blocking file descriptor.
 func rawRead(fd uintptr, p []byte) (int, syscall.Errno) {
 	if raceEnabled {
 		return splitErrno(syscall.Read(int(fd), p))
 	}
-	return rawSyscall(syscall.SYS_READ, fd, unsafe.Pointer(unsafe.SliceData(p)), len(p)) //nolint:gosec // as package syscall does
+	return rawSyscall(syscall.SYS_READ, fd, unsafe.Pointer(unsafe.SliceData(p)), len(p)) //nolint:gosec // like package syscall
 }
 
 // rawWrite is write(2) on a non-blocking file descriptor.
@@ -29,11 +29,11 @@ func rawWrite(fd uintptr, p []byte) (int, syscall.Errno) {
 	if raceEnabled {
 		return splitErrno(syscall.Write(int(fd), p))
 	}
-	return rawSyscall(syscall.SYS_WRITE, fd, unsafe.Pointer(unsafe.SliceData(p)), len(p)) //nolint:gosec // as package syscall does
+	return rawSyscall(syscall.SYS_WRITE, fd, unsafe.Pointer(unsafe.SliceData(p)), len(p)) //nolint:gosec // like package syscall
 }
 
-// rawWritev is writev(2) on a non-blocking file descriptor, with the first eight parts at most. With the race detector it
-// writes the first part only.
+// rawWritev is writev(2) on a non-blocking file descriptor, with the first eight parts at most. With the race detector
+// it writes the first part only.
 func rawWritev(fd uintptr, parts [][]byte) (int, syscall.Errno) {
 	if raceEnabled {
 		return rawWrite(fd, parts[0])
@@ -41,10 +41,10 @@ func rawWritev(fd uintptr, parts [][]byte) (int, syscall.Errno) {
 	var vectors [8]syscall.Iovec
 	n := min(len(parts), len(vectors))
 	for i, p := range parts[:n] {
-		vectors[i].Base = unsafe.SliceData(p) //nolint:gosec // as package syscall does
+		vectors[i].Base = unsafe.SliceData(p) //nolint:gosec // like package syscall
 		vectors[i].SetLen(len(p))
 	}
-	return rawSyscall(syscall.SYS_WRITEV, fd, unsafe.Pointer(&vectors), n) //nolint:gosec // as package syscall does
+	return rawSyscall(syscall.SYS_WRITEV, fd, unsafe.Pointer(&vectors), n) //nolint:gosec // like package syscall
 }
 
 // rawSyscall repeats a call that a signal interrupts.

@@ -20,16 +20,16 @@ import (
 	"time"
 )
 
-// A far end is a connection as the server has it.
+// An originConn is the server's end of a connection.
 type originConn struct {
 	net.Conn
 	*bufio.Reader
-	number int // which connection it is, from 1
+	number int // of the connection, from 1
 }
 
 func (l *originConn) Read(p []byte) (int, error) { return l.Reader.Read(p) }
 
-// request reads one request whole; false at the end.
+// readRequest reads a request and returns its body; ok is false at the end of the connection.
 func (l *originConn) readRequest() (body string, ok bool) {
 	r, err := http.ReadRequest(l.Reader)
 	if err != nil {
@@ -39,12 +39,12 @@ func (l *originConn) readRequest() (body string, ok bool) {
 	return string(text), err == nil
 }
 
-// say answers with a body of known length.
+// respond answers with a body of known length.
 func (l *originConn) respond(body string) {
 	_, _ = fmt.Fprintf(l.Conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
-// reset closes with what nobody has read lost, as a process that dies does.
+// reset closes the connection with a reset, as a dying process does.
 func (l *originConn) reset() {
 	if c, ok := l.Conn.(*net.TCPConn); ok {
 		_ = c.SetLinger(0)
@@ -52,14 +52,15 @@ func (l *originConn) reset() {
 	_ = l.Close()
 }
 
-// A server is an origin that does what a test tells it. It closes a connection when its handler returns.
+// A testOrigin is a server whose connections are handled by a function of the test. It closes a connection when that
+// returns.
 type testOrigin struct {
 	url      string
-	accepted atomic.Int32 // that have been taken
+	accepted atomic.Int32 // connections
 	trust    func(*Config)
 }
 
-// serving is an origin on loopback; secure when it has a configuration.
+// newOrigin starts an origin on the loopback, with TLS if secure is set.
 func newOrigin(t testing.TB, secure *tls.Config, handle func(*originConn)) *testOrigin {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -82,14 +83,14 @@ func newOrigin(t testing.TB, secure *tls.Config, handle func(*originConn)) *test
 			mutex.Lock()
 			open[conn] = true
 			mutex.Unlock()
-			turn := int(s.accepted.Add(1))
+			number := int(s.accepted.Add(1))
 			running.Go(func() {
 				defer func() { _ = conn.Close() }()
-				way := conn
+				stream := conn
 				if secure != nil {
-					way = tls.Server(conn, secure)
+					stream = tls.Server(conn, secure)
 				}
-				handle(&originConn{Conn: way, Reader: bufio.NewReader(way), number: turn})
+				handle(&originConn{Conn: stream, Reader: bufio.NewReader(stream), number: number})
 			})
 		}
 	})
@@ -132,7 +133,7 @@ func newAuthority(t testing.TB) *authority {
 	return &authority{certificate, key}
 }
 
-// certify is a server's configuration for 127.0.0.1, or for what change makes of the certificate.
+// serverConfig returns a server's configuration, with a certificate for 127.0.0.1 that change may alter.
 func (a *authority) serverConfig(t testing.TB, change ...func(*x509.Certificate)) *tls.Config {
 	t.Helper()
 	template := &x509.Certificate{
@@ -149,14 +150,14 @@ func (a *authority) serverConfig(t testing.TB, change ...func(*x509.Certificate)
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{text}, PrivateKey: a.key}}}
 }
 
-// trusted makes a client trust an authority.
+// trust makes a client trust the authority.
 func (a *authority) trust(c *Config) {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.certificate)
 	c.TLS = &tls.Config{RootCAs: pool}
 }
 
-// plainly and securely runs a test over both kinds of connection.
+// eachTransport runs a test over TCP and over TLS.
 func eachTransport(t *testing.T, f func(t *testing.T, secure *tls.Config, trust func(*Config))) {
 	t.Helper()
 	t.Run("plain", func(t *testing.T) { f(t, nil, func(*Config) {}) })
@@ -166,7 +167,7 @@ func eachTransport(t *testing.T, f func(t *testing.T, secure *tls.Config, trust 
 	})
 }
 
-// ask makes one exchange and reads the body to its end.
+// roundTrip makes one exchange and reads the body to its end.
 func roundTrip(ctx context.Context, c *Client, r *Request) (string, error) {
 	response, err := c.Do(ctx, r)
 	if err != nil {
@@ -177,7 +178,7 @@ func roundTrip(ctx context.Context, c *Client, r *Request) (string, error) {
 	return string(text), err
 }
 
-// post is a request with a body, in two parts.
+// post returns a request with a body in two parts.
 func post(body string) *Request {
 	half := len(body) / 2
 	return &Request{Method: "POST", Target: "/v1", Fields: []Field{{"Content-Type", "text/plain"}}, Body: [][]byte{[]byte(body[:half]), []byte(body[half:])}}

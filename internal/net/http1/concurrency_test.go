@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// echoed is a server that answers with what it is sent, in a framing that depends on the size.
+// echoHandlerByFraming answers with the request's body, in a framing that depends on its size.
 func echoHandlerByFraming(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -34,19 +34,19 @@ func echoHandlerByFraming(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// noise is what bodies are cut from.
+// randomBytes are what random bodies are cut from.
 var randomBytes = func() (all [1 << 16]byte) {
 	_, _ = rand.NewChaCha8([32]byte{}).Read(all[:])
 	return all
 }()
 
-// aBody has random bytes, and a random size: most are small.
+// randomBody returns random bytes of a random size, mostly small.
 func randomBody() []byte {
 	size := rand.IntN(1 << (4 + rand.IntN(11)))
 	return randomBytes[rand.IntN(len(randomBytes)-size):][:size]
 }
 
-func TestManyExchangesAtOnceAreEachAnsweredWithTheirOwn(t *testing.T) {
+func TestConcurrentExchangesGetTheirOwnResponses(t *testing.T) {
 	for secure, rounds := range map[bool]int{false: 200, true: 100} {
 		before := goleak.IgnoreCurrent()
 		var mutex sync.Mutex
@@ -62,7 +62,7 @@ func TestManyExchangesAtOnceAreEachAnsweredWithTheirOwn(t *testing.T) {
 			}
 			changed.Broadcast()
 		}
-		s.Config.ErrorLog = log.New(io.Discard, "", 0) // it tells of handshakes that were given up
+		s.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs handshakes that the client has cancelled
 		trust := func(*Config) {}
 		if secure {
 			a := newAuthority(t)
@@ -89,7 +89,7 @@ func TestManyExchangesAtOnceAreEachAnsweredWithTheirOwn(t *testing.T) {
 		}
 		c.Close()
 		mutex.Lock()
-		for len(open) > 0 { // a connection that leaks keeps the test here
+		for len(open) > 0 { // a connection that leaks blocks the test here
 			changed.Wait()
 		}
 		mutex.Unlock()
@@ -98,7 +98,7 @@ func TestManyExchangesAtOnceAreEachAnsweredWithTheirOwn(t *testing.T) {
 	}
 }
 
-// manyOne is one of many exchanges: some end early, some are left by their readers.
+// randomExchange makes one exchange. Some are cancelled, and some bodies are not read to their end.
 func randomExchange(t *testing.T, c *Client) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -119,7 +119,7 @@ func randomExchange(t *testing.T, c *Client) {
 	if fate == 1 {
 		piece, err := response.Body.Next()
 		if err != nil && !errors.Is(err, io.EOF) || !bytes.HasPrefix(want, piece) {
-			t.Errorf("%v, or another's bytes", err)
+			t.Errorf("%v, or another exchange's bytes", err)
 		}
 		return
 	}

@@ -17,33 +17,33 @@ import (
 	"time"
 )
 
-// lanePiped serves a handler to callers in memory, within a bubble of synctest. It is closed at the end of it.
-func startPipedServer(t *testing.T, laned bool, h http.Handler, change ...func(*testServer)) (*testServer, func() net.Conn) {
+// startPipedServer serves a handler over net.Pipe, in a synctest bubble, until the end of the test.
+func startPipedServer(t *testing.T, fast bool, h http.Handler, change ...func(*testServer)) (*testServer, func() net.Conn) {
 	t.Helper()
 	public, rest := NewHandover(testAddr("here")), NewHandover(testAddr("rest"))
-	house := &testServer{netHTTP: &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute}, listener: public}
-	if laned {
-		house.fast = &Server{Handler: h, Targets: testTargets, Fallback: rest.Deliver, HeaderTimeout: 10 * time.Second, BodyTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
+	ts := &testServer{netHTTP: &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute}, listener: public}
+	if fast {
+		ts.fast = &Server{Handler: h, Targets: testTargets, Fallback: rest.Deliver, HeaderTimeout: 10 * time.Second, BodyTimeout: time.Minute, IdleTimeout: 2 * time.Minute}
 	}
 	for _, f := range change {
-		f(house)
+		f(ts)
 	}
-	if laned {
-		go func() { _ = house.fast.Serve(public) }()
-		go func() { _ = house.netHTTP.Serve(rest) }()
+	if fast {
+		go func() { _ = ts.fast.Serve(public) }()
+		go func() { _ = ts.netHTTP.Serve(rest) }()
 	} else {
-		go func() { _ = house.netHTTP.Serve(public) }()
+		go func() { _ = ts.netHTTP.Serve(public) }()
 	}
 	t.Cleanup(func() {
 		_ = public.Close()
-		if laned {
-			_ = house.fast.Close()
+		if fast {
+			_ = ts.fast.Close()
 		}
-		_ = house.netHTTP.Close()
-		// net/http's server waits half a second before it lets go of a caller whose body it did not read to its end.
+		_ = ts.netHTTP.Close()
+		// net/http's server waits half a second before it closes a connection whose body it did not read to its end.
 		time.Sleep(time.Second)
 	})
-	return house, func() net.Conn {
+	return ts, func() net.Conn {
 		client, server := net.Pipe()
 		t.Cleanup(func() { _ = client.Close() })
 		public.Deliver(server)
@@ -51,15 +51,15 @@ func startPipedServer(t *testing.T, laned bool, h http.Handler, change ...func(*
 	}
 }
 
-// laneBubble runs a test with the lane and without, on a clock of its own.
-func eachServerInBubble(t *testing.T, f func(t *testing.T, laned bool)) {
+// eachServerInBubble runs a test in a synctest bubble with a Server and with net/http's server alone.
+func eachServerInBubble(t *testing.T, f func(t *testing.T, fast bool)) {
 	t.Helper()
-	eachServer(t, func(t *testing.T, laned bool) {
-		synctest.Test(t, func(t *testing.T) { f(t, laned) })
+	eachServer(t, func(t *testing.T, fast bool) {
+		synctest.Test(t, func(t *testing.T) { f(t, fast) })
 	})
 }
 
-// laneHear reads the next answer.
+// readBody reads the next response and returns its body.
 func readBody(t *testing.T, in *bufio.Reader) string {
 	t.Helper()
 	r, err := http.ReadResponse(in, nil)
@@ -80,13 +80,13 @@ func write(t *testing.T, conn io.Writer, text string) {
 	}
 }
 
-func TestACallerWhoLeavesEndsItsRequest(t *testing.T) {
+func TestADisconnectEndsTheRequestsContext(t *testing.T) {
 	for _, streams := range []bool{true, false} {
 		for _, body := range []string{"", "asked"} {
 			t.Run(fmt.Sprint(streams, len(body)), func(t *testing.T) {
-				eachServerInBubble(t, func(t *testing.T, laned bool) {
+				eachServerInBubble(t, func(t *testing.T, fast bool) {
 					ended := make(chan time.Time, 1)
-					_, dial := startPipedServer(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, dial := startPipedServer(t, fast, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						_, _ = io.ReadAll(r.Body)
 						if streams {
 							_, _ = io.WriteString(w, "begun")
@@ -94,7 +94,7 @@ func TestACallerWhoLeavesEndsItsRequest(t *testing.T) {
 						}
 						ctx := r.Context()
 						if ctx.Err() != nil {
-							t.Error("it ends before its caller leaves")
+							t.Error("the context ends before the caller disconnects")
 						}
 						after := make(chan struct{})
 						stop := context.AfterFunc(ctx, func() { close(after) })
@@ -119,7 +119,7 @@ func TestACallerWhoLeavesEndsItsRequest(t *testing.T) {
 					left := time.Now()
 					_ = conn.Close()
 					if at := <-ended; at != left {
-						t.Errorf("it was told %v later", at.Sub(left))
+						t.Errorf("the context ended %v later", at.Sub(left))
 					}
 				})
 			})
@@ -127,7 +127,7 @@ func TestACallerWhoLeavesEndsItsRequest(t *testing.T) {
 	}
 }
 
-func TestACallerWhoLeavesAtOnceIsMissedSoon(t *testing.T) {
+func TestAnEarlyDisconnectIsNoticedAfterTheDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan time.Time)
 		_, dial := startPipedServer(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -145,8 +145,8 @@ func TestACallerWhoLeavesAtOnceIsMissedSoon(t *testing.T) {
 	})
 }
 
-// The timer of one request serves the next.
-func TestACallerWhoLeavesWithALaterRequestIsMissedSoonToo(t *testing.T) {
+// The timer of one request is used for the next.
+func TestADisconnectDuringALaterRequestIsNoticedWithinTwoDelays(t *testing.T) {
 	for _, pause := range []time.Duration{0, backgroundReadDelay / 2, backgroundReadDelay, 3 * backgroundReadDelay / 2, 5 * backgroundReadDelay} {
 		synctest.Test(t, func(t *testing.T) {
 			ended := make(chan time.Time, 1)
@@ -174,14 +174,14 @@ func TestACallerWhoLeavesWithALaterRequestIsMissedSoonToo(t *testing.T) {
 	}
 }
 
-func TestHalfACloseIsLeavingAsWithNetHTTP(t *testing.T) {
-	eachServer(t, func(t *testing.T, laned bool) {
-		house := startServer(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func TestAHalfCloseEndsTheContextLikeNetHTTP(t *testing.T) {
+	eachServer(t, func(t *testing.T, fast bool) {
+		ts := startServer(t, fast, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.ReadAll(r.Body)
 			<-r.Context().Done()
 			_, _ = io.WriteString(w, "still there?")
 		}))
-		conn := house.dial(t)
+		conn := ts.dial(t)
 		write(t, conn, plainPost("asked"))
 		_ = conn.(*net.TCPConn).CloseWrite()
 		if wire, err := io.ReadAll(conn); err != nil || !bytes.HasSuffix(wire, []byte("still there?")) {
@@ -190,14 +190,14 @@ func TestHalfACloseIsLeavingAsWithNetHTTP(t *testing.T) {
 	})
 }
 
-func TestARequestThatComesEarlyIsNoReasonToEndAndIsServedNext(t *testing.T) {
+func TestAPipelinedRequestIsServedNext(t *testing.T) {
 	next := plainPost("second", "X: 2")
 	for name, wire := range map[string]string{"plain": next, "other": strings.Replace(next, "Host", "Pragma: x\r\nHost", 1), "blank": "\r\n" + next} {
-		for _, at := range []time.Duration{0, backgroundReadDelay / 2, 2 * backgroundReadDelay} { // before the watch, and in it
+		for _, at := range []time.Duration{0, backgroundReadDelay / 2, 2 * backgroundReadDelay} { // before the background read, and during it
 			for _, pieces := range []int{1, 3, len(wire)} {
 				t.Run(fmt.Sprint(name, at, pieces), func(t *testing.T) {
-					eachServerInBubble(t, func(t *testing.T, laned bool) {
-						_, dial := startPipedServer(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					eachServerInBubble(t, func(t *testing.T, fast bool) {
+						_, dial := startPipedServer(t, fast, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 							body, _ := io.ReadAll(r.Body)
 							time.Sleep(time.Second)
 							_, _ = fmt.Fprintf(w, "%s %s %s %v", r.Method, body, r.Header.Get("X"), r.Context().Err())
@@ -223,10 +223,10 @@ func TestARequestThatComesEarlyIsNoReasonToEndAndIsServedNext(t *testing.T) {
 	}
 }
 
-func TestARequestEndsWithItsHandlerThoughItsBodyIsStillComing(t *testing.T) {
-	eachServerInBubble(t, func(t *testing.T, laned bool) {
+func TestTheContextEndsWhenTheHandlerReturns(t *testing.T) {
+	eachServerInBubble(t, func(t *testing.T, fast bool) {
 		returned, ended := make(chan struct{}), make(chan struct{})
-		_, dial := startPipedServer(t, laned, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, dial := startPipedServer(t, fast, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			context.AfterFunc(r.Context(), func() { close(ended) })
 			close(returned)
 		}))
@@ -238,12 +238,12 @@ func TestARequestEndsWithItsHandlerThoughItsBodyIsStillComing(t *testing.T) {
 		select {
 		case <-ended:
 		default:
-			t.Error("it goes on")
+			t.Error("the context goes on")
 		}
 	})
 }
 
-func TestARequestKnowsWhatItsConnectionKnows(t *testing.T) {
+func TestTheContextHasTheValuesOfConnContext(t *testing.T) {
 	type key struct{}
 	synctest.Test(t, func(t *testing.T) {
 		_, dial := startPipedServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -265,28 +265,28 @@ func TestARequestKnowsWhatItsConnectionKnows(t *testing.T) {
 	})
 }
 
-// TestTheWatchIsOne holds when the timer of one request is late, and that of the next is not.
-func TestTheWatchIsOne(t *testing.T) {
+// The timer of one request may be late, and fire together with that of the next.
+func TestThereIsOneBackgroundRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, conn := net.Pipe()
-		v := newServerConn(&Server{}, conn)
-		v.request = &handlerRequest{}
-		v.startBackgroundRead()
-		go v.backgroundRead()
-		go v.backgroundRead()
+		sc := newServerConn(&Server{}, conn)
+		sc.request = &handlerRequest{}
+		sc.startBackgroundRead()
+		go sc.backgroundRead()
+		go sc.backgroundRead()
 		go func() { _, _ = io.WriteString(client, "POST") }()
 		synctest.Wait()
-		v.abortBackgroundRead()
-		if got := string(v.buffer[v.start:v.end]); got != "P" {
+		sc.abortBackgroundRead()
+		if got := string(sc.buffer[sc.start:sc.end]); got != "P" {
 			t.Errorf("%q was read", got)
 		}
 		_ = client.Close()
 	})
 }
 
-// TestTheWatchBeginsAndEndsWhenItWill has handlers that end about when the watch begins.
-func TestTheWatchBeginsAndEndsWhenItWill(t *testing.T) {
-	house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// Handlers return about when the background read starts.
+func TestTheBackgroundReadRacesWithTheEndOfTheHandler(t *testing.T) {
+	ts := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		time.Sleep(8*time.Millisecond + rand.N(4*time.Millisecond))
 		_, _ = fmt.Fprintf(w, "%s %s %s %v %v", body, r.Method, r.Header.Get("X"), err, r.Context().Err())
@@ -294,7 +294,7 @@ func TestTheWatchBeginsAndEndsWhenItWill(t *testing.T) {
 	const callers, each = 48, 50
 	var all sync.WaitGroup
 	for caller := range callers {
-		conn := house.dial(t)
+		conn := ts.dial(t)
 		all.Go(func() {
 			in, ahead := bufio.NewReader(conn), 1+caller%3
 			for i := range each + ahead - 1 {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A caller has all of an answer that was ended, though its handler has something left to do, and may ask again.
-func TestAnAnswerThatWasEndedIsOverForItsCaller(t *testing.T) {
+// After End the caller has the whole response while the handler still runs, and may send another request.
+func TestEndCompletesTheResponseBeforeTheHandlerReturns(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for name, c := range map[string]struct {
 		want string
@@ -30,7 +30,7 @@ func TestAnAnswerThatWasEndedIsOverForItsCaller(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			read := make(chan struct{})
-			house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ts := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				answer, _ := w.(*responseWriter)
 				if err := c.say(answer); err != nil {
@@ -38,7 +38,7 @@ func TestAnAnswerThatWasEndedIsOverForItsCaller(t *testing.T) {
 				}
 				<-read
 			}))
-			conn := house.dial(t)
+			conn := ts.dial(t)
 			in := bufio.NewReader(conn)
 			for range 2 {
 				write(t, conn, plainPost("hi"))
@@ -56,9 +56,9 @@ func TestAnAnswerThatWasEndedIsOverForItsCaller(t *testing.T) {
 	}
 }
 
-// What a handler writes after the end reaches nobody, least of all as an answer to another request.
-func TestNothingComesAfterTheEnd(t *testing.T) {
-	house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// What a handler writes after End is not sent.
+func TestWritesAfterEndFail(t *testing.T) {
+	ts := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		answer, _ := w.(*responseWriter)
 		if err := errors.Join(answer.Send([]byte("hel")), answer.End([]byte("lo"))); err != nil {
@@ -70,7 +70,7 @@ func TestNothingComesAfterTheEnd(t *testing.T) {
 			}
 		}
 	}))
-	conn := house.dial(t)
+	conn := ts.dial(t)
 	write(t, conn, plainPost("hi")+plainPost("again"))
 	all, err := io.ReadAll(conn)
 	if err != nil || strings.Count(string(all), "HTTP/1.1") != 1 || !strings.HasSuffix(string(all), "\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n") {

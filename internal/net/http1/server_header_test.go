@@ -16,26 +16,26 @@ import (
 	"pgregory.net/rapid"
 )
 
-// laneNames and laneValues are few, so that heads share lines and places.
+// fieldNames and fieldValues are few, so that consecutive heads share lines.
 var (
 	fieldNames  = []string{"Authorization", "X-Request-Id", "Content-Type", "x-a", "X-B", "Accept"}
 	fieldValues = []string{"", "1", "Bearer one", "Bearer two", "application/json"}
 )
 
-// TestEveryRequestOfAConnectionIsSeenAsItWasSent holds whatever handlers do to what they are handed.
-func TestEveryRequestOfAConnectionIsSeenAsItWasSent(t *testing.T) {
+// A header that is reused is right, whatever the handlers do to it.
+func TestHandlersSeeEveryRequestAsItWasSent(t *testing.T) {
 	var seen []string
-	lane := NewHandover(testAddr("here"))
-	t.Cleanup(func() { _ = lane.Close() })
+	listener := NewHandover(testAddr("here"))
+	t.Cleanup(func() { _ = listener.Close() })
 	server := &Server{
-		Targets: testTargets, Fallback: func(conn net.Conn) { t.Error("a plain request was handed on"); _ = conn.Close() },
+		Targets: testTargets, Fallback: func(conn net.Conn) { t.Error("a plain request went to the fallback"); _ = conn.Close() },
 		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
 			seen = append(seen, describe(r, body, err))
 			seen[len(seen)-1] += mutateRequest(r)
 		}),
 	}
-	go func() { _ = server.Serve(lane) }()
+	go func() { _ = server.Serve(listener) }()
 	rapid.Check(t, func(t *rapid.T) {
 		var wire bytes.Buffer
 		var want []string
@@ -59,16 +59,16 @@ func TestEveryRequestOfAConnectionIsSeenAsItWasSent(t *testing.T) {
 			want = append(want, describe(in, []byte(body), nil))
 		}
 		seen = nil
-		script := newScriptedConn("192.0.2.1:1", wire.Bytes(), rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "cuts"))
-		lane.Deliver(script)
-		<-script.done
+		conn := newScriptedConn("192.0.2.1:1", wire.Bytes(), rapid.SliceOfN(rapid.Byte(), 0, 20).Draw(t, "cuts"))
+		listener.Deliver(conn)
+		<-conn.done
 		if diff := cmp.Diff(want, seen); diff != "" {
 			t.Errorf("%q: sent is -, seen is +\n%s", wire.Bytes(), diff)
 		}
 	})
 }
 
-// laneSpoil does to a request what a handler may. It returns what that changes that it should not.
+// mutateRequest changes a request in the ways that a handler may. It describes a change that affects another field.
 func mutateRequest(r *http.Request) string {
 	before, handed := r.Header.Clone(), maps.Clone(r.Header)
 	for name := range r.Header {
@@ -76,7 +76,7 @@ func mutateRequest(r *http.Request) string {
 	}
 	for name, values := range before {
 		if r.Header[name][0] != values[0] {
-			return name + " was changed with another"
+			return name + " was changed together with another field"
 		}
 	}
 	for name, values := range handed {

@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// TestALongBodyThatBreaksOffIsMissedAtOnce holds wherever its caller is when it leaves, and however.
-func TestALongBodyThatBreaksOffIsMissedAtOnce(t *testing.T) {
+// The low-water mark does not delay the end of a truncated body.
+func TestATruncatedLongBodyFailsAtOnce(t *testing.T) {
 	const length = 300_000
 	for _, sent := range []int{0, 1, 5000, 100_000, length - 1} {
-		for name, leave := range map[string]func(*net.TCPConn){
+		for name, disconnect := range map[string]func(*net.TCPConn){
 			"closes":      func(c *net.TCPConn) { _ = c.Close() },
 			"half closes": func(c *net.TCPConn) { _ = c.CloseWrite() },
 			"resets":      func(c *net.TCPConn) { _ = c.SetLinger(0); _ = c.Close() },
 		} {
-			for _, before := range []bool{true, false} { // it leaves before the body is read, or while
+			for _, before := range []bool{true, false} { // before the body is read, or during that
 				t.Run(fmt.Sprint(name, " ", sent, " ", before), func(t *testing.T) {
 					t.Parallel()
 					begun, left, failed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-					house := startServer(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					ts := startServer(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 						close(begun)
 						if before {
 							<-left
@@ -34,11 +34,11 @@ func TestALongBodyThatBreaksOffIsMissedAtOnce(t *testing.T) {
 						_, err := io.ReadFull(r.Body, make([]byte, length))
 						failed <- err
 					}), func(h *testServer) { h.fast.BodyTimeout = 5 * time.Second })
-					conn := house.dial(t)
+					conn := ts.dial(t)
 					write(t, conn, fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", postHead, length, strings.Repeat("b", sent)))
 					<-begun
-					time.Sleep(20 * time.Millisecond) // so that what was sent has come
-					leave(conn.(*net.TCPConn))
+					time.Sleep(20 * time.Millisecond) // so that what was sent has arrived
+					disconnect(conn.(*net.TCPConn))
 					time.Sleep(20 * time.Millisecond)
 					close(left)
 					if err := <-failed; !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) {
@@ -50,9 +50,9 @@ func TestALongBodyThatBreaksOffIsMissedAtOnce(t *testing.T) {
 	}
 }
 
-// TestALongBodyIsReadHoweverItComes is of bodies that fill what the kernel holds, and of those that trickle.
-func TestALongBodyIsReadHoweverItComes(t *testing.T) {
-	house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// The low-water mark works with bodies that exceed the receive buffer, and with bodies that trickle.
+func TestALongBodyIsReadInAnyPieces(t *testing.T) {
+	ts := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		all := make([]byte, r.ContentLength)
 		n, err := io.ReadFull(r.Body, all)
 		_, _ = fmt.Fprint(w, n, err, strings.Count(string(all), "b"))
@@ -61,7 +61,7 @@ func TestALongBodyIsReadHoweverItComes(t *testing.T) {
 		for _, piece := range []int{1 << 10, 9_999, 1 << 16, 8 << 20} {
 			t.Run(fmt.Sprint(length, " ", piece), func(t *testing.T) {
 				t.Parallel()
-				conn := house.dial(t)
+				conn := ts.dial(t)
 				in := bufio.NewReader(conn)
 				for range 2 {
 					write(t, conn, fmt.Sprintf("%sContent-Length: %d\r\n\r\n", postHead, length))

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// byteWise writes one byte at a time.
+// A bytewiseConn writes one byte at a time.
 type bytewiseConn struct{ net.Conn }
 
 func (b bytewiseConn) Write(p []byte) (int, error) {
@@ -23,7 +23,7 @@ func (b bytewiseConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestAServerThatSendsAByteAtATimeIsRead(t *testing.T) {
+func TestAResponseSentByteByByteIsRead(t *testing.T) {
 	s := newOrigin(t, nil, func(l *originConn) {
 		for body, ok := l.readRequest(); ok; body, ok = l.readRequest() {
 			_, _ = io.WriteString(bytewiseConn{l.Conn}, "HTTP/1.1 100 Continue\r\n\r\n"+chunked+"3;x\r\n"+body+"\r\n2\r\n!!\r\n0\r\nA: b\r\n\r\n")
@@ -40,7 +40,7 @@ func TestAServerThatSendsAByteAtATimeIsRead(t *testing.T) {
 	}
 }
 
-// endless sends the beginning of an answer, and then a piece of it again and again for as long as somebody reads.
+// endlessResponse sends the beginning of a response, and then the same piece until the client closes.
 func endlessResponse(first, piece string) func(*originConn) {
 	piece = strings.Repeat(piece, 1+4096/len(piece))
 	return func(l *originConn) {
@@ -52,8 +52,8 @@ func endlessResponse(first, piece string) func(*originConn) {
 	}
 }
 
-// Nothing that a server sends without end is read without end, but for a body.
-func TestWhatNeverEndsIsRefused(t *testing.T) {
+// Everything but a body has a limit.
+func TestEndlessHeadsAndChunkLinesAreRefused(t *testing.T) {
 	for name, handle := range map[string]func(*originConn){
 		"a first line":        endlessResponse("HTTP/1.1 200 ", "O"),
 		"a head of one line":  endlessResponse("HTTP/1.1 200 OK\r\nX: ", "y"),
@@ -66,7 +66,7 @@ func TestWhatNeverEndsIsRefused(t *testing.T) {
 		"a trailer":           endlessResponse(chunked+"0\r\nX: ", "y"),
 		"a chunk's end":       endlessResponse(chunked+"1\r\nx", "x"),
 		"empty lines":         endlessResponse("", "\r\n"),
-		"nothing of HTTP":     endlessResponse("", "\x00"),
+		"not HTTP":            endlessResponse("", "\x00"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClient(t, newOrigin(t, nil, handle).url)
@@ -85,7 +85,7 @@ func TestWhatNeverEndsIsRefused(t *testing.T) {
 	}
 }
 
-func TestTenThousandLinesAreReadWhereThereIsRoom(t *testing.T) {
+func TestTenThousandFieldsWithinMaxHeadAreRead(t *testing.T) {
 	s := newOrigin(t, nil, func(l *originConn) {
 		for _, ok := l.readRequest(); ok; _, ok = l.readRequest() {
 			_, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\n"+strings.Repeat("X: y\r\n", 10_000)+"Content-Length: 2\r\n\r\nok")
@@ -99,8 +99,8 @@ func TestTenThousandLinesAreReadWhereThereIsRoom(t *testing.T) {
 	}
 }
 
-// The limit is what it says, to the byte.
-func TestAHeadIsAsLongAsItMayBe(t *testing.T) {
+// The limits are exact.
+func TestTheLimitsOfHeadsAndChunkLinesAreExact(t *testing.T) {
 	c := newClient(t, "http://origin.test")
 	const frame = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: \r\n\r\n"
 	for size, good := range map[int]bool{testMaxHead - 1: true, testMaxHead: true, testMaxHead + 1: false} {
@@ -131,13 +131,13 @@ func TestAHeadIsAsLongAsItMayBe(t *testing.T) {
 	}
 }
 
-// A server may refuse a request while the body is on its way: it closes, or it reads on.
-func TestAnEarlyRefusalIsRead(t *testing.T) {
+// A server may refuse a request while the body is being sent, and then close the connection or read on.
+func TestAResponseBeforeTheEndOfTheRequestIsRead(t *testing.T) {
 	const refusal = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno"
 	body := strings.Repeat("x", 8<<20)
 	for name, handle := range map[string]func(*originConn){
 		"and it closes": func(l *originConn) {
-			_, _ = l.Peek(1) // what is unread makes the end known to who writes
+			_, _ = l.Peek(1) // closing with unread data sends a reset, which the client notices
 			_, _ = io.WriteString(l.Conn, refusal)
 		},
 		"and it reads on": func(l *originConn) {
@@ -164,7 +164,7 @@ func TestAnEarlyRefusalIsRead(t *testing.T) {
 	}
 }
 
-func TestARequestIsSentAsItIs(t *testing.T) {
+func TestRequestEncoding(t *testing.T) {
 	var got atomic.Value
 	s := newOrigin(t, nil, func(l *originConn) {
 		text := make([]byte, 4096)
@@ -187,12 +187,12 @@ func TestARequestIsSentAsItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := roundTrip(context.Background(), c, &Request{HeaderTemplate: h, Fields: r.Fields[2:], Body: r.Body}); err != nil || got.Load() != want {
-		t.Errorf("with a letterhead: %q\n%q %v", got.Load(), want, err)
+		t.Errorf("with a header template: %q\n%q %v", got.Load(), want, err)
 	}
 }
 
-// A small request leaves in one piece, a large one without being copied.
-func TestARequestIsSentInFewPieces(t *testing.T) {
+// A small request is sent with one write, a large one without being copied.
+func TestASmallRequestIsSentWithOneWrite(t *testing.T) {
 	for size, pieces := range map[int]int{0: 1, 100: 1, maxCoalesced / 2: 1, maxCoalesced: 3, 1 << 20: 3} {
 		conn := &fakeConn{wire: []byte("HTTP/1.1 204 No Content\r\n\r\n")}
 		if _, err := newClient(t, "http://origin.test").exchange(context.Background(), newFakeClientConn(conn, initialBuffer), post(strings.Repeat("x", size))); err != nil || conn.writes != pieces {
@@ -201,9 +201,9 @@ func TestARequestIsSentInFewPieces(t *testing.T) {
 	}
 }
 
-// What would break out of its place in a head is refused, and nothing of the request is sent; nobody is even called.
-func TestWhatWouldBreakOutOfAHeadIsNotSent(t *testing.T) {
-	s := newOrigin(t, nil, func(*originConn) { t.Error("called") })
+// What would change the structure of the head is refused before a connection is made.
+func TestInvalidRequestsAreNotSent(t *testing.T) {
+	s := newOrigin(t, nil, func(*originConn) { t.Error("the server was called") })
 	c := newClient(t, s.url)
 	var bad []*Request
 	for _, text := range []string{"a\r\nX: y", "a\rb", "a\nb", "a\x00b", "\r", "\n", "a\x7f", "a\x0bb", "a\x1bb"} {
@@ -228,14 +228,14 @@ func TestWhatWouldBreakOutOfAHeadIsNotSent(t *testing.T) {
 			t.Errorf("%+v was sent", r)
 		}
 		if _, err := c.HeaderTemplate(r.Method, r.Target, r.Fields...); err == nil {
-			t.Errorf("%+v was taken for a letterhead", r)
+			t.Errorf("%+v was accepted for a header template", r)
 		}
 	}
 }
 
-// Host, and all that says where a body ends, are the client's to say: twice they are a riddle to the server.
-func TestWhatIsTheClientsToSayIsNotTheCallers(t *testing.T) {
-	s := newOrigin(t, nil, func(*originConn) { t.Error("called") })
+// Host and the framing are set by the client. A second value would be ambiguous to the server.
+func TestReservedFieldsAndHEADAreRefused(t *testing.T) {
+	s := newOrigin(t, nil, func(*originConn) { t.Error("the server was called") })
 	c := newClient(t, s.url)
 	for _, name := range []string{"Host", "Content-Length", "content-length", "Transfer-Encoding", "TRANSFER-ENCODING"} {
 		r := post("x")
@@ -244,14 +244,13 @@ func TestWhatIsTheClientsToSayIsNotTheCallers(t *testing.T) {
 			t.Errorf("%q was sent", name)
 		}
 	}
-	// Answers to HEAD have lengths and no bodies: this client would wait for them.
+	// The responses to HEAD have a length and no body: this client would wait for one.
 	if _, err := roundTrip(context.Background(), c, &Request{Method: "HEAD", Target: "/"}); err == nil {
 		t.Error("HEAD was sent")
 	}
 }
 
-// Whom no request can be sent to.
-func TestAnOriginIsOneOrNone(t *testing.T) {
+func TestNewAcceptsHTTPOriginsOnly(t *testing.T) {
 	for base, address := range map[string]string{
 		"http://a.test": "a.test:80", "https://a.test/v1": "a.test:443", "http://a.test:8080": "a.test:8080", "https://[::1]:1": "[::1]:1", "http://[::1]": "[::1]:80",
 		"ftp://a.test": "", "a.test": "", "http://": "", "http://:80": "", "": "", "unix:///x": "", "//a.test": "",
@@ -263,8 +262,8 @@ func TestAnOriginIsOneOrNone(t *testing.T) {
 	}
 }
 
-// Where a server's words and their end disagree: what is behind the end is never the next answer.
-func TestALengthThatLiesHarmsItsOwnAnswerOnly(t *testing.T) {
+// When a length is wrong, the bytes after the end are never taken for the next response.
+func TestAWrongLengthDoesNotAffectTheNextResponse(t *testing.T) {
 	for name, answer := range map[string]string{
 		"larger": "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello", "largest": "HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\nhello",
 		"a chunk larger": chunked + "6\r\nhello\r\n0\r\n\r\n", "a chunk largest": chunked + "fffffffffffffff\r\nhello",
@@ -287,8 +286,8 @@ func TestALengthThatLiesHarmsItsOwnAnswerOnly(t *testing.T) {
 	}
 }
 
-// A server that has taken no part of a request for a while, and has said nothing, is waited for as long as ctx allows.
-func TestAServerThatNeverReadsIsLeftWhenTheContextEnds(t *testing.T) {
+// A server that does not read a request is waited for until the context ends.
+func TestTheEndOfTheContextEndsAWriteThatBlocks(t *testing.T) {
 	plain := newOrigin(t, nil, func(l *originConn) { _, _ = l.Peek(1); <-t.Context().Done() })
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
@@ -297,6 +296,6 @@ func TestAServerThatNeverReadsIsLeftWhenTheContextEnds(t *testing.T) {
 		t.Error(err)
 	}
 	if passed := time.Since(begun); passed >= lingerTimeout {
-		t.Errorf("left after %s", passed) // its refusal is nothing to wait for
+		t.Errorf("returned after %s", passed) // it must not wait for a response
 	}
 }

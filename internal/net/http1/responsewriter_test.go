@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// laneHouse serves a handler on the loopback: by the lane with net/http's server behind it, or by that alone.
+// A testServer serves a handler on the loopback: with a Server in front of net/http's, or with net/http's alone.
 type testServer struct {
 	address  string
 	fast     *Server // nil when there is none
@@ -25,48 +25,48 @@ type testServer struct {
 	listener net.Listener
 }
 
-func startServer(t testing.TB, laned bool, h http.Handler, change ...func(*testServer)) *testServer {
+func startServer(t testing.TB, fast bool, h http.Handler, change ...func(*testServer)) *testServer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	house := &testServer{
+	ts := &testServer{
 		address: l.Addr().String(), listener: l,
 		netHTTP: &http.Server{Handler: h, ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute, IdleTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)},
 	}
 	rest := NewHandover(l.Addr())
-	if laned {
-		house.fast = &Server{
+	if fast {
+		ts.fast = &Server{
 			Handler: h, Targets: testTargets, Fallback: rest.Deliver, Log: slog.New(slog.DiscardHandler),
 			HeaderTimeout: time.Minute, BodyTimeout: time.Minute, IdleTimeout: time.Minute,
 		}
 	}
 	for _, f := range change {
-		f(house)
+		f(ts)
 	}
 	var all sync.WaitGroup
-	if laned {
-		all.Go(func() { _ = house.fast.Serve(l) })
-		all.Go(func() { _ = house.netHTTP.Serve(rest) })
+	if fast {
+		all.Go(func() { _ = ts.fast.Serve(l) })
+		all.Go(func() { _ = ts.netHTTP.Serve(rest) })
 	} else {
-		all.Go(func() { _ = house.netHTTP.Serve(l) })
+		all.Go(func() { _ = ts.netHTTP.Serve(l) })
 	}
 	t.Cleanup(func() {
 		_ = l.Close()
-		if laned {
-			_ = house.fast.Close()
+		if fast {
+			_ = ts.fast.Close()
 		}
-		_ = house.netHTTP.Close()
+		_ = ts.netHTTP.Close()
 		all.Wait()
 	})
-	return house
+	return ts
 }
 
-// eachLane runs a test with the lane and without.
-func eachServer(t *testing.T, f func(t *testing.T, laned bool)) {
+// eachServer runs a test with a Server and with net/http's server alone.
+func eachServer(t *testing.T, f func(t *testing.T, fast bool)) {
 	t.Helper()
-	t.Run("lane", func(t *testing.T) { f(t, true) })
+	t.Run("Server", func(t *testing.T) { f(t, true) })
 	t.Run("net/http", func(t *testing.T) { f(t, false) })
 }
 
@@ -81,10 +81,11 @@ func (h *testServer) dial(t testing.TB) net.Conn {
 	return conn
 }
 
-// laneLast is a request after which the connection ends: it is answered when the one before it has left the connection of use.
+// lastRequest asks for the end of the connection. It is answered if the connection can be used after the request before
+// it.
 var lastRequest = strings.Replace(plainPost("last", "Connection: close"), "chat/completions", "embeddings", 1)
 
-// laneWrites are handlers, and what the calls return that they make.
+// handlers are handlers that return the results of the calls they make.
 var handlers = map[string]func(w http.ResponseWriter, r *http.Request) any{
 	"nothing": func(http.ResponseWriter, *http.Request) any { return nil },
 	"a write": func(w http.ResponseWriter, _ *http.Request) any { return result(w.Write([]byte("hello"))) },
@@ -258,13 +259,13 @@ var handlers = map[string]func(w http.ResponseWriter, r *http.Request) any{
 
 func result(n int, err error) string { return fmt.Sprint(n, " ", err) }
 
-func TestHowAnAnswerIsFramedIsNotItsHandlersToSay(t *testing.T) {
+func TestTheHandlersTransferEncodingIsIgnored(t *testing.T) {
 	for _, coding := range []string{"chunked", "identity", "gzip, chunked"} {
-		house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		ts := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Transfer-Encoding", coding)
 			_, _ = io.WriteString(w, "hello")
 		}))
-		conn := house.dial(t)
+		conn := ts.dial(t)
 		write(t, conn, plainPost("")+lastRequest)
 		wire, err := io.ReadAll(conn)
 		if got := parseResponses(wire, nil); err != nil || len(got) != 2 || got[0].Length != 5 || got[0].Coding != nil || got[0].Body != "hello" {
@@ -273,14 +274,14 @@ func TestHowAnAnswerIsFramedIsNotItsHandlersToSay(t *testing.T) {
 	}
 }
 
-func TestAnInterimAnswerIsNotTheAnswer(t *testing.T) {
-	house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+func TestAnInterimStatusIsNotTheResponse(t *testing.T) {
+	ts := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)
 		w.WriteHeader(http.StatusContinue)
 		w.WriteHeader(http.StatusTeapot)
 		_, _ = io.WriteString(w, "tea")
 	}))
-	conn := house.dial(t)
+	conn := ts.dial(t)
 	write(t, conn, lastRequest)
 	wire, err := io.ReadAll(conn)
 	if got := parseResponses(wire, nil); err != nil || len(got) != 1 || got[0].Status != "418 I'm a teapot" || got[0].Body != "tea" {
@@ -288,24 +289,24 @@ func TestAnInterimAnswerIsNotTheAnswer(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsTheOneThatNetHTTPWouldGive(t *testing.T) {
+func TestResponsesAreLikeNetHTTPs(t *testing.T) {
 	for name, write := range handlers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			answers, calls := map[bool][]parsedResponse{}, map[bool]any{}
-			for _, laned := range []bool{true, false} {
+			for _, fast := range []bool{true, false} {
 				got := make(chan any, 1)
-				house := startServer(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ts := startServer(t, fast, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.URL.Path == "/v1/embeddings" {
 						body, _ := io.ReadAll(r.Body)
 						_, _ = fmt.Fprintf(w, "%s after all", body)
 						return
 					}
-					if _, ok := w.(*responseWriter); ok != laned {
-						t.Error("the request went another way")
+					if _, ok := w.(*responseWriter); ok != fast {
+						t.Error("the request was served by the other server")
 					}
 					if w.Header().Get("Content-Type") != "" || len(w.Header()) > 0 {
-						t.Error("an answer begins with what another said")
+						t.Error("the header of the previous response is left")
 					}
 					defer func() {
 						if p := recover(); p != nil {
@@ -315,7 +316,7 @@ func TestAnAnswerIsTheOneThatNetHTTPWouldGive(t *testing.T) {
 					}()
 					got <- write(w, r)
 				}))
-				conn := house.dial(t)
+				conn := ts.dial(t)
 				if _, err := io.WriteString(conn, plainPost("asked")+lastRequest); err != nil {
 					t.Fatal(err)
 				}
@@ -326,13 +327,13 @@ func TestAnAnswerIsTheOneThatNetHTTPWouldGive(t *testing.T) {
 				if strings.Contains(string(wire), "\nInjected") {
 					t.Errorf("%q", wire)
 				}
-				answers[laned], calls[laned] = parseResponses(wire, nil), <-got
+				answers[fast], calls[fast] = parseResponses(wire, nil), <-got
 			}
 			if diff := cmp.Diff(fmt.Sprint(calls[false]), fmt.Sprint(calls[true])); diff != "" {
-				t.Errorf("calls: net/http is -, the lane is +\n%s", diff)
+				t.Errorf("calls: net/http is -, the Server is +\n%s", diff)
 			}
 			if diff := cmp.Diff(answers[false], answers[true]); diff != "" {
-				t.Errorf("answers: net/http is -, the lane is +\n%s", diff)
+				t.Errorf("answers: net/http is -, the Server is +\n%s", diff)
 			}
 		})
 	}

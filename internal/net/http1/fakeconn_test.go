@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// A played connection hands out what a server sends, in pieces, and takes whatever is written.
+// A fakeConn returns what a server sends, in pieces, and accepts whatever is written.
 type fakeConn struct {
 	wire        []byte
-	cuts        []byte   // the size of each piece less one, again and again; none is all at once
-	responses   [][]byte // what comes after each request
-	eofWithData bool     // the end comes with the last bytes
+	cuts        []byte   // the sizes of the pieces, less one, repeated; without any, all is returned at once
+	responses   [][]byte // appended to wire by each write
+	eofWithData bool     // io.EOF comes with the last bytes
 	writes      int
 	reads       int
 	closed      atomic.Bool
@@ -57,15 +57,15 @@ func (p *fakeConn) SetDeadline(time.Time) error      { return nil }
 func (p *fakeConn) SetReadDeadline(time.Time) error  { return nil }
 func (p *fakeConn) SetWriteDeadline(time.Time) error { return nil }
 
-// over is a link on a connection that no client has dialed, with a buffer of a size.
+// newFakeClientConn returns a clientConn over a connection that was not dialled, with a buffer of a given size.
 func newFakeClientConn(conn net.Conn, buffer int) *clientConn {
 	return &clientConn{conn: conn, netConn: conn, abort: func() {}, buffer: make([]byte, buffer)}
 }
 
-// smallHead is how much of a head the clients of these tests take.
+// testMaxHead is the MaxHead of the clients under test.
 const testMaxHead = 8 << 10
 
-// reaching is a client of an origin.
+// newClient returns a client of an origin.
 func newClient(t testing.TB, base string, change ...func(*Config)) *Client {
 	t.Helper()
 	client, err := newClientFor(base, change...)
@@ -88,18 +88,18 @@ func newClientFor(base string, change ...func(*Config)) (*Client, error) {
 	return New(to, c)
 }
 
-// get is the smallest request.
+// getRoot returns the smallest request.
 func getRoot() *Request { return &Request{Method: "GET", Target: "/"} }
 
-// drain reads a body to its end. Each of reads says how: 0 by Next, 255 by a Read past the buffer, any other by a Read of
-// that many bytes.
+// drain reads a body to its end. Each of reads says how: 0 by Next, 255 by a Read that bypasses the buffer, any other
+// by a Read of that many bytes.
 func drain(b *Body, reads []byte) ([]byte, error) {
 	var whole bytes.Buffer
 	var large []byte
-	for turn := 0; ; turn++ {
+	for i := 0; ; i++ {
 		how := byte(0)
 		if len(reads) > 0 {
-			how = reads[turn%len(reads)]
+			how = reads[i%len(reads)]
 		}
 		var piece []byte
 		var err error
@@ -119,7 +119,7 @@ func drain(b *Body, reads []byte) ([]byte, error) {
 			piece, err = large[:n], failed
 		}
 		whole.Write(piece)
-		if err == io.EOF { //nolint:errorlint // it is told as it is
+		if err == io.EOF { //nolint:errorlint // a body returns it unwrapped
 			return whole.Bytes(), nil
 		}
 		if err != nil {

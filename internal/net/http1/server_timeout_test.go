@@ -19,7 +19,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// laneEchoes answers with the body, after as many seconds as the request says.
+// echoHandler answers with the body, after the duration of the request's Pause header.
 func echoHandler(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	pause, _ := time.ParseDuration(r.Header.Get("Pause"))
@@ -27,14 +27,14 @@ func echoHandler(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprint(w, string(body), err)
 }
 
-// laneClosedAfter is when a connection ends; what comes before is dropped.
+// timeUntilClosed reads until the connection ends, and returns how long that took.
 func timeUntilClosed(conn net.Conn) time.Duration {
 	begun := time.Now()
 	_, _ = io.Copy(io.Discard, conn)
 	return time.Since(begun)
 }
 
-// laneTrickle says text slowly, and then the same byte again and again.
+// trickle writes text slowly, and then the same byte until the connection ends.
 func trickle(conn net.Conn, text string, each time.Duration) {
 	for i := 0; ; i++ {
 		piece := "x"
@@ -48,11 +48,11 @@ func trickle(conn net.Conn, text string, each time.Duration) {
 	}
 }
 
-func TestAConnectionHasItsTimeAsWithNetHTTP(t *testing.T) {
+func TestHeaderAndIdleTimeoutsAreLikeNetHTTPs(t *testing.T) {
 	begun := postHead[:30]
 	for name, test := range map[string]struct {
-		first bool // a request is answered before
-		say   func(conn net.Conn)
+		first bool // after a first request
+		send  func(conn net.Conn)
 		most  time.Duration
 	}{
 		"a silent one":                     {false, func(net.Conn) {}, 10 * time.Second},
@@ -74,32 +74,32 @@ func TestAConnectionHasItsTimeAsWithNetHTTP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			took := map[bool]time.Duration{}
-			eachServerInBubble(t, func(t *testing.T, laned bool) {
-				_, dial := startPipedServer(t, laned, http.HandlerFunc(echoHandler))
+			eachServerInBubble(t, func(t *testing.T, fast bool) {
+				_, dial := startPipedServer(t, fast, http.HandlerFunc(echoHandler))
 				conn := dial()
 				if test.first {
 					write(t, conn, plainPost("hello"))
 					readBody(t, bufio.NewReader(conn))
 				}
-				var say sync.WaitGroup
-				say.Go(func() { test.say(conn) })
-				took[laned] = timeUntilClosed(conn)
-				say.Wait()
+				var sending sync.WaitGroup
+				sending.Go(func() { test.send(conn) })
+				took[fast] = timeUntilClosed(conn)
+				sending.Wait()
 			})
 			if took[false] != test.most {
 				t.Errorf("net/http takes %v", took[false])
 			}
 			if over := took[true] - took[false]; over < -time.Second || over > 10*time.Second {
-				t.Errorf("the lane takes %v", took[true])
+				t.Errorf("the Server takes %v", took[true])
 			}
 			if !strings.Contains(name, "another") && !strings.Contains(name, "room") && took[true] != test.most {
-				t.Errorf("the lane takes %v, not %v", took[true], test.most)
+				t.Errorf("the Server takes %v, not %v", took[true], test.most)
 			}
 		})
 	}
 }
 
-func TestAConnectionIsHandedOnWithoutADeadline(t *testing.T) {
+func TestTheFallbackGetsAConnectionWithoutADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, dial := startPipedServer(t, true, http.HandlerFunc(echoHandler), func(h *testServer) { h.netHTTP.ReadHeaderTimeout, h.netHTTP.ReadTimeout = 0, 0 })
 		conn := dial()
@@ -112,9 +112,9 @@ func TestAConnectionIsHandedOnWithoutADeadline(t *testing.T) {
 	})
 }
 
-func TestADeadlineForAnAnswerIsNoneForTheNext(t *testing.T) {
-	eachServerInBubble(t, func(t *testing.T, laned bool) {
-		_, dial := startPipedServer(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func TestAWriteDeadlineHoldsForOneResponse(t *testing.T) {
+	eachServerInBubble(t, func(t *testing.T, fast bool) {
+		_, dial := startPipedServer(t, fast, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("X") == "1" {
 				_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Second))
 			}
@@ -132,9 +132,9 @@ func TestADeadlineForAnAnswerIsNoneForTheNext(t *testing.T) {
 	})
 }
 
-func TestTheTimesBeginAnewWithEveryRequest(t *testing.T) {
-	eachServerInBubble(t, func(t *testing.T, laned bool) {
-		_, dial := startPipedServer(t, laned, http.HandlerFunc(echoHandler))
+func TestTimeoutsStartAnewWithEveryRequest(t *testing.T) {
+	eachServerInBubble(t, func(t *testing.T, fast bool) {
+		_, dial := startPipedServer(t, fast, http.HandlerFunc(echoHandler))
 		conn := dial()
 		in := bufio.NewReader(conn)
 		for i, pause := range []string{"", "3m", "5ms", "1h", "", "500ms", "20ms"} {
@@ -150,9 +150,9 @@ func TestTheTimesBeginAnewWithEveryRequest(t *testing.T) {
 	})
 }
 
-func TestManyQuickRequestsKeepTheirTimeToASecond(t *testing.T) {
-	eachServerInBubble(t, func(t *testing.T, laned bool) {
-		_, dial := startPipedServer(t, laned, http.HandlerFunc(echoHandler))
+func TestTheIdleTimeoutIsExactToASecond(t *testing.T) {
+	eachServerInBubble(t, func(t *testing.T, fast bool) {
+		_, dial := startPipedServer(t, fast, http.HandlerFunc(echoHandler))
 		conn := dial()
 		in := bufio.NewReader(conn)
 		for range 1000 {
@@ -168,12 +168,12 @@ func TestManyQuickRequestsKeepTheirTimeToASecond(t *testing.T) {
 	})
 }
 
-func TestABodyHasItsTimeAsWithNetHTTP(t *testing.T) {
+func TestTheBodyTimeoutIsLikeNetHTTPs(t *testing.T) {
 	for _, reads := range []bool{true, false} {
 		t.Run(strconv.FormatBool(reads), func(t *testing.T) {
-			eachServerInBubble(t, func(t *testing.T, laned bool) {
+			eachServerInBubble(t, func(t *testing.T, fast bool) {
 				failed := make(chan error, 1)
-				_, dial := startPipedServer(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, dial := startPipedServer(t, fast, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					var err error
 					if reads {
 						_, err = io.ReadAll(r.Body)
@@ -182,8 +182,8 @@ func TestABodyHasItsTimeAsWithNetHTTP(t *testing.T) {
 					w.WriteHeader(http.StatusTeapot)
 				}))
 				conn, begun := dial(), time.Now()
-				var say sync.WaitGroup
-				say.Go(func() { trickle(conn, postHead+"Content-Length: 100000\r\n\r\n", 10*time.Millisecond) })
+				var sending sync.WaitGroup
+				sending.Go(func() { trickle(conn, postHead+"Content-Length: 100000\r\n\r\n", 10*time.Millisecond) })
 				if err := <-failed; reads && !errors.Is(err, os.ErrDeadlineExceeded) {
 					t.Error(err)
 				}
@@ -192,7 +192,7 @@ func TestABodyHasItsTimeAsWithNetHTTP(t *testing.T) {
 					t.Fatal(r, err)
 				}
 				timeUntilClosed(conn)
-				say.Wait()
+				sending.Wait()
 				if took := time.Since(begun); took < time.Minute || took > time.Minute+5*time.Second {
 					t.Error(took)
 				}
@@ -201,9 +201,9 @@ func TestABodyHasItsTimeAsWithNetHTTP(t *testing.T) {
 	}
 }
 
-func TestAShutdownEndsWhatWaitsAtOnceAndTheRestAfterItsAnswer(t *testing.T) {
+func TestShutdownClosesIdleConnectionsAtOnceAndOthersAfterTheirResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		house, dial := startPipedServer(t, true, http.HandlerFunc(echoHandler))
+		ts, dial := startPipedServer(t, true, http.HandlerFunc(echoHandler))
 		fresh, idle, begun, runs, sends := dial(), dial(), dial(), dial(), dial()
 		write(t, idle, plainPost("hello"))
 		readBody(t, bufio.NewReader(idle))
@@ -213,13 +213,13 @@ func TestAShutdownEndsWhatWaitsAtOnceAndTheRestAfterItsAnswer(t *testing.T) {
 		synctest.Wait()
 		at := time.Now()
 		done := make(chan error)
-		go func() { done <- house.fast.Shutdown(context.Background()) }()
+		go func() { done <- ts.fast.Shutdown(context.Background()) }()
 		for name, conn := range map[string]net.Conn{"fresh": fresh, "idle": idle, "begun": begun} {
 			if took := timeUntilClosed(conn); took != 0 {
 				t.Errorf("%s: %v", name, took)
 			}
 		}
-		late := dial() // which the listener had already
+		late := dial() // accepted after the Shutdown
 		if took := timeUntilClosed(late); took != 0 {
 			t.Errorf("late: %v", took)
 		}
@@ -244,10 +244,10 @@ func TestAShutdownEndsWhatWaitsAtOnceAndTheRestAfterItsAnswer(t *testing.T) {
 	})
 }
 
-func TestAShutdownThatMayNotWaitSaysSoAndCloseEndsAll(t *testing.T) {
+func TestShutdownReturnsTheContextsErrorAndCloseClosesAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left := make(chan error, 1)
-		house, dial := startPipedServer(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		ts, dial := startPipedServer(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 			left <- r.Context().Err()
 		}))
@@ -256,13 +256,13 @@ func TestAShutdownThatMayNotWaitSaysSoAndCloseEndsAll(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := house.fast.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := ts.fast.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		if len(left) > 0 {
-			t.Error("it was cut off before Close")
+			t.Error("the request was cancelled before Close")
 		}
-		if err := house.fast.Close(); err != nil {
+		if err := ts.fast.Close(); err != nil {
 			t.Error(err)
 		}
 		if took := timeUntilClosed(conn); took != 0 {
@@ -271,32 +271,32 @@ func TestAShutdownThatMayNotWaitSaysSoAndCloseEndsAll(t *testing.T) {
 		if err := <-left; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		if err := house.fast.Shutdown(context.Background()); err != nil {
+		if err := ts.fast.Shutdown(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// TestARequestOfAConnectionThatWasClosedIsNotBegun is of the moment between a head that has come and its handler.
-func TestARequestOfAConnectionThatWasClosedIsNotBegun(t *testing.T) {
+// Shutdown may close a connection between the arrival of a head and the call of the handler.
+func TestARequestOnAConnectionClosedByShutdownIsNotServed(t *testing.T) {
 	s := &Server{conns: map[*serverConn]struct{}{}}
 	one, other := net.Pipe()
 	t.Cleanup(func() { _ = other.Close() })
-	v := newServerConn(s, one)
-	s.track(v)
-	if !v.setIdle() {
-		t.Fatal("a server that runs keeps none")
+	sc := newServerConn(s, one)
+	s.track(sc)
+	if !sc.setIdle() {
+		t.Fatal("setIdle fails on a running server")
 	}
 	s.closeConns(false)
-	if v.setActive() {
-		t.Error("its answer would be lost")
+	if sc.setActive() {
+		t.Error("a request is served on a closed connection")
 	}
 	if s.closeConns(false) != 0 {
-		t.Error("it is still counted")
+		t.Error("the connection is still tracked")
 	}
 }
 
-func TestAHandoverHandsOverUntilItIsClosed(t *testing.T) {
+func TestHandoverDeliversUntilItIsClosed(t *testing.T) {
 	h := NewHandover(testAddr("here"))
 	if h.Addr() != testAddr("here") {
 		t.Error(h.Addr())
@@ -320,7 +320,7 @@ func TestAHandoverHandsOverUntilItIsClosed(t *testing.T) {
 	}
 }
 
-func TestWhatIsHandedOnIsReadAgainAndClosesByHalves(t *testing.T) {
+func TestReplayConnReturnsPendingBytesAndHalfCloses(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -350,7 +350,7 @@ func TestWhatIsHandedOnIsReadAgainAndClosesByHalves(t *testing.T) {
 	_, _ = one.Close(), other.Close()
 }
 
-// A laneListener fails as often as it is told to, for a while, and then for good.
+// A failingListener fails a number of times with a temporary error, and then for good.
 type failingListener struct {
 	net.Listener
 	fails int
@@ -367,7 +367,7 @@ func (l *failingListener) Accept() (net.Conn, error) {
 	return nil, io.ErrClosedPipe
 }
 
-func TestAServerOutlivesWhatPassesAndEndsWithItsListener(t *testing.T) {
+func TestServeRetriesTemporaryErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		if err := new(Server).Serve(&failingListener{fails: 4}); !errors.Is(err, io.ErrClosedPipe) || time.Since(begun) != 75*time.Millisecond {
@@ -376,12 +376,12 @@ func TestAServerOutlivesWhatPassesAndEndsWithItsListener(t *testing.T) {
 	})
 }
 
-func TestNothingIsLeftBehindOfAServer(t *testing.T) {
+func TestAServerLeavesNoGoroutines(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Run("served", func(t *testing.T) {
-		house := startServer(t, true, http.HandlerFunc(echoHandler))
+		ts := startServer(t, true, http.HandlerFunc(echoHandler))
 		for i := range 30 {
-			conn := house.dial(t)
+			conn := ts.dial(t)
 			write(t, conn, plainPost("hello", fmt.Sprintf("Pause: %dms", i)))
 			switch i % 3 {
 			case 0:

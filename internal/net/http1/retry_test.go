@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A dying connection takes so many bytes of a request, and then none.
+// A truncatingConn accepts a number of bytes, and then fails with EPIPE.
 type truncatingConn struct {
 	fakeConn
 	limit   int
@@ -31,8 +31,9 @@ func (d *truncatingConn) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// Between the look at a connection and the request it may be closed. The request goes again only if nobody can have it whole.
-func TestARequestIsSentAgainOnlyWhenItWasNotSentWhole(t *testing.T) {
+// A keep-alive connection may be closed between the stale check and the request. The request is sent again only if the
+// server cannot have received all of it.
+func TestARequestIsRetriedOnlyIfItWasNotSentWhole(t *testing.T) {
 	small, large := post("hello"), post(strings.Repeat("x", 4*maxCoalesced))
 	for name, test := range map[string]struct {
 		r       *Request
@@ -78,9 +79,10 @@ func TestARequestIsSentAgainOnlyWhenItWasNotSentWhole(t *testing.T) {
 	}
 }
 
-// A refusal that stands on a connection which takes no more of a request is the answer to it; no other request may follow.
-func TestARefusalInTheMiddleOfARequestIsItsAnswer(t *testing.T) {
-	s := newOrigin(t, nil, func(l *originConn) { t.Error("sent again") })
+// A response that has arrived on a connection which accepts no more of the request is the response to it. The
+// connection is not reused.
+func TestAResponseInTheMiddleOfARequestCounts(t *testing.T) {
+	s := newOrigin(t, nil, func(l *originConn) { t.Error("the request was retried") })
 	c := newClient(t, s.url)
 	conn := &truncatingConn{limit: 100, fakeConn: fakeConn{wire: []byte("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")}}
 	c.idle.put(newFakeClientConn(conn, initialBuffer), 0)
@@ -93,12 +95,12 @@ func TestARefusalInTheMiddleOfARequestIsItsAnswer(t *testing.T) {
 	}
 	_ = response.Body.Close()
 	if !conn.closed.Load() || c.idle.get() != nil {
-		t.Error("used again")
+		t.Error("the connection is reused")
 	}
 }
 
-// On a connection that is new nothing is tried twice: the origin is what fails.
-func TestARequestIsNotSentAgainOnANewConnection(t *testing.T) {
+// A new connection that fails is not replaced: the origin is at fault.
+func TestARequestIsNotRetriedOnANewConnection(t *testing.T) {
 	s := newOrigin(t, nil, func(l *originConn) {
 		_, _ = l.Peek(1)
 		l.reset()
@@ -109,8 +111,8 @@ func TestARequestIsNotSentAgainOnANewConnection(t *testing.T) {
 	}
 }
 
-// A request that the server has read is never sent twice, whatever becomes of its answer.
-func TestARequestThatWasReadIsNeverSentTwice(t *testing.T) {
+// A request that was sent whole is never sent again, whatever becomes of its response.
+func TestARequestThatWasSentIsNeverRetried(t *testing.T) {
 	for name, ends := range map[string]func(*originConn){
 		"closed": func(l *originConn) { _ = l.Close() }, "reset": func(l *originConn) { l.reset() },
 		"half a head": func(l *originConn) { _, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\nConte") },
@@ -142,14 +144,14 @@ func TestARequestThatWasReadIsNeverSentTwice(t *testing.T) {
 	}
 }
 
-// A mute connection takes nothing of a request; what its peer says comes through a pipe.
+// An unwritableConn fails every write. What its peer sends can be read.
 type unwritableConn struct{ net.Conn }
 
 func (unwritableConn) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
-// The refusal of a server that takes no more may be on its way. It is waited for a moment; once it has begun, for as long as
-// any other.
-func TestARefusalOnItsWayIsWaitedForAMoment(t *testing.T) {
+// The refusal of a server that stops reading may still arrive: its first byte is waited for until lingerTimeout, the
+// rest like that of any response.
+func TestALateRefusalIsWaitedForUntilTheLingerTimeout(t *testing.T) {
 	for first, read := range map[time.Duration]bool{0: true, lingerTimeout - 1: true, lingerTimeout + 1: false} {
 		synctest.Test(t, func(t *testing.T) {
 			ours, theirs := net.Pipe()

@@ -12,19 +12,20 @@ import (
 	"time"
 )
 
-// TestABodyThatNobodyWantsIsReadWhenItIsSmallAndElseEndsTheConnectionAfterTheAnswer has callers that send all before they read.
-func TestABodyThatNobodyWantsIsReadWhenItIsSmallAndElseEndsTheConnectionAfterTheAnswer(t *testing.T) {
+// The caller sends all of its request before it reads the response. A body up to maxDiscard is read to its end; a
+// longer one ends the connection after the response.
+func TestAnUnreadBodyIsDiscardedOrEndsTheConnection(t *testing.T) {
 	for _, size := range []int{1, 5000, maxDiscard - 1000, maxDiscard, maxDiscard + 1, 4 << 20} {
 		for _, read := range []int{0, 1, 700} {
 			t.Run(fmt.Sprint(size, " ", read), func(t *testing.T) {
 				t.Parallel()
-				house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ts := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					_, _ = io.CopyN(io.Discard, r.Body, int64(read))
 					_, _ = fmt.Fprintf(w, "no, thanks: %d", r.ContentLength)
 				}))
-				conn := house.dial(t)
+				conn := ts.dial(t)
 				if _, err := io.WriteString(conn, plainPost(strings.Repeat("b", size))); err != nil {
-					t.Errorf("the caller was cut off: %v", err)
+					t.Errorf("the caller's write failed: %v", err)
 				}
 				in := bufio.NewReader(conn)
 				r, err := http.ReadResponse(in, nil)
@@ -49,9 +50,9 @@ func TestABodyThatNobodyWantsIsReadWhenItIsSmallAndElseEndsTheConnectionAfterThe
 	}
 }
 
-func TestACallerWhoSendsForeverIsNotListenedTo(t *testing.T) {
-	house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) }))
-	conn := house.dial(t)
+func TestAnEndlessBodyIsCutOffAfterTheLingerTimeout(t *testing.T) {
+	ts := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusRequestEntityTooLarge) }))
+	conn := ts.dial(t)
 	write(t, conn, postHead+"Content-Length: 1000000000000\r\n\r\n")
 	begun, piece := time.Now(), make([]byte, 64<<10)
 	for {
@@ -67,9 +68,9 @@ func TestACallerWhoSendsForeverIsNotListenedTo(t *testing.T) {
 	}
 }
 
-func TestABodyIsNobodysOnceItsHandlerHasReturned(t *testing.T) {
+func TestABodyCannotBeReadAfterItsHandlerHasReturned(t *testing.T) {
 	kept := make(chan io.Reader, 2)
-	house := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	ts := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if len(kept) == 0 {
 			kept <- r.Body
 			return
@@ -80,7 +81,7 @@ func TestABodyIsNobodysOnceItsHandlerHasReturned(t *testing.T) {
 		body, err := io.ReadAll(r.Body)
 		_, _ = fmt.Fprint(w, string(body), err)
 	}))
-	conn := house.dial(t)
+	conn := ts.dial(t)
 	in := bufio.NewReader(conn)
 	write(t, conn, plainPost("first"))
 	readBody(t, in)

@@ -19,10 +19,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// laneTargets are what the lane takes in these tests.
+// testTargets are the Targets of the servers under test.
 var testTargets = []string{"/v1/chat/completions", "/v1/embeddings"}
 
-// A laneScript is a connection on which a caller says everything in given pieces, and then no more.
+// A scriptedConn is a connection whose caller sends given pieces and then closes its side.
 type scriptedConn struct {
 	remote  string
 	done    chan struct{}
@@ -91,38 +91,38 @@ type testAddr string
 func (testAddr) Network() string  { return "script" }
 func (a testAddr) String() string { return string(a) }
 
-// A laneTwin has the same handler behind net/http's server alone, and behind the lane.
+// A serverPair has one handler behind net/http's server alone and behind a Server.
 type serverPair struct {
 	netHTTP, fast *Handover
 	serial        atomic.Int64
 	mutex         sync.Mutex
 	seen          map[string][]string // what reached the handler, by connection
-	served        atomic.Int64        // requests that came by the lane
+	served        atomic.Int64        // requests that the Server answered itself
 }
 
 func newServerPair(t testing.TB) *serverPair {
 	t.Helper()
-	w := &serverPair{seen: map[string][]string{}, netHTTP: NewHandover(testAddr("alone")), fast: NewHandover(testAddr("lane"))}
+	w := &serverPair{seen: map[string][]string{}, netHTTP: NewHandover(testAddr("net/http")), fast: NewHandover(testAddr("server"))}
 	rest := NewHandover(testAddr("rest"))
-	plain := &http.Server{Handler: w, ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute}
-	lane := &Server{
+	netHTTP := &http.Server{Handler: w, ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute}
+	server := &Server{
 		Handler: w, Targets: testTargets, Fallback: rest.Deliver,
 		HeaderTimeout: time.Minute, BodyTimeout: time.Minute, IdleTimeout: time.Minute,
 	}
 	var all sync.WaitGroup
-	all.Go(func() { _ = plain.Serve(w.netHTTP) })
-	all.Go(func() { _ = plain.Serve(rest) })
-	all.Go(func() { _ = lane.Serve(w.fast) })
+	all.Go(func() { _ = netHTTP.Serve(w.netHTTP) })
+	all.Go(func() { _ = netHTTP.Serve(rest) })
+	all.Go(func() { _ = server.Serve(w.fast) })
 	t.Cleanup(func() {
 		_ = w.fast.Close()
-		_ = lane.Close()
-		_ = plain.Close()
+		_ = server.Close()
+		_ = netHTTP.Close()
 		all.Wait()
 	})
 	return w
 }
 
-// ServeHTTP tells everything that it sees.
+// ServeHTTP records and answers everything that a handler can see of a request.
 func (w *serverPair) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	if _, ok := out.(*responseWriter); ok {
 		w.served.Add(1)
@@ -135,7 +135,7 @@ func (w *serverPair) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(out, text)
 }
 
-// laneTold is a request as its handler sees it.
+// describe writes down a request as its handler sees it.
 func describe(r *http.Request, body []byte, err error) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s %s %s\nurl %q host %q length %d close %v trailer %v te %v\n", r.Method, r.RequestURI, r.Proto, r.URL, r.Host,
@@ -148,7 +148,7 @@ func describe(r *http.Request, body []byte, err error) string {
 	return text.String()
 }
 
-// A laneAnswer is one as its caller reads it, but for the order of its head and the date.
+// A parsedResponse is a response as its caller reads it, without the order of the fields and the date.
 type parsedResponse struct {
 	Proto  string
 	Status string
@@ -160,7 +160,7 @@ type parsedResponse struct {
 	Err    string
 }
 
-// ask says wire to one of the two. It returns what reached the handler, and what was answered.
+// exchange sends wire to one of the two. It returns what the handler saw and what was answered.
 func (w *serverPair) exchange(t testing.TB, to *Handover, wire, cuts []byte) (seen []string, said []parsedResponse) {
 	t.Helper()
 	script := newScriptedConn(fmt.Sprintf("192.0.2.1:%d", w.serial.Add(1)), wire, cuts)
@@ -168,7 +168,7 @@ func (w *serverPair) exchange(t testing.TB, to *Handover, wire, cuts []byte) (se
 	select {
 	case <-script.done:
 	case <-time.After(5 * time.Minute):
-		t.Fatalf("the connection is not ended by the end of %q", wire)
+		t.Fatalf("the connection stays open after %q", wire)
 	}
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
@@ -203,7 +203,7 @@ func parseResponses(wire []byte, seen []string) (all []parsedResponse) {
 	}
 }
 
-// compare says the same to both, and returns in what they differ.
+// compare sends the same to both, and returns how they differ.
 func (w *serverPair) compare(t testing.TB, wire, cuts []byte) string {
 	t.Helper()
 	seen, said := w.exchange(t, w.netHTTP, wire, nil)
@@ -216,13 +216,13 @@ const (
 	getRequest = "GET /v1/models HTTP/1.1\r\nHost: a.test\r\n\r\n"
 )
 
-// lanePlain is a request that the lane takes.
+// plainPost returns a request that a Server answers itself.
 func plainPost(body string, lines ...string) string {
 	lines = append(slices.Clip(lines), "Content-Length: "+strconv.Itoa(len(body)))
 	return postHead + strings.Join(lines, "\r\n") + "\r\n\r\n" + body
 }
 
-// laneSeeds are requests, and things that look like some.
+// requestSeeds are requests, and malformed ones.
 func requestSeeds() []string {
 	one, two := plainPost(`{"a":1}`, "Authorization: Bearer one"), plainPost(`{"b":22}`, "Authorization: Bearer two")
 	seeds := []string{
@@ -272,8 +272,8 @@ func requestSeeds() []string {
 	)
 }
 
-// FuzzTheLaneHandsOnWhatNetHTTPWould holds that a caller cannot tell the lane from net/http's server, nor can a handler.
-func FuzzTheLaneHandsOnWhatNetHTTPWould(f *testing.F) {
+// Neither a caller nor a handler can tell a Server from net/http's server.
+func FuzzServerBehavesLikeNetHTTP(f *testing.F) {
 	for i, seed := range requestSeeds() {
 		f.Add([]byte(seed), []byte{byte(i), byte(7 * i), 0, 3, byte(31 * i)})
 		f.Add([]byte(seed), []byte(nil))
@@ -284,34 +284,34 @@ func FuzzTheLaneHandsOnWhatNetHTTPWould(f *testing.F) {
 			return
 		}
 		if diff := w.compare(t, wire, cuts); diff != "" {
-			t.Errorf("%q cut by %v: net/http alone is -, the lane is +\n%s", wire, cuts, diff)
+			t.Errorf("%q cut by %v: net/http alone is -, the Server is +\n%s", wire, cuts, diff)
 		}
 	})
 }
 
-func TestTheLaneHandsOnWhatNetHTTPWouldByteByByte(t *testing.T) {
+func TestServerBehavesLikeNetHTTPByteByByte(t *testing.T) {
 	w := newServerPair(t)
 	for _, seed := range requestSeeds() {
 		if len(seed) > 2000 {
 			continue
 		}
 		if diff := w.compare(t, []byte(seed), make([]byte, len(seed))); diff != "" {
-			t.Errorf("%q: net/http alone is -, the lane is +\n%s", seed, diff)
+			t.Errorf("%q: net/http alone is -, the Server is +\n%s", seed, diff)
 		}
 	}
 	if w.served.Load() < 100 {
-		t.Errorf("the lane took %d requests", w.served.Load())
+		t.Errorf("the Server answered %d requests", w.served.Load())
 	}
 }
 
-// TestWhatAsksForSomethingSpecialIsHandedOn is of what net/http's server may learn to do.
-func TestWhatAsksForSomethingSpecialIsHandedOn(t *testing.T) {
+// A Server does not answer requests with unsupported fields, even those that net/http's server ignores today.
+func TestRequestsWithUnsupportedFieldsGoToTheFallback(t *testing.T) {
 	w := newServerPair(t)
 	for name := range unsupportedFields {
 		w.exchange(t, w.fast, []byte(plainPost("", name+": x")), nil)
 	}
 	if n := w.served.Load(); n > 0 {
-		t.Errorf("the lane took %d requests", n)
+		t.Errorf("the Server answered %d requests", n)
 	}
 	for _, name := range []string{"Transfer-Encoding", "Expect", "Upgrade", "Trailer", "Te", "Pragma", "Proxy-Connection", "Keep-Alive", "Http2-Settings"} {
 		if !unsupportedFields[name] {

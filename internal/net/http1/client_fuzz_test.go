@@ -15,17 +15,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A reading is what a client makes of what a server sends.
+// A parsedAnswer is a response as a client has read it.
 type parsedAnswer struct {
 	status int
 	fields [numFields]string
 	length int64
 	body   []byte
-	rest   int  // bytes behind the answer's end
+	rest   int  // bytes after the response
 	keep   bool // another request may follow
 }
 
-// asWeRead reads an answer with our client.
+// readWithClient reads a response with a Client.
 func readWithClient(c *Client, wire, cuts, reads []byte, buffer int) (parsedAnswer, error) {
 	conn := &fakeConn{wire: wire, cuts: cuts}
 	l := newFakeClientConn(conn, buffer)
@@ -39,13 +39,13 @@ func readWithClient(c *Client, wire, cuts, reads []byte, buffer int) (parsedAnsw
 	next := c.idle.get()
 	if err != nil {
 		if next != nil || !conn.closed.Load() {
-			return parsedAnswer{}, errors.New("a connection is used again after " + err.Error())
+			return parsedAnswer{}, errors.New("a connection is reused after " + err.Error())
 		}
 		return parsedAnswer{}, err
 	}
 	unread := l.end - l.start
 	if (next != nil) != (kept && unread == 0) || conn.closed.Load() == (next != nil) {
-		return parsedAnswer{}, errors.New("used again with bytes that nobody asked for, or not used again without")
+		return parsedAnswer{}, errors.New("a connection is reused with unread bytes, or is not reused without")
 	}
 	return parsedAnswer{
 		response.Status,
@@ -54,7 +54,7 @@ func readWithClient(c *Client, wire, cuts, reads []byte, buffer int) (parsedAnsw
 	}, nil
 }
 
-// asTheyRead reads it with net/http's, which looks for interim answers in its transport.
+// readWithNetHTTP reads a response with net/http's reader, and skips interim responses as net/http's Transport does.
 func readWithNetHTTP(wire []byte) (parsedAnswer, error) {
 	source := bytes.NewReader(wire)
 	buffered := bufio.NewReader(source)
@@ -79,14 +79,14 @@ func readWithNetHTTP(wire []byte) (parsedAnswer, error) {
 	}
 }
 
-// A difference is something that one client takes and the other does not: what the one that refuses says of it, and what
-// must be in the answer for that.
+// A difference is something that one client accepts and the other refuses: a part of the refusal's error, and a check
+// that the response has what the error says.
 type difference struct {
 	name, says string
 	in         func(answer []byte) bool
 }
 
-// stricter is what we refuse and net/http takes. Anything else is a bug of ours.
+// stricter lists what a Client refuses and net/http accepts. Every other refusal is a bug.
 var stricter = []difference{
 	{"a line that ends with LF alone", "bare LF", has(`(^|[^\r])\n`)},
 	{"both a length and chunks", "both a length and chunks", has(`(?is)content-length:.*chunked|chunked.*content-length:`)},
@@ -112,7 +112,7 @@ var stricter = []difference{
 	{"a long row of interim answers", "more than 8 interim", has(`(?s)(HTTP/1\.[01] 1\d\d.*){8}`)},
 }
 
-// laxer is what net/http refuses and we take: nothing of it says where an answer ends.
+// laxer lists what net/http refuses and a Client accepts: nothing that concerns the end of a response.
 var laxer = []difference{
 	{"many long extensions of small chunks", "too much non-data", longer(8000)},
 	{"trailers of more than a page", "suspiciously long trailer", longer(4000)},
@@ -134,23 +134,23 @@ func explained(by []difference, wire []byte, err error) bool {
 	return false
 }
 
-// compare tells in which way the two read an answer differently, where that is not listed.
+// compare describes how the two read a response differently, if the difference is not listed. It returns "" for none.
 func compare(c *Client, wire, cuts, reads []byte, buffer int) string {
 	ours, refused := readWithClient(c, bytes.Clone(wire), cuts, reads, buffer)
 	theirs, err := readWithNetHTTP(wire)
 	switch {
 	case refused != nil && !errors.Is(refused, ErrMalformed) && !errors.Is(refused, io.ErrUnexpectedEOF):
-		return "neither a broken answer nor a malformed one: " + refused.Error()
+		return "neither a truncated response nor a malformed one: " + refused.Error()
 	case refused != nil && err == nil && !explained(stricter, wire, refused):
-		return "refused without a reason on the list: " + refused.Error()
+		return "refused for a reason that is not listed: " + refused.Error()
 	case refused != nil:
 		return ""
 	case err != nil && explained(laxer, wire, err):
 		return ""
 	case err != nil:
-		return "taken, where net/http says " + err.Error()
+		return "accepted, where net/http says " + err.Error()
 	case ours.keep && !theirs.keep:
-		return "kept, where net/http closes"
+		return "kept alive, where net/http closes"
 	case ours.status != theirs.status, ours.fields != theirs.fields, ours.length != theirs.length:
 		return "another head"
 	case !bytes.Equal(ours.body, theirs.body):
@@ -161,7 +161,7 @@ func compare(c *Client, wire, cuts, reads []byte, buffer int) string {
 	return ""
 }
 
-func FuzzAnAnswerReadsAsNetHTTPReadsIt(f *testing.F) {
+func FuzzClientReadsResponsesLikeNetHTTP(f *testing.F) {
 	c := newClient(f, "http://origin.test")
 	for _, answer := range responseSeeds {
 		f.Add([]byte(answer), []byte{}, []byte{0}, uint16(4095))
@@ -177,7 +177,7 @@ func FuzzAnAnswerReadsAsNetHTTPReadsIt(f *testing.F) {
 	})
 }
 
-// What heads and chunks are made of, right and wrong.
+// The parts of heads and chunks, valid and malformed.
 var (
 	firstLines = []string{
 		"HTTP/1.1 200 OK", "HTTP/1.1 200 OK", "HTTP/1.1 200", "HTTP/1.1 200 ", "HTTP/1.0 200 OK", "HTTP/1.1 204 None", "HTTP/1.1 304 Same", "HTTP/1.1 100 Go on", "HTTP/1.1 103 x",
@@ -201,7 +201,7 @@ var (
 	datas = []string{"hello", "hello", "hello", "hell", "hello!", "", "0123456789", "\r\n", "5\r\nhello\r\n", "0\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad"}
 )
 
-// anOddAnswer is put together of pieces, each right or wrong.
+// drawOddResponse draws a response of parts that are each valid or malformed.
 func drawOddResponse(t *rapid.T) []byte {
 	of := func(from []string) string { return rapid.SampledFrom(from).Draw(t, "piece") }
 	few := func(most int) int { return rapid.IntRange(0, most).Draw(t, "how many") }
@@ -225,7 +225,7 @@ func drawOddResponse(t *rapid.T) []byte {
 	return []byte(w.String() + of(ends) + of(datas))
 }
 
-func TestAnOddAnswerReadsAsNetHTTPReadsIt(t *testing.T) {
+func TestClientReadsOddResponsesLikeNetHTTP(t *testing.T) {
 	c := newClient(t, "http://origin.test")
 	rapid.Check(t, func(t *rapid.T) {
 		wire := drawOddResponse(t)
@@ -236,8 +236,8 @@ func TestAnOddAnswerReadsAsNetHTTPReadsIt(t *testing.T) {
 	})
 }
 
-// Every listed strictness is one: some answer among the seeds is refused for it that net/http takes.
-func TestEveryDifferenceIsShownByAnAnswer(t *testing.T) {
+// Every listed difference is shown by one of the seeds, so that the list has no needless exceptions.
+func TestEveryListedDifferenceIsShownByASeed(t *testing.T) {
 	c := newClient(t, "http://origin.test")
 	shown := map[string]bool{}
 	for _, answer := range responseSeeds {
@@ -258,7 +258,7 @@ func TestEveryDifferenceIsShownByAnAnswer(t *testing.T) {
 	}
 	for _, d := range append(append([]difference{}, stricter...), laxer...) {
 		if !shown[d.name] {
-			t.Errorf("no answer shows: %s", d.name)
+			t.Errorf("no seed shows: %s", d.name)
 		}
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"sovereign/internal/net/poller"
 )
 
-// rideThrough reads a body to its end in turns, and by Next what is not for turns.
-func pollBody(r *poller.Poller, b *Body) (whole []byte, turns int, err error) {
+// pollBody reads a body to its end with Poll, and with Next where TryNext returns false.
+func pollBody(r *poller.Poller, b *Body) (whole []byte, callbacks int, err error) {
 	for err == nil {
 		b.Poll(r, func(time.Time) bool {
-			turns++
+			callbacks++
 			for {
 				piece, ok := b.TryNext()
 				if len(piece) == 0 {
@@ -35,10 +35,10 @@ func pollBody(r *poller.Poller, b *Body) (whole []byte, turns int, err error) {
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	return whole, turns, err
+	return whole, callbacks, err
 }
 
-// aStream is a body in chunks of any size, as it is sent. Some are broken somewhere.
+// randomChunkedStream returns an encoded body of chunks of random sizes. Some are malformed or truncated.
 func randomChunkedStream(random *rand.Rand) string {
 	var b strings.Builder
 	for range random.IntN(40) {
@@ -56,7 +56,7 @@ func randomChunkedStream(random *rand.Rand) string {
 	return b.String()
 }
 
-// dribble sends in pieces of any size, with pauses.
+// writeInPieces writes pieces of random sizes, with pauses.
 func writeInPieces(to io.Writer, wire string, random *rand.Rand) {
 	for len(wire) > 0 {
 		n := min(len(wire), 1+random.IntN([]int{3, 30, 300, 20_000}[random.IntN(4)]))
@@ -69,12 +69,12 @@ func writeInPieces(to io.Writer, wire string, random *rand.Rand) {
 	}
 }
 
-// In turns a body reads as it does otherwise, wherever it is cut and whatever it ends with, and its connection is as good for the next.
-func TestABodyReadsInTurnsAsItReadsAtOnce(t *testing.T) {
+// Poll and TryNext read what Next reads, however the body arrives and ends, and the connection can be reused.
+func TestPollReadsWhatNextReads(t *testing.T) {
 	eachTransport(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
 		r := poller.New(1)
 		defer r.Close()
-		taken := 0
+		total := 0
 		for seed := range uint64(150) {
 			wire := randomChunkedStream(rand.New(rand.NewPCG(seed, 1)))
 			s := newOrigin(t, secure, func(l *originConn) {
@@ -97,8 +97,8 @@ func TestABodyReadsInTurnsAsItReadsAtOnce(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, turns, err := pollBody(r, response.Body)
-				taken += turns
+				got, callbacks, err := pollBody(r, response.Body)
+				total += callbacks
 				if (err == nil) != (wrong == nil) || errors.Is(err, ErrMalformed) != errors.Is(wrong, ErrMalformed) || !bytes.Equal(got, want) {
 					t.Fatalf("stream %d, time %d: %d bytes and %v, want %d and %v", seed, again, len(got), err, len(want), wrong)
 				}
@@ -108,14 +108,14 @@ func TestABodyReadsInTurnsAsItReadsAtOnce(t *testing.T) {
 				t.Errorf("stream %d: %d connections for three requests", seed, s.accepted.Load())
 			}
 		}
-		if taken < 500 {
-			t.Errorf("%d turns in all", taken)
+		if total < 500 {
+			t.Errorf("%d callbacks in all", total)
 		}
 	})
 }
 
-// The end of a request ends a ride, at whatever moment, and reading after it.
-func TestARideEndsWithItsRequest(t *testing.T) {
+// The end of the context ends Poll at any moment, and reading after it.
+func TestTheEndOfTheContextEndsPoll(t *testing.T) {
 	eachTransport(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
 		r := poller.New(1)
 		defer r.Close()
@@ -146,7 +146,7 @@ func TestARideEndsWithItsRequest(t *testing.T) {
 					t.Error(err)
 				}
 			case <-time.After(10 * time.Second):
-				t.Fatal("it goes on")
+				t.Fatal("Poll goes on")
 			}
 			_ = response.Body.Close()
 		}

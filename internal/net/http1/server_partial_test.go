@@ -14,8 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestACallerWhoWaitsIsToldAsMuch holds for what never ends: what net/http's server answers at once, nobody waits for.
-func TestACallerWhoWaitsIsToldAsMuch(t *testing.T) {
+// The caller stops in the middle of a request and keeps the connection open. What net/http's server answers at once, a
+// Server answers at once too.
+func TestAPartialRequestIsAnsweredLikeNetHTTP(t *testing.T) {
 	seeds := requestSeeds()
 	for _, l := range []string{"X", "X : 1", " X: 1", "X: \x00", ": 1", "X: 1\nY: 2", "Content-Length: 1\r\nContent-Length: 2", "\n", "Y: 1\r\n\n"} {
 		seeds = append(seeds, postHead+l+"\r\n", plainPost("a")+postHead+l+"\r\n", postHead+"A: 1\r\n"+l+"\r\nB: ")
@@ -29,22 +30,22 @@ func TestACallerWhoWaitsIsToldAsMuch(t *testing.T) {
 		}
 		for _, pieces := range []int{1, 2, 7} {
 			heard := map[bool][]parsedResponse{}
-			for _, laned := range []bool{true, false} {
-				synctest.Test(t, func(t *testing.T) { heard[laned] = settledResponses(t, laned, seed, pieces) })
+			for _, fast := range []bool{true, false} {
+				synctest.Test(t, func(t *testing.T) { heard[fast] = settledResponses(t, fast, seed, pieces) })
 			}
 			if diff := cmp.Diff(heard[false], heard[true]); diff != "" {
-				t.Errorf("%q in %d pieces: net/http alone is -, the lane is +\n%s", seed, pieces, diff)
+				t.Errorf("%q in %d pieces: net/http alone is -, the Server is +\n%s", seed, pieces, diff)
 			}
 		}
 	}
 }
 
-// laneRest is what was answered when nothing moves any more.
-func settledResponses(t *testing.T, laned bool, wire string, pieces int) []parsedResponse {
+// settledResponses returns what was answered once nothing happens any more.
+func settledResponses(t *testing.T, fast bool, wire string, pieces int) []parsedResponse {
 	t.Helper()
 	var mutex sync.Mutex
 	var seen []string
-	_, dial := startPipedServer(t, laned, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	_, dial := startPipedServer(t, fast, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		mutex.Lock()
 		seen = append(seen, r.Method+"\n")

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// small is for sockets that take hardly anything at once.
+// smallBuffer sets a socket buffer, SO_SNDBUF or SO_RCVBUF, to its minimum.
 func smallBuffer(option int) func(network, address string, raw syscall.RawConn) error {
 	return func(_, _ string, raw syscall.RawConn) (err error) {
 		called := raw.Control(func(fd uintptr) {
@@ -25,10 +25,10 @@ func smallBuffer(option int) func(network, address string, raw syscall.RawConn) 
 	}
 }
 
-// A connection whose buffers are smaller than a request takes it in pieces.
-func TestARequestThatDoesNotFitIsSentWhole(t *testing.T) {
-	few := net.ListenConfig{Control: smallBuffer(syscall.SO_RCVBUF)}
-	listener, err := few.Listen(t.Context(), "tcp", "127.0.0.1:0")
+// The send buffer is smaller than the request, so that it takes several writes.
+func TestARequestLargerThanTheSendBufferIsSentWhole(t *testing.T) {
+	config := net.ListenConfig{Control: smallBuffer(syscall.SO_RCVBUF)}
+	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestARequestThatDoesNotFitIsSentWhole(t *testing.T) {
 		}
 		l := originConn{Conn: conn, Reader: bufio.NewReader(conn)}
 		for {
-			time.Sleep(20 * time.Millisecond) // until nothing more fits
+			time.Sleep(20 * time.Millisecond) // until the buffers are full
 			body, ok := l.readRequest()
 			if !ok {
 				return
@@ -50,7 +50,7 @@ func TestARequestThatDoesNotFitIsSentWhole(t *testing.T) {
 	}()
 	c := newClient(t, "http://"+listener.Addr().String())
 	c.dialer.Control = smallBuffer(syscall.SO_SNDBUF)
-	for _, length := range []int{maxCoalesced - 1<<10, maxCoalesced - 1<<10, 3 * maxCoalesced, 3 * maxCoalesced} { // as one piece, and as two
+	for _, length := range []int{maxCoalesced - 1<<10, maxCoalesced - 1<<10, 3 * maxCoalesced, 3 * maxCoalesced} { // coalesced, and not
 		body := strings.Repeat("0123456789abcde\n", length/16)
 		if got, err := roundTrip(t.Context(), c, post(body)); err != nil || got != body {
 			t.Fatalf("%d bytes came back of %d, %v", len(got), len(body), err)
@@ -58,8 +58,8 @@ func TestARequestThatDoesNotFitIsSentWhole(t *testing.T) {
 	}
 }
 
-// What ended a connection is told as it was, though it was noticed while the request was sent.
-func TestAConnectionThatIsResetInsteadOfAnAnswerSaysSo(t *testing.T) {
+// RoundTrip of package socket notices the reset. Do returns it all the same.
+func TestDoReturnsAConnectionReset(t *testing.T) {
 	s := newOrigin(t, nil, func(l *originConn) {
 		for answers := 0; ; answers++ {
 			if _, ok := l.readRequest(); !ok || answers > 0 {
@@ -78,8 +78,8 @@ func TestAConnectionThatIsResetInsteadOfAnAnswerSaysSo(t *testing.T) {
 	}
 }
 
-// All connections that were closed meanwhile are passed over, and the request goes over the first that stands.
-func TestConnectionsThatWereClosedArePassedOver(t *testing.T) {
+// Do skips every keep-alive connection that the server has closed, and uses the first that is open.
+func TestDoSkipsClosedKeepAliveConnections(t *testing.T) {
 	closing := make(chan struct{})
 	s := newOrigin(t, nil, func(l *originConn) {
 		for {
@@ -102,7 +102,7 @@ func TestConnectionsThatWereClosedArePassedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, r := range open { // the first is the one that stands
+	for _, r := range open { // the first stays open
 		if _, err := io.ReadAll(r.Body); err != nil {
 			t.Fatal(err)
 		}
@@ -114,12 +114,12 @@ func TestConnectionsThatWereClosedArePassedOver(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	if n := s.accepted.Load(); n != kept {
-		t.Errorf("%d connections, and there was one that stood", n)
+		t.Errorf("%d connections, though one was open", n)
 	}
 }
 
-// An end cuts who waits for an answer, and nothing is read over the connection any more.
-func TestAnEndCutsWhoWaitsForAnAnswer(t *testing.T) {
+// The end of the context ends the wait for a response, and the connection is not reused.
+func TestTheEndOfTheContextEndsTheWaitForAResponse(t *testing.T) {
 	s := newOrigin(t, nil, func(l *originConn) {
 		_, _ = l.readRequest()
 		_, _ = l.readRequest() // the end
@@ -131,12 +131,13 @@ func TestAnEndCutsWhoWaitsForAnAnswer(t *testing.T) {
 		t.Error(err)
 	}
 	if c.idle.get() != nil {
-		t.Error("the connection is used again")
+		t.Error("the connection is reused")
 	}
 }
 
-// A peer who has refused before it was asked is heard, though its words came before anybody waited for them.
-func TestAPeerWhoSpeaksFirstIsHeard(t *testing.T) {
+// A server may refuse a new connection before it has read a request. Its response may arrive before the client waits
+// for one.
+func TestAResponseBeforeTheRequestIsRead(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -165,32 +166,32 @@ func TestAPeerWhoSpeaksFirstIsHeard(t *testing.T) {
 	}
 }
 
-// Who waits for an answer keeps nothing of what it has sent.
-func TestWhatWasSentIsGivenBackBeforeTheAnswer(t *testing.T) {
+// While the client waits for a response, it keeps no buffer of the request.
+func TestTheRequestIsReleasedBeforeTheResponse(t *testing.T) {
 	s := newOrigin(t, nil, func(l *originConn) {
 		_, _ = l.readRequest()
 		_, _ = l.readRequest() // the end
 	})
 	c := newClient(t, s.url)
-	link, err := c.dial(t.Context())
+	cc, err := c.dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer link.close()
-	link.reused = true
+	defer cc.close()
+	cc.reused = true
 	sent := make(chan struct{})
-	link.exchange.OnSent = func() {
-		link.outgoing.release()
+	cc.exchange.OnSent = func() {
+		cc.outgoing.release()
 		close(sent)
 	}
 	over := make(chan error, 1)
-	go func() { over <- link.send("a", post(strings.Repeat("b", 2*maxCoalesced))) }()
+	go func() { over <- cc.send("a", post(strings.Repeat("b", 2*maxCoalesced))) }()
 	<-sent
-	if s := &link.outgoing; s.header != nil || len(s.parts) > 0 || slices.ContainsFunc(s.parts[:cap(s.parts)], func(p []byte) bool { return p != nil }) {
-		t.Error("it holds on to what it has sent")
+	if s := &cc.outgoing; s.header != nil || len(s.parts) > 0 || slices.ContainsFunc(s.parts[:cap(s.parts)], func(p []byte) bool { return p != nil }) {
+		t.Error("the request is still referenced")
 	}
-	link.abort()
+	cc.abort()
 	if err := <-over; err != nil {
-		t.Error(err) // who reads is told
+		t.Error(err) // the next read returns it
 	}
 }

@@ -4,9 +4,9 @@ import "strings"
 
 const chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
-// answers are what servers send, good and bad: where the fuzzing begins.
+// responseSeeds are responses, valid and malformed, from which the fuzzing starts.
 var responseSeeds = []string{
-	// Good ones, in each framing.
+	// Valid ones, in each framing.
 	"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
 	"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
 	"HTTP/1.1 200\r\ncontent-length:5 \r\nCONTENT-TYPE:\tapplication/json\t\r\n\r\nhello",
@@ -33,7 +33,7 @@ var responseSeeds = []string{
 	"HTTP/1.1 200 OK\r\nX-Long: " + strings.Repeat("x", 6000) + "\r\nContent-Length: 2\r\n\r\nok",
 	"HTTP/1.1 200 \xff\r\nX: \x80\r\nContent-Length: 2\r\n\r\nok",
 
-	// Broken off.
+	// Truncated.
 	"", "H", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r", chunked,
 	chunked + "5\r\nhell", chunked + "5\r\nhello", chunked + "5\r\nhello\r\n0\r\n", chunked + "0\r\nA: b\r\n", chunked + "5",
 

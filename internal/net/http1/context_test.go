@@ -17,7 +17,7 @@ func TestTheEndOfTheContextEndsTheExchangeInEveryPhase(t *testing.T) {
 	a := newAuthority(t)
 	large := post(strings.Repeat("x", 32<<20))
 	for name, test := range map[string]struct {
-		sends string // by the server, which then says no more
+		sends string // what the server sends before it stops
 		large bool   // a request that the server does not read
 	}{
 		"while the request is written":      {large: true},
@@ -39,17 +39,17 @@ func TestTheEndOfTheContextEndsTheExchangeInEveryPhase(t *testing.T) {
 		for _, secure := range []bool{false, true} {
 			for how, reads := range map[string][]byte{"Next": {0}, "Read": {9}, "large Read": {255}} {
 				t.Run(name+" "+how+" "+strconv.FormatBool(secure), func(t *testing.T) {
-					there, gone, left := make(chan bool), make(chan bool), make(chan bool)
+					reached, closed, returned := make(chan bool), make(chan bool), make(chan bool)
 					handle := func(l *originConn) {
-						defer close(gone)
+						defer close(closed)
 						if test.large {
 							_, _ = l.Peek(1)
-							close(there)
-							<-left
+							close(reached)
+							<-returned
 						} else {
 							_, _ = l.readRequest()
 							_, _ = io.WriteString(l.Conn, test.sends)
-							close(there)
+							close(reached)
 						}
 						_, _ = io.Copy(io.Discard, l)
 					}
@@ -59,7 +59,7 @@ func TestTheEndOfTheContextEndsTheExchangeInEveryPhase(t *testing.T) {
 					}
 					c := newClient(t, newOrigin(t, config, handle).url, a.trust)
 					ctx, cancel := context.WithCancel(context.Background())
-					go func() { <-there; cancel() }()
+					go func() { <-reached; cancel() }()
 					r := getRoot()
 					if test.large {
 						r = large
@@ -77,10 +77,10 @@ func TestTheEndOfTheContextEndsTheExchangeInEveryPhase(t *testing.T) {
 						t.Error(err)
 					}
 					if idleConns(c) > 0 {
-						t.Error("used again")
+						t.Error("the connection is reused")
 					}
-					close(left)
-					<-gone
+					close(returned)
+					<-closed
 				})
 			}
 		}
@@ -103,20 +103,20 @@ func TestTheEndOfTheContextEndsADial(t *testing.T) {
 }
 
 func TestTheEndOfTheContextEndsAHandshake(t *testing.T) {
-	there, gone := make(chan bool), make(chan bool)
+	reached, closed := make(chan bool), make(chan bool)
 	s := newOrigin(t, nil, func(l *originConn) {
-		defer close(gone)
+		defer close(closed)
 		_, _ = l.Peek(1)
-		close(there)
+		close(reached)
 		_, _ = io.Copy(io.Discard, l)
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() { <-there; cancel() }()
+	go func() { <-reached; cancel() }()
 	c := newClient(t, strings.Replace(s.url, "http:", "https:", 1))
 	if _, err := c.Do(ctx, getRoot()); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	<-gone
+	<-closed
 }
 
 func TestNothingIsSentAfterTheEndOfTheContext(t *testing.T) {
@@ -141,8 +141,8 @@ func TestNothingIsSentAfterTheEndOfTheContext(t *testing.T) {
 	}
 }
 
-// A context may end at any moment after its exchange: in the next one's time, over the same connection.
-func TestAContextThatEndsAfterItsExchangeHarmsNoOther(t *testing.T) {
+// A context may end at any moment after its exchange, also during the next exchange on the same connection.
+func TestAContextThatEndsAfterItsExchangeDoesNotAffectOthers(t *testing.T) {
 	s := newOrigin(t, nil, echo)
 	c := newClient(t, s.url)
 	var all sync.WaitGroup
@@ -177,8 +177,8 @@ func TestAContextThatEndsAfterItsExchangeHarmsNoOther(t *testing.T) {
 	}
 }
 
-// A context that ends while its exchange is ending takes its own answer at most.
-func TestAContextThatEndsWithItsExchangeHarmsNoOther(t *testing.T) {
+// A context that ends while its exchange ends fails that exchange at most.
+func TestAContextThatEndsDuringItsExchangeDoesNotAffectOthers(t *testing.T) {
 	c := newClient(t, newOrigin(t, nil, echo).url)
 	var all sync.WaitGroup
 	for worker := range 4 {
@@ -199,8 +199,8 @@ func TestAContextThatEndsWithItsExchangeHarmsNoOther(t *testing.T) {
 	all.Wait()
 }
 
-// The end of a context may be on its way to a connection still: that is used by nobody else.
-func TestAConnectionWhoseContextHasEndedIsNotUsedAgain(t *testing.T) {
+// The callback of a context that has ended may still abort the connection, so that no other exchange may use it.
+func TestAConnectionWhoseContextHasEndedIsNotReused(t *testing.T) {
 	c := newClient(t, "http://origin.test")
 	for _, answer := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", chunked + "5\r\nhello\r\n0\r\n\r\n"} {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -215,13 +215,13 @@ func TestAConnectionWhoseContextHasEndedIsNotUsedAgain(t *testing.T) {
 		cancel()
 		_ = response.Body.Close()
 		if idleConns(c) > 0 || !conn.closed.Load() {
-			t.Errorf("%q: used again", answer)
+			t.Errorf("%q: the connection is reused", answer)
 		}
 	}
 }
 
-// A body that is closed has no connection: not even the one that it had, which is another's now.
-func TestABodyThatIsClosedTouchesNothing(t *testing.T) {
+// A closed body does not touch its former connection, which another exchange may use.
+func TestAClosedBodyDoesNotTouchItsConnection(t *testing.T) {
 	s := newOrigin(t, nil, echo)
 	c := newClient(t, s.url)
 	for name, whole := range map[string]bool{"read to its end": true, "left": false} {
@@ -255,7 +255,7 @@ func TestABodyThatIsClosedTouchesNothing(t *testing.T) {
 	}
 }
 
-// A watched context counts who waits for its end.
+// A countingContext counts the callbacks that are registered.
 type countingContext struct {
 	context.Context
 	waiting atomic.Int32
@@ -270,22 +270,22 @@ func (w *countingContext) AfterFunc(f func()) func() bool {
 	}
 }
 
-// A context may live for long and have many exchanges: none of them leaves anything behind, however it ended.
-func TestAnExchangeLeavesNothingWithItsContext(t *testing.T) {
+// A context may outlive many exchanges. None leaves its callback behind, however it ended.
+func TestAnExchangeRemovesItsCallbackFromTheContext(t *testing.T) {
 	ctx := &countingContext{Context: t.Context()}
 	c := newClient(t, "http://origin.test")
 	for _, answer := range responseSeeds {
 		response, err := c.exchange(ctx, newFakeClientConn(&fakeConn{wire: []byte(answer)}, initialBuffer), getRoot())
 		if err == nil {
 			if ctx.waiting.Load() != 1 {
-				t.Fatalf("%q: nobody waits for its end", answer)
+				t.Fatalf("%q: no callback is registered", answer)
 			}
 			_, _ = drain(response.Body, nil)
 			_ = response.Body.Close()
 			_ = response.Body.Close()
 		}
 		if ctx.waiting.Load() != 0 {
-			t.Fatalf("%q: %d wait", answer, ctx.waiting.Load())
+			t.Fatalf("%q: %d callbacks are left", answer, ctx.waiting.Load())
 		}
 	}
 }
