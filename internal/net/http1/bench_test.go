@@ -19,10 +19,10 @@ var benchResponses = map[string]string{
 func newBenchOrigin(b *testing.B, answer string) string {
 	b.Helper()
 	text := []byte(answer)
-	return newOrigin(b, nil, func(l *originConn) {
+	return newOrigin(b, nil, func(oc *originConn) {
 		buffer, held := make([]byte, 4096), 0
 		for {
-			n, err := l.Conn.Read(buffer[held:])
+			n, err := oc.Conn.Read(buffer[held:])
 			if err != nil {
 				return
 			}
@@ -30,7 +30,7 @@ func newBenchOrigin(b *testing.B, answer string) string {
 				continue
 			}
 			held = 0
-			if _, err := l.Conn.Write(text); err != nil {
+			if _, err := oc.Conn.Write(text); err != nil {
 				return
 			}
 		}
@@ -59,8 +59,8 @@ func BenchmarkExchange(b *testing.B) {
 			}
 		})
 		b.Run(name+"/net-http", func(b *testing.B) {
-			way := &http.Transport{DisableCompression: true}
-			defer way.CloseIdleConnections()
+			transport := &http.Transport{DisableCompression: true}
+			defer transport.CloseIdleConnections()
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			buffer := make([]byte, maxBuffer)
@@ -73,7 +73,7 @@ func BenchmarkExchange(b *testing.B) {
 				r.Header.Set("Content-Type", "application/json")
 				r.Header.Set("Accept", "application/json")
 				r.Header.Set("Authorization", "Bearer key")
-				response, err := way.RoundTrip(r)
+				response, err := transport.RoundTrip(r)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -91,13 +91,13 @@ func BenchmarkReading(b *testing.B) {
 			c := newClient(b, "http://origin.test")
 			r, text := getRoot(), []byte(answer)
 			conn := &fakeConn{}
-			l := newFakeClientConn(conn, initialBuffer)
+			cc := newFakeClientConn(conn, initialBuffer)
 			ctx := context.Background()
 			b.ReportAllocs()
 			b.SetBytes(int64(len(answer)))
 			for b.Loop() {
 				conn.wire = text
-				response, err := c.exchange(ctx, l, r)
+				response, err := c.exchange(ctx, cc, r)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -105,7 +105,7 @@ func BenchmarkReading(b *testing.B) {
 					_, err = response.Body.Next()
 				}
 				_ = response.Body.Close()
-				l = c.idle.get()
+				cc = c.idle.get()
 			}
 		})
 	}

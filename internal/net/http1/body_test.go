@@ -62,9 +62,9 @@ func TestResponsesAreReadWhereverTheyAreSplit(t *testing.T) {
 		first := drawResponse(t, "first", 700, framingLength, framingChunked)
 		second := drawResponse(t, "second", 700, framingLength, framingChunked, framingClose)
 		conn := &fakeConn{cuts: cuts, responses: [][]byte{first.wire, second.wire}, eofWithData: rapid.Bool().Draw(t, "abrupt")}
-		l := newFakeClientConn(conn, buffer)
+		cc := newFakeClientConn(conn, buffer)
 		for _, a := range []framedResponse{first, second} {
-			response, err := c.exchange(context.Background(), l, getRoot())
+			response, err := c.exchange(context.Background(), cc, getRoot())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,8 +79,8 @@ func TestResponsesAreReadWhereverTheyAreSplit(t *testing.T) {
 				t.Fatalf("after the end: %v", err)
 			}
 			_ = response.Body.Close()
-			if again := c.idle.get(); (again == l) != (a.framing != framingClose) {
-				t.Fatalf("%q: reused: %v", a.wire, again == l)
+			if again := c.idle.get(); (again == cc) != (a.framing != framingClose) {
+				t.Fatalf("%q: reused: %v", a.wire, again == cc)
 			}
 		}
 	})
@@ -150,8 +150,8 @@ func TestAnUnreadBodyClosesItsConnection(t *testing.T) {
 func TestABodyOfKnownLengthNeedNotBeReadToEOF(t *testing.T) {
 	c := newClient(t, "http://origin.test")
 	for _, wire := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n"} {
-		l := newFakeClientConn(&fakeConn{wire: []byte(wire)}, 16)
-		response, err := c.exchange(context.Background(), l, getRoot())
+		cc := newFakeClientConn(&fakeConn{wire: []byte(wire)}, 16)
+		response, err := c.exchange(context.Background(), cc, getRoot())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +159,7 @@ func TestABodyOfKnownLengthNeedNotBeReadToEOF(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = response.Body.Close()
-		if c.idle.get() != l {
+		if c.idle.get() != cc {
 			t.Errorf("%q: not reused", wire)
 		}
 	}
@@ -202,13 +202,13 @@ func TestTheBufferGrowsWithFullReads(t *testing.T) {
 		size int
 	}{{nil, maxBuffer}, {[]byte{99}, initialBuffer}} {
 		conn := &fakeConn{wire: append([]byte("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"), make([]byte, 100_000)...), cuts: test.cuts}
-		l := newFakeClientConn(conn, initialBuffer)
-		response, err := c.exchange(context.Background(), l, getRoot())
+		cc := newFakeClientConn(conn, initialBuffer)
+		response, err := c.exchange(context.Background(), cc, getRoot())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text, err := drain(response.Body, nil); len(text) != 100_000 || err != nil || len(l.buffer) != test.size {
-			t.Errorf("%d bytes over a buffer of %d: %v", len(text), len(l.buffer), err)
+		if text, err := drain(response.Body, nil); len(text) != 100_000 || err != nil || len(cc.buffer) != test.size {
+			t.Errorf("%d bytes over a buffer of %d: %v", len(text), len(cc.buffer), err)
 		}
 		_ = response.Body.Close()
 	}

@@ -28,8 +28,8 @@ type parsedAnswer struct {
 // readWithClient reads a response with a Client.
 func readWithClient(c *Client, wire, cuts, reads []byte, buffer int) (parsedAnswer, error) {
 	conn := &fakeConn{wire: wire, cuts: cuts}
-	l := newFakeClientConn(conn, buffer)
-	response, err := c.exchange(context.Background(), l, getRoot())
+	cc := newFakeClientConn(conn, buffer)
+	response, err := c.exchange(context.Background(), cc, getRoot())
 	if err != nil {
 		return parsedAnswer{}, err
 	}
@@ -43,7 +43,7 @@ func readWithClient(c *Client, wire, cuts, reads []byte, buffer int) (parsedAnsw
 		}
 		return parsedAnswer{}, err
 	}
-	unread := l.end - l.start
+	unread := cc.end - cc.start
 	if (next != nil) != (kept && unread == 0) || conn.closed.Load() == (next != nil) {
 		return parsedAnswer{}, errors.New("a connection is reused with unread bytes, or is not reused without")
 	}
@@ -82,15 +82,15 @@ func readWithNetHTTP(wire []byte) (parsedAnswer, error) {
 // A difference is something that one client accepts and the other refuses: a part of the refusal's error, and a check
 // that the response has what the error says.
 type difference struct {
-	name, says string
-	in         func(answer []byte) bool
+	name, err string
+	in        func(answer []byte) bool
 }
 
 // stricter lists what a Client refuses and net/http accepts. Every other refusal is a bug.
 var stricter = []difference{
 	{"a line that ends with LF alone", "bare LF", has(`(^|[^\r])\n`)},
 	{"both a length and chunks", "both a length and chunks", has(`(?is)content-length:.*chunked|chunked.*content-length:`)},
-	{"a length that is said twice", "two lengths", has(`(?is)content-length:.*content-length:`)},
+	{"a repeated length", "two lengths", has(`(?is)content-length:.*content-length:`)},
 	{"a length among the trailers", "two lengths", has(`(?is)chunked.*\n0+(;[^\n]*)?\r\n(.*\n)?content-length:`)},
 	{"chunks in HTTP/1.0", "chunks in HTTP/1.0", has(`(?is)HTTP/1\.0.*chunked`)},
 	{"a coding in HTTP/1.0, or among the trailers", "transfer encoding other than", has(`(?is)(HTTP/1\.0.*|\n0+(;[^\n]*)?\r\n.*)transfer-encoding:`)},
@@ -127,7 +127,7 @@ func longer(than int) func([]byte) bool {
 
 func explained(by []difference, wire []byte, err error) bool {
 	for _, d := range by {
-		if strings.Contains(err.Error(), d.says) && d.in(wire) {
+		if strings.Contains(err.Error(), d.err) && d.in(wire) {
 			return true
 		}
 	}
@@ -251,7 +251,7 @@ func TestEveryListedDifferenceIsShownByASeed(t *testing.T) {
 			continue
 		}
 		for _, d := range by {
-			if strings.Contains(why.Error(), d.says) && d.in([]byte(answer)) {
+			if strings.Contains(why.Error(), d.err) && d.in([]byte(answer)) {
 				shown[d.name] = true
 			}
 		}

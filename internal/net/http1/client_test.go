@@ -24,9 +24,9 @@ func (b bytewiseConn) Write(p []byte) (int, error) {
 }
 
 func TestAResponseSentByteByByteIsRead(t *testing.T) {
-	s := newOrigin(t, nil, func(l *originConn) {
-		for body, ok := l.readRequest(); ok; body, ok = l.readRequest() {
-			_, _ = io.WriteString(bytewiseConn{l.Conn}, "HTTP/1.1 100 Continue\r\n\r\n"+chunked+"3;x\r\n"+body+"\r\n2\r\n!!\r\n0\r\nA: b\r\n\r\n")
+	s := newOrigin(t, nil, func(oc *originConn) {
+		for body, ok := oc.readRequest(); ok; body, ok = oc.readRequest() {
+			_, _ = io.WriteString(bytewiseConn{oc.Conn}, "HTTP/1.1 100 Continue\r\n\r\n"+chunked+"3;x\r\n"+body+"\r\n2\r\n!!\r\n0\r\nA: b\r\n\r\n")
 		}
 	})
 	c := newClient(t, s.url)
@@ -43,11 +43,11 @@ func TestAResponseSentByteByByteIsRead(t *testing.T) {
 // endlessResponse sends the beginning of a response, and then the same piece until the client closes.
 func endlessResponse(first, piece string) func(*originConn) {
 	piece = strings.Repeat(piece, 1+4096/len(piece))
-	return func(l *originConn) {
-		_, _ = l.readRequest()
-		_, err := io.WriteString(l.Conn, first)
+	return func(oc *originConn) {
+		_, _ = oc.readRequest()
+		_, err := io.WriteString(oc.Conn, first)
 		for err == nil {
-			_, err = io.WriteString(l.Conn, piece)
+			_, err = io.WriteString(oc.Conn, piece)
 		}
 	}
 }
@@ -86,9 +86,9 @@ func TestEndlessHeadsAndChunkLinesAreRefused(t *testing.T) {
 }
 
 func TestTenThousandFieldsWithinMaxHeadAreRead(t *testing.T) {
-	s := newOrigin(t, nil, func(l *originConn) {
-		for _, ok := l.readRequest(); ok; _, ok = l.readRequest() {
-			_, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\n"+strings.Repeat("X: y\r\n", 10_000)+"Content-Length: 2\r\n\r\nok")
+	s := newOrigin(t, nil, func(oc *originConn) {
+		for _, ok := oc.readRequest(); ok; _, ok = oc.readRequest() {
+			_, _ = io.WriteString(oc.Conn, "HTTP/1.1 200 OK\r\n"+strings.Repeat("X: y\r\n", 10_000)+"Content-Length: 2\r\n\r\nok")
 		}
 	})
 	c := newClient(t, s.url, func(c *Config) { c.MaxHead = 64 << 10 })
@@ -119,9 +119,9 @@ func TestTheLimitsOfHeadsAndChunkLinesAreExact(t *testing.T) {
 			t.Errorf("an extension of %d bytes: %v", n, err)
 		}
 	}
-	l := newFakeClientConn(&fakeConn{wire: []byte(strings.Repeat("x", 10_000))}, initialBuffer)
-	if err := l.readHead(new(responseHead), 5000); !errors.Is(err, ErrMalformed) || len(l.buffer) != 5000 {
-		t.Errorf("a buffer of %d bytes: %v", len(l.buffer), err)
+	cc := newFakeClientConn(&fakeConn{wire: []byte(strings.Repeat("x", 10_000))}, initialBuffer)
+	if err := cc.readHead(new(responseHead), 5000); !errors.Is(err, ErrMalformed) || len(cc.buffer) != 5000 {
+		t.Errorf("a buffer of %d bytes: %v", len(cc.buffer), err)
 	}
 	for n, good := range map[int]bool{maxInterim: true, maxInterim + 1: false} {
 		wire := strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", n) + "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
@@ -136,18 +136,18 @@ func TestAResponseBeforeTheEndOfTheRequestIsRead(t *testing.T) {
 	const refusal = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno"
 	body := strings.Repeat("x", 8<<20)
 	for name, handle := range map[string]func(*originConn){
-		"and it closes": func(l *originConn) {
-			_, _ = l.Peek(1) // closing with unread data sends a reset, which the client notices
-			_, _ = io.WriteString(l.Conn, refusal)
+		"and it closes": func(oc *originConn) {
+			_, _ = oc.Peek(1) // closing with unread data sends a reset, which the client notices
+			_, _ = io.WriteString(oc.Conn, refusal)
 		},
-		"and it reads on": func(l *originConn) {
-			_, _ = io.WriteString(l.Conn, refusal)
-			_, _ = l.readRequest()
-			_, _ = l.readRequest()
+		"and it reads on": func(oc *originConn) {
+			_, _ = io.WriteString(oc.Conn, refusal)
+			_, _ = oc.readRequest()
+			_, _ = oc.readRequest()
 		},
-		"and it reads some, and closes": func(l *originConn) {
-			_, _ = io.CopyN(io.Discard, l, 1<<20)
-			_, _ = io.WriteString(l.Conn, refusal)
+		"and it reads some, and closes": func(oc *originConn) {
+			_, _ = io.CopyN(io.Discard, oc, 1<<20)
+			_, _ = io.WriteString(oc.Conn, refusal)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,11 +166,11 @@ func TestAResponseBeforeTheEndOfTheRequestIsRead(t *testing.T) {
 
 func TestRequestEncoding(t *testing.T) {
 	var got atomic.Value
-	s := newOrigin(t, nil, func(l *originConn) {
+	s := newOrigin(t, nil, func(oc *originConn) {
 		text := make([]byte, 4096)
-		n, _ := l.Read(text)
+		n, _ := oc.Read(text)
 		got.Store(string(text[:n]))
-		l.respond("")
+		oc.respond("")
 	})
 	c := newClient(t, s.url)
 	r := &Request{Method: "POST", Target: "/v1/x?y=%20z", Fields: []Field{{"A", "b"}, {"X-Empty", ""}, {"X-Tab", "a\tb"}, {"X-", "ü"}}, Body: [][]byte{[]byte("he"), nil, []byte("llo")}}
@@ -268,13 +268,13 @@ func TestAWrongLengthDoesNotAffectTheNextResponse(t *testing.T) {
 		"larger": "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello", "largest": "HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775807\r\n\r\nhello",
 		"a chunk larger": chunked + "6\r\nhello\r\n0\r\n\r\n", "a chunk largest": chunked + "fffffffffffffff\r\nhello",
 	} {
-		s := newOrigin(t, nil, func(l *originConn) {
-			body, _ := l.readRequest()
-			if l.number > 1 {
-				l.respond(body)
+		s := newOrigin(t, nil, func(oc *originConn) {
+			body, _ := oc.readRequest()
+			if oc.number > 1 {
+				oc.respond(body)
 				return
 			}
-			_, _ = io.WriteString(l.Conn, answer)
+			_, _ = io.WriteString(oc.Conn, answer)
 		})
 		c := newClient(t, s.url)
 		if got, err := roundTrip(context.Background(), c, getRoot()); err == nil {
@@ -288,7 +288,7 @@ func TestAWrongLengthDoesNotAffectTheNextResponse(t *testing.T) {
 
 // A server that does not read a request is waited for until the context ends.
 func TestTheEndOfTheContextEndsAWriteThatBlocks(t *testing.T) {
-	plain := newOrigin(t, nil, func(l *originConn) { _, _ = l.Peek(1); <-t.Context().Done() })
+	plain := newOrigin(t, nil, func(oc *originConn) { _, _ = oc.Peek(1); <-t.Context().Done() })
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	begun := time.Now()

@@ -60,13 +60,13 @@ func TestARequestLargerThanTheSendBufferIsSentWhole(t *testing.T) {
 
 // RoundTrip of package socket notices the reset. Do returns it all the same.
 func TestDoReturnsAConnectionReset(t *testing.T) {
-	s := newOrigin(t, nil, func(l *originConn) {
+	s := newOrigin(t, nil, func(oc *originConn) {
 		for answers := 0; ; answers++ {
-			if _, ok := l.readRequest(); !ok || answers > 0 {
-				l.reset()
+			if _, ok := oc.readRequest(); !ok || answers > 0 {
+				oc.reset()
 				return
 			}
-			l.respond("once")
+			oc.respond("once")
 		}
 	})
 	c := newClient(t, s.url)
@@ -81,13 +81,13 @@ func TestDoReturnsAConnectionReset(t *testing.T) {
 // Do skips every keep-alive connection that the server has closed, and uses the first that is open.
 func TestDoSkipsClosedKeepAliveConnections(t *testing.T) {
 	closing := make(chan struct{})
-	s := newOrigin(t, nil, func(l *originConn) {
+	s := newOrigin(t, nil, func(oc *originConn) {
 		for {
-			if _, ok := l.readRequest(); !ok {
+			if _, ok := oc.readRequest(); !ok {
 				return
 			}
-			l.respond("here")
-			if l.number > 1 {
+			oc.respond("here")
+			if oc.number > 1 {
 				<-closing
 				return
 			}
@@ -120,9 +120,9 @@ func TestDoSkipsClosedKeepAliveConnections(t *testing.T) {
 
 // The end of the context ends the wait for a response, and the connection is not reused.
 func TestTheEndOfTheContextEndsTheWaitForAResponse(t *testing.T) {
-	s := newOrigin(t, nil, func(l *originConn) {
-		_, _ = l.readRequest()
-		_, _ = l.readRequest() // the end
+	s := newOrigin(t, nil, func(oc *originConn) {
+		_, _ = oc.readRequest()
+		_, _ = oc.readRequest() // the end
 	})
 	c := newClient(t, s.url)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -168,9 +168,9 @@ func TestAResponseBeforeTheRequestIsRead(t *testing.T) {
 
 // While the client waits for a response, it keeps no buffer of the request.
 func TestTheRequestIsReleasedBeforeTheResponse(t *testing.T) {
-	s := newOrigin(t, nil, func(l *originConn) {
-		_, _ = l.readRequest()
-		_, _ = l.readRequest() // the end
+	s := newOrigin(t, nil, func(oc *originConn) {
+		_, _ = oc.readRequest()
+		_, _ = oc.readRequest() // the end
 	})
 	c := newClient(t, s.url)
 	cc, err := c.dial(t.Context())

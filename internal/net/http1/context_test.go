@@ -40,18 +40,18 @@ func TestTheEndOfTheContextEndsTheExchangeInEveryPhase(t *testing.T) {
 			for how, reads := range map[string][]byte{"Next": {0}, "Read": {9}, "large Read": {255}} {
 				t.Run(name+" "+how+" "+strconv.FormatBool(secure), func(t *testing.T) {
 					reached, closed, returned := make(chan bool), make(chan bool), make(chan bool)
-					handle := func(l *originConn) {
+					handle := func(oc *originConn) {
 						defer close(closed)
 						if test.large {
-							_, _ = l.Peek(1)
+							_, _ = oc.Peek(1)
 							close(reached)
 							<-returned
 						} else {
-							_, _ = l.readRequest()
-							_, _ = io.WriteString(l.Conn, test.sends)
+							_, _ = oc.readRequest()
+							_, _ = io.WriteString(oc.Conn, test.sends)
 							close(reached)
 						}
-						_, _ = io.Copy(io.Discard, l)
+						_, _ = io.Copy(io.Discard, oc)
 					}
 					config := a.serverConfig(t)
 					if !secure {
@@ -104,11 +104,11 @@ func TestTheEndOfTheContextEndsADial(t *testing.T) {
 
 func TestTheEndOfTheContextEndsAHandshake(t *testing.T) {
 	reached, closed := make(chan bool), make(chan bool)
-	s := newOrigin(t, nil, func(l *originConn) {
+	s := newOrigin(t, nil, func(oc *originConn) {
 		defer close(closed)
-		_, _ = l.Peek(1)
+		_, _ = oc.Peek(1)
 		close(reached)
-		_, _ = io.Copy(io.Discard, l)
+		_, _ = io.Copy(io.Discard, oc)
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { <-reached; cancel() }()
@@ -121,10 +121,10 @@ func TestTheEndOfTheContextEndsAHandshake(t *testing.T) {
 
 func TestNothingIsSentAfterTheEndOfTheContext(t *testing.T) {
 	var requests atomic.Int32
-	s := newOrigin(t, nil, func(l *originConn) {
-		for body, ok := l.readRequest(); ok; body, ok = l.readRequest() {
+	s := newOrigin(t, nil, func(oc *originConn) {
+		for body, ok := oc.readRequest(); ok; body, ok = oc.readRequest() {
 			requests.Add(1)
-			l.respond(body)
+			oc.respond(body)
 		}
 	})
 	c := newClient(t, s.url)

@@ -27,11 +27,11 @@ type originConn struct {
 	number int // of the connection, from 1
 }
 
-func (l *originConn) Read(p []byte) (int, error) { return l.Reader.Read(p) }
+func (oc *originConn) Read(p []byte) (int, error) { return oc.Reader.Read(p) }
 
 // readRequest reads a request and returns its body; ok is false at the end of the connection.
-func (l *originConn) readRequest() (body string, ok bool) {
-	r, err := http.ReadRequest(l.Reader)
+func (oc *originConn) readRequest() (body string, ok bool) {
+	r, err := http.ReadRequest(oc.Reader)
 	if err != nil {
 		return "", false
 	}
@@ -40,16 +40,16 @@ func (l *originConn) readRequest() (body string, ok bool) {
 }
 
 // respond answers with a body of known length.
-func (l *originConn) respond(body string) {
-	_, _ = fmt.Fprintf(l.Conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+func (oc *originConn) respond(body string) {
+	_, _ = fmt.Fprintf(oc.Conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
 // reset closes the connection with a reset, as a dying process does.
-func (l *originConn) reset() {
-	if c, ok := l.Conn.(*net.TCPConn); ok {
+func (oc *originConn) reset() {
+	if c, ok := oc.Conn.(*net.TCPConn); ok {
 		_ = c.SetLinger(0)
 	}
-	_ = l.Close()
+	_ = oc.Close()
 }
 
 // A testOrigin is a server whose connections are handled by a function of the test. It closes a connection when that

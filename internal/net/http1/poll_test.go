@@ -77,9 +77,9 @@ func TestPollReadsWhatNextReads(t *testing.T) {
 		total := 0
 		for seed := range uint64(150) {
 			wire := randomChunkedStream(rand.New(rand.NewPCG(seed, 1)))
-			s := newOrigin(t, secure, func(l *originConn) {
-				for _, ok := l.readRequest(); ok; _, ok = l.readRequest() {
-					writeInPieces(l.Conn, chunked+wire, rand.New(rand.NewPCG(seed, 2)))
+			s := newOrigin(t, secure, func(oc *originConn) {
+				for _, ok := oc.readRequest(); ok; _, ok = oc.readRequest() {
+					writeInPieces(oc.Conn, chunked+wire, rand.New(rand.NewPCG(seed, 2)))
 					if !strings.HasSuffix(wire, "\r\n\r\n") {
 						return
 					}
@@ -119,11 +119,11 @@ func TestTheEndOfTheContextEndsPoll(t *testing.T) {
 	eachTransport(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
 		r := poller.New(1)
 		defer r.Close()
-		s := newOrigin(t, secure, func(l *originConn) {
-			_, _ = l.readRequest()
-			_, err := io.WriteString(l.Conn, chunked)
+		s := newOrigin(t, secure, func(oc *originConn) {
+			_, _ = oc.readRequest()
+			_, err := io.WriteString(oc.Conn, chunked)
 			for err == nil {
-				_, err = io.WriteString(l.Conn, "5\r\nhello\r\n")
+				_, err = io.WriteString(oc.Conn, "5\r\nhello\r\n")
 				time.Sleep(100 * time.Microsecond)
 			}
 		})

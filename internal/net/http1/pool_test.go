@@ -17,13 +17,13 @@ import (
 
 func TestAConnectionIsReused(t *testing.T) {
 	eachTransport(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
-		s := newOrigin(t, secure, func(l *originConn) {
+		s := newOrigin(t, secure, func(oc *originConn) {
 			for {
-				body, ok := l.readRequest()
+				body, ok := oc.readRequest()
 				if !ok {
 					return
 				}
-				l.respond(body)
+				oc.respond(body)
 			}
 		})
 		c := newClient(t, s.url, trust)
@@ -43,28 +43,28 @@ func TestAConnectionIsReused(t *testing.T) {
 func TestAStaleConnectionIsNotReused(t *testing.T) {
 	const stray = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstray"
 	for name, between := range map[string]func(*originConn){
-		"closed":               func(l *originConn) { _ = l.Close() },
-		"reset":                func(l *originConn) { l.reset() },
-		"another answer":       func(l *originConn) { _, _ = io.WriteString(l.Conn, stray) },
-		"one byte":             func(l *originConn) { _, _ = io.WriteString(l.Conn, "H") },
-		"an answer and closed": func(l *originConn) { _, _ = io.WriteString(l.Conn, stray); _ = l.Close() },
+		"closed":               func(oc *originConn) { _ = oc.Close() },
+		"reset":                func(oc *originConn) { oc.reset() },
+		"another answer":       func(oc *originConn) { _, _ = io.WriteString(oc.Conn, stray) },
+		"one byte":             func(oc *originConn) { _, _ = io.WriteString(oc.Conn, "H") },
+		"an answer and closed": func(oc *originConn) { _, _ = io.WriteString(oc.Conn, stray); _ = oc.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachTransport(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
 				first, disturbed, done := make(chan bool), make(chan bool), make(chan bool)
 				var requests atomic.Int32
-				s := newOrigin(t, secure, func(l *originConn) {
-					body, ok := l.readRequest()
+				s := newOrigin(t, secure, func(oc *originConn) {
+					body, ok := oc.readRequest()
 					if !ok {
 						return
 					}
 					requests.Add(1)
-					l.respond(body)
-					if l.number > 1 {
+					oc.respond(body)
+					if oc.number > 1 {
 						return
 					}
 					<-first
-					between(l)
+					between(oc)
 					close(disturbed)
 					<-done
 				})
@@ -104,22 +104,22 @@ func TestBytesAfterAResponseAreNotTheNextResponse(t *testing.T) {
 		for _, pieces := range []int{1, 2} {
 			t.Run(name+" "+strconv.Itoa(pieces), func(t *testing.T) {
 				eachTransport(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
-					s := newOrigin(t, secure, func(l *originConn) {
-						body, _ := l.readRequest()
-						if l.number > 1 {
-							l.respond(body)
+					s := newOrigin(t, secure, func(oc *originConn) {
+						body, _ := oc.readRequest()
+						if oc.number > 1 {
+							oc.respond(body)
 							return
 						}
 						if pieces == 1 {
-							_, _ = io.WriteString(l.Conn, answer)
+							_, _ = io.WriteString(oc.Conn, answer)
 						} else { // with TLS, two records
 							end := max(len(answer)-len(stray), strings.Index(answer, "good"))
-							whole := cork(l)
-							_, _ = io.WriteString(l.Conn, answer[:end])
-							_, _ = io.WriteString(l.Conn, answer[end:])
+							whole := cork(oc)
+							_, _ = io.WriteString(oc.Conn, answer[:end])
+							_, _ = io.WriteString(oc.Conn, answer[end:])
 							whole()
 						}
-						_, _ = l.readRequest()
+						_, _ = oc.readRequest()
 					})
 					c := newClient(t, s.url, trust)
 					if _, err := roundTrip(context.Background(), c, getRoot()); err != nil {
@@ -136,8 +136,8 @@ func TestBytesAfterAResponseAreNotTheNextResponse(t *testing.T) {
 
 // cork sets TCP_CORK, so that several TLS records arrive at once. The function that it returns sends what was held
 // back.
-func cork(l *originConn) func() {
-	socket := l.Conn
+func cork(oc *originConn) func() {
+	socket := oc.Conn
 	if s, ok := socket.(*tls.Conn); ok {
 		socket = s.NetConn()
 	}
@@ -261,18 +261,18 @@ func TestThePoolIsLastInFirstOutAndBounded(t *testing.T) {
 func TestCloseClosesIdleConnectionsOnly(t *testing.T) {
 	ended := make(chan int, 2)
 	release := make(chan bool)
-	s := newOrigin(t, nil, func(l *originConn) {
+	s := newOrigin(t, nil, func(oc *originConn) {
 		for {
-			body, ok := l.readRequest()
+			body, ok := oc.readRequest()
 			if !ok {
-				ended <- l.number
+				ended <- oc.number
 				return
 			}
-			_, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
+			_, _ = io.WriteString(oc.Conn, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
 			if body == "slow" {
 				<-release
 			}
-			_, _ = io.WriteString(l.Conn, "done")
+			_, _ = io.WriteString(oc.Conn, "done")
 		}
 	})
 	c := newClient(t, s.url)
@@ -309,9 +309,9 @@ func TestAnIdleConnectionIsTakenOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
-				if l := c.idle.get(); l != nil {
+				if cc := c.idle.get(); cc != nil {
 					mutex.Lock()
-					taken[l]++
+					taken[cc]++
 					mutex.Unlock()
 				}
 			})

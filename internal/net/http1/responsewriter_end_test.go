@@ -14,26 +14,26 @@ func TestEndCompletesTheResponseBeforeTheHandlerReturns(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for name, c := range map[string]struct {
 		want string
-		say  func(r *responseWriter) error
+		send func(w *responseWriter) error
 	}{
-		"at once":        {"hello", func(r *responseWriter) error { return r.End([]byte("hello")) }},
-		"a long one":     {long, func(r *responseWriter) error { return r.End([]byte(long)) }},
-		"nothing":        {"", func(r *responseWriter) error { return r.End(nil) }},
-		"a stream":       {"hello", func(r *responseWriter) error { return errors.Join(r.Send([]byte("hel")), r.End([]byte("lo"))) }},
-		"a long stream":  {"hel" + long, func(r *responseWriter) error { return errors.Join(r.Send([]byte("hel")), r.End([]byte(long))) }},
-		"a stream's end": {"hello", func(r *responseWriter) error { return errors.Join(r.Send([]byte("hello")), r.End(nil)) }},
-		"after a write":  {"hello", func(r *responseWriter) error { return errors.Join(writeString(r, "hel"), r.End([]byte("lo"))) }},
-		"what has a length": {"hello", func(r *responseWriter) error {
-			r.Header().Set("Content-Length", "5")
-			return r.End([]byte("hello"))
+		"at once":        {"hello", func(w *responseWriter) error { return w.End([]byte("hello")) }},
+		"a long one":     {long, func(w *responseWriter) error { return w.End([]byte(long)) }},
+		"nothing":        {"", func(w *responseWriter) error { return w.End(nil) }},
+		"a stream":       {"hello", func(w *responseWriter) error { return errors.Join(w.Send([]byte("hel")), w.End([]byte("lo"))) }},
+		"a long stream":  {"hel" + long, func(w *responseWriter) error { return errors.Join(w.Send([]byte("hel")), w.End([]byte(long))) }},
+		"a stream's end": {"hello", func(w *responseWriter) error { return errors.Join(w.Send([]byte("hello")), w.End(nil)) }},
+		"after a write":  {"hello", func(w *responseWriter) error { return errors.Join(writeString(w, "hel"), w.End([]byte("lo"))) }},
+		"what has a length": {"hello", func(w *responseWriter) error {
+			w.Header().Set("Content-Length", "5")
+			return w.End([]byte("hello"))
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			read := make(chan struct{})
 			ts := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
-				answer, _ := w.(*responseWriter)
-				if err := c.say(answer); err != nil {
+				writer, _ := w.(*responseWriter)
+				if err := c.send(writer); err != nil {
 					t.Error(err)
 				}
 				<-read
@@ -60,11 +60,11 @@ func TestEndCompletesTheResponseBeforeTheHandlerReturns(t *testing.T) {
 func TestWritesAfterEndFail(t *testing.T) {
 	ts := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		answer, _ := w.(*responseWriter)
-		if err := errors.Join(answer.Send([]byte("hel")), answer.End([]byte("lo"))); err != nil {
+		writer, _ := w.(*responseWriter)
+		if err := errors.Join(writer.Send([]byte("hel")), writer.End([]byte("lo"))); err != nil {
 			t.Error(err)
 		}
-		for _, more := range []error{writeString(answer, "more"), answer.Send([]byte("more")), answer.End([]byte("more"))} {
+		for _, more := range []error{writeString(writer, "more"), writer.Send([]byte("more")), writer.End([]byte("more"))} {
 			if !errors.Is(more, http.ErrContentLength) {
 				t.Error(more)
 			}

@@ -54,10 +54,10 @@ func TestARequestIsRetriedOnlyIfItWasNotSentWhole(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests atomic.Int32
-			s := newOrigin(t, nil, func(l *originConn) {
-				if body, ok := l.readRequest(); ok {
+			s := newOrigin(t, nil, func(oc *originConn) {
+				if body, ok := oc.readRequest(); ok {
 					requests.Add(1)
-					l.respond(strconv.Itoa(len(body)))
+					oc.respond(strconv.Itoa(len(body)))
 				}
 			})
 			c := newClient(t, s.url)
@@ -82,7 +82,7 @@ func TestARequestIsRetriedOnlyIfItWasNotSentWhole(t *testing.T) {
 // A response that has arrived on a connection which accepts no more of the request is the response to it. The
 // connection is not reused.
 func TestAResponseInTheMiddleOfARequestCounts(t *testing.T) {
-	s := newOrigin(t, nil, func(l *originConn) { t.Error("the request was retried") })
+	s := newOrigin(t, nil, func(oc *originConn) { t.Error("the request was retried") })
 	c := newClient(t, s.url)
 	conn := &truncatingConn{limit: 100, fakeConn: fakeConn{wire: []byte("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno")}}
 	c.idle.put(newFakeClientConn(conn, initialBuffer), 0)
@@ -101,9 +101,9 @@ func TestAResponseInTheMiddleOfARequestCounts(t *testing.T) {
 
 // A new connection that fails is not replaced: the origin is at fault.
 func TestARequestIsNotRetriedOnANewConnection(t *testing.T) {
-	s := newOrigin(t, nil, func(l *originConn) {
-		_, _ = l.Peek(1)
-		l.reset()
+	s := newOrigin(t, nil, func(oc *originConn) {
+		_, _ = oc.Peek(1)
+		oc.reset()
 	})
 	c := newClient(t, s.url)
 	if _, err := roundTrip(context.Background(), c, post(strings.Repeat("x", 8<<20))); !errors.Is(err, errUnsent) || s.accepted.Load() != 1 {
@@ -114,20 +114,20 @@ func TestARequestIsNotRetriedOnANewConnection(t *testing.T) {
 // A request that was sent whole is never sent again, whatever becomes of its response.
 func TestARequestThatWasSentIsNeverRetried(t *testing.T) {
 	for name, ends := range map[string]func(*originConn){
-		"closed": func(l *originConn) { _ = l.Close() }, "reset": func(l *originConn) { l.reset() },
-		"half a head": func(l *originConn) { _, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\nConte") },
-		"half a body": func(l *originConn) { _, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab") },
+		"closed": func(oc *originConn) { _ = oc.Close() }, "reset": func(oc *originConn) { oc.reset() },
+		"half a head": func(oc *originConn) { _, _ = io.WriteString(oc.Conn, "HTTP/1.1 200 OK\r\nConte") },
+		"half a body": func(oc *originConn) { _, _ = io.WriteString(oc.Conn, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests atomic.Int32
-			s := newOrigin(t, nil, func(l *originConn) {
-				body, ok := l.readRequest()
-				for ; ok; body, ok = l.readRequest() {
+			s := newOrigin(t, nil, func(oc *originConn) {
+				body, ok := oc.readRequest()
+				for ; ok; body, ok = oc.readRequest() {
 					if requests.Add(1) > 1 {
-						ends(l)
+						ends(oc)
 						return
 					}
-					l.respond(body)
+					oc.respond(body)
 				}
 			})
 			c := newClient(t, s.url)

@@ -18,12 +18,14 @@ import (
 //
 // It accepts a POST of HTTP/1.1 to one of its Targets, with a Content-Length and a short head in which no field is
 // repeated and none asks for a special treatment, such as Expect or Upgrade. Handlers and callers see what they would
-// see with net/http's server, with one difference: the request's Header may be used for the connection's next request
-// once the handler has returned, if the handler did not change it.
+// see with net/http's server, with these exceptions. The request's Header may be used for the connection's next request
+// once the handler has returned, if the handler did not change it. Interim (1xx) responses of a handler are not sent.
+// The request's context ends up to 200 ms after the caller has disconnected, and has the values of ConnContext, not its
+// end.
 type Server struct {
 	Handler     http.Handler
 	Targets     []string                       // the paths that are served here
-	ConnContext func(net.Conn) context.Context // the parent of the contexts of a connection's requests; nil for none
+	ConnContext func(net.Conn) context.Context // for the values of the requests' contexts; nil for none
 	Fallback    func(net.Conn)                 // takes over a connection
 	Log         *slog.Logger                   // for panics of the handler; nil for no log
 

@@ -82,7 +82,7 @@ func write(t *testing.T, conn io.Writer, text string) {
 
 func TestADisconnectEndsTheRequestsContext(t *testing.T) {
 	for _, streams := range []bool{true, false} {
-		for _, body := range []string{"", "asked"} {
+		for _, body := range []string{"", "body"} {
 			t.Run(fmt.Sprint(streams, len(body)), func(t *testing.T) {
 				eachServerInBubble(t, func(t *testing.T, fast bool) {
 					ended := make(chan time.Time, 1)
@@ -136,7 +136,7 @@ func TestAnEarlyDisconnectIsNoticedAfterTheDelay(t *testing.T) {
 			ended <- time.Now()
 		}))
 		conn := dial()
-		write(t, conn, plainPost("asked"))
+		write(t, conn, plainPost("body"))
 		begun := time.Now()
 		_ = conn.Close()
 		if at := <-ended; at.Sub(begun) != backgroundReadDelay {
@@ -151,7 +151,7 @@ func TestADisconnectDuringALaterRequestIsNoticedWithinTwoDelays(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ended := make(chan time.Time, 1)
 			_, dial := startPipedServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if asked, _ := io.ReadAll(r.Body); string(asked) == "stay" {
+				if body, _ := io.ReadAll(r.Body); string(body) == "stay" {
 					<-r.Context().Done()
 					ended <- time.Now()
 				}
@@ -182,7 +182,7 @@ func TestAHalfCloseEndsTheContextLikeNetHTTP(t *testing.T) {
 			_, _ = io.WriteString(w, "still there?")
 		}))
 		conn := ts.dial(t)
-		write(t, conn, plainPost("asked"))
+		write(t, conn, plainPost("body"))
 		_ = conn.(*net.TCPConn).CloseWrite()
 		if wire, err := io.ReadAll(conn); err != nil || !bytes.HasSuffix(wire, []byte("still there?")) {
 			t.Errorf("%q, %v", wire, err)
@@ -302,14 +302,14 @@ func TestTheBackgroundReadRacesWithTheEndOfTheHandler(t *testing.T) {
 					body := strings.Repeat("b", rand.N(20)*caller)
 					_, _ = io.WriteString(conn, plainPost(fmt.Sprint(body, caller, ".", i), fmt.Sprint("X: ", i%4)))
 				}
-				if heard := i - ahead + 1; heard >= 0 {
+				if number := i - ahead + 1; number >= 0 {
 					r, err := http.ReadResponse(in, nil)
 					if err != nil {
 						t.Error(err)
 						return
 					}
 					got, err := io.ReadAll(r.Body)
-					if want := fmt.Sprintf("%d.%d POST %d <nil> <nil>", caller, heard, heard%4); err != nil || strings.TrimLeft(string(got), "b") != want {
+					if want := fmt.Sprintf("%d.%d POST %d <nil> <nil>", caller, number, number%4); err != nil || strings.TrimLeft(string(got), "b") != want {
 						t.Errorf("%q, not %q: %v", got, want, err)
 						return
 					}

@@ -123,15 +123,15 @@ func newServerPair(t testing.TB) *serverPair {
 }
 
 // ServeHTTP records and answers everything that a handler can see of a request.
-func (w *serverPair) ServeHTTP(out http.ResponseWriter, r *http.Request) {
+func (p *serverPair) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	if _, ok := out.(*responseWriter); ok {
-		w.served.Add(1)
+		p.served.Add(1)
 	}
 	body, err := io.ReadAll(r.Body)
 	text := describe(r, body, err)
-	w.mutex.Lock()
-	w.seen[r.RemoteAddr] = append(w.seen[r.RemoteAddr], r.Method+"\n"+text)
-	w.mutex.Unlock()
+	p.mutex.Lock()
+	p.seen[r.RemoteAddr] = append(p.seen[r.RemoteAddr], r.Method+"\n"+text)
+	p.mutex.Unlock()
 	_, _ = io.WriteString(out, text)
 }
 
@@ -161,19 +161,19 @@ type parsedResponse struct {
 }
 
 // exchange sends wire to one of the two. It returns what the handler saw and what was answered.
-func (w *serverPair) exchange(t testing.TB, to *Handover, wire, cuts []byte) (seen []string, said []parsedResponse) {
+func (p *serverPair) exchange(t testing.TB, to *Handover, wire, cuts []byte) (seen []string, responses []parsedResponse) {
 	t.Helper()
-	script := newScriptedConn(fmt.Sprintf("192.0.2.1:%d", w.serial.Add(1)), wire, cuts)
+	script := newScriptedConn(fmt.Sprintf("192.0.2.1:%d", p.serial.Add(1)), wire, cuts)
 	to.Deliver(script)
 	select {
 	case <-script.done:
 	case <-time.After(5 * time.Minute):
 		t.Fatalf("the connection stays open after %q", wire)
 	}
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	seen = w.seen[script.remote]
-	delete(w.seen, script.remote)
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	seen = p.seen[script.remote]
+	delete(p.seen, script.remote)
 	return seen, parseResponses(script.written, seen)
 }
 
@@ -204,11 +204,11 @@ func parseResponses(wire []byte, seen []string) (all []parsedResponse) {
 }
 
 // compare sends the same to both, and returns how they differ.
-func (w *serverPair) compare(t testing.TB, wire, cuts []byte) string {
+func (p *serverPair) compare(t testing.TB, wire, cuts []byte) string {
 	t.Helper()
-	seen, said := w.exchange(t, w.netHTTP, wire, nil)
-	laneSeen, laneSaid := w.exchange(t, w.fast, wire, cuts)
-	return cmp.Diff(seen, laneSeen) + cmp.Diff(said, laneSaid)
+	seen, responses := p.exchange(t, p.netHTTP, wire, nil)
+	fastSeen, fastResponses := p.exchange(t, p.fast, wire, cuts)
+	return cmp.Diff(seen, fastSeen) + cmp.Diff(responses, fastResponses)
 }
 
 const (

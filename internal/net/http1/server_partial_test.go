@@ -29,11 +29,11 @@ func TestAPartialRequestIsAnsweredLikeNetHTTP(t *testing.T) {
 			continue
 		}
 		for _, pieces := range []int{1, 2, 7} {
-			heard := map[bool][]parsedResponse{}
+			responses := map[bool][]parsedResponse{}
 			for _, fast := range []bool{true, false} {
-				synctest.Test(t, func(t *testing.T) { heard[fast] = settledResponses(t, fast, seed, pieces) })
+				synctest.Test(t, func(t *testing.T) { responses[fast] = settledResponses(t, fast, seed, pieces) })
 			}
-			if diff := cmp.Diff(heard[false], heard[true]); diff != "" {
+			if diff := cmp.Diff(responses[false], responses[true]); diff != "" {
 				t.Errorf("%q in %d pieces: net/http alone is -, the Server is +\n%s", seed, pieces, diff)
 			}
 		}
@@ -53,14 +53,14 @@ func settledResponses(t *testing.T, fast bool, wire string, pieces int) []parsed
 		_, _ = io.WriteString(w, describe(r, body, err))
 	}))
 	conn := dial()
-	var heard bytes.Buffer
+	var received bytes.Buffer
 	go func() {
 		for piece := make([]byte, 4096); ; {
 			n, err := conn.Read(piece)
 			mutex.Lock()
-			heard.Write(piece[:n])
+			received.Write(piece[:n])
 			if err != nil {
-				fmt.Fprint(&heard, err)
+				fmt.Fprint(&received, err)
 			}
 			mutex.Unlock()
 			if err != nil {
@@ -77,5 +77,5 @@ func settledResponses(t *testing.T, fast bool, wire string, pieces int) []parsed
 	synctest.Wait()
 	mutex.Lock()
 	defer mutex.Unlock()
-	return parseResponses(bytes.Clone(heard.Bytes()), seen)
+	return parseResponses(bytes.Clone(received.Bytes()), seen)
 }

@@ -55,13 +55,13 @@ func TestHeaderAndIdleTimeoutsAreLikeNetHTTPs(t *testing.T) {
 		send  func(conn net.Conn)
 		most  time.Duration
 	}{
-		"a silent one":                     {false, func(net.Conn) {}, 10 * time.Second},
-		"a head that stops":                {false, func(conn net.Conn) { _, _ = io.WriteString(conn, begun) }, 10 * time.Second},
-		"a head that trickles":             {false, func(conn net.Conn) { trickle(conn, postHead+"X: ", time.Second) }, 10 * time.Second},
-		"a head that trickles to its room": {false, func(conn net.Conn) { trickle(conn, postHead+"X: ", 3*time.Millisecond) }, 10 * time.Second},
-		"another's head that trickles":     {false, func(conn net.Conn) { trickle(conn, "GET / HTTP/1.1\r\nX: ", time.Second) }, 10 * time.Second},
-		"an idle one":                      {true, func(net.Conn) {}, 2 * time.Minute},
-		"an idle one that began":           {true, func(conn net.Conn) { _, _ = io.WriteString(conn, "\r\n") }, 2 * time.Minute},
+		"a silent one":                          {false, func(net.Conn) {}, 10 * time.Second},
+		"a head that stops":                     {false, func(conn net.Conn) { _, _ = io.WriteString(conn, begun) }, 10 * time.Second},
+		"a head that trickles":                  {false, func(conn net.Conn) { trickle(conn, postHead+"X: ", time.Second) }, 10 * time.Second},
+		"a head that trickles beyond the limit": {false, func(conn net.Conn) { trickle(conn, postHead+"X: ", 3*time.Millisecond) }, 10 * time.Second},
+		"another's head that trickles":          {false, func(conn net.Conn) { trickle(conn, "GET / HTTP/1.1\r\nX: ", time.Second) }, 10 * time.Second},
+		"an idle one":                           {true, func(net.Conn) {}, 2 * time.Minute},
+		"an idle one that began":                {true, func(conn net.Conn) { _, _ = io.WriteString(conn, "\r\n") }, 2 * time.Minute},
 		"a second head that stops": {true, func(conn net.Conn) {
 			time.Sleep(time.Minute)
 			_, _ = io.WriteString(conn, begun)
@@ -92,7 +92,7 @@ func TestHeaderAndIdleTimeoutsAreLikeNetHTTPs(t *testing.T) {
 			if over := took[true] - took[false]; over < -time.Second || over > 10*time.Second {
 				t.Errorf("the Server takes %v", took[true])
 			}
-			if !strings.Contains(name, "another") && !strings.Contains(name, "room") && took[true] != test.most {
+			if !strings.Contains(name, "another") && !strings.Contains(name, "limit") && took[true] != test.most {
 				t.Errorf("the Server takes %v, not %v", took[true], test.most)
 			}
 		})

@@ -18,7 +18,7 @@ import (
 type serverConn struct {
 	server     *Server
 	conn       net.Conn
-	base       context.Context //nolint:containedctx // the parent of the requests' contexts
+	base       context.Context //nolint:containedctx // for the values of the requests' contexts
 	remoteAddr string
 	socket     *socket.Socket // nil if the connection has none
 

@@ -18,9 +18,9 @@ import (
 )
 
 // echo answers every request with its body.
-func echo(l *originConn) {
-	for body, ok := l.readRequest(); ok; body, ok = l.readRequest() {
-		l.respond(body)
+func echo(oc *originConn) {
+	for body, ok := oc.readRequest(); ok; body, ok = oc.readRequest() {
+		oc.respond(body)
 	}
 }
 
@@ -49,14 +49,14 @@ func TestCertificatesAreVerified(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var read atomic.Int32
 			closed := make(chan bool)
-			s := newOrigin(t, test.server, func(l *originConn) {
+			s := newOrigin(t, test.server, func(oc *originConn) {
 				defer close(closed)
-				if body, ok := l.readRequest(); ok {
+				if body, ok := oc.readRequest(); ok {
 					read.Add(1)
-					l.respond(body)
+					oc.respond(body)
 					return
 				}
-				_, _ = io.Copy(io.Discard, l.Conn.(*tls.Conn).NetConn())
+				_, _ = io.Copy(io.Discard, oc.Conn.(*tls.Conn).NetConn())
 			})
 			got, err := roundTrip(context.Background(), newClient(t, s.url, test.trust), post("secret"))
 			if (err == nil && got == "secret") != test.good || (read.Load() > 0) != test.good {
@@ -134,14 +134,14 @@ func TestLargeBodiesAreSentAndReceived(t *testing.T) {
 func TestANewConnectionResumesTheTLSSession(t *testing.T) {
 	a := newAuthority(t)
 	var resumed, fresh atomic.Int32
-	s := newOrigin(t, a.serverConfig(t), func(l *originConn) {
-		body, _ := l.readRequest()
-		if l.Conn.(*tls.Conn).ConnectionState().DidResume {
+	s := newOrigin(t, a.serverConfig(t), func(oc *originConn) {
+		body, _ := oc.readRequest()
+		if oc.Conn.(*tls.Conn).ConnectionState().DidResume {
 			resumed.Add(1)
 		} else {
 			fresh.Add(1)
 		}
-		l.respond(body)
+		oc.respond(body)
 	})
 	c := newClient(t, s.url, a.trust, func(c *Config) { c.Idle = 0 })
 	for range 4 {
@@ -175,13 +175,13 @@ func TestAResponseTruncatedWithoutCloseNotifyIsAnError(t *testing.T) {
 		"before anything of it came": {"", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newOrigin(t, a.serverConfig(t), func(l *originConn) {
-				_, _ = l.readRequest()
-				_, _ = io.WriteString(l.Conn, test.answer)
+			s := newOrigin(t, a.serverConfig(t), func(oc *originConn) {
+				_, _ = oc.readRequest()
+				_, _ = io.WriteString(oc.Conn, test.answer)
 				if test.notify {
-					_ = l.Close()
+					_ = oc.Close()
 				} else {
-					_ = l.Conn.(*tls.Conn).NetConn().Close()
+					_ = oc.Conn.(*tls.Conn).NetConn().Close()
 				}
 			})
 			got, err := roundTrip(context.Background(), newClient(t, s.url, a.trust), getRoot())
@@ -198,7 +198,7 @@ func TestAResponseTruncatedWithoutCloseNotifyIsAnError(t *testing.T) {
 func TestOtherProtocolsAreErrors(t *testing.T) {
 	a := newAuthority(t)
 	t.Run("HTTP on the port of HTTPS", func(t *testing.T) {
-		s := newOrigin(t, nil, func(l *originConn) { _, _ = io.WriteString(l.Conn, "HTTP/1.1 400 Bad Request\r\n\r\n") })
+		s := newOrigin(t, nil, func(oc *originConn) { _, _ = io.WriteString(oc.Conn, "HTTP/1.1 400 Bad Request\r\n\r\n") })
 		_, err := roundTrip(context.Background(), newClient(t, strings.Replace(s.url, "http:", "https:", 1), a.trust), getRoot())
 		var header tls.RecordHeaderError
 		if !errors.As(err, &header) {
