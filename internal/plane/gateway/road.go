@@ -99,7 +99,7 @@ func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error
 
 	r.term.start(r.clock.now, r.settings.RequestTimeout)
 	defer r.term.stop()
-	defer life.After(caller, r.left).Stop()
+	defer life.AfterFunc(caller, r.left).Stop()
 	g.runs.add(&r.term)
 	defer g.runs.remove(&r.term)
 	defer r.judge(nil)
