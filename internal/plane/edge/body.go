@@ -27,7 +27,7 @@ type Body struct {
 }
 
 // Take keeps the body until another Release.
-func (b *Body) Take() { b.users.Add(1) }
+func (b *Body) Retain() { b.users.Add(1) }
 
 // Release gives the body back. Whoever reads it, and whoever took it, releases it once.
 func (b *Body) Release() {

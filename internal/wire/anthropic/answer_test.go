@@ -52,13 +52,13 @@ func TestAnAnswerReadsAsOpenAIs(t *testing.T) {
 }
 
 // reasons is a table of every stop reason that the SDK knows.
-var reasons = map[sdk.StopReason]string{
+var finishReasons = map[sdk.StopReason]string{
 	sdk.StopReasonEndTurn: "stop", sdk.StopReasonStopSequence: "stop", sdk.StopReasonMaxTokens: "length", sdk.StopReasonToolUse: "tool_calls",
 	sdk.StopReasonPauseTurn: "length", sdk.StopReasonRefusal: "content_filter", sdk.StopReasonModelContextWindowExceeded: "length",
 }
 
 func TestEveryStopReasonHasItsFinishReason(t *testing.T) {
-	for reason, want := range reasons {
+	for reason, want := range finishReasons {
 		whole := answered(t, head+fmt.Sprintf(`"content":[{"type":"text","text":"x"}],"stop_reason":%q}`, reason))
 		if got := whole.Choices[0].FinishReason; got != want {
 			t.Errorf("%s: %s, want %s", reason, got, want)
@@ -159,7 +159,7 @@ func TestEveryErrorHasItsStatus(t *testing.T) {
 		if out, err := events(exchange(t), body); err != nil || out != "data: "+want+"\n\n" {
 			t.Errorf("in a stream: %s %v", out, err)
 		}
-		if got, out := dialect.Refusal(status, []byte(body)); got != status || string(out) != want {
+		if got, out := dialect.ErrorAnswer(status, []byte(body)); got != status || string(out) != want {
 			t.Errorf("as a refusal: %d %s", got, out)
 		}
 	}
@@ -167,7 +167,7 @@ func TestEveryErrorHasItsStatus(t *testing.T) {
 
 func TestAnAccountWithoutCreditIsTheOperatorsFailure(t *testing.T) {
 	body := `{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing."}}`
-	if status, out := dialect.Refusal(400, []byte(body)); status != 402 || !strings.Contains(string(out), `"code":402`) {
+	if status, out := dialect.ErrorAnswer(400, []byte(body)); status != 402 || !strings.Contains(string(out), `"code":402`) {
 		t.Error(status, string(out))
 	}
 	if out := translated(t, body); !strings.Contains(string(out), `"code":402`) {
@@ -183,7 +183,7 @@ func TestARefusalThatIsNotAnthropicsKeepsItsStatus(t *testing.T) {
 		`{}`:                    `{"error":{"message":"the provider failed without a word","type":"api_error","code":503,"param":null}}`,
 		`{"error":{"type":""}}`: `{"error":{"message":"the provider failed without a word","type":"api_error","code":503,"param":null}}`,
 	} {
-		if status, out := dialect.Refusal(503, []byte(body)); status != 503 || string(out) != want {
+		if status, out := dialect.ErrorAnswer(503, []byte(body)); status != 503 || string(out) != want {
 			t.Errorf("%s: %d %s", body, status, out)
 		}
 	}

@@ -22,11 +22,11 @@ func FuzzAsk(f *testing.F) {
 		f.Add([]byte(`{"model":"ours",` + c.body + `}`))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		e, err := dialect.Ask(request(string(body), false))
+		e, err := dialect.NewExchange(request(string(body), false))
 		var fault *fault.Fault
 		switch {
 		case err == nil:
-			if _, said := e.Wire(); !bytes.HasPrefix(said, []byte(`{"model":"claude-opus-4-8"`)) {
+			if _, said := e.Request(); !bytes.HasPrefix(said, []byte(`{"model":"claude-opus-4-8"`)) {
 				t.Errorf("%s", said)
 			}
 		case !errors.As(err, &fault) || fault.Status != 400:
@@ -63,7 +63,7 @@ func FuzzEvents(f *testing.F) {
 			t.Errorf("an end after an error: %s", out)
 		}
 		_, _ = e.Answer(stream) // it may be anything, and must not panic
-		_, _ = dialect.Refusal(500, stream)
+		_, _ = dialect.ErrorAnswer(500, stream)
 	})
 }
 

@@ -43,11 +43,11 @@ type failer interface {
 // asked is the translated request, as the SDK reads it, and its bytes.
 func asked(t failer, r *upstream.Request) (sdk.MessageNewParams, []byte) {
 	t.Helper()
-	exchange, err := dialect.Ask(r)
+	exchange, err := dialect.NewExchange(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, body := exchange.Wire()
+	path, body := exchange.Request()
 	if path != "/messages" {
 		t.Fatalf("it goes to %s", path)
 	}
@@ -180,7 +180,7 @@ func TestTheOracleSeesAnswersThatAnthropicDoesNotGive(t *testing.T) {
 // refused is the field that a request is refused for.
 func refused(t failer, r *upstream.Request) (field string, kind fault.Kind) {
 	t.Helper()
-	_, err := dialect.Ask(r)
+	_, err := dialect.NewExchange(r)
 	var f *fault.Fault
 	if !errors.As(err, &f) || f.Status != 400 {
 		t.Fatalf("%s: it is not refused: %v", r.Body, err)

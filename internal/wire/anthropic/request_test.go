@@ -164,7 +164,7 @@ func TestOtherEndpointsAreRefused(t *testing.T) {
 	for _, path := range []string{upstream.EmbeddingsPath, upstream.RerankPath, upstream.ResponsesPath} {
 		r := request(`{}`, false)
 		r.Path = path
-		_, err := dialect.Ask(r)
+		_, err := dialect.NewExchange(r)
 		var f *fault.Fault
 		if !errors.As(err, &f) || f.Kind != fault.UnsupportedParameter {
 			t.Errorf("%s: %v", path, err)

@@ -65,7 +65,7 @@ func (p *pieces) Read(to []byte) (int, error) {
 // relayed is what a stream is on the road, and how it ended.
 func relayed(t *testing.T, parts ...[]byte) ([]byte, error) {
 	t.Helper()
-	sender := upstream.Translated(dialect, &pieces{all: parts}, func(*upstream.Request) bool { return true })
+	sender := upstream.NewTranslator(dialect, &pieces{all: parts}, func(*upstream.Request) bool { return true })
 	response, err := sender.Send(t.Context(), request(`{"model":"ours",`+hello+`}`, true))
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestAStreamThatBreaksOffNeverSeemsWhole(t *testing.T) {
 			if !bytes.HasPrefix(want, got) || bytes.Contains(got, []byte("[DONE]")) {
 				t.Fatalf("broken off at %d: %s", i, got)
 			}
-			if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, upstream.ErrGarbage) {
+			if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, upstream.ErrInvalidAnswer) {
 				t.Fatalf("broken off at %d: %v", i, err)
 			}
 		}
@@ -160,7 +160,7 @@ type complainer interface {
 // assembled is the answer that the events of a stream make, read as a caller would.
 func assembled(t complainer, stream []byte) *chat.Answer {
 	t.Helper()
-	a := &chat.Answer{Object: "chat.completion", Choices: []chat.Choice{{Message: chat.Reply{Role: chat.Assistant}}}}
+	a := &chat.Answer{Object: "chat.completion", Choices: []chat.Choice{{Message: chat.Reply{Role: chat.RoleAssistant}}}}
 	choice := &a.Choices[0]
 	err := new(sse.Reader).Feed(stream, func(e sse.Event) error {
 		if string(e.Data) == "[DONE]" {
@@ -192,10 +192,10 @@ func assembled(t complainer, stream []byte) *chat.Answer {
 		}
 		for _, piece := range d.ReasoningDetails {
 			if *piece.Index == len(choice.Message.ReasoningDetails) {
-				choice.Message.ReasoningDetails = append(choice.Message.ReasoningDetails, chat.Thought{Type: piece.Type, Format: piece.Format, Model: piece.Model, Place: piece.Place})
+				choice.Message.ReasoningDetails = append(choice.Message.ReasoningDetails, chat.Thought{Type: piece.Type, Format: piece.Format, Model: piece.Model, Position: piece.Position})
 			}
 			whole := &choice.Message.ReasoningDetails[*piece.Index]
-			if len(whole.Text+whole.Signature+whole.Data) > 0 && (piece.Model != "" || piece.Place != nil) {
+			if len(whole.Text+whole.Signature+whole.Data) > 0 && (piece.Model != "" || piece.Position != nil) {
 				t.Errorf("a thought goes on with %s", e.Data)
 			}
 			whole.Text, whole.Signature, whole.Data = whole.Text+piece.Text, whole.Signature+piece.Signature, whole.Data+piece.Data
@@ -240,7 +240,7 @@ func TestAStreamMakesTheSameAnswerAsTheWholeMessage(t *testing.T) {
 		if strings.HasSuffix(name, "cut") { // the SDK makes no half calls; a stream cannot take one back
 			want.Choices[0].Message.ToolCalls[0].Function.Arguments = `{"text":"a ti`
 		}
-		if diff := cmp.Diff(text(want), text(got)); diff != "" {
+		if diff := cmp.Diff(convertText(want), convertText(got)); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -348,7 +348,7 @@ func TestWhatABlockBeginsWithIsSaid(t *testing.T) {
 	got := assembled(t, []byte(out)).Choices[0].Message
 	want := chat.Reply{
 		Role: "assistant", ReasoningContent: "h", ReasoningDetails: []chat.Thought{{Type: "reasoning.text", Text: "h", Signature: "s", Format: "anthropic-claude-v1", Model: "claude-opus-4-8"}},
-		ToolCalls: []chat.ToolCall{{ID: "t", Type: "function", Function: chat.Called{Name: "f", Arguments: `{"a":1}`}}},
+		ToolCalls: []chat.ToolCall{{ID: "t", Type: "function", Function: chat.FunctionCall{Name: "f", Arguments: `{"a":1}`}}},
 	}
 	hello := "Hello"
 	want.Content = &hello
@@ -359,7 +359,7 @@ func TestWhatABlockBeginsWithIsSaid(t *testing.T) {
 
 func TestOrdinaryEventsSayNoUsageWhereItIsAskedFor(t *testing.T) {
 	for options, want := range map[string]int{`{"include_usage":true}`: 2, `{"include_usage":false}`: 0, `null`: 0} {
-		e, err := dialect.Ask(request(`{"model":"ours",`+hello+`,"stream_options":`+options+`}`, true))
+		e, err := dialect.NewExchange(request(`{"model":"ours",`+hello+`,"stream_options":`+options+`}`, true))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,13 +27,13 @@ func canonical(t interface{ Fatalf(string, ...any) }, text []byte) string {
 }
 
 func assembled(t interface{ Fatalf(string, ...any) }, events [][]byte) []byte {
-	var a chat.Assembly
+	var a chat.Assembler
 	for _, e := range events {
 		if err := a.Add(e); err != nil {
 			t.Fatalf("%s: %v", e, err)
 		}
 	}
-	whole, err := a.Whole()
+	whole, err := a.Answer()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, bytes.Join(events, []byte("\n")))
 	}
@@ -130,27 +130,27 @@ func TestEventsBecomeTheAnswerThatTheyAre(t *testing.T) {
 
 func TestWhatIsNoAnswerHasNoWhole(t *testing.T) {
 	for want, all := range map[error][]string{
-		chat.ErrPieces: {
+		chat.ErrIncompatible: {
 			`nonsense`, `[DONE]`, `[]`, `{"choices":{}}`, `{"choices":[5]}`, `{"choices":[{"index":"0"}]}`, `{"choices":[{"index":0,"delta":7}]}`,
 			`{"choices":[{"index":0,"delta":{"content":"a"}}],"error":{"message":"x"}}`, `{"choices":[{"index":0,"message":{"content":"a"}}]}`,
 			`{"choices":[{"index":0,"delta":{"content":"\ud83d"}}]}`, `{"choices":[{"index":0,"delta":{"mood":nul}}]}`, `{"choices":[{"index":0,"delta":{"content":"\x"}}]}`,
 			`{"choices":[{"index":0,"delta":{"content":"a"}},{"index":0,"delta":{"content":["b"]}}]}`,
 			`{"choices":[{"index":0,"delta":{"content":["a"]}},{"index":0,"delta":{"content":"b"}}]}`,
 		},
-		chat.ErrNone: {`{"choices":[]}`, `{"id":"x"}`, `{"choices":null}`},
+		chat.ErrNoChoices: {`{"choices":[]}`, `{"id":"x"}`, `{"choices":null}`},
 	} {
 		for _, event := range all {
-			var a chat.Assembly
+			var a chat.Assembler
 			err := a.Add([]byte(event))
 			again := a.Add([]byte(`{"choices":[{"index":0,"delta":{}}]}`))
 			if (err == nil) != (again == nil) {
 				t.Errorf("%s: %v, and then %v", event, err, again)
 			}
-			a = chat.Assembly{}
+			a = chat.Assembler{}
 			if a.Add([]byte(event)) != nil {
 				err = a.Add([]byte(`{}`))
 			}
-			if _, none := a.Whole(); !errors.Is(none, want) || err != nil && !errors.Is(err, want) {
+			if _, none := a.Answer(); !errors.Is(none, want) || err != nil && !errors.Is(err, want) {
 				t.Errorf("%s: %v, %v", event, err, none)
 			}
 		}
@@ -165,7 +165,7 @@ func TestNoMoreThanItsMostIsKept(t *testing.T) {
 		"a list":      `{"choices":[{"index":0,"delta":{"annotations":[{"n":1}]}}]}`,
 		"a last word": `{"id":"` + strings.Repeat("x", 5000) + `"}`,
 	} {
-		a := chat.Assembly{Most: 4000}
+		a := chat.Assembler{MaxBytes: 4000}
 		var err error
 		for i := 0; err == nil && i < 1000; i++ {
 			if strings.Contains(event, "%d") {
@@ -174,18 +174,18 @@ func TestNoMoreThanItsMostIsKept(t *testing.T) {
 				err = a.Add([]byte(event))
 			}
 		}
-		if _, none := a.Whole(); !errors.Is(err, chat.ErrTooLong) || !errors.Is(none, chat.ErrTooLong) {
+		if _, none := a.Answer(); !errors.Is(err, chat.ErrTooLong) || !errors.Is(none, chat.ErrTooLong) {
 			t.Errorf("%s: %v, %v", name, err, none)
 		}
 	}
 	var err error
-	for a, i := (chat.Assembly{}), 0; err == nil && i < 1000; i++ { // of any size, a search has its bound
+	for a, i := (chat.Assembler{}), 0; err == nil && i < 1000; i++ { // of any size, a search has its bound
 		err = a.Add(fmt.Appendf(nil, `{"x%d":1}`, i))
 	}
-	if !errors.Is(err, chat.ErrPieces) {
+	if !errors.Is(err, chat.ErrIncompatible) {
 		t.Errorf("very many members: %v", err)
 	}
-	a := chat.Assembly{Most: 4000}
+	a := chat.Assembler{MaxBytes: 4000}
 	for range 1000 { // what is said again is not kept again
 		if err := a.Add([]byte(`{"id":"chatcmpl-1","model":"m","x":{"y":1},"choices":[{"index":0,"delta":{"role":"assistant"}}]}`)); err != nil {
 			t.Fatal(err)
@@ -282,11 +282,11 @@ func FuzzAssembly(f *testing.F) {
 	f.Add([]byte(`{"choices":[{"delta":{"reasoning_details":[{"type":"a"},{"type":"b"},null]}}]}`))
 	f.Add([]byte(`{"choices":[{"index":9223372036854775807},{"index":-1}],"usage":{}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		a := chat.Assembly{Most: 1 << 16}
+		a := chat.Assembler{MaxBytes: 1 << 16}
 		for event := range bytes.SplitSeq(text, []byte("\n")) {
 			_ = a.Add(event)
 		}
-		whole, err := a.Whole()
+		whole, err := a.Answer()
 		if err != nil {
 			return
 		}
@@ -319,12 +319,12 @@ func FuzzReplay(f *testing.F) {
 
 func BenchmarkAssembly(b *testing.B) {
 	event := []byte(`{"id":"chatcmpl-CQxG4Zs5lD1q0pUVhyzO5rV0Aoz1Y","object":"chat.completion.chunk","created":1760000000,"model":"gpt-5-mini-2025-08-07","service_tier":"default","system_fingerprint":null,"choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"h1Kx"}`)
-	var a chat.Assembly
+	var a chat.Assembler
 	b.SetBytes(int64(len(event)))
 	b.ReportAllocs()
 	for i := range b.N {
 		if i%10_000 == 0 {
-			a = chat.Assembly{Most: 1 << 20}
+			a = chat.Assembler{MaxBytes: 1 << 20}
 		}
 		if err := a.Add(event); err != nil {
 			b.Fatal(err)

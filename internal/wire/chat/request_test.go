@@ -38,7 +38,7 @@ func TestOnlyWhatAWireCanSayIsLetThrough(t *testing.T) {
 		`{"model":"m","n":2}`:                         "n",
 		`{"model":"m","presence_penalty":0,"seed":0}`: "seed",
 	} {
-		err := chat.Only([]byte(body), can, "Messages API")
+		err := chat.CheckParameters([]byte(body), can, "Messages API")
 		var f *fault.Fault
 		if errors.As(err, &f); (err == nil) != (want == "") || err != nil && (f.Field != want || f.Kind != fault.UnsupportedParameter) {
 			t.Errorf("%s: %v, want %q", body, err, want)
@@ -55,7 +55,7 @@ func TestAPartHoldsWhatItsTypeSays(t *testing.T) {
 		{Type: chat.PartFile, File: &chat.File{}},
 		{Type: chat.PartRefusal, Refusal: "x"},
 	} {
-		if err := p.Single("p"); err != nil {
+		if err := p.CheckType("p"); err != nil {
 			t.Errorf("%+v: %v", p, err)
 		}
 		held := p.Type
@@ -63,7 +63,7 @@ func TestAPartHoldsWhatItsTypeSays(t *testing.T) {
 			continue
 		}
 		var f *fault.Fault
-		if err := p.Single("p"); !errors.As(err, &f) || f.Field != "p."+held {
+		if err := p.CheckType("p"); !errors.As(err, &f) || f.Field != "p."+held {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
@@ -75,7 +75,7 @@ func TestADescriptionGoesIntoTheSchema(t *testing.T) {
 		"{ \"type\" : \"object\"}": `{"description":"d\n","type" : "object"}`,
 		`{"description":"e"}`:      "",
 	} {
-		got, err := (&chat.JSONSchema{Description: "d\n", Schema: []byte(schema)}).Described()
+		got, err := (&chat.JSONSchema{Description: "d\n", Schema: []byte(schema)}).SchemaWithDescription()
 		if string(got) != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %s, %v", schema, got, err)
 		}
@@ -83,11 +83,11 @@ func TestADescriptionGoesIntoTheSchema(t *testing.T) {
 }
 
 func TestPiecesOfOneIndexAreOneThought(t *testing.T) {
-	i, at := 0, &chat.Place{Text: 1}
-	whole := chat.Whole([]chat.Thought{
-		{Type: chat.ThoughtSummary, Summary: "a", Place: at, Index: &i}, {Type: chat.ThoughtSummary, ID: "r", Summary: "b", Format: "f", Model: "m", Index: &i},
+	i, at := 0, &chat.Position{Text: 1}
+	whole := chat.JoinThoughts([]chat.Thought{
+		{Type: chat.ThoughtSummary, Summary: "a", Position: at, Index: &i}, {Type: chat.ThoughtSummary, ID: "r", Summary: "b", Format: "f", Model: "m", Index: &i},
 	})
-	if want := (chat.Thought{Type: chat.ThoughtSummary, ID: "r", Summary: "ab", Format: "f", Model: "m", Place: at, Index: &i}); len(whole) != 1 || whole[0] != want {
+	if want := (chat.Thought{Type: chat.ThoughtSummary, ID: "r", Summary: "ab", Format: "f", Model: "m", Position: at, Index: &i}); len(whole) != 1 || whole[0] != want {
 		t.Errorf("%+v", whole)
 	}
 }

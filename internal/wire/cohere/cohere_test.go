@@ -26,7 +26,7 @@ import (
 // ask says a body, which comes in pieces, to the model rerank-v3.5.
 func ask(path, body string) (upstream.Exchange, error) {
 	half := len(body) / 2
-	return cohere.Dialect{}.Ask(&upstream.Request{
+	return cohere.Dialect{}.NewExchange(&upstream.Request{
 		Model: &live.Model{ID: "cohere/rerank", Upstream: "rerank-v3.5"}, Path: path, Body: [][]byte{[]byte(body[:half]), []byte(body[half:])},
 	})
 }
@@ -95,7 +95,7 @@ func TestARequestIsSaidInCoheresWords(t *testing.T) {
 			"/v2/embed", `{"model":"rerank-v3.5","texts":["a"],"input_type":"search_document","embedding_types":["float"]}`,
 		},
 	} {
-		path, said := asked(t, c.path, c.body).Wire()
+		path, said := asked(t, c.path, c.body).Request()
 		if path != c.to || string(said) != c.said {
 			t.Errorf("%s:\n got %s %s\nwant %s %s", c.body, path, said, c.to, c.said)
 		}
@@ -163,13 +163,13 @@ func TestChatIsRefusedWithTheWayToIt(t *testing.T) {
 
 // theirs are answers as Cohere writes them.
 const (
-	reranked = `{"id":"07734bd2","results":[{"index":1,"relevance_score":0.999071},{"index":0,"relevance_score":0.32713068}],"meta":{"api_version":{"version":"2","is_experimental":false},"billed_units":{"search_units":1}}}`
-	embedded = `{"id":"da6e531f","embeddings":{"float":[[0.016296387,-0.008354187],[1.5,-2]]},"texts":["a","b"],"meta":{"api_version":{"version":"2","is_experimental":false},"billed_units":{"input_tokens":2}}}`
+	convertRerank = `{"id":"07734bd2","results":[{"index":1,"relevance_score":0.999071},{"index":0,"relevance_score":0.32713068}],"meta":{"api_version":{"version":"2","is_experimental":false},"billed_units":{"search_units":1}}}`
+	embedded      = `{"id":"da6e531f","embeddings":{"float":[[0.016296387,-0.008354187],[1.5,-2]]},"texts":["a","b"],"meta":{"api_version":{"version":"2","is_experimental":false},"billed_units":{"input_tokens":2}}}`
 )
 
 func TestTheAnswersOfTheseTestsAreCoheres(t *testing.T) {
 	var r sdk.V2RerankResponse
-	known(t, []byte(reranked), &r)
+	known(t, []byte(convertRerank), &r)
 	var e sdk.EmbedByTypeResponse
 	known(t, []byte(embedded), &e)
 	if len(r.GetExtraProperties()) != 0 || len(e.GetExtraProperties()) != 0 || len(r.Results) != 2 || len(e.Embeddings.Float) != 2 {
@@ -180,13 +180,13 @@ func TestTheAnswersOfTheseTestsAreCoheres(t *testing.T) {
 func TestAnAnswerIsSaidInOurs(t *testing.T) {
 	pair := `{"model":"m","input":["a","b"]`
 	usage := func(meta string) string {
-		return strings.Replace(reranked, `"billed_units":{"search_units":1}`, meta, 1)
+		return strings.Replace(convertRerank, `"billed_units":{"search_units":1}`, meta, 1)
 	}
 	results := `{"id":"07734bd2","model":"rerank-v3.5","results":[{"index":1,"relevance_score":0.999071},{"index":0,"relevance_score":0.32713068}]`
 	data := `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.016296387,-0.008354187]},{"object":"embedding","index":1,"embedding":[1.5,-2]}],"model":"rerank-v3.5"`
 	packed := `{"object":"list","data":[{"object":"embedding","index":0,"embedding":"AIAFPgAADr4="},{"object":"embedding","index":1,"embedding":"AADAPwAAAMA="}],"model":"rerank-v3.5"`
 	for _, c := range []struct{ path, body, theirs, ours string }{
-		{upstream.RerankPath, question, reranked, results + `,"usage":{"search_units":1}}`},
+		{upstream.RerankPath, question, convertRerank, results + `,"usage":{"search_units":1}}`},
 		{upstream.RerankPath, question, usage(`"billed_units":{"search_units":0.0,"input_tokens":5},"tokens":{"input_tokens":9}`), results + `,"usage":{"prompt_tokens":5,"total_tokens":5,"search_units":0}}`},
 		{upstream.RerankPath, question, usage(`"tokens":{"input_tokens":9,"output_tokens":0}`), results + `,"usage":{"prompt_tokens":9,"total_tokens":9}}`},
 		{upstream.RerankPath, question, usage(`"billed_units":{"search_units":"many"}`), results + `}`},
@@ -210,7 +210,7 @@ func TestAnAnswerIsSaidInOurs(t *testing.T) {
 const question = `{"model":"m","query":"q","documents":["a",{"text":"b"}],"return_documents":true}`
 
 func TestARerankersAnswerGoesAllTheWay(t *testing.T) {
-	theirs, err := asked(t, upstream.RerankPath, question).Answer([]byte(reranked))
+	theirs, err := asked(t, upstream.RerankPath, question).Answer([]byte(convertRerank))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,8 +274,8 @@ func TestARefusalKeepsItsStatusAndItsWords(t *testing.T) {
 		{400, `{"message":"half`, 400, "invalid_request_error", "the provider refused the request"},
 		{400, `{"message":{"text":"x"}}`, 400, "invalid_request_error", "the provider refused the request"},
 	} {
-		status, body := cohere.Dialect{}.Refusal(c.status, []byte(c.body))
-		if want := chat.Failure(c.want, c.kind, c.says); status != c.want || !bytes.Equal(body, want) {
+		status, body := cohere.Dialect{}.ErrorAnswer(c.status, []byte(c.body))
+		if want := chat.ErrorBody(c.want, c.kind, c.says); status != c.want || !bytes.Equal(body, want) {
 			t.Errorf("%d %s: %d %s, want %s", c.status, c.body, status, body, want)
 		}
 	}
@@ -297,7 +297,7 @@ func TestEveryVectorComesBackAsItCame(t *testing.T) {
 		}
 		for _, format := range []string{"float", "base64"} {
 			e := asked(t, upstream.EmbeddingsPath, `{"input":`+string(input)+`,"encoding_format":"`+format+`"}`)
-			_, said := e.Wire()
+			_, said := e.Request()
 			var request sdk.V2EmbedRequest
 			if known(t, said, &request); !cmp.Equal(request.Texts, texts) {
 				t.Fatalf("%q became %q", texts, request.Texts)
@@ -328,7 +328,7 @@ func TestEveryDocumentIsSent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, said := asked(t, upstream.RerankPath, string(body)).Wire()
+		_, said := asked(t, upstream.RerankPath, string(body)).Request()
 		var request sdk.V2RerankRequest
 		if known(t, said, &request); request.Query != query || !cmp.Equal(request.Documents, texts) {
 			t.Fatalf("%s became %s", body, said)
@@ -349,7 +349,7 @@ func FuzzARequestIsSaidOrRefused(f *testing.F) {
 			var refused *fault.Fault
 			switch {
 			case err == nil:
-				_, said := e.Wire()
+				_, said := e.Request()
 				known(t, said, into)
 			case !errors.As(err, &refused) || refused.Status != http.StatusBadRequest:
 				t.Fatalf("%v", err)
@@ -359,7 +359,7 @@ func FuzzARequestIsSaidOrRefused(f *testing.F) {
 }
 
 func FuzzAnAnswerIsOursOrAnError(f *testing.F) {
-	for _, body := range []string{reranked, embedded, `{"results":[]}`, `{"message":"x"}`, "\xff", ``} {
+	for _, body := range []string{convertRerank, embedded, `{"results":[]}`, `{"message":"x"}`, "\xff", ``} {
 		f.Add(418, []byte(body))
 	}
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
@@ -369,7 +369,7 @@ func FuzzAnAnswerIsOursOrAnError(f *testing.F) {
 				t.Fatalf("%s", ours)
 			}
 		}
-		if _, told := (cohere.Dialect{}).Refusal(status, body); !jsontext.Value(told).IsValid() {
+		if _, told := (cohere.Dialect{}).ErrorAnswer(status, body); !jsontext.Value(told).IsValid() {
 			t.Fatalf("%s", told)
 		}
 	})

@@ -14,7 +14,7 @@ import (
 	"sovereign/internal/wire/embed"
 )
 
-var wire = embed.Wire{Name: "wire", Own: []string{"task"}, Most: 2}
+var wire = embed.API{Name: "wire", Extra: []string{"task"}, MaxTexts: 2}
 
 func TestWhatAWireCannotEmbedIsRefusedByItsName(t *testing.T) {
 	for body, field := range map[string]string{

@@ -81,7 +81,7 @@ type failure struct {
 
 // finishes has every reason of the SDK's, and those that the API has beside them. One that is a failure has none of
 // OpenAI's.
-var finishes = map[genai.FinishReason]string{
+var finishReasons = map[genai.FinishReason]string{
 	genai.FinishReasonUnspecified:            "",
 	genai.FinishReasonStop:                   "stop",
 	genai.FinishReasonMaxTokens:              "length",
@@ -106,7 +106,7 @@ var finishes = map[genai.FinishReason]string{
 }
 
 func TestEveryReasonToStopMeansSomething(t *testing.T) {
-	for theirs, ours := range finishes {
+	for theirs, ours := range finishReasons {
 		answer := fmt.Sprintf(`{"candidates":[{"content":{"parts":[{"text":"x"}]},"finishReason":%q,"finishMessage":"because"}],"usageMetadata":{"promptTokenCount":1}}`, theirs)
 		a, text := answered(t, hello, answer)
 		streamed := string(stream(t, hello, "data: "+answer+"\n\n"))
@@ -170,7 +170,7 @@ func TestWhatIsNoAnswerIsGarbage(t *testing.T) {
 		"a negative index":     `{"candidates":[{"index":-1,"finishReason":"STOP"}]}`,
 		"one twice":            `{"candidates":[{"finishReason":"STOP"},{"finishReason":"STOP"}]}`,
 	} {
-		e, err := dialect.Ask(request(now, upstream.ChatPath, hello, false))
+		e, err := dialect.NewExchange(request(now, upstream.ChatPath, hello, false))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,10 +220,10 @@ func TestEveryErrorHasItsStatus(t *testing.T) {
 			wait = 31 * time.Second
 		}
 		for _, text := range []string{body, "[" + body + "\n]\n"} {
-			if got := dialect.Wait([]byte(text)); got != wait {
+			if got := dialect.RetryAfter([]byte(text)); got != wait {
 				t.Errorf("%s asks to be left alone for %s", text, got)
 			}
-			status, said := dialect.Refusal(c.status, []byte(text))
+			status, said := dialect.ErrorAnswer(c.status, []byte(text))
 			var f failure
 			if err := json.Unmarshal(said, &f); err != nil {
 				t.Fatal(err)
@@ -245,7 +245,7 @@ func TestEveryErrorHasItsStatus(t *testing.T) {
 
 func answeredError(t *testing.T, body string) (string, failure) {
 	t.Helper()
-	e, err := dialect.Ask(request(now, upstream.ChatPath, hello, false))
+	e, err := dialect.NewExchange(request(now, upstream.ChatPath, hello, false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func answeredError(t *testing.T, body string) (string, failure) {
 }
 
 func TestARefusalWhoseWordIsNotKnownKeepsItsStatus(t *testing.T) {
-	if status, text := dialect.Refusal(413, []byte(`{"error":{"code":400,"message":"too much","status":"REQUEST_TOO_LARGE"}}`)); status != 413 || !bytes.Contains(text, []byte(`"code":413`)) {
+	if status, text := dialect.ErrorAnswer(413, []byte(`{"error":{"code":400,"message":"too much","status":"REQUEST_TOO_LARGE"}}`)); status != 413 || !bytes.Contains(text, []byte(`"code":413`)) {
 		t.Errorf("%d %s", status, text)
 	}
 }
@@ -280,7 +280,7 @@ func TestACallAtATimeIsOneCall(t *testing.T) {
 
 func TestARefusalThatCannotBeReadKeepsItsStatus(t *testing.T) {
 	for _, body := range []string{``, `<html>no</html>`, `{"error":{"code":40`, `[]`, `null`} {
-		if status, text := dialect.Refusal(http.StatusBadGateway, []byte(body)); status != http.StatusBadGateway || !bytes.Contains(text, []byte(`"code":502`)) {
+		if status, text := dialect.ErrorAnswer(http.StatusBadGateway, []byte(body)); status != http.StatusBadGateway || !bytes.Contains(text, []byte(`"code":502`)) {
 			t.Errorf("%s: %d %s", body, status, text)
 		}
 	}
@@ -288,7 +288,7 @@ func TestARefusalThatCannotBeReadKeepsItsStatus(t *testing.T) {
 
 func TestTextsAreEmbedded(t *testing.T) {
 	ask := func(body string) upstream.Exchange {
-		e, err := dialect.Ask(request("gemini-embedding-001", upstream.EmbeddingsPath, body, false))
+		e, err := dialect.NewExchange(request("gemini-embedding-001", upstream.EmbeddingsPath, body, false))
 		if err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
@@ -300,7 +300,7 @@ func TestTextsAreEmbedded(t *testing.T) {
 			{"model":"models/gemini-embedding-001","content":{"parts":[{"text":"a"}]},"taskType":"RETRIEVAL_DOCUMENT","title":"t","outputDimensionality":2},
 			{"model":"models/gemini-embedding-001","content":{"parts":[{"text":"b"}]},"taskType":"RETRIEVAL_DOCUMENT","title":"t","outputDimensionality":2}]}`,
 	} {
-		_, said := ask(body).Wire()
+		_, said := ask(body).Request()
 		same(t, string(said), want)
 	}
 
@@ -330,7 +330,7 @@ func TestWhatCannotBeEmbeddedIsRefusedByItsName(t *testing.T) {
 		`{"model":"m"}`: "input", `{"input":null}`: "input", `{"input":[]}`: "input", `{"input":[1,2]}`: "input", `{"input":[[1,2]]}`: "input", `{"input":[` + many + `]}`: "input",
 		`{"input":"a","dimensions":0}`: "dimensions", `{"input":"a","encoding_format":"hex"}`: "encoding_format", `{"input":"a","wish":1}`: "wish", `{"input":"a","task_type":5}`: "task_type",
 	} {
-		_, err := dialect.Ask(request(now, upstream.EmbeddingsPath, body, false))
+		_, err := dialect.NewExchange(request(now, upstream.EmbeddingsPath, body, false))
 		var f *fault.Fault
 		if !errors.As(err, &f) || f.Field != want || f.Status != 400 {
 			t.Errorf("%s: %v, want %s", body, err, want)

@@ -33,7 +33,7 @@ func FuzzAsk(f *testing.F) {
 			model = before
 		}
 		for _, stream := range []bool{false, true} {
-			e, err := dialect.Ask(request(model, path, body, stream))
+			e, err := dialect.NewExchange(request(model, path, body, stream))
 			if err != nil {
 				var refused *fault.Fault
 				if !errors.As(err, &refused) || refused.Status != 400 {
@@ -41,7 +41,7 @@ func FuzzAsk(f *testing.F) {
 				}
 				continue
 			}
-			if _, said := e.Wire(); !jsontext.Value(said).IsValid() {
+			if _, said := e.Request(); !jsontext.Value(said).IsValid() {
 				t.Fatalf("%s became %s", body, said)
 			}
 		}
@@ -60,7 +60,7 @@ func FuzzEvents(f *testing.F) {
 		if n > 1 {
 			body = with(`"n":2`)
 		}
-		e, err := dialect.Ask(request(now, upstream.ChatPath, body, true))
+		e, err := dialect.NewExchange(request(now, upstream.ChatPath, body, true))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,14 +82,14 @@ func FuzzEvents(f *testing.F) {
 		}); err != nil || read.Rest() {
 			t.Fatalf("%s: %v", out, err)
 		}
-		whole, err := dialect.Ask(request(now, upstream.ChatPath, body, false))
+		whole, err := dialect.NewExchange(request(now, upstream.ChatPath, body, false))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if said, err := whole.Answer(text); err == nil && !jsontext.Value(said).IsValid(jsontext.AllowInvalidUTF8(true)) {
 			t.Fatalf("%s", said)
 		}
-		status, said := dialect.Refusal(500, text)
+		status, said := dialect.ErrorAnswer(500, text)
 		if status < 400 || status > 599 || !jsontext.Value(said).IsValid(jsontext.AllowInvalidUTF8(true)) {
 			t.Fatalf("%d %s", status, said)
 		}

@@ -62,11 +62,11 @@ func request(model, path, body string, stream bool) *upstream.Request {
 // asked is a chat in Gemini's words, read by the SDK's types.
 func asked(t tester, model, body string) *generateRequest {
 	t.Helper()
-	e, err := dialect.Ask(request(model, upstream.ChatPath, body, false))
+	e, err := dialect.NewExchange(request(model, upstream.ChatPath, body, false))
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
-	_, said := e.Wire()
+	_, said := e.Request()
 	var r generateRequest
 	strictly(t, said, &r)
 	return &r
@@ -82,7 +82,7 @@ func encode(t tester, v any) string {
 }
 
 // generated is an answer, which the SDK's types can read, as Google would write it.
-func generated(t tester, text string) []byte {
+func generateResponse(t tester, text string) []byte {
 	t.Helper()
 	type response genai.GenerateContentResponse // without the SDK's lenient reader
 	strictly(t, []byte(text), &response{})
@@ -92,11 +92,11 @@ func generated(t tester, text string) []byte {
 // answered is what an answer to a chat says in ours.
 func answered(t tester, body, answer string) (chat.Answer, string) {
 	t.Helper()
-	e, err := dialect.Ask(request(now, upstream.ChatPath, body, false))
+	e, err := dialect.NewExchange(request(now, upstream.ChatPath, body, false))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	text, err := e.Answer(generated(t, answer))
+	text, err := e.Answer(generateResponse(t, answer))
 	if err != nil {
 		t.Fatalf("%s: %v", answer, err)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // unsigned stands for a signature that nobody has.
-var unsigned = base64.StdEncoding.EncodeToString([]byte("skip_thought_signature_validator"))
+var skipSignature = base64.StdEncoding.EncodeToString([]byte("skip_thought_signature_validator"))
 
 // messages is a chat of these.
 func messages(list string) string { return `{"model":"m","messages":[` + list + `]}` }
@@ -22,7 +22,7 @@ func TestAChatIsSaidInGeminisWords(t *testing.T) {
 	const tool = `"tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","$defs":{"x":{}}}}}]`
 	const declared = `"tools":[{"functionDeclarations":[{"name":"f","description":"d","parametersJsonSchema":{"type":"object","$defs":{"x":{}}}}]}]`
 	const called = user + `,{"role":"assistant","content":"","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]},`
-	call := `{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{"a":1}},"thoughtSignature":"` + unsigned + `"}]},`
+	call := `{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{"a":1}},"thoughtSignature":"` + skipSignature + `"}]},`
 	for name, c := range map[string]struct{ model, body, want string }{
 		"a text": {now, hello, `{` + said + `}`},
 		"instructions come first": {
@@ -74,7 +74,7 @@ func TestAChatIsSaidInGeminisWords(t *testing.T) {
 		},
 		"a turn of calls that nobody signed": {
 			now, messages(user + `,{"role":"assistant","tool_calls":[{"id":"c1","function":{"name":"f","arguments":"{}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{}"}}]}`),
-			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"` + unsigned + `"},{"functionCall":{"id":"c2","name":"g","args":{}}}]}]}`,
+			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"` + skipSignature + `"},{"functionCall":{"id":"c2","name":"g","args":{}}}]}]}`,
 		},
 		"calls before signatures": {
 			before, messages(user + `,{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}`),
@@ -106,7 +106,7 @@ func TestAChatIsSaidInGeminisWords(t *testing.T) {
 			"extra_content":{"google":{"thought_signature":"BBBB"}},"tool_calls":[
 			{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{}"}}]}`),
 			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"1","thought":true},{"text":"ä","thoughtSignature":"AAAA"},{"text":"2","thought":true,"thoughtSignature":"CCCC"},{"text":"b"},
-			{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"` + unsigned + `"},{"text":"c","thoughtSignature":"BBBB"},{"functionCall":{"id":"c2","name":"g","args":{}}},{"text":"34","thought":true}]}]}`,
+			{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"` + skipSignature + `"},{"text":"c","thoughtSignature":"BBBB"},{"functionCall":{"id":"c2","name":"g","args":{}}},{"text":"34","thought":true}]}]}`,
 		},
 		"a signature whose place is known": {
 			now, messages(user + `,{"role":"assistant","content":"ab","reasoning_details":[{"type":"reasoning.encrypted","data":"AAAA","format":"google-gemini-v1","place":{"text":1}}],"extra_content":{"google":{"thought_signature":"AAAA"}}}`),
@@ -156,11 +156,11 @@ func TestAChatIsSaidInGeminisWords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked(t, c.model, c.body) // the SDK can read it
-			e, err := dialect.Ask(request(c.model, upstream.ChatPath, c.body, false))
+			e, err := dialect.NewExchange(request(c.model, upstream.ChatPath, c.body, false))
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, said := e.Wire()
+			_, said := e.Request()
 			same(t, string(said), c.want)
 		})
 	}
@@ -178,11 +178,11 @@ func TestAModelsNameIsEscapedInThePath(t *testing.T) {
 		{"mock?chunks=5", upstream.ChatPath, hello, false, "/models/mock%3Fchunks=5:generateContent"},
 		{"a/b c#d", upstream.EmbeddingsPath, `{"input":"x"}`, false, "/models/a%2Fb%20c%23d:batchEmbedContents"},
 	} {
-		e, err := dialect.Ask(request(c.model, c.path, c.body, c.stream))
+		e, err := dialect.NewExchange(request(c.model, c.path, c.body, c.stream))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if path, _ := e.Wire(); path != c.want {
+		if path, _ := e.Request(); path != c.want {
 			t.Errorf("%s: %s, want %s", c.model, path, c.want)
 		}
 	}
@@ -277,7 +277,7 @@ func TestWhatGeminiCannotExpressIsRefusedByItsName(t *testing.T) {
 		{now, part(`{"type":"file","file":{"file_id":"file-1"}}`), "messages[0].content[0].file.file_id", "unsupported_parameter"},
 		{now, part(`{"type":"file","file":{"file_data":"AAAA"}}`), "messages[0].content[0].file.file_data", "invalid_parameter"},
 	} {
-		_, err := dialect.Ask(request(c.model, upstream.ChatPath, c.body, false))
+		_, err := dialect.NewExchange(request(c.model, upstream.ChatPath, c.body, false))
 		var f *fault.Fault
 		if !errors.As(err, &f) || f.Field != c.field || f.Code != c.code || f.Status != 400 {
 			t.Errorf("%s: %v (%+v), want %s of %s", c.body, err, f, c.code, c.field)
@@ -286,7 +286,7 @@ func TestWhatGeminiCannotExpressIsRefusedByItsName(t *testing.T) {
 }
 
 func TestLikelihoodsAreNotStreamed(t *testing.T) {
-	_, err := dialect.Ask(request(now, upstream.ChatPath, with(`"logprobs":true`), true))
+	_, err := dialect.NewExchange(request(now, upstream.ChatPath, with(`"logprobs":true`), true))
 	var f *fault.Fault
 	if !errors.As(err, &f) || f.Field != "logprobs" {
 		t.Error(err)
@@ -295,7 +295,7 @@ func TestLikelihoodsAreNotStreamed(t *testing.T) {
 
 func TestEndpointsThatGeminiHasNotAreRefused(t *testing.T) {
 	for _, path := range []string{upstream.RerankPath, upstream.ResponsesPath, "/other"} {
-		_, err := dialect.Ask(request(now, path, `{}`, false))
+		_, err := dialect.NewExchange(request(now, path, `{}`, false))
 		var f *fault.Fault
 		if !errors.As(err, &f) || f.Kind != fault.UnsupportedParameter || !strings.Contains(f.Message, path) {
 			t.Errorf("%s: %v", path, err)
@@ -309,7 +309,7 @@ func TestARefusalNamesWhatIsKnown(t *testing.T) {
 		messages(`{"role":"user","content":[{"type":"hologram"}]}`):      `messages[0].content[0] is "hologram", and can only be text, image_url, input_audio or file in the Gemini API`,
 		messages(`{"role":"system","content":[{"type":"input_audio"}]}`): `messages[0].content[0] is "input_audio", and can only be text in the Gemini API`,
 	} {
-		_, err := dialect.Ask(request(now, upstream.ChatPath, body, false))
+		_, err := dialect.NewExchange(request(now, upstream.ChatPath, body, false))
 		var f *fault.Fault
 		if !errors.As(err, &f) || f.Message != want {
 			t.Errorf("%s: %v", body, err)

@@ -56,11 +56,11 @@ func part(t *rapid.T) (chat.Part, string) {
 func conversation(t *rapid.T) (messages []chat.Message, meaning []string) {
 	for range rapid.IntRange(0, 2).Draw(t, "instructions") {
 		text := words.Draw(t, "instruction")
-		role := rapid.SampledFrom([]string{chat.System, chat.Developer}).Draw(t, "role")
-		messages, meaning = append(messages, chat.Message{Role: role, Content: chat.Say(text)}), append(meaning, "system text "+text)
+		role := rapid.SampledFrom([]string{chat.RoleSystem, chat.RoleDeveloper}).Draw(t, "role")
+		messages, meaning = append(messages, chat.Message{Role: role, Content: chat.TextContent(text)}), append(meaning, "system text "+text)
 	}
 	for turn := range rapid.IntRange(1, 4).Draw(t, "turns") {
-		question := chat.Message{Role: chat.User}
+		question := chat.Message{Role: chat.RoleUser}
 		for range rapid.IntRange(1, 3).Draw(t, "parts") {
 			p, means := part(t)
 			question.Content.Parts, meaning = append(question.Content.Parts, p), append(meaning, means)
@@ -76,14 +76,14 @@ func conversation(t *rapid.T) (messages []chat.Message, meaning []string) {
 
 // answer is what a model has said, with the results of what it called.
 func answer(t *rapid.T, turn int) (messages []chat.Message, meaning []string) {
-	m := chat.Message{Role: chat.Assistant}
+	m := chat.Message{Role: chat.RoleAssistant}
 	if rapid.Bool().Draw(t, "thinks") {
 		thought := words.Draw(t, "thought")
 		m.ReasoningContent, meaning = &thought, append(meaning, "model thought "+thought)
 	}
 	if rapid.Bool().Draw(t, "speaks") {
 		text, signature := words.Draw(t, "text"), signatures.Draw(t, "signature")
-		m.Content, m.ExtraContent = chat.Say(text), chat.Signed(signature)
+		m.Content, m.ExtraContent = chat.TextContent(text), chat.SignatureContent(signature)
 		meaning = append(meaning, strings.TrimSpace("model text "+text+" "+signature))
 		if signature == "" {
 			meaning[len(meaning)-1] = "model text " + text
@@ -93,9 +93,9 @@ func answer(t *rapid.T, turn int) (messages []chat.Message, meaning []string) {
 	means := []string{}
 	for i := range rapid.IntRange(0, 3).Draw(t, "calls") {
 		id, name, args, signature := fmt.Sprintf("call_%d_%d", turn, i), names.Draw(t, "name"), arguments.Draw(t, "args"), signatures.Draw(t, "signature")
-		m.ToolCalls = append(m.ToolCalls, chat.ToolCall{ID: id, Type: "function", Function: chat.Called{Name: name, Arguments: args}, ExtraContent: chat.Signed(signature)})
+		m.ToolCalls = append(m.ToolCalls, chat.ToolCall{ID: id, Type: "function", Function: chat.FunctionCall{Name: name, Arguments: args}, ExtraContent: chat.SignatureContent(signature)})
 		if i == 0 && signature == "" {
-			signature = unsigned
+			signature = skipSignature
 		}
 		meaning = append(meaning, fmt.Sprintf("model call %s %s %s %s", id, name, args, signature))
 		text := rapid.OneOf(words, arguments).Draw(t, "result")
@@ -103,7 +103,7 @@ func answer(t *rapid.T, turn int) (messages []chat.Message, meaning []string) {
 		if !strings.HasPrefix(text, "{") || !jsontext.Value(text).IsValid() {
 			want = canonical(map[string]string{"output": text})
 		}
-		results = append(results, chat.Message{Role: chat.FromTool, ToolCallID: id, Content: chat.Say(text)})
+		results = append(results, chat.Message{Role: chat.RoleTool, ToolCallID: id, Content: chat.TextContent(text)})
 		means = append(means, fmt.Sprintf("result %s %s %s", id, name, canonicalText(want)))
 	}
 	return append([]chat.Message{m}, results...), append(meaning, means...)
@@ -187,7 +187,7 @@ func TestAConversationMeansTheSameAtGoogle(t *testing.T) {
 
 // spoken is the parts of an answer, in any order. Two that stand side by side are of two kinds, or the first is signed:
 // others are one part, as a stream may cut it.
-func spoken(t *rapid.T) (parts []*genai.Part) {
+func answerPart(t *rapid.T) (parts []*genai.Part) {
 	sign := func() []byte {
 		signature, err := base64.StdEncoding.DecodeString(signatures.Draw(t, "signature"))
 		if err != nil || len(signature) == 0 {
@@ -234,11 +234,11 @@ func response(t tester, finish genai.FinishReason, parts []*genai.Part) string {
 
 func TestAnAnswerGoesBackAsItCame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		parts := spoken(t)
+		parts := answerPart(t)
 		reply, _ := answered(t, hello, response(t, genai.FinishReasonStop, parts))
 		messages := []string{`{"role":"user","content":"hello"}`, encode(t, &reply.Choices[0].Message)}
 		for _, call := range reply.Choices[0].Message.ToolCalls {
-			messages = append(messages, encode(t, &chat.Message{Role: chat.FromTool, ToolCallID: call.ID, Content: chat.Say("done")}))
+			messages = append(messages, encode(t, &chat.Message{Role: chat.RoleTool, ToolCallID: call.ID, Content: chat.TextContent("done")}))
 		}
 		r := asked(t, now, `{"model":"m","messages":[`+strings.Join(messages, ",")+`]}`)
 		if len(parts) == 0 {
@@ -280,7 +280,7 @@ func pieces(t *rapid.T, parts []*genai.Part) (all []*genai.Part) {
 
 func TestAStreamOfAnyPiecesSaysWhatTheWholeAnswerSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		parts := spoken(t)
+		parts := answerPart(t)
 		finish := rapid.SampledFrom([]genai.FinishReason{genai.FinishReasonStop, genai.FinishReasonMaxTokens, genai.FinishReasonSafety}).Draw(t, "finish")
 		whole, _ := answered(t, hello, response(t, finish, parts))
 		var events strings.Builder

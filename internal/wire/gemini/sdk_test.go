@@ -55,11 +55,11 @@ func TestGooglesClientWouldSayTheSame(t *testing.T) {
 			{"role":"assistant","reasoning_content":"hm","content":"c","extra_content":{"google":{"thought_signature":"BBBB"}},
 				"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":\"b\"}"},"extra_content":{"google":{"thought_signature":"AAAA"}}}]},
 			{"role":"tool","tool_call_id":"c1","content":[{"type":"text","text":"r"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}]}`
-	e, err := dialect.Ask(request(now, upstream.ChatPath, body, false))
+	e, err := dialect.NewExchange(request(now, upstream.ChatPath, body, false))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ourPath, ours := e.Wire()
+	ourPath, ours := e.Request()
 	said := asked(t, now, body)
 	var all, settings map[string]stdjson.RawMessage
 	if err := stdjson.Unmarshal(ours, &all); err != nil {
@@ -89,11 +89,11 @@ func TestGooglesClientWouldSayTheSame(t *testing.T) {
 }
 
 func TestGooglesClientWouldEmbedTheSame(t *testing.T) {
-	e, err := dialect.Ask(request("gemini-embedding-001", upstream.EmbeddingsPath, `{"input":["a","b"],"dimensions":8,"task_type":"RETRIEVAL_QUERY","title":"t"}`, false))
+	e, err := dialect.NewExchange(request("gemini-embedding-001", upstream.EmbeddingsPath, `{"input":["a","b"],"dimensions":8,"task_type":"RETRIEVAL_QUERY","title":"t"}`, false))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ourPath, ours := e.Wire()
+	ourPath, ours := e.Request()
 	dimensions := int32(8)
 	path, theirs := heard(t, `{"embeddings":[{"values":[1]},{"values":[1]}]}`, func(c *genai.Client) error {
 		_, err := c.Models.EmbedContent(context.Background(), "gemini-embedding-001",
@@ -108,11 +108,11 @@ func TestGooglesClientWouldEmbedTheSame(t *testing.T) {
 }
 
 func TestGooglesClientWouldStreamFromTheSamePlace(t *testing.T) {
-	e, err := dialect.Ask(request(now, upstream.ChatPath, hello, true))
+	e, err := dialect.NewExchange(request(now, upstream.ChatPath, hello, true))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ourPath, ours := e.Wire()
+	ourPath, ours := e.Request()
 	path, theirs := heard(t, "data: {}\n\n", func(c *genai.Client) error {
 		for _, err := range c.Models.GenerateContentStream(context.Background(), now, genai.Text("hello"), nil) {
 			return err

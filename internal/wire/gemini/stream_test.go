@@ -36,14 +36,14 @@ func stream(t tester, body string, pieces ...string) []byte {
 	for _, p := range pieces {
 		sent = append(sent, []byte(p))
 	}
-	s := upstream.Translated(dialect, sent, func(*upstream.Request) bool { return true })
+	s := upstream.NewTranslator(dialect, sent, func(*upstream.Request) bool { return true })
 	response, err := s.Send(context.Background(), request(now, upstream.ChatPath, body, true))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 	text, err := io.ReadAll(response.Body)
-	if errors.Is(err, upstream.ErrGarbage) {
-		err = upstream.ErrGarbage // where it says which, the bytes may differ
+	if errors.Is(err, upstream.ErrInvalidAnswer) {
+		err = upstream.ErrInvalidAnswer // where it says which, the bytes may differ
 	}
 	if err != nil {
 		text = append(text, err.Error()...)
@@ -53,7 +53,7 @@ func stream(t tester, body string, pieces ...string) []byte {
 
 // event is one of Google's, which the SDK's types can read.
 func event(t tester, text string) string {
-	generated(t, text)
+	generateResponse(t, text)
 	return "data: " + strings.Join(strings.Fields(text), " ") + "\r\n\r\n"
 }
 
@@ -197,7 +197,7 @@ func assemble(t tester, text []byte, asked bool) chat.Answer {
 	return a
 }
 
-func add(t tester, replies map[int]*chat.Choice, p chat.PieceOf, line string) {
+func add(t tester, replies map[int]*chat.Choice, p chat.ChunkChoice, line string) {
 	t.Helper()
 	c := replies[p.Index]
 	if (c == nil) != (p.Delta.Role == "assistant") {
@@ -317,7 +317,7 @@ func TestAStreamThatMakesNoSenseIsGarbage(t *testing.T) {
 		"a call without sense": {`{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":5}}]}}]}`},
 	} {
 		text := "data: " + strings.Join(events, "\n\ndata: ") + "\n\n"
-		if got := stream(t, hello, text); !bytes.HasSuffix(got, []byte(upstream.ErrGarbage.Error())) || bytes.Contains(got, []byte("[DONE]")) {
+		if got := stream(t, hello, text); !bytes.HasSuffix(got, []byte(upstream.ErrInvalidAnswer.Error())) || bytes.Contains(got, []byte("[DONE]")) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}

@@ -11,7 +11,7 @@ func TestACitationIsFlat(t *testing.T) {
 	if err != nil || strings.Count(text, `"annotation":`+want) != 2 || strings.Count(text, `"annotations":[`+want+`,`+want+`]`) != 3 { // in the part, the item, the response
 		t.Errorf("%v %s", err, text)
 	}
-	text, err = whole(plainly, answered(`{"content":"a","annotations":[{"type":"file","file":{"hash":"h","type":"x"}},{"type":"other","at":1}]}`, "stop", spent))
+	text, err = withoutIndexes(plainly, answered(`{"content":"a","annotations":[{"type":"file","file":{"hash":"h","type":"x"}},{"type":"other","at":1}]}`, "stop", spent))
 	if err != nil || !strings.Contains(text, `"annotations":[{"hash":"h","type":"file"},{"at":1,"type":"other"}]`) {
 		t.Errorf("%v %s", err, text)
 	}
@@ -22,7 +22,7 @@ func TestACitationStaysWithItsText(t *testing.T) {
 		"of nothing":       {`{"content":null,"annotations":[` + cited + `]}`, `"text":"","annotations":[{"end_index":2,"start_index":0,`},
 		"before a refusal": {`{"content":"a","refusal":"b","annotations":[` + cited + `]}`, `,{"type":"refusal","refusal":"b"}]`},
 	} {
-		if text, err := whole(plainly, answered(c.message, "stop", spent)); err != nil || strings.Count(text, "url_citation") != 1 || !strings.Contains(text, c.want) {
+		if text, err := withoutIndexes(plainly, answered(c.message, "stop", spent)); err != nil || strings.Count(text, "url_citation") != 1 || !strings.Contains(text, c.want) {
 			t.Errorf("%s: %v %s", name, err, text)
 		}
 	}

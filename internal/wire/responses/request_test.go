@@ -75,7 +75,7 @@ var mappings = []struct{ name, body, want string }{
 func TestABodyIsSaidAsAChatCompletion(t *testing.T) {
 	for _, m := range mappings {
 		want := canonical(t, []byte(`{"model":"m",`+m.want+`}`))
-		if d := cmp.Diff(want, canonical(t, said(t, `{"model":"m",`+m.body+`}`))); d != "" {
+		if d := cmp.Diff(want, canonical(t, textOrList(t, `{"model":"m",`+m.body+`}`))); d != "" {
 			t.Errorf("%s: %s", m.name, d)
 		}
 	}
@@ -93,11 +93,11 @@ func TestAProvidersOwnWaysAreKnown(t *testing.T) {
 		{func() { r.Model.Provider.Modern = true }, `{"model":"m","stream":true,"max_completion_tokens":5,"messages":[{"role":"developer","content":"a"},{"role":"developer","content":"b"}]}`},
 	} {
 		c.change()
-		x, err := exact().Ask(r)
+		x, err := exact().NewExchange(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, wire := x.Wire(); canonical(t, wire) != canonical(t, []byte(c.want)) {
+		if _, wire := x.Request(); canonical(t, wire) != canonical(t, []byte(c.want)) {
 			t.Errorf("%s", wire)
 		}
 	}
@@ -201,19 +201,19 @@ func TestWhatCannotBeSaidIsRefusedByItsName(t *testing.T) {
 		kind fault.Kind
 	}{{refusals, fault.UnsupportedParameter}, {mistakes, fault.InvalidParameter}} {
 		for body, want := range table.all {
-			_, err := exact().Ask(request(`{"model":"m",`+body+`}`, false))
+			_, err := exact().NewExchange(request(`{"model":"m",`+body+`}`, false))
 			if f := faultOf(err); f == nil || f.Field != want || f.Kind != table.kind || !strings.HasPrefix(f.Message, want+" ") {
 				t.Errorf("%s: %v, want %s", body, err, want)
 			}
 		}
 	}
-	_, err := exact().Ask(request(`{"model":"m","input":`, false))
+	_, err := exact().NewExchange(request(`{"model":"m","input":`, false))
 	if f := faultOf(err); f == nil || f.Kind != fault.InvalidBody {
 		t.Errorf("no JSON: %v", err)
 	}
 	other := request(`{"model":"m","input":"Hi"}`, false)
 	other.Path = upstream.EmbeddingsPath
-	if _, err := exact().Ask(other); faultOf(err) == nil {
+	if _, err := exact().NewExchange(other); faultOf(err) == nil {
 		t.Errorf("another endpoint: %v", err)
 	}
 }
@@ -227,7 +227,7 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 		`"input":[{"type":"web_search_call","id":"w"}]`:                `input[0].type is "web_search_call", and can only be message, function_call, function_call_output or reasoning for this model`,
 		`"input":[{"role":"user","content":[{"type":"input_video"}]}]`: `input[0].content[0].type is "input_video", and can only be input_audio, input_file, input_image, input_text, output_text, refusal for this model`,
 	} {
-		_, err := exact().Ask(request(`{"model":"m",`+body+`}`, false))
+		_, err := exact().NewExchange(request(`{"model":"m",`+body+`}`, false))
 		if f := faultOf(err); f == nil || f.Message != want {
 			t.Errorf("%s: %v", body, err)
 		}

@@ -21,9 +21,9 @@ import (
 )
 
 // exact is a bridge whose ids count, and whose time stands.
-func exact() responses.Bridge {
+func exact() responses.Dialect {
 	n := 0
-	return responses.Bridge{
+	return responses.Dialect{
 		New: func(prefix string) string { n++; return fmt.Sprintf("%s_%02d", prefix, n) },
 		Now: func() time.Time { return time.Unix(1_700_000_000, 0) },
 	}
@@ -37,17 +37,17 @@ func request(body string, stream bool) *upstream.Request {
 }
 
 // said is the chat completion that a body becomes.
-func said(t interface {
+func textOrList(t interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }, body string,
 ) []byte {
 	t.Helper()
-	x, err := exact().Ask(request(body, false))
+	x, err := exact().NewExchange(request(body, false))
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
-	path, wire := x.Wire()
+	path, wire := x.Request()
 	if path != upstream.ChatPath {
 		t.Fatalf("it goes to %s", path)
 	}
@@ -83,7 +83,7 @@ func (p *provider) Send(_ context.Context, r *upstream.Request) (*upstream.Respo
 }
 
 func through(p *provider, r *upstream.Request) (string, error) {
-	sender := upstream.Translated(exact(), p, func(*upstream.Request) bool { return true })
+	sender := upstream.NewTranslator(exact(), p, func(*upstream.Request) bool { return true })
 	response, err := sender.Send(context.Background(), r)
 	if err != nil {
 		return "", err
@@ -101,7 +101,7 @@ func stream(body string, pieces ...string) (string, error) {
 	return through(&provider{kind: "text/event-stream", body: io.MultiReader(readers...)}, request(body, true))
 }
 
-func whole(body, answer string) (string, error) {
+func withoutIndexes(body, answer string) (string, error) {
 	return through(&provider{kind: "application/json", body: strings.NewReader(answer)}, request(body, false))
 }
 

@@ -73,7 +73,7 @@ func TestAStreamEndsWithTheWholeAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		want, err := whole(rich, s.whole)
+		want, err := withoutIndexes(rich, s.whole)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -226,7 +226,7 @@ func TestTheSequenceOfEventsIsTheGoldenOne(t *testing.T) {
 // feed gives chunks to one exchange, and hands back what they say.
 func feed(t *testing.T, all ...string) (string, error) {
 	t.Helper()
-	x, err := exact().Ask(request(`{"model":"m","input":"Hi"}`, true))
+	x, err := exact().NewExchange(request(`{"model":"m","input":"Hi"}`, true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func TestAnAnswerThatAResponseCannotSayIsAnError(t *testing.T) {
 		"no JSON":      `<html>`,
 		"another type": `[]`,
 	} {
-		if text, err := whole(rich, body); err == nil {
+		if text, err := withoutIndexes(rich, body); err == nil {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
@@ -279,10 +279,10 @@ func TestAnErrorIsHandedOn(t *testing.T) {
 		t.Errorf("%v %s", err, text)
 	}
 	body := `{"error":{"message":"boom","type":"api_error","code":500,"param":null}}`
-	if text, err := whole(rich, body); err != nil || text != body {
+	if text, err := withoutIndexes(rich, body); err != nil || text != body {
 		t.Errorf("%v %s", err, text)
 	}
-	if status, text := exact().Refusal(429, []byte(body)); status != 429 || string(text) != body {
+	if status, text := exact().ErrorAnswer(429, []byte(body)); status != 429 || string(text) != body {
 		t.Errorf("%d %s", status, text)
 	}
 }
@@ -355,7 +355,7 @@ func TestOnlyTheLastItemOfAnAnswerThatWasCutIsIncomplete(t *testing.T) {
 
 func TestCallsOfAWholeAnswerAreAsManyAsTheyAre(t *testing.T) {
 	call := `{"index":0,"function":{"name":"f","arguments":"{}"}}`
-	text, err := whole(rich, answered(`{"tool_calls":[`+call+`,`+call+`]}`, "tool_calls", spent))
+	text, err := withoutIndexes(rich, answered(`{"tool_calls":[`+call+`,`+call+`]}`, "tool_calls", spent))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +365,7 @@ func TestCallsOfAWholeAnswerAreAsManyAsTheyAre(t *testing.T) {
 }
 
 func TestASignatureFindsItsCallWhereverItStands(t *testing.T) {
-	text, err := whole(rich, scenes["parallel tools, interleaved"].whole)
+	text, err := withoutIndexes(rich, scenes["parallel tools, interleaved"].whole)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,7 +375,7 @@ func TestASignatureFindsItsCallWhereverItStands(t *testing.T) {
 	for _, order := range [][]string{
 		{words, first, second, signature}, {signature, words, first, second}, {first, signature, second}, {second, first, answers, signature},
 	} {
-		wire := string(said(t, `{"model":"m","input":[`+strings.Join(order, ",")+`]}`))
+		wire := string(textOrList(t, `{"model":"m","input":[`+strings.Join(order, ",")+`]}`))
 		if !strings.Contains(wire, `{"id":"call_a","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Bern\"}"},"extra_content":{"google":{"thought_signature":"gsig"}}}`) || strings.Count(wire, "gsig") != 1 {
 			t.Errorf("%s", wire)
 		}

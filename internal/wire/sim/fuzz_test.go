@@ -44,7 +44,7 @@ func FuzzEveryBodyHasAnAnswer(f *testing.F) {
 			m := model(id)
 			a, err := (&provider{}).answer(&upstream.Request{Model: m, Path: pathOf[m.Kind], Body: [][]byte{body}})
 			if err != nil {
-				a = refused(err)
+				a = errorAnswer(err)
 			}
 			text, silent, err := drain(a.frames)
 			failed := strings.Contains(string(body), "fail")

@@ -11,9 +11,9 @@ import (
 	"sovereign/internal/live"
 )
 
-func judged(t fataler, text string) verdict {
+func judged(t fataler, text string) judgement {
 	t.Helper()
-	var v verdict
+	var v judgement
 	if err := json.Unmarshal([]byte(text), &v, json.RejectUnknownMembers(true)); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
@@ -40,7 +40,7 @@ func TestAJudgeErrsAtItsRates(t *testing.T) {
 			if i%3 == 0 { // the truth of the others is a hash
 				text += fmt.Sprintf(" [sim quality=0.99] seen before. [sim quality=0.%02d]", i%100)
 			}
-			truth := good(text)
+			truth := isGood(text)
 			if i%3 == 0 && truth != (i%100 >= 50) {
 				t.Fatalf("%s: %v", text, truth)
 			}
@@ -127,7 +127,7 @@ func TestTheLastMarkerTellsTheTruth(t *testing.T) {
 		"[sim quality=0.1] [sim quality=high] [sim quality=7.0]": false,
 		"[sim quality=0.9] [sim quality=NaN]":                    true,
 	} {
-		if good(text) != want {
+		if isGood(text) != want {
 			t.Errorf("%s: %v", text, !want)
 		}
 	}

@@ -34,13 +34,13 @@ func reranking(t fataler, p upstream.Sender, m *live.Model, body string) (*upstr
 }
 
 // rank is the answer of status 200 to a body.
-func rank(t fataler, body string) (ranked, string) {
+func rank(t fataler, body string) (rerankAnswer, string) {
 	t.Helper()
 	response, text, err := reranking(t, New(), model("sim/rerank"), body)
 	if response.Status != http.StatusOK || response.ContentType != jsonType || err != nil {
 		t.Fatalf("%s: %d %s, %v", body, response.Status, text, err)
 	}
-	return parse[ranked](t, text), text
+	return parse[rerankAnswer](t, text), text
 }
 
 // seeking is a request for three documents, of which the last fits best and the first not at all.
@@ -53,7 +53,7 @@ func seeking(fields string) string {
 
 func TestTheDocumentWithTheMostOfTheQuerysWordsComesFirst(t *testing.T) {
 	r, text := rank(t, seeking(""))
-	want := []rankedResult{{Index: 2, Score: 1}, {Index: 1, Score: 0.46}, {Index: 0, Score: 0}}
+	want := []rerankResult{{Index: 2, Score: 1}, {Index: 1, Score: 0.46}, {Index: 0, Score: 0}}
 	if diff := cmp.Diff(want, r.Results); diff != "" {
 		t.Error(diff)
 	}
@@ -72,7 +72,7 @@ func TestTheDocumentWithTheMostOfTheQuerysWordsComesFirst(t *testing.T) {
 	if told, _ := rank(t, seeking(`"return_documents":true`)); told.Results[1].Document.Text != "The sky" {
 		t.Errorf("%+v", told)
 	}
-	if wordless, _ := rank(t, `{"model":"m","query":"?!","documents":["","?!"]}`); wordless.Results[0] != (rankedResult{}) {
+	if wordless, _ := rank(t, `{"model":"m","query":"?!","documents":["","?!"]}`); wordless.Results[0] != (rerankResult{}) {
 		t.Errorf("%+v", wordless)
 	}
 }
@@ -112,7 +112,7 @@ func TestARerankerActsAsTheRequestSays(t *testing.T) {
 	failing := func(how string) (*upstream.Response, string, error) {
 		return reranking(t, New(), model("sim/rerank"), seeking(`"sim":{"fail":"`+how+`"}`))
 	}
-	for fail := range statuses {
+	for fail := range statusErrors {
 		if response, text, err := failing(fail); err != nil || "status_"+strconv.Itoa(response.Status) != fail || envelope(t, text).Message == "" {
 			t.Errorf("%s: %d %s, %v", fail, response.Status, text, err)
 		}
@@ -183,13 +183,13 @@ func FuzzEveryQueryHasARanking(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		a, err := (&provider{}).answer(&upstream.Request{Model: model("sim/rerank"), Path: upstream.RerankPath, Body: [][]byte{body}})
 		if err != nil {
-			a = refused(err)
+			a = errorAnswer(err)
 		}
 		text, _, _ := drain(a.frames)
 		switch {
 		case a.status != http.StatusOK:
 			envelope(t, text)
-		case !strings.Contains(string(body), "fail") && len(parse[ranked](t, text).Results) == 0:
+		case !strings.Contains(string(body), "fail") && len(parse[rerankAnswer](t, text).Results) == 0:
 			t.Fatal(text)
 		}
 	})

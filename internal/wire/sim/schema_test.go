@@ -227,7 +227,7 @@ func TestAGeneratedValueSatisfiesItsSchema(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		schema := drawSchema(t, 0)
 		schema["$defs"] = definitions
-		raw, left := encode(schema), effort
+		raw, left := encode(schema), schemaBudget
 		v, err := generate(raw, rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), &left, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", raw, err)
@@ -281,7 +281,7 @@ func TestASchemaThatCannotBeSatisfiedIsRefused(t *testing.T) {
 		`{"allOf":[{"properties":{"a":{}},"additionalProperties":false},{"properties":{"b":{}}}]}`:                                         "additionalProperties",
 		`{"properties":{"a":{"$ref":"#"},"b":{"$ref":"#"},"c":{"$ref":"#"}},"required":["c","b","a"],"anyOf":[{"$ref":"#"},{"$ref":"#"}]}`: "",
 	} {
-		start, left := time.Now(), effort
+		start, left := time.Now(), schemaBudget
 		v, err := generate(jsontext.Value(schema), rand.New(rand.NewPCG(1, 2)), &left, nil)
 		if err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %s, %v", schema, v, err)
@@ -300,7 +300,7 @@ func TestASchemaThatRefersToItselfEndsWhereItCan(t *testing.T) {
 		`{"type":["array","null"],"items":{"$ref":"#"},"minItems":3}`,
 	} {
 		for seed := range uint64(20) {
-			left := effort
+			left := schemaBudget
 			if v, err := generate(jsontext.Value(schema), rand.New(rand.NewPCG(seed, 2)), &left, nil); err != nil {
 				t.Errorf("%s: %.100s, %v", schema, v, err)
 			}
@@ -317,7 +317,7 @@ func TestAValueKeepsCloseToItsBounds(t *testing.T) {
 		`{"type":"array","uniqueItems":true,"items":{"const":1}}`:              "[1]",
 	} {
 		for seed := range uint64(20) {
-			left := effort
+			left := schemaBudget
 			if v, err := generate(jsontext.Value(schema), rand.New(rand.NewPCG(seed, 2)), &left, nil); err != nil || string(v) != want {
 				t.Errorf("%s: %s, %v", schema, v, err)
 			}
@@ -327,7 +327,7 @@ func TestAValueKeepsCloseToItsBounds(t *testing.T) {
 
 func TestWhatCannotBeMadeIsLeftOutWhereItMayBe(t *testing.T) {
 	schema := `{"type":"object","properties":{"a":{"pattern":"x"},"b":{"type":"null"},"c":{"type":"array","items":{"pattern":"x"}}},"required":["b"]}`
-	left := effort
+	left := schemaBudget
 	v, err := generate(jsontext.Value(schema), rand.New(rand.NewPCG(1, 2)), &left, nil)
 	if err != nil || string(v) != `{"b":null,"c":[]}` {
 		t.Errorf("%s, %v", v, err)

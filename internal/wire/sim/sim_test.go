@@ -227,7 +227,7 @@ func TestQualityIsTheMeanAndTheShareOfGoodAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			sum += q
-			if good(h.text()) {
+			if isGood(h.text()) {
 				goods++
 			}
 		}
@@ -290,7 +290,7 @@ func TestEffortShowsAsReasoningThatIsPartOfTheOutput(t *testing.T) {
 }
 
 func TestARequestFailsAsItAsks(t *testing.T) {
-	for fail, want := range statuses {
+	for fail, want := range statusErrors {
 		for id, body := range map[string]string{"sim/chat": hi(`"stream":true,"sim":{"fail":"` + fail + `"}`), "sim/embedding": `{"model":"m","input":"x","sim":{"fail":"` + fail + `"}}`} {
 			response, text, err := send(t, New(), model(id), body)
 			if err != nil || "status_"+strconv.Itoa(response.Status) != fail || response.ContentType != jsonType || response.RetryAfter != want.retryAfter {

@@ -232,7 +232,7 @@ func TestAStreamFailsAfterAsManyChunksAsAskedFor(t *testing.T) {
 					t.Errorf("error: %q, %v", l.tail, err)
 				}
 			case garbage:
-				if err != nil || l.tail != gibberish {
+				if err != nil || l.tail != garbageBody {
 					t.Errorf("garbage: %q, %v", l.tail, err)
 				}
 			}

@@ -36,8 +36,8 @@ func (c *counted) Send(context.Context, *upstream.Request) (*upstream.Response, 
 func (c *counted) Close() { c.closed++ }
 
 // speaking is a fleet's tongues with a maker of simulated senders.
-func speaking(m upstream.Maker) upstream.Protocols {
-	return upstream.Protocols{Makers: map[live.Protocol]upstream.Maker{live.Sim: m}}
+func speaking(m upstream.SenderFactory) upstream.Protocols {
+	return upstream.Protocols{Factories: map[live.Protocol]upstream.SenderFactory{live.Sim: m}}
 }
 
 // fleet reaches providers of which each has one model.

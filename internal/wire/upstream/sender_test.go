@@ -221,7 +221,7 @@ func TestAnEncodedAnswerIsRefused(t *testing.T) {
 				left <- err
 			})
 			s, m := to(t, via, &live.Provider{BaseURL: url})
-			if _, err := s.Send(t.Context(), ask(m, "{}")); !errors.Is(err, upstream.ErrGarbage) || !strings.Contains(err.Error(), encoding) {
+			if _, err := s.Send(t.Context(), ask(m, "{}")); !errors.Is(err, upstream.ErrInvalidAnswer) || !strings.Contains(err.Error(), encoding) {
 				t.Errorf("%s: %v", encoding, err)
 			}
 			if err := <-left; err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
@@ -561,7 +561,7 @@ func TestEachWireHasItsKeyWhereItLooksForIt(t *testing.T) {
 		p := &live.Provider{Name: "up", Protocol: protocol, BaseURL: url, APIKey: secret.New("k")}
 		m := &live.Model{ID: "up/m", Provider: p}
 		fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, []*live.Model{m}), upstream.Protocols{Dialects: map[live.Protocol]upstream.Dialect{
-			live.Anthropic: shouting{}, live.Gemini: shouting{}, live.Cohere: shouting{},
+			live.Anthropic: upperCase{}, live.Gemini: upperCase{}, live.Cohere: upperCase{},
 		}}, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -15,36 +15,36 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// shouting is a dialect in which everything is in capitals, and a stream ends with END.
-type shouting struct{}
+// upperCase is a dialect in which everything is in capitals, and a stream ends with END.
+type upperCase struct{}
 
-func (shouting) Ask(r *upstream.Request) (upstream.Exchange, error) {
+func (upperCase) NewExchange(r *upstream.Request) (upstream.Exchange, error) {
 	text := strings.Join([]string{string(r.Body[0])}, "")
 	if strings.Contains(text, "whisper") {
 		return nil, fault.Invalid("whisper", "cannot be shouted")
 	}
-	return &shout{text: strings.ToUpper(text)}, nil
+	return &upperCaseExchange{text: strings.ToUpper(text)}, nil
 }
 
-func (shouting) Refusal(status int, body []byte) (int, []byte) {
+func (upperCase) ErrorAnswer(status int, body []byte) (int, []byte) {
 	return status + 1, []byte(strings.ToLower(string(body)))
 }
 
-type shout struct {
+type upperCaseExchange struct {
 	text  string
 	ended bool
 }
 
-func (s *shout) Wire() (string, []byte) { return "/shout", []byte(s.text) }
+func (s *upperCaseExchange) Request() (string, []byte) { return "/shout", []byte(s.text) }
 
-func (s *shout) Answer(body []byte) ([]byte, error) {
+func (s *upperCaseExchange) Answer(body []byte) ([]byte, error) {
 	if strings.Contains(string(body), "MUMBLE") {
 		return nil, errors.New("it mumbles")
 	}
 	return []byte(strings.ToLower(string(body))), nil
 }
 
-func (s *shout) Event(to []byte, e sse.Event) ([]byte, error) {
+func (s *upperCaseExchange) Event(to []byte, e sse.Event) ([]byte, error) {
 	switch string(e.Data) {
 	case "MUMBLE":
 		return to, errors.New("it mumbles")
@@ -56,7 +56,7 @@ func (s *shout) Event(to []byte, e sse.Event) ([]byte, error) {
 	return append(to, "data: "+strings.ToLower(string(e.Data))+"\n\n"...), nil
 }
 
-func (s *shout) End(to []byte) ([]byte, error) {
+func (s *upperCaseExchange) End(to []byte) ([]byte, error) {
 	if !s.ended {
 		return to, io.ErrUnexpectedEOF
 	}
@@ -83,7 +83,7 @@ func always(*upstream.Request) bool { return true }
 func said(t *testing.T, status int, kind string, body io.Reader, stream bool) (*upstream.Response, string, error) {
 	t.Helper()
 	inner := &canned{response: upstream.Response{Status: status, ContentType: kind, Body: io.NopCloser(body)}}
-	response, err := upstream.Translated(shouting{}, inner, always).Send(t.Context(), &upstream.Request{
+	response, err := upstream.NewTranslator(upperCase{}, inner, always).Send(t.Context(), &upstream.Request{
 		Model: &live.Model{}, Path: upstream.ChatPath, Body: [][]byte{[]byte("hello")}, Stream: stream,
 	})
 	if err != nil {
@@ -124,10 +124,10 @@ func TestWhatBreaksOffIsNoAnswer(t *testing.T) {
 	}{
 		"a stream without its end":   {"data: ONE\n\n", true, events, io.ErrUnexpectedEOF, "data: one\n\n"},
 		"a stream within an event":   {"data: ONE\n\ndata: EN", true, events, io.ErrUnexpectedEOF, "data: one\n\n"},
-		"a stream that says rubbish": {"data: ONE\n\ndata: MUMBLE\n\n", true, events, upstream.ErrGarbage, "data: one\n\n"},
-		"no stream at all":           {"rubbish\n", true, events, upstream.ErrGarbage, ""},
-		"an answer, not a stream":    {"{}", true, "application/json", upstream.ErrGarbage, ""},
-		"rubbish":                    {"MUMBLE", false, "application/json", upstream.ErrGarbage, ""},
+		"a stream that says rubbish": {"data: ONE\n\ndata: MUMBLE\n\n", true, events, upstream.ErrInvalidAnswer, "data: one\n\n"},
+		"no stream at all":           {"rubbish\n", true, events, upstream.ErrInvalidAnswer, ""},
+		"an answer, not a stream":    {"{}", true, "application/json", upstream.ErrInvalidAnswer, ""},
+		"rubbish":                    {"MUMBLE", false, "application/json", upstream.ErrInvalidAnswer, ""},
 	} {
 		if _, got, err := said(t, http.StatusOK, c.kind, strings.NewReader(c.body), c.stream); !errors.Is(err, c.want) || got != c.got {
 			t.Errorf("%s: %q %v", name, got, err)
@@ -144,7 +144,7 @@ func TestARefusalIsTranslatedToo(t *testing.T) {
 
 func TestWhatADialectCannotSayIsNotSent(t *testing.T) {
 	inner := &canned{}
-	s := upstream.Translated(shouting{}, inner, always)
+	s := upstream.NewTranslator(upperCase{}, inner, always)
 	_, err := s.Send(t.Context(), &upstream.Request{Body: [][]byte{[]byte("whisper")}})
 	var f *fault.Fault
 	if !errors.As(err, &f) || f.Field != "whisper" || inner.sent != nil {
@@ -157,7 +157,7 @@ func TestWhatADialectCannotSayIsNotSent(t *testing.T) {
 
 func TestRequestsThatNeedNoDialectPassAsTheyAre(t *testing.T) {
 	inner := &canned{response: upstream.Response{Status: http.StatusOK, Body: io.NopCloser(strings.NewReader("MUMBLE"))}}
-	s := upstream.Translated(shouting{}, inner, func(r *upstream.Request) bool { return r.Path == upstream.ResponsesPath })
+	s := upstream.NewTranslator(upperCase{}, inner, func(r *upstream.Request) bool { return r.Path == upstream.ResponsesPath })
 	response, err := s.Send(t.Context(), &upstream.Request{Path: upstream.ChatPath, Body: [][]byte{[]byte("whisper")}})
 	if err != nil {
 		t.Fatal(err)
