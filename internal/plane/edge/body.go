@@ -26,7 +26,7 @@ type Body struct {
 	users  atomic.Int32
 }
 
-// Take keeps the body until another Release.
+// Retain adds a reference: the body is kept until a further Release.
 func (b *Body) Retain() { b.users.Add(1) }
 
 // Release gives the body back. Whoever reads it, and whoever took it, releases it once.

@@ -3,6 +3,7 @@ package sim
 import (
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"pgregory.net/rapid"
+
+	"sovereign/internal/wire/upstream"
 )
 
 // breaks says which rule of a schema v breaks, if any. It shares nothing with the generator.
@@ -281,15 +284,31 @@ func TestASchemaThatCannotBeSatisfiedIsRefused(t *testing.T) {
 		`{"allOf":[{"properties":{"a":{}},"additionalProperties":false},{"properties":{"b":{}}}]}`:                                         "additionalProperties",
 		`{"properties":{"a":{"$ref":"#"},"b":{"$ref":"#"},"c":{"$ref":"#"}},"required":["c","b","a"],"anyOf":[{"$ref":"#"},{"$ref":"#"}]}`: "",
 	} {
-		start, left := time.Now(), schemaBudget
-		v, err := generate(jsontext.Value(schema), rand.New(rand.NewPCG(1, 2)), &left, nil)
+		var v jsontext.Value
+		var err error
+		if n := allocated(func() {
+			budget := schemaBudget
+			v, err = generate(jsontext.Value(schema), rand.New(rand.NewPCG(1, 2)), &budget, nil)
+		}); n > maxAllocated {
+			t.Errorf("%s allocates %d bytes", schema, n)
+		}
 		if err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %s, %v", schema, v, err)
 		}
-		if took := time.Since(start); took > 3*time.Second {
-			t.Errorf("%s took %s", schema, took)
-		}
 	}
+}
+
+// maxAllocated bounds the memory that one answer may allocate for schemas, and with it the work: all work on a schema
+// copies parts of it.
+const maxAllocated = 64 * schemaBudget
+
+// allocated returns how many bytes a call allocates. Unlike its duration, this does not depend on the machine's load.
+func allocated(call func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	call()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
 
 func TestASchemaThatRefersToItselfEndsWhereItCan(t *testing.T) {
@@ -337,9 +356,10 @@ func TestWhatCannotBeMadeIsLeftOutWhereItMayBe(t *testing.T) {
 func TestManyChoicesOfAHeavySchemaAreBounded(t *testing.T) {
 	schema := `{"type":"array","minItems":20000,"items":{"type":"string","minLength":20}}`
 	body := hi(`"n":128,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":` + schema + `}}`)
-	start := time.Now()
-	response, text, _ := send(t, New(), model("sim/chat"), body)
-	if took := time.Since(start); response.Status != 400 || took > 5*time.Second {
-		t.Errorf("%d after %s: %.100s", response.Status, took, text)
+	var response *upstream.Response
+	var text string
+	n := allocated(func() { response, text, _ = send(t, New(), model("sim/chat"), body) })
+	if response.Status != 400 || n > maxAllocated {
+		t.Errorf("%d after %d bytes: %.100s", response.Status, n, text)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -378,12 +379,14 @@ func TestErrorsComeAtTheirRateAndASecondTryCanSucceed(t *testing.T) {
 func TestABehaviourIsTheDefaultOfARequest(t *testing.T) {
 	m := *model("sim/chat")
 	m.Behaviour = &live.Behaviour{Seed: 7, Chunks: 3, Quality: 1, LatencyMS: 5, ChunkMS: 5}
-	start := time.Now()
-	_, text, _ := send(t, New(), &m, hi(`"stream":true`))
-	took := time.Since(start)
-	if l := listen(t, text); l.deltas != 3 || !strings.HasSuffix(l.text(), "[sim quality=1.00]") || took < 15*time.Millisecond {
-		t.Errorf("%d chunks in %s: %q", l.deltas, took, l.text())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		_, text, _ := send(t, New(), &m, hi(`"stream":true`))
+		took := time.Since(start)
+		if l := listen(t, text); l.deltas != 3 || !strings.HasSuffix(l.text(), "[sim quality=1.00]") || took != 15*time.Millisecond {
+			t.Errorf("%d chunks in %s: %q", l.deltas, took, l.text())
+		}
+	})
 	m.Behaviour = nil
 	if response, text, err := send(t, New(), &m, hi("")); response.Status != http.StatusOK || err != nil {
 		t.Errorf("without a behaviour: %s, %v", text, err)
