@@ -18,8 +18,8 @@ const (
 	calling = `"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"a"%s,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c1","content":"1"}%s],"reasoning_effort":"low"`
 )
 
-// What each model makes of a request: what is said, or the field for which we refuse so that a fallback is tried.
-func TestEveryModelIsAskedForWhatItTakes(t *testing.T) {
+// For each model and request: the translation, or the field that is refused so that a fallback is tried.
+func TestParametersAreTranslatedOrRefusedByModel(t *testing.T) {
 	const again = `,{"role":"assistant","tool_calls":[{"id":"c2","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c2","content":"2"}`
 	const signed = `,"reasoning_details":[{"type":"reasoning.text","text":"h","signature":"s"}]`
 	for _, c := range []struct{ names, ours, theirs, refused string }{
@@ -66,12 +66,12 @@ func TestEveryModelIsAskedForWhatItTakes(t *testing.T) {
 			r := request(`{"model":"ours",`+c.ours+`}`, false)
 			r.Model.Upstream = "claude-" + name
 			if c.refused != "" {
-				if field, kind := refused(t, r); field != c.refused || kind != fault.UnsupportedParameter {
+				if field, kind := refusedField(t, r); field != c.refused || kind != fault.UnsupportedParameter {
 					t.Errorf("%s %s: %s (%s), want %s", name, c.ours, field, kind.Code, c.refused)
 				}
 				continue
 			}
-			_, body := asked(t, r)
+			_, body := translate(t, r)
 			want := `{"model":"claude-` + name + `","max_tokens":8000,` + c.theirs + `}`
 			if diff := cmp.Diff(canonical([]byte(want)), canonical(body)); c.theirs != "*" && diff != "" {
 				t.Errorf("%s %s: %s", name, c.ours, diff)
@@ -80,7 +80,7 @@ func TestEveryModelIsAskedForWhatItTakes(t *testing.T) {
 	}
 }
 
-func TestOlderModelsThinkByABudgetBelowTheirLimit(t *testing.T) {
+func TestTheThinkingBudgetIsBelowMaxTokens(t *testing.T) {
 	for _, c := range []struct {
 		model, effort string
 		most, budget  int64
@@ -98,14 +98,14 @@ func TestOlderModelsThinkByABudgetBelowTheirLimit(t *testing.T) {
 	} {
 		r := request(fmt.Sprintf(`{"model":"ours",%s,"reasoning_effort":%q,"max_tokens":%d}`, hello, c.effort, c.most), false)
 		r.Model.Upstream = c.model
-		params, _ := asked(t, r)
+		params, _ := translate(t, r)
 		if got := params.Thinking.GetBudgetTokens(); (got == nil) != (c.budget == 0) || got != nil && *got != c.budget {
 			t.Errorf("%s %s: %v, want %d", c.model, c.effort, got, c.budget)
 		}
 	}
 	r := request(`{"model":"ours",`+hello+`,"reasoning_effort":"low","max_tokens":1024}`, false)
 	r.Model.Upstream = "claude-opus-4-5"
-	if field, _ := refused(t, r); field != "reasoning_effort" {
+	if field, _ := refusedField(t, r); field != "reasoning_effort" {
 		t.Error(field)
 	}
 }

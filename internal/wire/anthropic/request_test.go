@@ -20,8 +20,8 @@ const (
 	funIs = `"tools":[{"name":"f","input_schema":{"type":"object","properties":{}}}]`
 )
 
-// Every row is a request and what it is at Anthropic; the model and the 8000 tokens are understood.
-var asks = []struct{ name, ours, theirs string }{
+// requestCases are requests and their translation, without the model and max_tokens of 8000.
+var requestCases = []struct{ name, ours, theirs string }{
 	{"text", hello, said},
 	{"the least", hello + `,"n":1,"logprobs":false,"store":false,"user":"","tools":[],"metadata":null,"seed":null,"stop":null,"response_format":{"type":"text"}`, said},
 	{"max_tokens", hello + `,"max_tokens":7`, said + `,"max_tokens":7`},
@@ -128,10 +128,10 @@ var asks = []struct{ name, ours, theirs string }{
 	},
 }
 
-func TestEveryRequestIsSaidInAnthropicsWords(t *testing.T) {
-	for _, c := range asks {
+func TestARequestIsTranslated(t *testing.T) {
+	for _, c := range requestCases {
 		t.Run(c.name, func(t *testing.T) {
-			_, body := asked(t, request(`{"model":"ours",`+c.ours+`}`, false))
+			_, body := translate(t, request(`{"model":"ours",`+c.ours+`}`, false))
 			want := `{"model":"claude-opus-4-8",` + c.theirs
 			if !strings.Contains(c.theirs, `"max_tokens"`) {
 				want += `,"max_tokens":8000`
@@ -143,19 +143,19 @@ func TestEveryRequestIsSaidInAnthropicsWords(t *testing.T) {
 	}
 }
 
-func TestAStreamIsAskedForWhereOneIsWanted(t *testing.T) {
+func TestStreamIsSetForStreams(t *testing.T) {
 	for stream, want := range map[bool]string{true: `"stream":true`, false: ""} {
-		_, body := asked(t, request(`{"model":"ours",`+hello+`}`, stream))
+		_, body := translate(t, request(`{"model":"ours",`+hello+`}`, stream))
 		if got := strings.Contains(string(body), `"stream"`); got != stream || !strings.Contains(string(body), want) {
 			t.Errorf("%v: %s", stream, body)
 		}
 	}
 }
 
-func TestAModelWithoutALimitNeedsTheCallers(t *testing.T) {
+func TestMaxTokensIsRequiredForAModelWithoutALimit(t *testing.T) {
 	r := request(`{"model":"ours",`+hello+`}`, false)
 	r.Model.MaxOutput = 0
-	if field, _ := refused(t, r); field != "max_tokens" {
+	if field, _ := refusedField(t, r); field != "max_tokens" {
 		t.Error(field)
 	}
 }
@@ -172,13 +172,13 @@ func TestOtherEndpointsAreRefused(t *testing.T) {
 	}
 }
 
-// turn is a conversation whose second message is the one in question.
-func turn(m string) string { return `"messages":[{"role":"user","content":"x"},` + m + `]` }
+// withMessage returns a conversation whose second message is m.
+func withMessage(m string) string { return `"messages":[{"role":"user","content":"x"},` + m + `]` }
 
-// user is one whose only message has the part in question.
-func user(part string) string { return `"messages":[{"role":"user","content":[` + part + `]}]` }
+// withPart returns a conversation whose only message has the part.
+func withPart(part string) string { return `"messages":[{"role":"user","content":[` + part + `]}]` }
 
-// What cannot be said, and what makes no sense, by the field that is named.
+// refusals are requests that are refused, and the field that is named.
 var refusals = []struct {
 	field, body string
 	unsupported bool
@@ -235,60 +235,60 @@ var refusals = []struct {
 
 	{"messages", `"messages":[]`, false},
 	{"messages", `"messages":[{"role":"system","content":"x"}]`, false},
-	{"messages[1].role", turn(`{"role":"judge","content":"x"}`), false},
-	{"messages[1].role", turn(`{"role":"function","name":"f","content":"x"}`), false},
-	{"messages[1].role", turn(`{"role":"system","content":"x"},{"role":"user","content":"y"}`), true},
-	{"messages[2].role", turn(`{"role":"assistant","content":"x"},{"role":"developer","content":"y"},{"role":"user","content":"z"}`), true},
-	{"messages[2].role", turn(`{"role":"assistant","content":"x"},{"role":"system","content":"y"}`), true},
-	{"messages[1].name", turn(`{"role":"user","name":"bob","content":"x"}`), true},
-	{"messages[1].content", turn(`{"role":"user"}`), false},
-	{"messages[1].content", turn(`{"role":"user","content":""}`), true},
-	{"messages[1].content", turn(`{"role":"user","content":" \n"}`), true},
-	{"messages[1].tool_calls", turn(`{"role":"user","content":"x","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]}`), true},
-	{"messages[1].tool_call_id", turn(`{"role":"user","content":"x","tool_call_id":"c"}`), true},
-	{"messages[1].refusal", turn(`{"role":"user","content":"x","refusal":"n"}`), true},
-	{"messages[1].reasoning_content", turn(`{"role":"user","content":"x","reasoning_content":"n"}`), true},
-	{"messages[1].reasoning_details", turn(`{"role":"user","content":"x","reasoning_details":[{"type":"reasoning.text"}]}`), true},
-	{"messages[1].reasoning", turn(`{"role":"user","content":"x","reasoning":"n"}`), true},
-	{"messages[1].reasoning_details[1]", turn(`{"role":"assistant","content":"x","reasoning_details":[{"type":"reasoning.encrypted","data":"d"},{"type":"reasoning.encrypted","format":"anthropic-claude-v1"}]}`), true},
-	{"messages[1].reasoning_details[0]", turn(`{"role":"assistant","content":"x","reasoning_details":[{"type":"reasoning.summary","text":"hm","signature":"s","format":"anthropic-claude-v1"}]}`), true},
-	{"messages[2].name", turn(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","name":"g","tool_call_id":"c","content":"x"}`), false},
-	{"messages[1].annotations", turn(`{"role":"assistant","content":"x","annotations":[{"type":"url_citation"}]}`), true},
-	{"messages[1].audio", turn(`{"role":"assistant","content":"x","audio":{"id":"a"}}`), true},
-	{"messages[1].function_call", turn(`{"role":"assistant","content":"x","function_call":{"name":"f","arguments":"{}"}}`), true},
-	{"messages[1].tool_calls[0]", turn(`{"role":"assistant","tool_calls":[{"id":"c","type":"custom","function":{"arguments":""},"custom":{"name":"f"}}]}`), true},
-	{"messages[1].tool_calls[0].id", turn(`{"role":"assistant","tool_calls":[{"type":"function","function":{"name":"f","arguments":"{}"}}]}`), false},
-	{"messages[1].tool_calls[0].function.name", turn(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"arguments":"{}"}}]}`), false},
-	{"messages[1].tool_calls[0].function.arguments", turn(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":"}}]}`), false},
-	{"messages[1].tool_calls[0].function.arguments", turn(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"[1]"}}]}`), false},
-	{"messages[1].tool_call_id", turn(`{"role":"tool","content":"x"}`), false},
-	{"messages[1].content", turn(`{"role":"tool","tool_call_id":"c"}`), false},
+	{"messages[1].role", withMessage(`{"role":"judge","content":"x"}`), false},
+	{"messages[1].role", withMessage(`{"role":"function","name":"f","content":"x"}`), false},
+	{"messages[1].role", withMessage(`{"role":"system","content":"x"},{"role":"user","content":"y"}`), true},
+	{"messages[2].role", withMessage(`{"role":"assistant","content":"x"},{"role":"developer","content":"y"},{"role":"user","content":"z"}`), true},
+	{"messages[2].role", withMessage(`{"role":"assistant","content":"x"},{"role":"system","content":"y"}`), true},
+	{"messages[1].name", withMessage(`{"role":"user","name":"bob","content":"x"}`), true},
+	{"messages[1].content", withMessage(`{"role":"user"}`), false},
+	{"messages[1].content", withMessage(`{"role":"user","content":""}`), true},
+	{"messages[1].content", withMessage(`{"role":"user","content":" \n"}`), true},
+	{"messages[1].tool_calls", withMessage(`{"role":"user","content":"x","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]}`), true},
+	{"messages[1].tool_call_id", withMessage(`{"role":"user","content":"x","tool_call_id":"c"}`), true},
+	{"messages[1].refusal", withMessage(`{"role":"user","content":"x","refusal":"n"}`), true},
+	{"messages[1].reasoning_content", withMessage(`{"role":"user","content":"x","reasoning_content":"n"}`), true},
+	{"messages[1].reasoning_details", withMessage(`{"role":"user","content":"x","reasoning_details":[{"type":"reasoning.text"}]}`), true},
+	{"messages[1].reasoning", withMessage(`{"role":"user","content":"x","reasoning":"n"}`), true},
+	{"messages[1].reasoning_details[1]", withMessage(`{"role":"assistant","content":"x","reasoning_details":[{"type":"reasoning.encrypted","data":"d"},{"type":"reasoning.encrypted","format":"anthropic-claude-v1"}]}`), true},
+	{"messages[1].reasoning_details[0]", withMessage(`{"role":"assistant","content":"x","reasoning_details":[{"type":"reasoning.summary","text":"hm","signature":"s","format":"anthropic-claude-v1"}]}`), true},
+	{"messages[2].name", withMessage(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","name":"g","tool_call_id":"c","content":"x"}`), false},
+	{"messages[1].annotations", withMessage(`{"role":"assistant","content":"x","annotations":[{"type":"url_citation"}]}`), true},
+	{"messages[1].audio", withMessage(`{"role":"assistant","content":"x","audio":{"id":"a"}}`), true},
+	{"messages[1].function_call", withMessage(`{"role":"assistant","content":"x","function_call":{"name":"f","arguments":"{}"}}`), true},
+	{"messages[1].tool_calls[0]", withMessage(`{"role":"assistant","tool_calls":[{"id":"c","type":"custom","function":{"arguments":""},"custom":{"name":"f"}}]}`), true},
+	{"messages[1].tool_calls[0].id", withMessage(`{"role":"assistant","tool_calls":[{"type":"function","function":{"name":"f","arguments":"{}"}}]}`), false},
+	{"messages[1].tool_calls[0].function.name", withMessage(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"arguments":"{}"}}]}`), false},
+	{"messages[1].tool_calls[0].function.arguments", withMessage(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":"}}]}`), false},
+	{"messages[1].tool_calls[0].function.arguments", withMessage(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"[1]"}}]}`), false},
+	{"messages[1].tool_call_id", withMessage(`{"role":"tool","content":"x"}`), false},
+	{"messages[1].content", withMessage(`{"role":"tool","tool_call_id":"c"}`), false},
 
-	{"messages[0].content[0].type", user(`{"type":"input_audio","input_audio":{"data":"x","format":"wav"}}`), true},
-	{"messages[0].content[0].type", user(`{"type":"refusal","refusal":"x"}`), true},
-	{"messages[0].content[0].type", user(`{"type":"video"}`), true},
-	{"messages[0].content[0].file", user(`{"type":"text","text":"x","file":{}}`), false},
-	{"messages[0].content[0].file", user(`{"type":"file"}`), false},
-	{"messages[0].content[0].file.file_id", user(`{"type":"file","file":{"file_id":"f"}}`), true},
-	{"messages[0].content[0].file.file_data", user(`{"type":"file","file":{"file_data":"data:text/csv;base64,eA=="}}`), true},
-	{"messages[0].content[0].file.file_data", user(`{"type":"file","file":{"file_data":"data:text/plain;charset=latin1;base64,eA=="}}`), true},
-	{"messages[0].content[0].file.file_data", user(`{"type":"file","file":{"file_data":"data:text/plain;base64,5A=="}}`), true},
-	{"messages[0].content[0].image_url", user(`{"type":"image_url"}`), false},
-	{"messages[0].content[0].image_url.detail", user(`{"type":"image_url","image_url":{"url":"https://a.example","detail":"low"}}`), true},
-	{"messages[0].content[0].image_url.url", user(`{"type":"image_url","image_url":{"url":"ftp://a.example"}}`), false},
-	{"messages[0].content[0].image_url.url", user(`{"type":"image_url","image_url":{"url":"data:image/tiff;base64,eA=="}}`), true},
-	{"messages[0].content[0].cache_control.ttl", user(`{"type":"text","text":"x","cache_control":{"type":"ephemeral","ttl":"1h"}}`), true},
-	{"messages[0].content[0].cache_control.ttl", user(`{"type":"text","text":"x","cache_control":{"type":"ephemeral","ttl":"2h"}}`), false},
-	{"messages[0].content[0].cache_control.type", user(`{"type":"text","text":"x","cache_control":{"type":"eternal"}}`), false},
-	{"messages[0].content[0].cache_control", user(`{"type":"text","text":"","cache_control":{"type":"ephemeral"}}`), true},
-	{"messages[1].content[0].cache_control", turn(`{"role":"assistant","content":[{"type":"text","text":" ","cache_control":{"type":"ephemeral"}}]}`), true},
+	{"messages[0].content[0].type", withPart(`{"type":"input_audio","input_audio":{"data":"x","format":"wav"}}`), true},
+	{"messages[0].content[0].type", withPart(`{"type":"refusal","refusal":"x"}`), true},
+	{"messages[0].content[0].type", withPart(`{"type":"video"}`), true},
+	{"messages[0].content[0].file", withPart(`{"type":"text","text":"x","file":{}}`), false},
+	{"messages[0].content[0].file", withPart(`{"type":"file"}`), false},
+	{"messages[0].content[0].file.file_id", withPart(`{"type":"file","file":{"file_id":"f"}}`), true},
+	{"messages[0].content[0].file.file_data", withPart(`{"type":"file","file":{"file_data":"data:text/csv;base64,eA=="}}`), true},
+	{"messages[0].content[0].file.file_data", withPart(`{"type":"file","file":{"file_data":"data:text/plain;charset=latin1;base64,eA=="}}`), true},
+	{"messages[0].content[0].file.file_data", withPart(`{"type":"file","file":{"file_data":"data:text/plain;base64,5A=="}}`), true},
+	{"messages[0].content[0].image_url", withPart(`{"type":"image_url"}`), false},
+	{"messages[0].content[0].image_url.detail", withPart(`{"type":"image_url","image_url":{"url":"https://a.example","detail":"low"}}`), true},
+	{"messages[0].content[0].image_url.url", withPart(`{"type":"image_url","image_url":{"url":"ftp://a.example"}}`), false},
+	{"messages[0].content[0].image_url.url", withPart(`{"type":"image_url","image_url":{"url":"data:image/tiff;base64,eA=="}}`), true},
+	{"messages[0].content[0].cache_control.ttl", withPart(`{"type":"text","text":"x","cache_control":{"type":"ephemeral","ttl":"1h"}}`), true},
+	{"messages[0].content[0].cache_control.ttl", withPart(`{"type":"text","text":"x","cache_control":{"type":"ephemeral","ttl":"2h"}}`), false},
+	{"messages[0].content[0].cache_control.type", withPart(`{"type":"text","text":"x","cache_control":{"type":"eternal"}}`), false},
+	{"messages[0].content[0].cache_control", withPart(`{"type":"text","text":"","cache_control":{"type":"ephemeral"}}`), true},
+	{"messages[1].content[0].cache_control", withMessage(`{"role":"assistant","content":[{"type":"text","text":" ","cache_control":{"type":"ephemeral"}}]}`), true},
 	{"messages[0].content[0].type", `"messages":[{"role":"system","content":[{"type":"image_url","image_url":{"url":"https://a.example"}}]}]`, true},
-	{"messages[1].content[0].type", turn(`{"role":"assistant","content":[{"type":"image_url","image_url":{"url":"https://a.example"}}]}`), true},
+	{"messages[1].content[0].type", withMessage(`{"role":"assistant","content":[{"type":"image_url","image_url":{"url":"https://a.example"}}]}`), true},
 }
 
-func TestWhatCannotBeSaidIsRefusedByItsName(t *testing.T) {
+func TestWhatCannotBeExpressedIsRefusedByName(t *testing.T) {
 	for _, c := range refusals {
-		field, kind := refused(t, request(`{"model":"ours",`+c.body+`}`, false))
+		field, kind := refusedField(t, request(`{"model":"ours",`+c.body+`}`, false))
 		want := fault.InvalidParameter
 		if c.unsupported {
 			want = fault.UnsupportedParameter
@@ -299,10 +299,10 @@ func TestWhatCannotBeSaidIsRefusedByItsName(t *testing.T) {
 	}
 }
 
-// Every parameter that OpenAI has is either said, or refused: none is forgotten.
-func TestEveryParameterIsSaidOrRefused(t *testing.T) {
+// Every parameter of OpenAI's API is either translated or refused.
+func TestEveryParameterIsTranslatedOrRefused(t *testing.T) {
 	tested := map[string]bool{"model": true, "models": true, "messages": true, "stream": true, "stream_options": true}
-	for _, c := range asks {
+	for _, c := range requestCases {
 		for _, part := range strings.Split(c.ours, `,"`) {
 			name, _, _ := strings.Cut(strings.TrimPrefix(part, `"`), `"`)
 			tested[name] = true
@@ -318,7 +318,7 @@ func TestEveryParameterIsSaidOrRefused(t *testing.T) {
 	}
 }
 
-// parameters are the names of a type's members.
+// parameters returns the JSON names of a type's fields.
 func parameters(of any) (all []string) {
 	t := reflect.TypeOf(of)
 	for i := range t.NumField() {

@@ -15,13 +15,13 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// A saying is the least that a conversation is made of: who says what. Both wires can be read as a list of them.
-type saying struct{ Who, Kind, A, B, C string }
+// statement is the smallest unit of a conversation. Requests of both APIs can be read as a list of statements.
+type statement struct{ Who, Kind, A, B, C string }
 
-// object is a JSON object, as tests write it.
+// object is a JSON object.
 type object = map[string]any
 
-func convertText(m any) string {
+func textOf(m any) string {
 	b, err := stdjson.Marshal(m)
 	if err != nil {
 		panic(err)
@@ -29,15 +29,15 @@ func convertText(m any) string {
 	return string(b)
 }
 
-// A writer makes a conversation up, in OpenAI's words, and notes what it says.
+// writer draws a conversation in OpenAI's format and records its statements.
 type writer struct {
 	*rapid.T
 	messages []object
-	want     []saying
+	want     []statement
 	n        int // of names, so that each is another's
 }
 
-// words say something: white space alone is another matter.
+// words draws a text that is not blank.
 func (w *writer) words() string { return rapid.StringN(0, 20, -1).Draw(w.T, "words") + "." }
 
 func (w *writer) some(what string, most int) int { return rapid.IntRange(0, most).Draw(w.T, what) }
@@ -47,9 +47,11 @@ func (w *writer) name(kind string) string {
 	return fmt.Sprintf("%s_%d", kind, w.n)
 }
 
-func (w *writer) note(who, kind, a, b, c string) { w.want = append(w.want, saying{who, kind, a, b, c}) }
+func (w *writer) note(who, kind, a, b, c string) {
+	w.want = append(w.want, statement{who, kind, a, b, c})
+}
 
-// parts are texts and pictures, or one plain text.
+// parts draws texts and images, or one plain text.
 func (w *writer) parts(who, about string, pictures bool) any {
 	if w.some("plain", 1) == 0 {
 		t := w.words()
@@ -85,7 +87,7 @@ func (w *writer) user() {
 	w.messages = append(w.messages, object{"role": "user", "content": w.parts("user", "", true)})
 }
 
-// assistant thinks, speaks and calls, and hears what its calls brought.
+// assistant draws thoughts, text and calls, with the results of the calls.
 func (w *writer) assistant() {
 	m := object{"role": "assistant"}
 	w.messages = append(w.messages, m)
@@ -113,7 +115,7 @@ func (w *writer) assistant() {
 	var all []object
 	for range calls {
 		id, name := w.name("call"), w.name("tool")
-		arguments := convertText(object{w.words(): w.words(), "n": w.some("n", 1000), "deep": object{"list": []any{true, nil}}})
+		arguments := textOf(object{w.words(): w.words(), "n": w.some("n", 1000), "deep": object{"list": []any{true, nil}}})
 		w.note("assistant", "call", id, name, canonical([]byte(arguments)))
 		all = append(all, object{"id": id, "type": "function", "function": object{"name": name, "arguments": arguments}})
 	}
@@ -147,10 +149,10 @@ func (w *writer) conversation() {
 	}
 }
 
-// heard reads a request in Anthropic's words.
-func heard(t failer, p sdk.MessageNewParams) (all []saying) {
+// readRequest reads the statements of an Anthropic request.
+func readRequest(t failer, p sdk.MessageNewParams) (all []statement) {
 	for _, b := range p.System {
-		all = append(all, saying{"system", "text", b.Text, "", ""})
+		all = append(all, statement{"system", "text", b.Text, "", ""})
 	}
 	before := sdk.MessageParamRole("")
 	for _, m := range p.Messages {
@@ -159,59 +161,59 @@ func heard(t failer, p sdk.MessageNewParams) (all []saying) {
 		}
 		before = m.Role
 		for _, b := range m.Content {
-			all = append(all, heardBlock(t, string(m.Role), b)...)
+			all = append(all, readBlock(t, string(m.Role), b)...)
 		}
 	}
 	return all
 }
 
-func heardBlock(t failer, who string, b sdk.ContentBlockParamUnion) []saying {
+func readBlock(t failer, who string, b sdk.ContentBlockParamUnion) []statement {
 	switch {
 	case b.OfText != nil:
-		return []saying{{who, "text", b.OfText.Text, "", ""}}
+		return []statement{{who, "text", b.OfText.Text, "", ""}}
 	case b.OfImage != nil:
-		return []saying{heardImage(who, "", b.OfImage)}
+		return []statement{readImage(who, "", b.OfImage)}
 	case b.OfThinking != nil:
-		return []saying{{who, "thought", b.OfThinking.Thinking, b.OfThinking.Signature, ""}}
+		return []statement{{who, "thought", b.OfThinking.Thinking, b.OfThinking.Signature, ""}}
 	case b.OfRedactedThinking != nil:
-		return []saying{{who, "sealed", b.OfRedactedThinking.Data, "", ""}}
+		return []statement{{who, "sealed", b.OfRedactedThinking.Data, "", ""}}
 	case b.OfToolUse != nil:
-		return []saying{{who, "call", b.OfToolUse.ID, b.OfToolUse.Name, canonical([]byte(convertText(b.OfToolUse.Input)))}}
+		return []statement{{who, "call", b.OfToolUse.ID, b.OfToolUse.Name, canonical([]byte(textOf(b.OfToolUse.Input)))}}
 	case b.OfToolResult != nil:
 		id := b.OfToolResult.ToolUseID
-		all := []saying{{who, "result", id, "", ""}}
+		all := []statement{{who, "result", id, "", ""}}
 		for _, c := range b.OfToolResult.Content {
 			if c.OfText != nil {
-				all = append(all, saying{who, "text", c.OfText.Text, "", id})
+				all = append(all, statement{who, "text", c.OfText.Text, "", id})
 			} else {
-				all = append(all, heardImage(who, id, c.OfImage))
+				all = append(all, readImage(who, id, c.OfImage))
 			}
 		}
 		return all
 	}
-	t.Fatalf("a block of no kind: %s", convertText(b))
+	t.Fatalf("a block of no kind: %s", textOf(b))
 	return nil
 }
 
-func heardImage(who, about string, b *sdk.ImageBlockParam) saying {
+func readImage(who, about string, b *sdk.ImageBlockParam) statement {
 	if s := b.Source.OfBase64; s != nil {
-		return saying{who, "image", string(s.MediaType), s.Data, about}
+		return statement{who, "image", string(s.MediaType), s.Data, about}
 	}
-	return saying{who, "image", "url", b.Source.OfURL.URL, about}
+	return statement{who, "image", "url", b.Source.OfURL.URL, about}
 }
 
-func TestAConversationMeansTheSameAtAnthropic(t *testing.T) {
+func TestAConversationKeepsItsContent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &writer{T: t}
 		w.conversation()
-		params, _ := asked(t, request(convertText(object{"model": "ours", "messages": w.messages}), false))
-		if diff := cmp.Diff(w.want, heard(t, params)); diff != "" {
+		params, _ := translate(t, request(textOf(object{"model": "ours", "messages": w.messages}), false))
+		if diff := cmp.Diff(w.want, readRequest(t, params)); diff != "" {
 			t.Fatal(diff)
 		}
 	})
 }
 
-// blocks are an answer's, in any order.
+// blocks draws the content blocks of an answer, in any order.
 func (w *writer) blocks() (all []object) {
 	for range 1 + w.some("blocks", 7) {
 		switch rapid.SampledFrom([]string{"thinking", "redacted_thinking", "text", "tool_use"}).Draw(w.T, "type") {
@@ -236,9 +238,9 @@ func (w *writer) blocks() (all []object) {
 	return all
 }
 
-// settled is the order in which blocks come back: between two thoughts, first one text and then the calls. OpenAI's wire
-// does not tell more.
-func settled(blocks []object) (all []object) {
+// normalizedOrder is the order in which blocks are sent back: between two thoughts, one text and then the calls.
+// OpenAI's format does not preserve more.
+func normalizedOrder(blocks []object) (all []object) {
 	var words string
 	var calls []object
 	settle := func() {
@@ -263,9 +265,9 @@ func settled(blocks []object) (all []object) {
 	return all
 }
 
-// streamed are the events of a message of these blocks.
-func streamed(blocks []object) (all []string) {
-	add := func(o object) { all = append(all, convertText(o)) }
+// messageEvents returns the events of a message with these blocks.
+func messageEvents(blocks []object) (all []string) {
+	add := func(o object) { all = append(all, textOf(o)) }
 	add(object{"type": "message_start", "message": object{"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []any{}}})
 	for i, b := range blocks {
 		delta := func(kind, name, words string) {
@@ -288,7 +290,7 @@ func streamed(blocks []object) (all []string) {
 			delta("thinking_delta", "thinking", b["thinking"].(string))
 			delta("signature_delta", "signature", b["signature"].(string))
 		case "tool_use":
-			delta("input_json_delta", "partial_json", convertText(b["input"]))
+			delta("input_json_delta", "partial_json", textOf(b["input"]))
 		}
 		add(object{"type": "content_block_stop", "index": i})
 	}
@@ -297,20 +299,20 @@ func streamed(blocks []object) (all []string) {
 	return all
 }
 
-func TestAnAnswerGoesBackAsItCame(t *testing.T) {
+func TestAnAnswerIsSentBackUnchanged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &writer{T: t}
 		blocks := w.blocks()
-		body := convertText(object{"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": blocks, "stop_reason": "end_turn"})
+		body := textOf(object{"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": blocks, "stop_reason": "end_turn"})
 		message(t, body)
-		whole := answered(t, body).Choices[0].Message
-		out, err := events(exchange(t), streamed(blocks)...)
+		whole := translateAnswer(t, body).Choices[0].Message
+		out, err := translateEvents(newExchange(t), messageEvents(blocks)...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		pieces := assembled(t, []byte(out))
-		compact(pieces)
-		if diff := cmp.Diff(canonical([]byte(convertText(whole))), canonical([]byte(convertText(pieces.Choices[0].Message)))); diff != "" {
+		streamed := assembled(t, []byte(out))
+		compact(streamed)
+		if diff := cmp.Diff(canonical([]byte(textOf(whole))), canonical([]byte(textOf(streamed.Choices[0].Message)))); diff != "" {
 			t.Fatalf("streamed: %s", diff)
 		}
 		said, err := json.Marshal(whole)
@@ -324,33 +326,33 @@ func TestAnAnswerGoesBackAsItCame(t *testing.T) {
 			}
 		}
 		messages = append(messages, object{"role": "user", "content": "y"})
-		params, _ := asked(t, request(convertText(object{"model": "ours", "messages": messages}), false))
-		if diff := cmp.Diff(canonical([]byte(convertText(settled(blocks)))), canonical([]byte(convertText(params.Messages[1].Content)))); diff != "" {
+		params, _ := translate(t, request(textOf(object{"model": "ours", "messages": messages}), false))
+		if diff := cmp.Diff(canonical([]byte(textOf(normalizedOrder(blocks)))), canonical([]byte(textOf(params.Messages[1].Content)))); diff != "" {
 			t.Fatal(diff)
 		}
 	})
 }
 
-// answered is a whole answer in ours.
-func answered(t failer, body string) *chat.Answer {
+// translateAnswer returns the translation of a complete answer.
+func translateAnswer(t failer, body string) *chat.Answer {
 	t.Helper()
 	a := &chat.Answer{}
-	if err := json.Unmarshal(translated(t, body), a); err != nil {
+	if err := json.Unmarshal(translateBody(t, body), a); err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-func translated(t failer, body string) []byte {
+func translateBody(t failer, body string) []byte {
 	t.Helper()
-	out, err := exchange(t).Answer([]byte(body))
+	out, err := newExchange(t).Answer([]byte(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out
 }
 
-func exchange(t failer) upstream.Exchange {
+func newExchange(t failer) upstream.Exchange {
 	t.Helper()
 	e, err := dialect.NewExchange(request(`{"model":"ours",`+hello+`}`, true))
 	if err != nil {

@@ -25,8 +25,8 @@ import (
 
 var update = flag.Bool("update", false, "write what streams are translated to into the golden files")
 
-// each runs a test for every recorded stream.
-func each(t *testing.T, f func(t *testing.T, name string, stream []byte)) {
+// eachRecording runs a test for every recorded stream.
+func eachRecording(t *testing.T, f func(t *testing.T, name string, stream []byte)) {
 	all, err := filepath.Glob("testdata/*.sse")
 	if err != nil || len(all) == 0 {
 		t.Fatal("no streams", err)
@@ -42,16 +42,16 @@ func each(t *testing.T, f func(t *testing.T, name string, stream []byte)) {
 	}
 }
 
-// pieces is a provider that answers in pieces, each in a read of its own.
-type pieces struct{ all [][]byte }
+// pieceSender answers with the given pieces, one for each Read.
+type pieceSender struct{ all [][]byte }
 
-func (p *pieces) Send(context.Context, *upstream.Request) (*upstream.Response, error) {
+func (p *pieceSender) Send(context.Context, *upstream.Request) (*upstream.Response, error) {
 	return &upstream.Response{Status: 200, ContentType: "text/event-stream; charset=utf-8", Body: io.NopCloser(p)}, nil
 }
 
-func (p *pieces) Close() {}
+func (p *pieceSender) Close() {}
 
-func (p *pieces) Read(to []byte) (int, error) {
+func (p *pieceSender) Read(to []byte) (int, error) {
 	if len(p.all) == 0 {
 		return 0, io.EOF
 	}
@@ -62,10 +62,10 @@ func (p *pieces) Read(to []byte) (int, error) {
 	return n, nil
 }
 
-// relayed is what a stream is on the road, and how it ended.
-func relayed(t *testing.T, parts ...[]byte) ([]byte, error) {
+// translateStream returns the translation of a stream, and the error that ended it.
+func translateStream(t *testing.T, parts ...[]byte) ([]byte, error) {
 	t.Helper()
-	sender := upstream.NewTranslator(dialect, &pieces{all: parts}, func(*upstream.Request) bool { return true })
+	sender := upstream.NewTranslator(dialect, &pieceSender{all: parts}, func(*upstream.Request) bool { return true })
 	response, err := sender.Send(t.Context(), request(`{"model":"ours",`+hello+`}`, true))
 	if err != nil {
 		t.Fatal(err)
@@ -73,9 +73,9 @@ func relayed(t *testing.T, parts ...[]byte) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-func TestStreamsReadAsOpenAIs(t *testing.T) {
-	each(t, func(t *testing.T, name string, stream []byte) {
-		got, err := relayed(t, stream)
+func TestAStreamIsTranslatedToTheGoldenFile(t *testing.T) {
+	eachRecording(t, func(t *testing.T, name string, stream []byte) {
+		got, err := translateStream(t, stream)
 		if failed := strings.HasSuffix(name, "error"); (err != nil) != failed || failed && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Error(err)
 		}
@@ -95,10 +95,10 @@ func TestStreamsReadAsOpenAIs(t *testing.T) {
 }
 
 func TestAStreamCutAnywhereReadsTheSame(t *testing.T) {
-	each(t, func(t *testing.T, _ string, stream []byte) {
-		want, ending := relayed(t, stream)
+	eachRecording(t, func(t *testing.T, _ string, stream []byte) {
+		want, ending := translateStream(t, stream)
 		for i := range len(stream) + 1 {
-			got, err := relayed(t, stream[:i], stream[i:])
+			got, err := translateStream(t, stream[:i], stream[i:])
 			if !bytes.Equal(got, want) || !errors.Is(err, ending) {
 				t.Fatalf("cut at %d: %v\n%s", i, err, got)
 			}
@@ -107,17 +107,17 @@ func TestAStreamCutAnywhereReadsTheSame(t *testing.T) {
 		for i := range stream {
 			single[i] = stream[i : i+1]
 		}
-		if got, err := relayed(t, single...); !bytes.Equal(got, want) || !errors.Is(err, ending) {
+		if got, err := translateStream(t, single...); !bytes.Equal(got, want) || !errors.Is(err, ending) {
 			t.Fatalf("byte by byte: %v\n%s", err, got)
 		}
 	})
 }
 
-func TestAStreamThatBreaksOffNeverSeemsWhole(t *testing.T) {
-	each(t, func(t *testing.T, _ string, stream []byte) {
-		want, _ := relayed(t, stream)
+func TestATruncatedStreamIsNeverComplete(t *testing.T) {
+	eachRecording(t, func(t *testing.T, _ string, stream []byte) {
+		want, _ := translateStream(t, stream)
 		for i := range stream {
-			got, err := relayed(t, stream[:i])
+			got, err := translateStream(t, stream[:i])
 			if !bytes.HasPrefix(want, got) || bytes.Contains(got, []byte("[DONE]")) {
 				t.Fatalf("broken off at %d: %s", i, got)
 			}
@@ -128,8 +128,8 @@ func TestAStreamThatBreaksOffNeverSeemsWhole(t *testing.T) {
 	})
 }
 
-// accumulated is the message of a stream, put together by the SDK, which must know all of it.
-func accumulated(t *testing.T, stream []byte) *sdk.Message {
+// accumulate assembles a stream with the SDK, which must know all of it.
+func accumulate(t *testing.T, stream []byte) *sdk.Message {
 	t.Helper()
 	m := &sdk.Message{}
 	err := new(sse.Reader).Feed(stream, func(e sse.Event) error {
@@ -140,7 +140,7 @@ func accumulated(t *testing.T, stream []byte) *sdk.Message {
 		if err := said.UnmarshalJSON(e.Data); err != nil {
 			return err
 		}
-		if all := strangers(reflect.ValueOf(said)); len(all) > 0 && e.Name != "error" {
+		if all := unknownMembers(reflect.ValueOf(said)); len(all) > 0 && e.Name != "error" {
 			t.Errorf("the SDK does not know %v", all)
 		}
 		return m.Accumulate(said)
@@ -151,14 +151,14 @@ func accumulated(t *testing.T, stream []byte) *sdk.Message {
 	return m
 }
 
-// complainer is what both tests and properties are.
-type complainer interface {
+// errorReporter is a *testing.T or a *rapid.T.
+type errorReporter interface {
 	failer
 	Errorf(format string, args ...any)
 }
 
-// assembled is the answer that the events of a stream make, read as a caller would.
-func assembled(t complainer, stream []byte) *chat.Answer {
+// assembled assembles a translated stream as a client does.
+func assembled(t errorReporter, stream []byte) *chat.Answer {
 	t.Helper()
 	a := &chat.Answer{Object: "chat.completion", Choices: []chat.Choice{{Message: chat.Reply{Role: chat.RoleAssistant}}}}
 	choice := &a.Choices[0]
@@ -223,9 +223,9 @@ func assembled(t complainer, stream []byte) *chat.Answer {
 	return a
 }
 
-func TestAStreamMakesTheSameAnswerAsTheWholeMessage(t *testing.T) {
-	each(t, func(t *testing.T, name string, stream []byte) {
-		out, err := relayed(t, stream)
+func TestAStreamYieldsTheSameAsTheCompleteAnswer(t *testing.T) {
+	eachRecording(t, func(t *testing.T, name string, stream []byte) {
+		out, err := translateStream(t, stream)
 		if strings.HasSuffix(name, "error") {
 			if bytes.Contains(out, []byte("[DONE]")) {
 				t.Errorf("an error makes an answer: %s", out)
@@ -235,18 +235,18 @@ func TestAStreamMakesTheSameAnswerAsTheWholeMessage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, want := assembled(t, out), answered(t, message(t, accumulated(t, stream).RawJSON()).RawJSON())
+		got, want := assembled(t, out), translateAnswer(t, message(t, accumulate(t, stream).RawJSON()).RawJSON())
 		compact(got)
 		if strings.HasSuffix(name, "cut") { // the SDK makes no half calls; a stream cannot take one back
 			want.Choices[0].Message.ToolCalls[0].Function.Arguments = `{"text":"a ti`
 		}
-		if diff := cmp.Diff(convertText(want), convertText(got)); diff != "" {
+		if diff := cmp.Diff(textOf(want), textOf(got)); diff != "" {
 			t.Error(diff)
 		}
 	})
 }
 
-// compact writes arguments as a whole answer has them: how they were spaced means nothing.
+// compact removes the insignificant space in arguments.
 func compact(a *chat.Answer) {
 	for i := range a.Choices[0].Message.ToolCalls {
 		arguments := &a.Choices[0].Message.ToolCalls[i].Function.Arguments
@@ -258,8 +258,8 @@ func compact(a *chat.Answer) {
 }
 
 func TestOpenAIsSDKReadsTheStreams(t *testing.T) {
-	each(t, func(t *testing.T, name string, stream []byte) {
-		out, err := relayed(t, stream)
+	eachRecording(t, func(t *testing.T, name string, stream []byte) {
+		out, err := translateStream(t, stream)
 		if strings.HasSuffix(name, "error") {
 			if bytes.Contains(out, []byte("[DONE]")) {
 				t.Errorf("an error makes an answer: %s", out)
@@ -299,8 +299,8 @@ func TestOpenAIsSDKReadsTheStreams(t *testing.T) {
 	})
 }
 
-func TestEventsOutOfTheirOrderAreErrors(t *testing.T) {
-	start := `{"type":"message_start","message":` + head + `"content":[]}}`
+func TestEventsOutOfOrderAreErrors(t *testing.T) {
+	start := `{"type":"message_start","message":` + messageHead + `"content":[]}}`
 	open := func(kind string) string {
 		return `{"type":"content_block_start","index":0,"content_block":{"type":"` + kind + `"}}`
 	}
@@ -311,7 +311,7 @@ func TestEventsOutOfTheirOrderAreErrors(t *testing.T) {
 		"ended before it began":      {`{"type":"message_stop"}`},
 		"begun twice":                {start, start},
 		"begun with nothing":         {`{"type":"message_start"}`},
-		"begun with content":         {`{"type":"message_start","message":` + head + `"content":[{"type":"text","text":"x"}]}}`},
+		"begun with content":         {`{"type":"message_start","message":` + messageHead + `"content":[{"type":"text","text":"x"}]}}`},
 		"a gap":                      {start, `{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}`},
 		"no block":                   {start, `{"type":"content_block_start","index":0}`},
 		"an unknown block":           {start, open("server_tool_use")},
@@ -328,15 +328,15 @@ func TestEventsOutOfTheirOrderAreErrors(t *testing.T) {
 		"an end after an error":      {start, end, `{"type":"error","error":{"type":"api_error","message":"x"}}`, `{"type":"message_stop"}`},
 		"a call of no object":        {start, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"f","input":[1]}}`, `{"type":"content_block_stop","index":0}`},
 	} {
-		e := exchange(t)
-		if out, err := events(e, all...); err == nil {
+		e := newExchange(t)
+		if out, err := translateEvents(e, all...); err == nil {
 			t.Errorf("%s: %s", name, out)
 		}
 	}
 }
 
-func TestWhatABlockBeginsWithIsSaid(t *testing.T) {
-	out, err := events(exchange(t), `{"type":"message_start","message":`+head+`"content":[]}}`,
+func TestTheInitialContentOfABlockIsSent(t *testing.T) {
+	out, err := translateEvents(newExchange(t), `{"type":"message_start","message":`+messageHead+`"content":[]}}`,
 		`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"h","signature":"s"}}`, `{"type":"content_block_stop","index":0}`,
 		`{"type":"content_block_start","index":1,"content_block":{"type":"text","text":"He"}}`,
 		`{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"llo"}}`, `{"type":"an_event_of_tomorrow","x":1}`,
@@ -357,13 +357,13 @@ func TestWhatABlockBeginsWithIsSaid(t *testing.T) {
 	}
 }
 
-func TestOrdinaryEventsSayNoUsageWhereItIsAskedFor(t *testing.T) {
+func TestOtherEventsHaveNullUsageIfItWasRequested(t *testing.T) {
 	for options, want := range map[string]int{`{"include_usage":true}`: 2, `{"include_usage":false}`: 0, `null`: 0} {
 		e, err := dialect.NewExchange(request(`{"model":"ours",`+hello+`,"stream_options":`+options+`}`, true))
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := events(e, `{"type":"message_start","message":`+head+`"content":[],"usage":{"input_tokens":1,"output_tokens":1}}}`,
+		out, err := translateEvents(e, `{"type":"message_start","message":`+messageHead+`"content":[],"usage":{"input_tokens":1,"output_tokens":1}}}`,
 			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"x"}}`, `{"type":"content_block_stop","index":0}`,
 			`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`, `{"type":"message_stop"}`)
 		if err != nil || strings.Count(out, `"usage":null`) != want || strings.Count(out, `"usage":{`) != 1 {

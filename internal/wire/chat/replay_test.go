@@ -41,7 +41,7 @@ func TestAReplayIsInOpenAIsFraming(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoAnswerIsNotReplayed(t *testing.T) {
+func TestAnInvalidAnswerIsNotReplayed(t *testing.T) {
 	for whole, want := range map[string]error{
 		`{`: scan.ErrSyntax, `[]`: scan.ErrSyntax, ``: scan.ErrSyntax, `{"id":1,"id":2,"choices":[]}`: scan.ErrDuplicate,
 		`{}`: chat.ErrNoChoices, `{"choices":[]}`: chat.ErrNoChoices, `{"choices":{}}`: chat.ErrNoChoices,

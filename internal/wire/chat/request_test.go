@@ -8,7 +8,7 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-func TestWhatNobodyKnowsIsRefusedByItsName(t *testing.T) {
+func TestAnUnknownMemberIsRefusedByName(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"model":"m","messages":[],"wish":1}`:                                                       "wish",
 		`{"model":"m","messages":[{"role":"user","content":"x","mood":1}]}`:                          "messages[0].mood",
@@ -27,7 +27,7 @@ func TestWhatNobodyKnowsIsRefusedByItsName(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatAWireCanSayIsLetThrough(t *testing.T) {
+func TestCheckParametersRefusesWhatIsNotExpressible(t *testing.T) {
 	can := map[string]bool{"model": true, "messages": true}
 	for body, want := range map[string]string{
 		`{"model":"m","messages":[]}`:                            "",
@@ -46,7 +46,7 @@ func TestOnlyWhatAWireCanSayIsLetThrough(t *testing.T) {
 	}
 }
 
-func TestAPartHoldsWhatItsTypeSays(t *testing.T) {
+func TestAPartWithAMemberOfAnotherTypeIsRefused(t *testing.T) {
 	for _, p := range []chat.Part{
 		{Type: chat.PartText, Text: "x"},
 		{Type: chat.PartText},
@@ -82,7 +82,7 @@ func TestADescriptionGoesIntoTheSchema(t *testing.T) {
 	}
 }
 
-func TestPiecesOfOneIndexAreOneThought(t *testing.T) {
+func TestDeltasOfOneIndexAreOneThought(t *testing.T) {
 	i, at := 0, &chat.Position{Text: 1}
 	whole := chat.JoinThoughts([]chat.Thought{
 		{Type: chat.ThoughtSummary, Summary: "a", Position: at, Index: &i}, {Type: chat.ThoughtSummary, ID: "r", Summary: "b", Format: "f", Model: "m", Index: &i},

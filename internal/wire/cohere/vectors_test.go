@@ -9,8 +9,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// unpack is the vectors of an answer as OpenAI's SDKs read them.
-func unpack(t fataler, answer []byte) (all [][]float32) {
+// vectorsOf returns the vectors of an answer as OpenAI's SDKs read them.
+func vectorsOf(t fataler, answer []byte) (all [][]float32) {
 	t.Helper()
 	var list struct {
 		Data []struct {

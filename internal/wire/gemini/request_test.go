@@ -10,13 +10,13 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// unsigned stands for a signature that nobody has.
+// skipSignature is sent for a missing signature.
 var skipSignature = base64.StdEncoding.EncodeToString([]byte("skip_thought_signature_validator"))
 
-// messages is a chat of these.
+// messages returns a chat request with these messages.
 func messages(list string) string { return `{"model":"m","messages":[` + list + `]}` }
 
-func TestAChatIsSaidInGeminisWords(t *testing.T) {
+func TestARequestIsTranslated(t *testing.T) {
 	const user = `{"role":"user","content":"hello"}`
 	const said = `"contents":[{"role":"user","parts":[{"text":"hello"}]}]`
 	const tool = `"tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","$defs":{"x":{}}}}}]`
@@ -121,47 +121,47 @@ func TestAChatIsSaidInGeminisWords(t *testing.T) {
 			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"","thoughtSignature":"BBBB"}]}]}`,
 		},
 		"settings": {
-			now, with(`"temperature":0,"top_p":0.5,"top_k":40,"max_tokens":10,"stop":"x","n":2,"seed":-7,"presence_penalty":1,"frequency_penalty":-1,"logprobs":true,"top_logprobs":3,"logit_bias":null,"user":"","store":false,"models":["a"],"stream_options":null`),
+			now, helloWith(`"temperature":0,"top_p":0.5,"top_k":40,"max_tokens":10,"stop":"x","n":2,"seed":-7,"presence_penalty":1,"frequency_penalty":-1,"logprobs":true,"top_logprobs":3,"logit_bias":null,"user":"","store":false,"models":["a"],"stream_options":null`),
 			`{` + said + `,"generationConfig":{"temperature":0,"topP":0.5,"topK":40,"maxOutputTokens":10,"stopSequences":["x"],"candidateCount":2,"seed":-7,"presencePenalty":1,"frequencyPenalty":-1,"responseLogprobs":true,"logprobs":3}}`,
 		},
-		"the newer limit":          {now, with(`"max_completion_tokens":10,"stop":["x","y"]`), `{` + said + `,"generationConfig":{"maxOutputTokens":10,"stopSequences":["x","y"]}}`},
-		"a form":                   {now, with(`"response_format":{"type":"json_object"}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json"}}`},
-		"no form":                  {now, with(`"response_format":{"type":"text"}`), `{` + said + `}`},
-		"a schema":                 {now, with(`"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","$ref":"#/x"}}}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"type":"object","$ref":"#/x"}}}`},
-		"a described schema":       {now, with(`"response_format":{"type":"json_schema","json_schema":{"name":"x","description":"say \"it\"","schema":{"type":"object"}}}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"description":"say \"it\"","type":"object"}}}`},
-		"hints for whoever serves": {now, with(`"user":"u","safety_identifier":"s","prompt_cache_key":"k","prompt_cache_retention":"24h","metadata":{"a":"b"}`), `{` + said + `}`},
-		"calls one by one":         {now, with(tool + `,"parallel_tool_calls":false`), `{` + said + `,` + declared + `}`},
-		"no calls one by one":      {now, with(`"parallel_tool_calls":false`), `{` + said + `}`},
-		"a full name":              {"models/gemini-2.5-flash", with(`"reasoning_effort":"low"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":1024,"includeThoughts":true}}}`},
-		"minimal effort":           {now, with(`"reasoning_effort":"minimal"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"MINIMAL","includeThoughts":true}}}`},
-		"low effort":               {now, with(`"reasoning_effort":"low"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"LOW","includeThoughts":true}}}`},
-		"medium effort":            {now, with(`"reasoning_effort":"medium"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"MEDIUM","includeThoughts":true}}}`},
-		"high effort":              {now, with(`"reasoning_effort":"high"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"HIGH","includeThoughts":true}}}`},
-		"no effort before":         {before, with(`"reasoning_effort":"none"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":0}}}`},
-		"effort before":            {before, with(`"reasoning_effort":"medium"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":8192,"includeThoughts":true}}}`},
-		"tools":                    {now, with(tool), `{` + said + `,` + declared + `}`},
+		"the newer limit":          {now, helloWith(`"max_completion_tokens":10,"stop":["x","y"]`), `{` + said + `,"generationConfig":{"maxOutputTokens":10,"stopSequences":["x","y"]}}`},
+		"a form":                   {now, helloWith(`"response_format":{"type":"json_object"}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json"}}`},
+		"no form":                  {now, helloWith(`"response_format":{"type":"text"}`), `{` + said + `}`},
+		"a schema":                 {now, helloWith(`"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","$ref":"#/x"}}}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"type":"object","$ref":"#/x"}}}`},
+		"a described schema":       {now, helloWith(`"response_format":{"type":"json_schema","json_schema":{"name":"x","description":"say \"it\"","schema":{"type":"object"}}}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"description":"say \"it\"","type":"object"}}}`},
+		"hints for whoever serves": {now, helloWith(`"user":"u","safety_identifier":"s","prompt_cache_key":"k","prompt_cache_retention":"24h","metadata":{"a":"b"}`), `{` + said + `}`},
+		"calls one by one":         {now, helloWith(tool + `,"parallel_tool_calls":false`), `{` + said + `,` + declared + `}`},
+		"no calls one by one":      {now, helloWith(`"parallel_tool_calls":false`), `{` + said + `}`},
+		"a full name":              {"models/gemini-2.5-flash", helloWith(`"reasoning_effort":"low"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":1024,"includeThoughts":true}}}`},
+		"minimal effort":           {now, helloWith(`"reasoning_effort":"minimal"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"MINIMAL","includeThoughts":true}}}`},
+		"low effort":               {now, helloWith(`"reasoning_effort":"low"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"LOW","includeThoughts":true}}}`},
+		"medium effort":            {now, helloWith(`"reasoning_effort":"medium"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"MEDIUM","includeThoughts":true}}}`},
+		"high effort":              {now, helloWith(`"reasoning_effort":"high"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"HIGH","includeThoughts":true}}}`},
+		"no effort before":         {before, helloWith(`"reasoning_effort":"none"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":0}}}`},
+		"effort before":            {before, helloWith(`"reasoning_effort":"medium"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":8192,"includeThoughts":true}}}`},
+		"tools":                    {now, helloWith(tool), `{` + said + `,` + declared + `}`},
 		"a tool that takes nothing": {
-			now, with(`"tools":[{"type":"function","function":{"name":"f","parameters":null,"strict":false}}]`),
+			now, helloWith(`"tools":[{"type":"function","function":{"name":"f","parameters":null,"strict":false}}]`),
 			`{` + said + `,"tools":[{"functionDeclarations":[{"name":"f"}]}]}`,
 		},
 		"strict tools": {
-			now, with(`"tools":[{"type":"function","function":{"name":"f","strict":true}}]`),
+			now, helloWith(`"tools":[{"type":"function","function":{"name":"f","strict":true}}]`),
 			`{` + said + `,"tools":[{"functionDeclarations":[{"name":"f"}]}],"toolConfig":{"functionCallingConfig":{"mode":"VALIDATED"}}}`,
 		},
-		"free to call":     {now, with(tool + `,"tool_choice":"auto","parallel_tool_calls":true`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}}`},
-		"bound to call":    {now, with(tool + `,"tool_choice":"required"`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"ANY"}}}`},
-		"kept from it":     {now, with(tool + `,"tool_choice":"none"`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}}`},
-		"bound to call it": {now, with(tool + `,"tool_choice":{"type":"function","function":{"name":"f"}}`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["f"]}}}`},
-		"nothing to call":  {now, with(`"tools":[],"tool_choice":"none"`), `{` + said + `}`},
+		"free to call":     {now, helloWith(tool + `,"tool_choice":"auto","parallel_tool_calls":true`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}}`},
+		"bound to call":    {now, helloWith(tool + `,"tool_choice":"required"`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"ANY"}}}`},
+		"kept from it":     {now, helloWith(tool + `,"tool_choice":"none"`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}}`},
+		"bound to call it": {now, helloWith(tool + `,"tool_choice":{"type":"function","function":{"name":"f"}}`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["f"]}}}`},
+		"nothing to call":  {now, helloWith(`"tools":[],"tool_choice":"none"`), `{` + said + `}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked(t, c.model, c.body) // the SDK can read it
+			translate(t, c.model, c.body) // the SDK can read it
 			e, err := dialect.NewExchange(request(c.model, upstream.ChatPath, c.body, false))
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, said := e.Request()
-			same(t, string(said), c.want)
+			assertEqual(t, string(said), c.want)
 		})
 	}
 }
@@ -188,55 +188,55 @@ func TestAModelsNameIsEscapedInThePath(t *testing.T) {
 	}
 }
 
-func TestWhatGeminiCannotExpressIsRefusedByItsName(t *testing.T) {
+func TestWhatCannotBeExpressedIsRefusedByName(t *testing.T) {
 	const user = `{"role":"user","content":"hello"}`
 	part := func(p string) string { return messages(`{"role":"user","content":[` + p + `]}`) }
 	after := func(m string) string {
 		return messages(user + `,{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]},` + m)
 	}
 	for _, c := range []struct{ model, body, field, code string }{
-		{now, with(`"wish":1`), "wish", "unsupported_parameter"},
-		{now, with(`"logit_bias":{"1":2}`), "logit_bias", "unsupported_parameter"},
-		{now, with(`"functions":[{}]`), "functions", "unsupported_parameter"},
-		{now, with(`"function_call":"auto"`), "function_call", "unsupported_parameter"},
-		{now, with(`"verbosity":"low"`), "verbosity", "unsupported_parameter"},
-		{now, with(`"modalities":["text","audio"]`), "modalities", "unsupported_parameter"},
-		{now, with(`"audio":{"voice":"x"}`), "audio", "unsupported_parameter"},
-		{now, with(`"prediction":{}`), "prediction", "unsupported_parameter"},
-		{now, with(`"web_search_options":{}`), "web_search_options", "unsupported_parameter"},
-		{now, with(`"service_tier":"flex"`), "service_tier", "unsupported_parameter"},
-		{now, with(`"store":true`), "store", "unsupported_parameter"},
-		{now, with(`"stream_options":{"include_obfuscation":true}`), "stream_options.include_obfuscation", "unsupported_parameter"},
-		{now, with(`"seed":2147483648`), "seed", "invalid_parameter"},
-		{now, with(`"max_tokens":0`), "max_tokens", "invalid_parameter"},
-		{now, with(`"max_completion_tokens":-1`), "max_completion_tokens", "invalid_parameter"},
-		{now, with(`"max_tokens":1,"max_completion_tokens":2`), "max_tokens", "invalid_parameter"},
-		{now, with(`"n":0`), "n", "invalid_parameter"},
-		{now, with(`"top_k":0`), "top_k", "invalid_parameter"},
-		{now, with(`"top_logprobs":-1`), "top_logprobs", "invalid_parameter"},
-		{now, with(`"top_logprobs":2`), "top_logprobs", "invalid_parameter"},
-		{now, with(`"reasoning_effort":"xhigh"`), "reasoning_effort", "unsupported_parameter"},
-		{now, with(`"reasoning_effort":"none"`), "reasoning_effort", "unsupported_parameter"},
-		{now, with(`"response_format":{"type":"grammar"}`), "response_format.type", "unsupported_parameter"},
-		{now, with(`"response_format":{"type":"json_schema"}`), "response_format.json_schema.schema", "invalid_parameter"},
-		{now, with(`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":5}}`), "response_format.json_schema.schema", "invalid_parameter"},
-		{now, with(`"response_format":{"type":"json_schema","json_schema":{"name":"x","description":"d","schema":{"description":"e"}}}`), "response_format.json_schema.description", "unsupported_parameter"},
-		{"gemini-2.5-pro", with(`"reasoning_effort":"none"`), "reasoning_effort", "unsupported_parameter"},
-		{"models/gemini-2.5-pro-preview-05-06", with(`"reasoning_effort":"none"`), "reasoning_effort", "unsupported_parameter"},
-		{now, with(`"user":5`), "user", "invalid_parameter"},
-		{now, with(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"auto","function":{"name":"f"}}`), "tool_choice", "invalid_parameter"},
-		{now, with(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"f"},"custom":{"name":"g"}}`), "tool_choice", "invalid_parameter"},
+		{now, helloWith(`"wish":1`), "wish", "unsupported_parameter"},
+		{now, helloWith(`"logit_bias":{"1":2}`), "logit_bias", "unsupported_parameter"},
+		{now, helloWith(`"functions":[{}]`), "functions", "unsupported_parameter"},
+		{now, helloWith(`"function_call":"auto"`), "function_call", "unsupported_parameter"},
+		{now, helloWith(`"verbosity":"low"`), "verbosity", "unsupported_parameter"},
+		{now, helloWith(`"modalities":["text","audio"]`), "modalities", "unsupported_parameter"},
+		{now, helloWith(`"audio":{"voice":"x"}`), "audio", "unsupported_parameter"},
+		{now, helloWith(`"prediction":{}`), "prediction", "unsupported_parameter"},
+		{now, helloWith(`"web_search_options":{}`), "web_search_options", "unsupported_parameter"},
+		{now, helloWith(`"service_tier":"flex"`), "service_tier", "unsupported_parameter"},
+		{now, helloWith(`"store":true`), "store", "unsupported_parameter"},
+		{now, helloWith(`"stream_options":{"include_obfuscation":true}`), "stream_options.include_obfuscation", "unsupported_parameter"},
+		{now, helloWith(`"seed":2147483648`), "seed", "invalid_parameter"},
+		{now, helloWith(`"max_tokens":0`), "max_tokens", "invalid_parameter"},
+		{now, helloWith(`"max_completion_tokens":-1`), "max_completion_tokens", "invalid_parameter"},
+		{now, helloWith(`"max_tokens":1,"max_completion_tokens":2`), "max_tokens", "invalid_parameter"},
+		{now, helloWith(`"n":0`), "n", "invalid_parameter"},
+		{now, helloWith(`"top_k":0`), "top_k", "invalid_parameter"},
+		{now, helloWith(`"top_logprobs":-1`), "top_logprobs", "invalid_parameter"},
+		{now, helloWith(`"top_logprobs":2`), "top_logprobs", "invalid_parameter"},
+		{now, helloWith(`"reasoning_effort":"xhigh"`), "reasoning_effort", "unsupported_parameter"},
+		{now, helloWith(`"reasoning_effort":"none"`), "reasoning_effort", "unsupported_parameter"},
+		{now, helloWith(`"response_format":{"type":"grammar"}`), "response_format.type", "unsupported_parameter"},
+		{now, helloWith(`"response_format":{"type":"json_schema"}`), "response_format.json_schema.schema", "invalid_parameter"},
+		{now, helloWith(`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":5}}`), "response_format.json_schema.schema", "invalid_parameter"},
+		{now, helloWith(`"response_format":{"type":"json_schema","json_schema":{"name":"x","description":"d","schema":{"description":"e"}}}`), "response_format.json_schema.description", "unsupported_parameter"},
+		{"gemini-2.5-pro", helloWith(`"reasoning_effort":"none"`), "reasoning_effort", "unsupported_parameter"},
+		{"models/gemini-2.5-pro-preview-05-06", helloWith(`"reasoning_effort":"none"`), "reasoning_effort", "unsupported_parameter"},
+		{now, helloWith(`"user":5`), "user", "invalid_parameter"},
+		{now, helloWith(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"auto","function":{"name":"f"}}`), "tool_choice", "invalid_parameter"},
+		{now, helloWith(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"f"},"custom":{"name":"g"}}`), "tool_choice", "invalid_parameter"},
 		{now, messages(`{"role":"user","reasoning":"x","content":"x"}`), "messages[0].reasoning", "unsupported_parameter"},
 		{now, part(`{"type":"text","text":"x","image_url":{"url":"data:image/png;base64,AAAA"}}`), "messages[0].content[0].image_url", "invalid_parameter"},
 		{now, part(`{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"},"text":"x"}`), "messages[0].content[0].text", "invalid_parameter"},
-		{now, with(`"tools":[{"type":"custom","custom":{}}]`), "tools[0].type", "unsupported_parameter"},
-		{now, with(`"tools":[{"type":"function","function":{"name":"f"},"cache_control":{"type":"ephemeral"}}]`), "tools[0].cache_control", "unsupported_parameter"},
-		{now, with(`"tools":[{"type":"function","function":{"name":""}}]`), "tools[0].function.name", "invalid_parameter"},
-		{now, with(`"tools":[{"type":"function","function":{"name":"f","parameters":[]}}]`), "tools[0].function.parameters", "invalid_parameter"},
-		{now, with(`"tool_choice":"required"`), "tool_choice", "invalid_parameter"},
-		{now, with(`"tool_choice":"perhaps"`), "tool_choice", "unsupported_parameter"},
-		{now, with(`"tool_choice":{"type":"allowed_tools","allowed_tools":{}}`), "tool_choice", "unsupported_parameter"},
-		{now, with(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"g"}}`), "tool_choice.function.name", "invalid_parameter"},
+		{now, helloWith(`"tools":[{"type":"custom","custom":{}}]`), "tools[0].type", "unsupported_parameter"},
+		{now, helloWith(`"tools":[{"type":"function","function":{"name":"f"},"cache_control":{"type":"ephemeral"}}]`), "tools[0].cache_control", "unsupported_parameter"},
+		{now, helloWith(`"tools":[{"type":"function","function":{"name":""}}]`), "tools[0].function.name", "invalid_parameter"},
+		{now, helloWith(`"tools":[{"type":"function","function":{"name":"f","parameters":[]}}]`), "tools[0].function.parameters", "invalid_parameter"},
+		{now, helloWith(`"tool_choice":"required"`), "tool_choice", "invalid_parameter"},
+		{now, helloWith(`"tool_choice":"perhaps"`), "tool_choice", "unsupported_parameter"},
+		{now, helloWith(`"tool_choice":{"type":"allowed_tools","allowed_tools":{}}`), "tool_choice", "unsupported_parameter"},
+		{now, helloWith(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"g"}}`), "tool_choice.function.name", "invalid_parameter"},
 		{now, messages(``), "messages", "invalid_parameter"},
 		{now, messages(`{"role":"system","content":"x"}`), "messages", "invalid_parameter"},
 		{now, messages(user + `,{"role":"system","content":"x"}`), "messages[1]", "unsupported_parameter"},
@@ -285,15 +285,15 @@ func TestWhatGeminiCannotExpressIsRefusedByItsName(t *testing.T) {
 	}
 }
 
-func TestLikelihoodsAreNotStreamed(t *testing.T) {
-	_, err := dialect.NewExchange(request(now, upstream.ChatPath, with(`"logprobs":true`), true))
+func TestLogprobsAreRefusedInStreams(t *testing.T) {
+	_, err := dialect.NewExchange(request(now, upstream.ChatPath, helloWith(`"logprobs":true`), true))
 	var f *fault.Fault
 	if !errors.As(err, &f) || f.Field != "logprobs" {
 		t.Error(err)
 	}
 }
 
-func TestEndpointsThatGeminiHasNotAreRefused(t *testing.T) {
+func TestOtherEndpointsAreRefused(t *testing.T) {
 	for _, path := range []string{upstream.RerankPath, upstream.ResponsesPath, "/other"} {
 		_, err := dialect.NewExchange(request(now, path, `{}`, false))
 		var f *fault.Fault
@@ -303,7 +303,7 @@ func TestEndpointsThatGeminiHasNotAreRefused(t *testing.T) {
 	}
 }
 
-func TestARefusalNamesWhatIsKnown(t *testing.T) {
+func TestARefusalListsTheValidValues(t *testing.T) {
 	for body, want := range map[string]string{
 		messages(`{"role":"critic","content":"x"}`):                      "messages[0].role must be system, developer, user, assistant or tool",
 		messages(`{"role":"user","content":[{"type":"hologram"}]}`):      `messages[0].content[0] is "hologram", and can only be text, image_url, input_audio or file in the Gemini API`,

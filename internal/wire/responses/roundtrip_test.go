@@ -15,7 +15,7 @@ import (
 
 var words = rapid.StringMatching(`[a-zé"\\{}☕ \n]{1,12}`)
 
-// reply draws what a model may say in one turn.
+// reply draws an assistant message.
 func reply(t *rapid.T) chat.Reply {
 	r := chat.Reply{Role: chat.RoleAssistant}
 	maybe := func(label string) bool { return rapid.Bool().Draw(t, label) }
@@ -49,20 +49,20 @@ func reply(t *rapid.T) chat.Reply {
 	return r
 }
 
-// outputOf is the output of a response to a whole answer.
+// outputOf returns the output of the response to a complete answer.
 func outputOf(t *rapid.T, r chat.Reply) []jsontext.Value {
 	body, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := withoutIndexes(`{"model":"m","input":"q"}`, answered(string(body), "stop", spent))
+	text, err := translateAnswer(`{"model":"m","input":"q"}`, completion(string(body), "stop", spent))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return last(t, []byte(text))
 }
 
-// streamed is the output of a response to the same, in pieces.
+// streamed returns the output of the response to the same answer, streamed.
 func streamed(t *rapid.T, r chat.Reply) []jsontext.Value {
 	s := &chat.Stream{ID: "c", Model: "m"}
 	var text []byte
@@ -133,7 +133,7 @@ func last(t *rapid.T, response []byte) []jsontext.Value {
 	return told.Output
 }
 
-// meaning is a reply as the history tells it.
+// meaning returns the chat messages that a reply becomes when it is sent back.
 func meaning(r chat.Reply) []chat.Message {
 	m := chat.Message{
 		Role: chat.RoleAssistant, Refusal: r.Refusal, ToolCalls: r.ToolCalls, ReasoningDetails: r.ReasoningDetails, ExtraContent: r.ExtraContent,
@@ -150,7 +150,7 @@ func meaning(r chat.Reply) []chat.Message {
 	return []chat.Message{m}
 }
 
-func TestWhatAModelSaidComesBackAsItWas(t *testing.T) {
+func TestOutputSentBackYieldsTheSameMessages(t *testing.T) {
 	for how, output := range map[string]func(*rapid.T, chat.Reply) []jsontext.Value{"whole": outputOf, "streamed": streamed} {
 		t.Run(how, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
@@ -167,7 +167,7 @@ func TestWhatAModelSaidComesBackAsItWas(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := chat.Decode(textOrList(t, string(body)))
+				got, err := chat.Decode(translate(t, string(body)))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -184,19 +184,19 @@ func TestWhatAModelSaidComesBackAsItWas(t *testing.T) {
 	}
 }
 
-func FuzzAskRefusesOrSaysWhatChatCanRead(f *testing.F) {
-	f.Add(rich)
+func FuzzRequest(f *testing.F) {
+	f.Add(fullRequest)
 	for _, m := range mappings {
 		f.Add(`{"model":"m",` + m.body + `}`)
 	}
 	for body := range refusals {
 		f.Add(`{"model":"m",` + body + `}`)
 	}
-	for body := range mistakes {
+	for body := range invalidRequests {
 		f.Add(`{"model":"m",` + body + `}`)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
-		x, err := exact().NewExchange(request(body, true))
+		x, err := testDialect().NewExchange(request(body, true))
 		if err != nil {
 			if got := faultOf(err); got == nil || got.Status != 400 {
 				t.Fatalf("%s: %v", body, err)
@@ -210,19 +210,19 @@ func FuzzAskRefusesOrSaysWhatChatCanRead(f *testing.F) {
 	})
 }
 
-func FuzzNoStreamIsTakenForAnAnswerThatIsNone(f *testing.F) {
-	for _, s := range scenes {
+func FuzzEvents(f *testing.F) {
+	for _, s := range recordings {
 		f.Add(chunks(s.chunks...))
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := stream(rich, text)
+		got, err := stream(fullRequest, text)
 		if err != nil {
 			return
 		}
-		all := occurrences(t, got)
+		all := receivedEvents(t, got)
 		if len(all) == 0 {
 			t.Fatal("it ended, and said nothing")
 		}
-		built(t, all)
+		checkEvents(t, all)
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-func TestAMalformedRequestIsRefusedByTheNameOfTheParameter(t *testing.T) {
+func TestAnInvalidParameterIsRefusedByName(t *testing.T) {
 	user := `{"model":"m","messages":[{"role":"user","content":"x"}],`
 	embed := `{"model":"m","input":"x",`
 	for _, c := range []struct{ param, body string }{
@@ -121,15 +121,15 @@ func TestAMalformedRequestIsRefusedByTheNameOfTheParameter(t *testing.T) {
 	}
 }
 
-func TestWhatIsNullIsAsIfItWereNotThere(t *testing.T) {
-	plain := ask(t, "sim/chat", hi(""))
+func TestNullIsTheSameAsAbsent(t *testing.T) {
+	plain := ask(t, "sim/chat", chatWith(""))
 	nulls := `"n":null,"seed":null,"max_tokens":null,"max_completion_tokens":null,"stop":null,"stream":null,"stream_options":null,"tools":null,` +
 		`"tool_choice":null,"parallel_tool_calls":null,"response_format":null,"reasoning_effort":null,"logprobs":null,"audio":null,` +
 		`"sim":{"seed":null,"fail":null,"quality":null,"usage":null}`
-	if got := ask(t, "sim/chat", hi(nulls)); got != plain {
+	if got := ask(t, "sim/chat", chatWith(nulls)); got != plain {
 		t.Errorf("%s\n%s", got, plain)
 	}
-	if got := ask(t, "sim/chat", hi(`"sim":null`)); got != plain {
+	if got := ask(t, "sim/chat", chatWith(`"sim":null`)); got != plain {
 		t.Errorf("%s\n%s", got, plain)
 	}
 	if got := ask(t, "sim/embedding", `{"model":"m","input":"x","dimensions":null,"encoding_format":null,"sim":null}`); got != ask(t, "sim/embedding", `{"model":"m","input":"x"}`) {
@@ -137,7 +137,7 @@ func TestWhatIsNullIsAsIfItWereNotThere(t *testing.T) {
 	}
 }
 
-func TestAPathOrAKindOfModelThatIsNotSimulatedIsRefused(t *testing.T) {
+func TestAnUnknownPathOrWrongModelKindIsRefused(t *testing.T) {
 	for path, status := range map[string]int{"/images/generations": http.StatusNotFound, "/embeddings": http.StatusBadRequest} {
 		r := &upstream.Request{Model: model("sim/chat"), Path: path, Body: [][]byte{[]byte(`{"model":"m","input":"x"}`)}}
 		response, err := New().Send(context.Background(), r)

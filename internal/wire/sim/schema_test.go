@@ -18,7 +18,7 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// breaks says which rule of a schema v breaks, if any. It shares nothing with the generator.
+// breaks returns which rule of a schema v breaks; empty for none. It shares no code with the generator.
 func breaks(root, schema map[string]any, v any) string {
 	if ref, ok := schema["$ref"].(string); ok {
 		target := any(root)
@@ -139,7 +139,7 @@ func is(kind string, v any) bool {
 	}
 }
 
-// drawSchema is a schema that some value satisfies.
+// drawSchema draws a schema that can be satisfied.
 func drawSchema(t *rapid.T, depth int) map[string]any {
 	kinds := []string{"string", "integer", "number", "boolean", "null", "enum", "const", "format", "any"}
 	if depth < 3 {
@@ -213,7 +213,7 @@ func drawSchema(t *rapid.T, depth int) map[string]any {
 	}
 }
 
-// definitions refer to themselves, as trees and lists do.
+// definitions are recursive schemas, as for trees and lists.
 var definitions = map[string]any{
 	"list": map[string]any{"type": "object", "properties": map[string]any{
 		"head": map[string]any{"type": "integer"},
@@ -327,7 +327,7 @@ func TestASchemaThatRefersToItselfEndsWhereItCan(t *testing.T) {
 	}
 }
 
-func TestAValueKeepsCloseToItsBounds(t *testing.T) {
+func TestValuesRespectTheirBounds(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"type":"integer","exclusiveMinimum":0,"maximum":10,"multipleOf":6}`:  "6",
 		`{"type":"integer","minimum":-10,"exclusiveMaximum":0,"multipleOf":6}`: "-6",
@@ -344,7 +344,7 @@ func TestAValueKeepsCloseToItsBounds(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMadeIsLeftOutWhereItMayBe(t *testing.T) {
+func TestOptionalMembersThatCannotBeGeneratedAreLeftOut(t *testing.T) {
 	schema := `{"type":"object","properties":{"a":{"pattern":"x"},"b":{"type":"null"},"c":{"type":"array","items":{"pattern":"x"}}},"required":["b"]}`
 	left := schemaBudget
 	v, err := generate(jsontext.Value(schema), rand.New(rand.NewPCG(1, 2)), &left, nil)
@@ -355,7 +355,7 @@ func TestWhatCannotBeMadeIsLeftOutWhereItMayBe(t *testing.T) {
 
 func TestManyChoicesOfAHeavySchemaAreBounded(t *testing.T) {
 	schema := `{"type":"array","minItems":20000,"items":{"type":"string","minLength":20}}`
-	body := hi(`"n":128,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":` + schema + `}}`)
+	body := chatWith(`"n":128,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":` + schema + `}}`)
 	var response *upstream.Response
 	var text string
 	n := allocated(func() { response, text, _ = send(t, New(), model("sim/chat"), body) })

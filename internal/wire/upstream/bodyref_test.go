@@ -14,17 +14,17 @@ import (
 	"sovereign/internal/live"
 )
 
-// A overwrittenBuffer ref writes over the bytes when nobody has taken them any more, as another request's would.
+// overwrittenBuffer overwrites its bytes when the last reference is released, as a reused buffer would.
 type overwrittenBuffer struct {
-	users atomic.Int32
-	taken atomic.Int32
-	bytes []byte
-	done  chan struct{}
-	once  sync.Once
+	users    atomic.Int32
+	retained atomic.Int32
+	bytes    []byte
+	done     chan struct{}
+	once     sync.Once
 }
 
 func (p *overwrittenBuffer) Retain() {
-	p.taken.Add(1)
+	p.retained.Add(1)
 	p.users.Add(1)
 }
 
@@ -37,10 +37,10 @@ func (p *overwrittenBuffer) Release() {
 	}
 }
 
-// A provider may answer before it has read the request. What the transport still sends then is the request's, or nothing: never
-// what was put into its memory since.
-func TestABodyIsNotReadAfterItWasReleased(t *testing.T) {
-	each(t, func(t *testing.T, via live.Transport) {
+// A provider may answer before it has read the request. The transport may then still send the request's bytes, but
+// never what the buffer holds after its release.
+func TestABodyIsNotReadAfterItsRelease(t *testing.T) {
+	eachTransport(t, func(t *testing.T, via live.Transport) {
 		const size = 8 << 20 // more than the sockets hold
 		got, goOn := make(chan []byte, 1), make(chan struct{})
 		url := serve(t, func(conn net.Conn) {
@@ -56,14 +56,14 @@ func TestABodyIsNotReadAfterItWasReleased(t *testing.T) {
 			all, _ := io.ReadAll(io.LimitReader(r, size))
 			got <- all
 		})
-		s, m := to(t, via, &live.Provider{BaseURL: url})
+		s, m := newSender(t, via, &live.Provider{BaseURL: url})
 		body := bytes.Repeat([]byte("a"), size)
 		ref := &overwrittenBuffer{bytes: body, done: make(chan struct{})}
 		ref.Retain()
-		r := ask(m)
+		r := newRequest(m)
 		r.Body, r.BodyRef = [][]byte{body}, ref
-		ctx, leave := context.WithTimeout(t.Context(), time.Second) // one transport waits for the request to be written
-		defer leave()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // one transport waits for the request to be written
+		defer cancel()
 		if response, err := s.Send(ctx, r); err == nil {
 			_, _ = io.ReadAll(response.Body)
 			_ = response.Body.Close()
@@ -74,7 +74,7 @@ func TestABodyIsNotReadAfterItWasReleased(t *testing.T) {
 			t.Errorf("of %d bytes some were another's", len(all))
 		}
 		<-ref.done
-		if via == live.Standard && ref.taken.Load() < 2 {
+		if via == live.Standard && ref.retained.Load() < 2 {
 			t.Error("the transport, which reads on goroutines of its own, has not taken what it reads")
 		}
 	})

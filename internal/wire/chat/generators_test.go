@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// members are an object's.
+// members are the members of a JSON object.
 type members = map[string]any
 
 func anyText() *rapid.Generator[string] {
@@ -28,15 +28,15 @@ func anyValue() *rapid.Generator[any] {
 	)
 }
 
-// extra adds members that nobody knows.
-func extra(t *rapid.T, to members) members {
+// addUnknown adds unknown members.
+func addUnknown(t *rapid.T, to members) members {
 	for _, name := range rapid.SliceOfN(rapid.SampledFrom([]string{"mood", "x_y", "é\"", "stop_reason"}), 0, 2).Draw(t, "names") {
 		to[name] = anyValue().Draw(t, name)
 	}
 	return to
 }
 
-func maybe(t *rapid.T, to members, name string, g *rapid.Generator[any]) {
+func addMaybe(t *rapid.T, to members, name string, g *rapid.Generator[any]) {
 	if rapid.Bool().Draw(t, "has "+name) {
 		to[name] = g.Draw(t, name)
 	}
@@ -47,15 +47,15 @@ func textOrNull() *rapid.Generator[any] {
 }
 
 func anyCall(t *rapid.T) any {
-	return extra(t, members{"id": rapid.StringN(1, 5, -1).Draw(t, "id"), "type": "function", "function": members{"name": rapid.StringN(1, 5, -1).Draw(t, "f"), "arguments": anyText().Draw(t, "arguments")}})
+	return addUnknown(t, members{"id": rapid.StringN(1, 5, -1).Draw(t, "id"), "type": "function", "function": members{"name": rapid.StringN(1, 5, -1).Draw(t, "f"), "arguments": anyText().Draw(t, "arguments")}})
 }
 
 func anyThought(t *rapid.T) any {
 	thought := members{"type": "reasoning.text"}
 	for _, name := range []string{"text", "signature", "data"} {
-		maybe(t, thought, name, rapid.Map(anyText(), func(s string) any { return s }))
+		addMaybe(t, thought, name, rapid.Map(anyText(), func(s string) any { return s }))
 	}
-	return extra(t, thought)
+	return addUnknown(t, thought)
 }
 
 func anyToken() *rapid.Generator[any] {
@@ -63,27 +63,27 @@ func anyToken() *rapid.Generator[any] {
 }
 
 func anyMessage(t *rapid.T) members {
-	m := extra(t, members{"role": "assistant", "content": textOrNull().Draw(t, "content")})
+	m := addUnknown(t, members{"role": "assistant", "content": textOrNull().Draw(t, "content")})
 	for _, name := range []string{"refusal", "reasoning_content", "reasoning"} {
-		maybe(t, m, name, textOrNull())
+		addMaybe(t, m, name, textOrNull())
 	}
-	maybe(t, m, "tool_calls", rapid.Map(rapid.SliceOfN(rapid.Custom(anyCall), 0, 3), func(s []any) any { return s }))
-	maybe(t, m, "reasoning_details", rapid.Map(rapid.SliceOfN(rapid.Custom(anyThought), 0, 3), func(s []any) any { return s }))
-	maybe(t, m, "annotations", rapid.Map(rapid.SliceOfN(anyToken(), 0, 2), func(s []any) any { return s }))
+	addMaybe(t, m, "tool_calls", rapid.Map(rapid.SliceOfN(rapid.Custom(anyCall), 0, 3), func(s []any) any { return s }))
+	addMaybe(t, m, "reasoning_details", rapid.Map(rapid.SliceOfN(rapid.Custom(anyThought), 0, 3), func(s []any) any { return s }))
+	addMaybe(t, m, "annotations", rapid.Map(rapid.SliceOfN(anyToken(), 0, 2), func(s []any) any { return s }))
 	return m
 }
 
-// anyWhole is an answer as a provider would give it, with members that nobody knows in every place.
-func anyWhole(t *rapid.T) members {
+// anyAnswer draws a provider's answer with unknown members in every object.
+func anyAnswer(t *rapid.T) members {
 	all := []any{}
 	for i := range rapid.IntRange(1, 3).Draw(t, "choices") {
-		c := extra(t, members{"index": i, "message": anyMessage(t), "finish_reason": rapid.SampledFrom([]any{"stop", "length", nil}).Draw(t, "finish")})
+		c := addUnknown(t, members{"index": i, "message": anyMessage(t), "finish_reason": rapid.SampledFrom([]any{"stop", "length", nil}).Draw(t, "finish")})
 		if rapid.Bool().Draw(t, "probable") {
 			c["logprobs"] = members{"content": rapid.SliceOfN(anyToken(), 0, 4).Draw(t, "tokens"), "refusal": nil}
 		}
 		all = append(all, c)
 	}
-	w := extra(t, members{"id": "chatcmpl-1", "object": "chat.completion", "created": rapid.Int64().Draw(t, "created"), "model": anyText().Draw(t, "model"), "choices": all})
+	w := addUnknown(t, members{"id": "chatcmpl-1", "object": "chat.completion", "created": rapid.Int64().Draw(t, "created"), "model": anyText().Draw(t, "model"), "choices": all})
 	if rapid.Bool().Draw(t, "counted") {
 		w["usage"] = members{"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, "prompt_tokens_details": members{"cached_tokens": 1}}
 	}
@@ -98,8 +98,8 @@ func encode(t interface{ Fatalf(string, ...any) }, v any) []byte {
 	return text
 }
 
-// pieces cuts a text anywhere, or even between the halves of a character.
-func pieces(t *rapid.T, text string, halves bool) (all []jsontext.Value) {
+// splitText splits a text anywhere, with halves even between the surrogates of a character.
+func splitText(t *rapid.T, text string, halves bool) (all []jsontext.Value) {
 	units := utf16.Encode([]rune(text))
 	for first := true; first || len(units) > 0; first = false {
 		n := rapid.IntRange(0, len(units)).Draw(t, "cut")
@@ -118,8 +118,8 @@ func pieces(t *rapid.T, text string, halves bool) (all []jsontext.Value) {
 	return all
 }
 
-// said puts a value somewhere into a delta: a path of names, and an index after each list's name.
-func said(path []any, value any) any {
+// deltaAt wraps a value into a delta at a path of names, with an index after the name of each list.
+func deltaAt(path []any, value any) any {
 	for i := len(path) - 1; i >= 0; i-- {
 		if index, ok := path[i].(int); ok {
 			element := members{"index": index}
@@ -132,43 +132,43 @@ func said(path []any, value any) any {
 	return value
 }
 
-// cut takes a value apart into deltas that must stay in this order.
-func cut(t *rapid.T, path []any, value any, halves bool) (deltas []any) {
+// splitDeltas splits a value into deltas that must keep their order.
+func splitDeltas(t *rapid.T, path []any, value any, halves bool) (deltas []any) {
 	switch v := value.(type) {
 	case string:
-		if grow[path[len(path)-1].(string)] {
-			for _, p := range pieces(t, v, halves) {
-				deltas = append(deltas, said(path, p))
+		if joinedMembers[path[len(path)-1].(string)] {
+			for _, p := range splitText(t, v, halves) {
+				deltas = append(deltas, deltaAt(path, p))
 			}
 			return deltas
 		}
 	case members:
-		if len(path) == 0 || isStep(path) {
+		if len(path) == 0 || hasMembers(path) {
 			for _, name := range slices.Sorted(maps.Keys(v)) {
-				deltas = append(deltas, cut(t, append(slices.Clone(path), name), v[name], halves)...)
+				deltas = append(deltas, splitDeltas(t, append(slices.Clone(path), name), v[name], halves)...)
 			}
 			return deltas
 		}
 	case []any:
 		if last := path[len(path)-1]; len(v) > 0 && (last == "tool_calls" || last == "reasoning_details") {
 			for i, e := range v {
-				deltas = append(deltas, cut(t, append(slices.Clone(path), i), e, halves)...)
+				deltas = append(deltas, splitDeltas(t, append(slices.Clone(path), i), e, halves)...)
 			}
 			return deltas
 		}
 	}
-	return []any{said(path, value)}
+	return []any{deltaAt(path, value)}
 }
 
-func isStep(path []any) bool {
+func hasMembers(path []any) bool {
 	_, element := path[len(path)-1].(int)
 	return element || path[len(path)-1] == "function"
 }
 
-var grow = map[string]bool{"content": true, "reasoning_content": true, "reasoning": true, "refusal": true, "arguments": true, "text": true, "signature": true, "data": true}
+var joinedMembers = map[string]bool{"content": true, "reasoning_content": true, "reasoning": true, "refusal": true, "arguments": true, "text": true, "signature": true, "data": true}
 
-// streamed cuts an answer into events, anywhere, with the choices side by side.
-func streamed(t *rapid.T, whole members, halves bool) (events [][]byte) {
+// randomStream splits an answer into chunks with interleaved choices.
+func randomStream(t *rapid.T, whole members, halves bool) (events [][]byte) {
 	head := members{"object": "chat.completion.chunk"}
 	for name, v := range whole {
 		if name != "choices" && name != "object" && name != "usage" {
@@ -179,7 +179,7 @@ func streamed(t *rapid.T, whole members, halves bool) (events [][]byte) {
 	for i, c := range whole["choices"].([]any) {
 		var line []any
 		choice := c.(members)
-		for _, delta := range cut(t, nil, choice["message"], halves) {
+		for _, delta := range splitDeltas(t, nil, choice["message"], halves) {
 			line = append(line, members{"index": i, "delta": delta, "finish_reason": nil})
 		}
 		if p, ok := choice["logprobs"].(members); ok {
@@ -200,7 +200,7 @@ func streamed(t *rapid.T, whole members, halves bool) (events [][]byte) {
 		i := rapid.IntRange(0, len(lines)-1).Draw(t, "whose")
 		chunk := maps.Clone(head)
 		chunk["choices"] = []any{lines[i][0]}
-		events = append(events, encodeLax(t, chunk))
+		events = append(events, encodeLenient(t, chunk))
 		if lines[i] = lines[i][1:]; len(lines[i]) == 0 {
 			lines = slices.Delete(lines, i, i+1)
 		}
@@ -208,12 +208,12 @@ func streamed(t *rapid.T, whole members, halves bool) (events [][]byte) {
 	if u := whole["usage"]; u != nil {
 		chunk := maps.Clone(head)
 		chunk["choices"], chunk["usage"] = []any{}, u
-		events = append(events, encodeLax(t, chunk))
+		events = append(events, encodeLenient(t, chunk))
 	}
 	return events
 }
 
-func encodeLax(t *rapid.T, v any) []byte {
+func encodeLenient(t *rapid.T, v any) []byte {
 	text, err := json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(true))
 	if err != nil {
 		t.Fatalf("%v", err)
