@@ -97,5 +97,5 @@ type exchange struct {
 	streamState
 }
 
-// Wire implements upstream.Exchange.
+// Request implements upstream.Exchange.
 func (e *exchange) Request() (string, []byte) { return path, e.body }

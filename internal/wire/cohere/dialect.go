@@ -33,7 +33,7 @@ var endpoints = map[string]func(r *upstream.Request, body []byte) (*exchange, er
 	upstream.EmbeddingsPath: newEmbedExchange,
 }
 
-// Ask implements upstream.Dialect.
+// NewExchange implements upstream.Dialect.
 func (Dialect) NewExchange(r *upstream.Request) (upstream.Exchange, error) {
 	newEndpoint, ok := endpoints[r.Path]
 	if !ok {
@@ -60,7 +60,7 @@ func newExchange(path string, request any, convert func(answer []byte) ([]byte, 
 	return &exchange{path: path, body: body, convert: convert}, err
 }
 
-// Wire implements upstream.Exchange.
+// Request implements upstream.Exchange.
 func (e *exchange) Request() (path string, body []byte) { return e.path, e.body }
 
 // Answer implements upstream.Exchange.

@@ -15,7 +15,7 @@ var statusMapping = map[int]int{
 	499: http.StatusServiceUnavailable,
 }
 
-// Refusal implements upstream.Dialect.
+// ErrorAnswer implements upstream.Dialect.
 func (Dialect) ErrorAnswer(status int, body []byte) (int, []byte) {
 	if known, ok := statusMapping[status]; ok {
 		status = known

@@ -36,7 +36,7 @@ var endpoints = map[string]func(d Dialect, r *upstream.Request, body []byte) (up
 	upstream.EmbeddingsPath: newEmbedExchange,
 }
 
-// Ask implements upstream.Dialect.
+// NewExchange implements upstream.Dialect.
 func (d Dialect) NewExchange(r *upstream.Request) (upstream.Exchange, error) {
 	newExchange, ok := endpoints[r.Path]
 	if !ok {
@@ -127,5 +127,5 @@ func newChatExchange(d Dialect, r *upstream.Request, body []byte) (upstream.Exch
 	return e, nil
 }
 
-// Wire implements upstream.Exchange.
+// Request implements upstream.Exchange.
 func (e *exchange) Request() (path string, body []byte) { return e.path, e.body }

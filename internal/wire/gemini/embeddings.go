@@ -49,7 +49,7 @@ func newEmbedExchange(_ Dialect, r *upstream.Request, body []byte) (upstream.Exc
 	return &embedExchange{request: request, model: r.Model.Upstream, body: text}, nil
 }
 
-// Wire implements upstream.Exchange.
+// Request implements upstream.Exchange.
 func (e *embedExchange) Request() (path string, body []byte) {
 	return methodPath(e.model, "batchEmbedContents"), e.body
 }

@@ -45,7 +45,7 @@ var errorStatuses = map[string]int{
 // and not the caller's.
 const keyInvalid = "API_KEY_INVALID"
 
-// Refusal implements upstream.Dialect.
+// ErrorAnswer implements upstream.Dialect.
 func (Dialect) ErrorAnswer(status int, body []byte) (int, []byte) {
 	return parseError(body).errorAnswer(status)
 }

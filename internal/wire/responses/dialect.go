@@ -33,7 +33,7 @@ type Dialect struct {
 	Now func() time.Time
 }
 
-// Ask implements upstream.Dialect.
+// NewExchange implements upstream.Dialect.
 func (b Dialect) NewExchange(r *upstream.Request) (upstream.Exchange, error) {
 	if r.Path != upstream.ResponsesPath {
 		return nil, fault.UnsupportedParameter.New("%s has no bridge over chat completions", r.Path)
