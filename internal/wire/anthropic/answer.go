@@ -81,7 +81,12 @@ func (u *usage) merge(later *usage) {
 	for _, field := range []struct {
 		current  **int64
 		reported *int64
-	}{{&u.Input, later.Input}, {&u.CacheRead, later.CacheRead}, {&u.CacheWrite, later.CacheWrite}, {&u.Output, later.Output}} {
+	}{
+		{&u.Input, later.Input},
+		{&u.CacheRead, later.CacheRead},
+		{&u.CacheWrite, later.CacheWrite},
+		{&u.Output, later.Output},
+	} {
 		if field.reported != nil {
 			*field.current = field.reported
 		}
@@ -168,7 +173,10 @@ func newReply(blocks []block, model string) (chat.Reply, error) {
 			if err != nil {
 				return r, err
 			}
-			r.ToolCalls = append(r.ToolCalls, chat.ToolCall{ID: b.ID, Type: function, Function: chat.FunctionCall{Name: b.Name, Arguments: arguments}})
+			r.ToolCalls = append(r.ToolCalls, chat.ToolCall{
+				ID: b.ID, Type: function,
+				Function: chat.FunctionCall{Name: b.Name, Arguments: arguments},
+			})
 		}
 	}
 	if all := words.String(); all != "" {

@@ -94,7 +94,8 @@ func convertText(p *chat.Part, _ string) (block, error) {
 
 // imageTypes are the media types of images that Anthropic accepts, with aliases.
 var imageTypes = map[string]string{
-	"image/jpeg": "image/jpeg", "image/jpg": "image/jpeg", "image/png": "image/png", "image/gif": "image/gif", "image/webp": "image/webp",
+	"image/jpeg": "image/jpeg", "image/jpg": "image/jpeg", "image/png": "image/png", "image/gif": "image/gif",
+	"image/webp": "image/webp",
 }
 
 func convertImage(p *chat.Part, at string) (block, error) {

@@ -4,35 +4,36 @@
 //
 // How the differences between the two APIs are handled, in requests:
 //
-//   - Leading system and developer messages become the system prompt. Later ones become system turns, which the API allows
-//     between a user's turn and the assistant's, and at the end. Elsewhere, and for models without system turns, they are
-//     refused: moving one would change its meaning.
-//   - A conversation that ends with an assistant message is sent as it is. Anthropic continues that message or refuses it.
-//   - Blank texts are left out, because Anthropic refuses them. An assistant message that is blank is left out; a blank
-//     user message is refused.
+//   - Leading system and developer messages become the system prompt. Later ones become system turns, which the API
+//     allows between a user's turn and the assistant's, and at the end. Elsewhere, and for models without system
+//     turns, they are refused: moving one would change its meaning.
+//   - A conversation that ends with an assistant message is sent as it is. Anthropic continues that message or refuses
+//     it.
+//   - Blank texts are left out, because Anthropic refuses them. An assistant message that is blank is left out; a
+//     blank user message is refused.
 //   - A refusal in the history is sent as text of the assistant.
-//   - Thoughts are sent back with their signature to the model that produced them, at their position. Thoughts of other
-//     models and unsigned thoughts are left out.
-//   - A parameter that a model is known not to support is refused before anything is sent, so that a fallback model can be
-//     tried. Models are recognized by their name.
+//   - Thoughts are sent back with their signature to the model that produced them, at their position. Thoughts of
+//     other models and unsigned thoughts are left out.
+//   - A parameter that a model is known not to support is refused before anything is sent, so that a fallback model
+//     can be tried. Models are recognized by their name.
 //   - Call ids that Anthropic would refuse are escaped, in calls and in results alike.
 //   - user and safety_identifier are sent as a hash, because Anthropic refuses e-mail addresses and the like.
-//   - metadata, prompt_cache_key and prompt_cache_retention are accepted and not sent. So is the name of a tool message, if
-//     it is the name of the function.
+//   - metadata, prompt_cache_key and prompt_cache_retention are accepted and not sent. So is the name of a tool
+//     message, if it is the name of the function.
 //   - The name of a schema is not sent. Anthropic always enforces a schema, whether strict or not.
-//   - reasoning_effort becomes the effort of adaptive thinking with summarized thoughts; models that think by default are
-//     asked for summaries as well. Older models get a thinking budget, which is a share of max_tokens. The effort minimal
-//     is supported by models with a budget only. The effort none disables thinking; a model that cannot disable it fully
-//     thinks between tool calls only, or refuses none.
+//   - reasoning_effort becomes the effort of adaptive thinking with summarized thoughts; models that think by default
+//     are asked for summaries as well. Older models get a thinking budget, which is a share of max_tokens. The effort
+//     minimal is supported by models with a budget only. The effort none disables thinking; a model that cannot
+//     disable it fully thinks between tool calls only, or refuses none.
 //
 // And in answers:
 //
-//   - OpenAI's message has one text, one list of thoughts and one list of calls. Each keeps its order, and each thought its
-//     position. How texts and calls alternated between two thoughts is lost.
+//   - OpenAI's message has one text, one list of thoughts and one list of calls. Each keeps its order, and each
+//     thought its position. How texts and calls alternated between two thoughts is lost.
 //   - pause_turn becomes the finish reason length. An unknown stop reason is an error, because its meaning is unknown.
-//   - Not translated, because OpenAI's API has no field and no request of ours depends on it: the matched stop sequence, the
-//     category of a refusal, the container, diagnostics, the caller of a tool, the service tier, speed and region, and the
-//     provider's request id.
+//   - Not translated, because OpenAI's API has no field and no request of ours depends on it: the matched stop
+//     sequence, the category of a refusal, the container, diagnostics, the caller of a tool, the service tier, speed
+//     and region, and the provider's request id.
 //   - Events of unknown type are ignored, as Anthropic's versioning rules require. They carry no content.
 package anthropic
 

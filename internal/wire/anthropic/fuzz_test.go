@@ -26,8 +26,8 @@ func FuzzRequest(f *testing.F) {
 		var fault *fault.Fault
 		switch {
 		case err == nil:
-			if _, said := e.Request(); !bytes.HasPrefix(said, []byte(`{"model":"claude-opus-4-8"`)) {
-				t.Errorf("%s", said)
+			if _, translated := e.Request(); !bytes.HasPrefix(translated, []byte(`{"model":"claude-opus-4-8"`)) {
+				t.Errorf("%s", translated)
 			}
 		case !errors.As(err, &fault) || fault.Status != 400:
 			t.Error(err)

@@ -29,7 +29,8 @@ const (
 
 // roles maps the roles of OpenAI's messages. Tool results belong to the user's turn.
 var roles = map[string]string{
-	chat.RoleSystem: roleSystem, chat.RoleDeveloper: roleSystem, chat.RoleUser: roleUser, chat.RoleAssistant: roleAssistant, chat.RoleTool: roleUser,
+	chat.RoleSystem: roleSystem, chat.RoleDeveloper: roleSystem, chat.RoleUser: roleUser,
+	chat.RoleAssistant: roleAssistant, chat.RoleTool: roleUser,
 }
 
 // setMessages translates the messages into the system prompt and the turns.

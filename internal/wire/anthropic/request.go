@@ -17,7 +17,8 @@ var expressible = map[string]bool{
 	"model": true, "models": true, "messages": true, "stream": true, "stream_options": true, "max_tokens": true,
 	"max_completion_tokens": true, "temperature": true, "top_p": true, "top_k": true, "stop": true, "tools": true,
 	"tool_choice": true, "parallel_tool_calls": true, "response_format": true, "reasoning_effort": true, "user": true,
-	"safety_identifier": true, "service_tier": true, "prompt_cache_key": true, "prompt_cache_retention": true, "metadata": true,
+	"safety_identifier": true, "service_tier": true, "prompt_cache_key": true, "prompt_cache_retention": true,
+	"metadata": true,
 }
 
 // messagesRequest is the body of POST /messages.
@@ -137,7 +138,8 @@ func (q *messagesRequest) setFormat(r *chat.Request, _ *live.Model) error {
 	case f.Type == "text":
 		return nil
 	case f.Type == "json_object":
-		return chat.Unsupported("response_format", "of type json_object has no equivalent in the "+apiName+"; json_schema has")
+		return chat.Unsupported("response_format",
+			"of type json_object has no equivalent in the "+apiName+"; json_schema has")
 	case f.Type != "json_schema":
 		return fault.Invalid("response_format.type", "must be text or json_schema")
 	case f.JSONSchema == nil || f.JSONSchema.Schema.Kind() != '{':

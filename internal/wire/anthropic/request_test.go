@@ -14,30 +14,30 @@ import (
 )
 
 const (
-	hello = `"messages":[{"role":"user","content":"Hello"}]`
-	said  = `"messages":[{"role":"user","content":[{"type":"text","text":"Hello"}]}]`
-	fun   = `"tools":[{"type":"function","function":{"name":"f"}}]`
-	funIs = `"tools":[{"name":"f","input_schema":{"type":"object","properties":{}}}]`
+	hello           = `"messages":[{"role":"user","content":"Hello"}]`
+	helloTranslated = `"messages":[{"role":"user","content":[{"type":"text","text":"Hello"}]}]`
+	fun             = `"tools":[{"type":"function","function":{"name":"f"}}]`
+	funIs           = `"tools":[{"name":"f","input_schema":{"type":"object","properties":{}}}]`
 )
 
 // requestCases are requests and their translation, without the model and max_tokens of 8000.
 var requestCases = []struct{ name, ours, theirs string }{
-	{"text", hello, said},
-	{"the least", hello + `,"n":1,"logprobs":false,"store":false,"user":"","tools":[],"metadata":null,"seed":null,"stop":null,"response_format":{"type":"text"}`, said},
-	{"max_tokens", hello + `,"max_tokens":7`, said + `,"max_tokens":7`},
-	{"max_completion_tokens", hello + `,"max_completion_tokens":9`, said + `,"max_tokens":9`},
-	{"one limit twice", hello + `,"max_tokens":9,"max_completion_tokens":9`, said + `,"max_tokens":9`},
-	{"the usual sampling", hello + `,"temperature":1,"top_p":1.0`, said},
-	{"stop", hello + `,"stop":"END"`, said + `,"stop_sequences":["END"]`},
-	{"stops", hello + `,"stop":["a","b"]`, said + `,"stop_sequences":["a","b"]`},
-	{"user", hello + `,"user":"ann@example.com","metadata":{"a":"b"},"prompt_cache_key":"k","prompt_cache_retention":"24h"`, said + `,"metadata":{"user_id":"71d4f55f72fa128dfb468a1a3901507c"}`},
-	{"safety_identifier", hello + `,"user":"u-2","safety_identifier":"u-2"`, said + `,"metadata":{"user_id":"1fe2696cbaaf13d5dcd4d466fcfd3331"}`},
-	{"tier", hello + `,"service_tier":"auto"`, said + `,"service_tier":"auto"`},
-	{"standard tier", hello + `,"service_tier":"default"`, said + `,"service_tier":"standard_only"`},
+	{"text", hello, helloTranslated},
+	{"the least", hello + `,"n":1,"logprobs":false,"store":false,"user":"","tools":[],"metadata":null,"seed":null,"stop":null,"response_format":{"type":"text"}`, helloTranslated},
+	{"max_tokens", hello + `,"max_tokens":7`, helloTranslated + `,"max_tokens":7`},
+	{"max_completion_tokens", hello + `,"max_completion_tokens":9`, helloTranslated + `,"max_tokens":9`},
+	{"one limit twice", hello + `,"max_tokens":9,"max_completion_tokens":9`, helloTranslated + `,"max_tokens":9`},
+	{"the usual sampling", hello + `,"temperature":1,"top_p":1.0`, helloTranslated},
+	{"stop", hello + `,"stop":"END"`, helloTranslated + `,"stop_sequences":["END"]`},
+	{"stops", hello + `,"stop":["a","b"]`, helloTranslated + `,"stop_sequences":["a","b"]`},
+	{"user", hello + `,"user":"ann@example.com","metadata":{"a":"b"},"prompt_cache_key":"k","prompt_cache_retention":"24h"`, helloTranslated + `,"metadata":{"user_id":"71d4f55f72fa128dfb468a1a3901507c"}`},
+	{"safety_identifier", hello + `,"user":"u-2","safety_identifier":"u-2"`, helloTranslated + `,"metadata":{"user_id":"1fe2696cbaaf13d5dcd4d466fcfd3331"}`},
+	{"tier", hello + `,"service_tier":"auto"`, helloTranslated + `,"service_tier":"auto"`},
+	{"standard tier", hello + `,"service_tier":"default"`, helloTranslated + `,"service_tier":"standard_only"`},
 
 	{
 		"system prompt", `"messages":[{"role":"system","content":"Be brief."},{"role":"developer","content":[{"type":"text","text":"Be kind.","cache_control":{"type":"ephemeral"}}]},{"role":"user","content":"Hello"}]`,
-		said + `,"system":[{"type":"text","text":"Be brief."},{"type":"text","text":"Be kind.","cache_control":{"type":"ephemeral"}}]`,
+		helloTranslated + `,"system":[{"type":"text","text":"Be brief."},{"type":"text","text":"Be kind.","cache_control":{"type":"ephemeral"}}]`,
 	},
 	{
 		"system at the end", `"messages":[{"role":"user","content":"Hello"},{"role":"system","content":"Be brief."},{"role":"developer","content":"And kind."}]`,
@@ -59,7 +59,7 @@ var requestCases = []struct{ name, ours, theirs string }{
 		"same roles", `"messages":[{"role":"user","content":"a"},{"role":"user","content":"b"},{"role":"assistant","content":"c"},{"role":"assistant","content":"d"},{"role":"user","content":"e"}]`,
 		`"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},{"role":"assistant","content":[{"type":"text","text":"c"},{"type":"text","text":"d"}]},{"role":"user","content":[{"type":"text","text":"e"}]}]`,
 	},
-	{"empty texts", `"messages":[{"role":"system","content":""},{"role":"user","content":[{"type":"text","text":""},{"type":"text","text":"Hello"}]}]`, said},
+	{"empty texts", `"messages":[{"role":"system","content":""},{"role":"user","content":[{"type":"text","text":""},{"type":"text","text":"Hello"}]}]`, helloTranslated},
 	{
 		"refusals", `"messages":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"refusal","refusal":"No."}]},{"role":"user","content":"y"},{"role":"assistant","content":null,"refusal":"Never."},{"role":"user","content":"z"}]`,
 		`"messages":[{"role":"user","content":[{"type":"text","text":"x"}]},{"role":"assistant","content":[{"type":"text","text":"No."}]},{"role":"user","content":[{"type":"text","text":"y"}]},{"role":"assistant","content":[{"type":"text","text":"Never."}]},{"role":"user","content":[{"type":"text","text":"z"}]}]`,
@@ -85,7 +85,7 @@ var requestCases = []struct{ name, ours, theirs string }{
 		`"messages":[{"role":"user","content":[{"type":"text","text":"x"}]},{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"tool_use","id":"c1","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"y"}]}]}]`,
 	},
 	{
-		"thoughts that nobody vouches for", `"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"a","reasoning_content":"hm","reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm"},{"type":"reasoning.encrypted"},{"type":"reasoning.summary","summary":"hm","signature":"s"},{"type":"reasoning.text","text":"broken o","format":"anthropic-claude-v1"},{"type":"reasoning.text","text":"other","signature":"s","format":"anthropic-claude-v1","model":"claude-opus-4-7"}]},{"role":"assistant","reasoning_content":"hm"},{"role":"user","content":"y"}]`,
+		"unsigned thoughts", `"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"a","reasoning_content":"hm","reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm"},{"type":"reasoning.encrypted"},{"type":"reasoning.summary","summary":"hm","signature":"s"},{"type":"reasoning.text","text":"broken o","format":"anthropic-claude-v1"},{"type":"reasoning.text","text":"other","signature":"s","format":"anthropic-claude-v1","model":"claude-opus-4-7"}]},{"role":"assistant","reasoning_content":"hm"},{"role":"user","content":"y"}]`,
 		`"messages":[{"role":"user","content":[{"type":"text","text":"x"}]},{"role":"assistant","content":[{"type":"text","text":"a"}]},{"role":"user","content":[{"type":"text","text":"y"}]}]`,
 	},
 	{
@@ -103,28 +103,28 @@ var requestCases = []struct{ name, ours, theirs string }{
 
 	{
 		"tools", hello + `,"tools":[{"type":"function","function":{"name":"f","description":"does","parameters":{"type":"object","properties":{"a":{"$ref":"#/$defs/x"}},"required":["a"],"additionalProperties":false,"$defs":{"x":{"type":"string"}}},"strict":true},"cache_control":{"type":"ephemeral"}},{"type":"function","function":{"name":"g","parameters":{},"strict":false}},{"type":"function","function":{"name":"h","parameters":{ "properties": {} }}}]`,
-		said + `,"tools":[{"name":"f","description":"does","input_schema":{"type":"object","properties":{"a":{"$ref":"#/$defs/x"}},"required":["a"],"additionalProperties":false,"$defs":{"x":{"type":"string"}}},"strict":true,"cache_control":{"type":"ephemeral"}},{"name":"g","input_schema":{"type":"object"},"strict":false},{"name":"h","input_schema":{"type":"object","properties":{}}}]`,
+		helloTranslated + `,"tools":[{"name":"f","description":"does","input_schema":{"type":"object","properties":{"a":{"$ref":"#/$defs/x"}},"required":["a"],"additionalProperties":false,"$defs":{"x":{"type":"string"}}},"strict":true,"cache_control":{"type":"ephemeral"}},{"name":"g","input_schema":{"type":"object"},"strict":false},{"name":"h","input_schema":{"type":"object","properties":{}}}]`,
 	},
-	{"choice none", hello + `,` + fun + `,"tool_choice":"none","parallel_tool_calls":false`, said + `,` + funIs + `,"tool_choice":{"type":"none"}`},
-	{"choice auto", hello + `,` + fun + `,"tool_choice":"auto"`, said + `,` + funIs + `,"tool_choice":{"type":"auto"}`},
-	{"choice required", hello + `,` + fun + `,"tool_choice":"required"`, said + `,` + funIs + `,"tool_choice":{"type":"any"}`},
-	{"choice function", hello + `,` + fun + `,"tool_choice":{"type":"function","function":{"name":"f"}},"parallel_tool_calls":false`, said + `,` + funIs + `,"tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true}`},
-	{"one at a time", hello + `,` + fun + `,"parallel_tool_calls":false`, said + `,` + funIs + `,"tool_choice":{"type":"auto","disable_parallel_tool_use":true}`},
-	{"no choice without tools", hello + `,"tool_choice":"auto","parallel_tool_calls":false`, said},
+	{"choice none", hello + `,` + fun + `,"tool_choice":"none","parallel_tool_calls":false`, helloTranslated + `,` + funIs + `,"tool_choice":{"type":"none"}`},
+	{"choice auto", hello + `,` + fun + `,"tool_choice":"auto"`, helloTranslated + `,` + funIs + `,"tool_choice":{"type":"auto"}`},
+	{"choice required", hello + `,` + fun + `,"tool_choice":"required"`, helloTranslated + `,` + funIs + `,"tool_choice":{"type":"any"}`},
+	{"choice function", hello + `,` + fun + `,"tool_choice":{"type":"function","function":{"name":"f"}},"parallel_tool_calls":false`, helloTranslated + `,` + funIs + `,"tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true}`},
+	{"one at a time", hello + `,` + fun + `,"parallel_tool_calls":false`, helloTranslated + `,` + funIs + `,"tool_choice":{"type":"auto","disable_parallel_tool_use":true}`},
+	{"no choice without tools", hello + `,"tool_choice":"auto","parallel_tool_calls":false`, helloTranslated},
 
 	{
 		"schema", hello + `,"response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":{"type":"object","properties":{}}}}`,
-		said + `,"output_config":{"format":{"type":"json_schema","schema":{"type":"object","properties":{}}}}`,
+		helloTranslated + `,"output_config":{"format":{"type":"json_schema","schema":{"type":"object","properties":{}}}}`,
 	},
 	{
 		"described schema", hello + `,"response_format":{"type":"json_schema","json_schema":{"name":"n","description":"a \"d\"","schema":{ }}}`,
-		said + `,"output_config":{"format":{"type":"json_schema","schema":{"description":"a \"d\""}}}`,
+		helloTranslated + `,"output_config":{"format":{"type":"json_schema","schema":{"description":"a \"d\""}}}`,
 	},
-	{"no effort", hello + `,"reasoning_effort":"none"`, said + `,"thinking":{"type":"disabled"}`},
-	{"effort", hello + `,"reasoning_effort":"xhigh","temperature":1`, said + `,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"xhigh"}`},
+	{"no effort", hello + `,"reasoning_effort":"none"`, helloTranslated + `,"thinking":{"type":"disabled"}`},
+	{"effort", hello + `,"reasoning_effort":"xhigh","temperature":1`, helloTranslated + `,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"xhigh"}`},
 	{
 		"effort and schema", hello + `,"reasoning_effort":"low","response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{}}}`,
-		said + `,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"low","format":{"type":"json_schema","schema":{}}}`,
+		helloTranslated + `,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"low","format":{"type":"json_schema","schema":{}}}`,
 	},
 }
 

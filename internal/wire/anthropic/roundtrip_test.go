@@ -315,11 +315,11 @@ func TestAnAnswerIsSentBackUnchanged(t *testing.T) {
 		if diff := cmp.Diff(canonical([]byte(textOf(whole))), canonical([]byte(textOf(streamed.Choices[0].Message)))); diff != "" {
 			t.Fatalf("streamed: %s", diff)
 		}
-		said, err := json.Marshal(whole)
+		translated, err := json.Marshal(whole)
 		if err != nil {
 			t.Fatal(err)
 		}
-		messages := []any{object{"role": "user", "content": "x"}, stdjson.RawMessage(said)}
+		messages := []any{object{"role": "user", "content": "x"}, stdjson.RawMessage(translated)}
 		for _, b := range blocks {
 			if b["type"] == "tool_use" {
 				messages = append(messages, object{"role": "tool", "tool_call_id": b["id"], "content": "done"})

@@ -127,7 +127,10 @@ func (p *streamState) blockStart(to []byte, e *event) ([]byte, error) {
 	case blockToolUse:
 		b.index = p.calls
 		p.calls++
-		return p.addCall(to, chat.ToolCall{Index: &b.index, ID: b.ID, Type: function, Function: chat.FunctionCall{Name: b.Name}}), nil
+		return p.addCall(to, chat.ToolCall{
+			Index: &b.index, ID: b.ID, Type: function,
+			Function: chat.FunctionCall{Name: b.Name},
+		}), nil
 	default:
 		b.index, b.position = p.thoughts, positionAfter(p.textBytes, p.calls)
 		p.thoughts++
@@ -137,7 +140,8 @@ func (p *streamState) blockStart(to []byte, e *event) ([]byte, error) {
 
 // deltaBlockTypes maps each type of delta to the type of block it belongs to.
 var deltaBlockTypes = map[string]string{
-	"text_delta": blockText, "thinking_delta": blockThinking, "signature_delta": blockThinking, "input_json_delta": blockToolUse,
+	"text_delta": blockText, "thinking_delta": blockThinking, "signature_delta": blockThinking,
+	"input_json_delta": blockToolUse,
 }
 
 func (p *streamState) blockDelta(to []byte, e *event) ([]byte, error) {
@@ -152,7 +156,10 @@ func (p *streamState) blockDelta(to []byte, e *event) ([]byte, error) {
 	case blockText:
 		return p.addText(to, d.Text), nil
 	case blockThinking:
-		return p.addThought(to, b, chat.Thought{Type: chat.ThoughtText, Text: d.Thinking, Signature: d.Signature, Format: chat.FormatAnthropic}), nil
+		return p.addThought(to, b, chat.Thought{
+			Type: chat.ThoughtText, Text: d.Thinking, Signature: d.Signature,
+			Format: chat.FormatAnthropic,
+		}), nil
 	default:
 		return p.addArguments(to, b, d.PartialJSON), nil
 	}

@@ -133,17 +133,17 @@ func accumulate(t *testing.T, stream []byte) *sdk.Message {
 	t.Helper()
 	m := &sdk.Message{}
 	err := new(sse.Reader).Feed(stream, func(e sse.Event) error {
-		var said sdk.MessageStreamEventUnion
+		var decoded sdk.MessageStreamEventUnion
 		if e.Name == "ping" {
 			return nil
 		}
-		if err := said.UnmarshalJSON(e.Data); err != nil {
+		if err := decoded.UnmarshalJSON(e.Data); err != nil {
 			return err
 		}
-		if all := unknownMembers(reflect.ValueOf(said)); len(all) > 0 && e.Name != "error" {
+		if all := unknownMembers(reflect.ValueOf(decoded)); len(all) > 0 && e.Name != "error" {
 			t.Errorf("the SDK does not know %v", all)
 		}
-		return m.Accumulate(said)
+		return m.Accumulate(decoded)
 	})
 	if err != nil {
 		t.Fatal(err)

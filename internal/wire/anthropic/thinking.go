@@ -81,7 +81,8 @@ func (q *messagesRequest) enableThinking(effort string, is traits) error {
 	case q.ToolChoice.forced():
 		return chat.Unsupported("tool_choice", "cannot force a call where the model reasons, in the "+apiName)
 	case is.has(thinksByBudget) && thoughtless:
-		return chat.Unsupported(at+".reasoning_details", "must hold the model's own thought before its calls where this model reasons")
+		return chat.Unsupported(at+".reasoning_details",
+			"must hold the model's own thought before its calls where this model reasons")
 	}
 	return nil
 }

@@ -56,7 +56,8 @@ func (q *messagesRequest) convertThoughts(m *chat.Message, at string) (all []pla
 		case t.Format == "", t.Type == chat.ThoughtText && t.Signature == "":
 			continue
 		default:
-			return nil, chat.Unsupported(fmt.Sprintf("%s.reasoning_details[%d]", at, i), "is neither a signed thought nor a sealed one")
+			return nil, chat.Unsupported(fmt.Sprintf("%s.reasoning_details[%d]", at, i),
+				"is neither a signed thought nor a sealed one")
 		}
 		all = append(all, r)
 	}

@@ -55,7 +55,8 @@ func convertTool(t *chat.Tool, at string) (tool, error) {
 	}
 	cache, err := checkCacheControl(t.CacheControl, at)
 	return tool{
-		Name: t.Function.Name, Description: t.Function.Description, InputSchema: schema, Strict: t.Function.Strict, CacheControl: cache,
+		Name: t.Function.Name, Description: t.Function.Description, InputSchema: schema, Strict: t.Function.Strict,
+		CacheControl: cache,
 	}, err
 }
 

@@ -114,20 +114,28 @@ var (
 	}
 	choiceType = &objectType{
 		members: map[string]constructor{"message": newObject(messageType), "logprobs": newObject(logprobsType)},
-		renamed: map[string]string{"index": "", "delta": "message", "message": ""}, // some providers repeat the message so far beside the delta
+		// some providers repeat the message so far beside the delta
+		renamed: map[string]string{"index": "", "delta": "message", "message": ""},
 		always:  []member{{"message", &object{kind: messageType}}, {"finish_reason", nil}},
 	}
 	messageType = &objectType{
 		members: map[string]constructor{
 			"content": newText, "reasoning_content": newText, "reasoning": newText, "refusal": newText,
-			"tool_calls": newIndexedList(callType), "reasoning_details": newIndexedList(thoughtType), "annotations": newList, "images": newList,
+			"tool_calls": newIndexedList(callType), "reasoning_details": newIndexedList(thoughtType),
+			"annotations": newList, "images": newList,
 			"function_call": newObject(functionType), "audio": newObject(audioType),
 		},
 		always: []member{{"role", &lastValue{[]byte(`"assistant"`)}}, {"content", nil}},
 	}
-	callType     = &objectType{members: map[string]constructor{"function": newObject(functionType), "custom": newObject(functionType)}, renamed: withoutIndex}
+	callType = &objectType{members: map[string]constructor{
+		"function": newObject(functionType),
+		"custom":   newObject(functionType),
+	}, renamed: withoutIndex}
 	functionType = &objectType{members: map[string]constructor{"arguments": newText, "input": newText}}
-	thoughtType  = &objectType{members: map[string]constructor{"text": newText, "summary": newText, "signature": newText, "data": newText}, renamed: withoutIndex}
+	thoughtType  = &objectType{members: map[string]constructor{
+		"text": newText, "summary": newText,
+		"signature": newText, "data": newText,
+	}, renamed: withoutIndex}
 	audioType    = &objectType{members: map[string]constructor{"data": newText, "transcript": newText}}
 	logprobsType = &objectType{members: map[string]constructor{"content": newList, "refusal": newList}}
 	withoutIndex = map[string]string{"index": ""}

@@ -186,7 +186,7 @@ func TestMaxBytesBoundsWhatIsKept(t *testing.T) {
 		t.Errorf("very many members: %v", err)
 	}
 	a := chat.Assembler{MaxBytes: 4000}
-	for range 1000 { // what is said again is not kept again
+	for range 1000 { // a repeated value is not kept again
 		if err := a.Add([]byte(`{"id":"chatcmpl-1","model":"m","x":{"y":1},"choices":[{"index":0,"delta":{"role":"assistant"}}]}`)); err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ type Message struct {
 	ToolCallID       string         `json:"tool_call_id,omitempty"`
 	Refusal          *string        `json:"refusal,omitempty"`
 	ReasoningContent *string        `json:"reasoning_content,omitempty"`
-	Reasoning        *string        `json:"reasoning,omitempty"` // the name that some providers use for reasoning_content
+	Reasoning        *string        `json:"reasoning,omitempty"` // what some providers call reasoning_content
 	ReasoningDetails []Thought      `json:"reasoning_details,omitempty"`
 	ExtraContent     *ExtraContent  `json:"extra_content,omitempty"`
 	Annotations      jsontext.Value `json:"annotations,omitempty"`
@@ -45,8 +45,8 @@ type Thought struct {
 	Summary   string    `json:"summary,omitempty"`
 	Signature string    `json:"signature,omitempty"`
 	Data      string    `json:"data,omitempty"`
-	Format    string    `json:"format,omitempty"` // FormatAnthropic or FormatGoogle: other providers cannot use its signature or data
-	Model     string    `json:"model,omitempty"`  // the model that produced it, where the provider binds thoughts to models
+	Format    string    `json:"format,omitempty"` // FormatAnthropic or FormatGoogle; other providers cannot use it
+	Model     string    `json:"model,omitempty"`  // its model, if the provider binds thoughts to models
 	Position  *Position `json:"place,omitempty"`  // where it stood; nil for the start of the message
 	Index     *int      `json:"index,omitempty"`  // in streams: deltas of one index belong to one thought
 }
@@ -69,7 +69,8 @@ func (t Thought) HasFormat(format string) bool { return t.Format == "" || t.Form
 // JoinThoughts joins the consecutive deltas of one index that a caller kept as they were streamed.
 func JoinThoughts(pieces []Thought) (all []Thought) {
 	for _, p := range pieces {
-		if n := len(all); n > 0 && p.Index != nil && all[n-1].Index != nil && *p.Index == *all[n-1].Index && p.Type == all[n-1].Type {
+		if n := len(all); n > 0 && p.Index != nil && all[n-1].Index != nil && *p.Index == *all[n-1].Index &&
+			p.Type == all[n-1].Type {
 			last := &all[n-1]
 			last.Append(p)
 			continue

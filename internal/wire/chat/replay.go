@@ -129,7 +129,8 @@ type choiceReplay struct {
 
 // chunk writes one chunk. delta and beside are members, each followed by a comma.
 func (t *choiceReplay) chunk(delta, beside []byte, finish string) {
-	t.event(`{"index":` + t.index + `,"delta":{` + string(bytes.TrimSuffix(delta, []byte(","))) + "}," + string(beside) + `"finish_reason":` + finish + "}")
+	t.event(`{"index":` + t.index + `,"delta":{` + string(bytes.TrimSuffix(delta, []byte(","))) + "}," +
+		string(beside) + `"finish_reason":` + finish + "}")
 }
 
 func (r *replay) choice(i int, text []byte) error {

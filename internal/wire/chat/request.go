@@ -113,7 +113,7 @@ func DecodeFault(err error) error {
 	}
 }
 
-// ValueError is returned by an UnmarshalJSONFrom for an invalid value: "must be …". DecodeFault uses it as the message.
+// ValueError is the error of an UnmarshalJSONFrom for an invalid value: "must be …". DecodeFault uses it as message.
 type ValueError string
 
 func (r ValueError) Error() string { return string(r) }
@@ -147,8 +147,9 @@ func Unsupported(field, reason string) *fault.Fault {
 
 // neutralValues are values that equal the default. They need no equivalent in another API.
 var neutralValues = map[string][]string{
-	"n": {"1"}, "logprobs": {"false"}, "store": {"false"}, "presence_penalty": {"0", "0.0"}, "frequency_penalty": {"0", "0.0"},
-	"service_tier": {`"auto"`, `"default"`}, "modalities": {`["text"]`}, "top_logprobs": {"0"}, "logit_bias": {"{}"},
+	"n": {"1"}, "logprobs": {"false"}, "store": {"false"}, "presence_penalty": {"0", "0.0"},
+	"frequency_penalty": {"0", "0.0"},
+	"service_tier":      {`"auto"`, `"default"`}, "modalities": {`["text"]`}, "top_logprobs": {"0"}, "logit_bias": {"{}"},
 	"functions": {"[]"}, "tools": {"[]"}, "parallel_tool_calls": {"true"}, "response_format": {`{"type":"text"}`},
 	"verbosity": {`"medium"`}, "reasoning_effort": {`""`}, "stop": {"[]"},
 }

@@ -81,7 +81,10 @@ func (s *Stream) End(to []byte, u *Usage) []byte {
 }
 
 func (s *Stream) event(to []byte, choices []ChunkChoice, usage jsontext.Value) []byte {
-	c := Chunk{ID: s.ID, Object: "chat.completion.chunk", Created: s.Created, Model: s.Model, Choices: choices, Usage: usage}
+	c := Chunk{
+		ID: s.ID, Object: "chat.completion.chunk", Created: s.Created, Model: s.Model, Choices: choices,
+		Usage: usage,
+	}
 	if usage == nil && s.Usage {
 		c.Usage = jsontext.Value("null")
 	}

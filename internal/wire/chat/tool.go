@@ -74,8 +74,8 @@ func (c *ToolChoice) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		set  bool
 	}{
 		{"function", object.Function != nil},
-		{"allowed_tools", present(object.AllowedTools)},
-		{"custom", present(object.Custom)},
+		{"allowed_tools", IsSet(object.AllowedTools)},
+		{"custom", IsSet(object.Custom)},
 	} {
 		if member.set && member.kind != object.Type {
 			return ValueError("says what does not belong to its type")
@@ -87,7 +87,8 @@ func (c *ToolChoice) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return nil
 }
 
-func present(value jsontext.Value) bool { return len(value) > 0 && value.Kind() != 'n' }
+// IsSet reports whether a member is present and not null.
+func IsSet(value jsontext.Value) bool { return len(value) > 0 && value.Kind() != 'n' }
 
 // MarshalJSONTo writes the value that was read.
 func (c ToolChoice) MarshalJSONTo(e *jsontext.Encoder) error {
@@ -95,7 +96,8 @@ func (c ToolChoice) MarshalJSONTo(e *jsontext.Encoder) error {
 		return e.WriteValue(c.raw)
 	}
 	if c.Name != "" {
-		return json.MarshalEncode(e, map[string]any{"type": "function", "function": map[string]string{"name": c.Name}}, json.Deterministic(true))
+		return json.MarshalEncode(e, map[string]any{"type": "function", "function": map[string]string{"name": c.Name}},
+			json.Deterministic(true))
 	}
 	return e.WriteToken(jsontext.String(c.Mode))
 }

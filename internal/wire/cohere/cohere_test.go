@@ -73,7 +73,7 @@ func decodeStrict(t fataler, text []byte, into any) {
 }
 
 func TestARequestIsTranslated(t *testing.T) {
-	for _, c := range []struct{ path, body, to, said string }{
+	for _, c := range []struct{ path, body, to, translated string }{
 		{
 			upstream.RerankPath, `{"model":"m","query":"q","documents":["a",{"text":"b"}]}`,
 			"/v2/rerank", `{"model":"rerank-v3.5","query":"q","documents":["a","b"]}`,
@@ -95,15 +95,15 @@ func TestARequestIsTranslated(t *testing.T) {
 			"/v2/embed", `{"model":"rerank-v3.5","texts":["a"],"input_type":"search_document","embedding_types":["float"]}`,
 		},
 	} {
-		path, said := mustTranslate(t, c.path, c.body).Request()
-		if path != c.to || string(said) != c.said {
-			t.Errorf("%s:\n got %s %s\nwant %s %s", c.body, path, said, c.to, c.said)
+		path, translated := mustTranslate(t, c.path, c.body).Request()
+		if path != c.to || string(translated) != c.translated {
+			t.Errorf("%s:\n got %s %s\nwant %s %s", c.body, path, translated, c.to, c.translated)
 		}
 		var into any = &sdk.V2RerankRequest{}
 		if c.path == upstream.EmbeddingsPath {
 			into = &sdk.V2EmbedRequest{}
 		}
-		decodeStrict(t, said, into)
+		decodeStrict(t, translated, into)
 	}
 }
 
@@ -297,9 +297,9 @@ func TestVectorsAreReturnedUnchanged(t *testing.T) {
 		}
 		for _, format := range []string{"float", "base64"} {
 			e := mustTranslate(t, upstream.EmbeddingsPath, `{"input":`+string(input)+`,"encoding_format":"`+format+`"}`)
-			_, said := e.Request()
+			_, translated := e.Request()
 			var request sdk.V2EmbedRequest
-			if decodeStrict(t, said, &request); !cmp.Equal(request.Texts, texts) {
+			if decodeStrict(t, translated, &request); !cmp.Equal(request.Texts, texts) {
 				t.Fatalf("%q became %q", texts, request.Texts)
 			}
 			ours, err := e.Answer(theirs)
@@ -328,10 +328,10 @@ func TestEveryDocumentIsSent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, said := mustTranslate(t, upstream.RerankPath, string(body)).Request()
+		_, translated := mustTranslate(t, upstream.RerankPath, string(body)).Request()
 		var request sdk.V2RerankRequest
-		if decodeStrict(t, said, &request); request.Query != query || !cmp.Equal(request.Documents, texts) {
-			t.Fatalf("%s became %s", body, said)
+		if decodeStrict(t, translated, &request); request.Query != query || !cmp.Equal(request.Documents, texts) {
+			t.Fatalf("%s became %s", body, translated)
 		}
 	})
 }
@@ -349,8 +349,8 @@ func FuzzRequest(f *testing.F) {
 			var refused *fault.Fault
 			switch {
 			case err == nil:
-				_, said := e.Request()
-				decodeStrict(t, said, into)
+				_, translated := e.Request()
+				decodeStrict(t, translated, into)
 			case !errors.As(err, &refused) || refused.Status != http.StatusBadRequest:
 				t.Fatalf("%v", err)
 			}

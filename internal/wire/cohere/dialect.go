@@ -37,7 +37,8 @@ var endpoints = map[string]func(r *upstream.Request, body []byte) (*exchange, er
 func (Dialect) NewExchange(r *upstream.Request) (upstream.Exchange, error) {
 	newEndpoint, ok := endpoints[r.Path]
 	if !ok {
-		return nil, fault.UnsupportedParameter.New("%s has no %s here: name Cohere's OpenAI-compatible endpoint as a provider of kind openai", r.Model.ID, r.Path)
+		return nil, fault.UnsupportedParameter.New(
+			"%s has no %s here: name Cohere's OpenAI-compatible endpoint as a provider of kind openai", r.Model.ID, r.Path)
 	}
 	e, err := newEndpoint(r, bytes.Join(r.Body, nil))
 	if err != nil {
@@ -84,5 +85,8 @@ func usageCounts(meta jsontext.Value) rerank.Counts {
 	if meta == nil || json.Unmarshal(meta, &decoded, lenient) != nil {
 		return rerank.Counts{}
 	}
-	return rerank.Counts{PromptTokens: cmp.Or(decoded.Billed.Input, decoded.Tokens.Input), SearchUnits: decoded.Billed.Searches}
+	return rerank.Counts{
+		PromptTokens: cmp.Or(decoded.Billed.Input, decoded.Tokens.Input),
+		SearchUnits:  decoded.Billed.Searches,
+	}
 }

@@ -45,14 +45,20 @@ func newRerankExchange(r *upstream.Request, body []byte) (*exchange, error) {
 	if extra.MaxTokensPerDoc != nil && *extra.MaxTokensPerDoc < 1 {
 		return nil, fault.Invalid("max_tokens_per_doc", "must be a whole number of at least 1")
 	}
-	translated := rerankRequest{Model: r.Model.Upstream, Query: request.Query, TopN: request.TopN, MaxTokensPerDoc: extra.MaxTokensPerDoc}
+	translated := rerankRequest{
+		Model: r.Model.Upstream, Query: request.Query, TopN: request.TopN,
+		MaxTokensPerDoc: extra.MaxTokensPerDoc,
+	}
 	for i, d := range request.Documents {
 		if len(d.Others) > 0 {
-			return nil, chat.Unsupported(fmt.Sprintf("documents[%d].%s", i, d.Others[0]), "cannot be expressed in the "+apiName+", whose documents are texts")
+			return nil, chat.Unsupported(fmt.Sprintf("documents[%d].%s", i, d.Others[0]),
+				"cannot be expressed in the "+apiName+", whose documents are texts")
 		}
 		translated.Documents = append(translated.Documents, d.Text)
 	}
-	return newExchange("/v2/rerank", &translated, func(answer []byte) ([]byte, error) { return convertRerank(r.Model.Upstream, answer) })
+	return newExchange("/v2/rerank", &translated, func(answer []byte) ([]byte, error) {
+		return convertRerank(r.Model.Upstream, answer)
+	})
 }
 
 // convertRerank converts an answer into the shape that [rerank.Render] reads, which also checks the results.

@@ -42,7 +42,10 @@ const (
 // Decode reads a request. A parameter that the API cannot express is refused by name. Input in tokens is refused,
 // because another model has other tokens.
 func (api API) Decode(body []byte) (*Request, error) {
-	expressible := map[string]bool{"model": true, "models": true, "input": true, "dimensions": true, "encoding_format": true}
+	expressible := map[string]bool{
+		"model": true, "models": true, "input": true, "dimensions": true,
+		"encoding_format": true,
+	}
 	for _, name := range api.Extra {
 		expressible[name] = true
 	}

@@ -25,7 +25,8 @@ func (e *exchange) Answer(body []byte) ([]byte, error) {
 		return body, nil
 	}
 	a := chat.Answer{
-		ID: cmp.Or(g.ResponseID, e.id), Object: "chat.completion", Created: e.created, Model: cmp.Or(g.ModelVersion, e.model),
+		ID: cmp.Or(g.ResponseID, e.id), Object: "chat.completion", Created: e.created,
+		Model: cmp.Or(g.ModelVersion, e.model),
 		Usage: g.UsageMetadata.usage(),
 	}
 	for i := range g.Candidates {
@@ -43,7 +44,10 @@ func (e *exchange) Answer(body []byte) ([]byte, error) {
 		if g.PromptFeedback.BlockReason == "" {
 			return nil, errors.New("the answer holds no candidates")
 		}
-		a.Choices = []chat.Choice{{Message: chat.Reply{Role: chat.RoleAssistant, Content: new(string)}, FinishReason: chat.ContentFilter}}
+		a.Choices = []chat.Choice{{
+			Message:      chat.Reply{Role: chat.RoleAssistant, Content: new(string)},
+			FinishReason: chat.ContentFilter,
+		}}
 	}
 	slices.SortFunc(a.Choices, func(x, y chat.Choice) int { return cmp.Compare(x.Index, y.Index) })
 	return a.Encode()

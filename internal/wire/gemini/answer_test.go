@@ -222,13 +222,13 @@ func TestEveryErrorHasItsStatus(t *testing.T) {
 			if got := dialect.RetryAfter([]byte(text)); got != wait {
 				t.Errorf("%s asks to be left alone for %s", text, got)
 			}
-			status, said := dialect.ErrorAnswer(c.status, []byte(text))
+			status, translated := dialect.ErrorAnswer(c.status, []byte(text))
 			var f failure
-			if err := json.Unmarshal(said, &f); err != nil {
+			if err := json.Unmarshal(translated, &f); err != nil {
 				t.Fatal(err)
 			}
 			if status != c.want || f.Error.Code != c.want || f.Error.Type != c.kind || f.Error.Message != message {
-				t.Errorf("%s: %d %s, want %d %s", text, status, said, c.want, c.kind)
+				t.Errorf("%s: %d %s, want %d %s", text, status, translated, c.want, c.kind)
 			}
 		}
 		if c.code == 0 {
@@ -299,8 +299,8 @@ func TestTextsAreEmbedded(t *testing.T) {
 			{"model":"models/gemini-embedding-001","content":{"parts":[{"text":"a"}]},"taskType":"RETRIEVAL_DOCUMENT","title":"t","outputDimensionality":2},
 			{"model":"models/gemini-embedding-001","content":{"parts":[{"text":"b"}]},"taskType":"RETRIEVAL_DOCUMENT","title":"t","outputDimensionality":2}]}`,
 	} {
-		_, said := ask(body).Request()
-		assertEqual(t, string(said), want)
+		_, translated := ask(body).Request()
+		assertEqual(t, string(translated), want)
 	}
 
 	floats, err := ask(`{"input":["a","b"]}`).Answer([]byte(`{"embeddings":[{"values":[1,-0.5]},{"values":[0.25,2]}]}`))

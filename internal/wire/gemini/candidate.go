@@ -86,7 +86,10 @@ func (v *candidateReader) addThought(text, signature string) (d chat.Delta) {
 	if text != "" {
 		d.ReasoningContent = &text
 	}
-	d.ReasoningDetails = append(d.ReasoningDetails, v.newThought(chat.Thought{Type: chat.ThoughtText, Text: text, Signature: signature}, v.position))
+	d.ReasoningDetails = append(d.ReasoningDetails, v.newThought(chat.Thought{
+		Type: chat.ThoughtText, Text: text,
+		Signature: signature,
+	}, v.position))
 	if signature != "" {
 		v.endThought()
 	}
@@ -142,10 +145,11 @@ func (v *candidateReader) addCall(p *answerPart, answer string) ([]chat.Delta, e
 		return nil, errors.New("a call names no function")
 	}
 	args := jsontext.Value("{}")
-	if isSet(called.Args) {
+	if chat.IsSet(called.Args) {
 		args = called.Args
 	}
-	if err := args.Compact(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil || args.Kind() != '{' {
+	if err := args.Compact(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil ||
+		args.Kind() != '{' {
 		return nil, errors.New("the arguments of a call are no object")
 	}
 	i := v.position.Calls
@@ -156,7 +160,8 @@ func (v *candidateReader) addCall(p *answerPart, answer string) ([]chat.Delta, e
 	id := cmp.Or(called.ID, fmt.Sprintf("call_%s_%d_%d", answer, v.index, i))
 	return []chat.Delta{
 		{ToolCalls: []chat.ToolCall{{
-			Index: &i, ID: id, Type: "function", Function: chat.FunctionCall{Name: called.Name}, ExtraContent: chat.SignatureContent(p.ThoughtSignature),
+			Index: &i, ID: id, Type: "function", Function: chat.FunctionCall{Name: called.Name},
+			ExtraContent: chat.SignatureContent(p.ThoughtSignature),
 		}}},
 		{ToolCalls: []chat.ToolCall{{Index: &i, Function: chat.FunctionCall{Arguments: string(args)}}}},
 	}, nil

@@ -23,7 +23,8 @@ func (c *conversation) convertParts(from chat.Content, at string, types ...strin
 		case p.CacheControl != nil:
 			return nil, chat.Unsupported(place+".cache_control", "cannot be expressed in the "+apiName)
 		case !slices.Contains(types, p.Type):
-			return nil, chat.Unsupported(place, fmt.Sprintf("is %q, and can only be %s in the %s", p.Type, joinOr(types), apiName))
+			return nil, chat.Unsupported(place, fmt.Sprintf("is %q, and can only be %s in the %s", p.Type,
+				joinOr(types), apiName))
 		}
 		if err := p.CheckType(place); err != nil {
 			return nil, err
@@ -109,7 +110,8 @@ func inlineData(address, at string) (part, error) {
 
 // audioTypes maps audio formats to media types.
 var audioTypes = map[string]string{
-	"wav": "audio/wav", "mp3": "audio/mp3", "aac": "audio/aac", "aiff": "audio/aiff", "flac": "audio/flac", "ogg": "audio/ogg",
+	"wav": "audio/wav", "mp3": "audio/mp3", "aac": "audio/aac", "aiff": "audio/aiff", "flac": "audio/flac",
+	"ogg": "audio/ogg",
 }
 
 func (*conversation) convertAudio(p *chat.Part, at string) (part, error) {

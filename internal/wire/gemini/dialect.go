@@ -72,8 +72,6 @@ func alwaysThinks(model string) bool { return strings.HasPrefix(modelName(model)
 // lenient accepts duplicate names and invalid UTF-8 in a provider's answer.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-func isSet(value jsontext.Value) bool { return len(value) > 0 && value.Kind() != 'n' }
-
 // exchange is one chat request and the state of its stream.
 type exchange struct {
 	path         string

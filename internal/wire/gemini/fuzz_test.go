@@ -41,8 +41,8 @@ func FuzzRequest(f *testing.F) {
 				}
 				continue
 			}
-			if _, said := e.Request(); !jsontext.Value(said).IsValid() {
-				t.Fatalf("%s became %s", body, said)
+			if _, translated := e.Request(); !jsontext.Value(translated).IsValid() {
+				t.Fatalf("%s became %s", body, translated)
 			}
 		}
 	})
@@ -86,12 +86,12 @@ func FuzzEvents(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if said, err := whole.Answer(text); err == nil && !jsontext.Value(said).IsValid(jsontext.AllowInvalidUTF8(true)) {
-			t.Fatalf("%s", said)
+		if translated, err := whole.Answer(text); err == nil && !jsontext.Value(translated).IsValid(jsontext.AllowInvalidUTF8(true)) {
+			t.Fatalf("%s", translated)
 		}
-		status, said := dialect.ErrorAnswer(500, text)
-		if status < 400 || status > 599 || !jsontext.Value(said).IsValid(jsontext.AllowInvalidUTF8(true)) {
-			t.Fatalf("%d %s", status, said)
+		status, translated := dialect.ErrorAnswer(500, text)
+		if status < 400 || status > 599 || !jsontext.Value(translated).IsValid(jsontext.AllowInvalidUTF8(true)) {
+			t.Fatalf("%d %s", status, translated)
 		}
 	})
 }

@@ -59,9 +59,9 @@ func checkMembers(m *chat.Message, at string) error {
 		set  bool
 	}{
 		{"name", m.Name != "" && m.Role != chat.RoleTool},
-		{"annotations", isSet(m.Annotations) && string(m.Annotations) != "[]"},
-		{"audio", isSet(m.Audio)},
-		{"function_call", isSet(m.FunctionCall)},
+		{"annotations", chat.IsSet(m.Annotations) && string(m.Annotations) != "[]"},
+		{"audio", chat.IsSet(m.Audio)},
+		{"function_call", chat.IsSet(m.FunctionCall)},
 		{"tool_call_id", m.ToolCallID != "" && m.Role != chat.RoleTool},
 		{"tool_calls", len(m.ToolCalls) > 0 && !assistant},
 		{"refusal", m.Refusal != nil && !assistant},
@@ -108,7 +108,7 @@ func (c *conversation) addUser(m *chat.Message, at string) error {
 
 func (c *conversation) convertCall(t *chat.ToolCall, at string) (part, error) {
 	switch {
-	case t.Type != "function" && t.Type != "" || isSet(t.Custom):
+	case t.Type != "function" && t.Type != "" || chat.IsSet(t.Custom):
 		return part{}, chat.Unsupported(at, "is no call of a function, which is all that the "+apiName+" has")
 	case t.ID == "":
 		return part{}, fault.Invalid(at+".id", "is required")

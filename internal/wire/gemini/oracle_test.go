@@ -66,9 +66,9 @@ func translate(t tester, model, body string) *generateRequest {
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
-	_, said := e.Request()
+	_, translated := e.Request()
 	var r generateRequest
-	decodeStrict(t, said, &r)
+	decodeStrict(t, translated, &r)
 	return &r
 }
 

@@ -50,7 +50,8 @@ func checkNumbers(r *chat.Request) error {
 		{"seed", r.Seed, math.MinInt32},
 	} {
 		if v := number.value; v != nil && (*v < number.least || *v > math.MaxInt32) {
-			return fault.Invalid(number.name, fmt.Sprintf("must be a whole number of %d to %d", number.least, math.MaxInt32))
+			return fault.Invalid(number.name, fmt.Sprintf("must be a whole number of %d to %d", number.least,
+				math.MaxInt32))
 		}
 	}
 	if r.MaxTokens != nil && r.MaxCompletionTokens != nil && *r.MaxTokens != *r.MaxCompletionTokens {

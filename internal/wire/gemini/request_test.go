@@ -18,23 +18,23 @@ func messages(list string) string { return `{"model":"m","messages":[` + list + 
 
 func TestARequestIsTranslated(t *testing.T) {
 	const user = `{"role":"user","content":"hello"}`
-	const said = `"contents":[{"role":"user","parts":[{"text":"hello"}]}]`
+	const translated = `"contents":[{"role":"user","parts":[{"text":"hello"}]}]`
 	const tool = `"tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","$defs":{"x":{}}}}}]`
 	const declared = `"tools":[{"functionDeclarations":[{"name":"f","description":"d","parametersJsonSchema":{"type":"object","$defs":{"x":{}}}}]}]`
 	const called = user + `,{"role":"assistant","content":"","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]},`
 	call := `{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{"a":1}},"thoughtSignature":"` + skipSignature + `"}]},`
 	for name, c := range map[string]struct{ model, body, want string }{
-		"a text": {now, hello, `{` + said + `}`},
+		"a text": {now, hello, `{` + translated + `}`},
 		"instructions come first": {
 			now, messages(`{"role":"system","content":"a"},{"role":"developer","content":[{"type":"text","text":"b"}]},` + user),
-			`{"systemInstruction":{"parts":[{"text":"a"},{"text":"b"}]},` + said + `}`,
+			`{"systemInstruction":{"parts":[{"text":"a"},{"text":"b"}]},` + translated + `}`,
 		},
 		"turns of one speaker are one": {
 			now, messages(user + `,{"role":"user","content":"you"},{"role":"assistant","content":"a"},{"role":"assistant","content":"b"},` + user),
 			`{"contents":[{"role":"user","parts":[{"text":"hello"},{"text":"you"}]},{"role":"model","parts":[{"text":"a"},{"text":"b"}]},{"role":"user","parts":[{"text":"hello"}]}]}`,
 		},
-		"an empty answer is no turn": {now, messages(user + `,{"role":"assistant","content":""}`), `{` + said + `}`},
-		"a refusal is what was said": {
+		"an empty answer is no turn": {now, messages(user + `,{"role":"assistant","content":""}`), `{` + translated + `}`},
+		"a refusal is sent as text": {
 			now, messages(user + `,{"role":"assistant","content":null,"refusal":"no"},{"role":"assistant","content":[{"type":"refusal","refusal":"never"}]}`),
 			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"no"},{"text":"never"}]}]}`,
 		},
@@ -72,7 +72,7 @@ func TestARequestIsTranslated(t *testing.T) {
 			now, messages(called + `{"role":"tool","tool_call_id":"c1","content":[{"type":"text","text":"see"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}`),
 			`{"contents":[` + call + `{"role":"user","parts":[{"functionResponse":{"id":"c1","name":"f","response":{"output":"see"},"parts":[{"inlineData":{"mimeType":"image/png","data":"AAAA","displayName":"part_1"}}]}}]}]}`,
 		},
-		"a turn of calls that nobody signed": {
+		"a turn of unsigned calls": {
 			now, messages(user + `,{"role":"assistant","tool_calls":[{"id":"c1","function":{"name":"f","arguments":"{}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{}"}}]}`),
 			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"` + skipSignature + `"},{"functionCall":{"id":"c2","name":"g","args":{}}}]}]}`,
 		},
@@ -122,37 +122,37 @@ func TestARequestIsTranslated(t *testing.T) {
 		},
 		"settings": {
 			now, helloWith(`"temperature":0,"top_p":0.5,"top_k":40,"max_tokens":10,"stop":"x","n":2,"seed":-7,"presence_penalty":1,"frequency_penalty":-1,"logprobs":true,"top_logprobs":3,"logit_bias":null,"user":"","store":false,"models":["a"],"stream_options":null`),
-			`{` + said + `,"generationConfig":{"temperature":0,"topP":0.5,"topK":40,"maxOutputTokens":10,"stopSequences":["x"],"candidateCount":2,"seed":-7,"presencePenalty":1,"frequencyPenalty":-1,"responseLogprobs":true,"logprobs":3}}`,
+			`{` + translated + `,"generationConfig":{"temperature":0,"topP":0.5,"topK":40,"maxOutputTokens":10,"stopSequences":["x"],"candidateCount":2,"seed":-7,"presencePenalty":1,"frequencyPenalty":-1,"responseLogprobs":true,"logprobs":3}}`,
 		},
-		"the newer limit":          {now, helloWith(`"max_completion_tokens":10,"stop":["x","y"]`), `{` + said + `,"generationConfig":{"maxOutputTokens":10,"stopSequences":["x","y"]}}`},
-		"a form":                   {now, helloWith(`"response_format":{"type":"json_object"}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json"}}`},
-		"no form":                  {now, helloWith(`"response_format":{"type":"text"}`), `{` + said + `}`},
-		"a schema":                 {now, helloWith(`"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","$ref":"#/x"}}}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"type":"object","$ref":"#/x"}}}`},
-		"a described schema":       {now, helloWith(`"response_format":{"type":"json_schema","json_schema":{"name":"x","description":"say \"it\"","schema":{"type":"object"}}}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"description":"say \"it\"","type":"object"}}}`},
-		"hints for whoever serves": {now, helloWith(`"user":"u","safety_identifier":"s","prompt_cache_key":"k","prompt_cache_retention":"24h","metadata":{"a":"b"}`), `{` + said + `}`},
-		"calls one by one":         {now, helloWith(tool + `,"parallel_tool_calls":false`), `{` + said + `,` + declared + `}`},
-		"no calls one by one":      {now, helloWith(`"parallel_tool_calls":false`), `{` + said + `}`},
-		"a full name":              {"models/gemini-2.5-flash", helloWith(`"reasoning_effort":"low"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":1024,"includeThoughts":true}}}`},
-		"minimal effort":           {now, helloWith(`"reasoning_effort":"minimal"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"MINIMAL","includeThoughts":true}}}`},
-		"low effort":               {now, helloWith(`"reasoning_effort":"low"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"LOW","includeThoughts":true}}}`},
-		"medium effort":            {now, helloWith(`"reasoning_effort":"medium"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"MEDIUM","includeThoughts":true}}}`},
-		"high effort":              {now, helloWith(`"reasoning_effort":"high"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"HIGH","includeThoughts":true}}}`},
-		"no effort before":         {before, helloWith(`"reasoning_effort":"none"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":0}}}`},
-		"effort before":            {before, helloWith(`"reasoning_effort":"medium"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":8192,"includeThoughts":true}}}`},
-		"tools":                    {now, helloWith(tool), `{` + said + `,` + declared + `}`},
+		"the newer limit":        {now, helloWith(`"max_completion_tokens":10,"stop":["x","y"]`), `{` + translated + `,"generationConfig":{"maxOutputTokens":10,"stopSequences":["x","y"]}}`},
+		"a form":                 {now, helloWith(`"response_format":{"type":"json_object"}`), `{` + translated + `,"generationConfig":{"responseMimeType":"application/json"}}`},
+		"no form":                {now, helloWith(`"response_format":{"type":"text"}`), `{` + translated + `}`},
+		"a schema":               {now, helloWith(`"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","$ref":"#/x"}}}`), `{` + translated + `,"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"type":"object","$ref":"#/x"}}}`},
+		"a described schema":     {now, helloWith(`"response_format":{"type":"json_schema","json_schema":{"name":"x","description":"say \"it\"","schema":{"type":"object"}}}`), `{` + translated + `,"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"description":"say \"it\"","type":"object"}}}`},
+		"hints for the operator": {now, helloWith(`"user":"u","safety_identifier":"s","prompt_cache_key":"k","prompt_cache_retention":"24h","metadata":{"a":"b"}`), `{` + translated + `}`},
+		"calls one by one":       {now, helloWith(tool + `,"parallel_tool_calls":false`), `{` + translated + `,` + declared + `}`},
+		"no calls one by one":    {now, helloWith(`"parallel_tool_calls":false`), `{` + translated + `}`},
+		"a full name":            {"models/gemini-2.5-flash", helloWith(`"reasoning_effort":"low"`), `{` + translated + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":1024,"includeThoughts":true}}}`},
+		"minimal effort":         {now, helloWith(`"reasoning_effort":"minimal"`), `{` + translated + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"MINIMAL","includeThoughts":true}}}`},
+		"low effort":             {now, helloWith(`"reasoning_effort":"low"`), `{` + translated + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"LOW","includeThoughts":true}}}`},
+		"medium effort":          {now, helloWith(`"reasoning_effort":"medium"`), `{` + translated + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"MEDIUM","includeThoughts":true}}}`},
+		"high effort":            {now, helloWith(`"reasoning_effort":"high"`), `{` + translated + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"HIGH","includeThoughts":true}}}`},
+		"no effort before":       {before, helloWith(`"reasoning_effort":"none"`), `{` + translated + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":0}}}`},
+		"effort before":          {before, helloWith(`"reasoning_effort":"medium"`), `{` + translated + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":8192,"includeThoughts":true}}}`},
+		"tools":                  {now, helloWith(tool), `{` + translated + `,` + declared + `}`},
 		"a tool that takes nothing": {
 			now, helloWith(`"tools":[{"type":"function","function":{"name":"f","parameters":null,"strict":false}}]`),
-			`{` + said + `,"tools":[{"functionDeclarations":[{"name":"f"}]}]}`,
+			`{` + translated + `,"tools":[{"functionDeclarations":[{"name":"f"}]}]}`,
 		},
 		"strict tools": {
 			now, helloWith(`"tools":[{"type":"function","function":{"name":"f","strict":true}}]`),
-			`{` + said + `,"tools":[{"functionDeclarations":[{"name":"f"}]}],"toolConfig":{"functionCallingConfig":{"mode":"VALIDATED"}}}`,
+			`{` + translated + `,"tools":[{"functionDeclarations":[{"name":"f"}]}],"toolConfig":{"functionCallingConfig":{"mode":"VALIDATED"}}}`,
 		},
-		"free to call":     {now, helloWith(tool + `,"tool_choice":"auto","parallel_tool_calls":true`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}}`},
-		"bound to call":    {now, helloWith(tool + `,"tool_choice":"required"`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"ANY"}}}`},
-		"kept from it":     {now, helloWith(tool + `,"tool_choice":"none"`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}}`},
-		"bound to call it": {now, helloWith(tool + `,"tool_choice":{"type":"function","function":{"name":"f"}}`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["f"]}}}`},
-		"nothing to call":  {now, helloWith(`"tools":[],"tool_choice":"none"`), `{` + said + `}`},
+		"free to call":     {now, helloWith(tool + `,"tool_choice":"auto","parallel_tool_calls":true`), `{` + translated + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}}`},
+		"bound to call":    {now, helloWith(tool + `,"tool_choice":"required"`), `{` + translated + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"ANY"}}}`},
+		"kept from it":     {now, helloWith(tool + `,"tool_choice":"none"`), `{` + translated + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}}`},
+		"bound to call it": {now, helloWith(tool + `,"tool_choice":{"type":"function","function":{"name":"f"}}`), `{` + translated + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["f"]}}}`},
+		"nothing to call":  {now, helloWith(`"tools":[],"tool_choice":"none"`), `{` + translated + `}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			translate(t, c.model, c.body) // the SDK can read it
@@ -160,8 +160,8 @@ func TestARequestIsTranslated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, said := e.Request()
-			assertEqual(t, string(said), c.want)
+			_, translated := e.Request()
+			assertEqual(t, string(translated), c.want)
 		})
 	}
 }

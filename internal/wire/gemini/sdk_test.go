@@ -60,7 +60,7 @@ func TestGooglesClientSendsTheSameRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	ourPath, ours := e.Request()
-	said := translate(t, now, body)
+	translated := translate(t, now, body)
 	var all, settings map[string]stdjson.RawMessage
 	if err := stdjson.Unmarshal(ours, &all); err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestGooglesClientSendsTheSameRequest(t *testing.T) {
 	var config genai.GenerateContentConfig
 	decodeStrict(t, merged, &config)
 	path, theirs := captureClient(t, `{}`, func(c *genai.Client) error {
-		_, err := c.Models.GenerateContent(context.Background(), now, said.Contents, &config)
+		_, err := c.Models.GenerateContent(context.Background(), now, translated.Contents, &config)
 		return err
 	})
 	if path != "/v1beta"+ourPath {

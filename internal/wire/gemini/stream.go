@@ -29,7 +29,10 @@ func (e *exchange) Event(to []byte, event sse.Event) ([]byte, error) {
 		_, body := g.Error.errorAnswer(g.Error.status())
 		return e.fail(to, body), nil
 	case e.stream == nil:
-		e.stream = &chat.Stream{ID: cmp.Or(g.ResponseID, e.id), Created: e.created, Model: cmp.Or(g.ModelVersion, e.model), Usage: e.includeUsage}
+		e.stream = &chat.Stream{
+			ID: cmp.Or(g.ResponseID, e.id), Created: e.created,
+			Model: cmp.Or(g.ModelVersion, e.model), Usage: e.includeUsage,
+		}
 	}
 	for i := range g.Candidates {
 		var err error

@@ -43,7 +43,7 @@ func stream(t tester, body string, splitParts ...string) []byte {
 	}
 	text, err := io.ReadAll(response.Body)
 	if errors.Is(err, upstream.ErrInvalidAnswer) {
-		err = upstream.ErrInvalidAnswer // where it says which, the bytes may differ
+		err = upstream.ErrInvalidAnswer // its details may differ
 	}
 	if err != nil {
 		text = append(text, err.Error()...)
@@ -60,7 +60,7 @@ func event(t tester, text string) string {
 // recordings are streams in the shapes of Google's.
 func recordings(t tester) map[string]struct{ body, events, whole string } {
 	const tail = `,"modelVersion":"gemini-3-flash","responseId":"r1"}`
-	said := func(parts, more string) string {
+	translated := func(parts, more string) string {
 		return event(t, `{"candidates":[{"content":{"parts":[`+parts+`],"role":"model"}`+more+`,"index":0}],"usageMetadata":{"promptTokenCount":10,"totalTokenCount":10,"promptTokensDetails":[{"modality":"TEXT","tokenCount":10}]}`+tail)
 	}
 	last := func(candidate string) string {
@@ -73,24 +73,24 @@ func recordings(t tester) map[string]struct{ body, events, whole string } {
 	const f, g = `{"functionCall":{"name":"f","args":{"city":"Zürich"}},"thoughtSignature":"AAAA"}`, `{"functionCall":{"id":"x","name":"g","args":{}}}`
 	return map[string]struct{ body, events, whole string }{
 		"a text": {
-			usage, said(`{"text":"Ok"}`, "") + said(`{"text":"ay, let's \"go\" 🎈"}`, "") + last(`{"content":{"parts":[{"text":"."}],"role":"model"},"finishReason":"STOP"}`),
+			usage, translated(`{"text":"Ok"}`, "") + translated(`{"text":"ay, let's \"go\" 🎈"}`, "") + last(`{"content":{"parts":[{"text":"."}],"role":"model"},"finishReason":"STOP"}`),
 			whole(`{"text":"Okay, let's \"go\" 🎈."}`, "STOP"),
 		},
 		"thoughts and a text, whose signature comes at last": {
-			hello, said(`{"text":"Let me ","thought":true}`, "") + said(`{"text":"see.","thought":true}`, "") + said(`{"text":"So"}`, "") + last(`{"content":{"parts":[{"text":"","thoughtSignature":"AAAA"}],"role":"model"},"finishReason":"STOP"}`),
+			hello, translated(`{"text":"Let me ","thought":true}`, "") + translated(`{"text":"see.","thought":true}`, "") + translated(`{"text":"So"}`, "") + last(`{"content":{"parts":[{"text":"","thoughtSignature":"AAAA"}],"role":"model"},"finishReason":"STOP"}`),
 			whole(`{"text":"Let me see.","thought":true},{"text":"So","thoughtSignature":"AAAA"}`, "STOP"),
 		},
 		"a thought that is signed": {
-			hello, said(`{"text":"Let me ","thought":true}`, "") + said(`{"text":"see.","thought":true,"thoughtSignature":"AAAA"}`, "") + last(`{"content":{"parts":[{"text":"So"}]},"finishReason":"STOP"}`),
+			hello, translated(`{"text":"Let me ","thought":true}`, "") + translated(`{"text":"see.","thought":true,"thoughtSignature":"AAAA"}`, "") + last(`{"content":{"parts":[{"text":"So"}]},"finishReason":"STOP"}`),
 			whole(`{"text":"Let me see.","thought":true,"thoughtSignature":"AAAA"},{"text":"So"}`, "STOP"),
 		},
 		"calls in one event": {usage, last(`{"content":{"parts":[` + f + `,` + g + `],"role":"model"},"finishReason":"STOP"}`), whole(f+`,`+g, "STOP")},
 		"calls in several": {
-			hello, said(f, "") + said(g, "") + last(`{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP"}`),
+			hello, translated(f, "") + translated(g, "") + last(`{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP"}`),
 			whole(f+`,`+g, "STOP"),
 		},
-		"too long": {hello, said(`{"text":"Ok"}`, "") + last(`{"content":{"role":"model"},"finishReason":"MAX_TOKENS"}`), whole(`{"text":"Ok"}`, "MAX_TOKENS")},
-		"unsafe":   {hello, said(`{"text":"Ok"}`, "") + last(`{"finishReason":"SAFETY","safetyRatings":[{"category":"HARM_CATEGORY_HARASSMENT","probability":"HIGH","blocked":true}]}`), whole(`{"text":"Ok"}`, "SAFETY")},
+		"too long": {hello, translated(`{"text":"Ok"}`, "") + last(`{"content":{"role":"model"},"finishReason":"MAX_TOKENS"}`), whole(`{"text":"Ok"}`, "MAX_TOKENS")},
+		"unsafe":   {hello, translated(`{"text":"Ok"}`, "") + last(`{"finishReason":"SAFETY","safetyRatings":[{"category":"HARM_CATEGORY_HARASSMENT","probability":"HIGH","blocked":true}]}`), whole(`{"text":"Ok"}`, "SAFETY")},
 		"blocked at once": {
 			hello, event(t, `{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":10}`+tail),
 			`{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":10}` + tail,
@@ -100,19 +100,19 @@ func recordings(t tester) map[string]struct{ body, events, whole string } {
 			whole(`{"text":"Ok"}`, "STOP"),
 		},
 		"a usage before the end, and the usage after it": {
-			usage, said(`{"text":"Ok"}`, "") + event(t, `{"candidates":[{"finishReason":"STOP"}]`+tail) + event(t, `{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":6,"thoughtsTokenCount":4}`+tail),
+			usage, translated(`{"text":"Ok"}`, "") + event(t, `{"candidates":[{"finishReason":"STOP"}]`+tail) + event(t, `{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":6,"thoughtsTokenCount":4}`+tail),
 			whole(`{"text":"Ok"}`, "STOP"),
 		},
 		"one candidate of two": {
-			helloWith(`"n":2`), said(`{"text":"a"}`, "") + last(`{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}`),
+			helloWith(`"n":2`), translated(`{"text":"a"}`, "") + last(`{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}`),
 			whole(`{"text":"ab"}`, "STOP"),
 		},
 		"texts that are signed, and one after a call": {
-			hello, said(`{"text":"a","thoughtSignature":"AAAA"}`, "") + said(`{"text":"b"}`, "") + said(f, "") + said(`{"text":"hm","thought":true}`, "") + last(`{"content":{"parts":[{"text":"c"},{"text":"","thoughtSignature":"BBBB"}]},"finishReason":"STOP"}`),
+			hello, translated(`{"text":"a","thoughtSignature":"AAAA"}`, "") + translated(`{"text":"b"}`, "") + translated(f, "") + translated(`{"text":"hm","thought":true}`, "") + last(`{"content":{"parts":[{"text":"c"},{"text":"","thoughtSignature":"BBBB"}]},"finishReason":"STOP"}`),
 			whole(`{"text":"a","thoughtSignature":"AAAA"},{"text":"b"},`+f+`,{"text":"hm","thought":true},{"text":"c","thoughtSignature":"BBBB"}`, "STOP"),
 		},
 		"two candidates": {
-			helloWith(`"n":2`), said(`{"text":"a"}`, "") + last(`{"index":1,"content":{"parts":[`+g+`]},"finishReason":"STOP"}`) + last(`{"content":{"parts":[{"text":"b"}]},"finishReason":"MAX_TOKENS"}`),
+			helloWith(`"n":2`), translated(`{"text":"a"}`, "") + last(`{"index":1,"content":{"parts":[`+g+`]},"finishReason":"STOP"}`) + last(`{"content":{"parts":[{"text":"b"}]},"finishReason":"MAX_TOKENS"}`),
 			`{"candidates":[{"content":{"parts":[{"text":"ab"}]},"finishReason":"MAX_TOKENS"},{"index":1,"content":{"parts":[` + g + `]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":6,"thoughtsTokenCount":4}` + tail,
 		},
 	}
@@ -139,14 +139,14 @@ func TestATruncatedStreamIsNeverComplete(t *testing.T) {
 		want := stream(t, c.body, c.events)
 		for i := range len(c.events) - 2 { // the empty line after the last event
 			got := stream(t, c.body, c.events[:i])
-			said, broke := bytes.CutSuffix(got, []byte("unexpected EOF"))
-			if strings.HasSuffix(name, "the usage after it") && bytes.Contains(said, []byte(`"finish_reason":"stop"`)) {
-				continue // all is said but the usage, and the gateway counts for itself
+			translated, broke := bytes.CutSuffix(got, []byte("unexpected EOF"))
+			if strings.HasSuffix(name, "the usage after it") && bytes.Contains(translated, []byte(`"finish_reason":"stop"`)) {
+				continue // only the usage is missing, which the gateway then counts itself
 			}
-			if name == "one candidate of two" && bytes.Contains(said, []byte(`"finish_reason":"stop"`)) {
+			if name == "one candidate of two" && bytes.Contains(translated, []byte(`"finish_reason":"stop"`)) {
 				continue // the other may not come
 			}
-			if !broke || !bytes.HasPrefix(want, said) || bytes.Contains(said, []byte("[DONE]")) {
+			if !broke || !bytes.HasPrefix(want, translated) || bytes.Contains(translated, []byte("[DONE]")) {
 				t.Fatalf("%s, broken off at %d: %s", name, i, got)
 			}
 		}
@@ -190,7 +190,7 @@ func assemble(t tester, text []byte, includeUsage bool) chat.Answer {
 	}
 	for i := range len(replies) {
 		if m := &replies[i].Message; m.Content == nil && m.ToolCalls == nil {
-			m.Content = new(string) // who says nothing says an empty text
+			m.Content = new(string) // a message without content has an empty text
 		}
 		a.Choices = append(a.Choices, *replies[i])
 	}

@@ -61,10 +61,12 @@ func convertThoughts(m *chat.Message, at string) (all []chat.Thought, err error)
 			if text != "" {
 				all = append(all, chat.Thought{Type: chat.ThoughtText, Text: text, Position: t.Position})
 			}
-		case t.Type == chat.ThoughtText && t.Data == "", t.Type == chat.ThoughtEncrypted && t.Format == chat.FormatGoogle && text == "":
+		case t.Type == chat.ThoughtText && t.Data == "",
+			t.Type == chat.ThoughtEncrypted && t.Format == chat.FormatGoogle && text == "":
 			all = append(all, t)
 		default:
-			return nil, chat.Unsupported(fmt.Sprintf("%s.reasoning_details[%d]", at, i), "is no thought that the "+apiName+" can read")
+			return nil, chat.Unsupported(fmt.Sprintf("%s.reasoning_details[%d]", at, i),
+				"is no thought that the "+apiName+" can read")
 		}
 	}
 	text := m.ReasoningContent

@@ -16,15 +16,15 @@ func convertTools(tools []chat.Tool) ([]toolDeclarations, error) {
 		switch {
 		case t.CacheControl != nil:
 			return nil, chat.Unsupported(at+".cache_control", "cannot be expressed in the "+apiName)
-		case t.Type != "function" || isSet(t.Custom):
+		case t.Type != "function" || chat.IsSet(t.Custom):
 			return nil, chat.Unsupported(at+".type", "must be function in the "+apiName)
 		case t.Function.Name == "":
 			return nil, fault.Invalid(at+".function.name", "is required")
-		case isSet(t.Function.Parameters) && !isObject(t.Function.Parameters):
+		case chat.IsSet(t.Function.Parameters) && !isObject(t.Function.Parameters):
 			return nil, fault.Invalid(at+".function.parameters", "must be a JSON schema")
 		}
 		d := functionDeclaration{Name: t.Function.Name, Description: t.Function.Description}
-		if isSet(t.Function.Parameters) {
+		if chat.IsSet(t.Function.Parameters) {
 			d.ParametersJSONSchema = t.Function.Parameters
 		}
 		box.FunctionDeclarations = append(box.FunctionDeclarations, d)

@@ -5,6 +5,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"sovereign/internal/wire/chat"
 )
 
 // completion is a chat completion, or a chunk of one.
@@ -26,7 +28,7 @@ func (x *exchange) Answer(body []byte) ([]byte, error) {
 	if err := json.Unmarshal(body, &a, lenient); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
-	if isSet(a.Error) {
+	if chat.IsSet(a.Error) {
 		return body, nil
 	}
 	if len(a.Choices) != 1 {

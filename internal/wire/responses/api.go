@@ -3,6 +3,8 @@ package responses
 import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"sovereign/internal/wire/chat"
 )
 
 // response is the object of the Responses API: parameters of the request, and the output.
@@ -148,15 +150,18 @@ func newPart(kind, text string) part {
 func (q *request) echo() response {
 	r := response{
 		Object: "response", Status: statusInProgress, Instructions: q.Instructions, MaxOutputTokens: q.MaxOutputTokens,
-		Metadata: q.Metadata, Model: q.Model, Output: []item{}, ParallelToolCalls: q.ParallelToolCalls == nil || *q.ParallelToolCalls,
-		PromptCacheKey: q.PromptCacheKey, SafetyIdentifier: q.SafetyIdentifier, ServiceTier: "default", Temperature: q.Temperature,
-		Reasoning: reasoningEcho{q.reasoning.Effort, q.reasoning.Summary}, Text: textEcho{q.text.Format, q.text.Verbosity},
-		ToolChoice: q.ToolChoice, Tools: []tool{}, TopP: q.TopP, Truncation: "disabled", User: q.User,
+		Metadata: q.Metadata, Model: q.Model, Output: []item{},
+		ParallelToolCalls: q.ParallelToolCalls == nil || *q.ParallelToolCalls,
+		PromptCacheKey:    q.PromptCacheKey, SafetyIdentifier: q.SafetyIdentifier, ServiceTier: "default",
+		Temperature: q.Temperature,
+		Reasoning:   reasoningEcho{q.reasoning.Effort, q.reasoning.Summary},
+		Text:        textEcho{q.text.Format, q.text.Verbosity},
+		ToolChoice:  q.ToolChoice, Tools: []tool{}, TopP: q.TopP, Truncation: "disabled", User: q.User,
 	}
-	if !isSet(r.ToolChoice) {
+	if !chat.IsSet(r.ToolChoice) {
 		r.ToolChoice = jsontext.Value(`"auto"`)
 	}
-	if !isSet(r.Text.Format) {
+	if !chat.IsSet(r.Text.Format) {
 		r.Text.Format = jsontext.Value(`{"type":"text"}`)
 	}
 	for _, t := range q.tools {
@@ -180,7 +185,7 @@ func readUsage(value jsontext.Value) *usage {
 			Audio     float64 `json:"audio_tokens"`
 		} `json:"completion_tokens_details"`
 	}
-	if !isSet(value) || json.Unmarshal(value, &c, lenient) != nil || c.Prompt == nil {
+	if !chat.IsSet(value) || json.Unmarshal(value, &c, lenient) != nil || c.Prompt == nil {
 		return nil
 	}
 	u := &usage{InputTokens: clampCount(*c.Prompt), OutputTokens: clampCount(c.Completion)}

@@ -84,11 +84,11 @@ func (s *builder) start(model string) {
 // add adds a delta.
 func (s *builder) add(d *delta) error {
 	switch {
-	case isSet(d.FunctionCall):
+	case chat.IsSet(d.FunctionCall):
 		return errFunctionCall
-	case isSet(d.Audio):
+	case chat.IsSet(d.Audio):
 		return errAudio
-	case isSet(d.Images) && string(d.Images) != "[]":
+	case chat.IsSet(d.Images) && string(d.Images) != "[]":
 		return errImages
 	}
 	thought := deref(d.ReasoningContent)
@@ -185,7 +185,8 @@ func (s *builder) addCall(c *chat.ToolCall) error {
 		index = s.lastCall + 1
 	}
 	g := s.calls[index]
-	if g == nil || c.Function.Name != "" && c.ID != "" && c.ID != g.providerCallID { // some providers use the same index for all calls
+	// some providers use the same index for all calls
+	if g == nil || c.Function.Name != "" && c.ID != "" && c.ID != g.providerCallID {
 		if c.Function.Name == "" {
 			return errToolCall
 		}
@@ -279,7 +280,10 @@ func (s *builder) finish(reason string) error {
 	end, known := outcomes[reason]
 	if !known {
 		end.status = statusFailed
-		s.response.Error = &responseError{"server_error", fmt.Sprintf("the provider ended the answer for the reason %q, which is not known", reason)}
+		s.response.Error = &responseError{
+			"server_error",
+			fmt.Sprintf("the provider ended the answer for the reason %q, which is not known", reason),
+		}
 	}
 	if len(s.annotations) > 0 {
 		s.flushAnnotations()

@@ -35,7 +35,8 @@ func convertContent(at string, s textOrList) (chat.Content, error) {
 		}
 		read, known := partConverters[kind]
 		if !known {
-			return content, chat.Unsupported(at+".type", fmt.Sprintf("is %q, and can only be %s for this model", kind, strings.Join(slices.Sorted(maps.Keys(partConverters)), ", ")))
+			return content, chat.Unsupported(at+".type", fmt.Sprintf("is %q, and can only be %s for this model", kind,
+				strings.Join(slices.Sorted(maps.Keys(partConverters)), ", ")))
 		}
 		part, err := read(at, value)
 		if err != nil {
@@ -121,7 +122,7 @@ func convertAudio(at string, value jsontext.Value) (chat.Part, error) {
 	if err := decode(at, value, &p); err != nil {
 		return chat.Part{}, err
 	}
-	if !isSet(p.Audio) {
+	if !chat.IsSet(p.Audio) {
 		return chat.Part{}, fault.Invalid(at+".input_audio", "is required")
 	}
 	var sound struct {

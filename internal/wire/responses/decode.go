@@ -22,14 +22,16 @@ func (r *unknownMembers) others() map[string]jsontext.Value { return r.Others }
 
 // neutralValues are values that equal the default.
 var neutralValues = map[string][]string{
-	"background": {"false"}, "store": {"false"}, "truncation": {`"disabled"`, `"auto"`}, "service_tier": {`"auto"`, `"default"`},
+	"background": {"false"}, "store": {"false"}, "truncation": {`"disabled"`, `"auto"`},
+	"service_tier": {`"auto"`, `"default"`},
 	"top_logprobs": {"0"}, "context_management": {"[]"}, "include_obfuscation": {"false"}, "context": {`"auto"`},
 	"annotations": {"[]"}, "logprobs": {"[]"}, "async": {"false"}, "defer_loading": {"false"}, "detail": {`"auto"`},
 }
 
 // knownMembers are further members of OpenAI's API, of any object, that chat does not have.
 var knownMembers = []string{
-	"moderation", "access_programs", "prompt_cache_options", "prompt_cache_breakpoint", "mode", "phase", "namespace", "caller",
+	"moderation", "access_programs", "prompt_cache_options", "prompt_cache_breakpoint", "mode", "phase", "namespace",
+	"caller",
 }
 
 // refusalReasons are the messages for refused members and item types.
@@ -47,7 +49,8 @@ var refusalReasons = map[string]string{
 
 // renamedMembers are members of chat completions that have another name in the Responses API.
 var renamedMembers = map[string]string{
-	"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens", "messages": "input", "response_format": "text.format",
+	"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens", "messages": "input",
+	"response_format":  "text.format",
 	"reasoning_effort": "reasoning.effort", "verbosity": "text.verbosity",
 }
 

@@ -26,8 +26,14 @@ type event struct {
 
 // partEvents are the types of the events of a part.
 var partEvents = map[string]struct{ added, delta, textDone, done string }{
-	partOutputText: {"response.content_part.added", "response.output_text.delta", "response.output_text.done", "response.content_part.done"},
-	partRefusal:    {"response.content_part.added", "response.refusal.delta", "response.refusal.done", "response.content_part.done"},
+	partOutputText: {
+		"response.content_part.added", "response.output_text.delta", "response.output_text.done",
+		"response.content_part.done",
+	},
+	partRefusal: {
+		"response.content_part.added", "response.refusal.delta", "response.refusal.done",
+		"response.content_part.done",
+	},
 	partSummaryText: {
 		"response.reasoning_summary_part.added", "response.reasoning_summary_text.delta",
 		"response.reasoning_summary_text.done", "response.reasoning_summary_part.done",

@@ -48,7 +48,8 @@ func (q *request) setMessages(c *chat.Request, r *upstream.Request) error {
 		}
 		convert, known := itemConverters[kind]
 		if !known {
-			return chat.Unsupported(at+".type", cmp.Or(refusalReasons[kind], fmt.Sprintf("is %q, and can only be message, function_call, function_call_output or reasoning for this model", kind)))
+			return chat.Unsupported(at+".type", cmp.Or(refusalReasons[kind],
+				fmt.Sprintf("is %q, and can only be message, function_call, function_call_output or reasoning for this model", kind)))
 		}
 		if err := convert(h, at, value); err != nil {
 			return err
@@ -228,7 +229,10 @@ func (h *conversation) addReasoning(at string, value jsontext.Value) error {
 func (h *conversation) shiftPositions(thoughts []chat.Thought) {
 	for i := range thoughts {
 		if p := thoughts[i].Position; p != nil {
-			thoughts[i].Position = &chat.Position{Text: max(0, p.Text-h.turnStart.Text), Calls: max(0, p.Calls-h.turnStart.Calls)}
+			thoughts[i].Position = &chat.Position{
+				Text:  max(0, p.Text-h.turnStart.Text),
+				Calls: max(0, p.Calls-h.turnStart.Calls),
+			}
 		}
 	}
 }

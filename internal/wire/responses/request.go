@@ -105,8 +105,6 @@ func deref(t *string) string {
 	return *t
 }
 
-func isSet(value jsontext.Value) bool { return len(value) > 0 && value.Kind() != 'n' }
-
 // setLimit sets the maximum of output tokens under the name that the provider knows.
 func (q *request) setLimit(c *chat.Request, r *upstream.Request) error {
 	switch {
@@ -127,21 +125,21 @@ func (q *request) checkOptions(*chat.Request, *upstream.Request) error {
 			return chat.Unsupported(fmt.Sprintf("include[%d]", i), "has no equivalent in chat completions")
 		}
 	}
-	if isSet(q.StreamOptions) {
+	if chat.IsSet(q.StreamOptions) {
 		return decode("stream_options", q.StreamOptions, &unknownMembers{})
 	}
 	return nil
 }
 
 func (q *request) setText(c *chat.Request, _ *upstream.Request) error {
-	if !isSet(q.Text) {
+	if !chat.IsSet(q.Text) {
 		return nil
 	}
 	if err := decode("text", q.Text, &q.text); err != nil {
 		return err
 	}
 	c.Verbosity = deref(q.text.Verbosity)
-	if !isSet(q.text.Format) {
+	if !chat.IsSet(q.text.Format) {
 		return nil
 	}
 	var f format
@@ -165,7 +163,7 @@ func (q *request) setText(c *chat.Request, _ *upstream.Request) error {
 // setReasoning sets the effort. The requested length of the summary is checked and not sent: all that the provider
 // reports of its reasoning is returned.
 func (q *request) setReasoning(c *chat.Request, _ *upstream.Request) error {
-	if !isSet(q.Reasoning) {
+	if !chat.IsSet(q.Reasoning) {
 		return nil
 	}
 	if err := decode("reasoning", q.Reasoning, &q.reasoning); err != nil {
@@ -199,7 +197,7 @@ func (q *request) setTools(c *chat.Request, _ *upstream.Request) error {
 		}
 		q.tools = append(q.tools, t)
 		function := chat.Function{Name: t.Name, Description: deref(t.Description), Strict: t.Strict}
-		if isSet(t.Parameters) {
+		if chat.IsSet(t.Parameters) {
 			function.Parameters = t.Parameters
 		}
 		c.Tools = append(c.Tools, chat.Tool{Type: "function", Function: function})
@@ -209,11 +207,12 @@ func (q *request) setTools(c *chat.Request, _ *upstream.Request) error {
 
 func (q *request) setToolChoice(c *chat.Request, _ *upstream.Request) error {
 	switch {
-	case !isSet(q.ToolChoice):
+	case !chat.IsSet(q.ToolChoice):
 		return nil
 	case q.ToolChoice.Kind() == '"':
 		choice := &chat.ToolChoice{}
-		if err := json.Unmarshal(q.ToolChoice, &choice.Mode); err != nil || !slices.Contains([]string{"none", "auto", "required"}, choice.Mode) {
+		if err := json.Unmarshal(q.ToolChoice, &choice.Mode); err != nil ||
+			!slices.Contains([]string{"none", "auto", "required"}, choice.Mode) {
 			return fault.Invalid("tool_choice", "must be none, auto, required or a function")
 		}
 		c.ToolChoice = choice

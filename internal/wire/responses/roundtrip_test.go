@@ -145,7 +145,7 @@ func meaning(r chat.Reply) []chat.Message {
 		m.ReasoningContent = &r.ReasoningContent
 	}
 	if cmp.Equal(m, chat.Message{Role: chat.RoleAssistant}) {
-		return nil // it said nothing, and nothing is told
+		return nil // an empty message has no items
 	}
 	return []chat.Message{m}
 }

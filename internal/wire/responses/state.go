@@ -17,8 +17,8 @@ type state struct {
 	Calls     map[string]string `json:"calls,omitempty"`     // Google's signatures of tool calls, by call id
 	Signature string            `json:"signature,omitempty"` // Google's signature of the message
 
-	Provider         string `json:"from,omitempty"`             // set if the provider speaks chat itself: such providers differ
-	ReasoningContent bool   `json:"reasoning_content,omitzero"` // the provider sent reasoning_content, and some require it back
+	Provider         string `json:"from,omitempty"`             // the provider, if it speaks chat itself
+	ReasoningContent bool   `json:"reasoning_content,omitzero"` // it was sent, and may be required back
 }
 
 // statePrefix distinguishes our state from encrypted_content of others.

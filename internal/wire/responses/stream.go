@@ -46,7 +46,7 @@ func (x *exchange) addChunk(data []byte) error {
 	if err := json.Unmarshal(data, &a, lenient); err != nil {
 		return fmt.Errorf("%w: %w", errUnreadable, err)
 	}
-	if isSet(a.Error) {
+	if chat.IsSet(a.Error) {
 		x.ended = true
 		return s.errorEvent(a.Error)
 	}

@@ -228,7 +228,10 @@ func (q *replyBuilder) call(r reply, rng *rand.Rand, limit int64) (reply, error)
 		}
 		f.Arguments = cut(f.Arguments, room)
 		limit -= tokens(len(f.Name) + len(f.Arguments))
-		r.calls = append(r.calls, toolCall{ID: "call_sim" + strconv.FormatUint(rng.Uint64(), 16), Type: "function", Function: f})
+		r.calls = append(r.calls, toolCall{
+			ID: "call_sim" + strconv.FormatUint(rng.Uint64(), 16), Type: "function",
+			Function: f,
+		})
 	}
 	return r, nil
 }

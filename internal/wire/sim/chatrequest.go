@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -174,8 +175,7 @@ func (q *chatRequest) check(m *live.Model) error {
 		return err
 	}
 	if prompt := q.tokens(); m.ContextWindow > 0 && prompt > m.ContextWindow {
-		return refuse("context_length_exceeded", "messages", "This model's maximum context length is "+
-			strconv.FormatInt(m.ContextWindow, 10)+" tokens. However, your messages resulted in "+strconv.FormatInt(prompt, 10)+" tokens.")
+		return contextExceeded("messages", m, fmt.Sprintf("your messages resulted in %d tokens", prompt))
 	}
 	return nil
 }
@@ -296,7 +296,9 @@ func (q *chatRequest) toolsToCall() []int {
 // normalizeWords returns the lower-case words of s, separated and surrounded by spaces: get_weather is found in "Get
 // weather, please", and get is not found in "forget".
 func normalizeWords(s string) string {
-	words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
 	return " " + strings.Join(words, " ") + " "
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"math"
 	"strconv"
@@ -71,8 +72,7 @@ func (q *embedRequest) check(m *live.Model) error {
 			return invalid("input", "text %d is empty", i)
 		}
 		if m.ContextWindow > 0 && in.tokens > m.ContextWindow {
-			return refuse("context_length_exceeded", "input", "This model's maximum context length is "+
-				strconv.FormatInt(m.ContextWindow, 10)+" tokens. However, text "+strconv.Itoa(i)+" has "+strconv.FormatInt(in.tokens, 10)+".")
+			return contextExceeded("input", m, fmt.Sprintf("text %d has %d", i, in.tokens))
 		}
 	}
 	return nil

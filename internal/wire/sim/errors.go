@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"sovereign/internal/live"
 )
 
 // The types of OpenAI's error envelope.
@@ -42,11 +44,18 @@ func missing(param string) error {
 
 // unsupported refuses a parameter that is not simulated.
 func unsupported(param string) error {
-	return refuse("unsupported_parameter", param, "Unsupported parameter: '"+param+"' is not supported with a simulated model.")
+	return refuse("unsupported_parameter", param,
+		"Unsupported parameter: '"+param+"' is not supported with a simulated model.")
 }
 
 func refuse(code, param, message string) error {
 	return &apiError{status: http.StatusBadRequest, kind: invalidRequest, code: code, param: param, message: message}
+}
+
+// contextExceeded refuses a request that is longer than the model's context window; detail says by what.
+func contextExceeded(param string, m *live.Model, detail string) error {
+	return refuse("context_length_exceeded", param,
+		fmt.Sprintf("This model's maximum context length is %d tokens. However, %s.", m.ContextWindow, detail))
 }
 
 // statusErrors are the failures with a status that a request can ask for.
@@ -57,7 +66,10 @@ var statusErrors = map[string]*apiError{
 	"status_404": {status: http.StatusNotFound, kind: invalidRequest, code: "model_not_found"},
 	"status_413": {status: http.StatusRequestEntityTooLarge, kind: invalidRequest},
 	"status_422": {status: http.StatusUnprocessableEntity, kind: invalidRequest},
-	"status_429": {status: http.StatusTooManyRequests, kind: "requests", code: "rate_limit_exceeded", retryAfter: time.Second},
+	"status_429": {
+		status: http.StatusTooManyRequests, kind: "requests", code: "rate_limit_exceeded",
+		retryAfter: time.Second,
+	},
 	"status_500": {status: http.StatusInternalServerError, kind: serverError},
 	"status_503": {status: http.StatusServiceUnavailable, kind: serverError, retryAfter: time.Second},
 }

@@ -34,9 +34,15 @@ func (s *settings) judge(m *live.Model, text string) judgement {
 	errs := unit(hash(s.Seed, "verdict", m.ID, text)) >= right
 	percent := float64(hash(s.Seed, "grade", m.ID, text) % 31)
 	if truth != errs {
-		return judgement{Grade: (70 + percent) / 100, Verdict: "pass", Critique: "Simulated critique: the text meets the rubric."}
+		return judgement{
+			Grade: (70 + percent) / 100, Verdict: "pass",
+			Critique: "Simulated critique: the text meets the rubric.",
+		}
 	}
-	return judgement{Grade: percent / 100, Verdict: "fail", Critique: "Simulated critique: the text does not meet the rubric."}
+	return judgement{
+		Grade: percent / 100, Verdict: "fail",
+		Critique: "Simulated critique: the text does not meet the rubric.",
+	}
 }
 
 // members returns the members by name, for a schema that declares all of them.

@@ -27,7 +27,10 @@ func Models(p *live.Provider) []*live.Model {
 		{ID: "sim/chat", Kind: live.Chat, Price: small, Behaviour: &live.Behaviour{Quality: 0.8}},
 		{ID: "sim/chat-large", Kind: live.Chat, Price: large, Behaviour: &live.Behaviour{Quality: 0.95}},
 		{ID: "sim/flaky", Kind: live.Chat, Price: small, Behaviour: &live.Behaviour{Quality: 0.8, ErrorRate: 0.3}},
-		{ID: "sim/judge", Kind: live.Chat, Price: judge, Behaviour: &live.Behaviour{Quality: 0.8, Sensitivity: 0.95, Specificity: 0.93}},
+		{ID: "sim/judge", Kind: live.Chat, Price: judge, Behaviour: &live.Behaviour{
+			Quality: 0.8, Sensitivity: 0.95,
+			Specificity: 0.93,
+		}},
 		{ID: "sim/embedding", Kind: live.Embedding, Price: embedding, Behaviour: &live.Behaviour{}},
 		{ID: "sim/rerank", Kind: live.Rerank, Price: rerank, Behaviour: &live.Behaviour{}},
 	}

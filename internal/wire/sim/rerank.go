@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -70,8 +71,7 @@ func (q *rerankRequest) check(m *live.Model) error {
 	}
 	for i, d := range q.Documents {
 		if n := tokens(len(q.Query) + len(d.Text)); m.ContextWindow > 0 && n > m.ContextWindow {
-			return refuse("context_length_exceeded", "documents", "This model's maximum context length is "+
-				strconv.FormatInt(m.ContextWindow, 10)+" tokens. However, the query with document "+strconv.Itoa(i)+" has "+strconv.FormatInt(n, 10)+".")
+			return contextExceeded("documents", m, fmt.Sprintf("the query with document %d has %d", i, n))
 		}
 	}
 	return nil

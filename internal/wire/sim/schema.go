@@ -297,7 +297,9 @@ func (g *generator) value(sh *mergedSchema, depth int) (jsontext.Value, error) {
 		allowed = []string{sh.impliedType()}
 	}
 	deeper := func(i int) bool { return allowed[i] == "object" || allowed[i] == "array" }
-	return g.tryInOrder(len(allowed), depth, deeper, func(i int) (jsontext.Value, error) { return g.makeValue(allowed[i], sh, depth) })
+	return g.tryInOrder(len(allowed), depth, deeper, func(i int) (jsontext.Value, error) {
+		return g.makeValue(allowed[i], sh, depth)
+	})
 }
 
 // pick returns one of the given values that has an allowed type.
@@ -316,15 +318,17 @@ func (g *generator) pick(sh *mergedSchema, from []jsontext.Value) (jsontext.Valu
 
 // kindTypes are the schema types of each kind of JSON value.
 var kindTypes = map[jsontext.Kind][]string{
-	'n': {"null"}, 't': {"boolean"}, 'f': {"boolean"}, '"': {"string"}, '0': {"number", "integer"}, '{': {"object"}, '[': {"array"},
+	'n': {"null"}, 't': {"boolean"}, 'f': {"boolean"}, '"': {"string"}, '0': {"number", "integer"}, '{': {"object"},
+	'[': {"array"},
 }
 
 // branch returns a value that satisfies sh and one of the schemas.
 func (g *generator) branch(sh *mergedSchema, schemas []jsontext.Value, depth int) (jsontext.Value, error) {
 	deeper := func(i int) bool {
-		return slices.ContainsFunc([]string{`"$ref"`, `"object"`, `"array"`, `"properties"`, `"items"`, `Of"`}, func(word string) bool {
-			return bytes.Contains(schemas[i], []byte(word))
-		})
+		return slices.ContainsFunc([]string{`"$ref"`, `"object"`, `"array"`, `"properties"`, `"items"`, `Of"`},
+			func(word string) bool {
+				return bytes.Contains(schemas[i], []byte(word))
+			})
 	}
 	return g.tryInOrder(len(schemas), depth, deeper, func(i int) (jsontext.Value, error) {
 		if err := g.spend(stepCost + len(sh.properties) + len(sh.required)); err != nil {
@@ -340,7 +344,9 @@ func (g *generator) branch(sh *mergedSchema, schemas []jsontext.Value, depth int
 
 // tryInOrder tries n alternatives in random order. At optionalDepth and beyond, alternatives that nest deeper come
 // last.
-func (g *generator) tryInOrder(n, depth int, deeper func(int) bool, try func(int) (jsontext.Value, error)) (jsontext.Value, error) {
+func (g *generator) tryInOrder(n, depth int, deeper func(int) bool,
+	try func(int) (jsontext.Value, error),
+) (jsontext.Value, error) {
 	order := g.rng.Perm(n)
 	if depth >= optionalDepth {
 		slices.SortStableFunc(order, func(a, b int) int {

@@ -68,7 +68,10 @@ func (p *provider) Send(ctx context.Context, r *upstream.Request) (*upstream.Res
 	if err := sleep(ctx, a.wait); err != nil {
 		return nil, fmt.Errorf("simulate %s: %w", r.Model.ID, err)
 	}
-	return &upstream.Response{Status: a.status, ContentType: a.kind, RetryAfter: a.retryAfter, Body: newBody(ctx, a.frames)}, nil
+	return &upstream.Response{
+		Status: a.status, ContentType: a.kind, RetryAfter: a.retryAfter,
+		Body: newBody(ctx, a.frames),
+	}, nil
 }
 
 // Close does nothing: there are no connections.
@@ -107,7 +110,9 @@ var routes = map[string]struct {
 func (p *provider) answer(r *upstream.Request) (answer, error) {
 	route, ok := routes[r.Path]
 	if !ok {
-		return answer{}, &apiError{status: http.StatusNotFound, kind: invalidRequest, message: "Invalid URL (POST " + r.Path + ")"}
+		return answer{}, &apiError{
+			status: http.StatusNotFound, kind: invalidRequest, message: "Invalid URL (POST " + r.Path + ")",
+		}
 	}
 	if route.kind != r.Model.Kind {
 		return answer{}, invalid("model", "%s is a model for %s", r.Model.ID, r.Model.Kind)

@@ -122,7 +122,8 @@ func (st *stream) end() (next frame, ok bool) {
 
 func (st *stream) failure() (frame, bool) {
 	failure := map[string]frame{
-		hang: {wait: forever}, die: connectionLost, garbage: data([]byte(garbageBody)), errorEvent: data(errorInAnswer.envelope()),
+		hang: {wait: forever}, die: connectionLost, garbage: data([]byte(garbageBody)),
+		errorEvent: data(errorInAnswer.envelope()),
 	}[st.fail]
 	st.choices, st.tail, st.fail = nil, nil, ""
 	return failure, true
@@ -169,7 +170,10 @@ func newChoiceEvents(index int, r reply, chunks int) *choiceEvents {
 	sc.add(nil, r.reasoning, chunks, func(text string) delta { return delta{Reasoning: text} })
 	sc.add(nil, r.text, chunks, func(text string) delta { return delta{Content: encode(text)} })
 	for i, c := range r.calls {
-		opening := delta{ToolCalls: []toolDelta{{Index: i, ID: c.ID, Type: c.Type, Function: functionDelta{Name: c.Function.Name}}}}
+		opening := delta{ToolCalls: []toolDelta{{
+			Index: i, ID: c.ID, Type: c.Type,
+			Function: functionDelta{Name: c.Function.Name},
+		}}}
 		sc.add(&opening, c.Function.Arguments, chunks, func(text string) delta {
 			return delta{ToolCalls: []toolDelta{{Index: i, Function: functionDelta{Arguments: text}}}}
 		})
@@ -182,7 +186,10 @@ func (sc *choiceEvents) add(opening *delta, text string, chunks int, d func(stri
 		chunks = int(tokens(len(text)))
 	}
 	runes := utf8.RuneCountInString(text)
-	sc.parts = append(sc.parts, &textChunks{opening: opening, text: text, chunks: min(chunks, runes), runes: runes, delta: d})
+	sc.parts = append(sc.parts, &textChunks{
+		opening: opening, text: text, chunks: min(chunks, runes), runes: runes,
+		delta: d,
+	})
 }
 
 // contentEvents returns the number of events with content.

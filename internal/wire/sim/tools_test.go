@@ -66,7 +66,7 @@ func TestToolsAreCalledByChoiceOrByName(t *testing.T) {
 			}
 			calls := len(c.want) > 0
 			if slices.Contains(got, "get") {
-				got = slices.DeleteFunc(got, func(name string) bool { return name == "get" }) // said by get_weather too
+				got = slices.DeleteFunc(got, func(name string) bool { return name == "get" }) // contained in get_weather too
 			}
 			if !slices.Equal(got, c.want) || (choice.Finish == "tool_calls") != calls || (choice.Message.Content == nil) != calls {
 				t.Errorf("%s %s: %v, %s", c.question, c.fields, got, choice.Finish)

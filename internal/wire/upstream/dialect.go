@@ -20,7 +20,7 @@ type Dialect interface {
 
 // RetryAdvisor is implemented by dialects whose error bodies state a retry delay.
 type RetryAdvisor interface {
-	RetryAfter(refusal []byte) time.Duration
+	RetryAfter(errorBody []byte) time.Duration
 }
 
 // Exchange is one translated request and the translation of its answer. It belongs to one attempt.

@@ -68,7 +68,8 @@ func (protocols Protocols) newSender(p *live.Provider) (sender Sender, err error
 // unchanged reports whether the sender of a can be used for b. A provider with a ca_file gets a new sender: the file's
 // content may have changed.
 func unchanged(a, b *live.Provider) bool {
-	return a != nil && a.Protocol == b.Protocol && a.BaseURL == b.BaseURL && a.APIKey.Equal(b.APIKey) && a.Responses == b.Responses && a.Transport == b.Transport &&
+	return a != nil && a.Protocol == b.Protocol && a.BaseURL == b.BaseURL && a.APIKey.Equal(b.APIKey) &&
+		a.Responses == b.Responses && a.Transport == b.Transport &&
 		a.CAFile == "" && b.CAFile == ""
 }
 

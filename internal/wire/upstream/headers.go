@@ -38,7 +38,8 @@ func commonHeaders(p live.Protocol, stream bool, key secret.Text) []http1.Field 
 	}
 	wire := authHeaders[p]
 	fields := append(make([]http1.Field, 0, 6),
-		http1.Field{Name: "Content-Type", Value: "application/json"}, http1.Field{Name: "User-Agent", Value: "sovereign"}, http1.Field{Name: "Accept", Value: accept})
+		http1.Field{Name: "Content-Type", Value: "application/json"},
+		http1.Field{Name: "User-Agent", Value: "sovereign"}, http1.Field{Name: "Accept", Value: accept})
 	if !key.Empty() {
 		fields = append(fields, http1.Field{Name: wire.name, Value: wire.before + key.Reveal()})
 	}

@@ -43,7 +43,8 @@ func newDirect(p *live.Provider, guarded http.RoundTripper) (Sender, error) {
 		return fallback, err
 	}
 	client, err := http1.New(base, http1.Config{
-		TLS: fallback.transport.TLSClientConfig, DialTimeout: dialTimeout, IdleTimeout: idleTimeout, Idle: idlePerHost, MaxHead: maxHeaderSize,
+		TLS: fallback.transport.TLSClientConfig, DialTimeout: dialTimeout, IdleTimeout: idleTimeout, Idle: idlePerHost,
+		MaxHead: maxHeaderSize,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("provider %s: base_url: %w", p.Name, err)
@@ -56,7 +57,8 @@ func newDirect(p *live.Provider, guarded http.RoundTripper) (Sender, error) {
 // headerTemplate encodes the headers of requests with the server's key. It returns nil when they cannot be encoded;
 // each request then reports the error.
 func (l *http1Sender) headerTemplate(key templateKey) *http1.HeaderTemplate {
-	h, err := l.client.HeaderTemplate(http.MethodPost, l.path+key.path, commonHeaders(l.provider.Protocol, key.stream, l.provider.APIKey)...)
+	h, err := l.client.HeaderTemplate(http.MethodPost, l.path+key.path,
+		commonHeaders(l.provider.Protocol, key.stream, l.provider.APIKey)...)
 	if err != nil {
 		return nil
 	}
@@ -103,5 +105,8 @@ func (l *http1Sender) request(r *Request) *http1.Request {
 		templated.Fields = templated.id[:]
 		return &templated.Request
 	}
-	return &http1.Request{Method: http.MethodPost, Target: l.path + r.Path, Fields: requestHeaders(l.provider.Protocol, r, key), Body: r.Body}
+	return &http1.Request{
+		Method: http.MethodPost, Target: l.path + r.Path,
+		Fields: requestHeaders(l.provider.Protocol, r, key), Body: r.Body,
+	}
 }

@@ -40,9 +40,10 @@ func newNetHTTPSender(p *live.Provider, guarded http.RoundTripper) (*netHTTPSend
 		return nil, err
 	}
 	return &netHTTPSender{provider: p, guarded: guarded, transport: &http.Transport{
-		Proxy:       http.ProxyFromEnvironment,
-		DialContext: (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext, TLSHandshakeTimeout: dialTimeout,
-		TLSClientConfig: config, ForceAttemptHTTP2: true,
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout: dialTimeout,
+		TLSClientConfig:     config, ForceAttemptHTTP2: true,
 		MaxIdleConns: 4 * idlePerHost, MaxIdleConnsPerHost: idlePerHost, IdleConnTimeout: idleTimeout,
 		MaxResponseHeaderBytes: maxHeaderSize, DisableCompression: true,
 	}}, nil
@@ -96,7 +97,8 @@ func (s *netHTTPSender) Send(ctx context.Context, r *Request) (*Response, error)
 	response, err := transport.RoundTrip(request)
 	var blocked *netguard.Blocked
 	if errors.As(err, &blocked) {
-		return nil, fault.UnknownProvider.Because(err, "the workspace's own URL for %s cannot be used: %s", s.provider.Name, blocked)
+		return nil, fault.UnknownProvider.Because(err, "the workspace's own URL for %s cannot be used: %s",
+			s.provider.Name, blocked)
 	}
 	if err != nil {
 		return nil, err
@@ -105,9 +107,11 @@ func (s *netHTTPSender) Send(ctx context.Context, r *Request) (*Response, error)
 		_ = response.Body.Close()
 		return nil, err
 	}
+	header := response.Header
 	return &Response{
 		Status: response.StatusCode, ContentType: response.Header.Get("Content-Type"),
-		RetryAfter: retryAfter(response.Header.Get("Retry-After-Ms"), response.Header.Get("Retry-After"), response.Header.Get("Date")), Body: response.Body,
+		RetryAfter: retryAfter(header.Get("Retry-After-Ms"), header.Get("Retry-After"), header.Get("Date")),
+		Body:       response.Body,
 	}, nil
 }
 

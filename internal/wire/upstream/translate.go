@@ -21,8 +21,8 @@ type translator struct {
 
 // NewTranslator returns a sender that translates the requests for which applies returns true and sends them over next.
 // All other requests are passed to next unchanged.
-func NewTranslator(d Dialect, to Sender, applies func(*Request) bool) Sender {
-	return &translator{dialect: d, next: to, applies: applies}
+func NewTranslator(d Dialect, next Sender, applies func(*Request) bool) Sender {
+	return &translator{dialect: d, next: next, applies: applies}
 }
 
 func (t *translator) Close() { t.next.Close() }
@@ -61,8 +61,8 @@ func (t *translator) Send(ctx context.Context, r *Request) (*Response, error) {
 		if err != nil && !errors.Is(err, errTooLong) {
 			text = nil // the status alone is still a valid error answer
 		}
-		if p, ok := t.dialect.(RetryAdvisor); ok && response.RetryAfter == 0 {
-			response.RetryAfter = min(max(0, p.RetryAfter(text)), maxRetryAfter)
+		if advisor, ok := t.dialect.(RetryAdvisor); ok && response.RetryAfter == 0 {
+			response.RetryAfter = min(max(0, advisor.RetryAfter(text)), maxRetryAfter)
 		}
 		response.Status, text = t.dialect.ErrorAnswer(response.Status, text)
 		response.ContentType, response.Body = "application/json", io.NopCloser(bytes.NewReader(text))
@@ -142,7 +142,7 @@ type streamTranslation struct {
 	events   sse.Reader
 	buffer   [8 << 10]byte
 	out      []byte // translated bytes
-	read     int
+	read     int    // how many of them were read
 	err      error
 }
 

@@ -4,10 +4,12 @@
 //
 // To add a dialect, write a package beside anthropic, gemini, cohere and responses with the same files:
 //
-//   - dialect.go: the package comment (API and version, what is translated, what is refused), the Dialect and its exchange
-//   - request.go, and messages.go and content.go for chat: the request body; what cannot be expressed is refused by name
-//   - answer.go: a complete answer
-//   - stream.go: the events of a stream (chat only)
+//   - dialect.go: the package comment (API and version, what is translated, what is refused), the Dialect and its
+//     exchange
+//   - request.go, messages.go, content.go: the request body of a chat; what cannot be expressed is refused by name
+//   - answer.go: the complete answer to a chat
+//   - stream.go: the events of its stream
+//   - embeddings.go, rerank.go: these endpoints, if the API has them
 //   - errors.go: the provider's error bodies and statuses
 //
 // It needs golden conversions in both directions, a test against the types of the vendor's SDK, a test that a stream
