@@ -20,7 +20,7 @@ type place struct{ file, what string }
 // say in any.
 var dialers = map[string]string{
 	"internal/net/netguard/netguard.go":    "the guard",
-	"internal/wire/upstream/standard.go":   "the providers' base URLs, which are the operator's",
+	"internal/wire/upstream/nethttp.go":    "the providers' base URLs, which are the operator's",
 	"internal/net/http1/http1.go":          "the origin that it is made for: the providers' base URLs",
 	"internal/net/http1/link.go":           "the same",
 	"internal/app/adminclient.go":          "the server's own Unix socket",
@@ -41,14 +41,14 @@ var readers = map[string]string{
 	"internal/domain/providerkey/providerkey.go": "it is kept, and listed",
 	"internal/domain/providerkey/publish.go":     "it is put in force",
 	"internal/plane/gateway/plan.go":             "it goes with the request",
-	"internal/wire/upstream/standard.go":         "it is dialled, by the guard's transport",
-	"internal/wire/upstream/lean.go":             "it is handed to the standard way",
+	"internal/wire/upstream/nethttp.go":          "it is dialled, by the guard's transport",
+	"internal/wire/upstream/http1.go":            "it is handed to the standard way",
 }
 
 // held are the fields that hold the text of a customer's URL on its way from where it is kept to where it is dialled.
 var held = [][3]string{
 	{"sovereign/internal/live", "OwnKey", "BaseURL"},
-	{"sovereign/internal/wire/upstream", "Own", "BaseURL"},
+	{"sovereign/internal/wire/upstream", "Credentials", "BaseURL"},
 }
 
 // harmlessModules are the other modules that know package net and do not dial by it.
@@ -108,7 +108,7 @@ func texts(u netguard.URL, b *base, g *netguard.Guard) (string, string, string, 
 	t, _ := u.MarshalText()
 	_, _, _, _ = g.Client(), append([]netguard.URL{}, u), netguard.URL(u), any(u)
 	_ = pgx.Identifier{}.Sanitize(u)
-	_ = (&upstream.Own{BaseURL: "https://example.com"}).BaseURL
+	_ = (&upstream.Credentials{BaseURL: "https://example.com"}).BaseURL
 	return u.String(), string(t), fmt.Sprintf("%s/v1", u), u.String
 }
 `
@@ -117,7 +117,7 @@ func texts(u netguard.URL, b *base, g *netguard.Guard) (string, string, string, 
 var crimes = map[string]int{
 	"net/http.Client": 2, "net/http.Transport": 1, "net/http.Get": 1, "net/http.DefaultClient": 1, "net.Dialer": 1, "net.DialTimeout": 1,
 	"crypto/tls.Dial": 1, "net/http/httputil.ReverseProxy": 1, "github.com/jackc/pgx/v5": 1,
-	"URL by String": 3, "URL by MarshalText": 1, "URL as any": 3, "URL in Own.BaseURL": 2,
+	"URL by String": 3, "URL by MarshalText": 1, "URL as any": 3, "URL in Credentials.BaseURL": 2,
 }
 
 const plantedFile = "internal/net/netguard/planted/planted.go"
