@@ -28,9 +28,9 @@ type Ask struct {
 	Caller   tenant.Caller
 	ID       string
 	Body     []byte
-	Lease    upstream.Lease // of the body; nil when it is nobody else's
-	Cache    string         // on or off, where the caller says so for this request
-	Labels   *Labels        // nil for what is not a caller's
+	Lease    upstream.RefCounted // of the body; nil when it is nobody else's
+	Cache    string              // on or off, where the caller says so for this request
+	Labels   *Labels             // nil for what is not a caller's
 
 	front     flushing // where it came by net/http
 	said      Labels   // likewise
