@@ -104,7 +104,7 @@ var sought = scan.NewWords(append([]string{"developer"}, token.Media()...)...)
 
 const (
 	developer scan.WordSet = 1
-	media              = ^developer
+	media                  = ^developer
 )
 
 // seen reports whether one of some words stands anywhere in the body.
