@@ -194,7 +194,7 @@ func sent(n *New, at string) (item, error) {
 	}
 	var all redact.Exchange
 	step := judge.Step{Messages: all.JSON(n.Messages), Response: all.JSON(n.Response), Tools: all.JSON(n.Tools)}
-	step.Messages, step.Response, step.Tools = all.Again(step.Messages), all.Again(step.Response), all.Again(step.Tools)
+	step.Messages, step.Response, step.Tools = all.RedactFound(step.Messages), all.RedactFound(step.Response), all.RedactFound(step.Tools)
 	var answer struct {
 		Role string `json:"role"`
 	}

@@ -5,14 +5,15 @@ import (
 	"math"
 )
 
-// worth reports whether what is assigned to a name may be the secret that the name speaks of.
-func worth(to how, given []byte, o operand) bool {
-	given = given[:min(len(given), 4*glance)]
-	l := looks(given)
+// plausibleSecret reports whether a value assigned to a name of this kind looks like a secret. Thresholds depend on the
+// kind: a value of a password may be short, a value of a generic key must look random.
+func plausibleSecret(to ruleKind, given []byte, o operand) bool {
+	given = given[:min(len(given), 4*statsWindow)]
+	l := statsOf(given)
 	if l.digits == 0 && to != password && to != vendor {
 		return false
 	}
-	if len(given) < 6 || stands(given) || bytes.Contains(given, []byte("://")) || o.comma && to == key && o.quote == 0 && bytes.ContainsAny(given, "_.:") {
+	if len(given) < 6 || isPlaceholder(given) || bytes.Contains(given, []byte("://")) || o.comma && to == key && o.quote == 0 && bytes.ContainsAny(given, "_.:") {
 		return false
 	}
 	if to == password {
@@ -20,42 +21,42 @@ func worth(to how, given []byte, o operand) bool {
 		case l.distinct < 4 || l.letters == 0 || o.quote == 0 && l.numeric:
 			return false
 		case l.digits+l.symbols == 0:
-			return (o.quote != 0 || o.tight) && l.pairs >= 5 && l.usual*10 < l.pairs*4
+			return (o.quote != 0 || o.tight) && l.pairs >= 5 && l.commonPairs*10 < l.pairs*4
 		case o.comma:
-			return l.drawn(2.75)
+			return l.looksRandom(2.75)
 		case o.quote != 0:
 			return true
 		case o.tight:
 			return !l.english() || !bytes.ContainsAny(given, "./")
 		}
-		return l.drawn(2.5)
+		return l.looksRandom(2.5)
 	}
 	switch {
 	case given[0] == '/' || given[0] == '.' || bytes.HasPrefix(bytes.TrimLeft(given, "-"), []byte("0x")):
 		return false
 	case to == vendor:
-		return len(given) >= 14 && (l.drawn(2.5) || l.turns >= 3 && !l.english())
+		return len(given) >= 14 && (l.looksRandom(2.5) || l.caseChanges >= 3 && !l.english())
 	case to == secret || o.scheme:
-		return len(given) >= 8 && l.drawn(2.75)
+		return len(given) >= 8 && l.looksRandom(2.75)
 	}
-	return len(given) >= 10 && l.letters >= 3 && l.drawn(3.3) && !uuid(given)
+	return len(given) >= 10 && l.letters >= 3 && l.looksRandom(3.3) && !isUUID(given)
 }
 
-// A look is what can be told of a text at a glance.
-type look struct {
+// textStats are statistics of the first statsWindow characters of a text.
+type textStats struct {
 	size, distinct           int
-	digits, letters, symbols int     // symbols are neither, nor what joins words
-	pairs, usual             int     // letters that stand together, and those which often do so in English
-	turns, numbers           int     // from lower to upper case, and digits in a row
-	entropy                  float64 // bits per character
+	digits, letters, symbols int     // symbols excludes the separators _-./:
+	pairs, commonPairs       int     // pairs of adjacent letters, and those of them that are common in English
+	caseChanges, digitRuns   int     // changes from lower to upper case, and runs of digits
+	entropy                  float64 // Shannon entropy, in bits per character
 	hex, numeric             bool
 }
 
-// glance is how much of a text is looked at.
-const glance = 64
+// statsWindow bounds how much of a text is examined.
+const statsWindow = 64
 
-func looks(text []byte) (l look) {
-	text = text[:min(len(text), glance)]
+func statsOf(text []byte) (l textStats) {
+	text = text[:min(len(text), statsWindow)]
 	var count [256]uint8
 	l.size, l.hex, l.numeric = len(text), true, true
 	var last byte
@@ -66,19 +67,19 @@ func looks(text []byte) (l look) {
 		switch {
 		case is(c, digit):
 			if l.digits++; !is(last, digit) {
-				l.numbers++
+				l.digitRuns++
 			}
 		case is(c, letter):
 			l.letters++
 			switch {
 			case !is(last, letter):
 			case last >= 'a' && c < 'a':
-				l.turns++
+				l.caseChanges++
 				fallthrough
 			default:
 				l.pairs++
-				if usual[(last|0x20)-'a']>>((c|0x20)-'a')&1 != 0 {
-					l.usual++
+				if commonBigrams[(last|0x20)-'a']>>((c|0x20)-'a')&1 != 0 {
+					l.commonPairs++
 				}
 			}
 		case c != '_' && c != '-' && c != '.' && c != '/' && c != ':':
@@ -91,7 +92,7 @@ func looks(text []byte) (l look) {
 	sum := 0.0
 	for _, c := range text {
 		if n := count[c]; n > 0 {
-			sum += weights[n]
+			sum += nLog2N[n]
 			count[c] = 0
 		}
 	}
@@ -101,27 +102,28 @@ func looks(text []byte) (l look) {
 	return l
 }
 
-// weights are n times the logarithm of n.
-var weights = func() (of [glance + 1]float64) {
-	for n := 1; n <= glance; n++ {
+// nLog2N is n·log₂ n for every n up to statsWindow.
+var nLog2N = func() (of [statsWindow + 1]float64) {
+	for n := 1; n <= statsWindow; n++ {
 		of[n] = float64(n) * math.Log2(float64(n))
 	}
 	return of
 }()
 
-// drawn reports whether a text looks as if drawn by lot: of letters and digits, with that much entropy, and not of words.
-func (l look) drawn(entropy float64) bool {
+// looksRandom reports whether a text has letters and digits, at least this entropy, and does not read as English.
+func (l textStats) looksRandom(entropy float64) bool {
 	return l.digits > 0 && l.letters > 1 && l.entropy >= entropy && !l.english()
 }
 
-// english reports whether the letters of a text go together as those of words do.
-func (l look) english() bool {
-	mixed := l.hex && l.size >= 16 || l.numbers > 2 && l.turns > 1
-	return !mixed && l.pairs >= 5 && l.usual*10 >= l.pairs*6
+// english reports whether at least six in ten letter pairs of a text are common in English.
+func (l textStats) english() bool {
+	mixed := l.hex && l.size >= 16 || l.digitRuns > 2 && l.caseChanges > 1
+	return !mixed && l.pairs >= 5 && l.commonPairs*10 >= l.pairs*6
 }
 
-// usual has, for every letter, those that often come after it in English: the pairs which make up nine tenths of a text.
-var usual = func() (of [26]uint32) {
+// commonBigrams has, for every letter, a bit set of the letters that often follow it in English: the pairs that make up
+// about nine tenths of English text.
+var commonBigrams = func() (of [26]uint32) {
 	const pairs = "thheineranreonatenndtiesorteofedisitalarstto" +
 		"ntngsehaasouioleveco" + "medehiriroicneearacelichllbemasiomurcaeltalansdifohopeecprnoctusacotil" +
 		"trlyncetutsssorsunlowageiewheewiemadolrtpowenaulnitsmoowpaimmiaishirsuidosiviaamficiviplig" +
@@ -132,11 +134,12 @@ var usual = func() (of [26]uint32) {
 	return of
 }()
 
-// varied reports whether a token is more than a prefix and a filler.
-func varied(text []byte) bool {
+// hasVariety reports whether the end of a token has at least seven distinct characters. It excludes placeholders such as
+// a prefix followed by xxxx.
+func hasVariety(text []byte) bool {
 	var seen [256]bool
 	n := 0
-	for _, c := range text[max(0, len(text)-glance):] {
+	for _, c := range text[max(0, len(text)-statsWindow):] {
 		if !seen[c] {
 			seen[c] = true
 			n++
@@ -145,8 +148,9 @@ func varied(text []byte) bool {
 	return n >= 7
 }
 
-// stands reports whether a text stands for a secret that is put in elsewhere, or has been taken out.
-func stands(text []byte) bool {
+// isPlaceholder reports whether a text is a placeholder for a secret: a template variable, a mark, or one repeated
+// character.
+func isPlaceholder(text []byte) bool {
 	if len(text) == 0 || bytes.Contains(text, []byte(Mark)) {
 		return true
 	}
@@ -172,8 +176,8 @@ func all(text []byte, in func(byte) bool) bool {
 	return true
 }
 
-// uuid reports whether a text is a UUID, which names more often than it opens.
-func uuid(text []byte) bool {
+// isUUID reports whether a text is a UUID. UUIDs are identifiers more often than secrets.
+func isUUID(text []byte) bool {
 	if len(text) != 36 {
 		return false
 	}

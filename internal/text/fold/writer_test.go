@@ -11,10 +11,10 @@ import (
 	"unicode/utf16"
 )
 
-// A turn is what a message says, however it is written.
+// A turn is the content of a message, independent of its encoding.
 type turn struct {
 	Role   string
-	Parts  []string `json:",omitempty"` // texts; one that begins with a picture's scheme is a picture
+	Parts  []string `json:",omitempty"` // texts; a text with the prefix picture is an image
 	Calls  []call   `json:",omitempty"` // of assistants
 	Answer string   // of tools: the id of the call
 	Name   string   // of users
@@ -27,8 +27,8 @@ type call struct {
 
 const picture = "data:image/png;"
 
-// is tells turns apart: two are the same if it is.
-func (t turn) is() string {
+// identity is the same for two turns exactly when they are the same turn.
+func (t turn) identity() string {
 	if len(t.Parts) == 1 && t.Parts[0] == "" {
 		t.Parts = nil
 	}
@@ -36,16 +36,16 @@ func (t turn) is() string {
 	return string(text)
 }
 
-// A pen writes turns as clients do, in every way that says the same.
-type pen struct{ *rand.Rand }
+// A clientWriter encodes turns as clients do, choosing randomly among equivalent encodings.
+type clientWriter struct{ *rand.Rand }
 
-func (p pen) maybe() bool { return p.IntN(2) == 0 }
+func (p clientWriter) maybe() bool { return p.IntN(2) == 0 }
 
-func (p pen) space() string {
+func (p clientWriter) space() string {
 	return []string{"", "", "", " ", "\n  ", "\t", "\r\n"}[p.IntN(7)]
 }
 
-func (p pen) text(s string) string {
+func (p clientWriter) text(s string) string {
 	if p.IntN(3) > 0 {
 		var b strings.Builder
 		encoder := stdjson.NewEncoder(&b)
@@ -70,7 +70,7 @@ func escaped(s string) string {
 // A member is a name and a value that is JSON.
 type member struct{ name, value string }
 
-func (p pen) object(members []member) string {
+func (p clientWriter) object(members []member) string {
 	p.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
 	var all []string
 	for _, m := range members {
@@ -79,15 +79,15 @@ func (p pen) object(members []member) string {
 	return "{" + strings.Join(all, ",") + p.space() + "}"
 }
 
-func (p pen) array(elements []string) string {
+func (p clientWriter) array(elements []string) string {
 	for i, e := range elements {
 		elements[i] = p.space() + e + p.space()
 	}
 	return "[" + strings.Join(elements, ",") + p.space() + "]"
 }
 
-// some are members that say nothing, each there or not.
-func (p pen) some(members ...member) (all []member) {
+// some returns a random selection of members that do not change the turn.
+func (p clientWriter) some(members ...member) (all []member) {
 	for _, m := range members {
 		if p.IntN(4) == 0 {
 			all = append(all, m)
@@ -96,7 +96,7 @@ func (p pen) some(members ...member) (all []member) {
 	return all
 }
 
-func (p pen) part(text string) string {
+func (p clientWriter) part(text string) string {
 	members := []member{{"type", p.text("text")}, {"text", p.text(text)}}
 	if strings.HasPrefix(text, picture) {
 		members = []member{{"type", p.text("image_url")}, {"image_url", p.object([]member{{"url", p.text(text)}})}}
@@ -104,8 +104,8 @@ func (p pen) part(text string) string {
 	return p.object(append(members, p.some(member{"cache_control", `{"type":"ephemeral"}`}, member{"annotations", "null"})...))
 }
 
-// content is "" where it is left out.
-func (p pen) content(t turn) string {
+// content returns "" when the member is to be left out.
+func (p clientWriter) content(t turn) string {
 	var parts []string
 	if t.Role == "assistant" && p.IntN(4) == 0 {
 		parts = append(parts, p.object([]member{{"type", `"thinking"`}, {"thinking", p.text("hm")}}))
@@ -127,7 +127,7 @@ func (p pen) content(t turn) string {
 	return p.array(parts)
 }
 
-func (p pen) arguments(args map[string]string) string {
+func (p clientWriter) arguments(args map[string]string) string {
 	if len(args) == 0 && p.maybe() {
 		return []string{`""`, `null`}[p.IntN(2)]
 	}
@@ -138,7 +138,7 @@ func (p pen) arguments(args map[string]string) string {
 	return p.text(p.object(members))
 }
 
-func (p pen) call(i int, c call) string {
+func (p clientWriter) call(i int, c call) string {
 	function := p.object(append([]member{{"name", p.text(c.Name)}, {"arguments", p.arguments(c.Args)}}, p.some(member{"parsed_arguments", "{}"})...))
 	members := append([]member{{"id", p.text(c.ID)}, {"function", function}}, p.some(
 		member{"index", strconv.Itoa(i)}, member{"extra_content", `{"google":{"thought_signature":"s"}}`}, member{"custom", "null"})...)
@@ -148,7 +148,7 @@ func (p pen) call(i int, c call) string {
 	return p.object(members)
 }
 
-func (p pen) message(t turn) []byte {
+func (p clientWriter) message(t turn) []byte {
 	role := t.Role
 	if role == "system" && p.maybe() {
 		role = "developer"
@@ -178,7 +178,7 @@ func (p pen) message(t turn) []byte {
 		member{"reasoning_content", p.text("let me see")}, member{"reasoning", p.text("hm")}, member{"thinking", `{"of":["it"]}`})...)))
 }
 
-func (p pen) messages(path []turn) []byte {
+func (p clientWriter) messages(path []turn) []byte {
 	var all []string
 	for _, t := range path {
 		all = append(all, string(p.message(t)))
@@ -186,7 +186,7 @@ func (p pen) messages(path []turn) []byte {
 	return []byte(p.space() + p.array(all) + p.space())
 }
 
-// seen is a message of an example as a trainer would read it, and its weight if it has one.
+// seen decodes a message of an example as a training program would, with its weight.
 func seen(raw stdjson.RawMessage) (t turn, weight any, err error) {
 	var m struct {
 		Role       string             `json:"role"`

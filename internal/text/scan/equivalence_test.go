@@ -13,10 +13,10 @@ import (
 	"sovereign/internal/text/scan"
 )
 
-// checkSame holds Object against the scanner that goes byte by byte: the same members, or the same error in the same words.
+// checkSame compares Object with the byte-by-byte reference: the same members, or the same error text.
 func checkSame(t interface{ Fatalf(string, ...any) }, text []byte) {
 	got, err := scan.Object(text, nil)
-	want, wantErr := slowly(text, nil)
+	want, wantErr := referenceObject(text, nil)
 	if fmt.Sprint(err) != fmt.Sprint(wantErr) {
 		t.Fatalf("%.300q: %v, want %v", text, err, wantErr)
 	}
@@ -35,7 +35,7 @@ func checkSame(t interface{ Fatalf(string, ...any) }, text []byte) {
 		if !equal(got[i], m) {
 			t.Fatalf("%.300q has the member %+v, want %+v", text, got[i], m)
 		}
-		n, array := countSlowly(m.Value, len(text))
+		n, array := referenceCount(m.Value, len(text))
 		if !array {
 			n = -1
 		}
@@ -45,7 +45,7 @@ func checkSame(t interface{ Fatalf(string, ...any) }, text []byte) {
 	}
 }
 
-func FuzzObjectIsWhatItIsByteByByte(f *testing.F) {
+func FuzzObjectMatchesReference(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add([]byte(seed))
 		f.Add([]byte(`{"a":"` + strings.Repeat("a", 40) + `\"` + strings.Repeat(`\\\"`, 20) + `","b":[` + seed + `]}`))
@@ -53,7 +53,7 @@ func FuzzObjectIsWhatItIsByteByByte(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) { checkSame(t, text) })
 }
 
-// long is the inside of a string that goes over words and blocks, with escapes anywhere in it.
+// long draws the inside of a string that spans words and blocks, with escapes anywhere in it.
 func long(t *rapid.T) string {
 	part := rapid.SampledFrom([]string{
 		"a", "bc ", "def, ghi", strings.Repeat("x", 7), strings.Repeat("x", 31), strings.Repeat("x", 64), strings.Repeat("x", 129),
@@ -63,10 +63,10 @@ func long(t *rapid.T) string {
 	return strings.Join(rapid.SliceOfN(part, 0, 12).Draw(t, "parts"), "")
 }
 
-func TestLongTextsAreReadAsByteByByte(t *testing.T) {
+func TestLongTextsMatchReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := []byte(`{"model":"` + long(t) + `","messages":[{"content":"` + long(t) + `"},"` + long(t) + `"` +
-			rapid.SampledFrom([]string{"", ",1", " , [ ]", ",", ",,2", " 3", "}", "]"}).Draw(t, "more") + `],"` + long(t) + `":` + texts(t, 2) + `}`)
+			rapid.SampledFrom([]string{"", ",1", " , [ ]", ",", ",,2", " 3", "}", "]"}).Draw(t, "more") + `],"` + long(t) + `":` + drawValue(t, 2) + `}`)
 		checkSame(t, text)
 		for range 4 {
 			damaged := bytes.Clone(text)
@@ -78,8 +78,9 @@ func TestLongTextsAreReadAsByteByByte(t *testing.T) {
 	})
 }
 
-// Every way in which a character can begin is tried, whole and cut, where it lies in one block and where it lies in two.
-func TestOnlyUTF8WithoutNULIsText(t *testing.T) {
+// TestOnlyUTF8WithoutNULIsAccepted tries every two leading bytes of a character, complete and truncated, within one block and
+// across two.
+func TestOnlyUTF8WithoutNULIsAccepted(t *testing.T) {
 	ends := []byte{0, 'a', 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC2, 0xFF}
 	letters := bytes.Repeat([]byte("a"), 160)
 	text := bytes.Clone(letters)
@@ -123,8 +124,8 @@ func TestOnlyUTF8WithoutNULIsText(t *testing.T) {
 	}
 }
 
-// A string with escaped quotes is passed by the block: runs of backslashes lie across its border in every way.
-func TestARunOfBackslashesCountsWhereverItLies(t *testing.T) {
+// Strings with escaped quotes are scanned block by block: the test places runs of backslashes at every offset of a block.
+func TestRunsOfBackslashesAreCountedAcrossBlocks(t *testing.T) {
 	for before := range 70 {
 		for _, run := range []int{0, 1, 2, 3, 4, 31, 32, 62, 63, 64, 65, 66, 127, 128, 129, 130} {
 			for _, behind := range []string{`"`, `a"`, `\"`} {
@@ -136,7 +137,7 @@ func TestARunOfBackslashesCountsWhereverItLies(t *testing.T) {
 	}
 }
 
-func TestTextOfAnyLengthIsTextWhereverItIsCut(t *testing.T) {
+func TestTruncatedTextIsValidatedAtEveryLength(t *testing.T) {
 	alphabet := []string{"a", "é", "漢", "한", "ก", "😀", "\U0010ffff", strings.Repeat("a", 61)}
 	rapid.Check(t, func(t *rapid.T) {
 		text := []byte(strings.Join(rapid.SliceOfN(rapid.SampledFrom(alphabet), 0, 80).Draw(t, "text"), ""))
@@ -170,8 +171,8 @@ func TestUsualBodiesAreReadWithoutAllocating(t *testing.T) {
 	}
 }
 
-// A byte that is no text is found wherever it stands among long strings, with what is wrong elsewhere and without.
-func TestWhatIsNoTextIsFoundAmongLongStrings(t *testing.T) {
+// TestInvalidBytesAreFoundInLongStrings inserts invalid bytes at every offset, also in texts with another error.
+func TestInvalidBytesAreFoundInLongStrings(t *testing.T) {
 	prose := strings.Repeat("So it goes on and on, line by line. ", 20)
 	for _, text := range []string{
 		`{"a":"` + prose + `","b":["` + prose + `\"","` + prose[:200] + `é` + prose + `",{"c":"` + prose[:290] + `"}],"d":1}`,
@@ -190,7 +191,7 @@ func TestWhatIsNoTextIsFoundAmongLongStrings(t *testing.T) {
 	}
 }
 
-// A quote is escaped by what stands before it, wherever a block ends.
+// TestABackslashBeforeABlockEscapesItsFirstByte places backslashes and a quote at every offset around block boundaries.
 func TestABackslashBeforeABlockEscapesItsFirstByte(t *testing.T) {
 	for before := range 500 {
 		for slashes := range 5 {
@@ -201,8 +202,8 @@ func TestABackslashBeforeABlockEscapesItsFirstByte(t *testing.T) {
 	}
 }
 
-// A text may end anywhere, with a backslash too.
-func TestATextThatEndsInTheMiddleOfAString(t *testing.T) {
+// TestTextsThatEndInsideAString truncates strings at every length, also after a backslash.
+func TestTextsThatEndInsideAString(t *testing.T) {
 	for before := range 700 {
 		for _, last := range []string{``, `\`, `\\`, `\"`} {
 			checkSame(t, []byte(`{"a":"`+strings.Repeat("x", before)+last))

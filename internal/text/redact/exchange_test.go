@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-func TestWhatIsACredentialInOneTextIsTakenOutOfAll(t *testing.T) {
+func TestPartsOfACredentialAreRedactedInTheOtherTexts(t *testing.T) {
 	for _, sample := range Samples(rand.New(rand.NewPCG(7, 8))) {
 		var e Exchange
 		question := e.JSON([]byte(quoted(sample.Text())))
 		var parts Exchange
-		parts.learn([]byte(sample.Secret))
+		parts.remember([]byte(sample.Secret))
 		for _, part := range parts.parts {
 			answer := []byte(`{"content":` + quoted("It ends in "+string(part)+", I think.") + `,"n":12345678901234567890}`)
-			clean := e.Again(e.JSON(answer))
+			clean := e.RedactFound(e.JSON(answer))
 			if bytes.Contains(clean, part) && !bytes.Equal(question, []byte(quoted(sample.Text()))) {
 				t.Errorf("%s: %s", sample.Rule, clean)
 			}
@@ -26,10 +26,10 @@ func TestWhatIsACredentialInOneTextIsTakenOutOfAll(t *testing.T) {
 	}
 }
 
-func TestNumbersStayNumbers(t *testing.T) {
+func TestWordsWithoutLettersAreNotRemembered(t *testing.T) {
 	var e Exchange
-	e.learn([]byte("12345678901234567890"))
-	if doc := `{"n":12345678901234567890}`; string(e.Again([]byte(doc))) != doc {
-		t.Error("a number is gone")
+	e.remember([]byte("12345678901234567890"))
+	if doc := `{"n":12345678901234567890}`; string(e.RedactFound([]byte(doc))) != doc {
+		t.Error("a number was replaced")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"sovereign/internal/text/scan"
 )
 
-// slowly is Object, written byte by byte: what it does is plain to see, and Object must do the same.
-func slowly(text []byte, members []scan.Member) ([]scan.Member, error) {
+// referenceObject is Object written byte by byte, without SWAR and SIMD. Object must give the same results.
+func referenceObject(text []byte, members []scan.Member) ([]scan.Member, error) {
 	if bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
 		return nil, scan.ErrText
 	}
@@ -91,7 +91,7 @@ func plainSpace(text []byte, at int) int {
 	return at
 }
 
-// plainQuoted is the end of the string that begins at at, or -1.
+// plainQuoted returns the offset after the string that begins at at, or -1.
 func plainQuoted(text []byte, at int) int {
 	for from := at + 1; ; {
 		n := bytes.IndexByte(text[from:], '"')
@@ -110,7 +110,7 @@ func plainQuoted(text []byte, at int) int {
 	}
 }
 
-// plainSkip is the end of the value that begins at at.
+// plainSkip returns the offset after the value that begins at at.
 func plainSkip(text []byte, at int) (int, error) {
 	if at == len(text) {
 		return 0, scan.ErrSyntax
@@ -135,7 +135,7 @@ func plainSkip(text []byte, at int) (int, error) {
 	}
 }
 
-// literals make up numbers, true, false and null.
+// literals are the bytes of numbers, true, false and null.
 var literals = func() (set [256]bool) {
 	for _, c := range []byte("0123456789+-.eEtrufalsn") {
 		set[c] = true
@@ -143,10 +143,10 @@ var literals = func() (set [256]bool) {
 	return set
 }()
 
-// plainNested is the end of the array or object that begins at at.
+// plainNested returns the offset after the array or object that begins at at.
 func plainNested(text []byte, at int) (int, error) {
-	var room [most]byte
-	closing := room[:0] // the brackets that are open, by what closes them
+	var buffer [most]byte
+	closing := buffer[:0] // the closing brackets that are due
 	for at < len(text) {
 		switch c := text[at]; c {
 		case '"':
@@ -160,7 +160,7 @@ func plainNested(text []byte, at int) (int, error) {
 			if len(closing) == most {
 				return 0, scan.ErrDepth
 			}
-			closing = append(closing, c+2) // either stands two before what closes it
+			closing = append(closing, c+2) // in ASCII, '}' is '{'+2 and ']' is '['+2
 		case '}', ']':
 			last := len(closing) - 1
 			if closing[last] != c {
@@ -175,8 +175,8 @@ func plainNested(text []byte, at int) (int, error) {
 	return 0, scan.ErrSyntax
 }
 
-// countSlowly is how many elements an array has; false when the value is none. It stops above most.
-func countSlowly(value []byte, most int) (n int, ok bool) {
+// referenceCount returns the number of elements of an array, and false for other values. It stops above most.
+func referenceCount(value []byte, most int) (n int, ok bool) {
 	if len(value) == 0 || value[0] != '[' {
 		return 0, false
 	}
