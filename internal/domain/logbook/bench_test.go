@@ -20,7 +20,7 @@ func BenchmarkEnter(b *testing.B) {
 	if err := d.Migrate(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	clerk, source := newClerk(b, d), newMillion(1_000_000, clock.Now())
+	clerk, source := newIngester(b, d), newRowSource(1_000_000, clock.Now())
 	b.ReportAllocs()
 	for b.Loop() {
 		b.StopTimer()
@@ -29,7 +29,7 @@ func BenchmarkEnter(b *testing.B) {
 			rows[i] = source.next(30 * 24 * time.Hour)
 		}
 		b.StartTimer()
-		if err := enterRows(b.Context(), clerk, rows); err != nil {
+		if err := insertRows(b.Context(), clerk, rows); err != nil {
 			b.Fatal(err)
 		}
 	}

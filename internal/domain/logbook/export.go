@@ -39,7 +39,7 @@ func (s *Store) Export(ctx context.Context, ws tenant.ID, f *Filters) (*Export, 
 			if e.times, e.Capped = e.times[:0], false; failed != nil {
 				return
 			}
-			failed = errors.Join(failed, e.q.page(ctx, "at, chain", MaxExport+1, 0, func(r *stored) bool {
+			failed = errors.Join(failed, e.q.page(ctx, "at, chain", MaxExport+1, 0, func(r *logRow) bool {
 				if len(e.times) == MaxExport {
 					e.Capped = true
 					return false
@@ -76,7 +76,7 @@ func (e *Export) Write(ctx context.Context, to io.Writer) error {
 		part.from, part.to = e.times[until-1], e.times[from]+1
 		at := from
 		var failed error
-		err := part.page(ctx, "at, response, tools, messages", exportBatch, 0, func(r *stored) bool {
+		err := part.page(ctx, "at, response, tools, messages", exportBatch, 0, func(r *logRow) bool {
 			for at < until && e.times[at] > r.At {
 				at++
 			}

@@ -14,13 +14,13 @@ import (
 // A Handler answers what keys may ask about their workspace's logs.
 type Handler struct {
 	store    *Store
-	clerk    *Ingester
+	ingester *Ingester
 	settings *live.AllSettings
 }
 
 // NewHandler reads s, as far as the settings allow. c enters what is still in the spool before anybody reads.
 func NewHandler(s *Store, c *Ingester, settings *live.AllSettings) *Handler {
-	return &Handler{store: s, clerk: c, settings: settings}
+	return &Handler{store: s, ingester: c, settings: settings}
 }
 
 // Routes are the operations for keys.
@@ -28,7 +28,7 @@ func (h *Handler) Routes() []api.Route {
 	return []api.Route{
 		api.Get("/logs", api.Reader, h.list, "List logged exchanges, newest first"),
 		api.Get("/logs/export", api.Reader, h.export, "Download logged exchanges as chat examples, one JSON object on a line, conversations folded", api.Produces(jsonl), api.Long,
-			api.Tells(countHeader, "How many examples there are"), api.Tells(scannedHeader, "How many exchanges were looked at"), api.Tells(cappedHeader, "true when there were more than "+strconv.Itoa(MaxExport))),
+			api.ResponseHeader(countHeader, "How many examples there are"), api.ResponseHeader(scannedHeader, "How many exchanges were looked at"), api.ResponseHeader(cappedHeader, "true when there were more than "+strconv.Itoa(MaxExport))),
 		api.Get("/logs/{id}", api.Reader, h.get, "Read a logged exchange"),
 		api.Get("/segments", api.Reader, h.segments, "List the families of system prompts, the largest first"),
 		api.Get("/traces", api.Reader, h.traces, "List the runs of agents, the last active first"),
@@ -50,7 +50,7 @@ func (h *Handler) Open(ctx context.Context, ws tenant.ID) error {
 	}
 	soon, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_ = h.clerk.Ingest(soon) // what is not entered now will be; the reading itself says what is wrong
+	_ = h.ingester.Ingest(soon) // what is not entered now will be; the reading itself says what is wrong
 	return nil
 }
 

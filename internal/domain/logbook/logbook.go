@@ -91,11 +91,11 @@ func (s Selection) Check(at string) error {
 
 // A facet is something that rows are counted by.
 type facet struct {
-	name  string // under which they are counted, with the value
-	value string
-	arg   any    // of the conditions; nil where they need none
-	plain string // the condition, in which $? is the argument. No index leads to it: it is made of expressions
-	led   string // the same, along the index that is for it; none where there is no such index
+	name    string // under which they are counted, with the value
+	value   string
+	arg     any    // of the conditions; nil where they need none
+	plain   string // the condition, in which $? is the argument. No index leads to it: it is made of expressions
+	indexed string // the same, along the index that is for it; none where there is no such index
 }
 
 // The names under which rows are counted that are not those of columns.
@@ -114,21 +114,21 @@ func (f *Filters) facets() (all []facet) {
 		}
 		next := facet{name: one.column, value: one.value, arg: one.value, plain: "COALESCE(" + one.column + ", '') = $?"}
 		if one.value != one.common {
-			next.led = one.column + " = $?"
+			next.indexed = one.column + " = $?"
 		}
-		if next.led != "" && (one.column == "tag" || one.column == "finish_reason") { // its index leaves out what is common
-			next.led += " AND " + one.column + " <> '" + one.common + "'"
+		if next.indexed != "" && (one.column == "tag" || one.column == "finish_reason") { // its index leaves out what is common
+			next.indexed += " AND " + one.column + " <> '" + one.common + "'"
 		}
 		all = append(all, next)
 	}
 	switch {
 	case f.CacheHit == nil:
 	case *f.CacheHit:
-		all = append(all, facet{name: "cached", value: "true", plain: "COALESCE(cached, FALSE)", led: "cached = TRUE AND cached"})
+		all = append(all, facet{name: "cached", value: "true", plain: "COALESCE(cached, FALSE)", indexed: "cached = TRUE AND cached"})
 	default:
 		all = append(all, facet{name: "cached", value: "false", plain: "NOT COALESCE(cached, FALSE)"})
 	}
-	if len(all) == 2 && all[0].led == "" && all[1].led == "" { // two that most rows have are counted as one
+	if len(all) == 2 && all[0].indexed == "" && all[1].indexed == "" { // two that most rows have are counted as one
 		return []facet{{name: ordinary, plain: "COALESCE(finish_reason, '') = 'stop' AND NOT COALESCE(cached, FALSE)"}}
 	}
 	return all
@@ -138,7 +138,7 @@ func (f *Filters) facets() (all []facet) {
 func (f *facet) where(text *strings.Builder, led bool, args []any, first int) []any {
 	condition := f.plain
 	if led {
-		condition = f.led
+		condition = f.indexed
 	}
 	if f.arg != nil {
 		args = append(args, f.arg)

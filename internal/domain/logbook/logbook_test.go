@@ -45,8 +45,8 @@ func rowAt(t rapid.TB, at clock.Time, messages, response string) *capture.Row {
 
 // Every filter and every page is what one would find by looking at all rows, and every count what one would count.
 func TestEveryFilterFindsWhatThereIs(t *testing.T) {
-	logsOn(t, func(t *testing.T, d *db.DB) {
-		ctx, clerk, store, round := t.Context(), newClerk(t, d), NewStore(d), 0
+	eachLogs(t, func(t *testing.T, d *db.DB) {
+		ctx, clerk, store, round := t.Context(), newIngester(t, d), NewStore(d), 0
 		check := func(t *rapid.T) {
 			round++
 			ws := tenant.ID(fmt.Sprintf("ws_%d", round))
@@ -82,7 +82,7 @@ func TestEveryFilterFindsWhatThereIs(t *testing.T) {
 			}
 			for _, part := range [][]*capture.Row{rows[:len(rows)/2], rows[len(rows)/2:]} {
 				if len(part) > 0 {
-					if err := enterRows(ctx, clerk, part); err != nil {
+					if err := insertRows(ctx, clerk, part); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -168,7 +168,7 @@ func TestEveryFilterFindsWhatThereIs(t *testing.T) {
 
 // Rows come out of the spool into the database once, in whatever order things die.
 func TestEveryRowIsEnteredOnce(t *testing.T) {
-	logsOn(t, func(t *testing.T, d *db.DB) {
+	eachLogs(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()
 		disk := journaltest.NewDisk()
 		var s *spool.Spool
@@ -208,11 +208,11 @@ func TestEveryRowIsEnteredOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				if round == 1 {
-					if err := clerk.enter(ctx, batch, clerk.put); err != nil {
+					if err := clerk.commitBatch(ctx, batch, clerk.insertRows); err != nil {
 						t.Fatal(err)
 					}
 				}
-				clerk.known = false
+				clerk.positionKnown = false
 			case 2: // a record that nobody can read
 				s.Append([]byte("?"))
 			case 3: // a commit takes place that nobody knew of, and what came before it is not entered again
@@ -220,7 +220,7 @@ func TestEveryRowIsEnteredOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				put(1)
-				if err := clerk.Ingest(ctx); !errors.Is(err, errMoved) {
+				if err := clerk.Ingest(ctx); !errors.Is(err, errCursorMoved) {
 					t.Fatalf("it is entered twice: %v", err)
 				}
 			}
@@ -239,7 +239,7 @@ func TestEveryRowIsEnteredOnce(t *testing.T) {
 		if newest, err := clerk.Newest(ctx); err != nil || newest != at {
 			t.Errorf("the newest row is of %v, and not of %v, in the spool: %v", newest, at, err)
 		}
-		if err := clerk.forget(ctx); err != nil {
+		if err := clerk.emptySpool(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if waiting := s.State().Waiting; waiting > 3_000 {
@@ -250,7 +250,7 @@ func TestEveryRowIsEnteredOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		start() // nothing new comes after it
-		if err := errors.Join(clerk.Ingest(ctx), clerk.forget(ctx)); err != nil {
+		if err := errors.Join(clerk.Ingest(ctx), clerk.emptySpool(ctx)); err != nil {
 			t.Fatal(err)
 		}
 		if waiting := s.State().Waiting; waiting > 3_000 {
@@ -260,8 +260,8 @@ func TestEveryRowIsEnteredOnce(t *testing.T) {
 }
 
 func TestWithoutTheDatabaseRowsWaitInTheSpool(t *testing.T) {
-	logsOn(t, func(t *testing.T, d *db.DB) {
-		clerk := newClerk(t, d)
+	eachLogs(t, func(t *testing.T, d *db.DB) {
+		clerk := newIngester(t, d)
 		row := rowAt(t, clock.Now(), `[{"role":"user","content":"Hi"}]`, `{"role":"assistant","content":"Hello"}`)
 		clerk.spool.Append(row.Append(nil))
 		gone, cancel := context.WithCancel(t.Context())
@@ -290,8 +290,8 @@ func TestWithoutTheDatabaseRowsWaitInTheSpool(t *testing.T) {
 }
 
 func TestAnExportFoldsConversationsAndCountsWhatItSaw(t *testing.T) {
-	logsOn(t, func(t *testing.T, d *db.DB) {
-		ctx, clerk, at := t.Context(), newClerk(t, d), clock.Now()-100
+	eachLogs(t, func(t *testing.T, d *db.DB) {
+		ctx, clerk, at := t.Context(), newIngester(t, d), clock.Now()-100
 		first, second := `{"role":"user","content":"1"}`, `{"role":"user","content":"2"}`
 		said := `{"role":"assistant","content":"a"}`
 		rows := []*capture.Row{
@@ -300,7 +300,7 @@ func TestAnExportFoldsConversationsAndCountsWhatItSaw(t *testing.T) {
 			rowAt(t, at+2, `[{"role":"user","content":"alone"}]`, said),
 		}
 		rows[2].Tools = []byte(`[{"type":"function","function":{"name":"f"}}]`)
-		if err := enterRows(ctx, clerk, rows); err != nil {
+		if err := insertRows(ctx, clerk, rows); err != nil {
 			t.Fatal(err)
 		}
 		export, err := NewStore(d).Export(ctx, home, &Filters{})
@@ -321,14 +321,14 @@ func TestAnExportFoldsConversationsAndCountsWhatItSaw(t *testing.T) {
 }
 
 func TestAnExportIsCapped(t *testing.T) {
-	logsOn(t, func(t *testing.T, d *db.DB) {
-		ctx, clerk, source := t.Context(), newClerk(t, d), newMillion(MaxExport+10, clock.Now())
+	eachLogs(t, func(t *testing.T, d *db.DB) {
+		ctx, clerk, source := t.Context(), newIngester(t, d), newRowSource(MaxExport+10, clock.Now())
 		for range 11 {
 			var rows []*capture.Row
 			for range min(1000, MaxExport+10-source.made) {
 				rows = append(rows, source.next(time.Hour*24*40))
 			}
-			if err := enterRows(ctx, clerk, rows); err != nil {
+			if err := insertRows(ctx, clerk, rows); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -349,7 +349,7 @@ func TestAnExportIsCapped(t *testing.T) {
 
 // The families of prompts are the same after a restart, and end with their last row.
 func TestSegmentsAreStableAndEndWithTheirRows(t *testing.T) {
-	logsOn(t, func(t *testing.T, d *db.DB) {
+	eachLogs(t, func(t *testing.T, d *db.DB) {
 		ctx, at := t.Context(), clock.Now()
 		say := func(day, n int) *capture.Row {
 			at++
@@ -357,7 +357,7 @@ func TestSegmentsAreStableAndEndWithTheirRows(t *testing.T) {
 			return rowAt(t, at, fmt.Sprintf(`[{"role":"system","content":%q},{"role":"user","content":"%d"}]`, system, n), `{"role":"assistant","content":"claim"}`)
 		}
 		for day := 1; day <= 3; day++ { // a new clerk each time
-			if err := enterRows(ctx, newClerk(t, d), []*capture.Row{say(day, 1), say(day, 2)}); err != nil {
+			if err := insertRows(ctx, newIngester(t, d), []*capture.Row{say(day, 1), say(day, 2)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -365,7 +365,7 @@ func TestSegmentsAreStableAndEndWithTheirRows(t *testing.T) {
 		if err != nil || len(segments) != 1 || segments[0].Count != 6 || segments[0].Variants != 3 || !strings.HasPrefix(segments[0].Sample, "You sort the letters") {
 			t.Fatalf("%+v, %v", segments, err)
 		}
-		if n, err := newClerk(t, d).DeleteExpired(ctx, at.Add(8*24*time.Hour)); n != 6 || err != nil {
+		if n, err := newIngester(t, d).DeleteExpired(ctx, at.Add(8*24*time.Hour)); n != 6 || err != nil {
 			t.Fatalf("%d, %v", n, err)
 		}
 		for _, table := range []string{"log_rows", "log_counts", "log_variants", "log_families", "log_traces"} {
@@ -389,7 +389,7 @@ func TestLostRowsAreToldOf(t *testing.T) {
 		s.Append(make([]byte, 60))
 	}
 	for range 3 {
-		if err := clerk.alarm(t.Context()); err != nil {
+		if err := clerk.reportLost(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -400,13 +400,13 @@ func TestLostRowsAreToldOf(t *testing.T) {
 
 // An export holds a few rows at a time, however large they are.
 func TestAnExportHoldsLittleInMemory(t *testing.T) {
-	logsOn(t, func(t *testing.T, d *db.DB) {
-		ctx, clerk, at := t.Context(), newClerk(t, d), clock.Now()-10_000
+	eachLogs(t, func(t *testing.T, d *db.DB) {
+		ctx, clerk, at := t.Context(), newIngester(t, d), clock.Now()-10_000
 		text := strings.Repeat("many words ", 20_000)
 		const rows = 400 // of 220 KB
 		for i := range rows {
 			row := rowAt(t, at+clock.Time(i), fmt.Sprintf(`[{"role":"user","content":"%d %s"}]`, i, text), `{"role":"assistant","content":"Hello"}`)
-			if err := enterRows(ctx, clerk, []*capture.Row{row}); err != nil {
+			if err := insertRows(ctx, clerk, []*capture.Row{row}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -445,12 +445,12 @@ func (w *watermark) Write(p []byte) (int, error) {
 
 // A row that the database cannot hold is lost alone.
 func TestARowThatCannotBeHeldHoldsUpNoOther(t *testing.T) {
-	logsOn(t, func(t *testing.T, d *db.DB) {
+	eachLogs(t, func(t *testing.T, d *db.DB) {
 		want := int64(4)
 		if d.Engine == db.SQLite { // which holds any text
 			want = 5
 		}
-		clerk, at := newClerk(t, d), clock.Now()
+		clerk, at := newIngester(t, d), clock.Now()
 		for i := range 5 {
 			row := rowAt(t, at+clock.Time(i), `[{"role":"user","content":"Hi"}]`, `{"role":"assistant","content":"Hello"}`)
 			if i == 2 {
@@ -470,12 +470,12 @@ func TestARowThatCannotBeHeldHoldsUpNoOther(t *testing.T) {
 // A clerk that has rested enters what comes as soon as any other, and takes it away when its time is over, although it had nothing to
 // wait for before.
 func TestARestedClerkEntersAndRetiresWhatComes(t *testing.T) {
-	logsOn(t, func(t *testing.T, d *db.DB) {
-		clerk := newClerk(t, d)
+	eachLogs(t, func(t *testing.T, d *db.DB) {
+		clerk := newIngester(t, d)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { clerk.Run(ctx); close(ended) }()
-		time.Sleep(retireEvery + 3*enterEvery)
+		time.Sleep(deleteEvery + 3*ingestEvery)
 		for range 2 {
 			row := rowAt(t, clock.Now(), `[{"role":"user","content":"Hi"}]`, `{"role":"assistant","content":"Hello"}`)
 			row.Expires = clock.Now().Add(2 * time.Second)
@@ -499,21 +499,21 @@ func TestARestedClerkEntersAndRetiresWhatComes(t *testing.T) {
 }
 
 func TestTheFirstTimeThatIsOverIsKnown(t *testing.T) {
-	logsOn(t, func(t *testing.T, d *db.DB) {
-		ctx, clerk, now := t.Context(), newClerk(t, d), clock.Now()
-		if over, err := clerk.firstOver(ctx); err != nil || over < now.Add(1000*24*time.Hour) {
+	eachLogs(t, func(t *testing.T, d *db.DB) {
+		ctx, clerk, now := t.Context(), newIngester(t, d), clock.Now()
+		if over, err := clerk.firstExpiry(ctx); err != nil || over < now.Add(1000*24*time.Hour) {
 			t.Errorf("of nothing: %v, %v", over, err)
 		}
-		if err := clerk.retireOnTime(ctx); err != nil || clerk.over < now || clerk.over > clock.Now().Add(time.Minute) {
-			t.Errorf("asked again at %v, %v", clerk.over, err)
+		if err := clerk.deleteExpiredWhenDue(ctx); err != nil || clerk.nextExpiry < now || clerk.nextExpiry > clock.Now().Add(time.Minute) {
+			t.Errorf("asked again at %v, %v", clerk.nextExpiry, err)
 		}
 		row := rowAt(t, now, `[{"role":"user","content":"Hi"}]`, `{"role":"assistant","content":"Hello"}`)
 		row.Expires = now.Add(time.Minute)
 		clerk.spool.Append(row.Append(nil))
-		if err := clerk.Ingest(ctx); err != nil || clerk.over != row.Expires {
-			t.Errorf("after a row until %v: %v, %v", row.Expires, clerk.over, err)
+		if err := clerk.Ingest(ctx); err != nil || clerk.nextExpiry != row.Expires {
+			t.Errorf("after a row until %v: %v, %v", row.Expires, clerk.nextExpiry, err)
 		}
-		if over, err := clerk.firstOver(ctx); err != nil || over != row.Expires {
+		if over, err := clerk.firstExpiry(ctx); err != nil || over != row.Expires {
 			t.Errorf("%v, %v", over, err)
 		}
 	})

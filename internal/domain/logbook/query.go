@@ -16,14 +16,14 @@ import (
 // By one facet or none, rows are found along the facet's own index and counted by the hour, so that neither a total nor a deep page
 // goes over the rows. By several, they are found and counted along the index of the rarest, which holds the others too.
 type query struct {
-	in     db.Scoped
-	ws     tenant.ID
-	now    clock.Time
-	from   clock.Time           // inclusive
-	to     clock.Time           // exclusive
-	facets []facet              // the first leads, where led is set
-	led    bool                 // by an index of its own
-	counts map[clock.Time]int64 // of the leading facet, or of everything, by hour
+	in      db.Scoped
+	ws      tenant.ID
+	now     clock.Time
+	from    clock.Time           // inclusive
+	to      clock.Time           // exclusive
+	facets  []facet              // the first leads, where led is set
+	indexed bool                 // by an index of its own
+	counts  map[clock.Time]int64 // of the leading facet, or of everything, by hour
 }
 
 // never is after every time.
@@ -43,9 +43,9 @@ func find(ctx context.Context, in db.Scoped, ws tenant.ID, f *Filters, now clock
 		if err := q.count(ctx, one); err != nil {
 			return nil, err
 		}
-		indexed := one.led != ""
-		if i == 0 || indexed && !q.led || indexed == q.led && sum(q.counts) < sum(leading) {
-			leading, q.led = q.counts, indexed
+		indexed := one.indexed != ""
+		if i == 0 || indexed && !q.indexed || indexed == q.indexed && sum(q.counts) < sum(leading) {
+			leading, q.indexed = q.counts, indexed
 			q.facets[0], q.facets[i] = q.facets[i], q.facets[0]
 		}
 	}
@@ -92,7 +92,7 @@ func (q *query) where(from, to clock.Time) (string, []any) {
 		fmt.Fprintf(&text, " AND at < $%d", len(args)+1)
 	}
 	for i := range q.facets {
-		args = q.facets[i].where(&text, i == 0 && q.led, args, 2)
+		args = q.facets[i].where(&text, i == 0 && q.indexed, args, 2)
 	}
 	return text.String(), args
 }
@@ -103,7 +103,7 @@ func (q *query) total(ctx context.Context) (int64, error) {
 	case sum(q.counts) == 0:
 		return 0, nil
 	case len(q.facets) > 1:
-		return q.rows(ctx, q.from, q.to, true)
+		return q.countRows(ctx, q.from, q.to, true)
 	}
 	var n int64
 	for at, some := range q.counts {
@@ -111,19 +111,19 @@ func (q *query) total(ctx context.Context) (int64, error) {
 		case from == at && to == at+hour:
 			n += some
 		default: // a part of an hour
-			part, err := q.rows(ctx, from, to, false)
+			part, err := q.countRows(ctx, from, to, false)
 			if err != nil {
 				return 0, err
 			}
 			n += part
 		}
 	}
-	late, err := q.late(ctx)
+	late, err := q.expired(ctx)
 	return n - late, err
 }
 
 // rows counts the rows between two times.
-func (q *query) rows(ctx context.Context, from, to clock.Time, visible bool) (int64, error) {
+func (q *query) countRows(ctx context.Context, from, to clock.Time, visible bool) (int64, error) {
 	condition, args := q.where(from, to)
 	if visible {
 		args = append(args, q.now)
@@ -137,7 +137,7 @@ func (q *query) rows(ctx context.Context, from, to clock.Time, visible bool) (in
 }
 
 // late counts the rows whose time is over and that are still there: there are few, because they are deleted all the time.
-func (q *query) late(ctx context.Context) (int64, error) {
+func (q *query) expired(ctx context.Context) (int64, error) {
 	args := []any{q.now, q.ws, q.from, q.to}
 	var condition strings.Builder
 	condition.WriteString("expires_at <= $1 AND COALESCE(workspace_id, '') = $2 AND at + 0 >= $3 AND at + 0 < $4")
@@ -152,13 +152,13 @@ func (q *query) late(ctx context.Context) (int64, error) {
 }
 
 // page reads rows, newest first, until each has enough.
-func (q *query) page(ctx context.Context, columns string, limit, offset int, each func(*stored) bool) error {
+func (q *query) page(ctx context.Context, columns string, limit, offset int, each func(*logRow) bool) error {
 	if sum(q.counts) == 0 {
 		return nil
 	}
 	to := q.to
 	if len(q.facets) <= 1 && offset > 0 {
-		late, err := q.late(ctx)
+		late, err := q.expired(ctx)
 		if err != nil {
 			return err
 		}
@@ -174,7 +174,7 @@ func (q *query) page(ctx context.Context, columns string, limit, offset int, eac
 	text := fmt.Sprintf(`
 		SELECT %s FROM (SELECT at AS picked FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at DESC LIMIT $%d OFFSET $%d) page
 		CROSS JOIN log_rows WHERE workspace_id = $1 AND at = picked ORDER BY picked DESC`, columns, condition, n-2, n-1, n)
-	for row, err := range db.Rows[stored](ctx, q.in, text, args...) {
+	for row, err := range db.Rows[logRow](ctx, q.in, text, args...) {
 		if err != nil {
 			return fmt.Errorf("read logged rows: %w", err)
 		}
@@ -188,10 +188,10 @@ func (q *query) page(ctx context.Context, columns string, limit, offset int, eac
 // skip passes over whole hours: it is the time before which a page begins, and how many rows are to be passed over from there.
 func (q *query) skip(ctx context.Context, offset int) (before clock.Time, left int, err error) {
 	before, left = q.to, offset
-	for _, at := range newest(q.counts) {
+	for _, at := range newestFirst(q.counts) {
 		n := q.counts[at]
 		if at+hour > before { // the last is only a part of its hour
-			if n, err = q.rows(ctx, at, before, false); err != nil {
+			if n, err = q.countRows(ctx, at, before, false); err != nil {
 				return 0, 0, err
 			}
 		}

@@ -31,12 +31,12 @@ type Exchange struct {
 type Scan struct {
 	Capped bool // there were more rows
 
-	in    db.Scoped
-	marks []mark
+	in   db.Scoped
+	keys []rowKey
 }
 
 // A mark is a row's place.
-type mark struct {
+type rowKey struct {
 	At clock.Time
 	ID string
 }
@@ -57,36 +57,36 @@ func (s *Store) Scan(ctx context.Context, ws tenant.ID, f *Filters, most int, fn
 		}
 		condition, args := q.where(q.from, q.to)
 		args = append(args, q.now, most+1)
-		scan.marks, err = db.Query[mark](ctx, in, fmt.Sprintf(`
+		scan.keys, err = db.Query[rowKey](ctx, in, fmt.Sprintf(`
 			SELECT at, id FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at DESC, id DESC LIMIT $%d`, condition, len(args), len(args)+1), args...)
 		if err != nil {
 			return fmt.Errorf("find logged rows: %w", err)
 		}
-		if len(scan.marks) > most {
-			scan.marks, scan.Capped = scan.marks[:most], true
+		if len(scan.keys) > most {
+			scan.keys, scan.Capped = scan.keys[:most], true
 		}
 		return fn(scan)
 	})
 }
 
 // Len is how many rows there are.
-func (s *Scan) Len() int { return len(s.marks) }
+func (s *Scan) Len() int { return len(s.keys) }
 
 // Facts reads all rows, newest first, but for their chains and for what was asked.
 func (s *Scan) Facts(ctx context.Context) iter.Seq2[*Exchange, error] {
-	return s.read(ctx, "segment, finish_reason, trace_id, response", s.marks)
+	return s.read(ctx, "segment, finish_reason, trace_id, response", s.keys)
 }
 
 // Chains reads the chains of all rows, in the order of Facts.
 func (s *Scan) Chains(ctx context.Context) iter.Seq2[*Exchange, error] {
-	return s.read(ctx, "chain", s.marks)
+	return s.read(ctx, "chain", s.keys)
 }
 
 // Texts reads what was asked and answered in some rows, which are numbered as Facts has them and in that order.
 func (s *Scan) Texts(ctx context.Context, which []int) iter.Seq2[*Exchange, error] {
-	marks := make([]mark, len(which))
+	marks := make([]rowKey, len(which))
 	for i, at := range which {
-		marks[i] = s.marks[at]
+		marks[i] = s.keys[at]
 	}
 	return s.read(ctx, "response, tools, messages", marks)
 }
@@ -95,7 +95,7 @@ func (s *Scan) Texts(ctx context.Context, which []int) iter.Seq2[*Exchange, erro
 const scanBatch = 32
 
 // scanned is the condition that finds a batch; its text is always the same.
-var scanned = func() string {
+var scanCondition = func() string {
 	places := make([]string, scanBatch)
 	for i := range places {
 		places[i] = fmt.Sprintf("$%d", i+2)
@@ -107,8 +107,8 @@ var scanned = func() string {
 var errVanished = errors.New("a logged row is not where it was a moment ago")
 
 // read reads rows by their places, one at a time. Rows may share a time if the clock went back, so that the id decides.
-func (s *Scan) read(ctx context.Context, columns string, marks []mark) iter.Seq2[*Exchange, error] {
-	text := `SELECT at, id, ` + columns + ` FROM log_rows WHERE ` + scanned + ` ORDER BY at DESC, id DESC`
+func (s *Scan) read(ctx context.Context, columns string, marks []rowKey) iter.Seq2[*Exchange, error] {
+	text := `SELECT at, id, ` + columns + ` FROM log_rows WHERE ` + scanCondition + ` ORDER BY at DESC, id DESC`
 	return func(yield func(*Exchange, error) bool) {
 		for batch := range slices.Chunk(marks, scanBatch) {
 			times := make([]any, scanBatch)
@@ -120,7 +120,7 @@ func (s *Scan) read(ctx context.Context, columns string, marks []mark) iter.Seq2
 					yield(nil, fmt.Errorf("read logged rows: %w", err))
 					return
 				}
-				if len(batch) == 0 || (mark{row.At, row.ID}) != batch[0] {
+				if len(batch) == 0 || (rowKey{row.At, row.ID}) != batch[0] {
 					continue
 				}
 				batch = batch[1:]

@@ -26,7 +26,7 @@ const (
 )
 
 // trim forgets what is known of prompts when it has become much: the tables have it.
-func (c *Ingester) trim() {
+func (c *Ingester) trimFamilies() {
 	if c.prompts > maxPrompts {
 		clear(c.families)
 	}
@@ -43,7 +43,7 @@ type families struct {
 }
 
 // exactly is the name of an exact prompt as rows have it.
-func exactly(exact string) string {
+func exactOrNone(exact string) string {
 	if exact == "" {
 		return None
 	}
@@ -77,7 +77,7 @@ func (c *Ingester) segments(ctx context.Context, tx *db.Tx, across db.Scoped, ro
 		p := prompts[key{r.Workspace, r.Exact}]
 		if p == nil {
 			p = &prompt{ws: r.Workspace, exact: r.Exact, first: r}
-			if err := c.place(ctx, tx, p); err != nil {
+			if err := c.assignFamily(ctx, tx, p); err != nil {
 				return nil, err
 			}
 			prompts[key{r.Workspace, r.Exact}] = p
@@ -86,11 +86,11 @@ func (c *Ingester) segments(ctx context.Context, tx *db.Tx, across db.Scoped, ro
 		p.last, p.expires = max(p.last, r.At), max(p.expires, r.Expires)
 		segments[i] = p.segment
 	}
-	return segments, keep(ctx, across, order)
+	return segments, savePrompts(ctx, across, order)
 }
 
 // place finds the family of a prompt, or begins one with it.
-func (c *Ingester) place(ctx context.Context, tx *db.Tx, p *prompt) error {
+func (c *Ingester) assignFamily(ctx context.Context, tx *db.Tx, p *prompt) error {
 	known, err := c.familiesOf(ctx, tx, p.ws)
 	if err != nil {
 		return err
@@ -155,12 +155,12 @@ func (c *Ingester) familiesOf(ctx context.Context, tx *db.Tx, ws tenant.ID) (*fa
 }
 
 // keep enters prompts and families, or prolongs their time.
-func keep(ctx context.Context, across db.Scoped, prompts []*prompt) error {
+func savePrompts(ctx context.Context, across db.Scoped, prompts []*prompt) error {
 	variants, kept := make([][]any, len(prompts)), map[[2]string][]any{}
 	for i, p := range prompts {
 		sample := []byte{}
 		if p.fresh {
-			sample = []byte(beginning(capture.System(p.first.Messages)))
+			sample = []byte(sampleOf(capture.System(p.first.Messages)))
 		}
 		variants[i] = []any{p.ws, p.exact, p.segment, sample, p.first.At, p.last, p.expires}
 		key := [2]string{string(p.ws), p.segment}
@@ -191,7 +191,7 @@ func keep(ctx context.Context, across db.Scoped, prompts []*prompt) error {
 }
 
 // beginning is as much of a prompt as is shown.
-func beginning(text string) string {
+func sampleOf(text string) string {
 	if len(text) <= maxSample {
 		return text
 	}

@@ -23,14 +23,14 @@ type Store struct{ db *db.DB }
 func NewStore(d *db.DB) *Store { return &Store{db: d} }
 
 // newest are the hours that are counted, the latest first.
-func newest(counts map[clock.Time]int64) []clock.Time {
+func newestFirst(counts map[clock.Time]int64) []clock.Time {
 	all := slices.Sorted(maps.Keys(counts))
 	slices.Reverse(all)
 	return all
 }
 
 // stored is a row as the table has it.
-type stored struct {
+type logRow struct {
 	At               clock.Time
 	ID               string
 	ExpiresAt        clock.Time
@@ -62,28 +62,28 @@ type stored struct {
 const storedColumns = `at, id, expires_at, model, tag, segment, finish_reason, cached, segment_exact, trace_id, request_id, key_id, requested_model,
 	alias, provider, fallback_from, stream, prompt_tokens, completion_tokens, cost, latency, first_token, response, tools, messages`
 
-func (s *stored) row() Row {
+func (s *logRow) row() Row {
 	return Row{
-		ID: s.ID, Object: "log", RequestID: s.RequestID, CreatedAt: s.At, Model: s.Model, RequestedModel: s.RequestedModel, Alias: given(s.Alias),
-		Provider: s.Provider, Tag: given(s.Tag), TraceID: given(s.TraceID), Segment: s.Segment, SegmentExact: s.SegmentExact,
-		Messages: s.Messages, Tools: body(s.Tools), Response: s.Response, FinishReason: s.FinishReason,
+		ID: s.ID, Object: "log", RequestID: s.RequestID, CreatedAt: s.At, Model: s.Model, RequestedModel: s.RequestedModel, Alias: nullable(s.Alias),
+		Provider: s.Provider, Tag: nullable(s.Tag), TraceID: nullable(s.TraceID), Segment: s.Segment, SegmentExact: s.SegmentExact,
+		Messages: s.Messages, Tools: jsonOrNull(s.Tools), Response: s.Response, FinishReason: s.FinishReason,
 		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, TotalTokens: s.PromptTokens + s.CompletionTokens, CostUSD: s.Cost,
 		LatencyMS: milliseconds(s.Latency), TimeToFirstTokenMS: milliseconds(s.FirstToken), Stream: s.Stream, Cached: s.Cached,
-		FallbackFrom: given(s.FallbackFrom), ExpiresAt: s.ExpiresAt, KeyID: s.KeyID,
+		FallbackFrom: nullable(s.FallbackFrom), ExpiresAt: s.ExpiresAt, KeyID: s.KeyID,
 	}
 }
 
 func milliseconds(micros int64) float64 { return float64(micros) / 1000 }
 
 // given is a text, or nil where there is none.
-func given(text string) *string {
+func nullable(text string) *string {
 	if text == "" {
 		return nil
 	}
 	return &text
 }
 
-func body(text []byte) jsontext.Value {
+func jsonOrNull(text []byte) jsontext.Value {
 	if len(text) == 0 {
 		return jsontext.Value("null")
 	}
@@ -104,7 +104,7 @@ func (s *Store) List(ctx context.Context, ws tenant.ID, f *Filters, limit, offse
 			return err
 		}
 		size := 0
-		return q.page(ctx, storedColumns, limit, offset, func(r *stored) bool {
+		return q.page(ctx, storedColumns, limit, offset, func(r *logRow) bool {
 			rows = append(rows, r.row())
 			size += len(r.Messages) + len(r.Response) + len(r.Tools)
 			return size < pageBytes
@@ -119,7 +119,7 @@ func (s *Store) Get(ctx context.Context, ws tenant.ID, name string) (Row, error)
 	if !ok {
 		return Row{}, fault.NotFound("log", name)
 	}
-	row, err := db.Maybe[stored](ctx, s.db.In(ws), `
+	row, err := db.Maybe[logRow](ctx, s.db.In(ws), `
 		SELECT `+storedColumns+` FROM log_rows WHERE workspace_id = $1 AND at = $2 AND id = $3 AND expires_at > $4`, clock.Of(at), name, clock.Now())
 	switch {
 	case err != nil:
@@ -205,7 +205,7 @@ func (s *Store) Trace(ctx context.Context, ws tenant.ID, id string, limit, offse
 		return run, nil, fault.NotFound("trace", id)
 	}
 	size := 0
-	for row, err := range db.Rows[stored](ctx, in, `
+	for row, err := range db.Rows[logRow](ctx, in, `
 		SELECT `+storedColumns+` FROM log_rows
 		WHERE workspace_id = $1 AND trace_id = $2 AND trace_id <> '' AND expires_at > $3 ORDER BY at LIMIT $4 OFFSET $5`, id, clock.Now(), limit, offset) {
 		if err != nil {

@@ -189,7 +189,7 @@ func TestWhatIsTooLargeOrUnreadableIsSkippedAndCounted(t *testing.T) {
 
 func TestAFinishReasonIsAWord(t *testing.T) {
 	for said, want := range map[string]string{"stop": "stop", "a\x00b\n": "ab", strings.Repeat("x", 63) + "ü": strings.Repeat("x", 63), "\xff": "", "": ""} {
-		if got := word(said); got != want {
+		if got := sanitizeFinish(said); got != want {
 			t.Errorf("%q: %q, want %q", said, got, want)
 		}
 	}

@@ -210,7 +210,7 @@ func (l *life) check(j *journal.Journal, doubt []journal.Entry) {
 			if !stated[e.At] {
 				l.t.Fatalf("%+v was never taken", e)
 			}
-		case journal.Marked:
+		case journal.Probe:
 		default:
 			got = append(got, e)
 		}

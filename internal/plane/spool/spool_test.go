@@ -192,7 +192,7 @@ func TestWhatADiskHasSpoiledIsPassedOverAndCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := file.WriteAt([]byte("!"), 16+frame+3); err != nil { // within the second
+	if _, err := file.WriteAt([]byte("!"), 16+headerSize+3); err != nil { // within the second
 		t.Fatal(err)
 	}
 	s = open(t, disk.Crash(), Position{}, plenty)

@@ -296,7 +296,7 @@ func TestManySlowChangesAreDelayedAndNotHeldUp(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := &board{before: func() error { time.Sleep(10 * time.Millisecond); return nil }}
 		f := newFeed(d, map[string]Source{"key": b})
-		f.patience = 200 * time.Millisecond
+		f.timeout = 200 * time.Millisecond
 		version, err := d.Tx(t.Context(), func(tx *db.Tx) error {
 			for i := range 60 {
 				tx.Touch("key", "ws_1", strconv.Itoa(i))
@@ -325,7 +325,7 @@ func TestPruningKeepsWhatIsRecentAndWhatIsNotPublished(t *testing.T) {
 		}
 		touch(t, d, "key", "old, unpublished")
 		all := d.Across("test")
-		if _, err := db.Exec(t.Context(), all, `UPDATE feed_changes SET at = $1 WHERE subject LIKE 'old%'`, clock.Now().Add(-keep-time.Minute)); err != nil {
+		if _, err := db.Exec(t.Context(), all, `UPDATE feed_changes SET at = $1 WHERE subject LIKE 'old%'`, clock.Now().Add(-retention-time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.prune(t.Context()); err != nil {

@@ -52,7 +52,7 @@ func build(t *testing.T, d *db.DB) *fixture {
 
 func (f *fixture) rows(t *testing.T) []dataKey {
 	t.Helper()
-	keys, err := stored(t.Context(), f.db.Across("test"))
+	keys, err := readDataKeys(t.Context(), f.db.Across("test"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func (f *fixture) opens(t *testing.T, v *Vault) {
 func (f *fixture) settled(t *testing.T) {
 	t.Helper()
 	root := f.load(t)
-	if root.between() || root.ID() == f.old.ID() || f.rows(t)[0].RootID != root.ID() {
+	if root.rotating() || root.ID() == f.old.ID() || f.rows(t)[0].RootID != root.ID() {
 		t.Errorf("the file holds %d keys, first %s; the database needs %s; the old one was %s", root.handle.Len(), root.ID(), f.rows(t)[0].RootID, f.old.ID())
 	}
 	if err := Check(t.Context(), f.db, f.old); !errors.Is(err, ErrWrongRoot) {
@@ -150,7 +150,7 @@ func TestAWrongRootKeyIsRefusedAndChangesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		twoWrong, err := wrong.next()
+		twoWrong, err := wrong.withNewKey()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,12 +217,12 @@ func TestAnInterruptedRotationIsFinishedByTheNextOpen(t *testing.T) {
 	for step, interrupt := range map[string]func(t *testing.T, f *fixture, both *Root) error{
 		"both keys are in the file": func(*testing.T, *fixture, *Root) error { return nil },
 		"the data keys are wrapped anew, the old key is still in the file": func(t *testing.T, f *fixture, both *Root) error {
-			return errors.Join(f.vault.finish(t.Context(), tenant.Operator, both), both.save())
+			return errors.Join(f.vault.finishRotation(t.Context(), tenant.Operator, both), both.save())
 		},
 	} {
 		t.Run(step, func(t *testing.T) {
 			each(t, func(t *testing.T, f *fixture) {
-				both, err := f.load(t).next()
+				both, err := f.load(t).withNewKey()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -230,7 +230,7 @@ func TestAnInterruptedRotationIsFinishedByTheNextOpen(t *testing.T) {
 					t.Fatal(err)
 				}
 				root := f.load(t)
-				if !root.between() {
+				if !root.rotating() {
 					t.Fatal("nothing was interrupted")
 				}
 				v, err := Open(t.Context(), f.db, root)
@@ -260,7 +260,7 @@ func TestARotationThatFailsCanBeRepeated(t *testing.T) {
 			if err := Check(t.Context(), f.db, root); err != nil {
 				t.Fatalf("the file does not open the database: %v", err)
 			}
-			if !root.between() {
+			if !root.rotating() {
 				t.Fatal("the new key was not yet in the file when the data keys were to be wrapped with it")
 			}
 		}
@@ -294,7 +294,7 @@ func TestRotationStartsFromTheFileAsItIsNow(t *testing.T) {
 		if _, err := f.vault.RotateRoot(t.Context(), tenant.Operator); !errors.Is(err, ErrWrongRoot) {
 			t.Errorf("with a strange file: %v", err)
 		}
-		if after := f.load(t); after.ID() != before.ID() || after.between() {
+		if after := f.load(t); after.ID() != before.ID() || after.rotating() {
 			t.Error("a refused rotation wrote the file")
 		}
 	})

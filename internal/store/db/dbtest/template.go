@@ -12,7 +12,8 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// A template is migrated once per process and engine, and then copied: to migrate takes far longer than most tests do.
+// A template is a set of databases that is migrated once per process and engine, and then copied: migrating takes far
+// longer than most tests.
 type template struct {
 	opens    []opener
 	files    func() (map[string][]byte, error) // SQLite's
@@ -66,7 +67,7 @@ func (t *template) makeDatabase(name string) error {
 	return t.migrate("", secret.New(s.url(name)))
 }
 
-// migrate makes the schemas, and leaves nothing open.
+// migrate creates the schemas, and leaves nothing open.
 func (t *template) migrate(folder string, url secret.Text) error {
 	ctx := context.Background()
 	for _, open := range t.opens {
@@ -81,7 +82,8 @@ func (t *template) migrate(folder string, url secret.Text) error {
 	return nil
 }
 
-func (t *template) each(all *testing.T, test func(*testing.T, []*db.DB)) {
+// each runs test once per engine, with the folder and the URL of a copy of the template.
+func (t *template) each(all *testing.T, test func(one *testing.T, folder string, url secret.Text)) {
 	all.Helper()
 	all.Run(string(db.SQLite), func(one *testing.T) {
 		files, err := t.files()
@@ -94,7 +96,7 @@ func (t *template) each(all *testing.T, test func(*testing.T, []*db.DB)) {
 				one.Fatal(err)
 			}
 		}
-		test(one, t.open(one, folder, secret.Text{}))
+		test(one, folder, secret.Text{})
 	})
 	all.Run(string(db.Postgres), func(one *testing.T) {
 		name, err := t.database()
@@ -105,7 +107,7 @@ func (t *template) each(all *testing.T, test func(*testing.T, []*db.DB)) {
 		if err != nil {
 			one.Fatal(err)
 		}
-		test(one, t.open(one, one.TempDir(), s.database(one, name)))
+		test(one, one.TempDir(), s.database(one, name))
 	})
 }
 

@@ -48,7 +48,7 @@ func (s *Store) Draw(ctx context.Context, ws tenant.ID, f *Filters, size int, se
 		order := rand.New(rand.NewPCG(seed, 0)).Perm(pool)
 		for batch := range slices.Chunk(order[:min(size, pool)], scanBatch) {
 			for _, at := range batch {
-				m := scan.marks[at]
+				m := scan.keys[at]
 				row, err := db.Maybe[Drawn](ctx, scan.in, `SELECT `+drawnColumns+` FROM log_rows WHERE workspace_id = $1 AND at = $2 AND id = $3`, m.At, m.ID)
 				if err != nil {
 					return fmt.Errorf("read a logged row: %w", err)

@@ -28,30 +28,30 @@ type Ingester struct {
 	source string // the name of the spool's data folder
 	log    *slog.Logger
 
-	turn     chan struct{} // held by who writes: a batch, or a few deletions
-	at       spool.Position
-	known    bool       // at is where the database is
-	newest   clock.Time // of all rows that were entered
-	families map[tenant.ID]*families
-	prompts  int        // in families
-	lost     int64      // that was told of
-	over     clock.Time // before it no row's time is over; zero when that is to be asked
+	writing       chan struct{} // held by who writes: a batch, or a few deletions
+	at            spool.Position
+	positionKnown bool       // at is where the database is
+	newest        clock.Time // of all rows that were entered
+	families      map[tenant.ID]*families
+	prompts       int        // in families
+	reportedLost  int64      // that was told of
+	nextExpiry    clock.Time // before it no row's time is over; zero when that is to be asked
 
-	entered atomic.Pointer[spool.Position] // at, for who does not write
-	written chan struct{}                  // has a value when there may be something to checkpoint
+	ingested atomic.Pointer[spool.Position] // at, for who does not write
+	written  chan struct{}                  // has a value when there may be something to checkpoint
 }
 
 // wait takes the turn to write, or gives up with ctx.
-func (c *Ingester) wait(ctx context.Context) error {
+func (c *Ingester) acquire(ctx context.Context) error {
 	select {
-	case c.turn <- struct{}{}:
+	case c.writing <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (c *Ingester) done() { <-c.turn }
+func (c *Ingester) release() { <-c.writing }
 
 // Position is how far the database has read a spool.
 func Position(ctx context.Context, d *db.DB, source string) (spool.Position, error) {
@@ -95,18 +95,18 @@ func (c *Ingester) Newest(ctx context.Context) (clock.Time, error) {
 
 // NewClerk enters the rows of s, which is the spool of source, into d.
 func NewIngester(d *db.DB, s *spool.Spool, source string, log *slog.Logger) *Ingester {
-	return &Ingester{db: d, spool: s, source: source, log: log, families: map[tenant.ID]*families{}, turn: make(chan struct{}, 1), written: make(chan struct{}, 1)}
+	return &Ingester{db: d, spool: s, source: source, log: log, families: map[tenant.ID]*families{}, writing: make(chan struct{}, 1), written: make(chan struct{}, 1)}
 }
 
 // How often the clerk looks into the spool, and how much it enters at once: a writer that comes meanwhile waits for one batch.
 const (
-	enterEvery  = 200 * time.Millisecond
+	ingestEvery = 200 * time.Millisecond
 	batchBytes  = 2 << 20
-	retireEvery = time.Second
+	deleteEvery = time.Second
 	// checkpointEvery is how often what was entered is made safe from a power loss. Until then it is in the spool as well.
 	checkpointEvery = 250 * time.Millisecond
 	alarmEvery      = time.Second
-	quietFor        = 10 * time.Second
+	logEvery        = 10 * time.Second
 )
 
 // Run works until ctx ends, and once more then.
@@ -118,10 +118,10 @@ func (c *Ingester) Run(ctx context.Context) {
 		does  func(context.Context) error
 		fails string
 	}{
-		{enterEvery, c.spool.Appended(), c.Ingest, "logged rows wait in the spool"},
-		{retireEvery, nil, c.retireOnTime, "logged rows whose time is over are still there"},
-		{checkpointEvery, c.written, c.forget, "the spool cannot be emptied"},
-		{alarmEvery, nil, c.alarm, "the spool cannot be synced"},
+		{ingestEvery, c.spool.Appended(), c.Ingest, "logged rows wait in the spool"},
+		{deleteEvery, nil, c.deleteExpiredWhenDue, "logged rows whose time is over are still there"},
+		{checkpointEvery, c.written, c.emptySpool, "the spool cannot be emptied"},
+		{alarmEvery, nil, c.reportLost, "the spool cannot be synced"},
 	} {
 		beside.Go(func() { c.repeat(ctx, chore.every, chore.after, chore.does, chore.fails) })
 	}
@@ -148,7 +148,7 @@ func (c *Ingester) repeat(ctx context.Context, every time.Duration, after <-chan
 		}
 		err := does(ctx)
 		if err != nil && ctx.Err() == nil && time.Now().After(quiet) {
-			quiet = time.Now().Add(quietFor)
+			quiet = time.Now().Add(logEvery)
 			c.log.Warn(fails, "err", err, "waiting_bytes", c.spool.State().Waiting)
 		}
 		if err == nil && after != nil {
@@ -163,7 +163,7 @@ func (c *Ingester) repeat(ctx context.Context, every time.Duration, after <-chan
 }
 
 // wrote says that there may be something to checkpoint.
-func (c *Ingester) wrote() {
+func (c *Ingester) signalWritten() {
 	select {
 	case c.written <- struct{}{}:
 	default: // it was said
@@ -171,42 +171,42 @@ func (c *Ingester) wrote() {
 }
 
 // forget empties the spool of what the database will not lose any more.
-func (c *Ingester) forget(ctx context.Context) error {
-	at := c.entered.Load()
+func (c *Ingester) emptySpool(ctx context.Context) error {
+	at := c.ingested.Load()
 	made, err := c.db.Checkpoint(ctx)
-	if err == nil && made.Long {
-		if err = c.wait(ctx); err == nil {
-			err = c.db.Shorten(ctx)
-			c.done()
+	if err == nil && made.LogTooLong {
+		if err = c.acquire(ctx); err == nil {
+			err = c.db.TruncateLog(ctx)
+			c.release()
 		}
 	}
-	if err == nil && (!made.Whole || made.Long) {
-		c.wrote() // somebody who reads may have been in the way
+	if err == nil && (!made.Complete || made.LogTooLong) {
+		c.signalWritten() // somebody who reads may have been in the way
 	}
-	if err != nil || !made.Whole || at == nil {
+	if err != nil || !made.Complete || at == nil {
 		return err
 	}
 	return c.spool.Forget(at.Segment)
 }
 
 // alarm tells of rows that are lost, and makes those in the spool survive a power loss.
-func (c *Ingester) alarm(context.Context) error {
+func (c *Ingester) reportLost(context.Context) error {
 	state := c.spool.State()
-	if state.Lost > c.lost {
+	if state.Lost > c.reportedLost {
 		c.log.Error("logged rows are lost: the spool is full, or cannot be written",
-			"rows", state.Lost-c.lost, "waiting_bytes", state.Waiting, "budget_bytes", state.Budget, "err", state.Failure)
+			"rows", state.Lost-c.reportedLost, "waiting_bytes", state.Waiting, "budget_bytes", state.Budget, "err", state.Failure)
 	}
-	c.lost = state.Lost
+	c.reportedLost = state.Lost
 	return c.spool.Sync()
 }
 
 // batchTime bounds how long one batch may take, so that a database that does not answer is noticed.
-const batchTime = time.Minute
+const batchTimeout = time.Minute
 
 // Enter enters what is in the spool by now. Others get their turn between two batches.
 func (c *Ingester) Ingest(ctx context.Context) error {
 	for end := c.spool.End(); ; {
-		more, err := c.next(ctx, end)
+		more, err := c.ingestBatch(ctx, end)
 		if err != nil || !more {
 			return err
 		}
@@ -214,18 +214,18 @@ func (c *Ingester) Ingest(ctx context.Context) error {
 }
 
 // next enters a batch, and reports whether there may be more before end.
-func (c *Ingester) next(ctx context.Context, end spool.Position) (more bool, err error) {
-	if err := c.wait(ctx); err != nil {
+func (c *Ingester) ingestBatch(ctx context.Context, end spool.Position) (more bool, err error) {
+	if err := c.acquire(ctx); err != nil {
 		return false, err
 	}
-	defer c.done()
-	ctx, cancel := context.WithTimeout(ctx, batchTime)
+	defer c.release()
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
-	if !c.known {
+	if !c.positionKnown {
 		if c.at, c.newest, err = cursor(ctx, c.db.Across("a spool is the server's"), c.source); err != nil {
 			return false, err
 		}
-		c.known = true
+		c.positionKnown = true
 	}
 	batch, err := c.spool.Read(c.at, batchBytes)
 	if err != nil || batch.Next == c.at {
@@ -234,27 +234,27 @@ func (c *Ingester) next(ctx context.Context, end spool.Position) (more bool, err
 	if batch.Damaged > 0 {
 		c.log.Warn("a part of the spool cannot be read", "segment", batch.Next.Segment, "bytes", batch.Damaged)
 	}
-	c.trim()
-	err = c.enter(ctx, batch, c.put)
-	if db.Unfit(err) { // one row must not hold up all that come after it
+	c.trimFamilies()
+	err = c.commitBatch(ctx, batch, c.insertRows)
+	if db.IsDataError(err) { // one row must not hold up all that come after it
 		c.log.Error("a batch of logged rows is refused; they are entered one by one", "err", err)
-		err = c.enter(ctx, batch, c.putEach)
+		err = c.commitBatch(ctx, batch, c.insertRowByRow)
 	}
 	if err != nil {
-		c.known = false // it may have been committed all the same
+		c.positionKnown = false // it may have been committed all the same
 		clear(c.families)
 		return false, err
 	}
 	c.at = batch.Next
-	c.entered.Store(&batch.Next)
+	c.ingested.Store(&batch.Next)
 	return c.at.Before(end), nil
 }
 
 // errMoved says that the database is not where we left it: a commit that was not answered has taken place after all.
-var errMoved = errors.New("the log database has read further than was known")
+var errCursorMoved = errors.New("the log database has read further than was known")
 
 // enter enters a batch, together with the position after it.
-func (c *Ingester) enter(ctx context.Context, batch spool.Batch, put func(context.Context, *db.Tx, []*capture.Row) error) error {
+func (c *Ingester) commitBatch(ctx context.Context, batch spool.Batch, put func(context.Context, *db.Tx, []*capture.Row) error) error {
 	rows, newest := make([]*capture.Row, 0, len(batch.Records)), c.newest
 	for _, record := range batch.Records {
 		row, err := capture.Parse(record)
@@ -263,9 +263,9 @@ func (c *Ingester) enter(ctx context.Context, batch spool.Batch, put func(contex
 			continue
 		}
 		rows, newest = append(rows, row), max(newest, row.At)
-		c.over = min(c.over, row.Expires)
+		c.nextExpiry = min(c.nextExpiry, row.Expires)
 	}
-	defer c.wrote() // if it fails it may have been committed all the same
+	defer c.signalWritten() // if it fails it may have been committed all the same
 	tries := 0
 	_, err := c.db.Tx(ctx, func(tx *db.Tx) error {
 		if tries++; tries > 1 {
@@ -273,7 +273,7 @@ func (c *Ingester) enter(ctx context.Context, batch spool.Batch, put func(contex
 		}
 		across := tx.Across("the spool holds all workspaces' rows")
 		if at, _, err := cursor(ctx, across, c.source); err != nil || at != c.at {
-			return errors.Join(err, errMoved)
+			return errors.Join(err, errCursorMoved)
 		}
 		if len(rows) > 0 {
 			if err := put(ctx, tx, rows); err != nil {
@@ -297,10 +297,10 @@ var rowColumns = []string{
 }
 
 // putEach enters rows one by one, and leaves out those that the database cannot hold.
-func (c *Ingester) putEach(ctx context.Context, tx *db.Tx, rows []*capture.Row) error {
+func (c *Ingester) insertRowByRow(ctx context.Context, tx *db.Tx, rows []*capture.Row) error {
 	for _, row := range rows {
-		_, err := c.db.Tx(tx.Bind(ctx), func(tx *db.Tx) error { return c.put(ctx, tx, []*capture.Row{row}) })
-		if db.Unfit(err) {
+		_, err := c.db.Tx(tx.Bind(ctx), func(tx *db.Tx) error { return c.insertRows(ctx, tx, []*capture.Row{row}) })
+		if db.IsDataError(err) {
 			clear(c.families)
 			c.log.Error("a logged row is lost: the database cannot hold it", "row", row.ID, "request_id", row.Request, "err", err)
 			continue
@@ -312,20 +312,20 @@ func (c *Ingester) putEach(ctx context.Context, tx *db.Tx, rows []*capture.Row) 
 	return nil
 }
 
-func (c *Ingester) put(ctx context.Context, tx *db.Tx, rows []*capture.Row) error {
+func (c *Ingester) insertRows(ctx context.Context, tx *db.Tx, rows []*capture.Row) error {
 	across := tx.Across("the spool holds all workspaces' rows")
 	segments, err := c.segments(ctx, tx, across, rows)
 	if err != nil {
 		return err
 	}
 	values := make([][]any, len(rows))
-	changed := tally{}
+	changed := countDelta{}
 	for i, r := range rows {
 		segment := segments[i]
 		values[i] = []any{
-			r.Workspace, r.At, r.ID, r.Expires, r.Model, r.Tag, segment, r.Finish, r.Cached, exactly(r.Exact), r.Trace, r.Request, r.Key,
+			r.Workspace, r.At, r.ID, r.Expires, r.Model, r.Tag, segment, r.Finish, r.Cached, exactOrNone(r.Exact), r.Trace, r.Request, r.Key,
 			r.Requested, r.Alias, r.Provider, r.FallbackFrom, r.Stream, r.Prompt, r.Completion, r.Cost, r.Latency, r.First,
-			whole(r.Chain), whole(r.Response), whole(r.Tools), whole(r.Messages),
+			notNil(r.Chain), notNil(r.Response), notNil(r.Tools), notNil(r.Messages),
 		}
 		changed.add(&facts{
 			Workspace: r.Workspace, At: r.At, Model: r.Model, Tag: r.Tag, Segment: segment, FinishReason: r.Finish, Cached: r.Cached,
@@ -339,7 +339,7 @@ func (c *Ingester) put(ctx context.Context, tx *db.Tx, rows []*capture.Row) erro
 }
 
 // whole is a body that is not null.
-func whole(b []byte) []byte {
+func notNil(b []byte) []byte {
 	if b == nil {
 		return []byte{}
 	}
@@ -359,49 +359,49 @@ type facts struct {
 const hour = clock.Time(time.Hour / time.Microsecond)
 
 // A tally is how counts change by some rows.
-type tally struct {
-	counts map[counted]int64
-	traces map[traced]*trace
+type countDelta struct {
+	counts map[countKey]int64
+	traces map[traceKey]*traceDelta
 }
 
-type counted struct {
+type countKey struct {
 	ws           tenant.ID
 	facet, value string
 	hour         clock.Time
 }
 
-type traced struct {
+type traceKey struct {
 	ws tenant.ID
 	id string
 }
 
-type trace struct {
+type traceDelta struct {
 	first, last                     clock.Time
 	steps, prompt, completion, cost int64
 }
 
 // add counts a row, or takes it off with a sign of -1.
-func (t *tally) add(f *facts, sign int64) {
+func (t *countDelta) add(f *facts, sign int64) {
 	if t.counts == nil {
-		t.counts, t.traces = map[counted]int64{}, map[traced]*trace{}
+		t.counts, t.traces = map[countKey]int64{}, map[traceKey]*traceDelta{}
 	}
 	if f.FinishReason == "stop" && !f.Cached {
-		t.counts[counted{f.Workspace, ordinary, "", f.At - f.At%hour}] += sign
+		t.counts[countKey{f.Workspace, ordinary, "", f.At - f.At%hour}] += sign
 	}
 	for _, facet := range [...]struct{ name, value string }{
 		{everything, ""}, {"model", f.Model}, {"tag", f.Tag}, {"segment", f.Segment}, {"finish_reason", f.FinishReason}, {"cached", strconv.FormatBool(f.Cached)},
 	} {
 		if facet.name != "tag" || facet.value != "" {
-			t.counts[counted{f.Workspace, facet.name, facet.value, f.At - f.At%hour}] += sign
+			t.counts[countKey{f.Workspace, facet.name, facet.value, f.At - f.At%hour}] += sign
 		}
 	}
 	if f.TraceID == "" {
 		return
 	}
-	key := traced{f.Workspace, f.TraceID}
+	key := traceKey{f.Workspace, f.TraceID}
 	run := t.traces[key]
 	if run == nil {
-		run = &trace{first: f.At, last: f.At}
+		run = &traceDelta{first: f.At, last: f.At}
 		t.traces[key] = run
 	}
 	run.first, run.last = min(run.first, f.At), max(run.last, f.At)
@@ -412,9 +412,9 @@ func (t *tally) add(f *facts, sign int64) {
 }
 
 // write changes the counts. What has come to nothing is deleted by whoever took it off.
-func (t *tally) write(ctx context.Context, across db.Scoped) error {
+func (t *countDelta) write(ctx context.Context, across db.Scoped) error {
 	counts := make([][]any, 0, len(t.counts))
-	for _, c := range slices.SortedFunc(maps.Keys(t.counts), counted.compare) {
+	for _, c := range slices.SortedFunc(maps.Keys(t.counts), countKey.compare) {
 		counts = append(counts, []any{c.ws, c.facet, c.value, c.hour, t.counts[c]})
 	}
 	if err := db.Merge(ctx, across, "log_counts", []string{"workspace_id", "facet", "value", "hour", "n"}, 4, "n = log_counts.n + excluded.n", counts); err != nil {
@@ -432,6 +432,6 @@ func (t *tally) write(ctx context.Context, across db.Scoped) error {
 }
 
 // compare orders counts as the table does, in which it takes them fastest.
-func (c counted) compare(d counted) int {
+func (c countKey) compare(d countKey) int {
 	return cmp.Or(cmp.Compare(c.ws, d.ws), cmp.Compare(c.facet, d.facet), cmp.Compare(c.value, d.value), cmp.Compare(c.hour, d.hour))
 }

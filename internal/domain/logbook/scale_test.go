@@ -28,7 +28,7 @@ import (
 const home tenant.ID = "ws_home"
 
 // logsOn runs test on a fresh database of logs of each engine.
-func logsOn(t *testing.T, test func(t *testing.T, d *db.DB)) {
+func eachLogs(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Helper()
 	dbtest.EachURL(t, func(t *testing.T, folder string, url secret.Text) {
 		t.Helper()
@@ -44,7 +44,7 @@ func logsOn(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	})
 }
 
-func newClerk(t testing.TB, d *db.DB) *Ingester {
+func newIngester(t testing.TB, d *db.DB) *Ingester {
 	t.Helper()
 	s, err := spool.Open(journaltest.NewDisk(), spool.Position{}, 1<<40)
 	if err != nil {
@@ -54,13 +54,13 @@ func newClerk(t testing.TB, d *db.DB) *Ingester {
 }
 
 // enterRows enters rows as the clerk does.
-func enterRows(ctx context.Context, c *Ingester, rows []*capture.Row) error {
-	_, err := c.db.Tx(ctx, func(tx *db.Tx) error { return c.put(ctx, tx, rows) })
+func insertRows(ctx context.Context, c *Ingester, rows []*capture.Row) error {
+	_, err := c.db.Tx(ctx, func(tx *db.Tx) error { return c.insertRows(ctx, tx, rows) })
 	return err
 }
 
 // million makes rows like those of a busy month, the oldest first.
-type million struct {
+type rowSource struct {
 	random *rand.Rand
 	tags   *rand.Zipf
 	from   clock.Time
@@ -68,10 +68,10 @@ type million struct {
 	made   int
 }
 
-func newMillion(rows int, until clock.Time) *million {
+func newRowSource(rows int, until clock.Time) *rowSource {
 	random := rand.New(rand.NewPCG(1, 2))
 	const month = 30 * 24 * hour
-	return &million{random: random, tags: rand.NewZipf(random, 1.2, 1, 199), from: until - month, step: month / clock.Time(rows)}
+	return &rowSource{random: random, tags: rand.NewZipf(random, 1.2, 1, 199), from: until - month, step: month / clock.Time(rows)}
 }
 
 // prompts are forty that have no words in common.
@@ -93,7 +93,7 @@ var prompts = func() (all []string) {
 
 var finishes = []string{"stop", "stop", "stop", "stop", "stop", "stop", "stop", "tool_calls", "length", "content_filter"}
 
-func (m *million) next(retention time.Duration) *capture.Row {
+func (m *rowSource) next(retention time.Duration) *capture.Row {
 	m.made++
 	prompt := fmt.Sprintf("%s Today is day %d.", prompts[m.random.IntN(len(prompts))], m.random.IntN(40))
 	messages := fmt.Sprintf(`[{"role":"system","content":%q},{"role":"user","content":"Question %d: %s"}]`, prompt, m.made, strings.Repeat("what is it ", m.random.IntN(20)))
@@ -134,15 +134,15 @@ func TestMillionRows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	logsOn(t, func(t *testing.T, d *db.DB) {
-		ctx, clerk, store := t.Context(), newClerk(t, d), NewStore(d)
+	eachLogs(t, func(t *testing.T, d *db.DB) {
+		ctx, clerk, store := t.Context(), newIngester(t, d), NewStore(d)
 		now := clock.Now()
-		source := newMillion(rows, now)
+		source := newRowSource(rows, now)
 		began := time.Now()
 		var batch []*capture.Row
 		for range rows {
 			if batch = append(batch, source.next(90*24*time.Hour)); len(batch) == 2000 || source.made == rows {
-				if err := enterRows(ctx, clerk, batch); err != nil {
+				if err := insertRows(ctx, clerk, batch); err != nil {
 					t.Fatal(err)
 				}
 				batch = nil
@@ -217,7 +217,7 @@ func TestMillionRows(t *testing.T) {
 
 		beside, rest := context.WithCancel(ctx)
 		defer rest()
-		go clerk.repeat(beside, checkpointEvery, nil, clerk.forget, "the spool cannot be emptied")
+		go clerk.repeat(beside, checkpointEvery, nil, clerk.emptySpool, "the spool cannot be emptied")
 		stop, writes := make(chan struct{}), []time.Duration{}
 		done := make(chan struct{})
 		go func() {
@@ -231,9 +231,9 @@ func TestMillionRows(t *testing.T) {
 				row := source.next(90 * 24 * time.Hour)
 				row.At, row.ID = row.At+1, fmt.Sprintf("log_%026d", 5_000_000+source.made)
 				at := time.Now()
-				_ = clerk.wait(ctx) // as the clerk does
-				err := enterRows(ctx, clerk, []*capture.Row{row})
-				clerk.done()
+				_ = clerk.acquire(ctx) // as the clerk does
+				err := insertRows(ctx, clerk, []*capture.Row{row})
+				clerk.release()
 				if err != nil {
 					t.Error(err)
 					return

@@ -14,10 +14,10 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// fill gives the free slots to jobs that wait.
-func (r *Runner) fill(ctx context.Context) error {
-	for r.vacant() > 0 && ctx.Err() == nil {
-		heads, err := find[head](ctx, r, findHeads)
+// fillSlots starts waiting jobs in the free slots.
+func (r *Runner) fillSlots(ctx context.Context) error {
+	for r.freeSlots() > 0 && ctx.Err() == nil {
+		heads, err := find[queueHead](ctx, r, selectQueueHeads)
 		if err != nil {
 			return fmt.Errorf("find jobs that wait: %w", err)
 		}
@@ -34,13 +34,13 @@ func (r *Runner) fill(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (r *Runner) vacant() int {
+func (r *Runner) freeSlots() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.slots - len(r.runs)
 }
 
-func (r *Runner) choose(heads []head) []head {
+func (r *Runner) choose(heads []queueHead) []queueHead {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	running := map[tenant.ID]int{}
@@ -50,11 +50,12 @@ func (r *Runner) choose(heads []head) []head {
 	return choose(heads, running, r.served, r.perWorkspace, r.slots-len(r.runs))
 }
 
-// choose picks jobs for the vacant slots, one of a workspace at most: first of those that have the fewest running, of them of those that
-// were served the longest ago, of them the oldest. However much one workspace queues, another's next job is never far.
-func choose(heads []head, running map[tenant.ID]int, served map[tenant.ID]uint64, perWorkspace, vacant int) []head {
-	heads = slices.DeleteFunc(slices.Clone(heads), func(h head) bool { return running[h.WorkspaceID] >= perWorkspace })
-	slices.SortFunc(heads, func(a, b head) int {
+// choose picks jobs for the free slots, at most one per workspace: first of the workspaces with the fewest running
+// jobs, then of those served the longest ago, then the oldest job. However much one workspace queues, it delays
+// another's next job by one start at most.
+func choose(heads []queueHead, running map[tenant.ID]int, served map[tenant.ID]uint64, perWorkspace, vacant int) []queueHead {
+	heads = slices.DeleteFunc(slices.Clone(heads), func(h queueHead) bool { return running[h.WorkspaceID] >= perWorkspace })
+	slices.SortFunc(heads, func(a, b queueHead) int {
 		return cmp.Or(
 			cmp.Compare(running[a.WorkspaceID], running[b.WorkspaceID]), cmp.Compare(served[a.WorkspaceID], served[b.WorkspaceID]),
 			cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
@@ -62,22 +63,22 @@ func choose(heads []head, running map[tenant.ID]int, served map[tenant.ID]uint64
 	return heads[:max(0, min(vacant, len(heads)))]
 }
 
-// claim takes a job, and begins its run. One that was cancelled or taken meanwhile is passed over.
-func (r *Runner) claim(ctx context.Context, h head) error {
+// claim takes a job and starts its run. A job that was cancelled or taken meanwhile is skipped.
+func (r *Runner) claim(ctx context.Context, h queueHead) error {
 	r.mu.Lock()
-	work := r.works[h.Kind]
+	work := r.handlers[h.Kind]
 	r.mu.Unlock()
 	if work == nil {
-		return r.park(ctx, h)
+		return r.setAside(ctx, h)
 	}
-	run := &Run{Workspace: h.WorkspaceID, ID: h.ID, Kind: h.Kind, runner: r, claim: id.New("run"), turn: make(chan struct{}, 1)}
-	ours := false
-	err := r.change(ctx, h.place(), func(j *record) error {
+	run := &Run{Workspace: h.WorkspaceID, ID: h.ID, Kind: h.Kind, runner: r, claim: id.New("run"), writing: make(chan struct{}, 1)}
+	claimed := false
+	err := r.change(ctx, h.key(), func(j *record) error {
 		err := j.claim(run.claim, r.now())
-		ours = err == nil
+		claimed = err == nil
 		return err
 	})
-	if err != nil || !ours {
+	if err != nil || !claimed {
 		return err
 	}
 	run.ctx, run.end = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -86,45 +87,45 @@ func (r *Runner) claim(ctx context.Context, h head) error {
 	if r.paused != nil {
 		run.end(r.paused)
 	}
-	r.turns++
-	r.served[h.WorkspaceID] = r.turns
+	r.starts++
+	r.served[h.WorkspaceID] = r.starts
 	r.runs[run.claim] = run
 	r.work.Go(func() { r.perform(run.ctx, run, work) })
 	return nil
 }
 
-// park puts a job aside that this server cannot do.
-func (r *Runner) park(ctx context.Context, h head) error {
-	r.log.Error("nobody does jobs of this kind; it waits for a server that does", "kind", h.Kind, "workspace", h.WorkspaceID, "job", h.ID)
+// setAside claims a job whose kind this server has no handler for, so that it is not found again.
+func (r *Runner) setAside(ctx context.Context, h queueHead) error {
+	r.log.Error("no handler for jobs of this kind; the job waits for a server that has one", "kind", h.Kind, "workspace", h.WorkspaceID, "job", h.ID)
 	claim := id.New("run")
-	err := r.change(ctx, h.place(), func(j *record) error { return j.park(claim) })
+	err := r.change(ctx, h.key(), func(j *record) error { return j.setAside(claim) })
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.resting[claim] = rest{place: h.place()}
+	r.backoffs[claim] = backoff{key: h.key()}
 	return nil
 }
 
-// perform does the work, and settles what becomes of the job.
+// perform does the work, and stores the result.
 func (r *Runner) perform(ctx context.Context, run *Run, work Work) {
 	var err error
 	if run.cause() == nil {
-		err = r.guarded(ctx, run, work)
+		err = r.runRecovering(ctx, run, work)
 	}
 	wait := r.settle(ctx, run, err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.runs, run.claim)
 	if wait > 0 {
-		r.resting[run.claim] = rest{place: run.place(), until: time.Now().Add(time.Duration(r.pace * float64(wait)))}
+		r.backoffs[run.claim] = backoff{key: run.key(), until: time.Now().Add(time.Duration(r.backoffScale * float64(wait)))}
 	}
 	run.end(nil)
 	r.Wake()
 }
 
-func (r *Runner) guarded(ctx context.Context, run *Run, work Work) (err error) {
+func (r *Runner) runRecovering(ctx context.Context, run *Run, work Work) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
@@ -134,12 +135,12 @@ func (r *Runner) guarded(ctx context.Context, run *Run, work Work) (err error) {
 	return work(ctx, run)
 }
 
-// settle writes what becomes of a job, and returns for how long it rests. If the database does not take it, the claim is left in
-// nobody's hand, and the job is taken over and resumed.
+// settle stores how a job's run ended, and returns for how long the job backs off. If the database does not store it,
+// the claim belongs to no run, and reconcile takes the job over and resumes it.
 func (r *Runner) settle(ctx context.Context, run *Run, err error) (wait time.Duration) {
 	cause := run.cause()
 	var after record
-	unsettled := r.change(context.WithoutCancel(ctx), run.place(), func(j *record) (lost error) {
+	unsettled := r.change(context.WithoutCancel(ctx), run.key(), func(j *record) (lost error) {
 		wait, after = 0, record{}
 		if wait, lost = j.settle(run.claim, err, cause, r.now()); lost == nil {
 			after = *j
@@ -154,7 +155,7 @@ func (r *Runner) settle(ctx context.Context, run *Run, err error) (wait time.Dur
 	case after.Status == Failed && errors.As(err, new(*fault.Fault)):
 		log.Info("a job failed", "err", err)
 	case after.Status == Failed:
-		log.Error("a job failed of an error of ours", "err", err)
+		log.Error("a job failed with an internal error", "err", err)
 	case wait > 0:
 		log.Warn("a job will be tried again", "err", err, "attempts", after.Attempts, "in", wait)
 	}

@@ -13,37 +13,37 @@ import (
 // retireBatch bounds a transaction that deletes: whoever writes meanwhile waits for it. Between two the disk is left to others: there is
 // no hurry, since nobody can read a row whose time is over.
 const (
-	retireBatch = 100
-	retirePause = 10 * time.Millisecond
+	deleteBatch = 100
+	deletePause = 10 * time.Millisecond
 )
 
 // retireOnTime is Retire when some row's time is over, which is known without asking the database each time: only what is entered
 // makes it earlier. It is asked once a minute all the same, because another server may have entered something while it had the database.
-func (c *Ingester) retireOnTime(ctx context.Context) error {
-	if err := c.wait(ctx); err != nil {
+func (c *Ingester) deleteExpiredWhenDue(ctx context.Context) error {
+	if err := c.acquire(ctx); err != nil {
 		return err
 	}
-	now, over := clock.Now(), c.over
-	c.done()
+	now, over := clock.Now(), c.nextExpiry
+	c.release()
 	if now < over {
 		return nil
 	}
 	if _, err := c.DeleteExpired(ctx, now); err != nil {
 		return err
 	}
-	if err := c.wait(ctx); err != nil { // what is entered meanwhile would not be seen
+	if err := c.acquire(ctx); err != nil { // what is entered meanwhile would not be seen
 		return err
 	}
-	defer c.done()
-	over, err := c.firstOver(ctx)
+	defer c.release()
+	over, err := c.firstExpiry(ctx)
 	if err == nil {
-		c.over = min(over, now.Add(time.Minute))
+		c.nextExpiry = min(over, now.Add(time.Minute))
 	}
 	return err
 }
 
 // firstOver is when the first time of all is over.
-func (c *Ingester) firstOver(ctx context.Context) (clock.Time, error) {
+func (c *Ingester) firstExpiry(ctx context.Context) (clock.Time, error) {
 	over, err := db.One[clock.Time](ctx, c.db.Across("time goes by for all workspaces"), `
 		SELECT MIN(over) FROM (
 			SELECT MIN(expires_at) AS over FROM log_rows
@@ -63,19 +63,19 @@ func (c *Ingester) DeleteExpired(ctx context.Context, now clock.Time) (deleted i
 		from := clock.Time(math.MinInt64) // an index may still show what was deleted a moment ago: it is not looked at again
 		for {
 			var n int
-			if n, from, err = c.retire(ctx, table, from, now); err != nil {
+			if n, from, err = c.deleteExpiredBatch(ctx, table, from, now); err != nil {
 				return deleted, fmt.Errorf("delete from %s what is over: %w", table, err)
 			}
 			if table == "log_rows" {
 				deleted += n
 			}
-			if n < retireBatch {
+			if n < deleteBatch {
 				break
 			}
 			select {
 			case <-ctx.Done():
 				return deleted, ctx.Err()
-			case <-time.After(retirePause):
+			case <-time.After(deletePause):
 			}
 		}
 	}
@@ -83,16 +83,16 @@ func (c *Ingester) DeleteExpired(ctx context.Context, now clock.Time) (deleted i
 }
 
 // retire deletes what was over after from, the first of it first, and says how much and up to when.
-func (c *Ingester) retire(ctx context.Context, table string, from, now clock.Time) (n int, until clock.Time, err error) {
-	if err := c.wait(ctx); err != nil {
+func (c *Ingester) deleteExpiredBatch(ctx context.Context, table string, from, now clock.Time) (n int, until clock.Time, err error) {
+	if err := c.acquire(ctx); err != nil {
 		return 0, 0, err
 	}
-	defer c.done()
-	defer c.wrote()
+	defer c.release()
+	defer c.signalWritten()
 	_, err = c.db.Tx(ctx, func(tx *db.Tx) error {
 		across := tx.Across("time goes by for all workspaces")
 		last, err := db.Maybe[clock.Time](ctx, across, `
-			SELECT expires_at FROM `+table+` WHERE expires_at > $1 AND expires_at <= $2 ORDER BY expires_at LIMIT 1 OFFSET $3`, from, now, retireBatch-1)
+			SELECT expires_at FROM `+table+` WHERE expires_at > $1 AND expires_at <= $2 ORDER BY expires_at LIMIT 1 OFFSET $3`, from, now, deleteBatch-1)
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (c *Ingester) retire(ctx context.Context, table string, from, now clock.Tim
 			until = *last
 		}
 		if table == "log_rows" {
-			n, err = retireRows(ctx, across, from, until)
+			n, err = deleteExpiredRows(ctx, across, from, until)
 			return err
 		}
 		gone, err := db.Exec(ctx, across, `DELETE FROM `+table+` WHERE expires_at > $1 AND expires_at <= $2`, from, until)
@@ -114,14 +114,14 @@ func (c *Ingester) retire(ctx context.Context, table string, from, now clock.Tim
 }
 
 // retireRows deletes rows and takes them off what was counted.
-func retireRows(ctx context.Context, across db.Scoped, from, until clock.Time) (int, error) {
+func deleteExpiredRows(ctx context.Context, across db.Scoped, from, until clock.Time) (int, error) {
 	gone, err := db.Query[facts](ctx, across, `
 		DELETE FROM log_rows WHERE expires_at > $1 AND expires_at <= $2
 		RETURNING workspace_id AS workspace, at, model, tag, segment, finish_reason, cached, trace_id, prompt_tokens, completion_tokens, cost`, from, until)
 	if err != nil || len(gone) == 0 {
 		return 0, err
 	}
-	var changed tally
+	var changed countDelta
 	for i := range gone {
 		changed.add(&gone[i], -1)
 	}
