@@ -11,19 +11,20 @@ import (
 	"sovereign/internal/store/api"
 )
 
-// A Handler answers what keys may ask about their workspace's logs.
+// A Handler serves the log endpoints.
 type Handler struct {
 	store    *Store
 	ingester *Ingester
 	settings *live.AllSettings
 }
 
-// NewHandler reads s, as far as the settings allow. c enters what is still in the spool before anybody reads.
+// NewHandler returns a handler that reads s, as far as the settings permit. Before a read, c ingests what is still in
+// the spool.
 func NewHandler(s *Store, c *Ingester, settings *live.AllSettings) *Handler {
 	return &Handler{store: s, ingester: c, settings: settings}
 }
 
-// Routes are the operations for keys.
+// Routes returns the operations for API keys.
 func (h *Handler) Routes() []api.Route {
 	return []api.Route{
 		api.Get("/logs", api.Reader, h.list, "List logged exchanges, newest first"),
@@ -43,14 +44,14 @@ const (
 	cappedHeader  = "X-Service-Export-Capped"
 )
 
-// Open refuses while logging is off, and makes sure that what was answered is there to be read.
+// Open refuses while logging is disabled, and ingests what is in the spool, so that answered requests are visible.
 func (h *Handler) Open(ctx context.Context, ws tenant.ID) error {
 	if h.settings.Of(ws).LogDays == 0 {
 		return errDisabled()
 	}
 	soon, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_ = h.ingester.Ingest(soon) // what is not entered now will be; the reading itself says what is wrong
+	_ = h.ingester.Ingest(soon) // what is not ingested now is ingested later; the read itself reports a failure
 	return nil
 }
 

@@ -1,13 +1,10 @@
 package logbook
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -20,28 +17,29 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// A Clerk carries rows from the spool into the database, and takes those away whose time is over. The spool's position commits in the
-// transaction of the rows, so that each is entered once, whatever dies when; while the database is away they wait in the spool.
+// An Ingester moves rows from the spool to the log database, and deletes expired ones. The spool position commits in
+// the same transaction as the rows before it. Each row is therefore ingested once, whatever dies when. While the
+// database is unreachable, rows wait in the spool.
 type Ingester struct {
 	db     *db.DB
 	spool  *spool.Spool
-	source string // the name of the spool's data folder
+	source string // the id of the spool's data folder
 	log    *slog.Logger
 
-	writing       chan struct{} // held by who writes: a batch, or a few deletions
+	writing       chan struct{} // a mutex that respects contexts; held for one batch, or for a few deletions
 	at            spool.Position
-	positionKnown bool       // at is where the database is
-	newest        clock.Time // of all rows that were entered
+	positionKnown bool       // at is the database's cursor
+	newest        clock.Time // time of the newest ingested row
 	families      map[tenant.ID]*families
-	prompts       int        // in families
-	reportedLost  int64      // that was told of
-	nextExpiry    clock.Time // before it no row's time is over; zero when that is to be asked
+	prompts       int        // prompts in families
+	reportedLost  int64      // lost rows that were logged already
+	nextExpiry    clock.Time // no row expires before; zero when unknown
 
-	ingested atomic.Pointer[spool.Position] // at, for who does not write
-	written  chan struct{}                  // has a value when there may be something to checkpoint
+	ingested atomic.Pointer[spool.Position] // at, for readers without the lock
+	written  chan struct{}                  // receives a value when there may be something to checkpoint
 }
 
-// wait takes the turn to write, or gives up with ctx.
+// acquire takes the lock for writing, or gives up with ctx.
 func (c *Ingester) acquire(ctx context.Context) error {
 	select {
 	case c.writing <- struct{}{}:
@@ -53,29 +51,16 @@ func (c *Ingester) acquire(ctx context.Context) error {
 
 func (c *Ingester) release() { <-c.writing }
 
-// Position is how far the database has read a spool.
+// Position returns how far the database has ingested a spool.
 func Position(ctx context.Context, d *db.DB, source string) (spool.Position, error) {
-	at, _, err := cursor(ctx, d.Across("a spool is the server's"), source)
+	at, _, err := cursor(ctx, d.Across("a spool belongs to the server"), source)
 	return at, err
 }
 
-// cursor is how far a spool was entered, and the newest time of what was.
-func cursor(ctx context.Context, across db.Scoped, source string) (spool.Position, clock.Time, error) {
-	type row struct {
-		Segment, Position int64
-		At                clock.Time
-	}
-	at, err := db.Maybe[row](ctx, across, `SELECT segment, position, at FROM log_cursors WHERE source = $1`, source)
-	if err != nil || at == nil {
-		return spool.Position{}, 0, err
-	}
-	return spool.Position{Segment: at.Segment, Offset: at.Position}, at.At, nil
-}
-
-// Newest is the time of the newest row there is, in the database or on its way. Whoever records after it makes no two of one time, even
-// if the clock went back.
+// Newest returns the time of the newest row, in the database or in the spool. The recorder starts after it, so that
+// no two rows have the same time, even if the clock went back.
 func (c *Ingester) Newest(ctx context.Context) (clock.Time, error) {
-	at, newest, err := cursor(ctx, c.db.Across("a spool is the server's"), c.source)
+	at, newest, err := cursor(ctx, c.db.Across("a spool belongs to the server"), c.source)
 	if err != nil {
 		return 0, err
 	}
@@ -93,40 +78,41 @@ func (c *Ingester) Newest(ctx context.Context) (clock.Time, error) {
 	}
 }
 
-// NewClerk enters the rows of s, which is the spool of source, into d.
+// NewIngester returns an ingester of s, the spool of source, into d.
 func NewIngester(d *db.DB, s *spool.Spool, source string, log *slog.Logger) *Ingester {
 	return &Ingester{db: d, spool: s, source: source, log: log, families: map[tenant.ID]*families{}, writing: make(chan struct{}, 1), written: make(chan struct{}, 1)}
 }
 
-// How often the clerk looks into the spool, and how much it enters at once: a writer that comes meanwhile waits for one batch.
+// The intervals of the tasks, and how much one batch holds: concurrent deletions wait for one batch.
 const (
 	ingestEvery = 200 * time.Millisecond
 	batchBytes  = 2 << 20
 	deleteEvery = time.Second
-	// checkpointEvery is how often what was entered is made safe from a power loss. Until then it is in the spool as well.
+	// checkpointEvery is how often ingested rows are made to survive a power loss. Until then they are in the spool
+	// as well.
 	checkpointEvery = 250 * time.Millisecond
 	alarmEvery      = time.Second
 	logEvery        = 10 * time.Second
 )
 
-// Run works until ctx ends, and once more then.
+// Run works until ctx ends, and ingests once more then.
 func (c *Ingester) Run(ctx context.Context) {
-	var beside sync.WaitGroup
-	for _, chore := range []struct {
-		every time.Duration
-		after <-chan struct{}
-		does  func(context.Context) error
-		fails string
+	var tasks sync.WaitGroup
+	for _, task := range []struct {
+		every   time.Duration
+		after   <-chan struct{}
+		do      func(context.Context) error
+		failure string
 	}{
 		{ingestEvery, c.spool.Appended(), c.Ingest, "logged rows wait in the spool"},
-		{deleteEvery, nil, c.deleteExpiredWhenDue, "logged rows whose time is over are still there"},
+		{deleteEvery, nil, c.deleteExpiredWhenDue, "expired logged rows cannot be deleted"},
 		{checkpointEvery, c.written, c.emptySpool, "the spool cannot be emptied"},
 		{alarmEvery, nil, c.reportLost, "the spool cannot be synced"},
 	} {
-		beside.Go(func() { c.repeat(ctx, chore.every, chore.after, chore.does, chore.fails) })
+		tasks.Go(func() { c.repeat(ctx, task.every, task.after, task.do, task.failure) })
 	}
 	<-ctx.Done()
-	beside.Wait()
+	tasks.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := c.Ingest(last); err != nil {
@@ -134,22 +120,22 @@ func (c *Ingester) Run(ctx context.Context) {
 	}
 }
 
-// repeat does a chore again and again. One that worked rests until there is something to do, if after is not nil: it says so. Of failures
-// the log gets a line every ten seconds.
-func (c *Ingester) repeat(ctx context.Context, every time.Duration, after <-chan struct{}, does func(context.Context) error, fails string) {
+// repeat runs a task periodically. After a success it waits for a signal from after first, unless that is nil.
+// Failures are logged at most every ten seconds.
+func (c *Ingester) repeat(ctx context.Context, every time.Duration, after <-chan struct{}, do func(context.Context) error, failure string) {
 	wait := time.NewTimer(every)
 	defer wait.Stop()
-	var quiet time.Time // until then
+	var quiet time.Time // no failure is logged before
 	for {
 		select {
 		case <-wait.C:
 		case <-ctx.Done():
 			return
 		}
-		err := does(ctx)
+		err := do(ctx)
 		if err != nil && ctx.Err() == nil && time.Now().After(quiet) {
 			quiet = time.Now().Add(logEvery)
-			c.log.Warn(fails, "err", err, "waiting_bytes", c.spool.State().Waiting)
+			c.log.Warn(failure, "err", err, "waiting_bytes", c.spool.State().Waiting)
 		}
 		if err == nil && after != nil {
 			select {
@@ -162,15 +148,15 @@ func (c *Ingester) repeat(ctx context.Context, every time.Duration, after <-chan
 	}
 }
 
-// wrote says that there may be something to checkpoint.
+// signalWritten signals that there may be something to checkpoint.
 func (c *Ingester) signalWritten() {
 	select {
 	case c.written <- struct{}{}:
-	default: // it was said
+	default: // a signal is already pending
 	}
 }
 
-// forget empties the spool of what the database will not lose any more.
+// emptySpool removes from the spool what the database will not lose any more.
 func (c *Ingester) emptySpool(ctx context.Context) error {
 	at := c.ingested.Load()
 	made, err := c.db.Checkpoint(ctx)
@@ -181,7 +167,7 @@ func (c *Ingester) emptySpool(ctx context.Context) error {
 		}
 	}
 	if err == nil && (!made.Complete || made.LogTooLong) {
-		c.signalWritten() // somebody who reads may have been in the way
+		c.signalWritten() // a reader may have prevented it
 	}
 	if err != nil || !made.Complete || at == nil {
 		return err
@@ -189,7 +175,7 @@ func (c *Ingester) emptySpool(ctx context.Context) error {
 	return c.spool.Forget(at.Segment)
 }
 
-// alarm tells of rows that are lost, and makes those in the spool survive a power loss.
+// reportLost logs rows that were lost, and makes those in the spool survive a power loss.
 func (c *Ingester) reportLost(context.Context) error {
 	state := c.spool.State()
 	if state.Lost > c.reportedLost {
@@ -200,10 +186,10 @@ func (c *Ingester) reportLost(context.Context) error {
 	return c.spool.Sync()
 }
 
-// batchTime bounds how long one batch may take, so that a database that does not answer is noticed.
+// batchTimeout bounds one batch, so that a database that does not answer is noticed.
 const batchTimeout = time.Minute
 
-// Enter enters what is in the spool by now. Others get their turn between two batches.
+// Ingest ingests what is in the spool when it is called. The lock is released between two batches.
 func (c *Ingester) Ingest(ctx context.Context) error {
 	for end := c.spool.End(); ; {
 		more, err := c.ingestBatch(ctx, end)
@@ -213,7 +199,7 @@ func (c *Ingester) Ingest(ctx context.Context) error {
 	}
 }
 
-// next enters a batch, and reports whether there may be more before end.
+// ingestBatch ingests a batch, and reports whether there may be more before end.
 func (c *Ingester) ingestBatch(ctx context.Context, end spool.Position) (more bool, err error) {
 	if err := c.acquire(ctx); err != nil {
 		return false, err
@@ -222,7 +208,7 @@ func (c *Ingester) ingestBatch(ctx context.Context, end spool.Position) (more bo
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	if !c.positionKnown {
-		if c.at, c.newest, err = cursor(ctx, c.db.Across("a spool is the server's"), c.source); err != nil {
+		if c.at, c.newest, err = cursor(ctx, c.db.Across("a spool belongs to the server"), c.source); err != nil {
 			return false, err
 		}
 		c.positionKnown = true
@@ -236,12 +222,12 @@ func (c *Ingester) ingestBatch(ctx context.Context, end spool.Position) (more bo
 	}
 	c.trimFamilies()
 	err = c.commitBatch(ctx, batch, c.insertRows)
-	if db.IsDataError(err) { // one row must not hold up all that come after it
-		c.log.Error("a batch of logged rows is refused; they are entered one by one", "err", err)
+	if db.IsDataError(err) { // one row must not block all that follow it
+		c.log.Error("a batch of logged rows is refused; its rows are inserted one by one", "err", err)
 		err = c.commitBatch(ctx, batch, c.insertRowByRow)
 	}
 	if err != nil {
-		c.positionKnown = false // it may have been committed all the same
+		c.positionKnown = false // it may have committed all the same
 		clear(c.families)
 		return false, err
 	}
@@ -250,10 +236,11 @@ func (c *Ingester) ingestBatch(ctx context.Context, end spool.Position) (more bo
 	return c.at.Before(end), nil
 }
 
-// errMoved says that the database is not where we left it: a commit that was not answered has taken place after all.
+// errCursorMoved reports that the cursor is not where this process left it: a commit that was not answered took
+// effect after all.
 var errCursorMoved = errors.New("the log database has read further than was known")
 
-// enter enters a batch, together with the position after it.
+// commitBatch inserts a batch and moves the cursor behind it, in one transaction.
 func (c *Ingester) commitBatch(ctx context.Context, batch spool.Batch, put func(context.Context, *db.Tx, []*capture.Row) error) error {
 	rows, newest := make([]*capture.Row, 0, len(batch.Records)), c.newest
 	for _, record := range batch.Records {
@@ -265,11 +252,11 @@ func (c *Ingester) commitBatch(ctx context.Context, batch spool.Batch, put func(
 		rows, newest = append(rows, row), max(newest, row.At)
 		c.nextExpiry = min(c.nextExpiry, row.Expires)
 	}
-	defer c.signalWritten() // if it fails it may have been committed all the same
+	defer c.signalWritten() // on failure too: it may have committed all the same
 	tries := 0
 	_, err := c.db.Tx(ctx, func(tx *db.Tx) error {
 		if tries++; tries > 1 {
-			clear(c.families) // what the last try found is not in the tables
+			clear(c.families) // what the last attempt added is not in the tables
 		}
 		across := tx.Across("the spool holds all workspaces' rows")
 		if at, _, err := cursor(ctx, across, c.source); err != nil || at != c.at {
@@ -284,7 +271,7 @@ func (c *Ingester) commitBatch(ctx context.Context, batch spool.Batch, put func(
 			[][]any{{c.source, batch.Next.Segment, batch.Next.Offset, newest}})
 	})
 	if err != nil {
-		return fmt.Errorf("enter %d logged rows: %w", len(rows), err)
+		return fmt.Errorf("ingest %d logged rows: %w", len(rows), err)
 	}
 	c.newest = newest
 	return nil
@@ -296,7 +283,7 @@ var rowColumns = []string{
 	"chain", "response", "tools", "messages",
 }
 
-// putEach enters rows one by one, and leaves out those that the database cannot hold.
+// insertRowByRow inserts rows one by one, each under a savepoint, and omits those that the database refuses.
 func (c *Ingester) insertRowByRow(ctx context.Context, tx *db.Tx, rows []*capture.Row) error {
 	for _, row := range rows {
 		_, err := c.db.Tx(tx.Bind(ctx), func(tx *db.Tx) error { return c.insertRows(ctx, tx, []*capture.Row{row}) })
@@ -338,7 +325,7 @@ func (c *Ingester) insertRows(ctx context.Context, tx *db.Tx, rows []*capture.Ro
 	return changed.write(ctx, across)
 }
 
-// whole is a body that is not null.
+// notNil returns a body that is not NULL.
 func notNil(b []byte) []byte {
 	if b == nil {
 		return []byte{}
@@ -346,7 +333,7 @@ func notNil(b []byte) []byte {
 	return b
 }
 
-// facts are what is counted of a row.
+// facts are the columns of a row that are counted.
 type facts struct {
 	Workspace                            tenant.ID
 	At                                   clock.Time
@@ -358,7 +345,7 @@ type facts struct {
 
 const hour = clock.Time(time.Hour / time.Microsecond)
 
-// A tally is how counts change by some rows.
+// A countDelta is the change of the counts by some rows.
 type countDelta struct {
 	counts map[countKey]int64
 	traces map[traceKey]*traceDelta
@@ -380,7 +367,7 @@ type traceDelta struct {
 	steps, prompt, completion, cost int64
 }
 
-// add counts a row, or takes it off with a sign of -1.
+// add adds a row to the counts, or subtracts it with a sign of -1.
 func (t *countDelta) add(f *facts, sign int64) {
 	if t.counts == nil {
 		t.counts, t.traces = map[countKey]int64{}, map[traceKey]*traceDelta{}
@@ -409,29 +396,4 @@ func (t *countDelta) add(f *facts, sign int64) {
 	run.prompt += sign * f.PromptTokens
 	run.completion += sign * f.CompletionTokens
 	run.cost += sign * f.Cost
-}
-
-// write changes the counts. What has come to nothing is deleted by whoever took it off.
-func (t *countDelta) write(ctx context.Context, across db.Scoped) error {
-	counts := make([][]any, 0, len(t.counts))
-	for _, c := range slices.SortedFunc(maps.Keys(t.counts), countKey.compare) {
-		counts = append(counts, []any{c.ws, c.facet, c.value, c.hour, t.counts[c]})
-	}
-	if err := db.Merge(ctx, across, "log_counts", []string{"workspace_id", "facet", "value", "hour", "n"}, 4, "n = log_counts.n + excluded.n", counts); err != nil {
-		return err
-	}
-	runs := make([][]any, 0, len(t.traces))
-	for key, r := range t.traces {
-		runs = append(runs, []any{key.ws, key.id, r.first, r.last, r.steps, r.prompt, r.completion, r.cost})
-	}
-	return db.Merge(ctx, across, "log_traces", []string{"workspace_id", "trace_id", "first_at", "last_at", "steps", "prompt_tokens", "completion_tokens", "cost"}, 2, `
-		first_at = CASE WHEN excluded.first_at < log_traces.first_at THEN excluded.first_at ELSE log_traces.first_at END,
-		last_at = CASE WHEN excluded.last_at > log_traces.last_at THEN excluded.last_at ELSE log_traces.last_at END,
-		steps = log_traces.steps + excluded.steps, prompt_tokens = log_traces.prompt_tokens + excluded.prompt_tokens,
-		completion_tokens = log_traces.completion_tokens + excluded.completion_tokens, cost = log_traces.cost + excluded.cost`, runs)
-}
-
-// compare orders counts as the table does, in which it takes them fastest.
-func (c countKey) compare(d countKey) int {
-	return cmp.Or(cmp.Compare(c.ws, d.ws), cmp.Compare(c.facet, d.facet), cmp.Compare(c.value, d.value), cmp.Compare(c.hour, d.hour))
 }

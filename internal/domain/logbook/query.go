@@ -13,20 +13,21 @@ import (
 
 // A query finds rows by filters, at one time.
 //
-// By one facet or none, rows are found along the facet's own index and counted by the hour, so that neither a total nor a deep page
-// goes over the rows. By several, they are found and counted along the index of the rarest, which holds the others too.
+// With one facet or none, rows are found along the facet's own index and counted by the hour, so that neither a total
+// nor a deep page reads all rows. With several facets, rows are found and counted along the index of the rarest,
+// which holds the other columns too.
 type query struct {
 	in      db.Scoped
 	ws      tenant.ID
 	now     clock.Time
 	from    clock.Time           // inclusive
 	to      clock.Time           // exclusive
-	facets  []facet              // the first leads, where led is set
-	indexed bool                 // by an index of its own
-	counts  map[clock.Time]int64 // of the leading facet, or of everything, by hour
+	facets  []facet              // the first one selects the index, when indexed is set
+	indexed bool                 // the first facet has an index of its own
+	counts  map[clock.Time]int64 // rows of the first facet, or of all rows, by hour
 }
 
-// never is after every time.
+// never is later than every time.
 const never = clock.Time(math.MaxInt64)
 
 // find prepares a query.
@@ -60,7 +61,7 @@ func sum(counts map[clock.Time]int64) (n int64) {
 	return n
 }
 
-// count reads how many rows a facet has in the hours that the query touches.
+// count reads how many rows a facet has in the hours of the query.
 func (q *query) count(ctx context.Context, f facet) error {
 	type hourly struct {
 		Hour clock.Time
@@ -78,7 +79,7 @@ func (q *query) count(ctx context.Context, f facet) error {
 	return nil
 }
 
-// where is the condition of rows between two times, and its arguments from $2 on. expires_at is left to whoever needs it.
+// where returns the condition of rows between two times, and its arguments from $2 on. It does not check expires_at.
 func (q *query) where(from, to clock.Time) (string, []any) {
 	var text strings.Builder
 	text.WriteString("workspace_id = $1")
@@ -97,7 +98,7 @@ func (q *query) where(from, to clock.Time) (string, []any) {
 	return text.String(), args
 }
 
-// total is how many rows there are.
+// total returns the number of matching rows.
 func (q *query) total(ctx context.Context) (int64, error) {
 	switch {
 	case sum(q.counts) == 0:
@@ -110,7 +111,7 @@ func (q *query) total(ctx context.Context) (int64, error) {
 		switch from, to := max(at, q.from), min(at+hour, q.to); {
 		case from == at && to == at+hour:
 			n += some
-		default: // a part of an hour
+		default: // part of an hour
 			part, err := q.countRows(ctx, from, to, false)
 			if err != nil {
 				return 0, err
@@ -118,11 +119,11 @@ func (q *query) total(ctx context.Context) (int64, error) {
 			n += part
 		}
 	}
-	late, err := q.expired(ctx)
-	return n - late, err
+	expired, err := q.expired(ctx)
+	return n - expired, err
 }
 
-// rows counts the rows between two times.
+// countRows counts the rows between two times; with visible only those that have not expired.
 func (q *query) countRows(ctx context.Context, from, to clock.Time, visible bool) (int64, error) {
 	condition, args := q.where(from, to)
 	if visible {
@@ -136,7 +137,8 @@ func (q *query) countRows(ctx context.Context, from, to clock.Time, visible bool
 	return n, nil
 }
 
-// late counts the rows whose time is over and that are still there: there are few, because they are deleted all the time.
+// expired counts the rows that have expired and are not deleted yet. There are few, because they are deleted
+// continuously.
 func (q *query) expired(ctx context.Context) (int64, error) {
 	args := []any{q.now, q.ws, q.from, q.to}
 	var condition strings.Builder
@@ -144,25 +146,25 @@ func (q *query) expired(ctx context.Context) (int64, error) {
 	for i := range q.facets {
 		args = q.facets[i].where(&condition, false, args, 1)
 	}
-	n, err := db.One[int64](ctx, q.in.Across("the index of deadlines is everybody's"), `SELECT COUNT(*) FROM log_rows WHERE `+condition.String(), args...)
+	n, err := db.One[int64](ctx, q.in.Across("the index of expiry spans all workspaces"), `SELECT COUNT(*) FROM log_rows WHERE `+condition.String(), args...)
 	if err != nil {
-		return 0, fmt.Errorf("count logged rows whose time is over: %w", err)
+		return 0, fmt.Errorf("count expired logged rows: %w", err)
 	}
 	return n, nil
 }
 
-// page reads rows, newest first, until each has enough.
+// page reads rows, newest first, until each returns false.
 func (q *query) page(ctx context.Context, columns string, limit, offset int, each func(*logRow) bool) error {
 	if sum(q.counts) == 0 {
 		return nil
 	}
 	to := q.to
 	if len(q.facets) <= 1 && offset > 0 {
-		late, err := q.expired(ctx)
+		expired, err := q.expired(ctx)
 		if err != nil {
 			return err
 		}
-		if late == 0 {
+		if expired == 0 {
 			if to, offset, err = q.skip(ctx, offset); err != nil {
 				return err
 			}
@@ -185,12 +187,13 @@ func (q *query) page(ctx context.Context, columns string, limit, offset int, eac
 	return nil
 }
 
-// skip passes over whole hours: it is the time before which a page begins, and how many rows are to be passed over from there.
+// skip skips whole hours by their counts. It returns the time before which the page begins, and how many rows are
+// left to skip from there.
 func (q *query) skip(ctx context.Context, offset int) (before clock.Time, left int, err error) {
 	before, left = q.to, offset
 	for _, at := range newestFirst(q.counts) {
 		n := q.counts[at]
-		if at+hour > before { // the last is only a part of its hour
+		if at+hour > before { // of the last hour only a part matches
 			if n, err = q.countRows(ctx, at, before, false); err != nil {
 				return 0, 0, err
 			}

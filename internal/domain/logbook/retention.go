@@ -10,15 +10,16 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// retireBatch bounds a transaction that deletes: whoever writes meanwhile waits for it. Between two the disk is left to others: there is
-// no hurry, since nobody can read a row whose time is over.
+// deleteBatch bounds a transaction that deletes, because the ingester waits for it. deletePause leaves the disk to
+// others between two of them. There is no hurry: an expired row can no longer be read.
 const (
 	deleteBatch = 100
 	deletePause = 10 * time.Millisecond
 )
 
-// retireOnTime is Retire when some row's time is over, which is known without asking the database each time: only what is entered
-// makes it earlier. It is asked once a minute all the same, because another server may have entered something while it had the database.
+// deleteExpiredWhenDue calls DeleteExpired when some row has expired. It knows the next expiry without a query: only
+// ingested rows make it earlier. It still queries once a minute, because another server may have ingested rows while
+// it held the database.
 func (c *Ingester) deleteExpiredWhenDue(ctx context.Context) error {
 	if err := c.acquire(ctx); err != nil {
 		return err
@@ -31,40 +32,26 @@ func (c *Ingester) deleteExpiredWhenDue(ctx context.Context) error {
 	if _, err := c.DeleteExpired(ctx, now); err != nil {
 		return err
 	}
-	if err := c.acquire(ctx); err != nil { // what is entered meanwhile would not be seen
+	if err := c.acquire(ctx); err != nil { // or a row that is ingested meanwhile would be missed
 		return err
 	}
 	defer c.release()
-	over, err := c.firstExpiry(ctx)
+	over, err := firstExpiry(ctx, c.db)
 	if err == nil {
 		c.nextExpiry = min(over, now.Add(time.Minute))
 	}
 	return err
 }
 
-// firstOver is when the first time of all is over.
-func (c *Ingester) firstExpiry(ctx context.Context) (clock.Time, error) {
-	over, err := db.One[clock.Time](ctx, c.db.Across("time goes by for all workspaces"), `
-		SELECT MIN(over) FROM (
-			SELECT MIN(expires_at) AS over FROM log_rows
-			UNION ALL SELECT MIN(expires_at) FROM log_variants
-			UNION ALL SELECT MIN(expires_at) FROM log_families
-			UNION ALL SELECT CAST($1 AS BIGINT)) AS all_of_them`, int64(math.MaxInt64))
-	if err != nil {
-		return 0, fmt.Errorf("ask when the first logged row's time is over: %w", err)
-	}
-	return over, nil
-}
-
-// Retire deletes the rows whose time is over, a few in each transaction, and says how many. Nobody can read them before it is done: every
-// reading asks for the time itself. The prompts that no row has any more go last.
+// DeleteExpired deletes the expired rows, a few per transaction, and returns how many. They cannot be read before
+// that either: every query checks expires_at. Prompts that no row uses any more are deleted last.
 func (c *Ingester) DeleteExpired(ctx context.Context, now clock.Time) (deleted int, err error) {
 	for _, table := range []string{"log_rows", "log_variants", "log_families"} {
-		from := clock.Time(math.MinInt64) // an index may still show what was deleted a moment ago: it is not looked at again
+		from := clock.Time(math.MinInt64) // an index may still hold rows that were just deleted; it is not read from the start again
 		for {
 			var n int
 			if n, from, err = c.deleteExpiredBatch(ctx, table, from, now); err != nil {
-				return deleted, fmt.Errorf("delete from %s what is over: %w", table, err)
+				return deleted, fmt.Errorf("delete expired rows from %s: %w", table, err)
 			}
 			if table == "log_rows" {
 				deleted += n
@@ -82,7 +69,8 @@ func (c *Ingester) DeleteExpired(ctx context.Context, now clock.Time) (deleted i
 	return deleted, nil
 }
 
-// retire deletes what was over after from, the first of it first, and says how much and up to when.
+// deleteExpiredBatch deletes the oldest batch of what expired after from. It returns how many rows, and the expiry it
+// came to.
 func (c *Ingester) deleteExpiredBatch(ctx context.Context, table string, from, now clock.Time) (n int, until clock.Time, err error) {
 	if err := c.acquire(ctx); err != nil {
 		return 0, 0, err
@@ -90,13 +78,13 @@ func (c *Ingester) deleteExpiredBatch(ctx context.Context, table string, from, n
 	defer c.release()
 	defer c.signalWritten()
 	_, err = c.db.Tx(ctx, func(tx *db.Tx) error {
-		across := tx.Across("time goes by for all workspaces")
+		across := tx.Across("rows of all workspaces expire")
 		last, err := db.Maybe[clock.Time](ctx, across, `
 			SELECT expires_at FROM `+table+` WHERE expires_at > $1 AND expires_at <= $2 ORDER BY expires_at LIMIT 1 OFFSET $3`, from, now, deleteBatch-1)
 		if err != nil {
 			return err
 		}
-		if until = now; last != nil { // or there are fewer
+		if until = now; last != nil { // nil when fewer are left
 			until = *last
 		}
 		if table == "log_rows" {
@@ -108,30 +96,7 @@ func (c *Ingester) deleteExpiredBatch(ctx context.Context, table string, from, n
 		return err
 	})
 	if n > 0 && table != "log_rows" {
-		clear(c.families) // a prompt that comes again is entered again
+		clear(c.families) // a prompt that recurs is stored again
 	}
 	return n, until, err
-}
-
-// retireRows deletes rows and takes them off what was counted.
-func deleteExpiredRows(ctx context.Context, across db.Scoped, from, until clock.Time) (int, error) {
-	gone, err := db.Query[facts](ctx, across, `
-		DELETE FROM log_rows WHERE expires_at > $1 AND expires_at <= $2
-		RETURNING workspace_id AS workspace, at, model, tag, segment, finish_reason, cached, trace_id, prompt_tokens, completion_tokens, cost`, from, until)
-	if err != nil || len(gone) == 0 {
-		return 0, err
-	}
-	var changed countDelta
-	for i := range gone {
-		changed.add(&gone[i], -1)
-	}
-	if err := changed.write(ctx, across); err != nil {
-		return 0, err
-	}
-	for _, none := range []string{`DELETE FROM log_counts WHERE n = 0`, `DELETE FROM log_traces WHERE steps = 0`} {
-		if _, err := db.Exec(ctx, across, none); err != nil {
-			return 0, err
-		}
-	}
-	return len(gone), nil
 }

@@ -13,7 +13,7 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// An Exchange is what a dataset needs to know of a logged row. Which of it is read, the method says.
+// An Exchange is what a dataset needs of a logged row. Each method says which fields it reads.
 type Exchange struct {
 	At           clock.Time
 	ID           string
@@ -26,8 +26,8 @@ type Exchange struct {
 	Messages     []byte
 }
 
-// A Scan is the newest rows of some filters as they stand at one time: it can be read again and again, and is the same each time. It
-// holds the places of the rows, and none of their text.
+// A Scan is the newest matching rows in one snapshot: every read of it returns the same. It holds the keys of the
+// rows, and none of their text.
 type Scan struct {
 	Capped bool // there were more rows
 
@@ -35,13 +35,14 @@ type Scan struct {
 	keys []rowKey
 }
 
-// A mark is a row's place.
+// A rowKey identifies a row of a workspace.
 type rowKey struct {
 	At clock.Time
 	ID string
 }
 
-// Scan hands at most so many rows to fn, which may read them until it returns. Rows that are deleted meanwhile are still there for it.
+// Scan calls fn with at most so many rows, which fn may read until it returns. Rows that are deleted meanwhile are
+// still visible to it.
 func (s *Store) Scan(ctx context.Context, ws tenant.ID, f *Filters, most int, fn func(*Scan) error) error {
 	if err := f.check(); err != nil {
 		return err
@@ -69,10 +70,10 @@ func (s *Store) Scan(ctx context.Context, ws tenant.ID, f *Filters, most int, fn
 	})
 }
 
-// Len is how many rows there are.
+// Len returns the number of rows.
 func (s *Scan) Len() int { return len(s.keys) }
 
-// Facts reads all rows, newest first, but for their chains and for what was asked.
+// Facts reads all rows, newest first, without their chains, messages and tools.
 func (s *Scan) Facts(ctx context.Context) iter.Seq2[*Exchange, error] {
 	return s.read(ctx, "segment, finish_reason, trace_id, response", s.keys)
 }
@@ -82,7 +83,7 @@ func (s *Scan) Chains(ctx context.Context) iter.Seq2[*Exchange, error] {
 	return s.read(ctx, "chain", s.keys)
 }
 
-// Texts reads what was asked and answered in some rows, which are numbered as Facts has them and in that order.
+// Texts reads messages, tools and responses of some rows. which are their indices in the order of Facts, ascending.
 func (s *Scan) Texts(ctx context.Context, which []int) iter.Seq2[*Exchange, error] {
 	marks := make([]rowKey, len(which))
 	for i, at := range which {
@@ -91,10 +92,10 @@ func (s *Scan) Texts(ctx context.Context, which []int) iter.Seq2[*Exchange, erro
 	return s.read(ctx, "response, tools, messages", marks)
 }
 
-// scanBatch is how many rows are read by one statement, which may sort them.
+// scanBatch is how many rows one statement reads.
 const scanBatch = 32
 
-// scanned is the condition that finds a batch; its text is always the same.
+// scanCondition is the condition that finds a batch; its text is constant.
 var scanCondition = func() string {
 	places := make([]string, scanBatch)
 	for i := range places {
@@ -103,10 +104,10 @@ var scanCondition = func() string {
 	return `workspace_id = $1 AND at IN (` + strings.Join(places, ", ") + `)`
 }()
 
-// errVanished says that a row went away in the middle of a snapshot.
+// errVanished reports that a row disappeared within a snapshot.
 var errVanished = errors.New("a logged row is not where it was a moment ago")
 
-// read reads rows by their places, one at a time. Rows may share a time if the clock went back, so that the id decides.
+// read reads rows by their keys, one at a time. Rows may share a time if the clock went back; the id decides then.
 func (s *Scan) read(ctx context.Context, columns string, marks []rowKey) iter.Seq2[*Exchange, error] {
 	text := `SELECT at, id, ` + columns + ` FROM log_rows WHERE ` + scanCondition + ` ORDER BY at DESC, id DESC`
 	return func(yield func(*Exchange, error) bool) {

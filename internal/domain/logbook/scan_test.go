@@ -19,7 +19,7 @@ import (
 
 const scanCondition tenant.ID = "ws_scanned"
 
-// logged enters n exchanges, number i with the tag that tag says and the answer "answer i".
+// logged ingests n exchanges, number i with the tag that tag returns and the answer "answer i".
 func logged(t *testing.T, logs *db.DB, n int, tag func(i int) string) {
 	t.Helper()
 	disk, err := journal.Folder(t.TempDir())

@@ -232,7 +232,7 @@ func TestOpenSyncsWhatAKilledProcessLeftUnsynced(t *testing.T) {
 		j := begin(t, disk)
 		must(t, j.Append(settled("req_1")), j.Append(settled("req_2")))
 		disk = disk.Crash()
-		_, err := journal.Open(disk) // and whoever opened it may have posted it by now
+		_, err := journal.Open(disk) // and its opener may have posted the entries by now
 		must(t, err)
 		again, err := journal.Open(disk.PowerLoss(rand.New(rand.NewPCG(seed, 1))))
 		must(t, err)

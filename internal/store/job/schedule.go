@@ -51,8 +51,8 @@ func (r *Runner) choose(heads []queueHead) []queueHead {
 }
 
 // choose picks jobs for the free slots, at most one per workspace: first of the workspaces with the fewest running
-// jobs, then of those served the longest ago, then the oldest job. However much one workspace queues, it delays
-// another's next job by one start at most.
+// jobs, then of those served the longest ago, then the oldest job. However much other workspaces queue,
+// each of them starts at most one job before a waiting workspace that has nothing running.
 func choose(heads []queueHead, running map[tenant.ID]int, served map[tenant.ID]uint64, perWorkspace, vacant int) []queueHead {
 	heads = slices.DeleteFunc(slices.Clone(heads), func(h queueHead) bool { return running[h.WorkspaceID] >= perWorkspace })
 	slices.SortFunc(heads, func(a, b queueHead) int {

@@ -68,7 +68,7 @@ func (f *fixture) load(t *testing.T) *Root {
 	return root
 }
 
-// opens checks that v reads what was sealed at first.
+// opens checks that v decrypts the value that was sealed first.
 func (f *fixture) opens(t *testing.T, v *Vault) {
 	t.Helper()
 	if plain, err := v.Unseal(f.sealed, purpose); err != nil || string(plain) != "canary" {
@@ -76,7 +76,8 @@ func (f *fixture) opens(t *testing.T, v *Vault) {
 	}
 }
 
-// settled checks that a rotation is over: one key in the file, the database opens with it and not with the old one.
+// settled checks that a rotation is complete: the file has one key, and the database opens with it and not with the
+// old one.
 func (f *fixture) settled(t *testing.T) {
 	t.Helper()
 	root := f.load(t)
@@ -93,7 +94,7 @@ func (f *fixture) settled(t *testing.T) {
 	f.opens(t, v)
 }
 
-func TestWhatIsSealedOpensForItsPurposeAlone(t *testing.T) {
+func TestASealedValueOpensForItsPurposeOnly(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		rapid.Check(t, func(t *rapid.T) {
 			plain, why := rapid.SliceOf(rapid.Byte()).Draw(t, "plain"), rapid.String().Draw(t, "purpose")
@@ -190,7 +191,7 @@ func TestEmptyUntilTheFirstOpen(t *testing.T) {
 	})
 }
 
-func TestRotationKeepsWhatIsSealedAndRetiresTheOldKey(t *testing.T) {
+func TestRotationKeepsSealedValuesAndRetiresTheOldKey(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		done, err := f.vault.RotateRoot(t.Context(), tenant.Operator)
 		if err != nil || done.From != f.old.ID() || done.To != f.load(t).ID() {
@@ -272,7 +273,7 @@ func TestARotationThatFailsCanBeRepeated(t *testing.T) {
 	})
 }
 
-// Another server may have rotated since this one read the file; whatever this one does then, the file opens the data.
+// Another server may have rotated since this one read the file. Whatever this one does then, the file opens the data.
 func TestRotationStartsFromTheFileAsItIsNow(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		other, err := Open(t.Context(), f.db, f.load(t))
@@ -320,7 +321,7 @@ func TestRotationWithinATransactionIsRefused(t *testing.T) {
 	})
 }
 
-func TestRootKeyFilesAreTheirOwnersAlone(t *testing.T) {
+func TestRootKeyFilesAreReadableByTheirOwnerOnly(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		check := func(want int) {
 			t.Helper()
@@ -342,7 +343,7 @@ func TestRootKeyFilesAreTheirOwnersAlone(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoRootKeyFileIsRefused(t *testing.T) {
+func TestInvalidRootKeyFilesAreRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "root.key")
 	if _, err := LoadRoot(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)

@@ -20,6 +20,12 @@ func Each(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	core.each(t, func(t *testing.T, folder string, url secret.Text) { test(t, core.open(t, folder, url)[0]) })
 }
 
+// EachLogs is Each with the log database.
+func EachLogs(t *testing.T, test func(t *testing.T, logs *db.DB)) {
+	t.Helper()
+	logs.each(t, func(t *testing.T, folder string, url secret.Text) { test(t, logs.open(t, folder, url)[0]) })
+}
+
 // EachWithLogs is Each with the core database and the log database.
 func EachWithLogs(t *testing.T, test func(t *testing.T, core, logs *db.DB)) {
 	t.Helper()
@@ -27,6 +33,13 @@ func EachWithLogs(t *testing.T, test func(t *testing.T, core, logs *db.DB)) {
 		all := both.open(t, folder, url)
 		test(t, all[0], all[1])
 	})
+}
+
+// Migrated opens a fresh, migrated core database of one engine for the length of the test.
+func Migrated(t testing.TB, engine db.Engine) *db.DB {
+	t.Helper()
+	folder, url := core.copy(t, engine)
+	return core.open(t, folder, url)[0]
 }
 
 // EachMigrated runs test once per engine, with the folder and the URL (empty for SQLite) of a fresh, migrated database, for
