@@ -28,8 +28,12 @@ func NewHandler(s *Store, c *Ingester, settings *live.AllSettings) *Handler {
 func (h *Handler) Routes() []api.Route {
 	return []api.Route{
 		api.Get("/logs", api.Reader, h.list, "List logged exchanges, newest first"),
-		api.Get("/logs/export", api.Reader, h.export, "Download logged exchanges as chat examples, one JSON object on a line, conversations folded", api.Produces(jsonl), api.Long,
-			api.ResponseHeader(countHeader, "How many examples there are"), api.ResponseHeader(scannedHeader, "How many exchanges were looked at"), api.ResponseHeader(cappedHeader, "true when there were more than "+strconv.Itoa(MaxExport))),
+		api.Get("/logs/export", api.Reader, h.export,
+			"Download logged exchanges as chat examples, one JSON object on a line, conversations folded",
+			api.Produces(jsonl), api.Long,
+			api.ResponseHeader(countHeader, "How many examples there are"),
+			api.ResponseHeader(scannedHeader, "How many exchanges were looked at"),
+			api.ResponseHeader(cappedHeader, "true when there were more than "+strconv.Itoa(MaxExport))),
 		api.Get("/logs/{id}", api.Reader, h.get, "Read a logged exchange"),
 		api.Get("/segments", api.Reader, h.segments, "List the families of system prompts, the largest first"),
 		api.Get("/traces", api.Reader, h.traces, "List the runs of agents, the last active first"),
@@ -143,7 +147,8 @@ func (h *Handler) export(ctx context.Context, caller tenant.Caller, in Filters) 
 	return api.Stream{
 		ContentType: jsonl, Filename: "logs.jsonl", Write: func(w io.Writer) error { return export.Write(ctx, w) },
 		Headers: map[string]string{
-			countHeader: strconv.Itoa(export.Count), scannedHeader: strconv.Itoa(export.Scanned), cappedHeader: strconv.FormatBool(export.Capped),
+			countHeader: strconv.Itoa(export.Count), scannedHeader: strconv.Itoa(export.Scanned),
+			cappedHeader: strconv.FormatBool(export.Capped),
 		},
 	}, nil
 }

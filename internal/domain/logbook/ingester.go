@@ -80,7 +80,10 @@ func (c *Ingester) Newest(ctx context.Context) (clock.Time, error) {
 
 // NewIngester returns an ingester of s, the spool of source, into d.
 func NewIngester(d *db.DB, s *spool.Spool, source string, log *slog.Logger) *Ingester {
-	return &Ingester{db: d, spool: s, source: source, log: log, families: map[tenant.ID]*families{}, writing: make(chan struct{}, 1), written: make(chan struct{}, 1)}
+	return &Ingester{
+		db: d, spool: s, source: source, log: log, families: map[tenant.ID]*families{}, writing: make(chan struct{}, 1),
+		written: make(chan struct{}, 1),
+	}
 }
 
 // The intervals of the tasks, and how much one batch holds: concurrent deletions wait for one batch.
@@ -122,7 +125,9 @@ func (c *Ingester) Run(ctx context.Context) {
 
 // repeat runs a task periodically. After a success it waits for a signal from after first, unless that is nil.
 // Failures are logged at most every ten seconds.
-func (c *Ingester) repeat(ctx context.Context, every time.Duration, after <-chan struct{}, do func(context.Context) error, failure string) {
+func (c *Ingester) repeat(
+	ctx context.Context, every time.Duration, after <-chan struct{}, do func(context.Context) error, failure string,
+) {
 	wait := time.NewTimer(every)
 	defer wait.Stop()
 	var quiet time.Time // no failure is logged before
@@ -241,7 +246,9 @@ func (c *Ingester) ingestBatch(ctx context.Context, end spool.Position) (more bo
 var errCursorMoved = errors.New("the log database has read further than was known")
 
 // commitBatch inserts a batch and moves the cursor behind it, in one transaction.
-func (c *Ingester) commitBatch(ctx context.Context, batch spool.Batch, put func(context.Context, *db.Tx, []*capture.Row) error) error {
+func (c *Ingester) commitBatch(
+	ctx context.Context, batch spool.Batch, put func(context.Context, *db.Tx, []*capture.Row) error,
+) error {
 	rows, newest := make([]*capture.Row, 0, len(batch.Records)), c.newest
 	for _, record := range batch.Records {
 		row, err := capture.Parse(record)
@@ -278,8 +285,10 @@ func (c *Ingester) commitBatch(ctx context.Context, batch spool.Batch, put func(
 }
 
 var rowColumns = []string{
-	"workspace_id", "at", "id", "expires_at", "model", "tag", "segment", "finish_reason", "cached", "segment_exact", "trace_id", "request_id", "key_id",
-	"requested_model", "alias", "provider", "fallback_from", "stream", "prompt_tokens", "completion_tokens", "cost", "latency", "first_token",
+	"workspace_id", "at", "id", "expires_at", "model", "tag", "segment", "finish_reason", "cached", "segment_exact",
+	"trace_id", "request_id", "key_id",
+	"requested_model", "alias", "provider", "fallback_from", "stream", "prompt_tokens", "completion_tokens", "cost",
+	"latency", "first_token",
 	"chain", "response", "tools", "messages",
 }
 
@@ -289,7 +298,8 @@ func (c *Ingester) insertRowByRow(ctx context.Context, tx *db.Tx, rows []*captur
 		_, err := c.db.Tx(tx.Bind(ctx), func(tx *db.Tx) error { return c.insertRows(ctx, tx, []*capture.Row{row}) })
 		if db.IsDataError(err) {
 			clear(c.families)
-			c.log.Error("a logged row is lost: the database cannot hold it", "row", row.ID, "request_id", row.Request, "err", err)
+			c.log.Error("a logged row is lost: the database cannot hold it", "row", row.ID, "request_id", row.Request,
+				"err", err)
 			continue
 		}
 		if err != nil {
@@ -310,12 +320,14 @@ func (c *Ingester) insertRows(ctx context.Context, tx *db.Tx, rows []*capture.Ro
 	for i, r := range rows {
 		segment := segments[i]
 		values[i] = []any{
-			r.Workspace, r.At, r.ID, r.Expires, r.Model, r.Tag, segment, r.Finish, r.Cached, exactOrNone(r.Exact), r.Trace, r.Request, r.Key,
+			r.Workspace, r.At, r.ID, r.Expires, r.Model, r.Tag, segment, r.Finish, r.Cached, exactOrNone(r.Exact), r.Trace,
+			r.Request, r.Key,
 			r.Requested, r.Alias, r.Provider, r.FallbackFrom, r.Stream, r.Prompt, r.Completion, r.Cost, r.Latency, r.First,
 			notNil(r.Chain), notNil(r.Response), notNil(r.Tools), notNil(r.Messages),
 		}
 		changed.add(&facts{
-			Workspace: r.Workspace, At: r.At, Model: r.Model, Tag: r.Tag, Segment: segment, FinishReason: r.Finish, Cached: r.Cached,
+			Workspace: r.Workspace, At: r.At, Model: r.Model, Tag: r.Tag, Segment: segment, FinishReason: r.Finish,
+			Cached:  r.Cached,
 			TraceID: r.Trace, PromptTokens: r.Prompt, CompletionTokens: r.Completion, Cost: int64(r.Cost),
 		}, +1)
 	}
@@ -376,7 +388,8 @@ func (t *countDelta) add(f *facts, sign int64) {
 		t.counts[countKey{f.Workspace, ordinary, "", f.At - f.At%hour}] += sign
 	}
 	for _, facet := range [...]struct{ name, value string }{
-		{everything, ""}, {"model", f.Model}, {"tag", f.Tag}, {"segment", f.Segment}, {"finish_reason", f.FinishReason}, {"cached", strconv.FormatBool(f.Cached)},
+		{everything, ""}, {"model", f.Model}, {"tag", f.Tag}, {"segment", f.Segment}, {"finish_reason", f.FinishReason},
+		{"cached", strconv.FormatBool(f.Cached)},
 	} {
 		if facet.name != "tag" || facet.value != "" {
 			t.counts[countKey{f.Workspace, facet.name, facet.value, f.At - f.At%hour}] += sign

@@ -91,10 +91,12 @@ func (s Selection) Check(at string) error {
 
 // A facet is a property that rows are counted by.
 type facet struct {
-	name    string // the name under which log_counts has it, with the value
-	value   string
-	arg     any    // argument of the conditions; nil where they need none
-	plain   string // the condition, with $? for the argument. It uses expressions, so that the planner uses no index for it
+	name  string // the name under which log_counts has it, with the value
+	value string
+	arg   any // argument of the conditions; nil where they need none
+	// plain is the condition, with $? for the argument. It uses expressions, so that the planner uses no index for
+	// it.
+	plain   string
 	indexed string // the same condition, written for the facet's own index; empty where there is none
 }
 
@@ -116,7 +118,8 @@ func (f *Filters) facets() (all []facet) {
 		if one.value != one.common {
 			next.indexed = one.column + " = $?"
 		}
-		if next.indexed != "" && (one.column == "tag" || one.column == "finish_reason") { // its partial index omits the common value
+		// The facet's partial index omits the common value.
+		if next.indexed != "" && (one.column == "tag" || one.column == "finish_reason") {
 			next.indexed += " AND " + one.column + " <> '" + one.common + "'"
 		}
 		all = append(all, next)
@@ -124,7 +127,9 @@ func (f *Filters) facets() (all []facet) {
 	switch {
 	case f.CacheHit == nil:
 	case *f.CacheHit:
-		all = append(all, facet{name: "cached", value: "true", plain: "COALESCE(cached, FALSE)", indexed: "cached = TRUE AND cached"})
+		all = append(all, facet{
+			name: "cached", value: "true", plain: "COALESCE(cached, FALSE)", indexed: "cached = TRUE AND cached",
+		})
 	default:
 		all = append(all, facet{name: "cached", value: "false", plain: "NOT COALESCE(cached, FALSE)"})
 	}

@@ -340,7 +340,7 @@ func TestAnExportFoldsConversationsAndCountsWhatItSaw(t *testing.T) {
 	})
 }
 
-// The full size is behind the same variable as TestManyRows.
+// The full size is behind the same variable as TestMillionRows.
 func TestAnExportIsCapped(t *testing.T) {
 	most := 300
 	if os.Getenv("SOVEREIGN_LOG_ROWS") != "" {
@@ -495,7 +495,8 @@ func TestARowThatIsRefusedBlocksNoOther(t *testing.T) {
 	})
 }
 
-// An ingester that was idle ingests a new row, and deletes it when it expires, although it had nothing to wait for before.
+// An ingester that was idle ingests a new row, and deletes it when it expires, although it had nothing to wait for
+// before.
 func TestAnIdleIngesterIngestsAndDeletesNewRows(t *testing.T) {
 	eachLogs(t, func(t *testing.T, d *db.DB) {
 		t.Parallel() // with the other engine: most of it is waiting

@@ -146,7 +146,8 @@ func (q *query) expired(ctx context.Context) (int64, error) {
 	for i := range q.facets {
 		args = q.facets[i].where(&condition, false, args, 1)
 	}
-	n, err := db.One[int64](ctx, q.in.Across("the index of expiry spans all workspaces"), `SELECT COUNT(*) FROM log_rows WHERE `+condition.String(), args...)
+	n, err := db.One[int64](ctx, q.in.Across("the index of expiry spans all workspaces"),
+		`SELECT COUNT(*) FROM log_rows WHERE `+condition.String(), args...)
 	if err != nil {
 		return 0, fmt.Errorf("count expired logged rows: %w", err)
 	}

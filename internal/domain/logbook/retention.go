@@ -47,7 +47,8 @@ func (c *Ingester) deleteExpiredWhenDue(ctx context.Context) error {
 // that either: every query checks expires_at. Prompts that no row uses any more are deleted last.
 func (c *Ingester) DeleteExpired(ctx context.Context, now clock.Time) (deleted int, err error) {
 	for _, table := range []string{"log_rows", "log_variants", "log_families"} {
-		from := clock.Time(math.MinInt64) // an index may still hold rows that were just deleted; it is not read from the start again
+		// Each batch starts after the previous one: the index may still hold entries of rows that were just deleted.
+		from := clock.Time(math.MinInt64)
 		for {
 			var n int
 			if n, from, err = c.deleteExpiredBatch(ctx, table, from, now); err != nil {
@@ -71,7 +72,9 @@ func (c *Ingester) DeleteExpired(ctx context.Context, now clock.Time) (deleted i
 
 // deleteExpiredBatch deletes the oldest batch of what expired after from. It returns how many rows, and the expiry it
 // came to.
-func (c *Ingester) deleteExpiredBatch(ctx context.Context, table string, from, now clock.Time) (n int, until clock.Time, err error) {
+func (c *Ingester) deleteExpiredBatch(
+	ctx context.Context, table string, from, now clock.Time,
+) (n int, until clock.Time, err error) {
 	if err := c.acquire(ctx); err != nil {
 		return 0, 0, err
 	}
@@ -80,7 +83,8 @@ func (c *Ingester) deleteExpiredBatch(ctx context.Context, table string, from, n
 	_, err = c.db.Tx(ctx, func(tx *db.Tx) error {
 		across := tx.Across("rows of all workspaces expire")
 		last, err := db.Maybe[clock.Time](ctx, across, `
-			SELECT expires_at FROM `+table+` WHERE expires_at > $1 AND expires_at <= $2 ORDER BY expires_at LIMIT 1 OFFSET $3`, from, now, deleteBatch-1)
+			SELECT expires_at FROM `+table+` WHERE expires_at > $1 AND expires_at <= $2 ORDER BY expires_at LIMIT 1 OFFSET $3`,
+			from, now, deleteBatch-1)
 		if err != nil {
 			return err
 		}

@@ -42,14 +42,17 @@ const maxPool = 100_000
 
 // Draw calls each with a random sample of the matching exchanges, and returns how many it was drawn from. The same
 // seed draws the same sample from the same exchanges.
-func (s *Store) Draw(ctx context.Context, ws tenant.ID, f *Filters, size int, seed uint64, each func(*Drawn) (more bool)) (pool int, err error) {
+func (s *Store) Draw(
+	ctx context.Context, ws tenant.ID, f *Filters, size int, seed uint64, each func(*Drawn) (more bool),
+) (pool int, err error) {
 	err = s.Scan(ctx, ws, f, maxPool, func(scan *Scan) error {
 		pool = scan.Len()
 		order := rand.New(rand.NewPCG(seed, 0)).Perm(pool)
 		for batch := range slices.Chunk(order[:min(size, pool)], scanBatch) {
 			for _, at := range batch {
 				m := scan.keys[at]
-				row, err := db.Maybe[Drawn](ctx, scan.in, `SELECT `+drawnColumns+` FROM log_rows WHERE workspace_id = $1 AND at = $2 AND id = $3`, m.At, m.ID)
+				row, err := db.Maybe[Drawn](ctx, scan.in,
+					`SELECT `+drawnColumns+` FROM log_rows WHERE workspace_id = $1 AND at = $2 AND id = $3`, m.At, m.ID)
 				if err != nil {
 					return fmt.Errorf("read a logged row: %w", err)
 				}
@@ -79,7 +82,8 @@ func (s *Store) Since(ctx context.Context, ws tenant.ID, f *Filters, after clock
 		condition, args := q.where(q.from, q.to)
 		args = append(args, q.now, most)
 		all, err = db.Query[Drawn](ctx, in, fmt.Sprintf(`
-			SELECT at, id, request_id, expires_at FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at, id LIMIT $%d`, condition, len(args), len(args)+1), args...)
+			SELECT at, id, request_id, expires_at FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at, id LIMIT $%d`,
+			condition, len(args), len(args)+1), args...)
 		return err
 	})
 	if err != nil {
@@ -104,7 +108,9 @@ func (s *Store) Read(ctx context.Context, ws tenant.ID, id string) (judge.Step, 
 }
 
 // Request returns the exchange of a request id, and the trace that it belongs to, if any.
-func (h *Handler) Request(ctx context.Context, ws tenant.ID, requestID string) (step judge.Step, trace string, err error) {
+func (h *Handler) Request(
+	ctx context.Context, ws tenant.ID, requestID string,
+) (step judge.Step, trace string, err error) {
 	row, err := db.Maybe[Drawn](ctx, h.store.db.In(ws), `
 		SELECT `+drawnColumns+` FROM log_rows WHERE workspace_id = $1 AND request_id = $2 AND expires_at > $3 ORDER BY at LIMIT 1`, requestID, clock.Now())
 	switch {

@@ -111,11 +111,11 @@ func percentile(all []time.Duration, p float64) time.Duration {
 	return all[min(len(all)-1, int(float64(len(all))*p))]
 }
 
-// Reading, writing and deleting stay fast with a million rows, on both engines. With so many rows it checks the times and takes
-// minutes; without the variable it checks with few rows that every page is complete:
+// Reading, writing and deleting stay fast with a million rows, on both engines. With so many rows it checks the times
+// and takes minutes; without the variable it checks with few rows that every page is complete:
 //
-//	SOVEREIGN_LOG_ROWS=1000000 go test ./internal/domain/logbook -run TestManyRows -v -timeout 60m
-func TestManyRows(t *testing.T) {
+//	SOVEREIGN_LOG_ROWS=1000000 go test ./internal/domain/logbook -run TestMillionRows -v -timeout 60m
+func TestMillionRows(t *testing.T) {
 	m := measurement{rows: 1_000, repeats: 8}
 	if rows := os.Getenv("SOVEREIGN_LOG_ROWS"); rows != "" {
 		m.full, m.repeats = true, 40

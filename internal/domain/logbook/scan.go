@@ -59,7 +59,8 @@ func (s *Store) Scan(ctx context.Context, ws tenant.ID, f *Filters, most int, fn
 		condition, args := q.where(q.from, q.to)
 		args = append(args, q.now, most+1)
 		scan.keys, err = db.Query[rowKey](ctx, in, fmt.Sprintf(`
-			SELECT at, id FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at DESC, id DESC LIMIT $%d`, condition, len(args), len(args)+1), args...)
+			SELECT at, id FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at DESC, id DESC LIMIT $%d`,
+			condition, len(args), len(args)+1), args...)
 		if err != nil {
 			return fmt.Errorf("find logged rows: %w", err)
 		}

@@ -69,11 +69,15 @@ const storedColumns = `at, id, expires_at, model, tag, segment, finish_reason, c
 
 func (s *logRow) row() Row {
 	return Row{
-		ID: s.ID, Object: "log", RequestID: s.RequestID, CreatedAt: s.At, Model: s.Model, RequestedModel: s.RequestedModel, Alias: nullable(s.Alias),
-		Provider: s.Provider, Tag: nullable(s.Tag), TraceID: nullable(s.TraceID), Segment: s.Segment, SegmentExact: s.SegmentExact,
-		Messages: s.Messages, Tools: jsonOrNull(s.Tools), Response: s.Response, FinishReason: s.FinishReason,
-		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, TotalTokens: s.PromptTokens + s.CompletionTokens, CostUSD: s.Cost,
-		LatencyMS: milliseconds(s.Latency), TimeToFirstTokenMS: milliseconds(s.FirstToken), Stream: s.Stream, Cached: s.Cached,
+		ID: s.ID, Object: "log", RequestID: s.RequestID, CreatedAt: s.At, Model: s.Model, RequestedModel: s.RequestedModel,
+		Alias:    nullable(s.Alias),
+		Provider: s.Provider, Tag: nullable(s.Tag), TraceID: nullable(s.TraceID), Segment: s.Segment,
+		SegmentExact: s.SegmentExact,
+		Messages:     s.Messages, Tools: jsonOrNull(s.Tools), Response: s.Response, FinishReason: s.FinishReason,
+		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, TotalTokens: s.PromptTokens + s.CompletionTokens,
+		CostUSD:   s.Cost,
+		LatencyMS: milliseconds(s.Latency), TimeToFirstTokenMS: milliseconds(s.FirstToken), Stream: s.Stream,
+		Cached:       s.Cached,
 		FallbackFrom: nullable(s.FallbackFrom), ExpiresAt: s.ExpiresAt, KeyID: s.KeyID,
 	}
 }
@@ -99,7 +103,9 @@ func jsonOrNull(text []byte) jsontext.Value {
 const pageBytes = 32 << 20
 
 // List returns a page of rows, newest first, and the number of all matching rows, from one snapshot.
-func (s *Store) List(ctx context.Context, ws tenant.ID, f *Filters, limit, offset int) (rows []Row, total int64, err error) {
+func (s *Store) List(
+	ctx context.Context, ws tenant.ID, f *Filters, limit, offset int,
+) (rows []Row, total int64, err error) {
 	err = s.db.SnapshotIn(ctx, ws, func(in db.Scoped) error {
 		q, err := find(ctx, in, ws, f, clock.Now())
 		if err != nil {
@@ -125,7 +131,8 @@ func (s *Store) Get(ctx context.Context, ws tenant.ID, name string) (Row, error)
 		return Row{}, fault.NotFound("log", name)
 	}
 	row, err := db.Maybe[logRow](ctx, s.db.In(ws), `
-		SELECT `+storedColumns+` FROM log_rows WHERE workspace_id = $1 AND at = $2 AND id = $3 AND expires_at > $4`, clock.Of(at), name, clock.Now())
+		SELECT `+storedColumns+` FROM log_rows WHERE workspace_id = $1 AND at = $2 AND id = $3 AND expires_at > $4`,
+		clock.Of(at), name, clock.Now())
 	switch {
 	case err != nil:
 		return Row{}, fmt.Errorf("read logged row %s: %w", name, err)
@@ -200,9 +207,12 @@ func (s *Store) Traces(ctx context.Context, ws tenant.ID, limit, offset int) ([]
 }
 
 // Trace reads a run with its steps, in order.
-func (s *Store) Trace(ctx context.Context, ws tenant.ID, id string, limit, offset int) (run Trace, steps []Row, err error) {
+func (s *Store) Trace(
+	ctx context.Context, ws tenant.ID, id string, limit, offset int,
+) (run Trace, steps []Row, err error) {
 	in := s.db.In(ws)
-	found, err := db.Maybe[Trace](ctx, in, `SELECT `+traceColumns+` FROM log_traces WHERE workspace_id = $1 AND trace_id = $2 AND steps > 0`, id)
+	found, err := db.Maybe[Trace](ctx, in,
+		`SELECT `+traceColumns+` FROM log_traces WHERE workspace_id = $1 AND trace_id = $2 AND steps > 0`, id)
 	switch {
 	case err != nil:
 		return run, nil, fmt.Errorf("read trace %s: %w", id, err)
@@ -212,7 +222,8 @@ func (s *Store) Trace(ctx context.Context, ws tenant.ID, id string, limit, offse
 	size := 0
 	for row, err := range db.Rows[logRow](ctx, in, `
 		SELECT `+storedColumns+` FROM log_rows
-		WHERE workspace_id = $1 AND trace_id = $2 AND trace_id <> '' AND expires_at > $3 ORDER BY at LIMIT $4 OFFSET $5`, id, clock.Now(), limit, offset) {
+		WHERE workspace_id = $1 AND trace_id = $2 AND trace_id <> '' AND expires_at > $3 ORDER BY at LIMIT $4 OFFSET $5`,
+		id, clock.Now(), limit, offset) {
 		if err != nil {
 			return run, nil, fmt.Errorf("read the steps of trace %s: %w", id, err)
 		}
@@ -243,7 +254,8 @@ func (t *countDelta) write(ctx context.Context, across db.Scoped) error {
 	for _, c := range slices.SortedFunc(maps.Keys(t.counts), countKey.compare) {
 		counts = append(counts, []any{c.ws, c.facet, c.value, c.hour, t.counts[c]})
 	}
-	if err := db.Merge(ctx, across, "log_counts", []string{"workspace_id", "facet", "value", "hour", "n"}, 4, "n = log_counts.n + excluded.n", counts); err != nil {
+	if err := db.Merge(ctx, across, "log_counts", []string{"workspace_id", "facet", "value", "hour", "n"}, 4,
+		"n = log_counts.n + excluded.n", counts); err != nil {
 		return err
 	}
 	runs := make([][]any, 0, len(t.traces))
@@ -259,7 +271,8 @@ func (t *countDelta) write(ctx context.Context, across db.Scoped) error {
 
 // compare orders counts by the table's primary key, the fastest order to insert them in.
 func (c countKey) compare(d countKey) int {
-	return cmp.Or(cmp.Compare(c.ws, d.ws), cmp.Compare(c.facet, d.facet), cmp.Compare(c.value, d.value), cmp.Compare(c.hour, d.hour))
+	return cmp.Or(cmp.Compare(c.ws, d.ws), cmp.Compare(c.facet, d.facet), cmp.Compare(c.value, d.value),
+		cmp.Compare(c.hour, d.hour))
 }
 
 // savePrompts stores prompts and families, or extends their expiry.

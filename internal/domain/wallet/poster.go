@@ -48,7 +48,9 @@ type Poster struct {
 
 // NewPoster returns a poster that posts j to the ledger in d and keeps f up to date.
 func NewPoster(d *db.DB, j *journal.Journal, f *funds.Funds, log *slog.Logger) *Poster {
-	return &Poster{db: d, journal: j, funds: f, log: log, tx: d.Tx, wake: make(chan struct{}, 1), behind: make(chan struct{}, 1)}
+	return &Poster{
+		db: d, journal: j, funds: f, log: log, tx: d.Tx, wake: make(chan struct{}, 1), behind: make(chan struct{}, 1),
+	}
 }
 
 // Sources returns what the feed has to know.
@@ -58,7 +60,8 @@ func (p *Poster) Sources() map[string]feed.Source { return map[string]feed.Sourc
 func (p *Poster) Fill(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.resolveInDoubt(ctx); err != nil { // or a batch that the ledger has already would be applied to memory twice
+	// A batch in doubt that the ledger already holds would otherwise be applied to memory twice.
+	if err := p.resolveInDoubt(ctx); err != nil {
 		return err
 	}
 	all, err := readAccounts(ctx, p.db)
@@ -143,7 +146,8 @@ func (p *Poster) startPosition(ctx context.Context, end journal.Position) (journ
 		_, err := p.db.Tx(ctx, func(tx *db.Tx) error { return insertCursor(ctx, tx, p.journal.ID, at) })
 		return at, err
 	case end.Before(at) && at != journal.Position{Segment: end.Segment + 1}:
-		return at, fmt.Errorf("%w: it ends at %d:%d, and the ledger has posted up to %d:%d", ErrJournalMismatch, end.Segment, end.Offset, at.Segment, at.Offset)
+		return at, fmt.Errorf("%w: it ends at %d:%d, and the ledger has posted up to %d:%d", ErrJournalMismatch,
+			end.Segment, end.Offset, at.Segment, at.Offset)
 	}
 	return at, nil
 }
@@ -207,11 +211,11 @@ func (p *Poster) commit(ctx context.Context, b *batch) error {
 		if err := advanceCursor(ctx, tx, p.journal.ID, p.posted, b.next); err != nil {
 			return err
 		}
-		took, err := postUsage(ctx, tx, b.charges)
+		paid, err := postUsage(ctx, tx, b.charges)
 		if err != nil {
 			return fmt.Errorf("post usage: %w", err)
 		}
-		b.paid = took
+		b.paid = paid
 		return nil
 	})
 	if errors.Is(err, errCursorMoved) && b.paid != nil {
@@ -255,7 +259,8 @@ func (p *Poster) applyPosted(b *batch) {
 			p.funds.Posted(ws, settled, b.paid[ws])
 		}
 		if b.paid[ws] != settled {
-			p.log.Error("a wallet could not pay what was settled: the rest is booked as overage", "workspace", ws, "settled_usd", settled.String(), "paid_usd", b.paid[ws].String())
+			p.log.Error("a wallet could not pay what was settled: the rest is booked as overage", "workspace", ws,
+				"settled_usd", settled.String(), "paid_usd", b.paid[ws].String())
 		}
 	}
 }
@@ -362,7 +367,8 @@ func (p *Poster) due() bool {
 	from, last := p.postedUntil, p.lastPosting
 	p.lagMu.Unlock()
 	end := p.journal.End()
-	return end != from && (end.Segment != from.Segment || end.Offset-from.Offset >= largeBacklog || time.Since(last) >= postEvery)
+	return end != from && (end.Segment != from.Segment || end.Offset-from.Offset >= largeBacklog ||
+		time.Since(last) >= postEvery)
 }
 
 // idle reports whether everything is synced and posted.

@@ -299,8 +299,8 @@ const (
 	committedLater
 )
 
-// drainAndLoseTheCommit posts over a connection that drops around COMMIT: the server may have seen it, may never see it, or
-// may see it only after we have looked.
+// drainAndLoseTheCommit posts over a connection that drops around COMMIT: the server may have seen it, may never see
+// it, or may see it only after we have looked.
 func (s *simulation) drainAndLoseTheCommit() {
 	end := s.random.IntN(3)
 	lost := errors.New("connection lost")

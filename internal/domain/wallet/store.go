@@ -39,7 +39,9 @@ type credit struct {
 
 // TopUp adds money to a workspace's wallet and audits the amounts credited before and after. When it returns, the
 // money can be spent.
-func (s *Store) TopUp(ctx context.Context, ws tenant.ID, by tenant.Actor, amount money.Nano, memo string) (funds.Balance, error) {
+func (s *Store) TopUp(
+	ctx context.Context, ws tenant.ID, by tenant.Actor, amount money.Nano, memo string,
+) (funds.Balance, error) {
 	if err := checkTopUp(amount); err != nil {
 		return funds.Balance{}, err
 	}
@@ -62,13 +64,18 @@ func (s *Store) TopUp(ctx context.Context, ws tenant.ID, by tenant.Actor, amount
 }
 
 // fund posts a top-up and returns what had been credited before.
-func fund(ctx context.Context, tx *db.Tx, ws tenant.ID, transferID, memo string, amount money.Nano) (before money.Nano, err error) {
+func fund(
+	ctx context.Context, tx *db.Tx, ws tenant.ID, transferID, memo string, amount money.Nano,
+) (before money.Nano, err error) {
 	held, err := balances(ctx, tx.Across("the statement names the workspace"), []tenant.ID{ws})
 	if err != nil {
 		return 0, err
 	}
 	before = -held[accountKey{ws, accountFunding}]
-	t := transfer{ws: ws, id: transferID, kind: kindTopUp, memo: memo, lines: []line{{accountWallet, amount}, {accountFunding, -amount}}}
+	t := transfer{
+		ws: ws, id: transferID, kind: kindTopUp, memo: memo,
+		lines: []line{{accountWallet, amount}, {accountFunding, -amount}},
+	}
 	return before, post(ctx, tx, []transfer{t}, held)
 }
 
@@ -101,7 +108,9 @@ func post(ctx context.Context, tx *db.Tx, transfers []transfer, balances map[acc
 		var sum money.Nano
 		for i, l := range t.lines {
 			sum += l.amount
-			entries = append(entries, []any{string(t.ws), t.id, int64(i), l.account, int64(l.amount), t.kind, t.memo, int64(now)})
+			entries = append(entries, []any{
+				string(t.ws), t.id, int64(i), l.account, int64(l.amount), t.kind, t.memo, int64(now),
+			})
 			at := accountKey{t.ws, l.account}
 			next, fits := balances[at].Add(l.amount)
 			if !fits {
@@ -114,7 +123,8 @@ func post(ctx context.Context, tx *db.Tx, transfers []transfer, balances map[acc
 		}
 	}
 	across := tx.Across("the rows name their workspaces")
-	err := db.Insert(ctx, across, "ledger_entries", []string{"workspace_id", "transfer_id", "line", "account", "amount", "kind", "memo", "at"}, entries)
+	err := db.Insert(ctx, across, "ledger_entries",
+		[]string{"workspace_id", "transfer_id", "line", "account", "amount", "kind", "memo", "at"}, entries)
 	if err == nil {
 		err = db.Upsert(ctx, across, "ledger_balances", []string{"workspace_id", "account", "amount"}, 2, after)
 	}
@@ -138,7 +148,9 @@ func balances(ctx context.Context, s db.Scoped, of []tenant.ID) (map[accountKey]
 		for i, ws := range some {
 			args[i], marks[i] = ws, fmt.Sprint("$", i+1)
 		}
-		rows, err := db.Query[row](ctx, s, `SELECT workspace_id, account, amount FROM ledger_balances WHERE workspace_id IN (`+strings.Join(marks, ", ")+`)`, args...)
+		rows, err := db.Query[row](ctx, s, `
+			SELECT workspace_id, account, amount FROM ledger_balances
+			WHERE workspace_id IN (`+strings.Join(marks, ", ")+`)`, args...)
 		if err != nil {
 			return nil, fmt.Errorf("read balances: %w", err)
 		}
@@ -153,7 +165,8 @@ func balances(ctx context.Context, s db.Scoped, of []tenant.ID) (map[accountKey]
 const balanceBatch = 100
 
 func balance(ctx context.Context, s db.Scoped, account string) (money.Nano, error) {
-	amount, err := db.Maybe[money.Nano](ctx, s, `SELECT amount FROM ledger_balances WHERE workspace_id = $1 AND account = $2`, account)
+	amount, err := db.Maybe[money.Nano](ctx, s,
+		`SELECT amount FROM ledger_balances WHERE workspace_id = $1 AND account = $2`, account)
 	if err != nil {
 		return 0, fmt.Errorf("read balance: %w", err)
 	}
@@ -258,8 +271,8 @@ type UsageRow struct {
 // Usage lists what a workspace's requests used and cost, newest first.
 func (s *Store) Usage(ctx context.Context, ws tenant.ID, limit, offset int) ([]UsageRow, error) {
 	rows, err := db.Query[UsageRow](ctx, s.db.In(ws), `
-		SELECT request_id, at, key_id, route, model, requested, alias, provider, outcome, counted, input, cached, written, audio_input, output,
-			reasoning, audio_output, searches, own_key, price, cost, charged
+		SELECT request_id, at, key_id, route, model, requested, alias, provider, outcome, counted, input, cached,
+			written, audio_input, output, reasoning, audio_output, searches, own_key, price, cost, charged
 		FROM usage_rows WHERE workspace_id = $1 ORDER BY at DESC, request_id DESC LIMIT $2 OFFSET $3`, limit, offset)
 	if err != nil {
 		return nil, fmt.Errorf("read the usage: %w", err)

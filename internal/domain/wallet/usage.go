@@ -17,13 +17,17 @@ import (
 
 // usageColumns are all columns of the table, in its order: SQLite then inserts a row without rearranging it.
 var usageColumns = []string{
-	"workspace_id", "at", "request_id", "transfer_id", "key_id", "route", "model", "requested", "alias", "provider", "outcome", "counted", "own_key",
-	"input", "cached", "written", "audio_input", "output", "reasoning", "audio_output", "searches", "price", "cost", "charged",
+	"workspace_id", "at", "request_id", "transfer_id", "key_id", "route", "model", "requested", "alias", "provider",
+	"outcome", "counted", "own_key",
+	"input", "cached", "written", "audio_input", "output", "reasoning", "audio_output", "searches", "price", "cost",
+	"charged",
 }
 
 // postUsage inserts the usage rows of a batch and, for each workspace, the transfer that they sum to. It returns what
 // the wallets paid.
-func postUsage(ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Charge) (map[tenant.ID]money.Nano, error) {
+func postUsage(
+	ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Charge,
+) (map[tenant.ID]money.Nano, error) {
 	workspaces := slices.Sorted(maps.Keys(batch))
 	across := tx.Across("the rows name their workspaces")
 	held, err := balances(ctx, across, workspaces)
@@ -35,7 +39,9 @@ func postUsage(ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Ch
 	rows := newUsageBatch(batch)
 	for _, ws := range workspaces {
 		each, charged, cost := capToBalance(batch[ws], held[accountKey{ws, accountWallet}])
-		t := transfer{ws: ws, id: id.New("txn"), kind: kindUsage, lines: []line{{accountWallet, -charged}, {accountUsage, cost}}}
+		t := transfer{
+			ws: ws, id: id.New("txn"), kind: kindUsage, lines: []line{{accountWallet, -charged}, {accountUsage, cost}},
+		}
 		if over := cost - charged; over > 0 {
 			t.lines = append(t.lines, line{accountOverage, -over})
 		}
@@ -66,7 +72,9 @@ func newUsageBatch(batch map[tenant.ID][]*journal.Charge) *usageBatch {
 	for _, charges := range batch {
 		n += len(charges)
 	}
-	return &usageBatch{rows: make([][]any, 0, n), values: make([]any, n*width), last: make([]any, width), prices: map[live.Rates]string{}}
+	return &usageBatch{
+		rows: make([][]any, 0, n), values: make([]any, n*width), last: make([]any, width), prices: map[live.Rates]string{},
+	}
 }
 
 // add appends the row of a request that was charged an amount by a transfer.
@@ -81,7 +89,8 @@ func (s *usageBatch) add(t *transfer, c *journal.Charge, charged money.Nano) err
 	for _, text := range [...]string{t.id, string(c.Key), c.Route, c.Model, c.Requested, c.Alias, c.Provider, c.Outcome} {
 		row = s.text(row, text)
 	}
-	row = append(row, c.Counted, c.Own, u.Input, u.Cached, u.Written, u.AudioInput, u.Output, u.Reasoning, u.AudioOutput, u.Searches)
+	row = append(row, c.Counted, c.Own, u.Input, u.Cached, u.Written, u.AudioInput, u.Output, u.Reasoning, u.AudioOutput,
+		u.Searches)
 	row = append(s.text(row, price), int64(c.Cost), int64(charged))
 	s.rows, s.last, s.values = append(s.rows, row), row, s.values[width:]
 	return nil

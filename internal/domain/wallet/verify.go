@@ -19,7 +19,8 @@ func (s *Store) Verify(ctx context.Context) (Proof, error) {
 			Entries int64
 			Sum     money.Nano
 		}
-		t, err := db.One[total](ctx, all, `SELECT COUNT(*) AS entries, CAST(COALESCE(SUM(amount), 0) AS BIGINT) AS sum FROM ledger_entries`)
+		t, err := db.One[total](ctx, all,
+			`SELECT COUNT(*) AS entries, CAST(COALESCE(SUM(amount), 0) AS BIGINT) AS sum FROM ledger_entries`)
 		if err != nil {
 			return err
 		}

@@ -74,7 +74,9 @@ type Counts struct {
 
 // Counts returns the numbers so far.
 func (r *Recorder) Counts() Counts {
-	return Counts{Logged: r.logged.Load(), TooLarge: r.tooLarge.Load(), Unreadable: r.unreadable.Load(), Lost: r.spool.State().Lost}
+	return Counts{
+		Logged: r.logged.Load(), TooLarge: r.tooLarge.Load(), Unreadable: r.unreadable.Load(), Lost: r.spool.State().Lost,
+	}
 }
 
 // Enabled reports whether a workspace's exchanges are logged now.
@@ -156,9 +158,11 @@ func (r *Recorder) row(e *Exchange) (*Row, bool) {
 		return nil, false
 	}
 	row := &Row{
-		Workspace: e.Workspace, Key: e.Key, Request: e.Request, Model: e.Model, Requested: e.Requested, Alias: e.Alias, Provider: e.Provider,
+		Workspace: e.Workspace, Key: e.Key, Request: e.Request, Model: e.Model, Requested: e.Requested, Alias: e.Alias,
+		Provider:     e.Provider,
 		FallbackFrom: e.FallbackFrom, Stream: e.Stream, Cached: e.Cached,
-		Prompt: e.Usage.Input, Completion: e.Usage.Output, Cost: e.Cost, Latency: e.Latency.Microseconds(), First: e.First.Microseconds(),
+		Prompt: e.Usage.Input, Completion: e.Usage.Output, Cost: e.Cost, Latency: e.Latency.Microseconds(),
+		First: e.First.Microseconds(),
 	}
 	row.clean(e.Messages, e.Tools, message, e.Tag, e.Trace, finish)
 	chain, err := fold.Keys(row.Messages, row.Response)

@@ -45,7 +45,8 @@ const formatVersion = 1
 // texts, bodies and numbers list the fields in the order in which they are encoded.
 func (r *Row) texts() [13]*string {
 	return [...]*string{
-		&r.ID, (*string)(&r.Workspace), (*string)(&r.Key), &r.Request, &r.Model, &r.Requested, &r.Alias, &r.Provider, &r.FallbackFrom,
+		&r.ID, (*string)(&r.Workspace), (*string)(&r.Key), &r.Request, &r.Model, &r.Requested, &r.Alias, &r.Provider,
+		&r.FallbackFrom,
 		&r.Tag, &r.Trace, &r.Exact, &r.Finish,
 	}
 }
@@ -55,7 +56,9 @@ func (r *Row) bodies() [4]*[]byte {
 }
 
 func (r *Row) numbers() [7]*int64 {
-	return [...]*int64{(*int64)(&r.At), (*int64)(&r.Expires), &r.Prompt, &r.Completion, (*int64)(&r.Cost), &r.Latency, &r.First}
+	return [...]*int64{
+		(*int64)(&r.At), (*int64)(&r.Expires), &r.Prompt, &r.Completion, (*int64)(&r.Cost), &r.Latency, &r.First,
+	}
 }
 
 // Append appends the encoded row to to.

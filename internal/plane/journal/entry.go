@@ -115,7 +115,10 @@ func (e *Entry) laterAmounts() []*int64 {
 
 func (e *Entry) laterRates() []*int64 {
 	p := &e.Price
-	return []*int64{(*int64)(&p.WrittenInput), (*int64)(&p.AudioInput), (*int64)(&p.Reasoning), (*int64)(&p.AudioOutput), (*int64)(&p.Search)}
+	return []*int64{
+		(*int64)(&p.WrittenInput), (*int64)(&p.AudioInput), (*int64)(&p.Reasoning), (*int64)(&p.AudioOutput),
+		(*int64)(&p.Search),
+	}
 }
 
 func flag(b bool) byte {

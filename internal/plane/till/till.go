@@ -34,7 +34,10 @@ type Till struct {
 // New returns a till that takes money from f and records it in j. excess is called with every amount that a request
 // cost beyond its hold, overages with the part of a cost that the wallet could not pay.
 func New(f *funds.Funds, j *journal.Journal, log *slog.Logger, excess, overages func(money.Nano)) *Till {
-	return &Till{funds: f, journal: j, log: log, excess: excess, overages: overages, owed: map[*Tab]journal.Entry{}, wake: make(chan struct{}, 1)}
+	return &Till{
+		funds: f, journal: j, log: log, excess: excess, overages: overages, owed: map[*Tab]journal.Entry{},
+		wake: make(chan struct{}, 1),
+	}
 }
 
 // A Tab is the hold of one request and its usage so far. It belongs to one goroutine, and must not be copied after
@@ -132,8 +135,10 @@ func (t *Tab) settlement(outcome string, used live.Usage, counted bool) journal.
 	c := t.chargeFor(used, counted)
 	c.Outcome = outcome
 	if held := t.hold.Amount(); c.Cost > held {
-		t.till.log.Warn("a request cost more than was held for it: its model's limits or prices, or what its provider reports, cannot be right",
-			"request_id", c.Request, "workspace", c.Workspace, "model", c.Model, "cost_usd", c.Cost.String(), "held_usd", held.String())
+		t.till.log.Warn("a request cost more than was held for it: "+
+			"its model's limits or prices, or what its provider reports, cannot be right",
+			"request_id", c.Request, "workspace", c.Workspace, "model", c.Model,
+			"cost_usd", c.Cost.String(), "held_usd", held.String())
 		t.till.excess(c.Cost - held)
 	}
 	c.Charged = t.hold.Cover(c.Cost)
@@ -147,7 +152,8 @@ func (t *Tab) applyCharge(e journal.Entry) {
 	if over := e.Cost - e.Charged; over > 0 {
 		t.till.overages(over)
 		t.till.log.Error("a request cost more than the wallet had: the rest is the operator's overage",
-			"request_id", e.Request, "workspace", e.Workspace, "model", e.Model, "cost_usd", e.Cost.String(), "overage_usd", over.String())
+			"request_id", e.Request, "workspace", e.Workspace, "model", e.Model,
+			"cost_usd", e.Cost.String(), "overage_usd", over.String())
 	}
 }
 

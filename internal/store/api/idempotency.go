@@ -32,7 +32,9 @@ type storedAnswer struct {
 // idempotent runs a POST at most once per Idempotency-Key. The effect and the stored answer commit in one
 // transaction. The second of two concurrent calls, or a repetition after a crash or after a connection that was lost
 // during COMMIT, therefore finds either both or neither. A refusal is not stored: it had no effect.
-func (rt *Router) idempotent(ctx context.Context, r *http.Request, route *Route, ws tenant.ID, key string, body []byte, in any) (answer, error) {
+func (rt *Router) idempotent(
+	ctx context.Context, r *http.Request, route *Route, ws tenant.ID, key string, body []byte, in any,
+) (answer, error) {
 	if route.outside {
 		return answer{}, fault.UnsupportedParameter.New("Idempotency-Key cannot be honoured here: the effect is not in the database alone")
 	}
@@ -85,7 +87,8 @@ func (rt *Router) idempotent(ctx context.Context, r *http.Request, route *Route,
 }
 
 func findStored(ctx context.Context, tx *db.Tx, ws tenant.ID, route, key string) (*storedAnswer, error) {
-	_, err := db.Exec(ctx, tx.In(ws), `DELETE FROM idempotency_keys WHERE workspace_id = $1 AND route = $2 AND key = $3 AND created_at < $4`,
+	_, err := db.Exec(ctx, tx.In(ws),
+		`DELETE FROM idempotency_keys WHERE workspace_id = $1 AND route = $2 AND key = $3 AND created_at < $4`,
 		route, key, clock.Now().Add(-idempotencyWindow))
 	if err != nil {
 		return nil, fmt.Errorf("forget an old Idempotency-Key: %w", err)
@@ -111,6 +114,7 @@ func (g *storedAnswer) replay(sum []byte) (answer, error) {
 
 // DeleteExpiredAnswers deletes the stored answers whose time is over. It is called periodically.
 func DeleteExpiredAnswers(ctx context.Context, d *db.DB) error {
-	_, err := db.Exec(ctx, d.Across("old answers of all workspaces"), `DELETE FROM idempotency_keys WHERE created_at < $1`, clock.Now().Add(-idempotencyWindow))
+	_, err := db.Exec(ctx, d.Across("old answers of all workspaces"),
+		`DELETE FROM idempotency_keys WHERE created_at < $1`, clock.Now().Add(-idempotencyWindow))
 	return err
 }

@@ -51,7 +51,9 @@ func collectTypes(t reflect.Type, seen map[reflect.Type]bool) {
 // hasMarshaler reports whether a type encodes itself.
 func hasMarshaler(t reflect.Type) bool {
 	pointer := reflect.PointerTo(t)
-	return pointer.Implements(reflect.TypeFor[json.Marshaler]()) || pointer.Implements(reflect.TypeFor[json.MarshalerTo]()) || pointer.Implements(reflect.TypeFor[encoding.TextMarshaler]())
+	return pointer.Implements(reflect.TypeFor[json.Marshaler]()) ||
+		pointer.Implements(reflect.TypeFor[json.MarshalerTo]()) ||
+		pointer.Implements(reflect.TypeFor[encoding.TextMarshaler]())
 }
 
 // nullMembers returns the members that are null in the zero value of a struct. A member that is omitted there is

@@ -154,7 +154,8 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 		op.Tags = []string{"server"}
 	}
 	for _, p := range r.input.params {
-		op.Parameters = append(op.Parameters, &huma.Param{Name: p.name, In: p.in, Required: p.required, Description: p.doc, Schema: p.schema})
+		op.Parameters = append(op.Parameters,
+			&huma.Param{Name: p.name, In: p.in, Required: p.required, Description: p.doc, Schema: p.schema})
 	}
 	if r.Method == http.MethodPost && !r.outside && r.raw == nil {
 		op.Parameters = append(op.Parameters, &huma.Param{
@@ -163,7 +164,8 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 		})
 	}
 	for _, h := range r.requestHeaders {
-		op.Parameters = append(op.Parameters, &huma.Param{Name: h.name, In: "header", Description: h.doc, Schema: &huma.Schema{Type: huma.TypeString}})
+		op.Parameters = append(op.Parameters,
+			&huma.Param{Name: h.name, In: "header", Description: h.doc, Schema: &huma.Schema{Type: huma.TypeString}})
 	}
 	if r.input.takes {
 		op.RequestBody = &huma.RequestBody{Required: !r.input.optional, Content: map[string]*huma.MediaType{jsonType: {Schema: r.input.schema}}}
@@ -171,11 +173,13 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 	op.Responses[strconv.Itoa(r.status)] = rt.success(r)
 	refusal := reflect.TypeFor[edge.Envelope]()
 	op.Responses["default"] = &huma.Response{
-		Description: "A refusal", Headers: refusalHeaders, Content: map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(refusal, true, "")}},
+		Description: "A refusal", Headers: refusalHeaders,
+		Content: map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(refusal, true, "")}},
 	}
 	if r.flat {
 		op.Responses["400"] = &huma.Response{
-			Description: "The body breaks a rule", Content: map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(reflect.TypeFor[edge.Flat](), true, "")}},
+			Description: "The body breaks a rule",
+			Content:     map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(reflect.TypeFor[edge.Flat](), true, "")}},
 		}
 	}
 	return op
@@ -228,7 +232,9 @@ func (rt *Router) page(doc *huma.OpenAPI) ([]byte, error) {
 	var sections []section
 	for i := range rt.routes {
 		r := &rt.routes[i]
-		op := operation{Method: r.Method, Path: documented(r.Pattern()), Permission: r.Permission.String(), Operation: rt.operation(r)}
+		op := operation{
+			Method: r.Method, Path: documented(r.Pattern()), Permission: r.Permission.String(), Operation: rt.operation(r),
+		}
 		at := slices.IndexFunc(sections, func(s section) bool { return s.Name == op.Tags[0] })
 		if at < 0 {
 			at = len(sections)

@@ -139,7 +139,9 @@ func Delete[In, Out any](path string, p Permission, h Handler[In, Out], summary 
 // Raw declares a POST whose handler reads the request and writes the answer itself, as inference does. It is admitted
 // and documented like any other route. In and Out are only for the documentation, and the handler applies limits and
 // timeouts itself.
-func Raw[In, Out any](path string, p Permission, serve func(http.ResponseWriter, *http.Request) error, summary string, options ...Option) Route {
+func Raw[In, Out any](
+	path string, p Permission, serve func(http.ResponseWriter, *http.Request) error, summary string, options ...Option,
+) Route {
 	r := route[In, Out](http.MethodPost, path, p, nil, summary, options)
 	r.raw = serve
 	return r

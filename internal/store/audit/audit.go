@@ -37,7 +37,9 @@ func WithRequest(ctx context.Context, requestID string) context.Context {
 }
 
 // Record writes one change. before and after are stored as JSON; nil is null.
-func Record(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, action, subject string, before, after any) error {
+func Record(
+	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, action, subject string, before, after any,
+) error {
 	was, err := encode(before)
 	if err != nil {
 		return fmt.Errorf("audit %s: %w", action, err)

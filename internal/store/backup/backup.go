@@ -70,7 +70,8 @@ func Write(ctx context.Context, d *db.DB, out io.Writer) error {
 			return err
 		}
 		w := newWriter(out)
-		if err := w.document(headerName, Header{Format: format, Schema: schema, CreatedAt: clock.Now(), Tables: tables}); err != nil {
+		if err := w.document(headerName,
+			Header{Format: format, Schema: schema, CreatedAt: clock.Now(), Tables: tables}); err != nil {
 			return err
 		}
 		for _, t := range tables {

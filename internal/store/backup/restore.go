@@ -51,7 +51,8 @@ func NewReader(in io.Reader) (*Reader, error) {
 		return nil, fmt.Errorf("%w: it does not begin like one", ErrBroken)
 	}
 	if r.Header.Format != format {
-		return nil, cmp.Or(r.drain(), fmt.Errorf("the backup has format %d, and this release reads %d", r.Header.Format, format))
+		return nil, cmp.Or(r.drain(), fmt.Errorf("the backup has format %d, and this release reads %d", r.Header.Format,
+			format))
 	}
 	return r, nil
 }

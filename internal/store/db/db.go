@@ -80,7 +80,8 @@ func openSQLite(ctx context.Context, path, steps, more string) (*DB, error) {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() +
-		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)&_pragma=temp_store(memory)"
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)" +
+		"&_pragma=foreign_keys(1)&_pragma=temp_store(memory)"
 	writer, err := newWriterConnector(dsn + "&_txlock=immediate" + more)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -170,7 +171,8 @@ func openPostgres(ctx context.Context, url secret.Text, steps string) (*DB, erro
 	pool.SetMaxIdleConns(8)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
 	if err := pool.PingContext(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("PostgreSQL at %s:%d cannot be reached: %w", config.Host, config.Port, err), pool.Close())
+		return nil, errors.Join(fmt.Errorf("PostgreSQL at %s:%d cannot be reached: %w", config.Host, config.Port, err),
+			pool.Close())
 	}
 	if steps == logsMigrations {
 		if err := makeSchema(ctx, pool); err != nil {

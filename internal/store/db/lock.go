@@ -104,7 +104,9 @@ func (l *Lease) take(ctx context.Context) error {
 // Monitor checks the lease until ctx ends. It calls lost when the lease is gone, within one interval and the timeout
 // of one check. It calls regained when the lease is ours again; regained must reload everything that is kept in
 // memory.
-func (l *Lease) Monitor(ctx context.Context, every time.Duration, lost func(error), regained func(context.Context) error) {
+func (l *Lease) Monitor(
+	ctx context.Context, every time.Duration, lost func(error), regained func(context.Context) error,
+) {
 	if l.db.Engine == SQLite {
 		return
 	}

@@ -80,7 +80,8 @@ func (d *DB) schema(ctx context.Context, steps *goose.Provider) (have, want int6
 	want = sources[len(sources)-1].Version
 	looks := `SELECT COUNT(*) FROM sqlite_master WHERE name = 'goose_db_version'`
 	if d.Engine == Postgres {
-		looks = `SELECT COUNT(*) FROM pg_class WHERE relname = 'goose_db_version' AND relnamespace = current_schema()::regnamespace`
+		looks = `SELECT COUNT(*) FROM pg_class
+			WHERE relname = 'goose_db_version' AND relnamespace = current_schema()::regnamespace`
 	}
 	there, err := One[int](ctx, d.Across("the schema is everybody's"), looks)
 	if err != nil {

@@ -34,10 +34,13 @@ type Table struct {
 // Tables lists our tables in the order of their creation, so that a table comes after those it refers to. The
 // migrations' own table and generated columns are not listed.
 func Tables(ctx context.Context, s Scoped) ([]Table, error) {
-	tables := `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'goose_db_version' ORDER BY rowid`
+	tables := `SELECT name FROM sqlite_master
+		WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'goose_db_version' ORDER BY rowid`
 	columns := `SELECT name, type AS kind FROM pragma_table_info($1) ORDER BY cid`
 	if s.db.Engine == Postgres {
-		tables = `SELECT CAST(relname AS TEXT) FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname <> 'goose_db_version' ORDER BY oid`
+		tables = `SELECT CAST(relname AS TEXT) FROM pg_class
+			WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname <> 'goose_db_version'
+			ORDER BY oid`
 		columns = `SELECT CAST(column_name AS TEXT) AS name, CAST(data_type AS TEXT) AS kind FROM information_schema.columns
 			WHERE table_schema = current_schema() AND table_name = $1 AND is_generated = 'NEVER' ORDER BY ordinal_position`
 	}
@@ -64,7 +67,9 @@ func Tables(ctx context.Context, s Scoped) ([]Table, error) {
 	return all, nil
 }
 
-var kinds = map[string]Kind{"bigint": Integer, "text": Text, "bytea": Bytes, "boolean": Boolean, "double precision": Real}
+var kinds = map[string]Kind{
+	"bigint": Integer, "text": Text, "bytea": Bytes, "boolean": Boolean, "double precision": Real,
+}
 
 // Dump reads a whole table row by row, each value as int64, float64, string, []byte, bool or nil.
 func Dump(ctx context.Context, s Scoped, t Table) iter.Seq2[[]any, error] {

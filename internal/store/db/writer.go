@@ -171,7 +171,8 @@ func (b *bulk) text(shared []bool, n int) string {
 	}
 	row := marks(own)
 	list := row + strings.Repeat(", "+row, n-1)
-	return into + "SELECT " + strings.Join(from, ", ") + " FROM (VALUES " + list + ") WHERE true" + b.onConflict // without WHERE, SQLite parses ON CONFLICT as a join constraint
+	// Without WHERE, SQLite would parse ON CONFLICT as a join constraint.
+	return into + "SELECT " + strings.Join(from, ", ") + " FROM (VALUES " + list + ") WHERE true" + b.onConflict
 }
 
 func marks(n int) string { return "(?" + strings.Repeat(", ?", n-1) + ")" }

@@ -28,7 +28,8 @@ type Feed struct {
 	sources map[string]Source
 	log     *slog.Logger
 
-	timeout time.Duration // bounds one query: a connection whose packets are dropped would otherwise block until TCP gives up
+	// timeout bounds one query: a connection whose packets are dropped would otherwise block until TCP gives up.
+	timeout time.Duration
 	wake    chan struct{}
 
 	publishing sync.Mutex // serializes the reads of the tables: an older read must not overwrite a newer one
@@ -45,7 +46,10 @@ const (
 
 // New returns a feed of the given kinds of change.
 func New(d *db.DB, log *slog.Logger, sources map[string]Source) *Feed {
-	return &Feed{db: d, sources: sources, log: log, timeout: 5 * time.Second, wake: make(chan struct{}, 1), advanced: make(chan struct{})}
+	return &Feed{
+		db: d, sources: sources, log: log, timeout: 5 * time.Second, wake: make(chan struct{}, 1),
+		advanced: make(chan struct{}),
+	}
 }
 
 // Fill publishes the present state of everything. It reads the version first: a change that commits meanwhile is
@@ -209,7 +213,8 @@ func (f *Feed) catchUp(ctx context.Context) error {
 }
 
 func (f *Feed) prune(ctx context.Context) error {
-	_, err := db.Exec(ctx, f.db.Across("old versions of all workspaces"), `DELETE FROM feed_changes WHERE at < $1 AND version <= $2`,
+	_, err := db.Exec(ctx, f.db.Across("old versions of all workspaces"),
+		`DELETE FROM feed_changes WHERE at < $1 AND version <= $2`,
 		clock.Now().Add(-retention), f.Applied())
 	return err
 }

@@ -125,8 +125,8 @@ func (m fixture) checkDone(t *testing.T, ws tenant.ID, id string) {
 	}
 }
 
-// counting does every unit that is not written yet, each in its own transaction, and writes a result at the end. It reads
-// outside of transactions what is left: only the claim keeps another run from writing the same unit.
+// counting does every unit that is not written yet, each in its own transaction, and writes a result at the end. It
+// reads outside of transactions what is left: only the claim keeps another run from writing the same unit.
 func counting(d *db.DB, before func(ctx context.Context, run *Run, unit int64) error) Work {
 	return func(ctx context.Context, run *Run) error {
 		j, err := Get(ctx, d.In(run.Workspace), run.ID)

@@ -76,9 +76,11 @@ var (
 )
 
 const (
-	maxAttempts       = 5  // consecutive failures without progress
-	maxDeferrals      = 30 // consecutive refusals that say when to retry: half an hour or more
-	maxLosses         = 10 // consecutive crashes of the server while the job ran, without progress: the job may be the reason
+	maxAttempts  = 5  // consecutive failures without progress
+	maxDeferrals = 30 // consecutive refusals that say when to retry: half an hour or more
+	// maxLosses bounds consecutive crashes of the server while the job ran, without progress: the job may be the
+	// reason.
+	maxLosses         = 10
 	maxFailure        = 1000
 	firstDelay        = time.Second
 	maxDelay          = time.Minute      // for backoff of our own

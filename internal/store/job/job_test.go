@@ -161,8 +161,8 @@ func TestJobIsShownWithinWhatItIsFor(t *testing.T) {
 	}
 }
 
-// However many jobs each workspace queues, and however long they take: no slot stays empty that a job may use, and while a
-// workspace waits that has nothing running, no other is served twice.
+// However many jobs each workspace queues, and however long they take: no slot stays empty that a job may use, and
+// while a workspace waits that has nothing running, no other is served twice.
 func TestAWorkspaceDoesNotWaitForAnothersQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slots, perWorkspace := rapid.IntRange(1, 5).Draw(t, "slots"), rapid.IntRange(1, 3).Draw(t, "per workspace")

@@ -23,11 +23,13 @@ type Run struct {
 	ID        string
 	Kind      string
 
-	runner  *Runner
-	claim   string
-	ctx     context.Context
-	end     context.CancelCauseFunc
-	writing chan struct{} // a mutex that respects contexts; concurrent writes to one row would only cause serialization failures
+	runner *Runner
+	claim  string
+	ctx    context.Context
+	end    context.CancelCauseFunc
+	// writing is a mutex that respects contexts: concurrent writes to one row would only cause serialization
+	// failures.
+	writing chan struct{}
 }
 
 // Tx is the only way in which a run writes. In one transaction it checks that the job's claim is still this run's and
@@ -52,7 +54,9 @@ func (r *Run) Finish(ctx context.Context, fn func(*db.Tx, *Tally) error) error {
 	return r.write(ctx, (*record).mayWrite, fn, func(j *record) error { return j.move(Done, r.runner.now()) })
 }
 
-func (r *Run) write(ctx context.Context, may func(*record, string) error, fn func(*db.Tx, *Tally) error, then func(*record) error) error {
+func (r *Run) write(
+	ctx context.Context, may func(*record, string) error, fn func(*db.Tx, *Tally) error, then func(*record) error,
+) error {
 	select {
 	case r.writing <- struct{}{}:
 		defer func() { <-r.writing }()

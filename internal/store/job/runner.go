@@ -57,15 +57,19 @@ type backoff struct {
 }
 
 const (
-	pollInterval = time.Second      // how often the runner looks for changes without being woken
-	txTimeout    = 10 * time.Second // for one transaction of the runner: a connection whose packets are dropped would otherwise block until TCP gives up
+	pollInterval = time.Second // how often the runner looks for changes without being woken
+	// txTimeout bounds one transaction of the runner: a connection whose packets are dropped would otherwise block
+	// until TCP gives up.
+	txTimeout = 10 * time.Second
 )
 
 // NewRunner returns a runner that does not run yet.
 func NewRunner(c Config) *Runner {
 	r := &Runner{
-		db: c.DB, log: c.Log, slots: cmp.Or(c.Slots, 4), perWorkspace: cmp.Or(c.PerWorkspace, 2), now: c.Now, tx: c.DB.Tx, pollEvery: pollInterval, backoffScale: 1,
-		wake: make(chan struct{}, 1), handlers: map[string]Work{}, runs: map[string]*Run{}, backoffs: map[string]backoff{}, served: map[tenant.ID]uint64{},
+		db: c.DB, log: c.Log, slots: cmp.Or(c.Slots, 4), perWorkspace: cmp.Or(c.PerWorkspace, 2), now: c.Now,
+		tx: c.DB.Tx, pollEvery: pollInterval, backoffScale: 1,
+		wake: make(chan struct{}, 1), handlers: map[string]Work{}, runs: map[string]*Run{}, backoffs: map[string]backoff{},
+		served:    map[tenant.ID]uint64{},
 		firstPass: true,
 	}
 	if r.now == nil {

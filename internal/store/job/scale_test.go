@@ -25,7 +25,8 @@ func insertJobs(t testing.TB, d *db.DB, ws tenant.ID, n int, status Status) erro
 	return err
 }
 
-// endedJobs is how many ended jobs addManyJobs inserts: enough for PostgreSQL's planner to prefer an index where there is one.
+// endedJobs is how many ended jobs addManyJobs inserts: enough for PostgreSQL's planner to prefer an index where
+// there is one.
 const endedJobs = 20_000
 
 // addManyJobs inserts many jobs that have ended, many waiting jobs of one workspace, and a few of each of fifty others.
@@ -78,7 +79,8 @@ func TestFindingWorkReadsNoEndedJobs(t *testing.T) {
 	})
 }
 
-// scans reports whether SQLite reads a table or an index from end to end. The index of claimed jobs is the exception: all of it is wanted.
+// scans reports whether SQLite reads a table or an index from end to end. The index of claimed jobs is the exception:
+// all of it is wanted.
 func scans(plan string) bool {
 	for line := range strings.Lines(plan) {
 		if strings.HasPrefix(line, "SCAN jobs") && !strings.Contains(line, "jobs_claimed") {

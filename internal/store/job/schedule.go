@@ -53,11 +53,15 @@ func (r *Runner) choose(heads []queueHead) []queueHead {
 // choose picks jobs for the free slots, at most one per workspace: first of the workspaces with the fewest running
 // jobs, then of those served the longest ago, then the oldest job. However much other workspaces queue,
 // each of them starts at most one job before a waiting workspace that has nothing running.
-func choose(heads []queueHead, running map[tenant.ID]int, served map[tenant.ID]uint64, perWorkspace, vacant int) []queueHead {
-	heads = slices.DeleteFunc(slices.Clone(heads), func(h queueHead) bool { return running[h.WorkspaceID] >= perWorkspace })
+func choose(
+	heads []queueHead, running map[tenant.ID]int, served map[tenant.ID]uint64, perWorkspace, vacant int,
+) []queueHead {
+	heads = slices.DeleteFunc(slices.Clone(heads),
+		func(h queueHead) bool { return running[h.WorkspaceID] >= perWorkspace })
 	slices.SortFunc(heads, func(a, b queueHead) int {
 		return cmp.Or(
-			cmp.Compare(running[a.WorkspaceID], running[b.WorkspaceID]), cmp.Compare(served[a.WorkspaceID], served[b.WorkspaceID]),
+			cmp.Compare(running[a.WorkspaceID], running[b.WorkspaceID]),
+			cmp.Compare(served[a.WorkspaceID], served[b.WorkspaceID]),
 			cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return heads[:max(0, min(vacant, len(heads)))]
@@ -71,7 +75,9 @@ func (r *Runner) claim(ctx context.Context, h queueHead) error {
 	if work == nil {
 		return r.setAside(ctx, h)
 	}
-	run := &Run{Workspace: h.WorkspaceID, ID: h.ID, Kind: h.Kind, runner: r, claim: id.New("run"), writing: make(chan struct{}, 1)}
+	run := &Run{
+		Workspace: h.WorkspaceID, ID: h.ID, Kind: h.Kind, runner: r, claim: id.New("run"), writing: make(chan struct{}, 1),
+	}
 	claimed := false
 	err := r.change(ctx, h.key(), func(j *record) error {
 		err := j.claim(run.claim, r.now())
@@ -96,7 +102,8 @@ func (r *Runner) claim(ctx context.Context, h queueHead) error {
 
 // setAside claims a job whose kind this server has no handler for, so that it is not found again.
 func (r *Runner) setAside(ctx context.Context, h queueHead) error {
-	r.log.Error("no handler for jobs of this kind; the job waits for a server that has one", "kind", h.Kind, "workspace", h.WorkspaceID, "job", h.ID)
+	r.log.Error("no handler for jobs of this kind; the job waits for a server that has one", "kind", h.Kind,
+		"workspace", h.WorkspaceID, "job", h.ID)
 	claim := id.New("run")
 	err := r.change(ctx, h.key(), func(j *record) error { return j.setAside(claim) })
 	if err != nil {
@@ -129,7 +136,8 @@ func (r *Runner) runRecovering(ctx context.Context, run *Run, work Work) (err er
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
-			r.log.Error("a job panicked", "kind", run.Kind, "workspace", run.Workspace, "job", run.ID, "panic", p, "stack", string(debug.Stack()))
+			r.log.Error("a job panicked", "kind", run.Kind, "workspace", run.Workspace, "job", run.ID, "panic", p,
+				"stack", string(debug.Stack()))
 		}
 	}()
 	return work(ctx, run)

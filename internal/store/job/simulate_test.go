@@ -17,10 +17,10 @@ import (
 
 var seedsFlag = flag.Uint64("seeds", 3, "how many seeds the job simulator runs")
 
-// Servers start, stop, are killed, are paused and resume, sometimes two of them at once; jobs are queued and cancelled; work
-// fails, panics and is refused; transactions fail before and after their commit. Whatever happens: every unit is written
-// once, and counted if and only if it is written; a final status never changes; a job whose cancellation was acknowledged
-// ends as cancelled; and no job is left over. -seeds N runs more of them.
+// Servers start, stop, are killed, are paused and resume, sometimes two of them at once; jobs are queued and
+// cancelled; work fails, panics and is refused; transactions fail before and after their commit. Whatever happens:
+// every unit is written once, and counted if and only if it is written; a final status never changes; a job whose
+// cancellation was acknowledged ends as cancelled; and no job is left over. -seeds N runs more of them.
 func TestSimulatedFailuresNeverLoseOrDoubleAUnit(t *testing.T) {
 	each(t, func(t *testing.T, m fixture) {
 		seeds := *seedsFlag

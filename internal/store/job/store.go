@@ -35,8 +35,10 @@ const topic = "jobs"
 // wakes the runner.
 func Queue(ctx context.Context, tx *db.Tx, ws tenant.ID, n New) error {
 	_, err := db.Exec(ctx, tx.In(ws), `
-		INSERT INTO jobs (workspace_id, id, kind, status, done, total, cost, estimate, attempts, losses, claim, cancel_requested, failure, created_at)
-		VALUES ($1, $2, $3, $4, 0, $5, 0, $6, 0, 0, '', FALSE, '', $7)`, n.ID, n.Kind, Queued, n.Total, n.Estimate, clock.Now())
+		INSERT INTO jobs (workspace_id, id, kind, status, done, total, cost, estimate, attempts, losses, claim,
+			cancel_requested, failure, created_at)
+		VALUES ($1, $2, $3, $4, 0, $5, 0, $6, 0, 0, '', FALSE, '', $7)`,
+		n.ID, n.Kind, Queued, n.Total, n.Estimate, clock.Now())
 	if err != nil {
 		return fmt.Errorf("queue %s %s: %w", n.Kind, n.ID, err)
 	}
@@ -98,7 +100,8 @@ var errMissing = errors.New("no such job")
 func change(ctx context.Context, tx *db.Tx, ws tenant.ID, id string, rule func(*record) error) error {
 	before, err := db.Maybe[record](ctx, tx.In(ws), `
 		UPDATE jobs SET claim = claim WHERE workspace_id = $1 AND id = $2
-		RETURNING kind, status, done, total, cost, attempts, losses, claim, cancel_requested, failure, started_at, finished_at`, id)
+		RETURNING kind, status, done, total, cost, attempts, losses, claim, cancel_requested, failure,
+			started_at, finished_at`, id)
 	switch {
 	case err != nil:
 		return err
@@ -110,10 +113,11 @@ func change(ctx context.Context, tx *db.Tx, ws tenant.ID, id string, rule func(*
 		return err
 	}
 	_, err = db.Exec(ctx, tx.In(ws), `
-		UPDATE jobs SET status = $3, done = $4, total = $5, cost = $6, attempts = $7, losses = $8, claim = $9, cancel_requested = $10,
-			failure = $11, started_at = $12, finished_at = $13
+		UPDATE jobs SET status = $3, done = $4, total = $5, cost = $6, attempts = $7, losses = $8, claim = $9,
+			cancel_requested = $10, failure = $11, started_at = $12, finished_at = $13
 		WHERE workspace_id = $1 AND id = $2`,
-		id, after.Status, after.Done, after.Total, after.Cost, after.Attempts, after.Losses, after.Claim, after.CancelRequested,
+		id, after.Status, after.Done, after.Total, after.Cost, after.Attempts, after.Losses, after.Claim,
+		after.CancelRequested,
 		after.Failure, after.StartedAt, after.FinishedAt)
 	return err
 }
@@ -144,7 +148,8 @@ const selectQueueHeads = `
 	)
 	SELECT jobs.workspace_id, jobs.id, jobs.kind, jobs.created_at
 	FROM waiting JOIN jobs ON jobs.workspace_id = waiting.ws AND jobs.status = 'QUEUED' AND jobs.claim = '' AND jobs.id = (
-		SELECT oldest.id FROM jobs oldest WHERE oldest.workspace_id = waiting.ws AND oldest.status = 'QUEUED' AND oldest.claim = ''
+		SELECT oldest.id FROM jobs oldest
+		WHERE oldest.workspace_id = waiting.ws AND oldest.status = 'QUEUED' AND oldest.claim = ''
 		ORDER BY oldest.created_at, oldest.id LIMIT 1)`
 
 // A claimedJob is a job with a claim, of a live run or of one whose server died.

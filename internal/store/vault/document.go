@@ -31,7 +31,8 @@ func VerifyDocument(document, jwks []byte) (keyID string, err error) {
 		return "", fmt.Errorf("the document is not a JSON object: %w", err)
 	}
 	var signature Signature
-	if err := json.Unmarshal(members["signature"], &signature, json.RejectUnknownMembers(true)); err != nil || signature.JWS == "" {
+	if err := json.Unmarshal(members["signature"], &signature, json.RejectUnknownMembers(true)); err != nil ||
+		signature.JWS == "" {
 		return "", errors.New("the document has no signature")
 	}
 	if signature.Alg != string(jose.EdDSA) {
@@ -67,11 +68,13 @@ func verified(compact, keyID string, keys jose.JSONWebKeySet) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the signature is not a compact EdDSA JWS", ErrDocument)
 	}
-	if exact, err := parsed.CompactSerialize(); err != nil || exact != compact { // base64 has several encodings of the same bytes
+	// base64 has several encodings of the same bytes; only one is accepted.
+	if exact, err := parsed.CompactSerialize(); err != nil || exact != compact {
 		return nil, fmt.Errorf("%w: the signature is not in its one spelling", ErrDocument)
 	}
 	if parsed.Signatures[0].Header.KeyID != keyID {
-		return nil, fmt.Errorf("%w: it names key %q and was signed with %q", ErrDocument, keyID, parsed.Signatures[0].Header.KeyID)
+		return nil, fmt.Errorf("%w: it names key %q and was signed with %q", ErrDocument, keyID,
+			parsed.Signatures[0].Header.KeyID)
 	}
 	candidates := keys.Key(keyID)
 	if len(candidates) == 0 {

@@ -59,7 +59,8 @@ func (v *Vault) Sign(ctx context.Context, payload []byte) (Signature, error) {
 }
 
 func sign(key ed25519.PrivateKey, id string, payload []byte) (string, error) {
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, new(jose.SignerOptions).WithHeader("kid", id))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key},
+		new(jose.SignerOptions).WithHeader("kid", id))
 	if err != nil {
 		return "", err
 	}
@@ -114,7 +115,8 @@ const newestFirst = ` ORDER BY (CASE WHEN retired_at IS NULL THEN 0 ELSE 1 END),
 // SigningKeys lists the keys that sign or signed, the one in force first.
 func (v *Vault) SigningKeys(ctx context.Context, limit, offset int) ([]SigningKey, error) {
 	keys, err := db.Query[SigningKey](ctx, v.db.Across(signingScope), `
-		SELECT id, 'signing_key' AS object, created_at, retired_at FROM signing_keys`+newestFirst+` LIMIT $1 OFFSET $2`, limit, offset)
+		SELECT id, 'signing_key' AS object, created_at, retired_at FROM signing_keys`+newestFirst+` LIMIT $1 OFFSET $2`,
+		limit, offset)
 	if err != nil {
 		return nil, fmt.Errorf("list signing keys: %w", err)
 	}
@@ -133,13 +135,15 @@ func (v *Vault) RotateSigning(ctx context.Context, by tenant.Actor) (Rotated, er
 	_, err := v.db.Tx(ctx, func(tx *db.Tx) (err error) {
 		across := tx.Across(signingScope)
 		if done.From, err = db.One[string](ctx, across, `
-			UPDATE signing_keys SET retired_at = $1, sealed = NULL WHERE retired_at IS NULL RETURNING id`, clock.Now()); err != nil {
+			UPDATE signing_keys SET retired_at = $1, sealed = NULL WHERE retired_at IS NULL RETURNING id`,
+			clock.Now()); err != nil {
 			return fmt.Errorf("retire a signing key: %w", err)
 		}
 		if done.To, err = v.newSigningKey(ctx, across); err != nil {
 			return err
 		}
-		return audit.Record(ctx, tx, tenant.Server, by, "signing_key.rotate", "signing_key", signedBy{done.From}, signedBy{done.To})
+		return audit.Record(ctx, tx, tenant.Server, by, "signing_key.rotate", "signing_key", signedBy{done.From},
+			signedBy{done.To})
 	})
 	if err != nil {
 		return Rotated{}, fmt.Errorf("rotate the signing key: %w", err)

@@ -102,7 +102,8 @@ func (r *Root) dataKey(ctx context.Context, across db.Scoped) (*keyset.Handle, e
 	if err != nil {
 		return nil, err
 	}
-	_, err = db.Exec(ctx, across, `INSERT INTO vault_keys (id, root_id, wrapped, created_at, wrapped_at) VALUES (1, $1, $2, $3, $3)`,
+	_, err = db.Exec(ctx, across,
+		`INSERT INTO vault_keys (id, root_id, wrapped, created_at, wrapped_at) VALUES (1, $1, $2, $3, $3)`,
 		r.ID(), wrapped, clock.Now())
 	return handle, err
 }
@@ -191,7 +192,8 @@ func (v *Vault) finishRotation(ctx context.Context, by tenant.Actor, both *Root)
 				both.ID(), wrapped, clock.Now(), key.ID); err != nil {
 				return err
 			}
-			if err := audit.Record(ctx, tx, tenant.Server, by, "root_key.rotate", "root_key", wrappedBy{key.RootID}, wrappedBy{both.ID()}); err != nil {
+			if err := audit.Record(ctx, tx, tenant.Server, by, "root_key.rotate", "root_key", wrappedBy{key.RootID},
+				wrappedBy{both.ID()}); err != nil {
 				return err
 			}
 		}
@@ -239,7 +241,8 @@ func (r *Root) unwrap(key dataKey) (*keyset.Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	handle, err := keyset.ReadWithAssociatedData(keyset.NewBinaryReader(bytes.NewReader(key.Wrapped)), cipher, []byte(wrapPurpose))
+	handle, err := keyset.ReadWithAssociatedData(keyset.NewBinaryReader(bytes.NewReader(key.Wrapped)), cipher,
+		[]byte(wrapPurpose))
 	if err != nil {
 		return nil, fmt.Errorf("%w (it needs root key %s; %s holds %s)", ErrWrongRoot, key.RootID, r.path, r.ID())
 	}

@@ -30,7 +30,9 @@ type Client struct {
 
 // NewClient serves routes to two workspaces. shape removes from an answer what differs from run to run, such as times
 // and ids.
-func NewClient(t *testing.T, d *db.DB, f *feed.Feed, mine, theirs tenant.ID, routes []api.Route, shape func(string) string) Client {
+func NewClient(
+	t *testing.T, d *db.DB, f *feed.Feed, mine, theirs tenant.ID, routes []api.Route, shape func(string) string,
+) Client {
 	t.Helper()
 	dir, bounds, log := live.NewDirectory(), edge.NewBounds(), slog.New(slog.DiscardHandler)
 	bounds.Body.Store(64 << 10)
@@ -94,7 +96,8 @@ func (c Client) Refuses(t *testing.T, key, method, path, body string, status int
 		Error struct{ Message, Code, Param string } `json:"error"`
 	}
 	err := json.Unmarshal([]byte(text), &answer)
-	if err != nil || got != status || answer.Error.Code != code || answer.Error.Param != param || !strings.Contains(answer.Error.Message, param) {
+	if err != nil || got != status || answer.Error.Code != code || answer.Error.Param != param ||
+		!strings.Contains(answer.Error.Message, param) {
 		t.Errorf("%s %s %s: want %d %s of %q, got %d %s", method, path, body, status, code, param, got, text)
 	}
 }

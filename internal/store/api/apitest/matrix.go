@@ -129,7 +129,8 @@ func odd(path string) []string {
 	return []string{
 		"/" + path, "//api" + path, "/v1//" + tail, "/v1/./" + tail, "/v1/x/../" + tail, "/x/.." + path, "/.." + path,
 		"/v1%2F" + tail, "/%2Fv1/" + tail, "/v1/%2e%2e/v1/" + tail, "/v1/x%2F..%2F" + tail, "/V1/" + tail, "/api/api" + path,
-		"/api%2Fv1/" + tail, "/api/v1%2F" + tail, path + "/", path + "/..", path + "%00", path + "%2F", "/api//v1/" + tail, "/v1/" + tail + ";x=1",
+		"/api%2Fv1/" + tail, "/api/v1%2F" + tail, path + "/", path + "/..", path + "%00", path + "%2F", "/api//v1/" + tail,
+		"/v1/" + tail + ";x=1",
 		"/%76%31%2f" + tail,
 	}
 }
@@ -146,7 +147,8 @@ func (g got) must(t *testing.T, what string, status int, code string) {
 		t.Errorf("%s: request id %q", what, g.id)
 	}
 	if status == 0 {
-		if g.status == http.StatusUnauthorized || g.status == http.StatusForbidden || g.status == http.StatusInternalServerError {
+		if g.status == http.StatusUnauthorized || g.status == http.StatusForbidden ||
+			g.status == http.StatusInternalServerError {
 			t.Errorf("%s: %d %s", what, g.status, g.body)
 		}
 		return
@@ -155,7 +157,8 @@ func (g got) must(t *testing.T, what string, status int, code string) {
 		Error struct{ Type, Code, Message string }
 	}
 	err := json.Unmarshal(g.body, &body)
-	if err != nil || g.status != status || body.Error.Code != code || body.Error.Type != "invalid_request_error" || body.Error.Message == "" {
+	if err != nil || g.status != status || body.Error.Code != code || body.Error.Type != "invalid_request_error" ||
+		body.Error.Message == "" {
 		t.Errorf("%s: want %d %s, got %d %s", what, status, code, g.status, g.body)
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A Server is a private PostgreSQL server for tests, on a free port and in a temporary folder, never run as root. It ends
-// with the process that started it.
+// A Server is a private PostgreSQL server for tests, on a free port and in a temporary folder, never run as root. It
+// ends with the process that started it.
 type Server struct {
 	bin    string // the folder with initdb and postgres
 	folder string
@@ -61,7 +61,8 @@ func NewServer() (*Server, error) {
 	if s.port, err = freePort(); err != nil {
 		return nil, err
 	}
-	initdb := s.command("initdb", "--pgdata", s.data(), "--username", "sovereign", "--auth", "trust", "--encoding", "UTF8", "--no-sync", "--no-locale")
+	initdb := s.command("initdb", "--pgdata", s.data(), "--username", "sovereign", "--auth", "trust",
+		"--encoding", "UTF8", "--no-sync", "--no-locale")
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
