@@ -120,7 +120,7 @@ func (r *run) hold() (till.Tab, error) {
 	if err == nil {
 		return tab, nil
 	}
-	var short *till.Short
+	var short *till.InsufficientFunds
 	if errors.As(err, &short) {
 		return till.Tab{}, r.cannotPay(worst, short.Free)
 	}

@@ -16,9 +16,9 @@ import (
 	"sovereign/internal/plane/till"
 )
 
-// guest runs one request as the road does: a deferred Drop, deliveries, a settlement that is owed when it fails. It
-// returns what the caller got.
-func (s *shop) guest(request string, random *rand.Rand) (used live.Usage, charged bool) {
+// request runs one request as the gateway does: a deferred Drop, deliveries, and a settlement that is owed when it
+// fails. It returns the usage that the caller got.
+func (s *fixture) request(request string, random *rand.Rand) (used live.Usage, charged bool) {
 	tab, err := s.Open(journal.Charge{Request: request, Workspace: ws}, money.Nano(random.IntN(40)))
 	if err != nil {
 		return used, false
@@ -31,7 +31,7 @@ func (s *shop) guest(request string, random *rand.Rand) (used live.Usage, charge
 	}
 	delivered := tab.Opened()
 	switch random.IntN(4) {
-	case 0: // leaves, or panics: what was recorded last counts
+	case 0: // the caller leaves, or the handler panics: the last recorded usage counts
 		return live.Usage{Output: -1}, delivered
 	default:
 		used.Output += int64(random.IntN(10))
@@ -45,9 +45,9 @@ func (s *shop) guest(request string, random *rand.Rand) (used live.Usage, charge
 	}
 }
 
-func TestManyAtOnceOnAFailingDiskAreEachChargedOnce(t *testing.T) {
+func TestConcurrentRequestsOnAFailingDiskAreEachChargedOnce(t *testing.T) {
 	const came = 15_000
-	s := newShop(t, came)
+	s := newFixture(t, came)
 	s.flaky.Store(true)
 	const workers, each = 12, 200
 	type outcome struct {
@@ -72,7 +72,7 @@ func TestManyAtOnceOnAFailingDiskAreEachChargedOnce(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(w), 2))
 			for i := range each {
 				request := fmt.Sprintf("req_%d_%d", w, i)
-				used, charged := s.guest(request, random)
+				used, charged := s.request(request, random)
 				mu.Lock()
 				got[request] = outcome{used, charged}
 				mu.Unlock()
@@ -101,11 +101,12 @@ func TestManyAtOnceOnAFailingDiskAreEachChargedOnce(t *testing.T) {
 	}
 }
 
-// Whatever a request does in whatever order, as long as it ends once: the wallet, the journal and the callback agree.
+// Whatever requests do in whatever order, as long as each ends once: the wallet, the journal and the overage callback
+// agree.
 func TestWalletJournalAndOverageAgreeAfterAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const came = 300
-		s := newShop(t, came)
+		s := newFixture(t, came)
 		running := map[string]*till.Tab{}
 		made := 0
 		pick := func(t *rapid.T) (string, *till.Tab) {

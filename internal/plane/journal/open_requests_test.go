@@ -11,7 +11,7 @@ import (
 	"sovereign/internal/plane/journal/journaltest"
 )
 
-func TestASegmentTellsOfEveryRequestThatIsOpen(t *testing.T) {
+func TestEverySegmentIsEnoughToFindTheOpenRequests(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		disk := journaltest.NewDisk()
 		j, err := journal.Open(disk)
@@ -59,7 +59,7 @@ func TestASegmentTellsOfEveryRequestThatIsOpen(t *testing.T) {
 	})
 }
 
-// track is the rule that orphans follow, told in the test's own words.
+// track is the rule for open requests, written independently of the journal's.
 func track(open map[string]journal.Entry, e *journal.Entry) {
 	switch was := open[e.Request]; e.Kind {
 	case journal.Opened:

@@ -26,10 +26,10 @@ type Drawn struct {
 	Messages  []byte
 }
 
-// Step is the exchange as a judge is shown it.
+// Step returns the exchange in the form that a judge is shown.
 func (d *Drawn) Step() judge.Step {
 	step := judge.Step{Messages: d.Messages, Response: d.Response}
-	if len(d.Tools) > 0 { // no tools are empty bytes, which one engine hands over as such and the other as none
+	if len(d.Tools) > 0 { // without tools the column is empty, which one engine returns as nil and the other as []byte{}
 		step.Tools = d.Tools
 	}
 	return step
@@ -37,19 +37,22 @@ func (d *Drawn) Step() judge.Step {
 
 const drawnColumns = `at, id, request_id, expires_at, trace_id, chain, response, tools, messages`
 
-// maxPool is how many exchanges a sample is drawn from, the newest that match.
+// maxPool bounds the exchanges that a sample is drawn from: the newest that match.
 const maxPool = 100_000
 
-// Draw hands a random sample of the exchanges that match to each, and says how many it was drawn from. The same seed draws the same from
-// the same.
-func (s *Store) Draw(ctx context.Context, ws tenant.ID, f *Filters, size int, seed uint64, each func(*Drawn) (more bool)) (pool int, err error) {
+// Draw calls each with a random sample of the matching exchanges, and returns how many it was drawn from. The same
+// seed draws the same sample from the same exchanges.
+func (s *Store) Draw(
+	ctx context.Context, ws tenant.ID, f *Filters, size int, seed uint64, each func(*Drawn) (more bool),
+) (pool int, err error) {
 	err = s.Scan(ctx, ws, f, maxPool, func(scan *Scan) error {
 		pool = scan.Len()
 		order := rand.New(rand.NewPCG(seed, 0)).Perm(pool)
 		for batch := range slices.Chunk(order[:min(size, pool)], scanBatch) {
 			for _, at := range batch {
-				m := scan.marks[at]
-				row, err := db.Maybe[Drawn](ctx, scan.in, `SELECT `+drawnColumns+` FROM log_rows WHERE workspace_id = $1 AND at = $2 AND id = $3`, m.At, m.ID)
+				m := scan.keys[at]
+				row, err := db.Maybe[Drawn](ctx, scan.in,
+					`SELECT `+drawnColumns+` FROM log_rows WHERE workspace_id = $1 AND at = $2 AND id = $3`, m.At, m.ID)
 				if err != nil {
 					return fmt.Errorf("read a logged row: %w", err)
 				}
@@ -63,7 +66,7 @@ func (s *Store) Draw(ctx context.Context, ws tenant.ID, f *Filters, size int, se
 	return pool, err
 }
 
-// Since reads which exchanges match and were logged after a time, the oldest first, and none of their texts.
+// Since lists the matching exchanges that were logged after a time, the oldest first, without their texts.
 func (s *Store) Since(ctx context.Context, ws tenant.ID, f *Filters, after clock.Time, most int) ([]Drawn, error) {
 	next := *f
 	next.Start = max(f.Start, after+1)
@@ -79,7 +82,8 @@ func (s *Store) Since(ctx context.Context, ws tenant.ID, f *Filters, after clock
 		condition, args := q.where(q.from, q.to)
 		args = append(args, q.now, most)
 		all, err = db.Query[Drawn](ctx, in, fmt.Sprintf(`
-			SELECT at, id, request_id, expires_at FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at, id LIMIT $%d`, condition, len(args), len(args)+1), args...)
+			SELECT at, id, request_id, expires_at FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at, id LIMIT $%d`,
+			condition, len(args), len(args)+1), args...)
 		return err
 	})
 	if err != nil {
@@ -88,7 +92,7 @@ func (s *Store) Since(ctx context.Context, ws tenant.ID, f *Filters, after clock
 	return all, nil
 }
 
-// Newest is when the last exchange was logged, 0 without one.
+// Newest returns when the last exchange was logged, 0 without one.
 func (s *Store) Newest(ctx context.Context, ws tenant.ID) (clock.Time, error) {
 	at, err := db.One[clock.Time](ctx, s.db.In(ws), `SELECT COALESCE(MAX(at), 0) FROM log_rows WHERE workspace_id = $1`)
 	if err != nil {
@@ -97,14 +101,16 @@ func (s *Store) Newest(ctx context.Context, ws tenant.ID) (clock.Time, error) {
 	return at, nil
 }
 
-// Read is a logged exchange by its id, as a judge is shown it.
+// Read returns a logged exchange by its id, in the form that a judge is shown.
 func (s *Store) Read(ctx context.Context, ws tenant.ID, id string) (judge.Step, error) {
 	row, err := s.Get(ctx, ws, id)
 	return judge.Step{Messages: row.Messages, Response: row.Response, Tools: row.Tools}, err
 }
 
-// Request is the exchange whose caller was told a request id, and the run that it is a step of, if it is one.
-func (h *Handler) Request(ctx context.Context, ws tenant.ID, requestID string) (step judge.Step, trace string, err error) {
+// Request returns the exchange of a request id, and the trace that it belongs to, if any.
+func (h *Handler) Request(
+	ctx context.Context, ws tenant.ID, requestID string,
+) (step judge.Step, trace string, err error) {
 	row, err := db.Maybe[Drawn](ctx, h.store.db.In(ws), `
 		SELECT `+drawnColumns+` FROM log_rows WHERE workspace_id = $1 AND request_id = $2 AND expires_at > $3 ORDER BY at LIMIT 1`, requestID, clock.Now())
 	switch {
@@ -116,10 +122,10 @@ func (h *Handler) Request(ctx context.Context, ws tenant.ID, requestID string) (
 	return row.Step(), row.TraceID, nil
 }
 
-// maxSteps is how many steps of a run are read to be judged.
+// maxSteps bounds the steps of a run that are read to be judged.
 const maxSteps = 200
 
-// Steps are those of a run, the first first.
+// Steps returns the steps of a run, in order.
 func (h *Handler) Steps(ctx context.Context, ws tenant.ID, trace string) ([]judge.Step, error) {
 	run, rows, err := h.store.Trace(ctx, ws, trace, maxSteps, 0)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"sovereign/internal/plane/journal/journaltest"
 )
 
-// A cache is a disk behind a page cache that, like Linux's, takes what it failed to write for clean: the next sync of
-// the same bytes succeeds and writes nothing.
+// A cache is a disk behind a page cache that behaves like Linux's: pages whose write failed are marked clean. The
+// next sync of the same bytes succeeds and writes nothing.
 type cache struct {
 	files map[string]*cached
-	fails func() bool // asked at every sync of a file
+	fails func() bool // called at every sync of a file
 }
 
 type cached struct {
@@ -51,7 +51,7 @@ func (c *cache) Remove(name string) error {
 
 func (c *cache) Sync() error { return nil }
 
-// powerLoss is the disk as the next boot finds it.
+// powerLoss returns the disk as the next boot finds it.
 func (c *cache) powerLoss() *cache {
 	next := &cache{files: map[string]*cached{}, fails: func() bool { return false }}
 	for name, f := range c.files {
@@ -100,7 +100,7 @@ func (f *cached) Sync() error {
 
 func (f *cached) Close() error { return nil }
 
-func TestWhatIsSaidToBeSyncedSurvivesAPowerLossThoughSyncsFailed(t *testing.T) {
+func TestSyncedEntriesSurviveAPowerLossAfterFailedSyncs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		failing := false
 		disk := &cache{files: map[string]*cached{}, fails: func() bool { return failing }}
@@ -138,7 +138,7 @@ func TestWhatIsSaidToBeSyncedSurvivesAPowerLossThoughSyncsFailed(t *testing.T) {
 				t.Fatalf("%s was synced and is lost; of %d safe entries %d are there (%v)", e.Request, len(safe), len(got), err)
 			}
 		}
-		orphans, err := again.Orphans(j.Synced().Segment) // which states again what was open when it began
+		orphans, err := again.Orphans(j.Synced().Segment) // it repeats the entries that were open when it was started
 		must(t, err)
 		for _, e := range safe {
 			if e.Kind == journal.Opened && !settledSoon[e.Request] && !slices.Contains(orphans, e) {

@@ -11,8 +11,9 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// A full disk, as SQLite reports it: the change is refused whole, reading goes on, and with room again so does writing.
-func TestFullDiskIsOldStateOrNewAndPasses(t *testing.T) {
+// A full disk, as SQLite reports it: the transaction is refused as a whole, reading works, and writing works again
+// when there is space.
+func TestAFullDiskRefusesWholeTransactionsAndRecovers(t *testing.T) {
 	d, err := Open(t.Context(), t.TempDir(), secret.Text{})
 	if err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ func TestARecordOfAnEarlierReleaseIsRead(t *testing.T) {
 			want.Price = live.Flat(5, 9)
 			want.Price.CachedInput = 4
 		}
-		if got, size, err := next(record, map[string]string{}); err != nil || size != len(record) || got != want {
+		if got, size, err := decodeEntry(record, map[string]string{}); err != nil || size != len(record) || got != want {
 			t.Errorf("%d: %v\n%+v\nwant\n%+v", kind, err, got, want)
 		}
 	}

@@ -21,44 +21,44 @@ import (
 	"sovereign/internal/store/feed"
 )
 
-// A branch is one process with its journal on a disk, and the ledger that it posts to.
-type branch struct {
+// A process is one server process with its journal on a disk, and the ledger that it posts to.
+type process struct {
 	t       *testing.T
 	db      *db.DB
 	disk    *journaltest.Disk
 	journal *journal.Journal
 	funds   *funds.Funds
-	teller  *Poster
+	poster  *Poster
 	till    *till.Till
 }
 
-// newBranch is a process that has not recovered yet.
-func newBranch(t *testing.T, d *db.DB, disk *journaltest.Disk) *branch {
+// newProcess returns a process that has not recovered yet.
+func newProcess(t *testing.T, d *db.DB, disk *journaltest.Disk) *process {
 	t.Helper()
-	b := &branch{t: t, db: d, disk: disk, funds: funds.New()}
+	b := &process{t: t, db: d, disk: disk, funds: funds.New()}
 	var err error
 	if b.journal, err = journal.Open(disk); err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	b.teller = NewPoster(d, b.journal, b.funds, log)
+	b.poster = NewPoster(d, b.journal, b.funds, log)
 	b.till = till.New(b.funds, b.journal, log, func(money.Nano) {}, func(money.Nano) {})
 	return b
 }
 
-// openBranch is a process that serves.
-func openBranch(t *testing.T, d *db.DB, disk *journaltest.Disk) *branch {
+// startProcess returns a process that has recovered.
+func startProcess(t *testing.T, d *db.DB, disk *journaltest.Disk) *process {
 	t.Helper()
-	b := newBranch(t, d, disk)
+	b := newProcess(t, d, disk)
 	b.recover()
 	return b
 }
 
-func (b *branch) recover() Recovered {
+func (b *process) recover() Recovered {
 	b.t.Helper()
-	found, err := b.teller.Recover(b.t.Context())
+	found, err := b.poster.Recover(b.t.Context())
 	if err == nil {
-		err = b.teller.Fill(b.t.Context())
+		err = b.poster.Fill(b.t.Context())
 	}
 	if err != nil {
 		b.t.Fatal(err)
@@ -66,14 +66,14 @@ func (b *branch) recover() Recovered {
 	return found
 }
 
-// killed is the next process, on the disk as the killed one left it.
-func (b *branch) killed() *branch {
+// killed returns the next process, on the disk as the killed one left it.
+func (b *process) killed() *process {
 	b.t.Helper()
-	return newBranch(b.t, b.db, b.disk.Crash())
+	return newProcess(b.t, b.db, b.disk.Crash())
 }
 
-// fund makes a workspace with money in its wallet.
-func (b *branch) fund(ws tenant.ID, amount money.Nano) {
+// fund creates a workspace with money in its wallet.
+func (b *process) fund(ws tenant.ID, amount money.Nano) {
 	b.t.Helper()
 	ctx := b.t.Context()
 	if _, err := db.Exec(ctx, b.db.In(ws), `INSERT INTO workspaces (workspace_id, name, created_at) VALUES ($1, $2, 1)`, string(ws)); err != nil {
@@ -87,13 +87,13 @@ func (b *branch) fund(ws tenant.ID, amount money.Nano) {
 			b.t.Fatal(err)
 		}
 	}
-	if err := b.teller.Apply(ctx, db.Change{Workspace: ws}); err != nil {
+	if err := b.poster.Apply(ctx, db.Change{Workspace: ws}); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
 // spend settles a request that cost as many nanos as it had tokens.
-func (b *branch) spend(ws tenant.ID, request string, cost int64) {
+func (b *process) spend(ws tenant.ID, request string, cost int64) {
 	b.t.Helper()
 	tab := b.open(ws, request, money.Nano(cost))
 	if err := tab.Settle("finished", live.Usage{Input: cost}, false); err != nil {
@@ -101,7 +101,7 @@ func (b *branch) spend(ws tenant.ID, request string, cost int64) {
 	}
 }
 
-func (b *branch) open(ws tenant.ID, request string, hold money.Nano) *till.Tab {
+func (b *process) open(ws tenant.ID, request string, hold money.Nano) *till.Tab {
 	b.t.Helper()
 	tab, err := b.till.Open(journal.Charge{Request: request, Workspace: ws, Key: "key_1", Route: "chat", Requested: "m"}, hold)
 	if err != nil {
@@ -111,9 +111,9 @@ func (b *branch) open(ws tenant.ID, request string, hold money.Nano) *till.Tab {
 	return &tab
 }
 
-func (b *branch) drain() {
+func (b *process) drain() {
 	b.t.Helper()
-	if err := b.teller.Drain(b.t.Context()); err != nil {
+	if err := b.poster.Drain(b.t.Context()); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -124,7 +124,7 @@ type usage struct {
 	Cost, Charged money.Nano
 }
 
-func (b *branch) rows() []usage {
+func (b *process) rows() []usage {
 	b.t.Helper()
 	rows, err := db.Query[usage](b.t.Context(), b.db.Across("test"), `SELECT request_id, outcome, cost, charged FROM usage_rows ORDER BY request_id`)
 	if err != nil {
@@ -133,7 +133,7 @@ func (b *branch) rows() []usage {
 	return rows
 }
 
-func (b *branch) proof() Proof {
+func (b *process) proof() Proof {
 	b.t.Helper()
 	proof, err := NewStore(b.db, (*feed.Feed)(nil), b.funds).Verify(b.t.Context())
 	if err != nil {
@@ -142,8 +142,8 @@ func (b *branch) proof() Proof {
 	return proof
 }
 
-// proven says that the ledger proves, and that memory has what it has.
-func (b *branch) proven() {
+// checkProof checks that the ledger proves, and that memory agrees with it.
+func (b *process) checkProof() {
 	b.t.Helper()
 	if proof := b.proof(); !proof.OK {
 		b.t.Errorf("the ledger does not prove: %v", proof.Problems)
@@ -163,8 +163,8 @@ func (b *branch) proven() {
 	}
 }
 
-// world is everything that a refused start could have changed: the ledger's tables and the journal's files.
-func (b *branch) world() string {
+// state returns everything that a refused start could have changed: the ledger's tables and the journal's files.
+func (b *process) state() string {
 	b.t.Helper()
 	var all []string
 	for _, query := range []string{
@@ -192,14 +192,14 @@ func (b *branch) world() string {
 
 func TestAJournalOfAnotherDatabaseIsRefusedAndNothingChanges(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		first := openBranch(t, d, journaltest.NewDisk())
+		first := startProcess(t, d, journaltest.NewDisk())
 		first.fund("ws_a", 1000)
 		first.spend("ws_a", "req_1", 10)
 		if err := first.journal.Close(); err != nil {
 			t.Fatal(err)
 		}
-		old := copied(t, first.disk) // before more is posted
-		again := openBranch(t, d, first.disk.Crash())
+		old := copyDisk(t, first.disk) // before more is posted
+		again := startProcess(t, d, first.disk.Crash())
 		again.spend("ws_a", "req_2", 20)
 		again.drain()
 		empty := journaltest.NewDisk()
@@ -221,12 +221,12 @@ func TestAJournalOfAnotherDatabaseIsRefusedAndNothingChanges(t *testing.T) {
 			"its segments are gone, its id left": empty,
 		} {
 			t.Run(name, func(t *testing.T) {
-				b := newBranch(t, d, disk)
-				before := b.world()
-				if _, err := b.teller.Recover(t.Context()); !errors.Is(err, ErrForeign) {
+				b := newProcess(t, d, disk)
+				before := b.state()
+				if _, err := b.poster.Recover(t.Context()); !errors.Is(err, ErrJournalMismatch) {
 					t.Errorf("%v", err)
 				}
-				if after := b.world(); after != before {
+				if after := b.state(); after != before {
 					t.Errorf("changed from\n%s\nto\n%s", before, after)
 				}
 			})
@@ -234,8 +234,8 @@ func TestAJournalOfAnotherDatabaseIsRefusedAndNothingChanges(t *testing.T) {
 	})
 }
 
-// copied is another disk with the same files.
-func copied(t *testing.T, disk *journaltest.Disk) *journaltest.Disk {
+// copyDisk returns another disk with the same files.
+func copyDisk(t *testing.T, disk *journaltest.Disk) *journaltest.Disk {
 	t.Helper()
 	next := journaltest.NewDisk()
 	names, _ := disk.List()
@@ -292,7 +292,7 @@ func TestAMissingOrDamagedSegmentIsRefusedAndNothingChanges(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				made++
 				ws := tenant.ID(fmt.Sprint("ws_", made))
-				b := openBranch(t, d, journaltest.NewDisk())
+				b := startProcess(t, d, journaltest.NewDisk())
 				b.fund(ws, 1000)
 				b.spend(ws, fmt.Sprintf("req_%d_first", made), 1)
 				first := b.journal.End().Offset
@@ -306,12 +306,12 @@ func TestAMissingOrDamagedSegmentIsRefusedAndNothingChanges(t *testing.T) {
 				if err := damage(disk, first); err != nil {
 					t.Fatal(err)
 				}
-				b = newBranch(t, d, disk)
-				before := b.world()
-				if _, err := b.teller.Recover(t.Context()); !errors.Is(err, journal.ErrGap) {
+				b = newProcess(t, d, disk)
+				before := b.state()
+				if _, err := b.poster.Recover(t.Context()); !errors.Is(err, journal.ErrGap) {
 					t.Errorf("%v", err)
 				}
-				if after := b.world(); after != before {
+				if after := b.state(); after != before {
 					t.Errorf("changed from\n%s\nto\n%s", before, after)
 				}
 			})
@@ -319,13 +319,13 @@ func TestAMissingOrDamagedSegmentIsRefusedAndNothingChanges(t *testing.T) {
 	})
 }
 
-func TestARecoveryThatIsKilledAnywhereIsCompletedByTheNext(t *testing.T) {
+func TestARecoveryKilledAtAnyTransactionIsCompletedByTheNext(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		const settled, orphans = 20, 3
-		for kill := 0; ; kill++ { // after as many transactions
-			for _, commits := range []bool{false, true} { // whether the one that is cut off was committed
+		for kill := 0; ; kill++ { // the number of transactions before the kill
+			for _, commits := range []bool{false, true} { // whether the interrupted transaction was committed
 				ws := tenant.ID(fmt.Sprintf("ws_%d_%v", kill, commits))
-				b := openBranch(t, d, journaltest.NewDisk())
+				b := startProcess(t, d, journaltest.NewDisk())
 				b.fund(ws, 10_000)
 				b.journal.Limit = 700
 				for i := range orphans {
@@ -340,7 +340,7 @@ func TestARecoveryThatIsKilledAnywhereIsCompletedByTheNext(t *testing.T) {
 				b = b.killed()
 				ctx, cancel := context.WithCancel(t.Context())
 				done := 0
-				b.teller.tx = func(ctx context.Context, fn func(*db.Tx) error) (db.Version, error) {
+				b.poster.tx = func(ctx context.Context, fn func(*db.Tx) error) (db.Version, error) {
 					if done++; done <= kill {
 						return d.Tx(ctx, fn)
 					}
@@ -352,7 +352,7 @@ func TestARecoveryThatIsKilledAnywhereIsCompletedByTheNext(t *testing.T) {
 					cancel()
 					return 0, ctx.Err()
 				}
-				_, err := b.teller.Recover(ctx)
+				_, err := b.poster.Recover(ctx)
 				cancel()
 				if whole := err == nil; whole {
 					if kill < 4 {
@@ -377,7 +377,7 @@ func TestARecoveryThatIsKilledAnywhereIsCompletedByTheNext(t *testing.T) {
 				if want := money.Nano(20*10 + 190 + 93); cost != want {
 					t.Errorf("killed after %d (%v): %d are charged, want %d", kill, commits, cost, want)
 				}
-				b.proven()
+				b.checkProof()
 				if segments, err := b.journal.Segments(); err != nil || len(segments) != 1 {
 					t.Errorf("posted segments are kept: %v %v", segments, err)
 				}
@@ -389,9 +389,9 @@ func TestARecoveryThatIsKilledAnywhereIsCompletedByTheNext(t *testing.T) {
 	})
 }
 
-func TestAStartThatCannotWriteItsJournalIsBegunAgain(t *testing.T) {
+func TestARecoveryThatCannotStartItsJournalIsCompletedByTheNext(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		b := openBranch(t, d, journaltest.NewDisk())
+		b := startProcess(t, d, journaltest.NewDisk())
 		b.fund("ws_a", 1000)
 		b.spend("ws_a", "req_1", 10)
 		if err := b.open("ws_a", "req_2", 100).Deliver(live.Usage{Input: 7}); err != nil {
@@ -404,7 +404,7 @@ func TestAStartThatCannotWriteItsJournalIsBegunAgain(t *testing.T) {
 			}
 			return size, nil
 		}
-		if _, err := b.teller.Recover(t.Context()); !errors.Is(err, journaltest.ErrDisk) {
+		if _, err := b.poster.Recover(t.Context()); !errors.Is(err, journaltest.ErrDisk) {
 			t.Fatal(err)
 		}
 		b = b.killed()
@@ -416,6 +416,6 @@ func TestAStartThatCannotWriteItsJournalIsBegunAgain(t *testing.T) {
 		}
 		b.spend("ws_a", "req_3", 5)
 		b.drain()
-		b.proven()
+		b.checkProof()
 	})
 }

@@ -28,20 +28,17 @@ const (
 
 var ann = tenant.Caller{Workspace: mine, User: "usr_ann", Key: "key_1"}.Actor()
 
-// A room is a database with two workspaces and a domain of its own: units, each written once, and results.
-type room struct {
+// A fixture is a database with two workspaces and the tables of a small domain: units, each written once, and results.
+type fixture struct {
 	db     *db.DB
 	folder string
 	url    secret.Text
 }
 
-func each(t *testing.T, test func(t *testing.T, r room)) {
+func each(t *testing.T, test func(t *testing.T, r fixture)) {
 	t.Helper()
-	dbtest.EachURL(t, func(t *testing.T, folder string, url secret.Text) {
-		r := room{db: dbtest.Open(t, folder, url), folder: folder, url: url}
-		if err := r.db.Migrate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	dbtest.EachMigrated(t, func(t *testing.T, folder string, url secret.Text) {
+		r := fixture{db: dbtest.Open(t, folder, url), folder: folder, url: url}
 		for _, table := range []string{
 			`CREATE TABLE units (workspace_id TEXT, job_id TEXT, unit BIGINT, PRIMARY KEY (workspace_id, job_id, unit))`,
 			`CREATE TABLE results (workspace_id TEXT, job_id TEXT, PRIMARY KEY (workspace_id, job_id))`,
@@ -50,21 +47,21 @@ func each(t *testing.T, test func(t *testing.T, r room)) {
 				t.Fatal(err)
 			}
 		}
-		r.settle(t, mine)
-		r.settle(t, theirs)
+		r.addWorkspace(t, mine)
+		r.addWorkspace(t, theirs)
 		test(t, r)
 	})
 }
 
-// settle makes a workspace.
-func (m room) settle(t *testing.T, ws tenant.ID) {
+// addWorkspace inserts a workspace.
+func (m fixture) addWorkspace(t *testing.T, ws tenant.ID) {
 	t.Helper()
 	if _, err := db.Exec(t.Context(), m.db.In(ws), `INSERT INTO workspaces (workspace_id, name, created_at) VALUES ($1, $2, 1)`, string(ws)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (m room) queue(t *testing.T, ws tenant.ID, total int64) string {
+func (m fixture) queue(t *testing.T, ws tenant.ID, total int64) string {
 	t.Helper()
 	n := New{ID: id.New("cnt"), Kind: kind, Total: total, Estimate: 100}
 	if _, err := m.db.Tx(t.Context(), func(tx *db.Tx) error { return Queue(t.Context(), tx, ws, n) }); err != nil {
@@ -73,7 +70,7 @@ func (m room) queue(t *testing.T, ws tenant.ID, total int64) string {
 	return n.ID
 }
 
-func (m room) get(t *testing.T, ws tenant.ID, id string) Job {
+func (m fixture) get(t *testing.T, ws tenant.ID, id string) Job {
 	t.Helper()
 	j, err := Get(t.Context(), m.db.In(ws), id)
 	if err != nil {
@@ -83,7 +80,7 @@ func (m room) get(t *testing.T, ws tenant.ID, id string) Job {
 }
 
 // row reads what callers do not see.
-func (m room) row(t *testing.T, ws tenant.ID, id string) record {
+func (m fixture) row(t *testing.T, ws tenant.ID, id string) record {
 	t.Helper()
 	r, err := db.One[record](t.Context(), m.db.In(ws), `
 		SELECT kind, status, done, total, cost, attempts, losses, claim, cancel_requested, failure, started_at, finished_at
@@ -95,9 +92,9 @@ func (m room) row(t *testing.T, ws tenant.ID, id string) record {
 }
 
 // await waits until the job is in the status, and fails when it ends in another.
-func (m room) await(t *testing.T, ws tenant.ID, id string, want Status) Job {
+func (m fixture) await(t *testing.T, ws tenant.ID, id string, want Status) Job {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(2 * time.Millisecond) {
 		j := m.get(t, ws, id)
 		if j.Status == want {
 			return j
@@ -108,7 +105,7 @@ func (m room) await(t *testing.T, ws tenant.ID, id string, want Status) Job {
 	}
 }
 
-func (m room) units(t *testing.T, ws tenant.ID, id string) int64 {
+func (m fixture) units(t *testing.T, ws tenant.ID, id string) int64 {
 	t.Helper()
 	n, err := db.One[int64](t.Context(), m.db.In(ws), `SELECT COUNT(*) FROM units WHERE workspace_id = $1 AND job_id = $2`, id)
 	if err != nil {
@@ -117,8 +114,8 @@ func (m room) units(t *testing.T, ws tenant.ID, id string) int64 {
 	return n
 }
 
-// whole checks that a job is DONE, with each unit written once and counted.
-func (m room) whole(t *testing.T, ws tenant.ID, id string) {
+// checkDone waits until a job is DONE, and checks that each unit is written once and counted.
+func (m fixture) checkDone(t *testing.T, ws tenant.ID, id string) {
 	t.Helper()
 	j := m.await(t, ws, id, Done)
 	n := m.units(t, ws, id)
@@ -128,8 +125,8 @@ func (m room) whole(t *testing.T, ws tenant.ID, id string) {
 	}
 }
 
-// counting does every unit that is not written yet, in its own transaction, and writes a result at the end. It asks outside of
-// transactions what is left: only the claim keeps another run from writing the same.
+// counting does every unit that is not written yet, each in its own transaction, and writes a result at the end. It
+// reads outside of transactions what is left: only the claim keeps another run from writing the same unit.
 func counting(d *db.DB, before func(ctx context.Context, run *Run, unit int64) error) Work {
 	return func(ctx context.Context, run *Run) error {
 		j, err := Get(ctx, d.In(run.Workspace), run.ID)
@@ -165,9 +162,9 @@ func writeUnit(ctx context.Context, tx *db.Tx, run *Run, unit int64, at *Tally) 
 	return err
 }
 
-func quick(context.Context, *Run, int64) error { return nil }
+func noDelay(context.Context, *Run, int64) error { return nil }
 
-// A server is a runner that runs, with a connection of its own.
+// A server is a runner with database connections of its own.
 type server struct {
 	*Runner
 	logged *buffer
@@ -175,13 +172,13 @@ type server struct {
 	stop   func() // returns when the runner has
 }
 
-// open makes a runner that looks often and rests little, and does not run it.
-func (m room) open(t *testing.T, c Config) *server {
+// open returns a runner that polls often and backs off briefly. It does not run yet.
+func (m fixture) open(t *testing.T, c Config) *server {
 	t.Helper()
 	s := &server{own: dbtest.Open(t, m.folder, m.url), logged: &buffer{}}
 	c.DB, c.Log = s.own, slog.New(slog.NewTextHandler(s.logged, nil))
 	s.Runner = NewRunner(c)
-	s.every, s.pace = 5*time.Millisecond, 0.001
+	s.pollEvery, s.backoffScale = 5*time.Millisecond, 0.0001
 	return s
 }
 
@@ -197,7 +194,7 @@ func (s *server) start(t *testing.T) *server {
 		cancel()
 		select {
 		case <-ended:
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Error("the runner does not end")
 		}
 	}
@@ -205,20 +202,20 @@ func (s *server) start(t *testing.T) *server {
 	return s
 }
 
-func (m room) serve(t *testing.T, c Config, before func(context.Context, *Run, int64) error) *server {
+func (m fixture) serve(t *testing.T, c Config, before func(context.Context, *Run, int64) error) *server {
 	t.Helper()
 	s := m.open(t, c)
 	s.Handle(kind, counting(s.own, before))
 	return s.start(t)
 }
 
-// kill ends the server as SIGKILL would: from one moment to the next nothing of it reaches the database.
+// kill ends the server as SIGKILL would: nothing of it reaches the database any more.
 func (s *server) kill() {
 	_ = s.own.Close()
 	s.stop()
 }
 
-// A gate lets work wait at a place for the test.
+// A gate blocks work at one point until the test opens it.
 type gate struct {
 	reached, open chan struct{}
 }
@@ -240,8 +237,8 @@ func (g gate) await(t *testing.T) {
 	t.Helper()
 	select {
 	case <-g.reached:
-	case <-time.After(20 * time.Second):
-		t.Fatal("nothing comes to the gate")
+	case <-time.After(2 * time.Minute):
+		t.Fatal("no run reaches the gate")
 	}
 }
 
@@ -264,7 +261,7 @@ func (b *buffer) String() string {
 
 var errBroken = errors.New("broken by the test with the secret hunter2")
 
-// atUnit is what happens before one unit, the first time only.
+// atUnit calls do before one unit, the first time only.
 func atUnit(unit int64, do func(ctx context.Context, run *Run) error) func(context.Context, *Run, int64) error {
 	var done atomic.Bool
 	return func(ctx context.Context, run *Run, n int64) error {
