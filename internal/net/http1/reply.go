@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"sovereign/internal/net/fastpath"
 )
 
 // A reply is the http.ResponseWriter of one request. What is written is gathered, and sent when it is much, when it is flushed, or at
@@ -198,9 +200,7 @@ func (r *reply) End(p []byte) error {
 // TrySend is how a stream that has begun is sent to a caller who need not be waited for, or nil where that cannot be told. What it is given
 // is sent as far as that goes at once; it is false when some of it is left, for the next Send.
 func (r *reply) TrySend() func(now time.Time, p []byte) bool {
-	conn, ok := r.visit.conn.(interface {
-		Try(now time.Time, p []byte) (int, error)
-	})
+	conn, ok := r.visit.conn.(fastpath.TryWriter)
 	if !ok || !r.chunks {
 		return nil
 	}
@@ -210,7 +210,7 @@ func (r *reply) TrySend() func(now time.Time, p []byte) bool {
 		}
 		r.sent += int64(len(p))
 		r.put(p)
-		n, err := conn.Try(now, *r.buffer)
+		n, err := conn.TryWrite(now, *r.buffer)
 		r.err = err
 		rest := copy(*r.buffer, (*r.buffer)[n:])
 		*r.buffer = (*r.buffer)[:rest]

@@ -81,7 +81,7 @@ func TestDifferentQuestionsHaveDifferentKeys(t *testing.T) {
 }
 
 func TestTheKeysOfTwoWorkspacesDifferInMoreThanTheName(t *testing.T) {
-	if key(t, "v", "/r", "m", `{}`).sum == key(t, "w", "/r", "m", `{}`).sum {
+	if key(t, "v", "/r", "m", `{}`).hash == key(t, "w", "/r", "m", `{}`).hash {
 		t.Error("the workspace is not in the sum")
 	}
 }
@@ -119,7 +119,7 @@ func TestAnAnswerLivesAsLongAsItShall(t *testing.T) {
 		if ok != want || ok && (e.Model != "m" || string(e.Body) != "x") {
 			t.Errorf("after %s: %v %v", after, e, ok)
 		}
-		if n, _ := c.Figures(); (n == 1) != want {
+		if n, _ := c.Stats(); (n == 1) != want {
 			t.Errorf("after %s: %d entries", after, n)
 		}
 	}
@@ -210,7 +210,7 @@ func TestACacheIsWhatANaiveOneIs(t *testing.T) {
 			case "put":
 				e := Entry{Model: strconv.Itoa(rapid.Int().Draw(t, "model")), Body: make([]byte, rapid.IntRange(0, 7*overhead).Draw(t, "size"))}
 				c.Put(k, e, now)
-				if n.remove(others); e.size() <= n.most/share {
+				if n.remove(others); e.size() <= n.most/maxShare {
 					n.all = append(n.all, naiveEntry{ws, name, e, now})
 				}
 				n.fit()
@@ -222,14 +222,14 @@ func TestACacheIsWhatANaiveOneIs(t *testing.T) {
 				c.Forget(tenant.ID(ws))
 				n.remove(func(e naiveEntry) bool { return e.ws != ws })
 			}
-			entries, size := c.Figures()
+			entries, size := c.Stats()
 			if entries != len(n.all) || size != n.bytes() || size > n.most {
 				t.Fatalf("%d entries of %d bytes, want %d of %d, at most %d", entries, size, len(n.all), n.bytes(), n.most)
 			}
 		}
 		c.Resize(0)
-		if entries, size := c.Figures(); entries != 0 || size != 0 || len(c.by) != 0 {
-			t.Fatalf("%d entries of %d bytes and %d workspaces are left", entries, size, len(c.by))
+		if entries, size := c.Stats(); entries != 0 || size != 0 || len(c.byWorkspace) != 0 {
+			t.Fatalf("%d entries of %d bytes and %d workspaces are left", entries, size, len(c.byWorkspace))
 		}
 	})
 }
@@ -250,7 +250,7 @@ func TestManyUseOneCacheAndNoneIsGivenAnothersAnswer(t *testing.T) {
 				if i%500 == 0 {
 					c.Forget(ws)
 				}
-				if _, size := c.Figures(); size > most {
+				if _, size := c.Stats(); size > most {
 					t.Errorf("%d bytes", size)
 				}
 			}

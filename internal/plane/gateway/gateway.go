@@ -105,7 +105,7 @@ func (g *Gateway) ServeResponses(w http.ResponseWriter, r *http.Request) error {
 // serve is the front end for net/http: it reads a request whole and hands it to the road. The body is at its end before
 // the answer begins, so that net/http notices a caller who leaves.
 func (g *Gateway) serve(e *Endpoint, w http.ResponseWriter, r *http.Request) error {
-	edge.Busy(r.Context())
+	edge.SkipAccessLog(r.Context())
 	if err := checkLabels(r.Header); err != nil {
 		return err
 	}

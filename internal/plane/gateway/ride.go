@@ -3,7 +3,7 @@ package gateway
 import (
 	"time"
 
-	"sovereign/internal/net/poller"
+	"sovereign/internal/net/fastpath"
 )
 
 // A stream that goes on for a while is looked after by the gateway's rota, with all others. In its turns it passes on events that have the form
@@ -12,7 +12,7 @@ import (
 
 // A ride is what a stream needs for it.
 type ride struct {
-	on      rider                              // the provider's side; nil where there is none
+	on      fastpath.PolledBody                // the provider's side; nil where there is none
 	send    func(now time.Time, p []byte) bool // the caller's side
 	turn    func(time.Time) bool               // a turn of it
 	pieces  int                                // that came before it
@@ -20,12 +20,6 @@ type ride struct {
 	rest    []byte                             // what came in the last turn and was not for it
 	vain    int                                // rides, one after the other, that passed nothing on
 	owed    bool                               // what was put in line for the caller was not sent whole
-}
-
-// A rider is a body that can be read in turns.
-type rider interface {
-	Ride(r *poller.Poller, turn func(now time.Time) bool) bool
-	Try() (piece []byte, ok bool)
 }
 
 // A stream is taken for one that goes on for a while when the provider took its time for a piece, or after so many. A short answer that is there
@@ -62,10 +56,8 @@ func (s *relay) calm() bool {
 	}
 	r := &s.ride
 	if r.turn == nil {
-		writer, able := s.run.out.(interface {
-			TrySend() func(now time.Time, p []byte) bool
-		})
-		on, rides := s.in.from.(rider)
+		writer, able := s.run.out.(fastpath.TrySender)
+		on, rides := s.in.from.(fastpath.PolledBody)
 		r.turn = s.pass
 		if able && rides {
 			r.on, r.send = on, writer.TrySend()
@@ -79,7 +71,7 @@ func (s *relay) rode() (rest []byte) {
 	r := &s.ride
 	s.term.wait(s.clock.now, s.in.patience)
 	before := len(s.delivered)
-	on := r.on.Ride(s.gateway.Poller, r.turn)
+	on := r.on.Poll(s.gateway.Poller, r.turn)
 	if r.vain++; len(s.delivered) > before {
 		r.vain = 0
 	}
@@ -105,7 +97,7 @@ func (s *relay) pass(now time.Time) bool {
 	defer s.writing.Unlock()
 	stays := true
 	for stays {
-		piece, ok := s.ride.on.Try()
+		piece, ok := s.ride.on.TryNext()
 		if len(piece) == 0 {
 			stays = ok
 			break

@@ -14,6 +14,7 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
 	"sovereign/internal/live"
+	"sovereign/internal/net/fastpath"
 	"sovereign/internal/net/life"
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/plane/till"
@@ -376,7 +377,7 @@ func (s *source) next() (piece []byte, err error) {
 	if s.heard && s.patience > 0 {
 		s.run.term.wait(s.run.clock.now, s.patience)
 	}
-	if from, ok := s.from.(upstream.Pieces); ok {
+	if from, ok := s.from.(fastpath.Pieces); ok {
 		piece, err = from.Next()
 	} else {
 		if s.buffer == nil {

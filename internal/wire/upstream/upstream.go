@@ -61,13 +61,7 @@ type Response struct {
 	ContentType string
 	RetryAfter  time.Duration // 0 when the provider says nothing
 	Length      int64         // of the body; 0 when it is not known
-	Body        io.ReadCloser
-}
-
-// Pieces is what a body may know beside being read: to hand out what comes as it is.
-type Pieces interface {
-	// Next returns what comes next, which is good until the next call. Nothing, without an error, is a sign of life.
-	Next() ([]byte, error)
+	Body        io.ReadCloser // may also be a fastpath.Pieces or a fastpath.PolledBody
 }
 
 // A Sender reaches one provider. Send returns when the head of the answer is there; reading the body fails when ctx
