@@ -10,6 +10,7 @@ import (
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/money"
+	"sovereign/internal/base/outcome"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/journal"
@@ -21,7 +22,7 @@ import (
 const changedWallet = "wallet"
 
 // Killed is the outcome of a request whose process died: it is charged what the journal last held of it.
-const Killed = "killed"
+const Killed = string(outcome.Killed)
 
 // A Teller stands between the journal, the ledger and the money in memory: it posts what the journal says, and tells
 // memory what the ledger says. The journal's position commits in the transaction of the batch, so that every entry is

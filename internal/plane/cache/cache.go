@@ -28,11 +28,11 @@ const maxShare = 10
 type Cache struct {
 	ttl time.Duration
 
-	mu    sync.Mutex
-	capacity  int64
-	bytes int64
-	used  *list.List // of *stored, the latest used first
-	byWorkspace    map[tenant.ID]map[Hash]*list.Element
+	mu          sync.Mutex
+	capacity    int64
+	bytes       int64
+	used        *list.List // of *stored, the latest used first
+	byWorkspace map[tenant.ID]map[Hash]*list.Element
 }
 
 type stored struct {

@@ -19,7 +19,7 @@ type Hash = [sha256.Size]byte
 // workspace. Nothing is stored under the zero Key.
 type Key struct {
 	workspace tenant.ID
-	hash       Hash
+	hash      Hash
 }
 
 // ignoredMembers are the members of a body that select the model and the form of the answer. The key holds the model as it was

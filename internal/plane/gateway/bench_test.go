@@ -9,18 +9,19 @@ import (
 
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
+	"sovereign/internal/plane/gateway/request"
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/plane/till"
 	"sovereign/internal/wire/upstream"
 )
 
 // nowhere takes an answer and forgets it.
-type nowhere struct{ header http.Header }
+type discard struct{ header http.Header }
 
-func (n *nowhere) Header() http.Header { return n.header }
-func (n *nowhere) WriteHeader(int)     {}
-func (n *nowhere) Send([]byte) error   { return nil }
-func (n *nowhere) End([]byte) error    { return nil }
+func (n *discard) Header() http.Header { return n.header }
+func (n *discard) WriteHeader(int)     {}
+func (n *discard) Send([]byte) error   { return nil }
+func (n *discard) End([]byte) error    { return nil }
 
 // pieces is a body that hands out what it has.
 type pieces struct {
@@ -91,8 +92,8 @@ func BenchmarkServe(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				road.sent = road.sent[:0]
-				ask := &Ask{Endpoint: Chat, Caller: tenant.Caller{Workspace: home, Key: "key_1"}, ID: "req_1", Body: c.body}
-				if err := road.Serve(context.Background(), ask, &nowhere{header: http.Header{}}); err != nil {
+				ask := &request.Request{Endpoint: request.Chat, Caller: tenant.Caller{Workspace: home, Key: "key_1"}, ID: "req_1", Body: c.body}
+				if err := road.Serve(context.Background(), ask, &discard{header: http.Header{}}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
+	"sovereign/internal/base/outcome"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/funds"
@@ -111,11 +112,11 @@ func (t *Tab) Deliver(used live.Usage) error {
 
 // Settle charges what was used and ends the hold. When it fails nothing is charged yet and the hold stands: the caller
 // either drops the tab, because nothing was delivered, or owes it.
-func (t *Tab) Settle(outcome string, used live.Usage, counted bool) error {
+func (t *Tab) Settle(o outcome.Outcome, used live.Usage, counted bool) error {
 	if t.ended {
 		return errEnded
 	}
-	e := t.settlement(outcome, used, counted)
+	e := t.settlement(o, used, counted)
 	if err := t.till.journal.Append(e); err != nil {
 		return err
 	}
@@ -124,9 +125,9 @@ func (t *Tab) Settle(outcome string, used live.Usage, counted bool) error {
 	return nil
 }
 
-func (t *Tab) settlement(outcome string, used live.Usage, counted bool) journal.Entry {
+func (t *Tab) settlement(o outcome.Outcome, used live.Usage, counted bool) journal.Entry {
 	c := t.charged(used, counted)
-	c.Outcome = outcome
+	c.Outcome = string(o)
 	if held := t.hold.Amount(); c.Cost > held {
 		t.till.log.Warn("a request cost more than was held for it: its model's limits or prices, or what its provider reports, cannot be right",
 			"request_id", c.Request, "workspace", c.Workspace, "model", c.Model, "cost_usd", c.Cost.String(), "held_usd", held.String())
@@ -148,11 +149,11 @@ func (t *Tab) end(e journal.Entry) {
 }
 
 // Owe settles as soon as the journal can be written again, where nothing has before. Until then the hold stands.
-func (t *Tab) Owe(outcome string, used live.Usage, counted bool) {
+func (t *Tab) Owe(o outcome.Outcome, used live.Usage, counted bool) {
 	if t.ended {
 		return
 	}
-	e := t.settlement(outcome, used, counted)
+	e := t.settlement(o, used, counted)
 	kept := *t // so that a debt keeps nothing else of its request
 	t.till.mu.Lock()
 	defer t.till.mu.Unlock()
@@ -171,7 +172,7 @@ func (t *Tab) Drop() {
 		return
 	}
 	if t.opened {
-		t.Owe("broken", t.last, true)
+		t.Owe(outcome.Broken, t.last, true)
 		return
 	}
 	t.ended = true
