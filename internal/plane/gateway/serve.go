@@ -87,11 +87,14 @@ func (r *run) hold() error {
 	tab, err := r.gateway.Till.Open(journal.Charge{
 		Request: q.ID, Workspace: q.Caller.Workspace, Key: q.Caller.Key, Route: q.Endpoint.Name, Requested: q.Model, Alias: r.plan.Alias,
 	}, worst)
-	var short *till.Short
+	if err == nil {
+		r.bill.tab = tab
+		return nil
+	}
+	var short *till.Short // declared here, since errors.As makes it escape
 	if errors.As(err, &short) {
 		return r.plan.Insufficient(q, worst, short.Free)
 	}
-	r.bill.tab = tab
 	return err
 }
 
