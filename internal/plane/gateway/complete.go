@@ -6,7 +6,6 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/id"
 	"sovereign/internal/base/money"
-	"sovereign/internal/base/outcome"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/plane/gateway/request"
 	"sovereign/internal/plane/infer"
@@ -69,23 +68,4 @@ func (g *Gateway) Estimate(i *infer.Request, output int64) (money.Nano, error) {
 	used := b.count()
 	used.Output = q.Choices * min(max(output, 0), b.model.MaxOutput)
 	return b.cost(used), nil
-}
-
-// keepAnswer gives a whole answer to the product, and charges it after Keep has stored it. Until then the journal knows nothing
-// of it. What the journal cannot take then is owed.
-func (r *run) keepAnswer() {
-	c := r.completion
-	used, counted := r.bill.usage()
-	answer := &infer.Answer{
-		RequestID: r.request.ID, Model: r.bill.model.ID, Body: c.body, Usage: used, Cost: r.bill.cost(used), Latency: r.progress.firstContent,
-	}
-	r.clock.worked()
-	if c.err = c.left(); c.err == nil && c.request.Keep != nil {
-		c.err = c.request.Keep(answer)
-		r.clock.waitedForOthers()
-	}
-	if c.err == nil {
-		r.bill.charge(outcome.Finished, used, counted)
-		c.answer = answer
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"sovereign/internal/base/outcome"
 	"sovereign/internal/live"
+	"sovereign/internal/plane/infer"
 	"sovereign/internal/text/scan"
 	"sovereign/internal/wire/upstream"
 )
@@ -73,6 +74,25 @@ func (r *run) takeCompletion(body []byte) *failure {
 	r.contentBegan()
 	r.circuit.report(nil, r.clock.now)
 	return nil
+}
+
+// keepAnswer gives a whole answer to the product, and charges it after Keep has stored it. Until then the journal knows nothing
+// of it. What the journal cannot take then is owed.
+func (r *run) keepAnswer() {
+	c := r.completion
+	used, counted := r.bill.usage()
+	answer := &infer.Answer{
+		RequestID: r.request.ID, Model: r.bill.model.ID, Body: c.body, Usage: used, Cost: r.bill.cost(used), Latency: r.progress.firstContent,
+	}
+	r.clock.worked()
+	if c.err = c.left(); c.err == nil && c.request.Keep != nil {
+		c.err = c.request.Keep(answer)
+		r.clock.waitedForOthers()
+	}
+	if c.err == nil {
+		r.bill.charge(outcome.Finished, used, counted)
+		c.answer = answer
+	}
 }
 
 // readWhole checks that an answer holds what was asked for and is no error, and reads its usage. It returns the answer as the
