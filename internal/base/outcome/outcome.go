@@ -1,4 +1,5 @@
-// Package outcome lists how a request can end, for its charge. The names stand in usage rows, in the journal and in metrics.
+// Package outcome lists how a request can end, for its charge. The names stand in usage rows, in the journal and in
+// metrics.
 package outcome
 
 // An Outcome is how a request ended.

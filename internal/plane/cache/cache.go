@@ -1,5 +1,5 @@
-// Package cache holds whole answers for a while, so that a repeated request costs nothing. It is in memory only, bounded in
-// bytes, and separated by workspace: no workspace can get an answer that was given to another.
+// Package cache holds whole answers for a while, so that a repeated request costs nothing. It is in memory only,
+// bounded in bytes, and separated by workspace: no workspace can get an answer that was given to another.
 package cache
 
 import (

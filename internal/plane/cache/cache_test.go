@@ -26,7 +26,7 @@ func key(t testing.TB, ws tenant.ID, route, model, body string) Key {
 	return k
 }
 
-func TestOneQuestionHasOneKeyHoweverItIsWritten(t *testing.T) {
+func TestARequestHasOneKeyHoweverItIsWritten(t *testing.T) {
 	for _, same := range [][]string{
 		{`{"a":1,"b":[1,2]}`, "{ \"b\" : [1, 2],\n\"a\":1 }", `{"a":1.0,"b":[1,2.0]}`, `{"a":1e0,"\u0062":[10e-1,2]}`},
 		{`{"m":"é"}`, `{"m":"\u00e9"}`},
@@ -44,7 +44,7 @@ func TestOneQuestionHasOneKeyHoweverItIsWritten(t *testing.T) {
 	}
 }
 
-func TestDifferentQuestionsHaveDifferentKeys(t *testing.T) {
+func TestDifferentRequestsHaveDifferentKeys(t *testing.T) {
 	keys := map[Key]string{}
 	for _, q := range [][4]string{
 		{"w", "/r", "m", `{"a":1}`},
@@ -93,7 +93,7 @@ func TestWhatHasNoCanonicalFormHasNoKey(t *testing.T) {
 		}
 	}
 	if _, ok := KeyOf("", "/r", "m", []byte(`{}`)); ok {
-		t.Error("nobody has a key")
+		t.Error("an empty workspace has a key")
 	}
 	c := New(1<<20, time.Hour)
 	c.Put(Key{}, Entry{}, noon)
@@ -110,7 +110,7 @@ func TestABodyIsReadAndNotChanged(t *testing.T) {
 	}
 }
 
-func TestAnAnswerLivesAsLongAsItShall(t *testing.T) {
+func TestAnAnswerExpiresAfterItsTTL(t *testing.T) {
 	c := New(1<<20, time.Hour)
 	k := key(t, "w", "/r", "m", `{}`)
 	for after, want := range map[time.Duration]bool{0: true, time.Hour - 1: true, time.Hour: false, 2 * time.Hour: false, -time.Second: true, -2 * time.Hour: false} {
@@ -178,7 +178,7 @@ func (n *naive) fit() {
 	}
 }
 
-func TestACacheIsWhatANaiveOneIs(t *testing.T) {
+func TestTheCacheAgreesWithANaiveOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const life = 100
 		most := rapid.Int64Range(10*overhead, 60*overhead).Draw(t, "most")
@@ -234,7 +234,7 @@ func TestACacheIsWhatANaiveOneIs(t *testing.T) {
 	})
 }
 
-func TestManyUseOneCacheAndNoneIsGivenAnothersAnswer(t *testing.T) {
+func TestConcurrentWorkspacesNeverGetEachOthersAnswers(t *testing.T) {
 	const most = 40 * overhead
 	c := New(most, time.Hour)
 	var all sync.WaitGroup

@@ -22,15 +22,15 @@ type Key struct {
 	hash      Hash
 }
 
-// ignoredMembers are the members of a body that select the model and the form of the answer. The key holds the model as it was
-// resolved instead.
+// ignoredMembers are the members of a body that select the model and the form of the answer. The key holds the model as
+// it was resolved instead.
 var ignoredMembers = map[string]bool{"model": true, "models": true, "stream": true, "stream_options": true}
 
 // exactInts keeps integers over 2⁵³ as they are written: as floats, different ones could become equal.
 var exactInts = jsontext.CanonicalizeRawInts(false)
 
-// KeyOf returns the key of a workspace's request on a route, to a model. The order of members, spacing, and the notation of
-// strings and numbers do not matter. It returns false for a body that has no canonical form.
+// KeyOf returns the key of a workspace's request on a route, to a model. The order of members, spacing, and the
+// notation of strings and numbers do not matter. It returns false for a body that has no canonical form.
 func KeyOf(workspace tenant.ID, route, model string, body []byte) (Key, bool) {
 	text := jsontext.Value(bytes.Clone(body))
 	if workspace == "" || text.Canonicalize(exactInts) != nil {

@@ -15,8 +15,8 @@ import (
 	"sovereign/internal/base/limit"
 )
 
-// A Body is a request's body, read whole and counted against the budget of all bodies. It is reference counted: Bytes are
-// valid until the last user has called Release. Then the buffer serves another request.
+// A Body is a request's body, read whole and counted against the budget of all bodies. It is reference counted: Bytes
+// are valid until the last user has called Release. Then the buffer serves another request.
 type Body struct {
 	Bytes []byte
 
@@ -29,8 +29,8 @@ type Body struct {
 // Take adds a reference, which Release gives up again.
 func (b *Body) Take() { b.users.Add(1) }
 
-// Release gives up one reference: the one that Read returned, or one of Take. The last one returns the buffer and its bytes
-// to the budget.
+// Release gives up one reference: the one that Read returned, or one of Take. The last one returns the buffer and its
+// bytes to the budget.
 func (b *Body) Release() {
 	if b.users.Add(-1) > 0 {
 		return
@@ -58,8 +58,8 @@ func (b *Bounds) Read(r *http.Request, limit int64) (*Body, error) {
 	return body, nil
 }
 
-// FirstValue returns the first value of a header. name must be in canonical form, which saves canonicalising it for every
-// request.
+// FirstValue returns the first value of a header. name must be in canonical form, which saves canonicalising it for
+// every request.
 func FirstValue(header http.Header, name string) string {
 	if values := header[name]; len(values) > 0 {
 		return values[0]
@@ -110,8 +110,8 @@ func (b *Body) fill(r *http.Request, limit int64) error {
 	}
 }
 
-// maxPreallocated bounds the buffer that is allocated because of a Content-Length alone. A longer body gets its memory as
-// it arrives.
+// maxPreallocated bounds the buffer that is allocated because of a Content-Length alone. A longer body gets its memory
+// as it arrives.
 const maxPreallocated = 1 << 20
 
 func tooLarge(limit int64) error {
@@ -130,8 +130,8 @@ func readFault(err error) error {
 	}
 }
 
-// Buffers for bodies are pooled by size class: 4 KiB, 8 KiB and so on, up to 2 MiB. Allocating 200 KiB for every request, and
-// collecting it, costs as much as sending it.
+// Buffers for bodies are pooled by size class: 4 KiB, 8 KiB and so on, up to 2 MiB. Allocating 200 KiB for every
+// request, and collecting it, costs as much as sending it.
 const (
 	minBufferBits = 12
 	maxBufferBits = 21

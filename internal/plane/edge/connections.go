@@ -14,9 +14,9 @@ import (
 	"sovereign/internal/net/socket"
 )
 
-// A Listener counts its connections against a budget. A connection over the budget is accepted all the same, so that its
-// client can be answered with 429, and is closed after that answer. When more than overflow connections are over the budget,
-// further ones are closed without an answer.
+// A Listener counts its connections against a budget. A connection over the budget is accepted all the same, so that
+// its client can be answered with 429, and is closed after that answer. When more than overflow connections are over
+// the budget, further ones are closed without an answer.
 type Listener struct {
 	net.Listener
 	budget, spare *limit.Budget
@@ -65,13 +65,16 @@ type connection struct {
 	lastDigest apikey.Digest
 }
 
-var _ fastpath.TryWriter = (*connection)(nil)
+var (
+	_ fastpath.TryWriter                   = (*connection)(nil)
+	_ interface{ Socket() *socket.Socket } = (*connection)(nil) // socket.Of looks for it
+)
 
 // processStart is the origin of the monotonic times in deadlineSet.
 var processStart = time.Now()
 
-// Write fails when the client does not read within the timeout. A deadline that was set a moment ago is reused, so that many
-// small writes share one SetWriteDeadline. A deadline that passes while nothing is written has no effect.
+// Write fails when the client does not read within the timeout. A deadline that was set a moment ago is reused, so that
+// many small writes share one SetWriteDeadline. A deadline that passes while nothing is written has no effect.
 func (c *connection) Write(p []byte) (int, error) {
 	c.extendDeadline(time.Now())
 	if c.socket == nil {
@@ -80,7 +83,8 @@ func (c *connection) Write(p []byte) (int, error) {
 	return c.socket.Write(p)
 }
 
-// extendDeadline sets the write deadline, unless the last one is recent: at most a second old, or an eighth of the timeout.
+// extendDeadline sets the write deadline, unless the last one is recent: at most a second old, or an eighth of the
+// timeout.
 func (c *connection) extendDeadline(at time.Time) {
 	now, timeout := int64(at.Sub(processStart)), c.timeout.Load()
 	if last := c.deadlineSet.Load(); last == 0 || now-last > min(int64(time.Second), timeout/8) {
@@ -98,8 +102,8 @@ func (c *connection) TryWrite(now time.Time, p []byte) (int, error) {
 	return c.socket.TryWrite(p)
 }
 
-// SetWriteDeadline implements net.Conn. net/http clears the deadline after every response, so the next write must set one
-// again.
+// SetWriteDeadline implements net.Conn. net/http clears the deadline after every response, so the next write must set
+// one again.
 func (c *connection) SetWriteDeadline(t time.Time) error {
 	c.deadlineSet.Store(0)
 	return c.Conn.SetWriteDeadline(t)

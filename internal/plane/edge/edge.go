@@ -1,6 +1,6 @@
-// Package edge is the first handler of every request, for the inference and the management API alike. It assigns the request
-// id, authenticates the key, bounds body and connections, and writes metrics, span and log line. It reads the live directory
-// and reaches no database.
+// Package edge is the first handler of every request, for the inference and the management API alike. It assigns the
+// request id, authenticates the key, bounds body and connections, and writes metrics, span and log line. It reads the
+// live directory and reaches no database.
 package edge
 
 import (
@@ -107,8 +107,8 @@ var (
 	noStore = []string{"no-store"}
 )
 
-// admit decides by path and key alone, before any route is looked up: without a key, every path below /v1 is 401 and none
-// is 404.
+// admit decides by path and key alone, before any route is looked up: without a key, every path below /v1 is 401 and
+// none is 404.
 func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 	if call.conn != nil && call.conn.overBudget { // it is kept open only to be refused
 		w.Header().Set("Connection", "close")
@@ -140,8 +140,8 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 
 func below(path, mount string) bool { return path == mount || strings.HasPrefix(path, mount+"/") }
 
-// canonical returns r with /api/v1 rewritten to /v1. It returns false for a path that is not in canonical form (//, dots, an
-// encoded slash where it would change the path). Redirecting such a path would answer a caller without a key.
+// canonical returns r with /api/v1 rewritten to /v1. It returns false for a path that is not in canonical form (//,
+// dots, an encoded slash where it would change the path). Redirecting such a path would answer a caller without a key.
 func canonical(r *http.Request) (*http.Request, bool) {
 	if isPlainPath(r.URL) {
 		return r, true
@@ -201,9 +201,10 @@ func (e *Edge) authenticate(r *http.Request, call *call) (tenant.Caller, error) 
 	}
 }
 
-// readKey returns the digest of the key in a header. A connection with one request at a time (alone) caches the last header
-// and its digest, since most connections send the same key in every request. The cache leaks nothing by its timing: the
-// random part of a key is compared in one step, or nearly so, and only with the key that this same connection sent.
+// readKey returns the digest of the key in a header. A connection with one request at a time (alone) caches the last
+// header and its digest, since most connections send the same key in every request. The cache leaks nothing by its
+// timing: the random part of a key is compared in one step, or nearly so, and only with the key that this same
+// connection sent.
 func (c *call) readKey(header string, alone bool) (apikey.Digest, error) {
 	alone = alone && c.conn != nil
 	if alone && c.conn.lastHeader.Reveal() == header && header != "" {

@@ -7,7 +7,7 @@ import (
 )
 
 // What a connection remembers of one key is never taken for another's, and what is no key is never remembered.
-func TestAConnectionRemembersTheKeyThatItWasShown(t *testing.T) {
+func TestAConnectionCachesTheDigestOfItsLastKey(t *testing.T) {
 	first, firstDigest, _ := apikey.New()
 	second, secondDigest, _ := apikey.New()
 	headers := map[string]*apikey.Digest{

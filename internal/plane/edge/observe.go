@@ -48,6 +48,8 @@ func (c *call) Value(key any) any {
 	return c.Context.Value(key)
 }
 
+var _ interface{ Await(f func()) life.Stop } = (*call)(nil) // life.After looks for it
+
 // Await calls f when the caller disconnects: see life.After.
 func (c *call) Await(f func()) life.Stop { return life.After(c.Context, f) }
 
@@ -141,7 +143,8 @@ func (r *recorder) send(p []byte, by func(http.ResponseWriter, []byte) error) er
 	return err
 }
 
-// Send writes p and everything buffered before it, at once: in one step where w is a DirectWriter, else by Write and Flush.
+// Send writes p and everything buffered before it, at once: in one step where w is a DirectWriter, else by Write and
+// Flush.
 func Send(w http.ResponseWriter, p []byte) error {
 	if direct, ok := w.(fastpath.DirectWriter); ok {
 		return direct.Send(p)
@@ -152,8 +155,8 @@ func Send(w http.ResponseWriter, p []byte) error {
 	return http.NewResponseController(w).Flush()
 }
 
-// End is Send for the last bytes of a response. A DirectWriter tells the client at once that nothing follows; others do when
-// their handler has returned.
+// End is Send for the last bytes of a response. A DirectWriter tells the client at once that nothing follows; others do
+// when their handler has returned.
 func End(w http.ResponseWriter, p []byte) error {
 	if direct, ok := w.(fastpath.DirectWriter); ok {
 		return direct.End(p)
@@ -296,8 +299,8 @@ func (e *Edge) begin(r *http.Request, call *call) (*http.Request, trace.Span) {
 	return r.WithContext(ctx), span
 }
 
-// client returns the address that the request came from: the peer's, or, if the peer is a trusted proxy, the last address
-// in X-Forwarded-For that is not a trusted proxy.
+// client returns the address that the request came from: the peer's, or, if the peer is a trusted proxy, the last
+// address in X-Forwarded-For that is not a trusted proxy.
 func (e *Edge) client(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

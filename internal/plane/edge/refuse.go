@@ -32,8 +32,8 @@ type Flat struct {
 // Refuse writes err as a refusal, without what a caller may not see.
 func Refuse(w http.ResponseWriter, r *http.Request, err error) { refuse(w, r, err, false) }
 
-// RefuseFlat is Refuse with the flat form of the training and infrastructure APIs, {"error": "text"}, for a refused body
-// (status 400).
+// RefuseFlat is Refuse with the flat form of the training and infrastructure APIs, {"error": "text"}, for a refused
+// body (status 400).
 func RefuseFlat(w http.ResponseWriter, r *http.Request, err error) { refuse(w, r, err, true) }
 
 // refuse is the only place where an error becomes a response.

@@ -18,8 +18,9 @@ const (
 	maxRetryAfter = 5 * time.Second // a longer Retry-After is passed to the caller
 )
 
-// attemptAll attempts each model of the plan in turn, with retries, until one has begun to answer or none is left. All attempts
-// share one hold. A fallback whose provider cannot express the request is skipped; the model that was asked for is not.
+// attemptAll attempts each model of the plan in turn, with retries, until one has begun to answer or none is left. All
+// attempts share one hold. A fallback whose provider cannot express the request is skipped; the model that was asked
+// for is not.
 func (r *run) attemptAll() error {
 	var last *failure
 	for i := range r.plan.Order {
@@ -59,8 +60,8 @@ func (r *run) attemptModel(c *plan.Candidate) *failure {
 	}
 }
 
-// backOff waits before a retry: twice as long each time, with jitter, and at least as long as the provider asks. It returns false
-// if the request has ended.
+// backOff waits before a retry: twice as long each time, with jitter, and at least as long as the provider asks. It
+// returns false if the request has ended.
 func (r *run) backOff(retries int, retryAfter time.Duration) bool {
 	longest := min(firstBackoff<<retries, maxBackoff)
 	wait := time.NewTimer(retryAfter + longest/2 + rand.N(longest/2))
@@ -75,8 +76,8 @@ func (r *run) backOff(retries int, retryAfter time.Duration) bool {
 	}
 }
 
-// attemptOnce sends the request to a model and relays its answer. It returns nil if the caller has an answer, complete or broken
-// off, and a failure if nothing was written and another attempt is possible.
+// attemptOnce sends the request to a model and relays its answer. It returns nil if the caller has an answer, complete
+// or broken off, and a failure if nothing was written and another attempt is possible.
 func (r *run) attemptOnce(c *plan.Candidate) *failure {
 	r.clock.worked()
 	now := r.clock.now

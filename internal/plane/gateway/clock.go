@@ -2,8 +2,8 @@ package gateway
 
 import "time"
 
-// A stopwatch separates the gateway's own time from the time that it waits for others: the provider, and a caller that reads
-// slowly. It reads the clock once per step, since that costs as much as the other work for a piece of a stream.
+// A stopwatch separates the gateway's own time from the time that it waits for others: the provider, and a caller that
+// reads slowly. It reads the clock once per step, since that costs as much as the other work for a piece of a stream.
 type stopwatch struct {
 	started time.Time
 	now     time.Time     // when the clock was last read

@@ -24,8 +24,8 @@ func (g *Gateway) internalRequest(i *infer.Request) (*request.Request, error) {
 	}, nil
 }
 
-// Complete implements infer.Completer. The request is served like a caller's, with holds, retries, keys and charges, but without
-// aliases, fallbacks, cache and log.
+// Complete implements infer.Completer. The request is served like a caller's, with holds, retries, keys and charges,
+// but without aliases, fallbacks, cache and log.
 func (g *Gateway) Complete(ctx context.Context, i *infer.Request) (*infer.Answer, error) {
 	q, err := g.internalRequest(i)
 	if err != nil {

@@ -16,8 +16,8 @@ type completion struct {
 	err     error // why an answer that arrived was not kept
 }
 
-// take copies a whole answer, so that the provider's connection can serve another request while the answer is kept. It returns
-// false if the budget of buffered bytes is exhausted.
+// take copies a whole answer, so that the provider's connection can serve another request while the answer is kept. It
+// returns false if the budget of buffered bytes is exhausted.
 func (c *completion) take(body []byte) bool {
 	if !c.held.take(int64(len(body))) {
 		return false

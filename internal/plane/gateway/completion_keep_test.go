@@ -105,7 +105,7 @@ func TestAnAnswerThatWasKeptIsOwedUntilTheJournalCanBeWritten(t *testing.T) {
 	}
 }
 
-// found is what the next process finds in the journal.
+// found returns what the next process finds in the journal.
 func found(t *testing.T, disk *journaltest.Disk) (charged []journal.Entry) {
 	t.Helper()
 	j, err := journal.Open(disk)
@@ -129,8 +129,8 @@ func found(t *testing.T, disk *journaltest.Disk) (charged []journal.Entry) {
 	}
 }
 
-// A process may be killed while the provider answers, right after the answer was kept, and when it was charged: never is an
-// answer charged that was not kept.
+// A process may be killed while the provider answers, right after the answer was kept, and when it was charged: never
+// is an answer charged that was not kept.
 func TestAKilledProcessHasKeptEveryAnswerThatItCharged(t *testing.T) {
 	for _, answer := range []string{good, silence} {
 		b := newBench(t)
@@ -178,16 +178,16 @@ func TestAKilledProcessHasKeptEveryAnswerThatItCharged(t *testing.T) {
 	}
 }
 
-// Many ask at once: some are refused, broken off, cancelled or not kept, and the disk fails now and then. Afterwards what was
-// kept is what was charged, each once and at its cost, and the wallet and the journal agree.
+// Many ask at once: some are refused, broken off, cancelled or not kept, and the disk fails now and then. Afterwards
+// what was kept is what was charged, each once and at its cost, and the wallet and the journal agree.
 func TestWhatWasKeptIsWhatWasChargedWhateverHappens(t *testing.T) {
 	var mu sync.Mutex
-	streamRequestWithUsage := 0
+	calls := 0
 	b := wired(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
 		mu.Lock()
-		streamRequestWithUsage++
-		turn := streamRequestWithUsage
+		calls++
+		turn := calls
 		mu.Unlock()
 		switch turn % 7 {
 		case 0:

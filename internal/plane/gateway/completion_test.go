@@ -29,15 +29,15 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// silence is an answer without its usage, of one word.
+// silence is an answer of one word, without usage.
 const silence = `{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}]}`
 
-// errandTo is a request of the product's own.
+// internalTo returns a request of the product to a model.
 func internalTo(model string) *infer.Request {
 	return &infer.Request{Workspace: home, Origin: "cal_1", Model: model, Body: []byte(strings.Replace(plainRequest, `"m"`, strconv.Quote(model), 1)), MaxTokens: 50}
 }
 
-// complete asks, and sees to it that nothing stays held, of money or of memory.
+// complete completes a request, and checks that no money and no memory stays held.
 func (b *bench) complete(ctx context.Context, q *infer.Request) (*infer.Answer, error) {
 	b.t.Helper()
 	a, err := b.Complete(ctx, q)
@@ -53,7 +53,7 @@ func (b *bench) complete(ctx context.Context, q *infer.Request) (*infer.Answer, 
 	return a, err
 }
 
-// free sees to it that nothing was ever charged, nor written down to be.
+// free checks that nothing was charged, nor recorded to be.
 func (b *bench) free() {
 	b.t.Helper()
 	if m, all := b.funds.Balance(home), b.entries(); m.Spent != 0 || len(all) != 0 {
@@ -61,7 +61,7 @@ func (b *bench) free() {
 	}
 }
 
-// over puts the bench's model at a provider behind a socket.
+// over puts the bench's model at a provider behind a real socket.
 func (b *bench) over(p live.Provider, handler http.HandlerFunc) {
 	b.t.Helper()
 	server := httptest.NewServer(handler)
@@ -81,7 +81,7 @@ func wired(t *testing.T, handler http.HandlerFunc) *bench {
 	return b
 }
 
-func TestTheProductsOwnRequestIsSentAnsweredAndChargedAsACallers(t *testing.T) {
+func TestAnInternalRequestIsSentAnsweredAndChargedLikeACallers(t *testing.T) {
 	for modern, most := range map[bool]string{false: `"max_tokens":50`, true: `"max_completion_tokens":50`} {
 		got := make(chan [3]string, 1)
 		b := newBench(t)
@@ -111,7 +111,7 @@ func TestTheProductsOwnRequestIsSentAnsweredAndChargedAsACallers(t *testing.T) {
 	}
 }
 
-func TestWithoutAMaximumOfItsOwnTheWorkspacesHolds(t *testing.T) {
+func TestWithoutAMaximumTheWorkspacesDefaultApplies(t *testing.T) {
 	b := newBench(t)
 	b.answer = whole(good)
 	b.Workspaces.Put(home, live.Settings{DefaultMaxTokens: 7})
@@ -122,7 +122,7 @@ func TestWithoutAMaximumOfItsOwnTheWorkspacesHolds(t *testing.T) {
 	}
 }
 
-func TestAnOwnAnswerWithoutUsageIsCountedBeforeItIsKept(t *testing.T) {
+func TestAnInternalAnswerWithoutUsageIsCountedBeforeItIsKept(t *testing.T) {
 	b := wired(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, silence) })
 	q := internalTo("m")
 	want := live.Usage{Input: 2 + request.MessageOverhead, Output: 1} // the role, the text
@@ -141,10 +141,10 @@ func TestAnOwnAnswerWithoutUsageIsCountedBeforeItIsKept(t *testing.T) {
 	}
 }
 
-func TestAnOwnRequestIsTriedAgainLikeAnyOther(t *testing.T) {
-	var streamRequestWithUsage atomic.Int32
+func TestAnInternalRequestIsRetriedLikeAnyOther(t *testing.T) {
+	var calls atomic.Int32
 	b := wired(t, func(w http.ResponseWriter, _ *http.Request) {
-		if streamRequestWithUsage.Add(1) == 1 {
+		if calls.Add(1) == 1 {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
@@ -153,12 +153,12 @@ func TestAnOwnRequestIsTriedAgainLikeAnyOther(t *testing.T) {
 	s := *b.settings.Load()
 	s.Retries = 1
 	b.Apply(s)
-	if _, err := b.complete(t.Context(), internalTo("m")); err != nil || streamRequestWithUsage.Load() != 2 || len(b.entries()) != 1 {
-		t.Errorf("%v, asked %d times, %+v", err, streamRequestWithUsage.Load(), b.entries())
+	if _, err := b.complete(t.Context(), internalTo("m")); err != nil || calls.Load() != 2 || len(b.entries()) != 1 {
+		t.Errorf("%v, asked %d times, %+v", err, calls.Load(), b.entries())
 	}
 }
 
-func TestAnOwnRequestIsRefusedBeforeItCostsAnything(t *testing.T) {
+func TestAnInternalRequestIsRefusedBeforeItCostsAnything(t *testing.T) {
 	b := newBench(t, model("m"), model("other"), model("vector", func(m *live.Model) { m.Kind = live.Embedding }))
 	b.answer = whole(good)
 	b.Aliases.Put(home, &live.Alias{Name: "named", Target: "m"})
@@ -192,7 +192,7 @@ func TestAnOwnRequestIsRefusedBeforeItCostsAnything(t *testing.T) {
 		"a body that is too big": {body(strings.Replace(plainRequest, "hi", strings.Repeat("hi", 1<<20), 1)), fault.BodyTooLarge, ""},
 		"too little money":       {func(q *infer.Request) { q.Workspace = "ws_poor" }, fault.InsufficientBalance, ""},
 		"no origin":              {func(q *infer.Request) { q.Origin = "" }, fault.Internal, ""},
-		"nobody's":               {func(q *infer.Request) { q.Workspace = "" }, fault.Internal, ""},
+		"no workspace":           {func(q *infer.Request) { q.Workspace = "" }, fault.Internal, ""},
 	} {
 		q := internalTo("m")
 		q.Keep = func(*infer.Answer) error { t.Errorf("%s: kept", name); return nil }
@@ -247,7 +247,7 @@ func TestAnAnswerThatIsNoneIsNeverKept(t *testing.T) {
 	b.free()
 }
 
-// wires are answers that are none, as they stand on the wire; those that end in … stay open.
+// wires are raw responses that are no valid answers; those that end in … stay open.
 var wires = map[string]string{
 	"cut length":       "200 OK\nContent-Type: application/json\nContent-Length: 999\n\n" + good,
 	"cut chunk":        "200 OK\nTransfer-Encoding: chunked\n\n" + strconv.FormatInt(int64(len(good)), 16) + "\n" + good + "\n",
@@ -265,7 +265,7 @@ var wires = map[string]string{
 	"stalled":          "200 OK\nContent-Length: 999\n\n{…",
 }
 
-func TestWhoeverCancelsBeforeTheAnswerIsKeptPaysNothing(t *testing.T) {
+func TestCancellingBeforeTheAnswerIsKeptCostsNothing(t *testing.T) {
 	gone := make(chan struct{})
 	begun := make(chan struct{})
 	b := wired(t, func(w http.ResponseWriter, r *http.Request) {
@@ -286,11 +286,11 @@ func TestWhoeverCancelsBeforeTheAnswerIsKeptPaysNothing(t *testing.T) {
 	select {
 	case <-gone:
 	case <-time.After(time.Second):
-		t.Error("the provider still works for nobody")
+		t.Error("the provider still works although the context was cancelled")
 	}
 	b.free()
 
-	// The answer is whole, and who asked for it has just gone.
+	// The answer is whole, and the context has just ended.
 	b = newBench(t)
 	ctx, cancel = context.WithCancel(t.Context())
 	b.answer = func(r *upstream.Request) (*upstream.Response, error) {
@@ -308,7 +308,7 @@ func TestWhoeverCancelsBeforeTheAnswerIsKeptPaysNothing(t *testing.T) {
 	b.free()
 }
 
-func TestACancelledAskerWhoHasTheAnswerPaysForIt(t *testing.T) {
+func TestCancellingAfterTheAnswerIsKeptIsCharged(t *testing.T) {
 	b := newBench(t)
 	b.answer = whole(good)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -319,7 +319,7 @@ func TestACancelledAskerWhoHasTheAnswerPaysForIt(t *testing.T) {
 	}
 }
 
-func TestAStoppingServerEndsItsOwnRequestsToo(t *testing.T) {
+func TestAStoppingServerEndsInternalRequestsToo(t *testing.T) {
 	begun := make(chan struct{})
 	b := wired(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
@@ -338,7 +338,7 @@ func TestAStoppingServerEndsItsOwnRequestsToo(t *testing.T) {
 	b.free()
 }
 
-func TestAnOwnRequestHasTheTimeOfAnyOther(t *testing.T) {
+func TestAnInternalRequestHasTheTimeoutsOfAnyOther(t *testing.T) {
 	b := newBench(t)
 	b.Apply(Settings{TryTimeout: 5 * time.Second, StallTimeout: 5 * time.Second, RequestTimeout: 50 * time.Millisecond})
 	b.over(live.Provider{}, func(_ http.ResponseWriter, r *http.Request) {
@@ -351,7 +351,7 @@ func TestAnOwnRequestHasTheTimeOfAnyOther(t *testing.T) {
 	b.free()
 }
 
-func TestAnOwnRequestRunsWithTheWorkspacesOwnKey(t *testing.T) {
+func TestAnInternalRequestUsesTheWorkspacesOwnKey(t *testing.T) {
 	keys := make(chan string, 2)
 	b := wired(t, func(w http.ResponseWriter, r *http.Request) {
 		keys <- r.Header.Get("Authorization")
@@ -379,7 +379,7 @@ func TestAnOwnRequestRunsWithTheWorkspacesOwnKey(t *testing.T) {
 	}
 }
 
-func TestAnOwnExchangeIsNeverLoggedAndNeverRemembered(t *testing.T) {
+func TestAnInternalExchangeIsNeitherLoggedNorCached(t *testing.T) {
 	b := newBench(t)
 	b.answer = whole(good)
 	rows, err := spool.Open(journaltest.NewDisk(), spool.Position{}, 1<<30)
@@ -421,7 +421,7 @@ func TestAnOwnExchangeIsNeverLoggedAndNeverRemembered(t *testing.T) {
 	step(4, 2)
 }
 
-func TestAnOwnAnswerIsBoundedAndInTheBudget(t *testing.T) {
+func TestAnInternalAnswerIsBoundedAndCountsAgainstTheBudget(t *testing.T) {
 	padded := func(size int) string {
 		return strings.Replace(good, "hello", strings.Repeat("x", size-len(good)+len("hello")), 1)
 	}
@@ -457,7 +457,7 @@ func TestAnOwnAnswerIsBoundedAndInTheBudget(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsItsAskersAlone(t *testing.T) {
+func TestAnAnswerSharesNoMemoryWithAnother(t *testing.T) {
 	n := 0
 	b := wired(t, func(w http.ResponseWriter, _ *http.Request) {
 		n++
@@ -478,7 +478,7 @@ func TestAnAnswerIsItsAskersAlone(t *testing.T) {
 	}
 }
 
-// Where an answer is as long as was thought, and is counted as the estimate counts, it costs what was estimated.
+// An answer of the estimated length, counted as the estimate counts, costs what was estimated.
 func TestAnEstimateIsWhatACountedAnswerCosts(t *testing.T) {
 	b := newBench(t, model("m", func(m *live.Model) {
 		m.Price.Tiers = []live.Tier{{Over: 100, Rates: live.Flat(2_000_000_000, 8_000_000_000)}}

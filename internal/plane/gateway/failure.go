@@ -134,8 +134,8 @@ func classify(c *plan.Candidate, status int, told answer.Error, err error) (clas
 	}
 }
 
-// removeKeys removes the provider's key from a text that a caller will read, since some providers repeat it. It redacts other
-// secrets too: a provider may quote what it was sent, and the text goes into the log.
+// removeKeys removes the provider's key from a text that a caller will read, since some providers repeat it. It redacts
+// other secrets too: a provider may quote what it was sent, and the text goes into the log.
 func removeKeys(c *plan.Candidate, text string) string {
 	keys := []secret.Text{c.Provider.APIKey}
 	if c.Own != nil {

@@ -117,8 +117,8 @@ func (w *countingWriter) TrySend() func(time.Time, []byte) bool {
 	}
 }
 
-// A streamed chat goes through the HTTP/1 server, the edge, the gateway and the HTTP/1 client by the fast path. Every ability is
-// found by a type assertion, so that without this test one that is missing would only make streams slower.
+// A streamed chat goes through the HTTP/1 server, the edge, the gateway and the HTTP/1 client by the fast path. Every
+// ability is found by a type assertion, so that without this test one that is missing would only make streams slower.
 func TestAStreamTakesTheFastPathThroughAllLayers(t *testing.T) {
 	const events = 30
 	use := &fastPathUse{}
@@ -179,8 +179,8 @@ func slowStream(events int) http.HandlerFunc {
 	}
 }
 
-// listen serves the gateway on a socket, behind the HTTP/1 server and the edge, as the product does. It returns the address, and
-// a valid key.
+// listen serves the gateway on a socket, behind the HTTP/1 server and the edge, as the product does. It returns the
+// address, and a valid key.
 func (b *bench) listen(use *fastPathUse) (address, key string) {
 	b.t.Helper()
 	secret, digest, _ := apikey.New()

@@ -1,10 +1,11 @@
-// Package gateway serves inference requests. It finds the model, holds the money, sends the caller's bytes to the provider,
-// relays the answer as it arrives, and charges exactly what was used. It reads live state and reaches no database.
+// Package gateway serves inference requests. It finds the model, holds the money, sends the caller's bytes to the
+// provider, relays the answer as it arrives, and charges exactly what was used. It reads live state and reaches no
+// database.
 //
-// Its files build on each other in this order: gateway (configuration) and metrics; clock, budget, failure; settle (the bill),
-// response (what the caller is sent), source (what the provider sends), circuit, completion (a request of the product); run (the
-// state of a request); cached, recording, logged; the relays whole and stream, with polled, chatstream and responsestream;
-// endpoint, attempt, serve; http and complete, the two front ends.
+// Its files build on each other in this order: gateway (configuration) and metrics; clock, budget, failure; settle (the
+// bill), response (what the caller is sent), source (what the provider sends), circuit, completion (a request of the
+// product); run (the state of a request); cached, recording, logged; the relays whole and stream, with polled,
+// chatstream and responsestream; endpoint, attempt, serve; http and complete, the two front ends.
 package gateway
 
 import (

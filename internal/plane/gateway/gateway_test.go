@@ -39,7 +39,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A bench is a gateway whose provider is a function, with real money underneath.
+// A bench is a gateway for tests: its provider is a function, and its till and journal are real.
 type bench struct {
 	*Gateway
 	t       testing.TB
@@ -95,8 +95,8 @@ func newBench(t testing.TB, models ...*live.Model) *bench {
 	for _, m := range models {
 		providers = append(providers, m.Provider)
 	}
-	tongues := upstream.Protocols{Makers: map[live.Protocol]upstream.Maker{"test": func(*live.Provider) (upstream.Sender, error) { return b, nil }}}
-	fleet, err := upstream.NewFleet(live.NewCatalog(providers, models), tongues, nil)
+	protocols := upstream.Protocols{Makers: map[live.Protocol]upstream.Maker{"test": func(*live.Provider) (upstream.Sender, error) { return b, nil }}}
+	fleet, err := upstream.NewFleet(live.NewCatalog(providers, models), protocols, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,10 +104,10 @@ func newBench(t testing.TB, models ...*live.Model) *bench {
 	bounds.Body.Store(1 << 20)
 	bounds.Buffered.Set(1 << 30)
 	log := slog.New(slog.DiscardHandler)
-	watch := NewMetrics(prometheus.NewRegistry())
+	metrics := NewMetrics(prometheus.NewRegistry())
 	b.Gateway = New(Config{
-		Fleet: func() *upstream.Fleet { return fleet }, Aliases: live.NewAliases(), Keys: live.NewKeyring(), Cache: cache.New(1<<20, time.Hour), Breaker: breaker.New(breaker.Settings{}), Workspaces: live.NewSettings(), Bounds: bounds, Log: log, Metrics: watch,
-		Till: till.New(b.funds, b.journal, log, watch.Excess, watch.Overage), Count: func(text string) int64 { return int64(len(strings.Fields(text))) }, Random: func() float64 { return 0.5 },
+		Fleet: func() *upstream.Fleet { return fleet }, Aliases: live.NewAliases(), Keys: live.NewKeyring(), Cache: cache.New(1<<20, time.Hour), Breaker: breaker.New(breaker.Settings{}), Workspaces: live.NewSettings(), Bounds: bounds, Log: log, Metrics: metrics,
+		Till: till.New(b.funds, b.journal, log, metrics.Excess, metrics.Overage), Count: func(text string) int64 { return int64(len(strings.Fields(text))) }, Random: func() float64 { return 0.5 },
 	})
 	b.Apply(Settings{TryTimeout: 5 * time.Second, StallTimeout: 5 * time.Second, RequestTimeout: 10 * time.Second})
 	b.funds.Credit(home, credit)
@@ -139,7 +139,7 @@ func (b *bench) askFrom(ctx context.Context, e *request.Endpoint, body string) (
 	return w, err
 }
 
-// entries is what the journal holds.
+// entries returns what the journal holds.
 func (b *bench) entries() []journal.Entry {
 	if err := b.journal.Sync(); err != nil {
 		return nil
@@ -156,7 +156,7 @@ func (b *bench) entries() []journal.Entry {
 	}
 }
 
-// settled is the one charge of the last request.
+// settled returns the charge of the last request.
 func (b *bench) settled() journal.Entry {
 	b.t.Helper()
 	all := b.entries()
@@ -185,7 +185,7 @@ const (
 	streamRequest          = `{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true}`
 )
 
-// stock is a stream as OpenAI sends it when usage is asked for.
+// providerStream is a stream as OpenAI sends it when usage is asked for.
 const providerStream = "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}],\"usage\":null}\n\n" +
 	"data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"one \"},\"finish_reason\":null}],\"usage\":null}\n\n" +
 	"data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"zwei \\u00e9 \"},\"finish_reason\":null}],\"usage\":null}\n\n" +
@@ -193,14 +193,14 @@ const providerStream = "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":
 	"data: {\"id\":\"x\",\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":5}}\n\n" +
 	"data: [DONE]\n\n"
 
-// unasked is the same stream for a caller who did not ask.
+// streamWithoutUsage is the same stream for a caller that did not ask for usage.
 const streamWithoutUsage = "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n" +
 	"data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"one \"},\"finish_reason\":null}]}\n\n" +
 	"data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"zwei \\u00e9 \"},\"finish_reason\":null}]}\n\n" +
 	"data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n" +
 	"data: [DONE]\n\n"
 
-// cut is a reader that returns a text in the pieces that the cuts make.
+// cut is a reader that returns its pieces one by one.
 type cut struct{ pieces [][]byte }
 
 func (c *cut) Read(p []byte) (int, error) {
@@ -251,7 +251,7 @@ func TestAStreamInSmallPiecesReachesTheCallerToTheByte(t *testing.T) {
 	})
 }
 
-// endOf is where the event that holds a text ends.
+// endOf returns where the event that holds a text ends.
 func endOf(events, text string) int {
 	before, after, _ := strings.Cut(events, text)
 	rest, _, _ := strings.Cut(after, "\n\n")
@@ -455,7 +455,7 @@ func TestTheHoldCoversTheDearestModelThatMayRun(t *testing.T) {
 	}
 }
 
-func TestTriesFollowTheTable(t *testing.T) {
+func TestAttemptsFollowTheTableOfFailures(t *testing.T) {
 	type row struct {
 		status        int
 		tries, models int
@@ -489,7 +489,7 @@ func TestTriesFollowTheTable(t *testing.T) {
 				t.Errorf("the provider's words reached the caller: %s", f.Message)
 			}
 			if len(b.sent) != r.tries*r.models {
-				t.Errorf("%d tries", len(b.sent))
+				t.Errorf("%d attempts", len(b.sent))
 			}
 			if spent := b.funds.Balance(home).Spent; spent != 0 || len(b.entries()) != 0 {
 				t.Errorf("$%s for nothing", spent)

@@ -36,8 +36,8 @@ type httpRequest struct {
 	writer      httpWriter
 }
 
-// serveHTTP reads a request and serves it. The body is read to its end before the answer begins, so that net/http notices a caller
-// that disconnects.
+// serveHTTP reads a request and serves it. The body is read to its end before the answer begins, so that net/http
+// notices a caller that disconnects.
 func (g *Gateway) serveHTTP(e *request.Endpoint, w http.ResponseWriter, r *http.Request) error {
 	edge.SkipAccessLog(r.Context())
 	if err := request.CheckHeaders(r.Header); err != nil {

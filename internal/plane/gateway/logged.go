@@ -14,8 +14,8 @@ import (
 // dedicatedPrefix begins the names of models that run on a workspace's own machines. Their exchanges are never logged.
 const dedicatedPrefix = "dedicated/"
 
-// wantsLog reports whether the exchange is to be logged if it finishes. Turning logging on applies to requests that begin
-// afterwards. Turning it off applies at once: the recorder checks it again at the end.
+// wantsLog reports whether the exchange is to be logged if it finishes. Turning logging on applies to requests that
+// begin afterwards. Turning it off applies at once: the recorder checks it again at the end.
 func (r *run) wantsLog() bool {
 	q, recorder := r.request, r.gateway.Recorder
 	return recorder != nil && q.Annotations != nil && !q.Annotations.NoLog && q.Endpoint == request.Chat && recorder.Enabled(q.Caller.Workspace)

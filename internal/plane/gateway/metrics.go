@@ -10,8 +10,8 @@ import (
 	"sovereign/internal/live"
 )
 
-// Metrics counts what the gateway does. Its labels are bounded: endpoints, outcomes, classes of failure, and the models and
-// providers of the catalog; never a workspace, a key, or anything that a caller sent.
+// Metrics counts what the gateway does. Its labels are bounded: endpoints, outcomes, classes of failure, and the models
+// and providers of the catalog; never a workspace, a key, or anything that a caller sent.
 type Metrics struct {
 	ownSeconds     *prometheus.HistogramVec
 	firstContent   *prometheus.HistogramVec

@@ -17,7 +17,7 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// measured is a bench whose metrics can be read.
+// measured returns a bench, and a function that reads its metrics.
 func measured(t *testing.T) (*bench, func(name string) []*dto.Metric) {
 	t.Helper()
 	b := newBench(t)
@@ -38,7 +38,7 @@ func measured(t *testing.T) (*bench, func(name string) []*dto.Metric) {
 	}
 }
 
-func TestTheProvidersTimeIsNotOurs(t *testing.T) {
+func TestTheProvidersTimeIsNotCountedAsOwnTime(t *testing.T) {
 	b, read := measured(t)
 	const wait = 200 * time.Millisecond
 	b.answer = func(r *upstream.Request) (*upstream.Response, error) {

@@ -2,8 +2,8 @@ package gateway
 
 import "github.com/go-json-experiment/json/jsontext"
 
-// The shapes of the documentation. They name what the gateway itself reads or promises; everything else that OpenAI's
-// API has is passed to the provider, and back, as it is.
+// The types of this file describe bodies in the OpenAPI document. They name what the gateway itself reads or promises.
+// Every other member of OpenAI's API is passed to the provider, and back, as it is.
 
 // A ChatRequest is the body of POST /v1/chat/completions.
 type ChatRequest struct {

@@ -6,9 +6,9 @@ import (
 	"sovereign/internal/net/fastpath"
 )
 
-// A stream that lasts is served by the gateway's poller, together with all others. In its turns it passes on events that match
-// the template, to a caller that takes them without blocking. Anything else ends the polling, and is left to the stream's own
-// goroutine.
+// A stream that lasts is served by the gateway's poller, together with all others. In its turns it passes on events
+// that match the template, to a caller that takes them without blocking. Anything else ends the polling, and is left to
+// the stream's own goroutine.
 
 // A poll is the state of a polled stream.
 type poll struct {
@@ -22,18 +22,19 @@ type poll struct {
 	unsent  bool                               // a part of what was sent is still buffered
 }
 
-// A stream is worth polling when a read has taken slowRead, or after manyPieces. A short answer that arrives at once ends sooner
-// without polling.
+// A stream is worth polling when a read has taken slowRead, or after manyPieces. A short answer that arrives at once
+// ends sooner without polling.
 const (
 	slowRead   = 5 * time.Millisecond
 	manyPieces = 16
 )
 
-// maxTurn bounds the bytes of one turn: a provider that sends faster than the caller reads would otherwise keep the turn for
-// ever, and nothing would be sent.
+// maxTurn bounds the bytes of one turn: a provider that sends faster than the caller reads would otherwise keep the
+// turn for ever, and nothing would be sent.
 const maxTurn = 64 << 10
 
-// maxIdlePolls is after how many polls that passed nothing on a stream is not polled any more: each costs more than it saves.
+// maxIdlePolls is after how many polls that passed nothing on a stream is not polled any more: each costs more than it
+// saves.
 const maxIdlePolls = 8
 
 // next returns what the provider sends next, except for what was passed on while polling.
@@ -90,8 +91,8 @@ func (s *relay) polled() (rest []byte) {
 	return rest
 }
 
-// passOn is one turn on the poller's goroutine: it passes on what has arrived, without blocking. It returns false when something
-// else must be done.
+// passOn is one turn on the poller's goroutine: it passes on what has arrived, without blocking. It returns false when
+// something else must be done.
 func (s *relay) passOn(now time.Time) bool {
 	r := s.run
 	if r.bill.progressDue(now) || !r.response.writing.TryLock() {

@@ -32,7 +32,7 @@ func at(p live.Provider) func(*live.Model) {
 	return func(m *live.Model) { m.Provider = &p }
 }
 
-// by answers each model as it is told.
+// by answers each model by its own function.
 func by(answers map[string]func(*upstream.Request) (*upstream.Response, error)) func(*upstream.Request) (*upstream.Response, error) {
 	return func(r *upstream.Request) (*upstream.Response, error) { return answers[r.Model.ID](r) }
 }
@@ -47,7 +47,7 @@ func answers(status int, body string) func(*upstream.Request) (*upstream.Respons
 	}
 }
 
-// askWith serves a request of an endpoint with a word on caching.
+// askWith serves a workspace's request of an endpoint; caching is its X-Service-Cache.
 func (b *bench) askWith(e *request.Endpoint, ws tenant.ID, caching, body string) (*httptest.ResponseRecorder, error) {
 	w := httptest.NewRecorder()
 	ask := &request.Request{Endpoint: e, Caller: tenant.Caller{Workspace: ws, Key: "key_1"}, ID: "req_" + strconv.Itoa(len(b.entries())), Body: []byte(body), Cache: caching}
@@ -115,7 +115,7 @@ func TestAProviderThatIsNotConfiguredServesOwnKeysAlone(t *testing.T) {
 	}
 }
 
-func TestAKeyThatAProviderRepeatsIsTakenOut(t *testing.T) {
+func TestAKeyThatAProviderRepeatsIsRedacted(t *testing.T) {
 	b := newBench(t)
 	b.Keys.Put(home, "p", &live.OwnKey{Key: secret.New("sk-own-canary")})
 	b.answer = answers(http.StatusBadRequest, `{"error":{"message":"the key sk-own-canary may not do that"}}`)
@@ -125,7 +125,7 @@ func TestAKeyThatAProviderRepeatsIsTakenOut(t *testing.T) {
 	}
 }
 
-func TestAFallbackThatCannotExpressTheRequestIsPassedOver(t *testing.T) {
+func TestAFallbackThatCannotExpressTheRequestIsSkipped(t *testing.T) {
 	cannot := refuse(fault.UnsupportedParameter.New("seed cannot be expressed"))
 	down := refuse(errors.New("connection refused"))
 	body := `{"model":"a","models":["b","c"],"messages":[{"role":"user","content":"hi"}]}`
@@ -153,7 +153,7 @@ func TestAFallbackThatCannotExpressTheRequestIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestAModelThatFailsTooOftenIsLeftAloneForAWhile(t *testing.T) {
+func TestAModelWithAnOpenCircuitIsNotCalledForAWhile(t *testing.T) {
 	b := newBench(t, model("a"), model("b"))
 	b.Breaker.Apply(breaker.Settings{Failures: 3, Pause: time.Hour, Longest: time.Hour})
 	type sender = func(*upstream.Request) (*upstream.Response, error)
@@ -177,7 +177,7 @@ func TestAModelThatFailsTooOftenIsLeftAloneForAWhile(t *testing.T) {
 	}
 }
 
-func TestWhatAnswersIsAliveIfOnlyToRefuse(t *testing.T) {
+func TestARefusalDoesNotOpenTheCircuit(t *testing.T) {
 	b := newBench(t)
 	b.Breaker.Apply(breaker.Settings{Failures: 2, Pause: time.Hour, Longest: time.Hour})
 	for i, status := range []int{400, 401, 404, 422, 429, 400, 403, 429} {
@@ -189,7 +189,7 @@ func TestWhatAnswersIsAliveIfOnlyToRefuse(t *testing.T) {
 	}
 }
 
-func TestAnAnswerIsRememberedForTheWorkspaceThatWantsIt(t *testing.T) {
+func TestAnAnswerIsCachedForTheWorkspaceThatWantsIt(t *testing.T) {
 	b := newBench(t)
 	b.funds.Credit("ws_other", credit)
 	b.answer = whole(good)
@@ -228,7 +228,7 @@ func TestAnAnswerIsRememberedForTheWorkspaceThatWantsIt(t *testing.T) {
 	step(home, "", strings.Replace(plainRequest, `"model"`, `"temperature":0.5,"model"`, 1), "miss", 7)
 }
 
-func TestARememberedAnswerStreamsAndAStreamIsRemembered(t *testing.T) {
+func TestACachedAnswerCanBeStreamedAndAStreamIsCached(t *testing.T) {
 	b := newBench(t)
 	b.answer = events(strings.NewReader(providerStream))
 	w, err := b.askWith(request.Chat, home, "on", streamRequest)
@@ -256,7 +256,7 @@ func TestARememberedAnswerStreamsAndAStreamIsRemembered(t *testing.T) {
 	}
 }
 
-func TestAFallbacksAnswerAndABrokenOneAreNotRemembered(t *testing.T) {
+func TestAFallbacksAnswerAndABrokenOneAreNotCached(t *testing.T) {
 	b := newBench(t, model("m"), model("b"))
 	type sender = func(*upstream.Request) (*upstream.Response, error)
 	b.answer = by(map[string]sender{"m": answers(http.StatusServiceUnavailable, "{}"), "b": whole(good)})
@@ -343,7 +343,7 @@ func TestRankingsComeBestFirstAndAreChargedByTheSearch(t *testing.T) {
 	}
 }
 
-func TestADeveloperIsTheSystemToProvidersThatKnowNone(t *testing.T) {
+func TestTheDeveloperRoleBecomesSystemForOtherProviders(t *testing.T) {
 	const body = `{"messages":[{"role": "developer","content":"developer"},{"content":[{"role":"developer"}],"role":"developer" },{"role":"user","content":"\"developer\"","name":"developer"}],"model":"m"}`
 	const system = `{"messages":[{"role": "system","content":"developer"},{"content":[{"role":"developer"}],"role":"system" },{"role":"user","content":"\"developer\"","name":"developer"}],"model":"up-m"}`
 	for modern, want := range map[bool]string{false: system, true: strings.Replace(body, `"m"`, `"up-m"`, 1)} {
@@ -359,7 +359,7 @@ func TestADeveloperIsTheSystemToProvidersThatKnowNone(t *testing.T) {
 	}
 }
 
-func TestWhatHasAPriceOfItsOwnIsNotForTheServersKey(t *testing.T) {
+func TestMembersWithTheirOwnPriceNeedAnOwnKey(t *testing.T) {
 	for member, value := range map[string]string{"service_tier": `"priority"`, "web_search_options": `{}`} {
 		b := newBench(t, model("m", at(live.Provider{Name: "p", Configured: true, Modern: true})))
 		b.answer = whole(good)

@@ -5,8 +5,8 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-// A recording keeps a stream as it arrives, for the log. It is put together after the caller has its last byte, or earlier if
-// it is long. A nil recording keeps nothing.
+// A recording keeps a stream as it arrives, for the log. It is put together after the caller has its last byte, or
+// earlier if it is long. A nil recording keeps nothing.
 type recording struct {
 	raw    []byte
 	events sse.Reader
@@ -15,8 +15,8 @@ type recording struct {
 	err    error // it cannot be put together, or is too long
 }
 
-// maxRaw bounds the part of a stream that is kept as it arrived. maxAssembled bounds what is put together, which includes
-// logprobs and other choices that are not logged.
+// maxRaw bounds the part of a stream that is kept as it arrived. maxAssembled bounds what is put together, which
+// includes logprobs and other choices that are not logged.
 const (
 	maxRaw       = 64 << 10
 	maxAssembled = 8 << 20

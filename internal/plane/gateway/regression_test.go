@@ -26,13 +26,13 @@ import (
 
 type sends = func(*upstream.Request) (*upstream.Response, error)
 
-// gone is a caller who has left.
+// gone is a Writer whose caller has left.
 type gone struct{ *httptest.ResponseRecorder }
 
 func (gone) Send([]byte) error { return errors.New("broken pipe") }
 func (gone) End([]byte) error  { return errors.New("broken pipe") }
 
-func TestAKeyForAProviderThatWantsNoneIsWorthNothing(t *testing.T) {
+func TestAnOwnKeyForAKeylessProviderChangesNothing(t *testing.T) {
 	b := newBench(t, model("vllm/m", func(m *live.Model) { m.Provider = &live.Provider{Name: "vllm", Protocol: "test", Configured: true} }))
 	b.answer = whole(good)
 	b.Keys.Put(home, "vllm", &live.OwnKey{Key: secret.New("junk")})
@@ -41,7 +41,7 @@ func TestAKeyForAProviderThatWantsNoneIsWorthNothing(t *testing.T) {
 	}
 }
 
-func TestOneCallersMistakesOpenNobodysCircuit(t *testing.T) {
+func TestInvalidRequestsOfOneCallerDoNotOpenTheCircuit(t *testing.T) {
 	sse := func(text string) func() sends { return func() sends { return events(strings.NewReader(text)) } }
 	for name, c := range map[string]struct {
 		e    *request.Endpoint
@@ -72,7 +72,7 @@ func TestOneCallersMistakesOpenNobodysCircuit(t *testing.T) {
 	}
 }
 
-func TestAnOwnAccountThatFailsIsNobodyElses(t *testing.T) {
+func TestAFailingOwnKeyDoesNotOpenTheSharedCircuit(t *testing.T) {
 	b := newBench(t)
 	b.funds.Credit("ws_victim", credit)
 	b.Breaker.Apply(breaker.Settings{Failures: 3, Pause: time.Hour, Longest: time.Hour})
@@ -87,7 +87,7 @@ func TestAnOwnAccountThatFailsIsNobodyElses(t *testing.T) {
 	}
 }
 
-// bridge puts a model at a provider that is reached through dialects, or by a sender of its own.
+// bridge puts a model at a provider that is reached through a dialect, or by its own sender.
 func bridge(t *testing.T, b *bench, p *live.Provider, s upstream.Sender, d upstream.Dialect) {
 	t.Helper()
 	m := model("m")
@@ -116,13 +116,13 @@ func TestAStreamMayRepeatLongInstructionsBeforeItAnswers(t *testing.T) {
 	long := strings.Repeat("be good. ", 60_000) // 540 KB
 	body := `{"model":"m","stream":true,"input":"hi","instructions":"` + long + `"}`
 	b := newBench(t)
-	bridge(t, b, provider, &says{providerStream}, nil) // the house's own bridge repeats them twice, as OpenAI does
+	bridge(t, b, provider, &says{providerStream}, nil) // the gateway's own bridge repeats them twice, as OpenAI does
 	if _, err := respond(b, body); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAFinishedStreamNeedsNoWordOfItsEnd(t *testing.T) {
+func TestAFinishedStreamWithoutItsEndEventIsComplete(t *testing.T) {
 	b := newBench(t)
 	bridge(t, b, provider, &says{strings.TrimSuffix(providerStream, "data: [DONE]\n\n")}, nil)
 	if _, err := b.ask(streamRequest); err != nil {
@@ -133,7 +133,7 @@ func TestAFinishedStreamNeedsNoWordOfItsEnd(t *testing.T) {
 	}
 }
 
-func TestCommentsAreSignsOfLifeOnEveryWire(t *testing.T) {
+func TestCommentsResetTheStallTimeoutOnEveryProtocol(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -155,7 +155,7 @@ func TestCommentsAreSignsOfLifeOnEveryWire(t *testing.T) {
 	}
 }
 
-// short is a dialect that makes little of much.
+// short is a dialect that translates a long answer into a short one.
 type short struct{}
 
 func (short) Ask(*upstream.Request) (upstream.Exchange, error) { return short{}, nil }
@@ -165,7 +165,7 @@ func (short) Answer([]byte) ([]byte, error)                    { return []byte(g
 func (short) Event(to []byte, _ sse.Event) ([]byte, error)     { return to, nil }
 func (short) End(to []byte) ([]byte, error)                    { return to, nil }
 
-func TestWhatIsTranslatedIsInTheBudget(t *testing.T) {
+func TestTranslatedBytesCountAgainstTheBudget(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 32<<20)) }))
 	defer server.Close()
 	b := newBench(t)
@@ -176,16 +176,16 @@ func TestWhatIsTranslatedIsInTheBudget(t *testing.T) {
 	}
 }
 
-func TestItemsOfAnothersResponsesAreNotForTheServersKey(t *testing.T) {
+func TestReferencesToStoredItemsNeedAnOwnKey(t *testing.T) {
 	b := newBench(t, native())
 	b.answer = whole(`{"id":"r","status":"completed","output":[],"usage":{"input_tokens":90000,"output_tokens":1}}`)
-	_, err := b.askFrom(context.Background(), request.Responses, `{"model":"m","max_output_tokens":16,"input":[{"type":"item_reference","id":"msg_of_somebody"}]}`)
+	_, err := b.askFrom(context.Background(), request.Responses, `{"model":"m","max_output_tokens":16,"input":[{"type":"item_reference","id":"msg_of_another"}]}`)
 	if err == nil {
 		t.Errorf("sent with the server's key, charged $%s", b.settled().Cost)
 	}
 }
 
-func TestSearchesThatAreNotToldAreCounted(t *testing.T) {
+func TestUnreportedSearchesAreCounted(t *testing.T) {
 	for _, usage := range []string{``, `,"usage":{"total_tokens":12}`} {
 		b := newBench(t, model("r", func(m *live.Model) {
 			m.Kind, m.MaxOutput, m.Price = live.Rerank, 0, live.Price{Rates: live.Rates{Search: 2_000_000_000_000}}
@@ -198,7 +198,7 @@ func TestSearchesThatAreNotToldAreCounted(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatNobodyPaidForIsNotRemembered(t *testing.T) {
+func TestAnAnswerThatWasNotChargedIsNotCached(t *testing.T) {
 	b := newBench(t)
 	b.answer = events(strings.NewReader(providerStream))
 	ask := &request.Request{Endpoint: request.Chat, Caller: tenant.Caller{Workspace: home, Key: "key_1"}, ID: "req_a", Body: []byte(streamRequest), Cache: "on"}
@@ -208,7 +208,7 @@ func TestAnAnswerThatNobodyPaidForIsNotRemembered(t *testing.T) {
 	}
 }
 
-func TestOnlyTheTryThatAnsweredIsRemembered(t *testing.T) {
+func TestOnlyTheAttemptThatAnsweredIsCached(t *testing.T) {
 	b := newBench(t)
 	b.Apply(Settings{TryTimeout: 5 * time.Second, StallTimeout: 5 * time.Second, RequestTimeout: 10 * time.Second, Retries: 1})
 	b.answer = func(r *upstream.Request) (*upstream.Response, error) {
@@ -223,7 +223,7 @@ func TestOnlyTheTryThatAnsweredIsRemembered(t *testing.T) {
 	}
 }
 
-func TestAnotherDefaultMaximumIsAnotherQuestion(t *testing.T) {
+func TestTheCacheKeyIncludesTheDefaultMaximum(t *testing.T) {
 	b := newBench(t)
 	b.answer = whole(good)
 	b.Workspaces.Put(home, live.Settings{Cache: true, DefaultMaxTokens: 1})
@@ -234,7 +234,7 @@ func TestAnotherDefaultMaximumIsAnotherQuestion(t *testing.T) {
 	}
 }
 
-func TestAFallbackThatNeedsAnOwnKeyIsPassedOver(t *testing.T) {
+func TestAFallbackThatNeedsAnOwnKeyIsSkipped(t *testing.T) {
 	b := newBench(t, model("m", at(live.Provider{Name: "p1", Configured: true, Responses: true})), model("n", at(live.Provider{Name: "p2", Configured: true, Responses: true})))
 	b.Keys.Put(home, "p1", &live.OwnKey{Key: secret.New("k")})
 	b.Aliases.Put(home, &live.Alias{Name: "al", Target: "m", Fallbacks: []string{"n"}})
@@ -253,7 +253,7 @@ func TestACanaryThatCannotBeCalledGetsNoShare(t *testing.T) {
 	}
 }
 
-func TestAPictureIsContent(t *testing.T) {
+func TestAPartialImageIsContent(t *testing.T) {
 	b := newBench(t, native())
 	b.answer = events(strings.NewReader("data: {\"type\":\"response.image_generation_call.partial_image\",\"partial_image_b64\":\"" + strings.Repeat("A", 1<<20) + "\"}\n\n" +
 		"data: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\",\"usage\":{\"input_tokens\":10,\"output_tokens\":5}}}\n\n"))
@@ -263,7 +263,7 @@ func TestAPictureIsContent(t *testing.T) {
 	}
 }
 
-func TestWhatIsToldFitsTheEndpointAndTheTry(t *testing.T) {
+func TestRefusalsFitTheEndpointAndTheFailedAttempt(t *testing.T) {
 	b := newBench(t, native())
 	b.funds.Credit("ws_poor", money.Dollar*2/1000)
 	_, err := b.askWith(request.Responses, "ws_poor", "", `{"model":"m","input":"hi"}`)
@@ -281,7 +281,7 @@ func TestWhatIsToldFitsTheEndpointAndTheTry(t *testing.T) {
 	}
 }
 
-func TestEmbeddingsAlwaysTellTheirUsage(t *testing.T) {
+func TestEmbeddingsAlwaysReportUsage(t *testing.T) {
 	b := newBench(t, model("e", func(m *live.Model) { m.Kind, m.MaxOutput = live.Embedding, 0 }))
 	for answer, want := range map[string]string{
 		`{"object":"list","data":[{"embedding":[1]}]}`:                              `{"object":"list","data":[{"embedding":[1]}],"usage":{"prompt_tokens":2,"total_tokens":2}}`,
@@ -295,7 +295,7 @@ func TestEmbeddingsAlwaysTellTheirUsage(t *testing.T) {
 	}
 }
 
-// A hesitant body says nothing at first, as a translation may.
+// A hesitant body returns an empty piece first, as a translation may.
 type hesitant struct {
 	pieces
 	told bool
@@ -309,7 +309,7 @@ func (h *hesitant) Next() ([]byte, error) {
 	return h.pieces.Next()
 }
 
-func TestASignOfLifeIsNoAnswer(t *testing.T) {
+func TestAnEmptyPieceIsNoAnswer(t *testing.T) {
 	b := newBench(t)
 	b.answer = func(*upstream.Request) (*upstream.Response, error) {
 		return &upstream.Response{Status: http.StatusOK, ContentType: "application/json", Body: &hesitant{pieces: pieces{all: [][]byte{[]byte(good)}}}}, nil
@@ -319,25 +319,25 @@ func TestASignOfLifeIsNoAnswer(t *testing.T) {
 	}
 }
 
-// patient notes when it is ended, and what was sent apart from that.
-type patient struct {
+// endingWriter records that the answer was ended, and what was sent before.
+type endingWriter struct {
 	*httptest.ResponseRecorder
 	sent []string
 	over chan struct{}
 }
 
-func (p *patient) Send(text []byte) error {
+func (p *endingWriter) Send(text []byte) error {
 	p.sent = append(p.sent, string(text))
 	return nil
 }
 
-func (p *patient) End([]byte) error {
+func (p *endingWriter) End([]byte) error {
 	close(p.over)
 	return nil
 }
 
-// Read blocks until then.
-func (p *patient) Read([]byte) (int, error) {
+// Read blocks until End was called.
+func (p *endingWriter) Read([]byte) (int, error) {
 	select {
 	case <-p.over:
 		return 0, io.EOF
@@ -346,10 +346,10 @@ func (p *patient) Read([]byte) (int, error) {
 	}
 }
 
-// A provider who has said that the answer is over may take its time to end the body. The caller has all of it by then, in one piece.
+// A provider that has ended its answer may take long to end the body. The caller gets the end of the answer before that.
 func TestACallerDoesNotWaitForWhatComesAfterTheEnd(t *testing.T) {
 	b := newBench(t)
-	w := &patient{ResponseRecorder: httptest.NewRecorder(), over: make(chan struct{})}
+	w := &endingWriter{ResponseRecorder: httptest.NewRecorder(), over: make(chan struct{})}
 	b.answer = events(io.MultiReader(strings.NewReader(providerStream), w))
 	ask := &request.Request{Endpoint: request.Chat, Caller: tenant.Caller{Workspace: home, Key: "key_1"}, ID: "req_a", Body: []byte(streamRequest)}
 	if err := b.Serve(context.Background(), ask, w); err != nil || b.settled().Outcome != string(outcome.Finished) {

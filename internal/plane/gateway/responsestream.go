@@ -29,7 +29,8 @@ type responseChunk struct {
 	} `json:"response"`
 }
 
-// responseEvent reads one event of a response's stream. The last one says how it ended, and is sent after the charge is recorded.
+// responseEvent reads one event of a response's stream. The last one says how it ended, and is sent after the charge is
+// recorded.
 func responseEvent(s *relay, e sse.Event) (effect eventEffect, failed *failure) {
 	var c responseChunk
 	if err := lenient.Decode(e.Data, &c); err != nil || c.Type == "" {

@@ -17,7 +17,7 @@ func native() *live.Model {
 	return model("m", at(live.Provider{Name: "p", Configured: true, Responses: true}))
 }
 
-// answered is a response's stream as OpenAI sends it.
+// answered is a stream of the Responses API as OpenAI sends it.
 const answered = "event: response.created\ndata: {\"type\":\"response.created\",\"sequence_number\":0,\"response\":{\"id\":\"resp_1\",\"status\":\"in_progress\",\"usage\":null}}\n\n" +
 	"event: response.output_item.added\ndata: {\"type\":\"response.output_item.added\",\"sequence_number\":1,\"output_index\":0,\"item\":{\"id\":\"msg_1\",\"type\":\"message\"}}\n\n" +
 	"event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":2,\"delta\":\"one two\"}\n\n" +
@@ -45,7 +45,7 @@ func TestAResponsesStreamReachesTheCallerToTheByteWhereverItIsCut(t *testing.T) 
 	}
 }
 
-func TestAResponsesStreamThatBreaksOffIsToldInItsOwnWords(t *testing.T) {
+func TestAResponsesStreamThatBreaksOffEndsWithItsOwnErrorEvent(t *testing.T) {
 	b := newBench(t, native())
 	first := endOf(answered, "one two")
 	for at := range len(answered) {
@@ -99,9 +99,9 @@ func TestAWholeResponseIsChargedAsReportedOrCounted(t *testing.T) {
 	}
 }
 
-// What is stored under the server's key may be another workspace's, what a provider runs itself has a price that no hold
-// covers, and what comes later nobody would charge for.
-func TestWhatNoHoldCoversNeedsAKeyOfOnesOwn(t *testing.T) {
+// What is stored under the server's key may be another workspace's, what a provider runs itself has a price that no
+// hold covers, and a later answer could not be charged.
+func TestWhatNoHoldCoversNeedsAnOwnKey(t *testing.T) {
 	for field, body := range map[string]string{
 		"previous_response_id": `{"model":"m","input":"hi","previous_response_id":"resp_1"}`,
 		"conversation":         `{"model":"m","input":"hi","conversation":"conv_1"}`,

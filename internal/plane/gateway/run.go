@@ -51,8 +51,8 @@ type attempt struct {
 	first  providerCall // of the first attempt: most requests have no other
 }
 
-// A providerCall is what a provider is sent. Its connection may use it for longer than the attempt lasts, so no two attempts
-// share one.
+// A providerCall is what a provider is sent. Its connection may use it for longer than the attempt lasts, so no two
+// attempts share one.
 type providerCall struct {
 	life.Life
 	request upstream.Request
@@ -89,8 +89,8 @@ func (r *run) begin(contentType string, length int) {
 // servesFirstChoice reports whether the current attempt is at the model that was asked for, and not at a fallback.
 func (r *run) servesFirstChoice() bool { return r.bill.model.Model == r.plan.Order[0].Model }
 
-// attemptFailed reports an attempt that gave no answer, to the breaker, the metrics and the log. A provider that is down would
-// fill the log, so each kind of failure gets one line every ten seconds.
+// attemptFailed reports an attempt that gave no answer, to the breaker, the metrics and the log. A provider that is
+// down would fill the log, so each kind of failure gets one line every ten seconds.
 func (r *run) attemptFailed(c *plan.Candidate, f *failure) {
 	r.circuit.report(f, r.clock.now)
 	if !f.providersFault() {

@@ -18,8 +18,8 @@ import (
 	"sovereign/internal/plane/till"
 )
 
-// Serve answers one request. It returns a refusal if nothing of an answer was written; everything else is in the answer itself.
-// When Serve returns, the request's money is settled, or owed.
+// Serve answers one request. It returns a refusal if nothing of an answer was written; everything else is in the answer
+// itself. When Serve returns, the request's money is settled, or owed.
 func (g *Gateway) Serve(caller context.Context, q *request.Request, out Writer) error {
 	return g.serve(caller, q, nil, out)
 }

@@ -33,12 +33,12 @@ func (b *bill) serve(c *plan.Candidate) {
 	b.tab.Serve(c.Model, c.Price, c.Own != nil)
 }
 
-// settle ends a request's money: the only place where the outcome of a caller's request becomes a charge, as package outcome
-// lists it. Requests of the product are charged by keepAnswer instead, after the answer was kept.
+// settle ends a request's money: the only place where the outcome of a caller's request becomes a charge, as package
+// outcome lists it. Requests of the product are charged by keepAnswer instead, after the answer was kept.
 //
-// What must be counted is not charged before settle returns: later does that, when the caller has its last byte. By then the
-// journal holds a charge that is never too high. An error says that nothing could be recorded. If something was delivered all
-// the same, later must be called too, and the charge is owed.
+// What must be counted is not charged before settle returns: later does that, when the caller has its last byte. By
+// then the journal holds a charge that is never too high. An error says that nothing could be recorded. If something
+// was delivered all the same, later must be called too, and the charge is owed.
 func (b *bill) settle(o outcome.Outcome) (later func(), err error) {
 	none := func() {}
 	switch basis := o.Basis(); {
@@ -141,8 +141,8 @@ const progressInterval = time.Second
 // progressDue reports whether the next content must be recorded.
 func (b *bill) progressDue(now time.Time) bool { return now.Sub(b.recorded) >= progressInterval }
 
-// progress records a stream's first content, and then about once a second what it has delivered. What could not be recorded is
-// recorded with the next.
+// progress records a stream's first content, and then about once a second what it has delivered. What could not be
+// recorded is recorded with the next.
 func (b *bill) progress(now time.Time) error {
 	if !b.progressDue(now) {
 		return nil

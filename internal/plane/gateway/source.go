@@ -10,8 +10,8 @@ import (
 	"sovereign/internal/plane/gateway/deadline"
 )
 
-// A source is a provider's answer. Every read has a timeout, and counts as waiting. The time that a slow caller takes between
-// two reads does not count against the provider.
+// A source is a provider's answer. Every read has a timeout, and counts as waiting. The time that a slow caller takes
+// between two reads does not count against the provider.
 type source struct {
 	deadline *deadline.Deadline
 	clock    *stopwatch
@@ -46,8 +46,8 @@ func (s *source) next() (piece []byte, err error) {
 // readBuffer is the size of the buffer for a body that is not a fastpath.Pieces.
 const readBuffer = 8 << 10
 
-// all reads to the end, or up to limit bytes, and takes the memory from a reservation. A body that arrives in one piece is not
-// copied.
+// all reads to the end, or up to limit bytes, and takes the memory from a reservation. A body that arrives in one piece
+// is not copied.
 func (s *source) all(limit int, held *reservation) (all []byte, err error) {
 	first, err := s.next()
 	if err == nil && s.length > 0 && s.length == int64(len(first)) { // with an unknown length, an empty piece is no end

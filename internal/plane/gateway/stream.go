@@ -18,7 +18,8 @@ import (
 
 const (
 	maxBeforeContent = 1 << 20 // bytes of events before the first content
-	// drainTimeout is how long a provider gets to end an answer that has finished, so that its connection can be reused.
+	// drainTimeout is how long a provider gets to end an answer that has finished, so that its connection can be
+	// reused.
 	drainTimeout = time.Second
 	maxDrained   = 64 << 10 // bytes that are read for it
 )
@@ -64,8 +65,8 @@ type relay struct {
 	poll      poll
 }
 
-// relayStream relays server-sent events. Nothing is written before the first content: until then another attempt is possible.
-// The end is written after the charge is recorded.
+// relayStream relays server-sent events. Nothing is written before the first content: until then another attempt is
+// possible. The end is written after the charge is recorded.
 func (r *run) relayStream(format *streamFormat, response *upstream.Response) *failure {
 	if !strings.HasPrefix(strings.ToLower(response.ContentType), "text/event-stream") {
 		return unreadable(r.bill.model, fmt.Errorf("a stream was asked for and %q came", response.ContentType))
@@ -157,7 +158,8 @@ func (s *relay) take(piece []byte) *failure {
 	return nil
 }
 
-// takeMatching takes the events at the front of a piece that match the template, without decoding them. It returns their length.
+// takeMatching takes the events at the front of a piece that match the template, without decoding them. It returns
+// their length.
 func (s *relay) takeMatching(piece []byte) (n int) {
 	t := s.template
 	for {
@@ -282,8 +284,8 @@ func (s *relay) disconnected(err error) *failure {
 	return connectionFailure(s.run.bill.model, s.source.life.Cause(), err)
 }
 
-// fail ends a stream that broke off. Before the answer has begun another attempt is possible. After it the caller is sent an error
-// event, and the request is settled.
+// fail ends a stream that broke off. Before the answer has begun another attempt is possible. After it the caller is
+// sent an error event, and the request is settled.
 func (s *relay) fail(f *failure) *failure {
 	r := s.run
 	if !r.response.begun {

@@ -156,8 +156,8 @@ func TestAnEventThatMatchesTheTemplateIsReadAsIfItWereDecoded(t *testing.T) {
 	}
 }
 
-// Taking matching events without decoding gives the same as reading them one by one, whatever stands between them and wherever
-// the stream is cut.
+// Taking matching events without decoding gives the same as reading them one by one, whatever stands between them and
+// wherever the stream is cut.
 func TestMatchingEventsGiveTheSameAsReadingOneByOne(t *testing.T) {
 	fresh := func(usage bool) *relay {
 		s := newRelay(usage)

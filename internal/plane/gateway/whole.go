@@ -76,8 +76,8 @@ func (r *run) takeCompletion(body []byte) *failure {
 	return nil
 }
 
-// keepAnswer gives a whole answer to the product, and charges it after Keep has stored it. Until then the journal knows nothing
-// of it. What the journal cannot take then is owed.
+// keepAnswer gives a whole answer to the product, and charges it after Keep has stored it. Until then the journal knows
+// nothing of it. What the journal cannot take then is owed.
 func (r *run) keepAnswer() {
 	c := r.completion
 	used, counted := r.bill.usage()
@@ -95,8 +95,8 @@ func (r *run) keepAnswer() {
 	}
 }
 
-// readWhole checks that an answer holds what was asked for and is no error, and reads its usage. It returns the answer as the
-// caller gets it.
+// readWhole checks that an answer holds what was asked for and is no error, and reads its usage. It returns the answer
+// as the caller gets it.
 func (r *run) readWhole(format *wholeFormat, body []byte) ([]byte, *failure) {
 	var buffer [16]scan.Member
 	members, err := scan.Object(body, buffer[:0])

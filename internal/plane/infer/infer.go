@@ -1,5 +1,5 @@
-// Package infer defines completions that the product itself asks for, such as a judge's. Its users know neither the gateway that
-// serves them nor how they are charged.
+// Package infer defines completions that the product itself asks for, such as a judge's. Its users know neither the
+// gateway that serves them nor how they are charged.
 package infer
 
 import (
@@ -19,9 +19,9 @@ type Request struct {
 	Body      []byte // a chat completion request that names the same model and no maximum; not to be changed afterwards
 	MaxTokens int64  // of output; 0 for the workspace's default
 
-	// Keep stores the whole answer before it is charged; it may be nil. If Keep fails, nothing is charged. If it succeeds, the
-	// answer is charged. So an answer that was paid for is never lost; a process that dies in between has charged nothing for
-	// an answer that was stored.
+	// Keep stores the whole answer before it is charged; it may be nil. If Keep fails, nothing is charged. If it
+	// succeeds, the answer is charged. So an answer that was paid for is never lost; a process that dies in between has
+	// charged nothing for an answer that was stored.
 	Keep func(*Answer) error
 }
 
@@ -37,8 +37,9 @@ type Answer struct {
 
 // A Completer completes requests. It returns the same faults that a caller of the API would get.
 type Completer interface {
-	// Complete returns a whole answer, which is charged, or recorded as owed if the journal fails. Or it returns an error and
-	// charges nothing: the error of Keep if Keep failed, and that of ctx if ctx ended before the answer could be kept.
+	// Complete returns a whole answer, which is charged, or recorded as owed if the journal fails. Or it returns an
+	// error and charges nothing: the error of Keep if Keep failed, and that of ctx if ctx ended before the answer could
+	// be kept.
 	Complete(ctx context.Context, r *Request) (*Answer, error)
 	// Estimate returns about what a request costs if each of its choices has output tokens.
 	Estimate(r *Request, output int64) (money.Nano, error)

@@ -111,8 +111,8 @@ func (c *Chunk) readChoices(event []byte, m *scan.Member) bool {
 	return true
 }
 
-// matches reports whether a decoder that ignores case, hyphens and underscores may take name for known. A name that is not
-// ASCII may have case folds of its own: it counts as a match.
+// matches reports whether a decoder that ignores case, hyphens and underscores may take name for known. A name that is
+// not ASCII may have case folds of its own: it counts as a match.
 func matches(name, known string) bool {
 	at := 0
 	for i := range len(name) {

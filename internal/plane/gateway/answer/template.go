@@ -11,8 +11,9 @@ import (
 	"sovereign/internal/text/scan"
 )
 
-// A Template is the form of an event that brings a piece of text and nothing else. Most events of a stream differ from the one
-// before in that text alone, so it is enough to compare the bytes around it. An event of another form is decoded.
+// A Template is the form of an event that brings a piece of text and nothing else. Most events of a stream differ from
+// the one before in that text alone, so it is enough to compare the bytes around it. An event of another form is
+// decoded.
 type Template struct {
 	Verbatim bool // the caller is sent the event as the provider wrote it
 
@@ -43,8 +44,8 @@ func (m *Template) Match(event []byte) (c Slots, ok bool) {
 	return c, ok && len(rest) == 0
 }
 
-// Next returns the slots of the event at the front of a piece of a stream, and its size with the framing. The size is 0 if
-// the event has another form, or is incomplete.
+// Next returns the slots of the event at the front of a piece of a stream, and its size with the framing. The size is 0
+// if the event has another form, or is incomplete.
 func (m *Template) Next(piece []byte) (c Slots, size int) {
 	if len(piece) < len(eventStart) || string(piece[:len(eventStart)]) != eventStart {
 		return c, 0
@@ -74,8 +75,8 @@ func (m *Template) match(text []byte) (c Slots, rest []byte, ok bool) {
 	return c, text, true
 }
 
-// stringLength returns how many bytes of text come before the quote that ends a JSON string, or -1 if none does, or if they
-// are not valid.
+// stringLength returns how many bytes of text come before the quote that ends a JSON string, or -1 if none does, or if
+// they are not valid.
 func stringLength(text []byte) int {
 	ascii := true
 	for i := 0; i < len(text); i++ {
@@ -96,8 +97,8 @@ func stringLength(text []byte) int {
 	return -1
 }
 
-// Text returns the text of an event's slots. It returns false if that cannot be read. The text is valid until the next call,
-// or as long as the event.
+// Text returns the text of an event's slots. It returns false if that cannot be read. The text is valid until the next
+// call, or as long as the event.
 func (m *Template) Text(c *Slots) ([]byte, bool) {
 	for i, slot := range c {
 		if i != m.text && bytes.IndexByte(slot, '\\') >= 0 {
@@ -138,8 +139,8 @@ func isLiteral(inner []byte) bool {
 	return ascii || utf8.Valid(inner)
 }
 
-// Learn makes the template of a plain event that brings nothing but text, in its delta. cut is the part that the caller is not
-// sent. It returns false if the event is of another kind: then the next one must be decoded too.
+// Learn makes the template of a plain event that brings nothing but text, in its delta. cut is the part that the caller
+// is not sent. It returns false if the event is of another kind: then the next one must be decoded too.
 func (m *Template) Learn(event []byte, delta lenient.Range, text []byte, cut lenient.Range) bool {
 	at, ok := textRange(event, delta, text)
 	if !ok || bytes.IndexByte(event, '\n') >= 0 || at.From < cut.To && at.To > cut.From {

@@ -1,5 +1,5 @@
-// Package answer reads what providers send, in OpenAI's form: usage, the text that a model wrote, the events of streams, and
-// errors. It decides nothing about the request.
+// Package answer reads what providers send, in OpenAI's form: usage, the text that a model wrote, the events of
+// streams, and errors. It decides nothing about the request.
 package answer
 
 import (
@@ -30,8 +30,8 @@ func ChoicesText(choices []byte) []byte {
 // textMembers are the members of a message that hold text of a model, as a string or in parts.
 var textMembers = map[string]bool{"content": true, "reasoning_content": true, "reasoning": true, "refusal": true}
 
-// MessageText returns the text of a message, or of a delta, and whether it has any content. A member that is not known here is
-// content too, without text. The text may be a part of message.
+// MessageText returns the text of a message, or of a delta, and whether it has any content. A member that is not known
+// here is content too, without text. The text may be a part of message.
 func MessageText(message []byte) (text []byte, content bool) {
 	var buffer [8]scan.Member
 	members, err := scan.Object(message, buffer[:0])

@@ -9,8 +9,8 @@ import (
 	"sovereign/internal/text/token"
 )
 
-// Usage reads a chat's or an embedding's usage object. It returns nil if the object has no valid prompt_tokens: then the
-// provider has reported no usage.
+// Usage reads a chat's or an embedding's usage object. It returns nil if the object has no valid prompt_tokens: then
+// the provider has reported no usage.
 func Usage(value []byte) *live.Usage {
 	if u := plainUsage(value); u != nil {
 		return u
@@ -73,8 +73,8 @@ const (
 	countKinds
 )
 
-// countOf returns which count a member of a usage object holds, as OpenAI names it. parent is the member that holds it, or
-// nothing at the top.
+// countOf returns which count a member of a usage object holds, as OpenAI names it. parent is the member that holds it,
+// or nothing at the top.
 func countOf(parent, name []byte) (kind int, ok bool) {
 	switch string(parent) {
 	case "":
@@ -108,8 +108,8 @@ func countOf(parent, name []byte) (kind int, ok bool) {
 	return 0, false
 }
 
-// plainUsage reads a usage object in OpenAI's form, at a fraction of what decoding costs. It returns nil when anything in it is
-// unusual, such as an unknown name.
+// plainUsage reads a usage object in OpenAI's form, at a fraction of what decoding costs. It returns nil when anything
+// in it is unusual, such as an unknown name.
 func plainUsage(value []byte) *live.Usage {
 	p := countReader{text: value}
 	if !p.object(nil) || len(p.text) > 0 || p.seen&(1<<countPrompt) == 0 {

@@ -1,5 +1,5 @@
-// Package deadline bounds the time of running requests: the whole request, and each wait for the provider. All requests share
-// one timer, because a timer for each would be set and stopped with every request and would hardly ever fire.
+// Package deadline bounds the time of running requests: the whole request, and each wait for the provider. All requests
+// share one timer, because a timer for each would be set and stopped with every request and would hardly ever fire.
 package deadline
 
 import (
@@ -18,8 +18,8 @@ var (
 	ErrTooLong = errors.New("the request took too long")
 )
 
-// A Deadline is the life of one request. It ends with ErrTooLong when the request's total time is over. Within it runs one
-// attempt at a time, whose own life ends with ErrSilent when a wait takes longer than its timeout.
+// A Deadline is the life of one request. It ends with ErrTooLong when the request's total time is over. Within it runs
+// one attempt at a time, whose own life ends with ErrSilent when a wait takes longer than its timeout.
 type Deadline struct {
 	life.Life
 	total    instant      // when the whole request must have ended

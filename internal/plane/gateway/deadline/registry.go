@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Registry holds the deadlines of all running requests. It ends each when its time is over, and can end all of them. The
-// zero Registry is ready. It is sharded, so that requests do not contend for one lock.
+// A Registry holds the deadlines of all running requests. It ends each when its time is over, and can end all of them.
+// The zero Registry is ready. It is sharded, so that requests do not contend for one lock.
 type Registry struct {
 	shards [16]struct {
 		sync.Mutex
@@ -68,8 +68,8 @@ func (r *Registry) Stop(cause error) {
 	r.each(func(d *Deadline) { d.End(cause) })
 }
 
-// A sharedTimer fires when the first of all deadlines is due. Most of the time that deadline has moved by then, and the timer
-// is set again: it fires in vain about once per timeout, not once per request.
+// A sharedTimer fires when the first of all deadlines is due. Most of the time that deadline has moved by then, and the
+// timer is set again: it fires in vain about once per timeout, not once per request.
 type sharedTimer struct {
 	next  atomic.Int64 // the instant at which it fires; 0 when it is not set
 	mutex sync.Mutex   // guards what follows
@@ -77,8 +77,8 @@ type sharedTimer struct {
 	timer *time.Timer
 }
 
-// minInterval is the least time between two firings, so that many deadlines that are due one after the other do not each cause
-// a scan of all.
+// minInterval is the least time between two firings, so that many deadlines that are due one after the other do not
+// each cause a scan of all.
 const minInterval = 20 * time.Millisecond
 
 // checkBy makes sure that the timer fires at due or before, as far as minInterval allows.

@@ -1,5 +1,5 @@
-// Package lenient reads JSON of callers and providers as far as it can be read. It never refuses what is merely unusual: the
-// provider, or the client, is the one to judge it.
+// Package lenient reads JSON of callers and providers as far as it can be read. It never refuses what is merely
+// unusual: the provider, or the client, is the one to judge it.
 package lenient
 
 import (
@@ -16,8 +16,8 @@ func Decode(value []byte, into any) error {
 	return json.Unmarshal(value, into, json.MatchCaseInsensitiveNames(true), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
-// PlainString returns the text of a JSON string without escapes, as a part of value. It returns false for any other value. It
-// does not check that the text is UTF-8.
+// PlainString returns the text of a JSON string without escapes, as a part of value. It returns false for any other
+// value. It does not check that the text is UTF-8.
 func PlainString(value []byte) ([]byte, bool) {
 	if len(value) < 2 || value[0] != '"' {
 		return nil, false
@@ -60,7 +60,8 @@ func Member(members []scan.Member, name string) (int, bool) {
 	return 0, false
 }
 
-// Cut returns the part of an object that holds a member and the comma beside it. The object must have another member too.
+// Cut returns the part of an object that holds a member and the comma beside it. The object must have another member
+// too.
 func Cut(members []scan.Member, i int) Range {
 	if i > 0 {
 		return Range{members[i-1].End, members[i].End}

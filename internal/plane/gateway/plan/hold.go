@@ -11,11 +11,11 @@ import (
 	"sovereign/internal/text/token"
 )
 
-// Hold returns the money to hold for a request: the worst case of the dearest model that may run. maxTokens is the default bound
-// of the output, or 0; free returns what the wallet has.
+// Hold returns the money to hold for a request: the worst case of the dearest model that may run. maxTokens is the
+// default bound of the output, or 0; free returns what the wallet has.
 //
-// Measuring a prompt takes time, for a long one more than sending it. It is skipped where the wallet has plenty: then one token
-// is assumed for every byte, which is an upper bound except for media.
+// Measuring a prompt takes time, for a long one more than sending it. It is skipped where the wallet has plenty: then
+// one token is assumed for every byte, which is an upper bound except for media.
 func (p *Plan) Hold(q *request.Request, maxTokens int64, free func() money.Nano) money.Nano {
 	if q.Endpoint != request.Rerank && !q.HasMedia() {
 		if rough := p.worst(q, maxTokens, token.Most(len(q.Body))); rough <= free()/plentyFactor {

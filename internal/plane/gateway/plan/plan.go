@@ -26,8 +26,8 @@ type Candidate struct {
 	Price live.Price
 }
 
-// Circuit returns the name of the candidate's circuit: a model at a provider. A workspace's own key or URL has a circuit of its
-// own, since it fails by itself.
+// Circuit returns the name of the candidate's circuit: a model at a provider. A workspace's own key or URL has a
+// circuit of its own, since it fails by itself.
 func (c *Candidate) Circuit(ws tenant.ID) string {
 	if c.Own != nil {
 		return c.ID + " for " + string(ws)
@@ -44,8 +44,8 @@ type Resolver struct {
 	OwnKeyFee int64          // millionths of a model's price, for a workspace that calls it with its own key
 }
 
-// candidate finds a model and the workspace's way to it. With its own key a workspace pays only the platform's fee. Where the
-// server's provider needs no key, an own key changes nothing.
+// candidate finds a model and the workspace's way to it. With its own key a workspace pays only the platform's fee.
+// Where the server's provider needs no key, an own key changes nothing.
 func (r *Resolver) candidate(ws tenant.ID, id string) (Candidate, error) {
 	m, err := r.Catalog.Serves(id, r.Keys.Of(ws))
 	if err != nil {
@@ -62,8 +62,8 @@ func (r *Resolver) candidate(ws tenant.ID, id string) (Candidate, error) {
 	}
 }
 
-// Resolve finds the models of a request: by a catalog id, else by an alias. Aliases never shadow the catalog, and the product's
-// own requests have none. buffer backs Order, if it is large enough.
+// Resolve finds the models of a request: by a catalog id, else by an alias. Aliases never shadow the catalog, and the
+// product's own requests have none. buffer backs Order, if it is large enough.
 func (r *Resolver) Resolve(q *request.Request, buffer []Candidate) (Plan, error) {
 	p := Plan{Order: buffer}
 	name, ws := q.Model, q.Caller.Workspace
@@ -109,8 +109,8 @@ func (r *Resolver) Resolve(q *request.Request, buffer []Candidate) (Plan, error)
 	return p, nil
 }
 
-// addFallbacks appends the fallbacks to the order. It refuses those that a caller names and that cannot be called; those of an
-// alias are skipped.
+// addFallbacks appends the fallbacks to the order. It refuses those that a caller names and that cannot be called;
+// those of an alias are skipped.
 func (r *Resolver) addFallbacks(p *Plan, q *request.Request, fallbacks []string) error {
 	for i, id := range fallbacks {
 		m, err := r.candidate(q.Caller.Workspace, id)
@@ -131,8 +131,8 @@ func (r *Resolver) addFallbacks(p *Plan, q *request.Request, fallbacks []string)
 	return nil
 }
 
-// split draws between the two models of an alias with a canary. It returns the drawn model's id, and the other model, which the
-// hold must cover too. A model that cannot be called any more gets no share.
+// split draws between the two models of an alias with a canary. It returns the drawn model's id, and the other model,
+// which the hold must cover too. A model that cannot be called any more gets no share.
 func (r *Resolver) split(ws tenant.ID, alias *live.Alias) (others []Candidate, drawn string) {
 	drawn = alias.Pick(r.Random())
 	if _, err := r.candidate(ws, drawn); err != nil {
@@ -154,9 +154,9 @@ func checkKind(q *request.Request, field string, c Candidate) error {
 	return nil
 }
 
-// checkCovered refuses what needs the workspace's own key at OpenAI and providers with all of its API. Data that is stored under
-// the server's key belongs to no workspace, and a tool that the provider runs, or another service tier, has a price that the
-// hold does not know.
+// checkCovered refuses what needs the workspace's own key at OpenAI and providers with all of its API. Data that is
+// stored under the server's key belongs to no workspace, and a tool that the provider runs, or another service tier,
+// has a price that the hold does not know.
 func checkCovered(q *request.Request, c Candidate) error {
 	switch {
 	case c.Own != nil:

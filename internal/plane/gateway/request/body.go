@@ -23,9 +23,9 @@ func (q *Request) replace(i int, with []byte) edit {
 	return edit{lenient.Range{From: q.Members[i].ValueStart(), To: q.Members[i].End}, with}
 }
 
-// ProviderBody appends to parts the body that goes to a model's provider: the caller's bytes, with the provider's name of the
-// model, without the gateway's own members, and with what makes the provider report usage. ownKey says that the workspace's
-// own key is used; maxTokens is the default bound of the output, or 0.
+// ProviderBody appends to parts the body that goes to a model's provider: the caller's bytes, with the provider's name
+// of the model, without the gateway's own members, and with what makes the provider report usage. ownKey says that the
+// workspace's own key is used; maxTokens is the default bound of the output, or 0.
 func (q *Request) ProviderBody(parts [][]byte, m *live.Model, ownKey bool, maxTokens int64) [][]byte {
 	var array [4]edit
 	edits := array[:0]

@@ -10,7 +10,8 @@ import (
 // MessageOverhead is how many tokens a chat's template adds to each message.
 const MessageOverhead = 4
 
-// CountInput counts the tokens of the prompt with a tokenizer. Media that are sent as data count nothing: no tokenizer knows them.
+// CountInput counts the tokens of the prompt with a tokenizer. Media that are sent as data count nothing: no tokenizer
+// knows them.
 func (q *Request) CountInput(count func(string) int64) int64 {
 	var n int64
 	for _, m := range q.promptMembers() {

@@ -86,8 +86,8 @@ func (e *Endpoint) MaxTokensMember(m *live.Model) string {
 	}
 }
 
-// twin returns the member that the gateway reads and whose name differs from name only in case. Some providers accept one for
-// the other, and would obey a maximum that the hold does not cover.
+// twin returns the member that the gateway reads and whose name differs from name only in case. Some providers accept
+// one for the other, and would obey a maximum that the hold does not cover.
 func (e *Endpoint) twin(name string) (string, bool) {
 	if isLowerCase(name) { // as all known names are
 		return "", false

@@ -64,7 +64,8 @@ func readStreamOptions(q *Request, value []byte) error {
 	return nil
 }
 
-// readMaxTokens takes the larger of the two members that mean the same: the hold must cover the one that the provider obeys.
+// readMaxTokens takes the larger of the two members that mean the same: the hold must cover the one that the provider
+// obeys.
 func readMaxTokens(q *Request, value []byte) error {
 	n, err := strconv.ParseInt(string(value), 10, 64)
 	if err != nil || n < 1 {
@@ -110,7 +111,8 @@ func stored(member string) reader {
 	}
 }
 
-// readStore notes a request to store the answer at the provider. Under the server's own key every workspace could read it.
+// readStore notes a request to store the answer at the provider. Under the server's own key every workspace could read
+// it.
 func readStore(q *Request, value []byte) error {
 	if string(value) == "true" {
 		q.Stored = "store"

@@ -1,5 +1,5 @@
-// Package request reads inference requests: what the gateway must know of a body, and the body that goes to a provider. What
-// the gateway does not have to know is left to the provider.
+// Package request reads inference requests: what the gateway must know of a body, and the body that goes to a provider.
+// What the gateway does not have to know is left to the provider.
 package request
 
 import (
@@ -15,7 +15,8 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// A Request is an inference request: admitted, with its body in memory. The exported fields of Parsed are valid after Parse.
+// A Request is an inference request: admitted, with its body in memory. The exported fields of Parsed are valid after
+// Parse.
 type Request struct {
 	Endpoint    *Endpoint
 	Caller      tenant.Caller
@@ -103,8 +104,8 @@ func (q *Request) Parse() error {
 	return nil
 }
 
-// soughtWords are the words that matter wherever they stand in a body: the role that only some providers know, and the names of
-// media.
+// soughtWords are the words that matter wherever they stand in a body: the role that only some providers know, and the
+// names of media.
 var soughtWords = scan.NewWords(append([]string{"developer"}, token.Media()...)...)
 
 const (
@@ -145,8 +146,8 @@ func (q *Request) checkContent(m scan.Member) error {
 	return nil
 }
 
-// MaxSearches returns the most searches that a reranker may charge for. A search is a query with up to a hundred documents, of
-// which a long one counts as several. It is 0 for other endpoints.
+// MaxSearches returns the most searches that a reranker may charge for. A search is a query with up to a hundred
+// documents, of which a long one counts as several. It is 0 for other endpoints.
 func (q *Request) MaxSearches() int64 {
 	if q.Endpoint != Rerank {
 		return 0
