@@ -48,7 +48,7 @@ var readers = map[string]string{
 // held are the fields that hold the text of a customer's URL on its way from where it is kept to where it is dialled.
 var held = [][3]string{
 	{"sovereign/internal/live", "OwnKey", "BaseURL"},
-	{"sovereign/internal/wire/upstream", "Own", "BaseURL"},
+	{"sovereign/internal/wire/upstream", "Credentials", "BaseURL"},
 }
 
 // harmlessModules are the other modules that know package net and do not dial by it.
