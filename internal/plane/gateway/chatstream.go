@@ -73,9 +73,9 @@ func (s *relay) readChoices(c *answer.Chunk) (text []byte, content bool, failed 
 		text, says = answer.MessageText(choice.Delta)
 		content = content || says
 		s.run.bill.deliver(text)
-		over := choice.Finish != nil && *choice.Finish != ""
-		s.choices.note(choice.Index, over)
-		if over {
+		ended := choice.Finish != nil && *choice.Finish != ""
+		s.choices.note(choice.Index, ended)
+		if ended {
 			s.run.progress.finishReason = *choice.Finish
 		}
 	}

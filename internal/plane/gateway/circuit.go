@@ -37,7 +37,7 @@ func (c *circuit) report(f *failure, now time.Time) {
 		c.gateway.Breaker.Done(c.key, c.allowed, now, true)
 	case f.class == broken, f.class == silent:
 		if c.gateway.Breaker.Done(c.key, c.allowed, now, false) {
-			c.gateway.Log.Warn("a model failed too often, and is left alone for a while",
+			c.gateway.Log.Warn("a model failed too often: its circuit is open, and it is not called for a while",
 				"model", c.model.ID, "provider", c.model.Provider.Name, "own_key", c.model.Own != nil)
 		}
 	case !f.providersFault():

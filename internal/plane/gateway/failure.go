@@ -65,7 +65,7 @@ func connectionFailure(c *plan.Candidate, cause, err error) *failure {
 	}
 }
 
-// causeFault returns what a caller that is still there is told when a request was ended on purpose.
+// causeFault returns what a caller that is still there is reason when a request was ended on purpose.
 func causeFault(cause error) *fault.Fault {
 	if errors.Is(cause, errStopping) {
 		return fault.Unavailable.Because(cause, "the server is stopping").In(time.Second)
@@ -89,10 +89,10 @@ func unrecordedFault(err error) *fault.Fault {
 
 // refusal classifies a provider's response by its status and body.
 func refusal(c *plan.Candidate, response *upstream.Response, body []byte) *failure {
-	told := answer.ReadRefusal(body, func(text string) string { return removeKeys(c, text) })
-	err := fmt.Errorf("the provider answered %d: %s", response.Status, told.Message)
+	reason := answer.ReadRefusal(body, func(text string) string { return removeKeys(c, text) })
+	err := fmt.Errorf("the provider answered %d: %s", response.Status, reason.Message)
 	f := &failure{err: err, retryAfter: response.RetryAfter}
-	f.class, f.fault = classify(c, response.Status, told, err)
+	f.class, f.fault = classify(c, response.Status, reason, err)
 	if f.fault.Status == http.StatusTooManyRequests {
 		f.fault = f.fault.In(max(response.RetryAfter, time.Second))
 	}
@@ -101,23 +101,23 @@ func refusal(c *plan.Candidate, response *upstream.Response, body []byte) *failu
 
 // errorInAnswer classifies an error that came in place of an answer, with status 200.
 func errorInAnswer(c *plan.Candidate, value []byte) *failure {
-	told := answer.ReadError(value, func(text string) string { return removeKeys(c, text) })
-	status := told.Status
+	reason := answer.ReadError(value, func(text string) string { return removeKeys(c, text) })
+	status := reason.Status
 	if status < http.StatusBadRequest || status > 599 {
 		status = http.StatusBadGateway
 	}
-	f := &failure{err: fmt.Errorf("the provider's answer is an error: %s", told.Message)}
-	f.class, f.fault = classify(c, status, told, f.err)
+	f := &failure{err: fmt.Errorf("the provider's answer is an error: %s", reason.Message)}
+	f.class, f.fault = classify(c, status, reason, f.err)
 	return f
 }
 
 // classify says what a provider's status means for the caller, and what to do about it.
-func classify(c *plan.Candidate, status int, told answer.Error, err error) (class, *fault.Fault) {
+func classify(c *plan.Candidate, status int, reason answer.Error, err error) (class, *fault.Fault) {
 	name := c.Provider.Name
 	switch {
 	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
-		f := fault.InvalidParameter.Because(err, "%s", told.Message)
-		f.Field = told.Param
+		f := fault.InvalidParameter.Because(err, "%s", reason.Message)
+		f.Field = reason.Param
 		return refused, f
 	case status == http.StatusTooManyRequests:
 		return limited, fault.RateLimited.Because(err, "%s is at its limit", name)

@@ -118,20 +118,20 @@ func putBuffer(buffer []byte) {
 
 // choices are bit sets of the choices that have begun, and of those that have finished.
 type choices struct {
-	begun, over [request.MaxChoices / 64]uint64
+	begun, ended [request.MaxChoices / 64]uint64
 }
 
-func (c *choices) note(index int, over bool) {
+func (c *choices) note(index int, ended bool) {
 	bit := uint64(1) << (index % 64)
-	if c.begun[index/64] |= bit; over {
-		c.over[index/64] |= bit
+	if c.begun[index/64] |= bit; ended {
+		c.ended[index/64] |= bit
 	}
 }
 
 func (c *choices) none() bool { return *c == choices{} }
 
 // finished reports whether there is a choice, and every choice has finished.
-func (c *choices) finished() bool { return !c.none() && c.begun == c.over }
+func (c *choices) finished() bool { return !c.none() && c.begun == c.ended }
 
 // take reads the events of a piece.
 func (s *relay) take(piece []byte) *failure {
