@@ -158,9 +158,6 @@ func TestAStreamTakesTheFastPathThroughAllLayers(t *testing.T) {
 			t.Errorf("%s was never used: the fast path is off", name)
 		}
 	}
-	if n := use.trySends.Load(); n < events/2 {
-		t.Errorf("only %d of %d events were sent by the poller", n, events)
-	}
 }
 
 // slowStream answers with a stream whose events come one at a time.
