@@ -29,7 +29,7 @@ func (h *house) gauges() []prometheus.Collector {
 			return 1
 		}),
 		gauge("sovereign_cache_bytes", "Bytes of answers that are remembered.", func() float64 {
-			_, bytes := h.cache.Figures()
+			_, bytes := h.cache.Stats()
 			return float64(bytes)
 		}),
 		gauge("sovereign_circuits_open", "Models that are left alone because they failed too often.", func() float64 { return float64(len(h.breaker.Open())) }),

@@ -333,7 +333,7 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	}
 	h.routes = slices.Concat(public.Routes(), operators.Routes())
 	h.public = edge.New(before, public)
-	before.Metrics, before.Candid = nil, true // the network's requests are counted, the operator's own are explained
+	before.Metrics, before.ShowCauses = nil, true // the network's requests are counted, the operator's own are explained
 	h.operators = edge.New(before, operators)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sovereign/internal/base/money"
+	"sovereign/internal/base/outcome"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/journal"
@@ -20,7 +21,7 @@ import (
 const changedWallet = "wallet"
 
 // Killed is the outcome of a request whose process died. It is charged what the journal last recorded of it.
-const Killed = "killed"
+const Killed = string(outcome.Killed)
 
 // A Poster posts the journal's settled charges to the ledger, and keeps the money in memory equal to the ledger. The
 // journal position commits in the same transaction as the charges before it. Every entry is therefore posted exactly

@@ -13,8 +13,8 @@ import (
 	"sovereign/internal/net/poller"
 )
 
-// Pieces is a response body that hands out its own buffer instead of copying into the reader's.
-type Pieces interface {
+// ChunkReader is a response body that hands out its own buffer instead of copying into the reader's.
+type ChunkReader interface {
 	// Next returns what comes next. It is valid until the next call. An empty piece without an error says that the
 	// provider is alive.
 	Next() ([]byte, error)
@@ -22,7 +22,7 @@ type Pieces interface {
 
 // PolledBody is a response body that the poller can serve: one goroutine reads many streams without blocking.
 type PolledBody interface {
-	Pieces
+	ChunkReader
 	// Poll has turn called on the poller's goroutine whenever bytes have arrived, until turn returns false or the
 	// exchange ends. It returns false at once if the body cannot be polled.
 	Poll(p *poller.Poller, turn func(now time.Time) bool) bool

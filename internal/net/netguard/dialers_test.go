@@ -39,7 +39,7 @@ var dialers = map[string]string{
 var readers = map[string]string{
 	"internal/domain/providerkey/providerkey.go": "it is kept, and listed",
 	"internal/domain/providerkey/publish.go":     "it is put in force",
-	"internal/plane/gateway/plan.go":             "it goes with the request",
+	"internal/plane/gateway/plan/plan.go":        "it goes with the request",
 	"internal/wire/upstream/nethttp.go":          "it is dialled, by the guard's transport",
 	"internal/wire/upstream/http1.go":            "it is handed to the standard way",
 }

@@ -1,5 +1,5 @@
-// Package cache remembers whole answers for a while, so that a question that is asked again costs nothing. It is in memory
-// alone, bounded in bytes, and kept apart by workspace: no workspace can be given what another was answered.
+// Package cache holds whole answers for a while, so that a repeated request costs nothing. It is in memory only,
+// bounded in bytes, and separated by workspace: no workspace can get an answer that was given to another.
 package cache
 
 import (
@@ -10,60 +10,60 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// An Entry is an answer and the model that gave it. Its body is shared: nobody may change it.
+// An Entry is an answer and the model that gave it. Its body is shared and must not be changed.
 type Entry struct {
 	Model string
 	Body  []byte
 }
 
-// overhead is about what an entry takes beside its texts.
+// overhead is about how many bytes an entry takes beside its texts.
 const overhead = 256
 
 func (e Entry) size() int64 { return int64(len(e.Model)+len(e.Body)) + overhead }
 
-// share: an entry takes no more than this part of a cache, so that one answer cannot push out all the others.
-const share = 10
+// maxShare bounds an entry to 1/maxShare of the cache, so that one answer cannot evict all others.
+const maxShare = 10
 
-// A Cache holds answers. The one that was used least recently leaves first. Many may use it at once.
+// A Cache holds answers and evicts the least recently used first. It is safe for concurrent use.
 type Cache struct {
-	life time.Duration
+	ttl time.Duration
 
-	mu    sync.Mutex
-	most  int64
-	bytes int64
-	used  *list.List // of *held, the latest used first
-	by    map[tenant.ID]map[Sum]*list.Element
+	mu          sync.Mutex
+	capacity    int64
+	bytes       int64
+	used        *list.List // of *stored, the latest used first
+	byWorkspace map[tenant.ID]map[Hash]*list.Element
 }
 
-type held struct {
+type stored struct {
 	Entry
 	key     Key
 	expires time.Time
 }
 
-// New is an empty cache of at most so many bytes, whose entries live so long.
-func New(most int64, life time.Duration) *Cache {
-	return &Cache{life: life, most: most, used: list.New(), by: map[tenant.ID]map[Sum]*list.Element{}}
+// New returns an empty cache of at most capacity bytes, whose entries expire after ttl.
+func New(capacity int64, ttl time.Duration) *Cache {
+	return &Cache{ttl: ttl, capacity: capacity, used: list.New(), byWorkspace: map[tenant.ID]map[Hash]*list.Element{}}
 }
 
-// Resize changes the bound, at once. A cache of 0 bytes is off.
-func (c *Cache) Resize(most int64) {
+// Resize changes the capacity and evicts what is over it. A cache of 0 bytes holds nothing.
+func (c *Cache) Resize(capacity int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.most = most
+	c.capacity = capacity
 	c.shrink()
 }
 
-// Get is the answer to a question, unless it is too old at now.
+// Get returns the answer to a request, unless it has expired at now.
 func (c *Cache) Get(key Key, now time.Time) (Entry, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e, ok := c.by[key.workspace][key.sum]
+	e, ok := c.byWorkspace[key.workspace][key.hash]
 	if !ok {
 		return Entry{}, false
 	}
-	h := e.Value.(*held)
-	if left := h.expires.Sub(now); left <= 0 || left > 2*c.life { // over, or the clock was set back by more than callers overtake each other
+	h := e.Value.(*stored)
+	if left := h.expires.Sub(now); left <= 0 || left > 2*c.ttl { // expired, or the clock was set back by more than concurrent calls may differ
 		c.drop(e)
 		return Entry{}, false
 	}
@@ -71,53 +71,53 @@ func (c *Cache) Get(key Key, now time.Time) (Entry, bool) {
 	return h.Entry, true
 }
 
-// Put remembers an answer in place of an earlier one. One that is too big is not kept.
+// Put stores an answer in place of an earlier one. An answer that is too big is not stored.
 func (c *Cache) Put(key Key, entry Entry, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, ok := c.by[key.workspace][key.sum]; ok {
+	if e, ok := c.byWorkspace[key.workspace][key.hash]; ok {
 		c.drop(e)
 	}
-	if key.workspace == "" || entry.size() > c.most/share {
+	if key.workspace == "" || entry.size() > c.capacity/maxShare {
 		return
 	}
-	mine := c.by[key.workspace]
+	mine := c.byWorkspace[key.workspace]
 	if mine == nil {
-		mine = map[Sum]*list.Element{}
-		c.by[key.workspace] = mine
+		mine = map[Hash]*list.Element{}
+		c.byWorkspace[key.workspace] = mine
 	}
-	mine[key.sum] = c.used.PushFront(&held{entry, key, now.Add(c.life)})
+	mine[key.hash] = c.used.PushFront(&stored{entry, key, now.Add(c.ttl)})
 	c.bytes += entry.size()
 	c.shrink()
 }
 
-// Forget drops what a workspace was answered.
+// Forget drops all answers of a workspace.
 func (c *Cache) Forget(workspace tenant.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, e := range c.by[workspace] {
+	for _, e := range c.byWorkspace[workspace] {
 		c.drop(e)
 	}
 }
 
-// Figures are how many entries there are, and how many bytes they take.
-func (c *Cache) Figures() (entries int, bytes int64) {
+// Stats returns how many entries there are, and how many bytes they take.
+func (c *Cache) Stats() (entries int, bytes int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.used.Len(), c.bytes
 }
 
 func (c *Cache) shrink() {
-	for c.bytes > c.most {
+	for c.bytes > c.capacity {
 		c.drop(c.used.Back())
 	}
 }
 
 func (c *Cache) drop(e *list.Element) {
-	h := c.used.Remove(e).(*held)
+	h := c.used.Remove(e).(*stored)
 	c.bytes -= h.size()
-	mine := c.by[h.key.workspace]
-	if delete(mine, h.key.sum); len(mine) == 0 {
-		delete(c.by, h.key.workspace)
+	mine := c.byWorkspace[h.key.workspace]
+	if delete(mine, h.key.hash); len(mine) == 0 {
+		delete(c.byWorkspace, h.key.workspace)
 	}
 }

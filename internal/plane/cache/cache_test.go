@@ -26,7 +26,7 @@ func key(t testing.TB, ws tenant.ID, route, model, body string) Key {
 	return k
 }
 
-func TestOneQuestionHasOneKeyHoweverItIsWritten(t *testing.T) {
+func TestARequestHasOneKeyHoweverItIsWritten(t *testing.T) {
 	for _, same := range [][]string{
 		{`{"a":1,"b":[1,2]}`, "{ \"b\" : [1, 2],\n\"a\":1 }", `{"a":1.0,"b":[1,2.0]}`, `{"a":1e0,"\u0062":[10e-1,2]}`},
 		{`{"m":"é"}`, `{"m":"\u00e9"}`},
@@ -44,7 +44,7 @@ func TestOneQuestionHasOneKeyHoweverItIsWritten(t *testing.T) {
 	}
 }
 
-func TestDifferentQuestionsHaveDifferentKeys(t *testing.T) {
+func TestDifferentRequestsHaveDifferentKeys(t *testing.T) {
 	keys := map[Key]string{}
 	for _, q := range [][4]string{
 		{"w", "/r", "m", `{"a":1}`},
@@ -81,7 +81,7 @@ func TestDifferentQuestionsHaveDifferentKeys(t *testing.T) {
 }
 
 func TestTheKeysOfTwoWorkspacesDifferInMoreThanTheName(t *testing.T) {
-	if key(t, "v", "/r", "m", `{}`).sum == key(t, "w", "/r", "m", `{}`).sum {
+	if key(t, "v", "/r", "m", `{}`).hash == key(t, "w", "/r", "m", `{}`).hash {
 		t.Error("the workspace is not in the sum")
 	}
 }
@@ -93,7 +93,7 @@ func TestWhatHasNoCanonicalFormHasNoKey(t *testing.T) {
 		}
 	}
 	if _, ok := KeyOf("", "/r", "m", []byte(`{}`)); ok {
-		t.Error("nobody has a key")
+		t.Error("an empty workspace has a key")
 	}
 	c := New(1<<20, time.Hour)
 	c.Put(Key{}, Entry{}, noon)
@@ -110,7 +110,7 @@ func TestABodyIsReadAndNotChanged(t *testing.T) {
 	}
 }
 
-func TestAnAnswerLivesAsLongAsItShall(t *testing.T) {
+func TestAnAnswerExpiresAfterItsTTL(t *testing.T) {
 	c := New(1<<20, time.Hour)
 	k := key(t, "w", "/r", "m", `{}`)
 	for after, want := range map[time.Duration]bool{0: true, time.Hour - 1: true, time.Hour: false, 2 * time.Hour: false, -time.Second: true, -2 * time.Hour: false} {
@@ -119,7 +119,7 @@ func TestAnAnswerLivesAsLongAsItShall(t *testing.T) {
 		if ok != want || ok && (e.Model != "m" || string(e.Body) != "x") {
 			t.Errorf("after %s: %v %v", after, e, ok)
 		}
-		if n, _ := c.Figures(); (n == 1) != want {
+		if n, _ := c.Stats(); (n == 1) != want {
 			t.Errorf("after %s: %d entries", after, n)
 		}
 	}
@@ -178,7 +178,7 @@ func (n *naive) fit() {
 	}
 }
 
-func TestACacheIsWhatANaiveOneIs(t *testing.T) {
+func TestTheCacheAgreesWithANaiveOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const life = 100
 		most := rapid.Int64Range(10*overhead, 60*overhead).Draw(t, "most")
@@ -210,7 +210,7 @@ func TestACacheIsWhatANaiveOneIs(t *testing.T) {
 			case "put":
 				e := Entry{Model: strconv.Itoa(rapid.Int().Draw(t, "model")), Body: make([]byte, rapid.IntRange(0, 7*overhead).Draw(t, "size"))}
 				c.Put(k, e, now)
-				if n.remove(others); e.size() <= n.most/share {
+				if n.remove(others); e.size() <= n.most/maxShare {
 					n.all = append(n.all, naiveEntry{ws, name, e, now})
 				}
 				n.fit()
@@ -222,19 +222,19 @@ func TestACacheIsWhatANaiveOneIs(t *testing.T) {
 				c.Forget(tenant.ID(ws))
 				n.remove(func(e naiveEntry) bool { return e.ws != ws })
 			}
-			entries, size := c.Figures()
+			entries, size := c.Stats()
 			if entries != len(n.all) || size != n.bytes() || size > n.most {
 				t.Fatalf("%d entries of %d bytes, want %d of %d, at most %d", entries, size, len(n.all), n.bytes(), n.most)
 			}
 		}
 		c.Resize(0)
-		if entries, size := c.Figures(); entries != 0 || size != 0 || len(c.by) != 0 {
-			t.Fatalf("%d entries of %d bytes and %d workspaces are left", entries, size, len(c.by))
+		if entries, size := c.Stats(); entries != 0 || size != 0 || len(c.byWorkspace) != 0 {
+			t.Fatalf("%d entries of %d bytes and %d workspaces are left", entries, size, len(c.byWorkspace))
 		}
 	})
 }
 
-func TestManyUseOneCacheAndNoneIsGivenAnothersAnswer(t *testing.T) {
+func TestConcurrentWorkspacesNeverGetEachOthersAnswers(t *testing.T) {
 	const most = 40 * overhead
 	c := New(most, time.Hour)
 	var all sync.WaitGroup
@@ -250,7 +250,7 @@ func TestManyUseOneCacheAndNoneIsGivenAnothersAnswer(t *testing.T) {
 				if i%500 == 0 {
 					c.Forget(ws)
 				}
-				if _, size := c.Figures(); size > most {
+				if _, size := c.Stats(); size > most {
 					t.Errorf("%d bytes", size)
 				}
 			}

@@ -12,25 +12,25 @@ import (
 	"sovereign/internal/text/scan"
 )
 
-// A Sum stands for a question.
-type Sum = [sha256.Size]byte
+// A Hash identifies a request within a workspace.
+type Hash = [sha256.Size]byte
 
-// A Key is a workspace's question: the same for every spelling of it, and another's for nobody else. The zero value is no
-// question, and nothing is kept under it.
+// A Key identifies a workspace's request. It is the same for every way to write the same JSON, and different in every
+// workspace. Nothing is stored under the zero Key.
 type Key struct {
 	workspace tenant.ID
-	sum       Sum
+	hash      Hash
 }
 
-// beside are the members of a body that say who shall answer and how it is sent, and not what is asked. The model that was
-// asked for is in the key as it was resolved.
-var beside = map[string]bool{"model": true, "models": true, "stream": true, "stream_options": true}
+// ignoredMembers are the members of a body that select the model and the form of the answer. The key holds the model as
+// it was resolved instead.
+var ignoredMembers = map[string]bool{"model": true, "models": true, "stream": true, "stream_options": true}
 
-// exactInts keeps integers over 2⁵³ as they are: as floats, different ones would be equal.
+// exactInts keeps integers over 2⁵³ as they are written: as floats, different ones could become equal.
 var exactInts = jsontext.CanonicalizeRawInts(false)
 
-// KeyOf is the key of a question: by whom, on which route, to which model, and what. Order of members, spacing and the
-// spelling of texts and numbers do not matter. It is false for a body that has no canonical form.
+// KeyOf returns the key of a workspace's request on a route, to a model. The order of members, spacing, and the
+// notation of strings and numbers do not matter. It returns false for a body that has no canonical form.
 func KeyOf(workspace tenant.ID, route, model string, body []byte) (Key, bool) {
 	text := jsontext.Value(bytes.Clone(body))
 	if workspace == "" || text.Canonicalize(exactInts) != nil {
@@ -42,20 +42,20 @@ func KeyOf(workspace tenant.ID, route, model string, body []byte) (Key, bool) {
 	}
 	h := sha256.New()
 	for _, part := range []string{string(workspace), route, model} {
-		write(h, []byte(part))
+		hashPart(h, []byte(part))
 	}
 	for _, m := range members {
-		if !beside[m.Name] {
-			write(h, text[m.Start:m.End])
+		if !ignoredMembers[m.Name] {
+			hashPart(h, text[m.Start:m.End])
 		}
 	}
 	key := Key{workspace: workspace}
-	h.Sum(key.sum[:0])
+	h.Sum(key.hash[:0])
 	return key, true
 }
 
-// write puts the length before a part, so that no two lists of parts are the same bytes.
-func write(h hash.Hash, part []byte) {
+// hashPart hashes a part after its length, so that no two lists of parts hash the same bytes.
+func hashPart(h hash.Hash, part []byte) {
 	var length [8]byte
 	binary.BigEndian.PutUint64(length[:], uint64(len(part)))
 	_, _ = h.Write(length[:]) // a hash never fails

@@ -15,8 +15,8 @@ import (
 	"sovereign/internal/base/limit"
 )
 
-// A Body is a request's, read whole and held against the budget of all bodies. It is lent: Bytes are good until everyone who has
-// taken it has released it, and then serve another request.
+// A Body is a request's body, read whole and counted against the budget of all bodies. It is reference counted: Bytes
+// are valid until the last user has called Release. Then the buffer serves another request.
 type Body struct {
 	Bytes []byte
 
@@ -26,20 +26,21 @@ type Body struct {
 	users  atomic.Int32
 }
 
-// Retain adds a reference: the body is kept until a further Release.
+// Retain adds a reference, which Release gives up again.
 func (b *Body) Retain() { b.users.Add(1) }
 
-// Release gives the body back. Whoever reads it, and whoever took it, releases it once.
+// Release gives up one reference: the one that Read returned, or one of Retain. The last one returns the buffer and its
+// bytes to the budget.
 func (b *Body) Release() {
 	if b.users.Add(-1) > 0 {
 		return
 	}
 	b.budget.Give(b.held)
-	giveBack(b.buffer)
+	putBuffer(b.buffer)
 	b.Bytes, b.buffer = nil, nil
 }
 
-// Read reads a whole JSON body of at most limit bytes. Whoever gets one releases it.
+// Read reads a whole JSON body of at most limit bytes. The caller of Read must call Release.
 func (b *Bounds) Read(r *http.Request, limit int64) (*Body, error) {
 	if encoding := FirstValue(r.Header, "Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, fault.UnsupportedMedia.New("a body with Content-Encoding %q is not accepted", encoding)
@@ -57,7 +58,8 @@ func (b *Bounds) Read(r *http.Request, limit int64) (*Body, error) {
 	return body, nil
 }
 
-// First is a header's value. Its name is written as net/http writes it, and needs no look at each of its letters.
+// FirstValue returns the first value of a header. name must be in canonical form, which saves canonicalising it for
+// every request.
 func FirstValue(header http.Header, name string) string {
 	if values := header[name]; len(values) > 0 {
 		return values[0]
@@ -75,18 +77,18 @@ func isJSON(kind string, body []byte) error {
 	return nil
 }
 
-// fill reads to the end.
+// fill reads the body to its end.
 func (b *Body) fill(r *http.Request, limit int64) error {
 	if r.ContentLength > limit {
 		return tooLarge(limit)
 	}
-	b.buffer = borrow(int(min(max(r.ContentLength, 0), trusted)) + 1)
+	b.buffer = getBuffer(int(min(max(r.ContentLength, 0), maxPreallocated)) + 1)
 	all := (*b.buffer)[:0]
 	for {
 		if len(all) == cap(all) {
-			larger := borrow(2 * cap(all))
+			larger := getBuffer(2 * cap(all))
 			all = append((*larger)[:0], all...)
-			giveBack(b.buffer)
+			putBuffer(b.buffer)
 			b.buffer = larger
 		}
 		n, err := r.Body.Read(all[len(all):cap(all)])
@@ -103,20 +105,21 @@ func (b *Body) fill(r *http.Request, limit int64) error {
 			return nil
 		}
 		if err != nil {
-			return unread(err)
+			return readFault(err)
 		}
 	}
 }
 
-// trusted is how long a body may claim to be and get its memory at once; a longer one must first arrive.
-const trusted = 1 << 20
+// maxPreallocated bounds the buffer that is allocated because of a Content-Length alone. A longer body gets its memory
+// as it arrives.
+const maxPreallocated = 1 << 20
 
 func tooLarge(limit int64) error {
 	return fault.BodyTooLarge.New("the body is over the limit of %d bytes", limit)
 }
 
-// unread says why a body could not be read.
-func unread(err error) error {
+// readFault returns the refusal for a body that could not be read.
+func readFault(err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fault.InvalidBody.New("the body ended early")
@@ -127,18 +130,18 @@ func unread(err error) error {
 	}
 }
 
-// Buffers for bodies, by size: of 4 KiB, 8 KiB and so on. To make one of 200 KiB anew for every request, and to collect it, costs
-// as much as to send it on.
+// Buffers for bodies are pooled by size class: 4 KiB, 8 KiB and so on, up to 2 MiB. Allocating 200 KiB for every
+// request, and collecting it, costs as much as sending it.
 const (
-	leastBuffer = 12 // as a power of two
-	mostBuffer  = 21
+	minBufferBits = 12
+	maxBufferBits = 21
 )
 
-var buffers [mostBuffer - leastBuffer + 1]sync.Pool
+var buffers [maxBufferBits - minBufferBits + 1]sync.Pool
 
-// borrow is a buffer of at least size bytes.
-func borrow(size int) *[]byte {
-	class := max(bits.Len(uint(size-1)), leastBuffer) - leastBuffer
+// getBuffer returns a buffer of at least size bytes, from a pool where one fits.
+func getBuffer(size int) *[]byte {
+	class := max(bits.Len(uint(size-1)), minBufferBits) - minBufferBits
 	if class >= len(buffers) {
 		buffer := make([]byte, size)
 		return &buffer
@@ -146,15 +149,16 @@ func borrow(size int) *[]byte {
 	if buffer, ok := buffers[class].Get().(*[]byte); ok {
 		return buffer
 	}
-	buffer := make([]byte, 1<<(class+leastBuffer))
+	buffer := make([]byte, 1<<(class+minBufferBits))
 	return &buffer
 }
 
-func giveBack(buffer *[]byte) {
+// putBuffer returns a buffer of a size class to its pool.
+func putBuffer(buffer *[]byte) {
 	if buffer == nil {
 		return
 	}
-	if class := bits.Len(uint(cap(*buffer)-1)) - leastBuffer; class >= 0 && class < len(buffers) && cap(*buffer) == 1<<(class+leastBuffer) {
+	if class := bits.Len(uint(cap(*buffer)-1)) - minBufferBits; class >= 0 && class < len(buffers) && cap(*buffer) == 1<<(class+minBufferBits) {
 		buffers[class].Put(buffer)
 	}
 }

@@ -76,8 +76,8 @@ func TestABodyThatCannotBeReadIsRefusedAndHoldsNothing(t *testing.T) {
 	}
 }
 
-// What somebody may still read is nobody else's, however many bodies come meanwhile.
-func TestABodyIsNobodyElsesWhileSomebodyHasTakenIt(t *testing.T) {
+// A body that is still referenced keeps its buffer, however many bodies are read meanwhile.
+func TestABufferIsNotReusedWhileItIsReferenced(t *testing.T) {
 	b := bounded(64 << 20)
 	first, err := b.Read(post(strings.NewReader(strings.Repeat("a", 5000)), 5000), 1<<20)
 	if err != nil {

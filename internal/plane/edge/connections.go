@@ -10,23 +10,25 @@ import (
 	"sovereign/internal/base/apikey"
 	"sovereign/internal/base/limit"
 	"sovereign/internal/base/secret"
+	"sovereign/internal/net/fastpath"
 	"sovereign/internal/net/socket"
 )
 
-// A Listener counts its connections against a budget. One over it is accepted all the same, so that its client can be
-// told with a 429, and is closed after that answer; when very many are over it, they are closed unheard.
+// A Listener counts its connections against a budget. A connection over the budget is accepted all the same, so that
+// its client can be answered with 429, and is closed after that answer. When more than overflow connections are over
+// the budget, further ones are closed without an answer.
 type Listener struct {
 	net.Listener
 	budget, spare *limit.Budget
-	patience      *atomic.Int64
+	timeout       *atomic.Int64
 }
 
-// Listen counts the connections of inner. A client has patience, in nanoseconds, to take what is written.
-func Listen(inner net.Listener, budget *limit.Budget, patience *atomic.Int64) *Listener {
-	return &Listener{Listener: inner, budget: budget, spare: limit.NewBudget(overflow), patience: patience}
+// Listen counts the connections of inner. timeout, in nanoseconds, bounds how long a write to a client may take.
+func Listen(inner net.Listener, budget *limit.Budget, timeout *atomic.Int64) *Listener {
+	return &Listener{Listener: inner, budget: budget, spare: limit.NewBudget(overflow), timeout: timeout}
 }
 
-// overflow bounds the connections that are only kept to be refused.
+// overflow bounds the connections that are kept open only to be refused.
 const overflow = 1024
 
 // Accept implements net.Listener.
@@ -36,9 +38,9 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &connection{Conn: inner, from: l.budget, patience: l.patience, socket: socket.Of(inner)}
+		c := &connection{Conn: inner, budget: l.budget, timeout: l.timeout, socket: socket.Of(inner)}
 		if !l.budget.Take(1) {
-			c.from, c.over = l.spare, true
+			c.budget, c.overBudget = l.spare, true
 			if !l.spare.Take(1) {
 				_ = inner.Close()
 				continue
@@ -48,63 +50,72 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
+// A connection is an accepted connection with a write timeout and a place in the budget.
 type connection struct {
 	net.Conn
-	from   *limit.Budget
-	over   bool
-	closed sync.Once
+	budget     *limit.Budget
+	overBudget bool
+	closed     sync.Once
 
-	patience *atomic.Int64
-	hurried  atomic.Int64   // when the deadline for writing was last set, in nanoseconds of the process's own clock
-	socket   *socket.Socket // nil where there is none
+	timeout     *atomic.Int64
+	deadlineSet atomic.Int64   // when the write deadline was last set, in nanoseconds since processStart; 0 for never
+	socket      *socket.Socket // nil if the connection has none, such as TLS
 
-	shown  secret.Text // the last header that showed a key, for who has the connection alone
-	digest apikey.Digest
+	lastHeader secret.Text // the last Authorization header; only HTTP/1 uses it, with one request at a time
+	lastDigest apikey.Digest
 }
 
-// born is where the process's own clock begins.
-var born = time.Now()
+var (
+	_ fastpath.TryWriter                   = (*connection)(nil)
+	_ interface{ Socket() *socket.Socket } = (*connection)(nil) // socket.Of looks for it
+)
 
-// Write gives up on a client that does not read. What time it was given a moment ago is still good, so that a deadline is
-// set for many small writes and not for each; it does not matter that it passes while nothing is written.
+// processStart is the origin of the monotonic times in deadlineSet.
+var processStart = time.Now()
+
+// Write fails when the client does not read within the timeout. A deadline that was set a moment ago is reused, so that
+// many small writes share one SetWriteDeadline. A deadline that passes while nothing is written has no effect.
 func (c *connection) Write(p []byte) (int, error) {
-	c.hurry(time.Now())
+	c.extendDeadline(time.Now())
 	if c.socket == nil {
 		return c.Conn.Write(p)
 	}
 	return c.socket.Write(p)
 }
 
-func (c *connection) hurry(at time.Time) {
-	now, patience := int64(at.Sub(born)), c.patience.Load()
-	if last := c.hurried.Load(); last == 0 || now-last > min(int64(time.Second), patience/8) {
-		c.hurried.Store(now)
-		_ = c.Conn.SetWriteDeadline(at.Add(time.Duration(patience))) // a closed connection says so when it is written to
+// extendDeadline sets the write deadline, unless the last one is recent: at most a second old, or an eighth of the
+// timeout.
+func (c *connection) extendDeadline(at time.Time) {
+	now, timeout := int64(at.Sub(processStart)), c.timeout.Load()
+	if last := c.deadlineSet.Load(); last == 0 || now-last > min(int64(time.Second), timeout/8) {
+		c.deadlineSet.Store(now)
+		_ = c.Conn.SetWriteDeadline(at.Add(time.Duration(timeout))) // a closed connection fails when it is written to
 	}
 }
 
-// TryWrite writes as much as can be written without waiting for the client, if that is nothing. Who writes is alone with it.
+// TryWrite writes without blocking. It returns 0, nil when the socket buffer is full. No other write may run meanwhile.
 func (c *connection) TryWrite(now time.Time, p []byte) (int, error) {
 	if c.socket == nil {
-		return 0, nil // who waits for the client may know how
+		return 0, nil // Write can wait for the client
 	}
-	c.hurry(now)
+	c.extendDeadline(now)
 	return c.socket.TryWrite(p)
 }
 
-// SetWriteDeadline implements net.Conn. net/http takes a deadline away after every answer: the next write sets one again.
+// SetWriteDeadline implements net.Conn. net/http clears the deadline after every response, so the next write must set
+// one again.
 func (c *connection) SetWriteDeadline(t time.Time) error {
-	c.hurried.Store(0)
+	c.deadlineSet.Store(0)
 	return c.Conn.SetWriteDeadline(t)
 }
 
 // Close implements net.Conn.
 func (c *connection) Close() error {
-	c.closed.Do(func() { c.from.Give(1) })
+	c.closed.Do(func() { c.budget.Give(1) })
 	return c.Conn.Close()
 }
 
-// CloseWrite lets net/http end a connection without cutting off its last answer.
+// CloseWrite lets net/http shut down the sending side, so that the client still reads the last response.
 func (c *connection) CloseWrite() error {
 	if inner, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return inner.CloseWrite()
@@ -112,12 +123,12 @@ func (c *connection) CloseWrite() error {
 	return nil
 }
 
-// Socket is for who reads.
+// Socket returns the socket for direct reads: see socket.Of. It is nil if there is none.
 func (c *connection) Socket() *socket.Socket { return c.socket }
 
 type connectionKey struct{}
 
-// ConnContext is for http.Server: it lets a request know its connection.
+// ConnContext is http.Server's ConnContext: it makes the connection known to its requests.
 func ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = secure.NetConn()
@@ -128,8 +139,8 @@ func ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// on is the connection that a request came on, or nil when it is none of a Listener's.
-func on(ctx context.Context) *connection {
+// connectionOf returns the connection that a request came on, or nil if no Listener accepted it.
+func connectionOf(ctx context.Context) *connection {
 	c, _ := ctx.Value(connectionKey{}).(*connection)
 	return c
 }

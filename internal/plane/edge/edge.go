@@ -1,5 +1,6 @@
-// Package edge is what every request meets first, whichever plane answers it: an id, a key, a bound, a log line. It
-// reads the live directory and reaches no database.
+// Package edge is the first handler of every request, for the inference and the management API alike. It assigns the
+// request id, authenticates the key, bounds body and connections, and writes metrics, span and log line. It reads the
+// live directory and reaches no database.
 package edge
 
 import (
@@ -27,55 +28,55 @@ import (
 	"sovereign/internal/live"
 )
 
-// A Config is what an edge stands on.
+// A Config holds what an edge depends on.
 type Config struct {
-	Directory *live.Directory
-	Log       *slog.Logger
-	Metrics   prometheus.Registerer // nil counts nothing
-	Tracer    trace.Tracer          // nil traces nothing
-	Gate      func() error          // nil while serving; else why not
-	Bounds    *Bounds
-	Closing   func() bool // true while stopping: connections are ended with their answer
-	Candid    bool        // for operators: a fault of ours is told with its cause
+	Directory  *live.Directory
+	Log        *slog.Logger
+	Metrics    prometheus.Registerer // nil counts nothing
+	Tracer     trace.Tracer          // nil traces nothing
+	Gate       func() error          // nil error while serving; otherwise the refusal of every API request
+	Bounds     *Bounds
+	Closing    func() bool // true while stopping: every connection is closed after its response
+	ShowCauses bool        // for operators: a 5xx response includes its cause
 }
 
 // Bounds are the limits that a reload may change while requests run.
 type Bounds struct {
 	Body       atomic.Int64  // bytes of one body
-	Buffered   *limit.Budget // bytes of all bodies held at once
+	Buffered   *limit.Budget // bytes of all bodies in memory at once
 	Operations *limit.Budget // management operations that run at once
 	Timeout    atomic.Int64  // nanoseconds that a management operation may take
 	Proxies    atomic.Pointer[[]netip.Prefix]
 }
 
-// NewBounds are bounds that refuse everything until they are set.
+// NewBounds returns bounds that refuse everything until they are set.
 func NewBounds() *Bounds {
 	return &Bounds{Buffered: limit.NewBudget(0), Operations: limit.NewBudget(0)}
 }
 
-// An Edge stands before a handler.
+// An Edge wraps a handler.
 type Edge struct {
 	Config
-	next  http.Handler
-	watch *watch
+	next    http.Handler
+	metrics *httpMetrics
 }
 
-// New stands before next. What is below /v1, or /api/v1, reaches it only with a key in force; Caller names whose.
+// New wraps next. A request below /v1 or /api/v1 reaches next only with a valid key; Caller returns whose key it is.
 func New(c Config, next http.Handler) *Edge {
-	return &Edge{Config: c, next: next, watch: newWatch(c.Metrics)}
+	return &Edge{Config: c, next: next, metrics: newHTTPMetrics(c.Metrics)}
 }
 
-// ServeHTTP answers one request, and leaves a request id, a metric, a span and, where it matters, a log line.
+// ServeHTTP serves one request with a request id, metrics, a span and, where it matters, a log line.
 func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
-	call := &call{Context: r.Context(), conn: on(r.Context()), id: id.At("req", now), started: now, candid: e.Candid}
-	r, span := e.begin(r, call) //nolint:contextcheck // a call stands on the request's own
+	call := &call{Context: r.Context(), conn: connectionOf(r.Context()), id: id.At("req", now), started: now, showCauses: e.ShowCauses}
+	r, span := e.begin(r, call) //nolint:contextcheck // a call wraps the request's own
 	defer span.End()
 	out := &call.out
-	*out = recorder{ResponseWriter: w, patience: time.Duration(e.Bounds.Timeout.Load()), careful: call.conn == nil || r.ProtoMajor > 1}
+	*out = recorder{ResponseWriter: w, timeout: time.Duration(e.Bounds.Timeout.Load()), setsDeadlines: call.conn == nil || r.ProtoMajor > 1}
 	header := w.Header()
-	call.told[0] = call.id
-	header["X-Request-Id"] = call.told[:]
+	call.idHeader[0] = call.id
+	header["X-Request-Id"] = call.idHeader[:]
 	header["X-Content-Type-Options"] = nosniff
 	header["Cache-Control"] = noStore
 	if e.Closing != nil && e.Closing() {
@@ -83,7 +84,7 @@ func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer func() {
 		p := recover()
-		broken := p == http.ErrAbortHandler //nolint:errorlint // what net/http compares, and how
+		broken := p == http.ErrAbortHandler //nolint:errorlint // as net/http compares it
 		if p != nil && !broken {
 			e.Log.Error("panic", "request_id", call.id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			if broken = out.status != 0; !broken {
@@ -92,7 +93,7 @@ func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		e.finish(out, r, call, span)
 		if broken {
-			panic(http.ErrAbortHandler) // an answer that has begun must be seen to break off, not to end
+			panic(http.ErrAbortHandler) // a response that has begun must break off visibly
 		}
 	}()
 	if err := e.admit(out, r, call); err != nil {
@@ -100,15 +101,16 @@ func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Headers that are always the same. Nobody changes the value of one in place.
+// Values of headers that are the same in every response. They are shared and never changed in place.
 var (
 	nosniff = []string{"nosniff"}
 	noStore = []string{"no-store"}
 )
 
-// admit decides by path and key alone, before any route is looked up: below /v1 nothing exists for who has no key.
+// admit decides by path and key alone, before any route is looked up: without a key, every path below /v1 is 401 and
+// none is 404.
 func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
-	if call.conn != nil && call.conn.over { // it is only kept to be refused
+	if call.conn != nil && call.conn.overBudget { // it is kept open only to be refused
 		w.Header().Set("Connection", "close")
 		return fault.RateLimited.New("too many connections").In(time.Second)
 	}
@@ -131,17 +133,17 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 	} else {
 		call.caller = tenant.Caller{User: peer(r.Context())}
 	}
-	defer func() { call.route = where.Pattern }() // the next handler finds it, and may panic
+	defer func() { call.route = where.Pattern }() // the next handler sets it, and may panic
 	e.next.ServeHTTP(w, where)
 	return nil
 }
 
 func below(path, mount string) bool { return path == mount || strings.HasPrefix(path, mount+"/") }
 
-// canonical is r with /api/v1 read as /v1. A path that is not written plainly (//, dots, an encoded slash in a place
-// where it would make another path) is nobody's: redirecting it would answer a caller without a key.
+// canonical returns r with /api/v1 rewritten to /v1. It returns false for a path that is not in canonical form (//,
+// dots, an encoded slash where it would change the path). Redirecting such a path would answer a caller without a key.
 func canonical(r *http.Request) (*http.Request, bool) {
-	if plainly(r.URL) {
+	if isPlainPath(r.URL) {
 		return r, true
 	}
 	decoded, raw := r.URL.Path, r.URL.EscapedPath()
@@ -162,8 +164,8 @@ func canonical(r *http.Request) (*http.Request, bool) {
 	return r, true
 }
 
-// plainly reports whether a path below /v1 is surely written plainly: most are.
-func plainly(u *url.URL) bool {
+// isPlainPath reports whether a path below /v1 is certainly in canonical form. It is a fast check that most paths pass.
+func isPlainPath(u *url.URL) bool {
 	if u.RawPath != "" || !strings.HasPrefix(u.Path, "/v1/") {
 		return false
 	}
@@ -178,17 +180,18 @@ func plainly(u *url.URL) bool {
 	return before != '/'
 }
 
+// authenticate returns whose key the request carries.
 func (e *Edge) authenticate(r *http.Request, call *call) (tenant.Caller, error) {
 	header := r.Header["Authorization"]
 	if len(header) != 1 {
 		return tenant.Caller{}, fault.InvalidKey.New("send one header Authorization: Bearer %s…", apikey.Prefix)
 	}
-	digest, err := call.read(header[0], r.ProtoMajor == 1)
+	digest, err := call.readKey(header[0], r.ProtoMajor == 1)
 	if err != nil {
 		return tenant.Caller{}, err
 	}
-	caller, verdict := e.Directory.Authenticate(digest, clock.Of(call.started))
-	switch verdict {
+	caller, status := e.Directory.Authenticate(digest, clock.Of(call.started))
+	switch status {
 	case live.Granted:
 		return caller, nil
 	case live.Departed:
@@ -198,13 +201,14 @@ func (e *Edge) authenticate(r *http.Request, call *call) (tenant.Caller, error) 
 	}
 }
 
-// read is the digest of the key in a header. A connection that has one request at a time remembers what it read last: most of them show
-// the same key for as long as they last. Nobody learns another's key from how long that takes: a key's random part is compared at once, or
-// nearly so.
-func (c *call) read(header string, alone bool) (apikey.Digest, error) {
+// readKey returns the digest of the key in a header. A connection with one request at a time (alone) caches the last
+// header and its digest, since most connections send the same key in every request. The cache leaks nothing by its
+// timing: the random part of a key is compared in one step, or nearly so, and only with the key that this same
+// connection sent.
+func (c *call) readKey(header string, alone bool) (apikey.Digest, error) {
 	alone = alone && c.conn != nil
-	if alone && c.conn.shown.Reveal() == header && header != "" {
-		return c.conn.digest, nil
+	if alone && c.conn.lastHeader.Reveal() == header && header != "" {
+		return c.conn.lastDigest, nil
 	}
 	scheme, key, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -215,7 +219,7 @@ func (c *call) read(header string, alone bool) (apikey.Digest, error) {
 		return apikey.Digest{}, fault.InvalidKey.New("the API key is malformed")
 	}
 	if alone {
-		c.conn.shown, c.conn.digest = secret.New(header), digest
+		c.conn.lastHeader, c.conn.lastDigest = secret.New(header), digest
 	}
 	return digest, nil
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // What a connection remembers of one key is never taken for another's, and what is no key is never remembered.
-func TestAConnectionRemembersTheKeyThatItWasShown(t *testing.T) {
+func TestAConnectionCachesTheDigestOfItsLastKey(t *testing.T) {
 	first, firstDigest, _ := apikey.New()
 	second, secondDigest, _ := apikey.New()
 	headers := map[string]*apikey.Digest{
@@ -22,18 +22,18 @@ func TestAConnectionRemembersTheKeyThatItWasShown(t *testing.T) {
 				for _, header := range []string{one, other, other, one} {
 					want := headers[header]
 					c := call{conn: conn}
-					if digest, err := c.read(header, alone); (err == nil) != (want != nil) || want != nil && digest != *want {
+					if digest, err := c.readKey(header, alone); (err == nil) != (want != nil) || want != nil && digest != *want {
 						t.Fatalf("a header of %d bytes, after others: %v", len(header), err)
 					}
 				}
 			}
 		}
-		if !alone && !conn.shown.Empty() {
+		if !alone && !conn.lastHeader.Empty() {
 			t.Error("a connection with many requests at once remembers one")
 		}
 	}
 	none := call{}
-	if digest, err := none.read("Bearer "+first.Reveal(), true); err != nil || digest != firstDigest {
+	if digest, err := none.readKey("Bearer "+first.Reveal(), true); err != nil || digest != firstDigest {
 		t.Error(err)
 	}
 }

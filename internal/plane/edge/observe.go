@@ -18,23 +18,24 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/memo"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/net/fastpath"
 	"sovereign/internal/net/life"
 )
 
-// A call is what is known of one request on its way, and the context in which it is found.
+// A call is the state of one request, and the context in which callOf finds it.
 type call struct {
 	context.Context
-	out     recorder
-	conn    *connection // nil when it came on none of a Listener's
-	id      string
-	told    [1]string // the id, as a header's values
-	started time.Time
-	candid  bool
-	caller  tenant.Caller
-	route   string
-	busy    bool         // one of many: logged only for who debugs
-	fault   *fault.Fault // what was answered, when it was a refusal
-	cause   error        // and why, for the log
+	out        recorder
+	conn       *connection // nil if no Listener accepted it
+	id         string
+	idHeader   [1]string // the id, as the values of X-Request-Id
+	started    time.Time
+	showCauses bool
+	caller     tenant.Caller
+	route      string
+	unlogged   bool         // one of very many: logged at debug level only
+	fault      *fault.Fault // the refusal that was sent, or nil
+	cause      error        // its cause, for the log
 }
 
 type callKey struct{}
@@ -56,6 +57,7 @@ func (c *call) OnEnd(f func()) life.Callback { return life.AfterFunc(c.Context, 
 // AfterFunc is OnEnd in the form that package context looks for.
 func (c *call) AfterFunc(f func()) (stop func() bool) { return c.OnEnd(f).Stop }
 
+// callOf returns the call of a request's context, or an empty one.
 func callOf(ctx context.Context) *call {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {
 		return c
@@ -63,33 +65,38 @@ func callOf(ctx context.Context) *call {
 	return &call{}
 }
 
-// Caller is whose key the request carries; it is empty where none is needed.
+// Caller returns whose key the request carries. It is empty on paths that need no key.
 func Caller(ctx context.Context) tenant.Caller { return callOf(ctx).caller }
 
-// Busy says that a request is one of very many, such as inference: it is counted, and not logged line by line.
-func Busy(ctx context.Context) { callOf(ctx).busy = true }
+// SkipAccessLog marks a request as one of very many, such as inference: it is counted, and logged at debug level only.
+func SkipAccessLog(ctx context.Context) { callOf(ctx).unlogged = true }
 
-// RequestID is the request's id.
+// RequestID returns the request's id.
 func RequestID(ctx context.Context) string { return callOf(ctx).id }
 
-// A recorder remembers what was answered, and gives up on a client that does not read it.
+// A recorder records the status and size of a response, and bounds every write by a timeout.
 type recorder struct {
 	http.ResponseWriter
-	patience time.Duration // for each write
-	careful  bool          // the connection does not see to that itself, or has other requests too
-	status   int
-	bytes    int64
+	timeout       time.Duration // of one write
+	setsDeadlines bool          // the connection sets no write deadlines of its own, or serves several requests at once (HTTP/2)
+	status        int
+	bytes         int64
 }
 
-// hurry gives the client its time to take what is written next; rest ends it, so that an answer may pause.
-func (r *recorder) hurry() {
-	if r.careful {
-		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(r.patience)) // a writer without deadlines has no client to wait for
+var (
+	_ fastpath.DirectWriter = (*recorder)(nil)
+	_ fastpath.TrySender    = (*recorder)(nil)
+)
+
+// setDeadline bounds the next write. clearDeadline removes the bound, so that a response may pause between writes.
+func (r *recorder) setDeadline() {
+	if r.setsDeadlines {
+		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Now().Add(r.timeout)) // a writer without deadlines does not block
 	}
 }
 
-func (r *recorder) rest() {
-	if r.careful {
+func (r *recorder) clearDeadline() {
+	if r.setsDeadlines {
 		_ = http.NewResponseController(r.ResponseWriter).SetWriteDeadline(time.Time{})
 	}
 }
@@ -105,41 +112,42 @@ func (r *recorder) Write(p []byte) (int, error) {
 	if r.status == 0 {
 		r.status = http.StatusOK
 	}
-	r.hurry()
+	r.setDeadline()
 	n, err := r.ResponseWriter.Write(p)
-	r.rest()
+	r.clearDeadline()
 	r.bytes += int64(n)
 	return n, err
 }
 
-// FlushError gives a client its time for what was written and not sent yet.
+// FlushError flushes what is buffered, within the timeout.
 func (r *recorder) FlushError() error {
-	r.hurry()
-	defer r.rest()
+	r.setDeadline()
+	defer r.clearDeadline()
 	return http.NewResponseController(r.ResponseWriter).Flush()
 }
 
-// Send gives a client its time for what is sent: most of a stream goes this way.
+// Send implements fastpath.DirectWriter, within the timeout. Streams are written by it.
 func (r *recorder) Send(p []byte) error { return r.send(p, Send) }
 
-// End does the same for the last of it.
+// End implements fastpath.DirectWriter.
 func (r *recorder) End(p []byte) error { return r.send(p, End) }
 
 func (r *recorder) send(p []byte, by func(http.ResponseWriter, []byte) error) error {
 	if r.status == 0 {
 		r.status = http.StatusOK
 	}
-	r.hurry()
+	r.setDeadline()
 	err := by(r.ResponseWriter, p)
-	if r.rest(); err == nil {
+	if r.clearDeadline(); err == nil {
 		r.bytes += int64(len(p))
 	}
 	return err
 }
 
-// Send writes p and all that waits before it, at once. A writer that knows how to do that in one step is asked.
+// Send writes p and everything buffered before it, at once: in one step where w is a DirectWriter, else by Write and
+// Flush.
 func Send(w http.ResponseWriter, p []byte) error {
-	if direct, ok := w.(interface{ Send(p []byte) error }); ok {
+	if direct, ok := w.(fastpath.DirectWriter); ok {
 		return direct.Send(p)
 	}
 	if _, err := w.Write(p); err != nil {
@@ -148,29 +156,27 @@ func Send(w http.ResponseWriter, p []byte) error {
 	return http.NewResponseController(w).Flush()
 }
 
-// End is Send for the last of an answer. A writer that can tell the client so at once is asked; others do when their handler has returned.
+// End is Send for the last bytes of a response. A DirectWriter tells the client at once that nothing follows; others do
+// when their handler has returned.
 func End(w http.ResponseWriter, p []byte) error {
-	if direct, ok := w.(interface{ End(p []byte) error }); ok {
+	if direct, ok := w.(fastpath.DirectWriter); ok {
 		return direct.End(p)
 	}
 	return Send(w, p)
 }
 
-// TrySend is how what is written next is sent to a client who need not be waited for, or nil where that cannot be told: it is false
-// when some of it is left, for the next Send.
+// TrySend returns a function that sends without blocking, or nil if w has none: see fastpath.TrySender.
 func TrySend(w http.ResponseWriter) func(now time.Time, p []byte) bool {
-	if direct, ok := w.(interface {
-		TrySend() func(now time.Time, p []byte) bool
-	}); ok {
+	if direct, ok := w.(fastpath.TrySender); ok {
 		return direct.TrySend()
 	}
 	return nil
 }
 
-// TrySend is for streams that have begun.
+// TrySend implements fastpath.TrySender. It returns nil where the recorder itself must set deadlines.
 func (r *recorder) TrySend() func(now time.Time, p []byte) bool {
 	send := TrySend(r.ResponseWriter)
-	if send == nil || r.careful {
+	if send == nil || r.setsDeadlines {
 		return nil
 	}
 	return func(now time.Time, p []byte) bool {
@@ -179,27 +185,27 @@ func (r *recorder) TrySend() func(now time.Time, p []byte) bool {
 	}
 }
 
-// Unwrap lets http.ResponseController reach the connection.
+// Unwrap lets http.ResponseController find the underlying writer.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// A watch counts requests. Its labels are bounded: route patterns, methods we serve, statuses; never a workspace.
-type watch struct {
+// httpMetrics counts requests. Its labels are bounded: route patterns, known methods, statuses; never a workspace.
+type httpMetrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	refused  *prometheus.CounterVec
 
-	answered memo.Memo[labels, prometheus.Counter]
-	took     memo.Memo[string, prometheus.Observer]
+	requestsBy memo.Memo[answerLabels, prometheus.Counter]
+	secondsBy  memo.Memo[string, prometheus.Observer]
 }
 
-// labels of an answered request.
-type labels struct {
+// answerLabels are the labels of one response.
+type answerLabels struct {
 	route, method string
 	status        int
 }
 
-func newWatch(to prometheus.Registerer) *watch {
-	w := &watch{
+func newHTTPMetrics(to prometheus.Registerer) *httpMetrics {
+	m := &httpMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sovereign_http_requests_total", Help: "Requests answered, by route, method and status.",
 		}, []string{"route", "method", "status"}),
@@ -211,18 +217,18 @@ func newWatch(to prometheus.Registerer) *watch {
 			Name: "sovereign_http_refusals_total", Help: "Refusals, by code.",
 		}, []string{"code"}),
 	}
-	w.answered.Make = func(l labels) prometheus.Counter {
-		return w.requests.WithLabelValues(l.route, l.method, strconv.Itoa(l.status))
+	m.requestsBy.Make = func(l answerLabels) prometheus.Counter {
+		return m.requests.WithLabelValues(l.route, l.method, strconv.Itoa(l.status))
 	}
-	w.took.Make = func(route string) prometheus.Observer { return w.seconds.WithLabelValues(route) }
+	m.secondsBy.Make = func(route string) prometheus.Observer { return m.seconds.WithLabelValues(route) }
 	if to != nil {
-		to.MustRegister(w.requests, w.seconds, w.refused)
+		to.MustRegister(m.requests, m.seconds, m.refused)
 	}
-	return w
+	return m
 }
 
 func (e *Edge) finish(out *recorder, r *http.Request, call *call, span trace.Span) {
-	out.hurry() // net/http sends what is left when the handler has returned
+	out.setDeadline() // net/http flushes the rest after the handler has returned
 	took := time.Since(call.started)
 	route := call.route
 	if _, after, ok := strings.Cut(route, " "); ok {
@@ -231,10 +237,10 @@ func (e *Edge) finish(out *recorder, r *http.Request, call *call, span trace.Spa
 	if route == "" || route == "/" {
 		route = "unmatched"
 	}
-	e.watch.answered.Get(labels{route, method(r.Method), out.status}).Inc()
-	e.watch.took.Get(route).Observe(took.Seconds())
+	e.metrics.requestsBy.Get(answerLabels{route, method(r.Method), out.status}).Inc()
+	e.metrics.secondsBy.Get(route).Observe(took.Seconds())
 	if call.fault != nil {
-		e.watch.refused.WithLabelValues(call.fault.Code).Inc()
+		e.metrics.refused.WithLabelValues(call.fault.Code).Inc()
 	}
 	if span.IsRecording() {
 		span.SetName(method(r.Method) + " " + route)
@@ -248,15 +254,15 @@ func (e *Edge) finish(out *recorder, r *http.Request, call *call, span trace.Spa
 	if call.fault != nil && call.fault.Status >= http.StatusInternalServerError {
 		level := slog.LevelError
 		if call.fault.Status == http.StatusServiceUnavailable {
-			level = slog.LevelWarn // what is away has its own line; this is its echo
+			level = slog.LevelWarn // the missing dependency has its own line; this one repeats it
 		}
 		if route == "/readyz" {
-			level = slog.LevelDebug // a prober asks every second or so
+			level = slog.LevelDebug // a prober calls every second or so
 		}
 		e.Log.Log(r.Context(), level, "request failed", "request_id", call.id, "method", r.Method, "path", r.URL.Path, "status", call.fault.Status, "err", call.cause)
 	}
 	level := slog.LevelDebug
-	if r.Method != http.MethodGet && r.Method != http.MethodHead && !call.busy {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && !call.unlogged {
 		level = slog.LevelInfo
 	}
 	if !e.Log.Enabled(r.Context(), level) {
@@ -266,7 +272,7 @@ func (e *Edge) finish(out *recorder, r *http.Request, call *call, span trace.Spa
 		"bytes", out.bytes, "took_ms", float64(took.Microseconds())/1000, "workspace", call.caller.Workspace, "key", call.caller.Key, "client", e.client(r))
 }
 
-// method bounds what a client can write into a label.
+// method returns m as a metric label: of a bounded set, whatever a client sends.
 func method(m string) string {
 	switch m {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
@@ -276,13 +282,14 @@ func method(m string) string {
 	}
 }
 
-// untraced is the span of a request that nobody traces.
+// untraced is the span of a request without tracing.
 var untraced = trace.SpanFromContext(context.Background())
 
-// begin is the request in whose context its call is found, and its span. A context that can keep the call needs no other around it.
+// begin returns the request with its call in the context, and its span. A context that is a ValueKeeper keeps the call
+// without being wrapped.
 func (e *Edge) begin(r *http.Request, call *call) (*http.Request, trace.Span) {
 	if e.Tracer == nil {
-		if keeper, ok := call.Context.(interface{ Keep(key, value any) }); ok {
+		if keeper, ok := call.Context.(fastpath.ValueKeeper); ok {
 			keeper.Keep(callKey{}, call)
 			return r, untraced
 		}
@@ -293,8 +300,8 @@ func (e *Edge) begin(r *http.Request, call *call) (*http.Request, trace.Span) {
 	return r.WithContext(ctx), span
 }
 
-// client is the address that the request came from: the peer, or, when the peer is a trusted proxy, the last address
-// in X-Forwarded-For that is not one.
+// client returns the address that the request came from: the peer's, or, if the peer is a trusted proxy, the last
+// address in X-Forwarded-For that is not a trusted proxy.
 func (e *Edge) client(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"sovereign/internal/base/fault"
 )
 
-// An Envelope is a refusal on the wire.
+// An Envelope is the body of a refusal.
 type Envelope struct {
 	Error Refusal `json:"error"`
 }
@@ -24,19 +24,19 @@ type Refusal struct {
 	Param   *string `json:"param" doc:"The field at fault, where there is one"`
 }
 
-// A Flat is how training and infrastructure bodies are refused.
+// A Flat is the body with which the training and infrastructure APIs refuse a request body.
 type Flat struct {
 	Error string `json:"error"`
 }
 
-// Refuse writes err as the refusal that a caller may see.
+// Refuse writes err as a refusal, without what a caller may not see.
 func Refuse(w http.ResponseWriter, r *http.Request, err error) { refuse(w, r, err, false) }
 
-// RefuseFlat is Refuse with the plain shape of the training and infrastructure surfaces, {"error": "text"}, when it
-// is a body that is refused.
+// RefuseFlat is Refuse with the flat form of the training and infrastructure APIs, {"error": "text"}, for a refused
+// body (status 400).
 func RefuseFlat(w http.ResponseWriter, r *http.Request, err error) { refuse(w, r, err, true) }
 
-// refuse is the only place where an error becomes an answer.
+// refuse is the only place where an error becomes a response.
 func refuse(w http.ResponseWriter, r *http.Request, err error, plain bool) {
 	f, call, header := fault.From(err), callOf(r.Context()), w.Header()
 	call.fault, call.cause = f, err
@@ -50,7 +50,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error, plain bool) {
 		header.Set("WWW-Authenticate", "Bearer")
 	}
 	message := f.Message
-	if call.candid && f.Status >= http.StatusInternalServerError {
+	if call.showCauses && f.Status >= http.StatusInternalServerError {
 		message = f.Error()
 	}
 	shown := envelope(call.id, f, message)
@@ -62,9 +62,10 @@ func refuse(w http.ResponseWriter, r *http.Request, err error, plain bool) {
 	header.Set("Content-Type", "application/json")
 	header.Set("Content-Length", strconv.Itoa(len(text)+1))
 	w.WriteHeader(f.Status)
-	_, _ = w.Write(append(text, '\n')) // a caller who left has no use for an error
+	_, _ = w.Write(append(text, '\n')) // a caller that has disconnected misses nothing
 }
 
+// envelope returns a refusal. For faults of the server it names the request id, so that the log line can be found.
 func envelope(id string, f *fault.Fault, message string) Envelope {
 	if f.Status >= http.StatusInternalServerError {
 		message += " (request " + id + ")"
@@ -72,13 +73,13 @@ func envelope(id string, f *fault.Fault, message string) Envelope {
 	return Envelope{Refusal{Message: message, Type: f.Type, Code: optional(f.Code), Param: optional(f.Field)}}
 }
 
-// encode cannot fail: a message may name what a caller sent, and everything else is ours.
+// encode never fails: AllowInvalidUTF8 admits whatever text of the caller a message quotes.
 func encode(body any) []byte {
 	text, _ := json.Marshal(body, jsontext.AllowInvalidUTF8(true))
 	return text
 }
 
-// Event is a refusal as it stands in a stream that has begun.
+// Event returns a refusal as the data of an event, for a stream that has begun.
 func Event(id string, f *fault.Fault) []byte { return encode(envelope(id, f, f.Message)) }
 
 func optional(s string) *string {

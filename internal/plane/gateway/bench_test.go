@@ -9,20 +9,21 @@ import (
 
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
+	"sovereign/internal/plane/gateway/request"
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/plane/till"
 	"sovereign/internal/wire/upstream"
 )
 
-// nowhere takes an answer and forgets it.
-type nowhere struct{ header http.Header }
+// discard is a Writer that drops the answer.
+type discard struct{ header http.Header }
 
-func (n *nowhere) Header() http.Header { return n.header }
-func (n *nowhere) WriteHeader(int)     {}
-func (n *nowhere) Send([]byte) error   { return nil }
-func (n *nowhere) End([]byte) error    { return nil }
+func (n *discard) Header() http.Header { return n.header }
+func (n *discard) WriteHeader(int)     {}
+func (n *discard) Send([]byte) error   { return nil }
+func (n *discard) End([]byte) error    { return nil }
 
-// pieces is a body that hands out what it has.
+// pieces is a body that implements fastpath.ChunkReader.
 type pieces struct {
 	all [][]byte
 	strings.Reader
@@ -44,9 +45,9 @@ func (p *pieces) end() ([]byte, error) {
 
 func (p *pieces) Close() error { return nil }
 
-// The road alone, without sockets: what a request costs of our own.
+// The gateway alone, without sockets: what one request costs.
 func BenchmarkServe(b *testing.B) {
-	road := newBench(b)
+	fixture := newBench(b)
 	folder, err := journal.Folder(b.TempDir())
 	if err != nil {
 		b.Fatal(err)
@@ -58,8 +59,8 @@ func BenchmarkServe(b *testing.B) {
 	if err := j.Begin(); err != nil {
 		b.Fatal(err)
 	}
-	road.Till = till.New(road.funds, j, road.Log, road.Metrics.Excess, road.Metrics.Overage)
-	road.Aliases.Put(home, &live.Alias{Name: "fast", Target: "m"})
+	fixture.Till = till.New(fixture.funds, j, fixture.Log, fixture.Metrics.Excess, fixture.Metrics.Overage)
+	fixture.Aliases.Put(home, &live.Alias{Name: "fast", Target: "m"})
 	answer := []byte(`{"id":"chatcmpl-1","object":"chat.completion","created":1760000000,"model":"gpt-4o-mini","choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat("word ", 60) +
 		`","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":120,"completion_tokens":60,"total_tokens":180,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0}},"system_fingerprint":"fp_mock"}`)
 	chunk := `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1760000000,"model":"gpt-4o-mini","system_fingerprint":"fp","choices":[{"index":0,"delta":{"content":" token"},"logprobs":null,"finish_reason":null}],"usage":null}` + "\n\n"
@@ -80,8 +81,8 @@ func BenchmarkServe(b *testing.B) {
 		{"stream hiding usage", prompt(500, `"stream":true,`), "text/event-stream", append(repeated([]byte(chunk), 100), []byte(last))},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			road.funds.Credit(home, 1<<60)
-			road.answer = func(*upstream.Request) (*upstream.Response, error) {
+			fixture.funds.Credit(home, 1<<60)
+			fixture.answer = func(*upstream.Request) (*upstream.Response, error) {
 				r := &upstream.Response{Status: http.StatusOK, ContentType: c.kind, Body: &pieces{all: c.all}}
 				if len(c.all) == 1 {
 					r.Length = int64(len(c.all[0]))
@@ -90,9 +91,9 @@ func BenchmarkServe(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				road.sent = road.sent[:0]
-				ask := &Ask{Endpoint: Chat, Caller: tenant.Caller{Workspace: home, Key: "key_1"}, ID: "req_1", Body: c.body}
-				if err := road.Serve(context.Background(), ask, &nowhere{header: http.Header{}}); err != nil {
+				fixture.sent = fixture.sent[:0]
+				ask := &request.Request{Endpoint: request.Chat, Caller: tenant.Caller{Workspace: home, Key: "key_1"}, ID: "req_1", Body: c.body}
+				if err := fixture.Serve(context.Background(), ask, &discard{header: http.Header{}}); err != nil {
 					b.Fatal(err)
 				}
 			}

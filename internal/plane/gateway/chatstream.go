@@ -8,101 +8,112 @@ import (
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/plane/edge"
+	"sovereign/internal/plane/gateway/answer"
+	"sovereign/internal/plane/gateway/lenient"
+	"sovereign/internal/plane/gateway/request"
 	"sovereign/internal/text/scan"
 	"sovereign/internal/text/sse"
 )
 
-// chatEnd is how every chat's stream ends.
+// chatEnd is the last event of every chat's stream.
 const chatEnd = "data: [DONE]\n\n"
 
-var done = []byte("[DONE]")
+var chatDone = []byte("[DONE]")
 
 // chatEvent reads one event of a chat's stream.
-func chatEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
-	if bytes.Equal(e.Data, done) {
+func chatEvent(s *relay, e sse.Event) (effect eventEffect, failed *failure) {
+	if bytes.Equal(e.Data, chatDone) {
 		if s.choices.none() {
-			return v, s.garbage(errors.New("the stream ended without an answer"))
+			return effect, unreadable(s.run.bill.model, errors.New("the stream ended without an answer"))
 		}
-		s.out = append(s.out, chatEnd...)
-		return verdict{last: true}, nil
+		s.pending = append(s.pending, chatEnd...)
+		return eventEffect{last: true}, nil
 	}
-	if s.mould != nil {
-		if c, ok := s.mould.fits(e.Data); ok && s.deliver(&c, s.mould.text) {
-			s.gather(e.Data)
-			s.out = s.mould.pour(s.out, &c)
-			return verdict{content: true}, nil
-		}
-	}
-	var c chunk
-	if err := c.read(e.Data); err != nil {
-		return v, s.garbage(fmt.Errorf("an event of the stream: %w", err))
-	}
-	if present(c.Error) {
-		return v, s.inside(c.Error)
-	}
-	if present(c.Usage) {
-		if u := usageOf(c.Usage); u != nil {
-			s.reported = u
+	if t := s.template; t != nil {
+		if slots, ok := t.Match(e.Data); ok && s.deliver(t, &slots) {
+			s.run.assemble(e.Data)
+			s.pending = t.Append(s.pending, &slots)
+			return eventEffect{content: true}, nil
 		}
 	}
-	var text []byte // of the last choice
+	var c answer.Chunk
+	if err := c.Read(e.Data); err != nil {
+		return effect, unreadable(s.run.bill.model, fmt.Errorf("an event of the stream: %w", err))
+	}
+	if answer.Present(c.Error) {
+		return effect, errorInAnswer(s.run.bill.model, c.Error)
+	}
+	if answer.Present(c.Usage) {
+		if u := answer.Usage(c.Usage); u != nil {
+			s.run.bill.reported = u
+		}
+	}
+	text, content, failed := s.readChoices(&c)
+	if failed != nil {
+		return effect, failed
+	}
+	s.run.assemble(e.Data)
+	cut := s.hiddenUsage(e.Data, &c)
+	s.template = nil
+	if content && c.Plain && len(c.Choices) == 1 && c.Choices[0].Finish == nil && !answer.Present(c.Usage) && s.learned.Learn(e.Data, c.Delta, text, cut) {
+		s.template = &s.learned
+	}
+	s.show(e.Data, &c, cut)
+	return eventEffect{content: content}, nil
+}
+
+// readChoices reads the choices of a chunk. It returns the text of the last one, and whether any has content.
+func (s *relay) readChoices(c *answer.Chunk) (text []byte, content bool, failed *failure) {
 	for i := range c.Choices {
 		choice := &c.Choices[i]
-		if choice.Index < 0 || choice.Index >= maxChoices {
-			return v, s.garbage(fmt.Errorf("a choice has the index %d", choice.Index))
+		if choice.Index < 0 || choice.Index >= request.MaxChoices {
+			return nil, false, unreadable(s.run.bill.model, fmt.Errorf("a choice has the index %d", choice.Index))
 		}
 		var says bool
-		text, says = written(choice.Delta)
-		v.content = v.content || says
-		s.keep(text)
-		over := choice.Finish != nil && *choice.Finish != ""
-		s.choices.hear(choice.Index, over)
-		if over {
-			s.run.finish = *choice.Finish
+		text, says = answer.MessageText(choice.Delta)
+		content = content || says
+		s.run.bill.deliver(text)
+		ended := choice.Finish != nil && *choice.Finish != ""
+		s.choices.note(choice.Index, ended)
+		if ended {
+			s.run.progress.finishReason = *choice.Finish
 		}
 	}
 	s.finished = s.choices.finished()
-	s.gather(e.Data)
-	cut := s.hidden(e.Data, &c)
-	if s.mould = nil; v.content && c.plain && len(c.Choices) == 1 && c.Choices[0].Finish == nil && !present(c.Usage) && s.form.cast(e.Data, c.delta, text, cut) {
-		s.mould = &s.form
-	}
-	s.show(e.Data, &c, cut)
-	return v, nil
+	return text, content, nil
 }
 
-// chatFailure is the event that ends a chat's stream with an error.
-func (s *relay) chatFailure(f *fault.Fault) []byte {
-	return fmt.Appendf(nil, "data: %s\n\n", edge.Event(s.ask.ID, f))
+// chatFailure returns the event that ends a chat's stream with an error.
+func chatFailure(s *relay, f *fault.Fault) []byte {
+	return fmt.Appendf(nil, "data: %s\n\n", edge.Event(s.run.request.ID, f))
 }
 
-// show puts an event in line as the caller sees it, without the usage that it did not ask for.
-func (s *relay) show(event []byte, c *chunk, cut edit) {
-	if !s.ask.usage && len(c.Usage) > 0 && len(c.Choices) == 0 {
+// show appends an event to pending as the caller sees it, without usage that it did not ask for.
+func (s *relay) show(event []byte, c *answer.Chunk, cut lenient.Range) {
+	if !s.run.request.IncludeUsage && len(c.Usage) > 0 && len(c.Choices) == 0 {
 		return
 	}
-	if cut.to > 0 {
-		event = slices.Concat(event[:cut.from], event[cut.to:])
+	if cut.To > 0 {
+		event = slices.Concat(event[:cut.From], event[cut.To:])
 	}
 	if bytes.IndexByte(event, '\n') >= 0 {
 		event = bytes.ReplaceAll(event, []byte("\n"), []byte("\ndata: "))
 	}
-	s.out = append(append(append(s.out, "data: "...), event...), '\n', '\n')
+	s.pending = append(append(append(s.pending, "data: "...), event...), '\n', '\n')
 }
 
-// hidden is where the usage stands that the caller did not ask for; nowhere when there is none.
-func (s *relay) hidden(event []byte, c *chunk) edit {
-	if s.ask.usage || len(c.Usage) == 0 {
-		return edit{}
+// hiddenUsage returns where the usage stands that the caller did not ask for, or a zero Range.
+func (s *relay) hiddenUsage(event []byte, c *answer.Chunk) lenient.Range {
+	if s.run.request.IncludeUsage || len(c.Usage) == 0 {
+		return lenient.Range{}
 	}
 	members, err := scan.Object(event, nil)
 	if err != nil || len(members) < 2 {
-		return edit{}
+		return lenient.Range{}
 	}
-	a := Ask{Body: event, members: members}
-	i, ok := a.member("usage")
+	i, ok := lenient.Member(members, "usage")
 	if !ok {
-		return edit{}
+		return lenient.Range{}
 	}
-	return a.without(i)
+	return lenient.Cut(members, i)
 }

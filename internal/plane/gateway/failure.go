@@ -9,87 +9,115 @@ import (
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/secret"
-	"sovereign/internal/net/life"
+	"sovereign/internal/plane/gateway/answer"
+	"sovereign/internal/plane/gateway/deadline"
+	"sovereign/internal/plane/gateway/plan"
 	"sovereign/internal/text/redact"
 	"sovereign/internal/wire/upstream"
 )
 
-// A failure is a try that gave the caller nothing.
+// A failure is an attempt that gave the caller nothing.
 type failure struct {
 	class
-	err   error
-	fault *fault.Fault
-	wait  time.Duration // that the provider asks for
+	err        error
+	fault      *fault.Fault
+	retryAfter time.Duration // that the provider asks for
 }
 
 // A class says what to do about a failure.
 type class struct {
-	name  string
-	retry bool // the same model may do better
-	next  bool // another model may do better
+	name  string // in metrics and the log
+	retry bool   // the same model may succeed
+	next  bool   // another model may succeed
 }
 
 // The classes.
 var (
-	refused  = class{name: "refused"}                          // the request's own fault
-	limited  = class{name: "limited", retry: true, next: true} // too much for the provider now
-	rejected = class{name: "rejected", next: true}             // our key, or the model's name, is no good there
-	broken   = class{name: "broken", retry: true, next: true}  // a fault of the provider's or of the network
-	silent   = class{name: "silent", next: true}               // waited long enough
-	over     = class{name: "over"}                             // the caller left, the time is up, the server stops
-	unfit    = class{name: "unfit", next: true}                // the model's wire cannot say what the caller asks
-	shunned  = class{name: "shunned", next: true}              // it failed too often of late, and is left alone for a while
+	refused     = class{name: "refused"}                          // the request itself is at fault
+	limited     = class{name: "limited", retry: true, next: true} // the provider's rate limit
+	rejected    = class{name: "rejected", next: true}             // the provider rejects the key, or the model's name
+	broken      = class{name: "broken", retry: true, next: true}  // a fault of the provider or of the network
+	silent      = class{name: "silent", next: true}               // the provider timed out
+	stopped     = class{name: "over"}                             // the caller left, time or memory is exhausted, the server stops
+	unsupported = class{name: "unfit", next: true}                // the provider's protocol cannot express the request
+	circuitOpen = class{name: "shunned", next: true}              // it failed too often of late, and is not called for a while
 )
 
-// lost classifies an error of the connection.
-func (r *run) lost(l *life.Life, err error) *failure {
-	cause := l.Cause()
+// providersFault reports whether a failure says anything about the provider.
+func (f *failure) providersFault() bool { return f.class != stopped && f.class != unsupported }
+
+// connectionFailure classifies an error of the connection to a provider. cause is why the attempt was ended, or nil.
+func connectionFailure(c *plan.Candidate, cause, err error) *failure {
 	var refusal *fault.Fault
 	switch {
 	case errors.As(err, &refusal):
-		return &failure{class: unfit, err: err, fault: refusal}
+		return &failure{class: unsupported, err: err, fault: refusal}
 	case errors.Is(err, upstream.ErrMemoryLimit):
-		return &failure{class: over, err: err, fault: errNoRoom}
-	case errors.Is(cause, errSilent):
-		return &failure{class: silent, err: err, fault: fault.Timeout.Because(err, "%s did not answer in time", r.model.Provider.Name)}
+		return &failure{class: stopped, err: err, fault: errBufferFull}
+	case errors.Is(cause, deadline.ErrSilent):
+		return &failure{class: silent, err: err, fault: fault.Timeout.Because(err, "%s did not answer in time", c.Provider.Name)}
 	case cause != nil:
-		return &failure{class: over, err: err, fault: ending(cause)}
+		return &failure{class: stopped, err: err, fault: causeFault(cause)}
 	case errors.Is(err, upstream.ErrInvalidAnswer):
-		return r.garbage(err)
+		return unreadable(c, err)
 	default:
-		return &failure{class: broken, err: err, fault: fault.Upstream.Because(err, "%s could not be reached, or broke off", r.model.Provider.Name)}
+		return &failure{class: broken, err: err, fault: fault.Upstream.Because(err, "%s could not be reached, or broke off", c.Provider.Name)}
 	}
 }
 
-func (r *run) garbage(err error) *failure {
-	return &failure{class: broken, err: err, fault: fault.Upstream.Because(err, "the answer of %s cannot be read", r.model.Provider.Name)}
+// causeFault returns what a caller that is still there is reason when a request was ended on purpose.
+func causeFault(cause error) *fault.Fault {
+	if errors.Is(cause, errStopping) {
+		return fault.Unavailable.Because(cause, "the server is stopping").In(time.Second)
+	}
+	return fault.Timeout.Because(cause, "the request took too long")
 }
 
-// maxRefusal bounds what is read of a provider's refusal.
-const maxRefusal = 64 << 10
+// unreadable is the failure of an answer that cannot be read.
+func unreadable(c *plan.Candidate, err error) *failure {
+	return &failure{class: broken, err: err, fault: fault.Upstream.Because(err, "the answer of %s cannot be read", c.Provider.Name)}
+}
 
-// refusal classifies an answer by its status.
-func (r *run) refusal(in *source, response *upstream.Response) *failure {
-	held := &account{budget: r.gateway.Bounds.Buffered}
-	defer held.back()
-	text, _ := in.all(maxRefusal, held) // without its text it is a refusal all the same
-	told := r.told(text)
-	err := fmt.Errorf("the provider answered %d: %s", response.Status, told.message)
-	f := &failure{err: err, wait: response.RetryAfter}
-	f.class, f.fault = r.classify(response.Status, told, err)
+// unrecorded is the failure of a request whose charge the journal does not take.
+func unrecorded(err error) *failure {
+	return &failure{class: stopped, err: err, fault: unrecordedFault(err)}
+}
+
+func unrecordedFault(err error) *fault.Fault {
+	return fault.Unavailable.Because(err, "charges cannot be recorded now").In(time.Second)
+}
+
+// refusal classifies a provider's response by its status and body.
+func refusal(c *plan.Candidate, response *upstream.Response, body []byte) *failure {
+	reason := answer.ReadRefusal(body, func(text string) string { return removeKeys(c, text) })
+	err := fmt.Errorf("the provider answered %d: %s", response.Status, reason.Message)
+	f := &failure{err: err, retryAfter: response.RetryAfter}
+	f.class, f.fault = classify(c, response.Status, reason, err)
 	if f.fault.Status == http.StatusTooManyRequests {
 		f.fault = f.fault.In(max(response.RetryAfter, time.Second))
 	}
 	return f
 }
 
-// classify says what a provider's status means to the caller, and what to do about it.
-func (r *run) classify(status int, told told, err error) (class, *fault.Fault) {
-	name := r.model.Provider.Name
+// errorInAnswer classifies an error that came in place of an answer, with status 200.
+func errorInAnswer(c *plan.Candidate, value []byte) *failure {
+	reason := answer.ReadError(value, func(text string) string { return removeKeys(c, text) })
+	status := reason.Status
+	if status < http.StatusBadRequest || status > 599 {
+		status = http.StatusBadGateway
+	}
+	f := &failure{err: fmt.Errorf("the provider's answer is an error: %s", reason.Message)}
+	f.class, f.fault = classify(c, status, reason, f.err)
+	return f
+}
+
+// classify says what a provider's status means for the caller, and what to do about it.
+func classify(c *plan.Candidate, status int, reason answer.Error, err error) (class, *fault.Fault) {
+	name := c.Provider.Name
 	switch {
 	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
-		f := fault.InvalidParameter.Because(err, "%s", told.message)
-		f.Field = told.param
+		f := fault.InvalidParameter.Because(err, "%s", reason.Message)
+		f.Field = reason.Param
 		return refused, f
 	case status == http.StatusTooManyRequests:
 		return limited, fault.RateLimited.Because(err, "%s is at its limit", name)
@@ -99,24 +127,25 @@ func (r *run) classify(status int, told told, err error) (class, *fault.Fault) {
 		return broken, fault.Upstream.Because(err, "%s failed", name)
 	case status == http.StatusNotFound:
 		return rejected, fault.Upstream.Because(err, "%s does not know the model, or not at that URL", name)
-	case r.model.own != nil:
+	case c.Own != nil:
 		return rejected, fault.Upstream.Because(err, "%s refused the workspace's own key or account (%d)", name, status)
 	default:
 		return rejected, fault.Upstream.Because(err, "%s refused the gateway's key or account", name)
 	}
 }
 
-// redact takes the provider's key out of a text that a caller will read: some providers repeat it.
-func (r *run) redact(text string) string {
-	keys := []secret.Text{r.model.Provider.APIKey}
-	if r.model.own != nil {
-		keys = append(keys, r.model.own.Key)
+// removeKeys removes the provider's key from a text that a caller will read, since some providers repeat it. It redacts
+// other secrets too: a provider may quote what it was sent, and the text goes into the log.
+func removeKeys(c *plan.Candidate, text string) string {
+	keys := []secret.Text{c.Provider.APIKey}
+	if c.Own != nil {
+		keys = append(keys, c.Own.Key)
 	}
 	for _, key := range keys {
 		if !key.Empty() {
 			text = strings.ReplaceAll(text, key.Reveal(), redact.Mark)
 		}
 	}
-	clean, _ := redact.Text([]byte(text)) // a provider may quote what it was sent, and this goes into the log
+	clean, _ := redact.Text([]byte(text))
 	return string(clean)
 }

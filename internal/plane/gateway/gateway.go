@@ -1,10 +1,16 @@
-// Package gateway is the road of an inference request: find the model, hold the money, send the caller's bytes, relay
-// the answer as it arrives, and charge exactly what it used. It reads what is live and reaches no database.
+// Package gateway serves inference requests. It finds the model, holds the money, sends the caller's bytes to the
+// provider, relays the answer as it arrives, and charges exactly what was used. It reads live state and reaches no
+// database.
+//
+// Its files build on each other in this order: gateway (configuration) and metrics; clock, budget, failure; settle (the
+// bill), response (what the caller is sent), source (what the provider sends), circuit, completion (a request of the
+// product); run (the state of a request); cached, recording, logged; the relays whole and stream, with polled,
+// chatstream and responsestream; endpoint, attempt, serve; http and complete, the two front ends.
 package gateway
 
 import (
+	"errors"
 	"log/slog"
-	"net/http"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -16,11 +22,12 @@ import (
 	"sovereign/internal/plane/cache"
 	"sovereign/internal/plane/capture"
 	"sovereign/internal/plane/edge"
+	"sovereign/internal/plane/gateway/deadline"
 	"sovereign/internal/plane/till"
 	"sovereign/internal/wire/upstream"
 )
 
-// A Config is what a gateway stands on.
+// A Config holds what a gateway depends on.
 type Config struct {
 	Fleet      func() *upstream.Fleet
 	Aliases    *live.Aliases
@@ -29,104 +36,58 @@ type Config struct {
 	Till       *till.Till
 	Bounds     *edge.Bounds
 	Log        *slog.Logger
-	Count      func(text string) int64 // tokens, exactly; slow
+	Count      func(text string) int64 // counts tokens with a tokenizer; slow
 	Metrics    *Metrics
 	Random     func() float64 // uniform in [0, 1)
 	Cache      *cache.Cache
 	Breaker    *breaker.Breaker
-	Recorder   *capture.Recorder // nil logs nothing
-	Poller     *poller.Poller    // for streams; nil for a goroutine that wakes with every event of each
+	Recorder   *capture.Recorder // nil logs no exchanges
+	Poller     *poller.Poller    // serves streams; nil gives each stream a goroutine that wakes for every event
 }
 
 // Settings may change while requests run.
 type Settings struct {
-	Retries          int           // of one model, after the first try
-	TryTimeout       time.Duration // until a provider's answer begins
+	Retries          int           // of one model, after the first attempt
+	TryTimeout       time.Duration // of an attempt, until the provider's answer begins
 	StallTimeout     time.Duration // between two pieces of an answer
-	RequestTimeout   time.Duration // for all tries and the whole answer
+	RequestTimeout   time.Duration // for all attempts and the whole answer
 	OwnKeyFee        int64         // millionths of a model's price, for a workspace that calls it with its own key
-	DefaultMaxTokens int64         // of output, for callers that name none and workspaces that set none; 0 for the model's own
+	DefaultMaxTokens int64         // of output, if neither the caller nor the workspace sets any; 0 for the model's own
 }
 
 // A Gateway serves inference.
 type Gateway struct {
 	Config
 	settings atomic.Pointer[Settings]
-	counting chan struct{} // room for those who count with a tokenizer: most of the machine is for the road
-	runs     runs
+	counters chan struct{} // bounds how many requests count with the tokenizer at once, to leave CPU to the others
+	requests deadline.Registry
 	running  atomic.Int64
-	lines    *limit.Windows[string] // of the log, about failures
+	logLimit *limit.Windows[string] // of log lines about failed attempts
 
-	pingEvery time.Duration // that a stream is quiet
+	pingInterval time.Duration // after which an idle stream is sent a keep-alive comment
 }
 
-// New is a gateway with settings that the first Apply sets.
+// New returns a gateway. Apply sets its settings.
 func New(c Config) *Gateway {
-	g := &Gateway{Config: c, counting: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)), lines: limit.NewWindows[string](1, 10*time.Second), pingEvery: 15 * time.Second}
+	g := &Gateway{
+		Config: c, counters: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)),
+		logLimit: limit.NewWindows[string](1, 10*time.Second), pingInterval: 15 * time.Second,
+	}
 	g.settings.Store(&Settings{})
 	return g
 }
 
-// Apply puts settings in force for the requests that begin from now on.
+// Apply puts settings in force for requests that begin from now on.
 func (g *Gateway) Apply(s Settings) { g.settings.Store(&s) }
 
-// Running is how many requests are on their way.
+// Running returns how many requests run.
 func (g *Gateway) Running() int64 { return g.running.Load() }
 
-// Abort ends every running request: those that have begun to answer say so in their stream.
-func (g *Gateway) Abort() { g.runs.stop(errStopping) }
+// Abort ends every running request. A stream that has begun ends with an error event.
+func (g *Gateway) Abort() { g.requests.Stop(errStopping) }
 
-// A Writer takes an answer.
-type Writer interface {
-	Header() http.Header
-	WriteHeader(status int)
-	Send(p []byte) error // at once: nothing of it waits for more
-	End(p []byte) error  // the same, and that nothing comes after it
-}
-
-// ServeChat answers POST /v1/chat/completions.
-func (g *Gateway) ServeChat(w http.ResponseWriter, r *http.Request) error { return g.serve(Chat, w, r) }
-
-// ServeEmbeddings answers POST /v1/embeddings.
-func (g *Gateway) ServeEmbeddings(w http.ResponseWriter, r *http.Request) error {
-	return g.serve(Embeddings, w, r)
-}
-
-// ServeRerank answers POST /v1/rerank.
-func (g *Gateway) ServeRerank(w http.ResponseWriter, r *http.Request) error {
-	return g.serve(Rerank, w, r)
-}
-
-// ServeResponses answers POST /v1/responses.
-func (g *Gateway) ServeResponses(w http.ResponseWriter, r *http.Request) error {
-	return g.serve(Responses, w, r)
-}
-
-// serve is the front end for net/http: it reads a request whole and hands it to the road. The body is at its end before
-// the answer begins, so that net/http notices a caller who leaves.
-func (g *Gateway) serve(e *Endpoint, w http.ResponseWriter, r *http.Request) error {
-	edge.Busy(r.Context())
-	if err := checkLabels(r.Header); err != nil {
-		return err
-	}
-	body, err := g.Bounds.Read(r, g.Bounds.Body.Load())
-	if err != nil {
-		return err
-	}
-	defer body.Release()
-	ask := &Ask{Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body.Bytes, Lease: body, Cache: edge.FirstValue(r.Header, "X-Service-Cache"), front: flushing{w}}
-	ask.said = Labels{Tag: edge.FirstValue(r.Header, "X-Service-Tag"), Trace: edge.FirstValue(r.Header, "X-Service-Trace-Id"), Off: edge.FirstValue(r.Header, "X-Service-Log") == "off"}
-	ask.Labels = &ask.said
-	return g.Serve(r.Context(), ask, &ask.front)
-}
-
-// flushing is a Writer made of net/http's, as far as that can flush.
-type flushing struct{ http.ResponseWriter }
-
-func (f *flushing) Send(p []byte) error { return edge.Send(f.ResponseWriter, p) }
-
-func (f *flushing) End(p []byte) error { return edge.End(f.ResponseWriter, p) }
-
-func (f *flushing) TrySend() func(now time.Time, p []byte) bool {
-	return edge.TrySend(f.ResponseWriter)
-}
+// The causes with which a request ends, beside those of package deadline.
+var (
+	errLeft     = errors.New("the caller left")
+	errStopping = errors.New("the server is stopping")
+)

@@ -21,6 +21,7 @@ import (
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
+	"sovereign/internal/base/outcome"
 	"sovereign/internal/base/secret"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
@@ -28,6 +29,8 @@ import (
 	"sovereign/internal/plane/cache"
 	"sovereign/internal/plane/edge"
 	"sovereign/internal/plane/funds"
+	"sovereign/internal/plane/gateway/answer"
+	"sovereign/internal/plane/gateway/request"
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/plane/journal/journaltest"
 	"sovereign/internal/plane/till"
@@ -36,7 +39,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A bench is a gateway whose provider is a function, with real money underneath.
+// A bench is a gateway for tests: its provider is a function, and its till and journal are real.
 type bench struct {
 	*Gateway
 	t       testing.TB
@@ -92,8 +95,8 @@ func newBench(t testing.TB, models ...*live.Model) *bench {
 	for _, m := range models {
 		providers = append(providers, m.Provider)
 	}
-	tongues := upstream.Protocols{Factories: map[live.Protocol]upstream.SenderFactory{"test": func(*live.Provider) (upstream.Sender, error) { return b, nil }}}
-	fleet, err := upstream.NewFleet(live.NewCatalog(providers, models), tongues, nil)
+	protocols := upstream.Protocols{Factories: map[live.Protocol]upstream.SenderFactory{"test": func(*live.Provider) (upstream.Sender, error) { return b, nil }}}
+	fleet, err := upstream.NewFleet(live.NewCatalog(providers, models), protocols, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,10 +104,10 @@ func newBench(t testing.TB, models ...*live.Model) *bench {
 	bounds.Body.Store(1 << 20)
 	bounds.Buffered.Set(1 << 30)
 	log := slog.New(slog.DiscardHandler)
-	watch := NewMetrics(prometheus.NewRegistry())
+	metrics := NewMetrics(prometheus.NewRegistry())
 	b.Gateway = New(Config{
-		Fleet: func() *upstream.Fleet { return fleet }, Aliases: live.NewAliases(), Keys: live.NewKeyring(), Cache: cache.New(1<<20, time.Hour), Breaker: breaker.New(breaker.Settings{}), Workspaces: live.NewSettings(), Bounds: bounds, Log: log, Metrics: watch,
-		Till: till.New(b.funds, b.journal, log, watch.Excess, watch.Overage), Count: func(text string) int64 { return int64(len(strings.Fields(text))) }, Random: func() float64 { return 0.5 },
+		Fleet: func() *upstream.Fleet { return fleet }, Aliases: live.NewAliases(), Keys: live.NewKeyring(), Cache: cache.New(1<<20, time.Hour), Breaker: breaker.New(breaker.Settings{}), Workspaces: live.NewSettings(), Bounds: bounds, Log: log, Metrics: metrics,
+		Till: till.New(b.funds, b.journal, log, metrics.Excess, metrics.Overage), Count: func(text string) int64 { return int64(len(strings.Fields(text))) }, Random: func() float64 { return 0.5 },
 	})
 	b.Apply(Settings{TryTimeout: 5 * time.Second, StallTimeout: 5 * time.Second, RequestTimeout: 10 * time.Second})
 	b.funds.Credit(home, credit)
@@ -123,20 +126,20 @@ func (b *bench) Close() {}
 
 // ask serves a body, and returns what the caller got.
 func (b *bench) ask(body string) (*httptest.ResponseRecorder, error) {
-	return b.askFrom(context.Background(), Chat, body)
+	return b.askFrom(context.Background(), request.Chat, body)
 }
 
-func (b *bench) askFrom(ctx context.Context, e *Endpoint, body string) (*httptest.ResponseRecorder, error) {
+func (b *bench) askFrom(ctx context.Context, e *request.Endpoint, body string) (*httptest.ResponseRecorder, error) {
 	w := httptest.NewRecorder()
-	ask := &Ask{Endpoint: e, Caller: tenant.Caller{Workspace: home, Key: "key_1"}, ID: "req_" + strconv.Itoa(len(b.entries())), Body: []byte(body)}
-	err := b.Serve(ctx, ask, &flushing{w})
+	ask := &request.Request{Endpoint: e, Caller: tenant.Caller{Workspace: home, Key: "key_1"}, ID: "req_" + strconv.Itoa(len(b.entries())), Body: []byte(body)}
+	err := b.Serve(ctx, ask, &httpWriter{w})
 	if held := b.funds.Balance(home).Held; held != 0 && b.journal.Failure() == nil {
 		b.t.Errorf("$%s are still held", held)
 	}
 	return w, err
 }
 
-// entries is what the journal holds.
+// entries returns what the journal holds.
 func (b *bench) entries() []journal.Entry {
 	if err := b.journal.Sync(); err != nil {
 		return nil
@@ -153,7 +156,7 @@ func (b *bench) entries() []journal.Entry {
 	}
 }
 
-// settled is the one charge of the last request.
+// settled returns the charge of the last request.
 func (b *bench) settled() journal.Entry {
 	b.t.Helper()
 	all := b.entries()
@@ -176,28 +179,28 @@ func events(body io.Reader) func(*upstream.Request) (*upstream.Response, error) 
 }
 
 const (
-	good    = `{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5}}`
-	request = `{"model":"m","messages":[{"role":"user","content":"hi"}]}`
-	asked   = `{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}}`
-	stream  = `{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true}`
+	good                   = `{"id":"x","choices":[{"index":0,"message":{"role":"assistant","content":"hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5}}`
+	plainRequest           = `{"model":"m","messages":[{"role":"user","content":"hi"}]}`
+	streamRequestWithUsage = `{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}}`
+	streamRequest          = `{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true}`
 )
 
-// stock is a stream as OpenAI sends it when usage is asked for.
-const stock = "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}],\"usage\":null}\n\n" +
+// providerStream is a stream as OpenAI sends it when usage is asked for.
+const providerStream = "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}],\"usage\":null}\n\n" +
 	"data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"one \"},\"finish_reason\":null}],\"usage\":null}\n\n" +
 	"data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"zwei \\u00e9 \"},\"finish_reason\":null}],\"usage\":null}\n\n" +
 	"data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":null}\n\n" +
 	"data: {\"id\":\"x\",\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":5}}\n\n" +
 	"data: [DONE]\n\n"
 
-// unasked is the same stream for a caller who did not ask.
-const unasked = "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n" +
+// streamWithoutUsage is the same stream for a caller that did not ask for usage.
+const streamWithoutUsage = "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n" +
 	"data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"one \"},\"finish_reason\":null}]}\n\n" +
 	"data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"zwei \\u00e9 \"},\"finish_reason\":null}]}\n\n" +
 	"data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n" +
 	"data: [DONE]\n\n"
 
-// cut is a reader that returns a text in the pieces that the cuts make.
+// cut is a reader that returns its pieces one by one.
 type cut struct{ pieces [][]byte }
 
 func (c *cut) Read(p []byte) (int, error) {
@@ -213,17 +216,17 @@ func (c *cut) Read(p []byte) (int, error) {
 
 func TestAStreamCutAnywhereReachesTheCallerToTheByteAndCostsTheSame(t *testing.T) {
 	b := newBench(t)
-	crlf := strings.ReplaceAll(stock, "\n", "\r\n")
-	pings := strings.ReplaceAll(stock, "data: {", ": ping\n\ndata:{")
-	for _, source := range []string{stock, crlf, pings} {
+	crlf := strings.ReplaceAll(providerStream, "\n", "\r\n")
+	pings := strings.ReplaceAll(providerStream, "data: {", ": ping\n\ndata:{")
+	for _, source := range []string{providerStream, crlf, pings} {
 		for at := range len(source) {
-			for body, want := range map[string]string{asked: stock, stream: unasked} {
+			for body, want := range map[string]string{streamRequestWithUsage: providerStream, streamRequest: streamWithoutUsage} {
 				b.answer = events(&cut{[][]byte{[]byte(source[:at]), []byte(source[at:])}})
 				w, err := b.ask(body)
 				if err != nil || w.Code != http.StatusOK || w.Body.String() != want {
 					t.Fatalf("cut at %d: %v %d\n%s", at, err, w.Code, w.Body)
 				}
-				if e := b.settled(); e.Usage != (live.Usage{Input: 10, Output: 5}) || e.Counted || e.Outcome != string(Finished) || e.Charged != 10_000+20_000 {
+				if e := b.settled(); e.Usage != (live.Usage{Input: 10, Output: 5}) || e.Counted || e.Outcome != string(outcome.Finished) || e.Charged != 10_000+20_000 {
 					t.Fatalf("cut at %d: %+v", at, e)
 				}
 			}
@@ -236,19 +239,19 @@ func TestAStreamInSmallPiecesReachesTheCallerToTheByte(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 40).Draw(t, "size")
 		var pieces [][]byte
-		for rest := []byte(stock); len(rest) > 0; {
+		for rest := []byte(providerStream); len(rest) > 0; {
 			n := min(size, len(rest))
 			pieces, rest = append(pieces, rest[:n]), rest[n:]
 		}
 		b.answer = events(&cut{pieces})
-		w, err := b.ask(stream)
-		if err != nil || w.Body.String() != unasked {
+		w, err := b.ask(streamRequest)
+		if err != nil || w.Body.String() != streamWithoutUsage {
 			t.Fatalf("in pieces of %d: %v\n%s", size, err, w.Body)
 		}
 	})
 }
 
-// endOf is where the event that holds a text ends.
+// endOf returns where the event that holds a text ends.
 func endOf(events, text string) int {
 	before, after, _ := strings.Cut(events, text)
 	rest, _, _ := strings.Cut(after, "\n\n")
@@ -259,11 +262,11 @@ func endOf(events, text string) int {
 // it got, or, before any content, nothing.
 func TestAStreamThatBreaksOffAnywhereIsToldAndChargedForWhatWasDelivered(t *testing.T) {
 	b := newBench(t)
-	first, finished := endOf(stock, "one "), endOf(stock, `"stop"`)
-	for at := range len(stock) {
+	first, finished := endOf(providerStream, "one "), endOf(providerStream, `"stop"`)
+	for at := range len(providerStream) {
 		before, entries := b.funds.Balance(home).Spent, len(b.entries())
-		b.answer = events(strings.NewReader(stock[:at]))
-		w, err := b.ask(stream)
+		b.answer = events(strings.NewReader(providerStream[:at]))
+		w, err := b.ask(streamRequest)
 		spent := b.funds.Balance(home).Spent - before
 		switch {
 		case at < first:
@@ -275,7 +278,7 @@ func TestAStreamThatBreaksOffAnywhereIsToldAndChargedForWhatWasDelivered(t *test
 			if err != nil || !strings.Contains(text, `data: {"error":{"message":`) || strings.Contains(text, "[DONE]") || !strings.HasSuffix(text, "\n\n") {
 				t.Fatalf("cut at %d: %v\n%s", at, err, text)
 			}
-			if e := b.settled(); e.Outcome != string(Died) || !e.Counted || e.Usage.Output < 1 || spent == 0 {
+			if e := b.settled(); e.Outcome != string(outcome.Died) || !e.Counted || e.Usage.Output < 1 || spent == 0 {
 				t.Fatalf("cut at %d: %+v", at, e)
 			}
 		default:
@@ -288,20 +291,20 @@ func TestAStreamThatBreaksOffAnywhereIsToldAndChargedForWhatWasDelivered(t *test
 
 func TestAQuietStreamIsKeptAliveBetweenEventsAlone(t *testing.T) {
 	b := newBench(t)
-	b.pingEvery = 5 * time.Millisecond
-	half := endOf(stock, "one ") + 20 // in the middle of an event
+	b.pingInterval = 5 * time.Millisecond
+	half := endOf(providerStream, "one ") + 20 // in the middle of an event
 	paused := false
-	rest := strings.NewReader(stock[half:])
-	b.answer = events(io.MultiReader(strings.NewReader(stock[:half]), readerFunc(func(p []byte) (int, error) {
+	rest := strings.NewReader(providerStream[half:])
+	b.answer = events(io.MultiReader(strings.NewReader(providerStream[:half]), readerFunc(func(p []byte) (int, error) {
 		if !paused {
 			paused = true
 			time.Sleep(60 * time.Millisecond)
 		}
 		return rest.Read(p)
 	})))
-	w, err := b.ask(stream)
+	w, err := b.ask(streamRequest)
 	text := w.Body.String()
-	if err != nil || strings.Count(text, ": ping\n") < 2 || strings.ReplaceAll(text, ": ping\n", "") != unasked {
+	if err != nil || strings.Count(text, ": ping\n") < 2 || strings.ReplaceAll(text, ": ping\n", "") != streamWithoutUsage {
 		t.Errorf("%v\n%s", err, text)
 	}
 	if at := strings.Index(text, ": ping\n"); !strings.HasSuffix(text[:max(at, 0)], "\n\n") || strings.Contains(text, ": ping\n\n") {
@@ -318,13 +321,13 @@ func TestEveryChoiceMustFinishBeforeAStreamWithoutItsEndCountsAsWhole(t *testing
 		return `data: {"choices":[{"index":` + strconv.Itoa(index) + `,"delta":` + delta + `,"finish_reason":` + finish + "}]}\n\n"
 	}
 	two := piece(0, `{"content":"a"}`, "null") + piece(1, `{"content":"b"}`, "null") + piece(0, `{}`, `"stop"`)
-	body := strings.Replace(stream, `"stream"`, `"n":2,"stream"`, 1)
+	body := strings.Replace(streamRequest, `"stream"`, `"n":2,"stream"`, 1)
 	b.answer = events(strings.NewReader(two))
-	if w, _ := b.ask(body); strings.Contains(w.Body.String(), "[DONE]") || b.settled().Outcome != string(Died) {
+	if w, _ := b.ask(body); strings.Contains(w.Body.String(), "[DONE]") || b.settled().Outcome != string(outcome.Died) {
 		t.Errorf("one of two has finished: %s", w.Body)
 	}
 	b.answer = events(strings.NewReader(two + piece(1, `{}`, `"length"`)))
-	if w, _ := b.ask(body); !strings.HasSuffix(w.Body.String(), "data: [DONE]\n\n") || b.settled().Outcome != string(Finished) {
+	if w, _ := b.ask(body); !strings.HasSuffix(w.Body.String(), "data: [DONE]\n\n") || b.settled().Outcome != string(outcome.Finished) {
 		t.Errorf("both have finished: %s", w.Body)
 	}
 }
@@ -366,12 +369,12 @@ func TestTheProviderGetsTheCallersBodyWithOnlyWhatMustChange(t *testing.T) {
 		}
 		body.WriteString("}" + gap())
 
-		a := &Ask{Endpoint: Chat, Body: []byte(body.String())}
-		if err := a.read(); err != nil {
+		a := &request.Request{Endpoint: request.Chat, Body: []byte(body.String())}
+		if err := a.Parse(); err != nil {
 			t.Fatalf("%s: %v", body.String(), err)
 		}
-		standard := rapid.SampledFrom([]int64{0, 50}).Draw(t, "standard")
-		sent := bytes.Join(a.body(nil, candidate{Model: model("m")}, standard), nil)
+		maxTokens := rapid.SampledFrom([]int64{0, 50}).Draw(t, "maxTokens")
+		sent := bytes.Join(a.ProviderBody(nil, model("m"), false, maxTokens), nil)
 		got, want := map[string]any{}, map[string]any{}
 		if err := json.Unmarshal(sent, &got); err != nil {
 			t.Fatalf("%s became %s: %v", body.String(), sent, err)
@@ -389,8 +392,8 @@ func TestTheProviderGetsTheCallersBodyWithOnlyWhatMustChange(t *testing.T) {
 			old["include_usage"] = true
 			want["stream_options"] = old
 		}
-		if standard > 0 && !limited {
-			want["max_tokens"] = float64(standard)
+		if maxTokens > 0 && !limited {
+			want["max_tokens"] = float64(maxTokens)
 		}
 		if a, b := mustJSON(got), mustJSON(want); a != b {
 			t.Fatalf("%s became\n%s, not\n%s", body.String(), a, b)
@@ -423,13 +426,13 @@ func TestTheHoldCoversTheDearestModelThatMayRun(t *testing.T) {
 	}
 	limit := `,"max_tokens":100}`
 	for body, output := range map[string]money.Nano{
-		request: 1000 * 4000,
-		strings.Replace(request, "}]}", "}]"+limit, 1):                                       100 * 4000,
-		strings.Replace(request, "}]}", `}],"n":3`+limit, 1):                                 300 * 4000,
-		strings.Replace(request, "}]}", `}],"max_tokens":9999999}`, 1):                       1000 * 4000,
-		strings.Replace(request, "}]}", `}],"models":["dear"]`+limit, 1):                     100 * 40000,
-		strings.Replace(strings.Replace(request, `"m"`, `"split"`, 1), "}]}", "}]"+limit, 1): 100 * 40000,
-		strings.Replace(request, `"m"`, `"backed"`, 1):                                       50_000 * 4000,
+		plainRequest: 1000 * 4000,
+		strings.Replace(plainRequest, "}]}", "}]"+limit, 1):                                       100 * 4000,
+		strings.Replace(plainRequest, "}]}", `}],"n":3`+limit, 1):                                 300 * 4000,
+		strings.Replace(plainRequest, "}]}", `}],"max_tokens":9999999}`, 1):                       1000 * 4000,
+		strings.Replace(plainRequest, "}]}", `}],"models":["dear"]`+limit, 1):                     100 * 40000,
+		strings.Replace(strings.Replace(plainRequest, `"m"`, `"split"`, 1), "}]}", "}]"+limit, 1): 100 * 40000,
+		strings.Replace(plainRequest, `"m"`, `"backed"`, 1):                                       50_000 * 4000,
 	} {
 		if _, err := b.ask(body); err != nil {
 			t.Fatalf("%s: %v", body, err)
@@ -440,19 +443,19 @@ func TestTheHoldCoversTheDearestModelThatMayRun(t *testing.T) {
 		}
 	}
 	b.Workspaces.Put(home, live.Settings{DefaultMaxTokens: 10})
-	if _, err := b.ask(request); err != nil || held > 10*4000+300*1000 {
+	if _, err := b.ask(plainRequest); err != nil || held > 10*4000+300*1000 {
 		t.Errorf("$%s are held although the workspace's default is 10: %v", held, err)
 	}
 	if sent := bytes.Join(b.sent[len(b.sent)-1].Body, nil); !bytes.HasSuffix(sent, []byte(`,"max_tokens":10}`)) {
 		t.Errorf("sent %s", sent)
 	}
 	b.Workspaces.Put(home, live.Settings{})
-	if _, err := b.ask(strings.Replace(request, `"m"`, `"cached"`, 1)); err != nil || held < 1000*4000+2*9000 {
+	if _, err := b.ask(strings.Replace(plainRequest, `"m"`, `"cached"`, 1)); err != nil || held < 1000*4000+2*9000 {
 		t.Errorf("$%s are held although cached input is dearest: %v", held, err)
 	}
 }
 
-func TestTriesFollowTheTable(t *testing.T) {
+func TestAttemptsFollowTheTableOfFailures(t *testing.T) {
 	type row struct {
 		status        int
 		tries, models int
@@ -474,7 +477,7 @@ func TestTriesFollowTheTable(t *testing.T) {
 			b.answer = func(*upstream.Request) (*upstream.Response, error) {
 				return &upstream.Response{Status: r.status, Body: io.NopCloser(strings.NewReader(`{"error":{"message":"because","param":"x"}}`))}, nil
 			}
-			w, err := b.ask(strings.Replace(request, "}]}", `}],"models":["other"]}`, 1))
+			w, err := b.ask(strings.Replace(plainRequest, "}]}", `}],"models":["other"]}`, 1))
 			f := fault.From(err)
 			if f == nil || f.Status != r.told || w.Body.Len() > 0 {
 				t.Errorf("%v", err)
@@ -486,7 +489,7 @@ func TestTriesFollowTheTable(t *testing.T) {
 				t.Errorf("the provider's words reached the caller: %s", f.Message)
 			}
 			if len(b.sent) != r.tries*r.models {
-				t.Errorf("%d tries", len(b.sent))
+				t.Errorf("%d attempts", len(b.sent))
 			}
 			if spent := b.funds.Balance(home).Spent; spent != 0 || len(b.entries()) != 0 {
 				t.Errorf("$%s for nothing", spent)
@@ -504,7 +507,7 @@ func TestAFallbackAnswersAndItsPriceCounts(t *testing.T) {
 		}
 		return whole(good)(r)
 	}
-	w, err := b.ask(strings.Replace(request, `"m"`, `"named"`, 1))
+	w, err := b.ask(strings.Replace(plainRequest, `"m"`, `"named"`, 1))
 	e := b.settled()
 	if err != nil || w.Header().Get("X-Service-Served-Model") != "dear" || w.Header().Get("X-Service-Alias") != "named" {
 		t.Errorf("%v %v", err, w.Header())
@@ -522,16 +525,16 @@ func TestAnAliasWhoseModelLeftTheCatalogFallsBackOrSaysSo(t *testing.T) {
 	b.Aliases.Put(home, &live.Alias{Name: "backed", Target: "gone", Fallbacks: []string{"gone-too", "m"}})
 	b.Aliases.Put(home, &live.Alias{Name: "lost", Target: "gone"})
 	b.answer = whole(good)
-	if w, err := b.ask(strings.Replace(request, `"m"`, `"backed"`, 1)); err != nil || w.Header().Get("X-Service-Served-Model") != "m" {
+	if w, err := b.ask(strings.Replace(plainRequest, `"m"`, `"backed"`, 1)); err != nil || w.Header().Get("X-Service-Served-Model") != "m" {
 		t.Errorf("%v %v", err, w.Header())
 	}
-	_, err := b.ask(strings.Replace(request, `"m"`, `"lost"`, 1))
+	_, err := b.ask(strings.Replace(plainRequest, `"m"`, `"lost"`, 1))
 	if f := fault.From(err); f == nil || f.Code != "model_not_found" || !strings.Contains(f.Message, `"lost" points to "gone"`) {
 		t.Errorf("%v", err)
 	}
 	for body, field := range map[string]string{
-		strings.Replace(request, `"m"`, `"vector"`, 1):                    "model",
-		strings.Replace(request, "}]}", `}],"models":["m","vector"]}`, 1): "models[1]",
+		strings.Replace(plainRequest, `"m"`, `"vector"`, 1):                    "model",
+		strings.Replace(plainRequest, "}]}", `}],"models":["m","vector"]}`, 1): "models[1]",
 	} {
 		if _, err := b.ask(body); fault.From(err) == nil || fault.From(err).Field != field {
 			t.Errorf("%s: %v", body, err)
@@ -545,10 +548,10 @@ func TestAnErrorInTheFirstEventIsTriedElsewhere(t *testing.T) {
 		if r.Model.ID == "m" {
 			return events(strings.NewReader("data: {\"error\":{\"message\":\"overloaded\"}}\n\n"))(r)
 		}
-		return events(strings.NewReader(stock))(r)
+		return events(strings.NewReader(providerStream))(r)
 	}
-	w, err := b.ask(strings.Replace(stream, "}],", `}],"models":["other"],`, 1))
-	if err != nil || w.Body.String() != unasked || w.Header().Get("X-Service-Served-Model") != "other" {
+	w, err := b.ask(strings.Replace(streamRequest, "}],", `}],"models":["other"],`, 1))
+	if err != nil || w.Body.String() != streamWithoutUsage || w.Header().Get("X-Service-Served-Model") != "other" {
 		t.Errorf("%v %s", err, w.Body)
 	}
 }
@@ -560,7 +563,7 @@ func TestAnswersThatAreNoAnswersAreRefusedAndCostNothing(t *testing.T) {
 		good + good, `<html>`, "{\"choices\":[{}]\x00}", `{"choices":[{}],"choices":[{}]}`,
 	} {
 		b.answer = whole(body)
-		w, err := b.ask(request)
+		w, err := b.ask(plainRequest)
 		if f := fault.From(err); f == nil || f.Status != http.StatusBadGateway || w.Body.Len() > 0 {
 			t.Errorf("%s: %v %s", body, err, w.Body)
 		}
@@ -569,13 +572,13 @@ func TestAnswersThatAreNoAnswersAreRefusedAndCostNothing(t *testing.T) {
 		"", "data: \n\n", "data: [DONE]\n\n", "hello\n\n", "data: {\n\n", "data: [1]\n\n", "data: \"x\"\n\n", "{}", "data: {\"choices\":[]}\n\ndata: [DONE]\n\n", "<html>\n",
 	} {
 		b.answer = events(strings.NewReader(body))
-		w, err := b.ask(stream)
+		w, err := b.ask(streamRequest)
 		if f := fault.From(err); f == nil || f.Status != http.StatusBadGateway || w.Body.Len() > 0 {
 			t.Errorf("stream %q: %v %s", body, err, w.Body)
 		}
 	}
 	b.answer = whole(good)
-	if _, err := b.ask(stream); fault.From(err) == nil {
+	if _, err := b.ask(streamRequest); fault.From(err) == nil {
 		t.Error("a stream was asked for and a whole answer taken for one")
 	}
 	if spent := b.funds.Balance(home).Spent; spent != 0 || len(b.entries()) != 0 {
@@ -593,7 +596,7 @@ func TestUsageThatIsNoCountWasNotReported(t *testing.T) {
 		`{"prompt_tokens":1e30,"completion_tokens":1}`: nil,
 		`{}`: nil, `null`: nil, `{"prompt_tokens":-1,"completion_tokens":4}`: nil, `{"prompt_tokens":"3"}`: nil, `{"prompt_tokens":1.5}`: nil, `[]`: nil, `{"completion_tokens":4}`: nil,
 	} {
-		got := usageOf([]byte(text))
+		got := answer.Usage([]byte(text))
 		if (got == nil) != (want == nil) || got != nil && *got != *want {
 			t.Errorf("%s: %+v, want %+v", text, got, want)
 		}
@@ -608,7 +611,7 @@ func TestWithoutAJournalNothingNewRunsAndWhatRanIsOwed(t *testing.T) {
 		breakDisk()
 		return whole(good)(r)
 	}
-	w, err := b.ask(request)
+	w, err := b.ask(plainRequest)
 	if f := fault.From(err); f == nil || f.Status != http.StatusServiceUnavailable || w.Body.Len() > 0 {
 		t.Fatalf("an answer whose charge could not be recorded: %v %s", err, w.Body)
 	}
@@ -616,7 +619,7 @@ func TestWithoutAJournalNothingNewRunsAndWhatRanIsOwed(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	sent := len(b.sent)
-	if _, err := b.ask(request); fault.From(err).Status != http.StatusServiceUnavailable || len(b.sent) != sent {
+	if _, err := b.ask(plainRequest); fault.From(err).Status != http.StatusServiceUnavailable || len(b.sent) != sent {
 		t.Errorf("a new request: %v", err)
 	}
 	b.disk.Fail = nil
@@ -625,14 +628,14 @@ func TestWithoutAJournalNothingNewRunsAndWhatRanIsOwed(t *testing.T) {
 	}
 
 	b.answer = func(r *upstream.Request) (*upstream.Response, error) {
-		half := endOf(stock, "one ")
-		rest := strings.NewReader(stock[half:])
-		return events(io.MultiReader(strings.NewReader(stock[:half]), readerFunc(func(p []byte) (int, error) {
+		half := endOf(providerStream, "one ")
+		rest := strings.NewReader(providerStream[half:])
+		return events(io.MultiReader(strings.NewReader(providerStream[:half]), readerFunc(func(p []byte) (int, error) {
 			breakDisk()
 			return rest.Read(p)
 		})))(r)
 	}
-	w, err = b.ask(stream)
+	w, err = b.ask(streamRequest)
 	if err != nil || strings.Contains(w.Body.String(), "[DONE]") || !strings.Contains(w.Body.String(), `"unavailable"`) {
 		t.Errorf("a stream whose charge could not be recorded: %v\n%s", err, w.Body)
 	}
@@ -652,9 +655,9 @@ func TestAStreamWhoseFirstContentCannotBeRecordedIsRefusedBeforeIt(t *testing.T)
 	b := newBench(t)
 	b.answer = func(r *upstream.Request) (*upstream.Response, error) {
 		b.disk.Fail = func(string, int) (int, error) { return 0, errors.New("disk full") }
-		return events(strings.NewReader(stock))(r)
+		return events(strings.NewReader(providerStream))(r)
 	}
-	w, err := b.ask(stream)
+	w, err := b.ask(streamRequest)
 	b.disk.Fail = nil
 	if f := fault.From(err); f == nil || f.Status != http.StatusServiceUnavailable || w.Body.Len() > 0 || b.funds.Balance(home).Held != 0 {
 		t.Errorf("%v %s %+v", err, w.Body, b.funds.Balance(home))
@@ -671,17 +674,17 @@ func TestWhateverAProviderSaysBesideTheRoleIsContentAndItsWordsAreCounted(t *tes
 		`{"audio":{"data":"AAAA"}}`:                                                           0, `{"new_thing":true}`: 0,
 	} {
 		b.answer = events(strings.NewReader(`data: {"choices":[{"index":0,"delta":` + delta + "}]}\n\n"))
-		w, err := b.ask(stream)
+		w, err := b.ask(streamRequest)
 		if err != nil || !strings.Contains(w.Body.String(), delta) || !strings.Contains(w.Body.String(), `{"error":`) {
 			t.Errorf("%s: %v\n%s", delta, err, w.Body)
 		}
-		if e := b.settled(); e.Outcome != string(Died) || words > 0 && e.Usage.Output != words && !strings.Contains(delta, "type") {
+		if e := b.settled(); e.Outcome != string(outcome.Died) || words > 0 && e.Usage.Output != words && !strings.Contains(delta, "type") {
 			t.Errorf("%s: %+v", delta, e)
 		}
 	}
 	for _, delta := range []string{`{}`, `{"role":"assistant"}`, `{"role":"assistant","content":""}`, `{"content":null,"tool_calls":[]}`, `null`} {
 		b.answer = events(strings.NewReader(`data: {"choices":[{"index":0,"delta":` + delta + "}]}\n\n"))
-		if w, err := b.ask(stream); fault.From(err) == nil || w.Body.Len() > 0 {
+		if w, err := b.ask(streamRequest); fault.From(err) == nil || w.Body.Len() > 0 {
 			t.Errorf("%s: %v\n%s", delta, err, w.Body)
 		}
 	}
@@ -691,7 +694,7 @@ func TestANameThatDiffersInCaseAloneIsRefused(t *testing.T) {
 	b := newBench(t)
 	b.answer = whole(good)
 	for _, name := range []string{"Max_Tokens", "MODEL", "N", "Stream", "max_to\u212aens", "\u017ftream"} {
-		body := strings.Replace(request, "}]}", `}],"`+name+`":1}`, 1)
+		body := strings.Replace(plainRequest, "}]}", `}],"`+name+`":1}`, 1)
 		if _, err := b.ask(body); fault.From(err) == nil || fault.From(err).Status != http.StatusBadRequest {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -702,11 +705,11 @@ func TestANameThatDiffersInCaseAloneIsRefused(t *testing.T) {
 }
 
 func TestAMaximumOfNullGetsTheDefaultOnce(t *testing.T) {
-	a := &Ask{Endpoint: Chat, Body: []byte(strings.Replace(request, "}]}", `}],"max_tokens":null}`, 1))}
-	if err := a.read(); err != nil {
+	a := &request.Request{Endpoint: request.Chat, Body: []byte(strings.Replace(plainRequest, "}]}", `}],"max_tokens":null}`, 1))}
+	if err := a.Parse(); err != nil {
 		t.Fatal(err)
 	}
-	if sent := string(bytes.Join(a.body(nil, candidate{Model: model("m")}, 50), nil)); strings.Count(sent, "max_tokens") != 1 || !strings.Contains(sent, `"max_tokens":50`) {
+	if sent := string(bytes.Join(a.ProviderBody(nil, model("m"), false, 50), nil)); strings.Count(sent, "max_tokens") != 1 || !strings.Contains(sent, `"max_tokens":50`) {
 		t.Error(sent)
 	}
 }
@@ -714,19 +717,3 @@ func TestAMaximumOfNullGetsTheDefaultOnce(t *testing.T) {
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
-
-func TestAMaximumThatIsNamedAsAffordableIs(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		rate := rapid.Int64Range(0, 1e12)
-		p := price(money.Rate(rate.Draw(t, "input")), money.Rate(rate.Draw(t, "cached")), money.Rate(rate.Draw(t, "output")))
-		input, n, most := rapid.Int64Range(0, 1e6).Draw(t, "tokens"), rapid.Int64Range(1, 128).Draw(t, "n"), rapid.Int64Range(1, 1e6).Draw(t, "most")
-		free := money.Nano(rapid.Int64Range(0, 1e12).Draw(t, "free"))
-		got := affordable(p, input, n, most, free)
-		if got > 0 && p.Worst(input, n*got, 0) > free {
-			t.Fatalf("%d do not fit", got)
-		}
-		if got < most && p.Worst(input, n*(got+1), 0) <= free {
-			t.Fatalf("%d would fit too", got+1)
-		}
-	})
-}

@@ -19,6 +19,7 @@ import (
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
 	"sovereign/internal/net/breaker"
+	"sovereign/internal/plane/gateway/request"
 	"sovereign/internal/wire/upstream"
 )
 
@@ -31,7 +32,7 @@ func at(p live.Provider) func(*live.Model) {
 	return func(m *live.Model) { m.Provider = &p }
 }
 
-// by answers each model as it is told.
+// by answers each model by its own function.
 func by(answers map[string]func(*upstream.Request) (*upstream.Response, error)) func(*upstream.Request) (*upstream.Response, error) {
 	return func(r *upstream.Request) (*upstream.Response, error) { return answers[r.Model.ID](r) }
 }
@@ -46,11 +47,11 @@ func answers(status int, body string) func(*upstream.Request) (*upstream.Respons
 	}
 }
 
-// askWith serves a request of an endpoint with a word on caching.
-func (b *bench) askWith(e *Endpoint, ws tenant.ID, caching, body string) (*httptest.ResponseRecorder, error) {
+// askWith serves a workspace's request of an endpoint; caching is its X-Service-Cache.
+func (b *bench) askWith(e *request.Endpoint, ws tenant.ID, caching, body string) (*httptest.ResponseRecorder, error) {
 	w := httptest.NewRecorder()
-	ask := &Ask{Endpoint: e, Caller: tenant.Caller{Workspace: ws, Key: "key_1"}, ID: "req_" + strconv.Itoa(len(b.entries())), Body: []byte(body), Cache: caching}
-	err := b.Serve(context.Background(), ask, &flushing{w})
+	ask := &request.Request{Endpoint: e, Caller: tenant.Caller{Workspace: ws, Key: "key_1"}, ID: "req_" + strconv.Itoa(len(b.entries())), Body: []byte(body), Cache: caching}
+	err := b.Serve(context.Background(), ask, &httpWriter{w})
 	return w, err
 }
 
@@ -61,7 +62,7 @@ func TestAWorkspaceWithItsOwnKeyPaysTheFeeAlone(t *testing.T) {
 	b.Keys.Put("ws_poor", "p", own)
 	ask := func() { // the wallet of ws_poor is empty
 		t.Helper()
-		if w, err := b.askWith(Chat, "ws_poor", "", request); err != nil || w.Code != http.StatusOK {
+		if w, err := b.askWith(request.Chat, "ws_poor", "", plainRequest); err != nil || w.Code != http.StatusOK {
 			t.Fatal(w.Code, err)
 		}
 	}
@@ -78,7 +79,7 @@ func TestAWorkspaceWithItsOwnKeyPaysTheFeeAlone(t *testing.T) {
 	if e := b.settled(); !e.Own || e.Charged != (10_000+20_000)/10 {
 		t.Errorf("a tenth of the price: %+v", e)
 	}
-	if _, err := b.ask(request); err != nil || b.sent[2].Credentials != nil || b.settled().Own {
+	if _, err := b.ask(plainRequest); err != nil || b.sent[2].Credentials != nil || b.settled().Own {
 		t.Errorf("another workspace's request: %+v %v", b.sent[2].Credentials, err)
 	}
 }
@@ -90,14 +91,14 @@ func TestAProviderThatIsNotConfiguredServesOwnKeysAlone(t *testing.T) {
 		_, err := b.ask(body)
 		return fault.From(err)
 	}
-	offered := strings.Replace(request, `"m"`, `"offered/m"`, 1)
-	unknown := strings.Replace(request, `"m"`, `"offered/none"`, 1)
+	offered := strings.Replace(plainRequest, `"m"`, `"offered/m"`, 1)
+	unknown := strings.Replace(plainRequest, `"m"`, `"offered/none"`, 1)
 	for _, body := range []string{offered, unknown} {
 		if f := ask(body); f == nil || f.Kind != fault.UnknownProvider {
 			t.Errorf("%s: %v", body, f)
 		}
 	}
-	fallback := strings.Replace(request, `"messages"`, `"models":["offered/m"],"messages"`, 1)
+	fallback := strings.Replace(plainRequest, `"messages"`, `"models":["offered/m"],"messages"`, 1)
 	if f := ask(fallback); f == nil || f.Field != "models[0]" {
 		t.Errorf("as a fallback: %v", f)
 	}
@@ -114,18 +115,18 @@ func TestAProviderThatIsNotConfiguredServesOwnKeysAlone(t *testing.T) {
 	}
 }
 
-func TestAKeyThatAProviderRepeatsIsTakenOut(t *testing.T) {
+func TestAKeyThatAProviderRepeatsIsRedacted(t *testing.T) {
 	b := newBench(t)
 	b.Keys.Put(home, "p", &live.OwnKey{Key: secret.New("sk-own-canary")})
 	b.answer = answers(http.StatusBadRequest, `{"error":{"message":"the key sk-own-canary may not do that"}}`)
-	_, err := b.ask(request)
+	_, err := b.ask(plainRequest)
 	if f := fault.From(err); f == nil || f.Message != "the key [redacted] may not do that" {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestAFallbackThatCannotExpressTheRequestIsPassedOver(t *testing.T) {
-	cannot := refuse(unsupported("seed", "cannot be expressed"))
+func TestAFallbackThatCannotExpressTheRequestIsSkipped(t *testing.T) {
+	cannot := refuse(fault.UnsupportedParameter.New("seed cannot be expressed"))
 	down := refuse(errors.New("connection refused"))
 	body := `{"model":"a","models":["b","c"],"messages":[{"role":"user","content":"hi"}]}`
 	type sender = func(*upstream.Request) (*upstream.Response, error)
@@ -152,7 +153,7 @@ func TestAFallbackThatCannotExpressTheRequestIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestAModelThatFailsTooOftenIsLeftAloneForAWhile(t *testing.T) {
+func TestAModelWithAnOpenCircuitIsNotCalledForAWhile(t *testing.T) {
 	b := newBench(t, model("a"), model("b"))
 	b.Breaker.Apply(breaker.Settings{Failures: 3, Pause: time.Hour, Longest: time.Hour})
 	type sender = func(*upstream.Request) (*upstream.Response, error)
@@ -176,25 +177,25 @@ func TestAModelThatFailsTooOftenIsLeftAloneForAWhile(t *testing.T) {
 	}
 }
 
-func TestWhatAnswersIsAliveIfOnlyToRefuse(t *testing.T) {
+func TestARefusalDoesNotOpenTheCircuit(t *testing.T) {
 	b := newBench(t)
 	b.Breaker.Apply(breaker.Settings{Failures: 2, Pause: time.Hour, Longest: time.Hour})
 	for i, status := range []int{400, 401, 404, 422, 429, 400, 403, 429} {
 		b.answer = answers(status, "{}")
-		_, _ = b.ask(request)
+		_, _ = b.ask(plainRequest)
 		if len(b.sent) != i+1 {
 			t.Fatalf("after %d answers it is left alone", i)
 		}
 	}
 }
 
-func TestAnAnswerIsRememberedForTheWorkspaceThatWantsIt(t *testing.T) {
+func TestAnAnswerIsCachedForTheWorkspaceThatWantsIt(t *testing.T) {
 	b := newBench(t)
 	b.funds.Credit("ws_other", credit)
 	b.answer = whole(good)
 	said := func(ws tenant.ID, caching, body string) (header, text string) {
 		t.Helper()
-		w, err := b.askWith(Chat, ws, caching, body)
+		w, err := b.askWith(request.Chat, ws, caching, body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,31 +211,31 @@ func TestAnAnswerIsRememberedForTheWorkspaceThatWantsIt(t *testing.T) {
 			t.Errorf("%q, asked %d times, want %q and %d: %s", got, len(b.sent), want, sent, text)
 		}
 	}
-	step(home, "", request, "", 1)
-	step(home, "", request, "", 2)
-	step(home, "on", request, "miss", 3)
+	step(home, "", plainRequest, "", 1)
+	step(home, "", plainRequest, "", 2)
+	step(home, "on", plainRequest, "miss", 3)
 	spent := b.funds.Balance(home).Spent
-	step(home, "on", request, "hit", 3)
+	step(home, "on", plainRequest, "hit", 3)
 	step(home, "on", `{ "messages":[{"content":"hi","role":"user"}], "model" :"m"}`, "hit", 3) // the same, laid out otherwise
 	if now := b.funds.Balance(home).Spent; now != spent {
 		t.Errorf("a hit cost $%s", now-spent)
 	}
-	step("ws_other", "on", request, "miss", 4)
+	step("ws_other", "on", plainRequest, "miss", 4)
 	b.Workspaces.Put(home, live.Settings{Cache: true})
-	step(home, "", request, "hit", 4)
-	step(home, "off", request, "", 5)
-	step(home, "", strings.Replace(request, "hi", "ho", 1), "miss", 6)
-	step(home, "", strings.Replace(request, `"model"`, `"temperature":0.5,"model"`, 1), "miss", 7)
+	step(home, "", plainRequest, "hit", 4)
+	step(home, "off", plainRequest, "", 5)
+	step(home, "", strings.Replace(plainRequest, "hi", "ho", 1), "miss", 6)
+	step(home, "", strings.Replace(plainRequest, `"model"`, `"temperature":0.5,"model"`, 1), "miss", 7)
 }
 
-func TestARememberedAnswerStreamsAndAStreamIsRemembered(t *testing.T) {
+func TestACachedAnswerCanBeStreamedAndAStreamIsCached(t *testing.T) {
 	b := newBench(t)
-	b.answer = events(strings.NewReader(stock))
-	w, err := b.askWith(Chat, home, "on", stream)
-	if err != nil || w.Body.String() != unasked || w.Header().Get("X-Service-Cache") != "miss" {
+	b.answer = events(strings.NewReader(providerStream))
+	w, err := b.askWith(request.Chat, home, "on", streamRequest)
+	if err != nil || w.Body.String() != streamWithoutUsage || w.Header().Get("X-Service-Cache") != "miss" {
 		t.Fatalf("%v %s", err, w.Body)
 	}
-	w, err = b.askWith(Chat, home, "on", request)
+	w, err = b.askWith(request.Chat, home, "on", plainRequest)
 	const text = `"content":"one zwei`
 	if err != nil || w.Header().Get("X-Service-Cache") != "hit" || !strings.Contains(w.Body.String(), text) || !strings.Contains(w.Body.String(), `"prompt_tokens":10`) {
 		t.Errorf("the stream as a whole: %v %v %s", err, w.Header(), w.Body)
@@ -242,8 +243,8 @@ func TestARememberedAnswerStreamsAndAStreamIsRemembered(t *testing.T) {
 	for _, c := range []struct {
 		body  string
 		usage bool
-	}{{stream, false}, {asked, true}} {
-		w, err = b.askWith(Chat, home, "on", c.body)
+	}{{streamRequest, false}, {streamRequestWithUsage, true}} {
+		w, err = b.askWith(request.Chat, home, "on", c.body)
 		got := w.Body.String()
 		if err != nil || w.Header().Get("Content-Type") != "text/event-stream; charset=utf-8" || !strings.Contains(got, "one zwei") ||
 			!strings.HasSuffix(got, "data: [DONE]\n\n") || strings.Contains(got, "prompt_tokens") != c.usage {
@@ -255,19 +256,19 @@ func TestARememberedAnswerStreamsAndAStreamIsRemembered(t *testing.T) {
 	}
 }
 
-func TestAFallbacksAnswerAndABrokenOneAreNotRemembered(t *testing.T) {
+func TestAFallbacksAnswerAndABrokenOneAreNotCached(t *testing.T) {
 	b := newBench(t, model("m"), model("b"))
 	type sender = func(*upstream.Request) (*upstream.Response, error)
 	b.answer = by(map[string]sender{"m": answers(http.StatusServiceUnavailable, "{}"), "b": whole(good)})
-	body := strings.Replace(request, `"messages"`, `"models":["b"],"messages"`, 1)
+	body := strings.Replace(plainRequest, `"messages"`, `"models":["b"],"messages"`, 1)
 	for range 2 {
-		if w, err := b.askWith(Chat, home, "on", body); err != nil || w.Header().Get("X-Service-Cache") != "miss" {
+		if w, err := b.askWith(request.Chat, home, "on", body); err != nil || w.Header().Get("X-Service-Cache") != "miss" {
 			t.Errorf("%v %v", err, w.Header())
 		}
 	}
 	for range 2 {
-		b.answer = events(strings.NewReader(stock[:endOf(stock, "zwei")]))
-		if w, _ := b.askWith(Chat, home, "on", stream); w.Header().Get("X-Service-Cache") != "miss" {
+		b.answer = events(strings.NewReader(providerStream[:endOf(providerStream, "zwei")]))
+		if w, _ := b.askWith(request.Chat, home, "on", streamRequest); w.Header().Get("X-Service-Cache") != "miss" {
 			t.Errorf("%v", w.Header())
 		}
 	}
@@ -280,14 +281,14 @@ func TestLongInputsAndWrittenTokensHaveTheirOwnPrices(t *testing.T) {
 	}))
 	const usage = `{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":%d,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":10,"cache_write_tokens":20}}}`
 	b.answer = whole(fmt.Sprintf(usage, 100))
-	if _, err := b.ask(request); err != nil {
+	if _, err := b.ask(plainRequest); err != nil {
 		t.Fatal(err)
 	}
 	if e := b.settled(); e.Usage != (live.Usage{Input: 100, Cached: 10, Written: 20, Output: 5}) || e.Cost != 70_000+5_000+25_000+20_000 {
 		t.Errorf("%+v", e)
 	}
 	b.answer = whole(fmt.Sprintf(usage, 101))
-	if _, err := b.ask(request); err != nil {
+	if _, err := b.ask(plainRequest); err != nil {
 		t.Fatal(err)
 	}
 	if e := b.settled(); e.Cost != 101*2000+5*8000 || e.Price.Input != 2_000_000_000 {
@@ -297,14 +298,14 @@ func TestLongInputsAndWrittenTokensHaveTheirOwnPrices(t *testing.T) {
 
 func TestADefaultMaximumIsNamedAsTheProviderWants(t *testing.T) {
 	for name, c := range map[string]struct {
-		e     *Endpoint
+		e     *request.Endpoint
 		fresh bool
 		body  string
 		want  string
 	}{
-		"chat":                     {Chat, false, request, `"max_tokens":77`},
-		"chat at a newer provider": {Chat, true, request, `"max_completion_tokens":77`},
-		"responses":                {Responses, false, `{"model":"m","input":"hi"}`, `"max_output_tokens":77`},
+		"chat":                     {request.Chat, false, plainRequest, `"max_tokens":77`},
+		"chat at a newer provider": {request.Chat, true, plainRequest, `"max_completion_tokens":77`},
+		"responses":                {request.Responses, false, `{"model":"m","input":"hi"}`, `"max_output_tokens":77`},
 	} {
 		b := newBench(t, model("m", at(live.Provider{Name: "p", Configured: true, Modern: c.fresh})))
 		b.answer = refuse(errors.New("enough"))
@@ -325,7 +326,7 @@ func TestRankingsComeBestFirstAndAreChargedByTheSearch(t *testing.T) {
 		m.Kind, m.MaxOutput, m.Price = live.Rerank, 0, live.Price{Rates: live.Rates{Search: 2_000_000_000_000}}
 	}))
 	b.answer = whole(`{"id":"x","results":[{"index":0,"relevance_score":0.1},{"index":1,"relevance_score":0.9,"document":{"text":"forged"}}],"usage":{"search_units":1}}`)
-	w, err := b.askFrom(context.Background(), Rerank, `{"model":"r","query":"which?","documents":["one",{"text":"two"}],"return_documents":true}`)
+	w, err := b.askFrom(context.Background(), request.Rerank, `{"model":"r","query":"which?","documents":["one",{"text":"two"}],"return_documents":true}`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,32 +338,32 @@ func TestRankingsComeBestFirstAndAreChargedByTheSearch(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	b.answer = whole(`{"results":[{"index":7,"relevance_score":0.1}]}`)
-	if _, err := b.askFrom(context.Background(), Rerank, `{"model":"r","query":"which?","documents":["one"]}`); fault.From(err) == nil || fault.From(err).Status != http.StatusBadGateway {
+	if _, err := b.askFrom(context.Background(), request.Rerank, `{"model":"r","query":"which?","documents":["one"]}`); fault.From(err) == nil || fault.From(err).Status != http.StatusBadGateway {
 		t.Errorf("a document that is none: %v", err)
 	}
 }
 
-func TestADeveloperIsTheSystemToProvidersThatKnowNone(t *testing.T) {
+func TestTheDeveloperRoleBecomesSystemForOtherProviders(t *testing.T) {
 	const body = `{"messages":[{"role": "developer","content":"developer"},{"content":[{"role":"developer"}],"role":"developer" },{"role":"user","content":"\"developer\"","name":"developer"}],"model":"m"}`
 	const system = `{"messages":[{"role": "system","content":"developer"},{"content":[{"role":"developer"}],"role":"system" },{"role":"user","content":"\"developer\"","name":"developer"}],"model":"up-m"}`
 	for modern, want := range map[bool]string{false: system, true: strings.Replace(body, `"m"`, `"up-m"`, 1)} {
-		a := &Ask{Endpoint: Chat, Body: []byte(body)}
-		if err := a.read(); err != nil {
+		a := &request.Request{Endpoint: request.Chat, Body: []byte(body)}
+		if err := a.Parse(); err != nil {
 			t.Fatal(err)
 		}
 		m := model("m")
 		m.Provider = &live.Provider{Protocol: live.OpenAI, Modern: modern}
-		if got := string(bytes.Join(a.body(nil, candidate{Model: m}, 0), nil)); got != want {
+		if got := string(bytes.Join(a.ProviderBody(nil, m, false, 0), nil)); got != want {
 			t.Errorf("%s\nwant %s", got, want)
 		}
 	}
 }
 
-func TestWhatHasAPriceOfItsOwnIsNotForTheServersKey(t *testing.T) {
+func TestMembersWithTheirOwnPriceNeedAnOwnKey(t *testing.T) {
 	for member, value := range map[string]string{"service_tier": `"priority"`, "web_search_options": `{}`} {
 		b := newBench(t, model("m", at(live.Provider{Name: "p", Configured: true, Modern: true})))
 		b.answer = whole(good)
-		body := strings.Replace(request, `"model"`, `"`+member+`":`+value+`,"model"`, 1)
+		body := strings.Replace(plainRequest, `"model"`, `"`+member+`":`+value+`,"model"`, 1)
 		if _, err := b.ask(body); fault.From(err) == nil || fault.From(err).Field != member || len(b.sent) != 0 {
 			t.Errorf("%s: %v", member, err)
 		}
@@ -379,7 +380,7 @@ func TestWhatHasAPriceOfItsOwnIsNotForTheServersKey(t *testing.T) {
 	}
 	b.answer = whole(good)
 	for _, tier := range []string{`null`, `"auto"`, `"default"`} {
-		if _, err := b.ask(strings.Replace(request, `"model"`, `"service_tier":`+tier+`,"model"`, 1)); err != nil {
+		if _, err := b.ask(strings.Replace(plainRequest, `"model"`, `"service_tier":`+tier+`,"model"`, 1)); err != nil {
 			t.Errorf("%s: %v", tier, err)
 		}
 	}

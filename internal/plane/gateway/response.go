@@ -1,131 +1,73 @@
 package gateway
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
-	"strings"
+	"net/http"
+	"strconv"
+	"sync"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
-	"sovereign/internal/base/fault"
-	"sovereign/internal/live"
-	"sovereign/internal/plane/edge"
-	"sovereign/internal/text/sse"
-	"sovereign/internal/text/token"
+	"sovereign/internal/plane/gateway/deadline"
 )
 
-// responseUsage reads the usage of a response.
-func responseUsage(value []byte) *live.Usage {
-	var u struct {
-		Input         *token.Count  `json:"input_tokens"`
-		Output        *token.Count  `json:"output_tokens"`
-		InputDetails  inputDetails  `json:"input_tokens_details"`
-		OutputDetails outputDetails `json:"output_tokens_details"`
-	}
-	if lenient(value, &u) != nil || u.Input == nil {
-		return nil
-	}
-	return usage(u.Input, u.InputDetails, u.Output, u.OutputDetails)
+// A Writer takes an answer.
+type Writer interface {
+	Header() http.Header
+	WriteHeader(status int)
+	Send(p []byte) error // writes p at once, without buffering
+	End(p []byte) error  // is Send for the last bytes of the answer
 }
 
-// responseText is the text of a response's output: what a model wrote, calls included.
-func responseText(output []byte) (text []byte) {
-	var items []jsontext.Value
-	if lenient(output, &items) != nil {
-		return nil
-	}
-	for _, item := range items {
-		type part struct{ Text, Refusal string }
-		var said struct {
-			Content, Summary []part
-			Name, Arguments  string
-			Input            string
-		}
-		if lenient(item, &said) != nil {
-			continue // it is of a kind that we do not know
-		}
-		for _, p := range append(said.Summary, said.Content...) {
-			text = append(append(text, p.Text...), p.Refusal...)
-		}
-		text = append(append(append(text, said.Name...), said.Arguments...), said.Input...)
-	}
-	return text
+// A response is what the caller is sent.
+type response struct {
+	out      Writer
+	deadline *deadline.Deadline // ended when the caller has left
+	clock    *stopwatch
+	writing  sync.Mutex // separates the answer from keep-alive comments
+	begun    bool       // the header is written: no other attempt is possible
 }
 
-// A responseChunk is one event of a response's stream.
-type responseChunk struct {
-	Type     string         `json:"type"`
-	Delta    jsontext.Value `json:"delta"`
-	Sequence int64          `json:"sequence_number"`
-	Error    jsontext.Value `json:"error"`
-	Response struct {
-		Status string         `json:"status"`
-		Usage  jsontext.Value `json:"usage"`
-		Error  jsontext.Value `json:"error"`
-	} `json:"response"`
+// A head is the status and headers of an answer.
+type head struct {
+	contentType string
+	length      int    // of the body; -1 if it is not known
+	model       string // that serves the request
+	alias       string // that was resolved; empty for none
+	cache       string // "hit" or "miss"; empty if the cache is not used
 }
 
-// responseEvent reads one event of a response's stream. The last one says how it ended, and waits for the charge.
-func responseEvent(s *relay, e sse.Event) (v verdict, failed *failure) {
-	var c responseChunk
-	if err := lenient(e.Data, &c); err != nil || c.Type == "" {
-		return v, s.garbage(errors.Join(errors.New("an event of the stream is none of a response's"), err))
+// begin writes the status and the headers.
+func (w *response) begin(h *head) {
+	header := w.out.Header() // names are in canonical form, which saves canonicalising them
+	values := make([]string, 0, 5)
+	set := func(name, value string) {
+		values = append(values, value)
+		header[name] = values[len(values)-1 : len(values) : len(values)]
 	}
-	s.sequence = c.Sequence
-	if present(c.Response.Usage) {
-		if u := responseUsage(c.Response.Usage); u != nil {
-			s.reported = u
-		}
+	set("Content-Type", h.contentType)
+	set("X-Service-Served-Model", h.model)
+	if h.alias != "" {
+		set("X-Service-Alias", h.alias)
 	}
-	switch c.Type {
-	case "error": // it is flat: what it says stands beside its type; or in it, with some
-		if present(c.Error) {
-			return v, s.inside(c.Error)
-		}
-		return v, s.inside(e.Data)
-	case "response.failed":
-		return v, s.inside(c.Response.Error)
-	case "response.completed", "response.incomplete":
-		s.run.finish, v.last = c.Response.Status, true
+	if h.cache != "" {
+		set("X-Service-Cache", h.cache)
 	}
-	if strings.HasSuffix(c.Type, ".delta") || strings.HasSuffix(c.Type, ".partial_image") {
-		v.content = true
-		var text string
-		if lenient(c.Delta, &text) == nil {
-			s.keep([]byte(text))
-		}
+	if h.length >= 0 {
+		set("Content-Length", strconv.Itoa(h.length))
 	}
-	s.out = fmt.Appendf(s.out, "event: %s\ndata: ", c.Type)
-	s.out = append(append(s.out, bytes.ReplaceAll(e.Data, []byte("\n"), []byte("\ndata: "))...), '\n', '\n')
-	return v, nil
+	w.out.WriteHeader(http.StatusOK)
+	w.begun = true
 }
 
-// responseFailure is the flat event that ends a response's stream with an error.
-func (s *relay) responseFailure(f *fault.Fault) []byte {
-	var told struct {
-		Error struct {
-			Message string  `json:"message"`
-			Code    *string `json:"code"`
-			Param   *string `json:"param"`
-			Type    string  `json:"type"`
-		} `json:"error"`
+// send writes bytes to the caller. It returns false if the caller has left, which ends the request.
+func (w *response) send(p []byte) bool { return w.wrote(w.out.Send(p)) }
+
+// end writes the last bytes.
+func (w *response) end(p []byte) bool { return w.wrote(w.out.End(p)) }
+
+// wrote notes the result of a write.
+func (w *response) wrote(err error) bool {
+	w.clock.waitedForOthers()
+	if err != nil {
+		w.deadline.End(errLeft)
 	}
-	_ = json.Unmarshal(edge.Event(s.ask.ID, f), &told) // what it says is ours
-	code := told.Error.Type
-	if told.Error.Code != nil {
-		code = *told.Error.Code
-	}
-	text, err := json.Marshal(struct {
-		Type     string  `json:"type"`
-		Code     string  `json:"code"`
-		Message  string  `json:"message"`
-		Param    *string `json:"param"`
-		Sequence int64   `json:"sequence_number"`
-	}{"error", code, told.Error.Message, told.Error.Param, s.sequence + 1})
-	if err != nil { // texts and a number
-		return nil
-	}
-	return fmt.Appendf(nil, "event: error\ndata: %s\n\n", text)
+	return err == nil
 }

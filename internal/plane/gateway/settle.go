@@ -1,153 +1,152 @@
 package gateway
 
 import (
-	"bytes"
-	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/outcome"
 	"sovereign/internal/live"
+	"sovereign/internal/plane/gateway/plan"
+	"sovereign/internal/plane/gateway/request"
+	"sovereign/internal/plane/till"
 	"sovereign/internal/text/token"
 )
 
-// An Outcome is how a request ended, for its money.
-type Outcome string
+// A bill is the money of one request: its hold, what was used so far, and how it was settled.
+type bill struct {
+	gateway *Gateway
+	request *request.Request
+	tab     till.Tab
+	model   *plan.Candidate // the model of the current attempt, whose price is charged
 
-// The outcomes. A process that dies leaves its requests to the ledger, which calls them killed.
-const (
-	Finished Outcome = "finished" // the provider said so
-	Left     Outcome = "left"     // the caller left after content
-	Died     Outcome = "died"     // the provider broke off after content
-	Nothing  Outcome = "nothing"  // was delivered
-)
+	reported  *live.Usage // by the provider; nil if it has reported none, which is not 0
+	delivered []byte      // text of the answer that was put out for the caller
+	recorded  time.Time   // when progress was last recorded
 
-// settle ends a request's money, whatever became of it: the one place where an outcome becomes a charge.
+	outcome outcome.Outcome // empty until the request is settled
+	used    live.Usage      // that was charged
+}
+
+// serve begins an attempt at a model. What an earlier attempt used is forgotten: it delivered nothing.
+func (b *bill) serve(c *plan.Candidate) {
+	b.model, b.reported, b.delivered, b.recorded = c, nil, b.delivered[:0], time.Time{}
+	b.tab.Serve(c.Model, c.Price, c.Own != nil)
+}
+
+// settle ends a request's money: the only place where the outcome of a caller's request becomes a charge, as package
+// outcome lists it. Requests of the product are charged by keepAnswer instead, after the answer was kept.
 //
-//	finished, usage reported   what the provider reports; 0 is 0
-//	finished, nothing reported input and output, counted by us
-//	left, died                 input and what was delivered, counted by us
-//	nothing                    nothing
-//
-// What the product itself asks for is charged by keep, when it is finished and kept.
-//
-// It returns before what is counted is charged, with the rest as a function for when the caller has its last byte; by
-// then the journal holds a charge that is never too high. An error says that nothing could be recorded: whoever has
-// delivered something all the same calls the rest too, and it is owed.
-func (r *run) settle(o Outcome) (later func(), err error) {
+// What must be counted is not charged before settle returns: later does that, when the caller has its last byte. By
+// then the journal holds a charge that is never too high. An error says that nothing could be recorded. If something
+// was delivered all the same, later must be called too, and the charge is owed.
+func (b *bill) settle(o outcome.Outcome) (later func(), err error) {
 	none := func() {}
-	switch {
-	case o == Nothing && r.tab.Opened(): // recorded, and then not delivered after all
-		if r.tab.Settle(string(o), live.Usage{}, true) != nil {
-			r.tab.Owe(string(o), live.Usage{}, true)
-		}
+	switch basis := o.Basis(); {
+	case basis == outcome.None && b.tab.Opened(): // recorded, and not delivered after all
+		b.settleOrOwe(o, live.Usage{}, true)
 		return none, nil
-	case o == Nothing:
-		r.tab.Drop()
+	case basis == outcome.None:
+		b.tab.Drop()
 		return none, nil
-	case o == Finished && r.reported != nil:
-		err := r.tab.Settle(string(o), *r.reported, false)
+	case basis == outcome.Answer && b.reported != nil:
+		err := b.tab.Settle(o, *b.reported, false)
 		if err == nil {
-			r.settled(o, *r.reported)
+			b.settled(o, *b.reported)
 			return none, nil
 		}
 		return func() {
-			r.tab.Owe(string(o), *r.reported, false)
-			r.settled(o, *r.reported)
+			b.tab.Owe(o, *b.reported, false)
+			b.settled(o, *b.reported)
 		}, err
 	}
-	err = r.tab.Deliver(r.sofar())
-	return func() { r.charge(o, r.count(), true) }, err
+	err = b.tab.Deliver(b.atLeast())
+	return func() { b.charge(o, b.count(), true) }, err
 }
 
-// charge settles what an answer used that somebody has, and owes what cannot be recorded.
-func (r *run) charge(o Outcome, used live.Usage, counted bool) {
-	if r.tab.Settle(string(o), used, counted) != nil {
-		r.tab.Owe(string(o), used, counted)
+// charge settles what an answer used, and owes it if it cannot be recorded.
+func (b *bill) charge(o outcome.Outcome, used live.Usage, counted bool) {
+	b.settleOrOwe(o, used, counted)
+	b.settled(o, used)
+}
+
+func (b *bill) settleOrOwe(o outcome.Outcome, used live.Usage, counted bool) {
+	if b.tab.Settle(o, used, counted) != nil {
+		b.tab.Owe(o, used, counted)
 	}
-	r.settled(o, used)
 }
 
-// sofar is what was surely used: never more than the real count.
-func (r *run) sofar() live.Usage {
-	return live.Usage{Input: r.ask.tokens().Low, Output: token.Text(r.delivered).Low, Searches: r.searches()}
+// settled notes what was charged.
+func (b *bill) settled(o outcome.Outcome, used live.Usage) {
+	b.outcome, b.used = o, used
+	b.gateway.Metrics.charged(b.model.ID, used, b.cost(used))
 }
 
-// searches is how many were surely made, where the model is paid for by them.
-func (r *run) searches() int64 {
-	if r.model.price.Search == 0 {
+// cost returns what the model takes for a usage.
+func (b *bill) cost(u live.Usage) money.Nano { return b.model.Price.At(u.Input).Of(u) }
+
+// usage returns what a finished answer used: as the provider reports, or else as counted.
+func (b *bill) usage() (used live.Usage, counted bool) {
+	if b.reported != nil {
+		return *b.reported, false
+	}
+	return b.count(), true
+}
+
+// atLeast returns a lower bound of what was used so far.
+func (b *bill) atLeast() live.Usage {
+	return live.Usage{Input: b.request.Tokens().Low, Output: token.Text(b.delivered).Low, Searches: b.searches()}
+}
+
+// searches returns how many searches were made at least, if the model is priced by them.
+func (b *bill) searches() int64 {
+	if b.model.Price.Search == 0 {
 		return 0
 	}
-	return (int64(r.ask.elements) + perSearch - 1) / perSearch
+	return b.request.MinSearches()
 }
 
-// maxCounted bounds what a tokenizer is given: a longer body is charged what it surely is.
+// maxCounted bounds the body that a tokenizer counts. A longer one is charged by its lower bound.
 const maxCounted = 8 << 20
 
 // count counts what was used with a tokenizer. It takes milliseconds for a long prompt, so only a few count at once.
-func (r *run) count() live.Usage {
-	if len(r.ask.Body) > maxCounted {
-		return r.sofar()
+func (b *bill) count() live.Usage {
+	if len(b.request.Body) > maxCounted {
+		return b.atLeast()
 	}
-	r.gateway.counting <- struct{}{}
-	defer func() { <-r.gateway.counting }()
-	return live.Usage{Input: countInput(r.gateway.Count, r.ask), Output: r.gateway.Count(string(r.delivered)), Searches: r.searches()}
+	b.gateway.counters <- struct{}{}
+	defer func() { <-b.gateway.counters }()
+	count := b.gateway.Count
+	return live.Usage{Input: b.request.CountInput(count), Output: count(string(b.delivered)), Searches: b.searches()}
 }
 
-// messageOverhead is what a chat's template adds to each message.
-const messageOverhead = 4
+// maxDelivered bounds the delivered text that is kept for counting.
+const maxDelivered = 4 << 20
 
-// countInput counts the texts of what was asked. Media that are sent as data count nothing: no tokenizer knows them.
-func countInput(count func(string) int64, a *Ask) int64 {
-	var n int64
-	for _, m := range a.prompt() {
-		if m.Name == "tools" || m.Name == "response_format" || m.Name == "text" {
-			n += count(string(m.Value))
-			continue
-		}
-		texts(m.Value, func(text string) {
-			if !isData(text) {
-				n += count(text)
-			}
-		})
+// deliver keeps text that a model wrote, for counting.
+func (b *bill) deliver(text []byte) {
+	if cap(b.delivered) == 0 {
+		b.delivered = make([]byte, 0, firstBuffer)
 	}
-	if a.Endpoint.kind == live.Chat {
-		n += int64(a.elements) * messageOverhead
-	}
-	return n
-}
-
-// texts hands over every string value of a JSON text, and no name.
-func texts(value []byte, each func(string)) {
-	decoder := jsontext.NewDecoder(bytes.NewReader(value), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	for {
-		kind, length := decoder.StackIndex(decoder.StackDepth())
-		name := kind == '{' && length%2 == 0
-		t, err := decoder.ReadToken()
-		if err != nil {
-			return // the end, or what was no JSON: the provider has judged it
-		}
-		if t.Kind() == '"' && !name {
-			each(t.String())
-		}
+	if len(b.delivered) < maxDelivered {
+		b.delivered = append(b.delivered, text...)
 	}
 }
 
-// progressEvery is how often a stream's progress is recorded, and so what a killed process may lose of it.
-const progressEvery = time.Second
+// firstBuffer is the first size of a stream's buffers: enough for one event at a time.
+const firstBuffer = 1 << 10
+
+// progressInterval is how often a stream's progress is recorded, and so how much of it a killed process may lose.
+const progressInterval = time.Second
+
+// progressDue reports whether the next content must be recorded.
+func (b *bill) progressDue(now time.Time) bool { return now.Sub(b.recorded) >= progressInterval }
 
 // progress records a stream's first content, and then about once a second what it has delivered. What could not be
-// recorded is tried again with the next.
-func (r *run) progress() error {
-	if r.clock.now.Sub(r.recorded) < progressEvery {
+// recorded is recorded with the next.
+func (b *bill) progress(now time.Time) error {
+	if !b.progressDue(now) {
 		return nil
 	}
-	r.recorded = r.clock.now
-	return r.tab.Deliver(r.sofar())
-}
-
-// isData reports whether a text is a medium in base64.
-func isData(text string) bool {
-	head, _, found := strings.Cut(text[:min(len(text), 200)], ";base64,")
-	return found && strings.HasPrefix(head, "data:")
+	b.recorded = now
+	return b.tab.Deliver(b.atLeast())
 }

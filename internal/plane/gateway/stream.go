@@ -9,58 +9,75 @@ import (
 	"time"
 
 	"sovereign/internal/base/fault"
+	"sovereign/internal/base/outcome"
+	"sovereign/internal/plane/gateway/answer"
+	"sovereign/internal/plane/gateway/request"
 	"sovereign/internal/text/sse"
 	"sovereign/internal/wire/upstream"
 )
 
-// eventStream is the content type of every stream.
-const eventStream = "text/event-stream; charset=utf-8"
-
 const (
-	maxEvent  = 8 << 20 // bytes of one event
-	maxText   = 4 << 20 // bytes of delivered text that are kept for counting
-	maxBefore = 1 << 20 // bytes of events before the first content
-	// afterDone is how long a provider gets to end an answer that is over, so that its connection can be used again.
-	afterDone = time.Second
+	maxBeforeContent = 1 << 20 // bytes of events before the first content
+	// drainTimeout is how long a provider gets to end an answer that has finished, so that its connection can be
+	// reused.
+	drainTimeout = time.Second
+	maxDrained   = 64 << 10 // bytes that are read for it
 )
 
-// A relay is a stream on its way: what has been read and is not whole yet, and what waits to be written.
-type relay struct {
-	*run
-	in       *source
-	events   sse.Reader
-	out      []byte // events for the caller, in one write per read
-	mould    *mould // of the last, where it was of a kind that has one: form
-	form     mould
-	quoted   []byte // a text that has escapes
-	end      []byte // what is written when the charge is recorded
-	choices  choices
-	sequence int64     // of the last event, where they are numbered
-	finished bool      // every choice has said so
-	ended    bool      // the provider has said so
-	content  bool      // some was read
-	reached  bool      // some was sent to the caller
-	sent     int       // how much of the delivered text
-	last     time.Time // when something was sent
-	ping     *time.Timer
-	mute     bool // no more pings
-	tape     *tape
-	ride     ride
+// A streamFormat is how an endpoint's streams are read.
+type streamFormat struct {
+	event   func(*relay, sse.Event) (eventEffect, *failure) // reads one event, and appends what the caller sees of it to pending
+	end     string                                          // ends a stream whose provider did not end it
+	failure func(*relay, *fault.Fault) []byte               // returns the event that ends a stream with an error
 }
 
-// stream relays server-sent events. Nothing is written before the first content, so that until then another try is
-// possible; the end is written only when the charge is recorded.
-func (r *run) stream(in *source, response *upstream.Response) *failure {
+// An eventEffect is what an event means for the relay.
+type eventEffect struct {
+	content bool // it holds a part of the answer
+	last    bool // the answer has ended: what the caller sees of it is sent after the charge is recorded
+}
+
+// A relay passes a stream on: events that are not complete yet, and bytes that wait to be written.
+type relay struct {
+	run    *run
+	format *streamFormat
+	source *source
+	events sse.Reader
+
+	pending  []byte           // events for the caller, sent in one write per read
+	template *answer.Template // of the last event, if that had one: &learned
+	learned  answer.Template
+	end      []byte // is sent after the charge is recorded
+
+	choices  choices
+	sequence int64 // number of the last event, where events are numbered
+	finished bool  // every choice has finished
+	ended    bool  // the provider has ended the stream
+	content  bool  // some was read
+
+	contentSent bool      // some content was sent to the caller
+	textSent    int       // bytes of the delivered text that were sent
+	lastSent    time.Time // when something was last sent
+
+	ping      *time.Timer
+	pingsOff  bool
+	recording *recording
+	poll      poll
+}
+
+// relayStream relays server-sent events. Nothing is written before the first content: until then another attempt is
+// possible. The end is written after the charge is recorded.
+func (r *run) relayStream(format *streamFormat, response *upstream.Response) *failure {
 	if !strings.HasPrefix(strings.ToLower(response.ContentType), "text/event-stream") {
-		return r.garbage(fmt.Errorf("a stream was asked for and %q came", response.ContentType))
+		return unreadable(r.bill.model, fmt.Errorf("a stream was asked for and %q came", response.ContentType))
 	}
-	s := &relay{run: r, in: in, events: sse.Reader{Most: maxEvent}}
-	if r.logs {
-		s.tape = newTape()
+	s := &relay{run: r, format: format, source: &r.attempt.source, events: sse.Reader{Most: maxEvent}}
+	if r.progress.logged {
+		s.recording = newRecording()
 	}
-	s.out = borrowed()
-	defer func() { lend(s.out) }()
-	in.patience = r.settings.StallTimeout
+	s.pending = getBuffer()
+	defer func() { putBuffer(s.pending) }()
+	s.source.timeout = r.settings.StallTimeout
 	defer func() {
 		if s.ping != nil {
 			s.ping.Stop()
@@ -69,8 +86,8 @@ func (r *run) stream(in *source, response *upstream.Response) *failure {
 	for !s.ended {
 		piece, err := s.next()
 		failed := s.take(piece)
-		if failed == nil && err != nil && !s.ended { // what comes after the end is of no interest
-			failed = s.over(err)
+		if failed == nil && err != nil && !s.ended { // an error after the end does not matter
+			failed = s.disconnected(err)
 		}
 		if failed != nil {
 			return s.fail(failed)
@@ -82,116 +99,120 @@ func (r *run) stream(in *source, response *upstream.Response) *failure {
 	return s.finish()
 }
 
-// lines are buffers for what waits to be written.
-var lines = sync.Pool{New: func() any { return new([]byte) }}
+// buffers are for pending events.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxLine is how large a buffer may be that is kept for another stream.
-const maxLine = 64 << 10
+// maxPooled bounds a buffer that is kept for another stream.
+const maxPooled = 64 << 10
 
-// firstLine is for the events of a slow stream: one at a time.
-const firstLine = 1 << 10
-
-func borrowed() []byte {
-	buffer, _ := lines.Get().(*[]byte)
+func getBuffer() []byte {
+	buffer, _ := buffers.Get().(*[]byte)
 	return (*buffer)[:0]
 }
 
-func lend(buffer []byte) {
-	if cap(buffer) > 0 && cap(buffer) <= maxLine {
-		lines.Put(&buffer)
+func putBuffer(buffer []byte) {
+	if cap(buffer) > 0 && cap(buffer) <= maxPooled {
+		buffers.Put(&buffer)
 	}
 }
 
-// A verdict is what an event means to the road. What the caller sees of it was put in line.
-type verdict struct {
-	content bool // it holds something of the answer
-	last    bool // the answer is over: what is shown waits until the charge is recorded
+// choices are bit sets of the choices that have begun, and of those that have finished.
+type choices struct {
+	begun, ended [request.MaxChoices / 64]uint64
 }
 
-// choices are those that have said something, and those that have finished.
-type choices struct{ said, over [maxChoices / 64]uint64 }
-
-func (c *choices) hear(index int, over bool) {
+func (c *choices) note(index int, ended bool) {
 	bit := uint64(1) << (index % 64)
-	if c.said[index/64] |= bit; over {
-		c.over[index/64] |= bit
+	if c.begun[index/64] |= bit; ended {
+		c.ended[index/64] |= bit
 	}
 }
 
 func (c *choices) none() bool { return *c == choices{} }
 
-// finished reports whether there is one, and each has finished.
-func (c *choices) finished() bool { return !c.none() && c.said == c.over }
+// finished reports whether there is a choice, and every choice has finished.
+func (c *choices) finished() bool { return !c.none() && c.begun == c.ended }
 
-// take reads events.
+// take reads the events of a piece.
 func (s *relay) take(piece []byte) *failure {
-	s.tape.add(piece)
+	s.recording.add(piece)
 	for len(piece) > 0 && !s.ended {
-		if s.mould != nil && s.events.AtBoundary() && !s.memory.wanted {
-			n := s.skim(piece)
-			if failed := s.heard(n > 0); failed != nil {
+		if s.template != nil && s.events.AtBoundary() && !s.run.cache.store {
+			n := s.takeMatching(piece)
+			if failed := s.noteContent(n > 0); failed != nil {
 				return failed
 			}
 			piece = piece[n:]
 		}
 		e, rest, ok, err := s.events.Next(piece)
 		if err != nil {
-			return s.garbage(err)
+			return unreadable(s.run.bill.model, err)
 		}
 		if piece = rest; !ok {
 			continue
 		}
-		if failed := s.dispatch(e); failed != nil {
+		if failed := s.takeEvent(e); failed != nil {
 			return failed
 		}
 	}
 	return nil
 }
 
-// skim takes the events that a piece begins with and that have the form of the one before, and is how long they are.
-func (s *relay) skim(piece []byte) (n int) {
+// takeMatching takes the events at the front of a piece that match the template, without decoding them. It returns
+// their length.
+func (s *relay) takeMatching(piece []byte) (n int) {
+	t := s.template
 	for {
-		c, size := s.mould.next(piece[n:])
-		if size == 0 || !s.deliver(&c, s.mould.text) {
+		c, size := t.Next(piece[n:])
+		if size == 0 || !s.deliver(t, &c) {
 			break
 		}
-		if n += size; !s.mould.same {
-			s.out = s.mould.pour(s.out, &c)
+		if n += size; !t.Verbatim {
+			s.pending = t.Append(s.pending, &c)
 		}
 	}
-	if s.mould.same {
-		s.out = append(s.out, piece[:n]...)
+	if t.Verbatim {
+		s.pending = append(s.pending, piece[:n]...)
 	}
 	return n
 }
 
-// dispatch takes one event.
-func (s *relay) dispatch(e sse.Event) *failure {
-	if cap(s.out) == 0 {
-		s.out = make([]byte, 0, firstLine)
+// deliver keeps the text of an event that matches the template. It returns false if the text cannot be read.
+func (s *relay) deliver(t *answer.Template, c *answer.Slots) bool {
+	text, ok := t.Text(c)
+	if ok {
+		s.run.bill.deliver(text)
 	}
-	before := len(s.out)
-	v, failed := s.ask.Endpoint.event(s, e)
+	return ok
+}
+
+// takeEvent takes one event.
+func (s *relay) takeEvent(e sse.Event) *failure {
+	if cap(s.pending) == 0 {
+		s.pending = make([]byte, 0, firstBuffer)
+	}
+	before := len(s.pending)
+	effect, failed := s.format.event(s, e)
 	if failed != nil {
 		return failed
 	}
-	if v.last {
-		s.ended, s.end = true, append(s.end, s.out[before:]...)
-		s.out = s.out[:before]
+	if effect.last {
+		s.ended, s.end = true, append(s.end, s.pending[before:]...)
+		s.pending = s.pending[:before]
 		return nil
 	}
-	if !s.begun && len(s.out) > maxBefore+4*len(s.ask.Body) { // some repeat what was asked before they answer
-		return s.garbage(errors.New("the stream says nothing"))
+	if !s.run.response.begun && len(s.pending) > maxBeforeContent+4*len(s.run.request.Body) { // some repeat the request first
+		return unreadable(s.run.bill.model, errors.New("the stream says nothing"))
 	}
-	return s.heard(v.content)
+	return s.noteContent(effect.content)
 }
 
-// heard records what was delivered, if that was content, and begins the answer as soon as there is something of it.
-func (s *relay) heard(content bool) *failure {
+// noteContent records the progress if there was content, and begins the answer as soon as there is something of it.
+func (s *relay) noteContent(content bool) *failure {
 	if content {
 		s.content = true
-		if err := s.progress(); err != nil && !s.begun {
-			return &failure{class: over, err: err, fault: unrecorded(err)}
+		if err := s.run.bill.progress(s.run.clock.now); err != nil && !s.run.response.begun {
+			return unrecorded(err)
 		}
 	}
 	if content || s.finished {
@@ -200,147 +221,162 @@ func (s *relay) heard(content bool) *failure {
 	return nil
 }
 
-// keep keeps text that a model wrote, for counting.
-func (s *relay) keep(text []byte) {
-	if cap(s.delivered) == 0 {
-		s.delivered = make([]byte, 0, firstLine)
-	}
-	if len(s.delivered) < maxText {
-		s.delivered = append(s.delivered, text...)
-	}
-}
-
-// begin writes the head, and from then on keeps an idle stream alive.
+// begin writes the header, and from then on keeps an idle stream alive.
 func (s *relay) begin() {
-	if s.begun {
+	r := s.run
+	if r.response.begun {
 		return
 	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	s.clock.ours()
-	s.gateway.Metrics.first(s.run)
-	s.judge(nil) // it answers: how long a stream goes on is no matter of its circuit's
-	s.head(eventStream, -1)
-	s.last = s.clock.now
-	s.ping = time.AfterFunc(s.gateway.pingEvery, s.keepAlive)
+	r.response.writing.Lock()
+	defer r.response.writing.Unlock()
+	r.contentBegan()
+	r.circuit.report(nil, r.clock.now) // it answers: how long a stream lasts does not concern the breaker
+	r.begin(eventStream, -1)
+	s.lastSent = r.clock.now
+	s.ping = time.AfterFunc(r.gateway.pingInterval, s.keepAlive)
 }
 
-// keepAlive writes a comment between two events. It is no event of its own: an empty one breaks some clients.
+// keepAlive writes a comment between two events. It is not an event, since an empty event breaks some clients.
 func (s *relay) keepAlive() {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	if s.mute || s.term.Cause() != nil {
+	r := s.run
+	r.response.writing.Lock()
+	defer r.response.writing.Unlock()
+	if s.pingsOff || r.deadline.Cause() != nil {
 		return
 	}
-	if quiet := time.Since(s.last); quiet < s.gateway.pingEvery { // the timer is not set anew with every event
-		s.ping.Reset(s.gateway.pingEvery - quiet)
+	if idle := time.Since(s.lastSent); idle < r.gateway.pingInterval { // the timer is not reset by every event
+		s.ping.Reset(r.gateway.pingInterval - idle)
 		return
 	}
-	if s.run.out.Send([]byte(": ping\n")) != nil {
-		s.term.End(errLeft)
+	if r.response.out.Send([]byte(": ping\n")) != nil {
+		r.deadline.End(errLeft)
 	}
-	s.ping.Reset(s.gateway.pingEvery)
+	s.ping.Reset(r.gateway.pingInterval)
 }
 
-// send writes what is in line, once the answer has begun.
+// send writes the pending events, once the answer has begun.
 func (s *relay) send() {
-	if !s.begun || len(s.out) == 0 {
+	if !s.run.response.begun || len(s.pending) == 0 {
 		return
 	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	s.delivers(s.write(s.out))
-	s.out, s.last = s.out[:0], s.clock.now
+	s.run.response.writing.Lock()
+	defer s.run.response.writing.Unlock()
+	s.noteSent(s.run.response.send(s.pending))
+	s.pending, s.lastSent = s.pending[:0], s.run.clock.now
 }
 
-// over is the end of the connection. Whether that was the end of the answer, the events tell and never the socket.
-func (s *relay) over(err error) *failure {
-	if errors.Is(err, io.EOF) && s.finished && s.in.life.Cause() == nil {
-		s.ended, s.end = true, []byte(s.ask.Endpoint.end)
+// noteSent notes whether everything that was pending was sent to the caller.
+func (s *relay) noteSent(all bool) {
+	if all {
+		s.textSent, s.contentSent = len(s.run.bill.delivered), s.content
+	}
+}
+
+// disconnected takes the end of the connection. Only the events tell whether that was the end of the answer.
+func (s *relay) disconnected(err error) *failure {
+	if errors.Is(err, io.EOF) && s.finished && s.source.life.Cause() == nil {
+		s.ended, s.end = true, []byte(s.format.end)
 		return nil
 	}
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return s.lost(s.in.life, err)
+	return connectionFailure(s.run.bill.model, s.source.life.Cause(), err)
 }
 
-// fail ends a stream that broke off: before content another try is possible, after it the caller is told in the stream.
+// fail ends a stream that broke off. Before the answer has begun another attempt is possible. After it the caller is
+// sent an error event, and the request is settled.
 func (s *relay) fail(f *failure) *failure {
-	if !s.begun {
+	r := s.run
+	if !r.response.begun {
 		return f
 	}
 	s.stopPings()
-	outcome := Died
-	if errors.Is(s.term.Cause(), errLeft) {
-		outcome = Left
+	ended := outcome.Died
+	if errors.Is(r.deadline.Cause(), errLeft) {
+		ended = outcome.Left
 	} else {
-		s.failed(s.model, f)
-		s.tell(f.fault)
+		r.attemptFailed(r.bill.model, f)
+		s.sendFault(f.fault)
 	}
-	s.term.End(f.err) // the provider stops working for nobody before anything is counted
-	if s.delivered = s.delivered[:s.sent]; !s.reached {
-		outcome = Nothing
+	r.deadline.End(f.err) // stops the provider before anything is counted
+	if r.bill.delivered = r.bill.delivered[:s.textSent]; !s.contentSent {
+		ended = outcome.Nothing
 	}
-	later, _ := s.settle(outcome) // what cannot be recorded is owed
+	later, _ := r.bill.settle(ended) // what cannot be recorded is owed
 	later()
 	return nil
 }
 
-// tell ends the stream with an error in it.
-func (s *relay) tell(f *fault.Fault) {
-	s.out = append(s.out, s.ask.Endpoint.broken(s, f)...)
+// sendFault ends the stream with an error event.
+func (s *relay) sendFault(f *fault.Fault) {
+	s.pending = append(s.pending, s.format.failure(s, f)...)
 	s.send()
 }
 
-// close writes what is in line, and the end. It is false when the caller could not be sent all of it.
-func (s *relay) close() bool {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	sent := s.wrote(s.run.out.End(append(s.out, s.end...)))
-	s.delivers(sent)
-	s.out = s.out[:0]
+// sendEnd writes the pending events, and the end. It returns false if the caller could not be sent all of it.
+func (s *relay) sendEnd() bool {
+	s.run.response.writing.Lock()
+	defer s.run.response.writing.Unlock()
+	sent := s.run.response.end(append(s.pending, s.end...))
+	s.noteSent(sent)
+	s.pending = s.pending[:0]
 	return sent
 }
 
 func (s *relay) stopPings() {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	s.mute = true
+	s.run.response.writing.Lock()
+	defer s.run.response.writing.Unlock()
+	s.pingsOff = true
 	s.ping.Stop()
 }
 
 // finish records the charge, and then writes the end.
 func (s *relay) finish() *failure {
+	r := s.run
 	s.begin()
 	s.stopPings()
-	if errors.Is(s.term.Cause(), errLeft) {
-		return s.fail(&failure{class: over, err: errLeft, fault: ending(errLeft)})
+	if errors.Is(r.deadline.Cause(), errLeft) {
+		return s.fail(&failure{class: stopped, err: errLeft, fault: causeFault(errLeft)})
 	}
-	later, err := s.settle(Finished)
+	later, err := r.bill.settle(outcome.Finished)
 	whole := false
 	if err != nil {
-		s.tell(unrecorded(err))
+		s.sendFault(unrecordedFault(err))
 	} else {
-		s.gathered()
-		whole = s.close()
+		r.storeAssembled()
+		whole = s.sendEnd()
 	}
 	later()
-	if s.tape != nil && whole {
-		if answer, err := s.tape.end(); err != nil {
-			s.gateway.Recorder.Skip(err)
-		} else {
-			s.log(answer, s.used, s.cost(s.used))
-		}
+	if whole {
+		s.log()
 	}
-	s.in.patience = 0 // once, and not again with every byte
-	s.term.wait(s.clock.now, afterDone)
-	for left := maxRefusal; left > 0; { // to the end, or not: it is of no use any more
-		piece, err := s.in.next()
+	s.drain()
+	return nil
+}
+
+// log logs a stream that the caller was sent to its end.
+func (s *relay) log() {
+	if s.recording == nil {
+		return
+	}
+	body, err := s.recording.answer()
+	if err != nil {
+		s.run.gateway.Recorder.Skip(err)
+		return
+	}
+	s.run.log(body, s.run.bill.used, s.run.bill.cost(s.run.bill.used))
+}
+
+// drain reads what comes after the end of the answer, for a while, so that the provider's connection can be reused.
+func (s *relay) drain() {
+	s.source.timeout = 0 // one timeout for all reads, and not for each
+	s.run.deadline.Wait(s.run.clock.now, drainTimeout)
+	for left := maxDrained; left > 0; {
+		piece, err := s.source.next()
 		if err != nil {
 			break
 		}
 		left -= len(piece)
 	}
-	return nil
 }

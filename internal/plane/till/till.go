@@ -12,6 +12,7 @@ import (
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
+	"sovereign/internal/base/outcome"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/funds"
@@ -118,11 +119,11 @@ func (t *Tab) Deliver(used live.Usage) error {
 
 // Settle charges the usage and ends the hold. When it fails, nothing is charged yet and the hold stands. The caller
 // then calls Drop, when nothing was delivered, or Owe.
-func (t *Tab) Settle(outcome string, used live.Usage, counted bool) error {
+func (t *Tab) Settle(o outcome.Outcome, used live.Usage, counted bool) error {
 	if t.ended {
 		return errEnded
 	}
-	e := t.settlement(outcome, used, counted)
+	e := t.settlement(o, used, counted)
 	if err := t.till.journal.Append(e); err != nil {
 		return err
 	}
@@ -131,9 +132,9 @@ func (t *Tab) Settle(outcome string, used live.Usage, counted bool) error {
 	return nil
 }
 
-func (t *Tab) settlement(outcome string, used live.Usage, counted bool) journal.Entry {
+func (t *Tab) settlement(o outcome.Outcome, used live.Usage, counted bool) journal.Entry {
 	c := t.chargeFor(used, counted)
-	c.Outcome = outcome
+	c.Outcome = string(o)
 	if held := t.hold.Amount(); c.Cost > held {
 		t.till.log.Warn("a request cost more than was held for it: "+
 			"its model's limits or prices, or what its provider reports, cannot be right",
@@ -158,11 +159,11 @@ func (t *Tab) applyCharge(e journal.Entry) {
 }
 
 // Owe settles as soon as the journal can be written again, unless the tab has ended. Until then the hold stands.
-func (t *Tab) Owe(outcome string, used live.Usage, counted bool) {
+func (t *Tab) Owe(o outcome.Outcome, used live.Usage, counted bool) {
 	if t.ended {
 		return
 	}
-	e := t.settlement(outcome, used, counted)
+	e := t.settlement(o, used, counted)
 	kept := *t // a copy, so that a debt retains nothing else of its request
 	t.till.mu.Lock()
 	defer t.till.mu.Unlock()
@@ -181,7 +182,7 @@ func (t *Tab) Drop() {
 		return
 	}
 	if t.opened {
-		t.Owe("broken", t.last, true)
+		t.Owe(outcome.Broken, t.last, true)
 		return
 	}
 	t.ended = true

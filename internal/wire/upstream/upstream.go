@@ -75,14 +75,7 @@ type Response struct {
 	ContentType string
 	RetryAfter  time.Duration // 0 when the provider sent none
 	Length      int64         // length of the body; 0 when unknown
-	Body        io.ReadCloser
-}
-
-// ChunkReader is implemented by bodies that can return received bytes without copying them.
-type ChunkReader interface {
-	// Next returns the next bytes. They are valid until the following call. It returns nil, nil when data arrived that
-	// carries no content, which still proves that the connection is alive.
-	Next() ([]byte, error)
+	Body        io.ReadCloser // may also be a fastpath.ChunkReader or a fastpath.PolledBody
 }
 
 // Sender sends requests to one provider. Send returns when the header of the answer has arrived; reading the body fails

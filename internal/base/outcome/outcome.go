@@ -1,0 +1,62 @@
+// Package outcome lists how a request can end, for its charge. The names stand in usage rows, in the journal and in
+// metrics.
+package outcome
+
+// An Outcome is how a request ended.
+type Outcome string
+
+// The outcomes. Each has a row in Table.
+const (
+	Finished Outcome = "finished" // the provider finished its answer
+	Left     Outcome = "left"     // the caller disconnected after content was sent
+	Died     Outcome = "died"     // the provider broke off after content was sent
+	Nothing  Outcome = "nothing"  // the caller was sent no content
+	Cached   Outcome = "cached"   // the answer came from the gateway's cache
+	Broken   Outcome = "broken"   // the gateway dropped a request that had delivered content, by a panic
+	Killed   Outcome = "killed"   // the process died while the request ran
+)
+
+// A Basis is what a request is charged for.
+type Basis int
+
+// The bases.
+const (
+	None      Basis = iota // nothing is charged
+	Answer                 // the usage that the provider reports, even if it is 0; without a report, counted input and output
+	Delivered              // the input and the output that the caller was sent, as counted
+	Recorded               // what the journal last recorded as delivered
+)
+
+// A Row says what an outcome means for charge and log.
+type Row struct {
+	Outcome Outcome
+	Basis   Basis
+	Logged  bool // the exchange is logged, in workspaces that log
+}
+
+// Table has one row for every outcome.
+var Table = [...]Row{
+	{Finished, Answer, true},
+	{Left, Delivered, false},
+	{Died, Delivered, false},
+	{Nothing, None, false},
+	{Cached, None, true},
+	{Broken, Recorded, false},
+	{Killed, Recorded, false},
+}
+
+// row returns the outcome's row. An unknown outcome charges nothing and is not logged.
+func (o Outcome) row() Row {
+	for i := range Table {
+		if Table[i].Outcome == o {
+			return Table[i]
+		}
+	}
+	return Row{Outcome: o}
+}
+
+// Basis returns what a request with this outcome is charged for.
+func (o Outcome) Basis() Basis { return o.row().Basis }
+
+// Logged reports whether a request with this outcome is logged.
+func (o Outcome) Logged() bool { return o.row().Logged }

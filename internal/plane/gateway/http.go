@@ -1,0 +1,77 @@
+package gateway
+
+import (
+	"net/http"
+	"time"
+
+	"sovereign/internal/net/fastpath"
+	"sovereign/internal/plane/edge"
+	"sovereign/internal/plane/gateway/request"
+)
+
+// ServeChat answers POST /v1/chat/completions.
+func (g *Gateway) ServeChat(w http.ResponseWriter, r *http.Request) error {
+	return g.serveHTTP(request.Chat, w, r)
+}
+
+// ServeEmbeddings answers POST /v1/embeddings.
+func (g *Gateway) ServeEmbeddings(w http.ResponseWriter, r *http.Request) error {
+	return g.serveHTTP(request.Embeddings, w, r)
+}
+
+// ServeRerank answers POST /v1/rerank.
+func (g *Gateway) ServeRerank(w http.ResponseWriter, r *http.Request) error {
+	return g.serveHTTP(request.Rerank, w, r)
+}
+
+// ServeResponses answers POST /v1/responses.
+func (g *Gateway) ServeResponses(w http.ResponseWriter, r *http.Request) error {
+	return g.serveHTTP(request.Responses, w, r)
+}
+
+// An httpRequest is a request that came by HTTP, in one allocation.
+type httpRequest struct {
+	request.Request
+	annotations request.Annotations
+	writer      httpWriter
+}
+
+// serveHTTP reads a request and serves it. The body is read to its end before the answer begins, so that net/http
+// notices a caller that disconnects.
+func (g *Gateway) serveHTTP(e *request.Endpoint, w http.ResponseWriter, r *http.Request) error {
+	edge.SkipAccessLog(r.Context())
+	if err := request.CheckHeaders(r.Header); err != nil {
+		return err
+	}
+	body, err := g.Bounds.Read(r, g.Bounds.Body.Load())
+	if err != nil {
+		return err
+	}
+	defer body.Release()
+	h := &httpRequest{annotations: request.ReadAnnotations(r.Header), writer: httpWriter{w}}
+	h.Request = request.Request{
+		Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body.Bytes, BodyRef: body,
+		Cache: edge.FirstValue(r.Header, "X-Service-Cache"), Annotations: &h.annotations,
+	}
+	return g.Serve(r.Context(), &h.Request, &h.writer)
+}
+
+// httpWriter is a Writer on a http.ResponseWriter, which flushes if it can.
+type httpWriter struct{ http.ResponseWriter }
+
+var (
+	_ Writer                = (*httpWriter)(nil)
+	_ fastpath.DirectWriter = (*httpWriter)(nil)
+	_ fastpath.TrySender    = (*httpWriter)(nil)
+)
+
+// Send implements Writer.
+func (w *httpWriter) Send(p []byte) error { return edge.Send(w.ResponseWriter, p) }
+
+// End implements Writer.
+func (w *httpWriter) End(p []byte) error { return edge.End(w.ResponseWriter, p) }
+
+// TrySend implements fastpath.TrySender.
+func (w *httpWriter) TrySend() func(now time.Time, p []byte) bool {
+	return edge.TrySend(w.ResponseWriter)
+}

@@ -1,0 +1,177 @@
+// Package plan decides which models may answer a request, in which order, and how much money must be held for them.
+package plan
+
+import (
+	"cmp"
+	"fmt"
+
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/live"
+	"sovereign/internal/plane/gateway/request"
+	"sovereign/internal/wire/upstream"
+)
+
+// A Plan is which models may run.
+type Plan struct {
+	Alias  string      // that was resolved; empty for none
+	Order  []Candidate // the models to attempt, in order; never empty
+	Priced []Candidate // every model that the hold must cover, which includes Order
+}
+
+// A Candidate is a model that may answer, how it is reached, and what it costs the workspace.
+type Candidate struct {
+	*live.Model
+	Own   *upstream.Credentials // the workspace's own key; nil for the server's
+	Price live.Price
+}
+
+// Circuit returns the name of the candidate's circuit: a model at a provider. A workspace's own key or URL has a
+// circuit of its own, since it fails by itself.
+func (c *Candidate) Circuit(ws tenant.ID) string {
+	if c.Own != nil {
+		return c.ID + " for " + string(ws)
+	}
+	return c.ID
+}
+
+// A Resolver finds the models of requests.
+type Resolver struct {
+	Catalog   *live.Catalog
+	Aliases   *live.Aliases
+	Keys      *live.Keyring
+	Random    func() float64 // uniform in [0, 1)
+	OwnKeyFee int64          // millionths of a model's price, for a workspace that calls it with its own key
+}
+
+// candidate finds a model and the workspace's way to it. With its own key a workspace pays only the platform's fee.
+// Where the server's provider needs no key, an own key changes nothing.
+func (r *Resolver) candidate(ws tenant.ID, id string) (Candidate, error) {
+	m, err := r.Catalog.Serves(id, r.Keys.Of(ws))
+	if err != nil {
+		return Candidate{}, err
+	}
+	own := r.Keys.Find(ws, m.Provider.Name)
+	switch {
+	case own == nil, own.BaseURL == "" && !own.Broken && m.Provider.Keyless():
+		return Candidate{Model: m, Price: m.Price}, nil
+	case own.Broken:
+		return Candidate{}, fault.UnknownProvider.New("the workspace's own key for %s cannot be read: set it again", m.Provider.Name)
+	default:
+		return Candidate{Model: m, Own: &upstream.Credentials{Key: own.Key, BaseURL: own.BaseURL}, Price: m.Price.Share(r.OwnKeyFee)}, nil
+	}
+}
+
+// Resolve finds the models of a request: by a catalog id, else by an alias. Aliases never shadow the catalog, and the
+// product's own requests have none. buffer backs Order, if it is large enough.
+func (r *Resolver) Resolve(q *request.Request, buffer []Candidate) (Plan, error) {
+	p := Plan{Order: buffer}
+	name, ws := q.Model, q.Caller.Workspace
+	fallbacks := q.Fallbacks
+	if !r.Catalog.Has(name) {
+		alias, ok := r.Aliases.Find(ws, name)
+		if !ok || q.Internal != nil {
+			_, err := r.candidate(ws, name)
+			return p, err
+		}
+		p.Alias = alias.Name
+		if name = alias.Target; alias.Canary != "" {
+			p.Priced, name = r.split(ws, alias)
+		}
+		if fallbacks == nil {
+			fallbacks = alias.Fallbacks
+		}
+	}
+	m, err := r.candidate(ws, name)
+	switch {
+	case err != nil && p.Alias == "":
+		return p, err
+	case err != nil: // the alias's target may have left the catalog since: its fallbacks replace it
+	default:
+		if err := cmp.Or(checkKind(q, "model", m), checkCovered(q, m)); err != nil {
+			return p, err
+		}
+		p.Order = append(p.Order, m)
+	}
+	if err := r.addFallbacks(&p, q, fallbacks); err != nil {
+		return p, err
+	}
+	if len(p.Order) == 0 {
+		f := *fault.From(err)
+		f.Message = fmt.Sprintf("the alias %q points to %q: %s", p.Alias, name, f.Message)
+		return p, &f
+	}
+	if len(p.Priced) == 0 {
+		p.Priced = p.Order
+	} else {
+		p.Priced = append(p.Priced, p.Order...)
+	}
+	return p, nil
+}
+
+// addFallbacks appends the fallbacks to the order. It refuses those that a caller names and that cannot be called;
+// those of an alias are skipped.
+func (r *Resolver) addFallbacks(p *Plan, q *request.Request, fallbacks []string) error {
+	for i, id := range fallbacks {
+		m, err := r.candidate(q.Caller.Workspace, id)
+		field := fmt.Sprintf("models[%d]", i)
+		switch {
+		case err != nil && q.Fallbacks != nil:
+			return fault.Invalid(field, "cannot be called: "+err.Error())
+		case err != nil: // an alias's fallback may have left the catalog since
+		default:
+			if err := checkKind(q, field, m); err != nil {
+				return err
+			}
+			if checkCovered(q, m) == nil { // otherwise it is skipped, like one that cannot express the request
+				p.Order = append(p.Order, m)
+			}
+		}
+	}
+	return nil
+}
+
+// split draws between the two models of an alias with a canary. It returns the drawn model's id, and the other model,
+// which the hold must cover too. A model that cannot be called any more gets no share.
+func (r *Resolver) split(ws tenant.ID, alias *live.Alias) (others []Candidate, drawn string) {
+	drawn = alias.Pick(r.Random())
+	if _, err := r.candidate(ws, drawn); err != nil {
+		drawn = alias.Target
+	}
+	for _, id := range []string{alias.Target, alias.Canary} {
+		if m, err := r.candidate(ws, id); err == nil && id != drawn {
+			others = append(others, m)
+		}
+	}
+	return others, drawn
+}
+
+// checkKind refuses a model of another kind than the request.
+func checkKind(q *request.Request, field string, c Candidate) error {
+	if c.Kind != q.Endpoint.Kind {
+		return fault.Invalid(field, fmt.Sprintf("%s is for %s, not for %s", c.ID, c.Kind, q.Endpoint.Kind))
+	}
+	return nil
+}
+
+// checkCovered refuses what needs the workspace's own key at OpenAI and providers with all of its API. Data that is
+// stored under the server's key belongs to no workspace, and a tool that the provider runs, or another service tier,
+// has a price that the hold does not know.
+func checkCovered(q *request.Request, c Candidate) error {
+	switch {
+	case c.Own != nil:
+		return nil
+	case c.Provider.Responses && q.Stored != "":
+		return unsupported(q.Stored, "needs a key of the workspace's own at "+c.Provider.Name+": nothing is stored for it under the server's")
+	case (c.Provider.Responses || c.Provider.Modern) && q.Priced != "":
+		return unsupported(q.Priced, "has a price of its own at "+c.Provider.Name+": it needs a key of the workspace's own there")
+	default:
+		return nil
+	}
+}
+
+func unsupported(field, reason string) error {
+	f := fault.UnsupportedParameter.New("%s %s", field, reason)
+	f.Field = field
+	return f
+}

@@ -1,0 +1,143 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/outcome"
+	"sovereign/internal/net/life"
+	"sovereign/internal/plane/gateway/plan"
+	"sovereign/internal/plane/gateway/request"
+	"sovereign/internal/plane/journal"
+	"sovereign/internal/plane/till"
+)
+
+// Serve answers one request. It returns a refusal if nothing of an answer was written; everything else is in the answer
+// itself. When Serve returns, the request's money is settled, or owed.
+func (g *Gateway) Serve(caller context.Context, q *request.Request, out Writer) error {
+	return g.serve(caller, q, nil, out)
+}
+
+// serve is Serve for a caller's request, or for a completion of the product, which has no writer.
+func (g *Gateway) serve(caller context.Context, q *request.Request, c *completion, out Writer) (err error) {
+	g.running.Add(1)
+	defer g.running.Add(-1)
+	r := &run{gateway: g, request: q, completion: c, settings: g.settings.Load(), fleet: g.Fleet(), clock: startStopwatch()}
+	r.init()
+	r.response.out = out
+	defer func() { r.ended(caller, err) }()
+	if err := q.Parse(); err != nil {
+		return err
+	}
+	if err := r.resolve(); err != nil {
+		return err
+	}
+	r.progress.logged = r.wantsLog()
+	if r.serveCached() {
+		return nil
+	}
+	if err := r.hold(); err != nil {
+		return err
+	}
+	defer r.bill.tab.Drop()
+
+	r.deadline.Start(r.clock.now, r.settings.RequestTimeout)
+	defer r.deadline.Finish()
+	defer life.AfterFunc(caller, r.callerLeft).Stop()
+	g.requests.Add(&r.deadline)
+	defer g.requests.Remove(&r.deadline)
+	defer func() { r.circuit.report(nil, r.clock.now) }()
+	if err = r.attemptAll(); err == nil && c != nil { //nolint:contextcheck // a run has its own life, which ends with a cause
+		r.keepAnswer()
+	}
+	return err
+}
+
+// callerLeft ends the request because its caller has disconnected.
+func (r *run) callerLeft() { r.deadline.End(errLeft) }
+
+// resolver returns the resolver for requests that begin now.
+func (g *Gateway) resolver(c *Settings) plan.Resolver {
+	return plan.Resolver{Aliases: g.Aliases, Keys: g.Keys, Random: g.Random, OwnKeyFee: c.OwnKeyFee}
+}
+
+// resolve finds the models that may run.
+func (r *run) resolve() (err error) {
+	var own int64
+	if r.request.Internal != nil {
+		own = r.request.Internal.MaxTokens
+	}
+	r.maxTokens = cmp.Or(own, r.gateway.Workspaces.Of(r.request.Caller.Workspace).DefaultMaxTokens, r.settings.DefaultMaxTokens)
+	resolver := r.gateway.resolver(r.settings)
+	resolver.Catalog = r.fleet.Catalog
+	r.plan, err = resolver.Resolve(r.request, r.planArray[:0])
+	return err
+}
+
+// hold holds the worst case of what the request may cost.
+func (r *run) hold() error {
+	q := r.request
+	worst := r.plan.Hold(q, r.maxTokens, func() money.Nano { return r.gateway.Till.Free(q.Caller.Workspace) })
+	tab, err := r.gateway.Till.Open(journal.Charge{
+		Request: q.ID, Workspace: q.Caller.Workspace, Key: q.Caller.Key, Route: q.Endpoint.Name, Requested: q.Model, Alias: r.plan.Alias,
+	}, worst)
+	if err == nil {
+		r.bill.tab = tab
+		return nil
+	}
+	var short *till.InsufficientFunds // declared here, since errors.As makes it escape
+	if errors.As(err, &short) {
+		return r.plan.Insufficient(q, worst, short.Free)
+	}
+	return err
+}
+
+// ended notes how a request ended, in the metrics and on its span.
+func (r *run) ended(ctx context.Context, err error) {
+	ended := string(r.bill.outcome)
+	switch {
+	case ended != "":
+	case err != nil:
+		ended = refusalCode(err)
+	default:
+		ended = string(outcome.Nothing)
+	}
+	q, used := r.request, &r.bill.used
+	r.clock.worked()
+	r.gateway.Metrics.ended(q.Endpoint.Name, ended, r.clock.elapsed()-r.clock.waited)
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	span.SetAttributes(attribute.String("gen_ai.operation.name", q.Endpoint.Name), attribute.String("sovereign.outcome", ended))
+	if r.bill.model == nil {
+		return
+	}
+	span.SetAttributes(
+		attribute.String("gen_ai.provider.name", r.bill.model.Provider.Name), attribute.String("gen_ai.request.model", q.Model),
+		attribute.String("gen_ai.response.model", r.bill.model.ID), attribute.Bool("gen_ai.request.stream", q.Stream),
+		attribute.Int64("gen_ai.usage.input_tokens", used.Input), attribute.Int64("gen_ai.usage.output_tokens", used.Output),
+		attribute.Int64("gen_ai.usage.cache_read.input_tokens", used.Cached),
+	)
+	if q.MaxTokens > 0 {
+		span.SetAttributes(attribute.Int64("gen_ai.request.max_tokens", q.MaxTokens))
+	}
+	if r.progress.finishReason != "" {
+		span.SetAttributes(attribute.StringSlice("gen_ai.response.finish_reasons", []string{r.progress.finishReason}))
+	}
+}
+
+// refusalCode returns the code of a refusal, for metrics.
+func refusalCode(err error) string {
+	var f *fault.Fault
+	if errors.As(err, &f) && f.Code != "" {
+		return f.Code
+	}
+	return "upstream_error"
+}
