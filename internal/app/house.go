@@ -314,7 +314,11 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	logged := logbook.NewStore(h.logs)
 	logs := logbook.NewHandler(logged, h.clerk, h.setting)
 	routes = append(routes, logs.Routes()...)
-	h.datasets = dataset.NewStore(h.db, logged)
+	h.jobs = job.NewRunner(job.Config{DB: h.db, Log: h.log, Slots: 16, PerWorkspace: 4})
+	h.datasets = dataset.NewStore(h.db, logged, h.jobs)
+	for kind, work := range h.datasets.Jobs() {
+		h.jobs.Handle(kind, work)
+	}
 	routes = append(routes, dataset.NewHandler(h.datasets, logs.Open).Routes()...)
 	routes = append(routes, h.judgeRoutes(logged, logs)...)
 	if err := h.criteria.Renew(ctx); err != nil {

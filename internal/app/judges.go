@@ -11,12 +11,10 @@ import (
 	"sovereign/internal/domain/logbook"
 	"sovereign/internal/live"
 	"sovereign/internal/store/api"
-	"sovereign/internal/store/job"
 )
 
 // judgeRoutes furnishes what grades: people, judges, and the work that judges do in the background.
 func (h *house) judgeRoutes(logged *logbook.Store, logs *logbook.Handler) []api.Route {
-	h.jobs = job.NewRunner(job.Config{DB: h.db, Log: h.log, Slots: 16, PerWorkspace: 4})
 	h.criteria = criterion.NewStore(h.db, h.vault)
 	h.bench = criterion.NewBench(h.db, h.gateway)
 	h.guardians = criterion.NewGuard(h.criteria, logged, h.bench, logs.Open, h.gate, h.log)

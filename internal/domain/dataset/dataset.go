@@ -79,11 +79,11 @@ type Dropped struct {
 	Duplicate int `json:"duplicate" doc:"The same messages and response as another"`
 }
 
-// A Recipe is what a dataset is to be made of.
+// A Recipe is what a dataset is to be made of. Builds are kept with it as JSON.
 type Recipe struct {
-	Name    string
-	Holdout float64 // percent
-	Filters Filters
+	Name    string  `json:"name"`
+	Holdout float64 `json:"holdout_pct"`
+	Filters Filters `json:"filters"`
 }
 
 // The bounds of a recipe.

@@ -64,7 +64,11 @@ func (rt *Router) once(ctx context.Context, r *http.Request, route *Route, ws te
 		if err != nil {
 			return err
 		}
-		if made, err = renderJSON(route.status, out); err != nil {
+		status := route.status
+		if route.finish != nil {
+			status = started
+		}
+		if made, err = renderJSON(status, out); err != nil {
 			return fmt.Errorf("render %s: %w", route.Pattern(), err)
 		}
 		kept := made.body
@@ -81,7 +85,13 @@ func (rt *Router) once(ctx context.Context, r *http.Request, route *Route, ws te
 		return answer{}, err
 	}
 	// A repetition promises what the first answer promised: what it did is in force.
-	return made, rt.Feed.Await(ctx, max(version, before))
+	if err := rt.Feed.Await(ctx, max(version, before)); err != nil {
+		return answer{}, err
+	}
+	if route.finish != nil && made.status == started {
+		return rt.finishOnce(ctx, route, ws, key, made.body)
+	}
+	return made, nil
 }
 
 func earlier(ctx context.Context, tx *db.Tx, ws tenant.ID, route, key string) (*given, error) {

@@ -63,7 +63,8 @@ type Route struct {
 	in, out  reflect.Type
 	input    *input // how the request becomes a value; made when the router is built
 	call     func(ctx context.Context, caller tenant.Caller, in any) (any, error)
-	raw      func(http.ResponseWriter, *http.Request) error // instead of call
+	raw      func(http.ResponseWriter, *http.Request) error                              // instead of call
+	finish   func(ctx context.Context, caller tenant.Caller, ticket []byte) (any, error) // after call, whose answer is a ticket; see PostAwaited
 }
 
 // An Option refines a route.

@@ -121,6 +121,7 @@ func (r *Runner) perform(ctx context.Context, run *Run, work Work) {
 		r.resting[run.claim] = rest{place: run.place(), until: time.Now().Add(time.Duration(r.pace * float64(wait)))}
 	}
 	run.end(nil)
+	r.announce()
 	r.Wake()
 }
 

@@ -38,14 +38,16 @@ type Runner struct {
 	wake chan struct{}
 	work sync.WaitGroup
 
-	mu      sync.Mutex
-	works   map[string]Work
-	runs    map[string]*Run // by claim; each has a slot
-	resting map[string]rest // by claim
-	served  map[tenant.ID]uint64
-	turns   uint64
-	paused  error // why nothing may run
-	fresh   bool  // has not looked at claims yet: what it finds, a server died with
+	mu       sync.Mutex
+	works    map[string]Work
+	runs     map[string]*Run // by claim; each has a slot
+	resting  map[string]rest // by claim
+	served   map[tenant.ID]uint64
+	turns    uint64
+	paused   error         // why nothing may run
+	ended    chan struct{} // closed and replaced when a run ends
+	stopping bool          // Run returns, or has returned
+	fresh    bool          // has not looked at claims yet: what it finds, a server died with
 }
 
 // A rest is the time that a job spends between two tries. The time is the process's own, and does not follow the clock on the wall.
@@ -64,7 +66,7 @@ func NewRunner(c Config) *Runner {
 	r := &Runner{
 		db: c.DB, log: c.Log, slots: cmp.Or(c.Slots, 4), perWorkspace: cmp.Or(c.PerWorkspace, 2), now: c.Now, tx: c.DB.Tx, every: poll, pace: 1,
 		wake: make(chan struct{}, 1), works: map[string]Work{}, runs: map[string]*Run{}, resting: map[string]rest{}, served: map[tenant.ID]uint64{},
-		fresh: true,
+		fresh: true, ended: make(chan struct{}),
 	}
 	if r.now == nil {
 		r.now = clock.Now
@@ -106,6 +108,7 @@ func (r *Runner) Cancel(ctx context.Context, ws tenant.ID, by tenant.Actor, id s
 			run.end(ErrCancelled) // if ctx's transaction is not committed after all, the job is run again
 		}
 	}
+	r.announce()
 	r.Wake()
 	return j, nil
 }
@@ -119,6 +122,7 @@ func (r *Runner) Pause(err error) {
 	for _, run := range r.runs {
 		run.end(r.paused)
 	}
+	r.announce()
 }
 
 // Resume lets jobs run again.
@@ -162,9 +166,11 @@ func (r *Runner) Run(ctx context.Context) {
 
 func (r *Runner) stop() {
 	r.mu.Lock()
+	r.stopping = true
 	for _, run := range r.runs {
 		run.end(ErrStopping)
 	}
+	r.announce()
 	r.mu.Unlock()
 	r.work.Wait()
 }
