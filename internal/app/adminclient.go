@@ -24,20 +24,20 @@ import (
 	"sovereign/internal/store/vault"
 )
 
-// An admin speaks to the operators' router: of the running server over its socket, or, when none runs, of a house
+// An admin speaks to the operators' router: of the running server over its socket, or, when none runs, of an instance
 // that it opens itself, with the same lock and the same recovery.
 type admin struct {
 	storage Storage
 	out     io.Writer
 	client  *http.Client
 
-	house  *house // when there is no server, with what it is served by
-	within *pipes
-	server *http.Server
+	instance *instance // when there is no server, with what it is served by
+	within   *pipes
+	server   *http.Server
 }
 
 // dial finds the server, or becomes it.
-func dial(s Storage, why purpose, out io.Writer) (*admin, error) {
+func dial(s Storage, mode openMode, out io.Writer) (*admin, error) {
 	path, err := socketPath(s.DataDir)
 	if err != nil {
 		return nil, err
@@ -55,24 +55,24 @@ func dial(s Storage, why purpose, out io.Writer) (*admin, error) {
 		return nil, fmt.Errorf("admin socket: %w", err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	if a.house, err = open(context.Background(), defaults(s), why, quiet, nil); err != nil {
+	if a.instance, err = open(context.Background(), defaults(s), mode, quiet, nil); err != nil {
 		if errors.Is(err, db.ErrTaken) {
 			return nil, fmt.Errorf("%w, and no admin socket answers in %s: name that server's data folder, or try again if it is starting or stopping", err, s.DataDir)
 		}
 		return nil, err
 	}
-	a.house.start()
+	a.instance.start()
 	a.within = newPipes()
-	a.server = &http.Server{Handler: a.house.operators, ConnContext: edge.PeerContext} //nolint:gosec // nobody else can reach it
+	a.server = &http.Server{Handler: a.instance.routers.operators, ConnContext: edge.PeerContext} //nolint:gosec // nobody else can reach it
 	go func() { _ = a.server.Serve(a.within) }()
 	a.client = &http.Client{Transport: &http.Transport{DialContext: a.within.dial}}
 	return a, nil
 }
 
 func (a *admin) close() {
-	if a.house != nil {
+	if a.instance != nil {
 		_ = a.server.Close()
-		a.house.close()
+		a.instance.close()
 	}
 }
 
@@ -291,25 +291,25 @@ func (c *restoreCommand) Run(t *terminal, parent *adminCommand) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
-	h := &house{log: slog.New(slog.DiscardHandler), storage: s}
+	on := &storage{config: s, log: slog.New(slog.DiscardHandler)}
 	defer func() {
 		if err != nil {
-			h.vacate()
+			on.takeBack()
 		} else {
-			h.close()
+			on.close()
 		}
 	}()
-	if err := h.occupy(ctx, toMake); err != nil {
+	if err := on.take(ctx, mayCreate); err != nil {
 		return err
 	}
-	end, err := from.Restore(ctx, h.db, func(ctx context.Context) error {
+	end, err := from.Restore(ctx, on.db, func(ctx context.Context) error {
 		if err := s.noJournal(); err != nil {
 			return err
 		}
-		return vault.Check(ctx, h.db, root)
+		return vault.Check(ctx, on.db, root)
 	})
 	if end.Rows != nil { // committed, whatever comes after
-		h.keep()
+		on.keep()
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)

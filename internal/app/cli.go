@@ -79,11 +79,11 @@ func (t *terminal) run() error {
 	var operator *admin
 	dialled := func() (*admin, error) {
 		var err error
-		why := toUse
+		mode := mustExist
 		if parsed.context.Command() == "admin bootstrap" {
-			why = toMake
+			mode = mayCreate
 		}
-		operator, err = dial(parsed.grammar.Admin.Storage, why, t.out)
+		operator, err = dial(parsed.grammar.Admin.Storage, mode, t.out)
 		return operator, err
 	}
 	defer func() {

@@ -18,11 +18,11 @@ import (
 
 // operations is what operators watch the server with. It has no keys: it is for the machine's own network. The command
 // line is not among the profiles: it may hold a password.
-func (h *house) operations() http.Handler {
+func (i *instance) operations() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{}))
-	mux.Handle("GET /healthz", h.public)
-	mux.Handle("GET /readyz", h.public)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(i.plane.metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /healthz", i.routers.public)
+	mux.Handle("GET /readyz", i.routers.public)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)

@@ -20,15 +20,15 @@ import (
 	"sovereign/internal/plane/edge"
 )
 
-// A server is a house that is served: the API on the network, operations beside it, administration on a socket.
+// A server serves an instance: the API on the network, operations beside it, administration on a socket.
 type server struct {
-	config *Config
-	reread func() (*Config, error)
-	log    *slog.Logger
-	level  *slog.LevelVar
-	house  *house
-	cert   certificate
-	slots  *limit.Budget
+	config   *Config
+	reread   func() (*Config, error)
+	log      *slog.Logger
+	level    *slog.LevelVar
+	instance *instance
+	cert     certificate
+	slots    *limit.Budget
 
 	listener               *edge.Listener
 	lane                   *http1.Server // nil when it is off
@@ -71,32 +71,32 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 	}
 	starting, started := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer started()
-	if s.house, err = open(starting, c, toMake, s.log, tracer); err != nil {
+	if s.instance, err = open(starting, c, mayCreate, s.log, tracer); err != nil {
 		if starting.Err() != nil {
 			return errors.New("stopped while starting")
 		}
 		return err
 	}
-	defer s.house.close()
+	defer s.instance.close()
 	s.apply(c)
 	socket, err := listenAdmin(c.DataDir)
 	if err != nil {
 		return err
 	}
-	s.house.start()
+	s.instance.start()
 	address := s.address(public.Addr())
 	if bootstrap {
-		if err := s.house.firstStart(ctx, address, out); err != nil {
+		if err := s.instance.firstStart(ctx, address, out); err != nil {
 			_ = socket.Close()
 			return fmt.Errorf("first start: %w", err)
 		}
 	}
-	if there, err := s.house.workspaces.List(ctx, 1, 0); err == nil && len(there) == 0 {
+	if there, err := s.instance.domains.workspaces.List(ctx, 1, 0); err == nil && len(there) == 0 {
 		s.log.Info("there is no workspace yet: make one with sovereign admin bootstrap", "data_dir", c.DataDir)
 	}
 	s.start(public, watched, socket)
 	s.exposed(public, watched)
-	s.log.Info("serving", "address", address, "version", version(), "storage", s.house.db.Engine, "data", c.DataDir,
+	s.log.Info("serving", "address", address, "version", version(), "storage", s.instance.storage.db.Engine, "data", c.DataDir,
 		"listen", public.Addr().String(), "operations", c.OperationsListen)
 	notify("READY=1")
 	err = s.wait(signals)
@@ -139,12 +139,12 @@ func (s *server) start(public, watched, socket net.Listener) {
 	l := s.config.Limits
 	errorLog := slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	s.api = &http.Server{
-		Handler: s.house.public, ConnContext: edge.ConnContext, ErrorLog: errorLog,
+		Handler: s.instance.routers.public, ConnContext: edge.ConnContext, ErrorLog: errorLog,
 		ReadHeaderTimeout: l.HeaderTimeout, ReadTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout, MaxHeaderBytes: int(l.Headers),
 		DisableGeneralOptionsHandler: true, // OPTIONS * too gets an id and an envelope
 	}
-	s.admin = &http.Server{Handler: s.house.operators, ConnContext: edge.PeerContext, ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
-	s.listener = edge.Listen(public, s.slots, &s.house.bounds.Timeout)
+	s.admin = &http.Server{Handler: s.instance.routers.operators, ConnContext: edge.PeerContext, ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
+	s.listener = edge.Listen(public, s.slots, &s.instance.plane.bounds.Timeout)
 	served := net.Listener(s.listener)
 	switch config := s.cert.config(); {
 	case config != nil:
@@ -156,7 +156,7 @@ func (s *server) start(public, watched, socket net.Listener) {
 	go s.run("API", s.api, served)
 	go s.run("admin socket", s.admin, socket)
 	if watched != nil {
-		s.operations = &http.Server{Handler: s.house.operations(), ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
+		s.operations = &http.Server{Handler: s.instance.operations(), ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
 		go s.run("operations", s.operations, watched)
 	}
 }
@@ -165,13 +165,13 @@ func (s *server) start(public, watched, socket net.Listener) {
 // that brings something else.
 func (s *server) openLane() net.Listener {
 	var targets []string
-	for _, route := range s.house.inferenceRoutes() {
+	for _, route := range s.instance.plane.routes() {
 		targets = append(targets, "/v1"+route.Path, "/api/v1"+route.Path)
 	}
 	l := s.config.Limits
 	rest := http1.NewHandover(s.listener.Addr())
 	s.lane = &http1.Server{
-		Handler: s.house.public, Targets: targets, Other: rest.Hand, Log: s.log,
+		Handler: s.instance.routers.public, Targets: targets, Other: rest.Hand, Log: s.log,
 		Context:       func(conn net.Conn) context.Context { return edge.ConnContext(context.Background(), conn) },
 		HeaderTimeout: l.HeaderTimeout, BodyTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout,
 	}
@@ -220,8 +220,8 @@ func (s *server) wait(signals <-chan os.Signal) error {
 // drain lets running requests end, for a bounded time, while no new ones are taken. With an inherited socket, new
 // connections wait in the kernel for the next process.
 func (s *server) drain() {
-	go s.house.rest()
-	s.house.draining.Store(true) // probers send no more; who has connected is still served, and then closed
+	go s.instance.background.stopCalling()
+	s.instance.draining.Store(true) // probers send no more; who has connected is still served, and then closed
 	_ = s.listener.Close()
 	// net/http drops a request that arrives once Shutdown has begun, so connections get to bring one more before it.
 	for patience := time.Now().Add(min(lastRequest, s.config.Limits.Drain)); s.slots.Used() > 0 && time.Now().Before(patience); {
@@ -231,7 +231,7 @@ func (s *server) drain() {
 	defer cancel()
 	for _, server := range s.servers() {
 		if err := server.Shutdown(ctx); err != nil {
-			s.house.gateway.Abort() // streams say so before they end, and are charged what they delivered
+			s.instance.plane.gateway.Abort() // streams say so before they end, and are charged what they delivered
 			last, stop := context.WithTimeout(context.Background(), lastWords)
 			if server.Shutdown(last) != nil {
 				_ = server.Close()
@@ -277,7 +277,7 @@ func (s *server) reload() {
 	if keys := keepFixed(s.config, next); len(keys) > 0 {
 		s.log.Warn("reload: these need a restart", "keys", keys)
 	}
-	if err := s.house.stock(next); err != nil {
+	if err := s.instance.models.load(next); err != nil {
 		s.log.Error("reload: the configuration is kept as it was", "err", err)
 		return
 	}
@@ -294,8 +294,8 @@ func (s *server) apply(c *Config) {
 	level, _ := c.level()
 	s.level.Set(level)
 	proxies, _ := prefixes("trusted_proxies", c.TrustedProxies)
-	s.house.bounds.Proxies.Store(&proxies)
-	s.house.apply(c)
+	s.instance.plane.bounds.Proxies.Store(&proxies)
+	s.instance.apply(c)
 	s.slots.Set(c.Limits.Connections)
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -46,6 +47,21 @@ const (
 // New is a feed of the given kinds of change.
 func New(d *db.DB, log *slog.Logger, sources map[string]Source) *Feed {
 	return &Feed{db: d, sources: sources, log: log, patience: 5 * time.Second, wake: make(chan struct{}, 1), moved: make(chan struct{})}
+}
+
+// Register adds sources to those of New. It must be called before Fill and Run.
+func (f *Feed) Register(sources map[string]Source) {
+	all := maps.Clone(f.sources)
+	if all == nil {
+		all = map[string]Source{}
+	}
+	for kind, source := range sources {
+		if all[kind] != nil {
+			panic("feed: two sources of " + kind)
+		}
+		all[kind] = source
+	}
+	f.sources = all
 }
 
 // Fill publishes the present state of everything. The version is read first: a change that commits meanwhile is

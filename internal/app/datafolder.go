@@ -16,7 +16,7 @@ import (
 )
 
 // takeFolder makes sure of the data folder, for its owner alone, and says whether it had to be made.
-func takeFolder(folder string, why purpose, log *slog.Logger) (made bool, err error) {
+func takeFolder(folder string, mode openMode, log *slog.Logger) (made bool, err error) {
 	info, err := os.Stat(folder)
 	if err == nil {
 		if info.Mode().Perm()&0o022 != 0 {
@@ -24,7 +24,7 @@ func takeFolder(folder string, why purpose, log *slog.Logger) (made bool, err er
 		}
 		return false, nil
 	}
-	if errors.Is(err, fs.ErrNotExist) && why == toUse {
+	if errors.Is(err, fs.ErrNotExist) && mode == mustExist {
 		return false, fmt.Errorf("there is no data folder %s: name it with --data-dir or --config, or make it with serve or admin bootstrap", folder)
 	}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -57,7 +57,7 @@ func (s Storage) engine() db.Engine {
 
 // sameEngine refuses a folder whose data is in the other engine: a command that forgot database_url would otherwise
 // find, or make, an empty database beside the real one.
-func (s Storage) sameEngine(why purpose) error {
+func (s Storage) sameEngine(mode openMode) error {
 	text, err := os.ReadFile(filepath.Join(s.DataDir, engineFile))
 	switch was := db.Engine(strings.TrimSpace(string(text))); {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
@@ -67,7 +67,7 @@ func (s Storage) sameEngine(why purpose) error {
 	case was == db.SQLite && s.engine() == db.Postgres:
 		return fmt.Errorf("the data of %s is in the embedded database, and database_url is set: use another data folder, or move the data with admin backup and restore", s.DataDir)
 	}
-	if _, err := os.Stat(filepath.Join(s.DataDir, db.CoreFile)); errors.Is(err, fs.ErrNotExist) && s.engine() == db.SQLite && why == toUse {
+	if _, err := os.Stat(filepath.Join(s.DataDir, db.CoreFile)); errors.Is(err, fs.ErrNotExist) && s.engine() == db.SQLite && mode == mustExist {
 		return fmt.Errorf("there is no Sovereign data in %s: name its folder with --data-dir or --config, or make it with serve or admin bootstrap", s.DataDir)
 	}
 	return nil
@@ -135,7 +135,7 @@ func cause(err error) error {
 
 // unlock brings the database and its root key together: refuse a newer schema, refuse a wrong or missing root key,
 // make a root key only for a database that has none, and migrate only when all of that is settled.
-func unlock(ctx context.Context, d *db.DB, s Storage, why purpose, log *slog.Logger) (*vault.Vault, error) {
+func unlock(ctx context.Context, d *db.DB, s Storage, mode openMode, log *slog.Logger) (*vault.Vault, error) {
 	have, known, err := d.Schemas(ctx)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func unlock(ctx context.Context, d *db.DB, s Storage, why purpose, log *slog.Log
 			return nil, err
 		}
 	}
-	if fresh && why == toUse {
+	if fresh && mode == mustExist {
 		return nil, errors.New("the database is empty: make a workspace with serve --bootstrap or admin bootstrap, or restore a backup")
 	}
 	root, err := s.root(fresh, log)
