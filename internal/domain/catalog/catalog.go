@@ -10,6 +10,7 @@ import (
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/live"
+	"sovereign/internal/wire/protocol"
 	"sovereign/internal/wire/sim"
 )
 
@@ -23,27 +24,6 @@ const simProvider = "sim"
 
 // since is when models count as created: clients want a date, and neither a configuration nor a price list has one.
 const since clock.Time = 1_767_225_600_000_000 // 2026-01-01
-
-// protocols are the kinds of providers.
-var protocols = []live.Protocol{live.OpenAI, live.Anthropic, live.Gemini, live.Cohere, live.Sim}
-
-// does is which kinds of models each kind of provider can have.
-var does = map[live.Protocol][]live.Kind{
-	live.OpenAI:    {live.Chat, live.Embedding, live.Rerank},
-	live.Anthropic: {live.Chat},
-	live.Gemini:    {live.Chat, live.Embedding},
-	live.Cohere:    {live.Embedding, live.Rerank},
-	live.Sim:       {live.Chat, live.Embedding, live.Rerank},
-}
-
-var kinds = []live.Kind{live.Chat, live.Embedding, live.Rerank}
-
-// home is where a kind of provider is, of those that have one home.
-var home = map[live.Protocol]string{
-	live.Anthropic: "https://api.anthropic.com/v1",
-	live.Gemini:    "https://generativelanguage.googleapis.com/v1beta",
-	live.Cohere:    "https://api.cohere.com",
-}
 
 // Build is the catalog of a configuration, on top of what is built in. What breaks a rule is an *ErrLine.
 func Build(providers Providers, models Models) (*live.Catalog, error) {
@@ -125,7 +105,8 @@ func (p *Provider) complete(known *Provider) error {
 		}
 	}
 	if p.BaseURL == "" {
-		p.BaseURL = home[p.Protocol]
+		row, _ := protocol.Of(p.Protocol)
+		p.BaseURL = row.BaseURL
 	}
 	for _, say := range []struct{ to, given *bool }{{&p.Responses, p.responses}, {&p.Modern, p.newLimit}} {
 		if say.given != nil {
@@ -136,6 +117,7 @@ func (p *Provider) complete(known *Provider) error {
 }
 
 func (p *Provider) check() error {
+	row, known := protocol.Of(p.Protocol)
 	switch {
 	case !providerName.MatchString(p.Name):
 		return errors.New("name must be letters, digits, dots, dashes and underscores")
@@ -144,15 +126,15 @@ func (p *Provider) check() error {
 	case p.Name+"/" == live.DedicatedPrefix:
 		return errors.New("name is kept for dedicated endpoints")
 	case p.Protocol == "":
-		return fmt.Errorf("it is not built in, so it needs a kind: kind must be one of %v", protocols)
-	case !oneOf(p.Protocol, protocols):
-		return fmt.Errorf("kind must be one of %v", protocols)
-	case p.Responses && p.Protocol != live.OpenAI:
+		return fmt.Errorf("it is not built in, so it needs a kind: kind must be one of %v", protocol.Names())
+	case !known:
+		return fmt.Errorf("kind must be one of %v", protocol.Names())
+	case p.Responses && !row.Variants:
 		return errors.New("responses must be bridged: only providers of kind openai have that API themselves")
-	case p.Modern && p.Protocol != live.OpenAI:
+	case p.Modern && !row.Variants:
 		return errors.New("max_tokens_field is for providers of kind openai")
 	}
-	if p.Protocol != live.Sim {
+	if !row.Local {
 		at, err := url.Parse(p.BaseURL)
 		if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" || strings.ContainsAny(p.BaseURL, "?#") || at.User != nil {
 			return errors.New("base_url must be a URL such as https://api.example.com/v1")
@@ -168,6 +150,10 @@ func (m *Model) complete(known map[string]*live.Provider) error {
 		m.provider = prefix
 	}
 	p := known[m.provider]
+	var row protocol.Row
+	if p != nil {
+		row, _ = protocol.Of(p.Protocol)
+	}
 	switch {
 	case !modelID.MatchString(m.ID):
 		return errors.New("id must be letters, digits and . _ : @ / -")
@@ -177,10 +163,10 @@ func (m *Model) complete(known map[string]*live.Provider) error {
 		return errors.New("provider is missing: only an id such as openai/gpt-4o says where it is")
 	case p == nil:
 		return fmt.Errorf("provider %q is not configured", m.provider)
-	case !oneOf(m.Kind, kinds):
-		return fmt.Errorf("kind must be one of %v", kinds)
-	case !slices.Contains(does[p.Protocol], m.Kind):
-		return fmt.Errorf("kind must be one of %v: a provider of kind %s has no other models", does[p.Protocol], p.Protocol)
+	case !slices.Contains(protocol.Kinds(), m.Kind):
+		return fmt.Errorf("kind must be one of %v", protocol.Kinds())
+	case !slices.Contains(row.Kinds, m.Kind):
+		return fmt.Errorf("kind must be one of %v: a provider of kind %s has no other models", row.Kinds, p.Protocol)
 	case !m.priced:
 		return errors.New("price is missing: the model is not built in")
 	case m.ContextWindow == 0:

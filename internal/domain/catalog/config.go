@@ -306,5 +306,3 @@ func share(to *float64, n *yaml.Node) error {
 	}
 	return nil
 }
-
-func oneOf[T ~string](v T, all []T) bool { return slices.Contains(all, v) }
