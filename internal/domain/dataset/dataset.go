@@ -1,5 +1,5 @@
-// Package dataset freezes logged exchanges into sets of examples to train and to evaluate with: curated, split without leaks, kept when
-// the logs are gone.
+// Package dataset makes sets of examples for training and evaluation of logged exchanges. They are curated, split without leaks,
+// and stay when the logs have expired.
 package dataset
 
 import (
@@ -110,7 +110,7 @@ func (r Recipe) Check() error {
 // object is what a dataset is called on the wire and in the audit trail.
 const object = "dataset"
 
-// text is v as the table keeps it.
+// text is v as JSON, for a column.
 func text(v any) (string, error) {
 	kept, err := json.Marshal(v)
 	if err != nil {
@@ -121,10 +121,10 @@ func text(v any) (string, error) {
 
 var errKept = errors.New("is kept as text")
 
-// Scan reads p as the table keeps it.
+// Scan implements sql.Scanner.
 func (p *Provenance) Scan(kept any) error { return scan(kept, p) }
 
-// Scan reads c as the table keeps it.
+// Scan implements sql.Scanner.
 func (c *Curation) Scan(kept any) error { return scan(kept, c) }
 
 func scan(kept, into any) error {

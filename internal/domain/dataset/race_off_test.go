@@ -2,5 +2,5 @@
 
 package dataset
 
-// watched is 1 where nobody watches.
-const watched = 1
+// raceFactor is 1 without the race detector.
+const raceFactor = 1

@@ -2,5 +2,5 @@
 
 package dataset
 
-// watched is how many times fewer sets are made where every access is watched: what is made of them has no concurrency in it.
-const watched = 5
+// raceFactor divides the number of random sets under the race detector: the code that they test has no concurrency.
+const raceFactor = 5

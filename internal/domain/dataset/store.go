@@ -62,7 +62,7 @@ func (s *Store) List(ctx context.Context, ws tenant.ID, limit, offset int) ([]Da
 	return all, nil
 }
 
-// batch is how many rows one statement, and one transaction, is about: whoever writes meanwhile waits for it.
+// batch is how many rows one statement and one transaction has: other writers wait for it.
 const batch = 64
 
 // hashes is the condition that finds a batch of examples; its text is always the same.
@@ -74,7 +74,7 @@ var hashes = func() string {
 	return `workspace_id = $1 AND hash IN (` + strings.Join(places, ", ") + `)`
 }()
 
-// filled are the arguments of such a condition, the last repeated as often as it takes.
+// filled returns the arguments of that condition. The last is repeated to fill it.
 func filled[T any](some []T, arg func(T) any) []any {
 	args := make([]any, batch)
 	for i := range args {
@@ -83,7 +83,7 @@ func filled[T any](some []T, arg func(T) any) []any {
 	return args
 }
 
-// errDeleted breaks an export off whose dataset is deleted meanwhile: half of one must not look like a whole.
+// errDeleted ends an export whose dataset is deleted meanwhile: a part must not look like the whole.
 var errDeleted = errors.New("the dataset was deleted while it was read")
 
 // Export writes the examples of d, a line for each, in their order. It holds one at a time.
@@ -147,7 +147,7 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, id st
 // discardTime is how long a deletion waits for its rows to go.
 const discardTime = 2 * time.Second
 
-// loosen says that the rows of a dataset belong to none.
+// loosen marks the rows of a dataset as belonging to none.
 func loosen(ctx context.Context, tx *db.Tx, ws tenant.ID, id string) error {
 	_, err := db.Exec(ctx, tx.In(ws), `INSERT INTO dataset_loose (workspace_id, dataset_id, since) VALUES ($1, $2, $3)`, id, clock.Now())
 	if err != nil {
