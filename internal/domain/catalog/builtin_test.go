@@ -310,7 +310,7 @@ providers:
 			t.Errorf("%s has %d models, had %d", name, count(c, name), count(plain, name))
 		}
 	}
-	if count(plain, "groq") == 0 || count(c, "groq") != 0 { // one of another kind is somebody else
+	if count(plain, "groq") == 0 || count(c, "groq") != 0 { // a provider of another kind has none of them
 		t.Errorf("groq has %d models, had %d", count(c, "groq"), count(plain, "groq"))
 	}
 }

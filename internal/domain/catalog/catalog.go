@@ -19,7 +19,7 @@ var (
 	modelID      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}$`)
 )
 
-// simProvider is the name of the built-in offline stand-in.
+// simProvider is the name of the built-in simulated provider.
 const simProvider = "sim"
 
 // since is when models count as created: clients want a date, and neither a configuration nor a price list has one.
@@ -27,11 +27,11 @@ const since clock.Time = 1_767_225_600_000_000 // 2026-01-01
 
 // Build is the catalog of a configuration, on top of what is built in. What breaks a rule is an *ErrLine.
 func Build(providers Providers, models Models) (*live.Catalog, error) {
-	known, err := reached(providers)
+	known, err := allProviders(providers)
 	if err != nil {
 		return nil, err
 	}
-	rows := append(sim.Models(known[simProvider]), offered(known)...)
+	rows := append(sim.Models(known[simProvider]), builtinModels(known)...)
 	seen := map[string]bool{}
 	for i := range models {
 		m := models[i]
@@ -52,8 +52,8 @@ func Build(providers Providers, models Models) (*live.Catalog, error) {
 	return live.NewCatalog(all, rows), nil
 }
 
-// reached is every provider: the stand-in, those of the configuration, and those that are built in.
-func reached(providers Providers) (map[string]*live.Provider, error) {
+// allProviders returns every provider: the simulated one, those of the configuration, and those that are built in.
+func allProviders(providers Providers) (map[string]*live.Provider, error) {
 	known := map[string]*live.Provider{simProvider: {Name: simProvider, Protocol: live.Sim, Configured: true}}
 	for i := range providers {
 		p := providers[i]
@@ -67,7 +67,7 @@ func reached(providers Providers) (map[string]*live.Provider, error) {
 		if err != nil {
 			return nil, &ErrLine{Line: p.line, Err: fmt.Errorf("provider %q: %w", p.Name, err)}
 		}
-		// A vendor wants a key: without one, the entry is there for workspaces that have their own.
+		// A vendor needs a key. Without one, the entry serves workspaces that have their own.
 		vendor := builtin().providers[p.Name]
 		p.Configured = vendor == nil || vendor.BaseURL != p.BaseURL || !p.APIKey.Empty()
 		known[p.Name] = &p.Provider
@@ -81,9 +81,9 @@ func reached(providers Providers) (map[string]*live.Provider, error) {
 	return known, nil
 }
 
-// offered are the built-in models. A provider that the configuration gives another kind has none of them: it is somebody
-// else of that name.
-func offered(known map[string]*live.Provider) []*live.Model {
+// builtinModels returns the built-in models. A provider that the configuration gives another kind has none of them: only its
+// name is the same.
+func builtinModels(known map[string]*live.Provider) []*live.Model {
 	var rows []*live.Model
 	for _, m := range builtin().models {
 		if p := known[m.provider]; p.Protocol == builtin().providers[m.provider].Protocol {
@@ -95,8 +95,7 @@ func offered(known map[string]*live.Provider) []*live.Model {
 	return rows
 }
 
-// complete fills in what the provider of that name which is built in has, if there is one and it is of the same kind, and
-// then holds the entry to the rules.
+// complete fills in the fields of the built-in provider of that name, if there is one of the same kind, and then checks the entry.
 func (p *Provider) complete(known *Provider) error {
 	if known != nil && (p.Protocol == "" || p.Protocol == known.Protocol) {
 		p.Protocol, p.Responses, p.Modern = known.Protocol, known.Responses, known.Modern
@@ -108,9 +107,9 @@ func (p *Provider) complete(known *Provider) error {
 		row, _ := protocol.Of(p.Protocol)
 		p.BaseURL = row.BaseURL
 	}
-	for _, say := range []struct{ to, given *bool }{{&p.Responses, p.responses}, {&p.Modern, p.newLimit}} {
-		if say.given != nil {
-			*say.to = *say.given
+	for _, option := range []struct{ to, given *bool }{{&p.Responses, p.responses}, {&p.Modern, p.newLimit}} {
+		if option.given != nil {
+			*option.to = *option.given
 		}
 	}
 	return p.check()
@@ -144,7 +143,7 @@ func (p *Provider) check() error {
 	return nil
 }
 
-// complete holds a row to the rules, and then fills in what follows from the rest of it.
+// complete checks a row, and then fills in what follows from its other fields.
 func (m *Model) complete(known map[string]*live.Provider) error {
 	if prefix, _, ok := strings.Cut(m.ID, "/"); m.provider == "" && ok {
 		m.provider = prefix

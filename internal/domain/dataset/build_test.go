@@ -81,7 +81,7 @@ func TestACallerWhoLeavesDoesNotStopTheBuild(t *testing.T) {
 		r.rowsWritten(t)
 		leave()
 		if err := <-left; !errors.Is(err, context.Canceled) {
-			t.Errorf("whoever left: %v", err)
+			t.Errorf("the caller who left: %v", err)
 		}
 		if d, err := r.Await(t.Context(), mine, id); err != nil || d.Rows != 1000 {
 			t.Errorf("%+v %v", d, err)
@@ -130,7 +130,7 @@ func TestAFailedBuildIsSweptAndForgotten(t *testing.T) {
 		if _, err := r.Await(t.Context(), mine, id); err != nil {
 			t.Fatal(err)
 		}
-		// As a job leaves it that fails before its last transaction, while nobody waits.
+		// As a job leaves it that fails before its last transaction, while no caller waits.
 		for _, statement := range []string{
 			`INSERT INTO dataset_builds (workspace_id, id, name, holdout_id, holdout_name, recipe, actor, request_id)
 				SELECT workspace_id, id, name, holdout_id, 'all-eval', '{}', '{}', '' FROM datasets WHERE role = 'train'`,
@@ -147,7 +147,7 @@ func TestAFailedBuildIsSweptAndForgotten(t *testing.T) {
 		}
 		r.has(t, [4]int{0, 0, 0, 0})
 		if _, err := r.Await(t.Context(), mine, id); !refused(err, fault.Internal) {
-			t.Errorf("whoever waits for it: %v", err)
+			t.Errorf("a caller who waits for it: %v", err)
 		}
 		if _, err := db.Exec(t.Context(), r.db.Across("test"), `UPDATE jobs SET finished_at = 1`); err != nil {
 			t.Fatal(err)

@@ -221,7 +221,7 @@ func (s *Store) discardBuild(ctx context.Context, ws tenant.ID, id string) error
 	return s.discard(ctx, ws, id)
 }
 
-// failedFor is how long a build that failed can still be read by whoever waits for it.
+// failedFor is how long a build that failed can still be read by a caller who waits for it.
 const failedFor = time.Hour
 
 // Sweep takes away what builds that failed and deletions that were cut short have left. The process that holds the data calls it

@@ -36,7 +36,7 @@ func (s *Store) Put(ctx context.Context, ws tenant.ID, by tenant.Actor, n New) (
 	if err := n.check(s.catalog(), s.guard); err != nil {
 		return ProviderKey{}, err
 	}
-	sealed, err := s.vault.Seal([]byte(n.APIKey.Reveal()), purpose(ws, n.Provider, n.BaseURL))
+	sealed, err := s.vault.Seal([]byte(n.APIKey.Reveal()), sealedFor(ws, n.Provider, n.BaseURL))
 	if err != nil {
 		return ProviderKey{}, fmt.Errorf("seal a provider key: %w", err)
 	}

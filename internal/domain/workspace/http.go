@@ -10,7 +10,7 @@ import (
 	"sovereign/internal/store/module"
 )
 
-// A Handler answers what keys may ask about their own workspace.
+// A Handler serves the operations of keys on their own workspace.
 type Handler struct {
 	logged func(tenant.ID) bool
 	steps  []module.Step
