@@ -31,7 +31,7 @@ import (
 	"sovereign/internal/store/vault"
 )
 
-// eachInstance opens a house on either storage.
+// eachInstance runs test with an instance on each storage.
 func eachInstance(t *testing.T, test func(t *testing.T, i *instance)) {
 	t.Helper()
 	dbtest.EachURL(t, func(t *testing.T, _ string, url secret.Text) {
@@ -370,7 +370,7 @@ type writerFunc func([]byte) (int, error)
 
 func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 
-// A database that goes away for a while: nobody passes unauthenticated, nothing half happens, and service is back
+// A database that is away for a while: no request passes unauthenticated, nothing half happens, and service is back
 // within seconds of the database, without a restart.
 func TestDrillPostgresOutageIsSurvived(t *testing.T) {
 	pg, err := dbtest.NewServer()

@@ -16,8 +16,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// operations is what operators watch the server with. It has no keys: it is for the machine's own network. The command
-// line is not among the profiles: it may hold a password.
+// operations serves metrics, health checks and profiles to operators, without authentication: it is for the machine's own
+// network. The command line is not among the profiles, because it may hold a password.
 func (i *instance) operations() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(i.plane.metrics, promhttp.HandlerOpts{}))
@@ -30,7 +30,7 @@ func (i *instance) operations() http.Handler {
 	return mux
 }
 
-// traces sends spans to the configured collector, or nowhere. The returned function sends what is left.
+// traces sends spans to the configured collector, if there is one. The returned function sends what is left.
 func traces(ctx context.Context, c *Config, log *slog.Logger) (trace.Tracer, func(context.Context) error, error) {
 	const name = "sovereign"
 	var options []otlptracehttp.Option

@@ -47,8 +47,8 @@ func (i *instance) bootstrapRoute(ctx context.Context, caller tenant.Caller, in 
 	return i.bootstrap(ctx, caller.Actor(), in, func(Bootstrapped) error { return nil })
 }
 
-// bootstrap makes a workspace, its owner, its credit and a key, all or nothing. show is called before anything is
-// kept: a key that is in force has been shown, whatever dies when.
+// bootstrap makes a workspace, its owner, its credit and a key in one transaction. show is called before the commit: a key
+// that is in force has been shown, even when the process is killed in between.
 func (i *instance) bootstrap(ctx context.Context, by tenant.Actor, in NewWorkspace, show func(Bootstrapped) error) (Bootstrapped, error) {
 	if in.Balance < 0 {
 		return Bootstrapped{}, fault.Invalid("balance_usd", "must be 0 or more")
@@ -109,13 +109,13 @@ func (i *instance) rotateSigningRoute(ctx context.Context, caller tenant.Caller,
 // jwkSet is the type of a set of public keys (RFC 7517).
 const jwkSet = "application/jwk-set+json"
 
-// jwksRoute answers the public keys. Whoever keeps them a while still knows every key that signed before.
+// jwksRoute answers the public keys, retired ones included: a client that caches them can verify every earlier signature.
 func (i *instance) jwksRoute(ctx context.Context, _ tenant.Caller, _ api.None) (api.Document, error) {
 	keys, err := i.storage.vault.JWKS(ctx)
 	return api.Document{ContentType: jwkSet, Headers: map[string]string{"Cache-Control": "public, max-age=300"}, Body: append(keys, '\n')}, err
 }
 
-// Health answers a prober.
+// Health answers a health check.
 type Health struct {
 	Status string `json:"status" enum:"ok,ready"`
 }
@@ -135,7 +135,7 @@ func (i *instance) publicRoutes() []api.Route {
 	}
 }
 
-// readiness asks the database at most once a second, however often it is asked itself.
+// readiness checks the database at most once a second, however often it is called.
 type readiness struct {
 	instance *instance
 	mu       sync.Mutex
@@ -153,7 +153,7 @@ func (r *readiness) check(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.at) > time.Second {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second) // the answer is for the next prober too
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second) // the result is also for the next call
 		defer cancel()
 		r.err, r.at = r.instance.storage.db.Ping(ctx), time.Now()
 	}
@@ -163,7 +163,7 @@ func (r *readiness) check(ctx context.Context) error {
 	return nil
 }
 
-// firstStart makes a workspace when there is none, and shows its key. The key is on out before it is in force.
+// firstStart makes a workspace when there is none, and prints its key to out before the key is in force.
 func (i *instance) firstStart(ctx context.Context, address string, out io.Writer) error {
 	there, err := i.domains.workspaces.List(ctx, 1, 0)
 	if err != nil || len(there) > 0 {
