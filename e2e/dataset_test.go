@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A build whose server is killed again and again, at random moments, goes on by itself and ends: the request, repeated under its
-// Idempotency-Key, is answered with the one dataset that it made.
+// A build whose server is killed again and again, at random moments, goes on by itself and ends: the request, repeated
+// under its Idempotency-Key, is answered with the one dataset that it made.
 func TestDrillKillDuringADatasetBuild(t *testing.T) {
 	const exchanges, callers = 400, 8
 	eachPlace(t, func(t *testing.T, p place) {

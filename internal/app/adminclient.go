@@ -24,8 +24,8 @@ import (
 	"sovereign/internal/store/vault"
 )
 
-// An admin calls the operators' router: that of the running server over its socket or, when none runs, that of an instance which it
-// opens itself, with the same lock and the same recovery.
+// An admin calls the operators' router: that of the running server over its socket or, when none runs, that of an
+// instance which it opens itself, with the same lock and the same recovery.
 type admin struct {
 	storage Storage
 	out     io.Writer

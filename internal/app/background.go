@@ -14,8 +14,8 @@ const (
 	sweepEvery = 10 * time.Minute
 )
 
-// background is the work that goes on beside requests. What calls models ends first, and then the rest, which records what those
-// calls cost.
+// background is the work that goes on beside requests. What calls models ends first, and then the rest, which records
+// what those calls cost.
 type background struct {
 	stop context.CancelFunc
 	work sync.WaitGroup

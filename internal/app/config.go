@@ -19,8 +19,8 @@ import (
 )
 
 // A Config is everything that can be set. Each key is in the file under its name with underscores (limits.body), in the
-// environment as SOVEREIGN_LIMITS_BODY, and on the command line as --limits-body. The command line takes precedence over the
-// environment, the environment over the file, and the file over the default.
+// environment as SOVEREIGN_LIMITS_BODY, and on the command line as --limits-body. The command line takes precedence
+// over the environment, the environment over the file, and the file over the default.
 type Config struct {
 	Storage          `embed:""`
 	Listen           string   `default:"127.0.0.1:8080" help:"Address of the API. With socket activation, the inherited socket is used instead."`
@@ -292,8 +292,8 @@ var unchangeable = []fixed{
 	stays("limits.idle_timeout", func(c *Config) *time.Duration { return &c.Limits.IdleTimeout }),
 }
 
-// keepFixed sets the keys of is that need a restart back to their values in was, and returns those that differ, so that the next
-// reload reports them again.
+// keepFixed sets the keys of is that need a restart back to their values in was, and returns those that differ, so that
+// the next reload reports them again.
 func keepFixed(was, is *Config) (keys []string) {
 	for _, f := range unchangeable {
 		if f.differs(was, is) {

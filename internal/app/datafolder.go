@@ -55,8 +55,8 @@ func (s Storage) engine() db.Engine {
 	return db.Postgres
 }
 
-// sameEngine refuses a folder whose data is in the other engine: a command without database_url would otherwise open, or
-// create, an empty database beside the real one.
+// sameEngine refuses a folder whose data is in the other engine: a command without database_url would otherwise open,
+// or create, an empty database beside the real one.
 func (s Storage) sameEngine(mode openMode) error {
 	text, err := os.ReadFile(filepath.Join(s.DataDir, engineFile))
 	switch was := db.Engine(strings.TrimSpace(string(text))); {
@@ -133,8 +133,8 @@ func cause(err error) error {
 	return err
 }
 
-// unlock opens the vault of a database with the root key, and migrates the database. It refuses a newer schema and a wrong or
-// missing root key before it migrates, and creates a root key only for a database that has none.
+// unlock opens the vault of a database with the root key, and migrates the database. It refuses a newer schema and a
+// wrong or missing root key before it migrates, and creates a root key only for a database that has none.
 func unlock(ctx context.Context, d *db.DB, s Storage, mode openMode, log *slog.Logger) (*vault.Vault, error) {
 	have, known, err := d.Schemas(ctx)
 	if err != nil {

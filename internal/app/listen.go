@@ -77,7 +77,8 @@ func socketPath(folder string) (string, error) {
 	return path, nil
 }
 
-// listenAdmin opens the admin socket. This process holds the folder's lock, so an existing socket is that of a dead server.
+// listenAdmin opens the admin socket. This process holds the folder's lock, so an existing socket is that of a dead
+// server.
 func listenAdmin(folder string) (net.Listener, error) {
 	path, err := socketPath(folder)
 	if err != nil {

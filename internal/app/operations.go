@@ -16,8 +16,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// operations serves metrics, health checks and profiles to operators, without authentication: it is for the machine's own
-// network. The command line is not among the profiles, because it may hold a password.
+// operations serves metrics, health checks and profiles to operators, without authentication: it is for the machine's
+// own network. The command line is not among the profiles, because it may hold a password.
 func (i *instance) operations() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(i.plane.metrics, promhttp.HandlerOpts{}))

@@ -47,8 +47,8 @@ func (i *instance) bootstrapRoute(ctx context.Context, caller tenant.Caller, in 
 	return i.bootstrap(ctx, caller.Actor(), in, func(Bootstrapped) error { return nil })
 }
 
-// bootstrap makes a workspace, its owner, its credit and a key in one transaction. show is called before the commit: a key
-// that is in force has been shown, even when the process is killed in between.
+// bootstrap makes a workspace, its owner, its credit and a key in one transaction. show is called before the commit: a
+// key that is in force has been shown, even when the process is killed in between.
 func (i *instance) bootstrap(ctx context.Context, by tenant.Actor, in NewWorkspace, show func(Bootstrapped) error) (Bootstrapped, error) {
 	if in.Balance < 0 {
 		return Bootstrapped{}, fault.Invalid("balance_usd", "must be 0 or more")
@@ -109,7 +109,8 @@ func (i *instance) rotateSigningRoute(ctx context.Context, caller tenant.Caller,
 // jwkSet is the type of a set of public keys (RFC 7517).
 const jwkSet = "application/jwk-set+json"
 
-// jwksRoute answers the public keys, retired ones included: a client that caches them can verify every earlier signature.
+// jwksRoute answers the public keys, retired ones included: a client that caches them can verify every earlier
+// signature.
 func (i *instance) jwksRoute(ctx context.Context, _ tenant.Caller, _ api.None) (api.Document, error) {
 	keys, err := i.storage.vault.JWKS(ctx)
 	return api.Document{ContentType: jwkSet, Headers: map[string]string{"Cache-Control": "public, max-age=300"}, Body: append(keys, '\n')}, err

@@ -136,9 +136,9 @@ func (s *server) flushTraces(ctx context.Context, flush func(context.Context) er
 	}
 }
 
-// ballastSize is the size of an allocation that is never touched, and so uses no physical memory. The garbage collector counts it as live,
-// and runs less often for it. A gateway has a small heap and much garbage: a tenth of its time would go into collecting. With a large
-// heap the ballast makes no difference; a higher GOGC would.
+// ballastSize is the size of an allocation that is never touched, and so uses no physical memory. The garbage collector
+// counts it as live, and runs less often for it. A gateway has a small heap and much garbage: a tenth of its time would
+// go into collecting. With a large heap the ballast makes no difference; a higher GOGC would.
 const ballastSize = 64 << 20
 
 // warnExposed warns of what is reachable from other machines and perhaps should not be.
@@ -183,8 +183,8 @@ func (s *server) start(public, operations, socket net.Listener) {
 	}
 }
 
-// openLane puts the fast lane before the API's server: it serves plain inference requests itself, and hands every connection that
-// sends something else over to net/http.
+// openLane puts the fast lane before the API's server: it serves plain inference requests itself, and hands every
+// connection that sends something else over to net/http.
 func (s *server) openLane() net.Listener {
 	var targets []string
 	for _, route := range s.instance.plane.routes() {
@@ -211,8 +211,8 @@ func (s *server) run(name string, server *http.Server, l net.Listener) {
 	}
 }
 
-// force ends the process at a second signal to stop. A signal within a second of the first counts as the same: shells and
-// supervisors signal a process and its group together.
+// force ends the process at a second signal to stop. A signal within a second of the first counts as the same: shells
+// and supervisors signal a process and its group together.
 func (s *server) force(signals <-chan os.Signal) {
 	first := time.Now()
 	for got := range signals {
@@ -289,7 +289,8 @@ const abortTimeout = 3 * time.Second
 // lastRequest is how long open connections may still send a request to a stopping server.
 const lastRequest = time.Second
 
-// reload puts a changed configuration in force, except the keys that need a restart. A bad configuration changes nothing.
+// reload puts a changed configuration in force, except the keys that need a restart. A bad configuration changes
+// nothing.
 func (s *server) reload() {
 	next, err := s.reread()
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 var update = flag.Bool("update", false, "write what is answered into the golden files")
 
 // Golden pairs of request and answer: what stands in testdata/wire is what clients rely on. {owner}, {admin} and
-// {member} stand for keys, {last crit} for the last id with that prefix that was answered; ids, times and lengths are reduced to their
-// shape. A request whose name begins with poll is repeated until what it reads is done.
+// {member} stand for keys, {last crit} for the last id with that prefix that was answered; ids, times and lengths are
+// reduced to their shape. A request whose name begins with poll is repeated until what it reads is done.
 func TestWire(t *testing.T) {
 	files, err := filepath.Glob("testdata/wire/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -162,7 +162,8 @@ func TestWhatIsBuiltInIsAConfiguration(t *testing.T) {
 	}
 }
 
-// One model of every provider, at the price that is published. Both sources of the catalog have it, but where one is named.
+// One model of every provider, at the price that is published. Both sources of the catalog have it, but where one is
+// named.
 func TestBuiltInPricesAreThePublishedOnes(t *testing.T) {
 	const cent, mill = money.Rate(money.Dollar / 100), money.Rate(money.Dollar / 1000)
 	c, pinned := good(t, ""), map[string]bool{}

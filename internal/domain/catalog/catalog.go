@@ -81,8 +81,8 @@ func allProviders(providers Providers) (map[string]*live.Provider, error) {
 	return known, nil
 }
 
-// builtinModels returns the built-in models. A provider that the configuration gives another kind has none of them: only its
-// name is the same.
+// builtinModels returns the built-in models. A provider that the configuration gives another kind has none of them:
+// only its name is the same.
 func builtinModels(known map[string]*live.Provider) []*live.Model {
 	var rows []*live.Model
 	for _, m := range builtin().models {
@@ -95,7 +95,8 @@ func builtinModels(known map[string]*live.Provider) []*live.Model {
 	return rows
 }
 
-// complete fills in the fields of the built-in provider of that name, if there is one of the same kind, and then checks the entry.
+// complete fills in the fields of the built-in provider of that name, if there is one of the same kind, and then checks
+// the entry.
 func (p *Provider) complete(known *Provider) error {
 	if known != nil && (p.Protocol == "" || p.Protocol == known.Protocol) {
 		p.Protocol, p.Responses, p.Modern = known.Protocol, known.Responses, known.Modern

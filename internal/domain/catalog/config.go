@@ -1,4 +1,5 @@
-// Package catalog builds the catalog of models that can be called: those of the configuration, on top of those that are built in.
+// Package catalog builds the catalog of models that can be called: those of the configuration, on top of those that are
+// built in.
 package catalog
 
 import (

@@ -27,9 +27,9 @@ const maxBuilds = 4
 // buildKind is the kind of the jobs that build datasets.
 const buildKind = "dataset_build"
 
-// Start queues the job that makes a dataset of logged exchanges, and its holdout if one is asked for. It returns the id of the
-// dataset, which is that of the job. The recipe has been checked. The names are taken at once; the dataset is not to be seen
-// before it is whole.
+// Start queues the job that makes a dataset of logged exchanges, and its holdout if one is asked for. It returns the id
+// of the dataset, which is that of the job. The recipe has been checked. The names are taken at once; the dataset is
+// not to be seen before it is whole.
 func (s *Store) Start(ctx context.Context, ws tenant.ID, by tenant.Actor, r Recipe) (string, error) {
 	recipe, err := text(r)
 	if err != nil {
@@ -140,8 +140,9 @@ type line struct {
 	text []byte
 }
 
-// build does the job: it reads the logs, writes the rows a few in each transaction, so that others get to write, and the last
-// transaction makes them a dataset. A run that comes after another begins anew: a dataset is what the logs are at one time.
+// build does the job: it reads the logs, writes the rows a few in each transaction, so that others get to write, and
+// the last transaction makes them a dataset. A run that comes after another begins anew: a dataset is what the logs are
+// at one time.
 func (s *Store) build(ctx context.Context, run *job.Run) error {
 	kept, err := db.Maybe[struct {
 		HoldoutID                *string

@@ -41,8 +41,8 @@ type curated struct {
 // A writer receives the examples, each once and in order.
 type writer func(key Key, line []byte) error
 
-// curate makes examples of exchanges and hands them to write, then decides which are held out. An exchange that is dropped takes no part
-// in folding: what it said stays in those that went on from it, as they sent it.
+// curate makes examples of exchanges and hands them to write, then decides which are held out. An exchange that is
+// dropped takes no part in folding: what it said stays in those that went on from it, as they sent it.
 func curate(ctx context.Context, from exchanges, holdout float64, write writer) (*curated, error) {
 	c := &curated{from: from, together: newSets(from.Len())}
 	if err := c.classify(ctx); err != nil {
@@ -124,8 +124,8 @@ func (c *curated) fold(ctx context.Context) (err error) {
 	return nil
 }
 
-// write makes the examples. Only now it shows that a line is there already, which is a duplicate, or that an exchange cannot be made a
-// line, which is errored.
+// write makes the examples. Only now it shows that a line is there already, which is a duplicate, or that an exchange
+// cannot be made a line, which is errored.
 func (c *curated) write(ctx context.Context, sketched bool, write writer) error {
 	var which []int
 	for i, p := range c.places {
@@ -198,8 +198,8 @@ func (c *curated) count() {
 	}
 }
 
-// holdOut splits the examples. Exchanges that are in no example still connect others: two branches that continue a dropped turn are
-// one conversation.
+// holdOut splits the examples. Exchanges that are in no example still connect others: two branches that continue a
+// dropped turn are one conversation.
 func (c *curated) holdOut(ctx context.Context, percent float64) error {
 	places, err := c.leaves(ctx, func(int) bool { return true })
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package dataset makes sets of examples for training and evaluation of logged exchanges. They are curated, split without leaks,
-// and stay when the logs have expired.
+// Package dataset makes sets of examples for training and evaluation of logged exchanges. They are curated, split
+// without leaks, and stay when the logs have expired.
 package dataset
 
 import (
@@ -17,8 +17,8 @@ import (
 	"sovereign/internal/domain/logbook"
 )
 
-// A Dataset is a snapshot of examples. Nothing of it ever changes: after its partner is deleted, holdout_id or holdout_of still says
-// which one it was.
+// A Dataset is a snapshot of examples. Nothing of it ever changes: after its partner is deleted, holdout_id or
+// holdout_of still says which one it was.
 type Dataset struct {
 	ID         string     `json:"id"`
 	Object     string     `json:"object" enum:"dataset"`
@@ -60,8 +60,8 @@ const fromLogs = "logs"
 // Filters are those of the logs, shown as they were given.
 type Filters = logbook.Selection
 
-// A Curation tells what became of the exchanges that were looked at: scanned is kept, dropped and folded_turns together. A dataset
-// and its holdout share it, so that the rows of both are what was kept.
+// A Curation tells what became of the exchanges that were looked at: scanned is kept, dropped and folded_turns
+// together. A dataset and its holdout share it, so that the rows of both are what was kept.
 type Curation struct {
 	Scanned             int     `json:"scanned" doc:"Exchanges that were looked at, the newest that match"`
 	Kept                int     `json:"kept" doc:"Exchanges that are examples, here or in the other dataset of the split"`

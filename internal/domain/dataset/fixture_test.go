@@ -31,8 +31,8 @@ const (
 
 var ann = tenant.Caller{Workspace: mine, User: "usr_ann", Key: "key_1"}.Actor()
 
-// A fixture is the datasets of one storage with two workspaces, whose exchanges are logged through the recorder and the spool. A runner
-// does their jobs.
+// A fixture is the datasets of one storage with two workspaces, whose exchanges are logged through the recorder and the
+// spool. A runner does their jobs.
 type fixture struct {
 	*dataset.Store
 	db, logs *db.DB

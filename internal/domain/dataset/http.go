@@ -15,7 +15,8 @@ type Handler struct {
 	open  func(context.Context, tenant.ID) error
 }
 
-// NewHandler manages the datasets of s. open refuses a workspace whose logs cannot be read now; it is called for builds alone.
+// NewHandler manages the datasets of s. open refuses a workspace whose logs cannot be read now; it is called for builds
+// alone.
 func NewHandler(s *Store, open func(context.Context, tenant.ID) error) *Handler {
 	return &Handler{store: s, open: open}
 }

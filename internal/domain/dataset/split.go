@@ -49,9 +49,10 @@ func (s sets) join(a, b int) {
 	}
 }
 
-// Near-duplicates are found by keys that their sketches share. Keys of keyRows rows miss none: of two sketches that are Near, fewer rows
-// differ than there are keys. With more than few examples, those keys find too many pairs that are not near. Then the keys of
-// sketch.Bands are used: they miss two in 10,000 of the pairs that are as unlike as near-duplicates can be, and fewer of others.
+// Near-duplicates are found by keys that their sketches share. Keys of keyRows rows miss none: of two sketches that are
+// Near, fewer rows differ than there are keys. With more than few examples, those keys find too many pairs that are not
+// near. Then the keys of sketch.Bands are used: they miss two in 10,000 of the pairs that are as unlike as
+// near-duplicates can be, and fewer of others.
 const (
 	keyRows   = 3
 	shortKeys = len(sketch.Sketch{}) / keyRows
@@ -71,11 +72,12 @@ func keysOf(s *sketch.Sketch, keys []uint64, each int) []uint64 {
 	return keys
 }
 
-// maxCompared bounds how many pairs are compared, which takes up to a minute. Tens of thousands of examples that share a third of
-// their words reach it. The pairs that are left then count as near: a worse split is better than a leak.
+// maxCompared bounds how many pairs are compared, which takes up to a minute. Tens of thousands of examples that share
+// a third of their words reach it. The pairs that are left then count as near: a worse split is better than a leak.
 const maxCompared = 400_000_000
 
-// near joins the sets of examples whose sketches are Near. Examples are in an order that does not depend on where they come from.
+// near joins the sets of examples whose sketches are Near. Examples are in an order that does not depend on where they
+// come from.
 func near(ctx context.Context, examples []*example, together sets, most int) error {
 	distinct := make([]*example, 0, len(examples))
 	known := make(map[sketch.Sketch]int, len(examples))
@@ -151,7 +153,8 @@ func isNear(a, b *sketch.Sketch) bool {
 	return true
 }
 
-// compare joins those of some examples that are Near. It compares at most most pairs, and returns how many are left of them.
+// compare joins those of some examples that are Near. It compares at most most pairs, and returns how many are left of
+// them.
 func compare(some []*example, together sets, most int) int {
 	index := map[int]int{} // of a set in clusters
 	var clusters [][]*example
@@ -195,9 +198,9 @@ func meet(some, others []*example, most int) (joined bool, left int) {
 	return false, most
 }
 
-// split says which examples are held out, about percent of 100 sets. A set is held out by the hash of its smallest key, so
-// that the same examples are split the same way whenever and in whichever order they come. Where there are two sets, neither
-// side is empty; one set alone is not held out.
+// split says which examples are held out, about percent of 100 sets. A set is held out by the hash of its smallest key,
+// so that the same examples are split the same way whenever and in whichever order they come. Where there are two sets,
+// neither side is empty; one set alone is not held out.
 func split(examples []example, together sets, percent float64) []bool {
 	smallest := map[int]Key{}
 	for _, e := range examples {
@@ -234,7 +237,8 @@ func split(examples []example, together sets, percent float64) []bool {
 	return side
 }
 
-// draw hashes a key to a uniform number. A change of it would move examples between the sides of datasets that are made again.
+// draw hashes a key to a uniform number. A change of it would move examples between the sides of datasets that are made
+// again.
 func draw(key Key) uint64 {
 	sum := sha256.Sum256(append([]byte("sovereign dataset split 1\n"), key[:]...))
 	return binary.BigEndian.Uint64(sum[:8])

@@ -64,7 +64,8 @@ func jaccard(one, other map[string]bool) float64 {
 	return float64(both) / float64(len(one)+len(other)-both)
 }
 
-// straddles looks at every pair for what is on both sides, by what the test knows of the exchanges and by nothing of the code's.
+// straddles looks at every pair for what is on both sides, by what the test knows of the exchanges and by nothing of
+// the code's.
 func straddles(all []*chat, made sides) error {
 	examples := map[int]bool{} // by exchange: held out
 	for i, e := range made.examples {
@@ -331,7 +332,8 @@ func TestNearIsWhatTheSimilaritySays(t *testing.T) {
 	}
 }
 
-// BenchmarkNear is the most examples that a dataset has, by how alike they are: texts that share a template of so many words.
+// BenchmarkNear is the most examples that a dataset has, by how alike they are: texts that share a template of so many
+// words.
 func BenchmarkNear(b *testing.B) {
 	const n, words = 100_000, 100
 	for _, shared := range []int{0, 20, 50} {

@@ -184,8 +184,8 @@ func (s *Store) discard(ctx context.Context, ws tenant.ID, id string) error {
 	return nil
 }
 
-// discardSome takes a batch of the rows of a dataset away, and the examples that no other row names. It reports whether there
-// were any.
+// discardSome takes a batch of the rows of a dataset away, and the examples that no other row names. It reports whether
+// there were any.
 func discardSome(ctx context.Context, in db.Scoped, id string) (some bool, err error) {
 	type row struct {
 		Position int64
@@ -224,8 +224,8 @@ func (s *Store) discardBuild(ctx context.Context, ws tenant.ID, id string) error
 // failedFor is how long a build that failed can still be read by a caller who waits for it.
 const failedFor = time.Hour
 
-// Sweep takes away what builds that failed and deletions that were cut short have left. The process that holds the data calls it
-// when it starts, and now and then.
+// Sweep takes away what builds that failed and deletions that were cut short have left. The process that holds the data
+// calls it when it starts, and now and then.
 func (s *Store) Sweep(ctx context.Context) error {
 	type row struct {
 		WorkspaceID tenant.ID

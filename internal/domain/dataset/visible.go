@@ -11,9 +11,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// visibleText is the text by which examples are compared: everything in an example except the system prompt, which the examples
-// of a task share. Tool calls and their results count, their ids do not. It depends on the line alone, so that equal lines
-// are alike.
+// visibleText is the text by which examples are compared: everything in an example except the system prompt, which the
+// examples of a task share. Tool calls and their results count, their ids do not. It depends on the line alone, so that
+// equal lines are alike.
 func visibleText(line []byte) (string, error) {
 	var example struct {
 		Messages []jsontext.Value `json:"messages"`

@@ -1,5 +1,5 @@
-// Package providerkey stores the workspaces' own provider keys. No operation returns a key: it is sealed for its workspace, its
-// provider and the URL that it is sent to, and only the data plane uses it.
+// Package providerkey stores the workspaces' own provider keys. No operation returns a key: it is sealed for its
+// workspace, its provider and the URL that it is sent to, and only the data plane uses it.
 package providerkey
 
 import (

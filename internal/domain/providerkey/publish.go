@@ -41,8 +41,8 @@ type row struct {
 
 const rowColumns = `workspace_id AS ws, provider, base_url, sealed FROM provider_keys`
 
-// open unseals a key. A key that does not open was sealed for another workspace, provider or URL, or was changed. Requests that need
-// it are refused: the server's own key must not pay for them.
+// open unseals a key. A key that does not open was sealed for another workspace, provider or URL, or was changed.
+// Requests that need it are refused: the server's own key must not pay for them.
 func (p *Publisher) open(r row) *live.OwnKey {
 	plain, err := p.vault.Unseal(r.Sealed, sealedFor(r.Ws, r.Provider, r.BaseURL))
 	if err != nil {

@@ -24,8 +24,8 @@ type Store struct {
 	catalog func() *live.Catalog
 }
 
-// NewStore keeps keys for the catalog's providers in d, sealed by v, and publishes changes through f. Their URLs are such
-// as guard would dial.
+// NewStore keeps keys for the catalog's providers in d, sealed by v, and publishes changes through f. Their URLs are
+// such as guard would dial.
 func NewStore(d *db.DB, f *feed.Feed, v *vault.Vault, guard *netguard.Guard, catalog func() *live.Catalog) *Store {
 	return &Store{db: d, feed: f, vault: v, guard: guard, catalog: catalog}
 }

@@ -150,8 +150,9 @@ func (p *Publisher) RecordUses(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// usesBatch bounds one transaction, so that a change never waits long behind last-used times. usesAtOnce bounds what is written in one
-// turn: when very many keys are in use, the others wait for the next turn, so that requests do not become slower with them.
+// usesBatch bounds one transaction, so that a change never waits long behind last-used times. usesAtOnce bounds what is
+// written in one turn: when very many keys are in use, the others wait for the next turn, so that requests do not
+// become slower with them.
 const (
 	usesBatch  = 500
 	usesAtOnce = 2_000

@@ -14,8 +14,8 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// PostAwaited declares a POST that queues a job and answers when the job has ended. start makes what is needed and queues the
-// job; the ticket that it returns is JSON that names the job. finish waits for the job and reads the answer.
+// PostAwaited declares a POST that queues a job and answers when the job has ended. start makes what is needed and
+// queues the job; the ticket that it returns is JSON that names the job. finish waits for the job and reads the answer.
 //
 // An Idempotency-Key covers start alone, in one transaction: a repetition starts nothing, and waits for the same job.
 func PostAwaited[In, Ticket, Out any](path string, p Permission, start Handler[In, Ticket], finish Handler[Ticket, Out], summary string, options ...Option) Route {
@@ -45,8 +45,8 @@ func (rt *Router) awaited(ctx context.Context, route *Route, ticket any) (any, e
 // started is the status of an answer that is a ticket: the job may not have ended.
 const started = http.StatusAccepted
 
-// finishOnce waits for the job of an Idempotency-Key, and keeps the answer in the place of the ticket. A refusal that does not
-// say when to come back leaves no memory: the next request with that key starts again.
+// finishOnce waits for the job of an Idempotency-Key, and keeps the answer in the place of the ticket. A refusal that
+// does not say when to come back leaves no memory: the next request with that key starts again.
 func (rt *Router) finishOnce(ctx context.Context, route *Route, ws tenant.ID, key string, ticket []byte) (answer, error) {
 	out, err := route.finish(ctx, edge.Caller(ctx), ticket)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// Wait returns a job when it has ended. It returns ErrStopping when this runner stops first, and an ErrLost when it is paused: the job
-// goes on later, and can be waited for again. When ctx ends the job goes on as well.
+// Wait returns a job when it has ended. It returns ErrStopping when this runner stops first, and an ErrLost when it is
+// paused: the job goes on later, and can be waited for again. When ctx ends the job goes on as well.
 func (r *Runner) Wait(ctx context.Context, ws tenant.ID, id string) (Job, error) {
 	poll := time.NewTicker(r.every) // for what another server ends
 	defer poll.Stop()
@@ -30,7 +30,8 @@ func (r *Runner) Wait(ctx context.Context, ws tenant.ID, id string) (Job, error)
 	}
 }
 
-// waiting returns a channel that is closed when the next run ends, and the reason why no run will begin, if there is one.
+// waiting returns a channel that is closed when the next run ends, and the reason why no run will begin, if there is
+// one.
 func (r *Runner) waiting() (ended <-chan struct{}, unable error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 
 const waiter tenant.ID = "ws_waiter"
 
-// eachRunner gives the test a runner on each storage, whose jobs of the kind "hold" end when they are released. The runner
-// runs until stop.
+// eachRunner gives the test a runner on each storage, whose jobs of the kind "hold" end when they are released. The
+// runner runs until stop.
 func eachRunner(t *testing.T, test func(t *testing.T, d *db.DB, r *job.Runner, release chan error, stop func())) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -1,5 +1,5 @@
-// Package module says what a domain hands to the server: one value with its routes, jobs and background work. The server
-// wires modules together and knows nothing else of a domain.
+// Package module says what a domain hands to the server: one value with its routes, jobs and background work. The
+// server wires modules together and knows nothing else of a domain.
 package module
 
 import (

@@ -1,6 +1,6 @@
-// Package protocol is the table of the protocols that are spoken with providers: a row for each, with what its providers can
-// do, where they are, and what translates to them. A new protocol is a constant in live and a row here; upstream knows in
-// which header its key goes.
+// Package protocol is the table of the protocols that are spoken with providers: a row for each, with what its
+// providers can do, where they are, and what translates to them. A new protocol is a constant in live and a row here;
+// upstream knows in which header its key goes.
 package protocol
 
 import (
