@@ -69,7 +69,8 @@ func (d *domains) list(i *instance) []module.Module {
 		catalog.Module(i.models.catalog, s.keys),
 		alias.Module(alias.Deps{DB: on.db, Feed: s.feed, Aliases: s.aliases, Catalog: i.models.catalog, Keys: s.keys}),
 		providerkey.Module(providerkey.Deps{
-			DB: on.db, Feed: s.feed, Vault: on.vault, Guard: i.models.guard, Catalog: i.models.catalog, Keys: s.keys, Find: d.find, Log: i.log,
+			DB: on.db, Feed: s.feed, Vault: on.vault, Guard: i.models.guard, Catalog: i.models.catalog, Keys: s.keys,
+			Find: d.find, Log: i.log,
 		}),
 		logbook.Module(logs, s.ingester),
 		dataset.Module(dataset.NewStore(on.db, logged, d.jobs), logs.Open),
@@ -80,7 +81,8 @@ func (d *domains) list(i *instance) []module.Module {
 		steps = append(steps, m.Setup...)
 	}
 	workspaces := workspace.Module(workspace.Deps{
-		DB: on.db, Store: d.workspaces, Directory: s.directory, Settings: s.settings, Logged: s.recorder.Enabled, Steps: steps, Log: i.log,
+		DB: on.db, Store: d.workspaces, Directory: s.directory, Settings: s.settings, Logged: s.recorder.Enabled,
+		Steps: steps, Log: i.log,
 		Hooks: workspace.Hooks{Uncached: i.plane.cache.Forget, Unlogged: s.recorder.Settle},
 	})
 	return append([]module.Module{workspaces}, all...)

@@ -37,7 +37,8 @@ func (r *routers) open(i *instance, tracer trace.Tracer) error {
 	}
 	r.routes = slices.Concat(public.Routes(), operators.Routes())
 	admission := edge.Config{
-		Directory: i.state.directory, Log: i.log, Metrics: i.plane.metrics, Tracer: tracer, Gate: i.gate, Closing: i.draining.Load, Bounds: i.plane.bounds,
+		Directory: i.state.directory, Log: i.log, Metrics: i.plane.metrics, Tracer: tracer,
+		Gate: i.gate, Closing: i.draining.Load, Bounds: i.plane.bounds,
 	}
 	r.public = edge.New(admission, public)
 	admission.Metrics, admission.Candid = nil, true // the network's requests are counted, the operator's own are explained
@@ -62,9 +63,13 @@ func (p *plane) routes() []api.Route {
 	}
 	g := p.gateway
 	return []api.Route{
-		api.Raw[gateway.ChatRequest, gateway.ChatAnswer]("/chat/completions", api.Reader, g.ServeChat, "Chat with a model, streaming or not", api.MayStream, headers),
-		api.Raw[gateway.EmbeddingsRequest, gateway.EmbeddingsAnswer]("/embeddings", api.Reader, g.ServeEmbeddings, "Embed texts", headers),
-		api.Raw[gateway.RerankRequest, gateway.RerankAnswer]("/rerank", api.Reader, g.ServeRerank, "Rank documents by what they say to a question, the best first", headers),
-		api.Raw[gateway.ResponsesRequest, gateway.ResponsesAnswer]("/responses", api.Reader, g.ServeResponses, "Ask a model through the Responses API, streaming or not", api.MayStream, headers),
+		api.Raw[gateway.ChatRequest, gateway.ChatAnswer]("/chat/completions", api.Reader, g.ServeChat,
+			"Chat with a model, streaming or not", api.MayStream, headers),
+		api.Raw[gateway.EmbeddingsRequest, gateway.EmbeddingsAnswer]("/embeddings", api.Reader, g.ServeEmbeddings,
+			"Embed texts", headers),
+		api.Raw[gateway.RerankRequest, gateway.RerankAnswer]("/rerank", api.Reader, g.ServeRerank,
+			"Rank documents by what they say to a question, the best first", headers),
+		api.Raw[gateway.ResponsesRequest, gateway.ResponsesAnswer]("/responses", api.Reader, g.ServeResponses,
+			"Ask a model through the Responses API, streaming or not", api.MayStream, headers),
 	}
 }

@@ -50,7 +50,10 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 		ballast := make([]byte, ballastSize)
 		defer runtime.KeepAlive(ballast)
 	}
-	s := &server{config: c, reread: reread, level: new(slog.LevelVar), slots: limit.NewBudget(c.Limits.Connections), failed: make(chan error, 3)}
+	s := &server{
+		config: c, reread: reread, level: new(slog.LevelVar),
+		slots: limit.NewBudget(c.Limits.Connections), failed: make(chan error, 3),
+	}
 	s.log = newLog(c, s.level, logs)
 	if err := s.cert.load(c.TLS); err != nil {
 		return err
@@ -88,8 +91,8 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 	}
 	s.start(public, operations, socket)
 	s.warnExposed(public, operations)
-	s.log.Info("serving", "address", s.address(public.Addr()), "version", version(), "storage", s.instance.storage.db.Engine, "data", c.DataDir,
-		"listen", public.Addr().String(), "operations", c.OperationsListen)
+	s.log.Info("serving", "address", s.address(public.Addr()), "version", version(),
+		"storage", s.instance.storage.db.Engine, "data", c.DataDir, "listen", public.Addr().String(), "operations", c.OperationsListen)
 	notify("READY=1")
 	err = s.wait(signals)
 	notify("STOPPING=1")
@@ -144,10 +147,12 @@ const ballastSize = 64 << 20
 // warnExposed warns of what is reachable from other machines and perhaps should not be.
 func (s *server) warnExposed(public, operations net.Listener) {
 	if s.cert.now.Load() == nil && !loopback(public) {
-		s.log.Warn("keys travel in the clear: the API is served beyond this machine without TLS", "listen", public.Addr().String())
+		s.log.Warn("keys travel in the clear: the API is served beyond this machine without TLS",
+			"listen", public.Addr().String())
 	}
 	if operations != nil && !loopback(operations) {
-		s.log.Warn("metrics and profiles are served beyond this machine, without authentication", "operations_listen", operations.Addr().String())
+		s.log.Warn("metrics and profiles are served beyond this machine, without authentication",
+			"operations_listen", operations.Addr().String())
 	}
 }
 
@@ -165,7 +170,10 @@ func (s *server) start(public, operations, socket net.Listener) {
 		ReadHeaderTimeout: l.HeaderTimeout, ReadTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout, MaxHeaderBytes: int(l.Headers),
 		DisableGeneralOptionsHandler: true, // OPTIONS * too gets an id and an envelope
 	}
-	s.admin = &http.Server{Handler: s.instance.routers.operators, ConnContext: edge.PeerContext, ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
+	s.admin = &http.Server{
+		Handler: s.instance.routers.operators, ConnContext: edge.PeerContext,
+		ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog,
+	}
 	s.listener = edge.Listen(public, s.slots, &s.instance.plane.bounds.Timeout)
 	served := net.Listener(s.listener)
 	switch config := s.cert.config(); {
@@ -178,7 +186,9 @@ func (s *server) start(public, operations, socket net.Listener) {
 	go s.run("API", s.api, served)
 	go s.run("admin socket", s.admin, socket)
 	if operations != nil {
-		s.operations = &http.Server{Handler: s.instance.operations(), ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
+		s.operations = &http.Server{
+			Handler: s.instance.operations(), ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog,
+		}
 		go s.run("operations", s.operations, operations)
 	}
 }
@@ -197,7 +207,7 @@ func (s *server) openLane() net.Listener {
 		Context:       func(conn net.Conn) context.Context { return edge.ConnContext(context.Background(), conn) },
 		HeaderTimeout: l.HeaderTimeout, BodyTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout,
 	}
-	go func() { // open connections can still be handed over after the listener is closed: the API's server closes others
+	go func() { // open connections can be handed over after the listener is closed: the API's server closes others
 		if err := s.lane.Serve(s.listener); !errors.Is(err, net.ErrClosed) {
 			s.failed <- fmt.Errorf("API: %w", err)
 		}
@@ -246,7 +256,8 @@ func (s *server) drain() {
 	s.instance.draining.Store(true) // load balancers stop sending; open connections are still served, and then closed
 	_ = s.listener.Close()
 	// net/http drops a request that arrives after Shutdown has begun, so open connections may send one more before it.
-	for deadline := time.Now().Add(min(lastRequest, s.config.Limits.Drain)); s.slots.Used() > 0 && time.Now().Before(deadline); {
+	deadline := time.Now().Add(min(lastRequest, s.config.Limits.Drain))
+	for s.slots.Used() > 0 && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.Limits.Drain)

@@ -42,7 +42,8 @@ type state struct {
 // open recovers the money journal, and opens the database of logs with its spool, which holds at most budget bytes.
 func (s *state) open(ctx context.Context, on *storage, budget int64) error {
 	s.log = on.log
-	s.directory, s.aliases, s.settings, s.keys = live.NewDirectory(), live.NewAliases(), live.NewSettings(), live.NewKeyring()
+	s.directory, s.aliases = live.NewDirectory(), live.NewAliases()
+	s.settings, s.keys = live.NewSettings(), live.NewKeyring()
 	s.funds, s.feed = funds.New(), feed.New(on.db, on.log, nil)
 	if err := s.recover(ctx, on); err != nil {
 		return err
@@ -68,7 +69,8 @@ func (s *state) recover(ctx context.Context, on *storage) error {
 		return fmt.Errorf("recover the money journal: %w", err)
 	}
 	if found.Orphans > 0 || found.Torn > 0 {
-		s.log.Info("recovered the money journal", "unfinished", found.Orphans, "charged_usd", found.Charged.String(), "torn_bytes", found.Torn)
+		s.log.Info("recovered the money journal", "unfinished", found.Orphans,
+			"charged_usd", found.Charged.String(), "torn_bytes", found.Torn)
 	}
 	return nil
 }

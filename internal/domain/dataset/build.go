@@ -44,7 +44,7 @@ func (s *Store) Start(ctx context.Context, ws tenant.ID, by tenant.Actor, r Reci
 	var holdoutID, holdoutName *string
 	ids := []string{train}
 	if r.Holdout > 0 {
-		eval, name := id.At("ds", born.Add(-time.Microsecond)), r.Name+evalSuffix // older, so that it is listed after the other
+		eval, name := id.At("ds", born.Add(-time.Microsecond)), r.Name+evalSuffix // its id is listed after the other
 		holdoutID, holdoutName = &eval, &name
 		ids = append(ids, eval)
 	}
@@ -54,7 +54,8 @@ func (s *Store) Start(ctx context.Context, ws tenant.ID, by tenant.Actor, r Reci
 		}
 		if _, err := db.Exec(ctx, tx.In(ws), `
 			INSERT INTO dataset_builds (workspace_id, id, name, holdout_id, holdout_name, recipe, actor, request_id)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, train, r.Name, holdoutID, holdoutName, recipe, actor, audit.Request(ctx)); err != nil {
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+			train, r.Name, holdoutID, holdoutName, recipe, actor, audit.Request(ctx)); err != nil {
 			return fmt.Errorf("start dataset %s: %w", r.Name, err)
 		}
 		for _, id := range ids {
@@ -73,7 +74,8 @@ const unended = `jobs.status IN ('QUEUED', 'RUNNING')`
 // admit refuses a build when there are enough of them, and names that are taken, by a dataset or by a build.
 func (s *Store) admit(ctx context.Context, tx *db.Tx, ws tenant.ID, r Recipe) error {
 	running, err := db.One[int](ctx, tx.Across("the server builds so many at once"), `
-		SELECT COUNT(*) FROM dataset_builds JOIN jobs ON jobs.workspace_id = dataset_builds.workspace_id AND jobs.id = dataset_builds.id WHERE `+unended)
+		SELECT COUNT(*) FROM dataset_builds builds
+		JOIN jobs ON jobs.workspace_id = builds.workspace_id AND jobs.id = builds.id WHERE `+unended)
 	if err != nil {
 		return fmt.Errorf("count builds: %w", err)
 	}
@@ -87,8 +89,8 @@ func (s *Store) admit(ctx context.Context, tx *db.Tx, ws tenant.ID, r Recipe) er
 	for _, name := range names {
 		taken, err := db.One[int](ctx, tx.In(ws), `
 			SELECT (SELECT COUNT(*) FROM datasets WHERE workspace_id = $1 AND name = $2) + (
-				SELECT COUNT(*) FROM dataset_builds JOIN jobs ON jobs.workspace_id = $1 AND jobs.id = dataset_builds.id
-				WHERE dataset_builds.workspace_id = $1 AND (dataset_builds.name = $2 OR dataset_builds.holdout_name = $2) AND `+unended+`)`, name)
+				SELECT COUNT(*) FROM dataset_builds builds JOIN jobs ON jobs.workspace_id = $1 AND jobs.id = builds.id
+				WHERE builds.workspace_id = $1 AND (builds.name = $2 OR builds.holdout_name = $2) AND `+unended+`)`, name)
 		if err != nil {
 			return fmt.Errorf("look a dataset's name up: %w", err)
 		}
@@ -104,7 +106,8 @@ func (s *Store) Await(ctx context.Context, ws tenant.ID, id string) (Dataset, er
 	j, err := s.jobs.Wait(ctx, ws, id)
 	switch missing, _ := errors.AsType[*fault.Fault](err); {
 	case errors.Is(err, job.ErrStopping), errors.Is(err, job.ErrLost):
-		return Dataset{}, fault.Unavailable.Because(err, "the server is stopping; the dataset is built when it is back").In(time.Second)
+		const message = "the server is stopping; the dataset is built when it is back"
+		return Dataset{}, fault.Unavailable.Because(err, message).In(time.Second)
 	case missing != nil && missing.Kind == fault.Missing: // the dataset was deleted, or its build failed long ago
 		return s.Get(ctx, ws, id)
 	case err != nil:
@@ -147,7 +150,8 @@ func (s *Store) build(ctx context.Context, run *job.Run) error {
 	kept, err := db.Maybe[struct {
 		HoldoutID                *string
 		Recipe, Actor, RequestID string
-	}](ctx, s.db.In(run.Workspace), `SELECT holdout_id, recipe, actor, request_id FROM dataset_builds WHERE workspace_id = $1 AND id = $2`, run.ID)
+	}](ctx, s.db.In(run.Workspace), `
+		SELECT holdout_id, recipe, actor, request_id FROM dataset_builds WHERE workspace_id = $1 AND id = $2`, run.ID)
 	switch {
 	case err != nil:
 		return fmt.Errorf("read a build: %w", err)
@@ -232,12 +236,14 @@ func (b *build) flush(ctx context.Context) error {
 			}
 			rows = append(rows, []any{ws, b.train, b.next + int64(i), l.key[:]})
 		}
-		tally.Done = max(tally.Done, written) // a run that begins anew has made no progress until it is further than the last
+		tally.Done = max(tally.Done, written) // progress is what no earlier run has reached
 		across := tx.Across("rows name their workspace")
-		if err := db.Insert(ctx, across, "dataset_examples", []string{"workspace_id", "hash", "line"}, examples); err != nil {
+		columns := []string{"workspace_id", "hash", "line"}
+		if err := db.Insert(ctx, across, "dataset_examples", columns, examples); err != nil {
 			return err
 		}
-		return db.Insert(ctx, across, "dataset_rows", []string{"workspace_id", "dataset_id", "position", "hash"}, rows)
+		columns = []string{"workspace_id", "dataset_id", "position", "hash"}
+		return db.Insert(ctx, across, "dataset_rows", columns, rows)
 	})
 	if err != nil {
 		return fmt.Errorf("write examples: %w", err)
@@ -258,7 +264,8 @@ func (b *build) holdOut(ctx context.Context, held []bool) error {
 		err := b.run.Tx(ctx, func(tx *db.Tx, _ *job.Tally) error {
 			for _, position := range some {
 				if _, err := db.Exec(ctx, tx.In(b.run.Workspace), `
-					UPDATE dataset_rows SET dataset_id = $4 WHERE workspace_id = $1 AND dataset_id = $2 AND position = $3`, b.train, position, *b.eval); err != nil {
+					UPDATE dataset_rows SET dataset_id = $4 WHERE workspace_id = $1 AND dataset_id = $2 AND position = $3`,
+					b.train, position, *b.eval); err != nil {
 					return err
 				}
 			}
@@ -282,7 +289,8 @@ func (b *build) publish(ctx context.Context, c *curated) error {
 				return err
 			}
 		}
-		_, err := db.Exec(ctx, tx.In(b.run.Workspace), `DELETE FROM dataset_builds WHERE workspace_id = $1 AND id = $2`, b.train)
+		_, err := db.Exec(ctx, tx.In(b.run.Workspace), `
+			DELETE FROM dataset_builds WHERE workspace_id = $1 AND id = $2`, b.train)
 		return err
 	})
 }
@@ -297,7 +305,8 @@ func (b *build) datasets(c *curated) []Dataset {
 	}
 	train := Dataset{
 		ID: b.train, Object: object, Name: b.recipe.Name, Role: Train, Rows: int64(len(c.held)) - held,
-		Provenance: Provenance{Source: fromLogs, Filters: b.recipe.Filters, CreatedBy: b.actor.User}, Curation: c.Curation,
+		Provenance: Provenance{Source: fromLogs, Filters: b.recipe.Filters, CreatedBy: b.actor.User},
+		Curation:   c.Curation,
 	}
 	if segment := c.segment; segment != "" {
 		train.Provenance.Segment = &segment
@@ -324,12 +333,14 @@ func insert(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, d *Da
 		return err
 	}
 	if _, err := db.Exec(ctx, tx.In(ws), `
-		INSERT INTO datasets (workspace_id, id, name, role, row_count, provenance, curation, holdout_id, holdout_of, created_at)
+		INSERT INTO datasets (
+			workspace_id, id, name, role, row_count, provenance, curation, holdout_id, holdout_of, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 		d.ID, d.Name, d.Role, d.Rows, provenance, curation, d.HoldoutID, d.HoldoutOf, d.CreatedAt); err != nil {
 		return fmt.Errorf("insert dataset %s: %w", d.Name, err)
 	}
-	if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM dataset_loose WHERE workspace_id = $1 AND dataset_id = $2`, d.ID); err != nil {
+	if _, err := db.Exec(ctx, tx.In(ws), `
+		DELETE FROM dataset_loose WHERE workspace_id = $1 AND dataset_id = $2`, d.ID); err != nil {
 		return fmt.Errorf("keep the rows of dataset %s: %w", d.Name, err)
 	}
 	return audit.Record(ctx, tx, ws, by, "dataset.create", d.ID, nil, *d)

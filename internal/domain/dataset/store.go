@@ -34,7 +34,8 @@ func NewStore(d *db.DB, logs *logbook.Store, r *job.Runner) *Store {
 // Jobs are the kinds of jobs that the store does.
 func (s *Store) Jobs() map[string]job.Work { return map[string]job.Work{buildKind: s.build} }
 
-const columns = `id, 'dataset' AS object, name, role, row_count, provenance, curation, holdout_id, holdout_of, created_at FROM datasets`
+const columns = `id, 'dataset' AS object, name, role, row_count, provenance, curation, holdout_id, holdout_of, created_at
+	FROM datasets`
 
 func find(ctx context.Context, scope db.Scoped, name string) (Dataset, error) {
 	d, err := db.Maybe[Dataset](ctx, scope, `SELECT `+columns+` WHERE workspace_id = $1 AND id = $2`, name)
@@ -124,11 +125,10 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, id st
 		if err != nil {
 			return err
 		}
-		if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM datasets WHERE workspace_id = $1 AND id = $2`, id); err != nil {
-			return fmt.Errorf("delete dataset %s: %w", id, err)
-		}
-		if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM jobs WHERE workspace_id = $1 AND id = $2`, id); err != nil {
-			return fmt.Errorf("delete the job of dataset %s: %w", id, err)
+		for _, table := range []string{"datasets", "jobs"} {
+			if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM `+table+` WHERE workspace_id = $1 AND id = $2`, id); err != nil {
+				return fmt.Errorf("delete dataset %s: %w", id, err)
+			}
 		}
 		if err := loosen(ctx, tx, ws, id); err != nil {
 			return err
@@ -149,7 +149,8 @@ const discardTime = 2 * time.Second
 
 // loosen marks the rows of a dataset as belonging to none.
 func loosen(ctx context.Context, tx *db.Tx, ws tenant.ID, id string) error {
-	_, err := db.Exec(ctx, tx.In(ws), `INSERT INTO dataset_loose (workspace_id, dataset_id, since) VALUES ($1, $2, $3)`, id, clock.Now())
+	_, err := db.Exec(ctx, tx.In(ws), `
+		INSERT INTO dataset_loose (workspace_id, dataset_id, since) VALUES ($1, $2, $3)`, id, clock.Now())
 	if err != nil {
 		return fmt.Errorf("loosen the rows of dataset %s: %w", id, err)
 	}
@@ -192,24 +193,28 @@ func discardSome(ctx context.Context, in db.Scoped, id string) (some bool, err e
 		Hash     []byte
 	}
 	rows, err := db.Query[row](ctx, in, `
-		SELECT position, hash FROM dataset_rows WHERE workspace_id = $1 AND dataset_id = $2 ORDER BY position LIMIT $3`, id, batch)
+		SELECT position, hash FROM dataset_rows
+		WHERE workspace_id = $1 AND dataset_id = $2 ORDER BY position LIMIT $3`, id, batch)
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
-	if _, err := db.Exec(ctx, in, `DELETE FROM dataset_rows WHERE workspace_id = $1 AND dataset_id = $2 AND position <= $3`,
+	if _, err := db.Exec(ctx, in, `
+		DELETE FROM dataset_rows WHERE workspace_id = $1 AND dataset_id = $2 AND position <= $3`,
 		id, rows[len(rows)-1].Position); err != nil {
 		return false, err
 	}
 	_, err = db.Exec(ctx, in, `
 		DELETE FROM dataset_examples WHERE `+hashes+` AND NOT EXISTS (
-			SELECT 1 FROM dataset_rows WHERE dataset_rows.workspace_id = $1 AND dataset_rows.hash = dataset_examples.hash)`,
+			SELECT 1 FROM dataset_rows
+			WHERE dataset_rows.workspace_id = $1 AND dataset_rows.hash = dataset_examples.hash)`,
 		filled(rows, func(r row) any { return r.Hash })...)
 	return true, err
 }
 
 // discardBuild takes away the rows of a build whose job has ended without a dataset.
 func (s *Store) discardBuild(ctx context.Context, ws tenant.ID, id string) error {
-	holdout, err := db.Maybe[*string](ctx, s.db.In(ws), `SELECT holdout_id FROM dataset_builds WHERE workspace_id = $1 AND id = $2`, id)
+	holdout, err := db.Maybe[*string](ctx, s.db.In(ws), `
+		SELECT holdout_id FROM dataset_builds WHERE workspace_id = $1 AND id = $2`, id)
 	if err != nil {
 		return fmt.Errorf("find build %s: %w", id, err)
 	}
@@ -232,10 +237,11 @@ func (s *Store) Sweep(ctx context.Context) error {
 		DatasetID   string
 	}
 	all, err := db.Query[row](ctx, s.db.Across("what is loose is the server's to clear"), `
-		SELECT workspace_id, dataset_id FROM dataset_loose WHERE NOT EXISTS (
-			SELECT 1 FROM dataset_builds JOIN jobs ON jobs.workspace_id = dataset_builds.workspace_id AND jobs.id = dataset_builds.id
-			WHERE dataset_builds.workspace_id = dataset_loose.workspace_id
-				AND (dataset_builds.id = dataset_loose.dataset_id OR dataset_builds.holdout_id = dataset_loose.dataset_id) AND `+unended+`)
+		SELECT workspace_id, dataset_id FROM dataset_loose loose WHERE NOT EXISTS (
+			SELECT 1 FROM dataset_builds builds
+			JOIN jobs ON jobs.workspace_id = builds.workspace_id AND jobs.id = builds.id
+			WHERE builds.workspace_id = loose.workspace_id
+				AND (builds.id = loose.dataset_id OR builds.holdout_id = loose.dataset_id) AND `+unended+`)
 		ORDER BY since`)
 	if err != nil {
 		return fmt.Errorf("find loose rows: %w", err)
@@ -255,15 +261,16 @@ func (s *Store) forgetFailed(ctx context.Context, before clock.Time) error {
 		ID          string
 	}
 	all, err := db.Query[row](ctx, s.db.Across("what is loose is the server's to clear"), `
-		SELECT dataset_builds.workspace_id, dataset_builds.id FROM dataset_builds
-		JOIN jobs ON jobs.workspace_id = dataset_builds.workspace_id AND jobs.id = dataset_builds.id WHERE jobs.finished_at < $1`, before)
+		SELECT builds.workspace_id, builds.id FROM dataset_builds builds
+		JOIN jobs ON jobs.workspace_id = builds.workspace_id AND jobs.id = builds.id WHERE jobs.finished_at < $1`, before)
 	if err != nil {
 		return fmt.Errorf("find failed builds: %w", err)
 	}
 	for _, r := range all {
 		_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
 			for _, table := range []string{"dataset_builds", "jobs"} {
-				if _, err := db.Exec(ctx, tx.In(r.WorkspaceID), `DELETE FROM `+table+` WHERE workspace_id = $1 AND id = $2`, r.ID); err != nil {
+				statement := `DELETE FROM ` + table + ` WHERE workspace_id = $1 AND id = $2`
+				if _, err := db.Exec(ctx, tx.In(r.WorkspaceID), statement, r.ID); err != nil {
 					return err
 				}
 			}

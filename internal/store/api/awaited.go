@@ -18,7 +18,9 @@ import (
 // queues the job; the ticket that it returns is JSON that names the job. finish waits for the job and reads the answer.
 //
 // An Idempotency-Key covers start alone, in one transaction: a repetition starts nothing, and waits for the same job.
-func PostAwaited[In, Ticket, Out any](path string, p Permission, start Handler[In, Ticket], finish Handler[Ticket, Out], summary string, options ...Option) Route {
+func PostAwaited[In, Ticket, Out any](
+	path string, p Permission, start Handler[In, Ticket], finish Handler[Ticket, Out], summary string, options ...Option,
+) Route {
 	r := route[In, Out](http.MethodPost, path, p, nil, summary, options)
 	r.call = func(ctx context.Context, caller tenant.Caller, in any) (any, error) {
 		return start(ctx, caller, in.(In))
@@ -47,11 +49,14 @@ const started = http.StatusAccepted
 
 // finishOnce waits for the job of an Idempotency-Key, and keeps the answer in the place of the ticket. A refusal that
 // does not say when to come back leaves no memory: the next request with that key starts again.
-func (rt *Router) finishOnce(ctx context.Context, route *Route, ws tenant.ID, key string, ticket []byte) (answer, error) {
+func (rt *Router) finishOnce(
+	ctx context.Context, route *Route, ws tenant.ID, key string, ticket []byte,
+) (answer, error) {
 	out, err := route.finish(ctx, edge.Caller(ctx), ticket)
 	if err != nil {
 		if refusal, ok := errors.AsType[*fault.Fault](err); ok && refusal.RetryAfter == 0 {
-			_, forgotten := db.Exec(ctx, rt.DB.In(ws), `DELETE FROM idempotency_keys WHERE workspace_id = $1 AND route = $2 AND key = $3 AND answer = $4`,
+			_, forgotten := db.Exec(ctx, rt.DB.In(ws), `
+				DELETE FROM idempotency_keys WHERE workspace_id = $1 AND route = $2 AND key = $3 AND answer = $4`,
 				route.Pattern(), key, ticket)
 			err = errors.Join(err, forgotten)
 		}
@@ -62,9 +67,11 @@ func (rt *Router) finishOnce(ctx context.Context, route *Route, ws tenant.ID, ke
 		return answer{}, fmt.Errorf("render %s: %w", route.Pattern(), err)
 	}
 	if _, err := db.Exec(ctx, rt.DB.In(ws), `
-		UPDATE idempotency_keys SET status = $4, answer = $5 WHERE workspace_id = $1 AND route = $2 AND key = $3 AND answer = $6`,
+		UPDATE idempotency_keys SET status = $4, answer = $5
+		WHERE workspace_id = $1 AND route = $2 AND key = $3 AND answer = $6`,
 		route.Pattern(), key, made.status, made.body, ticket); err != nil {
-		rt.Log.Warn("cannot keep an answer for its Idempotency-Key; a repetition reads it again", "route", route.Pattern(), "err", err)
+		rt.Log.Warn("cannot keep an answer for its Idempotency-Key; a repetition reads it again",
+			"route", route.Pattern(), "err", err)
 	}
 	return made, nil
 }
