@@ -24,20 +24,20 @@ import (
 	"sovereign/internal/store/vault"
 )
 
-// An admin speaks to the operators' router: of the running server over its socket, or, when none runs, of a house
-// that it opens itself, with the same lock and the same recovery.
+// An admin calls the operators' router: that of the running server over its socket or, when none runs, that of an
+// instance which it opens itself, with the same lock and the same recovery.
 type admin struct {
 	storage Storage
 	out     io.Writer
 	client  *http.Client
 
-	house  *house // when there is no server, with what it is served by
-	within *pipes
-	server *http.Server
+	instance *instance // when there is no server, with the pipe that it is served on
+	within   *pipes
+	server   *http.Server
 }
 
-// dial finds the server, or becomes it.
-func dial(s Storage, why purpose, out io.Writer) (*admin, error) {
+// dial connects to the server, or opens an instance when there is none.
+func dial(s Storage, mode openMode, out io.Writer) (*admin, error) {
 	path, err := socketPath(s.DataDir)
 	if err != nil {
 		return nil, err
@@ -55,28 +55,28 @@ func dial(s Storage, why purpose, out io.Writer) (*admin, error) {
 		return nil, fmt.Errorf("admin socket: %w", err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	if a.house, err = open(context.Background(), defaults(s), why, quiet, nil); err != nil {
+	if a.instance, err = open(context.Background(), defaults(s), mode, quiet, nil); err != nil {
 		if errors.Is(err, db.ErrTaken) {
 			return nil, fmt.Errorf("%w, and no admin socket answers in %s: name that server's data folder, or try again if it is starting or stopping", err, s.DataDir)
 		}
 		return nil, err
 	}
-	a.house.start()
+	a.instance.start()
 	a.within = newPipes()
-	a.server = &http.Server{Handler: a.house.operators, ConnContext: edge.PeerContext} //nolint:gosec // nobody else can reach it
+	a.server = &http.Server{Handler: a.instance.routers.operators, ConnContext: edge.PeerContext} //nolint:gosec // it is reached from this process alone
 	go func() { _ = a.server.Serve(a.within) }()
 	a.client = &http.Client{Transport: &http.Transport{DialContext: a.within.dial}}
 	return a, nil
 }
 
 func (a *admin) close() {
-	if a.house != nil {
+	if a.instance != nil {
 		_ = a.server.Close()
-		a.house.close()
+		a.instance.close()
 	}
 }
 
-// pipes is a listener within the process.
+// pipes is a listener for connections within the process.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -121,12 +121,12 @@ func (a *admin) post(path string, in, out any) error {
 	return a.call(http.MethodPost, path, in, out, repeatable)
 }
 
-// A repetition says whether a request may be sent again after its connection broke.
+// A repetition says whether a request may be sent again after its connection failed.
 type repetition bool
 
 const (
 	repeatable repetition = true  // a read, an upsert, or a POST that carries an Idempotency-Key
-	once       repetition = false // neither: the operator looks and decides
+	once       repetition = false // neither: the operator must check and decide
 )
 
 // call sends a request, once more when the connection broke and repeating cannot do a thing twice.
@@ -207,7 +207,7 @@ func (c *backupCommand) Run(a *admin) error {
 	return err
 }
 
-// save writes a backup beside its place, checks that it is whole, and then puts it there.
+// save writes a backup to a temporary file beside path, checks that it is whole, and renames it.
 func save(path string, from io.Reader) (end backup.End, size int64, err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".partial-*")
 	if err != nil {
@@ -244,7 +244,7 @@ func save(path string, from io.Reader) (end backup.End, size int64, err error) {
 	return end, written.size, errors.Join(folder.Sync(), folder.Close())
 }
 
-// sweepPartials removes what killed backups to the same place have left, long ago enough to be sure.
+// sweepPartials removes temporary files of backups to the same path that were killed more than a day ago.
 func sweepPartials(path string) {
 	left, _ := filepath.Glob(path + ".partial-*")
 	for _, partial := range left {
@@ -254,7 +254,7 @@ func sweepPartials(path string) {
 	}
 }
 
-// A sink counts what it passes on, and remembers why it could not: a full disk is not a broken backup.
+// A sink counts the bytes that it passes on, and keeps its error: a full disk is not a broken backup.
 type sink struct {
 	to   io.Writer
 	size int64
@@ -272,7 +272,7 @@ type restoreCommand struct {
 	File string `arg:"" help:"The backup."`
 }
 
-// Run takes the place like a server would, but fills it from the backup instead of serving it.
+// Run takes the storage like a server would, and fills it from the backup instead of serving it.
 func (c *restoreCommand) Run(t *terminal, parent *adminCommand) (err error) {
 	ctx, s := context.Background(), parent.Storage
 	file, err := os.Open(c.File)
@@ -282,7 +282,7 @@ func (c *restoreCommand) Run(t *terminal, parent *adminCommand) (err error) {
 	defer func() { _ = file.Close() }()
 	root, err := vault.LoadRoot(s.RootKeyFile)
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("the root key file %s is missing; a restore needs the root key of the backup's day (--root-key-file)", s.RootKeyFile)
+		return fmt.Errorf("the root key file %s is missing; a restore needs the root key of that time (--root-key-file)", s.RootKeyFile)
 	}
 	if err != nil {
 		return fmt.Errorf("root key file %s: %w", s.RootKeyFile, err)
@@ -291,25 +291,25 @@ func (c *restoreCommand) Run(t *terminal, parent *adminCommand) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
-	h := &house{log: slog.New(slog.DiscardHandler), storage: s}
+	on := &storage{config: s, log: slog.New(slog.DiscardHandler)}
 	defer func() {
 		if err != nil {
-			h.vacate()
+			on.takeBack()
 		} else {
-			h.close()
+			on.close()
 		}
 	}()
-	if err := h.occupy(ctx, toMake); err != nil {
+	if err := on.take(ctx, mayCreate); err != nil {
 		return err
 	}
-	end, err := from.Restore(ctx, h.db, func(ctx context.Context) error {
+	end, err := from.Restore(ctx, on.db, func(ctx context.Context) error {
 		if err := s.noJournal(); err != nil {
 			return err
 		}
-		return vault.Check(ctx, h.db, root)
+		return vault.Check(ctx, on.db, root)
 	})
 	if end.Rows != nil { // committed, whatever comes after
-		h.keep()
+		on.keep()
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)

@@ -66,10 +66,10 @@ func TestRestoreThatCommittedIsKept(t *testing.T) {
 	if err := source.complete(); err != nil {
 		t.Fatal(err)
 	}
-	h := enter(t, source)
-	settle(t, h)
+	i := openInstance(t, source)
+	addCallers(t, i)
 	var whole bytes.Buffer
-	if err := backup.Write(t.Context(), h.db, &whole); err != nil {
+	if err := backup.Write(t.Context(), i.storage.db, &whole); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "backup")

@@ -54,15 +54,15 @@ type verifyCommand struct {
 
 type versionCommand struct{}
 
-// A terminal is what a command line came from and where its answer goes.
+// A terminal is a command line, and the streams for its output.
 type terminal struct {
 	args     []string
 	out, err io.Writer
 }
 
-// Main runs a command line and returns its exit code. What goes wrong is one line on stderr.
+// Main runs a command line and returns its exit code. An error is one line on stderr.
 func Main(args []string, stdout, stderr io.Writer) int {
-	syscall.Umask(0o077) // whatever this process makes is its user's alone
+	syscall.Umask(0o077) // files of this process are for its user alone
 	t := &terminal{args: args, out: stdout, err: stderr}
 	if err := t.run(); err != nil {
 		_, _ = fmt.Fprintln(stderr, "sovereign: "+oneLine(err))
@@ -77,13 +77,13 @@ func (t *terminal) run() error {
 		return err // without an error, help was asked for and given
 	}
 	var operator *admin
-	dialled := func() (*admin, error) {
+	connect := func() (*admin, error) {
 		var err error
-		why := toUse
+		mode := mustExist
 		if parsed.context.Command() == "admin bootstrap" {
-			why = toMake
+			mode = mayCreate
 		}
-		operator, err = dial(parsed.grammar.Admin.Storage, why, t.out)
+		operator, err = dial(parsed.grammar.Admin.Storage, mode, t.out)
 		return operator, err
 	}
 	defer func() {
@@ -96,7 +96,7 @@ func (t *terminal) run() error {
 			return parsed.file.locate(err)
 		}
 	}
-	if err := parsed.context.BindToProvider(dialled); err != nil {
+	if err := parsed.context.BindToProvider(connect); err != nil {
 		return err
 	}
 	return parsed.context.Run(t, parsed.file)
@@ -109,7 +109,7 @@ type parsed struct {
 	file    *file
 }
 
-// parse reads a command line, with the configuration file that it names underneath. It is nil when help was given.
+// parse reads a command line and the configuration file that it names. It returns nil when help was printed.
 func parse(args []string, out io.Writer) (*parsed, error) {
 	path, err := configPath(args)
 	if err != nil {
@@ -145,7 +145,7 @@ func parse(args []string, out io.Writer) (*parsed, error) {
 	return p, nil
 }
 
-// asked is the command that a mistaken line was for.
+// asked is the command that a wrong command line was for.
 func asked(err error) string {
 	var mistake *kong.ParseError
 	if errors.As(err, &mistake) {
@@ -156,7 +156,7 @@ func asked(err error) string {
 	return "sovereign"
 }
 
-// configPath finds --config before the rest is parsed, because the file decides what the rest means.
+// configPath finds --config before the command line is parsed, because the file sets defaults of its flags.
 func configPath(args []string) (string, error) {
 	for i, arg := range args {
 		if value, ok := strings.CutPrefix(arg, "--config="); ok {
@@ -216,7 +216,7 @@ func (c *verifyCommand) Run(t *terminal) error {
 		IssuedAt    string `json:"issued_at"`
 	}
 	_, err = fmt.Fprintf(t.out, "%s: valid, signed by %s\n", c.File, key)
-	if err == nil && json.Unmarshal(document, &says) == nil && says.CriterionID != "" { // a certificate: other documents may be signed, too
+	if err == nil && json.Unmarshal(document, &says) == nil && says.CriterionID != "" { // it is a certificate; other documents may be signed, too
 		_, err = fmt.Fprintf(t.out, "%s: %s, version %d, judged by %s: %s, n = %d, issued %s\n", c.File, says.CriterionID, says.Version, says.JudgeModel, says.Trust, says.N, says.IssuedAt)
 	}
 	return err

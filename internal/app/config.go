@@ -18,32 +18,32 @@ import (
 	"sovereign/internal/domain/catalog"
 )
 
-// A Config is everything that can be set. Each key stands in the file under its name with underscores (limits.body),
-// in the environment as SOVEREIGN_LIMITS_BODY, and on the command line as --limits-body. The command line wins over
-// the environment, the environment over the file, the file over the default.
+// A Config is everything that can be set. Each key is in the file under its name with underscores (limits.body), in the
+// environment as SOVEREIGN_LIMITS_BODY, and on the command line as --limits-body. The command line takes precedence
+// over the environment, the environment over the file, and the file over the default.
 type Config struct {
 	Storage          `embed:""`
-	Listen           string   `default:"127.0.0.1:8080" help:"Where the API is served. With socket activation, the inherited socket is used instead."`
-	OperationsListen string   `default:"127.0.0.1:9090" help:"Where metrics, health and profiles are served, for operators alone; \"off\" for nowhere."`
+	Listen           string   `default:"127.0.0.1:8080" help:"Address of the API. With socket activation, the inherited socket is used instead."`
+	OperationsListen string   `default:"127.0.0.1:9090" help:"Address of metrics, health checks and profiles, for operators alone; \"off\" to serve none."`
 	TLS              TLS      `embed:"" prefix:"tls-"`
-	TrustedProxies   []string `placeholder:"CIDR" help:"Proxies whose X-Forwarded-For is believed."`
-	FastLane         bool     `default:"true" negatable:"" help:"Answer plain inference requests by a leaner HTTP/1.1 server than net/http's, which takes all others. Without TLS only."`
+	TrustedProxies   []string `placeholder:"CIDR" help:"Proxies whose X-Forwarded-For header is trusted."`
+	FastLane         bool     `default:"true" negatable:"" help:"Serve plain inference requests with a leaner HTTP/1.1 server than net/http, which serves all others. Without TLS only."`
 	LogLevel         string   `default:"info" help:"debug, info, warn or error."`
 	LogFormat        string   `default:"text" help:"text or json."`
-	OTLPEndpoint     string   `name:"otlp-endpoint" placeholder:"URL" help:"Where traces are sent, as OTLP over HTTP; empty for nowhere. The OTEL_EXPORTER_OTLP_… variables work too."`
-	GuardAllow       []string `placeholder:"CIDR" help:"Ranges of addresses that are not public and that URLs set by customers may point to all the same."`
-	OwnKeyFeePercent Percent  `default:"0" help:"What a workspace pays of a model's price when it calls it with its own key at the provider."`
+	OTLPEndpoint     string   `name:"otlp-endpoint" placeholder:"URL" help:"Collector that traces are sent to, as OTLP over HTTP; empty to send none. The OTEL_EXPORTER_OTLP_… variables work too."`
+	GuardAllow       []string `placeholder:"CIDR" help:"Address ranges that are not public, and that URLs set by customers may still point to."`
+	OwnKeyFeePercent Percent  `default:"0" help:"Percentage of a model's price that a workspace pays for calls with its own provider key."`
 	Limits           Limits   `embed:"" prefix:"limits-"`
 
-	Providers catalog.Providers `placeholder:"YAML" help:"Where models run: a list of {name, kind: openai|anthropic|gemini|cohere|sim, base_url, api_key, ca_file, …}. A provider of the built-in catalog needs its name and api_key alone. api_key may be env:NAME or file:PATH."`
+	Providers catalog.Providers `placeholder:"YAML" help:"Providers of models: a list of {name, kind: openai|anthropic|gemini|cohere|sim, base_url, api_key, ca_file, …}. A provider of the built-in catalog needs its name and api_key alone. api_key may be env:NAME or file:PATH."`
 	Models    catalog.Models    `placeholder:"YAML" help:"Models beside the built-in ones, or in their place: a list of {id, provider, upstream_model, kind: chat|embedding|rerank, context_window, max_output_tokens, price: {input_per_mtok_usd, output_per_mtok_usd, …}}."`
 }
 
-// Storage is where data stands, and what opens it.
+// Storage is where data is stored, and the key that opens it.
 type Storage struct {
 	DataDir     string      `default:"data" help:"The data folder."`
 	DatabaseURL secret.Text `name:"database-url" placeholder:"URL" help:"postgres://… ; empty for the embedded database in the data folder."`
-	RootKeyFile string      `placeholder:"FILE" help:"The key that opens stored secrets. By default beside the data folder, as its name with .root.key; made on the first start. Keep a copy elsewhere."`
+	RootKeyFile string      `placeholder:"FILE" help:"File of the key that encrypts stored secrets. By default it is beside the data folder, with the same name and .root.key. It is created on the first start. Keep a copy elsewhere."`
 }
 
 // TLS is the certificate that the API is served with.
@@ -55,25 +55,25 @@ type TLS struct {
 // Limits bound what callers can make the server hold or wait for.
 type Limits struct {
 	Body             Bytes         `default:"32MiB" help:"One request body."`
-	BufferedMemory   Bytes         `default:"1GiB" help:"All request bodies held at once; over it requests are shed with 429."`
-	Connections      int64         `default:"10000" help:"Open connections; over it they are shed with 429."`
-	Operations       int64         `default:"256" help:"Management operations that run at once; over it they are shed with 429."`
-	Headers          Bytes         `default:"64KiB" help:"The head of one request."`
-	HeaderTimeout    time.Duration `default:"10s" help:"Until the head of a request has arrived."`
-	BodyTimeout      time.Duration `default:"60s" help:"Until the whole request has arrived."`
+	BufferedMemory   Bytes         `default:"1GiB" help:"All request bodies held at once; over it, requests are refused with 429."`
+	Connections      int64         `default:"10000" help:"Open connections; over it, they are refused with 429."`
+	Operations       int64         `default:"256" help:"Management operations that run at once; over it, they are refused with 429."`
+	Headers          Bytes         `default:"64KiB" help:"The headers of one request."`
+	HeaderTimeout    time.Duration `default:"10s" help:"Time until the headers of a request have arrived."`
+	BodyTimeout      time.Duration `default:"60s" help:"Time until the whole request has arrived."`
 	IdleTimeout      time.Duration `default:"120s" help:"How long an idle connection is kept."`
 	OperationTimeout time.Duration `default:"30s" help:"How long a management operation may take."`
 	Drain            time.Duration `default:"30s" help:"How long running requests may go on after SIGTERM."`
-	RequestTimeout   time.Duration `default:"10m" help:"How long an inference request may take, with all its tries."`
-	TryTimeout       time.Duration `default:"5m" help:"Until a provider's answer begins; then a fallback is tried, or the caller gets 408."`
+	RequestTimeout   time.Duration `default:"10m" help:"How long an inference request may take, with all its attempts."`
+	TryTimeout       time.Duration `default:"5m" help:"Time until a provider's answer begins. After it, a fallback is tried, or the caller gets 408."`
 	StallTimeout     time.Duration `default:"2m" help:"How long a provider may pause within a stream."`
-	Retries          int           `default:"2" help:"How often a failed try is repeated at the same model, before any content."`
-	LogSpool         Bytes         `default:"1GiB" help:"Logged exchanges that wait on the disk while their database is away; beyond it they are lost, and counted. Read at the start."`
-	Cache            Bytes         `default:"64MiB" help:"Answers that are remembered, for workspaces that want it; 0 for none."`
-	BreakerFailures  int           `default:"10" help:"Failures of a model in a row after which it is left alone for a while; 0 for never."`
-	BreakerPause     time.Duration `default:"5s" help:"For how long, at first; twice as long each time, up to a minute."`
-	JudgeCalls       int64         `default:"8" help:"Questions that one run of a judge asks at once."`
-	DefaultMaxTokens int64         `default:"0" help:"Output tokens of a request that names no maximum; it is sent to the provider, and lowers the hold. 0 for the model's own maximum."`
+	Retries          int           `default:"2" help:"How often a failed attempt is repeated at the same model, before any content was sent."`
+	LogSpool         Bytes         `default:"1GiB" help:"Logged exchanges on the disk that wait for the log database. Over it, exchanges are lost, and counted. A change needs a restart."`
+	Cache            Bytes         `default:"64MiB" help:"Memory for cached answers of workspaces that have turned the cache on; 0 to cache none."`
+	BreakerFailures  int           `default:"10" help:"Failures in a row after which a model gets no requests for a while (circuit breaker); 0 to turn it off."`
+	BreakerPause     time.Duration `default:"5s" help:"How long a failing model gets no requests at first. It doubles each time, up to a minute."`
+	JudgeCalls       int64         `default:"8" help:"Requests to judges that one job sends at once."`
+	DefaultMaxTokens int64         `default:"0" help:"Output tokens of a request that names no maximum; it is sent to the provider, and lowers the hold. 0 for the maximum of the model."`
 }
 
 // Bytes is a size such as 512KiB, 32MiB, 1GiB or a plain number of bytes.
@@ -112,7 +112,7 @@ func (p *Percent) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A badKey is a key of the configuration whose value breaks a rule.
+// A badKey is an error about a key of the configuration.
 type badKey struct {
 	key string // as in the file: limits.body
 	err error
@@ -124,7 +124,7 @@ func bad(key, reason string, args ...any) error {
 	return &badKey{key: key, err: fmt.Errorf(reason, args...)}
 }
 
-// complete checks c and fills in what follows from the rest.
+// complete checks c and fills in derived values.
 func (c *Config) complete() error {
 	if err := c.Storage.complete(); err != nil {
 		return err
@@ -163,7 +163,7 @@ func (c *Config) complete() error {
 	return c.Limits.check()
 }
 
-// collector is where traces are posted: a URL without a path gets OTLP's usual one.
+// collector is the URL that traces are posted to: one without a path gets OTLP's usual path.
 func (c *Config) collector() string {
 	if u, err := url.Parse(c.OTLPEndpoint); err == nil && (u.Path == "" || u.Path == "/") {
 		return u.JoinPath("v1", "traces").String()
@@ -292,8 +292,8 @@ var unchangeable = []fixed{
 	stays("limits.idle_timeout", func(c *Config) *time.Duration { return &c.Limits.IdleTimeout }),
 }
 
-// keepFixed leaves in is what cannot be changed as it was, and lists it, so that the next reload still tells what waits for a
-// restart.
+// keepFixed sets the keys of is that need a restart back to their values in was, and returns those that differ, so that
+// the next reload reports them again.
 func keepFixed(was, is *Config) (keys []string) {
 	for _, f := range unchangeable {
 		if f.differs(was, is) {
@@ -304,5 +304,5 @@ func keepFixed(was, is *Config) (keys []string) {
 	return keys
 }
 
-// oneLine is an error as it stands on stderr.
+// oneLine is the text of an error on one line, for stderr.
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

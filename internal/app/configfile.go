@@ -16,7 +16,7 @@ import (
 	"sovereign/internal/domain/catalog"
 )
 
-// A file is a configuration file: every value with the key and the line it stands under.
+// A file is a configuration file: every value with its key and its line.
 type file struct {
 	path   string
 	values map[string]setting // by flag name
@@ -66,7 +66,7 @@ func (f *file) walk(node *yaml.Node, prefix string) error {
 		case !known && !section:
 			return fmt.Errorf("%s:%d: unknown key %s", f.path, name.Line, key)
 		case value.Tag == "!!null":
-			continue // a key without a value is as if it were not there
+			continue // a key without a value counts as absent
 		case section:
 			if err := f.walk(value, key+"."); err != nil {
 				return err
@@ -91,7 +91,7 @@ var lists = map[string]func(*yaml.Node) error{
 	"models":    func(n *yaml.Node) error { return new(catalog.Models).Decode(n) },
 }
 
-// value is a value as its flag takes it, or the line on which it goes wrong, where that is known.
+// value is the text of a value as its flag takes it, or an error with its line, if that is known.
 func (f *file) value(key, flag string, node *yaml.Node) (text string, line int, err error) {
 	decode, entries := lists[key]
 	if !entries {
@@ -134,7 +134,7 @@ func scalar(node *yaml.Node) (string, error) {
 func (f *file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	for _, name := range flag.Envs {
 		if _, set := os.LookupEnv(name); set {
-			return nil, nil //nolint:nilnil // kong's word for no value
+			return nil, nil //nolint:nilnil // kong's way to say that there is no value
 		}
 	}
 	if value, ok := f.values[flag.Name]; ok {
@@ -146,7 +146,7 @@ func (f *file) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, err
 // Validate implements kong.Resolver.
 func (f *file) Validate(*kong.Application) error { return nil }
 
-// locate adds the file and line to an error about a key that the file sets.
+// locate adds the file and the line to an error about a key that the file sets.
 func (f *file) locate(err error) error {
 	var placed *catalog.ErrLine
 	if f != nil && errors.As(err, &placed) && placed.Line > 0 {
@@ -167,7 +167,7 @@ func (f *file) locate(err error) error {
 // sections are the keys that hold keys.
 var sections = map[string]bool{"tls": true, "limits": true}
 
-// keys is every key of a file, as it is written there, with its flag.
+// keys maps every key of a file to its flag.
 var keys = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
 	for _, group := range probe(&Config{}).Model.AllFlags(false) {
@@ -183,7 +183,7 @@ var keys = sync.OnceValue(func() map[string]string {
 	return all
 })
 
-// probe parses flags of the configuration alone, into c.
+// probe returns a parser of the configuration's flags into c.
 func probe(c *Config) *kong.Kong {
 	parser, err := kong.New(c, kong.Exit(func(int) {}))
 	if err != nil {
@@ -205,7 +205,7 @@ func try(flag, text string) error {
 	return errors.New(reason)
 }
 
-// defaults is what an admin command without a server works under.
+// defaults is the configuration of an admin command that runs without a server.
 func defaults(s Storage) *Config {
 	var c Config
 	if _, err := probe(&c).Parse(nil); err != nil {

@@ -9,7 +9,7 @@ import (
 	"sovereign/internal/domain/catalog"
 )
 
-func (h *house) gauges() []prometheus.Collector {
+func (i *instance) gauges() []prometheus.Collector {
 	gauge := func(name, help string, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, read)
 	}
@@ -17,31 +17,31 @@ func (h *house) gauges() []prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, read)
 	}
 	return []prometheus.Collector{
-		gauge("sovereign_feed_version", "The version of change that is in force.", func() float64 { return float64(h.feed.Applied()) }),
-		gauge("sovereign_keys", "API keys in force.", func() float64 { return float64(h.dir.Keys()) }),
-		gauge("sovereign_held_usd", "Money that running requests hold, in dollars.", func() float64 { return float64(h.funds.Held()) / float64(money.Dollar) }),
-		gauge("sovereign_inference_running", "Inference requests that are running.", func() float64 { return float64(h.gateway.Running()) }),
-		gauge("sovereign_journal_lag_seconds", "For how long the ledger has been behind the journal; 0 when it keeps up.", func() float64 { return h.teller.Lag().Seconds() }),
+		gauge("sovereign_feed_version", "The version of change that is in force.", func() float64 { return float64(i.state.feed.Applied()) }),
+		gauge("sovereign_keys", "API keys in force.", func() float64 { return float64(i.state.directory.Keys()) }),
+		gauge("sovereign_held_usd", "Money that running requests hold, in dollars.", func() float64 { return float64(i.state.funds.Held()) / float64(money.Dollar) }),
+		gauge("sovereign_inference_running", "Inference requests that are running.", func() float64 { return float64(i.plane.gateway.Running()) }),
+		gauge("sovereign_journal_lag_seconds", "For how long the ledger has been behind the journal; 0 when it keeps up.", func() float64 { return i.state.poster.Lag().Seconds() }),
 		gauge("sovereign_journal_writable", "1 while charges can be recorded; while 0, inference is refused.", func() float64 {
-			if h.journal.Failure() != nil {
+			if i.state.journal.Failure() != nil {
 				return 0
 			}
 			return 1
 		}),
 		gauge("sovereign_cache_bytes", "Bytes of answers that are remembered.", func() float64 {
-			_, bytes := h.cache.Stats()
+			_, bytes := i.plane.cache.Stats()
 			return float64(bytes)
 		}),
-		gauge("sovereign_circuits_open", "Models that are left alone because they failed too often.", func() float64 { return float64(len(h.breaker.Open())) }),
+		gauge("sovereign_circuits_open", "Models that are left alone because they failed too often.", func() float64 { return float64(len(i.plane.breaker.Open())) }),
 		gauge("sovereign_catalog_age_days", "Days since the built-in catalog's prices were gathered.", func() float64 { return float64(catalog.Age(time.Now())) }),
-		gauge("sovereign_log_spool_bytes", "Bytes of logged exchanges that wait for their database.", func() float64 { return float64(h.spool.State().Waiting) }),
-		counter("sovereign_log_rows_total", "Chat exchanges that were logged.", func() float64 { return float64(h.recorder.Counts().Logged) }),
-		counter("sovereign_log_too_large_total", "Chat exchanges that were too large to be logged.", func() float64 { return float64(h.recorder.Counts().TooLarge) }),
-		counter("sovereign_log_unreadable_total", "Chat exchanges that a provider took and answered, and nobody else could read.", func() float64 { return float64(h.recorder.Counts().Unreadable) }),
-		counter("sovereign_log_lost_total", "Logged exchanges that were lost: the spool was full, or could not be written.", func() float64 { return float64(h.recorder.Counts().Lost) }),
-		gauge("sovereign_buffered_bytes", "Bytes of request bodies held now.", func() float64 { return float64(h.bounds.Buffered.Used()) }),
+		gauge("sovereign_log_spool_bytes", "Bytes of logged exchanges that wait for their database.", func() float64 { return float64(i.state.spool.State().Waiting) }),
+		counter("sovereign_log_rows_total", "Chat exchanges that were logged.", func() float64 { return float64(i.state.recorder.Counts().Logged) }),
+		counter("sovereign_log_too_large_total", "Chat exchanges that were too large to be logged.", func() float64 { return float64(i.state.recorder.Counts().TooLarge) }),
+		counter("sovereign_log_unreadable_total", "Chat exchanges that a provider took and answered, and nobody else could read.", func() float64 { return float64(i.state.recorder.Counts().Unreadable) }),
+		counter("sovereign_log_lost_total", "Logged exchanges that were lost: the spool was full, or could not be written.", func() float64 { return float64(i.state.recorder.Counts().Lost) }),
+		gauge("sovereign_buffered_bytes", "Bytes of request bodies held now.", func() float64 { return float64(i.plane.bounds.Buffered.Used()) }),
 		gauge("sovereign_serving", "1 while requests are served, 0 while the data is not ours.", func() float64 {
-			if h.gate() != nil {
+			if i.gate() != nil {
 				return 0
 			}
 			return 1

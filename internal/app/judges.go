@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"fmt"
 
 	"sovereign/internal/base/fault"
@@ -10,28 +9,37 @@ import (
 	"sovereign/internal/domain/label"
 	"sovereign/internal/domain/logbook"
 	"sovereign/internal/live"
-	"sovereign/internal/store/api"
-	"sovereign/internal/store/job"
+	"sovereign/internal/store/module"
 )
 
-// judgeRoutes furnishes what grades: people, judges, and the work that judges do in the background.
-func (h *house) judgeRoutes(logged *logbook.Store, logs *logbook.Handler) []api.Route {
-	h.jobs = job.NewRunner(job.Config{DB: h.db, Log: h.log, Slots: 16, PerWorkspace: 4})
-	h.criteria = criterion.NewStore(h.db, h.vault)
-	h.bench = criterion.NewBench(h.db, h.gateway)
-	h.guardians = criterion.NewGuard(h.criteria, logged, h.bench, logs.Open, h.gate, h.log)
-	routes := label.NewHandler(label.NewStore(h.db, logs, h.criteria)).Routes()
-	return append(routes, criterion.NewHandler(criterion.Config{
-		Store: h.criteria, Bench: h.bench, Logs: logged, Open: logs.Open, Models: chatModels{h}, Runner: h.jobs,
-	}).Routes()...)
+// judging is the modules that grade: people, judges, and the work that judges do in the background.
+func (d *domains) judging(i *instance, logged *logbook.Store, logs *logbook.Handler) []module.Module {
+	criteria := criterion.NewStore(i.storage.db, i.storage.vault)
+	d.bench = criterion.NewBench(i.storage.db, i.plane.gateway)
+	monitor := criterion.NewGuard(criteria, logged, d.bench, logs.Open, i.gate, i.log)
+	handler := criterion.NewHandler(criterion.Config{
+		Store: criteria, Bench: d.bench, Logs: logged, Open: logs.Open, Models: chatModels{i}, Runner: d.jobs,
+	})
+	return []module.Module{
+		label.Module(label.NewStore(i.storage.db, logs, criteria)),
+		{
+			Name: "criteria", Routes: handler.Routes(), Sweep: criteria.Sweep, Start: criteria.Renew,
+			Background: []module.Loop{{Name: "monitor traffic", Run: monitor.Run, CallsModels: true}},
+			Setup: []module.Step{{
+				ID:     "calibrate_judge",
+				Action: "make a judge, grade what models said, and calibrate it: POST /v1/criteria, POST /v1/labels, POST /v1/criteria/{id}/calibrations",
+				Done:   criteria.Calibrated,
+			}},
+		},
+	}
 }
 
 // chatModels are those that a workspace can judge with.
-type chatModels struct{ h *house }
+type chatModels struct{ i *instance }
 
 // Chats refuses what is no chat model of the catalog that the workspace may call.
 func (c chatModels) Chats(ws tenant.ID, field, model string) error {
-	m, err := c.h.catalog().Serves(model, c.h.keys.Of(ws))
+	m, err := c.i.models.catalog().Serves(model, c.i.state.keys.Of(ws))
 	switch {
 	case err != nil:
 		return fault.Invalid(field, "cannot be called: "+fault.From(err).Message)
@@ -39,9 +47,4 @@ func (c chatModels) Chats(ws tenant.ID, field, model string) error {
 		return fault.Invalid(field, fmt.Sprintf("is for %s, not for chat", m.Kind))
 	}
 	return nil
-}
-
-// calibrated reports whether a workspace has a judge that was measured.
-func (h *house) calibrated(ctx context.Context, ws tenant.ID) (bool, error) {
-	return h.criteria.Calibrated(ctx, ws)
 }

@@ -48,10 +48,10 @@ func TestLostLockFencesAndItsReturnRefills(t *testing.T) {
 	if err := s.complete(); err != nil {
 		t.Fatal(err)
 	}
-	h := enter(t, s)
-	_, keys := settle(t, h)
-	network := func(key string) int { return statusOf(t, h.public, http.MethodGet, "/v1/no-such-route", key) } // asks no database
-	socket := func() int { return statusOf(t, h.operators, http.MethodGet, "/admin/no-such-route", "") }
+	i := openInstance(t, s)
+	_, keys := addCallers(t, i)
+	network := func(key string) int { return statusOf(t, i.routers.public, http.MethodGet, "/v1/no-such-route", key) } // asks no database
+	socket := func() int { return statusOf(t, i.routers.operators, http.MethodGet, "/admin/no-such-route", "") }
 	if network(keys.Owner) != 404 || socket() != 404 {
 		t.Fatal("not served before")
 	}
@@ -105,9 +105,9 @@ func TestSilentlyDeadConnectionsAreGivenUp(t *testing.T) {
 	if err := s.complete(); err != nil {
 		t.Fatal(err)
 	}
-	h := enter(t, s)
-	_, keys := settle(t, h)
-	ask := func() int { return statusOf(t, h.public, http.MethodGet, "/v1/setup/status", keys.Owner) }
+	i := openInstance(t, s)
+	_, keys := addCallers(t, i)
+	ask := func() int { return statusOf(t, i.routers.public, http.MethodGet, "/v1/setup/status", keys.Owner) }
 	if got := ask(); got != 200 {
 		t.Fatalf("before: %d", got)
 	}
@@ -126,7 +126,7 @@ func TestSilentlyDeadConnectionsAreGivenUp(t *testing.T) {
 	eventually(t, "served again", 25*time.Second, func() bool { return ask() == 200 })
 	t.Logf("served again %v after the connections went silent", time.Since(began)+time.Second)
 	time.Sleep(6 * time.Second) // by now the watcher has given its own connection up, and taken the lock anew
-	eventually(t, "served after the lock was taken anew", 10*time.Second, func() bool { return ask() == 200 && h.gate() == nil })
+	eventually(t, "served after the lock was taken anew", 10*time.Second, func() bool { return ask() == 200 && i.gate() == nil })
 }
 
 type blackHole struct {

@@ -16,8 +16,8 @@ import (
 // listenFD is the first inherited file descriptor of systemd's socket activation.
 const listenFD = 3
 
-// listen opens the API's socket, or takes the one that systemd holds open for us: then connections that arrive while
-// the server restarts wait in the kernel instead of being refused.
+// listen opens the API's socket, or takes the one that systemd holds open: with it, connections that arrive while the
+// server restarts wait in the kernel instead of being refused.
 func listen(address string) (net.Listener, error) {
 	if inherited() {
 		file := os.NewFile(listenFD, "systemd socket")
@@ -53,11 +53,11 @@ func bind(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// notify tells systemd how far we are, where systemd asked to be told.
+// notify tells systemd the state of the server, when systemd has set NOTIFY_SOCKET.
 func notify(state string) {
 	conn, err := new(net.Dialer).DialContext(context.Background(), "unixgram", os.Getenv("NOTIFY_SOCKET"))
 	if err != nil {
-		return // nobody asked
+		return // not started by systemd
 	}
 	_, _ = conn.Write([]byte(state))
 	_ = conn.Close()
@@ -66,7 +66,7 @@ func notify(state string) {
 // socketName is the admin socket in the data folder.
 const socketName = "admin.sock"
 
-// maxSocketPath is what the kernel takes.
+// maxSocketPath is the longest path of a Unix socket that the kernel accepts.
 const maxSocketPath = 107
 
 func socketPath(folder string) (string, error) {
@@ -77,7 +77,8 @@ func socketPath(folder string) (string, error) {
 	return path, nil
 }
 
-// listenAdmin opens the admin socket. We hold the folder's lock, so a socket that is there is a dead server's.
+// listenAdmin opens the admin socket. This process holds the folder's lock, so an existing socket is that of a dead
+// server.
 func listenAdmin(folder string) (net.Listener, error) {
 	path, err := socketPath(folder)
 	if err != nil {
@@ -90,13 +91,13 @@ func listenAdmin(folder string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admin socket: %w", err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil { // the folder is its owner's alone already; this says so again
+	if err := os.Chmod(path, 0o600); err != nil { // in addition to the folder's mode
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-// A certificate is what TLS serves with; a reload replaces it under running connections.
+// A certificate is the one that TLS uses. A reload replaces it; open connections keep theirs.
 type certificate struct {
 	now atomic.Pointer[tls.Certificate]
 }

@@ -16,13 +16,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// operations is what operators watch the server with. It has no keys: it is for the machine's own network. The command
-// line is not among the profiles: it may hold a password.
-func (h *house) operations() http.Handler {
+// operations serves metrics, health checks and profiles to operators, without authentication: it is for the machine's
+// own network. The command line is not among the profiles, because it may hold a password.
+func (i *instance) operations() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{}))
-	mux.Handle("GET /healthz", h.public)
-	mux.Handle("GET /readyz", h.public)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(i.plane.metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /healthz", i.routers.public)
+	mux.Handle("GET /readyz", i.routers.public)
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
@@ -30,7 +30,7 @@ func (h *house) operations() http.Handler {
 	return mux
 }
 
-// traces sends spans to the configured collector, or nowhere. The returned function sends what is left.
+// traces sends spans to the configured collector, if there is one. The returned function sends what is left.
 func traces(ctx context.Context, c *Config, log *slog.Logger) (trace.Tracer, func(context.Context) error, error) {
 	const name = "sovereign"
 	var options []otlptracehttp.Option

@@ -19,13 +19,13 @@ import (
 )
 
 // operatorRoutes are the operations on the whole server.
-func (h *house) operatorRoutes() []api.Route {
+func (i *instance) operatorRoutes() []api.Route {
 	return []api.Route{
-		api.Post("/bootstrap", api.Operator, h.bootstrapRoute, "Make a workspace with an owner, credit and a key", api.Creates, api.ShowsSecret),
-		api.Get("/backup", api.Operator, h.backupRoute, "Download the whole database as one file", api.Long, api.Produces("application/gzip")),
-		api.Post("/root-key/rotation", api.Operator, h.rotateRoute, "Replace the root key", api.Long, api.Outside),
-		api.Get("/signing-keys", api.Operator, h.signingKeysRoute, "List the keys that sign certificates, or once did"),
-		api.Post("/signing-keys/rotation", api.Operator, h.rotateSigningRoute, "Put a new signing key in force"),
+		api.Post("/bootstrap", api.Operator, i.bootstrapRoute, "Make a workspace with an owner, credit and a key", api.Creates, api.ShowsSecret),
+		api.Get("/backup", api.Operator, i.backupRoute, "Download the whole database as one file", api.Long, api.Produces("application/gzip")),
+		api.Post("/root-key/rotation", api.Operator, i.rotateRoute, "Replace the root key", api.Long, api.Outside),
+		api.Get("/signing-keys", api.Operator, i.signingKeysRoute, "List the keys that sign certificates, or once did"),
+		api.Post("/signing-keys/rotation", api.Operator, i.rotateSigningRoute, "Put a new signing key in force"),
 	}
 }
 
@@ -43,29 +43,29 @@ type Bootstrapped struct {
 	APIKey      string        `json:"api_key" doc:"Shown now and never again"`
 }
 
-func (h *house) bootstrapRoute(ctx context.Context, caller tenant.Caller, in NewWorkspace) (Bootstrapped, error) {
-	return h.bootstrap(ctx, caller.Actor(), in, func(Bootstrapped) error { return nil })
+func (i *instance) bootstrapRoute(ctx context.Context, caller tenant.Caller, in NewWorkspace) (Bootstrapped, error) {
+	return i.bootstrap(ctx, caller.Actor(), in, func(Bootstrapped) error { return nil })
 }
 
-// bootstrap makes a workspace, its owner, its credit and a key, all or nothing. show is called before anything is
-// kept: a key that is in force has been shown, whatever dies when.
-func (h *house) bootstrap(ctx context.Context, by tenant.Actor, in NewWorkspace, show func(Bootstrapped) error) (Bootstrapped, error) {
+// bootstrap makes a workspace, its owner, its credit and a key in one transaction. show is called before the commit: a
+// key that is in force has been shown, even when the process is killed in between.
+func (i *instance) bootstrap(ctx context.Context, by tenant.Actor, in NewWorkspace, show func(Bootstrapped) error) (Bootstrapped, error) {
 	if in.Balance < 0 {
 		return Bootstrapped{}, fault.Invalid("balance_usd", "must be 0 or more")
 	}
 	var made Bootstrapped
-	version, err := h.db.Tx(ctx, func(tx *db.Tx) error {
+	version, err := i.storage.db.Tx(ctx, func(tx *db.Tx) error {
 		ctx := tx.Bind(ctx)
-		ws, owner, err := h.workspaces.Create(ctx, by, in.Workspace, in.Email)
+		ws, owner, err := i.domains.workspaces.Create(ctx, by, in.Workspace, in.Email)
 		if err != nil {
 			return err
 		}
 		if in.Balance != 0 {
-			if _, err := h.wallets.TopUp(ctx, ws.ID, by, in.Balance, "first credit"); err != nil {
+			if _, err := i.domains.wallets.TopUp(ctx, ws.ID, by, in.Balance, "first credit"); err != nil {
 				return err
 			}
 		}
-		_, key, err := h.workspaces.CreateKey(ctx, ws.ID, by, owner.Email, "default")
+		_, key, err := i.domains.workspaces.CreateKey(ctx, ws.ID, by, owner.Email, "default")
 		if err != nil {
 			return err
 		}
@@ -75,54 +75,55 @@ func (h *house) bootstrap(ctx context.Context, by tenant.Actor, in NewWorkspace,
 	if err != nil {
 		return Bootstrapped{}, err
 	}
-	return made, h.feed.Await(ctx, version)
+	return made, i.state.feed.Await(ctx, version)
 }
 
-func (h *house) backupRoute(ctx context.Context, _ tenant.Caller, _ api.None) (api.Stream, error) {
-	if err := h.teller.Drain(ctx); err != nil { // what is finished is in the database, and so in the backup
+func (i *instance) backupRoute(ctx context.Context, _ tenant.Caller, _ api.None) (api.Stream, error) {
+	if err := i.state.poster.Drain(ctx); err != nil { // what is finished is in the database, and so in the backup
 		return api.Stream{}, fmt.Errorf("post the journal before a backup: %w", err)
 	}
 	return api.Stream{
 		ContentType: "application/gzip",
 		Filename:    "sovereign-" + clock.Now().Std().Format("20060102T150405Z") + ".backup",
-		Write:       func(w io.Writer) error { return backup.Write(ctx, h.db, w) },
+		Write:       func(w io.Writer) error { return backup.Write(ctx, i.storage.db, w) },
 	}, nil
 }
 
-func (h *house) rotateRoute(ctx context.Context, caller tenant.Caller, _ api.None) (vault.Rotation, error) {
-	done, err := h.vault.RotateRoot(ctx, caller.Actor())
+func (i *instance) rotateRoute(ctx context.Context, caller tenant.Caller, _ api.None) (vault.Rotation, error) {
+	done, err := i.storage.vault.RotateRoot(ctx, caller.Actor())
 	if err == nil {
-		h.log.Info("root key rotated", "from", done.From, "to", done.To, "kept", done.Kept)
+		i.log.Info("root key rotated", "from", done.From, "to", done.To, "kept", done.Kept)
 	}
 	return done, err
 }
 
-func (h *house) signingKeysRoute(ctx context.Context, _ tenant.Caller, in api.Page) (api.List[vault.SigningKey], error) {
-	all, err := h.vault.SigningKeys(ctx, in.More(), in.Offset)
+func (i *instance) signingKeysRoute(ctx context.Context, _ tenant.Caller, in api.Page) (api.List[vault.SigningKey], error) {
+	all, err := i.storage.vault.SigningKeys(ctx, in.More(), in.Offset)
 	return api.NewList(in, all), err
 }
 
-func (h *house) rotateSigningRoute(ctx context.Context, caller tenant.Caller, _ api.None) (vault.Rotated, error) {
-	return h.vault.RotateSigning(ctx, caller.Actor())
+func (i *instance) rotateSigningRoute(ctx context.Context, caller tenant.Caller, _ api.None) (vault.Rotated, error) {
+	return i.storage.vault.RotateSigning(ctx, caller.Actor())
 }
 
 // jwkSet is the type of a set of public keys (RFC 7517).
 const jwkSet = "application/jwk-set+json"
 
-// jwksRoute answers the public keys. Whoever keeps them a while still knows every key that signed before.
-func (h *house) jwksRoute(ctx context.Context, _ tenant.Caller, _ api.None) (api.Document, error) {
-	keys, err := h.vault.JWKS(ctx)
+// jwksRoute answers the public keys, retired ones included: a client that caches them can verify every earlier
+// signature.
+func (i *instance) jwksRoute(ctx context.Context, _ tenant.Caller, _ api.None) (api.Document, error) {
+	keys, err := i.storage.vault.JWKS(ctx)
 	return api.Document{ContentType: jwkSet, Headers: map[string]string{"Cache-Control": "public, max-age=300"}, Body: append(keys, '\n')}, err
 }
 
-// Health answers a prober.
+// Health answers a health check.
 type Health struct {
 	Status string `json:"status" enum:"ok,ready"`
 }
 
 // publicRoutes need no key.
-func (h *house) publicRoutes() []api.Route {
-	ready := &readiness{house: h}
+func (i *instance) publicRoutes() []api.Route {
+	ready := &readiness{instance: i}
 	return []api.Route{
 		api.Get("/healthz", api.Public, func(context.Context, tenant.Caller, api.None) (Health, error) {
 			return Health{Status: "ok"}, nil
@@ -130,32 +131,32 @@ func (h *house) publicRoutes() []api.Route {
 		api.Get("/readyz", api.Public, func(ctx context.Context, _ tenant.Caller, _ api.None) (Health, error) {
 			return Health{Status: "ready"}, ready.check(ctx)
 		}, "Should this server get traffic? 503 while stopping or without its database"),
-		api.Get("/.well-known/jwks.json", api.Public, h.jwksRoute, "The public keys that certificates are signed with, retired ones too (RFC 7517)",
+		api.Get("/.well-known/jwks.json", api.Public, i.jwksRoute, "The public keys that certificates are signed with, retired ones too (RFC 7517)",
 			api.Produces(jwkSet), api.ResponseHeader("Cache-Control", "It may be kept for five minutes; ask again for a key that is not in it")),
 	}
 }
 
-// readiness asks the database at most once a second, however often it is asked itself.
+// readiness checks the database at most once a second, however often it is called.
 type readiness struct {
-	house *house
-	mu    sync.Mutex
-	at    time.Time
-	err   error
+	instance *instance
+	mu       sync.Mutex
+	at       time.Time
+	err      error
 }
 
 func (r *readiness) check(ctx context.Context) error {
-	if err := r.house.gate(); err != nil {
+	if err := r.instance.gate(); err != nil {
 		return err
 	}
-	if r.house.draining.Load() {
+	if r.instance.draining.Load() {
 		return fault.Unavailable.New("the server is stopping").In(time.Second)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.at) > time.Second {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second) // the answer is for the next prober too
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second) // the result is also for the next call
 		defer cancel()
-		r.err, r.at = r.house.db.Ping(ctx), time.Now()
+		r.err, r.at = r.instance.storage.db.Ping(ctx), time.Now()
 	}
 	if r.err != nil {
 		return fault.Unavailable.Because(r.err, "the database does not answer").In(time.Second)
@@ -163,14 +164,14 @@ func (r *readiness) check(ctx context.Context) error {
 	return nil
 }
 
-// firstStart makes a workspace when there is none, and shows its key. The key is on out before it is in force.
-func (h *house) firstStart(ctx context.Context, address string, out io.Writer) error {
-	there, err := h.workspaces.List(ctx, 1, 0)
+// firstStart makes a workspace when there is none, and prints its key to out before the key is in force.
+func (i *instance) firstStart(ctx context.Context, address string, out io.Writer) error {
+	there, err := i.domains.workspaces.List(ctx, 1, 0)
 	if err != nil || len(there) > 0 {
 		return err
 	}
 	in := NewWorkspace{Workspace: "default", Email: "owner@localhost", Balance: 25 * money.Dollar}
-	_, err = h.bootstrap(ctx, tenant.Operator, in, func(made Bootstrapped) error {
+	_, err = i.bootstrap(ctx, tenant.Operator, in, func(made Bootstrapped) error {
 		_, err := fmt.Fprintf(out, `
 First start: a workspace was made for you.
 
@@ -188,7 +189,7 @@ sim/chat is simulated, inside this binary. Real models:  GET %s/v1/models, and p
 The API, to read: %s/docs
 Another key:      %s admin key create --data-dir %s --workspace %s --email %s
 
-`, in.Workspace, made.WorkspaceID, in.Email, in.Balance, made.APIKey, address, made.APIKey, address, address, os.Args[0], h.storage.DataDir, in.Workspace, in.Email)
+`, in.Workspace, made.WorkspaceID, in.Email, in.Balance, made.APIKey, address, made.APIKey, address, address, os.Args[0], i.storage.config.DataDir, in.Workspace, in.Email)
 		return err
 	})
 	return err

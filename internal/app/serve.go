@@ -15,20 +15,22 @@ import (
 	"syscall"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"sovereign/internal/base/limit"
 	"sovereign/internal/net/http1"
 	"sovereign/internal/plane/edge"
 )
 
-// A server is a house that is served: the API on the network, operations beside it, administration on a socket.
+// A server serves an instance: the API on the network, operations beside it, administration on a socket.
 type server struct {
-	config *Config
-	reread func() (*Config, error)
-	log    *slog.Logger
-	level  *slog.LevelVar
-	house  *house
-	cert   certificate
-	slots  *limit.Budget
+	config   *Config
+	reread   func() (*Config, error)
+	log      *slog.Logger
+	level    *slog.LevelVar
+	instance *instance
+	cert     certificate
+	slots    *limit.Budget
 
 	listener               *edge.Listener
 	lane                   *http1.Server // nil when it is off
@@ -36,7 +38,7 @@ type server struct {
 	failed                 chan error
 }
 
-// serve runs until a signal ends it. It listens before it touches the data, so that a taken port changes nothing.
+// serve runs until a signal ends it. It listens before it opens the data, so that a taken port changes nothing.
 func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs io.Writer) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -48,7 +50,10 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 		ballast := make([]byte, ballastSize)
 		defer runtime.KeepAlive(ballast)
 	}
-	s := &server{config: c, reread: reread, level: new(slog.LevelVar), slots: limit.NewBudget(c.Limits.Connections), failed: make(chan error, 3)}
+	s := &server{
+		config: c, reread: reread, level: new(slog.LevelVar),
+		slots: limit.NewBudget(c.Limits.Connections), failed: make(chan error, 3),
+	}
 	s.log = newLog(c, s.level, logs)
 	if err := s.cert.load(c.TLS); err != nil {
 		return err
@@ -58,74 +63,96 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 		return err
 	}
 	defer func() { _ = public.Close() }()
-	var watched net.Listener
+	var operations net.Listener
 	if c.OperationsListen != "off" {
-		if watched, err = bind(c.OperationsListen); err != nil {
+		if operations, err = bind(c.OperationsListen); err != nil {
 			return err
 		}
-		defer func() { _ = watched.Close() }()
+		defer func() { _ = operations.Close() }()
 	}
 	tracer, flush, err := traces(ctx, c, s.log)
 	if err != nil {
 		return err
 	}
-	starting, started := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
-	defer started()
-	if s.house, err = open(starting, c, toMake, s.log, tracer); err != nil {
-		if starting.Err() != nil {
-			return errors.New("stopped while starting")
-		}
+	starting, stopStarting := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stopStarting()
+	if err := s.open(starting, tracer); err != nil {
 		return err
 	}
-	defer s.house.close()
-	s.apply(c)
+	defer s.instance.close()
 	socket, err := listenAdmin(c.DataDir)
 	if err != nil {
 		return err
 	}
-	s.house.start()
-	address := s.address(public.Addr())
-	if bootstrap {
-		if err := s.house.firstStart(ctx, address, out); err != nil {
-			_ = socket.Close()
-			return fmt.Errorf("first start: %w", err)
-		}
+	s.instance.start()
+	if err := s.greet(ctx, public.Addr(), bootstrap, out); err != nil {
+		_ = socket.Close()
+		return err
 	}
-	if there, err := s.house.workspaces.List(ctx, 1, 0); err == nil && len(there) == 0 {
-		s.log.Info("there is no workspace yet: make one with sovereign admin bootstrap", "data_dir", c.DataDir)
-	}
-	s.start(public, watched, socket)
-	s.exposed(public, watched)
-	s.log.Info("serving", "address", address, "version", version(), "storage", s.house.db.Engine, "data", c.DataDir,
-		"listen", public.Addr().String(), "operations", c.OperationsListen)
+	s.start(public, operations, socket)
+	s.warnExposed(public, operations)
+	s.log.Info("serving", "address", s.address(public.Addr()), "version", version(),
+		"storage", s.instance.storage.db.Engine, "data", c.DataDir, "listen", public.Addr().String(), "operations", c.OperationsListen)
 	notify("READY=1")
 	err = s.wait(signals)
 	notify("STOPPING=1")
 	go s.force(signals)
 	s.drain()
-	ending, stop := context.WithTimeout(ctx, 3*time.Second)
-	defer stop()
-	if err := flush(ending); err != nil {
-		s.log.Warn("traces were not all sent", "err", err)
-	}
+	s.flushTraces(ctx, flush)
 	if err == nil {
 		s.log.Info("stopped")
 	}
 	return err
 }
 
-// ballastSize is memory that is never touched, and so takes none of the machine's: the collector of garbage counts it as in use, and lets
-// so much more garbage gather before it works. What a gateway has in use is little, and what it throws away is much: else a tenth of its
-// time would go into collecting. Where much is in use it makes no difference, which a higher GOGC would.
+// open opens the instance, and gives up when ctx ends.
+func (s *server) open(ctx context.Context, tracer trace.Tracer) (err error) {
+	if s.instance, err = open(ctx, s.config, mayCreate, s.log, tracer); err != nil {
+		if ctx.Err() != nil {
+			return errors.New("stopped while starting")
+		}
+		return err
+	}
+	s.apply(s.config)
+	return nil
+}
+
+// greet creates the first workspace if it is asked to, and says how to create one where there is none.
+func (s *server) greet(ctx context.Context, at net.Addr, bootstrap bool, out io.Writer) error {
+	if bootstrap {
+		if err := s.instance.firstStart(ctx, s.address(at), out); err != nil {
+			return fmt.Errorf("first start: %w", err)
+		}
+	}
+	if all, err := s.instance.domains.workspaces.List(ctx, 1, 0); err == nil && len(all) == 0 {
+		s.log.Info("there is no workspace yet: make one with sovereign admin bootstrap", "data_dir", s.config.DataDir)
+	}
+	return nil
+}
+
+// flushTraces sends the traces that are left.
+func (s *server) flushTraces(ctx context.Context, flush func(context.Context) error) {
+	ctx, stop := context.WithTimeout(ctx, 3*time.Second)
+	defer stop()
+	if err := flush(ctx); err != nil {
+		s.log.Warn("traces were not all sent", "err", err)
+	}
+}
+
+// ballastSize is the size of an allocation that is never touched, and so uses no physical memory. The garbage collector
+// counts it as live, and runs less often for it. A gateway has a small heap and much garbage: a tenth of its time would
+// go into collecting. With a large heap the ballast makes no difference; a higher GOGC would.
 const ballastSize = 64 << 20
 
-// exposed warns of what the network can see that it should perhaps not.
-func (s *server) exposed(public, watched net.Listener) {
+// warnExposed warns of what is reachable from other machines and perhaps should not be.
+func (s *server) warnExposed(public, operations net.Listener) {
 	if s.cert.now.Load() == nil && !loopback(public) {
-		s.log.Warn("keys travel in the clear: the API is served beyond this machine without TLS", "listen", public.Addr().String())
+		s.log.Warn("keys travel in the clear: the API is served beyond this machine without TLS",
+			"listen", public.Addr().String())
 	}
-	if watched != nil && !loopback(watched) {
-		s.log.Warn("metrics and profiles are served beyond this machine, without authentication", "operations_listen", watched.Addr().String())
+	if operations != nil && !loopback(operations) {
+		s.log.Warn("metrics and profiles are served beyond this machine, without authentication",
+			"operations_listen", operations.Addr().String())
 	}
 }
 
@@ -135,16 +162,19 @@ func loopback(l net.Listener) bool {
 }
 
 // start serves the three listeners.
-func (s *server) start(public, watched, socket net.Listener) {
+func (s *server) start(public, operations, socket net.Listener) {
 	l := s.config.Limits
 	errorLog := slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	s.api = &http.Server{
-		Handler: s.house.public, ConnContext: edge.ConnContext, ErrorLog: errorLog,
+		Handler: s.instance.routers.public, ConnContext: edge.ConnContext, ErrorLog: errorLog,
 		ReadHeaderTimeout: l.HeaderTimeout, ReadTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout, MaxHeaderBytes: int(l.Headers),
 		DisableGeneralOptionsHandler: true, // OPTIONS * too gets an id and an envelope
 	}
-	s.admin = &http.Server{Handler: s.house.operators, ConnContext: edge.PeerContext, ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
-	s.listener = edge.Listen(public, s.slots, &s.house.bounds.Timeout)
+	s.admin = &http.Server{
+		Handler: s.instance.routers.operators, ConnContext: edge.PeerContext,
+		ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog,
+	}
+	s.listener = edge.Listen(public, s.slots, &s.instance.plane.bounds.Timeout)
 	served := net.Listener(s.listener)
 	switch config := s.cert.config(); {
 	case config != nil:
@@ -155,32 +185,34 @@ func (s *server) start(public, watched, socket net.Listener) {
 	}
 	go s.run("API", s.api, served)
 	go s.run("admin socket", s.admin, socket)
-	if watched != nil {
-		s.operations = &http.Server{Handler: s.house.operations(), ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog}
-		go s.run("operations", s.operations, watched)
+	if operations != nil {
+		s.operations = &http.Server{
+			Handler: s.instance.operations(), ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog,
+		}
+		go s.run("operations", s.operations, operations)
 	}
 }
 
-// openLane puts the fast lane before the API's server: it answers plain inference requests itself, and hands over every connection
-// that brings something else.
+// openLane puts the fast lane before the API's server: it serves plain inference requests itself, and hands every
+// connection that sends something else over to net/http.
 func (s *server) openLane() net.Listener {
 	var targets []string
-	for _, route := range s.house.inferenceRoutes() {
+	for _, route := range s.instance.plane.routes() {
 		targets = append(targets, "/v1"+route.Path, "/api/v1"+route.Path)
 	}
 	l := s.config.Limits
-	rest := http1.NewHandover(s.listener.Addr())
+	others := http1.NewHandover(s.listener.Addr())
 	s.lane = &http1.Server{
-		Handler: s.house.public, Targets: targets, Fallback: rest.Deliver, Log: s.log,
+		Handler: s.instance.routers.public, Targets: targets, Fallback: others.Deliver, Log: s.log,
 		ConnContext:   func(conn net.Conn) context.Context { return edge.ConnContext(context.Background(), conn) },
 		HeaderTimeout: l.HeaderTimeout, BodyTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout,
 	}
-	go func() { // who has connected may still be handed over when no others are accepted: the API's server closes rest
+	go func() { // open connections can be handed over after the listener is closed: the API's server closes others
 		if err := s.lane.Serve(s.listener); !errors.Is(err, net.ErrClosed) {
 			s.failed <- fmt.Errorf("API: %w", err)
 		}
 	}()
-	return rest
+	return others
 }
 
 func (s *server) run(name string, server *http.Server, l net.Listener) {
@@ -189,8 +221,8 @@ func (s *server) run(name string, server *http.Server, l net.Listener) {
 	}
 }
 
-// force ends the process when it is told a second time to stop. What follows the first signal at once is the same wish:
-// shells and supervisors signal a process and its group together.
+// force ends the process at a second signal to stop. A signal within a second of the first counts as the same: shells
+// and supervisors signal a process and its group together.
 func (s *server) force(signals <-chan os.Signal) {
 	first := time.Now()
 	for got := range signals {
@@ -220,19 +252,20 @@ func (s *server) wait(signals <-chan os.Signal) error {
 // drain lets running requests end, for a bounded time, while no new ones are taken. With an inherited socket, new
 // connections wait in the kernel for the next process.
 func (s *server) drain() {
-	go s.house.rest()
-	s.house.draining.Store(true) // probers send no more; who has connected is still served, and then closed
+	go s.instance.background.stopCalling()
+	s.instance.draining.Store(true) // load balancers stop sending; open connections are still served, and then closed
 	_ = s.listener.Close()
-	// net/http drops a request that arrives once Shutdown has begun, so connections get to bring one more before it.
-	for patience := time.Now().Add(min(lastRequest, s.config.Limits.Drain)); s.slots.Used() > 0 && time.Now().Before(patience); {
+	// net/http drops a request that arrives after Shutdown has begun, so open connections may send one more before it.
+	deadline := time.Now().Add(min(lastRequest, s.config.Limits.Drain))
+	for s.slots.Used() > 0 && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.Limits.Drain)
 	defer cancel()
 	for _, server := range s.servers() {
 		if err := server.Shutdown(ctx); err != nil {
-			s.house.gateway.Abort() // streams say so before they end, and are charged what they delivered
-			last, stop := context.WithTimeout(context.Background(), lastWords)
+			s.instance.plane.gateway.Abort() // streams say so before they end, and are charged what they delivered
+			last, stop := context.WithTimeout(context.Background(), abortTimeout)
 			if server.Shutdown(last) != nil {
 				_ = server.Close()
 			}
@@ -242,13 +275,13 @@ func (s *server) drain() {
 	}
 }
 
-// A stoppable ends its requests, or itself.
+// A stoppable can let its requests end, or close at once.
 type stoppable interface {
 	Shutdown(ctx context.Context) error
 	Close() error
 }
 
-// servers are those that run.
+// servers lists the servers that run.
 func (s *server) servers() (all []stoppable) {
 	if s.lane != nil {
 		all = append(all, s.lane)
@@ -261,13 +294,14 @@ func (s *server) servers() (all []stoppable) {
 	return all
 }
 
-// lastWords is how long requests that are cut off get to end by themselves.
-const lastWords = 3 * time.Second
+// abortTimeout is how long requests that are cut off may take to end by themselves.
+const abortTimeout = 3 * time.Second
 
-// lastRequest is how long open connections may still bring a request to a stopping server.
+// lastRequest is how long open connections may still send a request to a stopping server.
 const lastRequest = time.Second
 
-// reload puts a changed configuration in force as far as it can be changed; a bad one changes nothing.
+// reload puts a changed configuration in force, except the keys that need a restart. A bad configuration changes
+// nothing.
 func (s *server) reload() {
 	next, err := s.reread()
 	if err != nil {
@@ -277,7 +311,7 @@ func (s *server) reload() {
 	if keys := keepFixed(s.config, next); len(keys) > 0 {
 		s.log.Warn("reload: these need a restart", "keys", keys)
 	}
-	if err := s.house.stock(next); err != nil {
+	if err := s.instance.models.load(next); err != nil {
 		s.log.Error("reload: the configuration is kept as it was", "err", err)
 		return
 	}
@@ -289,17 +323,17 @@ func (s *server) reload() {
 	s.log.Info("reloaded")
 }
 
-// apply puts in force what may change while running. c was checked.
+// apply puts in force what may change while running. c has been checked.
 func (s *server) apply(c *Config) {
 	level, _ := c.level()
 	s.level.Set(level)
 	proxies, _ := prefixes("trusted_proxies", c.TrustedProxies)
-	s.house.bounds.Proxies.Store(&proxies)
-	s.house.apply(c)
+	s.instance.plane.bounds.Proxies.Store(&proxies)
+	s.instance.apply(c)
 	s.slots.Set(c.Limits.Connections)
 }
 
-// address is where a client on this machine finds the API.
+// address is the URL of the API for a client on this machine.
 func (s *server) address(at net.Addr) string {
 	scheme := "http"
 	if s.cert.now.Load() != nil {
@@ -316,7 +350,7 @@ func (s *server) address(at net.Addr) string {
 }
 
 func newLog(c *Config, level *slog.LevelVar, to io.Writer) *slog.Logger {
-	at, _ := c.level() // was checked
+	at, _ := c.level() // it has been checked
 	level.Set(at)
 	options := &slog.HandlerOptions{Level: level}
 	if c.LogFormat == "json" {

@@ -22,15 +22,15 @@ import (
 var update = flag.Bool("update", false, "write what is answered into the golden files")
 
 // Golden pairs of request and answer: what stands in testdata/wire is what clients rely on. {owner}, {admin} and
-// {member} stand for keys, {last crit} for the last id with that prefix that was answered; ids, times and lengths are reduced to their
-// shape. A request whose name begins with poll is repeated until what it reads is done.
+// {member} stand for keys, {last crit} for the last id with that prefix that was answered; ids, times and lengths are
+// reduced to their shape. A request whose name begins with poll is repeated until what it reads is done.
 func TestWire(t *testing.T) {
 	files, err := filepath.Glob("testdata/wire/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no golden files", err)
 	}
-	eachHouse(t, func(t *testing.T, h *house) {
-		_, keys := settle(t, h)
+	eachInstance(t, func(t *testing.T, i *instance) {
+		_, keys := addCallers(t, i)
 		fill := strings.NewReplacer("{owner}", keys.Owner, "{admin}", keys.Admin, "{member}", keys.Member, "{revoked}", keys.Revoked, "{departed}", keys.Departed, "\n", "\r\n")
 		for _, file := range files {
 			t.Run(filepath.Base(file), func(t *testing.T) {
@@ -43,15 +43,15 @@ func TestWire(t *testing.T) {
 				if len(archive.Files)%2 != 0 {
 					t.Fatal("a golden file is pairs of request and response")
 				}
-				for i := 0; i < len(archive.Files); i += 2 {
-					request := strings.TrimRight(string(archive.Files[i].Data), "\n") + "\n\n"
-					handler := h.public
-					if strings.HasPrefix(archive.Files[i].Name, "operator") {
-						handler = h.operators
+				for n := 0; n < len(archive.Files); n += 2 {
+					request := strings.TrimRight(string(archive.Files[n].Data), "\n") + "\n\n"
+					handler := i.routers.public
+					if strings.HasPrefix(archive.Files[n].Name, "operator") {
+						handler = i.routers.operators
 					}
 					request = lately.ReplaceAllStringFunc(request, func(name string) string { return last[name] })
 					got := answerTo(t, handler, fill.Replace(request))
-					for wait := time.Now(); strings.HasPrefix(archive.Files[i].Name, "request poll") && !strings.Contains(got, `"status":"DONE"`) && time.Since(wait) < 20*time.Second; {
+					for wait := time.Now(); strings.HasPrefix(archive.Files[n].Name, "request poll") && !strings.Contains(got, `"status":"DONE"`) && time.Since(wait) < 20*time.Second; {
 						time.Sleep(10 * time.Millisecond)
 						got = answerTo(t, handler, fill.Replace(request))
 					}
@@ -60,11 +60,11 @@ func TestWire(t *testing.T) {
 					}
 					got = reduce(got)
 					if *update {
-						archive.Files[i+1].Data = []byte(got)
+						archive.Files[n+1].Data = []byte(got)
 						continue
 					}
-					if diff := cmp.Diff(string(archive.Files[i+1].Data), got); diff != "" {
-						t.Errorf("%s (-want +got):\n%s", archive.Files[i].Name, diff)
+					if diff := cmp.Diff(string(archive.Files[n+1].Data), got); diff != "" {
+						t.Errorf("%s (-want +got):\n%s", archive.Files[n].Name, diff)
 					}
 				}
 				if *update {

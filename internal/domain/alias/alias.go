@@ -1,4 +1,5 @@
-// Package alias gives a workspace its own names for models: repointable, splittable, audited.
+// Package alias manages a workspace's own names for models. An alias can be repointed and split, and every change is
+// audited.
 package alias
 
 import (

@@ -18,7 +18,7 @@ import (
 
 func TestARepointIsInForceWhenPutReturns(t *testing.T) {
 	const repoints, readers = 100, 2
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		model := func(n int) string { return "sim/" + strconv.Itoa(n) }
 		r.put(t, mine, alias.Alias{Name: "support", TargetModel: model(0)})
 		var returned, reads atomic.Int64
@@ -55,7 +55,7 @@ func TestARepointIsInForceWhenPutReturns(t *testing.T) {
 // A pipeline that repeats a Put which timed out must not be told that it is in force while it is not.
 func TestARepeatedPutWaitsForTheFirstToBeInForce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		r := furnish(t, d)
+		r := newFixture(t, d)
 		a := alias.Alias{Name: "support", TargetModel: "sim/chat"}
 		for try := range 2 {
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -78,7 +78,7 @@ func TestARepeatedPutWaitsForTheFirstToBeInForce(t *testing.T) {
 // chain that ends with what is in force.
 func TestRepointsAtOnceAreOneChainInTheAudit(t *testing.T) {
 	const writers, repoints = 4, 10
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		var group sync.WaitGroup
 		for w := range writers {
 			group.Go(func() {

@@ -12,14 +12,14 @@ import (
 	"sovereign/internal/store/audit"
 )
 
-// A Handler answers what keys may ask about their workspace's aliases.
+// A Handler serves the operations of keys on their workspace's aliases.
 type Handler struct {
 	store   *Store
 	catalog func() *live.Catalog
 	keys    *live.Keyring
 }
 
-// NewHandler manages the aliases of s, held to the catalog of the moment and to the keys that a workspace has of its own.
+// NewHandler manages the aliases of s. They are checked against the catalog in force and the workspace's own keys.
 func NewHandler(s *Store, catalog func() *live.Catalog, keys *live.Keyring) *Handler {
 	return &Handler{store: s, catalog: catalog, keys: keys}
 }
@@ -52,7 +52,7 @@ type putAlias struct {
 	GateSamplePercent     jsontext.Value `json:"gate_sample_percent,omitempty" doc:"Not supported yet"`
 }
 
-// ungated refuses a gate, whatever its value: who asks for one must not believe that the canary is supervised.
+// ungated refuses a gate, whatever its value: the caller must not believe that the canary is supervised.
 func (in putAlias) ungated() error {
 	for _, gate := range []struct {
 		field string

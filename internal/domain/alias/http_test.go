@@ -10,7 +10,7 @@ import (
 	"sovereign/internal/store/api/apitest"
 )
 
-func (r room) desk(t *testing.T) apitest.Client {
+func (r fixture) client(t *testing.T) apitest.Client {
 	t.Helper()
 	routes := alias.NewHandler(r.Store, func() *live.Catalog { return catalog }, live.NewKeyring()).Routes()
 	return apitest.NewClient(t, r.db, r.feed, mine, theirs, routes, func(text string) string { return shape.ReplaceAllString(text, "X") })
@@ -24,8 +24,8 @@ const (
 )
 
 func TestTheLifeOfAnAliasOnTheWire(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		d := r.desk(t)
+	eachStorage(t, func(t *testing.T, r fixture) {
+		d := r.client(t)
 		d.Wants(t, d.Member, "GET", "/v1/aliases", "", 200, `{"object":"list","data":[],"has_more":false}`)
 		d.Wants(t, d.Owner, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/chat"}`, 200, least)
 		d.Wants(t, d.Owner, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/c","description":"d","canary_model":"sim/chat","canary_percent":5,"fallback_models":["sim/d","sim/chat"]}`, 200, most)
@@ -47,8 +47,8 @@ func TestTheLifeOfAnAliasOnTheWire(t *testing.T) {
 }
 
 func TestARefusedPutChangesNothing(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		d := r.desk(t)
+	eachStorage(t, func(t *testing.T, r fixture) {
+		d := r.client(t)
 		d.Wants(t, d.Owner, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/chat"}`, 200, least)
 		for body, field := range map[string]string{
 			`{"target_model":"sim/c"}`:                                                                   "name",
@@ -86,8 +86,8 @@ func TestARefusedPutChangesNothing(t *testing.T) {
 }
 
 func TestAnotherWorkspacesAliasIsNotFoundOnAnyRoute(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		d := r.desk(t)
+	eachStorage(t, func(t *testing.T, r fixture) {
+		d := r.client(t)
 		d.Wants(t, d.Owner, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/chat"}`, 200, least)
 		d.Refuses(t, d.Other, "GET", "/v1/aliases/support", "", 404, "not_found", "")
 		d.Refuses(t, d.Other, "DELETE", "/v1/aliases/support", "", 404, "not_found", "")

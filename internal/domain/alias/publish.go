@@ -10,10 +10,10 @@ import (
 	"sovereign/internal/store/feed"
 )
 
-// changed is the kind of change that the data plane hears of.
+// changed is the kind of change that is published.
 const changed = "alias"
 
-// A Publisher keeps the data plane's aliases like the table.
+// A Publisher publishes the table of aliases to the data plane.
 type Publisher struct {
 	db      *db.DB
 	aliases *live.Aliases

@@ -16,7 +16,7 @@ import (
 // Whatever was put and deleted, what the feed applied on the way is what a filling finds at the end, and applying any
 // change again, in any order, makes no difference.
 func TestFillAndApplyConverge(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		ctx := t.Context()
 		workspaces := rapid.SampledFrom([]tenant.ID{mine, theirs})
 		names := []string{"one", "two", "three"}
@@ -75,7 +75,7 @@ func TestFillAndApplyConverge(t *testing.T) {
 
 // What cannot be read is told, and what is in force stays: a reader must not lose a workspace's aliases to an outage.
 func TestAFailedReadingChangesNothing(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		r.put(t, mine, alias.Alias{Name: "support", TargetModel: "sim/chat"})
 		if _, err := db.Exec(t.Context(), r.db.Across("test"), `UPDATE aliases SET fallback_models = '["a", 1]'`); err != nil {
 			t.Fatal(err)

@@ -30,8 +30,8 @@ const (
 
 var ann = tenant.Caller{Workspace: mine, User: "usr_ann", Key: "key_1"}.Actor()
 
-// A room is the aliases of one database with two workspaces, published.
-type room struct {
+// A fixture is the aliases of one database with two workspaces, published.
+type fixture struct {
 	*alias.Store
 	db   *db.DB
 	feed *feed.Feed
@@ -39,11 +39,11 @@ type room struct {
 	pub  *alias.Publisher
 }
 
-// each runs test in a room of each engine whose feed runs.
-func each(t *testing.T, test func(t *testing.T, r room)) {
+// eachStorage runs test with a fixture on each engine, whose feed runs.
+func eachStorage(t *testing.T, test func(t *testing.T, r fixture)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		r := furnish(t, d)
+		r := newFixture(t, d)
 		ctx, stop := context.WithCancel(context.Background())
 		done := make(chan struct{})
 		go func() { defer close(done); r.feed.Run(ctx) }()
@@ -52,8 +52,8 @@ func each(t *testing.T, test func(t *testing.T, r room)) {
 	})
 }
 
-// furnish makes a room whose feed stands still.
-func furnish(t *testing.T, d *db.DB) room {
+// newFixture makes a fixture whose feed does not run.
+func newFixture(t *testing.T, d *db.DB) fixture {
 	t.Helper()
 	for _, ws := range []tenant.ID{mine, theirs} {
 		if _, err := db.Exec(t.Context(), d.In(ws), `INSERT INTO workspaces (workspace_id, name, created_at) VALUES ($1, $2, 1)`, ws); err != nil {
@@ -63,10 +63,10 @@ func furnish(t *testing.T, d *db.DB) room {
 	aliases := live.NewAliases()
 	pub := alias.NewPublisher(d, aliases)
 	f := feed.New(d, slog.New(slog.DiscardHandler), pub.Sources())
-	return room{Store: alias.NewStore(d, f), db: d, feed: f, live: aliases, pub: pub}
+	return fixture{Store: alias.NewStore(d, f), db: d, feed: f, live: aliases, pub: pub}
 }
 
-func (r room) put(t *testing.T, ws tenant.ID, a alias.Alias) alias.Alias {
+func (r fixture) put(t *testing.T, ws tenant.ID, a alias.Alias) alias.Alias {
 	t.Helper()
 	kept, err := r.Put(t.Context(), ws, ann, a)
 	if err != nil {
@@ -75,7 +75,7 @@ func (r room) put(t *testing.T, ws tenant.ID, a alias.Alias) alias.Alias {
 	return kept
 }
 
-func (r room) history(t *testing.T, ws tenant.ID, name string) []audit.Entry {
+func (r fixture) history(t *testing.T, ws tenant.ID, name string) []audit.Entry {
 	t.Helper()
 	entries, err := r.History(t.Context(), ws, name, 1000, 0)
 	if err != nil {
@@ -85,7 +85,7 @@ func (r room) history(t *testing.T, ws tenant.ID, name string) []audit.Entry {
 }
 
 // target is what the name routes to, or empty when it is unknown.
-func (r room) target(ws tenant.ID, name string) string {
+func (r fixture) target(ws tenant.ID, name string) string {
 	if a, ok := r.live.Find(ws, name); ok {
 		return a.Target
 	}
@@ -111,7 +111,7 @@ func text(t *testing.T, v any) string {
 }
 
 func TestAnAliasIsKeptAndInForceAsItWasPut(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		start := clock.Now()
 		for _, want := range []alias.Alias{
 			{Name: "support", TargetModel: "sim/chat", FallbackModels: alias.Models{}},
@@ -137,7 +137,7 @@ func TestAnAliasIsKeptAndInForceAsItWasPut(t *testing.T) {
 }
 
 func TestARepointKeepsWhenItWasCreatedAndMovesWhenItWasUpdated(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		first := r.put(t, mine, alias.Alias{Name: "support", TargetModel: "sim/chat"})
 		time.Sleep(time.Millisecond)
 		second := r.put(t, mine, alias.Alias{Name: "support", TargetModel: "sim/c"})
@@ -154,7 +154,7 @@ func TestARepointKeepsWhenItWasCreatedAndMovesWhenItWasUpdated(t *testing.T) {
 }
 
 func TestEveryChangeIsAuditedBeforeAndAfterAndReadableAfterDeletion(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		first := r.put(t, mine, alias.Alias{Name: "support", TargetModel: "sim/chat"})
 		second := r.put(t, mine, alias.Alias{Name: "support", TargetModel: "sim/c", Description: "cheaper"})
 		r.put(t, mine, alias.Alias{Name: "other", TargetModel: "sim/chat"})
@@ -188,7 +188,7 @@ func TestEveryChangeIsAuditedBeforeAndAfterAndReadableAfterDeletion(t *testing.T
 }
 
 func TestAPutThatMakesNoDifferenceIsNotAuditedAndChangesNoTime(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		a := alias.Alias{Name: "support", TargetModel: "sim/chat", CanaryModel: "sim/c", FallbackModels: alias.Models{"sim/d", "sim/e"}}
 		first := r.put(t, mine, a)
 		time.Sleep(time.Millisecond)
@@ -215,7 +215,7 @@ func TestAPutThatMakesNoDifferenceIsNotAuditedAndChangesNoTime(t *testing.T) {
 }
 
 func TestADeletedAliasIsUnknownWhenDeleteReturns(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		for range 10 {
 			r.put(t, mine, alias.Alias{Name: "support", TargetModel: "sim/chat"})
 			if got := r.target(mine, "support"); got != "sim/chat" {
@@ -238,7 +238,7 @@ func TestADeletedAliasIsUnknownWhenDeleteReturns(t *testing.T) {
 }
 
 func TestAnotherWorkspacesAliasDoesNotExist(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		kept := r.put(t, theirs, alias.Alias{Name: "support", TargetModel: "sim/chat"})
 		_, err := r.Get(t.Context(), mine, "support")
 		missing(t, "get", err)
@@ -263,7 +263,7 @@ func TestAnotherWorkspacesAliasDoesNotExist(t *testing.T) {
 
 // A name may look like the id of something else that is audited.
 func TestTheHistoryOfANameIsThatOfAliasesAlone(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		if _, err := r.db.Tx(t.Context(), func(tx *db.Tx) error {
 			return audit.Record(t.Context(), tx, mine, ann, "key.revoke", "key_1", nil, "a key")
 		}); err != nil {
@@ -279,7 +279,7 @@ func TestTheHistoryOfANameIsThatOfAliasesAlone(t *testing.T) {
 }
 
 func TestListIsNewestFirstAndByNameWithinAnInstant(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		for _, name := range []string{"old", "bbb", "aaa", "ccc", "new"} {
 			r.put(t, mine, alias.Alias{Name: name, TargetModel: "sim/chat"})
 			at := map[string]int{"old": 1, "new": 3}[name]
@@ -306,7 +306,7 @@ func TestListIsNewestFirstAndByNameWithinAnInstant(t *testing.T) {
 
 // A change and its audit entry are one: when the entry cannot be written, the change has not happened.
 func TestNoChangeWithoutItsAuditEntry(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		kept := r.put(t, mine, alias.Alias{Name: "support", TargetModel: "sim/chat"})
 		if _, err := db.Exec(t.Context(), r.db.Across("test"), `ALTER TABLE audit_entries RENAME TO elsewhere`); err != nil {
 			t.Fatal(err)

@@ -11,28 +11,28 @@ import (
 	"sovereign/internal/live"
 )
 
-// builtinText is today's providers and models, written by scripts/catalog in the words of a configuration.
+// builtinText is the built-in providers and models. scripts/catalog writes it, in the format of a configuration.
 //
 //go:embed builtin.json
 var builtinText []byte
 
-// A shelf is what is built in.
-type shelf struct {
+// A builtinCatalog is the providers and models that are built in.
+type builtinCatalog struct {
 	made      time.Time
 	providers map[string]*Provider
 	models    map[string]*Model
 }
 
-// builtin is read once, by the rules of a configuration. A test holds the file to them.
-var builtin = sync.OnceValue(func() *shelf {
-	s, err := readShelf(builtinText)
+// builtin is read once, by the rules of a configuration. A test checks the file.
+var builtin = sync.OnceValue(func() *builtinCatalog {
+	s, err := readBuiltin(builtinText)
 	if err != nil {
 		panic(fmt.Errorf("the built-in catalog: %w", err))
 	}
 	return s
 })
 
-func readShelf(text []byte) (*shelf, error) {
+func readBuiltin(text []byte) (*builtinCatalog, error) {
 	var file struct {
 		Source    []string
 		Made      string
@@ -54,7 +54,7 @@ func readShelf(text []byte) (*shelf, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shelf{made: made, providers: map[string]*Provider{}, models: map[string]*Model{}}
+	s := &builtinCatalog{made: made, providers: map[string]*Provider{}, models: map[string]*Model{}}
 	known := map[string]*live.Provider{}
 	for i := range providers {
 		p := &providers[i]
@@ -79,7 +79,7 @@ const oldAfter = 90
 // Age is how many days ago the built-in prices were read.
 func Age(now time.Time) int { return int(now.Sub(builtin().made) / (24 * time.Hour)) }
 
-// Old is the warning that the built-in prices are old, or nothing while they are not.
+// Old is a warning when the built-in prices are old, and else empty.
 func Old(now time.Time) string {
 	days := Age(now)
 	if days <= oldAfter {

@@ -162,7 +162,8 @@ func TestWhatIsBuiltInIsAConfiguration(t *testing.T) {
 	}
 }
 
-// One model of every provider, at the price that is published. Both sources of the catalog have it, but where one is named.
+// One model of every provider, at the price that is published. Both sources of the catalog have it, but where one is
+// named.
 func TestBuiltInPricesAreThePublishedOnes(t *testing.T) {
 	const cent, mill = money.Rate(money.Dollar / 100), money.Rate(money.Dollar / 1000)
 	c, pinned := good(t, ""), map[string]bool{}
@@ -310,7 +311,7 @@ providers:
 			t.Errorf("%s has %d models, had %d", name, count(c, name), count(plain, name))
 		}
 	}
-	if count(plain, "groq") == 0 || count(c, "groq") != 0 { // one of another kind is somebody else
+	if count(plain, "groq") == 0 || count(c, "groq") != 0 { // a provider of another kind has none of them
 		t.Errorf("groq has %d models, had %d", count(c, "groq"), count(plain, "groq"))
 	}
 }

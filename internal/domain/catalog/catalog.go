@@ -10,6 +10,7 @@ import (
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/live"
+	"sovereign/internal/wire/protocol"
 	"sovereign/internal/wire/sim"
 )
 
@@ -18,40 +19,19 @@ var (
 	modelID      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}$`)
 )
 
-// simProvider is the name of the built-in offline stand-in.
+// simProvider is the name of the built-in simulated provider.
 const simProvider = "sim"
 
 // since is when models count as created: clients want a date, and neither a configuration nor a price list has one.
 const since clock.Time = 1_767_225_600_000_000 // 2026-01-01
 
-// protocols are the kinds of providers.
-var protocols = []live.Protocol{live.OpenAI, live.Anthropic, live.Gemini, live.Cohere, live.Sim}
-
-// does is which kinds of models each kind of provider can have.
-var does = map[live.Protocol][]live.Kind{
-	live.OpenAI:    {live.Chat, live.Embedding, live.Rerank},
-	live.Anthropic: {live.Chat},
-	live.Gemini:    {live.Chat, live.Embedding},
-	live.Cohere:    {live.Embedding, live.Rerank},
-	live.Sim:       {live.Chat, live.Embedding, live.Rerank},
-}
-
-var kinds = []live.Kind{live.Chat, live.Embedding, live.Rerank}
-
-// home is where a kind of provider is, of those that have one home.
-var home = map[live.Protocol]string{
-	live.Anthropic: "https://api.anthropic.com/v1",
-	live.Gemini:    "https://generativelanguage.googleapis.com/v1beta",
-	live.Cohere:    "https://api.cohere.com",
-}
-
 // Build is the catalog of a configuration, on top of what is built in. What breaks a rule is an *ErrLine.
 func Build(providers Providers, models Models) (*live.Catalog, error) {
-	known, err := reached(providers)
+	known, err := allProviders(providers)
 	if err != nil {
 		return nil, err
 	}
-	rows := append(sim.Models(known[simProvider]), offered(known)...)
+	rows := append(sim.Models(known[simProvider]), builtinModels(known)...)
 	seen := map[string]bool{}
 	for i := range models {
 		m := models[i]
@@ -72,8 +52,8 @@ func Build(providers Providers, models Models) (*live.Catalog, error) {
 	return live.NewCatalog(all, rows), nil
 }
 
-// reached is every provider: the stand-in, those of the configuration, and those that are built in.
-func reached(providers Providers) (map[string]*live.Provider, error) {
+// allProviders returns every provider: the simulated one, those of the configuration, and those that are built in.
+func allProviders(providers Providers) (map[string]*live.Provider, error) {
 	known := map[string]*live.Provider{simProvider: {Name: simProvider, Protocol: live.Sim, Configured: true}}
 	for i := range providers {
 		p := providers[i]
@@ -87,7 +67,7 @@ func reached(providers Providers) (map[string]*live.Provider, error) {
 		if err != nil {
 			return nil, &ErrLine{Line: p.line, Err: fmt.Errorf("provider %q: %w", p.Name, err)}
 		}
-		// A vendor wants a key: without one, the entry is there for workspaces that have their own.
+		// A vendor needs a key. Without one, the entry serves workspaces that have their own.
 		vendor := builtin().providers[p.Name]
 		p.Configured = vendor == nil || vendor.BaseURL != p.BaseURL || !p.APIKey.Empty()
 		known[p.Name] = &p.Provider
@@ -101,9 +81,9 @@ func reached(providers Providers) (map[string]*live.Provider, error) {
 	return known, nil
 }
 
-// offered are the built-in models. A provider that the configuration gives another kind has none of them: it is somebody
-// else of that name.
-func offered(known map[string]*live.Provider) []*live.Model {
+// builtinModels returns the built-in models. A provider that the configuration gives another kind has none of them:
+// only its name is the same.
+func builtinModels(known map[string]*live.Provider) []*live.Model {
 	var rows []*live.Model
 	for _, m := range builtin().models {
 		if p := known[m.provider]; p.Protocol == builtin().providers[m.provider].Protocol {
@@ -115,8 +95,8 @@ func offered(known map[string]*live.Provider) []*live.Model {
 	return rows
 }
 
-// complete fills in what the provider of that name which is built in has, if there is one and it is of the same kind, and
-// then holds the entry to the rules.
+// complete fills in the fields of the built-in provider of that name, if there is one of the same kind, and then checks
+// the entry.
 func (p *Provider) complete(known *Provider) error {
 	if known != nil && (p.Protocol == "" || p.Protocol == known.Protocol) {
 		p.Protocol, p.Responses, p.Modern = known.Protocol, known.Responses, known.Modern
@@ -125,17 +105,19 @@ func (p *Provider) complete(known *Provider) error {
 		}
 	}
 	if p.BaseURL == "" {
-		p.BaseURL = home[p.Protocol]
+		row, _ := protocol.Of(p.Protocol)
+		p.BaseURL = row.BaseURL
 	}
-	for _, say := range []struct{ to, given *bool }{{&p.Responses, p.responses}, {&p.Modern, p.newLimit}} {
-		if say.given != nil {
-			*say.to = *say.given
+	for _, option := range []struct{ to, given *bool }{{&p.Responses, p.responses}, {&p.Modern, p.newLimit}} {
+		if option.given != nil {
+			*option.to = *option.given
 		}
 	}
 	return p.check()
 }
 
 func (p *Provider) check() error {
+	row, known := protocol.Of(p.Protocol)
 	switch {
 	case !providerName.MatchString(p.Name):
 		return errors.New("name must be letters, digits, dots, dashes and underscores")
@@ -144,15 +126,15 @@ func (p *Provider) check() error {
 	case p.Name+"/" == live.DedicatedPrefix:
 		return errors.New("name is kept for dedicated endpoints")
 	case p.Protocol == "":
-		return fmt.Errorf("it is not built in, so it needs a kind: kind must be one of %v", protocols)
-	case !oneOf(p.Protocol, protocols):
-		return fmt.Errorf("kind must be one of %v", protocols)
-	case p.Responses && p.Protocol != live.OpenAI:
+		return fmt.Errorf("it is not built in, so it needs a kind: kind must be one of %v", protocol.Names())
+	case !known:
+		return fmt.Errorf("kind must be one of %v", protocol.Names())
+	case p.Responses && !row.Variants:
 		return errors.New("responses must be bridged: only providers of kind openai have that API themselves")
-	case p.Modern && p.Protocol != live.OpenAI:
+	case p.Modern && !row.Variants:
 		return errors.New("max_tokens_field is for providers of kind openai")
 	}
-	if p.Protocol != live.Sim {
+	if !row.Local {
 		at, err := url.Parse(p.BaseURL)
 		if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" || strings.ContainsAny(p.BaseURL, "?#") || at.User != nil {
 			return errors.New("base_url must be a URL such as https://api.example.com/v1")
@@ -162,12 +144,16 @@ func (p *Provider) check() error {
 	return nil
 }
 
-// complete holds a row to the rules, and then fills in what follows from the rest of it.
+// complete checks a row, and then fills in what follows from its other fields.
 func (m *Model) complete(known map[string]*live.Provider) error {
 	if prefix, _, ok := strings.Cut(m.ID, "/"); m.provider == "" && ok {
 		m.provider = prefix
 	}
 	p := known[m.provider]
+	var row protocol.Row
+	if p != nil {
+		row, _ = protocol.Of(p.Protocol)
+	}
 	switch {
 	case !modelID.MatchString(m.ID):
 		return errors.New("id must be letters, digits and . _ : @ / -")
@@ -177,10 +163,10 @@ func (m *Model) complete(known map[string]*live.Provider) error {
 		return errors.New("provider is missing: only an id such as openai/gpt-4o says where it is")
 	case p == nil:
 		return fmt.Errorf("provider %q is not configured", m.provider)
-	case !oneOf(m.Kind, kinds):
-		return fmt.Errorf("kind must be one of %v", kinds)
-	case !slices.Contains(does[p.Protocol], m.Kind):
-		return fmt.Errorf("kind must be one of %v: a provider of kind %s has no other models", does[p.Protocol], p.Protocol)
+	case !slices.Contains(protocol.Kinds(), m.Kind):
+		return fmt.Errorf("kind must be one of %v", protocol.Kinds())
+	case !slices.Contains(row.Kinds, m.Kind):
+		return fmt.Errorf("kind must be one of %v: a provider of kind %s has no other models", row.Kinds, p.Protocol)
 	case !m.priced:
 		return errors.New("price is missing: the model is not built in")
 	case m.ContextWindow == 0:

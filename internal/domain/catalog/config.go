@@ -1,4 +1,5 @@
-// Package catalog is the models that can be called: what the configuration names, on top of what is built in.
+// Package catalog builds the catalog of models that can be called: those of the configuration, on top of those that are
+// built in.
 package catalog
 
 import (
@@ -24,7 +25,7 @@ type Models []Model
 // A Provider is one entry of the configuration.
 type Provider struct {
 	live.Provider
-	key                 secret.Text // as it is written: itself, or where it stands
+	key                 secret.Text // as it is written: the key itself, env:NAME or file:PATH
 	responses, newLimit *bool       // where the entry says so
 	line                int
 }
@@ -109,7 +110,7 @@ var behaviourRules = rule[live.Behaviour]{
 	"specificity": func(b *live.Behaviour, n *yaml.Node) error { return share(&b.Specificity, n) },
 }
 
-// An ErrLine is what is wrong on a line.
+// An ErrLine is an error with the line of the file that it is about.
 type ErrLine struct {
 	Line int
 	Err  error
@@ -249,8 +250,8 @@ func key(to *secret.Text, n *yaml.Node) error {
 	return nil
 }
 
-// reveal is a provider's key, from where env:NAME or file:PATH say that it stands. It is looked for when the catalog is
-// built, and not by everybody who reads the file.
+// reveal is a provider's key, from where env:NAME or file:PATH say that it stands. It is read when the catalog is
+// built, and not when the file is read.
 func (p *Provider) reveal() (secret.Text, error) {
 	value := p.key.Reveal()
 	if name, ok := strings.CutPrefix(value, "env:"); ok {
@@ -306,5 +307,3 @@ func share(to *float64, n *yaml.Node) error {
 	}
 	return nil
 }
-
-func oneOf[T ~string](v T, all []T) bool { return slices.Contains(all, v) }

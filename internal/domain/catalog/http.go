@@ -8,13 +8,13 @@ import (
 	"sovereign/internal/store/api"
 )
 
-// A Handler answers what models there are.
+// A Handler serves the list of models.
 type Handler struct {
 	current func() *live.Catalog
 	keys    *live.Keyring
 }
 
-// NewHandler reads the catalog in force, and the keys that workspaces have of their own.
+// NewHandler reads the catalog in force, and the workspaces' own provider keys.
 func NewHandler(current func() *live.Catalog, keys *live.Keyring) *Handler {
 	return &Handler{current: current, keys: keys}
 }

@@ -55,7 +55,7 @@ func has(rates map[string]money.Rate, key string) bool {
 
 // value is the rates, with what was left out: it costs what input or output does.
 func (p *priceEntry) value() (live.Rates, error) {
-	if need, known := needs[p.kind]; known && !need.whole(p.rates) { // a kind that nobody knows is refused for itself
+	if need, known := needs[p.kind]; known && !need.whole(p.rates) { // an unknown kind is refused elsewhere
 		return live.Rates{}, errors.New(need.says)
 	}
 	all := live.Flat(p.rates[inputKey], p.rates[outputKey])

@@ -15,76 +15,123 @@ import (
 	"sovereign/internal/domain/logbook"
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
+	"sovereign/internal/store/job"
 )
 
 // MaxScan is how many exchanges a dataset is made of, at most: the newest that match.
 const MaxScan = 100_000
 
-// FromLogs makes a dataset of logged exchanges, and its holdout if one is asked for. The recipe has been checked.
-//
-// Nobody sees anything of it before it is whole. Rows are written a few in each transaction, so that others get to write, and the last one
-// makes them a dataset. In a transaction of the caller's all of it is one.
-func (s *Store) FromLogs(ctx context.Context, ws tenant.ID, by tenant.Actor, r Recipe) (made Dataset, err error) {
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	default:
-		return Dataset{}, fault.RateLimited.New("%d datasets are being built already", maxBuilds).In(time.Second)
+// maxBuilds is how many datasets are built at once: each holds some hundred bytes of every exchange that it looks at.
+const maxBuilds = 4
+
+// buildKind is the kind of the jobs that build datasets.
+const buildKind = "dataset_build"
+
+// Start queues the job that makes a dataset of logged exchanges, and its holdout if one is asked for. It returns the id
+// of the dataset, which is that of the job. The recipe has been checked. The names are taken at once; the dataset is
+// not to be seen before it is whole.
+func (s *Store) Start(ctx context.Context, ws tenant.ID, by tenant.Actor, r Recipe) (string, error) {
+	recipe, err := text(r)
+	if err != nil {
+		return "", err
+	}
+	actor, err := text(by)
+	if err != nil {
+		return "", err
 	}
 	born := time.Now()
-	b := &build{Store: s, ws: ws, train: id.At("ds", born)}
+	train := id.At("ds", born)
+	var holdoutID, holdoutName *string
+	ids := []string{train}
 	if r.Holdout > 0 {
-		b.eval = id.At("ds", born.Add(-time.Microsecond)) // so that it is listed after the other
+		eval, name := id.At("ds", born.Add(-time.Microsecond)), r.Name+evalSuffix // its id is listed after the other
+		holdoutID, holdoutName = &eval, &name
+		ids = append(ids, eval)
 	}
-	if err := s.vacant(ctx, s.db.In(ws), r); err != nil {
-		return Dataset{}, err
-	}
-	if err := b.begin(ctx); err != nil {
-		return Dataset{}, err
-	}
-	defer func() { b.end(ctx, err != nil) }()
-	var c *curated
-	err = s.logs.Scan(ctx, ws, r.Filters.Filters(), s.most, func(scan *logbook.Scan) (err error) {
-		if c, err = curate(ctx, scan, r.Holdout, b.take(ctx)); err != nil {
+	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
+		if err := s.admit(ctx, tx, ws, r); err != nil {
 			return err
 		}
-		c.Capped = scan.Capped
-		return b.flush(ctx)
+		if _, err := db.Exec(ctx, tx.In(ws), `
+			INSERT INTO dataset_builds (workspace_id, id, name, holdout_id, holdout_name, recipe, actor, request_id)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+			train, r.Name, holdoutID, holdoutName, recipe, actor, audit.Request(ctx)); err != nil {
+			return fmt.Errorf("start dataset %s: %w", r.Name, err)
+		}
+		for _, id := range ids {
+			if err := loosen(ctx, tx, ws, id); err != nil {
+				return err
+			}
+		}
+		return job.Queue(ctx, tx, ws, job.New{ID: train, Kind: buildKind})
 	})
-	if err != nil {
-		return Dataset{}, fmt.Errorf("make a dataset of logs: %w", err)
-	}
-	if err := b.holdOut(ctx, c.held); err != nil {
-		return Dataset{}, err
-	}
-	return b.publish(ctx, by, r, c)
+	return train, err
 }
 
-// vacant refuses names that are taken.
-func (s *Store) vacant(ctx context.Context, in db.Scoped, r Recipe) error {
+// unended is the condition on a build whose job, named jobs, has not ended.
+const unended = `jobs.status IN ('QUEUED', 'RUNNING')`
+
+// admit refuses a build when there are enough of them, and names that are taken, by a dataset or by a build.
+func (s *Store) admit(ctx context.Context, tx *db.Tx, ws tenant.ID, r Recipe) error {
+	running, err := db.One[int](ctx, tx.Across("the server builds so many at once"), `
+		SELECT COUNT(*) FROM dataset_builds builds
+		JOIN jobs ON jobs.workspace_id = builds.workspace_id AND jobs.id = builds.id WHERE `+unended)
+	if err != nil {
+		return fmt.Errorf("count builds: %w", err)
+	}
+	if running >= maxBuilds {
+		return fault.RateLimited.New("%d datasets are being built already", maxBuilds).In(time.Second)
+	}
 	names := []string{r.Name}
 	if r.Holdout > 0 {
 		names = append(names, r.Name+evalSuffix)
 	}
 	for _, name := range names {
-		taken, err := db.One[int](ctx, in, `SELECT COUNT(*) FROM datasets WHERE workspace_id = $1 AND name = $2`, name)
+		taken, err := db.One[int](ctx, tx.In(ws), `
+			SELECT (SELECT COUNT(*) FROM datasets WHERE workspace_id = $1 AND name = $2) + (
+				SELECT COUNT(*) FROM dataset_builds builds JOIN jobs ON jobs.workspace_id = $1 AND jobs.id = builds.id
+				WHERE builds.workspace_id = $1 AND (builds.name = $2 OR builds.holdout_name = $2) AND `+unended+`)`, name)
 		if err != nil {
 			return fmt.Errorf("look a dataset's name up: %w", err)
 		}
 		if taken > 0 {
-			return errTaken(name)
+			return fault.Conflict("there is a dataset named %q already", name)
 		}
 	}
 	return nil
 }
 
-func errTaken(name string) error { return fault.Conflict("there is a dataset named %q already", name) }
+// Await returns a dataset when its job has ended, or says why there is none. A caller who leaves does not stop the job.
+func (s *Store) Await(ctx context.Context, ws tenant.ID, id string) (Dataset, error) {
+	j, err := s.jobs.Wait(ctx, ws, id)
+	switch missing, _ := errors.AsType[*fault.Fault](err); {
+	case errors.Is(err, job.ErrStopping), errors.Is(err, job.ErrLost):
+		const message = "the server is stopping; the dataset is built when it is back"
+		return Dataset{}, fault.Unavailable.Because(err, message).In(time.Second)
+	case missing != nil && missing.Kind == fault.Missing: // the dataset was deleted, or its build failed long ago
+		return s.Get(ctx, ws, id)
+	case err != nil:
+		return Dataset{}, err
+	}
+	if j.Status == job.Done {
+		return s.Get(ctx, ws, id)
+	}
+	soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
+	defer cancel()
+	_ = s.discardBuild(soon, ws, id) // the sweep takes what is left
+	if j.Status == job.Cancelled {
+		return Dataset{}, fault.Conflict("the build of the dataset was cancelled")
+	}
+	return Dataset{}, fault.Internal.New("the dataset was not built: %s", *j.Error)
+}
 
-// A build is a dataset that is not one yet.
+// A build is one run of the job that makes a dataset.
 type build struct {
-	*Store
-	ws          tenant.ID
-	train, eval string // eval is empty without a holdout
+	run    *job.Run
+	recipe Recipe
+	actor  tenant.Actor
+	train  string
+	eval   *string // nil without a holdout
 
 	pending []line
 	size    int
@@ -96,49 +143,64 @@ type line struct {
 	text []byte
 }
 
-func (b *build) ids() []string {
-	if b.eval == "" {
-		return []string{b.train}
+// build does the job: it reads the logs, writes the rows a few in each transaction, so that others get to write, and
+// the last transaction makes them a dataset. A run that comes after another begins anew: a dataset is what the logs are
+// at one time.
+func (s *Store) build(ctx context.Context, run *job.Run) error {
+	kept, err := db.Maybe[struct {
+		HoldoutID                *string
+		Recipe, Actor, RequestID string
+	}](ctx, s.db.In(run.Workspace), `
+		SELECT holdout_id, recipe, actor, request_id FROM dataset_builds WHERE workspace_id = $1 AND id = $2`, run.ID)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read a build: %w", err)
+	case kept == nil:
+		return fmt.Errorf("job %s has no build", run.ID)
 	}
-	return []string{b.train, b.eval}
-}
-
-// begin says that rows will be written, so that they are found if nobody comes back for them.
-func (b *build) begin(ctx context.Context) error {
-	b.mu.Lock()
-	for _, id := range b.ids() {
-		b.building[id] = true
+	b := &build{run: run, train: run.ID, eval: kept.HoldoutID}
+	if err := errors.Join(scan(kept.Recipe, &b.recipe), scan(kept.Actor, &b.actor)); err != nil {
+		return fmt.Errorf("read a build: %w", err)
 	}
-	b.mu.Unlock()
-	_, err := b.db.Tx(ctx, func(tx *db.Tx) error {
-		for _, id := range b.ids() {
-			if err := loosen(ctx, tx, b.ws, id); err != nil {
-				return err
-			}
+	ctx = audit.WithRequest(ctx, kept.RequestID)
+	if err := b.restart(ctx); err != nil {
+		return err
+	}
+	var c *curated
+	err = s.logs.Scan(ctx, run.Workspace, b.recipe.Filters.Filters(), s.most, func(scan *logbook.Scan) (err error) {
+		if c, err = curate(ctx, scan, b.recipe.Holdout, b.take(ctx)); err != nil {
+			return err
 		}
-		return nil
+		c.Capped = scan.Capped
+		return b.flush(ctx)
 	})
 	if err != nil {
-		b.end(ctx, false)
+		return fmt.Errorf("make a dataset of logs: %w", err)
 	}
-	return err
+	if err := b.holdOut(ctx, c.held); err != nil {
+		return err
+	}
+	return b.publish(ctx, c)
 }
 
-// end gives up what is not a dataset by now. A transaction of the caller's takes its rows back by itself.
-func (b *build) end(ctx context.Context, failed bool) {
-	b.mu.Lock()
-	for _, id := range b.ids() {
-		delete(b.building, id)
+// restart takes away the rows of an earlier run.
+func (b *build) restart(ctx context.Context) error {
+	ids := []string{b.train}
+	if b.eval != nil {
+		ids = append(ids, *b.eval)
 	}
-	b.mu.Unlock()
-	if !failed || db.Bound(ctx) {
-		return
+	for _, id := range ids {
+		for more := true; more; {
+			err := b.run.Tx(ctx, func(tx *db.Tx, _ *job.Tally) (err error) {
+				more, err = discardSome(ctx, tx.In(b.run.Workspace), id)
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("begin dataset %s anew: %w", b.train, err)
+			}
+		}
 	}
-	soon, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
-	defer cancel()
-	for _, id := range b.ids() {
-		_ = b.discard(soon, b.ws, id) // the sweep takes what is left
-	}
+	return nil
 }
 
 // batchBytes bounds the text that is written by one transaction.
@@ -155,28 +217,14 @@ func (b *build) take(ctx context.Context) writer {
 	}
 }
 
-// errSwept ends a build whose rows another server took away: it held this one for dead.
-var errSwept = errors.New("the rows of a dataset were taken away while it was built")
-
-// ours makes sure that the rows of a build are still kept for it.
-func (b *build) ours(ctx context.Context, in db.Scoped) error {
-	loose, err := isLoose(ctx, in, b.train)
-	if err == nil && !loose {
-		err = errSwept
-	}
-	return err
-}
-
 // flush writes what was taken. A line that the workspace has is not written again.
 func (b *build) flush(ctx context.Context) error {
 	if len(b.pending) == 0 {
 		return nil
 	}
-	_, err := b.db.Tx(ctx, func(tx *db.Tx) error {
-		if err := b.ours(ctx, tx.In(b.ws)); err != nil {
-			return err
-		}
-		stored, err := db.Query[[]byte](ctx, tx.In(b.ws), `SELECT hash FROM dataset_examples WHERE `+hashes,
+	ws, written := b.run.Workspace, b.next+int64(len(b.pending))
+	err := b.run.Tx(ctx, func(tx *db.Tx, tally *job.Tally) error {
+		stored, err := db.Query[[]byte](ctx, tx.In(ws), `SELECT hash FROM dataset_examples WHERE `+hashes,
 			filled(b.pending, func(l line) any { return l.key[:] })...)
 		if err != nil {
 			return err
@@ -184,21 +232,23 @@ func (b *build) flush(ctx context.Context) error {
 		var examples, rows [][]any
 		for i, l := range b.pending {
 			if !slices.ContainsFunc(stored, func(hash []byte) bool { return bytes.Equal(hash, l.key[:]) }) {
-				examples = append(examples, []any{b.ws, l.key[:], l.text})
+				examples = append(examples, []any{ws, l.key[:], l.text})
 			}
-			rows = append(rows, []any{b.ws, b.train, b.next + int64(i), l.key[:]})
+			rows = append(rows, []any{ws, b.train, b.next + int64(i), l.key[:]})
 		}
+		tally.Done = max(tally.Done, written) // progress is what no earlier run has reached
 		across := tx.Across("rows name their workspace")
-		if err := db.Insert(ctx, across, "dataset_examples", []string{"workspace_id", "hash", "line"}, examples); err != nil {
+		columns := []string{"workspace_id", "hash", "line"}
+		if err := db.Insert(ctx, across, "dataset_examples", columns, examples); err != nil {
 			return err
 		}
-		return db.Insert(ctx, across, "dataset_rows", []string{"workspace_id", "dataset_id", "position", "hash"}, rows)
+		columns = []string{"workspace_id", "dataset_id", "position", "hash"}
+		return db.Insert(ctx, across, "dataset_rows", columns, rows)
 	})
 	if err != nil {
 		return fmt.Errorf("write examples: %w", err)
 	}
-	b.next += int64(len(b.pending))
-	b.pending, b.size = b.pending[:0], 0
+	b.next, b.pending, b.size = written, b.pending[:0], 0
 	return nil
 }
 
@@ -211,13 +261,11 @@ func (b *build) holdOut(ctx context.Context, held []bool) error {
 		}
 	}
 	for some := range slices.Chunk(positions, batch) {
-		_, err := b.db.Tx(ctx, func(tx *db.Tx) error {
-			if err := b.ours(ctx, tx.In(b.ws)); err != nil {
-				return err
-			}
+		err := b.run.Tx(ctx, func(tx *db.Tx, _ *job.Tally) error {
 			for _, position := range some {
-				if _, err := db.Exec(ctx, tx.In(b.ws), `
-					UPDATE dataset_rows SET dataset_id = $4 WHERE workspace_id = $1 AND dataset_id = $2 AND position = $3`, b.train, position, b.eval); err != nil {
+				if _, err := db.Exec(ctx, tx.In(b.run.Workspace), `
+					UPDATE dataset_rows SET dataset_id = $4 WHERE workspace_id = $1 AND dataset_id = $2 AND position = $3`,
+					b.train, position, *b.eval); err != nil {
 					return err
 				}
 			}
@@ -230,8 +278,25 @@ func (b *build) holdOut(ctx context.Context, held []bool) error {
 	return nil
 }
 
-// publish makes the rows a dataset, and a holdout.
-func (b *build) publish(ctx context.Context, by tenant.Actor, r Recipe, c *curated) (Dataset, error) {
+// publish makes the rows a dataset, and a holdout. The job is done in the same transaction.
+func (b *build) publish(ctx context.Context, c *curated) error {
+	all := b.datasets(c)
+	return b.run.Finish(ctx, func(tx *db.Tx, _ *job.Tally) error {
+		now := clock.Now() // of both, so that the holdout is listed after the other
+		for i := range all {
+			all[i].CreatedAt = now
+			if err := insert(ctx, tx, b.run.Workspace, b.actor, &all[i]); err != nil {
+				return err
+			}
+		}
+		_, err := db.Exec(ctx, tx.In(b.run.Workspace), `
+			DELETE FROM dataset_builds WHERE workspace_id = $1 AND id = $2`, b.train)
+		return err
+	})
+}
+
+// datasets are the dataset that was built, and its holdout.
+func (b *build) datasets(c *curated) []Dataset {
 	held := int64(0)
 	for _, out := range c.held {
 		if out {
@@ -239,8 +304,9 @@ func (b *build) publish(ctx context.Context, by tenant.Actor, r Recipe, c *curat
 		}
 	}
 	train := Dataset{
-		ID: b.train, Object: object, Name: r.Name, Role: Train, Rows: int64(len(c.held)) - held,
-		Provenance: Provenance{Source: fromLogs, Filters: r.Filters, CreatedBy: by.User}, Curation: c.Curation, CreatedAt: clock.Now(),
+		ID: b.train, Object: object, Name: b.recipe.Name, Role: Train, Rows: int64(len(c.held)) - held,
+		Provenance: Provenance{Source: fromLogs, Filters: b.recipe.Filters, CreatedBy: b.actor.User},
+		Curation:   c.Curation,
 	}
 	if segment := c.segment; segment != "" {
 		train.Provenance.Segment = &segment
@@ -248,34 +314,16 @@ func (b *build) publish(ctx context.Context, by tenant.Actor, r Recipe, c *curat
 	if c.first != 0 {
 		train.Provenance.FirstAt, train.Provenance.LastAt = &c.first, &c.last
 	}
-	all := []Dataset{train}
-	if b.eval != "" {
-		eval := train
-		eval.ID, eval.Name, eval.Role, eval.Rows, eval.HoldoutOf = b.eval, r.Name+evalSuffix, Eval, held, &b.train
-		all[0].HoldoutID = &b.eval
-		all = append(all, eval)
+	if b.eval == nil {
+		return []Dataset{train}
 	}
-	_, err := b.db.Tx(ctx, func(tx *db.Tx) error {
-		if err := b.ours(ctx, tx.In(b.ws)); err != nil {
-			return err
-		}
-		if err := b.vacant(ctx, tx.In(b.ws), r); err != nil {
-			return err
-		}
-		for _, d := range all {
-			if err := enter(ctx, tx, b.ws, by, &d); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if db.Duplicate(err) {
-		err = errTaken(r.Name)
-	}
-	return all[0], err
+	eval := train
+	eval.ID, eval.Name, eval.Role, eval.Rows, eval.HoldoutOf = *b.eval, b.recipe.Name+evalSuffix, Eval, held, &b.train
+	train.HoldoutID = b.eval
+	return []Dataset{train, eval}
 }
 
-func enter(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, d *Dataset) error {
+func insert(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, d *Dataset) error {
 	provenance, err := text(d.Provenance)
 	if err != nil {
 		return err
@@ -285,12 +333,14 @@ func enter(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, d *Dat
 		return err
 	}
 	if _, err := db.Exec(ctx, tx.In(ws), `
-		INSERT INTO datasets (workspace_id, id, name, role, row_count, provenance, curation, holdout_id, holdout_of, created_at)
+		INSERT INTO datasets (
+			workspace_id, id, name, role, row_count, provenance, curation, holdout_id, holdout_of, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 		d.ID, d.Name, d.Role, d.Rows, provenance, curation, d.HoldoutID, d.HoldoutOf, d.CreatedAt); err != nil {
-		return fmt.Errorf("enter dataset %s: %w", d.Name, err)
+		return fmt.Errorf("insert dataset %s: %w", d.Name, err)
 	}
-	if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM dataset_loose WHERE workspace_id = $1 AND dataset_id = $2`, d.ID); err != nil {
+	if _, err := db.Exec(ctx, tx.In(ws), `
+		DELETE FROM dataset_loose WHERE workspace_id = $1 AND dataset_id = $2`, d.ID); err != nil {
 		return fmt.Errorf("keep the rows of dataset %s: %w", d.Name, err)
 	}
 	return audit.Record(ctx, tx, ws, by, "dataset.create", d.ID, nil, *d)

@@ -21,7 +21,7 @@ type exchanges interface {
 	Texts(ctx context.Context, which []int) iter.Seq2[*logbook.Exchange, error]
 }
 
-// A curated set is what is known of exchanges once they are judged. Of their text it holds nothing.
+// curated is what is known of exchanges after curation. It holds none of their text.
 type curated struct {
 	Curation
 	first, last clock.Time // of what was not dropped; 0 where that is nothing
@@ -30,7 +30,7 @@ type curated struct {
 
 	from     exchanges
 	traces   []string // by exchange
-	verdicts []verdict
+	reasons  []dropReason
 	places   []fold.Position
 	segments []string
 	examples []example
@@ -38,14 +38,14 @@ type curated struct {
 	together sets
 }
 
-// A writer takes the examples, each once and in order.
+// A writer receives the examples, each once and in order.
 type writer func(key Key, line []byte) error
 
-// curate makes examples of exchanges and hands them to write, then decides which are held out. An exchange that is dropped takes no part
-// in folding: what it said stays in those that went on from it, as they sent it.
+// curate makes examples of exchanges and hands them to write, then decides which are held out. An exchange that is
+// dropped takes no part in folding: what it said stays in those that went on from it, as they sent it.
 func curate(ctx context.Context, from exchanges, holdout float64, write writer) (*curated, error) {
 	c := &curated{from: from, together: newSets(from.Len())}
-	if err := c.judge(ctx); err != nil {
+	if err := c.classify(ctx); err != nil {
 		return nil, err
 	}
 	if err := c.fold(ctx); err != nil {
@@ -61,24 +61,24 @@ func curate(ctx context.Context, from exchanges, holdout float64, write writer) 
 	return c, c.holdOut(ctx, holdout)
 }
 
-// judge looks at each exchange by itself.
-func (c *curated) judge(ctx context.Context) error {
+// classify reads each exchange by itself.
+func (c *curated) classify(ctx context.Context) error {
 	n := c.from.Len()
-	c.traces, c.segments, c.verdicts = make([]string, 0, n), make([]string, 0, n), make([]verdict, 0, n)
-	same := map[string]string{} // a name that many rows have is kept once
+	c.traces, c.segments, c.reasons = make([]string, 0, n), make([]string, 0, n), make([]dropReason, 0, n)
+	interned := map[string]string{} // many rows have the same names
 	intern := func(name string) string {
-		if _, ok := same[name]; !ok {
-			same[name] = name
+		if _, ok := interned[name]; !ok {
+			interned[name] = name
 		}
-		return same[name]
+		return interned[name]
 	}
 	for x, err := range c.from.Facts(ctx) {
 		if err != nil {
 			return err
 		}
-		v := judge(x.FinishReason, x.Response)
-		c.traces, c.segments, c.verdicts = append(c.traces, intern(x.TraceID)), append(c.segments, intern(x.Segment)), append(c.verdicts, v)
-		if v == good {
+		reason := classify(x.FinishReason, x.Response)
+		c.traces, c.segments, c.reasons = append(c.traces, intern(x.TraceID)), append(c.segments, intern(x.Segment)), append(c.reasons, reason)
+		if reason == notDropped {
 			if c.last == 0 {
 				c.last = x.At
 			}
@@ -88,7 +88,7 @@ func (c *curated) judge(ctx context.Context) error {
 	return nil
 }
 
-// leaves places the exchanges that may take part.
+// leaves folds the exchanges that take part into conversations.
 func (c *curated) leaves(ctx context.Context, part func(i int) bool) (places []fold.Position, err error) {
 	places = fold.Leaves(func(yield func(fold.Chain) bool) {
 		i := 0
@@ -112,24 +112,24 @@ func (c *curated) leaves(ctx context.Context, part func(i int) bool) (places []f
 }
 
 func (c *curated) fold(ctx context.Context) (err error) {
-	c.places, err = c.leaves(ctx, func(i int) bool { return c.verdicts[i] == good })
+	c.places, err = c.leaves(ctx, func(i int) bool { return c.reasons[i] == notDropped })
 	if err != nil {
 		return err
 	}
 	for i, p := range c.places {
 		if p.DuplicateOf >= 0 {
-			c.verdicts[i] = duplicate
+			c.reasons[i] = duplicate
 		}
 	}
 	return nil
 }
 
-// write makes the examples. A line that is there already is a duplicate, and what cannot be made a line is errored: neither
-// shows before.
+// write makes the examples. Only now it shows that a line is there already, which is a duplicate, or that an exchange
+// cannot be made a line, which is errored.
 func (c *curated) write(ctx context.Context, sketched bool, write writer) error {
 	var which []int
 	for i, p := range c.places {
-		if c.verdicts[i] == good && p.Leaf {
+		if c.reasons[i] == notDropped && p.Leaf {
 			which = append(which, i)
 		}
 	}
@@ -143,18 +143,18 @@ func (c *curated) write(ctx context.Context, sketched bool, write writer) error 
 		i := which[at]
 		at++
 		if line, err = fold.Example(line[:0], x.Messages, x.Response, x.Tools, c.places[i].Folded > 0); err != nil {
-			c.verdicts[i] = errored
+			c.reasons[i] = errored
 			continue
 		}
 		e := example{key: sha256.Sum256(line), row: i}
 		if first, ok := known[e.key]; ok {
-			c.verdicts[i] = duplicate
+			c.reasons[i] = duplicate
 			c.together.join(first, i)
 			continue
 		}
 		known[e.key] = i
 		if sketched {
-			words, err := visible(line)
+			words, err := visibleText(line)
 			if err != nil {
 				return err
 			}
@@ -168,11 +168,11 @@ func (c *curated) write(ctx context.Context, sketched bool, write writer) error 
 	return nil
 }
 
-// count sums up.
+// count fills in the summary of the curation.
 func (c *curated) count() {
-	c.Scanned, c.Kept = len(c.verdicts), len(c.examples)
-	for i, v := range c.verdicts {
-		switch v {
+	c.Scanned, c.Kept = len(c.reasons), len(c.examples)
+	for i, reason := range c.reasons {
+		switch reason {
 		case errored:
 			c.Dropped.Errored++
 		case truncated:
@@ -181,7 +181,7 @@ func (c *curated) count() {
 			c.Dropped.Empty++
 		case duplicate:
 			c.Dropped.Duplicate++
-		case good:
+		case notDropped:
 			if !c.places[i].Leaf {
 				c.FoldedTurns++
 			} else if c.places[i].Folded > 0 {
@@ -198,8 +198,8 @@ func (c *curated) count() {
 	}
 }
 
-// holdOut splits the examples. Exchanges that are in no example tie others together all the same: a turn that was dropped is still
-// the one that two branches went on from.
+// holdOut splits the examples. Exchanges that are in no example still connect others: two branches that continue a
+// dropped turn are one conversation.
 func (c *curated) holdOut(ctx context.Context, percent float64) error {
 	places, err := c.leaves(ctx, func(int) bool { return true })
 	if err != nil {

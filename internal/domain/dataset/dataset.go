@@ -1,5 +1,5 @@
-// Package dataset freezes logged exchanges into sets of examples to train and to evaluate with: curated, split without leaks, kept when
-// the logs are gone.
+// Package dataset makes sets of examples for training and evaluation of logged exchanges. They are curated, split
+// without leaks, and stay when the logs have expired.
 package dataset
 
 import (
@@ -17,8 +17,8 @@ import (
 	"sovereign/internal/domain/logbook"
 )
 
-// A Dataset is a snapshot of examples. Nothing of it ever changes: after its partner is deleted, holdout_id or holdout_of still says
-// which one it was.
+// A Dataset is a snapshot of examples. Nothing of it ever changes: after its partner is deleted, holdout_id or
+// holdout_of still says which one it was.
 type Dataset struct {
 	ID         string     `json:"id"`
 	Object     string     `json:"object" enum:"dataset"`
@@ -60,8 +60,8 @@ const fromLogs = "logs"
 // Filters are those of the logs, shown as they were given.
 type Filters = logbook.Selection
 
-// A Curation tells what became of the exchanges that were looked at: scanned is kept, dropped and folded_turns together. A dataset
-// and its holdout share it, so that the rows of both are what was kept.
+// A Curation tells what became of the exchanges that were looked at: scanned is kept, dropped and folded_turns
+// together. A dataset and its holdout share it, so that the rows of both are what was kept.
 type Curation struct {
 	Scanned             int     `json:"scanned" doc:"Exchanges that were looked at, the newest that match"`
 	Kept                int     `json:"kept" doc:"Exchanges that are examples, here or in the other dataset of the split"`
@@ -79,11 +79,11 @@ type Dropped struct {
 	Duplicate int `json:"duplicate" doc:"The same messages and response as another"`
 }
 
-// A Recipe is what a dataset is to be made of.
+// A Recipe is what a dataset is to be made of. Builds are kept with it as JSON.
 type Recipe struct {
-	Name    string
-	Holdout float64 // percent
-	Filters Filters
+	Name    string  `json:"name"`
+	Holdout float64 `json:"holdout_pct"`
+	Filters Filters `json:"filters"`
 }
 
 // The bounds of a recipe.
@@ -110,7 +110,7 @@ func (r Recipe) Check() error {
 // object is what a dataset is called on the wire and in the audit trail.
 const object = "dataset"
 
-// text is v as the table keeps it.
+// text is v as JSON, for a column.
 func text(v any) (string, error) {
 	kept, err := json.Marshal(v)
 	if err != nil {
@@ -121,10 +121,10 @@ func text(v any) (string, error) {
 
 var errKept = errors.New("is kept as text")
 
-// Scan reads p as the table keeps it.
+// Scan implements sql.Scanner.
 func (p *Provenance) Scan(kept any) error { return scan(kept, p) }
 
-// Scan reads c as the table keeps it.
+// Scan implements sql.Scanner.
 func (c *Curation) Scan(kept any) error { return scan(kept, c) }
 
 func scan(kept, into any) error {

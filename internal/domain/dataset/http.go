@@ -15,7 +15,8 @@ type Handler struct {
 	open  func(context.Context, tenant.ID) error
 }
 
-// NewHandler manages the datasets of s. open refuses whoever may not read the logs now; to read a dataset nobody asks it.
+// NewHandler manages the datasets of s. open refuses a workspace whose logs cannot be read now; it is called for builds
+// alone.
 func NewHandler(s *Store, open func(context.Context, tenant.ID) error) *Handler {
 	return &Handler{store: s, open: open}
 }
@@ -28,7 +29,7 @@ const (
 // Routes are the operations for keys.
 func (h *Handler) Routes() []api.Route {
 	return []api.Route{
-		api.Post("/datasets/from_logs", api.Admin, h.fromLogs, "Freeze logged exchanges into a dataset, and a holdout of it if wanted", api.Creates, api.Long),
+		api.PostAwaited("/datasets/from_logs", api.Admin, h.start, h.finish, "Freeze logged exchanges into a dataset, and a holdout of it if wanted", api.Creates, api.Long),
 		api.Get("/datasets", api.Reader, h.list, "List datasets"),
 		api.Get("/datasets/{id}", api.Reader, h.get, "Read a dataset"),
 		api.Get("/datasets/{id}/export", api.Reader, h.export, "Download the examples of a dataset, one JSON object on a line", api.Produces(jsonl), api.Long,
@@ -43,15 +44,25 @@ type newDataset struct {
 	Filters Filters `json:"filters,omitempty" doc:"Which exchanges, as in the list of logs"`
 }
 
-func (h *Handler) fromLogs(ctx context.Context, caller tenant.Caller, in newDataset) (Dataset, error) {
+// A ticket names a dataset that is being built.
+type ticket struct {
+	ID string `json:"id"`
+}
+
+func (h *Handler) start(ctx context.Context, caller tenant.Caller, in newDataset) (ticket, error) {
 	if err := h.open(ctx, caller.Workspace); err != nil {
-		return Dataset{}, err
+		return ticket{}, err
 	}
 	recipe := Recipe(in)
 	if err := recipe.Check(); err != nil {
-		return Dataset{}, err
+		return ticket{}, err
 	}
-	return h.store.FromLogs(ctx, caller.Workspace, caller.Actor(), recipe)
+	id, err := h.store.Start(ctx, caller.Workspace, caller.Actor(), recipe)
+	return ticket{ID: id}, err
+}
+
+func (h *Handler) finish(ctx context.Context, caller tenant.Caller, in ticket) (Dataset, error) {
+	return h.store.Await(ctx, caller.Workspace, in.ID)
 }
 
 func (h *Handler) list(ctx context.Context, caller tenant.Caller, in api.Page) (api.List[Dataset], error) {

@@ -13,21 +13,21 @@ import (
 	"sovereign/internal/store/api/apitest"
 )
 
-type desk struct{ apitest.Client }
+type client struct{ apitest.Client }
 
-func (r room) desk(t *testing.T) desk {
+func (r fixture) client(t *testing.T) client {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); r.feed.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-done })
-	return desk{apitest.NewClient(t, r.db, r.feed, mine, theirs, dataset.NewHandler(r.Store, r.book.Open).Routes(), func(text string) string { return shape.ReplaceAllString(text, "$1") })}
+	return client{apitest.NewClient(t, r.db, r.feed, mine, theirs, dataset.NewHandler(r.Store, r.book.Open).Routes(), func(text string) string { return shape.ReplaceAllString(text, "$1") })}
 }
 
 var shape = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|\b(ds|req|seg)_[0-9a-z]+\b`)
 
-// create makes a dataset and is its id.
-func (d desk) create(t *testing.T, body string, headers ...string) dataset.Dataset {
+// create makes a dataset and returns it.
+func (d client) create(t *testing.T, body string, headers ...string) dataset.Dataset {
 	t.Helper()
 	recorder := d.Do(t, d.Owner, "POST", "/v1/datasets/from_logs", body, headers...)
 	var made dataset.Dataset
@@ -38,8 +38,8 @@ func (d desk) create(t *testing.T, body string, headers ...string) dataset.Datas
 }
 
 func TestTheLifeOfADatasetOnTheWire(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		d := r.desk(t)
+	eachStorage(t, func(t *testing.T, r fixture) {
+		d := r.client(t)
 		d.Wants(t, d.Member, "GET", "/v1/datasets", "", 200, `{"object":"list","data":[],"has_more":false}`)
 		r.log(t, some("a", 4)...)
 		const (
@@ -87,8 +87,8 @@ var family = regexp.MustCompile(`"segment":"[^"]+"`)
 func seg(text string) string { return family.ReplaceAllString(text, `"segment":"seg"`) }
 
 func TestWhoMayDoWhat(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		d := r.desk(t)
+	eachStorage(t, func(t *testing.T, r fixture) {
+		d := r.client(t)
 		r.log(t, some("a", 3)...)
 		made := d.create(t, `{"name":"mine"}`)
 		d.Refuses(t, d.Member, "POST", "/v1/datasets/from_logs", `{"name":"x"}`, 403, "insufficient_permissions", "")
@@ -102,8 +102,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 }
 
 func TestWhatIsRefusedMakesNothing(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		d := r.desk(t)
+	eachStorage(t, func(t *testing.T, r fixture) {
+		d := r.client(t)
 		r.log(t, some("a", 3)...)
 		for _, c := range []struct{ body, code, param string }{
 			{``, "invalid_body", ""},
@@ -146,10 +146,9 @@ func TestWhatIsRefusedMakesNothing(t *testing.T) {
 	})
 }
 
-// With an Idempotency-Key all of a build is one transaction with the memory of its answer.
 func TestADatasetIsMadeOncePerIdempotencyKey(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		d := r.desk(t)
+	eachStorage(t, func(t *testing.T, r fixture) {
+		d := r.client(t)
 		r.log(t, some("a", 200)...)
 		const body = `{"name":"all","holdout_pct":10}`
 		first, second := d.create(t, body, "Idempotency-Key", "k"), d.create(t, body, "Idempotency-Key", "k")

@@ -16,7 +16,7 @@ import (
 	"sovereign/internal/text/fold"
 )
 
-// A turn is what somebody said.
+// A turn is one message of a conversation.
 type turn struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
@@ -82,14 +82,16 @@ func (c *chat) exchange(t testing.TB, at int) logbook.Exchange {
 	}
 }
 
-// A shelf is exchanges in memory.
-type shelf []logbook.Exchange
+// inMemory is exchanges that are held in memory, in the place of a logbook.Scan.
+type inMemory []logbook.Exchange
 
-func (s shelf) Len() int { return len(s) }
+func (s inMemory) Len() int { return len(s) }
 
-func (s shelf) Facts(ctx context.Context) iter.Seq2[*logbook.Exchange, error] { return s.Chains(ctx) }
+func (s inMemory) Facts(ctx context.Context) iter.Seq2[*logbook.Exchange, error] {
+	return s.Chains(ctx)
+}
 
-func (s shelf) Chains(context.Context) iter.Seq2[*logbook.Exchange, error] {
+func (s inMemory) Chains(context.Context) iter.Seq2[*logbook.Exchange, error] {
 	return func(yield func(*logbook.Exchange, error) bool) {
 		for i := range s {
 			if !yield(&s[i], nil) {
@@ -99,7 +101,7 @@ func (s shelf) Chains(context.Context) iter.Seq2[*logbook.Exchange, error] {
 	}
 }
 
-func (s shelf) Texts(_ context.Context, which []int) iter.Seq2[*logbook.Exchange, error] {
+func (s inMemory) Texts(_ context.Context, which []int) iter.Seq2[*logbook.Exchange, error] {
 	return func(yield func(*logbook.Exchange, error) bool) {
 		for _, i := range which {
 			if !yield(&s[i], nil) {
@@ -109,22 +111,22 @@ func (s shelf) Texts(_ context.Context, which []int) iter.Seq2[*logbook.Exchange
 	}
 }
 
-// A world makes logs as they are: many alike, some spoiled, conversations that go on and branch, runs of agents.
-type world struct {
+// A generator makes logs as they are: many alike, some spoiled, conversations that go on and branch, runs of agents.
+type generator struct {
 	*rand.Rand
 	vocabulary int
 	topics     [][]string // texts that others are edits of
 }
 
-func newWorld(seed uint64) *world {
-	w := &world{Rand: rand.New(rand.NewPCG(seed, 1)), vocabulary: 200}
+func newGenerator(seed uint64) *generator {
+	w := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), vocabulary: 200}
 	for range 1 + w.IntN(6) {
 		w.topics = append(w.topics, w.words(20+w.IntN(60)))
 	}
 	return w
 }
 
-func (w *world) words(n int) []string {
+func (w *generator) words(n int) []string {
 	all := make([]string, n)
 	for i := range all {
 		all[i] = fmt.Sprintf("w%d", w.IntN(w.vocabulary))
@@ -133,7 +135,7 @@ func (w *world) words(n int) []string {
 }
 
 // text is new, or one of the topics with some words edited, moved or lost.
-func (w *world) text() string {
+func (w *generator) text() string {
 	if w.IntN(3) == 0 {
 		return strings.Join(w.words(1+w.IntN(30)), " ")
 	}
@@ -155,7 +157,7 @@ func (w *world) text() string {
 }
 
 // logs are some exchanges in no order. The first turn of a conversation is always among them.
-func (w *world) logs(rewrite bool) []*chat {
+func (w *generator) logs(rewrite bool) []*chat {
 	var all []*chat
 	for talk := range 3 + w.IntN(25) {
 		system := turn{"system", []string{"You are helpful.", "You are terse. " + strings.Repeat("Be brief. ", 20)}[w.IntN(2)]}
@@ -199,9 +201,9 @@ func (w *world) logs(rewrite bool) []*chat {
 	return all
 }
 
-func shelve(t testing.TB, all []*chat) shelf {
+func exchangesOf(t testing.TB, all []*chat) inMemory {
 	t.Helper()
-	s := make(shelf, len(all))
+	s := make(inMemory, len(all))
 	for i, c := range all {
 		s[i] = c.exchange(t, len(all)-i)
 	}

@@ -15,14 +15,14 @@ import (
 // A Key is the SHA-256 of an example's line.
 type Key [sha256.Size]byte
 
-// An example is what a split needs to know of one.
+// An example is what the split needs of an example: no text.
 type example struct {
 	key    Key
 	row    int // the exchange that it was made of
 	sketch sketch.Sketch
 }
 
-// Sets are numbers, some of which belong together.
+// sets is a union-find over numbers.
 type sets []int32
 
 func newSets(n int) sets {
@@ -33,7 +33,7 @@ func newSets(n int) sets {
 	return s
 }
 
-// of is the number that stands for a number's set.
+// of returns the number that represents the set of i.
 func (s sets) of(i int) int {
 	for int(s[i]) != i {
 		s[i] = s[s[i]]
@@ -42,23 +42,24 @@ func (s sets) of(i int) int {
 	return i
 }
 
-// join puts two sets together.
+// join unites the sets of a and b.
 func (s sets) join(a, b int) {
 	if a, b = s.of(a), s.of(b); a != b {
 		s[max(a, b)] = int32(min(a, b))
 	}
 }
 
-// Near-duplicates are found by keys that their sketches share. Keys of so few rows miss none: of two sketches that are Near, fewer rows
-// differ than there are keys. Where examples are many, those keys find too many that are not near, and those of sketch.Bands are
-// taken: they miss two in 10,000 of the pairs that are as unlike as near-duplicates can be, and fewer of others.
+// Near-duplicates are found by keys that their sketches share. Keys of keyRows rows miss none: of two sketches that are
+// Near, fewer rows differ than there are keys. With more than few examples, those keys find too many pairs that are not
+// near. Then the keys of sketch.Bands are used: they miss two in 10,000 of the pairs that are as unlike as
+// near-duplicates can be, and fewer of others.
 const (
 	keyRows   = 3
 	shortKeys = len(sketch.Sketch{}) / keyRows
 	few       = 10_000
 )
 
-// keysOf adds the keys of a sketch, of which there are so many.
+// keysOf appends the keys of a sketch, each of them.
 func keysOf(s *sketch.Sketch, keys []uint64, each int) []uint64 {
 	if each == sketch.Bands {
 		bands := s.Bands()
@@ -71,12 +72,12 @@ func keysOf(s *sketch.Sketch, keys []uint64, each int) []uint64 {
 	return keys
 }
 
-// maxCompared bounds how many pairs are compared, which is a matter of up to a minute. It takes tens of thousands of examples that
-// share a third of their words to come there; those that are yet to be compared then count as near: a set that splits worse is
-// better than a leak.
+// maxCompared bounds how many pairs are compared, which takes up to a minute. Tens of thousands of examples that share
+// a third of their words reach it. The pairs that are left then count as near: a worse split is better than a leak.
 const maxCompared = 400_000_000
 
-// near joins the sets of examples whose sketches are Near. Examples are in an order that does not depend on where they come from.
+// near joins the sets of examples whose sketches are Near. Examples are in an order that does not depend on where they
+// come from.
 func near(ctx context.Context, examples []*example, together sets, most int) error {
 	distinct := make([]*example, 0, len(examples))
 	known := make(map[sketch.Sketch]int, len(examples))
@@ -134,7 +135,7 @@ var mostUnlike = func() (rows int) {
 	return rows
 }()
 
-// isNear is whether the Similarity of two sketches is Near, and is quick to see that it is not.
+// isNear reports whether the Similarity of two sketches is Near. It returns early when it is not.
 func isNear(a, b *sketch.Sketch) bool {
 	const stride = 16
 	unlike := 0
@@ -152,15 +153,16 @@ func isNear(a, b *sketch.Sketch) bool {
 	return true
 }
 
-// compare joins those of some examples that are Near, as far as most goes, and says what is left of it.
+// compare joins those of some examples that are Near. It compares at most most pairs, and returns how many are left of
+// them.
 func compare(some []*example, together sets, most int) int {
-	place := map[int]int{}
+	index := map[int]int{} // of a set in clusters
 	var clusters [][]*example
 	for _, e := range some {
 		set := together.of(e.row)
-		at, ok := place[set]
+		at, ok := index[set]
 		if !ok {
-			at, place[set] = len(clusters), len(clusters)
+			at, index[set] = len(clusters), len(clusters)
 			clusters = append(clusters, nil)
 		}
 		clusters[at] = append(clusters[at], e)
@@ -180,7 +182,7 @@ func compare(some []*example, together sets, most int) int {
 	return most
 }
 
-// meet reports whether any of some is Near any of the others. When most pairs have been compared, they are.
+// meet reports whether any of some is Near any of the others. It reports true when most pairs have been compared.
 func meet(some, others []*example, most int) (joined bool, left int) {
 	for _, a := range some {
 		for _, b := range others {
@@ -196,9 +198,9 @@ func meet(some, others []*example, most int) (joined bool, left int) {
 	return false, most
 }
 
-// split says which examples are held out, about percent of 100 sets. A set is held out by the hash of its smallest key, so
-// that the same examples are split the same way whenever and in whichever order they come. Where there are two sets, neither
-// side is empty; one set alone is not held out.
+// split says which examples are held out, about percent of 100 sets. A set is held out by the hash of its smallest key,
+// so that the same examples are split the same way whenever and in whichever order they come. Where there are two sets,
+// neither side is empty; one set alone is not held out.
 func split(examples []example, together sets, percent float64) []bool {
 	smallest := map[int]Key{}
 	for _, e := range examples {
@@ -235,7 +237,8 @@ func split(examples []example, together sets, percent float64) []bool {
 	return side
 }
 
-// draw is a key's place among all there could be. To change it would move examples between the sides of datasets that are made again.
+// draw hashes a key to a uniform number. A change of it would move examples between the sides of datasets that are made
+// again.
 func draw(key Key) uint64 {
 	sum := sha256.Sum256(append([]byte("sovereign dataset split 1\n"), key[:]...))
 	return binary.BigEndian.Uint64(sum[:8])

@@ -18,7 +18,7 @@ type sides struct {
 	side  map[string]bool
 }
 
-func curateAll(t testing.TB, logs shelf, percent float64) sides {
+func curateAll(t testing.TB, logs inMemory, percent float64) sides {
 	t.Helper()
 	made := sides{side: map[string]bool{}}
 	var err error
@@ -64,7 +64,8 @@ func jaccard(one, other map[string]bool) float64 {
 	return float64(both) / float64(len(one)+len(other)-both)
 }
 
-// straddles looks at every pair for what is on both sides, by what the test knows of the exchanges and by nothing of the code's.
+// straddles looks at every pair for what is on both sides, by what the test knows of the exchanges and by nothing of
+// the code's.
 func straddles(all []*chat, made sides) error {
 	examples := map[int]bool{} // by exchange: held out
 	for i, e := range made.examples {
@@ -113,16 +114,16 @@ func straddles(all []*chat, made sides) error {
 }
 
 func TestNothingAlikeIsOnBothSidesOfASplit(t *testing.T) {
-	sets := 1000 / watched
+	sets := 1000 / raceFactor
 	if testing.Short() {
 		sets = 100
 	}
 	examples, held, split := 0, 0, 0
 	for seed := range sets {
-		w := newWorld(uint64(seed))
+		w := newGenerator(uint64(seed))
 		all := w.logs(true)
 		percent := []float64{0.01, 5, 10, 25, 50}[w.IntN(5)]
-		made := curateAll(t, shelve(t, all), percent)
+		made := curateAll(t, exchangesOf(t, all), percent)
 		if err := straddles(all, made); err != nil {
 			t.Fatalf("set %d: on both sides: %v", seed, err)
 		}
@@ -149,10 +150,10 @@ func TestNothingAlikeIsOnBothSidesOfASplit(t *testing.T) {
 
 func TestWhatIsScannedIsKeptDroppedOrFolded(t *testing.T) {
 	var total Curation
-	for seed := range 300 / watched {
-		w := newWorld(uint64(seed))
+	for seed := range 300 / raceFactor {
+		w := newGenerator(uint64(seed))
 		all := w.logs(true)
-		made := curateAll(t, shelve(t, all), float64(seed%2))
+		made := curateAll(t, exchangesOf(t, all), float64(seed%2))
 		c, d := made.Curation, made.Dropped
 		if c.Scanned != len(all) || c.Kept != len(made.lines) || c.Scanned != c.Kept+d.Errored+d.Truncated+d.Empty+d.Duplicate+c.FoldedTurns {
 			t.Fatalf("set %d of %d: %+v", seed, len(all), c)
@@ -196,13 +197,13 @@ func TestWhatIsScannedIsKeptDroppedOrFolded(t *testing.T) {
 }
 
 func TestTheSameExamplesSplitTheSameWayInAnyOrder(t *testing.T) {
-	for seed := range 100 / watched {
-		w := newWorld(uint64(seed))
+	for seed := range 100 / raceFactor {
+		w := newGenerator(uint64(seed))
 		all := w.logs(false)
-		first := curateAll(t, shelve(t, all), 20)
+		first := curateAll(t, exchangesOf(t, all), 20)
 		for range 3 {
 			w.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-			if again := curateAll(t, shelve(t, all), 20); !maps.Equal(first.side, again.side) {
+			if again := curateAll(t, exchangesOf(t, all), 20); !maps.Equal(first.side, again.side) {
 				t.Fatalf("set %d splits otherwise in another order", seed)
 			}
 		}
@@ -238,10 +239,10 @@ func TestASplitFollowsThePercent(t *testing.T) {
 
 // Where the comparisons run out, examples that may be near are taken to be.
 func TestAnEndOfComparingLeaksNothing(t *testing.T) {
-	for seed := range 100 / watched {
-		w := newWorld(uint64(seed))
+	for seed := range 100 / raceFactor {
+		w := newGenerator(uint64(seed))
 		all := w.logs(true)
-		made := curateAll(t, shelve(t, all), 20)
+		made := curateAll(t, exchangesOf(t, all), 20)
 		sorted := make([]*example, len(made.examples))
 		for i := range made.examples {
 			sorted[i] = &made.examples[i]
@@ -331,7 +332,8 @@ func TestNearIsWhatTheSimilaritySays(t *testing.T) {
 	}
 }
 
-// BenchmarkNear is the most examples that a dataset has, by how alike they are: texts that share a template of so many words.
+// BenchmarkNear is the most examples that a dataset has, by how alike they are: texts that share a template of so many
+// words.
 func BenchmarkNear(b *testing.B) {
 	const n, words = 100_000, 100
 	for _, shared := range []int{0, 20, 50} {

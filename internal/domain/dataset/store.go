@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"sovereign/internal/base/clock"
@@ -16,28 +15,27 @@ import (
 	"sovereign/internal/domain/logbook"
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
+	"sovereign/internal/store/job"
 )
 
 // A Store keeps datasets. Making and deleting one is audited in its own transaction.
 type Store struct {
 	db   *db.DB
 	logs *logbook.Store
-
-	mu       sync.Mutex
-	building map[string]bool // the datasets whose rows are loose because they are being built
-	slots    chan struct{}
-	most     int // exchanges that are looked at
+	jobs *job.Runner
+	most int // exchanges that are looked at
 }
 
-// maxBuilds is how many datasets are built at once: each holds some hundred bytes of every exchange that it looks at.
-const maxBuilds = 4
-
-// NewStore keeps datasets in d, and makes them of logs.
-func NewStore(d *db.DB, logs *logbook.Store) *Store {
-	return &Store{db: d, logs: logs, building: map[string]bool{}, slots: make(chan struct{}, maxBuilds), most: MaxScan}
+// NewStore keeps datasets in d. Jobs of r make them of logs, once r handles Jobs.
+func NewStore(d *db.DB, logs *logbook.Store, r *job.Runner) *Store {
+	return &Store{db: d, logs: logs, jobs: r, most: MaxScan}
 }
 
-const columns = `id, 'dataset' AS object, name, role, row_count, provenance, curation, holdout_id, holdout_of, created_at FROM datasets`
+// Jobs are the kinds of jobs that the store does.
+func (s *Store) Jobs() map[string]job.Work { return map[string]job.Work{buildKind: s.build} }
+
+const columns = `id, 'dataset' AS object, name, role, row_count, provenance, curation, holdout_id, holdout_of, created_at
+	FROM datasets`
 
 func find(ctx context.Context, scope db.Scoped, name string) (Dataset, error) {
 	d, err := db.Maybe[Dataset](ctx, scope, `SELECT `+columns+` WHERE workspace_id = $1 AND id = $2`, name)
@@ -65,7 +63,7 @@ func (s *Store) List(ctx context.Context, ws tenant.ID, limit, offset int) ([]Da
 	return all, nil
 }
 
-// batch is how many rows one statement, and one transaction, is about: whoever writes meanwhile waits for it.
+// batch is how many rows one statement and one transaction has: other writers wait for it.
 const batch = 64
 
 // hashes is the condition that finds a batch of examples; its text is always the same.
@@ -77,7 +75,7 @@ var hashes = func() string {
 	return `workspace_id = $1 AND hash IN (` + strings.Join(places, ", ") + `)`
 }()
 
-// filled are the arguments of such a condition, the last repeated as often as it takes.
+// filled returns the arguments of that condition. The last is repeated to fill it.
 func filled[T any](some []T, arg func(T) any) []any {
 	args := make([]any, batch)
 	for i := range args {
@@ -86,7 +84,7 @@ func filled[T any](some []T, arg func(T) any) []any {
 	return args
 }
 
-// errDeleted breaks an export off whose dataset is deleted meanwhile: half of one must not look like a whole.
+// errDeleted ends an export whose dataset is deleted meanwhile: a part must not look like the whole.
 var errDeleted = errors.New("the dataset was deleted while it was read")
 
 // Export writes the examples of d, a line for each, in their order. It holds one at a time.
@@ -127,8 +125,10 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, id st
 		if err != nil {
 			return err
 		}
-		if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM datasets WHERE workspace_id = $1 AND id = $2`, id); err != nil {
-			return fmt.Errorf("delete dataset %s: %w", id, err)
+		for _, table := range []string{"datasets", "jobs"} {
+			if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM `+table+` WHERE workspace_id = $1 AND id = $2`, id); err != nil {
+				return fmt.Errorf("delete dataset %s: %w", id, err)
+			}
 		}
 		if err := loosen(ctx, tx, ws, id); err != nil {
 			return err
@@ -147,9 +147,10 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, id st
 // discardTime is how long a deletion waits for its rows to go.
 const discardTime = 2 * time.Second
 
-// loosen says that the rows of a dataset belong to none.
+// loosen marks the rows of a dataset as belonging to none.
 func loosen(ctx context.Context, tx *db.Tx, ws tenant.ID, id string) error {
-	_, err := db.Exec(ctx, tx.In(ws), `INSERT INTO dataset_loose (workspace_id, dataset_id, since) VALUES ($1, $2, $3)`, id, clock.Now())
+	_, err := db.Exec(ctx, tx.In(ws), `
+		INSERT INTO dataset_loose (workspace_id, dataset_id, since) VALUES ($1, $2, $3)`, id, clock.Now())
 	if err != nil {
 		return fmt.Errorf("loosen the rows of dataset %s: %w", id, err)
 	}
@@ -161,13 +162,8 @@ func isLoose(ctx context.Context, in db.Scoped, id string) (bool, error) {
 	return n > 0, err
 }
 
-// discard takes loose rows away, a few in each transaction, and the examples that no other row names. Rows that have become a
-// dataset's meanwhile stay.
+// discard takes loose rows away, a few in each transaction. Rows that have become a dataset's meanwhile stay.
 func (s *Store) discard(ctx context.Context, ws tenant.ID, id string) error {
-	type row struct {
-		Position int64
-		Hash     []byte
-	}
 	for more := true; more; {
 		_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
 			in := tx.In(ws)
@@ -175,23 +171,11 @@ func (s *Store) discard(ctx context.Context, ws tenant.ID, id string) error {
 				more = false
 				return err
 			}
-			rows, err := db.Query[row](ctx, in, `
-				SELECT position, hash FROM dataset_rows WHERE workspace_id = $1 AND dataset_id = $2 ORDER BY position LIMIT $3`, id, batch)
-			if err != nil {
+			var err error
+			if more, err = discardSome(ctx, in, id); err != nil || more {
 				return err
 			}
-			if more = len(rows) > 0; !more {
-				_, err := db.Exec(ctx, in, `DELETE FROM dataset_loose WHERE workspace_id = $1 AND dataset_id = $2`, id)
-				return err
-			}
-			if _, err := db.Exec(ctx, in, `DELETE FROM dataset_rows WHERE workspace_id = $1 AND dataset_id = $2 AND position <= $3`,
-				id, rows[len(rows)-1].Position); err != nil {
-				return err
-			}
-			_, err = db.Exec(ctx, in, `
-				DELETE FROM dataset_examples WHERE `+hashes+` AND NOT EXISTS (
-					SELECT 1 FROM dataset_rows WHERE dataset_rows.workspace_id = $1 AND dataset_rows.hash = dataset_examples.hash)`,
-				filled(rows, func(r row) any { return r.Hash })...)
+			_, err = db.Exec(ctx, in, `DELETE FROM dataset_loose WHERE workspace_id = $1 AND dataset_id = $2`, id)
 			return err
 		})
 		if err != nil {
@@ -201,26 +185,99 @@ func (s *Store) discard(ctx context.Context, ws tenant.ID, id string) error {
 	return nil
 }
 
-// Sweep takes away what builds that died and deletions that were cut short have left. Whoever holds the data calls it when it starts, and
-// now and then.
+// discardSome takes a batch of the rows of a dataset away, and the examples that no other row names. It reports whether
+// there were any.
+func discardSome(ctx context.Context, in db.Scoped, id string) (some bool, err error) {
+	type row struct {
+		Position int64
+		Hash     []byte
+	}
+	rows, err := db.Query[row](ctx, in, `
+		SELECT position, hash FROM dataset_rows
+		WHERE workspace_id = $1 AND dataset_id = $2 ORDER BY position LIMIT $3`, id, batch)
+	if err != nil || len(rows) == 0 {
+		return false, err
+	}
+	if _, err := db.Exec(ctx, in, `
+		DELETE FROM dataset_rows WHERE workspace_id = $1 AND dataset_id = $2 AND position <= $3`,
+		id, rows[len(rows)-1].Position); err != nil {
+		return false, err
+	}
+	_, err = db.Exec(ctx, in, `
+		DELETE FROM dataset_examples WHERE `+hashes+` AND NOT EXISTS (
+			SELECT 1 FROM dataset_rows
+			WHERE dataset_rows.workspace_id = $1 AND dataset_rows.hash = dataset_examples.hash)`,
+		filled(rows, func(r row) any { return r.Hash })...)
+	return true, err
+}
+
+// discardBuild takes away the rows of a build whose job has ended without a dataset.
+func (s *Store) discardBuild(ctx context.Context, ws tenant.ID, id string) error {
+	holdout, err := db.Maybe[*string](ctx, s.db.In(ws), `
+		SELECT holdout_id FROM dataset_builds WHERE workspace_id = $1 AND id = $2`, id)
+	if err != nil {
+		return fmt.Errorf("find build %s: %w", id, err)
+	}
+	if holdout != nil && *holdout != nil {
+		if err := s.discard(ctx, ws, **holdout); err != nil {
+			return err
+		}
+	}
+	return s.discard(ctx, ws, id)
+}
+
+// failedFor is how long a build that failed can still be read by a caller who waits for it.
+const failedFor = time.Hour
+
+// Sweep takes away what builds that failed and deletions that were cut short have left. The process that holds the data
+// calls it when it starts, and now and then.
 func (s *Store) Sweep(ctx context.Context) error {
 	type row struct {
 		WorkspaceID tenant.ID
 		DatasetID   string
 	}
-	all, err := db.Query[row](ctx, s.db.Across("what is loose is the server's to clear"), `SELECT workspace_id, dataset_id FROM dataset_loose ORDER BY since`)
+	all, err := db.Query[row](ctx, s.db.Across("what is loose is the server's to clear"), `
+		SELECT workspace_id, dataset_id FROM dataset_loose loose WHERE NOT EXISTS (
+			SELECT 1 FROM dataset_builds builds
+			JOIN jobs ON jobs.workspace_id = builds.workspace_id AND jobs.id = builds.id
+			WHERE builds.workspace_id = loose.workspace_id
+				AND (builds.id = loose.dataset_id OR builds.holdout_id = loose.dataset_id) AND `+unended+`)
+		ORDER BY since`)
 	if err != nil {
 		return fmt.Errorf("find loose rows: %w", err)
 	}
 	for _, r := range all {
-		s.mu.Lock()
-		building := s.building[r.DatasetID]
-		s.mu.Unlock()
-		if building {
-			continue
-		}
 		if err := s.discard(ctx, r.WorkspaceID, r.DatasetID); err != nil {
 			return err
+		}
+	}
+	return s.forgetFailed(ctx, clock.Now().Add(-failedFor))
+}
+
+// forgetFailed deletes builds, and their jobs, that ended before a time without a dataset.
+func (s *Store) forgetFailed(ctx context.Context, before clock.Time) error {
+	type row struct {
+		WorkspaceID tenant.ID
+		ID          string
+	}
+	all, err := db.Query[row](ctx, s.db.Across("what is loose is the server's to clear"), `
+		SELECT builds.workspace_id, builds.id FROM dataset_builds builds
+		JOIN jobs ON jobs.workspace_id = builds.workspace_id AND jobs.id = builds.id WHERE jobs.finished_at < $1`, before)
+	if err != nil {
+		return fmt.Errorf("find failed builds: %w", err)
+	}
+	for _, r := range all {
+		_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
+			for _, table := range []string{"dataset_builds", "jobs"} {
+				statement := `DELETE FROM ` + table + ` WHERE workspace_id = $1 AND id = $2`
+				if _, err := db.Exec(ctx, tx.In(r.WorkspaceID), statement, r.ID); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("forget build %s: %w", r.ID, err)
 		}
 	}
 	return nil

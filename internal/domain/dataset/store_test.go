@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/domain/dataset"
@@ -19,9 +20,10 @@ import (
 )
 
 func TestADatasetIsCuratedAndFolded(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
+		r.log(t, chat{messages: []string{"one"}, response: "first"})
+		time.Sleep(2 * time.Millisecond) // times are kept in milliseconds
 		r.log(t,
-			chat{messages: []string{"one"}, response: "first"},
 			chat{messages: []string{"one", "first", "two"}, response: "second"},
 			chat{messages: []string{"alone"}, response: "answer"},
 			chat{messages: []string{"alone"}, response: "answer"},
@@ -58,7 +60,7 @@ func TestADatasetIsCuratedAndFolded(t *testing.T) {
 }
 
 func TestADatasetOutlivesItsLogs(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		r.log(t, some("a", 150)...)
 		d := r.make(t, dataset.Recipe{Name: "all", Holdout: 20})
 		eval := r.get(t, *d.HoldoutID)
@@ -76,7 +78,7 @@ func TestADatasetOutlivesItsLogs(t *testing.T) {
 }
 
 func TestAHoldoutIsDisjointAndNamesItsPartner(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		chats := some("a", 150)
 		chats = append(chats, chats[7], chats[8]) // duplicates
 		r.log(t, chats...)
@@ -105,7 +107,7 @@ func TestAHoldoutIsDisjointAndNamesItsPartner(t *testing.T) {
 }
 
 func TestContentIsStoredOnceAndFreedWithTheLastThatNamesIt(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		r.log(t, some("a", 70)...)
 		r.log(t, some("b", 80)...)
 		a := r.make(t, dataset.Recipe{Name: "a", Filters: dataset.Filters{Tag: "a"}})
@@ -131,7 +133,7 @@ func TestContentIsStoredOnceAndFreedWithTheLastThatNamesIt(t *testing.T) {
 }
 
 func TestOtherWorkspacesHaveTheirOwn(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		same := some("a", 3)
 		r.log(t, same...)
 		for i := range same {
@@ -139,7 +141,7 @@ func TestOtherWorkspacesHaveTheirOwn(t *testing.T) {
 		}
 		r.log(t, same...)
 		d := r.make(t, dataset.Recipe{Name: "all"})
-		if _, err := r.FromLogs(t.Context(), theirs, ann, dataset.Recipe{Name: "all"}); err != nil {
+		if _, err := r.fromLogs(t.Context(), theirs, dataset.Recipe{Name: "all"}); err != nil {
 			t.Fatal(err)
 		}
 		r.has(t, [4]int{2, 6, 6, 0})
@@ -160,12 +162,12 @@ func refused(err error, kind fault.Kind) bool {
 }
 
 func TestATakenNameIsRefused(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		r.log(t, some("a", 5)...)
 		d := r.make(t, dataset.Recipe{Name: "one"})
 		r.make(t, dataset.Recipe{Name: "two-eval"})
 		for _, recipe := range []dataset.Recipe{{Name: "one"}, {Name: "one", Holdout: 10}, {Name: "two", Holdout: 10}} {
-			if _, err := r.FromLogs(t.Context(), mine, ann, recipe); !refused(err, fault.Conflicting) {
+			if _, err := r.fromLogs(t.Context(), mine, recipe); !refused(err, fault.Conflicting) {
 				t.Errorf("%+v: %v", recipe, err)
 			}
 		}
@@ -177,7 +179,7 @@ func TestATakenNameIsRefused(t *testing.T) {
 }
 
 func TestMakingAndDeletingAreAudited(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		r.log(t, some("a", 20)...)
 		d := r.make(t, dataset.Recipe{Name: "all", Holdout: 10})
 		r.delete(t, d.ID)
@@ -201,7 +203,7 @@ func TestMakingAndDeletingAreAudited(t *testing.T) {
 }
 
 func TestOnlyTheNewestAreLookedAt(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		r.log(t, some("old", 3)...)
 		r.log(t, some("new", 5)...)
 		r.Look(5)
@@ -216,7 +218,7 @@ func TestOnlyTheNewestAreLookedAt(t *testing.T) {
 }
 
 func TestNothingMakesAnEmptyDataset(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		d := r.make(t, dataset.Recipe{Name: "none", Holdout: 10, Filters: dataset.Filters{Tag: "never"}})
 		if d.Rows != 0 || d.Curation != (dataset.Curation{}) || d.Provenance.FirstAt != nil || d.Provenance.Segment != nil || r.export(t, d) != "" {
 			t.Errorf("%+v", d)
@@ -230,9 +232,9 @@ func TestNothingMakesAnEmptyDataset(t *testing.T) {
 }
 
 func TestABuildIsSeenWholeOrNotAtAllAndLetsOthersWrite(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		r.log(t, some("a", 2000)...)
-		look := beside(t.Context(), func(ctx context.Context) error {
+		look := repeatedly(t.Context(), func(ctx context.Context) error {
 			all, err := r.List(ctx, mine, 10, 0)
 			if err != nil {
 				return err
@@ -247,9 +249,9 @@ func TestABuildIsSeenWholeOrNotAtAllAndLetsOthersWrite(t *testing.T) {
 			}
 			return nil
 		})
-		sweep := beside(t.Context(), r.Sweep)
+		sweep := repeatedly(t.Context(), r.Sweep)
 		at := 0
-		write := beside(t.Context(), func(ctx context.Context) error {
+		write := repeatedly(t.Context(), func(ctx context.Context) error {
 			at++
 			_, err := db.Exec(ctx, r.db.Across("test"), `INSERT INTO users (id, email, created_at) VALUES ($1, $2, 1)`, "usr_"+strconv.Itoa(at), strconv.Itoa(at))
 			return err
@@ -272,7 +274,7 @@ func TestABuildIsSeenWholeOrNotAtAllAndLetsOthersWrite(t *testing.T) {
 }
 
 func TestDatasetsOfTheSameLogsAreMadeAndDeletedAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		r.log(t, some("a", 300)...)
 		for round := range 3 {
 			var work sync.WaitGroup
@@ -280,7 +282,7 @@ func TestDatasetsOfTheSameLogsAreMadeAndDeletedAtOnce(t *testing.T) {
 			for i := range made {
 				work.Go(func() {
 					var err error
-					made[i], err = r.FromLogs(t.Context(), mine, ann, dataset.Recipe{Name: fmt.Sprintf("%d of %d", i, round), Holdout: 10})
+					made[i], err = r.fromLogs(t.Context(), mine, dataset.Recipe{Name: fmt.Sprintf("%d of %d", i, round), Holdout: 10})
 					if err != nil {
 						t.Error(err)
 						return
@@ -311,14 +313,14 @@ func TestDatasetsOfTheSameLogsAreMadeAndDeletedAtOnce(t *testing.T) {
 	})
 }
 
-func TestOneNameIsOneDatasets(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+func TestOfBuildsAtOnceWithOneNameOneIsAdmitted(t *testing.T) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		r.log(t, some("a", 100)...)
 		var work sync.WaitGroup
 		var made, taken atomic.Int64
 		for range 3 {
 			work.Go(func() {
-				switch _, err := r.FromLogs(t.Context(), mine, ann, dataset.Recipe{Name: "all", Holdout: 10}); {
+				switch _, err := r.fromLogs(t.Context(), mine, dataset.Recipe{Name: "all", Holdout: 10}); {
 				case err == nil:
 					made.Add(1)
 				case refused(err, fault.Conflicting):
@@ -337,7 +339,7 @@ func TestOneNameIsOneDatasets(t *testing.T) {
 }
 
 func TestWhatADeadBuildLeftIsSwept(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		r.log(t, some("a", 100)...)
 		kept := r.make(t, dataset.Recipe{Name: "kept", Filters: dataset.Filters{Tag: "a"}})
 		r.log(t, some("b", 100)...)
@@ -368,7 +370,7 @@ func TestWhatADeadBuildLeftIsSwept(t *testing.T) {
 
 // A sweep may come upon a build in the moment in which it becomes a dataset.
 func TestWhatIsADatasetsIsNotDiscarded(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		r.log(t, some("a", 10)...)
 		d := r.make(t, dataset.Recipe{Name: "all"})
 		if err := r.Discard(t.Context(), mine, d.ID); err != nil {
@@ -378,31 +380,9 @@ func TestWhatIsADatasetsIsNotDiscarded(t *testing.T) {
 	})
 }
 
-func TestABuildThatBreaksOffLeavesNothing(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		r.log(t, some("a", 1000)...)
-		ctx, cancel := context.WithCancel(t.Context())
-		stop := beside(t.Context(), func(ctx context.Context) error {
-			if n, err := db.One[int](ctx, r.db.Across("test"), `SELECT COUNT(*) FROM dataset_rows`); err != nil || n > 0 {
-				cancel()
-				return err
-			}
-			return nil
-		})
-		_, err := r.FromLogs(ctx, mine, ann, dataset.Recipe{Name: "all", Holdout: 10})
-		if err == nil {
-			t.Error("it was finished all the same")
-		}
-		if _, err := stop(); err != nil {
-			t.Error(err)
-		}
-		r.has(t, [4]int{0, 0, 0, 0})
-	})
-}
-
 // An export that goes on after its dataset is deleted must not look whole.
 func TestAnExportOfADeletedDatasetBreaksOff(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		chats := some("a", 200)
 		for i := range chats {
 			chats[i].response += strings.Repeat(" more", 300)

@@ -8,13 +8,13 @@ import (
 	"sovereign/internal/store/api"
 )
 
-// A Handler answers what keys may ask about their workspace's provider keys, and what the operator may of any.
+// A Handler serves the operations of keys on their workspace's provider keys, and of the operator on any.
 type Handler struct {
 	store *Store
 	find  func(ctx context.Context, workspace string) (tenant.ID, error)
 }
 
-// NewHandler manages the keys of s. find tells workspaces by name or id.
+// NewHandler manages the keys of s. find returns the workspace of an id or a name.
 func NewHandler(s *Store, find func(context.Context, string) (tenant.ID, error)) *Handler {
 	return &Handler{store: s, find: find}
 }

@@ -1,6 +1,5 @@
-// Package providerkey keeps the keys that workspaces have at providers of their own. A key goes in and never comes out:
-// it is sealed for its workspace, its provider and the URL of its own that it is sent to, if it has one, and is used by
-// the data plane alone.
+// Package providerkey stores the workspaces' own provider keys. No operation returns a key: it is sealed for its
+// workspace, its provider and the URL that it is sent to, and only the data plane uses it.
 package providerkey
 
 import (
@@ -14,7 +13,7 @@ import (
 	"sovereign/internal/net/netguard"
 )
 
-// A ProviderKey is what can be told of a key.
+// A ProviderKey is what callers see of a key.
 type ProviderKey struct {
 	Object    string     `json:"object" enum:"provider_key"`
 	Provider  string     `json:"provider"`
@@ -63,7 +62,7 @@ func (n *New) check(c *live.Catalog, guard *netguard.Guard) error {
 	return nil
 }
 
-// purpose is what a key is sealed for.
-func purpose(ws tenant.ID, provider, baseURL string) string {
+// sealedFor is the associated data that a key is sealed with: it opens for this workspace, provider and URL alone.
+func sealedFor(ws tenant.ID, provider, baseURL string) string {
 	return "provider key of " + string(ws) + " for " + provider + " at " + baseURL
 }

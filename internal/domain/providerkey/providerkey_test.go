@@ -33,15 +33,15 @@ var ann = tenant.Caller{Workspace: mine, User: "usr_ann", Key: "key_1"}.Actor()
 
 var models = live.NewCatalog([]*live.Provider{{Name: "up", Protocol: live.OpenAI}, {Name: "other", Protocol: live.Anthropic}, {Name: "sim", Protocol: live.Sim}}, nil)
 
-// A room is the provider keys of one database with two workspaces, published.
-type room struct {
+// A fixture is the provider keys of one database with two workspaces, published.
+type fixture struct {
 	*providerkey.Store
 	db   *db.DB
 	live *live.Keyring
 	pub  *providerkey.Publisher
 }
 
-func each(t *testing.T, test func(t *testing.T, r room)) {
+func eachStorage(t *testing.T, test func(t *testing.T, r fixture)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for _, ws := range []tenant.ID{mine, theirs} {
@@ -65,11 +65,11 @@ func each(t *testing.T, test func(t *testing.T, r room)) {
 		done := make(chan struct{})
 		go func() { defer close(done); f.Run(ctx) }()
 		t.Cleanup(func() { stop(); <-done })
-		test(t, room{Store: providerkey.NewStore(d, f, v, netguard.New(nil), func() *live.Catalog { return models }), db: d, live: keys, pub: pub})
+		test(t, fixture{Store: providerkey.NewStore(d, f, v, netguard.New(nil), func() *live.Catalog { return models }), db: d, live: keys, pub: pub})
 	})
 }
 
-func (r room) put(t *testing.T, ws tenant.ID, provider, key, url string) providerkey.ProviderKey {
+func (r fixture) put(t *testing.T, ws tenant.ID, provider, key, url string) providerkey.ProviderKey {
 	t.Helper()
 	kept, err := r.Put(t.Context(), ws, ann, providerkey.New{Provider: provider, APIKey: secret.New(key), BaseURL: url})
 	if err != nil {
@@ -79,7 +79,7 @@ func (r room) put(t *testing.T, ws tenant.ID, provider, key, url string) provide
 }
 
 func TestAKeyIsInForceWhenItIsSetRotatedOrDeleted(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		if r.live.Find(mine, "up") != nil {
 			t.Error("a key that nobody set")
 		}
@@ -119,7 +119,7 @@ func TestAKeyIsInForceWhenItIsSetRotatedOrDeleted(t *testing.T) {
 }
 
 func TestARowThatIsCopiedDoesNotOpen(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		r.put(t, mine, "up", "sk-one", "")
 		for name, change := range map[string]string{
 			"to another workspace": `UPDATE provider_keys SET workspace_id = 'ws_theirs'`,
@@ -156,7 +156,7 @@ func TestARowThatIsCopiedDoesNotOpen(t *testing.T) {
 
 func TestAKeyIsShownNowhere(t *testing.T) {
 	const canary = "sk-canary-0123456789"
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		r.put(t, mine, "up", canary, "")
 		r.put(t, mine, "up", canary+"2", "https://models.example.com")
 		list, err := r.List(t.Context(), mine, 10, 0)
@@ -187,7 +187,7 @@ func TestAKeyIsShownNowhere(t *testing.T) {
 }
 
 func TestWhatIsNoKeyIsRefusedByItsField(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		for name, c := range map[string]struct {
 			in   providerkey.New
 			want string

@@ -13,10 +13,10 @@ import (
 	"sovereign/internal/store/vault"
 )
 
-// changed is the kind of change that the data plane hears of.
+// changed is the kind of change that is published.
 const changed = "provider_key"
 
-// A Publisher keeps the data plane's keys like the table.
+// A Publisher publishes the table of provider keys to the data plane.
 type Publisher struct {
 	db    *db.DB
 	vault *vault.Vault
@@ -41,10 +41,10 @@ type row struct {
 
 const rowColumns = `workspace_id AS ws, provider, base_url, sealed FROM provider_keys`
 
-// open unseals a key. One that does not open was sealed for another workspace, provider or URL, or was changed: it is
-// of no use to anybody, and what it stands for is refused rather than paid by the server's own key.
+// open unseals a key. A key that does not open was sealed for another workspace, provider or URL, or was changed.
+// Requests that need it are refused: the server's own key must not pay for them.
 func (p *Publisher) open(r row) *live.OwnKey {
-	plain, err := p.vault.Unseal(r.Sealed, purpose(r.Ws, r.Provider, r.BaseURL))
+	plain, err := p.vault.Unseal(r.Sealed, sealedFor(r.Ws, r.Provider, r.BaseURL))
 	if err != nil {
 		p.log.Error("a provider key cannot be read: set it again", "workspace", r.Ws, "provider", r.Provider, "err", err)
 		return &live.OwnKey{Broken: true}

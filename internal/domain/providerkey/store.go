@@ -24,8 +24,8 @@ type Store struct {
 	catalog func() *live.Catalog
 }
 
-// NewStore keeps keys for the catalog's providers in d, sealed by v, and publishes changes through f. Their URLs are such
-// as guard would dial.
+// NewStore keeps keys for the catalog's providers in d, sealed by v, and publishes changes through f. Their URLs are
+// such as guard would dial.
 func NewStore(d *db.DB, f *feed.Feed, v *vault.Vault, guard *netguard.Guard, catalog func() *live.Catalog) *Store {
 	return &Store{db: d, feed: f, vault: v, guard: guard, catalog: catalog}
 }
@@ -36,7 +36,7 @@ func (s *Store) Put(ctx context.Context, ws tenant.ID, by tenant.Actor, n New) (
 	if err := n.check(s.catalog(), s.guard); err != nil {
 		return ProviderKey{}, err
 	}
-	sealed, err := s.vault.Seal([]byte(n.APIKey.Reveal()), purpose(ws, n.Provider, n.BaseURL))
+	sealed, err := s.vault.Seal([]byte(n.APIKey.Reveal()), sealedFor(ws, n.Provider, n.BaseURL))
 	if err != nil {
 		return ProviderKey{}, fmt.Errorf("seal a provider key: %w", err)
 	}

@@ -7,23 +7,17 @@ import (
 
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/store/api"
+	"sovereign/internal/store/module"
 )
 
-// A Step of setting a workspace up. Done is asked at each reading.
-type Step struct {
-	ID     string
-	Action string // what to do, when it is not done
-	Done   func(ctx context.Context, ws tenant.ID) (bool, error)
-}
-
-// A Handler answers what keys may ask about their own workspace.
+// A Handler serves the operations of keys on their own workspace.
 type Handler struct {
 	logged func(tenant.ID) bool
-	steps  []Step
+	steps  []module.Step
 }
 
 // NewHandler reports progress through steps, in order.
-func NewHandler(logged func(tenant.ID) bool, steps ...Step) *Handler {
+func NewHandler(logged func(tenant.ID) bool, steps ...module.Step) *Handler {
 	return &Handler{logged: logged, steps: steps}
 }
 

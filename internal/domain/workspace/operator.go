@@ -9,7 +9,7 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// An Operator answers what whoever runs the server may do to any workspace.
+// An Operator serves the operations of the server's operator on any workspace.
 type Operator struct {
 	db    *db.DB
 	store *Store

@@ -15,13 +15,13 @@ import (
 	"sovereign/internal/store/feed"
 )
 
-// The kinds of change that the data plane hears of.
+// The kinds of change that are published.
 const (
 	changedKey    = "key"
 	changedMember = "member"
 )
 
-// A Publisher keeps the data plane's directory like the tables.
+// A Publisher publishes keys and members to the data plane's directory.
 type Publisher struct {
 	db  *db.DB
 	dir *live.Directory
@@ -51,13 +51,13 @@ func (k keyRow) live() (apikey.Digest, live.Key) {
 func (p *Publisher) Fill(ctx context.Context) error {
 	keys := map[apikey.Digest]live.Key{}
 	members := map[live.Member]tenant.Role{}
-	workspaces, users := map[tenant.ID]tenant.ID{}, map[tenant.UserID]tenant.UserID{} // many keys name one: its text is kept once
+	workspaces, users := map[tenant.ID]tenant.ID{}, map[tenant.UserID]tenant.UserID{} // many keys name the same ones
 	err := p.db.Snapshot(ctx, "authentication knows all workspaces", func(all db.Scoped) error {
 		for row, err := range db.Rows[keyRow](ctx, all, `SELECT digest, id, workspace_id AS ws, user_id FROM api_keys WHERE revoked_at IS NULL`) {
 			if err != nil {
 				return fmt.Errorf("read keys: %w", err)
 			}
-			row.Ws, row.UserID = again(workspaces, row.Ws), again(users, row.UserID)
+			row.Ws, row.UserID = intern(workspaces, row.Ws), intern(users, row.UserID)
 			digest, key := row.live()
 			keys[digest] = key
 		}
@@ -70,7 +70,7 @@ func (p *Publisher) Fill(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("read members: %w", err)
 			}
-			members[live.Member{Workspace: again(workspaces, row.Ws), User: again(users, row.UserID)}] = row.Role
+			members[live.Member{Workspace: intern(workspaces, row.Ws), User: intern(users, row.UserID)}] = row.Role
 		}
 		return nil
 	})
@@ -81,12 +81,12 @@ func (p *Publisher) Fill(ctx context.Context) error {
 	return nil
 }
 
-// again is a text as it was met first.
-func again[T ~string](met map[T]T, text T) T {
-	if first, ok := met[text]; ok {
+// intern returns the first of equal texts, so that many keys share one.
+func intern[T ~string](seen map[T]T, text T) T {
+	if first, ok := seen[text]; ok {
 		return first
 	}
-	met[text] = text
+	seen[text] = text
 	return text
 }
 
@@ -128,10 +128,10 @@ func (p *Publisher) applyMember(ctx context.Context, c db.Change) error {
 	return nil
 }
 
-// usesEvery is how often last-used times are written, and so what a kill may cost of them.
+// usesEvery is how often last-used times are written. A kill loses at most that much.
 const usesEvery = 10 * time.Second
 
-// KeepUses writes the times that keys were last used, in batches, until ctx ends, and once more then.
+// RecordUses writes the times that keys were last used, in batches, until ctx ends, and once more then.
 func (p *Publisher) RecordUses(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(usesEvery)
 	defer tick.Stop()
@@ -150,8 +150,9 @@ func (p *Publisher) RecordUses(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// usesBatch bounds one transaction, so that a change never waits long behind last-used times. usesAtOnce bounds what is written in one
-// turn: where very many keys are in use, the rest waits for the next, and what a request costs does not grow with them.
+// usesBatch bounds one transaction, so that a change never waits long behind last-used times. usesAtOnce bounds what is
+// written in one turn: when very many keys are in use, the others wait for the next turn, so that requests do not
+// become slower with them.
 const (
 	usesBatch  = 500
 	usesAtOnce = 2_000

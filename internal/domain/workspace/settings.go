@@ -91,22 +91,22 @@ func (s *Store) Set(ctx context.Context, ws tenant.ID, by tenant.Actor, change S
 // changedSettings is the kind of change that the data plane hears of.
 const changedSettings = "settings"
 
-// A SettingsPublisher keeps the data plane's settings like the table.
+// A SettingsPublisher publishes the table of settings to the data plane.
 type SettingsPublisher struct {
 	db    *db.DB
 	live  *live.AllSettings
-	heeds Hooks
+	hooks Hooks
 }
 
-// Heeds are those who hold something of a workspace in memory, and are told when it must end. When they return, it has.
+// Hooks are called when something that is held in memory for a workspace must go. It is gone when they return.
 type Hooks struct {
-	Uncached func(tenant.ID) // no answers are remembered any more
-	Unlogged func()          // some workspace wants nothing logged any more
+	Uncached func(tenant.ID) // the workspace turned its cache off
+	Unlogged func()          // a workspace turned its logging off
 }
 
 // NewSettingsPublisher publishes d's settings into to.
-func NewSettingsPublisher(d *db.DB, to *live.AllSettings, heeds Hooks) *SettingsPublisher {
-	return &SettingsPublisher{db: d, live: to, heeds: heeds}
+func NewSettingsPublisher(d *db.DB, to *live.AllSettings, hooks Hooks) *SettingsPublisher {
+	return &SettingsPublisher{db: d, live: to, hooks: hooks}
 }
 
 // Sources is what the feed needs to know.
@@ -136,7 +136,7 @@ func (p *SettingsPublisher) Fill(ctx context.Context) error {
 		all[r.Ws] = Settings{DefaultMaxTokens: r.DefaultMaxTokens, Cache: r.Cache, LogRetentionDays: r.LogRetentionDays}.live()
 	}
 	p.live.Replace(all)
-	p.heeds.Unlogged()
+	p.hooks.Unlogged()
 	return nil
 }
 
@@ -149,10 +149,10 @@ func (p *SettingsPublisher) Apply(ctx context.Context, c db.Change) error {
 	before := p.live.Of(c.Workspace)
 	p.live.Put(c.Workspace, set.live())
 	if before.Cache && !set.Cache {
-		p.heeds.Uncached(c.Workspace)
+		p.hooks.Uncached(c.Workspace)
 	}
 	if before.LogDays > 0 && set.LogRetentionDays == 0 {
-		p.heeds.Unlogged()
+		p.hooks.Unlogged()
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func (s *Store) join(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Act
 	return m, audit.Record(ctx, tx, ws, by, "member.add", string(user), nil, m)
 }
 
-// user is the id of the person with that address, who is made when new. People stand above workspaces.
+// user returns the id of the person with that address, and creates a new one. A person may be in many workspaces.
 func (s *Store) user(ctx context.Context, tx *db.Tx, email string, now clock.Time) (tenant.UserID, error) {
 	people := tx.Across("a person may belong to several workspaces")
 	found, err := db.Maybe[tenant.UserID](ctx, people, `SELECT id FROM users WHERE email = $1`, email)
@@ -280,7 +280,7 @@ func (s *Store) revoke(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.A
 	if err != nil {
 		return err
 	}
-	// Touched even when it was revoked before: whoever asks again waits until it is in force.
+	// Touched even when it was revoked before: a repeated revocation returns only when it is in force.
 	tx.Touch(changedKey, ws, string(key))
 	if before.RevokedAt != nil {
 		return nil

@@ -1,4 +1,4 @@
-// Package workspace is identity: workspaces, the people in them, and the keys that act for those people.
+// Package workspace manages identity: workspaces, their members, their API keys and their settings.
 package workspace
 
 import (
@@ -29,7 +29,7 @@ type Member struct {
 	UpdatedAt clock.Time    `json:"updated_at"`
 }
 
-// A Key acts as the user who minted it, with that user's role of the moment. The key itself is never kept.
+// A Key acts as the user who minted it, with that user's present role. The key itself is not stored.
 type Key struct {
 	ID         tenant.KeyID  `json:"id"`
 	Object     string        `json:"object" enum:"api_key"`

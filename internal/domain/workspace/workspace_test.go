@@ -21,15 +21,15 @@ import (
 	"sovereign/internal/store/feed"
 )
 
-// A room is the identity of one database, published.
-type room struct {
+// A fixture is the identity of one database, published.
+type fixture struct {
 	*workspace.Store
 	db  *db.DB
 	dir *live.Directory
 	pub *workspace.Publisher
 }
 
-func each(t *testing.T, test func(t *testing.T, r room)) {
+func eachStorage(t *testing.T, test func(t *testing.T, r fixture)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dir := live.NewDirectory()
@@ -39,11 +39,11 @@ func each(t *testing.T, test func(t *testing.T, r room)) {
 		done := make(chan struct{})
 		go func() { defer close(done); f.Run(ctx) }()
 		t.Cleanup(func() { stop(); <-done })
-		test(t, room{Store: workspace.NewStore(d, f), db: d, dir: dir, pub: pub})
+		test(t, fixture{Store: workspace.NewStore(d, f), db: d, dir: dir, pub: pub})
 	})
 }
 
-func (r room) create(t *testing.T, name string) tenant.ID {
+func (r fixture) create(t *testing.T, name string) tenant.ID {
 	t.Helper()
 	ws, _, err := r.Create(t.Context(), tenant.Operator, name, "owner@"+name+".test")
 	if err != nil {
@@ -52,7 +52,7 @@ func (r room) create(t *testing.T, name string) tenant.ID {
 	return ws.ID
 }
 
-func (r room) mint(t *testing.T, ws tenant.ID, email string) (workspace.Key, apikey.Digest) {
+func (r fixture) mint(t *testing.T, ws tenant.ID, email string) (workspace.Key, apikey.Digest) {
 	t.Helper()
 	key, text, err := r.CreateKey(t.Context(), ws, tenant.Operator, email, "test")
 	if err != nil {
@@ -70,7 +70,7 @@ func digest(t *testing.T, key secret.Text) apikey.Digest {
 	return d
 }
 
-func (r room) verdict(d apikey.Digest) (tenant.Role, live.KeyStatus) {
+func (r fixture) keyStatus(d apikey.Digest) (tenant.Role, live.KeyStatus) {
 	caller, verdict := r.dir.Authenticate(d, clock.Now())
 	return caller.Role, verdict
 }
@@ -84,11 +84,11 @@ func wants(t *testing.T, err error, kind fault.Kind) {
 }
 
 func TestKeyIsInForceWhenItsCreationReturnsAndRefusedWhenItsRevocationDoes(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		ws := r.create(t, "one")
 		for range 20 {
 			key, d := r.mint(t, ws, "owner@one.test")
-			if role, verdict := r.verdict(d); verdict != live.Granted || role != tenant.Owner {
+			if role, verdict := r.keyStatus(d); verdict != live.Granted || role != tenant.Owner {
 				t.Fatalf("fresh key: %v %v", role, verdict)
 			}
 			for range 2 { // revoking twice is fine
@@ -96,7 +96,7 @@ func TestKeyIsInForceWhenItsCreationReturnsAndRefusedWhenItsRevocationDoes(t *te
 				if err != nil || revoked.RevokedAt == nil {
 					t.Fatal(revoked, err)
 				}
-				if _, verdict := r.verdict(d); verdict != live.Unknown {
+				if _, verdict := r.keyStatus(d); verdict != live.Unknown {
 					t.Fatalf("revoked key: %v", verdict)
 				}
 			}
@@ -109,7 +109,7 @@ func TestKeyIsInForceWhenItsCreationReturnsAndRefusedWhenItsRevocationDoes(t *te
 }
 
 func TestKeyFollowsItsUsersRole(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		ctx, ws := t.Context(), r.create(t, "one")
 		if _, err := r.AddMember(ctx, ws, tenant.Operator, "Ann@one.test", tenant.Admin); err != nil {
 			t.Fatal(err)
@@ -119,34 +119,34 @@ func TestKeyFollowsItsUsersRole(t *testing.T) {
 			if _, err := r.SetRole(ctx, ws, tenant.Operator, "ann@one.test", role); err != nil {
 				t.Fatal(err)
 			}
-			if got, verdict := r.verdict(d); got != role || verdict != live.Granted {
+			if got, verdict := r.keyStatus(d); got != role || verdict != live.Granted {
 				t.Errorf("want %s, got %s %v", role, got, verdict)
 			}
 		}
 		if _, err := r.RemoveMember(ctx, ws, tenant.Operator, "ann@one.test", ""); err != nil {
 			t.Fatal(err)
 		}
-		if _, verdict := r.verdict(d); verdict != live.Departed {
+		if _, verdict := r.keyStatus(d); verdict != live.Departed {
 			t.Errorf("want departed, got %v", verdict)
 		}
 		if _, err := r.AddMember(ctx, ws, tenant.Operator, "ann@one.test", tenant.Owner); err != nil {
 			t.Fatal(err)
 		}
-		if _, verdict := r.verdict(d); verdict != live.Unknown {
+		if _, verdict := r.keyStatus(d); verdict != live.Unknown {
 			t.Errorf("coming back must not bring an old key back: %v", verdict)
 		}
 	})
 }
 
 func TestWorkspaceKeepsAnOwner(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		ctx, ws := t.Context(), r.create(t, "one")
 		_, err := r.SetRole(ctx, ws, tenant.Operator, "owner@one.test", tenant.Admin)
 		wants(t, err, fault.Conflicting)
 		_, err = r.RemoveMember(ctx, ws, tenant.Operator, "owner@one.test", "")
 		wants(t, err, fault.Conflicting)
 		_, d := r.mint(t, ws, "owner@one.test")
-		if role, verdict := r.verdict(d); role != tenant.Owner || verdict != live.Granted {
+		if role, verdict := r.keyStatus(d); role != tenant.Owner || verdict != live.Granted {
 			t.Errorf("a refused change must change nothing: %s %v", role, verdict)
 		}
 		entries, err := audit.List(ctx, r.db, ws, "member.role", 10, 0)
@@ -157,7 +157,7 @@ func TestWorkspaceKeepsAnOwner(t *testing.T) {
 }
 
 func TestAnotherWorkspacesThingsDoNotExist(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		ctx, mine, theirs := t.Context(), r.create(t, "mine"), r.create(t, "theirs")
 		key, d := r.mint(t, theirs, "owner@theirs.test")
 		_, err := r.RevokeKey(ctx, mine, tenant.Operator, key.ID, "")
@@ -168,7 +168,7 @@ func TestAnotherWorkspacesThingsDoNotExist(t *testing.T) {
 		wants(t, err, fault.Missing)
 		_, err = r.RemoveMember(ctx, mine, tenant.Operator, "owner@theirs.test", "")
 		wants(t, err, fault.Missing)
-		if _, verdict := r.verdict(d); verdict != live.Granted {
+		if _, verdict := r.keyStatus(d); verdict != live.Granted {
 			t.Errorf("their key: %v", verdict)
 		}
 		keys, err := r.Keys(ctx, mine, "", 10, 0)
@@ -179,7 +179,7 @@ func TestAnotherWorkspacesThingsDoNotExist(t *testing.T) {
 }
 
 func TestBadNamesAreRefusedByField(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		ctx, ws := t.Context(), r.create(t, "one")
 		for _, name := range []string{"", " a", "a\nb", "a\x1b[31m", strings.Repeat("é", 65), "ws_06gxtc7yxksehgndzw4964jewg"} {
 			_, _, err := r.Create(ctx, tenant.Operator, name, "a@b.test")
@@ -200,7 +200,7 @@ func TestBadNamesAreRefusedByField(t *testing.T) {
 
 // A change and its audit entry are one: when the entry cannot be written, the change has not happened.
 func TestNoChangeWithoutItsAuditEntry(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		ctx, ws := t.Context(), r.create(t, "one")
 		if _, err := r.AddMember(ctx, ws, tenant.Operator, "ann@one.test", tenant.Admin); err != nil {
 			t.Fatal(err)
@@ -225,7 +225,7 @@ func TestNoChangeWithoutItsAuditEntry(t *testing.T) {
 				t.Errorf("%s happened without an audit entry", name)
 			}
 		}
-		if role, verdict := r.verdict(d); role != tenant.Admin || verdict != live.Granted {
+		if role, verdict := r.keyStatus(d); role != tenant.Admin || verdict != live.Granted {
 			t.Errorf("the key is %s %v", role, verdict)
 		}
 		members, err := r.Members(ctx, ws, 10, 0)
@@ -236,7 +236,7 @@ func TestNoChangeWithoutItsAuditEntry(t *testing.T) {
 }
 
 func TestKeysAreStoredAsDigestsAndAuditedWithoutThem(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		ws := r.create(t, "one")
 		_, text, err := r.CreateKey(t.Context(), ws, tenant.Operator, "owner@one.test", "test")
 		if err != nil {
@@ -277,11 +277,11 @@ func TestKeysAreStoredAsDigestsAndAuditedWithoutThem(t *testing.T) {
 }
 
 func TestLastUseIsWrittenInBatches(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		ws := r.create(t, "one")
 		key, d := r.mint(t, ws, "owner@one.test")
 		before := clock.Now()
-		r.verdict(d)
+		r.keyStatus(d)
 		ctx, stop := context.WithCancel(t.Context())
 		stop() // the last writing happens on the way out
 		r.pub.RecordUses(ctx, slog.New(slog.DiscardHandler))
@@ -293,10 +293,10 @@ func TestLastUseIsWrittenInBatches(t *testing.T) {
 }
 
 func TestLastUseSurvivesADatabaseThatIsAway(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		ws := r.create(t, "one")
 		_, d := r.mint(t, ws, "owner@one.test")
-		r.verdict(d)
+		r.keyStatus(d)
 		rename := func(from, to string) {
 			if _, err := db.Exec(t.Context(), r.db.Across("test"), `ALTER TABLE `+from+` RENAME TO `+to); err != nil {
 				t.Fatal(err)
@@ -316,7 +316,7 @@ func TestLastUseSurvivesADatabaseThatIsAway(t *testing.T) {
 }
 
 func TestFillPublishesWhatIsStored(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+	eachStorage(t, func(t *testing.T, r fixture) {
 		ws := r.create(t, "one")
 		_, kept := r.mint(t, ws, "owner@one.test")
 		gone, revoked := r.mint(t, ws, "owner@one.test")
@@ -324,16 +324,16 @@ func TestFillPublishesWhatIsStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.dir.Replace(nil, nil)
-		if _, verdict := r.verdict(kept); verdict != live.Unknown {
+		if _, verdict := r.keyStatus(kept); verdict != live.Unknown {
 			t.Fatal("an empty directory grants")
 		}
 		if err := r.pub.Fill(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if role, verdict := r.verdict(kept); role != tenant.Owner || verdict != live.Granted {
+		if role, verdict := r.keyStatus(kept); role != tenant.Owner || verdict != live.Granted {
 			t.Errorf("kept key: %s %v", role, verdict)
 		}
-		if _, verdict := r.verdict(revoked); verdict != live.Unknown {
+		if _, verdict := r.keyStatus(revoked); verdict != live.Unknown {
 			t.Errorf("revoked key: %v", verdict)
 		}
 	})

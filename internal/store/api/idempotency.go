@@ -66,7 +66,11 @@ func (rt *Router) idempotent(
 		if err != nil {
 			return err
 		}
-		if made, err = renderJSON(route.status, out); err != nil {
+		status := route.status
+		if route.finish != nil {
+			status = started
+		}
+		if made, err = renderJSON(status, out); err != nil {
 			return fmt.Errorf("render %s: %w", route.Pattern(), err)
 		}
 		kept := made.body
@@ -83,7 +87,13 @@ func (rt *Router) idempotent(
 		return answer{}, err
 	}
 	// A repetition makes the promise of the first answer: the change is in force.
-	return made, rt.Feed.Await(ctx, max(version, before))
+	if err := rt.Feed.Await(ctx, max(version, before)); err != nil {
+		return answer{}, err
+	}
+	if route.finish != nil && made.status == started {
+		return rt.finishOnce(ctx, route, ws, key, made.body)
+	}
+	return made, nil
 }
 
 func findStored(ctx context.Context, tx *db.Tx, ws tenant.ID, route, key string) (*storedAnswer, error) {

@@ -63,6 +63,8 @@ type Route struct {
 	input           *input // decodes the request; set when the router is built
 	call            func(ctx context.Context, caller tenant.Caller, in any) (any, error)
 	raw             func(http.ResponseWriter, *http.Request) error // instead of call
+	// finish is called after call, whose answer is a ticket: see PostAwaited.
+	finish func(ctx context.Context, caller tenant.Caller, ticket []byte) (any, error)
 }
 
 // An Option refines a route.

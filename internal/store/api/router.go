@@ -172,6 +172,9 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 		return nil
 	}
 	out, err := route.call(ctx, caller, in)
+	if err == nil && route.finish != nil {
+		out, err = rt.awaited(ctx, route, out)
+	}
 	if err != nil {
 		return err
 	}

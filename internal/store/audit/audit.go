@@ -36,6 +36,13 @@ func WithRequest(ctx context.Context, requestID string) context.Context {
 	return context.WithValue(ctx, request{}, requestID)
 }
 
+// Request returns the request id of WithRequest, or nothing. A job stores it, so that what the job records names the
+// request that queued it.
+func Request(ctx context.Context) string {
+	requestID, _ := ctx.Value(request{}).(string)
+	return requestID
+}
+
 // Record writes one change. before and after are stored as JSON; nil is null.
 func Record(
 	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, action, subject string, before, after any,
@@ -48,11 +55,10 @@ func Record(
 	if err != nil {
 		return fmt.Errorf("audit %s: %w", action, err)
 	}
-	requestID, _ := ctx.Value(request{}).(string)
 	_, err = db.Exec(ctx, tx.In(ws), `
 		INSERT INTO audit_entries (workspace_id, id, at, actor_kind, actor_user, actor_key, request_id, action, subject, before_json, after_json)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-		id.New("aud"), clock.Now(), by.Kind, by.User, by.Key, requestID, action, subject, was, is)
+		id.New("aud"), clock.Now(), by.Kind, by.User, by.Key, Request(ctx), action, subject, was, is)
 	if err != nil {
 		return fmt.Errorf("audit %s: %w", action, err)
 	}

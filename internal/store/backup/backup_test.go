@@ -72,6 +72,7 @@ func fill(t *testing.T, d *db.DB) {
 		{"dataset_examples", "workspace_id, hash, line", [][]any{{"ws_1", []byte{0, 255}, []byte(odd)}, {"ws_1", []byte{1}, []byte{}}}},
 		{"dataset_rows", "workspace_id, dataset_id, position, hash", [][]any{{"ws_1", "ds_1", 0, []byte{0, 255}}, {"ws_1", "ds_3", math.MaxInt64, []byte{1}}}},
 		{"dataset_loose", "workspace_id, dataset_id, since", [][]any{{"ws_1", "ds_3", 1}}},
+		{"dataset_builds", "workspace_id, id, name, holdout_id, holdout_name, recipe, actor, request_id", [][]any{{"ws_1", "ds_3", odd, "ds_4", odd, "{}", "{}", "req_1"}, {"ws_1", "ds_5", "all", nil, nil, "{}", "{}", ""}}},
 		{"signing_keys", "id, public, sealed, created_at, retired_at", [][]any{{"in force", []byte{0, 255}, []byte{0}, 1, nil}, {odd, []byte{1}, nil, -1, math.MaxInt64}}},
 		{"jobs", "workspace_id, id, kind, status, done, total, cost, estimate, attempts, losses, claim, cancel_requested, failure, created_at, started_at, finished_at", [][]any{
 			{"ws_1", "cal_1", "calibration", "RUNNING", 1, math.MaxInt64, 2, 3, 4, 5, "run_1", true, "", 1, 2, nil},

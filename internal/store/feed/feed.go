@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -50,6 +51,21 @@ func New(d *db.DB, log *slog.Logger, sources map[string]Source) *Feed {
 		db: d, sources: sources, log: log, timeout: 5 * time.Second, wake: make(chan struct{}, 1),
 		advanced: make(chan struct{}),
 	}
+}
+
+// Register adds sources to those of New. It must be called before Fill and Run.
+func (f *Feed) Register(sources map[string]Source) {
+	all := maps.Clone(f.sources)
+	if all == nil {
+		all = map[string]Source{}
+	}
+	for kind, source := range sources {
+		if all[kind] != nil {
+			panic("feed: two sources of " + kind)
+		}
+		all[kind] = source
+	}
+	f.sources = all
 }
 
 // Fill publishes the present state of everything. It reads the version first: a change that commits meanwhile is

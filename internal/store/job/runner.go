@@ -45,8 +45,10 @@ type Runner struct {
 	backoffs  map[string]backoff // by claim
 	served    map[tenant.ID]uint64
 	starts    uint64
-	paused    error // why nothing may run; nil when not paused
-	firstPass bool  // claims were not reconciled yet: those it finds belong to a server that died
+	paused    error         // why nothing may run; nil when not paused
+	ended     chan struct{} // closed and replaced when a run ends
+	stopping  bool          // Run returns, or has returned
+	firstPass bool          // claims were not reconciled yet: those it finds belong to a server that died
 }
 
 // A backoff is the time that a job waits between two tries. It uses the process's monotonic clock, not the wall
@@ -70,7 +72,7 @@ func NewRunner(c Config) *Runner {
 		tx: c.DB.Tx, pollEvery: pollInterval, backoffScale: 1,
 		wake: make(chan struct{}, 1), handlers: map[string]Work{}, runs: map[string]*Run{}, backoffs: map[string]backoff{},
 		served:    map[tenant.ID]uint64{},
-		firstPass: true,
+		firstPass: true, ended: make(chan struct{}),
 	}
 	if r.now == nil {
 		r.now = clock.Now
@@ -112,6 +114,7 @@ func (r *Runner) Cancel(ctx context.Context, ws tenant.ID, by tenant.Actor, id s
 			run.end(ErrCancelled) // if ctx's transaction is rolled back, the job is run again
 		}
 	}
+	r.announce()
 	r.Wake()
 	return j, nil
 }
@@ -125,6 +128,7 @@ func (r *Runner) Pause(err error) {
 	for _, run := range r.runs {
 		run.end(r.paused)
 	}
+	r.announce()
 }
 
 // Resume lets jobs run again.
@@ -168,9 +172,11 @@ func (r *Runner) Run(ctx context.Context) {
 
 func (r *Runner) stop() {
 	r.mu.Lock()
+	r.stopping = true
 	for _, run := range r.runs {
 		run.end(ErrStopping)
 	}
+	r.announce()
 	r.mu.Unlock()
 	r.work.Wait()
 }

@@ -129,6 +129,7 @@ func (r *Runner) perform(ctx context.Context, run *Run, work Work) {
 		r.backoffs[run.claim] = backoff{key: run.key(), until: time.Now().Add(time.Duration(r.backoffScale * float64(wait)))}
 	}
 	run.end(nil)
+	r.announce()
 	r.Wake()
 }
 

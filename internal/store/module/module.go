@@ -1,10 +1,11 @@
-// Package module says what a domain hands to the server: one value with its routes, jobs and background work. The server
-// wires modules together and knows nothing else of a domain.
+// Package module says what a domain hands to the server: one value with its routes, jobs and background work. The
+// server wires modules together and knows nothing else of a domain.
 package module
 
 import (
 	"context"
 
+	"sovereign/internal/base/tenant"
 	"sovereign/internal/store/api"
 	"sovereign/internal/store/feed"
 	"sovereign/internal/store/job"
@@ -18,6 +19,8 @@ type Module struct {
 	Publishers map[string]feed.Source // what puts committed changes of a kind in force
 	Background []Loop
 	Sweep      func(context.Context) error // deletes what is left over; called at the start and every ten minutes
+	Start      func(context.Context) error // called once before anything is served; its error ends the start
+	Setup      []Step                      // what a new workspace has to do, in order
 }
 
 // A Loop runs in the background until its context ends.
@@ -26,4 +29,11 @@ type Loop struct {
 	Run  func(context.Context)
 	// CallsModels is set for a loop that sends requests to models. It ends before the loops that record what they cost.
 	CallsModels bool
+}
+
+// A Step of setting a workspace up, as GET /v1/setup/status shows it.
+type Step struct {
+	ID     string
+	Action string                                                // what to do when it is not done
+	Done   func(ctx context.Context, ws tenant.ID) (bool, error) // called for each request
 }

@@ -12,10 +12,10 @@ import (
 )
 
 func TestWhatTheProductAsksForItselfIsInTheLedgerUnderItsOriginAndInNoLog(t *testing.T) {
-	eachHouse(t, func(t *testing.T, h *house) {
+	eachInstance(t, func(t *testing.T, i *instance) {
 		ctx := t.Context()
-		ws, _ := settle(t, h)
-		h.setting.Put(ws, live.Settings{LogDays: 7, Cache: true})
+		ws, _ := addCallers(t, i)
+		i.state.settings.Put(ws, live.Settings{LogDays: 7, Cache: true})
 		var mu sync.Mutex
 		kept := map[string]*infer.Answer{}
 		ask := func(origin, more string, keeps error) {
@@ -31,7 +31,7 @@ func TestWhatTheProductAsksForItselfIsInTheLedgerUnderItsOriginAndInNoLog(t *tes
 				}
 				return keeps
 			}
-			if _, err := h.gateway.Complete(ctx, q); !errors.Is(err, keeps) {
+			if _, err := i.plane.gateway.Complete(ctx, q); !errors.Is(err, keeps) {
 				t.Errorf("%s: %v", origin, err)
 			}
 		}
@@ -47,10 +47,10 @@ func TestWhatTheProductAsksForItselfIsInTheLedgerUnderItsOriginAndInNoLog(t *tes
 			})
 		}
 		group.Wait()
-		if err := h.teller.Drain(ctx); err != nil {
+		if err := i.state.poster.Drain(ctx); err != nil {
 			t.Fatal(err)
 		}
-		rows, err := h.wallets.Usage(ctx, ws, 1000, 0)
+		rows, err := i.domains.wallets.Usage(ctx, ws, 1000, 0)
 		if err != nil || len(rows) != len(kept) || len(kept) != 2*workers*each {
 			t.Fatalf("%d rows of %d answers: %v", len(rows), len(kept), err)
 		}
@@ -69,11 +69,11 @@ func TestWhatTheProductAsksForItselfIsInTheLedgerUnderItsOriginAndInNoLog(t *tes
 		if len(asked) != workers+1 || asked["cal_0"] != each || asked["cal_uncounted"] != workers*each {
 			t.Errorf("%v", asked)
 		}
-		proof, err := h.wallets.Verify(ctx)
-		if b := h.wallets.Show(ws); err != nil || !proof.OK || b.Spent != sum || b.Held != 0 {
+		proof, err := i.domains.wallets.Verify(ctx)
+		if b := i.domains.wallets.Show(ws); err != nil || !proof.OK || b.Spent != sum || b.Held != 0 {
 			t.Errorf("%v %+v; %+v, and $%s in the rows", err, proof, b, sum)
 		}
-		if logged := h.recorder.Counts(); logged.Logged != 0 {
+		if logged := i.state.recorder.Counts(); logged.Logged != 0 {
 			t.Errorf("%+v", logged)
 		}
 	})

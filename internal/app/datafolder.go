@@ -15,8 +15,8 @@ import (
 	"sovereign/internal/store/vault"
 )
 
-// takeFolder makes sure of the data folder, for its owner alone, and says whether it had to be made.
-func takeFolder(folder string, why purpose, log *slog.Logger) (made bool, err error) {
+// takeFolder creates the data folder, for its owner alone, unless it exists. It reports whether it has created it.
+func takeFolder(folder string, mode openMode, log *slog.Logger) (made bool, err error) {
 	info, err := os.Stat(folder)
 	if err == nil {
 		if info.Mode().Perm()&0o022 != 0 {
@@ -24,7 +24,7 @@ func takeFolder(folder string, why purpose, log *slog.Logger) (made bool, err er
 		}
 		return false, nil
 	}
-	if errors.Is(err, fs.ErrNotExist) && why == toUse {
+	if errors.Is(err, fs.ErrNotExist) && mode == mustExist {
 		return false, fmt.Errorf("there is no data folder %s: name it with --data-dir or --config, or make it with serve or admin bootstrap", folder)
 	}
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -45,7 +45,7 @@ func folderError(folder string, err error) error {
 	return fmt.Errorf("data folder: %w", err)
 }
 
-// engineFile is where a data folder remembers which engine its data is in.
+// engineFile is the file of a data folder that names the engine of its data.
 const engineFile = "engine"
 
 func (s Storage) engine() db.Engine {
@@ -55,9 +55,9 @@ func (s Storage) engine() db.Engine {
 	return db.Postgres
 }
 
-// sameEngine refuses a folder whose data is in the other engine: a command that forgot database_url would otherwise
-// find, or make, an empty database beside the real one.
-func (s Storage) sameEngine(why purpose) error {
+// sameEngine refuses a folder whose data is in the other engine: a command without database_url would otherwise open,
+// or create, an empty database beside the real one.
+func (s Storage) sameEngine(mode openMode) error {
 	text, err := os.ReadFile(filepath.Join(s.DataDir, engineFile))
 	switch was := db.Engine(strings.TrimSpace(string(text))); {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
@@ -67,7 +67,7 @@ func (s Storage) sameEngine(why purpose) error {
 	case was == db.SQLite && s.engine() == db.Postgres:
 		return fmt.Errorf("the data of %s is in the embedded database, and database_url is set: use another data folder, or move the data with admin backup and restore", s.DataDir)
 	}
-	if _, err := os.Stat(filepath.Join(s.DataDir, db.CoreFile)); errors.Is(err, fs.ErrNotExist) && s.engine() == db.SQLite && why == toUse {
+	if _, err := os.Stat(filepath.Join(s.DataDir, db.CoreFile)); errors.Is(err, fs.ErrNotExist) && s.engine() == db.SQLite && mode == mustExist {
 		return fmt.Errorf("there is no Sovereign data in %s: name its folder with --data-dir or --config, or make it with serve or admin bootstrap", s.DataDir)
 	}
 	return nil
@@ -85,13 +85,13 @@ func (s Storage) rememberEngine() error {
 	return nil
 }
 
-// journalFolder is where the money journal stands in the data folder.
+// journalFolder is the folder of the money journal in the data folder.
 const journalFolder = "journal"
 
-// spoolFolder is where logged rows wait for their database.
+// spoolFolder is the folder of logged rows that wait for their database.
 const spoolFolder = "spool"
 
-// noJournal refuses to make a database where there is a journal: it holds charges of one that is missing.
+// noJournal refuses to create a database where there is a journal: it holds the charges of a database that is missing.
 func (s Storage) noJournal() error {
 	folder := filepath.Join(s.DataDir, journalFolder)
 	if left, err := filepath.Glob(filepath.Join(folder, "*")); err != nil || len(left) > 0 {
@@ -100,7 +100,7 @@ func (s Storage) noJournal() error {
 	return nil
 }
 
-// root loads the root key, or makes one where that is allowed.
+// root loads the root key, or creates it if fresh is set.
 func (s Storage) root(fresh bool, log *slog.Logger) (*vault.Root, error) {
 	root, err := vault.LoadRoot(s.RootKeyFile)
 	if errors.Is(err, fs.ErrNotExist) && !fresh {
@@ -124,7 +124,7 @@ func (s Storage) root(fresh bool, log *slog.Logger) (*vault.Root, error) {
 	return root, nil
 }
 
-// cause is a file's error without the path, which the message has already.
+// cause is a file's error without the path, which the message already names.
 func cause(err error) error {
 	var on *fs.PathError
 	if errors.As(err, &on) {
@@ -133,9 +133,9 @@ func cause(err error) error {
 	return err
 }
 
-// unlock brings the database and its root key together: refuse a newer schema, refuse a wrong or missing root key,
-// make a root key only for a database that has none, and migrate only when all of that is settled.
-func unlock(ctx context.Context, d *db.DB, s Storage, why purpose, log *slog.Logger) (*vault.Vault, error) {
+// unlock opens the vault of a database with the root key, and migrates the database. It refuses a newer schema and a
+// wrong or missing root key before it migrates, and creates a root key only for a database that has none.
+func unlock(ctx context.Context, d *db.DB, s Storage, mode openMode, log *slog.Logger) (*vault.Vault, error) {
 	have, known, err := d.Schemas(ctx)
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func unlock(ctx context.Context, d *db.DB, s Storage, why purpose, log *slog.Log
 			return nil, err
 		}
 	}
-	if fresh && why == toUse {
+	if fresh && mode == mustExist {
 		return nil, errors.New("the database is empty: make a workspace with serve --bootstrap or admin bootstrap, or restore a backup")
 	}
 	root, err := s.root(fresh, log)

@@ -31,15 +31,15 @@ import (
 	"sovereign/internal/store/vault"
 )
 
-// eachHouse opens a house on either storage.
-func eachHouse(t *testing.T, test func(t *testing.T, h *house)) {
+// eachInstance runs test with an instance on each storage.
+func eachInstance(t *testing.T, test func(t *testing.T, i *instance)) {
 	t.Helper()
 	dbtest.EachURL(t, func(t *testing.T, _ string, url secret.Text) {
 		s := Storage{DataDir: short(t) + "/data", DatabaseURL: url}
 		if err := s.complete(); err != nil {
 			t.Fatal(err)
 		}
-		test(t, enter(t, s))
+		test(t, openInstance(t, s))
 	})
 }
 
@@ -54,32 +54,32 @@ func short(t *testing.T) string {
 	return folder
 }
 
-func enter(t *testing.T, s Storage) *house {
+func openInstance(t *testing.T, s Storage) *instance {
 	t.Helper()
-	h, err := open(t.Context(), defaults(s), toMake, slog.New(slog.DiscardHandler), nil)
+	i, err := open(t.Context(), defaults(s), mayCreate, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.start()
-	t.Cleanup(h.close)
-	return h
+	i.start()
+	t.Cleanup(i.close)
+	return i
 }
 
-// settle fills a workspace with a caller of every kind.
-func settle(t *testing.T, h *house) (tenant.ID, apitest.Keys) {
+// addCallers fills a workspace with a caller of every kind.
+func addCallers(t *testing.T, i *instance) (tenant.ID, apitest.Keys) {
 	t.Helper()
 	ctx := t.Context()
-	made, err := h.bootstrap(ctx, tenant.Operator, NewWorkspace{Workspace: "one", Email: "owner@one.test", Balance: 25 * money.Dollar}, func(Bootstrapped) error { return nil })
+	made, err := i.bootstrap(ctx, tenant.Operator, NewWorkspace{Workspace: "one", Email: "owner@one.test", Balance: 25 * money.Dollar}, func(Bootstrapped) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	ws := made.WorkspaceID
 	mint := func(name string, role tenant.Role) (workspace.Key, string) {
 		email := name + "@one.test"
-		if _, err := h.workspaces.AddMember(ctx, ws, tenant.Operator, email, role); err != nil {
+		if _, err := i.domains.workspaces.AddMember(ctx, ws, tenant.Operator, email, role); err != nil {
 			t.Fatal(err)
 		}
-		key, text, err := h.workspaces.CreateKey(ctx, ws, tenant.Operator, email, name)
+		key, text, err := i.domains.workspaces.CreateKey(ctx, ws, tenant.Operator, email, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,14 +90,14 @@ func settle(t *testing.T, h *house) (tenant.ID, apitest.Keys) {
 	_, k.Member = mint("member", tenant.Member)
 	var revoked workspace.Key
 	revoked, k.Revoked = mint("revoked", tenant.Admin)
-	if _, err := h.workspaces.RevokeKey(ctx, ws, tenant.Operator, revoked.ID, ""); err != nil {
+	if _, err := i.domains.workspaces.RevokeKey(ctx, ws, tenant.Operator, revoked.ID, ""); err != nil {
 		t.Fatal(err)
 	}
 	_, k.Departed = mint("departed", tenant.Owner)
-	if _, err := h.workspaces.RemoveMember(ctx, ws, tenant.Operator, "departed@one.test", ""); err != nil {
+	if _, err := i.domains.workspaces.RemoveMember(ctx, ws, tenant.Operator, "departed@one.test", ""); err != nil {
 		t.Fatal(err)
 	}
-	other, err := h.bootstrap(ctx, tenant.Operator, NewWorkspace{Workspace: "other", Email: "owner@other.test"}, func(Bootstrapped) error { return nil })
+	other, err := i.bootstrap(ctx, tenant.Operator, NewWorkspace{Workspace: "other", Email: "owner@other.test"}, func(Bootstrapped) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,28 +110,28 @@ func settle(t *testing.T, h *house) (tenant.ID, apitest.Keys) {
 }
 
 func TestAccessMatrixOfEveryRegisteredRoute(t *testing.T) {
-	eachHouse(t, func(t *testing.T, h *house) {
-		ws, keys := settle(t, h)
-		other, err := h.find(t.Context(), "other")
+	eachInstance(t, func(t *testing.T, i *instance) {
+		ws, keys := addCallers(t, i)
+		other, err := i.domains.find(t.Context(), "other")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, logged := range []tenant.ID{ws, other} { // or everything about logs is refused for that
-			h.setting.Put(logged, live.Settings{LogDays: 7})
+			i.state.settings.Put(logged, live.Settings{LogDays: 7})
 		}
-		server := httptest.NewServer(h.public)
+		server := httptest.NewServer(i.routers.public)
 		defer server.Close()
 		for key, mine := range map[string]bool{keys.Owner: true, keys.Other: false} {
 			recorder := httptest.NewRecorder()
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/setup/status", http.NoBody)
 			request.Header.Set("Authorization", "Bearer "+key)
-			h.public.ServeHTTP(recorder, request)
+			i.routers.public.ServeHTTP(recorder, request)
 			if strings.Contains(recorder.Body.String(), string(ws)) != mine {
 				t.Errorf("a key sees another's workspace: %s", recorder.Body)
 			}
 		}
 		var network, socket []api.Route
-		for _, r := range h.routes {
+		for _, r := range i.routers.routes {
 			if r.Permission == api.Operator {
 				socket = append(socket, r)
 			} else {
@@ -148,7 +148,7 @@ func TestAccessMatrixOfEveryRegisteredRoute(t *testing.T) {
 				paths = append(paths, "/v1"+r.Path, "/api/v1"+r.Path)
 			}
 			for _, path := range paths {
-				if got := statusOf(t, h.public, r.Method, strings.NewReplacer("{", "", "}", "").Replace(path), keys.Owner); got != http.StatusNotFound {
+				if got := statusOf(t, i.routers.public, r.Method, strings.NewReplacer("{", "", "}", "").Replace(path), keys.Owner); got != http.StatusNotFound {
 					t.Errorf("%s %s answers an owner %d on the network", r.Method, path, got)
 				}
 			}
@@ -158,11 +158,11 @@ func TestAccessMatrixOfEveryRegisteredRoute(t *testing.T) {
 
 // With the database gone, authentication still tells a live key from every other: it never asked the database.
 func TestAuthenticationNeedsNoDatabase(t *testing.T) {
-	eachHouse(t, func(t *testing.T, h *house) {
-		_, keys := settle(t, h)
-		server := httptest.NewServer(h.public)
+	eachInstance(t, func(t *testing.T, i *instance) {
+		_, keys := addCallers(t, i)
+		server := httptest.NewServer(i.routers.public)
 		defer server.Close()
-		if err := h.db.Close(); err != nil {
+		if err := i.storage.db.Close(); err != nil {
 			t.Fatal(err)
 		}
 		for _, caller := range apitest.Callers(keys) {
@@ -190,10 +190,10 @@ func TestAuthenticationNeedsNoDatabase(t *testing.T) {
 // Requests run without pause while keys are revoked and users demoted and removed at random moments, over real
 // connections. None that started after the change had answered may pass as before it.
 func TestNothingStartedAfterARevokeOrDemotionAnsweredIsAccepted(t *testing.T) {
-	eachHouse(t, func(t *testing.T, h *house) {
+	eachInstance(t, func(t *testing.T, i *instance) {
 		ctx := t.Context()
-		ws, _ := settle(t, h)
-		public, operators := httptest.NewServer(h.public), httptest.NewServer(h.operators)
+		ws, _ := addCallers(t, i)
+		public, operators := httptest.NewServer(i.routers.public), httptest.NewServer(i.routers.operators)
 		defer public.Close()
 		defer operators.Close()
 		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
@@ -220,10 +220,10 @@ func TestNothingStartedAfterARevokeOrDemotionAnsweredIsAccepted(t *testing.T) {
 		accepted, refused := 0, 0
 		for round := range rounds {
 			email := fmt.Sprintf("user%d@one.test", round)
-			if _, err := h.workspaces.AddMember(ctx, ws, tenant.Operator, email, tenant.Admin); err != nil {
+			if _, err := i.domains.workspaces.AddMember(ctx, ws, tenant.Operator, email, tenant.Admin); err != nil {
 				t.Fatal(err)
 			}
-			minted, text, err := h.workspaces.CreateKey(ctx, ws, tenant.Operator, email, "x")
+			minted, text, err := i.domains.workspaces.CreateKey(ctx, ws, tenant.Operator, email, "x")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -284,22 +284,22 @@ func TestNothingStartedAfterARevokeOrDemotionAnsweredIsAccepted(t *testing.T) {
 }
 
 func TestWrongMissingAndNewerAreRefusedAndChangeNothing(t *testing.T) {
-	eachHouse(t, func(t *testing.T, h *house) {
+	eachInstance(t, func(t *testing.T, i *instance) {
 		ctx := t.Context()
-		settle(t, h)
-		s := h.storage
-		h.close()
-		h.stop = nil // closed by hand; the clean-up must not do it again
+		addCallers(t, i)
+		s := i.storage.config
+		i.close()
+		i.background.stop = nil // closed by hand; the clean-up must not do it again
 		before := rows(t, s)
 		other := s
 		other.RootKeyFile = t.TempDir() + "/other.key"
-		if _, err := open(ctx, defaults(other), toMake, slog.New(slog.DiscardHandler), nil); err == nil || !strings.Contains(err.Error(), "is missing") {
+		if _, err := open(ctx, defaults(other), mayCreate, slog.New(slog.DiscardHandler), nil); err == nil || !strings.Contains(err.Error(), "is missing") {
 			t.Errorf("missing root key: %v", err)
 		}
 		if _, err := vault.CreateRoot(other.RootKeyFile); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := open(ctx, defaults(other), toMake, slog.New(slog.DiscardHandler), nil); !errors.Is(err, vault.ErrWrongRoot) {
+		if _, err := open(ctx, defaults(other), mayCreate, slog.New(slog.DiscardHandler), nil); !errors.Is(err, vault.ErrWrongRoot) {
 			t.Errorf("wrong root key: %v", err)
 		}
 		if after := rows(t, s); after != before {
@@ -314,7 +314,7 @@ func TestWrongMissingAndNewerAreRefusedAndChangeNothing(t *testing.T) {
 				t.Errorf("a refused start changed a newer database:\n%s\n%s", before, after)
 			}
 		}()
-		if _, err := open(ctx, defaults(s), toMake, slog.New(slog.DiscardHandler), nil); !errors.Is(err, db.ErrNewer) {
+		if _, err := open(ctx, defaults(s), mayCreate, slog.New(slog.DiscardHandler), nil); !errors.Is(err, db.ErrNewer) {
 			t.Errorf("newer database: %v", err)
 		}
 	})
@@ -347,20 +347,20 @@ func rows(t *testing.T, s Storage) string {
 
 // A first start whose output cannot be written has not happened: a key in force is a key that was shown.
 func TestFirstStartShowsTheKeyBeforeItIsInForce(t *testing.T) {
-	eachHouse(t, func(t *testing.T, h *house) {
+	eachInstance(t, func(t *testing.T, i *instance) {
 		broken := writerFunc(func([]byte) (int, error) { return 0, io.ErrClosedPipe })
-		if err := h.firstStart(t.Context(), "http://x", broken); !errors.Is(err, io.ErrClosedPipe) {
+		if err := i.firstStart(t.Context(), "http://x", broken); !errors.Is(err, io.ErrClosedPipe) {
 			t.Fatalf("want the writing's error, got %v", err)
 		}
-		if h.dir.Keys() != 0 {
+		if i.state.directory.Keys() != 0 {
 			t.Error("a key is in force that nobody has seen")
 		}
 		var out strings.Builder
-		if err := h.firstStart(t.Context(), "http://x", &out); err != nil || !strings.Contains(out.String(), apikey.Prefix) || h.dir.Keys() != 1 {
+		if err := i.firstStart(t.Context(), "http://x", &out); err != nil || !strings.Contains(out.String(), apikey.Prefix) || i.state.directory.Keys() != 1 {
 			t.Fatalf("%v %s", err, out.String())
 		}
 		out.Reset()
-		if err := h.firstStart(t.Context(), "http://x", &out); err != nil || out.Len() > 0 {
+		if err := i.firstStart(t.Context(), "http://x", &out); err != nil || out.Len() > 0 {
 			t.Errorf("a second start: %v %s", err, out.String())
 		}
 	})
@@ -370,7 +370,7 @@ type writerFunc func([]byte) (int, error)
 
 func (w writerFunc) Write(p []byte) (int, error) { return w(p) }
 
-// A database that goes away for a while: nobody passes unauthenticated, nothing half happens, and service is back
+// A database that is away for a while: no request passes unauthenticated, nothing half happens, and service is back
 // within seconds of the database, without a restart.
 func TestDrillPostgresOutageIsSurvived(t *testing.T) {
 	pg, err := dbtest.NewServer()
@@ -385,9 +385,9 @@ func TestDrillPostgresOutageIsSurvived(t *testing.T) {
 	if err := s.complete(); err != nil {
 		t.Fatal(err)
 	}
-	h := enter(t, s)
-	_, keys := settle(t, h)
-	ask := func(key string) int { return statusOf(t, h.public, http.MethodGet, "/v1/setup/status", key) }
+	i := openInstance(t, s)
+	_, keys := addCallers(t, i)
+	ask := func(key string) int { return statusOf(t, i.routers.public, http.MethodGet, "/v1/setup/status", key) }
 	if got := ask(keys.Owner); got != 200 {
 		t.Fatalf("before: %d", got)
 	}
@@ -403,7 +403,7 @@ func TestDrillPostgresOutageIsSurvived(t *testing.T) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if _, err := h.workspaces.List(t.Context(), 1, 0); err == nil {
+	if _, err := i.domains.workspaces.List(t.Context(), 1, 0); err == nil {
 		t.Error("a reading succeeded without a database")
 	}
 	if err := pg.Start(); err != nil {
@@ -429,18 +429,18 @@ func TestAStartSweepsWhatADeadBuildLeft(t *testing.T) {
 		if err := s.complete(); err != nil {
 			t.Fatal(err)
 		}
-		h, err := open(t.Context(), defaults(s), toMake, slog.New(slog.DiscardHandler), nil)
+		i, err := open(t.Context(), defaults(s), mayCreate, slog.New(slog.DiscardHandler), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := db.Exec(t.Context(), h.db.In("ws_1"), `INSERT INTO dataset_loose (workspace_id, dataset_id, since) VALUES ($1, 'ds_1', 1)`); err != nil {
+		if _, err := db.Exec(t.Context(), i.storage.db.In("ws_1"), `INSERT INTO dataset_loose (workspace_id, dataset_id, since) VALUES ($1, 'ds_1', 1)`); err != nil {
 			t.Fatal(err)
 		}
-		h.keep()
-		h.close()
-		h = enter(t, s)
+		i.storage.keep()
+		i.close()
+		i = openInstance(t, s)
 		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-			left, err := db.One[int](t.Context(), h.db.Across("test"), `SELECT COUNT(*) FROM dataset_loose`)
+			left, err := db.One[int](t.Context(), i.storage.db.Across("test"), `SELECT COUNT(*) FROM dataset_loose`)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,54 +7,54 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A verdict is what becomes of an exchange.
-type verdict uint8
+// A dropReason says why an exchange is in no example.
+type dropReason uint8
 
 const (
-	good verdict = iota
+	notDropped dropReason = iota
 	errored
 	truncated
 	empty
 	duplicate
 )
 
-// The finish reasons that tell of a spoiled answer.
+// The finish reasons of answers that are dropped.
 const (
 	filtered = "content_filter"
 	cut      = "length"
 )
 
-// lenient reads what providers answer: what is odd must not be lost for it.
+// lenient reads the JSON of providers, duplicate names and invalid UTF-8 included.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// judge is the verdict on an answer by itself.
-func judge(finish string, response []byte) verdict {
+// classify says why an answer is dropped, as far as the answer alone tells.
+func classify(finish string, response []byte) dropReason {
 	if finish == filtered {
 		return errored
 	}
-	var said struct {
+	var message struct {
 		Content      jsontext.Value `json:"content"`
 		Refusal      jsontext.Value `json:"refusal"`
 		ToolCalls    jsontext.Value `json:"tool_calls"`
 		FunctionCall jsontext.Value `json:"function_call"`
 	}
-	if json.Unmarshal(response, &said, lenient) != nil {
+	if json.Unmarshal(response, &message, lenient) != nil {
 		return errored
 	}
-	text, refused := speech(said.Content)
+	text, refused := contentOf(message.Content)
 	switch {
-	case refused || !blank(said.Refusal):
+	case refused || !blank(message.Refusal):
 		return errored
 	case finish == cut:
 		return truncated
-	case text || called(said.ToolCalls) || said.FunctionCall.Kind() == '{':
-		return good
+	case text || called(message.ToolCalls) || message.FunctionCall.Kind() == '{':
+		return notDropped
 	}
 	return empty
 }
 
-// speech reports whether a content says anything, and whether it is a refusal. A model's reasoning is not what it says.
-func speech(content jsontext.Value) (text, refused bool) {
+// contentOf reports whether a content has text, and whether it is a refusal. Reasoning does not count as text.
+func contentOf(content jsontext.Value) (text, refused bool) {
 	if content.Kind() != '[' {
 		return !blank(content), false
 	}
@@ -73,7 +73,7 @@ func speech(content jsontext.Value) (text, refused bool) {
 		if json.Unmarshal(part, &p, lenient) != nil {
 			continue
 		}
-		switch said(p.Type) {
+		switch textOf(p.Type) {
 		case "thinking", "redacted_thinking", "reasoning":
 		default:
 			text, refused = text || !blank(p.Text), refused || !blank(p.Refusal)
@@ -82,15 +82,15 @@ func speech(content jsontext.Value) (text, refused bool) {
 	return text, refused
 }
 
-// said is the string that a value is, or none.
-func said(value jsontext.Value) (text string) {
+// textOf is the string of a value, or empty if it is not a string.
+func textOf(value jsontext.Value) (text string) {
 	if value.Kind() == '"' {
 		_ = json.Unmarshal(value, &text, lenient)
 	}
 	return text
 }
 
-func blank(value jsontext.Value) bool { return strings.TrimSpace(said(value)) == "" }
+func blank(value jsontext.Value) bool { return strings.TrimSpace(textOf(value)) == "" }
 
 func called(calls jsontext.Value) bool {
 	var all []jsontext.Value

@@ -6,20 +6,20 @@ import (
 	"sovereign/internal/text/fold"
 )
 
-func TestVerdicts(t *testing.T) {
+func TestAnswersAreClassifiedByWhyTheyAreDropped(t *testing.T) {
 	for _, c := range []struct {
 		finish, response string
-		want             verdict
+		want             dropReason
 	}{
-		{"stop", `{"role":"assistant","content":"yes"}`, good},
-		{"", `{"role":"assistant","content":"yes","refusal":null,"tool_calls":[]}`, good},
-		{"stop", `{"content":[{"type":"text","text":"yes"}]}`, good},
-		{"stop", `{"content":["yes"]}`, good},
-		{"tool_calls", `{"content":null,"tool_calls":[{"id":"1"}]}`, good},
-		{"tool_calls", `{"content":"","tool_calls":[{"id":"1"}]}`, good},
-		{"function_call", `{"content":null,"function_call":{"name":"f"}}`, good},
-		{"stop", `{"content":"no","content":"yes"}`, good},
-		{"stop", `{"content":"half a pair \ud83d"}`, good},
+		{"stop", `{"role":"assistant","content":"yes"}`, notDropped},
+		{"", `{"role":"assistant","content":"yes","refusal":null,"tool_calls":[]}`, notDropped},
+		{"stop", `{"content":[{"type":"text","text":"yes"}]}`, notDropped},
+		{"stop", `{"content":["yes"]}`, notDropped},
+		{"tool_calls", `{"content":null,"tool_calls":[{"id":"1"}]}`, notDropped},
+		{"tool_calls", `{"content":"","tool_calls":[{"id":"1"}]}`, notDropped},
+		{"function_call", `{"content":null,"function_call":{"name":"f"}}`, notDropped},
+		{"stop", `{"content":"no","content":"yes"}`, notDropped},
+		{"stop", `{"content":"half a pair \ud83d"}`, notDropped},
 
 		{"content_filter", `{"content":"yes"}`, errored},
 		{"content_filter", `{"content":null}`, errored},
@@ -40,7 +40,7 @@ func TestVerdicts(t *testing.T) {
 		{"stop", `{"content":null,"reasoning":"hm","tool_calls":[]}`, empty},
 		{"stop", `{"content":7,"tool_calls":{}}`, empty},
 	} {
-		if got := judge(c.finish, []byte(c.response)); got != c.want {
+		if got := classify(c.finish, []byte(c.response)); got != c.want {
 			t.Errorf("%s %s: %v, want %v", c.finish, c.response, got, c.want)
 		}
 	}
@@ -55,7 +55,7 @@ func TestAllThatIsSaidButTheSystemPromptIsVisible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := visible(line)
+	got, err := visibleText(line)
 	if want := "ann\nlook\ndata:abc\nfind\n{\"q\":1}\nfound\ndone\n"; err != nil || got != want {
 		t.Errorf("%q, want %q: %v", got, want, err)
 	}
@@ -65,7 +65,7 @@ func TestAllThatIsSaidButTheSystemPromptIsVisible(t *testing.T) {
 func TestLinesThatAreEqualAreOneExample(t *testing.T) {
 	odd := (&chat{messages: []turn{{"user", "a b c"}}, reply: "x y z", finish: "stop"}).exchange(t, 1)
 	odd.Chain = nil
-	made := curateAll(t, shelf{odd, odd, odd}, 10)
+	made := curateAll(t, inMemory{odd, odd, odd}, 10)
 	if made.Kept != 1 || made.Dropped.Duplicate != 2 || made.Scanned != 3 {
 		t.Errorf("%+v", made.Curation)
 	}

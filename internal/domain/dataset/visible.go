@@ -11,10 +11,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// visible is the text by which examples are alike: all that is said in an example but for the system prompt, which the examples
-// of a task share. Tool calls and their results count, the ids that tie them together do not. It depends on the line
-// alone, so that equal lines are alike.
-func visible(line []byte) (string, error) {
+// visibleText is the text by which examples are compared: everything in an example except the system prompt, which the
+// examples of a task share. Tool calls and their results count, their ids do not. It depends on the line alone, so that
+// equal lines are alike.
+func visibleText(line []byte) (string, error) {
 	var example struct {
 		Messages []jsontext.Value `json:"messages"`
 	}
@@ -29,21 +29,21 @@ func visible(line []byte) (string, error) {
 		if err := json.Unmarshal(message, &head, lenient); err != nil {
 			return "", fmt.Errorf("read a message: %w", err)
 		}
-		if role := said(head.Role); role == "system" || role == "developer" {
+		if role := textOf(head.Role); role == "system" || role == "developer" {
 			continue
 		}
-		if err := utter(&all, message); err != nil {
+		if err := appendStrings(&all, message); err != nil {
 			return "", fmt.Errorf("read a message: %w", err)
 		}
 	}
 	return all.String(), nil
 }
 
-// mute are the members that say nothing to a model.
-var mute = map[string]bool{"role": true, "type": true, "id": true, "tool_call_id": true}
+// silentMembers are the members of a message whose strings are not content.
+var silentMembers = map[string]bool{"role": true, "type": true, "id": true, "tool_call_id": true}
 
-// utter adds what a message says, a line for each string.
-func utter(to *strings.Builder, message jsontext.Value) error {
+// appendStrings appends the content of a message, a line for each string.
+func appendStrings(to *strings.Builder, message jsontext.Value) error {
 	d := jsontext.NewDecoder(bytes.NewReader(message), lenient)
 	member := ""
 	for {
@@ -59,7 +59,7 @@ func utter(to *strings.Builder, message jsontext.Value) error {
 		}
 		if in, length := d.StackIndex(d.StackDepth()); in == '{' && length%2 == 1 {
 			member = token.String()
-		} else if !mute[member] {
+		} else if !silentMembers[member] {
 			to.WriteString(token.String())
 			to.WriteByte('\n')
 		}

@@ -21,6 +21,7 @@ import (
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
 	"sovereign/internal/store/feed"
+	"sovereign/internal/store/job"
 )
 
 const (
@@ -30,18 +31,21 @@ const (
 
 var ann = tenant.Caller{Workspace: mine, User: "usr_ann", Key: "key_1"}.Actor()
 
-// A room is the datasets of one storage with two workspaces, whose exchanges are logged on the road that they really take.
-type room struct {
+// A fixture is the datasets of one storage with two workspaces, whose exchanges are logged through the recorder and the
+// spool. A runner does their jobs.
+type fixture struct {
 	*dataset.Store
 	db, logs *db.DB
 	feed     *feed.Feed
 	settings *live.AllSettings
 	recorder *capture.Recorder
-	clerk    *logbook.Ingester
+	ingester *logbook.Ingester
 	book     *logbook.Handler
+	runner   *job.Runner
+	stop     func() // stops the runner; jobs go on with the next
 }
 
-func each(t *testing.T, test func(t *testing.T, r room)) {
+func eachStorage(t *testing.T, test func(t *testing.T, r fixture)) {
 	t.Helper()
 	dbtest.EachWithLogs(t, func(t *testing.T, core, logs *db.DB) {
 		for _, ws := range []tenant.ID{mine, theirs} {
@@ -59,17 +63,41 @@ func each(t *testing.T, test func(t *testing.T, r room)) {
 		}
 		t.Cleanup(func() { _ = s.Close() })
 		log := slog.New(slog.DiscardHandler)
-		r := room{db: core, logs: logs, settings: live.NewSettings(), feed: feed.New(core, log, nil), clerk: logbook.NewIngester(logs, s, "test", log)}
+		r := fixture{db: core, logs: logs, settings: live.NewSettings(), feed: feed.New(core, log, nil), ingester: logbook.NewIngester(logs, s, "test", log)}
 		r.recorder = capture.NewRecorder(r.settings, s)
-		book := logbook.NewStore(logs)
-		r.book = logbook.NewHandler(book, r.clerk, r.settings)
-		r.Store = dataset.NewStore(core, book)
+		r.book = logbook.NewHandler(logbook.NewStore(logs), r.ingester, r.settings)
 		r.logging(30)
+		r.serve(t)
 		test(t, r)
 	})
 }
 
-func (r room) logging(days int64) {
+// serve makes a store with a runner of its own and runs it, as a server that has just started does.
+func (r *fixture) serve(t *testing.T) {
+	t.Helper()
+	r.runner = job.NewRunner(job.Config{DB: r.db, Log: slog.New(slog.DiscardHandler), PerWorkspace: 4})
+	r.Store = dataset.NewStore(r.db, logbook.NewStore(r.logs), r.runner)
+	for kind, work := range r.Jobs() {
+		r.runner.Handle(kind, work)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	runner := r.runner
+	go func() { defer close(done); runner.Run(ctx) }()
+	r.stop = func() { cancel(); <-done }
+	t.Cleanup(r.stop)
+}
+
+// fromLogs starts a build and waits for it.
+func (r fixture) fromLogs(ctx context.Context, ws tenant.ID, recipe dataset.Recipe) (dataset.Dataset, error) {
+	id, err := r.Start(ctx, ws, ann, recipe)
+	if err != nil {
+		return dataset.Dataset{}, err
+	}
+	return r.Await(ctx, ws, id)
+}
+
+func (r fixture) logging(days int64) {
 	r.settings.Put(mine, live.Settings{LogDays: days})
 	r.settings.Put(theirs, live.Settings{LogDays: days})
 }
@@ -85,7 +113,7 @@ type chat struct {
 	tools    string
 }
 
-func (r room) log(t *testing.T, chats ...chat) {
+func (r fixture) log(t *testing.T, chats ...chat) {
 	t.Helper()
 	for _, c := range chats {
 		messages := []map[string]string{{"role": "system", "content": "You help."}}
@@ -110,7 +138,7 @@ func (r room) log(t *testing.T, chats ...chat) {
 			Messages: said, Tools: []byte(c.tools), Answer: fmt.Appendf(nil, `{"choices":[{"message":%s,"finish_reason":%q}]}`, c.response, c.finish),
 		})
 	}
-	if err := r.clerk.Ingest(t.Context()); err != nil {
+	if err := r.ingester.Ingest(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -131,16 +159,16 @@ func some(tag string, n int) []chat {
 	return chats
 }
 
-func (r room) make(t *testing.T, recipe dataset.Recipe) dataset.Dataset {
+func (r fixture) make(t *testing.T, recipe dataset.Recipe) dataset.Dataset {
 	t.Helper()
-	d, err := r.FromLogs(t.Context(), mine, ann, recipe)
+	d, err := r.fromLogs(t.Context(), mine, recipe)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return d
 }
 
-func (r room) get(t *testing.T, id string) dataset.Dataset {
+func (r fixture) get(t *testing.T, id string) dataset.Dataset {
 	t.Helper()
 	d, err := r.Get(t.Context(), mine, id)
 	if err != nil {
@@ -149,7 +177,7 @@ func (r room) get(t *testing.T, id string) dataset.Dataset {
 	return d
 }
 
-func (r room) export(t *testing.T, d dataset.Dataset) string {
+func (r fixture) export(t *testing.T, d dataset.Dataset) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := r.Export(t.Context(), mine, &d, &out); err != nil {
@@ -158,7 +186,7 @@ func (r room) export(t *testing.T, d dataset.Dataset) string {
 	return out.String()
 }
 
-func (r room) delete(t *testing.T, id string) {
+func (r fixture) delete(t *testing.T, id string) {
 	t.Helper()
 	if err := r.Delete(t.Context(), mine, ann, id); err != nil {
 		t.Fatal(err)
@@ -172,7 +200,7 @@ func lines(text string) []string {
 }
 
 // counts says how many rows the tables of datasets have: datasets, rows, examples, loose.
-func (r room) counts(t *testing.T) (n [4]int) {
+func (r fixture) counts(t *testing.T) (n [4]int) {
 	t.Helper()
 	for i, table := range []string{"datasets", "dataset_rows", "dataset_examples", "dataset_loose"} {
 		var err error
@@ -183,15 +211,15 @@ func (r room) counts(t *testing.T) (n [4]int) {
 	return n
 }
 
-func (r room) has(t *testing.T, want [4]int) {
+func (r fixture) has(t *testing.T, want [4]int) {
 	t.Helper()
 	if got := r.counts(t); got != want {
 		t.Errorf("datasets, rows, examples, loose: %v, want %v", got, want)
 	}
 }
 
-// beside runs what goes on until stop is called.
-func beside(ctx context.Context, what func(context.Context) error) (stop func() (int, error)) {
+// repeatedly calls a function in the background until stop is called, which returns how often it succeeded.
+func repeatedly(ctx context.Context, what func(context.Context) error) (stop func() (int, error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error)
 	times := 0

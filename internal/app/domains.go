@@ -1,0 +1,95 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/alias"
+	"sovereign/internal/domain/catalog"
+	"sovereign/internal/domain/criterion"
+	"sovereign/internal/domain/dataset"
+	"sovereign/internal/domain/logbook"
+	"sovereign/internal/domain/providerkey"
+	"sovereign/internal/domain/wallet"
+	"sovereign/internal/domain/workspace"
+	"sovereign/internal/store/job"
+	"sovereign/internal/store/module"
+)
+
+// Jobs that run at once, of all workspaces and of one.
+const (
+	jobSlots         = 16
+	jobsPerWorkspace = 4
+)
+
+// domains is what the API manages. What a domain does is in its module; the fields are what operators use beside it.
+type domains struct {
+	jobs    *job.Runner
+	modules []module.Module
+
+	workspaces *workspace.Store
+	wallets    *wallet.Store
+	bench      *criterion.Bench
+}
+
+// open makes the modules, fills the data plane from their publishers, and lets them start.
+func (d *domains) open(ctx context.Context, i *instance) error {
+	d.jobs = job.NewRunner(job.Config{DB: i.storage.db, Log: i.log, Slots: jobSlots, PerWorkspace: jobsPerWorkspace})
+	d.workspaces = workspace.NewStore(i.storage.db, i.state.feed)
+	d.wallets = wallet.NewStore(i.storage.db, i.state.feed, i.state.funds)
+	d.modules = d.list(i)
+	for _, m := range d.modules {
+		i.state.feed.Register(m.Publishers)
+		for kind, work := range m.Jobs {
+			d.jobs.Handle(kind, work)
+		}
+	}
+	if err := i.state.feed.Fill(ctx); err != nil {
+		return err
+	}
+	for _, m := range d.modules {
+		if m.Start == nil {
+			continue
+		}
+		if err := m.Start(ctx); err != nil {
+			return fmt.Errorf("start %s: %w", m.Name, err)
+		}
+	}
+	return nil
+}
+
+// list is every module, in the order of their routes. A new domain is a line here.
+func (d *domains) list(i *instance) []module.Module {
+	on, s := &i.storage, &i.state
+	logged := logbook.NewStore(on.logs)
+	logs := logbook.NewHandler(logged, s.ingester, s.settings)
+	all := []module.Module{
+		wallet.Module(d.wallets, s.poster, d.find),
+		catalog.Module(i.models.catalog, s.keys),
+		alias.Module(alias.Deps{DB: on.db, Feed: s.feed, Aliases: s.aliases, Catalog: i.models.catalog, Keys: s.keys}),
+		providerkey.Module(providerkey.Deps{
+			DB: on.db, Feed: s.feed, Vault: on.vault, Guard: i.models.guard, Catalog: i.models.catalog, Keys: s.keys,
+			Find: d.find, Log: i.log,
+		}),
+		logbook.Module(logs, s.ingester),
+		dataset.Module(dataset.NewStore(on.db, logged, d.jobs), logs.Open),
+	}
+	all = append(all, d.judging(i, logged, logs)...)
+	var steps []module.Step
+	for _, m := range all {
+		steps = append(steps, m.Setup...)
+	}
+	workspaces := workspace.Module(workspace.Deps{
+		DB: on.db, Store: d.workspaces, Directory: s.directory, Settings: s.settings, Logged: s.recorder.Enabled,
+		Steps: steps, Log: i.log,
+		Hooks: workspace.Hooks{Uncached: i.plane.cache.Forget, Unlogged: s.recorder.Settle},
+	})
+	return append([]module.Module{workspaces}, all...)
+}
+
+// find returns the workspace of an id or a name.
+func (d *domains) find(ctx context.Context, name string) (tenant.ID, error) {
+	ws, err := d.workspaces.Find(ctx, name)
+	return ws.ID, err
+}

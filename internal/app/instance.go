@@ -1,0 +1,91 @@
+// Package app wires the server together and runs it: configuration, storage, routers, listeners, signals, and the
+// command line. It is the one package that imports all others.
+package app
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"sovereign/internal/domain/catalog"
+	"sovereign/internal/net/netguard"
+)
+
+// An instance is everything that stands on one storage: locked, migrated, filled, with its routers. The server serves
+// it on sockets; an admin command without a server uses the same instance, in its own process.
+//
+// Its parts are opened in the order in which they stand here. Each uses those before it.
+type instance struct {
+	log *slog.Logger
+
+	storage storage
+	models  models
+	state   state
+	plane   plane
+	domains domains
+	routers routers
+
+	fenced     atomic.Pointer[string] // why nothing is served, or nil
+	draining   atomic.Bool            // stopping: served, but not ready for more
+	background background
+}
+
+// open takes the data and makes it ready. It either returns an instance or leaves everything as it was, so that a start
+// that cannot succeed changes nothing.
+func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, tracer trace.Tracer) (i *instance, err error) {
+	allowed, err := prefixes("guard_allow", c.GuardAllow)
+	if err != nil {
+		return nil, err
+	}
+	i = &instance{log: log, storage: storage{config: c.Storage, log: log}, models: models{guard: netguard.New(allowed)}}
+	defer func() {
+		if err != nil {
+			i.takeBack()
+		}
+	}()
+	if err := i.storage.open(ctx, mode); err != nil {
+		return i, err
+	}
+	if err := i.models.load(c); err != nil {
+		return i, err
+	}
+	if warning := catalog.Old(time.Now()); warning != "" {
+		log.Warn(warning)
+	}
+	if err := i.state.open(ctx, &i.storage, int64(c.Limits.LogSpool)); err != nil {
+		return i, err
+	}
+	i.plane.open(c, &i.models, &i.state, log)
+	i.plane.metrics.MustRegister(i.gauges()...)
+	if err := i.domains.open(ctx, i); err != nil {
+		return i, err
+	}
+	i.apply(c)
+	return i, i.routers.open(i, tracer)
+}
+
+// apply puts limits in force that may change while running.
+func (i *instance) apply(c *Config) {
+	i.plane.apply(c)
+	i.domains.bench.AtOnce(c.Limits.JudgeCalls)
+}
+
+// takeBack closes what was opened and removes what was created on the way.
+func (i *instance) takeBack() {
+	i.storage.release()
+	i.storage.removeCreated()
+	i.close()
+	i.storage.removeFolder()
+}
+
+// close stops the background work and closes everything. What is not open is passed over.
+func (i *instance) close() {
+	i.background.stopAll()
+	i.models.guard.Close()
+	i.plane.close()
+	i.state.close()
+	i.storage.close()
+}

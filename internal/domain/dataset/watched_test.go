@@ -1,6 +1,0 @@
-//go:build !race
-
-package dataset
-
-// watched is 1 where nobody watches.
-const watched = 1

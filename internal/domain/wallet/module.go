@@ -1,0 +1,17 @@
+package wallet
+
+import "sovereign/internal/store/module"
+
+// Module serves the wallets of s, and posts the journal to the ledger with p. find returns the workspace of an id or a name.
+func Module(s *Store, p *Poster, find Workspaces) module.Module {
+	return module.Module{
+		Name:       "wallets",
+		Routes:     NewOperator(s, p, find).Routes(),
+		Publishers: p.Sources(),
+		Background: []module.Loop{{Name: "sync the journal", Run: p.Sync}, {Name: "post the journal", Run: p.Run}},
+		Setup: []module.Step{
+			{ID: "add_credit", Action: "ask the operator to top the wallet up: sovereign admin wallet topup", Done: s.Funded},
+			{ID: "send_request", Action: "send a chat completion: POST /v1/chat/completions with the model sim/chat, or one of GET /v1/models", Done: s.Used},
+		},
+	}
+}
