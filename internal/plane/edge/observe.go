@@ -48,13 +48,14 @@ func (c *call) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-var _ interface{ Await(f func()) life.Stop } = (*call)(nil) // life.After looks for it
+// life.AfterFunc looks for OnEnd by a type assertion: without this line, renaming it would cost allocations in silence.
+var _ life.Notifier = (*call)(nil)
 
-// Await calls f when the caller disconnects: see life.After.
-func (c *call) Await(f func()) life.Stop { return life.After(c.Context, f) }
+// OnEnd implements life.Notifier: f runs when the request's context ends.
+func (c *call) OnEnd(f func()) life.Callback { return life.AfterFunc(c.Context, f) }
 
-// AfterFunc is Await in the form that package context looks for.
-func (c *call) AfterFunc(f func()) (stop func() bool) { return c.Await(f).Stop }
+// AfterFunc is OnEnd in the form that package context looks for.
+func (c *call) AfterFunc(f func()) (stop func() bool) { return c.OnEnd(f).Stop }
 
 // callOf returns the call of a request's context, or an empty one.
 func callOf(ctx context.Context) *call {

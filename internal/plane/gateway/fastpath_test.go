@@ -194,9 +194,9 @@ func (b *bench) listen(use *fastPathUse) (address, key string) {
 	})
 	server := &http1.Server{
 		Handler: edge.New(edge.Config{Directory: directory, Log: log, Bounds: b.Bounds}, handler), Log: log,
-		Targets: []string{"/v1/chat/completions"},
-		Context: func(conn net.Conn) context.Context { return edge.ConnContext(context.Background(), conn) },
-		Other: func(conn net.Conn) {
+		Targets:     []string{"/v1/chat/completions"},
+		ConnContext: func(conn net.Conn) context.Context { return edge.ConnContext(context.Background(), conn) },
+		Fallback: func(conn net.Conn) {
 			b.t.Error("the HTTP/1 server did not take the request")
 			_ = conn.Close()
 		},

@@ -49,7 +49,7 @@ func (g *Gateway) serve(caller context.Context, q *request.Request, c *completio
 
 	r.deadline.Start(r.clock.now, r.settings.RequestTimeout)
 	defer r.deadline.Finish()
-	defer life.After(caller, r.callerLeft).Stop()
+	defer life.AfterFunc(caller, r.callerLeft).Stop()
 	g.requests.Add(&r.deadline)
 	defer g.requests.Remove(&r.deadline)
 	defer func() { r.circuit.report(nil, r.clock.now) }()

@@ -56,7 +56,7 @@ func (d *Deadline) BeginAttempt(attempt *life.Life, now time.Time, timeout time.
 	d.attempt = attempt
 	d.mutex.Unlock()
 	d.Wait(now, timeout)
-	d.Hold(attempt)
+	d.SetChild(attempt)
 }
 
 // EndAttempt ends an attempt, which may have ended before.
@@ -65,7 +65,7 @@ func (d *Deadline) EndAttempt(attempt *life.Life) {
 	d.attempt = nil
 	d.wait.Store(int64(never))
 	d.mutex.Unlock()
-	d.Hold(nil)
+	d.SetChild(nil)
 	attempt.End(context.Canceled)
 }
 

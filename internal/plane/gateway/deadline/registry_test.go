@@ -21,7 +21,7 @@ func TestEveryWaitEndsAtItsTimeoutAndNotBefore(t *testing.T) {
 		one.Start(begun, time.Hour)
 		all.Add(one)
 		one.BeginAttempt(attempt, begun, timeout)
-		attempt.Await(func() {
+		attempt.OnEnd(func() {
 			if !errors.Is(attempt.Cause(), ErrSilent) || one.Cause() != nil {
 				t.Errorf("the attempt ended with %v, its request with %v", attempt.Cause(), one.Cause())
 			}
