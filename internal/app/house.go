@@ -360,7 +360,7 @@ func (h *house) start() {
 	h.work.Go(func() { h.feed.Run(ctx) })
 	h.work.Go(func() { h.pub.RecordUses(ctx, h.log) })
 	h.work.Go(func() { h.tidy(ctx) })
-	h.work.Go(func() { h.lease.Watch(ctx, leaseEvery, h.lost, h.regained) })
+	h.work.Go(func() { h.lease.Monitor(ctx, leaseEvery, h.lost, h.regained) })
 	h.work.Go(func() { h.teller.Sync(ctx) })
 	h.work.Go(func() { h.teller.Run(ctx) })
 	h.work.Go(func() { h.clerk.Run(ctx) })
@@ -390,7 +390,7 @@ func (h *house) tidy(ctx context.Context) {
 			return
 		case <-tick.C:
 			bounded, cancel := context.WithTimeout(ctx, time.Minute)
-			if err := api.Forget(bounded, h.db); err != nil && ctx.Err() == nil {
+			if err := api.DeleteExpiredAnswers(bounded, h.db); err != nil && ctx.Err() == nil {
 				h.log.Warn("cannot forget old Idempotency-Keys", "err", err)
 			}
 			cancel()

@@ -37,14 +37,14 @@ func (h *house) stock(c *Config) error {
 // tongues are the wires that are spoken with providers.
 func (h *house) tongues() upstream.Protocols {
 	return upstream.Protocols{
-		Makers: map[live.Protocol]upstream.Maker{
+		Factories: map[live.Protocol]upstream.SenderFactory{
 			live.Sim: func(*live.Provider) (upstream.Sender, error) { return sim.New(), nil },
 		},
 		Dialects: map[live.Protocol]upstream.Dialect{
 			live.Anthropic: anthropic.Dialect{Now: time.Now}, live.Gemini: gemini.Dialect{Now: time.Now}, live.Cohere: cohere.Dialect{},
 		},
-		Bridge:  responses.Bridge{Now: time.Now, New: id.New},
-		Guarded: h.guard.Transport(),
+		Responses: responses.Dialect{Now: time.Now, New: id.New},
+		Guarded:   h.guard.Transport(),
 	}
 }
 
@@ -55,13 +55,13 @@ func (h *house) catalog() *live.Catalog { return h.fleet.Load().Catalog }
 func (h *house) inferenceRoutes() []api.Route {
 	headers := func(r *api.Route) {
 		for _, option := range []api.Option{
-			api.Takes("X-Service-Tag", "A label of at most 64 characters, for what the request is about; never forwarded"),
-			api.Takes("X-Service-Trace-Id", "At most 128 characters: groups the steps of one agent run; never forwarded"),
-			api.Takes("X-Service-Log", "off excludes the request from logging"),
-			api.Takes("X-Service-Cache", "on or off: whether this request's answer is remembered, and given again; not for responses"),
-			api.Tells("X-Service-Cache", "hit or miss, where answers are remembered"),
-			api.Tells("X-Service-Served-Model", "The catalog id of the model that answered"),
-			api.Tells("X-Service-Alias", "The alias that was used, if one was"),
+			api.RequestHeader("X-Service-Tag", "A label of at most 64 characters, for what the request is about; never forwarded"),
+			api.RequestHeader("X-Service-Trace-Id", "At most 128 characters: groups the steps of one agent run; never forwarded"),
+			api.RequestHeader("X-Service-Log", "off excludes the request from logging"),
+			api.RequestHeader("X-Service-Cache", "on or off: whether this request's answer is remembered, and given again; not for responses"),
+			api.ResponseHeader("X-Service-Cache", "hit or miss, where answers are remembered"),
+			api.ResponseHeader("X-Service-Served-Model", "The catalog id of the model that answered"),
+			api.ResponseHeader("X-Service-Alias", "The alias that was used, if one was"),
 		} {
 			option(r)
 		}

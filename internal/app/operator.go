@@ -131,7 +131,7 @@ func (h *house) publicRoutes() []api.Route {
 			return Health{Status: "ready"}, ready.check(ctx)
 		}, "Should this server get traffic? 503 while stopping or without its database"),
 		api.Get("/.well-known/jwks.json", api.Public, h.jwksRoute, "The public keys that certificates are signed with, retired ones too (RFC 7517)",
-			api.Produces(jwkSet), api.Tells("Cache-Control", "It may be kept for five minutes; ask again for a key that is not in it")),
+			api.Produces(jwkSet), api.ResponseHeader("Cache-Control", "It may be kept for five minutes; ask again for a key that is not in it")),
 	}
 }
 

@@ -32,7 +32,7 @@ func (h *Handler) Routes() []api.Route {
 		api.Get("/datasets", api.Reader, h.list, "List datasets"),
 		api.Get("/datasets/{id}", api.Reader, h.get, "Read a dataset"),
 		api.Get("/datasets/{id}/export", api.Reader, h.export, "Download the examples of a dataset, one JSON object on a line", api.Produces(jsonl), api.Long,
-			api.Tells(countHeader, "How many examples there are")),
+			api.ResponseHeader(countHeader, "How many examples there are")),
 		api.Delete("/datasets/{id}", api.Admin, h.delete, "Delete a dataset; its holdout stays"),
 	}
 }

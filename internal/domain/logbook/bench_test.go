@@ -10,8 +10,8 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// What it costs to enter a row, in batches as a busy server makes them.
-func BenchmarkEnter(b *testing.B) {
+// BenchmarkIngest measures the cost of ingesting a row, in batches of a busy server.
+func BenchmarkIngest(b *testing.B) {
 	d, err := db.OpenLogs(b.Context(), b.TempDir(), secret.Text{})
 	if err != nil {
 		b.Fatal(err)
@@ -20,7 +20,7 @@ func BenchmarkEnter(b *testing.B) {
 	if err := d.Migrate(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	clerk, source := newClerk(b, d), newMillion(1_000_000, clock.Now())
+	ingester, source := newIngester(b, d), newRowSource(1_000_000, clock.Now())
 	b.ReportAllocs()
 	for b.Loop() {
 		b.StopTimer()
@@ -29,7 +29,7 @@ func BenchmarkEnter(b *testing.B) {
 			rows[i] = source.next(30 * 24 * time.Hour)
 		}
 		b.StartTimer()
-		if err := enterRows(b.Context(), clerk, rows); err != nil {
+		if err := insertRows(b.Context(), ingester, rows); err != nil {
 			b.Fatal(err)
 		}
 	}

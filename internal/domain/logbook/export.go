@@ -12,40 +12,44 @@ import (
 	"sovereign/internal/text/fold"
 )
 
-// MaxExport is how many exchanges an export looks at.
+// MaxExport bounds the exchanges that an export reads.
 const MaxExport = 10_000
 
-// An Export is what will be written: the newest exchanges of some filters, those that are turns of one conversation folded into one
-// example. It holds the places of the rows, and none of their text.
+// An Export is the newest matching exchanges; those that are turns of one conversation are folded into one example.
+// It holds the times of the rows, and none of their text.
 type Export struct {
 	Count   int  // examples
-	Scanned int  // exchanges that were looked at
+	Scanned int  // exchanges that were read
 	Capped  bool // there were more
 
 	q      *query
-	places []fold.Place
+	places []fold.Position
 	times  []clock.Time
 }
 
-// Export looks at the rows of some filters.
+// Export finds the newest MaxExport rows of some filters and folds them.
 func (s *Store) Export(ctx context.Context, ws tenant.ID, f *Filters) (*Export, error) {
+	return s.export(ctx, ws, f, MaxExport)
+}
+
+func (s *Store) export(ctx context.Context, ws tenant.ID, f *Filters, most int) (*Export, error) {
 	e := &Export{}
 	err := s.db.SnapshotIn(ctx, ws, func(in db.Scoped) (err error) {
 		if e.q, err = find(ctx, in, ws, f, clock.Now()); err != nil {
 			return err
 		}
 		var failed error
-		e.places = fold.Leaves(func(yield func(fold.Chain) bool) { // which goes over them twice
+		e.places = fold.Leaves(func(yield func(fold.Chain) bool) { // Leaves iterates twice
 			if e.times, e.Capped = e.times[:0], false; failed != nil {
 				return
 			}
-			failed = errors.Join(failed, e.q.page(ctx, "at, chain", MaxExport+1, 0, func(r *stored) bool {
-				if len(e.times) == MaxExport {
+			failed = errors.Join(failed, e.q.page(ctx, "at, chain", most+1, 0, func(r *logRow) bool {
+				if len(e.times) == most {
 					e.Capped = true
 					return false
 				}
 				e.times = append(e.times, r.At)
-				chain, _ := fold.Parse(r.Chain) // of another release it folds with nothing
+				chain, _ := fold.Parse(r.Chain) // a chain of another release folds with no other
 				return yield(chain)
 			}))
 		})
@@ -66,7 +70,8 @@ func (s *Store) Export(ctx context.Context, ws tenant.ID, f *Filters) (*Export, 
 // exportBatch is how many rows are read at a time.
 const exportBatch = 50
 
-// Write writes the examples, a line for each, newest first. It holds a few rows at a time; a row that was deleted meanwhile, or is no conversation, is left out.
+// Write writes the examples, one per line, newest first. It holds a few rows at a time. A row that was deleted
+// meanwhile, or that is no conversation, is omitted.
 func (e *Export) Write(ctx context.Context, to io.Writer) error {
 	out := bufio.NewWriterSize(to, 64<<10)
 	var line []byte
@@ -76,7 +81,7 @@ func (e *Export) Write(ctx context.Context, to io.Writer) error {
 		part.from, part.to = e.times[until-1], e.times[from]+1
 		at := from
 		var failed error
-		err := part.page(ctx, "at, response, tools, messages", exportBatch, 0, func(r *stored) bool {
+		err := part.page(ctx, "at, response, tools, messages", exportBatch, 0, func(r *logRow) bool {
 			for at < until && e.times[at] > r.At {
 				at++
 			}
@@ -84,7 +89,7 @@ func (e *Export) Write(ctx context.Context, to io.Writer) error {
 				return true
 			}
 			example, err := fold.Example(line[:0], r.Messages, r.Response, r.Tools, e.places[at].Folded > 0)
-			if err != nil { // what a provider took for tools, and is no list, is left out
+			if err != nil { // tools that are no list, although the provider accepted them, are omitted
 				if example, err = fold.Example(line[:0], r.Messages, r.Response, nil, e.places[at].Folded > 0); err != nil {
 					return true
 				}

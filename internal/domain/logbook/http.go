@@ -11,24 +11,29 @@ import (
 	"sovereign/internal/store/api"
 )
 
-// A Handler answers what keys may ask about their workspace's logs.
+// A Handler serves the log endpoints.
 type Handler struct {
 	store    *Store
-	clerk    *Ingester
+	ingester *Ingester
 	settings *live.AllSettings
 }
 
-// NewHandler reads s, as far as the settings allow. c enters what is still in the spool before anybody reads.
+// NewHandler returns a handler that reads s, as far as the settings permit. Before a read, c ingests what is still in
+// the spool.
 func NewHandler(s *Store, c *Ingester, settings *live.AllSettings) *Handler {
-	return &Handler{store: s, clerk: c, settings: settings}
+	return &Handler{store: s, ingester: c, settings: settings}
 }
 
-// Routes are the operations for keys.
+// Routes returns the operations for API keys.
 func (h *Handler) Routes() []api.Route {
 	return []api.Route{
 		api.Get("/logs", api.Reader, h.list, "List logged exchanges, newest first"),
-		api.Get("/logs/export", api.Reader, h.export, "Download logged exchanges as chat examples, one JSON object on a line, conversations folded", api.Produces(jsonl), api.Long,
-			api.Tells(countHeader, "How many examples there are"), api.Tells(scannedHeader, "How many exchanges were looked at"), api.Tells(cappedHeader, "true when there were more than "+strconv.Itoa(MaxExport))),
+		api.Get("/logs/export", api.Reader, h.export,
+			"Download logged exchanges as chat examples, one JSON object on a line, conversations folded",
+			api.Produces(jsonl), api.Long,
+			api.ResponseHeader(countHeader, "How many examples there are"),
+			api.ResponseHeader(scannedHeader, "How many exchanges were looked at"),
+			api.ResponseHeader(cappedHeader, "true when there were more than "+strconv.Itoa(MaxExport))),
 		api.Get("/logs/{id}", api.Reader, h.get, "Read a logged exchange"),
 		api.Get("/segments", api.Reader, h.segments, "List the families of system prompts, the largest first"),
 		api.Get("/traces", api.Reader, h.traces, "List the runs of agents, the last active first"),
@@ -43,14 +48,14 @@ const (
 	cappedHeader  = "X-Service-Export-Capped"
 )
 
-// Open refuses while logging is off, and makes sure that what was answered is there to be read.
+// Open refuses while logging is disabled, and ingests what is in the spool, so that answered requests are visible.
 func (h *Handler) Open(ctx context.Context, ws tenant.ID) error {
 	if h.settings.Of(ws).LogDays == 0 {
 		return errDisabled()
 	}
 	soon, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_ = h.clerk.Ingest(soon) // what is not entered now will be; the reading itself says what is wrong
+	_ = h.ingester.Ingest(soon) // what is not ingested now is ingested later; the read itself reports a failure
 	return nil
 }
 
@@ -142,7 +147,8 @@ func (h *Handler) export(ctx context.Context, caller tenant.Caller, in Filters) 
 	return api.Stream{
 		ContentType: jsonl, Filename: "logs.jsonl", Write: func(w io.Writer) error { return export.Write(ctx, w) },
 		Headers: map[string]string{
-			countHeader: strconv.Itoa(export.Count), scannedHeader: strconv.Itoa(export.Scanned), cappedHeader: strconv.FormatBool(export.Capped),
+			countHeader: strconv.Itoa(export.Count), scannedHeader: strconv.Itoa(export.Scanned),
+			cappedHeader: strconv.FormatBool(export.Capped),
 		},
 	}, nil
 }

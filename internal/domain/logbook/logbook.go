@@ -1,5 +1,5 @@
-// Package logbook keeps the chat exchanges of workspaces that want it: it enters what was captured, counts it, lists and exports it, and
-// takes it away when its time is over.
+// Package logbook stores the chat exchanges of workspaces that have logging enabled. It ingests captured rows, counts
+// them, lists and exports them, and deletes them when they expire.
 package logbook
 
 import (
@@ -14,7 +14,7 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// A Row is a logged exchange as it is read.
+// A Row is a logged exchange as the API shows it.
 type Row struct {
 	ID                 string         `json:"id"`
 	Object             string         `json:"object" enum:"log"`
@@ -45,7 +45,7 @@ type Row struct {
 	KeyID              tenant.KeyID   `json:"key_id"`
 }
 
-// Filters say which rows are meant. They combine with AND; what is empty filters nothing.
+// Filters select rows. They combine with AND; an empty one selects everything.
 type Filters struct {
 	Model        string     `query:"model" json:"model,omitempty" doc:"The model that answered"`
 	Tag          string     `query:"tag" json:"tag,omitempty" doc:"The tag of X-Service-Tag"`
@@ -56,7 +56,7 @@ type Filters struct {
 	End          clock.Time `query:"end" json:"end,omitempty" doc:"Before this time, RFC 3339"`
 }
 
-// check refuses what no row could ever match by mistake.
+// check refuses a time range that is empty by mistake.
 func (f *Filters) check() error {
 	if f.Start != 0 && f.End != 0 && f.End <= f.Start {
 		return fault.Invalid("end", "must be after start")
@@ -64,7 +64,7 @@ func (f *Filters) check() error {
 	return nil
 }
 
-// A Selection is Filters in a body. What is omitted filters nothing.
+// A Selection is Filters in a body. What is omitted selects everything.
 type Selection struct {
 	Model        string     `json:"model,omitempty" doc:"The model that answered"`
 	Tag          string     `json:"tag,omitempty" doc:"The tag of X-Service-Tag"`
@@ -75,13 +75,13 @@ type Selection struct {
 	End          clock.Time `json:"end,omitzero" doc:"Before this time, RFC 3339"`
 }
 
-// Filters are those of s.
+// Filters returns s as Filters.
 func (s Selection) Filters() *Filters {
 	filters := Filters(s)
 	return &filters
 }
 
-// Check refuses what no row could ever match by mistake. at is where s stands in the body, such as "filters.".
+// Check refuses a time range that is empty by mistake. at is the path of s in the body, such as "filters.".
 func (s Selection) Check(at string) error {
 	if s.Start != 0 && s.End != 0 && s.End <= s.Start {
 		return fault.Invalid(at+"end", "must be after "+at+"start")
@@ -89,22 +89,24 @@ func (s Selection) Check(at string) error {
 	return nil
 }
 
-// A facet is something that rows are counted by.
+// A facet is a property that rows are counted by.
 type facet struct {
-	name  string // under which they are counted, with the value
+	name  string // the name under which log_counts has it, with the value
 	value string
-	arg   any    // of the conditions; nil where they need none
-	plain string // the condition, in which $? is the argument. No index leads to it: it is made of expressions
-	led   string // the same, along the index that is for it; none where there is no such index
+	arg   any // argument of the conditions; nil where they need none
+	// plain is the condition, with $? for the argument. It uses expressions, so that the planner uses no index for
+	// it.
+	plain   string
+	indexed string // the same condition, written for the facet's own index; empty where there is none
 }
 
-// The names under which rows are counted that are not those of columns.
+// The names in log_counts that are no column.
 const (
 	everything = ""
-	ordinary   = "ordinary" // that have stopped, and were not remembered
+	ordinary   = "ordinary" // finish_reason is stop and the answer was not cached
 )
 
-// facets are the filters that name a value.
+// facets returns the filters that name a value.
 func (f *Filters) facets() (all []facet) {
 	for _, one := range [...]struct{ column, value, common string }{
 		{"model", f.Model, ""}, {"tag", f.Tag, ""}, {"segment", f.Segment, ""}, {"finish_reason", f.FinishReason, "stop"},
@@ -114,31 +116,34 @@ func (f *Filters) facets() (all []facet) {
 		}
 		next := facet{name: one.column, value: one.value, arg: one.value, plain: "COALESCE(" + one.column + ", '') = $?"}
 		if one.value != one.common {
-			next.led = one.column + " = $?"
+			next.indexed = one.column + " = $?"
 		}
-		if next.led != "" && (one.column == "tag" || one.column == "finish_reason") { // its index leaves out what is common
-			next.led += " AND " + one.column + " <> '" + one.common + "'"
+		// The facet's partial index omits the common value.
+		if next.indexed != "" && (one.column == "tag" || one.column == "finish_reason") {
+			next.indexed += " AND " + one.column + " <> '" + one.common + "'"
 		}
 		all = append(all, next)
 	}
 	switch {
 	case f.CacheHit == nil:
 	case *f.CacheHit:
-		all = append(all, facet{name: "cached", value: "true", plain: "COALESCE(cached, FALSE)", led: "cached = TRUE AND cached"})
+		all = append(all, facet{
+			name: "cached", value: "true", plain: "COALESCE(cached, FALSE)", indexed: "cached = TRUE AND cached",
+		})
 	default:
 		all = append(all, facet{name: "cached", value: "false", plain: "NOT COALESCE(cached, FALSE)"})
 	}
-	if len(all) == 2 && all[0].led == "" && all[1].led == "" { // two that most rows have are counted as one
+	if len(all) == 2 && all[0].indexed == "" && all[1].indexed == "" { // two facets that most rows have are counted as one
 		return []facet{{name: ordinary, plain: "COALESCE(finish_reason, '') = 'stop' AND NOT COALESCE(cached, FALSE)"}}
 	}
 	return all
 }
 
-// where appends the facet's condition to a text, and its argument to those of the text, which begin with $first.
+// where appends the facet's condition to a text, and its argument to args, the first of which is $first.
 func (f *facet) where(text *strings.Builder, led bool, args []any, first int) []any {
 	condition := f.plain
 	if led {
-		condition = f.led
+		condition = f.indexed
 	}
 	if f.arg != nil {
 		args = append(args, f.arg)
@@ -149,7 +154,7 @@ func (f *facet) where(text *strings.Builder, led bool, args []any, first int) []
 	return args
 }
 
-// errDisabled answers whoever would read logs of a workspace that wants none.
+// errDisabled refuses to read the logs of a workspace that has logging disabled.
 func errDisabled() error {
 	return fault.LoggingDisabled.New("request logging is off for this workspace; the operator turns it on: sovereign admin logging on")
 }

@@ -13,20 +13,21 @@ import (
 
 // A query finds rows by filters, at one time.
 //
-// By one facet or none, rows are found along the facet's own index and counted by the hour, so that neither a total nor a deep page
-// goes over the rows. By several, they are found and counted along the index of the rarest, which holds the others too.
+// With one facet or none, rows are found along the facet's own index and counted by the hour, so that neither a total
+// nor a deep page reads all rows. With several facets, rows are found and counted along the index of the rarest,
+// which holds the other columns too.
 type query struct {
-	in     db.Scoped
-	ws     tenant.ID
-	now    clock.Time
-	from   clock.Time           // inclusive
-	to     clock.Time           // exclusive
-	facets []facet              // the first leads, where led is set
-	led    bool                 // by an index of its own
-	counts map[clock.Time]int64 // of the leading facet, or of everything, by hour
+	in      db.Scoped
+	ws      tenant.ID
+	now     clock.Time
+	from    clock.Time           // inclusive
+	to      clock.Time           // exclusive
+	facets  []facet              // the first one selects the index, when indexed is set
+	indexed bool                 // the first facet has an index of its own
+	counts  map[clock.Time]int64 // rows of the first facet, or of all rows, by hour
 }
 
-// never is after every time.
+// never is later than every time.
 const never = clock.Time(math.MaxInt64)
 
 // find prepares a query.
@@ -43,9 +44,9 @@ func find(ctx context.Context, in db.Scoped, ws tenant.ID, f *Filters, now clock
 		if err := q.count(ctx, one); err != nil {
 			return nil, err
 		}
-		indexed := one.led != ""
-		if i == 0 || indexed && !q.led || indexed == q.led && sum(q.counts) < sum(leading) {
-			leading, q.led = q.counts, indexed
+		indexed := one.indexed != ""
+		if i == 0 || indexed && !q.indexed || indexed == q.indexed && sum(q.counts) < sum(leading) {
+			leading, q.indexed = q.counts, indexed
 			q.facets[0], q.facets[i] = q.facets[i], q.facets[0]
 		}
 	}
@@ -60,7 +61,7 @@ func sum(counts map[clock.Time]int64) (n int64) {
 	return n
 }
 
-// count reads how many rows a facet has in the hours that the query touches.
+// count reads how many rows a facet has in the hours of the query.
 func (q *query) count(ctx context.Context, f facet) error {
 	type hourly struct {
 		Hour clock.Time
@@ -78,7 +79,7 @@ func (q *query) count(ctx context.Context, f facet) error {
 	return nil
 }
 
-// where is the condition of rows between two times, and its arguments from $2 on. expires_at is left to whoever needs it.
+// where returns the condition of rows between two times, and its arguments from $2 on. It does not check expires_at.
 func (q *query) where(from, to clock.Time) (string, []any) {
 	var text strings.Builder
 	text.WriteString("workspace_id = $1")
@@ -92,38 +93,38 @@ func (q *query) where(from, to clock.Time) (string, []any) {
 		fmt.Fprintf(&text, " AND at < $%d", len(args)+1)
 	}
 	for i := range q.facets {
-		args = q.facets[i].where(&text, i == 0 && q.led, args, 2)
+		args = q.facets[i].where(&text, i == 0 && q.indexed, args, 2)
 	}
 	return text.String(), args
 }
 
-// total is how many rows there are.
+// total returns the number of matching rows.
 func (q *query) total(ctx context.Context) (int64, error) {
 	switch {
 	case sum(q.counts) == 0:
 		return 0, nil
 	case len(q.facets) > 1:
-		return q.rows(ctx, q.from, q.to, true)
+		return q.countRows(ctx, q.from, q.to, true)
 	}
 	var n int64
 	for at, some := range q.counts {
 		switch from, to := max(at, q.from), min(at+hour, q.to); {
 		case from == at && to == at+hour:
 			n += some
-		default: // a part of an hour
-			part, err := q.rows(ctx, from, to, false)
+		default: // part of an hour
+			part, err := q.countRows(ctx, from, to, false)
 			if err != nil {
 				return 0, err
 			}
 			n += part
 		}
 	}
-	late, err := q.late(ctx)
-	return n - late, err
+	expired, err := q.expired(ctx)
+	return n - expired, err
 }
 
-// rows counts the rows between two times.
-func (q *query) rows(ctx context.Context, from, to clock.Time, visible bool) (int64, error) {
+// countRows counts the rows between two times; with visible only those that have not expired.
+func (q *query) countRows(ctx context.Context, from, to clock.Time, visible bool) (int64, error) {
 	condition, args := q.where(from, to)
 	if visible {
 		args = append(args, q.now)
@@ -136,33 +137,35 @@ func (q *query) rows(ctx context.Context, from, to clock.Time, visible bool) (in
 	return n, nil
 }
 
-// late counts the rows whose time is over and that are still there: there are few, because they are deleted all the time.
-func (q *query) late(ctx context.Context) (int64, error) {
+// expired counts the rows that have expired and are not deleted yet. There are few, because they are deleted
+// continuously.
+func (q *query) expired(ctx context.Context) (int64, error) {
 	args := []any{q.now, q.ws, q.from, q.to}
 	var condition strings.Builder
 	condition.WriteString("expires_at <= $1 AND COALESCE(workspace_id, '') = $2 AND at + 0 >= $3 AND at + 0 < $4")
 	for i := range q.facets {
 		args = q.facets[i].where(&condition, false, args, 1)
 	}
-	n, err := db.One[int64](ctx, q.in.Across("the index of deadlines is everybody's"), `SELECT COUNT(*) FROM log_rows WHERE `+condition.String(), args...)
+	n, err := db.One[int64](ctx, q.in.Across("the index of expiry spans all workspaces"),
+		`SELECT COUNT(*) FROM log_rows WHERE `+condition.String(), args...)
 	if err != nil {
-		return 0, fmt.Errorf("count logged rows whose time is over: %w", err)
+		return 0, fmt.Errorf("count expired logged rows: %w", err)
 	}
 	return n, nil
 }
 
-// page reads rows, newest first, until each has enough.
-func (q *query) page(ctx context.Context, columns string, limit, offset int, each func(*stored) bool) error {
+// page reads rows, newest first, until each returns false.
+func (q *query) page(ctx context.Context, columns string, limit, offset int, each func(*logRow) bool) error {
 	if sum(q.counts) == 0 {
 		return nil
 	}
 	to := q.to
 	if len(q.facets) <= 1 && offset > 0 {
-		late, err := q.late(ctx)
+		expired, err := q.expired(ctx)
 		if err != nil {
 			return err
 		}
-		if late == 0 {
+		if expired == 0 {
 			if to, offset, err = q.skip(ctx, offset); err != nil {
 				return err
 			}
@@ -174,7 +177,7 @@ func (q *query) page(ctx context.Context, columns string, limit, offset int, eac
 	text := fmt.Sprintf(`
 		SELECT %s FROM (SELECT at AS picked FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at DESC LIMIT $%d OFFSET $%d) page
 		CROSS JOIN log_rows WHERE workspace_id = $1 AND at = picked ORDER BY picked DESC`, columns, condition, n-2, n-1, n)
-	for row, err := range db.Rows[stored](ctx, q.in, text, args...) {
+	for row, err := range db.Rows[logRow](ctx, q.in, text, args...) {
 		if err != nil {
 			return fmt.Errorf("read logged rows: %w", err)
 		}
@@ -185,13 +188,14 @@ func (q *query) page(ctx context.Context, columns string, limit, offset int, eac
 	return nil
 }
 
-// skip passes over whole hours: it is the time before which a page begins, and how many rows are to be passed over from there.
+// skip skips whole hours by their counts. It returns the time before which the page begins, and how many rows are
+// left to skip from there.
 func (q *query) skip(ctx context.Context, offset int) (before clock.Time, left int, err error) {
 	before, left = q.to, offset
-	for _, at := range newest(q.counts) {
+	for _, at := range newestFirst(q.counts) {
 		n := q.counts[at]
-		if at+hour > before { // the last is only a part of its hour
-			if n, err = q.rows(ctx, at, before, false); err != nil {
+		if at+hour > before { // of the last hour only a part matches
+			if n, err = q.countRows(ctx, at, before, false); err != nil {
 				return 0, 0, err
 			}
 		}

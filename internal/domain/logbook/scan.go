@@ -13,7 +13,7 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// An Exchange is what a dataset needs to know of a logged row. Which of it is read, the method says.
+// An Exchange is what a dataset needs of a logged row. Each method says which fields it reads.
 type Exchange struct {
 	At           clock.Time
 	ID           string
@@ -26,22 +26,23 @@ type Exchange struct {
 	Messages     []byte
 }
 
-// A Scan is the newest rows of some filters as they stand at one time: it can be read again and again, and is the same each time. It
-// holds the places of the rows, and none of their text.
+// A Scan is the newest matching rows in one snapshot: every read of it returns the same. It holds the keys of the
+// rows, and none of their text.
 type Scan struct {
 	Capped bool // there were more rows
 
-	in    db.Scoped
-	marks []mark
+	in   db.Scoped
+	keys []rowKey
 }
 
-// A mark is a row's place.
-type mark struct {
+// A rowKey identifies a row of a workspace.
+type rowKey struct {
 	At clock.Time
 	ID string
 }
 
-// Scan hands at most so many rows to fn, which may read them until it returns. Rows that are deleted meanwhile are still there for it.
+// Scan calls fn with at most so many rows, which fn may read until it returns. Rows that are deleted meanwhile are
+// still visible to it.
 func (s *Store) Scan(ctx context.Context, ws tenant.ID, f *Filters, most int, fn func(*Scan) error) error {
 	if err := f.check(); err != nil {
 		return err
@@ -57,45 +58,46 @@ func (s *Store) Scan(ctx context.Context, ws tenant.ID, f *Filters, most int, fn
 		}
 		condition, args := q.where(q.from, q.to)
 		args = append(args, q.now, most+1)
-		scan.marks, err = db.Query[mark](ctx, in, fmt.Sprintf(`
-			SELECT at, id FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at DESC, id DESC LIMIT $%d`, condition, len(args), len(args)+1), args...)
+		scan.keys, err = db.Query[rowKey](ctx, in, fmt.Sprintf(`
+			SELECT at, id FROM log_rows WHERE %s AND expires_at > $%d ORDER BY at DESC, id DESC LIMIT $%d`,
+			condition, len(args), len(args)+1), args...)
 		if err != nil {
 			return fmt.Errorf("find logged rows: %w", err)
 		}
-		if len(scan.marks) > most {
-			scan.marks, scan.Capped = scan.marks[:most], true
+		if len(scan.keys) > most {
+			scan.keys, scan.Capped = scan.keys[:most], true
 		}
 		return fn(scan)
 	})
 }
 
-// Len is how many rows there are.
-func (s *Scan) Len() int { return len(s.marks) }
+// Len returns the number of rows.
+func (s *Scan) Len() int { return len(s.keys) }
 
-// Facts reads all rows, newest first, but for their chains and for what was asked.
+// Facts reads all rows, newest first, without their chains, messages and tools.
 func (s *Scan) Facts(ctx context.Context) iter.Seq2[*Exchange, error] {
-	return s.read(ctx, "segment, finish_reason, trace_id, response", s.marks)
+	return s.read(ctx, "segment, finish_reason, trace_id, response", s.keys)
 }
 
 // Chains reads the chains of all rows, in the order of Facts.
 func (s *Scan) Chains(ctx context.Context) iter.Seq2[*Exchange, error] {
-	return s.read(ctx, "chain", s.marks)
+	return s.read(ctx, "chain", s.keys)
 }
 
-// Texts reads what was asked and answered in some rows, which are numbered as Facts has them and in that order.
+// Texts reads messages, tools and responses of some rows. which are their indices in the order of Facts, ascending.
 func (s *Scan) Texts(ctx context.Context, which []int) iter.Seq2[*Exchange, error] {
-	marks := make([]mark, len(which))
+	marks := make([]rowKey, len(which))
 	for i, at := range which {
-		marks[i] = s.marks[at]
+		marks[i] = s.keys[at]
 	}
 	return s.read(ctx, "response, tools, messages", marks)
 }
 
-// scanBatch is how many rows are read by one statement, which may sort them.
+// scanBatch is how many rows one statement reads.
 const scanBatch = 32
 
-// scanned is the condition that finds a batch; its text is always the same.
-var scanned = func() string {
+// scanCondition is the condition that finds a batch; its text is constant.
+var scanCondition = func() string {
 	places := make([]string, scanBatch)
 	for i := range places {
 		places[i] = fmt.Sprintf("$%d", i+2)
@@ -103,12 +105,12 @@ var scanned = func() string {
 	return `workspace_id = $1 AND at IN (` + strings.Join(places, ", ") + `)`
 }()
 
-// errVanished says that a row went away in the middle of a snapshot.
+// errVanished reports that a row disappeared within a snapshot.
 var errVanished = errors.New("a logged row is not where it was a moment ago")
 
-// read reads rows by their places, one at a time. Rows may share a time if the clock went back, so that the id decides.
-func (s *Scan) read(ctx context.Context, columns string, marks []mark) iter.Seq2[*Exchange, error] {
-	text := `SELECT at, id, ` + columns + ` FROM log_rows WHERE ` + scanned + ` ORDER BY at DESC, id DESC`
+// read reads rows by their keys, one at a time. Rows may share a time if the clock went back; the id decides then.
+func (s *Scan) read(ctx context.Context, columns string, marks []rowKey) iter.Seq2[*Exchange, error] {
+	text := `SELECT at, id, ` + columns + ` FROM log_rows WHERE ` + scanCondition + ` ORDER BY at DESC, id DESC`
 	return func(yield func(*Exchange, error) bool) {
 		for batch := range slices.Chunk(marks, scanBatch) {
 			times := make([]any, scanBatch)
@@ -120,7 +122,7 @@ func (s *Scan) read(ctx context.Context, columns string, marks []mark) iter.Seq2
 					yield(nil, fmt.Errorf("read logged rows: %w", err))
 					return
 				}
-				if len(batch) == 0 || (mark{row.At, row.ID}) != batch[0] {
+				if len(batch) == 0 || (rowKey{row.At, row.ID}) != batch[0] {
 					continue
 				}
 				batch = batch[1:]

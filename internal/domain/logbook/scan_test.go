@@ -17,9 +17,9 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-const scanned tenant.ID = "ws_scanned"
+const scanCondition tenant.ID = "ws_scanned"
 
-// logged enters n exchanges, number i with the tag that tag says and the answer "answer i".
+// logged ingests n exchanges, number i with the tag that tag returns and the answer "answer i".
 func logged(t *testing.T, logs *db.DB, n int, tag func(i int) string) {
 	t.Helper()
 	disk, err := journal.Folder(t.TempDir())
@@ -32,11 +32,11 @@ func logged(t *testing.T, logs *db.DB, n int, tag func(i int) string) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	settings := live.NewSettings()
-	settings.Put(scanned, live.Settings{LogDays: 7})
+	settings.Put(scanCondition, live.Settings{LogDays: 7})
 	recorder := capture.NewRecorder(settings, s)
 	for i := range n {
 		recorder.Record(&capture.Exchange{
-			Workspace: scanned, Model: "m", Tag: tag(i), Messages: fmt.Appendf(nil, `[{"role":"user","content":"ask %d"}]`, i),
+			Workspace: scanCondition, Model: "m", Tag: tag(i), Messages: fmt.Appendf(nil, `[{"role":"user","content":"ask %d"}]`, i),
 			Answer: fmt.Appendf(nil, `{"choices":[{"message":{"role":"assistant","content":"answer %d"},"finish_reason":"stop"}]}`, i),
 		})
 	}
@@ -54,7 +54,7 @@ func TestAScanIsTheSameEachTimeWhateverIsDeletedMeanwhile(t *testing.T) {
 		if _, err := db.Exec(t.Context(), logs.Across("test"), `UPDATE log_rows SET at = (SELECT MAX(at) FROM log_rows) WHERE at >= (SELECT at FROM log_rows ORDER BY at LIMIT 1 OFFSET 90)`); err != nil {
 			t.Fatal(err)
 		}
-		err := logbook.NewStore(logs).Scan(t.Context(), scanned, &logbook.Filters{}, 1000, func(s *logbook.Scan) error {
+		err := logbook.NewStore(logs).Scan(t.Context(), scanCondition, &logbook.Filters{}, 1000, func(s *logbook.Scan) error {
 			if s.Len() != 100 || s.Capped {
 				t.Errorf("%d rows, capped %v", s.Len(), s.Capped)
 			}
@@ -121,7 +121,7 @@ func TestAScanFollowsItsFiltersAndItsBound(t *testing.T) {
 			{logbook.Filters{End: 5}, 5, nil, false},
 		} {
 			var got []int
-			err := logbook.NewStore(logs).Scan(t.Context(), scanned, &c.filters, c.most, func(s *logbook.Scan) error {
+			err := logbook.NewStore(logs).Scan(t.Context(), scanCondition, &c.filters, c.most, func(s *logbook.Scan) error {
 				for x, err := range s.Facts(t.Context()) {
 					if err != nil {
 						return err
@@ -147,7 +147,7 @@ func TestAScanFollowsItsFiltersAndItsBound(t *testing.T) {
 				t.Errorf("%+v: %v, want %v", c.filters, got, c.want)
 			}
 		}
-		if err := logbook.NewStore(logs).Scan(t.Context(), scanned, &logbook.Filters{Start: 9, End: 9}, 5, nil); fault.From(err).Field != "end" {
+		if err := logbook.NewStore(logs).Scan(t.Context(), scanCondition, &logbook.Filters{Start: 9, End: 9}, 5, nil); fault.From(err).Field != "end" {
 			t.Error(err)
 		}
 	})

@@ -12,21 +12,21 @@ import (
 	"sovereign/internal/text/segment"
 )
 
-// None is the segment of exchanges without a system prompt; other that of those whose prompts are like no other, once a workspace has
-// too many families to be of use to anybody.
+// None is the segment of exchanges without a system prompt. other is the segment of prompts that match no family,
+// once a workspace has maxFamilies of them: more would be of no use.
 const (
 	None  = "none"
 	other = "other"
 )
 
 const (
-	maxFamilies = 10_000  // of a workspace
-	maxPrompts  = 100_000 // families and exact prompts of all workspaces that are kept in memory, of about a kilobyte each
+	maxFamilies = 10_000  // families of one workspace
+	maxPrompts  = 100_000 // families and exact prompts of all workspaces in memory, about a kilobyte each
 	maxSample   = 2_000   // bytes of a prompt that are shown
 )
 
-// trim forgets what is known of prompts when it has become much: the tables have it.
-func (c *Ingester) trim() {
+// trimFamilies empties the cache of prompts when it has grown large. The tables hold the same.
+func (c *Ingester) trimFamilies() {
 	if c.prompts > maxPrompts {
 		clear(c.families)
 	}
@@ -35,15 +35,15 @@ func (c *Ingester) trim() {
 	}
 }
 
-// families are what is known of a workspace's prompts. It is what the tables say, or less.
+// families caches a workspace's prompts. It holds what the tables hold, or less.
 type families struct {
-	exact map[string]string // the families of exact prompts
+	exact map[string]string // exact prompt → family
 	index segment.Families
 	count int
 }
 
-// exactly is the name of an exact prompt as rows have it.
-func exactly(exact string) string {
+// exactOrNone returns the id of an exact prompt as rows store it.
+func exactOrNone(exact string) string {
 	if exact == "" {
 		return None
 	}
@@ -58,11 +58,11 @@ type prompt struct {
 	first   *capture.Row
 	last    clock.Time
 	expires clock.Time
-	fresh   bool           // it was not in the table
-	print   *segment.Print // of a family's first
+	fresh   bool           // not in the table yet
+	print   *segment.Print // set for the first prompt of a new family
 }
 
-// segments finds the families of rows, and enters prompts that are new.
+// segments finds the families of rows, and stores new prompts.
 func (c *Ingester) segments(ctx context.Context, tx *db.Tx, across db.Scoped, rows []*capture.Row) ([]string, error) {
 	type key struct {
 		ws    tenant.ID
@@ -77,7 +77,7 @@ func (c *Ingester) segments(ctx context.Context, tx *db.Tx, across db.Scoped, ro
 		p := prompts[key{r.Workspace, r.Exact}]
 		if p == nil {
 			p = &prompt{ws: r.Workspace, exact: r.Exact, first: r}
-			if err := c.place(ctx, tx, p); err != nil {
+			if err := c.assignFamily(ctx, tx, p); err != nil {
 				return nil, err
 			}
 			prompts[key{r.Workspace, r.Exact}] = p
@@ -86,11 +86,11 @@ func (c *Ingester) segments(ctx context.Context, tx *db.Tx, across db.Scoped, ro
 		p.last, p.expires = max(p.last, r.At), max(p.expires, r.Expires)
 		segments[i] = p.segment
 	}
-	return segments, keep(ctx, across, order)
+	return segments, savePrompts(ctx, across, order)
 }
 
-// place finds the family of a prompt, or begins one with it.
-func (c *Ingester) place(ctx context.Context, tx *db.Tx, p *prompt) error {
+// assignFamily finds the family of a prompt, or creates one.
+func (c *Ingester) assignFamily(ctx context.Context, tx *db.Tx, p *prompt) error {
 	known, err := c.familiesOf(ctx, tx, p.ws)
 	if err != nil {
 		return err
@@ -99,9 +99,9 @@ func (c *Ingester) place(ctx context.Context, tx *db.Tx, p *prompt) error {
 		p.segment = found
 		return nil
 	}
-	stored, err := db.Maybe[string](ctx, tx.In(p.ws), `SELECT segment FROM log_variants WHERE workspace_id = $1 AND segment_exact = $2`, p.exact)
+	stored, err := readSegment(ctx, tx.In(p.ws), p.exact)
 	if err != nil {
-		return fmt.Errorf("read a prompt's segment: %w", err)
+		return err
 	}
 	if stored != nil {
 		p.segment = *stored
@@ -131,11 +131,7 @@ func (c *Ingester) familiesOf(ctx context.Context, tx *db.Tx, ws tenant.ID) (*fa
 		return known, nil
 	}
 	known := &families{exact: map[string]string{}}
-	type row struct {
-		Segment string
-		Print   []byte
-	}
-	for r, err := range db.Rows[row](ctx, tx.In(ws), `SELECT segment, print FROM log_families WHERE workspace_id = $1`) {
+	for r, err := range readFamilies(ctx, tx.In(ws)) {
 		if err != nil {
 			return nil, fmt.Errorf("read segments: %w", err)
 		}
@@ -154,44 +150,8 @@ func (c *Ingester) familiesOf(ctx context.Context, tx *db.Tx, ws tenant.ID) (*fa
 	return known, nil
 }
 
-// keep enters prompts and families, or prolongs their time.
-func keep(ctx context.Context, across db.Scoped, prompts []*prompt) error {
-	variants, kept := make([][]any, len(prompts)), map[[2]string][]any{}
-	for i, p := range prompts {
-		sample := []byte{}
-		if p.fresh {
-			sample = []byte(beginning(capture.System(p.first.Messages)))
-		}
-		variants[i] = []any{p.ws, p.exact, p.segment, sample, p.first.At, p.last, p.expires}
-		key := [2]string{string(p.ws), p.segment}
-		family := kept[key]
-		if family == nil {
-			family = []any{p.ws, p.segment, []byte{}, p.expires}
-			kept[key] = family
-		}
-		if p.print != nil {
-			family[2] = p.print.Bytes()
-		}
-		if expires, _ := family[3].(clock.Time); p.expires > expires {
-			family[3] = p.expires
-		}
-	}
-	err := db.Merge(ctx, across, "log_variants", []string{"workspace_id", "segment_exact", "segment", "prompt", "first_at", "last_at", "expires_at"}, 2, `
-		last_at = CASE WHEN excluded.last_at > log_variants.last_at THEN excluded.last_at ELSE log_variants.last_at END,
-		expires_at = CASE WHEN excluded.expires_at > log_variants.expires_at THEN excluded.expires_at ELSE log_variants.expires_at END`, variants)
-	if err != nil {
-		return err
-	}
-	families := make([][]any, 0, len(kept))
-	for _, family := range kept {
-		families = append(families, family)
-	}
-	return db.Merge(ctx, across, "log_families", []string{"workspace_id", "segment", "print", "expires_at"}, 2, `
-		expires_at = CASE WHEN excluded.expires_at > log_families.expires_at THEN excluded.expires_at ELSE log_families.expires_at END`, families)
-}
-
-// beginning is as much of a prompt as is shown.
-func beginning(text string) string {
+// sampleOf returns as much of a prompt as is shown.
+func sampleOf(text string) string {
 	if len(text) <= maxSample {
 		return text
 	}

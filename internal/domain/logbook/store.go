@@ -1,9 +1,12 @@
 package logbook
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -13,24 +16,26 @@ import (
 	"sovereign/internal/base/id"
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/plane/capture"
+	"sovereign/internal/plane/spool"
 	"sovereign/internal/store/db"
 )
 
-// A Store reads what was logged.
+// A Store reads the log database.
 type Store struct{ db *db.DB }
 
-// NewStore reads from d.
+// NewStore returns a store that reads from d.
 func NewStore(d *db.DB) *Store { return &Store{db: d} }
 
-// newest are the hours that are counted, the latest first.
-func newest(counts map[clock.Time]int64) []clock.Time {
+// newestFirst returns the counted hours, the latest first.
+func newestFirst(counts map[clock.Time]int64) []clock.Time {
 	all := slices.Sorted(maps.Keys(counts))
 	slices.Reverse(all)
 	return all
 }
 
-// stored is a row as the table has it.
-type stored struct {
+// A logRow is a row of the table log_rows.
+type logRow struct {
 	At               clock.Time
 	ID               string
 	ExpiresAt        clock.Time
@@ -62,39 +67,45 @@ type stored struct {
 const storedColumns = `at, id, expires_at, model, tag, segment, finish_reason, cached, segment_exact, trace_id, request_id, key_id, requested_model,
 	alias, provider, fallback_from, stream, prompt_tokens, completion_tokens, cost, latency, first_token, response, tools, messages`
 
-func (s *stored) row() Row {
+func (s *logRow) row() Row {
 	return Row{
-		ID: s.ID, Object: "log", RequestID: s.RequestID, CreatedAt: s.At, Model: s.Model, RequestedModel: s.RequestedModel, Alias: given(s.Alias),
-		Provider: s.Provider, Tag: given(s.Tag), TraceID: given(s.TraceID), Segment: s.Segment, SegmentExact: s.SegmentExact,
-		Messages: s.Messages, Tools: body(s.Tools), Response: s.Response, FinishReason: s.FinishReason,
-		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, TotalTokens: s.PromptTokens + s.CompletionTokens, CostUSD: s.Cost,
-		LatencyMS: milliseconds(s.Latency), TimeToFirstTokenMS: milliseconds(s.FirstToken), Stream: s.Stream, Cached: s.Cached,
-		FallbackFrom: given(s.FallbackFrom), ExpiresAt: s.ExpiresAt, KeyID: s.KeyID,
+		ID: s.ID, Object: "log", RequestID: s.RequestID, CreatedAt: s.At, Model: s.Model, RequestedModel: s.RequestedModel,
+		Alias:    nullable(s.Alias),
+		Provider: s.Provider, Tag: nullable(s.Tag), TraceID: nullable(s.TraceID), Segment: s.Segment,
+		SegmentExact: s.SegmentExact,
+		Messages:     s.Messages, Tools: jsonOrNull(s.Tools), Response: s.Response, FinishReason: s.FinishReason,
+		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, TotalTokens: s.PromptTokens + s.CompletionTokens,
+		CostUSD:   s.Cost,
+		LatencyMS: milliseconds(s.Latency), TimeToFirstTokenMS: milliseconds(s.FirstToken), Stream: s.Stream,
+		Cached:       s.Cached,
+		FallbackFrom: nullable(s.FallbackFrom), ExpiresAt: s.ExpiresAt, KeyID: s.KeyID,
 	}
 }
 
 func milliseconds(micros int64) float64 { return float64(micros) / 1000 }
 
-// given is a text, or nil where there is none.
-func given(text string) *string {
+// nullable returns nil for an empty text.
+func nullable(text string) *string {
 	if text == "" {
 		return nil
 	}
 	return &text
 }
 
-func body(text []byte) jsontext.Value {
+func jsonOrNull(text []byte) jsontext.Value {
 	if len(text) == 0 {
 		return jsontext.Value("null")
 	}
 	return text
 }
 
-// pageBytes bounds a page, whatever its rows are: one that is cut short has fewer rows than were asked for.
+// pageBytes bounds a page. A page that it cuts has fewer rows than were asked for.
 const pageBytes = 32 << 20
 
-// List is a page of rows, newest first, and how many there are, both at one time.
-func (s *Store) List(ctx context.Context, ws tenant.ID, f *Filters, limit, offset int) (rows []Row, total int64, err error) {
+// List returns a page of rows, newest first, and the number of all matching rows, from one snapshot.
+func (s *Store) List(
+	ctx context.Context, ws tenant.ID, f *Filters, limit, offset int,
+) (rows []Row, total int64, err error) {
 	err = s.db.SnapshotIn(ctx, ws, func(in db.Scoped) error {
 		q, err := find(ctx, in, ws, f, clock.Now())
 		if err != nil {
@@ -104,7 +115,7 @@ func (s *Store) List(ctx context.Context, ws tenant.ID, f *Filters, limit, offse
 			return err
 		}
 		size := 0
-		return q.page(ctx, storedColumns, limit, offset, func(r *stored) bool {
+		return q.page(ctx, storedColumns, limit, offset, func(r *logRow) bool {
 			rows = append(rows, r.row())
 			size += len(r.Messages) + len(r.Response) + len(r.Tools)
 			return size < pageBytes
@@ -119,8 +130,9 @@ func (s *Store) Get(ctx context.Context, ws tenant.ID, name string) (Row, error)
 	if !ok {
 		return Row{}, fault.NotFound("log", name)
 	}
-	row, err := db.Maybe[stored](ctx, s.db.In(ws), `
-		SELECT `+storedColumns+` FROM log_rows WHERE workspace_id = $1 AND at = $2 AND id = $3 AND expires_at > $4`, clock.Of(at), name, clock.Now())
+	row, err := db.Maybe[logRow](ctx, s.db.In(ws), `
+		SELECT `+storedColumns+` FROM log_rows WHERE workspace_id = $1 AND at = $2 AND id = $3 AND expires_at > $4`,
+		clock.Of(at), name, clock.Now())
 	switch {
 	case err != nil:
 		return Row{}, fmt.Errorf("read logged row %s: %w", name, err)
@@ -170,7 +182,7 @@ func (s *Store) Segments(ctx context.Context, ws tenant.ID, limit, offset int) (
 	return all, nil
 }
 
-// A Trace is the run of an agent.
+// A Trace is one run of an agent.
 type Trace struct {
 	ID               string     `json:"id"`
 	Object           string     `json:"object" enum:"trace"`
@@ -184,7 +196,7 @@ type Trace struct {
 
 const traceColumns = `trace_id AS id, 'trace' AS object, steps, prompt_tokens, completion_tokens, cost, first_at, last_at`
 
-// Traces lists runs, the one that went on last first.
+// Traces lists runs, the last active first.
 func (s *Store) Traces(ctx context.Context, ws tenant.ID, limit, offset int) ([]Trace, error) {
 	all, err := db.Query[Trace](ctx, s.db.In(ws), `
 		SELECT `+traceColumns+` FROM log_traces WHERE workspace_id = $1 AND steps > 0 ORDER BY last_at DESC, trace_id DESC LIMIT $2 OFFSET $3`, limit, offset)
@@ -194,10 +206,13 @@ func (s *Store) Traces(ctx context.Context, ws tenant.ID, limit, offset int) ([]
 	return all, nil
 }
 
-// Trace reads a run with its steps, the first of them first.
-func (s *Store) Trace(ctx context.Context, ws tenant.ID, id string, limit, offset int) (run Trace, steps []Row, err error) {
+// Trace reads a run with its steps, in order.
+func (s *Store) Trace(
+	ctx context.Context, ws tenant.ID, id string, limit, offset int,
+) (run Trace, steps []Row, err error) {
 	in := s.db.In(ws)
-	found, err := db.Maybe[Trace](ctx, in, `SELECT `+traceColumns+` FROM log_traces WHERE workspace_id = $1 AND trace_id = $2 AND steps > 0`, id)
+	found, err := db.Maybe[Trace](ctx, in,
+		`SELECT `+traceColumns+` FROM log_traces WHERE workspace_id = $1 AND trace_id = $2 AND steps > 0`, id)
 	switch {
 	case err != nil:
 		return run, nil, fmt.Errorf("read trace %s: %w", id, err)
@@ -205,9 +220,10 @@ func (s *Store) Trace(ctx context.Context, ws tenant.ID, id string, limit, offse
 		return run, nil, fault.NotFound("trace", id)
 	}
 	size := 0
-	for row, err := range db.Rows[stored](ctx, in, `
+	for row, err := range db.Rows[logRow](ctx, in, `
 		SELECT `+storedColumns+` FROM log_rows
-		WHERE workspace_id = $1 AND trace_id = $2 AND trace_id <> '' AND expires_at > $3 ORDER BY at LIMIT $4 OFFSET $5`, id, clock.Now(), limit, offset) {
+		WHERE workspace_id = $1 AND trace_id = $2 AND trace_id <> '' AND expires_at > $3 ORDER BY at LIMIT $4 OFFSET $5`,
+		id, clock.Now(), limit, offset) {
 		if err != nil {
 			return run, nil, fmt.Errorf("read the steps of trace %s: %w", id, err)
 		}
@@ -217,4 +233,138 @@ func (s *Store) Trace(ctx context.Context, ws tenant.ID, id string, limit, offse
 		}
 	}
 	return *found, steps, nil
+}
+
+// cursor returns how far a spool was ingested, and the newest time of its rows.
+func cursor(ctx context.Context, across db.Scoped, source string) (spool.Position, clock.Time, error) {
+	type row struct {
+		Segment, Position int64
+		At                clock.Time
+	}
+	at, err := db.Maybe[row](ctx, across, `SELECT segment, position, at FROM log_cursors WHERE source = $1`, source)
+	if err != nil || at == nil {
+		return spool.Position{}, 0, err
+	}
+	return spool.Position{Segment: at.Segment, Offset: at.Position}, at.At, nil
+}
+
+// write applies the delta to the tables. Counts of zero are deleted by deleteExpiredRows.
+func (t *countDelta) write(ctx context.Context, across db.Scoped) error {
+	counts := make([][]any, 0, len(t.counts))
+	for _, c := range slices.SortedFunc(maps.Keys(t.counts), countKey.compare) {
+		counts = append(counts, []any{c.ws, c.facet, c.value, c.hour, t.counts[c]})
+	}
+	if err := db.Merge(ctx, across, "log_counts", []string{"workspace_id", "facet", "value", "hour", "n"}, 4,
+		"n = log_counts.n + excluded.n", counts); err != nil {
+		return err
+	}
+	runs := make([][]any, 0, len(t.traces))
+	for key, r := range t.traces {
+		runs = append(runs, []any{key.ws, key.id, r.first, r.last, r.steps, r.prompt, r.completion, r.cost})
+	}
+	return db.Merge(ctx, across, "log_traces", []string{"workspace_id", "trace_id", "first_at", "last_at", "steps", "prompt_tokens", "completion_tokens", "cost"}, 2, `
+		first_at = CASE WHEN excluded.first_at < log_traces.first_at THEN excluded.first_at ELSE log_traces.first_at END,
+		last_at = CASE WHEN excluded.last_at > log_traces.last_at THEN excluded.last_at ELSE log_traces.last_at END,
+		steps = log_traces.steps + excluded.steps, prompt_tokens = log_traces.prompt_tokens + excluded.prompt_tokens,
+		completion_tokens = log_traces.completion_tokens + excluded.completion_tokens, cost = log_traces.cost + excluded.cost`, runs)
+}
+
+// compare orders counts by the table's primary key, the fastest order to insert them in.
+func (c countKey) compare(d countKey) int {
+	return cmp.Or(cmp.Compare(c.ws, d.ws), cmp.Compare(c.facet, d.facet), cmp.Compare(c.value, d.value),
+		cmp.Compare(c.hour, d.hour))
+}
+
+// savePrompts stores prompts and families, or extends their expiry.
+func savePrompts(ctx context.Context, across db.Scoped, prompts []*prompt) error {
+	variants, kept := make([][]any, len(prompts)), map[[2]string][]any{}
+	for i, p := range prompts {
+		sample := []byte{}
+		if p.fresh {
+			sample = []byte(sampleOf(capture.System(p.first.Messages)))
+		}
+		variants[i] = []any{p.ws, p.exact, p.segment, sample, p.first.At, p.last, p.expires}
+		key := [2]string{string(p.ws), p.segment}
+		family := kept[key]
+		if family == nil {
+			family = []any{p.ws, p.segment, []byte{}, p.expires}
+			kept[key] = family
+		}
+		if p.print != nil {
+			family[2] = p.print.Bytes()
+		}
+		if expires, _ := family[3].(clock.Time); p.expires > expires {
+			family[3] = p.expires
+		}
+	}
+	err := db.Merge(ctx, across, "log_variants", []string{"workspace_id", "segment_exact", "segment", "prompt", "first_at", "last_at", "expires_at"}, 2, `
+		last_at = CASE WHEN excluded.last_at > log_variants.last_at THEN excluded.last_at ELSE log_variants.last_at END,
+		expires_at = CASE WHEN excluded.expires_at > log_variants.expires_at THEN excluded.expires_at ELSE log_variants.expires_at END`, variants)
+	if err != nil {
+		return err
+	}
+	families := make([][]any, 0, len(kept))
+	for _, family := range kept {
+		families = append(families, family)
+	}
+	return db.Merge(ctx, across, "log_families", []string{"workspace_id", "segment", "print", "expires_at"}, 2, `
+		expires_at = CASE WHEN excluded.expires_at > log_families.expires_at THEN excluded.expires_at ELSE log_families.expires_at END`, families)
+}
+
+// deleteExpiredRows deletes rows and subtracts them from the counts.
+func deleteExpiredRows(ctx context.Context, across db.Scoped, from, until clock.Time) (int, error) {
+	gone, err := db.Query[facts](ctx, across, `
+		DELETE FROM log_rows WHERE expires_at > $1 AND expires_at <= $2
+		RETURNING workspace_id AS workspace, at, model, tag, segment, finish_reason, cached, trace_id, prompt_tokens, completion_tokens, cost`, from, until)
+	if err != nil || len(gone) == 0 {
+		return 0, err
+	}
+	var changed countDelta
+	for i := range gone {
+		changed.add(&gone[i], -1)
+	}
+	if err := changed.write(ctx, across); err != nil {
+		return 0, err
+	}
+	for _, none := range []string{`DELETE FROM log_counts WHERE n = 0`, `DELETE FROM log_traces WHERE steps = 0`} {
+		if _, err := db.Exec(ctx, across, none); err != nil {
+			return 0, err
+		}
+	}
+	return len(gone), nil
+}
+
+// firstExpiry returns the earliest expiry of all rows.
+func firstExpiry(ctx context.Context, d *db.DB) (clock.Time, error) {
+	over, err := db.One[clock.Time](ctx, d.Across("rows of all workspaces expire"), `
+		SELECT MIN(over) FROM (
+			SELECT MIN(expires_at) AS over FROM log_rows
+			UNION ALL SELECT MIN(expires_at) FROM log_variants
+			UNION ALL SELECT MIN(expires_at) FROM log_families
+			UNION ALL SELECT CAST($1 AS BIGINT)) AS all_of_them`, int64(math.MaxInt64))
+	if err != nil {
+		return 0, fmt.Errorf("read the first expiry of logged rows: %w", err)
+	}
+	return over, nil
+}
+
+// A family is a row of log_families.
+type family struct {
+	Segment string
+	Print   []byte
+}
+
+// readFamilies reads a workspace's families of prompts.
+func readFamilies(ctx context.Context, in db.Scoped) iter.Seq2[family, error] {
+	return db.Rows[family](ctx, in, `SELECT segment, print FROM log_families WHERE workspace_id = $1`)
+}
+
+// readSegment returns the family of an exact prompt, or nil when it is not stored.
+func readSegment(ctx context.Context, in db.Scoped, exact string) (*string, error) {
+	found, err := db.Maybe[string](ctx, in, `
+		SELECT segment FROM log_variants WHERE workspace_id = $1 AND segment_exact = $2`, exact)
+	if err != nil {
+		return nil, fmt.Errorf("read a prompt's segment: %w", err)
+	}
+	return found, nil
 }

@@ -142,8 +142,8 @@ func BenchmarkDrain(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	teller := NewPoster(d, j, funds.New(), slog.New(slog.DiscardHandler))
-	if _, err := teller.Recover(b.Context()); err != nil {
+	poster := NewPoster(d, j, funds.New(), slog.New(slog.DiscardHandler))
+	if _, err := poster.Recover(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	for range b.N {
@@ -160,7 +160,7 @@ func BenchmarkDrain(b *testing.B) {
 	runtime.GC()
 	b.ResetTimer()
 	before := worked(b)
-	if err := teller.Drain(b.Context()); err != nil {
+	if err := poster.Drain(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(worked(b)-before)/float64(b.N*each), "cpu-ns/request")

@@ -9,22 +9,22 @@ import (
 	"sovereign/internal/store/api"
 )
 
-// Workspaces finds the workspace that an operator names.
+// Workspaces resolves the workspace that an operator names.
 type Workspaces func(ctx context.Context, name string) (tenant.ID, error)
 
-// An Operator answers what whoever runs the server may do to a wallet. There are no billing endpoints for keys.
+// An Operator serves the wallet operations of the operator's socket. There are no billing endpoints for API keys.
 type Operator struct {
 	store  *Store
-	teller *Poster
+	poster *Poster
 	find   Workspaces
 }
 
-// NewOperator manages the wallets of s, which t posts to.
-func NewOperator(s *Store, t *Poster, find Workspaces) *Operator {
-	return &Operator{store: s, teller: t, find: find}
+// NewOperator returns the operations on the wallets of s, to which p posts.
+func NewOperator(s *Store, p *Poster, find Workspaces) *Operator {
+	return &Operator{store: s, poster: p, find: find}
 }
 
-// Routes are the operations of the server's own socket.
+// Routes returns the operations of the operator's socket.
 func (o *Operator) Routes() []api.Route {
 	return []api.Route{
 		api.Get("/wallet", api.Operator, o.show, "Show a workspace's balance"),
@@ -62,7 +62,7 @@ func (o *Operator) topUp(ctx context.Context, caller tenant.Caller, in TopUp) (f
 }
 
 func (o *Operator) verify(ctx context.Context, _ tenant.Caller, _ api.None) (Proof, error) {
-	if err := o.teller.Drain(ctx); err != nil {
+	if err := o.poster.Drain(ctx); err != nil {
 		return Proof{}, err
 	}
 	return o.store.Verify(ctx)
@@ -78,7 +78,7 @@ func (o *Operator) usage(ctx context.Context, _ tenant.Caller, in usageOf) (api.
 	if err != nil {
 		return api.List[UsageRow]{}, err
 	}
-	if err := o.teller.Drain(ctx); err != nil {
+	if err := o.poster.Drain(ctx); err != nil {
 		return api.List[UsageRow]{}, err
 	}
 	rows, err := o.store.Usage(ctx, ws, in.More(), in.Offset)

@@ -28,9 +28,9 @@ var (
 	seedsFlag = flag.Uint64("seeds", 40, "how many seeds the money simulator runs")
 )
 
-// The simulator drives the real till, funds, journal and ledger through random interleavings of many requests, top-ups,
-// postings, crashes, power losses, disk errors and lost commits, and holds the ledger against what the callers know.
-// Everything follows from the seed: -run Simulat -seed N replays a failure.
+// The simulator drives the real till, funds, journal and ledger through random interleavings of many requests,
+// top-ups, postings, crashes, power losses, disk errors and lost commits, and compares the ledger with what the
+// callers were told. Everything follows from the seed: -run Simulat -seed N replays a failure.
 func TestSimulatedAccidentsNeverLoseOrDoubleACharge(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		seeds := *seedsFlag
@@ -58,16 +58,16 @@ type simulation struct {
 	random *rand.Rand
 	db     *db.DB
 	spaces []tenant.ID
-	known  map[tenant.ID]money.Nano // credited, as answered
+	known  map[tenant.ID]money.Nano // credited, as callers were told
 	disk   *journaltest.Disk
 
 	journal *journal.Journal
 	funds   *funds.Funds
-	teller  *Poster
+	poster  *Poster
 	till    *till.Till
 
-	tabs     []*guest
-	guests   map[string]*guest
+	tabs     []*request
+	requests map[string]*request
 	made     int
 	failDisk int    // how many of the next disk operations fail
 	failSync int    // how many of the next syncs fail, while writes work
@@ -75,24 +75,24 @@ type simulation struct {
 	late     func() // a commit that is still on its way
 }
 
-// A guest is one request, with what its caller may rely on.
-type guest struct {
+// A request is one request, with what its caller may rely on.
+type request struct {
 	tab  *till.Tab
 	id   string
 	used live.Usage
 
-	sure   []money.Nano // every cost that was recorded, the last of which counts
+	sure   []money.Nano // every cost that was recorded; the last one counts
 	synced int          // how many of those survive a power loss
-	owed   bool         // what was used last may be recorded later
+	owed   bool         // the last usage may be recorded later
 	dark   bool         // a power loss may have taken some of them
-	past   bool         // its process has ended: nothing about it changes any more
+	past   bool         // its process has ended: its charge is final
 }
 
 var simulated = &live.Model{ID: "m", Provider: &live.Provider{Name: "p"}, Price: live.Price{Rates: live.Rates{Input: 1_000_000, CachedInput: 500_000, WrittenInput: 1_250_000, AudioInput: 1_000_000, Output: 4_000_000, Reasoning: 4_000_000}}}
 
 func newSimulation(t *testing.T, d *db.DB, seed uint64) *simulation {
 	t.Helper()
-	s := &simulation{t: t, random: rand.New(rand.NewPCG(seed, 7)), db: d, disk: journaltest.NewDisk(), known: map[tenant.ID]money.Nano{}, guests: map[string]*guest{}}
+	s := &simulation{t: t, random: rand.New(rand.NewPCG(seed, 7)), db: d, disk: journaltest.NewDisk(), known: map[tenant.ID]money.Nano{}, requests: map[string]*request{}}
 	for i := range 3 {
 		ws := tenant.ID(fmt.Sprintf("ws_%d_%d", seed, i))
 		if _, err := db.Exec(t.Context(), d.In(ws), `INSERT INTO workspaces (workspace_id, name, created_at) VALUES ($1, $2, 1)`, string(ws)); err != nil {
@@ -104,7 +104,7 @@ func newSimulation(t *testing.T, d *db.DB, seed uint64) *simulation {
 	return s
 }
 
-// boot is a start of the process: recovery, filling, ready.
+// boot starts the process: recovery, then filling.
 func (s *simulation) boot() {
 	var err error
 	if s.journal, err = journal.Open(s.disk); err != nil {
@@ -112,17 +112,17 @@ func (s *simulation) boot() {
 	}
 	s.journal.Limit = 2000
 	s.funds = funds.New()
-	s.teller = NewPoster(s.db, s.journal, s.funds, slog.New(slog.DiscardHandler))
+	s.poster = NewPoster(s.db, s.journal, s.funds, slog.New(slog.DiscardHandler))
 	s.till = till.New(s.funds, s.journal, slog.New(slog.DiscardHandler), func(money.Nano) {}, func(money.Nano) {})
-	if _, err := s.teller.Recover(s.t.Context()); err != nil {
+	if _, err := s.poster.Recover(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
-	if err := s.teller.Fill(s.t.Context()); err != nil {
+	if err := s.poster.Fill(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 	s.disk.Fail = s.fails
 	s.tabs = nil
-	for _, g := range s.guests {
+	for _, g := range s.requests {
 		g.past = true
 	}
 	s.check()
@@ -191,19 +191,19 @@ func (s *simulation) run(count int) {
 func (s *simulation) arrive() {
 	ws := s.spaces[s.random.IntN(len(s.spaces))]
 	s.made++
-	g := &guest{id: fmt.Sprintf("req_%s_%d", ws, s.made)}
+	g := &request{id: fmt.Sprintf("req_%s_%d", ws, s.made)}
 	tab, err := s.till.Open(journal.Charge{Request: g.id, Workspace: ws, Route: "chat"}, money.Nano(s.random.IntN(100)))
 	if err != nil {
-		return // short, or the journal fails: either way nothing happened
+		return // insufficient funds, or the journal fails: either way nothing happened
 	}
 	tab.Serve(simulated, simulated.Price, false)
 	g.tab = &tab
 	s.tabs = append(s.tabs, g)
-	s.guests[g.id] = g
+	s.requests[g.id] = g
 }
 
 // pick takes a running request.
-func (s *simulation) pick() (*guest, int) {
+func (s *simulation) pick() (*request, int) {
 	if len(s.tabs) == 0 {
 		return nil, 0
 	}
@@ -211,7 +211,7 @@ func (s *simulation) pick() (*guest, int) {
 	return s.tabs[i], i
 }
 
-func (g *guest) use(random *rand.Rand) {
+func (g *request) use(random *rand.Rand) {
 	g.used.Input = max(g.used.Input, int64(random.IntN(10)))
 	g.used.Output += int64(random.IntN(15))
 }
@@ -246,7 +246,7 @@ func (s *simulation) settle() {
 	s.tabs = append(s.tabs[:i], s.tabs[i+1:]...)
 }
 
-// leave is a request that ends without having delivered anything.
+// leave ends a request that has delivered nothing.
 func (s *simulation) leave() {
 	g, i := s.pick()
 	if g == nil || g.tab.Opened() {
@@ -266,13 +266,13 @@ func (s *simulation) topUp() {
 		s.t.Fatal(err)
 	}
 	s.known[ws] += amount
-	if err := s.teller.Apply(s.t.Context(), db.Change{Workspace: ws}); err != nil {
+	if err := s.poster.Apply(s.t.Context(), db.Change{Workspace: ws}); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 func (s *simulation) drain() {
-	if s.teller.Drain(s.t.Context()) == nil {
+	if s.poster.Drain(s.t.Context()) == nil {
 		s.durable()
 	}
 }
@@ -283,9 +283,9 @@ func (s *simulation) sync() {
 	}
 }
 
-// durable: what callers were told so far survives a power loss from here on.
+// durable records that what callers were told so far survives a power loss from here on.
 func (s *simulation) durable() {
-	for _, g := range s.guests {
+	for _, g := range s.requests {
 		if !g.past {
 			g.synced = len(g.sure)
 		}
@@ -299,12 +299,12 @@ const (
 	committedLater
 )
 
-// drainAndLoseTheCommit posts over a connection that drops around COMMIT: the server may have seen it, may never see it, or
-// may see it only after we have looked.
+// drainAndLoseTheCommit posts over a connection that drops around COMMIT: the server may have seen it, may never see
+// it, or may see it only after we have looked.
 func (s *simulation) drainAndLoseTheCommit() {
 	end := s.random.IntN(3)
 	lost := errors.New("connection lost")
-	s.teller.tx = func(ctx context.Context, fn func(*db.Tx) error) (db.Version, error) {
+	s.poster.tx = func(ctx context.Context, fn func(*db.Tx) error) (db.Version, error) {
 		s.arriveLate()
 		if _, err := s.db.Tx(ctx, func(tx *db.Tx) error {
 			if err := fn(tx); err != nil {
@@ -322,14 +322,14 @@ func (s *simulation) drainAndLoseTheCommit() {
 		}
 		return 0, lost
 	}
-	_ = s.teller.Drain(s.t.Context())
-	s.teller.tx = func(ctx context.Context, fn func(*db.Tx) error) (db.Version, error) {
+	_ = s.poster.Drain(s.t.Context())
+	s.poster.tx = func(ctx context.Context, fn func(*db.Tx) error) (db.Version, error) {
 		s.arriveLate() // the next statement waits for the locks of the one before
 		return s.db.Tx(ctx, fn)
 	}
 }
 
-// arriveLate is the end of a transaction that was still on its way.
+// arriveLate commits a transaction that was still in flight.
 func (s *simulation) arriveLate() {
 	if late := s.late; late != nil {
 		s.late = nil
@@ -337,9 +337,9 @@ func (s *simulation) arriveLate() {
 	}
 }
 
-// fill is what a server does that has regained the database.
+// fill does what a server does that has regained the database.
 func (s *simulation) fill() {
-	if err := s.teller.Fill(s.t.Context()); err != nil {
+	if err := s.poster.Fill(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -354,15 +354,15 @@ func (s *simulation) crash() {
 func (s *simulation) losePower() {
 	s.failDisk, s.failSync, s.flaky = 0, 0, 0
 	s.arriveLate()
-	for _, g := range s.guests {
+	for _, g := range s.requests {
 		g.dark = g.dark || !g.past && g.synced < len(g.sure)
 	}
 	s.disk = s.disk.PowerLoss(s.random)
 	s.boot()
 }
 
-// fits reports whether a guest may have been charged a cost in the end; none when there is no row.
-func (g *guest) fits(cost money.Nano, there bool) bool {
+// fits reports whether a request may have been charged a cost in the end, or have no row when there is false.
+func (g *request) fits(cost money.Nano, there bool) bool {
 	from := len(g.sure) - 1
 	if g.dark {
 		from = max(0, g.synced-1)
@@ -372,7 +372,7 @@ func (g *guest) fits(cost money.Nano, there bool) bool {
 		there && g.owed && cost == simulated.Price.Of(g.used)
 }
 
-// check holds the ledger against what the callers know, right after a start.
+// check compares the ledger with what the callers know, right after a start.
 func (s *simulation) check() {
 	ctx := s.t.Context()
 	type row struct {
@@ -389,11 +389,11 @@ func (s *simulation) check() {
 		for _, r := range rows {
 			seen[r.RequestID] = r.Cost
 			spent += r.Charged
-			if s.guests[r.RequestID] == nil {
+			if s.requests[r.RequestID] == nil {
 				s.t.Errorf("%s is charged and was never served", r.RequestID)
 			}
 		}
-		for id, g := range s.guests {
+		for id, g := range s.requests {
 			if cost, there := seen[id]; strings.HasPrefix(id, "req_"+string(ws)+"_") && !g.fits(cost, there) {
 				s.t.Errorf("%s: charged %v, cost %d; it was told %v, of which %d are synced (owed %v, power lost %v)", id, there, cost, g.sure, g.synced, g.owed, g.dark)
 			}
@@ -409,7 +409,7 @@ func (s *simulation) check() {
 	}
 }
 
-// clear empties the ledger for the next seed: proving it reads all of it.
+// clear empties the ledger for the next seed: Verify reads all of it.
 func (s *simulation) clear() {
 	for _, table := range []string{"usage_rows", "ledger_entries", "ledger_balances"} {
 		if _, err := db.Exec(s.t.Context(), s.db.Across("the simulation is over"), "DELETE FROM "+table); err != nil {

@@ -14,31 +14,34 @@ import (
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/plane/funds"
+	"sovereign/internal/plane/journal"
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
 )
 
-// A Store keeps the ledger.
+// A Store reads and changes the ledger.
 type Store struct {
 	db    *db.DB
 	feed  *feed.Feed
 	funds *funds.Funds
 }
 
-// NewStore keeps the ledger in d. What it adds to a wallet is in f when it has answered.
+// NewStore returns a store of the ledger in d. What it adds to a wallet is in f when the call returns.
 func NewStore(d *db.DB, changes *feed.Feed, f *funds.Funds) *Store {
 	return &Store{db: d, feed: changes, funds: f}
 }
 
-// A credit is how much came into a wallet in all, for the audit.
+// A credit is how much came into a wallet in all, as the audit log shows it.
 type credit struct {
 	Credited money.Nano `json:"credited_usd"`
 }
 
-// TopUp adds money to a workspace's wallet, and audits what came in, before and after. When it returns, the money can be
-// spent.
-func (s *Store) TopUp(ctx context.Context, ws tenant.ID, by tenant.Actor, amount money.Nano, memo string) (funds.Balance, error) {
+// TopUp adds money to a workspace's wallet and audits the amounts credited before and after. When it returns, the
+// money can be spent.
+func (s *Store) TopUp(
+	ctx context.Context, ws tenant.ID, by tenant.Actor, amount money.Nano, memo string,
+) (funds.Balance, error) {
 	if err := checkTopUp(amount); err != nil {
 		return funds.Balance{}, err
 	}
@@ -54,24 +57,29 @@ func (s *Store) TopUp(ctx context.Context, ws tenant.ID, by tenant.Actor, amount
 		return funds.Balance{}, err
 	}
 	after := s.funds.Balance(ws)
-	if db.Bound(ctx) { // memory hears of it when the outer transaction has committed
+	if db.Bound(ctx) { // the feed updates memory when the outer transaction has committed
 		after.Balance += amount
 	}
 	return after, nil
 }
 
-// fund posts a top-up, and returns what had come in before.
-func fund(ctx context.Context, tx *db.Tx, ws tenant.ID, transferID, memo string, amount money.Nano) (before money.Nano, err error) {
+// fund posts a top-up and returns what had been credited before.
+func fund(
+	ctx context.Context, tx *db.Tx, ws tenant.ID, transferID, memo string, amount money.Nano,
+) (before money.Nano, err error) {
 	held, err := balances(ctx, tx.Across("the statement names the workspace"), []tenant.ID{ws})
 	if err != nil {
 		return 0, err
 	}
-	before = -held[holding{ws, accountFunding}]
-	t := transfer{ws: ws, id: transferID, kind: kindTopUp, memo: memo, lines: []line{{accountWallet, amount}, {accountFunding, -amount}}}
+	before = -held[accountKey{ws, accountFunding}]
+	t := transfer{
+		ws: ws, id: transferID, kind: kindTopUp, memo: memo,
+		lines: []line{{accountWallet, amount}, {accountFunding, -amount}},
+	}
 	return before, post(ctx, tx, []transfer{t}, held)
 }
 
-// credited is what came into a wallet in all.
+// credited returns what came into a wallet in all.
 func credited(ctx context.Context, s db.Scoped) (money.Nano, error) {
 	funding, err := balance(ctx, s, accountFunding)
 	return -funding, err
@@ -85,22 +93,25 @@ type transfer struct {
 	lines    []line
 }
 
-// A holding is one of a workspace's accounts.
-type holding struct {
+// An accountKey names one account of a workspace.
+type accountKey struct {
 	ws      tenant.ID
 	account string
 }
 
-// post writes transfers, one of a workspace, and moves their balances, which are as given. No transfer has two lines of one account.
-func post(ctx context.Context, tx *db.Tx, transfers []transfer, balances map[holding]money.Nano) error {
+// post inserts transfers, at most one per workspace, and updates the balances, whose present values are passed in. No
+// transfer has two lines of one account.
+func post(ctx context.Context, tx *db.Tx, transfers []transfer, balances map[accountKey]money.Nano) error {
 	now := clock.Now()
 	var entries, after [][]any
 	for _, t := range transfers {
 		var sum money.Nano
 		for i, l := range t.lines {
 			sum += l.amount
-			entries = append(entries, []any{string(t.ws), t.id, int64(i), l.account, int64(l.amount), t.kind, t.memo, int64(now)})
-			at := holding{t.ws, l.account}
+			entries = append(entries, []any{
+				string(t.ws), t.id, int64(i), l.account, int64(l.amount), t.kind, t.memo, int64(now),
+			})
+			at := accountKey{t.ws, l.account}
 			next, fits := balances[at].Add(l.amount)
 			if !fits {
 				return fault.Conflict("the balance would be more than can be counted")
@@ -112,7 +123,8 @@ func post(ctx context.Context, tx *db.Tx, transfers []transfer, balances map[hol
 		}
 	}
 	across := tx.Across("the rows name their workspaces")
-	err := db.Insert(ctx, across, "ledger_entries", []string{"workspace_id", "transfer_id", "line", "account", "amount", "kind", "memo", "at"}, entries)
+	err := db.Insert(ctx, across, "ledger_entries",
+		[]string{"workspace_id", "transfer_id", "line", "account", "amount", "kind", "memo", "at"}, entries)
 	if err == nil {
 		err = db.Upsert(ctx, across, "ledger_balances", []string{"workspace_id", "account", "amount"}, 2, after)
 	}
@@ -122,36 +134,39 @@ func post(ctx context.Context, tx *db.Tx, transfers []transfer, balances map[hol
 	return nil
 }
 
-// balances are those of all accounts of some workspaces.
-func balances(ctx context.Context, s db.Scoped, of []tenant.ID) (map[holding]money.Nano, error) {
+// balances reads the balances of all accounts of some workspaces.
+func balances(ctx context.Context, s db.Scoped, of []tenant.ID) (map[accountKey]money.Nano, error) {
 	type row struct {
 		WorkspaceID tenant.ID
 		Account     string
 		Amount      money.Nano
 	}
-	all := make(map[holding]money.Nano, 3*len(of))
-	for some := range slices.Chunk(of, balancesAtATime) {
+	all := make(map[accountKey]money.Nano, 3*len(of))
+	for some := range slices.Chunk(of, balanceBatch) {
 		args := make([]any, len(some))
 		marks := make([]string, len(some))
 		for i, ws := range some {
 			args[i], marks[i] = ws, fmt.Sprint("$", i+1)
 		}
-		rows, err := db.Query[row](ctx, s, `SELECT workspace_id, account, amount FROM ledger_balances WHERE workspace_id IN (`+strings.Join(marks, ", ")+`)`, args...)
+		rows, err := db.Query[row](ctx, s, `
+			SELECT workspace_id, account, amount FROM ledger_balances
+			WHERE workspace_id IN (`+strings.Join(marks, ", ")+`)`, args...)
 		if err != nil {
 			return nil, fmt.Errorf("read balances: %w", err)
 		}
 		for _, r := range rows {
-			all[holding{r.WorkspaceID, r.Account}] = r.Amount
+			all[accountKey{r.WorkspaceID, r.Account}] = r.Amount
 		}
 	}
 	return all, nil
 }
 
-// balancesAtATime are read with one statement: SQLite looks up each numbered parameter among those before it.
-const balancesAtATime = 100
+// balanceBatch bounds the parameters of one statement: SQLite searches the earlier ones for each numbered parameter.
+const balanceBatch = 100
 
 func balance(ctx context.Context, s db.Scoped, account string) (money.Nano, error) {
-	amount, err := db.Maybe[money.Nano](ctx, s, `SELECT amount FROM ledger_balances WHERE workspace_id = $1 AND account = $2`, account)
+	amount, err := db.Maybe[money.Nano](ctx, s,
+		`SELECT amount FROM ledger_balances WHERE workspace_id = $1 AND account = $2`, account)
 	if err != nil {
 		return 0, fmt.Errorf("read balance: %w", err)
 	}
@@ -161,10 +176,57 @@ func balance(ctx context.Context, s db.Scoped, account string) (money.Nano, erro
 	return *amount, nil
 }
 
-// Show is a workspace's money now, with what running requests hold of it.
+// readAccounts reads what every workspace was credited and has spent.
+func readAccounts(ctx context.Context, d *db.DB) ([]funds.Account, error) {
+	all, err := db.Query[funds.Account](ctx, d.Across("money is held for all workspaces"), `
+		SELECT workspace_id AS workspace,
+			CAST(-SUM(CASE WHEN account = 'funding' THEN amount ELSE 0 END) AS BIGINT) AS credited,
+			CAST(-SUM(amount) AS BIGINT) AS spent
+		FROM ledger_balances WHERE account IN ('funding', 'wallet') GROUP BY workspace_id`)
+	if err != nil {
+		return nil, fmt.Errorf("read the wallets: %w", err)
+	}
+	return all, nil
+}
+
+// cursorScope is why cursors are read across workspaces.
+const cursorScope = "a journal is the server's"
+
+// readCursor returns the position up to which a journal is posted, or the zero position when the journal is unknown.
+func readCursor(ctx context.Context, d *db.DB, journalID string) (journal.Position, error) {
+	type row struct{ Segment, Position int64 }
+	at, err := db.Maybe[row](ctx, d.Across(cursorScope), `
+		SELECT segment, position FROM journal_cursors WHERE journal_id = $1`, journalID)
+	if err != nil || at == nil {
+		return journal.Position{}, err
+	}
+	return journal.Position{Segment: at.Segment, Offset: at.Position}, nil
+}
+
+// insertCursor registers a journal.
+func insertCursor(ctx context.Context, tx *db.Tx, journalID string, at journal.Position) error {
+	_, err := db.Exec(ctx, tx.Across(cursorScope), `
+		INSERT INTO journal_cursors (journal_id, segment, position, at) VALUES ($1, $2, $3, $4)`,
+		journalID, at.Segment, at.Offset, clock.Now())
+	return err
+}
+
+// advanceCursor moves a journal's cursor, or fails with errCursorMoved when it is not where this process left it.
+func advanceCursor(ctx context.Context, tx *db.Tx, journalID string, from, to journal.Position) error {
+	moved, err := db.Exec(ctx, tx.Across(cursorScope), `
+		UPDATE journal_cursors SET segment = $4, position = $5, at = $6
+		WHERE journal_id = $1 AND segment = $2 AND position = $3`,
+		journalID, from.Segment, from.Offset, to.Segment, to.Offset, clock.Now())
+	if err == nil && moved != 1 {
+		err = errCursorMoved
+	}
+	return err
+}
+
+// Show returns a workspace's money now, with what running requests hold of it.
 func (s *Store) Show(ws tenant.ID) funds.Balance { return s.funds.Balance(ws) }
 
-// Funded reports whether money ever came into the wallet.
+// Funded reports whether the wallet was ever topped up.
 func (s *Store) Funded(ctx context.Context, ws tenant.ID) (bool, error) {
 	amount, err := credited(ctx, s.db.In(ws))
 	return amount > 0, err
@@ -209,8 +271,8 @@ type UsageRow struct {
 // Usage lists what a workspace's requests used and cost, newest first.
 func (s *Store) Usage(ctx context.Context, ws tenant.ID, limit, offset int) ([]UsageRow, error) {
 	rows, err := db.Query[UsageRow](ctx, s.db.In(ws), `
-		SELECT request_id, at, key_id, route, model, requested, alias, provider, outcome, counted, input, cached, written, audio_input, output,
-			reasoning, audio_output, searches, own_key, price, cost, charged
+		SELECT request_id, at, key_id, route, model, requested, alias, provider, outcome, counted, input, cached,
+			written, audio_input, output, reasoning, audio_output, searches, own_key, price, cost, charged
 		FROM usage_rows WHERE workspace_id = $1 ORDER BY at DESC, request_id DESC LIMIT $2 OFFSET $3`, limit, offset)
 	if err != nil {
 		return nil, fmt.Errorf("read the usage: %w", err)

@@ -15,26 +15,33 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// usageColumns are all of the table's, in its order: SQLite then takes a row as it comes.
+// usageColumns are all columns of the table, in its order: SQLite then inserts a row without rearranging it.
 var usageColumns = []string{
-	"workspace_id", "at", "request_id", "transfer_id", "key_id", "route", "model", "requested", "alias", "provider", "outcome", "counted", "own_key",
-	"input", "cached", "written", "audio_input", "output", "reasoning", "audio_output", "searches", "price", "cost", "charged",
+	"workspace_id", "at", "request_id", "transfer_id", "key_id", "route", "model", "requested", "alias", "provider",
+	"outcome", "counted", "own_key",
+	"input", "cached", "written", "audio_input", "output", "reasoning", "audio_output", "searches", "price", "cost",
+	"charged",
 }
 
-// postUsage writes the rows of a batch and, for each workspace, the transfer that they sum to. It returns what the wallets paid.
-func postUsage(ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Charge) (map[tenant.ID]money.Nano, error) {
+// postUsage inserts the usage rows of a batch and, for each workspace, the transfer that they sum to. It returns what
+// the wallets paid.
+func postUsage(
+	ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Charge,
+) (map[tenant.ID]money.Nano, error) {
 	workspaces := slices.Sorted(maps.Keys(batch))
 	across := tx.Across("the rows name their workspaces")
 	held, err := balances(ctx, across, workspaces)
 	if err != nil {
 		return nil, err
 	}
-	took := make(map[tenant.ID]money.Nano, len(batch))
+	paid := make(map[tenant.ID]money.Nano, len(batch))
 	transfers := make([]transfer, 0, len(batch))
-	rows := newSheet(batch)
+	rows := newUsageBatch(batch)
 	for _, ws := range workspaces {
-		each, charged, cost := fit(batch[ws], held[holding{ws, accountWallet}])
-		t := transfer{ws: ws, id: id.New("txn"), kind: kindUsage, lines: []line{{accountWallet, -charged}, {accountUsage, cost}}}
+		each, charged, cost := capToBalance(batch[ws], held[accountKey{ws, accountWallet}])
+		t := transfer{
+			ws: ws, id: id.New("txn"), kind: kindUsage, lines: []line{{accountWallet, -charged}, {accountUsage, cost}},
+		}
 		if over := cost - charged; over > 0 {
 			t.lines = append(t.lines, line{accountOverage, -over})
 		}
@@ -43,32 +50,35 @@ func postUsage(ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Ch
 				return nil, err
 			}
 		}
-		took[ws], transfers = charged, append(transfers, t)
+		paid[ws], transfers = charged, append(transfers, t)
 	}
 	if err := db.Insert(ctx, across, "usage_rows", usageColumns, rows.rows); err != nil {
 		return nil, err
 	}
-	return took, post(ctx, tx, transfers, held)
+	return paid, post(ctx, tx, transfers, held)
 }
 
-// A sheet is the rows of a batch. One request is much like the next: a text that the row before has too is taken from there.
-type sheet struct {
+// A usageBatch builds the usage rows of a batch. Consecutive requests are similar: a value that equals the previous
+// row's is shared with it, which saves an allocation.
+type usageBatch struct {
 	rows   [][]any
-	values []any // of the rows that are still to come
+	values []any // backing array of the rows still to be added
 	last   []any
 	prices map[live.Rates]string // few models serve many requests
 }
 
-func newSheet(batch map[tenant.ID][]*journal.Charge) *sheet {
+func newUsageBatch(batch map[tenant.ID][]*journal.Charge) *usageBatch {
 	n, width := 0, len(usageColumns)
 	for _, charges := range batch {
 		n += len(charges)
 	}
-	return &sheet{rows: make([][]any, 0, n), values: make([]any, n*width), last: make([]any, width), prices: map[live.Rates]string{}}
+	return &usageBatch{
+		rows: make([][]any, 0, n), values: make([]any, n*width), last: make([]any, width), prices: map[live.Rates]string{},
+	}
 }
 
-// add puts down a request of a transfer, which was charged an amount.
-func (s *sheet) add(t *transfer, c *journal.Charge, charged money.Nano) error {
+// add appends the row of a request that was charged an amount by a transfer.
+func (s *usageBatch) add(t *transfer, c *journal.Charge, charged money.Nano) error {
 	price, err := s.price(c.Price)
 	if err != nil {
 		return err
@@ -79,20 +89,21 @@ func (s *sheet) add(t *transfer, c *journal.Charge, charged money.Nano) error {
 	for _, text := range [...]string{t.id, string(c.Key), c.Route, c.Model, c.Requested, c.Alias, c.Provider, c.Outcome} {
 		row = s.text(row, text)
 	}
-	row = append(row, c.Counted, c.Own, u.Input, u.Cached, u.Written, u.AudioInput, u.Output, u.Reasoning, u.AudioOutput, u.Searches)
+	row = append(row, c.Counted, c.Own, u.Input, u.Cached, u.Written, u.AudioInput, u.Output, u.Reasoning, u.AudioOutput,
+		u.Searches)
 	row = append(s.text(row, price), int64(c.Cost), int64(charged))
 	s.rows, s.last, s.values = append(s.rows, row), row, s.values[width:]
 	return nil
 }
 
-func (s *sheet) text(row []any, text string) []any {
+func (s *usageBatch) text(row []any, text string) []any {
 	if before := s.last[len(row)]; before == text {
 		return append(row, before)
 	}
 	return append(row, text)
 }
 
-func (s *sheet) price(of live.Rates) (string, error) {
+func (s *usageBatch) price(of live.Rates) (string, error) {
 	price, ok := s.prices[of]
 	if !ok {
 		text, err := json.Marshal(of)
@@ -105,9 +116,9 @@ func (s *sheet) price(of live.Rates) (string, error) {
 	return price, nil
 }
 
-// fit is what each is charged, lowered until the wallet can pay it. The holds have seen to that already, unless two
-// servers spent from one wallet.
-func fit(batch []*journal.Charge, left money.Nano) (each []money.Nano, charged, cost money.Nano) {
+// capToBalance returns what each request is charged, reduced to what the wallet can pay. The holds have ensured that
+// already, unless two servers spent from one wallet.
+func capToBalance(batch []*journal.Charge, left money.Nano) (each []money.Nano, charged, cost money.Nano) {
 	each = make([]money.Nano, len(batch))
 	for i, c := range batch {
 		each[i] = min(c.Charged, left)

@@ -9,9 +9,9 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// Verify proves the ledger from its rows alone: all entries sum to zero, each transfer does, each balance is the sum
-// of its entries, no wallet is below zero, every usage row costs what its frozen price says, and the rows of a batch
-// sum to its transfer.
+// Verify proves the ledger from its rows alone. All entries sum to zero, and so does each transfer. Each balance is
+// the sum of its entries. No wallet is below zero. Every usage row costs what its stored price says, and the rows of
+// a batch sum to its transfer.
 func (s *Store) Verify(ctx context.Context) (Proof, error) {
 	proof := Proof{Problems: []string{}}
 	err := s.db.Snapshot(ctx, "the ledger is proven whole", func(all db.Scoped) error {
@@ -19,7 +19,8 @@ func (s *Store) Verify(ctx context.Context) (Proof, error) {
 			Entries int64
 			Sum     money.Nano
 		}
-		t, err := db.One[total](ctx, all, `SELECT COUNT(*) AS entries, CAST(COALESCE(SUM(amount), 0) AS BIGINT) AS sum FROM ledger_entries`)
+		t, err := db.One[total](ctx, all,
+			`SELECT COUNT(*) AS entries, CAST(COALESCE(SUM(amount), 0) AS BIGINT) AS sum FROM ledger_entries`)
 		if err != nil {
 			return err
 		}
@@ -28,7 +29,7 @@ func (s *Store) Verify(ctx context.Context) (Proof, error) {
 			proof.Problems = append(proof.Problems, fmt.Sprintf("all entries sum to %s", t.Sum))
 		}
 		for _, check := range invariants {
-			broken, err := db.Query[string](ctx, all, check.finds)
+			broken, err := db.Query[string](ctx, all, check.violations)
 			if err != nil {
 				return fmt.Errorf("check that %s: %w", check.rule, err)
 			}
@@ -44,8 +45,8 @@ func (s *Store) Verify(ctx context.Context) (Proof, error) {
 	return proof, err
 }
 
-// invariants are the rules of the ledger, each with the query that finds who breaks it.
-var invariants = []struct{ rule, finds string }{
+// invariants are the rules of the ledger, each with the query that finds its violations.
+var invariants = []struct{ rule, violations string }{
 	{
 		"every transfer sums to zero over at least two lines",
 		`SELECT transfer_id FROM ledger_entries GROUP BY transfer_id HAVING SUM(amount) <> 0 OR COUNT(*) < 2`,
@@ -74,7 +75,7 @@ var invariants = []struct{ rule, finds string }{
 			WHERE e.transfer_id IS NULL OR e.workspace_id <> u.workspace_id OR e.kind <> 'usage'`,
 	},
 	{
-		"the rows of a batch cost what its transfer used", // a batch whose rows were pruned has none
+		"the rows of a batch cost what its transfer used", // a batch whose rows were pruned has none to compare
 		`SELECT u.transfer_id FROM usage_rows u GROUP BY u.transfer_id HAVING SUM(u.cost) <>
 			(SELECT COALESCE(SUM(e.amount), 0) FROM ledger_entries e WHERE e.transfer_id = u.transfer_id AND e.account = 'usage')`,
 	},

@@ -1,4 +1,5 @@
-// Package wallet is the ledger of prepaid money: double entry, append-only, in integers.
+// Package wallet keeps the ledger of prepaid money: double entry, append-only, in integers. Its Poster moves charges
+// from the journal to the ledger exactly once.
 package wallet
 
 import (
@@ -8,8 +9,8 @@ import (
 	"sovereign/internal/base/money"
 )
 
-// The accounts of a workspace. Their balances sum to zero: what came in from funding is in the wallet or was used, and
-// what was used beyond the wallet is the operator's overage.
+// The accounts of a workspace. Their balances sum to zero: funding is what came in, wallet what is left of it, usage
+// what was used, and overage what was used beyond the wallet, which the operator pays.
 const (
 	accountWallet  = "wallet"
 	accountFunding = "funding"
@@ -29,7 +30,7 @@ type line struct {
 	amount  money.Nano
 }
 
-// Limits of one top-up: more is a typing error.
+// The limits of one top-up: more is a typing error.
 const (
 	minTopUp = money.Nano(1)
 	maxTopUp = 1_000_000 * money.Dollar
@@ -42,7 +43,7 @@ func checkTopUp(amount money.Nano) error {
 	return nil
 }
 
-// A Proof is the outcome of checking the ledger against itself.
+// A Proof is the result of checking the ledger against itself.
 type Proof struct {
 	OK       bool       `json:"ok"`
 	Entries  int64      `json:"entries"`

@@ -39,11 +39,11 @@ func newStore(t *testing.T, d *db.DB) *wallet.Store {
 		t.Fatal(err)
 	}
 	log, money := slog.New(slog.DiscardHandler), funds.New()
-	teller := wallet.NewPoster(d, j, money, log)
-	if _, err := teller.Recover(t.Context()); err != nil {
+	poster := wallet.NewPoster(d, j, money, log)
+	if _, err := poster.Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	changes := feed.New(d, log, teller.Sources())
+	changes := feed.New(d, log, poster.Sources())
 	if err := changes.Fill(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ type use struct{ file, what string }
 // dialers are the files and folders that dial without a Guard, each with what they dial. No customer chooses any of it.
 var dialers = map[string]string{
 	"internal/net/netguard/netguard.go":    "the guard",
-	"internal/wire/upstream/standard.go":   "the providers' base URLs, which are the operator's",
+	"internal/wire/upstream/nethttp.go":    "the providers' base URLs, which are the operator's",
 	"internal/net/http1/http1.go":          "the origin that it is made for: the providers' base URLs",
 	"internal/net/http1/clientconn.go":     "the same",
 	"internal/app/adminclient.go":          "the server's own Unix socket",
@@ -40,8 +40,8 @@ var readers = map[string]string{
 	"internal/domain/providerkey/providerkey.go": "it is kept, and listed",
 	"internal/domain/providerkey/publish.go":     "it is put in force",
 	"internal/plane/gateway/plan/plan.go":        "it goes with the request",
-	"internal/wire/upstream/standard.go":         "it is dialled, by the guard's transport",
-	"internal/wire/upstream/lean.go":             "it is handed to the standard way",
+	"internal/wire/upstream/nethttp.go":          "it is dialled, by the guard's transport",
+	"internal/wire/upstream/http1.go":            "it is handed to the standard way",
 }
 
 // urlFields are the fields that hold the text of a customer's URL between storage and dialling.

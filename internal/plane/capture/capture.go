@@ -1,5 +1,6 @@
-// Package capture makes logged rows of chat exchanges, on the road of a request and without a database: it takes the credentials out,
-// names the system prompt, and puts the row into the spool. Nothing that was not cleaned is ever written to a disk.
+// Package capture turns chat exchanges into log rows, on the request path and without a database: it redacts
+// credentials, identifies the system prompt, and appends the row to the spool. Nothing is written to disk before it
+// is redacted.
 package capture
 
 import (
@@ -22,15 +23,15 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-// MaxSize is how large an exchange may be, in bytes of what is stored. A larger one is not logged: half of one would be a lie.
+// MaxSize bounds an exchange, in stored bytes. A larger one is not logged at all: a truncated one would mislead.
 const MaxSize = 512 << 10
 
-// An Exchange is a chat that was answered to its end. Its bytes are its owner's: nothing of them is kept.
+// An Exchange is a chat that was answered completely. Its byte slices belong to the caller; none of them is retained.
 type Exchange struct {
 	Workspace    tenant.ID
 	Key          tenant.KeyID
 	Request      string
-	Model        string // that answered
+	Model        string // the one that answered
 	Requested    string
 	Alias        string
 	Provider     string
@@ -40,65 +41,67 @@ type Exchange struct {
 	Stream       bool
 	Cached       bool
 	Messages     []byte // as the caller sent them
-	Tools        []byte // likewise; nil when there were none
-	Answer       []byte // the whole of it, as one that was not streamed
+	Tools        []byte // as the caller sent them; nil when there were none
+	Answer       []byte // the complete answer, in the form of one that was not streamed
 	Usage        live.Usage
 	Cost         money.Nano
 	Latency      time.Duration
 	First        time.Duration // until the first content
 }
 
-// A Recorder logs exchanges of workspaces that want it.
+// A Recorder logs the exchanges of workspaces that have logging enabled.
 type Recorder struct {
-	settings *live.AllSettings
-	spool    *spool.Spool
-	gate     sync.RWMutex // held for reading while a row is put into the spool
-	last     atomic.Int64 // the time of the newest row
+	settings  *live.AllSettings
+	spool     *spool.Spool
+	appending sync.RWMutex // read-locked while a row is appended to the spool
+	last      atomic.Int64 // the time of the newest row
 
-	taken, large, unread atomic.Int64
+	logged, tooLarge, unreadable atomic.Int64
 }
 
-// NewRecorder records into s what settings say.
+// NewRecorder returns a recorder that appends to s and follows settings.
 func NewRecorder(settings *live.AllSettings, s *spool.Spool) *Recorder {
 	return &Recorder{settings: settings, spool: s}
 }
 
-// Counts are what became of exchanges since the start.
+// Counts are the numbers of exchanges since the start, by result.
 type Counts struct {
 	Logged     int64
 	TooLarge   int64
-	Unreadable int64 // what a provider took, and is no list of messages all the same
-	Lost       int64 // for which the spool had no room, or could not be written
+	Unreadable int64 // messages or answers that are not valid JSON, although the provider accepted them
+	Lost       int64 // refused by the spool, or not written
 }
 
-// Counts tells them.
+// Counts returns the numbers so far.
 func (r *Recorder) Counts() Counts {
-	return Counts{Logged: r.taken.Load(), TooLarge: r.large.Load(), Unreadable: r.unread.Load(), Lost: r.spool.State().Lost}
-}
-
-// Wants reports whether a workspace's exchanges are logged now.
-func (r *Recorder) Enabled(ws tenant.ID) bool { return r.settings.Of(ws).LogDays > 0 }
-
-// Skip counts an exchange that could not be put together.
-func (r *Recorder) Skip(err error) {
-	if errors.Is(err, chat.ErrTooLong) {
-		r.large.Add(1)
-	} else {
-		r.unread.Add(1)
+	return Counts{
+		Logged: r.logged.Load(), TooLarge: r.tooLarge.Load(), Unreadable: r.unreadable.Load(), Lost: r.spool.State().Lost,
 	}
 }
 
-// After makes every row newer than a time: the newest that there is, wherever the clock stands.
-func (r *Recorder) After(t clock.Time) { r.last.Store(max(r.last.Load(), int64(t))) }
+// Enabled reports whether a workspace's exchanges are logged now.
+func (r *Recorder) Enabled(ws tenant.ID) bool { return r.settings.Of(ws).LogDays > 0 }
 
-// Settle returns when every row of before is in the spool. Whoever has put an end to logging calls it, and can then say that nothing
-// is written any more.
-func (r *Recorder) Settle() {
-	r.gate.Lock()
-	r.gate.Unlock() //nolint:staticcheck // to have waited is all
+// Skip counts an exchange that could not be assembled.
+func (r *Recorder) Skip(err error) {
+	if errors.Is(err, chat.ErrTooLong) {
+		r.tooLarge.Add(1)
+	} else {
+		r.unreadable.Add(1)
+	}
 }
 
-// Record logs an exchange, if its workspace wants that still.
+// After makes every further row newer than t, the time of the newest existing row, wherever the clock stands.
+func (r *Recorder) After(t clock.Time) { r.last.Store(max(r.last.Load(), int64(t))) }
+
+// Settle returns when every row whose recording began before is in the spool. After logging was disabled and Settle
+// has returned, nothing more is written.
+func (r *Recorder) Settle() {
+	r.appending.Lock()
+	r.appending.Unlock() //nolint:staticcheck // to have waited is all
+}
+
+// Record logs an exchange if its workspace still has logging enabled.
 func (r *Recorder) Record(e *Exchange) {
 	if !r.Enabled(e.Workspace) {
 		return
@@ -109,31 +112,31 @@ func (r *Recorder) Record(e *Exchange) {
 	}
 	buffer, _ := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
-	r.gate.RLock()
-	defer r.gate.RUnlock()
+	r.appending.RLock()
+	defer r.appending.RUnlock()
 	days := r.settings.Of(e.Workspace).LogDays
 	if days == 0 {
 		return
 	}
-	row.At = r.now()
+	row.At = r.uniqueTime()
 	row.Expires = row.At.Add(time.Duration(days) * 24 * time.Hour)
 	row.ID = id.At("log", row.At.Std())
 	*buffer = row.Append((*buffer)[:0])
 	if r.spool.Append(*buffer) {
-		r.taken.Add(1)
+		r.logged.Add(1)
 	}
-	if cap(*buffer) > maxKept {
+	if cap(*buffer) > maxPooledBuffer {
 		*buffer = nil
 	}
 }
 
-// buffers are for encoded rows; a larger one than most is not kept.
+// buffers pools buffers for encoded rows. Unusually large ones are not pooled.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-const maxKept = 64 << 10
+const maxPooledBuffer = 64 << 10
 
-// now is a time that no other row has.
-func (r *Recorder) now() clock.Time {
+// uniqueTime returns a time that no other row has.
+func (r *Recorder) uniqueTime() clock.Time {
 	for {
 		last := r.last.Load()
 		next := max(int64(clock.Now()), last+1)
@@ -143,35 +146,37 @@ func (r *Recorder) now() clock.Time {
 	}
 }
 
-// row is the exchange without its credentials.
+// row returns the exchange with its credentials redacted.
 func (r *Recorder) row(e *Exchange) (*Row, bool) {
-	message, finish, ok := answered(e.Answer)
+	message, finish, ok := firstChoice(e.Answer)
 	if !ok {
-		r.unread.Add(1)
+		r.unreadable.Add(1)
 		return nil, false
 	}
 	if len(e.Messages)+len(e.Tools)+len(message) > MaxSize {
-		r.large.Add(1)
+		r.tooLarge.Add(1)
 		return nil, false
 	}
 	row := &Row{
-		Workspace: e.Workspace, Key: e.Key, Request: e.Request, Model: e.Model, Requested: e.Requested, Alias: e.Alias, Provider: e.Provider,
+		Workspace: e.Workspace, Key: e.Key, Request: e.Request, Model: e.Model, Requested: e.Requested, Alias: e.Alias,
+		Provider:     e.Provider,
 		FallbackFrom: e.FallbackFrom, Stream: e.Stream, Cached: e.Cached,
-		Prompt: e.Usage.Input, Completion: e.Usage.Output, Cost: e.Cost, Latency: e.Latency.Microseconds(), First: e.First.Microseconds(),
+		Prompt: e.Usage.Input, Completion: e.Usage.Output, Cost: e.Cost, Latency: e.Latency.Microseconds(),
+		First: e.First.Microseconds(),
 	}
 	row.clean(e.Messages, e.Tools, message, e.Tag, e.Trace, finish)
 	chain, err := fold.Keys(row.Messages, row.Response)
 	if err != nil && (!valid(row.Messages) || !valid(row.Response)) || len(row.Tools) > 0 && !valid(row.Tools) {
-		r.unread.Add(1)
+		r.unreadable.Add(1)
 		return nil, false
 	}
-	row.Chain = chain.Bytes() // what is odd, but JSON, folds with nothing
+	row.Chain = chain.Bytes() // without keys, for unusual but valid JSON, the row is folded with no other
 	row.Exact = segment.Exact(System(row.Messages))
 	return row, true
 }
 
-// word is a provider's word for something, as far as it is one.
-func word(text string) string {
+// sanitizeFinish cuts a provider's finish reason to 64 bytes and removes control characters.
+func sanitizeFinish(text string) string {
 	const most = 64
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == utf8.RuneError {
@@ -182,11 +187,11 @@ func word(text string) string {
 	return text
 }
 
-// clean takes the credentials out of everything that a caller or a model has written.
+// clean redacts the credentials in everything that a caller or a model has written.
 func (r *Row) clean(messages, tools, response []byte, tag, trace, finish string) {
 	var all redact.Exchange
 	r.Messages, r.Tools, r.Response = all.JSON(messages), all.JSON(tools), all.JSON(response)
-	labels := [...][]byte{all.Text([]byte(tag)), all.Text([]byte(trace)), all.Text([]byte(word(finish)))}
-	r.Messages, r.Tools, r.Response = all.Again(r.Messages), all.Again(r.Tools), all.Again(r.Response)
-	r.Tag, r.Trace, r.Finish = string(all.Again(labels[0])), string(all.Again(labels[1])), string(all.Again(labels[2]))
+	fields := [...][]byte{all.Text([]byte(tag)), all.Text([]byte(trace)), all.Text([]byte(sanitizeFinish(finish)))}
+	r.Messages, r.Tools, r.Response = all.RedactFound(r.Messages), all.RedactFound(r.Tools), all.RedactFound(r.Response)
+	r.Tag, r.Trace, r.Finish = string(all.RedactFound(fields[0])), string(all.RedactFound(fields[1])), string(all.RedactFound(fields[2]))
 }

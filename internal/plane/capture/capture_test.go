@@ -20,13 +20,13 @@ import (
 
 const home = "ws_home"
 
-type desk struct {
+type fixture struct {
 	*Recorder
 	settings *live.AllSettings
 	spool    *spool.Spool
 }
 
-func newDesk(t testing.TB, days int64) desk {
+func newFixture(t testing.TB, days int64) fixture {
 	t.Helper()
 	settings := live.NewSettings()
 	settings.Put(home, live.Settings{LogDays: days})
@@ -34,13 +34,13 @@ func newDesk(t testing.TB, days int64) desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return desk{NewRecorder(settings, s), settings, s}
+	return fixture{NewRecorder(settings, s), settings, s}
 }
 
-func (d desk) rows(t testing.TB) (all []*Row) {
+func (f fixture) rows(t testing.TB) (all []*Row) {
 	t.Helper()
 	for at := (spool.Position{}); ; {
-		batch, err := d.spool.Read(at, 1<<20)
+		batch, err := f.spool.Read(at, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func exchange() *Exchange {
 }
 
 func TestAnExchangeIsLoggedAsItWas(t *testing.T) {
-	d := newDesk(t, 7)
+	d := newFixture(t, 7)
 	before := clock.Now()
 	d.Record(exchange())
 	rows := d.rows(t)
@@ -93,8 +93,8 @@ func TestAnExchangeIsLoggedAsItWas(t *testing.T) {
 	}
 }
 
-func TestRowsHaveTimesOfTheirOwn(t *testing.T) {
-	d := newDesk(t, 7)
+func TestNoTwoRowsHaveTheSameTime(t *testing.T) {
+	d := newFixture(t, 7)
 	var group sync.WaitGroup
 	for range 4 {
 		group.Go(func() {
@@ -117,7 +117,7 @@ func TestRowsHaveTimesOfTheirOwn(t *testing.T) {
 }
 
 func TestRowsAreNewerThanAllBefore(t *testing.T) {
-	d := newDesk(t, 7)
+	d := newFixture(t, 7)
 	later := clock.Now().Add(time.Hour) // the clock went back since
 	d.After(later)
 	d.Record(exchange())
@@ -128,9 +128,9 @@ func TestRowsAreNewerThanAllBefore(t *testing.T) {
 	}
 }
 
-// Nothing is written once whoever turned logging off was told that it is.
-func TestWhenLoggingIsOffNothingIsWritten(t *testing.T) {
-	d := newDesk(t, 30)
+// After logging was disabled and Settle has returned, nothing is written.
+func TestNothingIsWrittenAfterLoggingIsDisabled(t *testing.T) {
+	d := newFixture(t, 30)
 	var stop atomic.Bool
 	var group sync.WaitGroup
 	for range 4 {
@@ -140,7 +140,7 @@ func TestWhenLoggingIsOffNothingIsWritten(t *testing.T) {
 			}
 		})
 	}
-	for range 200 {
+	for range 30 {
 		d.settings.Put(home, live.Settings{})
 		d.Settle()
 		end := d.spool.End()
@@ -158,8 +158,8 @@ func TestWhenLoggingIsOffNothingIsWritten(t *testing.T) {
 	}
 }
 
-func TestWhatIsTooLargeOrUnreadableIsSkippedAndCounted(t *testing.T) {
-	d := newDesk(t, 7)
+func TestTooLargeAndUnreadableExchangesAreSkippedAndCounted(t *testing.T) {
+	d := newFixture(t, 7)
 	long := func(total int) *Exchange {
 		e := exchange()
 		e.Tools = nil
@@ -187,16 +187,16 @@ func TestWhatIsTooLargeOrUnreadableIsSkippedAndCounted(t *testing.T) {
 	}
 }
 
-func TestAFinishReasonIsAWord(t *testing.T) {
+func TestAFinishReasonIsSanitized(t *testing.T) {
 	for said, want := range map[string]string{"stop": "stop", "a\x00b\n": "ab", strings.Repeat("x", 63) + "ü": strings.Repeat("x", 63), "\xff": "", "": ""} {
-		if got := word(said); got != want {
+		if got := sanitizeFinish(said); got != want {
 			t.Errorf("%q: %q, want %q", said, got, want)
 		}
 	}
 }
 
-func TestWhatIsOddButJSONIsLogged(t *testing.T) {
-	d := newDesk(t, 7)
+func TestUnusualButValidJSONIsLogged(t *testing.T) {
+	d := newFixture(t, 7)
 	odd := exchange()
 	odd.Messages = []byte(`[{"role":"user","role":"user","content":"a\u0000b"}]`)
 	d.Record(odd)
@@ -206,7 +206,7 @@ func TestWhatIsOddButJSONIsLogged(t *testing.T) {
 }
 
 func TestNoCredentialLeavesTheRecorder(t *testing.T) {
-	canary := "AK" + "IAQYLPMN5HHHFPZAM2" // in the shape of an access key, and nobody's
+	canary := "AK" + "IAQYLPMN5HHHFPZAM2" // formatted like an access key, but not one
 	for place, put := range map[string]func(*Exchange){
 		"a message": func(e *Exchange) { e.Messages = []byte(`[{"role":"user","content":"` + canary + `"}]`) },
 		"a part": func(e *Exchange) {
@@ -234,7 +234,7 @@ func TestNoCredentialLeavesTheRecorder(t *testing.T) {
 		"the escapes": func(e *Exchange) { e.Messages = []byte(`[{"role":"user","content":"\u0041` + canary[1:] + `"}]`) },
 	} {
 		t.Run(place, func(t *testing.T) {
-			d := newDesk(t, 7)
+			d := newFixture(t, 7)
 			e := exchange()
 			put(e)
 			d.Record(e)
@@ -250,7 +250,7 @@ func TestNoCredentialLeavesTheRecorder(t *testing.T) {
 	}
 }
 
-func TestTheSystemPromptIsWhatIsSaidBeforeAnybodyElse(t *testing.T) {
+func TestTheSystemPromptIsTheTextBeforeTheFirstOtherMessage(t *testing.T) {
 	for messages, want := range map[string]string{
 		`[]`: "", `[{"role":"user","content":"Hi"}]`: "", `not JSON`: "",
 		`[{"role":"system","content":"A"},{"role":"developer","content":"B"},{"role":"user","content":"C"},{"role":"system","content":"D"}]`: "A\nB",
@@ -299,7 +299,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func BenchmarkRecord(b *testing.B) {
-	d := newDesk(b, 7)
+	d := newFixture(b, 7)
 	e := exchange()
 	e.Messages = []byte(`[{"role":"system","content":"You are a helpful assistant of a bank."},{"role":"user","content":"` + strings.Repeat("what is the answer ", 20) + `"}]`)
 	row, _ := d.row(e)

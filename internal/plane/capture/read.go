@@ -9,8 +9,8 @@ import (
 	"sovereign/internal/text/scan"
 )
 
-// answered is the message of an answer's first choice, and why it ended.
-func answered(answer []byte) (message []byte, finish string, ok bool) {
+// firstChoice returns the message and the finish reason of an answer's first choice.
+func firstChoice(answer []byte) (message []byte, finish string, ok bool) {
 	var choice [8]scan.Member
 	for one := range scan.Elements(member(answer, "choices")) {
 		members, err := scan.Object(one, choice[:0])
@@ -30,10 +30,10 @@ func answered(answer []byte) (message []byte, finish string, ok bool) {
 	return message, finish, message != nil
 }
 
-// member is the value of an object's member; nil where there is none.
+// member returns the value of an object's member, or nil when there is none.
 func member(object []byte, name string) []byte {
-	var room [16]scan.Member
-	members, err := scan.Object(object, room[:0])
+	var buffer [16]scan.Member
+	members, err := scan.Object(object, buffer[:0])
 	if err != nil {
 		return nil
 	}
@@ -45,7 +45,7 @@ func member(object []byte, name string) []byte {
 	return nil
 }
 
-// unquoted is the text of a string; what is none has none.
+// unquoted returns the text of a JSON string, or "" for any other value.
 func unquoted(value []byte) string {
 	text, err := jsontext.AppendUnquote(nil, value)
 	if err != nil {
@@ -54,7 +54,7 @@ func unquoted(value []byte) string {
 	return string(text)
 }
 
-// System is the text of the system prompt: of all the messages before anybody else speaks.
+// System returns the system prompt: the text of all system and developer messages before the first other message.
 func System(messages []byte) string {
 	var all []string
 	for message := range scan.Elements(messages) {
@@ -73,7 +73,7 @@ func System(messages []byte) string {
 	return strings.Join(slices.DeleteFunc(all, func(text string) bool { return text == "" }), "\n")
 }
 
-// valid reports whether a text can be shown as JSON.
+// valid reports whether a text is JSON, duplicate names and invalid UTF-8 permitted.
 func valid(text []byte) bool {
 	return jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }

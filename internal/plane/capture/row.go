@@ -9,7 +9,7 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// A Row is a logged exchange, without credentials, on its way to the database.
+// A Row is a log row, with credentials redacted, on its way to the database.
 type Row struct {
 	ID           string
 	Workspace    tenant.ID
@@ -24,7 +24,7 @@ type Row struct {
 	FallbackFrom string
 	Tag          string
 	Trace        string
-	Exact        string // the exact system prompt's id
+	Exact        string // the id of the exact system prompt
 	Finish       string
 	Stream       bool
 	Cached       bool
@@ -39,13 +39,14 @@ type Row struct {
 	Response     []byte
 }
 
-// edition is the first byte of an encoded row. A spool may hold rows of the release before.
-const edition = 1
+// formatVersion is the first byte of an encoded row. A spool may hold rows of the previous release.
+const formatVersion = 1
 
-// The fields of a row, in the order in which they are encoded.
+// texts, bodies and numbers list the fields in the order in which they are encoded.
 func (r *Row) texts() [13]*string {
 	return [...]*string{
-		&r.ID, (*string)(&r.Workspace), (*string)(&r.Key), &r.Request, &r.Model, &r.Requested, &r.Alias, &r.Provider, &r.FallbackFrom,
+		&r.ID, (*string)(&r.Workspace), (*string)(&r.Key), &r.Request, &r.Model, &r.Requested, &r.Alias, &r.Provider,
+		&r.FallbackFrom,
 		&r.Tag, &r.Trace, &r.Exact, &r.Finish,
 	}
 }
@@ -55,12 +56,14 @@ func (r *Row) bodies() [4]*[]byte {
 }
 
 func (r *Row) numbers() [7]*int64 {
-	return [...]*int64{(*int64)(&r.At), (*int64)(&r.Expires), &r.Prompt, &r.Completion, (*int64)(&r.Cost), &r.Latency, &r.First}
+	return [...]*int64{
+		(*int64)(&r.At), (*int64)(&r.Expires), &r.Prompt, &r.Completion, (*int64)(&r.Cost), &r.Latency, &r.First,
+	}
 }
 
-// Append encodes a row.
+// Append appends the encoded row to to.
 func (r *Row) Append(to []byte) []byte {
-	to = append(to, edition, flag(r.Stream)|flag(r.Cached)<<1)
+	to = append(to, formatVersion, flag(r.Stream)|flag(r.Cached)<<1)
 	for _, n := range r.numbers() {
 		to = binary.AppendVarint(to, *n)
 	}
@@ -81,46 +84,46 @@ func flag(b bool) byte {
 }
 
 var (
-	errEdition = errors.New("a logged row is of a release that this one does not know")
-	errCut     = errors.New("a logged row is cut short")
-	errLonger  = errors.New("a logged row is longer than it should be")
+	errUnknownVersion = errors.New("a logged row is of a release that this one does not know")
+	errShort          = errors.New("a logged row is cut short")
+	errTrailing       = errors.New("a logged row is longer than it should be")
 )
 
-// Parse decodes a row. Its bodies are parts of from.
+// Parse decodes a row. The row's bodies alias from.
 func Parse(from []byte) (*Row, error) {
-	if len(from) < 2 || from[0] != edition {
-		return nil, errEdition
+	if len(from) < 2 || from[0] != formatVersion {
+		return nil, errUnknownVersion
 	}
 	r := &Row{Stream: from[1]&1 != 0, Cached: from[1]&2 != 0}
 	from = from[2:]
 	for _, into := range r.numbers() {
 		value, n := binary.Varint(from)
 		if n <= 0 {
-			return nil, errCut
+			return nil, errShort
 		}
 		*into, from = value, from[n:]
 	}
 	for _, into := range r.texts() {
-		text, rest, ok := piece(from)
+		text, rest, ok := lengthPrefixed(from)
 		if !ok {
-			return nil, errCut
+			return nil, errShort
 		}
 		*into, from = string(text), rest
 	}
 	for _, into := range r.bodies() {
-		body, rest, ok := piece(from)
+		body, rest, ok := lengthPrefixed(from)
 		if !ok {
-			return nil, errCut
+			return nil, errShort
 		}
 		*into, from = body, rest
 	}
 	if len(from) > 0 {
-		return nil, errLonger
+		return nil, errTrailing
 	}
 	return r, nil
 }
 
-func piece(from []byte) (text, rest []byte, ok bool) {
+func lengthPrefixed(from []byte) (text, rest []byte, ok bool) {
 	size, n := binary.Uvarint(from)
 	if n <= 0 || size > uint64(len(from)-n) {
 		return nil, nil, false

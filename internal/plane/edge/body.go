@@ -26,10 +26,10 @@ type Body struct {
 	users  atomic.Int32
 }
 
-// Take adds a reference, which Release gives up again.
-func (b *Body) Take() { b.users.Add(1) }
+// Retain adds a reference: the body is kept until a further Release.
+func (b *Body) Retain() { b.users.Add(1) }
 
-// Release gives up one reference: the one that Read returned, or one of Take. The last one returns the buffer and its
+// Release gives up one reference: the one that Read returned, or one of Retain. The last one returns the buffer and its
 // bytes to the budget.
 func (b *Body) Release() {
 	if b.users.Add(-1) > 0 {

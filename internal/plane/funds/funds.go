@@ -1,5 +1,6 @@
-// Package funds is the money of every workspace in memory: what came in, what was spent, what running requests hold. A
-// hold is taken before a request runs and ends with it, so that no interleaving of requests can spend what is not there.
+// Package funds holds the money of every workspace in memory: what was credited, what was spent, and what running
+// requests hold. A hold is taken before a request runs and ends with it, so that no interleaving of requests can
+// overspend a wallet.
 package funds
 
 import (
@@ -11,14 +12,14 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// A Balance is what a workspace owns, what running work has reserved of it, and what it has spent so far.
+// A Balance is what a workspace owns, how much of it running requests hold, and what it has spent so far.
 type Balance struct {
 	Balance money.Nano `json:"balance_usd"`
 	Held    money.Nano `json:"held_usd"`
 	Spent   money.Nano `json:"spent_usd"`
 }
 
-// Funds knows every workspace's money. Its methods may be called by many at once.
+// Funds holds every workspace's money. It is safe for concurrent use.
 type Funds struct {
 	seed   maphash.Seed
 	shards [64]shard
@@ -29,16 +30,16 @@ type shard struct {
 	accounts map[tenant.ID]*account
 }
 
-// An account's free money is credited − spent − unposted − held, and is never below zero.
+// The free money of an account is credited − spent − unposted − held. It is never below zero.
 type account struct {
 	mu       sync.Mutex
 	credited money.Nano // as the ledger says
 	spent    money.Nano // as the ledger says
-	unposted money.Nano // settled, and not in the ledger yet
+	unposted money.Nano // settled, but not yet in the ledger
 	held     money.Nano
 }
 
-// New knows of no money.
+// New returns Funds without any money.
 func New() *Funds {
 	f := &Funds{seed: maphash.MakeSeed()}
 	for i := range f.shards {
@@ -66,14 +67,16 @@ func (f *Funds) account(ws tenant.ID) *account {
 
 func (a *account) free() money.Nano { return a.credited - a.spent - a.unposted - a.held }
 
-// A Hold is money that is set aside for one request. It ends once, by Settle or Release, and is not copied after its first use.
+// A Hold is money set aside for one request. It ends once, by Settle or Release, and must not be copied after its
+// first use.
 type Hold struct {
 	account *account
 	amount  money.Nano
 	ended   bool
 }
 
-// Hold sets an amount aside, or reports how much is free when that is less.
+// Hold sets an amount aside and returns what is free then. When the amount is more than what is free, it holds
+// nothing and returns what is free, false.
 func (f *Funds) Hold(ws tenant.ID, amount money.Nano) (hold Hold, free money.Nano, ok bool) {
 	a := f.account(ws)
 	a.mu.Lock()
@@ -86,11 +89,10 @@ func (f *Funds) Hold(ws tenant.ID, amount money.Nano) (hold Hold, free money.Nan
 	return Hold{account: a, amount: amount}, free - amount, true
 }
 
-// Amount is what is set aside.
+// Amount returns the amount set aside.
 func (h *Hold) Amount() money.Nano { return h.amount }
 
-// Cover is how much of a cost the wallet pays: all of it, when it fits into the hold or what is free beside it can be
-// added to the hold; else what there is.
+// Cover returns how much of a cost the wallet can pay. It extends the hold by free money as far as the cost needs it.
 func (h *Hold) Cover(cost money.Nano) money.Nano {
 	a := h.account
 	a.mu.Lock()
@@ -102,7 +104,7 @@ func (h *Hold) Cover(cost money.Nano) money.Nano {
 	return min(cost, h.amount)
 }
 
-// Settle ends the hold: of it, charged is spent, and the rest is free again. charged is at most what Cover said.
+// Settle ends the hold: charged is spent, and the rest becomes free again. charged is at most what Cover returned.
 func (h *Hold) Settle(charged money.Nano) {
 	a := h.account
 	a.mu.Lock()
@@ -118,7 +120,7 @@ func (h *Hold) Settle(charged money.Nano) {
 // Release ends the hold and spends nothing. Repeating it, or calling it after Settle, is a no-op.
 func (h *Hold) Release() { h.Settle(0) }
 
-// Posted says that what was settled is in the ledger now, which took posted of it from the wallet.
+// Posted records that a settled amount is in the ledger now, which took posted of it from the wallet.
 func (f *Funds) Posted(ws tenant.ID, settled, posted money.Nano) {
 	a := f.account(ws)
 	a.mu.Lock()
@@ -127,7 +129,7 @@ func (f *Funds) Posted(ws tenant.ID, settled, posted money.Nano) {
 	a.spent += posted
 }
 
-// Credit says how much came in in all, as the ledger has it now.
+// Credit sets how much the workspace was credited in all, according to the ledger.
 func (f *Funds) Credit(ws tenant.ID, credited money.Nano) {
 	a := f.account(ws)
 	a.mu.Lock()
@@ -135,13 +137,13 @@ func (f *Funds) Credit(ws tenant.ID, credited money.Nano) {
 	a.credited = credited
 }
 
-// An Account is a workspace's money as the ledger has it.
+// An Account is a workspace's money according to the ledger.
 type Account struct {
 	Workspace       tenant.ID
 	Credited, Spent money.Nano
 }
 
-// Fill takes the ledger's word for every account. What is settled here and not posted, and what is held, stays so.
+// Fill replaces credited and spent of every account by the ledger's values. Unposted and held amounts stay.
 func (f *Funds) Fill(all []Account) {
 	there := map[tenant.ID]bool{}
 	for _, one := range all {
@@ -165,7 +167,7 @@ func (f *Funds) Fill(all []Account) {
 	}
 }
 
-// Balance is a workspace's money now.
+// Balance returns a workspace's money now.
 func (f *Funds) Balance(ws tenant.ID) Balance {
 	a := f.account(ws)
 	a.mu.Lock()
@@ -174,7 +176,7 @@ func (f *Funds) Balance(ws tenant.ID) Balance {
 	return Balance{Balance: a.credited - spent, Held: a.held, Spent: spent}
 }
 
-// Held is what is set aside in all workspaces together.
+// Held returns the sum of all holds.
 func (f *Funds) Held() money.Nano {
 	var sum money.Nano
 	for i := range f.shards {

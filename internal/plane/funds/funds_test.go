@@ -15,7 +15,7 @@ import (
 	"sovereign/internal/plane/funds"
 )
 
-// A wallet is what the ledger and the requests know of a workspace, each amount kept apart.
+// A wallet is the model of a workspace's money, with each amount separate.
 type wallet struct {
 	credited, posted, unposted money.Nano
 	holds                      []*held
@@ -40,8 +40,8 @@ func (w *wallet) free() money.Nano { return w.credited - w.posted - w.unposted -
 
 var spaces = []tenant.ID{"ws_a", "ws_b", "ws_c"}
 
-// Every interleaving of what can happen to money, beside a model that adds it up.
-func TestMoneyIsNeitherMadeNorLostByAnyInterleaving(t *testing.T) {
+// Random interleavings of all operations are compared with a model.
+func TestNoInterleavingCreatesOrLosesMoney(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := funds.New()
 		wallets := map[tenant.ID]*wallet{}
@@ -155,7 +155,7 @@ func TestMoneyIsNeitherMadeNorLostByAnyInterleaving(t *testing.T) {
 	})
 }
 
-func TestExactlyAsManyHoldsAsFitAreGiven(t *testing.T) {
+func TestExactlyTheHoldsThatFitAreGranted(t *testing.T) {
 	const callers, fit, worst = 1000, 10, money.Nano(777)
 	f := funds.New()
 	f.Credit("ws", fit*worst+worst-1)
@@ -181,7 +181,7 @@ func TestExactlyAsManyHoldsAsFitAreGiven(t *testing.T) {
 		t.Fatalf("%d holds were given: %+v", given.Load(), b)
 	}
 	for hold := range holds {
-		for range 3 { // a hold ends once, whoever ends it how often
+		for range 3 { // a hold ends once, however often it is ended
 			group.Go(func() { hold.Settle(worst) })
 			group.Go(hold.Release)
 		}
@@ -192,8 +192,8 @@ func TestExactlyAsManyHoldsAsFitAreGiven(t *testing.T) {
 	}
 }
 
-// Requests of a few workspaces run at once, cost what they cost, and are posted meanwhile.
-func TestManyAtOnceSpendNoMoreThanThereIs(t *testing.T) {
+// Requests of a few workspaces run and are posted concurrently.
+func TestConcurrentRequestsNeverOverspend(t *testing.T) {
 	f := funds.New()
 	const workers, each, came = 16, 400, money.Nano(3000)
 	for _, ws := range spaces {
@@ -251,7 +251,7 @@ func TestManyAtOnceSpendNoMoreThanThereIs(t *testing.T) {
 	}
 }
 
-func TestWhatTheLedgerDoesNotKnowHasNoMoney(t *testing.T) {
+func TestFillEmptiesAccountsThatTheLedgerDoesNotHave(t *testing.T) {
 	f := funds.New()
 	if _, free, ok := f.Hold("ws_new", 1); ok || free != 0 {
 		t.Errorf("a workspace without a wallet has %d free", free)
@@ -270,7 +270,7 @@ func TestWhatTheLedgerDoesNotKnowHasNoMoney(t *testing.T) {
 	}
 }
 
-func TestAWalletThatManySeeFirstIsOne(t *testing.T) {
+func TestConcurrentFirstUsesCreateOneAccount(t *testing.T) {
 	f := funds.New()
 	const rounds, each = 300, 8
 	for round := range rounds {
@@ -306,7 +306,7 @@ func TestAHoldThatHasEndedReservesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsHeldInAllNeverWrapsAround(t *testing.T) {
+func TestTheSumOfAllHoldsSaturates(t *testing.T) {
 	f := funds.New()
 	for _, ws := range spaces[:2] {
 		f.Credit(ws, math.MaxInt64)

@@ -99,10 +99,10 @@ func (r *run) attemptOnce(c *plan.Candidate) *failure {
 	defer held.release()
 	sent := &call.request
 	*sent = upstream.Request{
-		Model: c.Model, Path: r.request.Endpoint.Path, Lease: r.request.Lease, Stream: r.request.Stream, ID: r.request.ID,
-		Credentials: c.Own, Take: held.take,
+		Model: c.Model, Path: r.request.Endpoint.Path, BodyRef: r.request.Lease, Stream: r.request.Stream, ID: r.request.ID,
+		Credentials: c.Own, Reserve: held.take,
 	}
-	sent.Body = r.request.ProviderBody(sent.Room[:0], c.Model, c.Own != nil, r.maxTokens)
+	sent.Body = r.request.ProviderBody(sent.BodyStorage[:0], c.Model, c.Own != nil, r.maxTokens)
 	response, err := r.fleet.Sender(c.Model).Send(&call.Life, sent)
 	r.clock.waitedForOthers()
 	if err != nil {

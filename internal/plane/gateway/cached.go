@@ -65,7 +65,7 @@ func (r *run) assemble(event []byte) {
 		return
 	}
 	if r.cache.assembly == nil {
-		r.cache.assembly = &chat.Assembly{Most: maxDelivered}
+		r.cache.assembly = &chat.Assembler{MaxBytes: maxDelivered}
 	}
 	if r.cache.assembly.Add(event) != nil {
 		r.cache.store = false
@@ -77,7 +77,7 @@ func (r *run) storeAssembled() {
 	if r.cache.assembly == nil {
 		return
 	}
-	if body, err := r.cache.assembly.Whole(); err == nil {
+	if body, err := r.cache.assembly.Answer(); err == nil {
 		r.store(body)
 	}
 }

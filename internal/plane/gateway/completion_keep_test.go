@@ -121,7 +121,7 @@ func found(t *testing.T, disk *journaltest.Disk) (charged []journal.Entry) {
 			return charged
 		}
 		for _, e := range some {
-			if e.Kind != journal.Marked {
+			if e.Kind != journal.Probe {
 				charged = append(charged, e)
 			}
 		}
@@ -267,7 +267,7 @@ func TestWhatWasKeptIsWhatWasChargedWhateverHappens(t *testing.T) {
 	var charged money.Nano
 	for _, e := range b.entries() {
 		switch a, ok := kept[e.Request]; {
-		case e.Kind == journal.Marked:
+		case e.Kind == journal.Probe:
 		case !ok || e.Kind != journal.Settled || e.Cost != a.Cost || e.Charged != a.Cost || e.Usage != a.Usage || e.Key != "cal_1":
 			t.Errorf("%+v, kept %+v", e, a)
 		default:

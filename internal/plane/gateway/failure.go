@@ -52,13 +52,13 @@ func connectionFailure(c *plan.Candidate, cause, err error) *failure {
 	switch {
 	case errors.As(err, &refusal):
 		return &failure{class: unsupported, err: err, fault: refusal}
-	case errors.Is(err, upstream.ErrNoRoom):
+	case errors.Is(err, upstream.ErrMemoryLimit):
 		return &failure{class: stopped, err: err, fault: errBufferFull}
 	case errors.Is(cause, deadline.ErrSilent):
 		return &failure{class: silent, err: err, fault: fault.Timeout.Because(err, "%s did not answer in time", c.Provider.Name)}
 	case cause != nil:
 		return &failure{class: stopped, err: err, fault: causeFault(cause)}
-	case errors.Is(err, upstream.ErrGarbage):
+	case errors.Is(err, upstream.ErrInvalidAnswer):
 		return unreadable(c, err)
 	default:
 		return &failure{class: broken, err: err, fault: fault.Upstream.Because(err, "%s could not be reached, or broke off", c.Provider.Name)}

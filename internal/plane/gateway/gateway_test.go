@@ -95,7 +95,7 @@ func newBench(t testing.TB, models ...*live.Model) *bench {
 	for _, m := range models {
 		providers = append(providers, m.Provider)
 	}
-	protocols := upstream.Protocols{Makers: map[live.Protocol]upstream.Maker{"test": func(*live.Provider) (upstream.Sender, error) { return b, nil }}}
+	protocols := upstream.Protocols{Factories: map[live.Protocol]upstream.SenderFactory{"test": func(*live.Provider) (upstream.Sender, error) { return b, nil }}}
 	fleet, err := upstream.NewFleet(live.NewCatalog(providers, models), protocols, nil)
 	if err != nil {
 		t.Fatal(err)

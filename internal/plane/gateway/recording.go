@@ -10,7 +10,7 @@ import (
 type recording struct {
 	raw    []byte
 	events sse.Reader
-	whole  chat.Assembly
+	whole  chat.Assembler
 	done   bool  // the stream has ended: what follows does not matter
 	err    error // it cannot be put together, or is too long
 }
@@ -24,7 +24,7 @@ const (
 )
 
 func newRecording() *recording {
-	return &recording{events: sse.Reader{Most: maxEvent}, whole: chat.Assembly{Most: maxAssembled}}
+	return &recording{events: sse.Reader{Most: maxEvent}, whole: chat.Assembler{MaxBytes: maxAssembled}}
 }
 
 func (r *recording) add(piece []byte) {
@@ -58,5 +58,5 @@ func (r *recording) answer() ([]byte, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	return r.whole.Whole()
+	return r.whole.Answer()
 }

@@ -38,10 +38,10 @@ type run struct {
 // cacheUse is what a request has to do with the cache of answers.
 type cacheUse struct {
 	key      cache.Key
-	store    bool           // the answer is to be stored
-	state    string         // "hit" or "miss"; empty if the cache is not used
-	servedBy string         // the model that gave a cached answer
-	assembly *chat.Assembly // puts the events of a stream together
+	store    bool            // the answer is to be stored
+	state    string          // "hit" or "miss"; empty if the cache is not used
+	servedBy string          // the model that gave a cached answer
+	assembly *chat.Assembler // puts the events of a stream together
 }
 
 // An attempt is one call of one model.

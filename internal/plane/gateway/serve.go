@@ -91,7 +91,7 @@ func (r *run) hold() error {
 		r.bill.tab = tab
 		return nil
 	}
-	var short *till.Short // declared here, since errors.As makes it escape
+	var short *till.InsufficientFunds // declared here, since errors.As makes it escape
 	if errors.As(err, &short) {
 		return r.plan.Insufficient(q, worst, short.Free)
 	}

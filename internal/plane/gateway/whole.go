@@ -34,7 +34,7 @@ func (r *run) relayWhole(format *wholeFormat) *failure {
 	limit := cmp.Or(format.limit, maxWhole)
 	body, err := r.attempt.source.all(limit, &held)
 	switch {
-	case errors.Is(err, errBufferFull), errors.Is(err, upstream.ErrNoRoom):
+	case errors.Is(err, errBufferFull), errors.Is(err, upstream.ErrMemoryLimit):
 		return &failure{class: stopped, err: err, fault: errBufferFull}
 	case errors.Is(err, errTooLong):
 		return unreadable(r.bill.model, fmt.Errorf("the answer is longer than %d bytes", limit))

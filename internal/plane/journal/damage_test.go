@@ -12,7 +12,7 @@ import (
 	"sovereign/internal/plane/journal/journaltest"
 )
 
-// failures are the ways in which one operation goes wrong.
+// failures are the ways in which one operation can fail.
 var failures = map[string]func(j *journal.Journal, disk *journaltest.Disk) error{
 	"a write fails": func(j *journal.Journal, disk *journaltest.Disk) error {
 		disk.Fail = failOn("write", 0)
@@ -59,7 +59,7 @@ func failOn(operation string, part int) func(string, int) (int, error) {
 
 func failAlways(_ string, size int) (int, error) { return size, journaltest.ErrDisk }
 
-func TestAJournalThatCanBeWrittenAgainSaysSo(t *testing.T) {
+func TestAJournalRecoversFromEveryKindOfFailure(t *testing.T) {
 	mend := map[string]func(*journal.Journal) error{
 		"found by the next sync":   (*journal.Journal).Sync,
 		"found by the next append": func(j *journal.Journal) error { return j.Append(settled("req_next")) },
@@ -90,7 +90,7 @@ func TestAJournalThatCanBeWrittenAgainSaysSo(t *testing.T) {
 	}
 }
 
-func TestNothingIsWrittenBehindWhatCouldNotBeCutOff(t *testing.T) {
+func TestNothingIsWrittenAfterAPartialWriteThatCouldNotBeTruncated(t *testing.T) {
 	disk := journaltest.NewDisk()
 	j := begin(t, disk)
 	disk.Fail = failAlways
@@ -108,8 +108,8 @@ func TestNothingIsWrittenBehindWhatCouldNotBeCutOff(t *testing.T) {
 	}
 }
 
-// What was written is written, and whoever wrote it must not be told otherwise, or it would be settled twice.
-func TestAnEntryIsTakenThoughTheNextSegmentCannotBeBegun(t *testing.T) {
+// A written entry must not be reported as refused, or its caller would settle it twice.
+func TestAnEntryIsAcceptedWhenTheNextSegmentCannotBeStarted(t *testing.T) {
 	for _, operation := range []string{"sync", "open", "truncate"} {
 		t.Run(operation, func(t *testing.T) {
 			disk := journaltest.NewDisk()
@@ -136,8 +136,9 @@ func TestAnEntryIsTakenThoughTheNextSegmentCannotBeBegun(t *testing.T) {
 	}
 }
 
-// What was open when a segment was tried in vain may be settled in the one before: nobody may read the vain one.
-func TestASegmentThatCouldNotBeBegunLeavesNothing(t *testing.T) {
+// A request that was open when a segment failed to start may be settled in the segment before. The failed segment
+// must not be read.
+func TestASegmentThatCouldNotBeStartedLeavesNothing(t *testing.T) {
 	disk := journaltest.NewDisk()
 	j := begin(t, disk)
 	j.Limit = 1
@@ -165,7 +166,7 @@ func TestASegmentThatCouldNotBeBegunLeavesNothing(t *testing.T) {
 	}
 }
 
-// A stubborn disk removes nothing while it keeps.
+// A stubborn disk fails every Remove while keeps is set.
 type stubborn struct {
 	*journaltest.Disk
 	keeps bool
@@ -178,7 +179,7 @@ func (s *stubborn) Remove(name string) error {
 	return s.Disk.Remove(name)
 }
 
-func TestNothingIsWrittenBesideASegmentThatWasBegunInVain(t *testing.T) {
+func TestNothingIsWrittenWhileAFailedSegmentCannotBeRemoved(t *testing.T) {
 	disk := &stubborn{Disk: journaltest.NewDisk()}
 	j := begin(t, disk)
 	j.Limit = 1
@@ -209,7 +210,7 @@ func TestNothingIsWrittenBesideASegmentThatWasBegunInVain(t *testing.T) {
 	}
 }
 
-func TestWhatCouldNotBeSyncedIsAFailureUntilItIs(t *testing.T) {
+func TestAFailedSyncIsAFailureUntilASyncSucceeds(t *testing.T) {
 	disk := journaltest.NewDisk()
 	j := begin(t, disk)
 	must(t, j.Append(settled("req_1")))
@@ -225,13 +226,13 @@ func TestWhatCouldNotBeSyncedIsAFailureUntilItIs(t *testing.T) {
 	must(t, j.Sync(), j.Failure())
 }
 
-func TestWhatAKilledProcessLeftUnsyncedIsSyncedBeforeItIsRead(t *testing.T) {
+func TestOpenSyncsWhatAKilledProcessLeftUnsynced(t *testing.T) {
 	for seed := range uint64(20) {
 		disk := journaltest.NewDisk()
 		j := begin(t, disk)
 		must(t, j.Append(settled("req_1")), j.Append(settled("req_2")))
 		disk = disk.Crash()
-		_, err := journal.Open(disk) // and whoever opened it may have posted it by now
+		_, err := journal.Open(disk) // and its opener may have posted the entries by now
 		must(t, err)
 		again, err := journal.Open(disk.PowerLoss(rand.New(rand.NewPCG(seed, 1))))
 		must(t, err)
@@ -241,7 +242,7 @@ func TestWhatAKilledProcessLeftUnsyncedIsSyncedBeforeItIsRead(t *testing.T) {
 	}
 }
 
-func TestAnEntryThatCouldNotBeReadBackIsRefusedAlone(t *testing.T) {
+func TestAnEntryThatIsTooLongIsRefusedAndTheJournalGoesOn(t *testing.T) {
 	j := begin(t, journaltest.NewDisk())
 	long := settled("req_long")
 	long.Model = strings.Repeat("m", 70_000)
@@ -257,7 +258,7 @@ func TestAnEntryThatCouldNotBeReadBackIsRefusedAlone(t *testing.T) {
 	}
 }
 
-func TestAClosedJournalTakesNothing(t *testing.T) {
+func TestAClosedJournalRefusesEntries(t *testing.T) {
 	disk := journaltest.NewDisk()
 	j := begin(t, disk)
 	must(t, j.Append(settled("req_1")), j.Close(), j.Close())
@@ -271,7 +272,7 @@ func TestAClosedJournalTakesNothing(t *testing.T) {
 	}
 }
 
-func TestAGapIsFoundAndReadingMakesNothing(t *testing.T) {
+func TestAGapIsReportedAndReadingCreatesNoFile(t *testing.T) {
 	disk := journaltest.NewDisk()
 	j := begin(t, disk)
 	j.Limit = 200
@@ -325,7 +326,7 @@ func TestAGapIsFoundAndReadingMakesNothing(t *testing.T) {
 	}
 }
 
-func TestAJournalIsOpenedOnlyWhenItIsOnTheDisk(t *testing.T) {
+func TestOpenFailsWhenTheJournalCannotBeMadeDurable(t *testing.T) {
 	for _, operation := range []string{"open", "write", "truncate", "sync"} {
 		disk := journaltest.NewDisk()
 		disk.Fail = failOn(operation, 3)

@@ -11,14 +11,15 @@ import (
 	"strings"
 )
 
-// A Disk is the folder that the journal stands in. Tests put one in its place that fails, forgets and crashes.
+// A Disk is the folder that holds the journal. Tests replace it by one that fails, loses writes and crashes.
 type Disk interface {
-	// List names the files, in any order.
+	// List returns the names of the files, in any order.
 	List() ([]string, error)
-	// Open opens a file to read and append; a missing one is made, and its name kept by the next Sync of the disk.
+	// Open opens a file for reading and writing, and creates it when it is missing. The name survives a power loss
+	// after the next Sync of the disk.
 	Open(name string) (File, error)
 	Remove(name string) error
-	// Sync makes what was created and removed survive a power loss.
+	// Sync makes created and removed names survive a power loss.
 	Sync() error
 }
 
@@ -32,7 +33,7 @@ type File interface {
 	Close() error
 }
 
-// Numbered lists the numbers of the files that are named by one, which name writes out, in order.
+// Numbered lists, in order, the numbers of the files whose name is what name returns for a number.
 func Numbered(disk Disk, name func(int64) string) ([]int64, error) {
 	files, err := disk.List()
 	if err != nil {
@@ -51,7 +52,7 @@ func Numbered(disk Disk, name func(int64) string) ([]int64, error) {
 
 type folder string
 
-// Folder is a folder of the machine, made when it is missing.
+// Folder returns a Disk in a folder of the file system, which it creates when it is missing.
 func Folder(path string) (Disk, error) {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err

@@ -12,15 +12,15 @@ import (
 	"sovereign/internal/live"
 )
 
-// A Kind says what an entry states.
+// A Kind says what an entry records.
 type Kind byte
 
 // The kinds.
 const (
-	Opened     Kind = 1 // a request has delivered its first content and owes this much, should it end now
-	Progressed Kind = 2 // it has delivered more
-	Settled    Kind = 3 // it has ended; this is its charge
-	Marked     Kind = 4 // nothing: the journal could be written
+	Opened     Kind = 1 // the request has delivered its first content; this is its charge if it ends now
+	Progressed Kind = 2 // the request has delivered more; this is its charge if it ends now
+	Settled    Kind = 3 // the request has ended; this is its final charge
+	Probe      Kind = 4 // no content: written to test whether the journal can be written
 )
 
 // A Charge is what one request used, and what that costs.
@@ -30,37 +30,37 @@ type Charge struct {
 	Key       tenant.KeyID
 	At        clock.Time
 	Route     string
-	Model     string // that answered
+	Model     string // the one that answered
 	Requested string // as the caller named it
-	Alias     string // when that was one
+	Alias     string // set when the requested name was an alias
 	Provider  string
 	Outcome   string
-	Counted   bool // by us: the provider reported nothing
+	Counted   bool // tokens were counted by us: the provider reported none
 	Usage     live.Usage
 	Price     live.Rates
-	Own       bool       // it ran with the workspace's own key
-	Cost      money.Nano // of the usage at the price
-	Charged   money.Nano // of it to the wallet; the rest is the operator's
+	Own       bool       // the request used the workspace's own key
+	Cost      money.Nano // the usage at the price
+	Charged   money.Nano // the part charged to the wallet; the rest is the operator's overage
 }
 
-// An Entry is one record of the journal. Of a Progressed one only the request and the amounts are kept.
+// An Entry is one record of the journal. A Progressed entry stores only the request id and the amounts.
 type Entry struct {
 	Kind Kind
 	Charge
 }
 
-// frame is the head of a record: the payload's length and checksum.
+// headerSize is the size of a record's header: the payload's length and its checksum.
 const (
-	frame      = 8
+	headerSize = 8
 	maxPayload = 64 << 10
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errTorn says that what follows is no whole record.
+// errTorn reports that the data does not begin with a complete record.
 var errTorn = errors.New("no whole record")
 
-// appendEntry encodes e with its frame.
+// appendEntry encodes e with its header.
 func appendEntry(to []byte, e *Entry) []byte {
 	start := len(to)
 	to = append(to, 0, 0, 0, 0, 0, 0, 0, 0, byte(e.Kind))
@@ -85,13 +85,13 @@ func appendEntry(to []byte, e *Entry) []byte {
 	for _, amount := range e.laterAmounts() {
 		to = binary.AppendVarint(to, *amount)
 	}
-	payload := to[start+frame:]
+	payload := to[start+headerSize:]
 	binary.LittleEndian.PutUint32(to[start:], uint32(len(payload)))
 	binary.LittleEndian.PutUint32(to[start+4:], crc32.Checksum(payload, castagnoli))
 	return to
 }
 
-// amounts, texts and rates are the fields of each shape, in the order of the file.
+// amounts, texts and rates list the fields of each type, in the order of the file format.
 func (e *Entry) amounts() []*int64 {
 	return []*int64{
 		(*int64)(&e.At), &e.Usage.Input, &e.Usage.Cached, &e.Usage.Output, &e.Usage.Reasoning,
@@ -107,15 +107,18 @@ func (e *Entry) rates() []*int64 {
 	return []*int64{(*int64)(&e.Price.Input), (*int64)(&e.Price.CachedInput), (*int64)(&e.Price.Output)}
 }
 
-// laterAmounts and laterRates came with a later release. A record of an earlier one ends before them, and used none of
-// what they count.
+// laterAmounts and laterRates were added by a later release. A record of an earlier release ends before them: its
+// amounts are zero then, and its rates those of live.Flat.
 func (e *Entry) laterAmounts() []*int64 {
 	return []*int64{&e.Usage.Written, &e.Usage.AudioInput, &e.Usage.AudioOutput, &e.Usage.Searches}
 }
 
 func (e *Entry) laterRates() []*int64 {
 	p := &e.Price
-	return []*int64{(*int64)(&p.WrittenInput), (*int64)(&p.AudioInput), (*int64)(&p.Reasoning), (*int64)(&p.AudioOutput), (*int64)(&p.Search)}
+	return []*int64{
+		(*int64)(&p.WrittenInput), (*int64)(&p.AudioInput), (*int64)(&p.Reasoning), (*int64)(&p.AudioOutput),
+		(*int64)(&p.Search),
+	}
 }
 
 func flag(b bool) byte {
@@ -129,22 +132,22 @@ func appendText(to []byte, text string) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(text))), text...)
 }
 
-// next decodes the first record of data, and says how long it is. Texts that it has met are kept in texts, to be used again.
-func next(data []byte, texts map[string]string) (e Entry, size int, err error) {
-	if len(data) < frame {
+// decodeEntry decodes the first record of data and returns its size. texts interns the strings: most repeat.
+func decodeEntry(data []byte, texts map[string]string) (e Entry, size int, err error) {
+	if len(data) < headerSize {
 		return e, 0, errTorn
 	}
 	length := binary.LittleEndian.Uint32(data)
-	if length == 0 || length > maxPayload || int(length) > len(data)-frame {
+	if length == 0 || length > maxPayload || int(length) > len(data)-headerSize {
 		return e, 0, errTorn
 	}
-	payload := data[frame : frame+int(length)]
+	payload := data[headerSize : headerSize+int(length)]
 	if crc32.Checksum(payload, castagnoli) != binary.LittleEndian.Uint32(data[4:]) {
 		return e, 0, errTorn
 	}
 	r := reader{rest: payload}
 	e.Kind = Kind(r.byte())
-	if e.Kind < Opened || e.Kind > Marked {
+	if e.Kind < Opened || e.Kind > Probe {
 		return e, 0, fmt.Errorf("a record of unknown kind %d: a newer release wrote it", e.Kind)
 	}
 	e.Request = r.text()
@@ -154,9 +157,9 @@ func next(data []byte, texts map[string]string) (e Entry, size int, err error) {
 	if e.Kind == Opened || e.Kind == Settled {
 		e.Counted = r.byte() == 1
 		for _, text := range e.texts() {
-			*text = r.again(texts)
+			*text = r.interned(texts)
 		}
-		e.Workspace, e.Key = tenant.ID(r.again(texts)), tenant.KeyID(r.again(texts))
+		e.Workspace, e.Key = tenant.ID(r.interned(texts)), tenant.KeyID(r.interned(texts))
 		for _, rate := range e.rates() {
 			*rate = r.varint()
 		}
@@ -178,7 +181,7 @@ func next(data []byte, texts map[string]string) (e Entry, size int, err error) {
 	if r.short || len(r.rest) != 0 {
 		return e, 0, errors.New("a record whose checksum is right and whose fields are not")
 	}
-	return e, frame + int(length), nil
+	return e, headerSize + int(length), nil
 }
 
 type reader struct {
@@ -208,8 +211,8 @@ func (r *reader) varint() int64 {
 
 func (r *reader) text() string { return string(r.bytes()) }
 
-// again is a text that was perhaps met before.
-func (r *reader) again(met map[string]string) string {
+// interned returns the next text, and shares the string with earlier equal ones.
+func (r *reader) interned(met map[string]string) string {
 	raw := r.bytes()
 	text, ok := met[string(raw)]
 	if !ok {

@@ -39,7 +39,7 @@ func settled(request string) journal.Entry {
 	return journal.Entry{Kind: journal.Settled, Charge: journal.Charge{Request: request, Workspace: "ws_1"}}
 }
 
-// readFrom is everything from a segment on that was synced, and the error that ended it.
+// readFrom reads every synced entry from a segment on, and returns the error that ended it.
 func readFrom(j *journal.Journal, segment int64) (all []journal.Entry, err error) {
 	for at := (journal.Position{Segment: segment}); ; {
 		some, next, err := j.Read(at)
@@ -71,11 +71,11 @@ func must(t tester, errs ...error) {
 	}
 }
 
-// The faults of a disk: what was refused is never read, what was taken is read exactly once and in order, whatever
-// fails when, and a process that dies in between changes nothing about that.
-func TestWhatWasTakenIsReadOnceAndWhatWasRefusedNever(t *testing.T) {
+// Whatever disk operation fails when: a refused entry is never read, an accepted one is read exactly once and in
+// order, and a process that dies in between does not change that.
+func TestAcceptedEntriesAreReadOnceAndRefusedOnesNever(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := &life{t: t, disk: journaltest.NewDisk()}
+		l := &process{t: t, disk: journaltest.NewDisk()}
 		l.start()
 		t.Repeat(map[string]func(*rapid.T){
 			"append": l.append,
@@ -95,23 +95,23 @@ func TestWhatWasTakenIsReadOnceAndWhatWasRefusedNever(t *testing.T) {
 	})
 }
 
-// A life is a process with its journal, and what it was told.
-type life struct {
+// A process is a server process with its journal, and what its callers were told.
+type process struct {
 	t       *rapid.T
 	disk    *journaltest.Disk
 	journal *journal.Journal
 	first   int64 // its first segment
-	failing int   // of ten operations
+	failing int   // failing operations of ten
 	made    int
 
 	taken []journal.Entry
 	open  map[string]journal.Entry
-	doubt []journal.Entry // of the last write that failed
-	uncut bool            // what it left is still there
-	wrote bool            // something, since this was last false
+	doubt []journal.Entry // entries of the last failed write
+	uncut bool            // its partial bytes are not truncated yet
+	wrote bool            // something was written since this was last reset
 }
 
-func (l *life) start() {
+func (l *process) start() {
 	l.failing = 0
 	l.journal = begin(l.t, l.disk)
 	l.journal.Limit = 400
@@ -120,7 +120,7 @@ func (l *life) start() {
 	l.disk.Fail = l.fail
 }
 
-func (l *life) fail(operation string, size int) (int, error) {
+func (l *process) fail(operation string, size int) (int, error) {
 	bad := rapid.IntRange(0, 9).Draw(l.t, operation) < l.failing
 	switch {
 	case operation == "write":
@@ -133,12 +133,12 @@ func (l *life) fail(operation string, size int) (int, error) {
 	}
 	part := rapid.IntRange(0, max(0, size-1)).Draw(l.t, "part")
 	if operation == "write" && rapid.Bool().Draw(l.t, "short") {
-		return part, nil // written in part, and nothing said
+		return part, nil // a short write without an error
 	}
 	return part, journaltest.ErrDisk
 }
 
-func (l *life) append(t *rapid.T) {
+func (l *process) append(t *rapid.T) {
 	var entries []journal.Entry
 	next := maps.Clone(l.open)
 	for range rapid.IntRange(1, 3).Draw(t, "entries") {
@@ -152,7 +152,7 @@ func (l *life) append(t *rapid.T) {
 			e.Kind = kind
 		}
 		if e.Kind == journal.Progressed {
-			e.Workspace = "" // of a progress only the amounts are kept
+			e.Workspace = "" // a Progressed entry keeps only the amounts
 		}
 		track(next, &e)
 		entries = append(entries, e)
@@ -170,8 +170,8 @@ func (l *life) append(t *rapid.T) {
 	l.taken, l.open = append(l.taken, entries...), next
 }
 
-// look makes the disk work again and reads what there is.
-func (l *life) look() {
+// look repairs the disk and reads the journal.
+func (l *process) look() {
 	l.t.Helper()
 	l.failing = 0
 	must(l.t, l.journal.Sync(), l.journal.Failure())
@@ -181,8 +181,8 @@ func (l *life) look() {
 	l.check(l.journal, nil)
 }
 
-// crash ends the process, checks what the next one finds, and goes on with that.
-func (l *life) crash() {
+// crash ends the process, checks what the next one finds, and continues with that.
+func (l *process) crash() {
 	l.t.Helper()
 	l.disk = l.disk.Crash()
 	again, err := journal.Open(l.disk)
@@ -194,8 +194,8 @@ func (l *life) crash() {
 	l.start()
 }
 
-// check holds what is read against what was taken. Beyond it may stand a first part of doubt.
-func (l *life) check(j *journal.Journal, doubt []journal.Entry) {
+// check compares what is read with what was accepted. After it, a prefix of doubt may follow.
+func (l *process) check(j *journal.Journal, doubt []journal.Entry) {
 	l.t.Helper()
 	entries, err := readFrom(j, l.first)
 	must(l.t, err)
@@ -206,11 +206,11 @@ func (l *life) check(j *journal.Journal, doubt []journal.Entry) {
 	var got []journal.Entry
 	for _, e := range entries {
 		switch e.Kind {
-		case journal.Opened: // which a new segment states again
+		case journal.Opened: // a new segment repeats it
 			if !stated[e.At] {
 				l.t.Fatalf("%+v was never taken", e)
 			}
-		case journal.Marked:
+		case journal.Probe:
 		default:
 			got = append(got, e)
 		}
@@ -245,7 +245,7 @@ func (l *life) check(j *journal.Journal, doubt []journal.Entry) {
 	}
 }
 
-func TestManyWhoAppendToAFailingDiskAreToldTheTruth(t *testing.T) {
+func TestConcurrentAppendsToAFailingDiskReportWhatWasWritten(t *testing.T) {
 	disk := journaltest.NewDisk()
 	j := begin(t, disk)
 	j.Limit = 2000

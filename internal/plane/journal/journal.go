@@ -1,12 +1,13 @@
-// Package journal is the flight recorder of money: an append-only file on the local disk that says what every request
-// cost before its caller has seen the last byte. It stands between memory, which a crash loses, and the ledger, which is
-// a database and may be slow or away.
+// Package journal is a write-ahead journal of charges: an append-only file on the local disk that records what every
+// request cost before its caller sees the last byte. It sits between memory, which a crash loses, and the ledger, a
+// database that may be slow or unreachable.
 //
-// Two promises, kept apart. Process-durable: when Append has returned, the entry survives kill -9, because the kernel
-// has it. Machine-durable: a power loss costs at most what was appended since the last Sync, which a timer calls.
+// It makes two separate promises. Process-durable: when Append has returned, the entry survives kill -9, because the
+// kernel has it. Machine-durable: a power loss costs at most what was appended since the last Sync, which a timer
+// calls.
 //
-// A segment begins by stating again every request that was open when it was begun, so that one segment, read from its
-// start, tells everything about the requests that it mentions.
+// A segment begins with a copy of the entry of every request that was open when the segment was started. One segment,
+// read from its start, is therefore enough to know the state of every request that it mentions.
 package journal
 
 import (
@@ -23,7 +24,7 @@ import (
 	"sovereign/internal/base/id"
 )
 
-// A Position is a place in the journal, between two entries.
+// A Position is a point in the journal between two entries.
 type Position struct {
 	Segment int64
 	Offset  int64
@@ -34,50 +35,51 @@ func (p Position) Before(q Position) bool {
 	return p.Segment < q.Segment || p.Segment == q.Segment && p.Offset < q.Offset
 }
 
-// segmentSize is the usual Limit.
+// segmentSize is the default Limit.
 const segmentSize = 64 << 20
 
-// A Journal is written by many and read by whoever posts it. Make it with Open, recover what it holds, then Begin.
+// A Journal has many concurrent writers and one reader, the poster. Make it with Open, recover what it holds, then
+// call Begin.
 type Journal struct {
-	ID    string
-	Limit int64 // of a segment, in bytes: over it a new one is begun
-	Torn  int64 // bytes at the end of the last segment that are no whole entry: a write that never returned
-	disk  Disk
-	stir  chan struct{}
+	ID       string
+	Limit    int64 // bytes of a segment; beyond it the next one is started
+	Torn     int64 // bytes at the end of the last segment that are no complete entry: a write that never returned
+	disk     Disk
+	appended chan struct{}
 
 	mu      sync.Mutex
-	pending []byte // encoded, to be written by the next leader
+	pending []byte // encoded entries for the next leader to write
 	queue   []*waiter
-	entries []Entry // of pending, for the table of open requests
+	entries []Entry // the entries in pending, for the table of open requests
 	writing bool
 
-	// What follows belongs to the leader, and is read by others under mu.
+	// The fields below are changed by the leader only. Others read them under mu.
 	file   File
-	buffer []byte // the last batch, to be used again
+	buffer []byte // the last batch, reused
 	spare  struct {
 		entries []Entry
 		queue   []*waiter
 	}
-	end     Position
-	synced  Position
-	open    map[string]Entry
-	failure error // of the last write or sync; nil when it worked
-	stale   int64 // a segment that was begun in vain and could not be removed
-	uncut   bool  // the last write failed, and what it left could not be cut off
-	again   bool  // the last sync failed: the kernel may have forgotten what it was told
+	end           Position
+	synced        Position
+	open          map[string]Entry
+	failure       error // of the last write or sync; nil when it succeeded
+	failedSegment int64 // a segment that could not be started and not be removed; 0 when there is none
+	mustTruncate  bool  // the last write failed, and its partial bytes could not be truncated
+	syncFailed    bool  // the last sync failed: the kernel may have dropped the dirty pages
 }
 
 type waiter struct {
-	done chan bool // true: you lead; false: it is done
+	done chan bool // true: the receiver becomes the leader; false: its entries are written, or failed with err
 	err  error
 }
 
-// waiters are used again: when Append returns, nobody knows its waiter any more.
+// waiters pools waiters. When Append returns, nothing else refers to its waiter.
 var waiters = sync.Pool{New: func() any { return &waiter{done: make(chan bool, 1)} }}
 
-// Open finds the journal in a folder, or makes one. It is not written until Begin.
+// Open finds the journal on a disk, or creates one. It cannot be written until Begin.
 func Open(disk Disk) (*Journal, error) {
-	j := &Journal{disk: disk, open: map[string]Entry{}, Limit: segmentSize, stir: make(chan struct{}, 1)}
+	j := &Journal{disk: disk, open: map[string]Entry{}, Limit: segmentSize, appended: make(chan struct{}, 1)}
 	file, err := disk.Open("id")
 	if err != nil {
 		return nil, fmt.Errorf("open the journal: %w", err)
@@ -108,7 +110,7 @@ func Open(disk Disk) (*Journal, error) {
 
 func segmentName(n int64) string { return fmt.Sprintf("%012d.journal", n) }
 
-// Segments lists the numbers of the segments there are, in order.
+// Segments lists the numbers of the existing segments, in order.
 func (j *Journal) Segments() ([]int64, error) {
 	all, err := Numbered(j.disk, segmentName)
 	if err != nil {
@@ -117,7 +119,7 @@ func (j *Journal) Segments() ([]int64, error) {
 	return all, nil
 }
 
-// findEnd reads the last segment up to what is no whole entry, and syncs what a killed process left unsynced.
+// findEnd reads the last segment up to the first incomplete entry, and syncs what a killed process left unsynced.
 func (j *Journal) findEnd(segments []int64) error {
 	if len(segments) == 0 {
 		return nil
@@ -151,47 +153,47 @@ func (j *Journal) findEnd(segments []int64) error {
 	return file.Sync()
 }
 
-// Begin starts writing the segment after the last.
+// Begin starts the segment after the last one. From then on the journal can be written.
 func (j *Journal) Begin() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.begin(j.end.Segment + 1)
+	return j.startSegment(j.end.Segment + 1)
 }
 
-func (j *Journal) begin(segment int64) error {
+func (j *Journal) startSegment(segment int64) error {
 	file, err := j.disk.Open(segmentName(segment))
 	if err != nil {
 		return fmt.Errorf("begin segment %d: %w", segment, err)
 	}
 	var head []byte
-	for _, e := range sorted(j.open) {
+	for _, e := range sortedByRequest(j.open) {
 		head = appendEntry(head, &e)
 	}
 	if err := errors.Join(file.Truncate(0), write(file, head, 0), file.Sync(), j.disk.Sync()); err != nil {
-		j.stale = segment
-		return errors.Join(fmt.Errorf("begin segment %d: %w", segment, err), file.Close(), j.clear())
+		j.failedSegment = segment
+		return errors.Join(fmt.Errorf("begin segment %d: %w", segment, err), file.Close(), j.removeFailedSegment())
 	}
 	if j.file != nil {
-		_ = j.file.Close() // it was synced
+		_ = j.file.Close() // synced before
 	}
 	j.file, j.end = file, Position{segment, int64(len(head))}
 	j.synced = j.end
 	return nil
 }
 
-// clear removes a segment that was begun in vain. Until it is gone nothing is written: the next start would take what it
-// restates for requests that are still open.
-func (j *Journal) clear() error {
-	if j.stale == 0 {
+// removeFailedSegment removes a segment that could not be started. Nothing is written before that has succeeded: the
+// next start would take the entries at the head of that segment for requests that are still open.
+func (j *Journal) removeFailedSegment() error {
+	if j.failedSegment == 0 {
 		return nil
 	}
-	if err := j.disk.Remove(segmentName(j.stale)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := j.disk.Remove(segmentName(j.failedSegment)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if err := j.disk.Sync(); err != nil {
 		return err
 	}
-	j.stale = 0
+	j.failedSegment = 0
 	return nil
 }
 
@@ -206,8 +208,9 @@ func write(file File, data []byte, at int64) error {
 	return err
 }
 
-// Append writes entries, all or none, and returns when the kernel has them. Whoever finds nobody writing writes for all
-// who came meanwhile: one write per batch, and no goroutine to wake.
+// Append writes entries, all or none, and returns when the kernel has them. It is a group commit: a caller that finds
+// no write in progress becomes the leader and writes everything that arrived meanwhile. That takes one write per
+// batch, and no goroutine has to be woken.
 func (j *Journal) Append(entries ...Entry) error {
 	w, _ := waiters.Get().(*waiter)
 	defer waiters.Put(w)
@@ -215,10 +218,10 @@ func (j *Journal) Append(entries ...Entry) error {
 	before := len(j.pending)
 	for i := range entries {
 		start := len(j.pending)
-		if j.pending = appendEntry(j.pending, &entries[i]); len(j.pending)-start > frame+maxPayload {
+		if j.pending = appendEntry(j.pending, &entries[i]); len(j.pending)-start > headerSize+maxPayload {
 			j.pending = j.pending[:before]
 			j.mu.Unlock()
-			return errLong
+			return errTooLong
 		}
 	}
 	j.entries = append(j.entries, entries...)
@@ -231,9 +234,9 @@ func (j *Journal) Append(entries ...Entry) error {
 		j.mu.Lock()
 	}
 	j.writing = true
-	j.lead()
+	j.writePending()
 	if len(j.queue) > 0 {
-		j.queue[0].done <- true // who waits longest leads next, so that nobody writes for others for ever
+		j.queue[0].done <- true // the longest waiter leads next, so that no caller writes for others for ever
 	} else {
 		j.writing = false
 	}
@@ -241,23 +244,24 @@ func (j *Journal) Append(entries ...Entry) error {
 	return w.err
 }
 
-// errLong says that an entry is one that reading would take for damage.
-var errLong = fmt.Errorf("an entry is longer than %d bytes", maxPayload)
+// errTooLong refuses an entry that a reader would take for damage.
+var errTooLong = fmt.Errorf("an entry is longer than %d bytes", maxPayload)
 
 var errClosed = errors.New("the journal is closed")
 
-// lead writes what is pending, with mu held before and after. The leader's own entries are among it.
-func (j *Journal) lead() {
+// writePending writes the pending entries, the leader's own among them. mu is held when it is called and when it
+// returns.
+func (j *Journal) writePending() {
 	batch, entries, queue := j.pending, j.entries, j.queue
 	j.pending, j.entries, j.queue = j.buffer[:0], j.spare.entries[:0], j.spare.queue[:0]
 	err := errClosed
 	if j.file != nil {
 		file, at := j.file, j.end.Offset
 		j.mu.Unlock()
-		err = j.put(file, batch, at)
+		err = j.writeBatch(file, batch, at)
 		j.mu.Lock()
 	}
-	j.wrote(int64(len(batch)), entries, err)
+	j.finishWrite(int64(len(batch)), entries, err)
 	j.buffer = batch
 	for i, w := range queue {
 		w.err = err
@@ -270,31 +274,31 @@ func (j *Journal) lead() {
 	j.spare.entries, j.spare.queue = entries, queue
 }
 
-// put writes a batch, or leaves nothing of it: what a failed write left behind must be cut off before the next, or a
-// later reading could take it for entries.
-func (j *Journal) put(file File, batch []byte, at int64) error {
-	if err := j.clear(); err != nil {
+// writeBatch writes a batch, or leaves nothing of it. What a failed write left behind must be truncated before the
+// next write, or a reader could take it for entries.
+func (j *Journal) writeBatch(file File, batch []byte, at int64) error {
+	if err := j.removeFailedSegment(); err != nil {
 		return err
 	}
-	if j.uncut {
+	if j.mustTruncate {
 		if err := file.Truncate(at); err != nil {
 			return err
 		}
-		j.uncut = false
+		j.mustTruncate = false
 	}
 	err := write(file, batch, at)
 	if err != nil {
 		cut := file.Truncate(at)
-		j.uncut = cut != nil
+		j.mustTruncate = cut != nil
 		err = errors.Join(err, cut)
 	}
 	return err
 }
 
-func (j *Journal) wrote(size int64, entries []Entry, err error) {
+func (j *Journal) finishWrite(size int64, entries []Entry, err error) {
 	select {
-	case j.stir <- struct{}{}:
-	default: // nobody has looked since the last write
+	case j.appended <- struct{}{}:
+	default: // a signal is already pending
 	}
 	if err != nil {
 		j.failure = err
@@ -305,30 +309,30 @@ func (j *Journal) wrote(size int64, entries []Entry, err error) {
 		track(j.open, &entries[i])
 	}
 	if j.end.Offset >= j.Limit {
-		err = j.rotate() // what was written is written; the next write tries again
+		err = j.rotate() // the batch is written all the same; the next write retries
 	}
-	if err != nil || !j.again { // what could not be synced is not safe because something else could be written
+	if err != nil || !j.syncFailed { // a successful write does not make unsynced entries safe
 		j.failure = err
 	}
 }
 
-// track keeps a table of the requests that are open.
+// track updates the table of open requests.
 func track(open map[string]Entry, e *Entry) {
 	switch e.Kind {
 	case Opened:
 		open[e.Request] = *e
 	case Progressed:
 		if was, ok := open[e.Request]; ok {
-			open[e.Request] = was.at(e)
+			open[e.Request] = was.withProgress(e)
 		}
 	case Settled:
 		delete(open, e.Request)
-	case Marked:
+	case Probe:
 	}
 }
 
-// sorted is the table in the order of the ids, which is that of time.
-func sorted(open map[string]Entry) []Entry {
+// sortedByRequest lists the table in the order of request ids, which is the order of time.
+func sortedByRequest(open map[string]Entry) []Entry {
 	all := make([]Entry, 0, len(open))
 	for _, key := range slices.Sorted(maps.Keys(open)) {
 		all = append(all, open[key])
@@ -336,52 +340,53 @@ func sorted(open map[string]Entry) []Entry {
 	return all
 }
 
-// at is an open request after progress.
-func (e Entry) at(p *Entry) Entry {
+// withProgress returns an open request's entry with the amounts of a later Progressed entry.
+func (e Entry) withProgress(p *Entry) Entry {
 	e.At, e.Usage, e.Cost, e.Charged = p.At, p.Usage, p.Cost, p.Charged
 	return e
 }
 
-// rotate begins the next segment. The one before is whole and synced first, so that only the last can be torn.
+// rotate starts the next segment. It syncs the present one first, so that only the last segment can be torn.
 func (j *Journal) rotate() error {
 	var err error
-	if j.again {
+	if j.syncFailed {
 		err = rewrite(j.file, j.synced.Offset, j.end.Offset)
 	}
 	err = errors.Join(err, j.file.Sync())
-	if j.again = err != nil; j.again {
+	if j.syncFailed = err != nil; j.syncFailed {
 		return fmt.Errorf("sync segment %d: %w", j.end.Segment, err)
 	}
-	return j.begin(j.end.Segment + 1)
+	return j.startSegment(j.end.Segment + 1)
 }
 
-// Failure is why the journal cannot be written now; nil when it can. While it is not nil, nothing new may be spent.
+// Failure returns why the journal cannot be written now, or nil. While it is not nil, no request may be admitted that
+// spends money.
 func (j *Journal) Failure() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.failure
 }
 
-// End is where the next entry will stand.
+// End returns where the next entry will be written.
 func (j *Journal) End() Position {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.end
 }
 
-// Stirred has a value when something was written since one was taken from it, or could not be: whoever syncs may rest until then.
-// It is for one reader.
-func (j *Journal) Appended() <-chan struct{} { return j.stir }
+// Appended receives a value after a write that succeeded or failed since the last receive. The goroutine that syncs
+// waits for it while everything is synced. It is meant for one receiver.
+func (j *Journal) Appended() <-chan struct{} { return j.appended }
 
-// Synced is up to where a power loss costs nothing. Only what lies before it may be posted: otherwise a ledger could
-// remember what the journal has forgotten.
+// Synced returns the position up to which a power loss costs nothing. Only entries before it may be posted: otherwise
+// the ledger could hold a charge that the journal has lost.
 func (j *Journal) Synced() Position {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.synced
 }
 
-// Close ends writing. What was appended is synced.
+// Close syncs what was appended and ends writing.
 func (j *Journal) Close() error {
 	err := j.Sync()
 	j.mu.Lock()
@@ -393,46 +398,46 @@ func (j *Journal) Close() error {
 	return err
 }
 
-// Sync makes everything that was appended survive a power loss. After a failed write it also tries whether the journal
-// can be written again.
+// Sync makes everything that was appended survive a power loss. After a failed write it also tests whether the
+// journal can be written again.
 func (j *Journal) Sync() error {
 	if j.Failure() != nil {
-		if err := j.Append(Entry{Kind: Marked}); err != nil {
+		if err := j.Append(Entry{Kind: Probe}); err != nil {
 			return err
 		}
 	}
 	j.mu.Lock()
-	file, end, from, again := j.file, j.end, j.synced.Offset, j.again
+	file, end, from, retry := j.file, j.end, j.synced.Offset, j.syncFailed
 	idle := file == nil || end == j.synced
 	j.mu.Unlock()
 	if idle {
 		return nil
 	}
 	var err error
-	if again {
+	if retry {
 		err = rewrite(file, from, end.Offset)
 	}
 	err = errors.Join(err, file.Sync())
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.end.Segment != end.Segment {
-		return nil // a new segment was begun, which synced this one
+		return nil // the next segment was started meanwhile, which synced this one
 	}
-	if j.again = err != nil; j.again {
+	if j.syncFailed = err != nil; j.syncFailed {
 		j.failure = fmt.Errorf("sync segment %d: %w", end.Segment, err)
 		return j.failure
 	}
-	if j.synced.Before(end) { // another, that began later, may have ended before
+	if j.synced.Before(end) { // a concurrent Sync that started later may have finished first
 		j.synced = end
 	}
-	if again {
-		j.failure = nil // it was of the sync before
+	if retry {
+		j.failure = nil // the failure was the previous sync's
 	}
 	return nil
 }
 
-// rewrite writes a range again as it reads. After a failed sync the kernel takes its pages for clean, and would not try
-// to write them another time.
+// rewrite reads a range and writes the same bytes again. After a failed fsync the kernel marks the pages clean and
+// would not write them another time.
 func rewrite(file File, from, to int64) error {
 	data := make([]byte, to-from)
 	if _, err := file.ReadAt(data, from); err != nil {

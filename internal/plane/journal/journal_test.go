@@ -20,7 +20,7 @@ func charge(request string, cost money.Nano) Charge {
 	}
 }
 
-// all reads everything that was synced, from the first segment there is.
+// all reads every synced entry, from the first segment on.
 func all(t interface {
 	Helper()
 	Fatal(...any)
@@ -72,53 +72,53 @@ func TestEveryFieldIsReadBackAsItWasWritten(t *testing.T) {
 		}
 		want := Entry{Settled, charge(request, money.Nano(cost))}
 		want.At, want.Model, want.Outcome, want.Counted, want.Usage, want.Price, want.Charged = clock.Time(at), model, outcome, counted, u, p, money.Nano(charged)
-		got, n, err := next(appendEntry(nil, &want), map[string]string{})
-		return err == nil && got == want && n > frame
+		got, n, err := decodeEntry(appendEntry(nil, &want), map[string]string{})
+		return err == nil && got == want && n > headerSize
 	}, nil); err != nil {
 		t.Error(err)
 	}
 }
 
-func FuzzReadingWhatIsNoRecordFailsAndNeverPanics(f *testing.F) {
+func FuzzDecodingArbitraryBytesNeverPanics(f *testing.F) {
 	e := Entry{Opened, charge("req_1", 5)}
 	f.Add(appendEntry(nil, &e))
 	e.Kind = Progressed
 	f.Add(appendEntry(nil, &e))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		e, n, err := next(data, map[string]string{})
+		e, n, err := decodeEntry(data, map[string]string{})
 		if err != nil {
 			return
 		}
-		if n <= frame || n > len(data) {
+		if n <= headerSize || n > len(data) {
 			t.Fatalf("%d bytes of %d", n, len(data))
 		}
-		if again, _, err := next(appendEntry(nil, &e), map[string]string{}); err != nil || again != e {
+		if again, _, err := decodeEntry(appendEntry(nil, &e), map[string]string{}); err != nil || again != e {
 			t.Fatalf("%+v is read back as %+v, %v", e, again, err)
 		}
 	})
 }
 
-func TestAnyByteThatIsChangedIsNoticed(t *testing.T) {
+func TestEveryChangedBitIsDetected(t *testing.T) {
 	e := Entry{Settled, charge("req_1", 5)}
 	whole := appendEntry(nil, &e)
 	for i := range whole {
 		for bit := range 8 {
 			damaged := append([]byte{}, whole...)
 			damaged[i] ^= 1 << bit
-			if _, _, err := next(damaged, map[string]string{}); err == nil {
+			if _, _, err := decodeEntry(damaged, map[string]string{}); err == nil {
 				t.Fatalf("bit %d of byte %d was changed unnoticed", bit, i)
 			}
 		}
 	}
 	for n := range whole {
-		if _, _, err := next(whole[:n], map[string]string{}); !errors.Is(err, errTorn) {
+		if _, _, err := decodeEntry(whole[:n], map[string]string{}); !errors.Is(err, errTorn) {
 			t.Fatalf("a record cut at %d: %v", n, err)
 		}
 	}
 }
 
-func TestWhatManyAppendIsThereOnceAndWhole(t *testing.T) {
+func TestConcurrentAppendsAreEachWrittenOnce(t *testing.T) {
 	j := begun(t, tempDisk(t))
 	j.Limit = 10_000 // many segments
 	const writers, each = 16, 200
@@ -152,7 +152,7 @@ func TestWhatManyAppendIsThereOnceAndWhole(t *testing.T) {
 	}
 }
 
-func TestWhatIsReadAtOnceCostsNoMoreThanAnAmountHolds(t *testing.T) {
+func TestTheCostsOfOneReadFitIntoAnAmount(t *testing.T) {
 	j := begun(t, tempDisk(t))
 	const n = 7
 	for i := range n {
@@ -187,7 +187,7 @@ func TestWhatIsReadAtOnceCostsNoMoreThanAnAmountHolds(t *testing.T) {
 	}
 }
 
-func TestAMissingSegmentIsAGapAndNotPassedOver(t *testing.T) {
+func TestAMissingSegmentIsReportedAsAGap(t *testing.T) {
 	disk := tempDisk(t)
 	j := begun(t, disk)
 	j.Limit = 200

@@ -8,18 +8,19 @@ import (
 	"sovereign/internal/base/money"
 )
 
-// readBatch is how many entries are read at once, readSize how many bytes: about what a busy server settles between two
-// postings, since each posting has its own price.
+// readBatch and readSize bound one Read, in entries and bytes. They match about what a busy server settles between
+// two postings: each posting has a fixed cost.
 const (
 	readBatch = 2000
 	readSize  = 1 << 20
 )
 
-// ErrGap says that entries are missing from the middle of the journal. It is never passed over: they are money.
+// ErrGap reports that entries are missing from the middle of the journal. A gap is never skipped: the entries are
+// money.
 var ErrGap = errors.New("the journal has a gap")
 
-// Read returns some of the entries between from and the end of what was synced, and the position after them, which is
-// from when there are none. What they cost together fits an amount.
+// Read returns some of the entries between from and the synced end, and the position after them. That position is
+// from when there are none. The sum of the entries' costs fits into a money.Nano.
 func (j *Journal) Read(from Position) ([]Entry, Position, error) {
 	end := j.Synced()
 	for from.Before(end) {
@@ -35,13 +36,14 @@ func (j *Journal) Read(from Position) ([]Entry, Position, error) {
 	return nil, from, nil
 }
 
-// readSegment reads within one segment. At its end, the next position is the beginning of the one after it.
+// readSegment reads within one segment. At the segment's end, the next position is the start of the following
+// segment.
 func (j *Journal) readSegment(from, end Position) ([]Entry, Position, error) {
 	segments, err := j.Segments()
 	if err != nil {
 		return nil, from, err
 	}
-	if !slices.Contains(segments, from.Segment) { // opening it would make it
+	if !slices.Contains(segments, from.Segment) { // Open would create it
 		return nil, from, fmt.Errorf("%w: segment %d is missing", ErrGap, from.Segment)
 	}
 	file, err := j.disk.Open(segmentName(from.Segment))
@@ -68,7 +70,8 @@ func (j *Journal) readSegment(from, end Position) ([]Entry, Position, error) {
 	return entries, next, err
 }
 
-// scan decodes up to most entries between a position and size. With errTorn, next is where the damage begins.
+// scan decodes up to most entries between a position and size. With errTorn, the returned position is where the
+// damage begins.
 func scan(file File, from Position, size int64, most int) ([]Entry, Position, error) {
 	data := make([]byte, min(readSize, size-from.Offset))
 	if len(data) == 0 {
@@ -77,18 +80,18 @@ func scan(file File, from Position, size int64, most int) ([]Entry, Position, er
 	if _, err := file.ReadAt(data, from.Offset); err != nil {
 		return nil, from, fmt.Errorf("read segment %d: %w", from.Segment, err)
 	}
-	entries := make([]Entry, 0, min(most, len(data)/leastEntry+1))
-	texts := map[string]string{} // most are the same again and again
+	entries := make([]Entry, 0, min(most, len(data)/typicalEntrySize+1))
+	texts := map[string]string{} // most texts repeat
 	whole := from.Offset+int64(len(data)) == size
 	var sum money.Nano
 	for len(data) > 0 && len(entries) < most {
-		e, n, err := next(data, texts)
+		e, n, err := decodeEntry(data, texts)
 		if errors.Is(err, errTorn) && !whole && len(entries) > 0 {
-			break // it goes on beyond what was read
+			break // the record continues beyond the bytes read
 		}
 		if err != nil {
 			if len(entries) > 0 {
-				break // these first; the next reading meets it again
+				break // return these first; the next Read finds the damage again
 			}
 			return nil, from, err
 		}
@@ -103,11 +106,11 @@ func scan(file File, from Position, size int64, most int) ([]Entry, Position, er
 	return entries, from, nil
 }
 
-// leastEntry is about what an entry takes.
-const leastEntry = 128
+// typicalEntrySize is about the size of an entry, to size the result.
+const typicalEntrySize = 128
 
-// Orphans are the requests that were open at the end of the journal, told from a segment's beginning on: their process
-// died before they were settled.
+// Orphans returns the last entries of the requests that were open at the end of the journal: their process died
+// before it settled them. It reads from the start of a segment.
 func (j *Journal) Orphans(segment int64) ([]Entry, error) {
 	open := map[string]Entry{}
 	for at := (Position{segment, 0}); ; {
@@ -123,10 +126,10 @@ func (j *Journal) Orphans(segment int64) ([]Entry, error) {
 		}
 		at = next
 	}
-	return sorted(open), nil
+	return sortedByRequest(open), nil
 }
 
-// Forget removes the segments before one: they are posted.
+// Forget removes the segments before one. They are posted.
 func (j *Journal) Forget(before int64) error {
 	segments, err := j.Segments()
 	if err != nil {

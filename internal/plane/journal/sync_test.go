@@ -6,7 +6,7 @@ import (
 	"sovereign/internal/plane/journal"
 )
 
-// A gated disk has files whose Sync says that it has begun, and waits to be let go.
+// A gated disk's files announce each Sync and wait for permission to run it.
 type gated struct {
 	journal.Disk
 	begun, goOn chan struct{}
@@ -30,8 +30,8 @@ func (f *gatedFile) Sync() error {
 	return f.File.Sync()
 }
 
-// Two may sync at once. The one that began first and ends last has seen less.
-func TestWhatWasSyncedStaysSynced(t *testing.T) {
+// Of two concurrent syncs, the one that started first and ends last has synced less.
+func TestAnEarlierSyncThatEndsLaterDoesNotMoveTheSyncedPositionBack(t *testing.T) {
 	folder, err := journal.Folder(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestWhatWasSyncedStaysSynced(t *testing.T) {
 	disk.begun, disk.goOn = begun, first
 	add := func() {
 		t.Helper()
-		if err := j.Append(journal.Entry{Kind: journal.Marked}); err != nil {
+		if err := j.Append(journal.Entry{Kind: journal.Probe}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -56,7 +56,7 @@ func TestWhatWasSyncedStaysSynced(t *testing.T) {
 	early := make(chan error)
 	go func() { early <- j.Sync() }()
 	<-begun
-	disk.begun = nil // the second is not held up
+	disk.begun = nil // the second sync is not gated
 	add()
 	if err := j.Sync(); err != nil {
 		t.Fatal(err)

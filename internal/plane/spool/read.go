@@ -8,14 +8,15 @@ import (
 	"slices"
 )
 
-// A Batch is some records, in the order they were appended.
+// A Batch is a number of records, in the order in which they were appended.
 type Batch struct {
-	Records [][]byte // good until the next reading
-	Next    Position // after them
-	Damaged int64    // bytes that were passed over: the end of a segment whose process died, or what a disk has spoiled
+	Records [][]byte // valid until the next Read
+	Next    Position // the position after them
+	Damaged int64    // bytes that were skipped: the end of a segment whose process died, or disk corruption
 }
 
-// Read reads records from a position on, up to about so many bytes of them, from one segment. A batch whose Next is from is the end.
+// Read reads up to about most bytes of records from one segment, beginning at a position. At the end of the spool,
+// Next equals from.
 func (s *Spool) Read(from Position, most int) (Batch, error) {
 	s.mu.Lock()
 	end := s.end
@@ -35,11 +36,11 @@ func (s *Spool) Read(from Position, most int) (Batch, error) {
 		if err := s.read(&batch, end, most); err != nil || len(batch.Records) > 0 || segment == end.Segment {
 			return batch, err
 		}
-		batch.Next = Position{Segment: segment + 1} // it is read to its end
+		batch.Next = Position{Segment: segment + 1} // the segment is read to its end
 	}
 }
 
-// segment is the first that is there at or after a position.
+// segment returns the first existing segment at or after a position.
 func (s *Spool) segment(from Position) (number int64, ok bool, err error) {
 	all, err := s.segments()
 	if err != nil {
@@ -52,7 +53,8 @@ func (s *Spool) segment(from Position) (number int64, ok bool, err error) {
 	return all[i], true, nil
 }
 
-// read reads within a segment. What is damaged ends it: lengths lead from one record to the next, and there is no finding them again.
+// read reads within a segment. It stops at damage and skips the rest of the segment: each length locates the next
+// record, so the records behind the damage cannot be found.
 func (s *Spool) read(batch *Batch, end Position, most int) error {
 	at := batch.Next
 	file, err := s.disk.Open(segmentName(at.Segment))
@@ -66,7 +68,7 @@ func (s *Spool) read(batch *Batch, end Position, most int) error {
 			return fmt.Errorf("open spool segment %d: %w", at.Segment, err)
 		}
 	}
-	data := make([]byte, max(0, min(int64(max(most, MaxRecord+frame)), size-at.Offset)))
+	data := make([]byte, max(0, min(int64(max(most, MaxRecord+headerSize)), size-at.Offset)))
 	if len(data) == 0 {
 		return nil
 	}
@@ -75,9 +77,9 @@ func (s *Spool) read(batch *Batch, end Position, most int) error {
 	}
 	all, taken := at.Offset+int64(len(data)) == size, 0
 	for taken < min(most, len(data)) {
-		payload, ok := first(data[taken:])
+		payload, ok := decodeRecord(data[taken:])
 		if !ok && !all && taken > 0 {
-			break // it may go on beyond what was read
+			break // the record may continue beyond the bytes read
 		}
 		if !ok {
 			batch.Damaged = size - at.Offset - int64(taken)
@@ -85,26 +87,26 @@ func (s *Spool) read(batch *Batch, end Position, most int) error {
 			return nil
 		}
 		batch.Records = append(batch.Records, payload)
-		taken += frame + len(payload)
+		taken += headerSize + len(payload)
 	}
 	batch.Next.Offset += int64(taken)
 	return nil
 }
 
-// first is the record that data begins with.
-func first(data []byte) (payload []byte, ok bool) {
-	if len(data) < frame {
+// decodeRecord returns the record that data begins with.
+func decodeRecord(data []byte) (payload []byte, ok bool) {
+	if len(data) < headerSize {
 		return nil, false
 	}
 	size := binary.LittleEndian.Uint32(data)
-	if size > MaxRecord || int(size) > len(data)-frame {
+	if size > MaxRecord || int(size) > len(data)-headerSize {
 		return nil, false
 	}
-	payload = data[frame : frame+int(size) : frame+int(size)]
+	payload = data[headerSize : headerSize+int(size) : headerSize+int(size)]
 	return payload, checksum(size, payload) == binary.LittleEndian.Uint32(data[4:])
 }
 
-// Forget removes the segments before one: whoever read them has kept what they hold.
+// Forget removes the segments before one. Their reader has stored what they hold.
 func (s *Spool) Forget(before int64) error {
 	s.mu.Lock()
 	var gone []int64

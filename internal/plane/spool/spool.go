@@ -1,9 +1,10 @@
-// Package spool keeps records on the local disk between those who make them and a database that may be slow or away. It takes a
-// record in microseconds, never waits for the database, and is read from where the reader's own cursor says.
+// Package spool buffers records on the local disk for a database that may be slow or unreachable. It accepts a record
+// in microseconds, never waits for the database, and is read from the position that the reader's own cursor holds.
 //
-// What it promises: a record that was taken is given to the reader, once. kill -9 may cost those that another was about to write, a
-// power loss those since the last Sync, and a disk that fails those of the failed write, which are counted. When what waits fills the
-// budget, further records are refused, and counted.
+// It promises that an accepted record is given to the reader once, with these exceptions. kill -9 may lose the
+// records that another goroutine was about to write. A power loss may lose those since the last Sync. A failing disk
+// loses those of the failed write, which are counted. When the waiting records fill the budget, further records are
+// refused and counted.
 package spool
 
 import (
@@ -17,49 +18,49 @@ import (
 	"sovereign/internal/plane/journal"
 )
 
-// A Position is a place in the spool, between two records.
+// A Position is a point in the spool between two records.
 type Position = journal.Position
 
-// Usual sizes.
+// The default sizes.
 const (
-	segmentSize = 16 << 20 // over it a new segment is begun
-	mostPending = 8 << 20  // that wait for a write: whoever comes then waits with them
-	// MaxRecord bounds a record; a longer one would be taken for damage.
+	segmentSize = 16 << 20 // beyond it the next segment is started
+	maxPending  = 8 << 20  // bytes waiting for a write; beyond it Append blocks
+	// MaxRecord bounds a record; a reader would take a longer one for damage.
 	MaxRecord = 4 << 20
 )
 
-// A Spool is written by many and read by one.
+// A Spool has many concurrent writers and one reader.
 type Spool struct {
-	Limit  int64 // of a segment, in bytes
-	disk   journal.Disk
-	budget int64
-	stir   chan struct{}
+	Limit    int64 // bytes of a segment
+	disk     journal.Disk
+	budget   int64
+	appended chan struct{}
 
-	syncing sync.Mutex // held while the disk is waited for; before mu
-	mu      sync.Mutex
-	room    sync.Cond // pending has become shorter
-	pending []byte
-	records int64 // in pending
-	buffer  []byte
-	writing bool
+	syncing    sync.Mutex // held during a sync; locked before mu
+	mu         sync.Mutex
+	spaceFreed sync.Cond // signals that pending has become shorter
+	pending    []byte
+	records    int64 // in pending
+	buffer     []byte
+	writing    bool
 
-	file    journal.File
-	full    []journal.File // segments before it that are not synced yet
-	unnamed bool           // a segment was begun whose name a power loss could take
-	dirty   bool           // file was begun or written since it was synced
-	end     Position
-	uncut   bool            // a failed write left something that is not cut off yet
-	sizes   map[int64]int64 // of the segments that are there
-	waiting int64           // their sum
-	failure error           // of the last write; nil when it worked
-	lost    int64
+	file         journal.File
+	unsynced     []journal.File // earlier segments that are not synced yet
+	dirUnsynced  bool           // a segment was created and the folder not synced since: a power loss could lose its name
+	dirty        bool           // file was created or written since its last sync
+	end          Position
+	mustTruncate bool            // a failed write left bytes that are not truncated yet
+	sizes        map[int64]int64 // bytes of each existing segment
+	waiting      int64           // their sum
+	failure      error           // of the last write; nil when it succeeded
+	lost         int64
 }
 
-// Open finds the spool in a folder and begins a new segment, after the last there is and after a cursor's. budget bounds what waits
-// on the disk, in bytes.
+// Open finds the spool on a disk and starts a new segment, after the last existing one and after the cursor's. budget
+// bounds the bytes that wait on the disk.
 func Open(disk journal.Disk, after Position, budget int64) (*Spool, error) {
-	s := &Spool{Limit: segmentSize, disk: disk, budget: budget, stir: make(chan struct{}, 1), sizes: map[int64]int64{}}
-	s.room.L = &s.mu
+	s := &Spool{Limit: segmentSize, disk: disk, budget: budget, appended: make(chan struct{}, 1), sizes: map[int64]int64{}}
+	s.spaceFreed.L = &s.mu
 	segments, err := s.segments()
 	if err != nil {
 		return nil, err
@@ -72,12 +73,12 @@ func Open(disk journal.Disk, after Position, budget int64) (*Spool, error) {
 		s.end.Segment = n
 	}
 	s.end.Segment = max(s.end.Segment, after.Segment)
-	return s, s.begin()
+	return s, s.startSegment()
 }
 
 func segmentName(n int64) string { return fmt.Sprintf("%012d.spool", n) }
 
-// segments lists the numbers of the segments there are, in order.
+// segments lists the numbers of the existing segments, in order.
 func (s *Spool) segments() ([]int64, error) {
 	all, err := journal.Numbered(s.disk, segmentName)
 	if err != nil {
@@ -86,7 +87,7 @@ func (s *Spool) segments() ([]int64, error) {
 	return all, nil
 }
 
-// size is how long a segment is that another process has left, and syncs what it left unsynced.
+// size returns the size of a segment that an earlier process left, and syncs it.
 func (s *Spool) size(segment int64) (int64, error) {
 	file, err := s.disk.Open(segmentName(segment))
 	if err != nil {
@@ -99,8 +100,8 @@ func (s *Spool) size(segment int64) (int64, error) {
 	return file.Size()
 }
 
-// begin starts the next segment.
-func (s *Spool) begin() error {
+// startSegment starts the next segment.
+func (s *Spool) startSegment() error {
 	next := s.end.Segment + 1
 	file, err := s.disk.Open(segmentName(next))
 	if err != nil {
@@ -110,15 +111,15 @@ func (s *Spool) begin() error {
 		return errors.Join(fmt.Errorf("begin spool segment %d: %w", next, err), file.Close())
 	}
 	if s.file != nil {
-		s.full = append(s.full, s.file) // whoever appends does not wait for the disk
+		s.unsynced = append(s.unsynced, s.file) // synced later: Append does not wait for fsync
 	}
-	s.file, s.end, s.uncut, s.unnamed, s.dirty = file, Position{Segment: next}, false, true, true
+	s.file, s.end, s.mustTruncate, s.dirUnsynced, s.dirty = file, Position{Segment: next}, false, true, true
 	s.sizes[next] = 0
 	return nil
 }
 
-// A record is its length, a checksum of both, and its bytes.
-const frame = 8
+// A record is its length, a checksum of length and bytes, and its bytes.
+const headerSize = 8
 
 var table = crc32.MakeTable(crc32.Castagnoli)
 
@@ -128,15 +129,15 @@ func checksum(size uint32, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(head[:], table), table, payload)
 }
 
-// Append takes a record, and reports whether there was room for it. Whoever finds nobody writing writes for all who come meanwhile, and
-// they do not wait for it.
+// Append accepts a record, and reports whether there was space for it. A caller that finds no write in progress
+// writes for all others, which return without waiting for that write.
 func (s *Spool) Append(record []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.writing && len(s.pending) >= mostPending {
-		s.room.Wait()
+	for s.writing && len(s.pending) >= maxPending {
+		s.spaceFreed.Wait()
 	}
-	if len(record) > MaxRecord || s.waiting+int64(len(s.pending)+frame+len(record)) > s.budget {
+	if len(record) > MaxRecord || s.waiting+int64(len(s.pending)+headerSize+len(record)) > s.budget {
 		s.lost++
 		return false
 	}
@@ -149,54 +150,55 @@ func (s *Spool) Append(record []byte) bool {
 		return true
 	}
 	s.writing = true
-	kept := s.write() // its own is among the first
+	kept := s.writePending() // the caller's own record is in the first batch
 	for len(s.pending) > 0 {
-		s.write()
+		s.writePending()
 	}
 	s.writing = false
 	return kept
 }
 
-// write writes what is pending, with mu held before and after. What a failed write left is cut off, or the segment is left behind.
-func (s *Spool) write() bool {
+// writePending writes the pending records. mu is held when it is called and when it returns. What a failed write left
+// is truncated before the next write.
+func (s *Spool) writePending() bool {
 	batch, records := s.pending, s.records
 	s.pending, s.records = s.buffer[:0], 0
 	err := errClosed
 	if s.file != nil {
-		file, at, uncut := s.file, s.end.Offset, s.uncut
+		file, at, uncut := s.file, s.end.Offset, s.mustTruncate
 		s.mu.Unlock()
-		err = put(file, batch, at, uncut)
+		err = writeAt(file, batch, at, uncut)
 		s.mu.Lock()
 	}
 	s.buffer = batch
-	if cap(s.buffer) > 2*mostPending {
+	if cap(s.buffer) > 2*maxPending {
 		s.buffer = nil
 	}
-	s.room.Broadcast()
-	s.dirty = true // what a failed write left, too
+	s.spaceFreed.Broadcast()
+	s.dirty = true // a failed write may have left bytes, too
 	s.failure = err
 	if err != nil {
-		s.uncut = true
+		s.mustTruncate = true
 		s.lost += records
 		return false
 	}
-	s.uncut = false
+	s.mustTruncate = false
 	s.end.Offset += int64(len(batch))
 	s.sizes[s.end.Segment] = s.end.Offset
 	s.waiting += int64(len(batch))
 	select {
-	case s.stir <- struct{}{}:
-	default: // nobody has looked since the last write
+	case s.appended <- struct{}{}:
+	default: // a signal is already pending
 	}
 	if s.end.Offset >= s.Limit {
-		s.failure = s.begin() // the next write goes on in the old one
+		s.failure = s.startSegment() // on failure the next write continues in the old segment
 	}
 	return true
 }
 
 var errClosed = errors.New("the spool is closed")
 
-func put(file journal.File, batch []byte, at int64, uncut bool) error {
+func writeAt(file journal.File, batch []byte, at int64, uncut bool) error {
 	if uncut {
 		if err := file.Truncate(at); err != nil {
 			return err
@@ -209,38 +211,39 @@ func put(file journal.File, batch []byte, at int64, uncut bool) error {
 	return err
 }
 
-// A State is how a spool is.
+// A State describes a spool.
 type State struct {
-	Waiting int64 // bytes that are on the disk and not forgotten
+	Waiting int64 // bytes on the disk that Forget has not removed
 	Budget  int64
-	Lost    int64 // records that were refused, or could not be written, since the start
-	Failure error // of the last write; nil when it worked
+	Lost    int64 // records refused or not written since the start
+	Failure error // of the last write; nil when it succeeded
 }
 
-// State is how the spool is now.
+// State returns the present state.
 func (s *Spool) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return State{Waiting: s.waiting, Budget: s.budget, Lost: s.lost, Failure: s.failure}
 }
 
-// End is where the next record will stand.
+// End returns where the next record will be written.
 func (s *Spool) End() Position {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.end
 }
 
-// Stirred has a value when something was written since one was taken from it: whoever reads may rest until then. It is for one reader.
-func (s *Spool) Appended() <-chan struct{} { return s.stir }
+// Appended receives a value after a write since the last receive. The reader waits for it while there is nothing to
+// read. It is meant for one receiver.
+func (s *Spool) Appended() <-chan struct{} { return s.appended }
 
-// Sync makes what was appended survive a power loss. Those who append do not wait for it.
+// Sync makes what was appended survive a power loss. Append does not wait for it.
 func (s *Spool) Sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
 	s.mu.Lock()
-	file, full, unnamed, dirty := s.file, s.full, s.unnamed, s.dirty
-	s.full, s.unnamed, s.dirty = nil, false, false
+	file, full, unnamed, dirty := s.file, s.unsynced, s.dirUnsynced, s.dirty
+	s.unsynced, s.dirUnsynced, s.dirty = nil, false, false
 	s.mu.Unlock()
 	var err error
 	for _, f := range full {
@@ -257,7 +260,7 @@ func (s *Spool) Sync() error {
 	if unnamed {
 		if failed := s.disk.Sync(); failed != nil {
 			s.mu.Lock()
-			s.unnamed = true
+			s.dirUnsynced = true
 			s.mu.Unlock()
 			err = errors.Join(err, failed)
 		}
@@ -265,7 +268,7 @@ func (s *Spool) Sync() error {
 	return err
 }
 
-// Close ends writing, and syncs.
+// Close syncs and ends writing.
 func (s *Spool) Close() error {
 	err := s.Sync()
 	s.syncing.Lock()

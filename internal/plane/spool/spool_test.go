@@ -25,8 +25,8 @@ func open(t rapid.TB, disk journal.Disk, after Position, budget int64) *Spool {
 	return s
 }
 
-// rest reads everything from a position on, and forgets it.
-func rest(t rapid.TB, s *Spool, from Position) (all []string, next Position) {
+// readAll reads everything from a position on, and forgets it.
+func readAll(t rapid.TB, s *Spool, from Position) (all []string, next Position) {
 	t.Helper()
 	for {
 		batch, err := s.Read(from, 100)
@@ -48,7 +48,8 @@ func rest(t rapid.TB, s *Spool, from Position) (all []string, next Position) {
 	}
 }
 
-// Whatever dies when, a record that was taken is read once, in order. What a power loss may cost is the end of what was not synced.
+// Whatever dies when, an accepted record is read once, in order. A power loss may cost a suffix of the unsynced
+// records.
 func TestEveryRecordIsReadOnceInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		disk := journaltest.NewDisk()
@@ -56,7 +57,7 @@ func TestEveryRecordIsReadOnceInOrder(t *testing.T) {
 		var cursor Position
 		var want, got []string
 		s := open(t, disk, cursor, plenty)
-		synced := 0 // of want
+		synced := 0 // how many of want are synced
 		count := 0
 		t.Repeat(map[string]func(*rapid.T){
 			"append": func(t *rapid.T) {
@@ -76,7 +77,7 @@ func TestEveryRecordIsReadOnceInOrder(t *testing.T) {
 				}
 				synced = len(want)
 				var some []string
-				some, cursor = rest(t, s, cursor)
+				some, cursor = readAll(t, s, cursor)
 				got = append(got, some...)
 			},
 			"sync": func(t *rapid.T) {
@@ -92,7 +93,7 @@ func TestEveryRecordIsReadOnceInOrder(t *testing.T) {
 			"power": func(t *rapid.T) {
 				disk = disk.PowerLoss(random)
 				s = open(t, disk, cursor, plenty)
-				some, next := rest(t, s, cursor)
+				some, next := readAll(t, s, cursor)
 				cursor, got = next, append(got, some...)
 				if len(got) < min(synced, len(want)) {
 					t.Fatalf("%d of %d synced records are left", len(got), synced)
@@ -110,14 +111,14 @@ func TestEveryRecordIsReadOnceInOrder(t *testing.T) {
 				}
 			},
 		})
-		some, _ := rest(t, s, cursor)
+		some, _ := readAll(t, s, cursor)
 		if got = append(got, some...); !slices.Equal(got, want) {
 			t.Fatalf("read %d of %d", len(got), len(want))
 		}
 	})
 }
 
-func TestManyWriteAtOnceAndNothingIsMixed(t *testing.T) {
+func TestConcurrentAppendsKeepRecordsIntact(t *testing.T) {
 	const writers, each = 8, 500
 	s := open(t, journaltest.NewDisk(), Position{}, plenty)
 	s.Limit = 10_000
@@ -132,7 +133,7 @@ func TestManyWriteAtOnceAndNothingIsMixed(t *testing.T) {
 		})
 	}
 	group.Wait()
-	all, _ := rest(t, s, Position{})
+	all, _ := readAll(t, s, Position{})
 	next := [writers]int{}
 	for _, r := range all {
 		var w, i int
@@ -156,13 +157,13 @@ func TestOverTheBudgetRecordsAreRefusedAndCountedUntilSomeAreForgotten(t *testin
 	if state := s.State(); taken != 10 || state.Lost != 1 || state.Waiting != 1000 || state.Failure != nil {
 		t.Fatalf("%d were taken: %+v", taken, state)
 	}
-	all, _ := rest(t, s, Position{})
+	all, _ := readAll(t, s, Position{})
 	if len(all) != taken || !s.Append(record) {
 		t.Errorf("%d were read, and there is no room: %+v", len(all), s.State())
 	}
 }
 
-func TestAFailedWriteIsCountedAndSpoilsNothing(t *testing.T) {
+func TestAFailedWriteIsCountedAndDamagesNothing(t *testing.T) {
 	disk := journaltest.NewDisk()
 	s := open(t, disk, Position{}, plenty)
 	s.Append([]byte("before"))
@@ -177,12 +178,12 @@ func TestAFailedWriteIsCountedAndSpoilsNothing(t *testing.T) {
 	}
 	disk.Fail = nil
 	s.Append([]byte("after"))
-	if all, _ := rest(t, s, Position{}); !slices.Equal(all, []string{"before", "after"}) || s.State().Failure != nil {
+	if all, _ := readAll(t, s, Position{}); !slices.Equal(all, []string{"before", "after"}) || s.State().Failure != nil {
 		t.Errorf("%q, %v", all, s.State().Failure)
 	}
 }
 
-func TestWhatADiskHasSpoiledIsPassedOverAndCounted(t *testing.T) {
+func TestDamagedRecordsAreSkippedAndCounted(t *testing.T) {
 	disk := journaltest.NewDisk()
 	s := open(t, disk, Position{}, plenty)
 	for i := range 3 {
@@ -192,7 +193,7 @@ func TestWhatADiskHasSpoiledIsPassedOverAndCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := file.WriteAt([]byte("!"), 16+frame+3); err != nil { // within the second
+	if _, err := file.WriteAt([]byte("!"), 16+headerSize+3); err != nil { // within the second
 		t.Fatal(err)
 	}
 	s = open(t, disk.Crash(), Position{}, plenty)
@@ -201,7 +202,7 @@ func TestWhatADiskHasSpoiledIsPassedOverAndCounted(t *testing.T) {
 	if err != nil || len(batch.Records) != 1 || batch.Damaged != 32 {
 		t.Fatalf("%q, %d bytes damaged, %v", batch.Records, batch.Damaged, err)
 	}
-	if all, _ := rest(t, s, batch.Next); !slices.Equal(all, []string{"later"}) {
+	if all, _ := readAll(t, s, batch.Next); !slices.Equal(all, []string{"later"}) {
 		t.Errorf("%q", all)
 	}
 }
@@ -212,15 +213,15 @@ func TestARecordThatIsTooLongIsRefused(t *testing.T) {
 	if !s.Append(long) || s.Append(append(long, 0)) {
 		t.Error("the bound is elsewhere")
 	}
-	if all, _ := rest(t, s, Position{}); len(all) != 1 || len(all[0]) != MaxRecord {
+	if all, _ := readAll(t, s, Position{}); len(all) != 1 || len(all[0]) != MaxRecord {
 		t.Errorf("%d records", len(all))
 	}
 }
 
-func TestASegmentThatAPowerLossTookIsNotGivenItsNumberAgain(t *testing.T) {
+func TestTheNumberOfALostSegmentIsNotReused(t *testing.T) {
 	s := open(t, journaltest.NewDisk(), Position{Segment: 7, Offset: 1000}, plenty)
 	s.Append([]byte("new"))
-	if all, _ := rest(t, s, Position{Segment: 7, Offset: 1000}); !slices.Equal(all, []string{"new"}) {
+	if all, _ := readAll(t, s, Position{Segment: 7, Offset: 1000}); !slices.Equal(all, []string{"new"}) {
 		t.Errorf("%q", all)
 	}
 }
@@ -247,7 +248,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-func TestOnlyWhatWasWrittenIsSyncedAndAFailedSyncIsTriedAgain(t *testing.T) {
+func TestSyncSkipsWhatIsSyncedAndRetriesAfterAFailure(t *testing.T) {
 	disk, syncs, broken := journaltest.NewDisk(), 0, false
 	disk.Fail = func(operation string, size int) (int, error) {
 		if operation != "sync" {
@@ -259,7 +260,7 @@ func TestOnlyWhatWasWrittenIsSyncedAndAFailedSyncIsTriedAgain(t *testing.T) {
 		return size, nil
 	}
 	s := open(t, disk, Position{}, plenty)
-	if err := s.Sync(); err != nil || syncs != 2 { // the segment and its name
+	if err := s.Sync(); err != nil || syncs != 2 { // the segment and the folder
 		t.Fatalf("%d syncs, %v", syncs, err)
 	}
 	if err := s.Sync(); err != nil || syncs != 2 {
@@ -274,12 +275,12 @@ func TestOnlyWhatWasWrittenIsSyncedAndAFailedSyncIsTriedAgain(t *testing.T) {
 	if err := s.Sync(); err != nil || syncs != 4 {
 		t.Errorf("%d syncs, %v", syncs, err)
 	}
-	if all, _ := rest(t, open(t, disk.PowerLoss(rand.New(rand.NewPCG(1, 1))), Position{}, plenty), Position{}); !slices.Equal(all, []string{"one"}) {
+	if all, _ := readAll(t, open(t, disk.PowerLoss(rand.New(rand.NewPCG(1, 1))), Position{}, plenty), Position{}); !slices.Equal(all, []string{"one"}) {
 		t.Errorf("%q", all)
 	}
 }
 
-func TestWhoReadsIsToldThatSomethingWasWritten(t *testing.T) {
+func TestAppendedSignalsAWrite(t *testing.T) {
 	s := open(t, journaltest.NewDisk(), Position{}, plenty)
 	for range 2 {
 		select {

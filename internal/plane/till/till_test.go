@@ -31,14 +31,14 @@ func tokens(n int64) live.Usage { return live.Usage{Output: n} }
 
 const ws = tenant.ID("ws_1")
 
-// A shop is a till with its wallet, its journal and a disk that can be made to fail.
-type shop struct {
+// A fixture is a till with its wallet, its journal and a disk that can be made to fail.
+type fixture struct {
 	*till.Till
 	funds   *funds.Funds
 	journal *journal.Journal
 	broken  atomic.Bool
 	flaky   atomic.Bool  // one operation in three fails
-	over    atomic.Int64 // heard of as overage
+	over    atomic.Int64 // the sum of the overages reported
 }
 
 type tester interface {
@@ -47,9 +47,9 @@ type tester interface {
 	Fatalf(format string, args ...any)
 }
 
-func newShop(t tester, balance money.Nano) *shop {
+func newFixture(t tester, balance money.Nano) *fixture {
 	t.Helper()
-	s := &shop{funds: funds.New()}
+	s := &fixture{funds: funds.New()}
 	disk := journaltest.NewDisk()
 	random := rand.New(rand.NewPCG(1, 1))
 	disk.Fail = func(_ string, size int) (int, error) { // one at a time
@@ -70,8 +70,8 @@ func newShop(t tester, balance money.Nano) *shop {
 	return s
 }
 
-// open is a tab that is served.
-func (s *shop) open(t tester, request string, amount money.Nano) *till.Tab {
+// open returns a tab whose model is set.
+func (s *fixture) open(t tester, request string, amount money.Nano) *till.Tab {
 	t.Helper()
 	tab, err := s.Open(journal.Charge{Request: request, Workspace: ws, Key: "key_1", Route: "chat", Requested: "alias", Alias: "alias"}, amount)
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *shop) open(t tester, request string, amount money.Nano) *till.Tab {
 	return &tab
 }
 
-// entries is what the journal holds.
-func (s *shop) entries(t tester) []journal.Entry {
+// entries returns what the journal holds.
+func (s *fixture) entries(t tester) []journal.Entry {
 	t.Helper()
 	if err := s.journal.Sync(); err != nil {
 		t.Fatal(err)
@@ -100,8 +100,8 @@ func (s *shop) entries(t tester) []journal.Entry {
 	}
 }
 
-// settled is the one settlement of every request; two are an error.
-func (s *shop) settled(t tester) map[string]journal.Charge {
+// settled returns the one settlement of every request; two fail the test.
+func (s *fixture) settled(t tester) map[string]journal.Charge {
 	t.Helper()
 	all := map[string]journal.Charge{}
 	for _, e := range s.entries(t) {
@@ -116,15 +116,15 @@ func (s *shop) settled(t tester) map[string]journal.Charge {
 	return all
 }
 
-func (s *shop) want(t *testing.T, balance, held, spent money.Nano) {
+func (s *fixture) want(t *testing.T, balance, held, spent money.Nano) {
 	t.Helper()
 	if got, want := s.funds.Balance(ws), (funds.Balance{Balance: balance, Held: held, Spent: spent}); got != want {
 		t.Errorf("the wallet has %+v, want %+v", got, want)
 	}
 }
 
-func TestARequestIsChargedWhatItUsedAndItsHoldEnds(t *testing.T) {
-	s := newShop(t, 1000)
+func TestSettleChargesTheUsageAndEndsTheHold(t *testing.T) {
+	s := newFixture(t, 1000)
 	tab := s.open(t, "req_1", 300)
 	s.want(t, 1000, 300, 0)
 	used := live.Usage{Input: 20, Cached: 5, Output: 100, Reasoning: 40}
@@ -146,11 +146,11 @@ func TestARequestIsChargedWhatItUsedAndItsHoldEnds(t *testing.T) {
 	}
 }
 
-func TestAWalletThatCannotCoverTheHoldIsToldWhatIsFree(t *testing.T) {
-	s := newShop(t, 100)
+func TestOpenReportsWhatIsFreeWhenTheWalletCannotCoverTheHold(t *testing.T) {
+	s := newFixture(t, 100)
 	s.open(t, "req_1", 60)
 	_, err := s.Open(journal.Charge{Request: "req_2", Workspace: ws}, 41)
-	var short *till.Short
+	var short *till.InsufficientFunds
 	if !errors.As(err, &short) || short.Free != 40 {
 		t.Error(err)
 	}
@@ -160,8 +160,8 @@ func TestAWalletThatCannotCoverTheHoldIsToldWhatIsFree(t *testing.T) {
 	}
 }
 
-func TestNothingIsOpenedWhileTheJournalFails(t *testing.T) {
-	s := newShop(t, 1000)
+func TestOpenIsRefusedWhileTheJournalFails(t *testing.T) {
+	s := newFixture(t, 1000)
 	running := s.open(t, "req_1", 100)
 	s.broken.Store(true)
 	if running.Deliver(tokens(1)) == nil || s.journal.Failure() == nil {
@@ -184,7 +184,7 @@ func TestNothingIsOpenedWhileTheJournalFails(t *testing.T) {
 }
 
 func TestASettlementThatCannotBeRecordedChargesNothingAndKeepsTheHold(t *testing.T) {
-	s := newShop(t, 1000)
+	s := newFixture(t, 1000)
 	tab := s.open(t, "req_1", 100)
 	s.broken.Store(true)
 	for range 3 {
@@ -203,8 +203,8 @@ func TestASettlementThatCannotBeRecordedChargesNothingAndKeepsTheHold(t *testing
 	}
 }
 
-func TestWhatIsOwedIsSettledOnceWhenTheJournalWorksAgain(t *testing.T) {
-	s := newShop(t, 1000)
+func TestDebtsAreSettledOnceWhenTheJournalWorksAgain(t *testing.T) {
+	s := newFixture(t, 1000)
 	const count = 5
 	tabs := make([]*till.Tab, count)
 	for i := range tabs {
@@ -242,8 +242,8 @@ func TestWhatIsOwedIsSettledOnceWhenTheJournalWorksAgain(t *testing.T) {
 	}
 }
 
-func TestWhatIsOwedHoldsWhatItCosts(t *testing.T) {
-	s := newShop(t, 200)
+func TestADebtHoldsItsWholeCost(t *testing.T) {
+	s := newFixture(t, 200)
 	tab := s.open(t, "req_1", 50)
 	s.broken.Store(true)
 	tab.Owe("left", tokens(120), true)
@@ -257,7 +257,7 @@ func TestWhatIsOwedHoldsWhatItCosts(t *testing.T) {
 }
 
 func TestDroppingAnEndedTabChangesNothing(t *testing.T) {
-	s := newShop(t, 1000)
+	s := newFixture(t, 1000)
 	settled, dropped := s.open(t, "req_1", 100), s.open(t, "req_2", 100)
 	if err := settled.Deliver(tokens(5)); err != nil {
 		t.Fatal(err)
@@ -276,8 +276,8 @@ func TestDroppingAnEndedTabChangesNothing(t *testing.T) {
 	}
 }
 
-func TestADroppedTabThatDeliveredIsSettledWithWhatItLastDelivered(t *testing.T) {
-	s := newShop(t, 1000)
+func TestDropSettlesAnOpenedTabWithTheLastRecordedUsage(t *testing.T) {
+	s := newFixture(t, 1000)
 	tab := s.open(t, "req_1", 100)
 	if tab.Opened() {
 		t.Error("a tab is opened before anything was delivered")
@@ -305,8 +305,8 @@ func TestADroppedTabThatDeliveredIsSettledWithWhatItLastDelivered(t *testing.T) 
 	}
 }
 
-func TestDeliveriesAreOpenedOnceAndNeverMoreThanTheHold(t *testing.T) {
-	s := newShop(t, 1000)
+func TestDeliveriesAreOpenedOnceAndNeverChargedBeyondTheHold(t *testing.T) {
+	s := newFixture(t, 1000)
 	tab := s.open(t, "req_1", 50)
 	s.broken.Store(true)
 	if tab.Deliver(tokens(1)) == nil || tab.Opened() {
@@ -322,7 +322,7 @@ func TestDeliveriesAreOpenedOnceAndNeverMoreThanTheHold(t *testing.T) {
 	var kinds []journal.Kind
 	var charged []money.Nano
 	for _, e := range s.entries(t) {
-		if e.Kind != journal.Marked {
+		if e.Kind != journal.Probe {
 			kinds, charged = append(kinds, e.Kind), append(charged, e.Charged)
 		}
 	}
@@ -331,8 +331,8 @@ func TestDeliveriesAreOpenedOnceAndNeverMoreThanTheHold(t *testing.T) {
 	}
 }
 
-func TestAnOverageEmptiesTheWalletAndTheRestIsHeardOf(t *testing.T) {
-	s := newShop(t, 100)
+func TestAnOverageEmptiesTheWalletAndTheRestIsReported(t *testing.T) {
+	s := newFixture(t, 100)
 	tab := s.open(t, "req_1", 20)
 	if err := tab.Settle("finished", tokens(150), false); err != nil {
 		t.Fatal(err)
@@ -344,7 +344,7 @@ func TestAnOverageEmptiesTheWalletAndTheRestIsHeardOf(t *testing.T) {
 }
 
 func TestAnOverageLeavesOtherHoldsAlone(t *testing.T) {
-	s := newShop(t, 100)
+	s := newFixture(t, 100)
 	other, tab := s.open(t, "req_1", 30), s.open(t, "req_2", 20)
 	s.broken.Store(true)
 	tab.Owe("finished", tokens(500), false)
@@ -367,9 +367,9 @@ func TestAnOverageLeavesOtherHoldsAlone(t *testing.T) {
 	}
 }
 
-func TestDebtsAreCollectedInTheBackgroundAndWhatIsLeftIsSaid(t *testing.T) {
+func TestRunCollectsDebtsAndReportsWhatIsLeftAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShop(t, 1000)
+		s := newFixture(t, 1000)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(ctx) }()
@@ -390,8 +390,8 @@ func TestDebtsAreCollectedInTheBackgroundAndWhatIsLeftIsSaid(t *testing.T) {
 	})
 }
 
-func TestADebtThatCanBePaidAtTheEndIs(t *testing.T) {
-	s := newShop(t, 1000)
+func TestRunCollectsDebtsOnceMoreAtTheEnd(t *testing.T) {
+	s := newFixture(t, 1000)
 	s.open(t, "req_1", 100).Owe("left", tokens(5), true)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -402,7 +402,7 @@ func TestADebtThatCanBePaidAtTheEndIs(t *testing.T) {
 }
 
 func TestADebtMayBeCollectedWhileItsRequestIsStillEnding(t *testing.T) {
-	s := newShop(t, 1000)
+	s := newFixture(t, 1000)
 	const count = 500
 	for i := range count {
 		tab := s.open(t, fmt.Sprint("req_", i), 100)
@@ -422,9 +422,9 @@ func TestADebtMayBeCollectedWhileItsRequestIsStillEnding(t *testing.T) {
 	}
 }
 
-// Who owes twice owes once, and what was settled is not owed on top of it.
+// A second Owe changes nothing, nor does one after a settlement.
 func TestATabIsOwedOnce(t *testing.T) {
-	s := newShop(t, 100)
+	s := newFixture(t, 100)
 	settled := s.open(t, "req_1", 30)
 	if err := settled.Settle("finished", tokens(3), false); err != nil {
 		t.Fatal(err)

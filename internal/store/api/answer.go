@@ -15,7 +15,7 @@ const (
 	textType = "text/plain; charset=utf-8"
 )
 
-// An answer is a whole response, ready to be sent or kept.
+// An answer is a complete response, ready to be sent or stored.
 type answer struct {
 	status int
 	kind   string
@@ -27,10 +27,10 @@ func (a answer) send(w http.ResponseWriter) {
 	header.Set("Content-Type", a.kind)
 	header.Set("Content-Length", strconv.Itoa(len(a.body)))
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body) // a caller who left has no use for an error
+	_, _ = w.Write(a.body) // a caller that disconnected has no use for an error
 }
 
-// render makes the answer of a handler's value, as text for who prefers it and the value has one.
+// render returns the answer for a handler's value: as text when the caller prefers it and the value supports it.
 func render(r *http.Request, status int, out any) (answer, error) {
 	if plain, ok := out.(Plain); ok && prefersText(r.Header.Get("Accept")) {
 		return answer{status: status, kind: textType, body: []byte(plain.Plain())}, nil
@@ -38,11 +38,11 @@ func render(r *http.Request, status int, out any) (answer, error) {
 	return renderJSON(status, out)
 }
 
-// lenient lets by what JSON may hold and our own writing does not.
+// lenient accepts valid JSON that we would not write ourselves: duplicate names and invalid UTF-8.
 var lenient = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 
 func renderJSON(status int, out any) (answer, error) {
-	text, err := json.Marshal(out, lenient) // messages are shown as they were sent, half of a surrogate pair and all
+	text, err := json.Marshal(out, lenient) // messages are shown as they were sent, unpaired surrogates included
 	if err != nil {
 		return answer{}, err
 	}
@@ -59,7 +59,7 @@ func prefersText(accept string) bool {
 		}
 		weight := 1.0
 		if q, given := parameters["q"]; given {
-			weight, _ = strconv.ParseFloat(q, 64) // what is no number weighs nothing
+			weight, _ = strconv.ParseFloat(q, 64) // an invalid number is 0
 		}
 		if weight <= best {
 			continue

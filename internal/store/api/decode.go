@@ -18,15 +18,15 @@ import (
 	"sovereign/internal/base/fault"
 )
 
-// An input is how a request becomes the value that a handler takes: fields tagged path and query are parameters, and
-// the body is the field named Body, or the whole value when it has no tagged field and no Body.
+// An input decodes a request to the value that a handler takes. Fields tagged path and query are parameters. The body
+// is the field named Body, or the whole value when it has no tagged field and no Body.
 type input struct {
 	kind     reflect.Type
 	params   []param
-	body     []int // index of the body's field; when it takes one without, the whole value
+	body     []int // index of the body's field; nil when the whole value is the body
 	schema   *huma.Schema
 	takes    bool // takes a body
-	optional bool // which may be left out: its field is a pointer
+	optional bool // the body may be omitted: its field is a pointer
 	known    map[string]bool
 }
 
@@ -85,7 +85,7 @@ func newInput(r Route, registry huma.Registry) (*input, error) {
 	return in, nil
 }
 
-// read makes the handler's value from r, whose body has been read already.
+// read decodes r, whose body has been read already, to the handler's value.
 func (in *input) read(registry huma.Registry, r *http.Request, body []byte) (any, error) {
 	value := reflect.New(in.kind).Elem()
 	query, err := url.ParseQuery(r.URL.RawQuery)
@@ -178,7 +178,7 @@ func (in *input) readBody(registry huma.Registry, value reflect.Value, body []by
 	if len(body) == 0 {
 		return fault.InvalidBody.New("a JSON body is required")
 	}
-	// Duplicate names, invalid UTF-8 and anything after the value are refused here, before a rule looks at it.
+	// Duplicate names, invalid UTF-8 and anything after the value are refused here, before validation.
 	var parsed any
 	if err := json.Unmarshal(body, &parsed); err != nil {
 		return fault.InvalidBody.New("the body is not valid JSON: %s", syntax(err))
@@ -196,7 +196,7 @@ func (in *input) readBody(registry huma.Registry, value reflect.Value, body []by
 	return nil
 }
 
-// syntax is what is wrong with a JSON text, without quoting it: a body may hold secrets.
+// syntax describes what is wrong with a JSON text, without quoting it: a body may hold secrets.
 func syntax(err error) string {
 	text := err.Error()
 	if _, after, ok := strings.Cut(text, "jsontext: "); ok {
@@ -225,7 +225,7 @@ func semantic(err error) error {
 	return fault.InvalidBody.New("the body does not have the shape of this operation")
 }
 
-// validate checks v against a schema and names the first field that breaks it, in the schema's order.
+// validate checks v against a schema and names the first field that violates it, in the order of their locations.
 func validate(registry huma.Registry, schema *huma.Schema, name string, v any) error {
 	var result huma.ValidateResult
 	path := huma.NewPathBuffer(make([]byte, 0, 64), 0)
@@ -234,7 +234,7 @@ func validate(registry huma.Registry, schema *huma.Schema, name string, v any) e
 	if len(result.Errors) == 0 {
 		return nil
 	}
-	// Unknown fields are found in the order of a map; the answer should not depend on it.
+	// Unknown fields are found in the order of a map; the answer must not depend on it.
 	slices.SortStableFunc(result.Errors, func(a, b error) int { return strings.Compare(location(a), location(b)) })
 	var detail *huma.ErrorDetail
 	if !errors.As(result.Errors[0], &detail) {
@@ -255,7 +255,7 @@ func location(err error) string {
 	return ""
 }
 
-// refusal says a rule of the schema in our words.
+// refusal rephrases a validation error of the schema library.
 func refusal(field, message string) error {
 	if rest, ok := strings.CutPrefix(message, "expected required property "); ok {
 		name := strings.TrimSuffix(rest, " to be present")
@@ -273,7 +273,7 @@ func refusal(field, message string) error {
 	return fault.Invalid(field, "must be "+plain.Replace(message))
 }
 
-// plain turns the schema library's words into a sentence.
+// plain turns the schema library's messages into a sentence.
 var plain = strings.NewReplacer(
 	"expected ", "", "value to be ", "", "string to be ", "", "number to be ", "", "string to match pattern ", "text that matches ",
 	"array length >= ", "a list of at least ", "array length <= ", "a list of at most ",

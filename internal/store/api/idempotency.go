@@ -16,23 +16,25 @@ import (
 	"sovereign/internal/store/feed"
 )
 
-// idempotencyWindow is how long an answer is remembered.
+// idempotencyWindow is how long an answer is stored.
 const idempotencyWindow = 24 * time.Hour
 
-// idempotencyKeyLength is the most characters of a key; a variable only because the schema wants its address.
+// idempotencyKeyLength bounds a key's length; a variable only because the schema needs its address.
 var idempotencyKeyLength = 255
 
-// A given is the answer that an Idempotency-Key got.
-type given struct {
+// A storedAnswer is the answer that an Idempotency-Key got.
+type storedAnswer struct {
 	BodySha256 []byte
 	Status     int
 	Answer     []byte
 }
 
-// once runs a POST at most once per Idempotency-Key. The effect and the memory of its answer commit together, so that
-// the second of two calls at once, or a repetition after a crash, or after a connection that died with COMMIT on
-// it, finds either both or neither. A refusal leaves no memory: nothing happened.
-func (rt *Router) once(ctx context.Context, r *http.Request, route *Route, ws tenant.ID, key string, body []byte, in any) (answer, error) {
+// idempotent runs a POST at most once per Idempotency-Key. The effect and the stored answer commit in one
+// transaction. The second of two concurrent calls, or a repetition after a crash or after a connection that was lost
+// during COMMIT, therefore finds either both or neither. A refusal is not stored: it had no effect.
+func (rt *Router) idempotent(
+	ctx context.Context, r *http.Request, route *Route, ws tenant.ID, key string, body []byte, in any,
+) (answer, error) {
 	if route.outside {
 		return answer{}, fault.UnsupportedParameter.New("Idempotency-Key cannot be honoured here: the effect is not in the database alone")
 	}
@@ -42,13 +44,13 @@ func (rt *Router) once(ctx context.Context, r *http.Request, route *Route, ws te
 	if ws == "" {
 		ws = tenant.Server
 	}
-	// The path counts as much as the body: the same key on another resource is another request.
+	// The path counts as well as the body: the same key on another resource is another request.
 	sum := sha256.Sum256(append([]byte(r.URL.EscapedPath()+"?"+r.URL.RawQuery+"\n"), body...))
 	var made answer
 	var before db.Version
 	version, err := rt.DB.Tx(ctx, func(tx *db.Tx) error {
 		before = 0
-		prior, err := earlier(ctx, tx, ws, route.Pattern(), key)
+		prior, err := findStored(ctx, tx, ws, route.Pattern(), key)
 		if err != nil {
 			return err
 		}
@@ -80,17 +82,18 @@ func (rt *Router) once(ctx context.Context, r *http.Request, route *Route, ws te
 	if err != nil {
 		return answer{}, err
 	}
-	// A repetition promises what the first answer promised: what it did is in force.
+	// A repetition makes the promise of the first answer: the change is in force.
 	return made, rt.Feed.Await(ctx, max(version, before))
 }
 
-func earlier(ctx context.Context, tx *db.Tx, ws tenant.ID, route, key string) (*given, error) {
-	_, err := db.Exec(ctx, tx.In(ws), `DELETE FROM idempotency_keys WHERE workspace_id = $1 AND route = $2 AND key = $3 AND created_at < $4`,
+func findStored(ctx context.Context, tx *db.Tx, ws tenant.ID, route, key string) (*storedAnswer, error) {
+	_, err := db.Exec(ctx, tx.In(ws),
+		`DELETE FROM idempotency_keys WHERE workspace_id = $1 AND route = $2 AND key = $3 AND created_at < $4`,
 		route, key, clock.Now().Add(-idempotencyWindow))
 	if err != nil {
 		return nil, fmt.Errorf("forget an old Idempotency-Key: %w", err)
 	}
-	prior, err := db.Maybe[given](ctx, tx.In(ws), `
+	prior, err := db.Maybe[storedAnswer](ctx, tx.In(ws), `
 		SELECT body_sha256, status, answer FROM idempotency_keys
 		WHERE workspace_id = $1 AND route = $2 AND key = $3`, route, key)
 	if err != nil {
@@ -99,7 +102,7 @@ func earlier(ctx context.Context, tx *db.Tx, ws tenant.ID, route, key string) (*
 	return prior, nil
 }
 
-func (g *given) replay(sum []byte) (answer, error) {
+func (g *storedAnswer) replay(sum []byte) (answer, error) {
 	if !bytes.Equal(g.BodySha256, sum) {
 		return answer{}, fault.IdempotencyConflict.New("this Idempotency-Key was used with another request")
 	}
@@ -109,8 +112,9 @@ func (g *given) replay(sum []byte) (answer, error) {
 	return answer{status: g.Status, kind: jsonType, body: g.Answer}, nil
 }
 
-// Forget drops remembered answers that are past their time. It is called now and then.
-func Forget(ctx context.Context, d *db.DB) error {
-	_, err := db.Exec(ctx, d.Across("old answers of all workspaces"), `DELETE FROM idempotency_keys WHERE created_at < $1`, clock.Now().Add(-idempotencyWindow))
+// DeleteExpiredAnswers deletes the stored answers whose time is over. It is called periodically.
+func DeleteExpiredAnswers(ctx context.Context, d *db.DB) error {
+	_, err := db.Exec(ctx, d.Across("old answers of all workspaces"),
+		`DELETE FROM idempotency_keys WHERE created_at < $1`, clock.Now().Add(-idempotencyWindow))
 	return err
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// nulls says in the document which members of answers may be null, and that the others never are. The schema library guesses it from types, and
-// cannot say it of an object at all; what counts is what is written of a type's zero value. Types that are sent to us as well stay as they
-// are checked.
-func (rt *Router) nulls() {
+// markNullable states in the document which members of answers may be null, and that the others never are. The schema
+// library derives it from the types, and cannot express it for an object at all. What counts is how the zero value of
+// a type is encoded. Types that are also accepted as input keep the schema they are validated with.
+func (rt *Router) markNullable() {
 	asked, answered := map[reflect.Type]bool{}, map[reflect.Type]bool{}
 	for i := range rt.routes {
-		reach(rt.routes[i].in, asked)
-		reach(rt.routes[i].out, answered)
+		collectTypes(rt.routes[i].in, asked)
+		collectTypes(rt.routes[i].out, answered)
 	}
 	for name, schema := range rt.registry.Map() {
 		t := rt.registry.TypeFromRef(schemas + name)
-		if !answered[t] || asked[t] || written(t) {
+		if !answered[t] || asked[t] || hasMarshaler(t) {
 			continue
 		}
 		null := nullMembers(t)
@@ -31,30 +31,33 @@ func (rt *Router) nulls() {
 	}
 }
 
-// reach notes a type, and the structs that it holds.
-func reach(t reflect.Type, seen map[reflect.Type]bool) {
+// collectTypes adds a type and the structs that it holds to seen.
+func collectTypes(t reflect.Type, seen map[reflect.Type]bool) {
 	if t == nil || seen[t] {
 		return
 	}
 	seen[t] = true
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
-		reach(t.Elem(), seen)
+		collectTypes(t.Elem(), seen)
 	case reflect.Struct:
 		for i := range t.NumField() {
-			reach(t.Field(i).Type, seen)
+			collectTypes(t.Field(i).Type, seen)
 		}
 	default:
 	}
 }
 
-// written reports whether a type says itself how it is written.
-func written(t reflect.Type) bool {
+// hasMarshaler reports whether a type encodes itself.
+func hasMarshaler(t reflect.Type) bool {
 	pointer := reflect.PointerTo(t)
-	return pointer.Implements(reflect.TypeFor[json.Marshaler]()) || pointer.Implements(reflect.TypeFor[json.MarshalerTo]()) || pointer.Implements(reflect.TypeFor[encoding.TextMarshaler]())
+	return pointer.Implements(reflect.TypeFor[json.Marshaler]()) ||
+		pointer.Implements(reflect.TypeFor[json.MarshalerTo]()) ||
+		pointer.Implements(reflect.TypeFor[encoding.TextMarshaler]())
 }
 
-// nullMembers are those that are null in the zero value of a struct. One that is left out there is never null.
+// nullMembers returns the members that are null in the zero value of a struct. A member that is omitted there is
+// never null.
 func nullMembers(t reflect.Type) map[string]bool {
 	var members map[string]jsontext.Value
 	text, err := json.Marshal(reflect.New(t).Interface(), lenient)
@@ -68,7 +71,7 @@ func nullMembers(t reflect.Type) map[string]bool {
 	return null
 }
 
-// orNull is a member's schema that allows null, or does not. One without a type allows everything.
+// orNull returns a member's schema that permits null, or does not. A schema without a type permits everything.
 func orNull(is *huma.Schema, null bool) *huma.Schema {
 	switch {
 	case is.Ref != "" && null:

@@ -31,10 +31,10 @@ import (
 // Version is the version of the interface, as SPEC states it.
 const Version = "1.0.0"
 
-// schemas is where the document has them.
+// schemas is the location of the schemas in the document.
 const schemas = "#/components/schemas/"
 
-// newRegistry knows how our own types stand on the wire.
+// newRegistry returns a schema registry that knows the JSON types of our own types.
 func newRegistry() huma.Registry {
 	registry := huma.NewMapRegistry(schemas, huma.DefaultSchemaNamer)
 	registry.RegisterTypeAlias(reflect.TypeFor[clock.Time](), reflect.TypeFor[time.Time]())
@@ -44,8 +44,8 @@ func newRegistry() huma.Registry {
 	return registry
 }
 
-// document makes the OpenAPI document and the page that shows it from the routes, and serves both. They are routes
-// themselves, so that nothing is served that is not in the table.
+// document builds the OpenAPI document and a page that shows it from the routes, and serves both. They are routes
+// themselves, so that nothing is served that is not listed.
 func (rt *Router) document() error {
 	var spec, page []byte
 	routes := []Route{
@@ -74,7 +74,7 @@ func (rt *Router) document() error {
 	return nil
 }
 
-// refusalHeaders are what a refusal tells beside its body.
+// refusalHeaders are the headers of a refusal.
 var refusalHeaders = map[string]*huma.Param{
 	"X-Request-Id":   {Description: "On every answer; quote it", Schema: &huma.Schema{Type: huma.TypeString}},
 	"Retry-After":    {Description: "Seconds; on 429 and 503", Schema: &huma.Schema{Type: huma.TypeInteger}},
@@ -130,11 +130,11 @@ func (rt *Router) openAPI() *huma.OpenAPI {
 			item.Delete = op
 		}
 	}
-	rt.nulls()
+	rt.markNullable()
 	return doc
 }
 
-// documented is a pattern in OpenAPI's notation, which has no word for "and what follows".
+// documented returns a pattern in OpenAPI's notation, which has no trailing wildcard.
 func documented(pattern string) string { return strings.ReplaceAll(pattern, "...}", "}") }
 
 func operationID(r Route) string {
@@ -154,7 +154,8 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 		op.Tags = []string{"server"}
 	}
 	for _, p := range r.input.params {
-		op.Parameters = append(op.Parameters, &huma.Param{Name: p.name, In: p.in, Required: p.required, Description: p.doc, Schema: p.schema})
+		op.Parameters = append(op.Parameters,
+			&huma.Param{Name: p.name, In: p.in, Required: p.required, Description: p.doc, Schema: p.schema})
 	}
 	if r.Method == http.MethodPost && !r.outside && r.raw == nil {
 		op.Parameters = append(op.Parameters, &huma.Param{
@@ -162,8 +163,9 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 			Description: "Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409.",
 		})
 	}
-	for _, h := range r.takes {
-		op.Parameters = append(op.Parameters, &huma.Param{Name: h.name, In: "header", Description: h.doc, Schema: &huma.Schema{Type: huma.TypeString}})
+	for _, h := range r.requestHeaders {
+		op.Parameters = append(op.Parameters,
+			&huma.Param{Name: h.name, In: "header", Description: h.doc, Schema: &huma.Schema{Type: huma.TypeString}})
 	}
 	if r.input.takes {
 		op.RequestBody = &huma.RequestBody{Required: !r.input.optional, Content: map[string]*huma.MediaType{jsonType: {Schema: r.input.schema}}}
@@ -171,11 +173,13 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 	op.Responses[strconv.Itoa(r.status)] = rt.success(r)
 	refusal := reflect.TypeFor[edge.Envelope]()
 	op.Responses["default"] = &huma.Response{
-		Description: "A refusal", Headers: refusalHeaders, Content: map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(refusal, true, "")}},
+		Description: "A refusal", Headers: refusalHeaders,
+		Content: map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(refusal, true, "")}},
 	}
 	if r.flat {
 		op.Responses["400"] = &huma.Response{
-			Description: "The body breaks a rule", Content: map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(reflect.TypeFor[edge.Flat](), true, "")}},
+			Description: "The body breaks a rule",
+			Content:     map[string]*huma.MediaType{jsonType: {Schema: rt.registry.Schema(reflect.TypeFor[edge.Flat](), true, "")}},
 		}
 	}
 	return op
@@ -195,7 +199,7 @@ func (rt *Router) success(r *Route) *huma.Response {
 			response.Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Description: "Server-sent events: chat's are data: {chunk} and end with data: [DONE]; those of a response have names (event: response.…) and end with response.completed, .incomplete or .failed"}}
 		}
 	}
-	for _, h := range r.tells {
+	for _, h := range r.responseHeaders {
 		if response.Headers == nil {
 			response.Headers = map[string]*huma.Param{}
 		}
@@ -215,7 +219,7 @@ func styleSum() string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// page shows the document to people: plain HTML, no script, nothing fetched from elsewhere.
+// page renders the document for people: plain HTML, no script, nothing fetched from elsewhere.
 func (rt *Router) page(doc *huma.OpenAPI) ([]byte, error) {
 	type operation struct {
 		Method, Path, Permission string
@@ -228,7 +232,9 @@ func (rt *Router) page(doc *huma.OpenAPI) ([]byte, error) {
 	var sections []section
 	for i := range rt.routes {
 		r := &rt.routes[i]
-		op := operation{Method: r.Method, Path: documented(r.Pattern()), Permission: r.Permission.String(), Operation: rt.operation(r)}
+		op := operation{
+			Method: r.Method, Path: documented(r.Pattern()), Permission: r.Permission.String(), Operation: rt.operation(r),
+		}
 		at := slices.IndexFunc(sections, func(s section) bool { return s.Name == op.Tags[0] })
 		if at < 0 {
 			at = len(sections)
@@ -254,7 +260,7 @@ type field struct {
 	Required        bool
 }
 
-// shape lists the fields of a schema, those of nested objects behind a dot.
+// shape lists the fields of a schema, those of nested objects with a dotted name.
 func (rt *Router) shape(schema *huma.Schema) []field { return rt.fields(schema, "", 0) }
 
 func (rt *Router) fields(schema *huma.Schema, prefix string, depth int) []field {

@@ -1,5 +1,5 @@
-// Package api is the frame that every operation stands in: a route is a row with its permission and its shape, and
-// from the rows come the dispatch, the checks, the access matrix and the OpenAPI document.
+// Package api serves the management API. A route is declared with its permission and its types; dispatch, validation,
+// the access matrix and the OpenAPI document are derived from the routes.
 package api
 
 import (
@@ -11,25 +11,24 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// A Permission says who may call a route. Its zero value is no permission, and a route without one is refused when
-// the router is built.
+// A Permission says who may call a route. Its zero value is no permission, and NewRouter refuses a route without one.
 type Permission int
 
 // The permissions.
 const (
 	undeclared Permission = iota
-	Public                // anybody, without a key; mounted at the root
+	Public                // no key needed; mounted at the root
 	Reader                // any key of the workspace
-	Admin                 // a key whose user is an owner or an admin now
-	Operator              // whoever may open the server's own socket; not served anywhere else
+	Admin                 // a key whose user is an owner or an admin at the time of the call
+	Operator              // served on the operator's socket only
 )
 
-// String names p in the documentation.
+// String returns the name of p in the documentation.
 func (p Permission) String() string {
 	return [...]string{"undeclared", "public", "any key", "owner or admin", "operator"}[p]
 }
 
-// grants reports whether a member of that role may pass.
+// grants reports whether a member of that role may call the route.
 func (p Permission) grants(role tenant.Role) bool {
 	switch p {
 	case Public:
@@ -50,66 +49,66 @@ type Route struct {
 	Permission Permission
 	Summary    string
 
-	status   int
-	spends   bool   // counted by the abuse guard
-	flat     bool   // validation refusals are {"error": "text"}
-	secret   bool   // the answer shows a secret and is not kept for an Idempotency-Key
-	outside  bool   // has effects outside the database
-	produces string // the type of a Document or Stream
-	long     bool   // may take longer than an operation's time
-	events   bool   // may answer with server-sent events
-	takes    []header
-	tells    []header
-	in, out  reflect.Type
-	input    *input // how the request becomes a value; made when the router is built
-	call     func(ctx context.Context, caller tenant.Caller, in any) (any, error)
-	raw      func(http.ResponseWriter, *http.Request) error // instead of call
+	status          int
+	spends          bool   // counts towards the abuse guard
+	flat            bool   // validation refusals are {"error": "text"}
+	secret          bool   // the answer shows a secret, and is not stored for an Idempotency-Key
+	outside         bool   // has effects outside the database
+	produces        string // media type of a Document or Stream
+	long            bool   // exempt from the timeout of an operation
+	events          bool   // may answer with server-sent events
+	requestHeaders  []header
+	responseHeaders []header
+	in, out         reflect.Type
+	input           *input // decodes the request; set when the router is built
+	call            func(ctx context.Context, caller tenant.Caller, in any) (any, error)
+	raw             func(http.ResponseWriter, *http.Request) error // instead of call
 }
 
 // An Option refines a route.
 type Option func(*Route)
 
-// Creates answers 201.
+// Creates sets the status to 201.
 func Creates(r *Route) { r.status = http.StatusCreated }
 
-// Accepts answers 202: the work goes on in the background.
+// Accepts sets the status to 202: the work continues in the background.
 func Accepts(r *Route) { r.status = http.StatusAccepted }
 
-// Spends puts the route under the workspace's abuse guard.
+// Spends counts the route towards the workspace's abuse guard.
 func Spends(r *Route) { r.spends = true }
 
-// Flat gives validation refusals the plain shape of the training and infrastructure surfaces.
+// Flat gives validation refusals the plain shape of the training and infrastructure endpoints.
 func Flat(r *Route) { r.flat = true }
 
 // ShowsSecret says that the answer holds a secret that is shown once.
 func ShowsSecret(r *Route) { r.secret = true }
 
-// Outside says that the operation's effect is not in the database alone. It cannot commit together with an
-// Idempotency-Key, so that one is refused rather than half kept.
+// Outside says that the operation has effects outside the database. They cannot commit together with an
+// Idempotency-Key, so such a header is refused.
 func Outside(r *Route) { r.outside = true }
 
-// Produces names the type of an answer that is not JSON, for the documentation.
+// Produces sets the media type of an answer that is not JSON, for the documentation.
 func Produces(contentType string) Option { return func(r *Route) { r.produces = contentType } }
 
-// Long lets the operation take its time: a backup, not a look-up.
+// Long exempts the operation from the usual timeout: a backup, not a lookup.
 func Long(r *Route) { r.long = true }
 
-// Takes documents a header that the operation reads.
-func Takes(name, doc string) Option {
-	return func(r *Route) { r.takes = append(r.takes, header{name, doc}) }
+// RequestHeader documents a header that the operation reads.
+func RequestHeader(name, doc string) Option {
+	return func(r *Route) { r.requestHeaders = append(r.requestHeaders, header{name, doc}) }
 }
 
-// Tells documents a header of the answer.
-func Tells(name, doc string) Option {
-	return func(r *Route) { r.tells = append(r.tells, header{name, doc}) }
+// ResponseHeader documents a header of the answer.
+func ResponseHeader(name, doc string) Option {
+	return func(r *Route) { r.responseHeaders = append(r.responseHeaders, header{name, doc}) }
 }
 
-// MayStream says that the answer may also come as server-sent events.
+// MayStream says that the answer may also be sent as server-sent events.
 func MayStream(r *Route) { r.events = true }
 
 type header struct{ name, doc string }
 
-// A Handler does the work of a route. In is read from the request as decode.go says; Out is the answer's body.
+// A Handler does the work of a route. In is decoded from the request as described at input; Out is the answer's body.
 type Handler[In, Out any] func(ctx context.Context, caller tenant.Caller, in In) (Out, error)
 
 // Get declares a read.
@@ -137,9 +136,12 @@ func Delete[In, Out any](path string, p Permission, h Handler[In, Out], summary 
 	return route(http.MethodDelete, path, p, h, summary, options)
 }
 
-// Raw declares a POST whose handler reads the request and writes the answer itself, as inference does. It is admitted and
-// documented like any other, and In and Out are only for the documentation; bounds and times are its own.
-func Raw[In, Out any](path string, p Permission, serve func(http.ResponseWriter, *http.Request) error, summary string, options ...Option) Route {
+// Raw declares a POST whose handler reads the request and writes the answer itself, as inference does. It is admitted
+// and documented like any other route. In and Out are only for the documentation, and the handler applies limits and
+// timeouts itself.
+func Raw[In, Out any](
+	path string, p Permission, serve func(http.ResponseWriter, *http.Request) error, summary string, options ...Option,
+) Route {
 	r := route[In, Out](http.MethodPost, path, p, nil, summary, options)
 	r.raw = serve
 	return r
@@ -157,7 +159,7 @@ func route[In, Out any](method, path string, p Permission, h Handler[In, Out], s
 	return r
 }
 
-// mount is where routes of a permission stand.
+// mount returns the path prefix of routes with this permission.
 func (p Permission) mount() string {
 	switch p {
 	case Public:
@@ -169,10 +171,10 @@ func (p Permission) mount() string {
 	}
 }
 
-// Pattern is the route's full path.
+// Pattern returns the route's full path.
 func (r Route) Pattern() string { return r.Permission.mount() + r.Path }
 
-// None is the input of a route that takes nothing.
+// None is the input of a route without parameters or body.
 type None struct{}
 
 // A List is a page of a collection, newest first.
@@ -182,16 +184,16 @@ type List[T any] struct {
 	HasMore bool   `json:"has_more"`
 }
 
-// A Page is what a list takes. Embed it in the route's input.
+// A Page holds the parameters of a list. Embed it in the route's input.
 type Page struct {
 	Limit  int `query:"limit" default:"50" minimum:"1" maximum:"1000" doc:"How many, at most"`
 	Offset int `query:"offset" default:"0" minimum:"0" doc:"How many to pass over"`
 }
 
-// More is how many rows to read for p: one more than asked for tells whether there are more.
+// More returns how many rows to read for p: one more than asked for shows whether there are more.
 func (p Page) More() int { return p.Limit + 1 }
 
-// NewList cuts rows, read with More, to the page.
+// NewList cuts rows, which were read with More, to the page.
 func NewList[T any](p Page, rows []T) List[T] {
 	more := len(rows) > p.Limit
 	if more {
@@ -200,17 +202,17 @@ func NewList[T any](p Page, rows []T) List[T] {
 	return List[T]{Object: "list", Data: rows, HasMore: more}
 }
 
-// Deleted answers a deletion.
+// Deleted is the answer to a deletion.
 type Deleted struct {
 	ID      string `json:"id"`
 	Object  string `json:"object"`
 	Deleted bool   `json:"deleted"`
 }
 
-// A Plain can also be read as text/plain, by who asks for it.
+// A Plain can also be rendered as text/plain, for callers that ask for it.
 type Plain interface{ Plain() string }
 
-// A Stream is an answer that is written as it is made.
+// A Stream is an answer that is written while it is produced.
 type Stream struct {
 	ContentType string
 	Filename    string
@@ -218,7 +220,7 @@ type Stream struct {
 	Write       func(w io.Writer) error
 }
 
-// A Document is an answer that has a type and headers of its own, such as a page.
+// A Document is an answer with a media type and headers of its own, such as a page.
 type Document struct {
 	ContentType string
 	Headers     map[string]string

@@ -20,7 +20,7 @@ import (
 	"sovereign/internal/store/feed"
 )
 
-// A Config is what a router stands on.
+// A Config holds what a router depends on.
 type Config struct {
 	DB     *db.DB
 	Feed   *feed.Feed
@@ -28,10 +28,11 @@ type Config struct {
 	Bounds *edge.Bounds
 }
 
-// managementBody bounds a management body, whatever inference bodies may be: parsed, JSON is many times its size.
+// managementBody bounds the body of a management request, whatever inference bodies may be: parsed, JSON takes many
+// times its size.
 const managementBody = 1 << 20
 
-// abuse guard: SPEC's default.
+// The default of the abuse guard, from SPEC.
 const (
 	guardStarts = 20
 	guardWindow = time.Minute
@@ -42,12 +43,12 @@ type Router struct {
 	Config
 	routes   []Route
 	mux      *http.ServeMux
-	exact    map[exactly]exact
+	exact    map[routeKey]exactRoute
 	registry huma.Registry
 	guard    *limit.Windows[tenant.ID]
 }
 
-// NewRouter serves the routes that keys and the public may call, under /v1 and, the same, under /api/v1.
+// NewRouter serves the routes for keys and the public, under /v1 and equally under /api/v1.
 func NewRouter(c Config, routes []Route) (*Router, error) {
 	rt, err := newRouter(c, routes, func(p Permission) bool { return p != Operator })
 	if err != nil {
@@ -56,14 +57,14 @@ func NewRouter(c Config, routes []Route) (*Router, error) {
 	return rt, rt.document()
 }
 
-// NewOperatorRouter serves the routes for whoever may open the server's socket, and no others.
+// NewOperatorRouter serves the routes of the operator's socket, and no others.
 func NewOperatorRouter(c Config, routes []Route) (*Router, error) {
 	return newRouter(c, routes, func(p Permission) bool { return p == Operator })
 }
 
 func newRouter(c Config, routes []Route, mine func(Permission) bool) (*Router, error) {
 	rt := &Router{
-		Config: c, mux: http.NewServeMux(), exact: map[exactly]exact{}, registry: newRegistry(),
+		Config: c, mux: http.NewServeMux(), exact: map[routeKey]exactRoute{}, registry: newRegistry(),
 		guard: limit.NewWindows[tenant.ID](guardStarts, guardWindow),
 	}
 	for _, r := range routes {
@@ -100,27 +101,27 @@ func (rt *Router) add(r Route) error {
 	pattern := r.Method + " " + r.Pattern()
 	rt.mux.HandleFunc(pattern, handler)
 	if r.raw != nil && !strings.Contains(r.Pattern(), "{") {
-		rt.exact[exactly{r.Method, r.Pattern()}] = exact{pattern, handler}
+		rt.exact[routeKey{r.Method, r.Pattern()}] = exactRoute{pattern, handler}
 	}
 	return nil
 }
 
-// exactly is what a request asks for, and exact what answers it. The inference routes have no wildcards, and are asked for
-// most: they are found without the mux.
+// A routeKey identifies a route without wildcards, and an exactRoute serves it. The inference routes have no
+// wildcards and are called most: they are found without the mux.
 type (
-	exactly struct{ method, path string }
-	exact   struct {
+	routeKey   struct{ method, path string }
+	exactRoute struct {
 		pattern string
 		handler http.HandlerFunc
 	}
 )
 
-// Routes lists what is served: the access matrix and the documentation are made from it.
+// Routes lists what is served. The access matrix and the documentation are built from it.
 func (rt *Router) Routes() []Route { return rt.routes }
 
-// ServeHTTP answers a request that an edge has admitted.
+// ServeHTTP serves a request that an edge has admitted.
 func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if found, ok := rt.exact[exactly{r.Method, r.URL.Path}]; ok && r.URL.RawPath == "" {
+	if found, ok := rt.exact[routeKey{r.Method, r.URL.Path}]; ok && r.URL.RawPath == "" {
 		r.Pattern = found.pattern
 		found.handler(w, r)
 		return
@@ -128,7 +129,7 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt.mux.ServeHTTP(w, r)
 }
 
-// serve runs one route for an admitted request: permission, guard, body, handler, answer.
+// serve runs one route for an admitted request: permission, abuse guard, body, handler, answer.
 func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) error {
 	caller := edge.Caller(r.Context())
 	if route.Permission != Operator && !route.Permission.grants(caller.Role) {
@@ -157,13 +158,13 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 		return err
 	}
 	defer read.Release()
-	body := bytes.Clone(read.Bytes) // what is made of it may keep parts
+	body := bytes.Clone(read.Bytes) // the decoded value may alias parts of it
 	in, err := route.input.read(rt.registry, r, body)
 	if err != nil {
 		return err
 	}
 	if key := r.Header.Get("Idempotency-Key"); key != "" && route.Method == http.MethodPost {
-		given, err := rt.once(ctx, r, route, caller.Workspace, key, body, in)
+		given, err := rt.idempotent(ctx, r, route, caller.Workspace, key, body, in)
 		if err != nil {
 			return err
 		}
@@ -194,7 +195,7 @@ func (rt *Router) send(w http.ResponseWriter, r *http.Request, route *Route, out
 		w.WriteHeader(route.status)
 		if err := out.Write(w); err != nil {
 			rt.Log.Error("answer broke off", "request_id", edge.RequestID(r.Context()), "err", err)
-			panic(http.ErrAbortHandler) // the caller must see a broken answer, not a short one
+			panic(http.ErrAbortHandler) // the caller must see an aborted answer, not a short one
 		}
 		return nil
 	default:
@@ -207,7 +208,7 @@ func (rt *Router) send(w http.ResponseWriter, r *http.Request, route *Route, out
 	}
 }
 
-// unknown answers what no route matches: 405 with Allow where another method would, else 404.
+// unknown answers a request that no route matches: 405 with Allow where another method would match, else 404.
 func (rt *Router) unknown(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {

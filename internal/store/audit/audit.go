@@ -1,5 +1,5 @@
-// Package audit remembers who changed what, when, and what it was before: written in the transaction of the change
-// itself, so that neither exists without the other.
+// Package audit records who changed what, when, and what it was before. An entry is written in the transaction of the
+// change, so that neither exists without the other.
 package audit
 
 import (
@@ -31,13 +31,15 @@ type Entry struct {
 
 type request struct{}
 
-// WithRequest lets the entries that are recorded under ctx name the request that caused them.
+// WithRequest makes the entries that are recorded with ctx name the request that caused them.
 func WithRequest(ctx context.Context, requestID string) context.Context {
 	return context.WithValue(ctx, request{}, requestID)
 }
 
-// Record writes one change. before and after are shown as JSON; nil is null.
-func Record(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, action, subject string, before, after any) error {
+// Record writes one change. before and after are stored as JSON; nil is null.
+func Record(
+	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, action, subject string, before, after any,
+) error {
 	was, err := encode(before)
 	if err != nil {
 		return fmt.Errorf("audit %s: %w", action, err)
@@ -74,8 +76,8 @@ func List(ctx context.Context, d *db.DB, ws tenant.ID, action string, limit, off
 		ORDER BY at DESC, id DESC LIMIT $3 OFFSET $4`, action, limit, offset)
 }
 
-// History reads a workspace's entries of one subject, newest first. kind is what the subject's actions begin with, such
-// as alias for alias.put: a name that people choose may look like the id of something else.
+// History reads the entries of one subject, newest first. kind is the prefix of the subject's actions, such as alias
+// for alias.put: a name that people choose may look like the id of something else.
 func History(ctx context.Context, d *db.DB, ws tenant.ID, kind, subject string, limit, offset int) ([]Entry, error) {
 	return read(ctx, d.In(ws), `WHERE workspace_id = $1 AND subject = $2 AND action LIKE $3
 		ORDER BY at DESC, id DESC LIMIT $4 OFFSET $5`, subject, kind+".%", limit, offset)

@@ -75,7 +75,7 @@ func TestAnEntryCommitsAndRollsBackWithItsChange(t *testing.T) {
 	})
 }
 
-func TestAnEntrySaysWhoWhenAndWhatWasBeforeAndAfter(t *testing.T) {
+func TestAnEntryHoldsActorTimeBeforeAndAfter(t *testing.T) {
 	type role struct {
 		Role tenant.Role `json:"role"`
 		Key  secret.Text `json:"key"`
@@ -114,7 +114,7 @@ func TestNothingBeforeOrAfterIsNull(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeShownFailsTheChange(t *testing.T) {
+func TestAValueThatCannotBeEncodedFailsTheChange(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for _, pair := range [][2]any{{make(chan int), nil}, {nil, make(chan int)}} {
 			_, err := d.Tx(t.Context(), func(tx *db.Tx) error {
@@ -193,7 +193,7 @@ func TestHistoryIsOfOneSubjectAndKindNewestFirst(t *testing.T) {
 	})
 }
 
-func TestEntriesOfOneInstantHaveOneOrder(t *testing.T) {
+func TestEntriesOfTheSameTimeHaveAStableOrder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for i := range 20 {
 			record(t.Context(), t, d, "ws_1", "a", strconv.Itoa(i), nil, nil)

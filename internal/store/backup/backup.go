@@ -1,7 +1,7 @@
-// Package backup writes the whole database, at one instant, as a file that either engine can read back.
+// Package backup writes a consistent snapshot of the whole database to a file that either engine can restore.
 //
-// The file is a gzipped tar: a header, every table's rows in pieces, and an end that counts and sums them, so that a
-// file that was cut short can never pass for a whole one. The root key is not in it.
+// The file is a gzipped tar: a header, the rows of every table in pieces, and an end record with their counts and a
+// checksum, so that a truncated file cannot pass for a complete one. The root key is not in it.
 package backup
 
 import (
@@ -23,7 +23,7 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// format is the version of the file's own shape.
+// format is the version of the file format.
 const format = 1
 
 const (
@@ -33,7 +33,7 @@ const (
 	pieceSize  = 1 << 20
 )
 
-// A Header says what is in a backup.
+// A Header describes the contents of a backup.
 type Header struct {
 	Format    int        `json:"format"`
 	Schema    int64      `json:"schema"`
@@ -41,13 +41,13 @@ type Header struct {
 	Tables    []db.Table `json:"tables"`
 }
 
-// An End says how much there is, and what it sums to.
+// An End holds the number of rows of each table, and the checksum of all rows.
 type End struct {
 	Rows   map[string]int64 `json:"rows"`
 	Sha256 string           `json:"sha256"`
 }
 
-// Total is how many rows there are in all.
+// Total returns the number of all rows.
 func (e End) Total() (rows int64) {
 	for _, n := range e.Rows {
 		rows += n
@@ -55,10 +55,10 @@ func (e End) Total() (rows int64) {
 	return rows
 }
 
-// ErrBroken says that a file is not a whole backup.
+// ErrBroken reports that a file is not a complete backup.
 var ErrBroken = errors.New("this is not a whole backup")
 
-// Write writes a backup of d to out, from one consistent state, while the server goes on.
+// Write writes a backup of d to out, from one consistent snapshot, while the server runs.
 func Write(ctx context.Context, d *db.DB, out io.Writer) error {
 	schema, _, err := d.Schemas(ctx)
 	if err != nil {
@@ -70,7 +70,8 @@ func Write(ctx context.Context, d *db.DB, out io.Writer) error {
 			return err
 		}
 		w := newWriter(out)
-		if err := w.document(headerName, Header{Format: format, Schema: schema, CreatedAt: clock.Now(), Tables: tables}); err != nil {
+		if err := w.document(headerName,
+			Header{Format: format, Schema: schema, CreatedAt: clock.Now(), Tables: tables}); err != nil {
 			return err
 		}
 		for _, t := range tables {

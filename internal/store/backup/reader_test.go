@@ -17,6 +17,7 @@ import (
 
 	"sovereign/internal/store/backup"
 	"sovereign/internal/store/db"
+	"sovereign/internal/store/db/dbtest"
 )
 
 const (
@@ -57,13 +58,13 @@ func zip(content []byte) []byte {
 	return out.Bytes()
 }
 
-// end sums rows of users honestly.
+// end returns the correct end record for rows of users.
 func end(rows string) file {
 	sum := sha256.Sum256([]byte(rows))
 	return file{"end.json", fmt.Sprintf(`{"rows":{"users":%d},"sha256":%q}`, strings.Count(rows, "\n"), hex.EncodeToString(sum[:]))}
 }
 
-func TestWhatDoesNotAddUpIsBroken(t *testing.T) {
+func TestAnInconsistentBackupIsBroken(t *testing.T) {
 	header, rows := file{"sovereign-backup.json", usersHeader}, file{usersDir, oneUser}
 	if _, err := rowsOf(zip(pack(header, rows, end(oneUser)))); err != nil {
 		t.Fatalf("a whole file: %v", err)
@@ -103,9 +104,9 @@ func TestAFutureFormatIsRefused(t *testing.T) {
 	}
 }
 
-// Names of tables and columns go into SQL, so that a header may name only those of the schema; and it must name all.
+// Names of tables and columns go into SQL, so a header may name only those of the schema; and it must name all.
 func TestAHeaderWhoseTablesAreNotTheSchemasIsBroken(t *testing.T) {
-	whole, err := backup.NewReader(bytes.NewReader(write(t, migrated(t, db.SQLite))))
+	whole, err := backup.NewReader(bytes.NewReader(write(t, dbtest.Migrated(t, db.SQLite))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestABackupOfANewerSchemaIsRefused(t *testing.T) {
 	}
 }
 
-// The fuzzer changes what is inside the gzip: a changed gzip hardly ever gets past its own sums.
+// The fuzzer changes what is inside the gzip: a changed gzip hardly ever passes its own checksum.
 func FuzzReader(f *testing.F) {
 	header, rows := file{"sovereign-backup.json", usersHeader}, file{usersDir, oneUser}
 	f.Add(pack(header, rows, end(oneUser)))

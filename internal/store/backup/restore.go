@@ -22,10 +22,10 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// ErrNotEmpty says that a restore would mix a backup with data that is there.
+// ErrNotEmpty reports that the target database has data, which a restore would mix with the backup's.
 var ErrNotEmpty = errors.New("the database is not empty")
 
-// maxPiece bounds what one piece of a hostile file can make us hold: a piece is closed by the row that passes
+// maxPiece bounds the memory that one piece of a hostile file can use. A piece ends with the row that passes
 // pieceSize, so it is that and one row.
 const maxPiece = 64 << 20
 
@@ -51,7 +51,8 @@ func NewReader(in io.Reader) (*Reader, error) {
 		return nil, fmt.Errorf("%w: it does not begin like one", ErrBroken)
 	}
 	if r.Header.Format != format {
-		return nil, cmp.Or(r.drain(), fmt.Errorf("the backup has format %d, and this release reads %d", r.Header.Format, format))
+		return nil, cmp.Or(r.drain(), fmt.Errorf("the backup has format %d, and this release reads %d", r.Header.Format,
+			format))
 	}
 	return r, nil
 }
@@ -68,15 +69,15 @@ func (r *Reader) next() (name string, content []byte, err error) {
 	return header.Name, content, err
 }
 
-// Each hands over every piece of rows, and reports ErrBroken unless the backup is whole. Until it has returned, what
-// it handed over proves nothing.
+// Each calls take with every piece of rows, and returns ErrBroken unless the backup is complete. Before it has
+// returned, the rows are not verified.
 func (r *Reader) Each(take func(t db.Table, rows [][]any) error) (End, error) {
 	tables := map[string]db.Table{}
 	for _, t := range r.Header.Tables {
 		tables[t.Name] = t
 	}
 	sum, counts := sha256.New(), map[string]int64{}
-	var refused error // by take; that the file is broken explains it better
+	var refused error // the error of take; a broken file explains it better
 	for {
 		name, content, err := r.next()
 		if err != nil {
@@ -114,7 +115,7 @@ func (r *Reader) finish(content []byte, sum string, counts map[string]int64) (En
 	return end, r.drain()
 }
 
-// drain reads up to the checksum of all, and finds that nothing follows.
+// drain reads to the end of the gzip stream, which verifies its checksum, and checks that nothing follows.
 func (r *Reader) drain() error {
 	if _, err := io.Copy(io.Discard, r.zip); err != nil {
 		return fmt.Errorf("%w: %w", ErrBroken, err)
@@ -173,9 +174,9 @@ func as[T any](value jsontext.Value) (any, error) {
 	return v, err
 }
 
-// Restore reads the rest of the backup into an empty database of either engine, all or nothing: killed half-way, the
-// database is still empty. accept is asked before anything is kept, with a context that sees the restored rows. An End
-// with rows means that the restore is committed, even beside an error.
+// Restore reads the rest of the backup into an empty database of either engine, in one transaction: after a kill the
+// database is still empty. It calls accept before the commit, with a context that sees the restored rows. An End with
+// rows means that the restore is committed, even beside an error.
 func (r *Reader) Restore(ctx context.Context, d *db.DB, accept func(context.Context) error) (End, error) {
 	if err := empty(ctx, d, r.Header.Schema); err != nil {
 		return End{}, cmp.Or(r.drain(), err)
@@ -208,7 +209,7 @@ func (r *Reader) Restore(ctx context.Context, d *db.DB, accept func(context.Cont
 	return end, nil
 }
 
-// empty refuses a database that holds anything but what a fresh schema, of the backup's version, begins with.
+// empty refuses a database that holds anything but what a fresh schema of the backup's version begins with.
 func empty(ctx context.Context, d *db.DB, version int64) error {
 	have, _, err := d.Schemas(ctx)
 	if err != nil || have == 0 {
@@ -237,8 +238,8 @@ func empty(ctx context.Context, d *db.DB, version int64) error {
 	return nil
 }
 
-// matches refuses a header whose tables are not exactly the schema's: its names go into SQL, and a backup that lacks a
-// table is none.
+// matches refuses a header whose tables are not exactly the schema's: their names go into SQL, and a backup that
+// lacks a table is not complete.
 func matches(ctx context.Context, s db.Scoped, claimed []db.Table) error {
 	tables, err := db.Tables(ctx, s)
 	if err != nil {

@@ -6,68 +6,68 @@ import (
 	"sync"
 )
 
-// A lookout sees whether anybody has written to an embedded database. The engine counts the commits that a connection did not make
-// itself, so the lookout has a connection of its own, which makes none.
-type lookout struct {
-	mu      sync.Mutex
-	conn    *sql.Conn
-	look    *sql.Stmt
-	tries   uint64 // connections so far: what one counts says nothing to another
-	retired bool
+// A changeDetector detects writes to an embedded database. PRAGMA data_version counts the commits that other
+// epoch made, so the detector has a connection of its own, which makes none.
+type changeDetector struct {
+	mu     sync.Mutex
+	conn   *sql.Conn
+	query  *sql.Stmt
+	epoch  uint64 // grows with each connection and each failure: the counts of two connections are not comparable
+	closed bool
 }
 
-// Changes is a number that is another after every change, whichever process made it, and never 0: who has read everything since it was
-// this one need not read again, which spares a server at rest most of its work. Ask for it before reading. Where the engine does
-// not count, or fails to say, it is another each time.
+// Changes returns a number that differs after every change of the database, whichever process made it, and is never
+// 0. A reader that has read everything since it got the same number need not read again; that saves an idle server
+// most of its queries. Call it before reading. On PostgreSQL, and after an error, it returns a new number each time.
 func (d *DB) Changes(ctx context.Context) uint64 {
-	l := &d.lookout
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if d.Engine != SQLite || l.retired {
-		l.tries++
-		return l.tries << 32
+	c := &d.changes
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d.Engine != SQLite || c.closed {
+		c.epoch++
+		return c.epoch << 32
 	}
-	ctx = context.WithoutCancel(ctx) // it waits for nobody, and a context that can end costs more than the question
-	if l.conn == nil && !l.open(ctx, d.read) {
-		return l.tries << 32
+	ctx = context.WithoutCancel(ctx) // the query never blocks, and a cancellable context costs more than the query
+	if c.conn == nil && !c.open(ctx, d.read) {
+		return c.epoch << 32
 	}
 	var commits uint32
-	if err := l.look.QueryRowContext(ctx).Scan(&commits); err != nil {
-		l.close()
-		l.tries++
-		return l.tries << 32
+	if err := c.query.QueryRowContext(ctx).Scan(&commits); err != nil {
+		c.close()
+		c.epoch++
+		return c.epoch << 32
 	}
-	return l.tries<<32 | uint64(commits)
+	return c.epoch<<32 | uint64(commits)
 }
 
-func (l *lookout) open(ctx context.Context, pool *sql.DB) bool {
-	l.tries++
+func (c *changeDetector) open(ctx context.Context, pool *sql.DB) bool {
+	c.epoch++
 	var err error
-	if l.conn, err = pool.Conn(ctx); err != nil {
-		l.conn = nil
+	if c.conn, err = pool.Conn(ctx); err != nil {
+		c.conn = nil
 		return false
 	}
-	if l.look, err = l.conn.PrepareContext(ctx, "PRAGMA data_version"); err != nil {
-		l.close()
+	if c.query, err = c.conn.PrepareContext(ctx, "PRAGMA data_version"); err != nil {
+		c.close()
 		return false
 	}
 	return true
 }
 
-func (l *lookout) close() {
-	if l.look != nil {
-		_ = l.look.Close()
+func (c *changeDetector) close() {
+	if c.query != nil {
+		_ = c.query.Close()
 	}
-	if l.conn != nil {
-		_ = l.conn.Close()
+	if c.conn != nil {
+		_ = c.conn.Close()
 	}
-	l.look, l.conn = nil, nil
+	c.query, c.conn = nil, nil
 }
 
-// retire ends the lookout, whose connection would keep the file open.
-func (l *lookout) retire() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.retired = true
-	l.close()
+// shutDown closes the detector's connection, which would keep the file open.
+func (c *changeDetector) shutDown() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.close()
 }

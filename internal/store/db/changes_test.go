@@ -8,7 +8,7 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-func TestChangesAreAnotherNumberAfterEveryChangeWhoeverMadeIt(t *testing.T) {
+func TestChangesDiffersAfterEveryCommitOfAnyConnection(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, folder string, url secret.Text) {
 		d, other := dbtest.Open(t, folder, url), dbtest.Open(t, folder, url)
 		if err := d.Migrate(t.Context()); err != nil {
@@ -38,7 +38,7 @@ func TestChangesAreAnotherNumberAfterEveryChangeWhoeverMadeIt(t *testing.T) {
 	})
 }
 
-func TestChangesOfAClosedDatabaseAreAnotherNumberEachTime(t *testing.T) {
+func TestChangesOfAClosedDatabaseDiffersEachTime(t *testing.T) {
 	d, err := db.Open(t.Context(), t.TempDir(), secret.Text{})
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,8 @@
-// Package db is the one door to SQL. It opens SQLite or PostgreSQL, migrates, runs transactions, and hands out
-// queries only with a scope: a statement names its workspace, or says why it crosses workspaces.
+// Package db is the only access to SQL. It opens SQLite or PostgreSQL, migrates, runs transactions, and runs
+// statements only within a scope: a statement names its workspace, or the caller states why it crosses workspaces.
 //
-// One text serves both engines: portable SQL with $n, times as BIGINT microseconds, exact bytes as BYTEA. Times, ids
-// and random values are parameters, never functions of the engine.
+// One SQL text serves both engines: portable SQL with $n parameters, times as BIGINT microseconds, exact bytes as
+// BYTEA. Times, ids and random values are parameters, never functions of the engine.
 package db
 
 import (
@@ -23,7 +23,7 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// An Engine is what keeps the data.
+// An Engine is a database engine.
 type Engine string
 
 // The engines.
@@ -34,53 +34,54 @@ const (
 
 // A DB is an open database. On SQLite one connection writes and several read; on PostgreSQL one pool does both.
 type DB struct {
-	Engine Engine
-	write  *sql.DB
-	read   *sql.DB
-	aside  *sql.DB // for checkpoints that nobody waits for; nil where whoever commits makes them
-	steps  string  // the folder of its migrations
+	Engine        Engine
+	write         *sql.DB
+	read          *sql.DB
+	checkpointer  *sql.DB // SQLite's connection for checkpoints in the background; nil where commits make them
+	migrationsDir string  // the embedded folder of its migrations
 
-	lookout   lookout
+	changes   changeDetector
 	listeners listeners
 }
 
-// The embedded databases' files in the data folder.
+// The files of the embedded databases in the data folder.
 const (
 	CoreFile = "core.db"
 	LogsFile = "logs.db"
 )
 
-// Open opens the database: PostgreSQL at url, or the embedded one in folder, which is made when it is not there, when
-// url is empty. It fails at once when the database cannot be reached.
+// Open opens the core database: PostgreSQL at url, or, when url is empty, the embedded one in folder, whose file it
+// creates when it is missing. It fails at once when the database cannot be reached.
 func Open(ctx context.Context, folder string, url secret.Text) (*DB, error) {
 	if url.Empty() {
-		return openSQLite(ctx, filepath.Join(folder, CoreFile), coreSteps, "")
+		return openSQLite(ctx, filepath.Join(folder, CoreFile), coreMigrations, "")
 	}
-	return openPostgres(ctx, url, coreSteps)
+	return openPostgres(ctx, url, coreMigrations)
 }
 
-// OpenLogs opens the database of request logs, which has a writer of its own: a file beside the core, or a schema of the same
-// PostgreSQL database. No transaction spans both.
+// OpenLogs opens the log database, which has a writer of its own: a file beside the core database, or a schema of the
+// same PostgreSQL database. No transaction spans both.
 func OpenLogs(ctx context.Context, folder string, url secret.Text) (*DB, error) {
 	if url.Empty() {
-		return openAside(ctx, filepath.Join(folder, LogsFile), logsSteps)
+		return openLogsSQLite(ctx, filepath.Join(folder, LogsFile), logsMigrations)
 	}
-	return openPostgres(ctx, url, logsSteps)
+	return openPostgres(ctx, url, logsMigrations)
 }
 
 const (
-	coreSteps  = "migrations"
-	logsSteps  = "migrations/logs"
-	logsSchema = "logs"
+	coreMigrations = "migrations"
+	logsMigrations = "migrations/logs"
+	logsSchema     = "logs"
 )
 
-// openSQLite opens a file, with more settings for the one connection that writes.
+// openSQLite opens a file. more are further settings for the one connection that writes.
 func openSQLite(ctx context.Context, path, steps, more string) (*DB, error) {
-	if err := private(path); err != nil {
+	if err := createPrivate(path); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	dsn := "file:" + (&url.URL{Path: path}).EscapedPath() +
-		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)&_pragma=foreign_keys(1)&_pragma=temp_store(memory)"
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(5000)" +
+		"&_pragma=foreign_keys(1)&_pragma=temp_store(memory)"
 	writer, err := newWriterConnector(dsn + "&_txlock=immediate" + more)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -91,62 +92,64 @@ func openSQLite(ctx context.Context, path, steps, more string) (*DB, error) {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), write.Close())
 	}
 	write.SetMaxOpenConns(1)
-	readers := max(4, runtime.GOMAXPROCS(0)) + 1 // the lookout keeps one
+	readers := max(4, runtime.GOMAXPROCS(0)) + 1 // the change detector keeps one
 	read.SetMaxOpenConns(readers)
 	read.SetMaxIdleConns(readers)
-	d := &DB{Engine: SQLite, write: write, read: read, steps: steps}
+	d := &DB{Engine: SQLite, write: write, read: read, migrationsDir: steps}
 	if err := d.write.PingContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), d.Close())
 	}
 	return d, nil
 }
 
-// openAside opens a database of which a commit survives the process at once, and the machine with the next Checkpoint, which is made
-// beside those who write: of a large database it takes longer than anybody who commits should wait.
-func openAside(ctx context.Context, path, steps string) (*DB, error) {
+// openLogsSQLite opens a database whose commits survive a crash of the process at once, and a power loss after the
+// next Checkpoint. Checkpoints run in the background: of a large database they take longer than a commit should wait.
+func openLogsSQLite(ctx context.Context, path, steps string) (*DB, error) {
 	d, err := openSQLite(ctx, path, steps, "&_pragma=wal_autocheckpoint(0)&_pragma=synchronous(NORMAL)")
 	if err != nil {
 		return nil, err
 	}
-	d.aside, err = sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(0)")
+	d.checkpointer, err = sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(0)")
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	d.aside.SetMaxOpenConns(1)
+	d.checkpointer.SetMaxOpenConns(1)
 	return d, nil
 }
 
-// A Checkpoint says what one has done.
+// A Checkpoint is the result of a checkpoint.
 type Checkpoint struct {
-	Whole bool // all that was committed before it survives a power loss
-	Long  bool // the write-ahead log has grown long, and only Shorten makes it short again
+	Complete   bool // everything committed before it survives a power loss
+	LogTooLong bool // the write-ahead log has grown long; only TruncateLog shortens it
 }
 
-// longLog is how many pages a write-ahead log may have: 64 MiB.
-const longLog = 64 << 20 / 4096
+// maxLogPages is how many pages the write-ahead log may have: 64 MiB.
+const maxLogPages = 64 << 20 / 4096
 
-// Checkpoint makes what was committed before it survive a power loss, where that is not so already. Nobody waits for it.
+// Checkpoint makes what was committed before it survive a power loss, where that is not so already. It does not block
+// writers.
 func (d *DB) Checkpoint(ctx context.Context) (done Checkpoint, err error) {
-	if d.aside == nil {
-		return Checkpoint{Whole: true}, nil
+	if d.checkpointer == nil {
+		return Checkpoint{Complete: true}, nil
 	}
 	var busy, frames, folded int
-	err = d.aside.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &frames, &folded)
-	return Checkpoint{Whole: err == nil && busy == 0 && frames == folded, Long: frames > longLog}, err
+	err = d.checkpointer.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &frames, &folded)
+	return Checkpoint{Complete: err == nil && busy == 0 && frames == folded, LogTooLong: frames > maxLogPages}, err
 }
 
-// Shorten empties the write-ahead log, unless somebody reads from it. Whoever writes all the time calls it between two transactions:
-// otherwise the log would never end.
-func (d *DB) Shorten(ctx context.Context) error {
-	if d.aside == nil {
+// TruncateLog empties the write-ahead log, unless a reader still uses it. A constant writer calls it between two
+// transactions: otherwise the log would never end.
+func (d *DB) TruncateLog(ctx context.Context) error {
+	if d.checkpointer == nil {
 		return nil
 	}
 	var busy, frames, folded int
-	return d.aside.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &folded)
+	return d.checkpointer.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &frames, &folded)
 }
 
-// private makes the file before SQLite does, readable by its owner alone; SQLite gives its side files the same mode.
-func private(path string) error {
+// createPrivate creates the file before SQLite does, readable by its owner alone. SQLite gives its side files the
+// same mode.
+func createPrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the operator's own path
 	if err != nil {
 		return err
@@ -160,37 +163,40 @@ func openPostgres(ctx context.Context, url secret.Text, steps string) (*DB, erro
 		return nil, errors.New("database_url is not a PostgreSQL URL (it looks like postgres://user:password@host:5432/name)")
 	}
 	config.ConnectTimeout = 10 * time.Second
-	if steps == logsSteps {
+	if steps == logsMigrations {
 		config.RuntimeParams["search_path"] = logsSchema
 	}
-	pool := stdlib.OpenDB(*config, stdlib.OptionShouldPing(alive))
+	pool := stdlib.OpenDB(*config, stdlib.OptionShouldPing(pingIdle))
 	pool.SetMaxOpenConns(16)
 	pool.SetMaxIdleConns(8)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
 	if err := pool.PingContext(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("PostgreSQL at %s:%d cannot be reached: %w", config.Host, config.Port, err), pool.Close())
+		return nil, errors.Join(fmt.Errorf("PostgreSQL at %s:%d cannot be reached: %w", config.Host, config.Port, err),
+			pool.Close())
 	}
-	if steps == logsSteps {
+	if steps == logsMigrations {
 		if err := makeSchema(ctx, pool); err != nil {
 			return nil, errors.Join(fmt.Errorf("make the schema %s: %w", logsSchema, err), pool.Close())
 		}
 	}
-	return &DB{Engine: Postgres, write: pool, read: pool, steps: steps}, nil
+	return &DB{Engine: Postgres, write: pool, read: pool, migrationsDir: steps}, nil
 }
 
-// makeSchema makes the schema of logs where there is none. To ask for one that is there takes a right that not every role has.
+// makeSchema creates the schema of the log database when it is missing. It checks first: CREATE SCHEMA IF NOT EXISTS
+// needs a privilege even when the schema exists.
 func makeSchema(ctx context.Context, pool *sql.DB) error {
-	var there int
-	err := pool.QueryRowContext(ctx, `SELECT COUNT(*) FROM pg_namespace WHERE nspname = $1`, logsSchema).Scan(&there)
-	if err == nil && there == 0 {
+	var found int
+	err := pool.QueryRowContext(ctx, `SELECT COUNT(*) FROM pg_namespace WHERE nspname = $1`, logsSchema).Scan(&found)
+	if err == nil && found == 0 {
 		_, err = pool.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+logsSchema)
 	}
 	return err
 }
 
-// alive pings a connection that was idle, for a short time only: one that swallows packets must cost seconds, not the
-// caller's whole patience. pgx closes a connection whose ping fails, so that asking for another ping drops it.
-func alive(ctx context.Context, p stdlib.ShouldPingParams) (askAgain bool) {
+// pingIdle pings a connection that was idle, with a short timeout: a connection whose packets are dropped must cost
+// seconds, not the caller's whole timeout. pgx closes a connection whose ping fails, so reporting true then makes the
+// pool drop it.
+func pingIdle(ctx context.Context, p stdlib.ShouldPingParams) (pingAgain bool) {
 	if p.IdleDuration < time.Second {
 		return false
 	}
@@ -199,14 +205,14 @@ func alive(ctx context.Context, p stdlib.ShouldPingParams) (askAgain bool) {
 	return p.Conn.Ping(ctx) != nil
 }
 
-// Close ends every connection. On SQLite it first folds the write-ahead log into the file.
+// Close closes every connection. On SQLite the last close folds the write-ahead log into the file.
 func (d *DB) Close() error {
 	if d.read == d.write {
 		return d.write.Close()
 	}
-	d.lookout.retire()
-	if d.aside != nil {
-		_ = d.aside.Close()
+	d.changes.shutDown()
+	if d.checkpointer != nil {
+		_ = d.checkpointer.Close()
 	}
 	return errors.Join(d.read.Close(), d.write.Close())
 }

@@ -223,7 +223,7 @@ func TestSecondServerIsRefused(t *testing.T) {
 	})
 }
 
-func TestFieldsOfEmbeddedStructsAreColumnsAndGiveWayToItsOwn(t *testing.T) {
+func TestFieldsOfEmbeddedStructsAreColumnsAndOwnFieldsTakePrecedence(t *testing.T) {
 	type Deep struct{ Done, Total int64 }
 	type Part struct {
 		Deep

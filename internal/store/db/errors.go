@@ -16,16 +16,18 @@ import (
 	"sovereign/internal/base/fault"
 )
 
-// wrap turns the database's absence into a refusal that a caller may see and retry, and leaves all else as it is.
-func wrap(err error) error {
-	if err == nil || errors.As(err, new(*fault.Fault)) || !away(err) {
+// wrapUnavailable turns an unreachable database into a refusal that a caller may see and retry. Other errors are
+// returned as they are.
+func wrapUnavailable(err error) error {
+	if err == nil || errors.As(err, new(*fault.Fault)) || !unavailable(err) {
 		return err
 	}
 	return fault.Unavailable.Because(err, "the database is not available").In(time.Second)
 }
 
-// away reports whether err means that the database cannot serve now, as opposed to a statement it refuses.
-func away(err error) bool {
+// unavailable reports whether err means that the database cannot serve now, as opposed to a statement that it
+// refuses.
+func unavailable(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		class := pg.Code[:min(2, len(pg.Code))]
@@ -46,14 +48,14 @@ func away(err error) bool {
 		errors.As(err, new(*pgconn.ConnectError)) || errors.As(err, new(*net.OpError))
 }
 
-// lostRace reports whether a transaction failed only because another one ran beside it.
-func lostRace(err error) bool {
+// isSerializationFailure reports whether a transaction failed only because of a concurrent one.
+func isSerializationFailure(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == "40001" || pg.Code == "40P01")
 }
 
-// Unfit reports whether err means that what was to be written can never be, however often it is tried.
-func Unfit(err error) bool {
+// IsDataError reports whether the engine refuses the data itself, so that no retry can succeed.
+func IsDataError(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		class := pg.Code[:min(2, len(pg.Code))]
@@ -69,7 +71,7 @@ func Unfit(err error) bool {
 	return false
 }
 
-// Duplicate reports whether err is a breach of a unique index.
+// Duplicate reports whether err is a violation of a unique index.
 func Duplicate(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {

@@ -8,12 +8,13 @@ import (
 	"strings"
 )
 
-// Insert adds rows, many in a statement.
+// Insert inserts rows, many per statement.
 func Insert(ctx context.Context, s Scoped, table string, columns []string, rows [][]any) error {
 	return Upsert(ctx, s, table, columns, 0, rows)
 }
 
-// Upsert adds rows, or changes those that are there: the first columns are the key, the others are set. No two of rows have the same key.
+// Upsert inserts rows, or updates existing ones. The first key columns are the key, the others are set. No two rows
+// have the same key.
 func Upsert(ctx context.Context, s Scoped, table string, columns []string, key int, rows [][]any) error {
 	set := make([]string, 0, len(columns))
 	for _, column := range columns[key:] {
@@ -22,7 +23,7 @@ func Upsert(ctx context.Context, s Scoped, table string, columns []string, key i
 	return Merge(ctx, s, table, columns, key, strings.Join(set, ", "), rows)
 }
 
-// Merge is Upsert with the changes written out, such as n = counts.n + excluded.n.
+// Merge is Upsert with an explicit SET list, such as n = counts.n + excluded.n.
 func Merge(ctx context.Context, s Scoped, table string, columns []string, key int, set string, rows [][]any) error {
 	if s.across == "" {
 		return fmt.Errorf("insert into %s: %w", table, ErrScope)
@@ -32,12 +33,12 @@ func Merge(ctx context.Context, s Scoped, table string, columns []string, key in
 		otherwise = fmt.Sprintf(" ON CONFLICT (%s) DO UPDATE SET %s", strings.Join(columns[:key], ", "), set)
 	}
 	if err := s.insert(ctx, table, columns, rows, otherwise); err != nil {
-		return fmt.Errorf("insert into %s: %w", table, wrap(err))
+		return fmt.Errorf("insert into %s: %w", table, wrapUnavailable(err))
 	}
 	return nil
 }
 
-// maxArgs is how many values stand in one statement: PostgreSQL bounds them, and each statement is a way there and back.
+// maxArgs bounds the parameters of one statement: PostgreSQL permits 65535, and each statement costs a round trip.
 const maxArgs = 30_000
 
 func (s Scoped) insert(ctx context.Context, table string, columns []string, rows [][]any, otherwise string) error {
@@ -50,18 +51,18 @@ func (s Scoped) insert(ctx context.Context, table string, columns []string, rows
 		return nil
 	}
 	if s.db.Engine == SQLite {
-		return s.give(ctx, &bulk{table, columns, rows, otherwise})
+		return s.insertBulk(ctx, &bulk{table, columns, rows, otherwise})
 	}
-	to, batch := s.runner(ctx, true), max(1, maxArgs/max(1, len(columns)))
-	shared := alike(columns, rows)
-	var whole *sql.Stmt // of a full batch
+	to, batch := s.executor(ctx, true), max(1, maxArgs/max(1, len(columns)))
+	shared := sharedColumns(columns, rows)
+	var whole *sql.Stmt // prepared statement of a full batch
 	var args []any
 	for len(rows) > 0 {
 		n := min(batch, len(rows))
 		args = arguments(args[:0], shared, rows[:n])
 		if whole == nil && len(rows) >= 2*batch {
 			var err error
-			if whole, err = to.PrepareContext(ctx, numbered(table, columns, shared, batch)+otherwise); err != nil {
+			if whole, err = to.PrepareContext(ctx, insertStatement(table, columns, shared, batch)+otherwise); err != nil {
 				return err
 			}
 			defer func() { _ = whole.Close() }()
@@ -70,7 +71,7 @@ func (s Scoped) insert(ctx context.Context, table string, columns []string, rows
 		if whole != nil && n == batch {
 			_, err = whole.ExecContext(ctx, args...)
 		} else {
-			_, err = to.ExecContext(ctx, numbered(table, columns, shared, n)+otherwise, args...)
+			_, err = to.ExecContext(ctx, insertStatement(table, columns, shared, n)+otherwise, args...)
 		}
 		if err != nil {
 			return err
@@ -80,24 +81,24 @@ func (s Scoped) insert(ctx context.Context, table string, columns []string, rows
 	return nil
 }
 
-// give lets SQLite's writer insert a bulk, in a transaction: it takes more than one statement.
-func (s Scoped) give(ctx context.Context, b *bulk) error {
+// insertBulk passes a bulk to SQLite's writer, in a transaction: it takes more than one statement.
+func (s Scoped) insertBulk(ctx context.Context, b *bulk) error {
 	if s.tx == nil && bound(ctx, s.db) == nil {
-		_, err := s.db.Tx(ctx, func(tx *Tx) error { return tx.Across(s.across).give(ctx, b) })
+		_, err := s.db.Tx(ctx, func(tx *Tx) error { return tx.Across(s.across).insertBulk(ctx, b) })
 		return err
 	}
-	_, err := s.runner(ctx, true).ExecContext(ctx, "INSERT INTO "+b.table, b)
+	_, err := s.executor(ctx, true).ExecContext(ctx, "INSERT INTO "+b.table, b)
 	return err
 }
 
-// alike says which columns hold one value in all rows. Where many rows come at once most do, and such a value is bound
-// with the first row of a statement only: to bind it costs more than to use it again.
-func alike(columns []string, rows [][]any) []bool {
+// sharedColumns reports which columns hold one value in all rows. Of many rows, most columns do. Such a value is
+// bound with the first row of a statement only: binding costs more than referring to a parameter again.
+func sharedColumns(columns []string, rows [][]any) []bool {
 	shared := make([]bool, len(columns))
 	for i := range shared {
 		shared[i] = true
 		for _, row := range rows {
-			if !same(row[i], rows[0][i]) {
+			if !equalValues(row[i], rows[0][i]) {
 				shared[i] = false
 				break
 			}
@@ -106,8 +107,8 @@ func alike(columns []string, rows [][]any) []bool {
 	return shared
 }
 
-// same compares what most columns hold; bytes and the like count as different.
-func same(a, b any) bool {
+// equalValues compares the common types; values of other types count as different.
+func equalValues(a, b any) bool {
 	switch a := a.(type) {
 	case string:
 		b, ok := b.(string)
@@ -122,7 +123,7 @@ func same(a, b any) bool {
 	return false
 }
 
-// arguments are the first row, and of the others what they do not share with it.
+// arguments returns the values of the first row, and of the others those that they do not share with it.
 func arguments(args []any, shared []bool, rows [][]any) []any {
 	args = append(args, rows[0]...)
 	for _, row := range rows[1:] {
@@ -135,8 +136,8 @@ func arguments(args []any, shared []bool, rows [][]any) []any {
 	return args
 }
 
-// numbered is the statement that inserts n rows.
-func numbered(table string, columns []string, shared []bool, n int) string {
+// insertStatement returns the statement that inserts n rows, with numbered parameters.
+func insertStatement(table string, columns []string, shared []bool, n int) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "INSERT INTO %s (%s) VALUES ", table, strings.Join(columns, ", "))
 	last := 0

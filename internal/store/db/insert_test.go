@@ -61,7 +61,7 @@ func TestARowThatDoesNotFitItsColumnsIsRefused(t *testing.T) {
 	})
 }
 
-// Rows that are alike in everything are refused for that, however many there are, and none of them stays.
+// Equal rows are refused as duplicates, however many there are, and none of them is stored.
 func TestRowsThatAreAllTheSameAreDuplicates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for _, many := range []int{2, 9, 100} {
@@ -80,8 +80,8 @@ func TestRowsThatAreAllTheSameAreDuplicates(t *testing.T) {
 	})
 }
 
-// More kinds of statements than are kept, each used again later.
-func TestStatementsThatAreNoLongerKeptAreMadeAgain(t *testing.T) {
+// More different statements than the cache holds, each used again later.
+func TestStatementsThatLeftTheCacheArePreparedAgain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		all, columns := d.Across("test"), []string{"version", "seq", "kind", "workspace_id", "subject", "at"}
 		n := int64(0)
@@ -106,7 +106,7 @@ func TestStatementsThatAreNoLongerKeptAreMadeAgain(t *testing.T) {
 	})
 }
 
-// What is there is changed and the rest is added, whichever half of the rows is there before.
+// Existing rows are updated and the others inserted.
 func TestAnUpsertAddsWhatIsMissingAndChangesTheRest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		all := d.Across("test")

@@ -11,8 +11,8 @@ type listeners struct {
 	byTopic map[string][]func()
 }
 
-// Listen has f called after every commit of a transaction that signalled the topic. f must not block. It is called in
-// this process alone: other servers on the same database are not told.
+// Listen registers f to be called after every commit of a transaction that signalled the topic. f must not block.
+// Only commits of this process count: other servers on the same database are not heard.
 func (d *DB) Listen(topic string, f func()) {
 	d.listeners.mu.Lock()
 	defer d.listeners.mu.Unlock()
@@ -22,7 +22,7 @@ func (d *DB) Listen(topic string, f func()) {
 	d.listeners.byTopic[topic] = append(d.listeners.byTopic[topic], f)
 }
 
-// Signal has the listeners of a topic called when the transaction has committed, and not if it is rolled back.
+// Signal calls the listeners of a topic after the transaction has committed, and not if it is rolled back.
 func (t *Tx) Signal(topic string) {
 	if !slices.Contains(t.signals, topic) {
 		t.signals = append(t.signals, topic)

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// ErrTaken says that another process serves the same data.
+// ErrTaken reports that another process serves the same data.
 var ErrTaken = errors.New("another sovereign process is using this data")
 
-// LockFile is the file in the data folder whose lock says that a process serves it.
+// LockFile is the file in the data folder whose flock a serving process holds.
 const LockFile = "lock"
 
-// A FolderLock is held for as long as a process uses a data folder. It dies with the process, however that dies.
+// A FolderLock is the exclusive use of a data folder. The kernel releases it when the process ends, in whatever way.
 type FolderLock struct{ file *os.File }
 
-// LockFolder takes the folder, or fails at once with ErrTaken.
+// LockFolder locks the folder, or fails at once with ErrTaken.
 func LockFolder(folder string) (*FolderLock, error) {
 	path := filepath.Join(folder, LockFile)
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the operator's own path
@@ -48,51 +48,51 @@ func writeAt(file *os.File, text string) error {
 	return err
 }
 
-// Release gives the folder free.
+// Release unlocks the folder.
 func (l *FolderLock) Release() error { return l.file.Close() }
 
-// leaseKey names our advisory lock among those of a PostgreSQL database.
+// leaseKey is our key among the advisory locks of a PostgreSQL database.
 const leaseKey int64 = 0x536f7665726569 // "Soverei"
 
 // A Lease is the right to serve a PostgreSQL database: an advisory lock on a connection of its own. It is lost with
-// that connection, and whoever loses it must stop serving before anything else. SQLite needs none: the folder's lock
-// is enough, and its Lease is always held.
+// that connection, and a process that loses it must stop serving before anything else. SQLite needs none, because the
+// folder's lock is enough: its Lease is always held.
 type Lease struct {
 	db   *DB
 	conn *sql.Conn
 }
 
-// patience is how long a start waits for the lock of a server that was just killed: PostgreSQL keeps it until it
+// leaseWait is how long a start waits for the lock of a server that was just killed: PostgreSQL keeps it until it
 // notices that the connection is gone.
-const patience = 5 * time.Second
+const leaseWait = 5 * time.Second
 
-// Lease takes the right to serve, or fails with ErrTaken when another server keeps it.
+// Lease takes the lease, or fails with ErrTaken when another server keeps it.
 func (d *DB) Lease(ctx context.Context) (*Lease, error) {
 	l := &Lease{db: d}
 	if d.Engine == SQLite {
 		return l, nil
 	}
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(leaseWait); ; {
 		err := l.take(ctx)
 		if !errors.Is(err, ErrTaken) || time.Now().After(deadline) {
 			return l, err
 		}
-		if err := pause(ctx, 6); err != nil {
+		if err := backoff(ctx, 6); err != nil {
 			return l, err
 		}
 	}
 }
 
 func (l *Lease) take(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, leaseQueryTimeout)
 	defer cancel()
 	conn, err := l.db.write.Conn(ctx)
 	if err != nil {
-		return wrap(fmt.Errorf("connect for the serving lock: %w", err))
+		return wrapUnavailable(fmt.Errorf("connect for the serving lock: %w", err))
 	}
 	var granted bool
 	if err := conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, leaseKey).Scan(&granted); err != nil {
-		return errors.Join(wrap(fmt.Errorf("take the serving lock: %w", err)), conn.Close())
+		return errors.Join(wrapUnavailable(fmt.Errorf("take the serving lock: %w", err)), conn.Close())
 	}
 	if !granted {
 		return errors.Join(fmt.Errorf("%w (the PostgreSQL database is locked)", ErrTaken), conn.Close())
@@ -101,9 +101,12 @@ func (l *Lease) take(ctx context.Context) error {
 	return nil
 }
 
-// Watch looks at the lease until ctx ends. lost is called when it is gone, before another server can have served
-// for longer than a look takes; regained when it is ours again, and must refill everything that was in memory.
-func (l *Lease) Watch(ctx context.Context, every time.Duration, lost func(error), regained func(context.Context) error) {
+// Monitor checks the lease until ctx ends. It calls lost when the lease is gone, within one interval and the timeout
+// of one check. It calls regained when the lease is ours again; regained must reload everything that is kept in
+// memory.
+func (l *Lease) Monitor(
+	ctx context.Context, every time.Duration, lost func(error), regained func(context.Context) error,
+) {
 	if l.db.Engine == SQLite {
 		return
 	}
@@ -122,7 +125,7 @@ func (l *Lease) Watch(ctx context.Context, every time.Duration, lost func(error)
 		}
 		err := l.check(ctx)
 		if ctx.Err() != nil {
-			return // asked to end, not lost
+			return // ctx ended; the lease is not lost
 		}
 		if err != nil {
 			held = false
@@ -131,14 +134,14 @@ func (l *Lease) Watch(ctx context.Context, every time.Duration, lost func(error)
 	}
 }
 
-// refillTime bounds the refilling of what is in memory.
-const refillTime = time.Minute
+// refillTimeout bounds regained.
+const refillTimeout = time.Minute
 
 func (l *Lease) retake(ctx context.Context, regained func(context.Context) error) bool {
 	if err := l.take(ctx); err != nil {
 		return false
 	}
-	refill, cancel := context.WithTimeout(ctx, refillTime)
+	refill, cancel := context.WithTimeout(ctx, refillTimeout)
 	defer cancel()
 	if err := regained(refill); err != nil {
 		l.drop()
@@ -147,11 +150,12 @@ func (l *Lease) retake(ctx context.Context, regained func(context.Context) error
 	return true
 }
 
-// lookTime bounds one look at the lock; a connection that swallows packets would otherwise be waited on for long.
-const lookTime = 5 * time.Second
+// leaseQueryTimeout bounds one query of the lock: a connection whose packets are dropped would otherwise block until
+// TCP gives up.
+const leaseQueryTimeout = 5 * time.Second
 
 func (l *Lease) check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, leaseQueryTimeout)
 	defer cancel()
 	var one int
 	if err := l.conn.QueryRowContext(ctx, `SELECT 1`).Scan(&one); err != nil {
@@ -165,11 +169,11 @@ func (l *Lease) drop() {
 	if l.conn == nil {
 		return
 	}
-	// ErrBadConn makes the pool close the connection instead of keeping it, lock and all, for the next borrower.
+	// ErrBadConn makes the pool close the connection instead of keeping it, with its lock, for the next borrower.
 	_ = l.conn.Raw(func(any) error { return driver.ErrBadConn })
 	_ = l.conn.Close()
 	l.conn = nil
 }
 
-// Release gives the database free.
+// Release gives up the lease.
 func (l *Lease) Release() { l.drop() }

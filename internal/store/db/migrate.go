@@ -13,11 +13,11 @@ import (
 //go:embed migrations/*.sql migrations/logs/*.sql
 var migrations embed.FS
 
-// ErrNewer says that the database was made by a newer release than this binary.
+// ErrNewer reports that the database was made by a newer release than this binary.
 var ErrNewer = errors.New("the database is newer than this binary")
 
-// Migrate brings the schema up to this binary's. Each step is one transaction: a kill in between leaves the steps
-// that were done, and the next start goes on from there. A newer schema is refused untouched.
+// Migrate updates the schema to this binary's. Each step is one transaction: a kill in between leaves the completed
+// steps, and the next start continues from there. A newer schema is refused and left untouched.
 func (d *DB) Migrate(ctx context.Context) error {
 	steps, err := d.provider()
 	if err != nil {
@@ -36,7 +36,7 @@ func (d *DB) Migrate(ctx context.Context) error {
 	return nil
 }
 
-// MigrateTo brings an empty database up to an older schema, so that a backup of that schema can be read in.
+// MigrateTo gives an empty database an older schema, so that a backup of that schema can be restored.
 func (d *DB) MigrateTo(ctx context.Context, version int64) error {
 	steps, err := d.provider()
 	if err != nil {
@@ -53,7 +53,7 @@ func (d *DB) MigrateTo(ctx context.Context, version int64) error {
 	return nil
 }
 
-// Schemas is the version of the schema that the database has, 0 for an empty one, and the one this binary knows.
+// Schemas returns the schema version of the database, 0 for an empty one, and the newest that this binary knows.
 func (d *DB) Schemas(ctx context.Context) (have, known int64, err error) {
 	steps, err := d.provider()
 	if err != nil {
@@ -63,7 +63,7 @@ func (d *DB) Schemas(ctx context.Context) (have, known int64, err error) {
 }
 
 func (d *DB) provider() (*goose.Provider, error) {
-	files, err := fs.Sub(migrations, d.steps)
+	files, err := fs.Sub(migrations, d.migrationsDir)
 	if err != nil {
 		return nil, err
 	}
@@ -74,13 +74,14 @@ func (d *DB) provider() (*goose.Provider, error) {
 	return goose.NewProvider(dialect, d.write, files, goose.WithDisableGlobalRegistry(true))
 }
 
-// schema asks for the versions. The migrations' table is looked for first: asking without it would make it.
+// schema reads the versions. It checks for the migrations' table first: goose would create it.
 func (d *DB) schema(ctx context.Context, steps *goose.Provider) (have, want int64, err error) {
 	sources := steps.ListSources()
 	want = sources[len(sources)-1].Version
 	looks := `SELECT COUNT(*) FROM sqlite_master WHERE name = 'goose_db_version'`
 	if d.Engine == Postgres {
-		looks = `SELECT COUNT(*) FROM pg_class WHERE relname = 'goose_db_version' AND relnamespace = current_schema()::regnamespace`
+		looks = `SELECT COUNT(*) FROM pg_class
+			WHERE relname = 'goose_db_version' AND relnamespace = current_schema()::regnamespace`
 	}
 	there, err := One[int](ctx, d.Across("the schema is everybody's"), looks)
 	if err != nil {
@@ -91,7 +92,7 @@ func (d *DB) schema(ctx context.Context, steps *goose.Provider) (have, want int6
 	}
 	have, want, err = steps.GetVersions(ctx)
 	if err != nil {
-		return 0, 0, wrap(fmt.Errorf("read the schema's version: %w", err))
+		return 0, 0, wrapUnavailable(fmt.Errorf("read the schema's version: %w", err))
 	}
 	return have, want, nil
 }

@@ -16,8 +16,8 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// A Scoped runs statements within one workspace, or across all of them on purpose. There is no other way to run one,
-// so that a query cannot forget whose rows it reads.
+// A Scoped runs statements within one workspace, or deliberately across all of them. There is no other way to run
+// one, so that a query cannot omit whose rows it reads.
 type Scoped struct {
 	db     *DB
 	tx     *Tx
@@ -25,11 +25,11 @@ type Scoped struct {
 	across string
 }
 
-// In scopes statements to a workspace. Its id is bound as $1, further arguments start at $2, and a statement that
-// does not say workspace_id = $1 (or insert it as its first column) is refused.
+// In scopes statements to a workspace. Its id is bound as $1, and further arguments start at $2. A statement that
+// does not say workspace_id = $1, or insert it as its first column, is refused.
 func (d *DB) In(ws tenant.ID) Scoped { return Scoped{db: d, ws: ws} }
 
-// Across lets statements cross workspaces; the reason is for the reader.
+// Across permits statements across workspaces. The reason is documentation.
 func (d *DB) Across(reason string) Scoped { return Scoped{db: d, across: reason} }
 
 // In is like DB.In, within the transaction.
@@ -38,17 +38,17 @@ func (t *Tx) In(ws tenant.ID) Scoped { return Scoped{db: t.db, tx: t, ws: ws} }
 // Across is like DB.Across, within the transaction.
 func (t *Tx) Across(reason string) Scoped { return Scoped{db: t.db, tx: t, across: reason} }
 
-// Across is s beyond its workspace, in the same transaction; the reason is for the reader.
+// Across returns s without its workspace, in the same transaction. The reason is documentation.
 func (s Scoped) Across(reason string) Scoped { return Scoped{db: s.db, tx: s.tx, across: reason} }
 
-// ErrScope says that a statement was about to run without its workspace. It is a mistake in our code.
+// ErrScope reports a statement without its workspace. It is a bug in the calling code.
 var ErrScope = errors.New("statement is not scoped to its workspace")
 
-// ErrNone says that One found no row.
+// ErrNone reports that One found no row.
 var ErrNone = errors.New("no row")
 
-// Query reads every row as a T: a struct whose fields, and those of structs in it that have no name, are the columns (by db
-// tag, else the field's name in snake case), or a single value.
+// Query reads every row as a T: a single value, or a struct whose fields are the columns. Fields of embedded structs
+// count. A column belongs to the field with its name in the db tag, else to the field whose name in snake case it is.
 func Query[T any](ctx context.Context, s Scoped, text string, args ...any) ([]T, error) {
 	var all []T
 	for row, err := range Rows[T](ctx, s, text, args...) {
@@ -63,7 +63,7 @@ func Query[T any](ctx context.Context, s Scoped, text string, args ...any) ([]T,
 // Maybe reads one row, or nil when there is none.
 func Maybe[T any](ctx context.Context, s Scoped, text string, args ...any) (*T, error) {
 	var first *T
-	for row, err := range Rows[T](ctx, s, text, args...) { // to the end: a lost race may only show there
+	for row, err := range Rows[T](ctx, s, text, args...) { // to the end: a serialization failure may only show there
 		if err != nil {
 			return nil, err
 		}
@@ -96,9 +96,9 @@ func Rows[T any](ctx context.Context, s Scoped, text string, args ...any) iter.S
 			yield(none, err)
 			return
 		}
-		rows, err := s.runner(ctx, false).QueryContext(ctx, text, bindings...)
+		rows, err := s.executor(ctx, false).QueryContext(ctx, text, bindings...)
 		if err != nil {
-			yield(none, wrap(err))
+			yield(none, wrapUnavailable(err))
 			return
 		}
 		defer func() { _ = rows.Close() }()
@@ -109,12 +109,12 @@ func Rows[T any](ctx context.Context, s Scoped, text string, args ...any) iter.S
 		}
 		for rows.Next() {
 			row, err := scan()
-			if !yield(row, wrap(err)) || err != nil {
+			if !yield(row, wrapUnavailable(err)) || err != nil {
 				return
 			}
 		}
 		if err := rows.Err(); err != nil {
-			yield(none, wrap(err))
+			yield(none, wrapUnavailable(err))
 		}
 	}
 }
@@ -125,20 +125,20 @@ func Exec(ctx context.Context, s Scoped, text string, args ...any) (int64, error
 	if err != nil {
 		return 0, err
 	}
-	result, err := s.runner(ctx, true).ExecContext(ctx, text, bindings...)
+	result, err := s.executor(ctx, true).ExecContext(ctx, text, bindings...)
 	if err != nil {
-		return 0, wrap(err)
+		return 0, wrapUnavailable(err)
 	}
 	return result.RowsAffected()
 }
 
-type runner interface {
+type executor interface {
 	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
 	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
 	PrepareContext(ctx context.Context, text string) (*sql.Stmt, error)
 }
 
-func (s Scoped) runner(ctx context.Context, writes bool) runner {
+func (s Scoped) executor(ctx context.Context, writes bool) executor {
 	switch outer := bound(ctx, s.db); {
 	case s.tx != nil:
 		return s.tx.tx
@@ -151,7 +151,7 @@ func (s Scoped) runner(ctx context.Context, writes bool) runner {
 	}
 }
 
-// bind checks the scope and turns arguments into what both drivers take alike.
+// bind checks the scope, and converts the arguments to types that both drivers accept.
 func (s Scoped) bind(text string, args []any) ([]any, error) {
 	if s.across == "" {
 		if s.ws == "" || !scoped(text) {
@@ -174,16 +174,16 @@ func (s Scoped) bind(text string, args []any) ([]any, error) {
 }
 
 var (
-	filtered = regexp.MustCompile(`\bworkspace_id\s*=\s*\$1\b`)
-	inserted = regexp.MustCompile(`(?is)^\s*INSERT\s+INTO\s+\w+\s*\(\s*workspace_id\b[^)]*\)\s*VALUES\s*\(\s*\$1\b`)
-	verdicts sync.Map // statement → bool: the texts are constants, so there are few
+	filtered    = regexp.MustCompile(`\bworkspace_id\s*=\s*\$1\b`)
+	inserted    = regexp.MustCompile(`(?is)^\s*INSERT\s+INTO\s+\w+\s*\(\s*workspace_id\b[^)]*\)\s*VALUES\s*\(\s*\$1\b`)
+	scopeChecks sync.Map // statement → bool; the statements are constants, so there are few
 )
 
 func scoped(text string) bool {
-	if verdict, ok := verdicts.Load(text); ok {
-		return verdict.(bool)
+	if passed, ok := scopeChecks.Load(text); ok {
+		return passed.(bool)
 	}
-	verdict := filtered.MatchString(text) || inserted.MatchString(text)
-	verdicts.Store(text, verdict)
-	return verdict
+	passed := filtered.MatchString(text) || inserted.MatchString(text)
+	scopeChecks.Store(text, passed)
+	return passed
 }

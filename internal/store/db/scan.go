@@ -9,11 +9,11 @@ import (
 	"unicode"
 )
 
-// scanner prepares reading rows as T.
+// scanner returns a function that reads the next row as a T.
 func scanner[T any](rows *sql.Rows) (func() (T, error), error) {
 	columns, err := rows.Columns()
 	if err != nil {
-		return nil, wrap(err)
+		return nil, wrapUnavailable(err)
 	}
 	kind := reflect.TypeFor[T]()
 	if kind.Kind() != reflect.Struct {
@@ -46,11 +46,12 @@ func scanner[T any](rows *sql.Rows) (func() (T, error), error) {
 	}, nil
 }
 
-var known sync.Map // reflect.Type → map[string][]int
+var fieldCache sync.Map // reflect.Type → map[string][]int
 
-// fieldsOf finds the field of each column. Those of embedded structs are among them, and give way to the struct's own.
+// fieldsOf maps columns to fields. Fields of embedded structs count; the struct's own fields take precedence over
+// them.
 func fieldsOf(kind reflect.Type) map[string][]int {
-	if fields, ok := known.Load(kind); ok {
+	if fields, ok := fieldCache.Load(kind); ok {
 		return fields.(map[string][]int)
 	}
 	fields := map[string][]int{}
@@ -66,11 +67,11 @@ func fieldsOf(kind reflect.Type) map[string][]int {
 			fields[column] = f.Index
 		}
 	}
-	known.Store(kind, fields)
+	fieldCache.Store(kind, fields)
 	return fields
 }
 
-// snake is a Go name as a column: LastUsedAt is last_used_at, UserID is user_id.
+// snake returns a Go name as a column name: LastUsedAt is last_used_at, UserID is user_id.
 func snake(name string) string {
 	var out strings.Builder
 	runes := []rune(name)

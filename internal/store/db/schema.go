@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// A Kind is what a column holds, the same on both engines.
+// A Kind is the type of a column, the same on both engines.
 type Kind string
 
-// The kinds of column that migrations may use.
+// The column types that migrations may use.
 const (
 	Integer Kind = "integer"
 	Text    Kind = "text"
@@ -25,19 +25,22 @@ type Column struct {
 	Kind Kind   `json:"kind"`
 }
 
-// A Table is one of ours, with its columns.
+// A Table is one of our tables, with its columns.
 type Table struct {
 	Name    string   `json:"name"`
 	Columns []Column `json:"columns"`
 }
 
-// Tables lists our tables in the order they were made, so that one comes after those it refers to. The migrations'
-// own table is not among them, nor are columns that the engine computes of others.
+// Tables lists our tables in the order of their creation, so that a table comes after those it refers to. The
+// migrations' own table and generated columns are not listed.
 func Tables(ctx context.Context, s Scoped) ([]Table, error) {
-	tables := `SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'goose_db_version' ORDER BY rowid`
+	tables := `SELECT name FROM sqlite_master
+		WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'goose_db_version' ORDER BY rowid`
 	columns := `SELECT name, type AS kind FROM pragma_table_info($1) ORDER BY cid`
 	if s.db.Engine == Postgres {
-		tables = `SELECT CAST(relname AS TEXT) FROM pg_class WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname <> 'goose_db_version' ORDER BY oid`
+		tables = `SELECT CAST(relname AS TEXT) FROM pg_class
+			WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname <> 'goose_db_version'
+			ORDER BY oid`
 		columns = `SELECT CAST(column_name AS TEXT) AS name, CAST(data_type AS TEXT) AS kind FROM information_schema.columns
 			WHERE table_schema = current_schema() AND table_name = $1 AND is_generated = 'NEVER' ORDER BY ordinal_position`
 	}
@@ -64,9 +67,11 @@ func Tables(ctx context.Context, s Scoped) ([]Table, error) {
 	return all, nil
 }
 
-var kinds = map[string]Kind{"bigint": Integer, "text": Text, "bytea": Bytes, "boolean": Boolean, "double precision": Real}
+var kinds = map[string]Kind{
+	"bigint": Integer, "text": Text, "bytea": Bytes, "boolean": Boolean, "double precision": Real,
+}
 
-// Dump reads a whole table, a row at a time, each value as int64, float64, string, []byte, bool or nil.
+// Dump reads a whole table row by row, each value as int64, float64, string, []byte, bool or nil.
 func Dump(ctx context.Context, s Scoped, t Table) iter.Seq2[[]any, error] {
 	return func(yield func([]any, error) bool) {
 		names := make([]string, len(t.Columns))
@@ -86,20 +91,20 @@ func Dump(ctx context.Context, s Scoped, t Table) iter.Seq2[[]any, error] {
 				targets[i] = new(*float64)
 			}
 		}
-		rows, err := s.runner(ctx, false).QueryContext(ctx, "SELECT "+strings.Join(names, ", ")+" FROM "+t.Name)
+		rows, err := s.executor(ctx, false).QueryContext(ctx, "SELECT "+strings.Join(names, ", ")+" FROM "+t.Name)
 		if err != nil {
-			yield(nil, wrap(err))
+			yield(nil, wrapUnavailable(err))
 			return
 		}
 		defer func() { _ = rows.Close() }()
 		for rows.Next() {
 			err := rows.Scan(targets...)
-			if !yield(values(targets), wrap(err)) || err != nil {
+			if !yield(values(targets), wrapUnavailable(err)) || err != nil {
 				return
 			}
 		}
 		if err := rows.Err(); err != nil {
-			yield(nil, wrap(err))
+			yield(nil, wrapUnavailable(err))
 		}
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// A Version numbers the committed changes that the data plane must hear of. Versions commit in order.
+// A Version numbers the committed changes that the data plane must apply. Versions commit in order.
 type Version int64
 
-// A Change says that a subject of a kind has changed; what it is now stands in its own table.
+// A Change says that a subject of a kind has changed. Its present state is in its own table.
 type Change struct {
 	Version   Version
 	Kind      string
@@ -23,7 +23,7 @@ type Change struct {
 	Subject   string
 }
 
-// A Tx is a transaction in progress.
+// A Tx is an open transaction.
 type Tx struct {
 	db      *DB
 	tx      *sql.Tx
@@ -32,11 +32,11 @@ type Tx struct {
 	signals []string
 }
 
-// attempts bounds how often a transaction that lost a race on PostgreSQL is run again.
-const attempts = 25
+// maxAttempts bounds how often a transaction is run that PostgreSQL aborts with a serialization failure.
+const maxAttempts = 25
 
-// Tx runs fn in a transaction that is serializable on both engines, and returns the version that its changes got, or
-// 0 when the data plane has nothing to hear. fn may run more than once, so it must set what it returns from scratch.
+// Tx runs fn in a transaction that is serializable on both engines. It returns the version of its changes, or 0 when
+// the data plane has nothing to apply. fn may run more than once, so it must set what it returns from scratch.
 //
 // With a ctx made by Bind, fn joins that transaction under a savepoint, and the version belongs to the outer one.
 func (d *DB) Tx(ctx context.Context, fn func(*Tx) error) (Version, error) {
@@ -44,17 +44,17 @@ func (d *DB) Tx(ctx context.Context, fn func(*Tx) error) (Version, error) {
 		return 0, outer.nested(ctx, fn)
 	}
 	for attempt := 1; ; attempt++ {
-		version, err := d.once(ctx, fn)
-		if err == nil || attempt == attempts || !lostRace(err) {
-			return version, wrap(err)
+		version, err := d.runTx(ctx, fn)
+		if err == nil || attempt == maxAttempts || !isSerializationFailure(err) {
+			return version, wrapUnavailable(err)
 		}
-		if err := pause(ctx, attempt); err != nil {
+		if err := backoff(ctx, attempt); err != nil {
 			return 0, err
 		}
 	}
 }
 
-func pause(ctx context.Context, attempt int) error {
+func backoff(ctx context.Context, attempt int) error {
 	wait := time.NewTimer(rand.N(time.Millisecond << min(attempt, 7)))
 	defer wait.Stop()
 	select {
@@ -65,12 +65,12 @@ func pause(ctx context.Context, attempt int) error {
 	}
 }
 
-func (d *DB) once(ctx context.Context, fn func(*Tx) error) (Version, error) {
+func (d *DB) runTx(ctx context.Context, fn func(*Tx) error) (Version, error) {
 	raw, err := d.write.BeginTx(ctx, d.isolation())
 	if err != nil {
 		return 0, fmt.Errorf("begin: %w", err)
 	}
-	defer func() { _ = raw.Rollback() }() // after a commit it does nothing
+	defer func() { _ = raw.Rollback() }() // a no-op after the commit
 	tx := &Tx{db: d, tx: raw}
 	if err := fn(tx); err != nil {
 		return 0, err
@@ -86,7 +86,7 @@ func (d *DB) once(ctx context.Context, fn func(*Tx) error) (Version, error) {
 	return version, nil
 }
 
-// isolation asks PostgreSQL for what SQLite's single writer gives by itself.
+// isolation requests from PostgreSQL what SQLite's single writer provides anyway.
 func (d *DB) isolation() *sql.TxOptions {
 	if d.Engine == Postgres {
 		return &sql.TxOptions{Isolation: sql.LevelSerializable}
@@ -94,13 +94,13 @@ func (d *DB) isolation() *sql.TxOptions {
 	return nil
 }
 
-// Touch says that the data plane must hear of a subject when the transaction commits.
+// Touch announces a changed subject to the data plane when the transaction commits.
 func (t *Tx) Touch(kind string, ws tenant.ID, subject string) {
 	t.touched = append(t.touched, Change{Kind: kind, Workspace: ws, Subject: subject})
 }
 
-// publish gives the touched subjects the next version. Updating the one row of feed_head makes such transactions
-// commit one after the other, so that no reader can see version n+1 and miss n.
+// publish assigns the touched subjects the next version. Updating the single row of feed_head serializes such
+// transactions up to their commit, so that no reader can see version n+1 and miss n.
 func (t *Tx) publish(ctx context.Context) (Version, error) {
 	if len(t.touched) == 0 {
 		return 0, nil
@@ -141,11 +141,12 @@ func (t *Tx) nested(ctx context.Context, fn func(*Tx) error) error {
 
 type binding struct{}
 
-// Bind makes everything that is done with the returned context part of t, whichever package does it: the API uses it
-// to keep an answer for an Idempotency-Key in the same transaction as its effect. Not for concurrent use.
+// Bind makes every statement that runs with the returned context part of t, in whichever package. The API uses it to
+// store the answer to an Idempotency-Key in the same transaction as its effect. The context is not for concurrent
+// use.
 func (t *Tx) Bind(ctx context.Context) context.Context { return context.WithValue(ctx, binding{}, t) }
 
-// Bound reports whether ctx is part of a transaction.
+// Bound reports whether ctx belongs to a transaction.
 func Bound(ctx context.Context) bool { return ctx.Value(binding{}) != nil }
 
 func bound(ctx context.Context, d *DB) *Tx {
@@ -155,12 +156,12 @@ func bound(ctx context.Context, d *DB) *Tx {
 	return nil
 }
 
-// Snapshot runs fn on one consistent state of the whole database, whatever commits meanwhile, and writes nothing.
+// Snapshot runs fn on one consistent state of the whole database, whatever commits meanwhile. fn cannot write.
 func (d *DB) Snapshot(ctx context.Context, reason string, fn func(Scoped) error) error {
 	return d.snapshot(ctx, func(tx *Tx) error { return fn(tx.Across(reason)) })
 }
 
-// SnapshotIn is Snapshot of what one workspace has.
+// SnapshotIn is Snapshot, scoped to one workspace.
 func (d *DB) SnapshotIn(ctx context.Context, ws tenant.ID, fn func(Scoped) error) error {
 	return d.snapshot(ctx, func(tx *Tx) error { return fn(tx.In(ws)) })
 }
@@ -168,11 +169,11 @@ func (d *DB) SnapshotIn(ctx context.Context, ws tenant.ID, fn func(Scoped) error
 func (d *DB) snapshot(ctx context.Context, fn func(*Tx) error) error {
 	options := &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}
 	if d.Engine == SQLite {
-		options = nil // a reading transaction of SQLite is a snapshot as it is
+		options = nil // a read transaction of SQLite is a snapshot by itself
 	}
 	raw, err := d.read.BeginTx(ctx, options)
 	if err != nil {
-		return wrap(fmt.Errorf("begin snapshot: %w", err))
+		return wrapUnavailable(fmt.Errorf("begin snapshot: %w", err))
 	}
 	defer func() { _ = raw.Rollback() }()
 	return fn(&Tx{db: d, tx: raw})

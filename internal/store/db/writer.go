@@ -11,7 +11,7 @@ import (
 	"modernc.org/sqlite"
 )
 
-// A writerConnector opens SQLite's connection that writes.
+// A writerConnector opens SQLite's writing connection.
 type writerConnector struct{ driver.Connector }
 
 func newWriterConnector(dsn string) (driver.Connector, error) {
@@ -19,21 +19,21 @@ func newWriterConnector(dsn string) (driver.Connector, error) {
 	return writerConnector{plain}, err
 }
 
-// Connect opens a connection that takes a bulk.
+// Connect opens a connection that accepts a bulk.
 func (c writerConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	plain, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	conn, ok := plain.(liteConn)
+	conn, ok := plain.(sqliteConn)
 	if !ok {
 		return nil, fmt.Errorf("a connection of SQLite is a %T", plain)
 	}
-	return &writer{liteConn: conn, kept: map[string]liteStmt{}}, nil
+	return &writer{sqliteConn: conn, statements: map[string]sqliteStmt{}}, nil
 }
 
-// A liteConn is all that database/sql asks of a connection of SQLite.
-type liteConn interface {
+// A sqliteConn is everything that database/sql uses of a connection of SQLite.
+type sqliteConn interface {
 	driver.Conn
 	driver.ConnBeginTx
 	driver.ConnPrepareContext
@@ -44,28 +44,29 @@ type liteConn interface {
 	driver.Validator
 }
 
-// A bulk is rows for a table. A writer takes it as the one argument of a statement: passed one by one, each value is checked and
-// copied once more by database/sql.
+// A bulk is a set of rows for a table. A writer takes it as the single argument of a statement: database/sql would
+// check and copy each value once more if they were passed one by one.
 type bulk struct {
-	table     string
-	columns   []string
-	rows      [][]any
-	otherwise string // on conflict
+	table      string
+	columns    []string
+	rows       [][]any
+	onConflict string // the ON CONFLICT clause, or empty
 }
 
-// A writer is a connection that keeps the statements which insert: they are long, and the next batch needs the same again.
+// A writer is a connection that caches its prepared INSERT statements: they are long, and the next batch needs the
+// same ones.
 type writer struct {
-	liteConn
-	kept map[string]liteStmt // by their text
-	args []driver.NamedValue // of the last statement, to be used again
+	sqliteConn
+	statements map[string]sqliteStmt // prepared statements by their text
+	args       []driver.NamedValue   // arguments of the last statement, reused
 }
 
-type liteStmt interface {
+type sqliteStmt interface {
 	driver.Stmt
 	driver.StmtExecContext
 }
 
-// CheckNamedValue lets a bulk pass; all else is database/sql's to check.
+// CheckNamedValue accepts a bulk, and leaves other values to database/sql.
 func (w *writer) CheckNamedValue(v *driver.NamedValue) error {
 	if _, ok := v.Value.(*bulk); ok {
 		return nil
@@ -80,27 +81,27 @@ func (w *writer) ExecContext(ctx context.Context, text string, args []driver.Nam
 			return driver.RowsAffected(len(b.rows)), w.insert(ctx, b)
 		}
 	}
-	return w.liteConn.ExecContext(ctx, text, args)
+	return w.sqliteConn.ExecContext(ctx, text, args)
 }
 
 // Close ends the connection, and first the statements that it keeps.
 func (w *writer) Close() error {
-	w.drop()
-	return w.liteConn.Close()
+	w.closeStatements()
+	return w.sqliteConn.Close()
 }
 
-func (w *writer) drop() {
-	for _, stmt := range w.kept {
-		_ = stmt.Close() // it says again what it said when it ran
+func (w *writer) closeStatements() {
+	for _, stmt := range w.statements {
+		_ = stmt.Close() // it repeats the error of its execution
 	}
-	clear(w.kept)
+	clear(w.statements)
 }
 
-// insert inserts with statements of 64 rows, and the rest with smaller ones: of each size one is kept, where one that fits would
-// have to be prepared anew each time. More than 64 rows gain nothing.
+// insert uses statements of 64 rows, then of 8 and of 1 for the remainder. One statement of each size is cached; one
+// of the exact size would have to be prepared each time. More than 64 rows per statement gain nothing.
 func (w *writer) insert(ctx context.Context, b *bulk) error {
-	defer func() { clear(w.args[:cap(w.args)]) }() // they may be large
-	uninterrupted := context.WithoutCancel(ctx)    // that they can be interrupted takes a goroutine each, and each is short
+	defer func() { clear(w.args[:cap(w.args)]) }() // the values may be large
+	uninterrupted := context.WithoutCancel(ctx)    // a cancellable statement takes a goroutine, and each is short
 	shared, rows := b.shared(), b.rows
 	for _, n := range [...]int{64, 8, 1} {
 		if len(rows) < n {
@@ -122,43 +123,44 @@ func (w *writer) insert(ctx context.Context, b *bulk) error {
 	return nil
 }
 
-// maxKept bounds the statements that are kept. There are few, unless each batch shares other columns than the one before.
-const maxKept = 32
+// maxStatements bounds the cache. There are few statements, unless each batch shares other columns than the one
+// before.
+const maxStatements = 32
 
-func (w *writer) statement(ctx context.Context, text string) (liteStmt, error) {
-	if stmt, ok := w.kept[text]; ok {
+func (w *writer) statement(ctx context.Context, text string) (sqliteStmt, error) {
+	if stmt, ok := w.statements[text]; ok {
 		return stmt, nil
 	}
 	plain, err := w.PrepareContext(ctx, text)
 	if err != nil {
 		return nil, err
 	}
-	stmt, ok := plain.(liteStmt)
+	stmt, ok := plain.(sqliteStmt)
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("a statement of SQLite is a %T", plain), plain.Close())
 	}
-	if len(w.kept) >= maxKept {
-		w.drop()
+	if len(w.statements) >= maxStatements {
+		w.closeStatements()
 	}
-	w.kept[text] = stmt
+	w.statements[text] = stmt
 	return stmt, nil
 }
 
-// shared says which columns are bound once in a statement. At least one is not: a row needs a column of its own.
+// shared reports which columns are bound once per statement. At least one is not: a row of VALUES needs a column.
 func (b *bulk) shared() []bool {
-	shared := alike(b.columns, b.rows)
+	shared := sharedColumns(b.columns, b.rows)
 	if !slices.Contains(shared, false) {
 		shared[0] = false
 	}
 	return shared
 }
 
-// text is the statement that inserts n rows: what they share, beside a list of what they do not. No parameter has a number, for
-// SQLite looks for each numbered one among all that stand before it.
+// text returns the statement that inserts n rows: the shared values, joined to a VALUES list of the others. The
+// parameters have no numbers, because SQLite searches the earlier ones for each numbered parameter.
 func (b *bulk) text(shared []bool, n int) string {
 	into := fmt.Sprintf("INSERT INTO %s (%s) ", b.table, strings.Join(b.columns, ", "))
 	if n == 1 {
-		return into + "VALUES " + marks(len(b.columns)) + b.otherwise
+		return into + "VALUES " + marks(len(b.columns)) + b.onConflict
 	}
 	from, own := make([]string, len(b.columns)), 0
 	for i := range from {
@@ -169,12 +171,13 @@ func (b *bulk) text(shared []bool, n int) string {
 	}
 	row := marks(own)
 	list := row + strings.Repeat(", "+row, n-1)
-	return into + "SELECT " + strings.Join(from, ", ") + " FROM (VALUES " + list + ") WHERE true" + b.otherwise // or ON CONFLICT would be a join's
+	// Without WHERE, SQLite would parse ON CONFLICT as a join constraint.
+	return into + "SELECT " + strings.Join(from, ", ") + " FROM (VALUES " + list + ") WHERE true" + b.onConflict
 }
 
 func marks(n int) string { return "(?" + strings.Repeat(", ?", n-1) + ")" }
 
-// bind makes rows the arguments, in the order of the text.
+// bind sets the arguments to the values of rows, in the order of the text.
 func (w *writer) bind(shared []bool, rows [][]any) error {
 	w.args = w.args[:0]
 	if len(rows) == 1 {
@@ -191,14 +194,14 @@ func (w *writer) bind(shared []bool, rows [][]any) error {
 	return nil
 }
 
-// bindRow adds of a row what it shares, what is its own, or both.
+// bindRow appends a row's shared values, its own, or both.
 func (w *writer) bindRow(row []any, shared []bool, same, own bool) error {
 	for i, v := range row {
 		if shared[i] && !same || !shared[i] && !own {
 			continue
 		}
 		switch v.(type) {
-		case string, int64, bool: // most are
+		case string, int64, bool: // the common types
 		default:
 			var err error
 			if v, err = driver.DefaultParameterConverter.ConvertValue(v); err != nil {

@@ -1,6 +1,6 @@
-// Package feed carries committed changes to the data plane. A change commits and gets a version; the feed reads what
-// each version touched, publishes it into memory, and lets whoever awaits that version answer. What a caller was
-// told is in force, is in force.
+// Package feed carries committed changes to the data plane. A commit gets a version. The feed reads what each version
+// touched, publishes it to memory, and releases the callers that await that version. A change that was answered is
+// therefore in force.
 package feed
 
 import (
@@ -14,41 +14,45 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// A Source is a kind of thing that the data plane holds in memory.
+// A Source publishes one kind of data to memory.
 type Source interface {
-	// Fill publishes everything there is, replacing what was.
+	// Fill publishes everything there is, and replaces what was there.
 	Fill(ctx context.Context) error
-	// Apply reads the subject as it is now and publishes it. Applying twice is the same as once.
+	// Apply reads the subject as it is now and publishes it. It is idempotent.
 	Apply(ctx context.Context, change db.Change) error
 }
 
-// A Feed applies versions in order. Make it with New, fill it, then run it.
+// A Feed applies versions in order. Make it with New, call Fill, then Run.
 type Feed struct {
 	db      *db.DB
 	sources map[string]Source
 	log     *slog.Logger
 
-	patience time.Duration // for one reading: a connection that swallows packets would be waited on for long
-	wake     chan struct{}
+	// timeout bounds one query: a connection whose packets are dropped would otherwise block until TCP gives up.
+	timeout time.Duration
+	wake    chan struct{}
 
-	publishing sync.Mutex // one reader of the tables at a time: an older reading must not land on a newer one
+	publishing sync.Mutex // serializes the reads of the tables: an older read must not overwrite a newer one
 
-	mu      sync.Mutex
-	applied db.Version
-	moved   chan struct{} // closed and replaced when applied changes
+	mu       sync.Mutex
+	applied  db.Version
+	advanced chan struct{} // closed and replaced when applied changes
 }
 
 const (
-	poll = time.Second // how soon a failed reading is tried again, and a change is seen that nobody awaits
-	keep = time.Hour   // how long applied changes stay readable
+	pollInterval = time.Second // the interval between retries, and the delay of a change that no caller awaits
+	retention    = time.Hour   // how long applied changes stay in the table
 )
 
-// New is a feed of the given kinds of change.
+// New returns a feed of the given kinds of change.
 func New(d *db.DB, log *slog.Logger, sources map[string]Source) *Feed {
-	return &Feed{db: d, sources: sources, log: log, patience: 5 * time.Second, wake: make(chan struct{}, 1), moved: make(chan struct{})}
+	return &Feed{
+		db: d, sources: sources, log: log, timeout: 5 * time.Second, wake: make(chan struct{}, 1),
+		advanced: make(chan struct{}),
+	}
 }
 
-// Fill publishes the present state of everything. The version is read first: a change that commits meanwhile is
+// Fill publishes the present state of everything. It reads the version first: a change that commits meanwhile is
 // published twice, never missed. The version may be lower than before, on a database that lost its last commits.
 func (f *Feed) Fill(ctx context.Context) error {
 	f.publishing.Lock()
@@ -57,7 +61,7 @@ func (f *Feed) Fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, source := range f.distinct() {
+	for _, source := range f.distinctSources() {
 		if err := source.Fill(ctx); err != nil {
 			return fmt.Errorf("fill the data plane: %w", err)
 		}
@@ -66,8 +70,8 @@ func (f *Feed) Fill(ctx context.Context) error {
 	return nil
 }
 
-// distinct is every source once, although one may serve several kinds.
-func (f *Feed) distinct() []Source {
+// distinctSources returns every source once, although one may serve several kinds.
+func (f *Feed) distinctSources() []Source {
 	seen := map[Source]bool{}
 	var all []Source
 	for _, source := range f.sources {
@@ -79,12 +83,12 @@ func (f *Feed) distinct() []Source {
 	return all
 }
 
-// Head is the newest version there is.
+// Head returns the newest committed version.
 func Head(ctx context.Context, s db.Scoped) (db.Version, error) {
 	return db.One[db.Version](ctx, s, `SELECT version FROM feed_head WHERE id = 1`)
 }
 
-// Change runs fn in a transaction and returns when what it touched is in force here.
+// Change runs fn in a transaction, and returns when what it touched is in force in this process.
 func (f *Feed) Change(ctx context.Context, fn func(*db.Tx) error) error {
 	version, err := f.db.Tx(ctx, fn)
 	if err != nil {
@@ -93,15 +97,15 @@ func (f *Feed) Change(ctx context.Context, fn func(*db.Tx) error) error {
 	return f.Await(ctx, version)
 }
 
-// Await returns when version is in force here. If ctx ends first the change is still committed and will still be
-// published; only the caller is not told so.
+// Await returns when version is in force in this process. If ctx ends first, the change is still committed and will
+// still be published; only the caller is not told so.
 func (f *Feed) Await(ctx context.Context, version db.Version) error {
 	if f.reached(version) == nil {
 		return nil
 	}
 	select {
 	case f.wake <- struct{}{}:
-	default: // a reading is already due
+	default: // a read is already due
 	}
 	for {
 		moved := f.reached(version)
@@ -116,17 +120,17 @@ func (f *Feed) Await(ctx context.Context, version db.Version) error {
 	}
 }
 
-// reached is nil when version is in force, else the channel that closes on the next step towards it.
+// reached returns nil when version is in force, else a channel that is closed at the next advance.
 func (f *Feed) reached(version db.Version) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.applied >= version {
 		return nil
 	}
-	return f.moved
+	return f.advanced
 }
 
-// Applied is the version that is in force.
+// Applied returns the version that is in force.
 func (f *Feed) Applied() db.Version {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,17 +141,17 @@ func (f *Feed) advance(to db.Version) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.applied = to
-	close(f.moved)
-	f.moved = make(chan struct{})
+	close(f.advanced)
+	f.advanced = make(chan struct{})
 }
 
-// Run publishes until ctx ends. A failed reading is tried again each second: what is committed is published
-// however often the database goes away in between.
+// Run publishes until ctx ends. It retries a failed read each second: what is committed is published however often
+// the database is unreachable in between.
 func (f *Feed) Run(ctx context.Context) {
-	tick := time.NewTicker(poll)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	pruned := time.Time{}
-	var seen uint64 // the database's changes when all of them were in force; 0 when they are to be read
+	var seen uint64 // the database's change number when all changes were in force; 0 forces a read
 	for {
 		if now := f.db.Changes(ctx); now != seen {
 			seen = now
@@ -158,7 +162,7 @@ func (f *Feed) Run(ctx context.Context) {
 				}
 			}
 		}
-		if time.Since(pruned) > keep/4 {
+		if time.Since(pruned) > retention/4 {
 			pruned = time.Now()
 			if err := f.bounded(ctx, f.prune); err != nil && ctx.Err() == nil {
 				f.log.Warn("feed: cannot prune old changes", "err", err)
@@ -175,13 +179,13 @@ func (f *Feed) Run(ctx context.Context) {
 }
 
 func (f *Feed) bounded(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, f.patience)
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	return do(ctx)
 }
 
-// catchUp applies what was committed since. Each reading has its own time, and each version that was applied stays
-// applied, so that many changes or a slow database delay it and never hold it up for good.
+// catchUp applies what was committed since the last call. Each query has its own timeout, and each applied version
+// stays applied. Many changes or a slow database therefore delay the feed, but cannot stop it for good.
 func (f *Feed) catchUp(ctx context.Context) error {
 	f.publishing.Lock()
 	defer f.publishing.Unlock()
@@ -209,7 +213,8 @@ func (f *Feed) catchUp(ctx context.Context) error {
 }
 
 func (f *Feed) prune(ctx context.Context) error {
-	_, err := db.Exec(ctx, f.db.Across("old versions of all workspaces"), `DELETE FROM feed_changes WHERE at < $1 AND version <= $2`,
-		clock.Now().Add(-keep), f.Applied())
+	_, err := db.Exec(ctx, f.db.Across("old versions of all workspaces"),
+		`DELETE FROM feed_changes WHERE at < $1 AND version <= $2`,
+		clock.Now().Add(-retention), f.Applied())
 	return err
 }

@@ -17,7 +17,7 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-// A board is a source that remembers what was published on it.
+// A board is a source that records what was published to it.
 type board struct {
 	mu     sync.Mutex
 	shown  []string
@@ -107,7 +107,7 @@ func TestAwaitReturnsOnlyAfterTheChangeIsPublished(t *testing.T) {
 	})
 }
 
-func TestASourceThatFailsIsAskedAgainAndAwaitReturnsThen(t *testing.T) {
+func TestAFailedSourceIsRetriedAndAwaitReturnsThen(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		t.Parallel()
 		failures := 1
@@ -123,13 +123,13 @@ func TestASourceThatFailsIsAskedAgainAndAwaitReturnsThen(t *testing.T) {
 		run(t, f)
 		touch(t, d, "good", "first")
 		version := touch(t, d, "bad", "second")
-		if err := f.Await(within(t, 10*time.Second), version); err != nil || !bad.shows("second") || !good.shows("first") {
+		if err := f.Await(within(t, 2*time.Minute), version); err != nil || !bad.shows("second") || !good.shows("first") {
 			t.Errorf("good shows %v, bad shows %v, %v", good.shown, bad.shown, err)
 		}
 	})
 }
 
-func TestAChangeWhoseCallerLeftIsStillPublished(t *testing.T) {
+func TestAChangeWhoseCallerDisconnectedIsStillPublished(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		held, release := make(chan struct{}), make(chan struct{})
 		b := &board{before: func() error {
@@ -152,13 +152,13 @@ func TestAChangeWhoseCallerLeftIsStillPublished(t *testing.T) {
 			t.Errorf("the caller that left was told %v", err)
 		}
 		close(release)
-		if err := f.Await(within(t, 10*time.Second), version); err != nil || !b.shows("revoked") {
+		if err := f.Await(within(t, 2*time.Minute), version); err != nil || !b.shows("revoked") {
 			t.Errorf("shown %v, %v", b.shown, err)
 		}
 	})
 }
 
-// A change that commits while a source is being filled may be missing from the filling: it must come once more.
+// A change that commits during a fill may be missing from it: it must be applied after it.
 func TestAChangeDuringFillIsPublishedAfterIt(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		touch(t, d, "key", "before")
@@ -172,13 +172,13 @@ func TestAChangeDuringFillIsPublishedAfterIt(t *testing.T) {
 			t.Errorf("version %d is said to be in force after filling, and %d committed meanwhile", f.Applied(), during)
 		}
 		run(t, f)
-		if err := f.Await(within(t, 10*time.Second), during); err != nil || !b.shows("during") || b.shows("before") {
+		if err := f.Await(within(t, 2*time.Minute), during); err != nil || !b.shows("during") || b.shows("before") {
 			t.Errorf("shown %v, %v", b.shown, err)
 		}
 	})
 }
 
-// A register holds one key, as the directory does, and can be stopped between reading and publishing a filling.
+// A register holds one key, as the directory does, and can be stopped between reading and publishing a fill.
 type register struct {
 	db            *db.DB
 	live          atomic.Bool
@@ -204,7 +204,7 @@ func (r *register) Apply(ctx context.Context, _ db.Change) error {
 	return err
 }
 
-func TestAFillingThatReadEarlierDoesNotReviveWhatWasRevokedSince(t *testing.T) {
+func TestAnEarlierFillDoesNotReviveWhatWasRevokedSince(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		r := &register{db: d, read: make(chan struct{}), publish: make(chan struct{})}
 		f := newFeed(d, map[string]Source{"key": r})
@@ -228,7 +228,7 @@ func TestAFillingThatReadEarlierDoesNotReviveWhatWasRevokedSince(t *testing.T) {
 	})
 }
 
-func TestFillingADatabaseThatLostItsLastCommitsGoesBackToItsHead(t *testing.T) {
+func TestFillOfADatabaseThatLostCommitsGoesBackToItsHead(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := &board{}
 		f := newFeed(d, map[string]Source{"key": b})
@@ -247,7 +247,7 @@ func TestFillingADatabaseThatLostItsLastCommitsGoesBackToItsHead(t *testing.T) {
 			t.Fatal(err)
 		}
 		run(t, f)
-		if err := f.Await(within(t, 10*time.Second), touch(t, d, "key", "new")); err != nil || !b.shows("new") {
+		if err := f.Await(within(t, 2*time.Minute), touch(t, d, "key", "new")); err != nil || !b.shows("new") {
 			t.Errorf("shown %v, %v", b.shown, err)
 		}
 	})
@@ -278,11 +278,11 @@ func TestAFailedFillPutsNothingInForce(t *testing.T) {
 	})
 }
 
-func TestAChangeThatNoSourceHoldsDelaysNobody(t *testing.T) {
+func TestAChangeWithoutASourceDelaysNoOther(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFeed(d, nil)
 		run(t, f)
-		if err := f.Await(within(t, 10*time.Second), touch(t, d, "nobody's", "x")); err != nil {
+		if err := f.Await(within(t, 2*time.Minute), touch(t, d, "unknown", "x")); err != nil {
 			t.Error(err)
 		}
 		if err := f.Await(t.Context(), 0); err != nil {
@@ -291,14 +291,14 @@ func TestAChangeThatNoSourceHoldsDelaysNobody(t *testing.T) {
 	})
 }
 
-// Many changes on a slow database take longer than one reading may; they are applied all the same.
-func TestManySlowChangesAreDelayedAndNotHeldUp(t *testing.T) {
+// Many changes on a slow database take longer than the timeout of one query; they are applied all the same.
+func TestManySlowChangesAreAllApplied(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		b := &board{before: func() error { time.Sleep(10 * time.Millisecond); return nil }}
+		b := &board{before: func() error { time.Sleep(30 * time.Millisecond); return nil }}
 		f := newFeed(d, map[string]Source{"key": b})
-		f.patience = 200 * time.Millisecond
+		f.timeout = time.Second
 		version, err := d.Tx(t.Context(), func(tx *db.Tx) error {
-			for i := range 60 {
+			for i := range 40 {
 				tx.Touch("key", "ws_1", strconv.Itoa(i))
 			}
 			return nil
@@ -307,8 +307,8 @@ func TestManySlowChangesAreDelayedAndNotHeldUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		run(t, f)
-		if err := f.Await(within(t, 20*time.Second), version); err != nil || !b.shows("59") {
-			t.Errorf("%d of 60 are shown, %v", len(b.shown), err)
+		if err := f.Await(within(t, 2*time.Minute), version); err != nil || !b.shows("39") {
+			t.Errorf("%d of 40 are shown, %v", len(b.shown), err)
 		}
 	})
 }
@@ -325,7 +325,7 @@ func TestPruningKeepsWhatIsRecentAndWhatIsNotPublished(t *testing.T) {
 		}
 		touch(t, d, "key", "old, unpublished")
 		all := d.Across("test")
-		if _, err := db.Exec(t.Context(), all, `UPDATE feed_changes SET at = $1 WHERE subject LIKE 'old%'`, clock.Now().Add(-keep-time.Minute)); err != nil {
+		if _, err := db.Exec(t.Context(), all, `UPDATE feed_changes SET at = $1 WHERE subject LIKE 'old%'`, clock.Now().Add(-retention-time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.prune(t.Context()); err != nil {

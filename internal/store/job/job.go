@@ -1,8 +1,9 @@
-// Package job is durable background work: it is queued in the transaction that asks for it, run by whoever serves the
-// database, and resumed from what it has written when that ends. A run writes through its claim alone, so that of two runs
-// of one job, in one process or in two, only the one that holds the claim changes anything.
+// Package job runs durable background work. A job is queued in the transaction that asks for it, is run by the server
+// that holds the database, and is resumed from what it has written when that server ends. A run writes only through
+// its claim, a fencing token: of two runs of one job, in one process or in two, only the one whose claim is stored in
+// the job's row changes anything.
 //
-// Nothing here depends on the machine's clock being right: it dates jobs, and orders those that wait.
+// Nothing here depends on a correct wall clock. The clock only dates jobs, and orders those that wait.
 package job
 
 import (
@@ -17,7 +18,7 @@ import (
 	"sovereign/internal/base/money"
 )
 
-// A Status is where a job stands.
+// A Status is the state of a job.
 type Status string
 
 // The statuses.
@@ -29,8 +30,9 @@ const (
 	Cancelled Status = "CANCELLED"
 )
 
-// next is every move there is. What runs goes back to the queue when its server stops, dies, or will try again.
-var next = map[Status][]Status{
+// transitions lists every permitted change of status. A running job returns to the queue when its server stops or
+// dies, or when it will be tried again.
+var transitions = map[Status][]Status{
 	Queued:    {Running, Cancelled},
 	Running:   {Queued, Done, Failed, Cancelled},
 	Done:      {},
@@ -38,8 +40,8 @@ var next = map[Status][]Status{
 	Cancelled: {},
 }
 
-// Ended reports whether nothing about the job changes any more.
-func (s Status) Ended() bool { return len(next[s]) == 0 }
+// Ended reports whether the status is final.
+func (s Status) Ended() bool { return len(transitions[s]) == 0 }
 
 // Progress is how many units of work are done, and of how many, as far as that is known.
 type Progress struct {
@@ -47,13 +49,14 @@ type Progress struct {
 	Total int64 `json:"total"`
 }
 
-// A Tally is what a run keeps up to date: how far the work is, and what it has cost.
+// A Tally is what a run keeps up to date: its progress and its cost.
 type Tally struct {
 	Progress
 	Cost money.Nano
 }
 
-// A Job is background work as a caller sees it. What the work is for embeds it, and reads it with Columns.
+// A Job is background work as a caller sees it. The record that the job is for embeds it, and selects it with
+// Columns.
 type Job struct {
 	Status     Status `json:"status" enum:"QUEUED,RUNNING,DONE,FAILED,CANCELLED"`
 	Progress   `json:"progress"`
@@ -65,7 +68,7 @@ type Job struct {
 	FinishedAt *clock.Time `json:"finished_at"`
 }
 
-// Why a run ends before its work does: the cause of its context, and what its writes return from then on.
+// Why a run ends before its work does. These are the causes of its context, and its writes return them from then on.
 var (
 	ErrStopping  = errors.New("the server is stopping")
 	ErrCancelled = errors.New("the job was cancelled")
@@ -73,13 +76,15 @@ var (
 )
 
 const (
-	maxAttempts  = 5  // tries that fail one after the other without progress
-	maxReturns   = 30 // or are told to come back: half an hour or more
-	maxLosses    = 10 // servers that die one after the other with the job in hand, without progress: it may be what kills them
-	maxFailure   = 1000
-	firstPause   = time.Second
-	longestPause = time.Minute      // of our own
-	longestAsked = 10 * time.Minute // of what a refusal asks for
+	maxAttempts  = 5  // consecutive failures without progress
+	maxDeferrals = 30 // consecutive refusals that say when to retry: half an hour or more
+	// maxLosses bounds consecutive crashes of the server while the job ran, without progress: the job may be the
+	// reason.
+	maxLosses         = 10
+	maxFailure        = 1000
+	firstDelay        = time.Second
+	maxDelay          = time.Minute      // for backoff of our own
+	maxRequestedDelay = 10 * time.Minute // for what a refusal asks for
 )
 
 // A record is the part of a job's row that changes. Its methods are the rules, without the database.
@@ -96,9 +101,9 @@ type record struct {
 	FinishedAt       *clock.Time
 }
 
-// move is the only way to another status. It ends the claim; who begins a run sets its own.
+// move changes the status. Nothing else does. It clears the claim; claim sets it again.
 func (r *record) move(to Status, now clock.Time) error {
-	if !slices.Contains(next[r.Status], to) {
+	if !slices.Contains(transitions[r.Status], to) {
 		return fmt.Errorf("a job that is %s cannot become %s", r.Status, to)
 	}
 	r.Status, r.Claim = to, ""
@@ -111,9 +116,9 @@ func (r *record) move(to Status, now clock.Time) error {
 	return nil
 }
 
-// claim takes a job that waits.
+// claim takes a waiting job to run it.
 func (r *record) claim(token string, now clock.Time) error {
-	if err := r.park(token); err != nil {
+	if err := r.setAside(token); err != nil {
 		return err
 	}
 	if err := r.move(Running, now); err != nil {
@@ -123,8 +128,8 @@ func (r *record) claim(token string, now clock.Time) error {
 	return nil
 }
 
-// park takes a job that waits, and leaves it in the queue.
-func (r *record) park(token string) error {
+// setAside claims a waiting job and leaves it in the queue.
+func (r *record) setAside(token string) error {
 	if r.Status != Queued || r.Claim != "" {
 		return ErrLost
 	}
@@ -132,9 +137,9 @@ func (r *record) park(token string) error {
 	return nil
 }
 
-// held says why the run of that token may not write, or nil.
-func (r *record) held(token string) error {
-	if err := r.claimed(token); err != nil {
+// mayWrite returns why the run of that token may not write, or nil.
+func (r *record) mayWrite(token string) error {
+	if err := r.hasClaim(token); err != nil {
 		return err
 	}
 	if r.CancelRequested {
@@ -143,23 +148,23 @@ func (r *record) held(token string) error {
 	return nil
 }
 
-// claimed says why the job is not that token's.
-func (r *record) claimed(token string) error {
+// hasClaim returns ErrLost when that token does not hold the claim of the running job.
+func (r *record) hasClaim(token string) error {
 	if r.Status != Running || r.Claim != token {
 		return ErrLost
 	}
 	return nil
 }
 
-// tell takes a run's tally over. Progress makes up for what failed before it.
-func (r *record) tell(t Tally) {
+// applyTally stores a run's tally. Progress resets the counts of failures before it.
+func (r *record) applyTally(t Tally) {
 	if t.Done > r.Done {
 		r.Attempts, r.Losses = 0, 0
 	}
 	r.Done, r.Total, r.Cost = t.Done, t.Total, t.Cost
 }
 
-// cancel ends what waits, and asks what runs to end. Repeating it is a no-op.
+// cancel ends a waiting job, and asks a running one to end. Repeating it is a no-op.
 func (r *record) cancel(now clock.Time) error {
 	switch {
 	case r.Status == Cancelled:
@@ -174,8 +179,9 @@ func (r *record) cancel(now clock.Time) error {
 	return r.move(Cancelled, now)
 }
 
-// free takes a job from a claim that nobody has in hand. died says that a server may have died of it.
-func (r *record) free(token string, died bool, now clock.Time) error {
+// releaseClaim takes a job from a claim that no run holds any more. died says that the job may have crashed its
+// server.
+func (r *record) releaseClaim(token string, died bool, now clock.Time) error {
 	if r.Claim != token {
 		return ErrLost
 	}
@@ -196,55 +202,55 @@ func (r *record) free(token string, died bool, now clock.Time) error {
 	return r.move(Queued, now)
 }
 
-// settle is what becomes of a job whose work returned err, in a context that ended of cause, or did not. A job that is to
-// be tried again rests first, for the time that is returned: it waits in the queue, and its claim stays.
-func (r *record) settle(token string, err, cause error, now clock.Time) (rest time.Duration, _ error) {
+// settle sets the status of a job whose work returned err, in a context that ended with cause, or did not end. A job
+// that will be tried again returns to the queue with its claim, and waits for the returned delay.
+func (r *record) settle(token string, err, cause error, now clock.Time) (wait time.Duration, _ error) {
 	if r.Status != Running || r.Claim != token {
 		return 0, ErrLost
 	}
 	switch {
 	case r.CancelRequested:
 		return 0, r.move(Cancelled, now)
-	case cause != nil: // of a cancellation that was not committed after all, too
+	case cause != nil: // also of a cancellation that was rolled back
 		return 0, r.move(Queued, now)
 	case err == nil:
 		return 0, r.move(Done, now)
 	}
 	refusal, _ := errors.AsType[*fault.Fault](err)
-	if r.Attempts++; r.Attempts < tries(refusal) {
+	if r.Attempts++; r.Attempts < maxTries(refusal) {
 		moved := r.move(Queued, now)
 		r.Claim = token
-		return pause(r.Attempts, refusal), moved
+		return retryDelay(r.Attempts, refusal), moved
 	}
 	r.Failure = "internal error"
 	if refusal != nil {
-		r.Failure = readable(refusal.Message)
+		r.Failure = storableText(refusal.Message)
 	}
 	return 0, r.move(Failed, now)
 }
 
-// tries is how often work is tried that is refused like that, or fails for another reason.
-func tries(refusal *fault.Fault) int64 {
+// maxTries returns how often work is tried that fails with this refusal, or, when it is nil, with another error.
+func maxTries(refusal *fault.Fault) int64 {
 	switch {
 	case refusal == nil:
 		return maxAttempts
 	case refusal.RetryAfter > 0:
-		return maxReturns
+		return maxDeferrals
 	}
 	return 1
 }
 
-// pause grows fourfold with each attempt, and is not shorter than a refusal asks for, within reason.
-func pause(attempts int64, refusal *fault.Fault) time.Duration {
-	wait := min(firstPause<<(2*min(attempts-1, 10)), longestPause)
+// retryDelay grows fourfold with each attempt. It is at least what the refusal asks for, up to maxRequestedDelay.
+func retryDelay(attempts int64, refusal *fault.Fault) time.Duration {
+	wait := min(firstDelay<<(2*min(attempts-1, 10)), maxDelay)
 	if refusal != nil {
-		wait = max(wait, min(refusal.RetryAfter, longestAsked))
+		wait = max(wait, min(refusal.RetryAfter, maxRequestedDelay))
 	}
 	return wait
 }
 
-// readable is a message that both engines can keep.
-func readable(message string) string {
+// storableText replaces what one of the engines cannot store, and cuts the message to maxFailure characters.
+func storableText(message string) string {
 	message = strings.ReplaceAll(strings.ToValidUTF8(message, "\uFFFD"), "\x00", "\uFFFD")
 	if runes := []rune(message); len(runes) > maxFailure {
 		return string(runes[:maxFailure])

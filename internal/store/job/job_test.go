@@ -24,8 +24,8 @@ func TestEveryPairOfStatusesIsAMoveOrRefused(t *testing.T) {
 		"QUEUED RUNNING": true, "QUEUED CANCELLED": true,
 		"RUNNING QUEUED": true, "RUNNING DONE": true, "RUNNING FAILED": true, "RUNNING CANCELLED": true,
 	}
-	if len(next) != len(statuses) {
-		t.Fatalf("moves from %d statuses of %d", len(next), len(statuses))
+	if len(transitions) != len(statuses) {
+		t.Fatalf("moves from %d statuses of %d", len(transitions), len(statuses))
 	}
 	for _, from := range statuses {
 		for _, to := range statuses {
@@ -49,8 +49,8 @@ func TestEveryPairOfStatusesIsAMoveOrRefused(t *testing.T) {
 	}
 }
 
-// Whatever happens to a job in whatever order: an end is final, a claim is there exactly when somebody has the job in hand, a wish to
-// cancel is never forgotten, and tries and losses without progress are bounded.
+// Whatever happens to a job in whatever order: an ended job never changes, a running job has a claim, a requested
+// cancellation is never forgotten, and tries and crashes without progress are bounded.
 func TestRulesHoldInEveryOrderOfEvents(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := record{Kind: "count", Status: Queued}
@@ -59,29 +59,29 @@ func TestRulesHoldInEveryOrderOfEvents(t *testing.T) {
 		causes := rapid.SampledFrom([]error{nil, nil, nil, ErrStopping, ErrCancelled, ErrLost})
 		t.Repeat(map[string]func(*rapid.T){
 			"claim":  func(t *rapid.T) { _ = r.claim(tokens.Draw(t, "token"), 1) },
-			"park":   func(t *rapid.T) { _ = r.park(tokens.Draw(t, "token")) },
+			"park":   func(t *rapid.T) { _ = r.setAside(tokens.Draw(t, "token")) },
 			"cancel": func(*rapid.T) { _ = r.cancel(2) },
-			"free":   func(t *rapid.T) { _ = r.free(tokens.Draw(t, "token"), rapid.Bool().Draw(t, "died"), 3) },
+			"free":   func(t *rapid.T) { _ = r.releaseClaim(tokens.Draw(t, "token"), rapid.Bool().Draw(t, "died"), 3) },
 			"settle": func(t *rapid.T) {
 				before, token := r, tokens.Draw(t, "token")
-				rest, err := r.settle(token, outcomes.Draw(t, "outcome"), causes.Draw(t, "cause"), 4)
+				wait, err := r.settle(token, outcomes.Draw(t, "outcome"), causes.Draw(t, "cause"), 4)
 				if owned := before.Status == Running && before.Claim == token; owned != (err == nil) || (!owned && r != before) {
 					t.Fatalf("%+v is settled by %s: %+v %v", before, token, r, err)
 				}
-				if (rest > 0) != (err == nil && r.Status == Queued && r.Claim != "") {
-					t.Fatalf("rests for %s: %+v", rest, r)
+				if (wait > 0) != (err == nil && r.Status == Queued && r.Claim != "") {
+					t.Fatalf("waits for %s: %+v", wait, r)
 				}
 			},
 			"tell": func(t *rapid.T) {
-				if r.held(tokens.Draw(t, "token")) == nil {
-					r.tell(Tally{Progress: Progress{Done: r.Done + rapid.Int64Range(0, 1).Draw(t, "units")}})
+				if r.mayWrite(tokens.Draw(t, "token")) == nil {
+					r.applyTally(Tally{Progress: Progress{Done: r.Done + rapid.Int64Range(0, 1).Draw(t, "units")}})
 				}
 			},
 			"": func(t *rapid.T) {
 				switch {
 				case r.Status == Running && r.Claim == "", r.Status.Ended() && r.Claim != "", r.Status.Ended() != (r.FinishedAt != nil):
 					t.Fatalf("%+v", r)
-				case r.Attempts > maxReturns, r.Losses > maxLosses, r.Status != Failed && (r.Attempts == maxReturns || r.Losses == maxLosses):
+				case r.Attempts > maxDeferrals, r.Losses > maxLosses, r.Status != Failed && (r.Attempts == maxDeferrals || r.Losses == maxLosses):
 					t.Fatalf("tried too often: %+v", r)
 				case r.CancelRequested && r.Status != Running && r.Status != Cancelled:
 					t.Fatalf("a cancellation is forgotten: %+v", r)
@@ -93,7 +93,7 @@ func TestRulesHoldInEveryOrderOfEvents(t *testing.T) {
 				}
 				end := r
 				_, settled := r.settle("run_a", nil, nil, 9)
-				if r.claim("run_a", 9) == nil || r.park("run_a") == nil || settled == nil || r.held("run_a") == nil || r.free("run_a", true, 9) == nil || r != end {
+				if r.claim("run_a", 9) == nil || r.setAside("run_a") == nil || settled == nil || r.mayWrite("run_a") == nil || r.releaseClaim("run_a", true, 9) == nil || r != end {
 					t.Fatalf("%+v is no end: %+v", end, r)
 				}
 				if err := r.cancel(9); r != end || (err == nil) != (end.Status == Cancelled) {
@@ -104,38 +104,38 @@ func TestRulesHoldInEveryOrderOfEvents(t *testing.T) {
 	})
 }
 
-func TestProgressMakesUpForWhatFailedBefore(t *testing.T) {
+func TestProgressResetsFailures(t *testing.T) {
 	r := record{Status: Running, Claim: "run_1", Done: 2, Attempts: 4, Losses: 9}
-	r.tell(Tally{Progress: Progress{Done: 2, Total: 9}, Cost: 5})
+	r.applyTally(Tally{Progress: Progress{Done: 2, Total: 9}, Cost: 5})
 	if r.Attempts != 4 || r.Losses != 9 || r.Total != 9 || r.Cost != 5 {
 		t.Errorf("without progress: %+v", r)
 	}
-	r.tell(Tally{Progress: Progress{Done: 3, Total: 9}})
+	r.applyTally(Tally{Progress: Progress{Done: 3, Total: 9}})
 	if r.Attempts != 0 || r.Losses != 0 {
 		t.Errorf("with progress: %+v", r)
 	}
 }
 
-func TestPausesGrowAndHeedTheRefusalWithinReason(t *testing.T) {
+func TestRetryDelaysGrowAndFollowTheRefusalUpToABound(t *testing.T) {
 	var all []time.Duration
 	for _, n := range []int64{0, 1, 2, 3, 28} {
-		all = append(all, pause(n+1, nil))
+		all = append(all, retryDelay(n+1, nil))
 	}
 	if want := []time.Duration{time.Second, 4 * time.Second, 16 * time.Second, time.Minute, time.Minute}; !slices.Equal(all, want) {
 		t.Errorf("want %v, got %v", want, all)
 	}
-	for asked, want := range map[time.Duration]time.Duration{time.Millisecond: time.Second, 2 * time.Minute: 2 * time.Minute, time.Hour: longestAsked} {
-		if got := pause(1, fault.RateLimited.New("busy").In(asked)); got != want {
+	for asked, want := range map[time.Duration]time.Duration{time.Millisecond: time.Second, 2 * time.Minute: 2 * time.Minute, time.Hour: maxRequestedDelay} {
+		if got := retryDelay(1, fault.RateLimited.New("busy").In(asked)); got != want {
 			t.Errorf("asked for %s: want %s, got %s", asked, want, got)
 		}
 	}
 }
 
 func TestFailureIsTextThatBothEnginesKeep(t *testing.T) {
-	if got, want := readable("a\x00b\xffc"), "a\uFFFDb\uFFFDc"; got != want {
+	if got, want := storableText("a\x00b\xffc"), "a\uFFFDb\uFFFDc"; got != want {
 		t.Errorf("want %q, got %q", want, got)
 	}
-	if got := readable(strings.Repeat("é", 2*maxFailure)); got != strings.Repeat("é", maxFailure) {
+	if got := storableText(strings.Repeat("é", 2*maxFailure)); got != strings.Repeat("é", maxFailure) {
 		t.Errorf("%d bytes are left", len(got))
 	}
 }
@@ -161,9 +161,9 @@ func TestJobIsShownWithinWhatItIsFor(t *testing.T) {
 	}
 }
 
-// However many jobs whoever queues, and however long each takes: no slot stays empty that somebody may have, and while a workspace
-// waits that has nothing running, none is served twice.
-func TestNobodyWaitsForAnothersQueue(t *testing.T) {
+// However many jobs each workspace queues, and however long they take: no slot stays empty that a job may use, and
+// while a workspace waits that has nothing running, no other is served twice.
+func TestAWorkspaceDoesNotWaitForAnothersQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slots, perWorkspace := rapid.IntRange(1, 5).Draw(t, "slots"), rapid.IntRange(1, 3).Draw(t, "per workspace")
 		queues := map[tenant.ID]int{}
@@ -173,19 +173,19 @@ func TestNobodyWaitsForAnothersQueue(t *testing.T) {
 		running, served, passed := map[tenant.ID]int{}, map[tenant.ID]uint64{}, map[tenant.ID]map[tenant.ID]int{}
 		var order []tenant.ID // of what runs
 		for turn := uint64(1); turn < 60; turn++ {
-			var heads []head
+			var heads []queueHead
 			for ws, n := range queues {
 				if n > 0 {
-					heads = append(heads, head{WorkspaceID: ws, ID: fmt.Sprint("job_", n), CreatedAt: clock.Time(-n)})
+					heads = append(heads, queueHead{WorkspaceID: ws, ID: fmt.Sprint("job_", n), CreatedAt: clock.Time(-n)})
 				}
 			}
-			slices.SortFunc(heads, func(a, b head) int { return cmp.Compare(a.WorkspaceID, b.WorkspaceID) })
+			slices.SortFunc(heads, func(a, b queueHead) int { return cmp.Compare(a.WorkspaceID, b.WorkspaceID) })
 			vacant := slots - len(order)
 			chosen := choose(heads, running, served, perWorkspace, vacant)
 			if len(chosen) > vacant {
 				t.Fatalf("%d for %d slots", len(chosen), vacant)
 			}
-			fit := slices.DeleteFunc(heads, func(h head) bool { return running[h.WorkspaceID] >= perWorkspace })
+			fit := slices.DeleteFunc(heads, func(h queueHead) bool { return running[h.WorkspaceID] >= perWorkspace })
 			if len(chosen) != min(vacant, len(fit)) {
 				t.Fatalf("%d slots stay empty for %d jobs", vacant-len(chosen), len(fit))
 			}

@@ -9,12 +9,12 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// Work does a job, or what is left of it: a run may come after others that ended anywhere between two of their writes.
-// It reads from the database what is done, and returns when ctx ends.
+// Work does a job, or what is left of it: earlier runs may have ended between any two of their writes. It reads from
+// the database what is done, and returns when ctx ends.
 //
-// A refusal (fault.Fault) fails the job with its message, unless it says when to come back. So does any other error, a panic
-// among them, after a few tries: they are told to the log, and the caller reads that there was one. Nil means
-// that everything is done, unless ctx has ended: then what is left is resumed.
+// A refusal (fault.Fault) fails the job with its message, unless it says when to retry. Any other error, and a panic,
+// fails the job after a few tries: the log gets the error, and the caller reads "internal error". Nil means that
+// everything is done, unless ctx has ended: then what is left is resumed.
 type Work func(ctx context.Context, run *Run) error
 
 // A Run is one run of a job, from its claim to its end.
@@ -27,35 +27,41 @@ type Run struct {
 	claim  string
 	ctx    context.Context
 	end    context.CancelCauseFunc
-	turn   chan struct{} // one write at a time: on one row they would only get in each other's way
+	// writing is a mutex that respects contexts: concurrent writes to one row would only cause serialization
+	// failures.
+	writing chan struct{}
 }
 
-// Tx is the only way in which a run writes. In one transaction it makes sure that the job is still this run's and not cancelled,
-// runs fn, and keeps what fn makes of the tally: each unit is counted if and only if it is written. Else it
-// returns ErrLost or ErrCancelled, and nothing is written. fn may run more than once, so it must set what it returns from scratch.
+// Tx is the only way in which a run writes. In one transaction it checks that the job's claim is still this run's and
+// that the job is not cancelled, runs fn, and stores fn's changes to the tally: each unit is counted if and only if
+// it is written. Otherwise it returns ErrLost or ErrCancelled, and nothing is written. fn may run more than once, so
+// it must set what it returns from scratch.
 //
-// After another error it is unknown whether it took place; the next run reads it from the database.
-// While the server stops, a run may still save what it has, in a context.WithoutCancel of its own. For concurrent use.
+// After any other error it is unknown whether the transaction committed; the next run reads that from the database.
+// While the server stops, a run may still save what it has, with a context.WithoutCancel of its own. Tx is safe for
+// concurrent use.
 func (r *Run) Tx(ctx context.Context, fn func(*db.Tx, *Tally) error) error {
-	return r.write(ctx, (*record).held, fn, func(*record) error { return nil })
+	return r.write(ctx, (*record).mayWrite, fn, func(*record) error { return nil })
 }
 
-// Save is like Tx, for what a run has in hand that is cancelled: what it paid for is kept, and told.
+// Save is like Tx, but also succeeds when the job is cancelled: what the run has paid for is stored and counted.
 func (r *Run) Save(ctx context.Context, fn func(*db.Tx, *Tally) error) error {
-	return r.write(ctx, (*record).claimed, fn, func(*record) error { return nil })
+	return r.write(ctx, (*record).hasClaim, fn, func(*record) error { return nil })
 }
 
-// Finish is like Tx, and the job is DONE in the same transaction: neither exists without the other.
+// Finish is like Tx, and sets the job to DONE in the same transaction.
 func (r *Run) Finish(ctx context.Context, fn func(*db.Tx, *Tally) error) error {
-	return r.write(ctx, (*record).held, fn, func(j *record) error { return j.move(Done, r.runner.now()) })
+	return r.write(ctx, (*record).mayWrite, fn, func(j *record) error { return j.move(Done, r.runner.now()) })
 }
 
-func (r *Run) write(ctx context.Context, may func(*record, string) error, fn func(*db.Tx, *Tally) error, then func(*record) error) error {
+func (r *Run) write(
+	ctx context.Context, may func(*record, string) error, fn func(*db.Tx, *Tally) error, then func(*record) error,
+) error {
 	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
+	case r.writing <- struct{}{}:
+		defer func() { <-r.writing }()
 	case <-ctx.Done():
-		return r.why(ctx.Err())
+		return r.withCause(ctx.Err())
 	}
 	if cause := r.cause(); errors.Is(cause, ErrLost) {
 		return cause
@@ -69,7 +75,7 @@ func (r *Run) write(ctx context.Context, may func(*record, string) error, fn fun
 			if err := fn(tx, &tally); err != nil {
 				return err
 			}
-			j.tell(tally)
+			j.applyTally(tally)
 			return then(j)
 		})
 	})
@@ -79,18 +85,18 @@ func (r *Run) write(ctx context.Context, may func(*record, string) error, fn fun
 	if errors.Is(err, ErrLost) || errors.Is(err, ErrCancelled) {
 		r.end(err)
 	}
-	return r.why(err)
+	return r.withCause(err)
 }
 
-// cause is what ended the run, or nil while it lasts.
+// cause returns what ended the run, or nil while it lasts.
 func (r *Run) cause() error { return context.Cause(r.ctx) }
 
-// why names what ended the run, where err is only that it ended.
-func (r *Run) why(err error) error {
+// withCause adds the cause to an error that only says that the context ended.
+func (r *Run) withCause(err error) error {
 	if cause := r.cause(); cause != nil && errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: %w", cause, err)
 	}
 	return err
 }
 
-func (r *Run) place() place { return place{r.Workspace, r.ID} }
+func (r *Run) key() key { return key{r.Workspace, r.ID} }

@@ -14,17 +14,18 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// A Config says what a runner needs. Zero numbers mean the usual ones.
+// A Config configures a runner. Zero numbers mean the defaults.
 type Config struct {
 	DB           *db.DB
 	Log          *slog.Logger
-	Slots        int               // how many jobs run at once: 4
-	PerWorkspace int               // and of one workspace: 2
-	Now          func() clock.Time // the machine's clock
+	Slots        int               // jobs that run at once; default 4
+	PerWorkspace int               // of them, jobs of one workspace; default 2
+	Now          func() clock.Time // default: the machine's clock
 }
 
-// A Runner runs the jobs of all workspaces. There is one for a database: whoever may serve it. A claim that is not in its memory
-// is therefore nobody's, and it takes the job over: at its start all of them are.
+// A Runner runs the jobs of all workspaces. A database has one runner: that of the process that holds its lease. A
+// claim that is not in the runner's memory therefore belongs to no live run, and the runner takes that job over. At
+// its start that is true of all claims.
 type Runner struct {
 	db           *db.DB
 	log          *slog.Logger
@@ -32,66 +33,71 @@ type Runner struct {
 	perWorkspace int
 	now          func() clock.Time
 	tx           func(context.Context, func(*db.Tx) error) (db.Version, error)
-	every        time.Duration
-	pace         float64 // of rests
+	pollEvery    time.Duration
+	backoffScale float64 // factor on backoff delays, for tests
 
 	wake chan struct{}
 	work sync.WaitGroup
 
-	mu      sync.Mutex
-	works   map[string]Work
-	runs    map[string]*Run // by claim; each has a slot
-	resting map[string]rest // by claim
-	served  map[tenant.ID]uint64
-	turns   uint64
-	paused  error // why nothing may run
-	fresh   bool  // has not looked at claims yet: what it finds, a server died with
+	mu        sync.Mutex
+	handlers  map[string]Work
+	runs      map[string]*Run    // by claim; each occupies a slot
+	backoffs  map[string]backoff // by claim
+	served    map[tenant.ID]uint64
+	starts    uint64
+	paused    error // why nothing may run; nil when not paused
+	firstPass bool  // claims were not reconciled yet: those it finds belong to a server that died
 }
 
-// A rest is the time that a job spends between two tries. The time is the process's own, and does not follow the clock on the wall.
-type rest struct {
-	place
-	until time.Time // zero: until a server comes that knows its kind
+// A backoff is the time that a job waits between two tries. It uses the process's monotonic clock, not the wall
+// clock.
+type backoff struct {
+	key
+	until time.Time // zero: until a server with a handler for its kind starts
 }
 
 const (
-	poll     = time.Second      // how often the runner looks without being woken
-	patience = 10 * time.Second // for one of its own transactions: a connection that swallows packets would be waited on for long
+	pollInterval = time.Second // how often the runner looks for changes without being woken
+	// txTimeout bounds one transaction of the runner: a connection whose packets are dropped would otherwise block
+	// until TCP gives up.
+	txTimeout = 10 * time.Second
 )
 
-// NewRunner is a runner that has nothing to do yet.
+// NewRunner returns a runner that does not run yet.
 func NewRunner(c Config) *Runner {
 	r := &Runner{
-		db: c.DB, log: c.Log, slots: cmp.Or(c.Slots, 4), perWorkspace: cmp.Or(c.PerWorkspace, 2), now: c.Now, tx: c.DB.Tx, every: poll, pace: 1,
-		wake: make(chan struct{}, 1), works: map[string]Work{}, runs: map[string]*Run{}, resting: map[string]rest{}, served: map[tenant.ID]uint64{},
-		fresh: true,
+		db: c.DB, log: c.Log, slots: cmp.Or(c.Slots, 4), perWorkspace: cmp.Or(c.PerWorkspace, 2), now: c.Now,
+		tx: c.DB.Tx, pollEvery: pollInterval, backoffScale: 1,
+		wake: make(chan struct{}, 1), handlers: map[string]Work{}, runs: map[string]*Run{}, backoffs: map[string]backoff{},
+		served:    map[tenant.ID]uint64{},
+		firstPass: true,
 	}
 	if r.now == nil {
 		r.now = clock.Now
 	}
-	c.DB.Listen(queued, r.Wake)
+	c.DB.Listen(topic, r.Wake)
 	return r
 }
 
-// Handle says who does jobs of a kind, before Run. A job of a kind that nobody does waits for a server that does it.
+// Handle registers the work of a kind, before Run. Jobs of other kinds wait for a server that has a handler for them.
 func (r *Runner) Handle(kind string, work Work) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.works[kind] != nil {
-		panic("job: two handle " + kind)
+	if r.handlers[kind] != nil {
+		panic("job: two handlers of " + kind)
 	}
-	r.works[kind] = work
+	r.handlers[kind] = work
 }
 
-// Wake says that something was queued or cancelled. A wake-up that comes too early, or never, makes that only slow.
+// Wake makes the runner look for changes now. A wake-up that is missed only delays them until the next poll.
 func (r *Runner) Wake() {
 	select {
 	case r.wake <- struct{}{}:
-	default: // it is about to look
+	default: // a wake-up is already pending
 	}
 }
 
-// Cancel is the package's Cancel in a transaction of its own, or in ctx's, and tells the run at once.
+// Cancel is the package's Cancel in a transaction of its own, or in ctx's, and ends the run at once.
 func (r *Runner) Cancel(ctx context.Context, ws tenant.ID, by tenant.Actor, id string) (j Job, err error) {
 	if _, err = r.db.Tx(ctx, func(tx *db.Tx) (err error) {
 		j, err = Cancel(ctx, tx, ws, by, id)
@@ -102,16 +108,16 @@ func (r *Runner) Cancel(ctx context.Context, ws tenant.ID, by tenant.Actor, id s
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, run := range r.runs {
-		if run.place() == (place{ws, id}) {
-			run.end(ErrCancelled) // if ctx's transaction is not committed after all, the job is run again
+		if run.key() == (key{ws, id}) {
+			run.end(ErrCancelled) // if ctx's transaction is rolled back, the job is run again
 		}
 	}
 	r.Wake()
 	return j, nil
 }
 
-// Pause ends all runs at once, and lets none begin: another server may have the database now. What they still write is refused
-// here, and in the database if their job has changed hands.
+// Pause ends all runs at once and starts no others, because another server may hold the database now. What the runs
+// still write is refused here, and in the database if another server has claimed their job.
 func (r *Runner) Pause(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,16 +135,16 @@ func (r *Runner) Resume() {
 	r.Wake()
 }
 
-// Run runs jobs until ctx ends. Then it ends what runs, of the cause ErrStopping, and returns when that has returned; those jobs are
-// back in the queue.
+// Run runs jobs until ctx ends. Then it ends the running jobs with the cause ErrStopping, waits for them, and
+// returns; those jobs are back in the queue.
 func (r *Runner) Run(ctx context.Context) {
-	tick := time.NewTicker(r.every)
+	tick := time.NewTicker(r.pollEvery)
 	defer tick.Stop()
 	var failing error
-	var seen uint64 // the database's changes at the last look; 0 when there is to be another in any case
+	var seen uint64 // the database's change number at the last pass; 0 forces another pass
 	for {
-		if now := r.db.Changes(ctx); now != seen || len(r.rested()) > 0 {
-			err := r.look(ctx)
+		if now := r.db.Changes(ctx); now != seen || len(r.expiredBackoffs()) > 0 {
+			err := r.runOnce(ctx)
 			switch {
 			case err != nil && failing == nil && ctx.Err() == nil:
 				r.log.Warn("cannot look for jobs; trying again", "err", err)
@@ -169,11 +175,11 @@ func (r *Runner) stop() {
 	r.work.Wait()
 }
 
-// look is one turn: what was claimed is compared with what is in hand, what has rested enough waits again, and free slots
-// are filled.
-func (r *Runner) look(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{r.compare, r.rouse, r.fill} {
-		if r.idle() {
+// runOnce makes one pass: it reconciles the claims, requeues jobs whose backoff has expired, and fills the free
+// slots.
+func (r *Runner) runOnce(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{r.reconcile, r.requeueExpired, r.fillSlots} {
+		if r.isPaused() {
 			return nil
 		}
 		if err := step(ctx); err != nil {
@@ -183,7 +189,7 @@ func (r *Runner) look(ctx context.Context) error {
 	return nil
 }
 
-func (r *Runner) idle() bool {
+func (r *Runner) isPaused() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.paused != nil
@@ -191,14 +197,15 @@ func (r *Runner) idle() bool {
 
 // find reads across workspaces.
 func find[T any](ctx context.Context, r *Runner, text string) ([]T, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, txTimeout)
 	defer cancel()
 	return db.Query[T](ctx, r.db.Across("jobs of all workspaces are run here"), text)
 }
 
-// change is a change in a transaction of its own. That a job has changed hands or is gone is no error.
-func (r *Runner) change(ctx context.Context, at place, rule func(*record) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// change runs the package's change in a transaction of its own. It ignores that another run has the job's claim, or
+// that the job is deleted.
+func (r *Runner) change(ctx context.Context, at key, rule func(*record) error) error {
+	ctx, cancel := context.WithTimeout(ctx, txTimeout)
 	defer cancel()
 	_, err := r.tx(ctx, func(tx *db.Tx) error { return change(ctx, tx, at.WorkspaceID, at.ID, rule) })
 	if errors.Is(err, ErrLost) || errors.Is(err, errMissing) {
@@ -207,39 +214,41 @@ func (r *Runner) change(ctx context.Context, at place, rule func(*record) error)
 	return err
 }
 
-// compare tells runs that their job was cancelled, and takes jobs over whose claim is in nobody's hand: of a server that died, of a
-// claim or an end that the database did not answer.
-func (r *Runner) compare(ctx context.Context) error {
-	all, err := find[claimed](ctx, r, findClaimed)
+// reconcile compares the claims in the database with those in memory. It ends runs whose job was cancelled, and takes
+// over jobs whose claim belongs to no run: of a server that died, or of a claim or a settlement that the database did
+// not answer.
+func (r *Runner) reconcile(ctx context.Context) error {
+	all, err := find[claimedJob](ctx, r, selectClaimed)
 	if err != nil {
 		return fmt.Errorf("find claimed jobs: %w", err)
 	}
 	r.mu.Lock()
-	died := r.fresh
+	died := r.firstPass
 	r.mu.Unlock()
 	for _, c := range all {
-		if r.known(c) {
+		if r.ownsClaim(c) {
 			continue
 		}
-		err := r.change(ctx, c.place(), func(j *record) error { return j.free(c.Claim, died, r.now()) })
+		err := r.change(ctx, c.key(), func(j *record) error { return j.releaseClaim(c.Claim, died, r.now()) })
 		if err != nil {
 			return fmt.Errorf("take over job %s: %w", c.ID, err)
 		}
-		r.log.Info("a job that nobody had in hand is taken over", "workspace", c.WorkspaceID, "job", c.ID)
+		r.log.Info("a job whose claim belongs to no run is taken over", "workspace", c.WorkspaceID, "job", c.ID)
 	}
 	r.mu.Lock()
-	r.fresh = false
+	r.firstPass = false
 	r.mu.Unlock()
 	return nil
 }
 
-// known reports whether a claim is in hand here, and ends its run if the job was cancelled.
-func (r *Runner) known(c claimed) bool {
+// ownsClaim reports whether a claim belongs to a run or a backoff of this runner. It ends the run if the job was
+// cancelled.
+func (r *Runner) ownsClaim(c claimedJob) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	run := r.runs[c.Claim]
 	if run == nil {
-		_, resting := r.resting[c.Claim]
+		_, resting := r.backoffs[c.Claim]
 		return resting
 	}
 	if c.CancelRequested {
@@ -248,27 +257,27 @@ func (r *Runner) known(c claimed) bool {
 	return !errors.Is(run.cause(), ErrLost)
 }
 
-// rouse lets jobs wait again that have rested enough.
-func (r *Runner) rouse(ctx context.Context) error {
-	for claim, at := range r.rested() {
-		err := r.change(ctx, at, func(j *record) error { return j.free(claim, false, r.now()) })
+// requeueExpired requeues jobs whose backoff has expired.
+func (r *Runner) requeueExpired(ctx context.Context) error {
+	for claim, at := range r.expiredBackoffs() {
+		err := r.change(ctx, at, func(j *record) error { return j.releaseClaim(claim, false, r.now()) })
 		if err != nil {
-			return fmt.Errorf("rouse job %s: %w", at.ID, err)
+			return fmt.Errorf("requeue job %s: %w", at.ID, err)
 		}
 		r.mu.Lock()
-		delete(r.resting, claim)
+		delete(r.backoffs, claim)
 		r.mu.Unlock()
 	}
 	return nil
 }
 
-func (r *Runner) rested() map[string]place {
+func (r *Runner) expiredBackoffs() map[string]key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := map[string]place{}
-	for claim, rest := range r.resting {
-		if !rest.until.IsZero() && time.Now().After(rest.until) {
-			all[claim] = rest.place
+	all := map[string]key{}
+	for claim, b := range r.backoffs {
+		if !b.until.IsZero() && time.Now().After(b.until) {
+			all[claim] = b.key
 		}
 	}
 	return all

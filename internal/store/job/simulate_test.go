@@ -15,22 +15,23 @@ import (
 	"sovereign/internal/store/db"
 )
 
-var seedsFlag = flag.Uint64("seeds", 6, "how many accidents of jobs are simulated")
+var seedsFlag = flag.Uint64("seeds", 3, "how many seeds the job simulator runs")
 
-// Servers come, stop, are killed, are paused and come back, sometimes two of them at once; jobs are queued and cancelled; work fails,
-// panics, is refused; transactions fail before and after they took place. Whatever happens: every unit is written once, and counted if and
-// only if it is written; an end is final; who was told that a job is cancelled finds it cancelled; and no job is left over.
-func TestSimulatedAccidentsNeverLoseOrDoubleAUnit(t *testing.T) {
-	each(t, func(t *testing.T, m room) {
+// Servers start, stop, are killed, are paused and resume, sometimes two of them at once; jobs are queued and
+// cancelled; work fails, panics and is refused; transactions fail before and after their commit. Whatever happens:
+// every unit is written once, and counted if and only if it is written; a final status never changes; a job whose
+// cancellation was acknowledged ends as cancelled; and no job is left over. -seeds N runs more of them.
+func TestSimulatedFailuresNeverLoseOrDoubleAUnit(t *testing.T) {
+	each(t, func(t *testing.T, m fixture) {
 		seeds := *seedsFlag
 		if m.db.Engine == db.Postgres {
 			seeds = (seeds + 1) / 2
 		}
 		for seed := uint64(1); seed <= seeds && !t.Failed(); seed++ {
-			s := &simulation{room: m, t: t, random: rand.New(rand.NewPCG(seed, 7)), ends: map[place]record{}, cancelled: map[place]bool{}}
+			s := &simulation{fixture: m, t: t, random: rand.New(rand.NewPCG(seed, 7)), ends: map[key]record{}, cancelled: map[key]bool{}}
 			for i := range 3 {
 				ws := name("ws", int(seed)*10+i)
-				m.settle(t, ws)
+				m.addWorkspace(t, ws)
 				s.spaces = append(s.spaces, ws)
 			}
 			s.run(80)
@@ -43,16 +44,16 @@ func TestSimulatedAccidentsNeverLoseOrDoubleAUnit(t *testing.T) {
 }
 
 type simulation struct {
-	room
-	t      *testing.T
-	spaces []tenant.ID
-	jobs   []place
-	alive  []*server
+	fixture
+	t       *testing.T
+	spaces  []tenant.ID
+	jobs    []key
+	servers []*server
 
-	mu        sync.Mutex // work draws, too
+	mu        sync.Mutex // work draws from random, too
 	random    *rand.Rand
-	ends      map[place]record // as they were first seen
-	cancelled map[place]bool   // as callers were told
+	ends      map[key]record // final rows as they were first seen
+	cancelled map[key]bool   // jobs that callers were told are cancelled
 }
 
 func (s *simulation) draw(n int) int {
@@ -63,27 +64,27 @@ func (s *simulation) draw(n int) int {
 
 var errRefused = fault.InsufficientBalance.New("refused by the test")
 
-var accidents = []struct {
+var events = []struct {
 	weight int
 	do     func(*simulation)
 }{
-	{6, (*simulation).ask},
-	{3, (*simulation).begin},
-	{2, func(s *simulation) { s.end((*server).kill) }},
-	{1, func(s *simulation) { s.end(func(v *server) { v.stop() }) }},
-	{2, func(s *simulation) { s.some(func(v *server) { v.Pause(errBroken) }) }},
-	{3, func(s *simulation) { s.some(func(v *server) { v.Resume() }) }},
+	{6, (*simulation).queueJob},
+	{3, (*simulation).startServer},
+	{2, func(s *simulation) { s.endServer((*server).kill) }},
+	{1, func(s *simulation) { s.endServer(func(v *server) { v.stop() }) }},
+	{2, func(s *simulation) { s.onServer(func(v *server) { v.Pause(errBroken) }) }},
+	{3, func(s *simulation) { s.onServer(func(v *server) { v.Resume() }) }},
 	{4, (*simulation).cancel},
 }
 
 func (s *simulation) run(steps int) {
 	total := 0
-	for _, a := range accidents {
+	for _, a := range events {
 		total += a.weight
 	}
 	for range steps {
 		at := s.draw(total)
-		for _, a := range accidents {
+		for _, a := range events {
 			if at -= a.weight; at < 0 {
 				a.do(s)
 				break
@@ -94,15 +95,15 @@ func (s *simulation) run(steps int) {
 	}
 }
 
-func (s *simulation) ask() {
+func (s *simulation) queueJob() {
 	ws := s.spaces[s.draw(len(s.spaces))]
-	s.jobs = append(s.jobs, place{ws, s.queue(s.t, ws, int64(s.draw(7)))})
-	s.some(func(v *server) { v.Wake() })
+	s.jobs = append(s.jobs, key{ws, s.queue(s.t, ws, int64(s.draw(7)))})
+	s.onServer(func(v *server) { v.Wake() })
 }
 
-// begin starts a server, although another may still believe that it serves.
-func (s *simulation) begin() {
-	if len(s.alive) == 2 {
+// startServer starts a server, although another one may still run.
+func (s *simulation) startServer() {
+	if len(s.servers) == 2 {
 		return
 	}
 	v := s.open(s.t, Config{Slots: 3})
@@ -116,12 +117,12 @@ func (s *simulation) begin() {
 		}
 		return v.own.Tx(ctx, fn)
 	}
-	v.Handle(kind, counting(v.own, s.hinder))
-	s.alive = append(s.alive, v.start(s.t))
+	v.Handle(kind, counting(v.own, s.disturb))
+	s.servers = append(s.servers, v.start(s.t))
 }
 
-// hinder is what may happen before a unit.
-func (s *simulation) hinder(ctx context.Context, _ *Run, _ int64) error {
+// disturb is what may happen before a unit.
+func (s *simulation) disturb(ctx context.Context, _ *Run, _ int64) error {
 	switch s.draw(60) {
 	case 0:
 		return errBroken
@@ -138,26 +139,26 @@ func (s *simulation) hinder(ctx context.Context, _ *Run, _ int64) error {
 	return nil
 }
 
-func (s *simulation) some(do func(*server)) {
-	if len(s.alive) > 0 {
-		do(s.alive[s.draw(len(s.alive))])
+func (s *simulation) onServer(do func(*server)) {
+	if len(s.servers) > 0 {
+		do(s.servers[s.draw(len(s.servers))])
 	}
 }
 
-func (s *simulation) end(how func(*server)) {
-	if len(s.alive) > 0 {
-		v := s.alive[0]
-		s.alive = s.alive[1:]
+func (s *simulation) endServer(how func(*server)) {
+	if len(s.servers) > 0 {
+		v := s.servers[0]
+		s.servers = s.servers[1:]
 		how(v)
 	}
 }
 
 func (s *simulation) cancel() {
-	if len(s.jobs) == 0 || len(s.alive) == 0 {
+	if len(s.jobs) == 0 || len(s.servers) == 0 {
 		return
 	}
 	at := s.jobs[s.draw(len(s.jobs))]
-	_, err := s.alive[s.draw(len(s.alive))].Cancel(s.t.Context(), at.WorkspaceID, ann, at.ID)
+	_, err := s.servers[s.draw(len(s.servers))].Cancel(s.t.Context(), at.WorkspaceID, ann, at.ID)
 	switch {
 	case err == nil:
 		s.cancelled[at] = true
@@ -173,7 +174,7 @@ type seen struct {
 	Units, Results int64
 }
 
-func (s *simulation) look() []seen {
+func (s *simulation) readAll() []seen {
 	all, err := db.Query[seen](s.t.Context(), s.db.Across("test"), `
 		SELECT workspace_id, id, kind, status, done, total, cost, attempts, losses, claim, cancel_requested, failure, started_at, finished_at,
 			(SELECT COUNT(*) FROM units WHERE units.workspace_id = jobs.workspace_id AND units.job_id = jobs.id) AS units,
@@ -185,17 +186,17 @@ func (s *simulation) look() []seen {
 	return all
 }
 
-// check holds every job against what was seen and told before.
+// check compares every job with what was seen and what callers were told before.
 func (s *simulation) check() {
-	for _, j := range s.look() {
-		at := place{j.WorkspaceID, j.ID}
+	for _, j := range s.readAll() {
+		at := key{j.WorkspaceID, j.ID}
 		if j.Units != j.Done || j.Cost != money.Nano(j.Units)*price || j.Done > j.Total || (j.Results == 1) != (j.Status == Done) || (j.Status == Done && j.Done != j.Total) {
 			s.t.Errorf("%d units, %d results: %+v", j.Units, j.Results, j.record)
 		}
 		if s.cancelled[at] && j.Status != Cancelled && (!j.CancelRequested || j.Status != Running) {
 			s.t.Errorf("it was cancelled: %+v", j.record)
 		}
-		if j.Status == Failed && j.Failure != errRefused.Message && j.Attempts < maxAttempts { // accidents may follow one another so often
+		if j.Status == Failed && j.Failure != errRefused.Message && j.Attempts < maxAttempts { // that many failures may follow one another
 			s.t.Errorf("nothing else should fail: %+v", j.record)
 		}
 		plain := j.record
@@ -209,14 +210,14 @@ func (s *simulation) check() {
 	}
 }
 
-// drain lets one good server do what is left.
+// drain lets one undisturbed server finish what is left.
 func (s *simulation) drain() {
-	for len(s.alive) > 0 {
-		s.end((*server).kill)
+	for len(s.servers) > 0 {
+		s.endServer((*server).kill)
 	}
-	last := s.serve(s.t, Config{}, quick)
+	last := s.serve(s.t, Config{}, noDelay)
 	for _, at := range s.jobs {
-		for deadline := time.Now().Add(20 * time.Second); !s.get(s.t, at.WorkspaceID, at.ID).Status.Ended(); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); !s.get(s.t, at.WorkspaceID, at.ID).Status.Ended(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				s.t.Fatalf("left over: %+v", s.row(s.t, at.WorkspaceID, at.ID))
 			}
@@ -225,7 +226,7 @@ func (s *simulation) drain() {
 	s.check()
 	last.stop()
 	tally := map[Status]int{}
-	for _, j := range s.look() {
+	for _, j := range s.readAll() {
 		tally[j.Status]++
 	}
 	s.t.Log(tally)

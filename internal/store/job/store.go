@@ -13,14 +13,14 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// Columns are a Job's, for a list of what jobs are for:
+// Columns are the columns of a Job, for a query of what jobs are for:
 //
 //	SELECT evals.id, evals.name, `+job.Columns+` FROM evals JOIN jobs ON jobs.workspace_id = $1 AND jobs.id = evals.id
 //	WHERE evals.workspace_id = $1
 const Columns = `jobs.status, jobs.done, jobs.total, jobs.estimate, jobs.cost, NULLIF(jobs.failure, '') AS failure,
 	jobs.created_at, jobs.started_at, jobs.finished_at`
 
-// New is work to be done. ID is that of what it is for, Kind says who does it.
+// New describes a job to queue. ID is the id of what the job is for. Kind selects the handler.
 type New struct {
 	ID       string
 	Kind     string
@@ -28,19 +28,21 @@ type New struct {
 	Estimate money.Nano
 }
 
-// queued is the topic that wakes the runner when a transaction that queues or cancels a job has committed.
-const queued = "jobs"
+// topic is signalled when a transaction that queues or cancels a job has committed. It wakes the runner.
+const topic = "jobs"
 
-// Queue adds a job in the transaction that makes what it is for: neither exists without the other. The commit wakes the
-// runner.
+// Queue adds a job in the transaction that creates what the job is for: neither exists without the other. The commit
+// wakes the runner.
 func Queue(ctx context.Context, tx *db.Tx, ws tenant.ID, n New) error {
 	_, err := db.Exec(ctx, tx.In(ws), `
-		INSERT INTO jobs (workspace_id, id, kind, status, done, total, cost, estimate, attempts, losses, claim, cancel_requested, failure, created_at)
-		VALUES ($1, $2, $3, $4, 0, $5, 0, $6, 0, 0, '', FALSE, '', $7)`, n.ID, n.Kind, Queued, n.Total, n.Estimate, clock.Now())
+		INSERT INTO jobs (workspace_id, id, kind, status, done, total, cost, estimate, attempts, losses, claim,
+			cancel_requested, failure, created_at)
+		VALUES ($1, $2, $3, $4, 0, $5, 0, $6, 0, 0, '', FALSE, '', $7)`,
+		n.ID, n.Kind, Queued, n.Total, n.Estimate, clock.Now())
 	if err != nil {
 		return fmt.Errorf("queue %s %s: %w", n.Kind, n.ID, err)
 	}
-	tx.Signal(queued)
+	tx.Signal(topic)
 	return nil
 }
 
@@ -56,14 +58,15 @@ func Get(ctx context.Context, scope db.Scoped, id string) (Job, error) {
 	return *j, nil
 }
 
-// wish is a cancellation as the audit trail shows it.
-type wish struct {
+// A cancellation is the state before or after a cancellation, as the audit log shows it.
+type cancellation struct {
 	Status          Status `json:"status"`
 	CancelRequested bool   `json:"cancel_requested"`
 }
 
-// Cancel ends a job that waits, and asks one that runs to end; what it has done is kept. Repeating it is a no-op; a job that
-// ended otherwise is a conflict. It is audited as kind.cancel. The commit wakes the runner, which tells the run.
+// Cancel ends a waiting job, and asks a running one to end; what it has done is kept. Repeating it is a no-op. A job
+// that has ended otherwise is a conflict. It is audited as kind.cancel. The commit wakes the runner, which ends the
+// run.
 func Cancel(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, id string) (Job, error) {
 	var before, after record
 	err := change(ctx, tx, ws, id, func(r *record) (err error) {
@@ -78,25 +81,27 @@ func Cancel(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, id st
 	if err != nil {
 		return Job{}, fmt.Errorf("cancel job %s: %w", id, err)
 	}
-	tx.Signal(queued)
+	tx.Signal(topic)
 	if before != after {
 		if err := audit.Record(ctx, tx, ws, by, after.Kind+".cancel", id,
-			wish{before.Status, before.CancelRequested}, wish{after.Status, after.CancelRequested}); err != nil {
+			cancellation{before.Status, before.CancelRequested}, cancellation{after.Status, after.CancelRequested}); err != nil {
 			return Job{}, err
 		}
 	}
 	return Get(ctx, tx.In(ws), id)
 }
 
-// errMissing says that there is no such job: what it was for may have been deleted.
+// errMissing reports that there is no such job: what it was for may have been deleted.
 var errMissing = errors.New("no such job")
 
-// change lets rule alter a job. The row is locked before it is read, not only watched: whoever reads outside of
-// transactions which units are left, after a claim has changed hands, must not miss one that is still being committed.
+// change lets rule alter a job's row. The row is locked before it is read, by a no-op UPDATE, and not only read under
+// serializable isolation. A run that takes over a claim reads outside of transactions which units are left; it must
+// not miss a unit that the previous run is still committing.
 func change(ctx context.Context, tx *db.Tx, ws tenant.ID, id string, rule func(*record) error) error {
 	before, err := db.Maybe[record](ctx, tx.In(ws), `
 		UPDATE jobs SET claim = claim WHERE workspace_id = $1 AND id = $2
-		RETURNING kind, status, done, total, cost, attempts, losses, claim, cancel_requested, failure, started_at, finished_at`, id)
+		RETURNING kind, status, done, total, cost, attempts, losses, claim, cancel_requested, failure,
+			started_at, finished_at`, id)
 	switch {
 	case err != nil:
 		return err
@@ -108,32 +113,33 @@ func change(ctx context.Context, tx *db.Tx, ws tenant.ID, id string, rule func(*
 		return err
 	}
 	_, err = db.Exec(ctx, tx.In(ws), `
-		UPDATE jobs SET status = $3, done = $4, total = $5, cost = $6, attempts = $7, losses = $8, claim = $9, cancel_requested = $10,
-			failure = $11, started_at = $12, finished_at = $13
+		UPDATE jobs SET status = $3, done = $4, total = $5, cost = $6, attempts = $7, losses = $8, claim = $9,
+			cancel_requested = $10, failure = $11, started_at = $12, finished_at = $13
 		WHERE workspace_id = $1 AND id = $2`,
-		id, after.Status, after.Done, after.Total, after.Cost, after.Attempts, after.Losses, after.Claim, after.CancelRequested,
+		id, after.Status, after.Done, after.Total, after.Cost, after.Attempts, after.Losses, after.Claim,
+		after.CancelRequested,
 		after.Failure, after.StartedAt, after.FinishedAt)
 	return err
 }
 
-// A place is where a job is found.
-type place struct {
+// A key identifies a job.
+type key struct {
 	WorkspaceID tenant.ID
 	ID          string
 }
 
-// A head is the oldest job that waits in a workspace.
-type head struct {
+// A queueHead is the oldest waiting job of a workspace.
+type queueHead struct {
 	WorkspaceID tenant.ID
 	ID, Kind    string
 	CreatedAt   clock.Time
 }
 
-func (h head) place() place { return place{h.WorkspaceID, h.ID} }
+func (h queueHead) key() key { return key{h.WorkspaceID, h.ID} }
 
-// findHeads steps from workspace to workspace in the index of what waits: it costs by the workspaces that wait, and nothing for what
-// else they have waiting, or has ended.
-const findHeads = `
+// selectQueueHeads finds the queue heads by a loose index scan over the waiting jobs. Its cost grows with the number
+// of workspaces that have waiting jobs, and not with the jobs behind the heads or those that have ended.
+const selectQueueHeads = `
 	WITH RECURSIVE waiting (ws) AS (
 		SELECT MIN(workspace_id) FROM jobs WHERE status = 'QUEUED' AND claim = ''
 		UNION ALL
@@ -142,16 +148,17 @@ const findHeads = `
 	)
 	SELECT jobs.workspace_id, jobs.id, jobs.kind, jobs.created_at
 	FROM waiting JOIN jobs ON jobs.workspace_id = waiting.ws AND jobs.status = 'QUEUED' AND jobs.claim = '' AND jobs.id = (
-		SELECT oldest.id FROM jobs oldest WHERE oldest.workspace_id = waiting.ws AND oldest.status = 'QUEUED' AND oldest.claim = ''
+		SELECT oldest.id FROM jobs oldest
+		WHERE oldest.workspace_id = waiting.ws AND oldest.status = 'QUEUED' AND oldest.claim = ''
 		ORDER BY oldest.created_at, oldest.id LIMIT 1)`
 
-// A claimed job is in somebody's hand, or in that of somebody who died.
-type claimed struct {
+// A claimedJob is a job with a claim, of a live run or of one whose server died.
+type claimedJob struct {
 	WorkspaceID     tenant.ID
 	ID, Claim       string
 	CancelRequested bool
 }
 
-func (c claimed) place() place { return place{c.WorkspaceID, c.ID} }
+func (c claimedJob) key() key { return key{c.WorkspaceID, c.ID} }
 
-const findClaimed = `SELECT workspace_id, id, claim, cancel_requested FROM jobs WHERE claim <> ''`
+const selectClaimed = `SELECT workspace_id, id, claim, cancel_requested FROM jobs WHERE claim <> ''`

@@ -10,17 +10,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ErrVoided says that a document is genuine and no longer holds.
+// ErrVoided reports that a document is genuine, but was voided.
 var ErrVoided = errors.New("is genuine, and was voided")
 
-// ErrDocument says that a signed document does not prove what it shows.
+// ErrDocument reports that a signed document does not verify.
 var ErrDocument = errors.New("does not verify")
 
-// VerifyDocument checks a signed document, such as a certificate, offline. Its signature.jws is a compact JWS whose
-// payload is the document without signature and without the members that begin with voided, which are facts beside
-// it. The signature must be by a key of jwks, and what the document shows must be what was signed. A document that says
-// of itself that it was voided is ErrVoided; one that does not say so may have been voided all the same. It returns the
-// id of the signing key.
+// VerifyDocument checks a signed document, such as a certificate, offline. Its signature.jws is a compact JWS. The
+// JWS payload is the document without signature and without the members whose name begins with voided, which are not
+// signed. The signature must be by a key of jwks, and the document must show exactly what was signed. A document that
+// says of itself that it was voided is ErrVoided; one that does not say so may have been voided all the same. It
+// returns the id of the signing key.
 func VerifyDocument(document, jwks []byte) (keyID string, err error) {
 	var keys jose.JSONWebKeySet
 	if err := json.Unmarshal(jwks, &keys); err != nil {
@@ -31,7 +31,8 @@ func VerifyDocument(document, jwks []byte) (keyID string, err error) {
 		return "", fmt.Errorf("the document is not a JSON object: %w", err)
 	}
 	var signature Signature
-	if err := json.Unmarshal(members["signature"], &signature, json.RejectUnknownMembers(true)); err != nil || signature.JWS == "" {
+	if err := json.Unmarshal(members["signature"], &signature, json.RejectUnknownMembers(true)); err != nil ||
+		signature.JWS == "" {
 		return "", errors.New("the document has no signature")
 	}
 	if signature.Alg != string(jose.EdDSA) {
@@ -43,7 +44,7 @@ func VerifyDocument(document, jwks []byte) (keyID string, err error) {
 	}
 	voided := string(members["voided"]) == "true"
 	for name := range members {
-		if beside(name) {
+		if unsigned(name) {
 			delete(members, name)
 		}
 	}
@@ -67,11 +68,13 @@ func verified(compact, keyID string, keys jose.JSONWebKeySet) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: the signature is not a compact EdDSA JWS", ErrDocument)
 	}
-	if exact, err := parsed.CompactSerialize(); err != nil || exact != compact { // base64 has other spellings of the same bytes
+	// base64 has several encodings of the same bytes; only one is accepted.
+	if exact, err := parsed.CompactSerialize(); err != nil || exact != compact {
 		return nil, fmt.Errorf("%w: the signature is not in its one spelling", ErrDocument)
 	}
 	if parsed.Signatures[0].Header.KeyID != keyID {
-		return nil, fmt.Errorf("%w: it names key %q and was signed with %q", ErrDocument, keyID, parsed.Signatures[0].Header.KeyID)
+		return nil, fmt.Errorf("%w: it names key %q and was signed with %q", ErrDocument, keyID,
+			parsed.Signatures[0].Header.KeyID)
 	}
 	candidates := keys.Key(keyID)
 	if len(candidates) == 0 {
@@ -85,13 +88,13 @@ func verified(compact, keyID string, keys jose.JSONWebKeySet) ([]byte, error) {
 	return nil, fmt.Errorf("%w: the signature is not by key %q", ErrDocument, keyID)
 }
 
-// spelled keeps numbers as they are written: as floats, different ones would be equal.
-var spelled = json.JoinOptions(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
+// keepNumbers leaves numbers as they are written: as floats, different ones could be equal.
+var keepNumbers = json.JoinOptions(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
 
-// equal compares two JSON texts, whatever their order of members, their spacing and their way to escape a character.
+// equal compares two JSON texts, regardless of the order of members, whitespace and the escaping of characters.
 func equal(a, b []byte) (bool, error) {
 	one, other := jsontext.Value(bytes.Clone(a)), jsontext.Value(bytes.Clone(b))
-	if err := errors.Join(one.Canonicalize(spelled), other.Canonicalize(spelled)); err != nil {
+	if err := errors.Join(one.Canonicalize(keepNumbers), other.Canonicalize(keepNumbers)); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrDocument, err)
 	}
 	return bytes.Equal(one, other), nil

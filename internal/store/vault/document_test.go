@@ -72,7 +72,7 @@ func compact(t *testing.T, key jose.SigningKey, id string, payload fields) strin
 	return text
 }
 
-// document is a certificate that shows these fields and carries jws.
+// document returns a certificate that shows these fields and carries jws.
 func document(t *testing.T, shown fields, keyID, jws string) []byte {
 	t.Helper()
 	all := maps.Clone(shown)
@@ -115,7 +115,7 @@ func TestASignedDocumentVerifiesAndNamesItsKey(t *testing.T) {
 	}
 }
 
-func TestFactsAboutVoidingStandBesideWhatIsSigned(t *testing.T) {
+func TestVoidedMembersAreNotSigned(t *testing.T) {
 	s := newSigner(t, "k1")
 	shown := certificate()
 	shown["voided"], shown["voided_at"], shown["voided_reason"] = true, "2026-03-01T00:00:00.000Z", "a label was corrected"
@@ -172,7 +172,7 @@ func TestAnyFieldThatShowsSomethingElseIsRefused(t *testing.T) {
 	refused(t, "added within", document(t, shown, "k1", jws), jwks)
 }
 
-func TestAMemberThatIsThereTwiceIsRefused(t *testing.T) {
+func TestADuplicateMemberIsRefused(t *testing.T) {
 	s := newSigner(t, "k1")
 	good := string(document(t, certificate(), "k1", s.jws(t, certificate())))
 	if id, err := vault.VerifyDocument([]byte(`{"trust":"none",`+good[1:]), s.jwks(t)); err == nil {
@@ -205,7 +205,7 @@ func TestNoOtherAlgorithmPasses(t *testing.T) {
 	refused(t, "HS256 by a secret that is in the set", hs, keySet(t, jose.JSONWebKey{Key: secret, KeyID: "k1"}))
 }
 
-func TestWhatIsNoDocumentIsAnError(t *testing.T) {
+func TestInvalidDocumentsAreRefused(t *testing.T) {
 	s := newSigner(t, "k1")
 	good := document(t, certificate(), "k1", s.jws(t, certificate()))
 	for _, other := range []string{"", "null", "[]", "{}", `{"signature":null}`, `{"signature":{}}`, `{"signature":"x"}`, string(good[:len(good)-1]), string(good) + "{}"} {
@@ -242,7 +242,7 @@ func TestTheShownAlgorithmIsTheOneThatSigned(t *testing.T) {
 	}
 }
 
-// Any character of the compact text.
+// Every single character of the compact JWS is changed in turn.
 func TestAnyChangedCharacterOfTheJWSIsRefused(t *testing.T) {
 	s := newSigner(t, "k1")
 	jwks, jws := s.jwks(t), s.jws(t, certificate())

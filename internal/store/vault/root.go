@@ -1,5 +1,5 @@
-// Package vault keeps secrets: encrypted under data keys that stand in the database, which are wrapped by a root key
-// that does not. A copy of the database without the root key reveals nothing.
+// Package vault encrypts secrets by envelope encryption. Data keys in the database encrypt the secrets, and a root
+// key outside of it wraps the data keys. A copy of the database without the root key reveals nothing.
 package vault
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/tink-crypto/tink-go/v2/tink"
 )
 
-// A Root is the key outside the database, in a file of its own. During a rotation the file holds two keys, the new
-// one first, so that a kill at any moment leaves a file that opens the database.
+// A Root is the root key, in a file of its own outside the database. During a rotation the file holds two keys, the
+// new one first, so that a kill at any moment leaves a file that opens the database.
 type Root struct {
 	path   string
 	handle *keyset.Handle
 }
 
-// LoadRoot reads the root key; a file that is not there is os.ErrNotExist.
+// LoadRoot reads the root key. A missing file is os.ErrNotExist.
 func LoadRoot(path string) (*Root, error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the operator's own path
 	if err != nil {
@@ -36,7 +36,7 @@ func LoadRoot(path string) (*Root, error) {
 	return &Root{path: path, handle: handle}, nil
 }
 
-// CreateRoot makes a root key and its file, readable by its owner alone.
+// CreateRoot creates a root key and its file, readable by its owner alone.
 func CreateRoot(path string) (*Root, error) {
 	handle, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
 	if err != nil {
@@ -46,18 +46,18 @@ func CreateRoot(path string) (*Root, error) {
 	return r, r.save()
 }
 
-// ID names the root key without revealing it.
+// ID identifies the root key without revealing it.
 func (r *Root) ID() string {
 	return strconv.FormatUint(uint64(r.handle.KeysetInfo().GetPrimaryKeyId()), 16)
 }
 
-// between reports whether a rotation was begun and not finished.
-func (r *Root) between() bool { return r.handle.Len() > 1 }
+// rotating reports whether a rotation was started and not finished.
+func (r *Root) rotating() bool { return r.handle.Len() > 1 }
 
 func (r *Root) cipher() (tink.AEAD, error) { return aead.New(r.handle) }
 
-// next is r with a new key first and the old ones behind it.
-func (r *Root) next() (*Root, error) {
+// withNewKey returns r with a new key first and the old ones behind it.
+func (r *Root) withNewKey() (*Root, error) {
 	manager := keyset.NewManagerFromHandle(r.handle)
 	fresh, err := manager.Add(aead.AES256GCMKeyTemplate())
 	if err != nil {
@@ -66,11 +66,11 @@ func (r *Root) next() (*Root, error) {
 	if err := manager.SetPrimary(fresh); err != nil {
 		return nil, err
 	}
-	return r.with(manager)
+	return r.withKeys(manager)
 }
 
-// alone is r with its first key only.
-func (r *Root) alone() (*Root, error) {
+// primaryOnly returns r with its first key only.
+func (r *Root) primaryOnly() (*Root, error) {
 	manager := keyset.NewManagerFromHandle(r.handle)
 	info := r.handle.KeysetInfo()
 	for _, key := range info.GetKeyInfo() {
@@ -81,10 +81,10 @@ func (r *Root) alone() (*Root, error) {
 			return nil, err
 		}
 	}
-	return r.with(manager)
+	return r.withKeys(manager)
 }
 
-func (r *Root) with(manager *keyset.Manager) (*Root, error) {
+func (r *Root) withKeys(manager *keyset.Manager) (*Root, error) {
 	handle, err := manager.Handle()
 	if err != nil {
 		return nil, err
@@ -92,10 +92,10 @@ func (r *Root) with(manager *keyset.Manager) (*Root, error) {
 	return &Root{path: r.path, handle: handle}, nil
 }
 
-// Retired is where a replaced root key is kept: backups of its day need it.
+// Retired returns the path at which a replaced root key is kept: backups of its time need it.
 func (r *Root) Retired() string { return r.path + "." + r.ID() }
 
-// save replaces the file whole: after a power loss it is the old one or the new one.
+// save replaces the file atomically: after a power loss it is the old one or the new one.
 func (r *Root) save() error { return r.saveAs(r.path) }
 
 func (r *Root) saveAs(path string) error {
@@ -109,7 +109,7 @@ func (r *Root) saveAs(path string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(file.Name()) }() // after the rename there is nothing to remove
+	defer func() { _ = os.Remove(file.Name()) }() // a no-op after the rename
 	_, err = file.Write(text.Bytes())
 	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err

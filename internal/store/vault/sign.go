@@ -26,7 +26,7 @@ type Signature struct {
 	JWS   string `json:"jws" doc:"A compact JWS, whose payload is the document without signature and without what begins with voided"`
 }
 
-// A SigningKey is what can be told of a key that signs, or once did.
+// A SigningKey describes a key that signs, or once did, without revealing it.
 type SigningKey struct {
 	ID        string      `json:"id" doc:"Its kid: the thumbprint of its public key (RFC 7638)"`
 	Object    string      `json:"object" enum:"signing_key"`
@@ -34,16 +34,16 @@ type SigningKey struct {
 	RetiredAt *clock.Time `json:"retired_at" doc:"Since when it signs nothing more; null while it is in force"`
 }
 
-// signing is why keys that sign are read across workspaces.
-const signing = "one key signs for all workspaces"
+// signingScope is why signing keys are read across workspaces.
+const signingScope = "one key signs for all workspaces"
 
-// Sign makes a compact JWS over payload with the key in force. With a ctx that is bound to a transaction, it is the key that
-// the transaction sees.
+// Sign makes a compact JWS over payload with the key in force. With a ctx that is bound to a transaction, it uses the
+// key that the transaction sees.
 func (v *Vault) Sign(ctx context.Context, payload []byte) (Signature, error) {
 	key, err := db.One[struct {
 		ID     string
 		Sealed []byte
-	}](ctx, v.db.Across(signing), `SELECT id, sealed FROM signing_keys WHERE retired_at IS NULL`)
+	}](ctx, v.db.Across(signingScope), `SELECT id, sealed FROM signing_keys WHERE retired_at IS NULL`)
 	if err != nil {
 		return Signature{}, fmt.Errorf("read the signing key: %w", err)
 	}
@@ -59,7 +59,8 @@ func (v *Vault) Sign(ctx context.Context, payload []byte) (Signature, error) {
 }
 
 func sign(key ed25519.PrivateKey, id string, payload []byte) (string, error) {
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, new(jose.SignerOptions).WithHeader("kid", id))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key},
+		new(jose.SignerOptions).WithHeader("kid", id))
 	if err != nil {
 		return "", err
 	}
@@ -70,8 +71,8 @@ func sign(key ed25519.PrivateKey, id string, payload []byte) (string, error) {
 	return signed.CompactSerialize()
 }
 
-// SignDocument signs a JSON object, byte for byte. The object, with the signature as its member of that name and with any
-// members that begin with voided, is what VerifyDocument accepts; it must have none of them yet.
+// SignDocument signs a JSON object, byte for byte. VerifyDocument accepts that object with the signature as its
+// member of that name and with any members whose name begins with voided. The object must have none of them yet.
 func (v *Vault) SignDocument(ctx context.Context, document []byte) (Signature, error) {
 	var members map[string]jsontext.Value
 	if err := json.Unmarshal(document, &members); err != nil {
@@ -81,23 +82,23 @@ func (v *Vault) SignDocument(ctx context.Context, document []byte) (Signature, e
 		return Signature{}, errors.New("the document is null")
 	}
 	for name := range members {
-		if beside(name) {
+		if unsigned(name) {
 			return Signature{}, fmt.Errorf("the document has a member %q, which would not be signed", name)
 		}
 	}
 	return v.Sign(ctx, document)
 }
 
-// beside reports whether a member of a document stands beside what is signed.
-func beside(name string) bool { return name == "signature" || strings.HasPrefix(name, "voided") }
+// unsigned reports whether a member of a document is not covered by its signature.
+func unsigned(name string) bool { return name == "signature" || strings.HasPrefix(name, "voided") }
 
-// JWKS is the set of public keys (RFC 7517), the one in force first. Retired ones are in it for ever: what they signed still
-// verifies.
+// JWKS returns the set of public keys (RFC 7517), the one in force first. Retired keys stay in it for ever: what they
+// signed still verifies.
 func (v *Vault) JWKS(ctx context.Context) ([]byte, error) {
 	keys, err := db.Query[struct {
 		ID     string
 		Public []byte
-	}](ctx, v.db.Across(signing), `SELECT id, public FROM signing_keys`+newestFirst)
+	}](ctx, v.db.Across(signingScope), `SELECT id, public FROM signing_keys`+newestFirst)
 	if err != nil {
 		return nil, fmt.Errorf("read the signing keys: %w", err)
 	}
@@ -108,38 +109,41 @@ func (v *Vault) JWKS(ctx context.Context) ([]byte, error) {
 	return json.Marshal(set)
 }
 
-// newestFirst orders signing keys: the one in force is the newest, whatever the clock said.
+// newestFirst orders signing keys: the one in force comes first, whatever the clock said.
 const newestFirst = ` ORDER BY (CASE WHEN retired_at IS NULL THEN 0 ELSE 1 END), created_at DESC, id`
 
 // SigningKeys lists the keys that sign or signed, the one in force first.
 func (v *Vault) SigningKeys(ctx context.Context, limit, offset int) ([]SigningKey, error) {
-	keys, err := db.Query[SigningKey](ctx, v.db.Across(signing), `
-		SELECT id, 'signing_key' AS object, created_at, retired_at FROM signing_keys`+newestFirst+` LIMIT $1 OFFSET $2`, limit, offset)
+	keys, err := db.Query[SigningKey](ctx, v.db.Across(signingScope), `
+		SELECT id, 'signing_key' AS object, created_at, retired_at FROM signing_keys`+newestFirst+` LIMIT $1 OFFSET $2`,
+		limit, offset)
 	if err != nil {
 		return nil, fmt.Errorf("list signing keys: %w", err)
 	}
 	return keys, nil
 }
 
-// A Rotated says which signing key took the place of which.
+// A Rotated says which signing key replaced which.
 type Rotated struct {
 	From string `json:"from" doc:"The key that is retired: it verifies, and never signs again"`
 	To   string `json:"to" doc:"The key in force"`
 }
 
-// RotateSigning puts a new signing key in force and erases the private part of the one before it, both or neither.
+// RotateSigning puts a new signing key in force and erases the private part of the previous one, in one transaction.
 func (v *Vault) RotateSigning(ctx context.Context, by tenant.Actor) (Rotated, error) {
 	var done Rotated
 	_, err := v.db.Tx(ctx, func(tx *db.Tx) (err error) {
-		across := tx.Across(signing)
+		across := tx.Across(signingScope)
 		if done.From, err = db.One[string](ctx, across, `
-			UPDATE signing_keys SET retired_at = $1, sealed = NULL WHERE retired_at IS NULL RETURNING id`, clock.Now()); err != nil {
+			UPDATE signing_keys SET retired_at = $1, sealed = NULL WHERE retired_at IS NULL RETURNING id`,
+			clock.Now()); err != nil {
 			return fmt.Errorf("retire a signing key: %w", err)
 		}
 		if done.To, err = v.newSigningKey(ctx, across); err != nil {
 			return err
 		}
-		return audit.Record(ctx, tx, tenant.Server, by, "signing_key.rotate", "signing_key", signedBy{done.From}, signedBy{done.To})
+		return audit.Record(ctx, tx, tenant.Server, by, "signing_key.rotate", "signing_key", signedBy{done.From},
+			signedBy{done.To})
 	})
 	if err != nil {
 		return Rotated{}, fmt.Errorf("rotate the signing key: %w", err)
@@ -147,12 +151,12 @@ func (v *Vault) RotateSigning(ctx context.Context, by tenant.Actor) (Rotated, er
 	return done, nil
 }
 
-// signedBy is what the audit trail tells of a rotation.
+// signedBy is a signing key as the audit log shows it.
 type signedBy struct {
 	SigningKeyID string `json:"signing_key_id"`
 }
 
-// firstSigningKey makes a key where there is none in force.
+// firstSigningKey creates a key when none is in force.
 func (v *Vault) firstSigningKey(ctx context.Context, across db.Scoped) error {
 	there, err := db.One[int](ctx, across, `SELECT COUNT(*) FROM signing_keys WHERE retired_at IS NULL`)
 	if err != nil {
@@ -165,7 +169,7 @@ func (v *Vault) firstSigningKey(ctx context.Context, across db.Scoped) error {
 	return err
 }
 
-// newSigningKey makes a key and puts it in force.
+// newSigningKey creates a key and puts it in force.
 func (v *Vault) newSigningKey(ctx context.Context, across db.Scoped) (id string, err error) {
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -185,7 +189,8 @@ func (v *Vault) newSigningKey(ctx context.Context, across db.Scoped) (id string,
 	return id, nil
 }
 
-// signingPurpose is what a private key is sealed for: the key that it is the other half of, so that it opens nowhere else.
+// signingPurpose is the purpose that a private key is sealed for. It names the key, so that the seed does not open
+// for another.
 func signingPurpose(id string) string { return "signing key " + id }
 
 // thumbprint names a public key by what it is (RFC 7638).

@@ -20,13 +20,13 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-// issued is what a certificate says, with numbers as a calibration yields them.
+// issued is a certificate, with numbers as a calibration yields them.
 const issued = `{"id":"cert_0sg5dhf72w9r346x0q22170frw","criterion_id":"crit_0sg5dhf72zt69rzjfbf5en5tcc","criterion_version":3,"judge_model":"sim/chat",` +
 	`"rubric_sha256":"794fb476ce78017eed704bc2fce359f158cc168dc0fbba615f883250cd40ff3a","n":120,"failed":1,"matrix":{"tp":69,"fp":2,"fn":3,"tn":46},` +
 	`"se":0.9583333333333334,"se_ci":[0.8830199438012387,0.9913284862541107],"sp":0.30000000000000004,"sp_ci":[1e-7,null],"kappa":-0.25,` +
 	`"trust":"measured","issued_at":"2026-03-01T00:00:00.000Z","voids":["a new version","naïve \"—\" ✓"],"holdout_active":true}`
 
-// must signs document with the vault, and answers it whole, with its signature.
+// must signs document with the vault, and returns it with its signature.
 func (f *fixture) must(ctx context.Context, t rapid.TB, document string) (whole []byte, s Signature) {
 	t.Helper()
 	s, err := f.vault.SignDocument(ctx, []byte(document))
@@ -67,7 +67,7 @@ func (f *fixture) keys(t rapid.TB) []SigningKey {
 	return keys
 }
 
-// oneInForce checks that of so many keys the first is in force and holds a private part, and no other does.
+// oneInForce checks that the first of so many keys is in force and holds a private part, and no other does.
 func (f *fixture) oneInForce(t *testing.T, keys int) {
 	t.Helper()
 	all := f.keys(t)
@@ -106,7 +106,7 @@ func TestAVaultHasASigningKeyFromItsFirstOpenOn(t *testing.T) {
 	})
 }
 
-// Any object verifies after it was signed, and what was signed is exactly its bytes.
+// Any signed object verifies, and exactly its bytes were signed.
 func TestASignedDocumentVerifies(t *testing.T) {
 	scalar := rapid.OneOf(
 		rapid.Just[any](nil), rapid.Bool().AsAny(), rapid.Int64().AsAny(), rapid.Uint64().AsAny(), rapid.Float64().AsAny(), rapid.String().AsAny())
@@ -114,7 +114,7 @@ func TestASignedDocumentVerifies(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		jwks := f.jwks(t)
 		rapid.Check(t, func(t *rapid.T) {
-			members := rapid.MapOf(rapid.String().Filter(func(name string) bool { return !beside(name) }), value).Draw(t, "members")
+			members := rapid.MapOf(rapid.String().Filter(func(name string) bool { return !unsigned(name) }), value).Draw(t, "members")
 			document, err := json.Marshal(members)
 			if err != nil {
 				t.Fatal(err)
@@ -133,7 +133,7 @@ func TestASignedDocumentVerifies(t *testing.T) {
 	})
 }
 
-// Every byte of a certificate, each changed in each of its bits: of what it shows, and of the signature.
+// Every bit of a certificate is changed in turn: of what it shows, and of the signature.
 func TestEveryChangedByteOfASignedDocumentIsRefused(t *testing.T) {
 	d := dbtest.Open(t, t.TempDir(), secret.Text{})
 	if err := d.Migrate(t.Context()); err != nil {
@@ -166,7 +166,7 @@ func TestEveryChangedByteOfASignedDocumentIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatWouldStandBesideTheSignatureIsNotSigned(t *testing.T) {
+func TestADocumentWithUnsignedMembersIsNotSigned(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for _, document := range []string{
 			"", "null", "[]", `"x"`, "1", "{", `{"a":1}{}`, `{"a":1,"a":2}`,
@@ -231,7 +231,7 @@ func TestARotationThatCannotBeAuditedDoesNotHappen(t *testing.T) {
 	})
 }
 
-// The schema itself holds what a mistake in our code could break.
+// The schema enforces what a bug in our code could break.
 func TestTheDatabaseRefusesASecondKeyInForceAndARetiredOneThatCouldSign(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for _, text := range []string{
@@ -313,7 +313,7 @@ func TestATransactionSignsWithTheKeyThatItSees(t *testing.T) {
 	})
 }
 
-func TestWhatIsSignedWhileKeysRotateVerifies(t *testing.T) {
+func TestDocumentsSignedDuringRotationsVerify(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		const rotations, signers = 8, 4
 		var mu sync.Mutex
@@ -349,8 +349,8 @@ func TestWhatIsSignedWhileKeysRotateVerifies(t *testing.T) {
 	})
 }
 
-// A verifier of any make reads these members, and there are no others: nothing private is in the set.
-func TestTheKeySetShowsPublicHalvesUnderTheirThumbprints(t *testing.T) {
+// Any verifier reads these members. There are no others: nothing private is in the set.
+func TestTheKeySetHoldsPublicKeysUnderTheirThumbprints(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		if _, err := f.vault.RotateSigning(t.Context(), tenant.Operator); err != nil {
 			t.Fatal(err)

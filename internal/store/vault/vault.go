@@ -17,23 +17,23 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// ErrWrongRoot says that the root key does not open this database.
+// ErrWrongRoot reports that the root key does not open this database.
 var ErrWrongRoot = errors.New("the root key does not open this database")
 
-// ErrSealed says that a sealed value does not open: it was changed, or sealed for another purpose.
+// ErrSealed reports that a sealed value does not open: it was changed, or sealed for another purpose.
 var ErrSealed = errors.New("the sealed value does not open here")
 
-// A Vault seals and unseals. Make it with Open.
+// A Vault encrypts and decrypts secrets. Make it with Open.
 type Vault struct {
 	db   *db.DB
 	data tink.AEAD
 
-	mu   sync.Mutex // one rotation at a time
+	mu   sync.Mutex // serializes rotations
 	root *Root
 }
 
-// wrapping binds a wrapped data key to its use.
-const wrapping = "sovereign data key"
+// wrapPurpose is the associated data of a wrapped data key.
+const wrapPurpose = "sovereign data key"
 
 type dataKey struct {
 	ID      int64
@@ -41,15 +41,15 @@ type dataKey struct {
 	Wrapped []byte
 }
 
-// Empty reports whether the database has no data key yet, so that any root key may become its own.
+// Empty reports whether the database has no data key yet, so that any root key may be used for it.
 func Empty(ctx context.Context, d *db.DB) (bool, error) {
-	keys, err := stored(ctx, d.Across("data keys serve all workspaces"))
+	keys, err := readDataKeys(ctx, d.Across("data keys serve all workspaces"))
 	return len(keys) == 0, err
 }
 
-// Check reports ErrWrongRoot when root does not open the database's data keys. It changes nothing.
+// Check returns ErrWrongRoot when root does not open the database's data keys. It changes nothing.
 func Check(ctx context.Context, d *db.DB, root *Root) error {
-	keys, err := stored(ctx, d.Across("data keys serve all workspaces"))
+	keys, err := readDataKeys(ctx, d.Across("data keys serve all workspaces"))
 	if err != nil {
 		return err
 	}
@@ -61,8 +61,8 @@ func Check(ctx context.Context, d *db.DB, root *Root) error {
 	return nil
 }
 
-// Open opens the database's secrets with root. A database without a data key or a signing key gets one; a rotation that
-// a kill interrupted is finished.
+// Open opens the database's secrets with root. It creates a missing data key or signing key, and finishes a rotation
+// that a kill interrupted.
 func Open(ctx context.Context, d *db.DB, root *Root) (*Vault, error) {
 	v := &Vault{db: d, root: root}
 	_, err := d.Tx(ctx, func(tx *db.Tx) error {
@@ -79,15 +79,15 @@ func Open(ctx context.Context, d *db.DB, root *Root) (*Vault, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the vault: %w", err)
 	}
-	if root.between() {
-		return v, v.finish(ctx, tenant.Operator, root)
+	if root.rotating() {
+		return v, v.finishRotation(ctx, tenant.Operator, root)
 	}
 	return v, nil
 }
 
-// dataKey reads the data key, or makes the first.
+// dataKey reads the data key, or creates the first one.
 func (r *Root) dataKey(ctx context.Context, across db.Scoped) (*keyset.Handle, error) {
-	keys, err := stored(ctx, across)
+	keys, err := readDataKeys(ctx, across)
 	if err != nil {
 		return nil, err
 	}
@@ -102,13 +102,14 @@ func (r *Root) dataKey(ctx context.Context, across db.Scoped) (*keyset.Handle, e
 	if err != nil {
 		return nil, err
 	}
-	_, err = db.Exec(ctx, across, `INSERT INTO vault_keys (id, root_id, wrapped, created_at, wrapped_at) VALUES (1, $1, $2, $3, $3)`,
+	_, err = db.Exec(ctx, across,
+		`INSERT INTO vault_keys (id, root_id, wrapped, created_at, wrapped_at) VALUES (1, $1, $2, $3, $3)`,
 		r.ID(), wrapped, clock.Now())
 	return handle, err
 }
 
-// Seal encrypts plain for one purpose, such as "provider key of ws_… for openai". It opens for that purpose alone, so
-// that a row copied elsewhere is worth nothing.
+// Seal encrypts plain for one purpose, such as "provider key of ws_… for openai". The purpose is authenticated: a row
+// that is copied elsewhere does not open there.
 func (v *Vault) Seal(plain []byte, purpose string) ([]byte, error) {
 	return v.data.Encrypt(plain, []byte(purpose))
 }
@@ -122,24 +123,24 @@ func (v *Vault) Unseal(sealed []byte, purpose string) ([]byte, error) {
 	return plain, nil
 }
 
-// A Rotation says what a rotation did.
+// A Rotation is the result of a rotation of the root key.
 type Rotation struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 	Kept string `json:"kept" doc:"The file that holds the old key, for backups of its day"`
 }
 
-// RotateRoot replaces the root key, on a running server and without re-encrypting any secret: a copy of the old key is
-// put aside, the new key is added to the file, the data keys are wrapped anew, the old key leaves the file. Killed at
-// any point, the next Open finishes.
+// RotateRoot replaces the root key of a running server without re-encrypting any secret. It saves a copy of the old
+// key, adds the new key to the file, wraps the data keys anew, and removes the old key from the file. After a kill at
+// any point, the next Open finishes the rotation.
 func (v *Vault) RotateRoot(ctx context.Context, by tenant.Actor) (Rotation, error) {
 	if db.Bound(ctx) {
 		return Rotation{}, errors.New("a root key cannot be rotated within a transaction: the file would change before the database")
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	ctx = context.WithoutCancel(ctx) // a caller who leaves must not leave two keys in the file
-	// The file may have changed since it was read: what does not open the database must never be written over it.
+	ctx = context.WithoutCancel(ctx) // a caller that disconnects must not leave two keys in the file
+	// The file may have changed since it was read: a key that does not open the database must never overwrite it.
 	current, err := LoadRoot(v.root.path)
 	if err != nil {
 		return Rotation{}, fmt.Errorf("read the root key file: %w", err)
@@ -152,7 +153,7 @@ func (v *Vault) RotateRoot(ctx context.Context, by tenant.Actor) (Rotation, erro
 	if err := v.root.saveAs(done.Kept); err != nil {
 		return Rotation{}, fmt.Errorf("put the old root key aside: %w", err)
 	}
-	both, err := v.root.next()
+	both, err := v.root.withNewKey()
 	if err != nil {
 		return Rotation{}, fmt.Errorf("make a root key: %w", err)
 	}
@@ -160,24 +161,24 @@ func (v *Vault) RotateRoot(ctx context.Context, by tenant.Actor) (Rotation, erro
 	if err := both.save(); err != nil {
 		return Rotation{}, fmt.Errorf("write the root key file: %w", err)
 	}
-	v.root = both // from here on the database may be wrapped by either key, so that a second try must keep both
-	if err := v.finish(ctx, by, both); err != nil {
+	v.root = both // from here on the database may be wrapped by either key, so that a retry must keep both
+	if err := v.finishRotation(ctx, by, both); err != nil {
 		return Rotation{}, err
 	}
 	return done, nil
 }
 
-// finish wraps every data key with the first key of both, then drops the others from the file.
-func (v *Vault) finish(ctx context.Context, by tenant.Actor, both *Root) error {
+// finishRotation wraps every data key with the first key of both, then removes the others from the file.
+func (v *Vault) finishRotation(ctx context.Context, by tenant.Actor, both *Root) error {
 	_, err := v.db.Tx(ctx, func(tx *db.Tx) error {
 		across := tx.Across("data keys serve all workspaces")
-		keys, err := stored(ctx, across)
+		keys, err := readDataKeys(ctx, across)
 		if err != nil {
 			return err
 		}
 		for _, key := range keys {
 			if key.RootID == both.ID() {
-				continue // wrapped before a kill
+				continue // wrapped already, before a kill
 			}
 			handle, err := both.unwrap(key)
 			if err != nil {
@@ -191,7 +192,8 @@ func (v *Vault) finish(ctx context.Context, by tenant.Actor, both *Root) error {
 				both.ID(), wrapped, clock.Now(), key.ID); err != nil {
 				return err
 			}
-			if err := audit.Record(ctx, tx, tenant.Server, by, "root_key.rotate", "root_key", wrappedBy{key.RootID}, wrappedBy{both.ID()}); err != nil {
+			if err := audit.Record(ctx, tx, tenant.Server, by, "root_key.rotate", "root_key", wrappedBy{key.RootID},
+				wrappedBy{both.ID()}); err != nil {
 				return err
 			}
 		}
@@ -200,7 +202,7 @@ func (v *Vault) finish(ctx context.Context, by tenant.Actor, both *Root) error {
 	if err != nil {
 		return fmt.Errorf("wrap the data keys: %w", err)
 	}
-	alone, err := both.alone()
+	alone, err := both.primaryOnly()
 	if err != nil {
 		return fmt.Errorf("drop the old root key: %w", err)
 	}
@@ -211,12 +213,12 @@ func (v *Vault) finish(ctx context.Context, by tenant.Actor, both *Root) error {
 	return nil
 }
 
-// wrappedBy is what the audit trail tells of a rotation.
+// wrappedBy is a root key as the audit log shows it.
 type wrappedBy struct {
 	RootKeyID string `json:"root_key_id"`
 }
 
-func stored(ctx context.Context, s db.Scoped) ([]dataKey, error) {
+func readDataKeys(ctx context.Context, s db.Scoped) ([]dataKey, error) {
 	keys, err := db.Query[dataKey](ctx, s, `SELECT id, root_id, wrapped FROM vault_keys ORDER BY id`)
 	if err != nil {
 		return nil, fmt.Errorf("read the data keys: %w", err)
@@ -230,7 +232,7 @@ func (r *Root) wrap(data *keyset.Handle) ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	err = data.WriteWithAssociatedData(keyset.NewBinaryWriter(&out), cipher, []byte(wrapping))
+	err = data.WriteWithAssociatedData(keyset.NewBinaryWriter(&out), cipher, []byte(wrapPurpose))
 	return out.Bytes(), err
 }
 
@@ -239,7 +241,8 @@ func (r *Root) unwrap(key dataKey) (*keyset.Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	handle, err := keyset.ReadWithAssociatedData(keyset.NewBinaryReader(bytes.NewReader(key.Wrapped)), cipher, []byte(wrapping))
+	handle, err := keyset.ReadWithAssociatedData(keyset.NewBinaryReader(bytes.NewReader(key.Wrapped)), cipher,
+		[]byte(wrapPurpose))
 	if err != nil {
 		return nil, fmt.Errorf("%w (it needs root key %s; %s holds %s)", ErrWrongRoot, key.RootID, r.path, r.ID())
 	}

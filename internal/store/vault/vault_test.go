@@ -52,7 +52,7 @@ func build(t *testing.T, d *db.DB) *fixture {
 
 func (f *fixture) rows(t *testing.T) []dataKey {
 	t.Helper()
-	keys, err := stored(t.Context(), f.db.Across("test"))
+	keys, err := readDataKeys(t.Context(), f.db.Across("test"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func (f *fixture) load(t *testing.T) *Root {
 	return root
 }
 
-// opens checks that v reads what was sealed at first.
+// opens checks that v decrypts the value that was sealed first.
 func (f *fixture) opens(t *testing.T, v *Vault) {
 	t.Helper()
 	if plain, err := v.Unseal(f.sealed, purpose); err != nil || string(plain) != "canary" {
@@ -76,11 +76,12 @@ func (f *fixture) opens(t *testing.T, v *Vault) {
 	}
 }
 
-// settled checks that a rotation is over: one key in the file, the database opens with it and not with the old one.
+// settled checks that a rotation is complete: the file has one key, and the database opens with it and not with the
+// old one.
 func (f *fixture) settled(t *testing.T) {
 	t.Helper()
 	root := f.load(t)
-	if root.between() || root.ID() == f.old.ID() || f.rows(t)[0].RootID != root.ID() {
+	if root.rotating() || root.ID() == f.old.ID() || f.rows(t)[0].RootID != root.ID() {
 		t.Errorf("the file holds %d keys, first %s; the database needs %s; the old one was %s", root.handle.Len(), root.ID(), f.rows(t)[0].RootID, f.old.ID())
 	}
 	if err := Check(t.Context(), f.db, f.old); !errors.Is(err, ErrWrongRoot) {
@@ -93,7 +94,7 @@ func (f *fixture) settled(t *testing.T) {
 	f.opens(t, v)
 }
 
-func TestWhatIsSealedOpensForItsPurposeAlone(t *testing.T) {
+func TestASealedValueOpensForItsPurposeOnly(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		rapid.Check(t, func(t *rapid.T) {
 			plain, why := rapid.SliceOf(rapid.Byte()).Draw(t, "plain"), rapid.String().Draw(t, "purpose")
@@ -150,7 +151,7 @@ func TestAWrongRootKeyIsRefusedAndChangesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		twoWrong, err := wrong.next()
+		twoWrong, err := wrong.withNewKey()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +191,7 @@ func TestEmptyUntilTheFirstOpen(t *testing.T) {
 	})
 }
 
-func TestRotationKeepsWhatIsSealedAndRetiresTheOldKey(t *testing.T) {
+func TestRotationKeepsSealedValuesAndRetiresTheOldKey(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		done, err := f.vault.RotateRoot(t.Context(), tenant.Operator)
 		if err != nil || done.From != f.old.ID() || done.To != f.load(t).ID() {
@@ -217,12 +218,12 @@ func TestAnInterruptedRotationIsFinishedByTheNextOpen(t *testing.T) {
 	for step, interrupt := range map[string]func(t *testing.T, f *fixture, both *Root) error{
 		"both keys are in the file": func(*testing.T, *fixture, *Root) error { return nil },
 		"the data keys are wrapped anew, the old key is still in the file": func(t *testing.T, f *fixture, both *Root) error {
-			return errors.Join(f.vault.finish(t.Context(), tenant.Operator, both), both.save())
+			return errors.Join(f.vault.finishRotation(t.Context(), tenant.Operator, both), both.save())
 		},
 	} {
 		t.Run(step, func(t *testing.T) {
 			each(t, func(t *testing.T, f *fixture) {
-				both, err := f.load(t).next()
+				both, err := f.load(t).withNewKey()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -230,7 +231,7 @@ func TestAnInterruptedRotationIsFinishedByTheNextOpen(t *testing.T) {
 					t.Fatal(err)
 				}
 				root := f.load(t)
-				if !root.between() {
+				if !root.rotating() {
 					t.Fatal("nothing was interrupted")
 				}
 				v, err := Open(t.Context(), f.db, root)
@@ -260,7 +261,7 @@ func TestARotationThatFailsCanBeRepeated(t *testing.T) {
 			if err := Check(t.Context(), f.db, root); err != nil {
 				t.Fatalf("the file does not open the database: %v", err)
 			}
-			if !root.between() {
+			if !root.rotating() {
 				t.Fatal("the new key was not yet in the file when the data keys were to be wrapped with it")
 			}
 		}
@@ -272,7 +273,7 @@ func TestARotationThatFailsCanBeRepeated(t *testing.T) {
 	})
 }
 
-// Another server may have rotated since this one read the file; whatever this one does then, the file opens the data.
+// Another server may have rotated since this one read the file. Whatever this one does then, the file opens the data.
 func TestRotationStartsFromTheFileAsItIsNow(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		other, err := Open(t.Context(), f.db, f.load(t))
@@ -294,7 +295,7 @@ func TestRotationStartsFromTheFileAsItIsNow(t *testing.T) {
 		if _, err := f.vault.RotateRoot(t.Context(), tenant.Operator); !errors.Is(err, ErrWrongRoot) {
 			t.Errorf("with a strange file: %v", err)
 		}
-		if after := f.load(t); after.ID() != before.ID() || after.between() {
+		if after := f.load(t); after.ID() != before.ID() || after.rotating() {
 			t.Error("a refused rotation wrote the file")
 		}
 	})
@@ -320,7 +321,7 @@ func TestRotationWithinATransactionIsRefused(t *testing.T) {
 	})
 }
 
-func TestRootKeyFilesAreTheirOwnersAlone(t *testing.T) {
+func TestRootKeyFilesAreReadableByTheirOwnerOnly(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		check := func(want int) {
 			t.Helper()
@@ -342,7 +343,7 @@ func TestRootKeyFilesAreTheirOwnersAlone(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoRootKeyFileIsRefused(t *testing.T) {
+func TestInvalidRootKeyFilesAreRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "root.key")
 	if _, err := LoadRoot(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)

@@ -22,10 +22,10 @@ type Request struct {
 	Caller      tenant.Caller
 	ID          string
 	Body        []byte
-	Lease       upstream.Lease // of the body; nil if its memory is not reused
-	Cache       string         // "on" or "off" by the caller's X-Service-Cache; else empty
-	Annotations *Annotations   // by the caller's headers; nil for the product's own requests
-	Internal    *infer.Request // the completion that the product asks for; nil for a caller's request
+	Lease       upstream.RefCounted // of the body; nil if its memory is not reused
+	Cache       string              // "on" or "off" by the caller's X-Service-Cache; else empty
+	Annotations *Annotations        // by the caller's headers; nil for the product's own requests
+	Internal    *infer.Request      // the completion that the product asks for; nil for a caller's request
 
 	Parsed
 }
@@ -67,7 +67,7 @@ const (
 // Parse reads the body.
 func (q *Request) Parse() error {
 	var err error
-	if q.Members, err = scan.Seek(q.Body, q.membersArray[:0], soughtWords); err != nil {
+	if q.Members, err = scan.ObjectWithWords(q.Body, q.membersArray[:0], soughtWords); err != nil {
 		return fault.InvalidBody.New("the body %s", err)
 	}
 	q.Choices = 1
@@ -109,8 +109,8 @@ func (q *Request) Parse() error {
 var soughtWords = scan.NewWords(append([]string{"developer"}, token.Media()...)...)
 
 const (
-	developerWord scan.Set = 1
-	mediaWords             = ^developerWord
+	developerWord scan.WordSet = 1
+	mediaWords                 = ^developerWord
 )
 
 // HasMedia reports whether the name of a medium stands anywhere in the body.

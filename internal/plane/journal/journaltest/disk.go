@@ -1,4 +1,5 @@
-// Package journaltest is a disk in memory that fails, forgets and crashes on command, to prove the journal against.
+// Package journaltest provides an in-memory disk that fails, crashes and loses power on command, to test the journal
+// with.
 package journaltest
 
 import (
@@ -13,18 +14,18 @@ import (
 	"sovereign/internal/plane/journal"
 )
 
-// ErrDisk is what a failing disk says.
+// ErrDisk is the error of a failing disk.
 var ErrDisk = errors.New("the disk fails")
 
-// A Disk remembers what was written and what was synced. A crash of the process keeps what was written; a power loss
-// keeps what was synced, and of the rest what chance leaves.
+// A Disk records what was written and what was synced. A crash of the process keeps what was written. A power loss
+// keeps what was synced, and a random part of the rest.
 type Disk struct {
 	mu    sync.Mutex
 	files map[string]*content
-	names map[string]bool // that a power loss keeps
+	names map[string]bool // names that survive a power loss
 
-	// Fail is asked before every write, truncation and sync. An error fails it; a write has then written the first
-	// part bytes of it all the same.
+	// Fail is called before every open, write, truncation and sync. An error fails the operation; a failed write has
+	// still written its first part bytes.
 	Fail func(operation string, size int) (part int, err error)
 }
 
@@ -34,7 +35,7 @@ type content struct {
 
 var _ journal.Disk = (*Disk)(nil)
 
-// NewDisk is empty.
+// NewDisk returns an empty disk.
 func NewDisk() *Disk { return &Disk{files: map[string]*content{}, names: map[string]bool{}} }
 
 func (d *Disk) fails(operation string, size int) (int, error) {
@@ -44,7 +45,7 @@ func (d *Disk) fails(operation string, size int) (int, error) {
 	return d.Fail(operation, size)
 }
 
-// Crash is the disk as the next process finds it, and the end of this one's writes.
+// Crash returns the disk as the next process finds it. The old disk takes no more writes.
 func (d *Disk) Crash() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -57,8 +58,8 @@ func (d *Disk) Crash() *Disk {
 	return next
 }
 
-// PowerLoss is the disk as the next boot finds it: what was not synced is there up to some byte, and what follows is
-// gone or zeros.
+// PowerLoss returns the disk as the next boot finds it. Unsynced bytes are kept up to a random offset; what follows
+// is missing or zero.
 func (d *Disk) PowerLoss(random *rand.Rand) *Disk {
 	next := d.Crash()
 	for _, name := range slices.Sorted(maps.Keys(next.files)) {
@@ -129,7 +130,7 @@ type file struct {
 	name string
 }
 
-// do runs on the file's content, or fails when it is gone.
+// do runs what on the file's content, or fails when the file is gone.
 func (f *file) do(what func(c *content) error) error {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package apitest proves that a router denies by default: every route it lists, every kind of bad caller, every odd
-// way of writing the path. Its Desk asks one domain's routes as callers of each kind do.
+// Package apitest tests that a router denies by default: every route it lists, every kind of invalid caller, every
+// unusual spelling of the path. Its Client calls one domain's routes as callers of each kind.
 package apitest
 
 import (
@@ -27,10 +27,10 @@ type Keys struct {
 	Digest               string // the stored digest of Owner, as hex
 }
 
-// A Caller is a way of asking, and what it must get from a route of a permission.
+// A Caller is a way of authenticating, and what it must get from a route of a permission.
 type Caller struct {
 	Name   string
-	Header []string // Authorization, as many as are sent
+	Header []string // the Authorization headers that are sent
 	Want   func(api.Permission) (status int, code string)
 }
 
@@ -49,7 +49,7 @@ func member(p api.Permission) (int, string) {
 	return 0, ""
 }
 
-// Callers are every kind there is.
+// Callers returns every kind of caller.
 func Callers(k Keys) []Caller {
 	bearer := func(key string) []string { return []string{"Bearer " + key} }
 	mistyped := k.Owner[:len(k.Owner)-1] + string(k.Owner[len(k.Owner)-1]^1)
@@ -80,8 +80,8 @@ func Callers(k Keys) []Caller {
 
 var wildcard = regexp.MustCompile(`\{[^}]*\}`)
 
-// Matrix asks every route as every caller, on both mounts and in every odd spelling, over raw connections so that no
-// client tidies the path. A route passes a good caller when it answers anything but 401 and 403.
+// Matrix calls every route as every caller, on both mounts and in every unusual spelling, over raw connections so
+// that no client cleans the path. A route accepts a valid caller when it answers anything but 401 and 403.
 func Matrix(t *testing.T, base string, routes []api.Route, k Keys) {
 	t.Helper()
 	address, err := url.Parse(base)
@@ -110,7 +110,7 @@ func Matrix(t *testing.T, base string, routes []api.Route, k Keys) {
 			}
 			for _, spelling := range odd(path) {
 				got := ask(t, address.Host, route.Method, spelling, "localhost", caller.Header)
-				// A good caller may get as far as a route that takes the odd text for an id; nobody is redirected.
+				// A valid caller may reach a route that takes the unusual text for an id; no caller is redirected.
 				reached := status == 0 && got.status < 300 && wildcard.MatchString(route.Path)
 				refused := got.status >= http.StatusBadRequest && got.status <= http.StatusMethodNotAllowed
 				if !refused && !reached {
@@ -123,13 +123,14 @@ func Matrix(t *testing.T, base string, routes []api.Route, k Keys) {
 	t.Logf("%d routes, %d requests", len(routes), checked)
 }
 
-// odd spells a path in ways that must never reach what the plain path reaches.
+// odd returns spellings of a path that must never reach what the plain path reaches.
 func odd(path string) []string {
 	tail := strings.TrimPrefix(path, "/v1/")
 	return []string{
 		"/" + path, "//api" + path, "/v1//" + tail, "/v1/./" + tail, "/v1/x/../" + tail, "/x/.." + path, "/.." + path,
 		"/v1%2F" + tail, "/%2Fv1/" + tail, "/v1/%2e%2e/v1/" + tail, "/v1/x%2F..%2F" + tail, "/V1/" + tail, "/api/api" + path,
-		"/api%2Fv1/" + tail, "/api/v1%2F" + tail, path + "/", path + "/..", path + "%00", path + "%2F", "/api//v1/" + tail, "/v1/" + tail + ";x=1",
+		"/api%2Fv1/" + tail, "/api/v1%2F" + tail, path + "/", path + "/..", path + "%00", path + "%2F", "/api//v1/" + tail,
+		"/v1/" + tail + ";x=1",
 		"/%76%31%2f" + tail,
 	}
 }
@@ -146,7 +147,8 @@ func (g got) must(t *testing.T, what string, status int, code string) {
 		t.Errorf("%s: request id %q", what, g.id)
 	}
 	if status == 0 {
-		if g.status == http.StatusUnauthorized || g.status == http.StatusForbidden || g.status == http.StatusInternalServerError {
+		if g.status == http.StatusUnauthorized || g.status == http.StatusForbidden ||
+			g.status == http.StatusInternalServerError {
 			t.Errorf("%s: %d %s", what, g.status, g.body)
 		}
 		return
@@ -155,20 +157,21 @@ func (g got) must(t *testing.T, what string, status int, code string) {
 		Error struct{ Type, Code, Message string }
 	}
 	err := json.Unmarshal(g.body, &body)
-	if err != nil || g.status != status || body.Error.Code != code || body.Error.Type != "invalid_request_error" || body.Error.Message == "" {
+	if err != nil || g.status != status || body.Error.Code != code || body.Error.Type != "invalid_request_error" ||
+		body.Error.Message == "" {
 		t.Errorf("%s: want %d %s, got %d %s", what, status, code, g.status, g.body)
 	}
 }
 
-// ask writes the request as it stands; net/http's client would clean it.
+// ask writes the request unchanged; net/http's client would clean it.
 func ask(t *testing.T, address, method, path, host string, authorization []string) got {
 	t.Helper()
-	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(t.Context(), "tcp", address)
+	conn, err := (&net.Dialer{Timeout: time.Minute}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
 	var request strings.Builder
 	fmt.Fprintf(&request, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Length: 0\r\n", method, path, host)
 	for _, value := range authorization {

@@ -1,4 +1,4 @@
-// Package dbtest runs a store's tests on both engines: a SQLite file, and a real PostgreSQL server.
+// Package dbtest runs tests on both engines: a SQLite file and a real PostgreSQL server.
 package dbtest
 
 import (
@@ -17,17 +17,40 @@ import (
 // Each runs test once per engine, on a fresh, migrated database.
 func Each(t *testing.T, test func(t *testing.T, d *db.DB)) {
 	t.Helper()
-	core.each(t, func(t *testing.T, all []*db.DB) { test(t, all[0]) })
+	core.each(t, func(t *testing.T, folder string, url secret.Text) { test(t, core.open(t, folder, url)[0]) })
 }
 
-// EachWithLogs is Each with the database of logs beside the core one.
+// EachLogs is Each with the log database.
+func EachLogs(t *testing.T, test func(t *testing.T, logs *db.DB)) {
+	t.Helper()
+	logs.each(t, func(t *testing.T, folder string, url secret.Text) { test(t, logs.open(t, folder, url)[0]) })
+}
+
+// EachWithLogs is Each with the core database and the log database.
 func EachWithLogs(t *testing.T, test func(t *testing.T, core, logs *db.DB)) {
 	t.Helper()
-	both.each(t, func(t *testing.T, all []*db.DB) { test(t, all[0], all[1]) })
+	both.each(t, func(t *testing.T, folder string, url secret.Text) {
+		all := both.open(t, folder, url)
+		test(t, all[0], all[1])
+	})
+}
+
+// Migrated opens a fresh, migrated core database of one engine for the length of the test.
+func Migrated(t testing.TB, engine db.Engine) *db.DB {
+	t.Helper()
+	folder, url := core.copy(t, engine)
+	return core.open(t, folder, url)[0]
+}
+
+// EachMigrated runs test once per engine, with the folder and the URL (empty for SQLite) of a fresh, migrated
+// database, for tests that open it more than once.
+func EachMigrated(t *testing.T, test func(t *testing.T, folder string, url secret.Text)) {
+	t.Helper()
+	core.each(t, test)
 }
 
 // EachURL runs test once per engine, with an empty folder and the URL of an empty database (empty for SQLite), for
-// tests that open it themselves, or hand it to a server.
+// tests that migrate it themselves, or pass it to a server.
 func EachURL(t *testing.T, test func(t *testing.T, folder string, url secret.Text)) {
 	t.Helper()
 	t.Run(string(db.SQLite), func(t *testing.T) {
@@ -38,7 +61,7 @@ func EachURL(t *testing.T, test func(t *testing.T, folder string, url secret.Tex
 	})
 }
 
-// Open opens a database for the length of the test.
+// Open opens the core database for the length of the test.
 func Open(t testing.TB, folder string, url secret.Text) *db.DB {
 	t.Helper()
 	return opened(t, db.Open, folder, url)
@@ -60,7 +83,7 @@ func opened(t testing.TB, open opener, folder string, url secret.Text) *db.DB {
 
 var databases atomic.Int64
 
-// Postgres is the URL of an empty database of its own on this process's PostgreSQL server.
+// Postgres returns the URL of a new, empty database on this process's PostgreSQL server.
 func Postgres(t testing.TB) secret.Text {
 	t.Helper()
 	s, err := server()
@@ -70,7 +93,7 @@ func Postgres(t testing.TB) secret.Text {
 	return s.database(t, "template1")
 }
 
-// database is one of the test's own, made as a copy of another.
+// database creates a database as a copy of another, for the length of the test.
 func (s *Server) database(t testing.TB, template string) secret.Text {
 	t.Helper()
 	name := fmt.Sprintf("test_%d", databases.Add(1))

@@ -19,13 +19,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A Server is a PostgreSQL server of the tests' own: a free port, a temporary folder, never root. It ends with the
-// process that started it.
+// A Server is a private PostgreSQL server for tests, on a free port and in a temporary folder, never run as root. It
+// ends with the process that started it.
 type Server struct {
 	bin    string // the folder with initdb and postgres
 	folder string
 	port   int
-	owner  *syscall.Credential // whom to run as when we are root
+	owner  *syscall.Credential // the account to run as when we are root
 	cmd    *exec.Cmd
 	done   chan error
 }
@@ -38,7 +38,7 @@ var server = sync.OnceValues(func() (*Server, error) {
 	return s, s.Start()
 })
 
-// NewServer makes a cluster that does not run yet.
+// NewServer creates a cluster that does not run yet.
 func NewServer() (*Server, error) {
 	bin, err := binaries()
 	if err != nil {
@@ -61,7 +61,8 @@ func NewServer() (*Server, error) {
 	if s.port, err = freePort(); err != nil {
 		return nil, err
 	}
-	initdb := s.command("initdb", "--pgdata", s.data(), "--username", "sovereign", "--auth", "trust", "--encoding", "UTF8", "--no-sync", "--no-locale")
+	initdb := s.command("initdb", "--pgdata", s.data(), "--username", "sovereign", "--auth", "trust",
+		"--encoding", "UTF8", "--no-sync", "--no-locale")
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
@@ -77,7 +78,7 @@ func sweep() {
 	for _, folder := range folders {
 		info, err := os.Stat(folder)
 		if err != nil || time.Since(info.ModTime()) < 15*time.Minute {
-			continue // perhaps being made
+			continue // it may just be created
 		}
 		text, _ := os.ReadFile(filepath.Join(folder, "data", "postmaster.pid"))
 		first, _, _ := strings.Cut(string(text), "\n")
@@ -112,8 +113,8 @@ func (s *Server) Start() error {
 
 func (s *Server) await() error {
 	var err error
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		var conn *pgx.Conn
 		if conn, err = pgx.Connect(ctx, s.url("postgres")); err == nil {
 			err = conn.Close(ctx)
@@ -142,7 +143,7 @@ func (s *Server) Stop() error {
 // Remove deletes the cluster.
 func (s *Server) Remove() error { return os.RemoveAll(s.folder) }
 
-// URL is where the server's own database can be reached.
+// URL returns the URL of the server's default database.
 func (s *Server) URL() string { return s.url("postgres") }
 
 func (s *Server) url(database string) string {
@@ -177,7 +178,7 @@ func binaries() (string, error) {
 	return "", errors.New("initdb is not installed; `make setup` installs it")
 }
 
-// unprivileged is the account that root starts the server as: PostgreSQL refuses to run as root.
+// unprivileged returns the account that root starts the server as: PostgreSQL refuses to run as root.
 func unprivileged() (*syscall.Credential, error) {
 	for _, name := range []string{"postgres", "nobody"} {
 		account, err := user.Lookup(name)

@@ -12,7 +12,8 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// A template is migrated once per process and engine, and then copied: to migrate takes far longer than most tests do.
+// A template is a set of databases that is migrated once per process and engine, and then copied: migrating takes far
+// longer than most tests.
 type template struct {
 	opens    []opener
 	files    func() (map[string][]byte, error) // SQLite's
@@ -23,6 +24,7 @@ type opener = func(ctx context.Context, folder string, url secret.Text) (*db.DB,
 
 var (
 	core = newTemplate("template_core", db.Open)
+	logs = newTemplate("template_logs", db.OpenLogs)
 	both = newTemplate("template_both", db.Open, db.OpenLogs)
 )
 
@@ -66,7 +68,7 @@ func (t *template) makeDatabase(name string) error {
 	return t.migrate("", secret.New(s.url(name)))
 }
 
-// migrate makes the schemas, and leaves nothing open.
+// migrate creates the schemas, and leaves nothing open.
 func (t *template) migrate(folder string, url secret.Text) error {
 	ctx := context.Background()
 	for _, open := range t.opens {
@@ -81,22 +83,22 @@ func (t *template) migrate(folder string, url secret.Text) error {
 	return nil
 }
 
-func (t *template) each(all *testing.T, test func(*testing.T, []*db.DB)) {
+// each runs test once per engine, with the folder and the URL of a copy of the template.
+func (t *template) each(all *testing.T, test func(one *testing.T, folder string, url secret.Text)) {
 	all.Helper()
-	all.Run(string(db.SQLite), func(one *testing.T) {
-		files, err := t.files()
-		if err != nil {
-			one.Fatal(err)
-		}
-		folder := one.TempDir()
-		for name, content := range files {
-			if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
-				one.Fatal(err)
-			}
-		}
-		test(one, t.open(one, folder, secret.Text{}))
-	})
-	all.Run(string(db.Postgres), func(one *testing.T) {
+	for _, engine := range []db.Engine{db.SQLite, db.Postgres} {
+		all.Run(string(engine), func(one *testing.T) {
+			folder, url := t.copy(one, engine)
+			test(one, folder, url)
+		})
+	}
+}
+
+// copy copies the template for the length of the test.
+func (t *template) copy(one testing.TB, engine db.Engine) (folder string, url secret.Text) {
+	one.Helper()
+	folder = one.TempDir()
+	if engine == db.Postgres {
 		name, err := t.database()
 		if err != nil {
 			one.Fatal(err)
@@ -105,11 +107,22 @@ func (t *template) each(all *testing.T, test func(*testing.T, []*db.DB)) {
 		if err != nil {
 			one.Fatal(err)
 		}
-		test(one, t.open(one, one.TempDir(), s.database(one, name)))
-	})
+		return folder, s.database(one, name)
+	}
+	files, err := t.files()
+	if err != nil {
+		one.Fatal(err)
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
+			one.Fatal(err)
+		}
+	}
+	return folder, secret.Text{}
 }
 
-func (t *template) open(one *testing.T, folder string, url secret.Text) (all []*db.DB) {
+// open opens the databases of a copy.
+func (t *template) open(one testing.TB, folder string, url secret.Text) (all []*db.DB) {
 	one.Helper()
 	for _, open := range t.opens {
 		all = append(all, opened(one, open, folder, url))

@@ -1,0 +1,412 @@
+package logbook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/plane/capture"
+	"sovereign/internal/plane/spool"
+	"sovereign/internal/store/db"
+)
+
+// An Ingester moves rows from the spool to the log database, and deletes expired ones. The spool position commits in
+// the same transaction as the rows before it. Each row is therefore ingested once, whatever dies when. While the
+// database is unreachable, rows wait in the spool.
+type Ingester struct {
+	db     *db.DB
+	spool  *spool.Spool
+	source string // the id of the spool's data folder
+	log    *slog.Logger
+
+	writing       chan struct{} // a mutex that respects contexts; held for one batch, or for a few deletions
+	at            spool.Position
+	positionKnown bool       // at is the database's cursor
+	newest        clock.Time // time of the newest ingested row
+	families      map[tenant.ID]*families
+	prompts       int        // prompts in families
+	reportedLost  int64      // lost rows that were logged already
+	nextExpiry    clock.Time // no row expires before; zero when unknown
+
+	ingested atomic.Pointer[spool.Position] // at, for readers without the lock
+	written  chan struct{}                  // receives a value when there may be something to checkpoint
+}
+
+// acquire takes the lock for writing, or gives up with ctx.
+func (c *Ingester) acquire(ctx context.Context) error {
+	select {
+	case c.writing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *Ingester) release() { <-c.writing }
+
+// Position returns how far the database has ingested a spool.
+func Position(ctx context.Context, d *db.DB, source string) (spool.Position, error) {
+	at, _, err := cursor(ctx, d.Across("a spool belongs to the server"), source)
+	return at, err
+}
+
+// Newest returns the time of the newest row, in the database or in the spool. The recorder starts after it, so that
+// no two rows have the same time, even if the clock went back.
+func (c *Ingester) Newest(ctx context.Context) (clock.Time, error) {
+	at, newest, err := cursor(ctx, c.db.Across("a spool belongs to the server"), c.source)
+	if err != nil {
+		return 0, err
+	}
+	for {
+		batch, err := c.spool.Read(at, batchBytes)
+		if err != nil || batch.Next == at {
+			return newest, err
+		}
+		for _, record := range batch.Records {
+			if row, err := capture.Parse(record); err == nil {
+				newest = max(newest, row.At)
+			}
+		}
+		at = batch.Next
+	}
+}
+
+// NewIngester returns an ingester of s, the spool of source, into d.
+func NewIngester(d *db.DB, s *spool.Spool, source string, log *slog.Logger) *Ingester {
+	return &Ingester{
+		db: d, spool: s, source: source, log: log, families: map[tenant.ID]*families{}, writing: make(chan struct{}, 1),
+		written: make(chan struct{}, 1),
+	}
+}
+
+// The intervals of the tasks, and how much one batch holds: concurrent deletions wait for one batch.
+const (
+	ingestEvery = 200 * time.Millisecond
+	batchBytes  = 2 << 20
+	deleteEvery = time.Second
+	// checkpointEvery is how often ingested rows are made to survive a power loss. Until then they are in the spool
+	// as well.
+	checkpointEvery = 250 * time.Millisecond
+	alarmEvery      = time.Second
+	logEvery        = 10 * time.Second
+)
+
+// Run works until ctx ends, and ingests once more then.
+func (c *Ingester) Run(ctx context.Context) {
+	var tasks sync.WaitGroup
+	for _, task := range []struct {
+		every   time.Duration
+		after   <-chan struct{}
+		do      func(context.Context) error
+		failure string
+	}{
+		{ingestEvery, c.spool.Appended(), c.Ingest, "logged rows wait in the spool"},
+		{deleteEvery, nil, c.deleteExpiredWhenDue, "expired logged rows cannot be deleted"},
+		{checkpointEvery, c.written, c.emptySpool, "the spool cannot be emptied"},
+		{alarmEvery, nil, c.reportLost, "the spool cannot be synced"},
+	} {
+		tasks.Go(func() { c.repeat(ctx, task.every, task.after, task.do, task.failure) })
+	}
+	<-ctx.Done()
+	tasks.Wait()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := c.Ingest(last); err != nil {
+		c.log.Warn("logged rows wait in the spool for the next start", "err", err)
+	}
+}
+
+// repeat runs a task periodically. After a success it waits for a signal from after first, unless that is nil.
+// Failures are logged at most every ten seconds.
+func (c *Ingester) repeat(
+	ctx context.Context, every time.Duration, after <-chan struct{}, do func(context.Context) error, failure string,
+) {
+	wait := time.NewTimer(every)
+	defer wait.Stop()
+	var quiet time.Time // no failure is logged before
+	for {
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			return
+		}
+		err := do(ctx)
+		if err != nil && ctx.Err() == nil && time.Now().After(quiet) {
+			quiet = time.Now().Add(logEvery)
+			c.log.Warn(failure, "err", err, "waiting_bytes", c.spool.State().Waiting)
+		}
+		if err == nil && after != nil {
+			select {
+			case <-after:
+			case <-ctx.Done():
+				return
+			}
+		}
+		wait.Reset(every)
+	}
+}
+
+// signalWritten signals that there may be something to checkpoint.
+func (c *Ingester) signalWritten() {
+	select {
+	case c.written <- struct{}{}:
+	default: // a signal is already pending
+	}
+}
+
+// emptySpool removes from the spool what the database will not lose any more.
+func (c *Ingester) emptySpool(ctx context.Context) error {
+	at := c.ingested.Load()
+	made, err := c.db.Checkpoint(ctx)
+	if err == nil && made.LogTooLong {
+		if err = c.acquire(ctx); err == nil {
+			err = c.db.TruncateLog(ctx)
+			c.release()
+		}
+	}
+	if err == nil && (!made.Complete || made.LogTooLong) {
+		c.signalWritten() // a reader may have prevented it
+	}
+	if err != nil || !made.Complete || at == nil {
+		return err
+	}
+	return c.spool.Forget(at.Segment)
+}
+
+// reportLost logs rows that were lost, and makes those in the spool survive a power loss.
+func (c *Ingester) reportLost(context.Context) error {
+	state := c.spool.State()
+	if state.Lost > c.reportedLost {
+		c.log.Error("logged rows are lost: the spool is full, or cannot be written",
+			"rows", state.Lost-c.reportedLost, "waiting_bytes", state.Waiting, "budget_bytes", state.Budget, "err", state.Failure)
+	}
+	c.reportedLost = state.Lost
+	return c.spool.Sync()
+}
+
+// batchTimeout bounds one batch, so that a database that does not answer is noticed.
+const batchTimeout = time.Minute
+
+// Ingest ingests what is in the spool when it is called. The lock is released between two batches.
+func (c *Ingester) Ingest(ctx context.Context) error {
+	for end := c.spool.End(); ; {
+		more, err := c.ingestBatch(ctx, end)
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// ingestBatch ingests a batch, and reports whether there may be more before end.
+func (c *Ingester) ingestBatch(ctx context.Context, end spool.Position) (more bool, err error) {
+	if err := c.acquire(ctx); err != nil {
+		return false, err
+	}
+	defer c.release()
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	defer cancel()
+	if !c.positionKnown {
+		if c.at, c.newest, err = cursor(ctx, c.db.Across("a spool belongs to the server"), c.source); err != nil {
+			return false, err
+		}
+		c.positionKnown = true
+	}
+	batch, err := c.spool.Read(c.at, batchBytes)
+	if err != nil || batch.Next == c.at {
+		return false, err
+	}
+	if batch.Damaged > 0 {
+		c.log.Warn("a part of the spool cannot be read", "segment", batch.Next.Segment, "bytes", batch.Damaged)
+	}
+	c.trimFamilies()
+	err = c.commitBatch(ctx, batch, c.insertRows)
+	if db.IsDataError(err) { // one row must not block all that follow it
+		c.log.Error("a batch of logged rows is refused; its rows are inserted one by one", "err", err)
+		err = c.commitBatch(ctx, batch, c.insertRowByRow)
+	}
+	if err != nil {
+		c.positionKnown = false // it may have committed all the same
+		clear(c.families)
+		return false, err
+	}
+	c.at = batch.Next
+	c.ingested.Store(&batch.Next)
+	return c.at.Before(end), nil
+}
+
+// errCursorMoved reports that the cursor is not where this process left it: a commit that was not answered took
+// effect after all.
+var errCursorMoved = errors.New("the log database has read further than was known")
+
+// commitBatch inserts a batch and moves the cursor behind it, in one transaction.
+func (c *Ingester) commitBatch(
+	ctx context.Context, batch spool.Batch, put func(context.Context, *db.Tx, []*capture.Row) error,
+) error {
+	rows, newest := make([]*capture.Row, 0, len(batch.Records)), c.newest
+	for _, record := range batch.Records {
+		row, err := capture.Parse(record)
+		if err != nil {
+			c.log.Error("a logged row cannot be read", "err", err)
+			continue
+		}
+		rows, newest = append(rows, row), max(newest, row.At)
+		c.nextExpiry = min(c.nextExpiry, row.Expires)
+	}
+	defer c.signalWritten() // on failure too: it may have committed all the same
+	tries := 0
+	_, err := c.db.Tx(ctx, func(tx *db.Tx) error {
+		if tries++; tries > 1 {
+			clear(c.families) // what the last attempt added is not in the tables
+		}
+		across := tx.Across("the spool holds all workspaces' rows")
+		if at, _, err := cursor(ctx, across, c.source); err != nil || at != c.at {
+			return errors.Join(err, errCursorMoved)
+		}
+		if len(rows) > 0 {
+			if err := put(ctx, tx, rows); err != nil {
+				return err
+			}
+		}
+		return db.Upsert(ctx, across, "log_cursors", []string{"source", "segment", "position", "at"}, 1,
+			[][]any{{c.source, batch.Next.Segment, batch.Next.Offset, newest}})
+	})
+	if err != nil {
+		return fmt.Errorf("ingest %d logged rows: %w", len(rows), err)
+	}
+	c.newest = newest
+	return nil
+}
+
+var rowColumns = []string{
+	"workspace_id", "at", "id", "expires_at", "model", "tag", "segment", "finish_reason", "cached", "segment_exact",
+	"trace_id", "request_id", "key_id",
+	"requested_model", "alias", "provider", "fallback_from", "stream", "prompt_tokens", "completion_tokens", "cost",
+	"latency", "first_token",
+	"chain", "response", "tools", "messages",
+}
+
+// insertRowByRow inserts rows one by one, each under a savepoint, and omits those that the database refuses.
+func (c *Ingester) insertRowByRow(ctx context.Context, tx *db.Tx, rows []*capture.Row) error {
+	for _, row := range rows {
+		_, err := c.db.Tx(tx.Bind(ctx), func(tx *db.Tx) error { return c.insertRows(ctx, tx, []*capture.Row{row}) })
+		if db.IsDataError(err) {
+			clear(c.families)
+			c.log.Error("a logged row is lost: the database cannot hold it", "row", row.ID, "request_id", row.Request,
+				"err", err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Ingester) insertRows(ctx context.Context, tx *db.Tx, rows []*capture.Row) error {
+	across := tx.Across("the spool holds all workspaces' rows")
+	segments, err := c.segments(ctx, tx, across, rows)
+	if err != nil {
+		return err
+	}
+	values := make([][]any, len(rows))
+	changed := countDelta{}
+	for i, r := range rows {
+		segment := segments[i]
+		values[i] = []any{
+			r.Workspace, r.At, r.ID, r.Expires, r.Model, r.Tag, segment, r.Finish, r.Cached, exactOrNone(r.Exact), r.Trace,
+			r.Request, r.Key,
+			r.Requested, r.Alias, r.Provider, r.FallbackFrom, r.Stream, r.Prompt, r.Completion, r.Cost, r.Latency, r.First,
+			notNil(r.Chain), notNil(r.Response), notNil(r.Tools), notNil(r.Messages),
+		}
+		changed.add(&facts{
+			Workspace: r.Workspace, At: r.At, Model: r.Model, Tag: r.Tag, Segment: segment, FinishReason: r.Finish,
+			Cached:  r.Cached,
+			TraceID: r.Trace, PromptTokens: r.Prompt, CompletionTokens: r.Completion, Cost: int64(r.Cost),
+		}, +1)
+	}
+	if err := db.Insert(ctx, across, "log_rows", rowColumns, values); err != nil {
+		return err
+	}
+	return changed.write(ctx, across)
+}
+
+// notNil returns a body that is not NULL.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// facts are the columns of a row that are counted.
+type facts struct {
+	Workspace                            tenant.ID
+	At                                   clock.Time
+	Model, Tag, Segment, FinishReason    string
+	Cached                               bool
+	TraceID                              string
+	PromptTokens, CompletionTokens, Cost int64
+}
+
+const hour = clock.Time(time.Hour / time.Microsecond)
+
+// A countDelta is the change of the counts by some rows.
+type countDelta struct {
+	counts map[countKey]int64
+	traces map[traceKey]*traceDelta
+}
+
+type countKey struct {
+	ws           tenant.ID
+	facet, value string
+	hour         clock.Time
+}
+
+type traceKey struct {
+	ws tenant.ID
+	id string
+}
+
+type traceDelta struct {
+	first, last                     clock.Time
+	steps, prompt, completion, cost int64
+}
+
+// add adds a row to the counts, or subtracts it with a sign of -1.
+func (t *countDelta) add(f *facts, sign int64) {
+	if t.counts == nil {
+		t.counts, t.traces = map[countKey]int64{}, map[traceKey]*traceDelta{}
+	}
+	if f.FinishReason == "stop" && !f.Cached {
+		t.counts[countKey{f.Workspace, ordinary, "", f.At - f.At%hour}] += sign
+	}
+	for _, facet := range [...]struct{ name, value string }{
+		{everything, ""}, {"model", f.Model}, {"tag", f.Tag}, {"segment", f.Segment}, {"finish_reason", f.FinishReason},
+		{"cached", strconv.FormatBool(f.Cached)},
+	} {
+		if facet.name != "tag" || facet.value != "" {
+			t.counts[countKey{f.Workspace, facet.name, facet.value, f.At - f.At%hour}] += sign
+		}
+	}
+	if f.TraceID == "" {
+		return
+	}
+	key := traceKey{f.Workspace, f.TraceID}
+	run := t.traces[key]
+	if run == nil {
+		run = &traceDelta{first: f.At, last: f.At}
+		t.traces[key] = run
+	}
+	run.first, run.last = min(run.first, f.At), max(run.last, f.At)
+	run.steps += sign
+	run.prompt += sign * f.PromptTokens
+	run.completion += sign * f.CompletionTokens
+	run.cost += sign * f.Cost
+}

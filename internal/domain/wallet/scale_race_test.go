@@ -1,6 +1,0 @@
-//go:build race
-
-package wallet
-
-// manyEntries is how many are posted at once; the embedded database is thirty times slower under the race detector.
-const manyEntries = 1100

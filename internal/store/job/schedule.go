@@ -1,0 +1,171 @@
+package job
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/id"
+	"sovereign/internal/base/tenant"
+)
+
+// fillSlots starts waiting jobs in the free slots.
+func (r *Runner) fillSlots(ctx context.Context) error {
+	for r.freeSlots() > 0 && ctx.Err() == nil {
+		heads, err := find[queueHead](ctx, r, selectQueueHeads)
+		if err != nil {
+			return fmt.Errorf("find jobs that wait: %w", err)
+		}
+		chosen := r.choose(heads)
+		if len(chosen) == 0 {
+			return nil
+		}
+		for _, h := range chosen {
+			if err := r.claim(ctx, h); err != nil {
+				return fmt.Errorf("claim job %s: %w", h.ID, err)
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+func (r *Runner) freeSlots() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.slots - len(r.runs)
+}
+
+func (r *Runner) choose(heads []queueHead) []queueHead {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	running := map[tenant.ID]int{}
+	for _, run := range r.runs {
+		running[run.Workspace]++
+	}
+	return choose(heads, running, r.served, r.perWorkspace, r.slots-len(r.runs))
+}
+
+// choose picks jobs for the free slots, at most one per workspace: first of the workspaces with the fewest running
+// jobs, then of those served the longest ago, then the oldest job. However much other workspaces queue,
+// each of them starts at most one job before a waiting workspace that has nothing running.
+func choose(
+	heads []queueHead, running map[tenant.ID]int, served map[tenant.ID]uint64, perWorkspace, vacant int,
+) []queueHead {
+	heads = slices.DeleteFunc(slices.Clone(heads),
+		func(h queueHead) bool { return running[h.WorkspaceID] >= perWorkspace })
+	slices.SortFunc(heads, func(a, b queueHead) int {
+		return cmp.Or(
+			cmp.Compare(running[a.WorkspaceID], running[b.WorkspaceID]),
+			cmp.Compare(served[a.WorkspaceID], served[b.WorkspaceID]),
+			cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return heads[:max(0, min(vacant, len(heads)))]
+}
+
+// claim takes a job and starts its run. A job that was cancelled or taken meanwhile is skipped.
+func (r *Runner) claim(ctx context.Context, h queueHead) error {
+	r.mu.Lock()
+	work := r.handlers[h.Kind]
+	r.mu.Unlock()
+	if work == nil {
+		return r.setAside(ctx, h)
+	}
+	run := &Run{
+		Workspace: h.WorkspaceID, ID: h.ID, Kind: h.Kind, runner: r, claim: id.New("run"), writing: make(chan struct{}, 1),
+	}
+	claimed := false
+	err := r.change(ctx, h.key(), func(j *record) error {
+		err := j.claim(run.claim, r.now())
+		claimed = err == nil
+		return err
+	})
+	if err != nil || !claimed {
+		return err
+	}
+	run.ctx, run.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.paused != nil {
+		run.end(r.paused)
+	}
+	r.starts++
+	r.served[h.WorkspaceID] = r.starts
+	r.runs[run.claim] = run
+	r.work.Go(func() { r.perform(run.ctx, run, work) })
+	return nil
+}
+
+// setAside claims a job whose kind this server has no handler for, so that it is not found again.
+func (r *Runner) setAside(ctx context.Context, h queueHead) error {
+	r.log.Error("no handler for jobs of this kind; the job waits for a server that has one", "kind", h.Kind,
+		"workspace", h.WorkspaceID, "job", h.ID)
+	claim := id.New("run")
+	err := r.change(ctx, h.key(), func(j *record) error { return j.setAside(claim) })
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.backoffs[claim] = backoff{key: h.key()}
+	return nil
+}
+
+// perform does the work, and stores the result.
+func (r *Runner) perform(ctx context.Context, run *Run, work Work) {
+	var err error
+	if run.cause() == nil {
+		err = r.runRecovering(ctx, run, work)
+	}
+	wait := r.settle(ctx, run, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.runs, run.claim)
+	if wait > 0 {
+		r.backoffs[run.claim] = backoff{key: run.key(), until: time.Now().Add(time.Duration(r.backoffScale * float64(wait)))}
+	}
+	run.end(nil)
+	r.Wake()
+}
+
+func (r *Runner) runRecovering(ctx context.Context, run *Run, work Work) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+			r.log.Error("a job panicked", "kind", run.Kind, "workspace", run.Workspace, "job", run.ID, "panic", p,
+				"stack", string(debug.Stack()))
+		}
+	}()
+	return work(ctx, run)
+}
+
+// settle stores how a job's run ended, and returns for how long the job backs off. If the database does not store it,
+// the claim belongs to no run, and reconcile takes the job over and resumes it.
+func (r *Runner) settle(ctx context.Context, run *Run, err error) (wait time.Duration) {
+	cause := run.cause()
+	var after record
+	unsettled := r.change(context.WithoutCancel(ctx), run.key(), func(j *record) (lost error) {
+		wait, after = 0, record{}
+		if wait, lost = j.settle(run.claim, err, cause, r.now()); lost == nil {
+			after = *j
+		}
+		return lost
+	})
+	log := r.log.With("kind", run.Kind, "workspace", run.Workspace, "job", run.ID)
+	switch {
+	case unsettled != nil:
+		log.Warn("cannot write how a job ended; it will be resumed", "err", unsettled, "ended", err)
+		return 0
+	case after.Status == Failed && errors.As(err, new(*fault.Fault)):
+		log.Info("a job failed", "err", err)
+	case after.Status == Failed:
+		log.Error("a job failed with an internal error", "err", err)
+	case wait > 0:
+		log.Warn("a job will be tried again", "err", err, "attempts", after.Attempts, "in", wait)
+	}
+	return wait
+}
