@@ -26,9 +26,10 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/alias"
+	"sovereign/internal/domain/calibration"
 	"sovereign/internal/domain/catalog"
-	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/dataset"
+	"sovereign/internal/domain/judging"
 	"sovereign/internal/domain/logbook"
 	"sovereign/internal/domain/providerkey"
 	"sovereign/internal/domain/wallet"
@@ -49,6 +50,7 @@ import (
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
 	"sovereign/internal/store/job"
+	"sovereign/internal/store/module"
 	"sovereign/internal/store/vault"
 	"sovereign/internal/text/tokenizer"
 	"sovereign/internal/wire/upstream"
@@ -91,10 +93,10 @@ type house struct {
 	clerk    *logbook.Ingester
 	datasets *dataset.Store
 
-	jobs      *job.Runner
-	criteria  *criterion.Store
-	bench     *criterion.Bench
-	guardians *criterion.Guard
+	jobs         *job.Runner
+	calibrations *calibration.Store
+	judges       *judging.Client
+	modules      []module.Module
 
 	bounds    *edge.Bounds
 	metrics   *prometheus.Registry
@@ -317,7 +319,7 @@ func (h *house) furnish(ctx context.Context, c *Config, tracer trace.Tracer) err
 	h.datasets = dataset.NewStore(h.db, logged)
 	routes = append(routes, dataset.NewHandler(h.datasets, logs.Open).Routes()...)
 	routes = append(routes, h.judgeRoutes(logged, logs)...)
-	if err := h.criteria.Renew(ctx); err != nil {
+	if err := h.calibrations.VoidOtherEditions(ctx); err != nil {
 		return err
 	}
 	h.apply(c)
@@ -367,7 +369,11 @@ func (h *house) start() {
 	labouring, retire := context.WithCancel(ctx)
 	h.retire = retire
 	h.labour.Go(func() { h.jobs.Run(labouring) })
-	h.labour.Go(func() { h.guardians.Run(labouring) })
+	for _, m := range h.modules {
+		for _, loop := range m.Background { // all of them call models
+			h.labour.Go(func() { loop.Run(labouring) })
+		}
+	}
 	h.work.Go(func() {
 		if err := h.till.Run(ctx); err != nil {
 			h.log.Error("stopping with charges that the journal could not take", "err", err)
@@ -408,8 +414,13 @@ func (h *house) sweep(ctx context.Context) {
 	if err := h.datasets.Sweep(bounded); err != nil && ctx.Err() == nil {
 		h.log.Warn("cannot sweep what is left of datasets; it is tried again", "err", err)
 	}
-	if err := h.criteria.Sweep(bounded); err != nil && ctx.Err() == nil {
-		h.log.Warn("cannot sweep what judges said of logs whose time is over; it is tried again", "err", err)
+	for _, m := range h.modules {
+		if m.Sweep == nil {
+			continue
+		}
+		if err := m.Sweep(bounded); err != nil && ctx.Err() == nil {
+			h.log.Warn("cannot delete what is left over; it is tried again", "module", m.Name, "err", err)
+		}
 	}
 }
 
@@ -461,8 +472,8 @@ func (h *house) apply(c *Config) {
 			OwnKeyFee: int64(c.OwnKeyFeePercent),
 		})
 	}
-	if h.bench != nil {
-		h.bench.AtOnce(l.JudgeCalls)
+	if h.judges != nil {
+		h.judges.SetConcurrency(l.JudgeCalls)
 	}
 }
 

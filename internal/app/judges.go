@@ -6,30 +6,55 @@ import (
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/calibration"
 	"sovereign/internal/domain/criterion"
+	"sovereign/internal/domain/draft"
+	"sovereign/internal/domain/judging"
 	"sovereign/internal/domain/label"
 	"sovereign/internal/domain/logbook"
+	"sovereign/internal/domain/monitor"
 	"sovereign/internal/live"
 	"sovereign/internal/store/api"
 	"sovereign/internal/store/job"
+	"sovereign/internal/store/module"
 )
 
-// judgeRoutes furnishes what grades: people, judges, and the work that judges do in the background.
+// judgeRoutes wires labels, criteria, and the background work of judges.
 func (h *house) judgeRoutes(logged *logbook.Store, logs *logbook.Handler) []api.Route {
 	h.jobs = job.NewRunner(job.Config{DB: h.db, Log: h.log, Slots: 16, PerWorkspace: 4})
-	h.criteria = criterion.NewStore(h.db, h.vault)
-	h.bench = criterion.NewBench(h.db, h.gateway)
-	h.guardians = criterion.NewGuard(h.criteria, logged, h.bench, logs.Open, h.gate, h.log)
-	routes := label.NewHandler(label.NewStore(h.db, logs, h.criteria)).Routes()
-	return append(routes, criterion.NewHandler(criterion.Config{
-		Store: h.criteria, Bench: h.bench, Logs: logged, Open: logs.Open, Models: chatModels{h}, Runner: h.jobs,
-	}).Routes()...)
+	h.judges = judging.NewClient(h.db, h.gateway)
+	criteria := criterion.NewStore(h.db)
+	h.calibrations = calibration.NewStore(h.db, h.vault, criteria, h.judges)
+	monitors := monitor.NewStore(h.db, logged, logs.Open, h.judges)
+	drafts := draft.NewStore(draft.Config{
+		DB: h.db, Criteria: criteria, Judges: h.judges, Logs: logged, Open: logs.Open, Models: chatModels{h},
+	})
+	criteria.Attach(h.calibrations.Dependent(), monitors.Dependent())
+	improvement, suggestion := drafts.Estimators()
+	h.modules = []module.Module{
+		label.Module(label.NewStore(h.db, logs, h.calibrations)),
+		judging.Module(h.judges),
+		criterion.Module(criteria, chatModels{h}, map[string]judging.Estimator{
+			"calibration": h.calibrations.Estimator(), "scan": monitors.Estimator(), "improvement": improvement, "suggestion": suggestion,
+		}),
+		calibration.Module(h.calibrations),
+		monitor.Module(monitors, h.gate, h.log),
+		draft.Module(drafts),
+	}
+	var routes []api.Route
+	for _, m := range h.modules {
+		routes = append(routes, m.Routes...)
+		for kind, work := range m.Jobs {
+			h.jobs.Handle(kind, work)
+		}
+	}
+	return routes
 }
 
-// chatModels are those that a workspace can judge with.
+// chatModels are the models that a workspace can judge with.
 type chatModels struct{ h *house }
 
-// Chats refuses what is no chat model of the catalog that the workspace may call.
+// Chats refuses a model that is not a chat model of the catalog which the workspace may call.
 func (c chatModels) Chats(ws tenant.ID, field, model string) error {
 	m, err := c.h.catalog().Serves(model, c.h.keys.Of(ws))
 	switch {
@@ -43,5 +68,5 @@ func (c chatModels) Chats(ws tenant.ID, field, model string) error {
 
 // calibrated reports whether a workspace has a judge that was measured.
 func (h *house) calibrated(ctx context.Context, ws tenant.ID) (bool, error) {
-	return h.criteria.Calibrated(ctx, ws)
+	return h.calibrations.Calibrated(ctx, ws)
 }

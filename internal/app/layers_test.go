@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-const module = "sovereign/internal/"
+const internalPath = "sovereign/internal/"
 
 // folders are the folders of internal/, lowest first. A package imports from its own folder and from those before it.
 var folders = []string{"base", "text", "net", "live", "wire", "grade", "plane", "store", "domain", "app"}
@@ -24,7 +24,7 @@ func imports(t *testing.T, format string, packages ...string) []string {
 
 // folder is the first part of a package's path below internal/. It is empty for packages of other modules.
 func folder(path string) string {
-	inside, ours := strings.CutPrefix(path, module)
+	inside, ours := strings.CutPrefix(path, internalPath)
 	if !ours {
 		return ""
 	}
@@ -33,7 +33,7 @@ func folder(path string) string {
 }
 
 func TestImportsPointDownwards(t *testing.T) {
-	for _, line := range imports(t, `{{.ImportPath}} {{join .Imports " "}}`, module+"...") {
+	for _, line := range imports(t, `{{.ImportPath}} {{join .Imports " "}}`, internalPath+"...") {
 		names := strings.Fields(line)
 		own := slices.Index(folders, folder(names[0]))
 		if own < 0 {
@@ -48,7 +48,7 @@ func TestImportsPointDownwards(t *testing.T) {
 }
 
 func TestDataPlaneReachesNoDatabase(t *testing.T) {
-	for _, line := range imports(t, `{{.ImportPath}} {{join .Deps " "}}`, module+"plane/...") {
+	for _, line := range imports(t, `{{.ImportPath}} {{join .Deps " "}}`, internalPath+"plane/...") {
 		names := strings.Fields(line)
 		for _, name := range names[1:] {
 			if name == "database/sql" || folder(name) == "store" {
@@ -65,10 +65,10 @@ func TestLibrariesAreImportedInOnePlace(t *testing.T) {
 		"modernc.org/sqlite":               "store/db",
 		"github.com/jackc/pgx/v5":          "store/db",
 	}
-	for _, line := range imports(t, `{{.ImportPath}} {{join .Imports " "}}`, module+"...") {
+	for _, line := range imports(t, `{{.ImportPath}} {{join .Imports " "}}`, internalPath+"...") {
 		names := strings.Fields(line)
 		for library, place := range only {
-			if names[0] == module+place || strings.HasPrefix(names[0], module+place+"/") {
+			if names[0] == internalPath+place || strings.HasPrefix(names[0], internalPath+place+"/") {
 				continue
 			}
 			for _, name := range names[1:] {

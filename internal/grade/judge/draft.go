@@ -13,7 +13,7 @@ type Case struct {
 	Subject       Subject
 	Human         Verdict
 	HumanCritique string
-	Judge         Opinion
+	Judge         Assessment
 }
 
 // An Improvement is a draft of a better rubric. It is a proposal: nothing is judged by it before a person adopts it.
@@ -41,8 +41,8 @@ const (
 	MostSuggestions = 8
 	MostChanges     = 50
 	MostName        = 100
-	draftRoom       = 200_000 // characters of everything that is quoted
-	caseRoom        = 12_000  // characters that are quoted of one subject
+	draftLimit      = 200_000 // characters of everything that is quoted
+	caseLimit       = 12_000  // characters that are quoted of one subject
 	mostRemark      = 2_000   // characters of a reason
 )
 
@@ -69,7 +69,7 @@ const (
 
 // Improve is the body of a question for a better rubric. It quotes the cases in order as long as there is room, and tells
 // how many it took.
-func (b *Brief) Improve(model string, cases []Case, mode Mode) (body []byte, taken int, err error) {
+func (b *Instructions) Improve(model string, cases []Case, mode Mode) (body []byte, taken int, err error) {
 	scale := "Its judge answers pass or fail."
 	if b.Scale == Graded {
 		scale = "Its judge gives a grade from 0 to 1, and the verdict is " + b.rule() + "."
@@ -148,10 +148,10 @@ func (d drafting) ask(model string, mode Mode, n int, item func(int) (*Subject, 
 		return nil, 0, errors.New("ask for a draft: there is nothing to quote")
 	}
 	var quoted strings.Builder
-	left := draftRoom
+	left := draftLimit
 	for ; taken < n; taken++ {
 		subject, heads := item(taken)
-		text, err := subject.quote(caseRoom)
+		text, err := subject.quote(caseLimit)
 		if err != nil {
 			return nil, 0, fmt.Errorf("quote subject %d: %w", taken, err)
 		}

@@ -52,12 +52,12 @@ const (
 	Plain
 )
 
-// A Brief is what a judge is told, whatever it judges.
-type Brief struct {
+// A Instructions is what a judge is told, whatever it judges.
+type Instructions struct {
 	Rubric    string
 	Scale     Scale
 	Threshold float64 // the lowest grade that passes
-	Shots     []Shot
+	Examples  []Example
 }
 
 // A Subject is what is judged: one step for an exchange, several for a whole trace.
@@ -71,18 +71,18 @@ type Step struct {
 	Tools    jsontext.Value `json:"tools,omitempty"`
 }
 
-// A Shot is an example that a person graded. One without a grade, or with one that its verdict contradicts, is shown with
+// An Example is an exchange that a person graded. One without a grade, or with one that its verdict contradicts, is shown with
 // a grade of 1 where it passes, and of 0 where it fails.
-type Shot struct {
+type Example struct {
 	Subject  Subject
 	Verdict  Verdict
 	Grade    *float64
 	Critique string
 }
 
-// An Opinion is a judge's answer. Its members are in the order in which a model shall write them: one that gives its
+// An Assessment is a judge's answer. Its members are in the order in which a model shall write them: one that gives its
 // reasons first grades by them, and one that gives them last makes them up.
-type Opinion struct {
+type Assessment struct {
 	Critique string  `json:"critique"`
 	Grade    float64 `json:"grade"`
 	Verdict  Verdict `json:"verdict"`
@@ -92,13 +92,13 @@ type Opinion struct {
 const (
 	MostRubric   = 20_000
 	MostCritique = 4_000
-	MostShots    = 16
+	MostExamples = 16
 	room         = 200_000 // of what is quoted of a subject
-	shotRoom     = 20_000  // of what is quoted of an example
+	exampleLimit = 20_000  // of what is quoted of an example
 )
 
 // Check reports the first rule that b breaks, naming the field.
-func (b *Brief) Check() error {
+func (b *Instructions) Check() error {
 	if err := CheckRubric(b.Rubric); err != nil {
 		return err
 	}
@@ -126,20 +126,20 @@ func CheckRubric(rubric string) error {
 
 // Ask is the body of the chat completion that asks model about s. The same question has the same body, and its system
 // message and examples are the same for every subject, so that providers can remember them.
-func (b *Brief) Ask(model string, s *Subject, mode Mode) ([]byte, error) {
-	if len(b.Shots) > MostShots {
-		return nil, fmt.Errorf("ask a judge: %d examples are over %d", len(b.Shots), MostShots)
+func (b *Instructions) Ask(model string, s *Subject, mode Mode) ([]byte, error) {
+	if len(b.Examples) > MostExamples {
+		return nil, fmt.Errorf("ask a judge: %d examples are over %d", len(b.Examples), MostExamples)
 	}
 	q := question{system: b.charge(), form: verdictForm}
-	for i := range b.Shots {
-		shot := &b.Shots[i]
-		text, err := shot.Subject.quote(shotRoom)
+	for i := range b.Examples {
+		example := &b.Examples[i]
+		text, err := example.Subject.quote(exampleLimit)
 		if err != nil {
 			return nil, fmt.Errorf("quote example %d: %w", i, err)
 		}
-		answer, err := json.Marshal(b.shown(shot))
+		answer, err := json.Marshal(b.shown(example))
 		if err != nil {
-			return nil, fmt.Errorf("write the opinion of example %d: %w", i, err)
+			return nil, fmt.Errorf("write the assessment of example %d: %w", i, err)
 		}
 		q.exchanges = append(q.exchanges, exchange{lead: exampleLead, quoted: text, trail: b.reminder(), answer: string(answer)})
 	}
@@ -153,25 +153,25 @@ func (b *Brief) Ask(model string, s *Subject, mode Mode) ([]byte, error) {
 
 // Digest is the address of a question by its content: model, brief and subject. Questions that are asked in the same
 // words are one question, whatever the mode; what is not shown to a judge is no part of it.
-func (b *Brief) Digest(model string, s *Subject) ([sha256.Size]byte, error) {
+func (b *Instructions) Digest(model string, s *Subject) ([sha256.Size]byte, error) {
 	body, err := b.Ask(model, s, Structured)
 	return sha256.Sum256(body), err
 }
 
-// shown is an example's opinion, as a judge would have had to write it.
-func (b *Brief) shown(shot *Shot) Opinion {
-	o := Opinion{Critique: clip(defused(shot.Critique), MostCritique), Verdict: shot.Verdict}
+// shown is an example's assessment, as a judge would have had to write it.
+func (b *Instructions) shown(example *Example) Assessment {
+	o := Assessment{Critique: clip(defused(example.Critique), MostCritique), Verdict: example.Verdict}
 	if o.Verdict == Pass {
 		o.Grade = 1
 	}
-	if g := shot.Grade; g != nil && *g >= 0 && *g <= 1 && (b.Scale != Graded || b.verdict(*g) == o.Verdict) {
+	if g := example.Grade; g != nil && *g >= 0 && *g <= 1 && (b.Scale != Graded || b.verdict(*g) == o.Verdict) {
 		o.Grade = *g
 	}
 	return o
 }
 
 // verdict is that of a grade.
-func (b *Brief) verdict(grade float64) Verdict {
+func (b *Instructions) verdict(grade float64) Verdict {
 	if grade >= b.Threshold {
 		return Pass
 	}

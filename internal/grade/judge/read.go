@@ -60,26 +60,26 @@ func failed(kind FailureKind, format string, args ...any) *Failure {
 }
 
 // Read is the opinion that a chat completion holds, or a *Failure.
-func (b *Brief) Read(completion []byte) (Opinion, error) {
+func (b *Instructions) Read(completion []byte) (Assessment, error) {
 	var said struct {
 		Grade    *float64 `json:"grade"`
 		Verdict  *Verdict `json:"verdict"`
 		Critique *string  `json:"critique"`
 	}
 	if err := read(completion, &said); err != nil {
-		return Opinion{}, err
+		return Assessment{}, err
 	}
 	switch {
 	case said.Grade == nil || said.Verdict == nil || said.Critique == nil:
-		return Opinion{}, failed(Malformed, "grade, verdict and critique are not all there")
+		return Assessment{}, failed(Malformed, "grade, verdict and critique are not all there")
 	case *said.Verdict != Pass && *said.Verdict != Fail:
-		return Opinion{}, failed(Malformed, "the verdict %q is neither pass nor fail", *said.Verdict)
+		return Assessment{}, failed(Malformed, "the verdict %q is neither pass nor fail", *said.Verdict)
 	case !(*said.Grade >= 0 && *said.Grade <= 1):
-		return Opinion{}, failed(OutOfRange, "the grade %v is not from 0 to 1", *said.Grade)
+		return Assessment{}, failed(OutOfRange, "the grade %v is not from 0 to 1", *said.Grade)
 	case b.Scale == Graded && *said.Verdict != b.verdict(*said.Grade):
-		return Opinion{}, failed(Contradiction, "a grade of %v with a threshold of %v is no %s", *said.Grade, b.Threshold, *said.Verdict)
+		return Assessment{}, failed(Contradiction, "a grade of %v with a threshold of %v is no %s", *said.Grade, b.Threshold, *said.Verdict)
 	}
-	return Opinion{clip(*said.Critique, MostCritique), math.Abs(*said.Grade), *said.Verdict}, nil // there is a zero below zero
+	return Assessment{clip(*said.Critique, MostCritique), math.Abs(*said.Grade), *said.Verdict}, nil // there is a zero below zero
 }
 
 // read takes the JSON object out of a completion: all of its text, but for white space and one Markdown fence around it,

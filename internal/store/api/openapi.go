@@ -36,7 +36,7 @@ const schemas = "#/components/schemas/"
 
 // newRegistry knows how our own types stand on the wire.
 func newRegistry() huma.Registry {
-	registry := huma.NewMapRegistry(schemas, huma.DefaultSchemaNamer)
+	registry := huma.NewMapRegistry(schemas, schemaName)
 	registry.RegisterTypeAlias(reflect.TypeFor[clock.Time](), reflect.TypeFor[time.Time]())
 	registry.RegisterTypeAlias(reflect.TypeFor[money.Nano](), reflect.TypeFor[float64]())
 	registry.RegisterTypeAlias(reflect.TypeFor[money.Rate](), reflect.TypeFor[float64]())

@@ -121,7 +121,7 @@ func (r *Runner) perform(ctx context.Context, run *Run, work Work) {
 		r.resting[run.claim] = rest{place: run.place(), until: time.Now().Add(time.Duration(r.pace * float64(wait)))}
 	}
 	run.end(nil)
-	r.Wake()
+	r.wakeUp()
 }
 
 func (r *Runner) guarded(ctx context.Context, run *Run, work Work) (err error) {

@@ -69,7 +69,7 @@ func NewRunner(c Config) *Runner {
 	if r.now == nil {
 		r.now = clock.Now
 	}
-	c.DB.Listen(queued, r.Wake)
+	c.DB.Listen(queued, r.wakeUp)
 	return r
 }
 
@@ -83,8 +83,8 @@ func (r *Runner) Handle(kind string, work Work) {
 	r.works[kind] = work
 }
 
-// Wake says that something was queued or cancelled. A wake-up that comes too early, or never, makes that only slow.
-func (r *Runner) Wake() {
+// wakeUp makes the runner look for jobs soon. A wake-up that comes too early, or is lost, only delays that until the next poll.
+func (r *Runner) wakeUp() {
 	select {
 	case r.wake <- struct{}{}:
 	default: // it is about to look
@@ -106,7 +106,7 @@ func (r *Runner) Cancel(ctx context.Context, ws tenant.ID, by tenant.Actor, id s
 			run.end(ErrCancelled) // if ctx's transaction is not committed after all, the job is run again
 		}
 	}
-	r.Wake()
+	r.wakeUp()
 	return j, nil
 }
 
@@ -126,7 +126,7 @@ func (r *Runner) Resume() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.paused = nil
-	r.Wake()
+	r.wakeUp()
 }
 
 // Run runs jobs until ctx ends. Then it ends what runs, of the cause ErrStopping, and returns when that has returned; those jobs are

@@ -41,10 +41,10 @@ func TestWakingIsPromptAndPollingOnlyMakesUpForIt(t *testing.T) {
 		s.Handle(kind, counting(s.own, quick))
 		s.start(t)
 		id := m.queue(t, mine, 1)
-		s.Wake()
+		s.wakeUp()
 		m.whole(t, mine, id)
 		second := m.queue(t, mine, 1)
-		s.Wake()
+		s.wakeUp()
 		m.whole(t, mine, second)
 	})
 }
@@ -246,7 +246,7 @@ func TestPausedRunsEndAtOnceWriteNothingAndResume(t *testing.T) {
 			t.Errorf("a write while paused: %v", err)
 		}
 		other := m.queue(t, mine, 1)
-		s.Wake()
+		s.wakeUp()
 		time.Sleep(50 * time.Millisecond)
 		if j := m.get(t, mine, other); j.Status != Queued || m.units(t, mine, id) != 1 {
 			t.Errorf("runs while paused: %+v, %d units", j, m.units(t, mine, id))

@@ -97,7 +97,7 @@ func (s *simulation) run(steps int) {
 func (s *simulation) ask() {
 	ws := s.spaces[s.draw(len(s.spaces))]
 	s.jobs = append(s.jobs, place{ws, s.queue(s.t, ws, int64(s.draw(7)))})
-	s.some(func(v *server) { v.Wake() })
+	s.some(func(v *server) { v.wakeUp() })
 }
 
 // begin starts a server, although another may still believe that it serves.
