@@ -1,5 +1,6 @@
-// Package calibration measures judges. A calibration asks a judge about every label of its criterion, compares its verdicts with those of
-// people, and signs the result as a certificate. A certificate is void as soon as the judge, or a label behind it, changes.
+// Package calibration measures judges. A calibration asks a judge about every label of its criterion, compares its
+// verdicts with those of people, and signs the result as a certificate. A certificate is void as soon as the judge, or
+// a label behind it, changes.
 package calibration
 
 import (
@@ -112,8 +113,8 @@ func (r *record) noAnswers() error {
 	return fault.Precondition.New("the judge model %s gives no answers: the calibration can be started again when it does", r.JudgeModel)
 }
 
-// samplePosition orders labels for blind samples. It is the same in every calibration of a criterion, so that a label which was reviewed
-// stays in the sample.
+// samplePosition orders labels for blind samples. It is the same in every calibration of a criterion, so that a label
+// which was reviewed stays in the sample.
 func samplePosition(criterionID, labelID string) int64 {
 	sum := sha256.Sum256([]byte("blind sample\n" + criterionID + "\n" + labelID))
 	return int64(binary.BigEndian.Uint64(sum[:8]) >> 1)

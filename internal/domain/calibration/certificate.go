@@ -50,7 +50,8 @@ type Proof struct {
 	Voids         []string       `json:"voids" nullable:"false" doc:"What would void it"`
 }
 
-// A Certificate is a proof with its signature. The proof never changes. That the certificate is void is stated beside it.
+// A Certificate is a proof with its signature. The proof never changes. That the certificate is void is stated beside
+// it.
 type Certificate struct {
 	Proof
 	Voided       bool            `json:"voided"`

@@ -41,7 +41,8 @@ func (s *Store) certify(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record,
 	return audit.Record(ctx, tx, ws, tenant.Actor{Kind: tenant.ActorKey, User: r.CreatedBy}, "certificate.issue", p.ID, nil, p)
 }
 
-// addHistory fills in how often the criterion was calibrated and its labels adjudicated: without that a proof would claim more than it shows.
+// addHistory fills in how often the criterion was calibrated and its labels adjudicated: without that a proof would
+// claim more than it shows.
 func (p *Proof) addHistory(ctx context.Context, in db.Scoped) (err error) {
 	if p.Calibrations, err = db.One[int64](ctx, in, `SELECT COUNT(*) FROM calibrations WHERE workspace_id = $1 AND criterion_id = $2 AND aligned_at > 0`, p.CriterionID); err != nil {
 		return fmt.Errorf("count calibrations: %w", err)
@@ -122,7 +123,8 @@ func void(ctx context.Context, in db.Scoped, criterionID, by, reason string) err
 	return nil
 }
 
-// VoidOtherEditions voids the certificates of judges that this release asks in other words than the release that measured them.
+// VoidOtherEditions voids the certificates of judges that this release asks in other words than the release that
+// measured them.
 func (s *Store) VoidOtherEditions(ctx context.Context) error {
 	_, err := db.Exec(ctx, s.db.Across("a release asks all judges in its own words"), `
 		UPDATE certificates SET voided_at = $1, voided_reason = $2, voided_by = $4 WHERE voided_at = 0 AND edition <> $3`,
@@ -150,8 +152,8 @@ func (*Store) Verdict(ctx context.Context, in db.Scoped, labelID string) (judge.
 	return *v, nil
 }
 
-// LabelChanged records the new verdict of a label, voids the certificates that were measured by the old one, and lets the criterion choose
-// other examples.
+// LabelChanged records the new verdict of a label, voids the certificates that were measured by the old one, and lets
+// the criterion choose other examples.
 func (s *Store) LabelChanged(ctx context.Context, tx *db.Tx, ws tenant.ID, c label.Change) error {
 	in := tx.In(ws)
 	if _, err := db.Exec(ctx, in, `
@@ -181,8 +183,8 @@ func voidMeasuredBy(ctx context.Context, in db.Scoped, c label.Change) error {
 	return nil
 }
 
-// Report compares the last calibration with the labels as they are now. What it reads grows with the disagreements and the adjudications,
-// and not with the labels.
+// Report compares the last calibration with the labels as they are now. What it reads grows with the disagreements and
+// the adjudications, and not with the labels.
 func (s *Store) Report(ctx context.Context, ws tenant.ID, criterionID string) (Report, error) {
 	var report Report
 	err := s.db.SnapshotIn(ctx, ws, func(in db.Scoped) error {
@@ -262,8 +264,8 @@ func (r *Report) readAdjudications(ctx context.Context, in db.Scoped, calibratio
 	return nil
 }
 
-// readRemaining fills in the disagreements that are not adjudicated. That a label was corrected or confirmed before the calibration does
-// not excuse a judge that disagrees with it since.
+// readRemaining fills in the disagreements that are not adjudicated. That a label was corrected or confirmed before the
+// calibration does not excuse a judge that disagrees with it since.
 func (r *Report) readRemaining(ctx context.Context, in db.Scoped, calibrationID string, threshold float64) error {
 	type row struct {
 		LabelID, RequestID string

@@ -99,8 +99,8 @@ func direction(judged judge.Verdict) string {
 	return "fn"
 }
 
-// Order sorts disagreements: those of the more frequent direction first, then by how sure the judge was, which is the distance of its
-// grade from the threshold. It returns the directions, the more frequent first.
+// Order sorts disagreements: those of the more frequent direction first, then by how sure the judge was, which is the
+// distance of its grade from the threshold. It returns the directions, the more frequent first.
 func Order(remaining []Remaining, threshold float64) []Direction {
 	counts := map[string]int64{}
 	for i := range remaining {

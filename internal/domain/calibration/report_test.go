@@ -239,7 +239,8 @@ func TestADisagreementWithAnEarlierAdjudicationRemains(t *testing.T) {
 	})
 }
 
-// insertCalibration inserts a calibration of so many rows, of which the first ones were adjudicated. It returns the criterion's id.
+// insertCalibration inserts a calibration of so many rows, of which the first ones were adjudicated. It returns the
+// criterion's id.
 func insertCalibration(t testing.TB, e *judgingtest.Env, agreements, disagreements, adjudicated int) string {
 	t.Helper()
 	c, name, now := e.NewCriterion(t), id.New("cal"), clock.Now()

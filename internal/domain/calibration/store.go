@@ -99,8 +99,8 @@ func (s *Store) Get(ctx context.Context, ws tenant.ID, criterionID, name string)
 	return r.calibration()
 }
 
-// Rows reads what a judge said in a calibration, in the order of the labels. Pending rows are left out. An empty verdict and a nil
-// failed select all rows.
+// Rows reads what a judge said in a calibration, in the order of the labels. Pending rows are left out. An empty
+// verdict and a nil failed select all rows.
 func (s *Store) Rows(ctx context.Context, ws tenant.ID, criterionID, name string, v judge.Verdict, failed *bool, limit, offset int) ([]JudgedLabel, error) {
 	if _, err := find(ctx, s.db.In(ws), criterionID, name); err != nil {
 		return nil, err
@@ -144,7 +144,8 @@ func (s *Store) Calibrated(ctx context.Context, ws tenant.ID) (bool, error) {
 	return n > 0, nil
 }
 
-// Start begins a calibration. The examples that the judge is shown are chosen anew, which may make a new version of the criterion.
+// Start begins a calibration. The examples that the judge is shown are chosen anew, which may make a new version of the
+// criterion.
 func (s *Store) Start(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, o Options) (Calibration, error) {
 	estimate, total, err := s.Estimate(ctx, ws, criterionID, o.Fresh)
 	if err != nil {
@@ -261,7 +262,8 @@ func (s *Store) Estimate(ctx context.Context, ws tenant.ID, criterionID string, 
 	return cost, total, err
 }
 
-// unansweredLabels counts the labels that no calibration of a version has an answer for, and reads what some of them graded.
+// unansweredLabels counts the labels that no calibration of a version has an answer for, and reads what some of them
+// graded.
 func unansweredLabels(ctx context.Context, in db.Scoped, criterionID string, version int64) (some []judge.Subject, total int64, err error) {
 	const open = `FROM labels l WHERE l.workspace_id = $1 AND l.criterion_id = $2 AND NOT l.straddles AND l.kind <> 'ambiguous' AND NOT EXISTS (
 		SELECT 1 FROM calibration_rows r JOIN calibrations t ON t.workspace_id = r.workspace_id AND t.id = r.calibration_id
@@ -291,8 +293,8 @@ func unansweredLabels(ctx context.Context, in db.Scoped, criterionID string, ver
 // enrolBatch is how many labels get their rows in one transaction.
 const enrolBatch = 256
 
-// enrol adds the rows of the next labels of a calibration, and reports whether there are more. Labels that have no verdict now, or stand
-// in both halves, get none.
+// enrol adds the rows of the next labels of a calibration, and reports whether there are more. Labels that have no
+// verdict now, or stand in both halves, get none.
 func enrol(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record, examples []string, tally *job.Tally) (more bool, err error) {
 	type row struct {
 		ID, RequestID string
@@ -436,8 +438,8 @@ func count(ctx context.Context, in db.Scoped, calibrationID string) (trust.Halve
 	return h, nil
 }
 
-// Disagreements reads, of the last calibration of a version, the rows of the tuning half where the judge disagrees with the label as it is
-// now. They are in random order.
+// Disagreements reads, of the last calibration of a version, the rows of the tuning half where the judge disagrees with
+// the label as it is now. They are in random order.
 func Disagreements(ctx context.Context, in db.Scoped, criterionID string, version int64, limit int) ([]judge.Case, error) {
 	type row struct {
 		Item          []byte

@@ -13,8 +13,8 @@ import (
 	"sovereign/internal/store/job"
 )
 
-// work is the job of a calibration. It adds a row for each label, asks the judge about each row, and certifies the result. It continues
-// where an earlier run has stopped.
+// work is the job of a calibration. It adds a row for each label, asks the judge about each row, and certifies the
+// result. It continues where an earlier run has stopped.
 func (s *Store) work(ctx context.Context, run *job.Run) error {
 	in := s.db.In(run.Workspace)
 	r, err := s.ofRun(ctx, run)

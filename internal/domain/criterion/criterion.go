@@ -1,5 +1,5 @@
-// Package criterion keeps criteria. A criterion is a judge: a rubric, the model that applies it, and graded examples. Every change of what
-// the model is told makes a new version of the criterion.
+// Package criterion keeps criteria. A criterion is a judge: a rubric, the model that applies it, and graded examples.
+// Every change of what the model is told makes a new version of the criterion.
 package criterion
 
 import (
@@ -89,7 +89,8 @@ func (m *MonitorSettings) Check() error {
 
 // Models knows the models that can judge.
 type Models interface {
-	// Chats refuses a model that is not a chat model of the catalog which the workspace may call. The refusal names the field.
+	// Chats refuses a model that is not a chat model of the catalog which the workspace may call. The refusal names the
+	// field.
 	Chats(ws tenant.ID, field, model string) error
 }
 
@@ -137,7 +138,8 @@ func (c *Criterion) checkWithModel(ws tenant.ID, models Models) error {
 	return models.Chats(ws, "judge_model", c.JudgeModel)
 }
 
-// difference names the first part of what the judge is told that differs between two states of a criterion, or returns "".
+// difference names the first part of what the judge is told that differs between two states of a criterion, or returns
+// "".
 func difference(a, b *Record) string {
 	switch {
 	case a.Rubric != b.Rubric:

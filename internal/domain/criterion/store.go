@@ -28,7 +28,8 @@ type Store struct {
 // NewStore returns a store on d.
 func NewStore(d *db.DB) *Store { return &Store{db: d} }
 
-// A Dependent is a package that stores data about criteria. The store calls it when a criterion changes. Every field may be nil.
+// A Dependent is a package that stores data about criteria. The store calls it when a criterion changes. Every field
+// may be nil.
 type Dependent struct {
 	// Running returns the id of work for the criterion that has not ended, or "".
 	Running func(ctx context.Context, in db.Scoped, criterionID string) (string, error)
@@ -257,7 +258,8 @@ func (s *Store) Update(ctx context.Context, ws tenant.ID, by tenant.Actor, crite
 	return after, err
 }
 
-// with returns r with the fields that d sets. c is r, decoded. A judge model that is not set is not checked: it may have left the catalog.
+// with returns r with the fields that d sets. c is r, decoded. A judge model that is not set is not checked: it may
+// have left the catalog.
 func (r *Record) with(ws tenant.ID, c Criterion, d *Definition, models Models) (*Record, error) {
 	d.apply(&c)
 	err := c.check()
@@ -305,7 +307,8 @@ func (s *Store) save(ctx context.Context, in db.Scoped, was, r *Record) error {
 	return nil
 }
 
-// Delete deletes a criterion. Its certificates become void and can still be read, and its labels stay. Sweep deletes its other data.
+// Delete deletes a criterion. Its certificates become void and can still be read, and its labels stay. Sweep deletes
+// its other data.
 func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string) error {
 	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
 		in := tx.In(ws)
@@ -368,8 +371,8 @@ func (s *Store) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// discard deletes the data of a criterion, in an order in which what is left can always be found. Tasks come after the dependents, whose
-// rows name them, and the row that says what was deleted comes last.
+// discard deletes the data of a criterion, in an order in which what is left can always be found. Tasks come after the
+// dependents, whose rows name them, and the row that says what was deleted comes last.
 func (s *Store) discard(ctx context.Context, ws tenant.ID, criterionID string) error {
 	if err := judging.DeleteAnswers(ctx, s.db, ws, criterionID); err != nil {
 		return err
@@ -388,8 +391,8 @@ func (s *Store) discard(ctx context.Context, ws tenant.ID, criterionID string) e
 	return judging.DeleteRows(ctx, s.db, ws, "criteria_deleted", "id", "id = $2", criterionID)
 }
 
-// choose picks the labels that a judge is shown: some of either verdict, of the tuning half, the oldest that say why. Labels that are
-// added later do not change the choice.
+// choose picks the labels that a judge is shown: some of either verdict, of the tuning half, the oldest that say why.
+// Labels that are added later do not change the choice.
 func choose(ctx context.Context, in db.Scoped, criterionID string) ([]example, error) {
 	all := []example{}
 	for _, v := range []judge.Verdict{judge.Pass, judge.Fail} {
@@ -404,7 +407,8 @@ func choose(ctx context.Context, in db.Scoped, criterionID string) ([]example, e
 	return all, nil
 }
 
-// PreviewExamples gives r the examples that ChooseExamples would choose, and reports whether they differ from those that it has.
+// PreviewExamples gives r the examples that ChooseExamples would choose, and reports whether they differ from those
+// that it has.
 func (r *Record) PreviewExamples(ctx context.Context, in db.Scoped) (changed bool, err error) {
 	if !r.FewShot {
 		return false, nil
@@ -446,7 +450,8 @@ type auditedExamples struct {
 	Labels  []string `json:"few_shot_labels"`
 }
 
-// LabelChanged chooses other examples for a judge that is shown a label which has changed. The criterion may have been deleted.
+// LabelChanged chooses other examples for a judge that is shown a label which has changed. The criterion may have been
+// deleted.
 func (s *Store) LabelChanged(ctx context.Context, tx *db.Tx, ws tenant.ID, c label.Change) error {
 	r, err := maybe(ctx, tx.In(ws), c.CriterionID)
 	if err != nil || r == nil {

@@ -1,5 +1,5 @@
-// Package draft lets models draft rubrics. An improvement drafts a better rubric for a criterion from the judge's mistakes. A suggestion
-// drafts new criteria from logs and critiques. Both see the tuning half of the labels alone.
+// Package draft lets models draft rubrics. An improvement drafts a better rubric for a criterion from the judge's
+// mistakes. A suggestion drafts new criteria from logs and critiques. Both see the tuning half of the labels alone.
 package draft
 
 import (

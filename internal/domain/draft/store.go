@@ -70,9 +70,9 @@ type candidate struct {
 	relations label.Relations
 }
 
-// suggestionPrompt makes the question for new criteria from critiques and logged exchanges of the tuning half. An exchange without a label
-// is in the half that it would be in if it had one. When record is set, the exchanges that the model is shown are assigned to the tuning
-// half for good.
+// suggestionPrompt makes the question for new criteria from critiques and logged exchanges of the tuning half. An
+// exchange without a label is in the half that it would be in if it had one. When record is set, the exchanges that the
+// model is shown are assigned to the tuning half for good.
 func (s *Store) suggestionPrompt(ctx context.Context, ws tenant.ID, r Request, seed uint64, record bool) (prompt, error) {
 	said, err := critiques(ctx, s.DB.In(ws), r.Size/2)
 	if err != nil {
@@ -284,7 +284,8 @@ func list[T any](ctx context.Context, in db.Scoped, kind judging.Kind, criterion
 	return all, nil
 }
 
-// Adopt makes a draft the criterion's rubric. That is a new version, which has no certificate yet. Adopting a draft again changes nothing.
+// Adopt makes a draft the criterion's rubric. That is a new version, which has no certificate yet. Adopting a draft
+// again changes nothing.
 func (s *Store) Adopt(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID, name string) (criterion.Criterion, error) {
 	var after criterion.Criterion
 	_, err := s.DB.Tx(ctx, func(tx *db.Tx) error {

@@ -34,7 +34,8 @@ func (s *Store) suggesting() kindOfDraft {
 	}, readSuggestion}
 }
 
-// work is the job of a draft: one question, whose answer is stored before it is charged. A run after a crash finds the stored answer.
+// work is the job of a draft: one question, whose answer is stored before it is charged. A run after a crash finds the
+// stored answer.
 func (s *Store) work(d kindOfDraft) job.Work {
 	return func(ctx context.Context, run *job.Run) error {
 		t, err := d.kind.Of(ctx, s.DB, run)

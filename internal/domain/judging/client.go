@@ -53,12 +53,12 @@ const (
 	maxBalanceWaits     = 300  // for other questions to release what they hold
 )
 
-// Ask asks a judge model. An error means that no answer can be had now: the wallet is empty, the model is not in the catalog, the run
-// has ended. Every other problem is an answer with a failure.
+// Ask asks a judge model. An error means that no answer can be had now: the wallet is empty, the model is not in the
+// catalog, the run has ended. Every other problem is an answer with a failure.
 //
-// The same question at the same time is asked once. A stored assessment answers every later question of the workspace. A stored failure
-// answers later questions of the same origin; between calibrations it is shared as well, because a judge must not improve by being
-// calibrated again until its failures are gone.
+// The same question at the same time is asked once. A stored assessment answers every later question of the workspace.
+// A stored failure answers later questions of the same origin; between calibrations it is shared as well, because a
+// judge must not improve by being calibrated again until its failures are gone.
 func (c *Client) Ask(ctx context.Context, ws tenant.ID, q *Question) (Answer, error) {
 	digest, err := q.Instructions.Digest(q.Model, q.Subject)
 	if err != nil {
@@ -128,8 +128,9 @@ func (c *Client) askOnce(ctx context.Context, ws tenant.ID, q *Question, digest 
 	return answer, err
 }
 
-// AskAll asks a question for each key, several at a time, until the budget is spent. load returns the question of a key, or nil when its
-// subject was deleted; the answer then is the failure missing. The answers that came before an error are returned with it.
+// AskAll asks a question for each key, several at a time, until the budget is spent. load returns the question of a
+// key, or nil when its subject was deleted; the answer then is the failure missing. The answers that came before an
+// error are returned with it.
 func (c *Client) AskAll(ctx context.Context, ws tenant.ID, budget *Budget, keys []string, missing string,
 	load func(ctx context.Context, key string) (*Question, error),
 ) (map[string]Answer, error) {

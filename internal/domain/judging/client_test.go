@@ -116,7 +116,8 @@ func TestAModelThatRefusesStructureIsAskedPlainlyFromThenOn(t *testing.T) {
 	})
 }
 
-// A balance that suffices for one question after the other suffices for a run: its questions wait for what the others hold.
+// A balance that suffices for one question after the other suffices for a run: its questions wait for what the others
+// hold.
 func TestQuestionsWaitForTheBalanceThatOthersHold(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
 		c := e.NewCriterion(t)

@@ -8,8 +8,8 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// ForEach calls do for every item, limit at a time, and returns the first error. After an error no other call begins; those that have
-// begun run to their end.
+// ForEach calls do for every item, limit at a time, and returns the first error. After an error no other call begins;
+// those that have begun run to their end.
 func ForEach[T any](ctx context.Context, limit int64, items []T, do func(context.Context, T) error) error {
 	var group sync.WaitGroup
 	var failed atomic.Pointer[error]

@@ -1,6 +1,6 @@
-// Package judging asks judge models. An answer is stored under the digest of its question before it is charged, so that no question is
-// paid for twice, whatever crashes. The package also holds what calibrations, scans, monitors and drafts share: spending limits, cost
-// estimates, and tasks, which are background work with a JSON request and a JSON result.
+// Package judging asks judge models. An answer is stored under the digest of its question before it is charged, so that
+// no question is paid for twice, whatever crashes. The package also holds what calibrations, scans, monitors and drafts
+// share: spending limits, cost estimates, and tasks, which are background work with a JSON request and a JSON result.
 package judging
 
 import (

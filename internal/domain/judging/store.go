@@ -58,8 +58,8 @@ func (s store) saveAnswer(ctx context.Context, ws tenant.ID, q *Question, digest
 	return nil
 }
 
-// Resume returns the budget of a run that may have run before. It counts every answer that the run has paid for in the job's cost: the
-// server may have died between storing an answer and writing the row that it is for.
+// Resume returns the budget of a run that may have run before. It counts every answer that the run has paid for in the
+// job's cost: the server may have died between storing an answer and writing the row that it is for.
 func (c *Client) Resume(ctx context.Context, run *job.Run, criterionID string, limit *money.Nano) (*Budget, error) {
 	paid, err := db.One[money.Nano](ctx, c.store.db.In(run.Workspace), `
 		SELECT CAST(COALESCE(SUM(cost), 0) AS BIGINT) FROM judge_answers WHERE workspace_id = $1 AND criterion_id = $2 AND origin = $3`, criterionID, run.ID)
@@ -100,7 +100,8 @@ func DeleteExpired(ctx context.Context, d *db.DB, table, key string) error {
 	return nil
 }
 
-// DeleteRows deletes the rows of a table that belong to a criterion. of is the condition that finds them; $2 is the criterion's id.
+// DeleteRows deletes the rows of a table that belong to a criterion. of is the condition that finds them; $2 is the
+// criterion's id.
 func DeleteRows(ctx context.Context, d *db.DB, ws tenant.ID, table, key, of, criterionID string) error {
 	err := DeleteInBatches(func() (int64, error) {
 		return db.Exec(ctx, d.In(ws), `

@@ -16,7 +16,8 @@ type Kind struct {
 	Prefix string // of the ids
 }
 
-// A Task is background work that begins with a JSON request and ends with a JSON result: a scan, an improvement, a suggestion.
+// A Task is background work that begins with a JSON request and ends with a JSON result: a scan, an improvement, a
+// suggestion.
 type Task struct {
 	ID, CriterionID string // the criterion's id is "" for a suggestion
 	Version         int64  // of the criterion

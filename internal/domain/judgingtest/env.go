@@ -1,4 +1,5 @@
-// Package judgingtest is the fixture of the tests of judges. Labels, logs, jobs and signatures are real; models are a fake.
+// Package judgingtest is the fixture of the tests of judges. Labels, logs, jobs and signatures are real; models are a
+// fake.
 package judgingtest
 
 import (

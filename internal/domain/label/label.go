@@ -1,5 +1,5 @@
-// Package label keeps labels: people's grades of what models said, each with a copy of what was graded. Labels are split into two halves.
-// Judges learn from the tuning half, and are measured by the report half.
+// Package label keeps labels: people's grades of what models said, each with a copy of what was graded. Labels are
+// split into two halves. Judges learn from the tuning half, and are measured by the report half.
 package label
 
 import (
@@ -72,8 +72,8 @@ type Ruling struct {
 	Note    string        `json:"note,omitempty" maxLength:"4000"`
 }
 
-// resolve returns the kind of the adjudication, and the label's verdict after it, which is "" for a withdrawn label. was is the verdict that
-// the label was given. judged is the judge's verdict in the last calibration, or "".
+// resolve returns the kind of the adjudication, and the label's verdict after it, which is "" for a withdrawn label.
+// was is the verdict that the label was given. judged is the judge's verdict in the last calibration, or "".
 func (r Ruling) resolve(was, judged judge.Verdict) (Kind, judge.Verdict, error) {
 	switch r.Kind {
 	case "":
@@ -111,7 +111,8 @@ func opposite(v judge.Verdict) judge.Verdict {
 	return judge.Pass
 }
 
-// A New label is a label to be made: the verdict on a logged exchange, on a whole run, or on an exchange in the request.
+// A New label is a label to be made: the verdict on a logged exchange, on a whole run, or on an exchange in the
+// request.
 type New struct {
 	RequestID   string         `json:"request_id,omitempty" doc:"A logged exchange, by its x-request-id"`
 	TraceID     string         `json:"trace_id,omitempty" doc:"A logged run"`
@@ -165,7 +166,8 @@ type item struct {
 	relations Relations
 }
 
-// newItem makes the item of some steps. Steps that a judge would be shown alike are the same item, whatever request they came from.
+// newItem makes the item of some steps. Steps that a judge would be shown alike are the same item, whatever request
+// they came from.
 func newItem(steps []judge.Step, trace, field string) (item, error) {
 	text, err := json.Marshal(steps, lenient)
 	if err != nil {
@@ -246,7 +248,8 @@ type Change struct {
 	By          tenant.Actor
 }
 
-// Counts count the labels of a criterion by their verdict now. Withdrawn labels, and those in both halves, are not counted.
+// Counts count the labels of a criterion by their verdict now. Withdrawn labels, and those in both halves, are not
+// counted.
 type Counts struct {
 	Pass int64 `json:"pass"`
 	Fail int64 `json:"fail"`

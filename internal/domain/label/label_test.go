@@ -166,7 +166,8 @@ func TestManyLabelsAreKeptAllOrNone(t *testing.T) {
 	})
 }
 
-// Of messages that cannot be folded nobody can say what they are related to: nothing is measured by them, and nobody is shown them.
+// Of messages that cannot be folded nobody can say what they are related to: nothing is measured by them, and nobody is
+// shown them.
 func TestALoggedExchangeThatCannotBeReadIsGradedInNeitherHalf(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		for i := range 8 {

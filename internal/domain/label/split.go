@@ -12,7 +12,8 @@ import (
 // A Half is the half of the split that a conversation is in.
 type Half int64
 
-// The halves. A label that connects conversations of both halves is in both: no judge is shown it, and nothing is measured by it.
+// The halves. A label that connects conversations of both halves is in both: no judge is shown it, and nothing is
+// measured by it.
 const (
 	Tuning Half = iota // judges learn from it
 	Report             // judges are measured by it
@@ -26,8 +27,8 @@ func (h Half) join(i Half) Half {
 	return Both
 }
 
-// Relations say which conversations an exchange or a run belongs to. Turns of one conversation, steps of one run, and answers to the same
-// question are related: a judge that was shown one of them has seen something of the others.
+// Relations say which conversations an exchange or a run belongs to. Turns of one conversation, steps of one run, and
+// answers to the same question are related: a judge that was shown one of them has seen something of the others.
 type Relations struct {
 	keys       []string // of its own turns, its run and its content
 	earlier    []string // of the turns before it
@@ -70,8 +71,8 @@ func RelationsOf(steps []judge.Step, trace string) Relations {
 	return k
 }
 
-// maxShared is how many exchanges may share a beginning and still be one conversation. A beginning that more of them share is a template,
-// such as examples in a prompt, and relates nothing.
+// maxShared is how many exchanges may share a beginning and still be one conversation. A beginning that more of them
+// share is a template, such as examples in a prompt, and relates nothing.
 const maxShared = 8
 
 // A turn is a turn of a conversation that was graded, or that came before one.
@@ -80,8 +81,8 @@ type turn struct {
 	shared int64 // how many exchanges came after it
 }
 
-// A Split knows the halves of a workspace's conversations: of those that were graded, and of those that a model was shown which drafts
-// rubrics. It holds only the turns that it was opened for.
+// A Split knows the halves of a workspace's conversations: of those that were graded, and of those that a model was
+// shown which drafts rubrics. It holds only the turns that it was opened for.
 type Split struct {
 	secret  []byte
 	graded  map[string]turn

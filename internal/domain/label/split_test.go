@@ -36,8 +36,8 @@ func (f fixture) halves(t dbtest.T, ws tenant.ID, all []New) []bool {
 	return where
 }
 
-// Whatever is graded first, turns of one conversation stand in one half; so do answers to one question, and steps of one run with the
-// run itself. A judge that was shown one of them has seen the others.
+// Whatever is graded first, turns of one conversation stand in one half; so do answers to one question, and steps of
+// one run with the run itself. A judge that was shown one of them has seen the others.
 func TestWhatBelongsTogetherStandsInOneHalf(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		families := map[string]func(name string, n int) []New{
@@ -107,7 +107,8 @@ func TestTurnsThatAreGradedAtOnceStandInOneHalf(t *testing.T) {
 	})
 }
 
-// Branches of one conversation are related; what stands at the beginning of very many is a template, and ties nothing together.
+// Branches of one conversation are related; what stands at the beginning of very many is a template, and ties nothing
+// together.
 func TestBranchesStandInOneHalfAndTemplatesInBoth(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		branches := func(root string, n int) (all []New) {
@@ -130,7 +131,8 @@ func TestBranchesStandInOneHalfAndTemplatesInBoth(t *testing.T) {
 	})
 }
 
-// What ties two together that were drawn apart can be seen by who learns from one: it measures nothing, and teaches nothing.
+// What ties two together that were drawn apart can be seen by who learns from one: it measures nothing, and teaches
+// nothing.
 func TestWhatTiesAQuestionToALaterTurnMeasuresNothing(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		for round := range 12 {
@@ -151,7 +153,8 @@ func TestWhatTiesAQuestionToALaterTurnMeasuresNothing(t *testing.T) {
 	})
 }
 
-// What nobody has graded yet is told apart as it would be: answers to one question, and steps of one run, are in one half.
+// What nobody has graded yet is told apart as it would be: answers to one question, and steps of one run, are in one
+// half.
 func TestWhatIsNotGradedYetHasItsHalf(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		half := func(trace string, said ...string) (report bool) {

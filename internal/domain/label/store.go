@@ -272,7 +272,8 @@ func (s *Store) item(ctx context.Context, ws tenant.ID, n *New, at string) (item
 	return newItem([]judge.Step{step}, trace, at+"request_id")
 }
 
-// workspaceLocks lets one transaction at a time write labels of a workspace: concurrent ones would only conflict and be retried.
+// workspaceLocks lets one transaction at a time write labels of a workspace: concurrent ones would only conflict and be
+// retried.
 type workspaceLocks struct {
 	mu  sync.Mutex
 	all map[tenant.ID]*sync.Mutex
@@ -403,8 +404,8 @@ func insert(ctx context.Context, tx *db.Tx, ws tenant.ID, all []record, items []
 	return nil
 }
 
-// Delete deletes a label, and what was graded with the last label of it. The split stays: what was held out is held out when it is graded
-// again.
+// Delete deletes a label, and what was graded with the last label of it. The split stays: what was held out is held out
+// when it is graded again.
 func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, name string) error {
 	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
 		in := tx.In(ws)
@@ -461,8 +462,8 @@ func (s *Store) Adjudicate(ctx context.Context, ws tenant.ID, by tenant.Actor, n
 	return after, err
 }
 
-// Examples reads the labels of the tuning half that are for a criterion and have that verdict now, the oldest first. Labels without a
-// critique are read only when there are too few with one.
+// Examples reads the labels of the tuning half that are for a criterion and have that verdict now, the oldest first.
+// Labels without a critique are read only when there are too few with one.
 func Examples(ctx context.Context, in db.Scoped, criterionID string, v judge.Verdict, limit int) ([]Example, error) {
 	var all []Example
 	for _, critique := range []string{`critique <> ''`, `critique = ''`} {

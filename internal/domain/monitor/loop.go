@@ -52,7 +52,8 @@ func (l *Loop) Run(ctx context.Context) {
 // pause is how long a criterion is skipped after an error.
 const pause = time.Minute
 
-// Poll lets every judge that monitors traffic judge what is new. Those that another Poll is still busy with are skipped.
+// Poll lets every judge that monitors traffic judge what is new. Those that another Poll is still busy with are
+// skipped.
 func (l *Loop) Poll(ctx context.Context) {
 	changes := l.store.db.Changes(ctx)
 	if l.idle.Load() == changes {

@@ -12,7 +12,8 @@ import (
 	"sovereign/internal/store/module"
 )
 
-// Module serves the scans and monitors of s, and does their work. serving refuses while another server may own the data.
+// Module serves the scans and monitors of s, and does their work. serving refuses while another server may own the
+// data.
 func Module(s *Store, serving func() error, log *slog.Logger) module.Module {
 	h := &handler{s}
 	return module.Module{

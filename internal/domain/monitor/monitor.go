@@ -1,5 +1,5 @@
-// Package monitor lets judges grade traffic. A scan grades a random sample of logged exchanges once. A monitor grades a share of what is
-// logged from now on, and raises an alert when the pass rate falls below a bound.
+// Package monitor lets judges grade traffic. A scan grades a random sample of logged exchanges once. A monitor grades a
+// share of what is logged from now on, and raises an alert when the pass rate falls below a bound.
 package monitor
 
 import (
@@ -46,8 +46,8 @@ type Monitor struct {
 // SchemaName is the type's name in the OpenAPI document. It hides that of the embedded settings.
 func (Monitor) SchemaName() string { return "Monitor" }
 
-// An Alert says that the pass rate is below the bound. The chance of a false alert in a window is at most 5 %, however often the rate is
-// tested.
+// An Alert says that the pass rate is below the bound. The chance of a false alert in a window is at most 5 %, however
+// often the rate is tested.
 type Alert struct {
 	At     clock.Time `json:"at"`
 	Reason string     `json:"reason"`
@@ -94,8 +94,8 @@ func (r *record) windowOver(c *criterion.Criterion, now clock.Time) bool {
 	return r.Version != c.Version || now.Sub(r.Since) >= time.Duration(c.Monitoring.WithDefaults().WindowHours)*time.Hour
 }
 
-// raiseAlert raises an alert, once in a window, when the verdicts are evidence that the pass rate is below the bound. The test is an
-// e-process, so that it may be repeated after every verdict.
+// raiseAlert raises an alert, once in a window, when the verdicts are evidence that the pass rate is below the bound.
+// The test is an e-process, so that it may be repeated after every verdict.
 func (r *record) raiseAlert(bound *float64, now clock.Time) bool {
 	if bound == nil || r.AlarmedAt > 0 || r.Judged == 0 {
 		return false

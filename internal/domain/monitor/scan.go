@@ -106,8 +106,8 @@ func checkVersion(t *judging.Task, now int64) error {
 	return nil
 }
 
-// rates computes the rates of x passes among n verdicts of a version of a judge. They are corrected if the criterion's last certificate
-// is valid, is for that version, and proves enough.
+// rates computes the rates of x passes among n verdicts of a version of a judge. They are corrected if the criterion's
+// last certificate is valid, is for that version, and proves enough.
 func rates(certificate *calibration.Certificate, version, x, n int64) Rates {
 	r := Rates{N: n, Passes: x, Failing: []Failing{}}
 	if n > 0 {

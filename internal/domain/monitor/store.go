@@ -17,7 +17,8 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// A Store keeps scans and monitors, and what judges said of logged exchanges. Every change is audited in its own transaction.
+// A Store keeps scans and monitors, and what judges said of logged exchanges. Every change is audited in its own
+// transaction.
 type Store struct {
 	db     *db.DB
 	logs   Logs
@@ -109,8 +110,8 @@ func (s *Store) StartScan(ctx context.Context, ws tenant.ID, by tenant.Actor, cr
 	return started, err
 }
 
-// Scan reads a scan with some of the exchanges that failed. They are read, and not kept in the result, because they are deleted with the
-// logs.
+// Scan reads a scan with some of the exchanges that failed. They are read, and not kept in the result, because they are
+// deleted with the logs.
 func (s *Store) Scan(ctx context.Context, ws tenant.ID, criterionID, name string) (Scan, error) {
 	t, err := scans.Find(ctx, s.db.In(ws), criterionID, name)
 	if err != nil {
@@ -149,7 +150,8 @@ func (s *Store) ScanRows(ctx context.Context, ws tenant.ID, criterionID, name st
 	return judged(ctx, s.db.In(ws), name, v, limit, offset)
 }
 
-// insertPending adds a row for each exchange that is to be judged. runID is that of a scan, or of a criterion that monitors traffic.
+// insertPending adds a row for each exchange that is to be judged. runID is that of a scan, or of a criterion that
+// monitors traffic.
 func insertPending(ctx context.Context, tx *db.Tx, ws tenant.ID, runID string, all []logbook.Drawn) error {
 	rows := make([][]any, len(all))
 	for i, l := range all {

@@ -1,5 +1,5 @@
-// Package trust grades judges: it counts what a judge got right and wrong, with confidence intervals, and derives a tier of trust. Positive
-// is pass: a false positive is what the judge passes and people fail.
+// Package trust grades judges: it counts what a judge got right and wrong, with confidence intervals, and derives a
+// tier of trust. Positive is pass: a false positive is what the judge passes and people fail.
 package trust
 
 import (
@@ -47,8 +47,8 @@ type Counts struct {
 	Failed int64 `json:"failed"`
 }
 
-// Add counts n labels with a person's and a judge's verdict. A judge's "" is a failure. A person's "" is a withdrawn label, which is not
-// counted.
+// Add counts n labels with a person's and a judge's verdict. A judge's "" is a failure. A person's "" is a withdrawn
+// label, which is not counted.
 func (c *Counts) Add(human, judged judge.Verdict, n int64) {
 	if human == "" {
 		return

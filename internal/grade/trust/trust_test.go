@@ -10,7 +10,8 @@ import (
 	"sovereign/internal/grade/stat"
 )
 
-// report returns a report half: of pass labels that people pass the judge passes tp, of fail labels that they fail it fails tn.
+// report returns a report half: of pass labels that people pass the judge passes tp, of fail labels that they fail it
+// fails tn.
 func report(tp, pass, tn, fail, failed int64) Halves {
 	return Halves{Report: Counts{Matrix: Matrix{TP: tp, FN: pass - tp, TN: tn, FP: fail - tn}, Failed: failed}}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// A Named type has another name in the OpenAPI document than in Go. Generated clients use the name in the document, so that it stays when
-// the Go type is renamed.
+// A Named type has another name in the OpenAPI document than in Go. Generated clients use the name in the document, so
+// that it stays when the Go type is renamed.
 type Named interface{ SchemaName() string }
 
 // schemaName names a type in the OpenAPI document.

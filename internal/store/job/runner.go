@@ -23,8 +23,8 @@ type Config struct {
 	Now          func() clock.Time // the machine's clock
 }
 
-// A Runner runs the jobs of all workspaces. There is one for a database: whoever may serve it. A claim that is not in its memory
-// is therefore nobody's, and it takes the job over: at its start all of them are.
+// A Runner runs the jobs of all workspaces. There is one for a database: whoever may serve it. A claim that is not in
+// its memory is therefore nobody's, and it takes the job over: at its start all of them are.
 type Runner struct {
 	db           *db.DB
 	log          *slog.Logger
@@ -48,7 +48,8 @@ type Runner struct {
 	fresh   bool  // has not looked at claims yet: what it finds, a server died with
 }
 
-// A rest is the time that a job spends between two tries. The time is the process's own, and does not follow the clock on the wall.
+// A rest is the time that a job spends between two tries. The time is the process's own, and does not follow the clock
+// on the wall.
 type rest struct {
 	place
 	until time.Time // zero: until a server comes that knows its kind
@@ -83,7 +84,8 @@ func (r *Runner) Handle(kind string, work Work) {
 	r.works[kind] = work
 }
 
-// wakeUp makes the runner look for jobs soon. A wake-up that comes too early, or is lost, only delays that until the next poll.
+// wakeUp makes the runner look for jobs soon. A wake-up that comes too early, or is lost, only delays that until the
+// next poll.
 func (r *Runner) wakeUp() {
 	select {
 	case r.wake <- struct{}{}:
@@ -110,8 +112,8 @@ func (r *Runner) Cancel(ctx context.Context, ws tenant.ID, by tenant.Actor, id s
 	return j, nil
 }
 
-// Pause ends all runs at once, and lets none begin: another server may have the database now. What they still write is refused
-// here, and in the database if their job has changed hands.
+// Pause ends all runs at once, and lets none begin: another server may have the database now. What they still write is
+// refused here, and in the database if their job has changed hands.
 func (r *Runner) Pause(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,8 +131,8 @@ func (r *Runner) Resume() {
 	r.wakeUp()
 }
 
-// Run runs jobs until ctx ends. Then it ends what runs, of the cause ErrStopping, and returns when that has returned; those jobs are
-// back in the queue.
+// Run runs jobs until ctx ends. Then it ends what runs, of the cause ErrStopping, and returns when that has returned;
+// those jobs are back in the queue.
 func (r *Runner) Run(ctx context.Context) {
 	tick := time.NewTicker(r.every)
 	defer tick.Stop()
@@ -169,8 +171,8 @@ func (r *Runner) stop() {
 	r.work.Wait()
 }
 
-// look is one turn: what was claimed is compared with what is in hand, what has rested enough waits again, and free slots
-// are filled.
+// look is one turn: what was claimed is compared with what is in hand, what has rested enough waits again, and free
+// slots are filled.
 func (r *Runner) look(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{r.compare, r.rouse, r.fill} {
 		if r.idle() {
@@ -207,8 +209,8 @@ func (r *Runner) change(ctx context.Context, at place, rule func(*record) error)
 	return err
 }
 
-// compare tells runs that their job was cancelled, and takes jobs over whose claim is in nobody's hand: of a server that died, of a
-// claim or an end that the database did not answer.
+// compare tells runs that their job was cancelled, and takes jobs over whose claim is in nobody's hand: of a server
+// that died, of a claim or an end that the database did not answer.
 func (r *Runner) compare(ctx context.Context) error {
 	all, err := find[claimed](ctx, r, findClaimed)
 	if err != nil {
