@@ -33,7 +33,8 @@ func (s *Store) certify(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record,
 		return err
 	}
 	if _, err := db.Exec(ctx, in, `
-		INSERT INTO certificates (workspace_id, id, criterion_id, calibration_id, version, edition, document, key_id, jws, trust, holdout_active, issued_at, voided_at, voided_reason, voided_by)
+		INSERT INTO certificates (workspace_id, id, criterion_id, calibration_id, version, edition, document, key_id,
+			jws, trust, holdout_active, issued_at, voided_at, voided_reason, voided_by)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0, '', '')`,
 		p.ID, p.CriterionID, p.CalibrationID, p.Version, p.Edition, document, signature.KeyID, signature.JWS, p.Trust, p.HoldoutActive, p.IssuedAt); err != nil {
 		return fmt.Errorf("insert a certificate: %w", err)
@@ -44,14 +45,18 @@ func (s *Store) certify(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record,
 // addHistory fills in how often the criterion was calibrated and its labels adjudicated: without that a proof would
 // claim more than it shows.
 func (p *Proof) addHistory(ctx context.Context, in db.Scoped) (err error) {
-	if p.Calibrations, err = db.One[int64](ctx, in, `SELECT COUNT(*) FROM calibrations WHERE workspace_id = $1 AND criterion_id = $2 AND aligned_at > 0`, p.CriterionID); err != nil {
+	if p.Calibrations, err = db.One[int64](ctx, in,
+		`SELECT COUNT(*) FROM calibrations WHERE workspace_id = $1 AND criterion_id = $2 AND aligned_at > 0`,
+		p.CriterionID); err != nil {
 		return fmt.Errorf("count calibrations: %w", err)
 	}
 	type row struct {
 		Kind label.Kind
 		N    int64
 	}
-	rows, err := db.Query[row](ctx, in, `SELECT kind, COUNT(*) AS n FROM labels WHERE workspace_id = $1 AND criterion_id = $2 AND kind <> '' GROUP BY kind`, p.CriterionID)
+	rows, err := db.Query[row](ctx, in,
+		`SELECT kind, COUNT(*) AS n FROM labels WHERE workspace_id = $1 AND criterion_id = $2 AND kind <> ''
+			GROUP BY kind`, p.CriterionID)
 	if err != nil {
 		return fmt.Errorf("count adjudications: %w", err)
 	}
@@ -115,7 +120,9 @@ func (s *Store) CertificateByID(ctx context.Context, ws tenant.ID, name string) 
 
 // void voids the certificates of a criterion. One that is void already keeps its first reason.
 func void(ctx context.Context, in db.Scoped, criterionID, by, reason string) error {
-	_, err := db.Exec(ctx, in, `UPDATE certificates SET voided_at = $3, voided_reason = $4, voided_by = $5 WHERE workspace_id = $1 AND criterion_id = $2 AND voided_at = 0`,
+	_, err := db.Exec(ctx, in,
+		`UPDATE certificates SET voided_at = $3, voided_reason = $4, voided_by = $5 WHERE workspace_id = $1
+			AND criterion_id = $2 AND voided_at = 0`,
 		criterionID, clock.Now(), reason, by)
 	if err != nil {
 		return fmt.Errorf("void the certificate of %s: %w", criterionID, err)
@@ -127,7 +134,8 @@ func void(ctx context.Context, in db.Scoped, criterionID, by, reason string) err
 // measured them.
 func (s *Store) VoidOtherEditions(ctx context.Context) error {
 	_, err := db.Exec(ctx, s.db.Across("a release asks all judges in its own words"), `
-		UPDATE certificates SET voided_at = $1, voided_reason = $2, voided_by = $4 WHERE voided_at = 0 AND edition <> $3`,
+		UPDATE certificates SET voided_at = $1, voided_reason = $2, voided_by = $4 WHERE voided_at = 0
+			AND edition <> $3`,
 		clock.Now(), fmt.Sprintf("the server asks judges in other words since: edition %d", judge.Edition), judge.Edition, voidedByEdition)
 	if err != nil {
 		return fmt.Errorf("void the certificates of earlier editions: %w", err)
@@ -144,7 +152,8 @@ func (*Store) Exists(ctx context.Context, in db.Scoped, criterionID string) erro
 // Verdict reads what the judge said of a label in the last calibration that judged it. It is "" when there is none.
 func (*Store) Verdict(ctx context.Context, in db.Scoped, labelID string) (judge.Verdict, error) {
 	v, err := db.Maybe[judge.Verdict](ctx, in, `
-		SELECT r.judge FROM calibration_rows r JOIN calibrations c ON c.workspace_id = r.workspace_id AND c.id = r.calibration_id
+		SELECT r.judge FROM calibration_rows r JOIN calibrations c ON c.workspace_id = r.workspace_id
+			AND c.id = r.calibration_id
 		WHERE r.workspace_id = $1 AND r.label_id = $2 AND c.aligned_at > 0 ORDER BY c.aligned_at DESC LIMIT 1`, labelID)
 	if err != nil || v == nil {
 		return "", err
@@ -157,7 +166,8 @@ func (*Store) Verdict(ctx context.Context, in db.Scoped, labelID string) (judge.
 func (s *Store) LabelChanged(ctx context.Context, tx *db.Tx, ws tenant.ID, c label.Change) error {
 	in := tx.In(ws)
 	if _, err := db.Exec(ctx, in, `
-		UPDATE calibration_rows SET standing = $3, ruling = CASE WHEN $4 = '' THEN ruling ELSE $4 END WHERE workspace_id = $1 AND label_id = $2`,
+		UPDATE calibration_rows SET standing = $3, ruling = CASE WHEN $4 = '' THEN ruling ELSE $4 END
+			WHERE workspace_id = $1 AND label_id = $2`,
 		c.LabelID, c.After, c.Kind); err != nil {
 		return fmt.Errorf("record the verdict of label %s: %w", c.LabelID, err)
 	}
@@ -173,8 +183,10 @@ func (s *Store) LabelChanged(ctx context.Context, tx *db.Tx, ws tenant.ID, c lab
 // voidMeasuredBy voids the certificates that were measured by a label, if its verdict is another now.
 func voidMeasuredBy(ctx context.Context, in db.Scoped, c label.Change) error {
 	_, err := db.Exec(ctx, in, `
-		UPDATE certificates SET voided_at = $4, voided_reason = $5, voided_by = $6 WHERE workspace_id = $1 AND criterion_id = $2 AND voided_at = 0 AND EXISTS (
-			SELECT 1 FROM calibration_rows r WHERE r.workspace_id = $1 AND r.calibration_id = certificates.calibration_id AND r.label_id = $3
+		UPDATE certificates SET voided_at = $4, voided_reason = $5, voided_by = $6 WHERE workspace_id = $1
+			AND criterion_id = $2 AND voided_at = 0 AND EXISTS (
+			SELECT 1 FROM calibration_rows r WHERE r.workspace_id = $1
+				AND r.calibration_id = certificates.calibration_id AND r.label_id = $3
 				AND NOT r.shown AND r.human <> r.standing AND (r.in_report_half OR NOT certificates.holdout_active))`,
 		c.CriterionID, c.LabelID, clock.Now(), voidReason(c), voidedByLabels)
 	if err != nil {
@@ -248,7 +260,8 @@ func (r *Report) readAdjudications(ctx context.Context, in db.Scoped, calibratio
 	rows, err := db.Query[row](ctx, in, `
 		SELECT r.label_id, r.request_id, l.kind, l.verdict, l.adjudicated, l.note, l.adjudicated_at
 		FROM calibration_rows r JOIN labels l ON l.workspace_id = r.workspace_id AND l.id = r.label_id
-		WHERE r.workspace_id = $1 AND r.calibration_id = $2 AND r.ruling <> '' ORDER BY l.adjudicated_at DESC, r.label_id`, calibrationID)
+		WHERE r.workspace_id = $1 AND r.calibration_id = $2 AND r.ruling <> ''
+			ORDER BY l.adjudicated_at DESC, r.label_id`, calibrationID)
 	if err != nil {
 		return fmt.Errorf("read the adjudications: %w", err)
 	}
@@ -277,7 +290,8 @@ func (r *Report) readRemaining(ctx context.Context, in db.Scoped, calibrationID 
 	r.Remaining = []Remaining{}
 	for a, err := range db.Rows[row](ctx, in, `
 		SELECT label_id, request_id, judge, human, critique, grade, in_report_half FROM calibration_rows
-		WHERE workspace_id = $1 AND calibration_id = $2 AND wrong AND ruling <> 'judge_error' AND NOT changed`, calibrationID) {
+		WHERE workspace_id = $1 AND calibration_id = $2 AND wrong AND ruling <> 'judge_error' AND NOT changed`,
+		calibrationID) {
 		if err != nil {
 			return fmt.Errorf("read the disagreements: %w", err)
 		}
@@ -303,7 +317,8 @@ func (r *Report) drawAgreements(ctx context.Context, in db.Scoped, calibrationID
 	}
 	rows, err := db.Query[row](ctx, in, `
 		SELECT label_id, request_id, ruling FROM calibration_rows
-		WHERE workspace_id = $1 AND calibration_id = $2 AND judge = human AND (standing <> '' OR ruling <> '') ORDER BY draw LIMIT $3`, calibrationID, size)
+		WHERE workspace_id = $1 AND calibration_id = $2 AND judge = human AND (standing <> '' OR ruling <> '')
+			ORDER BY draw LIMIT $3`, calibrationID, size)
 	if err != nil {
 		return fmt.Errorf("draw agreements: %w", err)
 	}

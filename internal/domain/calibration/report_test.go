@@ -304,15 +304,12 @@ func insertCalibration(t testing.TB, e *judgingtest.Env, agreements, disagreemen
 	return c.ID
 }
 
-// fastestReport measures the report, and returns the shortest time.
-func fastestReport(t testing.TB, e *judgingtest.Env, criterionID string, times int) time.Duration {
-	best := time.Hour
-	for range times {
-		began := time.Now()
-		e.Report(t, criterionID)
-		best = min(best, time.Since(began))
-	}
-	return best
+// timeReport returns how long the report takes.
+func timeReport(t testing.TB, e *judgingtest.Env, criterionID string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	e.Report(t, criterionID)
+	return time.Since(began)
 }
 
 // The report reads disagreements and adjudications, and of the agreements only the sample.
@@ -329,11 +326,15 @@ func TestTheReportTakesNoLongerWithMoreAgreements(t *testing.T) {
 		if report.RemainingDisagreements != 40 || len(report.AgreementsToReview) != 20 || report.Adjudicated != 20 {
 			t.Fatalf("%+v", report)
 		}
-		small, large := fastestReport(t, e, few, 30), fastestReport(t, e, many, 30)
-		t.Logf("among 1,000: %v; among 40,000: %v", small, large)
-		if large > 2*small+time.Millisecond {
-			t.Errorf("it takes %v among 1,000 agreements, and %v among 40,000", small, large)
+		// The fastest of many reports is compared, so that a busy machine makes the test slower, and does not make it fail.
+		small, large := time.Hour, time.Hour
+		for range 1000 {
+			small, large = min(small, timeReport(t, e, few)), min(large, timeReport(t, e, many))
+			if large <= 2*small+time.Millisecond {
+				return
+			}
 		}
+		t.Errorf("it takes %v among 1,000 agreements, and %v among 12,000", small, large)
 	})
 }
 

@@ -36,7 +36,8 @@ func NewStore(d *db.DB, signer Signer, criteria *criterion.Store, judges *judgin
 }
 
 const columns = `t.id, t.criterion_id, t.version, t.judge_model, t.threshold, t.max_cost, t.fresh, t.counts, t.enrolled, t.last, t.created_by, t.aligned_at,
-	COALESCE((SELECT MAX(f.id) FROM certificates f WHERE f.workspace_id = $1 AND f.criterion_id = t.criterion_id AND f.calibration_id = t.id), '') AS certificate_id,
+	COALESCE((SELECT MAX(f.id) FROM certificates f WHERE f.workspace_id = $1 AND f.criterion_id = t.criterion_id
+		AND f.calibration_id = t.id), '') AS certificate_id,
 	` + job.Columns + ` FROM calibrations t JOIN jobs ON jobs.workspace_id = t.workspace_id AND jobs.id = t.id WHERE t.workspace_id = $1`
 
 // List reads the calibrations of a criterion, the newest first.
@@ -101,7 +102,9 @@ func (s *Store) Get(ctx context.Context, ws tenant.ID, criterionID, name string)
 
 // Rows reads what a judge said in a calibration, in the order of the labels. Pending rows are left out. An empty
 // verdict and a nil failed select all rows.
-func (s *Store) Rows(ctx context.Context, ws tenant.ID, criterionID, name string, v judge.Verdict, failed *bool, limit, offset int) ([]JudgedLabel, error) {
+func (s *Store) Rows(ctx context.Context, ws tenant.ID, criterionID, name string, v judge.Verdict, failed *bool,
+	limit, offset int,
+) ([]JudgedLabel, error) {
 	if _, err := find(ctx, s.db.In(ws), criterionID, name); err != nil {
 		return nil, err
 	}
@@ -137,7 +140,9 @@ func (s *Store) Rows(ctx context.Context, ws tenant.ID, criterionID, name string
 
 // Calibrated reports whether any judge of a workspace was measured.
 func (s *Store) Calibrated(ctx context.Context, ws tenant.ID) (bool, error) {
-	n, err := db.One[int](ctx, s.db.In(ws), `SELECT COUNT(*) FROM (SELECT 1 AS one FROM calibrations WHERE workspace_id = $1 AND aligned_at > 0 LIMIT 1) any_of_them`)
+	n, err := db.One[int](ctx, s.db.In(ws),
+		`SELECT COUNT(*) FROM (SELECT 1 AS one FROM calibrations WHERE workspace_id = $1 AND aligned_at > 0
+			LIMIT 1) any_of_them`)
 	if err != nil {
 		return false, fmt.Errorf("find a calibration: %w", err)
 	}
@@ -146,7 +151,8 @@ func (s *Store) Calibrated(ctx context.Context, ws tenant.ID) (bool, error) {
 
 // Start begins a calibration. The examples that the judge is shown are chosen anew, which may make a new version of the
 // criterion.
-func (s *Store) Start(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, o Options) (Calibration, error) {
+func (s *Store) Start(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, o Options,
+) (Calibration, error) {
 	estimate, total, err := s.Estimate(ctx, ws, criterionID, o.Fresh)
 	if err != nil {
 		return Calibration{}, err
@@ -190,12 +196,14 @@ func (s *Store) Start(ctx context.Context, ws tenant.ID, by tenant.Actor, criter
 
 // insert adds a calibration of the labels that a criterion has now.
 func insert(ctx context.Context, in db.Scoped, name string, by tenant.Actor, c *criterion.Record, o Options) error {
-	last, err := db.One[string](ctx, in, `SELECT COALESCE(MAX(id), '') FROM labels WHERE workspace_id = $1 AND criterion_id = $2`, c.ID)
+	last, err := db.One[string](ctx, in,
+		`SELECT COALESCE(MAX(id), '') FROM labels WHERE workspace_id = $1 AND criterion_id = $2`, c.ID)
 	if err != nil {
 		return fmt.Errorf("find the last label: %w", err)
 	}
 	if _, err := db.Exec(ctx, in, `
-		INSERT INTO calibrations (workspace_id, id, criterion_id, version, judge_model, threshold, max_cost, fresh, counts, enrolled, last, created_by, created_at, aligned_at)
+		INSERT INTO calibrations (workspace_id, id, criterion_id, version, judge_model, threshold, max_cost, fresh,
+			counts, enrolled, last, created_by, created_at, aligned_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '', '', $9, $10, $11, 0)`,
 		name, c.ID, c.Version, c.JudgeModel, c.PassThreshold, o.MaxCostUSD, o.Fresh, last, by.User, clock.Now()); err != nil {
 		return fmt.Errorf("insert a calibration: %w", err)
@@ -207,7 +215,8 @@ func insert(ctx context.Context, in db.Scoped, name string, by tenant.Actor, c *
 func unaligned(ctx context.Context, in db.Scoped, criterionID string) (string, error) {
 	found, err := db.Maybe[string](ctx, in, `
 		SELECT t.id FROM calibrations t JOIN jobs ON jobs.workspace_id = t.workspace_id AND jobs.id = t.id
-		WHERE t.workspace_id = $1 AND t.criterion_id = $2 AND t.aligned_at = 0 AND jobs.status IN ('QUEUED', 'RUNNING') LIMIT 1`, criterionID)
+		WHERE t.workspace_id = $1 AND t.criterion_id = $2 AND t.aligned_at = 0 AND jobs.status IN ('QUEUED', 'RUNNING')
+			LIMIT 1`, criterionID)
 	if err != nil || found == nil {
 		return "", err
 	}
@@ -229,7 +238,8 @@ func running(ctx context.Context, in db.Scoped, criterionID string) (string, err
 }
 
 // Estimate estimates what a calibration would cost, and counts the labels that it would judge.
-func (s *Store) Estimate(ctx context.Context, ws tenant.ID, criterionID string, fresh bool) (cost money.Nano, total int64, err error) {
+func (s *Store) Estimate(ctx context.Context, ws tenant.ID, criterionID string, fresh bool,
+) (cost money.Nano, total int64, err error) {
 	in := s.db.In(ws)
 	c, err := criterion.Find(ctx, in, criterionID)
 	if err != nil {
@@ -264,9 +274,11 @@ func (s *Store) Estimate(ctx context.Context, ws tenant.ID, criterionID string, 
 
 // unansweredLabels counts the labels that no calibration of a version has an answer for, and reads what some of them
 // graded.
-func unansweredLabels(ctx context.Context, in db.Scoped, criterionID string, version int64) (some []judge.Subject, total int64, err error) {
+func unansweredLabels(ctx context.Context, in db.Scoped, criterionID string, version int64,
+) (some []judge.Subject, total int64, err error) {
 	const open = `FROM labels l WHERE l.workspace_id = $1 AND l.criterion_id = $2 AND NOT l.straddles AND l.kind <> 'ambiguous' AND NOT EXISTS (
-		SELECT 1 FROM calibration_rows r JOIN calibrations t ON t.workspace_id = r.workspace_id AND t.id = r.calibration_id
+		SELECT 1 FROM calibration_rows r JOIN calibrations t ON t.workspace_id = r.workspace_id
+			AND t.id = r.calibration_id
 		WHERE r.workspace_id = $1 AND r.label_id = l.id AND NOT r.pending AND t.version = $3)`
 	total, err = db.One[int64](ctx, in, `SELECT COUNT(*) `+open, criterionID, version)
 	if err != nil {
@@ -295,7 +307,8 @@ const enrolBatch = 256
 
 // enrol adds the rows of the next labels of a calibration, and reports whether there are more. Labels that have no
 // verdict now, or stand in both halves, get none.
-func enrol(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record, examples []string, tally *job.Tally) (more bool, err error) {
+func enrol(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record, examples []string, tally *job.Tally,
+) (more bool, err error) {
 	type row struct {
 		ID, RequestID string
 		Item          []byte
@@ -310,8 +323,10 @@ func enrol(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record, examples []s
 		return false, err
 	}
 	labels, err := db.Query[row](ctx, in, `
-		SELECT id, request_id, item, in_report_half, straddles AS in_both_halves, CASE WHEN kind = '' THEN verdict ELSE adjudicated END AS verdict, kind
-		FROM labels WHERE workspace_id = $1 AND criterion_id = $2 AND id > $3 AND id <= $4 ORDER BY id LIMIT $5`, r.CriterionID, from, r.Last, enrolBatch)
+		SELECT id, request_id, item, in_report_half, straddles AS in_both_halves, CASE WHEN kind = '' THEN verdict
+			ELSE adjudicated END AS verdict, kind
+		FROM labels WHERE workspace_id = $1 AND criterion_id = $2 AND id > $3 AND id <= $4 ORDER BY id LIMIT $5`,
+		r.CriterionID, from, r.Last, enrolBatch)
 	if err != nil {
 		return false, err
 	}
@@ -334,11 +349,13 @@ func enrol(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record, examples []s
 	}, rows); err != nil {
 		return false, err
 	}
-	if _, err := db.Exec(ctx, in, `UPDATE calibrations SET enrolled = $3 WHERE workspace_id = $1 AND id = $2`, r.ID, to); err != nil {
+	if _, err := db.Exec(ctx, in,
+		`UPDATE calibrations SET enrolled = $3 WHERE workspace_id = $1 AND id = $2`, r.ID, to); err != nil {
 		return false, err
 	}
 	if !more {
-		tally.Total, err = db.One[int64](ctx, in, `SELECT COUNT(*) FROM calibration_rows WHERE workspace_id = $1 AND calibration_id = $2`, r.ID)
+		tally.Total, err = db.One[int64](ctx, in,
+			`SELECT COUNT(*) FROM calibration_rows WHERE workspace_id = $1 AND calibration_id = $2`, r.ID)
 	}
 	return more, err
 }
@@ -347,13 +364,15 @@ func enrol(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record, examples []s
 const pendingBatch = 32
 
 // pendingRows reads the next rows that have no answer: the labels, and what they grade.
-func (s *Store) pendingRows(ctx context.Context, ws tenant.ID, calibrationID string) (labels []string, items map[string][]byte, err error) {
+func (s *Store) pendingRows(ctx context.Context, ws tenant.ID, calibrationID string,
+) (labels []string, items map[string][]byte, err error) {
 	type row struct {
 		LabelID string
 		Item    []byte
 	}
 	rows, err := db.Query[row](ctx, s.db.In(ws), `
-		SELECT label_id, item FROM calibration_rows WHERE workspace_id = $1 AND calibration_id = $2 AND pending ORDER BY label_id LIMIT $3`, calibrationID, pendingBatch)
+		SELECT label_id, item FROM calibration_rows WHERE workspace_id = $1 AND calibration_id = $2 AND pending
+			ORDER BY label_id LIMIT $3`, calibrationID, pendingBatch)
 	items = make(map[string][]byte, len(rows))
 	for _, r := range rows {
 		labels = append(labels, r.LabelID)
@@ -363,7 +382,9 @@ func (s *Store) pendingRows(ctx context.Context, ws tenant.ID, calibrationID str
 }
 
 // saveAnswers writes the answers to some rows.
-func saveAnswers(ctx context.Context, in db.Scoped, calibrationID string, answers map[string]judging.Answer, tally *job.Tally) error {
+func saveAnswers(ctx context.Context, in db.Scoped, calibrationID string, answers map[string]judging.Answer,
+	tally *job.Tally,
+) error {
 	for labelID, a := range answers {
 		n, err := db.Exec(ctx, in, `
 			UPDATE calibration_rows SET pending = FALSE, judge = $4, grade = $5, critique = $6, failure = $7
@@ -388,11 +409,14 @@ func (s *Store) align(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record) e
 	if err := r.checkVersion(c.Version); err != nil {
 		return err
 	}
-	if _, err := db.Exec(ctx, in, `UPDATE calibration_rows SET human = standing WHERE workspace_id = $1 AND calibration_id = $2 AND changed`, r.ID); err != nil {
+	if _, err := db.Exec(ctx, in,
+		`UPDATE calibration_rows SET human = standing WHERE workspace_id = $1 AND calibration_id = $2 AND changed`,
+		r.ID); err != nil {
 		return fmt.Errorf("align the rows of %s: %w", r.ID, err)
 	}
 	answered, err := db.One[int64](ctx, in, `
-		SELECT COUNT(*) FROM calibration_rows WHERE workspace_id = $1 AND calibration_id = $2 AND failure NOT LIKE $3`, r.ID, judging.Unreachable)
+		SELECT COUNT(*) FROM calibration_rows WHERE workspace_id = $1 AND calibration_id = $2 AND failure NOT LIKE $3`,
+		r.ID, judging.Unreachable)
 	if err != nil {
 		return fmt.Errorf("count the answers of %s: %w", r.ID, err)
 	}
@@ -407,12 +431,16 @@ func (s *Store) align(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record) e
 	if err != nil {
 		return fmt.Errorf("write counts: %w", err)
 	}
-	last, err := db.One[clock.Time](ctx, in, `SELECT COALESCE(MAX(aligned_at), 0) FROM calibrations WHERE workspace_id = $1 AND criterion_id = $2`, r.CriterionID)
+	last, err := db.One[clock.Time](ctx, in,
+		`SELECT COALESCE(MAX(aligned_at), 0) FROM calibrations WHERE workspace_id = $1 AND criterion_id = $2`,
+		r.CriterionID)
 	if err != nil {
 		return fmt.Errorf("find the last calibration: %w", err)
 	}
 	now := max(clock.Now(), last+1) // the later calibration has the later time, also when the clock was set back
-	if _, err := db.Exec(ctx, in, `UPDATE calibrations SET counts = $3, aligned_at = $4 WHERE workspace_id = $1 AND id = $2`, r.ID, string(text), now); err != nil {
+	if _, err := db.Exec(ctx, in,
+		`UPDATE calibrations SET counts = $3, aligned_at = $4 WHERE workspace_id = $1 AND id = $2`,
+		r.ID, string(text), now); err != nil {
 		return fmt.Errorf("store the counts of %s: %w", r.ID, err)
 	}
 	return s.certify(tx.Bind(ctx), tx, ws, r, newProof(r, c.Rubric, &halves, now))
@@ -427,7 +455,8 @@ func count(ctx context.Context, in db.Scoped, calibrationID string) (trust.Halve
 	}
 	cells, err := db.Query[cell](ctx, in, `
 		SELECT in_report_half, human, judge, COUNT(*) AS n FROM calibration_rows
-		WHERE workspace_id = $1 AND calibration_id = $2 AND NOT shown GROUP BY in_report_half, human, judge`, calibrationID)
+		WHERE workspace_id = $1 AND calibration_id = $2 AND NOT shown GROUP BY in_report_half, human, judge`,
+		calibrationID)
 	if err != nil {
 		return trust.Halves{}, fmt.Errorf("count the rows of %s: %w", calibrationID, err)
 	}
@@ -440,7 +469,8 @@ func count(ctx context.Context, in db.Scoped, calibrationID string) (trust.Halve
 
 // Disagreements reads, of the last calibration of a version, the rows of the tuning half where the judge disagrees with
 // the label as it is now. They are in random order.
-func Disagreements(ctx context.Context, in db.Scoped, criterionID string, version int64, limit int) ([]judge.Case, error) {
+func Disagreements(ctx context.Context, in db.Scoped, criterionID string, version int64, limit int,
+) ([]judge.Case, error) {
 	type row struct {
 		Item          []byte
 		Human, Judge  judge.Verdict
@@ -449,11 +479,14 @@ func Disagreements(ctx context.Context, in db.Scoped, criterionID string, versio
 		HumanCritique string
 	}
 	rows, err := db.Query[row](ctx, in, `
-		SELECT r.item, r.standing AS human, r.judge, r.grade, r.critique, CASE WHEN l.kind = '' OR l.note = '' THEN l.critique ELSE l.note END AS human_critique
+		SELECT r.item, r.standing AS human, r.judge, r.grade, r.critique,
+			CASE WHEN l.kind = '' OR l.note = '' THEN l.critique ELSE l.note END AS human_critique
 		FROM calibration_rows r JOIN labels l ON l.workspace_id = r.workspace_id AND l.id = r.label_id
-		WHERE r.workspace_id = $1 AND NOT r.in_report_half AND NOT l.in_report_half AND r.judge <> '' AND r.standing <> '' AND r.judge <> r.standing
+		WHERE r.workspace_id = $1 AND NOT r.in_report_half AND NOT l.in_report_half AND r.judge <> ''
+			AND r.standing <> '' AND r.judge <> r.standing
 			AND r.calibration_id = (
-				SELECT t.id FROM calibrations t WHERE t.workspace_id = $1 AND t.criterion_id = $2 AND t.version = $3 AND t.aligned_at > 0 ORDER BY t.aligned_at DESC LIMIT 1)
+				SELECT t.id FROM calibrations t WHERE t.workspace_id = $1 AND t.criterion_id = $2 AND t.version = $3
+					AND t.aligned_at > 0 ORDER BY t.aligned_at DESC LIMIT 1)
 		ORDER BY r.draw LIMIT $4`, criterionID, version, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read the disagreements: %w", err)

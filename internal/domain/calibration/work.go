@@ -63,7 +63,9 @@ func enrolAll(ctx context.Context, run *job.Run, r *record, c *criterion.Record)
 }
 
 // judgeRows asks the judge about the rows that are pending. The answers of a batch are saved whatever ends the run.
-func (s *Store) judgeRows(ctx context.Context, run *job.Run, r *record, told *judge.Instructions, budget *judging.Budget) error {
+func (s *Store) judgeRows(ctx context.Context, run *job.Run, r *record, told *judge.Instructions,
+	budget *judging.Budget,
+) error {
 	var outage judging.OutageCounter
 	for {
 		labels, items, err := s.pendingRows(ctx, run.Workspace, r.ID)

@@ -71,7 +71,8 @@ func (h *handler) history(ctx context.Context, caller tenant.Caller, in page) (a
 // suggestion is the one kind of work that is for no criterion.
 const suggestion = "suggestion"
 
-func (h *handler) estimate(ctx context.Context, caller tenant.Caller, in judging.EstimateRequest) (judging.Estimate, error) {
+func (h *handler) estimate(ctx context.Context, caller tenant.Caller, in judging.EstimateRequest,
+) (judging.Estimate, error) {
 	e := judging.Estimate{Object: "estimate", Kind: in.Kind, Calls: 1}
 	if in.Kind != suggestion && in.CriterionID == "" {
 		return e, fault.Invalid("criterion_id", "is required")

@@ -62,9 +62,11 @@ type Record struct {
 
 // The last certificate is joined, so that a page of criteria takes one query.
 const columns = `c.id, c.name, c.rubric, c.judge_model, c.scale, c.pass_threshold, c.few_shot, c.shots, c.filters, c.version, c.monitoring, c.created_at,
-	c.updated_at, COALESCE(f.id, '') AS certificate_id, COALESCE(f.trust, '') AS certified_trust, COALESCE(f.voided_at, 0) AS voided_at
+	c.updated_at, COALESCE(f.id, '') AS certificate_id, COALESCE(f.trust, '') AS certified_trust, COALESCE(f.voided_at,
+		0) AS voided_at
 	FROM criteria c LEFT JOIN certificates f ON f.workspace_id = c.workspace_id AND f.id = (
-		SELECT id FROM certificates WHERE certificates.workspace_id = c.workspace_id AND certificates.criterion_id = c.id
+		SELECT id FROM certificates WHERE certificates.workspace_id = c.workspace_id
+			AND certificates.criterion_id = c.id
 		ORDER BY issued_at DESC, id DESC LIMIT 1)
 	WHERE c.workspace_id = $1`
 
@@ -192,14 +194,17 @@ func SetMonitoring(ctx context.Context, in db.Scoped, criterionID string, m *Mon
 	if err != nil {
 		return fmt.Errorf("write monitoring settings: %w", err)
 	}
-	if _, err := db.Exec(ctx, in, `UPDATE criteria SET monitoring = $3 WHERE workspace_id = $1 AND id = $2`, criterionID, string(text)); err != nil {
+	if _, err := db.Exec(ctx, in,
+		`UPDATE criteria SET monitoring = $3 WHERE workspace_id = $1 AND id = $2`,
+		criterionID, string(text)); err != nil {
 		return fmt.Errorf("set the monitoring of %s: %w", criterionID, err)
 	}
 	return nil
 }
 
 // Create makes a criterion. Its trust is none until it is calibrated.
-func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, d *Definition, models Models) (Criterion, error) {
+func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, d *Definition, models Models,
+) (Criterion, error) {
 	c := Criterion{Object: object, Scale: judge.Binary, PassThreshold: 0.5, Trust: trust.None, Version: 1}
 	d.apply(&c)
 	if err := c.checkWithModel(ws, models); err != nil {
@@ -213,7 +218,8 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, d *De
 	c.UpdatedAt = c.CreatedAt
 	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
 		if _, err := db.Exec(ctx, tx.In(ws), `
-			INSERT INTO criteria (workspace_id, id, name, rubric, judge_model, scale, pass_threshold, few_shot, shots, filters, version, monitoring, created_at, updated_at)
+			INSERT INTO criteria (workspace_id, id, name, rubric, judge_model, scale, pass_threshold, few_shot, shots,
+				filters, version, monitoring, created_at, updated_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '[]', $9, 1, '', $10, $10)`,
 			c.ID, c.Name, c.Rubric, c.JudgeModel, c.Scale, c.PassThreshold, c.FewShot, string(filters), c.CreatedAt); err != nil {
 			return fmt.Errorf("insert criterion: %w", err)
@@ -224,7 +230,9 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, d *De
 }
 
 // Update changes a criterion. A change of what the judge is told makes a new version, and voids its certificate.
-func (s *Store) Update(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, d *Definition, models Models) (Criterion, error) {
+func (s *Store) Update(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, d *Definition,
+	models Models,
+) (Criterion, error) {
 	var after Criterion
 	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
 		in := tx.In(ws)
@@ -298,7 +306,9 @@ func (s *Store) save(ctx context.Context, in db.Scoped, was, r *Record) error {
 	}
 	r.UpdatedAt = clock.Now()
 	_, err := db.Exec(ctx, in, `
-		UPDATE criteria SET name = $3, rubric = $4, judge_model = $5, scale = $6, pass_threshold = $7, few_shot = $8, shots = $9, filters = $10, version = $11,
+		UPDATE criteria
+			SET name = $3, rubric = $4, judge_model = $5, scale = $6, pass_threshold = $7, few_shot = $8, shots = $9,
+			filters = $10, version = $11,
 			updated_at = $12 WHERE workspace_id = $1 AND id = $2`,
 		r.ID, r.Name, r.Rubric, r.JudgeModel, r.Scale, r.PassThreshold, r.FewShot, r.Shots, r.Filters, r.Version, r.UpdatedAt)
 	if err != nil {
@@ -333,10 +343,13 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, crite
 				return err
 			}
 		}
-		if _, err := db.Exec(ctx, in, `DELETE FROM criteria WHERE workspace_id = $1 AND id = $2`, criterionID); err != nil {
+		if _, err := db.Exec(ctx, in,
+			`DELETE FROM criteria WHERE workspace_id = $1 AND id = $2`, criterionID); err != nil {
 			return fmt.Errorf("delete criterion %s: %w", criterionID, err)
 		}
-		if _, err := db.Exec(ctx, in, `INSERT INTO criteria_deleted (workspace_id, id, since) VALUES ($1, $2, $3)`, criterionID, clock.Now()); err != nil {
+		if _, err := db.Exec(ctx, in,
+			`INSERT INTO criteria_deleted (workspace_id, id, since) VALUES ($1, $2, $3)`,
+			criterionID, clock.Now()); err != nil {
 			return fmt.Errorf("delete criterion %s: %w", criterionID, err)
 		}
 		return audit.Record(ctx, tx, ws, by, "criterion.delete", criterionID, before, nil)
@@ -359,7 +372,8 @@ func (s *Store) running(ctx context.Context, in db.Scoped, criterionID string) (
 
 // Sweep deletes the data of criteria that were deleted.
 func (s *Store) Sweep(ctx context.Context) error {
-	all, err := db.Query[Monitored](ctx, s.db.Across("the data of deleted criteria is deleted"), `SELECT workspace_id, id FROM criteria_deleted ORDER BY since`)
+	all, err := db.Query[Monitored](ctx, s.db.Across("the data of deleted criteria is deleted"),
+		`SELECT workspace_id, id FROM criteria_deleted ORDER BY since`)
 	if err != nil {
 		return fmt.Errorf("find deleted criteria: %w", err)
 	}
@@ -465,7 +479,8 @@ func (s *Store) LabelChanged(ctx context.Context, tx *db.Tx, ws tenant.ID, c lab
 }
 
 // History reads every change of a criterion, newest first. It stays when the criterion is deleted.
-func (s *Store) History(ctx context.Context, ws tenant.ID, criterionID string, limit, offset int) ([]audit.Entry, error) {
+func (s *Store) History(ctx context.Context, ws tenant.ID, criterionID string, limit, offset int,
+) ([]audit.Entry, error) {
 	entries, err := audit.History(ctx, s.db, ws, object, criterionID, limit, offset)
 	if err != nil || len(entries) > 0 {
 		return entries, err

@@ -25,7 +25,8 @@ func (s *Store) Estimators() (improvement, suggestion judging.Estimator) {
 	return s.estimateImprovement, s.estimateSuggestion
 }
 
-func (s *Store) estimateImprovement(ctx context.Context, ws tenant.ID, r *judging.EstimateRequest) (calls int64, cost money.Nano, err error) {
+func (s *Store) estimateImprovement(ctx context.Context, ws tenant.ID, r *judging.EstimateRequest,
+) (calls int64, cost money.Nano, err error) {
 	c, err := criterion.Find(ctx, s.DB.In(ws), r.CriterionID)
 	if err != nil {
 		return 0, 0, err
@@ -42,7 +43,8 @@ func (s *Store) estimateImprovement(ctx context.Context, ws tenant.ID, r *judgin
 	return 1, cost, err
 }
 
-func (s *Store) estimateSuggestion(ctx context.Context, ws tenant.ID, r *judging.EstimateRequest) (calls int64, cost money.Nano, err error) {
+func (s *Store) estimateSuggestion(ctx context.Context, ws tenant.ID, r *judging.EstimateRequest,
+) (calls int64, cost money.Nano, err error) {
 	d := Request{Model: r.Model, Size: min(r.SampleSize, maxSize)}.withDefaults()
 	if r.Filters != nil {
 		d.Filters = *r.Filters

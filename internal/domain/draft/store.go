@@ -73,7 +73,8 @@ type candidate struct {
 // suggestionPrompt makes the question for new criteria from critiques and logged exchanges of the tuning half. An
 // exchange without a label is in the half that it would be in if it had one. When record is set, the exchanges that the
 // model is shown are assigned to the tuning half for good.
-func (s *Store) suggestionPrompt(ctx context.Context, ws tenant.ID, r Request, seed uint64, record bool) (prompt, error) {
+func (s *Store) suggestionPrompt(ctx context.Context, ws tenant.ID, r Request, seed uint64, record bool,
+) (prompt, error) {
 	said, err := critiques(ctx, s.DB.In(ws), r.Size/2)
 	if err != nil {
 		return nil, err
@@ -103,7 +104,9 @@ func (s *Store) suggestionPrompt(ctx context.Context, ws tenant.ID, r Request, s
 }
 
 // addTuning adds the candidates of the tuning half to the samples, up to limit.
-func addTuning(ctx context.Context, tx *db.Tx, ws tenant.ID, samples []judge.Sample, drawn []candidate, limit int, record bool) ([]judge.Sample, error) {
+func addTuning(ctx context.Context, tx *db.Tx, ws tenant.ID, samples []judge.Sample, drawn []candidate, limit int,
+	record bool,
+) ([]judge.Sample, error) {
 	relations := make([]label.Relations, len(drawn))
 	for i := range drawn {
 		relations[i] = drawn[i].relations
@@ -165,7 +168,9 @@ func (s *Store) estimate(ws tenant.ID, model string, ask prompt) (money.Nano, er
 }
 
 // Improve begins to draft a better rubric. Without a model in the request, the judge's own drafts it.
-func (s *Store) Improve(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, r Request, limit judging.Spending) (Improvement, error) {
+func (s *Store) Improve(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, r Request,
+	limit judging.Spending,
+) (Improvement, error) {
 	c, err := criterion.Find(ctx, s.DB.In(ws), criterionID)
 	if err != nil {
 		return Improvement{}, err
@@ -215,7 +220,8 @@ func (s *Store) checkSuggestion(ctx context.Context, ws tenant.ID, r *Request) e
 }
 
 // Suggest begins to draft criteria.
-func (s *Store) Suggest(ctx context.Context, ws tenant.ID, by tenant.Actor, r Request, limit judging.Spending) (Suggested, error) {
+func (s *Store) Suggest(ctx context.Context, ws tenant.ID, by tenant.Actor, r Request, limit judging.Spending,
+) (Suggested, error) {
 	ask, err := s.suggestionPrompt(ctx, ws, r, 1, false)
 	if err != nil {
 		return Suggested{}, err
@@ -249,7 +255,8 @@ func (s *Store) Improvement(ctx context.Context, ws tenant.ID, criterionID, name
 }
 
 // Improvements reads the improvements of a criterion, the newest first.
-func (s *Store) Improvements(ctx context.Context, ws tenant.ID, criterionID string, limit, offset int) ([]Improvement, error) {
+func (s *Store) Improvements(ctx context.Context, ws tenant.ID, criterionID string, limit, offset int,
+) ([]Improvement, error) {
 	if _, err := criterion.Find(ctx, s.DB.In(ws), criterionID); err != nil {
 		return nil, err
 	}
@@ -270,7 +277,9 @@ func (s *Store) AllSuggested(ctx context.Context, ws tenant.ID, limit, offset in
 	return list(ctx, s.DB.In(ws), suggestions, "", limit, offset, newSuggested)
 }
 
-func list[T any](ctx context.Context, in db.Scoped, kind judging.Kind, criterionID string, limit, offset int, decode func(*judging.Task) (T, error)) ([]T, error) {
+func list[T any](ctx context.Context, in db.Scoped, kind judging.Kind, criterionID string, limit, offset int,
+	decode func(*judging.Task) (T, error),
+) ([]T, error) {
 	tasks, err := kind.List(ctx, in, criterionID, limit, offset)
 	if err != nil {
 		return nil, err
@@ -286,7 +295,8 @@ func list[T any](ctx context.Context, in db.Scoped, kind judging.Kind, criterion
 
 // Adopt makes a draft the criterion's rubric. That is a new version, which has no certificate yet. Adopting a draft
 // again changes nothing.
-func (s *Store) Adopt(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID, name string) (criterion.Criterion, error) {
+func (s *Store) Adopt(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID, name string,
+) (criterion.Criterion, error) {
 	var after criterion.Criterion
 	_, err := s.DB.Tx(ctx, func(tx *db.Tx) error {
 		bound := tx.Bind(ctx)

@@ -67,7 +67,9 @@ func (s *Store) work(d kindOfDraft) job.Work {
 }
 
 // complete asks the model, and stores the result.
-func (s *Store) complete(ctx context.Context, run *job.Run, model string, ask prompt, read func([]byte, *result) error, res *result) error {
+func (s *Store) complete(ctx context.Context, run *job.Run, model string, ask prompt,
+	read func([]byte, *result) error, res *result,
+) error {
 	saving := context.WithoutCancel(ctx)
 	return s.Judges.Complete(ctx, run.Workspace, &judging.Completion{
 		Origin: run.ID, Model: model, MaxTokens: maxTokens,

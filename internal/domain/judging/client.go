@@ -232,7 +232,9 @@ func (c *Client) wait(ctx context.Context, attempt int, retryAfter time.Duration
 const EstimateSamples = 32
 
 // EstimateAll estimates the cost of total questions from some of their subjects.
-func (c *Client) EstimateAll(ctx context.Context, ws tenant.ID, model string, told *judge.Instructions, some []judge.Subject, total int64, fresh bool) (money.Nano, error) {
+func (c *Client) EstimateAll(ctx context.Context, ws tenant.ID, model string, told *judge.Instructions,
+	some []judge.Subject, total int64, fresh bool,
+) (money.Nano, error) {
 	var sum money.Nano
 	for i := range some {
 		cost, err := c.estimate(ctx, ws, model, told, &some[i], fresh)
@@ -245,7 +247,9 @@ func (c *Client) EstimateAll(ctx context.Context, ws tenant.ID, model string, to
 }
 
 // estimate estimates the cost of one question. It is 0 where the answer is stored.
-func (c *Client) estimate(ctx context.Context, ws tenant.ID, model string, told *judge.Instructions, s *judge.Subject, fresh bool) (money.Nano, error) {
+func (c *Client) estimate(ctx context.Context, ws tenant.ID, model string, told *judge.Instructions, s *judge.Subject,
+	fresh bool,
+) (money.Nano, error) {
 	digest, err := told.Digest(model, s)
 	if err != nil {
 		return 0, nil //nolint:nilerr // the answer will be a failure, and cost nothing

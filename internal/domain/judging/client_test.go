@@ -21,9 +21,7 @@ const (
 	theirs = dbtest.Theirs
 )
 
-var ann = dbtest.Ann
-
-func TestAnAssessmentIsSharedByAllRunsAndAFailureOnlyByCalibrations(t *testing.T) {
+func TestAnAssessmentIsSharedByAllRunsAndAFailureIsNot(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
 		c := e.NewCriterion(t)
 		step := judgingtest.Exchange(1)

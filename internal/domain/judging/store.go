@@ -20,10 +20,12 @@ import (
 type store struct{ db *db.DB }
 
 // answer reads the stored answer to a question, if it may answer one of that origin. Client.Ask says when it may.
-func (s store) answer(ctx context.Context, ws tenant.ID, digest []byte, origin string, fresh bool) (found Answer, ok bool, err error) {
+func (s store) answer(ctx context.Context, ws tenant.ID, digest []byte, origin string, fresh bool,
+) (found Answer, ok bool, err error) {
 	type row struct{ Origin, RequestID, Opinion, Failure string }
 	r, err := db.Maybe[row](ctx, s.db.In(ws), `
-		SELECT origin, request_id, opinion, failure FROM judge_answers WHERE workspace_id = $1 AND question = $2`, digest)
+		SELECT origin, request_id, opinion, failure FROM judge_answers WHERE workspace_id = $1 AND question = $2`,
+		digest)
 	if err != nil {
 		return found, false, fmt.Errorf("read a stored answer: %w", err)
 	}
@@ -47,10 +49,13 @@ func (s store) saveAnswer(ctx context.Context, ws tenant.ID, q *Question, digest
 		return fmt.Errorf("write an assessment: %w", err)
 	}
 	_, err = db.Exec(context.WithoutCancel(ctx), s.db.In(ws), `
-		INSERT INTO judge_answers (workspace_id, question, criterion_id, origin, request_id, opinion, failure, cost, created_at, expires_at)
+		INSERT INTO judge_answers (workspace_id, question, criterion_id, origin, request_id, opinion, failure, cost,
+			created_at, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-		ON CONFLICT (workspace_id, question) DO UPDATE SET origin = excluded.origin, request_id = excluded.request_id, opinion = excluded.opinion,
-			failure = excluded.failure, cost = excluded.cost, created_at = excluded.created_at, expires_at = excluded.expires_at`,
+		ON CONFLICT (workspace_id, question) DO UPDATE
+			SET origin = excluded.origin, request_id = excluded.request_id, opinion = excluded.opinion,
+			failure = excluded.failure, cost = excluded.cost, created_at = excluded.created_at,
+				expires_at = excluded.expires_at`,
 		digest, q.CriterionID, q.Origin, a.RequestID, string(assessment), Storable(a.Failure), a.Cost, clock.Now(), q.ExpiresAt)
 	if err != nil {
 		return fmt.Errorf("store an answer: %w", err)
@@ -62,7 +67,8 @@ func (s store) saveAnswer(ctx context.Context, ws tenant.ID, q *Question, digest
 // job's cost: the server may have died between storing an answer and writing the row that it is for.
 func (c *Client) Resume(ctx context.Context, run *job.Run, criterionID string, limit *money.Nano) (*Budget, error) {
 	paid, err := db.One[money.Nano](ctx, c.store.db.In(run.Workspace), `
-		SELECT CAST(COALESCE(SUM(cost), 0) AS BIGINT) FROM judge_answers WHERE workspace_id = $1 AND criterion_id = $2 AND origin = $3`, criterionID, run.ID)
+		SELECT CAST(COALESCE(SUM(cost), 0) AS BIGINT) FROM judge_answers WHERE workspace_id = $1 AND criterion_id = $2
+			AND origin = $3`, criterionID, run.ID)
 	if err != nil {
 		return nil, fmt.Errorf("sum up what %s has paid: %w", run.ID, err)
 	}
@@ -187,7 +193,8 @@ func SaveResult(ctx context.Context, in db.Scoped, name string, result any) erro
 	if err != nil {
 		return fmt.Errorf("write the result of %s: %w", name, err)
 	}
-	if _, err := db.Exec(ctx, in, `UPDATE inquiries SET result = $3 WHERE workspace_id = $1 AND id = $2`, name, string(text)); err != nil {
+	if _, err := db.Exec(ctx, in,
+		`UPDATE inquiries SET result = $3 WHERE workspace_id = $1 AND id = $2`, name, string(text)); err != nil {
 		return fmt.Errorf("store the result of %s: %w", name, err)
 	}
 	return nil

@@ -11,8 +11,7 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-// Whatever JSON says the same thing to a judge is the same thing, and is graded once.
-func TestWhatAJudgeIsShownAlikeIsOneThing(t *testing.T) {
+func TestExchangesThatAJudgeIsShownAlikeAreOneItem(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		say := func(messages, response string) New {
 			return New{CriterionID: "crit_1", Verdict: judge.Pass, Messages: jsontext.Value(messages), Response: jsontext.Value(response)}
@@ -35,7 +34,7 @@ func TestWhatAJudgeIsShownAlikeIsOneThing(t *testing.T) {
 	})
 }
 
-// A run that has gone on is the same run.
+// A run that has continued is the same run.
 func TestARunIsGradedOnce(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		f.log("req_run_0", "run", "1", "one")
@@ -46,8 +45,7 @@ func TestARunIsGradedOnce(t *testing.T) {
 	})
 }
 
-// Many people grade at once.
-func TestManyGradeAtOnce(t *testing.T) {
+func TestLabelsAreCreatedConcurrently(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		var group sync.WaitGroup
 		for w := range 8 {

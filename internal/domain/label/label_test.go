@@ -17,7 +17,7 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-func TestEveryRulingHasOneOutcome(t *testing.T) {
+func TestEveryRulingResolvesToOneKindAndVerdict(t *testing.T) {
 	const pass, fail, none = judge.Pass, judge.Fail, judge.Verdict("")
 	type outcome struct {
 		kind    Kind
@@ -55,7 +55,7 @@ func TestEveryRulingHasOneOutcome(t *testing.T) {
 	}
 }
 
-func TestALabelKeepsWhatWasGradedWhenTheLogIsGone(t *testing.T) {
+func TestALabelKeepsItsCopyWhenTheLogIsDeleted(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		f.log("req_1", "", "What is 2 + 2?", "4")
 		f.log("req_run_0", "run", "first", "step")
@@ -95,7 +95,7 @@ func TestALabelKeepsWhatWasGradedWhenTheLogIsGone(t *testing.T) {
 	})
 }
 
-func TestOfOneThingEachJudgeHasOneLabel(t *testing.T) {
+func TestACriterionHasOneLabelOfAnItem(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		f.log("req_1", "", "same", "words")
 		first := f.make(t, mine, New{RequestID: "req_1", CriterionID: "crit_1", Verdict: judge.Pass})[0]
@@ -120,7 +120,7 @@ func TestOfOneThingEachJudgeHasOneLabel(t *testing.T) {
 	})
 }
 
-func TestManyLabelsAreKeptAllOrNone(t *testing.T) {
+func TestABatchOfLabelsIsStoredWholeOrNotAtAll(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		f.log("req_1", "", "a", "b")
 		f.logs.requests["req_theirs"] = logged{theirs, talk("x", "y"), ""}
@@ -166,9 +166,9 @@ func TestManyLabelsAreKeptAllOrNone(t *testing.T) {
 	})
 }
 
-// Of messages that cannot be folded nobody can say what they are related to: nothing is measured by them, and nobody is
-// shown them.
-func TestALoggedExchangeThatCannotBeReadIsGradedInNeitherHalf(t *testing.T) {
+// What unreadable messages are related to is unknown, so that nothing may be measured by them and no judge may be shown
+// them.
+func TestALabelOfUnreadableMessagesIsInBothHalves(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		for i := range 8 {
 			name := fmt.Sprint("req_", i)
@@ -185,7 +185,7 @@ func TestALoggedExchangeThatCannotBeReadIsGradedInNeitherHalf(t *testing.T) {
 	})
 }
 
-func TestLoggedThingsAreGradedOnlyWhileLogsMayBeRead(t *testing.T) {
+func TestLoggedExchangesAreGradedOnlyWhileLogsMayBeRead(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		f.log("req_1", "", "a", "b")
 		f.logs.closed = true
@@ -195,7 +195,7 @@ func TestLoggedThingsAreGradedOnlyWhileLogsMayBeRead(t *testing.T) {
 	})
 }
 
-func TestNoCredentialIsKept(t *testing.T) {
+func TestNoCredentialIsStored(t *testing.T) {
 	const secret = "AKIAIOSFODNN7EXAMPLQ"
 	each(t, func(t *testing.T, f fixture) {
 		n := inline(judge.Pass, "my key is "+secret, "I will not tell "+secret)
@@ -229,7 +229,7 @@ func TestNoCredentialIsKept(t *testing.T) {
 	})
 }
 
-func TestARulingIsReplacedAndBothAreAudited(t *testing.T) {
+func TestAnAdjudicationIsReplacedAndBothAreAudited(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		made := f.make(t, mine, inline(judge.Pass, "a", "b"))[0]
 		f.judges.said[made.ID] = judge.Fail
@@ -282,7 +282,7 @@ func TestARulingIsReplacedAndBothAreAudited(t *testing.T) {
 	})
 }
 
-func TestWhatTheJudgesRefuseDoesNotHappen(t *testing.T) {
+func TestAChangeThatJudgesRefuseIsRolledBack(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		made := f.make(t, mine, inline(judge.Pass, "a", "b"))[0]
 		f.judges.refuses = errors.New("no")
@@ -301,7 +301,7 @@ func TestWhatTheJudgesRefuseDoesNotHappen(t *testing.T) {
 	})
 }
 
-func TestTheCopyGoesWithTheLastLabel(t *testing.T) {
+func TestTheCopyIsDeletedWithItsLastLabel(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		second := inline(judge.Fail, "a", "b")
 		second.CriterionID = "crit_2"
@@ -329,7 +329,7 @@ func TestTheCopyGoesWithTheLastLabel(t *testing.T) {
 	})
 }
 
-func TestAnothersLabelIsNotFound(t *testing.T) {
+func TestALabelOfAnotherWorkspaceIsNotFound(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		made := f.make(t, theirs, inline(judge.Pass, "a", "b"))[0]
 		_, err := f.Get(t.Context(), mine, made.ID)
@@ -346,7 +346,7 @@ func TestAnothersLabelIsNotFound(t *testing.T) {
 	})
 }
 
-func TestLabelsAreListedTheNewestFirstByEveryFilter(t *testing.T) {
+func TestLabelsAreListedNewestFirstByEveryFilter(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		f.log("req_1", "", "1", "1")
 		f.log("req_run_0", "run", "2", "2")
@@ -397,7 +397,7 @@ func TestLabelsAreListedTheNewestFirstByEveryFilter(t *testing.T) {
 	})
 }
 
-func TestABlindReadingTellsNothingOfTheGrade(t *testing.T) {
+func TestABlindReadingRevealsNothingOfTheGrade(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		grade := 0.123
 		n := inline(judge.Fail, "question", "answer")
@@ -425,7 +425,7 @@ func TestABlindReadingTellsNothingOfTheGrade(t *testing.T) {
 	})
 }
 
-func TestTuningShowsTheOldestThatSayWhyOfTheTuningHalfAsTheyStand(t *testing.T) {
+func TestExamplesAreTheOldestWithACritiqueInTheTuningHalf(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		var all []New
 		for i := range 60 {

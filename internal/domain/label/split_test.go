@@ -16,7 +16,7 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-// turns are the exchanges of one conversation, each the beginning of the next.
+// turns makes the exchanges of one conversation. Each is the beginning of the next.
 func turns(name string, n int) (all []New) {
 	var said []string
 	for i := range n {
@@ -26,7 +26,7 @@ func turns(name string, n int) (all []New) {
 	return all
 }
 
-// halves are where labels stand, by what was given to make them.
+// halves creates labels, and returns whether each is in the report half.
 func (f fixture) halves(t dbtest.T, ws tenant.ID, all []New) []bool {
 	t.Helper()
 	var where []bool
@@ -36,9 +36,9 @@ func (f fixture) halves(t dbtest.T, ws tenant.ID, all []New) []bool {
 	return where
 }
 
-// Whatever is graded first, turns of one conversation stand in one half; so do answers to one question, and steps of
-// one run with the run itself. A judge that was shown one of them has seen the others.
-func TestWhatBelongsTogetherStandsInOneHalf(t *testing.T) {
+// In whatever order they are graded, turns of one conversation are in one half, and so are answers to one question, and
+// the steps of a run with the run. A judge that was shown one of them has seen the others.
+func TestRelatedExchangesAreInOneHalf(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		families := map[string]func(name string, n int) []New{
 			"a conversation": turns,
@@ -76,14 +76,14 @@ func TestWhatBelongsTogetherStandsInOneHalf(t *testing.T) {
 					members = members[n:]
 				}
 				if len(slices.Compact(where)) != 1 {
-					t.Fatal("it stands in both halves")
+					t.Fatal("it is in both halves")
 				}
 			}
 		})
 	})
 }
 
-func TestTurnsThatAreGradedAtOnceStandInOneHalf(t *testing.T) {
+func TestTurnsThatAreGradedConcurrentlyAreInOneHalf(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		for round := range 6 {
 			ws, members := f.fresh(t), turns(fmt.Sprint("round ", round), 6)
@@ -101,15 +101,14 @@ func TestTurnsThatAreGradedAtOnceStandInOneHalf(t *testing.T) {
 			}
 			group.Wait()
 			if len(slices.Compact(where)) != 1 {
-				t.Fatalf("it stands in both halves")
+				t.Fatalf("it is in both halves")
 			}
 		}
 	})
 }
 
-// Branches of one conversation are related; what stands at the beginning of very many is a template, and ties nothing
-// together.
-func TestBranchesStandInOneHalfAndTemplatesInBoth(t *testing.T) {
+// Branches of one conversation are related. A beginning that very many exchanges share is a template.
+func TestBranchesAreInOneHalfAndTemplatesRelateNothing(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		branches := func(root string, n int) (all []New) {
 			for i := range n {
@@ -121,7 +120,7 @@ func TestBranchesStandInOneHalfAndTemplatesInBoth(t *testing.T) {
 			ws, root := f.fresh(t), fmt.Sprint("root ", round)
 			where := append(f.halves(t, ws, branches(root, 6)), f.halves(t, ws, []New{inline(judge.Pass, root, "answer")})...)
 			if len(slices.Compact(where)) != 1 {
-				t.Errorf("a conversation stands in both halves: %v", where)
+				t.Errorf("a conversation is in both halves: %v", where)
 			}
 		}
 		where := f.halves(t, f.fresh(t), branches("template", 80))
@@ -131,9 +130,8 @@ func TestBranchesStandInOneHalfAndTemplatesInBoth(t *testing.T) {
 	})
 }
 
-// What ties two together that were drawn apart can be seen by who learns from one: it measures nothing, and teaches
-// nothing.
-func TestWhatTiesAQuestionToALaterTurnMeasuresNothing(t *testing.T) {
+// A label may connect two conversations that were drawn into different halves.
+func TestALabelThatConnectsBothHalvesMeasuresNothing(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		for round := range 12 {
 			ws, asked := f.fresh(t), fmt.Sprint("asked ", round)
@@ -153,9 +151,7 @@ func TestWhatTiesAQuestionToALaterTurnMeasuresNothing(t *testing.T) {
 	})
 }
 
-// What nobody has graded yet is told apart as it would be: answers to one question, and steps of one run, are in one
-// half.
-func TestWhatIsNotGradedYetHasItsHalf(t *testing.T) {
+func TestAnUngradedExchangeHasTheHalfThatItWouldBeGradedIn(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		half := func(trace string, said ...string) (report bool) {
 			t.Helper()
@@ -192,7 +188,7 @@ func TestWhatIsNotGradedYetHasItsHalf(t *testing.T) {
 	})
 }
 
-func TestHalvesAreDrawnByAKeyAndStay(t *testing.T) {
+func TestHalvesAreDrawnWithASecretAndStay(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		const n = 400
 		var all []New
@@ -212,7 +208,7 @@ func TestHalvesAreDrawnByAKeyAndStay(t *testing.T) {
 			t.Errorf("%v of %d are in the report half", report, n)
 		}
 		if slices.Equal(f.halves(t, theirs, all), where) {
-			t.Error("two workspaces draw alike: whoever grades can tell the half")
+			t.Error("two workspaces draw alike: the half of an item can be predicted")
 		}
 		for _, l := range made[:40] {
 			if err := f.Delete(t.Context(), mine, ann, l.ID); err != nil {

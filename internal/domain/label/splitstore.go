@@ -28,7 +28,8 @@ func OpenSplit(ctx context.Context, tx *db.Tx, ws tenant.ID, about ...Relations)
 	}
 	s.secret = make([]byte, sha256.Size)
 	_, _ = rand.Read(s.secret) // never fails
-	if _, err := db.Exec(ctx, in, `INSERT INTO label_secrets (workspace_id, secret) VALUES ($1, $2)`, s.secret); err != nil {
+	if _, err := db.Exec(ctx, in,
+		`INSERT INTO label_secrets (workspace_id, secret) VALUES ($1, $2)`, s.secret); err != nil {
 		return nil, fmt.Errorf("make the split: %w", err)
 	}
 	return s, nil

@@ -121,7 +121,9 @@ func (s *Store) List(ctx context.Context, ws tenant.ID, f *Filters, limit, offse
 		conditions = append(conditions, map[bool]string{true: "kind <> ''", false: "kind = ''"}[*f.Adjudicated])
 	}
 	args = append(args, limit, offset)
-	text := fmt.Sprintf(`SELECT %s WHERE %s ORDER BY created_at DESC, id DESC LIMIT $%d OFFSET $%d`, columns, strings.Join(conditions, " AND "), len(args), len(args)+1)
+	text := fmt.Sprintf(
+		`SELECT %s WHERE %s ORDER BY created_at DESC, id DESC LIMIT $%d OFFSET $%d`,
+		columns, strings.Join(conditions, " AND "), len(args), len(args)+1)
 	rows, err := db.Query[record](ctx, s.db.In(ws), text, args...)
 	if err != nil {
 		return nil, fmt.Errorf("list labels: %w", err)
@@ -190,7 +192,8 @@ func IsDeleted(err error) bool { return errors.Is(err, errDeleted) }
 const maxBatch = 32 << 20
 
 // Create stores labels, all of them or none. at returns the place of a label in the request body, for messages.
-func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, all []New, at func(int) string) ([]Label, error) {
+func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, all []New, at func(int) string,
+) ([]Label, error) {
 	items, relations, err := s.items(ctx, ws, all, at)
 	if err != nil {
 		return nil, err
@@ -417,7 +420,8 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, name 
 			return fmt.Errorf("delete label %s: %w", name, err)
 		}
 		if _, err := db.Exec(ctx, in, `
-			DELETE FROM label_items WHERE workspace_id = $1 AND hash = $2 AND NOT EXISTS (SELECT 1 FROM labels WHERE labels.workspace_id = $1 AND labels.item = $2)`,
+			DELETE FROM label_items WHERE workspace_id = $1 AND hash = $2 AND NOT EXISTS (SELECT 1 FROM labels
+				WHERE labels.workspace_id = $1 AND labels.item = $2)`,
 			before.Item); err != nil {
 			return fmt.Errorf("delete what label %s graded: %w", name, err)
 		}
@@ -448,7 +452,8 @@ func (s *Store) Adjudicate(ctx context.Context, ws tenant.ID, by tenant.Actor, n
 		}
 		l.Note, l.AdjudicatedBy, l.AdjudicatedAt = withoutCredentials(r.Note), string(by.User), clock.Now()
 		if _, err := db.Exec(ctx, in, `
-			UPDATE labels SET kind = $2, adjudicated = $3, note = $4, adjudicated_by = $5, adjudicated_at = $6 WHERE workspace_id = $1 AND id = $7`,
+			UPDATE labels SET kind = $2, adjudicated = $3, note = $4, adjudicated_by = $5, adjudicated_at = $6
+				WHERE workspace_id = $1 AND id = $7`,
 			l.Kind, l.Adjudicated, l.Note, l.AdjudicatedBy, l.AdjudicatedAt, name); err != nil {
 			return fmt.Errorf("adjudicate label %s: %w", name, err)
 		}
@@ -491,7 +496,8 @@ type Critique struct {
 func Critiques(ctx context.Context, in db.Scoped, limit int) ([]Critique, error) {
 	all, err := db.Query[Critique](ctx, in, `
 		SELECT item, CASE WHEN kind = 'label_error' THEN note ELSE critique END AS critique FROM labels
-		WHERE workspace_id = $1 AND NOT in_report_half AND critique <> '' AND kind <> 'ambiguous' ORDER BY created_at DESC, id DESC LIMIT $2`, limit)
+		WHERE workspace_id = $1 AND NOT in_report_half AND critique <> '' AND kind <> 'ambiguous'
+			ORDER BY created_at DESC, id DESC LIMIT $2`, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read critiques: %w", err)
 	}

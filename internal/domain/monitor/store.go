@@ -40,7 +40,8 @@ type drawing struct {
 }
 
 // draw draws the sample of a scan, or as much of it as an estimate needs, and estimates what judging it costs.
-func (s *Store) draw(ctx context.Context, ws tenant.ID, r *criterion.Record, in Sample, seed uint64, whole bool) (*drawing, error) {
+func (s *Store) draw(ctx context.Context, ws tenant.ID, r *criterion.Record, in Sample, seed uint64, whole bool,
+) (*drawing, error) {
 	c, err := r.Criterion()
 	if err != nil {
 		return nil, err
@@ -76,7 +77,9 @@ func (s *Store) draw(ctx context.Context, ws tenant.ID, r *criterion.Record, in 
 }
 
 // StartScan begins a scan.
-func (s *Store) StartScan(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, in Sample, limit judging.Spending) (Scan, error) {
+func (s *Store) StartScan(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, in Sample,
+	limit judging.Spending,
+) (Scan, error) {
 	c, err := criterion.Find(ctx, s.db.In(ws), criterionID)
 	if err != nil {
 		return Scan{}, err
@@ -143,7 +146,9 @@ func (s *Store) Scans(ctx context.Context, ws tenant.ID, criterionID string, lim
 }
 
 // ScanRows reads what a judge said in a scan, the newest exchanges first.
-func (s *Store) ScanRows(ctx context.Context, ws tenant.ID, criterionID, name string, v judge.Verdict, limit, offset int) ([]Judged, error) {
+func (s *Store) ScanRows(ctx context.Context, ws tenant.ID, criterionID, name string, v judge.Verdict, limit,
+	offset int,
+) ([]Judged, error) {
 	if _, err := scans.Find(ctx, s.db.In(ws), criterionID, name); err != nil {
 		return nil, err
 	}
@@ -176,11 +181,13 @@ const pendingBatch = 32
 
 func (s *Store) pendingLogs(ctx context.Context, ws tenant.ID, runID string) ([]pendingLog, error) {
 	return db.Query[pendingLog](ctx, s.db.In(ws), `
-		SELECT log_id, expires_at FROM judged_logs WHERE workspace_id = $1 AND run_id = $2 AND pending ORDER BY log_id LIMIT $3`, runID, pendingBatch)
+		SELECT log_id, expires_at FROM judged_logs WHERE workspace_id = $1 AND run_id = $2 AND pending ORDER BY log_id
+			LIMIT $3`, runID, pendingBatch)
 }
 
 // saveAnswers writes the answers to some rows. It returns how many were pending, and what the answers cost.
-func saveAnswers(ctx context.Context, in db.Scoped, runID string, answers map[string]judging.Answer) (saved int64, cost money.Nano, err error) {
+func saveAnswers(ctx context.Context, in db.Scoped, runID string, answers map[string]judging.Answer,
+) (saved int64, cost money.Nano, err error) {
 	for logID, a := range answers {
 		n, err := db.Exec(ctx, in, `
 			UPDATE judged_logs SET pending = FALSE, judge = $4, grade = $5, critique = $6, failure = $7
@@ -200,7 +207,8 @@ func finishScan(ctx context.Context, in db.Scoped, t *judging.Task) error {
 		Judge judge.Verdict
 		N     int64
 	}
-	cells, err := db.Query[cell](ctx, in, `SELECT judge, COUNT(*) AS n FROM judged_logs WHERE workspace_id = $1 AND run_id = $2 GROUP BY judge`, t.ID)
+	cells, err := db.Query[cell](ctx, in,
+		`SELECT judge, COUNT(*) AS n FROM judged_logs WHERE workspace_id = $1 AND run_id = $2 GROUP BY judge`, t.ID)
 	if err != nil {
 		return fmt.Errorf("count the verdicts of %s: %w", t.ID, err)
 	}
@@ -256,7 +264,8 @@ func judged(ctx context.Context, in db.Scoped, runID string, v judge.Verdict, li
 	}
 	rows, err := db.Query[row](ctx, in, `
 		SELECT log_id, request_id, judge, grade, critique, failure FROM judged_logs
-		WHERE workspace_id = $1 AND run_id = $2 AND NOT pending AND ($3 = '' OR judge = $3) ORDER BY log_id DESC LIMIT $4 OFFSET $5`, runID, v, limit, offset)
+		WHERE workspace_id = $1 AND run_id = $2 AND NOT pending AND ($3 = '' OR judge = $3) ORDER BY log_id DESC
+			LIMIT $4 OFFSET $5`, runID, v, limit, offset)
 	if err != nil {
 		return nil, fmt.Errorf("read what was judged: %w", err)
 	}
@@ -276,7 +285,9 @@ const columns = `criterion_id, version, since, cursor, seen, passes, judged, fai
 	FROM monitors WHERE workspace_id = $1 AND criterion_id = $2`
 
 // Set changes how a judge monitors traffic. A new window begins.
-func (s *Store) Set(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, m criterion.MonitorSettings) (Monitor, error) {
+func (s *Store) Set(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string,
+	m criterion.MonitorSettings,
+) (Monitor, error) {
 	m = m.WithDefaults()
 	if err := m.Check(); err != nil {
 		return Monitor{}, err
@@ -299,9 +310,11 @@ func (s *Store) Set(ctx context.Context, ws tenant.ID, by tenant.Actor, criterio
 			return err
 		}
 		if _, err := db.Exec(ctx, in, `
-			INSERT INTO monitors (workspace_id, criterion_id, version, since, cursor, seen, passes, judged, failed, cost, spent, alarmed_at, reason)
+			INSERT INTO monitors (workspace_id, criterion_id, version, since, cursor, seen, passes, judged, failed,
+				cost, spent, alarmed_at, reason)
 			VALUES ($1, $2, $3, $4, $5, 0, 0, 0, 0, 0, 0, 0, '')
-			ON CONFLICT (workspace_id, criterion_id) DO UPDATE SET version = excluded.version, since = excluded.since, cursor = excluded.cursor,
+			ON CONFLICT (workspace_id, criterion_id) DO UPDATE
+				SET version = excluded.version, since = excluded.since, cursor = excluded.cursor,
 				seen = 0, passes = 0, judged = 0, failed = 0, spent = 0, alarmed_at = 0, reason = ''`,
 			criterionID, r.Version, clock.Now(), newest); err != nil {
 			return fmt.Errorf("begin to monitor with %s: %w", criterionID, err)
@@ -401,7 +414,9 @@ func (s *Store) save(ctx context.Context, ws tenant.ID, c *criterion.Criterion, 
 			reason = r.Reason
 		}
 		_, err = db.Exec(ctx, in, `
-			UPDATE monitors SET version = $3, since = $4, cursor = $5, seen = $6, passes = $7, judged = $8, failed = $9, cost = $10, alarmed_at = $11, reason = $12, spent = $13
+			UPDATE monitors
+				SET version = $3, since = $4, cursor = $5, seen = $6, passes = $7, judged = $8, failed = $9, cost = $10,
+				alarmed_at = $11, reason = $12, spent = $13
 			WHERE workspace_id = $1 AND criterion_id = $2`,
 			c.ID, r.Version, r.Since, r.Cursor, r.Seen, r.Passes, r.Judged, r.Failed, r.Cost, r.AlarmedAt, r.Reason, r.Spent)
 		return err
@@ -413,7 +428,8 @@ func (s *Store) save(ctx context.Context, ws tenant.ID, c *criterion.Criterion, 
 }
 
 func deleteMonitor(ctx context.Context, in db.Scoped, criterionID string) error {
-	if _, err := db.Exec(ctx, in, `DELETE FROM monitors WHERE workspace_id = $1 AND criterion_id = $2`, criterionID); err != nil {
+	if _, err := db.Exec(ctx, in,
+		`DELETE FROM monitors WHERE workspace_id = $1 AND criterion_id = $2`, criterionID); err != nil {
 		return fmt.Errorf("delete the monitor of %s: %w", criterionID, err)
 	}
 	return nil

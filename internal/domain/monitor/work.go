@@ -86,7 +86,9 @@ func saveScanned(ctx context.Context, run *job.Run, scanID string, answers map[s
 }
 
 // judge asks a judge about logged exchanges. The answers that came before an error are returned with it.
-func (s *Store) judge(ctx context.Context, ws tenant.ID, c *criterion.Record, origin string, told *judge.Instructions, rows []pendingLog, budget *judging.Budget) (map[string]judging.Answer, error) {
+func (s *Store) judge(ctx context.Context, ws tenant.ID, c *criterion.Record, origin string, told *judge.Instructions,
+	rows []pendingLog, budget *judging.Budget,
+) (map[string]judging.Answer, error) {
 	ids, expires := make([]string, len(rows)), make(map[string]clock.Time, len(rows))
 	for i, r := range rows {
 		ids[i], expires[r.LogID] = r.LogID, r.ExpiresAt

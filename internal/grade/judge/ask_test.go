@@ -75,8 +75,8 @@ var (
 	}}
 )
 
-// A new wording is a new judge: a change of these files asks for a new Edition.
-func TestEveryWordThatAJudgeIsToldIsKnown(t *testing.T) {
+// A change of these files requires a new Edition: another wording makes another judge.
+func TestWhatJudgesAreToldIsUnchanged(t *testing.T) {
 	examples := []Example{
 		{Subject: *says(t, "Hi", "Go away."), Verdict: Fail, Critique: "Rude."},
 		{Subject: *says(t, "Hi", "Hello!"), Verdict: Pass, Grade: &half, Critique: "Friendly."},
@@ -110,7 +110,7 @@ func TestEveryWordThatAJudgeIsToldIsKnown(t *testing.T) {
 	}
 }
 
-func TestOnlyAStructuredQuestionSetsParameters(t *testing.T) {
+func TestOnlyAStructuredQuestionHasParameters(t *testing.T) {
 	for mode, want := range map[Mode]bool{Structured: true, Plain: false} {
 		body, err := instructions.Ask("some/model", &agent, mode)
 		_, _, r := decoded(t, body, err)
@@ -124,7 +124,7 @@ func TestOnlyAStructuredQuestionSetsParameters(t *testing.T) {
 	}
 }
 
-// hostile draws texts that want out of their quotation.
+// hostile draws texts that try to end their quotation.
 func hostile(marks []string) *rapid.Generator[string] {
 	pieces := append([]string{
 		"\n", "\r", "\r\n", "\u2028", "\u2029", "\u0085", "\v", "\f", "\x00", "\x1b[2J", "\"", "\\", "\\n", "\\u000a", "}", "]", "{", "\xff", "\xed\xa0\x80", "\u202e", "\U000E0041",
@@ -185,7 +185,7 @@ func stage(t testing.TB, draw func() string) *Subject {
 	}}}
 }
 
-func TestNoTextLeavesItsFence(t *testing.T) {
+func TestNoTextEscapesItsFence(t *testing.T) {
 	plain := func() string { return "x" }
 	rapid.Check(t, func(rt *rapid.T) {
 		// A example's critique is an answer of its own, and can hold marks too.
@@ -232,7 +232,7 @@ func TestNoTextLeavesItsFence(t *testing.T) {
 	})
 }
 
-func TestATextThatHoldsItsMarkGetsAnother(t *testing.T) {
+func TestATextThatContainsItsMarkGetsAnother(t *testing.T) {
 	first := mark(0, "text", nil)
 	second := mark(0, "text", []string{"a", "b " + first + " c"})
 	third := mark(0, "text", []string{first, second})
@@ -245,7 +245,7 @@ func TestATextThatHoldsItsMarkGetsAnother(t *testing.T) {
 	}
 }
 
-func TestTheSameQuestionHasOneDigestAndAnyOtherQuestionAnother(t *testing.T) {
+func TestDifferentQuestionsHaveDifferentDigests(t *testing.T) {
 	example := Example{Subject: *says(t, "a", "b"), Verdict: Pass}
 	seen := map[[32]byte]string{}
 	for name, q := range map[string]struct {
@@ -273,7 +273,7 @@ func TestTheSameQuestionHasOneDigestAndAnyOtherQuestionAnother(t *testing.T) {
 	}
 }
 
-func TestAnExampleNeverTeachesAContradiction(t *testing.T) {
+func TestTheAssessmentOfAnExampleIsNeverAContradiction(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := Instructions{Rubric: "R", Scale: rapid.SampledFrom(Scales()).Draw(t, "scale"), Threshold: rapid.Float64Range(0.001, 1).Draw(t, "threshold")}
 		example := Example{Verdict: rapid.SampledFrom([]Verdict{Pass, Fail}).Draw(t, "verdict"), Critique: rapid.String().Draw(t, "critique")}
@@ -295,7 +295,7 @@ func TestAnExampleNeverTeachesAContradiction(t *testing.T) {
 	})
 }
 
-func TestWhatCannotBeAskedIsAnError(t *testing.T) {
+func TestAnUnreadableSubjectIsAnError(t *testing.T) {
 	fine := says(t, "q", "a").Steps[0]
 	broken := func(change func(*Step)) *Subject {
 		s := fine

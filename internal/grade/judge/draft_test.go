@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestNoDisagreementLeavesItsFence(t *testing.T) {
+func TestNoDisagreementEscapesItsFence(t *testing.T) {
 	b := Instructions{Rubric: "R", Scale: Graded, Threshold: 0.5}
 	calm, _, err := b.Improve("m", []Case{{Subject: *stage(t, func() string { return "x" }), Human: Pass, HumanCritique: "x", Judge: Assessment{"x", 0, Fail}}}, Plain)
 	want, wantRoles, _ := decoded(t, calm, err)
@@ -28,7 +28,7 @@ func TestNoDisagreementLeavesItsFence(t *testing.T) {
 	})
 }
 
-func TestADraftTakesCasesInOrderUntilItsRoomIsFull(t *testing.T) {
+func TestADraftTakesCasesInOrderUpToItsLimit(t *testing.T) {
 	for _, c := range []struct{ cases, size, least, most int }{
 		{1, 10, 1, 1},
 		{30, 1_000, 30, 30},
@@ -69,7 +69,7 @@ func TestADraftTakesCasesInOrderUntilItsRoomIsFull(t *testing.T) {
 	}
 }
 
-func TestADraftIsReadAsStrictlyAsAVerdict(t *testing.T) {
+func TestADraftIsReadAsStrictlyAsAnAssessment(t *testing.T) {
 	long := strings.Repeat("é", MostRubric)
 	for text, want := range map[string]FailureKind{
 		`{"changes":["a"],"rubric":"R"}`:                                            "",

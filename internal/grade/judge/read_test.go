@@ -29,7 +29,7 @@ func kindOf(err error) FailureKind {
 	return ""
 }
 
-func TestAnAnswerIsExactlyAVerdictOrAFailure(t *testing.T) {
+func TestAnAnswerIsAnAssessmentOrAFailure(t *testing.T) {
 	const good = `{"grade":0.7,"verdict":"pass","critique":"fine"}`
 	for text, want := range map[string]FailureKind{
 		good:                                  "",
@@ -96,7 +96,7 @@ func TestAnAnswerIsExactlyAVerdictOrAFailure(t *testing.T) {
 	}
 }
 
-func TestACompletionThatIsNoAnswerSaysWhy(t *testing.T) {
+func TestACompletionWithoutAnAnswerIsAFailureWithItsKind(t *testing.T) {
 	const good = `"{\"grade\":1,\"verdict\":\"pass\",\"critique\":\"\"}"`
 	for completion, want := range map[string]FailureKind{
 		`{"choices":[{"message":{"content":` + good + `},"finish_reason":"stop"}]}`:                                     "",
@@ -154,7 +154,7 @@ func TestAGradeDecidesOnTheGradedScaleAndTheVerdictOnTheBinaryOne(t *testing.T) 
 	}
 }
 
-func TestACritiqueAndADetailAreBoundedAtACharacter(t *testing.T) {
+func TestCritiquesAndDetailsAreCutBetweenCharacters(t *testing.T) {
 	for _, c := range []struct{ said, kept string }{
 		{strings.Repeat("é", MostCritique), strings.Repeat("é", MostCritique)},
 		{strings.Repeat("é", MostCritique+1), strings.Repeat("é", MostCritique-1) + "…"},
@@ -188,7 +188,7 @@ func TestEveryFailureIsInTheTable(t *testing.T) {
 	}
 }
 
-func TestABriefIsCheckedByItsFields(t *testing.T) {
+func TestInstructionsAreCheckedFieldByField(t *testing.T) {
 	rubric := strings.Repeat("é", MostRubric)
 	for _, c := range []struct {
 		instructions Instructions
@@ -215,7 +215,7 @@ func TestABriefIsCheckedByItsFields(t *testing.T) {
 	}
 }
 
-// Whatever is accepted is written, and read again, as the same opinion.
+// What is accepted is written, and read again, as the same assessment.
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{
 		`{"grade":0.7,"verdict":"pass","critique":"fine"}`, "```json\n{\"grade\":0,\"verdict\":\"fail\",\"critique\":\"```\"}\n```", "{}", "``````", `{"grade":-0,"verdict":"pass","critique":"\u2028é"}`,
