@@ -78,7 +78,8 @@ type record struct {
 
 func (r *record) calibration() (Calibration, error) {
 	c := Calibration{
-		ID: r.ID, Object: "calibration", CriterionID: r.CriterionID, Version: r.Version, JudgeModel: r.JudgeModel, CreatedBy: r.CreatedBy,
+		ID: r.ID, Object: "calibration", CriterionID: r.CriterionID, Version: r.Version, JudgeModel: r.JudgeModel,
+		CreatedBy:     r.CreatedBy,
 		CertificateID: judging.Optional(r.CertificateID), Job: r.Job,
 	}
 	if r.AlignedAt > 0 {

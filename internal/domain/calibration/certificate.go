@@ -82,9 +82,10 @@ const (
 func newProof(r *record, rubric string, halves *trust.Halves, now clock.Time) Proof {
 	b, digest := halves.Block(), sha256.Sum256([]byte(rubric))
 	p := Proof{
-		ID: id.New("cert"), Object: "certificate", CriterionID: r.CriterionID, Version: r.Version, CalibrationID: r.ID, JudgeModel: r.JudgeModel,
-		Edition: judge.Edition, RubricSHA256: hex.EncodeToString(digest[:]), N: b.N, Failed: b.Failed, Matrix: b.Matrix, Se: b.Se, SeCI: b.SeCI,
-		Sp: b.Sp, SpCI: b.SpCI, Kappa: b.Kappa, Trust: b.Trust, HoldoutActive: b.HoldoutActive, IssuedAt: now, Voids: voids,
+		ID: id.New("cert"), Object: "certificate", CriterionID: r.CriterionID, Version: r.Version, CalibrationID: r.ID,
+		JudgeModel: r.JudgeModel, Edition: judge.Edition, RubricSHA256: hex.EncodeToString(digest[:]),
+		N: b.N, Failed: b.Failed, Matrix: b.Matrix, Se: b.Se, SeCI: b.SeCI, Sp: b.Sp, SpCI: b.SpCI, Kappa: b.Kappa,
+		Trust: b.Trust, HoldoutActive: b.HoldoutActive, IssuedAt: now, Voids: voids,
 	}
 	if ci, ok := stat.KappaInterval(stat.Table(b.Matrix), trust.Confidence); ok && b.Kappa != nil {
 		p.KappaCI = &ci
@@ -117,7 +118,8 @@ func (r *certificateRecord) certificate() (Certificate, error) {
 // voidReason says why the change of a label voids the certificates that were measured by it.
 func voidReason(c label.Change) string {
 	what := map[label.Kind]string{
-		"": "was deleted", label.LabelError: "was corrected (label_error)", label.Ambiguous: "was withdrawn (ambiguous)",
+		"": "was deleted", label.LabelError: "was corrected (label_error)",
+		label.Ambiguous: "was withdrawn (ambiguous)",
 	}[c.Kind]
 	if what == "" {
 		what = "was ruled on anew (" + string(c.Kind) + ")"

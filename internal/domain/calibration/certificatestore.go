@@ -36,10 +36,12 @@ func (s *Store) certify(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record,
 		INSERT INTO certificates (workspace_id, id, criterion_id, calibration_id, version, edition, document, key_id,
 			jws, trust, holdout_active, issued_at, voided_at, voided_reason, voided_by)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 0, '', '')`,
-		p.ID, p.CriterionID, p.CalibrationID, p.Version, p.Edition, document, signature.KeyID, signature.JWS, p.Trust, p.HoldoutActive, p.IssuedAt); err != nil {
+		p.ID, p.CriterionID, p.CalibrationID, p.Version, p.Edition, document, signature.KeyID, signature.JWS, p.Trust,
+		p.HoldoutActive, p.IssuedAt); err != nil {
 		return fmt.Errorf("insert a certificate: %w", err)
 	}
-	return audit.Record(ctx, tx, ws, tenant.Actor{Kind: tenant.ActorKey, User: r.CreatedBy}, "certificate.issue", p.ID, nil, p)
+	return audit.Record(ctx, tx, ws, tenant.Actor{Kind: tenant.ActorKey, User: r.CreatedBy}, "certificate.issue", p.ID,
+		nil, p)
 }
 
 // addHistory fills in how often the criterion was calibrated and its labels adjudicated: without that a proof would
@@ -136,7 +138,8 @@ func (s *Store) VoidOtherEditions(ctx context.Context) error {
 	_, err := db.Exec(ctx, s.db.Across("a release asks all judges in its own words"), `
 		UPDATE certificates SET voided_at = $1, voided_reason = $2, voided_by = $4 WHERE voided_at = 0
 			AND edition <> $3`,
-		clock.Now(), fmt.Sprintf("the server asks judges in other words since: edition %d", judge.Edition), judge.Edition, voidedByEdition)
+		clock.Now(), fmt.Sprintf("the server asks judges in other words since: edition %d", judge.Edition),
+		judge.Edition, voidedByEdition)
 	if err != nil {
 		return fmt.Errorf("void the certificates of earlier editions: %w", err)
 	}
@@ -296,7 +299,8 @@ func (r *Report) readRemaining(ctx context.Context, in db.Scoped, calibrationID 
 			return fmt.Errorf("read the disagreements: %w", err)
 		}
 		r.Remaining = append(r.Remaining, Remaining{
-			LabelID: a.LabelID, RequestID: judging.Optional(a.RequestID), JudgeVerdict: a.Judge, HumanVerdict: a.Human, Critique: a.Critique,
+			LabelID: a.LabelID, RequestID: judging.Optional(a.RequestID), JudgeVerdict: a.Judge, HumanVerdict: a.Human,
+			Critique:   a.Critique,
 			JudgeGrade: a.Grade, InReportHalf: a.InReportHalf,
 		})
 	}
@@ -324,7 +328,8 @@ func (r *Report) drawAgreements(ctx context.Context, in db.Scoped, calibrationID
 	}
 	for _, a := range rows {
 		if a.Ruling == "" {
-			r.AgreementsToReview = append(r.AgreementsToReview, LabelToReview{LabelID: a.LabelID, RequestID: judging.Optional(a.RequestID)})
+			r.AgreementsToReview = append(r.AgreementsToReview, LabelToReview{LabelID: a.LabelID,
+				RequestID: judging.Optional(a.RequestID)})
 		}
 	}
 	r.AfterIsDisagreementOnly = len(r.AgreementsToReview) > 0

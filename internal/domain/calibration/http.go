@@ -13,14 +13,20 @@ type handler struct{ store *Store }
 
 func (h *handler) routes() []api.Route {
 	return []api.Route{
-		api.Post("/criteria/{id}/calibrations", api.Admin, h.start, "Judge every label of a criterion, and sign what that says of the judge", api.Accepts, api.Spends),
+		api.Post("/criteria/{id}/calibrations", api.Admin, h.start,
+			"Judge every label of a criterion, and sign what that says of the judge", api.Accepts, api.Spends),
 		api.Get("/criteria/{id}/calibrations", api.Reader, h.list, "List calibrations"),
-		api.Get("/criteria/{id}/calibrations/{run_id}", api.Reader, h.get, "Read a calibration: its progress, and what it measured"),
-		api.Get("/criteria/{id}/calibrations/{run_id}/rows", api.Reader, h.rows, "List what the judge said of each label"),
-		api.Post("/criteria/{id}/calibrations/{run_id}/cancel", api.Admin, h.cancel, "Cancel a calibration; what was answered is kept"),
-		api.Get("/criteria/{id}/certificate", api.Reader, h.certificate, "Read a judge's last certificate with its signature; the keys are at /.well-known/jwks.json"),
+		api.Get("/criteria/{id}/calibrations/{run_id}", api.Reader, h.get,
+			"Read a calibration: its progress, and what it measured"),
+		api.Get("/criteria/{id}/calibrations/{run_id}/rows", api.Reader, h.rows,
+			"List what the judge said of each label"),
+		api.Post("/criteria/{id}/calibrations/{run_id}/cancel", api.Admin, h.cancel,
+			"Cancel a calibration; what was answered is kept"),
+		api.Get("/criteria/{id}/certificate", api.Reader, h.certificate,
+			"Read a judge's last certificate with its signature; the keys are at /.well-known/jwks.json"),
 		api.Get("/certificates/{id}", api.Reader, h.certificateByID, "Read a certificate by its own id, of any age"),
-		api.Get("/criteria/{id}/adjudication", api.Reader, h.report, "Read the last calibration again, against what was adjudicated since; no judge is asked"),
+		api.Get("/criteria/{id}/adjudication", api.Reader, h.report,
+			"Read the last calibration again, against what was adjudicated since; no judge is asked"),
 	}
 }
 

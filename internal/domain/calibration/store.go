@@ -86,7 +86,8 @@ func last(ctx context.Context, in db.Scoped, criterionID string) (*record, error
 	case err != nil:
 		return nil, fmt.Errorf("find the last calibration: %w", err)
 	case r == nil:
-		return nil, fault.Missing.New("the criterion was never calibrated: POST /v1/criteria/%s/calibrations", criterionID)
+		return nil, fault.Missing.New("the criterion was never calibrated: POST /v1/criteria/%s/calibrations",
+			criterionID)
 	}
 	return r, nil
 }
@@ -128,7 +129,8 @@ func (s *Store) Rows(ctx context.Context, ws tenant.ID, criterionID, name string
 	all := make([]JudgedLabel, len(rows))
 	for i, r := range rows {
 		all[i] = JudgedLabel{
-			LabelID: r.LabelID, RequestID: judging.Optional(r.RequestID), InReportHalf: r.InReportHalf, Shown: r.Shown, Human: judging.Optional(r.Human),
+			LabelID: r.LabelID, RequestID: judging.Optional(r.RequestID), InReportHalf: r.InReportHalf, Shown: r.Shown,
+			Human:   judging.Optional(r.Human),
 			Verdict: judging.Optional(r.Judge), Critique: r.Critique, Failure: judging.Optional(r.Failure),
 		}
 		if r.Judge != "" {
@@ -205,7 +207,8 @@ func insert(ctx context.Context, in db.Scoped, name string, by tenant.Actor, c *
 		INSERT INTO calibrations (workspace_id, id, criterion_id, version, judge_model, threshold, max_cost, fresh,
 			counts, enrolled, last, created_by, created_at, aligned_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '', '', $9, $10, $11, 0)`,
-		name, c.ID, c.Version, c.JudgeModel, c.PassThreshold, o.MaxCostUSD, o.Fresh, last, by.User, clock.Now()); err != nil {
+		name, c.ID, c.Version, c.JudgeModel, c.PassThreshold, o.MaxCostUSD, o.Fresh, last, by.User,
+		clock.Now()); err != nil {
 		return fmt.Errorf("insert a calibration: %w", err)
 	}
 	return nil
@@ -334,7 +337,8 @@ func enrol(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record, examples []s
 	for _, l := range labels {
 		if l.Verdict != "" && !l.InBothHalves {
 			rows = append(rows, []any{
-				ws, r.ID, l.ID, l.RequestID, l.Item, l.InReportHalf, slices.Contains(examples, l.ID), string(l.Verdict), string(l.Verdict),
+				ws, r.ID, l.ID, l.RequestID, l.Item, l.InReportHalf, slices.Contains(examples, l.ID), string(l.Verdict),
+				string(l.Verdict),
 				string(l.Kind), samplePosition(r.CriterionID, l.ID), true, "", 0.0, "", "",
 			})
 		}
@@ -344,7 +348,8 @@ func enrol(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record, examples []s
 		to = labels[len(labels)-1].ID
 	}
 	if err := db.Insert(ctx, tx.Across("the rows name their workspace"), "calibration_rows", []string{
-		"workspace_id", "calibration_id", "label_id", "request_id", "item", "in_report_half", "shown", "human", "standing",
+		"workspace_id", "calibration_id", "label_id", "request_id", "item", "in_report_half", "shown", "human",
+		"standing",
 		"ruling", "draw", "pending", "judge", "grade", "critique", "failure",
 	}, rows); err != nil {
 		return false, err
@@ -508,7 +513,8 @@ func Disagreements(ctx context.Context, in db.Scoped, criterionID string, versio
 // discard deletes the calibrations of a criterion. Certificates stay.
 func (s *Store) discard(ctx context.Context, ws tenant.ID, criterionID string) error {
 	if err := judging.DeleteRows(ctx, s.db, ws, "calibration_rows", "calibration_id, label_id",
-		"calibration_id IN (SELECT t.id FROM calibrations t WHERE t.workspace_id = $1 AND t.criterion_id = $2)", criterionID); err != nil {
+		"calibration_id IN (SELECT t.id FROM calibrations t WHERE t.workspace_id = $1 AND t.criterion_id = $2)",
+		criterionID); err != nil {
 		return err
 	}
 	return judging.DeleteRows(ctx, s.db, ws, "calibrations", "id", "criterion_id = $2", criterionID)

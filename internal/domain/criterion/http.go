@@ -21,10 +21,12 @@ func (h *handler) routes() []api.Route {
 		api.Post("/criteria", api.Admin, h.create, "Make a judge", api.Creates),
 		api.Get("/criteria", api.Reader, h.list, "List judges"),
 		api.Get("/criteria/{id}", api.Reader, h.get, "Read a judge"),
-		api.Patch("/criteria/{id}", api.Admin, h.update, "Change a judge; what changes what it is told is a new version, and voids its certificate"),
+		api.Patch("/criteria/{id}", api.Admin, h.update,
+			"Change a judge; what changes what it is told is a new version, and voids its certificate"),
 		api.Delete("/criteria/{id}", api.Admin, h.delete, "Delete a judge; its labels stay", api.Long),
 		api.Get("/criteria/{id}/history", api.Reader, h.history, "Every change of a judge, before and after"),
-		api.Post("/criteria/estimates", api.Admin, h.estimate, "What a calibration, a scan, an improvement or a suggestion would cost; it starts nothing", api.Long),
+		api.Post("/criteria/estimates", api.Admin, h.estimate,
+			"What a calibration, a scan, an improvement or a suggestion would cost; it starts nothing", api.Long),
 	}
 }
 
@@ -60,7 +62,8 @@ func (h *handler) update(ctx context.Context, caller tenant.Caller, in change) (
 }
 
 func (h *handler) delete(ctx context.Context, caller tenant.Caller, in one) (api.Deleted, error) {
-	return api.Deleted{ID: in.ID, Object: object, Deleted: true}, h.store.Delete(ctx, caller.Workspace, caller.Actor(), in.ID)
+	return api.Deleted{ID: in.ID, Object: object, Deleted: true}, h.store.Delete(ctx, caller.Workspace, caller.Actor(),
+		in.ID)
 }
 
 func (h *handler) history(ctx context.Context, caller tenant.Caller, in page) (api.List[audit.Entry], error) {

@@ -73,8 +73,9 @@ const columns = `c.id, c.name, c.rubric, c.judge_model, c.scale, c.pass_threshol
 // Criterion decodes r. The counts of labels are left out.
 func (r *Record) Criterion() (Criterion, error) {
 	c := Criterion{
-		ID: r.ID, Object: object, Name: r.Name, Rubric: r.Rubric, JudgeModel: r.JudgeModel, Scale: r.Scale, PassThreshold: r.PassThreshold,
-		FewShot: r.FewShot, Version: r.Version, Trust: trust.None, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+		ID: r.ID, Object: object, Name: r.Name, Rubric: r.Rubric, JudgeModel: r.JudgeModel, Scale: r.Scale,
+		PassThreshold: r.PassThreshold,
+		FewShot:       r.FewShot, Version: r.Version, Trust: trust.None, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
 	}
 	var err error
 	if c.Examples, err = r.ExampleLabels(); err != nil {
@@ -119,7 +120,8 @@ func (r *Record) Instructions(ctx context.Context, in db.Scoped) (*judge.Instruc
 		if err != nil {
 			return nil, err
 		}
-		told.Examples = append(told.Examples, judge.Example{Subject: subject, Verdict: e.Verdict, Grade: e.Grade, Critique: e.Critique})
+		told.Examples = append(told.Examples, judge.Example{Subject: subject, Verdict: e.Verdict, Grade: e.Grade,
+			Critique: e.Critique})
 	}
 	return told, nil
 }
@@ -221,7 +223,8 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, d *De
 			INSERT INTO criteria (workspace_id, id, name, rubric, judge_model, scale, pass_threshold, few_shot, shots,
 				filters, version, monitoring, created_at, updated_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '[]', $9, 1, '', $10, $10)`,
-			c.ID, c.Name, c.Rubric, c.JudgeModel, c.Scale, c.PassThreshold, c.FewShot, string(filters), c.CreatedAt); err != nil {
+			c.ID, c.Name, c.Rubric, c.JudgeModel, c.Scale, c.PassThreshold, c.FewShot, string(filters),
+			c.CreatedAt); err != nil {
 			return fmt.Errorf("insert criterion: %w", err)
 		}
 		return audit.Record(ctx, tx, ws, by, "criterion.create", c.ID, nil, c)
@@ -310,7 +313,8 @@ func (s *Store) save(ctx context.Context, in db.Scoped, was, r *Record) error {
 			SET name = $3, rubric = $4, judge_model = $5, scale = $6, pass_threshold = $7, few_shot = $8, shots = $9,
 			filters = $10, version = $11,
 			updated_at = $12 WHERE workspace_id = $1 AND id = $2`,
-		r.ID, r.Name, r.Rubric, r.JudgeModel, r.Scale, r.PassThreshold, r.FewShot, r.Shots, r.Filters, r.Version, r.UpdatedAt)
+		r.ID, r.Name, r.Rubric, r.JudgeModel, r.Scale, r.PassThreshold, r.FewShot, r.Shots, r.Filters, r.Version,
+		r.UpdatedAt)
 	if err != nil {
 		return fmt.Errorf("change criterion %s: %w", r.ID, err)
 	}
@@ -415,7 +419,8 @@ func choose(ctx context.Context, in db.Scoped, criterionID string) ([]example, e
 			return nil, err
 		}
 		for _, e := range some {
-			all = append(all, example{LabelID: e.ID, Item: e.Item, Verdict: e.Verdict, Grade: e.Grade, Critique: e.Critique})
+			all = append(all, example{LabelID: e.ID, Item: e.Item, Verdict: e.Verdict, Grade: e.Grade,
+				Critique: e.Critique})
 		}
 	}
 	return all, nil
@@ -455,7 +460,8 @@ func (s *Store) ChooseExamples(ctx context.Context, tx *db.Tx, ws tenant.ID, by 
 	if err != nil {
 		return err
 	}
-	return audit.Record(ctx, tx, ws, by, "criterion.examples", r.ID, auditedExamples{was.Version, before}, auditedExamples{r.Version, after})
+	return audit.Record(ctx, tx, ws, by, "criterion.examples", r.ID, auditedExamples{was.Version, before},
+		auditedExamples{r.Version, after})
 }
 
 // auditedExamples are what the audit trail has about a judge's examples.

@@ -13,16 +13,20 @@ type handler struct{ store *Store }
 
 func (h *handler) routes() []api.Route {
 	return []api.Route{
-		api.Post("/criteria/suggestions", api.Admin, h.suggest, "Draft criteria from logs and critiques", api.Accepts, api.Spends, api.Long),
+		api.Post("/criteria/suggestions", api.Admin, h.suggest, "Draft criteria from logs and critiques", api.Accepts,
+			api.Spends, api.Long),
 		api.Get("/suggestions", api.Reader, h.suggestions, "List suggestions"),
 		api.Get("/suggestions/{run_id}", api.Reader, h.suggestion, "Read a suggestion"),
 		api.Post("/suggestions/{run_id}/cancel", api.Admin, h.cancelSuggestion, "Cancel a suggestion"),
 
-		api.Post("/criteria/{id}/improvements", api.Admin, h.improve, "Draft a better rubric from what the judge got wrong in the tuning half", api.Accepts, api.Spends),
+		api.Post("/criteria/{id}/improvements", api.Admin, h.improve,
+			"Draft a better rubric from what the judge got wrong in the tuning half", api.Accepts, api.Spends),
 		api.Get("/criteria/{id}/improvements", api.Reader, h.improvements, "List improvements"),
 		api.Get("/criteria/{id}/improvements/{run_id}", api.Reader, h.improvement, "Read an improvement"),
-		api.Post("/criteria/{id}/improvements/{run_id}/adopt", api.Admin, h.adopt, "Make a draft the rubric: a new version of the judge"),
-		api.Post("/criteria/{id}/improvements/{run_id}/cancel", api.Admin, h.cancelImprovement, "Cancel an improvement"),
+		api.Post("/criteria/{id}/improvements/{run_id}/adopt", api.Admin, h.adopt,
+			"Make a draft the rubric: a new version of the judge"),
+		api.Post("/criteria/{id}/improvements/{run_id}/cancel", api.Admin, h.cancelImprovement,
+			"Cancel an improvement"),
 	}
 }
 

@@ -195,7 +195,8 @@ func (s *Store) Improve(ctx context.Context, ws tenant.ID, by tenant.Actor, crit
 		if err != nil {
 			return err
 		}
-		t, err := improvements.Start(ctx, tx, ws, by, &judging.NewTask{CriterionID: c.ID, Version: c.Version, Request: r, Total: 1, Estimate: estimate})
+		t, err := improvements.Start(ctx, tx, ws, by, &judging.NewTask{CriterionID: c.ID, Version: c.Version,
+			Request: r, Total: 1, Estimate: estimate})
 		if err != nil {
 			return err
 		}
@@ -318,9 +319,11 @@ func (s *Store) Adopt(ctx context.Context, ws tenant.ID, by tenant.Actor, criter
 			after, err = c.WithLabels(ctx, tx.In(ws))
 			return err
 		case c.Version != draft.Version:
-			return fault.Conflict("the draft improves on version %d, and the criterion is at %d", draft.Version, c.Version)
+			return fault.Conflict("the draft improves on version %d, and the criterion is at %d", draft.Version,
+				c.Version)
 		}
-		if after, err = s.Criteria.Update(bound, ws, by, criterionID, &criterion.Definition{Rubric: draft.Rubric}, s.Models); err != nil {
+		if after, err = s.Criteria.Update(bound, ws, by, criterionID, &criterion.Definition{Rubric: draft.Rubric},
+			s.Models); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, ws, by, "improvement.adopt", name, nil, adopted{criterionID, after.Version})

@@ -29,7 +29,8 @@ func (s store) answer(ctx context.Context, ws tenant.ID, digest []byte, origin s
 	if err != nil {
 		return found, false, fmt.Errorf("read a stored answer: %w", err)
 	}
-	shared := r != nil && !fresh && (r.Failure == "" || id.Has(CalibrationPrefix, origin) && id.Has(CalibrationPrefix, r.Origin))
+	calibrations := r != nil && id.Has(CalibrationPrefix, origin) && id.Has(CalibrationPrefix, r.Origin)
+	shared := r != nil && !fresh && (r.Failure == "" || calibrations)
 	if r == nil || r.Origin != origin && !shared {
 		return found, false, nil
 	}
@@ -56,7 +57,8 @@ func (s store) saveAnswer(ctx context.Context, ws tenant.ID, q *Question, digest
 			SET origin = excluded.origin, request_id = excluded.request_id, opinion = excluded.opinion,
 			failure = excluded.failure, cost = excluded.cost, created_at = excluded.created_at,
 				expires_at = excluded.expires_at`,
-		digest, q.CriterionID, q.Origin, a.RequestID, string(assessment), Storable(a.Failure), a.Cost, clock.Now(), q.ExpiresAt)
+		digest, q.CriterionID, q.Origin, a.RequestID, string(assessment), Storable(a.Failure), a.Cost, clock.Now(),
+		q.ExpiresAt)
 	if err != nil {
 		return fmt.Errorf("store an answer: %w", err)
 	}
@@ -146,7 +148,8 @@ func (k Kind) Start(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Acto
 		name, k.Name, n.CriterionID, n.Version, string(text), by.User, clock.Now()); err != nil {
 		return nil, fmt.Errorf("begin a %s: %w", k.Name, err)
 	}
-	if err := job.Queue(ctx, tx, ws, job.New{ID: name, Kind: k.Name, Total: n.Total, Estimate: n.Estimate}); err != nil {
+	if err := job.Queue(ctx, tx, ws, job.New{ID: name, Kind: k.Name, Total: n.Total,
+		Estimate: n.Estimate}); err != nil {
 		return nil, err
 	}
 	if err := audit.Record(ctx, tx, ws, by, k.Name+".start", name, nil, n.Request); err != nil {

@@ -95,7 +95,8 @@ func New(t testing.TB, core, logs *db.DB) *Env {
 	e.Criteria = criterion.NewStore(core)
 	e.Calibrations = calibration.NewStore(core, e.Vault, e.Criteria, e.Judges)
 	e.Monitors = monitor.NewStore(core, book, e.Logs.Open, e.Judges)
-	e.Drafts = draft.NewStore(draft.Config{DB: core, Criteria: e.Criteria, Judges: e.Judges, Logs: book, Open: e.Logs.Open, Models: Catalog{}})
+	e.Drafts = draft.NewStore(draft.Config{DB: core, Criteria: e.Criteria, Judges: e.Judges, Logs: book,
+		Open: e.Logs.Open, Models: Catalog{}})
 	e.Criteria.Attach(e.Calibrations.Dependent(), e.Monitors.Dependent())
 	e.Labels = label.NewStore(core, e.Logs, e.Calibrations)
 	e.modules = []module.Module{
@@ -183,7 +184,8 @@ func (e *Env) Grade(t testing.TB, criterionID string, all ...Grade) []Graded {
 			e.items++
 			step := Exchange(e.items)
 			if (e.split.Half(label.RelationsOf([]judge.Step{step}, "")) == label.Report) == g.Report {
-				posted[i] = label.New{Messages: step.Messages, Response: step.Response, CriterionID: criterionID, Verdict: g.Verdict, Critique: g.Critique}
+				posted[i] = label.New{Messages: step.Messages, Response: step.Response, CriterionID: criterionID,
+					Verdict: g.Verdict, Critique: g.Critique}
 				graded[i].Item = e.items
 				break
 			}
@@ -298,7 +300,8 @@ func (e *Env) Criterion(t testing.TB, criterionID string) criterion.Criterion {
 // ChangeRubric makes a new version of a criterion.
 func (e *Env) ChangeRubric(t testing.TB, criterionID, rubric string) criterion.Criterion {
 	t.Helper()
-	c, err := e.Criteria.Update(t.Context(), dbtest.Mine, dbtest.Ann, criterionID, &criterion.Definition{Rubric: &rubric}, Catalog{})
+	c, err := e.Criteria.Update(t.Context(), dbtest.Mine, dbtest.Ann, criterionID,
+		&criterion.Definition{Rubric: &rubric}, Catalog{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -311,7 +314,8 @@ func (e *Env) Log(t testing.TB, ws tenant.ID, tag string, items ...int) {
 	for _, item := range items {
 		step := Exchange(item)
 		e.recorder.Record(&capture.Exchange{
-			Workspace: ws, Key: "key_1", Request: fmt.Sprintf("req_log_%d", item), Model: "sim/chat", Requested: "sim/chat", Provider: "sim", Tag: tag,
+			Workspace: ws, Key: "key_1", Request: fmt.Sprintf("req_log_%d", item), Model: "sim/chat",
+			Requested: "sim/chat", Provider: "sim", Tag: tag,
 			Messages: step.Messages, Answer: fmt.Appendf(nil, `{"choices":[{"message":%s,"finish_reason":"stop"}]}`, step.Response),
 		})
 	}

@@ -19,8 +19,10 @@ func (h *handler) routes() []api.Route {
 		api.Post("/labels", api.Admin, h.create, "Grade an exchange or a run, or many at once", api.Creates, api.Long),
 		api.Get("/labels", api.Reader, h.list, "List labels"),
 		api.Get("/labels/{id}", api.Reader, h.get, "Read a label with what it grades"),
-		api.Delete("/labels/{id}", api.Admin, h.delete, "Delete a label; a certificate that it was measured by is void"),
-		api.Post("/labels/{id}/adjudication", api.Admin, h.adjudicate, "Rule on a label that a judge disagrees with, or review one blindly"),
+		api.Delete("/labels/{id}", api.Admin, h.delete,
+			"Delete a label; a certificate that it was measured by is void"),
+		api.Post("/labels/{id}/adjudication", api.Admin, h.adjudicate,
+			"Rule on a label that a judge disagrees with, or review one blindly"),
 	}
 }
 
@@ -115,7 +117,8 @@ func (r Reading) MarshalJSONTo(to *jsontext.Encoder) error {
 }
 
 func (h *handler) delete(ctx context.Context, caller tenant.Caller, in one) (api.Deleted, error) {
-	return api.Deleted{ID: in.ID, Object: object, Deleted: true}, h.store.Delete(ctx, caller.Workspace, caller.Actor(), in.ID)
+	return api.Deleted{ID: in.ID, Object: object, Deleted: true}, h.store.Delete(ctx, caller.Workspace, caller.Actor(),
+		in.ID)
 }
 
 type ruling struct {

@@ -140,7 +140,8 @@ func (n *New) check(at string) error {
 	}
 	switch {
 	case named != 1:
-		return fault.Invalid(at+"request_id", "or trace_id, or messages and response: a label is of exactly one of them")
+		return fault.Invalid(at+"request_id",
+			"or trace_id, or messages and response: a label is of exactly one of them")
 	case n.inline() && n.Messages == nil:
 		return fault.Invalid(at+"messages", "is required beside response")
 	case n.inline() && n.Response == nil:

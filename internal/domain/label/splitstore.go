@@ -103,7 +103,8 @@ func (s *Split) Save(ctx context.Context, tx *db.Tx, ws tenant.ID) error {
 		}
 		rows = append(rows, []any{ws, []byte(c.key), c.earlier, int64(t.half), t.shared})
 	}
-	err := db.Upsert(ctx, tx.Across("the rows name their workspace"), "label_halves", []string{"workspace_id", "turn", "earlier", "half", "shared"}, 3, rows)
+	err := db.Upsert(ctx, tx.Across("the rows name their workspace"), "label_halves",
+		[]string{"workspace_id", "turn", "earlier", "half", "shared"}, 3, rows)
 	if err != nil {
 		return fmt.Errorf("store halves: %w", err)
 	}

@@ -86,12 +86,15 @@ func (r *record) verdictNow() judge.Verdict {
 
 func (r *record) label() Label {
 	l := Label{
-		ID: r.ID, Object: object, RequestID: optional(r.RequestID), TraceID: optional(r.TraceID), CriterionID: optional(r.CriterionID), Verdict: r.Verdict,
-		Grade: r.Grade, Critique: r.Critique, Author: r.Author, Source: r.Source, InReportHalf: r.InReportHalf, InBothHalves: r.InBothHalves, CreatedAt: r.CreatedAt,
+		ID: r.ID, Object: object, RequestID: optional(r.RequestID), TraceID: optional(r.TraceID),
+		CriterionID: optional(r.CriterionID), Verdict: r.Verdict,
+		Grade: r.Grade, Critique: r.Critique, Author: r.Author, Source: r.Source, InReportHalf: r.InReportHalf,
+		InBothHalves: r.InBothHalves, CreatedAt: r.CreatedAt,
 	}
 	if r.Kind != "" {
 		l.Adjudication = &Adjudication{
-			Kind: r.Kind, OriginalVerdict: r.Verdict, Verdict: optional(r.Adjudicated), Note: r.Note, By: r.AdjudicatedBy, At: r.AdjudicatedAt,
+			Kind: r.Kind, OriginalVerdict: r.Verdict, Verdict: optional(r.Adjudicated), Note: r.Note,
+			By: r.AdjudicatedBy, At: r.AdjudicatedAt,
 		}
 	}
 	return l
@@ -110,7 +113,8 @@ type Filters struct {
 func (s *Store) List(ctx context.Context, ws tenant.ID, f *Filters, limit, offset int) ([]Label, error) {
 	conditions, args := []string{"workspace_id = $1"}, []any{}
 	for _, one := range []struct{ column, value string }{
-		{"criterion_id", f.CriterionID}, {"request_id", f.RequestID}, {"trace_id", f.TraceID}, {"verdict", string(f.Verdict)},
+		{"criterion_id", f.CriterionID}, {"request_id", f.RequestID}, {"trace_id", f.TraceID},
+		{"verdict", string(f.Verdict)},
 	} {
 		if one.value != "" {
 			args = append(args, one.value)
@@ -222,7 +226,8 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, all [
 		for i := range rows {
 			created[i] = rows[i].label()
 		}
-		return audit.Record(ctx, tx, ws, by, "label.create", created[0].ID, nil, audited{len(created), created[0].ID, created[len(created)-1].ID})
+		first, last := created[0].ID, created[len(created)-1].ID
+		return audit.Record(ctx, tx, ws, by, "label.create", first, nil, audited{len(created), first, last})
 	})
 	return created, err
 }
@@ -324,7 +329,8 @@ func (s *Store) checkNew(ctx context.Context, in db.Scoped, all []New, items []i
 		}
 		for _, t := range targets {
 			if other := taken[t]; other != "" {
-				return fault.Conflict("%sthe same was graded before, as %s: adjudicate that label, or delete it", prefix(at(i)), other)
+				return fault.Conflict("%sthe same was graded before, as %s: adjudicate that label, or delete it",
+					prefix(at(i)), other)
 			}
 			taken[t] = strings.TrimSuffix(at(i), ".")
 		}
@@ -374,8 +380,9 @@ func existing(ctx context.Context, in db.Scoped, all []New, items []item) (map[t
 // record makes the row of a label.
 func (n *New) record(by tenant.Actor, hash string, half Half) record {
 	return record{
-		ID: id.New("lbl"), CriterionID: n.CriterionID, RequestID: n.RequestID, TraceID: n.TraceID, Verdict: n.Verdict, Grade: n.Grade,
-		Critique: withoutCredentials(n.Critique), Author: cmp.Or(n.Author, string(by.User)), Source: cmp.Or(n.Source, "api"),
+		ID: id.New("lbl"), CriterionID: n.CriterionID, RequestID: n.RequestID, TraceID: n.TraceID, Verdict: n.Verdict,
+		Grade: n.Grade, Critique: withoutCredentials(n.Critique),
+		Author: cmp.Or(n.Author, string(by.User)), Source: cmp.Or(n.Source, "api"),
 		InReportHalf: half != Tuning, InBothHalves: half == Both, Item: []byte(hash), CreatedAt: clock.Now(),
 	}
 }
@@ -391,15 +398,18 @@ func insert(ctx context.Context, tx *db.Tx, ws tenant.ID, all []record, items []
 			copies = append(copies, []any{ws, r.Item, items[i].steps})
 		}
 		rows = append(rows, []any{
-			ws, r.ID, r.CriterionID, r.RequestID, r.TraceID, string(r.Verdict), r.Grade, r.Critique, r.Author, r.Source, r.InReportHalf, r.InBothHalves, r.Item,
+			ws, r.ID, r.CriterionID, r.RequestID, r.TraceID, string(r.Verdict), r.Grade, r.Critique, r.Author, r.Source,
+			r.InReportHalf, r.InBothHalves, r.Item,
 			"", "", "", "", 0, r.CreatedAt,
 		})
 	}
-	if err := db.Merge(ctx, across, "label_items", []string{"workspace_id", "hash", "steps"}, 2, "steps = label_items.steps", copies); err != nil {
+	if err := db.Merge(ctx, across, "label_items", []string{"workspace_id", "hash", "steps"}, 2,
+		"steps = label_items.steps", copies); err != nil {
 		return fmt.Errorf("insert what was graded: %w", err)
 	}
 	if err := db.Insert(ctx, across, "labels", []string{
-		"workspace_id", "id", "criterion_id", "request_id", "trace_id", "verdict", "grade", "critique", "author", "source", "in_report_half", "straddles", "item",
+		"workspace_id", "id", "criterion_id", "request_id", "trace_id", "verdict", "grade", "critique", "author",
+		"source", "in_report_half", "straddles", "item",
 		"kind", "adjudicated", "note", "adjudicated_by", "adjudicated_at", "created_at",
 	}, rows); err != nil {
 		return fmt.Errorf("insert labels: %w", err)
@@ -425,7 +435,8 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, name 
 			before.Item); err != nil {
 			return fmt.Errorf("delete what label %s graded: %w", name, err)
 		}
-		if err := s.judges.LabelChanged(ctx, tx, ws, Change{LabelID: name, CriterionID: before.CriterionID, Before: before.verdictNow(), By: by}); err != nil {
+		change := Change{LabelID: name, CriterionID: before.CriterionID, Before: before.verdictNow(), By: by}
+		if err := s.judges.LabelChanged(ctx, tx, ws, change); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, ws, by, "label.delete", name, before.label(), nil)
@@ -457,7 +468,8 @@ func (s *Store) Adjudicate(ctx context.Context, ws tenant.ID, by tenant.Actor, n
 			l.Kind, l.Adjudicated, l.Note, l.AdjudicatedBy, l.AdjudicatedAt, name); err != nil {
 			return fmt.Errorf("adjudicate label %s: %w", name, err)
 		}
-		change := Change{LabelID: name, CriterionID: l.CriterionID, Before: verdict, After: l.verdictNow(), Kind: l.Kind, By: by}
+		change := Change{LabelID: name, CriterionID: l.CriterionID, Before: verdict, After: l.verdictNow(),
+			Kind: l.Kind, By: by}
 		if err := s.judges.LabelChanged(ctx, tx, ws, change); err != nil {
 			return err
 		}

@@ -14,14 +14,19 @@ type handler struct{ store *Store }
 
 func (h *handler) routes() []api.Route {
 	return []api.Route{
-		api.Post("/criteria/{id}/scans", api.Admin, h.startScan, "Judge a random sample of logs", api.Accepts, api.Spends, api.Long),
+		api.Post("/criteria/{id}/scans", api.Admin, h.startScan, "Judge a random sample of logs", api.Accepts,
+			api.Spends, api.Long),
 		api.Get("/criteria/{id}/scans", api.Reader, h.scans, "List scans"),
-		api.Get("/criteria/{id}/scans/{run_id}", api.Reader, h.scan, "Read a scan: its progress, and the rates that it found"),
-		api.Get("/criteria/{id}/scans/{run_id}/rows", api.Reader, h.scanRows, "List what the judge said of each exchange"),
+		api.Get("/criteria/{id}/scans/{run_id}", api.Reader, h.scan,
+			"Read a scan: its progress, and the rates that it found"),
+		api.Get("/criteria/{id}/scans/{run_id}/rows", api.Reader, h.scanRows,
+			"List what the judge said of each exchange"),
 		api.Post("/criteria/{id}/scans/{run_id}/cancel", api.Admin, h.cancelScan, "Cancel a scan"),
 
-		api.Put("/criteria/{id}/monitoring", api.Admin, h.set, "Let a judge watch the traffic that is logged, or no longer", api.Spends),
-		api.Delete("/criteria/{id}/monitoring", api.Admin, h.disable, "Let a judge watch no longer; unlike a change, this is never refused for coming too often"),
+		api.Put("/criteria/{id}/monitoring", api.Admin, h.set,
+			"Let a judge watch the traffic that is logged, or no longer", api.Spends),
+		api.Delete("/criteria/{id}/monitoring", api.Admin, h.disable,
+			"Let a judge watch no longer; unlike a change, this is never refused for coming too often"),
 		api.Get("/criteria/{id}/monitoring", api.Reader, h.get, "Read what a judge that watches has found"),
 	}
 }

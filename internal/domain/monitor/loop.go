@@ -84,7 +84,8 @@ func (l *Loop) pollOne(ctx context.Context, c criterion.Monitored) {
 	defer l.running.Delete(c.ID)
 	if err := l.judgeNew(ctx, c.WorkspaceID, c.ID); err != nil && ctx.Err() == nil {
 		l.paused.Store(c.ID, time.Now().Add(pause))
-		l.log.Warn("a judge cannot monitor traffic, and is skipped for a minute", "criterion", c.ID, "workspace", c.WorkspaceID, "err", err)
+		l.log.Warn("a judge cannot monitor traffic, and is skipped for a minute", "criterion", c.ID, "workspace",
+			c.WorkspaceID, "err", err)
 	}
 }
 
@@ -137,9 +138,11 @@ func (l *Loop) judgeNew(ctx context.Context, ws tenant.ID, criterionID string) e
 		return err // nothing is counted; the answers are stored, and are not paid for again
 	}
 	sampled = slices.DeleteFunc(sampled, func(d logbook.Drawn) bool { _, asked := answers[d.ID]; return !asked })
-	reason, err := s.save(context.WithoutCancel(ctx), ws, &c, &batch{cursor: exchanges[seen-1].At, seen: int64(seen), sampled: sampled, answers: answers})
+	reason, err := s.save(context.WithoutCancel(ctx), ws, &c, &batch{cursor: exchanges[seen-1].At, seen: int64(seen),
+		sampled: sampled, answers: answers})
 	if reason != "" {
-		l.log.Warn("the pass rate of monitored traffic is below its bound", "criterion", criterionID, "workspace", ws, "reason", reason)
+		l.log.Warn("a judge that monitors traffic raises the alarm", "criterion", criterionID, "workspace", ws,
+			"reason", reason)
 	}
 	return err
 }

@@ -58,7 +58,8 @@ func (s *Store) draw(ctx context.Context, ws tenant.ID, r *criterion.Record, in 
 		if len(some) < judging.EstimateSamples {
 			some = append(some, judge.Subject{Steps: []judge.Step{row.Step()}})
 		}
-		d.rows = append(d.rows, logbook.Drawn{At: row.At, ID: row.ID, RequestID: row.RequestID, ExpiresAt: row.ExpiresAt})
+		d.rows = append(d.rows, logbook.Drawn{At: row.At, ID: row.ID, RequestID: row.RequestID,
+			ExpiresAt: row.ExpiresAt})
 		return whole || len(some) < judging.EstimateSamples
 	})
 	if err != nil {
@@ -163,7 +164,8 @@ func insertPending(ctx context.Context, tx *db.Tx, ws tenant.ID, runID string, a
 		rows[i] = []any{ws, runID, l.ID, l.At, true, "", 0.0, "", "", l.RequestID, l.ExpiresAt}
 	}
 	err := db.Insert(ctx, tx.Across("the rows name their workspace"), "judged_logs",
-		[]string{"workspace_id", "run_id", "log_id", "at", "pending", "judge", "grade", "critique", "failure", "request_id", "expires_at"}, rows)
+		[]string{"workspace_id", "run_id", "log_id", "at", "pending", "judge", "grade", "critique", "failure",
+			"request_id", "expires_at"}, rows)
 	if err != nil {
 		return fmt.Errorf("insert the sample: %w", err)
 	}
@@ -248,7 +250,8 @@ func failing(ctx context.Context, in db.Scoped, runID string) ([]Failing, error)
 	rows, err := judged(ctx, in, runID, judge.Fail, maxFailing, 0)
 	all := make([]Failing, 0, len(rows))
 	for _, row := range rows {
-		all = append(all, Failing{LogID: row.LogID, RequestID: row.RequestID, Grade: *row.Grade, Critique: row.Critique})
+		all = append(all, Failing{LogID: row.LogID, RequestID: row.RequestID, Grade: *row.Grade,
+			Critique: row.Critique})
 	}
 	return all, err
 }
@@ -272,7 +275,8 @@ func judged(ctx context.Context, in db.Scoped, runID string, v judge.Verdict, li
 	all := make([]Judged, len(rows))
 	for i, r := range rows {
 		all[i] = Judged{
-			LogID: r.LogID, RequestID: judging.Optional(r.RequestID), Verdict: judging.Optional(r.Judge), Critique: r.Critique, Failure: judging.Optional(r.Failure),
+			LogID: r.LogID, RequestID: judging.Optional(r.RequestID), Verdict: judging.Optional(r.Judge),
+			Critique: r.Critique, Failure: judging.Optional(r.Failure),
 		}
 		if r.Judge != "" {
 			all[i].Grade = &rows[i].Grade
@@ -418,7 +422,8 @@ func (s *Store) save(ctx context.Context, ws tenant.ID, c *criterion.Criterion, 
 				SET version = $3, since = $4, cursor = $5, seen = $6, passes = $7, judged = $8, failed = $9, cost = $10,
 				alarmed_at = $11, reason = $12, spent = $13
 			WHERE workspace_id = $1 AND criterion_id = $2`,
-			c.ID, r.Version, r.Since, r.Cursor, r.Seen, r.Passes, r.Judged, r.Failed, r.Cost, r.AlarmedAt, r.Reason, r.Spent)
+			c.ID, r.Version, r.Since, r.Cursor, r.Seen, r.Passes, r.Judged, r.Failed, r.Cost, r.AlarmedAt, r.Reason,
+			r.Spent)
 		return err
 	})
 	if err != nil {
@@ -438,7 +443,8 @@ func deleteMonitor(ctx context.Context, in db.Scoped, criterionID string) error 
 // discard deletes what a judge said of exchanges, in scans and while it monitored traffic.
 func (s *Store) discard(ctx context.Context, ws tenant.ID, criterionID string) error {
 	return judging.DeleteRows(ctx, s.db, ws, "judged_logs", "run_id, log_id",
-		"run_id IN (SELECT $2 UNION SELECT t.id FROM inquiries t WHERE t.workspace_id = $1 AND t.criterion_id = $2)", criterionID)
+		"run_id IN (SELECT $2 UNION SELECT t.id FROM inquiries t WHERE t.workspace_id = $1 AND t.criterion_id = $2)",
+		criterionID)
 }
 
 // sweep deletes what judges said of exchanges whose time has passed.

@@ -102,7 +102,8 @@ func (s *Store) judge(ctx context.Context, ws tenant.ID, c *criterion.Record, or
 			return nil, err
 		}
 		return &judging.Question{
-			CriterionID: c.ID, Origin: origin, Model: c.JudgeModel, Instructions: told, Subject: &judge.Subject{Steps: []judge.Step{step}}, ExpiresAt: expires[logID],
+			CriterionID: c.ID, Origin: origin, Model: c.JudgeModel, Instructions: told,
+			Subject: &judge.Subject{Steps: []judge.Step{step}}, ExpiresAt: expires[logID],
 		}, nil
 	})
 }
