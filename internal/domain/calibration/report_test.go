@@ -249,23 +249,23 @@ func insertCalibration(t testing.TB, e *judgingtest.Env, agreements, disagreemen
 	for i := range agreements + disagreements {
 		labelID := fmt.Sprintf("lbl_%s_%06d", name, i)
 		human, report := []judge.Verdict{judge.Pass, judge.Fail}[i%2], i%4 < 2
-		said, standing, kind := human, human, ""
+		said, after, kind := human, human, ""
 		if i < disagreements {
 			said = judgingtest.Opposite(human)
 		}
 		if i < adjudicated {
 			kind = "judge_error"
 			if i%2 == 0 {
-				kind, standing = "label_error", said
+				kind, after = "label_error", said
 			}
 		}
 		halves.Half(report).Add(human, said, 1)
 		rows = append(rows, []any{
-			mine, name, labelID, "req_1", []byte("item"), report, false, string(human), string(standing), kind, calibration.SamplePosition(name, labelID), false,
+			mine, name, labelID, "req_1", []byte("item"), report, false, string(human), string(after), kind, calibration.SamplePosition(name, labelID), false,
 			string(said), float64(i%100) / 100, "The response is not polite, for it calls the customer names.", "",
 		})
 		if kind != "" {
-			labels = append(labels, []any{mine, labelID, c.ID, "req_1", "", string(human), nil, "", "usr_ann", "api", report, false, []byte(labelID), kind, string(standing), "looked at", "usr_ann", now, now})
+			labels = append(labels, []any{mine, labelID, c.ID, "req_1", "", string(human), nil, "", "usr_ann", "api", report, false, []byte(labelID), kind, string(after), "looked at", "usr_ann", now, now})
 		}
 	}
 	_, err := e.DB.Tx(t.Context(), func(tx *db.Tx) error {

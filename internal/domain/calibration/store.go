@@ -309,7 +309,7 @@ func unansweredLabels(ctx context.Context, in db.Scoped, criterionID string, ver
 const enrolBatch = 256
 
 // enrol adds the rows of the next labels of a calibration, and reports whether there are more. Labels that have no
-// verdict now, or stand in both halves, get none.
+// verdict now, or are in both halves, get none.
 func enrol(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record, examples []string, tally *job.Tally,
 ) (more bool, err error) {
 	type row struct {

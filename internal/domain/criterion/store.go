@@ -178,15 +178,15 @@ func (s *Store) List(ctx context.Context, ws tenant.ID, limit, offset int) ([]Cr
 	return all, nil
 }
 
-// A Monitored criterion has monitoring settings, enabled or not.
-type Monitored struct {
+// A Ref names a criterion of a workspace.
+type Ref struct {
 	WorkspaceID tenant.ID
 	ID          string
 }
 
 // ListMonitored returns the criteria of all workspaces that have monitoring settings.
-func ListMonitored(ctx context.Context, d *db.DB) ([]Monitored, error) {
-	return db.Query[Monitored](ctx, d.Across("the judges of all workspaces monitor traffic"),
+func ListMonitored(ctx context.Context, d *db.DB) ([]Ref, error) {
+	return db.Query[Ref](ctx, d.Across("the judges of all workspaces monitor traffic"),
 		`SELECT workspace_id, id FROM criteria WHERE monitoring <> '' ORDER BY workspace_id, id`)
 }
 
@@ -376,7 +376,7 @@ func (s *Store) running(ctx context.Context, in db.Scoped, criterionID string) (
 
 // Sweep deletes the data of criteria that were deleted.
 func (s *Store) Sweep(ctx context.Context) error {
-	all, err := db.Query[Monitored](ctx, s.db.Across("the data of deleted criteria is deleted"),
+	all, err := db.Query[Ref](ctx, s.db.Across("the data of deleted criteria is deleted"),
 		`SELECT workspace_id, id FROM criteria_deleted ORDER BY since`)
 	if err != nil {
 		return fmt.Errorf("find deleted criteria: %w", err)

@@ -64,7 +64,7 @@ func (l *Loop) Poll(ctx context.Context) {
 		l.idle.Store(changes)
 	}
 	if err == nil {
-		err = judging.ForEach(ctx, judging.DefaultConcurrency, all, func(ctx context.Context, c criterion.Monitored) error {
+		err = judging.ForEach(ctx, judging.DefaultConcurrency, all, func(ctx context.Context, c criterion.Ref) error {
 			l.pollOne(ctx, c)
 			return nil
 		})
@@ -74,7 +74,7 @@ func (l *Loop) Poll(ctx context.Context) {
 	}
 }
 
-func (l *Loop) pollOne(ctx context.Context, c criterion.Monitored) {
+func (l *Loop) pollOne(ctx context.Context, c criterion.Ref) {
 	if until, ok := l.paused.Load(c.ID); ok && time.Now().Before(until.(time.Time)) {
 		return
 	}
