@@ -8,6 +8,14 @@ import (
 	"unicode/utf8"
 )
 
+// A piece is a head line, which names what is quoted, and the defused text. Pieces of a response are cut last. Of media
+// a judge is told only that they are there; their data distinguishes subjects.
+type piece struct {
+	head, text string
+	judged     bool
+	media      string
+}
+
 // maxPieces limits the lines that are not quoted. Of a subject with more, the middle is left out.
 const maxPieces = 2_000
 

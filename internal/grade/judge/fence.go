@@ -94,3 +94,16 @@ func name(text string) string {
 	}
 	return string(quoted)
 }
+
+// clip cuts s to at most limit characters. A cut text ends with an ellipsis.
+func clip(s string, limit int) string {
+	if len(s) <= limit || utf8.RuneCountInString(s) <= limit {
+		return s
+	}
+	end := 0
+	for range limit - 1 {
+		_, size := utf8.DecodeRuneInString(s[end:])
+		end += size
+	}
+	return s[:end] + "…"
+}

@@ -177,16 +177,3 @@ func (b *Instructions) verdict(grade float64) Verdict {
 	}
 	return Fail
 }
-
-// clip cuts s to at most limit characters. A cut text ends with an ellipsis.
-func clip(s string, limit int) string {
-	if len(s) <= limit || utf8.RuneCountInString(s) <= limit {
-		return s
-	}
-	end := 0
-	for range limit - 1 {
-		_, size := utf8.DecodeRuneInString(s[end:])
-		end += size
-	}
-	return s[:end] + "…"
-}

@@ -13,14 +13,6 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-// A piece is a head line, which names what is quoted, and the defused text. Pieces of a response are cut last. Of media
-// a judge is told only that they are there; their data distinguishes subjects.
-type piece struct {
-	head, text string
-	judged     bool
-	media      string
-}
-
 // lenient reads what was logged. Odd JSON must not be lost.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
