@@ -7,8 +7,8 @@ import (
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/alias"
 	"sovereign/internal/domain/catalog"
-	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/dataset"
+	"sovereign/internal/domain/judging"
 	"sovereign/internal/domain/logbook"
 	"sovereign/internal/domain/providerkey"
 	"sovereign/internal/domain/wallet"
@@ -30,7 +30,7 @@ type domains struct {
 
 	workspaces *workspace.Store
 	wallets    *wallet.Store
-	bench      *criterion.Bench
+	judges     *judging.Client
 }
 
 // open makes the modules, fills the data plane from their publishers, and lets them start.
@@ -75,7 +75,7 @@ func (d *domains) list(i *instance) []module.Module {
 		logbook.Module(logs, s.ingester),
 		dataset.Module(dataset.NewStore(on.db, logged, d.jobs), logs.Open),
 	}
-	all = append(all, d.judging(i, logged, logs)...)
+	all = append(all, d.grading(i, logged, logs)...)
 	var steps []module.Step
 	for _, m := range all {
 		steps = append(steps, m.Setup...)

@@ -70,7 +70,7 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 // apply puts limits in force that may change while running.
 func (i *instance) apply(c *Config) {
 	i.plane.apply(c)
-	i.domains.bench.AtOnce(c.Limits.JudgeCalls)
+	i.domains.judges.SetConcurrency(c.Limits.JudgeCalls)
 }
 
 // takeBack closes what was opened and removes what was created on the way.

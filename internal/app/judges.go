@@ -5,39 +5,44 @@ import (
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/calibration"
 	"sovereign/internal/domain/criterion"
+	"sovereign/internal/domain/draft"
+	"sovereign/internal/domain/judging"
 	"sovereign/internal/domain/label"
 	"sovereign/internal/domain/logbook"
+	"sovereign/internal/domain/monitor"
 	"sovereign/internal/live"
 	"sovereign/internal/store/module"
 )
 
-// judging is the modules that grade: people, judges, and the work that judges do in the background.
-func (d *domains) judging(i *instance, logged *logbook.Store, logs *logbook.Handler) []module.Module {
-	criteria := criterion.NewStore(i.storage.db, i.storage.vault)
-	d.bench = criterion.NewBench(i.storage.db, i.plane.gateway)
-	monitor := criterion.NewGuard(criteria, logged, d.bench, logs.Open, i.gate, i.log)
-	handler := criterion.NewHandler(criterion.Config{
-		Store: criteria, Bench: d.bench, Logs: logged, Open: logs.Open, Models: chatModels{i}, Runner: d.jobs,
+// grading is the modules that grade: people's labels, judges, and the background work of judges.
+func (d *domains) grading(i *instance, logged *logbook.Store, logs *logbook.Handler) []module.Module {
+	d.judges = judging.NewClient(i.storage.db, i.plane.gateway)
+	criteria := criterion.NewStore(i.storage.db)
+	calibrations := calibration.NewStore(i.storage.db, i.storage.vault, criteria, d.judges)
+	monitors := monitor.NewStore(i.storage.db, logged, logs.Open, d.judges)
+	drafts := draft.NewStore(draft.Config{
+		DB: i.storage.db, Criteria: criteria, Judges: d.judges, Logs: logged, Open: logs.Open, Models: chatModels{i},
 	})
+	criteria.Attach(calibrations.Dependent(), monitors.Dependent())
+	improvement, suggestion := drafts.Estimators()
 	return []module.Module{
-		label.Module(label.NewStore(i.storage.db, logs, criteria)),
-		{
-			Name: "criteria", Routes: handler.Routes(), Sweep: criteria.Sweep, Start: criteria.Renew,
-			Background: []module.Loop{{Name: "monitor traffic", Run: monitor.Run, CallsModels: true}},
-			Setup: []module.Step{{
-				ID:     "calibrate_judge",
-				Action: "make a judge, grade what models said, and calibrate it: POST /v1/criteria, POST /v1/labels, POST /v1/criteria/{id}/calibrations",
-				Done:   criteria.Calibrated,
-			}},
-		},
+		label.Module(label.NewStore(i.storage.db, logs, calibrations)),
+		judging.Module(d.judges),
+		criterion.Module(criteria, chatModels{i}, map[string]judging.Estimator{
+			"calibration": calibrations.Estimator(), "scan": monitors.Estimator(), "improvement": improvement, "suggestion": suggestion,
+		}),
+		calibration.Module(calibrations),
+		monitor.Module(monitors, i.gate, i.log),
+		draft.Module(drafts),
 	}
 }
 
-// chatModels are those that a workspace can judge with.
+// chatModels are the models that a workspace can judge with.
 type chatModels struct{ i *instance }
 
-// Chats refuses what is no chat model of the catalog that the workspace may call.
+// Chats refuses a model that is not a chat model of the catalog which the workspace may call.
 func (c chatModels) Chats(ws tenant.ID, field, model string) error {
 	m, err := c.i.models.catalog().Serves(model, c.i.state.keys.Of(ws))
 	switch {

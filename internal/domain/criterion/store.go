@@ -3,6 +3,7 @@ package criterion
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 
@@ -10,6 +11,7 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/id"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/judging"
 	"sovereign/internal/domain/label"
 	"sovereign/internal/grade/judge"
 	"sovereign/internal/grade/trust"
@@ -17,19 +19,35 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// A Store keeps criteria with their calibrations and certificates. Every change is audited in its own transaction.
+// A Store keeps criteria. Every change is audited in its own transaction.
 type Store struct {
-	db     *db.DB
-	signer Signer
+	db         *db.DB
+	dependents []Dependent
 }
 
-// NewStore keeps criteria in d, and signs certificates with s.
-func NewStore(d *db.DB, s Signer) *Store { return &Store{db: d, signer: s} }
+// NewStore returns a store on d.
+func NewStore(d *db.DB) *Store { return &Store{db: d} }
+
+// A Dependent is a package that stores data about criteria. The store calls it when a criterion changes. Every field
+// may be nil.
+type Dependent struct {
+	// Running returns the id of work for the criterion that has not ended, or "".
+	Running func(ctx context.Context, in db.Scoped, criterionID string) (string, error)
+	// Changed is called in the transaction that makes a new version. The reason says what changed.
+	Changed func(ctx context.Context, in db.Scoped, criterionID, reason string) error
+	// Deleted is called in the transaction that deletes the criterion.
+	Deleted func(ctx context.Context, in db.Scoped, criterionID string) error
+	// Discard deletes the data of a criterion that was deleted before. It is called by Sweep, and may be called again.
+	Discard func(ctx context.Context, ws tenant.ID, criterionID string) error
+}
+
+// Attach adds dependents. It must be called before the store is used.
+func (s *Store) Attach(all ...Dependent) { s.dependents = append(s.dependents, all...) }
 
 const object = "criterion"
 
-// kept is a criterion as the table has it, with its last certificate.
-type kept struct {
+// A Record is a criterion as the table has it, with its last certificate. Shots, Filters and Monitoring are JSON.
+type Record struct {
 	ID, Name, Rubric, JudgeModel  string
 	Scale                         judge.Scale
 	PassThreshold                 float64
@@ -42,283 +60,439 @@ type kept struct {
 	VoidedAt                      clock.Time
 }
 
+// The last certificate is joined, so that a page of criteria takes one query.
 const columns = `c.id, c.name, c.rubric, c.judge_model, c.scale, c.pass_threshold, c.few_shot, c.shots, c.filters, c.version, c.monitoring, c.created_at,
-	c.updated_at, COALESCE(f.id, '') AS certificate_id, COALESCE(f.trust, '') AS certified_trust, COALESCE(f.voided_at, 0) AS voided_at
+	c.updated_at, COALESCE(f.id, '') AS certificate_id, COALESCE(f.trust, '') AS certified_trust, COALESCE(f.voided_at,
+		0) AS voided_at
 	FROM criteria c LEFT JOIN certificates f ON f.workspace_id = c.workspace_id AND f.id = (
-		SELECT id FROM certificates WHERE certificates.workspace_id = c.workspace_id AND certificates.criterion_id = c.id
+		SELECT id FROM certificates WHERE certificates.workspace_id = c.workspace_id
+			AND certificates.criterion_id = c.id
 		ORDER BY issued_at DESC, id DESC LIMIT 1)
 	WHERE c.workspace_id = $1`
 
-func (k *kept) criterion() (Criterion, error) {
+// Criterion decodes r. The counts of labels are left out.
+func (r *Record) Criterion() (Criterion, error) {
 	c := Criterion{
-		ID: k.ID, Object: object, Name: k.Name, Rubric: k.Rubric, JudgeModel: k.JudgeModel, Scale: k.Scale, PassThreshold: k.PassThreshold,
-		FewShot: k.FewShot, Version: k.Version, Trust: trust.None, CreatedAt: k.CreatedAt, UpdatedAt: k.UpdatedAt,
+		ID: r.ID, Object: object, Name: r.Name, Rubric: r.Rubric, JudgeModel: r.JudgeModel, Scale: r.Scale,
+		PassThreshold: r.PassThreshold,
+		FewShot:       r.FewShot, Version: r.Version, Trust: trust.None, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
 	}
-	shots, err := parseShots(k.Shots)
-	if err != nil {
-		return c, fmt.Errorf("read the shots of %s: %w", k.ID, err)
+	var err error
+	if c.Examples, err = r.ExampleLabels(); err != nil {
+		return c, err
 	}
-	c.Shots = shotLabels(shots)
-	if err := json.Unmarshal([]byte(k.Filters), &c.Filters); err != nil {
-		return c, fmt.Errorf("read the filters of %s: %w", k.ID, err)
+	if err := json.Unmarshal([]byte(r.Filters), &c.Filters); err != nil {
+		return c, fmt.Errorf("read the filters of %s: %w", r.ID, err)
 	}
-	if k.Monitoring != "" {
-		c.Monitoring = new(Watch)
-		if err := json.Unmarshal([]byte(k.Monitoring), c.Monitoring); err != nil {
-			return c, fmt.Errorf("read the monitoring of %s: %w", k.ID, err)
+	if r.Monitoring != "" {
+		c.Monitoring = new(MonitorSettings)
+		if err := json.Unmarshal([]byte(r.Monitoring), c.Monitoring); err != nil {
+			return c, fmt.Errorf("read the monitoring of %s: %w", r.ID, err)
 		}
 	}
-	if k.CertificateID != "" {
-		c.CertificateID = &k.CertificateID
-		if k.VoidedAt == 0 {
-			c.Trust = trust.Tier(k.CertifiedTrust)
+	if r.CertificateID != "" {
+		c.CertificateID = &r.CertificateID
+		if r.VoidedAt == 0 {
+			c.Trust = trust.Tier(r.CertifiedTrust)
 		}
 	}
 	return c, nil
 }
 
-func find(ctx context.Context, in db.Scoped, name string) (*kept, error) {
-	k, err := db.Maybe[kept](ctx, in, `SELECT `+columns+` AND c.id = $2`, name)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("find criterion: %w", err)
-	case k == nil:
-		return nil, fault.NotFound(object, name)
+// ExampleLabels returns the ids of the labels that the judge is shown, sorted.
+func (r *Record) ExampleLabels() ([]string, error) {
+	all, err := decodeExamples(r.Shots)
+	if err != nil {
+		return nil, fmt.Errorf("read the examples of %s: %w", r.ID, err)
 	}
-	return k, nil
+	return exampleLabels(all), nil
 }
 
-// show is k with the labels that it has.
-func show(ctx context.Context, in db.Scoped, k *kept) (Criterion, error) {
-	c, err := k.criterion()
+// Instructions returns what the judge is told, with its examples.
+func (r *Record) Instructions(ctx context.Context, in db.Scoped) (*judge.Instructions, error) {
+	all, err := decodeExamples(r.Shots)
+	if err != nil {
+		return nil, fmt.Errorf("read the examples of %s: %w", r.ID, err)
+	}
+	told := &judge.Instructions{Rubric: r.Rubric, Scale: r.Scale, Threshold: r.PassThreshold}
+	for _, e := range all {
+		subject, err := label.Item(ctx, in, e.Item)
+		if err != nil {
+			return nil, err
+		}
+		told.Examples = append(told.Examples, judge.Example{Subject: subject, Verdict: e.Verdict, Grade: e.Grade,
+			Critique: e.Critique})
+	}
+	return told, nil
+}
+
+// Find reads a criterion.
+func Find(ctx context.Context, in db.Scoped, criterionID string) (*Record, error) {
+	r, err := maybe(ctx, in, criterionID)
+	if err == nil && r == nil {
+		err = fault.NotFound(object, criterionID)
+	}
+	return r, err
+}
+
+// maybe reads a criterion, or returns nil.
+func maybe(ctx context.Context, in db.Scoped, criterionID string) (*Record, error) {
+	r, err := db.Maybe[Record](ctx, in, `SELECT `+columns+` AND c.id = $2`, criterionID)
+	if err != nil {
+		return nil, fmt.Errorf("find criterion: %w", err)
+	}
+	return r, nil
+}
+
+// WithLabels decodes r and counts its labels.
+func (r *Record) WithLabels(ctx context.Context, in db.Scoped) (Criterion, error) {
+	c, err := r.Criterion()
 	if err != nil {
 		return c, err
 	}
-	c.Labels, err = label.Count(ctx, in, k.ID)
+	c.Labels, err = label.Count(ctx, in, r.ID)
 	return c, err
 }
 
-// Get is the criterion of that id.
-func (s *Store) Get(ctx context.Context, ws tenant.ID, name string) (Criterion, error) {
-	k, err := find(ctx, s.db.In(ws), name)
+// Get reads a criterion.
+func (s *Store) Get(ctx context.Context, ws tenant.ID, criterionID string) (Criterion, error) {
+	r, err := Find(ctx, s.db.In(ws), criterionID)
 	if err != nil {
 		return Criterion{}, err
 	}
-	return show(ctx, s.db.In(ws), k)
+	return r.WithLabels(ctx, s.db.In(ws))
 }
 
 // List reads a workspace's criteria, the newest first.
 func (s *Store) List(ctx context.Context, ws tenant.ID, limit, offset int) ([]Criterion, error) {
-	rows, err := db.Query[kept](ctx, s.db.In(ws), `SELECT `+columns+` ORDER BY c.created_at DESC, c.id DESC LIMIT $2 OFFSET $3`, limit, offset)
+	rows, err := db.Query[Record](ctx, s.db.In(ws), `SELECT `+columns+` ORDER BY c.created_at DESC, c.id DESC LIMIT $2 OFFSET $3`, limit, offset)
 	if err != nil {
 		return nil, fmt.Errorf("list criteria: %w", err)
 	}
 	all := make([]Criterion, len(rows))
 	for i := range rows {
-		if all[i], err = show(ctx, s.db.In(ws), &rows[i]); err != nil {
+		if all[i], err = rows[i].WithLabels(ctx, s.db.In(ws)); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-// Create makes a judge. It is trusted with nothing until it is calibrated.
-func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, d *Definition, models Models) (Criterion, error) {
+// A Ref names a criterion of a workspace.
+type Ref struct {
+	WorkspaceID tenant.ID
+	ID          string
+}
+
+// ListMonitored returns the criteria of all workspaces that have monitoring settings.
+func ListMonitored(ctx context.Context, d *db.DB) ([]Ref, error) {
+	return db.Query[Ref](ctx, d.Across("the judges of all workspaces monitor traffic"),
+		`SELECT workspace_id, id FROM criteria WHERE monitoring <> '' ORDER BY workspace_id, id`)
+}
+
+// SetMonitoring stores monitoring settings, which are no part of what the judge is told.
+func SetMonitoring(ctx context.Context, in db.Scoped, criterionID string, m *MonitorSettings) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("write monitoring settings: %w", err)
+	}
+	if _, err := db.Exec(ctx, in,
+		`UPDATE criteria SET monitoring = $3 WHERE workspace_id = $1 AND id = $2`,
+		criterionID, string(text)); err != nil {
+		return fmt.Errorf("set the monitoring of %s: %w", criterionID, err)
+	}
+	return nil
+}
+
+// Create makes a criterion. Its trust is none until it is calibrated.
+func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, d *Definition, models Models,
+) (Criterion, error) {
 	c := Criterion{Object: object, Scale: judge.Binary, PassThreshold: 0.5, Trust: trust.None, Version: 1}
 	d.apply(&c)
-	if err := c.fits(ws, models); err != nil {
+	if err := c.checkWithModel(ws, models); err != nil {
 		return Criterion{}, err
 	}
 	filters, err := json.Marshal(c.Filters)
 	if err != nil {
 		return Criterion{}, fmt.Errorf("write filters: %w", err)
 	}
-	c.ID, c.Shots, c.CreatedAt = id.New("crit"), []string{}, clock.Now()
+	c.ID, c.Examples, c.CreatedAt = id.New("crit"), []string{}, clock.Now()
 	c.UpdatedAt = c.CreatedAt
 	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
 		if _, err := db.Exec(ctx, tx.In(ws), `
-			INSERT INTO criteria (workspace_id, id, name, rubric, judge_model, scale, pass_threshold, few_shot, shots, filters, version, monitoring, created_at, updated_at)
+			INSERT INTO criteria (workspace_id, id, name, rubric, judge_model, scale, pass_threshold, few_shot, shots,
+				filters, version, monitoring, created_at, updated_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, '[]', $9, 1, '', $10, $10)`,
-			c.ID, c.Name, c.Rubric, c.JudgeModel, c.Scale, c.PassThreshold, c.FewShot, string(filters), c.CreatedAt); err != nil {
-			return fmt.Errorf("keep criterion: %w", err)
+			c.ID, c.Name, c.Rubric, c.JudgeModel, c.Scale, c.PassThreshold, c.FewShot, string(filters),
+			c.CreatedAt); err != nil {
+			return fmt.Errorf("insert criterion: %w", err)
 		}
 		return audit.Record(ctx, tx, ws, by, "criterion.create", c.ID, nil, c)
 	})
 	return c, err
 }
 
-// fits reports the first rule that c breaks.
-func (c *Criterion) fits(ws tenant.ID, models Models) error {
-	if err := c.check(); err != nil {
-		return err
-	}
-	return models.Chats(ws, "judge_model", c.JudgeModel)
-}
-
-// Update changes a judge. What changes what it is told is a new version, and voids its certificate.
-func (s *Store) Update(ctx context.Context, ws tenant.ID, by tenant.Actor, name string, d *Definition, models Models) (Criterion, error) {
+// Update changes a criterion. A change of what the judge is told makes a new version, and voids its certificate.
+func (s *Store) Update(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string, d *Definition,
+	models Models,
+) (Criterion, error) {
 	var after Criterion
 	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
 		in := tx.In(ws)
-		k, err := find(ctx, in, name)
+		was, err := Find(ctx, in, criterionID)
 		if err != nil {
 			return err
 		}
-		before, err := k.criterion()
+		before, err := was.Criterion()
 		if err != nil {
 			return err
 		}
-		next := before
-		d.apply(&next)
-		if d.JudgeModel != nil {
-			err = next.fits(ws, models)
-		} else {
-			err = next.check() // the model may have left the catalog since
-		}
+		r, err := was.with(ws, before, d, models)
 		if err != nil {
 			return err
 		}
-		filters, err := json.Marshal(next.Filters)
-		if err != nil {
-			return fmt.Errorf("write filters: %w", err)
-		}
-		was := *k
-		k.Name, k.Rubric, k.JudgeModel, k.Scale, k.PassThreshold, k.FewShot = next.Name, next.Rubric, next.JudgeModel, next.Scale, next.PassThreshold, next.FewShot
-		k.Filters = string(filters)
-		if !k.FewShot {
-			k.Shots = "[]"
-		}
-		if *k == was { // it is said again
-			after, err = show(ctx, in, k)
+		if *r == *was { // nothing changes
+			after, err = r.WithLabels(ctx, in)
 			return err
 		}
-		if err := s.put(ctx, tx, ws, &was, k); err != nil {
+		if err := s.save(ctx, in, was, r); err != nil {
 			return err
 		}
-		if k, err = find(ctx, in, name); err != nil {
+		if r, err = Find(ctx, in, criterionID); err != nil {
 			return err
 		}
-		if after, err = show(ctx, in, k); err != nil {
+		if after, err = r.WithLabels(ctx, in); err != nil {
 			return err
 		}
-		return audit.Record(ctx, tx, ws, by, "criterion.update", name, before, after)
+		return audit.Record(ctx, tx, ws, by, "criterion.update", criterionID, before, after)
 	})
 	return after, err
 }
 
-// put writes what has become of a criterion. When the judge is told something else it is a new version.
-func (s *Store) put(ctx context.Context, tx *db.Tx, ws tenant.ID, was, k *kept) error {
-	if reason := k.told().unlike(was.told()); reason != "" {
-		k.Version = was.Version + 1
-		if err := void(ctx, tx.In(ws), k.ID, fmt.Sprintf("%s changed: version %d is now %d", reason, was.Version, k.Version)); err != nil {
-			return err
+// with returns r with the fields that d sets. c is r, decoded. A judge model that is not set is not checked: it may
+// have left the catalog.
+func (r *Record) with(ws tenant.ID, c Criterion, d *Definition, models Models) (*Record, error) {
+	d.apply(&c)
+	err := c.check()
+	if d.JudgeModel != nil {
+		err = c.checkWithModel(ws, models)
+	}
+	if err != nil {
+		return nil, err
+	}
+	filters, err := json.Marshal(c.Filters)
+	if err != nil {
+		return nil, fmt.Errorf("write filters: %w", err)
+	}
+	changed := *r
+	changed.Name, changed.Rubric, changed.JudgeModel, changed.Scale = c.Name, c.Rubric, c.JudgeModel, c.Scale
+	changed.PassThreshold, changed.FewShot, changed.Filters = c.PassThreshold, c.FewShot, string(filters)
+	if !changed.FewShot {
+		changed.Shots = noExamples
+	}
+	return &changed, nil
+}
+
+// save writes a changed criterion. If the judge is told something else, it is a new version.
+func (s *Store) save(ctx context.Context, in db.Scoped, was, r *Record) error {
+	if what := difference(r, was); what != "" {
+		r.Version = was.Version + 1
+		reason := fmt.Sprintf("%s changed: version %d is now %d", what, was.Version, r.Version)
+		for _, d := range s.dependents {
+			if d.Changed == nil {
+				continue
+			}
+			if err := d.Changed(ctx, in, r.ID, reason); err != nil {
+				return err
+			}
 		}
 	}
-	k.UpdatedAt = clock.Now()
-	_, err := db.Exec(ctx, tx.In(ws), `
-		UPDATE criteria SET name = $3, rubric = $4, judge_model = $5, scale = $6, pass_threshold = $7, few_shot = $8, shots = $9, filters = $10, version = $11,
+	r.UpdatedAt = clock.Now()
+	_, err := db.Exec(ctx, in, `
+		UPDATE criteria
+			SET name = $3, rubric = $4, judge_model = $5, scale = $6, pass_threshold = $7, few_shot = $8, shots = $9,
+			filters = $10, version = $11,
 			updated_at = $12 WHERE workspace_id = $1 AND id = $2`,
-		k.ID, k.Name, k.Rubric, k.JudgeModel, k.Scale, k.PassThreshold, k.FewShot, k.Shots, k.Filters, k.Version, k.UpdatedAt)
+		r.ID, r.Name, r.Rubric, r.JudgeModel, r.Scale, r.PassThreshold, r.FewShot, r.Shots, r.Filters, r.Version,
+		r.UpdatedAt)
 	if err != nil {
-		return fmt.Errorf("change criterion %s: %w", k.ID, err)
+		return fmt.Errorf("change criterion %s: %w", r.ID, err)
 	}
 	return nil
 }
 
-// Delete ends a judge: its calibrations, scans and what it answered. Its certificates are void, and stay to be read; so do the labels that
-// it was measured by.
-func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, name string) error {
+// Delete deletes a criterion. Its certificates become void and can still be read, and its labels stay. Sweep deletes
+// its other data.
+func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor, criterionID string) error {
 	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
 		in := tx.In(ws)
-		k, err := find(ctx, in, name)
+		r, err := Find(ctx, in, criterionID)
 		if err != nil {
 			return err
 		}
-		before, err := k.criterion()
+		before, err := r.Criterion()
 		if err != nil {
 			return err
 		}
-		if busy, err := busy(ctx, in, name); err != nil {
+		if running, err := s.running(ctx, in, criterionID); err != nil {
 			return err
-		} else if busy != "" {
-			return fault.Conflict("%s runs for this criterion: cancel it, or wait for its end", busy)
+		} else if running != "" {
+			return fault.Conflict("%s runs for this criterion: cancel it, or wait for its end", running)
 		}
-		if err := voidBy(ctx, in, name, "deletion", "the criterion was deleted"); err != nil {
-			return err
-		}
-		for _, text := range []string{
-			`DELETE FROM monitors WHERE workspace_id = $1 AND criterion_id = $2`,
-			`DELETE FROM criteria WHERE workspace_id = $1 AND id = $2`,
-		} {
-			if _, err := db.Exec(ctx, in, text, name); err != nil {
-				return fmt.Errorf("delete criterion %s: %w", name, err)
+		for _, d := range s.dependents {
+			if d.Deleted == nil {
+				continue
+			}
+			if err := d.Deleted(ctx, in, criterionID); err != nil {
+				return err
 			}
 		}
-		if _, err := db.Exec(ctx, in, `INSERT INTO criteria_deleted (workspace_id, id, since) VALUES ($1, $2, $3)`, name, clock.Now()); err != nil {
-			return fmt.Errorf("delete criterion %s: %w", name, err)
+		if _, err := db.Exec(ctx, in,
+			`DELETE FROM criteria WHERE workspace_id = $1 AND id = $2`, criterionID); err != nil {
+			return fmt.Errorf("delete criterion %s: %w", criterionID, err)
 		}
-		return audit.Record(ctx, tx, ws, by, "criterion.delete", name, before, nil)
+		if _, err := db.Exec(ctx, in,
+			`INSERT INTO criteria_deleted (workspace_id, id, since) VALUES ($1, $2, $3)`,
+			criterionID, clock.Now()); err != nil {
+			return fmt.Errorf("delete criterion %s: %w", criterionID, err)
+		}
+		return audit.Record(ctx, tx, ws, by, "criterion.delete", criterionID, before, nil)
 	})
-	return err // what is left of it, the sweep takes away
+	return err
 }
 
-// busy is the calibration or inquiry of a criterion that is not finished, "" for none.
-func busy(ctx context.Context, in db.Scoped, criterionID string) (string, error) {
-	for _, table := range []string{"calibrations", "inquiries"} {
-		found, err := db.Maybe[string](ctx, in, `
-			SELECT j.id FROM `+table+` t JOIN jobs j ON j.workspace_id = t.workspace_id AND j.id = t.id
-			WHERE t.workspace_id = $1 AND t.criterion_id = $2 AND j.status IN ('QUEUED', 'RUNNING') LIMIT 1`, criterionID)
-		if err != nil {
-			return "", fmt.Errorf("find what runs: %w", err)
+// running returns the id of work for a criterion that has not ended, or "".
+func (s *Store) running(ctx context.Context, in db.Scoped, criterionID string) (string, error) {
+	for _, d := range s.dependents {
+		if d.Running == nil {
+			continue
 		}
-		if found != nil {
-			return *found, nil
+		if id, err := d.Running(ctx, in, criterionID); err != nil || id != "" {
+			return id, err
 		}
 	}
-	return "", nil
+	return judging.RunningTask(ctx, in, criterionID)
 }
 
-// choose picks the labels that a judge is shown: some of either verdict, of the tuning half, the oldest that say why. The same
-// labels give the same choice, so that more of them change nothing.
-func choose(ctx context.Context, in db.Scoped, criterionID string) ([]shot, error) {
-	all := []shot{}
+// Sweep deletes the data of criteria that were deleted.
+func (s *Store) Sweep(ctx context.Context) error {
+	all, err := db.Query[Ref](ctx, s.db.Across("the data of deleted criteria is deleted"),
+		`SELECT workspace_id, id FROM criteria_deleted ORDER BY since`)
+	if err != nil {
+		return fmt.Errorf("find deleted criteria: %w", err)
+	}
+	for _, c := range all {
+		if err := s.discard(ctx, c.WorkspaceID, c.ID); err != nil {
+			return fmt.Errorf("sweep criterion %s: %w", c.ID, err)
+		}
+	}
+	return nil
+}
+
+// discard deletes the data of a criterion, in an order in which what is left can always be found. Tasks come after the
+// dependents, whose rows name them, and the row that says what was deleted comes last.
+func (s *Store) discard(ctx context.Context, ws tenant.ID, criterionID string) error {
+	if err := judging.DeleteAnswers(ctx, s.db, ws, criterionID); err != nil {
+		return err
+	}
+	for _, d := range s.dependents {
+		if d.Discard == nil {
+			continue
+		}
+		if err := d.Discard(ctx, ws, criterionID); err != nil {
+			return err
+		}
+	}
+	if err := judging.DeleteTasks(ctx, s.db, ws, criterionID); err != nil {
+		return err
+	}
+	return judging.DeleteRows(ctx, s.db, ws, "criteria_deleted", "id", "id = $2", criterionID)
+}
+
+// choose picks the labels that a judge is shown: some of either verdict, of the tuning half, the oldest that say why.
+// Labels that are added later do not change the choice.
+func choose(ctx context.Context, in db.Scoped, criterionID string) ([]example, error) {
+	all := []example{}
 	for _, v := range []judge.Verdict{judge.Pass, judge.Fail} {
-		some, err := label.Examples(ctx, in, criterionID, v, eachClass)
+		some, err := label.Examples(ctx, in, criterionID, v, ExamplesPerVerdict)
 		if err != nil {
 			return nil, err
 		}
-		for _, one := range some {
-			all = append(all, shot{LabelID: one.ID, Item: one.Item, Verdict: one.Verdict, Grade: one.Grade, Critique: one.Critique})
+		for _, e := range some {
+			all = append(all, example{LabelID: e.ID, Item: e.Item, Verdict: e.Verdict, Grade: e.Grade,
+				Critique: e.Critique})
 		}
 	}
 	return all, nil
 }
 
-// brief is what a judge is told, its shots as they are kept.
-func brief(ctx context.Context, in db.Scoped, k *kept) (*judge.Brief, error) {
-	shots, err := parseShots(k.Shots)
+// PreviewExamples gives r the examples that ChooseExamples would choose, and reports whether they differ from those
+// that it has.
+func (r *Record) PreviewExamples(ctx context.Context, in db.Scoped) (changed bool, err error) {
+	if !r.FewShot {
+		return false, nil
+	}
+	all, err := choose(ctx, in, r.ID)
 	if err != nil {
-		return nil, fmt.Errorf("read the shots of %s: %w", k.ID, err)
+		return false, err
 	}
-	b := &judge.Brief{Rubric: k.Rubric, Scale: k.Scale, Threshold: k.PassThreshold}
-	for _, one := range shots {
-		subject, err := label.Item(ctx, in, one.Item)
-		if err != nil {
-			return nil, err
-		}
-		b.Shots = append(b.Shots, judge.Shot{Subject: subject, Verdict: one.Verdict, Grade: one.Grade, Critique: one.Critique})
-	}
-	return b, nil
+	text := encodeExamples(all)
+	changed = text != r.Shots
+	r.Shots = text
+	return changed, nil
 }
 
-// History reads every change of a criterion, newest first. It stays when the criterion is gone.
-func (s *Store) History(ctx context.Context, ws tenant.ID, name string, limit, offset int) ([]audit.Entry, error) {
-	entries, err := audit.History(ctx, s.db, ws, object, name, limit, offset)
+// ChooseExamples chooses anew what the judge is shown. If that changes anything, the criterion gets a new version.
+func (s *Store) ChooseExamples(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, r *Record) error {
+	was := *r
+	changed, err := r.PreviewExamples(ctx, tx.In(ws))
+	if err != nil || !changed {
+		return err
+	}
+	if err := s.save(ctx, tx.In(ws), &was, r); err != nil {
+		return err
+	}
+	before, err := was.ExampleLabels()
+	if err != nil {
+		return err
+	}
+	after, err := r.ExampleLabels()
+	if err != nil {
+		return err
+	}
+	return audit.Record(ctx, tx, ws, by, "criterion.examples", r.ID, auditedExamples{was.Version, before},
+		auditedExamples{r.Version, after})
+}
+
+// auditedExamples are what the audit trail has about a judge's examples.
+type auditedExamples struct {
+	Version int64    `json:"version"`
+	Labels  []string `json:"few_shot_labels"`
+}
+
+// LabelChanged chooses other examples for a judge that is shown a label which has changed. The criterion may have been
+// deleted.
+func (s *Store) LabelChanged(ctx context.Context, tx *db.Tx, ws tenant.ID, c label.Change) error {
+	r, err := maybe(ctx, tx.In(ws), c.CriterionID)
+	if err != nil || r == nil {
+		return err
+	}
+	labels, err := r.ExampleLabels()
+	if err != nil || !slices.Contains(labels, c.LabelID) {
+		return err
+	}
+	return s.ChooseExamples(ctx, tx, ws, c.By, r)
+}
+
+// History reads every change of a criterion, newest first. It stays when the criterion is deleted.
+func (s *Store) History(ctx context.Context, ws tenant.ID, criterionID string, limit, offset int,
+) ([]audit.Entry, error) {
+	entries, err := audit.History(ctx, s.db, ws, object, criterionID, limit, offset)
 	if err != nil || len(entries) > 0 {
 		return entries, err
 	}
-	if first, err := audit.History(ctx, s.db, ws, object, name, 1, 0); err != nil || len(first) > 0 {
+	if first, err := audit.History(ctx, s.db, ws, object, criterionID, 1, 0); err != nil || len(first) > 0 {
 		return nil, err // the page is behind the end
 	}
-	return nil, fault.NotFound(object, name)
+	return nil, fault.NotFound(object, criterionID)
 }

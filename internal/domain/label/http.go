@@ -10,66 +10,65 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/store/api"
-	"sovereign/internal/text/redact"
 )
 
-// A Handler answers what keys may ask about their workspace's labels.
-type Handler struct{ store *Store }
+type handler struct{ store *Store }
 
-// NewHandler manages the labels of s.
-func NewHandler(s *Store) *Handler { return &Handler{store: s} }
-
-// Routes are the operations for keys.
-func (h *Handler) Routes() []api.Route {
+func (h *handler) routes() []api.Route {
 	return []api.Route{
 		api.Post("/labels", api.Admin, h.create, "Grade an exchange or a run, or many at once", api.Creates, api.Long),
 		api.Get("/labels", api.Reader, h.list, "List labels"),
 		api.Get("/labels/{id}", api.Reader, h.get, "Read a label with what it grades"),
-		api.Delete("/labels/{id}", api.Admin, h.delete, "Delete a label; a certificate that it was measured by is void"),
-		api.Post("/labels/{id}/adjudication", api.Admin, h.adjudicate, "Rule on a label that a judge disagrees with, or review one blindly"),
+		api.Delete("/labels/{id}", api.Admin, h.delete,
+			"Delete a label; a certificate that it was measured by is void"),
+		api.Post("/labels/{id}/adjudication", api.Admin, h.adjudicate,
+			"Rule on a label that a judge disagrees with, or review one blindly"),
 	}
 }
 
-// maxLabels is how many may be posted at once.
+// maxLabels is how many labels one request may have.
 const maxLabels = 1000
 
-// posted is one label, or a list of them.
+// posted is the body of a request: one label, or a list of them.
 type posted struct {
 	New
 	Labels []New `json:"labels,omitempty" nullable:"true" doc:"Many labels, in place of one: all of them are kept, or none"`
 }
 
-// Made is the label that was made, or the list of them.
-type Made struct {
+// Created is the answer to posted: the label, or the list of them.
+type Created struct {
 	Label
 	Data    []Label `json:"data,omitempty" doc:"Where several were posted: they stand here, and the object is list"`
 	HasMore bool    `json:"has_more,omitempty"`
 }
 
+// SchemaName is the type's name in the OpenAPI document.
+func (Created) SchemaName() string { return "Made" }
+
 // MarshalJSONTo writes a label, or a list.
-func (m Made) MarshalJSONTo(to *jsontext.Encoder) error {
-	if m.Data != nil {
-		return json.MarshalEncode(to, api.List[Label]{Object: "list", Data: m.Data}, lenient)
+func (c Created) MarshalJSONTo(to *jsontext.Encoder) error {
+	if c.Data != nil {
+		return json.MarshalEncode(to, api.List[Label]{Object: "list", Data: c.Data}, lenient)
 	}
-	return json.MarshalEncode(to, m.Label, lenient)
+	return json.MarshalEncode(to, c.Label, lenient)
 }
 
-func (h *Handler) create(ctx context.Context, caller tenant.Caller, in posted) (Made, error) {
+func (h *handler) create(ctx context.Context, caller tenant.Caller, in posted) (Created, error) {
 	if in.Labels == nil {
-		made, err := h.store.Create(ctx, caller.Workspace, caller.Actor(), []New{in.New}, func(int) string { return "" })
+		created, err := h.store.Create(ctx, caller.Workspace, caller.Actor(), []New{in.New}, func(int) string { return "" })
 		if err != nil {
-			return Made{}, err
+			return Created{}, err
 		}
-		return Made{Label: made[0]}, nil
+		return Created{Label: created[0]}, nil
 	}
 	switch one, _ := json.Marshal(in.New); {
 	case string(one) != "{}":
-		return Made{}, fault.Invalid("labels", "stands alone: each label has its own fields")
+		return Created{}, fault.Invalid("labels", "stands alone: each label has its own fields")
 	case len(in.Labels) == 0 || len(in.Labels) > maxLabels:
-		return Made{}, fault.Invalid("labels", fmt.Sprintf("must be a list of 1 to %d labels", maxLabels))
+		return Created{}, fault.Invalid("labels", fmt.Sprintf("must be a list of 1 to %d labels", maxLabels))
 	}
-	made, err := h.store.Create(ctx, caller.Workspace, caller.Actor(), in.Labels, func(i int) string { return fmt.Sprintf("labels[%d].", i) })
-	return Made{Data: made}, err
+	created, err := h.store.Create(ctx, caller.Workspace, caller.Actor(), in.Labels, func(i int) string { return fmt.Sprintf("labels[%d].", i) })
+	return Created{Data: created}, err
 }
 
 type listQuery struct {
@@ -77,7 +76,7 @@ type listQuery struct {
 	api.Page
 }
 
-func (h *Handler) list(ctx context.Context, caller tenant.Caller, in listQuery) (api.List[Label], error) {
+func (h *handler) list(ctx context.Context, caller tenant.Caller, in listQuery) (api.List[Label], error) {
 	all, err := h.store.List(ctx, caller.Workspace, &in.Filters, in.More(), in.Offset)
 	return api.NewList(in.Page, all), err
 }
@@ -91,18 +90,18 @@ type reading struct {
 	Blind bool   `query:"blind" doc:"true leaves the grade out: for whoever reviews it without knowing it"`
 }
 
-func (h *Handler) get(ctx context.Context, caller tenant.Caller, in reading) (Reading, error) {
+func (h *handler) get(ctx context.Context, caller tenant.Caller, in reading) (Reading, error) {
 	l, err := h.store.Get(ctx, caller.Workspace, in.ID)
 	return Reading{Label: l, blind: in.Blind}, err
 }
 
-// A Reading is a label as it is read, with its grade or without.
+// A Reading is a label as a caller reads it. A blind one leaves the grade out.
 type Reading struct {
 	Label
 	blind bool
 }
 
-// MarshalJSONTo writes the label, and nothing that tells its grade to whoever is not to know.
+// MarshalJSONTo writes the label. A blind reading has no member from which the grade can be told.
 func (r Reading) MarshalJSONTo(to *jsontext.Encoder) error {
 	if !r.blind {
 		return json.MarshalEncode(to, r.Label, lenient)
@@ -117,8 +116,9 @@ func (r Reading) MarshalJSONTo(to *jsontext.Encoder) error {
 	}{r.ID, r.Object, r.RequestID, r.TraceID, r.CriterionID, r.Subject}, lenient)
 }
 
-func (h *Handler) delete(ctx context.Context, caller tenant.Caller, in one) (api.Deleted, error) {
-	return api.Deleted{ID: in.ID, Object: object, Deleted: true}, h.store.Delete(ctx, caller.Workspace, caller.Actor(), in.ID)
+func (h *handler) delete(ctx context.Context, caller tenant.Caller, in one) (api.Deleted, error) {
+	return api.Deleted{ID: in.ID, Object: object, Deleted: true}, h.store.Delete(ctx, caller.Workspace, caller.Actor(),
+		in.ID)
 }
 
 type ruling struct {
@@ -126,12 +126,6 @@ type ruling struct {
 	Body Ruling
 }
 
-func (h *Handler) adjudicate(ctx context.Context, caller tenant.Caller, in ruling) (Label, error) {
+func (h *handler) adjudicate(ctx context.Context, caller tenant.Caller, in ruling) (Label, error) {
 	return h.store.Adjudicate(ctx, caller.Workspace, caller.Actor(), in.ID, in.Body)
-}
-
-// cleaned is what somebody wrote, without credentials.
-func cleaned(text string) string {
-	clean, _ := redact.Text([]byte(text))
-	return string(clean)
 }

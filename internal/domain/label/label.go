@@ -1,5 +1,5 @@
-// Package label keeps people's grades of what models said: frozen copies of it with a verdict, in two halves, of which judges are
-// tuned on one and measured on the other.
+// Package label keeps labels: people's grades of what models said, each with a copy of what was graded. Labels are
+// split into two halves. Judges learn from the tuning half, and are measured by the report half.
 package label
 
 import (
@@ -13,13 +13,14 @@ import (
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
+	"sovereign/internal/base/tenant"
 	"sovereign/internal/grade/judge"
 	"sovereign/internal/text/fold"
 	"sovereign/internal/text/redact"
 	"sovereign/internal/wire/chat"
 )
 
-// A Label is one grade. What it says never changes: a correction is an adjudication beside it.
+// A Label is one grade. It never changes: a correction is an adjudication beside it.
 type Label struct {
 	ID           string        `json:"id"`
 	Object       string        `json:"object" enum:"label"`
@@ -32,18 +33,18 @@ type Label struct {
 	Author       string        `json:"author" doc:"Who graded: the key's user, unless another name was given"`
 	Source       string        `json:"source" doc:"Where the grade comes from: api, unless another was given"`
 	InReportHalf bool          `json:"in_report_half" doc:"It measures judges, and they never see it; the others tune them"`
-	Straddles    bool          `json:"straddles" doc:"It ties conversations of both halves together: nothing is measured by it, and no judge is shown it"`
+	InBothHalves bool          `json:"straddles" doc:"It ties conversations of both halves together: nothing is measured by it, and no judge is shown it"`
 	CreatedAt    clock.Time    `json:"created_at"`
 	Adjudication *Adjudication `json:"adjudication"`
 	Subject      *Frozen       `json:"subject,omitempty" doc:"What was graded, as it was then; only where one label is read"`
 }
 
-// Frozen is what was graded: one step, or those of a whole run.
+// Frozen is the copy of what was graded: one step, or the steps of a whole run.
 type Frozen struct {
 	Steps []judge.Step `json:"steps" nullable:"false"`
 }
 
-// An Adjudication says what a second look at a label found.
+// An Adjudication is the result of a second review of a label.
 type Adjudication struct {
 	Kind            Kind           `json:"kind" enum:"label_error,judge_error,ambiguous,confirmed"`
 	OriginalVerdict judge.Verdict  `json:"original_verdict" enum:"pass,fail"`
@@ -53,27 +54,27 @@ type Adjudication struct {
 	At              clock.Time     `json:"adjudicated_at"`
 }
 
-// A Kind is what was wrong where a judge and a label disagree, or that nothing was.
+// A Kind says which was wrong where a judge and a label disagree.
 type Kind string
 
 // The kinds.
 const (
 	LabelError Kind = "label_error" // the label is corrected
-	JudgeError Kind = "judge_error" // the label stands, and the judge disagrees with it
+	JudgeError Kind = "judge_error" // the label is kept, and the judge disagrees with it
 	Ambiguous  Kind = "ambiguous"   // the label is withdrawn
-	Confirmed  Kind = "confirmed"   // the label stands, and the judge agrees
+	Confirmed  Kind = "confirmed"   // the label is kept, and the judge agrees with it
 )
 
-// A Ruling is an adjudication before it is made. Without a kind it is a blind one: its verdict alone decides.
+// A Ruling is a request to adjudicate a label. Without a kind it is a blind review: its verdict alone decides.
 type Ruling struct {
 	Kind    Kind          `json:"kind,omitempty" enum:"label_error,judge_error,ambiguous" doc:"What was wrong; may be left out where a verdict is given, which then decides: a blind review"`
 	Verdict judge.Verdict `json:"verdict,omitempty" enum:"pass,fail" doc:"The right one; a label_error without one turns the label's round"`
 	Note    string        `json:"note,omitempty" maxLength:"4000"`
 }
 
-// settle is the verdict that stands after the ruling, "" for none, and what kind it is. judged is the judge's verdict in the last
-// calibration, "" where there is none.
-func (r Ruling) settle(was, judged judge.Verdict) (Kind, judge.Verdict, error) {
+// resolve returns the kind of the adjudication, and the label's verdict after it, which is "" for a withdrawn label.
+// was is the verdict that the label was given. judged is the judge's verdict in the last calibration, or "".
+func (r Ruling) resolve(was, judged judge.Verdict) (Kind, judge.Verdict, error) {
 	switch r.Kind {
 	case "":
 		switch {
@@ -89,7 +90,7 @@ func (r Ruling) settle(was, judged judge.Verdict) (Kind, judge.Verdict, error) {
 		if r.Verdict == was {
 			return "", "", fault.Invalid("verdict", "is the label's own: a label_error changes it")
 		}
-		return LabelError, other(was), nil
+		return LabelError, opposite(was), nil
 	case JudgeError:
 		if r.Verdict != "" && r.Verdict != was {
 			return "", "", fault.Invalid("verdict", "differs from the label's, which a judge_error leaves as it is")
@@ -103,15 +104,15 @@ func (r Ruling) settle(was, judged judge.Verdict) (Kind, judge.Verdict, error) {
 	}
 }
 
-// other is the opposite verdict.
-func other(v judge.Verdict) judge.Verdict {
+func opposite(v judge.Verdict) judge.Verdict {
 	if v == judge.Pass {
 		return judge.Fail
 	}
 	return judge.Pass
 }
 
-// A New label is what somebody posts: the verdict on a logged exchange, on a whole run, or on what is sent along.
+// A New label is a label to be made: the verdict on a logged exchange, on a whole run, or on an exchange in the
+// request.
 type New struct {
 	RequestID   string         `json:"request_id,omitempty" doc:"A logged exchange, by its x-request-id"`
 	TraceID     string         `json:"trace_id,omitempty" doc:"A logged run"`
@@ -126,10 +127,10 @@ type New struct {
 	Source      string         `json:"source,omitempty" maxLength:"64" doc:"Where the grade comes from; api by default"`
 }
 
-// inline reports whether what was graded is sent along.
+// inline reports whether the exchange is in the request.
 func (n *New) inline() bool { return n.Messages != nil || n.Response != nil || n.Tools != nil }
 
-// check reports the first rule that n breaks. at is where it stands in the body, such as labels[3].
+// check reports the first rule that n breaks. at is its place in the body, such as "labels[3].".
 func (n *New) check(at string) error {
 	named := 0
 	for _, given := range []bool{n.RequestID != "", n.TraceID != "", n.inline()} {
@@ -139,7 +140,8 @@ func (n *New) check(at string) error {
 	}
 	switch {
 	case named != 1:
-		return fault.Invalid(at+"request_id", "or trace_id, or messages and response: a label is of exactly one of them")
+		return fault.Invalid(at+"request_id",
+			"or trace_id, or messages and response: a label is of exactly one of them")
 	case n.inline() && n.Messages == nil:
 		return fault.Invalid(at+"messages", "is required beside response")
 	case n.inline() && n.Response == nil:
@@ -155,21 +157,22 @@ func (n *New) check(at string) error {
 	return nil
 }
 
-// maxItem is how large what was graded may be: a run is many exchanges.
+// maxItem is the size limit of what is graded, in bytes. A run may have many exchanges.
 const maxItem = 2 << 20
 
-// An item is what was graded, as it is kept and known by.
+// An item is the stored copy of what was graded.
 type item struct {
-	steps []byte // JSON
-	hash  string
-	kin   Kin
+	steps     []byte // JSON
+	hash      string // identifies it in the workspace
+	relations Relations
 }
 
-// frozen is the item of some steps. Those that a judge would be shown alike are one item, whatever request they came from.
-func frozen(steps []judge.Step, trace, field string) (item, error) {
+// newItem makes the item of some steps. Steps that a judge would be shown alike are the same item, whatever request
+// they came from.
+func newItem(steps []judge.Step, trace, field string) (item, error) {
 	text, err := json.Marshal(steps, lenient)
 	if err != nil {
-		return item{}, fmt.Errorf("freeze: %w", err)
+		return item{}, fmt.Errorf("copy what is graded: %w", err)
 	}
 	switch {
 	case len(text) > maxItem:
@@ -179,16 +182,17 @@ func frozen(steps []judge.Step, trace, field string) (item, error) {
 	}
 	subject := judge.Subject{Steps: steps}
 	id, err := subject.Identity()
-	if err != nil { // no judge can be shown it
+	if err != nil { // it cannot be shown to a judge
 		id = sha256.Sum256(text)
 	}
-	return item{steps: text, hash: string(id[:]), kin: KinOf(steps, trace)}, nil
+	return item{steps: text, hash: string(id[:]), relations: RelationsOf(steps, trace)}, nil
 }
 
+// lenient reads and writes logged JSON as it is.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// sent is the item of what was sent along, without its credentials.
-func sent(n *New, at string) (item, error) {
+// newInlineItem makes the item of an exchange in the request, without its credentials.
+func newInlineItem(n *New, at string) (item, error) {
 	if len(n.Tools) > 0 && n.Tools.Kind() != '[' && n.Tools.Kind() != 'n' {
 		return item{}, fault.Invalid(at+"tools", "must be a list of tools")
 	}
@@ -210,5 +214,53 @@ func sent(n *New, at string) (item, error) {
 	default:
 		return item{}, fault.Invalid(at+"messages", "must be a list of messages that each have a role")
 	}
-	return frozen([]judge.Step{step}, "", at+"messages")
+	return newItem([]judge.Step{step}, "", at+"messages")
+}
+
+// prefix makes the place of a label in the body the beginning of a message.
+func prefix(at string) string {
+	if at == "" {
+		return ""
+	}
+	return strings.TrimSuffix(at, ".") + ": "
+}
+
+// withoutCredentials replaces credentials in a text that a person wrote.
+func withoutCredentials(text string) string {
+	clean, _ := redact.Text([]byte(text))
+	return string(clean)
+}
+
+// optional returns a pointer to text, or nil when it is empty.
+func optional[T ~string](text T) *T {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+// A Change is what happened to a label.
+type Change struct {
+	LabelID     string
+	CriterionID string
+	Before      judge.Verdict // "" for a withdrawn label
+	After       judge.Verdict // "" for a withdrawn or deleted label
+	Kind        Kind          // of the adjudication; "" when the label was deleted
+	By          tenant.Actor
+}
+
+// Counts count the labels of a criterion by their verdict now. Withdrawn labels, and those in both halves, are not
+// counted.
+type Counts struct {
+	Pass int64 `json:"pass"`
+	Fail int64 `json:"fail"`
+}
+
+// An Example is a label of the tuning half, as judges are shown it.
+type Example struct {
+	ID       string
+	Item     []byte
+	Verdict  judge.Verdict
+	Grade    *float64
+	Critique string
 }

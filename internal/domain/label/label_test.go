@@ -14,9 +14,10 @@ import (
 	"sovereign/internal/grade/judge"
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
+	"sovereign/internal/store/db/dbtest"
 )
 
-func TestEveryRulingHasOneOutcome(t *testing.T) {
+func TestEveryRulingResolvesToOneKindAndVerdict(t *testing.T) {
 	const pass, fail, none = judge.Pass, judge.Fail, judge.Verdict("")
 	type outcome struct {
 		kind    Kind
@@ -35,14 +36,14 @@ func TestEveryRulingHasOneOutcome(t *testing.T) {
 		"other":   {{refused: "kind"}, {kind: JudgeError, verdict: "own"}, {kind: LabelError, verdict: "other"}},
 	}
 	for _, was := range []judge.Verdict{pass, fail} {
-		for said, judged := range map[string]judge.Verdict{"nothing": none, "own": was, "other": other(was)} {
+		for said, judged := range map[string]judge.Verdict{"nothing": none, "own": was, "other": opposite(was)} {
 			for kind, outcomes := range map[Kind][3]outcome{"": blind[said], LabelError: table[LabelError], JudgeError: table[JudgeError], Ambiguous: table[Ambiguous]} {
-				for i, given := range []judge.Verdict{none, was, other(was)} {
+				for i, given := range []judge.Verdict{none, was, opposite(was)} {
 					want := outcomes[i]
-					want.verdict = map[judge.Verdict]judge.Verdict{"own": was, "other": other(was), none: none}[want.verdict]
-					gotKind, got, err := Ruling{Kind: kind, Verdict: given}.settle(was, judged)
+					want.verdict = map[judge.Verdict]judge.Verdict{"own": was, "other": opposite(was), none: none}[want.verdict]
+					gotKind, got, err := Ruling{Kind: kind, Verdict: given}.resolve(was, judged)
 					if want.refused != "" {
-						refused(t, err, 400, want.refused)
+						dbtest.Refused(t, err, 400, want.refused)
 						continue
 					}
 					if err != nil || gotKind != want.kind || got != want.verdict {
@@ -54,25 +55,25 @@ func TestEveryRulingHasOneOutcome(t *testing.T) {
 	}
 }
 
-func TestALabelKeepsWhatWasGradedWhenTheLogIsGone(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		r.log("req_1", "", "What is 2 + 2?", "4")
-		r.log("req_run_0", "run", "first", "step")
-		r.log("req_run_1", "run", "first", "step", "second", "end")
+func TestALabelKeepsItsCopyWhenTheLogIsDeleted(t *testing.T) {
+	each(t, func(t *testing.T, f fixture) {
+		f.log("req_1", "", "What is 2 + 2?", "4")
+		f.log("req_run_0", "run", "first", "step")
+		f.log("req_run_1", "run", "first", "step", "second", "end")
 		grade := 0.75
-		made := r.make(t, mine,
+		made := f.make(t, mine,
 			New{RequestID: "req_1", CriterionID: "crit_1", Verdict: judge.Pass, Grade: &grade, Critique: "Right.", Author: "Ben", Source: "queue"},
 			New{TraceID: "run", Verdict: judge.Fail},
 			New{Messages: talk("Hello?", "Hi.").Messages, Response: talk("Hello?", "Hi.").Response, Tools: []byte(`[{"type":"function"}]`), Verdict: judge.Fail},
 		)
-		clear(r.logs.requests)
-		r.logs.closed = true
+		clear(f.logs.requests)
+		f.logs.closed = true
 		for i, want := range [][]judge.Step{
 			{talk("What is 2 + 2?", "4")},
 			{talk("first", "step"), talk("first", "step", "second", "end")},
 			{{Messages: talk("Hello?", "Hi.").Messages, Response: talk("Hello?", "Hi.").Response, Tools: []byte(`[{"type":"function"}]`)}},
 		} {
-			got := r.get(t, made[i].ID)
+			got := f.get(t, made[i].ID)
 			if diff := cmp.Diff(want, got.Subject.Steps); diff != "" {
 				t.Errorf("%d: %s", i, diff)
 			}
@@ -94,37 +95,37 @@ func TestALabelKeepsWhatWasGradedWhenTheLogIsGone(t *testing.T) {
 	})
 }
 
-func TestOfOneThingEachJudgeHasOneLabel(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		r.log("req_1", "", "same", "words")
-		first := r.make(t, mine, New{RequestID: "req_1", CriterionID: "crit_1", Verdict: judge.Pass})[0]
-		for _, again := range []New{{RequestID: "req_1", CriterionID: "crit_1", Verdict: judge.Pass}, along(judge.Fail, "same", "words")} {
-			_, err := r.Create(t.Context(), mine, ann, []New{again}, at)
-			refused(t, err, 409, first.ID, "labels[0]: ")
+func TestACriterionHasOneLabelOfAnItem(t *testing.T) {
+	each(t, func(t *testing.T, f fixture) {
+		f.log("req_1", "", "same", "words")
+		first := f.make(t, mine, New{RequestID: "req_1", CriterionID: "crit_1", Verdict: judge.Pass})[0]
+		for _, again := range []New{{RequestID: "req_1", CriterionID: "crit_1", Verdict: judge.Pass}, inline(judge.Fail, "same", "words")} {
+			_, err := f.Create(t.Context(), mine, ann, []New{again}, at)
+			dbtest.Refused(t, err, 409, first.ID, "labels[0]: ")
 		}
-		_, err := r.Create(t.Context(), mine, ann, []New{along(judge.Fail, "new", "words"), along(judge.Fail, "new", "words")}, at)
-		refused(t, err, 409, "labels[1]: ")
-		if n := r.rows(t, "labels"); n != 1 {
+		_, err := f.Create(t.Context(), mine, ann, []New{inline(judge.Fail, "new", "words"), inline(judge.Fail, "new", "words")}, at)
+		dbtest.Refused(t, err, 409, "labels[1]: ")
+		if n := dbtest.Count(t, f.db, "labels"); n != 1 {
 			t.Errorf("%d labels", n)
 		}
-		elsewhere := along(judge.Pass, "same", "words")
+		elsewhere := inline(judge.Pass, "same", "words")
 		elsewhere.CriterionID = "crit_2"
 		free := elsewhere
 		free.CriterionID = ""
-		r.make(t, mine, elsewhere, free, along(judge.Pass, "same", "other words"))
-		r.make(t, theirs, along(judge.Pass, "same", "words"))
-		if n := r.rows(t, "label_items"); n != 3 { // mine, my other words, theirs
+		f.make(t, mine, elsewhere, free, inline(judge.Pass, "same", "other words"))
+		f.make(t, theirs, inline(judge.Pass, "same", "words"))
+		if n := dbtest.Count(t, f.db, "label_items"); n != 3 { // mine, my other words, theirs
 			t.Errorf("%d copies of what was graded", n)
 		}
 	})
 }
 
-func TestManyLabelsAreKeptAllOrNone(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		r.log("req_1", "", "a", "b")
-		r.logs.requests["req_theirs"] = logged{theirs, talk("x", "y"), ""}
+func TestABatchOfLabelsIsStoredWholeOrNotAtAll(t *testing.T) {
+	each(t, func(t *testing.T, f fixture) {
+		f.log("req_1", "", "a", "b")
+		f.logs.requests["req_theirs"] = logged{theirs, talk("x", "y"), ""}
 		good := func() []New {
-			return []New{along(judge.Pass, "1", "1"), along(judge.Pass, "2", "2"), along(judge.Pass, "3", "3"), along(judge.Pass, "4", "4"), along(judge.Pass, "5", "5")}
+			return []New{inline(judge.Pass, "1", "1"), inline(judge.Pass, "2", "2"), inline(judge.Pass, "3", "3"), inline(judge.Pass, "4", "4"), inline(judge.Pass, "5", "5")}
 		}
 		step := talk("q", "a")
 		for name, c := range map[string]struct {
@@ -151,58 +152,59 @@ func TestManyLabelsAreKeptAllOrNone(t *testing.T) {
 			"no such run":              {New{TraceID: "none", Verdict: judge.Pass}, 404, "none"},
 			"no such judge":            {New{RequestID: "req_1", CriterionID: "crit_9", Verdict: judge.Pass}, 404, "crit_9"},
 		} {
-			_, err := r.Create(t.Context(), mine, ann, slices.Insert(good(), 3, c.bad), at)
-			refused(t, err, c.status, c.field)
+			_, err := f.Create(t.Context(), mine, ann, slices.Insert(good(), 3, c.bad), at)
+			dbtest.Refused(t, err, c.status, c.field)
 			for _, table := range []string{"labels", "label_items", "label_halves", "label_secrets"} {
-				if n := r.rows(t, table); n != 0 {
+				if n := dbtest.Count(t, f.db, table); n != 0 {
 					t.Fatalf("%s: %d rows of %s", name, n, table)
 				}
 			}
 		}
-		if made := r.make(t, mine, good()...); len(made) != 5 {
+		if made := f.make(t, mine, good()...); len(made) != 5 {
 			t.Error(made)
 		}
 	})
 }
 
-// Of messages that cannot be folded nobody can say what they are related to: nothing is measured by them, and nobody is shown them.
-func TestALoggedExchangeThatCannotBeReadIsGradedInNeitherHalf(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+// What unreadable messages are related to is unknown, so that nothing may be measured by them and no judge may be shown
+// them.
+func TestALabelOfUnreadableMessagesIsInBothHalves(t *testing.T) {
+	each(t, func(t *testing.T, f fixture) {
 		for i := range 8 {
 			name := fmt.Sprint("req_", i)
 			odd := judge.Step{Messages: fmt.Appendf(nil, `[{"role":"user","role":"user","content":"%d"}]`, i), Response: talk("a", "b").Response}
-			r.logs.requests[name] = logged{mine, odd, ""}
-			made := r.make(t, mine, New{RequestID: name, Verdict: judge.Pass})[0]
-			if !made.InReportHalf || !made.Straddles {
+			f.logs.requests[name] = logged{mine, odd, ""}
+			made := f.make(t, mine, New{RequestID: name, Verdict: judge.Pass})[0]
+			if !made.InReportHalf || !made.InBothHalves {
 				t.Error("it measures judges, or is shown to them")
 			}
-			if got := r.get(t, made.ID); !bytes.Equal(got.Subject.Steps[0].Messages, odd.Messages) {
+			if got := f.get(t, made.ID); !bytes.Equal(got.Subject.Steps[0].Messages, odd.Messages) {
 				t.Errorf("%s", got.Subject.Steps[0].Messages)
 			}
 		}
 	})
 }
 
-func TestLoggedThingsAreGradedOnlyWhileLogsMayBeRead(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		r.log("req_1", "", "a", "b")
-		r.logs.closed = true
-		_, err := r.Create(t.Context(), mine, ann, []New{{RequestID: "req_1", Verdict: judge.Pass}}, at)
-		refused(t, err, 409)
-		r.make(t, mine, along(judge.Pass, "a", "b"))
+func TestLoggedExchangesAreGradedOnlyWhileLogsMayBeRead(t *testing.T) {
+	each(t, func(t *testing.T, f fixture) {
+		f.log("req_1", "", "a", "b")
+		f.logs.closed = true
+		_, err := f.Create(t.Context(), mine, ann, []New{{RequestID: "req_1", Verdict: judge.Pass}}, at)
+		dbtest.Refused(t, err, 409)
+		f.make(t, mine, inline(judge.Pass, "a", "b"))
 	})
 }
 
-func TestNoCredentialIsKept(t *testing.T) {
+func TestNoCredentialIsStored(t *testing.T) {
 	const secret = "AKIAIOSFODNN7EXAMPLQ"
-	each(t, func(t *testing.T, r room) {
-		n := along(judge.Pass, "my key is "+secret, "I will not tell "+secret)
+	each(t, func(t *testing.T, f fixture) {
+		n := inline(judge.Pass, "my key is "+secret, "I will not tell "+secret)
 		n.Tools, n.Critique = []byte(`[{"description":"`+secret+`"}]`), "it tells "+secret
-		made := r.make(t, mine, n)[0]
-		if _, err := r.Adjudicate(t.Context(), mine, ann, made.ID, Ruling{Kind: LabelError, Note: "see " + secret}); err != nil {
+		made := f.make(t, mine, n)[0]
+		if _, err := f.Adjudicate(t.Context(), mine, ann, made.ID, Ruling{Kind: LabelError, Note: "see " + secret}); err != nil {
 			t.Fatal(err)
 		}
-		got := r.get(t, made.ID)
+		got := f.get(t, made.ID)
 		text, err := json.Marshal(got)
 		if err != nil {
 			t.Fatal(err)
@@ -211,11 +213,11 @@ func TestNoCredentialIsKept(t *testing.T) {
 			t.Errorf("%d times redacted: %s", n, text)
 		}
 		for _, column := range []string{"SELECT steps FROM label_items", "SELECT critique FROM labels", "SELECT note FROM labels"} {
-			if all, err := db.Query[[]byte](t.Context(), r.db.Across("test"), column); err != nil || len(all) != 1 || bytes.Contains(all[0], []byte(secret)) {
+			if all, err := db.Query[[]byte](t.Context(), f.db.Across("test"), column); err != nil || len(all) != 1 || bytes.Contains(all[0], []byte(secret)) {
 				t.Errorf("%s: %s %v", column, all, err)
 			}
 		}
-		trail, err := audit.List(t.Context(), r.db, mine, "", 10, 0)
+		trail, err := audit.List(t.Context(), f.db, mine, "", 10, 0)
 		if err != nil || len(trail) != 2 {
 			t.Fatal(trail, err)
 		}
@@ -227,17 +229,17 @@ func TestNoCredentialIsKept(t *testing.T) {
 	})
 }
 
-func TestARulingIsReplacedAndBothAreAudited(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		made := r.make(t, mine, along(judge.Pass, "a", "b"))[0]
-		r.judges.said[made.ID] = judge.Fail
+func TestAnAdjudicationIsReplacedAndBothAreAudited(t *testing.T) {
+	each(t, func(t *testing.T, f fixture) {
+		made := f.make(t, mine, inline(judge.Pass, "a", "b"))[0]
+		f.judges.said[made.ID] = judge.Fail
 		rule := func(ruling Ruling) *Adjudication {
 			t.Helper()
-			after, err := r.Adjudicate(t.Context(), mine, ann, made.ID, ruling)
+			after, err := f.Adjudicate(t.Context(), mine, ann, made.ID, ruling)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := r.get(t, made.ID)
+			got := f.get(t, made.ID)
 			if got.Subject = nil; !cmp.Equal(got, after) {
 				t.Error(cmp.Diff(got, after))
 			}
@@ -256,14 +258,14 @@ func TestARulingIsReplacedAndBothAreAudited(t *testing.T) {
 			t.Errorf("a blind review that upholds the label against the judge: %+v", a)
 		}
 		want := []Change{
-			{LabelID: made.ID, CriterionID: "crit_1", Before: judge.Pass, Standing: judge.Fail, Kind: LabelError, By: ann},
+			{LabelID: made.ID, CriterionID: "crit_1", Before: judge.Pass, After: judge.Fail, Kind: LabelError, By: ann},
 			{LabelID: made.ID, CriterionID: "crit_1", Before: judge.Fail, Kind: Ambiguous, By: ann},
-			{LabelID: made.ID, CriterionID: "crit_1", Standing: judge.Pass, Kind: JudgeError, By: ann},
+			{LabelID: made.ID, CriterionID: "crit_1", After: judge.Pass, Kind: JudgeError, By: ann},
 		}
-		if diff := cmp.Diff(want, r.judges.changes); diff != "" {
+		if diff := cmp.Diff(want, f.judges.changes); diff != "" {
 			t.Error(diff)
 		}
-		trail, err := audit.History(t.Context(), r.db, mine, "label", made.ID, 10, 0)
+		trail, err := audit.History(t.Context(), f.db, mine, "label", made.ID, 10, 0)
 		if err != nil || len(trail) != 4 {
 			t.Fatal(trail, err)
 		}
@@ -272,92 +274,92 @@ func TestARulingIsReplacedAndBothAreAudited(t *testing.T) {
 				t.Errorf("%d: %s then %s", i, trail[i].Before, trail[i].After)
 			}
 		}
-		if _, err := r.Adjudicate(t.Context(), mine, ann, made.ID, Ruling{Kind: JudgeError, Note: "a\x00b"}); err == nil {
+		if _, err := f.Adjudicate(t.Context(), mine, ann, made.ID, Ruling{Kind: JudgeError, Note: "a\x00b"}); err == nil {
 			t.Error("a note with NUL is taken")
 		} else {
-			refused(t, err, 400)
+			dbtest.Refused(t, err, 400)
 		}
 	})
 }
 
-func TestWhatTheJudgesRefuseDoesNotHappen(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		made := r.make(t, mine, along(judge.Pass, "a", "b"))[0]
-		r.judges.refuses = errors.New("no")
-		if _, err := r.Adjudicate(t.Context(), mine, ann, made.ID, Ruling{Kind: LabelError}); !errors.Is(err, r.judges.refuses) {
+func TestAChangeThatJudgesRefuseIsRolledBack(t *testing.T) {
+	each(t, func(t *testing.T, f fixture) {
+		made := f.make(t, mine, inline(judge.Pass, "a", "b"))[0]
+		f.judges.refuses = errors.New("no")
+		if _, err := f.Adjudicate(t.Context(), mine, ann, made.ID, Ruling{Kind: LabelError}); !errors.Is(err, f.judges.refuses) {
 			t.Error(err)
 		}
-		if err := r.Delete(t.Context(), mine, ann, made.ID); !errors.Is(err, r.judges.refuses) {
+		if err := f.Delete(t.Context(), mine, ann, made.ID); !errors.Is(err, f.judges.refuses) {
 			t.Error(err)
 		}
-		if got := r.get(t, made.ID); got.Adjudication != nil {
+		if got := f.get(t, made.ID); got.Adjudication != nil {
 			t.Errorf("%+v", got)
 		}
-		if trail, err := audit.List(t.Context(), r.db, mine, "", 10, 0); err != nil || len(trail) != 1 {
+		if trail, err := audit.List(t.Context(), f.db, mine, "", 10, 0); err != nil || len(trail) != 1 {
 			t.Error(trail, err)
 		}
 	})
 }
 
-func TestTheCopyGoesWithTheLastLabel(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		second := along(judge.Fail, "a", "b")
+func TestTheCopyIsDeletedWithItsLastLabel(t *testing.T) {
+	each(t, func(t *testing.T, f fixture) {
+		second := inline(judge.Fail, "a", "b")
 		second.CriterionID = "crit_2"
-		made := r.make(t, mine, along(judge.Pass, "a", "b"), second)
-		kept := r.make(t, theirs, along(judge.Pass, "a", "b"))[0]
+		made := f.make(t, mine, inline(judge.Pass, "a", "b"), second)
+		kept := f.make(t, theirs, inline(judge.Pass, "a", "b"))[0]
 		for i, copies := range []int{2, 1} {
-			if err := r.Delete(t.Context(), mine, ann, made[i].ID); err != nil {
+			if err := f.Delete(t.Context(), mine, ann, made[i].ID); err != nil {
 				t.Fatal(err)
 			}
-			if n := r.rows(t, "label_items"); n != copies {
+			if n := dbtest.Count(t, f.db, "label_items"); n != copies {
 				t.Errorf("%d copies, want %d", n, copies)
 			}
-			_, err := r.Get(t.Context(), mine, made[i].ID)
-			refused(t, err, 404, made[i].ID)
+			_, err := f.Get(t.Context(), mine, made[i].ID)
+			dbtest.Refused(t, err, 404, made[i].ID)
 		}
-		if _, err := r.Get(t.Context(), theirs, kept.ID); err != nil {
+		if _, err := f.Get(t.Context(), theirs, kept.ID); err != nil {
 			t.Error(err)
 		}
-		if last := r.judges.changes[len(r.judges.changes)-1]; last != (Change{LabelID: made[1].ID, CriterionID: "crit_2", Before: judge.Fail, By: ann}) {
+		if last := f.judges.changes[len(f.judges.changes)-1]; last != (Change{LabelID: made[1].ID, CriterionID: "crit_2", Before: judge.Fail, By: ann}) {
 			t.Errorf("%+v", last)
 		}
-		if trail, err := audit.List(t.Context(), r.db, mine, "label.delete", 10, 0); err != nil || len(trail) != 2 || trail[1].Subject != made[0].ID || !bytes.Contains(trail[1].Before, []byte(`"pass"`)) {
+		if trail, err := audit.List(t.Context(), f.db, mine, "label.delete", 10, 0); err != nil || len(trail) != 2 || trail[1].Subject != made[0].ID || !bytes.Contains(trail[1].Before, []byte(`"pass"`)) {
 			t.Error(trail, err)
 		}
 	})
 }
 
-func TestAnothersLabelIsNotFound(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		made := r.make(t, theirs, along(judge.Pass, "a", "b"))[0]
-		_, err := r.Get(t.Context(), mine, made.ID)
-		refused(t, err, 404, made.ID)
-		refused(t, r.Delete(t.Context(), mine, ann, made.ID), 404, made.ID)
-		_, err = r.Adjudicate(t.Context(), mine, ann, made.ID, Ruling{Kind: LabelError})
-		refused(t, err, 404, made.ID)
-		if all, err := r.List(t.Context(), mine, &Filters{}, 10, 0); err != nil || len(all) != 0 {
+func TestALabelOfAnotherWorkspaceIsNotFound(t *testing.T) {
+	each(t, func(t *testing.T, f fixture) {
+		made := f.make(t, theirs, inline(judge.Pass, "a", "b"))[0]
+		_, err := f.Get(t.Context(), mine, made.ID)
+		dbtest.Refused(t, err, 404, made.ID)
+		dbtest.Refused(t, f.Delete(t.Context(), mine, ann, made.ID), 404, made.ID)
+		_, err = f.Adjudicate(t.Context(), mine, ann, made.ID, Ruling{Kind: LabelError})
+		dbtest.Refused(t, err, 404, made.ID)
+		if all, err := f.List(t.Context(), mine, &Filters{}, 10, 0); err != nil || len(all) != 0 {
 			t.Error(all, err)
 		}
-		if got, err := r.Get(t.Context(), theirs, made.ID); err != nil || got.Adjudication != nil {
+		if got, err := f.Get(t.Context(), theirs, made.ID); err != nil || got.Adjudication != nil {
 			t.Error(got, err)
 		}
 	})
 }
 
-func TestLabelsAreListedTheNewestFirstByEveryFilter(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
-		r.log("req_1", "", "1", "1")
-		r.log("req_run_0", "run", "2", "2")
+func TestLabelsAreListedNewestFirstByEveryFilter(t *testing.T) {
+	each(t, func(t *testing.T, f fixture) {
+		f.log("req_1", "", "1", "1")
+		f.log("req_run_0", "run", "2", "2")
 		var made []Label
 		for _, n := range []New{
 			{RequestID: "req_1", CriterionID: "crit_1", Verdict: judge.Pass},
 			{RequestID: "req_1", CriterionID: "crit_2", Verdict: judge.Fail},
 			{TraceID: "run", CriterionID: "crit_1", Verdict: judge.Fail},
-			along(judge.Pass, "3", "3"),
+			inline(judge.Pass, "3", "3"),
 		} {
-			made = append(made, r.make(t, mine, n)...)
+			made = append(made, f.make(t, mine, n)...)
 		}
-		if _, err := r.Adjudicate(t.Context(), mine, ann, made[2].ID, Ruling{Kind: LabelError}); err != nil {
+		if _, err := f.Adjudicate(t.Context(), mine, ann, made[2].ID, Ruling{Kind: LabelError}); err != nil {
 			t.Fatal(err)
 		}
 		yes, no := true, false
@@ -376,7 +378,7 @@ func TestLabelsAreListedTheNewestFirstByEveryFilter(t *testing.T) {
 			{Filters{Adjudicated: &no}, 10, 0, []int{3, 1, 0}},
 			{Filters{CriterionID: "crit_1", Verdict: judge.Pass, Adjudicated: &no}, 10, 0, []int{3, 0}},
 		} {
-			all, err := r.List(t.Context(), mine, &c.f, c.limit, c.offset)
+			all, err := f.List(t.Context(), mine, &c.f, c.limit, c.offset)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -395,20 +397,20 @@ func TestLabelsAreListedTheNewestFirstByEveryFilter(t *testing.T) {
 	})
 }
 
-func TestABlindReadingTellsNothingOfTheGrade(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+func TestABlindReadingRevealsNothingOfTheGrade(t *testing.T) {
+	each(t, func(t *testing.T, f fixture) {
 		grade := 0.123
-		n := along(judge.Fail, "question", "answer")
+		n := inline(judge.Fail, "question", "answer")
 		n.Grade, n.Critique, n.Author, n.Source = &grade, "dreadful", "Ben", "queue"
-		made := r.make(t, mine, n)[0]
-		if _, err := r.Adjudicate(t.Context(), mine, ann, made.ID, Ruling{Kind: JudgeError, Note: "remark"}); err != nil {
+		made := f.make(t, mine, n)[0]
+		if _, err := f.Adjudicate(t.Context(), mine, ann, made.ID, Ruling{Kind: JudgeError, Note: "remark"}); err != nil {
 			t.Fatal(err)
 		}
-		open, err := json.Marshal(Reading{Label: r.get(t, made.ID)})
+		open, err := json.Marshal(Reading{Label: f.get(t, made.ID)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		blind, err := json.Marshal(Reading{Label: r.get(t, made.ID), blind: true})
+		blind, err := json.Marshal(Reading{Label: f.get(t, made.ID), blind: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -423,18 +425,18 @@ func TestABlindReadingTellsNothingOfTheGrade(t *testing.T) {
 	})
 }
 
-func TestTuningShowsTheOldestThatSayWhyOfTheTuningHalfAsTheyStand(t *testing.T) {
-	each(t, func(t *testing.T, r room) {
+func TestExamplesAreTheOldestWithACritiqueInTheTuningHalf(t *testing.T) {
+	each(t, func(t *testing.T, f fixture) {
 		var all []New
 		for i := range 60 {
-			n := along(judge.Pass, fmt.Sprint("question ", i), "yes")
+			n := inline(judge.Pass, fmt.Sprint("question ", i), "yes")
 			if i%3 == 0 {
 				n.Critique = fmt.Sprint("because ", i)
 			}
 			all = append(all, n)
 		}
 		var want, silent []string
-		for _, l := range r.make(t, mine, all...) {
+		for _, l := range f.make(t, mine, all...) {
 			switch {
 			case l.InReportHalf:
 			case l.Critique != "":
@@ -444,7 +446,7 @@ func TestTuningShowsTheOldestThatSayWhyOfTheTuningHalfAsTheyStand(t *testing.T) 
 			}
 		}
 		tuning := func(v judge.Verdict, most int) (ids []string) {
-			some, err := Examples(t.Context(), r.db.In(mine), "crit_1", v, most)
+			some, err := Examples(t.Context(), f.db.In(mine), "crit_1", v, most)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -465,18 +467,18 @@ func TestTuningShowsTheOldestThatSayWhyOfTheTuningHalfAsTheyStand(t *testing.T) 
 			t.Error(got)
 		}
 		for i, kind := range []Kind{LabelError, Ambiguous, JudgeError} {
-			if _, err := r.Adjudicate(t.Context(), mine, ann, want[i], Ruling{Kind: kind, Note: "rather not"}); err != nil {
+			if _, err := f.Adjudicate(t.Context(), mine, ann, want[i], Ruling{Kind: kind, Note: "rather not"}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if got := tuning(judge.Pass, 2); !slices.Equal(got, want[2:4]) {
 			t.Errorf("%v, want %v", got, want[2:4])
 		}
-		turned, err := Examples(t.Context(), r.db.In(mine), "crit_1", judge.Fail, 3)
+		turned, err := Examples(t.Context(), f.db.In(mine), "crit_1", judge.Fail, 3)
 		if err != nil || len(turned) != 1 || turned[0].ID != want[0] || turned[0].Critique != "rather not" || turned[0].Verdict != judge.Fail {
 			t.Errorf("%+v %v", turned, err)
 		}
-		counts, err := Count(t.Context(), r.db.In(mine), "crit_1")
+		counts, err := Count(t.Context(), f.db.In(mine), "crit_1")
 		if err != nil || counts != (Counts{Pass: 58, Fail: 1}) {
 			t.Errorf("%+v %v", counts, err)
 		}

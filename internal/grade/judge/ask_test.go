@@ -59,9 +59,9 @@ func decoded(t interface {
 }
 
 var (
-	half  = 0.5
-	brief = Brief{Rubric: "The answer is polite.", Scale: Binary, Threshold: 0.5}
-	agent = Subject{[]Step{
+	half         = 0.5
+	instructions = Instructions{Rubric: "The answer is polite.", Scale: Binary, Threshold: 0.5}
+	agent        = Subject{[]Step{
 		{
 			Messages: jsontext.Value(`[{"role":"system","content":"Be brief."},{"role":"user","name":"ann","content":[{"type":"text","text":"Weather here?\nThanks"},{"type":"image_url","image_url":{"url":"https://cdn.example/a.png?secret=1"}}]}]`),
 			Response: jsontext.Value(`{"role":"assistant","content":null,"reasoning_content":"hidden","tool_calls":[{"id":"call_1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}}]}`),
@@ -75,17 +75,17 @@ var (
 	}}
 )
 
-// A new wording is a new judge: a change of these files asks for a new Edition.
-func TestEveryWordThatAJudgeIsToldIsKnown(t *testing.T) {
-	shots := []Shot{
+// A change of these files requires a new Edition: another wording makes another judge.
+func TestWhatJudgesAreToldIsUnchanged(t *testing.T) {
+	examples := []Example{
 		{Subject: *says(t, "Hi", "Go away."), Verdict: Fail, Critique: "Rude."},
 		{Subject: *says(t, "Hi", "Hello!"), Verdict: Pass, Grade: &half, Critique: "Friendly."},
 	}
-	graded := Brief{Rubric: brief.Rubric, Scale: Graded, Threshold: 0.7, Shots: shots}
-	cases := []Case{{Subject: shots[0].Subject, Human: Fail, HumanCritique: "Rude.", Judge: Opinion{"Short is polite.", 0.9, Pass}}}
-	samples := []Sample{{Subject: agent}, {Subject: shots[0].Subject, Critique: "Rude."}}
+	graded := Instructions{Rubric: instructions.Rubric, Scale: Graded, Threshold: 0.7, Examples: examples}
+	cases := []Case{{Subject: examples[0].Subject, Human: Fail, HumanCritique: "Rude.", Judge: Assessment{"Short is polite.", 0.9, Pass}}}
+	samples := []Sample{{Subject: agent}, {Subject: examples[0].Subject, Critique: "Rude."}}
 	for name, ask := range map[string]func() ([]byte, error){
-		"binary":  func() ([]byte, error) { return brief.Ask("m", &agent, Structured) },
+		"binary":  func() ([]byte, error) { return instructions.Ask("m", &agent, Structured) },
 		"graded":  func() ([]byte, error) { return graded.Ask("m", says(t, "Bye", "Bye."), Plain) },
 		"improve": func() ([]byte, error) { body, _, err := graded.Improve("m", cases, Structured); return body, err },
 		"suggest": func() ([]byte, error) { body, _, err := Suggest("m", samples, Structured); return body, err },
@@ -110,9 +110,9 @@ func TestEveryWordThatAJudgeIsToldIsKnown(t *testing.T) {
 	}
 }
 
-func TestOnlyAStructuredQuestionSetsParameters(t *testing.T) {
+func TestOnlyAStructuredQuestionHasParameters(t *testing.T) {
 	for mode, want := range map[Mode]bool{Structured: true, Plain: false} {
-		body, err := brief.Ask("some/model", &agent, mode)
+		body, err := instructions.Ask("some/model", &agent, mode)
 		_, _, r := decoded(t, body, err)
 		format := r.ResponseFormat != nil && r.ResponseFormat.Type == "json_schema" && *r.ResponseFormat.JSONSchema.Strict
 		if format != want || (r.Temperature != nil) != want || r.Temperature != nil && *r.Temperature != 0 || r.Model != "some/model" {
@@ -124,7 +124,7 @@ func TestOnlyAStructuredQuestionSetsParameters(t *testing.T) {
 	}
 }
 
-// hostile draws texts that want out of their quotation.
+// hostile draws texts that try to end their quotation.
 func hostile(marks []string) *rapid.Generator[string] {
 	pieces := append([]string{
 		"\n", "\r", "\r\n", "\u2028", "\u2029", "\u0085", "\v", "\f", "\x00", "\x1b[2J", "\"", "\\", "\\n", "\\u000a", "}", "]", "{", "\xff", "\xed\xa0\x80", "\u202e", "\U000E0041",
@@ -185,13 +185,13 @@ func stage(t testing.TB, draw func() string) *Subject {
 	}}}
 }
 
-func TestNoTextLeavesItsFence(t *testing.T) {
+func TestNoTextEscapesItsFence(t *testing.T) {
 	plain := func() string { return "x" }
 	rapid.Check(t, func(rt *rapid.T) {
-		// A shot's critique is an answer of its own, and can hold marks too.
-		b := Brief{Rubric: "R", Scale: rapid.SampledFrom(Scales()).Draw(rt, "scale"), Threshold: 0.5}
-		ask := func(shot, subject *Subject, critique string) ([]string, []string) {
-			b.Shots = []Shot{{Subject: *shot, Verdict: Fail, Critique: critique}}
+		// A example's critique is an answer of its own, and can hold marks too.
+		b := Instructions{Rubric: "R", Scale: rapid.SampledFrom(Scales()).Draw(rt, "scale"), Threshold: 0.5}
+		ask := func(example, subject *Subject, critique string) ([]string, []string) {
+			b.Examples = []Example{{Subject: *example, Verdict: Fail, Critique: critique}}
 			body, err := b.Ask("m", subject, Structured)
 			texts, roles, _ := decoded(rt, body, err)
 			return texts, roles
@@ -210,7 +210,7 @@ func TestNoTextLeavesItsFence(t *testing.T) {
 					rt.Fatalf("round %d, message %d:\n%s\nwant\n%s", round, i, shape(got[at]), shape(calm[at]))
 				}
 			}
-			var o Opinion
+			var o Assessment
 			if err := json.Unmarshal([]byte(got[2]), &o, json.RejectUnknownMembers(true)); err != nil || o.Verdict != Fail || o.Grade != 0 {
 				rt.Fatalf("the example's answer is %s", got[2])
 			}
@@ -232,7 +232,7 @@ func TestNoTextLeavesItsFence(t *testing.T) {
 	})
 }
 
-func TestATextThatHoldsItsMarkGetsAnother(t *testing.T) {
+func TestATextThatContainsItsMarkGetsAnother(t *testing.T) {
 	first := mark(0, "text", nil)
 	second := mark(0, "text", []string{"a", "b " + first + " c"})
 	third := mark(0, "text", []string{first, second})
@@ -245,27 +245,27 @@ func TestATextThatHoldsItsMarkGetsAnother(t *testing.T) {
 	}
 }
 
-func TestTheSameQuestionHasOneDigestAndAnyOtherQuestionAnother(t *testing.T) {
-	shot := Shot{Subject: *says(t, "a", "b"), Verdict: Pass}
+func TestDifferentQuestionsHaveDifferentDigests(t *testing.T) {
+	example := Example{Subject: *says(t, "a", "b"), Verdict: Pass}
 	seen := map[[32]byte]string{}
 	for name, q := range map[string]struct {
-		model string
-		brief Brief
-		about *Subject
+		model        string
+		instructions Instructions
+		about        *Subject
 	}{
-		"first":      {"m", Brief{"R", Graded, 0.5, nil}, says(t, "q", "a")},
-		"model":      {"n", Brief{"R", Graded, 0.5, nil}, says(t, "q", "a")},
-		"rubric":     {"m", Brief{"S", Graded, 0.5, nil}, says(t, "q", "a")},
-		"scale":      {"m", Brief{"R", Binary, 0.5, nil}, says(t, "q", "a")},
-		"threshold":  {"m", Brief{"R", Graded, 0.6, nil}, says(t, "q", "a")},
-		"shots":      {"m", Brief{"R", Graded, 0.5, []Shot{shot}}, says(t, "q", "a")},
-		"more shots": {"m", Brief{"R", Graded, 0.5, []Shot{shot, shot}}, says(t, "q", "a")},
-		"question":   {"m", Brief{"R", Graded, 0.5, nil}, says(t, "p", "a")},
-		"answer":     {"m", Brief{"R", Graded, 0.5, nil}, says(t, "q", "b")},
-		"border":     {"m", Brief{"R", Graded, 0.5, nil}, says(t, "qa", "")},
+		"first":         {"m", Instructions{"R", Graded, 0.5, nil}, says(t, "q", "a")},
+		"model":         {"n", Instructions{"R", Graded, 0.5, nil}, says(t, "q", "a")},
+		"rubric":        {"m", Instructions{"S", Graded, 0.5, nil}, says(t, "q", "a")},
+		"scale":         {"m", Instructions{"R", Binary, 0.5, nil}, says(t, "q", "a")},
+		"threshold":     {"m", Instructions{"R", Graded, 0.6, nil}, says(t, "q", "a")},
+		"examples":      {"m", Instructions{"R", Graded, 0.5, []Example{example}}, says(t, "q", "a")},
+		"more examples": {"m", Instructions{"R", Graded, 0.5, []Example{example, example}}, says(t, "q", "a")},
+		"question":      {"m", Instructions{"R", Graded, 0.5, nil}, says(t, "p", "a")},
+		"answer":        {"m", Instructions{"R", Graded, 0.5, nil}, says(t, "q", "b")},
+		"border":        {"m", Instructions{"R", Graded, 0.5, nil}, says(t, "qa", "")},
 	} {
-		digest, err := q.brief.Digest(q.model, q.about)
-		again, err2 := q.brief.Digest(q.model, q.about)
+		digest, err := q.instructions.Digest(q.model, q.about)
+		again, err2 := q.instructions.Digest(q.model, q.about)
 		if err != nil || err2 != nil || again != digest || seen[digest] != "" {
 			t.Errorf("%s is %s: %v, %v", name, seen[digest], err, err2)
 		}
@@ -273,29 +273,29 @@ func TestTheSameQuestionHasOneDigestAndAnyOtherQuestionAnother(t *testing.T) {
 	}
 }
 
-func TestAnExampleNeverTeachesAContradiction(t *testing.T) {
+func TestTheAssessmentOfAnExampleIsNeverAContradiction(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := Brief{Rubric: "R", Scale: rapid.SampledFrom(Scales()).Draw(t, "scale"), Threshold: rapid.Float64Range(0.001, 1).Draw(t, "threshold")}
-		shot := Shot{Verdict: rapid.SampledFrom([]Verdict{Pass, Fail}).Draw(t, "verdict"), Critique: rapid.String().Draw(t, "critique")}
+		b := Instructions{Rubric: "R", Scale: rapid.SampledFrom(Scales()).Draw(t, "scale"), Threshold: rapid.Float64Range(0.001, 1).Draw(t, "threshold")}
+		example := Example{Verdict: rapid.SampledFrom([]Verdict{Pass, Fail}).Draw(t, "verdict"), Critique: rapid.String().Draw(t, "critique")}
 		if rapid.Bool().Draw(t, "graded") {
 			g := rapid.Float64Range(-0.5, 1.5).Draw(t, "grade")
-			shot.Grade = &g
+			example.Grade = &g
 		}
-		o := b.shown(&shot)
+		o := b.shown(&example)
 		answer, err := json.Marshal(o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := b.Read(completed(string(answer))); err != nil || got != o || got.Verdict != shot.Verdict {
+		if got, err := b.Read(completed(string(answer))); err != nil || got != o || got.Verdict != example.Verdict {
 			t.Fatalf("%s: %+v, %v", answer, got, err)
 		}
-		if g := shot.Grade; g != nil && *g >= 0 && *g <= 1 && b.Scale == Binary && o.Grade != *g {
+		if g := example.Grade; g != nil && *g >= 0 && *g <= 1 && b.Scale == Binary && o.Grade != *g {
 			t.Fatalf("%v for %v", o.Grade, *g)
 		}
 	})
 }
 
-func TestWhatCannotBeAskedIsAnError(t *testing.T) {
+func TestAnUnreadableSubjectIsAnError(t *testing.T) {
 	fine := says(t, "q", "a").Steps[0]
 	broken := func(change func(*Step)) *Subject {
 		s := fine
@@ -310,11 +310,11 @@ func TestWhatCannotBeAskedIsAnError(t *testing.T) {
 		"number":      broken(func(s *Step) { s.Response = jsontext.Value(`5`) }),
 		"no tools":    broken(func(s *Step) { s.Tools = jsontext.Value(`{}`) }),
 	} {
-		if body, err := brief.Ask("m", s, Structured); err == nil {
+		if body, err := instructions.Ask("m", s, Structured); err == nil {
 			t.Errorf("%s: %s", name, body)
 		}
-		b := brief
-		b.Shots = []Shot{{Subject: *s, Verdict: Pass}}
+		b := instructions
+		b.Examples = []Example{{Subject: *s, Verdict: Pass}}
 		if body, err := b.Ask("m", &Subject{[]Step{fine}}, Structured); err == nil {
 			t.Errorf("%s as an example: %s", name, body)
 		}
@@ -322,15 +322,15 @@ func TestWhatCannotBeAskedIsAnError(t *testing.T) {
 			t.Errorf("%s as a sample", name)
 		}
 	}
-	b := Brief{Rubric: "R", Scale: Binary, Threshold: 0.5, Shots: make([]Shot, MostShots+1)}
-	for i := range b.Shots {
-		b.Shots[i] = Shot{Subject: Subject{[]Step{fine}}, Verdict: Pass}
+	b := Instructions{Rubric: "R", Scale: Binary, Threshold: 0.5, Examples: make([]Example, MostExamples+1)}
+	for i := range b.Examples {
+		b.Examples[i] = Example{Subject: Subject{[]Step{fine}}, Verdict: Pass}
 	}
 	if _, err := b.Ask("m", &Subject{[]Step{fine}}, Plain); err == nil {
 		t.Error("too many examples")
 	}
-	if b.Shots = b.Shots[1:]; len(b.Shots) != MostShots {
-		t.Fatal(len(b.Shots))
+	if b.Examples = b.Examples[1:]; len(b.Examples) != MostExamples {
+		t.Fatal(len(b.Examples))
 	}
 	if _, err := b.Ask("m", &Subject{[]Step{fine}}, Plain); err != nil {
 		t.Error(err)

@@ -8,14 +8,23 @@ import (
 	"unicode/utf8"
 )
 
-// mostPieces bounds the lines that are not quoted. Of a subject with more of them the middle is left out.
-const mostPieces = 2_000
+// A piece is a head line, which names what is quoted, and the defused text. Pieces of a response are cut last. Of media
+// a judge is told only that they are there; their data distinguishes subjects.
+type piece struct {
+	head, text string
+	judged     bool
+	media      string
+}
 
+// maxPieces limits the lines that are not quoted. Of a subject with more, the middle is left out.
+const maxPieces = 2_000
+
+// thin leaves out the middle of more than maxPieces pieces.
 func thin(all []piece) []piece {
-	if len(all) <= mostPieces {
+	if len(all) <= maxPieces {
 		return all
 	}
-	from, to := mostPieces/2, len(all)-mostPieces/2
+	from, to := maxPieces/2, len(all)-maxPieces/2
 	left := 0
 	for _, p := range all[from:to] {
 		left += utf8.RuneCountInString(p.text)
@@ -24,9 +33,9 @@ func thin(all []piece) []piece {
 	return slices.Concat(all[:from], []piece{gap}, all[to:])
 }
 
-// fit cuts the middle out of the longest pieces until what is quoted fits into room. Responses are cut only when the rest
-// is down to an eighth of it, so that a judge still sees what was asked.
-func fit(all []piece, room int) []piece {
+// fit cuts the middle out of the longest pieces until what is quoted fits the limit. Responses are cut only when
+// everything else is down to an eighth of the limit, so that a judge still sees what was asked.
+func fit(all []piece, limit int) []piece {
 	var rest, judged []int
 	total := [2]int{}
 	for _, p := range all {
@@ -39,11 +48,11 @@ func fit(all []piece, room int) []piece {
 			total[0] += size
 		}
 	}
-	if total[0]+total[1] <= room {
+	if total[0]+total[1] <= limit {
 		return all
 	}
-	forRest := min(total[0], max(room-total[1], room/8))
-	most := map[bool]int{false: level(rest, forRest), true: level(judged, room-forRest)}
+	restLimit := min(total[0], max(limit-total[1], limit/8))
+	most := map[bool]int{false: level(rest, restLimit), true: level(judged, limit-restLimit)}
 	fitted := make([]piece, 0, len(all))
 	for _, p := range all {
 		fitted = append(fitted, p.cut(most[p.judged])...)
@@ -51,30 +60,30 @@ func fit(all []piece, room int) []piece {
 	return fitted
 }
 
-// level is the most that each of some sizes may keep so that together they are within room.
-func level(sizes []int, room int) int {
+// level returns the size to which the larger ones must be cut so that together they fit the limit.
+func level(sizes []int, limit int) int {
 	slices.Sort(sizes)
 	for i, size := range sizes {
-		if each := room / (len(sizes) - i); size > each {
+		if each := limit / (len(sizes) - i); size > each {
 			return each
 		}
-		room -= size
+		limit -= size
 	}
 	return math.MaxInt
 }
 
-// width is how many characters a text is when it is quoted.
+// width returns how many characters a text has when it is quoted.
 func width(text string) int {
 	return utf8.RuneCountInString(text) + len(bar)*strings.Count(text, "\n")
 }
 
-// cut is p without its middle where it is wider than most.
-func (p piece) cut(most int) []piece {
-	if width(p.text) <= most {
+// cut takes the middle out of a piece that is wider than limit.
+func (p piece) cut(limit int) []piece {
+	if width(p.text) <= limit {
 		return []piece{p}
 	}
 	start := 0
-	for kept := most - most/2; start < len(p.text); {
+	for kept := limit - limit/2; start < len(p.text); {
 		r, size := utf8.DecodeRuneInString(p.text[start:])
 		if kept -= cost(r); kept < 0 {
 			break
@@ -82,7 +91,7 @@ func (p piece) cut(most int) []piece {
 		start += size
 	}
 	end := len(p.text)
-	for kept := most / 2; end > start; {
+	for kept := limit / 2; end > start; {
 		r, size := utf8.DecodeLastRuneInString(p.text[:end])
 		if kept -= cost(r); kept < 0 {
 			break

@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// A Case is a disagreement: what a person and a judge made of the same subject.
+// A Case is a disagreement between a person and a judge about the same subject.
 type Case struct {
 	Subject       Subject
 	Human         Verdict
 	HumanCritique string
-	Judge         Opinion
+	Judge         Assessment
 }
 
-// An Improvement is a draft of a better rubric. It is a proposal: nothing is judged by it before a person adopts it.
+// An Improvement is a draft of a better rubric. It takes effect only when a person adopts it.
 type Improvement struct {
 	Changes []string `json:"changes"`
 	Rubric  string   `json:"rubric"`
@@ -36,14 +36,14 @@ type Suggestion struct {
 	Scale  Scale  `json:"scale"`
 }
 
-// The bounds of drafts.
+// The limits of drafts.
 const (
 	MostSuggestions = 8
 	MostChanges     = 50
 	MostName        = 100
-	draftRoom       = 200_000 // characters of everything that is quoted
-	caseRoom        = 12_000  // characters that are quoted of one subject
-	mostRemark      = 2_000   // characters of a reason
+	draftLimit      = 200_000 // characters of everything that is quoted
+	caseLimit       = 12_000  // characters that are quoted of one subject
+	maxReason       = 2_000   // characters of a reason
 )
 
 const improver = `You improve the rubric of a judge. People graded some responses of an AI model otherwise than the judge did, and the people are right. You write the rubric that would have led the judge to their verdicts.
@@ -67,9 +67,9 @@ const (
 	suggestionAnswer  = `{"criteria": an array of 1 to 8 objects {"why": a string, "name": a string, "rubric": a string, "scale": "binary" or "graded"}}`
 )
 
-// Improve is the body of a question for a better rubric. It quotes the cases in order as long as there is room, and tells
-// how many it took.
-func (b *Brief) Improve(model string, cases []Case, mode Mode) (body []byte, taken int, err error) {
+// Improve makes the body of a question for a better rubric. It quotes the cases in order until the limit is reached,
+// and returns how many it took.
+func (b *Instructions) Improve(model string, cases []Case, mode Mode) (body []byte, taken int, err error) {
 	scale := "Its judge answers pass or fail."
 	if b.Scale == Graded {
 		scale = "Its judge gives a grade from 0 to 1, and the verdict is " + b.rule() + "."
@@ -100,8 +100,8 @@ How you draft
 You answer with one JSON object, and nothing before or after it:
 ` + suggestionAnswer
 
-// Suggest is the body of a question for criteria. It quotes the samples in order as long as there is room, and tells how
-// many it took.
+// Suggest makes the body of a question for new criteria. It quotes the samples in order until the limit is reached, and
+// returns how many it took.
 func Suggest(model string, samples []Sample, mode Mode) (body []byte, taken int, err error) {
 	return drafting{
 		system: suggester,
@@ -118,7 +118,7 @@ func Suggest(model string, samples []Sample, mode Mode) (body []byte, taken int,
 	})
 }
 
-// because is a statement and its reason, where it has one.
+// because makes a statement with its reason, if it has one.
 func because(statement, reason string) piece {
 	if reason == "" {
 		return piece{head: statement}
@@ -128,7 +128,7 @@ func because(statement, reason string) piece {
 
 func remark(critique string) string { return clip(defused(critique), MostCritique) }
 
-// verdictName is a verdict as it may stand in a line that is not quoted.
+// verdictName writes a verdict for a line that is not quoted.
 func verdictName(v Verdict) string {
 	if v == Pass || v == Fail {
 		return string(v)
@@ -136,22 +136,22 @@ func verdictName(v Verdict) string {
 	return name(string(v))
 }
 
-// drafting is a question for a draft, but for what it quotes.
+// drafting is a question for a draft, without what it quotes.
 type drafting struct {
 	system, lead, trail string
 	form                form
 }
 
-// ask quotes as many of n subjects as there is room for, each under its heads.
+// ask quotes as many of n subjects as the limit allows, each under its heads.
 func (d drafting) ask(model string, mode Mode, n int, item func(int) (*Subject, []piece)) (body []byte, taken int, err error) {
 	if n == 0 {
 		return nil, 0, errors.New("ask for a draft: there is nothing to quote")
 	}
 	var quoted strings.Builder
-	left := draftRoom
+	left := draftLimit
 	for ; taken < n; taken++ {
 		subject, heads := item(taken)
-		text, err := subject.quote(caseRoom)
+		text, err := subject.quote(caseLimit)
 		if err != nil {
 			return nil, 0, fmt.Errorf("quote subject %d: %w", taken, err)
 		}
@@ -166,7 +166,7 @@ func (d drafting) ask(model string, mode Mode, n int, item func(int) (*Subject, 
 	return body, taken, err
 }
 
-// ReadImprovement is the draft that a chat completion holds, or a *Failure.
+// ReadImprovement reads the draft in a chat completion. Its error is a *Failure.
 func ReadImprovement(completion []byte) (Improvement, error) {
 	var said struct {
 		Changes *[]string `json:"changes"`
@@ -186,12 +186,13 @@ func ReadImprovement(completion []byte) (Improvement, error) {
 		return Improvement{}, failed(OutOfRange, "%d changes are not from 1 to %d", n, MostChanges)
 	}
 	for _, c := range *said.Changes {
-		i.Changes = append(i.Changes, clip(c, mostRemark))
+		i.Changes = append(i.Changes, clip(c, maxReason))
 	}
 	return i, nil
 }
 
-// ReadSuggestions are the drafts that a chat completion holds, 1 to MostSuggestions with names of their own, or a *Failure.
+// ReadSuggestions reads the drafts in a chat completion: 1 to MostSuggestions, with different names. Its error is a
+// *Failure.
 func ReadSuggestions(completion []byte) ([]Suggestion, error) {
 	var said struct {
 		Criteria *[]struct {
@@ -215,7 +216,7 @@ func ReadSuggestions(completion []byte) ([]Suggestion, error) {
 		if c.Why == nil || c.Name == nil || c.Rubric == nil || c.Scale == nil {
 			return nil, failed(Malformed, "criterion %d: why, name, rubric and scale are not all there", i+1)
 		}
-		s := Suggestion{clip(*c.Why, mostRemark), strings.TrimSpace(*c.Name), *c.Rubric, *c.Scale}
+		s := Suggestion{clip(*c.Why, maxReason), strings.TrimSpace(*c.Name), *c.Rubric, *c.Scale}
 		if err := s.check(all); err != nil {
 			return nil, err
 		}
@@ -224,7 +225,7 @@ func ReadSuggestions(completion []byte) ([]Suggestion, error) {
 	return all, nil
 }
 
-// check is what is wrong with a suggestion after others.
+// check reports what is wrong with a suggestion that comes after others.
 func (s *Suggestion) check(others []Suggestion) error {
 	switch {
 	case s.Name == "" || utf8.RuneCountInString(s.Name) > MostName:

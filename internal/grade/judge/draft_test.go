@@ -10,14 +10,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestNoDisagreementLeavesItsFence(t *testing.T) {
-	b := Brief{Rubric: "R", Scale: Graded, Threshold: 0.5}
-	calm, _, err := b.Improve("m", []Case{{Subject: *stage(t, func() string { return "x" }), Human: Pass, HumanCritique: "x", Judge: Opinion{"x", 0, Fail}}}, Plain)
+func TestNoDisagreementEscapesItsFence(t *testing.T) {
+	b := Instructions{Rubric: "R", Scale: Graded, Threshold: 0.5}
+	calm, _, err := b.Improve("m", []Case{{Subject: *stage(t, func() string { return "x" }), Human: Pass, HumanCritique: "x", Judge: Assessment{"x", 0, Fail}}}, Plain)
 	want, wantRoles, _ := decoded(t, calm, err)
 	rapid.Check(t, func(rt *rapid.T) {
 		texts := hostile([]string{marksOf(want)[0]})
 		draw := func() string { return texts.Draw(rt, "text") }
-		body, _, err := b.Improve("m", []Case{{Subject: *stage(t, draw), Human: Pass, HumanCritique: "x" + draw(), Judge: Opinion{"x" + draw(), 0, Fail}}}, Plain)
+		body, _, err := b.Improve("m", []Case{{Subject: *stage(t, draw), Human: Pass, HumanCritique: "x" + draw(), Judge: Assessment{"x" + draw(), 0, Fail}}}, Plain)
 		got, roles, _ := decoded(rt, body, err)
 		if !slices.Equal(roles, wantRoles) || got[0] != want[0] || shape(got[1]) != shape(want[1]) {
 			rt.Fatalf("%q", got)
@@ -28,7 +28,7 @@ func TestNoDisagreementLeavesItsFence(t *testing.T) {
 	})
 }
 
-func TestADraftTakesCasesInOrderUntilItsRoomIsFull(t *testing.T) {
+func TestADraftTakesCasesInOrderUpToItsLimit(t *testing.T) {
 	for _, c := range []struct{ cases, size, least, most int }{
 		{1, 10, 1, 1},
 		{30, 1_000, 30, 30},
@@ -39,10 +39,10 @@ func TestADraftTakesCasesInOrderUntilItsRoomIsFull(t *testing.T) {
 		cases, samples := make([]Case, c.cases), make([]Sample, c.cases)
 		for i := range cases {
 			s := *says(t, strings.Repeat("x", c.size), "answer")
-			cases[i] = Case{Subject: s, Human: Pass, Judge: Opinion{Verdict: Fail}}
+			cases[i] = Case{Subject: s, Human: Pass, Judge: Assessment{Verdict: Fail}}
 			samples[i] = Sample{Subject: s, Critique: "hm"}
 		}
-		improve, taken, err := brief.Improve("m", cases, Structured)
+		improve, taken, err := instructions.Improve("m", cases, Structured)
 		suggest, sampled, err2 := Suggest("m", samples, Structured)
 		for _, d := range []struct {
 			body  []byte
@@ -54,13 +54,13 @@ func TestADraftTakesCasesInOrderUntilItsRoomIsFull(t *testing.T) {
 			if d.taken < c.least || d.taken > c.most || strings.Count(texts[1], d.head) != d.taken {
 				t.Errorf("%+v: %d taken, %d%s", c, d.taken, strings.Count(texts[1], d.head), d.head)
 			}
-			if n := utf8.RuneCountInString(texts[1]); n > draftRoom+1_000 {
+			if n := utf8.RuneCountInString(texts[1]); n > draftLimit+1_000 {
 				t.Errorf("%+v: %d characters", c, n)
 			}
 		}
 	}
 	for name, err := range map[string]error{
-		"improve": func() error { _, _, err := brief.Improve("m", nil, Plain); return err }(),
+		"improve": func() error { _, _, err := instructions.Improve("m", nil, Plain); return err }(),
 		"suggest": func() error { _, _, err := Suggest("m", nil, Plain); return err }(),
 	} {
 		if err == nil {
@@ -69,7 +69,7 @@ func TestADraftTakesCasesInOrderUntilItsRoomIsFull(t *testing.T) {
 	}
 }
 
-func TestADraftIsReadAsStrictlyAsAVerdict(t *testing.T) {
+func TestADraftIsReadAsStrictlyAsAnAssessment(t *testing.T) {
 	long := strings.Repeat("é", MostRubric)
 	for text, want := range map[string]FailureKind{
 		`{"changes":["a"],"rubric":"R"}`:                                            "",

@@ -1,10 +1,10 @@
-// Package judge is what a model is asked that judges other models, and how its answer is read. It speaks to nobody: it
-// makes the bodies of chat completions, and reads what came back.
+// Package judge makes the questions that judge models are asked, and reads their answers. It does no I/O: it makes the
+// bodies of chat completions, and reads what came back.
 //
-// Whatever is judged was written by others, and some of it is meant to move the judge. Two things stand against that, and
-// neither trusts a model: every line that is quoted is marked as quoted, inside a fence whose mark is nowhere in the text,
-// so that no text can end its quotation; and an answer that is not exactly a verdict is a failure, which is never counted
-// as one.
+// What is judged was written by others, and some of it tries to influence the judge. Two rules prevent that without
+// trusting a model. Every quoted line is marked as quoted, between two boundary lines whose mark occurs nowhere in the
+// text, so that no text can end its quotation. And an answer that is not exactly the JSON asked for is a failure, which
+// is never counted as a verdict.
 package judge
 
 import (
@@ -20,7 +20,7 @@ import (
 	"sovereign/internal/base/fault"
 )
 
-// A Verdict is whether a rubric is met.
+// A Verdict says whether a rubric is met.
 type Verdict string
 
 // The verdicts.
@@ -29,83 +29,83 @@ const (
 	Fail Verdict = "fail"
 )
 
-// A Scale is how a judge decides.
+// A Scale says how a judge decides.
 type Scale string
 
-// The scales. On the binary one the verdict decides, and the grade is how sure the judge is of a pass; on the graded one
-// the grade decides: the verdict is whether it reaches the threshold.
+// The scales. On the binary one the verdict decides, and the grade is how sure the judge is of a pass; on the graded
+// one the grade decides: the verdict is whether it reaches the threshold.
 const (
 	Binary Scale = "binary"
 	Graded Scale = "graded"
 )
 
-// Scales are all of them.
+// Scales returns all scales.
 func Scales() []Scale { return []Scale{Binary, Graded} }
 
-// A Mode is how a model is asked.
+// A Mode says how a model is asked.
 type Mode int
 
-// The modes. A structured question brings the schema of its answer, and a temperature of 0; a plain one says the form in
-// words alone, for models that refuse those parameters.
+// The modes. A structured question brings the schema of its answer, and a temperature of 0; a plain one says the form
+// in words alone, for models that refuse those parameters.
 const (
 	Structured Mode = iota
 	Plain
 )
 
-// A Brief is what a judge is told, whatever it judges.
-type Brief struct {
+// Instructions are what a judge is told, whatever it judges.
+type Instructions struct {
 	Rubric    string
 	Scale     Scale
 	Threshold float64 // the lowest grade that passes
-	Shots     []Shot
+	Examples  []Example
 }
 
-// A Subject is what is judged: one step for an exchange, several for a whole trace.
+// A Subject is what is judged. An exchange has one step, a trace has several.
 type Subject struct{ Steps []Step }
 
-// A Step is one exchange as it was logged: OpenAI's messages, the assistant's message that answered them, and the tools
-// that were on offer, which may be null.
+// A Step is one logged exchange: OpenAI's messages, the assistant's message that answered them, and the tools on offer,
+// which may be null.
 type Step struct {
 	Messages jsontext.Value `json:"messages"`
 	Response jsontext.Value `json:"response"`
 	Tools    jsontext.Value `json:"tools,omitempty"`
 }
 
-// A Shot is an example that a person graded. One without a grade, or with one that its verdict contradicts, is shown with
-// a grade of 1 where it passes, and of 0 where it fails.
-type Shot struct {
+// An Example is an exchange that a person graded. Without a grade, or with one that contradicts its verdict, it is
+// shown with a grade of 1 where it passes and 0 where it fails.
+type Example struct {
 	Subject  Subject
 	Verdict  Verdict
 	Grade    *float64
 	Critique string
 }
 
-// An Opinion is a judge's answer. Its members are in the order in which a model shall write them: one that gives its
-// reasons first grades by them, and one that gives them last makes them up.
-type Opinion struct {
+// An Assessment is a judge's answer. A model writes its members in this order: reasons that come first guide the grade,
+// reasons that come last are invented for it.
+type Assessment struct {
 	Critique string  `json:"critique"`
 	Grade    float64 `json:"grade"`
 	Verdict  Verdict `json:"verdict"`
 }
 
-// The bounds, in characters.
+// The limits, in characters.
 const (
 	MostRubric   = 20_000
 	MostCritique = 4_000
-	MostShots    = 16
-	room         = 200_000 // of what is quoted of a subject
-	shotRoom     = 20_000  // of what is quoted of an example
+	MostExamples = 16      // examples, not characters
+	subjectLimit = 200_000 // of what is quoted of a subject
+	exampleLimit = 20_000  // of what is quoted of an example
 )
 
 // Check reports the first rule that b breaks, naming the field.
-func (b *Brief) Check() error {
+func (b *Instructions) Check() error {
 	if err := CheckRubric(b.Rubric); err != nil {
 		return err
 	}
 	switch {
 	case !slices.Contains(Scales(), b.Scale):
 		return fault.Invalid("scale", "must be binary or graded")
-	case !(b.Threshold > 0 && b.Threshold <= 1): // which refuses what is no number, too
+	case !(b.Threshold > 0 && b.Threshold <= 1): // NaN is refused, too
 		return fault.Invalid("pass_threshold", "must be above 0 and at most 1")
 	}
 	return nil
@@ -124,26 +124,26 @@ func CheckRubric(rubric string) error {
 	return nil
 }
 
-// Ask is the body of the chat completion that asks model about s. The same question has the same body, and its system
-// message and examples are the same for every subject, so that providers can remember them.
-func (b *Brief) Ask(model string, s *Subject, mode Mode) ([]byte, error) {
-	if len(b.Shots) > MostShots {
-		return nil, fmt.Errorf("ask a judge: %d examples are over %d", len(b.Shots), MostShots)
+// Ask makes the body of the chat completion that asks a model about s. The same question always has the same body. The
+// system message and the examples are the same for every subject, so that providers can cache them.
+func (b *Instructions) Ask(model string, s *Subject, mode Mode) ([]byte, error) {
+	if len(b.Examples) > MostExamples {
+		return nil, fmt.Errorf("ask a judge: %d examples are over %d", len(b.Examples), MostExamples)
 	}
-	q := question{system: b.charge(), form: verdictForm}
-	for i := range b.Shots {
-		shot := &b.Shots[i]
-		text, err := shot.Subject.quote(shotRoom)
+	q := question{system: b.systemMessage(), form: verdictForm}
+	for i := range b.Examples {
+		example := &b.Examples[i]
+		text, err := example.Subject.quote(exampleLimit)
 		if err != nil {
 			return nil, fmt.Errorf("quote example %d: %w", i, err)
 		}
-		answer, err := json.Marshal(b.shown(shot))
+		answer, err := json.Marshal(b.shown(example))
 		if err != nil {
-			return nil, fmt.Errorf("write the opinion of example %d: %w", i, err)
+			return nil, fmt.Errorf("write the assessment of example %d: %w", i, err)
 		}
 		q.exchanges = append(q.exchanges, exchange{lead: exampleLead, quoted: text, trail: b.reminder(), answer: string(answer)})
 	}
-	text, err := s.quote(room)
+	text, err := s.quote(subjectLimit)
 	if err != nil {
 		return nil, fmt.Errorf("quote what is judged: %w", err)
 	}
@@ -151,42 +151,29 @@ func (b *Brief) Ask(model string, s *Subject, mode Mode) ([]byte, error) {
 	return q.body(model, mode)
 }
 
-// Digest is the address of a question by its content: model, brief and subject. Questions that are asked in the same
-// words are one question, whatever the mode; what is not shown to a judge is no part of it.
-func (b *Brief) Digest(model string, s *Subject) ([sha256.Size]byte, error) {
+// Digest identifies a question by its content: model, instructions and subject. Questions with the same words have the
+// same digest, whatever the mode. What is not shown to a judge is not part of it.
+func (b *Instructions) Digest(model string, s *Subject) ([sha256.Size]byte, error) {
 	body, err := b.Ask(model, s, Structured)
 	return sha256.Sum256(body), err
 }
 
-// shown is an example's opinion, as a judge would have had to write it.
-func (b *Brief) shown(shot *Shot) Opinion {
-	o := Opinion{Critique: clip(defused(shot.Critique), MostCritique), Verdict: shot.Verdict}
+// shown returns an example's assessment, as a judge would have had to write it.
+func (b *Instructions) shown(example *Example) Assessment {
+	o := Assessment{Critique: clip(defused(example.Critique), MostCritique), Verdict: example.Verdict}
 	if o.Verdict == Pass {
 		o.Grade = 1
 	}
-	if g := shot.Grade; g != nil && *g >= 0 && *g <= 1 && (b.Scale != Graded || b.verdict(*g) == o.Verdict) {
+	if g := example.Grade; g != nil && *g >= 0 && *g <= 1 && (b.Scale != Graded || b.verdict(*g) == o.Verdict) {
 		o.Grade = *g
 	}
 	return o
 }
 
-// verdict is that of a grade.
-func (b *Brief) verdict(grade float64) Verdict {
+// verdict returns the verdict of a grade.
+func (b *Instructions) verdict(grade float64) Verdict {
 	if grade >= b.Threshold {
 		return Pass
 	}
 	return Fail
-}
-
-// clip is s, or its first characters and an ellipsis where it has more than most.
-func clip(s string, most int) string {
-	if len(s) <= most || utf8.RuneCountInString(s) <= most {
-		return s
-	}
-	end := 0
-	for range most - 1 {
-		_, size := utf8.DecodeRuneInString(s[end:])
-		end += size
-	}
-	return s[:end] + "…"
 }

@@ -13,28 +13,20 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-// A piece is a line that says what is quoted, and the text, which is defused. A piece of a response is cut last. Of media, a judge
-// is shown that they are there; what they are tells subjects apart.
-type piece struct {
-	head, text string
-	judged     bool
-	media      string
-}
-
-// lenient reads what was logged: what is odd must not be lost for it.
+// lenient reads what was logged. Odd JSON must not be lost.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// quote is s in lines, in which so many characters are quoted at most.
-func (s *Subject) quote(room int) (string, error) {
+// quote writes s in lines, with at most limit quoted characters.
+func (s *Subject) quote(limit int) (string, error) {
 	all, err := s.pieces()
 	if err != nil {
 		return "", err
 	}
-	return lines(fit(thin(all), room)), nil
+	return lines(fit(thin(all), limit)), nil
 }
 
-// Identity is what a subject is known by: all that a judge can be shown of it, and its media. What else its JSON holds, and how it is
-// written, makes no other of it.
+// Identity identifies a subject by everything that a judge can be shown of it, and its media. Other members of its
+// JSON, and its formatting, do not count.
 func (s *Subject) Identity() (id [sha256.Size]byte, err error) {
 	all, err := s.pieces()
 	if err != nil {
@@ -50,17 +42,17 @@ func (s *Subject) Identity() (id [sha256.Size]byte, err error) {
 	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
-// pieces are those of all steps.
+// pieces returns the pieces of all steps.
 func (s *Subject) pieces() (all []piece, err error) {
 	if len(s.Steps) == 0 {
 		return nil, errors.New("there is no step")
 	}
-	told := record{}
+	seen := record{}
 	for i := range s.Steps {
 		if len(s.Steps) > 1 {
 			all = append(all, piece{head: fmt.Sprintf("STEP %d of %d", i+1, len(s.Steps))})
 		}
-		pieces, err := s.Steps[i].pieces(i+1, told)
+		pieces, err := s.Steps[i].pieces(i+1, seen)
 		if err != nil {
 			return nil, fmt.Errorf("step %d: %w", i+1, err)
 		}
@@ -69,7 +61,7 @@ func (s *Subject) pieces() (all []piece, err error) {
 	return all, nil
 }
 
-// lines are what some pieces look like.
+// lines writes pieces.
 func lines(all []piece) string {
 	var b strings.Builder
 	for _, p := range all {
@@ -84,9 +76,9 @@ func lines(all []piece) string {
 	return b.String()
 }
 
-// pieces are those of a step. What it shares with an earlier step of a trace is not quoted again: the steps of an agent
-// repeat all that was said before.
-func (s *Step) pieces(number int, told record) (all []piece, err error) {
+// pieces returns the pieces of a step. What it shares with an earlier step of a trace is not quoted again: the steps of
+// an agent repeat everything that was said before.
+func (s *Step) pieces(number int, seen record) (all []piece, err error) {
 	tools, err := offered(s.Tools)
 	if err != nil {
 		return nil, err
@@ -99,7 +91,7 @@ func (s *Step) pieces(number int, told record) (all []piece, err error) {
 	if err != nil {
 		return nil, err
 	}
-	all = append(told.tools(number, tools), told.talk(number, messages, response)...)
+	all = append(seen.tools(number, tools), seen.talk(number, messages, response)...)
 	all = append(all, piece{head: "RESPONSE", judged: true})
 	for _, p := range response {
 		p.judged = true
@@ -108,13 +100,13 @@ func (s *Step) pieces(number int, told record) (all []piece, err error) {
 	return all, nil
 }
 
-// A record is which step of a trace was the first to offer some tools, or to begin with some messages.
+// A record says which step of a trace was the first to offer some tools, or to begin with some messages.
 type record map[prefix]int
 
 // A prefix is the digest of the beginning of a conversation.
 type prefix [sha256.Size]byte
 
-// with is the prefix that is a message longer.
+// with returns the prefix that is one message longer.
 func (p prefix) with(message []piece) prefix {
 	h := sha256.New()
 	h.Write(p[:])
@@ -127,9 +119,9 @@ func (p prefix) with(message []piece) prefix {
 	return prefix(h.Sum(nil))
 }
 
-// tools are those of a step, or the earlier step that had the same.
+// tools returns the tools of a step, or a reference to the earlier step that had the same.
 func (r record) tools(number int, tools []piece) []piece {
-	key := prefix{1}.with(tools) // no conversation begins with this
+	key := prefix{1}.with(tools) // the empty conversation begins with zeros
 	if first := r[key]; first > 0 && len(tools) > 0 {
 		return []piece{{head: fmt.Sprintf("(the tools of step %d are on offer)", first)}}
 	}
@@ -137,7 +129,8 @@ func (r record) tools(number int, tools []piece) []piece {
 	return tools
 }
 
-// talk is the messages of a step, from where they leave those of the earlier step with which they have the most in common.
+// talk returns the messages of a step, from where they differ from the earlier step with which they have the most in
+// common.
 func (r record) talk(number int, messages []jsontext.Value, response []piece) (all []piece) {
 	var at prefix
 	for i, m := range messages {
@@ -156,7 +149,7 @@ func (r record) talk(number int, messages []jsontext.Value, response []piece) (a
 	return all
 }
 
-// offered are the tools that a model could call.
+// offered returns the tools that a model could call.
 func offered(tools jsontext.Value) (all []piece, err error) {
 	if len(tools) == 0 || tools.Kind() == 'n' {
 		return nil, nil
@@ -180,7 +173,7 @@ func offered(tools jsontext.Value) (all []piece, err error) {
 	return all, nil
 }
 
-// answered is a response: an assistant's message, or its text alone.
+// answered returns the pieces of a response: an assistant's message, or its text alone.
 func answered(response jsontext.Value) ([]piece, error) {
 	switch {
 	case len(response) == 0 || response.Kind() == 'n':

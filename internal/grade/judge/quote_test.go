@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestWhatIsNotTextIsToldAndNeverShown(t *testing.T) {
+func TestMediaAndUnknownPartsAreNamedAndNeverShown(t *testing.T) {
 	blob := strings.Repeat("QUJD", 1000)
 	for message, want := range map[string]string{
 		`{"role":"user","content":"a\nb"}`:                                               "user:\n| a\n| b\n",
@@ -46,7 +46,7 @@ func TestWhatIsNotTextIsToldAndNeverShown(t *testing.T) {
 	}
 }
 
-func TestAResponseIsAMessageATextOrNone(t *testing.T) {
+func TestAResponseIsAMessageATextOrNull(t *testing.T) {
 	for response, want := range map[string]string{
 		`{"role":"assistant","content":"a"}`: "assistant:\n| a\n",
 		`{"content":"a"}`:                    "assistant:\n| a\n",
@@ -61,7 +61,7 @@ func TestAResponseIsAMessageATextOrNone(t *testing.T) {
 	}
 }
 
-func TestToolsAreShownByWhatTheyDo(t *testing.T) {
+func TestToolsAreShownWithTheirDescriptions(t *testing.T) {
 	got, err := offered(jsontext.Value(`[{"type":"function","function":{"name":"a\n","description":"d"}},{"type":"function","function":{"name":"b","parameters":{"type":"object"}}},{"type":"web_search"},7]`))
 	want := "tool \"a\\n\" on offer:\n| d\ntool \"b\" on offer:\n| {\"type\":\"object\"}\na tool on offer, in an unknown form of 21 bytes\na tool on offer, in an unknown form of 1 bytes\n"
 	if err != nil || lines(got) != want {
@@ -69,7 +69,7 @@ func TestToolsAreShownByWhatTheyDo(t *testing.T) {
 	}
 }
 
-func TestWhatIsInvisibleIsWrittenOutAndControlTokensAreBroken(t *testing.T) {
+func TestInvisibleCharactersAreEscapedAndControlTokensBroken(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain é 😀\t<b> [x] a<b [sim quality=0.50]":  "plain é 😀\t<b> [x] a<b [sim quality=0.50]",
 		"a\r\nb\rc\u2028d\u2029e\u0085f\vg\fh":       "a\nb\nc\nd\ne\nf\ng\nh",
@@ -95,7 +95,7 @@ func TestWhatIsInvisibleIsWrittenOutAndControlTokensAreBroken(t *testing.T) {
 	})
 }
 
-func TestAStepOfATraceQuotesOnlyWhatIsNew(t *testing.T) {
+func TestAStepOfATraceQuotesOnlyNewMessages(t *testing.T) {
 	turns := []string{}
 	say := func(role, text string) string { return fmt.Sprintf(`{"role":%q,"content":%q}`, role, text) }
 	var s Subject
@@ -108,7 +108,7 @@ func TestAStepOfATraceQuotesOnlyWhatIsNew(t *testing.T) {
 		}
 		turns = append(turns, answer)
 	}
-	text, err := s.quote(room)
+	text, err := s.quote(subjectLimit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,9 +130,9 @@ var gap = func(line string) (n int, ok bool) {
 	return n, found && err == nil
 }
 
-func TestTheMiddleOfTheLongestIsCutFirstAndTheResponseLast(t *testing.T) {
+func TestLongTextsAreCutInTheMiddleAndTheResponseLast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		room := rapid.IntRange(16, 3000).Draw(t, "room")
+		limit := rapid.IntRange(16, 3000).Draw(t, "limit")
 		var all []piece
 		unit := rapid.SampledFrom([]string{"x", "é", "x\ny", "\n"}).Draw(t, "unit")
 		for i, n := range rapid.SliceOfN(rapid.IntRange(0, 2000), 1, 12).Draw(t, "sizes") {
@@ -147,7 +147,7 @@ func TestTheMiddleOfTheLongestIsCutFirstAndTheResponseLast(t *testing.T) {
 				asked += width(p.text)
 			}
 		}
-		got := fit(slices.Clone(all), room)
+		got := fit(slices.Clone(all), limit)
 		kept := 0
 		longest, shortestCut := map[bool]int{}, map[bool]int{false: 1 << 30, true: 1 << 30}
 		for at := 0; len(all) > 0; all = all[1:] {
@@ -183,24 +183,24 @@ func TestTheMiddleOfTheLongestIsCutFirstAndTheResponseLast(t *testing.T) {
 				t.Fatalf("the cut is not in the middle: %d and %d", width(first.text), width(last.text))
 			}
 		}
-		if kept > room {
-			t.Fatalf("%d in %d", kept, room)
+		if kept > limit {
+			t.Fatalf("%d in %d", kept, limit)
 		}
-		if total <= room && kept != total {
-			t.Fatalf("%d of %d although there is room for %d", kept, total, room)
+		if total <= limit && kept != total {
+			t.Fatalf("%d of %d at a limit of %d", kept, total, limit)
 		}
 		for _, judged := range []bool{false, true} {
 			if longest[judged] > shortestCut[judged] {
 				t.Fatalf("one of %d is whole, one of %d is cut", longest[judged], shortestCut[judged])
 			}
 		}
-		if judged <= room-min(asked, room/8) && shortestCut[true] < 1<<30 {
-			t.Fatalf("a response of %d is cut in a room of %d", judged, room)
+		if judged <= limit-min(asked, limit/8) && shortestCut[true] < 1<<30 {
+			t.Fatalf("a response of %d is cut at a limit of %d", judged, limit)
 		}
 	})
 }
 
-func TestAVeryLongSubjectStaysWithinItsRoomAndKeepsItsEnds(t *testing.T) {
+func TestAVeryLongSubjectIsCutToItsLimitAndKeepsItsEnds(t *testing.T) {
 	long := "first words " + strings.Repeat("filling\n", 100_000) + " last words"
 	many := make([]map[string]string, 100_000)
 	for i := range many {
@@ -212,11 +212,11 @@ func TestAVeryLongSubjectStaysWithinItsRoomAndKeepsItsEnds(t *testing.T) {
 		"both":          says(t, long, long),
 		"many":          {[]Step{{Messages: value(t, many), Response: jsontext.Value(`"short answer"`)}}},
 	} {
-		text, err := s.quote(room)
+		text, err := s.quote(subjectLimit)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := utf8.RuneCountInString(text); n > room+room/10 || name != "many" && n < room*9/10 {
+		if n := utf8.RuneCountInString(text); n > subjectLimit+subjectLimit/10 || name != "many" && n < subjectLimit*9/10 {
 			t.Errorf("%s: %d characters", name, n)
 		}
 		if !strings.Contains(text, " left out)\n") {

@@ -13,7 +13,7 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-// A FailureKind is why a judge gave no opinion.
+// A FailureKind says why a judge gave no assessment.
 type FailureKind string
 
 // The kinds of failures.
@@ -33,7 +33,7 @@ type FailureDoc struct {
 	When string
 }
 
-// FailureKinds is the whole table: the documentation is made from it.
+// FailureKinds returns all kinds, with their documentation.
 func FailureKinds() []FailureDoc {
 	return []FailureDoc{
 		{Unanswered, "The model could not be asked, or what came back is no chat completion."},
@@ -46,7 +46,7 @@ func FailureKinds() []FailureDoc {
 	}
 }
 
-// A Failure is an answer that is no opinion. It is never a verdict.
+// A Failure is an answer without an assessment. It is never counted as a verdict.
 type Failure struct {
 	Kind   FailureKind
 	Detail string
@@ -59,31 +59,31 @@ func failed(kind FailureKind, format string, args ...any) *Failure {
 	return &Failure{kind, clip(fmt.Sprintf(format, args...), most)}
 }
 
-// Read is the opinion that a chat completion holds, or a *Failure.
-func (b *Brief) Read(completion []byte) (Opinion, error) {
+// Read reads the assessment in a chat completion. Its error is a *Failure.
+func (b *Instructions) Read(completion []byte) (Assessment, error) {
 	var said struct {
 		Grade    *float64 `json:"grade"`
 		Verdict  *Verdict `json:"verdict"`
 		Critique *string  `json:"critique"`
 	}
 	if err := read(completion, &said); err != nil {
-		return Opinion{}, err
+		return Assessment{}, err
 	}
 	switch {
 	case said.Grade == nil || said.Verdict == nil || said.Critique == nil:
-		return Opinion{}, failed(Malformed, "grade, verdict and critique are not all there")
+		return Assessment{}, failed(Malformed, "grade, verdict and critique are not all there")
 	case *said.Verdict != Pass && *said.Verdict != Fail:
-		return Opinion{}, failed(Malformed, "the verdict %q is neither pass nor fail", *said.Verdict)
+		return Assessment{}, failed(Malformed, "the verdict %q is neither pass nor fail", *said.Verdict)
 	case !(*said.Grade >= 0 && *said.Grade <= 1):
-		return Opinion{}, failed(OutOfRange, "the grade %v is not from 0 to 1", *said.Grade)
+		return Assessment{}, failed(OutOfRange, "the grade %v is not from 0 to 1", *said.Grade)
 	case b.Scale == Graded && *said.Verdict != b.verdict(*said.Grade):
-		return Opinion{}, failed(Contradiction, "a grade of %v with a threshold of %v is no %s", *said.Grade, b.Threshold, *said.Verdict)
+		return Assessment{}, failed(Contradiction, "a grade of %v with a threshold of %v is no %s", *said.Grade, b.Threshold, *said.Verdict)
 	}
-	return Opinion{clip(*said.Critique, MostCritique), math.Abs(*said.Grade), *said.Verdict}, nil // there is a zero below zero
+	return Assessment{clip(*said.Critique, MostCritique), math.Abs(*said.Grade), *said.Verdict}, nil // without a negative zero
 }
 
-// read takes the JSON object out of a completion: all of its text, but for white space and one Markdown fence around it,
-// and nothing in it that into does not have.
+// read decodes the JSON object in a completion. The object must be the whole text, except for white space and one
+// Markdown fence around it, and must not have members that into does not have.
 func read(completion []byte, into any) error {
 	text, err := content(completion)
 	if err != nil {
@@ -98,7 +98,7 @@ func read(completion []byte, into any) error {
 	return nil
 }
 
-// content is the text of a completion's first choice.
+// content returns the text of a completion's first choice.
 func content(completion []byte) (string, error) {
 	var answer struct {
 		Choices []struct {
@@ -139,7 +139,7 @@ func content(completion []byte) (string, error) {
 	return text, nil
 }
 
-// ending is the last bytes of a text.
+// ending returns the last bytes of a text.
 func ending(text string) string {
 	const most = 100
 	return strings.ToValidUTF8(text[max(0, len(text)-most):], "")
@@ -147,7 +147,7 @@ func ending(text string) string {
 
 var opening = regexp.MustCompile("^```[A-Za-z]*[ \t\r]*\n")
 
-// unfenced is text without the white space, and the Markdown fence, around it.
+// unfenced removes the white space and the Markdown fence around a text.
 func unfenced(text string) string {
 	text = strings.TrimSpace(text)
 	open := opening.FindString(text)

@@ -29,7 +29,7 @@ func kindOf(err error) FailureKind {
 	return ""
 }
 
-func TestAnAnswerIsExactlyAVerdictOrAFailure(t *testing.T) {
+func TestAnAnswerIsAnAssessmentOrAFailure(t *testing.T) {
 	const good = `{"grade":0.7,"verdict":"pass","critique":"fine"}`
 	for text, want := range map[string]FailureKind{
 		good:                                  "",
@@ -83,20 +83,20 @@ func TestAnAnswerIsExactlyAVerdictOrAFailure(t *testing.T) {
 		`{"grade":-0.01,"verdict":"pass","critique":"x"}`:                OutOfRange,
 		`{"grade":7,"verdict":"pass","critique":"x"}`:                    OutOfRange,
 	} {
-		o, err := brief.Read(completed(text))
+		o, err := instructions.Read(completed(text))
 		if kindOf(err) != want || (err == nil) != (want == "") {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
-		if err == nil && o != (Opinion{"fine", 0.7, Pass}) || err != nil && o != (Opinion{}) {
+		if err == nil && o != (Assessment{"fine", 0.7, Pass}) || err != nil && o != (Assessment{}) {
 			t.Errorf("%q: %+v", text, o)
 		}
 	}
-	if _, err := brief.Read(completed(`{"grade":1e999,"verdict":"pass","critique":"x"}`)); kindOf(err) != OutOfRange && kindOf(err) != Malformed {
+	if _, err := instructions.Read(completed(`{"grade":1e999,"verdict":"pass","critique":"x"}`)); kindOf(err) != OutOfRange && kindOf(err) != Malformed {
 		t.Error(err)
 	}
 }
 
-func TestACompletionThatIsNoAnswerSaysWhy(t *testing.T) {
+func TestACompletionWithoutAnAnswerIsAFailureWithItsKind(t *testing.T) {
 	const good = `"{\"grade\":1,\"verdict\":\"pass\",\"critique\":\"\"}"`
 	for completion, want := range map[string]FailureKind{
 		`{"choices":[{"message":{"content":` + good + `},"finish_reason":"stop"}]}`:                                     "",
@@ -120,7 +120,7 @@ func TestACompletionThatIsNoAnswerSaysWhy(t *testing.T) {
 		`{"choices":[{"message":{"content":[{"type":"refusal","refusal":"I cannot."}]},"finish_reason":"stop"}]}`: Refused,
 		`{"choices":[{"message":{"content":[{"type":"image_url"}]},"finish_reason":"stop"}]}`:                     Malformed,
 	} {
-		if _, err := brief.Read([]byte(completion)); kindOf(err) != want || (err == nil) != (want == "") {
+		if _, err := instructions.Read([]byte(completion)); kindOf(err) != want || (err == nil) != (want == "") {
 			t.Errorf("%s: %v, want %q", completion, err, want)
 		}
 	}
@@ -146,7 +146,7 @@ func TestAGradeDecidesOnTheGradedScaleAndTheVerdictOnTheBinaryOne(t *testing.T) 
 		{Binary, 0.5, "1", Fail, ""},
 		{Binary, 0.5, "-0", Pass, ""},
 	} {
-		b := Brief{Scale: c.scale, Threshold: c.threshold}
+		b := Instructions{Scale: c.scale, Threshold: c.threshold}
 		o, err := b.Read(completed(`{"grade":` + c.grade + `,"verdict":"` + string(c.verdict) + `","critique":""}`))
 		if kindOf(err) != c.want || err == nil && (o.Verdict != c.verdict || math.Signbit(o.Grade)) {
 			t.Errorf("%+v: %+v, %v", c, o, err)
@@ -154,19 +154,19 @@ func TestAGradeDecidesOnTheGradedScaleAndTheVerdictOnTheBinaryOne(t *testing.T) 
 	}
 }
 
-func TestACritiqueAndADetailAreBoundedAtACharacter(t *testing.T) {
+func TestCritiquesAndDetailsAreCutBetweenCharacters(t *testing.T) {
 	for _, c := range []struct{ said, kept string }{
 		{strings.Repeat("é", MostCritique), strings.Repeat("é", MostCritique)},
 		{strings.Repeat("é", MostCritique+1), strings.Repeat("é", MostCritique-1) + "…"},
 		{strings.Repeat("x", 9*MostCritique), strings.Repeat("x", MostCritique-1) + "…"},
 	} {
-		o, err := brief.Read(completed(`{"grade":1,"verdict":"pass","critique":"` + c.said + `"}`))
+		o, err := instructions.Read(completed(`{"grade":1,"verdict":"pass","critique":"` + c.said + `"}`))
 		if err != nil || o.Critique != c.kept {
 			t.Errorf("%d characters of %d: %v", utf8.RuneCountInString(o.Critique), utf8.RuneCountInString(c.said), err)
 		}
 	}
 	for _, completion := range []string{`{"choices":[{"message":{"content":"%"},"finish_reason":"length"}]}`, `{"choices":[{"message":{"content":"%"}}]}`} {
-		_, err := brief.Read([]byte(strings.Replace(completion, "%", "x"+strings.Repeat("é", 5000), 1)))
+		_, err := instructions.Read([]byte(strings.Replace(completion, "%", "x"+strings.Repeat("é", 5000), 1)))
 		if f, ok := errors.AsType[*Failure](err); !ok || len(f.Detail) > 1100 || !utf8.ValidString(f.Detail) {
 			t.Error(err)
 		}
@@ -188,34 +188,34 @@ func TestEveryFailureIsInTheTable(t *testing.T) {
 	}
 }
 
-func TestABriefIsCheckedByItsFields(t *testing.T) {
+func TestInstructionsAreCheckedFieldByField(t *testing.T) {
 	rubric := strings.Repeat("é", MostRubric)
 	for _, c := range []struct {
-		brief Brief
-		field string
+		instructions Instructions
+		field        string
 	}{
-		{Brief{Rubric: "R", Scale: Binary, Threshold: 0.5}, ""},
-		{Brief{Rubric: rubric, Scale: Graded, Threshold: 1}, ""},
-		{Brief{Rubric: "R", Scale: Graded, Threshold: 0.001}, ""},
-		{Brief{Rubric: rubric + "x", Scale: Graded, Threshold: 1}, "rubric"},
-		{Brief{Rubric: " \n", Scale: Binary, Threshold: 0.5}, "rubric"},
-		{Brief{Rubric: "\xff", Scale: Binary, Threshold: 0.5}, "rubric"},
-		{Brief{Rubric: "R", Scale: "five stars", Threshold: 0.5}, "scale"},
-		{Brief{Rubric: "R", Threshold: 0.5}, "scale"},
-		{Brief{Rubric: "R", Scale: Binary, Threshold: 0}, "pass_threshold"},
-		{Brief{Rubric: "R", Scale: Binary, Threshold: -1}, "pass_threshold"},
-		{Brief{Rubric: "R", Scale: Binary, Threshold: 1.001}, "pass_threshold"},
-		{Brief{Rubric: "R", Scale: Binary, Threshold: math.NaN()}, "pass_threshold"},
+		{Instructions{Rubric: "R", Scale: Binary, Threshold: 0.5}, ""},
+		{Instructions{Rubric: rubric, Scale: Graded, Threshold: 1}, ""},
+		{Instructions{Rubric: "R", Scale: Graded, Threshold: 0.001}, ""},
+		{Instructions{Rubric: rubric + "x", Scale: Graded, Threshold: 1}, "rubric"},
+		{Instructions{Rubric: " \n", Scale: Binary, Threshold: 0.5}, "rubric"},
+		{Instructions{Rubric: "\xff", Scale: Binary, Threshold: 0.5}, "rubric"},
+		{Instructions{Rubric: "R", Scale: "five stars", Threshold: 0.5}, "scale"},
+		{Instructions{Rubric: "R", Threshold: 0.5}, "scale"},
+		{Instructions{Rubric: "R", Scale: Binary, Threshold: 0}, "pass_threshold"},
+		{Instructions{Rubric: "R", Scale: Binary, Threshold: -1}, "pass_threshold"},
+		{Instructions{Rubric: "R", Scale: Binary, Threshold: 1.001}, "pass_threshold"},
+		{Instructions{Rubric: "R", Scale: Binary, Threshold: math.NaN()}, "pass_threshold"},
 	} {
-		err := c.brief.Check()
+		err := c.instructions.Check()
 		f, refused := errors.AsType[*fault.Fault](err)
 		if (err == nil) != (c.field == "") || refused && f.Field != c.field {
-			t.Errorf("%.20q %s %v: %v, want %s", c.brief.Rubric, c.brief.Scale, c.brief.Threshold, err, c.field)
+			t.Errorf("%.20q %s %v: %v, want %s", c.instructions.Rubric, c.instructions.Scale, c.instructions.Threshold, err, c.field)
 		}
 	}
 }
 
-// Whatever is accepted is written, and read again, as the same opinion.
+// What is accepted is written, and read again, as the same assessment.
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{
 		`{"grade":0.7,"verdict":"pass","critique":"fine"}`, "```json\n{\"grade\":0,\"verdict\":\"fail\",\"critique\":\"```\"}\n```", "{}", "``````", `{"grade":-0,"verdict":"pass","critique":"\u2028é"}`,
@@ -225,7 +225,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Add([]byte(`{"choices":[{"message":{"content":[{"type":"text","text":"x"}],"refusal":""},"finish_reason":null}]}`), true, 1.0)
 	f.Fuzz(func(t *testing.T, completion []byte, graded bool, threshold float64) {
-		b := Brief{Scale: Binary, Threshold: threshold}
+		b := Instructions{Scale: Binary, Threshold: threshold}
 		if graded {
 			b.Scale = Graded
 		}
@@ -238,7 +238,7 @@ func FuzzRead(f *testing.F) {
 			_, _ = ReadSuggestions(text)
 			o, err := b.Read(text)
 			if err != nil {
-				if kindOf(err) == "" || o != (Opinion{}) {
+				if kindOf(err) == "" || o != (Assessment{}) {
 					t.Fatalf("%v, %+v", err, o)
 				}
 				continue

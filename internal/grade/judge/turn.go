@@ -11,7 +11,7 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-// A turn is what is shown of a message. A model's reasoning is not what it says, and is not shown.
+// A turn is the part of a message that is shown. A model's reasoning is not part of what it says, and is not shown.
 type turn struct {
 	Role         string             `json:"role"`
 	Name         string             `json:"name"`
@@ -29,7 +29,7 @@ type voice struct {
 	Transcript string `json:"transcript"`
 }
 
-// said are the pieces of a message, at least one. What cannot be read is told by its size, and never shown as it is.
+// said returns the pieces of a message, at least one. Of what cannot be read, only the size is shown.
 func said(message jsontext.Value, role string) (all []piece) {
 	t := turn{Role: role}
 	if json.Unmarshal(message, &t, lenient) != nil {
@@ -58,7 +58,7 @@ var roles = map[string]string{
 	chat.RoleSystem: chat.RoleSystem, chat.RoleDeveloper: chat.RoleDeveloper, chat.RoleUser: chat.RoleUser, chat.RoleAssistant: chat.RoleAssistant, chat.RoleTool: chat.RoleTool,
 }
 
-// who says the turn.
+// who names the speaker of a turn.
 func (t *turn) who() string {
 	who := cmp.Or(roles[t.Role], name(t.Role))
 	if t.Name != "" {
@@ -81,7 +81,8 @@ func (t *turn) refuses(text string) piece {
 	return piece{head: t.who() + " refuses:", text: defused(text)}
 }
 
-// content is a text, parts, or none. Texts are pieces of their own, since what stands between them is not shown.
+// content returns a text, parts, or nothing. Each text is a piece of its own, because what is between them is not
+// shown.
 func (t *turn) content() (all []piece) {
 	switch t.Content.Kind() {
 	case '"':
@@ -131,7 +132,7 @@ func (t *turn) part(value jsontext.Value) piece {
 	return piece{head: sends + "a part of type " + name(p.Type)}
 }
 
-// calls is a call of a tool.
+// calls returns the piece of a tool call.
 func (t *turn) calls(value jsontext.Value) piece {
 	var c chat.ToolCall
 	var custom struct {
@@ -148,7 +149,7 @@ func (t *turn) calls(value jsontext.Value) piece {
 	return piece{head: head + " with:", text: defused(cmp.Or(c.Function.Arguments, custom.Input))}
 }
 
-// from says where data is: the host of its address, or its size where it is here. The data is nothing that a judge reads.
+// from says where data is: the host of its address or, for data in the message, its size. The data is not shown.
 func from(address string) string {
 	if kind, data, ok := chat.DataURL(address); ok {
 		return inBase64(data) + " of " + name(kind)
@@ -161,5 +162,5 @@ func from(address string) string {
 
 func bytes(n int) string { return strconv.Itoa(n) + " bytes" }
 
-// inBase64 is the size of what a text holds in base64.
+// inBase64 writes the size of base64 data.
 func inBase64(data string) string { return bytes(len(data) * 3 / 4) }

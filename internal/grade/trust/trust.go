@@ -1,5 +1,5 @@
-// Package trust says how far a judge can be relied on: what it got right and wrong, with bounds, and the tier that follows. Positive is
-// pass: a false positive is what the judge passes and people fail.
+// Package trust grades judges: it counts what a judge got right and wrong, with confidence intervals, and derives a
+// tier of trust. Positive is pass: a false positive is what the judge passes and people fail.
 package trust
 
 import (
@@ -17,16 +17,16 @@ type Matrix struct {
 	FN int64 `json:"fn" doc:"The judge fails what people pass"`
 }
 
-// N is how many verdicts there are.
+// N returns the number of verdicts.
 func (m Matrix) N() int64 { return m.TP + m.FP + m.TN + m.FN }
 
-// Passing and Failing are how many people pass, and fail.
+// Passing returns how many people pass.
 func (m Matrix) Passing() int64 { return m.TP + m.FN }
 
-// Failing is how many people fail.
+// Failing returns how many people fail.
 func (m Matrix) Failing() int64 { return m.TN + m.FP }
 
-// cell is where a pair of verdicts is counted; nil where one of them is none.
+// cell returns the count of a pair of verdicts, or nil when one of them is "".
 func (m *Matrix) cell(human, judged judge.Verdict) *int64 {
 	switch [2]judge.Verdict{human, judged} {
 	case [2]judge.Verdict{judge.Pass, judge.Pass}:
@@ -41,14 +41,14 @@ func (m *Matrix) cell(human, judged judge.Verdict) *int64 {
 	return nil
 }
 
-// Counts are what a calibration found in one half of the labels. Failed are answers that were no verdicts.
+// Counts are what a calibration found in one half of the labels. Failed counts answers without a verdict.
 type Counts struct {
 	Matrix
 	Failed int64 `json:"failed"`
 }
 
-// Add counts n labels that people gave one verdict and the judge another. A judge's "" is a failure; a person's is a label that does
-// not count.
+// Add counts n labels with a person's and a judge's verdict. A judge's "" is a failure. A person's "" is a withdrawn
+// label, which is not counted.
 func (c *Counts) Add(human, judged judge.Verdict, n int64) {
 	if human == "" {
 		return
@@ -65,13 +65,13 @@ func (c Counts) plus(d Counts) Counts {
 	return c
 }
 
-// Halves are the counts of the half that measures a judge and of the one that it is tuned on.
+// Halves are the counts of the report half, which measures a judge, and of the tuning half, which it learns from.
 type Halves struct {
 	Report Counts `json:"report"`
 	Tuning Counts `json:"tuning"`
 }
 
-// Half is the counts of one of them.
+// Half returns the counts of one half.
 func (h *Halves) Half(report bool) *Counts {
 	if report {
 		return &h.Report
@@ -79,18 +79,18 @@ func (h *Halves) Half(report bool) *Counts {
 	return &h.Tuning
 }
 
-// enough is how many of each class make a measurement, and more how many a calibrated judge needs.
+// How many labels of each class a tier needs.
 const (
-	enough = 30
-	more   = 50
+	minMeasured   = 30
+	minCalibrated = 50
 )
 
-// HoldoutActive reports whether the report half alone can measure.
+// HoldoutActive reports whether the report half has enough labels to measure a judge by itself.
 func (h *Halves) HoldoutActive() bool {
-	return min(h.Report.Passing(), h.Report.Failing()) >= enough
+	return min(h.Report.Passing(), h.Report.Failing()) >= minMeasured
 }
 
-// Measured are the counts that speak for the judge: those of the report half or, while it holds too few, of all labels.
+// Measured returns the counts that measure the judge: those of the report half or, while it has too few, of all labels.
 func (h *Halves) Measured() Counts {
 	if h.HoldoutActive() {
 		return h.Report
@@ -98,7 +98,7 @@ func (h *Halves) Measured() Counts {
 	return h.Report.plus(h.Tuning)
 }
 
-// A Block is what a calibration says. What cannot be measured is null.
+// A Block is the result of a calibration. What cannot be measured is null.
 type Block struct {
 	N             int64          `json:"n" doc:"Verdicts; failures are not among them"`
 	Matrix        Matrix         `json:"matrix"`
@@ -112,10 +112,10 @@ type Block struct {
 	Failed        int64          `json:"failed" doc:"Answers of the judge that were no verdicts"`
 }
 
-// Confidence is that of every interval here.
+// Confidence is the confidence level of every interval.
 const Confidence = 0.95
 
-// Block computes h's.
+// Block computes the result of a calibration.
 func (h *Halves) Block() Block {
 	c := h.Measured()
 	b := Block{N: c.N(), Matrix: c.Matrix, HoldoutActive: h.HoldoutActive(), Failed: c.Failed}
@@ -151,19 +151,19 @@ const (
 // Tiers lists them, the least first.
 var Tiers = []Tier{None, Provisional, Measured, Calibrated, Certified}
 
-// AtLeast reports whether t includes another tier. What is no tier includes none, and is included in none.
+// AtLeast reports whether t includes another tier. An unknown tier includes none, and is included in none.
 func (t Tier) AtLeast(other Tier) bool {
 	least := slices.Index(Tiers, other)
 	return least >= 0 && slices.Index(Tiers, t) >= least
 }
 
-// The marks of the tiers.
+// The limits of the tiers.
 const (
-	maxFailed = 0.05 // the share of a judge's answers
-	good      = 0.90 // sensitivity and specificity
+	maxFailed = 0.05 // the share of a judge's answers without a verdict
+	minRate   = 0.90 // sensitivity and specificity
 )
 
-// rules say what each tier asks beyond the one before it.
+// rules say what each tier requires beyond the one before it.
 var rules = []struct {
 	tier  Tier
 	meets func(*Block) bool
@@ -173,9 +173,9 @@ var rules = []struct {
 		return b.HoldoutActive && float64(b.Failed) <= maxFailed*float64(b.N+b.Failed)
 	}},
 	{Calibrated, func(b *Block) bool {
-		return min(b.Matrix.Passing(), b.Matrix.Failing()) >= more && *b.Se >= good && *b.Sp >= good
+		return min(b.Matrix.Passing(), b.Matrix.Failing()) >= minCalibrated && *b.Se >= minRate && *b.Sp >= minRate
 	}},
-	{Certified, func(b *Block) bool { return b.SeCI[0] >= good && b.SpCI[0] >= good }},
+	{Certified, func(b *Block) bool { return b.SeCI[0] >= minRate && b.SpCI[0] >= minRate }},
 }
 
 func tier(b *Block) Tier {
@@ -189,18 +189,18 @@ func tier(b *Block) Tier {
 	return reached
 }
 
-// A Shift is a label whose verdict is another now than when it was measured.
-type Shift struct {
-	Human, Standing, Judge judge.Verdict
-	InReportHalf           bool
+// A Change is a label whose verdict is not the one that it was measured with.
+type Change struct {
+	Before, After, Judge judge.Verdict
+	InReportHalf         bool
 }
 
-// After is h as a re-calibration would read it.
-func (h Halves) After(shifts []Shift) Halves {
-	for _, s := range shifts {
-		half := h.Half(s.InReportHalf)
-		half.Add(s.Human, s.Judge, -1)
-		half.Add(s.Standing, s.Judge, 1)
+// After returns the counts that another calibration would find after some changes.
+func (h Halves) After(changes []Change) Halves {
+	for _, c := range changes {
+		half := h.Half(c.InReportHalf)
+		half.Add(c.Before, c.Judge, -1)
+		half.Add(c.After, c.Judge, 1)
 	}
 	return h
 }

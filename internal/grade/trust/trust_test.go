@@ -10,12 +10,13 @@ import (
 	"sovereign/internal/grade/stat"
 )
 
-// report is a half of so many verdicts: right of what people pass, all of it, right of what they fail, all of it.
+// report returns a report half: of pass labels that people pass the judge passes tp, of fail labels that they fail it
+// fails tn.
 func report(tp, pass, tn, fail, failed int64) Halves {
 	return Halves{Report: Counts{Matrix: Matrix{TP: tp, FN: pass - tp, TN: tn, FP: fail - tn}, Failed: failed}}
 }
 
-func TestEachTierBeginsAtItsMark(t *testing.T) {
+func TestEachTierBeginsAtItsLimits(t *testing.T) {
 	all := func(n int64) Halves { return report(n, n, n, n, 0) }
 	tuning := all(500)
 	tuning.Report, tuning.Tuning = Counts{}, tuning.Report
@@ -60,7 +61,7 @@ func TestEachTierIncludesThoseBeforeIt(t *testing.T) {
 		}
 	}
 	if Tier("").AtLeast(Provisional) || Tier("gold").AtLeast(Certified) || Certified.AtLeast("gold") {
-		t.Error("what is no tier is trusted")
+		t.Error("an unknown tier is trusted")
 	}
 }
 
@@ -92,7 +93,7 @@ func TestWhatCannotBeMeasuredIsNull(t *testing.T) {
 	}
 }
 
-func TestTheReportHalfMeasuresAloneAsSoonAsItCan(t *testing.T) {
+func TestTheReportHalfAloneMeasuresFromThirtyOfEachClassOn(t *testing.T) {
 	h := Halves{Report: Counts{Matrix: Matrix{TP: 29, FN: 1, TN: 20, FP: 9}, Failed: 1}, Tuning: Counts{Matrix: Matrix{TP: 100, FP: 1, TN: 100, FN: 2}, Failed: 3}}
 	b := h.Block()
 	if b.HoldoutActive || b.Trust != Provisional || b.Matrix != (Matrix{TP: 129, FP: 10, TN: 120, FN: 3}) || b.N != 262 || b.Failed != 4 {
@@ -105,10 +106,10 @@ func TestTheReportHalfMeasuresAloneAsSoonAsItCan(t *testing.T) {
 	}
 }
 
-// A row is a label that a judge was asked about, with what people said of it when it was measured and what they say now.
+// A row is a label with its verdict before and after adjudication, and the judge's.
 type row struct {
-	human, standing, judged judge.Verdict
-	report                  bool
+	before, after, judged judge.Verdict
+	report                bool
 }
 
 func counted(rows []row, verdict func(row) judge.Verdict) (h Halves) {
@@ -118,22 +119,21 @@ func counted(rows []row, verdict func(row) judge.Verdict) (h Halves) {
 	return h
 }
 
-// What was measured, shifted by what has changed since, is what counting everything anew would find.
-func TestShiftsAreARecount(t *testing.T) {
+func TestCountsAfterChangesEqualAFullRecount(t *testing.T) {
 	verdicts := rapid.SampledFrom([]judge.Verdict{judge.Pass, judge.Fail, ""})
 	rapid.Check(t, func(t *rapid.T) {
 		rows := rapid.SliceOf(rapid.Custom(func(t *rapid.T) row {
-			return row{verdicts.Draw(t, "human"), verdicts.Draw(t, "standing"), verdicts.Draw(t, "judged"), rapid.Bool().Draw(t, "report")}
+			return row{verdicts.Draw(t, "before"), verdicts.Draw(t, "after"), verdicts.Draw(t, "judged"), rapid.Bool().Draw(t, "report")}
 		})).Draw(t, "rows")
-		var shifts []Shift
+		var changes []Change
 		for _, r := range rows {
-			if r.human != r.standing {
-				shifts = append(shifts, Shift{Human: r.human, Standing: r.standing, Judge: r.judged, InReportHalf: r.report})
+			if r.before != r.after {
+				changes = append(changes, Change{Before: r.before, After: r.after, Judge: r.judged, InReportHalf: r.report})
 			}
 		}
-		before := counted(rows, func(r row) judge.Verdict { return r.human })
+		before := counted(rows, func(r row) judge.Verdict { return r.before })
 		kept := before
-		after, want := before.After(shifts), counted(rows, func(r row) judge.Verdict { return r.standing })
+		after, want := before.After(changes), counted(rows, func(r row) judge.Verdict { return r.after })
 		if diff := cmp.Diff(want, after); diff != "" {
 			t.Fatal(diff)
 		}
@@ -146,7 +146,7 @@ func TestShiftsAreARecount(t *testing.T) {
 	})
 }
 
-func TestEveryPairOfVerdictsHasItsCell(t *testing.T) {
+func TestEveryPairOfVerdictsIsCountedInItsCell(t *testing.T) {
 	for _, c := range []struct {
 		human, judged judge.Verdict
 		want          Counts

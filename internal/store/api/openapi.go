@@ -36,7 +36,7 @@ const schemas = "#/components/schemas/"
 
 // newRegistry returns a schema registry that knows the JSON types of our own types.
 func newRegistry() huma.Registry {
-	registry := huma.NewMapRegistry(schemas, huma.DefaultSchemaNamer)
+	registry := huma.NewMapRegistry(schemas, schemaName)
 	registry.RegisterTypeAlias(reflect.TypeFor[clock.Time](), reflect.TypeFor[time.Time]())
 	registry.RegisterTypeAlias(reflect.TypeFor[money.Nano](), reflect.TypeFor[float64]())
 	registry.RegisterTypeAlias(reflect.TypeFor[money.Rate](), reflect.TypeFor[float64]())

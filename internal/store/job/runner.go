@@ -77,7 +77,7 @@ func NewRunner(c Config) *Runner {
 	if r.now == nil {
 		r.now = clock.Now
 	}
-	c.DB.Listen(topic, r.Wake)
+	c.DB.Listen(topic, r.wakeUp)
 	return r
 }
 
@@ -91,8 +91,8 @@ func (r *Runner) Handle(kind string, work Work) {
 	r.handlers[kind] = work
 }
 
-// Wake makes the runner look for changes now. A wake-up that is missed only delays them until the next poll.
-func (r *Runner) Wake() {
+// wakeUp makes the runner look for changes now. A wake-up that is missed only delays them until the next poll.
+func (r *Runner) wakeUp() {
 	select {
 	case r.wake <- struct{}{}:
 	default: // a wake-up is already pending
@@ -115,7 +115,7 @@ func (r *Runner) Cancel(ctx context.Context, ws tenant.ID, by tenant.Actor, id s
 		}
 	}
 	r.announce()
-	r.Wake()
+	r.wakeUp()
 	return j, nil
 }
 
@@ -136,7 +136,7 @@ func (r *Runner) Resume() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.paused = nil
-	r.Wake()
+	r.wakeUp()
 }
 
 // Run runs jobs until ctx ends. Then it ends the running jobs with the cause ErrStopping, waits for them, and

@@ -41,10 +41,10 @@ func TestAWakeUpStartsAJobWithoutPolling(t *testing.T) {
 		s.Handle(kind, counting(s.own, noDelay))
 		s.start(t)
 		id := m.queue(t, mine, 1)
-		s.Wake()
+		s.wakeUp()
 		m.checkDone(t, mine, id)
 		second := m.queue(t, mine, 1)
-		s.Wake()
+		s.wakeUp()
 		m.checkDone(t, mine, second)
 	})
 }

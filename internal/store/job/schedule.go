@@ -130,7 +130,7 @@ func (r *Runner) perform(ctx context.Context, run *Run, work Work) {
 	}
 	run.end(nil)
 	r.announce()
-	r.Wake()
+	r.wakeUp()
 }
 
 func (r *Runner) runRecovering(ctx context.Context, run *Run, work Work) (err error) {

@@ -98,7 +98,7 @@ func (s *simulation) run(steps int) {
 func (s *simulation) queueJob() {
 	ws := s.spaces[s.draw(len(s.spaces))]
 	s.jobs = append(s.jobs, key{ws, s.queue(s.t, ws, int64(s.draw(7)))})
-	s.onServer(func(v *server) { v.Wake() })
+	s.onServer(func(v *server) { v.wakeUp() })
 }
 
 // startServer starts a server, although another one may still run.

@@ -1,0 +1,271 @@
+package judging
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/grade/judge"
+	"sovereign/internal/plane/infer"
+	"sovereign/internal/store/db"
+)
+
+// A Client asks judge models, and stores their answers. It is safe for concurrent use.
+type Client struct {
+	store       store
+	models      infer.Completer
+	plain       sync.Map // workspace and model → true: the model refuses structured answers
+	inFlight    inFlight
+	active      activeCounter
+	pause       time.Duration // before the first retry
+	concurrency atomic.Int64
+}
+
+// NewClient returns a client that asks models and stores their answers in d.
+func NewClient(d *db.DB, models infer.Completer) *Client {
+	c := &Client{store: store{d}, models: models, pause: time.Second}
+	c.SetConcurrency(DefaultConcurrency)
+	return c
+}
+
+// DefaultConcurrency is how many questions of one run are asked at a time.
+const DefaultConcurrency = 8
+
+// SetConcurrency sets how many questions of one run are asked at a time, from its next batch on.
+func (c *Client) SetConcurrency(n int64) { c.concurrency.Store(max(1, n)) }
+
+// MaxAttempts is how often a model that cannot be reached is asked, besides the gateway's own retries.
+const MaxAttempts = 3
+
+// SetPause sets the pause before the first retry, which is a second. Tests shorten it.
+func (c *Client) SetPause(d time.Duration) { c.pause = d }
+
+const (
+	maxAnswerTokens     = 4096 // of one answer of a judge; reasoning counts
+	typicalAnswerTokens = 160  // what an estimate assumes
+	maxBalanceWaits     = 300  // for other questions to release what they hold
+)
+
+// Ask asks a judge model. An error means that no answer can be had now: the wallet is empty, the model is not in the
+// catalog, the run has ended. Every other problem is an answer with a failure.
+//
+// The same question at the same time is asked once. A stored assessment answers every later question of the workspace.
+// A stored failure answers later questions of the same origin; between calibrations it is shared as well, because a
+// judge must not improve by being calibrated again until its failures are gone.
+func (c *Client) Ask(ctx context.Context, ws tenant.ID, q *Question) (Answer, error) {
+	digest, err := q.Instructions.Digest(q.Model, q.Subject)
+	if err != nil {
+		return Answer{Failure: "unreadable: " + err.Error()}, nil
+	}
+	release, err := c.inFlight.acquire(ctx, string(ws)+string(digest[:]))
+	if err != nil {
+		return Answer{}, err
+	}
+	defer release()
+	if known, ok, err := c.store.answer(ctx, ws, digest[:], q.Origin, q.Fresh); ok || err != nil {
+		return known, err
+	}
+	for attempt, waits := 1, 0; ; attempt++ {
+		done := c.active.enter(ws)
+		answer, err := c.askOnce(ctx, ws, q, digest[:])
+		others := done()
+		if err == nil {
+			return answer, nil
+		}
+		f := fault.From(err)
+		switch {
+		case f.Code == fault.InsufficientBalance.Code && others > 0 && waits < maxBalanceWaits && ctx.Err() == nil:
+			// The balance may suffice when the other questions have released what they hold.
+			waits++
+			if err := c.wait(ctx, 1, 0); err != nil {
+				return Answer{}, err
+			}
+			attempt--
+			continue
+		case ctx.Err() != nil:
+			return Answer{}, context.Cause(ctx)
+		case f.Status == http.StatusBadRequest && f.Code != fault.UnknownProvider.Code:
+			return Answer{Failure: "not_taken: " + f.Message}, nil
+		case !transient(f):
+			return Answer{}, err
+		case attempt == MaxAttempts:
+			return Answer{Failure: unreachable + ": " + f.Message}, nil
+		}
+		if err := c.wait(ctx, attempt, f.RetryAfter); err != nil {
+			return Answer{}, err
+		}
+	}
+}
+
+// askOnce asks the model once, and stores its answer before it is charged.
+func (c *Client) askOnce(ctx context.Context, ws tenant.ID, q *Question, digest []byte) (Answer, error) {
+	var answer Answer
+	body := func(mode judge.Mode) ([]byte, error) { return q.Instructions.Ask(q.Model, q.Subject, mode) }
+	err := c.complete(ctx, ws, &Completion{
+		Origin: q.Origin, Model: q.Model, MaxTokens: maxAnswerTokens, Body: body,
+		Keep: func(a *infer.Answer) error {
+			answer = Answer{Cost: a.Cost, RequestID: a.RequestID}
+			var failed *judge.Failure
+			assessment, err := q.Instructions.Read(a.Body)
+			switch {
+			case errors.As(err, &failed):
+				answer.Failure = string(failed.Kind) + ": " + failed.Detail
+			case err != nil:
+				return err
+			default:
+				answer.Assessment = assessment
+			}
+			return c.store.saveAnswer(ctx, ws, q, digest, &answer)
+		},
+	})
+	return answer, err
+}
+
+// AskAll asks a question for each key, several at a time, until the budget is spent. load returns the question of a
+// key, or nil when its subject was deleted; the answer then is the failure missing. The answers that came before an
+// error are returned with it.
+func (c *Client) AskAll(ctx context.Context, ws tenant.ID, budget *Budget, keys []string, missing string,
+	load func(ctx context.Context, key string) (*Question, error),
+) (map[string]Answer, error) {
+	var mu sync.Mutex
+	answers := make(map[string]Answer, len(keys))
+	err := ForEach(ctx, c.concurrency.Load(), keys, func(ctx context.Context, key string) error {
+		if err := budget.Check(); err != nil {
+			return err
+		}
+		question, err := load(ctx, key)
+		answer := Answer{Failure: missing}
+		if err == nil && question != nil {
+			answer, err = c.Ask(ctx, ws, question)
+		}
+		if err != nil {
+			return err
+		}
+		budget.add(answer.Cost)
+		mu.Lock()
+		defer mu.Unlock()
+		answers[key] = answer
+		return nil
+	})
+	return answers, err
+}
+
+// A Completion is a question to a model that is not about a single subject, such as one for a draft.
+type Completion struct {
+	Origin, Model string
+	MaxTokens     int64
+	Body          func(judge.Mode) ([]byte, error)
+	Keep          func(*infer.Answer) error // stores the answer before it is charged
+}
+
+// Complete asks a model. It retries while the model cannot be reached.
+func (c *Client) Complete(ctx context.Context, ws tenant.ID, q *Completion) error {
+	for attempt := 1; ; attempt++ {
+		err := c.complete(ctx, ws, q)
+		if err == nil || ctx.Err() != nil || attempt == MaxAttempts || !transient(fault.From(err)) {
+			return err
+		}
+		if err := c.wait(ctx, attempt, fault.From(err).RetryAfter); err != nil {
+			return err
+		}
+	}
+}
+
+// complete asks for a structured answer, and for a plain one when the model refuses that. The refusal is remembered.
+func (c *Client) complete(ctx context.Context, ws tenant.ID, q *Completion) error {
+	modes := []judge.Mode{judge.Structured, judge.Plain}
+	reached := string(ws) + " " + q.Model // another workspace may reach another model by the same name
+	if _, plain := c.plain.Load(reached); plain {
+		modes = modes[1:]
+	}
+	var err error
+	for _, mode := range modes {
+		body, bad := q.Body(mode)
+		if bad != nil {
+			return bad
+		}
+		_, err = c.models.Complete(ctx, &infer.Request{
+			Workspace: ws, Origin: q.Origin, Model: q.Model, Body: body, MaxTokens: q.MaxTokens, Keep: q.Keep,
+		})
+		if err == nil {
+			if mode == judge.Plain {
+				c.plain.Store(reached, true)
+			}
+			return nil
+		}
+		if f := fault.From(err); f.Status != http.StatusBadRequest || f.Code == fault.UnknownProvider.Code {
+			return err
+		}
+	}
+	return err
+}
+
+// transient reports whether a refusal may be gone at the next attempt.
+func transient(f *fault.Fault) bool {
+	switch f.Status {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable:
+		return true
+	}
+	return false
+}
+
+// wait pauses before the next attempt: four times as long after each, and no shorter than retryAfter, up to a minute.
+func (c *Client) wait(ctx context.Context, attempt int, retryAfter time.Duration) error {
+	timer := time.NewTimer(max(c.pause<<(2*(attempt-1)), min(retryAfter, time.Minute)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// EstimateSamples is how many subjects an estimate is made from.
+const EstimateSamples = 32
+
+// EstimateAll estimates the cost of total questions from some of their subjects.
+func (c *Client) EstimateAll(ctx context.Context, ws tenant.ID, model string, told *judge.Instructions,
+	some []judge.Subject, total int64, fresh bool,
+) (money.Nano, error) {
+	var sum money.Nano
+	for i := range some {
+		cost, err := c.estimate(ctx, ws, model, told, &some[i], fresh)
+		if err != nil {
+			return 0, err
+		}
+		sum += cost
+	}
+	return sum / money.Nano(max(1, len(some))) * money.Nano(total), nil
+}
+
+// estimate estimates the cost of one question. It is 0 where the answer is stored.
+func (c *Client) estimate(ctx context.Context, ws tenant.ID, model string, told *judge.Instructions, s *judge.Subject,
+	fresh bool,
+) (money.Nano, error) {
+	digest, err := told.Digest(model, s)
+	if err != nil {
+		return 0, nil //nolint:nilerr // the answer will be a failure, and cost nothing
+	}
+	if _, known, err := c.store.answer(ctx, ws, digest[:], "", fresh); known || err != nil {
+		return 0, err
+	}
+	body, err := told.Ask(model, s, judge.Structured)
+	if err != nil {
+		return 0, fmt.Errorf("ask a judge: %w", err)
+	}
+	return c.EstimateBody(ws, model, body, maxAnswerTokens, typicalAnswerTokens)
+}
+
+// EstimateBody estimates the cost of one request with at most maxTokens, and probably expected tokens of output.
+func (c *Client) EstimateBody(ws tenant.ID, model string, body []byte, maxTokens, expected int64) (money.Nano, error) {
+	return c.models.Estimate(&infer.Request{Workspace: ws, Origin: "estimate", Model: model, Body: body,
+		MaxTokens: maxTokens}, expected)
+}

@@ -1,0 +1,146 @@
+package judging_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"sovereign/internal/base/fault"
+	"sovereign/internal/domain/judging"
+	"sovereign/internal/domain/judgingtest"
+	"sovereign/internal/grade/judge"
+	"sovereign/internal/plane/infer"
+	"sovereign/internal/store/db/dbtest"
+	"sovereign/internal/store/job"
+)
+
+const (
+	mine   = dbtest.Mine
+	theirs = dbtest.Theirs
+)
+
+func TestAnAssessmentIsSharedByAllRunsAndAFailureIsNot(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		c := e.NewCriterion(t)
+		step := judgingtest.Exchange(1)
+		told := &judge.Instructions{Rubric: c.Rubric, Scale: c.Scale, Threshold: c.PassThreshold}
+		q := func(origin string) *judging.Question {
+			return &judging.Question{CriterionID: c.ID, Origin: origin, Model: judgingtest.Model, Instructions: told, Subject: &judge.Subject{Steps: []judge.Step{step}}}
+		}
+		ask := func(origin string, calls int, cost bool) judging.Answer {
+			t.Helper()
+			before := e.Models.Calls()
+			f, err := e.Judges.Ask(t.Context(), mine, q(origin))
+			if err != nil || e.Models.Calls()-before != calls || (f.Cost > 0) != cost {
+				t.Errorf("%s: %+v %v after %d calls", origin, f, err, e.Models.Calls()-before)
+			}
+			return f
+		}
+		e.Models.Say(func(int) string { return "no idea" })
+		first := ask("cal_1", 1, true)
+		if first.Failure == "" || first.Verdict != "" {
+			t.Errorf("%+v", first)
+		}
+		if again := ask("cal_1", 0, false); again.Failure != first.Failure || again.RequestID != first.RequestID {
+			t.Errorf("%+v, then %+v", first, again)
+		}
+		e.Models.Say(func(int) string { return judgingtest.Assessment(judge.Fail, 0.25) })
+		second := ask("cal_2", 1, true)
+		for _, origin := range []string{"cal_1", "cal_2", "scan_1"} {
+			if got := ask(origin, 0, false); got.Assessment != second.Assessment || got.Verdict != judge.Fail || got.RequestID != second.RequestID {
+				t.Errorf("%s: %+v", origin, got)
+			}
+		}
+		if _, err := e.Judges.Ask(t.Context(), theirs, q("cal_1")); err != nil || e.Models.Calls() != 3 {
+			t.Errorf("another workspace: %v after %d calls", err, e.Models.Calls())
+		}
+		other := q("cal_1")
+		other.Model = judgingtest.OtherModel
+		if _, err := e.Judges.Ask(t.Context(), mine, other); err != nil || e.Models.Calls() != 4 {
+			t.Errorf("another model: %v after %d calls", err, e.Models.Calls())
+		}
+	})
+}
+
+func TestTheSameQuestionAtOnceIsAskedOnce(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		c := e.NewCriterion(t)
+		hold := judgingtest.NewGate(t)
+		e.Models.Do(func(int, *infer.Request) (string, error) {
+			hold.Wait()
+			return judgingtest.Assessment(judge.Pass, 1), nil
+		})
+		told := &judge.Instructions{Rubric: c.Rubric, Scale: c.Scale, Threshold: c.PassThreshold}
+		subject := judge.Subject{Steps: []judge.Step{judgingtest.Exchange(1)}}
+		var group sync.WaitGroup
+		for i := range 12 {
+			group.Go(func() {
+				got, err := e.Judges.Ask(t.Context(), mine, &judging.Question{CriterionID: c.ID, Origin: fmt.Sprint("run_", i%3), Model: judgingtest.Model, Instructions: told, Subject: &subject})
+				if err != nil || got.Verdict != judge.Pass {
+					t.Errorf("%+v %v", got, err)
+				}
+			})
+		}
+		hold.Open()
+		group.Wait()
+		if e.Models.Calls() != 1 {
+			t.Errorf("%d calls", e.Models.Calls())
+		}
+	})
+}
+
+func TestAModelThatRefusesStructureIsAskedPlainlyFromThenOn(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		c := e.NewCriterion(t)
+		all := e.Grade(t, c.ID, judgingtest.Grades(40, judgingtest.Grade{Verdict: judge.Pass})...)
+		var structured, plain atomic.Int64
+		e.Models.Do(func(item int, q *infer.Request) (string, error) {
+			if strings.Contains(string(q.Body), "json_schema") {
+				structured.Add(1)
+				return "", fault.InvalidParameter.New("response_format is not known")
+			}
+			plain.Add(1)
+			if item == all[5].Item {
+				return "", fault.InvalidParameter.New("too long")
+			}
+			return judgingtest.Assessment(judge.Pass, 1), nil
+		})
+		done := e.Calibrate(t, c.ID)
+		if done.Block.N != 39 || done.Block.Failed != 1 || plain.Load() != 40 || structured.Load() > 2*judging.DefaultConcurrency {
+			t.Errorf("%+v; %d structured, %d plain", done.Block, structured.Load(), plain.Load())
+		}
+	})
+}
+
+// A balance that suffices for one question after the other suffices for a run: its questions wait for what the others
+// hold.
+func TestQuestionsWaitForTheBalanceThatOthersHold(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		c := e.NewCriterion(t)
+		e.Grade(t, c.ID, judgingtest.Grades(20, judgingtest.Grade{Verdict: judge.Pass})...)
+		var holding atomic.Int64
+		var once sync.Once
+		refused := judgingtest.NewGate(t)
+		e.Models.Do(func(int, *infer.Request) (string, error) {
+			defer holding.Add(-1)
+			if holding.Add(1) > 2 {
+				once.Do(refused.Open)
+				return "", fault.InsufficientBalance.New("the wallet has too little")
+			}
+			refused.Wait() // until a third question has been refused
+			return judgingtest.Assessment(judge.Pass, 1), nil
+		})
+		if done := e.Calibrate(t, c.ID); done.Cost != 20*judgingtest.Price {
+			t.Errorf("%+v", done)
+		}
+		e.Grade(t, c.ID, judgingtest.Grades(3, judgingtest.Grade{Verdict: judge.Pass})...)
+		e.Models.Do(func(int, *infer.Request) (string, error) {
+			return "", fault.InsufficientBalance.New("the wallet is empty")
+		})
+		if failed := e.AwaitCalibration(t, c.ID, e.StartCalibration(t, c.ID).ID, job.Failed); !strings.Contains(*failed.Error, "the wallet is empty") {
+			t.Errorf("%+v", failed)
+		}
+	})
+}

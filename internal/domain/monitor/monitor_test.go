@@ -1,0 +1,91 @@
+package monitor_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/domain/criterion"
+	"sovereign/internal/domain/judgingtest"
+	"sovereign/internal/domain/monitor"
+	"sovereign/internal/grade/judge"
+	"sovereign/internal/store/db"
+)
+
+func read(t testing.TB, e *judgingtest.Env, criterionID string) monitor.Monitor {
+	t.Helper()
+	m, err := e.Monitors.Get(t.Context(), mine, criterionID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestAMonitorSeesEachExchangeOnceAndJudgesItsShare(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		c, g := e.NewCriterion(t), monitor.NewLoop(e.Monitors, func() error { return nil }, judgingtest.Quiet)
+		g.Poll(t.Context()) // no criterion has monitoring settings yet
+		all := judgingtest.LogItems(200)
+		e.Log(t, mine, "a", all[:20]...) // before monitoring was enabled
+		bound := 0.5
+		set, err := e.Monitors.Set(t.Context(), mine, ann, c.ID, criterion.MonitorSettings{Enabled: true, SamplePercent: judgingtest.Ptr(50.0), Filters: &criterion.Filters{Tag: "a"}, AlertBelow: &bound, WindowHours: 1})
+		if err != nil || set.Since == nil || set.Seen != 0 {
+			t.Fatalf("%+v %v", set, err)
+		}
+		g.Poll(t.Context())
+		e.Log(t, mine, "b", all[20:40]...)
+		e.Log(t, mine, "a", all[40:140]...)
+		e.Log(t, theirs, "a", 8_000_000)
+		for range 5 {
+			g.Poll(t.Context())
+		}
+		m := read(t, e, c.ID)
+		if m.Seen != 100 || m.Rates.N < 30 || m.Rates.N > 70 || m.Rates.Passes != m.Rates.N || m.Alert != nil || int64(m.Cost) != m.Rates.N*int64(judgingtest.Price) || int64(e.Models.Calls()) != m.Rates.N {
+			t.Errorf("%s after %d calls", judgingtest.JSON(t, m), e.Models.Calls())
+		}
+		e.Models.Say(func(int) string { return judgingtest.Assessment(judge.Fail, 0.1) })
+		e.Log(t, mine, "a", all[140:]...)
+		for range 3 {
+			g.Poll(t.Context())
+		}
+		if m = read(t, e, c.ID); m.Seen != 160 || len(m.Rates.Failing) != 20 {
+			t.Errorf("%s", judgingtest.JSON(t, m))
+		}
+		// another version begins anew
+		if _, err := e.Criteria.Update(t.Context(), mine, ann, c.ID, &criterion.Definition{Rubric: judgingtest.Ptr("It is short.")}, judgingtest.Catalog{}); err != nil {
+			t.Fatal(err)
+		}
+		cost := m.Cost
+		var later []int
+		for i := range 60 {
+			later = append(later, 2_000_000+i)
+		}
+		e.Log(t, mine, "a", later...)
+		for range 3 {
+			g.Poll(t.Context())
+		}
+		m = read(t, e, c.ID)
+		if m.Version != 2 || m.Seen != 60 || m.Rates.Passes != 0 || m.Cost <= cost || m.Alert == nil || !strings.Contains(m.Alert.Reason, "below 0.5") {
+			t.Errorf("%s", judgingtest.JSON(t, m))
+		}
+		// so does another window
+		if _, err := db.Exec(t.Context(), e.DB.In(mine), `UPDATE monitors SET since = $2 WHERE workspace_id = $1`, clock.Now().Add(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		e.Log(t, mine, "a", 3_000_001, 3_000_002)
+		g.Poll(t.Context())
+		if m = read(t, e, c.ID); m.Seen != 2 || m.Alert != nil {
+			t.Errorf("%s", judgingtest.JSON(t, m))
+		}
+		if off, err := e.Monitors.Set(t.Context(), mine, ann, c.ID, criterion.MonitorSettings{SamplePercent: judgingtest.Ptr(50.0), WindowHours: 1}); err != nil || off.Enabled || off.Seen != 0 || off.Cost != m.Cost {
+			t.Errorf("%+v %v", off, err)
+		}
+		calls := e.Models.Calls()
+		e.Log(t, mine, "a", 3_000_003, 3_000_004, 3_000_005, 3_000_006)
+		g.Poll(t.Context())
+		if e.Models.Calls() != calls {
+			t.Error("it judges although monitoring is disabled")
+		}
+	})
+}
