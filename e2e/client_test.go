@@ -106,7 +106,7 @@ func (c *caller) post(ctx context.Context, path, body string, stop func(events [
 // must is post for a request that gets an answer, whatever it says.
 func (c *caller) must(t *testing.T, body string) *answer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	a, err := c.post(ctx, "/v1/chat/completions", body, nil)
 	if err != nil {
@@ -124,7 +124,7 @@ type balance struct {
 func (p place) wallet(t *testing.T, workspace string) balance {
 	t.Helper()
 	var b balance
-	p.mustAdmin(t, &b, "wallet", "show", "--workspace", workspace, "--json")
+	p.read(t, &b, "/admin/wallet?workspace="+workspace, "wallet", "show", "--workspace", workspace, "--json")
 	return b
 }
 
@@ -149,7 +149,8 @@ func (p place) usage(t *testing.T, workspace string) map[string]usageRow {
 			Data    []usageRow
 			HasMore bool `json:"has_more"`
 		}
-		p.mustAdmin(t, &page, "usage", "--workspace", workspace, "--limit", "1000", "--offset", strconv.Itoa(offset), "--json")
+		p.read(t, &page, fmt.Sprintf("/admin/usage?workspace=%s&limit=1000&offset=%d", workspace, offset),
+			"usage", "--workspace", workspace, "--limit", "1000", "--offset", strconv.Itoa(offset), "--json")
 		for _, row := range page.Data {
 			if _, twice := all[row.RequestID]; twice {
 				t.Errorf("%s is charged twice", row.RequestID)
@@ -172,12 +173,12 @@ func (p place) newWorkspace(t *testing.T, name string, credit money.Nano) string
 	return made.APIKey
 }
 
-// eventually waits for what must come true soon.
-func eventually(t *testing.T, within time.Duration, what string, is func() bool) {
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(within); !is(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(limit); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", within, what)
+			t.Fatalf("not within %s: %s", limit, what)
 		}
 	}
 }

@@ -32,6 +32,7 @@ var quotation = regexp.MustCompile(`(?s)^(.*\n)BEGIN (data-[0-9a-f]+)\n(.*)\nEND
 // What is held out to measure a judge is never shown to anybody who could tune it: in all that leaves the gateway, a label of the
 // report half stands where it is judged, once, quoted and without its critique.
 func TestWhatIsHeldOutIsOnlyEverJudged(t *testing.T) {
+	t.Parallel()
 	eachPlace(t, func(t *testing.T, p place) {
 		provider := startProvider(t)
 		server := p.serve(t, "--config", judgeConfig(t, provider, map[string]string{"chats": "mock", "judges": "mock?judge&se=0.7&sp=0.7"}, nil))

@@ -42,7 +42,7 @@ func (c *caller) call(t *testing.T, method, path string, body any, want int, int
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, c.address+path, strings.NewReader(string(sent)))
 	if err != nil {
@@ -189,7 +189,7 @@ func (c *caller) begin(t *testing.T, path string, body any) (w work) {
 
 func (c *caller) wait(t *testing.T, path string) (w work) {
 	t.Helper()
-	eventually(t, 90*time.Second, path+" ends", func() bool {
+	eventually(t, path+" ends", func() bool {
 		w = work{}
 		c.call(t, http.MethodGet, path, nil, http.StatusOK, &w)
 		return w.ended()
@@ -305,7 +305,7 @@ func (c *caller) ask(t *testing.T, body string, headers ...string) string {
 // awaitLogs waits until so many exchanges are logged.
 func (c *caller) awaitLogs(t *testing.T, n int) {
 	t.Helper()
-	eventually(t, 20*time.Second, fmt.Sprintf("%d logged exchanges", n), func() bool {
+	eventually(t, fmt.Sprintf("%d logged exchanges", n), func() bool {
 		var page struct{ Total int }
 		c.call(t, http.MethodGet, "/v1/logs?limit=1", nil, http.StatusOK, &page)
 		return page.Total >= n
@@ -328,7 +328,7 @@ func (p place) costs(t *testing.T, workspace, origin string, cost money.Nano) {
 	t.Helper()
 	var sum money.Nano
 	var rows int
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if rows, sum = p.spentFor(t, workspace, origin); sum == cost {
 			return
 		}

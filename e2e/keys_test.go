@@ -63,6 +63,7 @@ func saidBy(t *testing.T, a *answer) string {
 }
 
 func TestAnOwnKeyIsUsedAloneAndCostsNothing(t *testing.T) {
+	t.Parallel()
 	eachPlace(t, func(t *testing.T, p place) {
 		s := p.serve(t, "--config", keyConfig(t, keeper(t)))
 		poor, rich := s.callerWith(p.newWorkspace(t, "poor", 1)), s.caller()
@@ -79,7 +80,7 @@ func TestAnOwnKeyIsUsedAloneAndCostsNothing(t *testing.T) {
 		if got := saidBy(t, rich.must(t, body)); got != "servers" {
 			t.Errorf("for another workspace the provider was sent %q", got)
 		}
-		eventually(t, 10*time.Second, "the usage row", func() bool { return len(p.usage(t, "poor")) == 1 })
+		eventually(t, "the usage row", func() bool { return len(p.usage(t, "poor")) == 1 })
 		for _, row := range p.usage(t, "poor") {
 			if row.Charged != 0 || row.Cost != 0 || row.Input != 1000 {
 				t.Errorf("%+v", row)
@@ -103,6 +104,7 @@ func TestAnOwnKeyIsUsedAloneAndCostsNothing(t *testing.T) {
 
 // Under load, every request that begins after a rotation has answered uses the new key, and none fails.
 func TestAKeyIsRotatedWithoutDowntime(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, secret.Text{})
 	s := p.serve(t, "--config", keyConfig(t, keeper(t)))
 	key := s.callerWith(p.newWorkspace(t, "busy", 1))
@@ -147,6 +149,7 @@ func TestAKeyIsRotatedWithoutDowntime(t *testing.T) {
 
 // A customer's URL reaches what the operator allows and nothing else, however it is spelled.
 func TestACustomersURLIsGuarded(t *testing.T) {
+	t.Parallel()
 	mock := startProvider(t)
 	url := mock + "/anthropic/v1"
 	body := chat("anthropic/mock", "hi")
@@ -201,6 +204,7 @@ func TestACustomersURLIsGuarded(t *testing.T) {
 }
 
 func TestAnswersAreRememberedForWorkspacesThatWantIt(t *testing.T) {
+	t.Parallel()
 	s, provider := gate(t, map[string]string{"chat": "mock?chunks=5", "embedding": "mock"})
 	c := s.caller()
 	ask := func(want string) *answer {
@@ -240,6 +244,7 @@ func TestAnswersAreRememberedForWorkspacesThatWantIt(t *testing.T) {
 }
 
 func TestAFailingModelIsLeftAloneAndItsFallbackAnswersAtOnce(t *testing.T) {
+	t.Parallel()
 	s, provider := gate(t, map[string]string{"down": "mock?status=503", "chat": "mock?chunks=5"}, "--limits-breaker-failures", "4", "--limits-breaker-pause", "1h", "--limits-retries", "0")
 	c := s.caller()
 	for range 10 {
@@ -257,6 +262,7 @@ func TestAFailingModelIsLeftAloneAndItsFallbackAnswersAtOnce(t *testing.T) {
 
 // What a converter cannot express is refused by its name before anything is sent, and a fallback that cannot is skipped.
 func TestWhatAWireCannotExpressIsRefusedByItsName(t *testing.T) {
+	t.Parallel()
 	s, _, provider := wires(t, map[string]string{"claude/chat": "mock?chunks=5", "gemini/chat": "mock?chunks=5", "mock/chat": "mock?chunks=5", "mock/down": "mock?status=503"}, "--limits-retries", "0")
 	c := s.caller()
 	a := c.must(t, chat("claude/chat", "bias me", `"logit_bias":{"5":1}`))
@@ -277,6 +283,7 @@ func TestWhatAWireCannotExpressIsRefusedByItsName(t *testing.T) {
 }
 
 func TestAHangupChangesWhatOwnKeysCost(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, secret.Text{})
 	config := keyConfig(t, keeper(t))
 	text, err := os.ReadFile(config)
@@ -295,7 +302,7 @@ func TestAHangupChangesWhatOwnKeysCost(t *testing.T) {
 	}
 	s.expect(t, "reloaded")
 	id := c.must(t, chat("up/m", "hi")).id()
-	eventually(t, 10*time.Second, "the usage rows", func() bool { return len(p.usage(t, "moved")) == 2 })
+	eventually(t, "the usage rows", func() bool { return len(p.usage(t, "moved")) == 2 })
 	for request, row := range p.usage(t, "moved") {
 		if want := money.Dollar / 1000; (request == id) != (row.Charged == want) || request != id && row.Charged != 0 {
 			t.Errorf("%s cost $%s", request, row.Charged)

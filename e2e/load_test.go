@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -121,6 +122,7 @@ func resident(t *testing.T, pid int) int64 {
 }
 
 func TestLabelsThatBreakARuleAreRefusedBeforeTheHoldAndWriteNoSecondLogLine(t *testing.T) {
+	t.Parallel()
 	s, provider := gate(t, map[string]string{"chat": "mock"}, "--log-level", "debug")
 	body := chat("mock/chat", "labelled")
 	for name, header := range map[string]string{
@@ -164,7 +166,7 @@ func TestLabelsThatBreakARuleAreRefusedBeforeTheHoldAndWriteNoSecondLogLine(t *t
 	}
 }
 
-// exchange writes bytes to a server as they are, and reads all that comes back.
+// exchange writes bytes to a server as they are, and reads until the server closes the connection.
 func exchange(t *testing.T, s *process, raw string) string {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.address(), "http://"))
@@ -172,17 +174,21 @@ func exchange(t *testing.T, s *process, raw string) string {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(limit))
 	if _, err := io.WriteString(conn, raw); err != nil {
 		t.Fatal(err)
 	}
-	all, _ := io.ReadAll(conn)
+	all, err := io.ReadAll(conn)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the server does not close the connection after %.200q", raw)
+	}
 	return string(all)
 }
 
 // A request that hides in another's body, by lengths that contradict each other, never reaches a provider. (A bare line
 // feed ends a line for net/http, so that it hides nothing: what follows is a request of its own.)
 func TestARequestHiddenInAnotherReachesNoProvider(t *testing.T) {
+	t.Parallel()
 	s, provider := gate(t, map[string]string{"chat": "mock"})
 	head := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + s.key() + "\r\nContent-Type: application/json\r\n"
 	hiddenBody := chat("mock/chat", "hidden")
@@ -236,7 +242,7 @@ func TestThreeTimesTheLoadIsShedAndWhatWasAcceptedIsSettled(t *testing.T) {
 	if shed.Load() == 0 || done.Load() == 0 {
 		t.Errorf("%d answered, %d shed", done.Load(), shed.Load())
 	}
-	eventually(t, 5*time.Second, "no hold is left", func() bool { return s.wallet(t, "default").Held == 0 })
+	eventually(t, "no hold is left", func() bool { return s.wallet(t, "default").Held == 0 })
 	finished := 0
 	for _, row := range s.usage(t, "default") {
 		if row.Outcome == "finished" {
@@ -254,11 +260,12 @@ func TestThreeTimesTheLoadIsShedAndWhatWasAcceptedIsSettled(t *testing.T) {
 }
 
 func TestAStreamFinishesWithinTheDrainOrIsToldOfItsEnd(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		model, drain string
 		done         bool
 	}{
-		"finishes":    {model: "mock?chunks=60&chunk_delay=20ms&in=10&out=60", drain: "20s", done: true},
+		"finishes":    {model: "mock?chunks=60&chunk_delay=20ms&in=10&out=60", drain: "2m", done: true},
 		"is cut off":  {model: "mock?chunks=2000&chunk_delay=20ms&in=10&out=2000", drain: "500ms"},
 		"is quiet":    {model: "mock?chunks=9&hang_after=3", drain: "500ms"},
 		"never began": {model: "mock?hang", drain: "500ms"},
@@ -269,13 +276,19 @@ func TestAStreamFinishesWithinTheDrainOrIsToldOfItsEnd(t *testing.T) {
 			config := mockConfig(t, provider, map[string]string{"chat": test.model})
 			s := p.serve(t, "--config", config, "--limits-drain", test.drain)
 			c := s.caller()
-			got := make(chan *answer, 1)
+			got, begun := make(chan *answer, 1), make(chan struct{})
+			var begin sync.Once
 			go func() {
-				a, _ := c.post(context.Background(), "/v1/chat/completions", chat("mock/chat", "drained", `"stream":true`), nil)
+				a, _ := c.post(context.Background(), "/v1/chat/completions", chat("mock/chat", "drained", `"stream":true`), func([]string) bool {
+					begin.Do(func() { close(begun) })
+					return false
+				})
 				got <- a
 			}()
-			eventually(t, 5*time.Second, "it runs", func() bool { return len(seenBy(t, provider, "drained")) == 1 })
-			time.Sleep(300 * time.Millisecond)
+			eventually(t, "it runs", func() bool { return len(seenBy(t, provider, "drained")) == 1 })
+			if name != "never began" {
+				<-begun
+			}
 			if code := s.stop(t); code != 0 {
 				t.Errorf("exit %d", code)
 			}
@@ -317,11 +330,12 @@ func (s *process) neverRead(t *testing.T, model string) {
 }
 
 func TestACallerWhoStopsReadingIsGivenUpAndItsHoldIsFree(t *testing.T) {
+	t.Parallel()
 	s, provider := gate(t, map[string]string{"chat": "mock?chunks=200000&in=10&out=200000&text=200000"}, "--limits-operation-timeout", "1s")
 	s.neverRead(t, "mock/chat")
-	eventually(t, 5*time.Second, "it runs", func() bool { return s.wallet(t, "default").Held > 0 })
-	eventually(t, 10*time.Second, "the hold is free again", func() bool { return s.wallet(t, "default").Held == 0 })
-	eventually(t, 2*time.Second, "the provider hears of it", func() bool { return seenBy(t, provider, "never read")[0].CancelledAt != nil })
+	eventually(t, "it runs", func() bool { return len(seenBy(t, provider, "never read")) == 1 })
+	eventually(t, "the hold is free again", func() bool { return s.wallet(t, "default").Held == 0 })
+	eventually(t, "the provider hears of it", func() bool { return seenBy(t, provider, "never read")[0].CancelledAt != nil })
 	for _, row := range s.usage(t, "default") {
 		if row.Outcome != "left" || row.Output == 0 {
 			t.Errorf("%+v", row)
@@ -331,6 +345,7 @@ func TestACallerWhoStopsReadingIsGivenUpAndItsHoldIsFree(t *testing.T) {
 
 // The database goes away, or is slow, while requests run.
 func TestDrillWithoutTheDatabaseNothingIsSpentUnheldAndNothingIsLost(t *testing.T) {
+	t.Parallel()
 	pg, err := dbtest.NewServer()
 	if err != nil {
 		t.Fatal(err)
@@ -366,23 +381,25 @@ func TestDrillWithoutTheDatabaseNothingIsSpentUnheldAndNothingIsLost(t *testing.
 			}
 		})
 	}
-	time.Sleep(300 * time.Millisecond)
-	slowDatabase(t, pg.URL(), 2*time.Second)
+	eventually(t, "requests are answered", func() bool { return answered.Load() > 0 })
+	slowDatabase(t, pg.URL(), time.Duration(drills(500, 2000))*time.Millisecond)
 	before := answered.Load()
 	if err := pg.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Duration(drills(3, 60)) * time.Second)
-	if refused.Load() == 0 {
-		t.Error("nothing was refused without the database")
-	}
+	eventually(t, "requests are refused without the database", func() bool { return refused.Load() > 0 })
+	time.Sleep(time.Duration(drills(1, 60)) * time.Second)
 	if err := pg.Start(); err != nil {
 		t.Fatal(err)
 	}
 	back, during := time.Now(), answered.Load()
-	eventually(t, 5*time.Second, "served again", func() bool { return answered.Load() > during })
+	eventually(t, "served again", func() bool { return answered.Load() > during })
+	if took := time.Since(back); measured() && took > 5*time.Second {
+		t.Errorf("served again %v after the database was back", took)
+	}
 	t.Logf("%d answered before and while it was slow, %d refused without it; serving again %v after it was back", before, refused.Load(), time.Since(back))
-	time.Sleep(300 * time.Millisecond)
+	during = answered.Load()
+	eventually(t, "served on", func() bool { return answered.Load() > during+4 })
 	cancel()
 	group.Wait()
 	known.against(t, p, "after the outage")
@@ -425,9 +442,9 @@ func (s *process) gauge(t *testing.T, at string) (routines int, bytes float64) {
 	return routines, bytes
 }
 
-// Ten minutes at full load, of every outcome, end with the goroutines and the memory that they began with.
+// Ten minutes at full load, with every outcome, end with as many goroutines and as much memory as they began with.
 func TestDrillSoakEndsAsItBegan(t *testing.T) {
-	long := time.Duration(drills(4, 600)) * time.Second
+	long := time.Duration(drills(1, 600)) * time.Second
 	at := freeAddress(t)
 	s, _ := gate(t, map[string]string{
 		"whole": "mock?in=10&out=6", "stream": "mock?chunks=20&in=10&out=20", "none": "mock?chunks=20&usage=none", "dies": "mock?chunks=9&die_after=4",
@@ -462,11 +479,11 @@ func TestDrillSoakEndsAsItBegan(t *testing.T) {
 		return count.Load()
 	}
 	idle := func() (int, float64) {
-		eventually(t, 10*time.Second, "no hold is left", func() bool { return s.wallet(t, "default").Held == 0 })
-		time.Sleep(2 * time.Second)
+		eventually(t, "no hold is left", func() bool { return s.wallet(t, "default").Held == 0 })
+		time.Sleep(time.Second)
 		return s.gauge(t, at)
 	}
-	load(3 * time.Second) // pools and tables have their size
+	load(time.Duration(drills(1, 3)) * time.Second) // pools and tables reach their size
 	routines, bytes := idle()
 	memory := resident(t, s.Process.Pid)
 	requests := load(long)
@@ -482,6 +499,7 @@ func TestDrillSoakEndsAsItBegan(t *testing.T) {
 }
 
 func TestAHangupPutsModelsInForceAndLeavesRunningStreamsAlone(t *testing.T) {
+	t.Parallel()
 	provider := startProvider(t)
 	p := newPlace(t, secret.Text{})
 	config := mockConfig(t, provider, map[string]string{"old": "mock?chunks=40&chunk_delay=25ms&in=10&out=40"})
@@ -492,7 +510,7 @@ func TestAHangupPutsModelsInForceAndLeavesRunningStreamsAlone(t *testing.T) {
 		a, _ := c.post(context.Background(), "/v1/chat/completions", chat("mock/old", "running", `"stream":true`), nil)
 		got <- a
 	}()
-	eventually(t, 5*time.Second, "it runs", func() bool { return len(seenBy(t, provider, "running")) == 1 })
+	eventually(t, "it runs", func() bool { return len(seenBy(t, provider, "running")) == 1 })
 	if a := c.must(t, chat("mock/new", "too early")); a.status != http.StatusNotFound {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -504,7 +522,7 @@ func TestAHangupPutsModelsInForceAndLeavesRunningStreamsAlone(t *testing.T) {
 	if err := s.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Second, "the new model answers", func() bool { return c.must(t, chat("mock/new", "now")).status == http.StatusOK })
+	eventually(t, "the new model answers", func() bool { return c.must(t, chat("mock/new", "now")).status == http.StatusOK })
 	if a := c.must(t, chat("mock/old", "too late")); a.status != http.StatusNotFound {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -515,7 +533,7 @@ func TestAHangupPutsModelsInForceAndLeavesRunningStreamsAlone(t *testing.T) {
 	if err := s.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 5*time.Second, "the bad file is refused", func() bool { return strings.Contains(s.log.String(), "kept as it was") })
+	eventually(t, "the bad file is refused", func() bool { return strings.Contains(s.log.String(), "kept as it was") })
 	if a := c.must(t, chat("mock/new", "still")); a.status != http.StatusOK {
 		t.Errorf("a bad file changed something: %d %s", a.status, a.body)
 	}

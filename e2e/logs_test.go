@@ -93,7 +93,7 @@ func (c *caller) logs(t *testing.T, filters string) (all []logRow) {
 // logged waits for the row of a request: it is written when the answer is over.
 func (c *caller) logged(t *testing.T, request string) (row logRow) {
 	t.Helper()
-	eventually(t, 5*time.Second, "the row of "+request, func() bool {
+	eventually(t, "the row of "+request, func() bool {
 		for _, r := range c.logs(t, "") {
 			if r.RequestID == request {
 				row = r
@@ -107,6 +107,7 @@ func (c *caller) logged(t *testing.T, request string) (row logRow) {
 
 // What is logged of a stream is what the same answer says when it comes whole, on every wire.
 func TestAnAnswerIsLoggedAsItWasGiven(t *testing.T) {
+	t.Parallel()
 	models := map[string]string{
 		"mock/chat": "mock?chunks=5", "mock/odd": "mock?chunks=5&crlf&ping=blank&split=7", "mock/tools": "mock?tool&text=2", "mock/reasoning": "mock?reasoning=2&chunks=4",
 		"mock/length": "mock?chunks=3&finish=length", "mock/unasked": "mock?chunks=5&usage=last", "claude/chat": "mock?chunks=5", "claude/tools": "mock?tool&text=2",
@@ -184,6 +185,7 @@ func comparable(message map[string]any) map[string]any {
 }
 
 func TestWhatIsNeverLogged(t *testing.T) {
+	t.Parallel()
 	s, _, _ := wires(t, map[string]string{
 		"mock/chat": "mock?chunks=3", "mock/slow": "mock?chunks=200&chunk_delay=10ms", "mock/dies": "mock?chunks=5&die_after=2", "mock/broken": "mock?chunks=5&error_event_after=2",
 		"mock/down": "mock?status=503", "mock/refuses": "mock?status=400", "mock/embedding": "mock", "cohere/rerank": "mock", "mock/garbage": "mock?garbage_after=0",
@@ -227,6 +229,7 @@ func TestWhatIsNeverLogged(t *testing.T) {
 
 // The toggle holds when its command returns, both ways, for everything that reads.
 func TestLoggingIsOffUntilItIsTurnedOnAndOffAtOnce(t *testing.T) {
+	t.Parallel()
 	eachPlace(t, func(t *testing.T, p place) {
 		provider := startProvider(t)
 		s := p.serve(t, "--config", mockConfig(t, provider, map[string]string{"chat": "mock"}))
@@ -264,7 +267,11 @@ func TestLoggingIsOffUntilItIsTurnedOnAndOffAtOnce(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(100 * time.Millisecond)
+		eventually(t, "the load is logged", func() bool {
+			var page struct{ Total int }
+			c.get(t, "/v1/logs?limit=1", &page)
+			return page.Total > 1
+		})
 		p.mustAdmin(t, nil, "logging", "off", "--workspace", "default", "--json")
 		off := time.Now()
 		refused("off")
@@ -292,6 +299,7 @@ func TestLoggingIsOffUntilItIsTurnedOnAndOffAtOnce(t *testing.T) {
 }
 
 func TestLogsTellOfAliasesFallbacksTagsTracesAndReplays(t *testing.T) {
+	t.Parallel()
 	s, _, _ := wires(t, map[string]string{"mock/chat": "mock?chunks=3", "mock/down": "mock?status=503"}, "--limits-retries", "0")
 	p := s.place
 	p.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--json")
@@ -367,12 +375,18 @@ func TestLogsTellOfAliasesFallbacksTagsTracesAndReplays(t *testing.T) {
 
 // Rows survive kill -9, all but those of the last moment, and none comes twice.
 func TestDrillKillUnderLoadLogsNothingTwice(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, secret.Text{})
 	provider := startProvider(t)
 	config := mockConfig(t, provider, map[string]string{"chat": "mock?chunks=3&in=1&out=1"})
 	const callers = 4
 	finished := map[string]bool{}
 	var mu sync.Mutex
+	count := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(finished)
+	}
 	kills, key := drills(3, 40), ""
 	for range kills {
 		s := p.serve(t, "--config", config)
@@ -395,7 +409,8 @@ func TestDrillKillUnderLoadLogsNothingTwice(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(400 * time.Millisecond)
+		before := count()
+		eventually(t, "answers finish", func() bool { return count() > before+100 })
 		s.kill()
 		stop()
 		group.Wait()

@@ -11,12 +11,14 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,12 +43,13 @@ func writeFile(t *testing.T, path, text string) {
 
 func (s *process) expect(t *testing.T, pattern string) {
 	t.Helper()
-	if s.log.find(regexp.MustCompile(pattern), s.done, 10*time.Second) == "" {
+	if s.log.find(regexp.MustCompile(pattern), s.done) == "" {
 		t.Errorf("the log does not say %s:\n%s", pattern, s.log)
 	}
 }
 
 func TestHangupReloadsWhatItCanAndKeepsTheRest(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, secret.Text{})
 	config := filepath.Join(t.TempDir(), "sovereign.yaml")
 	writeFile(t, config, "limits: {body: 1KiB}\n")
@@ -109,6 +112,7 @@ func certificate(t *testing.T, folder string, serial int64) (cert, key string) {
 }
 
 func TestTLSServesAndReloadsItsCertificate(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	cert, key := certificate(t, folder, 1)
 	s := newPlace(t, secret.Text{}).serve(t, "--tls-cert", cert, "--tls-key", key)
@@ -150,17 +154,25 @@ func slow(t *testing.T, p place, body string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_, err = fmt.Fprintf(conn, "POST /admin/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body[:10])
+	_, err = fmt.Fprintf(conn, "POST /admin/keys HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond)
+	const asked = "HTTP/1.1 100 Continue\r\n\r\n" // which the server sends when the request runs and waits for its body
+	head := make([]byte, len(asked))
+	if _, err := io.ReadFull(conn, head); err != nil || string(head) != asked {
+		t.Fatalf("%q %v", head, err)
+	}
+	if _, err := io.WriteString(conn, body[:10]); err != nil {
+		t.Fatal(err)
+	}
 	return conn
 }
 
 const newKey = `{"workspace":"default","email":"owner@localhost"}`
 
 func TestRunningRequestsFinishWithinTheDrain(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, secret.Text{})
 	operations := freeAddress(t)
 	s := p.serve(t, "--operations-listen", operations)
@@ -176,18 +188,20 @@ func TestRunningRequestsFinishWithinTheDrain(t *testing.T) {
 		t.Errorf("ready: %d", got)
 	}
 	conn := slow(t, p, newKey)
-	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP} { // a reload that comes too late changes nothing
-		if err := s.Process.Signal(signal); err != nil {
-			t.Fatal(err)
+	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a stopping server says that it is not ready", func() bool { return ready() == http.StatusServiceUnavailable })
+	if err := s.Process.Signal(syscall.SIGHUP); err != nil { // a reload that comes too late changes nothing
+		t.Fatal(err)
+	}
+	eventually(t, "a stopping server takes no new connections", func() bool {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.address(), "http://"))
+		if err == nil {
+			_ = conn.Close()
 		}
-		time.Sleep(200 * time.Millisecond)
-	}
-	if got := ready(); got != http.StatusServiceUnavailable {
-		t.Errorf("a stopping server says that it is ready: %d", got)
-	}
-	if _, err := http.Get(s.address() + "/healthz"); err == nil {
-		t.Error("a stopping server takes new connections")
-	}
+		return err != nil
+	})
 	if _, err := io.WriteString(conn, newKey[10:]); err != nil {
 		t.Fatal(err)
 	}
@@ -212,33 +226,38 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func TestASecondSignalEndsTheDrain(t *testing.T) {
+// A second signal ends the drain. One that follows the first within a second, as from a shell that signals the process
+// group too, does not count; the drill tells that second, which a busy machine may outlast.
+func TestDrillASecondSignalEndsTheDrain(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, secret.Text{})
-	s := p.serve(t)
+	s := p.serve(t, "--limits-drain", "10m")
 	slow(t, p, newKey)
-	began := time.Now()
-	for range 2 { // the second follows at once, as from a shell that signals the group too, and does not count
-		if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+	signal := func() {
+		if err := s.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Fatal(err)
 		}
-		time.Sleep(50 * time.Millisecond)
+	}
+	signal()
+	s.expect(t, "msg=stopping")
+	if measured() {
+		signal()
 	}
 	select {
 	case <-s.done:
 		t.Fatalf("ended by a repetition of the first signal\n%s", s.log)
-	case <-time.After(2 * time.Second):
+	case <-time.After(1200 * time.Millisecond):
 	}
-	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	signal()
 	<-s.done
-	if took := time.Since(began); took > 5*time.Second || s.ProcessState.ExitCode() != 1 {
-		t.Errorf("exit %d after %v", s.ProcessState.ExitCode(), took)
+	if s.ProcessState.ExitCode() != 1 {
+		t.Errorf("exit %d", s.ProcessState.ExitCode())
 	}
 }
 
 // Clients that ask and never read: their connections are given up, and others get in.
 func TestClientsThatDoNotReadAreGivenUp(t *testing.T) {
+	t.Parallel()
 	s := newPlace(t, secret.Text{}).serve(t, "--limits-connections", "3", "--limits-operation-timeout", "500ms")
 	host := strings.TrimPrefix(s.address(), "http://")
 	for range 3 {
@@ -250,34 +269,35 @@ func TestClientsThatDoNotReadAreGivenUp(t *testing.T) {
 		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
 		_, _ = io.WriteString(conn, strings.Repeat("GET /docs HTTP/1.1\r\nHost: x\r\n\r\n", 5000))
 	}
-	for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	eventually(t, "another client is served", func() bool {
 		response, err := http.Get(s.address() + "/healthz")
-		if err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return
-			}
+		if err != nil {
+			return false
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("clients that do not read keep everybody out")
-		}
-	}
+		_ = response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
 }
 
-func TestTheDrainIsBounded(t *testing.T) {
+func TestDrillTheDrainIsBounded(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, secret.Text{})
 	s := p.serve(t, "--limits-drain", "300ms")
 	slow(t, p, newKey)
 	began := time.Now()
-	if code := s.stop(t); code != 0 || time.Since(began) > 5*time.Second {
+	if code := s.stop(t); code != 0 || measured() && time.Since(began) > 5*time.Second {
 		t.Errorf("exit %d after %v", code, time.Since(began))
 	}
 	s.expect(t, "requests were cut off after the drain")
 }
 
-// A parent holds the listening socket, as systemd does, and restarts the server under load: no connection is refused
-// and no request fails, because new connections wait for the new process.
+// A parent holds the listening socket, as systemd does, and restarts the server under load. New connections wait in the
+// kernel for the next process, so that none is refused. An open connection may bring one more request within a second,
+// which is answered with Connection: close. One that stays idle for longer is closed. A request that crosses with that
+// close is lost, as at every HTTP server; clients send it again on a new connection, and so does this test. The drill
+// allows that only after an idle second, which a busy machine cannot promise.
 func TestDrillRestartWithAnInheritedSocketFailsNoRequest(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, secret.Text{})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -291,14 +311,11 @@ func TestDrillRestartWithAnInheritedSocketFailsNoRequest(t *testing.T) {
 	defer func() { _ = file.Close() }()
 	address := "http://" + listener.Addr().String()
 	inherit := func() *process {
-		s := &process{place: p, out: newTail(), log: newTail(), done: make(chan struct{})}
+		s := &process{place: p, out: newTail(), log: newTail()}
 		line := `LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" serve --bootstrap --listen 127.0.0.1:1 --operations-listen off "$@"`
 		s.Cmd = exec.Command("sh", append([]string{"-c", line, binary}, p.flags()...)...)
 		s.Stdout, s.Stderr, s.ExtraFiles = s.out, s.log, []*os.File{file}
-		if err := s.Start(); err != nil {
-			t.Fatal(err)
-		}
-		go func() { _ = s.Wait(); close(s.done) }()
+		s.done = startChild(t, s.Cmd)
 		t.Cleanup(s.kill)
 		s.await(t)
 		return s
@@ -306,7 +323,7 @@ func TestDrillRestartWithAnInheritedSocketFailsNoRequest(t *testing.T) {
 	s := inherit()
 	key := s.key()
 	ctx, cancel := context.WithCancel(t.Context())
-	var good, bad atomic.Int64
+	var good, bad, crossed atomic.Int64
 	var group sync.WaitGroup
 	for i := range 6 {
 		group.Go(func() {
@@ -315,13 +332,29 @@ func TestDrillRestartWithAnInheritedSocketFailsNoRequest(t *testing.T) {
 			if i%2 == 0 {
 				client, method, want = &http.Client{Transport: &http.Transport{}}, http.MethodPost, http.StatusMethodNotAllowed
 			}
+			answered := time.Now()
 			for ctx.Err() == nil {
-				request, _ := http.NewRequestWithContext(context.Background(), method, address+"/v1/setup/status", http.NoBody)
+				var reused, began bool
+				tracing := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{
+					GotConn:              func(conn httptrace.GotConnInfo) { reused = conn.Reused },
+					GotFirstResponseByte: func() { began = true },
+				})
+				request, _ := http.NewRequestWithContext(tracing, method, address+"/v1/setup/status", http.NoBody)
 				request.Header.Set("Authorization", "Bearer "+key)
+				idle := time.Since(answered)
 				response, err := client.Do(request)
+				if err != nil && reused && !began && (!measured() || idle > time.Second) {
+					crossed.Add(1)
+					request, _ = http.NewRequestWithContext(context.Background(), method, address+"/v1/setup/status", http.NoBody)
+					request.Header.Set("Authorization", "Bearer "+key)
+					request.Close = true
+					client.CloseIdleConnections()
+					response, err = client.Do(request)
+				}
+				answered = time.Now()
 				if err != nil {
 					bad.Add(1)
-					t.Error(err)
+					t.Errorf("after %v on a connection that was used before: %t: %v", idle, reused, err)
 					continue
 				}
 				_, _ = io.Copy(io.Discard, response.Body)
@@ -344,14 +377,18 @@ func TestDrillRestartWithAnInheritedSocketFailsNoRequest(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	cancel()
 	group.Wait()
-	t.Logf("%d requests answered over %d restarts, %d failed", good.Load(), drills(3, 20), bad.Load())
+	t.Logf("%d requests answered over %d restarts, %d failed, %d crossed with a close", good.Load(), drills(3, 20), bad.Load(), crossed.Load())
+	if good.Load() < 100 || crossed.Load() > good.Load()/20 {
+		t.Errorf("%d of %d requests crossed with a close", crossed.Load(), good.Load())
+	}
 }
 
 func TestConnectionsOverTheLimitAreShed(t *testing.T) {
+	t.Parallel()
 	s := newPlace(t, secret.Text{}).serve(t, "--limits-connections", "2")
 	host := strings.TrimPrefix(s.address(), "http://")
 	ask := func(conn net.Conn) (*http.Response, error) {
-		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(limit))
 		if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			return nil, err
 		}
@@ -378,18 +415,19 @@ func TestConnectionsOverTheLimitAreShed(t *testing.T) {
 		}
 	}
 	_ = conns[0].Close()
-	time.Sleep(100 * time.Millisecond)
-	conn, err := net.Dial("tcp", host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	if response, err := ask(conn); err != nil || response.StatusCode != http.StatusOK {
-		t.Errorf("after one has left: %v %v", response, err)
-	}
+	eventually(t, "another connection is served after one was closed", func() bool {
+		conn, err := net.Dial("tcp", host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		response, err := ask(conn)
+		return err == nil && response.StatusCode == http.StatusOK
+	})
 }
 
 func TestSlowSendersAreClosedInTime(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, secret.Text{})
 	s := p.serve(t, "--limits-header-timeout", "300ms", "--limits-body-timeout", "600ms")
 	for name, head := range map[string]string{
@@ -405,7 +443,7 @@ func TestSlowSendersAreClosedInTime(t *testing.T) {
 		if _, err := io.WriteString(conn, head); err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(limit))
 		answer, err := io.ReadAll(conn)
 		if err != nil {
 			t.Errorf("slow %s: not closed in time: %v", name, err)
@@ -418,6 +456,7 @@ func TestSlowSendersAreClosedInTime(t *testing.T) {
 
 // Both lengths, duplicate lengths, bare line feeds: one request is one request, whatever a raw socket says.
 func TestHiddenRequestsAreNotAnswered(t *testing.T) {
+	t.Parallel()
 	s := newPlace(t, secret.Text{}).serve(t)
 	hidden := "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 	for name, raw := range map[string]string{
@@ -435,7 +474,7 @@ func TestHiddenRequestsAreNotAnswered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.SetDeadline(time.Now().Add(3 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(limit))
 		if _, err := io.WriteString(conn, raw); err != nil {
 			t.Fatal(err)
 		}
@@ -453,6 +492,7 @@ func TestHiddenRequestsAreNotAnswered(t *testing.T) {
 // A canary in every secret slot, sent through everything that writes: it is in no log line, no metric, no trace, no
 // error, no answer but the one that shows it, and in no file but the root key's own.
 func TestSecretsAppearNowhere(t *testing.T) {
+	t.Parallel()
 	var spans bytes.Buffer
 	var mu sync.Mutex
 	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -582,6 +622,7 @@ func contents(t *testing.T, folder string) string {
 }
 
 func TestForwardedAddressIsBelievedOfTrustedProxiesAlone(t *testing.T) {
+	t.Parallel()
 	for flag, want := range map[string]string{"": "client=127.0.0.1", "--trusted-proxies=127.0.0.0/8,10.0.0.0/8": "client=203.0.113.7"} {
 		args := []string{"--log-level", "debug"}
 		if flag != "" {
@@ -600,6 +641,7 @@ func TestForwardedAddressIsBelievedOfTrustedProxiesAlone(t *testing.T) {
 }
 
 func TestVerifyAndVersion(t *testing.T) {
+	t.Parallel()
 	stdout, stderr, code := run(t, "version")
 	if code != 0 || stderr != "" || !strings.HasPrefix(stdout, "sovereign ") {
 		t.Errorf("%d %s %s", code, stdout, stderr)

@@ -200,6 +200,7 @@ func TestTheFullRoundTripOnASimulatedJudge(t *testing.T) {
 }
 
 func TestTheFullRoundTripOnTheWire(t *testing.T) {
+	t.Parallel()
 	eachPlace(t, func(t *testing.T, p place) {
 		provider := startProvider(t)
 		server := p.serve(t, "--config", judgeConfig(t, provider, map[string]string{"chats": "mock", "judges": "mock?judge&se=0.985&sp=0.985"}, nil))

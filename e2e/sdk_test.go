@@ -17,7 +17,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"sovereign/e2e/sdk/golang"
 	"sovereign/internal/base/secret"
@@ -49,6 +48,7 @@ var repaired = map[string]string{
 
 // The official packages work unmodified, with the mock provider behind a gateway.
 func TestTheOfficialSDKsWorkThroughTheGateway(t *testing.T) {
+	t.Parallel()
 	address := startProvider(t)
 	target := golang.Target{Provider: address, Models: map[string]string{"listed": "mock/chat", "sim_chat": "sim/chat", "sim_embedding": "sim/embedding"}}
 	upstream := maps.Clone(behaviours)
@@ -74,6 +74,7 @@ func TestTheOfficialSDKsWorkThroughTheGateway(t *testing.T) {
 
 // And they work with the mock provider itself, which shows that it speaks as a provider does.
 func TestTheOfficialSDKsWorkWithTheMockProvider(t *testing.T) {
+	t.Parallel()
 	address := startProvider(t)
 	target := golang.Target{BaseURL: address + "/v1", Key: "provider-secret", Provider: address, Models: maps.Clone(behaviours)}
 	target.Models["listed"] = "mock/chat"
@@ -94,12 +95,12 @@ func officialSDKs(t *testing.T, target golang.Target) {
 	for name, command := range map[string]func(context.Context) *exec.Cmd{"node": node, "python": python} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*limit)
 			defer cancel()
 			child := command(ctx)
 			child.Env = environment
-			if out, err := child.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
+			if out, ok := runChild(t, child); !ok {
+				t.Errorf("%v\n%s", child.ProcessState, out)
 			}
 		})
 	}
@@ -111,7 +112,10 @@ func officialSDKs(t *testing.T, target golang.Target) {
 
 var buildProvider = sync.OnceValues(func() (path string, err error) {
 	path = filepath.Join(filepath.Dir(binary), "provider")
-	if out, err := exec.Command("go", "build", "-o", path, "./provider").CombinedOutput(); err != nil {
+	if os.Getenv("SOVEREIGN_TEST_BINARY") != "" { // built beside it
+		return path, nil
+	}
+	if out, err := build(path, "./provider").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the provider: %w\n%s", err, out)
 	}
 	_, err = os.ReadDir("provider") // a cached result must not outlive a change
@@ -120,21 +124,24 @@ var buildProvider = sync.OnceValues(func() (path string, err error) {
 
 var providerAddress = regexp.MustCompile(`http://\S+`)
 
-// startProvider runs the mock provider, and answers its address.
-func startProvider(t *testing.T) string {
+// mustBuildProvider returns the path of the mock provider.
+func mustBuildProvider(t *testing.T) string {
 	t.Helper()
 	path, err := buildProvider()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd, out, log, done := exec.Command(path), newTail(), newTail(), make(chan struct{})
+	return path
+}
+
+// startProvider runs the mock provider, and returns its address.
+func startProvider(t *testing.T) string {
+	t.Helper()
+	cmd, out, log := exec.Command(mustBuildProvider(t)), newTail(), newTail()
 	cmd.Stdout, cmd.Stderr = out, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = cmd.Wait(); close(done) }()
+	done := startChild(t, cmd)
 	t.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
-	address := out.find(providerAddress, done, 10*time.Second)
+	address := out.find(providerAddress, done)
 	if address == "" {
 		t.Fatalf("the provider does not serve: %s", log)
 	}
@@ -267,8 +274,8 @@ func installed(t *testing.T, name, version string, files []string, steps func(fo
 	for _, step := range steps(folder) {
 		cmd := exec.Command(step[0], step[1:]...)
 		cmd.Dir = folder
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", step, err, out)
+		if out, ok := runChild(t, cmd); !ok {
+			t.Fatalf("%v: %v\n%s", step, cmd.ProcessState, out)
 		}
 	}
 	writeFile(t, stamp, want)

@@ -61,7 +61,7 @@ func independent(t *testing.T, certificate, jwks string) (says string, err error
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "certificate.json")
 	writeFile(t, path, certificate)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", "verify.mjs", path, jwks)
 	cmd.Dir = nodeFolder(t, "verify.mjs")
@@ -108,6 +108,7 @@ func (p place) signingKeys(t *testing.T) (ids []string) {
 }
 
 func TestACertificateVerifiesWithAnIndependentLibraryUnlessAByteIsChanged(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, secret.Text{})
 	server := p.serve(t)
 	certificate, by := p.sign(t)
@@ -168,6 +169,7 @@ func TestACertificateVerifiesWithAnIndependentLibraryUnlessAByteIsChanged(t *tes
 }
 
 func TestWhatARetiredKeySignedVerifiesAlsoAfterARestore(t *testing.T) {
+	t.Parallel()
 	eachPlace(t, func(t *testing.T, p place) {
 		server := p.serve(t)
 		certificate, by := p.sign(t)
@@ -205,6 +207,7 @@ func TestWhatARetiredKeySignedVerifiesAlsoAfterARestore(t *testing.T) {
 
 // The signing key is rotated, and the server is killed at a random moment of it: one key is in force, and no key is lost.
 func TestDrillKillDuringSigningKeyRotation(t *testing.T) {
+	t.Parallel()
 	eachPlace(t, func(t *testing.T, p place) {
 		server := p.serve(t)
 		known := p.signingKeys(t)

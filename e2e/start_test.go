@@ -25,24 +25,20 @@ import (
 var curlLine = regexp.MustCompile(`(?m)^ *curl .*$`)
 
 func TestMakeRunAnswersThePrintedCurlLineAndASecondStartKeepsTheData(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, secret.Text{})
 	start := func() (*exec.Cmd, *tail, *tail, chan struct{}) {
 		cmd := exec.Command("make", "-C", "..", "run", "ARGS=--listen 127.0.0.1:0 --operations-listen off "+strings.Join(p.flags(), " "))
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		out, log, done := newTail(), newTail(), make(chan struct{})
+		out, log := newTail(), newTail()
 		cmd.Stdout, cmd.Stderr = out, log
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		go func() { _ = cmd.Wait(); close(done) }()
-		t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); <-done })
-		if log.find(serving, done, 3*time.Minute) == "" {
+		done := startGroup(t, cmd)
+		if log.findWithin(serving, done, 10*limit) == "" {
 			t.Fatalf("make run does not serve: %s %s", out, log)
 		}
 		return cmd, out, log, done
 	}
 	cmd, out, _, done := start()
-	line := out.find(curlLine, done, 5*time.Second)
+	line := out.find(curlLine, done)
 	answer, err := exec.Command("sh", "-c", line).Output()
 	if err != nil {
 		t.Fatalf("%s: %v", line, err)
@@ -71,6 +67,7 @@ func TestMakeRunAnswersThePrintedCurlLineAndASecondStartKeepsTheData(t *testing.
 }
 
 func TestBadStartsAreOneLineAndChangeNothing(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -150,6 +147,7 @@ func everything(t *testing.T, p place) string {
 }
 
 func TestSecondServerOnTheSameDataIsRefused(t *testing.T) {
+	t.Parallel()
 	eachPlace(t, func(t *testing.T, p place) {
 		first := p.serve(t)
 		second := p
@@ -166,6 +164,7 @@ func TestSecondServerOnTheSameDataIsRefused(t *testing.T) {
 }
 
 func TestNewerDatabaseAndWrongRootKeyAreRefused(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, dbtest.Postgres(t))
 	p.serve(t).stop(t)
 	other := newPlace(t, secret.Text{})
@@ -191,6 +190,7 @@ func TestNewerDatabaseAndWrongRootKeyAreRefused(t *testing.T) {
 
 // A mistyped place must not become a second, empty installation, and a folder knows which engine its data is in.
 func TestAdminNeverMakesAnInstallationByMistake(t *testing.T) {
+	t.Parallel()
 	lite := newPlace(t, secret.Text{})
 	foreign := lite
 	foreign.data = t.TempDir()
@@ -228,6 +228,7 @@ func TestAdminNeverMakesAnInstallationByMistake(t *testing.T) {
 }
 
 func TestFailedFirstStartLeavesNothing(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t, secret.Text{})
 	p.root = "/proc/nowhere/root.key"
 	stdout, stderr, code := run(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--operations-listen", "off"}, p.flags()...)...)
@@ -247,7 +248,7 @@ func TestReadinessIsToldToSystemd(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", path)
 	s := newPlace(t, secret.Text{}).serve(t)
 	for _, want := range []string{"READY=1", "STOPPING=1"} {
-		_ = told.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = told.SetReadDeadline(time.Now().Add(limit))
 		text := make([]byte, 64)
 		n, err := told.Read(text)
 		if err != nil || string(text[:n]) != want {

@@ -61,6 +61,7 @@ func kinds(t *testing.T, body string) string {
 // What a model thought between its words and its calls comes back to it there, whether it was streamed or not; another
 // model is not shown it.
 func TestThoughtsComeBackToTheirPlacesAndTheirModel(t *testing.T) {
+	t.Parallel()
 	_, client, provider := wires(t, map[string]string{
 		"claude/between": "interleaved-mock?tool&text=2&reasoning=2&preface=2&sealed",
 		"claude/other":   "mock?tool&text=2&reasoning=2",

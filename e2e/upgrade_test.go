@@ -25,6 +25,7 @@ type facts struct {
 // The data of every earlier schema comes up on this binary, on either engine, with its keys, its money, its usage, its
 // trail, and what its workspace made.
 func TestDataOfEveryEarlierSchemaComesUp(t *testing.T) {
+	t.Parallel()
 	kept, err := filepath.Glob("testdata/schema-*")
 	if err != nil || len(kept) == 0 {
 		t.Fatal("no kept data", err)

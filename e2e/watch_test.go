@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/secret"
@@ -86,6 +85,7 @@ func TestAScanIsCorrectedByACertificateAndByNothingElse(t *testing.T) {
 
 // A judge that watches traffic counts it, tells its cost, and raises the alarm when the quality drops, and not before.
 func TestAJudgeThatWatchesRaisesTheAlarmWhenQualityDrops(t *testing.T) {
+	t.Parallel()
 	eachPlace(t, func(t *testing.T, p place) {
 		t.Parallel()
 		provider := startProvider(t)
@@ -115,7 +115,7 @@ func TestAJudgeThatWatchesRaisesTheAlarmWhenQualityDrops(t *testing.T) {
 			Alarm *struct{ Reason string }
 		}
 		watched := func(n int) (m monitor) {
-			eventually(t, 20*time.Second, fmt.Sprintf("%d are watched", n), func() bool {
+			eventually(t, fmt.Sprintf("%d are watched", n), func() bool {
 				m = monitor{}
 				c.call(t, http.MethodGet, path, nil, http.StatusOK, &m)
 				return m.Seen >= n

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -75,11 +74,12 @@ func wires(t *testing.T, models map[string]string, args ...string) (s *process, 
 		}
 		s.proves(t)
 	})
-	return s, openai.NewClient(option.WithBaseURL(s.address()+"/v1"), option.WithAPIKey(s.key()), option.WithMaxRetries(0), option.WithRequestTimeout(20*time.Second)), provider
+	return s, openai.NewClient(option.WithBaseURL(s.address()+"/v1"), option.WithAPIKey(s.key()), option.WithMaxRetries(0), option.WithRequestTimeout(limit)), provider
 }
 
 // The scenarios of the official package that hold for OpenAI's wire hold for every other, figures and all.
 func TestEveryWireHoldsInTheScenariosOfTheOfficialPackage(t *testing.T) {
+	t.Parallel()
 	address := startProvider(t)
 	models := map[string]string{"cohere/embedding": "mock", "gemini/embedding": "mock?in=3"}
 	targets := map[string]*golang.Target{}
@@ -115,6 +115,7 @@ var where = map[string]any{
 // A conversation in which a model sees a picture, thinks, calls two tools and gets their results goes round on every
 // wire: what the provider signed comes back to it as it was, whether it was streamed or not.
 func TestAConversationGoesRoundOnEveryWire(t *testing.T) {
+	t.Parallel()
 	models := map[string]string{
 		"mock/tools":      "mock?tool&text=2",
 		"claude/adaptive": "mock?tool&text=2&reasoning=2&sealed&preface=1",
@@ -250,6 +251,7 @@ func (s *said) add(d said, finish string) {
 
 // Every kind of token is told, and charged at its own rate, whatever a wire calls it.
 func TestUsageIsToldAndChargedAlikeOnEveryWire(t *testing.T) {
+	t.Parallel()
 	models := map[string]string{
 		"mock/figures":   "mock?text=1&in=1000&cached=900&written=60&out=7",
 		"claude/figures": "mock?text=1&in=1000&cached=900&written=60&out=7",
@@ -289,7 +291,7 @@ func TestUsageIsToldAndChargedAlikeOnEveryWire(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, 5*time.Second, "all is charged", func() bool { return len(s.usage(t, "default")) == len(want) })
+	eventually(t, "all is charged", func() bool { return len(s.usage(t, "default")) == len(want) })
 	for id, row := range s.usage(t, "default") {
 		if row.Charged != want[id] || !row.Counted && row.Input != 1000 {
 			t.Errorf("%s: charged %s for %+v, and not %s", row.Model, row.Charged, row, want[id])
@@ -299,6 +301,7 @@ func TestUsageIsToldAndChargedAlikeOnEveryWire(t *testing.T) {
 
 // The reasons why answers end are OpenAI's, whatever a wire calls them.
 func TestAnswersEndForOpenAIsReasons(t *testing.T) {
+	t.Parallel()
 	reasons := map[string]string{
 		"claude/end_turn": "stop", "claude/stop_sequence": "stop", "claude/max_tokens": "length", "claude/refusal": "content_filter",
 		"gemini/STOP": "stop", "gemini/MAX_TOKENS": "length", "gemini/SAFETY": "content_filter", "gemini/PROHIBITED_CONTENT": "content_filter",
@@ -321,6 +324,7 @@ func TestAnswersEndForOpenAIsReasons(t *testing.T) {
 
 // Ranks come best first and with their documents, whatever the provider's order.
 func TestRanksComeBestFirstOnEveryWire(t *testing.T) {
+	t.Parallel()
 	s, _, _ := wires(t, map[string]string{"mock/rerank": "mock", "cohere/rerank": "mock"})
 	for model, usage := range map[string]string{"mock/rerank": `"total_tokens":`, "cohere/rerank": `"search_units":1`} {
 		a, err := s.caller().post(t.Context(), "/v1/rerank", fmt.Sprintf(`{"model":%q,"query":"red fish","documents":["a cat",{"text":"blue fish"},"red fish swim"],"top_n":2,"return_documents":true}`, model), nil)
@@ -350,6 +354,7 @@ func TestRanksComeBestFirstOnEveryWire(t *testing.T) {
 
 // Responses work with models that have them, and with those that have not.
 func TestResponsesAreNativeOrBridged(t *testing.T) {
+	t.Parallel()
 	models := map[string]string{}
 	for _, vendor := range []string{"native", "mock", "claude", "gemini"} {
 		models[vendor+"/text"], models[vendor+"/tools"], models[vendor+"/short"] = "mock?text=5", "mock?tool&text=1", "mock?text=9"
@@ -417,6 +422,7 @@ func respond(t *testing.T, client openai.Client, ask responses.ResponseNewParams
 
 // Whatever breaks at a provider is one clean error, and costs nothing where nothing came.
 func TestFaultsAreCleanErrorsOnEveryWire(t *testing.T) {
+	t.Parallel()
 	kinds := map[string]int{
 		"garbage": http.StatusBadGateway, "reset": http.StatusBadGateway, "die_after=1": http.StatusBadGateway, "end_after=1": http.StatusBadGateway,
 		"hang": http.StatusRequestTimeout, "status=529": http.StatusBadGateway, "status=503": http.StatusBadGateway, "status=401": http.StatusBadGateway,
@@ -439,19 +445,22 @@ func TestFaultsAreCleanErrorsOnEveryWire(t *testing.T) {
 	asked["cohere/rerank garbage"] = `/v1/rerank {"model":"cohere/rerank","query":"q","documents":["d"]}`
 	asked["cohere/embedding die_after=1"] = `/v1/embeddings {"model":"cohere/embedding","input":"a"}`
 	asked["mock/rerank hang"] = `/v1/rerank {"model":"mock/rerank","query":"q","documents":["d"]}`
-	s, _, _ := wires(t, models, "--limits-try-timeout", "700ms", "--limits-stall-timeout", "700ms", "--limits-retries", "0")
-	for name, call := range asked {
-		t.Run(name, func(t *testing.T) {
-			_, fault, _ := strings.Cut(name, " ")
-			path, body, _ := strings.Cut(call, " ")
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			a, err := s.caller().post(ctx, path, body, nil)
-			if err != nil || a.status != kinds[fault] || strings.HasPrefix(a.code(), "no envelope") {
-				t.Errorf("%v: %d %s", err, a.status, a.body)
-			}
-		})
-	}
+	s, _, _ := wires(t, models, "--limits-try-timeout", "5s", "--limits-stall-timeout", "5s", "--limits-retries", "0")
+	t.Run("each", func(t *testing.T) {
+		for name, call := range asked {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				_, fault, _ := strings.Cut(name, " ")
+				path, body, _ := strings.Cut(call, " ")
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				defer cancel()
+				a, err := s.caller().post(ctx, path, body, nil)
+				if err != nil || a.status != kinds[fault] || strings.HasPrefix(a.code(), "no envelope") {
+					t.Errorf("%v: %d %s", err, a.status, a.body)
+				}
+			})
+		}
+	})
 	if rows := s.usage(t, "default"); slices.ContainsFunc(slices.Collect(maps.Values(rows)), func(r usageRow) bool { return r.Charged != 0 }) {
 		t.Errorf("charged for nothing: %v", rows)
 	}
@@ -459,15 +468,17 @@ func TestFaultsAreCleanErrorsOnEveryWire(t *testing.T) {
 
 // A stream that breaks in the middle says so, on every wire, after what it had said.
 func TestStreamsThatBreakSaySoOnEveryWire(t *testing.T) {
+	t.Parallel()
 	models := map[string]string{}
 	for _, vendor := range []string{"claude", "gemini"} {
 		for _, fault := range []string{"die", "garbage", "hang", "end", "reset", "error_event"} {
 			models[vendor+"/"+fault] = "mock?chunks=5&" + fault + "_after=2"
 		}
 	}
-	_, client, _ := wires(t, models, "--limits-try-timeout", "2s", "--limits-stall-timeout", "700ms", "--limits-retries", "0")
+	_, client, _ := wires(t, models, "--limits-try-timeout", "30s", "--limits-stall-timeout", "5s", "--limits-retries", "0")
 	for model := range models {
 		t.Run(model, func(t *testing.T) {
+			t.Parallel()
 			stream := client.Chat.Completions.NewStreaming(t.Context(), openai.ChatCompletionNewParams{Model: model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("a")}})
 			var text strings.Builder
 			for stream.Next() {
@@ -486,6 +497,7 @@ func TestStreamsThatBreakSaySoOnEveryWire(t *testing.T) {
 // A conversation with thoughts and calls that began at one vendor goes on at another, as it does where an alias splits its
 // requests. What a vendor signed is for that vendor alone.
 func TestAConversationMovesFromOneVendorToAnother(t *testing.T) {
+	t.Parallel()
 	models := map[string]string{"mock/tools": "mock?tool&text=2", "claude/tools": "mock?tool&text=2&reasoning=3&sealed", "gemini/tools": "mock?tool&text=2&reasoning=3"}
 	_, client, _ := wires(t, models)
 	for from := range models {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -171,6 +172,16 @@ func (a *answer) pause(d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
+	case <-a.r.Context().Done():
+		return false
+	}
+}
+
+// await waits for the end of another context. It is false when the client leaves first.
+func (a *answer) await(other context.Context) bool {
+	select {
+	case <-other.Done():
 		return true
 	case <-a.r.Context().Done():
 		return false

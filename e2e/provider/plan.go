@@ -16,6 +16,7 @@ import (
 type plan struct {
 	name                string // the model's, without the parameters
 	latency, chunkDelay time.Duration
+	held                bool // until POST /release
 
 	chunks, text, big, reasoning, preface int
 	tool, json, sealed, vouched           bool
@@ -58,6 +59,7 @@ type parameter struct {
 // parameters is everything that a model's name can say. A switch is on when it is there: its value is not read.
 var parameters = map[string]parameter{
 	"latency":     {"until the head of the answer, such as 60ms", duration(func(p *plan) *time.Duration { return &p.latency })},
+	"held":        {"no answer before POST /release", on(func(p *plan) *bool { return &p.held })},
 	"chunks":      {"content chunks of a stream (3), if there are as many words", number(func(p *plan) *int { return &p.chunks })},
 	"chunk_delay": {"between the chunks of a stream, such as 5ms", duration(func(p *plan) *time.Duration { return &p.chunkDelay })},
 	"text":        {"words of the answer (as many as chunks); max_tokens cuts them", number(func(p *plan) *int { return &p.text })},

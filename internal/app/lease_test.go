@@ -62,7 +62,7 @@ func TestLostLockFencesAndItsReturnRefills(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = rival.Close(context.Background()) }()
-	if _, err := rival.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'`); err != nil {
+	if _, err := rival.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the rival gets the lock", 5*time.Second, func() bool {

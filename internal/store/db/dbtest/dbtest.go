@@ -4,6 +4,7 @@ package dbtest
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -73,7 +74,7 @@ func Postgres(t testing.TB) secret.Text {
 // database is one of the test's own, made as a copy of another.
 func (s *Server) database(t testing.TB, template string) secret.Text {
 	t.Helper()
-	name := fmt.Sprintf("test_%d", databases.Add(1))
+	name := fmt.Sprintf("test_%d_%d", os.Getpid(), databases.Add(1)) // other processes may share the server
 	must := func(statement string) {
 		if err := s.run(statement); err != nil {
 			t.Fatal(err)
@@ -85,7 +86,7 @@ func (s *Server) database(t testing.TB, template string) secret.Text {
 }
 
 func (s *Server) run(statement string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, s.url("postgres"))
 	if err != nil {
