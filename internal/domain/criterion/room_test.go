@@ -310,7 +310,7 @@ func (r *room) done(t testing.TB, criterionID, name string, want job.Status) Cal
 // await reads something until its job has ended as it should.
 func await[T any](t testing.TB, want job.Status, read func() (T, job.Job, error)) T {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(time.Millisecond) {
 		got, j, err := read()
 		if err != nil {
 			t.Fatal(err)

@@ -290,13 +290,17 @@ func TestALengthThatLiesHarmsItsOwnAnswerOnly(t *testing.T) {
 // A server that has taken no part of a request for a while, and has said nothing, is waited for as long as ctx allows.
 func TestAServerThatNeverReadsIsLeftWhenTheContextEnds(t *testing.T) {
 	plain := serving(t, nil, func(l *farEnd) { _, _ = l.Peek(1); <-t.Context().Done() })
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	begun := time.Now()
-	if _, err := ask(ctx, reaching(t, plain.base), post(strings.Repeat("x", 32<<20))); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
+	passed := time.Hour
+	for try := 0; try < 10 && passed >= lingering; try++ { // a busy machine may stop us for longer than that
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		begun := time.Now()
+		if _, err := ask(ctx, reaching(t, plain.base), post(strings.Repeat("x", 32<<20))); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		cancel()
+		passed = time.Since(begun)
 	}
-	if passed := time.Since(begun); passed >= lingering {
+	if passed >= lingering {
 		t.Errorf("left after %s", passed) // its refusal is nothing to wait for
 	}
 }

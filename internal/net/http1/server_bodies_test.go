@@ -62,7 +62,7 @@ func TestACallerWhoSendsForeverIsNotListenedTo(t *testing.T) {
 			break
 		}
 	}
-	if passed := time.Since(begun); passed > lingering+5*time.Second {
+	if passed := time.Since(begun); passed > lingering+time.Minute {
 		t.Error(passed)
 	}
 }

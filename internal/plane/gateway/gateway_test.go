@@ -295,7 +295,7 @@ func TestAQuietStreamIsKeptAliveBetweenEventsAlone(t *testing.T) {
 	b.answer = events(io.MultiReader(strings.NewReader(stock[:half]), readerFunc(func(p []byte) (int, error) {
 		if !paused {
 			paused = true
-			time.Sleep(60 * time.Millisecond)
+			time.Sleep(300 * time.Millisecond)
 		}
 		return rest.Read(p)
 	})))

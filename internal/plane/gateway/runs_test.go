@@ -60,10 +60,10 @@ func TestAWaitThatGoesOnIsNotOver(t *testing.T) {
 	one, first, second := new(term), new(life.Life), new(life.Life)
 	one.start(time.Now(), time.Hour)
 	all.add(one)
-	one.try(first, time.Now(), time.Second)
+	one.try(first, time.Now(), time.Minute)
 	for range 10 {
 		time.Sleep(10 * time.Millisecond)
-		one.wait(time.Now(), time.Second)
+		one.wait(time.Now(), time.Minute)
 	}
 	one.over(first)
 	one.try(second, time.Now(), 30*time.Millisecond)

@@ -91,7 +91,7 @@ func serve(t *testing.T, each func(net.Conn)) (url string) {
 			}
 			group.Go(func() {
 				defer func() { _ = conn.Close() }()
-				_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+				_ = conn.SetDeadline(time.Now().Add(time.Minute))
 				each(conn)
 			})
 		}
