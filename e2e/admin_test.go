@@ -15,7 +15,7 @@ import (
 // An admin command without a server takes the same lock, does the same work, and the next server finds it done.
 func TestAdminWorksWithoutAServer(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p place) {
+	eachEngine(t, func(t *testing.T, p instance) {
 		if _, stderr, code := p.admin(t, "key", "list", "--workspace", "x"); p.url.Empty() && (code != 1 || !strings.Contains(stderr, "there is no data folder")) {
 			t.Errorf("a mistyped folder must not become an installation: %d %s", code, stderr)
 		}
@@ -78,7 +78,7 @@ func TestAdminWorksWithoutAServer(t *testing.T) {
 // The journal holds money: no start that fails, and no restore that is refused, takes it away.
 func TestAJournalWhoseDatabaseIsMissingIsKept(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	s := p.serve(t)
 	s.caller().must(t, chat("sim/chat", "charged", `"max_tokens":5`))
 	p.mustAdmin(t, nil, "backup", filepath.Dir(p.data)+"/backup")
@@ -104,5 +104,5 @@ func TestAJournalWhoseDatabaseIsMissingIsKept(t *testing.T) {
 	if after := p.wallet(t, "default"); after.Spent <= spent || after.Held != 0 {
 		t.Errorf("the second charge is lost: %+v", after)
 	}
-	p.proves(t)
+	p.verifyLedger(t)
 }

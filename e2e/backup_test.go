@@ -17,9 +17,9 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-// load tops the wallet up and mints keys until it is ended, which tells how many cents were answered; minted are the
-// keys that were answered so far.
-func load(t *testing.T, p place) (minted func() []string, ended func() (cents int64)) {
+// load tops the wallet up and makes keys until ended is called, which returns how many cents were answered. minted
+// returns the keys that were answered so far.
+func load(t *testing.T, p instance) (minted func() []string, ended func() (cents int64)) {
 	t.Helper()
 	var cents atomic.Int64
 	var mu sync.Mutex
@@ -60,7 +60,7 @@ func load(t *testing.T, p place) (minted func() []string, ended func() (cents in
 // other: it proves, it holds all that was answered before it began, and it opens with its root key alone.
 func TestBackupUnderLoadRestoresElsewhereAndProves(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p place) {
+	eachEngine(t, func(t *testing.T, p instance) {
 		server := p.serve(t)
 		first := server.key()
 		minted, ended := load(t, p)
@@ -82,14 +82,14 @@ func TestBackupUnderLoadRestoresElsewhereAndProves(t *testing.T) {
 		}
 
 		dbtest.EachURL(t, func(t *testing.T, _ string, url secret.Text) {
-			elsewhere := newPlace(t, url)
+			elsewhere := newInstance(t, url)
 			copyFile(t, p.root, elsewhere.root)
 			elsewhere.mustAdmin(t, nil, "restore", file)
 			restored := elsewhere.serve(t)
 			if keyText.MatchString(restored.out.String()) {
 				t.Error("a restored server bootstraps")
 			}
-			elsewhere.proves(t)
+			elsewhere.verifyLedger(t)
 			for _, key := range append([]string{first}, before...) {
 				if got := status(t, restored.address(), key); got != 200 {
 					t.Errorf("a key that was answered before the backup: %d", got)
@@ -110,10 +110,10 @@ func TestBackupUnderLoadRestoresElsewhereAndProves(t *testing.T) {
 			stdout, stderr, code = elsewhere.admin(t, "restore", file)
 			fails(t, stdout, stderr, code, "the database is not empty")
 
-			stranger := newPlace(t, secret.Text{})
+			stranger := newInstance(t, secret.Text{})
 			stdout, stderr, code = stranger.admin(t, "restore", file)
 			fails(t, stdout, stderr, code, "a restore needs the root key")
-			newRoot := newPlace(t, secret.Text{})
+			newRoot := newInstance(t, secret.Text{})
 			newRoot.serve(t).stop(t)
 			stranger.root = newRoot.root
 			stdout, stderr, code = stranger.admin(t, "restore", file)
@@ -128,10 +128,10 @@ func TestBackupUnderLoadRestoresElsewhereAndProves(t *testing.T) {
 }
 
 // The server is killed while it sends a backup, and in every second round the sender while it writes one: the file is
-// whole or not there. The kills are spread over a little more than the time that a backup takes.
+// complete or absent. The kills are spread over a little more than the time that a backup takes.
 func TestDrillKillDuringBackup(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p place) {
+	eachEngine(t, func(t *testing.T, p instance) {
 		server := p.serve(t)
 		seed := p.socket()
 		for range 60 {
@@ -167,17 +167,17 @@ func TestDrillKillDuringBackup(t *testing.T) {
 			}
 			if err == nil {
 				whole++
-				elsewhere := newPlace(t, secret.Text{})
+				elsewhere := newInstance(t, secret.Text{})
 				copyFile(t, p.root, elsewhere.root)
 				elsewhere.mustAdmin(t, nil, "restore", file)
-				elsewhere.proves(t)
+				elsewhere.verifyLedger(t)
 			} else {
 				cut++
 			}
 			if i%2 == 0 {
 				server = p.serve(t)
 			}
-			p.proves(t)
+			p.verifyLedger(t)
 		}
 		t.Logf("%d backups were whole, %d were cut off and left no file", whole, cut)
 		if whole == 0 || cut == 0 {

@@ -15,7 +15,8 @@ import (
 // Linux sends a child its parent-death signal when the thread that started it ends. Each child is therefore started on
 // a thread of its own, which is kept until the child has ended.
 
-// startChild starts a command that is killed when the test process ends. The channel is closed when the child has ended.
+// startChild starts a command that is killed when the test process ends. The channel is closed when the child has
+// ended.
 func startChild(t testing.TB, cmd *exec.Cmd) (done chan struct{}) {
 	t.Helper()
 	if cmd.SysProcAttr == nil {

@@ -17,7 +17,7 @@ import (
 	"sovereign/internal/base/money"
 )
 
-// A caller sends inference to a server, and keeps its own account of it.
+// A caller sends inference requests to a server with one key.
 type caller struct {
 	address, key string
 	header       http.Header // beside the usual
@@ -121,7 +121,7 @@ type balance struct {
 	Spent   money.Nano `json:"spent_usd"`
 }
 
-func (p place) wallet(t *testing.T, workspace string) balance {
+func (p instance) wallet(t *testing.T, workspace string) balance {
 	t.Helper()
 	var b balance
 	p.read(t, &b, "/admin/wallet?workspace="+workspace, "wallet", "show", "--workspace", workspace, "--json")
@@ -141,7 +141,7 @@ type usageRow struct {
 }
 
 // usage reads every usage row of a workspace, by request.
-func (p place) usage(t *testing.T, workspace string) map[string]usageRow {
+func (p instance) usage(t *testing.T, workspace string) map[string]usageRow {
 	t.Helper()
 	all := map[string]usageRow{}
 	for offset := 0; ; offset += 1000 {
@@ -164,7 +164,7 @@ func (p place) usage(t *testing.T, workspace string) map[string]usageRow {
 }
 
 // newWorkspace makes a workspace with that much money, and returns its key.
-func (p place) newWorkspace(t *testing.T, name string, credit money.Nano) string {
+func (p instance) newWorkspace(t *testing.T, name string, credit money.Nano) string {
 	t.Helper()
 	var made struct {
 		APIKey string `json:"api_key"`

@@ -23,7 +23,7 @@ import (
 // Clients that ask and never read: their connections are given up, and others get in.
 func TestClientsThatDoNotReadAreGivenUp(t *testing.T) {
 	t.Parallel()
-	s := newPlace(t, secret.Text{}).serve(t, "--limits-connections", "3", "--limits-operation-timeout", "500ms")
+	s := newInstance(t, secret.Text{}).serve(t, "--limits-connections", "3", "--limits-operation-timeout", "500ms")
 	host := strings.TrimPrefix(s.address(), "http://")
 	for range 3 {
 		conn, err := net.Dial("tcp", host)
@@ -46,7 +46,7 @@ func TestClientsThatDoNotReadAreGivenUp(t *testing.T) {
 
 func TestConnectionsOverTheLimitAreShed(t *testing.T) {
 	t.Parallel()
-	s := newPlace(t, secret.Text{}).serve(t, "--limits-connections", "2")
+	s := newInstance(t, secret.Text{}).serve(t, "--limits-connections", "2")
 	host := strings.TrimPrefix(s.address(), "http://")
 	ask := func(conn net.Conn) (*http.Response, error) {
 		_ = conn.SetDeadline(time.Now().Add(limit))
@@ -89,7 +89,7 @@ func TestConnectionsOverTheLimitAreShed(t *testing.T) {
 
 func TestSlowSendersAreClosedInTime(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	s := p.serve(t, "--limits-header-timeout", "300ms", "--limits-body-timeout", "600ms")
 	for name, head := range map[string]string{
 		"head":    "GET /healthz HTTP/1.1\r\nHost:",
@@ -118,7 +118,7 @@ func TestSlowSendersAreClosedInTime(t *testing.T) {
 // Both lengths, duplicate lengths, bare line feeds: one request is one request, whatever a raw socket says.
 func TestHiddenRequestsAreNotAnswered(t *testing.T) {
 	t.Parallel()
-	s := newPlace(t, secret.Text{}).serve(t)
+	s := newInstance(t, secret.Text{}).serve(t)
 	hidden := "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 	for name, raw := range map[string]string{
 		"two lengths":         "POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nContent-Length: " + strconv.Itoa(len(hidden)) + "\r\n\r\n" + hidden,
@@ -170,10 +170,10 @@ func exchange(t *testing.T, s *process, raw string) string {
 }
 
 // A request that hides in another's body, by lengths that contradict each other, never reaches a provider. (A bare line
-// feed ends a line for net/http, so that it hides nothing: what follows is a request of its own.)
+// feed ends a line for net/http, so that it hides nothing: what follows is a separate request.)
 func TestARequestHiddenInAnotherReachesNoProvider(t *testing.T) {
 	t.Parallel()
-	s, provider := gate(t, map[string]string{"chat": "mock"})
+	s, provider := serveMock(t, map[string]string{"chat": "mock"})
 	head := "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + s.key() + "\r\nContent-Type: application/json\r\n"
 	hiddenBody := chat("mock/chat", "hidden")
 	hidden := head + "Content-Length: " + strconv.Itoa(len(hiddenBody)) + "\r\n\r\n" + hiddenBody
@@ -199,7 +199,7 @@ func TestARequestHiddenInAnotherReachesNoProvider(t *testing.T) {
 
 func TestThreeTimesTheLoadIsShedAndWhatWasAcceptedIsSettled(t *testing.T) {
 	const room = 40
-	s, _ := gate(t, map[string]string{"chat": "mock?chunks=20&chunk_delay=20ms&in=10&out=20"}, "--limits-connections", strconv.Itoa(room), "--limits-body", "1MiB", "--limits-buffered-memory", "8MiB")
+	s, _ := serveMock(t, map[string]string{"chat": "mock?chunks=20&chunk_delay=20ms&in=10&out=20"}, "--limits-connections", strconv.Itoa(room), "--limits-body", "1MiB", "--limits-buffered-memory", "8MiB")
 	body := chat("mock/chat", strings.Repeat("load ", 20_000), `"stream":true`, `"max_tokens":50`)
 	var shed, done atomic.Int64
 	var group sync.WaitGroup
@@ -236,7 +236,7 @@ func TestThreeTimesTheLoadIsShedAndWhatWasAcceptedIsSettled(t *testing.T) {
 	if int64(finished) != done.Load() {
 		t.Errorf("%d answers came to the end, and %d are charged as such", done.Load(), finished)
 	}
-	s.proves(t)
+	s.verifyLedger(t)
 	if memory := resident(t, s.Process.Pid); memory > 400<<20 {
 		t.Errorf("%d MiB are resident", memory>>20)
 	}
@@ -259,11 +259,11 @@ func (s *process) neverRead(t *testing.T, model string) {
 
 func TestACallerWhoStopsReadingIsGivenUpAndItsHoldIsFree(t *testing.T) {
 	t.Parallel()
-	s, provider := gate(t, map[string]string{"chat": "mock?chunks=200000&in=10&out=200000&text=200000"}, "--limits-operation-timeout", "1s")
+	s, provider := serveMock(t, map[string]string{"chat": "mock?chunks=200000&in=10&out=200000&text=200000"}, "--limits-operation-timeout", "1s")
 	s.neverRead(t, "mock/chat")
 	eventually(t, "it runs", func() bool { return len(seenBy(t, provider, "never read")) == 1 })
 	eventually(t, "the hold is free again", func() bool { return s.wallet(t, "default").Held == 0 })
-	eventually(t, "the provider hears of it", func() bool { return seenBy(t, provider, "never read")[0].CancelledAt != nil })
+	eventually(t, "the provider sees the cancellation", func() bool { return seenBy(t, provider, "never read")[0].CancelledAt != nil })
 	for _, row := range s.usage(t, "default") {
 		if row.Outcome != "left" || row.Output == 0 {
 			t.Errorf("%+v", row)

@@ -17,7 +17,7 @@ var where = map[string]any{
 	"properties": map[string]any{"city": map[string]any{"type": "string", "enum": []string{"Ulm"}}},
 }
 
-// A conversation in which a model sees a picture, thinks, calls two tools and gets their results goes round on every
+// A conversation in which a model sees a picture, thinks, calls two tools and gets their results continues on every
 // wire: what the provider signed comes back to it as it was, whether it was streamed or not.
 func TestAConversationGoesRoundOnEveryWire(t *testing.T) {
 	t.Parallel()
@@ -154,8 +154,8 @@ func (s *said) add(d said, finish string) {
 	}
 }
 
-// A conversation with thoughts and calls that began at one vendor goes on at another, as it does where an alias splits its
-// requests. What a vendor signed is for that vendor alone.
+// A conversation with thoughts and calls that began at one vendor goes on at another, as it does where an alias splits
+// its requests. What a vendor signed is for that vendor alone.
 func TestAConversationMovesFromOneVendorToAnother(t *testing.T) {
 	t.Parallel()
 	models := map[string]string{"mock/tools": "mock?tool&text=2", "claude/tools": "mock?tool&text=2&reasoning=3&sealed", "gemini/tools": "mock?tool&text=2&reasoning=3"}

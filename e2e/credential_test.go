@@ -60,7 +60,7 @@ func echo(t *testing.T) string {
 func TestNoCredentialReachesTheDisk(t *testing.T) {
 	t.Parallel()
 	const marker = "marker-that-is-no-credential"
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	s := p.serve(t, "--config", keyConfig(t, echo(t)))
 	p.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--json")
 	c := s.caller()

@@ -21,8 +21,9 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// slow opens a request on the admin socket whose body is not finished yet.
-func slow(t *testing.T, p place, body string) net.Conn {
+// slow sends a request to the admin socket and leaves its body unfinished. It returns when the server waits for the
+// body.
+func slow(t *testing.T, p instance, body string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("unix", p.data+"/admin.sock")
 	if err != nil {
@@ -48,7 +49,7 @@ const newKey = `{"workspace":"default","email":"owner@localhost"}`
 
 func TestRunningRequestsFinishWithinTheDrain(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	operations := freeAddress(t)
 	s := p.serve(t, "--operations-listen", operations)
 	ready := func() int {
@@ -102,10 +103,11 @@ func freeAddress(t *testing.T) string {
 }
 
 // A second signal ends the drain. One that follows the first within a second, as from a shell that signals the process
-// group too, does not count; the drill tells that second, which a busy machine may outlast.
+// group too, does not count. Only the drill tests that second, since a busy machine may take longer between two
+// signals.
 func TestDrillASecondSignalEndsTheDrain(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	s := p.serve(t, "--limits-drain", "10m")
 	slow(t, p, newKey)
 	signal := func() {
@@ -132,7 +134,7 @@ func TestDrillASecondSignalEndsTheDrain(t *testing.T) {
 
 func TestDrillTheDrainIsBounded(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	s := p.serve(t, "--limits-drain", "300ms")
 	slow(t, p, newKey)
 	began := time.Now()
@@ -149,7 +151,7 @@ func TestDrillTheDrainIsBounded(t *testing.T) {
 // allows that only after an idle second, which a busy machine cannot promise.
 func TestDrillRestartWithAnInheritedSocketFailsNoRequest(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +164,7 @@ func TestDrillRestartWithAnInheritedSocketFailsNoRequest(t *testing.T) {
 	defer func() { _ = file.Close() }()
 	address := "http://" + listener.Addr().String()
 	inherit := func() *process {
-		s := &process{place: p, out: newTail(), log: newTail()}
+		s := &process{instance: p, out: newTail(), log: newTail()}
 		line := `LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" serve --bootstrap --listen 127.0.0.1:1 --operations-listen off "$@"`
 		s.Cmd = exec.Command("sh", append([]string{"-c", line, binary}, p.flags()...)...)
 		s.Stdout, s.Stderr, s.ExtraFiles = s.out, s.log, []*os.File{file}
@@ -247,7 +249,7 @@ func TestAStreamFinishesWithinTheDrainOrIsToldOfItsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			provider := startProvider(t)
-			p := newPlace(t, secret.Text{})
+			p := newInstance(t, secret.Text{})
 			config := mockConfig(t, provider, map[string]string{"chat": test.model})
 			s := p.serve(t, "--config", config, "--limits-drain", test.drain)
 			c := s.caller()
@@ -285,7 +287,7 @@ func TestAStreamFinishesWithinTheDrainOrIsToldOfItsEnd(t *testing.T) {
 			if got := rows[a.id()].Outcome; got != want {
 				t.Errorf("charged as %q, want %q", got, want)
 			}
-			p.proves(t)
+			p.verifyLedger(t)
 		})
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"sovereign/internal/base/money"
 )
 
-// judgeConfig writes a configuration with models of the stand-in provider, as mock/NAME, and simulated ones, as sim/NAME.
+// judgeConfig writes a configuration with models of the stand-in provider, as mock/NAME, and simulated ones, as
+// sim/NAME.
 func judgeConfig(t *testing.T, provider string, models, simulated map[string]string) string {
 	t.Helper()
 	path := mockConfig(t, provider, models)
@@ -32,7 +33,8 @@ func judgeConfig(t *testing.T, provider string, models, simulated map[string]str
 	return path
 }
 
-// call sends JSON, and reads the answer into something, if it is not nil. Its status must be as wanted, unless that is 0.
+// call sends JSON, and reads the answer into something, if it is not nil. Its status must be as wanted, unless that is
+// 0.
 func (c *caller) call(t *testing.T, method, path string, body any, want int, into any) (status int, text string) {
 	t.Helper()
 	sent := []byte{}
@@ -69,7 +71,7 @@ func (c *caller) call(t *testing.T, method, path string, body any, want int, int
 
 type object = map[string]any
 
-// A labelled is something that is graded: as it is posted, what is true of it, and what came of it.
+// A labelled is a label: as it is posted, the true grade, and what the server returned.
 type labelled struct {
 	post         object
 	truth        string
@@ -89,7 +91,7 @@ func verdictOf(pass bool) string {
 
 func opposite(verdict string) string { return verdictOf(verdict == "fail") }
 
-// inline is an exchange that nobody logged, whose text tells either judge its truth.
+// inline is an exchange that is not in the logs. Its text states the truth to the mock judge and to the simulated one.
 func inline(text, truth string) labelled {
 	quality := map[string]string{"pass": "0.90", "fail": "0.10"}[truth]
 	return labelled{truth: truth, post: object{
@@ -180,7 +182,7 @@ type rates struct {
 	Failing           []object    `json:"failing_examples"`
 }
 
-// begin starts work, and wait lets it end.
+// begin starts a job.
 func (c *caller) begin(t *testing.T, path string, body any) (w work) {
 	t.Helper()
 	c.call(t, http.MethodPost, path, body, http.StatusAccepted, &w)
@@ -312,8 +314,9 @@ func (c *caller) awaitLogs(t *testing.T, n int) {
 	})
 }
 
-// spentFor sums what a workspace was charged for one origin: a key, a calibration, a criterion. Usage is entered a little later.
-func (p place) spentFor(t *testing.T, workspace, origin string) (rows int, sum money.Nano) {
+// spentFor sums what a workspace was charged for one origin: a key, a calibration, a criterion. Usage is entered a
+// little later.
+func (p instance) spentFor(t *testing.T, workspace, origin string) (rows int, sum money.Nano) {
 	t.Helper()
 	for _, row := range p.usage(t, workspace) {
 		if row.KeyID == origin {
@@ -324,7 +327,7 @@ func (p place) spentFor(t *testing.T, workspace, origin string) (rows int, sum m
 }
 
 // costs fails the test unless the usage of an origin comes to what it says that it cost.
-func (p place) costs(t *testing.T, workspace, origin string, cost money.Nano) {
+func (p instance) costs(t *testing.T, workspace, origin string, cost money.Nano) {
 	t.Helper()
 	var sum money.Nano
 	var rows int

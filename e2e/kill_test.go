@@ -20,7 +20,7 @@ func TestDrillKillDuringTheFirstStart(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, _ string, url secret.Text) {
 		finished := 0
 		for i := range drills(12, 150) {
-			p := newPlace(t, url)
+			p := newInstance(t, url)
 			if !url.Empty() {
 				p.url = dbtest.Postgres(t)
 			}
@@ -48,7 +48,7 @@ func TestDrillKillDuringTheFirstStart(t *testing.T) {
 			if !inForce || len(keys.Data) != 1 {
 				t.Errorf("drill %d: %d printed, in force: %v, %d stored", i, len(printed), inForce, len(keys.Data))
 			}
-			p.proves(t)
+			p.verifyLedger(t)
 			if second.stop(t) != 0 {
 				t.Errorf("drill %d: the second start does not end well:\n%s", i, second.log)
 			}
@@ -61,7 +61,7 @@ func TestDrillKillDuringTheFirstStart(t *testing.T) {
 // none works twice as another's.
 func TestDrillKillDuringKeyCreation(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p place) {
+	eachEngine(t, func(t *testing.T, p instance) {
 		server := p.serve(t)
 		answered := map[string]bool{server.key(): true}
 		attempts := 1
@@ -120,7 +120,7 @@ func TestDrillKillDuringKeyCreation(t *testing.T) {
 // The root key is replaced under load, and the server is killed at a random moment of it: the data always opens.
 func TestDrillKillDuringRootKeyRotation(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p place) {
+	eachEngine(t, func(t *testing.T, p instance) {
 		server := p.serve(t)
 		key := server.key()
 		original, err := os.ReadFile(p.root)

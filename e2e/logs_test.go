@@ -25,7 +25,7 @@ func TestAnAnswerIsLoggedAsItWasGiven(t *testing.T) {
 		"mock/length": "mock?chunks=3&finish=length", "mock/unasked": "mock?chunks=5&usage=last", "claude/chat": "mock?chunks=5", "claude/tools": "mock?tool&text=2",
 		"gemini/chat": "mock?chunks=5", "gemini/tools": "mock?tool&text=2",
 	}
-	eachPlace(t, func(t *testing.T, p place) {
+	eachEngine(t, func(t *testing.T, p instance) {
 		provider := startProvider(t)
 		s := p.serve(t, "--config", wireConfig(t, provider, models))
 		c := s.caller()
@@ -79,7 +79,8 @@ func TestAnAnswerIsLoggedAsItWasGiven(t *testing.T) {
 	})
 }
 
-// comparable is a message without what differs from one answer to the next: the ids of calls, and members that say nothing.
+// comparable is a message without what differs from one answer to the next: the ids of calls, and members that say
+// nothing.
 func comparable(message map[string]any) map[string]any {
 	for name, value := range message {
 		if list, ok := value.([]any); value == nil || ok && len(list) == 0 || value == "" {
@@ -120,7 +121,7 @@ func TestWhatIsNeverLogged(t *testing.T) {
 	} {
 		send(route, body, nil, nil)
 	}
-	send(route, chat("mock/slow", "x", `"stream":true`), nil, func(events []string) bool { return len(events) == 3 }) // who leaves
+	send(route, chat("mock/slow", "x", `"stream":true`), nil, func(events []string) bool { return len(events) == 3 }) // a caller that leaves
 	if a := send(route, chat("mock/chat", "x"), http.Header{"X-Service-Log": {"off"}}, nil); a.status != 200 {
 		t.Errorf("%d", a.status)
 	}
@@ -139,10 +140,10 @@ func TestWhatIsNeverLogged(t *testing.T) {
 	}
 }
 
-// The toggle holds when its command returns, both ways, for everything that reads.
+// When the command returns, logging is on or off for every route that reads logs.
 func TestLoggingIsOffUntilItIsTurnedOnAndOffAtOnce(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p place) {
+	eachEngine(t, func(t *testing.T, p instance) {
 		provider := startProvider(t)
 		s := p.serve(t, "--config", mockConfig(t, provider, map[string]string{"chat": "mock"}))
 		c := s.caller()
@@ -213,7 +214,7 @@ func TestLoggingIsOffUntilItIsTurnedOnAndOffAtOnce(t *testing.T) {
 func TestLogsTellOfAliasesFallbacksTagsTracesAndReplays(t *testing.T) {
 	t.Parallel()
 	s, _, _ := wires(t, map[string]string{"mock/chat": "mock?chunks=3", "mock/down": "mock?status=503"}, "--limits-retries", "0")
-	p := s.place
+	p := s.instance
 	p.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--json")
 	c := s.caller()
 	body := func(model, text string) string { return chat(model, text) }
@@ -285,10 +286,10 @@ func TestLogsTellOfAliasesFallbacksTagsTracesAndReplays(t *testing.T) {
 	}
 }
 
-// Rows survive kill -9, all but those of the last moment, and none comes twice.
+// Rows survive kill -9, except those of the last moment, and no row comes twice.
 func TestDrillKillUnderLoadLogsNothingTwice(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	provider := startProvider(t)
 	config := mockConfig(t, provider, map[string]string{"chat": "mock?chunks=3&in=1&out=1"})
 	const callers = 4

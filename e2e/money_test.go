@@ -22,17 +22,17 @@ const (
 	outputPrice = 10000
 )
 
-// gate is a server before a mock provider.
-func gate(t *testing.T, models map[string]string, flags ...string) (*process, string) {
+// serveMock starts a mock provider, and a server with models at it.
+func serveMock(t *testing.T, models map[string]string, flags ...string) (*process, string) {
 	t.Helper()
 	provider := startProvider(t)
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	return p.serve(t, append([]string{"--config", mockConfig(t, provider, models)}, flags...)...), provider
 }
 
 var couldCost = regexp.MustCompile(`could cost \$([0-9.]+)`)
 
-// worst is what the server holds for a request, as it tells a caller who cannot pay it.
+// worst is what the server holds for a request. The refusal to a caller without money names it.
 func worst(t *testing.T, s *process, body string) money.Nano {
 	t.Helper()
 	broke := s.callerWith(s.newWorkspace(t, "broke", 1))
@@ -49,7 +49,7 @@ func worst(t *testing.T, s *process, body string) money.Nano {
 }
 
 func TestOfAThousandRequestsExactlyThoseRunThatTheWalletCanPay(t *testing.T) {
-	s, provider := gate(t, map[string]string{"chat": "mock?held&in=10&out=3"}, "--limits-connections", "2000")
+	s, provider := serveMock(t, map[string]string{"chat": "mock?held&in=10&out=3"}, "--limits-connections", "2000")
 	body := chat("mock/chat", "a thousand at once", `"max_tokens":100`)
 	hold := worst(t, s, body)
 	const fit, all = 10, 1000
@@ -87,7 +87,7 @@ func TestOfAThousandRequestsExactlyThoseRunThatTheWalletCanPay(t *testing.T) {
 	if b := s.wallet(t, "ten"); b.Held != 0 || b.Spent != fit*(10*inputPrice+3*outputPrice) || b.Balance != fit*hold-b.Spent {
 		t.Errorf("afterwards the wallet is %+v", b)
 	}
-	s.proves(t)
+	s.verifyLedger(t)
 }
 
 func TestDrillACallerWhoLeavesAtAnyChunkPaysForWhatWasDeliveredOnce(t *testing.T) {
@@ -97,7 +97,7 @@ func TestDrillACallerWhoLeavesAtAnyChunkPaysForWhatWasDeliveredOnce(t *testing.T
 	for k := 1; k < chunks; k++ { // the provider falls silent, so that the caller leaves before the end
 		models[fmt.Sprintf("leaves-%d", k)] = fmt.Sprintf("mock?chunks=%d&hang_after=%d", chunks, k)
 	}
-	s, provider := gate(t, models)
+	s, provider := serveMock(t, models)
 	c := s.caller()
 	last := money.Nano(0)
 	for k := range chunks { // with the last content comes the end
@@ -118,7 +118,7 @@ func TestDrillACallerWhoLeavesAtAnyChunkPaysForWhatWasDeliveredOnce(t *testing.T
 		if k > 0 && (err != nil || a.done) {
 			t.Fatalf("chunk %d: %v %+v", k, err, a)
 		}
-		eventually(t, "the provider hears of it", func() bool {
+		eventually(t, "the provider sees the cancellation", func() bool {
 			all := seenBy(t, provider, text)
 			return len(all) == 1 && all[0].CancelledAt != nil
 		})
@@ -141,7 +141,7 @@ func TestDrillACallerWhoLeavesAtAnyChunkPaysForWhatWasDeliveredOnce(t *testing.T
 		}
 		last = spent
 	}
-	s.proves(t)
+	s.verifyLedger(t)
 }
 
 // What goes wrong at the provider, what the caller is told, and what it costs.
@@ -183,7 +183,7 @@ func TestWhatGoesWrongAtTheProviderIsToldAndCostsNothingButWhatWasDelivered(t *t
 	for name, f := range faults {
 		models[name] = f.model
 	}
-	s, _ := gate(t, models, "--limits-try-timeout", "5s", "--limits-stall-timeout", "5s", "--limits-retries", "0")
+	s, _ := serveMock(t, models, "--limits-try-timeout", "5s", "--limits-stall-timeout", "5s", "--limits-retries", "0")
 	t.Run("each", func(t *testing.T) {
 		for name, f := range faults {
 			t.Run(name, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestWhatGoesWrongAtTheProviderIsToldAndCostsNothingButWhatWasDelivered(t *t
 			})
 		}
 	})
-	s.proves(t)
+	s.verifyLedger(t)
 }
 
 func TestUsageIsChargedAsTheProviderReportsItAndCountedWhenItDoesNot(t *testing.T) {
@@ -231,7 +231,7 @@ func TestUsageIsChargedAsTheProviderReportsItAndCountedWhenItDoesNot(t *testing.
 		"last": "mock?chunks=5&usage=last&in=9&out=4", "inline": "mock?chunks=5&inline_usage&in=9&out=4", "each": "mock?chunks=5&usage=each",
 		"over": "mock?in=100000000&out=1",
 	}
-	s, _ := gate(t, models)
+	s, _ := serveMock(t, models)
 	for _, stream := range []string{`"stream":false`, `"stream":true`} {
 		for name, want := range map[string]struct {
 			cost    money.Nano
@@ -283,12 +283,12 @@ func TestUsageIsChargedAsTheProviderReportsItAndCountedWhenItDoesNot(t *testing.
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	})
-	s.proves(t)
+	s.verifyLedger(t)
 }
 
 func TestATopUpTellsTheBalanceAfterItAndCanBeSpentAtOnce(t *testing.T) {
 	t.Parallel()
-	s, _ := gate(t, map[string]string{"chat": "mock?in=5&out=5"})
+	s, _ := serveMock(t, map[string]string{"chat": "mock?in=5&out=5"})
 	c := s.callerWith(s.newWorkspace(t, "poor", 1))
 	if a := c.must(t, chat("mock/chat", "broke")); a.status != 402 {
 		t.Fatal(a.status)
@@ -303,10 +303,10 @@ func TestATopUpTellsTheBalanceAfterItAndCanBeSpentAtOnce(t *testing.T) {
 	}
 }
 
-// Whoever administers has the configuration file, and not the keys of the providers in the environment.
+// An admin command reads the configuration file, but does not need the providers' keys from the environment.
 func TestAdminNeedsNoProvidersKey(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	config := filepath.Join(t.TempDir(), "sovereign.yaml")
 	writeFile(t, config, "providers:\n  - {name: up, kind: openai, base_url: 'https://a.example/v1', api_key: 'env:SOVEREIGN_TEST_NO_SUCH'}\n")
 	p.mustAdmin(t, nil, "bootstrap", "--config", config, "--workspace", "x", "--email", "x@x.test", "--json")
@@ -317,7 +317,7 @@ func TestAdminNeedsNoProvidersKey(t *testing.T) {
 
 func TestARefusalForMoneyNamesAMaximumThatFits(t *testing.T) {
 	t.Parallel()
-	s, _ := gate(t, map[string]string{"chat": "mock?in=5&out=5"})
+	s, _ := serveMock(t, map[string]string{"chat": "mock?in=5&out=5"})
 	c := s.callerWith(s.newWorkspace(t, "little", 20_000_000)) // two cents
 	a := c.must(t, chat("mock/chat", "what can I afford?"))
 	found := regexp.MustCompile(`max_tokens of at most (\d+)`).FindSubmatch(a.body)
@@ -334,7 +334,7 @@ func TestARefusalForMoneyNamesAMaximumThatFits(t *testing.T) {
 
 func TestAnIdempotencyKeyIsIgnoredOnInference(t *testing.T) {
 	t.Parallel()
-	s, provider := gate(t, map[string]string{"chat": "mock?in=5&out=5"})
+	s, provider := serveMock(t, map[string]string{"chat": "mock?in=5&out=5"})
 	c := s.caller()
 	c.header = http.Header{"Idempotency-Key": {"the-same"}}
 	for range 2 {

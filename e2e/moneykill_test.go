@@ -48,7 +48,7 @@ func (ta *tally) note(a *answer, err error) {
 // charged, exactly and once; one that broke off at most what it would have cost; and no hold outlives its process.
 func TestDrillKillUnderLoadChargesEveryFinishedAnswerOnce(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p place) {
+	eachEngine(t, func(t *testing.T, p instance) {
 		provider := startProvider(t)
 		config := mockConfig(t, provider, map[string]string{
 			"whole":  fmt.Sprintf("mock?latency=2ms&in=10&out=%d", drillOutput),
@@ -80,7 +80,7 @@ func TestDrillKillUnderLoadChargesEveryFinishedAnswerOnce(t *testing.T) {
 			cancel()
 			group.Wait()
 			s = p.serve(t, "--config", config)
-			known.against(t, p, fmt.Sprintf("round %d", round))
+			known.compare(t, p, fmt.Sprintf("round %d", round))
 			if t.Failed() {
 				t.Fatalf("the server said:\n%s", s.log)
 			}
@@ -91,11 +91,11 @@ func TestDrillKillUnderLoadChargesEveryFinishedAnswerOnce(t *testing.T) {
 
 func refusedConnection(err error) bool { return strings.Contains(err.Error(), "connection refused") }
 
-func (ta *tally) against(t *testing.T, p place, when string) {
+func (ta *tally) compare(t *testing.T, p instance, when string) {
 	t.Helper()
 	ta.mu.Lock()
 	defer ta.mu.Unlock()
-	p.proves(t)
+	p.verifyLedger(t)
 	rows := p.usage(t, "default")
 	var least, most, sum money.Nano
 	for id, cost := range ta.finished {

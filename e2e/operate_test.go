@@ -31,7 +31,7 @@ func TestForwardedAddressIsBelievedOfTrustedProxiesAlone(t *testing.T) {
 		if flag != "" {
 			args = append(args, flag)
 		}
-		s := newPlace(t, secret.Text{}).serve(t, args...)
+		s := newInstance(t, secret.Text{}).serve(t, args...)
 		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.address()+"/healthz", http.NoBody)
 		request.Header.Set("X-Forwarded-For", "198.51.100.1, 203.0.113.7, 10.1.2.3")
 		response, err := http.DefaultClient.Do(request)

@@ -70,7 +70,7 @@ func TestStartProcessesAndWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Println("pid", pg.PID())
-	fmt.Println("pid", newPlace(t, secret.Text{}).serve(t).Process.Pid)
+	fmt.Println("pid", newInstance(t, secret.Text{}).serve(t).Process.Pid)
 	provider := exec.Command(mustBuildProvider(t))
 	startChild(t, provider)
 	fmt.Println("pid", provider.Process.Pid)

@@ -26,7 +26,7 @@ func TestDrillWithoutTheDatabaseNothingIsSpentUnheldAndNothingIsLost(t *testing.
 		t.Fatal(err)
 	}
 	provider := startProvider(t)
-	p := newPlace(t, secret.New(pg.URL()))
+	p := newInstance(t, secret.New(pg.URL()))
 	config := mockConfig(t, provider, map[string]string{"whole": fmt.Sprintf("mock?latency=2ms&in=10&out=%d", drillOutput)})
 	s := p.serve(t, "--config", config)
 	known, c := newTally(), s.caller()
@@ -73,7 +73,7 @@ func TestDrillWithoutTheDatabaseNothingIsSpentUnheldAndNothingIsLost(t *testing.
 	eventually(t, "served on", func() bool { return answered.Load() > during+4 })
 	cancel()
 	group.Wait()
-	known.against(t, p, "after the outage")
+	known.compare(t, p, "after the outage")
 }
 
 // slowDatabase makes every posting wait for a while.

@@ -1,4 +1,4 @@
-// Package e2e drives the built binary from outside, as its users and its accidents do.
+// Package e2e tests the built binary from outside: as its users use it, and as it is killed and cut off.
 package e2e
 
 import (
@@ -67,28 +67,28 @@ func drills(few, many int) int {
 	return few
 }
 
-// A place is where a server keeps its things.
-type place struct {
+// An instance is one installation: a data folder, a root key and a database. An empty URL means SQLite in the folder.
+type instance struct {
 	data, root string
 	url        secret.Text
 }
 
-func newPlace(t *testing.T, url secret.Text) place {
+func newInstance(t *testing.T, url secret.Text) instance {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "e2e") // short: the admin socket's path has a bound
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	return place{data: folder + "/data", root: folder + "/root.key", url: url}
+	return instance{data: folder + "/data", root: folder + "/root.key", url: url}
 }
 
-func eachPlace(t *testing.T, test func(t *testing.T, p place)) {
+func eachEngine(t *testing.T, test func(t *testing.T, p instance)) {
 	t.Helper()
-	dbtest.EachURL(t, func(t *testing.T, _ string, url secret.Text) { test(t, newPlace(t, url)) })
+	dbtest.EachURL(t, func(t *testing.T, _ string, url secret.Text) { test(t, newInstance(t, url)) })
 }
 
-func (p place) flags() []string {
+func (p instance) flags() []string {
 	flags := []string{"--data-dir", p.data, "--root-key-file", p.root}
 	if !p.url.Empty() {
 		flags = append(flags, "--database-url", p.url.Reveal())
@@ -97,13 +97,13 @@ func (p place) flags() []string {
 }
 
 // admin runs an admin command to its end.
-func (p place) admin(t *testing.T, args ...string) (stdout, stderr string, code int) {
+func (p instance) admin(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	return run(t, append(append([]string{"admin"}, p.flags()...), args...)...)
 }
 
 // mustAdmin runs an admin command that must succeed, and reads its JSON answer.
-func (p place) mustAdmin(t *testing.T, out any, args ...string) {
+func (p instance) mustAdmin(t *testing.T, out any, args ...string) {
 	t.Helper()
 	stdout, stderr, code := p.admin(t, args...)
 	if code != 0 {
@@ -118,7 +118,7 @@ func (p place) mustAdmin(t *testing.T, out any, args ...string) {
 
 // read reads an admin route of the running server. Without a server it runs the admin command that shows the same.
 // The tests read the wallet again and again, and a process for each time would be most of what they cost.
-func (p place) read(t *testing.T, out any, route string, command ...string) {
+func (p instance) read(t *testing.T, out any, route string, command ...string) {
 	t.Helper()
 	client := p.socket()
 	defer client.CloseIdleConnections()
@@ -151,15 +151,15 @@ func run(t *testing.T, args ...string) (stdout, stderr string, code int) {
 // A process is a running server.
 type process struct {
 	*exec.Cmd
-	place
+	instance
 	out, log *tail
 	done     chan struct{}
 }
 
 // start runs a server on a free port and does not wait for it.
-func (p place) start(t *testing.T, args ...string) *process {
+func (p instance) start(t *testing.T, args ...string) *process {
 	t.Helper()
-	s := &process{place: p, out: newTail(), log: newTail()}
+	s := &process{instance: p, out: newTail(), log: newTail()}
 	all := append([]string{"serve", "--listen", "127.0.0.1:0", "--operations-listen", "off", "--bootstrap"}, p.flags()...)
 	s.Cmd = exec.Command(binary, append(all, args...)...)
 	s.Stdout, s.Stderr = s.out, s.log
@@ -169,7 +169,7 @@ func (p place) start(t *testing.T, args ...string) *process {
 }
 
 // serve runs a server and waits until it serves.
-func (p place) serve(t *testing.T, args ...string) *process {
+func (p instance) serve(t *testing.T, args ...string) *process {
 	t.Helper()
 	s := p.start(t, args...)
 	s.await(t)
@@ -212,7 +212,7 @@ func (s *process) stop(t *testing.T) int {
 }
 
 // socket is a client of the server's admin socket.
-func (p place) socket() *http.Client {
+func (p instance) socket() *http.Client {
 	return &http.Client{Timeout: limit, Transport: &http.Transport{
 		MaxIdleConnsPerHost: 16,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -236,8 +236,8 @@ func status(t *testing.T, address, key string) int {
 	return response.StatusCode
 }
 
-// proves fails the test unless the ledger verifies.
-func (p place) proves(t *testing.T) {
+// verifyLedger fails the test unless the ledger verifies.
+func (p instance) verifyLedger(t *testing.T) {
 	t.Helper()
 	var proof struct {
 		OK      bool
@@ -250,7 +250,7 @@ func (p place) proves(t *testing.T) {
 	}
 }
 
-// A tail is a process's output, readable while it runs.
+// A tail holds a process's output, and can be read while the process runs.
 type tail struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -299,5 +299,6 @@ func post(client *http.Client, path, body string) (int, string, error) {
 	return response.StatusCode, string(text), err
 }
 
-// transport is what the gateways of these tests reach their providers by. All of them pass on either: make transports.
+// transport is the HTTP client with which the servers reach their providers. `make transports` runs the tests with the
+// other one.
 func transport() string { return cmp.Or(os.Getenv("SOVEREIGN_TEST_TRANSPORT"), "lean") }

@@ -13,7 +13,7 @@ import (
 )
 
 func TestBadBodiesAreRefusedClearlyAndNothingIsHeldOrSent(t *testing.T) {
-	s, provider := gate(t, map[string]string{"chat": "mock", "embedding": "mock"}, "--limits-body", "4MiB", "--operations-listen", "127.0.0.1:0")
+	s, provider := serveMock(t, map[string]string{"chat": "mock", "embedding": "mock"}, "--limits-body", "4MiB", "--operations-listen", "127.0.0.1:0")
 	var zipped bytes.Buffer
 	w := gzip.NewWriter(&zipped)
 	_, _ = w.Write(bytes.Repeat([]byte(" "), 64<<20))
@@ -109,7 +109,7 @@ func resident(t *testing.T, pid int) int64 {
 
 func TestLabelsThatBreakARuleAreRefusedBeforeTheHoldAndWriteNoSecondLogLine(t *testing.T) {
 	t.Parallel()
-	s, provider := gate(t, map[string]string{"chat": "mock"}, "--log-level", "debug")
+	s, provider := serveMock(t, map[string]string{"chat": "mock"}, "--log-level", "debug")
 	body := chat("mock/chat", "labelled")
 	for name, header := range map[string]string{
 		"a long tag":         "X-Service-Tag: " + strings.Repeat("x", 65),

@@ -23,7 +23,7 @@ import (
 
 func TestHangupReloadsWhatItCanAndKeepsTheRest(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	config := filepath.Join(t.TempDir(), "sovereign.yaml")
 	writeFile(t, config, "limits: {body: 1KiB}\n")
 	s := p.serve(t, "--config", config)
@@ -88,7 +88,7 @@ func TestTLSServesAndReloadsItsCertificate(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	cert, key := certificate(t, folder, 1)
-	s := newPlace(t, secret.Text{}).serve(t, "--tls-cert", cert, "--tls-key", key)
+	s := newInstance(t, secret.Text{}).serve(t, "--tls-cert", cert, "--tls-key", key)
 	if s.key() == "" || !strings.HasPrefix(s.address(), "https://") || !strings.Contains(s.out.String(), "curl -sS https://") {
 		t.Fatalf("address %s", s.address())
 	}
@@ -122,7 +122,7 @@ func TestTLSServesAndReloadsItsCertificate(t *testing.T) {
 func TestAHangupPutsModelsInForceAndLeavesRunningStreamsAlone(t *testing.T) {
 	t.Parallel()
 	provider := startProvider(t)
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	config := mockConfig(t, provider, map[string]string{"old": "mock?chunks=40&chunk_delay=25ms&in=10&out=40"})
 	s := p.serve(t, "--config", config)
 	c := s.caller()
@@ -158,5 +158,5 @@ func TestAHangupPutsModelsInForceAndLeavesRunningStreamsAlone(t *testing.T) {
 	if a := c.must(t, chat("mock/new", "still")); a.status != http.StatusOK {
 		t.Errorf("a bad file changed something: %d %s", a.status, a.body)
 	}
-	s.proves(t)
+	s.verifyLedger(t)
 }

@@ -38,7 +38,8 @@ var behaviours = map[string]string{
 	"slow":       "mock?chunks=500&chunk_delay=10ms",
 }
 
-// repaired are models whose answers only a gateway makes good: their usage is hidden, their deaths are told.
+// repaired are models whose faults the gateway corrects: it removes usage that was not asked for, and reports broken
+// streams.
 var repaired = map[string]string{
 	"unasked": "mock?chunks=5&usage=last",
 	"inline":  "mock?chunks=5&inline_usage",
@@ -56,7 +57,7 @@ func TestTheOfficialSDKsWorkThroughTheGateway(t *testing.T) {
 	for name := range upstream {
 		target.Models[name] = "mock/" + name
 	}
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	server := p.serve(t, "--config", mockConfig(t, address, upstream), "--limits-breaker-failures", "0")
 	var poor struct {
 		APIKey string `json:"api_key"`
@@ -66,13 +67,13 @@ func TestTheOfficialSDKsWorkThroughTheGateway(t *testing.T) {
 	officialSDKs(t, target)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the gateway says:\n%s", server.log)
+			t.Logf("the gateway logged:\n%s", server.log)
 		}
-		p.proves(t)
+		p.verifyLedger(t)
 	})
 }
 
-// And they work with the mock provider itself, which shows that it speaks as a provider does.
+// The packages also work with the mock provider itself, which shows that it behaves as a provider does.
 func TestTheOfficialSDKsWorkWithTheMockProvider(t *testing.T) {
 	t.Parallel()
 	address := startProvider(t)

@@ -35,28 +35,28 @@ func TestSecretsAppearNowhere(t *testing.T) {
 		_, _ = io.Copy(&spans, body)
 	}))
 	defer collector.Close()
-	eachPlace(t, func(t *testing.T, p place) {
+	eachEngine(t, func(t *testing.T, p instance) {
 		operations := freeAddress(t)
 		if !p.url.Empty() { // the server trusts everyone on loopback, so any password does
 			p.url = secret.New(strings.Replace(p.url.Reveal(), "sovereign@", "sovereign:canarypassword@", 1))
 		}
 		// Every way in which a provider can repeat the key that it was sent.
-		gossip := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			status, _ := strconv.Atoi(strings.Split(r.URL.Path, "/")[1])
 			w.Header().Set("X-Key", r.Header.Get("Authorization"))
 			w.WriteHeader(status)
 			_, _ = fmt.Fprintf(w, `{"error":{"message":"bad key %s"}}`, r.Header.Get("Authorization"))
 		}))
-		defer gossip.Close()
+		defer echo.Close()
 		config := filepath.Join(t.TempDir(), "config.yaml")
 		var models strings.Builder
 		models.WriteString("providers:\n")
 		for _, status := range []int{200, 400, 401, 429, 500} {
-			fmt.Fprintf(&models, "  - {name: gossip%d, kind: openai, base_url: %s/%d, api_key: canaryprovider}\n", status, gossip.URL, status)
+			fmt.Fprintf(&models, "  - {name: echo%d, kind: openai, base_url: %s/%d, api_key: canaryprovider}\n", status, echo.URL, status)
 		}
 		models.WriteString("models:\n")
 		for _, status := range []int{200, 400, 401, 429, 500} {
-			fmt.Fprintf(&models, "  - {id: gossip/%d, provider: gossip%d, context_window: 1000, max_output_tokens: 10, price: {input_per_mtok_usd: 1, output_per_mtok_usd: 1}}\n", status, status)
+			fmt.Fprintf(&models, "  - {id: echo/%d, provider: echo%d, context_window: 1000, max_output_tokens: 10, price: {input_per_mtok_usd: 1, output_per_mtok_usd: 1}}\n", status, status)
 		}
 		writeFile(t, config, models.String())
 		s := p.serve(t, "--log-level", "debug", "--otlp-endpoint", collector.URL, "--operations-listen", operations, "--config", config, "--limits-retries", "0")
@@ -86,15 +86,15 @@ func TestSecretsAppearNowhere(t *testing.T) {
 			for _, status := range []int{200, 400, 401, 429, 500} {
 				for _, stream := range []bool{false, true} {
 					send("POST", s.address()+"/v1/chat/completions", http.Header{"Authorization": {"Bearer " + key}},
-						fmt.Sprintf(`{"model":"gossip/%d","stream":%t,"messages":[{"role":"user","content":"x"}]}`, status, stream))
+						fmt.Sprintf(`{"model":"echo/%d","stream":%t,"messages":[{"role":"user","content":"x"}]}`, status, stream))
 				}
 			}
 		}
 		talk()
 		for _, status := range []int{200, 400, 401, 429, 500} { // and the same with a key of the workspace's own
 			send("PUT", s.address()+"/v1/provider-keys", http.Header{"Authorization": {"Bearer " + key}, "Idempotency-Key": {strconv.Itoa(status)}},
-				fmt.Sprintf(`{"provider":"gossip%d","api_key":"canaryown"}`, status))
-			send("PUT", s.address()+"/v1/provider-keys", http.Header{"Authorization": {"Bearer " + key}}, fmt.Sprintf(`{"provider":"gossip%d","api_key":"canaryown","base_url":{}}`, status))
+				fmt.Sprintf(`{"provider":"echo%d","api_key":"canaryown"}`, status))
+			send("PUT", s.address()+"/v1/provider-keys", http.Header{"Authorization": {"Bearer " + key}}, fmt.Sprintf(`{"provider":"echo%d","api_key":"canaryown","base_url":{}}`, status))
 			send("PUT", s.address()+"/v1/provider-keys", http.Header{"Authorization": {"Bearer " + key}}, `{"provider":"nobody","api_key":"canaryown","odd":1}`)
 		}
 		talk()

@@ -24,8 +24,8 @@ const calibrated = `{"id":"cert_1","criterion_id":"crit_1","criterion_version":3
 	`"matrix":{"tp":69,"fp":2,"fn":3,"tn":46},"se":0.9583333333333334,"se_ci":[0.8830199438012387,0.9913284862541107],"sp":0.30000000000000004,` +
 	`"sp_ci":[1e-7,null],"trust":"measured","issued_at":"2026-03-01T00:00:00.000Z","voids":["a new version","naïve \"—\" ✓"]}`
 
-// sign makes a certificate with the key that the place's database holds, as the server does.
-func (p place) sign(t *testing.T) (certificate string, by vault.Signature) {
+// sign makes a certificate with the key in the instance's database, as the server does.
+func (p instance) sign(t *testing.T) (certificate string, by vault.Signature) {
 	t.Helper()
 	d, err := db.Open(t.Context(), p.data, p.url)
 	if err != nil {
@@ -91,7 +91,7 @@ type signingKey struct {
 }
 
 // signingKeys lists the keys, and fails the test unless the first alone is in force.
-func (p place) signingKeys(t *testing.T) (ids []string) {
+func (p instance) signingKeys(t *testing.T) (ids []string) {
 	t.Helper()
 	var all struct{ Data []signingKey }
 	p.mustAdmin(t, &all, "signing-key", "list", "--limit", "1000", "--json")
@@ -109,7 +109,7 @@ func (p place) signingKeys(t *testing.T) (ids []string) {
 
 func TestACertificateVerifiesWithAnIndependentLibraryUnlessAByteIsChanged(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	server := p.serve(t)
 	certificate, by := p.sign(t)
 	if !verified(t, "as it was issued", certificate, server) {
@@ -141,7 +141,7 @@ func TestACertificateVerifiesWithAnIndependentLibraryUnlessAByteIsChanged(t *tes
 		raw[len(raw)/2] ^= 1
 		return base64.RawURLEncoding.EncodeToString(raw)
 	}
-	stranger := newPlace(t, secret.Text{})
+	stranger := newInstance(t, secret.Text{})
 	stranger.serve(t).stop(t)
 	theirs, their := stranger.sign(t)
 	for why, changed := range map[string]string{
@@ -170,7 +170,7 @@ func TestACertificateVerifiesWithAnIndependentLibraryUnlessAByteIsChanged(t *tes
 
 func TestWhatARetiredKeySignedVerifiesAlsoAfterARestore(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p place) {
+	eachEngine(t, func(t *testing.T, p instance) {
 		server := p.serve(t)
 		certificate, by := p.sign(t)
 		var done struct{ From, To string }
@@ -183,7 +183,7 @@ func TestWhatARetiredKeySignedVerifiesAlsoAfterARestore(t *testing.T) {
 		if now.KeyID != done.To {
 			t.Errorf("signed by %s, and %s is in force", now.KeyID, done.To)
 		}
-		elsewhere := newPlace(t, secret.Text{})
+		elsewhere := newInstance(t, secret.Text{})
 		copyFile(t, p.root, elsewhere.root)
 		p.mustAdmin(t, nil, "backup", elsewhere.root+".backup")
 		elsewhere.mustAdmin(t, nil, "restore", elsewhere.root+".backup")
@@ -205,10 +205,11 @@ func TestWhatARetiredKeySignedVerifiesAlsoAfterARestore(t *testing.T) {
 	})
 }
 
-// The signing key is rotated, and the server is killed at a random moment of it: one key is in force, and no key is lost.
+// The signing key is rotated, and the server is killed at a random moment of it: one key is in force, and no key is
+// lost.
 func TestDrillKillDuringSigningKeyRotation(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p place) {
+	eachEngine(t, func(t *testing.T, p instance) {
 		server := p.serve(t)
 		known := p.signingKeys(t)
 		for range drills(8, 120) {

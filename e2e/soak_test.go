@@ -41,7 +41,7 @@ func (s *process) gauge(t *testing.T, at string) (routines int, bytes float64) {
 func TestDrillSoakEndsAsItBegan(t *testing.T) {
 	long := time.Duration(drills(1, 600)) * time.Second
 	at := freeAddress(t)
-	s, _ := gate(t, map[string]string{
+	s, _ := serveMock(t, map[string]string{
 		"whole": "mock?in=10&out=6", "stream": "mock?chunks=20&in=10&out=20", "none": "mock?chunks=20&usage=none", "dies": "mock?chunks=9&die_after=4",
 		"fails": "mock?status=500", "slow": "mock?chunks=200&chunk_delay=5ms",
 	}, "--operations-listen", at, "--limits-retries", "0")
@@ -90,5 +90,5 @@ func TestDrillSoakEndsAsItBegan(t *testing.T) {
 	if bytesAfter > bytes*1.25+8e6 {
 		t.Errorf("heap: %.1f MB, and %.1f MB afterwards", bytes/1e6, bytesAfter/1e6)
 	}
-	s.proves(t)
+	s.verifyLedger(t)
 }

@@ -41,11 +41,11 @@ func TestDataOfEveryEarlierSchemaComesUp(t *testing.T) {
 				if err := json.Unmarshal(text, &facts); err != nil {
 					t.Fatal(err)
 				}
-				p := newPlace(t, url)
+				p := newInstance(t, url)
 				copyFile(t, folder+"/root.key", p.root)
 				p.mustAdmin(t, nil, "restore", folder+"/backup")
 				server := p.serve(t)
-				p.proves(t)
+				p.verifyLedger(t)
 				if got := status(t, server.address(), facts.Key); got != 200 {
 					t.Errorf("its key: %d", got)
 				}
@@ -77,8 +77,8 @@ func TestDataOfEveryEarlierSchemaComesUp(t *testing.T) {
 	}
 }
 
-// made checks what the workspace has made: its alias answers, its dataset is whole, its key at a provider opens.
-func (f facts) made(t *testing.T, p place, server *process) {
+// made checks what the workspace had made: its alias answers, its dataset is complete, its provider key decrypts.
+func (f facts) made(t *testing.T, p instance, server *process) {
 	t.Helper()
 	owner := server.callerWith(f.Key)
 	if f.Alias != "" {

@@ -36,8 +36,8 @@ var wirePrices = map[string]string{
 	"rerank":    "input_per_mtok_usd: 1, search_per_million_usd: 2000",
 }
 
-// wireConfig writes a configuration in which models, by id, are at the mock provider, which speaks the wire of the vendor
-// before the slash.
+// wireConfig writes a configuration in which models, by id, are at the mock provider, which speaks the wire of the
+// vendor before the slash.
 func wireConfig(t *testing.T, address string, models map[string]string) string {
 	t.Helper()
 	var text strings.Builder
@@ -63,12 +63,12 @@ func wireConfig(t *testing.T, address string, models map[string]string) string {
 func wires(t *testing.T, models map[string]string, args ...string) (s *process, client openai.Client, provider string) {
 	t.Helper()
 	provider = startProvider(t)
-	s = newPlace(t, secret.Text{}).serve(t, append([]string{"--config", wireConfig(t, provider, models), "--limits-breaker-failures", "0"}, args...)...)
+	s = newInstance(t, secret.Text{}).serve(t, append([]string{"--config", wireConfig(t, provider, models), "--limits-breaker-failures", "0"}, args...)...)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the gateway says:\n%s", s.log)
+			t.Logf("the gateway logged:\n%s", s.log)
 		}
-		s.proves(t)
+		s.verifyLedger(t)
 	})
 	return s, openai.NewClient(option.WithBaseURL(s.address()+"/v1"), option.WithAPIKey(s.key()), option.WithMaxRetries(0), option.WithRequestTimeout(limit)), provider
 }
@@ -90,7 +90,7 @@ func TestEveryWireHoldsInTheScenariosOfTheOfficialPackage(t *testing.T) {
 		}
 		targets[vendor] = target
 	}
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	server := p.serve(t, "--config", wireConfig(t, address, models), "--limits-breaker-failures", "0")
 	poor := p.newWorkspace(t, "poor", 1000)
 	for vendor, target := range targets {
@@ -98,12 +98,12 @@ func TestEveryWireHoldsInTheScenariosOfTheOfficialPackage(t *testing.T) {
 		t.Run(vendor, func(t *testing.T) { golang.Run(t, *target) })
 	}
 	if t.Failed() {
-		t.Logf("the gateway says:\n%s", server.log)
+		t.Logf("the gateway logged:\n%s", server.log)
 	}
-	p.proves(t)
+	p.verifyLedger(t)
 }
 
-// Every kind of token is told, and charged at its own rate, whatever a wire calls it.
+// Every kind of token is reported, and charged at its own rate, whatever its name on a wire.
 func TestUsageIsToldAndChargedAlikeOnEveryWire(t *testing.T) {
 	t.Parallel()
 	models := map[string]string{
@@ -249,7 +249,7 @@ func TestResponsesAreNativeOrBridged(t *testing.T) {
 	}
 }
 
-// respond asks for a response, whole and streamed, and wants both to end so and to be right.
+// respond asks for a response, whole and streamed. Both must end with the status, and be right.
 func respond(t *testing.T, client openai.Client, ask responses.ResponseNewParams, status string, right func(*responses.Response) bool) {
 	t.Helper()
 	whole, err := client.Responses.New(t.Context(), ask)

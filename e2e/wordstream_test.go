@@ -28,7 +28,7 @@ func textOf(events []string) string {
 func TestDrillStreamsThatComeWordByWordDoNotDelayEachOther(t *testing.T) {
 	t.Parallel()
 	const word = "mock?chunks=150&chunk_delay=6ms&in=10&out=150"
-	s, _ := gate(t, map[string]string{
+	s, _ := serveMock(t, map[string]string{
 		"chat": word, "dies": word + "&die_after=80", "falls-silent": word + "&hang_after=80", "in-bits": word + "&split=40", "with-comments": word + "&ping", "endless": "mock?chunks=200000&text=200000&in=10&out=200000",
 	}, "--limits-stall-timeout", "5s")
 	c := s.caller()
@@ -82,6 +82,6 @@ func TestDrillStreamsThatComeWordByWordDoNotDelayEachOther(t *testing.T) {
 		t.Errorf("all streams took %v", took)
 	}
 	if s.wallet(t, "default").Held == 0 {
-		t.Error("those who do not read were given up: they were to be in the way")
+		t.Error("the streams that are not read were given up: they were to stay open")
 	}
 }

@@ -162,9 +162,9 @@ func (p *provider) geminiCalls(contents []*genai.Content, own bool) error {
 	return nil
 }
 
-// geminiSignatures recognizes what it has given out, by its id or, without one, by what it says: the first call of a turn
-// must come back with its signature, its own where the plan wants that, and no signature on anything else than it was
-// given for.
+// geminiSignatures recognizes what it has given out, by its id or, without one, by what it says: the first call of a
+// turn must come back with its signature, its own where the plan wants that, and no signature on anything else than it
+// was given for.
 func (p *provider) geminiSignatures(place string, content *genai.Content, own bool) error {
 	first := true
 	for _, part := range content.Parts {

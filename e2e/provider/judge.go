@@ -67,8 +67,8 @@ func (p *plan) opine(text string) opinion {
 	return opinion{"It does not meet the rubric.", grade, "fail"}
 }
 
-// unquoted is a text without the quoted lines of its fences. A fence is what stands between a line BEGIN and a line END of the same
-// mark, and a line in it is quoted if it says so: a text that gets out of either is not.
+// unquoted is a text without the quoted lines of its fences. A fence is what stands between a line BEGIN and a line END
+// of the same mark, and a line in it is quoted if it says so: a text that gets out of either is not.
 func unquoted(text string) string {
 	var open string
 	var out []string
