@@ -35,7 +35,7 @@ var behaviours = map[string]string{
 	"flaky":      "mock?status=429&retry_after=1&fail_first=3", // more often than a gateway tries, fewer than it and the package together
 	"down":       "mock?status=503",
 	"broken":     "mock?chunks=5&error_event_after=2",
-	"slow":       "mock?chunks=500&chunk_delay=10ms",
+	"slow":       "mock?chunks=500&chunk_delay=10ms&hang_after=100", // ends only when it is cancelled
 }
 
 // repaired are models whose faults the gateway corrects: it removes usage that was not asked for, and reports broken
