@@ -75,7 +75,7 @@ func TestAdminWorksWithoutAServer(t *testing.T) {
 	})
 }
 
-// The journal holds money: no start that fails, and no restore that is refused, takes it away.
+// The journal holds money: a failed start or a refused restore never deletes it.
 func TestAJournalWhoseDatabaseIsMissingIsKept(t *testing.T) {
 	t.Parallel()
 	p := newInstance(t, secret.Text{})

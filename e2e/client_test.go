@@ -20,7 +20,7 @@ import (
 // A caller sends inference requests to a server with one key.
 type caller struct {
 	address, key string
-	header       http.Header // beside the usual
+	header       http.Header // in addition to the usual ones
 	client       *http.Client
 }
 
@@ -30,13 +30,13 @@ func (s *process) callerWith(key string) *caller {
 	return &caller{address: s.address(), key: key, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}}
 }
 
-// An answer is what a caller got.
+// An answer is what a caller received.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 	events []string // of a stream, without "data: "
-	done   bool     // it is whole: the body, or the stream up to [DONE]
+	done   bool     // it is complete: the body, or the stream up to [DONE]
 }
 
 func (a *answer) id() string { return a.header.Get("X-Request-Id") }
@@ -98,12 +98,12 @@ func (c *caller) post(ctx context.Context, path, body string, stop func(events [
 			}
 		}
 		if err != nil {
-			return a, nil // an answer that breaks off is what is looked for
+			return a, nil // the caller checks done: a stream that breaks off is no error here
 		}
 	}
 }
 
-// must is post for a request that gets an answer, whatever it says.
+// must is post for a chat request that must be answered, with any status.
 func (c *caller) must(t *testing.T, body string) *answer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -183,7 +183,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// A seen request, as the provider recorded it.
+// A seen is a request as the provider recorded it.
 type seen struct {
 	At          time.Time
 	Header      http.Header

@@ -115,7 +115,7 @@ func TestSlowSendersAreClosedInTime(t *testing.T) {
 	}
 }
 
-// Both lengths, duplicate lengths, bare line feeds: one request is one request, whatever a raw socket says.
+// Contradicting lengths, duplicate lengths, bad encodings: none of them hides a second request in the body of a first.
 func TestHiddenRequestsAreNotAnswered(t *testing.T) {
 	t.Parallel()
 	s := newInstance(t, secret.Text{}).serve(t)

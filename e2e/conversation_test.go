@@ -19,7 +19,7 @@ var where = map[string]any{
 
 // A conversation in which a model sees a picture, thinks, calls two tools and gets their results continues on every
 // wire: what the provider signed comes back to it as it was, whether it was streamed or not.
-func TestAConversationGoesRoundOnEveryWire(t *testing.T) {
+func TestAConversationContinuesOnEveryWire(t *testing.T) {
 	t.Parallel()
 	models := map[string]string{
 		"mock/tools":      "mock?tool&text=2",
@@ -72,7 +72,7 @@ func TestAConversationGoesRoundOnEveryWire(t *testing.T) {
 	}
 }
 
-// A said is what an assistant says, with what is not OpenAI's own.
+// A said is an assistant's message, with the members that are not OpenAI's.
 type said struct {
 	Role             string           `json:"role"`
 	Content          string           `json:"content,omitempty"`
@@ -106,7 +106,7 @@ func (s *said) text(t *testing.T) []byte {
 	return text
 }
 
-// reply asks, and adds up what is said, as a caller does that keeps what it does not understand.
+// reply asks and assembles the message, as a caller does that keeps members it does not know.
 func reply(t *testing.T, client openai.Client, talk openai.ChatCompletionNewParams, stream bool) (out said) {
 	t.Helper()
 	if !stream {

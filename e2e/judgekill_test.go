@@ -120,8 +120,8 @@ func TestACancelledCalibrationKeepsWhatWasAnswered(t *testing.T) {
 	p.verifyLedger(t)
 }
 
-// A wallet that is too small fails a calibration in so many words. Nothing that was paid for is lost: after a top-up
-// the rest is asked.
+// A wallet that is too small fails a calibration with a message that says so. Paid answers are kept: after a top-up
+// only the rest is asked.
 func TestAnEmptyWalletFailsACalibrationAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	const labels = 120

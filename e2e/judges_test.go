@@ -15,7 +15,7 @@ import (
 	"sovereign/internal/base/money"
 )
 
-// judgeConfig writes a configuration with models of the stand-in provider, as mock/NAME, and simulated ones, as
+// judgeConfig writes a configuration with models of the mock provider, as mock/NAME, and simulated ones, as
 // sim/NAME.
 func judgeConfig(t *testing.T, provider string, models, simulated map[string]string) string {
 	t.Helper()
@@ -101,7 +101,7 @@ func inline(text, truth string) labelled {
 	}}
 }
 
-// inlines are so many of them, of either truth in turn.
+// inlines are n such exchanges. Every second one is good.
 func inlines(what string, n int) []labelled {
 	all := make([]labelled, n)
 	for i := range all {
@@ -282,14 +282,14 @@ type certificateFacts struct {
 	}
 }
 
-// certificate reads a judge's, as it is and as bytes.
+// certificate reads a judge's certificate, decoded and as text.
 func (c *caller) certificate(t *testing.T, criterion string) (facts certificateFacts, text string) {
 	t.Helper()
 	_, text = c.call(t, http.MethodGet, "/v1/criteria/"+criterion+"/certificate", nil, http.StatusOK, &facts)
 	return facts, text
 }
 
-// ask asks a model in an ordinary request, which is logged if the workspace logs, and answers its id.
+// ask asks a model in an ordinary request, which is logged if the workspace logs, and returns its id.
 func (c *caller) ask(t *testing.T, body string, headers ...string) string {
 	t.Helper()
 	with := *c
@@ -314,7 +314,7 @@ func (c *caller) awaitLogs(t *testing.T, n int) {
 	})
 }
 
-// spentFor sums what a workspace was charged for one origin: a key, a calibration, a criterion. Usage is entered a
+// spentFor sums what a workspace was charged for one origin: a key, a calibration, a criterion. Usage is posted a
 // little later.
 func (p instance) spentFor(t *testing.T, workspace, origin string) (rows int, sum money.Nano) {
 	t.Helper()
@@ -326,7 +326,7 @@ func (p instance) spentFor(t *testing.T, workspace, origin string) (rows int, su
 	return rows, sum
 }
 
-// costs fails the test unless the usage of an origin comes to what it says that it cost.
+// costs fails the test unless the usage of an origin adds up to its cost.
 func (p instance) costs(t *testing.T, workspace, origin string, cost money.Nano) {
 	t.Helper()
 	var sum money.Nano

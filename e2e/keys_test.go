@@ -147,7 +147,7 @@ func TestAKeyIsRotatedWithoutDowntime(t *testing.T) {
 	p.verifyLedger(t)
 }
 
-// A customer's URL reaches what the operator allows and nothing else, however it is spelled.
+// A customer's URL reaches only addresses that the operator allows, however they are spelled.
 func TestACustomersURLIsGuarded(t *testing.T) {
 	t.Parallel()
 	mock := startProvider(t)
@@ -165,7 +165,7 @@ func TestACustomersURLIsGuarded(t *testing.T) {
 			t.Errorf("%s is kept: %s", at, errors)
 		}
 	}
-	// A name is judged when it is dialled.
+	// A name is checked when it is dialled.
 	redirecting := httptest.NewServer(http.RedirectHandler(url+"/messages", http.StatusTemporaryRedirect))
 	defer redirecting.Close()
 	if errors, code := p.setKey(t, "bold", "anthropic", "provider-secret", "--base-url", "http://localhost"+port); code == 0 {
@@ -193,7 +193,7 @@ func TestACustomersURLIsGuarded(t *testing.T) {
 	if got := seenBy(t, mock, ""); len(got) != 1 || got[0].Header.Get("X-Api-Key") != "provider-secret" {
 		t.Errorf("%+v", got)
 	}
-	// A redirect is an answer and no way: the key goes nowhere.
+	// A redirect is returned as an answer and not followed: the key is sent nowhere else.
 	if errors, code := p.setKey(t, "bold", "anthropic", "provider-secret", "--base-url", redirecting.URL); code != 0 {
 		t.Fatal(errors)
 	}
@@ -260,8 +260,8 @@ func TestAFailingModelIsLeftAloneAndItsFallbackAnswersAtOnce(t *testing.T) {
 	}
 }
 
-// What a converter cannot express is refused by its name before anything is sent, and a fallback that cannot is
-// skipped.
+// A parameter that a wire cannot express is refused by name before anything is sent, and a fallback that cannot express
+// it is skipped.
 func TestWhatAWireCannotExpressIsRefusedByItsName(t *testing.T) {
 	t.Parallel()
 	s, _, provider := wires(t, map[string]string{"claude/chat": "mock?chunks=5", "gemini/chat": "mock?chunks=5", "mock/chat": "mock?chunks=5", "mock/down": "mock?status=503"}, "--limits-retries", "0")

@@ -30,7 +30,7 @@ type logRow struct {
 	ExpiresAt                    time.Time  `json:"expires_at"`
 }
 
-// get reads a path as the caller, and its status.
+// get reads a path as the caller, and returns the status.
 func (c *caller) get(t *testing.T, path string, into any) int {
 	t.Helper()
 	status, body := c.read(t, path)
@@ -42,7 +42,7 @@ func (c *caller) get(t *testing.T, path string, into any) int {
 	return status
 }
 
-// read is get for what is not one JSON value.
+// read is get for a body that is not one JSON value.
 func (c *caller) read(t *testing.T, path string) (status int, body []byte) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.address+path, nil)
@@ -83,7 +83,7 @@ func (c *caller) logs(t *testing.T, filters string) (all []logRow) {
 	}
 }
 
-// logged waits for the row of a request: it is written when the answer is over.
+// logged waits for the row of a request, which is written after the answer.
 func (c *caller) logged(t *testing.T, request string) (row logRow) {
 	t.Helper()
 	eventually(t, "the row of "+request, func() bool {

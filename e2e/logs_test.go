@@ -17,7 +17,7 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// What is logged of a stream is what the same answer says when it comes whole, on every wire.
+// A streamed answer is logged as the same answer would be in one piece, on every wire.
 func TestAnAnswerIsLoggedAsItWasGiven(t *testing.T) {
 	t.Parallel()
 	models := map[string]string{
@@ -79,8 +79,7 @@ func TestAnAnswerIsLoggedAsItWasGiven(t *testing.T) {
 	})
 }
 
-// comparable is a message without what differs from one answer to the next: the ids of calls, and members that say
-// nothing.
+// comparable is a message without what differs from one answer to the next: the ids of calls, and empty members.
 func comparable(message map[string]any) map[string]any {
 	for name, value := range message {
 		if list, ok := value.([]any); value == nil || ok && len(list) == 0 || value == "" {

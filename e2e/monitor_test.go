@@ -19,7 +19,7 @@ func contains(text string, some ...string) bool {
 	return false
 }
 
-// traffic sends so many exchanges, of which a share is good.
+// traffic sends n requests. Good of them have a good answer.
 func (c *caller) traffic(t *testing.T, what string, n, good int) {
 	t.Helper()
 	for i := range n {
@@ -127,7 +127,7 @@ func TestMonitoringRaisesTheAlarmWhenQualityDrops(t *testing.T) {
 		if m := monitored(30); m.Seen != 30 || m.Rates.N != 30 || m.Rates.Passes != 27 || m.Alarm != nil || m.Cost <= 0 {
 			t.Errorf("%+v", m)
 		}
-		c.traffic(t, "bad", 40, 4) // more than one look takes
+		c.traffic(t, "bad", 40, 4) // more than one round of monitoring takes
 		m := monitored(70)
 		if m.Rates.N != 70 || m.Rates.Passes != 31 || m.Alarm == nil || !strings.Contains(m.Alarm.Reason, "below 0.7") {
 			t.Errorf("%+v", m)

@@ -107,10 +107,10 @@ func resident(t *testing.T, pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-func TestLabelsThatBreakARuleAreRefusedBeforeTheHoldAndWriteNoSecondLogLine(t *testing.T) {
+func TestTagsThatBreakARuleAreRefusedBeforeTheHoldAndWriteNoSecondLogLine(t *testing.T) {
 	t.Parallel()
 	s, provider := serveMock(t, map[string]string{"chat": "mock"}, "--log-level", "debug")
-	body := chat("mock/chat", "labelled")
+	body := chat("mock/chat", "tagged")
 	for name, header := range map[string]string{
 		"a long tag":         "X-Service-Tag: " + strings.Repeat("x", 65),
 		"a long wide tag":    "X-Service-Tag: " + strings.Repeat("é", 65),

@@ -129,8 +129,7 @@ func roundTrip(t *testing.T, server *process, chats, judges string, found func(l
 	p.verifyLedger(t)
 }
 
-// adjudicated rules on all disagreements: wrong labels are corrected, the judge's errors are such, and one is
-// ambiguous.
+// adjudicated rules on all disagreements: label errors, judge errors, and one that is ambiguous.
 func adjudicated(t *testing.T, c *caller, id string, remaining []disagreement, byID map[string]*labelled) map[string]string {
 	t.Helper()
 	rules, ambiguous := map[string]string{}, false
@@ -210,7 +209,7 @@ func TestTheFullRoundTripOnTheWire(t *testing.T) {
 	})
 }
 
-// providerSays asks the judge itself about a label, in the words of the gateway.
+// providerSays asks the mock judge directly about a label, with the gateway's prompt.
 func providerSays(t *testing.T, provider string, l *labelled) string {
 	t.Helper()
 	messages, _ := l.post["messages"].([]object)

@@ -56,7 +56,7 @@ func signedBy(t *testing.T, shown string, by vault.Signature) string {
 	return fmt.Sprintf(`%s,"signature":%s}`, shown[:len(shown)-1], member)
 }
 
-// independent verifies a certificate with a JOSE library that the server has no part of; jwks is a file or a URL.
+// independent verifies a certificate with a JOSE library that shares no code with the server; jwks is a file or a URL.
 func independent(t *testing.T, certificate, jwks string) (says string, err error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "certificate.json")
@@ -132,7 +132,7 @@ func TestACertificateVerifiesWithAnIndependentLibraryUnlessAByteIsChanged(t *tes
 	jws := func(header, payload, signature string) string {
 		return signedBy(t, calibrated, vault.Signature{Alg: by.Alg, KeyID: by.KeyID, JWS: header + "." + payload + "." + signature})
 	}
-	// byteOf changes one byte of what a part encodes.
+	// byteOf changes one byte of the decoded part.
 	byteOf := func(part string) string {
 		raw, err := base64.RawURLEncoding.DecodeString(part)
 		if err != nil {
@@ -153,7 +153,7 @@ func TestACertificateVerifiesWithAnIndependentLibraryUnlessAByteIsChanged(t *tes
 		"the header":                   jws(byteOf(parts[0]), parts[1], parts[2]),
 		"the payload":                  jws(parts[0], byteOf(parts[1]), parts[2]),
 		"the signature":                jws(parts[0], parts[1], byteOf(parts[2])),
-		"the signature's spelling":     jws(parts[0], parts[1], parts[2][:len(parts[2])-1]+string(parts[2][len(parts[2])-1]+1)), // the last character has bits to spare
+		"the signature's spelling":     jws(parts[0], parts[1], parts[2][:len(parts[2])-1]+string(parts[2][len(parts[2])-1]+1)), // base64 ignores some bits of the last character
 		"the key's name":               shown(`"key_id":"`+by.KeyID[:1], `"key_id":"`+string(by.KeyID[0]^1)),
 		"the algorithm's name":         shown(`"alg":"EdDSA"`, `"alg":"EdDSB"`),
 		"a key that is not in the set": theirs,

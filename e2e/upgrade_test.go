@@ -12,18 +12,18 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-// facts are what must be true of kept data.
+// facts are what must hold for the kept data of an earlier schema.
 type facts struct {
 	Key, Revoked string
 	Balance      json.Number `json:"balance_usd"`
 	Requests     int
 
-	Alias, Dataset, Provider string // since there are such
+	Alias, Dataset, Provider string // empty where the schema is older than they are
 	Examples                 int
 }
 
-// The data of every earlier schema comes up on this binary, on either engine, with its keys, its money, its usage, its
-// trail, and what its workspace made.
+// This binary opens the data of every earlier schema, on either engine, with its keys, money, usage, audit trail, and
+// what its workspace made.
 func TestDataOfEveryEarlierSchemaComesUp(t *testing.T) {
 	t.Parallel()
 	kept, err := filepath.Glob("testdata/schema-*")

@@ -14,7 +14,7 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 )
 
-// Whatever breaks at a provider is one clean error, and costs nothing where nothing came.
+// Every fault of a provider becomes one clean error, and costs nothing when nothing was delivered.
 func TestFaultsAreCleanErrorsOnEveryWire(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]int{

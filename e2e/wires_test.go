@@ -20,7 +20,7 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// wireProviders are the mock provider under the name of each vendor, by what stands before the slash of a model's id.
+// wireProviders is the mock provider with the wire of each vendor, by the part of a model's id before the slash.
 var wireProviders = map[string]string{
 	"mock":   "kind: openai, base_url: %s/v1",
 	"native": "kind: openai, base_url: %s/v1, responses: native",
@@ -29,7 +29,7 @@ var wireProviders = map[string]string{
 	"cohere": "kind: cohere, base_url: %s/cohere",
 }
 
-// wirePrices are by the kind of a model, which its id says.
+// wirePrices are the prices by the kind of a model, which is in its id.
 var wirePrices = map[string]string{
 	"chat":      "input_per_mtok_usd: 2.5, cached_input_per_mtok_usd: 1.25, written_input_per_mtok_usd: 3, output_per_mtok_usd: 10",
 	"embedding": "input_per_mtok_usd: 1",
@@ -59,7 +59,7 @@ func wireConfig(t *testing.T, address string, models map[string]string) string {
 	return path
 }
 
-// wires serves models at the mock provider, and answers the official client of the gateway before them.
+// wires starts a server with models at the mock provider, and returns the official client for it.
 func wires(t *testing.T, models map[string]string, args ...string) (s *process, client openai.Client, provider string) {
 	t.Helper()
 	provider = startProvider(t)
@@ -73,8 +73,8 @@ func wires(t *testing.T, models map[string]string, args ...string) (s *process, 
 	return s, openai.NewClient(option.WithBaseURL(s.address()+"/v1"), option.WithAPIKey(s.key()), option.WithMaxRetries(0), option.WithRequestTimeout(limit)), provider
 }
 
-// The scenarios of the official package that hold for OpenAI's wire hold for every other, figures and all.
-func TestEveryWireHoldsInTheScenariosOfTheOfficialPackage(t *testing.T) {
+// The scenarios of the official package that pass on OpenAI's wire pass on every other, with the same usage figures.
+func TestEveryWirePassesTheScenariosOfTheOfficialPackage(t *testing.T) {
 	t.Parallel()
 	address := startProvider(t)
 	models := map[string]string{"cohere/embedding": "mock", "gemini/embedding": "mock?in=3"}
@@ -153,8 +153,8 @@ func TestUsageIsToldAndChargedAlikeOnEveryWire(t *testing.T) {
 	}
 }
 
-// The reasons why answers end are OpenAI's, whatever a wire calls them.
-func TestAnswersEndForOpenAIsReasons(t *testing.T) {
+// Finish reasons are OpenAI's, whatever a wire calls them.
+func TestFinishReasonsAreOpenAIsOnEveryWire(t *testing.T) {
 	t.Parallel()
 	reasons := map[string]string{
 		"claude/end_turn": "stop", "claude/stop_sequence": "stop", "claude/max_tokens": "length", "claude/refusal": "content_filter",
@@ -206,7 +206,7 @@ func TestRanksComeBestFirstOnEveryWire(t *testing.T) {
 	}
 }
 
-// Responses work with models that have them, and with those that have not.
+// The Responses API works with models whose provider has it, and with those whose provider has not.
 func TestResponsesAreNativeOrBridged(t *testing.T) {
 	t.Parallel()
 	models := map[string]string{}

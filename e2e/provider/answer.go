@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// An answer is one response on its way. Its methods report false when the client is gone, and the answer with it.
+// An answer is one response that is being sent. Its methods return false when the client is gone.
 type answer struct {
 	w      http.ResponseWriter
 	r      *http.Request
@@ -38,7 +38,7 @@ var faults = map[string]func(*answer){
 	"error_event": func(a *answer) { a.lines(a.wire.broken(a, "the provider broke down in the middle")) },
 }
 
-// strikes lets the plan's fault happen if it is due after so many chunks, and reports whether it did.
+// strikes makes the plan's fault happen if it is due after that many chunks, and reports whether it did.
 func (a *answer) strikes(chunks int) bool {
 	if a.plan.fault == "" || a.plan.after > chunks {
 		return false

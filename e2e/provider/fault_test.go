@@ -101,7 +101,7 @@ func TestTheFirstRequestsOfABodyFailAndLaterOnesDoNot(t *testing.T) {
 	}
 }
 
-func TestAClientThatLeavesIsNoticedAtOnce(t *testing.T) {
+func TestAClientThatLeavesIsNoticed(t *testing.T) {
 	address := start(t)
 	for model, stream := range map[string]string{
 		"mock?hang":                       "",

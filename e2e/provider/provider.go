@@ -57,7 +57,7 @@ func newProvider() http.Handler {
 	return mux
 }
 
-// admit records a request, watches its client, and lets it through if it knows the key.
+// admit records a request and when its client leaves, and refuses a wrong key.
 func (p *provider) admit(by *wire, then func(*answer)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		came := time.Now().UTC()
@@ -84,7 +84,7 @@ func (p *provider) admit(by *wire, then func(*answer)) http.HandlerFunc {
 	}
 }
 
-// infer reads what is asked and how to answer it, and does what comes before an answer.
+// infer reads a request and its plan, and does what the plan wants before an answer.
 func (p *provider) infer(by *wire, read func(*answer) error, then func(*answer)) http.HandlerFunc {
 	return p.admit(by, func(a *answer) {
 		if err := read(a); err != nil {
