@@ -19,7 +19,7 @@ func contains(text string, some ...string) bool {
 	return false
 }
 
-// traffic sends n requests. Good of them have a good answer.
+// traffic sends n requests, of which the given number has a good answer.
 func (c *caller) traffic(t *testing.T, what string, n, good int) {
 	t.Helper()
 	for i := range n {
