@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// An expectation is what every answer must be.
+// An expectation describes the answer that every request must get.
 type expectation struct {
 	text   string // occurs in its body
-	events int    // of a stream, the last of which is [DONE]; 0 for an answer that is no stream
+	events int    // the number of events of a stream, the last of which is [DONE]; 0 when the answer is not a stream
 }
 
-// A search counts a text in bytes that come in pieces.
+// A search counts occurrences of a text in bytes that arrive in pieces.
 type search struct {
 	text  []byte
 	count int
-	seam  []byte // the end of what came before, shorter than the text
+	seam  []byte // the end of the previous bytes, shorter than the text
 }
 
 func (s *search) reset() { s.count, s.seam = 0, s.seam[:0] }
@@ -29,7 +29,7 @@ func (s *search) add(piece []byte) {
 	if len(s.seam) > 0 {
 		before := len(s.seam)
 		s.seam = append(s.seam, piece[:min(most, len(piece))]...)
-		s.count += bytes.Count(s.seam, s.text) // neither side is long enough to hold it alone
+		s.count += bytes.Count(s.seam, s.text) // only occurrences across the boundary: each side alone is shorter than the text
 		if len(piece) < most {
 			s.seam = append(s.seam[:0], s.seam[max(0, before+len(piece)-most):]...)
 			return
@@ -38,14 +38,14 @@ func (s *search) add(piece []byte) {
 	s.seam = append(s.seam[:0], piece[max(0, len(piece)-most):]...)
 }
 
-// A reader reads answers off a connection and checks them.
+// A reader reads answers from a connection and checks them.
 type reader struct {
 	from  *bufio.Reader
 	want  expectation
 	head  head
 	first time.Time // when the body began
 	size  int
-	tail  []byte // the last of it
+	tail  []byte // the end of the body
 
 	text, events search
 
@@ -98,10 +98,10 @@ func (r *reader) take(piece []byte) {
 	r.tail = last(r.tail, piece)
 }
 
-// tailSize is as much of an answer as an error shows.
+// tailSize is how many bytes of an answer an error shows.
 const tailSize = 200
 
-// last is the end of both together, in the tail's memory.
+// last returns the end of the concatenation of both. It reuses the memory of tail.
 func last(tail, piece []byte) []byte {
 	piece = piece[max(0, len(piece)-tailSize):]
 	kept := copy(tail, tail[max(0, len(tail)+len(piece)-tailSize):])

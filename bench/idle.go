@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// begunAtOnce are begun together; more would overflow a listener's queue.
+// begunAtOnce is the number of streams started together; more would overflow a listener's backlog.
 const begunAtOnce = 256
 
-// idle opens streams that have had their first words and then say nothing, and looks at the memory that they take.
+// idle opens streams that stay silent after their first chunk, and measures the memory that they use.
 func (b *bench) idle(ctx context.Context, s *stage, t *target, streams int) (sample, error) {
 	result := sample{scenario: idle, target: t.name, events: int64(streams)}
 	asked, err := s.control(ctx, query("latency", "0s", "interval", "0s", "hold", "true"))
@@ -19,19 +19,19 @@ func (b *bench) idle(ctx context.Context, s *stage, t *target, streams int) (sam
 		return result, err
 	}
 	release := func() (int64, error) { return s.control(ctx, query("hold", "false")) }
-	l := &load{address: t.address, order: newOrder(chatPath, chat(450, true), t.people("chat")), want: streamed, conns: streams, memory: 2 << 10}
+	l := &load{address: t.address, order: newOrder(chatPath, chat(450, true), t.senders("chat")), want: streamed, conns: streams, memory: 2 << 10}
 	before, err := t.rows(ctx)
 	if err != nil {
 		return result, err
 	}
-	crew, err := l.dial(ctx)
+	callers, err := l.dial(ctx)
 	if err != nil {
 		return result, err
 	}
-	defer crew.close()
-	all, err := crew.begin(ctx)
+	defer callers.close()
+	all, err := callers.begin(ctx)
 	if err == nil {
-		err = pause(ctx, 2*time.Second) // a collector of garbage may take its time
+		err = pause(ctx, 2*time.Second) // time for garbage collection
 		result.memory = resident(t.pids())
 	}
 	answered, failed := release()
@@ -47,9 +47,10 @@ func (b *bench) idle(ctx context.Context, s *stage, t *target, streams int) (sam
 	return result, t.settle(ctx, before+int64(streams))
 }
 
-// begin sends every caller's request and returns when each has its first content. What it returns waits for their ends.
-func (c *crew) begin(ctx context.Context) (func() error, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the streams did not begin in time"))
+// begin sends every caller's request and returns when each stream has its first content. The returned function waits for
+// the streams to end.
+func (c *callers) begin(ctx context.Context) (func() error, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, drainTimeout, errors.New("the streams did not begin in time"))
 	defer cancel()
 	failures := make(chan error, len(c.callers))
 	turns := make(chan struct{}, begunAtOnce)

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// A load is what is sent to one address, and what must come back.
+// A load describes the requests to one address and the expected answers.
 type load struct {
 	address string
 	order   order
 	want    expectation
 	conns   int
-	rate    float64 // requests a second; 0 for a new one as soon as the last is answered
-	memory  int     // of a connection's reader
+	rate    float64 // requests per second; 0 for closed-loop load: a new request after each answer
+	memory  int     // the buffer size of a connection's reader
 }
 
-// A figure is what a load measured.
+// A figure is the measured result of a load.
 type figure struct {
 	requests, events int64
 	took             time.Duration
@@ -43,15 +43,15 @@ type caller struct {
 	whole, begin []time.Duration
 }
 
-// A crew is the callers of a load, whose connections stay between phases.
-type crew struct {
+// callers are the connections of a load. They stay open between phases.
+type callers struct {
 	load    *load
 	callers []*caller
 }
 
 // dial opens the load's connections.
-func (l *load) dial(ctx context.Context) (*crew, error) {
-	c := &crew{load: l}
+func (l *load) dial(ctx context.Context) (*callers, error) {
+	c := &callers{load: l}
 	var dialer net.Dialer
 	for i := range l.conns {
 		conn, err := dialer.DialContext(ctx, "tcp", l.address)
@@ -67,18 +67,18 @@ func (l *load) dial(ctx context.Context) (*crew, error) {
 	return c, nil
 }
 
-func (c *crew) close() {
+func (c *callers) close() {
 	for _, caller := range c.callers {
 		_ = caller.conn.Close()
 	}
 }
 
-// patience is how long the last answers of a phase may take.
-const patience = time.Minute
+// drainTimeout bounds the wait for the last answers of a phase.
+const drainTimeout = time.Minute
 
-// run sends for a while and waits for the last answers. The first wrong answer ends it.
-func (c *crew) run(ctx context.Context, during time.Duration) (figure, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, during+patience, errors.New("the answers did not come in time"))
+// run sends requests for a duration and waits for the last answers. It stops at the first wrong answer.
+func (c *callers) run(ctx context.Context, during time.Duration) (figure, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, during+drainTimeout, errors.New("the answers did not come in time"))
 	defer cancel()
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -105,9 +105,9 @@ func (c *crew) run(ctx context.Context, during time.Duration) (figure, error) {
 	return c.figure(time.Since(start)), nil
 }
 
-// turns tells a caller when its next request is due. A rate's requests come as those of many strangers do, the same in
-// every run; one that nobody was free to send in time is late from when it was due, so that a stall hides nothing.
-func (c *crew) turns(ctx context.Context, during time.Duration) func(start time.Time) (time.Time, bool) {
+// turns tells a caller when its next request is due. With a rate, arrivals are a Poisson process with a fixed seed. The
+// latency of a request that was sent late counts from when it was due, which avoids coordinated omission.
+func (c *callers) turns(ctx context.Context, during time.Duration) func(start time.Time) (time.Time, bool) {
 	if c.load.rate == 0 {
 		return func(start time.Time) (time.Time, bool) {
 			now := time.Now()
@@ -145,7 +145,7 @@ func (c *caller) one(due time.Time) error {
 	return nil
 }
 
-func (c *crew) figure(took time.Duration) figure {
+func (c *callers) figure(took time.Duration) figure {
 	f := figure{took: took}
 	for _, caller := range c.callers {
 		f.whole = append(f.whole, caller.whole...)
@@ -158,7 +158,7 @@ func (c *crew) figure(took time.Duration) figure {
 	return f
 }
 
-// percentile is the value that a share of the sorted values does not exceed.
+// percentile returns the value that a share of the sorted values does not exceed.
 func percentile(sorted []time.Duration, share float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

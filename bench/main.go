@@ -3,8 +3,8 @@
 //
 //	bench [run] [flags]          measures, prints tables, and fails when a mark is missed
 //	bench peers [flags]          installs other gateways into .tools/peers and measures them beside ours
-//	bench mock ADDRESS           is the provider that everybody asks
-//	bench proxy ADDRESS TO       is the proxy to compare with
+//	bench mock ADDRESS           runs the mock provider behind all targets
+//	bench proxy ADDRESS TO       runs the reference proxy
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// play plays the part that the command line names.
+// play runs the subcommand that the command line names.
 func play(ctx context.Context, args []string) error {
 	switch {
 	case len(args) == 2 && args[0] == "mock":
@@ -62,7 +62,7 @@ func play(ctx context.Context, args []string) error {
 	return run(ctx, o)
 }
 
-// options are what the command line says.
+// options are the command-line flags.
 type options struct {
 	only, targets    []string
 	repeats          int

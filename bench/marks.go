@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A mark is what must be reached.
+// A mark is a target value that a run must reach.
 type mark struct {
 	scenario string
 	what     string
@@ -15,7 +15,7 @@ type mark struct {
 	value    func(all []sample) spread // one for each repeat: their median counts
 }
 
-// marks are held against every run. A figure and what it is compared with are of the same repeat.
+// marks are checked in every run. A figure is compared with figures of the same repeat.
 var marks = []mark{
 	{"chat", "CPU per request, × bare", 0.75, 2, timesBare("chat")},
 	{"chat", "CPU per request with every exchange logged, × bare", 1.50, 2, func(all []sample) spread {

@@ -20,7 +20,7 @@ type sample struct {
 	cpu              time.Duration // of the target, until all its work was done
 	memory           int64
 	p50, p99, begin  time.Duration // begin is the median of the first byte
-	stolen, foreign  float64       // shares of the machine that were not ours
+	stolen, foreign  float64       // shares of the machine used by the hypervisor and by other processes
 	started          time.Duration // of a server, how long its start took
 }
 
@@ -33,53 +33,55 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 // disturbed is the share of the machine above which a slice is thrown away and measured again.
 const disturbed = 0.10
 
-// slice is how long a target is under load before the next has its turn. A machine may slow down for seconds on end: so it does for all of them.
+// slice is how long a target is under load before the next one. A machine may slow down for seconds; short slices spread
+// that over all targets.
 const slice = 500 * time.Millisecond
 
-// A seat is a target's part in a round.
-type seat struct {
+// A participant is a target with its load and its sums in a round.
+type participant struct {
 	*target
-	crew *crew
-	sum  sample
-	all  figure
+	callers *callers
+	sum     sample
+	all     figure
 }
 
-// round measures targets side by side. Each gets a scenario's load for a slice, then the next, there and back again, until each has had its time.
+// round measures targets side by side. Each one gets the scenario's load for a slice, in alternating order, until each has
+// had its measuring time.
 func (b *bench) round(ctx context.Context, s *stage, sc *scenario, targets []*target, repeat int) error {
 	if _, err := s.control(ctx, query("latency", sc.latency.String(), "interval", sc.interval.String(), "chunks", strconv.Itoa(streamChunks))); err != nil {
 		return err
 	}
-	var seats []*seat
+	var participants []*participant
 	defer func() {
-		for _, one := range seats {
-			one.crew.close()
+		for _, one := range participants {
+			one.callers.close()
 		}
 	}()
 	for j := range targets {
-		one, err := b.sit(ctx, targets[(repeat+j)%len(targets)], sc, repeat)
+		one, err := b.connect(ctx, targets[(repeat+j)%len(targets)], sc, repeat)
 		if err != nil {
 			return err
 		}
-		seats = append(seats, one)
+		participants = append(participants, one)
 	}
 	turns := b.slices(sc)
 	for turn := range turns {
-		for _, one := range seats {
+		for _, one := range participants {
 			if err := b.steady(ctx, s, one, b.duration/time.Duration(turns)); err != nil {
 				return fmt.Errorf("%s: %w", one.name, err)
 			}
 		}
 		if turn < turns-1 {
-			slices.Reverse(seats)
+			slices.Reverse(participants)
 		}
 	}
-	for _, one := range seats {
+	for _, one := range participants {
 		b.add(one.total())
 	}
 	return nil
 }
 
-// slices is how often each target has its turn. Where an answer takes its time, half a second is none to measure in; a profile is of one piece.
+// slices returns the number of slices of each target. Scenarios with slow answers, and profiles, use one long slice.
 func (b *bench) slices(sc *scenario) int {
 	if sc.latency > 0 || sc.interval > 0 || b.profile != "" {
 		return 1
@@ -87,16 +89,16 @@ func (b *bench) slices(sc *scenario) int {
 	return max(1, int(b.duration/slice))
 }
 
-// sit opens the connections of a target's load, and warms it up.
-func (b *bench) sit(ctx context.Context, t *target, sc *scenario, repeat int) (*seat, error) {
-	l := &load{address: t.address, order: newOrder(sc.path, sc.body, t.people(sc.kind)), want: sc.want, conns: sc.conns, rate: sc.rate, memory: 32 << 10}
-	crew, err := l.dial(ctx)
+// connect opens the connections of a target's load, and warms it up.
+func (b *bench) connect(ctx context.Context, t *target, sc *scenario, repeat int) (*participant, error) {
+	l := &load{address: t.address, order: newOrder(sc.path, sc.body, t.senders(sc.kind)), want: sc.want, conns: sc.conns, rate: sc.rate, memory: 32 << 10}
+	callers, err := l.dial(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.name, err)
 	}
-	one := &seat{target: t, crew: crew, sum: sample{scenario: sc.name, target: t.name, repeat: repeat}}
+	one := &participant{target: t, callers: callers, sum: sample{scenario: sc.name, target: t.name, repeat: repeat}}
 	if _, err := b.phase(ctx, one, b.warming(repeat)); err != nil {
-		crew.close()
+		callers.close()
 		return nil, fmt.Errorf("%s: %w", t.name, err)
 	}
 	return one, nil
@@ -110,8 +112,8 @@ func (b *bench) warming(repeat int) time.Duration {
 	return b.warmup
 }
 
-// steady measures a slice that nobody disturbs, as far as there is patience for that.
-func (b *bench) steady(ctx context.Context, s *stage, one *seat, during time.Duration) error {
+// steady measures a slice, and repeats it while other processes disturb it and retries are left.
+func (b *bench) steady(ctx context.Context, s *stage, one *participant, during time.Duration) error {
 	for {
 		f, spent, err := b.measure(ctx, s, one, during)
 		if err != nil {
@@ -130,9 +132,9 @@ func (b *bench) steady(ctx context.Context, s *stage, one *seat, during time.Dur
 // rewarm is how long a target that has waited for its turn is under load before it counts.
 const rewarm = 100 * time.Millisecond
 
-// measure sends a slice of load to one target. Its CPU time counts until all that it has put off is done; what came out of it is counted against
-// what went in.
-func (b *bench) measure(ctx context.Context, s *stage, one *seat, during time.Duration) (figure, sample, error) {
+// measure sends a slice of load to one target. CPU time is counted until all deferred work is done, and the number of
+// answers is compared with the number of requests.
+func (b *bench) measure(ctx context.Context, s *stage, one *participant, during time.Duration) (figure, sample, error) {
 	var spent sample
 	asked, err := s.control(ctx, "")
 	if err != nil {
@@ -167,7 +169,7 @@ func (b *bench) measure(ctx context.Context, s *stage, one *seat, during time.Du
 }
 
 // add adds a slice to what a target was measured to do.
-func (one *seat) add(f figure, spent sample) {
+func (one *participant) add(f figure, spent sample) {
 	sum := &one.sum
 	sum.requests += f.requests
 	sum.events += f.events
@@ -179,7 +181,7 @@ func (one *seat) add(f figure, spent sample) {
 }
 
 // total is all of its slices together.
-func (one *seat) total() sample {
+func (one *participant) total() sample {
 	sum := one.sum
 	slices.Sort(one.all.whole)
 	slices.Sort(one.all.begin)
@@ -191,7 +193,7 @@ func (one *seat) total() sample {
 	return sum
 }
 
-// rows is how many requests the books of a target have, if it keeps some.
+// rows returns how many requests the target has recorded, if it records any.
 func (t *target) rows(ctx context.Context) (int64, error) {
 	if t.server == nil {
 		return 0, nil
@@ -199,7 +201,7 @@ func (t *target) rows(ctx context.Context) (int64, error) {
 	return t.server.rows(ctx)
 }
 
-// settle waits until they have so many.
+// settle waits until the target has recorded that many requests.
 func (t *target) settle(ctx context.Context, rows int64) error {
 	if t.server == nil {
 		return nil
@@ -207,13 +209,14 @@ func (t *target) settle(ctx context.Context, rows int64) error {
 	return t.server.settle(ctx, rows)
 }
 
-// phase sends for a while, and waits until the books are complete. They are looked at before, too: one server may be several targets.
-func (b *bench) phase(ctx context.Context, one *seat, during time.Duration) (figure, error) {
+// phase sends load for a duration and waits until all requests are recorded. It counts the records before, since one server
+// may serve several targets.
+func (b *bench) phase(ctx context.Context, one *participant, during time.Duration) (figure, error) {
 	before, err := one.rows(ctx)
 	if err != nil {
 		return figure{}, err
 	}
-	f, err := one.crew.run(ctx, during)
+	f, err := one.callers.run(ctx, during)
 	if err != nil {
 		if one.process != nil {
 			err = one.process.failure(err)
@@ -223,7 +226,7 @@ func (b *bench) phase(ctx context.Context, one *seat, during time.Duration) (fig
 	return f, one.settle(ctx, before+f.requests)
 }
 
-// A reading is what everybody had used until then.
+// A reading is the resource usage of all processes at one time.
 type reading struct {
 	target, ours time.Duration
 	machine      moment
@@ -244,7 +247,7 @@ func (s *sample) fill(from, to reading) {
 }
 
 // profiling begins to read a server's profile, if that is wanted, and returns what waits for its end.
-func (b *bench) profiling(ctx context.Context, one *seat) func() error {
+func (b *bench) profiling(ctx context.Context, one *participant) func() error {
 	if b.profile == "" || one.server == nil {
 		return func() error { return nil }
 	}

@@ -20,7 +20,7 @@ import (
 // OpenAI's chat, whole and streamed, and embeddings. Each event of a stream is one write and one HTTP chunk.
 type mock struct {
 	behaviour atomic.Pointer[behaviour]
-	requests  atomic.Int64 // to prove that a gateway asked for every answer it gave
+	requests  atomic.Int64 // to check that a gateway forwarded every request
 	ids       atomic.Uint64
 }
 
@@ -38,7 +38,7 @@ func newMock() *mock {
 	return m
 }
 
-// The prepared bytes. The hole is where an answer's own number goes.
+// The prepared bytes. The hole is replaced by the answer's number.
 const (
 	hole = "0000000000000000"
 
@@ -124,8 +124,8 @@ func (m *mock) serve(l net.Listener) error {
 	}
 }
 
-// A talk is one connection to the mock.
-type talk struct {
+// A mockConn is a connection to the mock.
+type mockConn struct {
 	*mock
 	net.Conn
 	body []byte
@@ -134,7 +134,7 @@ type talk struct {
 
 func (m *mock) connection(c net.Conn) {
 	defer func() { _ = c.Close() }()
-	t := &talk{mock: m, Conn: c, out: bytes.Clone(mockAnswer)}
+	t := &mockConn{mock: m, Conn: c, out: bytes.Clone(mockAnswer)}
 	from := bufio.NewReaderSize(c, 8<<10)
 	var h head
 	keep := func(piece []byte) { t.body = append(t.body, piece...) }
@@ -152,13 +152,13 @@ func (m *mock) connection(c net.Conn) {
 	}
 }
 
-func (t *talk) say(text string) error {
+func (t *mockConn) say(text string) error {
 	_, err := t.Write([]byte(text))
 	return err
 }
 
 // answer answers the request that has this first line.
-func (t *talk) answer(line []byte) error {
+func (t *mockConn) answer(line []byte) error {
 	method, rest, _ := bytes.Cut(line, []byte(" "))
 	path, _, _ := bytes.Cut(rest, []byte(" "))
 	switch {
@@ -173,8 +173,8 @@ func (t *talk) answer(line []byte) error {
 	return err
 }
 
-// ask counts a request and waits as long as a model thinks.
-func (t *talk) ask(member string) (*behaviour, bool) {
+// ask counts a request and waits for the configured latency.
+func (t *mockConn) ask(member string) (*behaviour, bool) {
 	b := t.behaviour.Load()
 	t.requests.Add(1)
 	if b.latency > 0 {
@@ -185,7 +185,7 @@ func (t *talk) ask(member string) (*behaviour, bool) {
 
 var notAsked = answer("400 Bad Request", `{"error":{"message":"the body is no such request","type":"invalid_request_error"}}`)
 
-func (t *talk) embed() error {
+func (t *mockConn) embed() error {
 	_, ok := t.ask(`"input"`)
 	out := mockNumbers
 	switch {
@@ -198,7 +198,7 @@ func (t *talk) embed() error {
 	return err
 }
 
-func (t *talk) chat() error {
+func (t *mockConn) chat() error {
 	b, ok := t.ask(`"messages"`)
 	switch {
 	case !ok:
@@ -213,11 +213,11 @@ func (t *talk) chat() error {
 	return err
 }
 
-func (t *talk) stream(b *behaviour) error {
+func (t *mockConn) stream(b *behaviour) error {
 	if _, err := t.Write(streamStart); err != nil {
 		return err
 	}
-	if b.interval > 0 { // each stream has a beat of its own, as models have
+	if b.interval > 0 { // each stream has a phase of its own
 		time.Sleep(b.interval * time.Duration(t.ids.Add(1)%16) / 16)
 	}
 	content := []byte(textEvent)
@@ -248,7 +248,7 @@ func isTrue(body []byte, name string) bool {
 
 // control changes the behaviour by a query such as latency=60ms&chunks=100&interval=10ms&hold=true, and tells how many
 // requests there were.
-func (t *talk) control(target string) error {
+func (t *mockConn) control(target string) error {
 	u, err := url.Parse(target)
 	if err == nil {
 		err = t.behave(u.Query())

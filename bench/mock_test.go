@@ -113,12 +113,12 @@ func TestTheMockAnswersAsOpenAIDoes(t *testing.T) {
 func loaded(t *testing.T, l *load, during time.Duration) figure {
 	t.Helper()
 	l.memory = 4 << 10
-	crew, err := l.dial(t.Context())
+	callers, err := l.dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer crew.close()
-	f, err := crew.run(t.Context(), during)
+	defer callers.close()
+	f, err := callers.run(t.Context(), during)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestEveryScenarioPassesThroughTheProxy(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := m.requests.Load()
-			l := &load{address: to.Host, order: newOrder(sc.path, sc.body, stranger(sc.kind)), want: sc.want, conns: min(8, sc.conns), rate: sc.rate}
+			l := &load{address: to.Host, order: newOrder(sc.path, sc.body, anonymousSenders(sc.kind)), want: sc.want, conns: min(8, sc.conns), rate: sc.rate}
 			l.address = server.Listener.Addr().String()
 			f := loaded(t, l, 30*time.Millisecond)
 			if asked := m.requests.Load() - before; f.requests == 0 || f.requests != asked {
@@ -152,14 +152,14 @@ func TestEveryScenarioPassesThroughTheProxy(t *testing.T) {
 
 func TestStreamsThatAreHeldAreOpenAtOnceAndEndWhenReleased(t *testing.T) {
 	m, address := raiseMock(t)
-	l := &load{address: address, order: newOrder(chatPath, chat(100, true), stranger("chat")), want: streamed, conns: 300, memory: 2 << 10}
+	l := &load{address: address, order: newOrder(chatPath, chat(100, true), anonymousSenders("chat")), want: streamed, conns: 300, memory: 2 << 10}
 	_ = m.behave(url.Values{"hold": {"true"}})
-	crew, err := l.dial(t.Context())
+	callers, err := l.dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer crew.close()
-	wait, err := crew.begin(t.Context())
+	defer callers.close()
+	wait, err := callers.begin(t.Context())
 	if err != nil || m.requests.Load() != 300 {
 		t.Fatalf("%v: %d requests", err, m.requests.Load())
 	}
@@ -176,8 +176,8 @@ func TestStreamsThatAreHeldAreOpenAtOnceAndEndWhenReleased(t *testing.T) {
 	}
 }
 
-// A server that stalls once must not be measured as if only one request had waited.
-func TestAStallIsFeltByAllThatWereDue(t *testing.T) {
+// A server that stalls once delays all requests that were due meanwhile, and all of their latencies must show it.
+func TestAStallCountsForAllRequestsThatWereDue(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestAStallIsFeltByAllThatWereDue(t *testing.T) {
 			}
 		}
 	}()
-	f := loaded(t, &load{address: l.Addr().String(), order: newOrder(chatPath, chat(100, false), stranger("chat")), want: whole, conns: 1, rate: 1000}, 100*time.Millisecond)
+	f := loaded(t, &load{address: l.Addr().String(), order: newOrder(chatPath, chat(100, false), anonymousSenders("chat")), want: whole, conns: 1, rate: 1000}, 100*time.Millisecond)
 	if f.requests < 60 || percentile(f.whole, 0.5) < 30*time.Millisecond {
 		t.Errorf("of %d requests the median waited %v", f.requests, percentile(f.whole, 0.5))
 	}
@@ -207,18 +207,18 @@ func TestAStallIsFeltByAllThatWereDue(t *testing.T) {
 
 func TestTheFirstWrongAnswerEndsALoad(t *testing.T) {
 	_, address := raiseMock(t)
-	l := &load{address: address, order: newOrder("/v1/none", chat(100, false), stranger("chat")), want: whole, conns: 4, memory: 4 << 10}
-	crew, err := l.dial(t.Context())
+	l := &load{address: address, order: newOrder("/v1/none", chat(100, false), anonymousSenders("chat")), want: whole, conns: 4, memory: 4 << 10}
+	callers, err := l.dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if _, err := crew.run(t.Context(), time.Minute); err == nil || !strings.Contains(fmt.Sprint(err), "404") {
+	if _, err := callers.run(t.Context(), time.Minute); err == nil || !strings.Contains(fmt.Sprint(err), "404") {
 		t.Errorf("%v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := crew.run(ctx, time.Minute); err == nil || time.Since(began) > 30*time.Second {
+	if _, err := callers.run(ctx, time.Minute); err == nil || time.Since(began) > 30*time.Second {
 		t.Errorf("it went on for %v: %v", time.Since(began), err)
 	}
 }

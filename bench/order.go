@@ -9,29 +9,29 @@ import (
 	"strings"
 )
 
-// An order is the bytes of a request. Each time it is sent, it may be to another name, and from another key where keys roam.
+// An order is the bytes of a request. Each time it is sent, the model name and the key may differ.
 type order struct {
 	text           []byte
 	keyAt, modelAt int
-	people         people
+	senders        senders
 }
 
-// people are who sends requests. A key belongs to one workspace, and so do names.
-type people struct {
+// senders are the keys and model names of requests. A key belongs to one workspace, and so do names.
+type senders struct {
 	keys   []string // of one length
 	models []string // of one length: names of models, as each key's workspace has them
 	head   string   // what else stands in a request's head, with the ends of its lines
-	paired bool     // a key knows the name at its own place alone
-	roams  bool     // a connection has another key each time; else it has one, as a client's has
+	paired bool     // key i may use only name i
+	roams  bool     // every request has another key; otherwise a connection keeps its key, as clients do
 }
 
-func newOrder(path string, body func(model string) []byte, p people) order {
+func newOrder(path string, body func(model string) []byte, p senders) order {
 	text := body(p.models[0])
 	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bench\r\nAccept: */*\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\n%sContent-Length: %d\r\n\r\n",
 		path, p.keys[0], p.head, len(text))
 	whole := append([]byte(head), text...)
 	return order{
-		text: whole, people: p,
+		text: whole, senders: p,
 		keyAt:   bytes.Index(whole, []byte(p.keys[0])),
 		modelAt: bytes.Index(whole, []byte(`"model":"`)) + len(`"model":"`),
 	}
@@ -41,7 +41,7 @@ func (o *order) copy() []byte { return bytes.Clone(o.text) }
 
 // address writes a sender and a name into a copy of the order, and tells which key it was. That of the request before it is key; none is -1.
 func (o *order) address(request []byte, random *rand.Rand, key int) int {
-	p := o.people
+	p := o.senders
 	if len(p.keys) == 1 && len(p.models) == 1 {
 		return 0
 	}
@@ -59,7 +59,7 @@ func (o *order) address(request []byte, random *rand.Rand, key int) int {
 
 const words = "A gateway reads the request, checks the key, holds money for it, finds the model that is meant, and passes the bytes on. "
 
-// prose is that much running text.
+// prose returns running text of that size.
 func prose(size int) string { return strings.Repeat(words, size/len(words)+1)[:size] }
 
 const turnSize = 4 << 10

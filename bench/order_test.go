@@ -26,7 +26,7 @@ func parsed(t *testing.T, text []byte) (key string, body map[string]any) {
 func TestEveryKeyAndNameIsSentAndPairsStayTogether(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for _, paired := range []bool{false, true} {
-		p := people{paired: paired, roams: true}
+		p := senders{paired: paired, roams: true}
 		for i := range 5 {
 			p.keys, p.models = append(p.keys, fmt.Sprint("sk_", i)), append(p.models, alias("chat", i))
 		}
@@ -53,7 +53,7 @@ func TestEveryKeyAndNameIsSentAndPairsStayTogether(t *testing.T) {
 
 func TestAConnectionKeepsItsKey(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
-	p := people{keys: []string{"sk_0", "sk_1", "sk_2"}, models: []string{alias("chat", 0), alias("chat", 1)}}
+	p := senders{keys: []string{"sk_0", "sk_1", "sk_2"}, models: []string{alias("chat", 0), alias("chat", 1)}}
 	o := newOrder(chatPath, chat(100, false), p)
 	firsts := map[int]bool{}
 	for range 100 {

@@ -75,7 +75,7 @@ func install(ctx context.Context, folder string, steps []step) error {
 
 func startPortkey(ctx context.Context, s *stage, o *options) (*target, error) {
 	program := filepath.Join(peerFolder(namePortkey, portkeyVersion), "node_modules/@portkey-ai/gateway/build/start-server.js")
-	p := stranger("chat")
+	p := anonymousSenders("chat")
 	p.head = fmt.Sprintf("x-portkey-provider: openai\r\nx-portkey-custom-host: http://%s/v1\r\n", s.address)
 	return s.startPeer(ctx, o, namePortkey, program, p, func(port string) []string {
 		return []string{"node", program, "--headless", "--port=" + port}
@@ -84,7 +84,7 @@ func startPortkey(ctx context.Context, s *stage, o *options) (*target, error) {
 
 func startLiteLLM(ctx context.Context, s *stage, o *options) (*target, error) {
 	program := filepath.Join(peerFolder(nameLiteLLM, litellmVersion), "bin/litellm")
-	p := stranger("chat")
+	p := anonymousSenders("chat")
 	file := filepath.Join(s.folder, "litellm.yaml")
 	config := fmt.Appendf(nil, `model_list:
   - {model_name: %s, litellm_params: {model: openai/gpt-4o-mini, api_base: "http://%s/v1", api_key: provider-secret}}
@@ -100,7 +100,7 @@ general_settings: {master_key: sk-%[3]s}
 }
 
 // startPeer starts a gateway and tries what it can do.
-func (s *stage) startPeer(ctx context.Context, o *options, name, program string, p people, command func(port string) []string) (*target, error) {
+func (s *stage) startPeer(ctx context.Context, o *options, name, program string, p senders, command func(port string) []string) (*target, error) {
 	if _, err := os.Stat(program); err != nil {
 		return nil, errNotInstalled
 	}
@@ -111,14 +111,14 @@ func (s *stage) startPeer(ctx context.Context, o *options, name, program string,
 	if err != nil {
 		return nil, err
 	}
-	t.people = func(string) people { return p }
+	t.senders = func(string) senders { return p }
 	for _, sc := range peerScenarios {
 		if err := s.try(ctx, t, sc); err != nil {
 			o.say("%-10s fails at %s: %v", name, sc, err)
 			t.cannot = append(t.cannot, sc)
 		}
 	}
-	for i := range scenarios { // nobody has tried how it does at the others
+	for i := range scenarios { // skip the scenarios that it was not tested with
 		if other := scenarios[i].name; !slices.Contains(peerScenarios, other) {
 			t.cannot = append(t.cannot, other)
 		}
@@ -134,7 +134,7 @@ func (s *stage) try(ctx context.Context, t *target, name string) error {
 	if _, err := s.control(ctx, query("latency", "0s", "interval", "0s")); err != nil {
 		return err
 	}
-	l := &load{address: t.address, order: newOrder(sc.path, sc.body, t.people(sc.kind)), want: sc.want, conns: 1, memory: 32 << 10}
+	l := &load{address: t.address, order: newOrder(sc.path, sc.body, t.senders(sc.kind)), want: sc.want, conns: 1, memory: 32 << 10}
 	crew, err := l.dial(ctx)
 	if err != nil {
 		return err

@@ -88,7 +88,7 @@ func children(pid int) []int {
 	return all
 }
 
-// A moment is what the whole machine has done until then.
+// A moment is the CPU time of the whole machine since its start, from /proc/stat.
 type moment struct{ busy, stolen, all time.Duration }
 
 func machine() moment {

@@ -41,7 +41,7 @@ func start(ctx context.Context, folder, name string, end syscall.Signal, program
 	return p, nil
 }
 
-// again runs this very program with another part to play.
+// again starts this program with another subcommand.
 func again(ctx context.Context, folder, name string, args ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -67,7 +67,7 @@ func (p *process) stop() {
 	}
 }
 
-// failure is an error with the end of what the process said.
+// failure returns an error with the end of the process's output.
 func (p *process) failure(err error) error {
 	text, _ := os.ReadFile(p.log)
 	return fmt.Errorf("%s: %w\n%s", p.name, err, text[max(0, len(text)-2000):])
@@ -105,7 +105,7 @@ func accepts(address string) func(context.Context) error {
 	}
 }
 
-// freeAddress is an address of this machine where nobody listens.
+// freeAddress returns a loopback address with a free port.
 func freeAddress(ctx context.Context) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -118,7 +118,7 @@ func TestASeededLedgerProvesAndItsKeysAreKnown(t *testing.T) {
 		if err != nil || !proof.OK || proof.Entries != int64(2*n.workspaces) {
 			t.Errorf("%v: %+v", err, proof)
 		}
-		p := made.people("chat")
+		p := made.senders("chat")
 		for i, key := range p.keys {
 			digest, ok := apikey.Parse(key)
 			if !ok {

@@ -154,12 +154,12 @@ func (b *bench) growths(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			roaming := func(kind string) people { // so that each of a million keys is used
-				all := server.people(kind)
+			roaming := func(kind string) senders { // so that each of a million keys is used
+				all := server.senders(kind)
 				all.roams = true
 				return all
 			}
-			s.targets = append(s.targets, &target{name: n.name, address: server.address, process: server.process, server: server, people: roaming})
+			s.targets = append(s.targets, &target{name: n.name, address: server.address, process: server.process, server: server, senders: roaming})
 			b.say("%-10s    %-18s filled; ready after %.1f s with %.0f MB", growth, n.name, server.started.Seconds(), float64(resident(server.pids()))/1e6)
 		}
 		sc := *chatScenario()

@@ -13,7 +13,7 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// sizes are how much a server knows.
+// sizes are the sizes of a server's database.
 type sizes struct {
 	name                      string
 	keys, aliases, workspaces int
@@ -31,19 +31,19 @@ var kinds = map[string]string{
 // alias is the i-th name for a model of that kind.
 func alias(kind string, i int) string { return fmt.Sprintf("%s-%06d", kind, i) }
 
-// seeded is whom a database knows.
+// seeded holds the senders of a database.
 type seeded struct {
 	sizes
 	keys []string
 	ids  []string // of the keys
 }
 
-func (s seeded) people(kind string) people {
+func (s seeded) senders(kind string) senders {
 	models := make([]string, s.aliases)
 	for i := range models {
 		models[i] = alias(kind, i)
 	}
-	return people{keys: s.keys, models: models, paired: s.workspaces > 1}
+	return senders{keys: s.keys, models: models, paired: s.workspaces > 1}
 }
 
 // A table is rows on their way into a database.
@@ -84,11 +84,11 @@ func seed(ctx context.Context, d *db.DB, n sizes) (seeded, error) {
 			return made, err
 		}
 	}
-	minted := mint(n.keys)
+	newKey := mint(n.keys)
 	for at := range slices.Chunk(upTo(n.keys), seedBatch) {
 		keys := table{"api_keys", []string{"id", "workspace_id", "user_id", "name", "digest", "hint", "created_at"}, nil}
 		for _, i := range at {
-			k := &minted[i]
+			k := &newKey[i]
 			made.keys, made.ids = append(made.keys, k.text), append(made.ids, id.New("key"))
 			keys.rows = append(keys.rows, []any{made.ids[i], spaces[i%len(spaces)], user, "bench", k.digest[:], k.hint, now})
 		}
@@ -104,20 +104,20 @@ func seed(ctx context.Context, d *db.DB, n sizes) (seeded, error) {
 	return made, nil
 }
 
-// A minted is a new key.
-type minted struct {
+// A newKey is a generated key.
+type newKey struct {
 	text, hint string
 	digest     apikey.Digest
 }
 
 // mint makes keys in the order of their digests, in which a table takes them fastest.
-func mint(n int) []minted {
-	all := make([]minted, n)
+func mint(n int) []newKey {
+	all := make([]newKey, n)
 	for i := range all {
 		text, digest, hint := apikey.New()
-		all[i] = minted{text.Reveal(), hint, digest}
+		all[i] = newKey{text.Reveal(), hint, digest}
 	}
-	slices.SortFunc(all, func(a, b minted) int { return bytes.Compare(a.digest[:], b.digest[:]) })
+	slices.SortFunc(all, func(a, b newKey) int { return bytes.Compare(a.digest[:], b.digest[:]) })
 	return all
 }
 

@@ -112,7 +112,7 @@ func startOurs(ctx context.Context, s *stage, o *options, prefix string) (*targe
 		}
 	}
 	t.address, t.process = t.server.address, t.server.process
-	t.people = func(kind string) people { return t.server.people(prefix + kind) }
+	t.senders = func(kind string) senders { return t.server.senders(prefix + kind) }
 	return t, nil
 }
 
@@ -128,7 +128,7 @@ func startLogging(ctx context.Context, s *stage, o *options) (*target, error) {
 		return nil, err
 	}
 	s.ends = append(s.ends, func() { _ = server.logs.Close() })
-	return &target{name: nameLogging, server: server, address: server.address, process: server.process, people: server.people}, nil
+	return &target{name: nameLogging, server: server, address: server.address, process: server.process, senders: server.senders}, nil
 }
 
 // startBefore starts another build.
@@ -139,7 +139,7 @@ func startBefore(ctx context.Context, s *stage, o *options) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &target{name: nameBefore, address: server.address, process: server.process, server: server, people: server.people}, nil
+	return &target{name: nameBefore, address: server.address, process: server.process, server: server, senders: server.senders}, nil
 }
 
 // rows is how many requests are in the books, and in the logs where there are some: the lesser of both.

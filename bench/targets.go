@@ -19,7 +19,7 @@ type target struct {
 	name    string
 	address string
 	process *process // nil for the mock itself
-	people  func(kind string) people
+	senders func(kind string) senders
 	server  *sovereign // of a target that keeps books
 	cannot  []string   // scenarios that it fails at
 }
@@ -35,7 +35,7 @@ const (
 	nameBefore   = "before"
 )
 
-// A stage is the mock and what stands before it.
+// A stage is the mock and the targets in front of it.
 type stage struct {
 	folder  string
 	mock    *process
@@ -112,7 +112,7 @@ var errNotInstalled = errors.New("it is not installed")
 // makers start targets.
 var makers = map[string]func(context.Context, *stage, *options) (*target, error){
 	nameDirect: func(_ context.Context, s *stage, _ *options) (*target, error) {
-		return &target{name: nameDirect, address: s.address, people: stranger}, nil
+		return &target{name: nameDirect, address: s.address, senders: anonymousSenders}, nil
 	},
 	nameBare:  startBare,
 	nameNginx: startNginx,
@@ -126,9 +126,9 @@ var makers = map[string]func(context.Context, *stage, *options) (*target, error)
 	nameLiteLLM: startLiteLLM,
 }
 
-// stranger is who sends to a target that looks at neither keys nor models; the bytes are as many.
-func stranger(kind string) people {
-	return people{keys: []string{"sk_sovereign_0123456789abcdefghjkmnpqrstvwxyz0123456789abcde"}, models: []string{alias(kind, 0)}}
+// anonymousSenders returns senders for a target that checks neither keys nor models. Requests have the same size.
+func anonymousSenders(kind string) senders {
+	return senders{keys: []string{"sk_sovereign_0123456789abcdefghjkmnpqrstvwxyz0123456789abcde"}, models: []string{alias(kind, 0)}}
 }
 
 func startBare(ctx context.Context, s *stage, _ *options) (*target, error) {
@@ -148,7 +148,7 @@ func (s *stage) startOn(ctx context.Context, name string, run func(address strin
 		return nil, err
 	}
 	s.ends = append(s.ends, p.stop)
-	return &target{name: name, address: address, process: p, people: stranger}, p.until(ctx, 2*time.Minute, accepts(address))
+	return &target{name: name, address: address, process: p, senders: anonymousSenders}, p.until(ctx, 2*time.Minute, accepts(address))
 }
 
 const nginxConfig = `daemon off; worker_processes 2; worker_rlimit_nofile 65536; pid nginx.pid; error_log nginx.err;

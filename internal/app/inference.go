@@ -37,14 +37,14 @@ func (h *house) stock(c *Config) error {
 // tongues are the wires that are spoken with providers.
 func (h *house) tongues() upstream.Protocols {
 	return upstream.Protocols{
-		Makers: map[live.Protocol]upstream.Maker{
+		Factories: map[live.Protocol]upstream.SenderFactory{
 			live.Sim: func(*live.Provider) (upstream.Sender, error) { return sim.New(), nil },
 		},
 		Dialects: map[live.Protocol]upstream.Dialect{
 			live.Anthropic: anthropic.Dialect{Now: time.Now}, live.Gemini: gemini.Dialect{Now: time.Now}, live.Cohere: cohere.Dialect{},
 		},
-		Bridge:  responses.Bridge{Now: time.Now, New: id.New},
-		Guarded: h.guard.Transport(),
+		Responses: responses.Dialect{Now: time.Now, New: id.New},
+		Guarded:   h.guard.Transport(),
 	}
 }
 

@@ -171,8 +171,8 @@ func (s *server) openLane() net.Listener {
 	l := s.config.Limits
 	rest := http1.NewHandover(s.listener.Addr())
 	s.lane = &http1.Server{
-		Handler: s.house.public, Targets: targets, Other: rest.Hand, Log: s.log,
-		Context:       func(conn net.Conn) context.Context { return edge.ConnContext(context.Background(), conn) },
+		Handler: s.house.public, Targets: targets, Fallback: rest.Deliver, Log: s.log,
+		ConnContext:   func(conn net.Conn) context.Context { return edge.ConnContext(context.Background(), conn) },
 		HeaderTimeout: l.HeaderTimeout, BodyTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout,
 	}
 	go func() { // who has connected may still be handed over when no others are accepted: the API's server closes rest

@@ -2,7 +2,7 @@ package live
 
 import "sovereign/internal/base/tenant"
 
-// An Alias is a workspace's own name for a model. It never changes: a repoint puts a new one in its place.
+// An Alias is a workspace's own name for a model. It is immutable: a change replaces it.
 type Alias struct {
 	Name          string
 	Target        string
@@ -19,32 +19,32 @@ func (a *Alias) Pick(u float64) string {
 	return a.Target
 }
 
-// AliasName is what an alias is found by.
+// AliasName is the lookup key of an Alias.
 type AliasName struct {
 	Workspace tenant.ID
 	Name      string
 }
 
-// Aliases is every alias in force, read without a lock.
+// Aliases holds the aliases of all workspaces. Reading takes no lock.
 type Aliases struct{ all table[AliasName, *Alias] }
 
-// NewAliases is none.
+// NewAliases returns an empty set of aliases.
 func NewAliases() *Aliases {
 	a := &Aliases{all: newTable[AliasName, *Alias]()}
 	a.Replace(nil)
 	return a
 }
 
-// Find is a workspace's alias of that name.
+// Find returns a workspace's alias of that name.
 func (a *Aliases) Find(ws tenant.ID, name string) (*Alias, bool) {
 	return a.all.get(AliasName{ws, name})
 }
 
-// Put puts an alias in force.
+// Put adds or replaces an alias.
 func (a *Aliases) Put(ws tenant.ID, alias *Alias) { a.all.put(AliasName{ws, alias.Name}, alias) }
 
-// Drop ends an alias.
+// Drop removes an alias.
 func (a *Aliases) Drop(ws tenant.ID, name string) { a.all.drop(AliasName{ws, name}) }
 
-// Replace puts exactly these in force.
+// Replace replaces all aliases.
 func (a *Aliases) Replace(all map[AliasName]*Alias) { a.all.replace(all) }

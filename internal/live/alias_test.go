@@ -13,10 +13,10 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// unit draws from all of [0, 1), its ends among them.
+// unit draws from [0, 1), including values next to its ends.
 var unit = rapid.OneOf(rapid.Just(0.0), rapid.Just(math.Nextafter(1, 0)), rapid.Float64Range(0, math.Nextafter(1, 0)))
 
-func TestNoRequestReachesTheCanaryAtZeroAndEachDoesAtAHundred(t *testing.T) {
+func TestTheCanaryGetsNoRequestAtZeroPercentAndAllAtAHundred(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		u := unit.Draw(t, "u")
 		for percent, want := range map[int]string{0: "old", 100: "new"} {
@@ -37,8 +37,7 @@ func TestWithoutACanaryEveryRequestReachesTheTarget(t *testing.T) {
 	})
 }
 
-// Of n fair draws the canary's share is binomial; six standard deviations are left by chance once in 500 million
-// splits.
+// The canary's share of n draws is binomial. It is more than six standard deviations away once in 500 million splits.
 func TestTheSplitFollowsThePercent(t *testing.T) {
 	const n = 20_000
 	rapid.Check(t, func(t *rapid.T) {
@@ -68,8 +67,8 @@ func TestRaisingThePercentTakesNoRequestFromTheCanary(t *testing.T) {
 	})
 }
 
-// Aliases against a plain map, under any sequence of changes.
-func TestAliasesAreWhatTheirChangesMadeThem(t *testing.T) {
+// TestAliasesMatchAModel compares Aliases with a plain map under any sequence of changes.
+func TestAliasesMatchAModel(t *testing.T) {
 	universe := []AliasName{{"ws_1", "fast"}, {"ws_1", "slow"}, {"ws_2", "fast"}, {"ws_2", "slow"}}
 	names := rapid.SampledFrom(universe)
 	rapid.Check(t, func(t *rapid.T) {

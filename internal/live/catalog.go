@@ -20,7 +20,7 @@ const (
 	Rerank    Kind = "rerank"
 )
 
-// A Protocol is the wire that a provider speaks.
+// A Protocol is a provider's wire protocol.
 type Protocol string
 
 // The protocols.
@@ -32,34 +32,33 @@ const (
 	Sim       Protocol = "sim"
 )
 
-// A Provider is where models run.
+// A Provider is an upstream API that serves models.
 type Provider struct {
-	Name     string
-	Protocol Protocol
-	BaseURL  string
-	APIKey   secret.Text
-	CAFile   string
-	// Transport is what it is reached by.
+	Name      string
+	Protocol  Protocol
+	BaseURL   string
+	APIKey    secret.Text
+	CAFile    string
 	Transport Transport
 
-	Configured bool // by the operator; the models of another can be called with a workspace's own key alone
-	Responses  bool // it has the Responses API itself
-	Modern     bool // it wants max_completion_tokens where others want max_tokens, and knows developers
+	Configured bool // the operator has configured it; otherwise only workspaces with an own key can use its models
+	Responses  bool // it implements the Responses API
+	Modern     bool // it expects max_completion_tokens in place of max_tokens, and accepts the role developer
 }
 
-// A Transport carries requests to a provider.
+// A Transport is the HTTP client used for a provider.
 type Transport string
 
-// The transports. What names none gets the lean one.
+// The transports. Lean is the default.
 const (
-	Lean     Transport = "lean"     // our own client, of HTTP/1.1
-	Standard Transport = "standard" // net/http's, with HTTP/2 and proxies
+	Lean     Transport = "lean"     // package net/http1, HTTP/1.1 only
+	Standard Transport = "standard" // net/http, with HTTP/2 and proxies
 )
 
-// Keyless reports whether the operator has configured it to want no key.
+// Keyless reports whether the operator has configured the provider without a key.
 func (p *Provider) Keyless() bool { return p.Configured && p.APIKey.Empty() }
 
-// A Behaviour is how a simulated model acts, unless a request says otherwise. Other models have none.
+// A Behaviour configures a simulated model. A request can override it. Other models have none.
 type Behaviour struct {
 	Seed        uint64
 	LatencyMS   int64   // until the answer begins
@@ -85,14 +84,14 @@ type Model struct {
 	Behaviour     *Behaviour
 }
 
-// A Catalog is the models that can be called. It never changes: a new one takes its place.
+// A Catalog lists the models that can be called. It is immutable: a change replaces it.
 type Catalog struct {
 	models    map[string]*Model
 	providers map[string]*Provider
 	sorted    []*Model
 }
 
-// NewCatalog holds models, each of which names its provider, and providers, some of which may have no model.
+// NewCatalog returns a catalog of models and providers. A provider may have no model.
 func NewCatalog(providers []*Provider, models []*Model) *Catalog {
 	c := &Catalog{models: map[string]*Model{}, providers: map[string]*Provider{}}
 	for _, p := range providers {
@@ -108,19 +107,19 @@ func NewCatalog(providers []*Provider, models []*Model) *Catalog {
 	return c
 }
 
-// Models lists every model, by id.
+// Models returns all models, sorted by id.
 func (c *Catalog) Models() []*Model { return c.sorted }
 
-// Providers are all providers, by name.
+// Providers returns all providers by name.
 func (c *Catalog) Providers() map[string]*Provider { return c.providers }
 
 // Has reports whether id is a model.
 func (c *Catalog) Has(id string) bool { return c.models[id] != nil }
 
-// DedicatedPrefix starts the names of dedicated endpoints.
+// DedicatedPrefix is the prefix of the names of dedicated endpoints.
 const DedicatedPrefix = "dedicated/"
 
-// Find is the model of that id, or the refusal that says what is missing: the endpoint, the provider or the model.
+// Find returns the model of that id, or an error that says what does not exist: the endpoint, the provider or the model.
 func (c *Catalog) Find(id string) (*Model, error) {
 	if m := c.models[id]; m != nil {
 		return m, nil
@@ -134,8 +133,8 @@ func (c *Catalog) Find(id string) (*Model, error) {
 	return nil, fault.ModelNotFound.New("the model %q does not exist", id)
 }
 
-// Serves is Find for a workspace: a provider that the operator has not configured serves those alone that have a key of
-// their own there.
+// Serves is Find for a workspace. A provider that the operator has not configured serves only workspaces with an own key;
+// own reports whether the workspace has one.
 func (c *Catalog) Serves(id string, own func(provider string) bool) (*Model, error) {
 	m, err := c.Find(id)
 	prefix, _, _ := strings.Cut(id, "/")

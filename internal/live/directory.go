@@ -1,5 +1,5 @@
-// Package live is what the data plane knows: immutable values, published by the control plane, read without a lock
-// and without a database.
+// Package live holds the state that the data plane reads on every request: keys, members, models, prices, aliases and
+// settings. The control plane publishes them. Values are immutable; reading takes no lock and does not use the database.
 package live
 
 import (
@@ -10,7 +10,7 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// A Key is an API key in force. It never changes.
+// A Key is an active API key. It is immutable.
 type Key struct {
 	ID        tenant.KeyID
 	Workspace tenant.ID
@@ -23,77 +23,78 @@ type Member struct {
 	User      tenant.UserID
 }
 
-// A Verdict is the outcome of authentication.
+// A KeyStatus is the result of authentication.
 type KeyStatus int
 
-// The outcomes.
+// The statuses.
 const (
 	Unknown  KeyStatus = iota // no such key, or revoked
 	Departed                  // the key's user has left the workspace
 	Granted
 )
 
-// A Directory answers who a key belongs to and what its user may do now. Reading takes no lock; a change is visible
-// to every read that starts after the changing method has returned.
+// A Directory maps API keys to their users and the users' current roles. Reading takes no lock. A change is visible to
+// every read that starts after the changing method has returned.
 type Directory struct {
-	keys   table[apikey.Digest, uint32] // the numbers of cards
-	cards  cards
-	roster roster
+	keys    table[apikey.Digest, uint32] // the numbers of key records
+	records keyRecords
+	members members
 
 	dirtyMu sync.Mutex
-	dirty   []*card
+	dirty   []*keyRecord
 }
 
-// NewDirectory is an empty directory: it grants nothing.
+// NewDirectory returns an empty directory, which grants nothing.
 func NewDirectory() *Directory {
-	d := &Directory{keys: newTable[apikey.Digest, uint32](), roster: roster{numbers: map[Member]uint32{}}}
-	d.cards.pages.Store(&[]*[pageSize]card{})
-	d.roster.seats.Store(&[]*seat{})
+	d := &Directory{keys: newTable[apikey.Digest, uint32](), members: members{numbers: map[Member]uint32{}}}
+	d.records.pages.Store(&[]*[pageSize]keyRecord{})
+	d.members.records.Store(&[]*memberRecord{})
 	d.Replace(nil, nil)
 	return d
 }
 
-// Authenticate names the caller behind a key's digest, and notes the use.
+// Authenticate returns the caller of a key's digest, and records the use.
 func (d *Directory) Authenticate(digest apikey.Digest, now clock.Time) (tenant.Caller, KeyStatus) {
 	number, ok := d.keys.get(digest)
 	if !ok {
 		return tenant.Caller{}, Unknown
 	}
-	card := d.cards.at(number)
-	seat := d.roster.seat(card.seat)
-	caller := tenant.Caller{Workspace: seat.Workspace, User: seat.User, Key: card.id(), Role: seat.role()}
+	record := d.records.at(number)
+	member := d.members.at(record.member)
+	caller := tenant.Caller{Workspace: member.Workspace, User: member.User, Key: record.id(), Role: member.role()}
 	if caller.Role == "" {
 		return caller, Departed
 	}
-	d.note(card, now)
+	d.note(record, now)
 	return caller, Granted
 }
 
-// note keeps the latest use to the second; more would make every request of a busy key write the same cache line.
-func (d *Directory) note(card *card, now clock.Time) {
+// note records the time of the latest use, at most once a second for each key. Otherwise every request of a busy key would
+// write the same cache line.
+func (d *Directory) note(record *keyRecord, now clock.Time) {
 	const second = 1_000_000
-	last := card.used.Load()
-	if int64(now)-last < second || !card.used.CompareAndSwap(last, int64(now)) {
+	last := record.used.Load()
+	if int64(now)-last < second || !record.used.CompareAndSwap(last, int64(now)) {
 		return
 	}
-	if card.dirty.CompareAndSwap(false, true) {
+	if record.dirty.CompareAndSwap(false, true) {
 		d.dirtyMu.Lock()
-		d.dirty = append(d.dirty, card)
+		d.dirty = append(d.dirty, record)
 		d.dirtyMu.Unlock()
 	}
 }
 
-// A Use is a key and when it was last used.
+// A Use is the time at which a key was last used.
 type Use struct {
 	Key       tenant.KeyID
 	Workspace tenant.ID
 	At        clock.Time
 
-	of *card
+	of *keyRecord
 }
 
-// Uses takes what was used since the last call, first what waits longest, and at most so many. It costs what was used, not what is
-// stored.
+// Uses removes and returns at most most uses since the last call, oldest first. Its cost depends on the number of used
+// keys, not on the number of all keys.
 func (d *Directory) Uses(most int) []Use {
 	d.dirtyMu.Lock()
 	n := min(most, len(d.dirty))
@@ -103,15 +104,15 @@ func (d *Directory) Uses(most int) []Use {
 	}
 	d.dirtyMu.Unlock()
 	uses := make([]Use, 0, len(taken))
-	for _, card := range taken {
-		card.dirty.Store(false)
-		uses = append(uses, Use{Key: card.id(), Workspace: d.roster.seat(card.seat).Workspace, At: clock.Time(card.used.Load()), of: card})
+	for _, record := range taken {
+		record.dirty.Store(false)
+		uses = append(uses, Use{Key: record.id(), Workspace: d.members.at(record.member).Workspace, At: clock.Time(record.used.Load()), of: record})
 	}
 	return uses
 }
 
-// Again takes back uses that could not be written, for the next call of Uses.
-func (d *Directory) Again(uses []Use) {
+// RequeueUses returns uses that could not be stored, for the next call of Uses.
+func (d *Directory) RequeueUses(uses []Use) {
 	d.dirtyMu.Lock()
 	defer d.dirtyMu.Unlock()
 	for _, use := range uses {
@@ -121,43 +122,43 @@ func (d *Directory) Again(uses []Use) {
 	}
 }
 
-// PutKey puts a key in force. A key that is already in force stays as it is: keys do not change.
+// PutKey adds a key. It does nothing when the digest already has a key: keys do not change.
 func (d *Directory) PutKey(digest apikey.Digest, key Key) {
 	if _, ok := d.keys.get(digest); !ok {
 		d.keys.put(digest, d.number(digest, key))
 	}
 }
 
-// number is that of the digest's card, or of a new one where it has none or another key's.
+// number returns the number of the digest's record. It adds a record when the digest has none or that of another key.
 func (d *Directory) number(digest apikey.Digest, key Key) uint32 {
-	seat := d.roster.number(Member{key.Workspace, key.User})
+	member := d.members.number(Member{key.Workspace, key.User})
 	if number, ok := d.keys.get(digest); ok {
-		if card := d.cards.at(number); card.seat == seat && card.id() == key.ID {
+		if record := d.records.at(number); record.member == member && record.id() == key.ID {
 			return number
 		}
 	}
-	return d.cards.add(key.ID, seat)
+	return d.records.add(key.ID, member)
 }
 
-// DropKey ends a key.
+// DropKey removes a key.
 func (d *Directory) DropKey(digest apikey.Digest) { d.keys.drop(digest) }
 
 // PutMember sets a member's role.
-func (d *Directory) PutMember(m Member, role tenant.Role) { d.roster.put(m, role) }
+func (d *Directory) PutMember(m Member, role tenant.Role) { d.members.put(m, role) }
 
-// DropMember ends a membership; the member's keys stay known and are refused as departed.
-func (d *Directory) DropMember(m Member) { d.roster.put(m, "") }
+// DropMember removes a member. The member's keys remain, with the status Departed.
+func (d *Directory) DropMember(m Member) { d.members.put(m, "") }
 
-// Replace puts exactly these keys and members in force: the first filling, and the refilling after this server may
-// have missed changes. Replace(nil, nil) grants nothing to anybody.
+// Replace replaces all keys and members. It is used at the start, and after this server may have missed changes.
+// Replace(nil, nil) grants nothing.
 func (d *Directory) Replace(keys map[apikey.Digest]Key, members map[Member]tenant.Role) {
 	numbers := make(map[apikey.Digest]uint32, len(keys))
 	for digest, key := range keys {
 		numbers[digest] = d.number(digest, key)
 	}
 	d.keys.replace(numbers)
-	d.roster.replace(members)
+	d.members.replace(members)
 }
 
-// Keys is how many keys are in force.
+// Keys returns the number of keys.
 func (d *Directory) Keys() int { return d.keys.len() }

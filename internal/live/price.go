@@ -6,20 +6,20 @@ import (
 	"sovereign/internal/base/money"
 )
 
-// Usage is what a model says it used, or what was counted for it. Cached, Written and AudioInput are parts of Input that
-// do not overlap, Reasoning and AudioOutput parts of Output.
+// Usage is the usage of a request as the provider reports it, or as it was estimated. Cached, Written and AudioInput are
+// disjoint parts of Input; Reasoning and AudioOutput are disjoint parts of Output.
 type Usage struct {
 	Input       int64 `json:"input"`
 	Cached      int64 `json:"cached"`  // read from the provider's cache
-	Written     int64 `json:"written"` // into it
+	Written     int64 `json:"written"` // written into the provider's cache
 	AudioInput  int64 `json:"audio_input"`
 	Output      int64 `json:"output"`
 	Reasoning   int64 `json:"reasoning"`
 	AudioOutput int64 `json:"audio_output"`
-	Searches    int64 `json:"searches"` // of rerankers that are paid for by the search
+	Searches    int64 `json:"searches"` // of rerankers that charge per search
 }
 
-// Rates are what each kind of token costs. They are frozen on the usage row of every request.
+// Rates are the prices of each kind of token. The usage row of every request stores a copy.
 type Rates struct {
 	Input        money.Rate `json:"input_per_mtok_usd"`
 	CachedInput  money.Rate `json:"cached_input_per_mtok_usd"`
@@ -31,12 +31,12 @@ type Rates struct {
 	Search       money.Rate `json:"search_per_million_usd" doc:"A million searches of a reranker that is paid for by the search"`
 }
 
-// Flat are the rates of a model with one price for input and one for output.
+// Flat returns the rates of a model with one price for input and one for output.
 func Flat(input, output money.Rate) Rates {
 	return Rates{Input: input, CachedInput: input, WrittenInput: input, AudioInput: input, Output: output, Reasoning: output, AudioOutput: output}
 }
 
-// ReadRates reads rates from JSON; a kind of token that has none of its own costs what input or output does.
+// ReadRates decodes rates from JSON. A kind of token without a rate costs as much as input or output.
 func ReadRates(data []byte) (Rates, error) {
 	var base struct {
 		Input  money.Rate `json:"input_per_mtok_usd"`
@@ -50,7 +50,7 @@ func ReadRates(data []byte) (Rates, error) {
 	return all, err
 }
 
-// Of is the cost of u.
+// Of returns the cost of u.
 func (r Rates) Of(u Usage) money.Nano {
 	var t money.Tally
 	fresh, output := max(u.Input, 0), max(u.Output, 0)
@@ -70,7 +70,7 @@ func (r Rates) Of(u Usage) money.Nano {
 	return t.Cost()
 }
 
-// worst is the most that so many tokens and searches can cost.
+// worst returns the highest possible cost of these numbers of tokens and searches.
 func (r Rates) worst(input, output, searches int64) money.Nano {
 	var t money.Tally
 	t.Add(input, max(r.Input, r.CachedInput, r.WrittenInput, r.AudioInput))
@@ -79,20 +79,20 @@ func (r Rates) worst(input, output, searches int64) money.Nano {
 	return t.Cost()
 }
 
-// A Tier is the rates of requests whose input is over so many tokens.
+// A Tier holds the rates of requests with more than Over input tokens.
 type Tier struct {
 	Over int64 `json:"over_input_tokens"`
 	Rates
 }
 
-// A Price is what a model costs: its rates, and those of longer inputs, in order. A tier is for all tokens of a request
-// that reaches it.
+// A Price holds the rates of a model and of its tiers, in increasing order. A tier applies to all tokens of a request that
+// reaches it.
 type Price struct {
 	Rates
 	Tiers []Tier `json:"tiers,omitempty"`
 }
 
-// At is the rates of a request with so much input.
+// At returns the rates of a request with this many input tokens.
 func (p Price) At(input int64) Rates {
 	rates := p.Rates
 	for _, t := range p.Tiers {
@@ -103,7 +103,7 @@ func (p Price) At(input int64) Rates {
 	return rates
 }
 
-// Worst is the most that a request can cost that sends at most input tokens and gets output tokens back.
+// Worst returns the highest possible cost of a request with at most these numbers of tokens and searches.
 func (p Price) Worst(input, output, searches int64) money.Nano {
 	worst := p.worst(input, output, searches)
 	for _, t := range p.Tiers {
@@ -114,7 +114,7 @@ func (p Price) Worst(input, output, searches int64) money.Nano {
 	return worst
 }
 
-// Share is so many millionths of a price, each rate rounded up.
+// Share returns a price multiplied by millionths/1,000,000, each rate rounded up.
 func (p Price) Share(millionths int64) Price {
 	share := Price{Rates: p.share(millionths)}
 	for _, t := range p.Tiers {

@@ -61,7 +61,7 @@ func TestEveryTokenIsCountedOnceAtItsOwnRate(t *testing.T) {
 	}
 }
 
-func TestATierIsForAllTokensOfWhatIsOverIt(t *testing.T) {
+func TestATierAppliesToAllTokensOfARequest(t *testing.T) {
 	p := live.Price{Rates: live.Flat(1, 2), Tiers: []live.Tier{{Over: 200, Rates: live.Flat(10, 20)}, {Over: 1000, Rates: live.Flat(100, 200)}}}
 	for input, want := range map[int64]money.Rate{0: 1, 200: 1, 201: 10, 1000: 10, 1001: 100} {
 		if got := p.At(input).Input; got != want {
@@ -70,7 +70,7 @@ func TestATierIsForAllTokensOfWhatIsOverIt(t *testing.T) {
 	}
 }
 
-func TestRatesOfAnEarlierReleaseMeanTheSame(t *testing.T) {
+func TestRatesStoredByAnEarlierReleaseKeepTheirMeaning(t *testing.T) {
 	r, err := live.ReadRates([]byte(`{"input_per_mtok_usd":2,"cached_input_per_mtok_usd":0.5,"output_per_mtok_usd":8}`))
 	if err != nil {
 		t.Fatal(err)

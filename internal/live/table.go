@@ -7,10 +7,11 @@ import (
 	"sync/atomic"
 )
 
-// shards bounds what one change copies: with a million keys, a thousand entries.
+// shards is the number of copy-on-write maps of a table. A change copies one of them: with a million keys, about a
+// thousand entries.
 const shards = 1024
 
-// A table is a map in shards, each replaced whole on a change.
+// A table is a concurrent map, sharded and copy-on-write: a change copies one shard, and reading takes no lock.
 type table[K comparable, V any] struct {
 	seed   maphash.Seed
 	shards *[shards]shard[K, V]

@@ -1,8 +1,8 @@
-// Package apikey is the shape of a workspace API key.
+// Package apikey generates and parses workspace API keys.
 //
 // A key is sk_sovereign_, 40 characters that carry 200 random bits, and 7 characters of checksum. The checksum lets
-// a mistyped or invented key be refused without a look-up; it is no protection and needs none. Only the SHA-256
-// digest of the whole key is kept: with that much randomness a slow hash would add cost and no safety.
+// a mistyped key be refused without a lookup; it is not a security measure. Only the SHA-256 digest of the whole key is
+// stored: with that much randomness a slow hash would add cost and no security.
 package apikey
 
 import (
@@ -16,7 +16,7 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// Prefix starts every key.
+// Prefix is the prefix of every key.
 const Prefix = "sk_sovereign_"
 
 const (
@@ -42,7 +42,7 @@ func New() (key secret.Text, digest Digest, hint string) {
 	return secret.New(text), sha256.Sum256([]byte(text)), body[bodyLen-hintLen:]
 }
 
-// Parse is the digest of key, or false when key was never one of ours.
+// Parse returns the digest of key, or false when key does not have the format or its checksum is wrong.
 func Parse(key string) (Digest, bool) {
 	if len(key) != length || !strings.HasPrefix(key, Prefix) {
 		return Digest{}, false

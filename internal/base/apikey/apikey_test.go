@@ -44,7 +44,7 @@ func TestKeyHasItsShapeAndParsesToItsDigest(t *testing.T) {
 
 // The dimension of the space that keys span, without the hint, is the number of independent random bits in them: a
 // constant, a copied or a derived bit would lower it.
-func TestKeyHolds180BitsThatNothingElseShows(t *testing.T) {
+func TestAKeyHas180BitsThatTheHintDoesNotReveal(t *testing.T) {
 	var basis []*big.Int
 	for range 400 {
 		key, _, hint := apikey.New()
@@ -90,7 +90,7 @@ func TestAnyChangedCharacterOrSwappedNeighboursAreRefused(t *testing.T) {
 	}
 }
 
-func TestAKeyCutLengthenedOrDressedIsRefused(t *testing.T) {
+func TestATruncatedOrExtendedKeyIsRefused(t *testing.T) {
 	secret, _, _ := apikey.New()
 	key := secret.Reveal()
 	for i := range key {
@@ -105,7 +105,7 @@ func TestAKeyCutLengthenedOrDressedIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnotherPrefixIsRefusedAlthoughItsSumIsRight(t *testing.T) {
+func TestAnotherPrefixIsRefusedDespiteAValidChecksum(t *testing.T) {
 	key, _, _ := apikey.New()
 	body := strings.TrimPrefix(key.Reveal(), apikey.Prefix)
 	for _, prefix := range []string{"sk_sovereign-", "sk_SOVEREIGN_", "xx_sovereign_", "sk_sovereigns"} {
@@ -129,7 +129,7 @@ func checksum(text string) string {
 	return string(sum[:])
 }
 
-func TestTheStoredDigestIsNoKey(t *testing.T) {
+func TestTheStoredDigestIsNotAcceptedAsAKey(t *testing.T) {
 	_, digest, _ := apikey.New()
 	for _, form := range []string{
 		string(digest[:]),

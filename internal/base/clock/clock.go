@@ -1,4 +1,4 @@
-// Package clock is time as Sovereign keeps it: whole microseconds, UTC, one type in Go, in SQL and on the wire.
+// Package clock defines the time type used in Go, in SQL and on the wire: whole microseconds, UTC.
 package clock
 
 import (
@@ -9,25 +9,25 @@ import (
 // A Time is microseconds since 1970, UTC. In SQL it is a BIGINT; in JSON it is RFC 3339 with milliseconds.
 type Time int64
 
-// wire is RFC 3339 in UTC with exactly three decimals.
+// wire is the layout of RFC 3339 in UTC with exactly three decimals.
 const wire = "2006-01-02T15:04:05.000Z"
 
-// Now reads the machine's clock.
+// Now returns the current time.
 func Now() Time { return Of(time.Now()) }
 
-// Of converts t, dropping what is finer than a microsecond.
+// Of converts t, truncated to microseconds.
 func Of(t time.Time) Time { return Time(t.UnixMicro()) }
 
-// Std is t for the standard library, in UTC.
+// Std returns t as a time.Time in UTC.
 func (t Time) Std() time.Time { return time.UnixMicro(int64(t)).UTC() }
 
-// Add is t moved by d.
+// Add returns t + d.
 func (t Time) Add(d time.Duration) Time { return t + Time(d.Microseconds()) }
 
-// Sub is the time from u to t.
+// Sub returns t - u.
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t-u) * time.Microsecond }
 
-// String is t as it stands on the wire.
+// String returns the wire format of t.
 func (t Time) String() string { return t.Std().Format(wire) }
 
 // MarshalText implements encoding.TextMarshaler.

@@ -86,7 +86,7 @@ func TestAnyZoneIsReadAsTheSameInstant(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoTimeIsAnErrorAndChangesNothing(t *testing.T) {
+func TestInvalidTimesAreRefusedAndChangeNothing(t *testing.T) {
 	for _, text := range []string{
 		"", "now", "1700000000", "2026-03-01", "2026-03-01T00:30:00", "2026-03-01 00:30:00Z", "2026-02-29T00:00:00Z",
 		"2026-13-01T00:00:00Z", "2026-03-01T24:00:00Z", "2026-03-01T00:00:00Z ", "20260301T000000Z", "-2026-03-01T00:00:00Z",

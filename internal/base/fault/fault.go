@@ -1,6 +1,5 @@
-// Package fault is the vocabulary of refusals. A refusal is a typed value: it is made where the rule is broken,
-// wrapped on its way like any error, and rendered once, by the API. Anything that is not a Fault is an internal
-// error, and its text never leaves the process.
+// Package fault defines the errors that API clients may see. A Fault is created where a rule is broken, wrapped like any
+// error, and rendered once, by the API. Any other error is internal: its text is never sent to a client.
 package fault
 
 import (
@@ -27,7 +26,7 @@ const (
 	TypeUpstream = "upstream_error"
 )
 
-// Every refusal there is.
+// All kinds of faults.
 var (
 	InvalidBody          = Kind{400, "invalid_body", TypeInvalid, "The body is not the JSON that the operation takes."}
 	InvalidParameter     = Kind{400, "invalid_parameter", TypeInvalid, "A field, path or query parameter breaks a rule; the message names it."}
@@ -57,7 +56,7 @@ var (
 	Unavailable          = Kind{503, "unavailable", TypeAPI, "Stopping, or without the database."}
 )
 
-// Kinds is the whole table, in order of status: the documentation and the tests are made from it.
+// Kinds returns all kinds in order of status. The documentation and the tests are generated from it.
 func Kinds() []Kind {
 	return []Kind{
 		InvalidBody, InvalidParameter, UnsupportedParameter, UnknownProvider, InvalidKey, InsufficientBalance,
@@ -67,19 +66,19 @@ func Kinds() []Kind {
 	}
 }
 
-// Final reports whether a client should not try again unchanged, although its SDK would by default.
+// Final reports whether a client should not retry the same request, although its SDK would by default.
 func (k Kind) Final() bool { return k.Status == 409 || k.Status == 412 || k.Status == 500 }
 
-// A Fault is a refusal that a caller may read.
+// A Fault is an error whose message is sent to the caller.
 type Fault struct {
 	Kind
 	Message    string
 	Field      string        // the parameter at fault, where there is one
 	RetryAfter time.Duration // on 429 and 503
-	cause      error         // for our log only
+	cause      error         // only for the log
 }
 
-// Error is the message with its cause: for logs.
+// Error returns the message with its cause, for logs.
 func (f *Fault) Error() string {
 	if f.cause != nil {
 		return fmt.Sprintf("%s: %v", f.Message, f.cause)
@@ -90,36 +89,36 @@ func (f *Fault) Error() string {
 // Unwrap gives errors.Is and errors.As the cause.
 func (f *Fault) Unwrap() error { return f.cause }
 
-// New is a refusal of kind k.
+// New returns a fault of kind k.
 func (k Kind) New(format string, args ...any) *Fault {
 	return &Fault{Kind: k, Message: fmt.Sprintf(format, args...)}
 }
 
-// Because is a refusal of kind k whose cause is logged and not shown.
+// Because returns a fault of kind k whose cause is logged and not sent.
 func (k Kind) Because(cause error, format string, args ...any) *Fault {
 	f := k.New(format, args...)
 	f.cause = cause
 	return f
 }
 
-// In says when to come back.
+// In sets RetryAfter.
 func (f *Fault) In(wait time.Duration) *Fault {
 	f.RetryAfter = wait
 	return f
 }
 
-// Invalid refuses a field: Invalid("name", "must be 3 to 64 letters").
+// Invalid returns a fault for a field: Invalid("name", "must be 3 to 64 letters").
 func Invalid(field, reason string) *Fault {
 	return &Fault{Kind: InvalidParameter, Field: field, Message: field + " " + reason}
 }
 
-// NotFound refuses an id that is not the caller's; whether it is another's cannot be told from it.
+// NotFound returns the fault for an id that is not the caller's. It does not reveal whether the id exists elsewhere.
 func NotFound(noun, name string) *Fault { return Missing.New("no %s %q in this workspace", noun, name) }
 
-// Conflict refuses what the present state does not allow.
+// Conflict returns the fault for a request that the current state does not allow.
 func Conflict(format string, args ...any) *Fault { return Conflicting.New(format, args...) }
 
-// From is err as a caller may see it. Nil stays nil; what is not a refusal becomes one that tells nothing.
+// From returns err as a caller may see it. Nil stays nil. An error that is not a Fault becomes one without details.
 func From(err error) *Fault {
 	var f *Fault
 	switch {

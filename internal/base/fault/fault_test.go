@@ -109,7 +109,7 @@ func TestOnlyConflictsPreconditionsAndInternalErrorsAreFinal(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotARefusalTellsNothing(t *testing.T) {
+func TestAnErrorThatIsNotAFaultRevealsNothing(t *testing.T) {
 	cause := fmt.Errorf("select password from users: %w", io.ErrUnexpectedEOF)
 	f := fault.From(cause)
 	if f.Kind != fault.Internal || strings.Contains(f.Message, "password") || f.Field != "" {
@@ -120,7 +120,7 @@ func TestWhatIsNotARefusalTellsNothing(t *testing.T) {
 	}
 }
 
-func TestAnEndedContextIsATimeoutThatTellsNothing(t *testing.T) {
+func TestAnEndedContextIsATimeoutWithoutDetails(t *testing.T) {
 	for _, cause := range []error{context.DeadlineExceeded, context.Canceled} {
 		f := fault.From(fmt.Errorf("canary: %w", cause))
 		if f.Kind != fault.Timeout || strings.Contains(f.Message, "canary") {
@@ -129,7 +129,7 @@ func TestAnEndedContextIsATimeoutThatTellsNothing(t *testing.T) {
 	}
 }
 
-func TestARefusalIsFoundHoweverItIsWrapped(t *testing.T) {
+func TestFromFindsAWrappedFault(t *testing.T) {
 	refusal := fault.NotFound("key", "key_1")
 	for _, err := range []error{
 		refusal,
@@ -147,7 +147,7 @@ func TestARefusalIsFoundHoweverItIsWrapped(t *testing.T) {
 	}
 }
 
-func TestACauseIsLoggedAndNotShown(t *testing.T) {
+func TestTheCauseIsLoggedAndNotSent(t *testing.T) {
 	cause := errors.New("canary")
 	f := fault.Unavailable.Because(cause, "the database is not available").In(time.Second)
 	if strings.Contains(f.Message, "canary") || !strings.Contains(f.Error(), "canary") || !errors.Is(f, cause) || f.RetryAfter != time.Second {

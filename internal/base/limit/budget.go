@@ -2,24 +2,24 @@ package limit
 
 import "sync/atomic"
 
-// A Budget bounds what is held at one time, in bytes or in connections. The bound may be changed while in use.
+// A Budget bounds a quantity that is held at one time, such as bytes or connections. The bound may be changed while in use.
 type Budget struct{ most, used atomic.Int64 }
 
-// NewBudget bounds at most.
+// NewBudget returns a budget with the bound most.
 func NewBudget(most int64) *Budget {
 	b := &Budget{}
 	b.Set(most)
 	return b
 }
 
-// Set changes the bound; what is already held stays held.
+// Set changes the bound. Amounts already taken stay taken.
 func (b *Budget) Set(most int64) { b.most.Store(most) }
 
-// Take holds n more, or reports false and holds nothing.
+// Take takes n, or returns false and takes nothing.
 func (b *Budget) Take(n int64) bool {
 	for {
 		used := b.used.Load()
-		if n > b.most.Load()-used { // so that no n overflows
+		if n > b.most.Load()-used { // written so that it cannot overflow
 			return false
 		}
 		if b.used.CompareAndSwap(used, used+n) {
@@ -28,8 +28,8 @@ func (b *Budget) Take(n int64) bool {
 	}
 }
 
-// Give lets n go.
+// Give returns n.
 func (b *Budget) Give(n int64) { b.used.Add(-n) }
 
-// Used is what is held now.
+// Used returns the amount that is taken.
 func (b *Budget) Used() int64 { return b.used.Load() }

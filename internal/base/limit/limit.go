@@ -1,4 +1,4 @@
-// Package limit counts what a caller may start in a window of time.
+// Package limit implements rate limits with fixed windows, and budgets of held quantities.
 package limit
 
 import (
@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Windows grants each name a number of starts in a fixed window of time. The window opens with the first start and
-// a refusal does not prolong it, so that the wait a refusal names is true.
+// Windows grants each name a number of starts in a fixed window. A window begins with its first start. A refusal does not
+// extend it, so that the wait that a refusal returns is exact.
 type Windows[Name comparable] struct {
 	most int
 	per  time.Duration
@@ -22,7 +22,7 @@ type window struct {
 	used int
 }
 
-// NewWindows grants most starts per window of per.
+// NewWindows returns Windows that grant most starts in each window of length per.
 func NewWindows[Name comparable](most int, per time.Duration) *Windows[Name] {
 	return &Windows[Name]{most: most, per: per, open: map[Name]window{}}
 }
@@ -33,7 +33,7 @@ func (w *Windows[Name]) Allow(name Name, now time.Time) (wait time.Duration, ok 
 	defer w.mu.Unlock()
 	w.sweep(now)
 	current := w.open[name]
-	if !now.Before(current.ends) || current.ends.Sub(now) > 2*w.per { // over, or the clock was set back by more than callers overtake each other
+	if !now.Before(current.ends) || current.ends.Sub(now) > 2*w.per { // the window is over, or the clock was set back by more than concurrent callers can differ
 		current = window{ends: now.Add(w.per)}
 	}
 	if current.used >= w.most {
@@ -44,7 +44,7 @@ func (w *Windows[Name]) Allow(name Name, now time.Time) (wait time.Duration, ok 
 	return 0, true
 }
 
-// sweep forgets closed windows once per window, so that memory follows the names that are active.
+// sweep deletes ended windows once per window, so that memory depends on the active names only.
 func (w *Windows[Name]) sweep(now time.Time) {
 	if since := now.Sub(w.swept); since >= 0 && since < w.per {
 		return

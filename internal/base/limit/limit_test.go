@@ -35,7 +35,7 @@ func TestNoWindowGrantsMoreThanItsMost(t *testing.T) {
 	})
 }
 
-func TestTheWaitIsTrueAndRefusalsDoNotProlongIt(t *testing.T) {
+func TestTheWaitIsExactAndRefusalsDoNotExtendIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most, per := rapid.IntRange(1, 5).Draw(t, "most"), time.Duration(rapid.IntRange(2, 1e9).Draw(t, "per"))
 		w := NewWindows[string](most, per)
@@ -77,7 +77,7 @@ func TestNamesDoNotInfluenceEachOther(t *testing.T) {
 	})
 }
 
-func TestManyAtOnceGetExactlyTheMost(t *testing.T) {
+func TestConcurrentCallersGetExactlyTheLimit(t *testing.T) {
 	const most = 20
 	w := NewWindows[string](most, time.Minute)
 	var granted atomic.Int64
@@ -97,7 +97,7 @@ func TestManyAtOnceGetExactlyTheMost(t *testing.T) {
 	}
 }
 
-func TestMemoryFollowsTheNamesThatAreActive(t *testing.T) {
+func TestMemoryDependsOnActiveNamesOnly(t *testing.T) {
 	w := NewWindows[int](1, time.Minute)
 	for name := range 10_000 {
 		w.Allow(name, noon)
@@ -145,7 +145,7 @@ func TestABudgetTakesWhatFitsAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestABudgetIsNeverExceededByManyAndGoesBackToZero(t *testing.T) {
+func TestABudgetIsNeverExceededConcurrentlyAndReturnsToZero(t *testing.T) {
 	const most = 3
 	b := NewBudget(most)
 	var held, taken atomic.Int64

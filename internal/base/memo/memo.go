@@ -1,5 +1,5 @@
-// Package memo remembers what was made for a key, for keys of which there are few: metrics by their labels, say. To look one up
-// takes no lock and no memory.
+// Package memo caches one value per key for ever, for a small set of keys such as the label values of metrics. A lookup takes
+// no lock and does not allocate.
 package memo
 
 import (
@@ -16,7 +16,7 @@ type Memo[K comparable, V any] struct {
 	known atomic.Pointer[map[K]V]
 }
 
-// Get is the key's value. Make is called at most once for it.
+// Get returns the key's value. It calls Make at most once for each key.
 func (m *Memo[K, V]) Get(key K) V {
 	if known := m.known.Load(); known != nil {
 		if v, ok := (*known)[key]; ok {

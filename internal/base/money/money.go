@@ -16,10 +16,10 @@ const Dollar Nano = 1_000_000_000
 
 const (
 	decimals = 9
-	maxShift = 40 // places that an exponent may move the point: more is no amount of dollars
+	maxShift = 40 // the largest exponent that is accepted
 )
 
-// ErrAmount says that a text is not an amount of dollars that a Nano can hold exactly.
+// ErrAmount is returned for a text that is not an amount of dollars that a Nano represents exactly.
 var ErrAmount = errors.New("must be an amount in dollars, below 9223372036 and with at most 9 decimals")
 
 // Parse reads a decimal amount of dollars such as 25, 0.000001 or -3.5. It never rounds: what does not fit is an error.
@@ -50,7 +50,7 @@ func numeric(s string) bool {
 	return true
 }
 
-// String is n in dollars, exactly, without trailing zeros: Parse reads it back.
+// String returns n in dollars, exact and without trailing zeros. Parse is its inverse.
 func (n Nano) String() string {
 	sign, magnitude := "", uint64(n)
 	if n < 0 {
@@ -64,7 +64,7 @@ func (n Nano) String() string {
 	return text
 }
 
-// Add is n + m, or false when the sum does not fit.
+// Add returns n + m, or false when the sum overflows.
 func (n Nano) Add(m Nano) (Nano, bool) {
 	sum := n + m
 	if (m > 0 && sum < n) || (m < 0 && sum > n) {

@@ -112,7 +112,7 @@ func TestExponentsAreExact(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoAmountIsRefusedAndChangesNothing(t *testing.T) {
+func TestInvalidAmountsAreRefusedAndChangeNothing(t *testing.T) {
 	for _, text := range []string{
 		"", "-", ".", "1.", ".5", "-.5", "+1", "1_000", "1,5", "0x10", "1 ", " 1", "--1", "1.-5", "NaN", "Inf", "null", "true", `"25"`, "[]", "{}",
 		"٣", "1.0000000000", "0.0000000001", "1e-10", "1e41", "1e99999999999999999999", "9223372036.854775808", "-9223372036.854775809", "1e10",
@@ -127,7 +127,7 @@ func TestWhatIsNoAmountIsRefusedAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAddIsExactOrSaysThatItDoesNotFit(t *testing.T) {
+func TestAddIsExactOrReportsOverflow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, m := amounts().Draw(t, "n"), amounts().Draw(t, "m")
 		want := new(big.Int).Add(big.NewInt(int64(n)), big.NewInt(int64(m)))

@@ -9,10 +9,10 @@ import (
 // tokens.
 type Rate int64
 
-// MaxRate bounds a price: more per million tokens is a typing error.
+// MaxRate is the highest accepted price. Anything above it is taken for a typing error.
 const MaxRate = Rate(10_000 * Dollar)
 
-// String is r in dollars per million tokens.
+// String returns r in dollars per million tokens.
 func (r Rate) String() string { return Nano(r).String() }
 
 // MarshalJSON writes r as a JSON number of dollars.
@@ -21,13 +21,13 @@ func (r Rate) MarshalJSON() ([]byte, error) { return Nano(r).MarshalJSON() }
 // UnmarshalJSON reads a JSON number of dollars, exactly.
 func (r *Rate) UnmarshalJSON(data []byte) error { return (*Nano)(r).UnmarshalJSON(data) }
 
-// perRate is how many tokens a Rate is the price of.
+// perRate is the number of tokens that a Rate is the price of.
 const perRate = 1_000_000
 
 // A Tally adds tokens at their rates exactly, and rounds once, at the end.
 type Tally struct{ hi, lo uint64 }
 
-// Add counts tokens at a rate. Below zero, either counts as none.
+// Add adds tokens at a rate. Negative values count as 0.
 func (t *Tally) Add(tokens int64, at Rate) {
 	if tokens <= 0 || at <= 0 {
 		return
@@ -40,7 +40,7 @@ func (t *Tally) Add(tokens int64, at Rate) {
 	}
 }
 
-// Cost is the sum, rounded up to the next billionth of a dollar. What cannot be counted is the largest Nano.
+// Cost returns the sum, rounded up to the next billionth of a dollar. It is the largest Nano when the sum overflows.
 func (t Tally) Cost() Nano {
 	if t.hi >= perRate {
 		return math.MaxInt64

@@ -1,4 +1,4 @@
-// Package secret holds text that must not be printed: log it, format it or encode it, and [redacted] comes out.
+// Package secret wraps text that must not be printed. Logging, formatting and encoding it yields [redacted].
 package secret
 
 import (
@@ -8,14 +8,14 @@ import (
 
 const redacted = "[redacted]"
 
-// A Text is a secret. Only Reveal shows it, so that every place that does can be found by its name. It is a pointer
-// inside, because fmt prints the unexported fields of a struct without asking their methods.
+// A Text is a secret. Only Reveal returns it, so that all uses can be found by that name. It holds a pointer, because fmt
+// prints the unexported fields of a struct without calling their methods.
 type Text struct{ value *string }
 
 // New wraps s.
 func New(s string) Text { return Text{value: &s} }
 
-// Reveal is the secret itself.
+// Reveal returns the secret.
 func (t Text) Reveal() string {
 	if t.value == nil {
 		return ""
@@ -23,13 +23,13 @@ func (t Text) Reveal() string {
 	return *t.value
 }
 
-// Empty reports whether there is no secret.
+// Empty reports whether the secret is empty.
 func (t Text) Empty() bool { return t.Reveal() == "" }
 
-// Equal reports whether two secrets are the same; == would compare where they are kept.
+// Equal reports whether two secrets are equal; == would compare pointers.
 func (t Text) Equal(u Text) bool { return t.Reveal() == u.Reveal() }
 
-// String, and every other way of printing, says [redacted].
+// String returns [redacted], as every other way of printing does.
 func (t Text) String() string { return redacted }
 
 // Format implements fmt.Formatter, so that no verb reaches the field.
@@ -41,7 +41,7 @@ func (t Text) LogValue() slog.Value { return slog.StringValue(redacted) }
 // MarshalText implements encoding.TextMarshaler for JSON and YAML.
 func (t Text) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
-// UnmarshalText takes the secret from a configuration.
+// UnmarshalText sets the secret, for configuration files.
 func (t *Text) UnmarshalText(text []byte) error {
 	*t = New(string(text))
 	return nil

@@ -106,7 +106,7 @@ func TestNoWayOfPrintingRevealsIt(t *testing.T) {
 }
 
 // Without this, a way that prints nothing at all would pass.
-func TestEveryWayShowsWhatIsNotSecret(t *testing.T) {
+func TestEveryWayOfPrintingShowsOrdinaryText(t *testing.T) {
 	for way, printed := range ways() {
 		if !shows(printed(canary)) {
 			t.Errorf("%s shows %q for a plain string", way, printed(canary))

@@ -1,10 +1,10 @@
-// Package tenant names who is asking and whose things they are asking for.
+// Package tenant identifies callers, workspaces and actors.
 package tenant
 
-// An ID is a workspace's id. Everything a customer owns is found through one.
+// An ID is a workspace id. Every row that a customer owns has one.
 type ID string
 
-// Server stands where a workspace would for what belongs to none: the root key, an operator's idempotency keys.
+// Server takes the place of a workspace id for what belongs to none: the root key, an operator's idempotency keys.
 const Server ID = "server"
 
 // A UserID is a person's id. A person may belong to several workspaces.
@@ -16,7 +16,7 @@ type KeyID string
 // A Role is what a member may do in a workspace.
 type Role string
 
-// The roles. Each may do what the ones below it may.
+// The roles, highest first. Each has the permissions of the roles after it.
 const (
 	Owner  Role = "owner"
 	Admin  Role = "admin"
@@ -29,7 +29,7 @@ var Roles = []Role{Owner, Admin, Member}
 // Valid reports whether r is a role.
 func (r Role) Valid() bool { return r == Owner || r == Admin || r == Member }
 
-// Manages reports whether r may spend the workspace's money and redirect its traffic.
+// Manages reports whether r may spend the workspace's money and change its routing.
 func (r Role) Manages() bool { return r == Owner || r == Admin }
 
 // A Caller is a request's identity: the key, the user who minted it, and that user's role now. An operator has no key and
@@ -41,7 +41,7 @@ type Caller struct {
 	Role      Role
 }
 
-// Actor is the caller as the audit trail names it.
+// Actor returns the caller as it is recorded in the audit log.
 func (c Caller) Actor() Actor {
 	if c.Key == "" {
 		return Actor{Kind: ActorOperator, User: c.User}
@@ -49,21 +49,21 @@ func (c Caller) Actor() Actor {
 	return Actor{Kind: ActorKey, User: c.User, Key: c.Key}
 }
 
-// An ActorKind says by which door a change came in.
+// An ActorKind is the kind of credential behind a change.
 type ActorKind string
 
-// The doors.
+// The kinds of actors.
 const (
 	ActorKey      ActorKind = "key"      // a workspace API key
-	ActorOperator ActorKind = "operator" // whoever may use the server's own socket
+	ActorOperator ActorKind = "operator" // a user of the server's Unix socket
 )
 
-// An Actor is who made a change.
+// An Actor is the author of a change.
 type Actor struct {
 	Kind ActorKind `json:"kind"`
 	User UserID    `json:"user_id,omitempty"`
 	Key  KeyID     `json:"key_id,omitempty"`
 }
 
-// Operator acts for whoever runs the server, where nobody in particular asked: a first start, a recovery.
+// Operator is the actor of changes that the server makes by itself: the first start, a recovery.
 var Operator = Actor{Kind: ActorOperator}

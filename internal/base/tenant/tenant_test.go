@@ -19,7 +19,7 @@ func TestOnlyOwnersAndAdminsManage(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRoleMayNothing(t *testing.T) {
+func TestAnInvalidRoleHasNoPermissions(t *testing.T) {
 	for _, role := range []tenant.Role{"", "OWNER", "Owner", "root", "owner ", "operator"} {
 		if role.Valid() || role.Manages() {
 			t.Errorf("%q: valid %v, manages %v", role, role.Valid(), role.Manages())

@@ -31,7 +31,7 @@ type curated struct {
 	from     exchanges
 	traces   []string // by exchange
 	verdicts []verdict
-	places   []fold.Place
+	places   []fold.Position
 	segments []string
 	examples []example
 	// Exchanges whose examples are on one side: of one conversation, one trace, or near-duplicates.
@@ -89,7 +89,7 @@ func (c *curated) judge(ctx context.Context) error {
 }
 
 // leaves places the exchanges that may take part.
-func (c *curated) leaves(ctx context.Context, part func(i int) bool) (places []fold.Place, err error) {
+func (c *curated) leaves(ctx context.Context, part func(i int) bool) (places []fold.Position, err error) {
 	places = fold.Leaves(func(yield func(fold.Chain) bool) {
 		i := 0
 		for x, failed := range c.from.Chains(ctx) {

@@ -194,13 +194,13 @@ func sent(n *New, at string) (item, error) {
 	}
 	var all redact.Exchange
 	step := judge.Step{Messages: all.JSON(n.Messages), Response: all.JSON(n.Response), Tools: all.JSON(n.Tools)}
-	step.Messages, step.Response, step.Tools = all.Again(step.Messages), all.Again(step.Response), all.Again(step.Tools)
+	step.Messages, step.Response, step.Tools = all.RedactFound(step.Messages), all.RedactFound(step.Response), all.RedactFound(step.Tools)
 	var answer struct {
 		Role string `json:"role"`
 	}
 	var messages []jsontext.Value
 	switch _, err := fold.Keys(step.Messages, step.Response); {
-	case err == nil && json.Unmarshal(step.Response, &answer, lenient) == nil && answer.Role != "" && answer.Role != chat.Assistant:
+	case err == nil && json.Unmarshal(step.Response, &answer, lenient) == nil && answer.Role != "" && answer.Role != chat.RoleAssistant:
 		return item{}, fault.Invalid(at+"response", "must be a message of the assistant")
 	case err == nil && json.Unmarshal(step.Messages, &messages, lenient) == nil && len(messages) == 0:
 		return item{}, fault.Invalid(at+"messages", "must not be empty")

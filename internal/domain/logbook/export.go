@@ -23,7 +23,7 @@ type Export struct {
 	Capped  bool // there were more
 
 	q      *query
-	places []fold.Place
+	places []fold.Position
 	times  []clock.Time
 }
 

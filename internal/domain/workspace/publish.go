@@ -173,7 +173,7 @@ func (p *Publisher) writeUses(ctx context.Context, most int, within time.Duratio
 			return nil
 		})
 		if err != nil {
-			p.dir.Again(uses) // writing one again is harmless
+			p.dir.RequeueUses(uses) // writing one again is harmless
 			return err
 		}
 	}

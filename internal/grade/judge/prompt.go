@@ -112,16 +112,16 @@ type exchange struct{ lead, quoted, trail, answer string }
 
 // body fences what is quoted, and writes the request.
 func (q *question) body(model string, mode Mode) ([]byte, error) {
-	r := chat.Request{Model: model, Messages: []chat.Message{{Role: chat.System, Content: chat.Say(q.system)}}}
+	r := chat.Request{Model: model, Messages: []chat.Message{{Role: chat.RoleSystem, Content: chat.TextContent(q.system)}}}
 	all := []string{q.system}
 	for _, e := range q.exchanges {
 		all = append(all, e.quoted, e.answer)
 	}
 	for i, e := range q.exchanges {
 		text := e.lead + "\n\n" + fenced(i, e.quoted, all) + "\n\n" + e.trail
-		r.Messages = append(r.Messages, chat.Message{Role: chat.User, Content: chat.Say(text)})
+		r.Messages = append(r.Messages, chat.Message{Role: chat.RoleUser, Content: chat.TextContent(text)})
 		if e.answer != "" {
-			r.Messages = append(r.Messages, chat.Message{Role: chat.Assistant, Content: chat.Say(e.answer)})
+			r.Messages = append(r.Messages, chat.Message{Role: chat.RoleAssistant, Content: chat.TextContent(e.answer)})
 		}
 	}
 	if mode == Structured {

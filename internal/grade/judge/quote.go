@@ -141,7 +141,7 @@ func (r record) tools(number int, tools []piece) []piece {
 func (r record) talk(number int, messages []jsontext.Value, response []piece) (all []piece) {
 	var at prefix
 	for i, m := range messages {
-		pieces := said(m, chat.User)
+		pieces := said(m, chat.RoleUser)
 		at = at.with(pieces)
 		if first := r[at]; first > 0 {
 			all = []piece{{head: fmt.Sprintf("(messages 1 to %d are those of step %d, with its response where it is among them)", i+1, first)}}
@@ -186,11 +186,11 @@ func answered(response jsontext.Value) ([]piece, error) {
 	case len(response) == 0 || response.Kind() == 'n':
 		return []piece{{head: "(there is none)"}}, nil
 	case response.Kind() == '{':
-		return said(response, chat.Assistant), nil
+		return said(response, chat.RoleAssistant), nil
 	}
 	var text string
 	if err := json.Unmarshal(response, &text, lenient); err != nil {
 		return nil, fmt.Errorf("read the response: %w", err)
 	}
-	return (&turn{Role: chat.Assistant}).speaks(text), nil
+	return (&turn{Role: chat.RoleAssistant}).speaks(text), nil
 }

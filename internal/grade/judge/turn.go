@@ -13,14 +13,14 @@ import (
 
 // A turn is what is shown of a message. A model's reasoning is not what it says, and is not shown.
 type turn struct {
-	Role         string           `json:"role"`
-	Name         string           `json:"name"`
-	Content      jsontext.Value   `json:"content"`
-	Refusal      *string          `json:"refusal"`
-	Audio        *voice           `json:"audio"`
-	ToolCalls    []jsontext.Value `json:"tool_calls"`
-	FunctionCall *chat.Called     `json:"function_call"`
-	ToolCallID   string           `json:"tool_call_id"`
+	Role         string             `json:"role"`
+	Name         string             `json:"name"`
+	Content      jsontext.Value     `json:"content"`
+	Refusal      *string            `json:"refusal"`
+	Audio        *voice             `json:"audio"`
+	ToolCalls    []jsontext.Value   `json:"tool_calls"`
+	FunctionCall *chat.FunctionCall `json:"function_call"`
+	ToolCallID   string             `json:"tool_call_id"`
 }
 
 // A voice is a spoken answer.
@@ -55,7 +55,7 @@ func said(message jsontext.Value, role string) (all []piece) {
 }
 
 var roles = map[string]string{
-	chat.System: chat.System, chat.Developer: chat.Developer, chat.User: chat.User, chat.Assistant: chat.Assistant, chat.FromTool: chat.FromTool,
+	chat.RoleSystem: chat.RoleSystem, chat.RoleDeveloper: chat.RoleDeveloper, chat.RoleUser: chat.RoleUser, chat.RoleAssistant: chat.RoleAssistant, chat.RoleTool: chat.RoleTool,
 }
 
 // who says the turn.

@@ -2,7 +2,8 @@ package stat
 
 import "math"
 
-// A Table is how a judge's verdicts stand to people's. TP: both pass. FP: the judge passes what people fail. FN: the reverse.
+// A Table is the confusion matrix of a judge's verdicts against people's labels. TP: both pass. TN: both fail. FP: only the
+// judge passes. FN: only the person passes.
 type Table struct {
 	TP int64 `json:"tp"`
 	FP int64 `json:"fp"`
@@ -10,16 +11,16 @@ type Table struct {
 	FN int64 `json:"fn"`
 }
 
-// N is how many verdicts there are.
+// N returns the number of verdicts.
 func (t Table) N() int64 { return t.TP + t.FP + t.TN + t.FN }
 
-// Sensitivity is how many the judge passes, of those that people pass.
+// Sensitivity returns how many items the judge passes (x) of those that people pass (n).
 func (t Table) Sensitivity() (x, n int64) { return t.TP, t.TP + t.FN }
 
-// Specificity is how many the judge fails, of those that people fail.
+// Specificity returns how many items the judge fails (x) of those that people fail (n).
 func (t Table) Specificity() (x, n int64) { return t.TN, t.TN + t.FP }
 
-// Bounds are the exact intervals of both, as a certificate shows them.
+// Bounds returns the Clopper–Pearson intervals of sensitivity and specificity, as a certificate shows them.
 func (t Table) Bounds(confidence float64) Bounds {
 	tp, pass := t.Sensitivity()
 	tn, fail := t.Specificity()
@@ -31,20 +32,20 @@ type Bounds struct {
 	Sensitivity, Specificity Interval
 }
 
-// Youden is the least of Se + Sp - 1 that the lower bounds leave (Youden 1950): the share of a true difference in pass rates that the
-// judge is sure to see. At 0 or less its verdicts may mean nothing. Both bounds hold at once with at least the intervals' confidence,
-// since each is missed with at most half of the rest.
+// Youden returns the lower bound of Youden's (1950) index Se + Sp - 1: the factor by which a true difference in pass rates
+// is at least visible in verdicts. At 0 or below, the verdicts may carry no information. Both lower bounds hold jointly with
+// at least the confidence of the intervals, since each one is missed with at most half of the remaining probability.
 func (b Bounds) Youden() float64 { return b.Sensitivity[0] + b.Specificity[0] - 1 }
 
-// cells is t as the rows of the one and the columns of the other.
+// cells returns t as a matrix: rows by people's labels, columns by the judge's verdicts, pass first.
 func (t Table) cells() [][]int64 { return [][]int64{{t.TP, t.FN}, {t.FP, t.TN}} }
 
-// Kappa is Cohen's kappa of t, its standard error, and whether it is defined: see the function Kappa.
+// Kappa returns Cohen's kappa of t, its standard error, and whether it is defined: see the function Kappa.
 func (t Table) Kappa() (kappa, se float64, ok bool) { return Kappa(t.cells()) }
 
-// Kappa is Cohen's (1960) kappa of a square table of counts and its large-sample standard error (Fleiss, Cohen and Everitt 1969). It
-// is not defined where chance alone agrees always: without counts, or with all of them in one cell of the diagonal. The standard
-// error is 0 on a perfect table, and says nothing there: KappaInterval does.
+// Kappa returns Cohen's (1960) kappa of a square table of counts and its large-sample standard error (Fleiss, Cohen and
+// Everitt 1969). It is undefined when the expected agreement is 1: without counts, or with all counts in one diagonal cell.
+// The standard error of a perfect table is 0 and not informative; use KappaInterval there.
 func Kappa(table [][]int64) (kappa, se float64, ok bool) {
 	rows, columns, n := margins(table)
 	if n == 0 {
@@ -74,7 +75,7 @@ func Kappa(table [][]int64) (kappa, se float64, ok bool) {
 	return kappa, math.Sqrt(max(variance, 0)/n) / (1 - chance), true
 }
 
-// margins are the shares of rows and columns, and the sum of all.
+// margins returns the shares of the rows and columns, and the sum of all counts.
 func margins(table [][]int64) (rows, columns []float64, n float64) {
 	rows, columns = make([]float64, len(table)), make([]float64, len(table))
 	for i, row := range table {

@@ -1,7 +1,7 @@
 package stat
 
-// Below is the evidence that an arm's rate is below p, as the logarithm of an e-value: wherever it is really p or above, that it ever
-// reaches ln(1/alpha) has a probability of alpha at most, however often one looks (Ville 1939; Waudby-Smith and Ramdas 2023).
+// Below returns the logarithm of the e-value that an arm's rate is below p. When the true rate is p or above, the value ever
+// reaches ln(1/alpha) with probability at most alpha, however often it is tested (Ville 1939; Waudby-Smith and Ramdas 2023).
 func (a Arm) Below(p float64) float64 {
 	value, _ := a.against(p, &lower)
 	return value

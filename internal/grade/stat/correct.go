@@ -2,10 +2,10 @@ package stat
 
 import "math"
 
-// minClass is how many labels of each class a correction needs.
+// minClass is the minimum number of labels of each class for a correction.
 const minClass = 20
 
-// A Refusal is why rates are not corrected; empty where they are.
+// A Refusal is the reason why a rate is not corrected. It is empty when the rate is corrected.
 type Refusal string
 
 // The refusals.
@@ -16,13 +16,13 @@ const (
 	Contradicted Refusal = "contradicted"     // the verdicts do not fit the calibration: the interval lies below 0 or above 1
 )
 
-// A Correction takes a judge's known bias out of rates that it found. Only Correctable makes one.
+// A Correction removes a judge's known bias from the pass rates of its verdicts. Correctable creates it.
 type Correction struct {
 	calibration Table
 	z           float64
 }
 
-// Correctable is the correction for a judge of this calibration, or why there is none.
+// Correctable returns the correction for a judge with this calibration, or the reason why there is none.
 func Correctable(calibration Table, confidence float64) (Correction, Refusal) {
 	_, pass := calibration.Sensitivity()
 	_, fail := calibration.Specificity()
@@ -35,9 +35,10 @@ func Correctable(calibration Table, confidence float64) (Correction, Refusal) {
 	return Correction{calibration, Z(confidence)}, ""
 }
 
-// RoganGladen is the true pass rate behind x passes among n verdicts of the judge (Rogan and Gladen 1978), with the interval of Lang and
-// Reiczigel (2014), which carries the sampling error of the calibration as well as of the sample, or why there is none. Both are clipped to
-// [0, 1], and the interval holds the rate. It is approximate: what it covers is measured in docs/statistics.md.
+// RoganGladen estimates the true pass rate behind x passes among n verdicts of the judge (Rogan and Gladen 1978), with the
+// interval of Lang and Reiczigel (2014), which includes the sampling errors of the calibration and of the sample. Both are
+// clipped to [0, 1], and the interval contains the estimate. It is approximate; docs/statistics.md reports its measured
+// coverage. The estimate is undefined, and refused, without verdicts and when the whole interval lies outside [0, 1].
 func (c Correction) RoganGladen(x, n int64) (rate float64, interval Interval, refused Refusal) {
 	if n == 0 {
 		return 0, Interval{0, 1}, NoVerdicts

@@ -6,8 +6,9 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// McNemar is the two-sided mid-p value of the difference between two that were asked the same: b is what only the first passes, c what only
-// the second does (Fagerland, Lydersen and Laake 2013). It is 1 where they never differ.
+// McNemar returns the two-sided mid-p value of McNemar's test for paired binary outcomes (Fagerland, Lydersen and Laake
+// 2013). b counts the cases that only the first passes, c those that only the second passes. It is 1 when both are 0. The
+// mid-p test is not exact: its error rate can slightly exceed the level.
 func McNemar(b, c int64) float64 {
 	n, least := float64(b+c), float64(min(b, c))
 	if n == 0 {
@@ -23,7 +24,7 @@ func McNemar(b, c int64) float64 {
 	return 2*mathext.RegIncBeta(n-least, least+1, 0.5) - point
 }
 
-// Pairs are how two fared at the same cases.
+// Pairs counts the outcomes of two systems on the same cases.
 type Pairs struct {
 	Both    int64 `json:"both"`
 	First   int64 `json:"first"`  // only the first passes
@@ -31,8 +32,8 @@ type Pairs struct {
 	Neither int64 `json:"neither"`
 }
 
-// Difference is the first's pass rate less the second's, with Newcombe's (1998) paired score interval, whose φ is corrected for continuity
-// (method 10). It has width even where the two never differ. Of nothing, it is everything from -1 to 1.
+// Difference returns the first pass rate minus the second, with the paired score interval of Newcombe (1998, method 10, φ
+// corrected for continuity). The interval has positive width even when the two never differ. It is [-1, 1] without cases.
 func (p Pairs) Difference(confidence float64) (float64, Interval) {
 	n := p.Both + p.First + p.Second + p.Neither
 	if n == 0 {
@@ -51,7 +52,8 @@ func (p Pairs) Difference(confidence float64) (float64, Interval) {
 	}.Clip(-1, 1)
 }
 
-// phi is the correlation of the two. A positive one is corrected for continuity, towards 0.
+// phi returns the correlation of the two outcomes. A positive value is corrected for continuity, towards 0. It is 0 when a
+// margin is empty.
 func (p Pairs) phi() float64 {
 	e, f, g, h := float64(p.Both), float64(p.First), float64(p.Second), float64(p.Neither)
 	margins := (e + f) * (g + h) * (e + g) * (f + h)

@@ -52,7 +52,7 @@ func TestPairedFiguresHoldTheirDifferenceAndMirror(t *testing.T) {
 	})
 }
 
-// A gate asks for the bound, so that agreement on a few cases must not look like certainty.
+// Gates use the bound: agreement on a few cases must not look like certainty.
 func TestNoDifferenceSeenIsNotNoDifference(t *testing.T) {
 	for _, p := range []stat.Pairs{{Both: 20}, {Neither: 20}, {Both: 10, Neither: 10}, {Both: 1}, {}} {
 		if _, i := p.Difference(0.95); !(i[0] < -0.04 && i[1] > 0.04) {
@@ -61,7 +61,7 @@ func TestNoDifferenceSeenIsNotNoDifference(t *testing.T) {
 	}
 }
 
-// The mid-p test is not exact, yet whatever the share of cases that differ, it errs hardly more than it says (Fagerland et al. 2013).
+// The mid-p test is not exact, but its error rate exceeds the level only slightly (Fagerland et al. 2013).
 func TestMcNemarErrsHardlyMoreThanItsLevel(t *testing.T) {
 	for _, n := range []int64{10, 20, 50, 100} {
 		errs := make([]float64, n+1) // by how many differ

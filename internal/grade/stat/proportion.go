@@ -6,8 +6,8 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// Wilson is the score interval of a proportion of x among n (Wilson 1927). It is for charts: near 0 and 1 it covers less than it
-// says, so that nothing is promised by it. Of nothing, it is everything from 0 to 1.
+// Wilson returns the score interval of the proportion x/n (Wilson 1927). It is meant for charts only: near 0 and 1 its
+// coverage is below the nominal confidence. It is [0, 1] when n is 0.
 func Wilson(x, n int64, confidence float64) Interval {
 	if n == 0 {
 		return Interval{0, 1}
@@ -20,15 +20,15 @@ func Wilson(x, n int64, confidence float64) Interval {
 	return i.Clip(0, 1).around(p)
 }
 
-// ClopperPearson is the exact interval of a proportion of x among n (Clopper and Pearson 1934, by beta quantiles). It covers at least
-// the confidence wherever the truth is: certificates and gates speak by it. Of nothing, it is everything from 0 to 1.
+// ClopperPearson returns the exact interval of the proportion x/n (Clopper and Pearson 1934, by beta quantiles). Its
+// coverage is at least the confidence for every true proportion. Certificates and gates use it. It is [0, 1] when n is 0.
 func ClopperPearson(x, n int64, confidence float64) Interval {
 	each := (1 + confidence) / 2
 	return Interval{LowerBound(x, n, each), UpperBound(x, n, each)}
 }
 
-// LowerBound is the exact one-sided lower bound of a proportion (Clopper and Pearson 1934): at most the truth, with at least the
-// confidence.
+// LowerBound returns the exact one-sided lower bound of a proportion (Clopper and Pearson 1934): it is at most the true
+// proportion with probability at least confidence.
 func LowerBound(x, n int64, confidence float64) float64 {
 	if x == 0 {
 		return 0
@@ -36,8 +36,8 @@ func LowerBound(x, n int64, confidence float64) float64 {
 	return mathext.InvRegIncBeta(float64(x), float64(n-x+1), 1-confidence)
 }
 
-// UpperBound is the exact one-sided upper bound of a proportion (Clopper and Pearson 1934): at least the truth, with at least the
-// confidence.
+// UpperBound returns the exact one-sided upper bound of a proportion (Clopper and Pearson 1934): it is at least the true
+// proportion with probability at least confidence.
 func UpperBound(x, n int64, confidence float64) float64 {
 	if x == n {
 		return 1

@@ -55,7 +55,7 @@ func TestProportionsMatchPublishedIntervals(t *testing.T) {
 	}
 }
 
-// The rule of three, exactly: of n without a failure, the bound at 95 % is 0.05^(1/n).
+// The exact rule of three: without failures among n, the 95 % bound is 0.05^(1/n).
 func TestOneSidedBoundsAreThoseOfTheTail(t *testing.T) {
 	for _, n := range []int64{1, 20, 59, 1000, 1_000_000} {
 		want := math.Pow(0.05, 1/float64(n))
@@ -114,7 +114,7 @@ func TestAnIntervalHoldsItsShareLiesInRangeAndMirrors(t *testing.T) {
 	}
 }
 
-func TestOfNothingEverythingIsPossible(t *testing.T) {
+func TestIntervalsOfNoDataAreTheWholeRange(t *testing.T) {
 	for name, interval := range methods {
 		if i := interval(0, 0, 0.95); i != (stat.Interval{0, 1}) {
 			t.Errorf("%s: %v", name, i)

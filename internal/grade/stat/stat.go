@@ -1,34 +1,35 @@
-// Package stat is the statistics behind every promise: what promotes, holds, certifies or refuses takes its numbers from here, and
-// nothing else in the product computes an interval. Functions are pure, and the same counts give the same numbers, always.
+// Package stat implements the statistical methods behind promotions, holds and certificates. No other package computes an
+// interval. Functions are pure and deterministic.
 //
-// Counts are never negative, a part is never above its whole, and a confidence or an alpha lies between 0 and 1, exclusive: who calls
-// has looked. Positive is pass: a judge's sensitivity is the share it passes of what people pass.
+// Callers must check their arguments: counts are not negative, a part is at most its whole, and a confidence or an alpha is
+// strictly between 0 and 1. The positive class is "pass": a judge's sensitivity is the share that it passes of the items
+// that people pass.
 package stat
 
 import "math"
 
-// An Interval is a lower and an upper bound, both included.
+// An Interval is a closed interval: lower and upper bound.
 type Interval [2]float64
 
 // Contains reports whether x lies within i.
 func (i Interval) Contains(x float64) bool { return i[0] <= x && x <= i[1] }
 
-// Width is how far the bounds are apart.
+// Width returns the distance between the bounds.
 func (i Interval) Width() float64 { return i[1] - i[0] }
 
-// Clip is i with its bounds moved into [low, high].
+// Clip returns i with its bounds clamped to [low, high].
 func (i Interval) Clip(low, high float64) Interval {
 	return Interval{min(max(i[0], low), high), min(max(i[1], low), high)}
 }
 
-// around is i, extended where x lies outside.
+// around returns i, extended to contain x.
 func (i Interval) around(x float64) Interval { return Interval{min(i[0], x), max(i[1], x)} }
 
-// Z is the two-sided standard normal quantile: 1.96 at 0.95 (Wichura 1988, AS 241, as math.Erfinv).
+// Z returns the two-sided standard normal quantile: 1.96 at 0.95 (Wichura 1988, algorithm AS 241, as in math.Erfinv).
 func Z(confidence float64) float64 { return math.Sqrt2 * math.Erfinv(confidence) }
 
-// root is where f crosses zero between low and high, to within tolerance (Chandrupatla 1997: bisection, made faster where a parabola
-// fits). f has different signs at the ends, or is zero at one.
+// root finds a zero of f between low and high, to within tolerance, by the method of Chandrupatla (1997): inverse quadratic
+// interpolation where it is safe, and bisection elsewhere. f must have different signs at the ends, or be zero at one.
 func root(low, high, tolerance float64, f func(float64) float64) float64 {
 	a, b, t := low, high, 0.5
 	fa, fb := f(a), f(b)
@@ -50,8 +51,8 @@ func root(low, high, tolerance float64, f func(float64) float64) float64 {
 	return b
 }
 
-// step is the share of the way from a to b to try next: by the parabola through the three points where it is monotone between them,
-// and the middle where it is not.
+// step returns the fraction of the way from a to b to try next: by inverse quadratic interpolation through the three points
+// where that is monotone, and otherwise one half.
 func step(a, fa, b, fb, c, fc float64) float64 {
 	xi, phi := (a-b)/(c-b), (fa-fb)/(fc-fb)
 	if phi*phi >= xi || (1-phi)*(1-phi) >= 1-xi {

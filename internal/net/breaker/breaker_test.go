@@ -17,8 +17,8 @@ var (
 	usual = Settings{Failures: 3, Pause: 10 * time.Second, Longest: 35 * time.Second}
 )
 
-// in is a breaker whose one circuit is in a state at noon, where the pause or the probe's time has just ended.
-func in(state State) *Breaker {
+// breakerIn returns a breaker with a circuit in a given state, whose pause or probe's timeout ends at noon.
+func breakerIn(state State) *Breaker {
 	b := New(usual)
 	for range usual.Failures - 1 {
 		b.Done("k", noon.Add(-2*usual.Pause), noon.Add(-2*usual.Pause), false)
@@ -34,7 +34,7 @@ func in(state State) *Breaker {
 	return b
 }
 
-// stored is the state as it is held: a look at it changes nothing.
+// stored returns the state as it is stored, which State derives from the time.
 func (b *Breaker) stored() State {
 	if c, ok := b.circuits.Load("k"); ok {
 		return c.(*circuit).state
@@ -42,28 +42,28 @@ func (b *Breaker) stored() State {
 	return Closed
 }
 
-func TestEveryStateMeetsEveryEvent(t *testing.T) {
-	happen := map[event]func(*Breaker){
+func TestEveryTransition(t *testing.T) {
+	trigger := map[event]func(*Breaker){
 		succeeded: func(b *Breaker) { b.Done("k", noon, noon, true) },
 		failed:    func(b *Breaker) { b.Done("k", noon, noon, false) },
-		asked:     func(b *Breaker) { b.Allow("k", noon) },
+		probed:    func(b *Breaker) { b.Allow("k", noon) },
 		cancelled: func(b *Breaker) { b.Cancel("k", noon.Add(-usual.Pause)) },
 	}
 	want := map[State]map[event]State{
-		Closed:   {succeeded: Closed, failed: Open, asked: Closed, cancelled: Closed},
-		Open:     {succeeded: Closed, failed: Open, asked: HalfOpen, cancelled: Open},
-		HalfOpen: {succeeded: Closed, failed: Open, asked: HalfOpen, cancelled: Open},
+		Closed:   {succeeded: Closed, failed: Open, probed: Closed, cancelled: Closed},
+		Open:     {succeeded: Closed, failed: Open, probed: HalfOpen, cancelled: Open},
+		HalfOpen: {succeeded: Closed, failed: Open, probed: HalfOpen, cancelled: Open},
 	}
 	for state, row := range want {
-		if len(row) != len(happen) || len(want) != len(next) || len(next[state]) != len(happen) {
-			t.Fatalf("%s: the table has holes", state)
+		if len(row) != len(trigger) || len(want) != len(next) || len(next[state]) != len(trigger) {
+			t.Fatalf("%s: the table is incomplete", state)
 		}
 		for e, becomes := range row {
-			b := in(state)
+			b := breakerIn(state)
 			if got := b.stored(); got != state {
 				t.Fatalf("%s cannot be reached: %s", state, got)
 			}
-			happen[e](b)
+			trigger[e](b)
 			if got := b.stored(); got != becomes || next[state][e] != becomes {
 				t.Errorf("%s, %s: %s, want %s", state, e, got, becomes)
 			}
@@ -84,18 +84,18 @@ func TestACircuitOpensAfterFailuresInARow(t *testing.T) {
 		t.Error("it did not open")
 	}
 	if !b.Allow("other", noon) || b.State("other", noon) != Closed {
-		t.Error("another is not left alone")
+		t.Error("the circuit of another upstream is affected")
 	}
 }
 
-func TestAPauseDoublesUpToTheLongest(t *testing.T) {
+func TestThePauseDoublesUpToTheLongest(t *testing.T) {
 	b, now := New(usual), noon
 	for range usual.Failures {
 		b.Done("k", now, now, false)
 	}
 	for _, pause := range []time.Duration{10 * time.Second, 20 * time.Second, usual.Longest, usual.Longest} {
 		if b.Allow("k", now.Add(pause-1)) || b.State("k", now.Add(pause-1)) != Open {
-			t.Fatalf("it is asked before %s are over", pause)
+			t.Fatalf("a request is allowed before %s are over", pause)
 		}
 		now = now.Add(pause)
 		if b.State("k", now) != HalfOpen || !b.Allow("k", now) || b.Allow("k", now) {
@@ -109,33 +109,33 @@ func TestAPauseDoublesUpToTheLongest(t *testing.T) {
 		b.Done("k", now, now, false)
 	}
 	if b.Allow("k", now.Add(usual.Pause-1)) || !b.Allow("k", now.Add(usual.Pause)) {
-		t.Error("after a success the pause is not the first again")
+		t.Error("after a success the pause is not reset")
 	}
 }
 
-func TestAProbeThatNeverReportsDoesNotWedge(t *testing.T) {
-	b := in(Open)
+func TestALostProbeTimesOut(t *testing.T) {
+	b := breakerIn(Open)
 	if !b.Allow("k", noon) || b.Allow("k", noon.Add(usual.Pause-1)) {
-		t.Fatal("there is no probe, or another before its time")
+		t.Fatal("there is no probe, or a second one before the timeout")
 	}
 	if !b.Allow("k", noon.Add(usual.Pause)) {
-		t.Error("a lost probe is waited for")
+		t.Error("there is no probe after the timeout")
 	}
 	if b.Cancel("k", noon); b.Allow("k", noon.Add(usual.Pause)) {
-		t.Error("a lost probe gives back the slot of another")
+		t.Error("the Cancel of a lost probe ends another")
 	}
 	if b.Cancel("k", noon.Add(usual.Pause)); !b.Allow("k", noon.Add(usual.Pause+1)) {
-		t.Error("a slot that was given back is not given again")
+		t.Error("there is no probe after a Cancel")
 	}
 	if b.Allow("k", noon.Add(usual.Pause+1)) {
-		t.Error("it is given twice")
+		t.Error("there are two probes after a Cancel")
 	}
-	b.Cancel("nobody", noon)
+	b.Cancel("unknown", noon)
 }
 
-func TestAnOpenCircuitHearsNoMoreFailures(t *testing.T) {
-	b := in(Open)
-	for range 10 { // requests from before
+func TestFailuresDoNotExtendThePause(t *testing.T) {
+	b := breakerIn(Open)
+	for range 10 { // requests that were allowed before
 		b.Done("k", noon, noon, false)
 	}
 	if !b.Allow("k", noon) {
@@ -143,78 +143,78 @@ func TestAnOpenCircuitHearsNoMoreFailures(t *testing.T) {
 	}
 }
 
-func TestAClockThatIsSetBackDoesNotWedge(t *testing.T) {
+func TestAClockThatIsSetBackEndsThePause(t *testing.T) {
 	b := New(Settings{Failures: 1, Pause: usual.Pause})
 	b.Done("k", noon, noon, false)
 	if b.Allow("k", noon.Add(-time.Second)) {
-		t.Error("a caller who is a moment behind is let through")
+		t.Error("a request a moment before the pause is allowed")
 	}
 	if !b.Allow("k", noon.Add(-24*time.Hour)) {
-		t.Error("it waits for a day")
+		t.Error("the pause lasts a day")
 	}
 }
 
-func TestSettingsChangeWhileInUse(t *testing.T) {
-	b := in(Open)
+func TestApplyChangesCircuitsInUse(t *testing.T) {
+	b := breakerIn(Open)
 	b.Apply(Settings{})
 	if !b.Allow("k", noon.Add(-1)) || b.Open() != nil || b.stored() != Closed {
-		t.Error("an open circuit outlives the breaker")
+		t.Error("an open circuit stays when the breaker is turned off")
 	}
 	for range 100 {
 		b.Done("k", noon, noon, false)
 	}
 	if !b.Allow("k", noon) || b.State("k", noon) != Closed {
-		t.Error("a breaker that is off breaks")
+		t.Error("a breaker that is off opens a circuit")
 	}
 	b.Apply(Settings{Failures: 1, Pause: time.Second})
 	b.Done("k", noon, noon, false)
 	if b.Allow("k", noon.Add(time.Second-1)) || !b.Allow("k", noon.Add(time.Second)) {
-		t.Error("new settings are not in force")
+		t.Error("the new settings are not used")
 	}
 	b.Done("k", noon, noon, true)
 	b.Apply(Settings{Failures: 1, Pause: time.Hour})
 	b.Done("k", noon, noon, false)
 	b.Apply(Settings{Failures: 1, Pause: time.Second, Longest: time.Minute})
 	if !b.Allow("k", noon) {
-		t.Error("a pause of the old settings outlives the longest of the new")
+		t.Error("a pause of the old settings exceeds the longest of the new")
 	}
 }
 
-// A request is one that was allowed and has not ended.
+// A request was allowed and has not ended.
 type request struct {
 	probe bool
 	since time.Time
 }
 
-func TestNeverMoreThanOneProbe(t *testing.T) {
+func TestThereIsAtMostOneProbe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Settings{Failures: rapid.IntRange(1, 4).Draw(t, "failures"), Pause: time.Duration(rapid.IntRange(1, 20).Draw(t, "pause"))}
 		s.Longest = s.Pause * time.Duration(rapid.IntRange(1, 10).Draw(t, "longest"))
 		b, now := New(s), noon
-		var flying []request
+		var inFlight []request
 		for range rapid.IntRange(1, 150).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(0, 15).Draw(t, "later")))
-			if len(flying) == 0 || rapid.Bool().Draw(t, "asks") {
+			if len(inFlight) == 0 || rapid.Bool().Draw(t, "asks") {
 				before := b.State("k", now)
 				allowed := b.Allow("k", now)
 				if before == Closed && !allowed || before == Open && allowed {
 					t.Fatalf("%s: %v", before, allowed)
 				}
 				if allowed {
-					flying = append(flying, request{probe: before != Closed, since: now})
+					inFlight = append(inFlight, request{probe: before != Closed, since: now})
 				}
 			} else {
-				i := rapid.IntRange(0, len(flying)-1).Draw(t, "which")
-				r := flying[i]
-				flying = slices.Delete(flying, i, i+1)
+				i := rapid.IntRange(0, len(inFlight)-1).Draw(t, "which")
+				r := inFlight[i]
+				inFlight = slices.Delete(inFlight, i, i+1)
 				switch rapid.IntRange(0, 3).Draw(t, "end") {
 				case 0:
 					b.Done("k", now, now, true)
 					if b.State("k", now) != Closed || b.Open() != nil || !b.Allow("k", now) {
 						t.Fatal("it is not closed after a success")
 					}
-					for i := range flying { // whose circuit is no more
-						flying[i].probe = false
+					for i := range inFlight { // the circuit was removed
+						inFlight[i].probe = false
 					}
 				case 1:
 					b.Cancel("k", r.since)
@@ -223,13 +223,13 @@ func TestNeverMoreThanOneProbe(t *testing.T) {
 					if r := b.State("k", now); s.Failures == 1 && r == Closed {
 						t.Fatal("it is closed after a failure")
 					}
-					for i := range flying { // a failure of any request ends the probing
-						flying[i].probe = false
+					for i := range inFlight { // a failure of any request ends the probing
+						inFlight[i].probe = false
 					}
 				}
 			}
 			probes := 0
-			for _, r := range flying {
+			for _, r := range inFlight {
 				if r.probe && now.Sub(r.since) < s.Pause {
 					probes++
 				}
@@ -241,9 +241,9 @@ func TestNeverMoreThanOneProbe(t *testing.T) {
 	})
 }
 
-func TestOfManyWhoAskAtOnceOneProbes(t *testing.T) {
+func TestConcurrentCallersGetOneProbe(t *testing.T) {
 	for range 200 {
-		b := in(Open)
+		b := breakerIn(Open)
 		var probes atomic.Int64
 		var all sync.WaitGroup
 		for range 16 {
@@ -259,7 +259,7 @@ func TestOfManyWhoAskAtOnceOneProbes(t *testing.T) {
 	}
 }
 
-func TestNoFailureIsLostToASuccessOfAnotherTime(t *testing.T) {
+func TestAFailureIsNotLostToAConcurrentSuccess(t *testing.T) {
 	for range 200 {
 		b := New(Settings{Failures: 8, Pause: time.Second})
 		var all sync.WaitGroup
@@ -283,16 +283,16 @@ func TestNoFailureIsLostToASuccessOfAnotherTime(t *testing.T) {
 	}
 }
 
-func TestNobodyCountsOnACircuitThatIsGone(t *testing.T) {
-	b := in(Closed)
+func TestARemovedCircuitCountsNoFailures(t *testing.T) {
+	b := breakerIn(Closed)
 	c, _ := b.circuits.Load("k")
 	b.Done("k", noon, noon, true)
 	if c.(*circuit).with(func(*circuit) {}) {
-		t.Error("a failure that came late would be lost")
+		t.Error("a failure would be counted in a removed circuit")
 	}
 }
 
-func TestNothingIsHeldForWhoHasNoTrouble(t *testing.T) {
+func TestNothingIsStoredForUpstreamsWithoutFailures(t *testing.T) {
 	b := New(usual)
 	for i := range 1000 {
 		key := strconv.Itoa(i)
@@ -302,14 +302,14 @@ func TestNothingIsHeldForWhoHasNoTrouble(t *testing.T) {
 		b.Cancel(key, noon)
 	}
 	b.circuits.Range(func(key, _ any) bool {
-		t.Errorf("%v is held", key)
+		t.Errorf("%v is stored", key)
 		return true
 	})
 }
 
-func BenchmarkNoTrouble(b *testing.B) {
+func BenchmarkClosedCircuit(b *testing.B) {
 	for _, others := range []int{0, 10} {
-		b.Run(fmt.Sprintf("%d others in trouble", others), func(b *testing.B) {
+		b.Run(fmt.Sprintf("%d other circuits open", others), func(b *testing.B) {
 			breaker := New(usual)
 			for i := range others {
 				for range usual.Failures {
@@ -328,7 +328,7 @@ func BenchmarkNoTrouble(b *testing.B) {
 	}
 }
 
-func TestAFailureOfBeforeAProbeSaysNothingOfIt(t *testing.T) {
+func TestAFailureFromBeforeTheProbeDoesNotEndIt(t *testing.T) {
 	b := New(Settings{Failures: 1, Pause: time.Second, Longest: time.Minute})
 	b.Allow("k", noon)
 	b.Allow("k", noon) // a slow one

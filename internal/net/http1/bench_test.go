@@ -8,20 +8,21 @@ import (
 	"testing"
 )
 
-// What a provider's answers look like, of a kind each.
-var measured = map[string]string{
+// benchResponses are typical responses of a provider.
+var benchResponses = map[string]string{
 	"small":  "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Thu, 01 Jan 2026 00:00:00 GMT\r\nServer: x\r\nX-Request-Id: 0123456789\r\nContent-Length: 300\r\n\r\n" + strings.Repeat("x", 300),
 	"stream": "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("40\r\n"+strings.Repeat("y", 64)+"\r\n", 100) + "0\r\n\r\n",
 }
 
-// speaking is a server that does no work: it looks for the end of each request and sends what it has ready.
-func speaking(b *testing.B, answer string) string {
+// newBenchOrigin starts a server that does next to nothing: it looks for the end of each request and sends a fixed
+// response.
+func newBenchOrigin(b *testing.B, answer string) string {
 	b.Helper()
 	text := []byte(answer)
-	return serving(b, nil, func(l *farEnd) {
+	return newOrigin(b, nil, func(oc *originConn) {
 		buffer, held := make([]byte, 4096), 0
 		for {
-			n, err := l.Conn.Read(buffer[held:])
+			n, err := oc.Conn.Read(buffer[held:])
 			if err != nil {
 				return
 			}
@@ -29,18 +30,18 @@ func speaking(b *testing.B, answer string) string {
 				continue
 			}
 			held = 0
-			if _, err := l.Conn.Write(text); err != nil {
+			if _, err := oc.Conn.Write(text); err != nil {
 				return
 			}
 		}
-	}).base
+	}).url
 }
 
-func BenchmarkAnExchange(b *testing.B) {
-	for name, answer := range measured {
-		base := speaking(b, answer)
+func BenchmarkExchange(b *testing.B) {
+	for name, answer := range benchResponses {
+		base := newBenchOrigin(b, answer)
 		b.Run(name+"/ours", func(b *testing.B) {
-			c := reaching(b, base)
+			c := newClient(b, base)
 			fields := []Field{{"Content-Type", "application/json"}, {"Accept", "application/json"}, {"Authorization", "Bearer key"}}
 			body := [][]byte{[]byte("{}")}
 			ctx, cancel := context.WithCancel(context.Background())
@@ -58,11 +59,11 @@ func BenchmarkAnExchange(b *testing.B) {
 			}
 		})
 		b.Run(name+"/net-http", func(b *testing.B) {
-			way := &http.Transport{DisableCompression: true}
-			defer way.CloseIdleConnections()
+			transport := &http.Transport{DisableCompression: true}
+			defer transport.CloseIdleConnections()
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			buffer := make([]byte, mostBuffer)
+			buffer := make([]byte, maxBuffer)
 			b.ReportAllocs()
 			for b.Loop() {
 				r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/x", strings.NewReader("{}"))
@@ -72,7 +73,7 @@ func BenchmarkAnExchange(b *testing.B) {
 				r.Header.Set("Content-Type", "application/json")
 				r.Header.Set("Accept", "application/json")
 				r.Header.Set("Authorization", "Bearer key")
-				response, err := way.RoundTrip(r)
+				response, err := transport.RoundTrip(r)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -83,20 +84,20 @@ func BenchmarkAnExchange(b *testing.B) {
 	}
 }
 
-// The reading alone, without a socket.
+// BenchmarkReading measures the parsing alone, without a socket.
 func BenchmarkReading(b *testing.B) {
-	for name, answer := range measured {
+	for name, answer := range benchResponses {
 		b.Run(name, func(b *testing.B) {
-			c := reaching(b, "http://origin.test")
-			r, text := get(), []byte(answer)
-			conn := &played{}
-			l := over(conn, firstBuffer)
+			c := newClient(b, "http://origin.test")
+			r, text := getRoot(), []byte(answer)
+			conn := &fakeConn{}
+			cc := newFakeClientConn(conn, initialBuffer)
 			ctx := context.Background()
 			b.ReportAllocs()
 			b.SetBytes(int64(len(answer)))
 			for b.Loop() {
 				conn.wire = text
-				response, err := c.exchange(ctx, l, r)
+				response, err := c.exchange(ctx, cc, r)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -104,7 +105,7 @@ func BenchmarkReading(b *testing.B) {
 					_, err = response.Body.Next()
 				}
 				_ = response.Body.Close()
-				l = c.idle.get()
+				cc = c.idle.get()
 			}
 		})
 	}

@@ -3,49 +3,48 @@ package http1
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
 	"sovereign/internal/net/life"
 )
 
-// framing is how the end of a body is told.
+// framing is how the end of a body is marked.
 type framing int
 
 const (
-	byLength framing = iota
-	byChunks
-	byEnd // of the connection: an answer that broke off looks the same
+	framingLength  framing = iota // Content-Length
+	framingChunked                // Transfer-Encoding: chunked
+	framingClose                  // the end of the connection, which a truncated body looks like too
 )
 
-// A Body is the body of one answer. It belongs to one goroutine, but for the end of its exchange's context.
+// A Body is the body of one response. It is for one goroutine; the end of the exchange's context may come from another.
 type Body struct {
-	link     *link // nil when it is closed
-	client   *Client
-	ctx      context.Context //nolint:containedctx // the exchange's: it outlives Do
-	stop     life.Stop
-	framing  framing
-	keep     bool
-	patience time.Duration
+	conn             *clientConn // nil once closed
+	client           *Client
+	ctx              context.Context //nolint:containedctx // the exchange's, which outlives Do
+	onEnd            life.Callback   // aborts the connection when ctx ends
+	framing          framing
+	keepAlive        bool          // the server keeps the connection open
+	keepAliveTimeout time.Duration // see responseHead
 
-	left  int64  // bytes until the end, or until the end of the chunk
-	inner bool   // a chunk has begun, and its end is not read yet
-	ready []byte // read and not handed out, by Read
-	err   error  // io.EOF at the end
+	remaining int64  // bytes until the end of the body, or of the chunk
+	inChunk   bool   // a chunk has begun, and the CR LF after it was not read
+	unread    []byte // what Next returned and Read has not copied yet
+	err       error  // sticky; io.EOF at the end
 }
 
-// Next returns what comes next, as much as has arrived and at least a byte, or an error; io.EOF at the end. The slice is good until
-// the next call.
+// Next returns what has arrived, without copying: at least one byte, or an error, which is io.EOF at the end. It blocks
+// until something arrives. The slice is valid until the next call.
 func (b *Body) Next() ([]byte, error) {
-	if len(b.ready) > 0 {
-		piece := b.ready
-		b.ready = nil
+	if len(b.unread) > 0 {
+		piece := b.unread
+		b.unread = nil
 		return piece, nil
 	}
 	for b.err == nil {
 		piece, err := b.advance()
-		b.fail(err)
+		b.setErr(err)
 		if len(piece) > 0 {
 			return piece, nil
 		}
@@ -53,16 +52,16 @@ func (b *Body) Next() ([]byte, error) {
 	return nil, b.err
 }
 
-// Read implements io.Reader. A large read of a body whose length is known is made past the buffer.
+// Read implements io.Reader. A large read of a body of known length bypasses the buffer.
 func (b *Body) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if b.err == nil && len(b.ready) == 0 && b.framing == byLength && b.left > 0 && b.link.from == b.link.to && len(p) >= len(b.link.buffer) {
-		n, err := b.link.read(b.link.conn, p[:min(int64(len(p)), b.left)])
-		b.left -= int64(n)
+	if b.canReadDirect(len(p)) {
+		n, err := b.conn.read(b.conn.conn, p[:min(int64(len(p)), b.remaining)])
+		b.remaining -= int64(n)
 		if n == 0 {
-			b.fail(broken(err))
+			b.setErr(unexpectedEOF(err))
 		}
 		return n, b.err
 	}
@@ -71,35 +70,43 @@ func (b *Body) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n := copy(p, piece)
-	b.ready = piece[n:]
+	b.unread = piece[n:]
 	return n, nil
 }
 
-// Close ends the exchange. A body that was read to its end leaves its connection for the next.
+// canReadDirect reports whether a read of size bytes may bypass the buffer: nothing is buffered, and it is no smaller.
+func (b *Body) canReadDirect(size int) bool {
+	return b.err == nil && len(b.unread) == 0 && b.framing == framingLength && b.remaining > 0 &&
+		b.conn.start == b.conn.end && size >= len(b.conn.buffer)
+}
+
+// Close ends the exchange. The connection is kept for reuse if the body was read to its end, and is closed otherwise.
 func (b *Body) Close() error {
-	l := b.link
-	if l == nil {
+	cc := b.conn
+	if cc == nil {
 		return nil
 	}
-	if b.err == nil && b.framing == byLength && b.left == 0 && len(b.ready) == 0 {
-		b.err = io.EOF // nobody had to read the end of it
+	if b.err == nil && b.framing == framingLength && b.remaining == 0 && len(b.unread) == 0 {
+		b.err = io.EOF // all of it was read, though not the io.EOF after it
 	}
-	b.link, b.ready = nil, nil
-	ended := errors.Is(b.err, io.EOF)
-	if !ended {
+	b.conn, b.unread = nil, nil
+	whole := errors.Is(b.err, io.EOF)
+	if !whole {
 		b.err = errClosed
 	}
-	if b.stop.Stop() && ended && b.keep && b.framing != byEnd && !l.spoiled {
-		b.client.idle.put(l, b.patience)
+	// If the callback cannot be stopped, it may abort the connection at any moment, and no other exchange may use it.
+	if b.onEnd.Stop() && whole && b.keepAlive && b.framing != framingClose && !cc.noReuse {
+		b.client.idle.put(cc, b.keepAliveTimeout)
 	} else {
-		l.close()
+		cc.close()
 	}
 	return nil
 }
 
 var errClosed = errors.New("the body was closed")
 
-func (b *Body) fail(err error) {
+// setErr keeps the first error. An error after the end of the context is the context's.
+func (b *Body) setErr(err error) {
 	switch {
 	case err == nil, b.err != nil:
 	case errors.Is(err, io.EOF):
@@ -111,207 +118,35 @@ func (b *Body) fail(err error) {
 	}
 }
 
-// advance is what has arrived, after at most one read of the connection.
+// advance returns what has arrived, after at most one read of the connection, except between chunks.
 func (b *Body) advance() ([]byte, error) {
-	if b.framing == byLength && b.left == 0 {
+	if b.framing == framingLength && b.remaining == 0 {
 		return nil, io.EOF
 	}
-	l := b.link
-	if l.from == l.to {
-		if l.to == len(l.buffer) { // the last read filled it
-			l.grow(mostBuffer)
+	cc := b.conn
+	if cc.start == cc.end {
+		if cc.end == len(cc.buffer) { // the last read filled it
+			cc.grow(maxBuffer)
 		}
-		if err := l.fill(); err != nil {
-			if b.framing == byEnd {
+		if err := cc.fill(); err != nil {
+			if b.framing == framingClose {
 				return nil, err
 			}
-			return nil, broken(err)
+			return nil, unexpectedEOF(err)
 		}
 	}
 	switch b.framing {
-	case byChunks:
+	case framingChunked:
 		return b.dechunk()
-	case byLength:
-		piece := l.buffer[l.from:l.to]
-		piece = piece[:min(int64(len(piece)), b.left)]
-		l.from += len(piece)
-		b.left -= int64(len(piece))
+	case framingLength:
+		piece := cc.buffer[cc.start:cc.end]
+		piece = piece[:min(int64(len(piece)), b.remaining)]
+		cc.start += len(piece)
+		b.remaining -= int64(len(piece))
 		return piece, nil
 	default:
-		piece := l.buffer[l.from:l.to]
-		l.from = l.to
+		piece := cc.buffer[cc.start:cc.end]
+		cc.start = cc.end
 		return piece, nil
-	}
-}
-
-// dechunk takes the frames out of everything that has arrived, in place: what many small chunks hold is handed on in one
-// piece. It waits for more only when there is nothing to hand on.
-func (b *Body) dechunk() ([]byte, error) {
-	l := b.link
-	start := l.from
-	end := start // of what is handed on: it never gets before what is unread
-	for {
-		if b.left > 0 {
-			n := int(min(int64(l.to-l.from), b.left))
-			end += copy(l.buffer[end:], l.buffer[l.from:l.from+n])
-			l.from += n
-			b.left -= int64(n)
-		}
-		if l.from == l.to || b.left > 0 {
-			return l.buffer[start:end], nil
-		}
-		if !b.skip() {
-			if end > start && !b.framed() {
-				return l.buffer[start:end], nil
-			}
-			if end == start {
-				start, end = l.from, l.from // a line that is not whole moves what is unread to the front
-			}
-			last, err := b.frame()
-			if err == nil && last {
-				err = b.trailers()
-			}
-			if err != nil {
-				return l.buffer[start:end], err
-			}
-		}
-		if end == start {
-			start, end = l.from, l.from
-		}
-	}
-}
-
-// fewDigits are those of a chunk's size that is read at a glance.
-const fewDigits = 4
-
-// skip passes what stands between two chunks, if all of it has come and it is what it mostly is: the end of a line, a few digits that are not all
-// zeros, and the end of a line. Else it leaves it to frame.
-func (b *Body) skip() bool {
-	l := b.link
-	text := l.buffer[l.from:l.to]
-	at := 0
-	if b.inner {
-		if len(text) < 2 || text[0] != '\r' || text[1] != '\n' {
-			return false
-		}
-		at = 2
-	}
-	var n int64
-	for i := at; i+1 < len(text) && i <= at+fewDigits; i++ {
-		if text[i] == '\r' {
-			if n == 0 || text[i+1] != '\n' {
-				return false
-			}
-			l.from += i + 2
-			b.left, b.inner = n, true
-			return true
-		}
-		d, ok := hexadecimal(text[i])
-		if !ok {
-			return false
-		}
-		n = n<<4 | int64(d)
-	}
-	return false
-}
-
-// framed reports whether the line between two chunks has arrived whole. The line of the last is left for another call, since
-// trailers may follow that are to be waited for.
-func (b *Body) framed() bool {
-	unread := b.link.buffer[b.link.from:b.link.to]
-	at := 0
-	if b.inner {
-		at = 2
-	}
-	if len(unread) <= at || unread[at] == '0' {
-		return false
-	}
-	for _, c := range unread[at:] {
-		if c == '\n' {
-			return true
-		}
-	}
-	return false
-}
-
-// maxFrame bounds the line before a chunk: its size, and extensions that nobody uses.
-const maxFrame = 256
-
-// frame reads the end of the chunk before, if there was one, and the size of the next; true when there is no other.
-func (b *Body) frame() (last bool, err error) {
-	l := b.link
-	if b.inner {
-		line, err := l.line(len("\r\n"))
-		if err != nil {
-			return false, err
-		}
-		if len(line) > 0 {
-			return false, fmt.Errorf("%w: a chunk that is longer than it says", ErrMalformed)
-		}
-		b.inner = false
-	}
-	line, err := l.line(maxFrame)
-	if err != nil {
-		return false, err
-	}
-	if b.left, err = size(line); err != nil {
-		return false, err
-	}
-	b.inner = b.left > 0
-	return b.left == 0, nil
-}
-
-// size reads a chunk's size: hexadecimal digits, and then nothing or an extension.
-func size(line []byte) (n int64, err error) {
-	digits := 0
-	for _, c := range line {
-		digit, ok := hexadecimal(c)
-		if c == ';' && digits > 0 && plain(line) {
-			return n, nil
-		}
-		if !ok {
-			return 0, fmt.Errorf("%w: a chunk without a size", ErrMalformed)
-		}
-		if digits++; digits > maxDigits {
-			return 0, fmt.Errorf("%w: a chunk of too many bytes", ErrMalformed)
-		}
-		n = n<<4 | int64(digit)
-	}
-	if digits == 0 {
-		return 0, fmt.Errorf("%w: a chunk without a size", ErrMalformed)
-	}
-	return n, nil
-}
-
-func hexadecimal(c byte) (digit byte, ok bool) {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0', true
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10, true
-	case 'A' <= c && c <= 'F':
-		return c - 'A' + 10, true
-	default:
-		return 0, false
-	}
-}
-
-// maxDigits are those of a size that an int64 holds.
-const maxDigits = 15
-
-// trailers reads past what follows the last chunk, and ends the body.
-func (b *Body) trailers() error {
-	for left := b.client.config.MaxHead; ; {
-		line, err := b.link.line(left)
-		switch {
-		case err != nil:
-			return err
-		case len(line) == 0:
-			return io.EOF
-		}
-		left -= len(line) + 2
-		if err := new(head).readField(line); err != nil {
-			return err
-		}
 	}
 }

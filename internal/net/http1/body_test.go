@@ -12,27 +12,27 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A told answer is one as a server frames it.
-type told struct {
+// A framedResponse is a response and its encoding.
+type framedResponse struct {
 	framing framing
 	body    []byte
 	wire    []byte
 }
 
-// anAnswer is any answer with a body of up to most bytes.
-func anAnswer(t *rapid.T, label string, most int, framings ...framing) told {
-	a := told{framing: rapid.SampledFrom(framings).Draw(t, label+" framing"), body: rapid.SliceOfN(rapid.Byte(), 0, most).Draw(t, label)}
+// drawResponse draws a response with a body of up to most bytes.
+func drawResponse(t *rapid.T, label string, most int, framings ...framing) framedResponse {
+	a := framedResponse{framing: rapid.SampledFrom(framings).Draw(t, label+" framing"), body: rapid.SliceOfN(rapid.Byte(), 0, most).Draw(t, label)}
 	var w bytes.Buffer
 	for range rapid.IntRange(0, 2).Draw(t, label+" interim answers") {
 		w.WriteString("HTTP/1.1 100 Continue\r\nX: y\r\n\r\n")
 	}
 	w.WriteString("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n")
 	switch a.framing {
-	case byLength:
+	case framingLength:
 		fmt.Fprintf(&w, "Content-Length: %d\r\n\r\n%s", len(a.body), a.body)
-	case byEnd:
+	case framingClose:
 		fmt.Fprintf(&w, "\r\n%s", a.body)
-	case byChunks:
+	case framingChunked:
 		w.WriteString("Transfer-Encoding: chunked\r\n\r\n")
 		for rest := a.body; len(rest) > 0; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, label+" chunk")
@@ -48,23 +48,23 @@ func anAnswer(t *rapid.T, label string, most int, framings ...framing) told {
 	return a
 }
 
-// aWay is any way in which an answer arrives and is read.
-func aWay(t *rapid.T) (cuts, reads []byte, buffer int) {
+// drawDelivery draws how a response arrives and how it is read.
+func drawDelivery(t *rapid.T) (cuts, reads []byte, buffer int) {
 	return rapid.SliceOfN(rapid.Byte(), 0, 8).Draw(t, "cuts"),
 		rapid.SliceOfN(rapid.SampledFrom([]byte{0, 0, 1, 7, 200, 255}), 0, 5).Draw(t, "reads"),
-		rapid.SampledFrom([]int{1, 2, 16, 100, firstBuffer}).Draw(t, "buffer")
+		rapid.SampledFrom([]int{1, 2, 16, 100, initialBuffer}).Draw(t, "buffer")
 }
 
-func TestAnAnswerCutAnywhereReadsTheSameAndTheNextIsRightToo(t *testing.T) {
-	c := reaching(t, "http://origin.test")
+func TestResponsesAreReadWhereverTheyAreSplit(t *testing.T) {
+	c := newClient(t, "http://origin.test")
 	rapid.Check(t, func(t *rapid.T) {
-		cuts, reads, buffer := aWay(t)
-		first := anAnswer(t, "first", 700, byLength, byChunks)
-		second := anAnswer(t, "second", 700, byLength, byChunks, byEnd)
-		conn := &played{cuts: cuts, later: [][]byte{first.wire, second.wire}, abrupt: rapid.Bool().Draw(t, "abrupt")}
-		l := over(conn, buffer)
-		for _, a := range []told{first, second} {
-			response, err := c.exchange(context.Background(), l, get())
+		cuts, reads, buffer := drawDelivery(t)
+		first := drawResponse(t, "first", 700, framingLength, framingChunked)
+		second := drawResponse(t, "second", 700, framingLength, framingChunked, framingClose)
+		conn := &fakeConn{cuts: cuts, responses: [][]byte{first.wire, second.wire}, eofWithData: rapid.Bool().Draw(t, "abrupt")}
+		cc := newFakeClientConn(conn, buffer)
+		for _, a := range []framedResponse{first, second} {
+			response, err := c.exchange(context.Background(), cc, getRoot())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,28 +72,28 @@ func TestAnAnswerCutAnywhereReadsTheSameAndTheNextIsRightToo(t *testing.T) {
 			if err != nil || !bytes.Equal(got, a.body) || response.ContentType != "text/plain" {
 				t.Fatalf("%q\n%q %v", a.wire, got, err)
 			}
-			if (response.Length == int64(len(a.body))) != (a.framing == byLength) && response.Length != -1 {
+			if (response.Length == int64(len(a.body))) != (a.framing == framingLength) && response.Length != -1 {
 				t.Fatalf("%q: length %d", a.wire, response.Length)
 			}
 			if _, err := response.Body.Next(); !errors.Is(err, io.EOF) {
 				t.Fatalf("after the end: %v", err)
 			}
 			_ = response.Body.Close()
-			if again := c.idle.get(); (again == l) != (a.framing != byEnd) {
-				t.Fatalf("%q: used again: %v", a.wire, again == l)
+			if again := c.idle.get(); (again == cc) != (a.framing != framingClose) {
+				t.Fatalf("%q: reused: %v", a.wire, again == cc)
 			}
 		}
 	})
 }
 
-func TestAnAnswerThatBreaksOffIsAnError(t *testing.T) {
-	c := reaching(t, "http://origin.test")
+func TestATruncatedResponseIsAnError(t *testing.T) {
+	c := newClient(t, "http://origin.test")
 	rapid.Check(t, func(t *rapid.T) {
-		cuts, reads, buffer := aWay(t)
-		a := anAnswer(t, "answer", 40, byLength, byChunks)
+		cuts, reads, buffer := drawDelivery(t)
+		a := drawResponse(t, "answer", 40, framingLength, framingChunked)
 		for n := range a.wire {
-			conn := &played{wire: a.wire[:n:n], cuts: cuts}
-			response, err := c.exchange(context.Background(), over(conn, buffer), get())
+			conn := &fakeConn{wire: a.wire[:n:n], cuts: cuts}
+			response, err := c.exchange(context.Background(), newFakeClientConn(conn, buffer), getRoot())
 			if err == nil {
 				var got []byte
 				got, err = drain(response.Body, reads)
@@ -106,23 +106,23 @@ func TestAnAnswerThatBreaksOffIsAnError(t *testing.T) {
 				t.Fatalf("%q: %v", a.wire[:n], err)
 			}
 			if !conn.closed.Load() || c.idle.get() != nil {
-				t.Fatalf("%q: used again", a.wire[:n])
+				t.Fatalf("%q: the connection is reused", a.wire[:n])
 			}
 		}
 	})
 }
 
-// A body whose reader leaves early takes its connection with it, for the rest of it would be the next answer's beginning.
-func TestABodyThatIsNotReadToItsEndEndsItsConnection(t *testing.T) {
-	c := reaching(t, "http://origin.test")
+// The rest of a body that was not read to its end would be taken for the next response.
+func TestAnUnreadBodyClosesItsConnection(t *testing.T) {
+	c := newClient(t, "http://origin.test")
 	for name, wire := range map[string]string{
 		"length": "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
 		"chunks": chunked + "5\r\nhello\r\n0\r\n\r\n",
 		"end":    "HTTP/1.1 200 OK\r\n\r\nhello",
 	} {
 		for _, read := range []int{0, 1, 4} {
-			conn := &played{wire: []byte(wire)}
-			response, err := c.exchange(context.Background(), over(conn, 16), get())
+			conn := &fakeConn{wire: []byte(wire)}
+			response, err := c.exchange(context.Background(), newFakeClientConn(conn, 16), getRoot())
 			if err != nil {
 				t.Fatal(name, err)
 			}
@@ -131,12 +131,12 @@ func TestABodyThatIsNotReadToItsEndEndsItsConnection(t *testing.T) {
 			}
 			_ = response.Body.Close()
 			if !conn.closed.Load() || c.idle.get() != nil {
-				t.Errorf("%s: used again after %d bytes", name, read)
+				t.Errorf("%s: reused after %d bytes", name, read)
 			}
 			if _, err := response.Body.Next(); !errors.Is(err, errClosed) {
 				t.Errorf("%s: after Close: %v", name, err)
 			}
-			if n, err := response.Body.Read(make([]byte, mostBuffer)); n != 0 || !errors.Is(err, errClosed) {
+			if n, err := response.Body.Read(make([]byte, maxBuffer)); n != 0 || !errors.Is(err, errClosed) {
 				t.Errorf("%s: after Close: %d %v", name, n, err)
 			}
 			if err := response.Body.Close(); err != nil {
@@ -146,12 +146,12 @@ func TestABodyThatIsNotReadToItsEndEndsItsConnection(t *testing.T) {
 	}
 }
 
-// Who read as many bytes as there are need not ask for the end.
-func TestAnEndThatIsKnownNeedNotBeRead(t *testing.T) {
-	c := reaching(t, "http://origin.test")
+// A reader that has read Content-Length bytes need not read the io.EOF after them.
+func TestABodyOfKnownLengthNeedNotBeReadToEOF(t *testing.T) {
+	c := newClient(t, "http://origin.test")
 	for _, wire := range []string{"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n"} {
-		l := over(&played{wire: []byte(wire)}, 16)
-		response, err := c.exchange(context.Background(), l, get())
+		cc := newFakeClientConn(&fakeConn{wire: []byte(wire)}, 16)
+		response, err := c.exchange(context.Background(), cc, getRoot())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,32 +159,32 @@ func TestAnEndThatIsKnownNeedNotBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = response.Body.Close()
-		if c.idle.get() != l {
-			t.Errorf("%q: not used again", wire)
+		if c.idle.get() != cc {
+			t.Errorf("%q: not reused", wire)
 		}
 	}
 }
 
-// What has arrived is handed on at once, however the chunks lie: a word of a stream is not kept back for the next.
-func TestNothingThatHasArrivedIsKeptBack(t *testing.T) {
-	c := reaching(t, "http://origin.test")
-	conn := &played{wire: []byte(chunked)}
-	response, err := c.exchange(context.Background(), over(conn, firstBuffer), get())
+// Next returns what has arrived at once, wherever the chunks begin and end.
+func TestNextReturnsAllThatHasArrived(t *testing.T) {
+	c := newClient(t, "http://origin.test")
+	conn := &fakeConn{wire: []byte(chunked)}
+	response, err := c.exchange(context.Background(), newFakeClientConn(conn, initialBuffer), getRoot())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, step := range []struct{ arrives, comes string }{
+	for _, step := range []struct{ arrives, want string }{
 		{"3\r\none\r\n3\r\ntwo\r\n5\r\nth", "onetwoth"},
 		{"ree\r", "ree"},
 		{"\n4\r\nfour\r\n5\r\nf", "fourf"},
 		{"ive!\r\n3", "ive!"},
-		{"\r\nsix\r\n00005\r\nseven", "six"}, // it could have been the last, which is looked at alone
+		{"\r\nsix\r\n00005\r\nseven", "six"}, // a size that begins with 0 may be the last chunk's
 		{"", "seven"},
 		{"\r\n03\r\nsay\r\n0002\r\nso", "sayso"},
 		{"\r\n3\r\nend\r\n0\r\n", "end"},
 	} {
 		conn.wire = append(conn.wire, step.arrives...)
-		if piece, err := response.Body.Next(); string(piece) != step.comes || err != nil {
+		if piece, err := response.Body.Next(); string(piece) != step.want || err != nil {
 			t.Errorf("%q: %q %v", step.arrives, piece, err)
 		}
 	}
@@ -194,30 +194,30 @@ func TestNothingThatHasArrivedIsKeptBack(t *testing.T) {
 	}
 }
 
-// A body that comes faster than it is read is read in larger pieces; one that trickles keeps its small buffer.
-func TestABufferGrowsWithWhatArrives(t *testing.T) {
-	c := reaching(t, "http://origin.test")
+// The buffer grows when reads fill it, and stays small for a body that trickles.
+func TestTheBufferGrowsWithFullReads(t *testing.T) {
+	c := newClient(t, "http://origin.test")
 	for _, test := range []struct {
 		cuts []byte
 		size int
-	}{{nil, mostBuffer}, {[]byte{99}, firstBuffer}} {
-		conn := &played{wire: append([]byte("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"), make([]byte, 100_000)...), cuts: test.cuts}
-		l := over(conn, firstBuffer)
-		response, err := c.exchange(context.Background(), l, get())
+	}{{nil, maxBuffer}, {[]byte{99}, initialBuffer}} {
+		conn := &fakeConn{wire: append([]byte("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"), make([]byte, 100_000)...), cuts: test.cuts}
+		cc := newFakeClientConn(conn, initialBuffer)
+		response, err := c.exchange(context.Background(), cc, getRoot())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if text, err := drain(response.Body, nil); len(text) != 100_000 || err != nil || len(l.buffer) != test.size {
-			t.Errorf("%d bytes over a buffer of %d: %v", len(text), len(l.buffer), err)
+		if text, err := drain(response.Body, nil); len(text) != 100_000 || err != nil || len(cc.buffer) != test.size {
+			t.Errorf("%d bytes over a buffer of %d: %v", len(text), len(cc.buffer), err)
 		}
 		_ = response.Body.Close()
 	}
 }
 
-func TestASizeIsHexadecimal(t *testing.T) {
+func TestParseChunkSizeReadsHexadecimalDigits(t *testing.T) {
 	for c := range 256 {
 		want, err := strconv.ParseUint(string([]byte{byte(c)}), 16, 8)
-		if n, refused := size([]byte{byte(c)}); (refused == nil) != (err == nil) || n != int64(want) {
+		if n, refused := parseChunkSize([]byte{byte(c)}); (refused == nil) != (err == nil) || n != int64(want) {
 			t.Errorf("%#x: %d %v", c, n, refused)
 		}
 	}

@@ -1,9 +1,12 @@
-// Package http1 is HTTP/1.1 of our own: a client, and a server for the plainest requests that stands before net/http's.
+// Package http1 has an HTTP/1.1 client and an HTTP/1.1 server for the request path. Both do less than those of
+// net/http, with fewer allocations, goroutines and system calls. Like package socket, it builds on Linux only.
 //
-// A Client is for one origin: synchronous, on the caller's own goroutine, with a pool of connections. It speaks what the APIs of model providers need, a request with a body of known length and any answer,
-// and it reads strictly: where two readers could differ about where an answer ends, it is refused.
+// A Client talks to one origin, on the caller's goroutine and with a pool of keep-alive connections. It sends what the
+// APIs of model providers need, a request with a body of known length, and reads any response. It reads strictly: a
+// response whose end two readers could see in different places is ErrMalformed. There are no proxies, redirects,
+// HTTP/2, compression, cookies or request trailers.
 //
-// They exist for their cost. What the client does not do: proxies, redirects, HTTP/2, compression, cookies, caller's trailers.
+// A Server answers plain POST requests itself and hands every other connection to net/http's server.
 package http1
 
 import (
@@ -19,16 +22,16 @@ import (
 	"sovereign/internal/net/life"
 )
 
-// A Config is how an origin is reached.
+// A Config says how a Client connects to its origin.
 type Config struct {
-	TLS         *tls.Config   // for https; the server's name is the origin's unless it says another
-	DialTimeout time.Duration // for a connection, and again for its handshake
-	IdleTimeout time.Duration // for which a connection is kept unused
-	Idle        int           // how many are
-	MaxHead     int           // bytes of an answer's head, and of its trailers
+	TLS         *tls.Config   // for https; ServerName is the origin's host unless it is set
+	DialTimeout time.Duration // for connecting, and again for the TLS handshake
+	IdleTimeout time.Duration // after which an idle connection is closed
+	Idle        int           // the most idle connections that are kept
+	MaxHead     int           // the most bytes of a response's head, and of its trailers
 }
 
-// A Client reaches one origin. It is safe for use by many goroutines.
+// A Client sends requests to one origin. It is safe for concurrent use.
 type Client struct {
 	config Config
 	origin origin
@@ -36,17 +39,17 @@ type Client struct {
 	idle   pool
 }
 
-// An origin is where a client's connections lead.
+// An origin is the server that a Client connects to.
 type origin struct {
-	address string // to dial
-	host    string // as the head says it
-	secure  *tls.Config
+	address string      // host:port, to dial
+	host    string      // the value of the Host header
+	tls     *tls.Config // nil for http
 }
 
-// ErrOrigin says that a URL names nothing that the client could reach.
+// ErrOrigin means that a URL is not that of an http or https origin.
 var ErrOrigin = errors.New("is no http or https origin")
 
-// New reaches the origin of a URL, whose path does not matter.
+// New returns a client for the origin of a URL. The URL's path is ignored.
 func New(base *url.URL, c Config) (*Client, error) {
 	ports := map[string]string{"http": "80", "https": "443"}
 	port, ok := ports[base.Scheme]
@@ -56,23 +59,23 @@ func New(base *url.URL, c Config) (*Client, error) {
 	if base.Port() != "" {
 		port = base.Port()
 	}
-	if !valueIs(base.Host) {
+	if !validFieldValue(base.Host) {
 		return nil, fmt.Errorf("%q %w", base.Redacted(), ErrOrigin)
 	}
 	client := &Client{
 		config: c,
 		origin: origin{address: net.JoinHostPort(base.Hostname(), port), host: base.Host},
 		dialer: net.Dialer{Timeout: c.DialTimeout, KeepAlive: 30 * time.Second},
-		idle:   pool{most: c.Idle, patience: c.IdleTimeout},
+		idle:   pool{maxIdle: c.Idle, timeout: c.IdleTimeout},
 	}
 	if base.Scheme == "https" {
-		client.origin.secure = secured(c.TLS, base.Hostname())
+		client.origin.tls = clientTLS(c.TLS, base.Hostname())
 	}
 	return client, nil
 }
 
-// secured is a configuration that offers nothing but HTTP/1.1.
-func secured(from *tls.Config, host string) *tls.Config {
+// clientTLS returns a copy of a configuration that offers HTTP/1.1 alone and resumes sessions.
+func clientTLS(from *tls.Config, host string) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if from != nil {
 		c = from.Clone()
@@ -87,32 +90,33 @@ func secured(from *tls.Config, host string) *tls.Config {
 	return c
 }
 
-// A Field is one line of a head.
+// A Field is one header field.
 type Field struct{ Name, Value string }
 
-// A Request has a body of known length, in parts. Host and Content-Length are the client's to say.
+// A Request has a body of known length, in parts. The client sets Host and Content-Length itself.
 type Request struct {
-	HeaderTemplate *HeaderTemplate // in place of method and target, where there is one
+	HeaderTemplate *HeaderTemplate // replaces Method and Target if set
 	Method         string
 	Target         string // path and query, escaped
 	Fields         []Field
 	Body           [][]byte
 }
 
-// A Letterhead is what the heads of many requests have in common, checked and written once.
+// A HeaderTemplate is the beginning of the head of many requests, validated and encoded once. It is secret because its
+// fields may hold an API key.
 type HeaderTemplate struct{ text secret.Text }
 
-// Letterhead makes one, for requests of this client.
+// HeaderTemplate makes a template for requests of this client.
 func (c *Client) HeaderTemplate(method, target string, fields ...Field) (*HeaderTemplate, error) {
 	r := Request{Method: method, Target: target, Fields: fields}
-	if err := r.check(); err != nil {
+	if err := r.validate(); err != nil {
 		return nil, err
 	}
-	return &HeaderTemplate{secret.New(string(r.begin(nil, c.origin.host)))}, nil
+	return &HeaderTemplate{secret.New(string(r.appendTemplate(nil, c.origin.host)))}, nil
 }
 
-// A Response is the head of an answer, as far as it is of use, and its body. Of a field that comes twice the first counts.
-// Whoever gets one closes its Body.
+// A Response is what the gateway needs of a response's head, and the body. If a field is repeated, its first value
+// counts. The caller must close Body.
 type Response struct {
 	Status          int
 	ContentType     string
@@ -120,22 +124,24 @@ type Response struct {
 	RetryAfter      string
 	RetryAfterMs    string
 	Date            string
-	Length          int64 // of the body; -1 when it is not known beforehand
+	Length          int64 // of the body; -1 if it is not known beforehand
 	Body            *Body
 }
 
-// Do sends a request and returns when the head of its answer is there. When ctx ends, so does the exchange, and reading the
-// body fails. A request is sent again only when a connection that was kept turns out to be closed before all of the
-// request was written: then nobody can have taken it.
+// Do sends a request and returns when the head of its response has arrived. The end of ctx ends the exchange: Do fails,
+// or reading the body does.
+//
+// A request is sent again only if a keep-alive connection turns out to be closed before all of the request was written.
+// Then the server cannot have acted on it.
 func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := r.check(); err != nil {
+	if err := r.validate(); err != nil {
 		return nil, err
 	}
-	for link := c.idle.get(); link != nil; link = c.idle.get() {
-		response, err := c.exchange(ctx, link, r)
+	for cc := c.idle.get(); cc != nil; cc = c.idle.get() {
+		response, err := c.exchange(ctx, cc, r)
 		if errors.Is(err, errUnsent) {
 			break
 		}
@@ -143,56 +149,59 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 			return response, err
 		}
 	}
-	link, err := c.dial(ctx)
+	cc, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return c.exchange(ctx, link, r)
+	return c.exchange(ctx, cc, r)
 }
 
-// errUnsent says that a connection was closed before a request was written whole.
+// errUnsent means that a connection was closed before all of a request was written.
 var errUnsent = errors.New("the connection was closed before the request was sent")
 
-// exchange sends a request over a link and reads the head of the answer. The link is the body's from then on; after an
-// error it is closed.
-func (c *Client) exchange(ctx context.Context, l *link, r *Request) (response *Response, err error) {
-	stop := life.After(ctx, l.cut)
+// exchange sends a request over a connection and reads the head of the response. On success the Body owns the
+// connection; on an error it is closed.
+func (c *Client) exchange(ctx context.Context, cc *clientConn, r *Request) (response *Response, err error) {
+	onEnd := life.AfterFunc(ctx, cc.abort)
 	defer func() {
 		if err == nil {
 			return
 		}
-		stop.Stop()
-		l.close()
-		if ended := ctx.Err(); ended != nil { // a deadline in the past is how an end is told to a link
+		onEnd.Stop()
+		cc.close()
+		if ended := ctx.Err(); ended != nil { // err is the deadline that abort has set
 			err = ended
 		}
 	}()
-	if unsent := l.send(c.origin.host, r); unsent != nil {
+	if unsent := cc.send(c.origin.host, r); unsent != nil {
 		if errors.Is(unsent, errStale) {
 			return nil, unsent
 		}
-		// A server may refuse a request, and close, before it has read all of it.
-		if ctx.Err() != nil || !l.answered() || ctx.Err() != nil {
+		// A server may refuse a request, and close, before it has read all of it. Its response counts.
+		if ctx.Err() != nil || !cc.awaitResponse() || ctx.Err() != nil {
 			return nil, fmt.Errorf("%w: %w", errUnsent, unsent)
 		}
-		l.spoiled = true
+		cc.noReuse = true
 	}
-	answer := &answer{}
-	h := &answer.head
-	if err := l.head(h, c.config.MaxHead); err != nil {
+	state := &exchangeState{}
+	h := &state.head
+	if err := cc.readHead(h, c.config.MaxHead); err != nil {
 		return nil, err
 	}
-	answer.body = Body{link: l, client: c, stop: stop, ctx: ctx, framing: h.framing(), left: max(0, h.length), keep: h.keep, patience: h.patience}
-	answer.response = h.response(&answer.body)
-	return &answer.response, nil
+	state.body = Body{
+		conn: cc, client: c, onEnd: onEnd, ctx: ctx, framing: h.framing(), remaining: max(0, h.length),
+		keepAlive: h.keepAlive, keepAliveTimeout: h.keepAliveTimeout,
+	}
+	state.response = h.response(&state.body)
+	return &state.response, nil
 }
 
-// An answer is made at once of what belongs to it.
-type answer struct {
-	head     head
+// An exchangeState holds all that a response needs, in one allocation.
+type exchangeState struct {
+	head     responseHead
 	response Response
 	body     Body
 }
 
-// Close gives up the connections that are not in use. Running exchanges go on.
+// Close closes the idle connections. Exchanges under way go on.
 func (c *Client) Close() { c.idle.close() }

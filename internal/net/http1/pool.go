@@ -6,75 +6,78 @@ import (
 	"time"
 )
 
-// A pool keeps connections that are not in use. The one that was used last is used next, so that those that a quiet hour
-// does not need grow old together.
+// A pool keeps idle connections. It is last in, first out: when traffic falls, the connections that are no longer
+// needed age together and are closed.
 type pool struct {
-	most     int
-	patience time.Duration
+	maxIdle int
+	timeout time.Duration // after which an idle connection is closed
 
 	mutex sync.Mutex
-	links []*link // the one that was used last at the end
-	timer *time.Timer
+	conns []*clientConn // the most recently used at the end
+	timer *time.Timer   // runs closeExpired; nil when there are no connections
 }
 
-// get takes a connection that is open still and over whose last answer nothing came, as far as is known, or nil.
-func (p *pool) get() *link {
+// get removes and returns the most recently used connection, or nil. It skips connections that hold unread bytes or
+// that the server has announced to close by now. The connection may still be stale: send checks that.
+func (p *pool) get() *clientConn {
 	for {
 		p.mutex.Lock()
-		last := len(p.links) - 1
+		last := len(p.conns) - 1
 		if last < 0 {
 			p.mutex.Unlock()
 			return nil
 		}
-		l := p.links[last]
-		p.links[last] = nil
-		p.links = p.links[:last]
+		cc := p.conns[last]
+		p.conns[last] = nil
+		p.conns = p.conns[:last]
 		p.mutex.Unlock()
-		if l.from == l.to && (l.expires.IsZero() || time.Now().Before(l.expires)) {
-			return l
+		if cc.start == cc.end && (cc.expires.IsZero() || time.Now().Before(cc.expires)) {
+			return cc
 		}
-		l.close()
+		cc.close()
 	}
 }
 
-// put keeps a connection, for no longer than the peer says that it would.
-func (p *pool) put(l *link, patience time.Duration) {
-	l.idle, l.kept = time.Now(), true
-	if l.expires = (time.Time{}); patience > 0 {
-		l.expires = l.idle.Add(patience)
+// put keeps a connection for reuse, or closes it if the pool is full. keepAliveTimeout is what the server announced; 0
+// if nothing.
+func (p *pool) put(cc *clientConn, keepAliveTimeout time.Duration) {
+	cc.idleSince, cc.reused = time.Now(), true
+	if cc.expires = (time.Time{}); keepAliveTimeout > 0 {
+		cc.expires = cc.idleSince.Add(keepAliveTimeout)
 	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	if len(p.links) >= p.most {
-		l.close()
+	if len(p.conns) >= p.maxIdle {
+		cc.close()
 		return
 	}
-	p.links = append(p.links, l)
+	p.conns = append(p.conns, cc)
 	if p.timer == nil {
-		p.timer = time.AfterFunc(p.patience, p.age)
+		p.timer = time.AfterFunc(p.timeout, p.closeExpired)
 	}
 }
 
-// age closes what has not been used for long, and looks again as long as there is something.
-func (p *pool) age() {
+// closeExpired closes the connections that have been idle for the timeout, and sets the timer for the next.
+func (p *pool) closeExpired() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	now, old := time.Now(), 0
-	for old < len(p.links) && now.Sub(p.links[old].idle) >= p.patience {
-		p.links[old].close()
-		old++
+	now, expired := time.Now(), 0
+	for expired < len(p.conns) && now.Sub(p.conns[expired].idleSince) >= p.timeout {
+		p.conns[expired].close()
+		expired++
 	}
-	p.links = slices.Delete(p.links, 0, old)
-	if p.timer = nil; len(p.links) > 0 {
-		p.timer = time.AfterFunc(p.patience-now.Sub(p.links[0].idle), p.age)
+	p.conns = slices.Delete(p.conns, 0, expired)
+	if p.timer = nil; len(p.conns) > 0 {
+		p.timer = time.AfterFunc(p.timeout-now.Sub(p.conns[0].idleSince), p.closeExpired)
 	}
 }
 
+// close closes all idle connections.
 func (p *pool) close() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	for _, l := range p.links {
-		l.close()
+	for _, cc := range p.conns {
+		cc.close()
 	}
-	p.links = nil
+	p.conns = nil
 }

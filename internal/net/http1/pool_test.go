@@ -15,82 +15,82 @@ import (
 	"time"
 )
 
-func TestAConnectionIsUsedAgain(t *testing.T) {
-	plainlyAndSecurely(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
-		s := serving(t, secure, func(l *farEnd) {
+func TestAConnectionIsReused(t *testing.T) {
+	eachTransport(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
+		s := newOrigin(t, secure, func(oc *originConn) {
 			for {
-				body, ok := l.request()
+				body, ok := oc.readRequest()
 				if !ok {
 					return
 				}
-				l.say(body)
+				oc.respond(body)
 			}
 		})
-		c := reaching(t, s.base, trust)
+		c := newClient(t, s.url, trust)
 		for i := range 20 {
 			want := strings.Repeat(strconv.Itoa(i), 1+i*2000)
-			if got, err := ask(context.Background(), c, post(want)); got != want || err != nil {
+			if got, err := roundTrip(context.Background(), c, post(want)); got != want || err != nil {
 				t.Fatalf("%d: %d bytes, %v", i, len(got), err)
 			}
 		}
-		if n := s.lines.Load(); n != 1 {
+		if n := s.accepted.Load(); n != 1 {
 			t.Errorf("%d connections", n)
 		}
 	})
 }
 
-// What the peer does with a connection that it has answered on, before the next request is sent.
-func TestAConnectionThatIsNotQuietIsNotUsedAgain(t *testing.T) {
+// Whatever the server does with a connection between two exchanges, the connection is stale.
+func TestAStaleConnectionIsNotReused(t *testing.T) {
 	const stray = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstray"
-	for name, between := range map[string]func(*farEnd){
-		"closed":               func(l *farEnd) { _ = l.Close() },
-		"reset":                func(l *farEnd) { l.reset() },
-		"another answer":       func(l *farEnd) { _, _ = io.WriteString(l.Conn, stray) },
-		"one byte":             func(l *farEnd) { _, _ = io.WriteString(l.Conn, "H") },
-		"an answer and closed": func(l *farEnd) { _, _ = io.WriteString(l.Conn, stray); _ = l.Close() },
+	for name, between := range map[string]func(*originConn){
+		"closed":               func(oc *originConn) { _ = oc.Close() },
+		"reset":                func(oc *originConn) { oc.reset() },
+		"another answer":       func(oc *originConn) { _, _ = io.WriteString(oc.Conn, stray) },
+		"one byte":             func(oc *originConn) { _, _ = io.WriteString(oc.Conn, "H") },
+		"an answer and closed": func(oc *originConn) { _, _ = io.WriteString(oc.Conn, stray); _ = oc.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			plainlyAndSecurely(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
+			eachTransport(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
 				first, disturbed, done := make(chan bool), make(chan bool), make(chan bool)
 				var requests atomic.Int32
-				s := serving(t, secure, func(l *farEnd) {
-					body, ok := l.request()
+				s := newOrigin(t, secure, func(oc *originConn) {
+					body, ok := oc.readRequest()
 					if !ok {
 						return
 					}
 					requests.Add(1)
-					l.say(body)
-					if l.turn > 1 {
+					oc.respond(body)
+					if oc.number > 1 {
 						return
 					}
 					<-first
-					between(l)
+					between(oc)
 					close(disturbed)
 					<-done
 				})
 				defer close(done)
-				c := reaching(t, s.base, trust)
-				if got, err := ask(context.Background(), c, post("one")); got != "one" || err != nil {
+				c := newClient(t, s.url, trust)
+				if got, err := roundTrip(context.Background(), c, post("one")); got != "one" || err != nil {
 					t.Fatal(got, err)
 				}
 				close(first)
 				<-disturbed
-				if got, err := ask(context.Background(), c, post("two")); got != "two" || err != nil {
+				if got, err := roundTrip(context.Background(), c, post("two")); got != "two" || err != nil {
 					t.Fatal(got, err)
 				}
-				if s.lines.Load() != 2 || requests.Load() != 2 {
-					t.Errorf("%d connections, %d requests", s.lines.Load(), requests.Load())
+				if s.accepted.Load() != 2 || requests.Load() != 2 {
+					t.Errorf("%d connections, %d requests", s.accepted.Load(), requests.Load())
 				}
 			})
 		})
 	}
 }
 
-// Bytes behind an answer's end are nobody's: not the next answer, not even its beginning. They come in the same piece as
-// the answer, so that they have been read with it, by whatever reads.
-func TestBytesBehindAnAnswerAreNeverTheNext(t *testing.T) {
+// Bytes after a response are not the beginning of the next. They arrive in the same segment as the response, so that
+// they are in a buffer, ours or TLS's.
+func TestBytesAfterAResponseAreNotTheNextResponse(t *testing.T) {
 	const stray = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstray"
-	large := strings.Repeat("x", 3*firstBuffer)
+	large := strings.Repeat("x", 3*initialBuffer)
 	for name, answer := range map[string]string{
 		"length":          "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood" + stray,
 		"a large length":  "HTTP/1.1 200 OK\r\nContent-Length: " + strconv.Itoa(len(large)) + "\r\n\r\n" + large + stray,
@@ -98,34 +98,34 @@ func TestBytesBehindAnAnswerAreNeverTheNext(t *testing.T) {
 		"trailers":        chunked + "4\r\ngood\r\n0\r\nA: b\r\n\r\n" + stray,
 		"no body":         "HTTP/1.1 204 No Content\r\nContent-Length: 4\r\n\r\ngood",
 		"one byte":        "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood\n",
-		"a whole buffer":  "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("y", firstBuffer-len("HTTP/1.1 200 OK\r\nX: \r\nContent-Length: 4\r\n\r\ngood")) + "\r\nContent-Length: 4\r\n\r\ngood" + stray,
+		"a whole buffer":  "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("y", initialBuffer-len("HTTP/1.1 200 OK\r\nX: \r\nContent-Length: 4\r\n\r\ngood")) + "\r\nContent-Length: 4\r\n\r\ngood" + stray,
 		"an empty answer": "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n" + stray,
 	} {
 		for _, pieces := range []int{1, 2} {
 			t.Run(name+" "+strconv.Itoa(pieces), func(t *testing.T) {
-				plainlyAndSecurely(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
-					s := serving(t, secure, func(l *farEnd) {
-						body, _ := l.request()
-						if l.turn > 1 {
-							l.say(body)
+				eachTransport(t, func(t *testing.T, secure *tls.Config, trust func(*Config)) {
+					s := newOrigin(t, secure, func(oc *originConn) {
+						body, _ := oc.readRequest()
+						if oc.number > 1 {
+							oc.respond(body)
 							return
 						}
 						if pieces == 1 {
-							_, _ = io.WriteString(l.Conn, answer)
-						} else { // of TLS they are two records
+							_, _ = io.WriteString(oc.Conn, answer)
+						} else { // with TLS, two records
 							end := max(len(answer)-len(stray), strings.Index(answer, "good"))
-							whole := joined(l)
-							_, _ = io.WriteString(l.Conn, answer[:end])
-							_, _ = io.WriteString(l.Conn, answer[end:])
+							whole := cork(oc)
+							_, _ = io.WriteString(oc.Conn, answer[:end])
+							_, _ = io.WriteString(oc.Conn, answer[end:])
 							whole()
 						}
-						_, _ = l.request()
+						_, _ = oc.readRequest()
 					})
-					c := reaching(t, s.base, trust)
-					if _, err := ask(context.Background(), c, get()); err != nil {
+					c := newClient(t, s.url, trust)
+					if _, err := roundTrip(context.Background(), c, getRoot()); err != nil {
 						t.Fatal(err)
 					}
-					if got, err := ask(context.Background(), c, post("two")); got != "two" || err != nil {
+					if got, err := roundTrip(context.Background(), c, post("two")); got != "two" || err != nil {
 						t.Fatalf("%q %v", got, err)
 					}
 				})
@@ -134,9 +134,10 @@ func TestBytesBehindAnAnswerAreNeverTheNext(t *testing.T) {
 	}
 }
 
-// joined holds back what is sent until the function that it returns is called, so that several records arrive at once.
-func joined(l *farEnd) func() {
-	socket := l.Conn
+// cork sets TCP_CORK, so that several TLS records arrive at once. The function that it returns sends what was held
+// back.
+func cork(oc *originConn) func() {
+	socket := oc.Conn
 	if s, ok := socket.(*tls.Conn); ok {
 		socket = s.NetConn()
 	}
@@ -151,29 +152,29 @@ func joined(l *farEnd) func() {
 	return func() { cork(0) }
 }
 
-// kept makes an exchange over a connection that is played, and reports whether it is kept.
-func kept(t *testing.T, c *Client, head string) (*played, bool) {
+// exchangeAndClose makes an exchange over a fakeConn, and reports whether the connection is kept.
+func exchangeAndClose(t *testing.T, c *Client, head string) (*fakeConn, bool) {
 	t.Helper()
-	before := idling(c)
-	conn := &played{wire: []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + head + "\r\n")}
-	response, err := c.exchange(context.Background(), over(conn, firstBuffer), get())
+	before := idleConns(c)
+	conn := &fakeConn{wire: []byte("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + head + "\r\n")}
+	response, err := c.exchange(context.Background(), newFakeClientConn(conn, initialBuffer), getRoot())
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = response.Body.Close()
-	return conn, idling(c) > before
+	return conn, idleConns(c) > before
 }
 
-// idling is how many connections a client keeps.
-func idling(c *Client) int {
+// idleConns returns the number of idle connections.
+func idleConns(c *Client) int {
 	c.idle.mutex.Lock()
 	defer c.idle.mutex.Unlock()
-	return len(c.idle.links)
+	return len(c.idle.conns)
 }
 
-func TestAPeerSaysHowLongItKeepsAConnection(t *testing.T) {
+func TestTheServersKeepAliveTimeoutIsHonoured(t *testing.T) {
 	for head, test := range map[string]struct {
-		seconds int // for which it is of use; 0 when it is not kept
+		seconds int // after which it is no longer reused; 0 if it is not kept
 	}{
 		"":                                       {60},
 		"Keep-Alive: timeout=5\r\n":              {4},
@@ -191,9 +192,9 @@ func TestAPeerSaysHowLongItKeepsAConnection(t *testing.T) {
 		"Connection: x\r\nConnection: close\r\n": {0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			c := reaching(t, "http://origin.test")
+			c := newClient(t, "http://origin.test")
 			for _, early := range []bool{true, false} {
-				conn, is := kept(t, c, head)
+				conn, is := exchangeAndClose(t, c, head)
 				if is != (test.seconds > 0) || conn.closed.Load() == is {
 					t.Fatalf("%q: kept %v, closed %v", head, is, conn.closed.Load())
 				}
@@ -201,22 +202,22 @@ func TestAPeerSaysHowLongItKeepsAConnection(t *testing.T) {
 				if early {
 					wait -= time.Millisecond
 				}
-				time.Sleep(wait) // of a clock that is not the wall's
+				time.Sleep(wait) // on the bubble's clock
 				synctest.Wait()
 				if got := c.idle.get(); is && (got != nil) != early || conn.closed.Load() == (got != nil) {
-					t.Errorf("%q: after %s it is used again: %v", head, wait, got != nil)
+					t.Errorf("%q: after %s it is reused: %v", head, wait, got != nil)
 				}
 			}
 		})
 	}
 }
 
-func TestConnectionsThatAreNotUsedAreClosed(t *testing.T) {
+func TestIdleConnectionsAreClosedAfterTheTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := reaching(t, "http://origin.test")
-		var all []*played
+		c := newClient(t, "http://origin.test")
+		var all []*fakeConn
 		for range 3 {
-			conn, _ := kept(t, c, "")
+			conn, _ := exchangeAndClose(t, c, "")
 			all = append(all, conn)
 			time.Sleep(20 * time.Second)
 		}
@@ -230,87 +231,87 @@ func TestConnectionsThatAreNotUsedAreClosed(t *testing.T) {
 			time.Sleep(20 * time.Second)
 		}
 		synctest.Wait()
-		if len(c.idle.links) != 0 || c.idle.timer != nil {
-			t.Error("something is left")
+		if len(c.idle.conns) != 0 || c.idle.timer != nil {
+			t.Error("a connection or the timer is left")
 		}
-		conn, _ := kept(t, c, "") // and the clock starts again
+		conn, _ := exchangeAndClose(t, c, "") // the timer starts again
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if !conn.closed.Load() {
-			t.Error("kept for ever")
+			t.Error("the connection is never closed")
 		}
 	})
 }
 
-func TestTheConnectionUsedLastIsUsedNextAndNoMoreThanIdleAreKept(t *testing.T) {
-	c := reaching(t, "http://origin.test", func(c *Config) { c.Idle = 2 })
-	var all []*played
+func TestThePoolIsLastInFirstOutAndBounded(t *testing.T) {
+	c := newClient(t, "http://origin.test", func(c *Config) { c.Idle = 2 })
+	var all []*fakeConn
 	for range 3 {
-		conn, _ := kept(t, c, "")
+		conn, _ := exchangeAndClose(t, c, "")
 		all = append(all, conn)
 	}
 	if all[0].closed.Load() || all[1].closed.Load() || !all[2].closed.Load() {
-		t.Error("not the first two are kept")
+		t.Error("the first two are not the ones that are kept")
 	}
 	if c.idle.get().conn != net.Conn(all[1]) || c.idle.get().conn != net.Conn(all[0]) || c.idle.get() != nil {
-		t.Error("not the last is used next")
+		t.Error("the pool is not last in, first out")
 	}
 }
 
-func TestCloseGivesUpIdleConnectionsWhileOthersGoOn(t *testing.T) {
+func TestCloseClosesIdleConnectionsOnly(t *testing.T) {
 	ended := make(chan int, 2)
 	release := make(chan bool)
-	s := serving(t, nil, func(l *farEnd) {
+	s := newOrigin(t, nil, func(oc *originConn) {
 		for {
-			body, ok := l.request()
+			body, ok := oc.readRequest()
 			if !ok {
-				ended <- l.turn
+				ended <- oc.number
 				return
 			}
-			_, _ = io.WriteString(l.Conn, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
+			_, _ = io.WriteString(oc.Conn, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n")
 			if body == "slow" {
 				<-release
 			}
-			_, _ = io.WriteString(l.Conn, "done")
+			_, _ = io.WriteString(oc.Conn, "done")
 		}
 	})
-	c := reaching(t, s.base)
+	c := newClient(t, s.url)
 	slow, err := c.Do(context.Background(), post("slow"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ask(context.Background(), c, post("fast")); err != nil {
+	if _, err := roundTrip(context.Background(), c, post("fast")); err != nil {
 		t.Fatal(err)
 	}
 	c.Close()
-	if turn := <-ended; turn != 2 || idling(c) != 0 {
-		t.Errorf("connection %d was closed, %d are kept", turn, idling(c))
+	if number := <-ended; number != 2 || idleConns(c) != 0 {
+		t.Errorf("connection %d was closed, %d are kept", number, idleConns(c))
 	}
 	close(release)
 	if text, err := drain(slow.Body, nil); string(text) != "done" || err != nil {
 		t.Errorf("%q %v", text, err)
 	}
 	_ = slow.Body.Close()
-	if _, err := ask(context.Background(), c, post("after")); err != nil {
+	if _, err := roundTrip(context.Background(), c, post("after")); err != nil {
 		t.Errorf("after Close: %v", err)
 	}
 }
 
-// One connection is never two exchanges' at a time.
-func TestAKeptConnectionIsTakenOnce(t *testing.T) {
-	c := reaching(t, "http://origin.test")
+// Two exchanges never have the same connection.
+func TestAnIdleConnectionIsTakenOnce(t *testing.T) {
+	c := newClient(t, "http://origin.test")
 	for range 200 {
 		for range 4 {
-			kept(t, c, "")
+			exchangeAndClose(t, c, "")
 		}
 		var mutex sync.Mutex
-		taken := map[*link]int{}
+		taken := map[*clientConn]int{}
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
-				if l := c.idle.get(); l != nil {
+				if cc := c.idle.get(); cc != nil {
 					mutex.Lock()
-					taken[l]++
+					taken[cc]++
 					mutex.Unlock()
 				}
 			})

@@ -4,259 +4,151 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"sovereign/internal/net/life"
 )
 
-// A request is one on its way, and the context that its handler has.
-type request struct {
+// A handlerRequest is all that one request needs, in one allocation. It is the request's context as well.
+type handlerRequest struct {
 	life.Life
-	base context.Context //nolint:containedctx // what it stands on
+	base context.Context //nolint:containedctx // for values
 	url  url.URL
-	body body
-	in   http.Request
+	body requestBody
+	http http.Request
 
-	key, kept any // what its handler keeps there
+	keptKey, keptValue any // see Keep
 }
 
 // Value implements context.Context.
-func (r *request) Value(key any) any {
-	if r.key != nil && r.key == key {
-		return r.kept
+func (r *handlerRequest) Value(key any) any {
+	if r.keptKey != nil && r.keptKey == key {
+		return r.keptValue
 	}
 	return r.base.Value(key)
 }
 
-// Keep keeps one value in the context, and spares who calls it a request of its own. It is the handler's, before anybody else has the request.
-func (r *request) Keep(key, value any) { r.key, r.kept = key, value }
+// Keep stores one value in the context, which saves context.WithValue and http.Request.WithContext. It may be called
+// once, by the handler, before another goroutine has the request.
+func (r *handlerRequest) Keep(key, value any) { r.keptKey, r.keptValue = key, value }
 
-// errLeft says that a caller has gone.
-var errLeft = errors.New("the caller left")
+// errCallerLeft ends the context of a request whose caller has closed the connection.
+var errCallerLeft = errors.New("the caller left")
 
-// serve has one request answered. It is false when the connection is of no use any more.
-func (v *visit) serve(target *url.URL) (again bool) {
-	e := &v.envelope
-	r := &request{base: v.base, url: *target, body: body{visit: v, left: e.length}}
-	v.request = r
-	v.reply.begin()
-	v.reply.last = e.last
-	r.in = *(&http.Request{
-		Method: http.MethodPost, URL: &r.url, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: e.header,
-		Body: &r.body, ContentLength: e.length, Host: e.host, RequestURI: target.Path, RemoteAddr: v.remote, Close: e.last,
+// serve has a request answered by the handler. It returns false if the connection cannot be used for another.
+func (sc *serverConn) serve(target *url.URL) (reusable bool) {
+	h := &sc.head
+	r := &handlerRequest{base: sc.base, url: *target, body: requestBody{conn: sc, remaining: h.length}}
+	sc.request = r
+	sc.response.begin()
+	sc.response.close = h.close
+	r.http = *(&http.Request{
+		Method: http.MethodPost, URL: &r.url, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: h.header,
+		Body: &r.body, ContentLength: h.length, Host: h.host, RequestURI: target.Path, RemoteAddr: sc.remoteAddr,
+		Close: h.close,
 	}).WithContext(r)
-	if e.length == 0 {
-		r.in.Body = http.NoBody
-		v.watch()
+	if h.length == 0 {
+		r.http.Body = http.NoBody
+		sc.startBackgroundRead()
 	}
-	whole := v.handle(&r.in)
+	returned := sc.callHandler(&r.http)
 	r.body.end()
-	v.unwatch()
-	stays := r.Cause() == nil
+	sc.abortBackgroundRead()
+	callerStays := r.Cause() == nil
 	r.End(context.Canceled)
-	again = whole && v.reply.finish() == nil && !v.reply.last
-	v.reply.release()
-	return again && stays && r.body.discard()
+	reusable = returned && sc.response.finish() == nil && !sc.response.close
+	sc.response.release()
+	return reusable && callerStays && r.body.discard()
 }
 
-// handle calls the handler. It is false when that has panicked: then the answer breaks off.
-func (v *visit) handle(in *http.Request) (whole bool) {
+// callHandler calls the handler. It returns false if that has panicked: then the response is cut off, as with net/http.
+func (sc *serverConn) callHandler(r *http.Request) (returned bool) {
 	defer func() {
-		if p := recover(); p != nil && p != http.ErrAbortHandler && v.server.Log != nil { //nolint:errorlint // what net/http compares, and how
-			v.server.Log.Error("panic", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		//nolint:errorlint // net/http compares so too
+		if p := recover(); p != nil && p != http.ErrAbortHandler && sc.server.Log != nil {
+			sc.server.Log.Error("panic", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()
-	v.server.Handler.ServeHTTP(&v.reply, in)
+	sc.server.Handler.ServeHTTP(&sc.response, r)
 	return true
 }
 
-// watch begins, after a while, to watch for a caller who leaves. The request was read, and nothing has come after it. A timer that was
-// set for a request before is left as it is: to set it and stop it with every request costs more than to let it ring.
-func (v *visit) watch() {
-	if v.from < v.to {
-		return // a caller who is there already with the next
+// backgroundReadDelay is how long a request runs before the background read starts; it may take up to twice as long.
+// Most requests are over before.
+const backgroundReadDelay = 100 * time.Millisecond
+
+// startBackgroundRead arranges for a background read, which ends the request's context when the caller closes the
+// connection. net/http's server does the same, and at once. The request's body must have been read.
+//
+// The timer of an earlier request is left running: to set and stop it with every request costs more than to let it
+// fire.
+func (sc *serverConn) startBackgroundRead() {
+	if sc.start < sc.end {
+		return // the caller has sent the next request already
 	}
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
-	v.watched = v.request
-	v.turn++
-	if v.set {
+	sc.mutex.Lock()
+	defer sc.mutex.Unlock()
+	sc.watched = sc.request
+	sc.requestNumber++
+	if sc.timerSet {
 		return
 	}
-	v.set, v.seen = true, v.turn
-	if v.timer == nil {
-		v.timer = time.AfterFunc(watchAfter, v.look)
+	sc.timerSet, sc.timerNumber = true, sc.requestNumber
+	if sc.timer == nil {
+		sc.timer = time.AfterFunc(backgroundReadDelay, sc.backgroundRead)
 	} else {
-		v.timer.Reset(watchAfter)
+		sc.timer.Reset(backgroundReadDelay)
 	}
 }
 
-// look waits for what a caller has no reason to send, or for its end, when the request that runs did so when the timer was last set.
-func (v *visit) look() {
-	v.mutex.Lock()
-	r := v.watched
-	if r != nil && v.turn != v.seen {
-		v.seen = v.turn
-		v.timer.Reset(watchAfter)
-		v.mutex.Unlock()
+// backgroundRead runs on the timer's goroutine. It reads a byte, if the request has been running since the timer was
+// set, and otherwise sets the timer again. An error is the end of the connection; a byte is the next request's.
+func (sc *serverConn) backgroundRead() {
+	sc.mutex.Lock()
+	r := sc.watched
+	if r != nil && sc.requestNumber != sc.timerNumber {
+		sc.timerNumber = sc.requestNumber
+		sc.timer.Reset(backgroundReadDelay)
+		sc.mutex.Unlock()
 		return
 	}
-	if v.set = false; r == nil || v.looking != nil {
-		v.mutex.Unlock()
+	if sc.timerSet = false; r == nil || sc.backgroundDone != nil {
+		sc.mutex.Unlock()
 		return
 	}
 	done := make(chan struct{})
-	v.looking = done
-	_ = v.conn.SetReadDeadline(time.Time{}) // before unwatch can set another
-	v.mutex.Unlock()
+	sc.backgroundDone = done
+	_ = sc.conn.SetReadDeadline(time.Time{}) // under the mutex: abortBackgroundRead sets another after it
+	sc.mutex.Unlock()
 	var one [1]byte
-	n, err := v.read(one[:])
-	v.mutex.Lock()
-	v.early = append(v.early, one[:n]...)
-	left := v.looking == done && n == 0 && err != nil // else it was called off
-	v.mutex.Unlock()
+	n, err := sc.read(one[:])
+	sc.mutex.Lock()
+	sc.pipelined = append(sc.pipelined, one[:n]...)
+	left := sc.backgroundDone == done && n == 0 && err != nil // otherwise abortBackgroundRead has made it fail
+	sc.mutex.Unlock()
 	if left {
-		r.End(errLeft)
+		r.End(errCallerLeft)
 	}
 	close(done)
 }
 
-// unwatch ends the watch, and takes what it has read.
-func (v *visit) unwatch() {
-	v.mutex.Lock()
-	done := v.looking
-	v.watched, v.looking = nil, nil
+// abortBackgroundRead ends the background read, waits for it, and moves the byte that it has read to the buffer.
+func (sc *serverConn) abortBackgroundRead() {
+	sc.mutex.Lock()
+	done := sc.backgroundDone
+	sc.watched, sc.backgroundDone = nil, nil
 	if done != nil {
-		_ = v.conn.SetReadDeadline(unknown) // long ago
+		_ = sc.conn.SetReadDeadline(longAgo)
 	}
-	v.mutex.Unlock()
+	sc.mutex.Unlock()
 	if done == nil {
 		return
 	}
 	<-done
-	v.waiting = unknown
-	v.from, v.to = 0, copy(v.buffer, v.early)
-	v.early = v.early[:0]
-}
-
-// A body is a request's.
-type body struct {
-	visit *visit
-	left  int64
-	timed bool // it has a deadline
-	// awaits is how many bytes wake who waits for it; 0 as usual.
-	awaits int
-
-	mutex sync.Mutex
-	over  bool // its handler has returned: what comes now is another's
-}
-
-// Read implements io.Reader. The end comes with the last bytes, and with it begins the watch.
-func (b *body) Read(p []byte) (int, error) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	if b.over {
-		return 0, http.ErrBodyReadAfterClose
-	}
-	n, err := b.read(p)
-	if errors.Is(err, io.EOF) && n > 0 {
-		b.visit.watch()
-	}
-	return n, err
-}
-
-func (b *body) read(p []byte) (n int, err error) {
-	v := b.visit
-	if b.left == 0 {
-		return 0, io.EOF
-	}
-	p = p[:min(int64(len(p)), b.left)]
-	if v.from < v.to {
-		n = copy(p, v.buffer[v.from:v.to])
-		v.from += n
-	} else if n, err = b.receive(p); n == 0 {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return 0, err
-	}
-	if b.left -= int64(n); b.left == 0 {
-		b.await(1)
-		return n, io.EOF
-	}
-	return n, nil
-}
-
-// receive reads what comes next. Of a long body that is mostly there already, and nothing need be set for who would wait for it.
-func (b *body) receive(p []byte) (int, error) {
-	v := b.visit
-	if v.socket != nil && len(p) >= longBody && !b.timed {
-		if n, err := v.socket.TryRead(p); !errors.Is(err, os.ErrDeadlineExceeded) {
-			return n, err
-		}
-	}
-	if !b.timed {
-		b.timed, v.waiting = true, unknown
-		_ = v.conn.SetReadDeadline(time.Now().Add(v.server.BodyTimeout))
-	}
-	b.await(len(p))
-	return v.read(p)
-}
-
-const (
-	longBody    = 32 << 10 // what is waited for as a whole
-	mostAwaited = 1 << 20  // as far as the kernel is asked to hold it
-)
-
-// await has the next read wait for so many bytes, where that is much.
-func (b *body) await(bytes int) {
-	if bytes = min(bytes, mostAwaited); bytes < longBody {
-		bytes = 1
-	}
-	if b.visit.socket != nil && bytes != max(b.awaits, 1) {
-		b.awaits = bytes
-		b.visit.socket.WakeAt(bytes)
-	}
-}
-
-// end keeps a handler's goroutines from it.
-func (b *body) end() {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	b.over = true
-}
-
-// Close implements io.Closer.
-func (b *body) Close() error { return nil }
-
-// mostDiscarded is how much of a body that nobody wanted is read, so that its connection can be used again.
-const mostDiscarded = 256 << 10
-
-// discard reads what is left of a body.
-func (b *body) discard() bool {
-	var room []byte
-	for b.left > 0 && b.left <= mostDiscarded {
-		if room == nil {
-			room = make([]byte, 4<<10)
-		}
-		if _, err := b.read(room); err != nil && !errors.Is(err, io.EOF) {
-			return false
-		}
-	}
-	return b.left == 0
-}
-
-// linger lets a caller who is still sending read its answer: to close at once would take that away from it.
-func (v *visit) linger() {
-	if half, ok := v.conn.(interface{ CloseWrite() error }); !ok || half.CloseWrite() != nil {
-		return
-	}
-	_ = v.conn.SetReadDeadline(time.Now().Add(lingering))
-	_, _ = io.CopyN(io.Discard, v.conn, v.request.body.left-int64(v.to-v.from))
+	sc.idleDeadlineSet = longAgo
+	sc.start, sc.end = 0, copy(sc.buffer, sc.pipelined)
+	sc.pipelined = sc.pipelined[:0]
 }

@@ -12,39 +12,42 @@ import (
 	"time"
 )
 
-// A Server answers the plainest requests on a connection itself, and hands the connection on when it meets another, with everything
-// that it has read: what is plain is decided by what it takes, never by what it refuses. It hands its handler what net/http's
-// server would, and answers in fewer steps. The request's header is the handler's until it returns: then the next may
-// have it, if nobody has changed it.
+// A Server is a fast path in front of net/http's server. It answers plain requests itself. When a connection brings any
+// other request, it passes the connection to Fallback, with everything it has read. It decides by a list of what it
+// accepts, never by a list of what it refuses.
 //
-// It takes a POST of HTTP/1.1 to one of its targets, with a body of known length and a short head in which no name comes twice and nothing
-// asks for something special.
+// It accepts a POST of HTTP/1.1 to one of its Targets, with a Content-Length and a short head in which no field is
+// repeated and none asks for a special treatment, such as Expect or Upgrade. Handlers and callers see what they would
+// see with net/http's server, with these exceptions. The request's Header may be used for the connection's next request
+// once the handler has returned, if the handler did not change it. Interim (1xx) responses of a handler are not sent.
+// The request's context ends up to 200 ms after the caller has disconnected, and has the values of ConnContext, not its
+// end.
 type Server struct {
-	Handler http.Handler
-	Targets []string                       // the paths that it takes
-	Context func(net.Conn) context.Context // what a connection's requests know; nil for nothing
-	Other   func(net.Conn)                 // takes a connection over; its bytes can be read again
-	Log     *slog.Logger                   // for handlers that panic
+	Handler     http.Handler
+	Targets     []string                       // the paths that are served here
+	ConnContext func(net.Conn) context.Context // for the values of the requests' contexts; nil for none
+	Fallback    func(net.Conn)                 // takes over a connection
+	Log         *slog.Logger                   // for panics of the handler; nil for no log
 
-	HeaderTimeout time.Duration // for the first request's head, and the rest of another's
-	BodyTimeout   time.Duration // for a whole request
-	IdleTimeout   time.Duration // between two
+	HeaderTimeout time.Duration // for the first request's head, and for the rest of a later one that has begun
+	BodyTimeout   time.Duration // for the body of a request
+	IdleTimeout   time.Duration // between two requests
 
-	urls    map[string]*url.URL
+	urls    map[string]*url.URL // by target
 	mutex   sync.Mutex
-	visits  map[*visit]struct{}
+	conns   map[*serverConn]struct{}
 	closing atomic.Bool
 }
 
-// Serve takes a listener's connections until it fails or is closed.
+// Serve serves the connections of a listener until Accept fails.
 func (s *Server) Serve(l net.Listener) error {
 	s.mutex.Lock()
 	s.urls = map[string]*url.URL{}
 	for _, target := range s.Targets {
 		s.urls[target] = &url.URL{Path: target}
 	}
-	if s.visits == nil {
-		s.visits = map[*visit]struct{}{}
+	if s.conns == nil {
+		s.conns = map[*serverConn]struct{}{}
 	}
 	s.mutex.Unlock()
 	for pause := time.Duration(0); ; {
@@ -54,51 +57,50 @@ func (s *Server) Serve(l net.Listener) error {
 			if !errors.As(err, &temporary) || !temporary.Temporary() || errors.Is(err, net.ErrClosed) {
 				return err
 			}
-			pause = min(max(2*pause, 5*time.Millisecond), time.Second) // out of files, most likely
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second) // out of file descriptors, most likely
 			time.Sleep(pause)
 			continue
 		}
 		pause = 0
-		go newVisit(s, conn).run()
+		go newServerConn(s, conn).run()
 	}
 }
 
-// A state is what a connection does. Only one that waits is closed before its time.
-type state = int32
-
+// The states of a serverConn. Shutdown closes idle ones only.
 const (
-	waits state = iota
-	serves
-	closed
+	stateIdle   int32 = iota // waiting for a request, or reading its head
+	stateActive              // serving a request
+	stateClosed
 )
 
-// welcome counts a connection.
-func (s *Server) welcome(v *visit) {
+// setIdle marks a connection as waiting for a request. It returns false if the server is shutting down: then the
+// connection should be closed.
+func (sc *serverConn) setIdle() bool {
+	sc.state.Store(stateIdle)
+	return !sc.server.closing.Load()
+}
+
+// setActive marks a connection as serving a request. It returns false if Shutdown has closed the connection just
+// before.
+func (sc *serverConn) setActive() bool { return sc.state.CompareAndSwap(stateIdle, stateActive) }
+
+func (s *Server) track(sc *serverConn) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.visits[v] = struct{}{}
+	s.conns[sc] = struct{}{}
 }
 
-// wait says that a connection waits for a request. It is false when the server is closing: then it should go.
-func (v *visit) wait() bool {
-	v.state.Store(waits)
-	return !v.server.closing.Load()
-}
-
-// begin says that a request has come. It is false when its connection was closed a moment before.
-func (v *visit) begin() bool { return v.state.CompareAndSwap(waits, serves) }
-
-func (s *Server) forget(v *visit) {
+func (s *Server) untrack(sc *serverConn) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	delete(s.visits, v)
+	delete(s.conns, sc)
 }
 
-// Shutdown closes connections as they have nothing to do, and returns when there is none, or with ctx's error when that ends
-// before. The listener is its owner's to close.
+// Shutdown closes idle connections at once and the others after their response. It returns when none is left, or with
+// the error of ctx. The caller closes the listener.
 func (s *Server) Shutdown(ctx context.Context) error {
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
-		if s.end(false) == 0 {
+		if s.closeConns(false) == 0 {
 			return nil
 		}
 		timer := time.NewTimer(wait)
@@ -111,89 +113,22 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close closes every connection at once.
+// Close closes all connections at once.
 func (s *Server) Close() error {
-	s.end(true)
+	s.closeConns(true)
 	return nil
 }
 
-// end closes connections that wait, or all, and returns how many there are.
-func (s *Server) end(all bool) int {
+// closeConns closes the idle connections, or all, and returns how many are left.
+func (s *Server) closeConns(all bool) int {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.closing.Store(true)
-	for v := range s.visits {
-		if v.state.CompareAndSwap(waits, closed) || all {
-			_ = v.conn.Close()
-			delete(s.visits, v)
+	for sc := range s.conns {
+		if sc.state.CompareAndSwap(stateIdle, stateClosed) || all {
+			_ = sc.conn.Close()
+			delete(s.conns, sc)
 		}
 	}
-	return len(s.visits)
+	return len(s.conns)
 }
-
-// handed is a connection of which some bytes were read already.
-type handed struct {
-	net.Conn
-	read []byte
-}
-
-func (h *handed) Read(p []byte) (int, error) {
-	if len(h.read) == 0 {
-		return h.Conn.Read(p)
-	}
-	n := copy(p, h.read)
-	h.read = h.read[n:]
-	return n, nil
-}
-
-// NetConn is the connection underneath.
-func (h *handed) NetConn() net.Conn { return h.Conn }
-
-// CloseWrite lets net/http end a connection without cutting off its last answer.
-func (h *handed) CloseWrite() error {
-	if inner, ok := h.Conn.(interface{ CloseWrite() error }); ok {
-		return inner.CloseWrite()
-	}
-	return nil
-}
-
-// A Handover is a listener of connections that are handed over, for the server that takes them.
-type Handover struct {
-	at    net.Addr
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-// NewHandover is a listener whose connections come from an address.
-func NewHandover(at net.Addr) *Handover {
-	return &Handover{at: at, conns: make(chan net.Conn), done: make(chan struct{})}
-}
-
-// Hand gives a connection to whoever accepts next; after Close it is closed.
-func (h *Handover) Hand(conn net.Conn) {
-	select {
-	case h.conns <- conn:
-	case <-h.done:
-		_ = conn.Close()
-	}
-}
-
-// Accept implements net.Listener.
-func (h *Handover) Accept() (net.Conn, error) {
-	select {
-	case conn := <-h.conns:
-		return conn, nil
-	case <-h.done:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements net.Listener.
-func (h *Handover) Close() error {
-	h.once.Do(func() { close(h.done) })
-	return nil
-}
-
-// Addr implements net.Listener.
-func (h *Handover) Addr() net.Addr { return h.at }

@@ -1,5 +1,6 @@
-// Package life is a context that ends on purpose, once and with a cause, at a fraction of what package context's cost. It knows what a
-// request needs: one who waits for its end, and one life within it.
+// Package life provides Life, a cancellable context.Context for the request path. It costs a fraction of what
+// context.WithCancelCause does: the zero value is ready, one callback and one child need no allocation, and the Done
+// channel is made only when something asks for it.
 package life
 
 import (
@@ -8,18 +9,20 @@ import (
 	"time"
 )
 
-// A Life lasts until it is ended. The zero Life is ready.
+// A Life is a context that lasts until End is called, once and with a cause. The zero Life is ready for use. A Life
+// must not be copied after first use.
 type Life struct {
-	mutex sync.Mutex
-	cause error
-	done  chan struct{} // made for who asks
-	cut   func()        // what its end does to who waits
-	turn  int           // of those who wait there, one after the other
-	more  []func()      // and to others
-	inner *Life
+	mutex      sync.Mutex
+	cause      error
+	done       chan struct{} // made by the first call of Done
+	first      func()        // the callback that needs no allocation; nil when the slot is free
+	generation int           // counts the callbacks that had the slot, so that an old Callback cannot stop a newer one
+	others     []func()      // callbacks registered while the slot was taken
+	child      *Life
 }
 
-// End ends it, and what is within. Only the first cause counts.
+// End cancels l with a cause, runs its callbacks on the calling goroutine and ends its child with the same cause. Only
+// the first call has an effect.
 func (l *Life) End(cause error) {
 	l.mutex.Lock()
 	if l.cause != nil {
@@ -30,98 +33,102 @@ func (l *Life) End(cause error) {
 	if l.done != nil {
 		close(l.done)
 	}
-	cut, more, inner := l.cut, l.more, l.inner
-	l.cut, l.more, l.inner = nil, nil, nil
+	first, others, child := l.first, l.others, l.child
+	l.first, l.others, l.child = nil, nil, nil
 	l.mutex.Unlock()
-	if cut != nil {
-		cut()
+	if first != nil {
+		first()
 	}
-	for _, f := range more {
+	for _, f := range others {
 		f()
 	}
-	if inner != nil {
-		inner.End(cause)
+	if child != nil {
+		child.End(cause)
 	}
 }
 
-// Why is its cause, or nil while it lasts.
+// Cause returns the cause given to End, or nil while l lasts.
 func (l *Life) Cause() error {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	return l.cause
 }
 
-// Hold puts a life within it, in place of another: that ends too when it ends, or at once.
-func (l *Life) Hold(inner *Life) {
+// SetChild makes child end when l ends, at once if l has ended already. A Life has one child: the new child replaces
+// the one before, and nil removes it.
+func (l *Life) SetChild(child *Life) {
 	l.mutex.Lock()
 	cause := l.cause
 	if cause == nil {
-		l.inner = inner
+		l.child = child
 	}
 	l.mutex.Unlock()
-	if cause != nil && inner != nil {
-		inner.End(cause)
+	if cause != nil && child != nil {
+		child.End(cause)
 	}
 }
 
-// A Stop takes back what an end would do.
-type Stop struct {
-	life *Life
-	turn int
-	stop func() bool // of who has no turn
+// A Callback is a function that runs when a context ends. The zero Callback is one that has run already.
+type Callback struct {
+	life       *Life
+	generation int
+	stop       func() bool // for a callback that is not in its Life's first slot
 }
 
-// Stop takes it back. It is false when the end has come before, or another Stop.
-func (s Stop) Stop() bool {
+// Stop removes the callback, as the function that context.AfterFunc returns does. It reports whether it did: false
+// means that the callback has run, is running, or was stopped before.
+func (c Callback) Stop() bool {
 	switch {
-	case s.stop != nil:
-		return s.stop()
-	case s.life != nil:
-		return s.life.forget(s.turn)
+	case c.stop != nil:
+		return c.stop()
+	case c.life != nil:
+		return c.life.removeFirst(c.generation)
 	default:
 		return false
 	}
 }
 
-// Await runs f when it ends, on the goroutine that ends it, unless it is stopped before.
-func (l *Life) Await(f func()) Stop {
+// OnEnd runs f when l ends, on the goroutine that ends it, unless the Callback is stopped before. If l has ended, f
+// runs at once on its own goroutine.
+func (l *Life) OnEnd(f func()) Callback {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	switch {
 	case l.cause != nil:
 		go f()
-		return Stop{}
-	case l.cut == nil:
-		l.cut = f
-		l.turn++
-		return Stop{life: l, turn: l.turn}
+		return Callback{}
+	case l.first == nil:
+		l.first = f
+		l.generation++
+		return Callback{life: l, generation: l.generation}
 	default:
-		at := len(l.more)
-		l.more = append(l.more, f)
+		at := len(l.others)
+		l.others = append(l.others, f)
 		var stopped bool
-		return Stop{stop: func() bool {
+		return Callback{stop: func() bool {
 			l.mutex.Lock()
 			defer l.mutex.Unlock()
 			if l.cause != nil || stopped {
 				return false
 			}
-			stopped, l.more[at] = true, func() {}
+			stopped, l.others[at] = true, func() {}
 			return true
 		}}
 	}
 }
 
-// AfterFunc is Await as package context looks for it, which then needs no goroutine.
-func (l *Life) AfterFunc(f func()) (stop func() bool) { return l.Await(f).Stop }
+// AfterFunc is OnEnd in the form that package context looks for. With it, contexts derived from a Life start no
+// goroutine.
+func (l *Life) AfterFunc(f func()) (stop func() bool) { return l.OnEnd(f).Stop }
 
-// forget takes back what the end would do to who waits in a turn, if that is still so.
-func (l *Life) forget(turn int) bool {
+// removeFirst empties the first slot if it still holds the callback of a generation.
+func (l *Life) removeFirst(generation int) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if l.cut == nil || l.turn != turn {
+	if l.first == nil || l.generation != generation {
 		return false
 	}
-	l.cut = nil
+	l.first = nil
 	return true
 }
 
@@ -138,7 +145,7 @@ func (l *Life) Done() <-chan struct{} {
 	return l.done
 }
 
-// Err implements context.Context.
+// Err implements context.Context. The cause is Cause's to return.
 func (l *Life) Err() error {
 	if l.Cause() != nil {
 		return context.Canceled
@@ -146,21 +153,27 @@ func (l *Life) Err() error {
 	return nil
 }
 
-// Deadline implements context.Context.
+// Deadline implements context.Context. A Life has none.
 func (l *Life) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Value implements context.Context.
+// Value implements context.Context. A Life has none.
 func (l *Life) Value(any) any { return nil }
 
-// After has f called when ctx ends, unless it is stopped before. A context that knows how to do that itself, as a Life does, is asked;
-// that spares what package context would make for it.
-func After(ctx context.Context, f func()) Stop {
+// A Notifier is a context with an OnEnd method, such as a Life or a context around one.
+type Notifier interface {
+	context.Context
+	OnEnd(f func()) Callback
+}
+
+// AfterFunc is context.AfterFunc, and runs f when ctx ends unless the Callback is stopped before. A Notifier is called
+// directly, which saves the allocations of package context.
+func AfterFunc(ctx context.Context, f func()) Callback {
 	switch c := ctx.(type) {
-	case interface{ Await(f func()) Stop }:
-		return c.Await(f)
+	case Notifier:
+		return c.OnEnd(f)
 	case interface{ AfterFunc(f func()) func() bool }:
-		return Stop{stop: c.AfterFunc(f)}
+		return Callback{stop: c.AfterFunc(f)}
 	default:
-		return Stop{stop: context.AfterFunc(ctx, f)}
+		return Callback{stop: context.AfterFunc(ctx, f)}
 	}
 }

@@ -16,10 +16,10 @@ var (
 	errSecond = errors.New("second")
 )
 
-func TestALifeEndsOnceAndWithItsFirstCause(t *testing.T) {
+func TestLifeEndsOnceWithTheFirstCause(t *testing.T) {
 	var l life.Life
 	if l.Cause() != nil || l.Err() != nil {
-		t.Error("it has ended before it began")
+		t.Error("a new Life has ended")
 	}
 	early := l.Done()
 	l.End(errFirst)
@@ -31,80 +31,80 @@ func TestALifeEndsOnceAndWithItsFirstCause(t *testing.T) {
 	<-l.Done()
 }
 
-func TestEveryoneWhoWaitsIsToldUnlessTheyStopped(t *testing.T) {
+func TestEveryCallbackRunsUnlessStopped(t *testing.T) {
 	var l life.Life
-	var told [5]atomic.Int64
+	var ran [5]atomic.Int64
 	var stops [5]func() bool
-	for i := range told {
-		stops[i] = l.AfterFunc(func() { told[i].Add(1) })
+	for i := range ran {
+		stops[i] = l.AfterFunc(func() { ran[i].Add(1) })
 	}
 	for _, i := range []int{0, 3} {
 		if !stops[i]() || stops[i]() {
-			t.Errorf("%d cannot be stopped, or twice", i)
+			t.Errorf("callback %d cannot be stopped, or can be stopped twice", i)
 		}
 	}
-	again := l.AfterFunc(func() { told[0].Add(10) })
+	again := l.AfterFunc(func() { ran[0].Add(10) })
 	if stops[0]() {
-		t.Error("who stopped long ago has stopped another")
+		t.Error("a stopped callback has stopped the one that took its slot")
 	}
 	l.End(errFirst)
 	for i, want := range []int64{10, 1, 1, 0, 1} {
-		if got := told[i].Load(); got != want {
-			t.Errorf("%d was told %d times, want %d", i, got, want)
+		if got := ran[i].Load(); got != want {
+			t.Errorf("callback %d ran %d times, want %d", i, got, want)
 		}
 	}
 	if again() || stops[1]() {
-		t.Error("what has run is said to be stopped")
+		t.Error("Stop reports success for a callback that has run")
 	}
 	late := make(chan struct{})
 	if stop := l.AfterFunc(func() { close(late) }); stop() {
-		t.Error("what has ended is said not to have")
+		t.Error("Stop reports success on a Life that has ended")
 	}
 	<-late
 }
 
-func TestWhatIsWithinEndsWithIt(t *testing.T) {
+func TestAChildEndsWithItsParent(t *testing.T) {
 	var outer, inner, other, late life.Life
-	outer.Hold(&inner)
-	outer.Hold(&other) // in its place
+	outer.SetChild(&inner)
+	outer.SetChild(&other) // replaces inner
 	outer.End(errFirst)
 	if inner.Cause() != nil || !errors.Is(other.Cause(), errFirst) {
 		t.Errorf("%v, %v", inner.Cause(), other.Cause())
 	}
-	outer.Hold(&late)
+	outer.SetChild(&late)
 	if !errors.Is(late.Cause(), errFirst) {
-		t.Errorf("what is put into what has ended lasts: %v", late.Cause())
+		t.Errorf("the child of a Life that has ended goes on: %v", late.Cause())
 	}
-	outer.Hold(nil)
+	outer.SetChild(nil)
 }
 
-// A Life is a context to package context, and to whoever derives one from it.
-func TestContextsThatStandOnALifeEndWithIt(t *testing.T) {
+// Package context treats a Life as a parent like any other.
+func TestDerivedContextsEndWithTheLife(t *testing.T) {
 	var l life.Life
 	ctx, cancel := context.WithTimeout(&l, time.Hour)
 	defer cancel()
-	told := make(chan struct{})
-	context.AfterFunc(&l, func() { close(told) })
-	stop := life.After(ctx, func() { t.Error("told, and had stopped") })
+	ran := make(chan struct{})
+	context.AfterFunc(&l, func() { close(ran) })
+	stop := life.AfterFunc(ctx, func() { t.Error("a stopped callback ran") })
 	if !stop.Stop() {
-		t.Error("cannot be stopped")
+		t.Error("the callback cannot be stopped")
 	}
 	l.End(errFirst)
 	<-ctx.Done()
-	<-told
+	<-ran
 	if !errors.Is(ctx.Err(), context.Canceled) {
 		t.Error(ctx.Err())
 	}
 }
 
-// Who stops in time is never told, and who does not is told once, however the two race.
-func TestStoppingAndEndingAtOnce(t *testing.T) {
+// A callback either runs once or is stopped, however Stop and End race.
+func TestStopAndEndRace(t *testing.T) {
 	for range 2000 {
 		var l life.Life
-		var told, stopped atomic.Int64
+		var ran, stopped atomic.Int64
 		var all sync.WaitGroup
 		for range 3 {
-			stop := l.AfterFunc(func() { told.Add(1) })
+			stop := l.AfterFunc(func() { ran.Add(1) })
 			all.Go(func() {
 				if stop() {
 					stopped.Add(1)
@@ -113,8 +113,8 @@ func TestStoppingAndEndingAtOnce(t *testing.T) {
 		}
 		all.Go(func() { l.End(errFirst) })
 		all.Wait()
-		if told.Load()+stopped.Load() != 3 {
-			t.Fatalf("%d were told and %d had stopped, of 3", told.Load(), stopped.Load())
+		if ran.Load()+stopped.Load() != 3 {
+			t.Fatalf("%d ran and %d were stopped, of 3", ran.Load(), stopped.Load())
 		}
 	}
 }

@@ -13,16 +13,15 @@ import (
 	"testing"
 )
 
-// A place is a file of this module and what it does there.
-type place struct{ file, what string }
+// A use is something that a file of this module does: it dials, or it reads the text of a customer's URL.
+type use struct{ file, what string }
 
-// dialers are the files and folders that reach the network by themselves, each with where they dial. No customer has a
-// say in any.
+// dialers are the files and folders that dial without a Guard, each with what they dial. No customer chooses any of it.
 var dialers = map[string]string{
 	"internal/net/netguard/netguard.go":    "the guard",
-	"internal/wire/upstream/standard.go":   "the providers' base URLs, which are the operator's",
+	"internal/wire/upstream/nethttp.go":    "the providers' base URLs, which are the operator's",
 	"internal/net/http1/http1.go":          "the origin that it is made for: the providers' base URLs",
-	"internal/net/http1/link.go":           "the same",
+	"internal/net/http1/clientconn.go":     "the same",
 	"internal/app/adminclient.go":          "the server's own Unix socket",
 	"internal/app/listen.go":               "the service manager's socket",
 	"internal/app/operations.go":           "the operator's collector of traces",
@@ -36,22 +35,22 @@ var dialers = map[string]string{
 	"e2e/sdk/golang":                       "the tests' own server",
 }
 
-// readers are the files that take the text of a customer's URL, each with what becomes of it.
+// readers are the files that read the text of a customer's URL, each with what they do with it.
 var readers = map[string]string{
 	"internal/domain/providerkey/providerkey.go": "it is kept, and listed",
 	"internal/domain/providerkey/publish.go":     "it is put in force",
 	"internal/plane/gateway/plan.go":             "it goes with the request",
-	"internal/wire/upstream/standard.go":         "it is dialled, by the guard's transport",
-	"internal/wire/upstream/lean.go":             "it is handed to the standard way",
+	"internal/wire/upstream/nethttp.go":          "it is dialled, by the guard's transport",
+	"internal/wire/upstream/http1.go":            "it is handed to the standard way",
 }
 
-// held are the fields that hold the text of a customer's URL on its way from where it is kept to where it is dialled.
-var held = [][3]string{
+// urlFields are the fields that hold the text of a customer's URL between storage and dialling.
+var urlFields = [][3]string{
 	{"sovereign/internal/live", "OwnKey", "BaseURL"},
-	{"sovereign/internal/wire/upstream", "Own", "BaseURL"},
+	{"sovereign/internal/wire/upstream", "Credentials", "BaseURL"},
 }
 
-// harmlessModules are the other modules that know package net and do not dial by it.
+// harmlessModules are the modules that depend on package net and do not dial, each with what they do.
 var harmlessModules = map[string]string{
 	"github.com/danielgtaylor/huma/v2":    "serves",
 	"github.com/go-jose/go-jose/v4":       "reads certificates",
@@ -59,8 +58,8 @@ var harmlessModules = map[string]string{
 	"go.opentelemetry.io/otel":            "reads headers",
 }
 
-// dialling are the names of the standard library by which the network is reached.
-var dialling = map[string][]string{
+// dialFuncs are the identifiers of the standard library that dial.
+var dialFuncs = map[string][]string{
 	"net":               {"Dial", "DialIP", "DialTCP", "DialTimeout", "DialUDP", "DialUnix", "Dialer"},
 	"crypto/tls":        {"Client", "Dial", "DialWithDialer", "Dialer"},
 	"net/http":          {"Client", "DefaultClient", "DefaultTransport", "Get", "Head", "NewFileTransport", "Post", "PostForm", "Transport"},
@@ -72,8 +71,8 @@ var dialling = map[string][]string{
 	"syscall":           {"Connect", "Sendto"},
 }
 
-// planted is a package that does everything that is forbidden. It is laid over the module, so that the search shows that
-// it finds.
+// planted is a package that does everything that is forbidden. An overlay adds it to the module, so that the test shows
+// that the search finds it.
 const planted = `package planted
 
 import (
@@ -108,23 +107,23 @@ func texts(u netguard.URL, b *base, g *netguard.Guard) (string, string, string, 
 	t, _ := u.MarshalText()
 	_, _, _, _ = g.Client(), append([]netguard.URL{}, u), netguard.URL(u), any(u)
 	_ = pgx.Identifier{}.Sanitize(u)
-	_ = (&upstream.Own{BaseURL: "https://example.com"}).BaseURL
+	_ = (&upstream.Credentials{BaseURL: "https://example.com"}).BaseURL
 	return u.String(), string(t), fmt.Sprintf("%s/v1", u), u.String
 }
 `
 
-// crimes are what planted does, each as often as it does so.
-var crimes = map[string]int{
+// plantedUses are the uses in planted, with their counts.
+var plantedUses = map[string]int{
 	"net/http.Client": 2, "net/http.Transport": 1, "net/http.Get": 1, "net/http.DefaultClient": 1, "net.Dialer": 1, "net.DialTimeout": 1,
 	"crypto/tls.Dial": 1, "net/http/httputil.ReverseProxy": 1, "github.com/jackc/pgx/v5": 1,
-	"URL by String": 3, "URL by MarshalText": 1, "URL as any": 3, "URL in Own.BaseURL": 2,
+	"URL by String": 3, "URL by MarshalText": 1, "URL as any": 3, "URL in Credentials.BaseURL": 2,
 }
 
 const plantedFile = "internal/net/netguard/planted/planted.go"
 
-func TestNobodyElseDials(t *testing.T) {
+func TestOnlyListedFilesDial(t *testing.T) {
 	m := load(t)
-	found := map[place]int{}
+	found := map[use]int{}
 	for _, p := range m.own {
 		for _, ignored := range p.IgnoredGoFiles {
 			if strings.HasSuffix(ignored, "_test.go") {
@@ -132,16 +131,16 @@ func TestNobodyElseDials(t *testing.T) {
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, ignored), nil, parser.ImportsOnly)
 			if err != nil || len(file.Imports) > 0 {
-				t.Errorf("%s/%s is not of this build, was not looked at, and imports something: %v", p.Dir, ignored, err)
+				t.Errorf("%s/%s is excluded from this build, was not searched, and imports something: %v", p.Dir, ignored, err)
 			}
 		}
 		m.search(p, found)
 	}
 	caught, used := map[string]int{}, map[string]bool{}
-	for _, at := range slices.SortedFunc(maps.Keys(found), func(a, b place) int { return strings.Compare(a.file+a.what, b.file+b.what) }) {
-		allowed, advice := dialers, "reaches the network by %s: use a Guard, or say in dialers why no customer has a say in where"
+	for _, at := range slices.SortedFunc(maps.Keys(found), func(a, b use) int { return strings.Compare(a.file+a.what, b.file+b.what) }) {
+		allowed, advice := dialers, "dials by %s: use a Guard, or say in dialers why no customer chooses the address"
 		if strings.HasPrefix(at.what, "URL ") {
-			allowed, advice = readers, "reads a customer's %s: hand it to a Guard, and say so in readers"
+			allowed, advice = readers, "reads a customer's %s: pass it to a Guard, and say so in readers"
 		}
 		row := at.file
 		if _, ok := allowed[row]; !ok {
@@ -153,43 +152,43 @@ func TestNobodyElseDials(t *testing.T) {
 			t.Errorf("%s "+advice, at.file, at.what)
 		}
 	}
-	if !maps.Equal(caught, crimes) {
-		t.Errorf("of what was planted\n%v\nwas found\n%v", crimes, caught)
+	if !maps.Equal(caught, plantedUses) {
+		t.Errorf("planted\n%v\nfound\n%v", plantedUses, caught)
 	}
 	for _, table := range []map[string]string{dialers, readers} {
 		for row, why := range table {
 			if !used[row+why] {
-				t.Errorf("%s needs no reason: there is nothing for %q", row, why)
+				t.Errorf("%s is listed for %q, and does not need to be", row, why)
 			}
 		}
 	}
 }
 
-// search counts what the files of a package do.
-func (m *module) search(p *source, found map[place]int) {
-	in := func(n ast.Node, what string) {
+// search counts the uses in the files of a package.
+func (m *module) search(p *source, found map[use]int) {
+	count := func(n ast.Node, what string) {
 		file, _ := filepath.Rel(m.root, m.files.Position(n.Pos()).Filename)
-		found[place{filepath.ToSlash(file), what}]++
+		found[use{filepath.ToSlash(file), what}]++
 	}
 	for name, object := range p.info.Uses {
-		if what, ok := reaches(object); ok {
-			in(name, what)
+		if what, ok := useOf(object); ok {
+			count(name, what)
 		}
-		if what, ok := m.held[object]; ok {
-			in(name, what)
+		if what, ok := m.urlFields[object]; ok {
+			count(name, what)
 		}
 	}
 	for _, file := range p.syntax {
 		for _, spec := range file.Imports {
-			if imported := strings.Trim(spec.Path.Value, `"`); m.dialsItself(imported) {
-				in(spec, imported)
+			if imported := strings.Trim(spec.Path.Value, `"`); m.mayDial(imported) {
+				count(spec, imported)
 			}
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok {
 				for i := range call.Args {
 					if asAny(p.info, call, i) {
-						in(call.Args[i], "URL as any")
+						count(call.Args[i], "URL as any")
 					}
 				}
 			}
@@ -198,8 +197,8 @@ func (m *module) search(p *source, found map[place]int) {
 	}
 }
 
-// reaches names what an object of the standard library, or of a URL's, is used for here.
-func reaches(object types.Object) (string, bool) {
+// useOf names the use that a reference to an object is: a function that dials, or a method that reads a URL.
+func useOf(object types.Object) (string, bool) {
 	if object.Pkg() == nil {
 		return "", false
 	}
@@ -207,17 +206,17 @@ func reaches(object types.Object) (string, bool) {
 		return "URL by " + object.Name(), isURL(method.Signature().Recv().Type()) && (object.Name() == "String" || object.Name() == "MarshalText")
 	}
 	of := object.Pkg()
-	return of.Path() + "." + object.Name(), object.Parent() == of.Scope() && slices.Contains(dialling[of.Path()], object.Name())
+	return of.Path() + "." + object.Name(), object.Parent() == of.Scope() && slices.Contains(dialFuncs[of.Path()], object.Name())
 }
 
-// dialsItself reports whether a package of another module knows package net, so that it may dial.
-func (m *module) dialsItself(imported string) bool {
+// mayDial reports whether a package of another module depends on package net.
+func (m *module) mayDial(imported string) bool {
 	p := m.all[imported]
 	return p != nil && p.Module != nil && !p.Module.Main && harmlessModules[p.Module.Path] == "" && slices.Contains(p.Deps, "net")
 }
 
-// asAny reports whether an argument is a URL that its function takes as an interface, or in a way that is left unknown,
-// and so may read by its text.
+// asAny reports whether an argument is a URL and its parameter an interface, or of an unknown type: then the function
+// may read the URL's text.
 func asAny(info *types.Info, call *ast.CallExpr, i int) bool {
 	if !isURL(info.TypeOf(call.Args[i])) {
 		return false

@@ -12,13 +12,14 @@ import (
 	"time"
 )
 
-// A zone is a DNS server for tests. Each name has answers, of which every question takes the next; the last stays.
-// Over UDP, the answers of names that begin with "long." are cut, so that they are asked for over TCP.
+// A zone is a DNS server for tests. Each name has a list of answers: every query for IPv4 gets the next, and the last
+// one repeats. Over UDP, the answers for names that begin with "long." are truncated, so that the resolver asks over
+// TCP.
 type zone struct {
 	address string
 	mu      sync.Mutex
 	names   map[string][][]netip.Addr
-	asked   map[string]int // questions for IPv4, by name
+	queries map[string]int // for IPv4, by name
 }
 
 func answers(addresses ...string) []netip.Addr {
@@ -29,10 +30,10 @@ func answers(addresses ...string) []netip.Addr {
 	return all
 }
 
-// newZone serves names until the test ends.
+// newZone starts a DNS server, until the end of the test.
 func newZone(t *testing.T, names map[string][][]netip.Addr) *zone {
 	t.Helper()
-	z := &zone{names: names, asked: map[string]int{}}
+	z := &zone{names: names, queries: map[string]int{}}
 	stream, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +53,7 @@ func newZone(t *testing.T, names map[string][][]netip.Addr) *zone {
 	return z
 }
 
-// resolver asks the zone alone, whatever the machine is set to.
+// resolver returns a resolver that queries the zone alone, whatever the machine's configuration.
 func (z *zone) resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, z.address)
@@ -89,8 +90,7 @@ func (z *zone) stream(l net.Listener) {
 	}
 }
 
-// answer writes the answer to a question: its head, the question again, and a record for each address, to be kept for
-// no time at all.
+// answer encodes the response to a query: header, question, and a record for each address with a TTL of 0.
 func (z *zone) answer(question []byte, cut bool) []byte {
 	const head, ipv4, ipv6 = 12, 1, 28
 	var labels []string
@@ -103,7 +103,7 @@ func (z *zone) answer(question []byte, cut bool) []byte {
 	cut = cut && strings.HasPrefix(name, "long.")
 	addresses, known := z.next(name, kind == ipv4 && !cut)
 
-	flags, records := uint16(0x8580), []byte(nil) // an answer with authority
+	flags, records := uint16(0x8580), []byte(nil) // an authoritative response
 	var count uint16
 	for _, addr := range addresses {
 		if (kind == ipv4 && addr.Is4()) || (kind == ipv6 && addr.Is6()) {
@@ -126,7 +126,7 @@ func (z *zone) answer(question []byte, cut bool) []byte {
 	return append(reply, records...)
 }
 
-// next is what a name resolves to now. Questions for IPv4 move it on.
+// next returns what a name resolves to now, and moves on if count is set.
 func (z *zone) next(name string, count bool) ([]netip.Addr, bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -134,15 +134,15 @@ func (z *zone) next(name string, count bool) ([]netip.Addr, bool) {
 	if !known {
 		return nil, false
 	}
-	now := all[min(z.asked[name], len(all)-1)]
+	now := all[min(z.queries[name], len(all)-1)]
 	if count {
-		z.asked[name]++
+		z.queries[name]++
 	}
 	return now, true
 }
 
-func (z *zone) questions(name string) int {
+func (z *zone) queryCount(name string) int {
 	z.mu.Lock()
 	defer z.mu.Unlock()
-	return z.asked[name]
+	return z.queries[name]
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// A source is a package as go list tells of it, and what its types say.
+// A source is a package as go list describes it, with its syntax and types.
 type source struct {
 	ImportPath, Dir                        string
 	GoFiles, IgnoredGoFiles, Imports, Deps []string
@@ -32,17 +32,17 @@ type source struct {
 
 func (p *source) own() bool { return p.Module != nil && p.Module.Main }
 
-// A module is all packages of this one and what they import.
+// A module is all packages of this module and their dependencies.
 type module struct {
-	root    string
-	overlay map[string]string // files that are not on the disk
-	files   *token.FileSet
-	all     map[string]*source
-	own     []*source
-	held    map[types.Object]string // the fields that hold a customer's URL
+	root      string
+	overlay   map[string]string // contents of files that are not on disk
+	files     *token.FileSet
+	all       map[string]*source
+	own       []*source
+	urlFields map[types.Object]string // with the name of the use
 }
 
-// load reads the module's packages, without their tests, from their sources.
+// load parses and type-checks the module's packages, without their tests.
 func load(t *testing.T) *module {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
@@ -75,9 +75,9 @@ func load(t *testing.T) *module {
 			}
 		}
 	}
-	m.held = map[types.Object]string{}
-	for _, of := range held {
-		m.held[m.field(t, of[0], of[1], of[2])] = "URL in " + of[1] + "." + of[2]
+	m.urlFields = map[types.Object]string{}
+	for _, of := range urlFields {
+		m.urlFields[m.field(t, of[0], of[1], of[2])] = "URL in " + of[1] + "." + of[2]
 	}
 	return m
 }
@@ -96,7 +96,7 @@ func (m *module) field(t *testing.T, path, name, field string) types.Object {
 	return nil
 }
 
-// list asks go for every package, those that others import first.
+// list runs go list for all packages. Dependencies come before the packages that import them.
 func (m *module) list(t *testing.T) []byte {
 	t.Helper()
 	replace, folder := map[string]string{}, t.TempDir()
@@ -126,9 +126,9 @@ func (m *module) list(t *testing.T) []byte {
 	return out
 }
 
-// check finds the types of a package. Other modules' and most of the standard library's are left unknown, and what
-// depends on them with it, which is no error here: customers' URLs and the ways to dial are not of those types, and
-// reading all of them takes long.
+// check type-checks a package. The types of other modules, and of most of the standard library, stay unknown, and so
+// does what depends on them. That is no error here: customers' URLs and the functions that dial are not of those types,
+// and checking everything takes long.
 func (m *module) check(p *source) error {
 	if p.ImportPath == "unsafe" {
 		p.types = types.Unsafe
@@ -137,8 +137,8 @@ func (m *module) check(p *source) error {
 	for _, name := range p.GoFiles {
 		name = filepath.Join(p.Dir, name)
 		var text any
-		if laid, ok := m.overlay[name]; ok {
-			text = laid
+		if planted, ok := m.overlay[name]; ok {
+			text = planted
 		}
 		file, err := parser.ParseFile(m.files, name, text, parser.SkipObjectResolution)
 		if err != nil {

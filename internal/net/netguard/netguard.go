@@ -1,6 +1,6 @@
-// Package netguard is the one way to a URL that a customer has set. It judges the very address that is about to be
-// dialled, after every resolution and on every hop, so that neither a name that changes its address nor a redirect nor
-// another way of writing a host leads to a machine that is not public.
+// Package netguard protects against server-side request forgery: it is the only way to dial a URL that a customer has
+// set. A Guard checks every IP address right before it is dialled, after name resolution and on every redirect. So
+// neither DNS rebinding, nor a redirect, nor another spelling of a host leads to an address that is not public.
 package netguard
 
 import (
@@ -16,48 +16,48 @@ import (
 	"time"
 )
 
-// How connections to customers' URLs are made and kept.
+// The timeouts and limits of connections to customers' URLs.
 const (
-	connectTimeout = 10 * time.Second // for resolving and dialling, and as much again for TLS
-	answerTimeout  = time.Minute      // for all of an answer, redirects included
+	connectTimeout = 10 * time.Second // for name resolution and dialling, and again for the TLS handshake
+	answerTimeout  = time.Minute      // for a whole response, redirects included
 	idleTimeout    = 90 * time.Second
 	idlePerHost    = 64
 	idleAll        = 1024
 	maxHeaderSize  = 64 << 10
 )
 
-// A Guard lets requests out to public addresses and to what the operator allows.
+// A Guard dials public addresses, and those that the operator allows.
 type Guard struct {
 	allow     []netip.Prefix
 	dialer    net.Dialer
 	transport *http.Transport
 }
 
-// An Option sets what tests have of their own.
+// An Option changes a Guard, for tests.
 type Option func(*Guard)
 
-// WithResolver resolves names by another resolver.
+// WithResolver replaces the resolver.
 func WithResolver(r *net.Resolver) Option { return func(g *Guard) { g.dialer.Resolver = r } }
 
-// WithRoots trusts these authorities instead of the system's.
+// WithRoots replaces the system's certificate authorities.
 func WithRoots(roots *x509.CertPool) Option {
 	return func(g *Guard) { g.transport.TLSClientConfig.RootCAs = roots }
 }
 
-// WithConnectTimeout gives up earlier, or later, on a connection that does not come about.
+// WithConnectTimeout replaces the timeout for dialling, and that for the TLS handshake.
 func WithConnectTimeout(d time.Duration) Option {
 	return func(g *Guard) { g.dialer.Timeout, g.transport.TLSHandshakeTimeout = d, d }
 }
 
-// New guards. The ranges of allow are the operator's, and win over the table of what is not public.
+// New returns a Guard. The operator's ranges in allow take precedence over the table of blocked ranges.
 func New(allow []netip.Prefix, options ...Option) *Guard {
 	g := &Guard{}
 	for _, prefix := range allow {
-		g.allow = append(g.allow, plain(prefix))
+		g.allow = append(g.allow, unmapPrefix(prefix))
 	}
 	g.dialer = net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second, ControlContext: g.control}
 	g.transport = &http.Transport{
-		Proxy:       nil, // a proxy of the environment's would dial for us, unseen
+		Proxy:       nil, // a proxy from the environment would dial unchecked addresses
 		DialContext: g.dial, TLSHandshakeTimeout: connectTimeout,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
 		MaxIdleConns: idleAll, MaxIdleConnsPerHost: idlePerHost, IdleConnTimeout: idleTimeout,
@@ -69,19 +69,19 @@ func New(allow []netip.Prefix, options ...Option) *Guard {
 	return g
 }
 
-// Transport sends a request and returns its answer, a redirect too: following one is its caller's business. How long
-// an answer may take is its caller's business as well. Everybody shares its connections.
+// Transport returns the guard's transport. It follows no redirects and sets no timeout for a response: that is the
+// caller's to do. All callers share its connections.
 func (g *Guard) Transport() http.RoundTripper { return g.transport }
 
-// Client follows redirects as far as that is safe, and waits a minute for an answer. Its caller may set another Timeout.
+// Client returns a client that follows safe redirects and has a timeout of a minute, which the caller may change.
 func (g *Guard) Client() *http.Client {
-	return &http.Client{Transport: g.transport, CheckRedirect: follow, Timeout: answerTimeout}
+	return &http.Client{Transport: g.transport, CheckRedirect: checkRedirect, Timeout: answerTimeout}
 }
 
-// Close closes the connections that nobody uses.
+// Close closes the idle connections.
 func (g *Guard) Close() { g.transport.CloseIdleConnections() }
 
-// dial says which host a refused address is of, in place of net's error, whose text holds the address.
+// dial replaces the error for a blocked address by one that names the host: the text of net's error has the address.
 func (g *Guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := g.dialer.DialContext(ctx, network, address)
 	var blocked *Blocked
@@ -92,7 +92,7 @@ func (g *Guard) dial(ctx context.Context, network, address string) (net.Conn, er
 	return conn, err
 }
 
-// control judges an address in the moment before it is dialled; net calls it for each that a name resolves to.
+// control checks an address right before it is dialled. Package net calls it for each address that a name resolves to.
 func (g *Guard) control(_ context.Context, network, address string, _ syscall.RawConn) error {
 	if network != "tcp4" && network != "tcp6" {
 		return &Blocked{Address: address, Why: network + ": is not TCP"}
@@ -101,14 +101,14 @@ func (g *Guard) control(_ context.Context, network, address string, _ syscall.Ra
 	if err != nil {
 		return &Blocked{Address: address, Why: "form: is not an address"}
 	}
-	if r := g.judge(at.Addr()); r != nil {
+	if r := g.blockedBy(at.Addr()); r != nil {
 		return r.blocked("", at.Addr())
 	}
 	return nil
 }
 
-// Blocked says that a host is not dialled. Its text is for customers, and the same whatever stands behind the host: one
-// who probes a network learns nothing from it. The address and the reason are for the log.
+// Blocked means that a host was not dialled. Its text is for customers, and does not depend on the address or the
+// reason, so that it cannot be used to probe a network. The address and the reason are for the log.
 type Blocked struct {
 	Host    string
 	Address string
@@ -119,10 +119,10 @@ func (r *rule) blocked(host string, addr netip.Addr) *Blocked {
 	return &Blocked{Host: host, Address: addr.String(), Why: r.name + ": " + r.why}
 }
 
-// Error names the host alone.
+// Error implements error. It names the host alone.
 func (b *Blocked) Error() string { return b.Host + " is not a public address" }
 
-// LogValue implements slog.LogValuer, with all that is known.
+// LogValue implements slog.LogValuer, with the address and the reason.
 func (b *Blocked) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("host", b.Host), slog.String("address", b.Address), slog.String("why", b.Why))
 }

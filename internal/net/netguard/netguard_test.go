@@ -17,17 +17,17 @@ import (
 	"time"
 )
 
-// In these tests 127.0.0.2 stands for the public network: the guard allows it, and nothing else of loopback. A victim
-// listens on 127.0.0.1 and must not see a connection.
+// In these tests 127.0.0.2 stands for the public network: the guard allows it, and nothing else of the loopback.
+// Servers on 127.0.0.1 must not see a connection.
 const (
 	public = "127.0.0.2"
 	inside = "127.0.0.1"
 )
 
-var outside = []netip.Prefix{netip.MustParsePrefix(public + "/32")}
+var allowPublic = []netip.Prefix{netip.MustParsePrefix(public + "/32")}
 
-// proxied counts the connections to the proxy that the whole environment of these tests names. net/http reads the
-// environment once, so that it must be there before anything else is.
+// proxied counts the connections to the proxy that the environment names. net/http reads the environment once, so that
+// TestMain sets it.
 var proxied atomic.Int64
 
 func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	go count(proxy, &proxied)
+	go countConnections(proxy, &proxied)
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
 		_ = os.Setenv(name, "http://"+proxy.Addr().String())
 	}
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func count(l net.Listener, connections *atomic.Int64) {
+func countConnections(l net.Listener, connections *atomic.Int64) {
 	for {
 		conn, err := l.Accept()
 		if err != nil {
@@ -55,7 +55,7 @@ func count(l net.Listener, connections *atomic.Int64) {
 	}
 }
 
-// serve answers on an address, and on a port of another server's if there is one.
+// serve starts a server on an address. Port 0 is any port.
 func serve(t *testing.T, host, port string, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
@@ -70,19 +70,19 @@ func serve(t *testing.T, host, port string, handler http.HandlerFunc) *httptest.
 	return server
 }
 
-// victim counts who reaches this machine's port.
-func victim(t *testing.T, port string) (string, *atomic.Int64) {
+// startVictim counts the connections to a port of the loopback addresses that the guard must block.
+func startVictim(t *testing.T, port string) (string, *atomic.Int64) {
 	t.Helper()
 	var connections atomic.Int64
 	for _, host := range []string{inside, "::1"} {
 		listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
 		if err != nil {
 			if host == "::1" {
-				continue // a machine without IPv6 has nothing to reach there
+				continue // the machine has no IPv6
 			}
 			t.Fatal(err)
 		}
-		go count(listener, &connections)
+		go countConnections(listener, &connections)
 		t.Cleanup(func() { _ = listener.Close() })
 		_, port, _ = net.SplitHostPort(listener.Addr().String())
 	}
@@ -96,13 +96,13 @@ func portOf(s *httptest.Server) string {
 
 func ok(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }
 
-func get(t *testing.T, way http.RoundTripper, url string) (string, error) {
+func get(t *testing.T, transport http.RoundTripper, url string) (string, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := way.RoundTrip(request)
+	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return "", err
 	}
@@ -111,16 +111,16 @@ func get(t *testing.T, way http.RoundTripper, url string) (string, error) {
 	return string(body), err
 }
 
-func TestNoFormOfAHostReachesTheMachineItself(t *testing.T) {
-	port, reached := victim(t, "0")
-	// The names that look like numbers are given the address that some resolvers read from them.
+func TestNoSpellingOfAHostReachesABlockedAddress(t *testing.T) {
+	port, reached := startVictim(t, "0")
+	// Names that look like numbers resolve to the address that some resolvers read from them.
 	loopback := [][]netip.Addr{answers(inside)}
 	z := newZone(t, map[string][][]netip.Addr{
 		"0x7f.1": loopback, "127.1": loopback, "0x7f000001": loopback, "0177.0.0.1": loopback, "inside.test": loopback,
 		"long.inside.test": loopback, "mapped.test": {answers("::ffff:127.0.0.1")}, "six.test": {answers("::1")},
 		"zero.test": {answers("0.0.0.0")}, "any.test": {answers("::")}, "metadata.test": {answers("169.254.169.254")}, "nat.test": {answers("64:ff9b::7f00:1")},
 	})
-	g := New(outside, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second))
+	g := New(allowPublic, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second))
 	for _, host := range []string{
 		"127.0.0.1", "127.255.0.1", "0.0.0.0", "[::]", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[64:ff9b::127.0.0.1]",
 		"[64:ff9b:1::127.0.0.1]", "[2002:7f00:1::]", "[fe80::1%25lo]", "[::1%25lo]", "localhost", "10.0.0.1", "192.168.0.1", "172.16.0.1", "100.64.0.1",
@@ -134,15 +134,15 @@ func TestNoFormOfAHostReachesTheMachineItself(t *testing.T) {
 			continue
 		}
 		if name := strings.Trim(strings.Replace(host, "%25", "%", 1), "[]"); blocked.Host != name || err.Error() != name+" is not a public address" {
-			t.Errorf("%s: a customer reads %q of %q", host, err, blocked.Host)
+			t.Errorf("%s: the error is %q, of host %q", host, err, blocked.Host)
 		}
 		if blocked.Why == "" || blocked.Address == "" {
-			t.Errorf("%s: the log reads %+v", host, blocked)
+			t.Errorf("%s: logged as %+v", host, blocked)
 		}
 	}
-	for _, host := range []string{"2130706433", "0", "127.1", "0177.0.0.1"} { // Go's resolver knows no such names
+	for _, host := range []string{"2130706433", "0", "127.1", "0177.0.0.1"} { // Go's resolver refuses such names
 		if _, err := get(t, g.Transport(), "http://"+host+":"+port+"/"); err == nil {
-			t.Errorf("%s is dialled", host)
+			t.Errorf("%s was dialled", host)
 		}
 	}
 	if n := reached.Load(); n != 0 {
@@ -150,26 +150,26 @@ func TestNoFormOfAHostReachesTheMachineItself(t *testing.T) {
 	}
 }
 
-func TestANameThatChangesItsAddressIsJudgedEachTime(t *testing.T) {
+func TestDNSRebindingIsBlocked(t *testing.T) {
 	server := serve(t, public, "0", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Connection", "close") // so that the next request is dialled again
+		w.Header().Set("Connection", "close") // so that the next request dials again
 		ok(w, r)
 	})
-	port, reached := victim(t, portOf(server))
+	port, reached := startVictim(t, portOf(server))
 	for _, name := range []string{"rebind.test", "long.rebind.test"} {
 		z := newZone(t, map[string][][]netip.Addr{name: {answers(public), answers(inside)}})
-		g := New(outside, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second))
+		g := New(allowPublic, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second))
 		if body, err := get(t, g.Transport(), "http://"+name+":"+port); err != nil || body != "HTTP/1.1" {
-			t.Fatalf("%s: the first answer is %q, %v", name, body, err)
+			t.Fatalf("%s: the first response is %q, %v", name, body, err)
 		}
 		for range 3 {
 			var blocked *Blocked
 			if _, err := get(t, g.Transport(), "http://"+name+":"+port); !errors.As(err, &blocked) || blocked.Address != inside {
-				t.Errorf("%s: a changed address is answered %v", name, err)
+				t.Errorf("%s: after rebinding: %v", name, err)
 			}
 		}
-		if z.questions(name) != 4 {
-			t.Errorf("%s was asked for %d times", name, z.questions(name))
+		if z.queryCount(name) != 4 {
+			t.Errorf("%s was resolved %d times", name, z.queryCount(name))
 		}
 	}
 	if n := reached.Load(); n != 0 {
@@ -177,15 +177,15 @@ func TestANameThatChangesItsAddressIsJudgedEachTime(t *testing.T) {
 	}
 }
 
-func TestOfSeveralAddressesOnlyPublicOnesAreTried(t *testing.T) {
-	port, reached := victim(t, "0") // nobody listens on the public side of this port
+func TestOnlyThePublicAddressesOfANameAreDialled(t *testing.T) {
+	port, reached := startVictim(t, "0") // nothing listens on this port of the public address
 	z := newZone(t, map[string][][]netip.Addr{
 		"dead-then-inside.test": {answers(public, inside)}, "inside-then-dead.test": {answers(inside, public)}, "both.test": {answers(public, inside, "::1")},
 	})
-	g := New(outside, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second))
+	g := New(allowPublic, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second))
 	for name := range z.names {
 		if _, err := get(t, g.Transport(), "http://"+name+":"+port); err == nil {
-			t.Errorf("%s is answered", name)
+			t.Errorf("%s was answered", name)
 		}
 	}
 	if n := reached.Load(); n != 0 {
@@ -203,7 +203,7 @@ func TestOfSeveralAddressesOnlyPublicOnesAreTried(t *testing.T) {
 }
 
 func TestOnlyTCPIsDialled(t *testing.T) {
-	g := New(outside)
+	g := New(allowPublic)
 	for _, network := range []string{"udp", "unix", "ip4:icmp"} {
 		address := map[string]string{"udp": public + ":53", "unix": t.TempDir() + "/socket", "ip4:icmp": public}[network]
 		conn, err := g.dial(t.Context(), network, address)
@@ -214,21 +214,21 @@ func TestOnlyTCPIsDialled(t *testing.T) {
 	}
 	for _, network := range []string{"tcp", "udp4", "unix", "", "ip4"} {
 		if err := g.control(t.Context(), network, public+":80", nil); err == nil {
-			t.Errorf("%q is let out", network)
+			t.Errorf("%q was accepted", network)
 		}
 	}
 	if err := g.control(t.Context(), "tcp4", "example.com:80", nil); err == nil {
-		t.Error("a name is let out")
+		t.Error("a name was accepted")
 	}
 	if _, err := get(t, g.Transport(), "ftp://"+public+"/"); err == nil {
-		t.Error("another protocol is spoken")
+		t.Error("another protocol was accepted")
 	}
 }
 
-func TestNoProxyOfTheEnvironmentIsUsed(t *testing.T) {
+func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 	server := serve(t, public, "0", ok)
 	z := newZone(t, map[string][][]netip.Addr{"public.test": {answers(public)}})
-	g := New(outside, WithResolver(z.resolver()))
+	g := New(allowPublic, WithResolver(z.resolver()))
 	if body, err := get(t, g.Transport(), "http://public.test:"+portOf(server)); err != nil || body != "HTTP/1.1" {
 		t.Errorf("got %q, %v", body, err)
 	}
@@ -237,16 +237,16 @@ func TestNoProxyOfTheEnvironmentIsUsed(t *testing.T) {
 	}
 }
 
-func TestConnectionsAreKeptAndSecureOnesSpeakHTTP2(t *testing.T) {
+func TestConnectionsAreReusedAndTLSUsesHTTP2(t *testing.T) {
 	var connections atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept-Encoding") != "" {
-			t.Error("the answer may be compressed")
+			t.Error("the client asks for compression")
 		}
 		ok(w, r)
 	}))
 	server.EnableHTTP2 = true
-	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // of handshakes that are meant to fail
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // it logs the handshakes that fail on purpose
 	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateNew {
 			connections.Add(1)
@@ -267,17 +267,17 @@ func TestConnectionsAreKeptAndSecureOnesSpeakHTTP2(t *testing.T) {
 	if n := connections.Load(); n != 1 {
 		t.Errorf("%d connections", n)
 	}
-	if _, err := get(t, New(outside).Transport(), server.URL); err == nil {
-		t.Error("a guard that allows less is answered")
+	if _, err := get(t, New(allowPublic).Transport(), server.URL); err == nil {
+		t.Error("a guard that allows less was answered")
 	}
 	strict := New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, WithResolver(z.resolver()))
 	if _, err := get(t, strict.Transport(), server.URL); err == nil {
-		t.Error("an authority that nobody knows is trusted")
+		t.Error("an unknown certificate authority was trusted")
 	}
 }
 
-// silent accepts connections and says nothing.
-func silent(t *testing.T) string {
+// startSilent starts a server that accepts connections and sends nothing.
+func startSilent(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", public+":0")
 	if err != nil {
@@ -287,12 +287,12 @@ func silent(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-func TestAConnectionThatDoesNotComeAboutIsGivenUp(t *testing.T) {
-	address := silent(t)
+func TestResolvingDiallingAndHandshakesTimeOut(t *testing.T) {
+	address := startSilent(t)
 	mute := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "udp", address) // where nobody listens for packets, or answers them
+		return (&net.Dialer{}).DialContext(ctx, "udp", address) // nothing answers packets there
 	}}
-	g := New(outside, WithResolver(mute), WithConnectTimeout(50*time.Millisecond))
+	g := New(allowPublic, WithResolver(mute), WithConnectTimeout(50*time.Millisecond))
 	for _, url := range []string{"https://" + address, "http://mute.test"} {
 		begun := time.Now()
 		if _, err := get(t, g.Transport(), url); err == nil || time.Since(begun) > time.Minute {
@@ -300,26 +300,26 @@ func TestAConnectionThatDoesNotComeAboutIsGivenUp(t *testing.T) {
 		}
 	}
 	if d := New(nil); d.dialer.Timeout <= 0 || d.transport.TLSHandshakeTimeout <= 0 || d.transport.IdleConnTimeout <= 0 || d.Client().Timeout <= 0 {
-		t.Error("something is waited for without an end")
+		t.Error("a timeout is missing")
 	}
 }
 
-func TestAHeadWithoutEndIsNotRead(t *testing.T) {
+func TestResponseHeadersAreBounded(t *testing.T) {
 	server := serve(t, public, "0", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Long", strings.Repeat("x", 2*maxHeaderSize))
 	})
-	if _, err := get(t, New(outside).Transport(), server.URL); err == nil {
-		t.Error("it is read")
+	if _, err := get(t, New(allowPublic).Transport(), server.URL); err == nil {
+		t.Error("a header over the limit was read")
 	}
 }
 
-func TestTheAddressIsForTheLogAlone(t *testing.T) {
+func TestTheBlockedAddressIsLoggedAndNotReturned(t *testing.T) {
 	z := newZone(t, map[string][][]netip.Addr{"probe.test": {answers("10.1.2.3")}})
 	g := New(nil, WithResolver(z.resolver()))
 	_, err := g.Client().Get("http://probe.test/secret")
 	var blocked *Blocked
 	if !errors.As(err, &blocked) || strings.Contains(err.Error(), "10.1.2.3") || strings.Contains(err.Error(), "private") {
-		t.Fatalf("a customer reads %v", err)
+		t.Fatalf("the error is %v", err)
 	}
 	var log strings.Builder
 	slog.New(slog.NewTextHandler(&log, nil)).Warn("refused", "blocked", blocked)

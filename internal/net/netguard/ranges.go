@@ -8,9 +8,9 @@ type rule struct {
 	name, why string
 }
 
-// rules are the ranges of IANA's special-purpose registries that are not globally reachable, what the registries of
-// address space leave unassigned, and the one public-looking address that a cloud answers on from within. The first
-// rule that holds an address judges it, so that narrow ranges stand before those around them.
+// rules are the ranges of IANA's special-purpose registries that are not globally reachable, the unassigned ranges of
+// the IPv6 address space, and the public address on which Azure answers its own machines. The first rule that contains
+// an address counts, so that a narrow range stands before one around it.
 var rules = []rule{
 	block("0.0.0.0/8", "this network", "means the machine itself"),
 	block("10.0.0.0/8", "private", "is a private network's"),
@@ -52,19 +52,19 @@ var rules = []rule{
 	block("8000::/1", "unassigned", "is not assigned to anybody"),
 }
 
-// zoned judges every address that has a zone: it is of a link, whatever its range.
+// zoned blocks every address with a zone: it is link-local, whatever its range.
 var zoned = rule{name: "zone", why: "is of a local link"}
 
-// translated is the range through which a network reaches IPv4 from IPv6; the last four bytes are the IPv4 address.
+// translated is the NAT64 range: the last four bytes are an IPv4 address.
 var translated = netip.MustParsePrefix("64:ff9b::/96")
 
 func block(prefix, name, why string) rule {
 	return rule{prefix: netip.MustParsePrefix(prefix), name: name, why: why}
 }
 
-// judge is the rule by which an address is blocked, or nil for a public one. An address that holds an IPv4 address is
-// as blocked as that one.
-func judge(addr netip.Addr) *rule {
+// blockedBy returns the rule that blocks an address, or nil for a public one. An IPv4-mapped or NAT64 address is
+// blocked exactly if its IPv4 address is.
+func blockedBy(addr netip.Addr) *rule {
 	if addr.Zone() != "" {
 		return &zoned
 	}
@@ -81,11 +81,11 @@ func judge(addr netip.Addr) *rule {
 	return nil
 }
 
-// judge is the rule by which the guard blocks an address. What the operator allows wins over the table, for the address
-// as it is dialled: 10.0.0.0/8 allows ::ffff:10.0.0.1, which is the same address in another form, and not
-// 64:ff9b::10.0.0.1, which a translator dials; for that, its own range must be allowed. An address with a zone is in no
-// range.
-func (g *Guard) judge(addr netip.Addr) *rule {
+// blockedBy returns the rule that blocks an address for this guard, or nil. What the operator allows takes precedence,
+// for the address as it is dialled: 10.0.0.0/8 allows ::ffff:10.0.0.1, which is the same address in another form. It
+// does not allow 64:ff9b::10.0.0.1, which a NAT64 gateway dials: its own range must be allowed. No range contains an
+// address with a zone.
+func (g *Guard) blockedBy(addr netip.Addr) *rule {
 	if addr.Zone() != "" {
 		return &zoned
 	}
@@ -95,11 +95,11 @@ func (g *Guard) judge(addr netip.Addr) *rule {
 			return nil
 		}
 	}
-	return judge(addr)
+	return blockedBy(addr)
 }
 
-// plain is a prefix of IPv4-mapped addresses as one of IPv4, and every other prefix itself.
-func plain(p netip.Prefix) netip.Prefix {
+// unmapPrefix converts a prefix of IPv4-mapped addresses to IPv4, and returns every other prefix as it is.
+func unmapPrefix(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is4In6() && p.Bits() >= 96 {
 		return netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 	}

@@ -7,10 +7,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Every rule with an address in it and, where it has neighbours that are public, those on both sides.
-var judged = []struct {
+// addressTable has addresses in every rule, and the public addresses next to a rule on both sides.
+var addressTable = []struct {
 	addresses []string
-	name      string // of the rule; empty for public
+	name      string // of the rule; empty for a public address
 }{
 	{[]string{"0.0.0.0", "0.0.0.1", "0.255.255.255"}, "this network"},
 	{[]string{"10.0.0.0", "10.1.2.3", "10.255.255.255"}, "private"},
@@ -61,48 +61,48 @@ var judged = []struct {
 	{[]string{"::ffff:8.8.8.8", "64:ff9b::8.8.8.8", "64:ff9b::1.1.1.1"}, ""},
 }
 
-func name(r *rule) string {
+func ruleName(r *rule) string {
 	if r == nil {
 		return ""
 	}
 	return r.name
 }
 
-func TestEveryRuleHoldsWhatIsInItAndNothingBesideIt(t *testing.T) {
+func TestEveryRuleBlocksItsRangeAndNothingElse(t *testing.T) {
 	used := map[*rule]bool{}
-	for _, row := range judged {
+	for _, row := range addressTable {
 		for _, text := range row.addresses {
-			r := judge(netip.MustParseAddr(text))
-			if used[r] = true; name(r) != row.name {
-				t.Errorf("%s: want %q, got %q", text, row.name, name(r))
+			r := blockedBy(netip.MustParseAddr(text))
+			if used[r] = true; ruleName(r) != row.name {
+				t.Errorf("%s: want %q, got %q", text, row.name, ruleName(r))
 			}
 		}
 	}
 	for i := range rules {
 		if !used[&rules[i]] {
-			t.Errorf("no address tries %s", rules[i].prefix)
+			t.Errorf("no address tests %s", rules[i].prefix)
 		}
 		if rules[i].name == "" || rules[i].why == "" || rules[i].prefix != rules[i].prefix.Masked() {
-			t.Errorf("%s is not a whole rule", rules[i].prefix)
+			t.Errorf("%s is incomplete, or not masked", rules[i].prefix)
 		}
 	}
 }
 
-func address(t *rapid.T) netip.Addr {
+func drawAddress(t *rapid.T) netip.Addr {
 	if rapid.Bool().Draw(t, "v4") {
 		return netip.AddrFrom4([4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "bytes")))
 	}
 	addr := netip.AddrFrom16([16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "bytes")))
-	for i := range rules { // an address at random is in few of them
+	for i := range rules { // few rules contain a random address
 		if p := rules[i].prefix; p.Addr().Is6() && rapid.IntRange(0, len(rules)).Draw(t, "in") == 0 {
-			return within(p, addr)
+			return withPrefix(p, addr)
 		}
 	}
 	return addr
 }
 
-// within is addr with the first bits of p.
-func within(p netip.Prefix, addr netip.Addr) netip.Addr {
+// withPrefix returns addr with the first bits of p.
+func withPrefix(p netip.Prefix, addr netip.Addr) netip.Addr {
 	head, tail := p.Addr().As16(), addr.As16()
 	for bit := range p.Bits() {
 		mask := byte(0x80) >> (bit % 8)
@@ -111,39 +111,39 @@ func within(p netip.Prefix, addr netip.Addr) netip.Addr {
 	return netip.AddrFrom16(tail)
 }
 
-func TestAnAddressInAnotherFormIsJudgedTheSame(t *testing.T) {
+func TestMappedAndTranslatedAddressesAreBlockedLikeIPv4(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		four := [4]byte(rapid.SliceOfN(rapid.Byte(), 4, 4).Draw(t, "bytes"))
 		addr := netip.AddrFrom4(four)
 		mapped := netip.AddrFrom16(addr.As16())
-		if !mapped.Is4In6() || judge(addr) != judge(mapped) {
-			t.Fatalf("%s and %s are judged by %q and %q", addr, mapped, name(judge(addr)), name(judge(mapped)))
+		if !mapped.Is4In6() || blockedBy(addr) != blockedBy(mapped) {
+			t.Fatalf("%s and %s are blocked by %q and %q", addr, mapped, ruleName(blockedBy(addr)), ruleName(blockedBy(mapped)))
 		}
 		sixteen := translated.Addr().As16()
 		copy(sixteen[12:], four[:])
-		if through := netip.AddrFrom16(sixteen); judge(addr) != judge(through) {
-			t.Fatalf("%s and %s are judged by %q and %q", addr, through, name(judge(addr)), name(judge(through)))
+		if through := netip.AddrFrom16(sixteen); blockedBy(addr) != blockedBy(through) {
+			t.Fatalf("%s and %s are blocked by %q and %q", addr, through, ruleName(blockedBy(addr)), ruleName(blockedBy(through)))
 		}
 	})
 }
 
 func TestWhatNetipCallsNotPublicIsBlocked(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		addr := address(t)
+		addr := drawAddress(t)
 		known := !addr.IsGlobalUnicast() || addr.IsPrivate() || addr.IsLoopback() || addr.IsLinkLocalUnicast() || addr.IsMulticast() || addr.IsUnspecified()
-		if known && judge(addr) == nil {
-			t.Fatalf("%s is let out", addr)
+		if known && blockedBy(addr) == nil {
+			t.Fatalf("%s is not blocked", addr)
 		}
-		if judge(addr.WithZone("eth0")) == nil && addr.Is6() {
-			t.Fatalf("%s is let out with a zone", addr)
+		if blockedBy(addr.WithZone("eth0")) == nil && addr.Is6() {
+			t.Fatalf("%s is not blocked with a zone", addr)
 		}
-		if unicast := netip.MustParsePrefix("2000::/3"); addr.Is6() && judge(addr) == nil && !unicast.Contains(addr) && !addr.Is4In6() && !translated.Contains(addr) {
-			t.Fatalf("%s is let out", addr)
+		if unicast := netip.MustParsePrefix("2000::/3"); addr.Is6() && blockedBy(addr) == nil && !unicast.Contains(addr) && !addr.Is4In6() && !translated.Contains(addr) {
+			t.Fatalf("%s is not blocked", addr)
 		}
 	})
 }
 
-func TestWhatTheOperatorAllowsIsTheAddressThatIsDialled(t *testing.T) {
+func TestAllowedRangesApplyToTheAddressAsDialled(t *testing.T) {
 	g := New([]netip.Prefix{
 		netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00:1::/32"), netip.MustParsePrefix("::ffff:192.168.7.0/120"),
 		netip.MustParsePrefix("64:ff9b::172.16.0.0/108"),
@@ -153,8 +153,8 @@ func TestWhatTheOperatorAllowsIsTheAddressThatIsDialled(t *testing.T) {
 		"fd00:1::9": true, "fd00:2::9": false, "fd00:1::9%eth0": false, "::ffff:10.1.2.3%eth0": false,
 		"192.168.7.1": true, "192.168.8.1": false, "127.0.0.1": false, "172.16.0.1": false, "64:ff9b::172.16.0.1": true,
 	} {
-		if r := g.judge(netip.MustParseAddr(text)); (r == nil) != want {
-			t.Errorf("%s: want allowed %v, got %q", text, want, name(r))
+		if r := g.blockedBy(netip.MustParseAddr(text)); (r == nil) != want {
+			t.Errorf("%s: want allowed %v, got %q", text, want, ruleName(r))
 		}
 	}
 }

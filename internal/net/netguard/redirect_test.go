@@ -16,7 +16,7 @@ import (
 
 var redirects = []int{301, 302, 303, 307, 308}
 
-// redirecting answers /<status>/<where> by leading there.
+// redirecting redirects /<status>/<URL> to the URL with the status.
 func redirecting(w http.ResponseWriter, r *http.Request) {
 	status, to, _ := strings.Cut(strings.TrimPrefix(r.RequestURI, "/"), "/")
 	code, _ := strconv.Atoi(status)
@@ -24,9 +24,9 @@ func redirecting(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(code)
 }
 
-func TestARedirectIsJudgedWhereItLeads(t *testing.T) {
+func TestRedirectsToBlockedAddressesAreRefused(t *testing.T) {
 	server := serve(t, public, "0", redirecting)
-	port, reached := victim(t, portOf(server))
+	port, reached := startVictim(t, portOf(server))
 	z := newZone(t, map[string][][]netip.Addr{
 		"start.test": {answers(public)}, "inside.test": {answers(inside)}, "metadata.test": {answers("169.254.169.254")}, "six.test": {answers("::1")},
 	})
@@ -42,7 +42,7 @@ func TestARedirectIsJudgedWhereItLeads(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					g := New(outside, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second))
+					g := New(allowPublic, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second))
 					_, err = g.Client().Do(request)
 					var blocked *Blocked
 					if !errors.As(err, &blocked) || blocked.Host != strings.Trim(host, "[]") {
@@ -58,11 +58,11 @@ func TestARedirectIsJudgedWhereItLeads(t *testing.T) {
 	}
 }
 
-func TestTheTransportFollowsNothing(t *testing.T) {
+func TestTheTransportFollowsNoRedirects(t *testing.T) {
 	server := serve(t, public, "0", redirecting)
 	for _, status := range redirects {
 		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/"+strconv.Itoa(status)+"/"+server.URL, nil)
-		response, err := New(outside).Transport().RoundTrip(request)
+		response, err := New(allowPublic).Transport().RoundTrip(request)
 		if err != nil || response.StatusCode != status || response.Header.Get("Location") != server.URL {
 			t.Errorf("%d: got %+v, %v", status, response, err)
 		}
@@ -80,16 +80,16 @@ func TestFiveRedirectsAreFollowedAndNotSix(t *testing.T) {
 		}
 		http.Redirect(w, r, "/"+strconv.Itoa(left-1), http.StatusTemporaryRedirect)
 	})
-	if _, err := New(outside).Client().Get(server.URL + "/5"); err != nil || hops.Swap(0) != 6 {
+	if _, err := New(allowPublic).Client().Get(server.URL + "/5"); err != nil || hops.Swap(0) != 6 {
 		t.Errorf("five: %v", err)
 	}
-	if _, err := New(outside).Client().Get(server.URL + "/6"); !errors.Is(err, ErrRedirect) || hops.Load() != 6 {
+	if _, err := New(allowPublic).Client().Get(server.URL + "/6"); !errors.Is(err, ErrRedirect) || hops.Load() != 6 {
 		t.Errorf("six: %v after %d requests", err, hops.Load())
 	}
 }
 
-// pair is a secure server and a plain one, both behind names that the guard may dial.
-func pair(t *testing.T, handler http.HandlerFunc) (g *Guard, secure, plainly string) {
+// serverPair starts a TLS server and a plain one, behind a name that the guard may dial.
+func serverPair(t *testing.T, handler http.HandlerFunc) (g *Guard, secure, plain string) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
 	server.StartTLS()
@@ -104,8 +104,8 @@ func pair(t *testing.T, handler http.HandlerFunc) (g *Guard, secure, plainly str
 	return g, "https://example.com:" + portOf(server), "http://example.com:" + portOf(serve(t, inside, "0", handler))
 }
 
-func TestARedirectNeverLeavesHTTPSNorHTTP(t *testing.T) {
-	g, secure, plainly := pair(t, func(w http.ResponseWriter, r *http.Request) {
+func TestRedirectsFromHTTPSToHTTPAndToOtherProtocolsAreRefused(t *testing.T) {
+	g, secure, plain := serverPair(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/end" {
 			ok(w, r)
 			return
@@ -113,17 +113,17 @@ func TestARedirectNeverLeavesHTTPSNorHTTP(t *testing.T) {
 		redirecting(w, r)
 	})
 	for _, status := range redirects {
-		way := "/" + strconv.Itoa(status) + "/"
-		if response, err := g.Client().Get(plainly + way + secure + "/end"); err != nil || response.StatusCode != http.StatusOK {
+		prefix := "/" + strconv.Itoa(status) + "/"
+		if response, err := g.Client().Get(plain + prefix + secure + "/end"); err != nil || response.StatusCode != http.StatusOK {
 			t.Errorf("%d from http to https: %v", status, err)
 		}
 		for from, to := range map[string]string{
-			"https to http":                secure + way + plainly + "/end",
-			"http to https to http":        plainly + way + secure + way + plainly + "/end",
-			"a file":                       plainly + way + "file:///etc/passwd",
-			"another protocol":             plainly + way + "gopher://example.com/",
-			"a socket":                     plainly + way + "unix:///run/admin.sock",
-			"a password that is not asked": plainly + way + strings.Replace(plainly, "http://", "http://user:pw@", 1) + "/end",
+			"https to http":         secure + prefix + plain + "/end",
+			"http to https to http": plain + prefix + secure + prefix + plain + "/end",
+			"a file":                plain + prefix + "file:///etc/passwd",
+			"another protocol":      plain + prefix + "gopher://example.com/",
+			"a socket":              plain + prefix + "unix:///run/admin.sock",
+			"a user and password":   plain + prefix + strings.Replace(plain, "http://", "http://user:pw@", 1) + "/end",
 		} {
 			if _, err := g.Client().Get(to); !errors.Is(err, ErrRedirect) {
 				t.Errorf("%d, %s: %v", status, from, err)
@@ -132,7 +132,7 @@ func TestARedirectNeverLeavesHTTPSNorHTTP(t *testing.T) {
 	}
 }
 
-func TestNoSecretGoesToAnotherHost(t *testing.T) {
+func TestNoSecretHeaderGoesToAnotherHost(t *testing.T) {
 	const canary = "canary-7f3a"
 	var leaked, seen, arrived atomic.Int64
 	other := serve(t, public, "0", func(w http.ResponseWriter, r *http.Request) {
@@ -157,7 +157,7 @@ func TestNoSecretGoesToAnotherHost(t *testing.T) {
 		redirecting(w, r)
 	})
 	z := newZone(t, map[string][][]netip.Addr{"a.test": {answers(public)}, "sub.a.test": {answers(public)}, "b.test": {answers(public)}})
-	g := New(outside, WithResolver(z.resolver()))
+	g := New(allowPublic, WithResolver(z.resolver()))
 	send := func(header string, status int, to string) error {
 		request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://a.test:"+portOf(server)+"/"+strconv.Itoa(status)+"/"+to, strings.NewReader("{}"))
 		request.Header.Set("Content-Type", "application/json")

@@ -9,27 +9,28 @@ import (
 	"strings"
 )
 
-// A URL is where a customer wants requests sent. Only Parse makes one, and only a Guard may dial it: a test names every
-// place that reads its text.
+// A URL is a base URL that a customer has set. Only Parse makes one, and only a Guard may dial it: a test lists every
+// file that reads its text.
 type URL struct{ text string }
 
-// String is the URL with its host in small letters and without a slash at its end.
+// String returns the URL with its scheme and host in lower case and without a slash at its end.
 func (u URL) String() string { return u.text }
 
-// IsZero reports whether there is none.
+// IsZero reports whether no URL is set.
 func (u URL) IsZero() bool { return u.text == "" }
 
 // MarshalText implements encoding.TextMarshaler, for listings.
 func (u URL) MarshalText() ([]byte, error) { return []byte(u.text), nil }
 
-// longest is the most bytes that a URL may have.
-const longest = 2048
+// maxLength bounds a URL, in bytes.
+const maxLength = 2048
 
-// Parse reads the base URL that a customer may set. It refuses what can be told from the text, addresses that the guard
-// would not dial among it; what a name leads to is judged when it is dialled. Its errors are for customers.
+// Parse validates a base URL that a customer sets. It refuses what the text alone shows to be wrong, such as an address
+// that the guard would not dial. A name is resolved, and its addresses are checked, when it is dialled. Errors are for
+// customers.
 func (g *Guard) Parse(text string) (URL, error) {
-	if len(text) > longest {
-		return URL{}, fmt.Errorf("must have at most %d bytes", longest)
+	if len(text) > maxLength {
+		return URL{}, fmt.Errorf("must have at most %d bytes", maxLength)
 	}
 	for _, c := range []byte(text) {
 		if c <= ' ' || c > '~' {
@@ -49,18 +50,18 @@ func (g *Guard) Parse(text string) (URL, error) {
 		return URL{}, errors.New("must have no user or password")
 	case strings.ContainsAny(text, "?#"):
 		return URL{}, errors.New("must have no query or fragment")
-	case !portable(u):
+	case !validPort(u):
 		return URL{}, errors.New("must have a port from 1 to 65535")
 	}
-	if err := g.host(u.Hostname()); err != nil {
+	if err := g.checkHost(u.Hostname()); err != nil {
 		return URL{}, err
 	}
 	end := len(u.Scheme) + len("://") + len(u.Host)
 	return URL{text: strings.ToLower(text[:end]) + strings.TrimRight(text[end:], "/")}, nil
 }
 
-// portable reports whether a URL names a port that there is, or none. An empty one, as in host:, is neither.
-func portable(u *url.URL) bool {
+// validPort reports whether a URL has a valid port or none. An empty port, as in "host:", is invalid.
+func validPort(u *url.URL) bool {
 	if u.Port() == "" {
 		return !strings.HasSuffix(u.Host, ":")
 	}
@@ -68,18 +69,18 @@ func portable(u *url.URL) bool {
 	return err == nil && port > 0
 }
 
-// host judges a host by its text: an address as if it were dialled, a name by its form alone. A name that ends in a
-// number is an address to some resolvers (2130706433, 0x7f.1, 127.1), and a name to none.
-func (g *Guard) host(host string) error {
+// checkHost checks an address as if it were dialled, and a name by its form alone. A name whose last label is a number
+// is refused: some resolvers take it for an address (2130706433, 0x7f.1, 127.1), and no top-level domain is one.
+func (g *Guard) checkHost(host string) error {
 	if addr, err := netip.ParseAddr(host); err == nil {
-		if r := g.judge(addr); r != nil {
+		if r := g.blockedBy(addr); r != nil {
 			return fmt.Errorf("%w: %s", r.blocked(host, addr), r.name)
 		}
 		return nil
 	}
 	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
 	for _, label := range labels {
-		if len(label) < 1 || len(label) > 63 || strings.Trim(label, letters) != "" {
+		if len(label) < 1 || len(label) > 63 || strings.Trim(label, hostChars) != "" {
 			return errors.New("must name a host by letters, digits, hyphens and dots")
 		}
 	}
@@ -87,16 +88,17 @@ func (g *Guard) host(host string) error {
 	if len(host) > 253 || numeric(last) {
 		return errors.New("must name a host, or an address as four numbers with dots or in brackets")
 	}
-	if strings.EqualFold(last, "localhost") { // the one name whose address is known without asking
-		return g.host("127.0.0.1")
+	if strings.EqualFold(last, "localhost") { // the one name whose address is known without a resolver
+		return g.checkHost("127.0.0.1")
 	}
 	return nil
 }
 
-const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+const hostChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 
 // numeric reports whether a label is a number: decimal, octal or hexadecimal.
 func numeric(label string) bool {
 	lower := strings.ToLower(label)
-	return strings.Trim(lower, "0123456789") == "" || strings.HasPrefix(lower, "0x") && strings.Trim(lower[2:], "0123456789abcdef") == ""
+	return strings.Trim(lower, "0123456789") == "" ||
+		strings.HasPrefix(lower, "0x") && strings.Trim(lower[2:], "0123456789abcdef") == ""
 }

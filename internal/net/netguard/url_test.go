@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestAURLIsWhatACustomerMaySet(t *testing.T) {
+func TestParseAcceptsAndRefuses(t *testing.T) {
 	g := New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
 	for text, want := range map[string]string{
 		"https://api.example.com/v1":              "",
@@ -93,14 +93,14 @@ func TestAURLIsWhatACustomerMaySet(t *testing.T) {
 	}
 }
 
-func TestABlockedLiteralSaysWhichAndWhy(t *testing.T) {
+func TestParseReportsABlockedLiteral(t *testing.T) {
 	var blocked *Blocked
 	if _, err := New(nil).Parse("https://[::ffff:10.0.0.1]/v1"); !errors.As(err, &blocked) || blocked.Host != "::ffff:10.0.0.1" || blocked.Why != "private: is a private network's" {
 		t.Errorf("got %+v", blocked)
 	}
 }
 
-func TestAURLHasOneSpelling(t *testing.T) {
+func TestParseNormalizes(t *testing.T) {
 	g := New(nil)
 	for text, want := range map[string]string{
 		"HTTPS://Api.Example.COM:8443/V1/": "https://api.example.com:8443/V1", "http://A": "http://a", "http://A//": "http://a",
@@ -112,7 +112,7 @@ func TestAURLHasOneSpelling(t *testing.T) {
 	}
 }
 
-func TestAURLIsListedAsText(t *testing.T) {
+func TestAURLMarshalsAsText(t *testing.T) {
 	u, err := New(nil).Parse("https://example.com/v1/")
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestAURLIsListedAsText(t *testing.T) {
 	}
 }
 
-// What Parse takes, it takes again, and net/url finds the same host in it with a path put behind.
+// Parse accepts its own result unchanged, and net/url finds the same host in it after a path was appended.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"https://example.com/v1/", "http://[::1]:80", "http://2130706433/", "http://0x7f.1", "http://a:1@b:2", "https://example.com:443//",
@@ -147,7 +147,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil || joined.User != nil || joined.Hostname() == "" || joined.Opaque != "" || (joined.Scheme != "http" && joined.Scheme != "https") {
 			t.Fatalf("%q joins to %+v: %v", text, joined, err)
 		}
-		if addr, err := netip.ParseAddr(joined.Hostname()); err == nil && judge(addr) != nil {
+		if addr, err := netip.ParseAddr(joined.Hostname()); err == nil && blockedBy(addr) != nil {
 			t.Fatalf("%q leads to %s", text, addr)
 		}
 	})

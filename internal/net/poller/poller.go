@@ -1,107 +1,61 @@
-// Package poller looks after many connections with one goroutine, each in its turn, as soon as something has come on it. A stream of a language
-// model brings a few words at a time: a goroutine that wakes for each of them, and sleeps again, takes longer to do so than to pass them on.
+//go:build linux
+
+// Package poller serves many connections with a few goroutines. A goroutine waits for all of its connections with one
+// epoll instance and calls back for each that has become readable.
+//
+// It is for streams of language models, which bring a few words at a time. A goroutine for each stream that is woken
+// for every event, and blocks again, spends more time on that than on passing the event on.
+//
+// The package builds on Linux only.
 package poller
 
-import (
-	"sync/atomic"
-	"syscall"
-	"time"
-)
+import "sync"
 
-// A Place is what a connection has on a rota. Its turns are one after the other, and there is none before Wait and none when it has returned.
-// The zero Place is ready.
-type Registration struct {
-	state atomic.Int32
-	turn  func(now time.Time) bool
-	over  chan any // of the wait; what a turn has panicked with, mostly nothing
-	wheel *wheel   // which it keeps: on another, the news of one could come in the turn of the other, and be lost
+// A Poller has up to a maximum of goroutines, and starts them as connections are registered. A nil Poller has none, and
+// accepts no registration.
+type Poller struct {
+	mutex    sync.Mutex
+	loops    []*loop
+	maxLoops int
 }
 
-// The states of a place.
-const (
-	away    int32 = iota // nobody waits
-	waiting              // for a turn
-	turning              // it has it
-	leaving              // it has it, and it is the last
-	gone                 // for good
-)
+// registrationsPerLoop is how many registrations one goroutine has before the next one is started.
+const registrationsPerLoop = 256
 
-// A conn is the connection that a place is for.
-type conn = syscall.RawConn
+// New returns a Poller of at most maxLoops goroutines.
+func New(maxLoops int) *Poller { return &Poller{maxLoops: maxLoops} }
 
-// Wait has turn called whenever something may have come on the connection, until turn is false or the place is left. It is false at once
-// where there is no rota for the connection. A turn runs where others wait for theirs: it reads what there is, to the last byte, and waits for
-// nothing.
-func (p *Registration) Wait(r *Poller, on conn, turn func(now time.Time) bool) bool {
-	p.turn = turn
-	if p.over == nil {
-		p.over = make(chan any, 1)
-	}
-	if !p.state.CompareAndSwap(away, waiting) {
-		return true
-	}
-	leave, ok := r.enter(on, p)
-	if !ok && p.state.CompareAndSwap(waiting, away) {
-		return false
-	}
-	panicked := <-p.over // also where it was left, or an old word for its number has given it a turn, before it could enter
-	if ok {
-		leave()
-	}
-	if panicked != nil {
-		panic(panicked)
-	}
-	return true
-}
-
-// Leave ends the wait, and all that would come after it. It may be called from anywhere, a turn included, and does not wait for the end of one.
-func (p *Registration) Cancel() {
-	for {
-		switch state := p.state.Load(); state {
-		case away:
-			if p.state.CompareAndSwap(away, gone) {
-				return
-			}
-		case waiting:
-			if p.state.CompareAndSwap(waiting, gone) {
-				p.over <- nil
-				return
-			}
-		case turning:
-			if p.state.CompareAndSwap(turning, leaving) {
-				return
-			}
-		default:
-			return
-		}
-	}
-}
-
-// take has the place's turn, if it waits for one. A connection that has ended has none: that is for who waits to find out.
-func (p *Registration) take(now time.Time, ended bool) {
-	if !p.state.CompareAndSwap(waiting, turning) {
+// Close ends the goroutines. No Wait may be under way.
+func (p *Poller) Close() {
+	if p == nil {
 		return
 	}
-	var stays bool
-	var panicked any
-	if !ended {
-		stays, panicked = p.guarded(now)
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for _, l := range p.loops {
+		_ = l.file.Close()
 	}
-	if stays && p.state.CompareAndSwap(turning, waiting) {
-		return
-	}
-	if !p.state.CompareAndSwap(turning, away) {
-		p.state.Store(gone) // left meanwhile
-	}
-	p.over <- panicked
+	p.loops, p.maxLoops = nil, 0
 }
 
-// guarded keeps one connection's panic from the others: it is for who waits.
-func (p *Registration) guarded(now time.Time) (stays bool, panicked any) {
-	defer func() {
-		if panicked = recover(); panicked != nil {
-			stays = false
+// pick returns the loop for a new registration: the first that is not full, else a new one, else the one with the
+// fewest registrations. It returns nil if there is none.
+func (p *Poller) pick() *loop {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	var best *loop
+	for _, l := range p.loops {
+		if n := l.count.Load(); n < registrationsPerLoop {
+			return l
+		} else if best == nil || n < best.count.Load() {
+			best = l
 		}
-	}()
-	return p.turn(now), nil
+	}
+	if len(p.loops) < p.maxLoops {
+		if l, err := newLoop(); err == nil {
+			p.loops = append(p.loops, l)
+			return l
+		}
+	}
+	return best
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package poller_test
 
 import (
@@ -15,8 +17,8 @@ import (
 	"sovereign/internal/net/poller"
 )
 
-// pair is two ends of a connection.
-func pair(t *testing.T) (near, far *net.TCPConn) {
+// tcpPair returns both ends of a loopback connection.
+func tcpPair(t *testing.T) (near, far *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,7 +37,7 @@ func pair(t *testing.T) (near, far *net.TCPConn) {
 	return a.(*net.TCPConn), b.(*net.TCPConn) //nolint:forcetypeassert // they are
 }
 
-func raw(t *testing.T, conn *net.TCPConn) syscall.RawConn {
+func rawConn(t *testing.T, conn *net.TCPConn) syscall.RawConn {
 	t.Helper()
 	r, err := conn.SyscallConn()
 	if err != nil {
@@ -44,21 +46,22 @@ func raw(t *testing.T, conn *net.TCPConn) syscall.RawConn {
 	return r
 }
 
-// glance reads what there is without waiting. The buffer is small, so that one turn reads more than once.
-func glance(conn syscall.RawConn, each func(p []byte)) (err error) {
-	var room [100]byte
+// readAvailable reads what has arrived without blocking. Its buffer is small, so that one callback reads more than
+// once.
+func readAvailable(conn syscall.RawConn, each func(p []byte)) (err error) {
+	var buffer [100]byte
 	for err == nil {
 		var n int
-		if failed := conn.Read(func(fd uintptr) bool { n, err = syscall.Read(int(fd), room[:]); return true }); failed != nil {
+		if failed := conn.Read(func(fd uintptr) bool { n, err = syscall.Read(int(fd), buffer[:]); return true }); failed != nil {
 			return failed
 		}
 		if n == 0 && err == nil {
 			err = io.EOF
 		}
 		if n > 0 {
-			each(room[:n])
+			each(buffer[:n])
 		}
-		if n < len(room) {
+		if n < len(buffer) {
 			break
 		}
 	}
@@ -78,30 +81,30 @@ func wait(t *testing.T, what string, done <-chan struct{}) {
 	}
 }
 
-// Whatever comes is read, in order and to the last byte, however the pieces fall and however often a place is left in a turn and taken again. No
-// two turns of a place are at once, and there is none while nobody waits.
-func TestEveryByteHasItsTurn(t *testing.T) {
-	const conns, bytes = 300, 20_000 // more than one goroutine has
-	r := poller.New(2)
-	defer r.Close()
+// Every byte is read, in order, however the segments arrive and however often a callback ends Wait and Wait is called
+// again. Callbacks of one registration do not overlap, and none runs outside Wait.
+func TestEveryByteReachesItsCallback(t *testing.T) {
+	const conns, bytes = 300, 20_000 // more than one goroutine serves
+	p := poller.New(2)
+	defer p.Close()
 	var all sync.WaitGroup
 	for i := range conns {
-		near, far := pair(t)
+		near, far := tcpPair(t)
 		all.Go(func() { send(far, bytes, uint64(i)) })
 		all.Go(func() {
-			conn := raw(t, near)
-			var place poller.Registration
-			var busy, here atomic.Bool
+			conn := rawConn(t, near)
+			var registration poller.Registration
+			var running, waiting atomic.Bool
 			random := rand.New(rand.NewPCG(uint64(i), 2))
 			read, wrong := 0, false
 			for read < bytes {
-				here.Store(true)
-				ok := place.Wait(r, conn, func(time.Time) bool {
-					if !here.Load() || !busy.CompareAndSwap(false, true) {
-						t.Error("a turn of somebody who does not wait, or is busy")
+				waiting.Store(true)
+				ok := registration.Wait(p, conn, func(time.Time) bool {
+					if !waiting.Load() || !running.CompareAndSwap(false, true) {
+						t.Error("a callback outside Wait, or two at once")
 					}
-					defer busy.Store(false)
-					if err := glance(conn, func(p []byte) {
+					defer running.Store(false)
+					if err := readAvailable(conn, func(p []byte) {
 						for _, c := range p {
 							wrong = wrong || c != byte(read)
 							read++
@@ -111,9 +114,9 @@ func TestEveryByteHasItsTurn(t *testing.T) {
 					}
 					return read < bytes && random.IntN(20) > 0
 				})
-				here.Store(false)
+				waiting.Store(false)
 				if !ok || wrong {
-					t.Error("no place, or another's bytes")
+					t.Error("not registered, or another connection's bytes")
 					return
 				}
 			}
@@ -140,12 +143,12 @@ func send(to net.Conn, bytes int, seed uint64) {
 	}
 }
 
-// Leaving ends a wait, whenever it comes, and everything after it.
-func TestLeavingAtAnyMoment(t *testing.T) {
-	r := poller.New(1)
-	defer r.Close()
-	near, far := pair(t)
-	conn := raw(t, near)
+// Cancel ends Wait at any moment, and every Wait after it.
+func TestCancelEndsWaitAtAnyMoment(t *testing.T) {
+	p := poller.New(1)
+	defer p.Close()
+	near, far := tcpPair(t)
+	conn := rawConn(t, near)
 	stop := make(chan struct{})
 	var writer sync.WaitGroup
 	writer.Go(func() {
@@ -159,105 +162,105 @@ func TestLeavingAtAnyMoment(t *testing.T) {
 		}
 	})
 	for i := range 3000 {
-		var place poller.Registration
+		var registration poller.Registration
 		done := make(chan struct{})
 		go func() {
 			for range i % 3 {
 				runtime.Gosched()
 			}
-			place.Cancel()
-			place.Cancel()
+			registration.Cancel()
+			registration.Cancel()
 		}()
 		go func() {
 			defer close(done)
 			for range 2 { // the second returns at once
-				if !place.Wait(r, conn, func(time.Time) bool { _ = glance(conn, func([]byte) {}); return true }) {
-					t.Error("no place")
+				if !registration.Wait(p, conn, func(time.Time) bool { _ = readAvailable(conn, func([]byte) {}); return true }) {
+					t.Error("not registered")
 				}
 			}
 		}()
-		wait(t, "a wait that was left", done)
+		wait(t, "a cancelled Wait", done)
 	}
 	close(stop)
 	writer.Wait()
 }
 
-func TestLeavingInATurn(t *testing.T) {
-	r := poller.New(1)
-	defer r.Close()
-	near, far := pair(t)
-	var place poller.Registration
+func TestCancelInTheCallbackEndsWait(t *testing.T) {
+	p := poller.New(1)
+	defer p.Close()
+	near, far := tcpPair(t)
+	var registration poller.Registration
 	_, _ = far.Write([]byte("x"))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		place.Wait(r, raw(t, near), func(time.Time) bool { place.Cancel(); return true })
+		registration.Wait(p, rawConn(t, near), func(time.Time) bool { registration.Cancel(); return true })
 	}()
-	wait(t, "a place that left in its turn", done)
+	wait(t, "a Wait cancelled by its callback", done)
 }
 
-// A connection that its peer has ended, or that was closed here and left, does not keep anybody waiting, and what has come before can be read.
-func TestTheEndOfAConnectionEndsTheWait(t *testing.T) {
-	r := poller.New(1)
-	defer r.Close()
+// The end of a connection ends Wait, and a connection that was closed before is not registered.
+func TestTheEndOfAConnectionEndsWait(t *testing.T) {
+	p := poller.New(1)
+	defer p.Close()
 	for name, end := range map[string]func(near, far *net.TCPConn){
 		"closed": func(_, far *net.TCPConn) { _, _ = far.Write([]byte("x")); _ = far.Close() },
 		"half":   func(_, far *net.TCPConn) { _, _ = far.Write([]byte("x")); _ = far.CloseWrite() },
 		"reset":  func(_, far *net.TCPConn) { _ = far.SetLinger(0); _ = far.Close() },
 	} {
-		near, far := pair(t)
-		conn := raw(t, near)
-		var place poller.Registration
+		near, far := tcpPair(t)
+		conn := rawConn(t, near)
+		var registration poller.Registration
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			place.Wait(r, conn, func(time.Time) bool { return glance(conn, func([]byte) {}) == nil })
+			registration.Wait(p, conn, func(time.Time) bool { return readAvailable(conn, func([]byte) {}) == nil })
 		}()
 		time.Sleep(5 * time.Millisecond)
 		end(near, far)
 		wait(t, name, done)
 	}
-	near, _ := pair(t)
-	conn := raw(t, near)
+	near, _ := tcpPair(t)
+	conn := rawConn(t, near)
 	_ = near.Close()
-	var place poller.Registration
-	if place.Wait(r, conn, func(time.Time) bool { return true }) {
-		t.Error("a closed connection has a place")
+	var registration poller.Registration
+	if registration.Wait(p, conn, func(time.Time) bool { return true }) {
+		t.Error("a closed connection was registered")
 	}
 }
 
-// One who panics does so where it waits, and the others do not notice.
-func TestAPanicIsForWhoWaits(t *testing.T) {
-	r := poller.New(1)
-	defer r.Close()
-	near, far := pair(t)
+// A panic of a callback reaches the caller of its Wait, and other connections are served on.
+func TestACallbacksPanicReachesWait(t *testing.T) {
+	p := poller.New(1)
+	defer p.Close()
+	near, far := tcpPair(t)
 	_, _ = far.Write([]byte("x"))
 	panicked := make(chan any, 1)
 	go func() {
 		defer func() { panicked <- recover() }()
-		var place poller.Registration
-		place.Wait(r, raw(t, near), func(time.Time) bool { panic("boom") })
+		var registration poller.Registration
+		registration.Wait(p, rawConn(t, near), func(time.Time) bool { panic("boom") })
 	}()
 	if got := <-panicked; got != "boom" {
 		t.Errorf("%v", got)
 	}
-	other, end := pair(t)
+	other, end := tcpPair(t)
 	_, _ = end.Write([]byte("x"))
-	var place poller.Registration
-	if !place.Wait(r, raw(t, other), func(time.Time) bool { return false }) {
-		t.Error("no place after a panic")
+	var registration poller.Registration
+	if !registration.Wait(p, rawConn(t, other), func(time.Time) bool { return false }) {
+		t.Error("not registered after a panic")
 	}
 }
 
-func TestWithoutARotaNobodyWaits(t *testing.T) {
-	near, _ := pair(t)
-	var place poller.Registration
-	if place.Wait(nil, raw(t, near), func(time.Time) bool { return true }) {
-		t.Error("it has waited")
+func TestWaitReturnsFalseWithoutAPoller(t *testing.T) {
+	near, _ := tcpPair(t)
+	var registration poller.Registration
+	if registration.Wait(nil, rawConn(t, near), func(time.Time) bool { return true }) {
+		t.Error("Wait has waited")
 	}
 	closed := poller.New(1)
 	closed.Close()
-	if place.Wait(closed, raw(t, near), func(time.Time) bool { return true }) {
-		t.Error("it has waited")
+	if registration.Wait(closed, rawConn(t, near), func(time.Time) bool { return true }) {
+		t.Error("Wait has waited")
 	}
 }

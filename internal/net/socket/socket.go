@@ -1,4 +1,12 @@
-// Package socket reads and writes connections as package net does, for less: see kernel.go and question.go for how.
+//go:build linux
+
+// Package socket reads and writes TCP connections with fewer system calls and scheduler transitions than package net.
+//
+// It works below a net.Conn, on the connection's syscall.RawConn: deadlines, Close and the wait for readiness stay
+// package net's, only the calls of read, write and writev are made here, by RawSyscall (see syscall.go). An Exchange
+// sends a request and waits for the first bytes of the response in one hold of the RawConn (see exchange.go).
+//
+// The package builds on Linux only.
 package socket
 
 import (
@@ -10,26 +18,29 @@ import (
 	"syscall"
 )
 
-// A Socket is a connection's. What it reads and writes waits for the peer until the connection's deadlines.
+// A Socket reads and writes a connection. Read and Write block until the connection's deadlines, like those of a
+// net.Conn. All methods may be called concurrently.
 type Socket struct {
-	Raw     syscall.RawConn
-	conn    net.Conn // whose Raw is
-	in, out transfer
-	asked   *Question
-	ask     func(fd uintptr) bool
+	Raw          syscall.RawConn
+	conn         net.Conn // the connection of Raw
+	in, out      transfer
+	exchange     *Exchange // the one under way; guarded by in.mutex
+	exchangeStep func(fd uintptr) bool
 }
 
-// A transfer is a read, or a write, under way.
+// A transfer is the state of one direction: the read or the write under way. It lives in the Socket, and step is bound
+// once, so that neither a read nor a write allocates a closure.
 type transfer struct {
-	mutex sync.Mutex // one at a time, as with a connection
-	step  func(fd uintptr) bool
-	text  []byte // what it reads into, or what is left to write
-	waits bool
-	n     int // bytes that were read
-	errno syscall.Errno
+	mutex  sync.Mutex // one read, and one write, at a time
+	step   func(fd uintptr) bool
+	buffer []byte // to read into, or what is left to write
+	blocks bool   // wait for readiness instead of returning EAGAIN
+	n      int    // bytes read
+	errno  syscall.Errno
 }
 
-// Of is the socket of a connection, or nil where it has none.
+// Of returns the socket of a connection, or nil if it has none, such as a net.Pipe. A connection with a method
+// Socket() *Socket is asked for its own.
 func Of(conn net.Conn) *Socket {
 	if c, ok := conn.(interface{ Socket() *Socket }); ok {
 		return c.Socket()
@@ -43,77 +54,78 @@ func Of(conn net.Conn) *Socket {
 		return nil
 	}
 	s := &Socket{Raw: raw, conn: conn}
-	s.in.step, s.out.step, s.ask = s.in.read, s.out.write, s.inquire
+	s.in.step, s.out.step, s.exchangeStep = s.in.read, s.out.write, s.stepExchange
 	return s
 }
 
-// read is called until it is true: when something may have come.
+// read is a step of RawConn.Read, which calls it again on readability until it returns true.
 func (t *transfer) read(fd uintptr) bool {
-	t.n, t.errno = receive(fd, t.text)
-	return t.errno != syscall.EAGAIN || !t.waits
+	t.n, t.errno = rawRead(fd, t.buffer)
+	return t.errno != syscall.EAGAIN || !t.blocks
 }
 
-// write is called until it is true: when there may be room.
+// write is a step of RawConn.Write, which calls it again on writability until it returns true.
 func (t *transfer) write(fd uintptr) bool {
 	var n int
-	for t.errno = 0; len(t.text) > 0 && t.errno == 0; t.text = t.text[n:] {
-		n, t.errno = send(fd, t.text)
+	for t.errno = 0; len(t.buffer) > 0 && t.errno == 0; t.buffer = t.buffer[n:] {
+		n, t.errno = rawWrite(fd, t.buffer)
 	}
-	return t.errno != syscall.EAGAIN || !t.waits
+	return t.errno != syscall.EAGAIN || !t.blocks
 }
 
-// Read is as a connection's.
+// Read implements io.Reader. Its errors are those of a net.Conn.
 func (s *Socket) Read(p []byte) (int, error) { return s.read(p, true) }
 
-// TryRead reads what has come. That it is nothing is told as a deadline that has passed: TLS takes it for something that goes by.
+// TryRead reads without blocking. When nothing has arrived it returns os.ErrDeadlineExceeded, unwrapped: crypto/tls
+// treats that as a temporary error, and reads on later.
 func (s *Socket) TryRead(p []byte) (int, error) { return s.read(p, false) }
 
-func (s *Socket) read(p []byte, waits bool) (int, error) {
+func (s *Socket) read(p []byte, blocks bool) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
 	s.in.mutex.Lock()
 	defer s.in.mutex.Unlock()
-	s.in.text, s.in.waits = p, waits
+	s.in.buffer, s.in.blocks = p, blocks
 	err := s.Raw.Read(s.in.step)
-	s.in.text = nil
+	s.in.buffer = nil
 	switch {
 	case err != nil:
-		return 0, s.failed("read", err)
+		return 0, s.opError("read", err)
 	case s.in.errno == syscall.EAGAIN:
 		return 0, os.ErrDeadlineExceeded
 	case s.in.errno != 0:
-		return 0, s.failed("read", s.in.errno)
+		return 0, s.opError("read", s.in.errno)
 	case s.in.n == 0:
 		return 0, io.EOF
 	}
 	return s.in.n, nil
 }
 
-// Write is as a connection's.
+// Write implements io.Writer. Its errors are those of a net.Conn.
 func (s *Socket) Write(p []byte) (int, error) { return s.write(p, true) }
 
-// TryWrite writes as much as there is room for, if that is nothing.
+// TryWrite writes without blocking: as much of p as the send buffer takes. It returns 0, nil when the buffer is full.
 func (s *Socket) TryWrite(p []byte) (int, error) { return s.write(p, false) }
 
-func (s *Socket) write(p []byte, waits bool) (int, error) {
+func (s *Socket) write(p []byte, blocks bool) (int, error) {
 	s.out.mutex.Lock()
 	defer s.out.mutex.Unlock()
-	s.out.text, s.out.waits = p, waits
+	s.out.buffer, s.out.blocks = p, blocks
 	err := s.Raw.Write(s.out.step)
-	n := len(p) - len(s.out.text)
-	s.out.text = nil
+	n := len(p) - len(s.out.buffer)
+	s.out.buffer = nil
 	switch {
 	case err != nil:
-		return n, s.failed("write", err)
+		return n, s.opError("write", err)
 	case s.out.errno != 0 && s.out.errno != syscall.EAGAIN:
-		return n, s.failed("write", s.out.errno)
+		return n, s.opError("write", s.out.errno)
 	}
 	return n, nil
 }
 
-// failed tells an error as package net does.
-func (s *Socket) failed(op string, err error) error {
+// opError wraps an error in the *net.OpError that package net would return for it.
+func (s *Socket) opError(op string, err error) error {
 	var errno syscall.Errno
 	var raw *net.OpError
 	if errors.As(err, &raw) {
@@ -125,17 +137,20 @@ func (s *Socket) failed(op string, err error) error {
 	return &net.OpError{Op: op, Net: to.Network(), Source: s.conn.LocalAddr(), Addr: to, Err: err}
 }
 
-// Quiet reports whether the peer has said nothing that was not read, if only that it goes. It may take a byte of what it said.
-func (s *Socket) Quiet() bool {
+// Stale reports whether an idle connection must not be used again, because the peer has closed it or has sent
+// something. The check may consume a byte of what the peer sent.
+func (s *Socket) Stale() bool {
 	var one [1]byte
 	_, err := s.TryRead(one[:])
-	return err == os.ErrDeadlineExceeded //nolint:errorlint // which package net tells of the connection's own, and tells it wrapped
+	return err != os.ErrDeadlineExceeded //nolint:errorlint // the connection's own deadline is the same error, wrapped
 }
 
-// WakeAt says how many bytes must have come before who waits for them is woken; a kernel that cannot hold so many does it earlier. To be
-// woken for every piece of much that is on its way costs more than to read it: the wake itself, and what the processor had in its caches.
-func (s *Socket) WakeAt(bytes int) {
+// SetReadLowWater sets SO_RCVLOWAT: a blocked read is woken once that many bytes have arrived, or the connection has
+// ended. The kernel wakes it earlier if the receive buffer cannot hold so many. A long body arrives in many segments,
+// and a wakeup for each costs more than the copy.
+func (s *Socket) SetReadLowWater(bytes int) {
 	_ = s.Raw.Control(func(fd uintptr) {
-		_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, bytes) // else it is woken as usual
+		// An error leaves the mark as it was: then reads are woken more often.
+		_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, bytes)
 	})
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package socket
 
 import (
@@ -14,8 +16,8 @@ import (
 	"time"
 )
 
-// pair is a connection and its other end.
-func pair(t testing.TB) (near, far *net.TCPConn) {
+// tcpPair returns both ends of a loopback connection.
+func tcpPair(t testing.TB) (near, far *net.TCPConn) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -35,16 +37,16 @@ func pair(t testing.TB) (near, far *net.TCPConn) {
 	return near, far
 }
 
-const soon = 30 * time.Millisecond
+const shortDelay = 30 * time.Millisecond
 
-// plenty is more than a socket holds.
-var plenty = make([]byte, 64<<20)
+// oversized is more than the buffers of a socket hold.
+var oversized = make([]byte, 64<<20)
 
-// What package net does and says, a socket does and says.
-func TestASocketIsReadAndWrittenAsPackageNetDoes(t *testing.T) {
+// Results and error texts are those of package net.
+func TestReadAndWriteBehaveLikePackageNet(t *testing.T) {
 	read := func(c io.ReadWriter) (int, error) { return c.Read(make([]byte, 100)) }
-	much := func(c io.ReadWriter) (int, error) {
-		n, err := c.Write(plenty)
+	writeMuch := func(c io.ReadWriter) (int, error) {
+		n, err := c.Write(oversized)
 		return min(n, 1), err
 	}
 	for name, of := range map[string]struct {
@@ -52,34 +54,34 @@ func TestASocketIsReadAndWrittenAsPackageNetDoes(t *testing.T) {
 		does   func(io.ReadWriter) (int, error)
 		while  func(near, far *net.TCPConn)
 	}{
-		"words":                {func(_, far *net.TCPConn) { _, _ = io.WriteString(far, "hello") }, read, nil},
-		"words that come":      {nil, read, func(_, far *net.TCPConn) { _, _ = io.WriteString(far, "hello") }},
-		"no room":              {nil, func(c io.ReadWriter) (int, error) { return c.Read(nil) }, nil},
-		"nothing to write":     {nil, func(c io.ReadWriter) (int, error) { return c.Write(nil) }, nil},
-		"an end":               {func(_, far *net.TCPConn) { _ = far.CloseWrite() }, read, nil},
-		"an end that comes":    {nil, read, func(_, far *net.TCPConn) { _ = far.Close() }},
-		"a reset":              {nil, read, func(_, far *net.TCPConn) { _ = far.SetLinger(0); _ = far.Close() }},
-		"closed":               {func(near, _ *net.TCPConn) { _ = near.Close() }, read, nil},
-		"closed meanwhile":     {nil, read, func(near, _ *net.TCPConn) { _ = near.Close() }},
-		"too late":             {func(near, _ *net.TCPConn) { _ = near.SetDeadline(time.Unix(1, 0)) }, read, nil},
-		"in vain":              {nil, read, func(near, _ *net.TCPConn) { _ = near.SetDeadline(time.Unix(1, 0)) }},
-		"written too late":     {func(near, _ *net.TCPConn) { _ = near.SetDeadline(time.Unix(1, 0)) }, much, nil},
-		"written in vain":      {nil, much, func(near, _ *net.TCPConn) { _ = near.SetDeadline(time.Unix(1, 0)) }},
-		"written when closed":  {func(near, _ *net.TCPConn) { _ = near.Close() }, much, nil},
-		"closed while written": {nil, much, func(near, _ *net.TCPConn) { _ = near.Close() }},
-		"written to an end":    {func(near, _ *net.TCPConn) { _ = near.CloseWrite() }, much, nil},
-		"reset while written":  {nil, much, func(_, far *net.TCPConn) { _ = far.SetLinger(0); _ = far.Close() }},
+		"data":                         {func(_, far *net.TCPConn) { _, _ = io.WriteString(far, "hello") }, read, nil},
+		"data arrives":                 {nil, read, func(_, far *net.TCPConn) { _, _ = io.WriteString(far, "hello") }},
+		"empty buffer":                 {nil, func(c io.ReadWriter) (int, error) { return c.Read(nil) }, nil},
+		"empty write":                  {nil, func(c io.ReadWriter) (int, error) { return c.Write(nil) }, nil},
+		"half closed":                  {func(_, far *net.TCPConn) { _ = far.CloseWrite() }, read, nil},
+		"peer closes":                  {nil, read, func(_, far *net.TCPConn) { _ = far.Close() }},
+		"peer resets":                  {nil, read, func(_, far *net.TCPConn) { _ = far.SetLinger(0); _ = far.Close() }},
+		"closed":                       {func(near, _ *net.TCPConn) { _ = near.Close() }, read, nil},
+		"closed during read":           {nil, read, func(near, _ *net.TCPConn) { _ = near.Close() }},
+		"deadline has passed":          {func(near, _ *net.TCPConn) { _ = near.SetDeadline(time.Unix(1, 0)) }, read, nil},
+		"deadline passes":              {nil, read, func(near, _ *net.TCPConn) { _ = near.SetDeadline(time.Unix(1, 0)) }},
+		"write after deadline":         {func(near, _ *net.TCPConn) { _ = near.SetDeadline(time.Unix(1, 0)) }, writeMuch, nil},
+		"deadline passes during write": {nil, writeMuch, func(near, _ *net.TCPConn) { _ = near.SetDeadline(time.Unix(1, 0)) }},
+		"write when closed":            {func(near, _ *net.TCPConn) { _ = near.Close() }, writeMuch, nil},
+		"closed during write":          {nil, writeMuch, func(near, _ *net.TCPConn) { _ = near.Close() }},
+		"write after CloseWrite":       {func(near, _ *net.TCPConn) { _ = near.CloseWrite() }, writeMuch, nil},
+		"reset during write":           {nil, writeMuch, func(_, far *net.TCPConn) { _ = far.SetLinger(0); _ = far.Close() }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			told := func(own bool) string {
-				near, far := pair(t)
+			result := func(own bool) string {
+				near, far := tcpPair(t)
 				if of.before != nil {
 					of.before(near, far)
-					time.Sleep(soon / 3)
+					time.Sleep(shortDelay / 3)
 				}
 				if of.while != nil {
-					time.AfterFunc(soon, func() { of.while(near, far) })
+					time.AfterFunc(shortDelay, func() { of.while(near, far) })
 				}
 				var c io.ReadWriter = near
 				if own {
@@ -87,43 +89,43 @@ func TestASocketIsReadAndWrittenAsPackageNetDoes(t *testing.T) {
 				}
 				n, err := of.does(c)
 				var timeout net.Error
-				text := fmt.Sprintf("%d %v, late: %v", n, err, errors.As(err, &timeout) && timeout.Timeout())
+				text := fmt.Sprintf("%d %v, timeout: %v", n, err, errors.As(err, &timeout) && timeout.Timeout())
 				return strings.NewReplacer(near.LocalAddr().String(), "near", near.RemoteAddr().String(), "far").Replace(text)
 			}
-			if got, want := told(true), told(false); got != want {
+			if got, want := result(true), result(false); got != want {
 				t.Errorf("%s\nand package net: %s", got, want)
 			}
 		})
 	}
 }
 
-func TestWhoTriesWaitsForNothing(t *testing.T) {
-	near, far := pair(t)
-	s, room := Of(near), make([]byte, 100)
-	if n, err := s.TryRead(room); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || !s.Quiet() {
+func TestTryReadAndTryWriteDoNotBlock(t *testing.T) {
+	near, far := tcpPair(t)
+	s, buffer := Of(near), make([]byte, 100)
+	if n, err := s.TryRead(buffer); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) || s.Stale() {
 		t.Error(n, err)
 	}
 	if n, err := s.TryWrite([]byte("hello")); n != 5 || err != nil {
 		t.Error(n, err)
 	}
-	if n, err := s.TryWrite(plenty); n == len(plenty) || err != nil {
+	if n, err := s.TryWrite(oversized); n == len(oversized) || err != nil {
 		t.Error(n, err)
 	}
 	_, _ = io.WriteString(far, "ab")
-	time.Sleep(soon)
-	if n, err := s.TryRead(room[:1]); n != 1 || err != nil || s.Quiet() {
+	time.Sleep(shortDelay)
+	if n, err := s.TryRead(buffer[:1]); n != 1 || err != nil || !s.Stale() {
 		t.Error(n, err)
 	}
 	_ = far.CloseWrite()
-	time.Sleep(soon)
-	if n, err := s.TryRead(room); n != 0 || !errors.Is(err, io.EOF) || s.Quiet() {
+	time.Sleep(shortDelay)
+	if n, err := s.TryRead(buffer); n != 0 || !errors.Is(err, io.EOF) || !s.Stale() {
 		t.Error(n, err)
 	}
 }
 
-// As with a connection, what several write at once is not mixed up, and who reads gets what nobody else does.
-func TestManyShareASocket(t *testing.T) {
-	near, far := pair(t)
+// Concurrent writes are not interleaved, and each byte is read once.
+func TestConcurrentReadsAndWritesAreSerialized(t *testing.T) {
+	near, far := tcpPair(t)
 	_ = near.SetWriteBuffer(1)
 	out, in := Of(near), Of(far)
 	const many, length = 8, 100_000
@@ -142,15 +144,15 @@ func TestManyShareASocket(t *testing.T) {
 	}
 	for at := length - begin; at < len(first); at += length {
 		if whole := first[at:min(at+length, len(first))]; len(bytes.Trim(whole, string(whole[:1]))) > 0 {
-			t.Fatal("what was written together comes apart")
+			t.Fatal("two writes are interleaved")
 		}
 	}
 	var mutex sync.Mutex
 	rest := 0
 	for range many {
 		reading.Go(func() {
-			for room := make([]byte, 10_000); ; {
-				n, err := in.Read(room)
+			for buffer := make([]byte, 10_000); ; {
+				n, err := in.Read(buffer)
 				mutex.Lock()
 				rest += n
 				mutex.Unlock()
@@ -168,27 +170,27 @@ func TestManyShareASocket(t *testing.T) {
 	}
 }
 
-func TestAConnectionWithoutASocketHasNone(t *testing.T) {
+func TestOfReturnsNilWithoutAFileDescriptor(t *testing.T) {
 	one, other := net.Pipe()
 	defer func() { _, _ = one.Close(), other.Close() }()
 	if Of(one) != nil {
-		t.Error("a pipe in memory has one")
+		t.Error("a net.Pipe has a socket")
 	}
-	near, _ := pair(t)
-	if s := Of(near); Of(shared{near, s}) != s {
-		t.Error("it is not the one that a connection has already")
+	near, _ := tcpPair(t)
+	if s := Of(near); Of(socketHolder{near, s}) != s {
+		t.Error("Of ignores the connection's own socket")
 	}
 }
 
-type shared struct {
+type socketHolder struct {
 	net.Conn
 	socket *Socket
 }
 
-func (s shared) Socket() *Socket { return s.socket }
+func (s socketHolder) Socket() *Socket { return s.socket }
 
-// lowest is how many bytes wake who waits.
-func lowest(t *testing.T, s *Socket) (bytes int) {
+// readLowWater returns SO_RCVLOWAT.
+func readLowWater(t *testing.T, s *Socket) (bytes int) {
 	t.Helper()
 	if err := s.Raw.Control(func(fd uintptr) {
 		bytes, _ = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVLOWAT)
@@ -198,33 +200,33 @@ func lowest(t *testing.T, s *Socket) (bytes int) {
 	return bytes
 }
 
-func TestWhoWaitsForMuchIsWokenForMuch(t *testing.T) {
-	const much = 50_000
-	near, far := pair(t)
+func TestSetReadLowWaterDelaysTheWakeup(t *testing.T) {
+	const mark = 50_000
+	near, far := tcpPair(t)
 	s := Of(near)
-	if s.WakeAt(much); lowest(t, s) != much {
-		t.Fatal(lowest(t, s))
+	if s.SetReadLowWater(mark); readLowWater(t, s) != mark {
+		t.Fatal(readLowWater(t, s))
 	}
-	for range 20 { // on a busy machine, the first may have come before anybody waits
+	for range 20 { // on a busy machine, bytes may arrive before Read blocks
 		go func() {
-			time.Sleep(soon)
+			time.Sleep(shortDelay)
 			for range 50 {
-				_, _ = far.Write(make([]byte, much/50))
+				_, _ = far.Write(make([]byte, mark/50))
 				time.Sleep(time.Millisecond / 10)
 			}
 		}()
-		n, err := s.Read(make([]byte, 2*much))
+		n, err := s.Read(make([]byte, 2*mark))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n == much {
+		if n == mark {
 			return
 		}
-		s.WakeAt(1)
-		if _, err := io.ReadFull(s, make([]byte, much-n)); err != nil {
+		s.SetReadLowWater(1)
+		if _, err := io.ReadFull(s, make([]byte, mark-n)); err != nil {
 			t.Fatal(err)
 		}
-		s.WakeAt(much)
+		s.SetReadLowWater(mark)
 	}
-	t.Error("it is woken for less")
+	t.Error("Read is always woken below the mark")
 }

@@ -187,6 +187,6 @@ func (r *Row) clean(messages, tools, response []byte, tag, trace, finish string)
 	var all redact.Exchange
 	r.Messages, r.Tools, r.Response = all.JSON(messages), all.JSON(tools), all.JSON(response)
 	labels := [...][]byte{all.Text([]byte(tag)), all.Text([]byte(trace)), all.Text([]byte(word(finish)))}
-	r.Messages, r.Tools, r.Response = all.Again(r.Messages), all.Again(r.Tools), all.Again(r.Response)
-	r.Tag, r.Trace, r.Finish = string(all.Again(labels[0])), string(all.Again(labels[1])), string(all.Again(labels[2]))
+	r.Messages, r.Tools, r.Response = all.RedactFound(r.Messages), all.RedactFound(r.Tools), all.RedactFound(r.Response)
+	r.Tag, r.Trace, r.Finish = string(all.RedactFound(labels[0])), string(all.RedactFound(labels[1])), string(all.RedactFound(labels[2]))
 }

@@ -26,8 +26,8 @@ type Body struct {
 	users  atomic.Int32
 }
 
-// Take keeps the body until another Release.
-func (b *Body) Take() { b.users.Add(1) }
+// Retain adds a reference: the body is kept until a further Release.
+func (b *Body) Retain() { b.users.Add(1) }
 
 // Release gives the body back. Whoever reads it, and whoever took it, releases it once.
 func (b *Body) Release() {

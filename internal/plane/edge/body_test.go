@@ -83,7 +83,7 @@ func TestABodyIsNobodyElsesWhileSomebodyHasTakenIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.Take()
+	first.Retain()
 	kept := first.Bytes
 	first.Release()
 	for range 100 {

@@ -83,8 +83,8 @@ func (c *connection) hurry(at time.Time) {
 	}
 }
 
-// Try writes as much as can be written without waiting for the client, if that is nothing. Who writes is alone with it.
-func (c *connection) Try(now time.Time, p []byte) (int, error) {
+// TryWrite writes as much as can be written without waiting for the client, if that is nothing. Who writes is alone with it.
+func (c *connection) TryWrite(now time.Time, p []byte) (int, error) {
 	if c.socket == nil {
 		return 0, nil // who waits for the client may know how
 	}

@@ -47,11 +47,14 @@ func (c *call) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Await has f called when the request's caller leaves: see life.After.
-func (c *call) Await(f func()) life.Stop { return life.After(c.Context, f) }
+// life.AfterFunc looks for OnEnd by a type assertion: without this line, renaming it would cost allocations in silence.
+var _ life.Notifier = (*call)(nil)
 
-// AfterFunc is Await for package context.
-func (c *call) AfterFunc(f func()) (stop func() bool) { return c.Await(f).Stop }
+// OnEnd implements life.Notifier: f runs when the request's context ends.
+func (c *call) OnEnd(f func()) life.Callback { return life.AfterFunc(c.Context, f) }
+
+// AfterFunc is OnEnd in the form that package context looks for.
+func (c *call) AfterFunc(f func()) (stop func() bool) { return c.OnEnd(f).Stop }
 
 func callOf(ctx context.Context) *call {
 	if c, ok := ctx.Value(callKey{}).(*call); ok {

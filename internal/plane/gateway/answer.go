@@ -50,7 +50,7 @@ func (r *run) whole(in *source) *failure {
 	most := cmp.Or(r.ask.Endpoint.longest, maxAnswer)
 	body, err := in.all(most, held)
 	switch {
-	case errors.Is(err, errNoRoom), errors.Is(err, upstream.ErrNoRoom):
+	case errors.Is(err, errNoRoom), errors.Is(err, upstream.ErrMemoryLimit):
 		return &failure{class: over, err: err, fault: errNoRoom}
 	case errors.Is(err, errTooMuch):
 		return r.garbage(fmt.Errorf("the answer is longer than %d bytes", most))

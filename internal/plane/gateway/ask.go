@@ -28,9 +28,9 @@ type Ask struct {
 	Caller   tenant.Caller
 	ID       string
 	Body     []byte
-	Lease    upstream.Lease // of the body; nil when it is nobody else's
-	Cache    string         // on or off, where the caller says so for this request
-	Labels   *Labels        // nil for what is not a caller's
+	Lease    upstream.RefCounted // of the body; nil when it is nobody else's
+	Cache    string              // on or off, where the caller says so for this request
+	Labels   *Labels             // nil for what is not a caller's
 
 	front     flushing // where it came by net/http
 	said      Labels   // likewise
@@ -61,7 +61,7 @@ const (
 // read finds what the road must know in the body, and leaves the rest to the provider.
 func (a *Ask) read() error {
 	var err error
-	if a.members, err = scan.Seek(a.Body, a.room[:0], sought); err != nil {
+	if a.members, err = scan.ObjectWithWords(a.Body, a.room[:0], sought); err != nil {
 		return fault.InvalidBody.New("the body %s", err)
 	}
 	a.n = 1
@@ -103,12 +103,12 @@ func (a *Ask) read() error {
 var sought = scan.NewWords(append([]string{"developer"}, token.Media()...)...)
 
 const (
-	developer scan.Set = 1
-	media              = ^developer
+	developer scan.WordSet = 1
+	media                  = ^developer
 )
 
 // seen reports whether one of some words stands anywhere in the body.
-func (a *Ask) seen(words scan.Set) bool {
+func (a *Ask) seen(words scan.WordSet) bool {
 	for i := range a.members {
 		if a.members[i].Seen&words != 0 {
 			return true

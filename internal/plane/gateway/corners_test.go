@@ -90,9 +90,9 @@ func bridge(t *testing.T, b *bench, p *live.Provider, s upstream.Sender, d upstr
 	m := model("m")
 	m.Provider = p
 	fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, []*live.Model{m}), upstream.Protocols{
-		Makers:   map[live.Protocol]upstream.Maker{"test": func(*live.Provider) (upstream.Sender, error) { return s, nil }},
-		Dialects: map[live.Protocol]upstream.Dialect{live.Anthropic: d},
-		Bridge:   responses.Bridge{Now: time.Now, New: func(s string) string { return s + "_1" }},
+		Factories: map[live.Protocol]upstream.SenderFactory{"test": func(*live.Provider) (upstream.Sender, error) { return s, nil }},
+		Dialects:  map[live.Protocol]upstream.Dialect{live.Anthropic: d},
+		Responses: responses.Dialect{Now: time.Now, New: func(s string) string { return s + "_1" }},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -155,12 +155,12 @@ func TestCommentsAreSignsOfLifeOnEveryWire(t *testing.T) {
 // short is a dialect that makes little of much.
 type short struct{}
 
-func (short) Ask(*upstream.Request) (upstream.Exchange, error) { return short{}, nil }
-func (short) Refusal(s int, b []byte) (int, []byte)            { return s, b }
-func (short) Wire() (string, []byte)                           { return "/x", nil }
-func (short) Answer([]byte) ([]byte, error)                    { return []byte(good), nil }
-func (short) Event(to []byte, _ sse.Event) ([]byte, error)     { return to, nil }
-func (short) End(to []byte) ([]byte, error)                    { return to, nil }
+func (short) NewExchange(*upstream.Request) (upstream.Exchange, error) { return short{}, nil }
+func (short) ErrorAnswer(s int, b []byte) (int, []byte)                { return s, b }
+func (short) Request() (string, []byte)                                { return "/x", nil }
+func (short) Answer([]byte) ([]byte, error)                            { return []byte(good), nil }
+func (short) Event(to []byte, _ sse.Event) ([]byte, error)             { return to, nil }
+func (short) End(to []byte) ([]byte, error)                            { return to, nil }
 
 func TestWhatIsTranslatedIsInTheBudget(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 32<<20)) }))

@@ -48,13 +48,13 @@ func (r *run) lost(l *life.Life, err error) *failure {
 	switch {
 	case errors.As(err, &refusal):
 		return &failure{class: unfit, err: err, fault: refusal}
-	case errors.Is(err, upstream.ErrNoRoom):
+	case errors.Is(err, upstream.ErrMemoryLimit):
 		return &failure{class: over, err: err, fault: errNoRoom}
 	case errors.Is(cause, errSilent):
 		return &failure{class: silent, err: err, fault: fault.Timeout.Because(err, "%s did not answer in time", r.model.Provider.Name)}
 	case cause != nil:
 		return &failure{class: over, err: err, fault: ending(cause)}
-	case errors.Is(err, upstream.ErrGarbage):
+	case errors.Is(err, upstream.ErrInvalidAnswer):
 		return r.garbage(err)
 	default:
 		return &failure{class: broken, err: err, fault: fault.Upstream.Because(err, "%s could not be reached, or broke off", r.model.Provider.Name)}

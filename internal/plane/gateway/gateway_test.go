@@ -92,7 +92,7 @@ func newBench(t testing.TB, models ...*live.Model) *bench {
 	for _, m := range models {
 		providers = append(providers, m.Provider)
 	}
-	tongues := upstream.Protocols{Makers: map[live.Protocol]upstream.Maker{"test": func(*live.Provider) (upstream.Sender, error) { return b, nil }}}
+	tongues := upstream.Protocols{Factories: map[live.Protocol]upstream.SenderFactory{"test": func(*live.Provider) (upstream.Sender, error) { return b, nil }}}
 	fleet, err := upstream.NewFleet(live.NewCatalog(providers, models), tongues, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ func (r *run) cost(u live.Usage) money.Nano { return r.model.price.At(u.Input).O
 type tape struct {
 	raw    []byte
 	events sse.Reader
-	whole  chat.Assembly
+	whole  chat.Assembler
 	done   bool  // what comes after the end is of no interest
 	broken error // it cannot be put together, or is too long
 }
@@ -77,7 +77,7 @@ const (
 )
 
 func newTape() *tape {
-	return &tape{events: sse.Reader{Most: maxEvent}, whole: chat.Assembly{Most: maxAssembled}}
+	return &tape{events: sse.Reader{Most: maxEvent}, whole: chat.Assembler{MaxBytes: maxAssembled}}
 }
 
 func (t *tape) add(piece []byte) {
@@ -111,5 +111,5 @@ func (t *tape) end() ([]byte, error) {
 	if t.broken != nil {
 		return nil, t.broken
 	}
-	return t.whole.Whole()
+	return t.whole.Answer()
 }

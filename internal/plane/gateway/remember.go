@@ -14,8 +14,8 @@ import (
 // memory is what a request has to do with the cache.
 type memory struct {
 	key      cache.Key
-	wanted   bool           // its answer is remembered
-	assembly *chat.Assembly // of a stream
+	wanted   bool            // its answer is remembered
+	assembly *chat.Assembler // of a stream
 }
 
 // Cached is the outcome of an answer that was remembered: it costs nothing.
@@ -88,7 +88,7 @@ func (r *run) gather(event []byte) {
 		return
 	}
 	if r.memory.assembly == nil {
-		r.memory.assembly = &chat.Assembly{Most: maxText}
+		r.memory.assembly = &chat.Assembler{MaxBytes: maxText}
 	}
 	if r.memory.assembly.Add(event) != nil {
 		r.memory.wanted = false
@@ -100,7 +100,7 @@ func (r *run) gathered() {
 	if r.memory.assembly == nil {
 		return
 	}
-	if body, err := r.memory.assembly.Whole(); err == nil {
+	if body, err := r.memory.assembly.Answer(); err == nil {
 		r.remember(body)
 	}
 }

@@ -99,7 +99,7 @@ func (g *Gateway) Serve(caller context.Context, ask *Ask, out Writer) (err error
 
 	r.term.start(r.clock.now, r.settings.RequestTimeout)
 	defer r.term.stop()
-	defer life.After(caller, r.left).Stop()
+	defer life.AfterFunc(caller, r.left).Stop()
 	g.runs.add(&r.term)
 	defer g.runs.remove(&r.term)
 	defer r.judge(nil)
@@ -339,9 +339,9 @@ func (r *run) once(c candidate) *failure {
 	defer r.held.back()
 	request := &ctx.request
 	*request = upstream.Request{
-		Model: c.Model, Path: r.ask.Endpoint.Path, Lease: r.ask.Lease, Stream: r.ask.stream, ID: r.ask.ID, Credentials: c.own, Take: r.held.take,
+		Model: c.Model, Path: r.ask.Endpoint.Path, BodyRef: r.ask.Lease, Stream: r.ask.stream, ID: r.ask.ID, Credentials: c.own, Reserve: r.held.take,
 	}
-	request.Body = r.ask.body(request.Room[:0], c, r.standard)
+	request.Body = r.ask.body(request.BodyStorage[:0], c, r.standard)
 	response, err := r.fleet.Sender(c.Model).Send(&ctx.Life, request)
 	r.clock.theirs()
 	if err != nil {
@@ -376,7 +376,7 @@ func (s *source) next() (piece []byte, err error) {
 	if s.heard && s.patience > 0 {
 		s.run.term.wait(s.run.clock.now, s.patience)
 	}
-	if from, ok := s.from.(upstream.Pieces); ok {
+	if from, ok := s.from.(upstream.ChunkReader); ok {
 		piece, err = from.Next()
 	} else {
 		if s.buffer == nil {

@@ -21,7 +21,7 @@ func TestTheAlarmRingsForEach(t *testing.T) {
 		one.start(begun, time.Hour)
 		all.add(one)
 		one.try(try, begun, patience)
-		try.Await(func() {
+		try.OnEnd(func() {
 			if !errors.Is(try.Cause(), errSilent) || one.Cause() != nil {
 				t.Errorf("the try ended with %v, its request with %v", try.Cause(), one.Cause())
 			}

@@ -47,7 +47,7 @@ func (t *term) try(l *life.Life, now time.Time, patience time.Duration) {
 	t.inner = l
 	t.mutex.Unlock()
 	t.wait(now, patience)
-	t.Hold(l)
+	t.SetChild(l)
 }
 
 // over ends a try that may have ended before.
@@ -56,7 +56,7 @@ func (t *term) over(l *life.Life) {
 	t.inner = nil
 	t.quiet.Store(int64(endless))
 	t.mutex.Unlock()
-	t.Hold(nil)
+	t.SetChild(nil)
 	l.End(context.Canceled)
 }
 

@@ -7,29 +7,29 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ErrTools says that the tools of an exchange cannot be read.
+// ErrTools is returned when the tools of an exchange are not a JSON array.
 var ErrTools = errors.New("tools are not a JSON array")
 
-// Example appends a line of an export, without its end: an object of the messages, the assistant's reply last, and of the
-// tools if there are any.
+// Example appends one line of an export, without the line end: an object with the messages, the assistant's reply last,
+// and the tools if there are any.
 //
-// The messages are as the caller wrote them, letter by letter, but for white space, which could break the line. The
-// reply is what a model can be taught: role, content, and a refusal or tool calls where it has them, without the
-// reasoning, annotations and indices that only answers have. In a folded conversation every assistant's turn has the weight 1, whoever
-// wrote it; else no turn has any, and one that the caller set is left out.
+// The messages are copied byte for byte, without white space between tokens, which could break the line. The reply has
+// the members that training formats accept: role, content, and a refusal or tool calls. It lacks the reasoning,
+// annotations and indices of API answers. In a folded conversation every assistant's turn gets weight 1. Otherwise no
+// turn has a weight, and a weight set by the caller is removed.
 func Example(dst, messages, response, tools []byte, folded bool) ([]byte, error) {
 	switch {
-	case !sound(messages) || first(messages) != '[':
+	case !validJSON(messages) || first(messages) != '[':
 		return dst, ErrMessages
-	case !sound(response) || first(response) != '{':
+	case !validJSON(response) || first(response) != '{':
 		return dst, ErrResponse
-	case len(tools) > 0 && (!sound(tools) || first(tools) != '[' && first(tools) != 'n'):
+	case len(tools) > 0 && (!validJSON(tools) || first(tools) != '[' && first(tools) != 'n'):
 		return dst, ErrTools
 	}
 	s := borrow()
-	defer s.giveBack()
+	defer s.release()
 	s.out = append(s.out, `{"messages":[`...)
-	at := space(messages, space(messages, 0)+1)
+	at := skipSpace(messages, skipSpace(messages, 0)+1)
 	for messages[at] != ']' {
 		if messages[at] != '{' {
 			return dst, ErrMessages
@@ -39,11 +39,11 @@ func Example(dst, messages, response, tools []byte, folded bool) ([]byte, error)
 		s.out = append(s.out, ',')
 		at = next(messages, at)
 	}
-	s.read(response, space(response, 0))
+	s.read(response, skipSpace(response, 0))
 	s.reply(response, folded)
 	s.out = append(s.out, ']')
 	if len(tools) > 0 {
-		if s.read(tools, space(tools, 0)); len(s.nodes) > 1 {
+		if s.read(tools, skipSpace(tools, 0)); len(s.nodes) > 1 {
 			s.out = append(s.out, `,"tools":`...)
 			s.compact(tools)
 		}
@@ -51,8 +51,8 @@ func Example(dst, messages, response, tools []byte, folded bool) ([]byte, error)
 	return append(append(dst, s.out...), '}'), nil
 }
 
-// sound reports whether a text is JSON. Members of one name are let by: they are passed on as they are.
-func sound(text []byte) bool {
+// validJSON reports whether a text is JSON. Duplicate names are accepted and copied.
+func validJSON(text []byte) bool {
 	return jsontext.Value(text).IsValid(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 }
 
@@ -63,7 +63,7 @@ func (s *scratch) turn(text []byte, folded bool) {
 	role, _ := s.role()
 	weigh := folded && string(role) == assistant
 	s.out = append(s.out, '{')
-	for member := range s.in(0) {
+	for member := range s.children(0) {
 		if n := s.nodes[member]; string(n.name) != "weight" {
 			s.compact(text[n.start:n.to])
 			s.out = append(s.out, ',')
@@ -93,7 +93,7 @@ func (s *scratch) reply(text []byte, folded bool) {
 	}
 	if calls := s.member(0, "tool_calls"); calls != none && s.nodes[calls].next > calls+1 {
 		s.out = append(s.out, `,"tool_calls":[`...)
-		for call := range s.in(calls) {
+		for call := range s.children(calls) {
 			s.pick(text, call, "id", "type", "function", "custom")
 			s.out = append(s.out, ',')
 		}
@@ -105,10 +105,10 @@ func (s *scratch) reply(text []byte, folded bool) {
 	s.out = append(s.out, '}')
 }
 
-// pick writes an object with those of its members that are named.
+// pick writes an object with only the named members that are not null.
 func (s *scratch) pick(text []byte, i int, names ...string) {
 	s.out = append(s.out, '{')
-	for member := range s.in(i) {
+	for member := range s.children(i) {
 		n := s.nodes[member]
 		if n.kind == 'n' || !slices.Contains(names, string(n.name)) {
 			continue
@@ -124,7 +124,7 @@ func (s *scratch) pick(text []byte, i int, names ...string) {
 	s.end('}')
 }
 
-// end closes a list, in place of the comma after its last.
+// end writes a closing bracket in place of a trailing comma, if there is one.
 func (s *scratch) end(bracket byte) {
 	if last := len(s.out) - 1; s.out[last] == ',' {
 		s.out[last] = bracket
@@ -133,14 +133,14 @@ func (s *scratch) end(bracket byte) {
 	s.out = append(s.out, bracket)
 }
 
-// compact writes JSON without the white space in it.
+// compact writes JSON without white space between tokens.
 func (s *scratch) compact(text []byte) {
 	for at := 0; at < len(text); {
 		switch text[at] {
 		case ' ', '\n', '\r', '\t':
 			at++
 		case '"':
-			end := quoted(text, at)
+			end := stringEnd(text, at)
 			s.out = append(s.out, text[at:end]...)
 			at = end
 		default:

@@ -9,7 +9,7 @@ import (
 	"sovereign/internal/text/fold"
 )
 
-func TestExamplesAreWrittenSo(t *testing.T) {
+func TestExampleOutput(t *testing.T) {
 	const round = `[{"role":"user","content":"Hello"},{"role":"assistant","content":"Hi!"},{"role":"user","content":"More."}]`
 	for _, c := range []struct {
 		name, messages, response, tools string
@@ -67,7 +67,7 @@ func TestExamplesAreWrittenSo(t *testing.T) {
 	}
 }
 
-func TestNoExampleIsMadeOfWhatIsNoExchange(t *testing.T) {
+func TestExampleRefusesInvalidExchanges(t *testing.T) {
 	for _, c := range []struct {
 		messages, response, tools string
 		want                      error

@@ -1,6 +1,6 @@
-// Package fold finds the conversations among logged exchanges: an exchange whose messages and response are the beginning
-// of another's messages is an earlier turn of it, and both are one example. What is compared is not the texts but
-// keys of them, which are made once and kept beside each exchange, so that ten thousand of them fold in little memory.
+// Package fold finds conversations among logged exchanges. An exchange whose messages and response are a prefix of
+// another exchange's messages is an earlier turn of that conversation, and both form one example. Exchanges are compared
+// by hash keys, which are computed once and stored with each exchange, so that folding many exchanges needs little memory.
 package fold
 
 import (
@@ -9,44 +9,47 @@ import (
 	"fmt"
 )
 
-// A Key stands for the beginning of a conversation: two that differ in any turn have different keys. It is half of a
-// SHA-256. To make up a conversation with the key of another's takes 2^128 tries; a caller who finds two of his own that
-// share one, in 2^64, has lost a row of his own and none of anybody else's.
+// A Key identifies a prefix of a conversation: prefixes that differ in any turn have different keys. It is a SHA-256 hash
+// truncated to 128 bits. A second preimage of a given key takes 2^128 attempts. A collision takes 2^64, and a caller who
+// finds one only loses a row of its own.
 type Key [16]byte
 
-// A Chain is what an exchange folds by. The zero Chain, of an exchange that cannot be read, folds with nothing and is
-// nobody's duplicate.
+// A Chain holds the keys of an exchange. The zero Chain belongs to an exchange that cannot be parsed: it folds with
+// nothing and is never a duplicate.
 type Chain struct {
-	Own     Key   // of the messages and the response; exchanges that share it are duplicates
-	Prompt  Key   // of the messages alone
-	Earlier []Key // of each beginning of the messages that ends with an assistant's turn, the shortest first
+	Own     Key   // the key of messages and response; exchanges with the same Own are duplicates
+	Prompt  Key   // the key of the messages
+	Earlier []Key // the keys of each prefix of the messages that ends with an assistant's turn, shortest first
 }
 
-// The ways in which an exchange cannot be read.
+// The errors of Keys, Canon, Example and Parse.
 var (
 	ErrMessages = errors.New("messages are not a JSON array of objects that each have a role")
 	ErrResponse = errors.New("response is not a JSON object")
 	ErrChain    = errors.New("not the bytes of a chain")
 )
 
-// version is that of the canonical form. Keys of two versions are never equal, so that a change of the form folds
-// less for a while, and never wrongly.
+// version is the version of the canonical form. Keys of different versions are never equal: after a change of the form,
+// older exchanges do not fold with newer ones, and none fold wrongly.
 const version = 1
 
-// Keys is the chain of an exchange: an exchange folds into those that have its Own among their Earlier. The time it
-// takes grows with the size of the texts and with nothing else. An object that has two members of one name cannot be read: which
-// of them counts would depend on who reads.
+// Keys computes the chain of an exchange. An exchange folds into every exchange that has its Own among its Earlier. The
+// time is linear in the size of the texts. Objects with duplicate member names are refused: parsers differ in which of
+// the members they use.
 func Keys(messages, response []byte) (Chain, error) {
 	s := borrow()
-	defer s.giveBack()
-	var c Chain
+	defer s.release()
+	return s.chain(messages, response)
+}
+
+func (s *scratch) chain(messages, response []byte) (c Chain, err error) {
 	if !valid(messages) || first(messages) != '[' {
 		return c, ErrMessages
 	}
 	if !valid(response) || first(response) != '{' {
 		return c, ErrResponse
 	}
-	at := space(messages, space(messages, 0)+1)
+	at := skipSpace(messages, skipSpace(messages, 0)+1)
 	link := [sha256.Size]byte{version}
 	for messages[at] != ']' {
 		if messages[at] != '{' {
@@ -63,20 +66,21 @@ func Keys(messages, response []byte) (Chain, error) {
 		}
 		at = next(messages, at)
 	}
-	s.read(response, space(response, 0))
+	s.read(response, skipSpace(response, 0))
 	own := s.link(link, []byte(assistant))
 	return Chain{Own: Key(own[:]), Prompt: Key(link[:]), Earlier: append([]Key(nil), s.keys...)}, nil
 }
 
-// link is the hash of a conversation that goes on with the message that was read. The links between are whole hashes: only
-// what is kept is cut.
+// link returns the hash of a conversation extended by the message that was read: the SHA-256 of the previous hash and the
+// message's canonical form. Hashes are chained at full length and truncated only when stored as a Key.
 func (s *scratch) link(before [sha256.Size]byte, role []byte) [sha256.Size]byte {
 	s.out = append(s.out[:0], before[:]...)
 	s.message(role)
+	s.steps += len(s.nodes) + len(s.out)
 	return sha256.Sum256(s.out)
 }
 
-// Bytes is a chain as it is stored: 33 bytes, and 16 for each earlier turn. Of the zero Chain it is nil.
+// Bytes returns the stored form of a chain: 33 bytes, and 16 for each earlier turn. It is nil for the zero Chain.
 func (c Chain) Bytes() []byte {
 	if c.Own == (Key{}) {
 		return nil
@@ -91,7 +95,7 @@ func (c Chain) Bytes() []byte {
 	return b
 }
 
-// Parse reads what Bytes wrote.
+// Parse decodes the result of Bytes.
 func Parse(b []byte) (Chain, error) {
 	const size = len(Key{})
 	switch {

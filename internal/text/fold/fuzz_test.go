@@ -13,7 +13,7 @@ import (
 	"sovereign/internal/text/fold"
 )
 
-// reversed writes a value anew: its members the other way round, indented, and every letter that can be escaped so.
+// reversed re-encodes a value: members in reverse order, indented, and every character of strings escaped.
 func reversed(t *testing.T, text []byte) []byte {
 	t.Helper()
 	d := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
@@ -53,7 +53,7 @@ func reversed(t *testing.T, text []byte) []byte {
 	return value()
 }
 
-// exchangeShaped is what Keys takes, by the standard library.
+// exchangeShaped reports whether Keys must accept an exchange, as decided by the standard library.
 func exchangeShaped(messages, response []byte) bool {
 	var objects []map[string]any
 	var one map[string]any
@@ -72,7 +72,7 @@ func exchangeShaped(messages, response []byte) bool {
 	return true
 }
 
-func FuzzKeysAreTheSameHoweverAnExchangeIsWritten(f *testing.F) {
+func FuzzKeysAreTheSameForEquivalentExchanges(f *testing.F) {
 	f.Add([]byte(short), []byte(shortAnswer))
 	f.Add(agent(2), []byte(called))
 	f.Add([]byte(`[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"b"}}]},{"role":"assistant","refusal":"\ud800","audio":{"id":1}}]`), []byte(`{"tool_calls":[{"function":{"arguments":"{"}}]}`))

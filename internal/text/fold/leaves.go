@@ -2,24 +2,23 @@ package fold
 
 import "iter"
 
-// A Place is where an exchange stands among those of its set.
-type Place struct {
-	Leaf        bool // no other exchange goes on from it, so that it is an example
-	Folded      int  // how many of its earlier turns are exchanges of the set; with any, it is a folded conversation
-	Root        int  // the exchange that its conversation began with: branches share theirs
-	DuplicateOf int  // the first exchange with the same messages and response, or -1
+// A Position is the position of an exchange among the conversations of a set.
+type Position struct {
+	Leaf        bool // no other exchange continues it, so that it is an example
+	Folded      int  // the number of its earlier turns that are exchanges of the set
+	Root        int  // the index of the first exchange of its conversation; branches share it
+	DuplicateOf int  // the index of the first exchange with the same messages and response, or -1
 }
 
-// Leaves tells the place of each exchange. It goes over the chains twice, which must be the same both times, and keeps one key
-// of each and none of their Earlier: a long conversation has many of those in every one of its exchanges.
+// Leaves computes the position of each exchange. It iterates twice over chains, which must yield the same chains both
+// times. It keeps one key of each chain and no Earlier keys, which are many in long conversations.
 //
-// Duplicates stand in one place: both are leaves or neither is. A set that is to have each example once leaves out
-// those that are a DuplicateOf.
-func Leaves(chains iter.Seq[Chain]) []Place {
-	var places []Place
+// Duplicates have the same Leaf. To use each example once, skip the positions with a DuplicateOf.
+func Leaves(chains iter.Seq[Chain]) []Position {
+	var places []Position
 	at := map[Key]int{}
 	for c := range chains {
-		i, p := len(places), Place{Leaf: true, Root: len(places), DuplicateOf: -1}
+		i, p := len(places), Position{Leaf: true, Root: len(places), DuplicateOf: -1}
 		if c.Own != (Key{}) {
 			if first, known := at[c.Own]; known {
 				p.Root, p.DuplicateOf = first, first
@@ -51,9 +50,9 @@ func Leaves(chains iter.Seq[Chain]) []Place {
 	return places
 }
 
-// Count is how many folded conversations there are, and how many turns folded into them: exchanges that are no example of
-// their own. Duplicates do not count, nor does a turn that two branches share count twice.
-func Count(places []Place) (conversations, turns int) {
+// Count returns the number of folded conversations and the number of turns folded into them, which are the exchanges that
+// are not leaves. Duplicates are not counted, and a turn shared by two branches is counted once.
+func Count(places []Position) (conversations, turns int) {
 	for _, p := range places {
 		switch {
 		case p.DuplicateOf >= 0:

@@ -9,95 +9,96 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A node is a value of a JSON text. The nodes of a text stand as they do in it, so that those inside a node follow it.
+// A node is a value of a JSON text. The nodes are in document order: the descendants of a node follow it directly.
 type node struct {
 	kind     byte   // one of { [ " 0 t f n
-	name     []byte // of a member, decoded
-	text     []byte // of a string, decoded; of a number, as it is written
-	start    int    // of the name, or of the value if it has none
-	from, to int    // of the value
-	next     int    // the node behind this one and all that is in it
+	name     []byte // the decoded name, of a member
+	text     []byte // the decoded text of a string, or the literal of a number
+	start    int    // the offset of the name, or of the value if it has no name
+	from, to int    // the extent of the value
+	next     int    // the index of the first node after this one and its descendants
 }
 
-// scratch is the room in which messages are read and written. It is lent, so that a message costs no allocation.
+// scratch holds the buffers for reading and writing messages. They are pooled, so that a message costs no allocation.
 type scratch struct {
 	nodes   []node
-	decoded []byte // of strings that have escapes
-	order   []int  // of members that are being sorted
+	decoded []byte // the decoded text of strings with escapes
+	order   []int  // the members that are being sorted
 	out     []byte
 	keys    []Key
+	steps   int // nodes read and bytes hashed, counted for the test of linear time
 }
 
-var room = sync.Pool{New: func() any { return &scratch{} }}
+var pool = sync.Pool{New: func() any { return &scratch{} }}
 
-func borrow() *scratch { return room.Get().(*scratch) }
+func borrow() *scratch { return pool.Get().(*scratch) }
 
-// giveBack keeps room that is not larger than most need, and no hold on what was read.
-func (s *scratch) giveBack() {
+// release returns the buffers to the pool, unless they are larger than usual. It drops references to the text.
+func (s *scratch) release() {
 	const most = 1 << 20
-	s.forget()
-	s.order, s.out, s.keys = s.order[:0], s.out[:0], s.keys[:0]
+	s.reset()
+	s.order, s.out, s.keys, s.steps = s.order[:0], s.out[:0], s.keys[:0], 0
 	if cap(s.decoded)+cap(s.out) <= most && cap(s.nodes) <= most/100 && cap(s.order)+cap(s.keys) <= most/10 {
-		room.Put(s)
+		pool.Put(s)
 	}
 }
 
-func (s *scratch) forget() {
+func (s *scratch) reset() {
 	clear(s.nodes)
 	s.nodes, s.decoded = s.nodes[:0], s.decoded[:0]
 }
 
-// valid reports whether a text is JSON that has one meaning. Half a surrogate pair is let by, and is read as U+FFFD: clients
-// cut texts in the middle of an emoji.
+// valid reports whether a text is UTF-8 and JSON without duplicate names. An unpaired surrogate escape is accepted and
+// decoded as U+FFFD: some clients cut texts in the middle of an emoji.
 func valid(text []byte) bool {
 	return utf8.Valid(text) && jsontext.Value(text).IsValid(jsontext.AllowInvalidUTF8(true))
 }
 
-// first is the first byte of a valid text.
-func first(text []byte) byte { return text[space(text, 0)] }
+// first returns the first byte of a valid text after white space.
+func first(text []byte) byte { return text[skipSpace(text, 0)] }
 
-func space(text []byte, at int) int {
+func skipSpace(text []byte, at int) int {
 	for at < len(text) && (text[at] == ' ' || text[at] == '\n' || text[at] == '\r' || text[at] == '\t') {
 		at++
 	}
 	return at
 }
 
-// next is where the next element begins, or the bracket that ends them, after the element that ends at at.
+// next returns the offset of the next element, or of the closing bracket, after the element that ends at at.
 func next(text []byte, at int) int {
-	if at = space(text, at); text[at] == ',' {
-		at = space(text, at+1)
+	if at = skipSpace(text, at); text[at] == ',' {
+		at = skipSpace(text, at+1)
 	}
 	return at
 }
 
-// read makes the value at at of a valid text the first node, in place of what was read before. It returns its end.
+// read parses the value at at of a valid text as node 0, and discards the previous nodes. It returns the value's end.
 func (s *scratch) read(text []byte, at int) int {
-	s.forget()
+	s.reset()
 	return s.value(text, at, node{start: at})
 }
 
-// value adds the value at at, as n, and all that is in it.
+// value appends the value at at as node n, followed by its descendants. It returns the value's end.
 func (s *scratch) value(text []byte, at int, n node) int {
 	i := len(s.nodes)
 	n.from, n.kind = at, text[at]
 	s.nodes = append(s.nodes, n)
 	switch n.kind {
 	case '{':
-		for at = space(text, at+1); text[at] != '}'; at = next(text, at) {
-			end := quoted(text, at)
+		for at = skipSpace(text, at+1); text[at] != '}'; at = next(text, at) {
+			end := stringEnd(text, at)
 			member := node{name: s.unquote(text[at:end]), start: at}
-			colon := space(text, end)
-			at = s.value(text, space(text, colon+1), member)
+			colon := skipSpace(text, end)
+			at = s.value(text, skipSpace(text, colon+1), member)
 		}
 		at++
 	case '[':
-		for at = space(text, at+1); text[at] != ']'; at = next(text, at) {
+		for at = skipSpace(text, at+1); text[at] != ']'; at = next(text, at) {
 			at = s.value(text, at, node{start: at})
 		}
 		at++
 	case '"':
-		at = quoted(text, at)
+		at = stringEnd(text, at)
 		s.nodes[i].text = s.unquote(text[n.from:at])
 	case 't', 'n':
 		at += len("true")
@@ -114,8 +115,8 @@ func (s *scratch) value(text []byte, at int, n node) int {
 	return at
 }
 
-// quoted is the end of the string that begins at at.
-func quoted(text []byte, at int) int {
+// stringEnd returns the offset after the string that begins at at.
+func stringEnd(text []byte, at int) int {
 	at++
 	for {
 		n := bytes.IndexByte(text[at:], '"')
@@ -129,19 +130,19 @@ func quoted(text []byte, at int) int {
 	}
 }
 
-// unquote is what a string says. What it returns holds until the next read.
+// unquote decodes a string. The result is valid until the next read.
 func (s *scratch) unquote(raw []byte) []byte {
 	inner := raw[1 : len(raw)-1]
 	if bytes.IndexByte(inner, '\\') < 0 {
 		return inner
 	}
 	from := len(s.decoded)
-	s.decoded, _ = jsontext.AppendUnquote(s.decoded, raw) // its one error is half a surrogate pair
+	s.decoded, _ = jsontext.AppendUnquote(s.decoded, raw) // the only possible error is an unpaired surrogate
 	return s.decoded[from:]
 }
 
-// in are the values directly in an object or array.
-func (s *scratch) in(i int) iter.Seq[int] {
+// children iterates over the members of an object or the elements of an array.
+func (s *scratch) children(i int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for child := i + 1; child < s.nodes[i].next; child = s.nodes[child].next {
 			if !yield(child) {
@@ -151,12 +152,12 @@ func (s *scratch) in(i int) iter.Seq[int] {
 	}
 }
 
-// none is where no member is: the first node is none.
+// none is the result of a failed lookup. Node 0 is the root, which is never a member.
 const none = 0
 
-// member is where an object has a member of that name that is not null, or none.
+// member returns the index of an object's member with that name, or none when it is absent or null.
 func (s *scratch) member(i int, name string) int {
-	for child := range s.in(i) {
+	for child := range s.children(i) {
 		if string(s.nodes[child].name) == name && s.nodes[child].kind != 'n' {
 			return child
 		}
@@ -164,7 +165,7 @@ func (s *scratch) member(i int, name string) int {
 	return none
 }
 
-// says reports whether a value is that string.
-func (s *scratch) says(i int, text string) bool {
+// equals reports whether a value is a string with that text.
+func (s *scratch) equals(i int, text string) bool {
 	return s.nodes[i].kind == '"' && string(s.nodes[i].text) == text
 }

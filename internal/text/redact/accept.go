@@ -5,16 +5,17 @@ import (
 	"encoding/base64"
 )
 
-// accept goes on where the shape of an anchor matches at at, with the secret between from and to.
+// accept completes the match of an anchor whose shape matched at at, with the secret between from and to. It returns the
+// extent of the credential.
 func (s *scanner) accept(a *anchor, at, from, to int) (int, int, bool) {
 	r := &rules[a.rule]
-	switch r.how {
+	switch r.kind {
 	case token, random:
 		if r.lead.most > 0 {
-			return s.led(r.lead, at, to)
+			return s.matchLead(r.lead, at, to)
 		}
 		secret := s.text[from:to]
-		return from, to, varied(secret) && (r.how == token || looks(secret).drawn(2.8))
+		return from, to, hasVariety(secret) && (r.kind == token || statsOf(secret).looksRandom(2.8))
 	case jwt:
 		return s.jwt(at, to)
 	case privateKey:
@@ -26,37 +27,38 @@ func (s *scanner) accept(a *anchor, at, from, to int) (int, int, bool) {
 	case scheme:
 		return s.scheme(at, to)
 	default:
-		return s.assignment(r.how, at, at+len(a.shape.pieces[0].literal))
+		return s.assignment(r.kind, at, at+len(a.shape.pieces[0].literal))
 	}
 }
 
-// led is the secret that ends at to, and begins with so many characters of a class before at.
-func (s *scanner) led(by lead, at, to int) (int, int, bool) {
-	from := s.back(by.of, at, by.most)
-	if at-from < by.least || !s.begins(from, false) || !varied(s.text[from:to]) {
+// matchLead matches a secret that ends at to and begins with the lead before at.
+func (s *scanner) matchLead(by lead, at, to int) (int, int, bool) {
+	from := s.runStart(by.of, at, by.most)
+	if at-from < by.least || !s.atWordStart(from, false) || !hasVariety(s.text[from:to]) {
 		return 0, 0, false
 	}
 	return from, to, true
 }
 
-// back is where the characters of a class that end at at begin, of which at most so many are wanted. The letters and
-// digits of an escape are none of them.
-func (s *scanner) back(of class, at, most int) int {
+// runStart returns the start of the run of a class that ends at at, at most most characters back. The letters and digits
+// of an escape are not part of the run.
+func (s *scanner) runStart(of class, at, most int) int {
 	from := at
 	for from > s.floor && at-from < most && is(s.text[from-1], of) {
 		from--
 	}
+	s.steps += at - from
 	for i := from; i < at && i < from+len("u0000"); i++ {
-		if s.escaped(i + 1) {
+		if s.afterEscape(i + 1) {
 			return i + 1
 		}
 	}
 	return from
 }
 
-// jwt is the token whose second part begins with the dot at at and ends at to. It may lack a signature.
+// jwt matches a JWT whose second part begins with the dot at at and ends at to. The signature may be missing.
 func (s *scanner) jwt(at, to int) (int, int, bool) {
-	from := s.back(path, at, unbounded)
+	from := s.runStart(path, at, unbounded)
 	if at-from < 17 || s.text[from] != 'e' || s.text[from+1] != 'y' {
 		return 0, 0, false
 	}
@@ -70,8 +72,8 @@ func (s *scanner) jwt(at, to int) (int, int, bool) {
 	return from, to, true
 }
 
-// userinfo is the password of a URL whose authority begins at at: what is between the first colon and the last @ of it.
-// The user stays, so that it can be told which account it was, unless it looks like a token itself.
+// userinfo matches the password of a URL whose authority begins at at: from the first colon to the last @. The user name
+// stays, so that the account can be identified, unless it looks like a token itself.
 func (s *scanner) userinfo(at int) (int, int, bool) {
 	const longest = 512
 	colon, last := -1, -1
@@ -82,11 +84,11 @@ func (s *scanner) userinfo(at int) (int, int, bool) {
 		case c == '@':
 			last = i
 		case c <= ' ' || c == '"' || c == '\'' || c == '`' || c == '<' || c == '>' || c == '/' || c == '?' || c == '#' ||
-			c == '\\' && i+1 < len(s.text) && breaks(s.text[i+1]):
+			c == '\\' && i+1 < len(s.text) && isSpaceEscape(s.text[i+1]):
 			i = len(s.text)
 		}
 	}
-	if last < 0 || !hosts(s.text[last+1:]) {
+	if last < 0 || !startsHost(s.text[last+1:]) {
 		return 0, 0, false
 	}
 	if colon < 0 || colon > last {
@@ -94,21 +96,21 @@ func (s *scanner) userinfo(at int) (int, int, bool) {
 	}
 	user, given := s.text[at:colon], s.text[min(colon+1, last):last]
 	switch {
-	case stands(s.text[at:last]) || len(given) > 0 && stands(given):
+	case isPlaceholder(s.text[at:last]) || len(given) > 0 && isPlaceholder(given):
 		return 0, 0, false
-	case len(user) >= 8 && looks(user).drawn(2.2) && (colon < last || len(user) >= 20):
+	case len(user) >= 8 && statsOf(user).looksRandom(2.2) && (colon < last || len(user) >= 20):
 		return at, last, true
 	}
 	return colon + 1, last, len(given) > 0
 }
 
-// hosts reports whether a host may begin here.
-func hosts(text []byte) bool {
+// startsHost reports whether text may begin with a host name, an IP literal or a template variable.
+func startsHost(text []byte) bool {
 	return len(text) > 0 && (is(text[0], alnum) || text[0] == '[' || text[0] == '$' || text[0] == '{' || text[0] == '%')
 }
 
-// account is the user:password that follows a flag, in quotes or not. It is taken out whole: often the user is the key, and
-// there is no password.
+// account matches the user:password after a command-line flag, quoted or not. It includes the user: often the user is the
+// key and the password is empty.
 func (s *scanner) account(at int) (int, int, bool) {
 	const longest = 256
 	from := at
@@ -132,29 +134,28 @@ func (s *scanner) account(at int) (int, int, bool) {
 		return 0, 0, false
 	}
 	user, given := s.text[from:colon], s.text[colon+1:to]
-	if bytes.HasPrefix(given, []byte("/")) || stands(user) || len(given) > 0 && stands(given) || len(given) == 0 && !looks(user).drawn(2.5) {
+	if bytes.HasPrefix(given, []byte("/")) || isPlaceholder(user) || len(given) > 0 && isPlaceholder(given) || len(given) == 0 && !statsOf(user).looksRandom(2.5) {
 		return 0, 0, false
 	}
 	return from, to, true
 }
 
-// scheme is the token after a word such as Bearer, which stands between at and to.
+// scheme matches the token after an authentication scheme such as Bearer, which is between at and to.
 func (s *scanner) scheme(at, to int) (int, int, bool) {
-	if !s.begins(at, false) {
+	if !s.atWordStart(at, false) {
 		return 0, 0, false
 	}
 	from := s.run(before, to)
-	end := s.run(bearer, from)
-	given := trimmed(s.text[from:end])
-	end = from + len(given)
+	end := s.runTrimmed(bearer, from)
+	given := s.text[from:end]
 	if s.text[at]|0x20 == 'b' && s.text[at+1]|0x20 == 'a' { // Basic
-		return from, end, len(given) >= 8 && pair(given)
+		return from, end, len(given) >= 8 && isBasicCredentials(given)
 	}
-	return from, end, len(given) >= 16 && looks(given).drawn(2.8)
+	return from, end, len(given) >= 16 && statsOf(given).looksRandom(2.8)
 }
 
-// pair reports whether text is base64 of a user, a colon and a password.
-func pair(text []byte) bool {
+// isBasicCredentials reports whether text is base64 of user:password.
+func isBasicCredentials(text []byte) bool {
 	var plain [384]byte
 	text = bytes.TrimRight(text, "=")
 	text = text[:min(len(text), 512)]
@@ -172,7 +173,7 @@ func pair(text []byte) bool {
 	return colon
 }
 
-// privateKey is the block whose BEGIN stands between at and to.
+// privateKey matches the PEM block whose BEGIN is between at and to.
 func (s *scanner) privateKey(at, to int) (int, int, bool) {
 	const dashes, kind, longest = "-----", "PRIVATE KEY", 128
 	from := at - len("----")
@@ -184,40 +185,42 @@ func (s *scanner) privateKey(at, to int) (int, int, bool) {
 		return 0, 0, false
 	}
 	body := to + close + len(dashes)
-	if end := s.ending(body); end >= 0 && end <= s.run(armor, body) {
+	if end := s.nextPEMEnd(body); end >= 0 && end <= s.run(armor, body) {
 		last := end + len("-----END")
 		if close = bytes.Index(s.text[last:min(len(s.text), last+longest)], []byte(dashes)); close >= 0 {
 			return from, last + close + len(dashes), true
 		}
 	}
-	return s.unended(from, body)
+	return s.truncatedPEM(from, body)
 }
 
-// ending is the next END of a block from at on, or -1.
-func (s *scanner) ending(at int) int {
-	if s.ends.from <= at && at <= s.ends.to {
-		return s.ends.to
+// nextPEMEnd returns the offset of the next END line of a PEM block from at on, or -1. The last result is cached.
+func (s *scanner) nextPEMEnd(at int) int {
+	if s.pemEnd.from <= at && at <= s.pemEnd.to {
+		return s.pemEnd.to
 	}
-	if s.ends.to == unbounded {
+	if s.pemEnd.to == unbounded {
 		return -1
 	}
 	next := bytes.Index(s.text[at:], []byte("-----END"))
 	if next < 0 {
-		s.ends = span{at, unbounded}
+		s.steps += len(s.text) - at
+		s.pemEnd = span{at, unbounded}
 		return -1
 	}
-	s.ends = span{at, at + next}
+	s.steps += next
+	s.pemEnd = span{at, at + next}
 	return at + next
 }
 
-// unended is a block that was cut off: as many long words of base64 as follow, and a short one at the end.
-func (s *scanner) unended(from, at int) (int, int, bool) {
+// truncatedPEM matches a PEM block without END: the long words of base64 that follow, and a short one after them.
+func (s *scanner) truncatedPEM(from, at int) (int, int, bool) {
 	const long = 16
 	to := -1
 	for {
 		for at < len(s.text) {
 			c := s.text[at]
-			if c == '\\' && at+1 < len(s.text) && breaks(s.text[at+1]) {
+			if c == '\\' && at+1 < len(s.text) && isSpaceEscape(s.text[at+1]) {
 				at += 2
 				continue
 			}

@@ -2,24 +2,24 @@ package redact
 
 import "bytes"
 
-// An operand is what an assignment gives to a name.
+// An operand is the value of an assignment.
 type operand struct {
 	from   int
-	quote  byte // that it stands in, or 0
-	tight  bool // it follows the operator at once, as in NAME=value
-	comma  bool // it only follows the name in a list
-	scheme bool // a word such as Bearer came before it
+	quote  byte // the quote before it, or 0
+	tight  bool // it follows the operator directly or in quotes, as in NAME=value
+	comma  bool // it follows the name after a comma
+	scheme bool // an authentication scheme such as Bearer precedes it
 }
 
-// assignment is the value that is given to what the word between at and end names.
-func (s *scanner) assignment(to how, at, end int) (int, int, bool) {
+// assignment matches the value assigned to the name between at and end.
+func (s *scanner) assignment(to ruleKind, at, end int) (int, int, bool) {
 	o, ok := s.operand(end, to != key)
-	if !ok || to == key && s.public(at) {
+	if !ok || to == key && s.isPublicKey(at) {
 		return 0, 0, false
 	}
-	last, ok := s.extent(o, to)
-	if o.quote != 0 && (to == password || ok && to != key && s.odd(last)) {
-		if end, closed := s.closed(o); closed {
+	last, ok := s.operandEnd(o, to)
+	if o.quote != 0 && (to == password || ok && to != key && s.continuesUnusually(last)) {
+		if end, closed := s.closingQuote(o); closed {
 			last, ok = end, true
 		} else if to == password {
 			o.quote, o.tight = 0, false
@@ -28,32 +28,32 @@ func (s *scanner) assignment(to how, at, end int) (int, int, bool) {
 	if !ok {
 		return 0, 0, false
 	}
-	return o.from, last, worth(to, s.text[o.from:last], o)
+	return o.from, last, plausibleSecret(to, s.text[o.from:last], o)
 }
 
-// odd reports whether what stands in quotes goes on at at, with a character that few tokens have.
-func (s *scanner) odd(at int) bool {
+// continuesUnusually reports whether a quoted value continues at at with a character that few tokens have.
+func (s *scanner) continuesUnusually(at int) bool {
 	return at < len(s.text) && s.text[at] > ' ' && !oneOf("'\"`\\,;)", s.text[at])
 }
 
-// operand finds what is assigned to the name that goes on at at, in any of the ways in which code, headers, settings
-// and JSON do that; in prose too, if it may.
+// operand finds the value assigned to the name that continues at at, in the notations of code, headers, settings files
+// and JSON. With prose it also accepts "name is value".
 func (s *scanner) operand(at int, prose bool) (operand, bool) {
 	const gap = 24
 	if prose && s.literal(" is ", at, false) {
-		return s.opened(at+len(" is "), false), true
+		return s.operandAt(at+len(" is "), false), true
 	}
 	end := at
 	for end < len(s.text) && end < at+gap && (is(s.text[end], name) || s.text[end] == ' ' || s.text[end] == '\t' || s.text[end] == '.') {
 		end++
 	}
-	if about(s.text[at:end]) {
+	if namesMetadata(s.text[at:end]) {
 		return operand{}, false
 	}
-	end = s.blank(end, "'\"`]")
+	end = s.skipBlank(end, "'\"`]")
 	const other = "value" // <add key="password" value="…"/> and {"name": "password", "value": "…"}
 	if s.literal(other, end, true) {
-		end = s.blank(end+len(other), "'\"`")
+		end = s.skipBlank(end+len(other), "'\"`")
 	}
 	op := end
 	for end < len(s.text) && end < op+3 && (s.text[end] == '=' || s.text[end] == ':' || s.text[end] == '>' || s.text[end] == '|' || s.text[end] == '?' || s.text[end] == ',') {
@@ -62,11 +62,11 @@ func (s *scanner) operand(at int, prose bool) (operand, bool) {
 	if end == op {
 		return operand{}, false
 	}
-	o := s.opened(end, true)
+	o := s.operandAt(end, true)
 	o.comma = s.text[op] == ','
 	if o.comma && o.quote != 0 && s.literal(other, o.from, true) {
-		if colon := s.blank(o.from+len(other), "'\"`"); colon < len(s.text) && s.text[colon] == ':' {
-			o = s.opened(colon+1, true) // no longer only a list
+		if colon := s.skipBlank(o.from+len(other), "'\"`"); colon < len(s.text) && s.text[colon] == ':' {
+			o = s.operandAt(colon+1, true) // an assignment after all; this clears comma
 		}
 	}
 	for _, scheme := range []string{"bearer ", "basic ", "token ", "apikey ", "api-token "} {
@@ -77,9 +77,9 @@ func (s *scanner) operand(at int, prose bool) (operand, bool) {
 	return o, true
 }
 
-// opened is the operand behind an operator that ends at at.
-func (s *scanner) opened(at int, tight bool) operand {
-	o := operand{from: s.blank(at, "'\"`=")}
+// operandAt returns the operand after an operator that ends at at.
+func (s *scanner) operandAt(at int, tight bool) operand {
+	o := operand{from: s.skipBlank(at, "'\"`=")}
 	for i := o.from - 1; i >= at && o.quote == 0; i-- {
 		if c := s.text[i]; c == '"' || c == '\'' || c == '`' {
 			o.quote = c
@@ -89,13 +89,13 @@ func (s *scanner) opened(at int, tight bool) operand {
 	return o
 }
 
-// blank is the end of the spaces and of some other characters from at on, if they are few.
-func (s *scanner) blank(at int, others string) int {
+// skipBlank skips white space and the given other characters from at on, about twelve bytes at most.
+func (s *scanner) skipBlank(at int, others string) int {
 	const most = 12
 	end := at
 	for end < len(s.text) && end < at+most {
 		switch c := s.text[end]; {
-		case c == '\\' && end+1 < len(s.text) && breaks(s.text[end+1]):
+		case c == '\\' && end+1 < len(s.text) && isSpaceEscape(s.text[end+1]):
 			end += 2
 			continue
 		case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\\' || oneOf(others, c):
@@ -116,9 +116,9 @@ func oneOf(all string, c byte) bool {
 	return false
 }
 
-// extent is where an operand ends, if it is one word.
-func (s *scanner) extent(o operand, to how) (int, bool) {
-	if s.shut(o) {
+// operandEnd returns the end of an operand. It reports false when there is none, or when a bracket follows, as in a call.
+func (s *scanner) operandEnd(o operand, to ruleKind) (int, bool) {
+	if s.hasNoOperand(o) {
 		return 0, false
 	}
 	in := value
@@ -127,7 +127,7 @@ func (s *scanner) extent(o operand, to how) (int, bool) {
 	}
 	end := s.run(in, o.from)
 	if o.quote == 0 {
-		end = o.from + len(trimmed(s.text[o.from:end]))
+		end = s.runTrimmed(in, o.from)
 	}
 	if end == len(s.text) {
 		return end, true
@@ -135,39 +135,38 @@ func (s *scanner) extent(o operand, to how) (int, bool) {
 	return end, !oneOf("([{", s.text[end])
 }
 
-// shut reports whether there is no operand: the quote before it did not open, but close.
-func (s *scanner) shut(o operand) bool {
+// hasNoOperand reports whether the operand is empty: the quote before it closed a string instead of opening one.
+func (s *scanner) hasNoOperand(o operand) bool {
 	return o.from == len(s.text) || oneOf(":,}]", s.text[o.from])
 }
 
-// closed is the end of a password in quotes.
-func (s *scanner) closed(o operand) (int, bool) {
+// closingQuote returns the end of a quoted password.
+func (s *scanner) closingQuote(o operand) (int, bool) {
 	const longest = 256
-	if s.shut(o) {
+	if s.hasNoOperand(o) {
 		return 0, false
 	}
 	for i := o.from; i < len(s.text) && i < o.from+longest; i++ {
 		switch c := s.text[i]; {
 		case c == o.quote:
 			return o.from + len(bytes.TrimRight(s.text[o.from:i], `\`)), true
-		case c <= ' ' || c == '"' || c == '\\' && i+1 < len(s.text) && breaks(s.text[i+1]):
+		case c <= ' ' || c == '"' || c == '\\' && i+1 < len(s.text) && isSpaceEscape(s.text[i+1]):
 			return 0, false
 		}
 	}
 	return 0, false
 }
 
-func trimmed(text []byte) []byte { return bytes.TrimRight(text, ".:?") }
-
-// about reports whether the rest of a name says that it names something about a secret, and no secret.
-func about(rest []byte) bool {
+// namesMetadata reports whether the rest of a name says that it names metadata of a secret (its id, its length), or
+// another word, and not the secret.
+func namesMetadata(rest []byte) bool {
 	rest = bytes.TrimRight(rest, " \t")
 	n := len(rest)
 	for n > 0 && is(rest[n-1], alnum) {
 		n--
 	}
 	if n > 0 && n < len(rest)-2 && is(rest[len(rest)-2], up) && is(rest[len(rest)-1], letter) {
-		n = len(rest) - 2 // the Id of keyId
+		n = len(rest) - 2 // the Id in keyId
 	}
 	last := rest[n:]
 	if len(last) == 0 || len(last) > 8 {
@@ -188,8 +187,8 @@ func about(rest []byte) bool {
 	return false
 }
 
-// public reports whether the key that is named at at is said to be public.
-func (s *scanner) public(at int) bool {
+// isPublicKey reports whether the word "public" precedes the key named at at.
+func (s *scanner) isPublicKey(at int) bool {
 	const what = "public"
 	return at > len(what) && (s.literal(what, at-len(what)-1, true) || s.literal(what, at-len(what), true))
 }

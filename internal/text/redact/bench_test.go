@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// kept is the text of some files, without what is found in it: the usual request has no credentials.
-func kept(b *testing.B, patterns ...string) string {
+// cleanFiles returns the redacted text of some files: a typical request has no credentials.
+func cleanFiles(b *testing.B, patterns ...string) string {
 	b.Helper()
 	var all []byte
 	for _, pattern := range patterns {
@@ -31,12 +31,12 @@ func kept(b *testing.B, patterns ...string) string {
 	return string(all[:min(len(all), 512<<10)])
 }
 
-func prose(b *testing.B) string { return kept(b, "../../../docs/*.md", "../../../*.md") }
+func prose(b *testing.B) string { return cleanFiles(b, "../../../docs/*.md", "../../../*.md") }
 func code(b *testing.B) string {
-	return kept(b, "../../store/api/*.go", "../../plane/gateway/*.go", "../../store/db/*.go")
+	return cleanFiles(b, "../../store/api/*.go", "../../plane/gateway/*.go", "../../store/db/*.go")
 }
 
-// body is a request that says text, in JSON that escapes no more than it must.
+// body returns a chat request with text as its message.
 func body(text string) []byte {
 	return []byte(`{"model":"m","messages":[{"role":"system","content":"You help."},{"role":"user","content":` + quoted(text) + `}]}`)
 }
@@ -61,10 +61,10 @@ func measure(b *testing.B, doc []byte) {
 func BenchmarkProse(b *testing.B) { measure(b, body(prose(b))) }
 func BenchmarkCode(b *testing.B)  { measure(b, body(code(b))) }
 
-// BenchmarkNested is code in the arguments of a tool call: JSON within JSON.
+// BenchmarkNested redacts code in the arguments of a tool call: JSON in a JSON string.
 func BenchmarkNested(b *testing.B) { measure(b, body(quoted(code(b)))) }
 
-// BenchmarkNumbered is the same from a client that escapes <, > and & by their numbers, so that all of it is read twice.
+// BenchmarkNumbered redacts the same from a client that writes <, > and & as \u escapes, so that the text is decoded.
 func BenchmarkNumbered(b *testing.B) {
 	inner, _ := json.Marshal(code(b))
 	doc, _ := json.Marshal([]string{string(inner)})
@@ -75,18 +75,18 @@ func BenchmarkBase64(b *testing.B) {
 	measure(b, body("data:image/png;base64,"+base64.StdEncoding.EncodeToString(noise(384<<10))))
 }
 
-// BenchmarkFound is prose with a credential in every four thousand characters.
+// BenchmarkFound redacts prose with a credential in every 4000 characters.
 func BenchmarkFound(b *testing.B) {
-	text, rng := prose(b), source()
+	text, rng := prose(b), newRand()
 	var all strings.Builder
 	for at := 0; at+4000 < len(text); at += 4000 {
-		all.WriteString(text[at:at+4000] + " " + ofShape(rng, &rules[1], shaped(rules[1].shapes[0])).Secret + " ")
+		all.WriteString(text[at:at+4000] + " " + sampleOfShape(rng, &rules[1], parseShape(rules[1].shapes[0])).Secret + " ")
 	}
 	measure(b, body(all.String()))
 }
 
 func BenchmarkWorst(b *testing.B) {
-	for name, text := range worst() {
+	for name, text := range worstUnits() {
 		if strings.HasSuffix(name, " cut") {
 			continue
 		}

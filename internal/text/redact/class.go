@@ -15,17 +15,17 @@ const (
 	b64           // alnum, + and /
 	loose         // name, . and =
 	base32        // 2-7 A-Z
-	bech32        // of age, in upper case
+	bech32        // the characters of age keys, in upper case
 	percent       // b64, % and =
-	bearer        // what RFC 6750 lets a token be, and :
-	value         // what an assignment may hold
-	visible       // what a password may hold
-	armor         // what stands between BEGIN and END
+	bearer        // the characters of a token by RFC 6750, and :
+	value         // the characters of an assigned value
+	visible       // the characters of a password
+	armor         // the characters between BEGIN and END of a PEM block
 	letter        // a-z A-Z
 	tilde         // name, . and ~
 	path          // name, + and /
-	follow        // what may come after the word that names a secret
-	before        // what may come before a token of two letters
+	follow        // may follow the name of a secret
+	before        // may precede a token with a short prefix
 	classes
 )
 
@@ -36,14 +36,14 @@ const (
 	letters = lower + upper
 )
 
-// byLetter gives the classes their letters in shapes.
+// byLetter maps the letters used in shapes to classes.
 var byLetter = map[byte]class{
 	'd': digit, 'x': hexLow, 'X': hexAny, 'n': low, 'N': up, 'a': alnum, 'w': word, 't': name, 'b': b64, 'v': loose,
 	'k': base32, 'c': bech32, 'p': percent, 'B': bearer, 'l': letter,
 	'z': tilde, 'u': path, 'f': follow, 'q': before,
 }
 
-var members = [classes]string{
+var classChars = [classes]string{
 	digit:   digits,
 	hexLow:  digits + "abcdef",
 	hexAny:  digits + "abcdefABCDEF",
@@ -68,9 +68,9 @@ var members = [classes]string{
 	before:  " \t\n\r'\"`=:>|,(",
 }
 
-// sets has a bit for every class that a character is in.
-var sets = func() (of [256]uint32) {
-	for c, all := range members {
+// classBits has one bit for each class of a character.
+var classBits = func() (of [256]uint32) {
+	for c, all := range classChars {
 		for i := range len(all) {
 			of[all[i]] |= 1 << c
 		}
@@ -78,4 +78,4 @@ var sets = func() (of [256]uint32) {
 	return of
 }()
 
-func is(c byte, in class) bool { return sets[c]>>in&1 != 0 }
+func is(c byte, in class) bool { return classBits[c]>>in&1 != 0 }

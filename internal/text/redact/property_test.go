@@ -9,14 +9,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pieces are what texts are put together from: credentials, halves of them, and what stands around them.
+// pieces are the parts of generated texts: credentials, halves of them, and delimiters.
 var pieces = func() []string {
 	all := []string{
 		" ", "\n", "\t", `"`, "'", "`", `\`, `\\`, `\n`, `\"`, `\u0041`, `\u00e9`, `\/`, "é", "[redacted]", "password", "token=", "key: ", "api_key", " is ", "=", ":", ",", "://",
 		"@", "/", "-", "_", ".", "-----BEGIN ", "PRIVATE KEY-----", "-----END ", "eyJ", "sk-", "AKIA", "value", "0x1F", "null", "1234567890", "the quick brown fox", "{", "}", "[", "]", "%3D",
 		"Bearer ", "Basic ", " -u ", "<", ">", "&", "$", "\x00", "\u2028", "1e5",
 	}
-	for i, p := range Samples(source()) {
+	for i, p := range Samples(newRand()) {
 		switch i % 3 {
 		case 0:
 			all = append(all, p.Text())
@@ -36,7 +36,7 @@ func texts() *rapid.Generator[string] {
 	})
 }
 
-// documents are JSON of texts, of JSON in its strings, with some characters escaped that need not be.
+// documents draws JSON documents, with up to three levels of JSON in strings.
 func documents() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		var value any = map[string]any{
@@ -56,7 +56,7 @@ func documents() *rapid.Generator[string] {
 	})
 }
 
-func checked(t interface {
+func checkJSON(t interface {
 	Helper()
 	Fatalf(string, ...any)
 }, doc []byte,
@@ -79,11 +79,11 @@ func checked(t interface {
 	return clean
 }
 
-func TestJSONStaysJSONAndOnceIsEnough(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) { checked(t, []byte(documents().Draw(t, "doc"))) })
+func TestRedactedJSONIsValidAndRedactingIsIdempotent(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) { checkJSON(t, []byte(documents().Draw(t, "doc"))) })
 }
 
-func TestTextOnceIsEnough(t *testing.T) {
+func TestRedactingTextIsIdempotent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := texts().Draw(t, "text")
 		clean, _ := Text([]byte(text))
@@ -93,13 +93,13 @@ func TestTextOnceIsEnough(t *testing.T) {
 	})
 }
 
-// However a text is escaped, the same is found in it.
-func TestEscapesChangeNothing(t *testing.T) {
+// TestEscapesDoNotChangeWhatIsFound compares a text with some characters escaped and with all of them escaped.
+func TestEscapesDoNotChangeWhatIsFound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := strings.ReplaceAll(texts().Draw(t, "text"), `\`, "")
 		text = strings.Map(func(r rune) rune {
 			if r >= 0x80 {
-				return '~' // escapes of bytes are none of characters
+				return '~' // escaped works on bytes, and a byte of a longer character has no escape
 			}
 			return r
 		}, text)
@@ -114,8 +114,8 @@ func TestEscapesChangeNothing(t *testing.T) {
 	})
 }
 
-func TestPlantedSecretsLeaveNoHalf(t *testing.T) {
-	all := Samples(source())
+func TestNoHalfOfASecretRemains(t *testing.T) {
+	all := Samples(newRand())
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom(all).Draw(t, "Sample")
 		around := rapid.SampledFrom([]string{" ", "\n", "\t", "\"\n", ") ("}).Draw(t, "around")
@@ -136,7 +136,7 @@ func TestPlantedSecretsLeaveNoHalf(t *testing.T) {
 }
 
 func FuzzJSON(f *testing.F) {
-	for _, p := range Samples(source()) {
+	for _, p := range Samples(newRand()) {
 		f.Add([]byte(p.Text()))
 		f.Add([]byte(quoted(quoted(p.Text()))))
 	}
@@ -148,12 +148,12 @@ func FuzzJSON(f *testing.F) {
 		if !json.Valid(doc) {
 			doc, _ = json.Marshal(string(doc))
 		}
-		checked(t, doc)
+		checkJSON(t, doc)
 		Text(doc)
 	})
 }
 
-func TestHitsAreInOrderAndApart(t *testing.T) {
+func TestHitsAreOrderedAndDoNotOverlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := 0
 		for _, h := range find([]byte(documents().Draw(t, "doc")), true) {

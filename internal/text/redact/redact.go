@@ -1,25 +1,27 @@
-// Package redact takes credentials out of text before it is kept. What looks like a credential becomes [redacted];
-// everything else stays byte for byte as it came.
+// Package redact removes credentials from text before it is stored. What looks like a credential is replaced by
+// [redacted]; every other byte stays unchanged.
 //
-// A credential is found by its shape (the prefix that its issuer gives it), by what names it (a header, an assignment)
-// or by what holds it (the userinfo of a URL, a PEM block). It is found however often JSON was put into a string of
-// JSON: escapes are read five levels deep. It is not found when it was encoded in other ways: base64, percent signs,
-// compression.
+// A credential is recognized by its shape (the prefix that its issuer gives it), by its name (a header, an assignment)
+// or by its container (the userinfo of a URL, a PEM block). JSON nested in strings of JSON is searched as well: escapes
+// are decoded up to five levels deep. Credentials in other encodings (base64, percent-encoding, compression) are not
+// found.
+//
+// The time is linear in the length of the text: every character run and search result is cached (see scanner).
 package redact
 
 import "slices"
 
-// Mark stands where a credential was.
+// Mark replaces a credential.
 const Mark = "[redacted]"
 
-// JSON takes the credentials out of the strings of a JSON text, names of members included, and counts them. The result
-// is valid where doc is. It is doc itself when nothing is found, and doc is never written to.
+// JSON replaces the credentials in the strings of a JSON text, member names included, and counts them. The result is
+// valid JSON when doc is. It is doc itself when nothing is found. JSON never writes to doc.
 func JSON(doc []byte) (clean []byte, found int) { return redact(doc, true) }
 
-// Text is JSON for text of any kind. It reads the escapes of JSON too, since text often quotes it.
+// Text is JSON for any text. It decodes JSON escapes too, since text often quotes JSON.
 func Text(text []byte) (clean []byte, found int) { return redact(text, false) }
 
-// Rules names the kinds of credentials that are found.
+// Rules returns the sorted names of all rules.
 func Rules() []string {
 	var names []string
 	for i := range rules {
@@ -29,23 +31,24 @@ func Rules() []string {
 	return slices.Compact(names)
 }
 
-// rounds is how often a text is gone over. Once is enough, but for credentials that stand back to back: what is left of one
-// when its neighbour has gone may be known only then.
-const rounds = 8
+// maxPasses bounds the passes over one text. Adjacent credentials need more than one: the rest of a credential may be
+// recognized only after its neighbour was replaced.
+const maxPasses = 8
 
 func redact(text []byte, json bool) (clean []byte, found int) {
-	for range rounds {
+	for range maxPasses {
 		hits := find(text, json)
 		if len(hits) == 0 {
 			break
 		}
-		text = without(text, hits)
+		text = replaceHits(text, hits)
 		found += len(hits)
 	}
 	return text, found
 }
 
-func without(text []byte, hits []hit) []byte {
+// replaceHits returns a copy of text with every hit replaced by Mark.
+func replaceHits(text []byte, hits []hit) []byte {
 	size := len(text) + len(hits)*len(Mark)
 	for _, h := range hits {
 		size -= h.to - h.from
@@ -58,17 +61,24 @@ func without(text []byte, hits []hit) []byte {
 	return append(clean, text[at:]...)
 }
 
-// find is where the credentials of a text are, in order and apart. Most texts have no escapes that could hide any, and are
-// gone over as they are.
+// find returns the credentials of a text, in order and without overlap.
 func find(text []byte, json bool) []hit {
-	s := scanner{reading: reading{text: text}, raw: text, json: json, wary: true}
+	hits, _ := findCounting(text, json)
+	return hits
+}
+
+// findCounting is find, and returns the scanner's step count for the test of linear time. Most texts have no escapes that
+// could hide a credential and are scanned without decoding.
+func findCounting(text []byte, json bool) ([]hit, int) {
+	s := scanner{decoded: decoded{text: text}, raw: text, json: json, stopAtEscape: true}
 	if s.scan() {
-		return s.hits
+		return s.hits, s.steps
 	}
-	s = scanner{reading: read(text), raw: text, json: json}
+	steps := s.steps
+	s = scanner{decoded: decode(text), raw: text, json: json}
 	s.scan()
 	for i := range s.hits {
 		s.hits[i].from, s.hits[i].to = s.origin(s.hits[i].from), s.origin(s.hits[i].to)
 	}
-	return s.hits
+	return s.hits, steps + s.steps
 }

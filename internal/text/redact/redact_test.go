@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-func source() *rand.Rand { return rand.New(rand.NewPCG(7, 11)) }
+func newRand() *rand.Rand { return rand.New(rand.NewPCG(7, 11)) }
 
-// taken checks that nothing but the credential of p has gone, however often its text is put into JSON.
-func taken(t *testing.T, p Sample) {
+// checkRedacted checks that exactly the credential of p is replaced, in plain text and in up to three levels of JSON.
+func checkRedacted(t *testing.T, p Sample) {
 	t.Helper()
 	clean, found := Text([]byte(p.Text()))
 	if string(clean) != p.Clean() || found != 1 {
@@ -34,11 +34,11 @@ func taken(t *testing.T, p Sample) {
 	}
 }
 
-func TestEveryRuleTakesOutItsOwn(t *testing.T) {
+func TestEveryRuleRedactsItsSamples(t *testing.T) {
 	of := map[string]bool{}
-	for _, p := range Samples(source()) {
+	for _, p := range Samples(newRand()) {
 		of[p.Rule] = true
-		taken(t, p)
+		checkRedacted(t, p)
 	}
 	for _, name := range Rules() {
 		if !of[name] {
@@ -47,24 +47,24 @@ func TestEveryRuleTakesOutItsOwn(t *testing.T) {
 	}
 }
 
-func TestTokensAreFoundBetweenAnyMarks(t *testing.T) {
-	for _, p := range Samples(source()) {
+func TestTokensAreFoundBetweenAnyDelimiters(t *testing.T) {
+	for _, p := range Samples(newRand()) {
 		if p.Before != "" || p.After != "" {
 			continue
 		}
 		for _, around := range [][2]string{
 			{"x ", " y"}, {"\n", "\n"}, {`"`, `"`}, {"'", "'"}, {"`", "`"}, {"(", ")"}, {"<", ">"}, {"x=", "&y=1"}, {"x:", ","}, {"[", "]"}, {"é", "é"}, {"\t", ";"}, {"%3D", "%26"},
 		} {
-			taken(t, Sample{p.Rule, around[0], p.Secret, around[1]})
+			checkRedacted(t, Sample{p.Rule, around[0], p.Secret, around[1]})
 		}
 	}
 }
 
-func TestEscapesHideNothing(t *testing.T) {
+func TestEscapedCredentialsAreFound(t *testing.T) {
 	vendors := 0
-	for _, p := range Samples(source()) {
+	for _, p := range Samples(newRand()) {
 		if p.Rule == "vendor" {
-			if vendors++; vendors > 3 { // they are all alike
+			if vendors++; vendors > 3 { // the samples of vendors differ only in the name
 				continue
 			}
 		}
@@ -94,7 +94,7 @@ func TestEscapesHideNothing(t *testing.T) {
 }
 
 func TestSlashesMayBeEscaped(t *testing.T) {
-	for _, p := range Samples(source()) {
+	for _, p := range Samples(newRand()) {
 		doc := p.Text()
 		for depth := 1; depth <= 3; depth++ {
 			doc = strings.ReplaceAll(quoted(doc), "/", `\/`)
@@ -110,16 +110,16 @@ func TestSlashesMayBeEscaped(t *testing.T) {
 	}
 }
 
-func TestNamesOfMembersAreReadToo(t *testing.T) {
-	p := ofShape(source(), &rules[0], shaped(rules[0].shapes[0]))
+func TestMemberNamesAreRedacted(t *testing.T) {
+	p := sampleOfShape(newRand(), &rules[0], parseShape(rules[0].shapes[0]))
 	doc := `{"a":[1,{"` + p.Secret + `":null}],"b":2}`
 	if clean, found := JSON([]byte(doc)); string(clean) != `{"a":[1,{"`+Mark+`":null}],"b":2}` || found != 1 {
 		t.Errorf("%s became %s", doc, clean)
 	}
 }
 
-func TestManyAreCounted(t *testing.T) {
-	all := Samples(source())
+func TestAllCredentialsAreCounted(t *testing.T) {
+	all := Samples(newRand())
 	var doc []string
 	for _, p := range all {
 		doc = append(doc, p.Text())
@@ -131,10 +131,10 @@ func TestManyAreCounted(t *testing.T) {
 	}
 }
 
-// What bounds a credential may be another, which has gone.
-func TestCredentialsMayStandBackToBack(t *testing.T) {
-	rng := source()
-	of := func(shape string) string { return ofShape(rng, &rule{}, shaped(shape)).Secret }
+// TestAdjacentCredentialsAreRedacted needs several passes: a credential is delimited by another one.
+func TestAdjacentCredentialsAreRedacted(t *testing.T) {
+	rng := newRand()
+	of := func(shape string) string { return sampleOfShape(rng, &rule{}, parseShape(shape)).Secret }
 	for _, text := range []string{
 		of("AKIA{k:16}") + of("github_pat_{w:36,}"), of("lsv2_pt_{x:32}_{x:10}") + of("AKIA{k:16}"),
 		of("AKIA{k:16}") + of("lsv2_pt_{x:32}_{x:10}") + of("AKIA{k:16}") + of("lsv2_sk_{x:32}_{x:10}"),
@@ -145,7 +145,7 @@ func TestCredentialsMayStandBackToBack(t *testing.T) {
 	}
 }
 
-func TestTextWithoutSecretsIsReturnedAsItIs(t *testing.T) {
+func TestTextWithoutSecretsIsReturnedUnchanged(t *testing.T) {
 	for _, text := range []string{
 		"", "a", "sk", "sk-", "https://", "password", "-----BEGIN", `\`, `\u`, `\u00`,
 		"token: string", "password = getPassword()", "api_key: YOUR_API_KEY", "api_key = os.environ['OPENAI_API_KEY']", "secret: <your secret>",
@@ -167,7 +167,7 @@ func TestTextWithoutSecretsIsReturnedAsItIs(t *testing.T) {
 	}
 }
 
-func TestCleanTextCostsNoMemory(t *testing.T) {
+func TestCleanTextIsNotCopied(t *testing.T) {
 	doc := []byte(`[{"role":"user","content":"the token \"count\" of this\nis in tokens: 12; see https://example.com/a"}]`)
 	if n := testing.AllocsPerRun(100, func() {
 		if clean, _ := JSON(doc); &clean[0] != &doc[0] {
@@ -178,7 +178,7 @@ func TestCleanTextCostsNoMemory(t *testing.T) {
 	}
 }
 
-func TestNumbersAreNoStrings(t *testing.T) {
+func TestJSONNumbersAreNotRedacted(t *testing.T) {
 	for _, doc := range []string{`{"password":1234.5678e-10}`, `{"password":-1e5,"a":"b"}`, `["password=",-1.5e+10,"!"]`, `{"secret":12345678901234567890}`} {
 		if clean, found := JSON([]byte(doc)); !json.Valid(clean) || found != 0 {
 			t.Errorf("%s became %s", doc, clean)
@@ -186,8 +186,8 @@ func TestNumbersAreNoStrings(t *testing.T) {
 	}
 }
 
-func TestEscapesAreNotCutInTwo(t *testing.T) {
-	for _, p := range Samples(source()) {
+func TestEscapesAreNotSplit(t *testing.T) {
+	for _, p := range Samples(newRand()) {
 		for _, before := range []string{`\ufff`, `\uff`, `\ud`, `\`, `\\`, `\\\`, `\\ufff`} {
 			doc := []byte(`"` + before + p.Secret + `"`)
 			if clean, _ := JSON(doc); json.Valid(doc) && !json.Valid(clean) {
@@ -197,20 +197,20 @@ func TestEscapesAreNotCutInTwo(t *testing.T) {
 	}
 }
 
-func TestRulesHaveNamesOfTheirOwn(t *testing.T) {
+func TestRuleNamesAreUnique(t *testing.T) {
 	names := Rules()
 	if len(names) != len(rules) || slices.Contains(names, "") {
 		t.Errorf("%d names of %d rules", len(names), len(rules))
 	}
 }
 
-// White space before a credential is written as an escape in JSON, of which the letter is no part of the word.
+// JSON escapes white space before a credential. The letter of that escape is not part of the credential.
 func TestACredentialAfterWhiteSpaceIsFoundInJSON(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 20 {
 		for _, s := range Samples(rng) {
 			if clean, _ := Text([]byte(s.Text())); string(clean) != s.Clean() {
-				continue // a password that happens to read like a word
+				continue // this random password reads like a word
 			}
 			for _, before := range []string{"", "x ", "\t", "\n", "\r\n", "x\t", "\"", "/"} {
 				if clean, _ := JSON([]byte(quoted(before + s.Text()))); strings.Contains(string(clean), s.Secret) && len(s.Secret) > 8 {

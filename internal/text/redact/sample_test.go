@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// quoted is text as a string of JSON.
+// quoted returns text as a JSON string.
 func quoted(text string) string {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -18,7 +18,7 @@ func quoted(text string) string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// unquoted is the string that JSON stands for, or an error in its place.
+// unquoted decodes a JSON string. It returns the error text when doc is not one.
 func unquoted(doc string) string {
 	var text string
 	if err := json.Unmarshal([]byte(doc), &text); err != nil {
@@ -27,7 +27,7 @@ func unquoted(doc string) string {
 	return text
 }
 
-// escaped is text as a string of JSON in which some characters are written by their numbers.
+// escaped returns text as a JSON string in which the chosen characters are \u escapes.
 func escaped(text string, which func(i int) bool) string {
 	var out strings.Builder
 	out.WriteByte('"')

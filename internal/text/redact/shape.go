@@ -1,22 +1,23 @@
 package redact
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
 )
 
-// A shape is what a kind of token looks like, read from left to right without going back.
+// A shape describes a token. It is matched from left to right without backtracking.
 type shape struct {
-	pieces []piece
-	secret int  // the piece that the secret begins with; what is before it only tells what it is
-	fold   bool // letters of its literals stand for both cases
-	inside bool // it may stand right behind a letter or digit: its prefix is like no other text
-	whole  bool // it may not be followed by a letter or digit
-	strict bool // nor may it stand behind a dash or an underscore
+	pieces      []piece
+	secretFrom  int  // the piece with which the secret begins; pieces before it are context
+	fold        bool // literals match both cases
+	inside      bool // it may follow a letter or digit, because its prefix is distinctive
+	wholeWord   bool // it may not be followed by a letter or digit
+	strictStart bool // it may not follow a dash or an underscore
 }
 
-// A piece is a literal, or so many characters of a class.
+// A piece is a literal, or least to most characters of a class.
 type piece struct {
 	literal string
 	of      class
@@ -26,19 +27,18 @@ type piece struct {
 
 const unbounded = 1 << 30
 
-// shaped reads the way in which the rules write shapes: text stands for itself, {x:4} for four characters of the class x,
-// {x:4,} for four or more and {x:4,8} for four to eight. The secret begins at a caret, or else with the shape. A tilde
-// in front folds case.
-func shaped(text string) shape {
+// parseShape parses the notation of rules. Text is literal, {x:4} is four characters of class x, {x:4,} four or more, and
+// {x:4,8} four to eight. The secret begins at a caret, or else with the shape. A leading tilde folds case.
+func parseShape(text string) shape {
 	var s shape
 	text, s.fold = strings.CutPrefix(text, "~")
 	for text != "" {
 		switch text[0] {
 		case '^':
-			s.secret, text = len(s.pieces), text[1:]
+			s.secretFrom, text = len(s.pieces), text[1:]
 		case '{':
 			spec, rest, _ := strings.Cut(text[1:], "}")
-			s.pieces, text = append(s.pieces, counted(spec)), rest
+			s.pieces, text = append(s.pieces, parseClass(spec)), rest
 		default:
 			n := strings.IndexAny(text, "{^")
 			if n < 0 {
@@ -49,13 +49,14 @@ func shaped(text string) shape {
 	}
 	prefix := s.pieces[0].literal
 	s.inside = len(prefix) >= 6 || prefix == ""
-	s.strict = len(prefix) <= 3
+	s.strictStart = len(prefix) <= 3
 	last := s.pieces[len(s.pieces)-1]
-	s.whole = len(prefix) < 6 && last.literal == "" && last.most != unbounded
+	s.wholeWord = len(prefix) < 6 && last.literal == "" && last.most != unbounded
 	return s
 }
 
-func counted(spec string) piece {
+// parseClass parses the inside of {x:4,8}. It panics on a mistake in rules.
+func parseClass(spec string) piece {
 	least, most, ranged := strings.Cut(spec[2:], ",")
 	p := piece{of: byLetter[spec[0]]}
 	var err error
@@ -75,15 +76,16 @@ func counted(spec string) piece {
 	return p
 }
 
-// first is what may stand at the first places of a shape, as far as its least length tells.
-func (s *shape) first(places int) [][]byte {
+// leadingChars returns the characters possible at each of the first places of a shape, up to the first piece of variable
+// length.
+func (s *shape) leadingChars(places int) [][]byte {
 	var all [][]byte
 	for _, p := range s.pieces {
 		for i := range len(p.literal) {
 			all = append(all, []byte{p.literal[i]})
 		}
 		for range p.least {
-			if all = append(all, []byte(members[p.of])); len(all) > places {
+			if all = append(all, []byte(classChars[p.of])); len(all) > places {
 				break
 			}
 		}
@@ -94,14 +96,14 @@ func (s *shape) first(places int) [][]byte {
 	return all[:min(len(all), places)]
 }
 
-// match is the secret of a shape that begins at at.
+// match matches a shape at at and returns the extent of the secret.
 func (s *scanner) match(of *shape, at int) (from, to int, ok bool) {
 	from = at
-	if first := of.pieces[0].literal; !s.literal(first, at, of.fold) || !of.inside && !s.begins(at, of.strict) {
+	if first := of.pieces[0].literal; !s.literal(first, at, of.fold) || !of.inside && !s.atWordStart(at, of.strictStart) {
 		return 0, 0, false
 	}
 	for i := range of.pieces {
-		if i == of.secret {
+		if i == of.secretFrom {
 			from = at
 		}
 		p := &of.pieces[i]
@@ -118,7 +120,7 @@ func (s *scanner) match(of *shape, at int) (from, to int, ok bool) {
 		}
 		at = end
 	}
-	if of.whole && at < len(s.text) && is(s.text[at], alnum) {
+	if of.wholeWord && at < len(s.text) && is(s.text[at], alnum) {
 		return 0, 0, false
 	}
 	return from, at, true
@@ -137,8 +139,8 @@ func (s *scanner) literal(text string, at int, fold bool) bool {
 	return true
 }
 
-// run is the end of the characters of a class that begin at at. It is remembered, so that text which is full of places
-// where something may begin is read once per class.
+// run returns the end of the run of a class that begins at at. The last run of each class is cached, so that a run with
+// many candidates in it is read once.
 func (s *scanner) run(of class, at int) int {
 	known := &s.runs[of]
 	if known.from <= at && at < known.to {
@@ -148,12 +150,29 @@ func (s *scanner) run(of class, at int) int {
 	for end < len(s.text) && is(s.text[end], of) {
 		end++
 	}
+	s.steps += end - at
 	*known = span{at, end}
 	return end
 }
 
-// begins reports whether a word may begin at at: no letter or digit is before it, unless that ends an escape.
-func (s *scanner) begins(at int, strict bool) bool {
+// A trim is a run without its trailing punctuation: text[to:end] is punctuation, and to is at least from.
+type trim struct{ from, to, end int }
+
+// runTrimmed returns the end of the run of a class that begins at at, without trailing punctuation. The last result of
+// each class is cached: otherwise every candidate in a run would read the punctuation at its end again.
+func (s *scanner) runTrimmed(of class, at int) int {
+	end, known := s.run(of, at), &s.trims[of]
+	if known.end != end || at < known.from {
+		to := at + len(bytes.TrimRight(s.text[at:end], ".:?"))
+		s.steps += end - to
+		*known = trim{at, to, end}
+	}
+	return max(known.to, at)
+}
+
+// atWordStart reports whether a word may begin at at: the character before it is not a letter or digit, or it ends an
+// escape. A strict start may not follow a dash or an underscore either.
+func (s *scanner) atWordStart(at int, strict bool) bool {
 	if at == s.floor {
 		return true
 	}
@@ -161,15 +180,15 @@ func (s *scanner) begins(at int, strict bool) bool {
 	if !is(c, alnum) {
 		return !strict || c != '-' && c != '_'
 	}
-	return s.escaped(at)
+	return s.afterEscape(at)
 }
 
-// escaped reports whether an escape ends at at: \n, \u1234 or, in a URL, %3D.
-func (s *scanner) escaped(at int) bool {
+// afterEscape reports whether an escape ends at at: \n, \u1234 or, in a URL, %3D.
+func (s *scanner) afterEscape(at int) bool {
 	t := s.text
 	switch {
 	case at >= 2 && t[at-2] == '\\':
-		return breaks(t[at-1])
+		return isSpaceEscape(t[at-1])
 	case at >= 3 && t[at-3] == '%':
 		return is(t[at-1], hexAny) && is(t[at-2], hexAny)
 	case at >= 6 && t[at-6] == '\\' && t[at-5] == 'u':
@@ -178,5 +197,5 @@ func (s *scanner) escaped(at int) bool {
 	return false
 }
 
-// breaks reports whether a backslash and c make a space of some kind.
-func breaks(c byte) bool { return c == 'n' || c == 'r' || c == 't' || c == 'f' || c == 'b' }
+// isSpaceEscape reports whether a backslash and c are the escape of a white-space or control character.
+func isSpaceEscape(c byte) bool { return c == 'n' || c == 'r' || c == 't' || c == 'f' || c == 'b' }

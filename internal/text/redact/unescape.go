@@ -7,50 +7,50 @@ import (
 	"sort"
 )
 
-// hides reports whether escapes of a text may stand for characters of a credential. Those of quotes and line breaks do
-// not, and the matchers read them where they are; so most texts need not be copied.
-func hides(text []byte) bool {
+// hasHidingEscape reports whether a text has escapes that may stand for characters of a credential. Escapes of quotes and
+// line breaks do not; the matchers handle those, so that most texts need not be copied.
+func hasHidingEscape(text []byte) bool {
 	for at := 0; ; at++ {
 		next := bytes.IndexByte(text[at:], '\\')
 		if next < 0 {
 			return false
 		}
-		if at += next; hidden(text[at:]) {
+		if at += next; startsHidingEscape(text[at:]) {
 			return true
 		}
 	}
 }
 
-// hidden reports whether a text begins with such an escape.
-func hidden(text []byte) bool {
-	return len(text) > 1 && text[0] == '\\' && (text[1] == '/' || numbered(text))
+// startsHidingEscape reports whether a text begins with such an escape.
+func startsHidingEscape(text []byte) bool {
+	return len(text) > 1 && text[0] == '\\' && (text[1] == '/' || isUnicodeEscape(text))
 }
 
-// A reading is a text with its escapes resolved, and the way back.
-type reading struct {
+// decoded is a text with its escapes decoded, and the mapping back to the original offsets.
+type decoded struct {
 	text   []byte
 	levels []level
 }
 
-// A level is what resolving escapes once has changed.
+// A level maps the offsets of one decoding step.
 type level struct {
-	marks []mark
-	size  int // of the text before
-	read  int // of the text after
+	offsets    []offset
+	sizeBefore int // of the text before
+	sizeAfter  int // of the text after
 }
 
-// A mark says that from place at on, the text read stands at from on in the one before.
-type mark struct{ at, from int32 }
+// An offset says that decoded bytes from offset at on were at offset from on before decoding.
+type offset struct{ at, from int32 }
 
-// deepest is how often escapes are resolved: JSON is put into strings of JSON, and that once more, but hardly further.
-const deepest = 5
+// maxLevels bounds how often escapes are decoded. JSON in strings of JSON is common; deeper nesting is rare.
+const maxLevels = 5
 
-// read resolves the escapes of a text until none is left that may hide something.
-func read(text []byte) reading {
-	r := reading{text: text}
-	for more := true; more && len(r.levels) < deepest; {
+// decode decodes the escapes of a text repeatedly, until none is left that may hide characters.
+func decode(text []byte) decoded {
+	r := decoded{text: text}
+	for more := true; more && len(r.levels) < maxLevels; {
 		var next []byte
-		var marks []mark
+		var marks []offset
 		next, marks, more = unescape(r.text, len(r.levels) > 0)
 		r.levels = append(r.levels, level{marks, len(r.text), len(next)})
 		r.text = next
@@ -58,20 +58,20 @@ func read(text []byte) reading {
 	return r
 }
 
-// unescape resolves \\, \/, \" and \u00xx. Line breaks stay escapes: \n may stand for one, or for a backslash and the n of
-// a name, and which it is depends on a depth that nothing tells. It reports whether more has come to light. In place, it
-// writes over what it has read.
-func unescape(raw []byte, inPlace bool) (text []byte, marks []mark, more bool) {
+// unescape decodes \\, \/, \" and \u00xx once. It keeps the escapes of line breaks: \n may stand for a line break, or for a
+// backslash and the n of a name, depending on a nesting depth that is not known. more reports whether decoding produced
+// new escapes. With inPlace it overwrites raw.
+func unescape(raw []byte, inPlace bool) (text []byte, marks []offset, more bool) {
 	n := 0
 	if text = raw; !inPlace {
 		text = make([]byte, len(raw)+8)
 	}
-	marks = make([]mark, 0, bytes.Count(raw, []byte{'\\'}))
+	marks = make([]offset, 0, bytes.Count(raw, []byte{'\\'}))
 	for at := 0; at < len(raw); n++ {
-		if at+8 <= len(raw) && (!inPlace || n+8 <= at) { // eight at a time, up to a backslash
+		if at+8 <= len(raw) && (!inPlace || n+8 <= at) { // copy eight bytes at a time, up to a backslash
 			eight := binary.LittleEndian.Uint64(raw[at:])
 			binary.LittleEndian.PutUint64(text[n:], eight)
-			ahead := until(eight, '\\')
+			ahead := bytesBefore(eight, '\\')
 			at, n = at+ahead, n+ahead
 			if ahead == 8 {
 				n--
@@ -86,43 +86,43 @@ func unescape(raw []byte, inPlace bool) (text []byte, marks []mark, more bool) {
 		case c == '\\' || c == '/' || c == '"':
 			text[n] = c
 			at += len(`\n`)
-			more = more || hidden(raw[at-1:]) || c == '/' && n > 0 && text[n-1] == '\\'
-		case numbered(raw[at:]):
-			text[n] = nibble(raw[at+4])<<4 | nibble(raw[at+5])
+			more = more || startsHidingEscape(raw[at-1:]) || c == '/' && n > 0 && text[n-1] == '\\'
+		case isUnicodeEscape(raw[at:]):
+			text[n] = hexValue(raw[at+4])<<4 | hexValue(raw[at+5])
 			at += len(`\u0000`)
-			more = more || is(text[n], hexAny) || text[n] == '\\' || text[n] == '/' || text[n] == 'u' // it may be part of another
+			more = more || is(text[n], hexAny) || text[n] == '\\' || text[n] == '/' || text[n] == 'u' // it may be part of another escape
 		default:
 			n++
 			text[n] = c
 			at += len(`\n`)
 			continue
 		}
-		marks = append(marks, mark{int32(n + 1), int32(at)})
+		marks = append(marks, offset{int32(n + 1), int32(at)})
 	}
 	return text[:n], marks, more
 }
 
-// until is how many of eight bytes come before the first that is c.
-func until(eight uint64, c byte) int {
+// bytesBefore returns how many of eight bytes precede the first c, or 8.
+func bytesBefore(eight uint64, c byte) int {
 	const ones = 0x0101010101010101
 	x := eight ^ ones*uint64(c)
 	return bits.TrailingZeros64((x-ones)&^x&(ones<<7)) / 8
 }
 
-// numbered reports whether a text begins with an escape that gives an ASCII character by its number.
-func numbered(text []byte) bool {
+// isUnicodeEscape reports whether a text that begins with a backslash begins with \u00xx for an ASCII character.
+func isUnicodeEscape(text []byte) bool {
 	return len(text) >= len(`\u0000`) && text[1] == 'u' && text[2] == '0' && text[3] == '0' && text[4] >= '0' && text[4] < '8' && is(text[5], hexAny)
 }
 
-func nibble(c byte) byte {
+func hexValue(c byte) byte {
 	if c <= '9' {
 		return c - '0'
 	}
 	return c | 0x20 - 'a' + 10
 }
 
-// origin is where a place of the text read stands in the raw one; of what was an escape, where that begins.
-func (r *reading) origin(at int) int {
+// origin maps an offset of the decoded text to the raw text. The offset of a decoded escape maps to the escape's start.
+func (r *decoded) origin(at int) int {
 	for i := len(r.levels) - 1; i >= 0; i-- {
 		at = r.levels[i].origin(at)
 	}
@@ -130,12 +130,12 @@ func (r *reading) origin(at int) int {
 }
 
 func (l *level) origin(at int) int {
-	if at == l.read {
-		return l.size
+	if at == l.sizeAfter {
+		return l.sizeBefore
 	}
-	i := sort.Search(len(l.marks), func(i int) bool { return int(l.marks[i].at) > at })
+	i := sort.Search(len(l.offsets), func(i int) bool { return int(l.offsets[i].at) > at })
 	if i == 0 {
 		return at
 	}
-	return int(l.marks[i-1].from-l.marks[i-1].at) + at
+	return int(l.offsets[i-1].from-l.offsets[i-1].at) + at
 }

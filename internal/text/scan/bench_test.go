@@ -10,7 +10,7 @@ import (
 	"sovereign/internal/text/scan"
 )
 
-// benchSize is about what a body of a long conversation has.
+// benchSize is the approximate size of a request body with a long conversation.
 const benchSize = 200_000
 
 type message struct {
@@ -18,7 +18,7 @@ type message struct {
 	Content any    `json:"content"`
 }
 
-// request is a body with these messages. Characters are not escaped beyond need, as clients do not.
+// request returns a request body with these messages. Like most clients, it escapes only what JSON requires.
 func request(contents ...any) []byte {
 	var messages []message
 	for i, content := range contents {
@@ -31,7 +31,7 @@ func request(contents ...any) []byte {
 	return []byte(b.String())
 }
 
-// made is text of so many bytes, from phrases in random order: one order over and over would be learnt by the processor.
+// made returns text of about size bytes, of phrases in random order: the branch predictor would learn a fixed order.
 func made(rng *rand.Rand, size int, phrases ...string) string {
 	var b strings.Builder
 	for b.Len() < size {
@@ -40,7 +40,7 @@ func made(rng *rand.Rand, size int, phrases ...string) string {
 	return b.String()
 }
 
-// pieces are texts that make up a body, none longer than size.
+// pieces returns texts for a body of benchSize bytes, each about size bytes at most.
 func pieces(rng *rand.Rand, size int, phrases ...string) (all []any) {
 	for total := 0; total < benchSize; {
 		text := made(rng, 1+rng.IntN(size), phrases...)

@@ -2,61 +2,64 @@ package scan
 
 import "golang.org/x/sys/cpu"
 
-// wide says that the processor has AVX2.
-var wide = cpu.X86.HasAVX2
+// hasAVX2 selects the AVX2 code. The tests also run with it false.
+var hasAVX2 = cpu.X86.HasAVX2
 
-// far is how long a text is in which a search by pairs of blocks pays.
-const far = 4 * block
+// minAVX2Length is the shortest text that is searched with AVX2. Below it the setup costs more than it saves.
+const minAVX2Length = 4 * blockSize
 
-// nextQuote is quoteAt.
-func nextQuote(text []byte) int {
+// indexQuote is indexQuoteGo, with AVX2 for long texts.
+func indexQuote(text []byte) int {
 	clean := 0
-	if wide && len(text) >= far {
-		if n := quoteAt(text[:2*block]); n >= 0 {
+	if hasAVX2 && len(text) >= minAVX2Length {
+		if n := indexQuoteGo(text[:2*blockSize]); n >= 0 {
 			return n
 		}
-		clean = 2*block + block*quotelessBlocks(&text[2*block], len(text)/block-2)
+		clean = 2*blockSize + blockSize*quotelessBlocks(&text[2*blockSize], len(text)/blockSize-2)
 	}
-	n := quoteAt(text[clean:])
+	n := indexQuoteGo(text[clean:])
 	if n < 0 {
 		return -1
 	}
 	return clean + n
 }
 
-// quotelessBlocks is how many of the next blocks have no quote in them, but for a last one: they are looked at in pairs. It needs AVX2, and reads
-// all n at most.
+// quotelessBlocks returns how many leading blocks have no quote. It examines pairs of blocks, so that the result is even
+// and may be one less than the exact number. It reads at most n blocks and requires AVX2.
 //
 //go:noescape
 func quotelessBlocks(text *byte, n int) int
 
-// prose is how long the blocks are that text begins with and that are ASCII without NUL and without quotes; 0 where it is not worth a look.
-func prose(text []byte) int {
-	if !wide || len(text) < far {
+// unquotedASCII returns a length of leading whole blocks that are ASCII without NUL and without quotes. It returns 0
+// without AVX2 and for texts shorter than minAVX2Length.
+func unquotedASCII(text []byte) int {
+	if !hasAVX2 || len(text) < minAVX2Length {
 		return 0
 	}
-	return block * proseBlocks(&text[0], len(text)/block)
+	return blockSize * unquotedASCIIBlocks(&text[0], len(text)/blockSize)
 }
 
-// proseBlocks is how many of the next blocks are such, but for a last one: they are looked at in pairs. It needs AVX2, and reads all n at most.
+// unquotedASCIIBlocks returns how many leading blocks are ASCII without NUL and without quotes. It examines pairs of
+// blocks, as quotelessBlocks does. It reads at most n blocks and requires AVX2.
 //
 //go:noescape
-func proseBlocks(text *byte, n int) int
+func unquotedASCIIBlocks(text *byte, n int) int
 
-// ascii is asciiByWords.
-func ascii(text []byte) int {
-	if len(text) < block {
+// asciiPrefix is asciiPrefixSWAR with SIMD.
+func asciiPrefix(text []byte) int {
+	if len(text) < blockSize {
 		return 0
 	}
-	return block * asciiBlocks(&text[0], len(text)/block)
+	return blockSize * asciiBlocks(&text[0], len(text)/blockSize)
 }
 
-// asciiBlocks is how many of the next blocks, of block bytes each, are ASCII without NUL. It reads all n at most.
+// asciiBlocks returns how many leading blocks, of blockSize bytes each, are ASCII without NUL. It reads at most n blocks.
+// It uses AVX2 when hasAVX2 is set, and SSE2 otherwise.
 //
 //go:noescape
 func asciiBlocks(text *byte, n int) int
 
-// marks is marksByWords.
+// quoteMasks is quoteMasksSWAR with SSE2.
 //
 //go:noescape
-func marks(text *[block]byte) (quote, slash uint64)
+func quoteMasks(text *[blockSize]byte) (quote, slash uint64)

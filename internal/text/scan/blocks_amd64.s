@@ -2,13 +2,17 @@
 
 // func asciiBlocks(text *byte, n int) int
 //
-// A byte is ASCII and not NUL when it is greater than zero as a signed number. Every processor of this kind has SSE2; where it has AVX2 too,
-// two blocks are looked at together, and the first that are not good are left to what follows.
+// A byte is ASCII and not NUL when it is greater than zero as a signed number. With AVX2, loop "pair" tests two blocks
+// (128 bytes) at a time: VPMINSB reduces them to 32 signed minima, VPCMPGTB and VPMOVMSKB test that all are positive. On
+// the first pair that fails, and for a single last block, loop "next" tests one block with SSE2 (PCMPGTB, PAND,
+// PMOVMSKB). Every amd64 processor has SSE2.
+//
+// Invariant of both loops: the first AX blocks are ASCII without NUL, and SI points to the block after them.
 TEXT ·asciiBlocks(SB), NOSPLIT, $0-24
 	MOVQ text+0(FP), SI
 	MOVQ n+8(FP), CX
 	XORQ AX, AX
-	CMPB ·wide(SB), $1
+	CMPB ·hasAVX2(SB), $1
 	JNE  narrow
 	VPXOR Y0, Y0, Y0
 
@@ -60,8 +64,11 @@ done:
 	MOVQ AX, ret+16(FP)
 	RET
 
-// func marks(text *[block]byte) (quote, slash uint64)
-TEXT ·marks(SB), NOSPLIT, $0-24
+// func quoteMasks(text *[blockSize]byte) (quote, slash uint64)
+//
+// For each 16 bytes, PCMPEQB compares with the quote (X6) and the backslash (X7), and PMOVMSKB takes one bit of each
+// byte. AX collects the bits of quotes, BX those of backslashes: four groups of 16 bits, the first lowest.
+TEXT ·quoteMasks(SB), NOSPLIT, $0-24
 	MOVQ text+0(FP), SI
 	MOVQ $0x2222222222222222, AX
 	MOVQ AX, X6
@@ -115,6 +122,10 @@ TEXT ·marks(SB), NOSPLIT, $0-24
 	RET
 
 // func quotelessBlocks(text *byte, n int) int
+//
+// VPCMPEQB compares 128 bytes with quotes, VPOR joins the results, and VPTEST sets ZF when none matched.
+//
+// Invariant: the first AX blocks have no quote, and SI points to the block after them. AX is even.
 TEXT ·quotelessBlocks(SB), NOSPLIT, $0-24
 	MOVQ text+0(FP), SI
 	MOVQ n+8(FP), CX
@@ -145,10 +156,13 @@ done:
 	MOVQ AX, ret+16(FP)
 	RET
 
-// func proseBlocks(text *byte, n int) int
+// func unquotedASCIIBlocks(text *byte, n int) int
 //
-// The lesser of a byte and of what makes it differ from a quote, as signed numbers, is greater than zero where it is ASCII, not NUL and no quote.
-TEXT ·proseBlocks(SB), NOSPLIT, $0-24
+// For a byte c, the signed minimum of c and c XOR '"' (VPXOR, VPMINSB) is greater than zero exactly when c is ASCII, not
+// NUL and not a quote. VPMINSB reduces 128 bytes to 32 minima; VPCMPGTB and VPMOVMSKB test that all are positive.
+//
+// Invariant: the first AX blocks hold only such bytes, and SI points to the block after them. AX is even.
+TEXT ·unquotedASCIIBlocks(SB), NOSPLIT, $0-24
 	MOVQ text+0(FP), SI
 	MOVQ n+8(FP), CX
 	XORQ AX, AX
@@ -189,15 +203,19 @@ done:
 	MOVQ AX, ret+16(FP)
 	RET
 
-// func textBlocks(text *byte, n int, rules *[3][16]byte) bool
+// func utf8Blocks(text *byte, n int, tables *[3][16]byte) bool
 //
-// Half a block at a time. What is wrong with a byte and the one before it is what the two halves of that one, and the upper half of the byte
-// itself, have in common by the rules. That it continues a character for a second or third time is wrong there too, and right where one began two
-// or three bytes before that is long enough: the two must be the same.
-TEXT ·textBlocks(SB), NOSPLIT, $0-25
+// The algorithm of Keiser and Lemire (see utf8Tables), 32 bytes at a time. VPERM2I128 and VPALIGNR give the bytes one,
+// two and three positions earlier. VPSHUFB looks up the high and low nibble of the previous byte and the high nibble of
+// this byte; VPAND of the three results gives the errors of the pair. Two continuation bytes in a row appear there as
+// the high bit. They are valid when the byte two positions earlier leads three or four bytes, or the byte three positions
+// earlier leads four: VPSUBUSB leaves the high bit set exactly for those. The two high bits must agree, hence VPXOR.
+//
+// Invariant: Y0 holds the previous 32 bytes (zero at first), and Y7 is zero exactly when no error and no NUL was found.
+TEXT ·utf8Blocks(SB), NOSPLIT, $0-25
 	MOVQ text+0(FP), SI
 	MOVQ n+8(FP), CX
-	MOVQ rules+16(FP), DI
+	MOVQ tables+16(FP), DI
 	ADDQ CX, CX
 	VBROADCASTI128 0(DI), Y8
 	VBROADCASTI128 16(DI), Y9
@@ -205,18 +223,18 @@ TEXT ·textBlocks(SB), NOSPLIT, $0-25
 	MOVQ $0x0f0f0f0f0f0f0f0f, AX
 	VMOVQ AX, X11
 	VPBROADCASTQ X11, Y11
-	MOVQ $0x6060606060606060, AX // what a beginning of three bytes is over the top bit
+	MOVQ $0x6060606060606060, AX // E0 - 80: bytes from E0 on keep the high bit
 	VMOVQ AX, X12
 	VPBROADCASTQ X12, Y12
-	MOVQ $0x7070707070707070, AX // and one of four
+	MOVQ $0x7070707070707070, AX // F0 - 80: bytes from F0 on keep the high bit
 	VMOVQ AX, X13
 	VPBROADCASTQ X13, Y13
 	MOVQ $0x8080808080808080, AX
 	VMOVQ AX, X14
 	VPBROADCASTQ X14, Y14
 	VPXOR Y15, Y15, Y15
-	VPXOR Y0, Y0, Y0 // before
-	VPXOR Y7, Y7, Y7 // wrong
+	VPXOR Y0, Y0, Y0 // the previous 32 bytes
+	VPXOR Y7, Y7, Y7 // errors
 
 half:
 	TESTQ CX, CX
@@ -226,8 +244,8 @@ half:
 	ADDQ $32, SI
 	VPCMPEQB Y15, Y1, Y2 // NUL
 	VPOR Y2, Y7, Y7
-	VPERM2I128 $0x21, Y1, Y0, Y3 // the last half of what was before, and the first of this
-	VPALIGNR $15, Y3, Y1, Y4 // one byte before
+	VPERM2I128 $0x21, Y1, Y0, Y3 // the upper half of the previous bytes, the lower half of these
+	VPALIGNR $15, Y3, Y1, Y4 // the byte before each
 	VPSRLW $4, Y4, Y5
 	VPAND Y11, Y5, Y5
 	VPSHUFB Y5, Y8, Y5
@@ -238,9 +256,9 @@ half:
 	VPAND Y11, Y4, Y4
 	VPSHUFB Y4, Y10, Y4
 	VPAND Y4, Y5, Y5
-	VPALIGNR $14, Y3, Y1, Y2 // two
+	VPALIGNR $14, Y3, Y1, Y2 // two bytes before each
 	VPSUBUSB Y12, Y2, Y2
-	VPALIGNR $13, Y3, Y1, Y4 // three
+	VPALIGNR $13, Y3, Y1, Y4 // three bytes before each
 	VPSUBUSB Y13, Y4, Y4
 	VPOR Y2, Y4, Y4
 	VPAND Y14, Y4, Y4

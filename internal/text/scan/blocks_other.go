@@ -2,12 +2,14 @@
 
 package scan
 
-func nextQuote(text []byte) int { return quoteAt(text) }
+// Other processors have no assembly: they use the portable SWAR code, and report that they have no SIMD fast path.
 
-func prose([]byte) int { return 0 }
+func indexQuote(text []byte) int { return indexQuoteGo(text) }
 
-func texts([]byte) (n int, ok bool) { return 0, true }
+func unquotedASCII([]byte) int { return 0 }
 
-func ascii(text []byte) int { return asciiByWords(text) }
+func utf8Prefix([]byte) (n int, ok bool) { return 0, true }
 
-func marks(text *[block]byte) (quote, slash uint64) { return marksByWords(text) }
+func asciiPrefix(text []byte) int { return asciiPrefixSWAR(text) }
+
+func quoteMasks(text *[blockSize]byte) (quote, slash uint64) { return quoteMasksSWAR(text) }

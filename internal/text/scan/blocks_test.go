@@ -7,55 +7,55 @@ import (
 	"unicode/utf8"
 )
 
-// TestASCIIIsFoundByBlocksAsItIsByWords goes over every byte, at every place of some blocks, at every alignment.
-func TestASCIIIsFoundByBlocksAsItIsByWords(t *testing.T) {
-	eachWidth(t, sameASCII)
+// TestASCIIPrefixMatchesSWAR tries every byte value at every offset of some blocks, at every alignment.
+func TestASCIIPrefixMatchesSWAR(t *testing.T) {
+	eachWidth(t, checkASCIIPrefix)
 }
 
-func sameASCII(t *testing.T) {
-	room := bytes.Repeat([]byte{'a'}, 16+4*block+20)
+func checkASCIIPrefix(t *testing.T) {
+	buffer := bytes.Repeat([]byte{'a'}, 16+4*blockSize+20)
 	for c := range 256 {
-		for at := range 3*block + 20 {
-			text := room[at%16 : at%16+3*block+20]
+		for at := range 3*blockSize + 20 {
+			text := buffer[at%16 : at%16+3*blockSize+20]
 			text[at] = byte(c)
-			got, want := ascii(text), asciiByWords(text)
-			if clean := 0 < c && c < 0x80; got != want || clean != (got == 3*block) && at < 3*block {
-				t.Fatalf("%#x at %d: %d, by words %d", c, at, got, want)
+			got, want := asciiPrefix(text), asciiPrefixSWAR(text)
+			if clean := 0 < c && c < 0x80; got != want || clean != (got == 3*blockSize) && at < 3*blockSize {
+				t.Fatalf("%#x at %d: %d, SWAR %d", c, at, got, want)
 			}
 			text[at] = 'a'
 		}
 	}
-	for n := range 2 * block {
-		if got := ascii(room[:n]); got != n/block*block {
+	for n := range 2 * blockSize {
+		if got := asciiPrefix(buffer[:n]); got != n/blockSize*blockSize {
 			t.Errorf("of %d bytes %d", n, got)
 		}
 	}
 }
 
-func TestMarksAreFoundByBlocksAsTheyAreByWords(t *testing.T) {
+func TestQuoteMasksMatchSWAR(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	letters := []byte(`""\\\\ab` + "\x00\xa2\xdc\xff")
 	for range 100_000 {
-		var text [block]byte
+		var text [blockSize]byte
 		for i := range text {
 			text[i] = letters[rng.IntN(len(letters))]
 		}
-		quote, slash := marks(&text)
-		if q, s := marksByWords(&text); q != quote || s != slash {
-			t.Fatalf("%q: %x, %x, by words %x, %x", text, quote, slash, q, s)
+		quote, slash := quoteMasks(&text)
+		if q, s := quoteMasksSWAR(&text); q != quote || s != slash {
+			t.Fatalf("%q: %x, %x, SWAR %x, %x", text, quote, slash, q, s)
 		}
 	}
 }
 
-// The next quote is found wherever it is, whatever stands behind it and around the text.
-func TestTheNextQuoteIsFoundWhereverItIs(t *testing.T) {
+// TestIndexQuoteFindsTheFirstQuote places quotes at many offsets of texts of every length, and after the end of the text.
+func TestIndexQuoteFindsTheFirstQuote(t *testing.T) {
 	eachWidth(t, func(t *testing.T) {
-		room := bytes.Repeat([]byte{'a'}, 16+7*block)
+		buffer := bytes.Repeat([]byte{'a'}, 16+7*blockSize)
 		for from := range 16 {
-			for length := range 6 * block {
-				room[from+length] = '"' // is not of the text
-				text := room[from : from+length]
-				if got := nextQuote(text); got != -1 {
+			for length := range 6 * blockSize {
+				buffer[from+length] = '"' // after the end of the text
+				text := buffer[from : from+length]
+				if got := indexQuote(text); got != -1 {
 					t.Fatalf("%d bytes without: %d", length, got)
 				}
 				for _, at := range []int{0, 1, length / 3, length / 2, length - 2, length - 1} {
@@ -63,41 +63,42 @@ func TestTheNextQuoteIsFoundWhereverItIs(t *testing.T) {
 						continue
 					}
 					text[at], text[length-1] = '"', '"'
-					if got := nextQuote(text); got != at {
+					if got := indexQuote(text); got != at {
 						t.Fatalf("of %d bytes the one at %d: %d", length, at, got)
 					}
 					text[at], text[length-1] = 'a', 'a'
 				}
-				room[from+length] = 'a'
+				buffer[from+length] = 'a'
 			}
 		}
 		for c := range 256 {
-			text := bytes.Repeat([]byte{byte(c)}, 6*block)
-			if got, want := nextQuote(text), bytes.IndexByte(text, '"'); got != want {
+			text := bytes.Repeat([]byte{byte(c)}, 6*blockSize)
+			if got, want := indexQuote(text), bytes.IndexByte(text, '"'); got != want {
 				t.Fatalf("%#x: %d, want %d", c, got, want)
 			}
 		}
 	})
 }
 
-// Prose ends, but for a pair of blocks, with the first byte that is none, whichever it is and wherever.
-func TestProseEndsWithTheFirstByteThatIsNone(t *testing.T) {
+// TestUnquotedASCIIStopsWithinTwoBlocksOfTheFirstOtherByte checks both bounds: the result never includes a quote, NUL or byte that
+// is not ASCII, and ends at most two blocks before it.
+func TestUnquotedASCIIStopsWithinTwoBlocksOfTheFirstOtherByte(t *testing.T) {
 	eachWidth(t, func(t *testing.T) {
 		for c := range 256 {
-			none := c == 0 || c == '"' || c >= utf8.RuneSelf
-			for length := 0; length < 9*block; length += 37 {
+			excluded := c == 0 || c == '"' || c >= utf8.RuneSelf
+			for length := 0; length < 9*blockSize; length += 37 {
 				for at := 0; at < length; at += 11 {
 					text := bytes.Repeat([]byte{'a'}, length)
 					text[at] = byte(c)
-					n := prose(text)
-					if n%block != 0 || n > length || none && n > at {
+					n := unquotedASCII(text)
+					if n%blockSize != 0 || n > length || excluded && n > at {
 						t.Fatalf("%#x at %d of %d: %d", c, at, length, n)
 					}
-					least := length - 2*block
-					if none {
-						least = at - 2*block
+					least := length - 2*blockSize
+					if excluded {
+						least = at - 2*blockSize
 					}
-					if prose(bytes.Repeat([]byte{'a'}, 4*block)) > 0 && length >= 4*block && n <= least {
+					if unquotedASCII(bytes.Repeat([]byte{'a'}, 4*blockSize)) > 0 && length >= 4*blockSize && n <= least {
 						t.Fatalf("%#x at %d of %d: only %d", c, at, length, n)
 					}
 				}

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestElementsAreThoseOfAnArray(t *testing.T) {
+func TestElementsYieldsEveryElement(t *testing.T) {
 	values := rapid.SampledFrom([]string{`1`, `"a,]b\"["`, `{"a":[1,{"b":"}"}]}`, `[]`, `[[1],[2]]`, `null`, `{}`, `-1.5e3`})
 	spaces := rapid.SampledFrom([]string{"", " ", "\n\t "})
 	rapid.Check(t, func(t *rapid.T) {
@@ -33,7 +33,7 @@ func TestElementsAreThoseOfAnArray(t *testing.T) {
 	})
 }
 
-func TestElementsEndWithWhatIsNoJSON(t *testing.T) {
+func TestElementsStopsAtASyntaxError(t *testing.T) {
 	for text, want := range map[string]int{``: 0, `{}`: 0, `[`: 0, `[1`: 1, `[1,`: 1, `[1 2]`: 1, `["a`: 0, `[{]`: 0, `x`: 0} {
 		n := 0
 		for range Elements([]byte(text)) {

@@ -7,10 +7,10 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// named is what a name says. Those that bodies and answers usually have are at hand; others are copied.
-func named(raw []byte) (string, error) {
+// decodeName decodes the quoted member name raw. Common names are interned; others are copied.
+func decodeName(raw []byte) (string, error) {
 	inner := raw[1 : len(raw)-1]
-	if name := known[slot(inner)]; string(inner) == name {
+	if name := commonNameTable[nameSlot(inner)]; string(inner) == name {
 		return name, nil
 	}
 	if bytes.IndexByte(inner, '\\') < 0 {
@@ -19,31 +19,32 @@ func named(raw []byte) (string, error) {
 	return unescaped(raw)
 }
 
-// unescaped has its own frame: a name whose address is taken would put every member on the heap.
+// unescaped decodes a name with escapes. It is a function of its own because taking the address of a Member's Name
+// would make every Member escape to the heap.
 func unescaped(raw []byte) (name string, err error) {
 	err = json.Unmarshal(raw, &name)
 	return name, err
 }
 
-const slots = 512
+const nameSlots = 512
 
-// slot is where a name is in known, if it is there. What it multiplies by was searched for until no two of them had one slot.
-func slot(name []byte) int {
+// nameSlot is a perfect hash of the common names: the factors were searched for until no two of them collided.
+func nameSlot(name []byte) int {
 	if len(name) == 0 {
 		return 0
 	}
-	return (len(name)*374 + int(name[0])*150 + int(name[len(name)/2])*254 + int(name[len(name)-1])*221) % slots
+	return (len(name)*374 + int(name[0])*150 + int(name[len(name)/2])*254 + int(name[len(name)-1])*221) % nameSlots
 }
 
-// known are the usual names. One that is missing among them is copied, and that is all.
-var known = func() (of [slots]string) {
-	for name := range strings.FieldsSeq(usual) {
-		of[slot([]byte(name))] = name
+// commonNameTable interns the common names by nameSlot. A name that is not in it costs one allocation.
+var commonNameTable = func() (of [nameSlots]string) {
+	for name := range strings.FieldsSeq(commonNames) {
+		of[nameSlot([]byte(name))] = name
 	}
 	return of
 }()
 
-const usual = `
+const commonNames = `
 	model models messages stream stream_options max_tokens max_completion_tokens n temperature top_p top_k stop seed user metadata
 	tools tool_choice parallel_tool_calls response_format frequency_penalty presence_penalty logit_bias logprobs top_logprobs
 	reasoning reasoning_effort verbosity modalities audio prediction service_tier store safety_identifier prompt_cache_key

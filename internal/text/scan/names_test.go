@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-func TestNoTwoUsualNamesHaveOneSlot(t *testing.T) {
-	for name := range strings.FieldsSeq(usual) {
-		if got := known[slot([]byte(name))]; got != name {
-			t.Errorf("%s is where %s is", got, name)
+func TestCommonNamesDoNotCollide(t *testing.T) {
+	for name := range strings.FieldsSeq(commonNames) {
+		if got := commonNameTable[nameSlot([]byte(name))]; got != name {
+			t.Errorf("the slot of %s holds %s", name, got)
 		}
 	}
 }

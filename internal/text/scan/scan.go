@@ -1,6 +1,9 @@
-// Package scan finds the members of a JSON object without decoding it, so that a body can be passed on as it came with
-// a few of its members changed. It reads the top level and no more: what lies inside a value is skipped by its brackets
-// and quotes, and left to whoever the value is for.
+// Package scan finds the members of a JSON object without decoding them, so that a body can be forwarded byte for byte
+// with a few members replaced. It parses the top level only. Nested values are skipped by matching brackets and quotes;
+// their contents are not validated as JSON, except that the whole text must be UTF-8 without NUL bytes.
+//
+// Long strings are scanned with SIMD instructions where the processor has them (SSE2 and AVX2 on amd64), and with SWAR
+// (eight bytes in a 64-bit word) elsewhere. Both give the same results; the tests compare them.
 package scan
 
 import (
@@ -8,22 +11,22 @@ import (
 	"fmt"
 )
 
-// A Member is one name and value of an object. Offsets are into the scanned text.
+// A Member is one name/value pair of an object. Offsets are into the scanned text.
 type Member struct {
 	Name       string
 	Value      []byte
-	Start, End int // from the opening quote of the name to the end of the value
-	Elements   int // of an array, and -1 of what is none: another value, or what has too many commas or too few
-	Seen       Set // the words that stand in the value as strings, of those that were looked for
+	Start, End int     // from the opening quote of the name to the end of the value
+	Elements   int     // the number of elements of an array; -1 for any other value and for misplaced commas
+	Seen       WordSet // which of the wanted words occur in the value, as whole strings without escapes
 }
 
-// ValueStart is where the value begins.
+// ValueStart returns the offset of the value's first byte.
 func (m Member) ValueStart() int { return m.End - len(m.Value) }
 
-// maxDepth bounds how deep values nest.
+// maxDepth bounds the nesting depth of values.
 const maxDepth = 256
 
-// The ways in which a text is no object.
+// The errors of Object and ObjectWithWords. They complete a sentence such as "the body …".
 var (
 	ErrSyntax    = errors.New("is not a JSON object")
 	ErrDepth     = fmt.Errorf("is nested deeper than %d levels", maxDepth)
@@ -31,40 +34,42 @@ var (
 	ErrText      = errors.New("is not UTF-8, or holds a NUL byte")
 )
 
-// Object lists the members of the object that text is. Two members of one name are refused: which of them counts
-// would depend on who reads.
-func Object(text []byte, members []Member) ([]Member, error) { return Seek(text, members, nil) }
+// Object appends the members of the JSON object in text to members. It refuses two members with the same decoded name:
+// parsers differ in which of the two they use.
+func Object(text []byte, members []Member) ([]Member, error) {
+	return ObjectWithWords(text, members, nil)
+}
 
-// Seek is Object, and tells of every member which of some words stand in its value, as whole strings without escapes. It costs next
-// to nothing, where a search of its own would read the text again.
-func Seek(text []byte, members []Member, words *Words) ([]Member, error) {
+// ObjectWithWords is Object, and also sets Seen of every member. It tests each string of the value while the scanner
+// passes it, which is cheaper than a second pass over the text.
+func ObjectWithWords(text []byte, members []Member, words *Words) ([]Member, error) {
 	s := scanner{text: text, words: words}
-	members, err := s.object(members)
-	if !s.isText() {
+	members, err := s.readObject(members)
+	if !s.validText() {
 		return nil, ErrText
 	}
 	return members, err
 }
 
-// A scanner goes over a text once.
+// A scanner makes one pass over a text.
 type scanner struct {
-	text    []byte
-	proven  int  // how far it was looked at whether it is text,
-	wrong   bool // and is not
-	words   *Words
-	seen    Set
-	closing [maxDepth]byte // the brackets that are open, by what closes them
+	text      []byte
+	validated int  // text[:validated] was checked for UTF-8 without NUL,
+	invalid   bool // and the check failed
+	words     *Words
+	seen      WordSet
+	closing   [maxDepth]byte // the closing brackets that are due, outermost first
 }
 
-func (s *scanner) object(members []Member) ([]Member, error) {
+func (s *scanner) readObject(members []Member) ([]Member, error) {
 	text := s.text
-	at := space(text, 0)
+	at := skipSpace(text, 0)
 	if at == len(text) || text[at] != '{' {
 		return nil, ErrSyntax
 	}
-	at = space(text, at+1)
+	at = skipSpace(text, at+1)
 	if at < len(text) && text[at] == '}' {
-		return members, end(text, at+1)
+		return members, expectEnd(text, at+1)
 	}
 	if members == nil {
 		members = make([]Member, 0, 8)
@@ -73,7 +78,7 @@ func (s *scanner) object(members []Member) ([]Member, error) {
 		before := members
 		members = append(members, Member{})
 		m := &members[len(before)]
-		if err := s.member(at, m); err != nil {
+		if err := s.readMember(at, m); err != nil {
 			return nil, err
 		}
 		for i := range before {
@@ -84,53 +89,55 @@ func (s *scanner) object(members []Member) ([]Member, error) {
 		if len(before) == maxMembers {
 			return nil, fmt.Errorf("has more than %d members", maxMembers)
 		}
-		if at = space(text, m.End); at == len(text) {
+		if at = skipSpace(text, m.End); at == len(text) {
 			return nil, ErrSyntax
 		}
 		switch text[at] {
 		case ',':
-			at = space(text, at+1)
+			at = skipSpace(text, at+1)
 		case '}':
-			return members, end(text, at+1)
+			return members, expectEnd(text, at+1)
 		default:
 			return nil, ErrSyntax
 		}
 	}
 }
 
-// maxMembers bounds the search for two of one name.
+// maxMembers bounds the quadratic search for duplicate names.
 const maxMembers = 256
 
-func end(text []byte, at int) error {
-	if space(text, at) != len(text) {
+// expectEnd returns ErrSyntax unless only white space follows at.
+func expectEnd(text []byte, at int) error {
+	if skipSpace(text, at) != len(text) {
 		return ErrSyntax
 	}
 	return nil
 }
 
-func (s *scanner) member(at int, m *Member) (err error) {
+// readMember reads the member whose name begins at at.
+func (s *scanner) readMember(at int, m *Member) (err error) {
 	text := s.text
 	m.Start = at
 	if at >= len(text) || text[at] != '"' {
 		return ErrSyntax
 	}
-	closed := quoted(text, at)
+	closed := stringEnd(text, at)
 	if closed < 0 {
 		return ErrSyntax
 	}
-	if m.Name, err = named(text[at:closed]); err != nil {
+	if m.Name, err = decodeName(text[at:closed]); err != nil {
 		return ErrSyntax
 	}
-	if at = space(text, closed); at == len(text) || text[at] != ':' {
+	if at = skipSpace(text, closed); at == len(text) || text[at] != ':' {
 		return ErrSyntax
 	}
-	at = space(text, at+1)
+	at = skipSpace(text, at+1)
 	s.seen = 0
 	if at < len(text) && text[at] == '[' {
-		m.End, m.Elements, err = s.array(at)
+		m.End, m.Elements, err = s.skipArray(at)
 	} else {
 		m.Elements = -1
-		m.End, err = s.skip(at, 0)
+		m.End, err = s.skipValue(at, 0)
 	}
 	if err != nil {
 		return err
@@ -139,11 +146,12 @@ func (s *scanner) member(at int, m *Member) (err error) {
 	return nil
 }
 
-// quoted is the end of the string that begins at at, or -1.
-func (s *scanner) quoted(at int) int {
-	next, end := begun(s.text, at+1)
+// skipString returns the offset after the string that begins at at, or -1 when it does not end. It validates plain
+// ASCII on the way and records the wanted words.
+func (s *scanner) skipString(at int) int {
+	next, end := scanShortString(s.text, at+1)
 	if end == 0 {
-		end = closed(s.text, next, next+s.prose(next))
+		end = scanLongString(s.text, next, next+s.skipASCII(next))
 	}
 	if s.words != nil && end > 0 && end-at < len(s.words.byLength)+len(`""`) {
 		s.seen |= s.words.match(s.text[at+1 : end-1])
@@ -151,49 +159,50 @@ func (s *scanner) quoted(at int) int {
 	return end
 }
 
-// prose is for how many bytes from at on there are neither quotes nor anything but ASCII. Of most long strings that is nearly all, and it is
-// text: to look at it once for both takes little longer than for either.
-func (s *scanner) prose(at int) int {
-	n := prose(s.text[at:])
+// skipASCII returns how many bytes from at on are known to be ASCII without NUL and without quotes, and marks them as
+// validated. Most long strings are nearly all such bytes. One pass that tests for both costs little more than a pass
+// that searches for quotes alone.
+func (s *scanner) skipASCII(at int) int {
+	n := unquotedASCII(s.text[at:])
 	if n > 0 {
-		s.prove(at, at+n)
+		s.validate(at, at+n)
 	}
 	return n
 }
 
-// prove looks whether it is text up to from, and takes what stands from there up to to for ASCII.
-func (s *scanner) prove(from, to int) {
-	if gap := s.text[s.proven:max(from, s.proven)]; len(gap) > 0 {
-		over := s.proven + (len(gap)+block-1)/block*block // into what is ASCII, so that there is no end of a block to look at
-		s.wrong = s.wrong || (over > to || ascii(s.text[s.proven:over]) < len(gap)) && !isText(gap)
+// validate checks the text between validated and from. The caller knows that text[from:to] is ASCII without NUL.
+func (s *scanner) validate(from, to int) {
+	if gap := s.text[s.validated:max(from, s.validated)]; len(gap) > 0 {
+		over := s.validated + (len(gap)+blockSize-1)/blockSize*blockSize // rounded up to whole blocks; the excess lies in the known ASCII
+		s.invalid = s.invalid || (over > to || asciiPrefix(s.text[s.validated:over]) < len(gap)) && !validText(gap)
 	}
-	s.proven = max(s.proven, to)
+	s.validated = max(s.validated, to)
 }
 
-// isText reports whether all of it is.
-func (s *scanner) isText() bool { return !s.wrong && isText(s.text[s.proven:]) }
+// validText reports whether the whole text is UTF-8 without NUL.
+func (s *scanner) validText() bool { return !s.invalid && validText(s.text[s.validated:]) }
 
-func space(text []byte, at int) int {
+func skipSpace(text []byte, at int) int {
 	for at < len(text) && (text[at] == ' ' || text[at] == '\n' || text[at] == '\r' || text[at] == '\t') {
 		at++
 	}
 	return at
 }
 
-// skip is the end of the value that begins at at, inside so many arrays and objects.
-func (s *scanner) skip(at, depth int) (int, error) {
+// skipValue returns the offset after the value that begins at at, at this nesting depth.
+func (s *scanner) skipValue(at, depth int) (int, error) {
 	text := s.text
 	if at == len(text) {
 		return 0, ErrSyntax
 	}
 	switch text[at] {
 	case '"':
-		if closed := s.quoted(at); closed > 0 {
+		if closed := s.skipString(at); closed > 0 {
 			return closed, nil
 		}
 		return 0, ErrSyntax
 	case '{', '[':
-		return s.nested(at, depth)
+		return s.skipNested(at, depth)
 	default:
 		from := at
 		for at < len(text) && kinds[text[at]] == literal {
@@ -206,12 +215,12 @@ func (s *scanner) skip(at, depth int) (int, error) {
 	}
 }
 
-// A kind is what a byte outside strings is to the scanner.
+// A kind classifies a byte outside strings.
 type kind uint8
 
 const (
 	plain   kind = iota
-	literal      // makes up numbers, true, false and null
+	literal      // may be part of a number, true, false or null
 	quote
 	opening
 	closing
@@ -226,19 +235,19 @@ var kinds = func() (of [256]kind) {
 	return of
 }()
 
-// array is the end of the array that begins at at, and how many elements it has. One whose elements are not told apart by single
-// commas ends where its bracket does, as any other value.
-func (s *scanner) array(at int) (end, n int, err error) {
+// skipArray returns the offset after the array that begins at at, and the number of its elements. When the elements are
+// not separated by single commas, it rescans once by brackets alone and returns -1 elements.
+func (s *scanner) skipArray(at int) (end, n int, err error) {
 	text, from := s.text, at
-	if at = space(text, at+1); at < len(text) && text[at] == ']' {
+	if at = skipSpace(text, at+1); at < len(text) && text[at] == ']' {
 		return at + 1, 0, nil
 	}
 	for {
-		if at, err = s.skip(at, 1); err != nil {
+		if at, err = s.skipValue(at, 1); err != nil {
 			break
 		}
 		n++
-		if at = space(text, at); at == len(text) {
+		if at = skipSpace(text, at); at == len(text) {
 			break
 		}
 		if text[at] == ']' {
@@ -247,25 +256,26 @@ func (s *scanner) array(at int) (end, n int, err error) {
 		if text[at] != ',' {
 			break
 		}
-		at = space(text, at+1)
+		at = skipSpace(text, at+1)
 	}
-	end, err = s.nested(from, 0)
+	end, err = s.skipNested(from, 0)
 	return end, -1, err
 }
 
-// nested is the end of the array or object that begins at at, inside so many others.
-func (s *scanner) nested(at, depth int) (int, error) {
-	outer, dull := depth, 0
+// skipNested returns the offset after the array or object that begins at at, at this nesting depth. It matches brackets
+// and skips strings. After wordSize bytes without structure it searches word by word for the next structural byte.
+func (s *scanner) skipNested(at, depth int) (int, error) {
+	outer, unstructured := depth, 0
 	for text := s.text; at < len(text); at++ {
 		c := text[at]
 		switch kinds[c] {
 		case plain, literal:
-			if dull++; dull == size { // a vector of numbers, or an indentation
-				at, dull = structure(text, at+1)-1, 0
+			if unstructured++; unstructured == wordSize { // a list of numbers, or indentation
+				at, unstructured = nextStructural(text, at+1)-1, 0
 			}
 			continue
 		case quote:
-			closed := s.quoted(at)
+			closed := s.skipString(at)
 			if closed < 0 {
 				return 0, ErrSyntax
 			}
@@ -274,7 +284,7 @@ func (s *scanner) nested(at, depth int) (int, error) {
 			if depth == maxDepth {
 				return 0, ErrDepth
 			}
-			s.closing[depth] = c + 2 // either stands two before what closes it
+			s.closing[depth] = c + 2 // in ASCII, '}' is '{'+2 and ']' is '['+2
 			depth++
 		case closing:
 			depth--
@@ -285,7 +295,7 @@ func (s *scanner) nested(at, depth int) (int, error) {
 				return at + 1, nil
 			}
 		}
-		dull = 0
+		unstructured = 0
 	}
 	return 0, ErrSyntax
 }

@@ -1,32 +1,32 @@
 package scan
 
-// A Set is some of the words that are looked for.
-type Set uint8
+// A WordSet is a bit set of wanted words: bit i is the i-th argument of NewWords.
+type WordSet uint8
 
-// Words are what a scan looks for: at most eight, of at most sixteen letters.
+// Words are the wanted words of a scan, indexed by length: at most eight words of at most sixteen bytes each.
 type Words struct {
-	byLength [17][]sought
+	byLength [17][]wantedWord
 }
 
-type sought struct {
+type wantedWord struct {
 	text string
-	is   Set
+	bit  WordSet
 }
 
-// NewWords makes them ready; the first is the lowest bit of a Set.
+// NewWords indexes the words. The first one is the lowest bit of a WordSet. It panics when a word is too long.
 func NewWords(all ...string) *Words {
 	w := &Words{}
 	for i, text := range all {
-		w.byLength[len(text)] = append(w.byLength[len(text)], sought{text, 1 << i})
+		w.byLength[len(text)] = append(w.byLength[len(text)], wantedWord{text, 1 << i})
 	}
 	return w
 }
 
-// match is the word that inner is, if it is one.
-func (w *Words) match(inner []byte) Set {
+// match returns the bit of the word that equals inner, or 0.
+func (w *Words) match(inner []byte) WordSet {
 	for _, one := range w.byLength[len(inner)] {
 		if string(inner) == one.text {
-			return one.is
+			return one.bit
 		}
 	}
 	return 0

@@ -11,10 +11,10 @@ import (
 	"sovereign/internal/text/scan"
 )
 
-// wanted are words of many lengths, some alike.
+// wanted are words of different lengths, some of them similar.
 var wanted = []string{"a", "developer", "image_url", "video_url", "input_audio", "role", "sixteen_letters_", ""}
 
-// found is what a whole parser finds of a word in a value: names and strings alike.
+// found reports whether a decoded value contains word as a member name or a string.
 func found(value any, word string) bool {
 	switch v := value.(type) {
 	case string:
@@ -31,7 +31,7 @@ func found(value any, word string) bool {
 	return false
 }
 
-func TestAWordIsSeenWhereverItStandsAsAString(t *testing.T) {
+func TestWordsAreSeenInNamesAndStringsAtEveryDepth(t *testing.T) {
 	words := scan.NewWords(wanted...)
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.SampledFrom(wanted), rapid.SampledFrom([]string{"developers", "imageXurl", "b", `"developer"`, "x \\ y", "sixteen_letters__"}))
@@ -53,7 +53,7 @@ func TestAWordIsSeenWhereverItStandsAsAString(t *testing.T) {
 		if err := encoder.Encode(all); err != nil {
 			t.Fatal(err)
 		}
-		members, err := scan.Seek(body.Bytes(), nil, words)
+		members, err := scan.ObjectWithWords(body.Bytes(), nil, words)
 		if err != nil {
 			t.Fatal(err)
 		}

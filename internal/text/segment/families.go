@@ -6,7 +6,7 @@ import (
 	"sovereign/internal/text/sketch"
 )
 
-// The similarities from which a prompt is of a family, chosen over the prompts of the tests.
+// The minimum similarities for a prompt to belong to a family, tuned on the prompts of the tests.
 const (
 	// wholeAlike is far below that of near-duplicates, since a third of a short prompt may be what a program put in. Different prompts
 	// have less than 0.1, and 0.35 where they share a long preamble.
@@ -30,13 +30,13 @@ type entry struct {
 	sketches []sketch.Sketch
 }
 
-// A link is one entry of those that have the same key.
+// A link is an entry of a linked list of entries with the same key.
 type link struct {
 	entry uint32
-	next  uint32 // its number, or 0
+	next  uint32 // the index of the next link, or 0
 }
 
-// short is what is kept of a key: half of it saves half of the memory, and another's key that is taken for it costs one comparison.
+// short truncates a key to half its size, to save memory. A collision costs one comparison.
 func short(key uint64) uint32 { return uint32(key) }
 
 // Add makes a family known by the print of the prompt that began it. To repeat it is a no-op. A family that is added with several
@@ -75,7 +75,7 @@ func (f *Families) Find(p Print) (family string, ok bool) {
 	return family, ok
 }
 
-// candidates appends the entries that share a key with the sketches, each once.
+// candidates appends the entries that share a key with one of the sketches, without repetition.
 func (f *Families) candidates(sketches []sketch.Sketch, found []uint32) []uint32 {
 	for part, s := range sketches {
 		for _, key := range s.Bands() {
@@ -90,7 +90,8 @@ func (f *Families) candidates(sketches []sketch.Sketch, found []uint32) []uint32
 	return slices.Compact(found)
 }
 
-// alike is above 1 for prompts that are similar as a whole, at most 1 for those that are at an end, and 0 for others.
+// alike returns a score above 1 for prompts that are similar as a whole, at most 1 for prompts with a similar head or tail,
+// and 0 for others.
 func alike(a, b []sketch.Sketch) float64 {
 	if s := a[whole].Similarity(b[whole]); s >= wholeAlike {
 		return 1 + s

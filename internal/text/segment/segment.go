@@ -13,17 +13,17 @@ import (
 	"sovereign/internal/text/sketch"
 )
 
-// Exact names a prompt to the byte, such as v_0123456789abcdef. No prompt has no name.
+// Exact returns a name of the exact bytes of a prompt, such as v_0123456789abcdef. It is empty for an empty prompt.
 func Exact(system string) string { return name("v_", system) }
 
-// Name is what a family is called that begins with this prompt, such as seg_0123456789abcdef. It is the same for all prompts of one
-// Template. No prompt has no family.
+// Name returns the name of the family that this prompt begins, such as seg_0123456789abcdef. It is the same for all prompts
+// of one Template, and empty for an empty prompt.
 func Name(system string) string { return name("seg_", Template(system)) }
 
-// alphabet is that of all ids.
+// alphabet is the alphabet of ids, as in package id.
 var alphabet = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// name is 80 bits of the text's hash: two of a billion texts share a name with a probability of one in two million.
+// name encodes 80 bits of the text's hash: among a billion texts two share a name with probability one in two million.
 func name(prefix, text string) string {
 	if text == "" {
 		return ""
@@ -32,7 +32,7 @@ func name(prefix, text string) string {
 	return prefix + alphabet.EncodeToString(hash[:10])
 }
 
-// A Print is what is kept of a prompt to know its like by: the sketch of its Template and, of a long one, those of its two ends.
+// A Print is the stored fingerprint of a prompt: the sketch of its Template and, for a long one, of its head and tail.
 type Print struct {
 	long bool
 	of   [3]sketch.Sketch
@@ -47,14 +47,15 @@ const (
 
 const (
 	// endSize is how many bytes an end has, about 65 words. It has to be as long as what a program writes around what it puts in, and
-	// longer than what different prompts of one house begin with.
+	// longer than the common preamble of different prompts of one organization.
 	endSize = 400
 
-	// longSize is from how many bytes on a prompt has ends.
+	// longSize is the minimum length of a prompt whose head and tail are sketched.
 	longSize = 600
 )
 
-// Of is the print of a prompt. It is kept with the family that the prompt begins, and is the same for all prompts of one Template.
+// Of returns the print of a prompt. It is stored with the family that the prompt begins, and is the same for all prompts of
+// one Template.
 func Of(system string) Print {
 	text := Template(system)
 	p := Print{long: len(text) >= longSize}
@@ -66,7 +67,7 @@ func Of(system string) Print {
 	return p
 }
 
-// border is the last place up to at where a word ends, or at least no character is cut.
+// border returns the last offset up to at where a word ends, or at least no character is split.
 func border(text string, at int) int {
 	const longestWord = 32
 	if space := strings.LastIndexAny(text[at-longestWord:at], " \t\n"); space >= 0 {
@@ -78,7 +79,7 @@ func border(text string, at int) int {
 	return at
 }
 
-// sketches is those that p has.
+// sketches returns the sketches of p that are set.
 func (p *Print) sketches() []sketch.Sketch {
 	if p.long {
 		return p.of[:]
@@ -86,7 +87,7 @@ func (p *Print) sketches() []sketch.Sketch {
 	return p.of[:whole+1]
 }
 
-// Bytes is p for storing.
+// Bytes returns the stored form of p.
 func (p Print) Bytes() []byte {
 	var b []byte
 	for _, s := range p.sketches() {
@@ -95,7 +96,7 @@ func (p Print) Bytes() []byte {
 	return b
 }
 
-// ParsePrint reads what Bytes wrote.
+// ParsePrint decodes the result of Bytes.
 func ParsePrint(b []byte) (Print, error) {
 	p := Print{long: len(b) == 3*sketch.Size}
 	parts := p.sketches()

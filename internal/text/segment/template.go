@@ -2,7 +2,7 @@ package segment
 
 import "strings"
 
-// mask stands for a value. The sketch sees no word in it.
+// mask replaces a value. It contains no word for the sketch.
 const mask = "<*>"
 
 // Template is a prompt with every value that a program may have put into it written as <*>: numbers, dates and times, ids, e-mail
@@ -31,7 +31,7 @@ func Template(system string) string {
 	return b.String()
 }
 
-// run is the end of the tokens from i on that may be of one value, at least of the first, and whether they are.
+// run returns the end of the tokens from i on that may form one value, at least the first token, and whether they do.
 func run(s string, i int) (end int, varies bool) {
 	for {
 		last, kind := token(s, i)
@@ -51,16 +51,16 @@ func run(s string, i int) (end int, varies bool) {
 	}
 }
 
-// A kind is what a token tells of itself.
+// A kind classifies a token.
 type kind int
 
 const (
 	word    kind = iota
 	value        // varies from call to call
-	dateish      // is of a value where it stands next to one
+	dateish      // part of a value when it is next to one
 )
 
-// token is the end of the token that begins at i: letters and digits, and what joins them within.
+// token returns the end of the token that begins at i: letters, digits, and the characters that join them.
 func token(s string, i int) (end int, k kind) {
 	end = i
 	for end < len(s) {
@@ -84,7 +84,7 @@ func token(s string, i int) (end int, k kind) {
 	return look(s, i, end, k)
 }
 
-// look is the token from i to end as it is after a look at its letters and at what follows.
+// look classifies the token from i to end by its characters and by what follows, and may extend it.
 func look(s string, i, end int, k kind) (int, kind) {
 	text := s[i:end]
 	if strings.HasPrefix(s[end:], "://") || strings.HasPrefix(text, "www.") {
@@ -104,7 +104,7 @@ func look(s string, i, end int, k kind) (int, kind) {
 	return end, k
 }
 
-// dates is the words of dates. A day of the week varies wherever it stands; the others are words too, or parts of names.
+// dates holds the words of dates. A day of the week is always a value; the others are also ordinary words or names.
 var dates = func() map[string]kind {
 	kinds := map[string]kind{}
 	for _, day := range strings.Fields("monday tuesday wednesday thursday friday saturday sunday") {

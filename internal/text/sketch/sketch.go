@@ -1,5 +1,5 @@
-// Package sketch makes small sketches of texts that tell how alike the texts are: MinHash over runs of words. The sketch of a text is
-// the same on every machine and in every release, since sketches are stored and compared with those of years ago.
+// Package sketch computes MinHash sketches over pairs of words, to estimate how similar texts are. The sketch of a text is
+// the same on every machine and in every release, since sketches are stored and compared with older ones.
 package sketch
 
 import (
@@ -10,16 +10,17 @@ import (
 )
 
 const (
-	// rows is how many samples a sketch takes of a text: the estimate of a similarity s is off by sqrt(s(1-s)/rows), at most 0.044.
+	// rows is the number of samples of a sketch. The standard error of the estimate of a similarity s is sqrt(s(1-s)/rows), at
+	// most 0.044.
 	rows = 128
 
-	// Size is how many bytes a stored sketch has. A row keeps 16 bits of its sample: two that differ agree by chance once in 65,536,
-	// which is far below the error of the estimate, so that more rows are worth more than wider ones.
+	// Size is the size of a stored sketch in bytes. A row stores 16 bits of its sample. Different samples collide once in
+	// 65,536, which is far below the error of the estimate: more rows are worth more than wider rows.
 	Size = 2 * rows
 )
 
-// A Sketch is a sample of the set of a text's shingles. Sketches are equal where the sets are. The zero Sketch is that of a text
-// without words.
+// A Sketch is a MinHash sample of the set of a text's shingles. Equal sets have equal sketches. The zero Sketch is that of
+// a text without words.
 type Sketch [rows]uint16
 
 // Of is the sketch of a text by its shingles: every two words that follow each other, in whichever case, whatever space or punctuation
@@ -43,7 +44,7 @@ func (s Sketch) Similarity(other Sketch) float64 {
 	return float64(alike) / rows
 }
 
-// Bytes is s for storing.
+// Bytes returns the stored form of s.
 func (s Sketch) Bytes() []byte {
 	b := make([]byte, 0, Size)
 	for _, row := range s {
@@ -52,7 +53,7 @@ func (s Sketch) Bytes() []byte {
 	return b
 }
 
-// Parse reads what Bytes wrote.
+// Parse decodes the result of Bytes.
 func Parse(b []byte) (Sketch, error) {
 	var s Sketch
 	if len(b) != Size {
@@ -65,10 +66,10 @@ func Parse(b []byte) (Sketch, error) {
 }
 
 const (
-	// bandRows is how many rows make a key, and fill its 64 bits.
+	// bandRows is the number of rows of a key, which fill its 64 bits.
 	bandRows = 4
 
-	// Bands is how many keys a sketch has.
+	// Bands is the number of keys of a sketch.
 	Bands = rows / bandRows
 
 	// Near is the similarity from which two texts are near-duplicates.
@@ -96,7 +97,7 @@ const (
 	step        = 0x9e3779b97f4a7c15
 )
 
-// mix is a bijection that spreads every bit over all.
+// mix is a bijective finalizer: every input bit affects all output bits.
 func mix(x uint64) uint64 {
 	x ^= x >> 30
 	x *= 0xbf58476d1ce4e5b9
@@ -128,7 +129,7 @@ func newSampler() *sampler {
 	return s
 }
 
-// empty is above every sample.
+// empty is larger than every sample.
 const empty = math.MaxUint64
 
 func (s *sampler) add(shingle uint64) {
@@ -145,7 +146,7 @@ func (s *sampler) add(shingle uint64) {
 
 const rowBits = 7
 
-// sample reports whether the hash is another than the one that its row has.
+// sample reports whether the hash differs from the sample that its row already has.
 func (s *sampler) sample(round int, row, hash uint64) bool {
 	rank, best := uint64(round)<<56|hash&(1<<56-1), s.best[row]
 	if best == empty {

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// words hands the shingles of a text to the sampler.
+// words passes the shingles of a text to the sampler.
 func words(text string, s *sampler) {
 	var word, before uint64 // the hash of the word so far, and of the word before it; 0 where there is none
 	for i := 0; i < len(text); {
@@ -42,7 +42,7 @@ func words(text string, s *sampler) {
 
 func extend(word, c uint64) uint64 { return ((word + step) ^ c) * byteFactor }
 
-// word adds the shingle that a word makes with the one before it, and is its hash.
+// word adds the shingle of a word and the word before it, and returns the word's hash.
 func (s *sampler) word(before, word uint64) uint64 {
 	hash := mix(word)
 	if before != 0 {
@@ -51,7 +51,7 @@ func (s *sampler) word(before, word uint64) uint64 {
 	return hash
 }
 
-// ascii is the letters and digits in lower case, and 0 for what stands between words.
+// ascii maps letters and digits to lower case, and characters between words to 0.
 var ascii = func() (table [utf8.RuneSelf]byte) {
 	for c := range table {
 		switch {
@@ -64,13 +64,13 @@ var ascii = func() (table [utf8.RuneSelf]byte) {
 	return table
 }()
 
-// A kind is what a character does to words.
+// A kind is the role of a character in splitting words.
 type kind int
 
 const (
-	letter kind = iota // goes on with a word
-	gap                // stands between words
-	sign               // is a word of its own, as in scripts that are written without spaces
+	letter kind = iota // part of a word
+	gap                // between words
+	sign               // a word of its own, as in scripts without spaces
 )
 
 // kindOf goes by ranges of its own, since those of the standard library grow with each version of Unicode. What is in none of them is a

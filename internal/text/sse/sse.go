@@ -13,22 +13,22 @@ type Event struct {
 	Data []byte // its data: lines, joined
 }
 
-// ErrStream says that bytes are no stream of events.
+// ErrStream is returned when the bytes are not an event stream. It completes a sentence such as "the answer …".
 var ErrStream = errors.New("is no stream of events")
 
-// A Reader puts events together. The zero value is ready, and reads events of at most Most bytes, if Most is set.
+// A Reader assembles events. The zero value is ready for use. Most, when set, bounds the size of an event in bytes.
 type Reader struct {
 	Most    int
-	partial []byte // of a line
-	data    []byte // of the event that is being read
+	partial []byte // the start of an incomplete line
+	data    []byte // the data of the current event
 	name    string
-	held    bool // data has a line, if an empty one
+	held    bool // the current event has a data line, possibly empty
 }
 
-// fields are what a line of an event may begin with, beside its data and its name.
+// fields are the line prefixes that are accepted and ignored: id, retry and comments.
 var fields = [][]byte{[]byte("id:"), []byte("retry:"), []byte(":")}
 
-// Feed takes the next bytes and hands over every event that they complete. It stops at the first error of each's.
+// Feed reads the next bytes and calls each with every event that they complete. It stops at the first error of each.
 func (r *Reader) Feed(piece []byte, each func(Event) error) error {
 	for len(piece) > 0 {
 		e, rest, ok, err := r.Next(piece)
@@ -43,7 +43,8 @@ func (r *Reader) Feed(piece []byte, each func(Event) error) error {
 	return nil
 }
 
-// Next takes the next bytes up to the end of an event, and returns the rest of them. It is not ok when they complete none.
+// Next reads the next bytes up to the end of an event, and returns the remaining bytes. ok is false when no event is
+// complete.
 func (r *Reader) Next(piece []byte) (e Event, rest []byte, ok bool, err error) {
 	for len(piece) > 0 {
 		line, rest, whole := bytes.Cut(piece, []byte("\n"))
@@ -79,10 +80,11 @@ func (r *Reader) Next(piece []byte) (e Event, rest []byte, ok bool, err error) {
 	return e, nil, false, nil
 }
 
-// Between reports whether nothing of an event has come.
+// AtBoundary reports whether the reader is between events: it holds no part of one.
 func (r *Reader) AtBoundary() bool { return len(r.partial) == 0 && !r.held && r.name == "" }
 
-// alone is the data of an event that is one line and has come whole, with what comes after it: most are, and need not be copied.
+// alone returns the data of an event that is one complete line, and the bytes after it. Most events are, and are then not
+// copied.
 func alone(line, rest []byte) (data, after []byte, ok bool) {
 	data, ok = bytes.CutPrefix(bytes.TrimSuffix(line, []byte("\r")), []byte("data:"))
 	if !ok || len(rest) == 0 || rest[0] != '\n' {

@@ -8,24 +8,22 @@ import (
 )
 
 const (
-	// Medium is what High counts for a picture, a sound or a file in a message, whatever its size; Low counts nothing for it. It is the
-	// allowance of a large picture or of some minutes of sound with most models, and not of a book or of an hour.
+	// Medium is the number of tokens that High adds for an image, audio or file in a message, whatever its size; Low adds
+	// nothing. It covers a large image or some minutes of audio with most models, but not a book or an hour of audio.
 	Medium = 3_000
-	// Preamble is what High adds to every body for what no caller wrote: the system prompt that some templates begin with.
+	// Preamble is the number of tokens that High adds to every body for the system prompt of some chat templates.
 	Preamble = 100
 )
 
-// Body bounds the prompt of a request for chat, for embeddings or for a response, from its JSON as it came.
+// Body bounds the prompt tokens of a chat, embeddings or responses request from its JSON.
 //
-// High counts every string as the text that it encodes, and names, numbers and punctuation too, which are more than what a
-// template puts around each message; it does not count how the JSON is laid out. A string where a message carries a
-// medium by its address or by its data counts as a Medium instead of as text. The same string anywhere
-// else is a text to the model, and counts as one.
+// High counts every string as the text that it encodes, and also names, numbers and punctuation, which are more than a chat
+// template adds to each message. It does not count white space between tokens. A URL or data string of a medium in a
+// message counts as Medium. The same string anywhere else counts as text.
 //
-// Low counts what is surely prompt: the text of messages, inputs and prompts, and nothing of their JSON, of tools or of settings.
+// Low counts only the text of messages, inputs and prompts. It ignores JSON syntax, tools and settings.
 //
-// Names are taken to be unique in their object and to be written without escapes. What is not JSON gets bounds too, but they mean
-// nothing.
+// Names are assumed to be unique in their object and written without escapes. Bounds of invalid JSON are meaningless.
 func Body(json []byte) Bounds {
 	s := scanner{json: json}
 	for s.at < len(json) {
@@ -56,10 +54,10 @@ func Body(json []byte) Bounds {
 	return Bounds{Low: s.low, High: s.meter.Bounds().High + s.media*Medium + Preamble}
 }
 
-// Most is no lower than the High of any body of so many bytes that holds no Media: every byte counts as a token.
+// Most returns an upper bound of High for any body of this many bytes without Media: every byte counts as a token.
 func Most(bytes int) int64 { return int64(bytes) + spare + Preamble }
 
-// Media are the names of the members of a message that hold a medium, which may be more tokens than bytes.
+// Media returns the names of message members that hold a medium, which can be more tokens than bytes.
 func Media() (all []string) {
 	for _, known := range names {
 		if known.key == medium {
@@ -69,27 +67,28 @@ func Media() (all []string) {
 	return all
 }
 
-// A key is a name in an object that says something of the strings below it.
+// A key is a member name that determines how the strings below it are counted.
 type key uint8
 
 const (
 	unknown key = iota + 1
-	each        // stands for the place in an array
+	each        // an array element
 	messages
 	input
 	prompt
 	content
 	text
-	medium // what holds a medium, or the address of one
-	inner  // what does so inside a medium
+	medium // holds a medium or its URL
+	inner  // holds the data or URL inside a medium
 )
 
-// A path is the keys from the outermost container to the innermost, which is in the low byte: an element of a list that the outermost object
-// calls messages is at messages<<8 | each. Below so many levels it stays what it was above, and is then neither that of a text nor that of a medium.
+// A path holds the keys from the outermost container to the innermost, one byte each, the innermost lowest: an element of
+// the top-level array "messages" has the path messages<<8 | each. Below levels containers the path no longer changes; such a
+// path is never that of a text or a medium.
 type path uint64
 
 const (
-	levels = 6 // that a path tells: no text is at the last of them, and no medium is deeper
+	levels = 6 // the depth that a path records; no text is at the last level, and no medium is deeper
 
 	ofMessage = path(messages)<<16 | path(each)<<8 | path(content)
 	ofInput   = path(input)<<8 | path(each)
@@ -126,11 +125,12 @@ var (
 	}
 )
 
-// A scanner walks over a body once. What it passes is fed to its meter as late as possible, so that long stretches are fed as they are.
+// A scanner makes one pass over a body. It feeds text to its meter as late as possible, so that long runs are fed in one
+// call.
 type scanner struct {
 	json   []byte
 	at     int
-	fed    int // what is before it was fed, or is not to be counted
+	fed    int // json[:fed] was fed to the meter, or is not counted
 	path   path
 	depth  int
 	naming bool // the next string is a name
@@ -162,7 +162,7 @@ func (s *scanner) close() {
 	}
 }
 
-// literal passes the string that begins here.
+// literal handles the string that begins at s.at.
 func (s *scanner) literal() {
 	from := s.at + 1
 	to, escaped := s.end(from)
@@ -188,7 +188,7 @@ func (s *scanner) literal() {
 	}
 }
 
-// end is where the string that begins at from is closed, and whether there is an escape in it.
+// end returns the offset of the closing quote of the string whose text begins at from, and whether it has escapes.
 func (s *scanner) end(from int) (to int, escaped bool) {
 	for {
 		quote := bytes.IndexByte(s.json[from:], '"')
@@ -204,7 +204,7 @@ func (s *scanner) end(from int) (to int, escaped bool) {
 	}
 }
 
-// feed feeds the inside of a string up to its end, as the text that it encodes.
+// feed feeds the rest of a string up to to, with escapes decoded.
 func (s *scanner) feed(to int) {
 	for {
 		slash := bytes.IndexByte(s.json[s.fed:to], '\\')
@@ -220,7 +220,7 @@ func (s *scanner) feed(to int) {
 	}
 }
 
-// unescape reads the escape that in begins with. What is no escape stands for itself.
+// unescape decodes the escape at the start of in. An invalid escape stands for its own character.
 func unescape(in []byte) (r rune, length int) {
 	if len(in) < 2 {
 		return '\\', len(in)
@@ -245,7 +245,7 @@ func unescape(in []byte) (r rune, length int) {
 	return r, 6
 }
 
-// codeUnit reads \uXXXX.
+// codeUnit decodes \uXXXX.
 func codeUnit(in []byte) (unit rune, ok bool) {
 	if len(in) < 6 || in[0] != '\\' || in[1] != 'u' {
 		return 0, false
@@ -281,7 +281,7 @@ func (s *scanner) isText() bool {
 	return false
 }
 
-// isMedium reports whether the string that is being passed is the medium of a part of a message.
+// isMedium reports whether the current string is a medium in a message part.
 func (s *scanner) isMedium() bool {
 	own, outer := key(s.path), key(s.path>>8)
 	if own != medium && (own != inner || outer != medium) {
@@ -290,8 +290,7 @@ func (s *scanner) isMedium() bool {
 	return s.under(ofMessage<<8|path(each), 4) || s.under(ofInput, 2)
 }
 
-// under reports whether the path leads through prefix, which is so many levels long, and further. It does not where the depth is
-// more than the path tells.
+// under reports whether the path continues below prefix, which has long levels. It is false when the depth exceeds levels.
 func (s *scanner) under(prefix path, long int) bool {
 	return s.depth > long && s.path>>(8*(s.depth-long)) == prefix
 }

@@ -6,16 +6,16 @@ import (
 	"strconv"
 )
 
-// A Count is a number of tokens, or of what else is paid for, as a provider reports it: whole, not below zero, and not
-// beyond reason. A nil one was not reported, which is not 0.
+// A Count is a number of tokens or other billed units, as a provider reports it: an integer between 0 and maxCount. A nil
+// Count was not reported, which differs from 0.
 type Count int64
 
-// maxCount is beyond any context: a provider that says more is not believed.
+// maxCount is above any context window. Higher counts are rejected as implausible.
 const maxCount = 1_000_000_000
 
 var errCount = errors.New("is no count")
 
-// Or0 is the count, or nothing where none was reported.
+// Or0 returns the count, or 0 when none was reported.
 func (c *Count) Or0() int64 {
 	if c == nil {
 		return 0

@@ -1,22 +1,21 @@
 package token
 
-// A class is what the tables know of a byte. Each small letter is a class of its own.
+// A class classifies a byte. Each lower-case letter is a class of its own.
 type class uint8
 
 const (
-	gap    class = iota // what a word may follow: line ends, tabs, and punctuation but for ' and _
-	space               // and so may it follow a space, which belongs to the word after it
-	word                // what begins a word without being a letter of it: digits, and first bytes of letters beyond ASCII
+	gap    class = iota // may precede a word: line ends, tabs, and punctuation other than ' and _
+	space               // may precede a word too, and belongs to the token of that word
+	word                // begins a word: digits, and first bytes of letters that are not ASCII
 	upper               // capital letters
 	other               // every other byte
 	letter              // a; the rest of the alphabet follows
 )
 
-// after prices the letters of English words: the row is a letter, the column the letter that follows it, in tenths of a
-// token, X being ten. A pair is priced by how often it is met in words, from a tenth for those that are everywhere
-// to a whole token for those that are not to be found; a doubled letter costs six tenths at least. The
-// last column prices a space after the letter: few English words end in a, i, o or u, and many of other languages do, whose
-// words are more tokens.
+// after holds the cost of a letter (column) after a letter (row), in tenths of a token; X is ten. The cost depends on how
+// frequent the pair is in English words: one tenth for the most frequent pairs, a whole token for pairs that do not occur,
+// and at least six tenths for a doubled letter. The last column is the cost of a space after the letter: few English words
+// end in a, i, o or u, but many words of other languages do, and those are more tokens.
 var after = [26]string{
 	// bcdefghijklmnopqrstuvwxyz.
 	"X534X96X5X8151X5X13177XX7X8", // a
@@ -48,18 +47,18 @@ var after = [26]string{
 }
 
 const (
-	whole = 10 // tenths: what a byte costs unless it is a letter in a word
+	whole = 10 // the cost, in tenths, of a byte that is not a letter inside a word
 
-	// A step is three counts in one word, so that a block is summed with one addition per byte: tenths of a token in the low 16
-	// bits, then gaps between letters, then beginnings of words.
+	// A step packs three counts into one word, so that a block is summed with one addition per byte: tenths of a token in the
+	// low 16 bits, then gaps between letters, then word beginnings.
 	gapShift  = 16
 	wordShift = 24
 )
 
-// steps is what a byte adds after the byte before it. Its 256 KiB are few in use: most of what a text needs stays in the processor's first cache.
+// steps is the step of a byte after another byte. Of its 256 KiB a text uses little: its working set fits into the L1 cache.
 var steps = tabulate()
 
-// pair is the place of two bytes that follow one another, as they lie in memory, so that one load reads both.
+// pair is the index of two adjacent bytes in steps. It has their order in memory, so that one 16-bit load reads both.
 func pair(before, now byte) uint16 { return uint16(before) | uint16(now)<<8 }
 
 func tabulate() (of [1 << 16]uint32) {
@@ -79,7 +78,7 @@ func classify() (of [256]class) {
 	for b := '!'; b <= '~'; b++ {
 		of[b] = gap
 	}
-	for _, b := range "\x00\t\n\r" { // NUL is what is before the first byte
+	for _, b := range "\x00\t\n\r" { // NUL precedes the first byte of a text
 		of[b] = gap
 	}
 	of['\''], of['_'], of[' '] = other, other, space
@@ -89,7 +88,7 @@ func classify() (of [256]class) {
 	for b := range 26 {
 		of['A'+b], of['a'+b] = upper, letter+class(b)
 	}
-	for b := 0xC3; b <= 0xED; b++ { // below are signs and no-break spaces, above are emoji, and E2 and E3 begin signs and wide spaces
+	for b := 0xC3; b <= 0xED; b++ { // lower values begin symbols and no-break spaces, higher ones emoji; E2 and E3 begin symbols and wide spaces
 		of[b] = word
 	}
 	of[0xE2], of[0xE3] = other, other
@@ -107,7 +106,7 @@ func step(before, now class) uint32 {
 		tenths = 0
 	}
 	inWord := now >= letter || now == upper
-	if before == space && !inWord { // so the space did not belong to a word
+	if before == space && !inWord { // the space is a token of its own
 		tenths += whole
 	}
 	step := uint32(tenths)

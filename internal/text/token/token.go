@@ -1,24 +1,25 @@
-// Package token bounds how many tokens a text is, without a tokenizer: one pass, one table look-up per byte, no allocation.
+// Package token bounds the number of tokens of a text without a tokenizer: one pass, one table lookup per byte, and no
+// allocation.
 //
-// High sizes a hold before a request runs, Low is what is charged when nothing better is known. What each of them
-// promises, and against which vocabularies it was checked, is told at Bounds.
+// High is the size of a hold before a request runs. Low is charged when the provider reports no count. Bounds documents
+// their guarantees and the vocabularies that they were checked against.
 package token
 
-// Bounds are what a text is at least and at most, in tokens.
+// Bounds are a lower and an upper bound of the number of tokens of a text.
 //
-// Low is the number of places where a word or a number begins after a space or after punctuation. No token of any
-// vocabulary that was checked spans two such places, so Low is never over the count, whatever the text. It is close to
-// it in prose that puts spaces between words, and coarse where nothing does (Chinese, Japanese, Thai, base64).
+// Low is the number of positions where a word or a number begins after a space or punctuation. No token of any vocabulary
+// that was checked spans two such positions, so Low is never above the count, for any text. It is close to the count in
+// prose with spaces between words, and far below it in other text (Chinese, Japanese, Thai, base64).
 //
-// High adds up what each byte costs after the byte before it. Every byte costs a whole token, because some
-// vocabulary falls back to that, except where letters follow one another as they do in English words: there a frequent pair
-// costs a tenth. That High is not under the count is measured, not proven: over the corpus of this package for every
-// vocabulary in testdata/counts.json, and over random mixtures of its texts. It is about twice the count of English prose, and
-// more of other texts, up to all their bytes. A text that is made against the table, such as short words of the same three letters
-// over and over, can be two and a half times what High says.
+// High sums a cost for each byte, given the byte before it. A byte costs a whole token, because some vocabularies fall back
+// to bytes, except inside English words, where a frequent pair of letters costs a tenth. That High is not below the count
+// is measured, not proven: on the corpus of this package with every vocabulary in testdata/counts.json, and on random
+// mixtures of its texts. High is about twice the count of English prose, and higher for other texts, at most their number
+// of bytes. For a text constructed against the table, such as repeated short words of the same three letters, the count
+// can be two and a half times High.
 //
-// High is never over the number of bytes by more than four, since no vocabulary makes more than one token of a byte. One that
-// normalizes a text first (that of Claude 2 does) may count by as many tokens more as the text grows by.
+// High is never above the number of bytes by more than four, since no vocabulary makes more than one token of a byte. A
+// vocabulary that normalizes the text first (that of Claude 2 does) can exceed High by the bytes that this adds.
 type Bounds struct{ Low, High int64 }
 
 // Text bounds a plain text in UTF-8.
@@ -28,23 +29,23 @@ func Text(text []byte) Bounds {
 	return m.Bounds()
 }
 
-// A Meter bounds a text that arrives in pieces, cut anywhere: its bounds are those of the whole text. Bounds of the pieces do
-// not add up, since a piece may begin in the middle of a word. The zero Meter has seen nothing.
+// A Meter bounds a text that arrives in pieces: its bounds are those of the whole text, wherever it was cut. The bounds of
+// pieces cannot be added, since a piece may begin inside a word. The zero Meter is ready for use.
 type Meter struct {
-	sum    uint32 // of the steps in the block that is open
-	before byte   // the last one that was added
-	filled int    // bytes in the open block
+	sum    uint32 // the sum of the steps of the current block
+	before byte   // the last byte that was added
+	filled int    // the number of bytes in the current block
 	bytes  int64
 	tenths int64
 	words  int64
 }
 
 const (
-	block = 64 // bytes that are judged together: are these words, or one long run?
-	spare = 4  // tokens: a space that a vocabulary puts before the text, a last space that stands alone, a word that was cut
+	block = 64 // bytes that are classified together as prose or as one long run
+	spare = 4  // tokens for a space that a vocabulary puts before the text, a trailing space, and a truncated word
 )
 
-// Add takes the next piece.
+// Add adds the next piece of the text.
 func (m *Meter) Add(piece []byte) {
 	m.bytes += int64(len(piece))
 	for len(piece) > 0 {
@@ -64,9 +65,9 @@ func (m *Meter) Add(piece []byte) {
 	}
 }
 
-// price is what the open block costs in tenths of a token. A block with hardly a gap between its letters is no prose, and costs
-// a token for each byte. No block costs less than three tenths of that, so that a text of nothing but frequent pairs is not
-// almost free.
+// price returns the cost of the current block in tenths of a token. A block with very few gaps between letters is not prose
+// and costs a token for each byte. Every block costs at least three tenths of that, so that a text of only frequent pairs
+// is not almost free.
 func (m *Meter) price() int64 {
 	tenths, filled := int64(m.sum&0xffff), int64(m.filled)
 	if gaps := int64(m.sum >> gapShift & 0xff); gaps < filled/16 {
@@ -77,7 +78,7 @@ func (m *Meter) price() int64 {
 
 func wordsIn(sum uint32) int64 { return int64(sum >> wordShift) }
 
-// Bounds are those of everything that was added.
+// Bounds returns the bounds of the text so far.
 func (m *Meter) Bounds() Bounds {
 	if m.bytes == 0 {
 		return Bounds{}
@@ -86,5 +87,5 @@ func (m *Meter) Bounds() Bounds {
 	return Bounds{Low: m.seen(), High: min(high, m.bytes) + spare}
 }
 
-// seen is the number of words that have begun.
+// seen returns the number of word beginnings so far.
 func (m *Meter) seen() int64 { return m.words + wordsIn(m.sum) }

@@ -37,7 +37,7 @@ func vocabularies(t testing.TB) (all []vocabulary) {
 	return all
 }
 
-// parts are a text and its lines, as they were counted.
+// parts returns a text and its lines, in the order of the stored counts.
 func parts(text []byte) [][]byte { return append([][]byte{text}, bytes.Split(text, []byte("\n"))...) }
 
 func TestTheCorpusLiesBetweenItsBoundsInEveryVocabulary(t *testing.T) {
@@ -100,7 +100,7 @@ func TestTheCorpusLiesBetweenItsBoundsInEveryEncoding(t *testing.T) {
 	}
 }
 
-// cut is a piece of text that begins and ends between runes.
+// cut returns a random piece of text that begins and ends between runes.
 func cut(t *rapid.T, text []byte) string {
 	from := rapid.IntRange(0, len(text)).Draw(t, "from")
 	to := min(len(text), from+rapid.IntRange(0, 400).Draw(t, "length"))
@@ -113,7 +113,7 @@ func cut(t *rapid.T, text []byte) string {
 	return string(text[from:max(from, to)])
 }
 
-// mixtures are texts of cuts from the corpus and of generated parts, one after another.
+// mixtures draws texts of pieces of the corpus and of generated parts.
 func mixtures(t testing.TB) *rapid.Generator[string] {
 	all := files(t)
 	names, generated := []string{}, []string{}
@@ -171,8 +171,8 @@ func TestHighIsAtMostTwoAndAHalfTimesEnglishProse(t *testing.T) {
 	}
 }
 
-// Low counts beginnings of words, and a token can hold only one: this is why it is never over the count.
-func TestNoTokenHoldsTwoBeginnings(t *testing.T) {
+// Low counts word beginnings, and a token contains at most one: therefore Low is never above the count.
+func TestNoTokenContainsTwoWordBeginnings(t *testing.T) {
 	for _, codec := range codecs(t) {
 		tokens := 0
 		for id := range uint(200_000) {
@@ -193,7 +193,7 @@ func TestNoTokenHoldsTwoBeginnings(t *testing.T) {
 			t.Errorf("%s: only %d tokens", codec.GetName(), tokens)
 		}
 	}
-	control := []string{"[toxicity=0]"} // is no text of a vocabulary, but a mark of its training
+	control := []string{"[toxicity=0]"} // a control token of the training data
 	for _, v := range vocabularies(t) {
 		for _, token := range v.Spanning {
 			if !slices.Contains(control, token) {
@@ -203,7 +203,7 @@ func TestNoTokenHoldsTwoBeginnings(t *testing.T) {
 	}
 }
 
-func TestAMeterSeesTheWholeTextHoweverItIsCut(t *testing.T) {
+func TestAMeterGivesTheSameBoundsHoweverTheTextIsCut(t *testing.T) {
 	texts := mixtures(t)
 	rapid.Check(t, func(t *rapid.T) {
 		text := []byte(texts.Draw(t, "text"))
@@ -237,7 +237,7 @@ func TestHighIsNeverOverTheBytesByMoreThanFour(t *testing.T) {
 	}
 }
 
-// A long run costs what its bytes are, even where each pair in it is frequent: it is no prose.
+// A long run without gaps costs a token per byte, even when each pair in it is frequent: it is not prose.
 func TestARunWithoutGapsCountsByItsBytes(t *testing.T) {
 	for _, unit := range []string{"e", "er", "the", "tion", "iof", "abc", "a"} {
 		text := strings.Repeat(unit, 5_000)
@@ -247,7 +247,7 @@ func TestARunWithoutGapsCountsByItsBytes(t *testing.T) {
 	}
 }
 
-// The cheapest texts that there are stay within what is documented of texts that are made against the table.
+// The cheapest texts stay within the documented ratio for texts constructed against the table.
 func TestHighIsThreeTenthsOfTheBytesAtLeast(t *testing.T) {
 	for _, word := range []string{"ererererererere ", "thethethethethe ", "iofiofiofiof ", "quququququ "} {
 		text := strings.Repeat(word, 400)

@@ -6,23 +6,23 @@ import (
 	"unicode/utf8"
 )
 
-// A kind is what the pattern of the vocabulary asks of a character.
+// A kind is a class of characters that the vocabulary's pattern distinguishes.
 type kind uint8
 
 const (
-	sign  kind = iota // neither of the others
-	space             // but not the end of a line
-	line              // the end of a line
+	sign  kind = iota // none of the others
+	space             // white space other than a line end
+	line              // \r or \n
 	number
 	upper
 	lower
-	letter // without case
-	mark   // that combines with what is before it
+	letter // a letter without case
+	mark   // a combining mark
 )
 
-func (k kind) begins() bool { return k == upper || k == letter || k == mark } // a word in capitals
-func (k kind) ends() bool   { return k == lower || k == letter || k == mark } // and the rest of it
-func (k kind) blank() bool  { return k == space || k == line }
+func (k kind) isUpper() bool { return k == upper || k == letter || k == mark } // [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]
+func (k kind) isLower() bool { return k == lower || k == letter || k == mark } // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
+func (k kind) isSpace() bool { return k == space || k == line }                // \s
 
 func kindOf(r rune) kind {
 	switch {
@@ -44,7 +44,14 @@ func kindOf(r rune) kind {
 	return sign
 }
 
+// onDecode, when set by a test, is called for every character that is decoded.
+var onDecode func()
+
+// first returns the kind of the first character and its length in bytes.
 func first(text string) (kind, int) {
+	if onDecode != nil {
+		onDecode()
+	}
 	r, length := utf8.DecodeRuneInString(text)
 	if length == 0 {
 		return sign, 0
@@ -52,7 +59,7 @@ func first(text string) (kind, int) {
 	return kindOf(r), length
 }
 
-// while is the length of the longest beginning of text that is all of kinds that fit, at most so many of them.
+// while returns the length of the longest prefix of text whose characters all fit, at most most characters.
 func while(text string, fit func(kind) bool, most int) (length int) {
 	for ; most > 0 && length < len(text); most-- {
 		k, n := first(text[length:])
@@ -64,8 +71,8 @@ func while(text string, fit func(kind) bool, most int) (length int) {
 	return length
 }
 
-// next is the length of the piece that text begins with: tokens do not reach from one piece into the next. It is the pattern of o200k_base, whose
-// alternatives are tried in this order:
+// next returns the length of the first piece of text. No token spans two pieces. It implements the pattern of o200k_base,
+// whose alternatives are tried in this order:
 //
 //	[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?
 //	[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?
@@ -77,10 +84,10 @@ func while(text string, fit func(kind) bool, most int) (length int) {
 func next(text string) int {
 	k, n := first(text)
 	start := 0
-	if k == sign || k == space { // which a word may have before it
+	if k == sign || k == space { // a word may begin with one such character
 		start = n
 	}
-	for _, word := range []func(string) int{lowered, capitals} {
+	for _, word := range []func(string) int{lowerWord, upperWord} {
 		if length := word(text[start:]); length > 0 {
 			return start + length + contraction(text[start+length:])
 		}
@@ -98,26 +105,27 @@ func next(text string) int {
 	}
 }
 
-// lowered is the length of a word with a small letter or a letter without case in it, up to the last such letter in a row.
-func lowered(text string) int {
+// lowerWord matches the first alternative without its optional first character and contraction, and returns the length.
+func lowerWord(text string) int {
 	length, last := 0, 0
 	for length < len(text) {
 		k, n := first(text[length:])
-		if !k.begins() {
+		if !k.isUpper() {
 			break
 		}
 		length += n
-		if k.ends() {
+		if k.isLower() {
 			last = length
 		}
 	}
-	if rest := while(text[length:], kind.ends, len(text)); rest > 0 {
+	if rest := while(text[length:], kind.isLower, len(text)); rest > 0 {
 		return length + rest
 	}
 	return last
 }
 
-func capitals(text string) int { return while(text, kind.begins, len(text)) }
+// upperWord matches the second alternative. After lowerWord failed, no lower-case letter follows the capitals.
+func upperWord(text string) int { return while(text, kind.isUpper, len(text)) }
 
 func contraction(text string) int {
 	for _, ending := range []string{"'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'ſ"} {
@@ -137,9 +145,10 @@ func signs(text string) int {
 	return len(text) - len(rest)
 }
 
-// blanks is white space up to its last line end; or all of it but the last character, which goes with what follows.
+// blanks matches the last three alternatives: white space up to its last line end, or else all but its last character,
+// which belongs to the piece that follows.
 func blanks(text string) int {
-	length := while(text, kind.blank, len(text))
+	length := while(text, kind.isSpace, len(text))
 	if end := strings.LastIndexAny(text[:length], "\r\n"); end >= 0 {
 		return end + 1
 	}

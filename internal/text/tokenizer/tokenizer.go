@@ -1,5 +1,6 @@
-// Package tokenizer counts the tokens of a text exactly, in the vocabulary o200k_base. It serves off the road of requests: it is some hundred
-// times slower than the bounds of package token, and its vocabulary stays in memory from the first count on.
+// Package tokenizer counts the tokens of a text exactly, in the vocabulary o200k_base. It is not used on the request
+// path: it is about a hundred times slower than the bounds of package token, and its vocabulary stays in memory after
+// the first count.
 package tokenizer
 
 import (
@@ -10,22 +11,25 @@ import (
 	"github.com/tiktoken-go/tokenizer/codec"
 )
 
-// longest is the length in bytes of what is merged at one time. Merging takes the square of it.
-const longest = 1 << 9
+// maxMerge is the most bytes that are merged at once. Merging is quadratic in this length.
+const maxMerge = 1 << 9
 
-// Count is the number of tokens that text is. Names of special tokens in it count as the text that they are.
+// Count returns the number of tokens of text. Names of special tokens are counted as plain text.
 //
-// It takes time in proportion to the text, whatever the text: a run of letters, signs or spaces that nothing divides
-// for more than half a thousand bytes is counted in pieces of that length, which may add a token or two for each piece.
+// Its time is linear in the length of text. To that end, a piece of more than maxMerge bytes that the vocabulary's
+// pattern does not divide is cut into parts of that length, which may add one or two tokens for each cut.
 func Count(text string) int64 {
-	vocabulary := ranks()
-	var n int64
 	var work merger
+	return work.countText(text)
+}
+
+func (m *merger) countText(text string) (n int64) {
+	vocabulary := ranks()
 	for len(text) > 0 {
 		length := next(text)
 		for piece := text[:length]; piece != ""; {
 			part := piece[:cut(piece)]
-			n += work.count(vocabulary, part)
+			n += m.count(vocabulary, part)
 			piece = piece[len(part):]
 		}
 		text = text[length:]
@@ -33,23 +37,23 @@ func Count(text string) int64 {
 	return n
 }
 
-// cut is where a piece must be cut to be merged, between two characters.
+// cut returns the length of the part of a piece that is merged at once. It does not cut inside a character.
 func cut(piece string) int {
-	if len(piece) <= longest {
+	if len(piece) <= maxMerge {
 		return len(piece)
 	}
-	at := longest
-	for at > longest-utf8.UTFMax && !utf8.RuneStart(piece[at]) {
+	at := maxMerge
+	for at > maxMerge-utf8.UTFMax && !utf8.RuneStart(piece[at]) {
 		at--
 	}
 	return at
 }
 
-// size is the number of tokens that are text; those that are marks come after them.
+// size is the number of ordinary tokens. Special tokens have higher ids.
 const size = 199_998
 
-// ranks are the tokens with the order in which they are merged. The library's own encoder is not used: it divides white space with several
-// line ends otherwise than the vocabulary says, and takes the square of its length.
+// ranks maps tokens to their merge rank, lower first. The library's own encoder is not used: it splits white space with
+// several line ends differently from the vocabulary's pattern, and takes quadratic time.
 var ranks = sync.OnceValue(func() map[string]uint32 {
 	o200k := codec.NewO200kBase()
 	ranks := make(map[string]uint32, size)
@@ -61,14 +65,19 @@ var ranks = sync.OnceValue(func() map[string]uint32 {
 	return ranks
 })
 
-// A merger merges the bytes of a piece into tokens. It keeps its memory from piece to piece.
-type merger struct{ parts []part }
+// A merger merges the bytes of a piece into tokens by byte-pair encoding. It reuses its buffer.
+type merger struct {
+	parts []part
+	steps int // parts compared, counted for the test of linear time
+}
 
-// A part is a token so far: where it begins, and the rank of the token that it would be together with the part after it.
+// A part is a token so far: its start, and the rank of the token that it would form with the next part.
 type part struct{ at, rank uint32 }
 
+// never is the rank of two parts that form no token.
 const never = math.MaxUint32
 
+// count returns the number of tokens of a piece. It merges the adjacent parts of the lowest rank until none is left.
 func (m *merger) count(ranks map[string]uint32, piece string) int64 {
 	if _, whole := ranks[piece]; whole {
 		return 1
@@ -90,6 +99,7 @@ func (m *merger) count(ranks map[string]uint32, piece string) int64 {
 	}
 	for {
 		first := 0
+		m.steps += len(parts)
 		for i, p := range parts {
 			if p.rank < parts[first].rank {
 				first = i

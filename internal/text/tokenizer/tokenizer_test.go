@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 	"unicode"
 
 	"github.com/dlclark/regexp2/v2"
@@ -18,7 +17,7 @@ import (
 
 const testdata = "../token/testdata"
 
-// The reference is the counts of the vocabulary's own encoder, which are kept with the corpus.
+// TestTheCorpusIsCountedExactly compares with the counts of the reference encoder, which are stored with the corpus.
 func TestTheCorpusIsCountedExactly(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(testdata, "counts.json"))
 	if err != nil {
@@ -54,7 +53,7 @@ func TestTheCorpusIsCountedExactly(t *testing.T) {
 	}
 }
 
-// pieces divides text by the pattern itself, which a library interprets.
+// pieces divides text with a regular-expression library that interprets the pattern.
 func pieces(t rapid.TB, text string) (all []string) {
 	t.Helper()
 	pattern := regexp2.MustCompile(`(?:[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|`+
@@ -70,13 +69,13 @@ func pieces(t rapid.TB, text string) (all []string) {
 	return all
 }
 
-// fragments are what the pattern tells apart, and where it is easily mistaken.
+// fragments are characters and words that the pattern distinguishes, with edge cases.
 var fragments = strings.Split("a b s T É é ß ǅ ʰ ª ж Ж 日 本 ก 한 \u0301 \u0903 \u20dd 0 9 ½ Ⅷ ٣ ² ' ’ ! ? . / - _ € 😀 \u200d \x00 \x7f \ufffd "+
 	"'s 'S 'ſ 't 'll 'Re 'VE 'lL 'x ab Ab AB aB 日A A日 123 //", " ")
 
 var blank = []string{" ", "  ", "\t", "\n", "\r", "\r\n", " \n", "\u00a0", "\u2003", "\u3000", "\u0085"}
 
-func TestTextsAreDividedAsThePatternSays(t *testing.T) {
+func TestNextMatchesThePattern(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := strings.Join(rapid.SliceOfN(rapid.OneOf(rapid.SampledFrom(fragments), rapid.SampledFrom(blank)), 1, 40).Draw(t, "text"), "")
 		want, rest := pieces(t, text), text
@@ -90,7 +89,8 @@ func TestTextsAreDividedAsThePatternSays(t *testing.T) {
 	})
 }
 
-// The library divides white space with several line ends wrongly and forgets some control characters, so it is asked for texts without them.
+// The library splits white space with several line ends wrongly and drops some control characters. The test uses texts
+// without them.
 func TestMergingAgreesWithTheLibrary(t *testing.T) {
 	codec, err := library.Get(library.O200kBase)
 	if err != nil {
@@ -111,7 +111,7 @@ func TestMergingAgreesWithTheLibrary(t *testing.T) {
 	})
 }
 
-func TestTheVocabularyIsWhole(t *testing.T) {
+func TestTheVocabularyIsComplete(t *testing.T) {
 	if len(ranks()) != size {
 		t.Errorf("%d tokens of %d", len(ranks()), size)
 	}
@@ -122,7 +122,7 @@ func TestTheVocabularyIsWhole(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotUTF8IsCountedByItsBytes(t *testing.T) {
+func TestInvalidUTF8HasAtMostOneTokenPerByte(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.SliceOf(rapid.Byte()).Draw(t, "text")
 		if n := Count(string(text)); n > int64(len(text)) || (n == 0) != (len(text) == 0) {
@@ -131,18 +131,27 @@ func TestWhatIsNotUTF8IsCountedByItsBytes(t *testing.T) {
 	})
 }
 
-// units are what the hardest texts repeat.
+// units are repeated to make the most expensive texts.
 var units = []string{"a", "A", " ", "\n", " \n", "\n ", "\t\n", "          \n", "!", "7", "的中", "龘", "A1", "👩", "\xff", "\u0301", "日A", "qzjx", "ab'S", "/\n", "ſ'"}
 
-func TestTimeIsInProportionToTheText(t *testing.T) {
-	const length = 200_000
-	Count("") // so that loading is not timed
+// TestStepsAreLinear counts the characters decoded and the parts compared, so that the result does not depend on the
+// machine. Merging n bytes compares fewer than n² / 2 + n parts, and n is at most maxMerge. Without cut, the texts below
+// would take more than ten times the bound.
+func TestStepsAreLinear(t *testing.T) {
+	const length = 16 * maxMerge
+	decoded := 0
+	onDecode = func() { decoded++ }
+	defer func() { onDecode = nil }()
 	for _, unit := range units {
 		text := strings.Repeat(unit, length/len(unit))
-		began := time.Now()
-		n := Count(text)
-		if took := time.Since(began); took > 20*time.Second {
-			t.Errorf("%q over and over: %d tokens took %s", unit, n, took)
+		decoded = 0
+		var m merger
+		m.countText(text)
+		if most := len(text) * (maxMerge/2 + 2); m.steps > most {
+			t.Errorf("%q repeated to %d bytes: %d parts compared, more than %d", unit, len(text), m.steps, most)
+		}
+		if most := 8 * len(text); decoded > most {
+			t.Errorf("%q repeated to %d bytes: %d characters decoded, more than %d", unit, len(text), decoded, most)
 		}
 	}
 }
@@ -154,7 +163,7 @@ func TestALongRunDiffersByAtMostTwoTokensForEachCut(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		unit := rapid.StringOfN(rapid.RuneFrom([]rune("abcdefghijklmnopqrstuvwxyz的中日本한국กขжñ")), 1, 12, -1).Draw(t, "unit")
-		text := strings.Repeat(unit, 8*longest/len(unit))
+		text := strings.Repeat(unit, 8*maxMerge/len(unit))
 		want, err := codec.Count(text)
 		if err != nil {
 			t.Fatal(err)
@@ -165,7 +174,7 @@ func TestALongRunDiffersByAtMostTwoTokensForEachCut(t *testing.T) {
 	})
 }
 
-func TestManyCountAtOnce(t *testing.T) {
+func TestCountIsSafeForConcurrentUse(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(testdata, "corpus", "english-story.txt"))
 	if err != nil {
 		t.Fatal(err)

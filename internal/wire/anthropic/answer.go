@@ -10,33 +10,33 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-// An answer is a message of Anthropic's, or the head of one that is streamed.
-type answer struct {
-	Type        string   `json:"type"` // message; error
-	ID          string   `json:"id"`
-	Model       string   `json:"model"`
-	Content     []block  `json:"content"`
-	StopReason  *string  `json:"stop_reason"`
-	StopDetails *details `json:"stop_details"`
-	Usage       *usage   `json:"usage"`
-	Error       failure  `json:"error"`
+// message is an answer of the Messages API, or its start in a stream.
+type message struct {
+	Type        string       `json:"type"` // message; error
+	ID          string       `json:"id"`
+	Model       string       `json:"model"`
+	Content     []block      `json:"content"`
+	StopReason  *string      `json:"stop_reason"`
+	StopDetails *stopDetails `json:"stop_details"`
+	Usage       *usage       `json:"usage"`
+	Error       apiError     `json:"error"`
 }
 
-// details say more about a refusal.
-type details struct {
+// stopDetails describe a refusal.
+type stopDetails struct {
 	Explanation *string `json:"explanation"`
 }
 
-// explanation is why the model refused, where that is told.
-func (d *details) explanation() *string {
+// explanation returns why the model refused; nil when not stated.
+func (d *stopDetails) explanation() *string {
 	if d == nil || d.Explanation == nil || *d.Explanation == "" {
 		return nil
 	}
 	return d.Explanation
 }
 
-// reasons are why an answer ends.
-var reasons = map[string]string{
+// finishReasons maps Anthropic's stop reasons.
+var finishReasons = map[string]string{
 	"end_turn":                      chat.Stop,
 	"stop_sequence":                 chat.Stop,
 	"max_tokens":                    chat.Length,
@@ -47,22 +47,22 @@ var reasons = map[string]string{
 }
 
 var (
-	errNoMessage = errors.New("is no message of the " + wire)
-	errUnknown   = errors.New("is not known in the " + wire)
+	errNotMessage = errors.New("is no message of the " + apiName)
+	errUnknown    = errors.New("is not known in the " + apiName)
 )
 
-func reasonOf(said *string) (string, error) {
-	if said == nil {
-		return "", fmt.Errorf("%w: it has no stop reason", errNoMessage)
+func finishReason(stopReason *string) (string, error) {
+	if stopReason == nil {
+		return "", fmt.Errorf("%w: it has no stop reason", errNotMessage)
 	}
-	reason, ok := reasons[*said]
+	reason, ok := finishReasons[*stopReason]
 	if !ok {
-		return "", fmt.Errorf("the stop reason %q %w", *said, errUnknown)
+		return "", fmt.Errorf("the stop reason %q %w", *stopReason, errUnknown)
 	}
 	return reason, nil
 }
 
-// usage counts tokens. Nil is not reported, which is not none.
+// usage counts tokens. nil means not reported, which is not zero.
 type usage struct {
 	Input      *int64 `json:"input_tokens"`
 	CacheRead  *int64 `json:"cache_read_input_tokens"`
@@ -73,17 +73,22 @@ type usage struct {
 	} `json:"output_tokens_details"`
 }
 
-// merge takes what a later report says; what it does not say stays.
+// merge overwrites the counts that a later event reports.
 func (u *usage) merge(later *usage) {
 	if later == nil {
 		return
 	}
 	for _, field := range []struct {
-		known **int64
-		told  *int64
-	}{{&u.Input, later.Input}, {&u.CacheRead, later.CacheRead}, {&u.CacheWrite, later.CacheWrite}, {&u.Output, later.Output}} {
-		if field.told != nil {
-			*field.known = field.told
+		current  **int64
+		reported *int64
+	}{
+		{&u.Input, later.Input},
+		{&u.CacheRead, later.CacheRead},
+		{&u.CacheWrite, later.CacheWrite},
+		{&u.Output, later.Output},
+	} {
+		if field.reported != nil {
+			*field.current = field.reported
 		}
 	}
 	if later.Details != nil && later.Details.Thinking != nil {
@@ -91,9 +96,9 @@ func (u *usage) merge(later *usage) {
 	}
 }
 
-// sum is the usage as OpenAI counts, or nil when the provider did not report both what went in and what came out. What
-// was read from its cache and written into it are inputs beside the fresh ones.
-func (u *usage) sum() *chat.Usage {
+// total returns the usage as OpenAI counts it, where tokens read from and written to the cache are part of the prompt.
+// It returns nil unless input and output tokens were both reported.
+func (u *usage) total() *chat.Usage {
 	if u == nil || u.Input == nil || u.Output == nil {
 		return nil
 	}
@@ -114,61 +119,64 @@ func (u *usage) sum() *chat.Usage {
 
 // Answer implements upstream.Exchange.
 func (e *exchange) Answer(body []byte) ([]byte, error) {
-	var a answer
-	if err := read(body, &a); err != nil {
+	var a message
+	if err := unmarshal(body, &a); err != nil {
 		return nil, err
 	}
 	switch a.Type {
 	case "message":
 	case "error":
-		return a.Error.inside(), nil
+		return a.Error.answerBody(), nil
 	default:
-		return nil, fmt.Errorf("%w: its type is %q", errNoMessage, a.Type)
+		return nil, fmt.Errorf("%w: its type is %q", errNotMessage, a.Type)
 	}
-	reason, err := reasonOf(a.StopReason)
+	reason, err := finishReason(a.StopReason)
 	if err != nil {
 		return nil, err
 	}
-	said, err := told(a.Content, e.asked)
+	reply, err := newReply(a.Content, e.requestedModel)
 	if err != nil {
 		return nil, err
 	}
-	said.Refusal = a.StopDetails.explanation()
-	if said.Content == nil && said.Refusal == nil && said.ReasoningDetails == nil && said.ToolCalls == nil {
-		said.Content = new(string) // as a stream of nothing says it
+	reply.Refusal = a.StopDetails.explanation()
+	if reply.Content == nil && reply.Refusal == nil && reply.ReasoningDetails == nil && reply.ToolCalls == nil {
+		reply.Content = new(string) // the same as for an empty stream
 	}
 	whole := chat.Answer{
-		ID: a.ID, Object: "chat.completion", Created: e.created, Model: a.Model, Usage: a.Usage.sum(),
-		Choices: []chat.Choice{{Message: said, FinishReason: reason}},
+		ID: a.ID, Object: "chat.completion", Created: e.created, Model: a.Model, Usage: a.Usage.total(),
+		Choices: []chat.Choice{{Message: reply, FinishReason: reason}},
 	}
 	return whole.Encode()
 }
 
-// told is what blocks say, as one reply: texts are one text, in their order, and so are thoughts and calls. Thoughts know
-// the model that was asked, and where they stood.
-func told(blocks []block, model string) (chat.Reply, error) {
-	r := chat.Reply{Role: chat.Assistant}
+// newReply joins blocks into one message: one text, one list of thoughts and one of calls. Thoughts get the requested
+// model and their position.
+func newReply(blocks []block, model string) (chat.Reply, error) {
+	r := chat.Reply{Role: chat.RoleAssistant}
 	var words, reasoning strings.Builder
 	for i := range blocks {
 		b := &blocks[i]
-		if err := b.known(); err != nil {
+		if err := b.checkKnown(); err != nil {
 			return r, err
 		}
 		switch b.Type {
 		case blockText:
 			words.WriteString(b.Text)
-		case blockThinking, blockSealed:
-			if t := b.thought(); !empty(t) {
-				t.Model, t.Place = model, after(words.Len(), len(r.ToolCalls))
+		case blockThinking, blockRedactedThinking:
+			if t := b.thought(); !isEmpty(t) {
+				t.Model, t.Position = model, positionAfter(words.Len(), len(r.ToolCalls))
 				reasoning.WriteString(t.Text)
 				r.ReasoningDetails = append(r.ReasoningDetails, t)
 			}
-		case blockCall:
+		case blockToolUse:
 			arguments, err := b.arguments()
 			if err != nil {
 				return r, err
 			}
-			r.ToolCalls = append(r.ToolCalls, chat.ToolCall{ID: b.ID, Type: function, Function: chat.Called{Name: b.Name, Arguments: arguments}})
+			r.ToolCalls = append(r.ToolCalls, chat.ToolCall{
+				ID: b.ID, Type: function,
+				Function: chat.FunctionCall{Name: b.Name, Arguments: arguments},
+			})
 		}
 	}
 	if all := words.String(); all != "" {
@@ -178,25 +186,25 @@ func told(blocks []block, model string) (chat.Reply, error) {
 	return r, nil
 }
 
-// known refuses blocks of an answer that we have no words for.
-func (b *block) known() error {
+// checkKnown refuses blocks that have no equivalent.
+func (b *block) checkKnown() error {
 	switch b.Type {
 	case blockText:
-		if says(b.Citations) { // nobody asked for them
+		if isSet(b.Citations) { // no request of ours enables them
 			return fmt.Errorf("a text with citations %w", errUnknown)
 		}
-	case blockThinking, blockSealed, blockCall:
+	case blockThinking, blockRedactedThinking, blockToolUse:
 	default:
 		return fmt.Errorf("a block of type %q %w", b.Type, errUnknown)
 	}
 	return nil
 }
 
-// arguments is the input of a call as a text. A call without one has an empty one.
+// arguments returns the input of a call as a string; "{}" when there is none.
 func (b *block) arguments() (string, error) {
 	input := b.Input.Clone()
 	switch {
-	case !says(input):
+	case !isSet(input):
 		return "{}", nil
 	case input.Kind() != '{':
 		return "", fmt.Errorf("the input of a call %w", errUnknown)

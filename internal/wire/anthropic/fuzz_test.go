@@ -13,21 +13,21 @@ import (
 	"sovereign/internal/text/sse"
 )
 
-// FuzzAsk: whatever a caller sends is said in words that Anthropic knows, or refused with a 400.
-func FuzzAsk(f *testing.F) {
-	for _, c := range asks {
+// FuzzRequest: any body is translated into a request that the SDK knows completely, or refused with status 400.
+func FuzzRequest(f *testing.F) {
+	for _, c := range requestCases {
 		f.Add([]byte(`{"model":"ours",` + c.ours + `}`))
 	}
 	for _, c := range refusals {
 		f.Add([]byte(`{"model":"ours",` + c.body + `}`))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		e, err := dialect.Ask(request(string(body), false))
+		e, err := dialect.NewExchange(request(string(body), false))
 		var fault *fault.Fault
 		switch {
 		case err == nil:
-			if _, said := e.Wire(); !bytes.HasPrefix(said, []byte(`{"model":"claude-opus-4-8"`)) {
-				t.Errorf("%s", said)
+			if _, translated := e.Request(); !bytes.HasPrefix(translated, []byte(`{"model":"claude-opus-4-8"`)) {
+				t.Errorf("%s", translated)
 			}
 		case !errors.As(err, &fault) || fault.Status != 400:
 			t.Error(err)
@@ -35,7 +35,7 @@ func FuzzAsk(f *testing.F) {
 	})
 }
 
-// FuzzEvents: whatever a provider streams, an end is only said once, last, and after nothing that failed.
+// FuzzEvents: for any events, [DONE] is sent at most once, last, and not after an error.
 func FuzzEvents(f *testing.F) {
 	all, err := filepath.Glob("testdata/*.sse")
 	if err != nil {
@@ -49,7 +49,7 @@ func FuzzEvents(f *testing.F) {
 		f.Add(stream)
 	}
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		e := exchange(t)
+		e := newExchange(t)
 		var out []byte
 		err := new(sse.Reader).Feed(stream, func(event sse.Event) (err error) {
 			out, err = e.Event(out, event)
@@ -57,18 +57,18 @@ func FuzzEvents(f *testing.F) {
 		})
 		ends := bytes.Count(out, []byte("\ndata: [DONE]\n\n"))
 		switch {
-		case ends > 1, ended(e) != (ends == 1):
+		case ends > 1, isComplete(e) != (ends == 1):
 			t.Errorf("%d ends: %s", ends, out)
 		case err == nil && ends == 1 && bytes.Contains(out, []byte(`data: {"error"`)):
 			t.Errorf("an end after an error: %s", out)
 		}
 		_, _ = e.Answer(stream) // it may be anything, and must not panic
-		_, _ = dialect.Refusal(500, stream)
+		_, _ = dialect.ErrorAnswer(500, stream)
 	})
 }
 
-// ended reports whether all was said.
-func ended(e upstream.Exchange) bool {
+// isComplete reports whether the stream was complete.
+func isComplete(e upstream.Exchange) bool {
 	_, err := e.End(nil)
 	return err == nil
 }

@@ -13,119 +13,120 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-// A turn is what one side says before the other speaks.
+// turn is a run of messages of one role.
 type turn struct {
 	Role    string  `json:"role"`
 	Content []block `json:"content"`
-	at      string  // the first message of it
+	path    string  // path of its first message, for errors
 }
 
 // The roles of turns.
 const (
-	bySystem    = "system"
-	byUser      = "user"
-	byAssistant = "assistant"
+	roleSystem    = "system"
+	roleUser      = "user"
+	roleAssistant = "assistant"
 )
 
-// roles are those of messages. What tools say comes from the user.
+// roles maps the roles of OpenAI's messages. Tool results belong to the user's turn.
 var roles = map[string]string{
-	chat.System: bySystem, chat.Developer: bySystem, chat.User: byUser, chat.Assistant: byAssistant, chat.FromTool: byUser,
+	chat.RoleSystem: roleSystem, chat.RoleDeveloper: roleSystem, chat.RoleUser: roleUser,
+	chat.RoleAssistant: roleAssistant, chat.RoleTool: roleUser,
 }
 
-// converse makes the system prompt and the turns.
-func (q *question) converse(r *chat.Request, m *live.Model) error {
-	q.Messages, q.called = []turn{}, map[string]string{}
+// setMessages translates the messages into the system prompt and the turns.
+func (q *messagesRequest) setMessages(r *chat.Request, m *live.Model) error {
+	q.Messages, q.callNames = []turn{}, map[string]string{}
 	for i := range r.Messages {
-		one, at := &r.Messages[i], fmt.Sprintf("messages[%d]", i)
-		role, ok := roles[one.Role]
+		message, at := &r.Messages[i], fmt.Sprintf("messages[%d]", i)
+		role, ok := roles[message.Role]
 		if !ok {
 			return fault.Invalid(at+".role", "must be system, developer, user, assistant or tool")
 		}
-		said, err := q.message(one, at)
+		blocks, err := q.convertMessage(message, at)
 		if err != nil {
 			return err
 		}
 		last := len(q.Messages) - 1
 		switch {
-		case role == bySystem && last < 0:
-			q.System = append(q.System, said...)
-		case len(said) == 0 && role != byUser:
-		case len(said) == 0:
-			return chat.Unsupported(at+".content", "is empty, which cannot be said in the "+wire)
+		case role == roleSystem && last < 0:
+			q.System = append(q.System, blocks...)
+		case len(blocks) == 0 && role != roleUser:
+		case len(blocks) == 0:
+			return chat.Unsupported(at+".content", "is empty, which cannot be said in the "+apiName)
 		case last >= 0 && q.Messages[last].Role == role:
-			q.Messages[last].Content = append(q.Messages[last].Content, said...)
+			q.Messages[last].Content = append(q.Messages[last].Content, blocks...)
 		default:
-			q.Messages = append(q.Messages, turn{Role: role, Content: said, at: at})
+			q.Messages = append(q.Messages, turn{Role: role, Content: blocks, path: at})
 		}
 	}
 	if len(q.Messages) == 0 {
 		return fault.Invalid("messages", "must have one that is not the system's")
 	}
-	return placed(q.Messages, traitsOf(m))
+	return checkSystemTurns(q.Messages, traitsOf(m))
 }
 
-// placed refuses turns of the system's where they cannot be.
-func placed(turns []turn, is traits) error {
+// checkSystemTurns refuses system turns where the API or the model does not allow them.
+func checkSystemTurns(turns []turn, is traits) error {
 	for i, t := range turns {
-		if t.Role != bySystem {
+		if t.Role != roleSystem {
 			continue
 		}
-		if is.has(led) {
-			return chat.Unsupported(t.at+".role", "cannot be "+bySystem+" here: with this model it only leads")
+		if is.has(leadingSystemOnly) {
+			return chat.Unsupported(t.path+".role", "cannot be "+roleSystem+" here: with this model it only leads")
 		}
-		if turns[i-1].Role != byUser || i+1 < len(turns) && turns[i+1].Role != byAssistant {
-			return chat.Unsupported(t.at+".role", "cannot be "+bySystem+" here: in the "+wire+
+		if turns[i-1].Role != roleUser || i+1 < len(turns) && turns[i+1].Role != roleAssistant {
+			return chat.Unsupported(t.path+".role", "cannot be "+roleSystem+" here: in the "+apiName+
 				" it leads, or stands between what a user and what the assistant says, or ends")
 		}
 	}
 	return nil
 }
 
-// message is what one message says.
-func (q *question) message(m *chat.Message, at string) ([]block, error) {
-	if err := foreign(m, at); err != nil {
+// convertMessage returns the blocks of one message.
+func (q *messagesRequest) convertMessage(m *chat.Message, at string) ([]block, error) {
+	if err := checkMembers(m, at); err != nil {
 		return nil, err
 	}
 	switch m.Role {
-	case chat.Assistant:
-		return q.reply(m, at)
-	case chat.FromTool:
-		return q.result(m, at)
+	case chat.RoleAssistant:
+		return q.convertAssistant(m, at)
+	case chat.RoleTool:
+		return q.convertToolResult(m, at)
 	default:
 		if m.Content.IsZero() {
 			return nil, fault.Invalid(at+".content", "is missing")
 		}
-		return content(m, at)
+		return convertContent(m, at)
 	}
 }
 
-// foreign refuses what a message holds and its role, or the wire, has no place for.
-func foreign(m *chat.Message, at string) error {
-	others := m.Role != chat.Assistant
+// checkMembers refuses members that a message of this role cannot have, or that have no equivalent.
+func checkMembers(m *chat.Message, at string) error {
+	others := m.Role != chat.RoleAssistant
 	for _, member := range []struct {
-		name  string
-		stray bool
+		name    string
+		refused bool
 	}{
-		{"name", m.Name != "" && m.Role != chat.FromTool},
+		{"name", m.Name != "" && m.Role != chat.RoleTool},
 		{"tool_calls", others && len(m.ToolCalls) > 0},
-		{"tool_call_id", m.Role != chat.FromTool && m.ToolCallID != ""},
+		{"tool_call_id", m.Role != chat.RoleTool && m.ToolCallID != ""},
 		{"refusal", others && m.Refusal != nil},
 		{"reasoning_content", others && m.ReasoningContent != nil},
 		{"reasoning", others && m.Reasoning != nil},
 		{"reasoning_details", others && len(m.ReasoningDetails) > 0},
-		{"annotations", says(m.Annotations)},
-		{"audio", says(m.Audio)},
-		{"function_call", says(m.FunctionCall)},
+		{"annotations", isSet(m.Annotations)},
+		{"audio", isSet(m.Audio)},
+		{"function_call", isSet(m.FunctionCall)},
 	} {
-		if member.stray {
-			return chat.Unsupported(at+"."+member.name, "has no equivalent in the "+wire+" for the role "+m.Role)
+		if member.refused {
+			return chat.Unsupported(at+"."+member.name, "has no equivalent in the "+apiName+" for the role "+m.Role)
 		}
 	}
 	return nil
 }
 
-// says reports whether a value is more than nothing.
-func says(v jsontext.Value) bool {
+// isSet reports whether a value is present and not null or empty.
+func isSet(v jsontext.Value) bool {
 	switch strings.TrimSpace(string(v)) {
 	case "", "null", "[]", "{}":
 		return false
@@ -133,40 +134,40 @@ func says(v jsontext.Value) bool {
 	return true
 }
 
-// reply is an assistant's message: what it thought, said and called.
-func (q *question) reply(m *chat.Message, at string) ([]block, error) {
-	thoughts, err := q.thoughts(m, at)
+// convertAssistant returns the blocks of an assistant message: thoughts, texts and calls.
+func (q *messagesRequest) convertAssistant(m *chat.Message, at string) ([]block, error) {
+	thoughts, err := q.convertThoughts(m, at)
 	if err != nil {
 		return nil, err
 	}
-	said, err := content(m, at)
+	blocks, err := convertContent(m, at)
 	if err != nil {
 		return nil, err
 	}
 	if m.Refusal != nil {
-		said = append(said, block{Type: blockText, Text: *m.Refusal})
+		blocks = append(blocks, block{Type: blockText, Text: *m.Refusal})
 	}
 	var calls []block
 	for i := range m.ToolCalls {
-		called, err := call(&m.ToolCalls[i], fmt.Sprintf("%s.tool_calls[%d]", at, i))
+		called, err := convertCall(&m.ToolCalls[i], fmt.Sprintf("%s.tool_calls[%d]", at, i))
 		if err != nil {
 			return nil, err
 		}
 		calls = append(calls, called)
-		q.called[m.ToolCalls[i].ID] = called.Name
+		q.callNames[m.ToolCalls[i].ID] = called.Name
 	}
-	return woven(thoughts, said, calls), nil
+	return interleave(thoughts, blocks, calls), nil
 }
 
-// call is a call of a function. A signature of Google's on it is not for Anthropic.
-func call(c *chat.ToolCall, at string) (block, error) {
+// convertCall returns the block of a tool call. A Google thought signature on it is dropped.
+func convertCall(c *chat.ToolCall, at string) (block, error) {
 	input := jsontext.Value(c.Function.Arguments)
 	if strings.TrimSpace(c.Function.Arguments) == "" {
 		input = jsontext.Value("{}")
 	}
 	switch {
-	case c.Type != function && c.Type != "", says(c.Custom):
-		return block{}, chat.Unsupported(at, "calls no function, and nothing else has an equivalent in the "+wire)
+	case c.Type != function && c.Type != "", isSet(c.Custom):
+		return block{}, chat.Unsupported(at, "calls no function, and nothing else has an equivalent in the "+apiName)
 	case c.ID == "":
 		return block{}, fault.Invalid(at+".id", "must not be empty")
 	case c.Function.Name == "":
@@ -174,26 +175,27 @@ func call(c *chat.ToolCall, at string) (block, error) {
 	case !input.IsValid() || input.Kind() != '{':
 		return block{}, fault.Invalid(at+".function.arguments", "must be a JSON object")
 	}
-	return block{Type: blockCall, ID: callID(c.ID), Name: c.Function.Name, Input: input}, nil
+	return block{Type: blockToolUse, ID: callID(c.ID), Name: c.Function.Name, Input: input}, nil
 }
 
-// ids are those that Anthropic takes.
-var ids = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+// validCallID matches the call ids that Anthropic accepts.
+var validCallID = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 
-// escaped is how an id begins that was not fit.
-const escaped = "id-"
+// escapedPrefix starts an escaped call id.
+const escapedPrefix = "id-"
 
-// callID is a call's id as Anthropic takes it: the same for a call and its result, and never the same for two.
+// callID escapes a call id that Anthropic would refuse. The mapping is injective, and the same for a call and its
+// result.
 func callID(id string) string {
-	if ids.MatchString(id) && !strings.HasPrefix(id, escaped) {
+	if validCallID.MatchString(id) && !strings.HasPrefix(id, escapedPrefix) {
 		return id
 	}
-	return escaped + base64.RawURLEncoding.EncodeToString([]byte(id))
+	return escapedPrefix + base64.RawURLEncoding.EncodeToString([]byte(id))
 }
 
-// result is what a tool said. The mark of its end is the result's own.
-func (q *question) result(m *chat.Message, at string) ([]block, error) {
-	name, known := q.called[m.ToolCallID]
+// convertToolResult returns the block of a tool's result. A cache mark on its last part becomes that of the block.
+func (q *messagesRequest) convertToolResult(m *chat.Message, at string) ([]block, error) {
+	name, known := q.callNames[m.ToolCallID]
 	switch {
 	case known && m.Name != "" && m.Name != name:
 		return nil, fault.Invalid(at+".name", "is not that of the function which was called")
@@ -202,13 +204,13 @@ func (q *question) result(m *chat.Message, at string) ([]block, error) {
 	case m.Content.IsZero():
 		return nil, fault.Invalid(at+".content", "is missing")
 	}
-	said, err := content(m, at)
+	blocks, err := convertContent(m, at)
 	if err != nil {
 		return nil, err
 	}
-	b := block{Type: blockResult, ToolUseID: callID(m.ToolCallID), Content: said}
-	if n := len(said); n > 0 {
-		b.CacheControl, said[n-1].CacheControl = said[n-1].CacheControl, nil
+	b := block{Type: blockToolResult, ToolUseID: callID(m.ToolCallID), Content: blocks}
+	if n := len(blocks); n > 0 {
+		b.CacheControl, blocks[n-1].CacheControl = blocks[n-1].CacheControl, nil
 	}
 	return []block{b}, nil
 }

@@ -6,50 +6,50 @@ import (
 	"sovereign/internal/live"
 )
 
-// Traits are what a model takes otherwise than its wire would have it.
+// traits are the differences of a model from the newest behaviour of the API.
 type traits uint
 
 const (
-	budgeted traits = 1 << iota // it thinks by a budget; the others think adaptively
-	eager                       // it thinks unless it is told not to, and shows its thoughts where it is asked to
-	restless                    // it cannot be told not to
-	between                     // told not to, it thinks between calls alone, and wants to be told so
-	unforced                    // it cannot be made to call a tool
-	fixed                       // it samples in its own way
-	either                      // it takes a temperature or a top_p
-	modest                      // it knows no effort of xhigh
-	led                         // its system prompt leads, and nothing of the system's comes later
+	thinksByBudget     traits = 1 << iota // thinking needs a budget; other models think adaptively
+	thinksByDefault                       // thinks unless disabled, and shows thoughts on request
+	alwaysThinks                          // thinking cannot be disabled
+	thinksBetweenTools                    // thinking can be limited to between_tools, not disabled
+	noForcedTool                          // a tool call cannot be forced
+	fixedSampling                         // sampling parameters are refused
+	temperatureOrTopP                     // accepts temperature or top_p, not both
+	noXHighEffort                         // does not support the effort xhigh
+	leadingSystemOnly                     // system messages are allowed at the start only
 )
 
-// models are the traits of models by how their names begin; the first that fits counts. A model that is not here has
-// none: Anthropic says itself what it does not take. The source is platform.claude.com (what is new in each model, and
-// the guides to moving to it), as of November 2026.
+// models lists traits by prefix of the model's name; the first match counts. A model without an entry has no traits:
+// Anthropic itself refuses what it does not support. Source: platform.claude.com (release notes and migration guides of
+// each model), as of November 2026.
 var models = []struct {
 	start string
 	are   traits
 }{
-	{"claude-fable-5-1", eager | restless | unforced | fixed},
-	{"claude-mythos-5-1", eager | restless | unforced | fixed},
-	{"claude-opus-5-5", eager | restless | unforced | fixed},
-	{"claude-sonnet-5-5", eager | between | unforced | fixed},
-	{"claude-fable-5", eager | restless | fixed},
-	{"claude-mythos-5", eager | restless | fixed},
-	{"claude-opus-5", eager | fixed},
-	{"claude-sonnet-5", eager | fixed},
-	{"claude-haiku-5", eager | fixed},
-	{"claude-opus-4-8", fixed},
-	{"claude-opus-4-7", fixed | led},
-	{"claude-opus-4-6", either | modest | led},
-	{"claude-sonnet-4-6", either | modest | led},
-	{"claude-opus-4-5", budgeted | either | led},
-	{"claude-sonnet-4-5", budgeted | either | led},
-	{"claude-haiku-4", budgeted | either | led},
-	{"claude-opus-4-1", budgeted | either | led},
-	{"claude-opus-4-0", budgeted | led},
-	{"claude-opus-4-2", budgeted | led}, // 0250514
-	{"claude-sonnet-4-0", budgeted | led},
-	{"claude-sonnet-4-2", budgeted | led},
-	{"claude-3", budgeted | led},
+	{"claude-fable-5-1", thinksByDefault | alwaysThinks | noForcedTool | fixedSampling},
+	{"claude-mythos-5-1", thinksByDefault | alwaysThinks | noForcedTool | fixedSampling},
+	{"claude-opus-5-5", thinksByDefault | alwaysThinks | noForcedTool | fixedSampling},
+	{"claude-sonnet-5-5", thinksByDefault | thinksBetweenTools | noForcedTool | fixedSampling},
+	{"claude-fable-5", thinksByDefault | alwaysThinks | fixedSampling},
+	{"claude-mythos-5", thinksByDefault | alwaysThinks | fixedSampling},
+	{"claude-opus-5", thinksByDefault | fixedSampling},
+	{"claude-sonnet-5", thinksByDefault | fixedSampling},
+	{"claude-haiku-5", thinksByDefault | fixedSampling},
+	{"claude-opus-4-8", fixedSampling},
+	{"claude-opus-4-7", fixedSampling | leadingSystemOnly},
+	{"claude-opus-4-6", temperatureOrTopP | noXHighEffort | leadingSystemOnly},
+	{"claude-sonnet-4-6", temperatureOrTopP | noXHighEffort | leadingSystemOnly},
+	{"claude-opus-4-5", thinksByBudget | temperatureOrTopP | leadingSystemOnly},
+	{"claude-sonnet-4-5", thinksByBudget | temperatureOrTopP | leadingSystemOnly},
+	{"claude-haiku-4", thinksByBudget | temperatureOrTopP | leadingSystemOnly},
+	{"claude-opus-4-1", thinksByBudget | temperatureOrTopP | leadingSystemOnly},
+	{"claude-opus-4-0", thinksByBudget | leadingSystemOnly},
+	{"claude-opus-4-2", thinksByBudget | leadingSystemOnly}, // claude-opus-4-20250514
+	{"claude-sonnet-4-0", thinksByBudget | leadingSystemOnly},
+	{"claude-sonnet-4-2", thinksByBudget | leadingSystemOnly},
+	{"claude-3", thinksByBudget | leadingSystemOnly},
 }
 
 func traitsOf(m *live.Model) traits {
@@ -61,5 +61,5 @@ func traitsOf(m *live.Model) traits {
 	return 0
 }
 
-// has reports whether a trait is among them.
+// has reports whether a trait is set.
 func (t traits) has(one traits) bool { return t&one != 0 }

@@ -18,38 +18,38 @@ const (
 	calling = `"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"a"%s,"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c1","content":"1"}%s],"reasoning_effort":"low"`
 )
 
-// What each model makes of a request: what is said, or the field for which we refuse so that a fallback is tried.
-func TestEveryModelIsAskedForWhatItTakes(t *testing.T) {
+// For each model and request: the translation, or the field that is refused so that a fallback is tried.
+func TestParametersAreTranslatedOrRefusedByModel(t *testing.T) {
 	const again = `,{"role":"assistant","tool_calls":[{"id":"c2","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c2","content":"2"}`
 	const signed = `,"reasoning_details":[{"type":"reasoning.text","text":"h","signature":"s"}]`
 	for _, c := range []struct{ names, ours, theirs, refused string }{
-		{"opus-4-5 sonnet-4-6 opus-4-7 opus-4-8 tomorrow", hello, said, ""},
-		{"sonnet-5 opus-5 haiku-5-5 fable-5 mythos-5 fable-5-1 opus-5-5 sonnet-5-5", hello, said + shown, ""},
+		{"opus-4-5 sonnet-4-6 opus-4-7 opus-4-8 tomorrow", hello, helloTranslated, ""},
+		{"sonnet-5 opus-5 haiku-5-5 fable-5 mythos-5 fable-5-1 opus-5-5 sonnet-5-5", hello, helloTranslated + shown, ""},
 
-		{"opus-4-5 sonnet-4-6 opus-4-8 sonnet-5 opus-5 haiku-5-5 tomorrow", hello + `,"reasoning_effort":"none"`, said + `,"thinking":{"type":"disabled"}`, ""},
-		{"sonnet-5-5", hello + `,"reasoning_effort":"none"`, said + `,"thinking":{"type":"between_tools"}`, ""},
+		{"opus-4-5 sonnet-4-6 opus-4-8 sonnet-5 opus-5 haiku-5-5 tomorrow", hello + `,"reasoning_effort":"none"`, helloTranslated + `,"thinking":{"type":"disabled"}`, ""},
+		{"sonnet-5-5", hello + `,"reasoning_effort":"none"`, helloTranslated + `,"thinking":{"type":"between_tools"}`, ""},
 		{"fable-5 mythos-5 fable-5-1 opus-5-5", hello + `,"reasoning_effort":"none"`, "", "reasoning_effort"},
 
-		{"opus-4-7 opus-4-8 sonnet-5 opus-5-5 tomorrow", hello + `,"reasoning_effort":"xhigh"`, said + shown + `,"output_config":{"effort":"xhigh"}`, ""},
-		{"opus-4-6 sonnet-4-6", hello + `,"reasoning_effort":"high"`, said + shown + `,"output_config":{"effort":"high"}`, ""},
+		{"opus-4-7 opus-4-8 sonnet-5 opus-5-5 tomorrow", hello + `,"reasoning_effort":"xhigh"`, helloTranslated + shown + `,"output_config":{"effort":"xhigh"}`, ""},
+		{"opus-4-6 sonnet-4-6", hello + `,"reasoning_effort":"high"`, helloTranslated + shown + `,"output_config":{"effort":"high"}`, ""},
 		{"opus-4-6 sonnet-4-6", hello + `,"reasoning_effort":"xhigh"`, "", "reasoning_effort"},
 		{"opus-4-6 opus-5-5 tomorrow", hello + `,"reasoning_effort":"minimal"`, "", "reasoning_effort"},
 
-		{"opus-4-5 opus-4-8 sonnet-5 opus-5 haiku-5-5 fable-5 tomorrow", hello + forced, said + forces, ""},
+		{"opus-4-5 opus-4-8 sonnet-5 opus-5 haiku-5-5 fable-5 tomorrow", hello + forced, helloTranslated + forces, ""},
 		{"fable-5-1 mythos-5-1 opus-5-5 sonnet-5-5", hello + forced, "", "tool_choice"},
 		{"sonnet-5-5", hello + forced + `,"reasoning_effort":"none"`, "", "tool_choice"},
 		{"opus-4-6 opus-5", hello + forced + `,"reasoning_effort":"low"`, "", "tool_choice"},
 
-		{"3-5-haiku-latest sonnet-4-20250514 tomorrow", hello + `,"temperature":0.5,"top_p":0.9,"top_k":40`, said + `,"temperature":0.5,"top_p":0.9,"top_k":40`, ""},
-		{"opus-4-1 sonnet-4-5-20250929 haiku-4-5 opus-4-6", hello + `,"temperature":0,"top_p":1`, said + `,"temperature":0`, ""},
-		{"opus-4-1 sonnet-4-5-20250929 haiku-4-5 opus-4-6", hello + `,"temperature":1,"top_p":0.5`, said + `,"top_p":0.5`, ""},
+		{"3-5-haiku-latest sonnet-4-20250514 tomorrow", hello + `,"temperature":0.5,"top_p":0.9,"top_k":40`, helloTranslated + `,"temperature":0.5,"top_p":0.9,"top_k":40`, ""},
+		{"opus-4-1 sonnet-4-5-20250929 haiku-4-5 opus-4-6", hello + `,"temperature":0,"top_p":1`, helloTranslated + `,"temperature":0`, ""},
+		{"opus-4-1 sonnet-4-5-20250929 haiku-4-5 opus-4-6", hello + `,"temperature":1,"top_p":0.5`, helloTranslated + `,"top_p":0.5`, ""},
 		{"opus-4-1 sonnet-4-5-20250929 haiku-4-5 opus-4-6", hello + `,"temperature":0,"top_p":0.5`, "", "top_p"},
 		{"opus-4-7 opus-4-8 haiku-5-5 opus-5", hello + `,"temperature":0`, "", "temperature"},
 		{"opus-4-7 sonnet-5", hello + `,"top_p":0.9`, "", "top_p"},
 		{"opus-4-7 sonnet-5", hello + `,"top_k":5`, "", "top_k"},
 		{"opus-4-6 tomorrow", hello + `,"reasoning_effort":"low","temperature":0.5`, "", "temperature"},
 		{"opus-4-6 tomorrow", hello + `,"reasoning_effort":"low","top_p":0.9`, "", "top_p"},
-		{"opus-4-6 tomorrow", hello + `,"reasoning_effort":"low","top_p":0.95`, said + `,"top_p":0.95` + shown + `,"output_config":{"effort":"low"}`, ""},
+		{"opus-4-6 tomorrow", hello + `,"reasoning_effort":"low","top_p":0.95`, helloTranslated + `,"top_p":0.95` + shown + `,"output_config":{"effort":"low"}`, ""},
 		{"opus-4-6 tomorrow", hello + `,"reasoning_effort":"low","top_k":5`, "", "top_k"},
 
 		{"opus-4-8 tomorrow", later, strings.ReplaceAll(strings.ReplaceAll(later, `"x"`, `[{"type":"text","text":"x"}]`), `"y"`, `[{"type":"text","text":"y"}]`), ""},
@@ -66,12 +66,12 @@ func TestEveryModelIsAskedForWhatItTakes(t *testing.T) {
 			r := request(`{"model":"ours",`+c.ours+`}`, false)
 			r.Model.Upstream = "claude-" + name
 			if c.refused != "" {
-				if field, kind := refused(t, r); field != c.refused || kind != fault.UnsupportedParameter {
+				if field, kind := refusedField(t, r); field != c.refused || kind != fault.UnsupportedParameter {
 					t.Errorf("%s %s: %s (%s), want %s", name, c.ours, field, kind.Code, c.refused)
 				}
 				continue
 			}
-			_, body := asked(t, r)
+			_, body := translate(t, r)
 			want := `{"model":"claude-` + name + `","max_tokens":8000,` + c.theirs + `}`
 			if diff := cmp.Diff(canonical([]byte(want)), canonical(body)); c.theirs != "*" && diff != "" {
 				t.Errorf("%s %s: %s", name, c.ours, diff)
@@ -80,7 +80,7 @@ func TestEveryModelIsAskedForWhatItTakes(t *testing.T) {
 	}
 }
 
-func TestOlderModelsThinkByABudgetBelowTheirLimit(t *testing.T) {
+func TestTheThinkingBudgetIsBelowMaxTokens(t *testing.T) {
 	for _, c := range []struct {
 		model, effort string
 		most, budget  int64
@@ -98,14 +98,14 @@ func TestOlderModelsThinkByABudgetBelowTheirLimit(t *testing.T) {
 	} {
 		r := request(fmt.Sprintf(`{"model":"ours",%s,"reasoning_effort":%q,"max_tokens":%d}`, hello, c.effort, c.most), false)
 		r.Model.Upstream = c.model
-		params, _ := asked(t, r)
+		params, _ := translate(t, r)
 		if got := params.Thinking.GetBudgetTokens(); (got == nil) != (c.budget == 0) || got != nil && *got != c.budget {
 			t.Errorf("%s %s: %v, want %d", c.model, c.effort, got, c.budget)
 		}
 	}
 	r := request(`{"model":"ours",`+hello+`,"reasoning_effort":"low","max_tokens":1024}`, false)
 	r.Model.Upstream = "claude-opus-4-5"
-	if field, _ := refused(t, r); field != "reasoning_effort" {
+	if field, _ := refusedField(t, r); field != "reasoning_effort" {
 		t.Error(field)
 	}
 }

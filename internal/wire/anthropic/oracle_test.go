@@ -33,33 +33,33 @@ func request(body string, stream bool) *upstream.Request {
 	}
 }
 
-// failer is what both tests and properties are.
+// failer is a *testing.T or a *rapid.T.
 type failer interface {
 	Helper()
 	Fatal(args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// asked is the translated request, as the SDK reads it, and its bytes.
-func asked(t failer, r *upstream.Request) (sdk.MessageNewParams, []byte) {
+// translate returns the translated request as decoded by the SDK, and its bytes.
+func translate(t failer, r *upstream.Request) (sdk.MessageNewParams, []byte) {
 	t.Helper()
-	exchange, err := dialect.Ask(r)
+	exchange, err := dialect.NewExchange(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, body := exchange.Wire()
+	path, body := exchange.Request()
 	if path != "/messages" {
 		t.Fatalf("it goes to %s", path)
 	}
-	params, err := known(body)
+	params, err := decodeStrict(body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return params, body
 }
 
-// known is a body as the SDK reads it, which must write it again as it was. Whether it streams is not among its members.
-func known(body []byte) (params sdk.MessageNewParams, err error) {
+// decodeStrict decodes a body with the SDK, which must encode to the same. The SDK's type has no member stream.
+func decodeStrict(body []byte) (params sdk.MessageNewParams, err error) {
 	var members map[string]jsontext.Value
 	if err := json.Unmarshal(body, &members); err != nil {
 		return params, err
@@ -90,7 +90,7 @@ func canonical(text []byte) string {
 	return string(v)
 }
 
-func TestTheOracleSeesWhatAnthropicDoesNotKnow(t *testing.T) {
+func TestTheOracleFindsUnknownRequestMembers(t *testing.T) {
 	for _, body := range []string{
 		`{"model":"m","max_tokens":1,"messages":[],"mood":1}`,
 		`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":[{"type":"text","text":"x","bold":true}]}]}`,
@@ -98,14 +98,14 @@ func TestTheOracleSeesWhatAnthropicDoesNotKnow(t *testing.T) {
 		`{"model":"m","max_tokens":1,"messages":[],"thinking":{"type":"adaptive","depth":3}}`,
 		`{"model":"m","max_tokens":1,"messages":[],"tools":[{"name":"f","input_schema":{"type":"object"},"pure":true}]}`,
 	} {
-		if _, err := known([]byte(body)); err == nil {
+		if _, err := decodeStrict([]byte(body)); err == nil {
 			t.Errorf("%s is not known, and went through", body)
 		}
 	}
 }
 
-// strangers are the members of what came that the SDK does not know, wherever they stand.
-func strangers(v reflect.Value) (all []string) {
+// unknownMembers returns the members that the SDK does not know, at any depth.
+func unknownMembers(v reflect.Value) (all []string) {
 	if !v.IsValid() {
 		return nil
 	}
@@ -115,12 +115,12 @@ func strangers(v reflect.Value) (all []string) {
 			if variant.IsNil() {
 				return []string{fmt.Sprintf("%s: %v", v.Type(), v.MethodByName("RawJSON").Call(nil)[0])}
 			}
-			return strangers(variant.Elem())
+			return unknownMembers(variant.Elem())
 		}
 	}
 	if v.Kind() == reflect.Slice {
 		for i := range v.Len() {
-			all = append(all, strangers(v.Index(i))...)
+			all = append(all, unknownMembers(v.Index(i))...)
 		}
 		return all
 	}
@@ -134,33 +134,33 @@ func strangers(v reflect.Value) (all []string) {
 		}
 	}
 	for i := range v.NumField() {
-		if f := v.Type().Field(i); f.Name != "JSON" && f.IsExported() && sent(meta, f.Name) {
-			all = append(all, strangers(v.Field(i))...)
+		if f := v.Type().Field(i); f.Name != "JSON" && f.IsExported() && isPresent(meta, f.Name) {
+			all = append(all, unknownMembers(v.Field(i))...)
 		}
 	}
 	return all
 }
 
-// sent reports whether a member came: what did not come has nothing to be known.
-func sent(meta reflect.Value, name string) bool {
+// isPresent reports whether a member was in the JSON.
+func isPresent(meta reflect.Value, name string) bool {
 	field := meta.FieldByName(name)
 	return field.IsValid() && field.Interface().(respjson.Field).Valid()
 }
 
-// message is an answer that the SDK knows wholly.
+// message decodes an answer that the SDK must know completely.
 func message(t failer, text string) *sdk.Message {
 	t.Helper()
 	m := &sdk.Message{}
 	if err := m.UnmarshalJSON([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	if all := strangers(reflect.ValueOf(m).Elem()); len(all) > 0 {
+	if all := unknownMembers(reflect.ValueOf(m).Elem()); len(all) > 0 {
 		t.Fatalf("the SDK does not know %v", all)
 	}
 	return m
 }
 
-func TestTheOracleSeesAnswersThatAnthropicDoesNotGive(t *testing.T) {
+func TestTheOracleFindsUnknownAnswerMembers(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"type":"message","mood":1}`:                                        "Message.mood",
 		`{"type":"message","content":[{"type":"text","text":"x","bold":1}]}`: "TextBlock.bold",
@@ -171,16 +171,16 @@ func TestTheOracleSeesAnswersThatAnthropicDoesNotGive(t *testing.T) {
 		if err := m.UnmarshalJSON([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
-		if all := strings.Join(strangers(reflect.ValueOf(m).Elem()), " "); !strings.Contains(all, want) {
+		if all := strings.Join(unknownMembers(reflect.ValueOf(m).Elem()), " "); !strings.Contains(all, want) {
 			t.Errorf("%s: %q, want %s", text, all, want)
 		}
 	}
 }
 
-// refused is the field that a request is refused for.
-func refused(t failer, r *upstream.Request) (field string, kind fault.Kind) {
+// refusedField returns the field that a request is refused for.
+func refusedField(t failer, r *upstream.Request) (field string, kind fault.Kind) {
 	t.Helper()
-	_, err := dialect.Ask(r)
+	_, err := dialect.NewExchange(r)
 	var f *fault.Fault
 	if !errors.As(err, &f) || f.Status != 400 {
 		t.Fatalf("%s: it is not refused: %v", r.Body, err)

@@ -14,30 +14,30 @@ import (
 )
 
 const (
-	hello = `"messages":[{"role":"user","content":"Hello"}]`
-	said  = `"messages":[{"role":"user","content":[{"type":"text","text":"Hello"}]}]`
-	fun   = `"tools":[{"type":"function","function":{"name":"f"}}]`
-	funIs = `"tools":[{"name":"f","input_schema":{"type":"object","properties":{}}}]`
+	hello           = `"messages":[{"role":"user","content":"Hello"}]`
+	helloTranslated = `"messages":[{"role":"user","content":[{"type":"text","text":"Hello"}]}]`
+	fun             = `"tools":[{"type":"function","function":{"name":"f"}}]`
+	funIs           = `"tools":[{"name":"f","input_schema":{"type":"object","properties":{}}}]`
 )
 
-// Every row is a request and what it is at Anthropic; the model and the 8000 tokens are understood.
-var asks = []struct{ name, ours, theirs string }{
-	{"text", hello, said},
-	{"the least", hello + `,"n":1,"logprobs":false,"store":false,"user":"","tools":[],"metadata":null,"seed":null,"stop":null,"response_format":{"type":"text"}`, said},
-	{"max_tokens", hello + `,"max_tokens":7`, said + `,"max_tokens":7`},
-	{"max_completion_tokens", hello + `,"max_completion_tokens":9`, said + `,"max_tokens":9`},
-	{"one limit twice", hello + `,"max_tokens":9,"max_completion_tokens":9`, said + `,"max_tokens":9`},
-	{"the usual sampling", hello + `,"temperature":1,"top_p":1.0`, said},
-	{"stop", hello + `,"stop":"END"`, said + `,"stop_sequences":["END"]`},
-	{"stops", hello + `,"stop":["a","b"]`, said + `,"stop_sequences":["a","b"]`},
-	{"user", hello + `,"user":"ann@example.com","metadata":{"a":"b"},"prompt_cache_key":"k","prompt_cache_retention":"24h"`, said + `,"metadata":{"user_id":"71d4f55f72fa128dfb468a1a3901507c"}`},
-	{"safety_identifier", hello + `,"user":"u-2","safety_identifier":"u-2"`, said + `,"metadata":{"user_id":"1fe2696cbaaf13d5dcd4d466fcfd3331"}`},
-	{"tier", hello + `,"service_tier":"auto"`, said + `,"service_tier":"auto"`},
-	{"standard tier", hello + `,"service_tier":"default"`, said + `,"service_tier":"standard_only"`},
+// requestCases are requests and their translation, without the model and max_tokens of 8000.
+var requestCases = []struct{ name, ours, theirs string }{
+	{"text", hello, helloTranslated},
+	{"the least", hello + `,"n":1,"logprobs":false,"store":false,"user":"","tools":[],"metadata":null,"seed":null,"stop":null,"response_format":{"type":"text"}`, helloTranslated},
+	{"max_tokens", hello + `,"max_tokens":7`, helloTranslated + `,"max_tokens":7`},
+	{"max_completion_tokens", hello + `,"max_completion_tokens":9`, helloTranslated + `,"max_tokens":9`},
+	{"one limit twice", hello + `,"max_tokens":9,"max_completion_tokens":9`, helloTranslated + `,"max_tokens":9`},
+	{"the usual sampling", hello + `,"temperature":1,"top_p":1.0`, helloTranslated},
+	{"stop", hello + `,"stop":"END"`, helloTranslated + `,"stop_sequences":["END"]`},
+	{"stops", hello + `,"stop":["a","b"]`, helloTranslated + `,"stop_sequences":["a","b"]`},
+	{"user", hello + `,"user":"ann@example.com","metadata":{"a":"b"},"prompt_cache_key":"k","prompt_cache_retention":"24h"`, helloTranslated + `,"metadata":{"user_id":"71d4f55f72fa128dfb468a1a3901507c"}`},
+	{"safety_identifier", hello + `,"user":"u-2","safety_identifier":"u-2"`, helloTranslated + `,"metadata":{"user_id":"1fe2696cbaaf13d5dcd4d466fcfd3331"}`},
+	{"tier", hello + `,"service_tier":"auto"`, helloTranslated + `,"service_tier":"auto"`},
+	{"standard tier", hello + `,"service_tier":"default"`, helloTranslated + `,"service_tier":"standard_only"`},
 
 	{
 		"system prompt", `"messages":[{"role":"system","content":"Be brief."},{"role":"developer","content":[{"type":"text","text":"Be kind.","cache_control":{"type":"ephemeral"}}]},{"role":"user","content":"Hello"}]`,
-		said + `,"system":[{"type":"text","text":"Be brief."},{"type":"text","text":"Be kind.","cache_control":{"type":"ephemeral"}}]`,
+		helloTranslated + `,"system":[{"type":"text","text":"Be brief."},{"type":"text","text":"Be kind.","cache_control":{"type":"ephemeral"}}]`,
 	},
 	{
 		"system at the end", `"messages":[{"role":"user","content":"Hello"},{"role":"system","content":"Be brief."},{"role":"developer","content":"And kind."}]`,
@@ -59,7 +59,7 @@ var asks = []struct{ name, ours, theirs string }{
 		"same roles", `"messages":[{"role":"user","content":"a"},{"role":"user","content":"b"},{"role":"assistant","content":"c"},{"role":"assistant","content":"d"},{"role":"user","content":"e"}]`,
 		`"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},{"role":"assistant","content":[{"type":"text","text":"c"},{"type":"text","text":"d"}]},{"role":"user","content":[{"type":"text","text":"e"}]}]`,
 	},
-	{"empty texts", `"messages":[{"role":"system","content":""},{"role":"user","content":[{"type":"text","text":""},{"type":"text","text":"Hello"}]}]`, said},
+	{"empty texts", `"messages":[{"role":"system","content":""},{"role":"user","content":[{"type":"text","text":""},{"type":"text","text":"Hello"}]}]`, helloTranslated},
 	{
 		"refusals", `"messages":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"refusal","refusal":"No."}]},{"role":"user","content":"y"},{"role":"assistant","content":null,"refusal":"Never."},{"role":"user","content":"z"}]`,
 		`"messages":[{"role":"user","content":[{"type":"text","text":"x"}]},{"role":"assistant","content":[{"type":"text","text":"No."}]},{"role":"user","content":[{"type":"text","text":"y"}]},{"role":"assistant","content":[{"type":"text","text":"Never."}]},{"role":"user","content":[{"type":"text","text":"z"}]}]`,
@@ -85,7 +85,7 @@ var asks = []struct{ name, ours, theirs string }{
 		`"messages":[{"role":"user","content":[{"type":"text","text":"x"}]},{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"tool_use","id":"c1","name":"f","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"y"}]}]}]`,
 	},
 	{
-		"thoughts that nobody vouches for", `"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"a","reasoning_content":"hm","reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm"},{"type":"reasoning.encrypted"},{"type":"reasoning.summary","summary":"hm","signature":"s"},{"type":"reasoning.text","text":"broken o","format":"anthropic-claude-v1"},{"type":"reasoning.text","text":"other","signature":"s","format":"anthropic-claude-v1","model":"claude-opus-4-7"}]},{"role":"assistant","reasoning_content":"hm"},{"role":"user","content":"y"}]`,
+		"unsigned thoughts", `"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"a","reasoning_content":"hm","reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm"},{"type":"reasoning.encrypted"},{"type":"reasoning.summary","summary":"hm","signature":"s"},{"type":"reasoning.text","text":"broken o","format":"anthropic-claude-v1"},{"type":"reasoning.text","text":"other","signature":"s","format":"anthropic-claude-v1","model":"claude-opus-4-7"}]},{"role":"assistant","reasoning_content":"hm"},{"role":"user","content":"y"}]`,
 		`"messages":[{"role":"user","content":[{"type":"text","text":"x"}]},{"role":"assistant","content":[{"type":"text","text":"a"}]},{"role":"user","content":[{"type":"text","text":"y"}]}]`,
 	},
 	{
@@ -103,35 +103,35 @@ var asks = []struct{ name, ours, theirs string }{
 
 	{
 		"tools", hello + `,"tools":[{"type":"function","function":{"name":"f","description":"does","parameters":{"type":"object","properties":{"a":{"$ref":"#/$defs/x"}},"required":["a"],"additionalProperties":false,"$defs":{"x":{"type":"string"}}},"strict":true},"cache_control":{"type":"ephemeral"}},{"type":"function","function":{"name":"g","parameters":{},"strict":false}},{"type":"function","function":{"name":"h","parameters":{ "properties": {} }}}]`,
-		said + `,"tools":[{"name":"f","description":"does","input_schema":{"type":"object","properties":{"a":{"$ref":"#/$defs/x"}},"required":["a"],"additionalProperties":false,"$defs":{"x":{"type":"string"}}},"strict":true,"cache_control":{"type":"ephemeral"}},{"name":"g","input_schema":{"type":"object"},"strict":false},{"name":"h","input_schema":{"type":"object","properties":{}}}]`,
+		helloTranslated + `,"tools":[{"name":"f","description":"does","input_schema":{"type":"object","properties":{"a":{"$ref":"#/$defs/x"}},"required":["a"],"additionalProperties":false,"$defs":{"x":{"type":"string"}}},"strict":true,"cache_control":{"type":"ephemeral"}},{"name":"g","input_schema":{"type":"object"},"strict":false},{"name":"h","input_schema":{"type":"object","properties":{}}}]`,
 	},
-	{"choice none", hello + `,` + fun + `,"tool_choice":"none","parallel_tool_calls":false`, said + `,` + funIs + `,"tool_choice":{"type":"none"}`},
-	{"choice auto", hello + `,` + fun + `,"tool_choice":"auto"`, said + `,` + funIs + `,"tool_choice":{"type":"auto"}`},
-	{"choice required", hello + `,` + fun + `,"tool_choice":"required"`, said + `,` + funIs + `,"tool_choice":{"type":"any"}`},
-	{"choice function", hello + `,` + fun + `,"tool_choice":{"type":"function","function":{"name":"f"}},"parallel_tool_calls":false`, said + `,` + funIs + `,"tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true}`},
-	{"one at a time", hello + `,` + fun + `,"parallel_tool_calls":false`, said + `,` + funIs + `,"tool_choice":{"type":"auto","disable_parallel_tool_use":true}`},
-	{"no choice without tools", hello + `,"tool_choice":"auto","parallel_tool_calls":false`, said},
+	{"choice none", hello + `,` + fun + `,"tool_choice":"none","parallel_tool_calls":false`, helloTranslated + `,` + funIs + `,"tool_choice":{"type":"none"}`},
+	{"choice auto", hello + `,` + fun + `,"tool_choice":"auto"`, helloTranslated + `,` + funIs + `,"tool_choice":{"type":"auto"}`},
+	{"choice required", hello + `,` + fun + `,"tool_choice":"required"`, helloTranslated + `,` + funIs + `,"tool_choice":{"type":"any"}`},
+	{"choice function", hello + `,` + fun + `,"tool_choice":{"type":"function","function":{"name":"f"}},"parallel_tool_calls":false`, helloTranslated + `,` + funIs + `,"tool_choice":{"type":"tool","name":"f","disable_parallel_tool_use":true}`},
+	{"one at a time", hello + `,` + fun + `,"parallel_tool_calls":false`, helloTranslated + `,` + funIs + `,"tool_choice":{"type":"auto","disable_parallel_tool_use":true}`},
+	{"no choice without tools", hello + `,"tool_choice":"auto","parallel_tool_calls":false`, helloTranslated},
 
 	{
 		"schema", hello + `,"response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":{"type":"object","properties":{}}}}`,
-		said + `,"output_config":{"format":{"type":"json_schema","schema":{"type":"object","properties":{}}}}`,
+		helloTranslated + `,"output_config":{"format":{"type":"json_schema","schema":{"type":"object","properties":{}}}}`,
 	},
 	{
 		"described schema", hello + `,"response_format":{"type":"json_schema","json_schema":{"name":"n","description":"a \"d\"","schema":{ }}}`,
-		said + `,"output_config":{"format":{"type":"json_schema","schema":{"description":"a \"d\""}}}`,
+		helloTranslated + `,"output_config":{"format":{"type":"json_schema","schema":{"description":"a \"d\""}}}`,
 	},
-	{"no effort", hello + `,"reasoning_effort":"none"`, said + `,"thinking":{"type":"disabled"}`},
-	{"effort", hello + `,"reasoning_effort":"xhigh","temperature":1`, said + `,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"xhigh"}`},
+	{"no effort", hello + `,"reasoning_effort":"none"`, helloTranslated + `,"thinking":{"type":"disabled"}`},
+	{"effort", hello + `,"reasoning_effort":"xhigh","temperature":1`, helloTranslated + `,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"xhigh"}`},
 	{
 		"effort and schema", hello + `,"reasoning_effort":"low","response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{}}}`,
-		said + `,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"low","format":{"type":"json_schema","schema":{}}}`,
+		helloTranslated + `,"thinking":{"type":"adaptive","display":"summarized"},"output_config":{"effort":"low","format":{"type":"json_schema","schema":{}}}`,
 	},
 }
 
-func TestEveryRequestIsSaidInAnthropicsWords(t *testing.T) {
-	for _, c := range asks {
+func TestARequestIsTranslated(t *testing.T) {
+	for _, c := range requestCases {
 		t.Run(c.name, func(t *testing.T) {
-			_, body := asked(t, request(`{"model":"ours",`+c.ours+`}`, false))
+			_, body := translate(t, request(`{"model":"ours",`+c.ours+`}`, false))
 			want := `{"model":"claude-opus-4-8",` + c.theirs
 			if !strings.Contains(c.theirs, `"max_tokens"`) {
 				want += `,"max_tokens":8000`
@@ -143,19 +143,19 @@ func TestEveryRequestIsSaidInAnthropicsWords(t *testing.T) {
 	}
 }
 
-func TestAStreamIsAskedForWhereOneIsWanted(t *testing.T) {
+func TestStreamIsSetForStreams(t *testing.T) {
 	for stream, want := range map[bool]string{true: `"stream":true`, false: ""} {
-		_, body := asked(t, request(`{"model":"ours",`+hello+`}`, stream))
+		_, body := translate(t, request(`{"model":"ours",`+hello+`}`, stream))
 		if got := strings.Contains(string(body), `"stream"`); got != stream || !strings.Contains(string(body), want) {
 			t.Errorf("%v: %s", stream, body)
 		}
 	}
 }
 
-func TestAModelWithoutALimitNeedsTheCallers(t *testing.T) {
+func TestMaxTokensIsRequiredForAModelWithoutALimit(t *testing.T) {
 	r := request(`{"model":"ours",`+hello+`}`, false)
 	r.Model.MaxOutput = 0
-	if field, _ := refused(t, r); field != "max_tokens" {
+	if field, _ := refusedField(t, r); field != "max_tokens" {
 		t.Error(field)
 	}
 }
@@ -164,7 +164,7 @@ func TestOtherEndpointsAreRefused(t *testing.T) {
 	for _, path := range []string{upstream.EmbeddingsPath, upstream.RerankPath, upstream.ResponsesPath} {
 		r := request(`{}`, false)
 		r.Path = path
-		_, err := dialect.Ask(r)
+		_, err := dialect.NewExchange(r)
 		var f *fault.Fault
 		if !errors.As(err, &f) || f.Kind != fault.UnsupportedParameter {
 			t.Errorf("%s: %v", path, err)
@@ -172,13 +172,13 @@ func TestOtherEndpointsAreRefused(t *testing.T) {
 	}
 }
 
-// turn is a conversation whose second message is the one in question.
-func turn(m string) string { return `"messages":[{"role":"user","content":"x"},` + m + `]` }
+// withMessage returns a conversation whose second message is m.
+func withMessage(m string) string { return `"messages":[{"role":"user","content":"x"},` + m + `]` }
 
-// user is one whose only message has the part in question.
-func user(part string) string { return `"messages":[{"role":"user","content":[` + part + `]}]` }
+// withPart returns a conversation whose only message has the part.
+func withPart(part string) string { return `"messages":[{"role":"user","content":[` + part + `]}]` }
 
-// What cannot be said, and what makes no sense, by the field that is named.
+// refusals are requests that are refused, and the field that is named.
 var refusals = []struct {
 	field, body string
 	unsupported bool
@@ -235,60 +235,60 @@ var refusals = []struct {
 
 	{"messages", `"messages":[]`, false},
 	{"messages", `"messages":[{"role":"system","content":"x"}]`, false},
-	{"messages[1].role", turn(`{"role":"judge","content":"x"}`), false},
-	{"messages[1].role", turn(`{"role":"function","name":"f","content":"x"}`), false},
-	{"messages[1].role", turn(`{"role":"system","content":"x"},{"role":"user","content":"y"}`), true},
-	{"messages[2].role", turn(`{"role":"assistant","content":"x"},{"role":"developer","content":"y"},{"role":"user","content":"z"}`), true},
-	{"messages[2].role", turn(`{"role":"assistant","content":"x"},{"role":"system","content":"y"}`), true},
-	{"messages[1].name", turn(`{"role":"user","name":"bob","content":"x"}`), true},
-	{"messages[1].content", turn(`{"role":"user"}`), false},
-	{"messages[1].content", turn(`{"role":"user","content":""}`), true},
-	{"messages[1].content", turn(`{"role":"user","content":" \n"}`), true},
-	{"messages[1].tool_calls", turn(`{"role":"user","content":"x","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]}`), true},
-	{"messages[1].tool_call_id", turn(`{"role":"user","content":"x","tool_call_id":"c"}`), true},
-	{"messages[1].refusal", turn(`{"role":"user","content":"x","refusal":"n"}`), true},
-	{"messages[1].reasoning_content", turn(`{"role":"user","content":"x","reasoning_content":"n"}`), true},
-	{"messages[1].reasoning_details", turn(`{"role":"user","content":"x","reasoning_details":[{"type":"reasoning.text"}]}`), true},
-	{"messages[1].reasoning", turn(`{"role":"user","content":"x","reasoning":"n"}`), true},
-	{"messages[1].reasoning_details[1]", turn(`{"role":"assistant","content":"x","reasoning_details":[{"type":"reasoning.encrypted","data":"d"},{"type":"reasoning.encrypted","format":"anthropic-claude-v1"}]}`), true},
-	{"messages[1].reasoning_details[0]", turn(`{"role":"assistant","content":"x","reasoning_details":[{"type":"reasoning.summary","text":"hm","signature":"s","format":"anthropic-claude-v1"}]}`), true},
-	{"messages[2].name", turn(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","name":"g","tool_call_id":"c","content":"x"}`), false},
-	{"messages[1].annotations", turn(`{"role":"assistant","content":"x","annotations":[{"type":"url_citation"}]}`), true},
-	{"messages[1].audio", turn(`{"role":"assistant","content":"x","audio":{"id":"a"}}`), true},
-	{"messages[1].function_call", turn(`{"role":"assistant","content":"x","function_call":{"name":"f","arguments":"{}"}}`), true},
-	{"messages[1].tool_calls[0]", turn(`{"role":"assistant","tool_calls":[{"id":"c","type":"custom","function":{"arguments":""},"custom":{"name":"f"}}]}`), true},
-	{"messages[1].tool_calls[0].id", turn(`{"role":"assistant","tool_calls":[{"type":"function","function":{"name":"f","arguments":"{}"}}]}`), false},
-	{"messages[1].tool_calls[0].function.name", turn(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"arguments":"{}"}}]}`), false},
-	{"messages[1].tool_calls[0].function.arguments", turn(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":"}}]}`), false},
-	{"messages[1].tool_calls[0].function.arguments", turn(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"[1]"}}]}`), false},
-	{"messages[1].tool_call_id", turn(`{"role":"tool","content":"x"}`), false},
-	{"messages[1].content", turn(`{"role":"tool","tool_call_id":"c"}`), false},
+	{"messages[1].role", withMessage(`{"role":"judge","content":"x"}`), false},
+	{"messages[1].role", withMessage(`{"role":"function","name":"f","content":"x"}`), false},
+	{"messages[1].role", withMessage(`{"role":"system","content":"x"},{"role":"user","content":"y"}`), true},
+	{"messages[2].role", withMessage(`{"role":"assistant","content":"x"},{"role":"developer","content":"y"},{"role":"user","content":"z"}`), true},
+	{"messages[2].role", withMessage(`{"role":"assistant","content":"x"},{"role":"system","content":"y"}`), true},
+	{"messages[1].name", withMessage(`{"role":"user","name":"bob","content":"x"}`), true},
+	{"messages[1].content", withMessage(`{"role":"user"}`), false},
+	{"messages[1].content", withMessage(`{"role":"user","content":""}`), true},
+	{"messages[1].content", withMessage(`{"role":"user","content":" \n"}`), true},
+	{"messages[1].tool_calls", withMessage(`{"role":"user","content":"x","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]}`), true},
+	{"messages[1].tool_call_id", withMessage(`{"role":"user","content":"x","tool_call_id":"c"}`), true},
+	{"messages[1].refusal", withMessage(`{"role":"user","content":"x","refusal":"n"}`), true},
+	{"messages[1].reasoning_content", withMessage(`{"role":"user","content":"x","reasoning_content":"n"}`), true},
+	{"messages[1].reasoning_details", withMessage(`{"role":"user","content":"x","reasoning_details":[{"type":"reasoning.text"}]}`), true},
+	{"messages[1].reasoning", withMessage(`{"role":"user","content":"x","reasoning":"n"}`), true},
+	{"messages[1].reasoning_details[1]", withMessage(`{"role":"assistant","content":"x","reasoning_details":[{"type":"reasoning.encrypted","data":"d"},{"type":"reasoning.encrypted","format":"anthropic-claude-v1"}]}`), true},
+	{"messages[1].reasoning_details[0]", withMessage(`{"role":"assistant","content":"x","reasoning_details":[{"type":"reasoning.summary","text":"hm","signature":"s","format":"anthropic-claude-v1"}]}`), true},
+	{"messages[2].name", withMessage(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","name":"g","tool_call_id":"c","content":"x"}`), false},
+	{"messages[1].annotations", withMessage(`{"role":"assistant","content":"x","annotations":[{"type":"url_citation"}]}`), true},
+	{"messages[1].audio", withMessage(`{"role":"assistant","content":"x","audio":{"id":"a"}}`), true},
+	{"messages[1].function_call", withMessage(`{"role":"assistant","content":"x","function_call":{"name":"f","arguments":"{}"}}`), true},
+	{"messages[1].tool_calls[0]", withMessage(`{"role":"assistant","tool_calls":[{"id":"c","type":"custom","function":{"arguments":""},"custom":{"name":"f"}}]}`), true},
+	{"messages[1].tool_calls[0].id", withMessage(`{"role":"assistant","tool_calls":[{"type":"function","function":{"name":"f","arguments":"{}"}}]}`), false},
+	{"messages[1].tool_calls[0].function.name", withMessage(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"arguments":"{}"}}]}`), false},
+	{"messages[1].tool_calls[0].function.arguments", withMessage(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":"}}]}`), false},
+	{"messages[1].tool_calls[0].function.arguments", withMessage(`{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"[1]"}}]}`), false},
+	{"messages[1].tool_call_id", withMessage(`{"role":"tool","content":"x"}`), false},
+	{"messages[1].content", withMessage(`{"role":"tool","tool_call_id":"c"}`), false},
 
-	{"messages[0].content[0].type", user(`{"type":"input_audio","input_audio":{"data":"x","format":"wav"}}`), true},
-	{"messages[0].content[0].type", user(`{"type":"refusal","refusal":"x"}`), true},
-	{"messages[0].content[0].type", user(`{"type":"video"}`), true},
-	{"messages[0].content[0].file", user(`{"type":"text","text":"x","file":{}}`), false},
-	{"messages[0].content[0].file", user(`{"type":"file"}`), false},
-	{"messages[0].content[0].file.file_id", user(`{"type":"file","file":{"file_id":"f"}}`), true},
-	{"messages[0].content[0].file.file_data", user(`{"type":"file","file":{"file_data":"data:text/csv;base64,eA=="}}`), true},
-	{"messages[0].content[0].file.file_data", user(`{"type":"file","file":{"file_data":"data:text/plain;charset=latin1;base64,eA=="}}`), true},
-	{"messages[0].content[0].file.file_data", user(`{"type":"file","file":{"file_data":"data:text/plain;base64,5A=="}}`), true},
-	{"messages[0].content[0].image_url", user(`{"type":"image_url"}`), false},
-	{"messages[0].content[0].image_url.detail", user(`{"type":"image_url","image_url":{"url":"https://a.example","detail":"low"}}`), true},
-	{"messages[0].content[0].image_url.url", user(`{"type":"image_url","image_url":{"url":"ftp://a.example"}}`), false},
-	{"messages[0].content[0].image_url.url", user(`{"type":"image_url","image_url":{"url":"data:image/tiff;base64,eA=="}}`), true},
-	{"messages[0].content[0].cache_control.ttl", user(`{"type":"text","text":"x","cache_control":{"type":"ephemeral","ttl":"1h"}}`), true},
-	{"messages[0].content[0].cache_control.ttl", user(`{"type":"text","text":"x","cache_control":{"type":"ephemeral","ttl":"2h"}}`), false},
-	{"messages[0].content[0].cache_control.type", user(`{"type":"text","text":"x","cache_control":{"type":"eternal"}}`), false},
-	{"messages[0].content[0].cache_control", user(`{"type":"text","text":"","cache_control":{"type":"ephemeral"}}`), true},
-	{"messages[1].content[0].cache_control", turn(`{"role":"assistant","content":[{"type":"text","text":" ","cache_control":{"type":"ephemeral"}}]}`), true},
+	{"messages[0].content[0].type", withPart(`{"type":"input_audio","input_audio":{"data":"x","format":"wav"}}`), true},
+	{"messages[0].content[0].type", withPart(`{"type":"refusal","refusal":"x"}`), true},
+	{"messages[0].content[0].type", withPart(`{"type":"video"}`), true},
+	{"messages[0].content[0].file", withPart(`{"type":"text","text":"x","file":{}}`), false},
+	{"messages[0].content[0].file", withPart(`{"type":"file"}`), false},
+	{"messages[0].content[0].file.file_id", withPart(`{"type":"file","file":{"file_id":"f"}}`), true},
+	{"messages[0].content[0].file.file_data", withPart(`{"type":"file","file":{"file_data":"data:text/csv;base64,eA=="}}`), true},
+	{"messages[0].content[0].file.file_data", withPart(`{"type":"file","file":{"file_data":"data:text/plain;charset=latin1;base64,eA=="}}`), true},
+	{"messages[0].content[0].file.file_data", withPart(`{"type":"file","file":{"file_data":"data:text/plain;base64,5A=="}}`), true},
+	{"messages[0].content[0].image_url", withPart(`{"type":"image_url"}`), false},
+	{"messages[0].content[0].image_url.detail", withPart(`{"type":"image_url","image_url":{"url":"https://a.example","detail":"low"}}`), true},
+	{"messages[0].content[0].image_url.url", withPart(`{"type":"image_url","image_url":{"url":"ftp://a.example"}}`), false},
+	{"messages[0].content[0].image_url.url", withPart(`{"type":"image_url","image_url":{"url":"data:image/tiff;base64,eA=="}}`), true},
+	{"messages[0].content[0].cache_control.ttl", withPart(`{"type":"text","text":"x","cache_control":{"type":"ephemeral","ttl":"1h"}}`), true},
+	{"messages[0].content[0].cache_control.ttl", withPart(`{"type":"text","text":"x","cache_control":{"type":"ephemeral","ttl":"2h"}}`), false},
+	{"messages[0].content[0].cache_control.type", withPart(`{"type":"text","text":"x","cache_control":{"type":"eternal"}}`), false},
+	{"messages[0].content[0].cache_control", withPart(`{"type":"text","text":"","cache_control":{"type":"ephemeral"}}`), true},
+	{"messages[1].content[0].cache_control", withMessage(`{"role":"assistant","content":[{"type":"text","text":" ","cache_control":{"type":"ephemeral"}}]}`), true},
 	{"messages[0].content[0].type", `"messages":[{"role":"system","content":[{"type":"image_url","image_url":{"url":"https://a.example"}}]}]`, true},
-	{"messages[1].content[0].type", turn(`{"role":"assistant","content":[{"type":"image_url","image_url":{"url":"https://a.example"}}]}`), true},
+	{"messages[1].content[0].type", withMessage(`{"role":"assistant","content":[{"type":"image_url","image_url":{"url":"https://a.example"}}]}`), true},
 }
 
-func TestWhatCannotBeSaidIsRefusedByItsName(t *testing.T) {
+func TestWhatCannotBeExpressedIsRefusedByName(t *testing.T) {
 	for _, c := range refusals {
-		field, kind := refused(t, request(`{"model":"ours",`+c.body+`}`, false))
+		field, kind := refusedField(t, request(`{"model":"ours",`+c.body+`}`, false))
 		want := fault.InvalidParameter
 		if c.unsupported {
 			want = fault.UnsupportedParameter
@@ -299,10 +299,10 @@ func TestWhatCannotBeSaidIsRefusedByItsName(t *testing.T) {
 	}
 }
 
-// Every parameter that OpenAI has is either said, or refused: none is forgotten.
-func TestEveryParameterIsSaidOrRefused(t *testing.T) {
+// Every parameter of OpenAI's API is either translated or refused.
+func TestEveryParameterIsTranslatedOrRefused(t *testing.T) {
 	tested := map[string]bool{"model": true, "models": true, "messages": true, "stream": true, "stream_options": true}
-	for _, c := range asks {
+	for _, c := range requestCases {
 		for _, part := range strings.Split(c.ours, `,"`) {
 			name, _, _ := strings.Cut(strings.TrimPrefix(part, `"`), `"`)
 			tested[name] = true
@@ -318,7 +318,7 @@ func TestEveryParameterIsSaidOrRefused(t *testing.T) {
 	}
 }
 
-// parameters are the names of a type's members.
+// parameters returns the JSON names of a type's fields.
 func parameters(of any) (all []string) {
 	t := reflect.TypeOf(of)
 	for i := range t.NumField() {

@@ -11,171 +11,178 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-// progress is how far a stream has come.
-type progress struct {
-	out      chat.Stream
-	asked    string        // the model
-	begun    bool          // the head of the message is there
-	over     bool          // nothing may come any more
-	ended    bool          // because all was said
-	blocks   int           // how many have begun
-	open     map[int]*part // and have not ended
-	words    int           // bytes of text
-	calls    int
-	thoughts int
-	usage    usage
-	reason   *string
-	details  *details
+// streamState is the state of a stream.
+type streamState struct {
+	out            chat.Stream
+	requestedModel string             // model in the request
+	started        bool               // message_start has arrived
+	over           bool               // no event may follow
+	complete       bool               // message_stop has arrived
+	blocks         int                // blocks started
+	open           map[int]*openBlock // blocks that have not stopped, by index
+	textBytes      int                // bytes of text so far
+	calls          int
+	thoughts       int
+	usage          usage
+	reason         *string
+	details        *stopDetails
 }
 
-// A part is a block that is being streamed. Calls and thoughts are counted each for themselves.
-type part struct {
+// openBlock is a block that is being streamed. index counts calls and thoughts separately.
+type openBlock struct {
 	block
-	index  int
-	argued bool        // arguments have come
-	told   bool        // a piece of the thought has been said
-	place  *chat.Place // of the thought
+	index        int
+	hasArguments bool           // some arguments were sent
+	started      bool           // the first delta of the thought was sent
+	position     *chat.Position // position of the thought
 }
 
-// An event is one of a stream.
+// event is an event of a stream.
 type event struct {
-	Type    string   `json:"type"`
-	Message *answer  `json:"message"`
-	Index   int      `json:"index"`
-	Block   *block   `json:"content_block"`
-	Delta   *delta   `json:"delta"`
-	Usage   *usage   `json:"usage"`
-	Error   *failure `json:"error"`
+	Type    string    `json:"type"`
+	Message *message  `json:"message"`
+	Index   int       `json:"index"`
+	Block   *block    `json:"content_block"`
+	Delta   *delta    `json:"delta"`
+	Usage   *usage    `json:"usage"`
+	Error   *apiError `json:"error"`
 }
 
-// A delta is what an event adds to a block, or to the message.
+// delta is what an event adds to a block or to the message.
 type delta struct {
-	Type        string   `json:"type"`
-	Text        string   `json:"text"`
-	Thinking    string   `json:"thinking"`
-	Signature   string   `json:"signature"`
-	PartialJSON string   `json:"partial_json"`
-	StopReason  *string  `json:"stop_reason"`
-	StopDetails *details `json:"stop_details"`
+	Type        string       `json:"type"`
+	Text        string       `json:"text"`
+	Thinking    string       `json:"thinking"`
+	Signature   string       `json:"signature"`
+	PartialJSON string       `json:"partial_json"`
+	StopReason  *string      `json:"stop_reason"`
+	StopDetails *stopDetails `json:"stop_details"`
 }
 
-// handlers take the events, by their types.
-var handlers = map[string]func(*progress, []byte, *event) ([]byte, error){
-	"message_start":       (*progress).start,
-	"content_block_start": (*progress).openBlock,
-	"content_block_delta": (*progress).add,
-	"content_block_stop":  (*progress).closeBlock,
-	"message_delta":       (*progress).learn,
-	"message_stop":        (*progress).finish,
-	"error":               (*progress).fail,
+// handlers handle the events by type.
+var handlers = map[string]func(*streamState, []byte, *event) ([]byte, error){
+	"message_start":       (*streamState).messageStart,
+	"content_block_start": (*streamState).blockStart,
+	"content_block_delta": (*streamState).blockDelta,
+	"content_block_stop":  (*streamState).blockStop,
+	"message_delta":       (*streamState).messageDelta,
+	"message_stop":        (*streamState).messageStop,
+	"error":               (*streamState).errorEvent,
 }
 
 var errOrder = errors.New("an event is out of its order")
 
 // End implements upstream.Exchange.
-func (p *progress) End(to []byte) ([]byte, error) {
-	if !p.ended {
+func (p *streamState) End(to []byte) ([]byte, error) {
+	if !p.complete {
 		return to, io.ErrUnexpectedEOF
 	}
 	return to, nil
 }
 
 // Event implements upstream.Exchange.
-func (p *progress) Event(to []byte, e sse.Event) ([]byte, error) {
-	var said event
-	if err := read(e.Data, &said); err != nil {
+func (p *streamState) Event(to []byte, e sse.Event) ([]byte, error) {
+	var decoded event
+	if err := unmarshal(e.Data, &decoded); err != nil {
 		return to, err
 	}
-	if said.Type == "ping" {
-		return chat.Ping(to), nil
+	if decoded.Type == "ping" {
+		return chat.AppendPing(to), nil
 	}
-	handle, ok := handlers[said.Type]
-	first := said.Type == "message_start" // once, and before all but an error
+	handle, ok := handlers[decoded.Type]
+	first := decoded.Type == "message_start" // must come first and only once; an error may precede it
 	switch {
 	case !ok:
 		return to, nil
-	case p.over, first == p.begun && said.Type != "error":
-		return to, fmt.Errorf("%w: %s", errOrder, said.Type)
+	case p.over, first == p.started && decoded.Type != "error":
+		return to, fmt.Errorf("%w: %s", errOrder, decoded.Type)
 	}
-	return handle(p, to, &said)
+	return handle(p, to, &decoded)
 }
 
-func (p *progress) start(to []byte, e *event) ([]byte, error) {
+func (p *streamState) messageStart(to []byte, e *event) ([]byte, error) {
 	if e.Message == nil || e.Message.Type != "message" || len(e.Message.Content) > 0 {
-		return to, errNoMessage
+		return to, errNotMessage
 	}
-	p.begun, p.open = true, map[int]*part{}
+	p.started, p.open = true, map[int]*openBlock{}
 	p.out.ID, p.out.Model = e.Message.ID, e.Message.Model
 	p.usage.merge(e.Message.Usage)
-	return p.learn(to, &event{Delta: &delta{StopReason: e.Message.StopReason, StopDetails: e.Message.StopDetails}})
+	return p.messageDelta(to, &event{Delta: &delta{StopReason: e.Message.StopReason, StopDetails: e.Message.StopDetails}})
 }
 
-// openBlock begins a block. What it holds already is said at once.
-func (p *progress) openBlock(to []byte, e *event) ([]byte, error) {
+// blockStart starts a block and sends the content that it starts with.
+func (p *streamState) blockStart(to []byte, e *event) ([]byte, error) {
 	if e.Block == nil || e.Index != p.blocks {
 		return to, fmt.Errorf("%w: block %d, after %d", errOrder, e.Index, p.blocks)
 	}
-	if err := e.Block.known(); err != nil {
+	if err := e.Block.checkKnown(); err != nil {
 		return to, err
 	}
-	b := &part{block: *e.Block}
+	b := &openBlock{block: *e.Block}
 	p.open[e.Index] = b
 	p.blocks++
 	switch b.Type {
 	case blockText:
-		return p.text(to, b.Text), nil
-	case blockCall:
+		return p.addText(to, b.Text), nil
+	case blockToolUse:
 		b.index = p.calls
 		p.calls++
-		return p.call(to, chat.ToolCall{Index: &b.index, ID: b.ID, Type: function, Function: chat.Called{Name: b.Name}}), nil
+		return p.addCall(to, chat.ToolCall{
+			Index: &b.index, ID: b.ID, Type: function,
+			Function: chat.FunctionCall{Name: b.Name},
+		}), nil
 	default:
-		b.index, b.place = p.thoughts, after(p.words, p.calls)
+		b.index, b.position = p.thoughts, positionAfter(p.textBytes, p.calls)
 		p.thoughts++
-		return p.think(to, b, b.thought()), nil
+		return p.addThought(to, b, b.thought()), nil
 	}
 }
 
-// fits are the blocks that deltas add to.
-var fits = map[string]string{
-	"text_delta": blockText, "thinking_delta": blockThinking, "signature_delta": blockThinking, "input_json_delta": blockCall,
+// deltaBlockTypes maps each type of delta to the type of block it belongs to.
+var deltaBlockTypes = map[string]string{
+	"text_delta": blockText, "thinking_delta": blockThinking, "signature_delta": blockThinking,
+	"input_json_delta": blockToolUse,
 }
 
-func (p *progress) add(to []byte, e *event) ([]byte, error) {
+func (p *streamState) blockDelta(to []byte, e *event) ([]byte, error) {
 	b, d := p.open[e.Index], e.Delta
 	switch {
 	case b == nil || d == nil:
 		return to, fmt.Errorf("%w: a delta of block %d", errOrder, e.Index)
-	case fits[d.Type] != b.Type:
+	case deltaBlockTypes[d.Type] != b.Type:
 		return to, fmt.Errorf("a delta of type %q in a block of type %q %w", d.Type, b.Type, errUnknown)
 	}
 	switch b.Type {
 	case blockText:
-		return p.text(to, d.Text), nil
+		return p.addText(to, d.Text), nil
 	case blockThinking:
-		return p.think(to, b, chat.Thought{Type: chat.ThoughtText, Text: d.Thinking, Signature: d.Signature, Format: chat.OfAnthropic}), nil
+		return p.addThought(to, b, chat.Thought{
+			Type: chat.ThoughtText, Text: d.Thinking, Signature: d.Signature,
+			Format: chat.FormatAnthropic,
+		}), nil
 	default:
-		return p.argue(to, b, d.PartialJSON), nil
+		return p.addArguments(to, b, d.PartialJSON), nil
 	}
 }
 
-func (p *progress) closeBlock(to []byte, e *event) ([]byte, error) {
+func (p *streamState) blockStop(to []byte, e *event) ([]byte, error) {
 	b := p.open[e.Index]
 	if b == nil {
 		return to, fmt.Errorf("%w: the end of block %d", errOrder, e.Index)
 	}
 	delete(p.open, e.Index)
-	if b.Type != blockCall || b.argued {
+	if b.Type != blockToolUse || b.hasArguments {
 		return to, nil
 	}
 	arguments, err := b.arguments()
 	if err != nil {
 		return to, err
 	}
-	return p.argue(to, b, arguments), nil
+	return p.addArguments(to, b, arguments), nil
 }
 
-// learn takes what is known of the whole message so far.
-func (p *progress) learn(to []byte, e *event) ([]byte, error) {
+// messageDelta stores the usage and the stop reason.
+func (p *streamState) messageDelta(to []byte, e *event) ([]byte, error) {
 	p.usage.merge(e.Usage)
 	if e.Delta == nil {
 		return to, nil
@@ -189,51 +196,51 @@ func (p *progress) learn(to []byte, e *event) ([]byte, error) {
 	return to, nil
 }
 
-// finish ends the answer. What is still open ends with it.
-func (p *progress) finish(to []byte, _ *event) ([]byte, error) {
-	reason, err := reasonOf(p.reason)
+// messageStop ends the answer and stops blocks that are still open.
+func (p *streamState) messageStop(to []byte, _ *event) ([]byte, error) {
+	reason, err := finishReason(p.reason)
 	if err != nil {
 		return to, err
 	}
 	for _, i := range slices.Sorted(maps.Keys(p.open)) {
-		if to, err = p.closeBlock(to, &event{Index: i}); err != nil {
+		if to, err = p.blockStop(to, &event{Index: i}); err != nil {
 			return to, err
 		}
 	}
-	if why := p.details.explanation(); why != nil {
-		to = p.out.Add(to, 0, chat.Delta{Refusal: why})
+	if explanation := p.details.explanation(); explanation != nil {
+		to = p.out.Add(to, 0, chat.Delta{Refusal: explanation})
 	}
-	p.over, p.ended = true, true
-	return p.out.End(p.out.Finish(to, 0, reason), p.usage.sum()), nil
+	p.over, p.complete = true, true
+	return p.out.End(p.out.Finish(to, 0, reason), p.usage.total()), nil
 }
 
-// fail ends the answer with an error: no end of it may follow.
-func (p *progress) fail(to []byte, e *event) ([]byte, error) {
+// errorEvent ends the answer with an error.
+func (p *streamState) errorEvent(to []byte, e *event) ([]byte, error) {
 	p.over = true
-	f := failure{}
+	f := apiError{}
 	if e.Error != nil {
 		f = *e.Error
 	}
-	to = append(append(to, "data: "...), f.inside()...)
+	to = append(append(to, "data: "...), f.answerBody()...)
 	return append(to, '\n', '\n'), nil
 }
 
-func (p *progress) text(to []byte, words string) []byte {
+func (p *streamState) addText(to []byte, words string) []byte {
 	if words == "" {
 		return to
 	}
-	p.words += len(words)
+	p.textBytes += len(words)
 	return p.out.Text(to, 0, words)
 }
 
-// think says a piece of a thought: its words for people, and all of it for the way back. The first piece says whose it is
-// and where it stood.
-func (p *progress) think(to []byte, b *part, t chat.Thought) []byte {
-	if empty(t) {
+// addThought sends a delta of a thought: its text in reasoning_content, and all of it in reasoning_details. The first
+// delta carries the model and the position.
+func (p *streamState) addThought(to []byte, b *openBlock, t chat.Thought) []byte {
+	if isEmpty(t) {
 		return to
 	}
-	if !b.told {
-		b.told, t.Model, t.Place = true, p.asked, b.place
+	if !b.started {
+		b.started, t.Model, t.Position = true, p.requestedModel, b.position
 	}
 	t.Index = &b.index
 	d := chat.Delta{ReasoningDetails: []chat.Thought{t}}
@@ -243,15 +250,15 @@ func (p *progress) think(to []byte, b *part, t chat.Thought) []byte {
 	return p.out.Add(to, 0, d)
 }
 
-// argue says a piece of a call's arguments.
-func (p *progress) argue(to []byte, b *part, piece string) []byte {
+// addArguments sends a delta of a call's arguments.
+func (p *streamState) addArguments(to []byte, b *openBlock, piece string) []byte {
 	if piece == "" {
 		return to
 	}
-	b.argued = true
-	return p.call(to, chat.ToolCall{Index: &b.index, Function: chat.Called{Arguments: piece}})
+	b.hasArguments = true
+	return p.addCall(to, chat.ToolCall{Index: &b.index, Function: chat.FunctionCall{Arguments: piece}})
 }
 
-func (p *progress) call(to []byte, c chat.ToolCall) []byte {
+func (p *streamState) addCall(to []byte, c chat.ToolCall) []byte {
 	return p.out.Add(to, 0, chat.Delta{ToolCalls: []chat.ToolCall{c}})
 }

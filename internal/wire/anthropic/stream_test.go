@@ -25,8 +25,8 @@ import (
 
 var update = flag.Bool("update", false, "write what streams are translated to into the golden files")
 
-// each runs a test for every recorded stream.
-func each(t *testing.T, f func(t *testing.T, name string, stream []byte)) {
+// eachRecording runs a test for every recorded stream.
+func eachRecording(t *testing.T, f func(t *testing.T, name string, stream []byte)) {
 	all, err := filepath.Glob("testdata/*.sse")
 	if err != nil || len(all) == 0 {
 		t.Fatal("no streams", err)
@@ -42,16 +42,16 @@ func each(t *testing.T, f func(t *testing.T, name string, stream []byte)) {
 	}
 }
 
-// pieces is a provider that answers in pieces, each in a read of its own.
-type pieces struct{ all [][]byte }
+// pieceSender answers with the given pieces, one for each Read.
+type pieceSender struct{ all [][]byte }
 
-func (p *pieces) Send(context.Context, *upstream.Request) (*upstream.Response, error) {
+func (p *pieceSender) Send(context.Context, *upstream.Request) (*upstream.Response, error) {
 	return &upstream.Response{Status: 200, ContentType: "text/event-stream; charset=utf-8", Body: io.NopCloser(p)}, nil
 }
 
-func (p *pieces) Close() {}
+func (p *pieceSender) Close() {}
 
-func (p *pieces) Read(to []byte) (int, error) {
+func (p *pieceSender) Read(to []byte) (int, error) {
 	if len(p.all) == 0 {
 		return 0, io.EOF
 	}
@@ -62,10 +62,10 @@ func (p *pieces) Read(to []byte) (int, error) {
 	return n, nil
 }
 
-// relayed is what a stream is on the road, and how it ended.
-func relayed(t *testing.T, parts ...[]byte) ([]byte, error) {
+// translateStream returns the translation of a stream, and the error that ended it.
+func translateStream(t *testing.T, parts ...[]byte) ([]byte, error) {
 	t.Helper()
-	sender := upstream.Translated(dialect, &pieces{all: parts}, func(*upstream.Request) bool { return true })
+	sender := upstream.NewTranslator(dialect, &pieceSender{all: parts}, func(*upstream.Request) bool { return true })
 	response, err := sender.Send(t.Context(), request(`{"model":"ours",`+hello+`}`, true))
 	if err != nil {
 		t.Fatal(err)
@@ -73,9 +73,9 @@ func relayed(t *testing.T, parts ...[]byte) ([]byte, error) {
 	return io.ReadAll(response.Body)
 }
 
-func TestStreamsReadAsOpenAIs(t *testing.T) {
-	each(t, func(t *testing.T, name string, stream []byte) {
-		got, err := relayed(t, stream)
+func TestAStreamIsTranslatedToTheGoldenFile(t *testing.T) {
+	eachRecording(t, func(t *testing.T, name string, stream []byte) {
+		got, err := translateStream(t, stream)
 		if failed := strings.HasSuffix(name, "error"); (err != nil) != failed || failed && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Error(err)
 		}
@@ -95,10 +95,10 @@ func TestStreamsReadAsOpenAIs(t *testing.T) {
 }
 
 func TestAStreamCutAnywhereReadsTheSame(t *testing.T) {
-	each(t, func(t *testing.T, _ string, stream []byte) {
-		want, ending := relayed(t, stream)
+	eachRecording(t, func(t *testing.T, _ string, stream []byte) {
+		want, ending := translateStream(t, stream)
 		for i := range len(stream) + 1 {
-			got, err := relayed(t, stream[:i], stream[i:])
+			got, err := translateStream(t, stream[:i], stream[i:])
 			if !bytes.Equal(got, want) || !errors.Is(err, ending) {
 				t.Fatalf("cut at %d: %v\n%s", i, err, got)
 			}
@@ -107,43 +107,43 @@ func TestAStreamCutAnywhereReadsTheSame(t *testing.T) {
 		for i := range stream {
 			single[i] = stream[i : i+1]
 		}
-		if got, err := relayed(t, single...); !bytes.Equal(got, want) || !errors.Is(err, ending) {
+		if got, err := translateStream(t, single...); !bytes.Equal(got, want) || !errors.Is(err, ending) {
 			t.Fatalf("byte by byte: %v\n%s", err, got)
 		}
 	})
 }
 
-func TestAStreamThatBreaksOffNeverSeemsWhole(t *testing.T) {
-	each(t, func(t *testing.T, _ string, stream []byte) {
-		want, _ := relayed(t, stream)
+func TestATruncatedStreamIsNeverComplete(t *testing.T) {
+	eachRecording(t, func(t *testing.T, _ string, stream []byte) {
+		want, _ := translateStream(t, stream)
 		for i := range stream {
-			got, err := relayed(t, stream[:i])
+			got, err := translateStream(t, stream[:i])
 			if !bytes.HasPrefix(want, got) || bytes.Contains(got, []byte("[DONE]")) {
 				t.Fatalf("broken off at %d: %s", i, got)
 			}
-			if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, upstream.ErrGarbage) {
+			if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, upstream.ErrInvalidAnswer) {
 				t.Fatalf("broken off at %d: %v", i, err)
 			}
 		}
 	})
 }
 
-// accumulated is the message of a stream, put together by the SDK, which must know all of it.
-func accumulated(t *testing.T, stream []byte) *sdk.Message {
+// accumulate assembles a stream with the SDK, which must know all of it.
+func accumulate(t *testing.T, stream []byte) *sdk.Message {
 	t.Helper()
 	m := &sdk.Message{}
 	err := new(sse.Reader).Feed(stream, func(e sse.Event) error {
-		var said sdk.MessageStreamEventUnion
+		var decoded sdk.MessageStreamEventUnion
 		if e.Name == "ping" {
 			return nil
 		}
-		if err := said.UnmarshalJSON(e.Data); err != nil {
+		if err := decoded.UnmarshalJSON(e.Data); err != nil {
 			return err
 		}
-		if all := strangers(reflect.ValueOf(said)); len(all) > 0 && e.Name != "error" {
+		if all := unknownMembers(reflect.ValueOf(decoded)); len(all) > 0 && e.Name != "error" {
 			t.Errorf("the SDK does not know %v", all)
 		}
-		return m.Accumulate(said)
+		return m.Accumulate(decoded)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -151,16 +151,16 @@ func accumulated(t *testing.T, stream []byte) *sdk.Message {
 	return m
 }
 
-// complainer is what both tests and properties are.
-type complainer interface {
+// errorReporter is a *testing.T or a *rapid.T.
+type errorReporter interface {
 	failer
 	Errorf(format string, args ...any)
 }
 
-// assembled is the answer that the events of a stream make, read as a caller would.
-func assembled(t complainer, stream []byte) *chat.Answer {
+// assembled assembles a translated stream as a client does.
+func assembled(t errorReporter, stream []byte) *chat.Answer {
 	t.Helper()
-	a := &chat.Answer{Object: "chat.completion", Choices: []chat.Choice{{Message: chat.Reply{Role: chat.Assistant}}}}
+	a := &chat.Answer{Object: "chat.completion", Choices: []chat.Choice{{Message: chat.Reply{Role: chat.RoleAssistant}}}}
 	choice := &a.Choices[0]
 	err := new(sse.Reader).Feed(stream, func(e sse.Event) error {
 		if string(e.Data) == "[DONE]" {
@@ -192,10 +192,10 @@ func assembled(t complainer, stream []byte) *chat.Answer {
 		}
 		for _, piece := range d.ReasoningDetails {
 			if *piece.Index == len(choice.Message.ReasoningDetails) {
-				choice.Message.ReasoningDetails = append(choice.Message.ReasoningDetails, chat.Thought{Type: piece.Type, Format: piece.Format, Model: piece.Model, Place: piece.Place})
+				choice.Message.ReasoningDetails = append(choice.Message.ReasoningDetails, chat.Thought{Type: piece.Type, Format: piece.Format, Model: piece.Model, Position: piece.Position})
 			}
 			whole := &choice.Message.ReasoningDetails[*piece.Index]
-			if len(whole.Text+whole.Signature+whole.Data) > 0 && (piece.Model != "" || piece.Place != nil) {
+			if len(whole.Text+whole.Signature+whole.Data) > 0 && (piece.Model != "" || piece.Position != nil) {
 				t.Errorf("a thought goes on with %s", e.Data)
 			}
 			whole.Text, whole.Signature, whole.Data = whole.Text+piece.Text, whole.Signature+piece.Signature, whole.Data+piece.Data
@@ -223,9 +223,9 @@ func assembled(t complainer, stream []byte) *chat.Answer {
 	return a
 }
 
-func TestAStreamMakesTheSameAnswerAsTheWholeMessage(t *testing.T) {
-	each(t, func(t *testing.T, name string, stream []byte) {
-		out, err := relayed(t, stream)
+func TestAStreamYieldsTheSameAsTheCompleteAnswer(t *testing.T) {
+	eachRecording(t, func(t *testing.T, name string, stream []byte) {
+		out, err := translateStream(t, stream)
 		if strings.HasSuffix(name, "error") {
 			if bytes.Contains(out, []byte("[DONE]")) {
 				t.Errorf("an error makes an answer: %s", out)
@@ -235,18 +235,18 @@ func TestAStreamMakesTheSameAnswerAsTheWholeMessage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, want := assembled(t, out), answered(t, message(t, accumulated(t, stream).RawJSON()).RawJSON())
+		got, want := assembled(t, out), translateAnswer(t, message(t, accumulate(t, stream).RawJSON()).RawJSON())
 		compact(got)
 		if strings.HasSuffix(name, "cut") { // the SDK makes no half calls; a stream cannot take one back
 			want.Choices[0].Message.ToolCalls[0].Function.Arguments = `{"text":"a ti`
 		}
-		if diff := cmp.Diff(text(want), text(got)); diff != "" {
+		if diff := cmp.Diff(textOf(want), textOf(got)); diff != "" {
 			t.Error(diff)
 		}
 	})
 }
 
-// compact writes arguments as a whole answer has them: how they were spaced means nothing.
+// compact removes the insignificant space in arguments.
 func compact(a *chat.Answer) {
 	for i := range a.Choices[0].Message.ToolCalls {
 		arguments := &a.Choices[0].Message.ToolCalls[i].Function.Arguments
@@ -258,8 +258,8 @@ func compact(a *chat.Answer) {
 }
 
 func TestOpenAIsSDKReadsTheStreams(t *testing.T) {
-	each(t, func(t *testing.T, name string, stream []byte) {
-		out, err := relayed(t, stream)
+	eachRecording(t, func(t *testing.T, name string, stream []byte) {
+		out, err := translateStream(t, stream)
 		if strings.HasSuffix(name, "error") {
 			if bytes.Contains(out, []byte("[DONE]")) {
 				t.Errorf("an error makes an answer: %s", out)
@@ -299,8 +299,8 @@ func TestOpenAIsSDKReadsTheStreams(t *testing.T) {
 	})
 }
 
-func TestEventsOutOfTheirOrderAreErrors(t *testing.T) {
-	start := `{"type":"message_start","message":` + head + `"content":[]}}`
+func TestEventsOutOfOrderAreErrors(t *testing.T) {
+	start := `{"type":"message_start","message":` + messageHead + `"content":[]}}`
 	open := func(kind string) string {
 		return `{"type":"content_block_start","index":0,"content_block":{"type":"` + kind + `"}}`
 	}
@@ -311,7 +311,7 @@ func TestEventsOutOfTheirOrderAreErrors(t *testing.T) {
 		"ended before it began":      {`{"type":"message_stop"}`},
 		"begun twice":                {start, start},
 		"begun with nothing":         {`{"type":"message_start"}`},
-		"begun with content":         {`{"type":"message_start","message":` + head + `"content":[{"type":"text","text":"x"}]}}`},
+		"begun with content":         {`{"type":"message_start","message":` + messageHead + `"content":[{"type":"text","text":"x"}]}}`},
 		"a gap":                      {start, `{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}`},
 		"no block":                   {start, `{"type":"content_block_start","index":0}`},
 		"an unknown block":           {start, open("server_tool_use")},
@@ -328,15 +328,15 @@ func TestEventsOutOfTheirOrderAreErrors(t *testing.T) {
 		"an end after an error":      {start, end, `{"type":"error","error":{"type":"api_error","message":"x"}}`, `{"type":"message_stop"}`},
 		"a call of no object":        {start, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t","name":"f","input":[1]}}`, `{"type":"content_block_stop","index":0}`},
 	} {
-		e := exchange(t)
-		if out, err := events(e, all...); err == nil {
+		e := newExchange(t)
+		if out, err := translateEvents(e, all...); err == nil {
 			t.Errorf("%s: %s", name, out)
 		}
 	}
 }
 
-func TestWhatABlockBeginsWithIsSaid(t *testing.T) {
-	out, err := events(exchange(t), `{"type":"message_start","message":`+head+`"content":[]}}`,
+func TestTheInitialContentOfABlockIsSent(t *testing.T) {
+	out, err := translateEvents(newExchange(t), `{"type":"message_start","message":`+messageHead+`"content":[]}}`,
 		`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"h","signature":"s"}}`, `{"type":"content_block_stop","index":0}`,
 		`{"type":"content_block_start","index":1,"content_block":{"type":"text","text":"He"}}`,
 		`{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"llo"}}`, `{"type":"an_event_of_tomorrow","x":1}`,
@@ -348,7 +348,7 @@ func TestWhatABlockBeginsWithIsSaid(t *testing.T) {
 	got := assembled(t, []byte(out)).Choices[0].Message
 	want := chat.Reply{
 		Role: "assistant", ReasoningContent: "h", ReasoningDetails: []chat.Thought{{Type: "reasoning.text", Text: "h", Signature: "s", Format: "anthropic-claude-v1", Model: "claude-opus-4-8"}},
-		ToolCalls: []chat.ToolCall{{ID: "t", Type: "function", Function: chat.Called{Name: "f", Arguments: `{"a":1}`}}},
+		ToolCalls: []chat.ToolCall{{ID: "t", Type: "function", Function: chat.FunctionCall{Name: "f", Arguments: `{"a":1}`}}},
 	}
 	hello := "Hello"
 	want.Content = &hello
@@ -357,13 +357,13 @@ func TestWhatABlockBeginsWithIsSaid(t *testing.T) {
 	}
 }
 
-func TestOrdinaryEventsSayNoUsageWhereItIsAskedFor(t *testing.T) {
+func TestOtherEventsHaveNullUsageIfItWasRequested(t *testing.T) {
 	for options, want := range map[string]int{`{"include_usage":true}`: 2, `{"include_usage":false}`: 0, `null`: 0} {
-		e, err := dialect.Ask(request(`{"model":"ours",`+hello+`,"stream_options":`+options+`}`, true))
+		e, err := dialect.NewExchange(request(`{"model":"ours",`+hello+`,"stream_options":`+options+`}`, true))
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := events(e, `{"type":"message_start","message":`+head+`"content":[],"usage":{"input_tokens":1,"output_tokens":1}}}`,
+		out, err := translateEvents(e, `{"type":"message_start","message":`+messageHead+`"content":[],"usage":{"input_tokens":1,"output_tokens":1}}}`,
 			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"x"}}`, `{"type":"content_block_stop","index":0}`,
 			`{"type":"message_delta","delta":{"stop_reason":"end_turn"}}`, `{"type":"message_stop"}`)
 		if err != nil || strings.Count(out, `"usage":null`) != want || strings.Count(out, `"usage":{`) != 1 {

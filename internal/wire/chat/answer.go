@@ -10,7 +10,7 @@ import (
 	"sovereign/internal/base/fault"
 )
 
-// An Answer is a whole chat completion.
+// Answer is a complete chat completion.
 type Answer struct {
 	ID      string   `json:"id"`
 	Object  string   `json:"object"` // chat.completion
@@ -20,7 +20,7 @@ type Answer struct {
 	Usage   *Usage   `json:"usage,omitempty"`
 }
 
-// A Choice is one of an answer's alternatives.
+// Choice is one of the alternatives of an answer.
 type Choice struct {
 	Index        int            `json:"index"`
 	Message      Reply          `json:"message"`
@@ -28,18 +28,18 @@ type Choice struct {
 	FinishReason string         `json:"finish_reason"`
 }
 
-// A Reply is what a model says.
+// Reply is the message of a choice.
 type Reply struct {
-	Role             string     `json:"role"`
-	Content          *string    `json:"content"`
-	ReasoningContent string     `json:"reasoning_content,omitempty"`
-	ReasoningDetails []Thought  `json:"reasoning_details,omitempty"`
-	Refusal          *string    `json:"refusal"`
-	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`
-	ExtraContent     *Extra     `json:"extra_content,omitempty"`
+	Role             string        `json:"role"`
+	Content          *string       `json:"content"`
+	ReasoningContent string        `json:"reasoning_content,omitempty"`
+	ReasoningDetails []Thought     `json:"reasoning_details,omitempty"`
+	Refusal          *string       `json:"refusal"`
+	ToolCalls        []ToolCall    `json:"tool_calls,omitempty"`
+	ExtraContent     *ExtraContent `json:"extra_content,omitempty"`
 }
 
-// The reasons why a choice ends.
+// The finish reasons of a choice.
 const (
 	Stop          = "stop"
 	Length        = "length"
@@ -47,8 +47,8 @@ const (
 	ContentFilter = "content_filter"
 )
 
-// Usage counts tokens. Cached and written ones are part of the prompt's, reasoning ones of the completion's; a total is
-// always the sum.
+// Usage counts tokens. PromptTokens includes cached and cache-written tokens, CompletionTokens includes reasoning
+// tokens, and TotalTokens is always the sum of both.
 type Usage struct {
 	PromptTokens            int64             `json:"prompt_tokens"`
 	CompletionTokens        int64             `json:"completion_tokens"`
@@ -57,43 +57,44 @@ type Usage struct {
 	CompletionTokensDetails CompletionDetails `json:"completion_tokens_details"`
 }
 
-// PromptDetails say which tokens of a prompt were cheap, and which dear.
+// PromptDetails counts the prompt tokens that have another price.
 type PromptDetails struct {
 	CachedTokens     int64 `json:"cached_tokens"`
-	CacheWriteTokens int64 `json:"cache_write_tokens"` // not OpenAI's own: written into the provider's cache
+	CacheWriteTokens int64 `json:"cache_write_tokens"` // not OpenAI's: written into the provider's cache
 	AudioTokens      int64 `json:"audio_tokens"`
 }
 
-// CompletionDetails say what of a completion was not its text.
+// CompletionDetails counts the completion tokens that are not text.
 type CompletionDetails struct {
 	ReasoningTokens int64 `json:"reasoning_tokens"`
 	AudioTokens     int64 `json:"audio_tokens"`
 }
 
-// Encode writes an answer.
-func (a *Answer) Encode() ([]byte, error) { return json.Marshal(a, options) }
+// Encode returns the answer as JSON.
+func (a *Answer) Encode() ([]byte, error) { return json.Marshal(a, encoding) }
 
-// options: answers are compact, and hold a provider's text as far as it is text.
-var options = json.JoinOptions(jsontext.AllowInvalidUTF8(true))
+// encoding allows a provider's text that is not valid UTF-8.
+var encoding = json.JoinOptions(jsontext.AllowInvalidUTF8(true))
 
-// Failure is the error of a whole answer or of an event. Code is the status that the provider means, for the gateway
-// to classify it by.
-func Failure(status int, kind, message string) []byte {
+// ErrorBody is the error of a complete answer or of an event. Code is the HTTP status that the provider means, by which
+// the gateway classifies the error.
+func ErrorBody(status int, kind, message string) []byte {
 	type inner struct {
 		Message string  `json:"message"`
 		Type    string  `json:"type"`
 		Code    int     `json:"code"`
 		Param   *string `json:"param"`
 	}
-	text, err := json.Marshal(map[string]inner{"error": {message, kind, status, nil}}, options)
-	if err != nil { // it holds nothing that could fail
+	text, err := json.Marshal(map[string]inner{"error": {message, kind, status, nil}}, encoding)
+	if err != nil { // cannot happen: it holds strings and numbers only
 		return []byte(`{"error":{"message":"the provider failed"}}`)
 	}
 	return text
 }
 
-// Refused is a provider's refusal as OpenAI would have told it, by its status; some come without a word.
-func Refused(status int, message string) []byte {
+// StatusErrorBody is a provider's error in OpenAI's shape, with the error type that OpenAI uses for the status. The
+// message may be empty.
+func StatusErrorBody(status int, message string) []byte {
 	kind := fault.TypeInvalid
 	switch {
 	case status == http.StatusTooManyRequests:
@@ -101,5 +102,5 @@ func Refused(status int, message string) []byte {
 	case status >= http.StatusInternalServerError:
 		kind = fault.TypeAPI
 	}
-	return Failure(status, kind, cmp.Or(message, "the provider refused the request"))
+	return ErrorBody(status, kind, cmp.Or(message, "the provider refused the request"))
 }

@@ -13,134 +13,142 @@ import (
 	"sovereign/internal/text/scan"
 )
 
-// An Assembly puts the events of a streamed answer together again: the whole is what the provider would have answered
-// unstreamed. Texts are joined as they were written, escapes and all, so that even a character that was cut in two is one
-// again. The zero value is ready, and keeps at most Most bytes, if Most is set. It is for one stream, and one goroutine.
+// Assembler joins the chunks of a streamed answer into the answer that the provider would have sent without streaming.
+// Strings are joined in their escaped form, so that a surrogate pair that was split between two chunks is valid again.
+// The zero value is ready to use. It is for one stream and one goroutine.
 //
-// What is null or an empty text replaces nothing; of anything else that nobody knows how to join, the last piece counts,
-// and that includes unknown texts.
-type Assembly struct {
-	Most  int
-	kept  int
-	whole object
-	stack []scan.Member // of the objects that are being read, one inside another
-	err   error
+// A null or an empty string replaces nothing. Of a member that has no rule for joining, the last value is kept; this
+// includes unknown strings.
+type Assembler struct {
+	MaxBytes int // bound of the bytes that are kept; 0 means no bound
+	size     int
+	answer   object
+	stack    []scan.Member // members of the objects that are being read; nested objects follow their parent
+	err      error
 }
 
-// The ways in which events are no answer.
+// The errors of a stream that cannot be assembled.
 var (
-	ErrTooLong = errors.New("is longer than what is kept")
-	ErrPieces  = errors.New("cannot be put together")
-	ErrNone    = errors.New("holds no choices")
+	ErrTooLong      = errors.New("is longer than what is kept")
+	ErrIncompatible = errors.New("cannot be put together")
+	ErrNoChoices    = errors.New("holds no choices")
 )
 
-// Add takes the next event: the JSON text of a chunk, and not the [DONE] at the end. After an error there is no whole any
-// more, and nothing is kept.
-func (a *Assembly) Add(event []byte) error {
+// Add merges the next event: the JSON of a chunk, without the [DONE] at the end. After an error, all further calls
+// return the same error and the chunks are dropped.
+func (a *Assembler) Add(event []byte) error {
 	if a.err != nil {
 		return a.err
 	}
-	a.whole.kind = wholes
-	if err := a.whole.add(a, event); err != nil {
-		*a = Assembly{Most: a.Most, err: fmt.Errorf("the stream %w", err)}
+	a.answer.kind = answerType
+	if err := a.answer.add(a, event); err != nil {
+		*a = Assembler{MaxBytes: a.MaxBytes, err: fmt.Errorf("the stream %w", err)}
 	}
 	return a.err
 }
 
-// Whole is the answer as far as it has come. Whether it is complete, the stream says and not the Assembly.
-func (a *Assembly) Whole() ([]byte, error) {
+// Answer returns the answer assembled so far. It does not check whether the stream was complete.
+func (a *Assembler) Answer() ([]byte, error) {
 	if a.err != nil {
 		return nil, a.err
 	}
-	if c := a.whole.find("choices"); c == nil || c.value == nil || len(c.value.(*rows).all) == 0 {
-		return nil, fmt.Errorf("the stream %w", ErrNone)
+	if c := a.answer.find("choices"); c == nil || c.value == nil || len(c.value.(*indexedList).elements) == 0 {
+		return nil, fmt.Errorf("the stream %w", ErrNoChoices)
 	}
-	text := jsontext.Value(a.whole.write(make([]byte, 0, a.kept)))
+	text := jsontext.Value(a.answer.write(make([]byte, 0, a.size)))
 	if err := text.Compact(jsontext.AllowInvalidUTF8(false)); err != nil {
-		return nil, fmt.Errorf("the stream %w: %w", ErrPieces, err)
+		return nil, fmt.Errorf("the stream %w: %w", ErrIncompatible, err)
 	}
 	return text, nil
 }
 
-// cost is about what a member or an element takes beside its text.
-const cost = 64
+// memberOverhead estimates the memory of a member or an element beside its text.
+const memberOverhead = 64
 
-// maxMembers bounds the search for one.
+// maxMembers bounds the members of an object, which are searched linearly.
 const maxMembers = 256
 
-// keep counts what is kept.
-func (a *Assembly) keep(n int) error {
-	if a.kept += n; a.Most > 0 && a.kept > a.Most {
+// grow counts n more bytes and fails beyond MaxBytes.
+func (a *Assembler) grow(n int) error {
+	if a.size += n; a.MaxBytes > 0 && a.size > a.MaxBytes {
 		return ErrTooLong
 	}
 	return nil
 }
 
-// open reads the members of an object; take closes it.
-func (a *Assembly) open(piece []byte) ([]scan.Member, error) {
+// open reads the members of an object onto the stack; merge removes them.
+func (a *Assembler) open(piece []byte) ([]scan.Member, error) {
 	from := len(a.stack)
 	members, err := scan.Object(piece, a.stack[from:from])
 	if err != nil {
-		return nil, fmt.Errorf("%w: a piece of it %w", ErrPieces, err)
+		return nil, fmt.Errorf("%w: a piece of it %w", ErrIncompatible, err)
 	}
 	a.stack = append(a.stack[:from], members...)
 	return a.stack[from:], nil
 }
 
-// A part is a value that is put together from pieces.
-type part interface {
-	add(a *Assembly, piece []byte) error // one that is not null
+// value is a JSON value that is assembled from chunks.
+type value interface {
+	add(a *Assembler, piece []byte) error // piece is not null
 	write(to []byte) []byte
 }
 
-// A making makes an empty part.
-type making func() part
+// constructor creates an empty value.
+type constructor func() value
 
-// A kind of object says how its members grow. What is not named is replaced by every piece.
-type kind struct {
-	grow  map[string]making
-	as    map[string]string // what a member is called in the whole; "" is for what only streams have
-	bare  map[string]bool   // members that are left out rather than null
-	fixed []member          // what every whole has, be it in the stream or not
+// objectType says how the members of an object are joined. A member that is not listed takes the last value.
+type objectType struct {
+	members  map[string]constructor
+	renamed  map[string]string // new names of members; "" drops a member that only streams have
+	omitNull map[string]bool   // members that are left out when they are null
+	always   []member          // members that are written even if the stream has none
 }
 
-// The kinds of objects in a stream. An index is for streams, and of a choice.
+// The objects of a stream. Of the indexes only that of a choice is kept.
 var (
-	wholes = &kind{
-		grow:  map[string]making{"choices": row(choices), "error": refused},
-		as:    map[string]string{"object": "", "obfuscation": ""},
-		bare:  map[string]bool{"usage": true, "error": true},
-		fixed: []member{{"object", &latest{[]byte(`"chat.completion"`)}}},
+	answerType = &objectType{
+		members:  map[string]constructor{"choices": newIndexedList(choiceType), "error": newErrorValue},
+		renamed:  map[string]string{"object": "", "obfuscation": ""},
+		omitNull: map[string]bool{"usage": true, "error": true},
+		always:   []member{{"object", &lastValue{[]byte(`"chat.completion"`)}}},
 	}
-	choices = &kind{
-		grow:  map[string]making{"message": one(messages), "logprobs": one(logprobs)},
-		as:    map[string]string{"index": "", "delta": "message", "message": ""}, // some repeat the message so far beside the delta
-		fixed: []member{{"message", &object{kind: messages}}, {"finish_reason", nil}},
+	choiceType = &objectType{
+		members: map[string]constructor{"message": newObject(messageType), "logprobs": newObject(logprobsType)},
+		// some providers repeat the message so far beside the delta
+		renamed: map[string]string{"index": "", "delta": "message", "message": ""},
+		always:  []member{{"message", &object{kind: messageType}}, {"finish_reason", nil}},
 	}
-	messages = &kind{
-		grow: map[string]making{
-			"content": text, "reasoning_content": text, "reasoning": text, "refusal": text,
-			"tool_calls": row(calls), "reasoning_details": row(thoughts), "annotations": list, "images": list,
-			"function_call": one(functions), "audio": one(sounds),
+	messageType = &objectType{
+		members: map[string]constructor{
+			"content": newText, "reasoning_content": newText, "reasoning": newText, "refusal": newText,
+			"tool_calls": newIndexedList(callType), "reasoning_details": newIndexedList(thoughtType),
+			"annotations": newList, "images": newList,
+			"function_call": newObject(functionType), "audio": newObject(audioType),
 		},
-		fixed: []member{{"role", &latest{[]byte(`"assistant"`)}}, {"content", nil}},
+		always: []member{{"role", &lastValue{[]byte(`"assistant"`)}}, {"content", nil}},
 	}
-	calls     = &kind{grow: map[string]making{"function": one(functions), "custom": one(functions)}, as: unplaced}
-	functions = &kind{grow: map[string]making{"arguments": text, "input": text}}
-	thoughts  = &kind{grow: map[string]making{"text": text, "summary": text, "signature": text, "data": text}, as: unplaced}
-	sounds    = &kind{grow: map[string]making{"data": text, "transcript": text}}
-	logprobs  = &kind{grow: map[string]making{"content": list, "refusal": list}}
-	unplaced  = map[string]string{"index": ""}
+	callType = &objectType{members: map[string]constructor{
+		"function": newObject(functionType),
+		"custom":   newObject(functionType),
+	}, renamed: withoutIndex}
+	functionType = &objectType{members: map[string]constructor{"arguments": newText, "input": newText}}
+	thoughtType  = &objectType{members: map[string]constructor{
+		"text": newText, "summary": newText,
+		"signature": newText, "data": newText,
+	}, renamed: withoutIndex}
+	audioType    = &objectType{members: map[string]constructor{"data": newText, "transcript": newText}}
+	logprobsType = &objectType{members: map[string]constructor{"content": newList, "refusal": newList}}
+	withoutIndex = map[string]string{"index": ""}
 )
 
-// A member is a name and its value; nil is null.
+// member is a name and its value; nil means null.
 type member struct {
 	name  string
-	value part
+	value value
 }
 
 func (m member) write(to []byte) []byte {
-	to, _ = jsontext.AppendQuote(to, m.name) // it was read from UTF-8
+	to, _ = jsontext.AppendQuote(to, m.name) // it was read from valid UTF-8
 	to = append(to, ':')
 	if m.value == nil {
 		return append(to, "null,"...)
@@ -148,13 +156,13 @@ func (m member) write(to []byte) []byte {
 	return append(m.value.write(to), ',')
 }
 
-// An object grows member by member.
+// object is joined member by member.
 type object struct {
-	kind    *kind
+	kind    *objectType
 	members []member
 }
 
-func one(k *kind) making { return func() part { return &object{kind: k} } }
+func newObject(k *objectType) constructor { return func() value { return &object{kind: k} } }
 
 func (o *object) find(name string) *member {
 	for i := range o.members {
@@ -165,24 +173,24 @@ func (o *object) find(name string) *member {
 	return nil
 }
 
-func (o *object) add(a *Assembly, piece []byte) error {
+func (o *object) add(a *Assembler, piece []byte) error {
 	members, err := a.open(piece)
 	if err != nil {
 		return err
 	}
-	return o.take(a, members)
+	return o.merge(a, members)
 }
 
-func (o *object) take(a *Assembly, pieces []scan.Member) error {
+func (o *object) merge(a *Assembler, pieces []scan.Member) error {
 	for _, p := range pieces {
 		name := p.Name
-		if as, other := o.kind.as[name]; other {
+		if as, other := o.kind.renamed[name]; other {
 			name = as
 		}
 		if name == "" {
 			continue
 		}
-		if err := o.member(a, name, p.Value); err != nil {
+		if err := o.mergeMember(a, name, p.Value); err != nil {
 			return err
 		}
 	}
@@ -190,14 +198,14 @@ func (o *object) take(a *Assembly, pieces []scan.Member) error {
 	return nil
 }
 
-func (o *object) member(a *Assembly, name string, piece []byte) error {
+func (o *object) mergeMember(a *Assembler, name string, piece []byte) error {
 	m := o.find(name)
 	if m == nil {
-		if err := a.keep(len(name) + cost); err != nil {
+		if err := a.grow(len(name) + memberOverhead); err != nil {
 			return err
 		}
 		if len(o.members) == maxMembers {
-			return fmt.Errorf("%w: it has more than %d members", ErrPieces, maxMembers)
+			return fmt.Errorf("%w: it has more than %d members", ErrIncompatible, maxMembers)
 		}
 		o.members = append(o.members, member{name: name})
 		m = &o.members[len(o.members)-1]
@@ -206,25 +214,25 @@ func (o *object) member(a *Assembly, name string, piece []byte) error {
 		return nil
 	}
 	if m.value == nil {
-		if grow := o.kind.grow[name]; grow != nil {
+		if grow := o.kind.members[name]; grow != nil {
 			m.value = grow()
 		} else {
-			m.value = &latest{}
+			m.value = &lastValue{}
 		}
 	}
 	return m.value.add(a, piece)
 }
 
-func (o *object) write(to []byte) []byte { return o.rest(append(to, '{')) }
+func (o *object) write(to []byte) []byte { return o.writeMembers(append(to, '{')) }
 
-// rest writes the members, with those that are missing and must not be, and the end.
-func (o *object) rest(to []byte) []byte {
+// writeMembers writes the members, the missing ones that must be present, and the closing brace.
+func (o *object) writeMembers(to []byte) []byte {
 	for _, m := range o.members {
-		if m.value != nil || !o.kind.bare[m.name] {
+		if m.value != nil || !o.kind.omitNull[m.name] {
 			to = m.write(to)
 		}
 	}
-	for _, m := range o.kind.fixed {
+	for _, m := range o.kind.always {
 		if o.find(m.name) == nil {
 			to = m.write(to)
 		}
@@ -232,95 +240,97 @@ func (o *object) rest(to []byte) []byte {
 	return append(bytes.TrimSuffix(to, []byte(",")), '}')
 }
 
-// The latest piece is the value.
-type latest struct{ text []byte }
+// lastValue keeps the last value.
+type lastValue struct{ text []byte }
 
-func (l *latest) add(a *Assembly, piece []byte) error {
+func (l *lastValue) add(a *Assembler, piece []byte) error {
 	if string(piece) == `""` && len(l.text) > 0 {
 		return nil
 	}
 	more := max(0, len(piece)-len(l.text))
 	l.text = append(l.text[:0], piece...)
-	return a.keep(more)
+	return a.grow(more)
 }
 
-func (l *latest) write(to []byte) []byte { return append(to, l.text...) }
+func (l *lastValue) write(to []byte) []byte { return append(to, l.text...) }
 
-// An alarm is an error where an answer should be.
-type alarm struct{ latest }
+// errorValue fails: an event is an error and not a chunk.
+type errorValue struct{ lastValue }
 
-func refused() part { return &alarm{} }
+func newErrorValue() value { return &errorValue{} }
 
-func (*alarm) add(*Assembly, []byte) error {
-	return fmt.Errorf("%w: an event of it is an error", ErrPieces)
+func (*errorValue) add(*Assembler, []byte) error {
+	return fmt.Errorf("%w: an event of it is an error", ErrIncompatible)
 }
 
-// A text or a list grows at its end. A value of another kind stands alone, and cannot grow.
-type growing struct {
-	marks string // that it stands between
-	text  []byte // between its marks
-	other latest
+// concatenation is a string or a list that grows at its end. A value of another type cannot be joined with it.
+type concatenation struct {
+	delimiters string    // quotes or brackets
+	text       []byte    // between the delimiters
+	other      lastValue // a value of another type
 }
 
-func text() part { return &growing{marks: `""`} }
-func list() part { return &growing{marks: `[]`} }
+func newText() value { return &concatenation{delimiters: `""`} }
+func newList() value { return &concatenation{delimiters: `[]`} }
 
-func (g *growing) add(a *Assembly, piece []byte) error {
-	if piece[0] != g.marks[0] {
+func (g *concatenation) add(a *Assembler, piece []byte) error {
+	if piece[0] != g.delimiters[0] {
 		if len(g.text)+len(g.other.text) > 0 {
-			return fmt.Errorf("%w: its pieces are of different kinds", ErrPieces)
+			return fmt.Errorf("%w: its pieces are of different kinds", ErrIncompatible)
 		}
 		return g.other.add(a, piece)
 	}
 	more := piece[1 : len(piece)-1]
-	if g.marks == "[]" {
+	if g.delimiters == "[]" {
 		more = bytes.TrimSpace(more)
 	}
 	if len(more) == 0 {
 		return nil
 	}
 	if len(g.other.text) > 0 {
-		return fmt.Errorf("%w: its pieces are of different kinds", ErrPieces)
+		return fmt.Errorf("%w: its pieces are of different kinds", ErrIncompatible)
 	}
-	if g.marks == "[]" && len(g.text) > 0 {
+	if g.delimiters == "[]" && len(g.text) > 0 {
 		g.text = append(g.text, ',')
 	}
 	g.text = append(g.text, more...)
-	return a.keep(len(more) + 1)
+	return a.grow(len(more) + 1)
 }
 
-func (g *growing) write(to []byte) []byte {
+func (g *concatenation) write(to []byte) []byte {
 	if len(g.other.text) > 0 {
 		return g.other.write(to)
 	}
-	return append(append(append(to, g.marks[0]), g.text...), g.marks[1])
+	return append(append(append(to, g.delimiters[0]), g.text...), g.delimiters[1])
 }
 
-// Rows are objects by their index.
-type rows struct {
-	kind   *kind
-	all    map[int64]*object
-	last   int64 // that a piece was for
-	end    int64 // beyond every index
-	from   bytes.Buffer
-	pieces jsontext.Decoder
+// indexedList is a list of objects that are joined by their index.
+type indexedList struct {
+	kind      *objectType
+	elements  map[int64]*object
+	lastIndex int64 // that a piece was for
+	nextIndex int64 // beyond every index
+	from      bytes.Buffer
+	pieces    jsontext.Decoder
 }
 
-func row(k *kind) making { return func() part { return &rows{kind: k, all: map[int64]*object{}} } }
+func newIndexedList(k *objectType) constructor {
+	return func() value { return &indexedList{kind: k, elements: map[int64]*object{}} }
+}
 
-// lax: what lies deep inside is looked at when all is put together.
-var lax = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+// lenient accepts what is checked later, when the complete answer is encoded.
+var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
-func (r *rows) add(a *Assembly, piece []byte) error {
+func (r *indexedList) add(a *Assembler, piece []byte) error {
 	r.from = *bytes.NewBuffer(piece)
-	r.pieces.Reset(&r.from, lax...)
+	r.pieces.Reset(&r.from, lenient...)
 	if t, err := r.pieces.ReadToken(); err != nil || t.Kind() != '[' {
-		return fmt.Errorf("%w: a list is none", ErrPieces)
+		return fmt.Errorf("%w: a list is none", ErrIncompatible)
 	}
 	for r.pieces.PeekKind() != ']' {
 		element, err := r.pieces.ReadValue()
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrPieces, err)
+			return fmt.Errorf("%w: %w", ErrIncompatible, err)
 		}
 		if err := r.element(a, element); err != nil {
 			return err
@@ -329,42 +339,43 @@ func (r *rows) add(a *Assembly, piece []byte) error {
 	return nil
 }
 
-func (r *rows) element(a *Assembly, piece []byte) error {
+func (r *indexedList) element(a *Assembler, piece []byte) error {
 	members, err := a.open(piece)
 	if err != nil {
 		return err
 	}
-	if r.kind == choices && has(members, "message") && !has(members, "delta") {
-		return fmt.Errorf("%w: it has a message in place of a delta", ErrPieces)
+	if r.kind == choiceType && has(members, "message") && !has(members, "delta") {
+		return fmt.Errorf("%w: it has a message in place of a delta", ErrIncompatible)
 	}
-	if r.last, err = r.place(members); err != nil {
+	if r.lastIndex, err = r.indexOf(members); err != nil {
 		return err
 	}
-	r.end = max(r.end, r.last+1)
-	if r.all[r.last] == nil {
-		r.all[r.last] = &object{kind: r.kind}
-		if err := a.keep(cost); err != nil {
+	r.nextIndex = max(r.nextIndex, r.lastIndex+1)
+	if r.elements[r.lastIndex] == nil {
+		r.elements[r.lastIndex] = &object{kind: r.kind}
+		if err := a.grow(memberOverhead); err != nil {
 			return err
 		}
 	}
-	return r.all[r.last].take(a, members)
+	return r.elements[r.lastIndex].merge(a, members)
 }
 
-// place is the index of a piece. One that names none goes on with the last, unless it has another id or type.
-func (r *rows) place(piece []scan.Member) (int64, error) {
+// indexOf returns the index of a chunk's element. An element without an index continues the last one, unless it has
+// another id or type.
+func (r *indexedList) indexOf(piece []scan.Member) (int64, error) {
 	for _, m := range piece {
 		if m.Name == "index" && string(m.Value) != "null" {
 			i, err := strconv.ParseInt(string(m.Value), 10, 64)
 			if err != nil {
-				return 0, fmt.Errorf("%w: an index is no number", ErrPieces)
+				return 0, fmt.Errorf("%w: an index is no number", ErrIncompatible)
 			}
 			return i, nil
 		}
 	}
-	if last := r.all[r.last]; last != nil && last.differs(piece) {
-		return r.end, nil
+	if last := r.elements[r.lastIndex]; last != nil && last.differs(piece) {
+		return r.nextIndex, nil
 	}
-	return r.last, nil
+	return r.lastIndex, nil
 }
 
 func has(piece []scan.Member, name string) bool {
@@ -383,17 +394,17 @@ func (o *object) differs(piece []scan.Member) bool {
 	return false
 }
 
-func (r *rows) write(to []byte) []byte {
+func (r *indexedList) write(to []byte) []byte {
 	to = append(to, '[')
-	for n, i := range slices.Sorted(maps.Keys(r.all)) {
+	for n, i := range slices.Sorted(maps.Keys(r.elements)) {
 		if n > 0 {
 			to = append(to, ',')
 		}
 		to = append(to, '{')
-		if r.kind == choices {
+		if r.kind == choiceType {
 			to = append(strconv.AppendInt(append(to, `"index":`...), i, 10), ',')
 		}
-		to = r.all[i].rest(to)
+		to = r.elements[i].writeMembers(to)
 	}
 	return append(to, ']')
 }

@@ -17,7 +17,7 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-// canonical is a JSON text in its one spelling, with integers as they are.
+// canonical returns JSON in canonical form, with integers unchanged.
 func canonical(t interface{ Fatalf(string, ...any) }, text []byte) string {
 	v := jsontext.Value(bytes.Clone(text))
 	if err := v.Canonicalize(jsontext.CanonicalizeRawInts(false)); err != nil {
@@ -26,21 +26,21 @@ func canonical(t interface{ Fatalf(string, ...any) }, text []byte) string {
 	return string(v)
 }
 
-func assembled(t interface{ Fatalf(string, ...any) }, events [][]byte) []byte {
-	var a chat.Assembly
+func assemble(t interface{ Fatalf(string, ...any) }, events [][]byte) []byte {
+	var a chat.Assembler
 	for _, e := range events {
 		if err := a.Add(e); err != nil {
 			t.Fatalf("%s: %v", e, err)
 		}
 	}
-	whole, err := a.Whole()
+	whole, err := a.Answer()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, bytes.Join(events, []byte("\n")))
 	}
 	return whole
 }
 
-func TestEventsBecomeTheAnswerThatTheyAre(t *testing.T) {
+func TestChunksAreAssembledIntoTheAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		events []string
 		want   string
@@ -122,42 +122,42 @@ func TestEventsBecomeTheAnswerThatTheyAre(t *testing.T) {
 		for i, e := range c.events {
 			events[i] = []byte(e)
 		}
-		if got, want := canonical(t, assembled(t, events)), canonical(t, []byte(c.want)); got != want {
+		if got, want := canonical(t, assemble(t, events)), canonical(t, []byte(c.want)); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, want)
 		}
 	}
 }
 
-func TestWhatIsNoAnswerHasNoWhole(t *testing.T) {
+func TestAnInvalidStreamIsNotAssembled(t *testing.T) {
 	for want, all := range map[error][]string{
-		chat.ErrPieces: {
+		chat.ErrIncompatible: {
 			`nonsense`, `[DONE]`, `[]`, `{"choices":{}}`, `{"choices":[5]}`, `{"choices":[{"index":"0"}]}`, `{"choices":[{"index":0,"delta":7}]}`,
 			`{"choices":[{"index":0,"delta":{"content":"a"}}],"error":{"message":"x"}}`, `{"choices":[{"index":0,"message":{"content":"a"}}]}`,
 			`{"choices":[{"index":0,"delta":{"content":"\ud83d"}}]}`, `{"choices":[{"index":0,"delta":{"mood":nul}}]}`, `{"choices":[{"index":0,"delta":{"content":"\x"}}]}`,
 			`{"choices":[{"index":0,"delta":{"content":"a"}},{"index":0,"delta":{"content":["b"]}}]}`,
 			`{"choices":[{"index":0,"delta":{"content":["a"]}},{"index":0,"delta":{"content":"b"}}]}`,
 		},
-		chat.ErrNone: {`{"choices":[]}`, `{"id":"x"}`, `{"choices":null}`},
+		chat.ErrNoChoices: {`{"choices":[]}`, `{"id":"x"}`, `{"choices":null}`},
 	} {
 		for _, event := range all {
-			var a chat.Assembly
+			var a chat.Assembler
 			err := a.Add([]byte(event))
 			again := a.Add([]byte(`{"choices":[{"index":0,"delta":{}}]}`))
 			if (err == nil) != (again == nil) {
 				t.Errorf("%s: %v, and then %v", event, err, again)
 			}
-			a = chat.Assembly{}
+			a = chat.Assembler{}
 			if a.Add([]byte(event)) != nil {
 				err = a.Add([]byte(`{}`))
 			}
-			if _, none := a.Whole(); !errors.Is(none, want) || err != nil && !errors.Is(err, want) {
+			if _, none := a.Answer(); !errors.Is(none, want) || err != nil && !errors.Is(err, want) {
 				t.Errorf("%s: %v, %v", event, err, none)
 			}
 		}
 	}
 }
 
-func TestNoMoreThanItsMostIsKept(t *testing.T) {
+func TestMaxBytesBoundsWhatIsKept(t *testing.T) {
 	for name, event := range map[string]string{
 		"a text":      `{"choices":[{"index":0,"delta":{"content":"0123456789"}}]}`,
 		"an unknown":  `{"x%d":1,"choices":[{"index":0,"delta":{}}]}`,
@@ -165,7 +165,7 @@ func TestNoMoreThanItsMostIsKept(t *testing.T) {
 		"a list":      `{"choices":[{"index":0,"delta":{"annotations":[{"n":1}]}}]}`,
 		"a last word": `{"id":"` + strings.Repeat("x", 5000) + `"}`,
 	} {
-		a := chat.Assembly{Most: 4000}
+		a := chat.Assembler{MaxBytes: 4000}
 		var err error
 		for i := 0; err == nil && i < 1000; i++ {
 			if strings.Contains(event, "%d") {
@@ -174,27 +174,27 @@ func TestNoMoreThanItsMostIsKept(t *testing.T) {
 				err = a.Add([]byte(event))
 			}
 		}
-		if _, none := a.Whole(); !errors.Is(err, chat.ErrTooLong) || !errors.Is(none, chat.ErrTooLong) {
+		if _, none := a.Answer(); !errors.Is(err, chat.ErrTooLong) || !errors.Is(none, chat.ErrTooLong) {
 			t.Errorf("%s: %v, %v", name, err, none)
 		}
 	}
 	var err error
-	for a, i := (chat.Assembly{}), 0; err == nil && i < 1000; i++ { // of any size, a search has its bound
+	for a, i := (chat.Assembler{}), 0; err == nil && i < 1000; i++ { // of any size, a search has its bound
 		err = a.Add(fmt.Appendf(nil, `{"x%d":1}`, i))
 	}
-	if !errors.Is(err, chat.ErrPieces) {
+	if !errors.Is(err, chat.ErrIncompatible) {
 		t.Errorf("very many members: %v", err)
 	}
-	a := chat.Assembly{Most: 4000}
-	for range 1000 { // what is said again is not kept again
+	a := chat.Assembler{MaxBytes: 4000}
+	for range 1000 { // a repeated value is not kept again
 		if err := a.Add([]byte(`{"id":"chatcmpl-1","model":"m","x":{"y":1},"choices":[{"index":0,"delta":{"role":"assistant"}}]}`)); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// eventsOf reads a stream as a client would, and holds it to OpenAI's framing.
-func eventsOf(t interface{ Fatalf(string, ...any) }, stream []byte) (events [][]byte) {
+// readEvents reads a stream as a client does, and checks OpenAI's framing.
+func readEvents(t interface{ Fatalf(string, ...any) }, stream []byte) (events [][]byte) {
 	var r sse.Reader
 	err := r.Feed(stream, func(e sse.Event) error {
 		if e.Name != "" || bytes.IndexByte(e.Data, '\n') >= 0 {
@@ -209,9 +209,9 @@ func eventsOf(t interface{ Fatalf(string, ...any) }, stream []byte) (events [][]
 	return events[:len(events)-1]
 }
 
-func TestAReplayedAnswerIsPutTogetherAgain(t *testing.T) {
+func TestAReplayedAnswerIsAssembledToTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		whole, usage := anyWhole(t), rapid.Bool().Draw(t, "usage")
+		whole, usage := anyAnswer(t), rapid.Bool().Draw(t, "usage")
 		spaced := jsontext.Value(encode(t, whole))
 		if rapid.Bool().Draw(t, "spaced") {
 			if err := spaced.Indent(); err != nil {
@@ -225,25 +225,25 @@ func TestAReplayedAnswerIsPutTogetherAgain(t *testing.T) {
 		if !usage {
 			delete(whole, "usage")
 		}
-		if diff := cmp.Diff(canonical(t, encode(t, whole)), canonical(t, assembled(t, eventsOf(t, stream)))); diff != "" {
+		if diff := cmp.Diff(canonical(t, encode(t, whole)), canonical(t, assemble(t, readEvents(t, stream)))); diff != "" {
 			t.Fatalf("%s\n%s", diff, stream)
 		}
 	})
 }
 
-func TestAStreamCutAnywhereIsTheSameWhole(t *testing.T) {
+func TestAStreamSplitAnywhereAssemblesToTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		whole := anyWhole(t)
-		events := streamed(t, whole, true)
-		if diff := cmp.Diff(canonical(t, encode(t, whole)), canonical(t, assembled(t, events))); diff != "" {
+		whole := anyAnswer(t)
+		events := randomStream(t, whole, true)
+		if diff := cmp.Diff(canonical(t, encode(t, whole)), canonical(t, assemble(t, events))); diff != "" {
 			t.Fatalf("%s\n%s", diff, bytes.Join(events, []byte("\n")))
 		}
 	})
 }
 
-func TestTheClientsOwnAccumulatorSaysTheSame(t *testing.T) {
+func TestOpenAIsAccumulatorYieldsTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		events := streamed(t, anyWhole(t), false)
+		events := randomStream(t, anyAnswer(t), false)
 		var theirs openai.ChatCompletionAccumulator
 		for _, e := range events {
 			var chunk openai.ChatCompletionChunk
@@ -252,7 +252,7 @@ func TestTheClientsOwnAccumulatorSaysTheSame(t *testing.T) {
 			}
 		}
 		var ours openai.ChatCompletion
-		if err := ours.UnmarshalJSON(assembled(t, events)); err != nil {
+		if err := ours.UnmarshalJSON(assemble(t, events)); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(summary(&theirs.ChatCompletion), summary(&ours)); diff != "" {
@@ -261,7 +261,7 @@ func TestTheClientsOwnAccumulatorSaysTheSame(t *testing.T) {
 	})
 }
 
-// summary is what the accumulator promises to gather.
+// summary lists what OpenAI's accumulator collects.
 func summary(c *openai.ChatCompletion) []string {
 	all := []string{c.ID, c.Model, strconv.FormatInt(c.Usage.TotalTokens, 10)}
 	for _, choice := range c.Choices {
@@ -277,16 +277,16 @@ func summary(c *openai.ChatCompletion) []string {
 	return all
 }
 
-func FuzzAssembly(f *testing.F) {
+func FuzzAssembler(f *testing.F) {
 	f.Add([]byte(`{"id":"c","choices":[{"index":0,"delta":{"role":"assistant","content":"a"}}]}` + "\n" + `{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}}]}`))
 	f.Add([]byte(`{"choices":[{"delta":{"reasoning_details":[{"type":"a"},{"type":"b"},null]}}]}`))
 	f.Add([]byte(`{"choices":[{"index":9223372036854775807},{"index":-1}],"usage":{}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		a := chat.Assembly{Most: 1 << 16}
+		a := chat.Assembler{MaxBytes: 1 << 16}
 		for event := range bytes.SplitSeq(text, []byte("\n")) {
 			_ = a.Add(event)
 		}
-		whole, err := a.Whole()
+		whole, err := a.Answer()
 		if err != nil {
 			return
 		}
@@ -297,7 +297,7 @@ func FuzzAssembly(f *testing.F) {
 		if err != nil {
 			return // a message of a shape that no stream has
 		}
-		eventsOf(t, stream)
+		readEvents(t, stream)
 	})
 }
 
@@ -307,7 +307,7 @@ func FuzzReplay(f *testing.F) {
 	f.Fuzz(func(t *testing.T, whole []byte) {
 		for _, usage := range []bool{false, true} {
 			if stream, err := chat.Replay(whole, usage); err == nil {
-				for _, e := range eventsOf(t, stream) {
+				for _, e := range readEvents(t, stream) {
 					if !jsontext.Value(e).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
 						t.Fatalf("%s", e)
 					}
@@ -317,14 +317,14 @@ func FuzzReplay(f *testing.F) {
 	})
 }
 
-func BenchmarkAssembly(b *testing.B) {
+func BenchmarkAssembler(b *testing.B) {
 	event := []byte(`{"id":"chatcmpl-CQxG4Zs5lD1q0pUVhyzO5rV0Aoz1Y","object":"chat.completion.chunk","created":1760000000,"model":"gpt-5-mini-2025-08-07","service_tier":"default","system_fingerprint":null,"choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"h1Kx"}`)
-	var a chat.Assembly
+	var a chat.Assembler
 	b.SetBytes(int64(len(event)))
 	b.ReportAllocs()
 	for i := range b.N {
 		if i%10_000 == 0 {
-			a = chat.Assembly{Most: 1 << 20}
+			a = chat.Assembler{MaxBytes: 1 << 20}
 		}
 		if err := a.Add(event); err != nil {
 			b.Fatal(err)

@@ -12,14 +12,14 @@ import (
 
 // The roles of messages.
 const (
-	System    = "system"
-	Developer = "developer"
-	User      = "user"
-	Assistant = "assistant"
-	FromTool  = "tool"
+	RoleSystem    = "system"
+	RoleDeveloper = "developer"
+	RoleUser      = "user"
+	RoleAssistant = "assistant"
+	RoleTool      = "tool"
 )
 
-// A Message is one turn of a conversation.
+// Message is one message of a conversation.
 type Message struct {
 	Role             string         `json:"role"`
 	Content          Content        `json:"content,omitzero"`
@@ -28,50 +28,51 @@ type Message struct {
 	ToolCallID       string         `json:"tool_call_id,omitempty"`
 	Refusal          *string        `json:"refusal,omitempty"`
 	ReasoningContent *string        `json:"reasoning_content,omitempty"`
-	Reasoning        *string        `json:"reasoning,omitempty"` // as some providers call it
+	Reasoning        *string        `json:"reasoning,omitempty"` // what some providers call reasoning_content
 	ReasoningDetails []Thought      `json:"reasoning_details,omitempty"`
-	ExtraContent     *Extra         `json:"extra_content,omitempty"`
+	ExtraContent     *ExtraContent  `json:"extra_content,omitempty"`
 	Annotations      jsontext.Value `json:"annotations,omitempty"`
 	Audio            jsontext.Value `json:"audio,omitempty"`
 	FunctionCall     jsontext.Value `json:"function_call,omitempty"`
 }
 
-// A Thought is a piece of a model's reasoning as its provider wants it back: a text, with the signature that vouches for
-// it, or data that only the provider can read.
+// Thought is one piece of a model's reasoning in the form in which its provider wants it back: text with a signature,
+// or data that only the provider can decode. It is an element of reasoning_details, which other gateways use as well.
 type Thought struct {
-	Type      string `json:"type"`         // ThoughtText or ThoughtSealed
-	ID        string `json:"id,omitempty"` // some providers name their thoughts
-	Text      string `json:"text,omitempty"`
-	Summary   string `json:"summary,omitempty"`
-	Signature string `json:"signature,omitempty"`
-	Data      string `json:"data,omitempty"`
-	Format    string `json:"format,omitempty"` // whose it is: another provider can do nothing with its signature or data
-	Model     string `json:"model,omitempty"`  // that thought it, where its provider ties thoughts to models
-	Place     *Place `json:"place,omitempty"`  // where it stood, if not before all that was said
-	Index     *int   `json:"index,omitempty"`  // in streams: pieces of one index are one thought
+	Type      string    `json:"type"`         // ThoughtText, ThoughtSummary or ThoughtEncrypted
+	ID        string    `json:"id,omitempty"` // set by some providers
+	Text      string    `json:"text,omitempty"`
+	Summary   string    `json:"summary,omitempty"`
+	Signature string    `json:"signature,omitempty"`
+	Data      string    `json:"data,omitempty"`
+	Format    string    `json:"format,omitempty"` // FormatAnthropic or FormatGoogle; other providers cannot use it
+	Model     string    `json:"model,omitempty"`  // its model, if the provider binds thoughts to models
+	Position  *Position `json:"place,omitempty"`  // where it stood; nil for the start of the message
+	Index     *int      `json:"index,omitempty"`  // in streams: deltas of one index belong to one thought
 }
 
-// A Place is where in a reply a thought stood: after so many bytes of its text, and after so many of its calls.
-type Place struct {
+// Position is where in a message a thought stood: after Text bytes of its content and after Calls tool calls.
+type Position struct {
 	Text  int `json:"text,omitzero"`
 	Calls int `json:"calls,omitzero"`
 }
 
 // The formats of thoughts.
 const (
-	OfAnthropic = "anthropic-claude-v1"
-	OfGoogle    = "google-gemini-v1"
+	FormatAnthropic = "anthropic-claude-v1"
+	FormatGoogle    = "google-gemini-v1"
 )
 
-// Of reports whether a thought is of a format, or does not say whose it is.
-func (t Thought) Of(format string) bool { return t.Format == "" || t.Format == format }
+// HasFormat reports whether a thought has a format, or does not state one.
+func (t Thought) HasFormat(format string) bool { return t.Format == "" || t.Format == format }
 
-// Whole puts the pieces together that a caller kept as they were streamed: those of one index are one thought.
-func Whole(pieces []Thought) (all []Thought) {
+// JoinThoughts joins the consecutive deltas of one index that a caller kept as they were streamed.
+func JoinThoughts(pieces []Thought) (all []Thought) {
 	for _, p := range pieces {
-		if n := len(all); n > 0 && p.Index != nil && all[n-1].Index != nil && *p.Index == *all[n-1].Index && p.Type == all[n-1].Type {
+		if n := len(all); n > 0 && p.Index != nil && all[n-1].Index != nil && *p.Index == *all[n-1].Index &&
+			p.Type == all[n-1].Type {
 			last := &all[n-1]
-			last.Grow(p)
+			last.Append(p)
 			continue
 		}
 		all = append(all, p)
@@ -79,62 +80,62 @@ func Whole(pieces []Thought) (all []Thought) {
 	return all
 }
 
-// Grow adds a piece. Whose the thought is may be said by any of its pieces.
-func (t *Thought) Grow(p Thought) {
+// Append adds a delta. The id, format, model and position are taken from the first delta that states them.
+func (t *Thought) Append(p Thought) {
 	t.Text, t.Summary, t.Signature, t.Data = t.Text+p.Text, t.Summary+p.Summary, t.Signature+p.Signature, t.Data+p.Data
 	t.ID, t.Format, t.Model = cmp.Or(t.ID, p.ID), cmp.Or(t.Format, p.Format), cmp.Or(t.Model, p.Model)
-	t.Place = cmp.Or(t.Place, p.Place)
+	t.Position = cmp.Or(t.Position, p.Position)
 }
 
 // The types of thoughts.
 const (
-	ThoughtText    = "reasoning.text"
-	ThoughtSummary = "reasoning.summary"
-	ThoughtSealed  = "reasoning.encrypted"
+	ThoughtText      = "reasoning.text"
+	ThoughtSummary   = "reasoning.summary"
+	ThoughtEncrypted = "reasoning.encrypted"
 )
 
-// Extra is what a provider's wire has and OpenAI's has not, in the shape that Google's own OpenAI endpoint uses.
-type Extra struct {
+// ExtraContent holds what OpenAI's wire format has no field for, as Google's OpenAI-compatible endpoint does.
+type ExtraContent struct {
 	Google *struct {
 		ThoughtSignature string `json:"thought_signature,omitempty"`
 	} `json:"google,omitempty"`
 }
 
-// Signed is a Google thought signature; empty is none.
-func Signed(signature string) *Extra {
+// SignatureContent returns the extra content with a Google thought signature; nil for an empty signature.
+func SignatureContent(signature string) *ExtraContent {
 	if signature == "" {
 		return nil
 	}
-	e := &Extra{}
+	e := &ExtraContent{}
 	e.Google = &struct {
 		ThoughtSignature string `json:"thought_signature,omitempty"`
 	}{signature}
 	return e
 }
 
-// Signature is the thought signature, if there is one.
-func (e *Extra) Signature() string {
+// Signature returns the thought signature; empty when there is none.
+func (e *ExtraContent) Signature() string {
 	if e == nil || e.Google == nil {
 		return ""
 	}
 	return e.Google.ThoughtSignature
 }
 
-// Content is a text or a list of parts. Plain says that it was written as a text.
+// Content is a string or an array of parts. Plain is set when it was a string.
 type Content struct {
 	Plain bool
 	Parts []Part
 }
 
-// Say is content of one text.
-func Say(text string) Content {
+// TextContent returns a content that is a string.
+func TextContent(text string) Content {
 	return Content{Plain: true, Parts: []Part{{Type: PartText, Text: text}}}
 }
 
-// IsZero reports whether there is none: it was null, or left out.
+// IsZero reports whether the content was null or absent.
 func (c Content) IsZero() bool { return !c.Plain && c.Parts == nil }
 
-// Text is the content's texts, joined; ok is false when it has parts that are none.
+// Text joins the text parts. ok is false when there is a part of another type.
 func (c Content) Text() (text string, ok bool) {
 	var b strings.Builder
 	for _, p := range c.Parts {
@@ -146,14 +147,14 @@ func (c Content) Text() (text string, ok bool) {
 	return b.String(), true
 }
 
-// UnmarshalJSONFrom reads a text, parts, or null.
+// UnmarshalJSONFrom reads a string, an array of parts, or null.
 func (c *Content) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	*c = Content{}
 	switch d.PeekKind() {
 	case '"':
 		var text string
 		err := json.UnmarshalDecode(d, &text)
-		*c = Say(text)
+		*c = TextContent(text)
 		return err
 	case 'n':
 		return d.SkipValue()
@@ -163,7 +164,7 @@ func (c *Content) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	}
 }
 
-// MarshalJSONTo writes a text, parts, or null.
+// MarshalJSONTo writes a string, an array of parts, or null.
 func (c Content) MarshalJSONTo(e *jsontext.Encoder) error {
 	switch {
 	case c.IsZero():
@@ -184,7 +185,7 @@ const (
 	PartRefusal = "refusal"
 )
 
-// A Part is a piece of a message's content.
+// Part is one part of a message's content.
 type Part struct {
 	Type         string        `json:"type"`
 	Text         string        `json:"text,omitempty"`
@@ -192,14 +193,14 @@ type Part struct {
 	InputAudio   *InputAudio   `json:"input_audio,omitempty"`
 	File         *File         `json:"file,omitempty"`
 	Refusal      string        `json:"refusal,omitempty"`
-	CacheControl *CacheControl `json:"cache_control,omitempty"` // Anthropic's mark: remember the prompt up to here
+	CacheControl *CacheControl `json:"cache_control,omitempty"` // Anthropic's: cache the prompt up to here
 }
 
-// Single refuses a part that holds what its type does not say.
-func (p *Part) Single(at string) error {
+// CheckType refuses a part that has a member of another type than its own.
+func (p *Part) CheckType(at string) error {
 	for _, member := range []struct {
 		name string
-		held bool
+		set  bool
 	}{
 		{PartText, p.Text != ""},
 		{PartImage, p.ImageURL != nil},
@@ -207,39 +208,39 @@ func (p *Part) Single(at string) error {
 		{PartFile, p.File != nil},
 		{PartRefusal, p.Refusal != ""},
 	} {
-		if member.held && member.name != p.Type {
+		if member.set && member.name != p.Type {
 			return fault.Invalid(at+"."+member.name, "does not belong to the part's type")
 		}
 	}
 	return nil
 }
 
-// An ImageURL is a picture: somewhere, or here as a data URL.
+// ImageURL is an image: an address or a data URL.
 type ImageURL struct {
 	URL    string `json:"url"`
 	Detail string `json:"detail,omitempty"`
 }
 
-// InputAudio is a sound, in base64.
+// InputAudio is an audio clip in base64.
 type InputAudio struct {
 	Data   string `json:"data"`
 	Format string `json:"format"` // wav, mp3
 }
 
-// A File is a document: one that was uploaded, or here as a data URL.
+// File is a document: the id of an uploaded file, or a data URL.
 type File struct {
 	FileID   string `json:"file_id,omitempty"`
 	Filename string `json:"filename,omitempty"`
 	FileData string `json:"file_data,omitempty"`
 }
 
-// CacheControl marks the end of a prefix that a provider shall remember.
+// CacheControl marks the end of a prompt prefix that the provider should cache.
 type CacheControl struct {
 	Type string `json:"type"`
 	TTL  string `json:"ttl,omitempty"`
 }
 
-// DataURL takes a data URL in base64 apart.
+// DataURL splits a base64 data URL into its media type and data.
 func DataURL(url string) (mediaType, data string, ok bool) {
 	rest, ok := strings.CutPrefix(url, "data:")
 	if !ok {

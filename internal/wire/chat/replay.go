@@ -11,34 +11,35 @@ import (
 	"sovereign/internal/text/scan"
 )
 
-// Replay is a whole answer as a stream in OpenAI's framing, for a caller who asked for one: the way back from what an
-// Assembly does. The usage is there when the caller asked for it. Calls and thoughts get the index of their place.
+// Replay converts a complete answer into a stream in OpenAI's framing, for a caller that asked for one. It is the
+// reverse of Assembler. usage says whether the caller asked for the usage. Tool calls and thoughts get their position
+// as index.
 func Replay(whole []byte, usage bool) ([]byte, error) {
-	compact := jsontext.Value(bytes.Clone(whole)) // so that no line ends inside an event
+	compact := jsontext.Value(bytes.Clone(whole)) // an event must not contain a line break
 	if err := compact.Compact(); err != nil {
 		return nil, fmt.Errorf("the answer %w: %w", scan.ErrSyntax, err)
 	}
-	top, err := read(compact)
+	top, err := readFields(compact)
 	if err != nil {
 		return nil, fmt.Errorf("the answer %w", err)
 	}
 	if failed := top.get("error"); failed != nil && string(failed) != "null" {
-		return nil, fmt.Errorf("the answer %w: it is an error", ErrNone)
+		return nil, fmt.Errorf("the answer %w: it is an error", ErrNoChoices)
 	}
-	r := replay{most: 16*len(compact) + 1<<20, tail: "]}\n\n"}
-	for _, name := range everywhere {
+	r := replay{maxBytes: 16*len(compact) + 1<<20, tail: "]}\n\n"}
+	for _, name := range commonMembers {
 		if v := top.get(name); v != nil {
 			r.head += `"` + name + `":` + string(v) + ","
 		}
 	}
 	r.head += `"object":"chat.completion.chunk",`
-	r.once = string(top.without(append([]string{"object", "choices", "usage", "error"}, everywhere...)...))
+	r.firstOnly = string(top.without(append([]string{"object", "choices", "usage", "error"}, commonMembers...)...))
 	if usage {
 		r.tail = "],\"usage\":null}\n\n"
 	}
 	choices, err := elements(top.get("choices"))
 	if err != nil || len(choices) == 0 {
-		return nil, fmt.Errorf("the answer %w", ErrNone)
+		return nil, fmt.Errorf("the answer %w", ErrNoChoices)
 	}
 	for i, c := range choices {
 		if err := r.choice(i, c); err != nil {
@@ -49,14 +50,14 @@ func Replay(whole []byte, usage bool) ([]byte, error) {
 		r.tail = "],\"usage\":" + string(used) + "}\n\n"
 		r.event("")
 	}
-	if len(r.out) > r.most {
+	if len(r.out) > r.maxBytes {
 		return nil, fmt.Errorf("the answer %w", ErrTooLong)
 	}
 	return append(r.out, "data: [DONE]\n\n"...), nil
 }
 
-// everywhere are the members of an answer that every event has. The others are in the first.
-var everywhere = []string{"id", "created", "model", "system_fingerprint", "service_tier"}
+// commonMembers are the members that every chunk repeats. All others are in the first chunk only.
+var commonMembers = []string{"id", "created", "model", "system_fingerprint", "service_tier"}
 
 // fields are the members of a compact object.
 type fields struct {
@@ -64,7 +65,7 @@ type fields struct {
 	members []scan.Member
 }
 
-func read(text []byte) (fields, error) {
+func readFields(text []byte) (fields, error) {
 	members, err := scan.Object(text, nil)
 	return fields{text, members}, err
 }
@@ -78,7 +79,7 @@ func (f fields) get(name string) []byte {
 	return nil
 }
 
-// without writes the other members, each with a comma behind it.
+// without returns the members except names, each followed by a comma.
 func (f fields) without(names ...string) (text []byte) {
 	for _, m := range f.members {
 		if !slices.Contains(names, m.Name) {
@@ -89,95 +90,97 @@ func (f fields) without(names ...string) (text []byte) {
 }
 
 func elements(array []byte) (all []jsontext.Value, err error) {
-	d := jsontext.NewDecoder(bytes.NewReader(array), lax...)
+	d := jsontext.NewDecoder(bytes.NewReader(array), lenient...)
 	if t, err := d.ReadToken(); err != nil || t.Kind() != '[' {
-		return nil, fmt.Errorf("%w: a list is none", ErrPieces)
+		return nil, fmt.Errorf("%w: a list is none", ErrIncompatible)
 	}
 	for d.PeekKind() != ']' {
 		v, err := d.ReadValue()
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrPieces, err)
+			return nil, fmt.Errorf("%w: %w", ErrIncompatible, err)
 		}
 		all = append(all, v.Clone())
 	}
 	return all, nil
 }
 
-// A replay is a stream that is being written.
+// replay is a stream that is being written.
 type replay struct {
-	out        []byte
-	most       int    // bytes of it: an answer of very many parts is not blown up
-	head, once string // of every event, and of the first
-	tail       string // from the end of its choice on
+	out             []byte
+	maxBytes        int    // bounds the output, which repeats the head for every part of the answer
+	head, firstOnly string // members of every chunk, and of the first one
+	tail            string // what follows the choice in a chunk
 }
 
 func (r *replay) event(choice string) {
-	if len(r.out) <= r.most {
-		r.out = append(r.out, "data: {"+r.head+r.once+`"choices":[`+choice+r.tail...)
+	if len(r.out) <= r.maxBytes {
+		r.out = append(r.out, "data: {"+r.head+r.firstOnly+`"choices":[`+choice+r.tail...)
 	}
-	r.once = ""
+	r.firstOnly = ""
 }
 
-// A turn is a choice that is being written.
-type turn struct {
+// choiceReplay is a choice that is being written.
+type choiceReplay struct {
 	*replay
 	index    string
 	message  fields
-	logprobs []byte // as a member, until they are told
+	logprobs []byte // member that is still to be written
 }
 
-// say writes an event. Members have a comma behind each.
-func (t *turn) say(delta, beside []byte, finish string) {
-	t.event(`{"index":` + t.index + `,"delta":{` + string(bytes.TrimSuffix(delta, []byte(","))) + "}," + string(beside) + `"finish_reason":` + finish + "}")
+// chunk writes one chunk. delta and beside are members, each followed by a comma.
+func (t *choiceReplay) chunk(delta, beside []byte, finish string) {
+	t.event(`{"index":` + t.index + `,"delta":{` + string(bytes.TrimSuffix(delta, []byte(","))) + "}," +
+		string(beside) + `"finish_reason":` + finish + "}")
 }
 
 func (r *replay) choice(i int, text []byte) error {
-	choice, err := read(text)
+	choice, err := readFields(text)
 	if err != nil {
 		return err
 	}
-	t := &turn{replay: r, index: strconv.Itoa(i)}
+	t := &choiceReplay{replay: r, index: strconv.Itoa(i)}
 	if index := choice.get("index"); index != nil && string(index) != "null" {
 		t.index = string(index)
 	}
-	if t.message, err = read(choice.get("message")); err != nil {
+	if t.message, err = readFields(choice.get("message")); err != nil {
 		return fmt.Errorf("has a message that %w", err)
 	}
-	if told := choice.get("logprobs"); told != nil {
-		t.logprobs = []byte(`"logprobs":` + string(told) + ",")
+	if value := choice.get("logprobs"); value != nil {
+		t.logprobs = []byte(`"logprobs":` + string(value) + ",")
 	}
-	if err := t.speak(); err != nil {
+	if err := t.messageChunks(); err != nil {
 		return err
 	}
 	finish := "null"
-	if told := choice.get("finish_reason"); told != nil {
-		finish = string(told)
+	if value := choice.get("finish_reason"); value != nil {
+		finish = string(value)
 	}
-	t.say(nil, append(t.logprobs, choice.without("index", "message", "delta", "logprobs", "finish_reason")...), finish)
+	t.chunk(nil, append(t.logprobs, choice.without("index", "message", "delta", "logprobs", "finish_reason")...), finish)
 	return nil
 }
 
-// spoken are the members of a message that have events of their own, in the order of these, when they are texts or lists
-// that hold something.
-var spoken = []struct {
-	name string
-	mark byte
-	tell func(*turn, string, []byte) error
+// streamedMembers are the members of a message that get chunks of their own, in this order, if they are non-empty
+// strings or lists.
+var streamedMembers = []struct {
+	name  string
+	mark  byte
+	write func(*choiceReplay, string, []byte) error
 }{
-	{"reasoning_details", '[', (*turn).list},
-	{"reasoning_content", '"', (*turn).text},
-	{"reasoning", '"', (*turn).text},
-	{"content", '"', (*turn).text},
-	{"refusal", '"', (*turn).text},
-	{"tool_calls", '[', (*turn).list},
+	{"reasoning_details", '[', (*choiceReplay).listChunks},
+	{"reasoning_content", '"', (*choiceReplay).textChunk},
+	{"reasoning", '"', (*choiceReplay).textChunk},
+	{"content", '"', (*choiceReplay).textChunk},
+	{"refusal", '"', (*choiceReplay).textChunk},
+	{"tool_calls", '[', (*choiceReplay).listChunks},
 }
 
-// speak writes the first event, with the role and all that has no event of its own, and then the others.
-func (t *turn) speak() error {
+// messageChunks writes the first chunk, with the role and all members that have no chunk of their own, and then the
+// others.
+func (t *choiceReplay) messageChunks() error {
 	var later []string
-	for _, s := range spoken {
-		if v := t.message.get(s.name); len(v) > 2 && v[0] == s.mark {
-			later = append(later, s.name)
+	for _, streamed := range streamedMembers {
+		if v := t.message.get(streamed.name); len(v) > 2 && v[0] == streamed.mark {
+			later = append(later, streamed.name)
 		}
 	}
 	var first []byte
@@ -188,54 +191,55 @@ func (t *turn) speak() error {
 	if slices.Contains(later, "content") {
 		first = append(first, `"content":"",`...)
 	}
-	t.say(first, nil, "null")
-	for _, s := range spoken {
-		if !slices.Contains(later, s.name) {
+	t.chunk(first, nil, "null")
+	for _, streamed := range streamedMembers {
+		if !slices.Contains(later, streamed.name) {
 			continue
 		}
-		if err := s.tell(t, s.name, t.message.get(s.name)); err != nil {
+		if err := streamed.write(t, streamed.name, t.message.get(streamed.name)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (t *turn) text(name string, value []byte) error {
+func (t *choiceReplay) textChunk(name string, value []byte) error {
 	var beside []byte
-	if name == "content" || name == "refusal" { // tokens of what is heard
+	if name == "content" || name == "refusal" { // logprobs are those of the visible text
 		beside, t.logprobs = t.logprobs, nil
 	}
-	t.say([]byte(`"`+name+`":`+string(value)), beside, "null")
+	t.chunk([]byte(`"`+name+`":`+string(value)), beside, "null")
 	return nil
 }
 
-// list writes elements, each with its index, and the arguments of a call after the call.
-func (t *turn) list(name string, value []byte) error {
+// listChunks writes the elements with their index, and the arguments of a tool call in a chunk of their own.
+func (t *choiceReplay) listChunks(name string, value []byte) error {
 	all, err := elements(value)
 	if err != nil {
 		return err
 	}
 	for i, element := range all {
-		f, err := read(element)
+		f, err := readFields(element)
 		if err != nil {
 			return fmt.Errorf("has an element of %s that %w", name, err)
 		}
 		begin, rest := `"`+name+`":[{"index":`+strconv.Itoa(i)+",", f.without("index")
-		called, arguments := call(f)
+		called, arguments := splitCall(f)
 		if arguments != nil {
 			rest = append(f.without("index", "function"), called...)
 		}
-		t.say(append(bytes.TrimSuffix([]byte(begin+string(rest)), []byte(",")), "}]"...), nil, "null")
+		t.chunk(append(bytes.TrimSuffix([]byte(begin+string(rest)), []byte(",")), "}]"...), nil, "null")
 		if arguments != nil {
-			t.say([]byte(begin+`"function":{"arguments":`+string(arguments)+"}}]"), nil, "null")
+			t.chunk([]byte(begin+`"function":{"arguments":`+string(arguments)+"}}]"), nil, "null")
 		}
 	}
 	return nil
 }
 
-// call is a call's function before its arguments, and these; nil when it has none that could come later.
-func call(f fields) (function, arguments []byte) {
-	called, err := read(f.get("function"))
+// splitCall returns the function member of a tool call with empty arguments, and the arguments. Both are nil when there
+// are no arguments to send separately.
+func splitCall(f fields) (function, arguments []byte) {
+	called, err := readFields(f.get("function"))
 	if a := called.get("arguments"); err == nil && len(a) > 2 && a[0] == '"' {
 		return []byte(`"function":{` + string(called.without("arguments")) + `"arguments":""}`), a
 	}

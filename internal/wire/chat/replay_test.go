@@ -41,15 +41,15 @@ func TestAReplayIsInOpenAIsFraming(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoAnswerIsNotReplayed(t *testing.T) {
+func TestAnInvalidAnswerIsNotReplayed(t *testing.T) {
 	for whole, want := range map[string]error{
 		`{`: scan.ErrSyntax, `[]`: scan.ErrSyntax, ``: scan.ErrSyntax, `{"id":1,"id":2,"choices":[]}`: scan.ErrDuplicate,
-		`{}`: chat.ErrNone, `{"choices":[]}`: chat.ErrNone, `{"choices":{}}`: chat.ErrNone,
-		`{"choices":[{"index":0,"message":{"content":"x"}}],"error":{"message":"x"}}`: chat.ErrNone,
+		`{}`: chat.ErrNoChoices, `{"choices":[]}`: chat.ErrNoChoices, `{"choices":{}}`: chat.ErrNoChoices,
+		`{"choices":[{"index":0,"message":{"content":"x"}}],"error":{"message":"x"}}`: chat.ErrNoChoices,
 		`{"choices":[{"index":0}]}`:                                                          scan.ErrSyntax,
 		`{"choices":[{"index":0,"message":{"tool_calls":[5]}}]}`:                             scan.ErrSyntax,
 		`{"choices":[{"message":{"tool_calls":[{}` + strings.Repeat(",{}", 1e5) + `]}}]}`:    chat.ErrTooLong,
-		`{"data":[{"embedding":[0.1]}],"object":"list","usage":{"total_tokens":1},"id":"x"}`: chat.ErrNone,
+		`{"data":[{"embedding":[0.1]}],"object":"list","usage":{"total_tokens":1},"id":"x"}`: chat.ErrNoChoices,
 	} {
 		if stream, err := chat.Replay([]byte(whole), true); !errors.Is(err, want) || stream != nil {
 			t.Errorf("%.80s: %v", whole, err)

@@ -1,6 +1,6 @@
-// Package chat is OpenAI's chat completions as types: what a request says, what an answer is, and how it is streamed.
-// Requests to providers that speak this wire never come here; those for other wires are read with it, strictly, so that
-// nothing a caller asked for can be dropped on the way.
+// Package chat has the types of OpenAI's chat completions: the request, the answer and the chunks of a stream. Requests
+// to providers that speak this wire format are passed on as bytes and never decoded here. Requests for other APIs are
+// decoded strictly, so that no parameter of a caller is dropped silently.
 package chat
 
 import (
@@ -15,19 +15,19 @@ import (
 	"sovereign/internal/base/fault"
 )
 
-// A Request is the body of POST /chat/completions. Every parameter of OpenAI's has its member, so that one that a wire
-// cannot express is refused by its name.
+// Request is the body of POST /chat/completions. It has a field for every parameter of OpenAI's, so that a dialect can
+// refuse the ones that it cannot express by name.
 type Request struct {
 	Model               string         `json:"model"`
 	Messages            []Message      `json:"messages"`
-	Models              jsontext.Value `json:"models,omitempty"` // ours: the fallbacks
+	Models              jsontext.Value `json:"models,omitempty"` // not OpenAI's: the fallback models of this gateway
 	Stream              bool           `json:"stream,omitzero"`
 	StreamOptions       *StreamOptions `json:"stream_options,omitempty"`
 	MaxTokens           *int64         `json:"max_tokens,omitempty"`
 	MaxCompletionTokens *int64         `json:"max_completion_tokens,omitempty"`
 	Temperature         *float64       `json:"temperature,omitempty"`
 	TopP                *float64       `json:"top_p,omitempty"`
-	TopK                *int64         `json:"top_k,omitempty"` // not OpenAI's own, and widely understood
+	TopK                *int64         `json:"top_k,omitempty"` // not OpenAI's, but widely supported
 	Stop                Texts          `json:"stop,omitempty"`
 	N                   *int64         `json:"n,omitempty"`
 	Seed                *int64         `json:"seed,omitempty"`
@@ -57,7 +57,7 @@ type Request struct {
 	Store               *bool          `json:"store,omitempty"`
 }
 
-// Limit is the most tokens that the caller wants back; nil when it does not say.
+// Limit returns the maximum of output tokens; nil when the caller set none.
 func (r *Request) Limit() *int64 {
 	if r.MaxCompletionTokens != nil {
 		return r.MaxCompletionTokens
@@ -65,19 +65,19 @@ func (r *Request) Limit() *int64 {
 	return r.MaxTokens
 }
 
-// WantsUsage reports whether a stream shall tell its usage.
+// WantsUsage reports whether the caller asked for the usage at the end of a stream.
 func (r *Request) WantsUsage() bool { return r.StreamOptions != nil && r.StreamOptions.IncludeUsage }
 
-// StreamOptions say what a stream tells beside its content.
+// StreamOptions says what a stream carries beside its content.
 type StreamOptions struct {
 	IncludeUsage       bool  `json:"include_usage,omitzero"`
 	IncludeObfuscation *bool `json:"include_obfuscation,omitempty"`
 }
 
-// Texts is one text, or a list of them.
+// Texts is a string or an array of strings.
 type Texts []string
 
-// UnmarshalJSONFrom reads either.
+// UnmarshalJSONFrom reads a string or an array.
 func (t *Texts) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() == '"' {
 		var one string
@@ -88,39 +88,38 @@ func (t *Texts) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return json.UnmarshalDecode(d, (*[]string)(t))
 }
 
-// Decode reads a request for a wire that is not OpenAI's. A member that nobody knows is refused by its name, as one that
-// cannot be expressed.
+// Decode reads a request for an API that is not OpenAI's. An unknown member is refused by name.
 func Decode(body []byte) (*Request, error) {
 	r := &Request{}
 	if err := json.Unmarshal(body, r, json.RejectUnknownMembers(true)); err != nil {
-		return nil, Refuse(err)
+		return nil, DecodeFault(err)
 	}
 	return r, nil
 }
 
-// Refuse makes a refusal, which names the member, of an error of decoding.
-func Refuse(err error) error {
+// DecodeFault turns an error of decoding into a fault that names the member.
+func DecodeFault(err error) error {
 	var semantic *json.SemanticError
-	var rule Rule
+	var rule ValueError
 	switch {
 	case errors.As(err, &semantic) && errors.Is(err, json.ErrUnknownName):
-		return Unsupported(place(semantic.JSONPointer), "is not known to the model's provider")
+		return Unsupported(fieldPath(semantic.JSONPointer), "is not known to the model's provider")
 	case errors.As(err, &semantic) && errors.As(err, &rule):
-		return fault.Invalid(place(semantic.JSONPointer), string(rule))
+		return fault.Invalid(fieldPath(semantic.JSONPointer), string(rule))
 	case errors.As(err, &semantic):
-		return fault.Invalid(place(semantic.JSONPointer), "is not what it should be")
+		return fault.Invalid(fieldPath(semantic.JSONPointer), "is not what it should be")
 	default:
 		return fault.InvalidBody.New("the body cannot be read: %s", err)
 	}
 }
 
-// A Rule is what a value breaks that cannot be read: "must be …". Refuse says it.
-type Rule string
+// ValueError is the error of an UnmarshalJSONFrom for an invalid value: "must be …". DecodeFault uses it as message.
+type ValueError string
 
-func (r Rule) Error() string { return string(r) }
+func (r ValueError) Error() string { return string(r) }
 
-// place writes a JSON pointer as people do: messages[0].content.
-func place(p jsontext.Pointer) string {
+// fieldPath formats a JSON pointer as messages[0].content.
+func fieldPath(p jsontext.Pointer) string {
 	var b strings.Builder
 	for token := range p.Tokens() {
 		if _, err := strconv.Atoi(token); err == nil {
@@ -138,30 +137,32 @@ func place(p jsontext.Pointer) string {
 	return b.String()
 }
 
-// Unsupported refuses a parameter that a wire cannot express: Unsupported("logit_bias", "has no equivalent at Anthropic").
+// Unsupported refuses a parameter that an API cannot express: Unsupported("logit_bias", "has no equivalent at
+// Anthropic").
 func Unsupported(field, reason string) *fault.Fault {
 	f := fault.UnsupportedParameter.New("%s %s", field, reason)
 	f.Field = field
 	return f
 }
 
-// neutral values ask for nothing that would not happen anyway: they need no equivalent.
-var neutral = map[string][]string{
-	"n": {"1"}, "logprobs": {"false"}, "store": {"false"}, "presence_penalty": {"0", "0.0"}, "frequency_penalty": {"0", "0.0"},
-	"service_tier": {`"auto"`, `"default"`}, "modalities": {`["text"]`}, "top_logprobs": {"0"}, "logit_bias": {"{}"},
+// neutralValues are values that equal the default. They need no equivalent in another API.
+var neutralValues = map[string][]string{
+	"n": {"1"}, "logprobs": {"false"}, "store": {"false"}, "presence_penalty": {"0", "0.0"},
+	"frequency_penalty": {"0", "0.0"},
+	"service_tier":      {`"auto"`, `"default"`}, "modalities": {`["text"]`}, "top_logprobs": {"0"}, "logit_bias": {"{}"},
 	"functions": {"[]"}, "tools": {"[]"}, "parallel_tool_calls": {"true"}, "response_format": {`{"type":"text"}`},
 	"verbosity": {`"medium"`}, "reasoning_effort": {`""`}, "stop": {"[]"},
 }
 
-// hints cannot change an answer: they are meant for whoever serves the API, and go no further where a wire has no place
-// for them.
+// hints are parameters that cannot change an answer. They are meant for the operator of the API and are dropped when an
+// API has no field for them.
 var hints = map[string]bool{
 	"user": true, "safety_identifier": true, "prompt_cache_key": true, "prompt_cache_retention": true, "metadata": true,
 }
 
-// Only refuses the first parameter of a body that is not among those that a wire can express. What is null, or says what
-// would happen anyway, asks for nothing.
-func Only(body []byte, expressible map[string]bool, wire string) error {
+// CheckParameters refuses the first parameter of a body that is not in expressible. Hints, null and neutral values are
+// accepted.
+func CheckParameters(body []byte, expressible map[string]bool, wire string) error {
 	d := jsontext.NewDecoder(strings.NewReader(string(body)))
 	if _, err := d.ReadToken(); err != nil {
 		return fault.InvalidBody.New("the body cannot be read: %s", err)
@@ -176,7 +177,7 @@ func Only(body []byte, expressible map[string]bool, wire string) error {
 		if err != nil {
 			return fault.InvalidBody.New("the body cannot be read: %s", err)
 		}
-		if expressible[member] || hints[member] || value.Kind() == 'n' || asksNothing(member, value) {
+		if expressible[member] || hints[member] || value.Kind() == 'n' || isNeutral(member, value) {
 			continue
 		}
 		return Unsupported(member, "cannot be expressed in the "+wire)
@@ -184,12 +185,12 @@ func Only(body []byte, expressible map[string]bool, wire string) error {
 	return nil
 }
 
-func asksNothing(member string, value jsontext.Value) bool {
+func isNeutral(member string, value jsontext.Value) bool {
 	compact := value.Clone()
 	if compact.Compact() != nil {
 		return false
 	}
-	for _, v := range neutral[member] {
+	for _, v := range neutralValues[member] {
 		if v == string(compact) {
 			return true
 		}

@@ -8,7 +8,7 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-func TestWhatNobodyKnowsIsRefusedByItsName(t *testing.T) {
+func TestAnUnknownMemberIsRefusedByName(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"model":"m","messages":[],"wish":1}`:                                                       "wish",
 		`{"model":"m","messages":[{"role":"user","content":"x","mood":1}]}`:                          "messages[0].mood",
@@ -27,7 +27,7 @@ func TestWhatNobodyKnowsIsRefusedByItsName(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatAWireCanSayIsLetThrough(t *testing.T) {
+func TestCheckParametersRefusesWhatIsNotExpressible(t *testing.T) {
 	can := map[string]bool{"model": true, "messages": true}
 	for body, want := range map[string]string{
 		`{"model":"m","messages":[]}`:                            "",
@@ -38,7 +38,7 @@ func TestOnlyWhatAWireCanSayIsLetThrough(t *testing.T) {
 		`{"model":"m","n":2}`:                         "n",
 		`{"model":"m","presence_penalty":0,"seed":0}`: "seed",
 	} {
-		err := chat.Only([]byte(body), can, "Messages API")
+		err := chat.CheckParameters([]byte(body), can, "Messages API")
 		var f *fault.Fault
 		if errors.As(err, &f); (err == nil) != (want == "") || err != nil && (f.Field != want || f.Kind != fault.UnsupportedParameter) {
 			t.Errorf("%s: %v, want %q", body, err, want)
@@ -46,7 +46,7 @@ func TestOnlyWhatAWireCanSayIsLetThrough(t *testing.T) {
 	}
 }
 
-func TestAPartHoldsWhatItsTypeSays(t *testing.T) {
+func TestAPartWithAMemberOfAnotherTypeIsRefused(t *testing.T) {
 	for _, p := range []chat.Part{
 		{Type: chat.PartText, Text: "x"},
 		{Type: chat.PartText},
@@ -55,7 +55,7 @@ func TestAPartHoldsWhatItsTypeSays(t *testing.T) {
 		{Type: chat.PartFile, File: &chat.File{}},
 		{Type: chat.PartRefusal, Refusal: "x"},
 	} {
-		if err := p.Single("p"); err != nil {
+		if err := p.CheckType("p"); err != nil {
 			t.Errorf("%+v: %v", p, err)
 		}
 		held := p.Type
@@ -63,7 +63,7 @@ func TestAPartHoldsWhatItsTypeSays(t *testing.T) {
 			continue
 		}
 		var f *fault.Fault
-		if err := p.Single("p"); !errors.As(err, &f) || f.Field != "p."+held {
+		if err := p.CheckType("p"); !errors.As(err, &f) || f.Field != "p."+held {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
@@ -75,19 +75,19 @@ func TestADescriptionGoesIntoTheSchema(t *testing.T) {
 		"{ \"type\" : \"object\"}": `{"description":"d\n","type" : "object"}`,
 		`{"description":"e"}`:      "",
 	} {
-		got, err := (&chat.JSONSchema{Description: "d\n", Schema: []byte(schema)}).Described()
+		got, err := (&chat.JSONSchema{Description: "d\n", Schema: []byte(schema)}).SchemaWithDescription()
 		if string(got) != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %s, %v", schema, got, err)
 		}
 	}
 }
 
-func TestPiecesOfOneIndexAreOneThought(t *testing.T) {
-	i, at := 0, &chat.Place{Text: 1}
-	whole := chat.Whole([]chat.Thought{
-		{Type: chat.ThoughtSummary, Summary: "a", Place: at, Index: &i}, {Type: chat.ThoughtSummary, ID: "r", Summary: "b", Format: "f", Model: "m", Index: &i},
+func TestDeltasOfOneIndexAreOneThought(t *testing.T) {
+	i, at := 0, &chat.Position{Text: 1}
+	whole := chat.JoinThoughts([]chat.Thought{
+		{Type: chat.ThoughtSummary, Summary: "a", Position: at, Index: &i}, {Type: chat.ThoughtSummary, ID: "r", Summary: "b", Format: "f", Model: "m", Index: &i},
 	})
-	if want := (chat.Thought{Type: chat.ThoughtSummary, ID: "r", Summary: "ab", Format: "f", Model: "m", Place: at, Index: &i}); len(whole) != 1 || whole[0] != want {
+	if want := (chat.Thought{Type: chat.ThoughtSummary, ID: "r", Summary: "ab", Format: "f", Model: "m", Position: at, Index: &i}); len(whole) != 1 || whole[0] != want {
 		t.Errorf("%+v", whole)
 	}
 }

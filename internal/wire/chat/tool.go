@@ -9,7 +9,7 @@ import (
 	"sovereign/internal/base/fault"
 )
 
-// A Tool is what a model may call.
+// Tool is a tool that a model may call.
 type Tool struct {
 	Type         string         `json:"type"`
 	Function     Function       `json:"function,omitzero"`
@@ -17,7 +17,7 @@ type Tool struct {
 	CacheControl *CacheControl  `json:"cache_control,omitempty"`
 }
 
-// A Function is a tool that takes arguments by a schema.
+// Function is a tool whose arguments follow a JSON schema.
 type Function struct {
 	Name        string         `json:"name"`
 	Description string         `json:"description,omitempty"`
@@ -25,30 +25,30 @@ type Function struct {
 	Strict      *bool          `json:"strict,omitempty"`
 }
 
-// A ToolCall is a model's call of a function. Index is there in streams only.
+// ToolCall is a model's call of a tool. Index is set in streams only.
 type ToolCall struct {
 	Index        *int           `json:"index,omitempty"`
 	ID           string         `json:"id,omitempty"`
 	Type         string         `json:"type,omitempty"`
-	Function     Called         `json:"function"`
+	Function     FunctionCall   `json:"function"`
 	Custom       jsontext.Value `json:"custom,omitempty"`
-	ExtraContent *Extra         `json:"extra_content,omitempty"`
+	ExtraContent *ExtraContent  `json:"extra_content,omitempty"`
 }
 
-// Called is a function's name and its arguments, as JSON in a text.
-type Called struct {
+// FunctionCall is the name of a function and its arguments, which are JSON in a string.
+type FunctionCall struct {
 	Name      string `json:"name,omitempty"`
 	Arguments string `json:"arguments"`
 }
 
-// A ToolChoice says whether a model calls tools: none, auto, required, or the function of that name.
+// ToolChoice says whether a model must call tools: none, auto, required, or one function by name.
 type ToolChoice struct {
-	Mode string // none, auto, required; or function, allowed_tools, custom where an object says so
-	Name string // of the function
+	Mode string // none, auto, required; or the type of an object: function, allowed_tools, custom
+	Name string // name of the function
 	raw  jsontext.Value
 }
 
-// UnmarshalJSONFrom reads a word or an object.
+// UnmarshalJSONFrom reads a string or an object.
 func (c *ToolChoice) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() == '"' {
 		return json.UnmarshalDecode(d, &c.Mode)
@@ -70,15 +70,15 @@ func (c *ToolChoice) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		return err
 	}
 	for _, member := range []struct {
-		of   string
-		held bool
+		kind string
+		set  bool
 	}{
 		{"function", object.Function != nil},
-		{"allowed_tools", present(object.AllowedTools)},
-		{"custom", present(object.Custom)},
+		{"allowed_tools", IsSet(object.AllowedTools)},
+		{"custom", IsSet(object.Custom)},
 	} {
-		if member.held && member.of != object.Type {
-			return Rule("says what does not belong to its type")
+		if member.set && member.kind != object.Type {
+			return ValueError("says what does not belong to its type")
 		}
 	}
 	if c.Mode = object.Type; object.Function != nil {
@@ -87,26 +87,28 @@ func (c *ToolChoice) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return nil
 }
 
-func present(value jsontext.Value) bool { return len(value) > 0 && value.Kind() != 'n' }
+// IsSet reports whether a member is present and not null.
+func IsSet(value jsontext.Value) bool { return len(value) > 0 && value.Kind() != 'n' }
 
-// MarshalJSONTo writes what was read.
+// MarshalJSONTo writes the value that was read.
 func (c ToolChoice) MarshalJSONTo(e *jsontext.Encoder) error {
 	if c.raw != nil {
 		return e.WriteValue(c.raw)
 	}
 	if c.Name != "" {
-		return json.MarshalEncode(e, map[string]any{"type": "function", "function": map[string]string{"name": c.Name}}, json.Deterministic(true))
+		return json.MarshalEncode(e, map[string]any{"type": "function", "function": map[string]string{"name": c.Name}},
+			json.Deterministic(true))
 	}
 	return e.WriteToken(jsontext.String(c.Mode))
 }
 
-// A Format is the form that an answer shall have: text, json_object, json_schema.
+// Format is the response format: text, json_object or json_schema.
 type Format struct {
 	Type       string      `json:"type"`
 	JSONSchema *JSONSchema `json:"json_schema,omitempty"`
 }
 
-// A JSONSchema is a named schema of an answer.
+// JSONSchema is a named schema of an answer.
 type JSONSchema struct {
 	Name        string         `json:"name"`
 	Description string         `json:"description,omitempty"`
@@ -114,8 +116,9 @@ type JSONSchema struct {
 	Strict      *bool          `json:"strict,omitempty"`
 }
 
-// Described is the schema with its description inside, for wires that have no other place for it.
-func (s *JSONSchema) Described() (jsontext.Value, error) {
+// SchemaWithDescription returns the schema with the description as one of its members, for APIs that have no other
+// field for it.
+func (s *JSONSchema) SchemaWithDescription() (jsontext.Value, error) {
 	const field = "response_format.json_schema.description"
 	if s.Description == "" {
 		return s.Schema, nil

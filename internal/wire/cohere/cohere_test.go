@@ -23,10 +23,10 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// ask says a body, which comes in pieces, to the model rerank-v3.5.
-func ask(path, body string) (upstream.Exchange, error) {
+// translate translates a body for the model rerank-v3.5. The body is passed in several parts.
+func translate(path, body string) (upstream.Exchange, error) {
 	half := len(body) / 2
-	return cohere.Dialect{}.Ask(&upstream.Request{
+	return cohere.Dialect{}.NewExchange(&upstream.Request{
 		Model: &live.Model{ID: "cohere/rerank", Upstream: "rerank-v3.5"}, Path: path, Body: [][]byte{[]byte(body[:half]), []byte(body[half:])},
 	})
 }
@@ -37,17 +37,17 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-func asked(t fataler, path, body string) upstream.Exchange {
+func mustTranslate(t fataler, path, body string) upstream.Exchange {
 	t.Helper()
-	e, err := ask(path, body)
+	e, err := translate(path, body)
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
 	return e
 }
 
-// plain is JSON as Go's own types, to compare it by what it says.
-func plain(t fataler, text []byte) (value any) {
+// decodeAny decodes JSON into Go's generic types, for comparison.
+func decodeAny(t fataler, text []byte) (value any) {
 	t.Helper()
 	if err := json.Unmarshal(text, &value); err != nil {
 		t.Fatalf("%v: %s", err, text)
@@ -55,8 +55,8 @@ func plain(t fataler, text []byte) (value any) {
 	return value
 }
 
-// known decodes a body into a type of Cohere's own SDK, which must lose nothing of it.
-func known(t fataler, text []byte, into any) {
+// decodeStrict decodes a body into a type of Cohere's SDK, which must encode to the same.
+func decodeStrict(t fataler, text []byte, into any) {
 	t.Helper()
 	decoder := stdjson.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -67,13 +67,13 @@ func known(t fataler, text []byte, into any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(plain(t, text), plain(t, again)); diff != "" {
+	if diff := cmp.Diff(decodeAny(t, text), decodeAny(t, again)); diff != "" {
 		t.Fatal(diff)
 	}
 }
 
-func TestARequestIsSaidInCoheresWords(t *testing.T) {
-	for _, c := range []struct{ path, body, to, said string }{
+func TestARequestIsTranslated(t *testing.T) {
+	for _, c := range []struct{ path, body, to, translated string }{
 		{
 			upstream.RerankPath, `{"model":"m","query":"q","documents":["a",{"text":"b"}]}`,
 			"/v2/rerank", `{"model":"rerank-v3.5","query":"q","documents":["a","b"]}`,
@@ -95,19 +95,19 @@ func TestARequestIsSaidInCoheresWords(t *testing.T) {
 			"/v2/embed", `{"model":"rerank-v3.5","texts":["a"],"input_type":"search_document","embedding_types":["float"]}`,
 		},
 	} {
-		path, said := asked(t, c.path, c.body).Wire()
-		if path != c.to || string(said) != c.said {
-			t.Errorf("%s:\n got %s %s\nwant %s %s", c.body, path, said, c.to, c.said)
+		path, translated := mustTranslate(t, c.path, c.body).Request()
+		if path != c.to || string(translated) != c.translated {
+			t.Errorf("%s:\n got %s %s\nwant %s %s", c.body, path, translated, c.to, c.translated)
 		}
 		var into any = &sdk.V2RerankRequest{}
 		if c.path == upstream.EmbeddingsPath {
 			into = &sdk.V2EmbedRequest{}
 		}
-		known(t, said, into)
+		decodeStrict(t, translated, into)
 	}
 }
 
-func TestWhatCohereCannotSayIsRefusedByItsName(t *testing.T) {
+func TestWhatCannotBeExpressedIsRefusedByName(t *testing.T) {
 	ranking, embedding := `{"model":"m","query":"q","documents":["a"],`, `{"model":"m","input":"a",`
 	for _, c := range []struct {
 		path, body, field string
@@ -140,20 +140,20 @@ func TestWhatCohereCannotSayIsRefusedByItsName(t *testing.T) {
 		{upstream.EmbeddingsPath, `{"model":"m"}`, "input", fault.InvalidParameter},
 		{upstream.EmbeddingsPath, `{`, "", fault.InvalidBody},
 	} {
-		_, err := ask(c.path, c.body)
+		_, err := translate(c.path, c.body)
 		var f *fault.Fault
 		if !errors.As(err, &f) || f.Field != c.field || f.Kind != c.kind || !strings.Contains(f.Message, c.field) {
 			t.Errorf("%.200s: %v, want %q", c.body, err, c.field)
 		}
 	}
-	if _, err := ask(upstream.EmbeddingsPath, `{"model":"m","input":["a"`+strings.Repeat(`,"a"`, 95)+`]}`); err != nil {
+	if _, err := translate(upstream.EmbeddingsPath, `{"model":"m","input":["a"`+strings.Repeat(`,"a"`, 95)+`]}`); err != nil {
 		t.Errorf("96 texts: %v", err)
 	}
 }
 
-func TestChatIsRefusedWithTheWayToIt(t *testing.T) {
+func TestChatIsRefusedWithAHintToTheOpenAIEndpoint(t *testing.T) {
 	for _, path := range []string{upstream.ChatPath, upstream.ResponsesPath} {
-		_, err := ask(path, `{"model":"m","messages":[]}`)
+		_, err := translate(path, `{"model":"m","messages":[]}`)
 		var f *fault.Fault
 		if !errors.As(err, &f) || f.Kind != fault.UnsupportedParameter || !strings.Contains(f.Message, "kind openai") {
 			t.Errorf("%s: %v", path, err)
@@ -163,58 +163,58 @@ func TestChatIsRefusedWithTheWayToIt(t *testing.T) {
 
 // theirs are answers as Cohere writes them.
 const (
-	reranked = `{"id":"07734bd2","results":[{"index":1,"relevance_score":0.999071},{"index":0,"relevance_score":0.32713068}],"meta":{"api_version":{"version":"2","is_experimental":false},"billed_units":{"search_units":1}}}`
-	embedded = `{"id":"da6e531f","embeddings":{"float":[[0.016296387,-0.008354187],[1.5,-2]]},"texts":["a","b"],"meta":{"api_version":{"version":"2","is_experimental":false},"billed_units":{"input_tokens":2}}}`
+	rerankAnswer = `{"id":"07734bd2","results":[{"index":1,"relevance_score":0.999071},{"index":0,"relevance_score":0.32713068}],"meta":{"api_version":{"version":"2","is_experimental":false},"billed_units":{"search_units":1}}}`
+	embedAnswer  = `{"id":"da6e531f","embeddings":{"float":[[0.016296387,-0.008354187],[1.5,-2]]},"texts":["a","b"],"meta":{"api_version":{"version":"2","is_experimental":false},"billed_units":{"input_tokens":2}}}`
 )
 
-func TestTheAnswersOfTheseTestsAreCoheres(t *testing.T) {
+func TestTheTestAnswersAreValidForCoheresSDK(t *testing.T) {
 	var r sdk.V2RerankResponse
-	known(t, []byte(reranked), &r)
+	decodeStrict(t, []byte(rerankAnswer), &r)
 	var e sdk.EmbedByTypeResponse
-	known(t, []byte(embedded), &e)
+	decodeStrict(t, []byte(embedAnswer), &e)
 	if len(r.GetExtraProperties()) != 0 || len(e.GetExtraProperties()) != 0 || len(r.Results) != 2 || len(e.Embeddings.Float) != 2 {
 		t.Errorf("%+v %+v", r, e)
 	}
 }
 
-func TestAnAnswerIsSaidInOurs(t *testing.T) {
+func TestAnAnswerIsTranslated(t *testing.T) {
 	pair := `{"model":"m","input":["a","b"]`
 	usage := func(meta string) string {
-		return strings.Replace(reranked, `"billed_units":{"search_units":1}`, meta, 1)
+		return strings.Replace(rerankAnswer, `"billed_units":{"search_units":1}`, meta, 1)
 	}
 	results := `{"id":"07734bd2","model":"rerank-v3.5","results":[{"index":1,"relevance_score":0.999071},{"index":0,"relevance_score":0.32713068}]`
 	data := `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[0.016296387,-0.008354187]},{"object":"embedding","index":1,"embedding":[1.5,-2]}],"model":"rerank-v3.5"`
 	packed := `{"object":"list","data":[{"object":"embedding","index":0,"embedding":"AIAFPgAADr4="},{"object":"embedding","index":1,"embedding":"AADAPwAAAMA="}],"model":"rerank-v3.5"`
 	for _, c := range []struct{ path, body, theirs, ours string }{
-		{upstream.RerankPath, question, reranked, results + `,"usage":{"search_units":1}}`},
-		{upstream.RerankPath, question, usage(`"billed_units":{"search_units":0.0,"input_tokens":5},"tokens":{"input_tokens":9}`), results + `,"usage":{"prompt_tokens":5,"total_tokens":5,"search_units":0}}`},
-		{upstream.RerankPath, question, usage(`"tokens":{"input_tokens":9,"output_tokens":0}`), results + `,"usage":{"prompt_tokens":9,"total_tokens":9}}`},
-		{upstream.RerankPath, question, usage(`"billed_units":{"search_units":"many"}`), results + `}`},
-		{upstream.RerankPath, question, `{"results":[]}`, `{"model":"rerank-v3.5","results":[]}`},
-		{upstream.EmbeddingsPath, pair + `}`, embedded, data + `,"usage":{"prompt_tokens":2,"total_tokens":2}}`},
-		{upstream.EmbeddingsPath, pair + `}`, strings.Replace(embedded, `:2}}`, `:0}}`, 1), data + `,"usage":{"prompt_tokens":0,"total_tokens":0}}`},
-		{upstream.EmbeddingsPath, pair + `}`, strings.Replace(embedded, `"input_tokens"`, `"search_units"`, 1), data + `}`},
-		{upstream.EmbeddingsPath, pair + `}`, strings.Replace(embedded, `"meta"`, `"matter"`, 1), data + `}`},
+		{upstream.RerankPath, rerankBody, rerankAnswer, results + `,"usage":{"search_units":1}}`},
+		{upstream.RerankPath, rerankBody, usage(`"billed_units":{"search_units":0.0,"input_tokens":5},"tokens":{"input_tokens":9}`), results + `,"usage":{"prompt_tokens":5,"total_tokens":5,"search_units":0}}`},
+		{upstream.RerankPath, rerankBody, usage(`"tokens":{"input_tokens":9,"output_tokens":0}`), results + `,"usage":{"prompt_tokens":9,"total_tokens":9}}`},
+		{upstream.RerankPath, rerankBody, usage(`"billed_units":{"search_units":"many"}`), results + `}`},
+		{upstream.RerankPath, rerankBody, `{"results":[]}`, `{"model":"rerank-v3.5","results":[]}`},
+		{upstream.EmbeddingsPath, pair + `}`, embedAnswer, data + `,"usage":{"prompt_tokens":2,"total_tokens":2}}`},
+		{upstream.EmbeddingsPath, pair + `}`, strings.Replace(embedAnswer, `:2}}`, `:0}}`, 1), data + `,"usage":{"prompt_tokens":0,"total_tokens":0}}`},
+		{upstream.EmbeddingsPath, pair + `}`, strings.Replace(embedAnswer, `"input_tokens"`, `"search_units"`, 1), data + `}`},
+		{upstream.EmbeddingsPath, pair + `}`, strings.Replace(embedAnswer, `"meta"`, `"matter"`, 1), data + `}`},
 		{
 			upstream.EmbeddingsPath, pair + `,"encoding_format":"base64"}`,
-			strings.Replace(embedded, "0.016296387,-0.008354187", "0.13037109375,-0.138671875", 1), packed + `,"usage":{"prompt_tokens":2,"total_tokens":2}}`,
+			strings.Replace(embedAnswer, "0.016296387,-0.008354187", "0.13037109375,-0.138671875", 1), packed + `,"usage":{"prompt_tokens":2,"total_tokens":2}}`,
 		},
 	} {
-		ours, err := asked(t, c.path, c.body).Answer([]byte(c.theirs))
+		ours, err := mustTranslate(t, c.path, c.body).Answer([]byte(c.theirs))
 		if err != nil || string(ours) != c.ours {
 			t.Errorf("%v\n got %s\nwant %s", err, ours, c.ours)
 		}
 	}
 }
 
-const question = `{"model":"m","query":"q","documents":["a",{"text":"b"}],"return_documents":true}`
+const rerankBody = `{"model":"m","query":"q","documents":["a",{"text":"b"}],"return_documents":true}`
 
-func TestARerankersAnswerGoesAllTheWay(t *testing.T) {
-	theirs, err := asked(t, upstream.RerankPath, question).Answer([]byte(reranked))
+func TestARerankAnswerIsAcceptedByRender(t *testing.T) {
+	theirs, err := mustTranslate(t, upstream.RerankPath, rerankBody).Answer([]byte(rerankAnswer))
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := rerank.Decode([]byte(question))
+	request, err := rerank.Decode([]byte(rerankBody))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestARerankersAnswerGoesAllTheWay(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatCannotBeIsAnError(t *testing.T) {
+func TestAnInvalidAnswerIsAnError(t *testing.T) {
 	for path, all := range map[string][]string{
 		upstream.RerankPath: {``, `null`, `[]`, `{}`, `{"results":null}`, `{"results":{}}`, `{"id":5,"results":[]}`, `<html>`},
 		upstream.EmbeddingsPath: {
@@ -233,12 +233,12 @@ func TestAnAnswerThatCannotBeIsAnError(t *testing.T) {
 			`{"embeddings":{"float":[[1],[]]}}`, `{"embeddings":{"float":[[1],["2"]]}}`, `{"embeddings":{"float":[[1],[1e999]]}}`, `{"embeddings":{"float":[[1],[1e39]]}}`,
 		},
 	} {
-		body := question
+		body := rerankBody
 		if path == upstream.EmbeddingsPath {
 			body = `{"model":"m","input":["a","b"],"encoding_format":"base64"}`
 		}
 		for _, theirs := range all {
-			if ours, err := asked(t, path, body).Answer([]byte(theirs)); err == nil {
+			if ours, err := mustTranslate(t, path, body).Answer([]byte(theirs)); err == nil {
 				t.Errorf("%s became %s", theirs, ours)
 			}
 		}
@@ -246,13 +246,13 @@ func TestAnAnswerThatCannotBeIsAnError(t *testing.T) {
 }
 
 func TestThereAreNoStreams(t *testing.T) {
-	e := asked(t, upstream.RerankPath, question)
+	e := mustTranslate(t, upstream.RerankPath, rerankBody)
 	if to, err := e.Event([]byte("x"), sse.Event{}); err == nil || string(to) != "x" {
 		t.Errorf("%s, %v", to, err)
 	}
 }
 
-func TestARefusalKeepsItsStatusAndItsWords(t *testing.T) {
+func TestAnErrorKeepsItsStatusAndMessage(t *testing.T) {
 	for _, c := range []struct {
 		status int
 		body   string
@@ -274,14 +274,14 @@ func TestARefusalKeepsItsStatusAndItsWords(t *testing.T) {
 		{400, `{"message":"half`, 400, "invalid_request_error", "the provider refused the request"},
 		{400, `{"message":{"text":"x"}}`, 400, "invalid_request_error", "the provider refused the request"},
 	} {
-		status, body := cohere.Dialect{}.Refusal(c.status, []byte(c.body))
-		if want := chat.Failure(c.want, c.kind, c.says); status != c.want || !bytes.Equal(body, want) {
+		status, body := cohere.Dialect{}.ErrorAnswer(c.status, []byte(c.body))
+		if want := chat.ErrorBody(c.want, c.kind, c.says); status != c.want || !bytes.Equal(body, want) {
 			t.Errorf("%d %s: %d %s, want %s", c.status, c.body, status, body, want)
 		}
 	}
 }
 
-func TestEveryVectorComesBackAsItCame(t *testing.T) {
+func TestVectorsAreReturnedUnchanged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dimensions := rapid.IntRange(1, 20).Draw(t, "dimensions")
 		vectors := rapid.SliceOfN(rapid.SliceOfN(rapid.Float32(), dimensions, dimensions), 1, 96).Draw(t, "vectors")
@@ -296,17 +296,17 @@ func TestEveryVectorComesBackAsItCame(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, format := range []string{"float", "base64"} {
-			e := asked(t, upstream.EmbeddingsPath, `{"input":`+string(input)+`,"encoding_format":"`+format+`"}`)
-			_, said := e.Wire()
+			e := mustTranslate(t, upstream.EmbeddingsPath, `{"input":`+string(input)+`,"encoding_format":"`+format+`"}`)
+			_, translated := e.Request()
 			var request sdk.V2EmbedRequest
-			if known(t, said, &request); !cmp.Equal(request.Texts, texts) {
+			if decodeStrict(t, translated, &request); !cmp.Equal(request.Texts, texts) {
 				t.Fatalf("%q became %q", texts, request.Texts)
 			}
 			ours, err := e.Answer(theirs)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(vectors, unpack(t, ours)); diff != "" {
+			if diff := cmp.Diff(vectors, vectorsOf(t, ours)); diff != "" {
 				t.Fatalf("%s: %s", format, diff)
 			}
 		}
@@ -328,29 +328,29 @@ func TestEveryDocumentIsSent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, said := asked(t, upstream.RerankPath, string(body)).Wire()
+		_, translated := mustTranslate(t, upstream.RerankPath, string(body)).Request()
 		var request sdk.V2RerankRequest
-		if known(t, said, &request); request.Query != query || !cmp.Equal(request.Documents, texts) {
-			t.Fatalf("%s became %s", body, said)
+		if decodeStrict(t, translated, &request); request.Query != query || !cmp.Equal(request.Documents, texts) {
+			t.Fatalf("%s became %s", body, translated)
 		}
 	})
 }
 
-func FuzzARequestIsSaidOrRefused(f *testing.F) {
+func FuzzRequest(f *testing.F) {
 	for _, body := range []string{
-		question, `{"query":"q","documents":["a"],"top_n":1,"max_tokens_per_doc":5}`, `{"query":"q","documents":[{"text":"a","id":5}]}`,
+		rerankBody, `{"query":"q","documents":["a"],"top_n":1,"max_tokens_per_doc":5}`, `{"query":"q","documents":[{"text":"a","id":5}]}`,
 		`{"input":["a","b"],"dimensions":3,"encoding_format":"base64","input_type":"x","truncate":"END"}`, `{"input":[1]}`, `null`, `[]`, ``,
 	} {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for path, into := range map[string]any{upstream.RerankPath: &sdk.V2RerankRequest{}, upstream.EmbeddingsPath: &sdk.V2EmbedRequest{}} {
-			e, err := ask(path, string(body))
+			e, err := translate(path, string(body))
 			var refused *fault.Fault
 			switch {
 			case err == nil:
-				_, said := e.Wire()
-				known(t, said, into)
+				_, translated := e.Request()
+				decodeStrict(t, translated, into)
 			case !errors.As(err, &refused) || refused.Status != http.StatusBadRequest:
 				t.Fatalf("%v", err)
 			}
@@ -358,18 +358,18 @@ func FuzzARequestIsSaidOrRefused(f *testing.F) {
 	})
 }
 
-func FuzzAnAnswerIsOursOrAnError(f *testing.F) {
-	for _, body := range []string{reranked, embedded, `{"results":[]}`, `{"message":"x"}`, "\xff", ``} {
+func FuzzAnswer(f *testing.F) {
+	for _, body := range []string{rerankAnswer, embedAnswer, `{"results":[]}`, `{"message":"x"}`, "\xff", ``} {
 		f.Add(418, []byte(body))
 	}
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
-		for path, request := range map[string]string{upstream.RerankPath: question, upstream.EmbeddingsPath: `{"input":["a","b"]}`} {
-			ours, err := asked(t, path, request).Answer(body)
+		for path, request := range map[string]string{upstream.RerankPath: rerankBody, upstream.EmbeddingsPath: `{"input":["a","b"]}`} {
+			ours, err := mustTranslate(t, path, request).Answer(body)
 			if err == nil && ours[0] != '{' {
 				t.Fatalf("%s", ours)
 			}
 		}
-		if _, told := (cohere.Dialect{}).Refusal(status, body); !jsontext.Value(told).IsValid() {
+		if _, told := (cohere.Dialect{}).ErrorAnswer(status, body); !jsontext.Value(told).IsValid() {
 			t.Fatalf("%s", told)
 		}
 	})

@@ -13,9 +13,9 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// rerankable is what a request to rerank may say. Documents come back from the gateway itself, and max_tokens_per_doc is
-// Cohere's own.
-var rerankable = map[string]bool{
+// rerankParameters are the parameters that can be expressed. return_documents is handled by the gateway;
+// max_tokens_per_doc is Cohere's own.
+var rerankParameters = map[string]bool{
 	"model": true, "query": true, "documents": true, "top_n": true, "return_documents": true, "max_tokens_per_doc": true,
 }
 
@@ -28,44 +28,50 @@ type rerankRequest struct {
 	MaxTokensPerDoc *int64   `json:"max_tokens_per_doc,omitempty"`
 }
 
-func askRerank(r *upstream.Request, body []byte) (*exchange, error) {
-	if err := chat.Only(body, rerankable, wire); err != nil {
+func newRerankExchange(r *upstream.Request, body []byte) (*exchange, error) {
+	if err := chat.CheckParameters(body, rerankParameters, apiName); err != nil {
 		return nil, err
 	}
-	asked, err := rerank.Decode(body)
+	request, err := rerank.Decode(body)
 	if err != nil {
 		return nil, err
 	}
-	var own struct {
+	var extra struct {
 		MaxTokensPerDoc *int64 `json:"max_tokens_per_doc"`
 	}
-	if err := json.Unmarshal(body, &own); err != nil {
-		return nil, chat.Refuse(err)
+	if err := json.Unmarshal(body, &extra); err != nil {
+		return nil, chat.DecodeFault(err)
 	}
-	if own.MaxTokensPerDoc != nil && *own.MaxTokensPerDoc < 1 {
+	if extra.MaxTokensPerDoc != nil && *extra.MaxTokensPerDoc < 1 {
 		return nil, fault.Invalid("max_tokens_per_doc", "must be a whole number of at least 1")
 	}
-	said := rerankRequest{Model: r.Model.Upstream, Query: asked.Query, TopN: asked.TopN, MaxTokensPerDoc: own.MaxTokensPerDoc}
-	for i, d := range asked.Documents {
-		if len(d.Others) > 0 {
-			return nil, chat.Unsupported(fmt.Sprintf("documents[%d].%s", i, d.Others[0]), "cannot be expressed in the "+wire+", whose documents are texts")
-		}
-		said.Documents = append(said.Documents, d.Text)
+	translated := rerankRequest{
+		Model: r.Model.Upstream, Query: request.Query, TopN: request.TopN,
+		MaxTokensPerDoc: extra.MaxTokensPerDoc,
 	}
-	return exchanged("/v2/rerank", &said, func(answer []byte) ([]byte, error) { return reranked(r.Model.Upstream, answer) })
+	for i, d := range request.Documents {
+		if len(d.Others) > 0 {
+			return nil, chat.Unsupported(fmt.Sprintf("documents[%d].%s", i, d.Others[0]),
+				"cannot be expressed in the "+apiName+", whose documents are texts")
+		}
+		translated.Documents = append(translated.Documents, d.Text)
+	}
+	return newExchange("/v2/rerank", &translated, func(answer []byte) ([]byte, error) {
+		return convertRerank(r.Model.Upstream, answer)
+	})
 }
 
-// reranked is an answer in the shape that other providers have. Whether its results can be is for [rerank.Render] to say.
-func reranked(model string, answer []byte) ([]byte, error) {
-	var theirs struct {
+// convertRerank converts an answer into the shape that [rerank.Render] reads, which also checks the results.
+func convertRerank(model string, answer []byte) ([]byte, error) {
+	var decoded struct {
 		ID      string         `json:"id"`
 		Results jsontext.Value `json:"results"`
 		Meta    jsontext.Value `json:"meta"`
 	}
-	if err := json.Unmarshal(answer, &theirs, lenient); err != nil {
+	if err := json.Unmarshal(answer, &decoded, lenient); err != nil {
 		return nil, err
 	}
-	if theirs.Results.Kind() != '[' {
+	if decoded.Results.Kind() != '[' {
 		return nil, errors.New("the answer holds no results")
 	}
 	return json.Marshal(&struct {
@@ -73,5 +79,5 @@ func reranked(model string, answer []byte) ([]byte, error) {
 		Model   string         `json:"model"`
 		Results jsontext.Value `json:"results"`
 		Usage   *rerank.Counts `json:"usage,omitempty"`
-	}{theirs.ID, model, theirs.Results, counts(theirs.Meta).Whole()}, lenient)
+	}{decoded.ID, model, decoded.Results, usageCounts(decoded.Meta).Normalized()}, lenient)
 }

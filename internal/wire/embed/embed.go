@@ -1,4 +1,5 @@
-// Package embed is the shape of OpenAI's embeddings, for wires that are not OpenAI's.
+// Package embed has the types of OpenAI's embeddings, for dialects: it decodes a request, refuses what another API
+// cannot express, and encodes the answer.
 package embed
 
 import (
@@ -17,122 +18,127 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-// A Request is the body of POST /embeddings.
+// Request is the body of POST /embeddings.
 type Request struct {
 	Texts      []string
 	Dimensions *int64
-	Own        map[string]string // the wire's own members
+	Extra      map[string]string // parameters of the API beside OpenAI's
 	base64     bool
 }
 
-// A Wire is what a provider takes.
-type Wire struct {
-	Name string   // as refusals call it
-	Own  []string // members of its own, which are texts
-	Most int      // texts in a call
+// API says what a provider's embedding API accepts.
+type API struct {
+	Name     string   // as named in errors
+	Extra    []string // string parameters beside OpenAI's
+	MaxTexts int      // maximum of texts in one call
 }
 
-// How vectors are written.
+// The values of encoding_format.
 const (
-	asFloats = "float"
-	asBase64 = "base64"
+	formatFloat  = "float"
+	formatBase64 = "base64"
 )
 
-// Decode reads a request. What the wire cannot express is refused by its name; tokens are of another model's alphabet.
-func (w Wire) Decode(body []byte) (*Request, error) {
-	can := map[string]bool{"model": true, "models": true, "input": true, "dimensions": true, "encoding_format": true}
-	for _, own := range w.Own {
-		can[own] = true
+// Decode reads a request. A parameter that the API cannot express is refused by name. Input in tokens is refused,
+// because another model has other tokens.
+func (api API) Decode(body []byte) (*Request, error) {
+	expressible := map[string]bool{
+		"model": true, "models": true, "input": true, "dimensions": true,
+		"encoding_format": true,
 	}
-	if err := chat.Only(body, can, w.Name); err != nil {
+	for _, name := range api.Extra {
+		expressible[name] = true
+	}
+	if err := chat.CheckParameters(body, expressible, api.Name); err != nil {
 		return nil, err
 	}
 	var members map[string]jsontext.Value
-	var asked struct {
+	var request struct {
 		Input          jsontext.Value `json:"input"`
 		Dimensions     *int64         `json:"dimensions"`
 		EncodingFormat string         `json:"encoding_format"`
 	}
-	if err := json.Unmarshal(body, &asked); err != nil {
-		return nil, chat.Refuse(err)
+	if err := json.Unmarshal(body, &request); err != nil {
+		return nil, chat.DecodeFault(err)
 	}
 	if err := json.Unmarshal(body, &members); err != nil {
-		return nil, chat.Refuse(err)
+		return nil, chat.DecodeFault(err)
 	}
-	r := &Request{Dimensions: asked.Dimensions, Own: map[string]string{}}
-	for _, own := range w.Own {
+	r := &Request{Dimensions: request.Dimensions, Extra: map[string]string{}}
+	for _, name := range api.Extra {
 		var text string
-		if value := members[own]; value != nil && json.Unmarshal(value, &text) != nil {
-			return nil, fault.Invalid(own, "must be a text")
+		if value := members[name]; value != nil && json.Unmarshal(value, &text) != nil {
+			return nil, fault.Invalid(name, "must be a text")
 		}
-		r.Own[own] = text
+		r.Extra[name] = text
 	}
-	maps.DeleteFunc(r.Own, func(_, text string) bool { return text == "" })
-	format := cmp.Or(asked.EncodingFormat, asFloats)
+	maps.DeleteFunc(r.Extra, func(_, text string) bool { return text == "" })
+	format := cmp.Or(request.EncodingFormat, formatFloat)
 	switch {
-	case format != asFloats && format != asBase64:
+	case format != formatFloat && format != formatBase64:
 		return nil, fault.Invalid("encoding_format", "must be float or base64")
-	case asked.Dimensions != nil && (*asked.Dimensions < 1 || *asked.Dimensions > math.MaxInt32):
+	case request.Dimensions != nil && (*request.Dimensions < 1 || *request.Dimensions > math.MaxInt32):
 		return nil, fault.Invalid("dimensions", "must be a whole number of at least 1")
 	}
-	r.base64 = format == asBase64
-	return r, r.read(asked.Input, w)
+	r.base64 = format == formatBase64
+	return r, r.readInput(request.Input, api)
 }
 
-func (r *Request) read(input jsontext.Value, w Wire) error {
+func (r *Request) readInput(input jsontext.Value, api API) error {
 	if len(input) == 0 || input.Kind() == 'n' {
 		return fault.Invalid("input", "is required")
 	}
 	switch err := json.Unmarshal(input, (*chat.Texts)(&r.Texts)); {
 	case err != nil:
-		return chat.Unsupported("input", "must be a text or texts: the "+w.Name+" takes no tokens")
+		return chat.Unsupported("input", "must be a text or texts: the "+api.Name+" takes no tokens")
 	case len(r.Texts) == 0:
 		return fault.Invalid("input", "must not be empty")
-	case len(r.Texts) > w.Most:
-		return chat.Unsupported("input", fmt.Sprintf("must have at most %d texts in the %s", w.Most, w.Name))
+	case len(r.Texts) > api.MaxTexts:
+		return chat.Unsupported("input", fmt.Sprintf("must have at most %d texts in the %s", api.MaxTexts, api.Name))
 	}
 	return nil
 }
 
-// A vector is one text's embedding: numbers, or a text of base64.
+// vector is the embedding of one text: numbers, or a base64 string.
 type vector struct {
 	Object    string `json:"object"` // embedding
 	Index     int    `json:"index"`
 	Embedding any    `json:"embedding"`
 }
 
-// A spent is what embeddings use: what is read.
-type spent struct {
+// usage counts the tokens of the input; embeddings have no output tokens.
+type usage struct {
 	PromptTokens int64 `json:"prompt_tokens"`
 	TotalTokens  int64 `json:"total_tokens"`
 }
 
-// Answer is OpenAI's, with a vector for each text. Tokens are nil where the provider tells none.
+// Answer encodes the answer in OpenAI's shape, with one vector for each text. tokens is nil when the provider reported
+// no usage.
 func (r *Request) Answer(model string, vectors [][]float64, tokens *int64) ([]byte, error) {
 	if len(vectors) != len(r.Texts) {
 		return nil, fmt.Errorf("the answer holds %d vectors for %d texts", len(vectors), len(r.Texts))
 	}
-	ours := struct {
+	answer := struct {
 		Object string   `json:"object"`
 		Data   []vector `json:"data"`
 		Model  string   `json:"model"`
-		Usage  *spent   `json:"usage,omitzero"`
+		Usage  *usage   `json:"usage,omitzero"`
 	}{Object: "list", Model: model}
 	for i, v := range vectors {
-		written, err := r.write(v)
+		encoded, err := r.encodeVector(v)
 		if err != nil {
 			return nil, err
 		}
-		ours.Data = append(ours.Data, vector{"embedding", i, written})
+		answer.Data = append(answer.Data, vector{"embedding", i, encoded})
 	}
 	if tokens != nil {
-		ours.Usage = &spent{*tokens, *tokens}
+		answer.Usage = &usage{*tokens, *tokens}
 	}
-	return json.Marshal(&ours, jsontext.AllowInvalidUTF8(true))
+	return json.Marshal(&answer, jsontext.AllowInvalidUTF8(true))
 }
 
-// write is v as it was asked for. Base64 is of little-endian float32, as OpenAI's SDKs read it.
-func (r *Request) write(v []float64) (any, error) {
+// encodeVector returns v in the requested encoding. Base64 holds little-endian float32, as OpenAI's SDKs read it.
+func (r *Request) encodeVector(v []float64) (any, error) {
 	if len(v) == 0 {
 		return nil, errors.New("a vector is empty")
 	}

@@ -14,9 +14,9 @@ import (
 	"sovereign/internal/wire/embed"
 )
 
-var wire = embed.Wire{Name: "wire", Own: []string{"task"}, Most: 2}
+var testAPI = embed.API{Name: "wire", Extra: []string{"task"}, MaxTexts: 2}
 
-func TestWhatAWireCannotEmbedIsRefusedByItsName(t *testing.T) {
+func TestWhatCannotBeExpressedIsRefusedByName(t *testing.T) {
 	for body, field := range map[string]string{
 		`{"model":"m","input":"a"}`:                                    "",
 		`{"model":"m","input":["a","b"],"task":"x","dimensions":3}`:    "",
@@ -30,7 +30,7 @@ func TestWhatAWireCannotEmbedIsRefusedByItsName(t *testing.T) {
 		`{"model":"m","input":"a","task":5}`:                "task",
 		`{"model":"m","input":"a","input_type":"x"}`:        "input_type",
 	} {
-		_, err := wire.Decode([]byte(body))
+		_, err := testAPI.Decode([]byte(body))
 		var f *fault.Fault
 		if errors.As(err, &f); (err == nil) != (field == "") || err != nil && (f == nil || f.Field != field || f.Status != 400) {
 			t.Errorf("%s: %v, want %q", body, err, field)
@@ -47,7 +47,7 @@ func TestVectorsAreTheSameInBothEncodings(t *testing.T) {
 		}
 		tokens := rapid.Int64Range(0, 100).Draw(t, "tokens")
 		answer := func(format string) (data json.RawMessage) {
-			r, err := wire.Decode([]byte(`{"model":"m","input":"a","encoding_format":"` + format + `"}`))
+			r, err := testAPI.Decode([]byte(`{"model":"m","input":"a","encoding_format":"` + format + `"}`))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,25 +14,26 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-// Answer implements upstream.Exchange. A prompt that was blocked has an answer, which was filtered.
+// Answer implements upstream.Exchange. A blocked prompt yields an empty answer with the finish reason content_filter.
 func (e *exchange) Answer(body []byte) ([]byte, error) {
-	var g generated
+	var g generateResponse
 	if err := json.Unmarshal(body, &g, lenient); err != nil {
 		return nil, err
 	}
 	if g.Error != nil {
-		_, told := g.Error.tell(g.Error.status())
-		return told, nil
+		_, body := g.Error.errorAnswer(g.Error.status())
+		return body, nil
 	}
 	a := chat.Answer{
-		ID: cmp.Or(g.ResponseID, e.id), Object: "chat.completion", Created: e.made, Model: cmp.Or(g.ModelVersion, e.model),
-		Usage: g.UsageMetadata.count(),
+		ID: cmp.Or(g.ResponseID, e.id), Object: "chat.completion", Created: e.created,
+		Model: cmp.Or(g.ModelVersion, e.model),
+		Usage: g.UsageMetadata.usage(),
 	}
 	for i := range g.Candidates {
 		choice, err := e.choice(&g.Candidates[i], a.ID)
-		var f failed
+		var f generationError
 		if errors.As(err, &f) {
-			return f.tell(), nil
+			return f.errorBody(), nil
 		}
 		if err != nil {
 			return nil, err
@@ -43,32 +44,35 @@ func (e *exchange) Answer(body []byte) ([]byte, error) {
 		if g.PromptFeedback.BlockReason == "" {
 			return nil, errors.New("the answer holds no candidates")
 		}
-		a.Choices = []chat.Choice{{Message: chat.Reply{Role: chat.Assistant, Content: new(string)}, FinishReason: chat.ContentFilter}}
+		a.Choices = []chat.Choice{{
+			Message:      chat.Reply{Role: chat.RoleAssistant, Content: new(string)},
+			FinishReason: chat.ContentFilter,
+		}}
 	}
 	slices.SortFunc(a.Choices, func(x, y chat.Choice) int { return cmp.Compare(x.Index, y.Index) })
 	return a.Encode()
 }
 
-// choice is what a candidate says, all of it.
+// choice converts a complete candidate.
 func (e *exchange) choice(c *candidate, answer string) (chat.Choice, error) {
-	v, err := e.voice(c.Index)
+	v, err := e.candidate(c.Index)
 	if err != nil {
 		return chat.Choice{}, err
 	}
 	if v.finish != "" {
 		return chat.Choice{}, fmt.Errorf("two candidates have the index %d", c.Index)
 	}
-	reply := chat.Reply{Role: chat.Assistant}
+	reply := chat.Reply{Role: chat.RoleAssistant}
 	for i := range c.Content.Parts {
-		deltas, err := v.hear(&c.Content.Parts[i], answer)
+		deltas, err := v.addPart(&c.Content.Parts[i], answer)
 		if err != nil {
 			return chat.Choice{}, err
 		}
 		for _, d := range deltas {
-			fold(&reply, d)
+			appendDelta(&reply, d)
 		}
 	}
-	if v.finish, err = v.end(c); err != nil {
+	if v.finish, err = v.finishReason(c); err != nil {
 		return chat.Choice{}, err
 	}
 	if v.finish == "" {
@@ -78,24 +82,24 @@ func (e *exchange) choice(c *candidate, answer string) (chat.Choice, error) {
 		reply.Content = new(string)
 	}
 	for i := range reply.ReasoningDetails {
-		reply.ReasoningDetails[i].Index = nil // of streams
+		reply.ReasoningDetails[i].Index = nil // for streams only
 	}
-	return chat.Choice{Index: c.Index, Message: reply, Logprobs: c.Logprobs.tell(), FinishReason: v.finish}, nil
+	return chat.Choice{Index: c.Index, Message: reply, Logprobs: c.Logprobs.openAI(), FinishReason: v.finish}, nil
 }
 
-// voice is the candidate of an index.
-func (e *exchange) voice(i int) (*voice, error) {
-	if i < 0 || i >= e.n {
-		return nil, fmt.Errorf("a candidate has the index %d, and %d were asked for", i, e.n)
+// candidate returns the reader of a candidate by index.
+func (e *exchange) candidate(i int) (*candidateReader, error) {
+	if i < 0 || i >= e.choices {
+		return nil, fmt.Errorf("a candidate has the index %d, and %d were asked for", i, e.choices)
 	}
-	if e.voices[i] == nil {
-		e.voices[i] = &voice{index: i, one: e.one}
+	if e.candidates[i] == nil {
+		e.candidates[i] = &candidateReader{index: i, singleCall: e.singleCall}
 	}
-	return e.voices[i], nil
+	return e.candidates[i], nil
 }
 
-// fold adds to a reply what is said next. Of the signatures of texts the last stands for all.
-func fold(r *chat.Reply, d chat.Delta) {
+// appendDelta adds a delta to a message. The last signature of a text replaces earlier ones.
+func appendDelta(r *chat.Reply, d chat.Delta) {
 	if d.Content != nil {
 		if r.Content == nil {
 			r.Content = new(string)
@@ -105,7 +109,7 @@ func fold(r *chat.Reply, d chat.Delta) {
 	if d.ReasoningContent != nil {
 		r.ReasoningContent += *d.ReasoningContent
 	}
-	r.ReasoningDetails = chat.Whole(append(r.ReasoningDetails, d.ReasoningDetails...))
+	r.ReasoningDetails = chat.JoinThoughts(append(r.ReasoningDetails, d.ReasoningDetails...))
 	for _, call := range d.ToolCalls {
 		if *call.Index == len(r.ToolCalls) {
 			call.Index = nil
@@ -119,11 +123,13 @@ func fold(r *chat.Reply, d chat.Delta) {
 	}
 }
 
-// tell is a failure in place of an answer.
-func (f failed) tell() []byte { return chat.Failure(http.StatusBadGateway, fault.TypeAPI, string(f)) }
+// errorBody is the body of an error in place of an answer.
+func (f generationError) errorBody() []byte {
+	return chat.ErrorBody(http.StatusBadGateway, fault.TypeAPI, string(f))
+}
 
-// tell is likelihoods as OpenAI tells them; nil is null.
-func (l *logprobsResult) tell() jsontext.Value {
+// openAI returns the log probabilities in OpenAI's shape; nil means null.
+func (l *logprobsResult) openAI() jsontext.Value {
 	if l == nil {
 		return nil
 	}
@@ -143,7 +149,7 @@ func (l *logprobsResult) tell() jsontext.Value {
 		}
 		return t
 	}
-	told := struct {
+	converted := struct {
 		Content []choice `json:"content"`
 		Refusal *string  `json:"refusal"`
 	}{Content: []choice{}}
@@ -154,10 +160,10 @@ func (l *logprobsResult) tell() jsontext.Value {
 				c.Top = append(c.Top, read(p))
 			}
 		}
-		told.Content = append(told.Content, c)
+		converted.Content = append(converted.Content, c)
 	}
-	text, err := json.Marshal(&told, lenient)
-	if err != nil { // it is made of texts and numbers alone
+	text, err := json.Marshal(&converted, lenient)
+	if err != nil { // cannot happen: it holds strings and numbers only
 		return nil
 	}
 	return text

@@ -20,7 +20,7 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-func TestAnAnswerIsReadWhole(t *testing.T) {
+func TestAnAnswerIsTranslated(t *testing.T) {
 	const answer = `{"candidates":[{"content":{"role":"model","parts":[
 		{"text":"hm","thought":true},{"text":"m","thought":true,"thoughtSignature":"AAAA"},{"text":"ha","thought":true},
 		{"text":"Well, "},{"text":"so.","thoughtSignature":"BBBB"},
@@ -30,8 +30,8 @@ func TestAnAnswerIsReadWhole(t *testing.T) {
 			"promptTokensDetails":[{"modality":"TEXT","tokenCount":70},{"modality":"AUDIO","tokenCount":30}],"cacheTokensDetails":[{"modality":"AUDIO","tokenCount":10}],
 			"candidatesTokensDetails":[{"modality":"TEXT","tokenCount":20}]},
 		"modelVersion":"gemini-3-flash-001","responseId":"r1"}`
-	_, text := answered(t, hello, answer)
-	same(t, text, `{"id":"r1","object":"chat.completion","created":1700000000,"model":"gemini-3-flash-001","choices":[{"index":0,"logprobs":null,"finish_reason":"tool_calls","message":{
+	_, text := translateAnswer(t, hello, answer)
+	assertEqual(t, text, `{"id":"r1","object":"chat.completion","created":1700000000,"model":"gemini-3-flash-001","choices":[{"index":0,"logprobs":null,"finish_reason":"tool_calls","message":{
 		"role":"assistant","content":"Well, so.","reasoning_content":"hmmha","reasoning_details":[{"type":"reasoning.text","text":"hmm","signature":"AAAA","format":"google-gemini-v1"},{"type":"reasoning.text","text":"ha","format":"google-gemini-v1"}],"refusal":null,
 		"extra_content":{"google":{"thought_signature":"BBBB"}},
 		"tool_calls":[{"id":"given","type":"function","function":{"name":"f","arguments":"{\"a\":[1,2]}"},"extra_content":{"google":{"thought_signature":"CCCC"}}},
@@ -40,16 +40,16 @@ func TestAnAnswerIsReadWhole(t *testing.T) {
 			"completion_tokens_details":{"reasoning_tokens":7,"audio_tokens":0}}}`)
 }
 
-func TestAnAnswerThatNamesNothingGetsOurNames(t *testing.T) {
-	a, _ := answered(t, hello, `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{}}}]},"finishReason":"STOP"}]}`)
+func TestMissingIDAndModelAreFilledIn(t *testing.T) {
+	a, _ := translateAnswer(t, hello, `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{}}}]},"finishReason":"STOP"}]}`)
 	if a.ID != "req_1" || a.Model != now || a.Choices[0].Message.ToolCalls[0].ID != "call_req_1_0_0" || a.Choices[0].Message.Content != nil {
 		t.Errorf("%+v", a)
 	}
 }
 
-func TestUsageThatIsNotToldIsNotZero(t *testing.T) {
+func TestMissingUsageIsNotZero(t *testing.T) {
 	for _, usage := range []string{``, `,"usageMetadata":{}`, `,"usageMetadata":{"candidatesTokenCount":5}`} {
-		a, text := answered(t, hello, `{"candidates":[{"content":{"parts":[{"text":"x"}]},"finishReason":"STOP"}]`+usage+`}`)
+		a, text := translateAnswer(t, hello, `{"candidates":[{"content":{"parts":[{"text":"x"}]},"finishReason":"STOP"}]`+usage+`}`)
 		if a.Usage != nil || strings.Contains(text, "usage") {
 			t.Errorf("%s: %s", usage, text)
 		}
@@ -57,20 +57,20 @@ func TestUsageThatIsNotToldIsNotZero(t *testing.T) {
 }
 
 func TestCandidatesAreChoices(t *testing.T) {
-	a, _ := answered(t, with(`"n":3`), `{"candidates":[{"index":2,"content":{"parts":[{"text":"c"}]},"finishReason":"MAX_TOKENS"},{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}`)
+	a, _ := translateAnswer(t, helloWith(`"n":3`), `{"candidates":[{"index":2,"content":{"parts":[{"text":"c"}]},"finishReason":"MAX_TOKENS"},{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}`)
 	if len(a.Choices) != 2 || a.Choices[0].Index != 0 || *a.Choices[0].Message.Content != "a" || a.Choices[1].Index != 2 || a.Choices[1].FinishReason != "length" {
 		t.Errorf("%+v", a.Choices)
 	}
 }
 
-func TestLikelihoodsAreTold(t *testing.T) {
-	_, text := answered(t, with(`"logprobs":true,"top_logprobs":1`), `{"candidates":[{"content":{"parts":[{"text":"é!"}]},"finishReason":"STOP","logprobsResult":{
+func TestLogprobsAreTranslated(t *testing.T) {
+	_, text := translateAnswer(t, helloWith(`"logprobs":true,"top_logprobs":1`), `{"candidates":[{"content":{"parts":[{"text":"é!"}]},"finishReason":"STOP","logprobsResult":{
 		"chosenCandidates":[{"token":"é","tokenId":5,"logProbability":-0.5},{"token":"!"}],"topCandidates":[{"candidates":[{"token":"e","logProbability":-0.25}]}]}}]}`)
-	same(t, text, `{"id":"req_1","object":"chat.completion","created":1700000000,"model":"gemini-3-flash","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"é!","refusal":null},
+	assertEqual(t, text, `{"id":"req_1","object":"chat.completion","created":1700000000,"model":"gemini-3-flash","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"é!","refusal":null},
 		"logprobs":{"refusal":null,"content":[{"token":"é","logprob":-0.5,"bytes":[195,169],"top_logprobs":[{"token":"e","logprob":-0.25,"bytes":[101]}]},{"token":"!","logprob":0,"bytes":[33],"top_logprobs":[]}]}}]}`)
 }
 
-// failure is how an answer reads that failed.
+// failure is an error answer.
 type failure struct {
 	Error struct {
 		Message string `json:"message"`
@@ -79,9 +79,8 @@ type failure struct {
 	} `json:"error"`
 }
 
-// finishes has every reason of the SDK's, and those that the API has beside them. One that is a failure has none of
-// OpenAI's.
-var finishes = map[genai.FinishReason]string{
+// finishReasons has every finish reason of the SDK, and further ones of the API. Those that are errors map to none.
+var finishReasons = map[genai.FinishReason]string{
 	genai.FinishReasonUnspecified:            "",
 	genai.FinishReasonStop:                   "stop",
 	genai.FinishReasonMaxTokens:              "length",
@@ -105,10 +104,10 @@ var finishes = map[genai.FinishReason]string{
 	"MISSING_THOUGHT_SIGNATURE":              "",
 }
 
-func TestEveryReasonToStopMeansSomething(t *testing.T) {
-	for theirs, ours := range finishes {
+func TestEveryFinishReasonIsMapped(t *testing.T) {
+	for theirs, ours := range finishReasons {
 		answer := fmt.Sprintf(`{"candidates":[{"content":{"parts":[{"text":"x"}]},"finishReason":%q,"finishMessage":"because"}],"usageMetadata":{"promptTokenCount":1}}`, theirs)
-		a, text := answered(t, hello, answer)
+		a, text := translateAnswer(t, hello, answer)
 		streamed := string(stream(t, hello, "data: "+answer+"\n\n"))
 		if ours == "" {
 			var f failure
@@ -129,25 +128,25 @@ func TestEveryReasonToStopMeansSomething(t *testing.T) {
 	}
 }
 
-func TestCallsAreAReasonToStopAndALimitIsAnother(t *testing.T) {
+func TestFinishReasonWithCalls(t *testing.T) {
 	for theirs, ours := range map[string]string{"STOP": "tool_calls", "MAX_TOKENS": "length", "SAFETY": "content_filter"} {
-		a, _ := answered(t, hello, `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}}]},"finishReason":"`+theirs+`"}]}`)
+		a, _ := translateAnswer(t, hello, `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}}]},"finishReason":"`+theirs+`"}]}`)
 		if got := a.Choices[0].FinishReason; got != ours {
 			t.Errorf("%s: %s, want %s", theirs, got, ours)
 		}
 	}
 }
 
-func TestAPromptThatWasBlockedIsFiltered(t *testing.T) {
+func TestABlockedPromptIsContentFilter(t *testing.T) {
 	for _, reason := range []genai.BlockedReason{genai.BlockedReasonSafety, genai.BlockedReasonOther, genai.BlockedReasonBlocklist, genai.BlockedReasonProhibitedContent, genai.BlockedReasonImageSafety, genai.BlockedReasonUnspecified} {
-		a, _ := answered(t, with(`"n":2`), fmt.Sprintf(`{"promptFeedback":{"blockReason":%q},"usageMetadata":{"promptTokenCount":3}}`, reason))
+		a, _ := translateAnswer(t, helloWith(`"n":2`), fmt.Sprintf(`{"promptFeedback":{"blockReason":%q},"usageMetadata":{"promptTokenCount":3}}`, reason))
 		if len(a.Choices) != 1 || a.Choices[0].FinishReason != "content_filter" || *a.Choices[0].Message.Content != "" || a.Usage.PromptTokens != 3 {
 			t.Errorf("%s: %+v", reason, a)
 		}
 	}
 }
 
-func TestWhatIsNoAnswerIsGarbage(t *testing.T) {
+func TestAnInvalidAnswerIsAnError(t *testing.T) {
 	part := func(p string) string {
 		return `{"candidates":[{"content":{"parts":[` + p + `]},"finishReason":"STOP"}]}`
 	}
@@ -170,7 +169,7 @@ func TestWhatIsNoAnswerIsGarbage(t *testing.T) {
 		"a negative index":     `{"candidates":[{"index":-1,"finishReason":"STOP"}]}`,
 		"one twice":            `{"candidates":[{"finishReason":"STOP"},{"finishReason":"STOP"}]}`,
 	} {
-		e, err := dialect.Ask(request(now, upstream.ChatPath, hello, false))
+		e, err := dialect.NewExchange(request(now, upstream.ChatPath, hello, false))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,16 +219,16 @@ func TestEveryErrorHasItsStatus(t *testing.T) {
 			wait = 31 * time.Second
 		}
 		for _, text := range []string{body, "[" + body + "\n]\n"} {
-			if got := dialect.Wait([]byte(text)); got != wait {
+			if got := dialect.RetryAfter([]byte(text)); got != wait {
 				t.Errorf("%s asks to be left alone for %s", text, got)
 			}
-			status, said := dialect.Refusal(c.status, []byte(text))
+			status, translated := dialect.ErrorAnswer(c.status, []byte(text))
 			var f failure
-			if err := json.Unmarshal(said, &f); err != nil {
+			if err := json.Unmarshal(translated, &f); err != nil {
 				t.Fatal(err)
 			}
 			if status != c.want || f.Error.Code != c.want || f.Error.Type != c.kind || f.Error.Message != message {
-				t.Errorf("%s: %d %s, want %d %s", text, status, said, c.want, c.kind)
+				t.Errorf("%s: %d %s, want %d %s", text, status, translated, c.want, c.kind)
 			}
 		}
 		if c.code == 0 {
@@ -245,7 +244,7 @@ func TestEveryErrorHasItsStatus(t *testing.T) {
 
 func answeredError(t *testing.T, body string) (string, failure) {
 	t.Helper()
-	e, err := dialect.Ask(request(now, upstream.ChatPath, hello, false))
+	e, err := dialect.NewExchange(request(now, upstream.ChatPath, hello, false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,16 +259,16 @@ func answeredError(t *testing.T, body string) (string, failure) {
 	return string(text), f
 }
 
-func TestARefusalWhoseWordIsNotKnownKeepsItsStatus(t *testing.T) {
-	if status, text := dialect.Refusal(413, []byte(`{"error":{"code":400,"message":"too much","status":"REQUEST_TOO_LARGE"}}`)); status != 413 || !bytes.Contains(text, []byte(`"code":413`)) {
+func TestAnErrorOfUnknownStatusNameKeepsItsStatus(t *testing.T) {
+	if status, text := dialect.ErrorAnswer(413, []byte(`{"error":{"code":400,"message":"too much","status":"REQUEST_TOO_LARGE"}}`)); status != 413 || !bytes.Contains(text, []byte(`"code":413`)) {
 		t.Errorf("%d %s", status, text)
 	}
 }
 
-func TestACallAtATimeIsOneCall(t *testing.T) {
+func TestWithoutParallelCallsOnlyTheFirstIsReturned(t *testing.T) {
 	const answer = `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"},"thoughtSignature":"AAAA"},{"functionCall":{"name":"g"}},{"text":"so"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":1}}`
-	body := with(`"tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}],"parallel_tool_calls":false`)
-	whole, text := answered(t, body, answer)
+	body := helloWith(`"tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}],"parallel_tool_calls":false`)
+	whole, text := translateAnswer(t, body, answer)
 	if calls := whole.Choices[0].Message.ToolCalls; len(calls) != 1 || calls[0].Function.Name != "f" || whole.Choices[0].FinishReason != "tool_calls" {
 		t.Error(text)
 	}
@@ -278,9 +277,9 @@ func TestACallAtATimeIsOneCall(t *testing.T) {
 	}
 }
 
-func TestARefusalThatCannotBeReadKeepsItsStatus(t *testing.T) {
+func TestAnUnreadableErrorKeepsItsStatus(t *testing.T) {
 	for _, body := range []string{``, `<html>no</html>`, `{"error":{"code":40`, `[]`, `null`} {
-		if status, text := dialect.Refusal(http.StatusBadGateway, []byte(body)); status != http.StatusBadGateway || !bytes.Contains(text, []byte(`"code":502`)) {
+		if status, text := dialect.ErrorAnswer(http.StatusBadGateway, []byte(body)); status != http.StatusBadGateway || !bytes.Contains(text, []byte(`"code":502`)) {
 			t.Errorf("%s: %d %s", body, status, text)
 		}
 	}
@@ -288,7 +287,7 @@ func TestARefusalThatCannotBeReadKeepsItsStatus(t *testing.T) {
 
 func TestTextsAreEmbedded(t *testing.T) {
 	ask := func(body string) upstream.Exchange {
-		e, err := dialect.Ask(request("gemini-embedding-001", upstream.EmbeddingsPath, body, false))
+		e, err := dialect.NewExchange(request("gemini-embedding-001", upstream.EmbeddingsPath, body, false))
 		if err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
@@ -300,22 +299,22 @@ func TestTextsAreEmbedded(t *testing.T) {
 			{"model":"models/gemini-embedding-001","content":{"parts":[{"text":"a"}]},"taskType":"RETRIEVAL_DOCUMENT","title":"t","outputDimensionality":2},
 			{"model":"models/gemini-embedding-001","content":{"parts":[{"text":"b"}]},"taskType":"RETRIEVAL_DOCUMENT","title":"t","outputDimensionality":2}]}`,
 	} {
-		_, said := ask(body).Wire()
-		same(t, string(said), want)
+		_, translated := ask(body).Request()
+		assertEqual(t, string(translated), want)
 	}
 
 	floats, err := ask(`{"input":["a","b"]}`).Answer([]byte(`{"embeddings":[{"values":[1,-0.5]},{"values":[0.25,2]}]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, string(floats), `{"object":"list","model":"gemini-embedding-001","data":[{"object":"embedding","index":0,"embedding":[1,-0.5]},{"object":"embedding","index":1,"embedding":[0.25,2]}]}`)
+	assertEqual(t, string(floats), `{"object":"list","model":"gemini-embedding-001","data":[{"object":"embedding","index":0,"embedding":[1,-0.5]},{"object":"embedding","index":1,"embedding":[0.25,2]}]}`)
 
 	raw := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, math.Float32bits(1)), math.Float32bits(-0.5))
 	packed, err := ask(`{"input":"a","encoding_format":"base64"}`).Answer([]byte(`{"embeddings":[{"values":[1,-0.5]}],"usageMetadata":{"promptTokenCount":4}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, string(packed), `{"object":"list","model":"gemini-embedding-001","data":[{"object":"embedding","index":0,"embedding":"`+base64.StdEncoding.EncodeToString(raw)+`"}],"usage":{"prompt_tokens":4,"total_tokens":4}}`)
+	assertEqual(t, string(packed), `{"object":"list","model":"gemini-embedding-001","data":[{"object":"embedding","index":0,"embedding":"`+base64.StdEncoding.EncodeToString(raw)+`"}],"usage":{"prompt_tokens":4,"total_tokens":4}}`)
 
 	for _, answer := range []string{`{}`, `{"embeddings":[{"values":[1]},{"values":[1]}]}`, `{"embeddings":[{"values":[]}]}`, `{"embeddings":[{"values":[1e39]}]}`, `x`} {
 		if text, err := ask(`{"input":"a","encoding_format":"base64"}`).Answer([]byte(answer)); err == nil {
@@ -324,13 +323,13 @@ func TestTextsAreEmbedded(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeEmbeddedIsRefusedByItsName(t *testing.T) {
+func TestEmbeddingParametersAreRefusedByName(t *testing.T) {
 	many := `"` + strings.Repeat(`x","`, 100) + `"`
 	for body, want := range map[string]string{
 		`{"model":"m"}`: "input", `{"input":null}`: "input", `{"input":[]}`: "input", `{"input":[1,2]}`: "input", `{"input":[[1,2]]}`: "input", `{"input":[` + many + `]}`: "input",
 		`{"input":"a","dimensions":0}`: "dimensions", `{"input":"a","encoding_format":"hex"}`: "encoding_format", `{"input":"a","wish":1}`: "wish", `{"input":"a","task_type":5}`: "task_type",
 	} {
-		_, err := dialect.Ask(request(now, upstream.EmbeddingsPath, body, false))
+		_, err := dialect.NewExchange(request(now, upstream.EmbeddingsPath, body, false))
 		var f *fault.Fault
 		if !errors.As(err, &f) || f.Field != want || f.Status != 400 {
 			t.Errorf("%s: %v, want %s", body, err, want)

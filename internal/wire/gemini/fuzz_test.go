@@ -12,10 +12,10 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-func FuzzAsk(f *testing.F) {
+func FuzzRequest(f *testing.F) {
 	for _, body := range []string{
-		hello, with(`"stream":true,"n":2,"seed":5,"tools":[{"type":"function","function":{"name":"f","strict":true}}],"tool_choice":"required","reasoning_effort":"high"`),
-		with(`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{}}},"stop":["a"],"logprobs":true,"top_logprobs":2`),
+		hello, helloWith(`"stream":true,"n":2,"seed":5,"tools":[{"type":"function","function":{"name":"f","strict":true}}],"tool_choice":"required","reasoning_effort":"high"`),
+		helloWith(`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{}}},"stop":["a"],"logprobs":true,"top_logprobs":2`),
 		messages(`{"role":"system","content":"s"},{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA==","detail":"low"}},{"type":"input_audio","input_audio":{"data":"AA==","format":"wav"}},{"type":"file","file":{"file_data":"data:a/b;base64,AA=="}}]},
 			{"role":"assistant","content":null,"reasoning_content":"x","reasoning_details":[{"type":"reasoning.text","text":"x","signature":"AA=="}],"extra_content":{"google":{"thought_signature":"AA=="}},"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},
 			{"role":"tool","tool_call_id":"c","content":[{"type":"text","text":"{}"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]}`),
@@ -33,7 +33,7 @@ func FuzzAsk(f *testing.F) {
 			model = before
 		}
 		for _, stream := range []bool{false, true} {
-			e, err := dialect.Ask(request(model, path, body, stream))
+			e, err := dialect.NewExchange(request(model, path, body, stream))
 			if err != nil {
 				var refused *fault.Fault
 				if !errors.As(err, &refused) || refused.Status != 400 {
@@ -41,8 +41,8 @@ func FuzzAsk(f *testing.F) {
 				}
 				continue
 			}
-			if _, said := e.Wire(); !jsontext.Value(said).IsValid() {
-				t.Fatalf("%s became %s", body, said)
+			if _, translated := e.Request(); !jsontext.Value(translated).IsValid() {
+				t.Fatalf("%s became %s", body, translated)
 			}
 		}
 	})
@@ -58,9 +58,9 @@ func FuzzEvents(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, n int) {
 		body := hello
 		if n > 1 {
-			body = with(`"n":2`)
+			body = helloWith(`"n":2`)
 		}
-		e, err := dialect.Ask(request(now, upstream.ChatPath, body, true))
+		e, err := dialect.NewExchange(request(now, upstream.ChatPath, body, true))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func FuzzEvents(f *testing.F) {
 			out, err = e.Event(out, event)
 			return err
 		})
-		if bytes.Contains(out, []byte(done)) && (!ended(e) || err == nil && !bytes.HasSuffix(out, []byte(done))) {
+		if bytes.Contains(out, []byte(done)) && (!isComplete(e) || err == nil && !bytes.HasSuffix(out, []byte(done))) {
 			t.Fatalf("%s", out)
 		}
 		var read sse.Reader
@@ -82,22 +82,22 @@ func FuzzEvents(f *testing.F) {
 		}); err != nil || read.Rest() {
 			t.Fatalf("%s: %v", out, err)
 		}
-		whole, err := dialect.Ask(request(now, upstream.ChatPath, body, false))
+		whole, err := dialect.NewExchange(request(now, upstream.ChatPath, body, false))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if said, err := whole.Answer(text); err == nil && !jsontext.Value(said).IsValid(jsontext.AllowInvalidUTF8(true)) {
-			t.Fatalf("%s", said)
+		if translated, err := whole.Answer(text); err == nil && !jsontext.Value(translated).IsValid(jsontext.AllowInvalidUTF8(true)) {
+			t.Fatalf("%s", translated)
 		}
-		status, said := dialect.Refusal(500, text)
-		if status < 400 || status > 599 || !jsontext.Value(said).IsValid(jsontext.AllowInvalidUTF8(true)) {
-			t.Fatalf("%d %s", status, said)
+		status, translated := dialect.ErrorAnswer(500, text)
+		if status < 400 || status > 599 || !jsontext.Value(translated).IsValid(jsontext.AllowInvalidUTF8(true)) {
+			t.Fatalf("%d %s", status, translated)
 		}
 	})
 }
 
-// ended reports whether all was said.
-func ended(e upstream.Exchange) bool {
+// isComplete reports whether the stream was complete.
+func isComplete(e upstream.Exchange) bool {
 	_, err := e.End(nil)
 	return err == nil
 }

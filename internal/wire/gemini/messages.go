@@ -11,37 +11,37 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-// A conversation is messages on their way into turns. Consecutive messages of one speaker are one turn; results of
-// functions are a turn of their own, for Gemini wants all those of a turn's calls together and right after it.
+// conversation collects turns. Consecutive messages of one role form one turn. Tool results form a turn of their own,
+// because Gemini requires all results of a turn's calls together and directly after it.
 type conversation struct {
-	system []part
-	turns  []content
-	kind   string            // of the last turn: a role of a message
-	called map[string]string // names of functions, by the id of a call
-	early  bool
+	system        []part
+	turns         []content
+	lastRole      string            // role of the messages in the last turn
+	callNames     map[string]string // function names, by call id
+	beforeGemini3 bool
 }
 
-// speakers add a message to a conversation.
-var speakers = map[string]func(c *conversation, m *chat.Message, at string) error{
-	chat.System:    (*conversation).instruct,
-	chat.Developer: (*conversation).instruct,
-	chat.User:      (*conversation).ask,
-	chat.Assistant: (*conversation).recall,
-	chat.FromTool:  (*conversation).result,
+// messageConverters add a message to a conversation, by role.
+var messageConverters = map[string]func(c *conversation, m *chat.Message, at string) error{
+	chat.RoleSystem:    (*conversation).addSystem,
+	chat.RoleDeveloper: (*conversation).addSystem,
+	chat.RoleUser:      (*conversation).addUser,
+	chat.RoleAssistant: (*conversation).addAssistant,
+	chat.RoleTool:      (*conversation).addToolResult,
 }
 
-func converse(messages []chat.Message, early bool) (*conversation, error) {
-	c := &conversation{called: map[string]string{}, early: early}
+func newConversation(messages []chat.Message, early bool) (*conversation, error) {
+	c := &conversation{callNames: map[string]string{}, beforeGemini3: early}
 	for i := range messages {
 		m, at := &messages[i], fmt.Sprintf("messages[%d]", i)
-		speak, ok := speakers[m.Role]
+		convert, ok := messageConverters[m.Role]
 		if !ok {
 			return nil, fault.Invalid(at+".role", "must be system, developer, user, assistant or tool")
 		}
-		if err := understood(m, at); err != nil {
+		if err := checkMembers(m, at); err != nil {
 			return nil, err
 		}
-		if err := speak(c, m, at); err != nil {
+		if err := convert(c, m, at); err != nil {
 			return nil, err
 		}
 	}
@@ -51,18 +51,18 @@ func converse(messages []chat.Message, early bool) (*conversation, error) {
 	return c, nil
 }
 
-// understood refuses the members of a message that its role cannot have here.
-func understood(m *chat.Message, at string) error {
-	assistant := m.Role == chat.Assistant
+// checkMembers refuses members that a message of this role cannot have.
+func checkMembers(m *chat.Message, at string) error {
+	assistant := m.Role == chat.RoleAssistant
 	for _, member := range []struct {
 		name string
-		here bool
+		set  bool
 	}{
-		{"name", m.Name != "" && m.Role != chat.FromTool},
-		{"annotations", present(m.Annotations) && string(m.Annotations) != "[]"},
-		{"audio", present(m.Audio)},
-		{"function_call", present(m.FunctionCall)},
-		{"tool_call_id", m.ToolCallID != "" && m.Role != chat.FromTool},
+		{"name", m.Name != "" && m.Role != chat.RoleTool},
+		{"annotations", chat.IsSet(m.Annotations) && string(m.Annotations) != "[]"},
+		{"audio", chat.IsSet(m.Audio)},
+		{"function_call", chat.IsSet(m.FunctionCall)},
+		{"tool_call_id", m.ToolCallID != "" && m.Role != chat.RoleTool},
 		{"tool_calls", len(m.ToolCalls) > 0 && !assistant},
 		{"refusal", m.Refusal != nil && !assistant},
 		{"reasoning_content", m.ReasoningContent != nil && !assistant},
@@ -70,46 +70,46 @@ func understood(m *chat.Message, at string) error {
 		{"reasoning_details", len(m.ReasoningDetails) > 0 && !assistant},
 		{"extra_content", m.ExtraContent != nil && !assistant},
 	} {
-		if member.here {
-			return chat.Unsupported(at+"."+member.name, "cannot be expressed in the "+wire)
+		if member.set {
+			return chat.Unsupported(at+"."+member.name, "cannot be expressed in the "+apiName)
 		}
 	}
 	return nil
 }
 
-// add puts parts into the turn of a role, which is the last one or a new one.
+// add appends parts to the last turn, or to a new turn if the role differs.
 func (c *conversation) add(kind, role string, parts []part) {
 	if len(parts) == 0 {
 		return
 	}
-	if kind != c.kind {
-		c.kind, c.turns = kind, append(c.turns, content{Role: role})
+	if kind != c.lastRole {
+		c.lastRole, c.turns = kind, append(c.turns, content{Role: role})
 	}
 	last := &c.turns[len(c.turns)-1]
 	last.Parts = append(last.Parts, parts...)
 }
 
-// instruct adds instructions. Gemini takes them before the conversation alone: elsewhere they would lose their place, or
-// their authority.
-func (c *conversation) instruct(m *chat.Message, at string) error {
+// addSystem adds system instructions. Gemini accepts them before the conversation only; moving a later one would change
+// its meaning.
+func (c *conversation) addSystem(m *chat.Message, at string) error {
 	if len(c.turns) > 0 {
-		return chat.Unsupported(at, "is an instruction after the conversation has begun: the "+wire+" has them before it alone")
+		return chat.Unsupported(at, "is an instruction after the conversation has begun: the "+apiName+" has them before it alone")
 	}
-	parts, err := c.parts(m.Content, at, chat.PartText)
+	parts, err := c.convertParts(m.Content, at, chat.PartText)
 	c.system = append(c.system, parts...)
 	return err
 }
 
-func (c *conversation) ask(m *chat.Message, at string) error {
-	parts, err := c.parts(m.Content, at, chat.PartText, chat.PartImage, chat.PartAudio, chat.PartFile)
-	c.add(chat.User, roleUser, parts)
+func (c *conversation) addUser(m *chat.Message, at string) error {
+	parts, err := c.convertParts(m.Content, at, chat.PartText, chat.PartImage, chat.PartAudio, chat.PartFile)
+	c.add(chat.RoleUser, roleUser, parts)
 	return err
 }
 
-func (c *conversation) call(t *chat.ToolCall, at string) (part, error) {
+func (c *conversation) convertCall(t *chat.ToolCall, at string) (part, error) {
 	switch {
-	case t.Type != "function" && t.Type != "" || present(t.Custom):
-		return part{}, chat.Unsupported(at, "is no call of a function, which is all that the "+wire+" has")
+	case t.Type != "function" && t.Type != "" || chat.IsSet(t.Custom):
+		return part{}, chat.Unsupported(at, "is no call of a function, which is all that the "+apiName+" has")
 	case t.ID == "":
 		return part{}, fault.Invalid(at+".id", "is required")
 	case t.Function.Name == "":
@@ -119,29 +119,29 @@ func (c *conversation) call(t *chat.ToolCall, at string) (part, error) {
 	if strings.TrimSpace(t.Function.Arguments) == "" {
 		args = jsontext.Value("{}")
 	}
-	if !object(args) {
+	if !isObject(args) {
 		return part{}, fault.Invalid(at+".function.arguments", "is not a JSON object")
 	}
-	c.called[t.ID] = t.Function.Name
+	c.callNames[t.ID] = t.Function.Name
 	return part{
 		FunctionCall:     &functionCall{ID: t.ID, Name: t.Function.Name, Args: args},
 		ThoughtSignature: t.ExtraContent.Signature(),
 	}, nil
 }
 
-func object(value jsontext.Value) bool { return value.Kind() == '{' && value.IsValid() }
+func isObject(value jsontext.Value) bool { return value.Kind() == '{' && value.IsValid() }
 
-// result adds what a function gave back. An object is the response itself; any other text is its output, as Google names
-// it. Pictures and documents are parts of it.
-func (c *conversation) result(m *chat.Message, at string) error {
-	name, ok := c.called[m.ToolCallID]
+// addToolResult adds the result of a function. A JSON object is sent as the response itself; other text is sent as its
+// member output, as Google recommends. Images and documents become parts of it.
+func (c *conversation) addToolResult(m *chat.Message, at string) error {
+	name, ok := c.callNames[m.ToolCallID]
 	switch {
 	case !ok:
 		return fault.Invalid(at+".tool_call_id", "is of no call before it")
 	case m.Name != "" && m.Name != name:
 		return fault.Invalid(at+".name", "is not that of the function which was called")
 	}
-	parts, err := c.parts(m.Content, at, chat.PartText, chat.PartImage, chat.PartFile)
+	parts, err := c.convertParts(m.Content, at, chat.PartText, chat.PartImage, chat.PartFile)
 	if err != nil {
 		return err
 	}
@@ -153,19 +153,19 @@ func (c *conversation) result(m *chat.Message, at string) error {
 		case p.Text != nil:
 			text.WriteString(*p.Text)
 		case p.InlineData == nil:
-			return chat.Unsupported(place, "cannot be a function's result in the "+wire+", which takes data alone")
+			return chat.Unsupported(place, "cannot be a function's result in the "+apiName+", which takes data alone")
 		case p.MediaResolution != nil:
 			return chat.Unsupported(place+".image_url.detail", "cannot be chosen for a function's result")
-		case c.early:
+		case c.beforeGemini3:
 			return chat.Unsupported(place, "cannot be a function's result for this model, which takes text alone")
 		default:
 			p.InlineData.DisplayName = fmt.Sprintf("part_%d", i)
 			response.Parts = append(response.Parts, p)
 		}
 	}
-	if response.Response = jsontext.Value(text.String()); !object(response.Response) {
+	if response.Response = jsontext.Value(text.String()); !isObject(response.Response) {
 		response.Response, err = json.Marshal(map[string]string{"output": text.String()})
 	}
-	c.add(chat.FromTool, roleUser, []part{{FunctionResponse: response}})
+	c.add(chat.RoleTool, roleUser, []part{{FunctionResponse: response}})
 	return err
 }

@@ -16,16 +16,16 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// dialect has a clock that stands still.
+// dialect has a fixed clock.
 var dialect = gemini.Dialect{Now: func() time.Time { return time.Unix(1_700_000_000, 0) }}
 
-// The models of both generations.
+// Models since Gemini 3 and before.
 const (
 	now    = "gemini-3-flash"
 	before = "gemini-2.5-flash"
 )
 
-// A generateRequest is a request as Google's SDK knows it.
+// generateRequest is a request in the types of Google's SDK.
 type generateRequest struct {
 	Contents          []*genai.Content        `json:"contents"`
 	SystemInstruction *genai.Content          `json:"systemInstruction"`
@@ -35,14 +35,14 @@ type generateRequest struct {
 	SafetySettings    []*genai.SafetySetting  `json:"safetySettings"`
 }
 
-// tester is a test or a property.
+// tester is a *testing.T or a *rapid.T.
 type tester interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// strictly reads what the SDK knows, and nothing else.
-func strictly(t tester, body []byte, into any) {
+// decodeStrict decodes what the SDK knows, and fails for other members.
+func decodeStrict(t tester, body []byte, into any) {
 	t.Helper()
 	d := stdjson.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
@@ -59,16 +59,16 @@ func request(model, path, body string, stream bool) *upstream.Request {
 	}
 }
 
-// asked is a chat in Gemini's words, read by the SDK's types.
-func asked(t tester, model, body string) *generateRequest {
+// translate returns a translated chat request in the SDK's types.
+func translate(t tester, model, body string) *generateRequest {
 	t.Helper()
-	e, err := dialect.Ask(request(model, upstream.ChatPath, body, false))
+	e, err := dialect.NewExchange(request(model, upstream.ChatPath, body, false))
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
-	_, said := e.Wire()
+	_, translated := e.Request()
 	var r generateRequest
-	strictly(t, said, &r)
+	decodeStrict(t, translated, &r)
 	return &r
 }
 
@@ -81,22 +81,22 @@ func encode(t tester, v any) string {
 	return string(text)
 }
 
-// generated is an answer, which the SDK's types can read, as Google would write it.
-func generated(t tester, text string) []byte {
+// googleAnswer checks that the SDK's types know all of an answer, and returns it.
+func googleAnswer(t tester, text string) []byte {
 	t.Helper()
 	type response genai.GenerateContentResponse // without the SDK's lenient reader
-	strictly(t, []byte(text), &response{})
+	decodeStrict(t, []byte(text), &response{})
 	return []byte(text)
 }
 
-// answered is what an answer to a chat says in ours.
-func answered(t tester, body, answer string) (chat.Answer, string) {
+// translateAnswer returns the translation of an answer.
+func translateAnswer(t tester, body, answer string) (chat.Answer, string) {
 	t.Helper()
-	e, err := dialect.Ask(request(now, upstream.ChatPath, body, false))
+	e, err := dialect.NewExchange(request(now, upstream.ChatPath, body, false))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	text, err := e.Answer(generated(t, answer))
+	text, err := e.Answer(googleAnswer(t, answer))
 	if err != nil {
 		t.Fatalf("%s: %v", answer, err)
 	}
@@ -107,13 +107,13 @@ func answered(t tester, body, answer string) (chat.Answer, string) {
 	return a, string(text)
 }
 
-// hello is the smallest chat.
+// hello is a minimal chat request.
 const hello = `{"model":"m","messages":[{"role":"user","content":"hello"}]}`
 
-// with is hello with more members.
-func with(members string) string { return strings.TrimSuffix(hello, "}") + "," + members + "}" }
+// helloWith is hello with further members.
+func helloWith(members string) string { return strings.TrimSuffix(hello, "}") + "," + members + "}" }
 
-func same(t *testing.T, got, want string) {
+func assertEqual(t *testing.T, got, want string) {
 	t.Helper()
 	var g, w any
 	if err := stdjson.Unmarshal([]byte(got), &g); err != nil {

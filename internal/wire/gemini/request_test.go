@@ -10,31 +10,31 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// unsigned stands for a signature that nobody has.
-var unsigned = base64.StdEncoding.EncodeToString([]byte("skip_thought_signature_validator"))
+// skipSignature is sent for a missing signature.
+var skipSignature = base64.StdEncoding.EncodeToString([]byte("skip_thought_signature_validator"))
 
-// messages is a chat of these.
+// messages returns a chat request with these messages.
 func messages(list string) string { return `{"model":"m","messages":[` + list + `]}` }
 
-func TestAChatIsSaidInGeminisWords(t *testing.T) {
+func TestARequestIsTranslated(t *testing.T) {
 	const user = `{"role":"user","content":"hello"}`
-	const said = `"contents":[{"role":"user","parts":[{"text":"hello"}]}]`
+	const translated = `"contents":[{"role":"user","parts":[{"text":"hello"}]}]`
 	const tool = `"tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","$defs":{"x":{}}}}}]`
 	const declared = `"tools":[{"functionDeclarations":[{"name":"f","description":"d","parametersJsonSchema":{"type":"object","$defs":{"x":{}}}}]}]`
 	const called = user + `,{"role":"assistant","content":"","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}]},`
-	call := `{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{"a":1}},"thoughtSignature":"` + unsigned + `"}]},`
+	call := `{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{"a":1}},"thoughtSignature":"` + skipSignature + `"}]},`
 	for name, c := range map[string]struct{ model, body, want string }{
-		"a text": {now, hello, `{` + said + `}`},
+		"a text": {now, hello, `{` + translated + `}`},
 		"instructions come first": {
 			now, messages(`{"role":"system","content":"a"},{"role":"developer","content":[{"type":"text","text":"b"}]},` + user),
-			`{"systemInstruction":{"parts":[{"text":"a"},{"text":"b"}]},` + said + `}`,
+			`{"systemInstruction":{"parts":[{"text":"a"},{"text":"b"}]},` + translated + `}`,
 		},
 		"turns of one speaker are one": {
 			now, messages(user + `,{"role":"user","content":"you"},{"role":"assistant","content":"a"},{"role":"assistant","content":"b"},` + user),
 			`{"contents":[{"role":"user","parts":[{"text":"hello"},{"text":"you"}]},{"role":"model","parts":[{"text":"a"},{"text":"b"}]},{"role":"user","parts":[{"text":"hello"}]}]}`,
 		},
-		"an empty answer is no turn": {now, messages(user + `,{"role":"assistant","content":""}`), `{` + said + `}`},
-		"a refusal is what was said": {
+		"an empty answer is no turn": {now, messages(user + `,{"role":"assistant","content":""}`), `{` + translated + `}`},
+		"a refusal is sent as text": {
 			now, messages(user + `,{"role":"assistant","content":null,"refusal":"no"},{"role":"assistant","content":[{"type":"refusal","refusal":"never"}]}`),
 			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"no"},{"text":"never"}]}]}`,
 		},
@@ -72,9 +72,9 @@ func TestAChatIsSaidInGeminisWords(t *testing.T) {
 			now, messages(called + `{"role":"tool","tool_call_id":"c1","content":[{"type":"text","text":"see"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}`),
 			`{"contents":[` + call + `{"role":"user","parts":[{"functionResponse":{"id":"c1","name":"f","response":{"output":"see"},"parts":[{"inlineData":{"mimeType":"image/png","data":"AAAA","displayName":"part_1"}}]}}]}]}`,
 		},
-		"a turn of calls that nobody signed": {
+		"a turn of unsigned calls": {
 			now, messages(user + `,{"role":"assistant","tool_calls":[{"id":"c1","function":{"name":"f","arguments":"{}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{}"}}]}`),
-			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"` + unsigned + `"},{"functionCall":{"id":"c2","name":"g","args":{}}}]}]}`,
+			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"` + skipSignature + `"},{"functionCall":{"id":"c2","name":"g","args":{}}}]}]}`,
 		},
 		"calls before signatures": {
 			before, messages(user + `,{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]}`),
@@ -106,7 +106,7 @@ func TestAChatIsSaidInGeminisWords(t *testing.T) {
 			"extra_content":{"google":{"thought_signature":"BBBB"}},"tool_calls":[
 			{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{}"}}]}`),
 			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"1","thought":true},{"text":"ä","thoughtSignature":"AAAA"},{"text":"2","thought":true,"thoughtSignature":"CCCC"},{"text":"b"},
-			{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"` + unsigned + `"},{"text":"c","thoughtSignature":"BBBB"},{"functionCall":{"id":"c2","name":"g","args":{}}},{"text":"34","thought":true}]}]}`,
+			{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"` + skipSignature + `"},{"text":"c","thoughtSignature":"BBBB"},{"functionCall":{"id":"c2","name":"g","args":{}}},{"text":"34","thought":true}]}]}`,
 		},
 		"a signature whose place is known": {
 			now, messages(user + `,{"role":"assistant","content":"ab","reasoning_details":[{"type":"reasoning.encrypted","data":"AAAA","format":"google-gemini-v1","place":{"text":1}}],"extra_content":{"google":{"thought_signature":"AAAA"}}}`),
@@ -121,47 +121,47 @@ func TestAChatIsSaidInGeminisWords(t *testing.T) {
 			`{"contents":[{"role":"user","parts":[{"text":"hello"}]},{"role":"model","parts":[{"text":"","thoughtSignature":"BBBB"}]}]}`,
 		},
 		"settings": {
-			now, with(`"temperature":0,"top_p":0.5,"top_k":40,"max_tokens":10,"stop":"x","n":2,"seed":-7,"presence_penalty":1,"frequency_penalty":-1,"logprobs":true,"top_logprobs":3,"logit_bias":null,"user":"","store":false,"models":["a"],"stream_options":null`),
-			`{` + said + `,"generationConfig":{"temperature":0,"topP":0.5,"topK":40,"maxOutputTokens":10,"stopSequences":["x"],"candidateCount":2,"seed":-7,"presencePenalty":1,"frequencyPenalty":-1,"responseLogprobs":true,"logprobs":3}}`,
+			now, helloWith(`"temperature":0,"top_p":0.5,"top_k":40,"max_tokens":10,"stop":"x","n":2,"seed":-7,"presence_penalty":1,"frequency_penalty":-1,"logprobs":true,"top_logprobs":3,"logit_bias":null,"user":"","store":false,"models":["a"],"stream_options":null`),
+			`{` + translated + `,"generationConfig":{"temperature":0,"topP":0.5,"topK":40,"maxOutputTokens":10,"stopSequences":["x"],"candidateCount":2,"seed":-7,"presencePenalty":1,"frequencyPenalty":-1,"responseLogprobs":true,"logprobs":3}}`,
 		},
-		"the newer limit":          {now, with(`"max_completion_tokens":10,"stop":["x","y"]`), `{` + said + `,"generationConfig":{"maxOutputTokens":10,"stopSequences":["x","y"]}}`},
-		"a form":                   {now, with(`"response_format":{"type":"json_object"}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json"}}`},
-		"no form":                  {now, with(`"response_format":{"type":"text"}`), `{` + said + `}`},
-		"a schema":                 {now, with(`"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","$ref":"#/x"}}}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"type":"object","$ref":"#/x"}}}`},
-		"a described schema":       {now, with(`"response_format":{"type":"json_schema","json_schema":{"name":"x","description":"say \"it\"","schema":{"type":"object"}}}`), `{` + said + `,"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"description":"say \"it\"","type":"object"}}}`},
-		"hints for whoever serves": {now, with(`"user":"u","safety_identifier":"s","prompt_cache_key":"k","prompt_cache_retention":"24h","metadata":{"a":"b"}`), `{` + said + `}`},
-		"calls one by one":         {now, with(tool + `,"parallel_tool_calls":false`), `{` + said + `,` + declared + `}`},
-		"no calls one by one":      {now, with(`"parallel_tool_calls":false`), `{` + said + `}`},
-		"a full name":              {"models/gemini-2.5-flash", with(`"reasoning_effort":"low"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":1024,"includeThoughts":true}}}`},
-		"minimal effort":           {now, with(`"reasoning_effort":"minimal"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"MINIMAL","includeThoughts":true}}}`},
-		"low effort":               {now, with(`"reasoning_effort":"low"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"LOW","includeThoughts":true}}}`},
-		"medium effort":            {now, with(`"reasoning_effort":"medium"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"MEDIUM","includeThoughts":true}}}`},
-		"high effort":              {now, with(`"reasoning_effort":"high"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"HIGH","includeThoughts":true}}}`},
-		"no effort before":         {before, with(`"reasoning_effort":"none"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":0}}}`},
-		"effort before":            {before, with(`"reasoning_effort":"medium"`), `{` + said + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":8192,"includeThoughts":true}}}`},
-		"tools":                    {now, with(tool), `{` + said + `,` + declared + `}`},
+		"the newer limit":        {now, helloWith(`"max_completion_tokens":10,"stop":["x","y"]`), `{` + translated + `,"generationConfig":{"maxOutputTokens":10,"stopSequences":["x","y"]}}`},
+		"a form":                 {now, helloWith(`"response_format":{"type":"json_object"}`), `{` + translated + `,"generationConfig":{"responseMimeType":"application/json"}}`},
+		"no form":                {now, helloWith(`"response_format":{"type":"text"}`), `{` + translated + `}`},
+		"a schema":               {now, helloWith(`"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object","$ref":"#/x"}}}`), `{` + translated + `,"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"type":"object","$ref":"#/x"}}}`},
+		"a described schema":     {now, helloWith(`"response_format":{"type":"json_schema","json_schema":{"name":"x","description":"say \"it\"","schema":{"type":"object"}}}`), `{` + translated + `,"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{"description":"say \"it\"","type":"object"}}}`},
+		"hints for the operator": {now, helloWith(`"user":"u","safety_identifier":"s","prompt_cache_key":"k","prompt_cache_retention":"24h","metadata":{"a":"b"}`), `{` + translated + `}`},
+		"calls one by one":       {now, helloWith(tool + `,"parallel_tool_calls":false`), `{` + translated + `,` + declared + `}`},
+		"no calls one by one":    {now, helloWith(`"parallel_tool_calls":false`), `{` + translated + `}`},
+		"a full name":            {"models/gemini-2.5-flash", helloWith(`"reasoning_effort":"low"`), `{` + translated + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":1024,"includeThoughts":true}}}`},
+		"minimal effort":         {now, helloWith(`"reasoning_effort":"minimal"`), `{` + translated + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"MINIMAL","includeThoughts":true}}}`},
+		"low effort":             {now, helloWith(`"reasoning_effort":"low"`), `{` + translated + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"LOW","includeThoughts":true}}}`},
+		"medium effort":          {now, helloWith(`"reasoning_effort":"medium"`), `{` + translated + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"MEDIUM","includeThoughts":true}}}`},
+		"high effort":            {now, helloWith(`"reasoning_effort":"high"`), `{` + translated + `,"generationConfig":{"thinkingConfig":{"thinkingLevel":"HIGH","includeThoughts":true}}}`},
+		"no effort before":       {before, helloWith(`"reasoning_effort":"none"`), `{` + translated + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":0}}}`},
+		"effort before":          {before, helloWith(`"reasoning_effort":"medium"`), `{` + translated + `,"generationConfig":{"thinkingConfig":{"thinkingBudget":8192,"includeThoughts":true}}}`},
+		"tools":                  {now, helloWith(tool), `{` + translated + `,` + declared + `}`},
 		"a tool that takes nothing": {
-			now, with(`"tools":[{"type":"function","function":{"name":"f","parameters":null,"strict":false}}]`),
-			`{` + said + `,"tools":[{"functionDeclarations":[{"name":"f"}]}]}`,
+			now, helloWith(`"tools":[{"type":"function","function":{"name":"f","parameters":null,"strict":false}}]`),
+			`{` + translated + `,"tools":[{"functionDeclarations":[{"name":"f"}]}]}`,
 		},
 		"strict tools": {
-			now, with(`"tools":[{"type":"function","function":{"name":"f","strict":true}}]`),
-			`{` + said + `,"tools":[{"functionDeclarations":[{"name":"f"}]}],"toolConfig":{"functionCallingConfig":{"mode":"VALIDATED"}}}`,
+			now, helloWith(`"tools":[{"type":"function","function":{"name":"f","strict":true}}]`),
+			`{` + translated + `,"tools":[{"functionDeclarations":[{"name":"f"}]}],"toolConfig":{"functionCallingConfig":{"mode":"VALIDATED"}}}`,
 		},
-		"free to call":     {now, with(tool + `,"tool_choice":"auto","parallel_tool_calls":true`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}}`},
-		"bound to call":    {now, with(tool + `,"tool_choice":"required"`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"ANY"}}}`},
-		"kept from it":     {now, with(tool + `,"tool_choice":"none"`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}}`},
-		"bound to call it": {now, with(tool + `,"tool_choice":{"type":"function","function":{"name":"f"}}`), `{` + said + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["f"]}}}`},
-		"nothing to call":  {now, with(`"tools":[],"tool_choice":"none"`), `{` + said + `}`},
+		"free to call":     {now, helloWith(tool + `,"tool_choice":"auto","parallel_tool_calls":true`), `{` + translated + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}}`},
+		"bound to call":    {now, helloWith(tool + `,"tool_choice":"required"`), `{` + translated + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"ANY"}}}`},
+		"kept from it":     {now, helloWith(tool + `,"tool_choice":"none"`), `{` + translated + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}}`},
+		"bound to call it": {now, helloWith(tool + `,"tool_choice":{"type":"function","function":{"name":"f"}}`), `{` + translated + `,` + declared + `,"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["f"]}}}`},
+		"nothing to call":  {now, helloWith(`"tools":[],"tool_choice":"none"`), `{` + translated + `}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked(t, c.model, c.body) // the SDK can read it
-			e, err := dialect.Ask(request(c.model, upstream.ChatPath, c.body, false))
+			translate(t, c.model, c.body) // the SDK can read it
+			e, err := dialect.NewExchange(request(c.model, upstream.ChatPath, c.body, false))
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, said := e.Wire()
-			same(t, string(said), c.want)
+			_, translated := e.Request()
+			assertEqual(t, string(translated), c.want)
 		})
 	}
 }
@@ -178,65 +178,65 @@ func TestAModelsNameIsEscapedInThePath(t *testing.T) {
 		{"mock?chunks=5", upstream.ChatPath, hello, false, "/models/mock%3Fchunks=5:generateContent"},
 		{"a/b c#d", upstream.EmbeddingsPath, `{"input":"x"}`, false, "/models/a%2Fb%20c%23d:batchEmbedContents"},
 	} {
-		e, err := dialect.Ask(request(c.model, c.path, c.body, c.stream))
+		e, err := dialect.NewExchange(request(c.model, c.path, c.body, c.stream))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if path, _ := e.Wire(); path != c.want {
+		if path, _ := e.Request(); path != c.want {
 			t.Errorf("%s: %s, want %s", c.model, path, c.want)
 		}
 	}
 }
 
-func TestWhatGeminiCannotExpressIsRefusedByItsName(t *testing.T) {
+func TestWhatCannotBeExpressedIsRefusedByName(t *testing.T) {
 	const user = `{"role":"user","content":"hello"}`
 	part := func(p string) string { return messages(`{"role":"user","content":[` + p + `]}`) }
 	after := func(m string) string {
 		return messages(user + `,{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{}"}}]},` + m)
 	}
 	for _, c := range []struct{ model, body, field, code string }{
-		{now, with(`"wish":1`), "wish", "unsupported_parameter"},
-		{now, with(`"logit_bias":{"1":2}`), "logit_bias", "unsupported_parameter"},
-		{now, with(`"functions":[{}]`), "functions", "unsupported_parameter"},
-		{now, with(`"function_call":"auto"`), "function_call", "unsupported_parameter"},
-		{now, with(`"verbosity":"low"`), "verbosity", "unsupported_parameter"},
-		{now, with(`"modalities":["text","audio"]`), "modalities", "unsupported_parameter"},
-		{now, with(`"audio":{"voice":"x"}`), "audio", "unsupported_parameter"},
-		{now, with(`"prediction":{}`), "prediction", "unsupported_parameter"},
-		{now, with(`"web_search_options":{}`), "web_search_options", "unsupported_parameter"},
-		{now, with(`"service_tier":"flex"`), "service_tier", "unsupported_parameter"},
-		{now, with(`"store":true`), "store", "unsupported_parameter"},
-		{now, with(`"stream_options":{"include_obfuscation":true}`), "stream_options.include_obfuscation", "unsupported_parameter"},
-		{now, with(`"seed":2147483648`), "seed", "invalid_parameter"},
-		{now, with(`"max_tokens":0`), "max_tokens", "invalid_parameter"},
-		{now, with(`"max_completion_tokens":-1`), "max_completion_tokens", "invalid_parameter"},
-		{now, with(`"max_tokens":1,"max_completion_tokens":2`), "max_tokens", "invalid_parameter"},
-		{now, with(`"n":0`), "n", "invalid_parameter"},
-		{now, with(`"top_k":0`), "top_k", "invalid_parameter"},
-		{now, with(`"top_logprobs":-1`), "top_logprobs", "invalid_parameter"},
-		{now, with(`"top_logprobs":2`), "top_logprobs", "invalid_parameter"},
-		{now, with(`"reasoning_effort":"xhigh"`), "reasoning_effort", "unsupported_parameter"},
-		{now, with(`"reasoning_effort":"none"`), "reasoning_effort", "unsupported_parameter"},
-		{now, with(`"response_format":{"type":"grammar"}`), "response_format.type", "unsupported_parameter"},
-		{now, with(`"response_format":{"type":"json_schema"}`), "response_format.json_schema.schema", "invalid_parameter"},
-		{now, with(`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":5}}`), "response_format.json_schema.schema", "invalid_parameter"},
-		{now, with(`"response_format":{"type":"json_schema","json_schema":{"name":"x","description":"d","schema":{"description":"e"}}}`), "response_format.json_schema.description", "unsupported_parameter"},
-		{"gemini-2.5-pro", with(`"reasoning_effort":"none"`), "reasoning_effort", "unsupported_parameter"},
-		{"models/gemini-2.5-pro-preview-05-06", with(`"reasoning_effort":"none"`), "reasoning_effort", "unsupported_parameter"},
-		{now, with(`"user":5`), "user", "invalid_parameter"},
-		{now, with(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"auto","function":{"name":"f"}}`), "tool_choice", "invalid_parameter"},
-		{now, with(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"f"},"custom":{"name":"g"}}`), "tool_choice", "invalid_parameter"},
+		{now, helloWith(`"wish":1`), "wish", "unsupported_parameter"},
+		{now, helloWith(`"logit_bias":{"1":2}`), "logit_bias", "unsupported_parameter"},
+		{now, helloWith(`"functions":[{}]`), "functions", "unsupported_parameter"},
+		{now, helloWith(`"function_call":"auto"`), "function_call", "unsupported_parameter"},
+		{now, helloWith(`"verbosity":"low"`), "verbosity", "unsupported_parameter"},
+		{now, helloWith(`"modalities":["text","audio"]`), "modalities", "unsupported_parameter"},
+		{now, helloWith(`"audio":{"voice":"x"}`), "audio", "unsupported_parameter"},
+		{now, helloWith(`"prediction":{}`), "prediction", "unsupported_parameter"},
+		{now, helloWith(`"web_search_options":{}`), "web_search_options", "unsupported_parameter"},
+		{now, helloWith(`"service_tier":"flex"`), "service_tier", "unsupported_parameter"},
+		{now, helloWith(`"store":true`), "store", "unsupported_parameter"},
+		{now, helloWith(`"stream_options":{"include_obfuscation":true}`), "stream_options.include_obfuscation", "unsupported_parameter"},
+		{now, helloWith(`"seed":2147483648`), "seed", "invalid_parameter"},
+		{now, helloWith(`"max_tokens":0`), "max_tokens", "invalid_parameter"},
+		{now, helloWith(`"max_completion_tokens":-1`), "max_completion_tokens", "invalid_parameter"},
+		{now, helloWith(`"max_tokens":1,"max_completion_tokens":2`), "max_tokens", "invalid_parameter"},
+		{now, helloWith(`"n":0`), "n", "invalid_parameter"},
+		{now, helloWith(`"top_k":0`), "top_k", "invalid_parameter"},
+		{now, helloWith(`"top_logprobs":-1`), "top_logprobs", "invalid_parameter"},
+		{now, helloWith(`"top_logprobs":2`), "top_logprobs", "invalid_parameter"},
+		{now, helloWith(`"reasoning_effort":"xhigh"`), "reasoning_effort", "unsupported_parameter"},
+		{now, helloWith(`"reasoning_effort":"none"`), "reasoning_effort", "unsupported_parameter"},
+		{now, helloWith(`"response_format":{"type":"grammar"}`), "response_format.type", "unsupported_parameter"},
+		{now, helloWith(`"response_format":{"type":"json_schema"}`), "response_format.json_schema.schema", "invalid_parameter"},
+		{now, helloWith(`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":5}}`), "response_format.json_schema.schema", "invalid_parameter"},
+		{now, helloWith(`"response_format":{"type":"json_schema","json_schema":{"name":"x","description":"d","schema":{"description":"e"}}}`), "response_format.json_schema.description", "unsupported_parameter"},
+		{"gemini-2.5-pro", helloWith(`"reasoning_effort":"none"`), "reasoning_effort", "unsupported_parameter"},
+		{"models/gemini-2.5-pro-preview-05-06", helloWith(`"reasoning_effort":"none"`), "reasoning_effort", "unsupported_parameter"},
+		{now, helloWith(`"user":5`), "user", "invalid_parameter"},
+		{now, helloWith(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"auto","function":{"name":"f"}}`), "tool_choice", "invalid_parameter"},
+		{now, helloWith(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"f"},"custom":{"name":"g"}}`), "tool_choice", "invalid_parameter"},
 		{now, messages(`{"role":"user","reasoning":"x","content":"x"}`), "messages[0].reasoning", "unsupported_parameter"},
 		{now, part(`{"type":"text","text":"x","image_url":{"url":"data:image/png;base64,AAAA"}}`), "messages[0].content[0].image_url", "invalid_parameter"},
 		{now, part(`{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"},"text":"x"}`), "messages[0].content[0].text", "invalid_parameter"},
-		{now, with(`"tools":[{"type":"custom","custom":{}}]`), "tools[0].type", "unsupported_parameter"},
-		{now, with(`"tools":[{"type":"function","function":{"name":"f"},"cache_control":{"type":"ephemeral"}}]`), "tools[0].cache_control", "unsupported_parameter"},
-		{now, with(`"tools":[{"type":"function","function":{"name":""}}]`), "tools[0].function.name", "invalid_parameter"},
-		{now, with(`"tools":[{"type":"function","function":{"name":"f","parameters":[]}}]`), "tools[0].function.parameters", "invalid_parameter"},
-		{now, with(`"tool_choice":"required"`), "tool_choice", "invalid_parameter"},
-		{now, with(`"tool_choice":"perhaps"`), "tool_choice", "unsupported_parameter"},
-		{now, with(`"tool_choice":{"type":"allowed_tools","allowed_tools":{}}`), "tool_choice", "unsupported_parameter"},
-		{now, with(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"g"}}`), "tool_choice.function.name", "invalid_parameter"},
+		{now, helloWith(`"tools":[{"type":"custom","custom":{}}]`), "tools[0].type", "unsupported_parameter"},
+		{now, helloWith(`"tools":[{"type":"function","function":{"name":"f"},"cache_control":{"type":"ephemeral"}}]`), "tools[0].cache_control", "unsupported_parameter"},
+		{now, helloWith(`"tools":[{"type":"function","function":{"name":""}}]`), "tools[0].function.name", "invalid_parameter"},
+		{now, helloWith(`"tools":[{"type":"function","function":{"name":"f","parameters":[]}}]`), "tools[0].function.parameters", "invalid_parameter"},
+		{now, helloWith(`"tool_choice":"required"`), "tool_choice", "invalid_parameter"},
+		{now, helloWith(`"tool_choice":"perhaps"`), "tool_choice", "unsupported_parameter"},
+		{now, helloWith(`"tool_choice":{"type":"allowed_tools","allowed_tools":{}}`), "tool_choice", "unsupported_parameter"},
+		{now, helloWith(`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"g"}}`), "tool_choice.function.name", "invalid_parameter"},
 		{now, messages(``), "messages", "invalid_parameter"},
 		{now, messages(`{"role":"system","content":"x"}`), "messages", "invalid_parameter"},
 		{now, messages(user + `,{"role":"system","content":"x"}`), "messages[1]", "unsupported_parameter"},
@@ -277,7 +277,7 @@ func TestWhatGeminiCannotExpressIsRefusedByItsName(t *testing.T) {
 		{now, part(`{"type":"file","file":{"file_id":"file-1"}}`), "messages[0].content[0].file.file_id", "unsupported_parameter"},
 		{now, part(`{"type":"file","file":{"file_data":"AAAA"}}`), "messages[0].content[0].file.file_data", "invalid_parameter"},
 	} {
-		_, err := dialect.Ask(request(c.model, upstream.ChatPath, c.body, false))
+		_, err := dialect.NewExchange(request(c.model, upstream.ChatPath, c.body, false))
 		var f *fault.Fault
 		if !errors.As(err, &f) || f.Field != c.field || f.Code != c.code || f.Status != 400 {
 			t.Errorf("%s: %v (%+v), want %s of %s", c.body, err, f, c.code, c.field)
@@ -285,17 +285,17 @@ func TestWhatGeminiCannotExpressIsRefusedByItsName(t *testing.T) {
 	}
 }
 
-func TestLikelihoodsAreNotStreamed(t *testing.T) {
-	_, err := dialect.Ask(request(now, upstream.ChatPath, with(`"logprobs":true`), true))
+func TestLogprobsAreRefusedInStreams(t *testing.T) {
+	_, err := dialect.NewExchange(request(now, upstream.ChatPath, helloWith(`"logprobs":true`), true))
 	var f *fault.Fault
 	if !errors.As(err, &f) || f.Field != "logprobs" {
 		t.Error(err)
 	}
 }
 
-func TestEndpointsThatGeminiHasNotAreRefused(t *testing.T) {
+func TestOtherEndpointsAreRefused(t *testing.T) {
 	for _, path := range []string{upstream.RerankPath, upstream.ResponsesPath, "/other"} {
-		_, err := dialect.Ask(request(now, path, `{}`, false))
+		_, err := dialect.NewExchange(request(now, path, `{}`, false))
 		var f *fault.Fault
 		if !errors.As(err, &f) || f.Kind != fault.UnsupportedParameter || !strings.Contains(f.Message, path) {
 			t.Errorf("%s: %v", path, err)
@@ -303,13 +303,13 @@ func TestEndpointsThatGeminiHasNotAreRefused(t *testing.T) {
 	}
 }
 
-func TestARefusalNamesWhatIsKnown(t *testing.T) {
+func TestARefusalListsTheValidValues(t *testing.T) {
 	for body, want := range map[string]string{
 		messages(`{"role":"critic","content":"x"}`):                      "messages[0].role must be system, developer, user, assistant or tool",
 		messages(`{"role":"user","content":[{"type":"hologram"}]}`):      `messages[0].content[0] is "hologram", and can only be text, image_url, input_audio or file in the Gemini API`,
 		messages(`{"role":"system","content":[{"type":"input_audio"}]}`): `messages[0].content[0] is "input_audio", and can only be text in the Gemini API`,
 	} {
-		_, err := dialect.Ask(request(now, upstream.ChatPath, body, false))
+		_, err := dialect.NewExchange(request(now, upstream.ChatPath, body, false))
 		var f *fault.Fault
 		if !errors.As(err, &f) || f.Message != want {
 			t.Errorf("%s: %v", body, err)

@@ -33,7 +33,7 @@ func canonical[T any](v T) string {
 	return string(text)
 }
 
-// part is a piece of what a user says, and what it means.
+// part draws a content part of a user, and its meaning.
 func part(t *rapid.T) (chat.Part, string) {
 	bytes := data.Draw(t, "data")
 	switch rapid.IntRange(0, 4).Draw(t, "part") {
@@ -52,15 +52,15 @@ func part(t *rapid.T) (chat.Part, string) {
 	}
 }
 
-// conversation is messages, and what they mean in the order in which it is said.
+// conversation draws messages, and their meanings in order.
 func conversation(t *rapid.T) (messages []chat.Message, meaning []string) {
 	for range rapid.IntRange(0, 2).Draw(t, "instructions") {
 		text := words.Draw(t, "instruction")
-		role := rapid.SampledFrom([]string{chat.System, chat.Developer}).Draw(t, "role")
-		messages, meaning = append(messages, chat.Message{Role: role, Content: chat.Say(text)}), append(meaning, "system text "+text)
+		role := rapid.SampledFrom([]string{chat.RoleSystem, chat.RoleDeveloper}).Draw(t, "role")
+		messages, meaning = append(messages, chat.Message{Role: role, Content: chat.TextContent(text)}), append(meaning, "system text "+text)
 	}
 	for turn := range rapid.IntRange(1, 4).Draw(t, "turns") {
-		question := chat.Message{Role: chat.User}
+		question := chat.Message{Role: chat.RoleUser}
 		for range rapid.IntRange(1, 3).Draw(t, "parts") {
 			p, means := part(t)
 			question.Content.Parts, meaning = append(question.Content.Parts, p), append(meaning, means)
@@ -74,16 +74,16 @@ func conversation(t *rapid.T) (messages []chat.Message, meaning []string) {
 	return messages, meaning
 }
 
-// answer is what a model has said, with the results of what it called.
+// answer draws an assistant message with the results of its calls.
 func answer(t *rapid.T, turn int) (messages []chat.Message, meaning []string) {
-	m := chat.Message{Role: chat.Assistant}
+	m := chat.Message{Role: chat.RoleAssistant}
 	if rapid.Bool().Draw(t, "thinks") {
 		thought := words.Draw(t, "thought")
 		m.ReasoningContent, meaning = &thought, append(meaning, "model thought "+thought)
 	}
 	if rapid.Bool().Draw(t, "speaks") {
 		text, signature := words.Draw(t, "text"), signatures.Draw(t, "signature")
-		m.Content, m.ExtraContent = chat.Say(text), chat.Signed(signature)
+		m.Content, m.ExtraContent = chat.TextContent(text), chat.SignatureContent(signature)
 		meaning = append(meaning, strings.TrimSpace("model text "+text+" "+signature))
 		if signature == "" {
 			meaning[len(meaning)-1] = "model text " + text
@@ -93,9 +93,9 @@ func answer(t *rapid.T, turn int) (messages []chat.Message, meaning []string) {
 	means := []string{}
 	for i := range rapid.IntRange(0, 3).Draw(t, "calls") {
 		id, name, args, signature := fmt.Sprintf("call_%d_%d", turn, i), names.Draw(t, "name"), arguments.Draw(t, "args"), signatures.Draw(t, "signature")
-		m.ToolCalls = append(m.ToolCalls, chat.ToolCall{ID: id, Type: "function", Function: chat.Called{Name: name, Arguments: args}, ExtraContent: chat.Signed(signature)})
+		m.ToolCalls = append(m.ToolCalls, chat.ToolCall{ID: id, Type: "function", Function: chat.FunctionCall{Name: name, Arguments: args}, ExtraContent: chat.SignatureContent(signature)})
 		if i == 0 && signature == "" {
-			signature = unsigned
+			signature = skipSignature
 		}
 		meaning = append(meaning, fmt.Sprintf("model call %s %s %s %s", id, name, args, signature))
 		text := rapid.OneOf(words, arguments).Draw(t, "result")
@@ -103,7 +103,7 @@ func answer(t *rapid.T, turn int) (messages []chat.Message, meaning []string) {
 		if !strings.HasPrefix(text, "{") || !jsontext.Value(text).IsValid() {
 			want = canonical(map[string]string{"output": text})
 		}
-		results = append(results, chat.Message{Role: chat.FromTool, ToolCallID: id, Content: chat.Say(text)})
+		results = append(results, chat.Message{Role: chat.RoleTool, ToolCallID: id, Content: chat.TextContent(text)})
 		means = append(means, fmt.Sprintf("result %s %s %s", id, name, canonicalText(want)))
 	}
 	return append([]chat.Message{m}, results...), append(meaning, means...)
@@ -117,7 +117,7 @@ func canonicalText(text string) string {
 	return canonical(v)
 }
 
-// means is what a request means, as the SDK reads it.
+// means returns the meanings of a translated request.
 func (r *generateRequest) means() (meaning []string) {
 	if r.SystemInstruction != nil {
 		for _, p := range r.SystemInstruction.Parts {
@@ -159,10 +159,10 @@ func meansOf(role string, p *genai.Part) string {
 	}
 }
 
-func TestAConversationMeansTheSameAtGoogle(t *testing.T) {
+func TestAConversationKeepsItsContent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		messages, meaning := conversation(t)
-		r := asked(t, now, encode(t, &chat.Request{Model: "m", Messages: messages}))
+		r := translate(t, now, encode(t, &chat.Request{Model: "m", Messages: messages}))
 		if d := cmp.Diff(meaning, r.means()); d != "" {
 			t.Fatalf("%s", d)
 		}
@@ -185,9 +185,9 @@ func TestAConversationMeansTheSameAtGoogle(t *testing.T) {
 	})
 }
 
-// spoken is the parts of an answer, in any order. Two that stand side by side are of two kinds, or the first is signed:
-// others are one part, as a stream may cut it.
-func spoken(t *rapid.T) (parts []*genai.Part) {
+// anyParts draws the parts of an answer, in any order. Adjacent parts differ in kind, or the first is signed: otherwise
+// they would be one part that a stream has split.
+func anyParts(t *rapid.T) (parts []*genai.Part) {
 	sign := func() []byte {
 		signature, err := base64.StdEncoding.DecodeString(signatures.Draw(t, "signature"))
 		if err != nil || len(signature) == 0 {
@@ -232,15 +232,15 @@ func response(t tester, finish genai.FinishReason, parts []*genai.Part) string {
 	return string(text)
 }
 
-func TestAnAnswerGoesBackAsItCame(t *testing.T) {
+func TestAnAnswerIsSentBackUnchanged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		parts := spoken(t)
-		reply, _ := answered(t, hello, response(t, genai.FinishReasonStop, parts))
+		parts := anyParts(t)
+		reply, _ := translateAnswer(t, hello, response(t, genai.FinishReasonStop, parts))
 		messages := []string{`{"role":"user","content":"hello"}`, encode(t, &reply.Choices[0].Message)}
 		for _, call := range reply.Choices[0].Message.ToolCalls {
-			messages = append(messages, encode(t, &chat.Message{Role: chat.FromTool, ToolCallID: call.ID, Content: chat.Say("done")}))
+			messages = append(messages, encode(t, &chat.Message{Role: chat.RoleTool, ToolCallID: call.ID, Content: chat.TextContent("done")}))
 		}
-		r := asked(t, now, `{"model":"m","messages":[`+strings.Join(messages, ",")+`]}`)
+		r := translate(t, now, `{"model":"m","messages":[`+strings.Join(messages, ",")+`]}`)
 		if len(parts) == 0 {
 			if len(r.Contents) != 1 {
 				t.Fatalf("%v", r.means())
@@ -262,8 +262,8 @@ func TestAnAnswerGoesBackAsItCame(t *testing.T) {
 	})
 }
 
-// pieces breaks parts up as a stream does: texts anywhere between two letters, with the signature on the last piece.
-func pieces(t *rapid.T, parts []*genai.Part) (all []*genai.Part) {
+// splitParts splits parts as a stream does: texts between any two characters, with the signature on the last piece.
+func splitParts(t *rapid.T, parts []*genai.Part) (all []*genai.Part) {
 	for _, p := range parts {
 		letters := []rune(p.Text)
 		for len(letters) > 1 && rapid.Bool().Draw(t, "cut") {
@@ -278,13 +278,13 @@ func pieces(t *rapid.T, parts []*genai.Part) (all []*genai.Part) {
 	return all
 }
 
-func TestAStreamOfAnyPiecesSaysWhatTheWholeAnswerSays(t *testing.T) {
+func TestAnyStreamYieldsTheSameAsTheCompleteAnswer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		parts := spoken(t)
+		parts := anyParts(t)
 		finish := rapid.SampledFrom([]genai.FinishReason{genai.FinishReasonStop, genai.FinishReasonMaxTokens, genai.FinishReasonSafety}).Draw(t, "finish")
-		whole, _ := answered(t, hello, response(t, finish, parts))
+		whole, _ := translateAnswer(t, hello, response(t, finish, parts))
 		var events strings.Builder
-		rest := pieces(t, parts)
+		rest := splitParts(t, parts)
 		for len(rest) > 0 && rapid.Bool().Draw(t, "event") {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "parts")
 			events.WriteString("data: " + response(t, "", rest[:n]) + "\r\n\r\n")

@@ -15,8 +15,8 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// heard is what Google's own client says to a server, which answers with a body.
-func heard(t *testing.T, answer string, say func(c *genai.Client) error) (path, body string) {
+// captureClient returns what Google's client sends to a server that answers with a body.
+func captureClient(t *testing.T, answer string, say func(c *genai.Client) error) (path, body string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(r.Body)
@@ -43,9 +43,9 @@ func heard(t *testing.T, answer string, say func(c *genai.Client) error) (path, 
 	return path, body
 }
 
-// TestGooglesClientWouldSayTheSame holds a chat to what the client makes of the same things: it knows which of them the
-// Gemini API takes, and how they are spelled.
-func TestGooglesClientWouldSayTheSame(t *testing.T) {
+// TestGooglesClientSendsTheSameRequest compares a translated chat request with the one of Google's client, which knows
+// what the Gemini API accepts.
+func TestGooglesClientSendsTheSameRequest(t *testing.T) {
 	const body = `{"model":"m","temperature":0.5,"top_p":0.25,"top_k":4,"n":2,"max_tokens":9,"stop":["x"],"seed":3,"presence_penalty":0.5,"frequency_penalty":1,
 		"logprobs":true,"top_logprobs":2,"reasoning_effort":"low","response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"object"}}},
 		"tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{"a":{"type":"string"}}}}}],
@@ -55,12 +55,12 @@ func TestGooglesClientWouldSayTheSame(t *testing.T) {
 			{"role":"assistant","reasoning_content":"hm","content":"c","extra_content":{"google":{"thought_signature":"BBBB"}},
 				"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":\"b\"}"},"extra_content":{"google":{"thought_signature":"AAAA"}}}]},
 			{"role":"tool","tool_call_id":"c1","content":[{"type":"text","text":"r"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}]}]}`
-	e, err := dialect.Ask(request(now, upstream.ChatPath, body, false))
+	e, err := dialect.NewExchange(request(now, upstream.ChatPath, body, false))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ourPath, ours := e.Wire()
-	said := asked(t, now, body)
+	ourPath, ours := e.Request()
+	translated := translate(t, now, body)
 	var all, settings map[string]stdjson.RawMessage
 	if err := stdjson.Unmarshal(ours, &all); err != nil {
 		t.Fatal(err)
@@ -76,26 +76,26 @@ func TestGooglesClientWouldSayTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	var config genai.GenerateContentConfig
-	strictly(t, merged, &config)
-	path, theirs := heard(t, `{}`, func(c *genai.Client) error {
-		_, err := c.Models.GenerateContent(context.Background(), now, said.Contents, &config)
+	decodeStrict(t, merged, &config)
+	path, theirs := captureClient(t, `{}`, func(c *genai.Client) error {
+		_, err := c.Models.GenerateContent(context.Background(), now, translated.Contents, &config)
 		return err
 	})
 	if path != "/v1beta"+ourPath {
 		t.Errorf("%s, want %s", ourPath, path)
 	}
 	// Who instructs, the client names and the API does not ask.
-	same(t, string(ours), strings.Replace(theirs, `"systemInstruction":{"parts":[{"text":"s"}],"role":"user"}`, `"systemInstruction":{"parts":[{"text":"s"}]}`, 1))
+	assertEqual(t, string(ours), strings.Replace(theirs, `"systemInstruction":{"parts":[{"text":"s"}],"role":"user"}`, `"systemInstruction":{"parts":[{"text":"s"}]}`, 1))
 }
 
-func TestGooglesClientWouldEmbedTheSame(t *testing.T) {
-	e, err := dialect.Ask(request("gemini-embedding-001", upstream.EmbeddingsPath, `{"input":["a","b"],"dimensions":8,"task_type":"RETRIEVAL_QUERY","title":"t"}`, false))
+func TestGooglesClientSendsTheSameEmbeddingRequest(t *testing.T) {
+	e, err := dialect.NewExchange(request("gemini-embedding-001", upstream.EmbeddingsPath, `{"input":["a","b"],"dimensions":8,"task_type":"RETRIEVAL_QUERY","title":"t"}`, false))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ourPath, ours := e.Wire()
+	ourPath, ours := e.Request()
 	dimensions := int32(8)
-	path, theirs := heard(t, `{"embeddings":[{"values":[1]},{"values":[1]}]}`, func(c *genai.Client) error {
+	path, theirs := captureClient(t, `{"embeddings":[{"values":[1]},{"values":[1]}]}`, func(c *genai.Client) error {
 		_, err := c.Models.EmbedContent(context.Background(), "gemini-embedding-001",
 			[]*genai.Content{{Parts: []*genai.Part{{Text: "a"}}}, {Parts: []*genai.Part{{Text: "b"}}}},
 			&genai.EmbedContentConfig{TaskType: "RETRIEVAL_QUERY", Title: "t", OutputDimensionality: &dimensions})
@@ -104,16 +104,16 @@ func TestGooglesClientWouldEmbedTheSame(t *testing.T) {
 	if path != "/v1beta"+ourPath {
 		t.Errorf("%s, want %s", ourPath, path)
 	}
-	same(t, string(ours), theirs)
+	assertEqual(t, string(ours), theirs)
 }
 
-func TestGooglesClientWouldStreamFromTheSamePlace(t *testing.T) {
-	e, err := dialect.Ask(request(now, upstream.ChatPath, hello, true))
+func TestGooglesClientUsesTheSameStreamPath(t *testing.T) {
+	e, err := dialect.NewExchange(request(now, upstream.ChatPath, hello, true))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ourPath, ours := e.Wire()
-	path, theirs := heard(t, "data: {}\n\n", func(c *genai.Client) error {
+	ourPath, ours := e.Request()
+	path, theirs := captureClient(t, "data: {}\n\n", func(c *genai.Client) error {
 		for _, err := range c.Models.GenerateContentStream(context.Background(), now, genai.Text("hello"), nil) {
 			return err
 		}
@@ -122,5 +122,5 @@ func TestGooglesClientWouldStreamFromTheSamePlace(t *testing.T) {
 	if path != "/v1beta"+ourPath {
 		t.Errorf("%s, want %s", ourPath, path)
 	}
-	same(t, string(ours), theirs)
+	assertEqual(t, string(ours), theirs)
 }

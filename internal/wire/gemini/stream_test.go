@@ -16,10 +16,10 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// A recorded is a provider that answers with a body, in the pieces that it was cut into.
-type recorded [][]byte
+// recordedProvider answers with the given pieces.
+type recordedProvider [][]byte
 
-func (r recorded) Send(context.Context, *upstream.Request) (*upstream.Response, error) {
+func (r recordedProvider) Send(context.Context, *upstream.Request) (*upstream.Response, error) {
 	readers := make([]io.Reader, len(r))
 	for i, piece := range r {
 		readers[i] = bytes.NewReader(piece)
@@ -27,23 +27,23 @@ func (r recorded) Send(context.Context, *upstream.Request) (*upstream.Response, 
 	return &upstream.Response{Status: 200, ContentType: "text/event-stream", Body: io.NopCloser(io.MultiReader(readers...))}, nil
 }
 
-func (recorded) Close() {}
+func (recordedProvider) Close() {}
 
-// stream is what a caller gets of a stream in pieces, with the error that ends it, if one does.
-func stream(t tester, body string, pieces ...string) []byte {
+// stream returns the translation of a stream that arrives in pieces, with the error that ended it.
+func stream(t tester, body string, splitParts ...string) []byte {
 	t.Helper()
-	var sent recorded
-	for _, p := range pieces {
+	var sent recordedProvider
+	for _, p := range splitParts {
 		sent = append(sent, []byte(p))
 	}
-	s := upstream.Translated(dialect, sent, func(*upstream.Request) bool { return true })
+	s := upstream.NewTranslator(dialect, sent, func(*upstream.Request) bool { return true })
 	response, err := s.Send(context.Background(), request(now, upstream.ChatPath, body, true))
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 	text, err := io.ReadAll(response.Body)
-	if errors.Is(err, upstream.ErrGarbage) {
-		err = upstream.ErrGarbage // where it says which, the bytes may differ
+	if errors.Is(err, upstream.ErrInvalidAnswer) {
+		err = upstream.ErrInvalidAnswer // its details may differ
 	}
 	if err != nil {
 		text = append(text, err.Error()...)
@@ -51,16 +51,16 @@ func stream(t tester, body string, pieces ...string) []byte {
 	return text
 }
 
-// event is one of Google's, which the SDK's types can read.
+// event checks that the SDK's types know all of an event, and returns it.
 func event(t tester, text string) string {
-	generated(t, text)
+	googleAnswer(t, text)
 	return "data: " + strings.Join(strings.Fields(text), " ") + "\r\n\r\n"
 }
 
-// The streams below have the shapes that Google's have.
+// recordings are streams in the shapes of Google's.
 func recordings(t tester) map[string]struct{ body, events, whole string } {
 	const tail = `,"modelVersion":"gemini-3-flash","responseId":"r1"}`
-	said := func(parts, more string) string {
+	translated := func(parts, more string) string {
 		return event(t, `{"candidates":[{"content":{"parts":[`+parts+`],"role":"model"}`+more+`,"index":0}],"usageMetadata":{"promptTokenCount":10,"totalTokenCount":10,"promptTokensDetails":[{"modality":"TEXT","tokenCount":10}]}`+tail)
 	}
 	last := func(candidate string) string {
@@ -69,28 +69,28 @@ func recordings(t tester) map[string]struct{ body, events, whole string } {
 	whole := func(parts, finish string) string {
 		return `{"candidates":[{"content":{"parts":[` + parts + `],"role":"model"},"finishReason":"` + finish + `"}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":6,"thoughtsTokenCount":4}` + tail
 	}
-	usage := with(`"stream":true,"stream_options":{"include_usage":true}`)
+	usage := helloWith(`"stream":true,"stream_options":{"include_usage":true}`)
 	const f, g = `{"functionCall":{"name":"f","args":{"city":"Zürich"}},"thoughtSignature":"AAAA"}`, `{"functionCall":{"id":"x","name":"g","args":{}}}`
 	return map[string]struct{ body, events, whole string }{
 		"a text": {
-			usage, said(`{"text":"Ok"}`, "") + said(`{"text":"ay, let's \"go\" 🎈"}`, "") + last(`{"content":{"parts":[{"text":"."}],"role":"model"},"finishReason":"STOP"}`),
+			usage, translated(`{"text":"Ok"}`, "") + translated(`{"text":"ay, let's \"go\" 🎈"}`, "") + last(`{"content":{"parts":[{"text":"."}],"role":"model"},"finishReason":"STOP"}`),
 			whole(`{"text":"Okay, let's \"go\" 🎈."}`, "STOP"),
 		},
 		"thoughts and a text, whose signature comes at last": {
-			hello, said(`{"text":"Let me ","thought":true}`, "") + said(`{"text":"see.","thought":true}`, "") + said(`{"text":"So"}`, "") + last(`{"content":{"parts":[{"text":"","thoughtSignature":"AAAA"}],"role":"model"},"finishReason":"STOP"}`),
+			hello, translated(`{"text":"Let me ","thought":true}`, "") + translated(`{"text":"see.","thought":true}`, "") + translated(`{"text":"So"}`, "") + last(`{"content":{"parts":[{"text":"","thoughtSignature":"AAAA"}],"role":"model"},"finishReason":"STOP"}`),
 			whole(`{"text":"Let me see.","thought":true},{"text":"So","thoughtSignature":"AAAA"}`, "STOP"),
 		},
 		"a thought that is signed": {
-			hello, said(`{"text":"Let me ","thought":true}`, "") + said(`{"text":"see.","thought":true,"thoughtSignature":"AAAA"}`, "") + last(`{"content":{"parts":[{"text":"So"}]},"finishReason":"STOP"}`),
+			hello, translated(`{"text":"Let me ","thought":true}`, "") + translated(`{"text":"see.","thought":true,"thoughtSignature":"AAAA"}`, "") + last(`{"content":{"parts":[{"text":"So"}]},"finishReason":"STOP"}`),
 			whole(`{"text":"Let me see.","thought":true,"thoughtSignature":"AAAA"},{"text":"So"}`, "STOP"),
 		},
 		"calls in one event": {usage, last(`{"content":{"parts":[` + f + `,` + g + `],"role":"model"},"finishReason":"STOP"}`), whole(f+`,`+g, "STOP")},
 		"calls in several": {
-			hello, said(f, "") + said(g, "") + last(`{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP"}`),
+			hello, translated(f, "") + translated(g, "") + last(`{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP"}`),
 			whole(f+`,`+g, "STOP"),
 		},
-		"too long": {hello, said(`{"text":"Ok"}`, "") + last(`{"content":{"role":"model"},"finishReason":"MAX_TOKENS"}`), whole(`{"text":"Ok"}`, "MAX_TOKENS")},
-		"unsafe":   {hello, said(`{"text":"Ok"}`, "") + last(`{"finishReason":"SAFETY","safetyRatings":[{"category":"HARM_CATEGORY_HARASSMENT","probability":"HIGH","blocked":true}]}`), whole(`{"text":"Ok"}`, "SAFETY")},
+		"too long": {hello, translated(`{"text":"Ok"}`, "") + last(`{"content":{"role":"model"},"finishReason":"MAX_TOKENS"}`), whole(`{"text":"Ok"}`, "MAX_TOKENS")},
+		"unsafe":   {hello, translated(`{"text":"Ok"}`, "") + last(`{"finishReason":"SAFETY","safetyRatings":[{"category":"HARM_CATEGORY_HARASSMENT","probability":"HIGH","blocked":true}]}`), whole(`{"text":"Ok"}`, "SAFETY")},
 		"blocked at once": {
 			hello, event(t, `{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":10}`+tail),
 			`{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":10}` + tail,
@@ -100,19 +100,19 @@ func recordings(t tester) map[string]struct{ body, events, whole string } {
 			whole(`{"text":"Ok"}`, "STOP"),
 		},
 		"a usage before the end, and the usage after it": {
-			usage, said(`{"text":"Ok"}`, "") + event(t, `{"candidates":[{"finishReason":"STOP"}]`+tail) + event(t, `{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":6,"thoughtsTokenCount":4}`+tail),
+			usage, translated(`{"text":"Ok"}`, "") + event(t, `{"candidates":[{"finishReason":"STOP"}]`+tail) + event(t, `{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":6,"thoughtsTokenCount":4}`+tail),
 			whole(`{"text":"Ok"}`, "STOP"),
 		},
 		"one candidate of two": {
-			with(`"n":2`), said(`{"text":"a"}`, "") + last(`{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}`),
+			helloWith(`"n":2`), translated(`{"text":"a"}`, "") + last(`{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}`),
 			whole(`{"text":"ab"}`, "STOP"),
 		},
 		"texts that are signed, and one after a call": {
-			hello, said(`{"text":"a","thoughtSignature":"AAAA"}`, "") + said(`{"text":"b"}`, "") + said(f, "") + said(`{"text":"hm","thought":true}`, "") + last(`{"content":{"parts":[{"text":"c"},{"text":"","thoughtSignature":"BBBB"}]},"finishReason":"STOP"}`),
+			hello, translated(`{"text":"a","thoughtSignature":"AAAA"}`, "") + translated(`{"text":"b"}`, "") + translated(f, "") + translated(`{"text":"hm","thought":true}`, "") + last(`{"content":{"parts":[{"text":"c"},{"text":"","thoughtSignature":"BBBB"}]},"finishReason":"STOP"}`),
 			whole(`{"text":"a","thoughtSignature":"AAAA"},{"text":"b"},`+f+`,{"text":"hm","thought":true},{"text":"c","thoughtSignature":"BBBB"}`, "STOP"),
 		},
 		"two candidates": {
-			with(`"n":2`), said(`{"text":"a"}`, "") + last(`{"index":1,"content":{"parts":[`+g+`]},"finishReason":"STOP"}`) + last(`{"content":{"parts":[{"text":"b"}]},"finishReason":"MAX_TOKENS"}`),
+			helloWith(`"n":2`), translated(`{"text":"a"}`, "") + last(`{"index":1,"content":{"parts":[`+g+`]},"finishReason":"STOP"}`) + last(`{"content":{"parts":[{"text":"b"}]},"finishReason":"MAX_TOKENS"}`),
 			`{"candidates":[{"content":{"parts":[{"text":"ab"}]},"finishReason":"MAX_TOKENS"},{"index":1,"content":{"parts":[` + g + `]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":6,"thoughtsTokenCount":4}` + tail,
 		},
 	}
@@ -134,27 +134,27 @@ func TestAStreamCutAnywhereReadsTheSame(t *testing.T) {
 	}
 }
 
-func TestAStreamThatBreaksOffNeverEnds(t *testing.T) {
+func TestATruncatedStreamIsNeverComplete(t *testing.T) {
 	for name, c := range recordings(t) {
 		want := stream(t, c.body, c.events)
 		for i := range len(c.events) - 2 { // the empty line after the last event
 			got := stream(t, c.body, c.events[:i])
-			said, broke := bytes.CutSuffix(got, []byte("unexpected EOF"))
-			if strings.HasSuffix(name, "the usage after it") && bytes.Contains(said, []byte(`"finish_reason":"stop"`)) {
-				continue // all is said but the usage, and the gateway counts for itself
+			translated, broke := bytes.CutSuffix(got, []byte("unexpected EOF"))
+			if strings.HasSuffix(name, "the usage after it") && bytes.Contains(translated, []byte(`"finish_reason":"stop"`)) {
+				continue // only the usage is missing, which the gateway then counts itself
 			}
-			if name == "one candidate of two" && bytes.Contains(said, []byte(`"finish_reason":"stop"`)) {
+			if name == "one candidate of two" && bytes.Contains(translated, []byte(`"finish_reason":"stop"`)) {
 				continue // the other may not come
 			}
-			if !broke || !bytes.HasPrefix(want, said) || bytes.Contains(said, []byte("[DONE]")) {
+			if !broke || !bytes.HasPrefix(want, translated) || bytes.Contains(translated, []byte("[DONE]")) {
 				t.Fatalf("%s, broken off at %d: %s", name, i, got)
 			}
 		}
 	}
 }
 
-// assemble puts a stream together as a client would, and holds it to OpenAI's framing.
-func assemble(t tester, text []byte, asked bool) chat.Answer {
+// assemble assembles a stream as a client does, and checks OpenAI's framing.
+func assemble(t tester, text []byte, includeUsage bool) chat.Answer {
 	t.Helper()
 	body, ok := strings.CutSuffix(string(text), done)
 	if !ok {
@@ -183,21 +183,21 @@ func assemble(t tester, text []byte, asked bool) chat.Answer {
 			a.Usage = c.Usage
 			continue
 		}
-		if !asked && strings.Contains(line, `"usage"`) {
+		if !includeUsage && strings.Contains(line, `"usage"`) {
 			t.Fatalf("%q tells a usage", line)
 		}
 		add(t, replies, c.Choices[0], line)
 	}
 	for i := range len(replies) {
 		if m := &replies[i].Message; m.Content == nil && m.ToolCalls == nil {
-			m.Content = new(string) // who says nothing says an empty text
+			m.Content = new(string) // a message without content has an empty text
 		}
 		a.Choices = append(a.Choices, *replies[i])
 	}
 	return a
 }
 
-func add(t tester, replies map[int]*chat.Choice, p chat.PieceOf, line string) {
+func add(t tester, replies map[int]*chat.Choice, p chat.ChunkChoice, line string) {
 	t.Helper()
 	c := replies[p.Index]
 	if (c == nil) != (p.Delta.Role == "assistant") {
@@ -257,16 +257,16 @@ func add(t tester, replies map[int]*chat.Choice, p chat.PieceOf, line string) {
 	}
 }
 
-func TestAStreamSaysWhatTheWholeAnswerSays(t *testing.T) {
+func TestAStreamYieldsTheSameAsTheCompleteAnswer(t *testing.T) {
 	for name, c := range recordings(t) {
-		whole, _ := answered(t, c.body, c.whole)
+		whole, _ := translateAnswer(t, c.body, c.whole)
 		if d := cmp.Diff(whole, assemble(t, stream(t, c.body, c.events), strings.Contains(c.body, "include_usage"))); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
 	}
 }
 
-func TestTheEventsOfAStream(t *testing.T) {
+func TestAStreamIsTranslated(t *testing.T) {
 	got := stream(t, hello, event(t, `{"candidates":[{"content":{"parts":[{"text":"Hm","thought":true}]}}],"responseId":"r1"}`)+
 		event(t, `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{"a":1}},"thoughtSignature":"AAAA"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":2},"responseId":"r1"}`))
 	const head = `data: {"id":"r1","object":"chat.completion.chunk","created":1700000000,"model":"gemini-3-flash","choices":[`
@@ -280,7 +280,7 @@ func TestTheEventsOfAStream(t *testing.T) {
 	}
 }
 
-func TestAFailureInAStreamIsToldAndNothingAfterIt(t *testing.T) {
+func TestNothingFollowsAnErrorInAStream(t *testing.T) {
 	first := event(t, `{"candidates":[{"content":{"parts":[{"text":"Ok"}]}}]}`)
 	const failure = "data: {\"error\":{\"code\":503,\"message\":\"The model is overloaded.\",\"status\":\"UNAVAILABLE\"}}\n\n"
 	last := event(t, `{"candidates":[{"content":{"parts":[{"text":"Ok"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":1}}`)
@@ -290,7 +290,7 @@ func TestAFailureInAStreamIsToldAndNothingAfterIt(t *testing.T) {
 	}
 }
 
-func TestABlockAfterWordsEndsThem(t *testing.T) {
+func TestABlockedPromptEndsAStartedCandidate(t *testing.T) {
 	got := assemble(t, stream(t, hello, event(t, `{"candidates":[{"content":{"parts":[{"text":"Ok"}]}}],"usageMetadata":{"promptTokenCount":1}}`)+event(t, `{"promptFeedback":{"blockReason":"SAFETY"}}`)), false)
 	if *got.Choices[0].Message.Content != "Ok" || got.Choices[0].FinishReason != "content_filter" {
 		t.Errorf("%+v", got)
@@ -306,7 +306,7 @@ func TestTheLastUsageCounts(t *testing.T) {
 	}
 }
 
-func TestAStreamThatMakesNoSenseIsGarbage(t *testing.T) {
+func TestAnInvalidStreamIsAnError(t *testing.T) {
 	const ok = `{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}`
 	for name, events := range map[string][]string{
 		"no JSON":              {`[DONE]`},
@@ -317,13 +317,13 @@ func TestAStreamThatMakesNoSenseIsGarbage(t *testing.T) {
 		"a call without sense": {`{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":5}}]}}]}`},
 	} {
 		text := "data: " + strings.Join(events, "\n\ndata: ") + "\n\n"
-		if got := stream(t, hello, text); !bytes.HasSuffix(got, []byte(upstream.ErrGarbage.Error())) || bytes.Contains(got, []byte("[DONE]")) {
+		if got := stream(t, hello, text); !bytes.HasSuffix(got, []byte(upstream.ErrInvalidAnswer.Error())) || bytes.Contains(got, []byte("[DONE]")) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
 }
 
-func TestAStreamThatTellsNoUsageEndsAllTheSame(t *testing.T) {
+func TestAStreamWithoutUsageIsComplete(t *testing.T) {
 	got := string(stream(t, hello, event(t, `{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}`)))
 	if !strings.HasSuffix(got, `"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n") {
 		t.Error(got)

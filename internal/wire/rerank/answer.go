@@ -12,7 +12,7 @@ import (
 	"sovereign/internal/text/token"
 )
 
-// An Answer is what a caller gets, best first.
+// Answer is the answer that a caller gets, with the best result first.
 type Answer struct {
 	ID      string   `json:"id"`
 	Model   string   `json:"model"`
@@ -20,28 +20,28 @@ type Answer struct {
 	Usage   *Counts  `json:"usage,omitempty"`
 }
 
-// A Result is one of the caller's documents, by its index, and how well it fits the query.
+// Result is the relevance of one of the caller's documents, which Index names.
 type Result struct {
 	Index          int     `json:"index"`
 	RelevanceScore float64 `json:"relevance_score"`
 	Document       *Text   `json:"document,omitempty"`
 }
 
-// A Text is a document as it is given back.
+// Text is a document in an answer.
 type Text struct {
 	Text string `json:"text"`
 }
 
-// Counts are what a provider says it used: nil is not told, which is not 0. Where one number of tokens is told it is
-// both, as a reranker writes none.
+// Counts is the usage that a provider reports. nil means not reported, which is not zero.
 type Counts struct {
 	PromptTokens *token.Count `json:"prompt_tokens,omitempty"`
 	TotalTokens  *token.Count `json:"total_tokens,omitempty"`
 	SearchUnits  *token.Count `json:"search_units,omitempty"`
 }
 
-// Whole is the counts with one number of tokens standing for both, or nil when nothing is told.
-func (c Counts) Whole() *Counts {
+// Normalized fills a missing token count from the other one, because a reranker has no output tokens. It returns nil
+// when nothing was reported.
+func (c Counts) Normalized() *Counts {
 	c.PromptTokens, c.TotalTokens = cmp.Or(c.PromptTokens, c.TotalTokens), cmp.Or(c.TotalTokens, c.PromptTokens)
 	if c == (Counts{}) {
 		return nil
@@ -49,61 +49,60 @@ func (c Counts) Whole() *Counts {
 	return &c
 }
 
-// read takes a usage object. One that holds something else than counts tells nothing.
-func read(usage jsontext.Value) *Counts {
+// readUsage decodes a usage object. It returns nil when the object is not a valid usage.
+func readUsage(usage jsontext.Value) *Counts {
 	var c Counts
 	if usage == nil || json.Unmarshal(usage, &c, lenient) != nil {
 		return nil
 	}
-	return c.Whole()
+	return c.Normalized()
 }
 
-// lenient: a provider's answer is read as far as it is JSON, and written as far as it is text.
+// lenient accepts duplicate names and invalid UTF-8 in a provider's answer.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// given is a result as providers write it. What they repeat of the document is not read: the caller's own is better.
-type given struct {
+// providerResult is a result as providers send it. Their copy of the document is ignored: the caller's own is returned.
+type providerResult struct {
 	Index *int     `json:"index"`
 	Score *float64 `json:"relevance_score"`
 }
 
-// Render makes our answer of a provider's, in the shape that is widespread: results, which some call data, and perhaps
-// an id, a model and a usage. It is an error when a result is of no document, of one that has a result already, or has
-// no score, and when there is none at all.
+// Render converts a provider's answer in the common shape: results or data, and optionally an id, a model and a usage.
+// It fails when there is no result, when a result has no score, and when its index is out of range or repeated.
 func Render(request *Request, answer []byte, fallbackID string) ([]byte, *Counts, error) {
-	var theirs struct {
-		ID      string         `json:"id"`
-		Model   string         `json:"model"`
-		Results []given        `json:"results"`
-		Data    []given        `json:"data"`
-		Usage   jsontext.Value `json:"usage"`
+	var decoded struct {
+		ID      string           `json:"id"`
+		Model   string           `json:"model"`
+		Results []providerResult `json:"results"`
+		Data    []providerResult `json:"data"`
+		Usage   jsontext.Value   `json:"usage"`
 	}
-	if err := json.Unmarshal(answer, &theirs, lenient); err != nil {
+	if err := json.Unmarshal(answer, &decoded, lenient); err != nil {
 		return nil, nil, fmt.Errorf("the answer is not that of a reranker: %w", err)
 	}
-	if theirs.Results == nil {
-		theirs.Results = theirs.Data
+	if decoded.Results == nil {
+		decoded.Results = decoded.Data
 	}
-	results, err := rank(theirs.Results, len(request.Documents))
+	results, err := rank(decoded.Results, len(request.Documents))
 	if err != nil {
 		return nil, nil, err
 	}
-	results = results[:request.cut(len(results))]
+	results = results[:request.limit(len(results))]
 	if request.ReturnDocuments {
 		for i, r := range results {
 			results[i].Document = &Text{request.Documents[r.Index].Text}
 		}
 	}
-	ours := Answer{
-		ID: cmp.Or(theirs.ID, fallbackID), Model: cmp.Or(theirs.Model, request.Model),
-		Results: results, Usage: read(theirs.Usage),
+	rendered := Answer{
+		ID: cmp.Or(decoded.ID, fallbackID), Model: cmp.Or(decoded.Model, request.Model),
+		Results: results, Usage: readUsage(decoded.Usage),
 	}
-	text, err := json.Marshal(&ours, lenient)
-	return text, ours.Usage, err
+	text, err := json.Marshal(&rendered, lenient)
+	return text, rendered.Usage, err
 }
 
-// rank checks results of that many documents and puts the best first. Those of the same score keep the caller's order.
-func rank(results []given, documents int) ([]Result, error) {
+// rank checks the results and sorts them by descending score. Equal scores keep the order of the documents.
+func rank(results []providerResult, documents int) ([]Result, error) {
 	if len(results) == 0 {
 		return nil, errors.New("the answer holds no results")
 	}

@@ -1,4 +1,4 @@
-// Package rerank is POST /v1/rerank: how a request reads, and how our answer is made of a provider's. It is pure.
+// Package rerank implements POST /v1/rerank: it decodes the request and converts a provider's answer. It does no I/O.
 package rerank
 
 import (
@@ -12,24 +12,24 @@ import (
 	"sovereign/internal/wire/chat"
 )
 
-// A Request is what the road reads of a body. Members that it does not name are the provider's to judge.
+// Request is the body of a request. Members that it does not name are passed to the provider unchecked.
 type Request struct {
 	Model           string     `json:"model"`
 	Query           string     `json:"query"`
 	Documents       []Document `json:"documents"`
-	TopN            *int64     `json:"top_n"` // nil is all
+	TopN            *int64     `json:"top_n"` // nil means all
 	ReturnDocuments bool       `json:"return_documents"`
 }
 
-// A Document is a text, or an object that has one. Others are the names of what else the object says, in order.
+// Document is a string or an object with a text member. Others are the names of the object's other members, sorted.
 type Document struct {
 	Text   string
 	Others []string
 }
 
-const errDocument = chat.Rule("must be a text, or an object with a text")
+const errDocument = chat.ValueError("must be a text, or an object with a text")
 
-// UnmarshalJSONFrom reads either.
+// UnmarshalJSONFrom reads a string or an object.
 func (d *Document) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	*d = Document{}
 	if from.PeekKind() == '"' {
@@ -51,11 +51,11 @@ func (d *Document) UnmarshalJSONFrom(from *jsontext.Decoder) error {
 	return json.Unmarshal(text, &d.Text)
 }
 
-// Decode reads a request, or refuses the member that breaks a rule.
+// Decode reads a request and refuses invalid members by name.
 func Decode(body []byte) (*Request, error) {
 	r := &Request{}
 	if err := json.Unmarshal(body, r); err != nil {
-		return nil, chat.Refuse(err)
+		return nil, chat.DecodeFault(err)
 	}
 	switch {
 	case r.Query == "":
@@ -68,8 +68,8 @@ func Decode(body []byte) (*Request, error) {
 	return r, nil
 }
 
-// cut is how many of n results the caller wants.
-func (r *Request) cut(n int) int {
+// limit returns how many of n results the caller wants.
+func (r *Request) limit(n int) int {
 	if r.TopN == nil {
 		return n
 	}

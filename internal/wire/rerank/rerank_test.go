@@ -18,7 +18,7 @@ import (
 	"sovereign/internal/wire/rerank"
 )
 
-func TestARequestIsReadAsItIsWritten(t *testing.T) {
+func TestARequestIsDecoded(t *testing.T) {
 	two := int64(2)
 	a, b := rerank.Document{Text: "a"}, rerank.Document{Text: "b"}
 	for body, want := range map[string]rerank.Request{
@@ -37,7 +37,7 @@ func TestARequestIsReadAsItIsWritten(t *testing.T) {
 	}
 }
 
-func TestARequestThatBreaksARuleIsRefusedByTheMembersName(t *testing.T) {
+func TestAnInvalidMemberIsRefusedByName(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"documents":["a"]}`:                                       "query",
 		`{"query":"","documents":["a"]}`:                            "query",
@@ -68,8 +68,8 @@ func TestARequestThatBreaksARuleIsRefusedByTheMembersName(t *testing.T) {
 	}
 }
 
-// asking is a request for that many documents: d0, d1 and so on.
-func asking(n int, members string) *rerank.Request {
+// newRequest returns a request with n documents: d0, d1 and so on.
+func newRequest(n int, members string) *rerank.Request {
 	documents := make([]string, n)
 	for i := range documents {
 		documents[i] = fmt.Sprintf(`"d%d"`, i)
@@ -81,7 +81,7 @@ func asking(n int, members string) *rerank.Request {
 	return r
 }
 
-func TestEveryProvidersAnswerBecomesOurs(t *testing.T) {
+func TestAProvidersAnswerIsConverted(t *testing.T) {
 	for name, c := range map[string]struct{ members, theirs, ours string }{
 		"the plainest": {
 			``, `{"results":[{"index":1,"relevance_score":0.5},{"index":0,"relevance_score":0.25}]}`,
@@ -132,7 +132,7 @@ func TestEveryProvidersAnswerBecomesOurs(t *testing.T) {
 			"{\"id\":\"\uFFFD\",\"model\":\"m\",\"results\":[{\"index\":0,\"relevance_score\":1}]}",
 		},
 	} {
-		ours, counts, err := rerank.Render(asking(3, c.members), []byte(c.theirs), "ours")
+		ours, counts, err := rerank.Render(newRequest(3, c.members), []byte(c.theirs), "ours")
 		if err != nil || string(ours) != c.ours {
 			t.Errorf("%s: %v\n got %s\nwant %s", name, err, ours, c.ours)
 		}
@@ -142,8 +142,8 @@ func TestEveryProvidersAnswerBecomesOurs(t *testing.T) {
 	}
 }
 
-func TestCountsThatAreNotToldAreNotZero(t *testing.T) {
-	_, counts, err := rerank.Render(asking(1, ""), []byte(`{"results":[{"index":0,"relevance_score":1}],"usage":{"total_tokens":0}}`), "x")
+func TestMissingCountsAreNotZero(t *testing.T) {
+	_, counts, err := rerank.Render(newRequest(1, ""), []byte(`{"results":[{"index":0,"relevance_score":1}],"usage":{"total_tokens":0}}`), "x")
 	if err != nil || counts == nil || counts.PromptTokens == nil || counts.SearchUnits != nil {
 		t.Fatalf("%+v, %v", counts, err)
 	}
@@ -152,8 +152,8 @@ func TestCountsThatAreNotToldAreNotZero(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatCannotBeIsAnError(t *testing.T) {
-	for _, theirs := range []string{
+func TestAnInvalidAnswerIsAnError(t *testing.T) {
+	for _, providerAnswer := range []string{
 		``, `null`, `[]`, `{}`, `<html>`,
 		`{"results":[]}`,
 		`{"results":null}`,
@@ -173,14 +173,14 @@ func TestAnAnswerThatCannotBeIsAnError(t *testing.T) {
 		`{"results":[{"index":0,"relevance_score":1},{"index":0,"relevance_score":1}]}`,
 		`{"results":[{"index":0,"relevance_score":1}],"id":5}`,
 	} {
-		if ours, _, err := rerank.Render(asking(3, ""), []byte(theirs), "x"); err == nil {
-			t.Errorf("%s became %s", theirs, ours)
+		if ours, _, err := rerank.Render(newRequest(3, ""), []byte(providerAnswer), "x"); err == nil {
+			t.Errorf("%s became %s", providerAnswer, ours)
 		}
 	}
 }
 
-// theirs is a provider's answer with those results.
-func theirs(t *rapid.T, results []rerank.Result) []byte {
+// providerAnswer returns a provider's answer with the given results.
+func providerAnswer(t *rapid.T, results []rerank.Result) []byte {
 	text, err := json.Marshal(map[string]any{rapid.SampledFrom([]string{"results", "data"}).Draw(t, "name"): results})
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func theirs(t *rapid.T, results []rerank.Result) []byte {
 	return text
 }
 
-func TestTheBestComesFirstAndNothingIsLostInWhateverOrderItCame(t *testing.T) {
+func TestResultsAreSortedByScoreAndComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		scores := rapid.SliceOfN(rapid.OneOf(rapid.Float64(), rapid.SampledFrom([]float64{0, 0.5, 1})), 1, 30).Draw(t, "scores")
 		var want []rerank.Result
@@ -197,7 +197,7 @@ func TestTheBestComesFirstAndNothingIsLostInWhateverOrderItCame(t *testing.T) {
 		}
 		came := rapid.Permutation(want).Draw(t, "order")
 		slices.SortStableFunc(want, func(a, b rerank.Result) int { return cmp.Compare(b.RelevanceScore, a.RelevanceScore) })
-		request := asking(len(scores), "")
+		request := newRequest(len(scores), "")
 		if rapid.Bool().Draw(t, "cut") {
 			n := rapid.Int64Range(1, 40).Draw(t, "top_n")
 			request.TopN = &n
@@ -209,7 +209,7 @@ func TestTheBestComesFirstAndNothingIsLostInWhateverOrderItCame(t *testing.T) {
 				want[i].Document = &rerank.Text{Text: fmt.Sprintf("d%d", r.Index)}
 			}
 		}
-		text, _, err := rerank.Render(request, theirs(t, came), "x")
+		text, _, err := rerank.Render(request, providerAnswer(t, came), "x")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +223,7 @@ func TestTheBestComesFirstAndNothingIsLostInWhateverOrderItCame(t *testing.T) {
 	})
 }
 
-func FuzzNoBodyIsReadThatBreaksARule(f *testing.F) {
+func FuzzDecode(f *testing.F) {
 	for _, body := range []string{
 		`{"model":"m","query":"q","documents":["a",{"text":"b","id":1}],"top_n":1,"return_documents":true}`,
 		`{"query":"","documents":[]}`, `null`, `[]`, ``, `{"query":"q","documents":[{}]}`, `{"query":"q","documents":[""],"top_n":-1}`,
@@ -242,7 +242,7 @@ func FuzzNoBodyIsReadThatBreaksARule(f *testing.F) {
 	})
 }
 
-func FuzzEveryAnswerIsInOrderAndWithinWhatWasAsked(f *testing.F) {
+func FuzzRender(f *testing.F) {
 	for _, answer := range []string{
 		`{"id":"i","model":"m","results":[{"index":1,"relevance_score":0.5},{"index":0,"relevance_score":7e3}],"usage":{"total_tokens":3}}`,
 		`{"data":[{"index":2,"relevance_score":-0.0}],"usage":{"search_units":1.0}}`, `{"results":[{"index":0,"relevance_score":1e400}]}`, `{}`, ``,
@@ -250,7 +250,7 @@ func FuzzEveryAnswerIsInOrderAndWithinWhatWasAsked(f *testing.F) {
 		f.Add([]byte(answer), int64(2))
 	}
 	f.Fuzz(func(t *testing.T, answer []byte, top int64) {
-		request := asking(3, `,"return_documents":true`)
+		request := newRequest(3, `,"return_documents":true`)
 		if top > 0 {
 			request.TopN = &top
 		}
@@ -275,7 +275,7 @@ func FuzzEveryAnswerIsInOrderAndWithinWhatWasAsked(f *testing.F) {
 	})
 }
 
-func TestADocumentOfAnotherShapeIsToldItsShape(t *testing.T) {
+func TestAnInvalidDocumentIsToldWhatItMustBe(t *testing.T) {
 	for _, document := range []string{`5`, `null`, `[]`, `{}`, `{"text":5}`, `true`} {
 		_, err := rerank.Decode([]byte(`{"query":"q","documents":[` + document + `]}`))
 		var f *fault.Fault

@@ -2,7 +2,7 @@ package responses
 
 import "github.com/go-json-experiment/json/jsontext"
 
-// An event is one of a stream's. Which members it has, its type says.
+// event is an event of a stream. Its type determines its members.
 type event struct {
 	Type         string      `json:"type"`
 	Sequence     int         `json:"sequence_number"`
@@ -24,37 +24,34 @@ type event struct {
 	AnnotationIndex *int           `json:"annotation_index,omitzero"`
 }
 
-// partNames are the types of the events that tell of a part.
-var partNames = map[string]struct{ added, delta, said, done string }{
-	outputText: {"response.content_part.added", "response.output_text.delta", "response.output_text.done", "response.content_part.done"},
-	refusal:    {"response.content_part.added", "response.refusal.delta", "response.refusal.done", "response.content_part.done"},
-	summaryText: {
+// partEvents are the types of the events of a part.
+var partEvents = map[string]struct{ added, delta, textDone, done string }{
+	partOutputText: {
+		"response.content_part.added", "response.output_text.delta", "response.output_text.done",
+		"response.content_part.done",
+	},
+	partRefusal: {
+		"response.content_part.added", "response.refusal.delta", "response.refusal.done",
+		"response.content_part.done",
+	},
+	partSummaryText: {
 		"response.reasoning_summary_part.added", "response.reasoning_summary_text.delta",
 		"response.reasoning_summary_text.done", "response.reasoning_summary_part.done",
 	},
 }
 
-// event is one that tells of an item, or of the part that is being said.
-func (g *growing) event(name string) event {
+// event returns an event of the item, or of its open part.
+func (g *openItem) event(name string) event {
 	e := event{Type: name, OutputIndex: &g.index, ItemID: g.ID}
-	at := len(g.Content) + len(g.Summary) // of which a type has one
+	at := len(g.Content) + len(g.Summary) // an item has only one of them
 	switch g.Type {
-	case message:
+	case itemMessage:
 		e.ContentIndex = &at
-	case reasoning:
+	case itemReasoning:
 		e.SummaryIndex = &at
 	}
-	if names := partNames[outputText]; name == names.delta || name == names.said {
+	if names := partEvents[partOutputText]; name == names.delta || name == names.textDone {
 		e.Logprobs = &[]struct{}{}
 	}
 	return e
-}
-
-// A flat event tells of an error. It is no response's: none has come, or the one that has is void.
-type flat struct {
-	Type     string  `json:"type"`
-	Sequence int     `json:"sequence_number"`
-	Code     *string `json:"code"`
-	Message  string  `json:"message"`
-	Param    *string `json:"param"`
 }

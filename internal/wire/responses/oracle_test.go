@@ -15,7 +15,7 @@ import (
 
 // OpenAI's own types are the oracle: what we write must read with them, with nothing left over and nothing missing.
 
-// extra are the members that OpenAI's types do not have: its service sends the first, older clients read the second.
+// extra are members that OpenAI's types lack: its service sends the first, older clients read the second.
 var extra = []string{"store", "name"}
 
 func fits(t *testing.T, at string, v reflect.Value) {
@@ -79,12 +79,12 @@ func fitsStruct(t *testing.T, at string, v reflect.Value) {
 }
 
 func TestAnswersReadWithOpenAIsTypes(t *testing.T) {
-	for name, s := range scenes {
-		for _, body := range []string{rich, `{"model":"m","input":"Hi"}`} {
+	for name, s := range recordings {
+		for _, body := range []string{fullRequest, `{"model":"m","input":"Hi"}`} {
 			if s.whole == "" {
 				continue
 			}
-			text, err := whole(body, s.whole)
+			text, err := translateAnswer(body, s.whole)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -99,12 +99,12 @@ func TestAnswersReadWithOpenAIsTypes(t *testing.T) {
 
 func TestEventsReadWithOpenAIsTypes(t *testing.T) {
 	seen := map[string]bool{}
-	for name, s := range scenes {
-		text, err := stream(rich, chunks(s.chunks...))
+	for name, s := range recordings {
+		text, err := stream(fullRequest, chunks(s.chunks...))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		for _, e := range occurrences(t, text) {
+		for _, e := range receivedEvents(t, text) {
 			var u sdk.ResponseStreamEventUnion
 			if err := stdjson.Unmarshal(e.data, &u); err != nil {
 				t.Fatalf("%s: %v", name, err)
@@ -118,9 +118,9 @@ func TestEventsReadWithOpenAIsTypes(t *testing.T) {
 	}
 }
 
-func TestWhatAModelSaidReadsWithOpenAIsTypes(t *testing.T) {
+func TestOutputItemsReadWithOpenAIsTypes(t *testing.T) {
 	var r sdk.Response
-	text, err := whole(rich, scenes["parallel tools, interleaved"].whole)
+	text, err := translateAnswer(fullRequest, recordings["parallel tools, interleaved"].whole)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,13 +142,13 @@ func TestWhatAModelSaidReadsWithOpenAIsTypes(t *testing.T) {
 	}
 }
 
-func TestRequestsAreOnesThatOpenAIsTypesWouldWrite(t *testing.T) {
-	bodies := []string{rich}
+func TestTheTestRequestsMatchOpenAIsTypes(t *testing.T) {
+	bodies := []string{fullRequest}
 	for _, m := range mappings {
 		bodies = append(bodies, `{"model":"m",`+m.body+`}`)
 	}
 	for _, body := range bodies {
-		wire := string(said(t, body))
+		wire := string(translate(t, body))
 		if strings.Contains(wire, "reasoning_") && !strings.Contains(wire, "reasoning_effort") || strings.Contains(wire, "extra_content") {
 			continue // not OpenAI's own
 		}
@@ -166,12 +166,12 @@ func TestRequestsAreOnesThatOpenAIsTypesWouldWrite(t *testing.T) {
 			}
 			p.ToolChoice = openai.ChatCompletionToolChoiceOptionUnionParam{OfFunctionToolChoice: choice.Named}
 		}
-		again, err := stdjson.Marshal(p)
+		encoded, err := stdjson.Marshal(p)
 		if err != nil {
 			t.Errorf("%s: %v", wire, err)
 			continue
 		}
-		if d := cmp.Diff(canonical(t, []byte(wire)), canonical(t, again)); d != "" {
+		if d := cmp.Diff(canonical(t, []byte(wire)), canonical(t, encoded)); d != "" {
 			t.Errorf("%s: %s", wire, d)
 		}
 	}

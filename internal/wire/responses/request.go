@@ -12,10 +12,10 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// A request is the body of POST /responses, as far as chat completions can say it.
+// request is the body of POST /responses, without the members that chat completions cannot express.
 type request struct {
 	Model                string            `json:"model"`
-	Input                said              `json:"input"`
+	Input                textOrList        `json:"input"`
 	Instructions         *string           `json:"instructions"`
 	Stream               bool              `json:"stream"`
 	StreamOptions        jsontext.Value    `json:"stream_options"`
@@ -28,59 +28,59 @@ type request struct {
 	Text                 jsontext.Value    `json:"text"`
 	Reasoning            jsontext.Value    `json:"reasoning"`
 	Metadata             map[string]string `json:"metadata"`
-	ClientMetadata       jsontext.Value    `json:"client_metadata"` // for whoever serves the API: it goes no further
+	ClientMetadata       jsontext.Value    `json:"client_metadata"` // for the operator of the API: it is not sent
 	User                 *string           `json:"user"`
 	SafetyIdentifier     *string           `json:"safety_identifier"`
 	PromptCacheKey       *string           `json:"prompt_cache_key"`
 	PromptCacheRetention *string           `json:"prompt_cache_retention"`
 	Include              []string          `json:"include"`
-	rest
+	unknownMembers
 
 	tools     []functionTool
 	text      textConfig
 	reasoning reasoningConfig
 }
 
-// A functionTool is a function that a model may call: flat here, nested in chat.
+// functionTool is a function that a model may call. It is flat here and nested in chat.
 type functionTool struct {
 	Type        string         `json:"type"`
 	Name        string         `json:"name"`
 	Description *string        `json:"description"`
 	Parameters  jsontext.Value `json:"parameters"`
 	Strict      *bool          `json:"strict"`
-	rest
+	unknownMembers
 }
 
-// A textConfig says how the text shall be.
+// textConfig is the format and the verbosity of the text.
 type textConfig struct {
 	Format    jsontext.Value `json:"format"`
 	Verbosity *string        `json:"verbosity"`
-	rest
+	unknownMembers
 }
 
-// A format is the form of the text.
+// format is the format of the text.
 type format struct {
 	Type        string         `json:"type"`
 	Name        string         `json:"name"`
 	Description string         `json:"description"`
 	Schema      jsontext.Value `json:"schema"`
 	Strict      *bool          `json:"strict"`
-	rest
+	unknownMembers
 }
 
-// A reasoningConfig says how a model shall think.
+// reasoningConfig is the reasoning effort and how it is summarized.
 type reasoningConfig struct {
 	Effort          *string `json:"effort"`
 	Summary         *string `json:"summary"`
-	GenerateSummary *string `json:"generate_summary"` // its old name
-	rest
+	GenerateSummary *string `json:"generate_summary"` // former name of summary
+	unknownMembers
 }
 
-// chat says the request as a chat completion.
-func (q *request) chat(r *upstream.Request) (*chat.Request, error) {
+// chatRequest translates the request into a chat completion.
+func (q *request) chatRequest(r *upstream.Request) (*chat.Request, error) {
 	c := &chat.Request{
 		Model: q.Model, Stream: r.Stream, Temperature: q.Temperature, TopP: q.TopP, ParallelToolCalls: q.ParallelToolCalls,
-		User: text(q.User), SafetyIdentifier: text(q.SafetyIdentifier), PromptCacheKey: text(q.PromptCacheKey),
+		User: deref(q.User), SafetyIdentifier: deref(q.SafetyIdentifier), PromptCacheKey: deref(q.PromptCacheKey),
 	}
 	if q.PromptCacheRetention != nil {
 		c.PromptCacheTTL, _ = json.Marshal(q.PromptCacheRetention) // a text
@@ -89,7 +89,7 @@ func (q *request) chat(r *upstream.Request) (*chat.Request, error) {
 		c.StreamOptions = &chat.StreamOptions{IncludeUsage: true}
 	}
 	for _, part := range []func(*chat.Request, *upstream.Request) error{
-		q.sayLimit, q.sayOptions, q.sayText, q.sayReasoning, q.sayTools, q.sayToolChoice, q.sayInput,
+		q.setLimit, q.checkOptions, q.setText, q.setReasoning, q.setTools, q.setToolChoice, q.setMessages,
 	} {
 		if err := part(c, r); err != nil {
 			return nil, err
@@ -98,17 +98,15 @@ func (q *request) chat(r *upstream.Request) (*chat.Request, error) {
 	return c, nil
 }
 
-func text(t *string) string {
+func deref(t *string) string {
 	if t == nil {
 		return ""
 	}
 	return *t
 }
 
-func there(value jsontext.Value) bool { return len(value) > 0 && value.Kind() != 'n' }
-
-// sayLimit names the limit as most providers know it.
-func (q *request) sayLimit(c *chat.Request, r *upstream.Request) error {
+// setLimit sets the maximum of output tokens under the name that the provider knows.
+func (q *request) setLimit(c *chat.Request, r *upstream.Request) error {
 	switch {
 	case q.MaxOutputTokens != nil && *q.MaxOutputTokens < 1:
 		return fault.Invalid("max_output_tokens", "must be a whole number of at least 1")
@@ -120,32 +118,32 @@ func (q *request) sayLimit(c *chat.Request, r *upstream.Request) error {
 	return nil
 }
 
-// sayOptions looks at what says nothing in chat. Reasoning that must come back is sealed in the answer, asked or not.
-func (q *request) sayOptions(*chat.Request, *upstream.Request) error {
+// checkOptions checks members that have no counterpart in chat. encrypted_content is always returned, requested or not.
+func (q *request) checkOptions(*chat.Request, *upstream.Request) error {
 	for i, name := range q.Include {
 		if name != "reasoning.encrypted_content" {
 			return chat.Unsupported(fmt.Sprintf("include[%d]", i), "has no equivalent in chat completions")
 		}
 	}
-	if there(q.StreamOptions) {
-		return read("stream_options", q.StreamOptions, &rest{})
+	if chat.IsSet(q.StreamOptions) {
+		return decode("stream_options", q.StreamOptions, &unknownMembers{})
 	}
 	return nil
 }
 
-func (q *request) sayText(c *chat.Request, _ *upstream.Request) error {
-	if !there(q.Text) {
+func (q *request) setText(c *chat.Request, _ *upstream.Request) error {
+	if !chat.IsSet(q.Text) {
 		return nil
 	}
-	if err := read("text", q.Text, &q.text); err != nil {
+	if err := decode("text", q.Text, &q.text); err != nil {
 		return err
 	}
-	c.Verbosity = text(q.text.Verbosity)
-	if !there(q.text.Format) {
+	c.Verbosity = deref(q.text.Verbosity)
+	if !chat.IsSet(q.text.Format) {
 		return nil
 	}
 	var f format
-	if err := read("text.format", q.text.Format, &f); err != nil {
+	if err := decode("text.format", q.text.Format, &f); err != nil {
 		return err
 	}
 	switch f.Type {
@@ -162,13 +160,13 @@ func (q *request) sayText(c *chat.Request, _ *upstream.Request) error {
 	return nil
 }
 
-// sayReasoning passes the effort on. What a provider tells of its reasoning is handed on whole: how much that shall be is
-// a preference.
-func (q *request) sayReasoning(c *chat.Request, _ *upstream.Request) error {
-	if !there(q.Reasoning) {
+// setReasoning sets the effort. The requested length of the summary is checked and not sent: all that the provider
+// reports of its reasoning is returned.
+func (q *request) setReasoning(c *chat.Request, _ *upstream.Request) error {
+	if !chat.IsSet(q.Reasoning) {
 		return nil
 	}
-	if err := read("reasoning", q.Reasoning, &q.reasoning); err != nil {
+	if err := decode("reasoning", q.Reasoning, &q.reasoning); err != nil {
 		return err
 	}
 	for _, wanted := range []struct {
@@ -179,11 +177,11 @@ func (q *request) sayReasoning(c *chat.Request, _ *upstream.Request) error {
 			return fault.Invalid("reasoning."+wanted.name, "must be auto, concise or detailed")
 		}
 	}
-	c.ReasoningEffort = text(q.reasoning.Effort)
+	c.ReasoningEffort = deref(q.reasoning.Effort)
 	return nil
 }
 
-func (q *request) sayTools(c *chat.Request, _ *upstream.Request) error {
+func (q *request) setTools(c *chat.Request, _ *upstream.Request) error {
 	for i, value := range q.Tools {
 		at := fmt.Sprintf("tools[%d]", i)
 		kind, err := typeOf(at, value)
@@ -194,12 +192,12 @@ func (q *request) sayTools(c *chat.Request, _ *upstream.Request) error {
 			return chat.Unsupported(at+".type", "must be function for this model")
 		}
 		var t functionTool
-		if err := read(at, value, &t); err != nil {
+		if err := decode(at, value, &t); err != nil {
 			return err
 		}
 		q.tools = append(q.tools, t)
-		function := chat.Function{Name: t.Name, Description: text(t.Description), Strict: t.Strict}
-		if there(t.Parameters) {
+		function := chat.Function{Name: t.Name, Description: deref(t.Description), Strict: t.Strict}
+		if chat.IsSet(t.Parameters) {
 			function.Parameters = t.Parameters
 		}
 		c.Tools = append(c.Tools, chat.Tool{Type: "function", Function: function})
@@ -207,13 +205,14 @@ func (q *request) sayTools(c *chat.Request, _ *upstream.Request) error {
 	return nil
 }
 
-func (q *request) sayToolChoice(c *chat.Request, _ *upstream.Request) error {
+func (q *request) setToolChoice(c *chat.Request, _ *upstream.Request) error {
 	switch {
-	case !there(q.ToolChoice):
+	case !chat.IsSet(q.ToolChoice):
 		return nil
 	case q.ToolChoice.Kind() == '"':
 		choice := &chat.ToolChoice{}
-		if err := json.Unmarshal(q.ToolChoice, &choice.Mode); err != nil || !slices.Contains([]string{"none", "auto", "required"}, choice.Mode) {
+		if err := json.Unmarshal(q.ToolChoice, &choice.Mode); err != nil ||
+			!slices.Contains([]string{"none", "auto", "required"}, choice.Mode) {
 			return fault.Invalid("tool_choice", "must be none, auto, required or a function")
 		}
 		c.ToolChoice = choice
@@ -229,9 +228,9 @@ func (q *request) sayToolChoice(c *chat.Request, _ *upstream.Request) error {
 	var one struct {
 		Type string `json:"type"`
 		Name string `json:"name"`
-		rest
+		unknownMembers
 	}
-	if err := read("tool_choice", q.ToolChoice, &one); err != nil {
+	if err := decode("tool_choice", q.ToolChoice, &one); err != nil {
 		return err
 	}
 	if one.Name == "" {

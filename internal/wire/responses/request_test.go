@@ -10,7 +10,7 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// mappings are what a body says, and what its chat completion says.
+// mappings are requests and the chat completions they become.
 var mappings = []struct{ name, body, want string }{
 	{"a text", `"input":"Hi"`, `"messages":[{"role":"user","content":"Hi"}]`},
 	{"instructions", `"input":"Hi","instructions":"Be brief."`, `"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]`},
@@ -72,16 +72,16 @@ var mappings = []struct{ name, body, want string }{
 	{"what changes nothing", `"input":"Hi","metadata":{"a":"b"},"store":false,"background":false,"truncation":"disabled","service_tier":"default","top_logprobs":0,"include":[],"stream_options":{}`, `"messages":[{"role":"user","content":"Hi"}]`},
 }
 
-func TestABodyIsSaidAsAChatCompletion(t *testing.T) {
+func TestARequestIsTranslated(t *testing.T) {
 	for _, m := range mappings {
 		want := canonical(t, []byte(`{"model":"m",`+m.want+`}`))
-		if d := cmp.Diff(want, canonical(t, said(t, `{"model":"m",`+m.body+`}`))); d != "" {
+		if d := cmp.Diff(want, canonical(t, translate(t, `{"model":"m",`+m.body+`}`))); d != "" {
 			t.Errorf("%s: %s", m.name, d)
 		}
 	}
 }
 
-func TestAProvidersOwnWaysAreKnown(t *testing.T) {
+func TestRequestsFollowTheProvidersSettings(t *testing.T) {
 	const body = `{"model":"m","input":[{"role":"developer","content":"b"}],"instructions":"a","max_output_tokens":5,"stream":true}`
 	r := request(body, true)
 	for _, c := range []struct {
@@ -93,17 +93,17 @@ func TestAProvidersOwnWaysAreKnown(t *testing.T) {
 		{func() { r.Model.Provider.Modern = true }, `{"model":"m","stream":true,"max_completion_tokens":5,"messages":[{"role":"developer","content":"a"},{"role":"developer","content":"b"}]}`},
 	} {
 		c.change()
-		x, err := exact().Ask(r)
+		x, err := testDialect().NewExchange(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, wire := x.Wire(); canonical(t, wire) != canonical(t, []byte(c.want)) {
+		if _, wire := x.Request(); canonical(t, wire) != canonical(t, []byte(c.want)) {
 			t.Errorf("%s", wire)
 		}
 	}
 }
 
-// refusals are what cannot be said, and the field that the refusal names.
+// refusals are requests that cannot be expressed, and the field that is named.
 var refusals = map[string]string{
 	// kept nowhere
 	`"input":"Hi","previous_response_id":"resp_1"`:              "previous_response_id",
@@ -166,8 +166,8 @@ var refusals = map[string]string{
 	`"input":[{"type":"function_call_output","call_id":"c","output":[{"type":"input_image","file_id":"f"}]}]`:       "input[0].output[0].file_id",
 }
 
-// mistakes are what is wrong in any wire.
-var mistakes = map[string]string{
+// invalidRequests are invalid in any API.
+var invalidRequests = map[string]string{
 	`"temperature":1`:                    "input",
 	`"input":[]`:                         "input",
 	`"input":null`:                       "input",
@@ -195,30 +195,30 @@ var mistakes = map[string]string{
 	`"input":[{"type":"function_call_output","call_id":"c"}]`:                    "input[0].output",
 }
 
-func TestWhatCannotBeSaidIsRefusedByItsName(t *testing.T) {
+func TestWhatCannotBeExpressedIsRefusedByName(t *testing.T) {
 	for _, table := range []struct {
 		all  map[string]string
 		kind fault.Kind
-	}{{refusals, fault.UnsupportedParameter}, {mistakes, fault.InvalidParameter}} {
+	}{{refusals, fault.UnsupportedParameter}, {invalidRequests, fault.InvalidParameter}} {
 		for body, want := range table.all {
-			_, err := exact().Ask(request(`{"model":"m",`+body+`}`, false))
+			_, err := testDialect().NewExchange(request(`{"model":"m",`+body+`}`, false))
 			if f := faultOf(err); f == nil || f.Field != want || f.Kind != table.kind || !strings.HasPrefix(f.Message, want+" ") {
 				t.Errorf("%s: %v, want %s", body, err, want)
 			}
 		}
 	}
-	_, err := exact().Ask(request(`{"model":"m","input":`, false))
+	_, err := testDialect().NewExchange(request(`{"model":"m","input":`, false))
 	if f := faultOf(err); f == nil || f.Kind != fault.InvalidBody {
 		t.Errorf("no JSON: %v", err)
 	}
 	other := request(`{"model":"m","input":"Hi"}`, false)
 	other.Path = upstream.EmbeddingsPath
-	if _, err := exact().Ask(other); faultOf(err) == nil {
+	if _, err := testDialect().NewExchange(other); faultOf(err) == nil {
 		t.Errorf("another endpoint: %v", err)
 	}
 }
 
-func TestARefusalSaysWhatToDo(t *testing.T) {
+func TestARefusalStatesTheAlternative(t *testing.T) {
 	for body, want := range map[string]string{
 		`"input":"Hi","max_tokens":1`:                                  "max_tokens is not of the Responses API; max_output_tokens is",
 		`"input":"Hi","wish":1`:                                        "wish is not known",
@@ -227,7 +227,7 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 		`"input":[{"type":"web_search_call","id":"w"}]`:                `input[0].type is "web_search_call", and can only be message, function_call, function_call_output or reasoning for this model`,
 		`"input":[{"role":"user","content":[{"type":"input_video"}]}]`: `input[0].content[0].type is "input_video", and can only be input_audio, input_file, input_image, input_text, output_text, refusal for this model`,
 	} {
-		_, err := exact().Ask(request(`{"model":"m",`+body+`}`, false))
+		_, err := testDialect().NewExchange(request(`{"model":"m",`+body+`}`, false))
 		if f := faultOf(err); f == nil || f.Message != want {
 			t.Errorf("%s: %v", body, err)
 		}

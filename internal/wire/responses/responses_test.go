@@ -20,10 +20,10 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// exact is a bridge whose ids count, and whose time stands.
-func exact() responses.Bridge {
+// testDialect has counting ids and a fixed clock.
+func testDialect() responses.Dialect {
 	n := 0
-	return responses.Bridge{
+	return responses.Dialect{
 		New: func(prefix string) string { n++; return fmt.Sprintf("%s_%02d", prefix, n) },
 		Now: func() time.Time { return time.Unix(1_700_000_000, 0) },
 	}
@@ -36,25 +36,25 @@ func request(body string, stream bool) *upstream.Request {
 	}
 }
 
-// said is the chat completion that a body becomes.
-func said(t interface {
+// translate returns the chat completion that a body becomes.
+func translate(t interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }, body string,
 ) []byte {
 	t.Helper()
-	x, err := exact().Ask(request(body, false))
+	x, err := testDialect().NewExchange(request(body, false))
 	if err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
-	path, wire := x.Wire()
+	path, wire := x.Request()
 	if path != upstream.ChatPath {
 		t.Fatalf("it goes to %s", path)
 	}
 	return wire
 }
 
-// canonical is JSON in the one way to write it.
+// canonical returns JSON in canonical form.
 func canonical(t interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -68,7 +68,7 @@ func canonical(t interface {
 	return string(value)
 }
 
-// A provider answers every request in one way.
+// provider answers every request with the same.
 type provider struct {
 	kind  string
 	body  io.Reader
@@ -82,8 +82,8 @@ func (p *provider) Send(_ context.Context, r *upstream.Request) (*upstream.Respo
 	return &upstream.Response{Status: 200, ContentType: p.kind, Body: io.NopCloser(p.body)}, nil
 }
 
-func through(p *provider, r *upstream.Request) (string, error) {
-	sender := upstream.Translated(exact(), p, func(*upstream.Request) bool { return true })
+func sendThrough(p *provider, r *upstream.Request) (string, error) {
+	sender := upstream.NewTranslator(testDialect(), p, func(*upstream.Request) bool { return true })
 	response, err := sender.Send(context.Background(), r)
 	if err != nil {
 		return "", err
@@ -92,20 +92,20 @@ func through(p *provider, r *upstream.Request) (string, error) {
 	return string(text), err
 }
 
-// stream is what the caller reads when the provider's bytes come in these pieces.
+// stream returns what the caller reads when the provider's bytes arrive in these pieces.
 func stream(body string, pieces ...string) (string, error) {
 	var readers []io.Reader
-	for _, piece := range pieces {
-		readers = append(readers, strings.NewReader(piece))
+	for _, chunk := range pieces {
+		readers = append(readers, strings.NewReader(chunk))
 	}
-	return through(&provider{kind: "text/event-stream", body: io.MultiReader(readers...)}, request(body, true))
+	return sendThrough(&provider{kind: "text/event-stream", body: io.MultiReader(readers...)}, request(body, true))
 }
 
-func whole(body, answer string) (string, error) {
-	return through(&provider{kind: "application/json", body: strings.NewReader(answer)}, request(body, false))
+func translateAnswer(body, answer string) (string, error) {
+	return sendThrough(&provider{kind: "application/json", body: strings.NewReader(answer)}, request(body, false))
 }
 
-// chunks is a chat stream.
+// chunks returns a chat stream.
 func chunks(all ...string) string {
 	var b strings.Builder
 	for _, one := range all {
@@ -114,7 +114,7 @@ func chunks(all ...string) string {
 	return b.String()
 }
 
-func piece(delta, finish string) string {
+func chunk(delta, finish string) string {
 	if finish != "null" {
 		finish = `"` + finish + `"`
 	}
@@ -127,92 +127,92 @@ const (
 	end     = "[DONE]"
 )
 
-func answered(message, finish, usage string) string {
+func completion(message, finish, usage string) string {
 	return `{"id":"c","object":"chat.completion","created":5,"model":"m-1","choices":[{"index":0,"message":` + message + `,"logprobs":null,"finish_reason":"` + finish + `"}],"usage":` + usage + `}`
 }
 
-// A scene is an answer, in chunks and whole.
-type scene struct {
+// recording is an answer, both streamed and complete.
+type recording struct {
 	chunks []string
 	whole  string
 	last   string // type of the last event
 }
 
-var scenes = map[string]scene{
+var recordings = map[string]recording{
 	"text": {
 		chunks: []string{
-			piece(`{"role":"assistant","content":""}`, "null"), piece(`{"content":"Hel"}`, "null"), piece(`{"content":"lo ☕","decoration":{"x":1}}`, "null"),
-			piece(`{}`, "stop"), counted, end,
+			chunk(`{"role":"assistant","content":""}`, "null"), chunk(`{"content":"Hel"}`, "null"), chunk(`{"content":"lo ☕","decoration":{"x":1}}`, "null"),
+			chunk(`{}`, "stop"), counted, end,
 		},
-		whole: answered(`{"role":"assistant","content":"Hello ☕","refusal":null}`, "stop", spent), last: "response.completed",
+		whole: completion(`{"role":"assistant","content":"Hello ☕","refusal":null}`, "stop", spent), last: "response.completed",
 	},
 	"reasoning and text": {
 		chunks: []string{
-			piece(`{"role":"assistant","reasoning_content":"Let me "}`, "null"),
-			piece(`{"reasoning_content":"think.","reasoning_details":[{"type":"reasoning.text","text":"Let me think.","index":0}]}`, "null"),
-			piece(`{"reasoning_details":[{"type":"reasoning.text","signature":"sig","index":0}]}`, "null"),
-			piece(`{"reasoning_details":[{"type":"reasoning.encrypted","data":"zzz","index":1}]}`, "null"),
-			piece(`{"content":"Yes."}`, "null"), piece(`{}`, "stop"), counted, end,
+			chunk(`{"role":"assistant","reasoning_content":"Let me "}`, "null"),
+			chunk(`{"reasoning_content":"think.","reasoning_details":[{"type":"reasoning.text","text":"Let me think.","index":0}]}`, "null"),
+			chunk(`{"reasoning_details":[{"type":"reasoning.text","signature":"sig","index":0}]}`, "null"),
+			chunk(`{"reasoning_details":[{"type":"reasoning.encrypted","data":"zzz","index":1}]}`, "null"),
+			chunk(`{"content":"Yes."}`, "null"), chunk(`{}`, "stop"), counted, end,
 		},
-		whole: answered(`{"role":"assistant","content":"Yes.","reasoning_content":"Let me think.","reasoning_details":[{"type":"reasoning.text","text":"Let me think.","signature":"sig"},{"type":"reasoning.encrypted","data":"zzz"}]}`, "stop", spent),
+		whole: completion(`{"role":"assistant","content":"Yes.","reasoning_content":"Let me think.","reasoning_details":[{"type":"reasoning.text","text":"Let me think.","signature":"sig"},{"type":"reasoning.encrypted","data":"zzz"}]}`, "stop", spent),
 		last:  "response.completed",
 	},
 	"parallel tools, interleaved": {
 		chunks: []string{
-			piece(`{"role":"assistant","content":"On it."}`, "null"),
-			piece(`{"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"weather","arguments":""},"extra_content":{"google":{"thought_signature":"gsig"}}}]}`, "null"),
-			piece(`{"tool_calls":[{"index":1,"id":"call_b","type":"function","function":{"name":"time","arguments":""}}]}`, "null"),
-			piece(`{"tool_calls":[{"index":1,"function":{"arguments":"{\"zone\":"}},{"index":0,"function":{"arguments":"{\"city\":"}}]}`, "null"),
-			piece(`{"tool_calls":[{"index":0,"function":{"arguments":"\"Bern\"}"}}]}`, "null"),
-			piece(`{"tool_calls":[{"index":1,"function":{"arguments":"\"CET\"}"}}]}`, "null"),
-			piece(`{}`, "tool_calls"), counted, end,
+			chunk(`{"role":"assistant","content":"On it."}`, "null"),
+			chunk(`{"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"weather","arguments":""},"extra_content":{"google":{"thought_signature":"gsig"}}}]}`, "null"),
+			chunk(`{"tool_calls":[{"index":1,"id":"call_b","type":"function","function":{"name":"time","arguments":""}}]}`, "null"),
+			chunk(`{"tool_calls":[{"index":1,"function":{"arguments":"{\"zone\":"}},{"index":0,"function":{"arguments":"{\"city\":"}}]}`, "null"),
+			chunk(`{"tool_calls":[{"index":0,"function":{"arguments":"\"Bern\"}"}}]}`, "null"),
+			chunk(`{"tool_calls":[{"index":1,"function":{"arguments":"\"CET\"}"}}]}`, "null"),
+			chunk(`{}`, "tool_calls"), counted, end,
 		},
-		whole: answered(`{"role":"assistant","content":"On it.","tool_calls":[{"id":"call_a","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Bern\"}"},"extra_content":{"google":{"thought_signature":"gsig"}}},{"id":"call_b","type":"function","function":{"name":"time","arguments":"{\"zone\":\"CET\"}"}}]}`, "tool_calls", spent),
+		whole: completion(`{"role":"assistant","content":"On it.","tool_calls":[{"id":"call_a","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Bern\"}"},"extra_content":{"google":{"thought_signature":"gsig"}}},{"id":"call_b","type":"function","function":{"name":"time","arguments":"{\"zone\":\"CET\"}"}}]}`, "tool_calls", spent),
 		last:  "response.completed",
 	},
 	"refusal": {
 		chunks: []string{
-			piece(`{"role":"assistant","content":null,"refusal":"I "}`, "null"), piece(`{"refusal":"won't."}`, "null"), piece(`{}`, "stop"), counted, end,
+			chunk(`{"role":"assistant","content":null,"refusal":"I "}`, "null"), chunk(`{"refusal":"won't."}`, "null"), chunk(`{}`, "stop"), counted, end,
 		},
-		whole: answered(`{"role":"assistant","content":null,"refusal":"I won't."}`, "stop", spent), last: "response.completed",
+		whole: completion(`{"role":"assistant","content":null,"refusal":"I won't."}`, "stop", spent), last: "response.completed",
 	},
 	"text, then a refusal": {
-		chunks: []string{piece(`{"content":"Well, "}`, "null"), piece(`{"refusal":"no."}`, "null"), piece(`{}`, "stop"), counted, end},
-		whole:  answered(`{"role":"assistant","content":"Well, ","refusal":"no."}`, "stop", spent), last: "response.completed",
+		chunks: []string{chunk(`{"content":"Well, "}`, "null"), chunk(`{"refusal":"no."}`, "null"), chunk(`{}`, "stop"), counted, end},
+		whole:  completion(`{"role":"assistant","content":"Well, ","refusal":"no."}`, "stop", spent), last: "response.completed",
 	},
 	"length": {
-		chunks: []string{piece(`{"content":"Once upon"}`, "null"), piece(`{}`, "length"), counted, end},
-		whole:  answered(`{"role":"assistant","content":"Once upon"}`, "length", spent), last: "response.incomplete",
+		chunks: []string{chunk(`{"content":"Once upon"}`, "null"), chunk(`{}`, "length"), counted, end},
+		whole:  completion(`{"role":"assistant","content":"Once upon"}`, "length", spent), last: "response.incomplete",
 	},
 	"content filter": {
-		chunks: []string{piece(`{"content":"How to"}`, "null"), piece(`{}`, "content_filter"), counted, end},
-		whole:  answered(`{"role":"assistant","content":"How to"}`, "content_filter", spent), last: "response.incomplete",
+		chunks: []string{chunk(`{"content":"How to"}`, "null"), chunk(`{}`, "content_filter"), counted, end},
+		whole:  completion(`{"role":"assistant","content":"How to"}`, "content_filter", spent), last: "response.incomplete",
 	},
 	"a reason that nobody knows": {
-		chunks: []string{piece(`{"content":"Oh"}`, "null"), piece(`{}`, "meteor"), counted, end},
-		whole:  answered(`{"role":"assistant","content":"Oh"}`, "meteor", spent), last: "response.failed",
+		chunks: []string{chunk(`{"content":"Oh"}`, "null"), chunk(`{}`, "meteor"), counted, end},
+		whole:  completion(`{"role":"assistant","content":"Oh"}`, "meteor", spent), last: "response.failed",
 	},
 	"usage missing": {
-		chunks: []string{piece(`{"role":"assistant"}`, "null"), piece(`{"content":"Hi"}`, "stop"), end},
-		whole:  answered(`{"role":"assistant","content":"Hi"}`, "stop", "null"), last: "response.completed",
+		chunks: []string{chunk(`{"role":"assistant"}`, "null"), chunk(`{"content":"Hi"}`, "stop"), end},
+		whole:  completion(`{"role":"assistant","content":"Hi"}`, "stop", "null"), last: "response.completed",
 	},
 	"nothing": {
-		chunks: []string{piece(`{"role":"assistant","content":""}`, "null"), piece(`{}`, "stop"), counted, end},
-		whole:  answered(`{"role":"assistant","content":""}`, "stop", spent), last: "response.completed",
+		chunks: []string{chunk(`{"role":"assistant","content":""}`, "null"), chunk(`{}`, "stop"), counted, end},
+		whole:  completion(`{"role":"assistant","content":""}`, "stop", spent), last: "response.completed",
 	},
 	"cited text": {
 		chunks: []string{
-			piece(`{"role":"assistant","content":"","annotations":[`+cited+`],"images":[]}`, "null"), piece(`{"content":"So it is"}`, "null"),
-			piece(`{"annotations":[`+cited+`]}`, "null"), piece(`{}`, "stop"), counted, end,
+			chunk(`{"role":"assistant","content":"","annotations":[`+cited+`],"images":[]}`, "null"), chunk(`{"content":"So it is"}`, "null"),
+			chunk(`{"annotations":[`+cited+`]}`, "null"), chunk(`{}`, "stop"), counted, end,
 		},
-		whole: answered(`{"role":"assistant","content":"So it is","annotations":[`+cited+`,`+cited+`],"images":null}`, "stop", spent), last: "response.completed",
+		whole: completion(`{"role":"assistant","content":"So it is","annotations":[`+cited+`,`+cited+`],"images":null}`, "stop", spent), last: "response.completed",
 	},
 	"citations of nothing": {
-		chunks: []string{piece(`{"annotations":[`+cited+`]}`, "null"), piece(`{}`, "stop"), counted, end},
-		whole:  answered(`{"role":"assistant","content":null,"annotations":[`+cited+`]}`, "stop", spent), last: "response.completed",
+		chunks: []string{chunk(`{"annotations":[`+cited+`]}`, "null"), chunk(`{}`, "stop"), counted, end},
+		whole:  completion(`{"role":"assistant","content":null,"annotations":[`+cited+`]}`, "stop", spent), last: "response.completed",
 	},
 	"error mid-stream": {
-		chunks: []string{piece(`{"content":"Hel"}`, "null"), `{"error":{"message":"too much","type":"rate_limit_error","code":429,"param":null}}`},
+		chunks: []string{chunk(`{"content":"Hel"}`, "null"), `{"error":{"message":"too much","type":"rate_limit_error","code":429,"param":null}}`},
 		last:   "error",
 	},
 	"error at once": {
@@ -221,31 +221,31 @@ var scenes = map[string]scene{
 	},
 }
 
-// cited is an annotation as chat tells it.
+// cited is an annotation in chat's shape.
 const cited = `{"type":"url_citation","url_citation":{"start_index":0,"end_index":2,"url":"https://x","title":"X"}}`
 
-// rich asks for all that is echoed.
-const rich = `{"model":"m","input":"Hi","instructions":"Be brief.","temperature":0.5,"top_p":0.9,"max_output_tokens":100,
+// fullRequest sets all parameters that a response echoes.
+const fullRequest = `{"model":"m","input":"Hi","instructions":"Be brief.","temperature":0.5,"top_p":0.9,"max_output_tokens":100,
  "tools":[{"type":"function", "name":"weather","description":"of a city","parameters":{"type":"object", "properties":{}},"strict":true},{"type":"function","name":"time","parameters":null,"strict":null}],
  "tool_choice":{"type":"function","name":"weather"},"parallel_tool_calls":false,"text":{"format":{"type":"json_object"},"verbosity":"low"},
  "reasoning":{"effort":"low","summary":"auto"},"metadata":{"b":"2","a":"1"},"user":"u","safety_identifier":"s","prompt_cache_key":"k",
  "store":false,"background":false,"truncation":"disabled","service_tier":"auto","include":["reasoning.encrypted_content"],"top_logprobs":0,
  "previous_response_id":null,"conversation":null,"prompt":null,"max_tool_calls":null,"stream_options":{"include_obfuscation":false}}`
 
-// plainly asks for nothing of it.
-const plainly = `{"model":"m","input":"Hi"}`
+// minimalRequest sets none of them.
+const minimalRequest = `{"model":"m","input":"Hi"}`
 
-// An occurrence is an event as a client reads it.
-type occurrence struct {
+// receivedEvent is an event as a client reads it.
+type receivedEvent struct {
 	name string
 	data []byte
 }
 
-func occurrences(t *testing.T, text string) (all []occurrence) {
+func receivedEvents(t *testing.T, text string) (all []receivedEvent) {
 	t.Helper()
 	var r sse.Reader
 	if err := r.Feed([]byte(text), func(e sse.Event) error {
-		all = append(all, occurrence{e.Name, bytes.Clone(e.Data)})
+		all = append(all, receivedEvent{e.Name, bytes.Clone(e.Data)})
 		return nil
 	}); err != nil {
 		t.Fatal(err)

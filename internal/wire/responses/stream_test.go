@@ -15,29 +15,29 @@ import (
 )
 
 func TestAStreamCutAnywhereReadsTheSame(t *testing.T) {
-	for name, s := range scenes {
+	for name, s := range recordings {
 		text := chunks(s.chunks...)
-		want, err := stream(plainly, text)
+		want, err := stream(minimalRequest, text)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for cut := range text {
-			if got, err := stream(plainly, text[:cut], text[cut:]); err != nil || got != want {
+			if got, err := stream(minimalRequest, text[:cut], text[cut:]); err != nil || got != want {
 				t.Fatalf("%s, cut at %d: %v\n%s", name, cut, err, cmp.Diff(want, got))
 			}
 		}
 	}
 }
 
-func TestAStreamThatBreaksOffNeverEnds(t *testing.T) {
-	for name, s := range scenes {
+func TestATruncatedStreamIsNeverComplete(t *testing.T) {
+	for name, s := range recordings {
 		text := chunks(s.chunks...)
-		want, err := stream(plainly, text)
+		want, err := stream(minimalRequest, text)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for cut := range len(text) - 1 { // the last byte of all is the end of the last event
-			got, err := stream(plainly, text[:cut])
+			got, err := stream(minimalRequest, text[:cut])
 			events := text[:strings.LastIndex(text[:cut], "\n\n")+1]
 			if strings.Contains(events, `"finish_reason":"`) && !strings.Contains(events, `"error":`) {
 				if err != nil || !strings.Contains(got, "event: "+s.last+"\n") { // the choice has finished, as chat takes it too
@@ -52,8 +52,8 @@ func TestAStreamThatBreaksOffNeverEnds(t *testing.T) {
 	}
 }
 
-// anonymous takes the ids out, which differ from answer to answer.
-func anonymous(t *testing.T, text []byte) string {
+// withoutIDs removes ids, which differ between answers.
+func withoutIDs(t *testing.T, text []byte) string {
 	t.Helper()
 	parts := strings.Split(canonical(t, text), `"id":"`)
 	for i, p := range parts[1:] {
@@ -64,29 +64,29 @@ func anonymous(t *testing.T, text []byte) string {
 	return strings.Join(parts, `"id":"`)
 }
 
-func TestAStreamEndsWithTheWholeAnswer(t *testing.T) {
-	for name, s := range scenes {
+func TestAStreamYieldsTheSameAsTheCompleteAnswer(t *testing.T) {
+	for name, s := range recordings {
 		if s.whole == "" {
 			continue
 		}
-		text, err := stream(rich, chunks(s.chunks...))
+		text, err := stream(fullRequest, chunks(s.chunks...))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		want, err := whole(rich, s.whole)
+		want, err := translateAnswer(fullRequest, s.whole)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		all := occurrences(t, text)
+		all := receivedEvents(t, text)
 		got := member[jsontext.Value](t, all[len(all)-1].data, "response")
-		if d := cmp.Diff(anonymous(t, []byte(want)), anonymous(t, got)); d != "" {
+		if d := cmp.Diff(withoutIDs(t, []byte(want)), withoutIDs(t, got)); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
 	}
 }
 
-// built puts an answer together from its events, as clients do, and demands of them what clients demand.
-func built(t *testing.T, all []occurrence) {
+// checkEvents assembles an answer from its events as clients do, and checks what clients rely on.
+func checkEvents(t *testing.T, all []receivedEvent) {
 	t.Helper()
 	type place struct {
 		output int
@@ -181,30 +181,30 @@ func built(t *testing.T, all []occurrence) {
 }
 
 func TestEventsAddUpToTheAnswer(t *testing.T) {
-	for name, s := range scenes {
+	for name, s := range recordings {
 		t.Run(name, func(t *testing.T) {
-			text, err := stream(rich, chunks(s.chunks...))
+			text, err := stream(fullRequest, chunks(s.chunks...))
 			if err != nil {
 				t.Fatal(err)
 			}
-			all := occurrences(t, text)
+			all := receivedEvents(t, text)
 			if last := all[len(all)-1].name; last != s.last || strings.Contains(text, "[DONE]") {
 				t.Errorf("it ends with %s", last)
 			}
 			if name != "error at once" && (all[0].name != "response.created" || all[1].name != "response.in_progress") {
 				t.Errorf("it begins with %s, %s", all[0].name, all[1].name)
 			}
-			built(t, all)
+			checkEvents(t, all)
 		})
 	}
 }
 
 var update = flag.Bool("update", false, "write the golden files")
 
-func TestTheSequenceOfEventsIsTheGoldenOne(t *testing.T) {
-	s := scenes["parallel tools, interleaved"]
-	first := piece(`{"role":"assistant","reasoning_content":"Both.","reasoning_details":[{"type":"reasoning.text","text":"Both.","signature":"sig","index":0}]}`, "null")
-	got, err := stream(rich, chunks(append([]string{first}, s.chunks...)...))
+func TestEventsMatchTheGoldenFiles(t *testing.T) {
+	s := recordings["parallel tools, interleaved"]
+	first := chunk(`{"role":"assistant","reasoning_content":"Both.","reasoning_details":[{"type":"reasoning.text","text":"Both.","signature":"sig","index":0}]}`, "null")
+	got, err := stream(fullRequest, chunks(append([]string{first}, s.chunks...)...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,10 +223,10 @@ func TestTheSequenceOfEventsIsTheGoldenOne(t *testing.T) {
 	}
 }
 
-// feed gives chunks to one exchange, and hands back what they say.
+// feed passes chunks to one exchange and returns their translation.
 func feed(t *testing.T, all ...string) (string, error) {
 	t.Helper()
-	x, err := exact().Ask(request(`{"model":"m","input":"Hi"}`, true))
+	x, err := testDialect().NewExchange(request(`{"model":"m","input":"Hi"}`, true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,19 +239,19 @@ func feed(t *testing.T, all ...string) (string, error) {
 	return string(out), err
 }
 
-func TestAnAnswerThatAResponseCannotSayIsAnError(t *testing.T) {
+func TestAnAnswerWithoutEquivalentIsAnError(t *testing.T) {
 	for name, all := range map[string][]string{
-		"an old call":            {piece(`{"function_call":{"name":"f","arguments":""}}`, "null")},
-		"a sound":                {piece(`{"audio":{"id":"a"}}`, "null")},
-		"images":                 {piece(`{"images":[{"type":"image_url","image_url":{"url":"data:"}}]}`, "null")},
-		"a strange annotation":   {piece(`{"annotations":[{"url":"https://x"}]}`, "null")},
-		"a custom tool":          {piece(`{"tool_calls":[{"index":0,"id":"c","type":"custom","custom":{"name":"f","input":""}}]}`, "null")},
-		"a call without a name":  {piece(`{"tool_calls":[{"index":0,"id":"c","function":{"arguments":"{}"}}]}`, "null")},
+		"an old call":            {chunk(`{"function_call":{"name":"f","arguments":""}}`, "null")},
+		"a sound":                {chunk(`{"audio":{"id":"a"}}`, "null")},
+		"images":                 {chunk(`{"images":[{"type":"image_url","image_url":{"url":"data:"}}]}`, "null")},
+		"a strange annotation":   {chunk(`{"annotations":[{"url":"https://x"}]}`, "null")},
+		"a custom tool":          {chunk(`{"tool_calls":[{"index":0,"id":"c","type":"custom","custom":{"name":"f","input":""}}]}`, "null")},
+		"a call without a name":  {chunk(`{"tool_calls":[{"index":0,"id":"c","function":{"arguments":"{}"}}]}`, "null")},
 		"another choice":         {`{"choices":[{"index":1,"delta":{"content":"x"}}]}`},
-		"an end without reason":  {piece(`{"content":"x"}`, "null"), end},
+		"an end without reason":  {chunk(`{"content":"x"}`, "null"), end},
 		"an end of nothing":      {end},
 		"no JSON":                {`{"choices":[`},
-		"content of other shape": {piece(`{"content":[1]}`, "null")},
+		"content of other shape": {chunk(`{"content":[1]}`, "null")},
 	} {
 		if text, err := feed(t, all...); err == nil || strings.Contains(text, "response.completed") {
 			t.Errorf("%s: %v\n%s", name, err, text)
@@ -260,57 +260,57 @@ func TestAnAnswerThatAResponseCannotSayIsAnError(t *testing.T) {
 	for name, body := range map[string]string{
 		"no choice":    `{"choices":[],"usage":null}`,
 		"two choices":  `{"choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"},{"index":1,"message":{"content":"b"},"finish_reason":"stop"}]}`,
-		"an old call":  answered(`{"content":null,"function_call":{"name":"f","arguments":""}}`, "function_call", spent),
-		"a sound":      answered(`{"content":null,"audio":{"id":"a"}}`, "stop", spent),
-		"images":       answered(`{"content":"see","images":[{"type":"image_url","image_url":{"url":"data:"}}]}`, "stop", spent),
+		"an old call":  completion(`{"content":null,"function_call":{"name":"f","arguments":""}}`, "function_call", spent),
+		"a sound":      completion(`{"content":null,"audio":{"id":"a"}}`, "stop", spent),
+		"images":       completion(`{"content":"see","images":[{"type":"image_url","image_url":{"url":"data:"}}]}`, "stop", spent),
 		"no JSON":      `<html>`,
 		"another type": `[]`,
 	} {
-		if text, err := whole(rich, body); err == nil {
+		if text, err := translateAnswer(fullRequest, body); err == nil {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
 }
 
-func TestAnErrorIsHandedOn(t *testing.T) {
-	text, err := feed(t, `{"error":{"message":"too much","type":"rate_limit_error","code":429,"param":null}}`, piece(`{"content":"x"}`, "stop"), end)
+func TestAnErrorIsPassedOn(t *testing.T) {
+	text, err := feed(t, `{"error":{"message":"too much","type":"rate_limit_error","code":429,"param":null}}`, chunk(`{"content":"x"}`, "stop"), end)
 	want := "event: error\ndata: " + `{"type":"error","sequence_number":0,"code":"429","message":"too much","param":null}` + "\n\n"
 	if err != nil || text != want {
 		t.Errorf("%v %s", err, text)
 	}
 	body := `{"error":{"message":"boom","type":"api_error","code":500,"param":null}}`
-	if text, err := whole(rich, body); err != nil || text != body {
+	if text, err := translateAnswer(fullRequest, body); err != nil || text != body {
 		t.Errorf("%v %s", err, text)
 	}
-	if status, text := exact().Refusal(429, []byte(body)); status != 429 || string(text) != body {
+	if status, text := testDialect().ErrorAnswer(429, []byte(body)); status != 429 || string(text) != body {
 		t.Errorf("%d %s", status, text)
 	}
 }
 
-func TestAChunkThatSaysNothingIsASignOfLife(t *testing.T) {
-	text, err := feed(t, piece(`{"role":"assistant"}`, "null"), `{"choices":[]}`, piece(`{"content":""}`, "null"), piece(`{}`, "stop"))
+func TestAnEmptyChunkBecomesAPing(t *testing.T) {
+	text, err := feed(t, chunk(`{"role":"assistant"}`, "null"), `{"choices":[]}`, chunk(`{"content":""}`, "null"), chunk(`{}`, "stop"))
 	if err != nil || !strings.HasSuffix(text, "\n\n: ping\n: ping\n") {
 		t.Errorf("%v %q", err, text)
 	}
 }
 
-func TestCallsAreToldApartWhateverTheProviderCallsThem(t *testing.T) {
+func TestCallsAreDistinguishedWithoutUniqueIDsOrIndexes(t *testing.T) {
 	for name, all := range map[string][]string{
 		"without ids": {
-			piece(`{"tool_calls":[{"index":0,"function":{"name":"f","arguments":"{"}}]}`, "null"), piece(`{"tool_calls":[{"index":1,"function":{"name":"g","arguments":"[]"}}]}`, "null"),
-			piece(`{"tool_calls":[{"index":0,"function":{"arguments":"}"}}]}`, "tool_calls"),
+			chunk(`{"tool_calls":[{"index":0,"function":{"name":"f","arguments":"{"}}]}`, "null"), chunk(`{"tool_calls":[{"index":1,"function":{"name":"g","arguments":"[]"}}]}`, "null"),
+			chunk(`{"tool_calls":[{"index":0,"function":{"arguments":"}"}}]}`, "tool_calls"),
 		},
 		"of one id": {
-			piece(`{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":"{}"}},{"index":1,"id":"x","function":{"name":"g","arguments":"[]"}}]}`, "tool_calls"),
+			chunk(`{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":"{}"}},{"index":1,"id":"x","function":{"name":"g","arguments":"[]"}}]}`, "tool_calls"),
 		},
 		"of one index": {
-			piece(`{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":"{}"}},{"index":0,"id":"y","function":{"name":"g","arguments":"[]"}}]}`, "tool_calls"),
+			chunk(`{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":"{}"}},{"index":0,"id":"y","function":{"name":"g","arguments":"[]"}}]}`, "tool_calls"),
 		},
 		"without indices": {
-			piece(`{"tool_calls":[{"id":"x","function":{"name":"f","arguments":"{"}}]}`, "null"), piece(`{"tool_calls":[{"function":{"arguments":"}"}},{"id":"y","function":{"name":"g","arguments":"[]"}}]}`, "tool_calls"),
+			chunk(`{"tool_calls":[{"id":"x","function":{"name":"f","arguments":"{"}}]}`, "null"), chunk(`{"tool_calls":[{"function":{"arguments":"}"}},{"id":"y","function":{"name":"g","arguments":"[]"}}]}`, "tool_calls"),
 		},
 		"with everything again and again": {
-			piece(`{"tool_calls":[{"index":0,"id":"x","type":"function","function":{"name":"f","arguments":"{"}}]}`, "null"), piece(`{"tool_calls":[{"index":0,"id":"x","type":"function","function":{"name":"f","arguments":"}"}},{"index":1,"id":"y","function":{"name":"g","arguments":"[]"}}]}`, "tool_calls"),
+			chunk(`{"tool_calls":[{"index":0,"id":"x","type":"function","function":{"name":"f","arguments":"{"}}]}`, "null"), chunk(`{"tool_calls":[{"index":0,"id":"x","type":"function","function":{"name":"f","arguments":"}"}},{"index":1,"id":"y","function":{"name":"g","arguments":"[]"}}]}`, "tool_calls"),
 		},
 	} {
 		text, err := feed(t, append(all, end)...)
@@ -318,8 +318,8 @@ func TestCallsAreToldApartWhateverTheProviderCallsThem(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		events := occurrences(t, text)
-		built(t, events)
+		events := receivedEvents(t, text)
+		checkEvents(t, events)
 		output := member[[]jsontext.Value](t, member[jsontext.Value](t, events[len(events)-1].data, "response"), "output")
 		if len(output) != 2 || member[string](t, output[0], "call_id") == member[string](t, output[1], "call_id") {
 			t.Fatalf("%s: %s", name, output)
@@ -340,12 +340,12 @@ func quoted(text string) string {
 	return string(b)
 }
 
-func TestOnlyTheLastItemOfAnAnswerThatWasCutIsIncomplete(t *testing.T) {
-	text, err := feed(t, piece(`{"content":"a"}`, "null"), piece(`{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":"{}"}},{"index":1,"id":"y","function":{"name":"g","arguments":"{"}}]}`, "length"), end)
+func TestOnlyTheLastItemOfATruncatedAnswerIsIncomplete(t *testing.T) {
+	text, err := feed(t, chunk(`{"content":"a"}`, "null"), chunk(`{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":"{}"}},{"index":1,"id":"y","function":{"name":"g","arguments":"{"}}]}`, "length"), end)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := occurrences(t, text)
+	all := receivedEvents(t, text)
 	for i, item := range member[[]jsontext.Value](t, member[jsontext.Value](t, all[len(all)-1].data, "response"), "output") {
 		if got, want := member[string](t, item, "status"), []string{"completed", "completed", "incomplete"}[i]; got != want {
 			t.Errorf("item %d is %s", i, got)
@@ -353,9 +353,9 @@ func TestOnlyTheLastItemOfAnAnswerThatWasCutIsIncomplete(t *testing.T) {
 	}
 }
 
-func TestCallsOfAWholeAnswerAreAsManyAsTheyAre(t *testing.T) {
+func TestCallsOfACompleteAnswerAreNotMerged(t *testing.T) {
 	call := `{"index":0,"function":{"name":"f","arguments":"{}"}}`
-	text, err := whole(rich, answered(`{"tool_calls":[`+call+`,`+call+`]}`, "tool_calls", spent))
+	text, err := translateAnswer(fullRequest, completion(`{"tool_calls":[`+call+`,`+call+`]}`, "tool_calls", spent))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,8 +364,8 @@ func TestCallsOfAWholeAnswerAreAsManyAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestASignatureFindsItsCallWhereverItStands(t *testing.T) {
-	text, err := whole(rich, scenes["parallel tools, interleaved"].whole)
+func TestASignatureIsMatchedToItsCallByID(t *testing.T) {
+	text, err := translateAnswer(fullRequest, recordings["parallel tools, interleaved"].whole)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -375,19 +375,19 @@ func TestASignatureFindsItsCallWhereverItStands(t *testing.T) {
 	for _, order := range [][]string{
 		{words, first, second, signature}, {signature, words, first, second}, {first, signature, second}, {second, first, answers, signature},
 	} {
-		wire := string(said(t, `{"model":"m","input":[`+strings.Join(order, ",")+`]}`))
+		wire := string(translate(t, `{"model":"m","input":[`+strings.Join(order, ",")+`]}`))
 		if !strings.Contains(wire, `{"id":"call_a","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Bern\"}"},"extra_content":{"google":{"thought_signature":"gsig"}}}`) || strings.Count(wire, "gsig") != 1 {
 			t.Errorf("%s", wire)
 		}
 	}
 }
 
-func TestReasoningIsHeardUnderEitherName(t *testing.T) {
+func TestReasoningIsReadUnderBothNames(t *testing.T) {
 	for delta, want := range map[string]int{
 		`{"reasoning":"hm"}`: 1, `{"reasoning_content":"hm"}`: 1, `{"reasoning":"hm","reasoning_content":"hm"}`: 1,
 		`{"reasoning":null,"reasoning_details":[]}`: 0, `{"reasoning":{"effort":"low"}}`: 0,
 	} {
-		text, err := feed(t, piece(delta, "null"), piece(`{"content":"a"}`, "stop"), end)
+		text, err := feed(t, chunk(delta, "null"), chunk(`{"content":"a"}`, "stop"), end)
 		if got := strings.Count(text, `"delta":"hm"`); err != nil || got != want {
 			t.Errorf("%s: %v, %d times", delta, err, got)
 		}

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// A frame is what arrives at once of a body: bytes after a wait, or the error that ends it.
+// frame is a piece of a body: bytes after a delay, or the error that ends the body.
 type frame struct {
 	wait time.Duration
 	data []byte
 	err  error
 }
 
-// frames makes the next frame of a body, or false at its end.
+// frames returns the next frame of a body, or false at its end.
 type frames func() (frame, bool)
 
-// once is a body of these frames.
-func once(all ...frame) frames {
+// framesOf returns the given frames in order.
+func framesOf(all ...frame) frames {
 	return func() (next frame, ok bool) {
 		if len(all) == 0 {
 			return frame{}, false
@@ -29,12 +29,12 @@ func once(all ...frame) frames {
 	}
 }
 
-// forever outlasts every request.
+// forever exceeds the duration of every request.
 const forever = time.Duration(math.MaxInt64)
 
 var errClosed = errors.New("simulated body is closed")
 
-// A body makes its frames as it is read, so that no goroutine stands behind it.
+// body produces its frames in Read, without a goroutine.
 type body struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -49,7 +49,7 @@ func newBody(ctx context.Context, f frames) *body {
 	return b
 }
 
-// Read waits for the next frame. It ends early when the request's context ends or the body is closed.
+// Read waits for the next frame. It fails when the request's context ends or the body is closed.
 func (b *body) Read(p []byte) (int, error) {
 	if b.ctx.Err() != nil {
 		return 0, context.Cause(b.ctx)
@@ -76,13 +76,13 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close ends a Read that is waiting, too.
+// Close also ends a Read that is waiting.
 func (b *body) Close() error {
 	b.cancel(errClosed)
 	return nil
 }
 
-// sleep waits, or says why ctx ended.
+// sleep waits for d or until ctx ends, and returns the cause.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 || ctx.Err() != nil {
 		return context.Cause(ctx)

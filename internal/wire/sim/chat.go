@@ -13,7 +13,7 @@ import (
 	"sovereign/internal/live"
 )
 
-// A reply is one choice of an answer.
+// reply is one choice of an answer.
 type reply struct {
 	reasoning string
 	text      string
@@ -32,7 +32,7 @@ type functionCall struct {
 	Arguments string `json:"arguments"`
 }
 
-// completion is the answer as one JSON object.
+// completion is the unstreamed answer.
 type completion struct {
 	ID          string   `json:"id"`
 	Object      string   `json:"object"`
@@ -74,10 +74,10 @@ type completionDetails struct {
 	Reasoning int64 `json:"reasoning_tokens"`
 }
 
-// fingerprint says, like every text, that an answer is simulated.
+// fingerprint states, like every text, that an answer is simulated.
 const fingerprint = "fp_simulated"
 
-func (q *chat) answer(m *live.Model, s settings, key uint64) (answer, error) {
+func (q *chatRequest) answer(m *live.Model, s settings, key uint64) (answer, error) {
 	limit := int64(math.MaxInt32)
 	if m.MaxOutput > 0 {
 		limit = m.MaxOutput
@@ -92,8 +92,8 @@ func (q *chat) answer(m *live.Model, s settings, key uint64) (answer, error) {
 		n = int(*q.N)
 	}
 	replies := make([]reply, n)
-	c := composer{chat: q, model: m, settings: s, tools: q.called(), effort: effort}
-	c.verdict = sync.OnceValue(func() verdict { return s.judge(m, q.asked()) })
+	c := replyBuilder{chatRequest: q, model: m, settings: s, tools: q.toolsToCall(), schemaBudget: schemaBudget}
+	c.verdict = sync.OnceValue(func() judgement { return s.judge(m, q.userText()) })
 	for i := range replies {
 		var err error
 		if replies[i], err = c.reply(rand.New(rand.NewPCG(key, uint64(i))), limit); err != nil {
@@ -101,12 +101,12 @@ func (q *chat) answer(m *live.Model, s settings, key uint64) (answer, error) {
 		}
 	}
 	head := completion{
-		ID: "chatcmpl-sim-" + strconv.FormatUint(key, 16), Created: born.Std().Unix(),
-		Model: m.Upstream, Usage: s.usage.of(q.tokens(), replies), Fingerprint: fingerprint,
+		ID: "chatcmpl-sim-" + strconv.FormatUint(key, 16), Created: createdAt.Std().Unix(),
+		Model: m.Upstream, Usage: s.usage.apply(q.tokens(), replies), Fingerprint: fingerprint,
 	}
 	if q.Stream != nil && *q.Stream {
-		told := q.StreamOptions != nil && q.StreamOptions.IncludeUsage != nil && *q.StreamOptions.IncludeUsage
-		return answer{status: http.StatusOK, kind: streamType, frames: newStream(head, replies, s, told)}, nil
+		includeUsage := q.StreamOptions != nil && q.StreamOptions.IncludeUsage != nil && *q.StreamOptions.IncludeUsage
+		return answer{status: http.StatusOK, kind: streamType, frames: newStream(head, replies, s, includeUsage)}, nil
 	}
 	head.Object = "chat.completion"
 	for i, r := range replies {
@@ -116,26 +116,26 @@ func (q *chat) answer(m *live.Model, s settings, key uint64) (answer, error) {
 		}
 		head.Choices = append(head.Choices, choice{Index: i, Message: message, Finish: r.finish})
 	}
-	return whole(s.fail, once(frame{data: encode(head)})), nil
+	return unstreamed(s.fail, framesOf(frame{data: encode(head)})), nil
 }
 
-// whole is an answer that is not streamed, or the failure that takes its place.
-func whole(fail string, body frames) answer {
+// unstreamed returns an answer that is not streamed, or the failure in its place.
+func unstreamed(fail string, body frames) answer {
 	a := answer{status: http.StatusOK, kind: jsonType, frames: body}
 	switch fail {
 	case garbage:
-		a.kind, a.frames = "text/html", once(frame{data: []byte(gibberish)})
+		a.kind, a.frames = "text/html", framesOf(frame{data: []byte(garbageBody)})
 	case errorEvent:
-		a.frames = once(frame{data: midway.envelope()})
+		a.frames = framesOf(frame{data: errorInAnswer.envelope()})
 	case die:
 		first, _ := body()
-		a.frames = once(frame{data: first.data[:len(first.data)/2]}, died)
+		a.frames = framesOf(frame{data: first.data[:len(first.data)/2]}, connectionLost)
 	}
 	return a
 }
 
-// of is the usage to report, or nil for none.
-func (r reported) of(prompt int64, replies []reply) *usage {
+// apply returns the usage to report; nil for none.
+func (r usageOverride) apply(prompt int64, replies []reply) *usage {
 	u := usage{Prompt: prompt}
 	for _, reply := range replies {
 		u.CompletionDetails.Reasoning += tokens(len(reply.reasoning))
@@ -150,12 +150,12 @@ func (r reported) of(prompt int64, replies []reply) *usage {
 	case zero:
 		return &usage{}
 	}
-	for _, told := range []struct {
+	for _, override := range []struct {
 		into *int64
 		n    int64
 	}{{&u.Prompt, r.prompt}, {&u.Completion, r.completion}, {&u.PromptDetails.Cached, r.cached}} {
-		if told.n >= 0 {
-			*told.into = told.n
+		if override.n >= 0 {
+			*override.into = override.n
 		}
 	}
 	u.CompletionDetails.Reasoning = min(u.CompletionDetails.Reasoning, u.Completion)
@@ -163,18 +163,18 @@ func (r reported) of(prompt int64, replies []reply) *usage {
 	return &u
 }
 
-// A composer makes the choices of one answer.
-type composer struct {
-	*chat
+// replyBuilder generates the choices of one answer.
+type replyBuilder struct {
+	*chatRequest
 	settings
-	model   *live.Model
-	tools   []int // to call
-	verdict func() verdict
-	effort  int // left for schemas
+	model        *live.Model
+	tools        []int // indexes of the tools to call
+	verdict      func() judgement
+	schemaBudget int // remaining budget for schemas
 }
 
-// reply is one choice, drawn from rng, of limit tokens at most. It thinks with half of them at most.
-func (q *composer) reply(rng *rand.Rand, limit int64) (r reply, err error) {
+// reply generates one choice with at most limit tokens, of which at most half are reasoning.
+func (q *replyBuilder) reply(rng *rand.Rand, limit int64) (r reply, err error) {
 	if q.ReasoningEffort != nil {
 		if thought := min(efforts[*q.ReasoningEffort], (limit+1)/2); thought > 0 {
 			r.reasoning = q.prose(rng, `Simulated reasoning about `+q.excerpt()+`:`, int(thought)*bytesPerToken)
@@ -188,15 +188,15 @@ func (q *composer) reply(rng *rand.Rand, limit int64) (r reply, err error) {
 	if r.text, err = q.content(rng); err != nil {
 		return r, err
 	}
-	r.text = q.Stop.before(r.text)
+	r.text = q.Stop.cutAt(r.text)
 	if room := int(limit) * bytesPerToken; len(r.text) > room {
 		r.text, r.finish = cut(r.text, room), "length"
 	}
 	return r, nil
 }
 
-// before is text up to the stop that is complete first.
-func (s stops) before(text string) string {
+// cutAt returns the text before the stop sequence that is complete first.
+func (s stopSequences) cutAt(text string) string {
 	end, complete := len(text), len(text)+1
 	for _, stop := range s {
 		if at := strings.Index(text, stop); stop != "" && at >= 0 && at+len(stop) < complete {
@@ -206,14 +206,14 @@ func (s stops) before(text string) string {
 	return text[:end]
 }
 
-// call adds calls of the tools to r, of limit tokens together. A call whose name does not fit is left out, with all
+// call adds tool calls to r, with at most limit tokens together. A call whose name does not fit is left out, with all
 // after it.
-func (q *composer) call(r reply, rng *rand.Rand, limit int64) (reply, error) {
+func (q *replyBuilder) call(r reply, rng *rand.Rand, limit int64) (reply, error) {
 	r.finish = "tool_calls"
 	for _, i := range q.tools {
 		f := functionCall{Name: q.Tools[i].Function.Name, Arguments: "{}"}
 		if schema := q.Tools[i].Function.Parameters; !null(schema) {
-			arguments, err := generate(schema, rng, &q.effort, nil)
+			arguments, err := generate(schema, rng, &q.schemaBudget, nil)
 			if err != nil {
 				return r, invalid("tools["+strconv.Itoa(i)+"].function.parameters", "%v", err)
 			}
@@ -228,13 +228,16 @@ func (q *composer) call(r reply, rng *rand.Rand, limit int64) (reply, error) {
 		}
 		f.Arguments = cut(f.Arguments, room)
 		limit -= tokens(len(f.Name) + len(f.Arguments))
-		r.calls = append(r.calls, toolCall{ID: "call_sim" + strconv.FormatUint(rng.Uint64(), 16), Type: "function", Function: f})
+		r.calls = append(r.calls, toolCall{
+			ID: "call_sim" + strconv.FormatUint(rng.Uint64(), 16), Type: "function",
+			Function: f,
+		})
 	}
 	return r, nil
 }
 
-// content is what a reply says: a value of the schema that is asked for, a judge's verdict, or prose.
-func (q *composer) content(rng *rand.Rand) (string, error) {
+// content generates the text of a choice: a value of the requested schema, a judgement, or prose.
+func (q *replyBuilder) content(rng *rand.Rand) (string, error) {
 	kind := "text"
 	if q.ResponseFormat != nil {
 		kind = q.ResponseFormat.Type
@@ -245,12 +248,12 @@ func (q *composer) content(rng *rand.Rand) (string, error) {
 		if null(schema) {
 			schema = jsontext.Value(`{"type":"object"}`)
 		}
-		value, err := generate(schema, rng, &q.effort, q.verdict().members())
+		value, err := generate(schema, rng, &q.schemaBudget, q.verdict().members())
 		if err != nil {
 			return "", invalid("response_format.json_schema.schema", "%v", err)
 		}
 		return string(value), nil
-	case q.judges():
+	case q.isJudge():
 		return string(encode(q.verdict())), nil
 	case kind == "json_object":
 		return string(encode(struct {
@@ -262,43 +265,43 @@ func (q *composer) content(rng *rand.Rand) (string, error) {
 	}
 }
 
-// plain is an answer in words that ends with its quality.
-func (q *composer) plain(rng *rand.Rand) string {
+// plain generates prose that ends with its quality marker.
+func (q *replyBuilder) plain(rng *rand.Rand) string {
 	mark := " " + marker(quality(q.Quality, rng.Float64(), rng.Float64()))
 	head := "Simulated answer of " + q.model.ID + " to " + q.excerpt()
-	if q.last().Role == "tool" {
-		head += ", given " + quote(q.last().Content.text)
+	if q.lastMessage().Role == "tool" {
+		head += ", given " + quote(q.lastMessage().Content.text)
 	}
 	head += ":"
-	if q.length == 0 {
+	if q.tokenCount == 0 {
 		return q.prose(rng, head, 0) + mark
 	}
-	size := int(q.length) * bytesPerToken
+	size := int(q.tokenCount) * bytesPerToken
 	if size < len(mark)+len("Simulated answer") {
 		mark = ""
 	}
 	return q.prose(rng, head, size-len(mark)) + mark
 }
 
-// quality is that of one answer, from two numbers in [0, 1): its mean is share, and with probability share it is 0.5 or
-// better.
+// quality maps two numbers in [0, 1) to the quality of one answer: its mean is share, and with probability share it is
+// 0.5 or better.
 func quality(share, good, degree float64) float64 {
-	q := math.Pow(degree, (1-share)/share) / 2 // whose mean is share/2
+	q := math.Pow(degree, (1-share)/share) / 2 // has the mean share/2
 	if good < share {
 		return math.Round(100*(q+0.5)) / 100
 	}
 	return math.Min(math.Round(100*q)/100, 0.49)
 }
 
-// vocabulary is what prose is made of, besides the words of the question.
+// vocabulary are the words of prose, beside the words of the request.
 var vocabulary = strings.Fields("about after again always because before between can could does each every first from given here " +
 	"if is it later means more never often only other perhaps rather second should so some still such that then therefore this though " +
 	"under until usually very what when where which while with")
 
-// prose is head and sentences after it: cut to size bytes, or to up to three bytes less so that no character is
-// split; whole sentences when size is 0.
-func (q *chat) prose(rng *rand.Rand, head string, size int) string {
-	asked := strings.Fields(spoken(cut(q.asked(), 400)))
+// prose returns head followed by sentences: cut to size bytes, or up to three bytes less so that no character is split;
+// complete sentences when size is 0.
+func (q *chatRequest) prose(rng *rand.Rand, head string, size int) string {
+	userWords := strings.Fields(normalizeWords(cut(q.userText(), 400)))
 	var b strings.Builder
 	b.WriteString(head)
 	for sentences := 1 + rng.IntN(3); sentences > 0 || b.Len() < size; sentences-- {
@@ -306,8 +309,8 @@ func (q *chat) prose(rng *rand.Rand, head string, size int) string {
 			word := vocabulary[rng.IntN(len(vocabulary))]
 			if i == 0 {
 				word = strings.ToUpper(word[:1]) + word[1:]
-			} else if len(asked) > 0 && rng.IntN(3) == 0 {
-				word = asked[rng.IntN(len(asked))]
+			} else if len(userWords) > 0 && rng.IntN(3) == 0 {
+				word = userWords[rng.IntN(len(userWords))]
 			}
 			b.WriteString(" " + word)
 		}
@@ -319,10 +322,10 @@ func (q *chat) prose(rng *rand.Rand, head string, size int) string {
 	return b.String()
 }
 
-// excerpt quotes the question.
-func (q *chat) excerpt() string { return quote(q.asked()) }
+// excerpt quotes the user's text.
+func (q *chatRequest) excerpt() string { return quote(q.userText()) }
 
-// quote is the beginning of s in one line, without the brackets of a marker.
+// quote returns the start of s in one line, without the brackets of a marker.
 func quote(s string) string {
 	const most = 80
 	s = strings.Join(strings.Fields(strings.NewReplacer("[", "(", "]", ")").Replace(cut(s, 4*most))), " ")
@@ -332,7 +335,7 @@ func quote(s string) string {
 	return `"` + s + `"`
 }
 
-// cut is the first size bytes of s, or up to three less so that no character is split.
+// cut returns the first size bytes of s, or up to three less so that no character is split.
 func cut(s string, size int) string {
 	if size >= len(s) {
 		return s

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"math"
 	"strconv"
@@ -15,8 +16,8 @@ import (
 	"sovereign/internal/live"
 )
 
-// An embed is what is read of a request for embeddings.
-type embed struct {
+// embedRequest is the body of an embedding request.
+type embedRequest struct {
 	Model          string         `json:"model"`
 	Input          inputs         `json:"input"`
 	EncodingFormat *string        `json:"encoding_format"`
@@ -24,7 +25,7 @@ type embed struct {
 	Sim            jsontext.Value `json:"sim"`
 }
 
-// An input is one text. The tokens of a text that came as tokens are its words.
+// input is one text. Input in tokens becomes a text whose words are the tokens.
 type input struct {
 	text   string
 	tokens int64
@@ -34,8 +35,8 @@ type inputs []input
 
 const (
 	defaultDimensions = 256
-	mostDimensions    = 3072
-	mostInputs        = 2048
+	maxDimensions     = 3072
+	maxInputs         = 2048
 )
 
 type embeddingUsage struct {
@@ -43,9 +44,9 @@ type embeddingUsage struct {
 	Total  int64 `json:"total_tokens"`
 }
 
-func (q *embed) overrides() jsontext.Value { return q.Sim }
+func (q *embedRequest) simField() jsontext.Value { return q.Sim }
 
-func (q *embed) matter() []string {
+func (q *embedRequest) seedTexts() []string {
 	parts := make([]string, len(q.Input))
 	for i, in := range q.Input {
 		parts[i] = in.text
@@ -53,33 +54,32 @@ func (q *embed) matter() []string {
 	return parts
 }
 
-func (q *embed) check(m *live.Model) error {
+func (q *embedRequest) check(m *live.Model) error {
 	switch {
 	case q.Model == "":
 		return missing("model")
 	case len(q.Input) == 0:
 		return missing("input")
-	case len(q.Input) > mostInputs:
-		return invalid("input", "must not hold more than %d texts", mostInputs)
+	case len(q.Input) > maxInputs:
+		return invalid("input", "must not hold more than %d texts", maxInputs)
 	case q.EncodingFormat != nil && *q.EncodingFormat != "float" && *q.EncodingFormat != "base64":
 		return invalid("encoding_format", "must be 'float' or 'base64'")
-	case q.Dimensions != nil && (*q.Dimensions < 1 || *q.Dimensions > mostDimensions):
-		return invalid("dimensions", "must be from 1 to %d", mostDimensions)
+	case q.Dimensions != nil && (*q.Dimensions < 1 || *q.Dimensions > maxDimensions):
+		return invalid("dimensions", "must be from 1 to %d", maxDimensions)
 	}
 	for i, in := range q.Input {
 		if in.tokens == 0 {
 			return invalid("input", "text %d is empty", i)
 		}
 		if m.ContextWindow > 0 && in.tokens > m.ContextWindow {
-			return refuse("context_length_exceeded", "input", "This model's maximum context length is "+
-				strconv.FormatInt(m.ContextWindow, 10)+" tokens. However, text "+strconv.Itoa(i)+" has "+strconv.FormatInt(in.tokens, 10)+".")
+			return contextExceeded("input", m, fmt.Sprintf("text %d has %d", i, in.tokens))
 		}
 	}
 	return nil
 }
 
-// answer makes each vector when its turn to be read comes: together they can be a thousand times the request.
-func (q *embed) answer(m *live.Model, s settings, _ uint64) (answer, error) {
+// answer generates each vector when it is read: together they can be a thousand times as large as the request.
+func (q *embedRequest) answer(m *live.Model, s settings, _ uint64) (answer, error) {
 	var prompt int64
 	for _, in := range q.Input {
 		prompt += in.tokens
@@ -90,7 +90,7 @@ func (q *embed) answer(m *live.Model, s settings, _ uint64) (answer, error) {
 	}
 	packed := q.EncodingFormat != nil && *q.EncodingFormat == "base64"
 	next := 0
-	return whole(s.fail, func() (frame, bool) {
+	return unstreamed(s.fail, func() (frame, bool) {
 		var text []byte
 		switch {
 		case next == 0:
@@ -103,10 +103,10 @@ func (q *embed) answer(m *live.Model, s settings, _ uint64) (answer, error) {
 		if next < len(q.Input) {
 			v := vector(q.Input[next].text, dimensions, s.Seed)
 			text = append(text, `{"object":"embedding","index":`+strconv.Itoa(next)+`,"embedding":`...)
-			text = append(append(text, rendered(v, packed)...), '}')
+			text = append(append(text, encodeVector(v, packed)...), '}')
 		} else {
 			text = append(text, `],"model":`+string(encode(m.Upstream))...)
-			if u := s.usage.of(prompt, nil); u != nil {
+			if u := s.usage.apply(prompt, nil); u != nil {
 				text = append(text, `,"usage":`+string(encode(embeddingUsage{u.Prompt, u.Prompt}))...)
 			}
 			text = append(text, '}')
@@ -116,8 +116,8 @@ func (q *embed) answer(m *live.Model, s settings, _ uint64) (answer, error) {
 	}), nil
 }
 
-// rendered is v as numbers or, packed, as base64 of little-endian float32.
-func rendered(v []float32, packed bool) []byte {
+// encodeVector encodes v as numbers or, packed, as base64 of little-endian float32.
+func encodeVector(v []float32, packed bool) []byte {
 	if !packed {
 		return encode(v)
 	}
@@ -128,8 +128,8 @@ func rendered(v []float32, packed bool) []byte {
 	return encode(base64.StdEncoding.EncodeToString(raw))
 }
 
-// vector is a direction for text, of length 1. Texts that share words, or parts of words, point in similar directions:
-// each word and each five letters of one add a weight to a dimension that the seed chooses.
+// vector returns a vector of length 1. Texts that share words or parts of words get similar vectors: each word, and
+// each run of five letters of a word, adds a weight to a dimension that the seed determines.
 func vector(text string, dimensions int, seed uint64) []float32 {
 	sum := make([]float64, dimensions)
 	var salt [8]byte
@@ -139,7 +139,7 @@ func vector(text string, dimensions int, seed uint64) []float32 {
 		h.Reset()
 		h.Write(salt[:])
 		h.Write([]byte(feature))
-		x := h.Sum64() // whose low bits are poor: mix them with the high ones
+		x := h.Sum64() // FNV's low bits are poor: mix them with the high ones
 		x = (x ^ x>>32) * 0xd6e8feb86659fd93
 		x = (x ^ x>>32) * 0xd6e8feb86659fd93
 		x ^= x >> 32
@@ -148,13 +148,13 @@ func vector(text string, dimensions int, seed uint64) []float32 {
 		}
 		sum[x%uint64(dimensions)] += weight
 	}
-	words := strings.Fields(spoken(text))
+	words := strings.Fields(normalizeWords(text))
 	if len(words) == 0 {
 		words = []string{text}
 	}
 	for _, word := range words {
 		letters := []rune(" " + word + " ")
-		add(word, min(1, float64(len(letters)*len(letters))/64)) // short words say little
+		add(word, min(1, float64(len(letters)*len(letters))/64)) // short words have little weight
 		for i := range len(letters) - 4 {
 			add(string(letters[i:i+5]), 0.5)
 		}
@@ -163,7 +163,7 @@ func vector(text string, dimensions int, seed uint64) []float32 {
 	for _, x := range sum {
 		square += x * x
 	}
-	if square == 0 { // every weight met its opposite
+	if square == 0 { // all weights cancelled out
 		sum[0], square = 1, 1
 	}
 	v := make([]float32, dimensions)
@@ -175,7 +175,7 @@ func vector(text string, dimensions int, seed uint64) []float32 {
 
 var errInput = errors.New("must be a text, an array of texts, an array of tokens, or an array of arrays of tokens")
 
-// UnmarshalJSONFrom reads a text, texts, tokens, or arrays of tokens.
+// UnmarshalJSONFrom reads a string, strings, tokens, or arrays of tokens.
 func (in *inputs) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	raw, err := dec.ReadValue()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-type heardEmbeddings struct {
+type embeddingsAnswer struct {
 	Object string `json:"object"`
 	Model  string `json:"model"`
 	Data   []struct {
@@ -23,9 +23,9 @@ type heardEmbeddings struct {
 	Usage *embeddingUsage `json:"usage"`
 }
 
-func vectors(t fataler, body string) (all [][]float32, h heardEmbeddings) {
+func vectors(t fataler, body string) (all [][]float32, h embeddingsAnswer) {
 	t.Helper()
-	h = parse[heardEmbeddings](t, ask(t, "sim/embedding", body))
+	h = parse[embeddingsAnswer](t, ask(t, "sim/embedding", body))
 	for i, d := range h.Data {
 		if d.Index != i || d.Object != "embedding" || h.Object != "list" || h.Model != "sim/embedding" {
 			t.Fatalf("%+v", h)

@@ -12,7 +12,7 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// drain is all of a body without its waits; silent says that it never ends.
+// drain reads all frames without waiting; silent is true if the body never ends.
 func drain(f frames) (text string, silent bool, err error) {
 	var b strings.Builder
 	for {
@@ -27,13 +27,13 @@ func drain(f frames) (text string, silent bool, err error) {
 	}
 }
 
-func FuzzEveryBodyHasAnAnswer(f *testing.F) {
+func FuzzRequest(f *testing.F) {
 	for _, body := range []string{
-		hi(""), hi(`"stream":true,"n":3`), hi(`"tools":[` + weather + `],"tool_choice":"required","stream":true`), hi(`"reasoning_effort":"low","max_tokens":3,"stream":true`),
-		hi(`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"$defs":{"a":{"anyOf":[{"$ref":"#"},{"type":["null","number"]}]}},"properties":{"p":{"$ref":"#/$defs/a"}},"required":["p"]}}}`),
-		hi(`"stream":true,"stop":["a","b"],"sim":{"seed":3,"chunks":4,"tokens":20,"fail":"die","fail_after":2,"usage":{"cached_tokens":1}}`),
-		hi(`"sim":{"fail":"status_429","error_rate":0.5,"quality":0.1,"sensitivity":0.5}`),
-		hi(`"stream":true,"stream_options":{"include_usage":true},"sim":{"fail":"error_event","chunk_ms":5,"latency_ms":5}`),
+		chatWith(""), chatWith(`"stream":true,"n":3`), chatWith(`"tools":[` + weather + `],"tool_choice":"required","stream":true`), chatWith(`"reasoning_effort":"low","max_tokens":3,"stream":true`),
+		chatWith(`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"$defs":{"a":{"anyOf":[{"$ref":"#"},{"type":["null","number"]}]}},"properties":{"p":{"$ref":"#/$defs/a"}},"required":["p"]}}}`),
+		chatWith(`"stream":true,"stop":["a","b"],"sim":{"seed":3,"chunks":4,"tokens":20,"fail":"die","fail_after":2,"usage":{"cached_tokens":1}}`),
+		chatWith(`"sim":{"fail":"status_429","error_rate":0.5,"quality":0.1,"sensitivity":0.5}`),
+		chatWith(`"stream":true,"stream_options":{"include_usage":true},"sim":{"fail":"error_event","chunk_ms":5,"latency_ms":5}`),
 		`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"hi"},{"type":"image_url"}]},{"role":"tool","tool_call_id":"x","content":"ü"}]}`,
 		`{"model":"m","input":["a","b"],"dimensions":3,"encoding_format":"base64"}`, `{"model":"m","input":[[1,2],[3]]}`, `null`, `[]`, ``, `{"sim":{"x":1}}`,
 	} {
@@ -44,7 +44,7 @@ func FuzzEveryBodyHasAnAnswer(f *testing.F) {
 			m := model(id)
 			a, err := (&provider{}).answer(&upstream.Request{Model: m, Path: pathOf[m.Kind], Body: [][]byte{body}})
 			if err != nil {
-				a = refused(err)
+				a = errorAnswer(err)
 			}
 			text, silent, err := drain(a.frames)
 			failed := strings.Contains(string(body), "fail")
@@ -54,7 +54,7 @@ func FuzzEveryBodyHasAnAnswer(f *testing.F) {
 			case err != nil && (!errors.Is(err, io.ErrUnexpectedEOF) || !failed), silent && !failed:
 				t.Fatalf("silent %v, %v", silent, err)
 			case a.kind == streamType:
-				if l := listen(t, text); !l.done && !failed {
+				if l := readStream(t, text); !l.done && !failed {
 					t.Fatalf("no end: %s", text)
 				}
 			case !failed && !jsontext.Value(text).IsValid():

@@ -11,9 +11,9 @@ import (
 	"sovereign/internal/live"
 )
 
-func judged(t fataler, text string) verdict {
+func judgeText(t fataler, text string) judgement {
 	t.Helper()
-	var v verdict
+	var v judgement
 	if err := json.Unmarshal([]byte(text), &v, json.RejectUnknownMembers(true)); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
@@ -40,7 +40,7 @@ func TestAJudgeErrsAtItsRates(t *testing.T) {
 			if i%3 == 0 { // the truth of the others is a hash
 				text += fmt.Sprintf(" [sim quality=0.99] seen before. [sim quality=0.%02d]", i%100)
 			}
-			truth := good(text)
+			truth := isGood(text)
 			if i%3 == 0 && truth != (i%100 >= 50) {
 				t.Fatalf("%s: %v", text, truth)
 			}
@@ -61,12 +61,12 @@ func TestAJudgeErrsAtItsRates(t *testing.T) {
 func TestAJudgeAnswersInStrictJSONAndTheSameTextTheSameWay(t *testing.T) {
 	verdicts := map[string]int{}
 	for i := range 200 {
-		body := says(fmt.Sprintf("Judge answer %d", i), `"n":2`)
-		h := hear(t, "sim/judge", body)
-		v := judged(t, h.text())
+		body := chatBody(fmt.Sprintf("Judge answer %d", i), `"n":2`)
+		h := askChat(t, "sim/judge", body)
+		v := judgeText(t, h.text())
 		verdicts[v.Verdict]++
-		for _, other := range []string{*h.Choices[1].Message.Content, hear(t, "sim/judge", strings.Replace(body, `{"role":"user"`, `{"role":"system","content":"Another rubric"},{"role":"user"`, 1)).text()} {
-			if judged(t, other) != v {
+		for _, other := range []string{*h.Choices[1].Message.Content, askChat(t, "sim/judge", strings.Replace(body, `{"role":"user"`, `{"role":"system","content":"Another rubric"},{"role":"user"`, 1)).text()} {
+			if judgeText(t, other) != v {
 				t.Fatalf("%s and %+v", other, v)
 			}
 		}
@@ -80,11 +80,11 @@ func TestAJudgesErrorsDependOnTheSeedAndTheModel(t *testing.T) {
 	differ := map[string]int{}
 	for i := range 400 {
 		text := fmt.Sprintf("Judge answer %d", i)
-		first := judged(t, hear(t, "sim/judge", says(text, `"sim":{"sensitivity":0.5,"specificity":0.5}`)).text())
-		if judged(t, hear(t, "sim/judge", says(text, `"sim":{"sensitivity":0.5,"specificity":0.5,"seed":9}`)).text()).Verdict != first.Verdict {
+		first := judgeText(t, askChat(t, "sim/judge", chatBody(text, `"sim":{"sensitivity":0.5,"specificity":0.5}`)).text())
+		if judgeText(t, askChat(t, "sim/judge", chatBody(text, `"sim":{"sensitivity":0.5,"specificity":0.5,"seed":9}`)).text()).Verdict != first.Verdict {
 			differ["seed"]++
 		}
-		if judged(t, hear(t, "sim/chat", says(text, `"sim":{"sensitivity":0.5,"specificity":0.5}`)).text()).Verdict != first.Verdict {
+		if judgeText(t, askChat(t, "sim/chat", chatBody(text, `"sim":{"sensitivity":0.5,"specificity":0.5}`)).text()).Verdict != first.Verdict {
 			differ["model"]++
 		}
 	}
@@ -93,30 +93,30 @@ func TestAJudgesErrorsDependOnTheSeedAndTheModel(t *testing.T) {
 	}
 }
 
-func TestAnyModelJudgesWhenItIsAskedForAVerdict(t *testing.T) {
+func TestAnyModelJudgesIfTheSchemaAsksForIt(t *testing.T) {
 	schema := `{"type":"object","properties":{"critique":{"type":"string"},"grade":{"type":"number"},"verdict":{"enum":["pass","fail"]}%s},"required":["grade","verdict","critique"],"additionalProperties":false}`
 	format := `"response_format":{"type":"json_schema","json_schema":{"name":"verdict","strict":true,"schema":` + schema + `}}`
 	for i := range 100 {
 		text := fmt.Sprintf(`Is this good? "Simulated answer %d [sim quality=0.%02d]" Answer in JSON.`, i, i)
-		v := judged(t, hear(t, "sim/chat", says(text, fmt.Sprintf(format, ""))).text())
+		v := judgeText(t, askChat(t, "sim/chat", chatBody(text, fmt.Sprintf(format, ""))).text())
 		if (v.Verdict == "pass") != (i >= 50) { // a model that is no judge does not err
 			t.Errorf("%s: %+v", text, v)
 		}
-		if strict := judged(t, hear(t, "sim/judge", says(text, fmt.Sprintf(format, ""))).text()); strict != judged(t, hear(t, "sim/judge", says(text, "")).text()) {
+		if strict := judgeText(t, askChat(t, "sim/judge", chatBody(text, fmt.Sprintf(format, ""))).text()); strict != judgeText(t, askChat(t, "sim/judge", chatBody(text, "")).text()) {
 			t.Errorf("with a schema %+v", strict)
 		}
 	}
-	wider := parse[map[string]any](t, hear(t, "sim/chat", says("x [sim quality=0.9]", fmt.Sprintf(format, `,"more":{"type":"object","properties":{"verdict":{"type":"null"}}}`))).text())
+	wider := parse[map[string]any](t, askChat(t, "sim/chat", chatBody("x [sim quality=0.9]", fmt.Sprintf(format, `,"more":{"type":"object","properties":{"verdict":{"type":"null"}}}`))).text())
 	if more, ok := wider["more"].(map[string]any); wider["verdict"] != "pass" || !ok || more["verdict"] != nil {
 		t.Errorf("%v", wider)
 	}
-	other := hear(t, "sim/judge", hi(`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"object","properties":{"winner":{"enum":["A","B"]}},"required":["winner"]}}}`)).text()
+	other := askChat(t, "sim/judge", chatWith(`"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"type":"object","properties":{"winner":{"enum":["A","B"]}},"required":["winner"]}}}`)).text()
 	if other != `{"winner":"A"}` && other != `{"winner":"B"}` {
 		t.Error(other)
 	}
 }
 
-func TestTheLastMarkerTellsTheTruth(t *testing.T) {
+func TestTheLastMarkerDecidesWhetherATextIsGood(t *testing.T) {
 	for text, want := range map[string]bool{
 		"[sim quality=0.83]":                                     true,
 		"[sim quality=0.50]":                                     true,
@@ -127,14 +127,14 @@ func TestTheLastMarkerTellsTheTruth(t *testing.T) {
 		"[sim quality=0.1] [sim quality=high] [sim quality=7.0]": false,
 		"[sim quality=0.9] [sim quality=NaN]":                    true,
 	} {
-		if good(text) != want {
+		if isGood(text) != want {
 			t.Errorf("%s: %v", text, !want)
 		}
 	}
 }
 
 func TestAnAnswerAboutAMarkerDoesNotRepeatIt(t *testing.T) {
-	h := hear(t, "sim/chat", says("[sim quality=0.00] [sim quality=1.00]", `"max_tokens":40`))
+	h := askChat(t, "sim/chat", chatBody("[sim quality=0.00] [sim quality=1.00]", `"max_tokens":40`))
 	if strings.Count(h.text(), markerStart) != 0 {
 		t.Errorf("%q", h.text())
 	}

@@ -8,10 +8,10 @@ import (
 	"sovereign/internal/live"
 )
 
-// born is when every simulated model, and every answer of one, was made.
-var born = clock.Of(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+// createdAt is the creation time of all simulated models and answers.
+var createdAt = clock.Of(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// mills is a price in thousandths of a dollar.
+// mills returns a price in thousandths of a dollar.
 func mills(input, cached, output money.Nano) live.Price {
 	const mill = money.Dollar / 1000
 	rates := live.Flat(money.Rate(input*mill), money.Rate(output*mill))
@@ -19,7 +19,7 @@ func mills(input, cached, output money.Nano) live.Price {
 	return live.Price{Rates: rates}
 }
 
-// Models are the built-in rows of the catalog, which run at p.
+// Models returns the built-in models of the catalog, with provider p.
 func Models(p *live.Provider) []*live.Model {
 	small, large, judge := mills(150, 75, 600), mills(2500, 1250, 10000), mills(1000, 500, 4000)
 	embedding, rerank := mills(20, 20, 0), mills(50, 50, 0)
@@ -27,12 +27,15 @@ func Models(p *live.Provider) []*live.Model {
 		{ID: "sim/chat", Kind: live.Chat, Price: small, Behaviour: &live.Behaviour{Quality: 0.8}},
 		{ID: "sim/chat-large", Kind: live.Chat, Price: large, Behaviour: &live.Behaviour{Quality: 0.95}},
 		{ID: "sim/flaky", Kind: live.Chat, Price: small, Behaviour: &live.Behaviour{Quality: 0.8, ErrorRate: 0.3}},
-		{ID: "sim/judge", Kind: live.Chat, Price: judge, Behaviour: &live.Behaviour{Quality: 0.8, Sensitivity: 0.95, Specificity: 0.93}},
+		{ID: "sim/judge", Kind: live.Chat, Price: judge, Behaviour: &live.Behaviour{
+			Quality: 0.8, Sensitivity: 0.95,
+			Specificity: 0.93,
+		}},
 		{ID: "sim/embedding", Kind: live.Embedding, Price: embedding, Behaviour: &live.Behaviour{}},
 		{ID: "sim/rerank", Kind: live.Rerank, Price: rerank, Behaviour: &live.Behaviour{}},
 	}
 	for _, m := range models {
-		m.Provider, m.Upstream, m.Created = p, m.ID, born
+		m.Provider, m.Upstream, m.Created = p, m.ID, createdAt
 		m.ContextWindow, m.MaxOutput = 128_000, 16_384
 		if m.Kind != live.Chat {
 			m.ContextWindow, m.MaxOutput = 8192, 0

@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -14,40 +15,40 @@ import (
 	"sovereign/internal/live"
 )
 
-// A ranking is what is read of a request to rerank.
-type ranking struct {
+// rerankRequest is the body of a rerank request.
+type rerankRequest struct {
 	Model           string         `json:"model"`
 	Query           string         `json:"query"`
-	Documents       []passage      `json:"documents"`
+	Documents       []document     `json:"documents"`
 	TopN            *int           `json:"top_n"`
 	ReturnDocuments *bool          `json:"return_documents"`
 	Sim             jsontext.Value `json:"sim"`
 }
 
-// A passage is one document: a text, or an object that has one.
-type passage struct {
+// document is a string or an object with a text member.
+type document struct {
 	Text string `json:"text"`
 }
 
-const mostDocuments = 2048
+const maxDocuments = 2048
 
-// ranked is the answer.
-type ranked struct {
+// rerankAnswer is the answer to a rerank request.
+type rerankAnswer struct {
 	ID      string          `json:"id"`
 	Model   string          `json:"model"`
-	Results []rankedResult  `json:"results"`
+	Results []rerankResult  `json:"results"`
 	Usage   *embeddingUsage `json:"usage,omitzero"`
 }
 
-type rankedResult struct {
-	Index    int      `json:"index"`
-	Score    float64  `json:"relevance_score"`
-	Document *passage `json:"document,omitzero"`
+type rerankResult struct {
+	Index    int       `json:"index"`
+	Score    float64   `json:"relevance_score"`
+	Document *document `json:"document,omitzero"`
 }
 
-func (q *ranking) overrides() jsontext.Value { return q.Sim }
+func (q *rerankRequest) simField() jsontext.Value { return q.Sim }
 
-func (q *ranking) matter() []string {
+func (q *rerankRequest) seedTexts() []string {
 	parts := []string{q.Query}
 	for _, d := range q.Documents {
 		parts = append(parts, d.Text)
@@ -55,7 +56,7 @@ func (q *ranking) matter() []string {
 	return parts
 }
 
-func (q *ranking) check(m *live.Model) error {
+func (q *rerankRequest) check(m *live.Model) error {
 	switch {
 	case q.Model == "":
 		return missing("model")
@@ -63,44 +64,44 @@ func (q *ranking) check(m *live.Model) error {
 		return missing("query")
 	case len(q.Documents) == 0:
 		return missing("documents")
-	case len(q.Documents) > mostDocuments:
-		return invalid("documents", "must not hold more than %d documents", mostDocuments)
+	case len(q.Documents) > maxDocuments:
+		return invalid("documents", "must not hold more than %d documents", maxDocuments)
 	case q.TopN != nil && *q.TopN < 1:
 		return invalid("top_n", "must be 1 or more")
 	}
 	for i, d := range q.Documents {
 		if n := tokens(len(q.Query) + len(d.Text)); m.ContextWindow > 0 && n > m.ContextWindow {
-			return refuse("context_length_exceeded", "documents", "This model's maximum context length is "+
-				strconv.FormatInt(m.ContextWindow, 10)+" tokens. However, the query with document "+strconv.Itoa(i)+" has "+strconv.FormatInt(n, 10)+".")
+			return contextExceeded("documents", m, fmt.Sprintf("the query with document %d has %d", i, n))
 		}
 	}
 	return nil
 }
 
-func (q *ranking) answer(m *live.Model, s settings, key uint64) (answer, error) {
+func (q *rerankRequest) answer(m *live.Model, s settings, key uint64) (answer, error) {
 	words := wordsOf(q.Query)
-	results := make([]rankedResult, len(q.Documents))
+	results := make([]rerankResult, len(q.Documents))
 	size := len(q.Query)
 	for i, d := range q.Documents {
 		size += len(d.Text)
-		results[i] = rankedResult{Index: i, Score: relevance(words, wordsOf(d.Text))}
+		results[i] = rerankResult{Index: i, Score: relevance(words, wordsOf(d.Text))}
 		if q.ReturnDocuments != nil && *q.ReturnDocuments {
 			results[i].Document = &d
 		}
 	}
-	slices.SortStableFunc(results, func(a, b rankedResult) int { return cmp.Compare(b.Score, a.Score) })
+	slices.SortStableFunc(results, func(a, b rerankResult) int { return cmp.Compare(b.Score, a.Score) })
 	if q.TopN != nil {
 		results = results[:min(*q.TopN, len(results))]
 	}
-	told := ranked{ID: "rerank-sim-" + strconv.FormatUint(key, 16), Model: m.Upstream, Results: results}
-	if u := s.usage.of(max(1, tokens(size)), nil); u != nil {
-		told.Usage = &embeddingUsage{u.Prompt, u.Prompt}
+	answered := rerankAnswer{ID: "rerank-sim-" + strconv.FormatUint(key, 16), Model: m.Upstream, Results: results}
+	if u := s.usage.apply(max(1, tokens(size)), nil); u != nil {
+		answered.Usage = &embeddingUsage{u.Prompt, u.Prompt}
 	}
-	return whole(s.fail, once(frame{data: encode(told)})), nil
+	return unstreamed(s.fail, framesOf(frame{data: encode(answered)})), nil
 }
 
-// relevance is 0 for a document without any of the query's words, and 1 for one with all of them and no other. Most of
-// it is the share of the query's words that the document has; a little is how much else it says. No seed moves it.
+// relevance is 0 for a document with none of the query's words, and 1 for one with all of them and no others. The share
+// of the query's words that occur has a weight of 0.9, the share of matching words in the document one of 0.1. It does
+// not depend on the seed.
 func relevance(query, document map[string]bool) float64 {
 	const covers, dense, precision = 0.9, 0.1, 1e4
 	shared := 0
@@ -118,16 +119,16 @@ func relevance(query, document map[string]bool) float64 {
 
 func wordsOf(text string) map[string]bool {
 	words := map[string]bool{}
-	for _, word := range strings.Fields(spoken(text)) {
+	for _, word := range strings.Fields(normalizeWords(text)) {
 		words[word] = true
 	}
 	return words
 }
 
-var errPassage = errors.New("must be a text, or an object with a text")
+var errDocument = errors.New("must be a text, or an object with a text")
 
-// UnmarshalJSONFrom reads a text, or an object that has one.
-func (p *passage) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+// UnmarshalJSONFrom reads a string or an object.
+func (p *document) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	raw, err := dec.ReadValue()
 	if err != nil {
 		return err
@@ -140,7 +141,7 @@ func (p *passage) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	case json.Unmarshal(raw, &object) == nil && object.Text != nil:
 		p.Text = *object.Text
 	default:
-		return errPassage
+		return errDocument
 	}
 	return nil
 }

@@ -21,8 +21,8 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// reranking is all of what a reranker answers; the error is that of the body.
-func reranking(t fataler, p upstream.Sender, m *live.Model, body string) (*upstream.Response, string, error) {
+// sendRerank sends a request and reads the answer; the error is that of the body.
+func sendRerank(t fataler, p upstream.Sender, m *live.Model, body string) (*upstream.Response, string, error) {
 	t.Helper()
 	response, err := p.Send(context.Background(), &upstream.Request{Model: m, Path: upstream.RerankPath, Body: [][]byte{[]byte(body)}})
 	if err != nil {
@@ -33,18 +33,18 @@ func reranking(t fataler, p upstream.Sender, m *live.Model, body string) (*upstr
 	return response, string(text), err
 }
 
-// rank is the answer of status 200 to a body.
-func rank(t fataler, body string) (ranked, string) {
+// askRerank returns the answer, which must have status 200.
+func askRerank(t fataler, body string) (rerankAnswer, string) {
 	t.Helper()
-	response, text, err := reranking(t, New(), model("sim/rerank"), body)
+	response, text, err := sendRerank(t, New(), model("sim/rerank"), body)
 	if response.Status != http.StatusOK || response.ContentType != jsonType || err != nil {
 		t.Fatalf("%s: %d %s, %v", body, response.Status, text, err)
 	}
-	return parse[ranked](t, text), text
+	return parse[rerankAnswer](t, text), text
 }
 
-// seeking is a request for three documents, of which the last fits best and the first not at all.
-func seeking(fields string) string {
+// rerankBody is a request with three documents, of which the last fits best and the first not at all.
+func rerankBody(fields string) string {
 	if fields != "" {
 		fields = "," + fields
 	}
@@ -52,38 +52,38 @@ func seeking(fields string) string {
 }
 
 func TestTheDocumentWithTheMostOfTheQuerysWordsComesFirst(t *testing.T) {
-	r, text := rank(t, seeking(""))
-	want := []rankedResult{{Index: 2, Score: 1}, {Index: 1, Score: 0.46}, {Index: 0, Score: 0}}
+	r, text := askRerank(t, rerankBody(""))
+	want := []rerankResult{{Index: 2, Score: 1}, {Index: 1, Score: 0.46}, {Index: 0, Score: 0}}
 	if diff := cmp.Diff(want, r.Results); diff != "" {
 		t.Error(diff)
 	}
 	if r.Model != "sim/rerank" || !strings.HasPrefix(r.ID, "rerank-sim-") || *r.Usage != (embeddingUsage{14, 14}) {
 		t.Errorf("%+v", r)
 	}
-	if _, again := rank(t, seeking("")); again != text {
+	if _, again := askRerank(t, rerankBody("")); again != text {
 		t.Errorf("%s, and then %s", text, again)
 	}
-	if seeded, _ := rank(t, seeking(`"sim":{"seed":5}`)); !cmp.Equal(seeded.Results, r.Results) {
+	if seeded, _ := askRerank(t, rerankBody(`"sim":{"seed":5}`)); !cmp.Equal(seeded.Results, r.Results) {
 		t.Errorf("a seed moved the scores: %+v", seeded)
 	}
-	if cut, _ := rank(t, seeking(`"top_n":2`)); !cmp.Equal(cut.Results, r.Results[:2]) || *cut.Usage != *r.Usage {
+	if cut, _ := askRerank(t, rerankBody(`"top_n":2`)); !cmp.Equal(cut.Results, r.Results[:2]) || *cut.Usage != *r.Usage {
 		t.Errorf("%+v", cut)
 	}
-	if told, _ := rank(t, seeking(`"return_documents":true`)); told.Results[1].Document.Text != "The sky" {
+	if told, _ := askRerank(t, rerankBody(`"return_documents":true`)); told.Results[1].Document.Text != "The sky" {
 		t.Errorf("%+v", told)
 	}
-	if wordless, _ := rank(t, `{"model":"m","query":"?!","documents":["","?!"]}`); wordless.Results[0] != (rankedResult{}) {
+	if wordless, _ := askRerank(t, `{"model":"m","query":"?!","documents":["","?!"]}`); wordless.Results[0] != (rerankResult{}) {
 		t.Errorf("%+v", wordless)
 	}
 }
 
-func TestARerankersScoresAreShares(t *testing.T) {
+func TestRelevanceScores(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.SampledFrom([]rune("ab ")))
 		query := "x " + text.Draw(t, "query")
 		documents := rapid.SliceOfN(text, 1, 20).Draw(t, "documents")
 		body := fmt.Sprintf(`{"model":"m","query":%s,"documents":%s,"return_documents":true}`, encode(query), encode(append(documents, query)))
-		r, told := rank(t, body)
+		r, told := askRerank(t, body)
 		for i, result := range r.Results {
 			if result.Score < 0 || result.Score > 1 || i > 0 && result.Score > r.Results[i-1].Score {
 				t.Fatalf("%+v", r)
@@ -102,17 +102,17 @@ func TestARerankersScoresAreShares(t *testing.T) {
 	})
 }
 
-func TestARerankerActsAsTheRequestSays(t *testing.T) {
-	_, whole := rank(t, seeking(""))
+func TestARerankerFollowsTheSimField(t *testing.T) {
+	_, whole := askRerank(t, rerankBody(""))
 	for told, want := range map[string]*embeddingUsage{`"none"`: nil, `"zero"`: {}, `{"prompt_tokens":7}`: {7, 7}} {
-		if r, _ := rank(t, seeking(`"sim":{"usage":`+told+`}`)); !cmp.Equal(r.Usage, want) {
+		if r, _ := askRerank(t, rerankBody(`"sim":{"usage":`+told+`}`)); !cmp.Equal(r.Usage, want) {
 			t.Errorf("%s: %+v", told, r.Usage)
 		}
 	}
 	failing := func(how string) (*upstream.Response, string, error) {
-		return reranking(t, New(), model("sim/rerank"), seeking(`"sim":{"fail":"`+how+`"}`))
+		return sendRerank(t, New(), model("sim/rerank"), rerankBody(`"sim":{"fail":"`+how+`"}`))
 	}
-	for fail := range statuses {
+	for fail := range statusErrors {
 		if response, text, err := failing(fail); err != nil || "status_"+strconv.Itoa(response.Status) != fail || envelope(t, text).Message == "" {
 			t.Errorf("%s: %d %s, %v", fail, response.Status, text, err)
 		}
@@ -126,21 +126,21 @@ func TestARerankerActsAsTheRequestSays(t *testing.T) {
 	if _, text, err := failing(errorEvent); err != nil || envelope(t, text).Type != serverError {
 		t.Errorf("error: %s, %v", text, err)
 	}
-	if response, _, _ := reranking(t, New(), model("sim/rerank"), seeking(`"sim":{"error_rate":1}`)); response.Status != http.StatusServiceUnavailable {
+	if response, _, _ := sendRerank(t, New(), model("sim/rerank"), rerankBody(`"sim":{"error_rate":1}`)); response.Status != http.StatusServiceUnavailable {
 		t.Errorf("an error rate of 1: %d", response.Status)
 	}
 }
 
-func TestARerankerWaitsAsItIsTold(t *testing.T) {
+func TestARerankerAppliesLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		if rank(t, seeking(`"sim":{"latency_ms":1500}`)); time.Since(start) != 1500*time.Millisecond {
+		if askRerank(t, rerankBody(`"sim":{"latency_ms":1500}`)); time.Since(start) != 1500*time.Millisecond {
 			t.Errorf("%s", time.Since(start))
 		}
 	})
 }
 
-func TestARerankerRefusesByTheNameOfTheParameter(t *testing.T) {
+func TestAnInvalidRerankParameterIsRefusedByName(t *testing.T) {
 	for body, want := range map[string]string{
 		``:                                                      "",
 		`{"query":"q","documents":["a"]}`:                       "model",
@@ -153,12 +153,12 @@ func TestARerankerRefusesByTheNameOfTheParameter(t *testing.T) {
 		`{"model":"m","query":"q","documents":[{"title":"a"}]}`: "documents[0]",
 		`{"model":"m","query":"q","documents":["a"` + strings.Repeat(`,"a"`, 2048) + `]}`:           "documents",
 		`{"model":"m","query":"q","documents":["a","` + strings.Repeat("many words ", 4000) + `"]}`: "documents",
-		seeking(`"top_n":0`):                "top_n",
-		seeking(`"top_n":1.5`):              "top_n",
-		seeking(`"return_documents":"yes"`): "return_documents",
-		seeking(`"sim":{"colour":"red"}`):   "sim.colour",
+		rerankBody(`"top_n":0`):                "top_n",
+		rerankBody(`"top_n":1.5`):              "top_n",
+		rerankBody(`"return_documents":"yes"`): "return_documents",
+		rerankBody(`"sim":{"colour":"red"}`):   "sim.colour",
 	} {
-		response, text, err := reranking(t, New(), model("sim/rerank"), body)
+		response, text, err := sendRerank(t, New(), model("sim/rerank"), body)
 		if err != nil || response.Status != http.StatusBadRequest {
 			t.Errorf("%.200s: %d %.200s, %v", body, response.Status, text, err)
 			continue
@@ -171,25 +171,25 @@ func TestARerankerRefusesByTheNameOfTheParameter(t *testing.T) {
 			t.Errorf("%.200s: %q, not %q: %s", body, param, want, text)
 		}
 	}
-	if response, _, _ := reranking(t, New(), model("sim/embedding"), seeking("")); response.Status != http.StatusBadRequest {
+	if response, _, _ := sendRerank(t, New(), model("sim/embedding"), rerankBody("")); response.Status != http.StatusBadRequest {
 		t.Errorf("a model for embeddings: %d", response.Status)
 	}
 }
 
-func FuzzEveryQueryHasARanking(f *testing.F) {
-	for _, body := range []string{seeking(""), seeking(`"top_n":1,"return_documents":true,"sim":{"usage":"none"}`), `{"model":"m","query":"?","documents":[""]}`, `null`, ``} {
+func FuzzRerank(f *testing.F) {
+	for _, body := range []string{rerankBody(""), rerankBody(`"top_n":1,"return_documents":true,"sim":{"usage":"none"}`), `{"model":"m","query":"?","documents":[""]}`, `null`, ``} {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		a, err := (&provider{}).answer(&upstream.Request{Model: model("sim/rerank"), Path: upstream.RerankPath, Body: [][]byte{body}})
 		if err != nil {
-			a = refused(err)
+			a = errorAnswer(err)
 		}
 		text, _, _ := drain(a.frames)
 		switch {
 		case a.status != http.StatusOK:
 			envelope(t, text)
-		case !strings.Contains(string(body), "fail") && len(parse[ranked](t, text).Results) == 0:
+		case !strings.Contains(string(body), "fail") && len(parse[rerankAnswer](t, text).Results) == 0:
 			t.Fatal(text)
 		}
 	})

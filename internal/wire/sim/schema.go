@@ -13,64 +13,63 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// generate is a value that satisfies a JSON schema, drawn from rng. It knows type, enum, const, properties, required,
-// additionalProperties, items and the bounds of numbers, texts and arrays, references inside the schema, allOf, anyOf,
-// and oneOf where at most one of its schemas can hold. A schema with another rule is an error, not a value that breaks
-// it; words that are not rules are passed over.
+// generate returns a random value that satisfies a JSON schema. It supports type, enum, const, properties, required,
+// additionalProperties, items, the bounds of numbers, strings and arrays, references inside the schema, allOf, anyOf,
+// and oneOf where at most one of its schemas can hold. Another validating keyword is an error; annotations are ignored.
 //
-// Where the schema's outermost object declares every member of given, they have those values.
+// If the outermost object declares every member of preset, they get those values.
 //
-// What is read and written is taken off left, which bounds schemas that refer to themselves.
+// The bytes that are read and written are subtracted from budget, which bounds schemas that refer to themselves.
 func generate(schema jsontext.Value, rng *rand.Rand, left *int, given map[string]jsontext.Value) (jsontext.Value, error) {
-	g := &generator{root: schema, rng: rng, left: left, given: given}
-	outer, err := g.shape(schema)
+	g := &generator{root: schema, rng: rng, budget: left, presetMembers: given}
+	outer, err := g.mergeSchema(schema)
 	if err != nil {
 		return nil, err
 	}
 	for name := range given {
 		if _, declared := outer.declared[name]; !declared {
-			g.given = nil
+			g.presetMembers = nil
 		}
 	}
 	return g.value(outer, 0)
 }
 
-// effort is how many bytes of schemas may be read, and of their values written, for one answer; a step is what looking
-// at a schema and making a value cost besides.
+// schemaBudget is the number of bytes of schemas and values that may be processed for one answer. stepCost is added for
+// each schema that is merged and each value that is generated.
 const (
-	effort = 4 << 20
-	step   = 256
+	schemaBudget = 4 << 20
+	stepCost     = 256
 )
 
-// Values keep to what is required when they are deeper than shallow, and are refused deeper than deepest.
+// Values deeper than optionalDepth have required members only. Values deeper than maxDepth are an error.
 const (
-	shallow = 4
-	deepest = 64
+	optionalDepth = 4
+	maxDepth      = 64
 )
 
-// A misfit is why a schema has no value here.
-type misfit string
+// schemaError is why no value can be generated for a schema.
+type schemaError string
 
-func (m misfit) Error() string { return string(m) }
+func (m schemaError) Error() string { return string(m) }
 
-var errEffort = errors.New("the schema is too large, or refers to itself without end")
+var errSchemaBudget = errors.New("the schema is too large, or refers to itself without end")
 
 type generator struct {
-	root  jsontext.Value
-	rng   *rand.Rand
-	left  *int
-	given map[string]jsontext.Value
+	root          jsontext.Value
+	rng           *rand.Rand
+	budget        *int
+	presetMembers map[string]jsontext.Value
 }
 
-// A shape is a schema with its references and the schemas of its allOf merged into it.
-type shape struct {
-	types      []string // nil: any
-	rules      map[string]jsontext.Value
-	properties []member
-	declared   map[string]jsontext.Value // the same, by name
-	required   []string
-	closed     bool // some schema in it restricts additional properties,
-	sources    int  // and so many declare properties
+// mergedSchema is a schema with its references and its allOf merged into it.
+type mergedSchema struct {
+	types               []string // nil means any
+	rules               map[string]jsontext.Value
+	properties          []member
+	declared            map[string]jsontext.Value // properties by name
+	required            []string
+	restrictsAdditional bool // some merged schema restricts additionalProperties
+	propertySources     int  // number of merged schemas that declare properties
 }
 
 type member struct {
@@ -80,69 +79,69 @@ type member struct {
 
 var types = []string{"null", "boolean", "string", "number", "integer", "object", "array"}
 
-// rules are kept in a shape and looked at when a value is made.
+// rules are the keywords that are applied when a value is generated.
 var rules = []string{
 	"enum", "const", "anyOf", "oneOf", "additionalProperties", "items", "minItems", "maxItems", "uniqueItems",
 	"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "format",
 }
 
-// strangers are rules that are not known how to keep.
-var strangers = []string{
+// unsupportedKeywords are validating keywords that generate does not implement.
+var unsupportedKeywords = []string{
 	"not", "if", "then", "else", "pattern", "patternProperties", "propertyNames", "minProperties", "maxProperties",
 	"dependencies", "dependentRequired", "dependentSchemas", "contains", "minContains", "maxContains", "prefixItems",
 	"unevaluatedItems", "unevaluatedProperties", "$dynamicRef", "$recursiveRef",
 }
 
 func (g *generator) spend(n int) error {
-	if *g.left -= n; *g.left < 0 {
-		return errEffort
+	if *g.budget -= n; *g.budget < 0 {
+		return errSchemaBudget
 	}
 	return nil
 }
 
-func (g *generator) shape(schema jsontext.Value) (*shape, error) {
-	sh := &shape{rules: map[string]jsontext.Value{}, declared: map[string]jsontext.Value{}}
-	return sh, g.add(sh, schema)
+func (g *generator) mergeSchema(schema jsontext.Value) (*mergedSchema, error) {
+	sh := &mergedSchema{rules: map[string]jsontext.Value{}, declared: map[string]jsontext.Value{}}
+	return sh, g.merge(sh, schema)
 }
 
-// add merges a schema into sh: what satisfies sh then satisfies the schema, too.
-func (g *generator) add(sh *shape, schema jsontext.Value) error {
-	if err := g.spend(step); err != nil {
+// merge merges a schema into sh: values of sh then satisfy the schema as well.
+func (g *generator) merge(sh *mergedSchema, schema jsontext.Value) error {
+	if err := g.spend(stepCost); err != nil {
 		return err
 	}
 	if schema.Kind() == 't' {
 		return nil
 	}
 	if schema.Kind() == 'f' {
-		return misfit("false allows no value")
+		return schemaError("false allows no value")
 	}
 	words, err := g.members(schema)
 	if err != nil {
 		return err
 	}
 	for _, w := range words {
-		if err := g.word(sh, w); err != nil {
+		if err := g.addKeyword(sh, w); err != nil {
 			return err
 		}
 	}
-	if sh.closed && sh.sources > 1 {
-		return misfit("additionalProperties is not supported beside the properties of another schema")
+	if sh.restrictsAdditional && sh.propertySources > 1 {
+		return schemaError("additionalProperties is not supported beside the properties of another schema")
 	}
 	return nil
 }
 
-func (g *generator) word(sh *shape, w member) error {
+func (g *generator) addKeyword(sh *mergedSchema, w member) error {
 	switch {
 	case w.name == "$ref":
 		target, err := g.resolve(w.value)
 		if err != nil {
 			return err
 		}
-		return g.add(sh, target)
+		return g.merge(sh, target)
 	case w.name == "allOf":
 		all, err := list[jsontext.Value](g, w)
 		for i := 0; err == nil && i < len(all); i++ {
-			err = g.add(sh, all[i])
+			err = g.merge(sh, all[i])
 		}
 		return err
 	case w.name == "type":
@@ -152,11 +151,11 @@ func (g *generator) word(sh *shape, w member) error {
 		if err != nil {
 			return err
 		}
-		sh.sources++
+		sh.propertySources++
 		for _, p := range properties {
 			before, declared := sh.declared[p.name]
 			if declared && !bytes.Equal(before, p.value) {
-				return misfit("the property " + p.name + " is declared twice")
+				return schemaError("the property " + p.name + " is declared twice")
 			}
 			if !declared {
 				sh.properties = append(sh.properties, p)
@@ -167,20 +166,20 @@ func (g *generator) word(sh *shape, w member) error {
 		names, err := list[string](g, w)
 		sh.required = append(sh.required, names...)
 		return err
-	case slices.Contains(strangers, w.name):
-		return misfit(w.name + " is not supported")
+	case slices.Contains(unsupportedKeywords, w.name):
+		return schemaError(w.name + " is not supported")
 	case slices.Contains(rules, w.name):
 		if before, ok := sh.rules[w.name]; ok && !bytes.Equal(before, w.value) {
-			return misfit(w.name + " is given twice")
+			return schemaError(w.name + " is given twice")
 		}
 		sh.rules[w.name] = w.value
-		sh.closed = sh.closed || w.name == "additionalProperties" && w.value.Kind() != 't'
+		sh.restrictsAdditional = sh.restrictsAdditional || w.name == "additionalProperties" && w.value.Kind() != 't'
 	}
 	return nil
 }
 
-// restrict keeps the types that w allows. A number may be an integer.
-func (g *generator) restrict(sh *shape, w member) error {
+// restrict intersects the types with those of w. A number may be an integer.
+func (g *generator) restrict(sh *mergedSchema, w member) error {
 	var one string
 	allowed := []string{}
 	if json.Unmarshal(w.value, &one) == nil {
@@ -192,7 +191,7 @@ func (g *generator) restrict(sh *shape, w member) error {
 	}
 	for _, t := range allowed {
 		if !slices.Contains(types, t) {
-			return misfit("there is no type " + t)
+			return schemaError("there is no type " + t)
 		}
 	}
 	if slices.Contains(allowed, "number") && !slices.Contains(allowed, "integer") {
@@ -205,13 +204,13 @@ func (g *generator) restrict(sh *shape, w member) error {
 	return nil
 }
 
-// members are those of an object, in order.
+// members returns the members of an object, in order.
 func (g *generator) members(object jsontext.Value) (all []member, err error) {
 	if err := g.spend(len(object)); err != nil {
 		return nil, err
 	}
 	if object.Kind() != '{' {
-		return nil, misfit("a schema, and what declares properties, must be an object")
+		return nil, schemaError("a schema, and what declares properties, must be an object")
 	}
 	dec := jsontext.NewDecoder(bytes.NewReader(object))
 	if _, err := dec.ReadToken(); err != nil {
@@ -232,27 +231,27 @@ func (g *generator) members(object jsontext.Value) (all []member, err error) {
 	return all, nil
 }
 
-// list is the value of a word that must be an array.
+// list decodes a keyword that must be an array.
 func list[T any](g *generator, w member) (all []T, err error) {
 	if err := g.spend(len(w.value)); err != nil {
 		return nil, err
 	}
 	if err := json.Unmarshal(w.value, &all); err != nil {
-		return nil, misfit(w.name + " must be an array")
+		return nil, schemaError(w.name + " must be an array")
 	}
 	return all, nil
 }
 
-// resolve is what a reference points at.
+// resolve returns the schema that a reference points at.
 func (g *generator) resolve(ref jsontext.Value) (jsontext.Value, error) {
 	var text string
 	if err := json.Unmarshal(ref, &text); err != nil {
-		return nil, misfit("$ref must be a text")
+		return nil, schemaError("$ref must be a text")
 	}
 	fragment, ok := strings.CutPrefix(text, "#")
 	path, err := url.PathUnescape(fragment)
 	if !ok || err != nil || (path != "" && path[0] != '/') {
-		return nil, misfit("$ref must point inside the schema: " + text)
+		return nil, schemaError("$ref must point inside the schema: " + text)
 	}
 	at := g.root
 	for token := range jsontext.Pointer(path).Tokens() {
@@ -262,17 +261,17 @@ func (g *generator) resolve(ref jsontext.Value) (jsontext.Value, error) {
 		}
 		i := slices.IndexFunc(all, func(m member) bool { return m.name == token })
 		if i < 0 {
-			return nil, misfit("$ref points at nothing: " + text)
+			return nil, schemaError("$ref points at nothing: " + text)
 		}
 		at = all[i].value
 	}
 	return at, g.spend(len(text))
 }
 
-// value is one that satisfies sh.
-func (g *generator) value(sh *shape, depth int) (jsontext.Value, error) {
-	if depth > deepest {
-		return nil, misfit("values are nested too deeply")
+// value returns a value that satisfies sh.
+func (g *generator) value(sh *mergedSchema, depth int) (jsontext.Value, error) {
+	if depth > maxDepth {
+		return nil, schemaError("values are nested too deeply")
 	}
 	if v, ok := sh.rules["const"]; ok {
 		return g.pick(sh, []jsontext.Value{v})
@@ -295,54 +294,61 @@ func (g *generator) value(sh *shape, depth int) (jsontext.Value, error) {
 	}
 	allowed := sh.types
 	if allowed == nil {
-		allowed = []string{sh.likely()}
+		allowed = []string{sh.impliedType()}
 	}
 	deeper := func(i int) bool { return allowed[i] == "object" || allowed[i] == "array" }
-	return g.first(len(allowed), depth, deeper, func(i int) (jsontext.Value, error) { return g.make(allowed[i], sh, depth) })
+	return g.tryInOrder(len(allowed), depth, deeper, func(i int) (jsontext.Value, error) {
+		return g.makeValue(allowed[i], sh, depth)
+	})
 }
 
-// pick is one of some values that the types allow.
-func (g *generator) pick(sh *shape, from []jsontext.Value) (jsontext.Value, error) {
+// pick returns one of the given values that has an allowed type.
+func (g *generator) pick(sh *mergedSchema, from []jsontext.Value) (jsontext.Value, error) {
 	from = slices.DeleteFunc(from, func(v jsontext.Value) bool {
 		return sh.types != nil && !slices.ContainsFunc(kindTypes[v.Kind()], func(t string) bool {
 			return slices.Contains(sh.types, t) && (t != "integer" || !bytes.ContainsAny(v, ".eE"))
 		})
 	})
 	if len(from) == 0 {
-		return nil, misfit("no value of enum or const has the right type")
+		return nil, schemaError("no value of enum or const has the right type")
 	}
 	v := from[g.rng.IntN(len(from))]
 	return v, g.spend(len(v))
 }
 
-// kindTypes are the types that a kind of JSON value can have.
+// kindTypes are the schema types of each kind of JSON value.
 var kindTypes = map[jsontext.Kind][]string{
-	'n': {"null"}, 't': {"boolean"}, 'f': {"boolean"}, '"': {"string"}, '0': {"number", "integer"}, '{': {"object"}, '[': {"array"},
+	'n': {"null"}, 't': {"boolean"}, 'f': {"boolean"}, '"': {"string"}, '0': {"number", "integer"}, '{': {"object"},
+	'[': {"array"},
 }
 
-// branch is a value of sh and one more schema.
-func (g *generator) branch(sh *shape, schemas []jsontext.Value, depth int) (jsontext.Value, error) {
+// branch returns a value that satisfies sh and one of the schemas.
+func (g *generator) branch(sh *mergedSchema, schemas []jsontext.Value, depth int) (jsontext.Value, error) {
 	deeper := func(i int) bool {
-		return slices.ContainsFunc([]string{`"$ref"`, `"object"`, `"array"`, `"properties"`, `"items"`, `Of"`}, func(word string) bool {
-			return bytes.Contains(schemas[i], []byte(word))
-		})
+		return slices.ContainsFunc([]string{`"$ref"`, `"object"`, `"array"`, `"properties"`, `"items"`, `Of"`},
+			func(word string) bool {
+				return bytes.Contains(schemas[i], []byte(word))
+			})
 	}
-	return g.first(len(schemas), depth, deeper, func(i int) (jsontext.Value, error) {
-		if err := g.spend(step + len(sh.properties) + len(sh.required)); err != nil {
+	return g.tryInOrder(len(schemas), depth, deeper, func(i int) (jsontext.Value, error) {
+		if err := g.spend(stepCost + len(sh.properties) + len(sh.required)); err != nil {
 			return nil, err
 		}
 		merged := sh.clone()
-		if err := g.add(merged, schemas[i]); err != nil {
+		if err := g.merge(merged, schemas[i]); err != nil {
 			return nil, err
 		}
 		return g.value(merged, depth)
 	})
 }
 
-// first tries n ways to make a value, in any order, and deep down those last that lead deeper.
-func (g *generator) first(n, depth int, deeper func(int) bool, try func(int) (jsontext.Value, error)) (jsontext.Value, error) {
+// tryInOrder tries n alternatives in random order. At optionalDepth and beyond, alternatives that nest deeper come
+// last.
+func (g *generator) tryInOrder(n, depth int, deeper func(int) bool,
+	try func(int) (jsontext.Value, error),
+) (jsontext.Value, error) {
 	order := g.rng.Perm(n)
-	if depth >= shallow {
+	if depth >= optionalDepth {
 		slices.SortStableFunc(order, func(a, b int) int {
 			switch {
 			case deeper(a) == deeper(b):
@@ -354,10 +360,10 @@ func (g *generator) first(n, depth int, deeper func(int) bool, try func(int) (js
 			}
 		})
 	}
-	var last error = misfit("no type or no schema is left to satisfy")
+	var last error = schemaError("no type or no schema is left to satisfy")
 	for _, i := range order {
 		v, err := try(i)
-		if err == nil || errors.Is(err, errEffort) {
+		if err == nil || errors.Is(err, errSchemaBudget) {
 			return v, err
 		}
 		last = err
@@ -365,21 +371,21 @@ func (g *generator) first(n, depth int, deeper func(int) bool, try func(int) (js
 	return nil, last
 }
 
-func (sh *shape) clone() *shape {
+func (sh *mergedSchema) clone() *mergedSchema {
 	c := *sh
 	c.rules, c.declared = maps.Clone(sh.rules), maps.Clone(sh.declared)
 	c.properties, c.required = slices.Clone(sh.properties), slices.Clone(sh.required)
 	return &c
 }
 
-func (sh *shape) without(rule string) *shape {
+func (sh *mergedSchema) without(rule string) *mergedSchema {
 	c := sh.clone()
 	delete(c.rules, rule)
 	return c
 }
 
-// likely is the type that the rules of a shape without one speak of.
-func (sh *shape) likely() string {
+// impliedType returns the type that the rules of a schema without a type imply.
+func (sh *mergedSchema) impliedType() string {
 	if len(sh.properties)+len(sh.required) > 0 {
 		return "object"
 	}

@@ -3,6 +3,7 @@ package sim
 import (
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -13,9 +14,11 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"pgregory.net/rapid"
+
+	"sovereign/internal/wire/upstream"
 )
 
-// breaks says which rule of a schema v breaks, if any. It shares nothing with the generator.
+// breaks returns which rule of a schema v breaks; empty for none. It shares no code with the generator.
 func breaks(root, schema map[string]any, v any) string {
 	if ref, ok := schema["$ref"].(string); ok {
 		target := any(root)
@@ -136,7 +139,7 @@ func is(kind string, v any) bool {
 	}
 }
 
-// drawSchema is a schema that some value satisfies.
+// drawSchema draws a schema that can be satisfied.
 func drawSchema(t *rapid.T, depth int) map[string]any {
 	kinds := []string{"string", "integer", "number", "boolean", "null", "enum", "const", "format", "any"}
 	if depth < 3 {
@@ -210,7 +213,7 @@ func drawSchema(t *rapid.T, depth int) map[string]any {
 	}
 }
 
-// definitions refer to themselves, as trees and lists do.
+// definitions are recursive schemas, as for trees and lists.
 var definitions = map[string]any{
 	"list": map[string]any{"type": "object", "properties": map[string]any{
 		"head": map[string]any{"type": "integer"},
@@ -227,7 +230,7 @@ func TestAGeneratedValueSatisfiesItsSchema(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		schema := drawSchema(t, 0)
 		schema["$defs"] = definitions
-		raw, left := encode(schema), effort
+		raw, left := encode(schema), schemaBudget
 		v, err := generate(raw, rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)), &left, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", raw, err)
@@ -281,15 +284,31 @@ func TestASchemaThatCannotBeSatisfiedIsRefused(t *testing.T) {
 		`{"allOf":[{"properties":{"a":{}},"additionalProperties":false},{"properties":{"b":{}}}]}`:                                         "additionalProperties",
 		`{"properties":{"a":{"$ref":"#"},"b":{"$ref":"#"},"c":{"$ref":"#"}},"required":["c","b","a"],"anyOf":[{"$ref":"#"},{"$ref":"#"}]}`: "",
 	} {
-		start, left := time.Now(), effort
-		v, err := generate(jsontext.Value(schema), rand.New(rand.NewPCG(1, 2)), &left, nil)
+		var v jsontext.Value
+		var err error
+		if n := allocated(func() {
+			budget := schemaBudget
+			v, err = generate(jsontext.Value(schema), rand.New(rand.NewPCG(1, 2)), &budget, nil)
+		}); n > maxAllocated {
+			t.Errorf("%s allocates %d bytes", schema, n)
+		}
 		if err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %s, %v", schema, v, err)
 		}
-		if took := time.Since(start); took > time.Minute {
-			t.Errorf("%s took %s", schema, took)
-		}
 	}
+}
+
+// maxAllocated bounds the memory that one answer may allocate for schemas, and with it the work: all work on a schema
+// copies parts of it.
+const maxAllocated = 64 * schemaBudget
+
+// allocated returns how many bytes a call allocates. Unlike its duration, this does not depend on the machine's load.
+func allocated(call func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	call()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }
 
 func TestASchemaThatRefersToItselfEndsWhereItCan(t *testing.T) {
@@ -300,7 +319,7 @@ func TestASchemaThatRefersToItselfEndsWhereItCan(t *testing.T) {
 		`{"type":["array","null"],"items":{"$ref":"#"},"minItems":3}`,
 	} {
 		for seed := range uint64(20) {
-			left := effort
+			left := schemaBudget
 			if v, err := generate(jsontext.Value(schema), rand.New(rand.NewPCG(seed, 2)), &left, nil); err != nil {
 				t.Errorf("%s: %.100s, %v", schema, v, err)
 			}
@@ -308,7 +327,7 @@ func TestASchemaThatRefersToItselfEndsWhereItCan(t *testing.T) {
 	}
 }
 
-func TestAValueKeepsCloseToItsBounds(t *testing.T) {
+func TestValuesRespectTheirBounds(t *testing.T) {
 	for schema, want := range map[string]string{
 		`{"type":"integer","exclusiveMinimum":0,"maximum":10,"multipleOf":6}`:  "6",
 		`{"type":"integer","minimum":-10,"exclusiveMaximum":0,"multipleOf":6}`: "-6",
@@ -317,7 +336,7 @@ func TestAValueKeepsCloseToItsBounds(t *testing.T) {
 		`{"type":"array","uniqueItems":true,"items":{"const":1}}`:              "[1]",
 	} {
 		for seed := range uint64(20) {
-			left := effort
+			left := schemaBudget
 			if v, err := generate(jsontext.Value(schema), rand.New(rand.NewPCG(seed, 2)), &left, nil); err != nil || string(v) != want {
 				t.Errorf("%s: %s, %v", schema, v, err)
 			}
@@ -325,9 +344,9 @@ func TestAValueKeepsCloseToItsBounds(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeMadeIsLeftOutWhereItMayBe(t *testing.T) {
+func TestOptionalMembersThatCannotBeGeneratedAreLeftOut(t *testing.T) {
 	schema := `{"type":"object","properties":{"a":{"pattern":"x"},"b":{"type":"null"},"c":{"type":"array","items":{"pattern":"x"}}},"required":["b"]}`
-	left := effort
+	left := schemaBudget
 	v, err := generate(jsontext.Value(schema), rand.New(rand.NewPCG(1, 2)), &left, nil)
 	if err != nil || string(v) != `{"b":null,"c":[]}` {
 		t.Errorf("%s, %v", v, err)
@@ -336,10 +355,11 @@ func TestWhatCannotBeMadeIsLeftOutWhereItMayBe(t *testing.T) {
 
 func TestManyChoicesOfAHeavySchemaAreBounded(t *testing.T) {
 	schema := `{"type":"array","minItems":20000,"items":{"type":"string","minLength":20}}`
-	body := hi(`"n":128,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":` + schema + `}}`)
-	start := time.Now()
-	response, text, _ := send(t, New(), model("sim/chat"), body)
-	if took := time.Since(start); response.Status != 400 || took > time.Minute {
-		t.Errorf("%d after %s: %.100s", response.Status, took, text)
+	body := chatWith(`"n":128,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":` + schema + `}}`)
+	var response *upstream.Response
+	var text string
+	n := allocated(func() { response, text, _ = send(t, New(), model("sim/chat"), body) })
+	if response.Status != 400 || n > maxAllocated {
+		t.Errorf("%d after %d bytes: %.100s", response.Status, n, text)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// client is OpenAI's own, in front of the provider.
+// client returns OpenAI's client, connected to the simulated provider.
 func client(t *testing.T, id string) *openai.Client {
 	p := New()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

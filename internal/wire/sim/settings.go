@@ -22,19 +22,19 @@ const (
 	errorEvent = "error_event"
 )
 
-// settings are how one request is answered.
+// settings say how one request is answered.
 type settings struct {
 	live.Behaviour
-	length    int64 // of a text, in tokens; 0 leaves it to the seed
-	fail      string
-	failAfter int // below 0: not said
-	usage     reported
+	tokenCount int64 // tokens of a plain text; 0 lets the seed decide
+	fail       string
+	failAfter  int // negative if not set
+	usage      usageOverride
 }
 
-// reported is what is told of the usage instead of what was counted.
-type reported struct {
+// usageOverride replaces parts of the reported usage.
+type usageOverride struct {
 	mode                       string // normal, none or zero
-	prompt, completion, cached int64  // below 0: as counted
+	prompt, completion, cached int64  // negative: as counted
 }
 
 const (
@@ -43,12 +43,12 @@ const (
 	zero   = "zero"
 )
 
-// A setter takes a member of sim, or says what it must be.
+// setter decodes a member of sim, or returns what it must be.
 type setter func(jsontext.Value) error
 
-// readSettings is the model's behaviour with what a request changes of it.
+// readSettings returns the model's behaviour with the overrides of a request.
 func readSettings(of *live.Behaviour, overrides jsontext.Value) (settings, error) {
-	s := settings{failAfter: -1, usage: reported{normal, -1, -1, -1}}
+	s := settings{failAfter: -1, usage: usageOverride{normal, -1, -1, -1}}
 	if of != nil {
 		s.Behaviour = *of
 	}
@@ -57,19 +57,19 @@ func readSettings(of *live.Behaviour, overrides jsontext.Value) (settings, error
 		"latency_ms":  number(&s.LatencyMS, 0, 600_000),
 		"chunk_ms":    number(&s.ChunkMS, 0, 600_000),
 		"chunks":      number(&s.Chunks, 0, 100_000),
-		"tokens":      number(&s.length, 1, 32_768),
+		"tokens":      number(&s.tokenCount, 1, 32_768),
 		"quality":     number(&s.Quality, 0, 1),
 		"sensitivity": number(&s.Sensitivity, 0, 1),
 		"specificity": number(&s.Specificity, 0, 1),
 		"error_rate":  number(&s.ErrorRate, 0, 1),
-		"fail":        oneOf(&s.fail, append(slices.Sorted(maps.Keys(statuses)), "", hang, garbage, die, errorEvent)),
+		"fail":        oneOf(&s.fail, append(slices.Sorted(maps.Keys(statusErrors)), "", hang, garbage, die, errorEvent)),
 		"fail_after":  number(&s.failAfter, 0, 100_000),
 		"usage":       s.usage.set,
 	})
 	return s, err
 }
 
-// set gives each member of an object to its setter. An absent object and a member that is null change nothing.
+// set passes each member of an object to its setter. An absent object and null members change nothing.
 func set(name string, object jsontext.Value, to map[string]setter) error {
 	if object == nil || object.Kind() == 'n' {
 		return nil
@@ -88,7 +88,7 @@ func set(name string, object jsontext.Value, to map[string]setter) error {
 			continue
 		}
 		err := setter(members[member])
-		var within *refusal
+		var within *apiError
 		switch {
 		case errors.As(err, &within):
 			return err
@@ -125,8 +125,8 @@ func oneOf(into *string, allowed []string) setter {
 	}
 }
 
-// set takes a mode or, in an object, numbers.
-func (r *reported) set(v jsontext.Value) error {
+// set reads a mode, or an object with numbers.
+func (r *usageOverride) set(v jsontext.Value) error {
 	if v.Kind() != '{' {
 		return oneOf(&r.mode, []string{normal, none, zero})(v)
 	}
@@ -138,8 +138,8 @@ func (r *reported) set(v jsontext.Value) error {
 	})
 }
 
-// wait is how long the head of an answer takes.
-func (s *settings) wait(streamed bool) time.Duration {
+// headDelay returns the delay before the header of the answer.
+func (s *settings) headDelay(streamed bool) time.Duration {
 	if s.fail == hang && (!streamed || s.failAfter < 0) {
 		return forever
 	}

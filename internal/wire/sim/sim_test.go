@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -24,11 +25,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var simulated = &live.Provider{Name: "sim", Protocol: live.Sim}
+var simProvider = &live.Provider{Name: "sim", Protocol: live.Sim}
 
-// model is a built-in row.
+// model returns a built-in model.
 func model(id string) *live.Model {
-	for _, m := range Models(simulated) {
+	for _, m := range Models(simProvider) {
 		if m.ID == id {
 			return m
 		}
@@ -44,10 +45,10 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// send asks m and reads all of the answer; the error is that of the body.
+// send sends a body to m and reads the answer; the error is that of the body.
 func send(t fataler, p upstream.Sender, m *live.Model, body string) (*upstream.Response, string, error) {
 	t.Helper()
-	half := len(body) / 2 // a body comes in pieces
+	half := len(body) / 2 // bodies are passed in several parts
 	r := &upstream.Request{Model: m, Path: pathOf[m.Kind], Body: [][]byte{[]byte(body[:half]), []byte(body[half:])}}
 	response, err := p.Send(context.Background(), r)
 	if err != nil {
@@ -58,7 +59,7 @@ func send(t fataler, p upstream.Sender, m *live.Model, body string) (*upstream.R
 	return response, string(text), err
 }
 
-// ask is the answer of status 200 to a body.
+// ask returns the answer, which must have status 200.
 func ask(t fataler, id, body string) string {
 	t.Helper()
 	response, text, err := send(t, New(), model(id), body)
@@ -68,27 +69,27 @@ func ask(t fataler, id, body string) string {
 	return text
 }
 
-// heard is what a client makes of an answer.
-type heard struct {
-	ID      string       `json:"id"`
-	Object  string       `json:"object"`
-	Created int64        `json:"created"`
-	Model   string       `json:"model"`
-	Choices []heardReply `json:"choices"`
-	Usage   *usage       `json:"usage"`
+// clientAnswer is an answer as a client reads it.
+type clientAnswer struct {
+	ID      string         `json:"id"`
+	Object  string         `json:"object"`
+	Created int64          `json:"created"`
+	Model   string         `json:"model"`
+	Choices []clientChoice `json:"choices"`
+	Usage   *usage         `json:"usage"`
 }
 
-type heardReply struct {
+type clientChoice struct {
 	Index   int       `json:"index"`
 	Message assistant `json:"message"`
 	Finish  string    `json:"finish_reason"`
 }
 
-func (h heard) text() string { return *h.Choices[0].Message.Content }
+func (h clientAnswer) text() string { return *h.Choices[0].Message.Content }
 
-func hear(t fataler, id, body string) heard {
+func askChat(t fataler, id, body string) clientAnswer {
 	t.Helper()
-	return parse[heard](t, ask(t, id, body))
+	return parse[clientAnswer](t, ask(t, id, body))
 }
 
 func parse[T any](t fataler, text string) (out T) {
@@ -99,18 +100,18 @@ func parse[T any](t fataler, text string) (out T) {
 	return out
 }
 
-// hi is a chat request with more fields.
-func hi(fields string) string { return says("Why is the sky blue?", fields) }
+// chatWith returns a chat request with further members.
+func chatWith(fields string) string { return chatBody("Why is the sky blue?", fields) }
 
-func says(text, fields string) string {
+func chatBody(text, fields string) string {
 	if fields != "" {
 		fields = "," + fields
 	}
 	return `{"model":"m","messages":[{"role":"user","content":` + string(encode(text)) + `}]` + fields + `}`
 }
 
-func TestAnAnswerSaysThatItIsSimulatedAndTakesUpTheQuestion(t *testing.T) {
-	h := hear(t, "sim/chat", hi(""))
+func TestAnAnswerSaysThatItIsSimulatedAndQuotesTheQuestion(t *testing.T) {
+	h := askChat(t, "sim/chat", chatWith(""))
 	if !strings.HasPrefix(h.text(), `Simulated answer of sim/chat to "Why is the sky blue?": `) || h.Choices[0].Finish != "stop" {
 		t.Errorf("%q, %s", h.text(), h.Choices[0].Finish)
 	}
@@ -122,26 +123,26 @@ func TestAnAnswerSaysThatItIsSimulatedAndTakesUpTheQuestion(t *testing.T) {
 	}
 }
 
-func TestTheSameRequestHasTheSameAnswerWhateverItsPace(t *testing.T) {
+func TestTheSameRequestHasTheSameAnswerAtAnySpeed(t *testing.T) {
 	for _, fields := range []string{`"n":3`, `"reasoning_effort":"low"`, `"response_format":{"type":"json_object"}`} {
-		first := ask(t, "sim/chat", hi(fields))
-		if again := ask(t, "sim/chat", hi(fields)); again != first {
+		first := ask(t, "sim/chat", chatWith(fields))
+		if again := ask(t, "sim/chat", chatWith(fields)); again != first {
 			t.Errorf("%s: another answer:\n%s\n%s", fields, first, again)
 		}
-		if paced := ask(t, "sim/chat", hi(fields+`,"temperature":1.5,"sim":{"latency_ms":2,"chunk_ms":3,"chunks":4,"fail_after":1}`)); paced != first {
+		if paced := ask(t, "sim/chat", chatWith(fields+`,"temperature":1.5,"sim":{"latency_ms":2,"chunk_ms":3,"chunks":4,"fail_after":1}`)); paced != first {
 			t.Errorf("%s: the pace changed the answer:\n%s\n%s", fields, first, paced)
 		}
 	}
 	others := map[string]string{
-		"another seed":     ask(t, "sim/chat", hi(`"sim":{"seed":1}`)),
-		"the API's seed":   ask(t, "sim/chat", hi(`"seed":1`)),
-		"another model":    ask(t, "sim/chat-large", hi("")),
-		"another question": ask(t, "sim/chat", says("Why is the sky blue", "")),
-		"none of these":    ask(t, "sim/chat", hi("")),
+		"another seed":     ask(t, "sim/chat", chatWith(`"sim":{"seed":1}`)),
+		"the API's seed":   ask(t, "sim/chat", chatWith(`"seed":1`)),
+		"another model":    ask(t, "sim/chat-large", chatWith("")),
+		"another question": ask(t, "sim/chat", chatBody("Why is the sky blue", "")),
+		"none of these":    ask(t, "sim/chat", chatWith("")),
 	}
 	seen := map[string]string{}
 	for name, text := range others {
-		var h heard
+		var h clientAnswer
 		_ = json.Unmarshal([]byte(text), &h)
 		_, prose, _ := strings.Cut(h.text(), "blue")
 		if twin := seen[prose]; twin != "" {
@@ -158,9 +159,9 @@ func TestNoAnswerIsLongerThanAllowed(t *testing.T) {
 		n := rapid.IntRange(1, 3).Draw(t, "n")
 		fields := fmt.Sprintf(`"n":%d,"stream_options":null,"sim":{"seed":%d}`, n, rapid.IntRange(0, 9).Draw(t, "seed"))
 		for _, extra := range []string{"", `,"reasoning_effort":"medium"`, `,"response_format":{"type":"json_object"}`} {
-			full := hear(t, "sim/chat", says(question, fields))
+			full := askChat(t, "sim/chat", chatBody(question, fields))
 			bound := rapid.SampledFrom([]string{"max_tokens", "max_completion_tokens"}).Draw(t, "bound")
-			h := hear(t, "sim/chat", says(question, fmt.Sprintf(`%s%s,"%s":%d`, fields, extra, bound, limit)))
+			h := askChat(t, "sim/chat", chatBody(question, fmt.Sprintf(`%s%s,"%s":%d`, fields, extra, bound, limit)))
 			var counted int64
 			for i, c := range h.Choices {
 				spoken, thought := tokens(len(*c.Message.Content)), tokens(len(c.Message.Reasoning))
@@ -185,8 +186,8 @@ func TestNoAnswerIsLongerThanAllowed(t *testing.T) {
 func TestAModelsMaximumBoundsItsAnswers(t *testing.T) {
 	m := *model("sim/chat")
 	m.MaxOutput = 5
-	_, text, _ := send(t, New(), &m, hi(`"max_tokens":100`))
-	if h := parse[heard](t, text); h.Usage.Completion != 5 || h.Choices[0].Finish != "length" {
+	_, text, _ := send(t, New(), &m, chatWith(`"max_tokens":100`))
+	if h := parse[clientAnswer](t, text); h.Usage.Completion != 5 || h.Choices[0].Finish != "length" {
 		t.Errorf("%+v", h)
 	}
 }
@@ -194,7 +195,7 @@ func TestAModelsMaximumBoundsItsAnswers(t *testing.T) {
 func TestAnAnswerHasExactlyTheTokensThatAreAskedFor(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		question, want := rapid.String().Draw(t, "question"), rapid.Int64Range(1, 400).Draw(t, "tokens")
-		h := hear(t, "sim/chat", says(question, fmt.Sprintf(`"sim":{"tokens":%d}`, want)))
+		h := askChat(t, "sim/chat", chatBody(question, fmt.Sprintf(`"sim":{"tokens":%d}`, want)))
 		if h.Usage.Completion != want || h.Choices[0].Finish != "stop" {
 			t.Fatalf("%d tokens, not %d: %q", h.Usage.Completion, want, h.text())
 		}
@@ -205,9 +206,9 @@ func TestAnAnswerHasExactlyTheTokensThatAreAskedFor(t *testing.T) {
 }
 
 func TestAnAnswerEndsBeforeAStopSequence(t *testing.T) {
-	full := hear(t, "sim/chat", hi("")).text()
+	full := askChat(t, "sim/chat", chatWith("")).text()
 	for stop, before := range map[string]string{`"blue"`: "blue", `["nowhere","blue","sky b"]`: "sky b", `["sky blue?","","blue"]`: "blue"} {
-		h := hear(t, "sim/chat", hi(`"stop":`+stop))
+		h := askChat(t, "sim/chat", chatWith(`"stop":`+stop))
 		want, _, _ := strings.Cut(full, before)
 		if h.text() != want || h.Choices[0].Finish != "stop" {
 			t.Errorf("stop %s: %q", stop, h.text())
@@ -220,14 +221,14 @@ func TestQualityIsTheMeanAndTheShareOfGoodAnswers(t *testing.T) {
 	for _, want := range []float64{0, 0.2, 0.5, 0.8, 0.95, 1} {
 		var sum, goods float64
 		for i := range n {
-			h := hear(t, "sim/chat", says("What?", fmt.Sprintf(`"sim":{"seed":%d,"quality":%v}`, i, want)))
+			h := askChat(t, "sim/chat", chatBody("What?", fmt.Sprintf(`"sim":{"seed":%d,"quality":%v}`, i, want)))
 			at := strings.LastIndex(h.text(), markerStart)
 			var q float64
 			if _, err := fmt.Sscanf(h.text()[at:], markerStart+"%f]", &q); err != nil {
 				t.Fatal(err)
 			}
 			sum += q
-			if good(h.text()) {
+			if isGood(h.text()) {
 				goods++
 			}
 		}
@@ -240,8 +241,8 @@ func TestQualityIsTheMeanAndTheShareOfGoodAnswers(t *testing.T) {
 	}
 }
 
-func TestUsageIsToldAsTheRequestSays(t *testing.T) {
-	counted := *hear(t, "sim/chat", hi("")).Usage
+func TestUsageFollowsTheSimField(t *testing.T) {
+	counted := *askChat(t, "sim/chat", chatWith("")).Usage
 	for told, want := range map[string]*usage{
 		`"normal"`: &counted,
 		`"none"`:   nil,
@@ -250,22 +251,22 @@ func TestUsageIsToldAsTheRequestSays(t *testing.T) {
 		`{"cached_tokens":2,"prompt_tokens":null}`:                    {Prompt: counted.Prompt, Completion: counted.Completion, Total: counted.Total, PromptDetails: promptDetails{2}},
 		`{"prompt_tokens":0}`:                                         {Completion: counted.Completion, Total: counted.Completion},
 	} {
-		h := hear(t, "sim/chat", hi(`"sim":{"usage":`+told+`}`))
+		h := askChat(t, "sim/chat", chatWith(`"sim":{"usage":`+told+`}`))
 		if diff := cmp.Diff(want, h.Usage); diff != "" {
 			t.Errorf("%s: %s", told, diff)
 		}
-		text := ask(t, "sim/chat", hi(`"stream":true,"stream_options":{"include_usage":true},"sim":{"usage":`+told+`}`))
+		text := ask(t, "sim/chat", chatWith(`"stream":true,"stream_options":{"include_usage":true},"sim":{"usage":`+told+`}`))
 		if (want == nil) == strings.Contains(text, "usage") {
 			t.Errorf("%s, streamed: %s", told, text)
 		}
-		streamed := listen(t, text)
+		streamed := readStream(t, text)
 		if diff := cmp.Diff(want, streamed.Usage); diff != "" {
 			t.Errorf("%s, streamed: %s", told, diff)
 		}
 	}
 }
 
-func TestWhatIsAskedIsCounted(t *testing.T) {
+func TestPromptTokensAreCounted(t *testing.T) {
 	for messages, want := range map[string]int64{
 		`{"role":"user","content":""}`:                                              1,
 		`{"role":"user","content":"12345678"}`:                                      3,
@@ -273,7 +274,7 @@ func TestWhatIsAskedIsCounted(t *testing.T) {
 		`{"role":"user","content":[{"type":"text","text":"1234"},{"type":"image_url","image_url":{}},{"type":"text","text":"5678"}]}`: 3 + 85,
 		`{"role":"assistant","tool_calls":[{"id":"x","type":"function","function":{"name":"1234567","arguments":"12345678"}}]}`:       6,
 	} {
-		if h := hear(t, "sim/chat", `{"model":"m","messages":[`+messages+`]}`); h.Usage.Prompt != want {
+		if h := askChat(t, "sim/chat", `{"model":"m","messages":[`+messages+`]}`); h.Usage.Prompt != want {
 			t.Errorf("%s: %d, not %d", messages, h.Usage.Prompt, want)
 		}
 	}
@@ -281,7 +282,7 @@ func TestWhatIsAskedIsCounted(t *testing.T) {
 
 func TestEffortShowsAsReasoningThatIsPartOfTheOutput(t *testing.T) {
 	for effort, want := range efforts {
-		h := hear(t, "sim/chat", hi(`"reasoning_effort":"`+effort+`"`))
+		h := askChat(t, "sim/chat", chatWith(`"reasoning_effort":"`+effort+`"`))
 		thought, m := h.Usage.CompletionDetails.Reasoning, h.Choices[0].Message
 		if thought != want || thought != tokens(len(m.Reasoning)) || h.Usage.Completion != thought+tokens(len(*m.Content)) {
 			t.Errorf("%s: %+v for %q", effort, *h.Usage, m.Reasoning)
@@ -289,9 +290,9 @@ func TestEffortShowsAsReasoningThatIsPartOfTheOutput(t *testing.T) {
 	}
 }
 
-func TestARequestFailsAsItAsks(t *testing.T) {
-	for fail, want := range statuses {
-		for id, body := range map[string]string{"sim/chat": hi(`"stream":true,"sim":{"fail":"` + fail + `"}`), "sim/embedding": `{"model":"m","input":"x","sim":{"fail":"` + fail + `"}}`} {
+func TestARequestFailsAsTheSimFieldSays(t *testing.T) {
+	for fail, want := range statusErrors {
+		for id, body := range map[string]string{"sim/chat": chatWith(`"stream":true,"sim":{"fail":"` + fail + `"}`), "sim/embedding": `{"model":"m","input":"x","sim":{"fail":"` + fail + `"}}`} {
 			response, text, err := send(t, New(), model(id), body)
 			if err != nil || "status_"+strconv.Itoa(response.Status) != fail || response.ContentType != jsonType || response.RetryAfter != want.retryAfter {
 				t.Errorf("%s: %+v, %v", fail, response, err)
@@ -301,7 +302,7 @@ func TestARequestFailsAsItAsks(t *testing.T) {
 			}
 		}
 	}
-	for id, body := range map[string]string{"sim/chat": hi(`"sim":{"fail":"%s"}`), "sim/embedding": `{"model":"m","input":"x","sim":{"fail":"%s"}}`} {
+	for id, body := range map[string]string{"sim/chat": chatWith(`"sim":{"fail":"%s"}`), "sim/embedding": `{"model":"m","input":"x","sim":{"fail":"%s"}}`} {
 		whole := ask(t, id, strings.Replace(body, "%s", "", 1))
 		response, text, err := send(t, New(), model(id), fmt.Sprintf(body, die))
 		if response.Status != http.StatusOK || !errors.Is(err, io.ErrUnexpectedEOF) || text == "" || !strings.HasPrefix(whole, text) || text == whole {
@@ -325,7 +326,7 @@ type inner struct {
 	Code    *string `json:"code"`
 }
 
-// envelope is the error of an answer that holds nothing else.
+// envelope decodes an error answer.
 func envelope(t fataler, text string) inner {
 	t.Helper()
 	var out struct {
@@ -337,10 +338,10 @@ func envelope(t fataler, text string) inner {
 	return out.Error
 }
 
-func TestErrorsComeAtTheirRateAndASecondTryCanSucceed(t *testing.T) {
+func TestErrorsOccurAtTheirRateAndARetryCanSucceed(t *testing.T) {
 	const n = 4000
 	runs := [3][n]bool{}
-	for run, body := range []string{hi(""), hi(""), says("Another question", "")} {
+	for run, body := range []string{chatWith(""), chatWith(""), chatBody("Another question", "")} {
 		p, m := New(), model("sim/flaky")
 		for i := range n {
 			response, text, err := send(t, p, m, body)
@@ -368,7 +369,7 @@ func TestErrorsComeAtTheirRateAndASecondTryCanSucceed(t *testing.T) {
 	}
 	for rate, want := range map[string]int{"0": http.StatusOK, "1": http.StatusServiceUnavailable} {
 		for range 50 {
-			if response, _, _ := send(t, New(), model("sim/flaky"), hi(`"sim":{"error_rate":`+rate+`}`)); response.Status != want {
+			if response, _, _ := send(t, New(), model("sim/flaky"), chatWith(`"sim":{"error_rate":`+rate+`}`)); response.Status != want {
 				t.Fatalf("a rate of %s: %d", rate, response.Status)
 			}
 		}
@@ -378,14 +379,16 @@ func TestErrorsComeAtTheirRateAndASecondTryCanSucceed(t *testing.T) {
 func TestABehaviourIsTheDefaultOfARequest(t *testing.T) {
 	m := *model("sim/chat")
 	m.Behaviour = &live.Behaviour{Seed: 7, Chunks: 3, Quality: 1, LatencyMS: 5, ChunkMS: 5}
-	start := time.Now()
-	_, text, _ := send(t, New(), &m, hi(`"stream":true`))
-	took := time.Since(start)
-	if l := listen(t, text); l.deltas != 3 || !strings.HasSuffix(l.text(), "[sim quality=1.00]") || took < 15*time.Millisecond {
-		t.Errorf("%d chunks in %s: %q", l.deltas, took, l.text())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		_, text, _ := send(t, New(), &m, chatWith(`"stream":true`))
+		took := time.Since(start)
+		if l := readStream(t, text); l.deltas != 3 || !strings.HasSuffix(l.text(), "[sim quality=1.00]") || took != 15*time.Millisecond {
+			t.Errorf("%d chunks in %s: %q", l.deltas, took, l.text())
+		}
+	})
 	m.Behaviour = nil
-	if response, text, err := send(t, New(), &m, hi("")); response.Status != http.StatusOK || err != nil {
+	if response, text, err := send(t, New(), &m, chatWith("")); response.Status != http.StatusOK || err != nil {
 		t.Errorf("without a behaviour: %s, %v", text, err)
 	}
 }
@@ -405,9 +408,9 @@ func TestTheBuiltInModelsArePriced(t *testing.T) {
 		"sim/embedding":  {live.Embedding, cents(2), cents(2), 0, 8192, 0},
 		"sim/rerank":     {live.Rerank, cents(5), cents(5), 0, 8192, 0},
 	}
-	for _, m := range Models(simulated) {
+	for _, m := range Models(simProvider) {
 		got := row{m.Kind, m.Price.Input, m.Price.CachedInput, m.Price.Output, m.ContextWindow, m.MaxOutput}
-		if got != want[m.ID] || m.Provider != simulated || m.Created == 0 || m.Behaviour == nil || m.Upstream != m.ID {
+		if got != want[m.ID] || m.Provider != simProvider || m.Created == 0 || m.Behaviour == nil || m.Upstream != m.ID {
 			t.Errorf("%s: %+v", m.ID, m)
 		}
 		delete(want, m.ID)

@@ -8,18 +8,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// chunk is one event of a stream. Its usage is absent, null or told.
+// chunk is one event of a stream. Its usage is absent, null or set.
 type chunk struct {
 	ID          string         `json:"id"`
 	Object      string         `json:"object"`
 	Created     int64          `json:"created"`
 	Model       string         `json:"model"`
-	Choices     []streamed     `json:"choices"`
+	Choices     []chunkChoice  `json:"choices"`
 	Usage       jsontext.Value `json:"usage,omitzero"`
 	Fingerprint string         `json:"system_fingerprint"`
 }
 
-type streamed struct {
+type chunkChoice struct {
 	Index    int       `json:"index"`
 	Delta    delta     `json:"delta"`
 	Logprobs *struct{} `json:"logprobs"`
@@ -45,66 +45,66 @@ type functionDelta struct {
 	Arguments string `json:"arguments"`
 }
 
-// gibberish is what a proxy answers in place of a provider.
-const gibberish = "<html><body>Simulated garbage</body></html>"
+// garbageBody imitates the error page of a proxy.
+const garbageBody = "<html><body>Simulated garbage</body></html>"
 
-// died is how a body ends whose connection is lost.
-var died = frame{err: io.ErrUnexpectedEOF}
+// connectionLost ends a body whose connection is lost.
+var connectionLost = frame{err: io.ErrUnexpectedEOF}
 
-// A stream is an answer as events. Choices take turns, one event each.
+// stream generates the events of an answer. Choices alternate, one event each.
 type stream struct {
-	head    completion
-	told    bool // of the usage
-	scripts []*script
-	turn    int
-	pause   time.Duration
-	fail    string
-	left    int // events with content until it fails
-	began   bool
-	tail    []frame
+	head               completion
+	includeUsage       bool // the caller asked for the usage
+	choices            []*choiceEvents
+	turn               int
+	pause              time.Duration
+	fail               string
+	eventsUntilFailure int // events with content until the failure
+	started            bool
+	tail               []frame
 }
 
-func newStream(head completion, replies []reply, s settings, told bool) frames {
-	st := &stream{head: head, told: told, pause: time.Duration(s.ChunkMS) * time.Millisecond, fail: s.fail}
+func newStream(head completion, replies []reply, s settings, includeUsage bool) frames {
+	st := &stream{head: head, includeUsage: includeUsage, pause: time.Duration(s.ChunkMS) * time.Millisecond, fail: s.fail}
 	total := 0
 	for i, r := range replies {
-		sc := newScript(i, r, s.Chunks)
-		st.scripts = append(st.scripts, sc)
-		total += sc.contents()
+		sc := newChoiceEvents(i, r, s.Chunks)
+		st.choices = append(st.choices, sc)
+		total += sc.contentEvents()
 	}
 	switch {
 	case s.failAfter >= 0:
-		st.left = min(s.failAfter, total)
+		st.eventsUntilFailure = min(s.failAfter, total)
 	case s.fail != garbage:
-		st.left = (total + 1) / 2
+		st.eventsUntilFailure = (total + 1) / 2
 	}
-	if told && head.Usage != nil {
-		st.tail = append(st.tail, st.event([]streamed{}, encode(head.Usage)))
+	if includeUsage && head.Usage != nil {
+		st.tail = append(st.tail, st.event([]chunkChoice{}, encode(head.Usage)))
 	}
 	st.tail = append(st.tail, data([]byte("[DONE]")))
 	return st.next
 }
 
-// next is the next event. A failure takes the place of everything after the content that it waits for.
+// next returns the next event. A failure replaces everything after the content that precedes it.
 func (st *stream) next() (frame, bool) {
-	if st.fail != "" && st.left == 0 {
+	if st.fail != "" && st.eventsUntilFailure == 0 {
 		return st.failure()
 	}
-	for range st.scripts {
-		sc := st.scripts[st.turn%len(st.scripts)]
+	for range st.choices {
+		sc := st.choices[st.turn%len(st.choices)]
 		st.turn++
 		if choice, content, ok := sc.next(); ok {
 			var usage jsontext.Value
-			if st.told && st.head.Usage != nil {
+			if st.includeUsage && st.head.Usage != nil {
 				usage = jsontext.Value("null")
 			}
-			f := st.event([]streamed{choice}, usage)
+			f := st.event([]chunkChoice{choice}, usage)
 			if content {
-				st.left--
-				if st.began {
+				st.eventsUntilFailure--
+				if st.started {
 					f.wait = st.pause
 				}
-				st.began = true
+				st.started = true
 			}
 			return f, true
 		}
@@ -122,54 +122,58 @@ func (st *stream) end() (next frame, ok bool) {
 
 func (st *stream) failure() (frame, bool) {
 	failure := map[string]frame{
-		hang: {wait: forever}, die: died, garbage: data([]byte(gibberish)), errorEvent: data(midway.envelope()),
+		hang: {wait: forever}, die: connectionLost, garbage: data([]byte(garbageBody)),
+		errorEvent: data(errorInAnswer.envelope()),
 	}[st.fail]
-	st.scripts, st.tail, st.fail = nil, nil, ""
+	st.choices, st.tail, st.fail = nil, nil, ""
 	return failure, true
 }
 
-func (st *stream) event(choices []streamed, usage jsontext.Value) frame {
+func (st *stream) event(choices []chunkChoice, usage jsontext.Value) frame {
 	return data(encode(chunk{
 		ID: st.head.ID, Object: "chat.completion.chunk", Created: st.head.Created, Model: st.head.Model,
 		Choices: choices, Usage: usage, Fingerprint: st.head.Fingerprint,
 	}))
 }
 
-// data is one event.
+// data returns the frame of one event.
 func data(text []byte) frame {
 	return frame{data: append(append([]byte("data: "), text...), "\n\n"...)}
 }
 
-// A script is a reply as events: the role, then each part in chunks, then why it ended.
-type script struct {
-	index int
-	role  delta
-	parts []*split
-	end   *string
-	began bool
-	ended bool
+// choiceEvents generates the events of one choice: the role, each part in chunks, then the finish reason.
+type choiceEvents struct {
+	index   int
+	role    delta
+	parts   []*textChunks
+	end     *string
+	started bool
+	ended   bool
 }
 
-// A split is a part of a reply, which is told in chunks.
-type split struct {
-	opening *delta // that comes before the text
+// textChunks is a part of a choice that is sent in chunks.
+type textChunks struct {
+	opening *delta // sent before the text
 	text    string
 	chunks  int
-	told    int // chunks
-	at      int // bytes
+	sent    int // chunks sent
+	at      int // bytes sent
 	runes   int
 	delta   func(text string) delta
 }
 
-func newScript(index int, r reply, chunks int) *script {
-	sc := &script{index: index, end: &r.finish, role: delta{Role: "assistant", Content: jsontext.Value(`""`)}}
+func newChoiceEvents(index int, r reply, chunks int) *choiceEvents {
+	sc := &choiceEvents{index: index, end: &r.finish, role: delta{Role: "assistant", Content: jsontext.Value(`""`)}}
 	if len(r.calls) > 0 {
 		sc.role.Content = jsontext.Value("null")
 	}
 	sc.add(nil, r.reasoning, chunks, func(text string) delta { return delta{Reasoning: text} })
 	sc.add(nil, r.text, chunks, func(text string) delta { return delta{Content: encode(text)} })
 	for i, c := range r.calls {
-		opening := delta{ToolCalls: []toolDelta{{Index: i, ID: c.ID, Type: c.Type, Function: functionDelta{Name: c.Function.Name}}}}
+		opening := delta{ToolCalls: []toolDelta{{
+			Index: i, ID: c.ID, Type: c.Type,
+			Function: functionDelta{Name: c.Function.Name},
+		}}}
 		sc.add(&opening, c.Function.Arguments, chunks, func(text string) delta {
 			return delta{ToolCalls: []toolDelta{{Index: i, Function: functionDelta{Arguments: text}}}}
 		})
@@ -177,16 +181,19 @@ func newScript(index int, r reply, chunks int) *script {
 	return sc
 }
 
-func (sc *script) add(opening *delta, text string, chunks int, d func(string) delta) {
+func (sc *choiceEvents) add(opening *delta, text string, chunks int, d func(string) delta) {
 	if chunks == 0 {
 		chunks = int(tokens(len(text)))
 	}
 	runes := utf8.RuneCountInString(text)
-	sc.parts = append(sc.parts, &split{opening: opening, text: text, chunks: min(chunks, runes), runes: runes, delta: d})
+	sc.parts = append(sc.parts, &textChunks{
+		opening: opening, text: text, chunks: min(chunks, runes), runes: runes,
+		delta: d,
+	})
 }
 
-// contents is how many events with content there are.
-func (sc *script) contents() (n int) {
+// contentEvents returns the number of events with content.
+func (sc *choiceEvents) contentEvents() (n int) {
 	for _, p := range sc.parts {
 		n += p.chunks
 		if p.opening != nil {
@@ -196,11 +203,11 @@ func (sc *script) contents() (n int) {
 	return n
 }
 
-// next is the choice of the next event, and whether it has content.
-func (sc *script) next() (c streamed, content, ok bool) {
+// next returns the choice of the next event, and whether it has content.
+func (sc *choiceEvents) next() (c chunkChoice, content, ok bool) {
 	c.Index = sc.index
-	if !sc.began {
-		sc.began = true
+	if !sc.started {
+		sc.started = true
 		c.Delta = sc.role
 		return c, false, true
 	}
@@ -218,22 +225,22 @@ func (sc *script) next() (c streamed, content, ok bool) {
 	return c, false, true
 }
 
-// next is the next chunk: as many characters as each of the others, or one more or less.
-func (p *split) next() (d delta, ok bool) {
+// next returns the next chunk. Chunks differ by at most one character in length.
+func (p *textChunks) next() (d delta, ok bool) {
 	if p.opening != nil {
 		d, p.opening = *p.opening, nil
 		return d, true
 	}
-	if p.told == p.chunks {
+	if p.sent == p.chunks {
 		return d, false
 	}
 	end := p.at
-	for range p.runes*(p.told+1)/p.chunks - p.runes*p.told/p.chunks {
+	for range p.runes*(p.sent+1)/p.chunks - p.runes*p.sent/p.chunks {
 		_, size := utf8.DecodeRuneInString(p.text[end:])
 		end += size
 	}
 	d = p.delta(p.text[p.at:end])
 	p.at = end
-	p.told++
+	p.sent++
 	return d, true
 }

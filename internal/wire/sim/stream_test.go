@@ -18,40 +18,40 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// heardChunk is an event as a client reads it; a pointer tells null and absence from a value.
-type heardChunk struct {
+// clientChunk is a chunk as a client reads it. Pointers distinguish null and absent from a value.
+type clientChunk struct {
 	ID          string `json:"id"`
 	Object      string `json:"object"`
 	Created     int64  `json:"created"`
 	Model       string `json:"model"`
 	Fingerprint string `json:"system_fingerprint"`
 	Choices     []struct {
-		Index    int       `json:"index"`
-		Delta    heardPart `json:"delta"`
-		Logprobs *struct{} `json:"logprobs"`
-		Finish   *string   `json:"finish_reason"`
+		Index    int         `json:"index"`
+		Delta    clientDelta `json:"delta"`
+		Logprobs *struct{}   `json:"logprobs"`
+		Finish   *string     `json:"finish_reason"`
 	} `json:"choices"`
 	Usage *usage `json:"usage"`
 }
 
-type heardPart struct {
+type clientDelta struct {
 	Role      string      `json:"role"`
 	Content   *string     `json:"content"`
 	Reasoning string      `json:"reasoning_content"`
 	ToolCalls []toolDelta `json:"tool_calls"`
 }
 
-// A listener is a stream put together again.
-type listener struct {
-	heard
+// assembledStream is a stream that was put together.
+type assembledStream struct {
+	clientAnswer
 	deltas int // with content
 	events int
 	done   bool
 	tail   string // what is no chunk
 }
 
-// listen reads a stream, strictly: the framing to the byte, and the rules of chunks.
-func listen(t fataler, text string) (l listener) {
+// readStream reads a stream strictly: the exact framing, and the rules of chunks.
+func readStream(t fataler, text string) (l assembledStream) {
 	t.Helper()
 	type state struct{ finished bool }
 	choices := map[int]*state{}
@@ -69,7 +69,7 @@ func listen(t fataler, text string) (l listener) {
 			l.done = true
 			continue
 		}
-		var c heardChunk
+		var c clientChunk
 		if err := json.Unmarshal([]byte(event), &c, json.RejectUnknownMembers(true)); err != nil {
 			l.tail = event
 			if text != "" {
@@ -101,7 +101,7 @@ func listen(t fataler, text string) (l listener) {
 				t.Fatalf("the first of a choice: %s", event)
 			}
 			choices[choice.Index] = &state{}
-			l.Choices = append(l.Choices, heardReply{Index: choice.Index, Message: assistant{Role: choice.Delta.Role, Content: choice.Delta.Content}})
+			l.Choices = append(l.Choices, clientChoice{Index: choice.Index, Message: assistant{Role: choice.Delta.Role, Content: choice.Delta.Content}})
 			continue
 		}
 		if known.finished || choice.Delta.Role != "" {
@@ -117,7 +117,7 @@ func listen(t fataler, text string) (l listener) {
 			continue
 		}
 		l.deltas++
-		l.hear(t, &r.Message, choice.Delta, event)
+		l.add(t, &r.Message, choice.Delta, event)
 	}
 	for i, c := range choices {
 		if !c.finished && l.done {
@@ -127,7 +127,7 @@ func listen(t fataler, text string) (l listener) {
 	return l
 }
 
-func (l *listener) hear(t fataler, m *assistant, d heardPart, event string) {
+func (l *assembledStream) add(t fataler, m *assistant, d clientDelta, event string) {
 	t.Helper()
 	told := 0
 	if d.Content != nil && *d.Content != "" {
@@ -158,12 +158,12 @@ func (l *listener) hear(t fataler, m *assistant, d heardPart, event string) {
 	}
 }
 
-// A wish is a drawn chat request without its end.
-func wish(t *rapid.T) string {
+// anyChatRequest draws a chat request without its closing brace.
+func anyChatRequest(t *rapid.T) string {
 	tools := `,"tools":[{"type":"function","function":{"name":"get_weather","parameters":{"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer"}},"required":["city"]}}},` +
 		`{"type":"function","function":{"name":"clock"}}]`
 	question := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"get weather and clock", "what says the clock?"})).Draw(t, "question")
-	body := says(question, fmt.Sprintf(`"n":%d,"sim":{"seed":%d,"chunks":%d}`,
+	body := chatBody(question, fmt.Sprintf(`"n":%d,"sim":{"seed":%d,"chunks":%d}`,
 		rapid.IntRange(1, 4).Draw(t, "n"), rapid.IntRange(0, 1000).Draw(t, "seed"), rapid.SampledFrom([]int{0, 1, 2, 7, 1000}).Draw(t, "chunks")))
 	body = strings.TrimSuffix(body, "}")
 	for _, extra := range []string{
@@ -177,23 +177,23 @@ func wish(t *rapid.T) string {
 	return body
 }
 
-func TestAStreamSaysWhatAnAnswerSays(t *testing.T) {
+func TestAStreamYieldsTheSameAsTheCompleteAnswer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		body, asked := wish(t), rapid.Bool().Draw(t, "asked for usage")
+		body, asked := anyChatRequest(t), rapid.Bool().Draw(t, "asked for usage")
 		id := rapid.SampledFrom([]string{"sim/chat", "sim/judge"}).Draw(t, "model")
-		answer := hear(t, id, body+"}")
+		answer := askChat(t, id, body+"}")
 		stream := body + `,"stream":true`
 		if asked {
 			stream += `,"stream_options":{"include_usage":true}`
 		}
 		text := ask(t, id, stream+"}")
-		l := listen(t, text)
+		l := readStream(t, text)
 		want := answer
 		want.Object = "chat.completion.chunk"
 		if !asked {
 			want.Usage = nil
 		}
-		if diff := cmp.Diff(want, l.heard); diff != "" || !l.done || l.tail != "" {
+		if diff := cmp.Diff(want, l.clientAnswer); diff != "" || !l.done || l.tail != "" {
 			t.Fatalf("done %v, then %q: %s", l.done, l.tail, diff)
 		}
 		if nulls := strings.Count(text, `"usage":null`); asked != (nulls > 0) || asked && nulls != l.events-1 {
@@ -202,23 +202,23 @@ func TestAStreamSaysWhatAnAnswerSays(t *testing.T) {
 	})
 }
 
-func TestATextComesInAsManyChunksAsAskedFor(t *testing.T) {
+func TestATextIsSplitIntoTheRequestedChunks(t *testing.T) {
 	for chunks, want := range map[int]int{0: 50, 1: 1, 2: 2, 7: 7, 100: 100, 200: 200} {
-		l := listen(t, ask(t, "sim/chat", hi(fmt.Sprintf(`"stream":true,"sim":{"tokens":50,"chunks":%d}`, chunks))))
+		l := readStream(t, ask(t, "sim/chat", chatWith(fmt.Sprintf(`"stream":true,"sim":{"tokens":50,"chunks":%d}`, chunks))))
 		if l.deltas != want || len(l.text()) != 200 {
 			t.Errorf("%d chunks: %d of %q", chunks, l.deltas, l.text())
 		}
 	}
 }
 
-func TestAStreamFailsAfterAsManyChunksAsAskedFor(t *testing.T) {
+func TestAStreamFailsAfterTheRequestedChunks(t *testing.T) {
 	for _, fail := range []string{die, errorEvent, garbage} {
 		for after, want := range map[string]int{`"fail_after":0`: 0, `"fail_after":1`: 1, `"fail_after":4`: 4, `"fail_after":99`: 10, `"quality":1`: 5} {
 			if fail == garbage && want == 5 {
 				want = 0
 			}
-			response, text, err := send(t, New(), model("sim/chat"), hi(`"stream":true,"sim":{"chunks":5,"fail":"`+fail+`",`+after+`},"n":2`))
-			l := listen(t, text)
+			response, text, err := send(t, New(), model("sim/chat"), chatWith(`"stream":true,"sim":{"chunks":5,"fail":"`+fail+`",`+after+`},"n":2`))
+			l := readStream(t, text)
 			if response.Status != http.StatusOK || response.ContentType != streamType || l.deltas != want || l.done || want == 0 && l.events > 0 {
 				t.Errorf("%s, %s: %+v, %d of %d", fail, after, response, l.deltas, want)
 			}
@@ -232,7 +232,7 @@ func TestAStreamFailsAfterAsManyChunksAsAskedFor(t *testing.T) {
 					t.Errorf("error: %q, %v", l.tail, err)
 				}
 			case garbage:
-				if err != nil || l.tail != gibberish {
+				if err != nil || l.tail != garbageBody {
 					t.Errorf("garbage: %q, %v", l.tail, err)
 				}
 			}
@@ -240,10 +240,10 @@ func TestAStreamFailsAfterAsManyChunksAsAskedFor(t *testing.T) {
 	}
 }
 
-func TestWaitsAreTheOnesAskedFor(t *testing.T) {
+func TestLatencyAndChunkDelayAreExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		r := &upstream.Request{Model: model("sim/chat"), Path: "/chat/completions", Body: [][]byte{[]byte(hi(`"stream":true,"sim":{"latency_ms":700,"chunk_ms":30,"chunks":5}`))}}
+		r := &upstream.Request{Model: model("sim/chat"), Path: "/chat/completions", Body: [][]byte{[]byte(chatWith(`"stream":true,"sim":{"latency_ms":700,"chunk_ms":30,"chunks":5}`))}}
 		response, err := New().Send(t.Context(), r)
 		if err != nil || time.Since(start) != 700*time.Millisecond {
 			t.Fatalf("the head came after %s: %v", time.Since(start), err)
@@ -269,47 +269,49 @@ func TestWaitsAreTheOnesAskedFor(t *testing.T) {
 	})
 }
 
-func TestACallerWhoLeavesIsLetGoAtOnce(t *testing.T) {
-	bodies := map[string]string{
-		"before the head":     hi(`"sim":{"latency_ms":60000}`),
-		"silence, no head":    hi(`"stream":true,"sim":{"fail":"hang"}`),
-		"silence, whole":      hi(`"sim":{"fail":"hang","fail_after":3}`),
-		"silence, no event":   hi(`"stream":true,"sim":{"fail":"hang","fail_after":0}`),
-		"silence, mid-stream": hi(`"stream":true,"sim":{"fail":"hang","fail_after":2}`),
-		"between two chunks":  hi(`"stream":true,"sim":{"chunk_ms":60000}`),
-	}
+func TestCancellingOrClosingEndsAnAnswerAtOnce(t *testing.T) {
+	const delay = 20 * time.Millisecond
 	gone := errors.New("gone")
-	for name, body := range bodies {
+	for name, body := range map[string]string{
+		"before the header":      chatWith(`"sim":{"latency_ms":60000}`),
+		"hang before the header": chatWith(`"stream":true,"sim":{"fail":"hang"}`),
+		"hang without a stream":  chatWith(`"sim":{"fail":"hang","fail_after":3}`),
+		"hang before any event":  chatWith(`"stream":true,"sim":{"fail":"hang","fail_after":0}`),
+		"hang in the stream":     chatWith(`"stream":true,"sim":{"fail":"hang","fail_after":2}`),
+		"between two chunks":     chatWith(`"stream":true,"sim":{"chunk_ms":60000}`),
+	} {
+		hasHeader := !strings.Contains(name, "before the header") && !strings.Contains(name, "without a stream")
 		for _, how := range []string{"context", "close"} {
-			ctx, cancel := context.WithCancelCause(t.Context())
-			r := &upstream.Request{Model: model("sim/chat"), Path: "/chat/completions", Body: [][]byte{[]byte(body)}}
-			timer := time.AfterFunc(20*time.Millisecond, func() { cancel(gone) })
-			if how == "close" && !strings.Contains(name, "head") && !strings.Contains(name, "whole") {
-				timer.Stop()
-			}
-			start := time.Now()
-			response, err := New().Send(ctx, r)
-			if err == nil {
-				if how == "close" {
-					time.AfterFunc(20*time.Millisecond, func() { _ = response.Body.Close() })
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				r := &upstream.Request{Model: model("sim/chat"), Path: "/chat/completions", Body: [][]byte{[]byte(body)}}
+				if how == "context" || !hasHeader {
+					time.AfterFunc(delay, func() { cancel(gone) })
 				}
-				_, err = io.Copy(io.Discard, response.Body)
-				_ = response.Body.Close()
-				if _, again := response.Body.Read(make([]byte, 1)); again == nil {
-					t.Errorf("%s: a closed body can be read", name)
+				start := time.Now()
+				response, err := New().Send(ctx, r)
+				if err == nil {
+					if how == "close" {
+						time.AfterFunc(delay, func() { _ = response.Body.Close() })
+					}
+					_, err = io.Copy(io.Discard, response.Body)
+					_ = response.Body.Close()
+					if _, again := response.Body.Read(make([]byte, 1)); again == nil {
+						t.Errorf("%s: a closed body can be read", name)
+					}
 				}
-			}
-			if took := time.Since(start); (!errors.Is(err, gone) && !errors.Is(err, errClosed)) || took < 15*time.Millisecond || took > 30*time.Second {
-				t.Errorf("%s, %s: %v after %s", name, how, err, took)
-			}
-			cancel(nil)
+				if took := time.Since(start); !errors.Is(err, gone) && !errors.Is(err, errClosed) || took != delay {
+					t.Errorf("%s, %s: %v after %s", name, how, err, took)
+				}
+			})
 		}
 	}
 }
 
-func TestARequestThatHasEndedGetsNothing(t *testing.T) {
+func TestACancelledRequestReadsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &upstream.Request{Model: model("sim/chat"), Path: "/chat/completions", Body: [][]byte{[]byte(hi(""))}}
+	r := &upstream.Request{Model: model("sim/chat"), Path: "/chat/completions", Body: [][]byte{[]byte(chatWith(""))}}
 	response, err := New().Send(ctx, r)
 	if err != nil {
 		t.Fatal(err)

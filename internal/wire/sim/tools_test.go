@@ -13,7 +13,7 @@ import (
 func TestStructuredOutputSatisfiesTheSchemaOfTheRequest(t *testing.T) {
 	schema := `{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer","minimum":0,"maximum":120},"tags":{"type":"array","items":{"enum":["x","y"]}}},"required":["name","age","tags"],"additionalProperties":false}`
 	rapid.Check(t, func(t *rapid.T) {
-		h := hear(t, "sim/chat", says(rapid.String().Draw(t, "question"), `"response_format":{"type":"json_schema","json_schema":{"name":"person","strict":true,"schema":`+schema+`}}`))
+		h := askChat(t, "sim/chat", chatBody(rapid.String().Draw(t, "question"), `"response_format":{"type":"json_schema","json_schema":{"name":"person","strict":true,"schema":`+schema+`}}`))
 		plain := parse[map[string]any](t, schema)
 		if why := breaks(plain, plain, parse[any](t, h.text())); why != "" || h.Choices[0].Finish != "stop" {
 			t.Fatalf("%s: %s", h.text(), why)
@@ -22,7 +22,7 @@ func TestStructuredOutputSatisfiesTheSchemaOfTheRequest(t *testing.T) {
 			t.Fatalf("not in the schema's order: %s", h.text())
 		}
 	})
-	object := parse[map[string]any](t, hear(t, "sim/chat", hi(`"response_format":{"type":"json_object"}`)).text())
+	object := parse[map[string]any](t, askChat(t, "sim/chat", chatWith(`"response_format":{"type":"json_object"}`)).text())
 	if answer, _ := object["answer"].(string); object["simulated"] != true || !strings.HasPrefix(answer, "Simulated answer") {
 		t.Error(object)
 	}
@@ -30,7 +30,7 @@ func TestStructuredOutputSatisfiesTheSchemaOfTheRequest(t *testing.T) {
 
 var weather = `{"type":"function","function":{"name":"get_weather","description":"Weather of a place","parameters":{"type":"object","properties":{"city":{"type":"string"},"unit":{"enum":["C","F"]}},"required":["city","unit"],"additionalProperties":false}}}`
 
-func TestToolsAreCalledWhenTheyAreAskedFor(t *testing.T) {
+func TestToolsAreCalledByChoiceOrByName(t *testing.T) {
 	tools := `"tools":[` + weather + `,{"type":"function","function":{"name":"clock"}},{"type":"function","function":{"name":"get"}}]`
 	for _, c := range []struct {
 		question, fields string
@@ -48,7 +48,7 @@ func TestToolsAreCalledWhenTheyAreAskedFor(t *testing.T) {
 		{"The clock?", `,"tool_choice":"required"`, []string{"clock"}},
 		{"get_weather", `,"tool_choice":{"type":"function","function":{"name":"clock"}}`, []string{"clock"}},
 	} {
-		h := hear(t, "sim/chat", says(c.question, tools+c.fields+`,"n":2`))
+		h := askChat(t, "sim/chat", chatBody(c.question, tools+c.fields+`,"n":2`))
 		for _, choice := range h.Choices {
 			var got []string
 			for _, call := range choice.Message.ToolCalls {
@@ -66,7 +66,7 @@ func TestToolsAreCalledWhenTheyAreAskedFor(t *testing.T) {
 			}
 			calls := len(c.want) > 0
 			if slices.Contains(got, "get") {
-				got = slices.DeleteFunc(got, func(name string) bool { return name == "get" }) // said by get_weather too
+				got = slices.DeleteFunc(got, func(name string) bool { return name == "get" }) // contained in get_weather too
 			}
 			if !slices.Equal(got, c.want) || (choice.Finish == "tool_calls") != calls || (choice.Message.Content == nil) != calls {
 				t.Errorf("%s %s: %v, %s", c.question, c.fields, got, choice.Finish)
@@ -75,19 +75,19 @@ func TestToolsAreCalledWhenTheyAreAskedFor(t *testing.T) {
 	}
 }
 
-func TestAToolsResultIsAnsweredInWords(t *testing.T) {
+func TestAToolResultIsAnsweredWithText(t *testing.T) {
 	body := `{"model":"m","messages":[{"role":"user","content":"get_weather"},` +
 		`{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"get_weather","arguments":"{}"}}]},` +
 		`{"role":"tool","tool_call_id":"call_1","content":"21 degrees"}],"tools":[` + weather + `],"tool_choice":"required"}`
-	h := hear(t, "sim/chat", body)
+	h := askChat(t, "sim/chat", body)
 	if !strings.HasPrefix(h.text(), `Simulated answer of sim/chat to "get_weather", given "21 degrees": `) || h.Choices[0].Finish != "stop" {
 		t.Errorf("%+v", h)
 	}
 }
 
-func TestACutToolCallSaysSo(t *testing.T) {
+func TestATruncatedToolCallHasFinishReasonLength(t *testing.T) {
 	for limit := range 30 {
-		h := hear(t, "sim/chat", says("clock and get_weather", fmt.Sprintf(`"tools":[%s,{"type":"function","function":{"name":"clock"}}],"max_tokens":%d`, weather, limit+1)))
+		h := askChat(t, "sim/chat", chatBody("clock and get_weather", fmt.Sprintf(`"tools":[%s,{"type":"function","function":{"name":"clock"}}],"max_tokens":%d`, weather, limit+1)))
 		c := h.Choices[0]
 		if h.Usage.Completion > int64(limit+1) || (c.Finish == "length") == (len(c.Message.ToolCalls) == 2 && c.Message.ToolCalls[1].Function.Arguments == "{}") {
 			t.Errorf("%d: %+v", limit+1, c)

@@ -12,9 +12,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// make is a value of one type that keeps the rules of sh.
-func (g *generator) make(kind string, sh *shape, depth int) (jsontext.Value, error) {
-	if err := g.spend(step); err != nil {
+// makeValue returns a value of one type that satisfies sh.
+func (g *generator) makeValue(kind string, sh *mergedSchema, depth int) (jsontext.Value, error) {
+	if err := g.spend(stepCost); err != nil {
 		return nil, err
 	}
 	switch kind {
@@ -35,8 +35,8 @@ func (g *generator) make(kind string, sh *shape, depth int) (jsontext.Value, err
 	}
 }
 
-// object has every member that is required and, near the surface, those that may be left out too.
-func (g *generator) object(sh *shape, depth int) (jsontext.Value, error) {
+// object has all required members and, above optionalDepth, the optional ones.
+func (g *generator) object(sh *mergedSchema, depth int) (jsontext.Value, error) {
 	needed := map[string]bool{}
 	all := slices.Clip(sh.properties)
 	for _, name := range sh.required {
@@ -47,14 +47,14 @@ func (g *generator) object(sh *shape, depth int) (jsontext.Value, error) {
 	}
 	text := jsontext.Value("{")
 	for _, p := range all {
-		if !needed[p.name] && depth >= shallow {
+		if !needed[p.name] && depth >= optionalDepth {
 			continue
 		}
-		value := g.given[p.name]
+		value := g.presetMembers[p.name]
 		if value == nil || depth > 0 {
 			var err error
-			value, err = g.at(p.value, depth+1)
-			if err != nil && (needed[p.name] || errors.Is(err, errEffort)) {
+			value, err = g.nestedValue(p.value, depth+1)
+			if err != nil && (needed[p.name] || errors.Is(err, errSchemaBudget)) {
 				return nil, err
 			}
 			if err != nil {
@@ -69,27 +69,27 @@ func (g *generator) object(sh *shape, depth int) (jsontext.Value, error) {
 	return append(text, '}'), g.spend(len(text))
 }
 
-// at is a value of a schema inside the one before it.
-func (g *generator) at(schema jsontext.Value, depth int) (jsontext.Value, error) {
-	sh, err := g.shape(schema)
+// nestedValue returns a value of a nested schema.
+func (g *generator) nestedValue(schema jsontext.Value, depth int) (jsontext.Value, error) {
+	sh, err := g.mergeSchema(schema)
 	if err != nil {
 		return nil, err
 	}
 	return g.value(sh, depth)
 }
 
-// array has as few items as it may, and near the surface one or two.
-func (g *generator) array(sh *shape, depth int) (jsontext.Value, error) {
+// array has as few items as allowed; above optionalDepth one or two.
+func (g *generator) array(sh *mergedSchema, depth int) (jsontext.Value, error) {
 	low, high, err := sh.lengths("minItems", "maxItems")
 	if err != nil {
 		return nil, err
 	}
 	unique := sh.rules["uniqueItems"].Kind() == 't'
 	if unique && low > 1 {
-		return nil, misfit("uniqueItems is not supported with a minItems above 1")
+		return nil, schemaError("uniqueItems is not supported with a minItems above 1")
 	}
 	n := low
-	if n == 0 && depth < shallow {
+	if n == 0 && depth < optionalDepth {
 		n = min(1+g.rng.IntN(2), high)
 	}
 	if unique {
@@ -98,9 +98,9 @@ func (g *generator) array(sh *shape, depth int) (jsontext.Value, error) {
 	items := jsontext.Value(cmp.Or(string(sh.rules["items"]), "true"))
 	text := jsontext.Value("[")
 	for i := range n {
-		value, err := g.at(items, depth+1)
+		value, err := g.nestedValue(items, depth+1)
 		switch {
-		case err != nil && low == 0 && !errors.Is(err, errEffort):
+		case err != nil && low == 0 && !errors.Is(err, errSchemaBudget):
 			return jsontext.Value("[]"), nil
 		case err != nil:
 			return nil, err
@@ -118,7 +118,7 @@ var formats = map[string]string{
 	"uuid": "01234567-89ab-4cde-8f01-23456789abcd", "uri": "https://example.com/simulated",
 }
 
-func (g *generator) text(sh *shape) (jsontext.Value, error) {
+func (g *generator) text(sh *mergedSchema) (jsontext.Value, error) {
 	low, high, err := sh.lengths("minLength", "maxLength")
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (g *generator) text(sh *shape) (jsontext.Value, error) {
 	}
 	var format string
 	if raw, ok := sh.rules["format"]; ok && json.Unmarshal(raw, &format) != nil {
-		return nil, misfit("format must be a text")
+		return nil, schemaError("format must be a text")
 	}
 	text, fixed := formats[format]
 	if !fixed {
@@ -137,37 +137,37 @@ func (g *generator) text(sh *shape) (jsontext.Value, error) {
 		text = text[:min(len(text), high)]
 	}
 	if n := utf8.RuneCountInString(text); n < low || n > high {
-		return nil, misfit("format is not supported with these lengths")
+		return nil, schemaError("format is not supported with these lengths")
 	}
 	return encode(text), g.spend(len(text))
 }
 
-// lengths are two bounds of a length.
-func (sh *shape) lengths(least, most string) (low, high int, err error) {
+// lengths returns the minimum and maximum of a length.
+func (sh *mergedSchema) lengths(least, most string) (low, high int, err error) {
 	high = math.MaxInt32
 	for name, into := range map[string]*int{least: &low, most: &high} {
 		if raw, ok := sh.rules[name]; ok && (json.Unmarshal(raw, into) != nil || *into < 0) {
-			return 0, 0, misfit(name + " must be a whole number")
+			return 0, 0, schemaError(name + " must be a whole number")
 		}
 	}
 	if low > high {
-		return 0, 0, misfit(least + " is above " + most)
+		return 0, 0, schemaError(least + " is above " + most)
 	}
 	return low, high, nil
 }
 
-// span is where numbers are taken from where a schema leaves it open.
-const span = 100
+// openRange is the width of the range of numbers if a schema has no bounds.
+const openRange = 100
 
-// exact is how far a float64 counts in whole numbers.
-const exact = 1 << 53
+// maxExactInt is the largest range of whole numbers that a float64 represents exactly.
+const maxExactInt = 1 << 53
 
-// A between is the bounds of a number.
-type between struct{ low, high float64 }
+// interval is the bounds of a number.
+type interval struct{ low, high float64 }
 
-// bounds are those of a number. A bound that is excluded is moved by the smallest step there is.
-func (sh *shape) bounds() (b between, err error) {
-	b = between{math.Inf(-1), math.Inf(1)}
+// bounds returns the bounds of a number. An exclusive bound is moved to the next float64.
+func (sh *mergedSchema) bounds() (b interval, err error) {
+	b = interval{math.Inf(-1), math.Inf(1)}
 	for _, rule := range []struct {
 		name  string
 		apply func(x float64)
@@ -183,26 +183,26 @@ func (sh *shape) bounds() (b between, err error) {
 		}
 		var x float64
 		if err := json.Unmarshal(raw, &x); err != nil {
-			return b, misfit(rule.name + " must be a number")
+			return b, schemaError(rule.name + " must be a number")
 		}
 		rule.apply(x)
 	}
 	switch {
 	case math.IsInf(b.low, -1) && math.IsInf(b.high, 1):
-		b = between{0, span}
+		b = interval{0, openRange}
 	case math.IsInf(b.low, -1):
-		b.low = b.high - span
+		b.low = b.high - openRange
 	case math.IsInf(b.high, 1):
-		b.high = b.low + span
+		b.high = b.low + openRange
 	}
 	if b.low > b.high {
-		return b, misfit("no number is between the bounds")
+		return b, schemaError("no number is between the bounds")
 	}
 	return b, nil
 }
 
-// number is one of 129 between the bounds.
-func (g *generator) number(sh *shape) (jsontext.Value, error) {
+// number returns one of 129 evenly spaced numbers between the bounds.
+func (g *generator) number(sh *mergedSchema) (jsontext.Value, error) {
 	if _, ok := sh.rules["multipleOf"]; ok {
 		return g.integer(sh)
 	}
@@ -216,8 +216,8 @@ func (g *generator) number(sh *shape) (jsontext.Value, error) {
 	return encode(min(max(x, b.low), b.high)), nil
 }
 
-// integer is a whole multiple of multipleOf. Every whole number is a multiple of a fraction such as 0.01 or 0.25.
-func (g *generator) integer(sh *shape) (jsontext.Value, error) {
+// integer returns a whole multiple of multipleOf. Every whole number is a multiple of a fraction such as 0.01 or 0.25.
+func (g *generator) integer(sh *mergedSchema) (jsontext.Value, error) {
 	b, err := sh.bounds()
 	if err != nil {
 		return nil, err
@@ -225,28 +225,28 @@ func (g *generator) integer(sh *shape) (jsontext.Value, error) {
 	unit := 1.0
 	if raw, ok := sh.rules["multipleOf"]; ok {
 		if err := json.Unmarshal(raw, &unit); err != nil || unit <= 0 {
-			return nil, misfit("multipleOf must be a number above 0")
+			return nil, schemaError("multipleOf must be a number above 0")
 		}
 		if parts := 1 / unit; unit < 1 && parts == math.Trunc(parts) {
 			unit = 1
 		}
 		if unit != math.Trunc(unit) {
-			return nil, misfit("this multipleOf is not supported")
+			return nil, schemaError("this multipleOf is not supported")
 		}
 	}
 	least, most := math.Ceil(b.low/unit), math.Floor(b.high/unit)
-	if least*unit < b.low { // by less than the division can tell
+	if least*unit < b.low { // rounding error of the division
 		least++
 	}
 	if most*unit > b.high {
 		most--
 	}
-	if math.Abs(least*unit) >= exact || math.Abs(most*unit) >= exact {
-		return nil, misfit("whole numbers of more than 53 bits are not supported")
+	if math.Abs(least*unit) >= maxExactInt || math.Abs(most*unit) >= maxExactInt {
+		return nil, schemaError("whole numbers of more than 53 bits are not supported")
 	}
 	if least > most {
-		return nil, misfit("no whole number is between the bounds")
+		return nil, schemaError("no whole number is between the bounds")
 	}
-	most = min(most, least+span)
+	most = min(most, least+openRange)
 	return encode(int64((least + float64(g.rng.IntN(int(most-least)+1))) * unit)), nil
 }

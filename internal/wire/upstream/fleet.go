@@ -7,33 +7,34 @@ import (
 	"sovereign/internal/live"
 )
 
-// A Fleet is a catalog with a way to reach each of its providers. It never changes: a new one takes its place.
+// Fleet is a catalog with a sender for each of its providers. It is immutable: a reload replaces it.
 type Fleet struct {
-	Catalog *live.Catalog
-	senders map[string]Sender // by the provider's name
-	known   map[string]*live.Provider
+	Catalog   *live.Catalog
+	senders   map[string]Sender // by provider name
+	providers map[string]*live.Provider
 }
 
-// A Maker makes the sender of a protocol that has no wire.
-type Maker func(*live.Provider) (Sender, error)
+// SenderFactory creates the sender of a protocol that does not use HTTP, such as the simulated provider.
+type SenderFactory func(*live.Provider) (Sender, error)
 
-// Tongues are what a fleet can speak beside OpenAI's wire, which is built in.
+// Protocols are the protocols that a fleet supports beside OpenAI's, which is built in.
 type Protocols struct {
-	Makers   map[live.Protocol]Maker   // protocols without a wire
-	Dialects map[live.Protocol]Dialect // protocols that are translated
-	Bridge   Dialect                   // the Responses API, spoken over chat
-	Guarded  http.RoundTripper         // the one way to a URL that a customer has set
+	Factories map[live.Protocol]SenderFactory // protocols without HTTP
+	Dialects  map[live.Protocol]Dialect       // protocols that are translated to and from OpenAI's
+	Responses Dialect                         // translates the Responses API to chat for providers that lack it
+	Guarded   http.RoundTripper               // transport for base URLs that a workspace has set
 }
 
-// NewFleet reaches every provider of a catalog. Those that stand unchanged in the fleet before keep their connections.
-func NewFleet(c *live.Catalog, tongues Protocols, before *Fleet) (*Fleet, error) {
-	f := &Fleet{Catalog: c, senders: map[string]Sender{}, known: c.Providers()}
+// NewFleet creates the senders of a catalog. Providers that are unchanged since the fleet before keep their sender and
+// its connections.
+func NewFleet(c *live.Catalog, protocols Protocols, before *Fleet) (*Fleet, error) {
+	f := &Fleet{Catalog: c, senders: map[string]Sender{}, providers: c.Providers()}
 	for name, p := range c.Providers() {
-		if before != nil && same(before.known[name], p) {
+		if before != nil && unchanged(before.providers[name], p) {
 			f.senders[name] = before.senders[name]
 			continue
 		}
-		sender, err := tongues.reach(p)
+		sender, err := protocols.newSender(p)
 		if err != nil {
 			return nil, err
 		}
@@ -42,34 +43,37 @@ func NewFleet(c *live.Catalog, tongues Protocols, before *Fleet) (*Fleet, error)
 	return f, nil
 }
 
-// reach is a sender that takes every request of our endpoints' to a provider, in the wire that it speaks.
-func (t Protocols) reach(p *live.Provider) (sender Sender, err error) {
-	dialect, translate := t.Dialects[p.Protocol]
-	maker, made := t.Makers[p.Protocol]
+// newSender creates a sender that accepts requests of all our endpoints and speaks the provider's protocol.
+func (protocols Protocols) newSender(p *live.Provider) (sender Sender, err error) {
+	dialect, hasDialect := protocols.Dialects[p.Protocol]
+	factory, hasFactory := protocols.Factories[p.Protocol]
 	switch {
-	case made:
-		sender, err = maker(p)
-	case translate:
-		if sender, err = newDirect(p, t.Guarded); err == nil {
-			sender = Translated(dialect, sender, func(*Request) bool { return true })
+	case hasFactory:
+		sender, err = factory(p)
+	case hasDialect:
+		if sender, err = newDirect(p, protocols.Guarded); err == nil {
+			sender = NewTranslator(dialect, sender, func(*Request) bool { return true })
 		}
 	case p.Protocol == live.OpenAI:
-		sender, err = newDirect(p, t.Guarded)
+		sender, err = newDirect(p, protocols.Guarded)
 	default:
 		err = fmt.Errorf("provider %s: nothing speaks %s", p.Name, p.Protocol)
 	}
-	if err != nil || p.Responses || t.Bridge == nil {
+	if err != nil || p.Responses || protocols.Responses == nil {
 		return sender, err
 	}
-	return Translated(t.Bridge, sender, func(r *Request) bool { return r.Path == ResponsesPath }), nil
+	return NewTranslator(protocols.Responses, sender, func(r *Request) bool { return r.Path == ResponsesPath }), nil
 }
 
-func same(a, b *live.Provider) bool {
-	return a != nil && a.Protocol == b.Protocol && a.BaseURL == b.BaseURL && a.APIKey.Equal(b.APIKey) && a.Responses == b.Responses && a.Transport == b.Transport &&
-		a.CAFile == "" && b.CAFile == "" // what a file says may have changed
+// unchanged reports whether the sender of a can be used for b. A provider with a ca_file gets a new sender: the file's
+// content may have changed.
+func unchanged(a, b *live.Provider) bool {
+	return a != nil && a.Protocol == b.Protocol && a.BaseURL == b.BaseURL && a.APIKey.Equal(b.APIKey) &&
+		a.Responses == b.Responses && a.Transport == b.Transport &&
+		a.CAFile == "" && b.CAFile == ""
 }
 
-// Sender reaches a model's provider.
+// Sender returns the sender of a model's provider.
 func (f *Fleet) Sender(m *live.Model) Sender { return f.senders[m.Provider.Name] }
 
 // Retire closes the senders that next does not use.

@@ -23,34 +23,34 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// A counted sender knows whom it was made for, and how often it was closed.
-type counted struct {
-	of     *live.Provider
-	closed int
+// countingSender records its provider and how often it was closed.
+type countingSender struct {
+	provider *live.Provider
+	closed   int
 }
 
-func (c *counted) Send(context.Context, *upstream.Request) (*upstream.Response, error) {
+func (c *countingSender) Send(context.Context, *upstream.Request) (*upstream.Response, error) {
 	return nil, errors.New("not in this test")
 }
 
-func (c *counted) Close() { c.closed++ }
+func (c *countingSender) Close() { c.closed++ }
 
-// speaking is a fleet's tongues with a maker of simulated senders.
-func speaking(m upstream.Maker) upstream.Protocols {
-	return upstream.Protocols{Makers: map[live.Protocol]upstream.Maker{live.Sim: m}}
+// protocolsWith returns protocols with a factory for simulated providers.
+func protocolsWith(m upstream.SenderFactory) upstream.Protocols {
+	return upstream.Protocols{Factories: map[live.Protocol]upstream.SenderFactory{live.Sim: m}}
 }
 
-// fleet reaches providers of which each has one model.
-func fleet(t *testing.T, before *upstream.Fleet, providers ...live.Provider) (*upstream.Fleet, map[string]upstream.Sender) {
+// newFleet creates a fleet whose providers have one model each.
+func newFleet(t *testing.T, before *upstream.Fleet, providers ...live.Provider) (*upstream.Fleet, map[string]upstream.Sender) {
 	t.Helper()
-	makers := speaking(func(p *live.Provider) (upstream.Sender, error) { return &counted{of: p}, nil })
+	protocols := protocolsWith(func(p *live.Provider) (upstream.Sender, error) { return &countingSender{provider: p}, nil })
 	var all []*live.Provider
 	var models []*live.Model
 	for i := range providers {
 		all = append(all, &providers[i])
 		models = append(models, &live.Model{ID: providers[i].Name + "/m", Provider: &providers[i]})
 	}
-	f, err := upstream.NewFleet(live.NewCatalog(all, models), makers, before)
+	f, err := upstream.NewFleet(live.NewCatalog(all, models), protocols, before)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,18 +61,18 @@ func fleet(t *testing.T, before *upstream.Fleet, providers ...live.Provider) (*u
 	return f, senders
 }
 
-func TestAReloadKeepsWhatDidNotChangeAndRetiresTheRest(t *testing.T) {
+func TestAReloadKeepsUnchangedSendersAndClosesTheOthers(t *testing.T) {
 	base := live.Provider{Protocol: live.Sim, BaseURL: "http://a", APIKey: secret.New("k")}
-	named := func(name string, change func(*live.Provider)) live.Provider {
+	provider := func(name string, change func(*live.Provider)) live.Provider {
 		p := base
 		p.Name, p.APIKey = name, secret.New("k") // another copy of the same key
 		change(&p)
 		return p
 	}
 	same := func(*live.Provider) {}
-	first, before := fleet(t, nil, named("same", same), named("moved", same), named("rekeyed", same), named("gone", same), named("certified", same))
-	second, after := fleet(t, first, named("same", same), named("moved", func(p *live.Provider) { p.BaseURL = "http://b" }),
-		named("rekeyed", func(p *live.Provider) { p.APIKey = secret.New("l") }), named("certified", func(p *live.Provider) { p.CAFile = "ca.pem" }), named("new", same))
+	first, before := newFleet(t, nil, provider("same", same), provider("moved", same), provider("rekeyed", same), provider("gone", same), provider("certified", same))
+	second, after := newFleet(t, first, provider("same", same), provider("moved", func(p *live.Provider) { p.BaseURL = "http://b" }),
+		provider("rekeyed", func(p *live.Provider) { p.APIKey = secret.New("l") }), provider("certified", func(p *live.Provider) { p.CAFile = "ca.pem" }), provider("new", same))
 	if before["same"] != after["same"] {
 		t.Error("an unchanged provider lost its connections")
 	}
@@ -81,7 +81,7 @@ func TestAReloadKeepsWhatDidNotChangeAndRetiresTheRest(t *testing.T) {
 			t.Errorf("%s is reached as before", name)
 		}
 	}
-	if got := after["rekeyed"].(*counted).of.APIKey.Reveal(); got != "l" {
+	if got := after["rekeyed"].(*countingSender).provider.APIKey.Reveal(); got != "l" {
 		t.Errorf("the old key is used: %s", got)
 	}
 	first.Retire(second)
@@ -90,45 +90,45 @@ func TestAReloadKeepsWhatDidNotChangeAndRetiresTheRest(t *testing.T) {
 		if name == "same" {
 			want = 0
 		}
-		if got := s.(*counted).closed; got != want {
+		if got := s.(*countingSender).closed; got != want {
 			t.Errorf("%s was closed %d times, want %d", name, got, want)
 		}
 	}
 	for name, s := range after {
-		if s.(*counted).closed != 0 {
+		if s.(*countingSender).closed != 0 {
 			t.Errorf("%s is in use and was closed", name)
 		}
 	}
-	third, last := fleet(t, second, named("same", same))
+	third, last := newFleet(t, second, provider("same", same))
 	second.Retire(third)
-	if last["same"] != before["same"] || after["new"].(*counted).closed != 1 {
+	if last["same"] != before["same"] || after["new"].(*countingSender).closed != 1 {
 		t.Error("a second reload does not do as the first")
 	}
 }
 
-func TestAProviderOfAnotherProtocolIsAnother(t *testing.T) {
+func TestAChangedProtocolReplacesTheSender(t *testing.T) {
 	p := live.Provider{Name: "up", Protocol: live.Sim, BaseURL: "http://127.0.0.1:1"}
-	first, before := fleet(t, nil, p)
+	first, before := newFleet(t, nil, p)
 	p.Protocol = live.OpenAI
-	second, after := fleet(t, first, p)
-	if first.Retire(second); before["up"] == after["up"] || before["up"].(*counted).closed != 1 {
+	second, after := newFleet(t, first, p)
+	if first.Retire(second); before["up"] == after["up"] || before["up"].(*countingSender).closed != 1 {
 		t.Error("the sender of another protocol is used")
 	}
 }
 
-func TestAFleetThatCannotBeMadeChangesNothing(t *testing.T) {
+func TestAFailedReloadKeepsTheOldSenders(t *testing.T) {
 	p := live.Provider{Name: "up", Protocol: live.Sim}
-	first, before := fleet(t, nil, p)
+	first, before := newFleet(t, nil, p)
 	odd := live.Provider{Name: "odd", Protocol: "gopher"}
 	_, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{&p, &odd}, nil), upstream.Protocols{}, first)
 	if err == nil || !strings.Contains(err.Error(), "provider odd: nothing speaks gopher") {
 		t.Error(err)
 	}
-	failing := speaking(func(*live.Provider) (upstream.Sender, error) { return nil, io.ErrUnexpectedEOF })
+	failing := protocolsWith(func(*live.Provider) (upstream.Sender, error) { return nil, io.ErrUnexpectedEOF })
 	if _, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{{Name: "new", Protocol: live.Sim}}, nil), failing, first); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}
-	if before["up"].(*counted).closed != 0 {
+	if before["up"].(*countingSender).closed != 0 {
 		t.Error("the fleet in force was closed")
 	}
 }
@@ -147,16 +147,16 @@ func TestConnectionsAndRunningRequestsSurviveAReload(t *testing.T) {
 	}))
 	defer server.Close()
 	kept, changed := live.Provider{Name: "kept", Protocol: live.OpenAI, BaseURL: server.URL}, live.Provider{Name: "changed", Protocol: live.OpenAI, BaseURL: server.URL + "/slow"}
-	first, senders := fleet(t, nil, kept, changed)
-	get(t, senders["kept"], ask(&live.Model{}, "{}"))
-	running, err := senders["changed"].Send(t.Context(), ask(&live.Model{}, "{}"))
+	first, senders := newFleet(t, nil, kept, changed)
+	send(t, senders["kept"], newRequest(&live.Model{}, "{}"))
+	running, err := senders["changed"].Send(t.Context(), newRequest(&live.Model{}, "{}"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	changed.BaseURL = server.URL
-	second, senders := fleet(t, first, kept, changed)
+	second, senders := newFleet(t, first, kept, changed)
 	first.Retire(second)
-	get(t, senders["kept"], ask(&live.Model{}, "{}"))
+	send(t, senders["kept"], newRequest(&live.Model{}, "{}"))
 	close(goOn)
 	if body, err := io.ReadAll(running.Body); err != nil || string(body) != "the end" {
 		t.Errorf("a running request was cut off: %q %v", body, err)
@@ -167,30 +167,30 @@ func TestConnectionsAndRunningRequestsSurviveAReload(t *testing.T) {
 	}
 }
 
-func TestARenewedAuthorityCountsFromTheNextReload(t *testing.T) {
+func TestAReloadReadsTheCAFileAgain(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, authority(t), 0o600); err != nil {
+	if err := os.WriteFile(file, unrelatedCertificate(t), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p := live.Provider{Name: "up", Protocol: live.OpenAI, BaseURL: server.URL, CAFile: file}
-	first, senders := fleet(t, nil, p)
-	if _, err := senders["up"].Send(t.Context(), ask(&live.Model{}, "{}")); err == nil {
+	first, senders := newFleet(t, nil, p)
+	if _, err := senders["up"].Send(t.Context(), newRequest(&live.Model{}, "{}")); err == nil {
 		t.Error("another authority's word was taken")
 	}
 	if err := os.WriteFile(file, certificate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, senders = fleet(t, first, p)
-	if response, _ := get(t, senders["up"], ask(&live.Model{}, "{}")); response.Status != http.StatusOK {
+	_, senders = newFleet(t, first, p)
+	if response, _ := send(t, senders["up"], newRequest(&live.Model{}, "{}")); response.Status != http.StatusOK {
 		t.Errorf("%d", response.Status)
 	}
 }
 
-// authority is a certificate that has signed nothing.
-func authority(t *testing.T) []byte {
+// unrelatedCertificate returns a CA certificate that has signed nothing.
+func unrelatedCertificate(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

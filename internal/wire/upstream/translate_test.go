@@ -15,36 +15,36 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// shouting is a dialect in which everything is in capitals, and a stream ends with END.
-type shouting struct{}
+// upperCase is a dialect in upper case, whose streams end with END.
+type upperCase struct{}
 
-func (shouting) Ask(r *upstream.Request) (upstream.Exchange, error) {
+func (upperCase) NewExchange(r *upstream.Request) (upstream.Exchange, error) {
 	text := strings.Join([]string{string(r.Body[0])}, "")
 	if strings.Contains(text, "whisper") {
 		return nil, fault.Invalid("whisper", "cannot be shouted")
 	}
-	return &shout{text: strings.ToUpper(text)}, nil
+	return &upperCaseExchange{text: strings.ToUpper(text)}, nil
 }
 
-func (shouting) Refusal(status int, body []byte) (int, []byte) {
+func (upperCase) ErrorAnswer(status int, body []byte) (int, []byte) {
 	return status + 1, []byte(strings.ToLower(string(body)))
 }
 
-type shout struct {
+type upperCaseExchange struct {
 	text  string
 	ended bool
 }
 
-func (s *shout) Wire() (string, []byte) { return "/shout", []byte(s.text) }
+func (s *upperCaseExchange) Request() (string, []byte) { return "/shout", []byte(s.text) }
 
-func (s *shout) Answer(body []byte) ([]byte, error) {
+func (s *upperCaseExchange) Answer(body []byte) ([]byte, error) {
 	if strings.Contains(string(body), "MUMBLE") {
 		return nil, errors.New("it mumbles")
 	}
 	return []byte(strings.ToLower(string(body))), nil
 }
 
-func (s *shout) Event(to []byte, e sse.Event) ([]byte, error) {
+func (s *upperCaseExchange) Event(to []byte, e sse.Event) ([]byte, error) {
 	switch string(e.Data) {
 	case "MUMBLE":
 		return to, errors.New("it mumbles")
@@ -56,34 +56,34 @@ func (s *shout) Event(to []byte, e sse.Event) ([]byte, error) {
 	return append(to, "data: "+strings.ToLower(string(e.Data))+"\n\n"...), nil
 }
 
-func (s *shout) End(to []byte) ([]byte, error) {
+func (s *upperCaseExchange) End(to []byte) ([]byte, error) {
 	if !s.ended {
 		return to, io.ErrUnexpectedEOF
 	}
 	return append(to, "data: bye\n\n"...), nil
 }
 
-// canned answers every request with the same.
-type canned struct {
+// cannedSender answers every request with the same response.
+type cannedSender struct {
 	response upstream.Response
 	sent     *upstream.Request
 	closed   int
 }
 
-func (c *canned) Send(_ context.Context, r *upstream.Request) (*upstream.Response, error) {
+func (c *cannedSender) Send(_ context.Context, r *upstream.Request) (*upstream.Response, error) {
 	c.sent = r
 	response := c.response
 	return &response, nil
 }
 
-func (c *canned) Close() { c.closed++ }
+func (c *cannedSender) Close() { c.closed++ }
 
 func always(*upstream.Request) bool { return true }
 
-func said(t *testing.T, status int, kind string, body io.Reader, stream bool) (*upstream.Response, string, error) {
+func translate(t *testing.T, status int, kind string, body io.Reader, stream bool) (*upstream.Response, string, error) {
 	t.Helper()
-	inner := &canned{response: upstream.Response{Status: status, ContentType: kind, Body: io.NopCloser(body)}}
-	response, err := upstream.Translated(shouting{}, inner, always).Send(t.Context(), &upstream.Request{
+	inner := &cannedSender{response: upstream.Response{Status: status, ContentType: kind, Body: io.NopCloser(body)}}
+	response, err := upstream.NewTranslator(upperCase{}, inner, always).Send(t.Context(), &upstream.Request{
 		Model: &live.Model{}, Path: upstream.ChatPath, Body: [][]byte{[]byte("hello")}, Stream: stream,
 	})
 	if err != nil {
@@ -96,7 +96,7 @@ func said(t *testing.T, status int, kind string, body io.Reader, stream bool) (*
 	return response, string(text), err
 }
 
-const events = "text/event-stream"
+const eventStream = "text/event-stream"
 
 func TestAnAnswerIsTranslatedHoweverItArrives(t *testing.T) {
 	stream := "data: ONE\n\n: quiet\ndata: PAUSE\n\nevent: x\ndata: TWO\n\ndata: END\n\n"
@@ -105,16 +105,16 @@ func TestAnAnswerIsTranslatedHoweverItArrives(t *testing.T) {
 		"whole": strings.NewReader(stream), "by the byte": iotest.OneByteReader(strings.NewReader(stream)),
 		"with its end": iotest.DataErrReader(strings.NewReader(stream)),
 	} {
-		if _, got, err := said(t, http.StatusOK, events, from, true); err != nil || got != want {
+		if _, got, err := translate(t, http.StatusOK, eventStream, from, true); err != nil || got != want {
 			t.Errorf("%s: %q %v", name, got, err)
 		}
 	}
-	if _, got, err := said(t, http.StatusOK, "application/json", iotest.OneByteReader(strings.NewReader("ANSWER")), false); err != nil || got != "answer" {
+	if _, got, err := translate(t, http.StatusOK, "application/json", iotest.OneByteReader(strings.NewReader("ANSWER")), false); err != nil || got != "answer" {
 		t.Errorf("%q %v", got, err)
 	}
 }
 
-func TestWhatBreaksOffIsNoAnswer(t *testing.T) {
+func TestAnIncompleteAnswerIsAnError(t *testing.T) {
 	for name, c := range map[string]struct {
 		body   string
 		stream bool
@@ -122,29 +122,29 @@ func TestWhatBreaksOffIsNoAnswer(t *testing.T) {
 		want   error
 		got    string
 	}{
-		"a stream without its end":   {"data: ONE\n\n", true, events, io.ErrUnexpectedEOF, "data: one\n\n"},
-		"a stream within an event":   {"data: ONE\n\ndata: EN", true, events, io.ErrUnexpectedEOF, "data: one\n\n"},
-		"a stream that says rubbish": {"data: ONE\n\ndata: MUMBLE\n\n", true, events, upstream.ErrGarbage, "data: one\n\n"},
-		"no stream at all":           {"rubbish\n", true, events, upstream.ErrGarbage, ""},
-		"an answer, not a stream":    {"{}", true, "application/json", upstream.ErrGarbage, ""},
-		"rubbish":                    {"MUMBLE", false, "application/json", upstream.ErrGarbage, ""},
+		"a stream without its end":   {"data: ONE\n\n", true, eventStream, io.ErrUnexpectedEOF, "data: one\n\n"},
+		"a stream within an event":   {"data: ONE\n\ndata: EN", true, eventStream, io.ErrUnexpectedEOF, "data: one\n\n"},
+		"a stream that says rubbish": {"data: ONE\n\ndata: MUMBLE\n\n", true, eventStream, upstream.ErrInvalidAnswer, "data: one\n\n"},
+		"no stream at all":           {"rubbish\n", true, eventStream, upstream.ErrInvalidAnswer, ""},
+		"an answer, not a stream":    {"{}", true, "application/json", upstream.ErrInvalidAnswer, ""},
+		"rubbish":                    {"MUMBLE", false, "application/json", upstream.ErrInvalidAnswer, ""},
 	} {
-		if _, got, err := said(t, http.StatusOK, c.kind, strings.NewReader(c.body), c.stream); !errors.Is(err, c.want) || got != c.got {
+		if _, got, err := translate(t, http.StatusOK, c.kind, strings.NewReader(c.body), c.stream); !errors.Is(err, c.want) || got != c.got {
 			t.Errorf("%s: %q %v", name, got, err)
 		}
 	}
 }
 
-func TestARefusalIsTranslatedToo(t *testing.T) {
-	response, got, err := said(t, http.StatusTooManyRequests, "text/plain", strings.NewReader("NO"), true)
+func TestAnErrorAnswerIsTranslated(t *testing.T) {
+	response, got, err := translate(t, http.StatusTooManyRequests, "text/plain", strings.NewReader("NO"), true)
 	if err != nil || response.Status != http.StatusTooManyRequests+1 || got != "no" || response.ContentType != "application/json" {
 		t.Errorf("%+v %q %v", response, got, err)
 	}
 }
 
-func TestWhatADialectCannotSayIsNotSent(t *testing.T) {
-	inner := &canned{}
-	s := upstream.Translated(shouting{}, inner, always)
+func TestARefusedRequestIsNotSent(t *testing.T) {
+	inner := &cannedSender{}
+	s := upstream.NewTranslator(upperCase{}, inner, always)
 	_, err := s.Send(t.Context(), &upstream.Request{Body: [][]byte{[]byte("whisper")}})
 	var f *fault.Fault
 	if !errors.As(err, &f) || f.Field != "whisper" || inner.sent != nil {
@@ -155,9 +155,9 @@ func TestWhatADialectCannotSayIsNotSent(t *testing.T) {
 	}
 }
 
-func TestRequestsThatNeedNoDialectPassAsTheyAre(t *testing.T) {
-	inner := &canned{response: upstream.Response{Status: http.StatusOK, Body: io.NopCloser(strings.NewReader("MUMBLE"))}}
-	s := upstream.Translated(shouting{}, inner, func(r *upstream.Request) bool { return r.Path == upstream.ResponsesPath })
+func TestOtherRequestsAreNotTranslated(t *testing.T) {
+	inner := &cannedSender{response: upstream.Response{Status: http.StatusOK, Body: io.NopCloser(strings.NewReader("MUMBLE"))}}
+	s := upstream.NewTranslator(upperCase{}, inner, func(r *upstream.Request) bool { return r.Path == upstream.ResponsesPath })
 	response, err := s.Send(t.Context(), &upstream.Request{Path: upstream.ChatPath, Body: [][]byte{[]byte("whisper")}})
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,20 @@
-// Package upstream speaks with the providers of models: it sends a request's bytes and hands back an answer as it
-// arrives. On the road every answer is in OpenAI's wire; a provider that speaks another is translated here. What an
-// answer means, and what it costs, is the gateway's to say.
+// Package upstream sends requests to model providers and returns their answers as they arrive. The gateway speaks
+// OpenAI's wire format only: a provider with another API is reached through a [Dialect], which translates requests,
+// answers, streams and errors. What an answer means and what it costs is decided by the gateway.
+//
+// To add a dialect, write a package beside anthropic, gemini, cohere and responses with the same files:
+//
+//   - dialect.go: the package comment (API and version, what is translated, what is refused), the Dialect and its
+//     exchange
+//   - request.go, messages.go, content.go: the request body of a chat; what cannot be expressed is refused by name
+//   - answer.go: the complete answer to a chat
+//   - stream.go: the events of its stream
+//   - embeddings.go, rerank.go: these endpoints, if the API has them
+//   - errors.go: the provider's error bodies and statuses
+//
+// It needs golden conversions in both directions, a test against the types of the vendor's SDK, a test that a stream
+// cut anywhere reads the same, and a fuzz test of requests and of events. Then add a live.Protocol, its authentication
+// header in headers.go, and the dialect to the Protocols that package app passes to NewFleet.
 package upstream
 
 import (
@@ -20,34 +34,34 @@ const (
 	ResponsesPath  = "/responses"
 )
 
-// A Request is one try at one model.
+// Request is one attempt at one model.
 type Request struct {
 	Model       *live.Model
-	Path        string       // one of our endpoints'
-	Body        [][]byte     // the caller's bytes, with what had to change in between
-	Room        [3][]byte    // for them, mostly
-	Lease       Lease        // of the body; nil when its bytes are nobody else's later
-	Stream      bool         // server-sent events are asked for
-	ID          string       // our id of the request, for the provider's support
-	Credentials *Credentials // the workspace's own way to the provider; nil for the server's
+	Path        string       // ChatPath, EmbeddingsPath, RerankPath or ResponsesPath
+	Body        [][]byte     // the caller's bytes, with replaced values in between
+	BodyStorage [3][]byte    // backing array of Body for up to three parts
+	BodyRef     RefCounted   // reference count of Body's buffer; nil when the buffer is never reused
+	Stream      bool         // the caller asked for server-sent events
+	ID          string       // request id, sent to the provider as X-Client-Request-Id
+	Credentials *Credentials // the workspace's own key; nil for the server's key
 
-	Take func(bytes int64) bool // asks for room for that many bytes more; nil is as much as one wants
+	Reserve func(bytes int64) bool // reserves memory before it is allocated; nil means no limit
 }
 
-// A Lease keeps a body's bytes from being used for something else. Whoever may still read them after the answer's body was
-// closed takes it before, and releases it once.
-type Lease interface {
-	Take()
+// RefCounted is the reference count of a buffer that is reused when the count drops to zero. A sender that may still
+// read Request.Body after the answer's body was closed calls Retain before and Release once when it is done.
+type RefCounted interface {
+	Retain()
 	Release()
 }
 
-// Own is how a workspace reaches a provider with a key of its own.
+// Credentials are a workspace's own key for a provider.
 type Credentials struct {
 	Key     secret.Text
-	BaseURL string // empty for the provider's
+	BaseURL string // empty for the provider's base URL
 }
 
-// Length is the body's.
+// Length returns the length of the body in bytes.
 func (r *Request) Length() (n int64) {
 	for _, part := range r.Body {
 		n += int64(len(part))
@@ -55,25 +69,27 @@ func (r *Request) Length() (n int64) {
 	return n
 }
 
-// A Response is a provider's answer. Whoever gets one closes its Body.
+// Response is a provider's answer. The caller of Send closes its Body.
 type Response struct {
 	Status      int
 	ContentType string
-	RetryAfter  time.Duration // 0 when the provider says nothing
-	Length      int64         // of the body; 0 when it is not known
+	RetryAfter  time.Duration // 0 when the provider sent none
+	Length      int64         // length of the body; 0 when unknown
 	Body        io.ReadCloser
 }
 
-// Pieces is what a body may know beside being read: to hand out what comes as it is.
-type Pieces interface {
-	// Next returns what comes next, which is good until the next call. Nothing, without an error, is a sign of life.
+// ChunkReader is implemented by bodies that can return received bytes without copying them.
+type ChunkReader interface {
+	// Next returns the next bytes. They are valid until the following call. It returns nil, nil when data arrived that
+	// carries no content, which still proves that the connection is alive.
 	Next() ([]byte, error)
 }
 
-// A Sender reaches one provider. Send returns when the head of the answer is there; reading the body fails when ctx
-// ends. What the provider's wire cannot express is a *fault.Fault that names it, and nothing was sent.
+// Sender sends requests to one provider. Send returns when the header of the answer has arrived; reading the body fails
+// when ctx ends. When the provider's API cannot express the request, Send returns a *fault.Fault that names the
+// parameter, and nothing is sent.
 type Sender interface {
 	Send(ctx context.Context, r *Request) (*Response, error)
-	// Close gives up idle connections; running requests go on.
+	// Close closes idle connections. Running requests continue.
 	Close()
 }

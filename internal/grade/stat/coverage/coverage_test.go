@@ -12,7 +12,7 @@ import (
 
 const docs = "../../../../docs"
 
-// published are the figures of the page.
+// published returns the figures of the page.
 func published(t *testing.T) (grids []*grid, text string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(docs, page))
@@ -28,15 +28,15 @@ func published(t *testing.T) (grids []*grid, text string) {
 	return grids, string(content)
 }
 
-// What the page and the plot say besides follows from the figures in the page.
-func TestThePageAndThePlotAreMadeOfThePublishedFigures(t *testing.T) {
+// The text of the page and the plot are derived from the figures in the page.
+func TestThePageAndThePlotMatchThePublishedFigures(t *testing.T) {
 	grids, text := published(t)
 	again, err := report(grids)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if again != text {
-		t.Errorf("%s is not what its own figures make: run make statistics", page)
+		t.Errorf("%s does not match its own figures: run make statistics", page)
 	}
 	drawn, err := os.ReadFile(filepath.Join(docs, picture))
 	if err != nil {
@@ -51,7 +51,7 @@ func TestThePageAndThePlotAreMadeOfThePublishedFigures(t *testing.T) {
 	}
 }
 
-// same fails where a row was not published with these figures.
+// same fails when the published row at at does not have these figures.
 func same(t *testing.T, g *grid, at, figures []float64) {
 	t.Helper()
 	want := &grid{}
@@ -59,7 +59,7 @@ func same(t *testing.T, g *grid, at, figures []float64) {
 	for _, r := range g.rows {
 		if slices.Equal(r.at, at) {
 			for i, f := range want.rows[0].figures {
-				if math.Abs(r.figures[i]-f) > 1.5e-4 { // another processor may round otherwise
+				if math.Abs(r.figures[i]-f) > 1.5e-4 { // other processors may round differently
 					t.Errorf("at %v, %s is published as %v and is %v: run make statistics", at, g.figures[i], r.figures[i], f)
 				}
 			}
@@ -69,7 +69,7 @@ func same(t *testing.T, g *grid, at, figures []float64) {
 	t.Errorf("there is no row at %v", at)
 }
 
-func TestPublishedFiguresAreThoseOfThisCode(t *testing.T) {
+func TestPublishedFiguresMatchThisCode(t *testing.T) {
 	grids, _ := published(t)
 	for _, n := range []int64{20, 50} {
 		same(t, grids[shares], []float64{float64(n)}, shareRow(n))
@@ -90,7 +90,7 @@ func TestPublishedFiguresAreThoseOfThisCode(t *testing.T) {
 	same(t, grids[holds], []float64{runs[0].gap, runs[0].plus, runs[0].minus}, []float64{runs[0].held()})
 }
 
-func TestWhatIsPromisedIsKeptOnTheWholeGrid(t *testing.T) {
+func TestPublishedFiguresKeepEveryPromise(t *testing.T) {
 	grids, _ := published(t)
 	if least := grids[shares].least(0, len(proportions)+1); least < confidence {
 		t.Errorf("certified intervals cover %v", least)
@@ -117,7 +117,7 @@ func TestOutcomesAreABinomialDistribution(t *testing.T) {
 	}
 }
 
-func TestTrueKappaIsThatOfAVeryLargeTable(t *testing.T) {
+func TestTrueKappaMatchesAVeryLargeTable(t *testing.T) {
 	table := stat.Table{TP: 720_000, FN: 80_000, TN: 190_000, FP: 10_000}
 	kappa, _, _ := table.Kappa()
 	if got := trueKappa([2]float64{.9, .95}, .8); math.Abs(got-kappa) > 1e-12 {

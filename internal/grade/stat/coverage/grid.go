@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// A grid is a table of figures as it is published: what is in the page is all that the plot and the text know.
+// A grid is a published table of figures. The plot and the text of the page are derived from the rounded figures.
 type grid struct {
-	at      []string // the headings of what says where a row stands
-	figures []string // the headings of its figures
+	at      []string // the headings of the columns that identify a row
+	figures []string // the headings of the figures
 	rows    []row
 }
 
@@ -27,13 +27,13 @@ func (g *grid) add(at, figures []float64) {
 	g.rows = append(g.rows, row{at, rounded})
 }
 
-// down is a share to four decimals, rounded down: no more is shown than there is.
+// down rounds a share down to four decimals, so that coverage is never overstated.
 func down(share float64) float64 { return math.Floor(share*1e4+1e-6) / 1e4 }
 
-// up is the same, rounded up, of what errs.
+// up rounds an error rate up to four decimals, so that it is never understated.
 func up(share float64) float64 { return math.Ceil(share*1e4-1e-6) / 1e4 }
 
-// least is the lowest figure of the columns from one to before another.
+// least returns the lowest figure of the columns [from, to).
 func (g *grid) least(from, to int) float64 {
 	lowest := math.Inf(1)
 	for _, r := range g.rows {
@@ -44,7 +44,7 @@ func (g *grid) least(from, to int) float64 {
 	return lowest
 }
 
-// highest is the highest figure of a column.
+// highest returns the highest figure of a column.
 func (g *grid) highest(column int) float64 {
 	highest := math.Inf(-1)
 	for _, r := range g.rows {
@@ -57,7 +57,7 @@ func (g *grid) head() string {
 	return "| " + strings.Join(append(append([]string{}, g.at...), g.figures...), " | ") + " |\n"
 }
 
-// String is g in Markdown.
+// String returns g as a Markdown table.
 func (g *grid) String() string {
 	var out strings.Builder
 	out.WriteString(g.head() + strings.Repeat("|---:", len(g.at)+len(g.figures)) + "|\n")

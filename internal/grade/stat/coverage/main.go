@@ -1,5 +1,5 @@
-// Command coverage measures what the intervals and gates of package stat keep of what they say, and writes docs/statistics.md and its
-// plot. It gives the same bytes whenever it runs. It is run by make statistics, and no part of the product.
+// Command coverage measures the coverage of the intervals and the error rates of the gates of package stat, and writes
+// docs/statistics.md and its plot. Its output is deterministic. It is run by make statistics, and is not part of the product.
 package main
 
 import (

@@ -12,7 +12,7 @@ import (
 
 const confidence = 0.95
 
-// The grids' places.
+// The indexes of the grids.
 const (
 	shares = iota
 	edges
@@ -23,7 +23,7 @@ const (
 	holds
 )
 
-// What is measured, at which truths.
+// The true values at which coverage is measured.
 var (
 	proportions = []float64{.5, .7, .8, .9, .95, .98, .99, .995}
 	sizes       = []int64{20, 30, 50, 100, 200, 500}
@@ -37,7 +37,7 @@ var (
 	}{{50, .99}, {30, .995}, {100, .99}, {200, .995}, {50, .95}}
 )
 
-// blank are the grids without their rows.
+// blank returns the grids without rows.
 func blank() []*grid {
 	judged := func(verdicts string) *grid {
 		return &grid{at: []string{"se", "sp", "labels per class, " + verdicts + " verdicts"}, figures: headed("rate ", rates)}
@@ -98,10 +98,10 @@ type outcome struct {
 	probability float64
 }
 
-// rare is what is left out of each tail of a binomial distribution, and so counts as missed.
+// rare is the probability that is left out of each tail of a binomial distribution. It counts as not covered.
 const rare = 1e-7
 
-// outcomes are the counts of a binomial distribution, without its rare tails.
+// outcomes returns the binomial distribution without its rare tails.
 func outcomes(n int64, p float64) []outcome {
 	all, _ := math.Lgamma(float64(n + 1))
 	probability := make([]float64, n+1)
@@ -124,7 +124,7 @@ func outcomes(n int64, p float64) []outcome {
 	return out
 }
 
-// covered is the probability that the interval of a proportion holds it.
+// covered returns the probability that the interval of a proportion contains it.
 func covered(n int64, p float64, interval func(x, n int64, confidence float64) stat.Interval) float64 {
 	sum := 0.0
 	for _, o := range outcomes(n, p) {
@@ -135,7 +135,7 @@ func covered(n int64, p float64, interval func(x, n int64, confidence float64) s
 	return sum
 }
 
-// shareRow is the coverage of certified intervals of n labels.
+// shareRow returns the coverage of certified intervals of n labels.
 func shareRow(n int64) []float64 {
 	known := make([]stat.Interval, n+1)
 	for x := range known {
@@ -157,13 +157,13 @@ func edgeRow(n int64, p float64) []float64 {
 	return []float64{covered(n, p, stat.Wilson), covered(n, p, stat.ClopperPearson)}
 }
 
-// labelled are how many labels of each class there are, of which the smaller has n.
+// labelled returns the number of labels of each class, of which the smaller has n.
 func labelled(n int64, passing float64) (pass, fail int64) {
 	odds := passing / (1 - passing)
 	return int64(math.Round(float64(n) * max(odds, 1))), int64(math.Round(float64(n) * max(1/odds, 1)))
 }
 
-// trueKappa is the kappa of a judge on labels of which a share passes.
+// trueKappa returns the true kappa of a judge when a given share of labels passes.
 func trueKappa(judge [2]float64, passing float64) float64 {
 	judged := passing*judge[0] + (1-passing)*(1-judge[1])
 	agreed := passing*judge[0] + (1-passing)*judge[1]
@@ -171,7 +171,7 @@ func trueKappa(judge [2]float64, passing float64) float64 {
 	return (agreed - chance) / (1 - chance)
 }
 
-// A memory keeps the intervals of kappa, which cost most.
+// A memory caches intervals of kappa, which are the most expensive to compute.
 type memory map[stat.Table]stat.Interval
 
 func (m memory) interval(t stat.Table) stat.Interval {
@@ -183,7 +183,7 @@ func (m memory) interval(t stat.Table) stat.Interval {
 	return i
 }
 
-// A kept is the coverage of our interval of kappa and of the one from its standard error, and how often ours lies above the truth.
+// A kept holds the coverage of KappaInterval and of the Wald interval, and how often KappaInterval lies above the true value.
 type kept struct{ ours, wald, above float64 }
 
 func (m memory) kappa(judge [2]float64, passing float64, n int64) (k kept) {
@@ -207,7 +207,7 @@ func (m memory) kappa(judge [2]float64, passing float64, n int64) (k kept) {
 	return k
 }
 
-// measureKappa shares the work among the processors: each has the labels of one size and mix.
+// measureKappa runs in parallel, one goroutine for each number and mix of labels.
 func measureKappa(g *grid) {
 	results := make([][][]kept, len(passing)) // by mix, size and judge
 	var work sync.WaitGroup
@@ -237,7 +237,7 @@ func measureKappa(g *grid) {
 	}
 }
 
-// kappaRow is a row of the page, of what was kept at each size.
+// kappaRow returns a row of the page from the results at each size.
 func kappaRow(judge [2]float64, passing float64, byClass []kept) (at, figures []float64) {
 	var walds []float64
 	above := 0.0
@@ -248,8 +248,8 @@ func kappaRow(judge [2]float64, passing float64, byClass []kept) (at, figures []
 	return []float64{judge[0], judge[1], passing, kappa}, append(append(figures, walds...), up(above))
 }
 
-// correctedRow is the coverage of corrected rates, by the true rate: of calibrations and samples alike, given that the calibration allows
-// a correction. A sample that contradicts its calibration counts as missed.
+// correctedRow returns the coverage of corrected rates, by the true rate, over random calibrations and samples, given that
+// the calibration allows a correction. A sample that contradicts its calibration counts as not covered.
 func correctedRow(judge [2]float64, class, verdicts int64) []float64 {
 	type calibrated struct {
 		stat.Correction

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The plot's measures, in pixels, and the range of coverage that it shows.
+// The dimensions of the plot in pixels, and the range of coverage that it shows.
 const (
 	panelWidth, panelHeight = 190, 300
 	left, top, between      = 60, 64, 16
@@ -74,7 +74,7 @@ func panels(grids []*grid) []panel {
 	return out
 }
 
-// plot is the picture, as SVG.
+// plot returns the plot as SVG.
 func plot(grids []*grid) string {
 	var out strings.Builder
 	all := panels(grids)
@@ -93,7 +93,7 @@ func plot(grids []*grid) string {
 	return out.String()
 }
 
-// height is where a coverage stands.
+// height returns the vertical position of a coverage.
 func heightOf(coverage float64) float64 {
 	return top + panelHeight*(topmost-max(coverage, lowest))/(topmost-lowest)
 }

@@ -10,7 +10,7 @@ import (
 //go:embed statistics.md.tmpl
 var pageText string
 
-// report is the page.
+// report returns the page.
 func report(grids []*grid) (string, error) {
 	places := map[string]int{"shares": shares, "edges": edges, "kappas": kappas, "few": few, "many": many, "looks": looks, "holds": holds}
 	page, err := template.New(page).Option("missingkey=error").Funcs(template.FuncMap{

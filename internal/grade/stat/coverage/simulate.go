@@ -7,7 +7,7 @@ import (
 	"sovereign/internal/grade/stat"
 )
 
-// How much is simulated, and from which seeds.
+// The sizes and seeds of the simulations.
 const (
 	repeats  = 2000
 	requests = 2000 // of a canary
@@ -18,7 +18,7 @@ const (
 	minimum  = 50
 )
 
-// A trial is a canary of which the truth is known.
+// A trial is a simulated canary with known true rates.
 type trial struct {
 	base, canary, margin, share float64
 }
@@ -29,8 +29,8 @@ var canaries = []trial{
 
 func (t *trial) at() []float64 { return []float64{t.base, t.canary, t.margin, t.share} }
 
-// figures are how often a gate promotes and rolls back when it is asked after every request, and how often the test of a textbook would
-// have promoted by then or later.
+// figures returns how often a gate that is asked after every request promotes and rolls back, and how often a fixed-sample
+// test that is evaluated after every request promotes.
 func (t *trial) figures() []float64 {
 	r := rand.New(rand.NewPCG(seed, 1))
 	gate := stat.Gate{Margin: t.margin, Alpha: alpha, Minimum: minimum, Youden: 1}
@@ -71,7 +71,7 @@ func (t *trial) run(r *rand.Rand, gate stat.Gate) (verdict stat.Decision, peeked
 	return verdict, peeked
 }
 
-// significant is the one-sided z-test at 5 % of a canary that is not worse by the margin.
+// significant is the one-sided z-test, at 5 %, that a canary is not worse by the margin.
 func (t *trial) significant(base, canary stat.Arm) bool {
 	if min(base.N, canary.N) < minimum {
 		return false
@@ -81,12 +81,12 @@ func (t *trial) significant(base, canary stat.Arm) bool {
 	return q-p+t.margin > stat.Z(1-2*alpha)*deviation
 }
 
-// A healthy run is one whose judges differ by what is forgiven, at most.
+// A healthy run is one whose judges differ by at most the tolerated gap.
 type healthy struct{ gap, plus, minus float64 }
 
 var runs = []healthy{{.05, .05, 0}, {.05, .15, .10}, {.20, .30, .10}, {.05, .04, .04}}
 
-// held is the share of runs that are ever held.
+// held returns the share of runs that are ever held.
 func (h healthy) held() float64 {
 	r := rand.New(rand.NewPCG(seed, 2))
 	held := 0.0

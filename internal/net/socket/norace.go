@@ -1,0 +1,6 @@
+//go:build linux && !race
+
+package socket
+
+// raceEnabled reports whether the race detector is built in.
+const raceEnabled = false

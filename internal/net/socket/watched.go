@@ -1,6 +1,0 @@
-//go:build !race
-
-package socket
-
-// watched says that the race detector does.
-const watched = false
