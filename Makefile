@@ -1,11 +1,13 @@
 # make run    builds everything and starts a server on 127.0.0.1:8080 with its data in ./data
 # make test   installs what the tests need, saying what, and runs all of them
+# make lint   builds the pinned linters and runs them
 # make help   lists the rest
 
 RELEASE ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X sovereign/internal/app.release=$(RELEASE)
 TOOLS   := $(CURDIR)/.tools
-# The race detector looks at what we wrote. SQLite, translated from C, has no goroutines of its own and would take ten times as long.
+# The race detector instruments our own code. SQLite, which is translated from C, starts no goroutines, and would be ten
+# times slower with it.
 RACED   := -race -gcflags=modernc.org/...=-race=false
 
 .DEFAULT_GOAL := help
@@ -20,23 +22,23 @@ build: setup-go ## build bin/sovereign
 run: build ## build and start, with embedded storage in ./data
 	@exec bin/sovereign serve --bootstrap $(ARGS)
 
-test: setup lint unit vuln ## everything that must pass before a change lands
+test: setup unit ## all tests; with `make lint`, everything that must pass before a change lands
 
 unit: ## all tests, with the race detector, on both storages
 	@RACED="$(RACED)" scripts/with-tmp scripts/unit
 
-# The linters take the packages as the tests compile them, so that each is compiled once.
-lint: $(TOOLS)/golangci-lint ## formatting and static checks
+# The linters read the packages as the tests compile them, so that each is compiled once.
+lint: $(TOOLS)/golangci-lint vuln ## formatting, static checks and known vulnerabilities
 	@GOFLAGS="$$(go env GOFLAGS) $(RACED)" $(TOOLS)/golangci-lint run ./...
 
 vuln: $(TOOLS)/govulncheck ## known vulnerabilities; warns when the database cannot be reached
 	@scripts/vuln $(TOOLS)/govulncheck
 
-faults: setup ## the slow drills: many kill -9, outages, restarts under load
-	@SOVEREIGN_DRILLS=full scripts/with-tmp go test -count 1 -timeout 60m -v -run 'Drill' ./e2e/... ./internal/app/...
+faults: setup ## the slow drills: many kill -9, outages, restarts under load, and the promises that name a time
+	@SOVEREIGN_DRILLS=full scripts/with-tmp go test -count 1 -parallel 1 -timeout 60m -v -run 'Drill' ./e2e/... ./internal/app ./internal/domain/calibration
 
 transports: setup ## the end-to-end tests with net/http's client and server in place of our own
-	@SOVEREIGN_TEST_TRANSPORT=standard SOVEREIGN_FAST_LANE=false scripts/with-tmp go test -count 1 -timeout 20m ./e2e
+	@SOVEREIGN_TEST_TRANSPORT=standard SOVEREIGN_FAST_LANE=false scripts/with-tmp go test -count 1 -timeout 60m ./e2e
 
 bench: build ## what a request costs, beside nginx and a bare proxy; fails when a mark is missed (ARGS="-only chat")
 	@scripts/setup bench && go build -o bin/bench ./bench && bin/bench $(ARGS)
@@ -63,7 +65,7 @@ setup: setup-go ## install what the tests need
 setup-go:
 	@scripts/setup build
 
-# The pinned tools are built once per version, from tools/go.mod.
+# The pinned tools are built once per version, from tools/go.mod. Only the linters need them; the tests do not.
 $(TOOLS)/golangci-lint $(TOOLS)/govulncheck: tools/go.mod tools/go.sum
 	@echo "building the pinned tools of tools/go.mod (some minutes, once)"
 	@mkdir -p $(TOOLS) && go build -C tools -o $(TOOLS)/ tool && touch $(TOOLS)/golangci-lint $(TOOLS)/govulncheck

@@ -17,10 +17,10 @@ import (
 	"sovereign/internal/base/money"
 )
 
-// A caller sends inference to a server, and keeps its own account of it.
+// A caller sends inference requests to a server with one key.
 type caller struct {
 	address, key string
-	header       http.Header // beside the usual
+	header       http.Header // in addition to the usual ones
 	client       *http.Client
 }
 
@@ -30,13 +30,13 @@ func (s *process) callerWith(key string) *caller {
 	return &caller{address: s.address(), key: key, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}}}
 }
 
-// An answer is what a caller got.
+// An answer is what a caller received.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 	events []string // of a stream, without "data: "
-	done   bool     // it is whole: the body, or the stream up to [DONE]
+	done   bool     // it is complete: the body, or the stream up to [DONE]
 }
 
 func (a *answer) id() string { return a.header.Get("X-Request-Id") }
@@ -98,15 +98,15 @@ func (c *caller) post(ctx context.Context, path, body string, stop func(events [
 			}
 		}
 		if err != nil {
-			return a, nil // an answer that breaks off is what is looked for
+			return a, nil // the caller checks done: a stream that breaks off is no error here
 		}
 	}
 }
 
-// must is post for a request that gets an answer, whatever it says.
+// must is post for a chat request that must be answered, with any status.
 func (c *caller) must(t *testing.T, body string) *answer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	a, err := c.post(ctx, "/v1/chat/completions", body, nil)
 	if err != nil {
@@ -121,10 +121,10 @@ type balance struct {
 	Spent   money.Nano `json:"spent_usd"`
 }
 
-func (p place) wallet(t *testing.T, workspace string) balance {
+func (p instance) wallet(t *testing.T, workspace string) balance {
 	t.Helper()
 	var b balance
-	p.mustAdmin(t, &b, "wallet", "show", "--workspace", workspace, "--json")
+	p.read(t, &b, "/admin/wallet?workspace="+workspace, "wallet", "show", "--workspace", workspace, "--json")
 	return b
 }
 
@@ -141,7 +141,7 @@ type usageRow struct {
 }
 
 // usage reads every usage row of a workspace, by request.
-func (p place) usage(t *testing.T, workspace string) map[string]usageRow {
+func (p instance) usage(t *testing.T, workspace string) map[string]usageRow {
 	t.Helper()
 	all := map[string]usageRow{}
 	for offset := 0; ; offset += 1000 {
@@ -149,7 +149,8 @@ func (p place) usage(t *testing.T, workspace string) map[string]usageRow {
 			Data    []usageRow
 			HasMore bool `json:"has_more"`
 		}
-		p.mustAdmin(t, &page, "usage", "--workspace", workspace, "--limit", "1000", "--offset", strconv.Itoa(offset), "--json")
+		p.read(t, &page, fmt.Sprintf("/admin/usage?workspace=%s&limit=1000&offset=%d", workspace, offset),
+			"usage", "--workspace", workspace, "--limit", "1000", "--offset", strconv.Itoa(offset), "--json")
 		for _, row := range page.Data {
 			if _, twice := all[row.RequestID]; twice {
 				t.Errorf("%s is charged twice", row.RequestID)
@@ -163,7 +164,7 @@ func (p place) usage(t *testing.T, workspace string) map[string]usageRow {
 }
 
 // newWorkspace makes a workspace with that much money, and returns its key.
-func (p place) newWorkspace(t *testing.T, name string, credit money.Nano) string {
+func (p instance) newWorkspace(t *testing.T, name string, credit money.Nano) string {
 	t.Helper()
 	var made struct {
 		APIKey string `json:"api_key"`
@@ -172,17 +173,17 @@ func (p place) newWorkspace(t *testing.T, name string, credit money.Nano) string
 	return made.APIKey
 }
 
-// eventually waits for what must come true soon.
-func eventually(t *testing.T, within time.Duration, what string, is func() bool) {
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(within); !is(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(limit); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", within, what)
+			t.Fatalf("not within %s: %s", limit, what)
 		}
 	}
 }
 
-// A seen request, as the provider recorded it.
+// A seen is a request as the provider recorded it.
 type seen struct {
 	At          time.Time
 	Header      http.Header

@@ -15,7 +15,7 @@ import (
 // under its Idempotency-Key, is answered with the one dataset that it made.
 func TestDrillKillDuringADatasetBuild(t *testing.T) {
 	const exchanges, callers = 400, 8
-	eachPlace(t, func(t *testing.T, p place) {
+	eachEngine(t, func(t *testing.T, p instance) {
 		server := p.serve(t)
 		key := server.key()
 		p.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--json")

@@ -11,11 +11,13 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// A calibration whose server is killed again and again, at random moments, goes on and ends: every label is judged, and none is paid
-// for twice. What was answered and not yet charged when the server died is a gift, and never more than was under way.
+// A calibration whose server is killed again and again, at random moments, goes on and ends: every label is judged, and
+// none is paid for twice. Answers that were not yet charged when the server died stay free: at most those that were
+// under way.
 func TestDrillKillDuringACalibration(t *testing.T) {
+	t.Parallel()
 	const labels, atOnce = 96, 8
-	eachPlace(t, func(t *testing.T, p place) {
+	eachEngine(t, func(t *testing.T, p instance) {
 		provider := startProvider(t)
 		config := judgeConfig(t, provider, map[string]string{"judges": "mock?judge&latency=40ms"}, nil)
 		server := p.serve(t, "--config", config)
@@ -44,16 +46,16 @@ func TestDrillKillDuringACalibration(t *testing.T) {
 			}
 			p.paidOnce(t, run, w, labels, kills*atOnce, len(seenBy(t, provider, fmt.Sprintf("says round %d.", round))))
 		}
-		p.proves(t)
+		p.verifyLedger(t)
 	})
 }
 
-// paidOnce holds a calibration's cost against the usage. asked is how often the provider was.
-func (p place) paidOnce(t *testing.T, run string, w work, labels, gifts, asked int) {
+// paidOnce compares a calibration's cost with the usage. asked is the number of requests at the provider.
+func (p instance) paidOnce(t *testing.T, run string, w work, labels, gifts, asked int) {
 	t.Helper()
 	var rows int
 	var sum money.Nano
-	eventually(t, 10*time.Second, "the usage of "+run, func() bool {
+	eventually(t, "the usage of "+run, func() bool {
 		rows, sum = p.spentFor(t, "default", run)
 		return rows >= labels-gifts
 	})
@@ -75,12 +77,12 @@ func (p place) paidOnce(t *testing.T, run string, w work, labels, gifts, asked i
 func TestACancelledCalibrationKeepsWhatWasAnswered(t *testing.T) {
 	t.Parallel()
 	const labels = 120
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	provider := startProvider(t)
 	server := p.serve(t, "--config", judgeConfig(t, provider, map[string]string{"judges": "mock?judge&latency=30ms"}, nil))
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the server says:\n%s", server.log)
+			t.Logf("the server logged:\n%s", server.log)
 		}
 	})
 	c := server.caller()
@@ -91,7 +93,7 @@ func TestACancelledCalibrationKeepsWhatWasAnswered(t *testing.T) {
 	if status, text := c.call(t, http.MethodPost, path, nil, 0, nil); status != http.StatusConflict {
 		t.Errorf("a second calibration beside it: %d %s", status, text)
 	}
-	eventually(t, 20*time.Second, "some answers", func() bool {
+	eventually(t, "some answers", func() bool {
 		var w work
 		c.call(t, http.MethodGet, path+"/"+run, nil, http.StatusOK, &w)
 		return w.Progress.Done >= 32
@@ -103,29 +105,27 @@ func TestACancelledCalibrationKeepsWhatWasAnswered(t *testing.T) {
 	}
 	var before int
 	var paid money.Nano
-	for last := -1; before != last; time.Sleep(300 * time.Millisecond) { // until what was under way is charged
-		last = before
+	eventually(t, "the charges come to what the cancelled calibration says", func() bool {
 		before, paid = p.spentFor(t, "default", run)
-	}
+		return paid == cancelled.Cost
+	})
 	if before < 32 || before == labels {
 		t.Fatalf("%d answers before the end", before)
-	}
-	if cancelled.Cost != paid {
-		t.Errorf("the cancelled calibration says $%s, and $%s were charged", cancelled.Cost, paid)
 	}
 	w := c.calibrated(t, id)
 	p.costs(t, "default", w.ID, w.Cost)
 	if after, _ := p.spentFor(t, "default", w.ID); before+after != labels || w.Progress.Total != labels {
 		t.Errorf("%d answers before, and %d after: %+v", before, after, w.Block)
 	}
-	p.proves(t)
+	p.verifyLedger(t)
 }
 
-// A wallet that is too small fails a calibration in so many words. Nothing that was paid for is lost: after a top-up the rest is asked.
+// A wallet that is too small fails a calibration with a message that says so. Paid answers are kept: after a top-up
+// only the rest is asked.
 func TestAnEmptyWalletFailsACalibrationAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	const labels = 120
-	eachPlace(t, func(t *testing.T, p place) {
+	eachEngine(t, func(t *testing.T, p instance) {
 		provider := startProvider(t)
 		server := p.serve(t, "--config", judgeConfig(t, provider, map[string]string{"judges": "mock?judge&in=10000"}, nil))
 		c := server.callerWith(p.newWorkspace(t, "poor", 1_500_000_000))
@@ -155,6 +155,6 @@ func TestAnEmptyWalletFailsACalibrationAndLosesNothing(t *testing.T) {
 		if rest, _ := p.spentFor(t, "poor", again.ID); first == 0 || first+rest != labels || again.Progress.Total != labels {
 			t.Errorf("%d charges, then %d: %+v", first, rest, again.Block)
 		}
-		p.proves(t)
+		p.verifyLedger(t)
 	})
 }

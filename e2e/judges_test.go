@@ -15,7 +15,8 @@ import (
 	"sovereign/internal/base/money"
 )
 
-// judgeConfig writes a configuration with models of the stand-in provider, as mock/NAME, and simulated ones, as sim/NAME.
+// judgeConfig writes a configuration with models of the mock provider, as mock/NAME, and simulated ones, as
+// sim/NAME.
 func judgeConfig(t *testing.T, provider string, models, simulated map[string]string) string {
 	t.Helper()
 	path := mockConfig(t, provider, models)
@@ -32,7 +33,8 @@ func judgeConfig(t *testing.T, provider string, models, simulated map[string]str
 	return path
 }
 
-// call sends JSON, and reads the answer into something, if it is not nil. Its status must be as wanted, unless that is 0.
+// call sends JSON, and reads the answer into something, if it is not nil. Its status must be as wanted, unless that is
+// 0.
 func (c *caller) call(t *testing.T, method, path string, body any, want int, into any) (status int, text string) {
 	t.Helper()
 	sent := []byte{}
@@ -42,7 +44,7 @@ func (c *caller) call(t *testing.T, method, path string, body any, want int, int
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, c.address+path, strings.NewReader(string(sent)))
 	if err != nil {
@@ -69,7 +71,7 @@ func (c *caller) call(t *testing.T, method, path string, body any, want int, int
 
 type object = map[string]any
 
-// A labelled is something that is graded: as it is posted, what is true of it, and what came of it.
+// A labelled is a label: as it is posted, the true grade, and what the server returned.
 type labelled struct {
 	post         object
 	truth        string
@@ -89,7 +91,7 @@ func verdictOf(pass bool) string {
 
 func opposite(verdict string) string { return verdictOf(verdict == "fail") }
 
-// inline is an exchange that nobody logged, whose text tells either judge its truth.
+// inline is an exchange that is not in the logs. Its text states the truth to the mock judge and to the simulated one.
 func inline(text, truth string) labelled {
 	quality := map[string]string{"pass": "0.90", "fail": "0.10"}[truth]
 	return labelled{truth: truth, post: object{
@@ -99,7 +101,7 @@ func inline(text, truth string) labelled {
 	}}
 }
 
-// inlines are so many of them, of either truth in turn.
+// inlines are n such exchanges. Every second one is good.
 func inlines(what string, n int) []labelled {
 	all := make([]labelled, n)
 	for i := range all {
@@ -180,7 +182,7 @@ type rates struct {
 	Failing           []object    `json:"failing_examples"`
 }
 
-// begin starts work, and wait lets it end.
+// begin starts a job.
 func (c *caller) begin(t *testing.T, path string, body any) (w work) {
 	t.Helper()
 	c.call(t, http.MethodPost, path, body, http.StatusAccepted, &w)
@@ -189,7 +191,7 @@ func (c *caller) begin(t *testing.T, path string, body any) (w work) {
 
 func (c *caller) wait(t *testing.T, path string) (w work) {
 	t.Helper()
-	eventually(t, 90*time.Second, path+" ends", func() bool {
+	eventually(t, path+" ends", func() bool {
 		w = work{}
 		c.call(t, http.MethodGet, path, nil, http.StatusOK, &w)
 		return w.ended()
@@ -280,14 +282,14 @@ type certificateFacts struct {
 	}
 }
 
-// certificate reads a judge's, as it is and as bytes.
+// certificate reads a judge's certificate, decoded and as text.
 func (c *caller) certificate(t *testing.T, criterion string) (facts certificateFacts, text string) {
 	t.Helper()
 	_, text = c.call(t, http.MethodGet, "/v1/criteria/"+criterion+"/certificate", nil, http.StatusOK, &facts)
 	return facts, text
 }
 
-// ask asks a model in an ordinary request, which is logged if the workspace logs, and answers its id.
+// ask asks a model in an ordinary request, which is logged if the workspace logs, and returns its id.
 func (c *caller) ask(t *testing.T, body string, headers ...string) string {
 	t.Helper()
 	with := *c
@@ -305,15 +307,16 @@ func (c *caller) ask(t *testing.T, body string, headers ...string) string {
 // awaitLogs waits until so many exchanges are logged.
 func (c *caller) awaitLogs(t *testing.T, n int) {
 	t.Helper()
-	eventually(t, 20*time.Second, fmt.Sprintf("%d logged exchanges", n), func() bool {
+	eventually(t, fmt.Sprintf("%d logged exchanges", n), func() bool {
 		var page struct{ Total int }
 		c.call(t, http.MethodGet, "/v1/logs?limit=1", nil, http.StatusOK, &page)
 		return page.Total >= n
 	})
 }
 
-// spentFor sums what a workspace was charged for one origin: a key, a calibration, a criterion. Usage is entered a little later.
-func (p place) spentFor(t *testing.T, workspace, origin string) (rows int, sum money.Nano) {
+// spentFor sums what a workspace was charged for one origin: a key, a calibration, a criterion. Usage is posted a
+// little later.
+func (p instance) spentFor(t *testing.T, workspace, origin string) (rows int, sum money.Nano) {
 	t.Helper()
 	for _, row := range p.usage(t, workspace) {
 		if row.KeyID == origin {
@@ -323,12 +326,12 @@ func (p place) spentFor(t *testing.T, workspace, origin string) (rows int, sum m
 	return rows, sum
 }
 
-// costs fails the test unless the usage of an origin comes to what it says that it cost.
-func (p place) costs(t *testing.T, workspace, origin string, cost money.Nano) {
+// costs fails the test unless the usage of an origin adds up to its cost.
+func (p instance) costs(t *testing.T, workspace, origin string, cost money.Nano) {
 	t.Helper()
 	var sum money.Nano
 	var rows int
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if rows, sum = p.spentFor(t, workspace, origin); sum == cost {
 			return
 		}

@@ -20,7 +20,7 @@ import (
 )
 
 // setKey sets a workspace's own key as the operator.
-func (p place) setKey(t *testing.T, workspace, provider, key string, more ...string) (stderr string, code int) {
+func (p instance) setKey(t *testing.T, workspace, provider, key string, more ...string) (stderr string, code int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key")
 	writeFile(t, file, key+"\n")
@@ -28,8 +28,8 @@ func (p place) setKey(t *testing.T, workspace, provider, key string, more ...str
 	return stderr, code
 }
 
-// keeper is a provider that takes any key, and tells each request which one it came with.
-func keeper(t *testing.T) string {
+// keyEcho is a provider that accepts any key and answers with the key of the request.
+func keyEcho(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -40,7 +40,7 @@ func keeper(t *testing.T) string {
 	return server.URL
 }
 
-// keyConfig is a provider of that URL with a key of the server's own, and a model of its.
+// keyConfig writes a configuration with a provider at that URL, the server's own key for it, and a model.
 func keyConfig(t *testing.T, url string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sovereign.yaml")
@@ -50,7 +50,7 @@ func keyConfig(t *testing.T, url string) string {
 	return path
 }
 
-// said is the text of an answer.
+// saidBy is the text of an answer.
 func saidBy(t *testing.T, a *answer) string {
 	t.Helper()
 	var body struct {
@@ -63,8 +63,9 @@ func saidBy(t *testing.T, a *answer) string {
 }
 
 func TestAnOwnKeyIsUsedAloneAndCostsNothing(t *testing.T) {
-	eachPlace(t, func(t *testing.T, p place) {
-		s := p.serve(t, "--config", keyConfig(t, keeper(t)))
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p instance) {
+		s := p.serve(t, "--config", keyConfig(t, keyEcho(t)))
 		poor, rich := s.callerWith(p.newWorkspace(t, "poor", 1)), s.caller()
 		body := chat("up/m", "hi")
 		if a := poor.must(t, body); a.status != 402 {
@@ -79,7 +80,7 @@ func TestAnOwnKeyIsUsedAloneAndCostsNothing(t *testing.T) {
 		if got := saidBy(t, rich.must(t, body)); got != "servers" {
 			t.Errorf("for another workspace the provider was sent %q", got)
 		}
-		eventually(t, 10*time.Second, "the usage row", func() bool { return len(p.usage(t, "poor")) == 1 })
+		eventually(t, "the usage row", func() bool { return len(p.usage(t, "poor")) == 1 })
 		for _, row := range p.usage(t, "poor") {
 			if row.Charged != 0 || row.Cost != 0 || row.Input != 1000 {
 				t.Errorf("%+v", row)
@@ -88,7 +89,7 @@ func TestAnOwnKeyIsUsedAloneAndCostsNothing(t *testing.T) {
 		// It survives a new root key, a restart, and a restart with another's row in its place.
 		p.mustAdmin(t, nil, "rotate-root-key")
 		s.kill()
-		s = p.serve(t, "--config", keyConfig(t, keeper(t)))
+		s = p.serve(t, "--config", keyConfig(t, keyEcho(t)))
 		poor.address = s.address()
 		if got := saidBy(t, poor.must(t, body)); got != "own-1" {
 			t.Errorf("after a restart the provider was sent %q", got)
@@ -97,14 +98,15 @@ func TestAnOwnKeyIsUsedAloneAndCostsNothing(t *testing.T) {
 		if a := poor.must(t, body); a.status != 402 {
 			t.Errorf("after its deletion: %d %s", a.status, a.body)
 		}
-		p.proves(t)
+		p.verifyLedger(t)
 	})
 }
 
 // Under load, every request that begins after a rotation has answered uses the new key, and none fails.
 func TestAKeyIsRotatedWithoutDowntime(t *testing.T) {
-	p := newPlace(t, secret.Text{})
-	s := p.serve(t, "--config", keyConfig(t, keeper(t)))
+	t.Parallel()
+	p := newInstance(t, secret.Text{})
+	s := p.serve(t, "--config", keyConfig(t, keyEcho(t)))
 	key := s.callerWith(p.newWorkspace(t, "busy", 1))
 	if errors, code := p.setKey(t, "busy", "up", "own-0"); code != 0 {
 		t.Fatal(errors)
@@ -142,15 +144,16 @@ func TestAKeyIsRotatedWithoutDowntime(t *testing.T) {
 	if served.Load() < 100 {
 		t.Errorf("only %d requests were served", served.Load())
 	}
-	p.proves(t)
+	p.verifyLedger(t)
 }
 
-// A customer's URL reaches what the operator allows and nothing else, however it is spelled.
+// A customer's URL reaches only addresses that the operator allows, however they are spelled.
 func TestACustomersURLIsGuarded(t *testing.T) {
+	t.Parallel()
 	mock := startProvider(t)
 	url := mock + "/anthropic/v1"
 	body := chat("anthropic/mock", "hi")
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	s := p.serve(t, "--config", keyConfig(t, mock))
 	caller := s.callerWith(p.newWorkspace(t, "bold", 0))
 	if a := caller.must(t, body); a.status != 400 || a.code() != "unknown_provider" {
@@ -162,7 +165,7 @@ func TestACustomersURLIsGuarded(t *testing.T) {
 			t.Errorf("%s is kept: %s", at, errors)
 		}
 	}
-	// A name is judged when it is dialled.
+	// A name is checked when it is dialled.
 	redirecting := httptest.NewServer(http.RedirectHandler(url+"/messages", http.StatusTemporaryRedirect))
 	defer redirecting.Close()
 	if errors, code := p.setKey(t, "bold", "anthropic", "provider-secret", "--base-url", "http://localhost"+port); code == 0 {
@@ -190,18 +193,19 @@ func TestACustomersURLIsGuarded(t *testing.T) {
 	if got := seenBy(t, mock, ""); len(got) != 1 || got[0].Header.Get("X-Api-Key") != "provider-secret" {
 		t.Errorf("%+v", got)
 	}
-	// A redirect is an answer and no way: the key goes nowhere.
+	// A redirect is returned as an answer and not followed: the key is sent nowhere else.
 	if errors, code := p.setKey(t, "bold", "anthropic", "provider-secret", "--base-url", redirecting.URL); code != 0 {
 		t.Fatal(errors)
 	}
 	if a := caller.must(t, body); a.status != 502 || len(seenBy(t, mock, "")) != 1 {
 		t.Errorf("a redirect was followed: %d %s", a.status, a.body)
 	}
-	p.proves(t)
+	p.verifyLedger(t)
 }
 
 func TestAnswersAreRememberedForWorkspacesThatWantIt(t *testing.T) {
-	s, provider := gate(t, map[string]string{"chat": "mock?chunks=5", "embedding": "mock"})
+	t.Parallel()
+	s, provider := serveMock(t, map[string]string{"chat": "mock?chunks=5", "embedding": "mock"})
 	c := s.caller()
 	ask := func(want string) *answer {
 		t.Helper()
@@ -236,11 +240,12 @@ func TestAnswersAreRememberedForWorkspacesThatWantIt(t *testing.T) {
 	if got := seenBy(t, provider, "remember this"); len(got) != 4 {
 		t.Errorf("the provider was asked %d times", len(got))
 	}
-	s.proves(t)
+	s.verifyLedger(t)
 }
 
 func TestAFailingModelIsLeftAloneAndItsFallbackAnswersAtOnce(t *testing.T) {
-	s, provider := gate(t, map[string]string{"down": "mock?status=503", "chat": "mock?chunks=5"}, "--limits-breaker-failures", "4", "--limits-breaker-pause", "1h", "--limits-retries", "0")
+	t.Parallel()
+	s, provider := serveMock(t, map[string]string{"down": "mock?status=503", "chat": "mock?chunks=5"}, "--limits-breaker-failures", "4", "--limits-breaker-pause", "1h", "--limits-retries", "0")
 	c := s.caller()
 	for range 10 {
 		if a := c.must(t, chat("mock/down", "anybody")); a.status != 502 {
@@ -255,8 +260,10 @@ func TestAFailingModelIsLeftAloneAndItsFallbackAnswersAtOnce(t *testing.T) {
 	}
 }
 
-// What a converter cannot express is refused by its name before anything is sent, and a fallback that cannot is skipped.
+// A parameter that a wire cannot express is refused by name before anything is sent, and a fallback that cannot express
+// it is skipped.
 func TestWhatAWireCannotExpressIsRefusedByItsName(t *testing.T) {
+	t.Parallel()
 	s, _, provider := wires(t, map[string]string{"claude/chat": "mock?chunks=5", "gemini/chat": "mock?chunks=5", "mock/chat": "mock?chunks=5", "mock/down": "mock?status=503"}, "--limits-retries", "0")
 	c := s.caller()
 	a := c.must(t, chat("claude/chat", "bias me", `"logit_bias":{"5":1}`))
@@ -277,8 +284,9 @@ func TestWhatAWireCannotExpressIsRefusedByItsName(t *testing.T) {
 }
 
 func TestAHangupChangesWhatOwnKeysCost(t *testing.T) {
-	p := newPlace(t, secret.Text{})
-	config := keyConfig(t, keeper(t))
+	t.Parallel()
+	p := newInstance(t, secret.Text{})
+	config := keyConfig(t, keyEcho(t))
 	text, err := os.ReadFile(config)
 	if err != nil {
 		t.Fatal(err)
@@ -295,7 +303,7 @@ func TestAHangupChangesWhatOwnKeysCost(t *testing.T) {
 	}
 	s.expect(t, "reloaded")
 	id := c.must(t, chat("up/m", "hi")).id()
-	eventually(t, 10*time.Second, "the usage rows", func() bool { return len(p.usage(t, "moved")) == 2 })
+	eventually(t, "the usage rows", func() bool { return len(p.usage(t, "moved")) == 2 })
 	for request, row := range p.usage(t, "moved") {
 		if want := money.Dollar / 1000; (request == id) != (row.Charged == want) || request != id && row.Charged != 0 {
 			t.Errorf("%s cost $%s", request, row.Charged)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -18,101 +17,15 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// A logRow is a logged exchange as the API shows it.
-type logRow struct {
-	ID, Model, Provider, Segment string
-	RequestID                    string `json:"request_id"`
-	RequestedModel               string `json:"requested_model"`
-	Alias, Tag                   *string
-	TraceID                      *string `json:"trace_id"`
-	FallbackFrom                 *string `json:"fallback_from"`
-	FinishReason                 string  `json:"finish_reason"`
-	SegmentExact                 string  `json:"segment_exact"`
-	Messages, Response, Tools    json.RawMessage
-	Stream, Cached               bool
-	PromptTokens                 int64      `json:"prompt_tokens"`
-	CompletionTokens             int64      `json:"completion_tokens"`
-	CostUSD                      money.Nano `json:"cost_usd"`
-	CreatedAt                    time.Time  `json:"created_at"`
-	ExpiresAt                    time.Time  `json:"expires_at"`
-}
-
-// get reads a path as the caller, and its status.
-func (c *caller) get(t *testing.T, path string, into any) int {
-	t.Helper()
-	status, body := c.read(t, path)
-	if into != nil {
-		if err := json.Unmarshal(body, into); err != nil {
-			t.Fatalf("%s: %v in %s", path, err, body)
-		}
-	}
-	return status
-}
-
-// read is get for what is not one JSON value.
-func (c *caller) read(t *testing.T, path string) (status int, body []byte) {
-	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.address+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+c.key)
-	response, err := c.client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if body, err = io.ReadAll(response.Body); err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, body
-}
-
-// logs reads every row that matches, newest first.
-func (c *caller) logs(t *testing.T, filters string) (all []logRow) {
-	t.Helper()
-	for {
-		var page struct {
-			Data    []logRow
-			Total   int
-			HasMore bool `json:"has_more"`
-		}
-		if status := c.get(t, fmt.Sprintf("/v1/logs?limit=1000&offset=%d&%s", len(all), filters), &page); status != 200 {
-			t.Fatalf("logs: %d", status)
-		}
-		all = append(all, page.Data...)
-		if !page.HasMore {
-			if page.Total != len(all) {
-				t.Errorf("%d rows, and a total of %d", len(all), page.Total)
-			}
-			return all
-		}
-	}
-}
-
-// logged waits for the row of a request: it is written when the answer is over.
-func (c *caller) logged(t *testing.T, request string) (row logRow) {
-	t.Helper()
-	eventually(t, 5*time.Second, "the row of "+request, func() bool {
-		for _, r := range c.logs(t, "") {
-			if r.RequestID == request {
-				row = r
-				return true
-			}
-		}
-		return false
-	})
-	return row
-}
-
-// What is logged of a stream is what the same answer says when it comes whole, on every wire.
+// A streamed answer is logged as the same answer would be in one piece, on every wire.
 func TestAnAnswerIsLoggedAsItWasGiven(t *testing.T) {
+	t.Parallel()
 	models := map[string]string{
 		"mock/chat": "mock?chunks=5", "mock/odd": "mock?chunks=5&crlf&ping=blank&split=7", "mock/tools": "mock?tool&text=2", "mock/reasoning": "mock?reasoning=2&chunks=4",
 		"mock/length": "mock?chunks=3&finish=length", "mock/unasked": "mock?chunks=5&usage=last", "claude/chat": "mock?chunks=5", "claude/tools": "mock?tool&text=2",
 		"gemini/chat": "mock?chunks=5", "gemini/tools": "mock?tool&text=2",
 	}
-	eachPlace(t, func(t *testing.T, p place) {
+	eachEngine(t, func(t *testing.T, p instance) {
 		provider := startProvider(t)
 		s := p.serve(t, "--config", wireConfig(t, provider, models))
 		c := s.caller()
@@ -166,7 +79,7 @@ func TestAnAnswerIsLoggedAsItWasGiven(t *testing.T) {
 	})
 }
 
-// comparable is a message without what differs from one answer to the next: the ids of calls, and members that say nothing.
+// comparable is a message without what differs from one answer to the next: the ids of calls, and empty members.
 func comparable(message map[string]any) map[string]any {
 	for name, value := range message {
 		if list, ok := value.([]any); value == nil || ok && len(list) == 0 || value == "" {
@@ -184,6 +97,7 @@ func comparable(message map[string]any) map[string]any {
 }
 
 func TestWhatIsNeverLogged(t *testing.T) {
+	t.Parallel()
 	s, _, _ := wires(t, map[string]string{
 		"mock/chat": "mock?chunks=3", "mock/slow": "mock?chunks=200&chunk_delay=10ms", "mock/dies": "mock?chunks=5&die_after=2", "mock/broken": "mock?chunks=5&error_event_after=2",
 		"mock/down": "mock?status=503", "mock/refuses": "mock?status=400", "mock/embedding": "mock", "cohere/rerank": "mock", "mock/garbage": "mock?garbage_after=0",
@@ -206,7 +120,7 @@ func TestWhatIsNeverLogged(t *testing.T) {
 	} {
 		send(route, body, nil, nil)
 	}
-	send(route, chat("mock/slow", "x", `"stream":true`), nil, func(events []string) bool { return len(events) == 3 }) // who leaves
+	send(route, chat("mock/slow", "x", `"stream":true`), nil, func(events []string) bool { return len(events) == 3 }) // a caller that leaves
 	if a := send(route, chat("mock/chat", "x"), http.Header{"X-Service-Log": {"off"}}, nil); a.status != 200 {
 		t.Errorf("%d", a.status)
 	}
@@ -225,9 +139,10 @@ func TestWhatIsNeverLogged(t *testing.T) {
 	}
 }
 
-// The toggle holds when its command returns, both ways, for everything that reads.
+// When the command returns, logging is on or off for every route that reads logs.
 func TestLoggingIsOffUntilItIsTurnedOnAndOffAtOnce(t *testing.T) {
-	eachPlace(t, func(t *testing.T, p place) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p instance) {
 		provider := startProvider(t)
 		s := p.serve(t, "--config", mockConfig(t, provider, map[string]string{"chat": "mock"}))
 		c := s.caller()
@@ -264,7 +179,11 @@ func TestLoggingIsOffUntilItIsTurnedOnAndOffAtOnce(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(100 * time.Millisecond)
+		eventually(t, "the load is logged", func() bool {
+			var page struct{ Total int }
+			c.get(t, "/v1/logs?limit=1", &page)
+			return page.Total > 1
+		})
 		p.mustAdmin(t, nil, "logging", "off", "--workspace", "default", "--json")
 		off := time.Now()
 		refused("off")
@@ -292,8 +211,9 @@ func TestLoggingIsOffUntilItIsTurnedOnAndOffAtOnce(t *testing.T) {
 }
 
 func TestLogsTellOfAliasesFallbacksTagsTracesAndReplays(t *testing.T) {
+	t.Parallel()
 	s, _, _ := wires(t, map[string]string{"mock/chat": "mock?chunks=3", "mock/down": "mock?status=503"}, "--limits-retries", "0")
-	p := s.place
+	p := s.instance
 	p.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--json")
 	c := s.caller()
 	body := func(model, text string) string { return chat(model, text) }
@@ -365,14 +285,20 @@ func TestLogsTellOfAliasesFallbacksTagsTracesAndReplays(t *testing.T) {
 	}
 }
 
-// Rows survive kill -9, all but those of the last moment, and none comes twice.
+// Rows survive kill -9, except those of the last moment, and no row comes twice.
 func TestDrillKillUnderLoadLogsNothingTwice(t *testing.T) {
-	p := newPlace(t, secret.Text{})
+	t.Parallel()
+	p := newInstance(t, secret.Text{})
 	provider := startProvider(t)
 	config := mockConfig(t, provider, map[string]string{"chat": "mock?chunks=3&in=1&out=1"})
 	const callers = 4
 	finished := map[string]bool{}
 	var mu sync.Mutex
+	count := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(finished)
+	}
 	kills, key := drills(3, 40), ""
 	for range kills {
 		s := p.serve(t, "--config", config)
@@ -395,7 +321,8 @@ func TestDrillKillUnderLoadLogsNothingTwice(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(400 * time.Millisecond)
+		before := count()
+		eventually(t, "answers finish", func() bool { return count() > before+100 })
 		s.kill()
 		stop()
 		group.Wait()

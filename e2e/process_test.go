@@ -1,4 +1,4 @@
-// Package e2e drives the built binary from outside, as its users and its accidents do.
+// Package e2e tests the built binary from outside: as its users use it, and as it is killed and cut off.
 package e2e
 
 import (
@@ -28,13 +28,15 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	if binary = os.Getenv("SOVEREIGN_TEST_BINARY"); binary != "" { // a test of this package built it
+		os.Exit(m.Run())
+	}
 	folder, err := os.MkdirTemp("", "sovereign-e2e-")
 	if err != nil {
 		panic(err)
 	}
 	binary = filepath.Join(folder, "sovereign")
-	build := exec.Command("go", "build", "-o", binary, "../cmd/sovereign")
-	if out, err := build.CombinedOutput(); err != nil {
+	if out, err := build(binary, "../cmd/sovereign").CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
 		os.Exit(1)
 	}
@@ -43,36 +45,50 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// build compiles a command as `make build` does, so that the packages are compiled once for both.
+func build(to, from string) *exec.Cmd {
+	cmd := exec.Command("go", "build", "-trimpath", "-o", to, from)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	return cmd
+}
+
+// limit bounds every wait. It is no promise: a test that waits that long hangs. The promises that name a time are
+// measured by the drills, which make faults runs on a machine that is not busy.
+const limit = 3 * time.Minute
+
+// measured reports whether the times that are promised are measured.
+func measured() bool { return os.Getenv("SOVEREIGN_DRILLS") == "full" }
+
 // drills is how often an accident is repeated: a few times in every test run, many in the fault suite.
 func drills(few, many int) int {
-	if os.Getenv("SOVEREIGN_DRILLS") == "full" {
+	if measured() {
 		return many
 	}
 	return few
 }
 
-// A place is where a server keeps its things.
-type place struct {
+// An instance is one installation: a data folder, a root key and a database. An empty URL means SQLite in the folder.
+type instance struct {
 	data, root string
 	url        secret.Text
 }
 
-func newPlace(t *testing.T, url secret.Text) place {
+func newInstance(t *testing.T, url secret.Text) instance {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "e2e") // short: the admin socket's path has a bound
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	return place{data: folder + "/data", root: folder + "/root.key", url: url}
+	return instance{data: folder + "/data", root: folder + "/root.key", url: url}
 }
 
-func eachPlace(t *testing.T, test func(t *testing.T, p place)) {
+func eachEngine(t *testing.T, test func(t *testing.T, p instance)) {
 	t.Helper()
-	dbtest.EachURL(t, func(t *testing.T, _ string, url secret.Text) { test(t, newPlace(t, url)) })
+	dbtest.EachURL(t, func(t *testing.T, _ string, url secret.Text) { test(t, newInstance(t, url)) })
 }
 
-func (p place) flags() []string {
+func (p instance) flags() []string {
 	flags := []string{"--data-dir", p.data, "--root-key-file", p.root}
 	if !p.url.Empty() {
 		flags = append(flags, "--database-url", p.url.Reveal())
@@ -81,13 +97,13 @@ func (p place) flags() []string {
 }
 
 // admin runs an admin command to its end.
-func (p place) admin(t *testing.T, args ...string) (stdout, stderr string, code int) {
+func (p instance) admin(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	return run(t, append(append([]string{"admin"}, p.flags()...), args...)...)
 }
 
 // mustAdmin runs an admin command that must succeed, and reads its JSON answer.
-func (p place) mustAdmin(t *testing.T, out any, args ...string) {
+func (p instance) mustAdmin(t *testing.T, out any, args ...string) {
 	t.Helper()
 	stdout, stderr, code := p.admin(t, args...)
 	if code != 0 {
@@ -100,44 +116,60 @@ func (p place) mustAdmin(t *testing.T, out any, args ...string) {
 	}
 }
 
+// read reads an admin route of the running server. Without a server it runs the admin command that shows the same.
+// The tests read the wallet again and again, and a process for each time would be most of what they cost.
+func (p instance) read(t *testing.T, out any, route string, command ...string) {
+	t.Helper()
+	client := p.socket()
+	defer client.CloseIdleConnections()
+	response, err := client.Get("http://admin" + route)
+	if err != nil {
+		p.mustAdmin(t, out, command...)
+		return
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d %s %v", route, response.StatusCode, text, err)
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		t.Fatalf("%s: %v in %q", route, err, text)
+	}
+}
+
 func run(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
+	<-startChild(t, cmd)
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
 // A process is a running server.
 type process struct {
 	*exec.Cmd
-	place
+	instance
 	out, log *tail
 	done     chan struct{}
 }
 
 // start runs a server on a free port and does not wait for it.
-func (p place) start(t *testing.T, args ...string) *process {
+func (p instance) start(t *testing.T, args ...string) *process {
 	t.Helper()
-	s := &process{place: p, out: newTail(), log: newTail(), done: make(chan struct{})}
+	s := &process{instance: p, out: newTail(), log: newTail()}
 	all := append([]string{"serve", "--listen", "127.0.0.1:0", "--operations-listen", "off", "--bootstrap"}, p.flags()...)
 	s.Cmd = exec.Command(binary, append(all, args...)...)
 	s.Stdout, s.Stderr = s.out, s.log
-	if err := s.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = s.Wait(); close(s.done) }()
-	t.Cleanup(func() { s.kill() })
+	s.done = startChild(t, s.Cmd)
+	t.Cleanup(s.kill)
 	return s
 }
 
 // serve runs a server and waits until it serves.
-func (p place) serve(t *testing.T, args ...string) *process {
+func (p instance) serve(t *testing.T, args ...string) *process {
 	t.Helper()
 	s := p.start(t, args...)
 	s.await(t)
@@ -146,7 +178,7 @@ func (p place) serve(t *testing.T, args ...string) *process {
 
 func (s *process) await(t *testing.T) {
 	t.Helper()
-	if s.log.find(serving, s.done, 20*time.Second) == "" {
+	if s.log.find(serving, s.done) == "" {
 		t.Fatalf("the server does not serve:\n%s", s.log)
 	}
 }
@@ -159,7 +191,7 @@ var (
 func (s *process) address() string { return serving.FindStringSubmatch(s.log.String())[1] }
 
 // key is the key that the first start printed; its output may come a little after the log's.
-func (s *process) key() string { return s.out.find(keyText, s.done, 5*time.Second) }
+func (s *process) key() string { return s.out.find(keyText, s.done) }
 
 func (s *process) kill() {
 	_ = s.Process.Signal(syscall.SIGKILL)
@@ -173,15 +205,15 @@ func (s *process) stop(t *testing.T) int {
 	}
 	select {
 	case <-s.done:
-	case <-time.After(40 * time.Second):
+	case <-time.After(limit):
 		t.Fatal("the server does not stop")
 	}
 	return s.ProcessState.ExitCode()
 }
 
 // socket is a client of the server's admin socket.
-func (p place) socket() *http.Client {
-	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+func (p instance) socket() *http.Client {
+	return &http.Client{Timeout: limit, Transport: &http.Transport{
 		MaxIdleConnsPerHost: 16,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", p.data+"/admin.sock")
@@ -204,21 +236,21 @@ func status(t *testing.T, address, key string) int {
 	return response.StatusCode
 }
 
-// proves fails the test unless the ledger proves.
-func (p place) proves(t *testing.T) {
+// verifyLedger fails the test unless the ledger verifies.
+func (p instance) verifyLedger(t *testing.T) {
 	t.Helper()
 	var proof struct {
 		OK      bool
 		Entries int
 		Sum     json.Number
 	}
-	p.mustAdmin(t, &proof, "ledger", "verify", "--json")
+	p.read(t, &proof, "/admin/ledger/verification", "ledger", "verify", "--json")
 	if !proof.OK || proof.Sum != "0" {
-		t.Errorf("the ledger does not prove: %+v", proof)
+		t.Errorf("the ledger does not verify: %+v", proof)
 	}
 }
 
-// A tail is a process's output, readable while it runs.
+// A tail holds a process's output, and can be read while the process runs.
 type tail struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -238,9 +270,13 @@ func (t *tail) String() string {
 	return t.text.String()
 }
 
-// find waits for a line; it is empty when the process ends, or time does, without it.
-func (t *tail) find(what *regexp.Regexp, done <-chan struct{}, within time.Duration) string {
-	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+// find waits for a match. It is empty when the process ends without one, or the limit is over.
+func (t *tail) find(what *regexp.Regexp, done <-chan struct{}) string {
+	return t.findWithin(what, done, limit)
+}
+
+func (t *tail) findWithin(what *regexp.Regexp, done <-chan struct{}, within time.Duration) string {
+	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if found := what.FindString(t.String()); found != "" {
 			return found
 		}
@@ -263,5 +299,6 @@ func post(client *http.Client, path, body string) (int, string, error) {
 	return response.StatusCode, string(text), err
 }
 
-// transport is what the gateways of these tests reach their providers by. All of them pass on either: make transports.
+// transport is the HTTP client with which the servers reach their providers. `make transports` runs the tests with the
+// other one.
 func transport() string { return cmp.Or(os.Getenv("SOVEREIGN_TEST_TRANSPORT"), "lean") }

@@ -12,8 +12,9 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// gathered are 600 exchanges and runs with their grades: some that were logged, some runs, most sent along. Every fifteenth grade is
-// wrong. A logged exchange has its truth in what was asked or, where the model is simulated, in what it answered.
+// gathered are 600 exchanges and runs with their grades: some that were logged, some runs, most sent along. Every
+// fifteenth grade is wrong. A logged exchange has its truth in what was asked or, where the model is simulated, in what
+// it answered.
 func gathered(t *testing.T, c *caller, model string) []labelled {
 	t.Helper()
 	const requests, runs, all = 60, 20, 600
@@ -56,10 +57,10 @@ func gathered(t *testing.T, c *caller, model string) []labelled {
 
 // roundTrip labels, calibrates, finds the labels that are wrong, rules on them, and calibrates again.
 func roundTrip(t *testing.T, server *process, chats, judges string, found func(l *labelled) bool) {
-	p, c := server.place, server.caller()
+	p, c := server.instance, server.caller()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the server says:\n%s", server.log)
+			t.Logf("the server logged:\n%s", server.log)
 		}
 	})
 	p.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--retention", "7", "--json")
@@ -125,10 +126,10 @@ func roundTrip(t *testing.T, server *process, chats, judges string, found func(l
 		t.Errorf("%d questions were asked again", rows)
 	}
 	certifies(t, server, id, beforeText)
-	p.proves(t)
+	p.verifyLedger(t)
 }
 
-// adjudicated rules on all disagreements: wrong labels are corrected, the judge's errors are such, and one is ambiguous.
+// adjudicated rules on all disagreements: label errors, judge errors, and one that is ambiguous.
 func adjudicated(t *testing.T, c *caller, id string, remaining []disagreement, byID map[string]*labelled) map[string]string {
 	t.Helper()
 	rules, ambiguous := map[string]string{}, false
@@ -192,7 +193,7 @@ func certifies(t *testing.T, server *process, id, before string) {
 
 func TestTheFullRoundTripOnASimulatedJudge(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	server := p.serve(t, "--config", judgeConfig(t, "http://127.0.0.1:1", nil, map[string]string{
 		"chats": "quality: 0.5", "judges": "sensitivity: 0.97, specificity: 0.97",
 	}))
@@ -200,14 +201,15 @@ func TestTheFullRoundTripOnASimulatedJudge(t *testing.T) {
 }
 
 func TestTheFullRoundTripOnTheWire(t *testing.T) {
-	eachPlace(t, func(t *testing.T, p place) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p instance) {
 		provider := startProvider(t)
 		server := p.serve(t, "--config", judgeConfig(t, provider, map[string]string{"chats": "mock", "judges": "mock?judge&se=0.985&sp=0.985"}, nil))
 		roundTrip(t, server, "mock/chats", "mock/judges", func(l *labelled) bool { return providerSays(t, provider, l) == l.truth })
 	})
 }
 
-// providerSays asks the judge itself about a label, in the words of the gateway.
+// providerSays asks the mock judge directly about a label, with the gateway's prompt.
 func providerSays(t *testing.T, provider string, l *labelled) string {
 	t.Helper()
 	messages, _ := l.post["messages"].([]object)

@@ -17,7 +17,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"sovereign/e2e/sdk/golang"
 	"sovereign/internal/base/secret"
@@ -36,10 +35,11 @@ var behaviours = map[string]string{
 	"flaky":      "mock?status=429&retry_after=1&fail_first=3", // more often than a gateway tries, fewer than it and the package together
 	"down":       "mock?status=503",
 	"broken":     "mock?chunks=5&error_event_after=2",
-	"slow":       "mock?chunks=500&chunk_delay=10ms",
+	"slow":       "mock?chunks=500&chunk_delay=10ms&hang_after=100", // ends only when it is cancelled
 }
 
-// repaired are models whose answers only a gateway makes good: their usage is hidden, their deaths are told.
+// repaired are models whose faults the gateway corrects: it removes usage that was not asked for, and reports broken
+// streams.
 var repaired = map[string]string{
 	"unasked": "mock?chunks=5&usage=last",
 	"inline":  "mock?chunks=5&inline_usage",
@@ -49,6 +49,7 @@ var repaired = map[string]string{
 
 // The official packages work unmodified, with the mock provider behind a gateway.
 func TestTheOfficialSDKsWorkThroughTheGateway(t *testing.T) {
+	t.Parallel()
 	address := startProvider(t)
 	target := golang.Target{Provider: address, Models: map[string]string{"listed": "mock/chat", "sim_chat": "sim/chat", "sim_embedding": "sim/embedding"}}
 	upstream := maps.Clone(behaviours)
@@ -56,7 +57,7 @@ func TestTheOfficialSDKsWorkThroughTheGateway(t *testing.T) {
 	for name := range upstream {
 		target.Models[name] = "mock/" + name
 	}
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	server := p.serve(t, "--config", mockConfig(t, address, upstream), "--limits-breaker-failures", "0")
 	var poor struct {
 		APIKey string `json:"api_key"`
@@ -66,14 +67,15 @@ func TestTheOfficialSDKsWorkThroughTheGateway(t *testing.T) {
 	officialSDKs(t, target)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the gateway says:\n%s", server.log)
+			t.Logf("the gateway logged:\n%s", server.log)
 		}
-		p.proves(t)
+		p.verifyLedger(t)
 	})
 }
 
-// And they work with the mock provider itself, which shows that it speaks as a provider does.
+// The packages also work with the mock provider itself, which shows that it behaves as a provider does.
 func TestTheOfficialSDKsWorkWithTheMockProvider(t *testing.T) {
+	t.Parallel()
 	address := startProvider(t)
 	target := golang.Target{BaseURL: address + "/v1", Key: "provider-secret", Provider: address, Models: maps.Clone(behaviours)}
 	target.Models["listed"] = "mock/chat"
@@ -94,12 +96,12 @@ func officialSDKs(t *testing.T, target golang.Target) {
 	for name, command := range map[string]func(context.Context) *exec.Cmd{"node": node, "python": python} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*limit)
 			defer cancel()
 			child := command(ctx)
 			child.Env = environment
-			if out, err := child.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
+			if out, ok := runChild(t, child); !ok {
+				t.Errorf("%v\n%s", child.ProcessState, out)
 			}
 		})
 	}
@@ -111,7 +113,10 @@ func officialSDKs(t *testing.T, target golang.Target) {
 
 var buildProvider = sync.OnceValues(func() (path string, err error) {
 	path = filepath.Join(filepath.Dir(binary), "provider")
-	if out, err := exec.Command("go", "build", "-o", path, "./provider").CombinedOutput(); err != nil {
+	if os.Getenv("SOVEREIGN_TEST_BINARY") != "" { // built beside it
+		return path, nil
+	}
+	if out, err := build(path, "./provider").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the provider: %w\n%s", err, out)
 	}
 	_, err = os.ReadDir("provider") // a cached result must not outlive a change
@@ -120,21 +125,24 @@ var buildProvider = sync.OnceValues(func() (path string, err error) {
 
 var providerAddress = regexp.MustCompile(`http://\S+`)
 
-// startProvider runs the mock provider, and answers its address.
-func startProvider(t *testing.T) string {
+// mustBuildProvider returns the path of the mock provider.
+func mustBuildProvider(t *testing.T) string {
 	t.Helper()
 	path, err := buildProvider()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd, out, log, done := exec.Command(path), newTail(), newTail(), make(chan struct{})
+	return path
+}
+
+// startProvider runs the mock provider, and returns its address.
+func startProvider(t *testing.T) string {
+	t.Helper()
+	cmd, out, log := exec.Command(mustBuildProvider(t)), newTail(), newTail()
 	cmd.Stdout, cmd.Stderr = out, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { _ = cmd.Wait(); close(done) }()
+	done := startChild(t, cmd)
 	t.Cleanup(func() { _ = cmd.Process.Kill(); <-done })
-	address := out.find(providerAddress, done, 10*time.Second)
+	address := out.find(providerAddress, done)
 	if address == "" {
 		t.Fatalf("the provider does not serve: %s", log)
 	}
@@ -267,8 +275,8 @@ func installed(t *testing.T, name, version string, files []string, steps func(fo
 	for _, step := range steps(folder) {
 		cmd := exec.Command(step[0], step[1:]...)
 		cmd.Dir = folder
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", step, err, out)
+		if out, ok := runChild(t, cmd); !ok {
+			t.Fatalf("%v: %v\n%s", step, cmd.ProcessState, out)
 		}
 	}
 	writeFile(t, stamp, want)

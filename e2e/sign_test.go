@@ -24,8 +24,8 @@ const calibrated = `{"id":"cert_1","criterion_id":"crit_1","criterion_version":3
 	`"matrix":{"tp":69,"fp":2,"fn":3,"tn":46},"se":0.9583333333333334,"se_ci":[0.8830199438012387,0.9913284862541107],"sp":0.30000000000000004,` +
 	`"sp_ci":[1e-7,null],"trust":"measured","issued_at":"2026-03-01T00:00:00.000Z","voids":["a new version","naïve \"—\" ✓"]}`
 
-// sign makes a certificate with the key that the place's database holds, as the server does.
-func (p place) sign(t *testing.T) (certificate string, by vault.Signature) {
+// sign makes a certificate with the key in the instance's database, as the server does.
+func (p instance) sign(t *testing.T) (certificate string, by vault.Signature) {
 	t.Helper()
 	d, err := db.Open(t.Context(), p.data, p.url)
 	if err != nil {
@@ -56,12 +56,12 @@ func signedBy(t *testing.T, shown string, by vault.Signature) string {
 	return fmt.Sprintf(`%s,"signature":%s}`, shown[:len(shown)-1], member)
 }
 
-// independent verifies a certificate with a JOSE library that the server has no part of; jwks is a file or a URL.
+// independent verifies a certificate with a JOSE library that shares no code with the server; jwks is a file or a URL.
 func independent(t *testing.T, certificate, jwks string) (says string, err error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "certificate.json")
 	writeFile(t, path, certificate)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", "verify.mjs", path, jwks)
 	cmd.Dir = nodeFolder(t, "verify.mjs")
@@ -91,7 +91,7 @@ type signingKey struct {
 }
 
 // signingKeys lists the keys, and fails the test unless the first alone is in force.
-func (p place) signingKeys(t *testing.T) (ids []string) {
+func (p instance) signingKeys(t *testing.T) (ids []string) {
 	t.Helper()
 	var all struct{ Data []signingKey }
 	p.mustAdmin(t, &all, "signing-key", "list", "--limit", "1000", "--json")
@@ -108,7 +108,8 @@ func (p place) signingKeys(t *testing.T) (ids []string) {
 }
 
 func TestACertificateVerifiesWithAnIndependentLibraryUnlessAByteIsChanged(t *testing.T) {
-	p := newPlace(t, secret.Text{})
+	t.Parallel()
+	p := newInstance(t, secret.Text{})
 	server := p.serve(t)
 	certificate, by := p.sign(t)
 	if !verified(t, "as it was issued", certificate, server) {
@@ -131,7 +132,7 @@ func TestACertificateVerifiesWithAnIndependentLibraryUnlessAByteIsChanged(t *tes
 	jws := func(header, payload, signature string) string {
 		return signedBy(t, calibrated, vault.Signature{Alg: by.Alg, KeyID: by.KeyID, JWS: header + "." + payload + "." + signature})
 	}
-	// byteOf changes one byte of what a part encodes.
+	// byteOf changes one byte of the decoded part.
 	byteOf := func(part string) string {
 		raw, err := base64.RawURLEncoding.DecodeString(part)
 		if err != nil {
@@ -140,7 +141,7 @@ func TestACertificateVerifiesWithAnIndependentLibraryUnlessAByteIsChanged(t *tes
 		raw[len(raw)/2] ^= 1
 		return base64.RawURLEncoding.EncodeToString(raw)
 	}
-	stranger := newPlace(t, secret.Text{})
+	stranger := newInstance(t, secret.Text{})
 	stranger.serve(t).stop(t)
 	theirs, their := stranger.sign(t)
 	for why, changed := range map[string]string{
@@ -152,7 +153,7 @@ func TestACertificateVerifiesWithAnIndependentLibraryUnlessAByteIsChanged(t *tes
 		"the header":                   jws(byteOf(parts[0]), parts[1], parts[2]),
 		"the payload":                  jws(parts[0], byteOf(parts[1]), parts[2]),
 		"the signature":                jws(parts[0], parts[1], byteOf(parts[2])),
-		"the signature's spelling":     jws(parts[0], parts[1], parts[2][:len(parts[2])-1]+string(parts[2][len(parts[2])-1]+1)), // the last character has bits to spare
+		"the signature's spelling":     jws(parts[0], parts[1], parts[2][:len(parts[2])-1]+string(parts[2][len(parts[2])-1]+1)), // base64 ignores some bits of the last character
 		"the key's name":               shown(`"key_id":"`+by.KeyID[:1], `"key_id":"`+string(by.KeyID[0]^1)),
 		"the algorithm's name":         shown(`"alg":"EdDSA"`, `"alg":"EdDSB"`),
 		"a key that is not in the set": theirs,
@@ -168,7 +169,8 @@ func TestACertificateVerifiesWithAnIndependentLibraryUnlessAByteIsChanged(t *tes
 }
 
 func TestWhatARetiredKeySignedVerifiesAlsoAfterARestore(t *testing.T) {
-	eachPlace(t, func(t *testing.T, p place) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p instance) {
 		server := p.serve(t)
 		certificate, by := p.sign(t)
 		var done struct{ From, To string }
@@ -181,7 +183,7 @@ func TestWhatARetiredKeySignedVerifiesAlsoAfterARestore(t *testing.T) {
 		if now.KeyID != done.To {
 			t.Errorf("signed by %s, and %s is in force", now.KeyID, done.To)
 		}
-		elsewhere := newPlace(t, secret.Text{})
+		elsewhere := newInstance(t, secret.Text{})
 		copyFile(t, p.root, elsewhere.root)
 		p.mustAdmin(t, nil, "backup", elsewhere.root+".backup")
 		elsewhere.mustAdmin(t, nil, "restore", elsewhere.root+".backup")
@@ -203,9 +205,11 @@ func TestWhatARetiredKeySignedVerifiesAlsoAfterARestore(t *testing.T) {
 	})
 }
 
-// The signing key is rotated, and the server is killed at a random moment of it: one key is in force, and no key is lost.
+// The signing key is rotated, and the server is killed at a random moment of it: one key is in force, and no key is
+// lost.
 func TestDrillKillDuringSigningKeyRotation(t *testing.T) {
-	eachPlace(t, func(t *testing.T, p place) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p instance) {
 		server := p.serve(t)
 		known := p.signingKeys(t)
 		for range drills(8, 120) {

@@ -25,24 +25,20 @@ import (
 var curlLine = regexp.MustCompile(`(?m)^ *curl .*$`)
 
 func TestMakeRunAnswersThePrintedCurlLineAndASecondStartKeepsTheData(t *testing.T) {
-	p := newPlace(t, secret.Text{})
+	t.Parallel()
+	p := newInstance(t, secret.Text{})
 	start := func() (*exec.Cmd, *tail, *tail, chan struct{}) {
 		cmd := exec.Command("make", "-C", "..", "run", "ARGS=--listen 127.0.0.1:0 --operations-listen off "+strings.Join(p.flags(), " "))
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		out, log, done := newTail(), newTail(), make(chan struct{})
+		out, log := newTail(), newTail()
 		cmd.Stdout, cmd.Stderr = out, log
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		go func() { _ = cmd.Wait(); close(done) }()
-		t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); <-done })
-		if log.find(serving, done, 3*time.Minute) == "" {
+		done := startGroup(t, cmd)
+		if log.findWithin(serving, done, 10*limit) == "" {
 			t.Fatalf("make run does not serve: %s %s", out, log)
 		}
 		return cmd, out, log, done
 	}
 	cmd, out, _, done := start()
-	line := out.find(curlLine, done, 5*time.Second)
+	line := out.find(curlLine, done)
 	answer, err := exec.Command("sh", "-c", line).Output()
 	if err != nil {
 		t.Fatalf("%s: %v", line, err)
@@ -67,10 +63,11 @@ func TestMakeRunAnswersThePrintedCurlLineAndASecondStartKeepsTheData(t *testing.
 	if b := p.wallet(t, "default"); b.Spent == 0 || b.Balance+b.Spent != 25*money.Dollar || b.Held != 0 {
 		t.Errorf("%+v", b)
 	}
-	p.proves(t)
+	p.verifyLedger(t)
 }
 
 func TestBadStartsAreOneLineAndChangeNothing(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -84,30 +81,32 @@ func TestBadStartsAreOneLineAndChangeNothing(t *testing.T) {
 		return path
 	}
 	cases := map[string]struct {
-		args func(t *testing.T, p place) []string
+		args func(t *testing.T, p instance) []string
 		want string
 	}{
-		"port taken":            {func(*testing.T, place) []string { return []string{"--listen", taken.Addr().String()} }, "is taken already"},
-		"operations port taken": {func(*testing.T, place) []string { return []string{"--operations-listen", taken.Addr().String()} }, "is taken already"},
-		"unknown flag":          {func(*testing.T, place) []string { return []string{"--lisen", "x"} }, "unknown flag --lisen"},
-		"unknown config key":    {func(t *testing.T, _ place) []string { return []string{"--config", config(t, "a: 1\n")} }, "sovereign.yaml:1: unknown key a"},
-		"wrong config value": {func(t *testing.T, _ place) []string {
+		"port taken":            {func(*testing.T, instance) []string { return []string{"--listen", taken.Addr().String()} }, "is taken already"},
+		"operations port taken": {func(*testing.T, instance) []string { return []string{"--operations-listen", taken.Addr().String()} }, "is taken already"},
+		"unknown flag":          {func(*testing.T, instance) []string { return []string{"--lisen", "x"} }, "unknown flag --lisen"},
+		"unknown config key":    {func(t *testing.T, _ instance) []string { return []string{"--config", config(t, "a: 1\n")} }, "sovereign.yaml:1: unknown key a"},
+		"wrong config value": {func(t *testing.T, _ instance) []string {
 			return []string{"--config", config(t, "\nlimits: {body: big}\n")}
 		}, "sovereign.yaml:2: limits.body"},
-		"no config file":    {func(*testing.T, place) []string { return []string{"--config", "/nowhere/sovereign.yaml"} }, "no such file"},
-		"data not writable": {func(_ *testing.T, p place) []string { return []string{"--data-dir", p.root + "/data"} }, "is not writable"},
-		"data folder too long": {func(_ *testing.T, p place) []string {
+		"no config file":    {func(*testing.T, instance) []string { return []string{"--config", "/nowhere/sovereign.yaml"} }, "no such file"},
+		"data not writable": {func(_ *testing.T, p instance) []string { return []string{"--data-dir", p.root + "/data"} }, "is not writable"},
+		"data folder too long": {func(_ *testing.T, p instance) []string {
 			return []string{"--data-dir", p.data + strings.Repeat("/long", 30)}
 		}, "too long"},
-		"postgres unreachable": {func(*testing.T, place) []string {
+		"postgres unreachable": {func(*testing.T, instance) []string {
 			return []string{"--database-url", "postgres://u:canary@127.0.0.1:1/x"}
 		}, "PostgreSQL at 127.0.0.1:1 cannot be reached"},
-		"no PostgreSQL URL":   {func(*testing.T, place) []string { return []string{"--database-url", "mysql://u:canary@x/y"} }, "database_url is not a PostgreSQL URL"},
-		"no root key file":    {func(_ *testing.T, p place) []string { return []string{"--root-key-file", p.data + "/core.db"} }, "is not a root key file"},
-		"missing root key":    {func(_ *testing.T, p place) []string { return []string{"--root-key-file", p.root + ".other"} }, "is missing"},
-		"missing certificate": {func(*testing.T, place) []string { return []string{"--tls-cert", "/nowhere", "--tls-key", "/nowhere"} }, "tls: open /nowhere"},
+		"no PostgreSQL URL": {func(*testing.T, instance) []string { return []string{"--database-url", "mysql://u:canary@x/y"} }, "database_url is not a PostgreSQL URL"},
+		"no root key file":  {func(_ *testing.T, p instance) []string { return []string{"--root-key-file", p.data + "/core.db"} }, "is not a root key file"},
+		"missing root key":  {func(_ *testing.T, p instance) []string { return []string{"--root-key-file", p.root + ".other"} }, "is missing"},
+		"missing certificate": {func(*testing.T, instance) []string {
+			return []string{"--tls-cert", "/nowhere", "--tls-key", "/nowhere"}
+		}, "tls: open /nowhere"},
 	}
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	p.serve(t).stop(t)
 	before := everything(t, p)
 	for name, c := range cases {
@@ -122,7 +121,7 @@ func TestBadStartsAreOneLineAndChangeNothing(t *testing.T) {
 	}
 }
 
-// fails wants one line, exit code 1, and no secret.
+// fails checks for one error line, exit code 1, and no secret.
 func fails(t *testing.T, stdout, stderr string, code int, want string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
@@ -132,7 +131,7 @@ func fails(t *testing.T, stdout, stderr string, code int, want string) {
 }
 
 // everything is the data folder and the root key, as one text.
-func everything(t *testing.T, p place) string {
+func everything(t *testing.T, p instance) string {
 	t.Helper()
 	var out strings.Builder
 	err := filepath.WalkDir(filepath.Dir(p.data), func(path string, entry fs.DirEntry, err error) error {
@@ -150,7 +149,8 @@ func everything(t *testing.T, p place) string {
 }
 
 func TestSecondServerOnTheSameDataIsRefused(t *testing.T) {
-	eachPlace(t, func(t *testing.T, p place) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p instance) {
 		first := p.serve(t)
 		second := p
 		if !p.url.Empty() {
@@ -166,9 +166,10 @@ func TestSecondServerOnTheSameDataIsRefused(t *testing.T) {
 }
 
 func TestNewerDatabaseAndWrongRootKeyAreRefused(t *testing.T) {
-	p := newPlace(t, dbtest.Postgres(t))
+	t.Parallel()
+	p := newInstance(t, dbtest.Postgres(t))
 	p.serve(t).stop(t)
-	other := newPlace(t, secret.Text{})
+	other := newInstance(t, secret.Text{})
 	other.serve(t).stop(t)
 	wrong := p
 	wrong.root = other.root
@@ -189,9 +190,10 @@ func TestNewerDatabaseAndWrongRootKeyAreRefused(t *testing.T) {
 	fails(t, stdout, stderr, code, "the database is newer than this binary")
 }
 
-// A mistyped place must not become a second, empty installation, and a folder knows which engine its data is in.
+// A mistyped folder must not become a second, empty installation. A folder records the engine that holds its data.
 func TestAdminNeverMakesAnInstallationByMistake(t *testing.T) {
-	lite := newPlace(t, secret.Text{})
+	t.Parallel()
+	lite := newInstance(t, secret.Text{})
 	foreign := lite
 	foreign.data = t.TempDir()
 	writeFile(t, foreign.data+"/notes.txt", "mine")
@@ -214,7 +216,7 @@ func TestAdminNeverMakesAnInstallationByMistake(t *testing.T) {
 	stdout, stderr, code = crossed.admin(t, "workspace", "list")
 	fails(t, stdout, stderr, code, "is in the embedded database, and database_url is set")
 
-	post := newPlace(t, dbtest.Postgres(t))
+	post := newInstance(t, dbtest.Postgres(t))
 	stdout, stderr, code = post.admin(t, "workspace", "list")
 	fails(t, stdout, stderr, code, "there is no data folder")
 	post.serve(t).stop(t)
@@ -228,7 +230,8 @@ func TestAdminNeverMakesAnInstallationByMistake(t *testing.T) {
 }
 
 func TestFailedFirstStartLeavesNothing(t *testing.T) {
-	p := newPlace(t, secret.Text{})
+	t.Parallel()
+	p := newInstance(t, secret.Text{})
 	p.root = "/proc/nowhere/root.key"
 	stdout, stderr, code := run(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--operations-listen", "off"}, p.flags()...)...)
 	fails(t, stdout, stderr, code, "root key file /proc/nowhere/root.key")
@@ -238,16 +241,16 @@ func TestFailedFirstStartLeavesNothing(t *testing.T) {
 }
 
 func TestReadinessIsToldToSystemd(t *testing.T) {
-	path := newPlace(t, secret.Text{}).data + ".sock"
+	path := newInstance(t, secret.Text{}).data + ".sock"
 	told, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = told.Close() }()
 	t.Setenv("NOTIFY_SOCKET", path)
-	s := newPlace(t, secret.Text{}).serve(t)
+	s := newInstance(t, secret.Text{}).serve(t)
 	for _, want := range []string{"READY=1", "STOPPING=1"} {
-		_ = told.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = told.SetReadDeadline(time.Now().Add(limit))
 		text := make([]byte, 64)
 		n, err := told.Read(text)
 		if err != nil || string(text[:n]) != want {

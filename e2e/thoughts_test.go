@@ -24,7 +24,7 @@ func thinkingTalk(model, about string) openai.ChatCompletionNewParams {
 	return talk
 }
 
-// answerTo goes on with what was said, and the results of its calls.
+// answerTo continues a conversation with the assistant's message and the results of its calls.
 func answerTo(t *testing.T, talk openai.ChatCompletionNewParams, what *said) openai.ChatCompletionNewParams {
 	t.Helper()
 	talk.Messages = append(talk.Messages, param.Override[openai.ChatCompletionMessageParamUnion](json.RawMessage(what.text(t))))
@@ -34,7 +34,7 @@ func answerTo(t *testing.T, talk openai.ChatCompletionNewParams, what *said) ope
 	return talk
 }
 
-// kinds are the types of the blocks that the assistant's last turn had when it came back to the provider.
+// kinds are the types of the blocks of the assistant's last turn in a request to the provider.
 func kinds(t *testing.T, body string) string {
 	t.Helper()
 	var sent struct {
@@ -58,9 +58,10 @@ func kinds(t *testing.T, body string) string {
 	return strings.Join(all, " ")
 }
 
-// What a model thought between its words and its calls comes back to it there, whether it was streamed or not; another
-// model is not shown it.
+// Thoughts between a model's words and calls are sent back in their places, streamed or not. Another model does not get
+// them.
 func TestThoughtsComeBackToTheirPlacesAndTheirModel(t *testing.T) {
+	t.Parallel()
 	_, client, provider := wires(t, map[string]string{
 		"claude/between": "interleaved-mock?tool&text=2&reasoning=2&preface=2&sealed",
 		"claude/other":   "mock?tool&text=2&reasoning=2",

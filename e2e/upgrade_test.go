@@ -12,19 +12,20 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-// facts are what must be true of kept data.
+// facts are what must hold for the kept data of an earlier schema.
 type facts struct {
 	Key, Revoked string
 	Balance      json.Number `json:"balance_usd"`
 	Requests     int
 
-	Alias, Dataset, Provider string // since there are such
+	Alias, Dataset, Provider string // empty where the schema is older than they are
 	Examples                 int
 }
 
-// The data of every earlier schema comes up on this binary, on either engine, with its keys, its money, its usage, its
-// trail, and what its workspace made.
+// This binary opens the data of every earlier schema, on either engine, with its keys, money, usage, audit trail, and
+// what its workspace made.
 func TestDataOfEveryEarlierSchemaComesUp(t *testing.T) {
+	t.Parallel()
 	kept, err := filepath.Glob("testdata/schema-*")
 	if err != nil || len(kept) == 0 {
 		t.Fatal("no kept data", err)
@@ -40,11 +41,11 @@ func TestDataOfEveryEarlierSchemaComesUp(t *testing.T) {
 				if err := json.Unmarshal(text, &facts); err != nil {
 					t.Fatal(err)
 				}
-				p := newPlace(t, url)
+				p := newInstance(t, url)
 				copyFile(t, folder+"/root.key", p.root)
 				p.mustAdmin(t, nil, "restore", folder+"/backup")
 				server := p.serve(t)
-				p.proves(t)
+				p.verifyLedger(t)
 				if got := status(t, server.address(), facts.Key); got != 200 {
 					t.Errorf("its key: %d", got)
 				}
@@ -76,8 +77,8 @@ func TestDataOfEveryEarlierSchemaComesUp(t *testing.T) {
 	}
 }
 
-// made checks what the workspace has made: its alias answers, its dataset is whole, its key at a provider opens.
-func (f facts) made(t *testing.T, p place, server *process) {
+// made checks what the workspace had made: its alias answers, its dataset is complete, its provider key decrypts.
+func (f facts) made(t *testing.T, p instance, server *process) {
 	t.Helper()
 	owner := server.callerWith(f.Key)
 	if f.Alias != "" {

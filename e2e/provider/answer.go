@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -13,7 +14,7 @@ import (
 	"time"
 )
 
-// An answer is one response on its way. Its methods report false when the client is gone, and the answer with it.
+// An answer is one response that is being sent. Its methods return false when the client is gone.
 type answer struct {
 	w      http.ResponseWriter
 	r      *http.Request
@@ -37,7 +38,7 @@ var faults = map[string]func(*answer){
 	"error_event": func(a *answer) { a.lines(a.wire.broken(a, "the provider broke down in the middle")) },
 }
 
-// strikes lets the plan's fault happen if it is due after so many chunks, and reports whether it did.
+// strikes makes the plan's fault happen if it is due after that many chunks, and reports whether it did.
 func (a *answer) strikes(chunks int) bool {
 	if a.plan.fault == "" || a.plan.after > chunks {
 		return false
@@ -171,6 +172,16 @@ func (a *answer) pause(d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
+	case <-a.r.Context().Done():
+		return false
+	}
+}
+
+// await waits for the end of another context. It is false when the client leaves first.
+func (a *answer) await(other context.Context) bool {
+	select {
+	case <-other.Done():
 		return true
 	case <-a.r.Context().Done():
 		return false

@@ -23,7 +23,7 @@ var anthropicWire = wire{
 	ping: event{name: "ping", value: map[string]any{"type": "ping"}}.lines(),
 }
 
-// anthropicKinds are the types of errors by status; of any other status they are empty, and told as api_error.
+// anthropicKinds are the types of errors by status. Every other status is an api_error.
 var anthropicKinds = map[int]string{
 	http.StatusBadRequest: "invalid_request_error", http.StatusUnprocessableEntity: "invalid_request_error",
 	http.StatusUnauthorized: "authentication_error", http.StatusPaymentRequired: "billing_error", http.StatusForbidden: "permission_error",
@@ -42,26 +42,26 @@ func anthropicError(kind, message, id string) any {
 	return out
 }
 
-// signed vouches for what this provider said, so that it knows its own when it comes back.
+// signed signs what this provider said, so that it recognizes it when it comes back.
 func signed(parts ...string) string {
 	sum := sha256.Sum256([]byte(secretKey + "\x00" + strings.Join(parts, "\x00")))
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// A trail is what an answer has said so far. A thought is signed with it: it is known again in its own place alone.
+// A trail is what an answer has said so far. A thought is signed together with it, and so is valid only in its place.
 type trail struct{ said strings.Builder }
 
 func (t *trail) text(words string)          { t.said.WriteString(words) }
 func (t *trail) mark(kind string)           { t.said.WriteString("\x00" + kind + "\x00") }
 func (t *trail) sign(thought string) string { return signed("thinking", thought, t.said.String()) }
 
-// interleaved is how the name of a model begins that thinks again before every call.
+// interleaved is the prefix of models that think again before every call.
 const interleaved = "interleaved-"
 
-// sealedThought is the one thought that nobody else can read.
+// sealedThought is a thought that only the provider can read.
 func sealedThought() string { return signed("sealed") }
 
-// readMessages reads a request with Anthropic's own types, and holds it to the rules of the API.
+// readMessages reads a request with Anthropic's own types, and checks it by the rules of the API.
 func readMessages(a *answer) error {
 	if a.r.Header.Get("Anthropic-Version") == "" {
 		return bad("anthropic-version", "the header is required")

@@ -140,7 +140,7 @@ func (m *anthropicAnswer) step(s *anthropicStream, d delta) {
 	}
 }
 
-// sealing ends the thinking: with its signature, and what nobody can read.
+// sealing ends the thinking, with its signature and the sealed thought.
 func (m *anthropicAnswer) sealing(s *anthropicStream) {
 	if s.block != "thinking" {
 		return
@@ -169,7 +169,7 @@ func (s *anthropicStream) add(kind string, value map[string]any) {
 	s.out = append(s.out, event{name: kind, value: value})
 }
 
-// open begins a block, unless it is open already. The provider gives a sign of life after the first.
+// open begins a block, unless it is open already. The provider sends a ping after the first.
 func (s *anthropicStream) open(name string, block map[string]any) {
 	if s.block == name {
 		return

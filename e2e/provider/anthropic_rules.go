@@ -9,7 +9,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go"
 )
 
-// A turn is what one side says until it is the other's: messages of the same role in a row are one.
+// A turn is all messages of one role in a row.
 type turn struct {
 	role   string
 	blocks []anthropic.ContentBlockParamUnion
@@ -26,7 +26,7 @@ const (
 	mostMarks   = 4 // of the prompt's cache
 )
 
-// anthropicRules are what the API holds requests to, and converters get wrong.
+// anthropicRules are the rules of the API that converters break.
 func anthropicRules(p *anthropic.MessageNewParams) ([]turn, error) {
 	temperature := p.Temperature.Or(1)
 	switch {
@@ -66,7 +66,7 @@ func anthropicRules(p *anthropic.MessageNewParams) ([]turn, error) {
 
 func blank(text string) bool { return strings.TrimSpace(text) == "" }
 
-// unthought reports whether the model is to go on from results of tools that it called without a thought.
+// unthought reports whether the request continues after tool calls that have no thought before them.
 func unthought(turns []turn) bool {
 	called := false
 	for _, t := range slices.Backward(turns) {
@@ -188,7 +188,7 @@ func anthropicTurns(p *anthropic.MessageNewParams) (turns []turn, err error) {
 	return turns, nil
 }
 
-// mine is the side whose blocks they are; the others are everybody's.
+// mine is the role that may send a block; the blocks that are not listed may come from either.
 var mine = map[string]string{"tool_use": "assistant", "thinking": "assistant", "redacted_thinking": "assistant", "tool_result": "user", "image": "user", "document": "user"}
 
 func blockRules(place, role string, b anthropic.ContentBlockParamUnion, before *trail) error {
@@ -224,7 +224,7 @@ func blockRules(place, role string, b anthropic.ContentBlockParamUnion, before *
 	return nil
 }
 
-// follow goes on with a block. Texts are one, however they are divided.
+// follow continues with a block. Consecutive texts count as one.
 func (t *trail) follow(b anthropic.ContentBlockParamUnion) {
 	switch {
 	case b.OfText != nil:
@@ -247,7 +247,7 @@ func imageRules(place string, image *anthropic.ImageBlockParam) error {
 	return nil
 }
 
-// callRules want every call to be answered in the next turn, first of all, and nothing else to be.
+// callRules check that the next turn begins with one result for every call, and has no other results.
 func callRules(turns []turn) error {
 	seen := map[string]bool{}
 	var open []string
@@ -287,7 +287,7 @@ func callRules(turns []turn) error {
 	return nil
 }
 
-// message is a turn as far as the answer depends on it. One that brings results is the tools'.
+// message is a turn as far as the answer depends on it. A turn with results has the role of a tool.
 func (t turn) message() message {
 	role, texts := t.role, []string{}
 	for _, b := range t.blocks {

@@ -57,7 +57,7 @@ func claudeSays(t *testing.T, client anthropic.Client, params anthropic.MessageN
 	return whole
 }
 
-// claudeGist is an answer in a line.
+// claudeGist is a summary of an answer in one line.
 func claudeGist(m *anthropic.Message) string {
 	var out []string
 	for _, b := range m.Content {
@@ -130,7 +130,7 @@ func TestAnthropicsPackageReadsTheSameFromStreamsAndBodies(t *testing.T) {
 	}
 }
 
-// Thoughts that stood between a text and calls are known again in their places alone.
+// Thoughts between a text and calls are accepted only in their places.
 func TestAnthropicsThoughtsStayWhereTheyWere(t *testing.T) {
 	client := claude(start(t))
 	params := claudeAsk("interleaved-mock?tool&reasoning=2&preface=2&sealed")
@@ -168,7 +168,7 @@ func TestAnthropicsThoughtsStayWhereTheyWere(t *testing.T) {
 	}
 }
 
-// What the provider said comes back to it unchanged, results and all, and is understood.
+// The provider accepts its own messages when they come back unchanged with results.
 func TestAnthropicsToolTurnsGoRound(t *testing.T) {
 	client := claude(start(t))
 	params := claudeAsk("mock?tool&reasoning=2&sealed")

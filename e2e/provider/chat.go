@@ -175,7 +175,7 @@ type reply struct {
 	Calls     []call  `json:"tool_calls,omitempty"`
 }
 
-// A body is a completion, or a chunk of one. No usage is none at all: null has to be said.
+// A body is a completion, or a chunk of one. Usage is left out when it is nil; null must be set explicitly.
 type body struct {
 	ID          string          `json:"id"`
 	Object      string          `json:"object"`

@@ -85,7 +85,7 @@ func TestCohereRefusesInItsOwnWords(t *testing.T) {
 	}
 }
 
-// The widespread shape promises no order, and this provider keeps none.
+// The format of Jina and vLLM promises no order, and this provider keeps none.
 func TestRanksInTheWidespreadShapeComeWorstFirst(t *testing.T) {
 	address := start(t)
 	for more, want := range map[string]string{

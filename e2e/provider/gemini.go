@@ -107,7 +107,7 @@ func (p *provider) readGemini(a *answer) error {
 	return nil
 }
 
-// tell says the request in our words.
+// tell translates the request into an ask.
 func (r *geminiRequest) tell(a *ask) {
 	contents := r.Contents
 	if r.SystemInstruction != nil {

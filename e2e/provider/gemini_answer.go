@@ -103,7 +103,7 @@ func (g *geminiAnswer) called(i int) any {
 
 func (g *geminiAnswer) vouched() string { return seal(signed("text", *g.Content)) }
 
-// seal writes a signature as bytes, which JSON has in base64.
+// seal encodes a signature in base64, as JSON does bytes.
 func seal(signature string) string { return base64.StdEncoding.EncodeToString([]byte(signature)) }
 
 func arguments(c call) (out map[string]any) {

@@ -14,7 +14,7 @@ var geminiName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$`)
 // foreign are signatures that Google accepts for calls which none of its models made.
 var foreign = []string{"skip_thought_signature_validator", "context_engineering_is_the_way_to_go"}
 
-// geminiRules are what the API holds requests to, and converters get wrong.
+// geminiRules are the rules of the API that converters break.
 func geminiRules(r *geminiRequest) error {
 	if len(r.Contents) == 0 {
 		return bad("contents", "it must not be empty")
@@ -162,9 +162,9 @@ func (p *provider) geminiCalls(contents []*genai.Content, own bool) error {
 	return nil
 }
 
-// geminiSignatures recognizes what it has given out, by its id or, without one, by what it says: the first call of a turn
-// must come back with its signature, its own where the plan wants that, and no signature on anything else than it was
-// given for.
+// geminiSignatures recognizes what it has given out, by its id or, without one, by what it says: the first call of a
+// turn must come back with its signature, its own where the plan wants that, and no signature on anything else than it
+// was given for.
 func (p *provider) geminiSignatures(place string, content *genai.Content, own bool) error {
 	first := true
 	for _, part := range content.Parts {

@@ -25,7 +25,7 @@ func google(t *testing.T, address, key string) *genai.Client {
 // geminiModel is a model's name as it stands in a path; Google's package wants no & in it.
 func geminiModel(model string) string { return strings.ReplaceAll(url.PathEscape(model), "&", "%26") }
 
-// geminiGist is an answer in a line.
+// geminiGist is a summary of an answer in one line.
 func geminiGist(pieces ...*genai.GenerateContentResponse) string {
 	var said, thought, signature strings.Builder
 	var calls []string

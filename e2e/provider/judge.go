@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// judgements are the ways in which a judge answers.
+// judgements are the ways in which a judge can answer.
 var judgements = []string{"right", "obey", "fence", "garbage", "refuse", "contradict", "truncated", "empty", "hang"}
 
 // judged sets how the model judges: judge alone is right.
@@ -52,7 +52,7 @@ func drawn(what, text string) float64 {
 	return float64(binary.BigEndian.Uint64(sum[:8])>>11) / (1 << 53)
 }
 
-// opine is what a judge makes of a text: its last marker says the truth, and a text without one fails.
+// opine is the judge's answer to a text. Its last marker states the truth; a text without a marker fails.
 func (p *plan) opine(text string) opinion {
 	found := truth.FindAllStringSubmatch(text, -1)
 	passes := len(found) > 0 && found[len(found)-1][1] == "pass"
@@ -67,8 +67,8 @@ func (p *plan) opine(text string) opinion {
 	return opinion{"It does not meet the rubric.", grade, "fail"}
 }
 
-// unquoted is a text without the quoted lines of its fences. A fence is what stands between a line BEGIN and a line END of the same
-// mark, and a line in it is quoted if it says so: a text that gets out of either is not.
+// unquoted is a text without the quoted lines of its fences. A fence is what stands between a line BEGIN and a line END
+// of the same mark, and a line in it is quoted if it says so: a text that gets out of either is not.
 func unquoted(text string) string {
 	var open string
 	var out []string
@@ -85,7 +85,7 @@ func unquoted(text string) string {
 	return strings.Join(out, "\n")
 }
 
-// drafts are answered to whoever asks for something else than a verdict, by the name of the schema.
+// drafts are the answers to requests for something other than a verdict, by the name of the schema.
 var drafts = map[string]any{
 	"improvement": map[string]any{"changes": []string{"It says what passes."}, "rubric": "The response is right, and says why. Anything else fails."},
 	"suggestions": map[string]any{"criteria": []any{

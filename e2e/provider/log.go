@@ -14,7 +14,7 @@ const (
 	maxBodyBytes = 256 << 20
 )
 
-// A record is one request that came.
+// A record is one request.
 type record struct {
 	At          time.Time   `json:"at"`
 	Path        string      `json:"path"`
@@ -26,7 +26,7 @@ type record struct {
 	ChunksSent  int         `json:"chunks_sent"`  // content chunks of a stream
 }
 
-// A log is the requests that came, as many as fit.
+// A log keeps the last requests.
 type log struct {
 	mu      sync.Mutex
 	records []*record
@@ -48,7 +48,7 @@ func (l *log) add(r *record) {
 	}
 }
 
-// change changes a record that readers may be looking at.
+// change changes a record while others may read it.
 func (l *log) change(r *record, how func(*record)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,6 +16,8 @@
 // A token is a word: what stands between white space. The input is the text of the messages or of the embedded inputs,
 // the output is the text, the reasoning, and the names and arguments of tool calls, of all choices together.
 //
+// POST /release lets every model answer that is held, now and from then on.
+//
 // GET /log answers every request that came, oldest first, as a JSON array of {at, path, header, body, status, finished,
 // cancelled_at, chunks_sent}; POST /log/reset forgets them. It keeps the last 10,000, and of bodies at most 64 MiB.
 package main

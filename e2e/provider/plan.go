@@ -16,6 +16,7 @@ import (
 type plan struct {
 	name                string // the model's, without the parameters
 	latency, chunkDelay time.Duration
+	held                bool // until POST /release
 
 	chunks, text, big, reasoning, preface int
 	tool, json, sealed, vouched           bool
@@ -41,13 +42,13 @@ type plan struct {
 	split                                   int
 }
 
-// atOnce is when a fault strikes before the head of the answer, never one that waited for more chunks than there were.
+// atOnce is a fault before the head of the answer. never is one after more chunks than there are.
 const (
 	atOnce = -1
 	never  = math.MaxInt
 )
 
-// overloaded is a status that Anthropic has and HTTP has not.
+// overloaded is a status of Anthropic's that HTTP does not define.
 const overloaded = 529
 
 type parameter struct {
@@ -55,9 +56,10 @@ type parameter struct {
 	set  func(p *plan, value string) error
 }
 
-// parameters is everything that a model's name can say. A switch is on when it is there: its value is not read.
+// parameters are all parameters of a model's name. A switch is on when it is present: its value is not read.
 var parameters = map[string]parameter{
 	"latency":     {"until the head of the answer, such as 60ms", duration(func(p *plan) *time.Duration { return &p.latency })},
+	"held":        {"no answer before POST /release", on(func(p *plan) *bool { return &p.held })},
 	"chunks":      {"content chunks of a stream (3), if there are as many words", number(func(p *plan) *int { return &p.chunks })},
 	"chunk_delay": {"between the chunks of a stream, such as 5ms", duration(func(p *plan) *time.Duration { return &p.chunkDelay })},
 	"text":        {"words of the answer (as many as chunks); max_tokens cuts them", number(func(p *plan) *int { return &p.text })},
@@ -107,7 +109,7 @@ var parameters = map[string]parameter{
 	"refuse_stream_options": {"400 when the body has stream_options", on(func(p *plan) *bool { return &p.refuseStreamOptions })},
 }
 
-// parsePlan reads a model's name. What it does not know it refuses, so that a test cannot misspell a parameter.
+// parsePlan reads a model's name. It refuses unknown parameters, so that a test cannot misspell one.
 func parsePlan(model string) (plan, error) {
 	name, query, _ := strings.Cut(model, "?")
 	p := plan{name: name, chunks: 3, text: -1, usage: "normal", se: 1, sp: 1, misrule: 1}
@@ -133,7 +135,7 @@ func parsePlan(model string) (plan, error) {
 	return p, nil
 }
 
-// heal is the plan of a request that has failed often enough.
+// heal removes the failure from the plan of a request that has failed often enough.
 func (p *plan) heal() { p.status, p.fault = 0, "" }
 
 func duration(field func(*plan) *time.Duration) func(*plan, string) error {

@@ -19,13 +19,15 @@ import (
 const secretKey = "provider-secret"
 
 type provider struct {
-	log   *log
-	ids   atomic.Int64
-	calls sync.Map // the signed ones that were given out as Gemini, by their ids and by what they say
+	log      *log
+	released context.Context // ends with POST /release
+	ids      atomic.Int64
+	calls    sync.Map // the signed ones that were given out as Gemini, by their ids and by what they say
 }
 
 func newProvider() http.Handler {
-	p := &provider{log: newLog()}
+	released, release := context.WithCancel(context.Background())
+	p := &provider{log: newLog(), released: released}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", p.infer(&openAI, readAsk, p.chat))
 	mux.HandleFunc("POST /v1/embeddings", p.infer(&openAI, readAsk, p.embeddings))
@@ -45,13 +47,17 @@ func newProvider() http.Handler {
 		p.log.reset()
 		w.WriteHeader(http.StatusNoContent)
 	})
+	mux.HandleFunc("POST /release", func(w http.ResponseWriter, _ *http.Request) {
+		release()
+		w.WriteHeader(http.StatusNoContent)
+	})
 	mux.HandleFunc("/", p.admit(&openAI, func(a *answer) {
 		a.refuse(http.StatusNotFound, "", "", fmt.Sprintf("there is no %s %s", a.r.Method, a.r.URL.Path))
 	}))
 	return mux
 }
 
-// admit records a request, watches its client, and lets it through if it knows the key.
+// admit records a request and when its client leaves, and refuses a wrong key.
 func (p *provider) admit(by *wire, then func(*answer)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		came := time.Now().UTC()
@@ -78,7 +84,7 @@ func (p *provider) admit(by *wire, then func(*answer)) http.HandlerFunc {
 	}
 }
 
-// infer reads what is asked and how to answer it, and does what comes before an answer.
+// infer reads a request and its plan, and does what the plan wants before an answer.
 func (p *provider) infer(by *wire, read func(*answer) error, then func(*answer)) http.HandlerFunc {
 	return p.admit(by, func(a *answer) {
 		if err := read(a); err != nil {
@@ -101,7 +107,7 @@ func (p *provider) infer(by *wire, read func(*answer) error, then func(*answer))
 		}
 		a.plan = plan
 		switch {
-		case !a.pause(plan.latency):
+		case !a.pause(plan.latency) || plan.held && !a.await(p.released):
 		case plan.status != 0:
 			a.refuse(plan.status, "", "", fmt.Sprintf("the provider refuses with %d", plan.status))
 		case plan.refuseStreamOptions && a.ask.StreamOptions != nil:

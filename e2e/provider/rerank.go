@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A document is a text, written as one or as an object that has one.
+// A document is a text, written as a string or as an object with one.
 type document string
 
 // UnmarshalJSON reads either.
@@ -49,7 +49,7 @@ func readRerank(a *answer) error {
 	return nil
 }
 
-// rerank answers as Jina and vLLM do, but the worst comes first: nothing in that shape promises an order.
+// rerank answers as Jina and vLLM do, but with the worst rank first: that format promises no order.
 func (p *provider) rerank(a *answer) {
 	results := a.ask.rank()
 	slices.Reverse(results)
@@ -65,7 +65,7 @@ func (p *provider) rerank(a *answer) {
 	a.whole(out)
 }
 
-// rank is the documents, those first that have most of the query's words, as many as are wanted.
+// rank orders the documents by how many of the query's words they have, and returns the best top_n.
 func (a *ask) rank() []ranked {
 	wanted := map[string]bool{}
 	for _, word := range strings.Fields(a.Query) {

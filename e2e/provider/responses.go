@@ -39,7 +39,7 @@ type responsesRequest struct {
 	} `json:"text"`
 }
 
-// An inputItem is one of the conversation's.
+// An inputItem is one item of the conversation.
 type inputItem struct {
 	Type      string          `json:"type"`
 	ID        string          `json:"id"`

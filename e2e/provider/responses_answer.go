@@ -60,7 +60,7 @@ func outputText(text string) any {
 	return map[string]any{"type": "output_text", "text": text, "annotations": []any{}, "logprobs": []any{}}
 }
 
-// close says how it ends: completed, incomplete for a reason, or failed.
+// close sets the final status: completed, incomplete with a reason, or failed.
 func (r *responsesAnswer) close(u *usage) {
 	r.end = maps.Clone(r.response)
 	r.end["status"], r.end["output"] = "completed", r.items

@@ -21,7 +21,7 @@ func responseTool(name string) responses.ToolUnionParam {
 	return responses.ToolParamOfFunction(name, map[string]any{"type": "object", "required": []string{"city"}, "properties": map[string]any{"city": map[string]any{"type": "string", "enum": []string{"Ulm"}}}}, true)
 }
 
-// responseGist is an answer in a line.
+// responseGist is a summary of an answer in one line.
 func responseGist(r *responses.Response) string {
 	var out []string
 	for _, item := range r.Output {
@@ -38,7 +38,7 @@ func responseGist(r *responses.Response) string {
 	return fmt.Sprintf("%s | %s %s| in %d cached %d written %d out %d thought %d", strings.Join(out, ", "), r.Status, r.IncompleteDetails.Reason, u.InputTokens, u.InputTokensDetails.CachedTokens, u.InputTokensDetails.CacheWriteTokens, u.OutputTokens, u.OutputTokensDetails.ReasoningTokens)
 }
 
-// order is the one that the events of a stream keep, pieces of the same kind in a row told once.
+// order is the order of the events of a stream, without repetitions of the same kind in a row.
 func order(kinds []string) string { return strings.Join(slices.Compact(kinds), " ") }
 
 func TestOpenAIsPackageReadsResponsesFromStreamsAndBodies(t *testing.T) {

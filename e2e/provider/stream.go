@@ -12,8 +12,8 @@ type delta struct {
 	Calls     []call  `json:"tool_calls,omitempty"`
 }
 
-// deltas is a completion in steps: the reasoning word by word, then the text in so many pieces, or each tool call as its
-// name and then its arguments in so many pieces. Text is cut between words, JSON anywhere.
+// deltas is a completion in steps: the reasoning word by word, then the text in so many pieces, or each tool call as
+// its name and then its arguments in so many pieces. Text is cut between words, JSON anywhere.
 func (c *completion) deltas(chunks int) (out []delta) {
 	for _, piece := range pieces(strings.SplitAfter(c.Reasoning, " "), words(c.Reasoning)) {
 		out = append(out, delta{Reasoning: &piece})

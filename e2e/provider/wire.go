@@ -40,12 +40,12 @@ var openAI = wire{
 	},
 }
 
-// A wrong is what is not right with a request.
+// A wrong is an error in a request.
 type wrong struct{ code, parameter, message string }
 
 func (w *wrong) Error() string { return w.message }
 
-// bad says what is not right at a place of the body.
+// bad is an error at a path of the body.
 func bad(place, format string, values ...any) error {
 	return &wrong{"invalid_value", place, strings.TrimPrefix(place+": "+fmt.Sprintf(format, values...), ": ")}
 }

@@ -51,7 +51,7 @@ func TestWire(t *testing.T) {
 					}
 					request = lately.ReplaceAllStringFunc(request, func(name string) string { return last[name] })
 					got := answerTo(t, handler, fill.Replace(request))
-					for wait := time.Now(); strings.HasPrefix(archive.Files[n].Name, "request poll") && !strings.Contains(got, `"status":"DONE"`) && time.Since(wait) < 20*time.Second; {
+					for wait := time.Now(); strings.HasPrefix(archive.Files[n].Name, "request poll") && !strings.Contains(got, `"status":"DONE"`) && time.Since(wait) < 2*time.Minute; {
 						time.Sleep(10 * time.Millisecond)
 						got = answerTo(t, handler, fill.Replace(request))
 					}

@@ -158,7 +158,7 @@ func TestAResponseBeforeTheRequestIsRead(t *testing.T) {
 	}()
 	for range 300 {
 		c := newClient(t, "http://"+listener.Addr().String())
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		if got, err := roundTrip(ctx, c, post("hello")); got != "busy" || err != nil {
 			t.Fatalf("%q, %v", got, err)
 		}

@@ -145,7 +145,7 @@ func TestTheEndOfTheContextEndsPoll(t *testing.T) {
 				if !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(2 * time.Minute):
 				t.Fatal("Poll goes on")
 			}
 			_ = response.Body.Close()

@@ -63,7 +63,7 @@ func TestAnEndlessBodyIsCutOffAfterTheLingerTimeout(t *testing.T) {
 			break
 		}
 	}
-	if passed := time.Since(begun); passed > lingerTimeout+5*time.Second {
+	if passed := time.Since(begun); passed > lingerTimeout+time.Minute {
 		t.Error(passed)
 	}
 }

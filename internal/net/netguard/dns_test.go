@@ -77,7 +77,7 @@ func (z *zone) stream(l net.Listener) {
 		if err != nil {
 			return
 		}
-		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		var size [2]byte
 		if _, err := io.ReadFull(c, size[:]); err == nil {
 			question := make([]byte, binary.BigEndian.Uint16(size[:]))

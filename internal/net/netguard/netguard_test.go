@@ -295,7 +295,7 @@ func TestResolvingDiallingAndHandshakesTimeOut(t *testing.T) {
 	g := New(allowPublic, WithResolver(mute), WithConnectTimeout(50*time.Millisecond))
 	for _, url := range []string{"https://" + address, "http://mute.test"} {
 		begun := time.Now()
-		if _, err := get(t, g.Transport(), url); err == nil || time.Since(begun) > 5*time.Second {
+		if _, err := get(t, g.Transport(), url); err == nil || time.Since(begun) > time.Minute {
 			t.Errorf("%s: %v after %v", url, err, time.Since(begun))
 		}
 	}

@@ -75,7 +75,7 @@ func wait(t *testing.T, what string, done <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		buffer := make([]byte, 1<<20)
 		t.Fatalf("%s: still waiting\n%s", what, buffer[:runtime.Stack(buffer, true)])
 	}

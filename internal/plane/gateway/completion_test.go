@@ -285,7 +285,7 @@ func TestCancellingBeforeTheAnswerIsKeptCostsNothing(t *testing.T) {
 	}
 	select {
 	case <-gone:
-	case <-time.After(time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the provider still works although the context was cancelled")
 	}
 	b.free()

@@ -298,7 +298,7 @@ func TestAQuietStreamIsKeptAliveBetweenEventsAlone(t *testing.T) {
 	b.answer = events(io.MultiReader(strings.NewReader(providerStream[:half]), readerFunc(func(p []byte) (int, error) {
 		if !paused {
 			paused = true
-			time.Sleep(60 * time.Millisecond)
+			time.Sleep(300 * time.Millisecond)
 		}
 		return rest.Read(p)
 	})))

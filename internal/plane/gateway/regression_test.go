@@ -137,8 +137,8 @@ func TestCommentsResetTheStallTimeoutOnEveryProtocol(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "text/event-stream")
-		for range 12 {
-			time.Sleep(50 * time.Millisecond)
+		for range 8 { // longer, together, than the timeouts
+			time.Sleep(500 * time.Millisecond)
 			_, _ = io.WriteString(w, ": PROCESSING\n\n")
 			_ = http.NewResponseController(w).Flush()
 		}
@@ -147,7 +147,7 @@ func TestCommentsResetTheStallTimeoutOnEveryProtocol(t *testing.T) {
 	defer server.Close()
 	for e, body := range map[*request.Endpoint]string{request.Chat: streamRequest, request.Responses: responding} {
 		b := newBench(t)
-		b.Apply(Settings{TryTimeout: 300 * time.Millisecond, StallTimeout: 300 * time.Millisecond, RequestTimeout: 10 * time.Second})
+		b.Apply(Settings{TryTimeout: 3 * time.Second, StallTimeout: 3 * time.Second, RequestTimeout: time.Minute})
 		bridge(t, b, &live.Provider{Name: "a", Protocol: live.OpenAI, BaseURL: server.URL, Configured: true}, nil, nil)
 		if _, err := b.askFrom(context.Background(), e, body); err != nil {
 			t.Errorf("%s: %v", e.Name, err)
@@ -341,7 +341,7 @@ func (p *endingWriter) Read([]byte) (int, error) {
 	select {
 	case <-p.over:
 		return 0, io.EOF
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		return 0, errors.New("the caller waits for the end")
 	}
 }

@@ -4,6 +4,7 @@ package dbtest
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -96,7 +97,7 @@ func Postgres(t testing.TB) secret.Text {
 // database creates a database as a copy of another, for the length of the test.
 func (s *Server) database(t testing.TB, template string) secret.Text {
 	t.Helper()
-	name := fmt.Sprintf("test_%d", databases.Add(1))
+	name := fmt.Sprintf("test_%d_%d", os.Getpid(), databases.Add(1)) // other processes may share the server
 	must := func(statement string) {
 		if err := s.run(statement); err != nil {
 			t.Fatal(err)
@@ -108,7 +109,7 @@ func (s *Server) database(t testing.TB, template string) secret.Text {
 }
 
 func (s *Server) run(statement string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, s.url("postgres"))
 	if err != nil {

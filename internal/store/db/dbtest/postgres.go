@@ -31,6 +31,9 @@ type Server struct {
 }
 
 var server = sync.OnceValues(func() (*Server, error) {
+	if s, err := shared(); s != nil || err != nil {
+		return s, err
+	}
 	s, err := NewServer()
 	if err != nil {
 		return nil, err
@@ -92,7 +95,7 @@ func sweep() {
 func (s *Server) Start() error {
 	s.cmd = s.command("postgres", "-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.folder,
 		"-c", "listen_addresses=127.0.0.1", "-c", "fsync=off", "-c", "full_page_writes=off",
-		"-c", "synchronous_commit=off", "-c", "max_connections=300", "-c", "shared_buffers=64MB")
+		"-c", "synchronous_commit=off", "-c", "max_connections=1000", "-c", "shared_buffers=64MB")
 	s.done = make(chan error, 1)
 	started := make(chan error, 1)
 	go func() {
@@ -113,7 +116,7 @@ func (s *Server) Start() error {
 
 func (s *Server) await() error {
 	var err error
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		var conn *pgx.Conn
 		if conn, err = pgx.Connect(ctx, s.url("postgres")); err == nil {

@@ -62,10 +62,7 @@ func (t *template) makeDatabase(name string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.run("CREATE DATABASE " + name); err != nil {
-		return err
-	}
-	return t.migrate("", secret.New(s.url(name)))
+	return s.makeTemplate(name, t)
 }
 
 // migrate creates the schemas, and leaves nothing open.

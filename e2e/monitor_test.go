@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/secret"
@@ -20,7 +19,7 @@ func contains(text string, some ...string) bool {
 	return false
 }
 
-// traffic sends so many exchanges, of which a share is good.
+// traffic sends n requests, of which the given number has a good answer.
 func (c *caller) traffic(t *testing.T, what string, n, good int) {
 	t.Helper()
 	for i := range n {
@@ -28,10 +27,11 @@ func (c *caller) traffic(t *testing.T, what string, n, good int) {
 	}
 }
 
-// A scan tells the rate that a judge sees, and the true one as far as its certificate knows its errors. Without one it says why not.
+// A scan reports the rate that a judge sees, and the true rate as far as the judge's certificate measures its errors.
+// Without a certificate the scan says why it is not corrected.
 func TestAScanIsCorrectedByACertificateAndByNothingElse(t *testing.T) {
 	t.Parallel()
-	eachPlace(t, func(t *testing.T, p place) {
+	eachEngine(t, func(t *testing.T, p instance) {
 		const logged, good, judged = 200, 160, 320
 		provider := startProvider(t)
 		server := p.serve(t, "--config", judgeConfig(t, provider, map[string]string{"chats": "mock", "judges": "mock?judge&se=0.9&sp=0.9"}, nil))
@@ -80,13 +80,14 @@ func TestAScanIsCorrectedByACertificateAndByNothingElse(t *testing.T) {
 		if len(rows.Data) != logged-r.Passes {
 			t.Errorf("%d rows fail of %+v", len(rows.Data), r)
 		}
-		p.proves(t)
+		p.verifyLedger(t)
 	})
 }
 
-// A judge that watches traffic counts it, tells its cost, and raises the alarm when the quality drops, and not before.
-func TestAJudgeThatWatchesRaisesTheAlarmWhenQualityDrops(t *testing.T) {
-	eachPlace(t, func(t *testing.T, p place) {
+// A judge that monitors traffic counts it, reports its cost, and raises the alarm when the quality drops, not before.
+func TestMonitoringRaisesTheAlarmWhenQualityDrops(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p instance) {
 		t.Parallel()
 		provider := startProvider(t)
 		server := p.serve(t, "--config", judgeConfig(t, provider, map[string]string{"chats": "mock", "judges": "mock?judge"}, nil))
@@ -96,13 +97,13 @@ func TestAJudgeThatWatchesRaisesTheAlarmWhenQualityDrops(t *testing.T) {
 		p.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--retention", "7", "--json")
 		t.Cleanup(func() {
 			if t.Failed() {
-				t.Logf("the server says:\n%s", server.log)
+				t.Logf("the server logged:\n%s", server.log)
 			}
 		})
 		c.traffic(t, "before", 5, 0)
 		c.awaitLogs(t, 5)
 		if status, _ := c.call(t, http.MethodPut, path, object{"enabled": true, "sample_percent": 0}, 0, nil); status != http.StatusBadRequest {
-			t.Errorf("a watch that looks at nothing: %d", status)
+			t.Errorf("monitoring of no requests: %d", status)
 		}
 		if _, text := c.call(t, http.MethodPut, path, object{"enabled": true}, http.StatusOK, nil); !strings.Contains(text, `"sample_percent":10,"window_hours":24`) {
 			t.Errorf("by default: %s", text)
@@ -114,8 +115,8 @@ func TestAJudgeThatWatchesRaisesTheAlarmWhenQualityDrops(t *testing.T) {
 			Cost  money.Nano `json:"cost_usd"`
 			Alarm *struct{ Reason string }
 		}
-		watched := func(n int) (m monitor) {
-			eventually(t, 20*time.Second, fmt.Sprintf("%d are watched", n), func() bool {
+		monitored := func(n int) (m monitor) {
+			eventually(t, fmt.Sprintf("%d are monitored", n), func() bool {
 				m = monitor{}
 				c.call(t, http.MethodGet, path, nil, http.StatusOK, &m)
 				return m.Seen >= n
@@ -123,25 +124,25 @@ func TestAJudgeThatWatchesRaisesTheAlarmWhenQualityDrops(t *testing.T) {
 			return m
 		}
 		c.traffic(t, "good", 30, 27)
-		if m := watched(30); m.Seen != 30 || m.Rates.N != 30 || m.Rates.Passes != 27 || m.Alarm != nil || m.Cost <= 0 {
+		if m := monitored(30); m.Seen != 30 || m.Rates.N != 30 || m.Rates.Passes != 27 || m.Alarm != nil || m.Cost <= 0 {
 			t.Errorf("%+v", m)
 		}
-		c.traffic(t, "bad", 40, 4) // more than one look takes
-		m := watched(70)
+		c.traffic(t, "bad", 40, 4) // more than one round of monitoring takes
+		m := monitored(70)
 		if m.Rates.N != 70 || m.Rates.Passes != 31 || m.Alarm == nil || !strings.Contains(m.Alarm.Reason, "below 0.7") {
 			t.Errorf("%+v", m)
 		}
 		server.expect(t, "raises the alarm")
 		p.costs(t, "default", id, m.Cost)
 		c.call(t, http.MethodPut, path, object{"enabled": false}, http.StatusOK, nil)
-		p.proves(t)
+		p.verifyLedger(t)
 	})
 }
 
 // A draft costs what the usage says. To adopt it makes a new version of the judge, whose certificate is void.
 func TestAnAdoptedDraftIsANewVersionThatNoCertificateSpeaksFor(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, secret.Text{})
+	p := newInstance(t, secret.Text{})
 	provider := startProvider(t)
 	server := p.serve(t, "--config", judgeConfig(t, provider, map[string]string{"judges": "mock?judge&se=0.8&sp=0.8", "garbles": "mock?judge=garbage"}, nil))
 	c := server.caller()
@@ -179,5 +180,5 @@ func TestAnAdoptedDraftIsANewVersionThatNoCertificateSpeaksFor(t *testing.T) {
 	if status, text := c.call(t, http.MethodPost, path+"/"+late.ID+"/adopt", nil, 0, nil); status != http.StatusConflict {
 		t.Errorf("a draft of another version: %d %s", status, text)
 	}
-	p.proves(t)
+	p.verifyLedger(t)
 }

@@ -7,9 +7,9 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,15 +18,50 @@ import (
 	"sovereign/internal/text/redact"
 )
 
-// word is what the offline model may take for a word of the prompt, and repeat.
-var word = regexp.MustCompile(`^[0-9a-z]{6,12}$`)
+// echo is a provider that answers with the last message, as it is. A stream brings seven characters at a time.
+func echo(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var asked struct {
+			Stream   bool
+			Messages []struct{ Content json.RawMessage }
+		}
+		var text string
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if err := json.Unmarshal(asked.Messages[len(asked.Messages)-1].Content, &text); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		choice := func(member, content, finish string) string {
+			quoted, _ := json.Marshal(content)
+			return fmt.Sprintf(`"choices":[{"index":0,%q:{"role":"assistant","content":%s},"finish_reason":%s}]`, member, quoted, finish)
+		}
+		if !asked.Stream {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprintf(w, `{"id":"x","object":"chat.completion",%s,"usage":{"prompt_tokens":1,"completion_tokens":1}}`, choice("message", text, `"stop"`))
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		for piece := range slices.Chunk([]rune(text), 7) {
+			_, _ = fmt.Fprintf(w, "data: {\"id\":\"x\",\"object\":\"chat.completion.chunk\",%s}\n\n", choice("delta", string(piece), "null"))
+		}
+		_, _ = fmt.Fprintf(w, "data: {\"id\":\"x\",\"object\":\"chat.completion.chunk\",%s}\n\n", choice("delta", "", `"stop"`))
+		_, _ = fmt.Fprint(w, "data: {\"id\":\"x\",\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n")
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
 
-// A credential of every kind, in every place that a request or an answer has for it, is in no byte of the data folder afterwards.
-// The simulated model answers with what it was asked, whole and streamed, so that answers carry them too.
+// A credential of every kind, in every place that a request or an answer has for it, is in no byte of the data folder
+// afterwards. The provider answers with what it was asked, whole and streamed, so that answers carry credentials too.
 func TestNoCredentialReachesTheDisk(t *testing.T) {
+	t.Parallel()
 	const marker = "marker-that-is-no-credential"
-	p := newPlace(t, secret.Text{})
-	s := p.serve(t)
+	p := newInstance(t, secret.Text{})
+	s := p.serve(t, "--config", keyConfig(t, echo(t)))
 	p.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--json")
 	c := s.caller()
 	quoted := func(text string) string {
@@ -45,11 +80,10 @@ func TestNoCredentialReachesTheDisk(t *testing.T) {
 		t.Errorf("only %d of %d samples are known", len(samples), len(all))
 	}
 	last := ""
-	var spoken strings.Builder
 	for i, sample := range samples {
 		text := sample.Text()
 		arguments := quoted(quoted(map[bool]string{true: text, false: "x " + text}[i%2 == 0]))
-		body := `{"model":"sim/chat","stream":` + map[bool]string{true: "true", false: "false"}[i%3 == 0] + `,"messages":[
+		body := `{"model":"up/m","stream":` + map[bool]string{true: "true", false: "false"}[i%3 == 0] + `,"messages":[
 			{"role":"system","content":` + quoted("You keep secrets. "+text) + `},
 			{"role":"user","name":"n","content":[{"type":"text","text":` + quoted(text) + `},{"type":"text","text":"` + marker + `"}]},
 			{"role":"assistant","content":` + quoted(text) + `,"tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":` + arguments + `}}]},
@@ -64,8 +98,10 @@ func TestNoCredentialReachesTheDisk(t *testing.T) {
 		if a.status != 200 || !a.done {
 			t.Fatalf("%s: %d %s", sample.Rule, a.status, a.body)
 		}
+		if said := textOf(a.events); len(a.events) > 0 && said != text || len(a.events) == 0 && saidBy(t, a) != text {
+			t.Fatalf("%s: the answer does not repeat the credential: %s %s", sample.Rule, a.body, said)
+		}
 		last = a.id()
-		fmt.Fprintln(&spoken, string(a.body), textOf(a.events))
 	}
 	c.logged(t, last)
 	if rows := c.logs(t, ""); len(rows) != len(samples) {
@@ -90,15 +126,11 @@ func TestNoCredentialReachesTheDisk(t *testing.T) {
 	for _, sample := range samples {
 		whole := sample.Secret
 		for name, form := range map[string]string{"itself": whole, "its half": whole[len(whole)/2:], "quoted": strings.Trim(quoted(whole), `"`), "quoted twice": strings.Trim(quoted(strings.Trim(quoted(whole), `"`)), `"`)} {
-			if len(form) < 6 || name == "its half" && len(form) < 16 { // of what is shorter, the model makes words
+			if len(form) < 6 || name == "its half" && len(form) < 16 { // shorter ones are elsewhere by chance
 				continue
 			}
-			kept := disk
-			if said := " " + form + " "; word.MatchString(form) && strings.Contains(spoken.String(), said) {
-				kept = bytes.ReplaceAll(disk, []byte(said), nil) // as a word of the model's own, which nobody can tell from others
-			}
-			if at := bytes.Index(kept, []byte(form)); at >= 0 {
-				t.Errorf("%s, %s: %q is on the disk: %q", sample.Rule, name, form, kept[max(0, at-60):min(len(kept), at+len(form)+20)])
+			if at := bytes.Index(disk, []byte(form)); at >= 0 {
+				t.Errorf("%s, %s: %q is on the disk: %q", sample.Rule, name, form, disk[max(0, at-60):min(len(disk), at+len(form)+20)])
 			}
 		}
 	}
