@@ -22,7 +22,7 @@ type row struct {
 	code, kind string
 }
 
-// The contract with clients, written out: SPEC's table, then what the contract adds to it.
+// The contract with clients, written out: the table of docs/contract.md.
 var table = []row{
 	{400, "unknown_provider", "invalid_request_error"},
 	{401, "invalid_api_key", "invalid_request_error"},

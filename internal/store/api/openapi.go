@@ -28,7 +28,7 @@ import (
 	"sovereign/internal/plane/edge"
 )
 
-// Version is the version of the interface, as SPEC states it.
+// Version is the version of the interface, as docs/contract.md states it.
 const Version = "1.0.0"
 
 // schemas is the location of the schemas in the document.

@@ -32,7 +32,7 @@ type Config struct {
 // times its size.
 const managementBody = 1 << 20
 
-// The default of the abuse guard, from SPEC.
+// The default of the abuse guard: see docs/contract.md.
 const (
 	guardStarts = 20
 	guardWindow = time.Minute

@@ -14,7 +14,7 @@
 //
 // It needs golden conversions in both directions, a test against the types of the vendor's SDK, a test that a stream
 // cut anywhere reads the same, and a fuzz test of requests and of events. Then add a live.Protocol, its authentication
-// header in headers.go, and the dialect to the Protocols that package app passes to NewFleet.
+// header in headers.go, and its row in package protocol.
 package upstream
 
 import (
