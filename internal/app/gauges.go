@@ -37,7 +37,7 @@ func (i *instance) gauges() []prometheus.Collector {
 		gauge("sovereign_log_spool_bytes", "Bytes of logged exchanges that wait for their database.", func() float64 { return float64(i.state.spool.State().Waiting) }),
 		counter("sovereign_log_rows_total", "Chat exchanges that were logged.", func() float64 { return float64(i.state.recorder.Counts().Logged) }),
 		counter("sovereign_log_too_large_total", "Chat exchanges that were too large to be logged.", func() float64 { return float64(i.state.recorder.Counts().TooLarge) }),
-		counter("sovereign_log_unreadable_total", "Chat exchanges that a provider took and answered, and nobody else could read.", func() float64 { return float64(i.state.recorder.Counts().Unreadable) }),
+		counter("sovereign_log_unreadable_total", "Chat exchanges whose request or answer could not be parsed for the log.", func() float64 { return float64(i.state.recorder.Counts().Unreadable) }),
 		counter("sovereign_log_lost_total", "Logged exchanges that were lost: the spool was full, or could not be written.", func() float64 { return float64(i.state.recorder.Counts().Lost) }),
 		gauge("sovereign_buffered_bytes", "Bytes of request bodies held now.", func() float64 { return float64(i.plane.bounds.Buffered.Used()) }),
 		gauge("sovereign_serving", "1 while requests are served, 0 while the data is not ours.", func() float64 {

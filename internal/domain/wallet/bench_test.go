@@ -76,7 +76,7 @@ func fillLedger(b *testing.B, d *db.DB, batches, each int) {
 	}
 }
 
-// Posting a request into the ledger is work of its road, done later: it counts in what a request costs.
+// Posting to the ledger happens after the answer, but it is part of what a request costs.
 func BenchmarkPost(b *testing.B) {
 	for name, workspaces := range map[string]int{"of one workspace": 1, "each of its own": 20_000} {
 		b.Run(name, func(b *testing.B) { benchmarkPost(b, workspaces) })

@@ -361,7 +361,7 @@ func TestPromptIsTheKeyOfTheMessagesAlone(t *testing.T) {
 	}
 }
 
-// Keys lie in databases: whoever changes the canonical form gives it a new version, and these with it.
+// Keys lie in databases: a change of the canonical form needs a new version, and new keys here.
 func TestKeysStayAsTheyWereStored(t *testing.T) {
 	c := keys(t, `[{"role":"developer","content":"Be brief."},`+ask+`,`+called+`,{"role":"tool","tool_call_id":"call_9f8c2b6d","content":"1.0","n":1.0},`+hello+`,`+
 		`{"role":"user","name":"eve","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"b","detail":null}},{"type":"text","text":"c"}]}]`,
