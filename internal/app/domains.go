@@ -73,7 +73,7 @@ func (d *domains) list(i *instance) []module.Module {
 			Find: d.find, Log: i.log,
 		}),
 		logbook.Module(logs, s.ingester),
-		dataset.Module(dataset.NewStore(on.db, logged, d.jobs), logs.Open),
+		dataset.Module(dataset.NewStore(on.db, logged, d.jobs, logs.Open)),
 	}
 	all = append(all, d.grading(i, logged, logs)...)
 	var steps []module.Step

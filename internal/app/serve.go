@@ -273,6 +273,10 @@ func (s *server) drain() {
 			s.log.Warn("requests were cut off after the drain", "err", err)
 		}
 	}
+	// A handler outlives its closed connection. It still has to charge what its stream delivered.
+	for end := time.Now().Add(settleTimeout); s.instance.plane.gateway.Running() > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // A stoppable can let its requests end, or close at once.
@@ -296,6 +300,10 @@ func (s *server) servers() (all []stoppable) {
 
 // abortTimeout is how long requests that are cut off may take to end by themselves.
 const abortTimeout = 3 * time.Second
+
+// settleTimeout is how long aborted inference requests may take to charge what they delivered. One that takes longer is
+// charged by the next start, from the journal.
+const settleTimeout = 10 * time.Second
 
 // lastRequest is how long open connections may still send a request to a stopping server.
 const lastRequest = time.Second

@@ -21,8 +21,11 @@ import (
 // MaxScan is how many exchanges a dataset is made of, at most: the newest that match.
 const MaxScan = 100_000
 
-// maxBuilds is how many datasets are built at once: each holds some hundred bytes of every exchange that it looks at.
-const maxBuilds = 4
+// Bounds of builds. A running build holds some hundred bytes of every exchange that it reads.
+const (
+	maxRunning    = 4 // on this server
+	maxUnfinished = 4 // of one workspace, waiting ones included
+)
 
 // buildKind is the kind of the jobs that build datasets.
 const buildKind = "dataset_build"
@@ -71,16 +74,16 @@ func (s *Store) Start(ctx context.Context, ws tenant.ID, by tenant.Actor, r Reci
 // unended is the condition on a build whose job, named jobs, has not ended.
 const unended = `jobs.status IN ('QUEUED', 'RUNNING')`
 
-// admit refuses a build when there are enough of them, and names that are taken, by a dataset or by a build.
+// admit refuses a build when the workspace has enough of them, and names that are taken, by a dataset or by a build.
 func (s *Store) admit(ctx context.Context, tx *db.Tx, ws tenant.ID, r Recipe) error {
-	running, err := db.One[int](ctx, tx.Across("the server builds so many at once"), `
+	unfinished, err := db.One[int](ctx, tx.In(ws), `
 		SELECT COUNT(*) FROM dataset_builds builds
-		JOIN jobs ON jobs.workspace_id = builds.workspace_id AND jobs.id = builds.id WHERE `+unended)
+		JOIN jobs ON jobs.workspace_id = $1 AND jobs.id = builds.id WHERE builds.workspace_id = $1 AND `+unended)
 	if err != nil {
 		return fmt.Errorf("count builds: %w", err)
 	}
-	if running >= maxBuilds {
-		return fault.RateLimited.New("%d datasets are being built already", maxBuilds).In(time.Second)
+	if unfinished >= maxUnfinished {
+		return fault.RateLimited.New("the workspace has %d unfinished builds of datasets already", maxUnfinished).In(time.Second)
 	}
 	names := []string{r.Name}
 	if r.Holdout > 0 {
@@ -106,7 +109,7 @@ func (s *Store) Await(ctx context.Context, ws tenant.ID, id string) (Dataset, er
 	j, err := s.jobs.Wait(ctx, ws, id)
 	switch missing, _ := errors.AsType[*fault.Fault](err); {
 	case errors.Is(err, job.ErrStopping), errors.Is(err, job.ErrLost):
-		const message = "the server is stopping; the dataset is built when it is back"
+		const message = "the server stops or has lost its database; it builds the dataset when it serves again"
 		return Dataset{}, fault.Unavailable.Because(err, message).In(time.Second)
 	case missing != nil && missing.Kind == fault.Missing: // the dataset was deleted, or its build failed long ago
 		return s.Get(ctx, ws, id)
@@ -122,7 +125,14 @@ func (s *Store) Await(ctx context.Context, ws tenant.ID, id string) (Dataset, er
 	if j.Status == job.Cancelled {
 		return Dataset{}, fault.Conflict("the build of the dataset was cancelled")
 	}
-	return Dataset{}, fault.Internal.New("the dataset was not built: %s", *j.Error)
+	if err := s.open(ctx, ws); err != nil { // logging was turned off before the logs were read
+		return Dataset{}, err
+	}
+	reason := "internal error"
+	if j.Error != nil {
+		reason = *j.Error
+	}
+	return Dataset{}, fault.Internal.New("the dataset was not built: %s", reason)
 }
 
 // A build is one run of the job that makes a dataset.
@@ -161,6 +171,15 @@ func (s *Store) build(ctx context.Context, run *job.Run) error {
 	b := &build{run: run, train: run.ID, eval: kept.HoldoutID}
 	if err := errors.Join(scan(kept.Recipe, &b.recipe), scan(kept.Actor, &b.actor)); err != nil {
 		return fmt.Errorf("read a build: %w", err)
+	}
+	if err := s.open(ctx, run.Workspace); err != nil { // the build may have waited since it was admitted
+		return err
+	}
+	select {
+	case s.running <- struct{}{}:
+		defer func() { <-s.running }()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	ctx = audit.WithRequest(ctx, kept.RequestID)
 	if err := b.restart(ctx); err != nil {

@@ -177,7 +177,8 @@ func TestDeletingADatasetDeletesItsJob(t *testing.T) {
 	})
 }
 
-func TestAFifthBuildAtOnceIsRefused(t *testing.T) {
+// Other workspaces' builds do not count: one workspace cannot keep the others from building.
+func TestAFifthUnfinishedBuildOfAWorkspaceIsRefused(t *testing.T) {
 	eachStorage(t, func(t *testing.T, r fixture) {
 		r.log(t, some("a", 5)...)
 		r.runner.Pause(errors.New("until all are queued"))
@@ -185,16 +186,36 @@ func TestAFifthBuildAtOnceIsRefused(t *testing.T) {
 		for i := range 4 {
 			ids = append(ids, r.start(t, dataset.Recipe{Name: fmt.Sprint("set ", i)}))
 		}
-		if _, err := r.Start(t.Context(), theirs, ann, dataset.Recipe{Name: "one more"}); !refused(err, fault.RateLimited) {
+		if _, err := r.Start(t.Context(), mine, ann, dataset.Recipe{Name: "one more"}); !refused(err, fault.RateLimited) {
+			t.Error(err)
+		}
+		other, err := r.Start(t.Context(), theirs, ann, dataset.Recipe{Name: "one more"})
+		if err != nil {
 			t.Error(err)
 		}
 		r.runner.Resume()
+		if _, err := r.Await(t.Context(), theirs, other); err != nil {
+			t.Error(err)
+		}
 		for _, id := range ids {
 			if _, err := r.Await(t.Context(), mine, id); err != nil {
 				t.Error(err)
 			}
 		}
-		if _, err := r.fromLogs(t.Context(), theirs, dataset.Recipe{Name: "one more"}); err != nil {
+		if _, err := r.fromLogs(t.Context(), mine, dataset.Recipe{Name: "one more"}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestABuildThatWaitedReadsNothingOnceLoggingIsOff(t *testing.T) {
+	eachStorage(t, func(t *testing.T, r fixture) {
+		r.log(t, some("a", 5)...)
+		r.runner.Pause(errors.New("until logging is off"))
+		id := r.start(t, dataset.Recipe{Name: "all"})
+		r.logging(0)
+		r.runner.Resume()
+		if _, err := r.Await(t.Context(), mine, id); !refused(err, fault.LoggingDisabled) {
 			t.Error(err)
 		}
 	})

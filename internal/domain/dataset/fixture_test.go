@@ -76,7 +76,7 @@ func eachStorage(t *testing.T, test func(t *testing.T, r fixture)) {
 func (r *fixture) serve(t *testing.T) {
 	t.Helper()
 	r.runner = job.NewRunner(job.Config{DB: r.db, Log: slog.New(slog.DiscardHandler), PerWorkspace: 4})
-	r.Store = dataset.NewStore(r.db, logbook.NewStore(r.logs), r.runner)
+	r.Store = dataset.NewStore(r.db, logbook.NewStore(r.logs), r.runner, r.book.Open)
 	for kind, work := range r.Jobs() {
 		r.runner.Handle(kind, work)
 	}

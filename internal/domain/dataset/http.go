@@ -9,17 +9,11 @@ import (
 	"sovereign/internal/store/api"
 )
 
-// A Handler answers what keys may ask about their workspace's datasets.
-type Handler struct {
-	store *Store
-	open  func(context.Context, tenant.ID) error
-}
+// A Handler serves the operations of keys on their workspace's datasets.
+type Handler struct{ store *Store }
 
-// NewHandler manages the datasets of s. open refuses a workspace whose logs cannot be read now; it is called for builds
-// alone.
-func NewHandler(s *Store, open func(context.Context, tenant.ID) error) *Handler {
-	return &Handler{store: s, open: open}
-}
+// NewHandler manages the datasets of s.
+func NewHandler(s *Store) *Handler { return &Handler{s} }
 
 const (
 	jsonl       = "application/jsonl"
@@ -50,7 +44,7 @@ type ticket struct {
 }
 
 func (h *Handler) start(ctx context.Context, caller tenant.Caller, in newDataset) (ticket, error) {
-	if err := h.open(ctx, caller.Workspace); err != nil {
+	if err := h.store.open(ctx, caller.Workspace); err != nil {
 		return ticket{}, err
 	}
 	recipe := Recipe(in)

@@ -21,7 +21,7 @@ func (r fixture) client(t *testing.T) client {
 	done := make(chan struct{})
 	go func() { defer close(done); r.feed.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-done })
-	return client{apitest.NewClient(t, r.db, r.feed, mine, theirs, dataset.NewHandler(r.Store, r.book.Open).Routes(), func(text string) string { return shape.ReplaceAllString(text, "$1") })}
+	return client{apitest.NewClient(t, r.db, r.feed, mine, theirs, dataset.NewHandler(r.Store).Routes(), func(text string) string { return shape.ReplaceAllString(text, "$1") })}
 }
 
 var shape = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|\b(ds|req|seg)_[0-9a-z]+\b`)

@@ -23,12 +23,16 @@ type Store struct {
 	db   *db.DB
 	logs *logbook.Store
 	jobs *job.Runner
-	most int // exchanges that are looked at
+	open func(context.Context, tenant.ID) error // refuses a workspace whose logs cannot be read now
+	most int                                    // exchanges that are looked at
+
+	running chan struct{} // a slot for each build that runs
 }
 
-// NewStore keeps datasets in d. Jobs of r make them of logs, once r handles Jobs.
-func NewStore(d *db.DB, logs *logbook.Store, r *job.Runner) *Store {
-	return &Store{db: d, logs: logs, jobs: r, most: MaxScan}
+// NewStore keeps datasets in d. Jobs of r make them of logs, once r handles Jobs. open refuses a workspace whose logs
+// cannot be read now.
+func NewStore(d *db.DB, logs *logbook.Store, r *job.Runner, open func(context.Context, tenant.ID) error) *Store {
+	return &Store{db: d, logs: logs, jobs: r, open: open, most: MaxScan, running: make(chan struct{}, maxRunning)}
 }
 
 // Jobs are the kinds of jobs that the store does.
