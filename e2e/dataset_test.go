@@ -76,7 +76,7 @@ type builtDataset struct {
 
 // createDataset asks for a dataset under an Idempotency-Key that is made of the body.
 func createDataset(address, key, body string) (status int, made builtDataset, err error) {
-	request, err := http.NewRequest(http.MethodPost, address+"/v1/datasets/from_logs", strings.NewReader(body)) //nolint:noctx // a kill ends it
+	request, err := http.NewRequest(http.MethodPost, address+"/v1/datasets/from_logs", strings.NewReader(body))
 	if err != nil {
 		return 0, made, err
 	}

@@ -149,7 +149,7 @@ func TestRevokedKeyIsNotFoundByAReadThatStartsAfterDropReturned(t *testing.T) {
 					t.Errorf("the key of change %d was dropped and is %v during change %d", last, gone, over+1)
 				}
 				if v := status(d, standing); v != Granted {
-					t.Errorf("a key that noRole touched is %v", v)
+					t.Errorf("an untouched key is %v", v)
 				}
 			}
 		})

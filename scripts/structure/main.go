@@ -9,6 +9,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -67,7 +68,7 @@ func run(dir string, names []string) error {
 
 // list runs go list over the module and everything that it imports.
 func list(dir string) ([]listed, error) {
-	command := exec.Command("go", "list", "-deps", "-export", "-json=ImportPath,Dir,GoFiles,Imports,Export,Standard", "./internal/...")
+	command := exec.CommandContext(context.Background(), "go", "list", "-deps", "-export", "-json=ImportPath,Dir,GoFiles,Imports,Export,Standard", "./internal/...")
 	command.Dir, command.Stderr = dir, os.Stderr
 	out, err := command.Output()
 	if err != nil {

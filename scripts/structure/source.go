@@ -77,7 +77,7 @@ func (s *source) measure(name, text string, file *ast.File) {
 
 // uses finds which files use names that other files of the package declare: package-level names, methods and fields.
 func (s *source) uses(exports map[string]string) (*graph, error) {
-	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) } //nolint:gosec // go list named it
+	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
 	config := types.Config{Importer: importer.ForCompiler(s.fset, "gc", lookup)}
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
 	if _, err := config.Check(s.listed.ImportPath, s.fset, s.files, info); err != nil {

@@ -9,7 +9,7 @@ type Outcome string
 const (
 	Finished Outcome = "finished" // the provider finished its answer
 	Left     Outcome = "left"     // the caller disconnected after content was sent
-	Died     Outcome = "died"     // the provider broke off after content was sent
+	Died     Outcome = "died"     // the stream broke off after content was sent: the provider, a timeout or the server's stop
 	Nothing  Outcome = "nothing"  // the caller was sent no content
 	Cached   Outcome = "cached"   // the answer came from the gateway's cache
 	Broken   Outcome = "broken"   // the gateway dropped a request that had delivered content, by a panic

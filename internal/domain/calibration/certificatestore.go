@@ -328,8 +328,10 @@ func (r *Report) drawAgreements(ctx context.Context, in db.Scoped, calibrationID
 	}
 	for _, a := range rows {
 		if a.Ruling == "" {
-			r.AgreementsToReview = append(r.AgreementsToReview, LabelToReview{LabelID: a.LabelID,
-				RequestID: judging.Optional(a.RequestID)})
+			r.AgreementsToReview = append(r.AgreementsToReview, LabelToReview{
+				LabelID:   a.LabelID,
+				RequestID: judging.Optional(a.RequestID),
+			})
 		}
 	}
 	r.AfterIsDisagreementOnly = len(r.AgreementsToReview) > 0

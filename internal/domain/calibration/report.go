@@ -110,8 +110,10 @@ func Order(remaining []Remaining, threshold float64) []Direction {
 	directions := []Direction{}
 	for _, name := range []string{"fp", "fn"} {
 		if n := counts[name]; n > 0 {
-			directions = append(directions, Direction{Direction: name, Count: n,
-				ShareOfErrors: float64(n) / float64(len(remaining))})
+			directions = append(directions, Direction{
+				Direction: name, Count: n,
+				ShareOfErrors: float64(n) / float64(len(remaining)),
+			})
 		}
 	}
 	slices.SortStableFunc(directions, func(a, b Direction) int { return cmp.Compare(b.Count, a.Count) })

@@ -80,8 +80,10 @@ func (s *Store) judgeRows(ctx context.Context, run *job.Run, r *record, told *ju
 				}
 				return nil, err
 			}
-			return &judging.Question{CriterionID: r.CriterionID, Origin: r.ID, Model: r.JudgeModel, Instructions: told,
-				Subject: &subject, Fresh: r.Fresh}, nil
+			return &judging.Question{
+				CriterionID: r.CriterionID, Origin: r.ID, Model: r.JudgeModel, Instructions: told,
+				Subject: &subject, Fresh: r.Fresh,
+			}, nil
 		}
 		answers, asking := s.judges.AskAll(ctx, run.Workspace, budget, labels, "gone: the label was deleted", load)
 		if outage.Add(answers) && asking == nil {

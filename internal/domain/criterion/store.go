@@ -120,8 +120,10 @@ func (r *Record) Instructions(ctx context.Context, in db.Scoped) (*judge.Instruc
 		if err != nil {
 			return nil, err
 		}
-		told.Examples = append(told.Examples, judge.Example{Subject: subject, Verdict: e.Verdict, Grade: e.Grade,
-			Critique: e.Critique})
+		told.Examples = append(told.Examples, judge.Example{
+			Subject: subject, Verdict: e.Verdict, Grade: e.Grade,
+			Critique: e.Critique,
+		})
 	}
 	return told, nil
 }
@@ -419,8 +421,10 @@ func choose(ctx context.Context, in db.Scoped, criterionID string) ([]example, e
 			return nil, err
 		}
 		for _, e := range some {
-			all = append(all, example{LabelID: e.ID, Item: e.Item, Verdict: e.Verdict, Grade: e.Grade,
-				Critique: e.Critique})
+			all = append(all, example{
+				LabelID: e.ID, Item: e.Item, Verdict: e.Verdict, Grade: e.Grade,
+				Critique: e.Critique,
+			})
 		}
 	}
 	return all, nil

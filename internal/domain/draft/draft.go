@@ -75,8 +75,10 @@ type result struct {
 }
 
 func newImprovement(t *judging.Task) (Improvement, error) {
-	i := Improvement{ID: t.ID, Object: "improvement", CriterionID: t.CriterionID, Version: t.Version,
-		CreatedBy: t.CreatedBy, Changes: []string{}, Job: t.Job}
+	i := Improvement{
+		ID: t.ID, Object: "improvement", CriterionID: t.CriterionID, Version: t.Version,
+		CreatedBy: t.CreatedBy, Changes: []string{}, Job: t.Job,
+	}
 	var request Request
 	var res result
 	if err := t.Decode(&request, &res); err != nil {

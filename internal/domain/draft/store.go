@@ -195,8 +195,10 @@ func (s *Store) Improve(ctx context.Context, ws tenant.ID, by tenant.Actor, crit
 		if err != nil {
 			return err
 		}
-		t, err := improvements.Start(ctx, tx, ws, by, &judging.NewTask{CriterionID: c.ID, Version: c.Version,
-			Request: r, Total: 1, Estimate: estimate})
+		t, err := improvements.Start(ctx, tx, ws, by, &judging.NewTask{
+			CriterionID: c.ID, Version: c.Version,
+			Request: r, Total: 1, Estimate: estimate,
+		})
 		if err != nil {
 			return err
 		}

@@ -266,6 +266,8 @@ func (c *Client) estimate(ctx context.Context, ws tenant.ID, model string, told 
 
 // EstimateBody estimates the cost of one request with at most maxTokens, and probably expected tokens of output.
 func (c *Client) EstimateBody(ws tenant.ID, model string, body []byte, maxTokens, expected int64) (money.Nano, error) {
-	return c.models.Estimate(&infer.Request{Workspace: ws, Origin: "estimate", Model: model, Body: body,
-		MaxTokens: maxTokens}, expected)
+	return c.models.Estimate(&infer.Request{
+		Workspace: ws, Origin: "estimate", Model: model, Body: body,
+		MaxTokens: maxTokens,
+	}, expected)
 }

@@ -148,8 +148,10 @@ func (k Kind) Start(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Acto
 		name, k.Name, n.CriterionID, n.Version, string(text), by.User, clock.Now()); err != nil {
 		return nil, fmt.Errorf("begin a %s: %w", k.Name, err)
 	}
-	if err := job.Queue(ctx, tx, ws, job.New{ID: name, Kind: k.Name, Total: n.Total,
-		Estimate: n.Estimate}); err != nil {
+	if err := job.Queue(ctx, tx, ws, job.New{
+		ID: name, Kind: k.Name, Total: n.Total,
+		Estimate: n.Estimate,
+	}); err != nil {
 		return nil, err
 	}
 	if err := audit.Record(ctx, tx, ws, by, k.Name+".start", name, nil, n.Request); err != nil {

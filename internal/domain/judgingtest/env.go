@@ -95,8 +95,10 @@ func New(t testing.TB, core, logs *db.DB) *Env {
 	e.Criteria = criterion.NewStore(core)
 	e.Calibrations = calibration.NewStore(core, e.Vault, e.Criteria, e.Judges)
 	e.Monitors = monitor.NewStore(core, book, e.Logs.Open, e.Judges)
-	e.Drafts = draft.NewStore(draft.Config{DB: core, Criteria: e.Criteria, Judges: e.Judges, Logs: book,
-		Open: e.Logs.Open, Models: Catalog{}})
+	e.Drafts = draft.NewStore(draft.Config{
+		DB: core, Criteria: e.Criteria, Judges: e.Judges, Logs: book,
+		Open: e.Logs.Open, Models: Catalog{},
+	})
 	e.Criteria.Attach(e.Calibrations.Dependent(), e.Monitors.Dependent())
 	e.Labels = label.NewStore(core, e.Logs, e.Calibrations)
 	e.modules = []module.Module{
@@ -184,8 +186,10 @@ func (e *Env) Grade(t testing.TB, criterionID string, all ...Grade) []Graded {
 			e.items++
 			step := Exchange(e.items)
 			if (e.split.Half(label.RelationsOf([]judge.Step{step}, "")) == label.Report) == g.Report {
-				posted[i] = label.New{Messages: step.Messages, Response: step.Response, CriterionID: criterionID,
-					Verdict: g.Verdict, Critique: g.Critique}
+				posted[i] = label.New{
+					Messages: step.Messages, Response: step.Response, CriterionID: criterionID,
+					Verdict: g.Verdict, Critique: g.Critique,
+				}
 				graded[i].Item = e.items
 				break
 			}

@@ -31,6 +31,7 @@ func (Catalog) Chats(_ tenant.ID, field, name string) error {
 	return nil
 }
 
+// The price of every answer, and the estimate of it.
 const (
 	Price    = money.Nano(1000) // what every answer costs
 	Estimate = money.Nano(3000) // the estimate of every answer's cost

@@ -113,7 +113,9 @@ type Filters struct {
 func (s *Store) List(ctx context.Context, ws tenant.ID, f *Filters, limit, offset int) ([]Label, error) {
 	conditions, args := []string{"workspace_id = $1"}, []any{}
 	for _, one := range []struct{ column, value string }{
-		{"criterion_id", f.CriterionID}, {"request_id", f.RequestID}, {"trace_id", f.TraceID},
+		{"criterion_id", f.CriterionID},
+		{"request_id", f.RequestID},
+		{"trace_id", f.TraceID},
 		{"verdict", string(f.Verdict)},
 	} {
 		if one.value != "" {
@@ -468,8 +470,10 @@ func (s *Store) Adjudicate(ctx context.Context, ws tenant.ID, by tenant.Actor, n
 			l.Kind, l.Adjudicated, l.Note, l.AdjudicatedBy, l.AdjudicatedAt, name); err != nil {
 			return fmt.Errorf("adjudicate label %s: %w", name, err)
 		}
-		change := Change{LabelID: name, CriterionID: l.CriterionID, Before: verdict, After: l.verdictNow(),
-			Kind: l.Kind, By: by}
+		change := Change{
+			LabelID: name, CriterionID: l.CriterionID, Before: verdict, After: l.verdictNow(),
+			Kind: l.Kind, By: by,
+		}
 		if err := s.judges.LabelChanged(ctx, tx, ws, change); err != nil {
 			return err
 		}

@@ -388,7 +388,11 @@ func (t *countDelta) add(f *facts, sign int64) {
 		t.counts[countKey{f.Workspace, ordinary, "", f.At - f.At%hour}] += sign
 	}
 	for _, facet := range [...]struct{ name, value string }{
-		{everything, ""}, {"model", f.Model}, {"tag", f.Tag}, {"segment", f.Segment}, {"finish_reason", f.FinishReason},
+		{everything, ""},
+		{"model", f.Model},
+		{"tag", f.Tag},
+		{"segment", f.Segment},
+		{"finish_reason", f.FinishReason},
 		{"cached", strconv.FormatBool(f.Cached)},
 	} {
 		if facet.name != "tag" || facet.value != "" {

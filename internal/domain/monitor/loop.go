@@ -138,8 +138,10 @@ func (l *Loop) judgeNew(ctx context.Context, ws tenant.ID, criterionID string) e
 		return err // nothing is counted; the answers are stored, and are not paid for again
 	}
 	sampled = slices.DeleteFunc(sampled, func(d logbook.Drawn) bool { _, asked := answers[d.ID]; return !asked })
-	reason, err := s.save(context.WithoutCancel(ctx), ws, &c, &batch{cursor: exchanges[seen-1].At, seen: int64(seen),
-		sampled: sampled, answers: answers})
+	reason, err := s.save(context.WithoutCancel(ctx), ws, &c, &batch{
+		cursor: exchanges[seen-1].At, seen: int64(seen),
+		sampled: sampled, answers: answers,
+	})
 	if reason != "" {
 		l.log.Warn("a judge that monitors traffic raises the alarm", "criterion", criterionID, "workspace", ws,
 			"reason", reason)

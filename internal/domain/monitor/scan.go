@@ -85,8 +85,10 @@ type scanRequest struct {
 var scans = judging.Kind{Name: "scan", Prefix: "scan"}
 
 func newScan(t *judging.Task) (Scan, error) {
-	s := Scan{ID: t.ID, Object: "scan", CriterionID: t.CriterionID, Version: t.Version, CreatedBy: t.CreatedBy,
-		Job: t.Job}
+	s := Scan{
+		ID: t.ID, Object: "scan", CriterionID: t.CriterionID, Version: t.Version, CreatedBy: t.CreatedBy,
+		Job: t.Job,
+	}
 	var request scanRequest
 	var result Rates
 	if err := t.Decode(&request, &result); err != nil {

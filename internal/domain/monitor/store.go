@@ -58,8 +58,10 @@ func (s *Store) draw(ctx context.Context, ws tenant.ID, r *criterion.Record, in 
 		if len(some) < judging.EstimateSamples {
 			some = append(some, judge.Subject{Steps: []judge.Step{row.Step()}})
 		}
-		d.rows = append(d.rows, logbook.Drawn{At: row.At, ID: row.ID, RequestID: row.RequestID,
-			ExpiresAt: row.ExpiresAt})
+		d.rows = append(d.rows, logbook.Drawn{
+			At: row.At, ID: row.ID, RequestID: row.RequestID,
+			ExpiresAt: row.ExpiresAt,
+		})
 		return whole || len(some) < judging.EstimateSamples
 	})
 	if err != nil {
@@ -164,8 +166,10 @@ func insertPending(ctx context.Context, tx *db.Tx, ws tenant.ID, runID string, a
 		rows[i] = []any{ws, runID, l.ID, l.At, true, "", 0.0, "", "", l.RequestID, l.ExpiresAt}
 	}
 	err := db.Insert(ctx, tx.Across("the rows name their workspace"), "judged_logs",
-		[]string{"workspace_id", "run_id", "log_id", "at", "pending", "judge", "grade", "critique", "failure",
-			"request_id", "expires_at"}, rows)
+		[]string{
+			"workspace_id", "run_id", "log_id", "at", "pending", "judge", "grade", "critique", "failure",
+			"request_id", "expires_at",
+		}, rows)
 	if err != nil {
 		return fmt.Errorf("insert the sample: %w", err)
 	}
@@ -250,8 +254,10 @@ func failing(ctx context.Context, in db.Scoped, runID string) ([]Failing, error)
 	rows, err := judged(ctx, in, runID, judge.Fail, maxFailing, 0)
 	all := make([]Failing, 0, len(rows))
 	for _, row := range rows {
-		all = append(all, Failing{LogID: row.LogID, RequestID: row.RequestID, Grade: *row.Grade,
-			Critique: row.Critique})
+		all = append(all, Failing{
+			LogID: row.LogID, RequestID: row.RequestID, Grade: *row.Grade,
+			Critique: row.Critique,
+		})
 	}
 	return all, err
 }

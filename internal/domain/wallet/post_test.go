@@ -231,7 +231,7 @@ func TestConcurrentAndRepeatedDrainsPostOnce(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					tab.Serve(simulated, simulated.Price, false)
+					tab.SetModel(simulated, simulated.Price, false)
 					if err := tab.Settle("finished", live.Usage{Input: 7}, false); err != nil {
 						t.Error(err)
 					}
@@ -425,7 +425,7 @@ func TestRunPostsWhenWokenAndOnceMoreAtTheEnd(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	group.Go(func() { b.poster.Run(ctx) })
-	group.Go(func() { b.poster.Sync(ctx) })
+	group.Go(func() { b.poster.SyncLoop(ctx) })
 	time.Sleep(2 * syncEvery) // the first posting is over
 	b.spend("ws_a", "req_1", 10)
 	for deadline := time.Now().Add(time.Minute); len(b.rows()) == 0 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
@@ -467,7 +467,7 @@ func TestADiskThatFailsIsReportedOnceAndSoIsItsRecovery(t *testing.T) {
 		poster := &Poster{journal: j, log: slog.New(slog.NewTextHandler(&said, nil))}
 		ctx, stop := context.WithCancel(t.Context())
 		var group sync.WaitGroup
-		group.Go(func() { poster.Sync(ctx) })
+		group.Go(func() { poster.SyncLoop(ctx) })
 		for range 2 {
 			broken.Store(true)
 			_ = j.Append(journal.Entry{Kind: journal.Probe})
@@ -493,7 +493,7 @@ func TestAnEntryAfterAnIdleTimeIsSyncedWithinOneInterval(t *testing.T) {
 		poster := &Poster{journal: j, log: slog.New(slog.DiscardHandler), wake: make(chan struct{}, 1), behind: make(chan struct{}, 1), postedUntil: j.End()}
 		ctx, stop := context.WithCancel(t.Context())
 		var group sync.WaitGroup
-		group.Go(func() { poster.Sync(ctx) })
+		group.Go(func() { poster.SyncLoop(ctx) })
 		for range 3 {
 			time.Sleep(time.Minute)
 			if err := j.Append(journal.Entry{Kind: journal.Probe}); err != nil {

@@ -290,9 +290,9 @@ const (
 	postTimeout = 5 * time.Second
 )
 
-// Sync syncs the journal until ctx ends, whatever the state of the database, and wakes Run when there is something to
+// SyncLoop syncs the journal until ctx ends, whatever the state of the database, and wakes Run when there is something to
 // post. When everything is synced and posted, it sleeps until the journal is written again.
-func (p *Poster) Sync(ctx context.Context) {
+func (p *Poster) SyncLoop(ctx context.Context) {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
 	var failing error

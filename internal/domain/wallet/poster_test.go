@@ -107,7 +107,7 @@ func (b *process) open(ws tenant.ID, request string, hold money.Nano) *till.Tab 
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	tab.Serve(simulated, simulated.Price, false)
+	tab.SetModel(simulated, simulated.Price, false)
 	return &tab
 }
 
@@ -330,7 +330,7 @@ func TestARecoveryKilledAtAnyTransactionIsCompletedByTheNext(t *testing.T) {
 				b.journal.Limit = 700
 				for i := range orphans {
 					tab := b.open(ws, fmt.Sprintf("req_%s_open_%d", ws, i), 100)
-					if err := errors.Join(tab.Deliver(live.Usage{Input: 1}), tab.Deliver(live.Usage{Input: int64(30 + i)})); err != nil {
+					if err := errors.Join(tab.RecordUsage(live.Usage{Input: 1}), tab.RecordUsage(live.Usage{Input: int64(30 + i)})); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -394,7 +394,7 @@ func TestARecoveryThatCannotStartItsJournalIsCompletedByTheNext(t *testing.T) {
 		b := startProcess(t, d, journaltest.NewDisk())
 		b.fund("ws_a", 1000)
 		b.spend("ws_a", "req_1", 10)
-		if err := b.open("ws_a", "req_2", 100).Deliver(live.Usage{Input: 7}); err != nil {
+		if err := b.open("ws_a", "req_2", 100).RecordUsage(live.Usage{Input: 7}); err != nil {
 			t.Fatal(err)
 		}
 		b = b.killed()

@@ -196,7 +196,7 @@ func (s *simulation) arrive() {
 	if err != nil {
 		return // insufficient funds, or the journal fails: either way nothing happened
 	}
-	tab.Serve(simulated, simulated.Price, false)
+	tab.SetModel(simulated, simulated.Price, false)
 	g.tab = &tab
 	s.tabs = append(s.tabs, g)
 	s.requests[g.id] = g
@@ -222,7 +222,7 @@ func (s *simulation) deliver() {
 		return
 	}
 	g.use(s.random)
-	if g.tab.Deliver(g.used) == nil {
+	if g.tab.RecordUsage(g.used) == nil {
 		g.sure = append(g.sure, simulated.Price.Of(g.used))
 	}
 }
@@ -237,7 +237,7 @@ func (s *simulation) settle() {
 	switch {
 	case err == nil:
 		g.sure = append(g.sure, simulated.Price.Of(g.used))
-	case g.tab.Opened():
+	case g.tab.Journaled():
 		g.tab.Owe("left", g.used, true)
 		g.owed = true
 	default:
@@ -249,7 +249,7 @@ func (s *simulation) settle() {
 // leave ends a request that has delivered nothing.
 func (s *simulation) leave() {
 	g, i := s.pick()
-	if g == nil || g.tab.Opened() {
+	if g == nil || g.tab.Journaled() {
 		return
 	}
 	g.tab.Drop()

@@ -45,7 +45,7 @@ type Bounds struct {
 	Body       atomic.Int64  // bytes of one body
 	Buffered   *limit.Budget // bytes of all bodies in memory at once
 	Operations *limit.Budget // management operations that run at once
-	Timeout    atomic.Int64  // nanoseconds that a management operation may take
+	Timeout    atomic.Int64  // nanoseconds for a management operation, and for one write to any client
 	Proxies    atomic.Pointer[[]netip.Prefix]
 }
 

@@ -65,7 +65,8 @@ func callOf(ctx context.Context) *call {
 	return &call{}
 }
 
-// Caller returns whose key the request carries. It is empty on paths that need no key.
+// Caller returns whose key the request carries. On paths that need no key it has only the user that PeerContext
+// recorded, if any.
 func Caller(ctx context.Context) tenant.Caller { return callOf(ctx).caller }
 
 // SkipAccessLog marks a request as one of very many, such as inference: it is counted, and logged at debug level only.

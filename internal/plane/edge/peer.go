@@ -12,9 +12,6 @@ import (
 
 type peerKey struct{}
 
-// unixConn has a name here, so that peer_other.go needs no import: netguard checks the imports of files it cannot build.
-type unixConn = net.UnixConn
-
 // PeerContext is the ConnContext of the admin socket's http.Server. It records which account of this machine opened the
 // connection, as the kernel reports it, so that the audit trail can name the operator.
 func PeerContext(ctx context.Context, conn net.Conn) context.Context {
@@ -31,7 +28,7 @@ func peer(ctx context.Context) tenant.UserID {
 // connection comes from within this process and has its account.
 func account(conn net.Conn) tenant.UserID {
 	uid := strconv.Itoa(os.Getuid())
-	if socket, ok := conn.(*unixConn); ok {
+	if socket, ok := conn.(*net.UnixConn); ok {
 		uid = peerUID(socket)
 	}
 	if known, err := user.LookupId(uid); err == nil {

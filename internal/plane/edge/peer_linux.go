@@ -3,12 +3,13 @@
 package edge
 
 import (
+	"net"
 	"strconv"
 	"syscall"
 )
 
 // peerUID returns the number of the account at the other end of a Unix socket (SO_PEERCRED), or "unknown".
-func peerUID(socket *unixConn) string {
+func peerUID(socket *net.UnixConn) string {
 	uid := "unknown"
 	if raw, err := socket.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {

@@ -91,7 +91,7 @@ func (r *run) attemptOnce(c *plan.Candidate) *failure {
 	}
 	r.deadline.BeginAttempt(&call.Life, now, r.settings.TryTimeout)
 	defer r.deadline.EndAttempt(&call.Life)
-	r.bill.serve(c)
+	r.bill.beginAttempt(c)
 	r.cache.assembly = nil
 
 	held := &r.attempt.held

@@ -40,7 +40,7 @@ func (c *circuit) report(f *failure, now time.Time) {
 			c.gateway.Log.Warn("a model failed too often: its circuit is open, and it is not called for a while",
 				"model", c.model.ID, "provider", c.model.Provider.Name, "own_key", c.model.Own != nil)
 		}
-	case !f.providersFault():
+	case !f.reportable():
 		c.gateway.Breaker.Cancel(c.key, c.allowed)
 	default:
 		c.gateway.Breaker.Done(c.key, c.allowed, now, true)

@@ -16,7 +16,7 @@ import (
 	"sovereign/internal/wire/upstream"
 )
 
-// A failure is an attempt that gave the caller nothing.
+// A failure is why an attempt gave no complete answer.
 type failure struct {
 	class
 	err        error
@@ -43,8 +43,9 @@ var (
 	circuitOpen = class{name: "shunned", next: true}              // it failed too often of late, and is not called for a while
 )
 
-// providersFault reports whether a failure says anything about the provider.
-func (f *failure) providersFault() bool { return f.class != stopped && f.class != unsupported }
+// reportable reports whether a failure is counted and logged: all but those that the caller, the gateway or the
+// provider's protocol caused.
+func (f *failure) reportable() bool { return f.class != stopped && f.class != unsupported }
 
 // connectionFailure classifies an error of the connection to a provider. cause is why the attempt was ended, or nil.
 func connectionFailure(c *plan.Candidate, cause, err error) *failure {
@@ -65,7 +66,7 @@ func connectionFailure(c *plan.Candidate, cause, err error) *failure {
 	}
 }
 
-// causeFault returns what a caller that is still there is reason when a request was ended on purpose.
+// causeFault returns the refusal for a caller that is still connected when its request was ended on purpose.
 func causeFault(cause error) *fault.Fault {
 	if errors.Is(cause, errStopping) {
 		return fault.Unavailable.Because(cause, "the server is stopping").In(time.Second)

@@ -80,7 +80,7 @@ func (m *Metrics) attemptFailed(provider, class string) {
 	m.failedAttempts.WithLabelValues(provider, class).Inc()
 }
 
-// contentBegan counts the time until the first content.
+// answerBegan counts the time until the answer begins.
 func (m *Metrics) contentBegan(model string, after time.Duration) {
 	m.firstContentBy.Get(model).Observe(after.Seconds())
 }
@@ -91,8 +91,12 @@ func (m *Metrics) charged(model string, u live.Usage, cost money.Nano) {
 		kind string
 		n    int64
 	}{
-		{"input", u.Input}, {"cached_input", u.Cached}, {"written_input", u.Written}, {"output", u.Output},
-		{"reasoning", u.Reasoning}, {"searches", u.Searches},
+		{"input", u.Input},
+		{"cached_input", u.Cached},
+		{"written_input", u.Written},
+		{"output", u.Output},
+		{"reasoning", u.Reasoning},
+		{"searches", u.Searches},
 	} {
 		if used.n > 0 {
 			m.tokensBy.Get(labelPair{model, used.kind}).Add(float64(used.n))

@@ -40,7 +40,7 @@ const maxIdlePolls = 8
 // next returns what the provider sends next, except for what was passed on while polling.
 func (s *relay) next() ([]byte, error) {
 	if s.poll.lasting && s.canPoll() {
-		if rest := s.polled(); len(rest) > 0 {
+		if rest := s.pollUntilInterrupted(); len(rest) > 0 {
 			return rest, nil
 		}
 	}
@@ -68,10 +68,10 @@ func (s *relay) canPoll() bool {
 	return p.body != nil && p.send != nil
 }
 
-// polled polls the stream until something else must be done. It returns what was read and not passed on.
-func (s *relay) polled() (rest []byte) {
+// pollUntilInterrupted polls the stream until something else must be done. It returns what was read and not passed on.
+func (s *relay) pollUntilInterrupted() (rest []byte) {
 	p, r := &s.poll, s.run
-	r.deadline.Wait(r.clock.now, s.source.timeout)
+	r.deadline.LimitWait(r.clock.now, s.source.timeout)
 	before := len(r.bill.delivered)
 	ok := p.body.Poll(r.gateway.Poller, p.turn)
 	if p.idle++; len(r.bill.delivered) > before {
@@ -118,7 +118,7 @@ func (s *relay) passOn(now time.Time) bool {
 	if len(s.pending) == 0 {
 		return again
 	}
-	r.deadline.Wait(now, s.source.timeout)
+	r.deadline.LimitWait(now, s.source.timeout)
 	s.lastSent = now
 	if !s.poll.send(now, s.pending) {
 		s.pending, s.poll.unsent = s.pending[:0], true

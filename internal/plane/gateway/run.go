@@ -71,8 +71,8 @@ func (r *run) init() {
 	r.response.deadline, r.response.clock = &r.deadline, &r.clock
 }
 
-// contentBegan notes that the caller is about to be sent the first content.
-func (r *run) contentBegan() {
+// answerBegan notes that the caller is about to be sent the beginning of the answer.
+func (r *run) answerBegan() {
 	r.clock.worked()
 	r.progress.firstContent = r.clock.elapsed()
 	r.gateway.Metrics.contentBegan(r.bill.model.ID, r.progress.firstContent)
@@ -93,7 +93,7 @@ func (r *run) servesFirstChoice() bool { return r.bill.model.Model == r.plan.Ord
 // down would fill the log, so each kind of failure gets one line every ten seconds.
 func (r *run) attemptFailed(c *plan.Candidate, f *failure) {
 	r.circuit.report(f, r.clock.now)
-	if !f.providersFault() {
+	if !f.reportable() {
 		return
 	}
 	r.gateway.Metrics.attemptFailed(c.Provider.Name, f.name)

@@ -26,7 +26,7 @@ type source struct {
 // next returns what arrives next. It is valid until the next call.
 func (s *source) next() (piece []byte, err error) {
 	if s.heard && s.timeout > 0 {
-		s.deadline.Wait(s.clock.now, s.timeout)
+		s.deadline.LimitWait(s.clock.now, s.timeout)
 	}
 	if from, ok := s.from.(fastpath.ChunkReader); ok {
 		piece, err = from.Next()

@@ -211,7 +211,7 @@ func (s *relay) takeEvent(e sse.Event) *failure {
 func (s *relay) noteContent(content bool) *failure {
 	if content {
 		s.content = true
-		if err := s.run.bill.progress(s.run.clock.now); err != nil && !s.run.response.begun {
+		if err := s.run.bill.recordProgress(s.run.clock.now); err != nil && !s.run.response.begun {
 			return unrecorded(err)
 		}
 	}
@@ -229,7 +229,7 @@ func (s *relay) begin() {
 	}
 	r.response.writing.Lock()
 	defer r.response.writing.Unlock()
-	r.contentBegan()
+	r.answerBegan()
 	r.circuit.report(nil, r.clock.now) // it answers: how long a stream lasts does not concern the breaker
 	r.begin(eventStream, -1)
 	s.lastSent = r.clock.now
@@ -303,7 +303,7 @@ func (s *relay) fail(f *failure) *failure {
 	if r.bill.delivered = r.bill.delivered[:s.textSent]; !s.contentSent {
 		ended = outcome.Nothing
 	}
-	later, _ := r.bill.settle(ended) // what cannot be recorded is owed
+	later, _ := r.bill.recordCharge(ended) // what cannot be recorded is owed
 	later()
 	return nil
 }
@@ -339,7 +339,7 @@ func (s *relay) finish() *failure {
 	if errors.Is(r.deadline.Cause(), errLeft) {
 		return s.fail(&failure{class: stopped, err: errLeft, fault: causeFault(errLeft)})
 	}
-	later, err := r.bill.settle(outcome.Finished)
+	later, err := r.bill.recordCharge(outcome.Finished)
 	whole := false
 	if err != nil {
 		s.sendFault(unrecordedFault(err))
@@ -371,7 +371,7 @@ func (s *relay) log() {
 // drain reads what comes after the end of the answer, for a while, so that the provider's connection can be reused.
 func (s *relay) drain() {
 	s.source.timeout = 0 // one timeout for all reads, and not for each
-	s.run.deadline.Wait(s.run.clock.now, drainTimeout)
+	s.run.deadline.LimitWait(s.run.clock.now, drainTimeout)
 	for left := maxDrained; left > 0; {
 		piece, err := s.source.next()
 		if err != nil {

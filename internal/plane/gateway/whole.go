@@ -51,11 +51,11 @@ func (r *run) relayWhole(format *wholeFormat) *failure {
 	if r.bill.reported == nil && format.mustHave {
 		body = r.addUsage(body)
 	}
-	later, err := r.bill.settle(outcome.Finished)
+	later, err := r.bill.recordCharge(outcome.Finished)
 	if err != nil {
 		return unrecorded(err)
 	}
-	r.contentBegan()
+	r.answerBegan()
 	r.store(body)
 	r.begin("application/json", len(body))
 	sent := r.response.send(body)
@@ -71,7 +71,7 @@ func (r *run) takeCompletion(body []byte) *failure {
 	if !r.completion.take(body) {
 		return &failure{class: stopped, err: errBufferFull, fault: errBufferFull}
 	}
-	r.contentBegan()
+	r.answerBegan()
 	r.circuit.report(nil, r.clock.now)
 	return nil
 }

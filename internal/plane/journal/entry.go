@@ -17,7 +17,7 @@ type Kind byte
 
 // The kinds.
 const (
-	Opened     Kind = 1 // the request has delivered its first content; this is its charge if it ends now
+	Opened     Kind = 1 // the request is about to deliver its first content; this is its charge if the process dies
 	Progressed Kind = 2 // the request has delivered more; this is its charge if it ends now
 	Settled    Kind = 3 // the request has ended; this is its final charge
 	Probe      Kind = 4 // no content: written to test whether the journal can be written

@@ -209,8 +209,8 @@ func write(file File, data []byte, at int64) error {
 }
 
 // Append writes entries, all or none, and returns when the kernel has them. It is a group commit: a caller that finds
-// no write in progress becomes the leader and writes everything that arrived meanwhile. That takes one write per
-// batch, and no goroutine has to be woken.
+// no write in progress becomes the leader and writes all pending entries. Entries that arrive during its write are
+// written by the next leader. That takes one write per batch, and no goroutine has to be woken.
 func (j *Journal) Append(entries ...Entry) error {
 	w, _ := waiters.Get().(*waiter)
 	defer waiters.Put(w)

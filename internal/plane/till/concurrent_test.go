@@ -24,12 +24,12 @@ func (s *fixture) request(request string, random *rand.Rand) (used live.Usage, c
 		return used, false
 	}
 	defer tab.Drop()
-	tab.Serve(model, model.Price, false)
+	tab.SetModel(model, model.Price, false)
 	for range random.IntN(3) {
 		used.Output += int64(1 + random.IntN(10))
-		_ = tab.Deliver(used)
+		_ = tab.RecordUsage(used)
 	}
-	delivered := tab.Opened()
+	delivered := tab.Journaled()
 	switch random.IntN(4) {
 	case 0: // the caller leaves, or the handler panics: the last recorded usage counts
 		return live.Usage{Output: -1}, delivered
@@ -123,11 +123,11 @@ func TestWalletJournalAndOverageAgreeAfterAnyOrder(t *testing.T) {
 				name := fmt.Sprint("req_", made)
 				tab, err := s.Open(journal.Charge{Request: name, Workspace: ws}, money.Nano(rapid.Int64Range(0, 100).Draw(t, "hold")))
 				if err == nil {
-					tab.Serve(model, model.Price, false)
+					tab.SetModel(model, model.Price, false)
 					running[name] = &tab
 				}
 			},
-			"deliver": func(t *rapid.T) { _, tab := pick(t); _ = tab.Deliver(used(t)) },
+			"deliver": func(t *rapid.T) { _, tab := pick(t); _ = tab.RecordUsage(used(t)) },
 			"settle": func(t *rapid.T) {
 				name, tab := pick(t)
 				if tab.Settle("finished", used(t), false) == nil {

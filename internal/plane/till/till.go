@@ -42,7 +42,7 @@ func New(f *funds.Funds, j *journal.Journal, log *slog.Logger, excess, overages 
 }
 
 // A Tab is the hold of one request and its usage so far. It belongs to one goroutine, and must not be copied after
-// its first use.
+// its first use; Owe alone copies it, and ends the original.
 type Tab struct {
 	till   *Till
 	hold   funds.Hold
@@ -81,8 +81,8 @@ func (t *Till) Free(ws tenant.ID) money.Nano {
 	return b.Balance - b.Held
 }
 
-// Serve sets which model answers, its price, and whether the request uses the workspace's own key.
-func (t *Tab) Serve(m *live.Model, p live.Price, own bool) {
+// SetModel sets which model answers, its price, and whether the request uses the workspace's own key.
+func (t *Tab) SetModel(m *live.Model, p live.Price, own bool) {
 	t.charge.Model, t.charge.Provider, t.charge.Own, t.price = m.ID, m.Provider.Name, own, p
 }
 
@@ -95,12 +95,12 @@ func (t *Tab) chargeFor(used live.Usage, counted bool) journal.Charge {
 	return c
 }
 
-// Opened reports whether content was delivered and recorded in the journal.
-func (t *Tab) Opened() bool { return t.opened }
+// Journaled reports whether the journal has an entry of the request.
+func (t *Tab) Journaled() bool { return t.opened }
 
-// Deliver records the usage so far, in case the process dies. The first call belongs before the first content. What a
+// RecordUsage records the usage so far, in case the process dies. The first call belongs before the first content. What a
 // call could not record, the next call records.
-func (t *Tab) Deliver(used live.Usage) error {
+func (t *Tab) RecordUsage(used live.Usage) error {
 	if t.ended {
 		return errEnded
 	}
@@ -146,8 +146,7 @@ func (t *Tab) settlement(o outcome.Outcome, used live.Usage, counted bool) journ
 	return journal.Entry{Kind: journal.Settled, Charge: c}
 }
 
-// applyCharge updates memory after the settlement was recorded. Collect calls it while the tab's own goroutine may
-// still read the tab, so it changes none of the tab's fields.
+// applyCharge updates memory after the settlement was recorded.
 func (t *Tab) applyCharge(e journal.Entry) {
 	t.hold.Settle(e.Charged)
 	if over := e.Cost - e.Charged; over > 0 {

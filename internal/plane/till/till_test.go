@@ -77,7 +77,7 @@ func (s *fixture) open(t tester, request string, amount money.Nano) *till.Tab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tab.Serve(model, model.Price, false)
+	tab.SetModel(model, model.Price, false)
 	return &tab
 }
 
@@ -164,7 +164,7 @@ func TestOpenIsRefusedWhileTheJournalFails(t *testing.T) {
 	s := newFixture(t, 1000)
 	running := s.open(t, "req_1", 100)
 	s.broken.Store(true)
-	if running.Deliver(tokens(1)) == nil || s.journal.Failure() == nil {
+	if running.RecordUsage(tokens(1)) == nil || s.journal.Failure() == nil {
 		t.Fatal("the disk does not fail")
 	}
 	_, err := s.Open(journal.Charge{Request: "req_2", Workspace: ws}, 1)
@@ -259,7 +259,7 @@ func TestADebtHoldsItsWholeCost(t *testing.T) {
 func TestDroppingAnEndedTabChangesNothing(t *testing.T) {
 	s := newFixture(t, 1000)
 	settled, dropped := s.open(t, "req_1", 100), s.open(t, "req_2", 100)
-	if err := settled.Deliver(tokens(5)); err != nil {
+	if err := settled.RecordUsage(tokens(5)); err != nil {
 		t.Fatal(err)
 	}
 	if err := settled.Settle("finished", tokens(30), false); err != nil {
@@ -279,16 +279,16 @@ func TestDroppingAnEndedTabChangesNothing(t *testing.T) {
 func TestDropSettlesAnOpenedTabWithTheLastRecordedUsage(t *testing.T) {
 	s := newFixture(t, 1000)
 	tab := s.open(t, "req_1", 100)
-	if tab.Opened() {
+	if tab.Journaled() {
 		t.Error("a tab is opened before anything was delivered")
 	}
 	for _, n := range []int64{7, 20} {
-		if err := tab.Deliver(tokens(n)); err != nil || !tab.Opened() {
+		if err := tab.RecordUsage(tokens(n)); err != nil || !tab.Journaled() {
 			t.Fatal(err)
 		}
 	}
 	s.broken.Store(true)
-	if tab.Deliver(tokens(30)) == nil {
+	if tab.RecordUsage(tokens(30)) == nil {
 		t.Fatal("the disk does not fail")
 	}
 	tab.Drop()
@@ -309,12 +309,12 @@ func TestDeliveriesAreOpenedOnceAndNeverChargedBeyondTheHold(t *testing.T) {
 	s := newFixture(t, 1000)
 	tab := s.open(t, "req_1", 50)
 	s.broken.Store(true)
-	if tab.Deliver(tokens(1)) == nil || tab.Opened() {
+	if tab.RecordUsage(tokens(1)) == nil || tab.Journaled() {
 		t.Fatal("opened by what could not be recorded")
 	}
 	s.broken.Store(false)
 	for _, n := range []int64{10, 40, 70} {
-		if err := tab.Deliver(tokens(n)); err != nil {
+		if err := tab.RecordUsage(tokens(n)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -55,7 +55,7 @@ func (d *Deadline) BeginAttempt(attempt *life.Life, now time.Time, timeout time.
 	d.mutex.Lock()
 	d.attempt = attempt
 	d.mutex.Unlock()
-	d.Wait(now, timeout)
+	d.LimitWait(now, timeout)
 	d.SetChild(attempt)
 }
 
@@ -69,8 +69,8 @@ func (d *Deadline) EndAttempt(attempt *life.Life) {
 	attempt.End(context.Canceled)
 }
 
-// Wait begins a wait for the provider, which may take timeout from now on. It replaces the wait before.
-func (d *Deadline) Wait(now time.Time, timeout time.Duration) {
+// LimitWait bounds the wait for the provider: it may take timeout from now on. It replaces the limit before.
+func (d *Deadline) LimitWait(now time.Time, timeout time.Duration) {
 	until := instantOf(now.Add(timeout))
 	d.wait.Store(int64(until))
 	d.registry.checkBy(until)

@@ -63,7 +63,7 @@ func TestAWaitThatIsRenewedDoesNotTimeOut(t *testing.T) {
 	one.BeginAttempt(first, time.Now(), time.Second)
 	for range 10 {
 		time.Sleep(10 * time.Millisecond)
-		one.Wait(time.Now(), time.Second)
+		one.LimitWait(time.Now(), time.Second)
 	}
 	one.EndAttempt(first)
 	one.BeginAttempt(second, time.Now(), 30*time.Millisecond)

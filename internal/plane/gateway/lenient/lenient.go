@@ -1,5 +1,5 @@
 // Package lenient reads JSON of callers and providers as far as it can be read. It never refuses what is merely
-// unusual: the provider, or the client, is the one to judge it.
+// unusual: the provider, or the client, is the one to validate it.
 package lenient
 
 import (
@@ -39,7 +39,7 @@ func Strings(value []byte, each func(string)) {
 		name := kind == '{' && length%2 == 0
 		t, err := decoder.ReadToken()
 		if err != nil {
-			return // the end, or not JSON: the provider has judged it
+			return // the end, or not JSON: the provider validates it
 		}
 		if t.Kind() == '"' && !name {
 			each(t.String())

@@ -27,22 +27,22 @@ type bill struct {
 	used    live.Usage      // that was charged
 }
 
-// serve begins an attempt at a model. What an earlier attempt used is forgotten: it delivered nothing.
-func (b *bill) serve(c *plan.Candidate) {
+// beginAttempt begins an attempt at a model. What an earlier attempt used is forgotten: it delivered nothing.
+func (b *bill) beginAttempt(c *plan.Candidate) {
 	b.model, b.reported, b.delivered, b.recorded = c, nil, b.delivered[:0], time.Time{}
-	b.tab.Serve(c.Model, c.Price, c.Own != nil)
+	b.tab.SetModel(c.Model, c.Price, c.Own != nil)
 }
 
-// settle ends a request's money: the only place where the outcome of a caller's request becomes a charge, as package
-// outcome lists it. Requests of the product are charged by keepAnswer instead, after the answer was kept.
+// recordCharge ends a request's money: the only place where the outcome of a caller's request becomes a charge, as
+// package outcome lists it. Requests of the product are charged by keepAnswer instead, after the answer was kept.
 //
-// What must be counted is not charged before settle returns: later does that, when the caller has its last byte. By
-// then the journal holds a charge that is never too high. An error says that nothing could be recorded. If something
-// was delivered all the same, later must be called too, and the charge is owed.
-func (b *bill) settle(o outcome.Outcome) (later func(), err error) {
+// When it returns no error, the journal holds the charge, or a lower bound of it. Call finish after the last byte was
+// sent: it counts and charges what was left open. An error says that nothing could be recorded. If something was
+// delivered all the same, finish must be called too, and the charge is owed.
+func (b *bill) recordCharge(o outcome.Outcome) (finish func(), err error) {
 	none := func() {}
 	switch basis := o.Basis(); {
-	case basis == outcome.None && b.tab.Opened(): // recorded, and not delivered after all
+	case basis == outcome.None && b.tab.Journaled(): // recorded, and not delivered after all
 		b.settleOrOwe(o, live.Usage{}, true)
 		return none, nil
 	case basis == outcome.None:
@@ -59,7 +59,7 @@ func (b *bill) settle(o outcome.Outcome) (later func(), err error) {
 			b.settled(o, *b.reported)
 		}, err
 	}
-	err = b.tab.Deliver(b.atLeast())
+	err = b.tab.RecordUsage(b.atLeast())
 	return func() { b.charge(o, b.count(), true) }, err
 }
 
@@ -141,12 +141,12 @@ const progressInterval = time.Second
 // progressDue reports whether the next content must be recorded.
 func (b *bill) progressDue(now time.Time) bool { return now.Sub(b.recorded) >= progressInterval }
 
-// progress records a stream's first content, and then about once a second what it has delivered. What could not be
+// recordProgress records a stream's first content, and then about once a second what it has delivered. What could not be
 // recorded is recorded with the next.
-func (b *bill) progress(now time.Time) error {
+func (b *bill) recordProgress(now time.Time) error {
 	if !b.progressDue(now) {
 		return nil
 	}
 	b.recorded = now
-	return b.tab.Deliver(b.atLeast())
+	return b.tab.RecordUsage(b.atLeast())
 }
