@@ -6,11 +6,13 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -68,6 +70,26 @@ func serve(t *testing.T, host, port string, handler http.HandlerFunc) *httptest.
 	server.Start()
 	t.Cleanup(server.Close)
 	return server
+}
+
+// portOfAll returns a port that is free on all addresses of these tests. It is not one of those that the kernel gives to
+// other processes (net.ipv4.ip_local_port_range), so that none of them takes it on one of the addresses meanwhile.
+func portOfAll(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		port, free := strconv.Itoa(20_000+rand.IntN(10_000)), true
+		for _, host := range []string{public, inside} {
+			listener, err := net.Listen("tcp", net.JoinHostPort(host, port))
+			if free = free && err == nil; err == nil {
+				_ = listener.Close()
+			}
+		}
+		if free {
+			return port
+		}
+	}
+	t.Fatal("no port is free on all addresses")
+	return ""
 }
 
 // startVictim counts the connections to a port of the loopback addresses that the guard must block.
@@ -151,7 +173,7 @@ func TestNoSpellingOfAHostReachesABlockedAddress(t *testing.T) {
 }
 
 func TestDNSRebindingIsBlocked(t *testing.T) {
-	server := serve(t, public, "0", func(w http.ResponseWriter, r *http.Request) {
+	server := serve(t, public, portOfAll(t), func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close") // so that the next request dials again
 		ok(w, r)
 	})
@@ -178,7 +200,7 @@ func TestDNSRebindingIsBlocked(t *testing.T) {
 }
 
 func TestOnlyThePublicAddressesOfANameAreDialled(t *testing.T) {
-	port, reached := startVictim(t, "0") // nothing listens on this port of the public address
+	port, reached := startVictim(t, portOfAll(t)) // nothing listens on this port of the public address
 	z := newZone(t, map[string][][]netip.Addr{
 		"dead-then-inside.test": {answers(public, inside)}, "inside-then-dead.test": {answers(inside, public)}, "both.test": {answers(public, inside, "::1")},
 	})

@@ -25,7 +25,7 @@ func redirecting(w http.ResponseWriter, r *http.Request) {
 }
 
 func TestRedirectsToBlockedAddressesAreRefused(t *testing.T) {
-	server := serve(t, public, "0", redirecting)
+	server := serve(t, public, portOfAll(t), redirecting)
 	port, reached := startVictim(t, portOf(server))
 	z := newZone(t, map[string][][]netip.Addr{
 		"start.test": {answers(public)}, "inside.test": {answers(inside)}, "metadata.test": {answers("169.254.169.254")}, "six.test": {answers("::1")},
