@@ -2,19 +2,7 @@
 // OpenAI's wire format only: a provider with another API is reached through a [Dialect], which translates requests,
 // answers, streams and errors. What an answer means and what it costs is decided by the gateway.
 //
-// To add a dialect, write a package beside anthropic, gemini, cohere and responses with the same files:
-//
-//   - dialect.go: the package comment (API and version, what is translated, what is refused), the Dialect and its
-//     exchange
-//   - request.go, messages.go, content.go: the request body of a chat; what cannot be expressed is refused by name
-//   - answer.go: the complete answer to a chat
-//   - stream.go: the events of its stream
-//   - embeddings.go, rerank.go: these endpoints, if the API has them
-//   - errors.go: the provider's error bodies and statuses
-//
-// It needs golden conversions in both directions, a test against the types of the vendor's SDK, a test that a stream
-// cut anywhere reads the same, and a fuzz test of requests and of events. Then add a live.Protocol, its authentication
-// header in headers.go, and its row in package protocol.
+// docs/recipes.md says how to add a dialect.
 package upstream
 
 import (
