@@ -51,6 +51,7 @@ type Tab struct {
 	opened bool
 	last   live.Usage // the usage that was last delivered and recorded
 	ended  bool
+	excess bool // a cost beyond the hold was reported: Owe comes after a Settle that failed
 }
 
 var errEnded = errors.New("the request's money is settled already")
@@ -135,7 +136,8 @@ func (t *Tab) Settle(o outcome.Outcome, used live.Usage, counted bool) error {
 func (t *Tab) settlement(o outcome.Outcome, used live.Usage, counted bool) journal.Entry {
 	c := t.chargeFor(used, counted)
 	c.Outcome = string(o)
-	if held := t.hold.Amount(); c.Cost > held {
+	if held := t.hold.Amount(); c.Cost > held && !t.excess {
+		t.excess = true
 		t.till.log.Warn("a request cost more than was held for it: "+
 			"its model's limits or prices, or what its provider reports, cannot be right",
 			"request_id", c.Request, "workspace", c.Workspace, "model", c.Model,

@@ -39,6 +39,7 @@ type fixture struct {
 	broken  atomic.Bool
 	flaky   atomic.Bool  // one operation in three fails
 	over    atomic.Int64 // the sum of the overages reported
+	excess  atomic.Int64 // the sum reported beyond holds
 }
 
 type tester interface {
@@ -66,7 +67,7 @@ func newFixture(t tester, balance money.Nano) *fixture {
 		t.Fatal(err)
 	}
 	s.funds.Credit(ws, balance)
-	s.Till = till.New(s.funds, s.journal, slog.New(slog.DiscardHandler), func(money.Nano) {}, func(n money.Nano) { s.over.Add(int64(n)) })
+	s.Till = till.New(s.funds, s.journal, slog.New(slog.DiscardHandler), func(n money.Nano) { s.excess.Add(int64(n)) }, func(n money.Nano) { s.over.Add(int64(n)) })
 	return s
 }
 
@@ -254,6 +255,19 @@ func TestADebtHoldsItsWholeCost(t *testing.T) {
 	s.broken.Store(false)
 	s.Collect()
 	s.want(t, 80, 0, 120)
+}
+
+func TestWhatIsOwedBeyondTheHoldIsReportedOnce(t *testing.T) {
+	s := newFixture(t, 30)
+	tab := s.open(t, "req_1", 20)
+	s.broken.Store(true)
+	if err := tab.Settle("finished", tokens(100), false); err == nil {
+		t.Fatal("the journal works")
+	}
+	tab.Owe("finished", tokens(100), false)
+	if got := s.excess.Load(); got != 80 {
+		t.Errorf("%d was reported beyond the hold, want 80", got)
+	}
 }
 
 func TestDroppingAnEndedTabChangesNothing(t *testing.T) {
