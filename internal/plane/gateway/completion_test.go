@@ -213,7 +213,6 @@ func TestAnInternalRequestIsRefusedBeforeItCostsAnything(t *testing.T) {
 
 func TestAnAnswerThatIsNoneIsNeverKept(t *testing.T) {
 	b := newBench(t)
-	b.Apply(Settings{TryTimeout: 100 * time.Millisecond, StallTimeout: 100 * time.Millisecond, RequestTimeout: 5 * time.Second})
 	b.over(live.Provider{}, func(w http.ResponseWriter, r *http.Request) {
 		conn, out, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -236,6 +235,11 @@ func TestAnAnswerThatIsNoneIsNeverKept(t *testing.T) {
 		"cut length": 502, "cut chunk": 502, "cut JSON": 502, "no JSON": 502, "no choices": 502, "an error": 502, "an error of ours": 400, "refused": 400, "rejected": 502,
 		"limited": 429, "broken": 502, "events": 502, "silent": 408, "stalled": 408,
 	} {
+		timeout := time.Minute
+		if status == http.StatusRequestTimeout {
+			timeout = 100 * time.Millisecond
+		}
+		b.Apply(Settings{TryTimeout: timeout, StallTimeout: timeout, RequestTimeout: 5 * time.Minute})
 		q := internalTo("m")
 		q.Body = []byte(strings.Replace(plainRequest, "hi", name, 1))
 		q.Keep = func(a *infer.Answer) error { t.Errorf("%s: kept %s", name, a.Body); return nil }

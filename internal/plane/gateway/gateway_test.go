@@ -109,7 +109,7 @@ func newBench(t testing.TB, models ...*live.Model) *bench {
 		Fleet: func() *upstream.Fleet { return fleet }, Aliases: live.NewAliases(), Keys: live.NewKeyring(), Cache: cache.New(1<<20, time.Hour), Breaker: breaker.New(breaker.Settings{}), Workspaces: live.NewSettings(), Bounds: bounds, Log: log, Metrics: metrics,
 		Till: till.New(b.funds, b.journal, log, metrics.Excess, metrics.Overage), Count: func(text string) int64 { return int64(len(strings.Fields(text))) }, Random: func() float64 { return 0.5 },
 	})
-	b.Apply(Settings{TryTimeout: 5 * time.Second, StallTimeout: 5 * time.Second, RequestTimeout: 10 * time.Second})
+	b.Apply(Settings{TryTimeout: time.Minute, StallTimeout: time.Minute, RequestTimeout: 2 * time.Minute})
 	b.funds.Credit(home, credit)
 	return b
 }

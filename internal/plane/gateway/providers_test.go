@@ -74,7 +74,7 @@ func TestAWorkspaceWithItsOwnKeyPaysTheFeeAlone(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	b.funds.Credit("ws_poor", money.Dollar)
-	b.Apply(Settings{TryTimeout: time.Second, StallTimeout: time.Second, RequestTimeout: time.Second, OwnKeyFee: 100_000})
+	b.Apply(Settings{TryTimeout: time.Minute, StallTimeout: time.Minute, RequestTimeout: time.Minute, OwnKeyFee: 100_000})
 	ask()
 	if e := b.settled(); !e.Own || e.Charged != (10_000+20_000)/10 {
 		t.Errorf("a tenth of the price: %+v", e)

@@ -210,7 +210,7 @@ func TestAnAnswerThatWasNotChargedIsNotCached(t *testing.T) {
 
 func TestOnlyTheAttemptThatAnsweredIsCached(t *testing.T) {
 	b := newBench(t)
-	b.Apply(Settings{TryTimeout: 5 * time.Second, StallTimeout: 5 * time.Second, RequestTimeout: 10 * time.Second, Retries: 1})
+	b.Apply(Settings{TryTimeout: time.Minute, StallTimeout: time.Minute, RequestTimeout: 2 * time.Minute, Retries: 1})
 	b.answer = func(r *upstream.Request) (*upstream.Response, error) {
 		if len(b.sent) == 1 {
 			return events(strings.NewReader("data: {\"id\":\"dead\",\"system_fingerprint\":\"fp_dead\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\"},\"logprobs\":{\"content\":[{\"token\":\"dead\"}]}}]}\n\n"))(r)
@@ -270,7 +270,7 @@ func TestRefusalsFitTheEndpointAndTheFailedAttempt(t *testing.T) {
 	if !strings.Contains(err.Error(), "max_output_tokens") {
 		t.Error(err)
 	}
-	b.Apply(Settings{TryTimeout: 5 * time.Second, StallTimeout: 5 * time.Second, RequestTimeout: 10 * time.Second, Retries: 2})
+	b.Apply(Settings{TryTimeout: time.Minute, StallTimeout: time.Minute, RequestTimeout: 2 * time.Minute, Retries: 2})
 	b.Breaker.Apply(breaker.Settings{Failures: 1, Pause: time.Hour, Longest: time.Hour})
 	b.answer = answers(503, "{}")
 	if _, err := b.ask(plainRequest); strings.Contains(err.Error(), "was not asked") {
