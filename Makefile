@@ -24,7 +24,7 @@ run: build ## build and start, with embedded storage in ./data
 
 test: setup unit ## all tests; with `make lint`, everything that must pass before a change lands
 
-unit: ## all tests, with the race detector, on both storages
+unit: ## all tests, on both storages, concurrent code with the race detector
 	@RACED="$(RACED)" scripts/with-tmp scripts/unit
 
 # The linters read the packages as the tests compile them, so that each is compiled once.

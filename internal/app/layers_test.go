@@ -1,7 +1,11 @@
 package app
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +47,28 @@ func TestImportsPointDownwards(t *testing.T) {
 			if other := folder(name); other != "" && slices.Index(folders, other) > own {
 				t.Errorf("%s imports %s, which stands above it", names[0], name)
 			}
+		}
+	}
+}
+
+// Their tests run without the race detector.
+func TestPureFoldersStartNoGoroutine(t *testing.T) {
+	for _, line := range imports(t, `{{.Name}} {{.Dir}} {{join .GoFiles " "}}`, prefix+"text/...", prefix+"wire/...", prefix+"grade/...") {
+		names := strings.Fields(line)
+		if names[0] == "main" {
+			continue
+		}
+		for _, name := range names[2:] {
+			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(names[1], name), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if _, starts := n.(*ast.GoStmt); starts {
+					t.Errorf("%s/%s starts a goroutine", names[1], name)
+				}
+				return true
+			})
 		}
 	}
 }
