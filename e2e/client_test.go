@@ -119,6 +119,8 @@ type balance struct {
 	Balance money.Nano `json:"balance_usd"`
 	Held    money.Nano `json:"held_usd"`
 	Spent   money.Nano `json:"spent_usd"`
+
+	Abandoned money.Nano `json:"abandoned_unpaid_usd"`
 }
 
 func (p instance) wallet(t *testing.T, workspace string) balance {

@@ -314,7 +314,8 @@ func (c *walletShow) Run(a *admin) error {
 
 func (a *admin) showBalance(asJSON bool, b funds.Balance) error {
 	return a.show(asJSON, b, func(w io.Writer) {
-		_, _ = fmt.Fprintf(w, "balance\t$%s\nheld\t$%s\nspent\t$%s\n", b.Balance, b.Held, b.Spent)
+		_, _ = fmt.Fprintf(w, "balance\t$%s\nheld\t$%s\nspent\t$%s\nabandoned\t$%s of $%s unpaid in the last 24 hours\n",
+			b.Balance, b.Held, b.Spent, b.Excused, b.Allowance)
 	})
 }
 

@@ -67,6 +67,9 @@ type Limits struct {
 	RequestTimeout   time.Duration `default:"10m" help:"How long an inference request may take, with all its attempts."`
 	TryTimeout       time.Duration `default:"5m" help:"Time until a provider's answer begins. After it, a fallback is tried, or the caller gets 408."`
 	StallTimeout     time.Duration `default:"2m" help:"How long a provider may pause within a stream."`
+	LeaveTimeout     time.Duration `default:"2s" help:"How long a stream is read on after its caller has left, for the usage that the provider reports at its end. Then it is cancelled, and charged by what was delivered."`
+	AbandonedPercent Percent       `default:"1" help:"Percentage of what a workspace has paid in the last 24 hours up to which unstreamed requests are free whose callers left after a second. Beyond it they are charged."`
+	AbandonedUSD     Dollars       `name:"abandoned-usd" default:"0.10" help:"The least that a workspace may abandon in 24 hours without a charge, in dollars."`
 	Retries          int           `default:"2" help:"How often a failed attempt is repeated at the same model, before any content was sent."`
 	LogSpool         Bytes         `default:"1GiB" help:"Logged exchanges on the disk that wait for the log database. Over it, exchanges are lost, and counted. A change needs a restart."`
 	Cache            Bytes         `default:"64MiB" help:"Memory for cached answers of workspaces that have turned the cache on; 0 to cache none."`
@@ -109,6 +112,19 @@ func (p *Percent) UnmarshalText(text []byte) error {
 		return fmt.Errorf("%q is not a percentage from 0 to 100 with at most 4 decimals", text)
 	}
 	*p = Percent(amount / millionth)
+	return nil
+}
+
+// Dollars is an amount of money such as 0.10.
+type Dollars money.Nano
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Dollars) UnmarshalText(text []byte) error {
+	amount, err := money.Parse(string(text))
+	if err != nil || amount < 0 {
+		return fmt.Errorf("%q is not an amount of dollars such as 0.10", text)
+	}
+	*d = Dollars(amount)
 	return nil
 }
 
@@ -194,6 +210,9 @@ func (l Limits) check() error {
 	}
 	if l.DefaultMaxTokens < 0 {
 		return bad("limits.default_max_tokens", "must be 0 or more")
+	}
+	if l.LeaveTimeout < 0 || l.LeaveTimeout > time.Minute {
+		return bad("limits.leave_timeout", "must be from 0 to a minute")
 	}
 	if l.BufferedMemory < l.Body {
 		return bad("limits.buffered_memory", "must be at least limits.body")

@@ -9,10 +9,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"sovereign/internal/base/money"
 	"sovereign/internal/net/breaker"
 	"sovereign/internal/net/poller"
 	"sovereign/internal/plane/cache"
 	"sovereign/internal/plane/edge"
+	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/gateway"
 	"sovereign/internal/plane/till"
 	"sovereign/internal/text/tokenizer"
@@ -59,9 +61,10 @@ func (p *plane) apply(c *Config) {
 	p.bounds.Buffered.Set(int64(l.BufferedMemory))
 	p.bounds.Operations.Set(l.Operations)
 	p.bounds.Timeout.Store(int64(l.OperationTimeout))
+	p.till.Allow(funds.Allowance{Share: int64(l.AbandonedPercent), Least: money.Nano(l.AbandonedUSD)})
 	p.gateway.Apply(gateway.Settings{
-		Retries: l.Retries, TryTimeout: l.TryTimeout, StallTimeout: l.StallTimeout, RequestTimeout: l.RequestTimeout,
-		DefaultMaxTokens: l.DefaultMaxTokens, OwnKeyFee: int64(c.OwnKeyFeePercent),
+		Retries: l.Retries, TryTimeout: l.TryTimeout, StallTimeout: l.StallTimeout, LeaveTimeout: l.LeaveTimeout,
+		RequestTimeout: l.RequestTimeout, DefaultMaxTokens: l.DefaultMaxTokens, OwnKeyFee: int64(c.OwnKeyFeePercent),
 	})
 }
 

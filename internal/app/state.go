@@ -72,7 +72,7 @@ func (s *state) recover(ctx context.Context, on *storage) error {
 		s.log.Info("recovered the money journal", "unfinished", found.Orphans,
 			"charged_usd", found.Charged.String(), "torn_bytes", found.Torn)
 	}
-	return nil
+	return s.poster.RestoreRecent(ctx)
 }
 
 // openLogs opens the database of logged exchanges, and the spool before it.

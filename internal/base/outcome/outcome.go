@@ -11,9 +11,11 @@ const (
 	Left     Outcome = "left"     // the caller disconnected after content was sent
 	Died     Outcome = "died"     // the stream broke off after content was sent: the provider, a timeout or the server's stop
 	Nothing  Outcome = "nothing"  // the caller was sent no content
-	Cached   Outcome = "cached"   // the answer came from the gateway's cache
-	Broken   Outcome = "broken"   // the gateway dropped a request that had delivered content, by a panic
-	Killed   Outcome = "killed"   // the process died while the request ran
+	// Abandoned is a whole answer whose caller had left when it came.
+	Abandoned Outcome = "abandoned"
+	Cached    Outcome = "cached" // the answer came from the gateway's cache
+	Broken    Outcome = "broken" // the gateway dropped a request that had delivered content, by a panic
+	Killed    Outcome = "killed" // the process died while the request ran
 )
 
 // A Basis is what a request is charged for.
@@ -23,7 +25,8 @@ type Basis int
 const (
 	None      Basis = iota // nothing is charged
 	Answer                 // the usage that the provider reports, even if it is 0; without a report, counted input and output
-	Delivered              // the input and the output that the caller was sent, as counted
+	Delivered              // what the provider reported, at least the input and output that the caller was sent; at most the hold
+	Excused                // as Answer, but nothing within the workspace's allowance, and at most the hold
 	Recorded               // what the journal last recorded as delivered
 )
 
@@ -40,6 +43,7 @@ var Table = [...]Row{
 	{Left, Delivered, false},
 	{Died, Delivered, false},
 	{Nothing, None, false},
+	{Abandoned, Excused, false},
 	{Cached, None, true},
 	{Broken, Recorded, false},
 	{Killed, Recorded, false},

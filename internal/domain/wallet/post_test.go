@@ -23,6 +23,7 @@ import (
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/plane/journal/journaltest"
+	"sovereign/internal/plane/till"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
 )
@@ -232,7 +233,7 @@ func TestConcurrentAndRepeatedDrainsPostOnce(t *testing.T) {
 						return
 					}
 					tab.SetModel(simulated, simulated.Price, false)
-					if err := tab.Settle("finished", live.Usage{Input: 7}, false); err != nil {
+					if err := tab.Settle(till.Settlement{Outcome: "finished", Usage: live.Usage{Input: 7}}); err != nil {
 						t.Error(err)
 					}
 				}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"sovereign/internal/base/clock"
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/outcome"
 	"sovereign/internal/base/tenant"
@@ -131,6 +132,19 @@ func (p *Poster) Recover(ctx context.Context) (Recovered, error) {
 		return found, err
 	}
 	return found, p.journal.Forget(fresh.Segment)
+}
+
+// RestoreRecent loads what workspaces have paid and abandoned in the last day into memory. It is called once, after
+// Recover.
+func (p *Poster) RestoreRecent(ctx context.Context) error {
+	all, err := readRecent(ctx, p.db, clock.Now().Add(-24*time.Hour))
+	if err != nil {
+		return err
+	}
+	for ws, sums := range all {
+		p.funds.Restore(ws, sums)
+	}
+	return nil
 }
 
 // startPosition returns the position up to which the ledger has posted this journal. It registers a new journal with

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"sovereign/internal/base/money"
+	"sovereign/internal/base/outcome"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/funds"
@@ -96,7 +97,7 @@ func (b *process) fund(ws tenant.ID, amount money.Nano) {
 func (b *process) spend(ws tenant.ID, request string, cost int64) {
 	b.t.Helper()
 	tab := b.open(ws, request, money.Nano(cost))
-	if err := tab.Settle("finished", live.Usage{Input: cost}, false); err != nil {
+	if err := tab.Settle(till.Settlement{Outcome: "finished", Usage: live.Usage{Input: cost}}); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -417,5 +418,39 @@ func TestARecoveryThatCannotStartItsJournalIsCompletedByTheNext(t *testing.T) {
 		b.spend("ws_a", "req_3", 5)
 		b.drain()
 		b.checkProof()
+	})
+}
+
+// A restart forgets neither what a workspace has paid today nor what it was excused from.
+func TestARestartKeepsTheAllowancesOfTheDay(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := startProcess(t, d, journaltest.NewDisk())
+		allowance := funds.Allowance{Share: 500_000, Least: 10}
+		b.funds.Allow(allowance)
+		b.fund("ws_a", 10_000)
+		b.fund("ws_b", 10_000)
+		b.spend("ws_a", "req_1", 100)
+		for request, cost := range map[string]int64{"req_2": 30, "req_3": 40} {
+			abandoned := till.Settlement{Outcome: outcome.Abandoned, Usage: live.Usage{Input: cost}, Capped: true}
+			if err := b.open("ws_a", request, money.Nano(cost)).Settle(abandoned); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := b.funds.Balance("ws_a")
+		next := b.killed()
+		next.funds.Allow(allowance)
+		next.recover()
+		if err := next.poster.RestoreRecent(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if after := next.funds.Balance("ws_a"); after != before || after.Excused == 0 || after.Excused > after.Allowance {
+			t.Errorf("%+v before the restart, %+v after it", before, after)
+		}
+		if b := next.funds.Balance("ws_b"); b.Excused != 0 || b.Allowance != 10 {
+			t.Errorf("another workspace: %+v", b)
+		}
+		if proof := next.proof(); !proof.OK {
+			t.Error(proof.Problems)
+		}
 	})
 }

@@ -233,12 +233,12 @@ func (s *simulation) settle() {
 		return
 	}
 	g.use(s.random)
-	err := g.tab.Settle("finished", g.used, false)
+	err := g.tab.Settle(till.Settlement{Outcome: "finished", Usage: g.used})
 	switch {
 	case err == nil:
 		g.sure = append(g.sure, simulated.Price.Of(g.used))
 	case g.tab.Journaled():
-		g.tab.Owe("left", g.used, true)
+		g.tab.Owe(till.Settlement{Outcome: "left", Usage: g.used, Counted: true})
 		g.owed = true
 	default:
 		g.tab.Drop()

@@ -12,6 +12,7 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/id"
 	"sovereign/internal/base/money"
+	"sovereign/internal/base/outcome"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/journal"
@@ -185,6 +186,27 @@ func readAccounts(ctx context.Context, d *db.DB) ([]funds.Account, error) {
 		FROM ledger_balances WHERE account IN ('funding', 'wallet') GROUP BY workspace_id`)
 	if err != nil {
 		return nil, fmt.Errorf("read the wallets: %w", err)
+	}
+	return all, nil
+}
+
+// readRecent reads what every workspace has paid since a time, and what it was excused from, by the hour.
+func readRecent(ctx context.Context, d *db.DB, since clock.Time) (map[tenant.ID][]funds.Recent, error) {
+	type row struct {
+		Workspace tenant.ID
+		funds.Recent
+	}
+	rows, err := db.Query[row](ctx, d.Across("money is held for all workspaces"), `
+		SELECT b.workspace_id AS workspace, MAX(u.at) AS at, CAST(SUM(u.charged) AS BIGINT) AS paid,
+			CAST(SUM(CASE WHEN u.outcome = $2 THEN u.cost - u.charged ELSE 0 END) AS BIGINT) AS excused
+		FROM ledger_balances b JOIN usage_rows u ON u.workspace_id = b.workspace_id AND u.at >= $1
+		WHERE b.account = 'wallet' GROUP BY b.workspace_id, u.at / 3600000000`, since, string(outcome.Abandoned))
+	if err != nil {
+		return nil, fmt.Errorf("read the usage of the last day: %w", err)
+	}
+	all := map[tenant.ID][]funds.Recent{}
+	for _, r := range rows {
+		all[r.Workspace] = append(all[r.Workspace], r.Recent)
 	}
 	return all, nil
 }

@@ -7,22 +7,27 @@ import (
 	"hash/maphash"
 	"math"
 	"sync"
+	"sync/atomic"
 
+	"sovereign/internal/base/clock"
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
 )
 
 // A Balance is what a workspace owns, how much of it running requests hold, and what it has spent so far.
 type Balance struct {
-	Balance money.Nano `json:"balance_usd"`
-	Held    money.Nano `json:"held_usd"`
-	Spent   money.Nano `json:"spent_usd"`
+	Balance   money.Nano `json:"balance_usd"`
+	Held      money.Nano `json:"held_usd"`
+	Spent     money.Nano `json:"spent_usd"`
+	Excused   money.Nano `json:"abandoned_unpaid_usd" doc:"What abandoned requests cost in the last 24 hours and were not charged"`
+	Allowance money.Nano `json:"abandoned_allowance_usd" doc:"How much of that is allowed; beyond it they are charged"`
 }
 
 // Funds holds every workspace's money. It is safe for concurrent use.
 type Funds struct {
-	seed   maphash.Seed
-	shards [64]shard
+	seed      maphash.Seed
+	shards    [64]shard
+	allowance atomic.Pointer[Allowance]
 }
 
 type shard struct {
@@ -37,11 +42,13 @@ type account struct {
 	spent    money.Nano // as the ledger says
 	unposted money.Nano // settled, but not yet in the ledger
 	held     money.Nano
+	recent   recent
 }
 
 // New returns Funds without any money.
 func New() *Funds {
 	f := &Funds{seed: maphash.MakeSeed()}
+	f.allowance.Store(&Allowance{})
 	for i := range f.shards {
 		f.shards[i].accounts = map[tenant.ID]*account{}
 	}
@@ -67,9 +74,18 @@ func (f *Funds) account(ws tenant.ID) *account {
 
 func (a *account) free() money.Nano { return a.credited - a.spent - a.unposted - a.held }
 
+// Free returns what a workspace can spend now.
+func (f *Funds) Free(ws tenant.ID) money.Nano {
+	a := f.account(ws)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.free()
+}
+
 // A Hold is money set aside for one request. It ends once, by Settle or Release, and must not be copied after its
 // first use.
 type Hold struct {
+	funds   *Funds
 	account *account
 	amount  money.Nano
 	ended   bool
@@ -86,7 +102,7 @@ func (f *Funds) Hold(ws tenant.ID, amount money.Nano) (hold Hold, free money.Nan
 		return Hold{}, free, false
 	}
 	a.held += amount
-	return Hold{account: a, amount: amount}, free - amount, true
+	return Hold{funds: f, account: a, amount: amount}, free - amount, true
 }
 
 // Amount returns the amount set aside.
@@ -104,8 +120,9 @@ func (h *Hold) Cover(cost money.Nano) money.Nano {
 	return min(cost, h.amount)
 }
 
-// Settle ends the hold: charged is spent, and the rest becomes free again. charged is at most what Cover returned.
-func (h *Hold) Settle(charged money.Nano) {
+// Settle ends the hold at a time: charged is spent, and the rest becomes free again. charged is at most what Cover
+// returned.
+func (h *Hold) Settle(charged money.Nano, at clock.Time) {
 	a := h.account
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,11 +131,13 @@ func (h *Hold) Settle(charged money.Nano) {
 	}
 	h.ended = true
 	a.held -= h.amount
-	a.unposted += min(max(charged, 0), h.amount)
+	charged = min(max(charged, 0), h.amount)
+	a.unposted += charged
+	a.recent.add(at, charged, 0)
 }
 
 // Release ends the hold and spends nothing. Repeating it, or calling it after Settle, is a no-op.
-func (h *Hold) Release() { h.Settle(0) }
+func (h *Hold) Release() { h.Settle(0, 0) }
 
 // Posted records that a settled amount is in the ledger now, which took posted of it from the wallet.
 func (f *Funds) Posted(ws tenant.ID, settled, posted money.Nano) {
@@ -173,7 +192,11 @@ func (f *Funds) Balance(ws tenant.ID) Balance {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	spent := a.spent + a.unposted
-	return Balance{Balance: a.credited - spent, Held: a.held, Spent: spent}
+	paid, excused := a.recent.sums(clock.Now())
+	return Balance{
+		Balance: a.credited - spent, Held: a.held, Spent: spent,
+		Excused: excused, Allowance: f.allowance.Load().of(paid),
+	}
 }
 
 // Held returns the sum of all holds.

@@ -102,7 +102,7 @@ func TestNoInterleavingCreatesOrLosesMoney(t *testing.T) {
 			"Settle": func(t *rapid.T) {
 				end(t, func(h *held) money.Nano {
 					charged := money.Nano(rapid.Int64Range(-2, 200).Draw(t, "charged"))
-					h.hold.Settle(charged)
+					h.hold.Settle(charged, 0)
 					return charged
 				})
 			},
@@ -182,7 +182,7 @@ func TestExactlyTheHoldsThatFitAreGranted(t *testing.T) {
 	}
 	for hold := range holds {
 		for range 3 { // a hold ends once, however often it is ended
-			group.Go(func() { hold.Settle(worst) })
+			group.Go(func() { hold.Settle(worst, 0) })
 			group.Go(hold.Release)
 		}
 	}
@@ -233,7 +233,7 @@ func TestConcurrentRequestsNeverOverspend(t *testing.T) {
 					hold.Release()
 				default:
 					charged := hold.Cover(money.Nano(random.IntN(60)))
-					hold.Settle(charged)
+					hold.Settle(charged, 0)
 					spent[i].Add(int64(charged))
 					f.Posted(spaces[i], charged, charged)
 				}
@@ -300,7 +300,7 @@ func TestAHoldThatHasEndedReservesNothing(t *testing.T) {
 	if b := f.Balance("ws"); b != (funds.Balance{Balance: 100}) {
 		t.Errorf("%+v", b)
 	}
-	hold.Settle(10)
+	hold.Settle(10, 0)
 	if b := f.Balance("ws"); b != (funds.Balance{Balance: 100}) {
 		t.Errorf("%+v", b)
 	}
@@ -326,7 +326,7 @@ func BenchmarkHoldAndSettleOfOneWallet(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
 			hold, _, _ := f.Hold("ws", 1000)
-			hold.Settle(hold.Cover(1))
+			hold.Settle(hold.Cover(1), 0)
 		}
 	})
 }
@@ -342,7 +342,7 @@ func BenchmarkHoldAndSettleOfManyWallets(b *testing.B) {
 	b.RunParallel(func(pb *testing.PB) {
 		for i := rand.IntN(len(all)); pb.Next(); i++ {
 			hold, _, _ := f.Hold(all[i%len(all)], 1000)
-			hold.Settle(hold.Cover(1))
+			hold.Settle(hold.Cover(1), 0)
 		}
 	})
 }

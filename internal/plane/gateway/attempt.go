@@ -31,7 +31,7 @@ func (r *run) attemptAll() error {
 		if failed.class != unsupported || i == 0 {
 			last = failed
 		}
-		if !last.next || i == 0 && failed.class == unsupported || r.deadline.Cause() != nil {
+		if !last.next || i == 0 && failed.class == unsupported || r.deadline.Cause() != nil || r.response.left.Load() {
 			break
 		}
 	}
@@ -54,7 +54,8 @@ func (r *run) attemptModel(c *plan.Candidate) *failure {
 		}
 		last = failed
 		r.attemptFailed(c, failed)
-		if !failed.retry || retries >= r.settings.Retries || failed.retryAfter > maxRetryAfter || !r.backOff(retries, failed.retryAfter) {
+		if !failed.retry || retries >= r.settings.Retries || failed.retryAfter > maxRetryAfter || r.response.left.Load() ||
+			!r.backOff(retries, failed.retryAfter) {
 			return failed
 		}
 	}

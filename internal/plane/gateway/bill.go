@@ -19,7 +19,8 @@ type bill struct {
 	tab     till.Tab
 	model   *plan.Candidate // the model of the current attempt, whose price is charged
 
-	reported  *live.Usage // by the provider; nil if it has reported none, which is not 0
+	reported  *live.Usage // by the provider so far; nil if it has reported none, which is not 0
+	complete  bool        // the provider has ended its answer: what is reported is all
 	delivered []byte      // text of the answer that was put out for the caller
 	recorded  time.Time   // when progress was last recorded
 
@@ -29,7 +30,7 @@ type bill struct {
 
 // beginAttempt begins an attempt at a model. What an earlier attempt used is forgotten: it delivered nothing.
 func (b *bill) beginAttempt(c *plan.Candidate) {
-	b.model, b.reported, b.delivered, b.recorded = c, nil, b.delivered[:0], time.Time{}
+	b.model, b.reported, b.complete, b.delivered, b.recorded = c, nil, false, b.delivered[:0], time.Time{}
 	b.tab.SetModel(c.Model, c.Price, c.Own != nil)
 }
 
@@ -41,26 +42,34 @@ func (b *bill) beginAttempt(c *plan.Candidate) {
 // delivered all the same, finish must be called too, and the charge is owed.
 func (b *bill) recordCharge(o outcome.Outcome) (finish func(), err error) {
 	none := func() {}
-	switch basis := o.Basis(); {
+	basis := o.Basis()
+	switch {
 	case basis == outcome.None && b.tab.Journaled(): // recorded, and not delivered after all
 		b.settleOrOwe(o, live.Usage{}, true)
 		return none, nil
 	case basis == outcome.None:
 		b.tab.Drop()
 		return none, nil
-	case basis == outcome.Answer && b.reported != nil:
-		err := b.tab.Settle(o, *b.reported, false)
+	case b.reported != nil && (basis == outcome.Answer || basis == outcome.Delivered && b.complete):
+		s := b.settlement(o, *b.reported, false)
+		err := b.tab.Settle(s)
 		if err == nil {
 			b.settled(o, *b.reported)
 			return none, nil
 		}
 		return func() {
-			b.tab.Owe(o, *b.reported, false)
+			b.tab.Owe(s)
 			b.settled(o, *b.reported)
 		}, err
 	}
 	err = b.tab.RecordUsage(b.atLeast())
-	return func() { b.charge(o, b.count(), true) }, err
+	return func() { b.charge(o, b.withReported(b.count()), true) }, err
+}
+
+// abandon charges a whole answer whose caller has left before it came.
+func (b *bill) abandon() {
+	used, counted := b.usage()
+	b.charge(outcome.Abandoned, used, counted)
 }
 
 // charge settles what an answer used, and owes it if it cannot be recorded.
@@ -70,9 +79,23 @@ func (b *bill) charge(o outcome.Outcome, used live.Usage, counted bool) {
 }
 
 func (b *bill) settleOrOwe(o outcome.Outcome, used live.Usage, counted bool) {
-	if b.tab.Settle(o, used, counted) != nil {
-		b.tab.Owe(o, used, counted)
+	if s := b.settlement(o, used, counted); b.tab.Settle(s) != nil {
+		b.tab.Owe(s)
 	}
+}
+
+// settlement says how a usage is charged. The hold is the most that is charged for an answer that the caller did not
+// receive whole, and for a usage that the request cannot have had.
+func (b *bill) settlement(o outcome.Outcome, used live.Usage, counted bool) till.Settlement {
+	return till.Settlement{
+		Outcome: o, Usage: used, Counted: counted, Capped: o.Basis() != outcome.Answer || !b.plausible(used),
+	}
+}
+
+// plausible reports whether the model can have used this much for the request.
+func (b *bill) plausible(u live.Usage) bool {
+	q, m := b.request, b.model.Model
+	return u.Input <= q.InputLimit(m) && u.Output <= q.Choices*m.MaxOutput && (u.Searches == 0 || u.Searches <= q.MaxSearches())
 }
 
 // settled notes what was charged.
@@ -94,7 +117,23 @@ func (b *bill) usage() (used live.Usage, counted bool) {
 
 // atLeast returns a lower bound of what was used so far.
 func (b *bill) atLeast() live.Usage {
-	return live.Usage{Input: b.request.Tokens().Low, Output: token.Text(b.delivered).Low, Searches: b.searches()}
+	return b.withReported(live.Usage{
+		Input: b.request.Tokens().Low, Output: token.Text(b.delivered).Low, Searches: b.searches(),
+	})
+}
+
+// withReported returns the greater of what was counted and what the provider has reported so far. A reported input
+// replaces the counted one: the provider's tokenizer is the right one.
+func (b *bill) withReported(counted live.Usage) live.Usage {
+	if b.reported == nil {
+		return counted
+	}
+	used := *b.reported
+	if used.Input == 0 {
+		used.Input = counted.Input
+	}
+	used.Output, used.Searches = max(used.Output, counted.Output), max(used.Searches, counted.Searches)
+	return used
 }
 
 // searches returns how many searches were made at least, if the model is priced by them.
@@ -111,7 +150,9 @@ const maxCounted = 8 << 20
 // count counts what was used with a tokenizer. It takes milliseconds for a long prompt, so only a few count at once.
 func (b *bill) count() live.Usage {
 	if len(b.request.Body) > maxCounted {
-		return b.atLeast()
+		used := b.atLeast()
+		used.Input += b.request.MediaTokens()
+		return used
 	}
 	b.gateway.counters <- struct{}{}
 	defer func() { <-b.gateway.counters }()

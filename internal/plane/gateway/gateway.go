@@ -2,8 +2,8 @@
 // provider, relays the answer as it arrives, and charges exactly what was used. It reads live state and reaches no
 // database.
 //
-// Its files build on each other in this order: gateway (configuration) and metrics; clock, budget, failure; settle (the
-// bill), response (what the caller is sent), source (what the provider sends), circuit, completion (a request of the
+// Its files build on each other in this order: gateway (configuration) and metrics; clock, reservation, failure; bill (the
+// money), response (what the caller is sent), source (what the provider sends), circuit, completion (a request of the
 // product); run (the state of a request); cached, recording, logged; the relays whole and stream, with polled,
 // chatstream and responsestream; endpoint, attempt, serve; http and complete, the two front ends.
 package gateway
@@ -50,6 +50,7 @@ type Settings struct {
 	Retries          int           // of one model, after the first attempt
 	TryTimeout       time.Duration // of an attempt, until the provider's answer begins
 	StallTimeout     time.Duration // between two pieces of an answer
+	LeaveTimeout     time.Duration // for the provider to report its usage, after the caller of a stream has left
 	RequestTimeout   time.Duration // for all attempts and the whole answer
 	OwnKeyFee        int64         // millionths of a model's price, for a workspace that calls it with its own key
 	DefaultMaxTokens int64         // of output, if neither the caller nor the workspace sets any; 0 for the model's own
@@ -65,6 +66,9 @@ type Gateway struct {
 	logLimit *limit.Windows[string] // of log lines about failed attempts
 
 	pingInterval time.Duration // after which an idle stream is sent a keep-alive comment
+	// freeWait is how long a caller may wait for a whole answer and then leave, so that the provider's work is
+	// cancelled and costs nothing.
+	freeWait time.Duration
 }
 
 // New returns a gateway. Apply sets its settings.
@@ -72,6 +76,7 @@ func New(c Config) *Gateway {
 	g := &Gateway{
 		Config: c, counters: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/4)),
 		logLimit: limit.NewWindows[string](1, 10*time.Second), pingInterval: 15 * time.Second,
+		freeWait: time.Second,
 	}
 	g.settings.Store(&Settings{})
 	return g

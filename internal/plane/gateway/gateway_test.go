@@ -49,9 +49,10 @@ type bench struct {
 	all     []journal.Entry // that were read
 	at      journal.Position
 
-	mu     sync.Mutex
-	answer func(*upstream.Request) (*upstream.Response, error)
-	sent   []*upstream.Request
+	mu      sync.Mutex
+	answer  func(*upstream.Request) (*upstream.Response, error)
+	respond func(context.Context, *upstream.Request) (*upstream.Response, error) // in place of answer, if it is set
+	sent    []*upstream.Request
 }
 
 const (
@@ -115,10 +116,13 @@ func newBench(t testing.TB, models ...*live.Model) *bench {
 }
 
 // Send implements upstream.Sender.
-func (b *bench) Send(_ context.Context, r *upstream.Request) (*upstream.Response, error) {
+func (b *bench) Send(ctx context.Context, r *upstream.Request) (*upstream.Response, error) {
 	b.mu.Lock()
 	b.sent = append(b.sent, r)
 	b.mu.Unlock()
+	if b.respond != nil {
+		return b.respond(ctx, r)
+	}
 	return b.answer(r)
 }
 

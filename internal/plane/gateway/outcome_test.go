@@ -10,10 +10,12 @@ import (
 	"sovereign/internal/base/outcome"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
+	"sovereign/internal/net/life"
 	"sovereign/internal/plane/capture"
 	"sovereign/internal/plane/gateway/request"
 	"sovereign/internal/plane/journal/journaltest"
 	"sovereign/internal/plane/spool"
+	"sovereign/internal/wire/upstream"
 )
 
 // leaving is a Writer whose caller disconnects after so many writes.
@@ -42,10 +44,12 @@ func TestOutcomesAreChargedAndLoggedAsTheTableSays(t *testing.T) {
 		asked  int    // times, with the cache on
 	}{
 		outcome.Finished: {"", 1, 1},
-		outcome.Left:     {providerStream, 1, 1},
+		outcome.Left:     {providerStream[:endOf(providerStream, "zwei")], 1, 1},
 		outcome.Died:     {providerStream[:first], 9, 1},
 		outcome.Nothing:  {providerStream, 0, 1},
 		outcome.Cached:   {"", 1, 2},
+
+		outcome.Abandoned: {"", 0, 1},
 	}
 	for _, row := range outcome.Table {
 		s, ok := scenarios[row.Outcome]
@@ -70,6 +74,14 @@ func TestOutcomesAreChargedAndLoggedAsTheTableSays(t *testing.T) {
 				second := min(len(s.stream), endOf(providerStream, "zwei"))
 				b.answer = events(&cut{[][]byte{[]byte(s.stream[:first]), []byte(s.stream[first:second]), []byte(s.stream[second:])}})
 			}
+			caller := new(life.Life)
+			if row.Outcome == outcome.Abandoned {
+				b.freeWait = 0
+				b.answer = func(r *upstream.Request) (*upstream.Response, error) {
+					caller.End(errLeft)
+					return whole(good)(r)
+				}
+			}
 			var spent, logged int64
 			for range s.asked {
 				spent, logged = int64(b.funds.Balance(home).Spent), b.Recorder.Counts().Logged
@@ -77,7 +89,7 @@ func TestOutcomesAreChargedAndLoggedAsTheTableSays(t *testing.T) {
 					Endpoint: request.Chat, Caller: tenant.Caller{Workspace: home, Key: "key_1"}, ID: "req_a", Body: []byte(body),
 					Annotations: &request.Annotations{},
 				}
-				if err := b.Serve(t.Context(), q, &leaving{httptest.NewRecorder(), s.writes}); err != nil {
+				if err := b.Serve(caller, q, &leaving{httptest.NewRecorder(), s.writes}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -53,7 +53,8 @@ func (s *relay) next() ([]byte, error) {
 
 // canPoll reports whether the stream can be polled now.
 func (s *relay) canPoll() bool {
-	if !s.run.response.begun || s.template == nil || s.run.cache.store || !s.events.AtBoundary() || s.run.gateway.Poller == nil {
+	if !s.run.response.begun || s.template == nil || s.run.cache.store || !s.events.AtBoundary() ||
+		s.run.gateway.Poller == nil || s.run.response.left.Load() {
 		return false
 	}
 	p := &s.poll
@@ -95,7 +96,7 @@ func (s *relay) pollUntilInterrupted() (rest []byte) {
 // something else must be done.
 func (s *relay) passOn(now time.Time) bool {
 	r := s.run
-	if r.bill.progressDue(now) || !r.response.writing.TryLock() {
+	if r.bill.progressDue(now) || r.response.left.Load() || !r.response.writing.TryLock() {
 		return false
 	}
 	defer r.response.writing.Unlock()

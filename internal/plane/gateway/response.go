@@ -4,8 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-
-	"sovereign/internal/plane/gateway/deadline"
+	"sync/atomic"
 )
 
 // A Writer takes an answer.
@@ -18,11 +17,13 @@ type Writer interface {
 
 // A response is what the caller is sent.
 type response struct {
-	out      Writer
-	deadline *deadline.Deadline // ended when the caller has left
-	clock    *stopwatch
-	writing  sync.Mutex // separates the answer from keep-alive comments
-	begun    bool       // the header is written: no other attempt is possible
+	out       Writer
+	request   interface{ callerLeft() } // is told when a write fails
+	clock     *stopwatch
+	writing   sync.Mutex  // separates the answer from keep-alive comments
+	begun     bool        // the header is written: no other attempt is possible
+	delivered atomic.Bool // some content was sent
+	left      atomic.Bool // the caller has disconnected: nothing is written any more
 }
 
 // A head is the status and headers of an answer.
@@ -57,17 +58,17 @@ func (w *response) begin(h *head) {
 	w.begun = true
 }
 
-// send writes bytes to the caller. It returns false if the caller has left, which ends the request.
-func (w *response) send(p []byte) bool { return w.wrote(w.out.Send(p)) }
+// send writes bytes to the caller. It returns false if the caller has left.
+func (w *response) send(p []byte) bool { return !w.left.Load() && w.wrote(w.out.Send(p)) }
 
 // end writes the last bytes.
-func (w *response) end(p []byte) bool { return w.wrote(w.out.End(p)) }
+func (w *response) end(p []byte) bool { return !w.left.Load() && w.wrote(w.out.End(p)) }
 
 // wrote notes the result of a write.
 func (w *response) wrote(err error) bool {
 	w.clock.waitedForOthers()
 	if err != nil {
-		w.deadline.End(errLeft)
+		w.request.callerLeft()
 	}
 	return err == nil
 }

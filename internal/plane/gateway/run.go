@@ -68,7 +68,7 @@ type progress struct {
 // init connects the parts of a run.
 func (r *run) init() {
 	r.bill.gateway, r.bill.request, r.circuit.gateway = r.gateway, r.request, r.gateway
-	r.response.deadline, r.response.clock = &r.deadline, &r.clock
+	r.response.request, r.response.clock = r, &r.clock
 }
 
 // answerBegan notes that the caller is about to be sent the beginning of the answer.

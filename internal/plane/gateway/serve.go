@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -49,9 +50,9 @@ func (g *Gateway) serve(caller context.Context, q *request.Request, c *completio
 
 	r.deadline.Start(r.clock.now, r.settings.RequestTimeout)
 	defer r.deadline.Finish()
-	defer life.AfterFunc(caller, r.callerLeft).Stop()
 	g.requests.Add(&r.deadline)
 	defer g.requests.Remove(&r.deadline)
+	defer life.AfterFunc(caller, r.callerLeft).Stop()
 	defer func() { r.circuit.report(nil, r.clock.now) }()
 	if err = r.attemptAll(); err == nil && c != nil { //nolint:contextcheck // a run has its own life, which ends with a cause
 		r.keepAnswer()
@@ -59,8 +60,22 @@ func (g *Gateway) serve(caller context.Context, q *request.Request, c *completio
 	return err
 }
 
-// callerLeft ends the request because its caller has disconnected.
-func (r *run) callerLeft() { r.deadline.End(errLeft) }
+// callerLeft notes that the caller has disconnected. Any goroutine may call it. The request ends then, unless the
+// provider has worked for it at a cost that is not known yet. A stream that has delivered content is read on for a short
+// time, because most providers report usage at its end. A whole answer that has been awaited for longer than freeWait is
+// awaited to its end.
+func (r *run) callerLeft() {
+	if r.response.left.Swap(true) {
+		return
+	}
+	switch now := time.Now(); {
+	case r.response.delivered.Load():
+		r.deadline.Shorten(now, r.settings.LeaveTimeout)
+	case r.completion == nil && !r.request.Stream && now.Sub(r.clock.started) > r.gateway.freeWait:
+	default:
+		r.deadline.End(errLeft)
+	}
+}
 
 // resolver returns the resolver for requests that begin now.
 func (g *Gateway) resolver(c *Settings) plan.Resolver {

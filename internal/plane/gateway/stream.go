@@ -50,14 +50,15 @@ type relay struct {
 	end      []byte // is sent after the charge is recorded
 
 	choices  choices
-	sequence int64 // number of the last event, where events are numbered
-	finished bool  // every choice has finished
-	ended    bool  // the provider has ended the stream
-	content  bool  // some was read
+	usage    []byte // the last event with nothing but usage that came before the choices had finished
+	sequence int64  // number of the last event, where events are numbered
+	finished bool   // every choice has finished
+	ended    bool   // the provider has ended the stream
+	content  bool   // some was read
 
-	contentSent bool      // some content was sent to the caller
-	textSent    int       // bytes of the delivered text that were sent
-	lastSent    time.Time // when something was last sent
+	textSent int       // bytes of the delivered text that were sent
+	lastSent time.Time // when something was last sent
+	unsent   int       // bytes that were read after the caller had left
 
 	ping      *time.Timer
 	pingsOff  bool
@@ -85,6 +86,7 @@ func (r *run) relayStream(format *streamFormat, response *upstream.Response) *fa
 	}()
 	for !s.ended {
 		piece, err := s.next()
+		s.boundUnsent(len(piece))
 		failed := s.take(piece)
 		if failed == nil && err != nil && !s.ended { // an error after the end does not matter
 			failed = s.disconnected(err)
@@ -97,6 +99,19 @@ func (r *run) relayStream(format *streamFormat, response *upstream.Response) *fa
 		}
 	}
 	return s.finish()
+}
+
+// maxUnsent bounds what is read of a stream after its caller has left.
+const maxUnsent = 1 << 20
+
+// boundUnsent ends a stream that goes on for long after its caller has left.
+func (s *relay) boundUnsent(n int) {
+	if !s.run.response.left.Load() {
+		return
+	}
+	if s.unsent += n; s.unsent > maxUnsent {
+		s.run.deadline.End(errLeft)
+	}
 }
 
 // buffers are for pending events.
@@ -241,7 +256,7 @@ func (s *relay) keepAlive() {
 	r := s.run
 	r.response.writing.Lock()
 	defer r.response.writing.Unlock()
-	if s.pingsOff || r.deadline.Cause() != nil {
+	if s.pingsOff || r.deadline.Cause() != nil || r.response.left.Load() {
 		return
 	}
 	if idle := time.Since(s.lastSent); idle < r.gateway.pingInterval { // the timer is not reset by every event
@@ -249,7 +264,7 @@ func (s *relay) keepAlive() {
 		return
 	}
 	if r.response.out.Send([]byte(": ping\n")) != nil {
-		r.deadline.End(errLeft)
+		r.callerLeft()
 	}
 	s.ping.Reset(r.gateway.pingInterval)
 }
@@ -268,7 +283,10 @@ func (s *relay) send() {
 // noteSent notes whether everything that was pending was sent to the caller.
 func (s *relay) noteSent(all bool) {
 	if all {
-		s.textSent, s.contentSent = len(s.run.bill.delivered), s.content
+		s.textSent = len(s.run.bill.delivered)
+		if s.content && !s.run.response.delivered.Load() {
+			s.run.response.delivered.Store(true)
+		}
 	}
 }
 
@@ -293,19 +311,26 @@ func (s *relay) fail(f *failure) *failure {
 	}
 	s.stopPings()
 	ended := outcome.Died
-	if errors.Is(r.deadline.Cause(), errLeft) {
+	if r.response.left.Load() {
 		ended = outcome.Left
 	} else {
 		r.attemptFailed(r.bill.model, f)
 		s.sendFault(f.fault)
 	}
 	r.deadline.End(f.err) // stops the provider before anything is counted
-	if r.bill.delivered = r.bill.delivered[:s.textSent]; !s.contentSent {
-		ended = outcome.Nothing
-	}
-	later, _ := r.bill.recordCharge(ended) // what cannot be recorded is owed
-	later()
+	s.settleIncomplete(ended)
 	return nil
+}
+
+// settleIncomplete charges a stream that the caller did not receive to its end.
+func (s *relay) settleIncomplete(o outcome.Outcome) {
+	b := &s.run.bill
+	b.delivered, b.complete = b.delivered[:s.textSent], s.ended
+	if !s.run.response.delivered.Load() {
+		o = outcome.Nothing
+	}
+	later, _ := b.recordCharge(o) // what cannot be recorded is owed
+	later()
 }
 
 // sendFault ends the stream with an error event.
@@ -336,8 +361,10 @@ func (s *relay) finish() *failure {
 	r := s.run
 	s.begin()
 	s.stopPings()
-	if errors.Is(r.deadline.Cause(), errLeft) {
-		return s.fail(&failure{class: stopped, err: errLeft, fault: causeFault(errLeft)})
+	if r.response.left.Load() {
+		s.settleIncomplete(outcome.Left)
+		s.drain()
+		return nil
 	}
 	later, err := r.bill.recordCharge(outcome.Finished)
 	whole := false

@@ -48,6 +48,10 @@ func (r *run) relayWhole(format *wholeFormat) *failure {
 	if r.completion != nil {
 		return r.takeCompletion(body)
 	}
+	if r.response.left.Load() {
+		r.bill.abandon()
+		return nil
+	}
 	if r.bill.reported == nil && format.mustHave {
 		body = r.addUsage(body)
 	}

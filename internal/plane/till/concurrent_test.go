@@ -35,11 +35,11 @@ func (s *fixture) request(request string, random *rand.Rand) (used live.Usage, c
 		return live.Usage{Output: -1}, delivered
 	default:
 		used.Output += int64(random.IntN(10))
-		if tab.Settle("finished", used, false) != nil {
+		if tab.Settle(till.Settlement{Outcome: "finished", Usage: used}) != nil {
 			if !delivered {
 				return used, false
 			}
-			tab.Owe("left", used, true)
+			tab.Owe(till.Settlement{Outcome: "left", Usage: used, Counted: true})
 		}
 		return used, true
 	}
@@ -130,11 +130,15 @@ func TestWalletJournalAndOverageAgreeAfterAnyOrder(t *testing.T) {
 			"deliver": func(t *rapid.T) { _, tab := pick(t); _ = tab.RecordUsage(used(t)) },
 			"settle": func(t *rapid.T) {
 				name, tab := pick(t)
-				if tab.Settle("finished", used(t), false) == nil {
+				if tab.Settle(till.Settlement{Outcome: "finished", Usage: used(t)}) == nil {
 					delete(running, name)
 				}
 			},
-			"owe":     func(t *rapid.T) { name, tab := pick(t); tab.Owe("left", used(t), true); delete(running, name) },
+			"owe": func(t *rapid.T) {
+				name, tab := pick(t)
+				tab.Owe(till.Settlement{Outcome: "left", Usage: used(t), Counted: true})
+				delete(running, name)
+			},
 			"drop":    func(t *rapid.T) { name, tab := pick(t); tab.Drop(); delete(running, name) },
 			"collect": func(*rapid.T) { s.Collect() },
 			"break":   func(*rapid.T) { s.broken.Store(true) },

@@ -51,7 +51,18 @@ type Tab struct {
 	opened bool
 	last   live.Usage // the usage that was last delivered and recorded
 	ended  bool
-	excess bool // a cost beyond the hold was reported: Owe comes after a Settle that failed
+
+	// What settlement has decided stays, when Owe follows a Settle that failed.
+	excess  bool // a cost beyond the hold was reported
+	excused bool // the cost is within the workspace's allowance
+}
+
+// A Settlement says how a request ended, and how it is charged.
+type Settlement struct {
+	Outcome outcome.Outcome
+	Usage   live.Usage
+	Counted bool // the tokens were counted by us
+	Capped  bool // the hold is the most that is charged
 }
 
 var errEnded = errors.New("the request's money is settled already")
@@ -76,10 +87,12 @@ func (t *Till) Open(c journal.Charge, amount money.Nano) (Tab, error) {
 	return Tab{till: t, hold: hold, charge: c}, nil
 }
 
+// Allow sets what workspaces may abandon without paying.
+func (t *Till) Allow(a funds.Allowance) { t.funds.Allow(a) }
+
 // Free returns what a workspace can spend now.
 func (t *Till) Free(ws tenant.ID) money.Nano {
-	b := t.funds.Balance(ws)
-	return b.Balance - b.Held
+	return t.funds.Free(ws)
 }
 
 // SetModel sets which model answers, its price, and whether the request uses the workspace's own key.
@@ -120,11 +133,11 @@ func (t *Tab) RecordUsage(used live.Usage) error {
 
 // Settle charges the usage and ends the hold. When it fails, nothing is charged yet and the hold stands. The caller
 // then calls Drop, when nothing was delivered, or Owe.
-func (t *Tab) Settle(o outcome.Outcome, used live.Usage, counted bool) error {
+func (t *Tab) Settle(s Settlement) error {
 	if t.ended {
 		return errEnded
 	}
-	e := t.settlement(o, used, counted)
+	e := t.settlement(s)
 	if err := t.till.journal.Append(e); err != nil {
 		return err
 	}
@@ -133,10 +146,11 @@ func (t *Tab) Settle(o outcome.Outcome, used live.Usage, counted bool) error {
 	return nil
 }
 
-func (t *Tab) settlement(o outcome.Outcome, used live.Usage, counted bool) journal.Entry {
-	c := t.chargeFor(used, counted)
-	c.Outcome = string(o)
-	if held := t.hold.Amount(); c.Cost > held && !t.excess {
+func (t *Tab) settlement(s Settlement) journal.Entry {
+	c := t.chargeFor(s.Usage, s.Counted)
+	c.Outcome = string(s.Outcome)
+	held := t.hold.Amount()
+	if c.Cost > held && !t.excess {
 		t.excess = true
 		t.till.log.Warn("a request cost more than was held for it: "+
 			"its model's limits or prices, or what its provider reports, cannot be right",
@@ -144,27 +158,34 @@ func (t *Tab) settlement(o outcome.Outcome, used live.Usage, counted bool) journ
 			"cost_usd", c.Cost.String(), "held_usd", held.String())
 		t.till.excess(c.Cost - held)
 	}
-	c.Charged = t.hold.Cover(c.Cost)
+	switch {
+	case s.Outcome.Basis() == outcome.Excused && (t.excused || t.hold.Excuse(c.Cost, c.At)):
+		t.excused = true
+	case s.Capped:
+		c.Charged = min(c.Cost, held)
+	default:
+		c.Charged = t.hold.Cover(c.Cost)
+	}
 	return journal.Entry{Kind: journal.Settled, Charge: c}
 }
 
 // applyCharge updates memory after the settlement was recorded.
 func (t *Tab) applyCharge(e journal.Entry) {
-	t.hold.Settle(e.Charged)
-	if over := e.Cost - e.Charged; over > 0 {
+	t.hold.Settle(e.Charged, e.At)
+	if over := e.Cost - e.Charged; over > 0 && !t.excused {
 		t.till.overages(over)
-		t.till.log.Error("a request cost more than the wallet had: the rest is the operator's overage",
+		t.till.log.Error("a request cost more than it could be charged: the rest is the operator's overage",
 			"request_id", e.Request, "workspace", e.Workspace, "model", e.Model,
 			"cost_usd", e.Cost.String(), "overage_usd", over.String())
 	}
 }
 
 // Owe settles as soon as the journal can be written again, unless the tab has ended. Until then the hold stands.
-func (t *Tab) Owe(o outcome.Outcome, used live.Usage, counted bool) {
+func (t *Tab) Owe(s Settlement) {
 	if t.ended {
 		return
 	}
-	e := t.settlement(o, used, counted)
+	e := t.settlement(s)
 	kept := *t // a copy, so that a debt retains nothing else of its request
 	t.till.mu.Lock()
 	defer t.till.mu.Unlock()
@@ -183,7 +204,7 @@ func (t *Tab) Drop() {
 		return
 	}
 	if t.opened {
-		t.Owe(outcome.Broken, t.last, true)
+		t.Owe(Settlement{Outcome: outcome.Broken, Usage: t.last, Counted: true, Capped: true})
 		return
 	}
 	t.ended = true

@@ -129,7 +129,7 @@ func TestSettleChargesTheUsageAndEndsTheHold(t *testing.T) {
 	tab := s.open(t, "req_1", 300)
 	s.want(t, 1000, 300, 0)
 	used := live.Usage{Input: 20, Cached: 5, Output: 100, Reasoning: 40}
-	if err := tab.Settle("finished", used, false); err != nil {
+	if err := tab.Settle(till.Settlement{Outcome: "finished", Usage: used}); err != nil {
 		t.Fatal(err)
 	}
 	s.want(t, 885, 0, 115)
@@ -189,13 +189,13 @@ func TestASettlementThatCannotBeRecordedChargesNothingAndKeepsTheHold(t *testing
 	tab := s.open(t, "req_1", 100)
 	s.broken.Store(true)
 	for range 3 {
-		if err := tab.Settle("finished", tokens(50), false); !errors.Is(err, journaltest.ErrDisk) {
+		if err := tab.Settle(till.Settlement{Outcome: "finished", Usage: tokens(50)}); !errors.Is(err, journaltest.ErrDisk) {
 			t.Fatal(err)
 		}
 		s.want(t, 1000, 100, 0)
 	}
 	s.broken.Store(false)
-	if err := tab.Settle("finished", tokens(50), false); err != nil {
+	if err := tab.Settle(till.Settlement{Outcome: "finished", Usage: tokens(50)}); err != nil {
 		t.Fatal(err)
 	}
 	s.want(t, 950, 0, 50)
@@ -213,10 +213,10 @@ func TestDebtsAreSettledOnceWhenTheJournalWorksAgain(t *testing.T) {
 	}
 	s.broken.Store(true)
 	for i, tab := range tabs {
-		if tab.Settle("finished", tokens(int64(10+i)), true) == nil {
+		if tab.Settle(till.Settlement{Outcome: "finished", Usage: tokens(int64(10 + i)), Counted: true}) == nil {
 			t.Fatal("the disk does not fail")
 		}
-		tab.Owe("finished", tokens(int64(10+i)), true)
+		tab.Owe(till.Settlement{Outcome: "finished", Usage: tokens(int64(10 + i)), Counted: true})
 		tab.Drop()
 	}
 	for range 3 {
@@ -247,7 +247,7 @@ func TestADebtHoldsItsWholeCost(t *testing.T) {
 	s := newFixture(t, 200)
 	tab := s.open(t, "req_1", 50)
 	s.broken.Store(true)
-	tab.Owe("left", tokens(120), true)
+	tab.Owe(till.Settlement{Outcome: "left", Usage: tokens(120), Counted: true})
 	s.want(t, 200, 120, 0)
 	if _, free, ok := s.funds.Hold(ws, 81); ok || free != 80 {
 		t.Errorf("%d is free beside a debt of 120", free)
@@ -261,10 +261,10 @@ func TestWhatIsOwedBeyondTheHoldIsReportedOnce(t *testing.T) {
 	s := newFixture(t, 30)
 	tab := s.open(t, "req_1", 20)
 	s.broken.Store(true)
-	if err := tab.Settle("finished", tokens(100), false); err == nil {
+	if err := tab.Settle(till.Settlement{Outcome: "finished", Usage: tokens(100)}); err == nil {
 		t.Fatal("the journal works")
 	}
-	tab.Owe("finished", tokens(100), false)
+	tab.Owe(till.Settlement{Outcome: "finished", Usage: tokens(100)})
 	if got := s.excess.Load(); got != 80 {
 		t.Errorf("%d was reported beyond the hold, want 80", got)
 	}
@@ -276,7 +276,7 @@ func TestDroppingAnEndedTabChangesNothing(t *testing.T) {
 	if err := settled.RecordUsage(tokens(5)); err != nil {
 		t.Fatal(err)
 	}
-	if err := settled.Settle("finished", tokens(30), false); err != nil {
+	if err := settled.Settle(till.Settlement{Outcome: "finished", Usage: tokens(30)}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -348,7 +348,7 @@ func TestDeliveriesAreOpenedOnceAndNeverChargedBeyondTheHold(t *testing.T) {
 func TestAnOverageEmptiesTheWalletAndTheRestIsReported(t *testing.T) {
 	s := newFixture(t, 100)
 	tab := s.open(t, "req_1", 20)
-	if err := tab.Settle("finished", tokens(150), false); err != nil {
+	if err := tab.Settle(till.Settlement{Outcome: "finished", Usage: tokens(150)}); err != nil {
 		t.Fatal(err)
 	}
 	s.want(t, 0, 0, 100)
@@ -361,7 +361,7 @@ func TestAnOverageLeavesOtherHoldsAlone(t *testing.T) {
 	s := newFixture(t, 100)
 	other, tab := s.open(t, "req_1", 30), s.open(t, "req_2", 20)
 	s.broken.Store(true)
-	tab.Owe("finished", tokens(500), false)
+	tab.Owe(till.Settlement{Outcome: "finished", Usage: tokens(500)})
 	s.want(t, 100, 100, 0)
 	if s.over.Load() != 0 {
 		t.Error("an overage is heard of before it is recorded")
@@ -372,7 +372,7 @@ func TestAnOverageLeavesOtherHoldsAlone(t *testing.T) {
 	if s.over.Load() != 430 {
 		t.Errorf("an overage of %d is heard of", s.over.Load())
 	}
-	if err := other.Settle("finished", tokens(30), false); err != nil {
+	if err := other.Settle(till.Settlement{Outcome: "finished", Usage: tokens(30)}); err != nil {
 		t.Fatal(err)
 	}
 	s.want(t, 0, 0, 100)
@@ -388,7 +388,7 @@ func TestRunCollectsDebtsAndReportsWhatIsLeftAtTheEnd(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(ctx) }()
 		s.broken.Store(true)
-		s.open(t, "req_1", 100).Owe("left", tokens(5), true)
+		s.open(t, "req_1", 100).Owe(till.Settlement{Outcome: "left", Usage: tokens(5), Counted: true})
 		time.Sleep(time.Minute)
 		s.want(t, 1000, 100, 0)
 		s.broken.Store(false)
@@ -396,7 +396,7 @@ func TestRunCollectsDebtsAndReportsWhatIsLeftAtTheEnd(t *testing.T) {
 		s.want(t, 995, 0, 5)
 		last := s.open(t, "req_2", 100)
 		s.broken.Store(true)
-		last.Owe("left", tokens(5), true)
+		last.Owe(till.Settlement{Outcome: "left", Usage: tokens(5), Counted: true})
 		stop()
 		if err := <-ended; !errors.Is(err, till.ErrOwed) {
 			t.Errorf("the end: %v", err)
@@ -406,7 +406,7 @@ func TestRunCollectsDebtsAndReportsWhatIsLeftAtTheEnd(t *testing.T) {
 
 func TestRunCollectsDebtsOnceMoreAtTheEnd(t *testing.T) {
 	s := newFixture(t, 1000)
-	s.open(t, "req_1", 100).Owe("left", tokens(5), true)
+	s.open(t, "req_1", 100).Owe(till.Settlement{Outcome: "left", Usage: tokens(5), Counted: true})
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	if err := s.Run(ctx); err != nil {
@@ -426,7 +426,7 @@ func TestADebtMayBeCollectedWhileItsRequestIsStillEnding(t *testing.T) {
 				s.Collect()
 			}
 		})
-		tab.Owe("left", tokens(1), true)
+		tab.Owe(till.Settlement{Outcome: "left", Usage: tokens(1), Counted: true})
 		tab.Drop()
 		group.Wait()
 	}
@@ -440,13 +440,13 @@ func TestADebtMayBeCollectedWhileItsRequestIsStillEnding(t *testing.T) {
 func TestATabIsOwedOnce(t *testing.T) {
 	s := newFixture(t, 100)
 	settled := s.open(t, "req_1", 30)
-	if err := settled.Settle("finished", tokens(3), false); err != nil {
+	if err := settled.Settle(till.Settlement{Outcome: "finished", Usage: tokens(3)}); err != nil {
 		t.Fatal(err)
 	}
-	settled.Owe("left", tokens(3), true)
+	settled.Owe(till.Settlement{Outcome: "left", Usage: tokens(3), Counted: true})
 	owed := s.open(t, "req_2", 30)
-	owed.Owe("left", tokens(5), true)
-	owed.Owe("died", tokens(5), true)
+	owed.Owe(till.Settlement{Outcome: "left", Usage: tokens(5), Counted: true})
+	owed.Owe(till.Settlement{Outcome: "died", Usage: tokens(5), Counted: true})
 	owed.Drop()
 	if left := s.Collect(); left != 0 {
 		t.Errorf("%d are owed still", left)

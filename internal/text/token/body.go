@@ -51,7 +51,7 @@ func Body(json []byte) Bounds {
 	if len(json) == 0 {
 		return Bounds{}
 	}
-	return Bounds{Low: s.low, High: s.meter.Bounds().High + s.media*Medium + Preamble}
+	return Bounds{Low: s.low, High: s.meter.Bounds().High + s.media*Medium + Preamble, Media: s.media}
 }
 
 // Most returns an upper bound of High for any body of this many bytes without Media: every byte counts as a token.

@@ -20,7 +20,10 @@ package token
 //
 // High is never above the number of bytes by more than four, since no vocabulary makes more than one token of a byte. A
 // vocabulary that normalizes the text first (that of Claude 2 does) can exceed High by the bytes that this adds.
-type Bounds struct{ Low, High int64 }
+type Bounds struct {
+	Low, High int64
+	Media     int64 // media in a body, each of which High counts as Medium
+}
 
 // Text bounds a plain text in UTF-8.
 func Text(text []byte) Bounds {

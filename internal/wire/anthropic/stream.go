@@ -107,6 +107,7 @@ func (p *streamState) messageStart(to []byte, e *event) ([]byte, error) {
 	p.started, p.open = true, map[int]*openBlock{}
 	p.out.ID, p.out.Model = e.Message.ID, e.Message.Model
 	p.usage.merge(e.Message.Usage)
+	to = p.out.UsageSoFar(to, p.usage.total())
 	return p.messageDelta(to, &event{Delta: &delta{StopReason: e.Message.StopReason, StopDetails: e.Message.StopDetails}})
 }
 

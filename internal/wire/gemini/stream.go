@@ -52,11 +52,15 @@ func (e *exchange) Event(to []byte, event sse.Event) ([]byte, error) {
 	if count != nil {
 		e.lastUsage = count
 	}
-	if (e.finished == e.choices || e.blocked) && count != nil && !e.ended {
+	switch {
+	case count == nil || e.ended:
+		return to, nil
+	case e.finished == e.choices || e.blocked:
 		e.ended = true
-		to = e.stream.End(to, count)
+		return e.stream.End(to, count), nil
+	default:
+		return e.stream.UsageSoFar(to, count), nil
 	}
-	return to, nil
 }
 
 // End implements upstream.Exchange. If no usage was reported at the end, the last one is used. An answer with fewer

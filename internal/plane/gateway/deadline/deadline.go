@@ -22,7 +22,7 @@ var (
 // one attempt at a time, whose own life ends with ErrSilent when a wait takes longer than its timeout.
 type Deadline struct {
 	life.Life
-	total    instant      // when the whole request must have ended
+	total    atomic.Int64 // the instant at which the whole request must have ended
 	wait     atomic.Int64 // the instant at which the current wait is over; never while nothing is awaited
 	registry *Registry    // the registry that checks it
 	mutex    sync.Mutex   // guards attempt. Wait does not take it, so check must compare and swap wait
@@ -43,12 +43,27 @@ func instantOf(t time.Time) instant { return instant(t.Sub(processStart)) }
 
 // Start sets the time for the whole request. It is called once, before Registry.Add.
 func (d *Deadline) Start(now time.Time, total time.Duration) {
-	d.total = instantOf(now.Add(total))
+	d.total.Store(int64(instantOf(now.Add(total))))
 	d.wait.Store(int64(never))
 }
 
+// Shorten leaves the request at most timeout from now on. Any goroutine may call it, after Registry.Add.
+func (d *Deadline) Shorten(now time.Time, timeout time.Duration) {
+	until := instantOf(now.Add(timeout))
+	for {
+		total := d.total.Load()
+		if int64(until) >= total {
+			return
+		}
+		if d.total.CompareAndSwap(total, int64(until)) {
+			d.registry.checkBy(until)
+			return
+		}
+	}
+}
+
 // due returns the earliest instant at which something may have timed out.
-func (d *Deadline) due() instant { return min(d.total, instant(d.wait.Load())) }
+func (d *Deadline) due() instant { return min(instant(d.total.Load()), instant(d.wait.Load())) }
 
 // BeginAttempt puts the life of an attempt within the request's. timeout bounds its first wait.
 func (d *Deadline) BeginAttempt(attempt *life.Life, now time.Time, timeout time.Duration) {
@@ -78,7 +93,7 @@ func (d *Deadline) LimitWait(now time.Time, timeout time.Duration) {
 
 // check ends the request or its attempt if it has timed out.
 func (d *Deadline) check(now instant) {
-	if now >= d.total {
+	if now >= instant(d.total.Load()) {
 		d.End(ErrTooLong)
 		return
 	}

@@ -5,13 +5,13 @@ import (
 
 	"sovereign/internal/live"
 	"sovereign/internal/plane/gateway/lenient"
+	"sovereign/internal/text/token"
 )
 
 // MessageOverhead is how many tokens a chat's template adds to each message.
 const MessageOverhead = 4
 
-// CountInput counts the tokens of the prompt with a tokenizer. Media that are sent as data count nothing: no tokenizer
-// knows them.
+// CountInput counts the tokens of the prompt with a tokenizer. No tokenizer knows media: they count as MediaTokens.
 func (q *Request) CountInput(count func(string) int64) int64 {
 	var n int64
 	for _, m := range q.promptMembers() {
@@ -28,7 +28,15 @@ func (q *Request) CountInput(count func(string) int64) int64 {
 	if q.Endpoint.Kind == live.Chat {
 		n += int64(q.Elements) * MessageOverhead
 	}
-	return n
+	return n + q.MediaTokens()
+}
+
+// MediaTokens returns the tokens that a hold assumes for the media in the messages.
+func (q *Request) MediaTokens() int64 {
+	if !q.HasMedia() {
+		return 0
+	}
+	return q.Tokens().Media * token.Medium
 }
 
 // isData reports whether a text is a medium in base64.

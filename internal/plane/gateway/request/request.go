@@ -175,6 +175,14 @@ func (q *Request) promptMembers() (parts []scan.Member) {
 	return parts
 }
 
+// InputLimit returns the most input tokens that a model can have read for the request.
+func (q *Request) InputLimit(m *live.Model) int64 {
+	if m.Kind == live.Chat {
+		return m.ContextWindow
+	}
+	return max(int64(q.Elements), 1) * m.ContextWindow // each text of a list may fill the window
+}
+
 // MaxInput returns the most tokens that the request can be for a model, if its prompt has at most prompt tokens.
 func (q *Request) MaxInput(m *live.Model, prompt int64) int64 {
 	switch {
