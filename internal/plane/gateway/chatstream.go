@@ -26,7 +26,7 @@ func chatEvent(s *relay, e sse.Event) (effect eventEffect, failed *failure) {
 		if s.choices.none() {
 			return effect, unreadable(s.run.bill.model, errors.New("the stream ended without an answer"))
 		}
-		s.pending = append(append(s.pending, s.usage...), chatEnd...)
+		s.pending = append(s.pending, chatEnd...)
 		return eventEffect{last: true}, nil
 	}
 	if t := s.template; t != nil {
@@ -88,31 +88,18 @@ func chatFailure(s *relay, f *fault.Fault) []byte {
 	return fmt.Appendf(nil, "data: %s\n\n", edge.Event(s.run.request.ID, f))
 }
 
-// show appends an event to pending as the caller sees it, without usage that it did not ask for. An event with nothing
-// but usage is shown once, at the end: before that it counts only what was used so far.
+// show appends an event to pending as the caller sees it, without usage that it did not ask for.
 func (s *relay) show(event []byte, c *answer.Chunk, cut lenient.Range) {
-	usageAlone := len(c.Usage) > 0 && len(c.Choices) == 0
-	switch {
-	case usageAlone && !s.run.request.IncludeUsage:
+	if !s.run.request.IncludeUsage && len(c.Usage) > 0 && len(c.Choices) == 0 {
 		return
-	case usageAlone && !s.finished:
-		s.usage = appendEvent(s.usage[:0], event)
-		return
-	case usageAlone:
-		s.usage = nil
 	}
 	if cut.To > 0 {
 		event = slices.Concat(event[:cut.From], event[cut.To:])
 	}
-	s.pending = appendEvent(s.pending, event)
-}
-
-// appendEvent appends an event in the framing of server-sent events.
-func appendEvent(to, event []byte) []byte {
 	if bytes.IndexByte(event, '\n') >= 0 {
 		event = bytes.ReplaceAll(event, []byte("\n"), []byte("\ndata: "))
 	}
-	return append(append(append(to, "data: "...), event...), '\n', '\n')
+	s.pending = append(append(append(s.pending, "data: "...), event...), '\n', '\n')
 }
 
 // hiddenUsage returns where the usage stands that the caller did not ask for, or a zero Range.

@@ -116,30 +116,6 @@ func TestNoStreamThatEndsEarlyCostsMoreThanItsHold(t *testing.T) {
 	}
 }
 
-func TestUsageSoFarIsShownToNobodyAndTheLastUsageOnce(t *testing.T) {
-	so, last := chunk("", `{"prompt_tokens":7,"completion_tokens":1}`), chunk("", `{"prompt_tokens":7,"completion_tokens":2}`)
-	text := chunk(`{"role":"assistant","content":"one"}`, "null")
-	finish := `data: {"id":"x","choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":null}` + "\n\n"
-	done := "data: [DONE]\n\n"
-	for name, source := range map[string]string{
-		"at the start":          so + text + finish + last + done,
-		"with every event":      so + text + so + finish + last + done,
-		"only before the end":   text + so + last + finish + done,
-		"and the end is absent": so + text + finish + last,
-	} {
-		b := newBench(t)
-		b.answer = events(strings.NewReader(source))
-		w, err := b.ask(streamRequestWithUsage)
-		want := text + finish + last + done
-		if got := w.Body.String(); err != nil || got != want {
-			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, got, want)
-		}
-		if e := b.settled(); e.Usage != (live.Usage{Input: 7, Output: 2}) {
-			t.Errorf("%s: charged %+v", name, e.Usage)
-		}
-	}
-}
-
 // A caller that leaves shortly before the answers come gets the provider's work for nothing, up to an allowance.
 func TestUnstreamedRequestsThatAreAbandonedAreFreeWithinTheAllowanceAlone(t *testing.T) {
 	b := newBench(t)

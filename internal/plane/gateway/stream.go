@@ -50,11 +50,10 @@ type relay struct {
 	end      []byte // is sent after the charge is recorded
 
 	choices  choices
-	usage    []byte // the last event with nothing but usage that came before the choices had finished
-	sequence int64  // number of the last event, where events are numbered
-	finished bool   // every choice has finished
-	ended    bool   // the provider has ended the stream
-	content  bool   // some was read
+	sequence int64 // number of the last event, where events are numbered
+	finished bool  // every choice has finished
+	ended    bool  // the provider has ended the stream
+	content  bool  // some was read
 
 	textSent int       // bytes of the delivered text that were sent
 	lastSent time.Time // when something was last sent
@@ -226,6 +225,9 @@ func (s *relay) takeEvent(e sse.Event) *failure {
 func (s *relay) noteContent(content bool) *failure {
 	if content {
 		s.content = true
+		if s.run.bill.progressDue(s.run.clock.now) {
+			s.noteUsageSoFar()
+		}
 		if err := s.run.bill.recordProgress(s.run.clock.now); err != nil && !s.run.response.begun {
 			return unrecorded(err)
 		}
@@ -234,6 +236,15 @@ func (s *relay) noteContent(content bool) *failure {
 		s.begin()
 	}
 	return nil
+}
+
+// noteUsageSoFar takes what the provider has reported so far, where that is not part of the stream.
+func (s *relay) noteUsageSoFar() {
+	if reporter, ok := s.source.from.(upstream.UsageReporter); ok {
+		if u := reporter.UsageSoFar(); u != nil {
+			s.run.bill.reported = u
+		}
+	}
 }
 
 // begin writes the header, and from then on keeps an idle stream alive.
@@ -325,7 +336,9 @@ func (s *relay) fail(f *failure) *failure {
 // settleIncomplete charges a stream that the caller did not receive to its end.
 func (s *relay) settleIncomplete(o outcome.Outcome) {
 	b := &s.run.bill
-	b.delivered, b.complete = b.delivered[:s.textSent], s.ended
+	if b.delivered, b.complete = b.delivered[:s.textSent], s.ended; !s.ended {
+		s.noteUsageSoFar()
+	}
 	if !s.run.response.delivered.Load() {
 		o = outcome.Nothing
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"sovereign/internal/live"
 	"sovereign/internal/text/sse"
 	"sovereign/internal/wire/chat"
 )
@@ -80,6 +81,9 @@ func (p *streamState) End(to []byte) ([]byte, error) {
 	return to, nil
 }
 
+// UsageSoFar implements upstream.UsageReporter. The first event reports the input, and the last but one the output.
+func (p *streamState) UsageSoFar() *live.Usage { return p.usage.total().Counts() }
+
 // Event implements upstream.Exchange.
 func (p *streamState) Event(to []byte, e sse.Event) ([]byte, error) {
 	var decoded event
@@ -107,7 +111,6 @@ func (p *streamState) messageStart(to []byte, e *event) ([]byte, error) {
 	p.started, p.open = true, map[int]*openBlock{}
 	p.out.ID, p.out.Model = e.Message.ID, e.Message.Model
 	p.usage.merge(e.Message.Usage)
-	to = p.out.UsageSoFar(to, p.usage.total())
 	return p.messageDelta(to, &event{Delta: &delta{StopReason: e.Message.StopReason, StopDetails: e.Message.StopDetails}})
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/openai/openai-go/v3"
 
+	"sovereign/internal/live"
 	"sovereign/internal/text/sse"
 	"sovereign/internal/wire/chat"
 	"sovereign/internal/wire/upstream"
@@ -369,5 +370,28 @@ func TestOtherEventsHaveNullUsageIfItWasRequested(t *testing.T) {
 		if err != nil || strings.Count(out, `"usage":null`) != want || strings.Count(out, `"usage":{`) != 1 {
 			t.Errorf("%s: %s %v", options, out, err)
 		}
+	}
+}
+
+// The input is reported in the first event, long before the stream ends.
+func TestTheUsageSoFarIsKnownBeforeTheEnd(t *testing.T) {
+	start := "event: message_start\ndata: " + `{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant",` +
+		`"model":"m","content":[],"stop_reason":null,"stop_sequence":null,` +
+		`"usage":{"input_tokens":40000,"cache_read_input_tokens":10000,"output_tokens":1}}}` + "\n\n"
+	always := func(*upstream.Request) bool { return true }
+	chats := upstream.NewTranslator(dialect, &pieceSender{all: [][]byte{[]byte(start)}}, always)
+	response, err := chats.Send(t.Context(), request(`{"model":"ours",`+hello+`}`, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reporter, ok := response.Body.(upstream.UsageReporter)
+	if !ok || reporter.UsageSoFar() != nil {
+		t.Fatalf("before the first event: %v, %v", ok, reporter)
+	}
+	if _, err := io.ReadAll(response.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatal(err)
+	}
+	if got := reporter.UsageSoFar(); got == nil || *got != (live.Usage{Input: 50_000, Cached: 10_000, Output: 1}) {
+		t.Errorf("after the first event: %+v", got)
 	}
 }

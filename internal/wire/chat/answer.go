@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/base/fault"
+	"sovereign/internal/live"
 )
 
 // Answer is a complete chat completion.
@@ -55,6 +56,18 @@ type Usage struct {
 	TotalTokens             int64             `json:"total_tokens"`
 	PromptTokensDetails     PromptDetails     `json:"prompt_tokens_details"`
 	CompletionTokensDetails CompletionDetails `json:"completion_tokens_details"`
+}
+
+// Counts returns the usage as it is priced.
+func (u *Usage) Counts() *live.Usage {
+	if u == nil {
+		return nil
+	}
+	in, out := &u.PromptTokensDetails, &u.CompletionTokensDetails
+	return &live.Usage{
+		Input: u.PromptTokens, Cached: in.CachedTokens, Written: in.CacheWriteTokens, AudioInput: in.AudioTokens,
+		Output: u.CompletionTokens, Reasoning: out.ReasoningTokens, AudioOutput: out.AudioTokens,
+	}
 }
 
 // PromptDetails counts the prompt tokens that have another price.

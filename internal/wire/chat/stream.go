@@ -69,22 +69,15 @@ func (s *Stream) Finish(to []byte, i int, reason string) []byte {
 	return s.event(to, []ChunkChoice{{Index: i, FinishReason: &reason}}, nil)
 }
 
-// UsageSoFar appends an event with the usage so far, if it is known. The gateway charges a stream that ends early by it,
-// and shows it to no caller.
-func (s *Stream) UsageSoFar(to []byte, u *Usage) []byte {
-	if u == nil {
-		return to
-	}
-	text, err := json.Marshal(u)
-	if err != nil { // numbers only: it cannot fail
-		return to
-	}
-	return s.event(to, []ChunkChoice{}, text)
-}
-
 // End appends the usage, if it is known, and [DONE]. The gateway removes the usage for callers that did not ask for it.
 func (s *Stream) End(to []byte, u *Usage) []byte {
-	return append(s.UsageSoFar(to, u), "data: [DONE]\n\n"...)
+	if u != nil {
+		text, err := json.Marshal(u)
+		if err == nil { // numbers only: it cannot fail
+			to = s.event(to, []ChunkChoice{}, text)
+		}
+	}
+	return append(to, "data: [DONE]\n\n"...)
 }
 
 func (s *Stream) event(to []byte, choices []ChunkChoice, usage jsontext.Value) []byte {

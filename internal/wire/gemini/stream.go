@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"sovereign/internal/live"
 	"sovereign/internal/text/sse"
 	"sovereign/internal/wire/chat"
 )
@@ -52,16 +53,15 @@ func (e *exchange) Event(to []byte, event sse.Event) ([]byte, error) {
 	if count != nil {
 		e.lastUsage = count
 	}
-	switch {
-	case count == nil || e.ended:
-		return to, nil
-	case e.finished == e.choices || e.blocked:
+	if (e.finished == e.choices || e.blocked) && count != nil && !e.ended {
 		e.ended = true
-		return e.stream.End(to, count), nil
-	default:
-		return e.stream.UsageSoFar(to, count), nil
+		to = e.stream.End(to, count)
 	}
+	return to, nil
 }
+
+// UsageSoFar implements upstream.UsageReporter: every event has a usage.
+func (e *exchange) UsageSoFar() *live.Usage { return e.lastUsage.Counts() }
 
 // End implements upstream.Exchange. If no usage was reported at the end, the last one is used. An answer with fewer
 // candidates than requested is complete if all that were started have finished.

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
+	"sovereign/internal/live"
 	"sovereign/internal/wire/chat"
 	"sovereign/internal/wire/upstream"
 )
@@ -327,5 +328,24 @@ func TestAStreamWithoutUsageIsComplete(t *testing.T) {
 	got := string(stream(t, hello, event(t, `{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}`)))
 	if !strings.HasSuffix(got, `"finish_reason":"stop"}]}`+"\n\ndata: [DONE]\n\n") {
 		t.Error(got)
+	}
+}
+
+func TestEveryEventReportsTheUsageSoFar(t *testing.T) {
+	half := event(t, `{"candidates":[{"index":0,"content":{"role":"model","parts":[{"text":"Half"}]}}],
+		"usageMetadata":{"promptTokenCount":900,"candidatesTokenCount":2,"thoughtsTokenCount":700,"totalTokenCount":1602},
+		"modelVersion":"gemini-3-flash","responseId":"r1"}`)
+	s := upstream.NewTranslator(dialect, recordedProvider{[]byte(half)}, func(*upstream.Request) bool { return true })
+	body := `{"model":"ours","messages":[{"role":"user","content":"hi"}],"stream":true}`
+	response, err := s.Send(context.Background(), request(now, upstream.ChatPath, body, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(response.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatal(err)
+	}
+	reporter, _ := response.Body.(upstream.UsageReporter)
+	if got := reporter.UsageSoFar(); got == nil || *got != (live.Usage{Input: 900, Output: 702, Reasoning: 700}) {
+		t.Errorf("%+v", got)
 	}
 }

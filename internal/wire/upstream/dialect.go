@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"sovereign/internal/live"
 	"sovereign/internal/text/sse"
 )
 
@@ -34,6 +35,13 @@ type Exchange interface {
 	// End is called when the connection has ended and appends what is left to send. It returns io.ErrUnexpectedEOF when
 	// the answer was not complete.
 	End(to []byte) ([]byte, error)
+}
+
+// UsageReporter is implemented by bodies and exchanges of providers that report usage before a stream has ended. OpenAI's
+// format has no place for it.
+type UsageReporter interface {
+	// UsageSoFar returns the usage that was reported last, or nil.
+	UsageSoFar() *live.Usage
 }
 
 // NoStream implements the stream methods of Exchange for endpoints that have no streams.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 
+	"sovereign/internal/live"
 	"sovereign/internal/text/sse"
 )
 
@@ -147,6 +148,16 @@ type streamTranslation struct {
 }
 
 func (t *streamTranslation) Close() error { return t.from.Close() }
+
+// UsageSoFar implements UsageReporter. Where this dialect reports none, a dialect below it may.
+func (t *streamTranslation) UsageSoFar() *live.Usage {
+	for _, from := range []any{t.exchange, t.from} {
+		if reporter, ok := from.(UsageReporter); ok {
+			return reporter.UsageSoFar()
+		}
+	}
+	return nil
+}
 
 // Read returns translated bytes before it waits for more. It returns 0, nil when data arrived that translates to
 // nothing, which still proves that the connection is alive.
