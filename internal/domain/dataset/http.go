@@ -15,10 +15,7 @@ type Handler struct{ store *Store }
 // NewHandler manages the datasets of s.
 func NewHandler(s *Store) *Handler { return &Handler{s} }
 
-const (
-	jsonl       = "application/jsonl"
-	countHeader = "X-Service-Export-Count"
-)
+const countHeader = "X-Service-Export-Count"
 
 // Routes are the operations for keys.
 func (h *Handler) Routes() []api.Route {
@@ -26,7 +23,7 @@ func (h *Handler) Routes() []api.Route {
 		api.PostAwaited("/datasets/from_logs", api.Admin, h.start, h.finish, "Freeze logged exchanges into a dataset, and a holdout of it if wanted", api.Creates, api.Long),
 		api.Get("/datasets", api.Reader, h.list, "List datasets"),
 		api.Get("/datasets/{id}", api.Reader, h.get, "Read a dataset"),
-		api.Get("/datasets/{id}/export", api.Reader, h.export, "Download the examples of a dataset, one JSON object on a line", api.Produces(jsonl), api.Long,
+		api.Get("/datasets/{id}/export", api.Reader, h.export, "Download the examples of a dataset, one JSON object on a line", api.Produces(api.JSONL), api.Long,
 			api.ResponseHeader(countHeader, "How many examples there are")),
 		api.Delete("/datasets/{id}", api.Admin, h.delete, "Delete a dataset; its holdout stays"),
 	}
@@ -78,7 +75,7 @@ func (h *Handler) export(ctx context.Context, caller tenant.Caller, in one) (api
 		return api.Stream{}, err
 	}
 	return api.Stream{
-		ContentType: jsonl, Filename: d.ID + ".jsonl", Headers: map[string]string{countHeader: strconv.FormatInt(d.Rows, 10)},
+		ContentType: api.JSONL, Filename: d.ID + ".jsonl", Headers: map[string]string{countHeader: strconv.FormatInt(d.Rows, 10)},
 		Write: func(w io.Writer) error { return h.store.Export(ctx, caller.Workspace, &d, w) },
 	}, nil
 }

@@ -59,7 +59,7 @@ func TestTheLifeOfADatasetOnTheWire(t *testing.T) {
 		d.Wants(t, d.Member, "GET", "/v1/datasets?limit=1&offset=1", "", 200, `{"object":"list","data":[`+eval+`],"has_more":false}`)
 		r.logging(0) // what is frozen is read all the same
 		answer := d.Do(t, d.Member, "GET", "/v1/datasets/"+made.ID+"/export", "")
-		if answer.Code != 200 || answer.Header().Get("Content-Type") != "application/jsonl" || answer.Header().Get("X-Service-Export-Count") != "3" ||
+		if answer.Code != 200 || answer.Header().Get("Content-Type") != "application/jsonl; charset=utf-8" || answer.Header().Get("X-Service-Export-Count") != "3" ||
 			strings.Count(answer.Body.String(), "\n") != 3 || !strings.Contains(answer.Header().Get("Content-Disposition"), made.ID+".jsonl") {
 			t.Errorf("%d %v %s", answer.Code, answer.Header(), answer.Body)
 		}

@@ -30,7 +30,7 @@ func (h *Handler) Routes() []api.Route {
 		api.Get("/logs", api.Reader, h.list, "List logged exchanges, newest first"),
 		api.Get("/logs/export", api.Reader, h.export,
 			"Download logged exchanges as chat examples, one JSON object on a line, conversations folded",
-			api.Produces(jsonl), api.Long,
+			api.Produces(api.JSONL), api.Long,
 			api.ResponseHeader(countHeader, "How many examples there are"),
 			api.ResponseHeader(scannedHeader, "How many exchanges were looked at"),
 			api.ResponseHeader(cappedHeader, "true when there were more than "+strconv.Itoa(MaxExport))),
@@ -42,7 +42,6 @@ func (h *Handler) Routes() []api.Route {
 }
 
 const (
-	jsonl         = "application/jsonl"
 	countHeader   = "X-Service-Export-Count"
 	scannedHeader = "X-Service-Export-Scanned"
 	cappedHeader  = "X-Service-Export-Capped"
@@ -50,7 +49,7 @@ const (
 
 // Open refuses while logging is disabled, and ingests what is in the spool, so that answered requests are visible.
 func (h *Handler) Open(ctx context.Context, ws tenant.ID) error {
-	if h.settings.Of(ws).LogDays == 0 {
+	if !h.enabled(ws) {
 		return errDisabled()
 	}
 	soon, cancel := context.WithTimeout(ctx, time.Second)
@@ -58,6 +57,8 @@ func (h *Handler) Open(ctx context.Context, ws tenant.ID) error {
 	_ = h.ingester.Ingest(soon) // what is not ingested now is ingested later; the read itself reports a failure
 	return nil
 }
+
+func (h *Handler) enabled(ws tenant.ID) bool { return h.settings.Of(ws).LogDays > 0 }
 
 type listQuery struct {
 	Filters
@@ -145,7 +146,7 @@ func (h *Handler) export(ctx context.Context, caller tenant.Caller, in Filters) 
 		return api.Stream{}, err
 	}
 	return api.Stream{
-		ContentType: jsonl, Filename: "logs.jsonl", Write: func(w io.Writer) error { return export.Write(ctx, w) },
+		ContentType: api.JSONL, Filename: "logs.jsonl", Write: func(w io.Writer) error { return export.Write(ctx, w) },
 		Headers: map[string]string{
 			countHeader: strconv.Itoa(export.Count), scannedHeader: strconv.Itoa(export.Scanned),
 			cappedHeader: strconv.FormatBool(export.Capped),

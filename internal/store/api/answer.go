@@ -15,6 +15,9 @@ const (
 	textType = "text/plain; charset=utf-8"
 )
 
+// JSONL is the content type of exports: one JSON object on a line.
+const JSONL = "application/jsonl; charset=utf-8"
+
 // An answer is a complete response, ready to be sent or stored.
 type answer struct {
 	status int
