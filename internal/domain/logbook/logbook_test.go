@@ -134,9 +134,13 @@ func TestEveryFilterFindsWhatThereIs(t *testing.T) {
 			}
 			holds("after it")
 			steps, count := int64(0), map[string]int64{}
+			var first, last clock.Time // without a system prompt
 			for _, one := range all {
 				if one.row.Expires > now {
 					count[one.segment]++
+					if one.segment == None {
+						first, last = one.row.At, max(last, one.row.At) // the newest is the first of all
+					}
 					if one.row.Trace != "" {
 						steps++
 					}
@@ -149,6 +153,9 @@ func TestEveryFilterFindsWhatThereIs(t *testing.T) {
 			got := map[string]int64{}
 			for _, s := range segments {
 				got[s.ID] = s.Count
+				if s.ID == None && (s.FirstAt != first || s.LastAt != last) {
+					t.Fatalf("exchanges without a system prompt are of %v to %v, want %v to %v", s.FirstAt, s.LastAt, first, last)
+				}
 			}
 			if !maps.Equal(got, count) {
 				t.Fatalf("segments %v, want %v", got, count)

@@ -157,9 +157,12 @@ type Segment struct {
 func (s *Store) Segments(ctx context.Context, ws tenant.ID, limit, offset int) ([]Segment, error) {
 	all, err := db.Query[Segment](ctx, s.db.In(ws), `
 		SELECT counted.value AS id, 'segment' AS object, counted.n AS count, COALESCE(kept.variants, 0) AS variants, '' AS sample,
-			COALESCE(kept.first_at, counted.first_hour) AS first_at, COALESCE(kept.last_at, counted.last_hour) AS last_at
+			COALESCE(kept.first_at,
+				(SELECT MIN(at) FROM log_rows WHERE workspace_id = $1 AND segment = counted.value)) AS first_at,
+			COALESCE(kept.last_at,
+				(SELECT MAX(at) FROM log_rows WHERE workspace_id = $1 AND segment = counted.value)) AS last_at
 		FROM (
-			SELECT value, CAST(SUM(n) AS BIGINT) AS n, MIN(hour) AS first_hour, MAX(hour) AS last_hour
+			SELECT value, CAST(SUM(n) AS BIGINT) AS n
 			FROM log_counts WHERE workspace_id = $1 AND facet = 'segment' AND n > 0 GROUP BY value
 		) counted LEFT JOIN (
 			SELECT segment, COUNT(*) AS variants, MIN(first_at) AS first_at, MAX(last_at) AS last_at
