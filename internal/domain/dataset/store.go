@@ -88,6 +88,16 @@ func filled[T any](some []T, arg func(T) any) []any {
 	return args
 }
 
+// Any reports whether a workspace has a dataset.
+func (s *Store) Any(ctx context.Context, ws tenant.ID) (bool, error) {
+	n, err := db.One[int](ctx, s.db.In(ws), `
+		SELECT COUNT(*) FROM (SELECT 1 AS one FROM datasets WHERE workspace_id = $1 LIMIT 1) any_of_them`)
+	if err != nil {
+		return false, fmt.Errorf("find a dataset: %w", err)
+	}
+	return n > 0, nil
+}
+
 // errDeleted ends an export whose dataset is deleted meanwhile: a part must not look like the whole.
 var errDeleted = errors.New("the dataset was deleted while it was read")
 
