@@ -3,14 +3,17 @@ package app
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,4 +130,43 @@ func reduce(text string) string {
 		text = s.shape.ReplaceAllString(text, s.as)
 	}
 	return text
+}
+
+// What a reviewer reads who shall not know the grade has a shape of its own in the document.
+func TestTheDocumentHasTheShapeOfABlindLabel(t *testing.T) {
+	s := Storage{DataDir: short(t) + "/data"}
+	if err := s.complete(); err != nil {
+		t.Fatal(err)
+	}
+	i := openInstance(t, s)
+	_, body, _ := strings.Cut(answerTo(t, i.routers.public, "GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"), "\n\n")
+	var document struct {
+		Paths map[string]struct {
+			Get struct {
+				Responses map[string]struct {
+					Content map[string]struct {
+						Schema struct {
+							OneOf []struct {
+								Ref string `json:"$ref"`
+							}
+						}
+					}
+				}
+			}
+		}
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]any }
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &document); err != nil {
+		t.Fatal(err)
+	}
+	shapes := document.Paths["/v1/labels/{id}"].Get.Responses["200"].Content["application/json"].Schema.OneOf
+	if len(shapes) != 2 || shapes[0].Ref != "#/components/schemas/Label" || shapes[1].Ref != "#/components/schemas/BlindLabel" {
+		t.Fatalf("%+v", shapes)
+	}
+	got := slices.Sorted(maps.Keys(document.Components.Schemas["BlindLabel"].Properties))
+	if want := []string{"criterion_id", "id", "object", "request_id", "subject", "trace_id"}; !slices.Equal(got, want) {
+		t.Errorf("a blind label has %v, want %v", got, want)
+	}
 }

@@ -3,6 +3,7 @@ package label
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,7 +19,8 @@ func (h *handler) routes() []api.Route {
 	return []api.Route{
 		api.Post("/labels", api.Admin, h.create, "Grade an exchange or a run, or many at once", api.Creates, api.Long),
 		api.Get("/labels", api.Reader, h.list, "List labels"),
-		api.Get("/labels/{id}", api.Reader, h.get, "Read a label with what it grades"),
+		api.Get("/labels/{id}", api.Reader, h.get, "Read a label with what it grades",
+			api.Shapes(reflect.TypeFor[Label](), reflect.TypeFor[Blind]())),
 		api.Delete("/labels/{id}", api.Admin, h.delete,
 			"Delete a label; a certificate that it was measured by is void"),
 		api.Post("/labels/{id}/adjudication", api.Admin, h.adjudicate,
@@ -101,19 +103,25 @@ type Reading struct {
 	blind bool
 }
 
-// MarshalJSONTo writes the label. A blind reading has no member from which the grade can be told.
+// Blind is a label without its grade. No member tells what the grade is.
+type Blind struct {
+	ID          string  `json:"id"`
+	Object      string  `json:"object" enum:"label"`
+	RequestID   *string `json:"request_id" doc:"The exchange that was graded; null for a trace, and for what was sent along"`
+	TraceID     *string `json:"trace_id" doc:"The whole run that was graded; null for an exchange"`
+	CriterionID *string `json:"criterion_id" doc:"The judge that the grade is for, if it is for one"`
+	Subject     *Frozen `json:"subject" doc:"What was graded, as it was then"`
+}
+
+// SchemaName is the type's name in the OpenAPI document.
+func (Blind) SchemaName() string { return "BlindLabel" }
+
+// MarshalJSONTo writes the label, or the part of it that a blind review may see.
 func (r Reading) MarshalJSONTo(to *jsontext.Encoder) error {
 	if !r.blind {
 		return json.MarshalEncode(to, r.Label, lenient)
 	}
-	return json.MarshalEncode(to, struct {
-		ID          string  `json:"id"`
-		Object      string  `json:"object"`
-		RequestID   *string `json:"request_id"`
-		TraceID     *string `json:"trace_id"`
-		CriterionID *string `json:"criterion_id"`
-		Subject     *Frozen `json:"subject"`
-	}{r.ID, r.Object, r.RequestID, r.TraceID, r.CriterionID, r.Subject}, lenient)
+	return json.MarshalEncode(to, Blind{r.ID, r.Object, r.RequestID, r.TraceID, r.CriterionID, r.Subject}, lenient)
 }
 
 func (h *handler) delete(ctx context.Context, caller tenant.Caller, in one) (api.Deleted, error) {

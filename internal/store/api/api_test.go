@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -650,6 +651,24 @@ func TestOpenAPISaysWhatMayBeNull(t *testing.T) {
 	}
 	if got := string(doc.Components.Schemas["Thing"].Properties["inner"]); got != `{"$ref":"#/components/schemas/Inner"}` {
 		t.Errorf("what is sent to us is checked otherwise: %s", got)
+	}
+}
+
+func TestOpenAPIShowsEveryShapeOfAnAnswer(t *testing.T) {
+	f := newFrame(t, sqlite(t), nil, api.Get("/either", api.Reader, nothing, "Show one",
+		api.Shapes(reflect.TypeFor[holey](), reflect.TypeFor[inner]())))
+	document := f.ask(t, "GET", "/openapi.json", "", "Authorization", "").body
+	for _, want := range []string{
+		`"oneOf":[{"$ref":"#/components/schemas/Holey"},{"$ref":"#/components/schemas/Inner"}]`,
+		`"when":{"format":"date-time","type":["string","null"]}`,
+	} {
+		if !strings.Contains(document, want) {
+			t.Errorf("%s is not in %s", want, document)
+		}
+	}
+	page := f.ask(t, "GET", "/docs", "", "Authorization", "").body
+	if _, second, two := strings.Cut(page, `<p class="soft">or</p>`); !two || !strings.Contains(page, "<code>when</code>") || !strings.Contains(second, "<table>") {
+		t.Error("the page does not show both")
 	}
 }
 

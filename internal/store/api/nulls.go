@@ -18,6 +18,9 @@ func (rt *Router) markNullable() {
 	for i := range rt.routes {
 		collectTypes(rt.routes[i].in, asked)
 		collectTypes(rt.routes[i].out, answered)
+		for _, shape := range rt.routes[i].shapes {
+			collectTypes(shape, answered)
+		}
 	}
 	for name, schema := range rt.registry.Map() {
 		t := rt.registry.TypeFromRef(schemas + name)

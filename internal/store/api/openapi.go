@@ -191,7 +191,7 @@ func (rt *Router) success(r *Route) *huma.Response {
 	case reflect.TypeFor[Document](), reflect.TypeFor[Stream]():
 		response.Content[cmp.Or(r.produces, "*/*")] = &huma.MediaType{}
 	default:
-		response.Content[jsonType] = &huma.MediaType{Schema: rt.registry.Schema(r.out, true, operationID(*r)+"-answer")}
+		response.Content[jsonType] = &huma.MediaType{Schema: rt.answerSchema(r)}
 		if r.out.Implements(reflect.TypeFor[Plain]()) {
 			response.Content["text/plain"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
 		}
@@ -206,6 +206,18 @@ func (rt *Router) success(r *Route) *huma.Response {
 		response.Headers[h.name] = &huma.Param{Description: h.doc, Schema: &huma.Schema{Type: huma.TypeString}}
 	}
 	return response
+}
+
+// answerSchema is the schema of a route's JSON answer.
+func (rt *Router) answerSchema(r *Route) *huma.Schema {
+	if len(r.shapes) == 0 {
+		return rt.registry.Schema(r.out, true, operationID(*r)+"-answer")
+	}
+	var either huma.Schema
+	for _, t := range r.shapes {
+		either.OneOf = append(either.OneOf, rt.registry.Schema(t, true, ""))
+	}
+	return &either
 }
 
 //go:embed docs.html
@@ -243,7 +255,7 @@ func (rt *Router) page(doc *huma.OpenAPI) ([]byte, error) {
 		sections[at].Operations = append(sections[at].Operations, op)
 	}
 	slices.SortFunc(sections, func(a, b section) int { return strings.Compare(a.Name, b.Name) })
-	parsed, err := template.New("docs").Funcs(template.FuncMap{"shape": rt.shape}).Parse(pageText)
+	parsed, err := template.New("docs").Funcs(template.FuncMap{"shape": rt.shape, "shapes": shapes}).Parse(pageText)
 	if err != nil {
 		return nil, err
 	}
@@ -252,6 +264,14 @@ func (rt *Router) page(doc *huma.OpenAPI) ([]byte, error) {
 		"Info": doc.Info, "Style": template.CSS(pageStyle), "Sections": sections, "Faults": fault.Kinds(), //nolint:gosec // our own file
 	})
 	return out.Bytes(), err
+}
+
+// shapes returns the schemas of which a value has one.
+func shapes(schema *huma.Schema) []*huma.Schema {
+	if schema == nil || len(schema.OneOf) == 0 {
+		return []*huma.Schema{schema}
+	}
+	return schema.OneOf
 }
 
 // A field is one line of a shape on the page.

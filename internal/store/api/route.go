@@ -60,7 +60,8 @@ type Route struct {
 	requestHeaders  []header
 	responseHeaders []header
 	in, out         reflect.Type
-	input           *input // decodes the request; set when the router is built
+	shapes          []reflect.Type // of the answer, for the documentation, where out does not tell
+	input           *input         // decodes the request; set when the router is built
 	call            func(ctx context.Context, caller tenant.Caller, in any) (any, error)
 	raw             func(http.ResponseWriter, *http.Request) error // instead of call
 	// finish is called after call, whose answer is a ticket: see PostAwaited.
@@ -91,6 +92,9 @@ func Outside(r *Route) { r.outside = true }
 
 // Produces sets the media type of an answer that is not JSON, for the documentation.
 func Produces(contentType string) Option { return func(r *Route) { r.produces = contentType } }
+
+// Shapes documents an answer that has one of several shapes.
+func Shapes(types ...reflect.Type) Option { return func(r *Route) { r.shapes = types } }
 
 // Long exempts the operation from the usual timeout: a backup, not a lookup.
 func Long(r *Route) { r.long = true }
