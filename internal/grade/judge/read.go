@@ -42,7 +42,7 @@ func FailureKinds() []FailureDoc {
 		{Truncated, "The answer was cut off at its limit of tokens."},
 		{Malformed, "The answer is not exactly the JSON object that was asked for."},
 		{OutOfRange, "A number, a text or a list of the answer is outside its bounds."},
-		{Contradiction, "The verdict is not the one that the grade and the threshold make."},
+		{Contradiction, "On the graded scale: the verdict is not the one that the grade and the threshold make."},
 	}
 }
 
