@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -171,11 +172,11 @@ func TestAKilledCalibrationResumesAndAsksNothingTwice(t *testing.T) {
 func TestACalibrationMeasuresLabelsAsTheyAreAtItsEnd(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
 		c := e.NewCriterion(t)
-		all := e.Grade(t, c.ID, judgingtest.Grades(calibration.PendingBatch+8, judgingtest.Grade{Verdict: judge.Pass})...)
+		all := e.Grade(t, c.ID, judgingtest.Grades(calibration.FirstBatch+8, judgingtest.Grade{Verdict: judge.Pass})...)
 		var calls atomic.Int64
 		reached, hold := make(chan struct{}), judgingtest.NewGate(t)
 		e.Models.Do(func(int, *infer.Request) (string, error) {
-			if calls.Add(1) == calibration.PendingBatch+1 { // those before have their verdicts
+			if calls.Add(1) == calibration.FirstBatch+1 { // those before have their verdicts
 				close(reached)
 				hold.Wait()
 			}
@@ -189,12 +190,12 @@ func TestACalibrationMeasuresLabelsAsTheyAreAtItsEnd(t *testing.T) {
 		e.Adjudicate(t, all[3].ID, label.Ruling{Kind: label.LabelError})
 		e.Adjudicate(t, all[3].ID, label.Ruling{Verdict: judge.Pass})
 		e.DeleteLabel(t, all[4].ID)
-		e.Adjudicate(t, all[calibration.PendingBatch+7].ID, label.Ruling{Kind: label.LabelError}) // has no verdict yet
-		e.DeleteLabel(t, all[calibration.PendingBatch+6].ID)
+		e.Adjudicate(t, all[calibration.FirstBatch+7].ID, label.Ruling{Kind: label.LabelError}) // has no verdict yet
+		e.DeleteLabel(t, all[calibration.FirstBatch+6].ID)
 		later := e.Grade(t, c.ID, judgingtest.Grade{Verdict: judge.Fail}) // comes too late
 		hold.Open()
 		done := e.AwaitCalibration(t, c.ID, begun.ID, job.Done)
-		if want := (trust.Matrix{TP: calibration.PendingBatch + 8 - 5, FP: 2}); done.Block.Matrix != want || done.Block.Failed != 0 {
+		if want := (trust.Matrix{TP: calibration.FirstBatch + 8 - 5, FP: 2}); done.Block.Matrix != want || done.Block.Failed != 0 {
 			t.Errorf("%+v", done.Block)
 		}
 		report := e.Report(t, c.ID)
@@ -202,14 +203,14 @@ func TestACalibrationMeasuresLabelsAsTheyAreAtItsEnd(t *testing.T) {
 			t.Errorf("what was measured is as it stands, yet: %s %v", diff, report.CertificateVoided)
 		}
 		for _, one := range report.Remaining {
-			if one.HumanVerdict == "" || one.LabelID == all[4].ID || one.LabelID == all[calibration.PendingBatch+6].ID {
+			if one.HumanVerdict == "" || one.LabelID == all[4].ID || one.LabelID == all[calibration.FirstBatch+6].ID {
 				t.Errorf("a label that is gone remains to be ruled on: %+v", one)
 			}
 		}
 		if e.Certificate(t, c.ID).Voided {
 			t.Error("the certificate is void from the start")
 		}
-		if again := e.Calibrate(t, c.ID); again.Block.N != calibration.PendingBatch+8-2 || again.Block.Matrix.FP != 3 {
+		if again := e.Calibrate(t, c.ID); again.Block.N != calibration.FirstBatch+8-2 || again.Block.Matrix.FP != 3 {
 			t.Errorf("with %s: %+v", later[0].ID, again.Block)
 		}
 	})
@@ -218,11 +219,11 @@ func TestACalibrationMeasuresLabelsAsTheyAreAtItsEnd(t *testing.T) {
 func TestACriterionThatChangesDuringItsCalibrationIsNotCertified(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
 		c := e.NewCriterion(t)
-		e.Grade(t, c.ID, judgingtest.Grades(calibration.PendingBatch+8, judgingtest.Grade{Verdict: judge.Pass})...)
+		e.Grade(t, c.ID, judgingtest.Grades(calibration.FirstBatch+8, judgingtest.Grade{Verdict: judge.Pass})...)
 		var calls atomic.Int64
 		reached, hold := make(chan struct{}), judgingtest.NewGate(t)
 		e.Models.Do(func(int, *infer.Request) (string, error) {
-			if calls.Add(1) == calibration.PendingBatch+1 {
+			if calls.Add(1) == calibration.FirstBatch+1 {
 				close(reached)
 				hold.Wait()
 			}
@@ -283,11 +284,11 @@ func TestACalibrationFailsWhenItsJudgeCannotBeReached(t *testing.T) {
 func TestACancelledCalibrationKeepsItsAnswers(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
 		c := e.NewCriterion(t)
-		e.Grade(t, c.ID, judgingtest.Grades(calibration.PendingBatch+8, judgingtest.Grade{Verdict: judge.Pass})...)
+		e.Grade(t, c.ID, judgingtest.Grades(calibration.FirstBatch+8, judgingtest.Grade{Verdict: judge.Pass})...)
 		var calls atomic.Int64
 		reached, hold := make(chan struct{}), judgingtest.NewGate(t)
 		e.Models.Do(func(int, *infer.Request) (string, error) {
-			if calls.Add(1) == calibration.PendingBatch+1 {
+			if calls.Add(1) == calibration.FirstBatch+1 {
 				close(reached)
 				hold.Wait()
 			}
@@ -299,12 +300,12 @@ func TestACancelledCalibrationKeepsItsAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		hold.Open()
-		if ended := e.AwaitCalibration(t, c.ID, begun.ID, job.Cancelled); ended.Block != nil || ended.CertificateID != nil || ended.Done != calibration.PendingBatch+8 || ended.Cost != (calibration.PendingBatch+8)*judgingtest.Price {
+		if ended := e.AwaitCalibration(t, c.ID, begun.ID, job.Cancelled); ended.Block != nil || ended.CertificateID != nil || ended.Done != calibration.FirstBatch+8 || ended.Cost != (calibration.FirstBatch+8)*judgingtest.Price {
 			t.Errorf("%+v", ended)
 		}
 		e.Models.Do(nil)
 		e.Calibrate(t, c.ID)
-		if n, twice := e.Models.Answered(); n != calibration.PendingBatch+8 || twice {
+		if n, twice := e.Models.Answered(); n != calibration.FirstBatch+8 || twice {
 			t.Errorf("%d questions, twice: %v", n, twice)
 		}
 	})
@@ -339,7 +340,7 @@ func TestACalibrationStopsAtItsSpendingLimitAndAnotherContinues(t *testing.T) {
 func TestACalibrationOfAChangedCriterionStopsAfterTheBatch(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
 		c := e.NewCriterion(t)
-		e.Grade(t, c.ID, judgingtest.Grades(3*calibration.PendingBatch, judgingtest.Grade{Verdict: judge.Pass})...)
+		e.Grade(t, c.ID, judgingtest.Grades(3*calibration.FirstBatch, judgingtest.Grade{Verdict: judge.Pass})...)
 		var calls atomic.Int64
 		e.Models.Do(func(int, *infer.Request) (string, error) {
 			if calls.Add(1) == 5 {
@@ -350,7 +351,7 @@ func TestACalibrationOfAChangedCriterionStopsAfterTheBatch(t *testing.T) {
 			return judgingtest.Assessment(judge.Pass, 1), nil
 		})
 		failed := e.AwaitCalibration(t, c.ID, e.StartCalibration(t, c.ID).ID, job.Failed)
-		if n := calls.Load(); n > calibration.PendingBatch || failed.Cost != judgingtest.Price*calibration.PendingBatch {
+		if n := calls.Load(); n > calibration.FirstBatch || failed.Cost != judgingtest.Price*calibration.FirstBatch {
 			t.Errorf("%d questions, %+v", n, failed)
 		}
 	})
@@ -438,5 +439,36 @@ func TestTheRowsOfACalibrationCanBeRead(t *testing.T) {
 		if passed, err := e.Calibrations.Rows(t.Context(), mine, c.ID, done.ID, judge.Pass, nil, 1, 1); err != nil || len(passed) != 1 || passed[0].LabelID != all[2].ID || *passed[0].Grade != 1 {
 			t.Errorf("%+v %v", passed, err)
 		}
+	})
+}
+
+// Progress is to be seen as soon as the first questions are answered, while others wait for their answers.
+func TestProgressIsSeenAfterTheFirstAnswers(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		c, gate := e.NewCriterion(t), judgingtest.NewGate(t)
+		e.Grade(t, c.ID, judgingtest.Grades(20, judgingtest.Grade{Verdict: judge.Pass})...)
+		var asked atomic.Int64
+		e.Models.Say(func(int) string {
+			if asked.Add(1) > calibration.FirstBatch {
+				gate.Wait()
+			}
+			return judgingtest.Assessment(judge.Pass, 0.9)
+		})
+		started := e.StartCalibration(t, c.ID)
+		want := job.Progress{Done: calibration.FirstBatch, Total: 20}
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			got, err := e.Calibrations.Get(t.Context(), mine, c.ID, started.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Progress == want {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%+v, want %+v, after %d questions", got.Progress, want, asked.Load())
+			}
+		}
+		gate.Open()
+		e.AwaitCalibration(t, c.ID, started.ID, job.Done)
 	})
 }

@@ -1,7 +1,9 @@
 package calibration
 
-// PendingBatch is how many rows are judged together.
-const PendingBatch = pendingBatch
+import "sovereign/internal/domain/judging"
+
+// FirstBatch is how many rows are judged together at first.
+const FirstBatch = judging.DefaultConcurrency
 
 // Voids lists what voids a certificate.
 var Voids = voids

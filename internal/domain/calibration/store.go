@@ -365,11 +365,8 @@ func enrol(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record, examples []s
 	return more, err
 }
 
-// pendingBatch is how many rows are judged together and written in one transaction.
-const pendingBatch = 32
-
 // pendingRows reads the next rows that have no answer: the labels, and what they grade.
-func (s *Store) pendingRows(ctx context.Context, ws tenant.ID, calibrationID string,
+func (s *Store) pendingRows(ctx context.Context, ws tenant.ID, calibrationID string, limit int64,
 ) (labels []string, items map[string][]byte, err error) {
 	type row struct {
 		LabelID string
@@ -377,7 +374,7 @@ func (s *Store) pendingRows(ctx context.Context, ws tenant.ID, calibrationID str
 	}
 	rows, err := db.Query[row](ctx, s.db.In(ws), `
 		SELECT label_id, item FROM calibration_rows WHERE workspace_id = $1 AND calibration_id = $2 AND pending
-			ORDER BY label_id LIMIT $3`, calibrationID, pendingBatch)
+			ORDER BY label_id LIMIT $3`, calibrationID, limit)
 	items = make(map[string][]byte, len(rows))
 	for _, r := range rows {
 		labels = append(labels, r.LabelID)

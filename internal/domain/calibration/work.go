@@ -67,8 +67,8 @@ func (s *Store) judgeRows(ctx context.Context, run *job.Run, r *record, told *ju
 	budget *judging.Budget,
 ) error {
 	var outage judging.OutageCounter
-	for {
-		labels, items, err := s.pendingRows(ctx, run.Workspace, r.ID)
+	for batch := s.judges.FirstBatch(); ; batch = judging.Batch {
+		labels, items, err := s.pendingRows(ctx, run.Workspace, r.ID, batch)
 		if err != nil || len(labels) == 0 {
 			return err
 		}

@@ -41,6 +41,13 @@ const DefaultConcurrency = 8
 // SetConcurrency sets how many questions of one run are asked at a time, from its next batch on.
 func (c *Client) SetConcurrency(n int64) { c.concurrency.Store(max(1, n)) }
 
+// Batch is how many questions of a run are asked, and their answers written, together.
+const Batch = 32
+
+// FirstBatch is how many questions of a run are asked together at first: as many as are asked at a time, so that there
+// is progress to see after the first answers.
+func (c *Client) FirstBatch() int64 { return min(c.concurrency.Load(), Batch) }
+
 // MaxAttempts is how often a model that cannot be reached is asked, besides the gateway's own retries.
 const MaxAttempts = 3
 

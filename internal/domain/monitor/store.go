@@ -182,13 +182,10 @@ type pendingLog struct {
 	ExpiresAt clock.Time
 }
 
-// pendingBatch is how many rows of a scan are judged together and written in one transaction.
-const pendingBatch = 32
-
-func (s *Store) pendingLogs(ctx context.Context, ws tenant.ID, runID string) ([]pendingLog, error) {
+func (s *Store) pendingLogs(ctx context.Context, ws tenant.ID, runID string, limit int64) ([]pendingLog, error) {
 	return db.Query[pendingLog](ctx, s.db.In(ws), `
 		SELECT log_id, expires_at FROM judged_logs WHERE workspace_id = $1 AND run_id = $2 AND pending ORDER BY log_id
-			LIMIT $3`, runID, pendingBatch)
+			LIMIT $3`, runID, limit)
 }
 
 // saveAnswers writes the answers to some rows. It returns how many were pending, and what the answers cost.

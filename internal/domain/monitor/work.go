@@ -38,8 +38,8 @@ func (s *Store) scan(ctx context.Context, run *job.Run) error {
 		return err
 	}
 	var outage judging.OutageCounter
-	for {
-		rows, err := s.pendingLogs(ctx, run.Workspace, t.ID)
+	for batch := s.judges.FirstBatch(); ; batch = judging.Batch {
+		rows, err := s.pendingLogs(ctx, run.Workspace, t.ID, batch)
 		if err != nil {
 			return err
 		}
