@@ -3,6 +3,7 @@ package draft_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -131,5 +132,98 @@ func TestASuggestionIsMadeFromTheTuningHalfAlone(t *testing.T) {
 		}
 		_, err = e.Drafts.Suggest(t.Context(), theirs, ann, draft.Request{Model: judgingtest.Model, Size: 12}, judging.Spending{})
 		dbtest.Refused(t, err, 412, "nothing to learn from")
+	})
+}
+
+// suggest makes a suggestion, and returns the items that the model was shown, in order.
+func suggest(t testing.TB, e *judgingtest.Env, r draft.Request) (shown []int) {
+	t.Helper()
+	e.Models.Say(func(int) string {
+		return `{"criteria":[{"why":"many are long","name":"short","rubric":"It is short.","scale":"binary"}]}`
+	})
+	r.Model = judgingtest.Model
+	begun, err := e.Drafts.Suggest(t.Context(), mine, ann, r, judging.Spending{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := judgingtest.Await(t, job.Done, func() (draft.Suggested, job.Job, error) {
+		s, err := e.Drafts.Suggested(t.Context(), mine, begun.ID)
+		return s, s.Job, err
+	})
+	for _, m := range judgingtest.Items.FindAllSubmatch(e.Models.Last(), -1) {
+		item, err := strconv.Atoi(string(m[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown = append(shown, item)
+	}
+	if done.Exchanges != len(shown) {
+		t.Errorf("%d exchanges, %d are quoted", done.Exchanges, len(shown))
+	}
+	return shown
+}
+
+// gradeLogged labels logged exchanges with a critique each, and returns those of the tuning half.
+func gradeLogged(t testing.TB, e *judgingtest.Env, criterionID string, items []int) (tuning []int) {
+	t.Helper()
+	for _, item := range items {
+		made, err := e.Labels.Create(t.Context(), mine, ann, []label.New{{
+			RequestID: fmt.Sprintf("req_log_%d", item), CriterionID: criterionID, Verdict: judge.Fail,
+			Critique: fmt.Sprintf("remark %d of %s.", item, criterionID),
+		}}, func(int) string { return "" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !made[0].InReportHalf {
+			tuning = append(tuning, item)
+		}
+	}
+	return tuning
+}
+
+func TestASuggestionIsMadeOfWhatItsFiltersSelect(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		items := judgingtest.LogItems(120)
+		in, out := items[:60], items[60:]
+		e.Log(t, mine, "in", in...)
+		e.Log(t, mine, "out", out...)
+		tuning := gradeLogged(t, e, "", in[:40])
+		gradeLogged(t, e, "", out) // the newest
+		e.Grade(t, "", judgingtest.Grades(3, judgingtest.Grade{Verdict: judge.Fail, Critique: "of no logged exchange"})...)
+		shown := suggest(t, e, draft.Request{Size: 40, Filters: criterion.Filters{Tag: "in"}})
+		labelled := 0
+		for _, item := range shown {
+			if !slices.Contains(in, item) {
+				t.Errorf("item %d is shown, which the filters exclude", item)
+			}
+			if slices.Contains(tuning, item) {
+				labelled++
+			}
+		}
+		if strings.Contains(string(e.Models.Last()), "of no logged exchange") || labelled < 10 {
+			t.Errorf("%d labelled items: %s", labelled, e.Models.Last())
+		}
+	})
+}
+
+func TestASuggestionQuotesNoExchangeTwice(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		one, other := e.NewCriterion(t), e.NewCriterion(t)
+		items := judgingtest.LogItems(40)
+		e.Log(t, mine, "", items...)
+		tuning := gradeLogged(t, e, one.ID, items)
+		gradeLogged(t, e, other.ID, items)
+		shown := suggest(t, e, draft.Request{Size: 80})
+		slices.Sort(shown)
+		if !slices.Equal(shown, tuning) {
+			t.Errorf("%d are in the tuning half, %d are quoted: %v", len(tuning), len(shown), shown)
+		}
+		for _, item := range tuning {
+			for _, c := range []criterion.Criterion{one, other} {
+				if remark := fmt.Sprintf("remark %d of %s.", item, c.ID); !strings.Contains(string(e.Models.Last()), remark) {
+					t.Errorf("%s is not quoted", remark)
+				}
+			}
+		}
 	})
 }

@@ -2,6 +2,7 @@ package draft
 
 import (
 	"context"
+	"crypto/sha256"
 	"slices"
 
 	"sovereign/internal/base/fault"
@@ -21,6 +22,7 @@ import (
 // Logs reads logged exchanges.
 type Logs interface {
 	Draw(ctx context.Context, ws tenant.ID, f *logbook.Filters, size int, seed uint64, each func(*logbook.Drawn) bool) (pool int, err error)
+	Selects(ctx context.Context, ws tenant.ID, f *logbook.Filters, requestID, trace string) (bool, error)
 }
 
 // A Config says what a Store needs.
@@ -44,6 +46,8 @@ const (
 	typicalTokens = 1200    // what an estimate assumes
 	maxCases      = 60      // disagreements of an improvement
 	maxRead       = 4 << 20 // bytes that are read for a suggestion; the model is shown less
+	maxCritiques  = 1000    // that are looked through for those that the filters select
+	critiqueBatch = 50      // that are read at once
 )
 
 // improvementPrompt makes the question for a better rubric.
@@ -75,14 +79,21 @@ type candidate struct {
 // model is shown are assigned to the tuning half for good.
 func (s *Store) suggestionPrompt(ctx context.Context, ws tenant.ID, r Request, seed uint64, record bool,
 ) (prompt, error) {
-	said, err := critiques(ctx, s.DB.In(ws), r.Size/2)
+	said, err := s.critiques(ctx, ws, r.Filters.Filters(), r.Size/2)
 	if err != nil {
 		return nil, err
+	}
+	quoted := quotations{}
+	for _, sample := range said {
+		quoted.add(sample.Subject)
 	}
 	var drawn []candidate
 	left := maxRead
 	if _, err := s.Logs.Draw(ctx, ws, r.Filters.Filters(), 4*r.Size, seed, func(row *logbook.Drawn) bool {
 		subject := judge.Subject{Steps: []judge.Step{row.Step()}}
+		if !quoted.add(subject) {
+			return true
+		}
 		drawn = append(drawn, candidate{subject, label.RelationsOf(subject.Steps, row.TraceID)})
 		left -= size(subject)
 		return left > 0
@@ -101,6 +112,20 @@ func (s *Store) suggestionPrompt(ctx context.Context, ws tenant.ID, r Request, s
 		return nil, fault.Precondition.New("there is nothing to learn from: no critique, and no logged exchange that matches the filters")
 	}
 	return func(mode judge.Mode) ([]byte, int, error) { return judge.Suggest(r.Model, samples, mode) }, nil
+}
+
+// quotations are the identities of the exchanges that a prompt quotes.
+type quotations map[[sha256.Size]byte]bool
+
+// add adds the steps of a subject, and reports whether any was not quoted yet. A step that cannot be read is new.
+func (q quotations) add(s judge.Subject) (fresh bool) {
+	for _, step := range s.Steps {
+		one := judge.Subject{Steps: []judge.Step{step}}
+		id, err := one.Identity()
+		fresh = fresh || err != nil || !q[id]
+		q[id] = err == nil
+	}
+	return fresh
 }
 
 // addTuning adds the candidates of the tuning half to the samples, up to limit.
@@ -130,24 +155,56 @@ func addTuning(ctx context.Context, tx *db.Tx, ws tenant.ID, samples []judge.Sam
 	return samples, halves.Save(ctx, tx, ws)
 }
 
-// critiques reads what people said of exchanges in the tuning half, the newest first.
-func critiques(ctx context.Context, in db.Scoped, limit int) ([]judge.Sample, error) {
-	rows, err := label.Critiques(ctx, in, limit)
-	if err != nil {
-		return nil, err
-	}
-	samples, left := make([]judge.Sample, 0, len(rows)), maxRead/2
-	for _, r := range rows {
-		subject, err := label.Item(ctx, in, r.Item)
+// critiques reads what people said of exchanges in the tuning half that the filters select, the newest first. An item
+// that several labels grade is quoted once.
+func (s *Store) critiques(ctx context.Context, ws tenant.ID, f *logbook.Filters, limit int) ([]judge.Sample, error) {
+	in, left := s.DB.In(ws), maxRead/2
+	var samples []judge.Sample
+	quoted := map[string]int{} // the sample of an item
+	for offset := 0; offset < maxCritiques && len(samples) < limit; offset += critiqueBatch {
+		rows, err := label.Critiques(ctx, in, critiqueBatch, offset)
 		if err != nil {
 			return nil, err
 		}
-		samples = append(samples, judge.Sample{Subject: subject, Critique: r.Critique})
-		if left -= size(subject); left < 0 {
+		for _, r := range rows {
+			selected, err := s.selects(ctx, ws, f, &r)
+			if err != nil {
+				return nil, err
+			}
+			if !selected {
+				continue
+			}
+			if i, known := quoted[string(r.Item)]; known {
+				samples[i].Critique += "\n" + r.Critique
+				continue
+			}
+			subject, err := label.Item(ctx, in, r.Item)
+			if err != nil {
+				return nil, err
+			}
+			quoted[string(r.Item)] = len(samples)
+			samples = append(samples, judge.Sample{Subject: subject, Critique: r.Critique})
+			if left -= size(subject); left < 0 || len(samples) == limit {
+				return samples, nil
+			}
+		}
+		if len(rows) < critiqueBatch {
 			break
 		}
 	}
 	return samples, nil
+}
+
+// selects reports whether filters select what a critique is about. They are about logged exchanges: anything else is
+// selected only where there are none.
+func (s *Store) selects(ctx context.Context, ws tenant.ID, f *logbook.Filters, c *label.Critique) (bool, error) {
+	if *f == (logbook.Filters{}) {
+		return true, nil
+	}
+	if c.RequestID == "" && c.TraceID == "" {
+		return false, nil
+	}
+	return s.Logs.Selects(ctx, ws, f, c.RequestID, c.TraceID)
 }
 
 // size returns the bytes of a subject.

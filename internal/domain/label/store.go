@@ -502,18 +502,19 @@ func Examples(ctx context.Context, in db.Scoped, criterionID string, v judge.Ver
 	return all, nil
 }
 
-// A Critique is what a person said of an item.
+// A Critique is what a person said of an item, which is a logged request, a logged run, or neither.
 type Critique struct {
-	Item     []byte
-	Critique string
+	Item               []byte
+	RequestID, TraceID string
+	Critique           string
 }
 
 // Critiques reads the critiques of the tuning half, the newest first. Those of withdrawn labels are left out.
-func Critiques(ctx context.Context, in db.Scoped, limit int) ([]Critique, error) {
+func Critiques(ctx context.Context, in db.Scoped, limit, offset int) ([]Critique, error) {
 	all, err := db.Query[Critique](ctx, in, `
-		SELECT item, CASE WHEN kind = 'label_error' THEN note ELSE critique END AS critique FROM labels
-		WHERE workspace_id = $1 AND NOT in_report_half AND critique <> '' AND kind <> 'ambiguous'
-			ORDER BY created_at DESC, id DESC LIMIT $2`, limit)
+		SELECT item, request_id, trace_id, CASE WHEN kind = 'label_error' THEN note ELSE critique END AS critique
+		FROM labels WHERE workspace_id = $1 AND NOT in_report_half AND critique <> '' AND kind <> 'ambiguous'
+			ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3`, limit, offset)
 	if err != nil {
 		return nil, fmt.Errorf("read critiques: %w", err)
 	}

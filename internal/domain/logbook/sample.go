@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
@@ -120,6 +121,30 @@ func (h *Handler) Request(
 		return step, "", fault.NotFound("logged request", requestID)
 	}
 	return row.Step(), row.TraceID, nil
+}
+
+// Selects reports whether filters select the exchange of a request or, where trace is not "", all steps of a run. What
+// is not logged any more is not selected.
+func (s *Store) Selects(ctx context.Context, ws tenant.ID, f *Filters, requestID, trace string) (bool, error) {
+	of, args := `request_id = $2`, []any{requestID, clock.Now(), f.Start, never}
+	if trace != "" {
+		of, args[0] = `trace_id = $2 AND trace_id <> ''`, trace
+	}
+	if f.End != 0 {
+		args[3] = f.End
+	}
+	var matches strings.Builder
+	matches.WriteString("at >= $4 AND at < $5")
+	for _, one := range f.facets() {
+		args = one.where(&matches, false, args, 2)
+	}
+	n, err := db.One[struct{ Steps, Selected int64 }](ctx, s.db.In(ws), `
+		SELECT COUNT(*) AS steps, COUNT(CASE WHEN `+matches.String()+` THEN 1 END) AS selected
+		FROM log_rows WHERE workspace_id = $1 AND `+of+` AND expires_at > $3`, args...)
+	if err != nil {
+		return false, fmt.Errorf("find what was graded in the logs: %w", err)
+	}
+	return n.Selected > 0 && n.Selected == n.Steps, nil
 }
 
 // maxSteps bounds the steps of a run that are read to be judged.

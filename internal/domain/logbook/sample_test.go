@@ -195,3 +195,52 @@ func TestAnExchangeIsFoundByItsRequestAndARunByItsSteps(t *testing.T) {
 		}
 	})
 }
+
+func TestFiltersSelectARequestAndARunOfWhichEveryStepMatches(t *testing.T) {
+	eachLogs(t, func(t *testing.T, d *db.DB) {
+		store, now := NewStore(d), clock.Now()
+		var rows []*capture.Row
+		for i, of := range []struct{ request, trace, tag string }{
+			{"req_x", "", "x"}, {"req_y", "", "y"}, {"req_1", "run_x", "x"}, {"req_2", "run_x", "x"}, {"req_3", "run_xy", "x"},
+			{"req_4", "run_xy", "y"}, {"req_gone", "", "x"},
+		} {
+			r := rowAt(t, now-100+clock.Time(i), fmt.Sprintf(`[{"role":"user","content":"%d"}]`, i), `{"role":"assistant","content":"yes"}`)
+			r.Request, r.Trace, r.Tag = of.request, of.trace, of.tag
+			if of.request == "req_gone" {
+				r.Expires = now - 1
+			}
+			rows = append(rows, r)
+		}
+		if err := insertRows(t.Context(), newIngester(t, d), rows); err != nil {
+			t.Fatal(err)
+		}
+		fresh := false
+		for _, c := range []struct {
+			filters        Filters
+			request, trace string
+			want           bool
+		}{
+			{Filters{}, "req_x", "", true},
+			{Filters{Tag: "x"}, "req_x", "", true},
+			{Filters{Tag: "x"}, "req_y", "", false},
+			{Filters{Tag: "x"}, "req_gone", "", false},
+			{Filters{Tag: "x"}, "req_none", "", false},
+			{Filters{Tag: "x"}, "", "run_x", true},
+			{Filters{Tag: "x"}, "", "run_xy", false},
+			{Filters{Tag: "y"}, "", "run_xy", false},
+			{Filters{FinishReason: "stop", CacheHit: &fresh}, "", "run_xy", true},
+			{Filters{Tag: "x", Model: "p/m", FinishReason: "length"}, "req_x", "", false},
+			{Filters{Start: now - 100, End: now - 99}, "req_x", "", true},
+			{Filters{Start: now - 99}, "req_x", "", false},
+			{Filters{End: now - 97}, "", "run_x", false},
+		} {
+			got, err := store.Selects(t.Context(), home, &c.filters, c.request, c.trace)
+			if err != nil || got != c.want {
+				t.Errorf("%+v of %s%s: %v %v", c.filters, c.request, c.trace, got, err)
+			}
+		}
+		if got, err := store.Selects(t.Context(), "ws_other", &Filters{}, "req_x", ""); err != nil || got {
+			t.Errorf("another workspace: %v %v", got, err)
+		}
+	})
+}
