@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -41,5 +42,37 @@ func TestVulnEndsWithNotCheckedWithoutItsDatabase(t *testing.T) {
 				t.Errorf("exit %d, want %d; it ends with %q", got, c.code, lines[len(lines)-1])
 			}
 		})
+	}
+}
+
+// What a page says that a test shows must be shown by a test.
+func TestTheTestsThatPagesNameExist(t *testing.T) {
+	source := ""
+	for _, folder := range []string{"../internal", "../e2e"} {
+		if err := filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path) //nolint:gosec // our own source
+			source += string(text)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, page := range []string{"../SECURITY.md", "../docs/evidence.md"} {
+		text, err := os.ReadFile(page) //nolint:gosec // our own page
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z]+)`").FindAllStringSubmatch(string(text), -1)
+		if len(names) == 0 {
+			t.Errorf("%s names no test", page)
+		}
+		for _, name := range names {
+			if !strings.Contains(source, "\nfunc "+name[1]+"(") {
+				t.Errorf("%s names %s, which does not exist", page, name[1])
+			}
+		}
 	}
 }
