@@ -33,6 +33,12 @@ type trail struct {
 
 func newTrail(t *testing.T, d *db.DB) *trail {
 	t.Helper()
+	keys := openKeys(t, d)
+	return &trail{t, d, keys, chain.NewSealer(d, keys, slog.New(slog.DiscardHandler))}
+}
+
+func openKeys(t testing.TB, d *db.DB) *vault.Vault {
+	t.Helper()
 	root, err := vault.CreateRoot(filepath.Join(t.TempDir(), "root.key"))
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +47,7 @@ func newTrail(t *testing.T, d *db.DB) *trail {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &trail{t, d, keys, chain.NewSealer(d, keys, slog.New(slog.DiscardHandler))}
+	return keys
 }
 
 func (tr *trail) record(ws tenant.ID, action string, before, after any) {
