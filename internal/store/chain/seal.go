@@ -54,7 +54,7 @@ const (
 	sealEvery = 5 * time.Second
 	// logEvery is how often the heads are logged, so that they can be compared with what a log store has kept.
 	logEvery = time.Hour
-	// sealTimeout bounds one round: a connection whose packets are dropped would otherwise block until TCP gives up.
+	// sealTimeout bounds one batch: a connection whose packets are dropped would otherwise block until TCP gives up.
 	sealTimeout = time.Minute
 )
 
@@ -81,9 +81,7 @@ func (s *Sealer) Run(ctx context.Context, may func() error) {
 
 // round seals once. It logs an error when it is another one than the last.
 func (s *Sealer) round(ctx context.Context) {
-	bounded, cancel := context.WithTimeout(ctx, sealTimeout)
-	defer cancel()
-	err := s.Seal(bounded)
+	err := s.Seal(ctx)
 	if ctx.Err() != nil {
 		return
 	}
@@ -136,17 +134,19 @@ func (s *Sealer) Seal(ctx context.Context) error {
 // seal seals one batch of links, and returns how many.
 func (s *Sealer) seal(ctx context.Context, name Name) (int, error) {
 	across := s.db.Across(scope)
-	// What follows was read before the transaction. The links that it reads are not written by others unless the head
-	// moves, and writers of new links do not conflict with it.
 	head, err := readHead(ctx, across, name)
 	if err != nil {
 		return 0, err
 	}
 	if head == nil {
-		if err := s.begin(ctx, name); err != nil {
+		if err := s.begin(ctx, name); err != nil { // as long as it takes
 			return 0, err
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, sealTimeout)
+	defer cancel()
+	// The links are read before the transaction, which therefore does not conflict with writers of new ones. Nobody
+	// changes them unless the head moves.
 	pending, err := readUnsealed(ctx, across, name, batchSize)
 	if err != nil {
 		return 0, err
@@ -228,12 +228,14 @@ func (s *Sealer) begin(ctx context.Context, name Name) error {
 		if err != nil {
 			return err
 		}
-		for _, l := range stored {
-			if l.Seq != nil {
-				return fmt.Errorf("%w: it is missing, and the chain has links", ErrHead)
-			}
+		if len(stored) > 0 && stored[0].Seq != nil {
+			return fmt.Errorf("%w: it is missing, and the chain has links", ErrHead)
 		}
-		found, err := digests(ctx, all, name, stored)
+		counted, err := countRows(ctx, all, name)
+		if err != nil {
+			return err
+		}
+		found, err := digests(ctx, all, name, counted)
 		if err != nil {
 			return err
 		}

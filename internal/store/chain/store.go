@@ -67,6 +67,25 @@ func readUnsealed(ctx context.Context, s db.Scoped, name Name, limit int) ([]sto
 	return links, nil
 }
 
+// countRows returns how many rows each subject has.
+func countRows(ctx context.Context, s db.Scoped, name Name) (all []storedLink, err error) {
+	sums := map[string]int64{}
+	for table, key := range covered[name] {
+		counts, err := db.Query[storedLink](ctx, s,
+			"SELECT "+key+" AS subject, COUNT(*) AS row_count FROM "+table+" GROUP BY "+key)
+		if err != nil {
+			return nil, fmt.Errorf("count %s: %w", table, err)
+		}
+		for _, c := range counts {
+			sums[c.Subject] += c.RowCount
+		}
+	}
+	for subject, n := range sums {
+		all = append(all, storedLink{Subject: subject, RowCount: n})
+	}
+	return all, nil
+}
+
 // place gives links the places after seq, and their hashes.
 func place(ctx context.Context, s db.Scoped, name Name, seq int64, links []Link, hashes []Hash) error {
 	rows := make([][]any, len(links))

@@ -43,11 +43,11 @@ func Verify(ctx context.Context, s db.Scoped, keys Keys, name Name, kept string)
 	if err != nil {
 		return p, err
 	}
-	if err := p.checkRows(ctx, s, name, links); err != nil {
-		return p, err
-	}
 	end, err := p.checkHead(ctx, s, keys, name)
 	if err != nil {
+		return p, err
+	}
+	if err := p.checkRows(ctx, s, name, links); err != nil {
 		return p, err
 	}
 	p.checkLinks(name, links, end, kept)
@@ -57,6 +57,7 @@ func Verify(ctx context.Context, s db.Scoped, keys Keys, name Name, kept string)
 
 // checkRows compares the rows with their links. Rows without a link are a problem once the chain has begun.
 func (p *Proof) checkRows(ctx context.Context, s db.Scoped, name Name, links []storedLink) error {
+	begun := p.Head != nil || len(p.Problems) > 0 // it has a head, genuine or not
 	found, err := digests(ctx, s, name, links)
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func (p *Proof) checkRows(ctx context.Context, s db.Scoped, name Name, links []s
 		}
 		delete(found, l.Subject)
 	}
-	if begun := len(links) > 0 && links[0].Seq != nil; begun {
+	if begun {
 		for _, subject := range slices.Sorted(maps.Keys(found)) {
 			p.found("%s is not in the chain", subject)
 		}
