@@ -32,7 +32,7 @@ func EveryChangeIsFound(t *testing.T, d *db.DB, tables []Table, find Verifier) {
 			t.Errorf("%s has no rows to change", table.Name)
 		}
 		tried, refused := 0, 0
-		try := func(what string, statements ...statement) {
+		try := func(what string, statements ...Statement) {
 			t.Helper()
 			tried++
 			if !Found(t, d, what, find, statements...) {
@@ -73,19 +73,20 @@ func Unchanged(t *testing.T, d *db.DB, find Verifier) {
 	}
 }
 
-type statement struct {
+// A Statement is SQL of an attacker.
+type Statement struct {
 	text string
 	args []any
 }
 
-// Do is a statement of an attacker.
-func Do(text string, args ...any) statement { return statement{text, args} } //nolint:revive // only Found takes it
+// Do returns a statement.
+func Do(text string, args ...any) Statement { return Statement{text, args} }
 
 var errUndo = errors.New("undo")
 
 // Found runs statements, fails unless find reports a problem then, and undoes them. It returns false when the
 // database refused a statement.
-func Found(t *testing.T, d *db.DB, what string, find Verifier, statements ...statement) (possible bool) {
+func Found(t *testing.T, d *db.DB, what string, find Verifier, statements ...Statement) (possible bool) {
 	t.Helper()
 	_, err := d.Tx(t.Context(), func(tx *db.Tx) error {
 		possible = false
@@ -163,7 +164,7 @@ func (table Table) is(row []any) string {
 }
 
 // swap exchanges everything but the keys of two rows.
-func (table Table) swap(shape db.Table, a, b []any) []statement {
+func (table Table) swap(shape db.Table, a, b []any) []Statement {
 	var set []string
 	var one, other []any
 	for n := len(table.Key); n < len(shape.Columns); n++ {
@@ -171,7 +172,7 @@ func (table Table) swap(shape db.Table, a, b []any) []statement {
 		set = append(set, fmt.Sprintf("%s = $%d", shape.Columns[n].Name, len(one)))
 	}
 	to := "UPDATE " + table.Name + " SET " + strings.Join(set, ", ") + " WHERE "
-	return []statement{Do(to+table.is(b), one...), Do(to+table.is(a), other...)}
+	return []Statement{Do(to+table.is(b), one...), Do(to+table.is(a), other...)}
 }
 
 // others returns values that a column may have instead.
