@@ -11,7 +11,7 @@ TOOLS   := $(CURDIR)/.tools
 RACED   := -race -gcflags=modernc.org/...=-race=false
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test unit lint vuln faults transports bench bench-peers bench-packages recall statistics catalog setup clean
+.PHONY: help run build test unit fuzz lint vuln faults transports bench bench-peers bench-packages recall statistics catalog sbom release setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,11 +27,16 @@ test: setup unit ## all tests; with `make lint`, everything that must pass befor
 unit: ## all tests, on both storages, concurrent code with the race detector
 	@RACED="$(RACED)" scripts/with-tmp scripts/unit
 
-# The linters read the packages as the tests compile them, so that each is compiled once.
-lint: $(TOOLS)/golangci-lint vuln ## formatting, static checks and known vulnerabilities
-	@GOFLAGS="$$(go env GOFLAGS) $(RACED)" $(TOOLS)/golangci-lint run ./...
+fuzz: setup-go ## every fuzz target for a minute (FUZZTIME=1m, ARGS=./internal/text/...); keeps inputs in testdata/fuzz
+	@scripts/fuzz $(ARGS)
 
-vuln: $(TOOLS)/govulncheck ## known vulnerabilities; warns when the database cannot be reached
+# The linters read the packages as the tests compile them, so that each is compiled once. What could not be checked is
+# said last.
+lint: $(TOOLS)/golangci-lint $(TOOLS)/govulncheck ## formatting, static checks and known vulnerabilities
+	@GOFLAGS="$$(go env GOFLAGS) $(RACED)" $(TOOLS)/golangci-lint run ./...
+	@scripts/vuln $(TOOLS)/govulncheck
+
+vuln: $(TOOLS)/govulncheck ## known vulnerabilities; says "not checked" without the database, and fails then with REQUIRED=1
 	@scripts/vuln $(TOOLS)/govulncheck
 
 faults: setup ## the slow drills: many kill -9, outages, restarts under load, and the promises that name a time
@@ -58,6 +63,12 @@ statistics: setup-go ## measure what intervals and gates keep of their promises,
 catalog: ## write the built-in models and prices anew, from what the npm registry has today (MADE=YYYY-MM-DD)
 	@cd scripts/catalog && npm ci --ignore-scripts && node catalog.mjs $(MADE)
 
+sbom: build ## what is linked into bin/sovereign, as CycloneDX JSON: bin/sovereign.cdx.json
+	@go run ./scripts/sbom bin/sovereign >bin/sovereign.cdx.json
+
+release: setup-go ## reproducible binaries for linux amd64 and arm64 in dist, with checksums (SIGN_KEY=FILE signs them)
+	@scripts/with-tmp scripts/release
+
 setup: setup-go ## install what the tests need
 	@scripts/setup test
 
@@ -71,4 +82,4 @@ $(TOOLS)/golangci-lint $(TOOLS)/govulncheck: tools/go.mod tools/go.sum
 	@mkdir -p $(TOOLS) && go build -C tools -o $(TOOLS)/ tool && touch $(TOOLS)/golangci-lint $(TOOLS)/govulncheck
 
 clean: ## delete what was built
-	@rm -rf bin .tools
+	@rm -rf bin dist .tools

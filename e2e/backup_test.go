@@ -80,6 +80,9 @@ func TestBackupUnderLoadRestoresElsewhereAndProves(t *testing.T) {
 		if left, _ := filepath.Glob(file + "*"); len(left) != 1 {
 			t.Errorf("files %v", left)
 		}
+		stdout, stderr, code := p.admin(t, "backup", file)
+		fails(t, stdout, stderr, code, "exists already")
+		p.mustAdmin(t, nil, "check-backup", file)
 
 		dbtest.EachURL(t, func(t *testing.T, _ string, url secret.Text) {
 			elsewhere := newInstance(t, url)
@@ -90,6 +93,7 @@ func TestBackupUnderLoadRestoresElsewhereAndProves(t *testing.T) {
 				t.Error("a restored server bootstraps")
 			}
 			elsewhere.verifyLedger(t)
+			elsewhere.verifyTrail(t)
 			for _, key := range append([]string{first}, before...) {
 				if got := status(t, restored.address(), key); got != 200 {
 					t.Errorf("a key that was answered before the backup: %d", got)
@@ -117,7 +121,7 @@ func TestBackupUnderLoadRestoresElsewhereAndProves(t *testing.T) {
 			newRoot.serve(t).stop(t)
 			stranger.root = newRoot.root
 			stdout, stderr, code = stranger.admin(t, "restore", file)
-			fails(t, stdout, stderr, code, "the root key does not open this database")
+			fails(t, stdout, stderr, code, "it needs another root key")
 			if _, err := os.Stat(stranger.data); err == nil {
 				t.Errorf("a refused restore left something behind:\n%s", everything(t, stranger))
 			}

@@ -250,6 +250,20 @@ func (p instance) verifyLedger(t *testing.T) {
 	}
 }
 
+// verifyTrail fails the test unless the audit trail verifies.
+func (p instance) verifyTrail(t *testing.T) {
+	t.Helper()
+	var proof struct {
+		OK       bool
+		Entries  int
+		Problems []string
+	}
+	p.read(t, &proof, "/admin/audit/verification", "audit", "verify", "--json")
+	if !proof.OK || proof.Entries == 0 {
+		t.Errorf("the audit trail does not verify: %+v", proof)
+	}
+}
+
 // A tail holds a process's output, and can be read while the process runs.
 type tail struct {
 	mu   sync.Mutex

@@ -43,9 +43,12 @@ func TestDataOfEveryEarlierSchemaComesUp(t *testing.T) {
 				}
 				p := newInstance(t, url)
 				copyFile(t, folder+"/root.key", p.root)
-				p.mustAdmin(t, nil, "restore", folder+"/backup")
+				stdout, stderr, code := p.admin(t, "restore", folder+"/backup")
+				fails(t, stdout, stderr, code, "--plain accepts it") // it was made before backups were encrypted
+				p.mustAdmin(t, nil, "restore", "--plain", folder+"/backup")
 				server := p.serve(t)
 				p.verifyLedger(t)
+				p.verifyTrail(t)
 				if got := status(t, server.address(), facts.Key); got != 200 {
 					t.Errorf("its key: %d", got)
 				}

@@ -19,7 +19,7 @@ import (
 	"sovereign/internal/domain/workspace"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/store/api"
-	"sovereign/internal/store/audit"
+	"sovereign/internal/store/chain"
 	"sovereign/internal/store/vault"
 )
 
@@ -37,8 +37,9 @@ type adminCommand struct {
 	Cache         cacheCommand       `cmd:"" help:"Remember a workspace's answers for an hour, or do not."`
 	Usage         usageCommand       `cmd:"" help:"List what a workspace's requests used and cost, newest first."`
 	Ledger        ledgerCommand      `cmd:"" help:"Prove the ledger."`
-	Audit         auditCommand       `cmd:"" help:"Read who changed what, newest first. Without a workspace: what concerns the whole server."`
-	Backup        backupCommand      `cmd:"" help:"Write a backup of everything but the root key."`
+	Audit         auditCommand       `cmd:"" help:"Read who changed what, and prove that no entry was changed or removed."`
+	Backup        backupCommand      `cmd:"" help:"Write an encrypted backup of everything but the root key."`
+	CheckBackup   checkBackupCommand `cmd:"" help:"Read a backup, and verify its audit trail and its ledger, without restoring it."`
 	Restore       restoreCommand     `cmd:"" help:"Read a backup into an empty data folder or database. No server may be running on it."`
 	RotateRootKey rotateCommand      `cmd:"" help:"Replace the root key, without downtime."`
 	SigningKey    signingKeyCommand  `cmd:"" help:"List and rotate the keys that sign certificates."`
@@ -339,45 +340,31 @@ func (c *usageCommand) Run(a *admin) error {
 }
 
 type ledgerCommand struct {
-	Verify ledgerVerify `cmd:"" help:"Prove every invariant from the rows alone; fails when one is broken."`
+	Verify ledgerVerify `cmd:"" help:"Prove every invariant from the rows, and that no row was changed or removed; fails when one was."`
 }
 
 type ledgerVerify struct {
-	asJSON `embed:""`
+	asJSON    `embed:""`
+	sinceHead `embed:""`
 }
 
 func (c *ledgerVerify) Run(a *admin) error {
-	var proof wallet.Proof
-	if err := a.get("/admin/ledger/verification", &proof); err != nil {
+	query, err := c.query(chain.Ledger)
+	if err != nil {
 		return err
 	}
-	err := a.show(c.JSON, proof, func(w io.Writer) {
+	var proof wallet.Proof
+	if err := a.get("/admin/ledger/verification"+query, &proof); err != nil {
+		return err
+	}
+	err = a.show(c.JSON, proof, func(w io.Writer) {
 		_, _ = fmt.Fprintf(w, "ok\t%v\nentries\t%d\nsum\t$%s\n", proof.OK, proof.Entries, proof.Sum)
+		showHead(w, proof.Head)
 	})
 	if err == nil && !proof.OK {
 		err = fmt.Errorf("the ledger does not prove: %s", strings.Join(proof.Problems, "; "))
 	}
 	return err
-}
-
-type auditCommand struct {
-	asJSON    `embed:""`
-	page      `embed:""`
-	Workspace string `placeholder:"NAME" help:"The workspace's name or id."`
-	Action    string `placeholder:"ACTION" help:"Only this action, such as key.revoke."`
-}
-
-func (c *auditCommand) Run(a *admin) error {
-	query := c.query()
-	if c.Workspace != "" {
-		query.Set("workspace", c.Workspace)
-	}
-	if c.Action != "" {
-		query.Set("action", c.Action)
-	}
-	return list(a, c.JSON, "/admin/audit", query, "WHEN\tWHO\tACTION\tSUBJECT\tBEFORE\tAFTER", func(e audit.Entry) string {
-		return fmt.Sprintf("%s\t%s %s\t%s\t%s\t%s\t%s", e.At, e.Actor.Kind, e.Actor.User, e.Action, e.Subject, e.Before, e.After)
-	})
 }
 
 type rotateCommand struct {

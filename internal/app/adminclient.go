@@ -10,18 +10,14 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"sovereign/internal/base/id"
 	"sovereign/internal/plane/edge"
-	"sovereign/internal/store/backup"
 	"sovereign/internal/store/db"
-	"sovereign/internal/store/vault"
 )
 
 // An admin calls the operators' router: that of the running server over its socket or, when none runs, that of an
@@ -182,145 +178,4 @@ func refusal(status int, body []byte) error {
 		return fmt.Errorf("the server answered %d", status)
 	}
 	return errors.New(refused.Error.Message)
-}
-
-type backupCommand struct {
-	File string `arg:"" help:"The file to write. It appears whole or not at all."`
-}
-
-func (c *backupCommand) Run(a *admin) error {
-	response, err := a.send(http.MethodGet, "/admin/backup", nil, "")
-	if err != nil {
-		return fmt.Errorf("the server did not answer: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(response.Body)
-		return refusal(response.StatusCode, text)
-	}
-	end, size, err := save(c.File, response.Body)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(a.out, "%s: %d rows, %d bytes, sha256 of the rows %s. The root key is not in it: keep %s too.\n",
-		c.File, end.Total(), size, end.Sha256, a.storage.RootKeyFile)
-	return err
-}
-
-// save writes a backup to a temporary file beside path, checks that it is whole, and renames it.
-func save(path string, from io.Reader) (end backup.End, size int64, err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".partial-*")
-	if err != nil {
-		return end, 0, err
-	}
-	defer func() {
-		if err != nil {
-			_ = file.Close()
-			_ = os.Remove(file.Name())
-		}
-	}()
-	sweepPartials(path)
-	written := &sink{to: file}
-	r, err := backup.NewReader(io.TeeReader(from, written))
-	if err == nil {
-		end, err = r.Each(func(db.Table, [][]any) error { return nil })
-	}
-	if written.err != nil {
-		return end, 0, fmt.Errorf("write %s: %w", path, cause(written.err))
-	}
-	if err != nil {
-		return end, 0, err
-	}
-	if err := errors.Join(file.Sync(), file.Close()); err != nil {
-		return end, 0, fmt.Errorf("write %s: %w", path, cause(err))
-	}
-	if err := os.Rename(file.Name(), path); err != nil {
-		return end, 0, err
-	}
-	folder, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return end, 0, err
-	}
-	return end, written.size, errors.Join(folder.Sync(), folder.Close())
-}
-
-// sweepPartials removes temporary files of backups to the same path that were killed more than a day ago.
-func sweepPartials(path string) {
-	left, _ := filepath.Glob(path + ".partial-*")
-	for _, partial := range left {
-		if info, err := os.Stat(partial); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
-			_ = os.Remove(partial)
-		}
-	}
-}
-
-// A sink counts the bytes that it passes on, and keeps its error: a full disk is not a broken backup.
-type sink struct {
-	to   io.Writer
-	size int64
-	err  error
-}
-
-func (s *sink) Write(p []byte) (int, error) {
-	n, err := s.to.Write(p)
-	s.size += int64(n)
-	s.err = err
-	return n, err
-}
-
-type restoreCommand struct {
-	File string `arg:"" help:"The backup."`
-}
-
-// Run takes the storage like a server would, and fills it from the backup instead of serving it.
-func (c *restoreCommand) Run(t *terminal, parent *adminCommand) (err error) {
-	ctx, s := context.Background(), parent.Storage
-	file, err := os.Open(c.File)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = file.Close() }()
-	root, err := vault.LoadRoot(s.RootKeyFile)
-	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("the root key file %s is missing; a restore needs the root key of that time (--root-key-file)", s.RootKeyFile)
-	}
-	if err != nil {
-		return fmt.Errorf("root key file %s: %w", s.RootKeyFile, err)
-	}
-	from, err := backup.NewReader(file)
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.File, err)
-	}
-	on := &storage{config: s, log: slog.New(slog.DiscardHandler)}
-	defer func() {
-		if err != nil {
-			on.takeBack()
-		} else {
-			on.close()
-		}
-	}()
-	if err := on.take(ctx, mayCreate); err != nil {
-		return err
-	}
-	end, err := from.Restore(ctx, on.db, func(ctx context.Context) error {
-		if err := s.noJournal(); err != nil {
-			return err
-		}
-		return vault.Check(ctx, on.db, root)
-	})
-	if end.Rows != nil { // committed, whatever comes after
-		on.keep()
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.File, err)
-	}
-	if err := s.rememberEngine(); err != nil {
-		return err
-	}
-	into := s.DataDir
-	if s.engine() == db.Postgres {
-		into = "PostgreSQL"
-	}
-	_, err = fmt.Fprintf(t.out, "restored %d rows as of %s into %s; start it with the same root key file, %s\n", end.Total(), from.Header.CreatedAt, into, s.RootKeyFile)
-	return err
 }

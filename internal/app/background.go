@@ -35,6 +35,7 @@ func (i *instance) start() {
 		{Name: "feed", Run: i.state.feed.Run},
 		{Name: "sweep", Run: i.sweepRegularly},
 		{Name: "lease", Run: func(ctx context.Context) { i.storage.lease.Monitor(ctx, leaseEvery, i.lost, i.regained) }},
+		{Name: "seal", Run: func(ctx context.Context) { i.storage.sealer.Run(ctx, i.gate) }},
 		{Name: "till", Run: i.runTill},
 		{Name: "jobs", Run: i.domains.jobs.Run, CallsModels: true},
 	}

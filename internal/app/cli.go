@@ -33,7 +33,7 @@ func version() string {
 type grammar struct {
 	Serve   serveCommand   `cmd:"" help:"Run the server."`
 	Admin   adminCommand   `cmd:"" help:"Administer a server, running or not."`
-	Verify  verifyCommand  `cmd:"" help:"Check a signed certificate, offline."`
+	Verify  verifyCommand  `cmd:"" help:"Check a signed certificate, or the signed head of a chain, offline."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
 
@@ -48,7 +48,7 @@ type serveCommand struct {
 }
 
 type verifyCommand struct {
-	File string `arg:"" help:"The certificate (JSON)."`
+	File string `arg:"" help:"The certificate or the head (JSON)."`
 	JWKS string `name:"jwks" required:"" placeholder:"FILE" help:"The public keys (JWKS)."`
 }
 

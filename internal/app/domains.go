@@ -65,7 +65,7 @@ func (d *domains) list(i *instance) []module.Module {
 	logged := logbook.NewStore(on.logs)
 	logs := logbook.NewHandler(logged, s.ingester, s.settings)
 	all := []module.Module{
-		wallet.Module(d.wallets, s.poster, d.find),
+		wallet.Module(d.wallets, s.poster, on.sealer, d.find),
 		catalog.Module(i.models.catalog, s.keys),
 		alias.Module(alias.Deps{DB: on.db, Feed: s.feed, Aliases: s.aliases, Catalog: i.models.catalog, Keys: s.keys}),
 		providerkey.Module(providerkey.Deps{

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,19 +15,20 @@ import (
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/store/api"
 	"sovereign/internal/store/backup"
+	"sovereign/internal/store/chain"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/vault"
 )
 
 // operatorRoutes are the operations on the whole server.
 func (i *instance) operatorRoutes() []api.Route {
-	return []api.Route{
+	return append(i.chainRoutes(), []api.Route{
 		api.Post("/bootstrap", api.Operator, i.bootstrapRoute, "Make a workspace with an owner, credit and a key", api.Creates, api.ShowsSecret),
 		api.Get("/backup", api.Operator, i.backupRoute, "Download the whole database as one file", api.Long, api.Produces("application/gzip")),
 		api.Post("/root-key/rotation", api.Operator, i.rotateRoute, "Replace the root key", api.Long, api.Outside),
 		api.Get("/signing-keys", api.Operator, i.signingKeysRoute, "List the keys that sign certificates, or once did"),
 		api.Post("/signing-keys/rotation", api.Operator, i.rotateSigningRoute, "Put a new signing key in force"),
-	}
+	}...)
 }
 
 // A NewWorkspace asks for everything a team needs to begin.
@@ -81,6 +83,9 @@ func (i *instance) bootstrap(ctx context.Context, by tenant.Actor, in NewWorkspa
 func (i *instance) backupRoute(ctx context.Context, _ tenant.Caller, _ api.None) (api.Stream, error) {
 	if err := i.state.poster.Drain(ctx); err != nil { // what is finished is in the database, and so in the backup
 		return api.Stream{}, fmt.Errorf("post the journal before a backup: %w", err)
+	}
+	if err := i.storage.sealer.Seal(ctx); err != nil && !errors.Is(err, chain.ErrHead) { // a broken chain is backed up as it is
+		return api.Stream{}, fmt.Errorf("seal the chains before a backup: %w", err)
 	}
 	return api.Stream{
 		ContentType: "application/gzip",

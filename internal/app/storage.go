@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"sovereign/internal/store/chain"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/vault"
 )
@@ -30,6 +31,7 @@ type storage struct {
 	logs   *db.DB // opened with the state
 	lease  *db.Lease
 	vault  *vault.Vault
+	sealer *chain.Sealer
 
 	created created
 }
@@ -45,6 +47,7 @@ func (s *storage) open(ctx context.Context, mode openMode) (err error) {
 	if s.vault, err = unlock(ctx, s.db, s.config, mode, s.log); err != nil {
 		return err
 	}
+	s.sealer = chain.NewSealer(s.db, s.vault, s.log)
 	return s.config.rememberEngine()
 }
 

@@ -117,6 +117,9 @@ var shapes = []struct {
 }{
 	{regexp.MustCompile(`"(id|kid|key_id|from|to|x)":"[0-9A-Za-z_-]{43}"`), `"$1":"32_BYTES"`}, // before what such a text may hold by chance
 	{regexp.MustCompile(`"jws":"[0-9A-Za-z_.-]+"`), `"jws":"JWS"`},
+	{regexp.MustCompile(`"hash":"[0-9a-f]{64}"`), `"hash":"HASH"`},
+	{regexp.MustCompile(`"seq":\d+`), `"seq":N`},
+	{regexp.MustCompile(`"entries":\d+,"unsealed":\d+`), `"entries":N,"unsealed":N`},
 	{named, "${1}_ID"},
 	{regexp.MustCompile(`"in_report_half":(true|false)`), `"in_report_half":HALF`}, // drawn with a secret
 	{regexp.MustCompile(`sk_sovereign_[0-9a-z]{47}`), "KEY"},

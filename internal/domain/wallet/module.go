@@ -1,12 +1,17 @@
 package wallet
 
-import "sovereign/internal/store/module"
+import (
+	"sovereign/internal/store/chain"
+	"sovereign/internal/store/module"
+)
 
-// Module serves the wallets of s, and posts the journal to the ledger with p. find returns the workspace of an id or a name.
-func Module(s *Store, p *Poster, find Workspaces) module.Module {
+// Module serves the wallets of s, and posts the journal to the ledger with p. sealer seals the ledger's chain before it
+// is verified. find returns the workspace of an id or a name.
+func Module(s *Store, p *Poster, sealer *chain.Sealer, find Workspaces) module.Module {
+	o := &Operator{store: s, poster: p, sealer: sealer, find: find}
 	return module.Module{
 		Name:       "wallets",
-		Routes:     NewOperator(s, p, find).Routes(),
+		Routes:     o.Routes(),
 		Publishers: p.Sources(),
 		Background: []module.Loop{{Name: "sync the journal", Run: p.SyncLoop}, {Name: "post the journal", Run: p.Run}},
 		Setup: []module.Step{

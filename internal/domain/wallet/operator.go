@@ -7,6 +7,8 @@ import (
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/store/api"
+	"sovereign/internal/store/chain"
+	"sovereign/internal/store/db"
 )
 
 // Workspaces resolves the workspace that an operator names.
@@ -16,12 +18,8 @@ type Workspaces func(ctx context.Context, name string) (tenant.ID, error)
 type Operator struct {
 	store  *Store
 	poster *Poster
+	sealer *chain.Sealer
 	find   Workspaces
-}
-
-// NewOperator returns the operations on the wallets of s, to which p posts.
-func NewOperator(s *Store, p *Poster, find Workspaces) *Operator {
-	return &Operator{store: s, poster: p, find: find}
 }
 
 // Routes returns the operations of the operator's socket.
@@ -30,7 +28,7 @@ func (o *Operator) Routes() []api.Route {
 		api.Get("/wallet", api.Operator, o.show, "Show a workspace's balance"),
 		api.Post("/wallet/topups", api.Operator, o.topUp, "Add money to a wallet", api.Creates),
 		api.Get("/usage", api.Operator, o.usage, "List what requests used and cost, newest first"),
-		api.Get("/ledger/verification", api.Operator, o.verify, "Prove the ledger's invariants from its rows", api.Long),
+		api.Get("/ledger/verification", api.Operator, o.verify, "Prove the ledger's invariants from its rows, and that no row was changed or removed", api.Long),
 	}
 }
 
@@ -61,11 +59,15 @@ func (o *Operator) topUp(ctx context.Context, caller tenant.Caller, in TopUp) (f
 	return o.store.TopUp(ctx, ws, caller.Actor(), in.Amount, in.Memo)
 }
 
-func (o *Operator) verify(ctx context.Context, _ tenant.Caller, _ api.None) (Proof, error) {
+func (o *Operator) verify(ctx context.Context, _ tenant.Caller, in chain.Kept) (proof Proof, err error) {
 	if err := o.poster.Drain(ctx); err != nil {
 		return Proof{}, err
 	}
-	return o.store.Verify(ctx)
+	err = o.sealer.Snapshot(ctx, func(all db.Scoped, keys chain.Keys) error {
+		proof, err = VerifyChain(ctx, all, keys, in.Head)
+		return err
+	})
+	return proof, err
 }
 
 type usageOf struct {

@@ -17,6 +17,7 @@ import (
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/store/audit"
+	"sovereign/internal/store/chain"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
 )
@@ -92,6 +93,7 @@ type transfer struct {
 	id, kind string
 	memo     string
 	lines    []line
+	usage    []chain.Hash // of the usage rows that it sums up
 }
 
 // An accountKey names one account of a workspace.
@@ -100,18 +102,29 @@ type accountKey struct {
 	account string
 }
 
-// post inserts transfers, at most one per workspace, and updates the balances, whose present values are passed in. No
-// transfer has two lines of one account.
+// entryColumns are all columns of the ledger's entries.
+var entryColumns = []string{"workspace_id", "transfer_id", "line", "account", "amount", "kind", "memo", "at"}
+
+// entryLayout is how the ledger's entries are hashed.
+var entryLayout = chain.NewLayout("ledger_entries", entryColumns)
+
+// post inserts transfers, at most one per workspace, and links them to the ledger's chain. It updates the balances,
+// whose present values are passed in. No transfer has two lines of one account.
 func post(ctx context.Context, tx *db.Tx, transfers []transfer, balances map[accountKey]money.Nano) error {
 	now := clock.Now()
 	var entries, after [][]any
-	for _, t := range transfers {
+	links := make([]chain.Link, len(transfers))
+	for n, t := range transfers {
 		var sum money.Nano
+		hashes := t.usage
 		for i, l := range t.lines {
 			sum += l.amount
-			entries = append(entries, []any{
-				string(t.ws), t.id, int64(i), l.account, int64(l.amount), t.kind, t.memo, int64(now),
-			})
+			entry := []any{string(t.ws), t.id, int64(i), l.account, int64(l.amount), t.kind, t.memo, int64(now)}
+			hash, err := entryLayout.Hash(entry)
+			if err != nil {
+				return err
+			}
+			entries, hashes = append(entries, entry), append(hashes, hash)
 			at := accountKey{t.ws, l.account}
 			next, fits := balances[at].Add(l.amount)
 			if !fits {
@@ -122,10 +135,13 @@ func post(ctx context.Context, tx *db.Tx, transfers []transfer, balances map[acc
 		if sum != 0 {
 			return fmt.Errorf("transfer %s sums to %s", t.kind, sum)
 		}
+		links[n] = chain.NewLink(t.id, hashes...)
 	}
 	across := tx.Across("the rows name their workspaces")
-	err := db.Insert(ctx, across, "ledger_entries",
-		[]string{"workspace_id", "transfer_id", "line", "account", "amount", "kind", "memo", "at"}, entries)
+	err := db.Insert(ctx, across, "ledger_entries", entryColumns, entries)
+	if err == nil {
+		err = chain.Add(ctx, tx, chain.Ledger, links...)
+	}
 	if err == nil {
 		err = db.Upsert(ctx, across, "ledger_balances", []string{"workspace_id", "account", "amount"}, 2, after)
 	}

@@ -12,6 +12,7 @@ import (
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/journal"
+	"sovereign/internal/store/chain"
 	"sovereign/internal/store/db"
 )
 
@@ -22,6 +23,9 @@ var usageColumns = []string{
 	"input", "cached", "written", "audio_input", "output", "reasoning", "audio_output", "searches", "price", "cost",
 	"charged",
 }
+
+// usageLayout is how usage rows are hashed.
+var usageLayout = chain.NewLayout("usage_rows", usageColumns)
 
 // postUsage inserts the usage rows of a batch and, for each workspace, the transfer that they sum to. It returns what
 // the wallets paid.
@@ -77,7 +81,7 @@ func newUsageBatch(batch map[tenant.ID][]*journal.Charge) *usageBatch {
 	}
 }
 
-// add appends the row of a request that was charged an amount by a transfer.
+// add appends the row of a request that was charged an amount by a transfer, and its hash to the transfer.
 func (s *usageBatch) add(t *transfer, c *journal.Charge, charged money.Nano) error {
 	price, err := s.price(c.Price)
 	if err != nil {
@@ -93,7 +97,9 @@ func (s *usageBatch) add(t *transfer, c *journal.Charge, charged money.Nano) err
 		u.Searches)
 	row = append(s.text(row, price), int64(c.Cost), int64(charged))
 	s.rows, s.last, s.values = append(s.rows, row), row, s.values[width:]
-	return nil
+	hash, err := usageLayout.Hash(row)
+	t.usage = append(t.usage, hash)
+	return err
 }
 
 func (s *usageBatch) text(row []any, text string) []any {

@@ -6,41 +6,63 @@ import (
 
 	"sovereign/internal/base/money"
 	"sovereign/internal/live"
+	"sovereign/internal/store/chain"
 	"sovereign/internal/store/db"
 )
 
 // Verify proves the ledger from its rows alone. All entries sum to zero, and so does each transfer. Each balance is
 // the sum of its entries. No wallet is below zero. Every usage row costs what its stored price says, and the rows of
 // a batch sum to its transfer.
-func (s *Store) Verify(ctx context.Context) (Proof, error) {
-	proof := Proof{Problems: []string{}}
-	err := s.db.Snapshot(ctx, "the ledger is proven whole", func(all db.Scoped) error {
-		type total struct {
-			Entries int64
-			Sum     money.Nano
-		}
-		t, err := db.One[total](ctx, all,
-			`SELECT COUNT(*) AS entries, CAST(COALESCE(SUM(amount), 0) AS BIGINT) AS sum FROM ledger_entries`)
-		if err != nil {
-			return err
-		}
-		proof.Entries, proof.Sum = t.Entries, t.Sum
-		if t.Sum != 0 {
-			proof.Problems = append(proof.Problems, fmt.Sprintf("all entries sum to %s", t.Sum))
-		}
-		for _, check := range invariants {
-			broken, err := db.Query[string](ctx, all, check.violations)
-			if err != nil {
-				return fmt.Errorf("check that %s: %w", check.rule, err)
-			}
-			for _, subject := range broken {
-				proof.Problems = append(proof.Problems, fmt.Sprintf("%s: not so for %s", check.rule, subject))
-			}
-		}
-		wrong, err := mispriced(ctx, all)
-		proof.Problems = append(proof.Problems, wrong...)
+func (s *Store) Verify(ctx context.Context) (proof Proof, err error) {
+	err = s.db.Snapshot(ctx, proofScope, func(all db.Scoped) error {
+		proof, err = prove(ctx, all)
 		return err
 	})
+	return proof, err
+}
+
+// proofScope is why the ledger is proven across workspaces.
+const proofScope = "the ledger is proven whole"
+
+// VerifyChain is Verify, and compares the rows with the ledger's chain, whose head keys has signed. kept is the hash
+// of an earlier head, or empty. all must not change meanwhile.
+func VerifyChain(ctx context.Context, all db.Scoped, keys chain.Keys, kept string) (Proof, error) {
+	proof, err := prove(ctx, all)
+	if err != nil {
+		return proof, err
+	}
+	chained, err := chain.Verify(ctx, all, keys, chain.Ledger, kept)
+	proof.Head, proof.Problems = chained.Head, append(proof.Problems, chained.Problems...)
+	proof.OK = len(proof.Problems) == 0
+	return proof, err
+}
+
+func prove(ctx context.Context, all db.Scoped) (Proof, error) {
+	proof := Proof{Problems: []string{}}
+	type total struct {
+		Entries int64
+		Sum     money.Nano
+	}
+	t, err := db.One[total](ctx, all,
+		`SELECT COUNT(*) AS entries, CAST(COALESCE(SUM(amount), 0) AS BIGINT) AS sum FROM ledger_entries`)
+	if err != nil {
+		return proof, err
+	}
+	proof.Entries, proof.Sum = t.Entries, t.Sum
+	if t.Sum != 0 {
+		proof.Problems = append(proof.Problems, fmt.Sprintf("all entries sum to %s", t.Sum))
+	}
+	for _, check := range invariants {
+		broken, err := db.Query[string](ctx, all, check.violations)
+		if err != nil {
+			return proof, fmt.Errorf("check that %s: %w", check.rule, err)
+		}
+		for _, subject := range broken {
+			proof.Problems = append(proof.Problems, fmt.Sprintf("%s: not so for %s", check.rule, subject))
+		}
+	}
+	wrong, err := mispriced(ctx, all)
+	proof.Problems = append(proof.Problems, wrong...)
 	proof.OK = len(proof.Problems) == 0
 	return proof, err
 }
@@ -75,7 +97,7 @@ var invariants = []struct{ rule, violations string }{
 			WHERE e.transfer_id IS NULL OR e.workspace_id <> u.workspace_id OR e.kind <> 'usage'`,
 	},
 	{
-		"the rows of a batch cost what its transfer used", // a batch whose rows were pruned has none to compare
+		"the rows of a batch cost what its transfer used", // a batch without rows has none to compare; the chain finds that
 		`SELECT u.transfer_id FROM usage_rows u GROUP BY u.transfer_id HAVING SUM(u.cost) <>
 			(SELECT COALESCE(SUM(e.amount), 0) FROM ledger_entries e WHERE e.transfer_id = u.transfer_id AND e.account = 'usage')`,
 	},

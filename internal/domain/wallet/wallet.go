@@ -7,6 +7,7 @@ import (
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
+	"sovereign/internal/store/chain"
 )
 
 // The accounts of a workspace. Their balances sum to zero: funding is what came in, wallet what is left of it, usage
@@ -43,10 +44,11 @@ func checkTopUp(amount money.Nano) error {
 	return nil
 }
 
-// A Proof is the result of checking the ledger against itself.
+// A Proof is the result of checking the ledger against itself and its chain.
 type Proof struct {
-	OK       bool       `json:"ok"`
-	Entries  int64      `json:"entries"`
-	Sum      money.Nano `json:"sum" doc:"Of all entries; 0 when the ledger is whole"`
-	Problems []string   `json:"problems" nullable:"false" doc:"Every broken invariant, in words"`
+	OK       bool        `json:"ok"`
+	Entries  int64       `json:"entries"`
+	Sum      money.Nano  `json:"sum" doc:"Of all entries; 0 when the ledger is whole"`
+	Head     *chain.Head `json:"head" doc:"The signed end of the ledger's chain"`
+	Problems []string    `json:"problems" nullable:"false" doc:"Every broken invariant, and what was changed, removed or added, in words"`
 }

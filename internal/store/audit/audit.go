@@ -13,6 +13,7 @@ import (
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/id"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/store/chain"
 	"sovereign/internal/store/db"
 )
 
@@ -43,7 +44,7 @@ func Request(ctx context.Context) string {
 	return requestID
 }
 
-// Record writes one change. before and after are stored as JSON; nil is null.
+// Record writes one change, and links it to the audit chain. before and after are stored as JSON; nil is null.
 func Record(
 	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, action, subject string, before, after any,
 ) error {
@@ -55,15 +56,28 @@ func Record(
 	if err != nil {
 		return fmt.Errorf("audit %s: %w", action, err)
 	}
-	_, err = db.Exec(ctx, tx.In(ws), `
+	entry := id.New("aud")
+	row := []any{
+		string(ws), entry, int64(clock.Now()), string(by.Kind), string(by.User), string(by.Key), Request(ctx), action,
+		subject, was, is,
+	}
+	if _, err := db.Exec(ctx, tx.In(ws), `
 		INSERT INTO audit_entries (workspace_id, id, at, actor_kind, actor_user, actor_key, request_id, action, subject, before_json, after_json)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-		id.New("aud"), clock.Now(), by.Kind, by.User, by.Key, Request(ctx), action, subject, was, is)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, row[1:]...); err != nil {
+		return fmt.Errorf("audit %s: %w", action, err)
+	}
+	hash, err := layout.Hash(row)
 	if err != nil {
 		return fmt.Errorf("audit %s: %w", action, err)
 	}
-	return nil
+	return chain.Add(ctx, tx, chain.Audit, chain.NewLink(entry, hash))
 }
+
+// layout is the order of a row's values in Record.
+var layout = chain.NewLayout("audit_entries", []string{
+	"workspace_id", "id", "at", "actor_kind", "actor_user", "actor_key", "request_id", "action", "subject", "before_json",
+	"after_json",
+})
 
 func encode(v any) ([]byte, error) {
 	if v == nil {

@@ -99,6 +99,8 @@ func fill(t *testing.T, d *db.DB) {
 		{"inquiries", "workspace_id, id, kind, criterion_id, version, asked, result, created_by, created_at", [][]any{{"ws_1", "scan_1", "scan", "crit_1", 1, odd, "", "", 1}}},
 		{"judged_logs", "workspace_id, run_id, log_id, at, pending, judge, grade, critique, failure, request_id, expires_at", [][]any{{"ws_1", "scan_1", "log_1", 1, false, "fail", 0.3, odd, "", "", math.MaxInt64}}},
 		{"monitors", "workspace_id, criterion_id, version, since, cursor, seen, passes, judged, failed, cost, spent, alarmed_at, reason", [][]any{{"ws_1", "crit_1", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, odd}}},
+		{"chain_links", "chain, subject, row_count, digest, seq, hash", [][]any{{"audit", "aud_1", 1, []byte{0, 255}, 1, []byte{0}}, {"ledger", odd, math.MaxInt64, []byte{}, nil, nil}}},
+		{"chain_heads", "chain, seq, document, key_id, jws", [][]any{{"audit", 1, []byte(odd), "", odd}}},
 		{"idempotency_keys", "workspace_id, route, key, body_sha256, status, answer, created_at", [][]any{{"ws_1", "POST /", odd, []byte{1}, 201, nil, 1}, {"ws_1", "POST /", "", []byte{0}, 200, []byte(odd), 1}}},
 	} {
 		if err := db.Insert(t.Context(), d.Across("test"), rows.table, strings.Split(rows.columns, ", "), rows.rows); err != nil {

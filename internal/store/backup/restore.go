@@ -41,6 +41,9 @@ type Reader struct {
 func NewReader(in io.Reader) (*Reader, error) {
 	buffered := bufio.NewReader(in)
 	zip, err := gzip.NewReader(buffered)
+	if errors.Is(err, ErrBroken) { // it does not decrypt
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBroken, err)
 	}

@@ -4,6 +4,8 @@ package vault
 
 import (
 	"bytes"
+	"crypto/hkdf"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +13,9 @@ import (
 	"strconv"
 
 	"github.com/tink-crypto/tink-go/v2/aead"
+	"github.com/tink-crypto/tink-go/v2/aead/aesgcm"
 	"github.com/tink-crypto/tink-go/v2/insecurecleartextkeyset"
+	"github.com/tink-crypto/tink-go/v2/insecuresecretdataaccess"
 	"github.com/tink-crypto/tink-go/v2/keyset"
 	"github.com/tink-crypto/tink-go/v2/tink"
 )
@@ -48,8 +52,28 @@ func CreateRoot(path string) (*Root, error) {
 
 // ID identifies the root key without revealing it.
 func (r *Root) ID() string {
-	return strconv.FormatUint(uint64(r.handle.KeysetInfo().GetPrimaryKeyId()), 16)
+	return keyID(r.handle.KeysetInfo().GetPrimaryKeyId())
 }
+
+// ErrOtherRoot reports that something needs a root key that the file does not hold.
+var ErrOtherRoot = errors.New("it needs another root key")
+
+// Derive returns a key of 32 bytes for one purpose, derived by HKDF-SHA-256 from the root key with an id.
+func (r *Root) Derive(id, purpose string, salt []byte) ([]byte, error) {
+	for i := range r.handle.Len() {
+		entry, err := r.handle.Entry(i)
+		if err != nil {
+			return nil, err
+		}
+		key, ok := entry.Key().(*aesgcm.Key)
+		if ok && keyID(entry.KeyID()) == id {
+			return hkdf.Key(sha256.New, key.KeyBytes().Data(insecuresecretdataaccess.Token{}), salt, purpose, sha256.Size)
+		}
+	}
+	return nil, fmt.Errorf("%w: %s, and %s holds %s", ErrOtherRoot, id, r.path, r.ID())
+}
+
+func keyID(id uint32) string { return strconv.FormatUint(uint64(id), 16) }
 
 // rotating reports whether a rotation was started and not finished.
 func (r *Root) rotating() bool { return r.handle.Len() > 1 }

@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"bytes"
 	"context"
 	"crypto"
 	"crypto/ed25519"
@@ -16,6 +17,7 @@ import (
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/store/audit"
+	"sovereign/internal/store/chain"
 	"sovereign/internal/store/db"
 )
 
@@ -40,22 +42,62 @@ const signingScope = "one key signs for all workspaces"
 // Sign makes a compact JWS over payload with the key in force. With a ctx that is bound to a transaction, it uses the
 // key that the transaction sees.
 func (v *Vault) Sign(ctx context.Context, payload []byte) (Signature, error) {
-	key, err := db.One[struct {
+	return v.signIn(ctx, v.db.Across(signingScope), payload)
+}
+
+func (v *Vault) signIn(ctx context.Context, s db.Scoped, payload []byte) (Signature, error) {
+	id, key, err := v.signingKey(ctx, s)
+	if err != nil {
+		return Signature{}, err
+	}
+	compact, err := sign(key, id, payload)
+	if err != nil {
+		return Signature{}, fmt.Errorf("sign with key %s: %w", id, err)
+	}
+	return Signature{Alg: string(jose.EdDSA), KeyID: id, JWS: compact}, nil
+}
+
+// signingKey opens the key in force. Only the root key makes a key that opens, so a row that was put into the
+// database by others is never used.
+func (v *Vault) signingKey(ctx context.Context, s db.Scoped) (id string, key ed25519.PrivateKey, err error) {
+	row, err := db.One[struct {
 		ID     string
 		Sealed []byte
-	}](ctx, v.db.Across(signingScope), `SELECT id, sealed FROM signing_keys WHERE retired_at IS NULL`)
+	}](ctx, s, `SELECT id, sealed FROM signing_keys WHERE retired_at IS NULL`)
 	if err != nil {
-		return Signature{}, fmt.Errorf("read the signing key: %w", err)
+		return "", nil, fmt.Errorf("read the signing key: %w", err)
 	}
-	seed, err := v.Unseal(key.Sealed, signingPurpose(key.ID))
+	seed, err := v.Unseal(row.Sealed, signingPurpose(row.ID))
 	if err != nil {
-		return Signature{}, fmt.Errorf("open signing key %s: %w", key.ID, err)
+		return "", nil, fmt.Errorf("open signing key %s: %w", row.ID, err)
 	}
-	compact, err := sign(ed25519.NewKeyFromSeed(seed), key.ID, payload)
+	return row.ID, ed25519.NewKeyFromSeed(seed), nil
+}
+
+// SignHead signs the head of a chain with the key in force, as s has it.
+func (v *Vault) SignHead(ctx context.Context, s db.Scoped, document []byte) (keyID, jws string, err error) {
+	signature, err := v.signIn(ctx, s, document)
+	return signature.KeyID, signature.JWS, err
+}
+
+// VerifyHead returns chain.ErrHead unless jws is a signature over document by the key in force, as s has it, and keyID
+// its id. It does not use the stored public keys: they are not sealed, and an attacker could add one.
+func (v *Vault) VerifyHead(ctx context.Context, s db.Scoped, document []byte, keyID, jws string) error {
+	id, key, err := v.signingKey(ctx, s)
 	if err != nil {
-		return Signature{}, fmt.Errorf("sign with key %s: %w", key.ID, err)
+		return err
 	}
-	return Signature{Alg: string(jose.EdDSA), KeyID: key.ID, JWS: compact}, nil
+	if keyID != id {
+		return fmt.Errorf("%w: it names key %q, and %q is in force", chain.ErrHead, keyID, id)
+	}
+	payload, err := verified(jws, id, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: id}}})
+	if err != nil {
+		return fmt.Errorf("%w: it %w", chain.ErrHead, err)
+	}
+	if !bytes.Equal(payload, document) {
+		return fmt.Errorf("%w: it shows something else than was signed", chain.ErrHead)
+	}
+	return nil
 }
 
 func sign(key ed25519.PrivateKey, id string, payload []byte) (string, error) {
@@ -130,10 +172,15 @@ type Rotated struct {
 }
 
 // RotateSigning puts a new signing key in force and erases the private part of the previous one, in one transaction.
+// The heads that the previous key has signed are signed by the new one.
 func (v *Vault) RotateSigning(ctx context.Context, by tenant.Actor) (Rotated, error) {
 	var done Rotated
 	_, err := v.db.Tx(ctx, func(tx *db.Tx) (err error) {
 		across := tx.Across(signingScope)
+		heads, err := chain.Genuine(ctx, across, v)
+		if err != nil {
+			return fmt.Errorf("verify the heads of the chains: %w", err)
+		}
 		if done.From, err = db.One[string](ctx, across, `
 			UPDATE signing_keys SET retired_at = $1, sealed = NULL WHERE retired_at IS NULL RETURNING id`,
 			clock.Now()); err != nil {
@@ -141,6 +188,9 @@ func (v *Vault) RotateSigning(ctx context.Context, by tenant.Actor) (Rotated, er
 		}
 		if done.To, err = v.newSigningKey(ctx, across); err != nil {
 			return err
+		}
+		if err := chain.Resign(ctx, across, v, heads); err != nil {
+			return fmt.Errorf("sign the heads of the chains: %w", err)
 		}
 		return audit.Record(ctx, tx, tenant.Server, by, "signing_key.rotate", "signing_key", signedBy{done.From},
 			signedBy{done.To})

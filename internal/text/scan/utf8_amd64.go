@@ -1,3 +1,5 @@
+//go:build !purego
+
 package scan
 
 // utf8Prefix validates the leading whole blocks of text. It returns ok false when they are not UTF-8 without NUL, and
