@@ -114,6 +114,7 @@ var shapes = []struct {
 }{
 	{regexp.MustCompile(`"(id|kid|key_id|from|to|x)":"[0-9A-Za-z_-]{43}"`), `"$1":"32_BYTES"`}, // before what such a text may hold by chance
 	{regexp.MustCompile(`"jws":"[0-9A-Za-z_.-]+"`), `"jws":"JWS"`},
+	{regexp.MustCompile(`"created":\d{10},"owned_by":"ws_`), `"created":SECONDS,"owned_by":"ws_`},
 	{named, "${1}_ID"},
 	{regexp.MustCompile(`"in_report_half":(true|false)`), `"in_report_half":HALF`}, // drawn with a secret
 	{regexp.MustCompile(`sk_sovereign_[0-9a-z]{47}`), "KEY"},
