@@ -55,6 +55,9 @@ func (r *run) relayWhole(format *wholeFormat) *failure {
 	if r.bill.reported == nil && format.mustHave {
 		body = r.addUsage(body)
 	}
+	if body, failed = r.encodeVectors(body, &held); failed != nil {
+		return failed
+	}
 	later, err := r.bill.recordCharge(outcome.Finished)
 	if err != nil {
 		return unrecorded(err)

@@ -42,8 +42,12 @@ var (
 	}
 	Embeddings = &Endpoint{
 		Name: "embeddings", Path: upstream.EmbeddingsPath, Kind: live.Embedding, content: "input", maxElements: maxElements,
-		prompt:  []string{"input"},
-		readers: map[string]reader{"model": readModel, "models": readFallbacks},
+		prompt: []string{"input"},
+		readers: map[string]reader{
+			"model": readModel, "models": readFallbacks, "encoding_format": readEncoding,
+			"embedding_type": readOwnEncoding, "output_dtype": readOwnEncoding,
+		},
+		check: defaultEncoding,
 	}
 	Rerank = &Endpoint{
 		Name: "rerank", Path: upstream.RerankPath, Kind: live.Rerank, content: "documents", mustBeList: true, maxElements: maxElements,

@@ -11,6 +11,7 @@ import (
 	"sovereign/internal/plane/infer"
 	"sovereign/internal/text/scan"
 	"sovereign/internal/text/token"
+	"sovereign/internal/wire/embed"
 	"sovereign/internal/wire/rerank"
 	"sovereign/internal/wire/upstream"
 )
@@ -48,6 +49,7 @@ type Parsed struct {
 	Fallbacks    []string        // models that the caller names; nil if it names none
 	Elements     int             // length of the content, if that is a list
 	Question     *rerank.Request // for Rerank
+	Encoding     embed.Encoding  // of the vectors that the caller wants; empty leaves it to the provider
 	QueryTokens  int64           // upper bound of the tokens of a reranker's query
 	Stored       string          // the member that refers to data stored at the provider
 	Priced       string          // the member that asks for something with a price of its own, which no hold covers
@@ -55,6 +57,7 @@ type Parsed struct {
 
 	membersArray [12]scan.Member // backs Members of most requests
 	bounds       *token.Bounds   // once they were computed
+	ownEncoding  bool            // a provider's own member names the encoding
 }
 
 // Bounds of what a caller may ask for.
