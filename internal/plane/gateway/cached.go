@@ -49,9 +49,6 @@ func (r *run) serveCached() (hit bool) {
 	return true
 }
 
-// eventStream is the content type of every stream.
-const eventStream = "text/event-stream; charset=utf-8"
-
 // store puts an answer into the cache, unless a fallback gave it: the next request may be answered by the model itself.
 func (r *run) store(body []byte) {
 	if r.cache.store && r.servesFirstChoice() {
