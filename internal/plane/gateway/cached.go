@@ -19,7 +19,7 @@ func (r *run) serveCached() (hit bool) {
 	if !on || q.Endpoint.Stateful {
 		return false
 	}
-	route := q.Endpoint.Name
+	route := q.Endpoint.Name + q.Endpoint.Form
 	if q.MaxTokens == 0 { // then the answer depends on the default
 		route = fmt.Sprintf("%s %d", route, r.maxTokens)
 	}

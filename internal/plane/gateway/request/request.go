@@ -152,19 +152,17 @@ func (q *Request) checkContent(m scan.Member) error {
 // MaxSearches returns the most searches that a reranker may charge for. A search is a query with up to a hundred
 // documents, of which a long one counts as several. It is 0 for other endpoints.
 func (q *Request) MaxSearches() int64 {
-	if q.Endpoint != Rerank {
+	if q.Endpoint.Kind != live.Rerank {
 		return 0
 	}
 	const longDocument = 250 // tokens of a document and the query
-	return (int64(q.Elements)+(q.Tokens().High+int64(q.Elements)*q.QueryTokens)/longDocument)/documentsPerSearch + 1
+	return (int64(q.Elements)+(q.Tokens().High+int64(q.Elements)*q.QueryTokens)/longDocument)/rerank.DocumentsPerSearch + 1
 }
 
 // MinSearches returns the searches that a reranker has made at least.
 func (q *Request) MinSearches() int64 {
-	return (int64(q.Elements) + documentsPerSearch - 1) / documentsPerSearch
+	return rerank.Searches(q.Elements)
 }
-
-const documentsPerSearch = 100
 
 // promptMembers returns the members that are part of the prompt.
 func (q *Request) promptMembers() (parts []scan.Member) {
