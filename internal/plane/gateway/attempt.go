@@ -97,7 +97,7 @@ func (r *run) attemptOnce(c *plan.Candidate) *failure {
 	r.deadline.BeginAttempt(&call.Life, now, r.settings.TryTimeout)
 	defer r.deadline.EndAttempt(&call.Life)
 	r.bill.beginAttempt(c)
-	r.cache.assembly = nil
+	r.cache.assembly, r.progress.finishReasons = nil, nil
 
 	held := &r.attempt.held
 	*held = reservation{budget: r.gateway.Bounds.Buffered}

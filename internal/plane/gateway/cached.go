@@ -40,6 +40,7 @@ func (r *run) serveCached() (hit bool) {
 		body, contentType, length = events, eventStream, -1
 	}
 	r.cache.state, r.cache.servedBy, r.bill.model, r.bill.outcome = "hit", entry.Model, first, outcome.Cached
+	r.noteFinish(entry.Body)
 	r.begin(contentType, length)
 	err := r.response.out.Send(body) // a caller that has left has lost nothing
 	if r.clock.worked(); err == nil && r.progress.logged {

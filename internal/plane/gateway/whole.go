@@ -63,6 +63,7 @@ func (r *run) relayWhole(format *wholeFormat) *failure {
 		return unrecorded(err)
 	}
 	r.answerBegan()
+	r.noteFinish(body)
 	r.store(body)
 	r.begin("application/json", len(body))
 	sent := r.response.send(body)
