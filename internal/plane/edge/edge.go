@@ -234,7 +234,7 @@ func (c *call) readKey(header string, alone bool) (apikey.Digest, error) {
 	}
 	digest, ok := apikey.Parse(key)
 	if !ok {
-		return apikey.Digest{}, fault.InvalidKey.New("the API key is malformed")
+		return apikey.Digest{}, fault.InvalidKey.New("the API key is malformed: a key begins with %s", apikey.Prefix)
 	}
 	if alone {
 		c.conn.lastHeader, c.conn.lastDigest = secret.New(header), digest
