@@ -34,17 +34,20 @@ var behaviours = map[string]string{
 	"limited":    "mock?status=429&retry_after=7",
 	"flaky":      "mock?status=429&retry_after=1&fail_first=3", // more often than a gateway tries, fewer than it and the package together
 	"down":       "mock?status=503",
+	"locked":     "mock?status=401",
 	"broken":     "mock?chunks=5&error_event_after=2",
 	"slow":       "mock?chunks=500&chunk_delay=10ms&hang_after=100", // ends only when it is cancelled
 }
 
-// repaired are models whose faults the gateway corrects: it removes usage that was not asked for, and reports broken
-// streams.
+// repaired are models whose faults the gateway corrects: it removes usage that was not asked for, reports broken
+// streams, and encodes vectors as they were asked for.
 var repaired = map[string]string{
 	"unasked": "mock?chunks=5&usage=last",
 	"inline":  "mock?chunks=5&inline_usage",
 	"dies":    "mock?chunks=5&die_after=2",
 	"ends":    "mock?chunks=5&end_after=2",
+	"numbers": "mock?encoding=float",
+	"packed":  "mock?encoding=base64",
 }
 
 // The official packages work unmodified, with the mock provider behind a gateway.
@@ -156,7 +159,7 @@ func mockConfig(t *testing.T, address string, models map[string]string) string {
 	fmt.Fprintf(&text, "providers:\n  - {name: mock, kind: openai, base_url: %q, api_key: provider-secret, transport: %s}\nmodels:\n", address+"/v1", transport())
 	for name, upstream := range models {
 		kind, more := "chat", ""
-		if name == "embedding" {
+		if name == "embedding" || strings.Contains(upstream, "encoding=") {
 			kind = "embedding"
 		}
 		if strings.Contains(upstream, "refuse_stream_options") {

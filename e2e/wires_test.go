@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -10,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	cohere "github.com/cohere-ai/cohere-go/v2"
+	coheresoption "github.com/cohere-ai/cohere-go/v2/option"
+	coherev2 "github.com/cohere-ai/cohere-go/v2/v2"
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/param"
@@ -84,7 +88,7 @@ func TestEveryWirePassesTheScenariosOfTheOfficialPackage(t *testing.T) {
 		all := maps.Clone(behaviours)
 		maps.Copy(all, repaired)
 		for name, upstream := range all {
-			if !slices.Contains([]string{"embedding", "reasoning", "plain", "inline", "unasked"}, name) { // OpenAI's own, or asked for otherwise
+			if !slices.Contains([]string{"embedding", "reasoning", "plain", "inline", "unasked", "numbers", "packed"}, name) { // OpenAI's own, or asked for otherwise
 				models[vendor+"/"+name], target.Models[name] = upstream, vendor+"/"+name
 			}
 		}
@@ -202,6 +206,43 @@ func TestRanksComeBestFirstOnEveryWire(t *testing.T) {
 		}
 		if refused, _ := s.caller().post(t.Context(), "/v1/rerank", fmt.Sprintf(`{"model":%q,"query":"q"}`, model), nil); refused.status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", model, refused.status, refused.body)
+		}
+	}
+}
+
+// Cohere's own client ranks with any reranker, on both mounts, and reads what was billed.
+func TestCoheresClientRanksOnEveryWire(t *testing.T) {
+	t.Parallel()
+	s, _, _ := wires(t, map[string]string{"mock/rerank": "mock", "cohere/rerank": "mock"})
+	for _, mount := range []string{"", "/api"} {
+		client := coherev2.NewClient(coheresoption.WithBaseURL(s.address()+mount), coheresoption.WithToken(s.key()), coheresoption.WithMaxAttempts(1))
+		for _, model := range []string{"mock/rerank", "cohere/rerank", "sim/rerank"} {
+			asked := &cohere.V2RerankRequest{Model: model, Query: "red fish", Documents: []string{"a cat", "blue fish", "red fish swim"}, TopN: cohere.Int(2)}
+			got, err := client.Rerank(t.Context(), asked)
+			if err != nil {
+				t.Fatalf("%s: %v", model, err)
+			}
+			if len(got.Results) != 2 || got.Results[0].Index != 2 || got.Results[1].Index != 1 || got.Results[0].RelevanceScore <= got.Results[1].RelevanceScore ||
+				got.Id == nil || *got.Meta.BilledUnits.SearchUnits != 1 || got.Meta.ApiVersion.Version != "2" {
+				t.Errorf("%s: %s", model, got)
+			}
+			tokens := got.Meta.BilledUnits.InputTokens
+			if reports := model != "cohere/rerank"; reports != (tokens != nil && *tokens > 0) {
+				t.Errorf("%s: %s", model, got)
+			}
+		}
+		var badRequest *cohere.BadRequestError
+		if _, err := client.Rerank(t.Context(), &cohere.V2RerankRequest{Model: "mock/rerank", Query: "q"}); !errors.As(err, &badRequest) {
+			t.Errorf("no documents: %v", err)
+		}
+		var notFound *cohere.NotFoundError
+		if _, err := client.Rerank(t.Context(), &cohere.V2RerankRequest{Model: "none", Query: "q", Documents: []string{"d"}}); !errors.As(err, &notFound) {
+			t.Errorf("no model: %v", err)
+		}
+		var unauthorized *cohere.UnauthorizedError
+		_, err := client.Rerank(t.Context(), &cohere.V2RerankRequest{Model: "mock/rerank", Query: "q", Documents: []string{"d"}}, coheresoption.WithToken("sk_sovereign_wrong"))
+		if !errors.As(err, &unauthorized) {
+			t.Errorf("a wrong key: %v", err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -33,7 +34,7 @@ func (*provider) embeddings(a *answer) {
 	for i, input := range inputs {
 		vector := embed(input, size)
 		data[i] = embedding{"embedding", i, vector}
-		if a.ask.EncodingFormat == "base64" {
+		if cmp.Or(a.plan.encoding, a.ask.EncodingFormat) == "base64" {
 			data[i].Embedding = pack(vector)
 		}
 	}

@@ -25,6 +25,7 @@ type plan struct {
 	judge           string  // how it judges, or nothing
 	se, sp, misrule float64 // the shares that it passes of what is good, fails of what is bad, and answers as judge says
 
+	encoding        string // of vectors, whatever was asked for
 	usage           string
 	inlineUsage     bool
 	in, out, cached *int
@@ -77,6 +78,8 @@ var parameters = map[string]parameter{
 	"se":      {"the share of what is good that the judge passes (1), drawn from the text", share(func(p *plan) *float64 { return &p.se })},
 	"sp":      {"the share of what is bad that the judge fails (1), drawn from the text", share(func(p *plan) *float64 { return &p.sp })},
 	"misrule": {"the share of texts that judge=… goes wrong for (1), drawn from the text", share(func(p *plan) *float64 { return &p.misrule })},
+
+	"encoding": {"the encoding of vectors, float or base64, whatever the request says", oneOf(func(p *plan) *string { return &p.encoding }, "float", "base64")},
 
 	"usage":        {"normal; none; zero; last (unasked, and in the last event only); each (unasked, running, in every event); over (a hundredfold)", oneOf(func(p *plan) *string { return &p.usage }, "normal", "none", "zero", "last", "each", "over")},
 	"inline_usage": {"usage on the finish chunk, asked or not, rather than in a chunk of its own", on(func(p *plan) *bool { return &p.inlineUsage })},

@@ -66,7 +66,7 @@ func (d *domains) list(i *instance) []module.Module {
 	logs := logbook.NewHandler(logged, s.ingester, s.settings)
 	all := []module.Module{
 		wallet.Module(d.wallets, s.poster, on.sealer, d.find),
-		catalog.Module(i.models.catalog, s.keys),
+		catalog.Module(i.models.catalog, s.keys, s.aliases),
 		alias.Module(alias.Deps{DB: on.db, Feed: s.feed, Aliases: s.aliases, Catalog: i.models.catalog, Keys: s.keys}),
 		providerkey.Module(providerkey.Deps{
 			DB: on.db, Feed: s.feed, Vault: on.vault, Guard: i.models.guard, Catalog: i.models.catalog, Keys: s.keys,

@@ -32,7 +32,6 @@ func (i *instance) operations() http.Handler {
 
 // traces sends spans to the configured collector, if there is one. The returned function sends what is left.
 func traces(ctx context.Context, c *Config, log *slog.Logger) (trace.Tracer, func(context.Context) error, error) {
-	const name = "sovereign"
 	var options []otlptracehttp.Option
 	if c.OTLPEndpoint != "" {
 		options = append(options, otlptracehttp.WithEndpointURL(c.collector()))
@@ -44,7 +43,20 @@ func traces(ctx context.Context, c *Config, log *slog.Logger) (trace.Tracer, fun
 		return nil, nil, bad("otlp_endpoint", "%w", err)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces", "err", err) }))
-	what := resource.NewSchemaless(attribute.String("service.name", name), attribute.String("service.version", version()))
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(what))
-	return provider.Tracer(name), provider.Shutdown, nil
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(tracedService(ctx, log)))
+	return provider.Tracer(tracedName), provider.Shutdown, nil
+}
+
+const tracedName = "sovereign"
+
+// tracedService describes this server in every span. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override it.
+func tracedService(ctx context.Context, log *slog.Logger) *resource.Resource {
+	described, err := resource.New(ctx,
+		resource.WithAttributes(
+			attribute.String("service.name", tracedName), attribute.String("service.version", version())),
+		resource.WithFromEnv())
+	if err != nil { // what could be read is used
+		log.Warn("traces: OTEL_RESOURCE_ATTRIBUTES cannot be read", "err", err)
+	}
+	return described
 }

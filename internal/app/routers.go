@@ -69,6 +69,8 @@ func (p *plane) routes() []api.Route {
 			"Embed texts", headers),
 		api.Raw[gateway.RerankRequest, gateway.RerankAnswer]("/rerank", api.Reader, g.ServeRerank,
 			"Rank documents by what they say to a question, the best first", headers),
+		api.Raw[gateway.RerankV2Request, gateway.RerankV2Answer]("/rerank", api.Reader, g.ServeRerankV2,
+			"Rank documents, as Cohere's clients ask for it", headers, api.Version2),
 		api.Raw[gateway.ResponsesRequest, gateway.ResponsesAnswer]("/responses", api.Reader, g.ServeResponses,
 			"Ask a model through the Responses API, streaming or not", api.MayStream, headers),
 	}

@@ -198,7 +198,7 @@ func (s *server) start(public, operations, socket net.Listener) {
 func (s *server) openLane() net.Listener {
 	var targets []string
 	for _, route := range s.instance.plane.routes() {
-		targets = append(targets, "/v1"+route.Path, "/api/v1"+route.Path)
+		targets = append(targets, route.Pattern(), "/api"+route.Pattern())
 	}
 	l := s.config.Limits
 	others := http1.NewHandover(s.listener.Addr())

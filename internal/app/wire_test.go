@@ -120,6 +120,7 @@ var shapes = []struct {
 	{regexp.MustCompile(`"hash":"[0-9a-f]{64}"`), `"hash":"HASH"`},
 	{regexp.MustCompile(`"seq":\d+`), `"seq":N`},
 	{regexp.MustCompile(`"entries":\d+,"unsealed":\d+`), `"entries":N,"unsealed":N`},
+	{regexp.MustCompile(`"created":\d{10},"owned_by":"ws_`), `"created":SECONDS,"owned_by":"ws_`},
 	{named, "${1}_ID"},
 	{regexp.MustCompile(`"in_report_half":(true|false)`), `"in_report_half":HALF`}, // drawn with a secret
 	{regexp.MustCompile(`sk_sovereign_[0-9a-z]{47}`), "KEY"},

@@ -1,6 +1,13 @@
 package live
 
-import "sovereign/internal/base/tenant"
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/tenant"
+)
 
 // An Alias is a workspace's own name for a model. It is immutable: a change replaces it.
 type Alias struct {
@@ -9,6 +16,7 @@ type Alias struct {
 	Canary        string
 	CanaryPercent int
 	Fallbacks     []string
+	Created       clock.Time
 }
 
 // Pick chooses the model of one request; u is uniform in [0, 1).
@@ -26,25 +34,60 @@ type AliasName struct {
 }
 
 // Aliases holds the aliases of all workspaces. Reading takes no lock.
-type Aliases struct{ all table[AliasName, *Alias] }
+type Aliases struct {
+	all table[tenant.ID, map[string]*Alias]
+}
 
 // NewAliases returns an empty set of aliases.
 func NewAliases() *Aliases {
-	a := &Aliases{all: newTable[AliasName, *Alias]()}
+	a := &Aliases{all: newTable[tenant.ID, map[string]*Alias]()}
 	a.Replace(nil)
 	return a
 }
 
 // Find returns a workspace's alias of that name.
 func (a *Aliases) Find(ws tenant.ID, name string) (*Alias, bool) {
-	return a.all.get(AliasName{ws, name})
+	own, _ := a.all.get(ws)
+	alias, ok := own[name]
+	return alias, ok
+}
+
+// Of returns a workspace's aliases, sorted by name.
+func (a *Aliases) Of(ws tenant.ID) []*Alias {
+	own, _ := a.all.get(ws)
+	return slices.SortedFunc(maps.Values(own), func(x, y *Alias) int { return cmp.Compare(x.Name, y.Name) })
 }
 
 // Put adds or replaces an alias.
-func (a *Aliases) Put(ws tenant.ID, alias *Alias) { a.all.put(AliasName{ws, alias.Name}, alias) }
+func (a *Aliases) Put(ws tenant.ID, alias *Alias) {
+	a.change(ws, func(own map[string]*Alias) { own[alias.Name] = alias })
+}
 
 // Drop removes an alias.
-func (a *Aliases) Drop(ws tenant.ID, name string) { a.all.drop(AliasName{ws, name}) }
+func (a *Aliases) Drop(ws tenant.ID, name string) {
+	a.change(ws, func(own map[string]*Alias) { delete(own, name) })
+}
+
+// change edits a copy of a workspace's aliases, and puts it in their place.
+func (a *Aliases) change(ws tenant.ID, edit func(map[string]*Alias)) {
+	a.all.update(ws, func(own map[string]*Alias) (map[string]*Alias, bool) {
+		next := maps.Clone(own)
+		if next == nil {
+			next = map[string]*Alias{}
+		}
+		edit(next)
+		return next, len(next) > 0
+	})
+}
 
 // Replace replaces all aliases.
-func (a *Aliases) Replace(all map[AliasName]*Alias) { a.all.replace(all) }
+func (a *Aliases) Replace(all map[AliasName]*Alias) {
+	byWorkspace := map[tenant.ID]map[string]*Alias{}
+	for name, alias := range all {
+		if byWorkspace[name.Workspace] == nil {
+			byWorkspace[name.Workspace] = map[string]*Alias{}
+		}
+		byWorkspace[name.Workspace][name.Name] = alias
+	}
+	a.all.replace(byWorkspace)
+}

@@ -3,6 +3,7 @@ package live
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -96,6 +97,17 @@ func TestAliasesMatchAModel(t *testing.T) {
 					got, ok := aliases.Find(name.Workspace, name.Name)
 					if want, there := model[name]; got != want || ok != there {
 						t.Fatalf("%v is %v %v, want %v", name, got, ok, want)
+					}
+				}
+				for _, ws := range []tenant.ID{"ws_1", "ws_2", "ws_3"} {
+					var want []*Alias
+					for _, name := range universe { // sorted by name
+						if name.Workspace == ws && model[name] != nil {
+							want = append(want, model[name])
+						}
+					}
+					if got := aliases.Of(ws); !slices.Equal(got, want) {
+						t.Fatalf("%s has %v, want %v", ws, got, want)
 					}
 				}
 			},

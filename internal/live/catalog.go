@@ -130,7 +130,25 @@ func (c *Catalog) Find(id string) (*Model, error) {
 	if prefix, _, ok := strings.Cut(id, "/"); ok && c.providers[prefix] == nil {
 		return nil, fault.UnknownProvider.New("no provider %q is configured", prefix)
 	}
+	if meant := c.meant(id); meant != nil {
+		return nil, fault.ModelNotFound.New("the model %q does not exist; did you mean %q?", id, meant.ID)
+	}
 	return nil, fault.ModelNotFound.New("the model %q does not exist", id)
+}
+
+// meant returns the model that has the id in another case, or behind the name of its provider: callers know models by
+// their providers' names. A model whose provider is configured comes first.
+func (c *Catalog) meant(id string) (found *Model) {
+	for _, m := range c.sorted {
+		_, name, _ := strings.Cut(m.ID, "/")
+		if !strings.EqualFold(m.ID, id) && !strings.EqualFold(name, id) {
+			continue
+		}
+		if found == nil || !found.Provider.Configured && m.Provider.Configured {
+			found = m
+		}
+	}
+	return found
 }
 
 // Serves is Find for a workspace. A provider that the operator has not configured serves only workspaces with an own key;

@@ -37,6 +37,17 @@ func (t *table[K, V]) put(k K, v V) {
 	t.shards[t.slot(k)].change(func(m map[K]V) { m[k] = v })
 }
 
+// update replaces the value of k, which may be none yet, by what edit returns, or removes it if edit returns false.
+func (t *table[K, V]) update(k K, edit func(V) (V, bool)) {
+	t.shards[t.slot(k)].change(func(m map[K]V) {
+		if v, ok := edit(m[k]); ok {
+			m[k] = v
+		} else {
+			delete(m, k)
+		}
+	})
+}
+
 func (t *table[K, V]) drop(k K) {
 	t.shards[t.slot(k)].change(func(m map[K]V) { delete(m, k) })
 }

@@ -3,6 +3,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,8 +67,13 @@ func Kinds() []Kind {
 	}
 }
 
-// Final reports whether a client should not retry the same request, although its SDK would by default.
-func (k Kind) Final() bool { return k.Status == 409 || k.Status == 412 || k.Status == 500 }
+// Name returns the code or, where that is null, the type: what metrics and spans call a refusal.
+func (k Kind) Name() string { return cmp.Or(k.Code, k.Type) }
+
+// Final reports whether every fault of the kind is final: see Fault.Final.
+func (k Kind) Final() bool {
+	return k.Status == 402 || k.Status == 409 || k.Status == 412 || k.Status == 500
+}
 
 // A Fault is an error whose message is sent to the caller.
 type Fault struct {
@@ -75,7 +81,8 @@ type Fault struct {
 	Message    string
 	Field      string        // the parameter at fault, where there is one
 	RetryAfter time.Duration // on 429 and 503
-	cause      error         // only for the log
+	final      bool
+	cause      error // only for the log
 }
 
 // Error returns the message with its cause, for logs.
@@ -98,6 +105,19 @@ func (k Kind) New(format string, args ...any) *Fault {
 func (k Kind) Because(cause error, format string, args ...any) *Fault {
 	f := k.New(format, args...)
 	f.cause = cause
+	return f
+}
+
+// maxClientWait is the longest Retry-After that OpenAI's SDKs obey. They retry after seconds where it is longer.
+const maxClientWait = time.Minute
+
+// Final reports whether a client should not retry the same request, although its SDK would by default: the kind is
+// final, a retry was made and did not help, or the next try that could succeed is further away than an SDK waits.
+func (f *Fault) Final() bool { return f.final || f.Kind.Final() || f.RetryAfter > maxClientWait }
+
+// Finally makes the fault final.
+func (f *Fault) Finally() *Fault {
+	f.final = true
 	return f
 }
 

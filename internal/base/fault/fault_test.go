@@ -101,10 +101,22 @@ func TestEveryKindIsInTheTable(t *testing.T) {
 	}
 }
 
-func TestOnlyConflictsPreconditionsAndInternalErrorsAreFinal(t *testing.T) {
+func TestNoMoneyConflictsPreconditionsAndInternalErrorsAreFinal(t *testing.T) {
 	for _, k := range fault.Kinds() {
-		if want := slices.Contains([]int{409, 412, 500}, k.Status); k.Final() != want {
+		if want := slices.Contains([]int{402, 409, 412, 500}, k.Status); k.Final() != want || k.New("x").Final() != want {
 			t.Errorf("%d %s: final = %v", k.Status, k.Code, k.Final())
+		}
+	}
+}
+
+// The SDKs of OpenAI ignore a Retry-After of more than a minute, and would retry after a second.
+func TestAFaultIsFinalWhenARetryDidNotHelpOrIsFarAway(t *testing.T) {
+	if f := fault.Upstream.New("x"); f.Final() || !f.Finally().Final() || fault.Upstream.Final() {
+		t.Error("a provider's failure is final only where it is said to be")
+	}
+	for wait, want := range map[time.Duration]bool{0: false, time.Minute: false, time.Minute + 1: true, time.Hour: true} {
+		if f := fault.RateLimited.New("x").In(wait); f.Final() != want {
+			t.Errorf("in %v: final = %v", wait, f.Final())
 		}
 	}
 }

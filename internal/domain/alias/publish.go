@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"sovereign/internal/base/clock"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
 	"sovereign/internal/store/db"
@@ -35,12 +36,17 @@ type route struct {
 	CanaryModel    string
 	CanaryPercent  int
 	FallbackModels Models
+	CreatedAt      clock.Time
 }
 
-const routeColumns = `workspace_id AS ws, name, target_model, canary_model, canary_percent, fallback_models FROM aliases`
+const routeColumns = `workspace_id AS ws, name, target_model, canary_model, canary_percent, fallback_models, created_at
+	FROM aliases`
 
 func (r route) live() *live.Alias {
-	return &live.Alias{Name: r.Name, Target: r.TargetModel, Canary: r.CanaryModel, CanaryPercent: r.CanaryPercent, Fallbacks: r.FallbackModels}
+	return &live.Alias{
+		Name: r.Name, Target: r.TargetModel, Canary: r.CanaryModel, CanaryPercent: r.CanaryPercent,
+		Fallbacks: r.FallbackModels, Created: r.CreatedAt,
+	}
 }
 
 // Fill publishes every alias there is.

@@ -38,11 +38,13 @@ func TestFillAndApplyConverge(t *testing.T) {
 					Name: name.Name, Target: models.Draw(t, "target"), Canary: models.Draw(t, "canary"),
 					CanaryPercent: rapid.IntRange(0, 100).Draw(t, "percent"), Fallbacks: rapid.SliceOfN(models, 0, 2).Draw(t, "fallbacks"),
 				}
-				if _, err := r.Put(ctx, name.Workspace, ann, alias.Alias{
+				put, err := r.Put(ctx, name.Workspace, ann, alias.Alias{
 					Name: want.Name, TargetModel: want.Target, CanaryModel: want.Canary, CanaryPercent: want.CanaryPercent, FallbackModels: want.Fallbacks,
-				}); err != nil {
+				})
+				if err != nil {
 					t.Fatal(err)
 				}
+				want.Created = put.CreatedAt
 				kept[name] = want
 			}
 			refilled := live.NewAliases()

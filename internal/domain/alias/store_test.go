@@ -128,7 +128,7 @@ func TestAnAliasIsKeptAndInForceAsItWasPut(t *testing.T) {
 				t.Errorf("want %+v, got %+v and %+v, %v", want, kept, got, err)
 			}
 			in, ok := r.live.Find(mine, "support")
-			wanted := live.Alias{Name: "support", Target: want.TargetModel, Canary: want.CanaryModel, CanaryPercent: want.CanaryPercent, Fallbacks: want.FallbackModels}
+			wanted := live.Alias{Name: "support", Target: want.TargetModel, Canary: want.CanaryModel, CanaryPercent: want.CanaryPercent, Fallbacks: want.FallbackModels, Created: kept.CreatedAt}
 			if !ok || fmt.Sprint(*in) != fmt.Sprint(wanted) {
 				t.Errorf("in force is %+v", in)
 			}

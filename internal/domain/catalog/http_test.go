@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"sovereign/internal/base/apikey"
+	"sovereign/internal/base/clock"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/catalog"
 	"sovereign/internal/live"
@@ -21,6 +23,11 @@ import (
 // asked is the answer to a member of some workspace.
 func asked(t *testing.T, c *live.Catalog, path string) (int, string) {
 	t.Helper()
+	return askedWith(t, c, live.NewAliases(), path)
+}
+
+func askedWith(t *testing.T, c *live.Catalog, aliases *live.Aliases, path string) (int, string) {
+	t.Helper()
 	dir, bounds, log := live.NewDirectory(), edge.NewBounds(), slog.New(slog.DiscardHandler)
 	bounds.Buffered.Set(1 << 20)
 	bounds.Operations.Set(8)
@@ -28,7 +35,7 @@ func asked(t *testing.T, c *live.Catalog, path string) (int, string) {
 	key, digest, _ := apikey.New()
 	dir.PutKey(digest, live.Key{ID: "key_1", Workspace: "ws_1", User: "usr_1"})
 	dir.PutMember(live.Member{Workspace: "ws_1", User: "usr_1"}, tenant.Member)
-	router, err := api.NewRouter(api.Config{Bounds: bounds, Log: log}, catalog.NewHandler(func() *live.Catalog { return c }, live.NewKeyring()).Routes())
+	router, err := api.NewRouter(api.Config{Bounds: bounds, Log: log}, catalog.NewHandler(func() *live.Catalog { return c }, live.NewKeyring(), aliases).Routes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +86,47 @@ func TestAModelOnTheWire(t *testing.T) {
 		if strings.Contains(body, hidden) {
 			t.Errorf("%s is shown", hidden)
 		}
+	}
+}
+
+func TestAnAliasIsAModelOfItsWorkspaceAlone(t *testing.T) {
+	c := good(t, provider+"    api_key: sk-canary\n"+model+"  - {id: bare, provider: up, context_window: 9, max_output_tokens: 8, price: {input_per_mtok_usd: 0, output_per_mtok_usd: 0}}\n")
+	aliases := live.NewAliases()
+	for _, alias := range []live.Alias{
+		{Name: "prod", Target: "up/small", Created: clock.Of(time.Unix(1_800_000_000, 0))},
+		{Name: "backed", Target: "up/gone", Fallbacks: []string{"up/gone-too", "sim/chat"}},
+		{Name: "lost", Target: "up/gone"},  // nothing answers to it
+		{Name: "bare", Target: "sim/chat"}, // the catalog has that id since
+	} {
+		aliases.Put("ws_1", &alias)
+	}
+	aliases.Put("ws_2", &live.Alias{Name: "theirs", Target: "up/small"})
+	prod := strings.NewReplacer(`"up/small"`, `"prod"`, "1767225600", "1800000000", `"owned_by":"up"`, `"owned_by":"ws_1"`,
+		`"simulated":false`, `"simulated":false,"target_model":"up/small"`).Replace(small)
+	if status, body := askedWith(t, c, aliases, "/v1/models/prod"); status != http.StatusOK || body != prod {
+		t.Errorf("%d %s\nwant %s", status, body, prod)
+	}
+	for name, want := range map[string]string{
+		"backed": `"target_model":"sim/chat"`, "bare": `"owned_by":"up"`, "lost": `"code":"model_not_found"`, "theirs": `"code":"model_not_found"`,
+	} {
+		if _, body := askedWith(t, c, aliases, "/v1/models/"+name); !strings.Contains(body, want) {
+			t.Errorf("%s: %s", name, body)
+		}
+	}
+	_, body := askedWith(t, c, aliases, "/v1/models")
+	var list catalog.ModelList
+	if err := json.Unmarshal([]byte(body), &list); err != nil {
+		t.Fatal(err)
+	}
+	var owned []string
+	seen := map[string]int{}
+	for _, m := range list.Data {
+		if seen[m.ID]++; m.OwnedBy == "ws_1" {
+			owned = append(owned, m.ID)
+		}
+	}
+	if !slices.Equal(owned, []string{"backed", "prod"}) || seen["bare"] != 1 || seen["theirs"] > 0 || !strings.Contains(body, prod) {
+		t.Errorf("%v are the workspace's in\n%s", owned, body)
 	}
 }
 

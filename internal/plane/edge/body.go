@@ -72,7 +72,7 @@ func isJSON(kind string, body []byte) error {
 		return nil
 	}
 	if media, _, err := mime.ParseMediaType(kind); err != nil || media != "application/json" {
-		return fault.UnsupportedMedia.New("the body must be application/json")
+		return fault.UnsupportedMedia.New("the body must be JSON, with the header Content-Type: application/json")
 	}
 	return nil
 }

@@ -61,7 +61,8 @@ type Edge struct {
 	metrics *httpMetrics
 }
 
-// New wraps next. A request below /v1 or /api/v1 reaches next only with a valid key; Caller returns whose key it is.
+// New wraps next. A request below /v1 or /v2, with or without /api before it, reaches next only with a valid key;
+// Caller returns whose key it is.
 func New(c Config, next http.Handler) *Edge {
 	return &Edge{Config: c, next: next, metrics: newHTTPMetrics(c.Metrics)}
 }
@@ -107,8 +108,8 @@ var (
 	noStore = []string{"no-store"}
 )
 
-// admit decides by path and key alone, before any route is looked up: without a key, every path below /v1 is 401 and
-// none is 404.
+// admit decides by path and key alone, before any route is looked up: without a key, every path below /v1 and /v2 is
+// 401 and none is 404.
 func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 	if call.conn != nil && call.conn.overBudget { // it is kept open only to be refused
 		w.Header().Set("Connection", "close")
@@ -116,9 +117,9 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 	}
 	where, ok := canonical(r)
 	if !ok {
-		return fault.Missing.New("no such path")
+		return NoPath(r.URL.EscapedPath(), path.Clean("/"+r.URL.Path))
 	}
-	keyed := below(where.URL.Path, "/v1")
+	keyed := needsKey(where.URL.Path)
 	if e.Gate != nil && (keyed || below(where.URL.Path, "/admin")) {
 		if err := e.Gate(); err != nil {
 			return err
@@ -138,10 +139,26 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 	return nil
 }
 
+// NoPath returns the refusal of a path that is not served. It names one that was probably meant, unless that is empty.
+func NoPath(asked, meant string) *fault.Fault {
+	const longest = 200
+	if len(asked) > longest {
+		asked, meant = asked[:longest]+"…", ""
+	}
+	if meant == "" || meant == asked {
+		return fault.Missing.New("no such path: %s", asked)
+	}
+	return fault.Missing.New("no such path: %s; did you mean %s?", asked, meant)
+}
+
+// needsKey reports whether every path below this one needs a key.
+func needsKey(path string) bool { return below(path, "/v1") || below(path, "/v2") }
+
 func below(path, mount string) bool { return path == mount || strings.HasPrefix(path, mount+"/") }
 
-// canonical returns r with /api/v1 rewritten to /v1. It returns false for a path that is not in canonical form (//,
-// dots, an encoded slash where it would change the path). Redirecting such a path would answer a caller without a key.
+// canonical returns r with /api/v1 rewritten to /v1, and /api/v2 to /v2. It returns false for a path that is not in
+// canonical form (//, dots, an encoded slash where it would change the path). Redirecting such a path would answer a
+// caller without a key.
 func canonical(r *http.Request) (*http.Request, bool) {
 	if isPlainPath(r.URL) {
 		return r, true
@@ -150,23 +167,24 @@ func canonical(r *http.Request) (*http.Request, bool) {
 	if decoded == "" || decoded[0] != '/' || path.Clean(decoded) != strings.TrimSuffix(decoded, "/") && decoded != "/" {
 		return nil, false
 	}
-	if strings.HasPrefix(decoded, "/api/v1/") || decoded == "/api/v1" {
+	if inner, ok := strings.CutPrefix(decoded, "/api"); ok && needsKey(inner) {
 		rest := strings.TrimPrefix(raw, "/api")
-		if rest == raw || !strings.HasPrefix(rest, "/v1") {
+		if rest == raw || !strings.HasPrefix(rest, inner[:len("/v1")]) {
 			return nil, false
 		}
 		clone := *r
 		address := *r.URL
-		address.Path, address.RawPath = decoded[len("/api"):], rest
+		address.Path, address.RawPath = inner, rest
 		clone.URL = &address
 		return &clone, true
 	}
 	return r, true
 }
 
-// isPlainPath reports whether a path below /v1 is certainly in canonical form. It is a fast check that most paths pass.
+// isPlainPath reports whether a path below /v1 or /v2 is certainly in canonical form. It is a fast check that most
+// paths pass.
 func isPlainPath(u *url.URL) bool {
-	if u.RawPath != "" || !strings.HasPrefix(u.Path, "/v1/") {
+	if u.RawPath != "" || !strings.HasPrefix(u.Path, "/v1/") && !strings.HasPrefix(u.Path, "/v2/") {
 		return false
 	}
 	before := byte(0)
@@ -216,7 +234,7 @@ func (c *call) readKey(header string, alone bool) (apikey.Digest, error) {
 	}
 	digest, ok := apikey.Parse(key)
 	if !ok {
-		return apikey.Digest{}, fault.InvalidKey.New("the API key is malformed")
+		return apikey.Digest{}, fault.InvalidKey.New("the API key is malformed: a key begins with %s", apikey.Prefix)
 	}
 	if alone {
 		c.conn.lastHeader, c.conn.lastDigest = secret.New(header), digest

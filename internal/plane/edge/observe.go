@@ -248,6 +248,9 @@ func (e *Edge) finish(out *recorder, r *http.Request, call *call, span trace.Spa
 		span.SetAttributes(
 			attribute.String("http.route", route), attribute.String("http.request.method", method(r.Method)),
 			attribute.Int("http.response.status_code", out.status), attribute.String("sovereign.request_id", call.id))
+		if call.fault != nil {
+			span.SetAttributes(attribute.String("error.type", call.fault.Name()))
+		}
 		if out.status >= http.StatusInternalServerError {
 			span.SetStatus(codes.Error, "")
 		}

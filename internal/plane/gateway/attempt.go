@@ -23,11 +23,13 @@ const (
 // for is not.
 func (r *run) attemptAll() error {
 	var last *failure
+	final := true // for every model
 	for i := range r.plan.Order {
 		failed := r.attemptModel(&r.plan.Order[i])
 		if failed == nil {
 			return nil
 		}
+		final = final && failed.final
 		if failed.class != unsupported || i == 0 {
 			last = failed
 		}
@@ -37,6 +39,8 @@ func (r *run) attemptAll() error {
 	}
 	if cause := r.deadline.Cause(); cause != nil {
 		last.fault = causeFault(cause)
+	} else if final {
+		last.fault = last.fault.Finally()
 	}
 	return last.fault
 }
@@ -50,13 +54,13 @@ func (r *run) attemptModel(c *plan.Candidate) *failure {
 			return nil
 		}
 		if failed.class == circuitOpen && last != nil {
-			return last // it opened the circuit, and says more
+			return last.after(retries) // it opened the circuit, and says more
 		}
 		last = failed
 		r.attemptFailed(c, failed)
 		if !failed.retry || retries >= r.settings.Retries || failed.retryAfter > maxRetryAfter || r.response.left.Load() ||
 			!r.backOff(retries, failed.retryAfter) {
-			return failed
+			return failed.after(retries)
 		}
 	}
 }
@@ -93,7 +97,7 @@ func (r *run) attemptOnce(c *plan.Candidate) *failure {
 	r.deadline.BeginAttempt(&call.Life, now, r.settings.TryTimeout)
 	defer r.deadline.EndAttempt(&call.Life)
 	r.bill.beginAttempt(c)
-	r.cache.assembly = nil
+	r.cache.assembly, r.progress.finishReasons = nil, nil
 
 	held := &r.attempt.held
 	*held = reservation{budget: r.gateway.Bounds.Buffered}

@@ -19,7 +19,7 @@ func (r *run) serveCached() (hit bool) {
 	if !on || q.Endpoint.Stateful {
 		return false
 	}
-	route := q.Endpoint.Name
+	route := q.Endpoint.Name + q.Endpoint.Form
 	if q.MaxTokens == 0 { // then the answer depends on the default
 		route = fmt.Sprintf("%s %d", route, r.maxTokens)
 	}
@@ -40,6 +40,7 @@ func (r *run) serveCached() (hit bool) {
 		body, contentType, length = events, eventStream, -1
 	}
 	r.cache.state, r.cache.servedBy, r.bill.model, r.bill.outcome = "hit", entry.Model, first, outcome.Cached
+	r.noteFinish(entry.Body)
 	r.begin(contentType, length)
 	err := r.response.out.Send(body) // a caller that has left has lost nothing
 	if r.clock.worked(); err == nil && r.progress.logged {
@@ -48,9 +49,6 @@ func (r *run) serveCached() (hit bool) {
 	}
 	return true
 }
-
-// eventStream is the content type of every stream.
-const eventStream = "text/event-stream; charset=utf-8"
 
 // store puts an answer into the cache, unless a fallback gave it: the next request may be answered by the model itself.
 func (r *run) store(body []byte) {

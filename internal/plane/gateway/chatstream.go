@@ -76,7 +76,7 @@ func (s *relay) readChoices(c *answer.Chunk) (text []byte, content bool, failed 
 		ended := choice.Finish != nil && *choice.Finish != ""
 		s.choices.note(choice.Index, ended)
 		if ended {
-			s.run.progress.finishReason = *choice.Finish
+			s.run.progress.finished(choice.Index, *choice.Finish)
 		}
 	}
 	s.finished = s.choices.finished()

@@ -43,7 +43,7 @@ func formatOf(e *request.Endpoint) *format {
 		return &internalFormat
 	case request.Embeddings:
 		return &embeddingsFormat
-	case request.Rerank:
+	case request.Rerank, request.RerankV2:
 		return &rerankFormat
 	case request.Responses:
 		return &responsesFormat
@@ -52,9 +52,13 @@ func formatOf(e *request.Endpoint) *format {
 	}
 }
 
-// renderRanking converts a reranker's answer to our own form, best first, whatever the provider's form is.
+// renderRanking converts a reranker's answer to the endpoint's form, best first, whatever the provider's form is.
 func renderRanking(r *run, body []byte) ([]byte, *live.Usage, error) {
-	body, reported, err := rerank.Render(r.request.Question, body, r.request.ID)
+	render := rerank.Render
+	if r.request.Endpoint == request.RerankV2 {
+		render = rerank.RenderV2
+	}
+	body, reported, err := render(r.request.Question, body, r.request.ID)
 	if err != nil || reported == nil {
 		return body, nil, err
 	}

@@ -22,6 +22,7 @@ type failure struct {
 	err        error
 	fault      *fault.Fault
 	retryAfter time.Duration // that the provider asks for
+	final      bool          // a retry by the caller would fail likewise
 }
 
 // A class says what to do about a failure.
@@ -42,6 +43,19 @@ var (
 	unsupported = class{name: "unfit", next: true}                // the provider's protocol cannot express the request
 	circuitOpen = class{name: "shunned", next: true}              // it failed too often of late, and is not called for a while
 )
+
+// after notes how often the model was retried. The failure is final where the caller's own retries would meet it
+// again: the gateway has retried already, the provider refuses the request, the key or the name, or it is not asked for
+// a while. Otherwise an SDK would multiply the gateway's attempts by its own.
+func (f *failure) after(retries int) *failure {
+	switch f.class {
+	case refused, rejected, unsupported, circuitOpen:
+		f.final = true
+	case broken:
+		f.final = retries > 0
+	}
+	return f
+}
 
 // reportable reports whether a failure is counted and logged: all but those that the caller, the gateway or the
 // provider's protocol caused.

@@ -24,6 +24,11 @@ func (g *Gateway) ServeRerank(w http.ResponseWriter, r *http.Request) error {
 	return g.serveHTTP(request.Rerank, w, r)
 }
 
+// ServeRerankV2 answers POST /v2/rerank.
+func (g *Gateway) ServeRerankV2(w http.ResponseWriter, r *http.Request) error {
+	return g.serveHTTP(request.RerankV2, w, r)
+}
+
 // ServeResponses answers POST /v1/responses.
 func (g *Gateway) ServeResponses(w http.ResponseWriter, r *http.Request) error {
 	return g.serveHTTP(request.Responses, w, r)

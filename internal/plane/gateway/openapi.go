@@ -48,6 +48,34 @@ type RerankAnswer struct {
 	Usage   jsontext.Value `json:"usage,omitempty" doc:"prompt_tokens and total_tokens, or search_units, as the provider reports"`
 }
 
+// A RerankV2Request is the body of POST /v2/rerank, as in Cohere's API.
+type RerankV2Request struct {
+	_               struct{} `json:"-" additionalProperties:"true"`
+	Model           string   `json:"model" doc:"A catalog id or an alias"`
+	Query           string   `json:"query" minLength:"1"`
+	Documents       []string `json:"documents" nullable:"false" minItems:"1"`
+	TopN            int64    `json:"top_n,omitempty" minimum:"1" doc:"How many of the best come back; all by default"`
+	MaxTokensPerDoc int64    `json:"max_tokens_per_doc,omitempty" minimum:"1" doc:"Where long documents are cut"`
+}
+
+// A RerankV2Answer is what comes back, the best first.
+type RerankV2Answer struct {
+	ID      string     `json:"id"`
+	Results []Ranked   `json:"results" nullable:"false"`
+	Meta    RerankMeta `json:"meta"`
+}
+
+// A RerankMeta says what was used.
+type RerankMeta struct {
+	APIVersion struct {
+		Version string `json:"version" enum:"2"`
+	} `json:"api_version"`
+	BilledUnits struct {
+		SearchUnits int64 `json:"search_units" doc:"As the provider reports, else one for every hundred documents begun"`
+		InputTokens int64 `json:"input_tokens,omitempty" doc:"Where the provider reports tokens"`
+	} `json:"billed_units"`
+}
+
 // A Ranked document.
 type Ranked struct {
 	Index          int     `json:"index" doc:"In the request's list"`

@@ -51,12 +51,22 @@ func (w *response) begin(h *head) {
 	if h.cache != "" {
 		set("X-Service-Cache", h.cache)
 	}
+	if h.contentType == eventStream {
+		header["X-Accel-Buffering"] = unbuffered
+	}
 	if h.length >= 0 {
 		set("Content-Length", strconv.Itoa(h.length))
 	}
 	w.out.WriteHeader(http.StatusOK)
 	w.begun = true
 }
+
+// eventStream is the content type of every stream.
+const eventStream = "text/event-stream; charset=utf-8"
+
+// unbuffered asks a proxy to pass a stream on as it comes: nginx would hold it back until it has a page of it. The
+// value is shared and never changed in place.
+var unbuffered = []string{"no"}
 
 // send writes bytes to the caller. It returns false if the caller has left.
 func (w *response) send(p []byte) bool { return !w.left.Load() && w.wrote(w.out.Send(p)) }

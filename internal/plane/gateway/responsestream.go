@@ -51,7 +51,8 @@ func responseEvent(s *relay, e sse.Event) (effect eventEffect, failed *failure) 
 	case "response.failed":
 		return effect, errorInAnswer(s.run.bill.model, c.Response.Error)
 	case "response.completed", "response.incomplete":
-		s.run.progress.finishReason, effect.last = c.Response.Status, true
+		s.run.progress.finished(0, c.Response.Status)
+		effect.last = true
 	}
 	if strings.HasSuffix(c.Type, ".delta") || strings.HasSuffix(c.Type, ".partial_image") {
 		effect.content = true

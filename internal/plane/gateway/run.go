@@ -2,10 +2,13 @@ package gateway
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
+	"sovereign/internal/base/fault"
 	"sovereign/internal/net/life"
 	"sovereign/internal/plane/cache"
+	"sovereign/internal/plane/gateway/answer"
 	"sovereign/internal/plane/gateway/deadline"
 	"sovereign/internal/plane/gateway/plan"
 	"sovereign/internal/plane/gateway/request"
@@ -62,13 +65,40 @@ type providerCall struct {
 type progress struct {
 	logged       bool          // the exchange is to be logged
 	firstContent time.Duration // until the caller was sent the first content
-	finishReason string        // of the last choice that finished
+
+	// For the span of a request that is traced:
+	traced        bool
+	finishReasons []string     // by choice
+	broken        *fault.Fault // that ended a stream which had begun
 }
+
+// finished notes why a choice has finished. It is cut: a provider could send any text as a reason.
+func (p *progress) finished(choice int, reason string) {
+	if !p.traced || choice >= request.MaxChoices {
+		return
+	}
+	for len(p.finishReasons) <= choice {
+		p.finishReasons = append(p.finishReasons, "")
+	}
+	p.finishReasons[choice] = strings.ToValidUTF8(reason[:min(len(reason), maxReason)], "")
+}
+
+// maxReason bounds a finish reason on a span, in bytes.
+const maxReason = 32
 
 // init connects the parts of a run.
 func (r *run) init() {
 	r.bill.gateway, r.bill.request, r.circuit.gateway = r.gateway, r.request, r.gateway
 	r.response.request, r.response.clock = r, &r.clock
+}
+
+// noteFinish notes why the choices of a whole answer have finished.
+func (r *run) noteFinish(body []byte) {
+	if r.progress.traced {
+		for i, reason := range answer.FinishReasons(body) {
+			r.progress.finished(i, reason)
+		}
+	}
 }
 
 // answerBegan notes that the caller is about to be sent the beginning of the answer.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
 	"sovereign/internal/base/fault"
@@ -32,7 +33,9 @@ func (g *Gateway) serve(caller context.Context, q *request.Request, c *completio
 	r := &run{gateway: g, request: q, completion: c, settings: g.settings.Load(), fleet: g.Fleet(), clock: startStopwatch()}
 	r.init()
 	r.response.out = out
-	defer func() { r.ended(caller, err) }()
+	span := trace.SpanFromContext(caller)
+	r.progress.traced = span.IsRecording()
+	defer func() { r.ended(span, err) }()
 	if err := q.Parse(); err != nil {
 		return err
 	}
@@ -114,7 +117,7 @@ func (r *run) hold() error {
 }
 
 // ended notes how a request ended, in the metrics and on its span.
-func (r *run) ended(ctx context.Context, err error) {
+func (r *run) ended(span trace.Span, err error) {
 	ended := string(r.bill.outcome)
 	switch {
 	case ended != "":
@@ -126,8 +129,7 @@ func (r *run) ended(ctx context.Context, err error) {
 	q, used := r.request, &r.bill.used
 	r.clock.worked()
 	r.gateway.Metrics.ended(q.Endpoint.Name, ended, r.clock.elapsed()-r.clock.waited)
-	span := trace.SpanFromContext(ctx)
-	if !span.IsRecording() {
+	if !r.progress.traced {
 		return
 	}
 	span.SetAttributes(attribute.String("gen_ai.operation.name", q.Endpoint.Name), attribute.String("sovereign.outcome", ended))
@@ -143,8 +145,12 @@ func (r *run) ended(ctx context.Context, err error) {
 	if q.MaxTokens > 0 {
 		span.SetAttributes(attribute.Int64("gen_ai.request.max_tokens", q.MaxTokens))
 	}
-	if r.progress.finishReason != "" {
-		span.SetAttributes(attribute.StringSlice("gen_ai.response.finish_reasons", []string{r.progress.finishReason}))
+	if reasons := r.progress.finishReasons; len(reasons) > 0 {
+		span.SetAttributes(attribute.StringSlice("gen_ai.response.finish_reasons", reasons))
+	}
+	if broken := r.progress.broken; broken != nil { // a refusal is noted by the edge
+		span.SetAttributes(attribute.String("error.type", broken.Name()))
+		span.SetStatus(codes.Error, "")
 	}
 }
 

@@ -348,6 +348,7 @@ func (s *relay) settleIncomplete(o outcome.Outcome) {
 
 // sendFault ends the stream with an error event.
 func (s *relay) sendFault(f *fault.Fault) {
+	s.run.progress.broken = f
 	s.pending = append(s.pending, s.format.failure(s, f)...)
 	s.send()
 }

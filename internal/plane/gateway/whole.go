@@ -55,11 +55,15 @@ func (r *run) relayWhole(format *wholeFormat) *failure {
 	if r.bill.reported == nil && format.mustHave {
 		body = r.addUsage(body)
 	}
+	if body, failed = r.encodeVectors(body, &held); failed != nil {
+		return failed
+	}
 	later, err := r.bill.recordCharge(outcome.Finished)
 	if err != nil {
 		return unrecorded(err)
 	}
 	r.answerBegan()
+	r.noteFinish(body)
 	r.store(body)
 	r.begin("application/json", len(body))
 	sent := r.response.send(body)

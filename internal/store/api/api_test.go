@@ -377,7 +377,7 @@ func TestRefusalsCarryRetryHeaders(t *testing.T) {
 		if retry := got.header.Get("Retry-After"); (kind.Status == 429 || kind.Status == 503) != (retry == "2") {
 			t.Errorf("%v: Retry-After %q", kind, retry)
 		}
-		if final := got.header.Get("X-Should-Retry"); (kind.Status == 409 || kind.Status == 412 || kind.Status == 500) != (final == "false") {
+		if final := got.header.Get("X-Should-Retry"); kind.Final() != (final == "false") {
 			t.Errorf("%v: X-Should-Retry %q", kind, final)
 		}
 		id := got.header.Get("X-Request-Id")

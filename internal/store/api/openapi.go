@@ -103,9 +103,10 @@ func (rt *Router) openAPI() *huma.OpenAPI {
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
 			Title: "Sovereign", Version: Version,
-			Description: "Model improvement gateway and management API. Every path under /v1 is served under /api/v1 as well.",
+			Description: "Model improvement gateway and management API. " +
+				"Every path under /v1 is served under /api/v1 as well, and /v2 under /api/v2.",
 		},
-		Servers:    []*huma.Server{{URL: "/"}, {URL: "/api", Description: "The control plane and the older base path; /v1 only"}},
+		Servers:    []*huma.Server{{URL: "/"}, {URL: "/api", Description: "The control plane and the older base path"}},
 		Paths:      map[string]*huma.PathItem{},
 		Components: &huma.Components{Schemas: rt.registry, SecuritySchemes: map[string]*huma.SecurityScheme{"key": {Type: "http", Scheme: "bearer", Description: "A workspace API key"}}},
 	}
@@ -138,7 +139,11 @@ func (rt *Router) openAPI() *huma.OpenAPI {
 func documented(pattern string) string { return strings.ReplaceAll(pattern, "...}", "}") }
 
 func operationID(r Route) string {
-	words := strings.FieldsFunc(r.Path, func(c rune) bool { return strings.ContainsRune("/{}._", c) })
+	path := r.Path
+	if r.version2 {
+		path = r.Pattern() // the first version may have the same path
+	}
+	words := strings.FieldsFunc(path, func(c rune) bool { return strings.ContainsRune("/{}._", c) })
 	return strings.ToLower(r.Method) + "-" + strings.Join(words, "-")
 }
 

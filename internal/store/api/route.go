@@ -45,11 +45,12 @@ func (p Permission) grants(role tenant.Role) bool {
 // A Route is one operation.
 type Route struct {
 	Method     string
-	Path       string // below /v1 for keys, below / for the public, below /admin for operators
+	Path       string // below /v1 or /v2 for keys, below / for the public, below /admin for operators
 	Permission Permission
 	Summary    string
 
 	status          int
+	version2        bool   // served below /v2
 	spends          bool   // counts towards the abuse guard
 	flat            bool   // validation refusals are {"error": "text"}
 	secret          bool   // the answer shows a secret, and is not stored for an Idempotency-Key
@@ -76,6 +77,9 @@ func Creates(r *Route) { r.status = http.StatusCreated }
 
 // Accepts sets the status to 202: the work continues in the background.
 func Accepts(r *Route) { r.status = http.StatusAccepted }
+
+// Version2 serves the route below /v2 instead of /v1: it has the form of another vendor's second version.
+func Version2(r *Route) { r.version2 = true }
 
 // Spends counts the route towards the workspace's abuse guard.
 func Spends(r *Route) { r.spends = true }
@@ -178,7 +182,12 @@ func (p Permission) mount() string {
 }
 
 // Pattern returns the route's full path.
-func (r Route) Pattern() string { return r.Permission.mount() + r.Path }
+func (r Route) Pattern() string {
+	if r.version2 {
+		return "/v2" + r.Path
+	}
+	return r.Permission.mount() + r.Path
+}
 
 // None is the input of a route without parameters or body.
 type None struct{}

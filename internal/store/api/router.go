@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -48,7 +49,7 @@ type Router struct {
 	guard    *limit.Windows[tenant.ID]
 }
 
-// NewRouter serves the routes for keys and the public, under /v1 and equally under /api/v1.
+// NewRouter serves the routes for keys and the public. Those under /v1 and /v2 are equally under /api/v1 and /api/v2.
 func NewRouter(c Config, routes []Route) (*Router, error) {
 	rt, err := newRouter(c, routes, func(p Permission) bool { return p != Operator })
 	if err != nil {
@@ -211,19 +212,55 @@ func (rt *Router) send(w http.ResponseWriter, r *http.Request, route *Route, out
 	}
 }
 
-// unknown answers a request that no route matches: 405 with Allow where another method would match, else 404.
+// unknown answers a request that no route matches: 405 with Allow where another method would match, else 404. A browser
+// that asks for the root is sent to the documentation.
 func (rt *Router) unknown(w http.ResponseWriter, r *http.Request) {
-	var allowed []string
+	if allowed := strings.Join(rt.methods(r.URL), ", "); allowed != "" {
+		w.Header().Set("Allow", allowed)
+		edge.Refuse(w, r, fault.MethodNotAllowed.New("this path takes %s", allowed))
+		return
+	}
+	if r.URL.Path != "/" || len(rt.methods(documentation)) == 0 {
+		edge.Refuse(w, r, edge.NoPath(r.URL.Path, rt.meant(r.URL.Path)))
+		return
+	}
+	if r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") {
+		w.Header().Set("Location", documentation.Path)
+		w.WriteHeader(http.StatusFound)
+		return
+	}
+	edge.Refuse(w, r, fault.Missing.New("no such path: /; the API is below /v1, and described at %s", documentation.Path))
+}
+
+var documentation = &url.URL{Path: "/docs"}
+
+// methods returns the methods that a path takes: none if there is no such path.
+func (rt *Router) methods(path *url.URL) (allowed []string) {
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
-		probe := &http.Request{Method: method, URL: r.URL, Host: r.Host}
+		probe := &http.Request{Method: method, URL: path}
 		if _, pattern := rt.mux.Handler(probe); pattern != "" && pattern != "/" {
 			allowed = append(allowed, method)
 		}
 	}
-	if len(allowed) > 0 {
-		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		edge.Refuse(w, r, fault.MethodNotAllowed.New("this path takes %s", strings.Join(allowed, ", ")))
-		return
+	return allowed
+}
+
+// meant returns the path that a caller probably meant, or nothing: one without the version, with it twice, with another
+// prefix or with a slash at the end.
+func (rt *Router) meant(path string) string {
+	const mostSegments = 6 // that are tried, since a caller without a key can ask
+	path = strings.TrimRight(path, "/")
+	for range mostSegments {
+		for _, candidate := range []string{path, "/v1" + path} {
+			if len(rt.methods(&url.URL{Path: candidate})) > 0 {
+				return candidate
+			}
+		}
+		next := strings.IndexByte(strings.TrimPrefix(path, "/"), '/')
+		if next < 0 {
+			break
+		}
+		path = path[next+1:]
 	}
-	edge.Refuse(w, r, fault.Missing.New("no such path"))
+	return ""
 }

@@ -4,9 +4,6 @@ package embed
 
 import (
 	"cmp"
-	"encoding/base64"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -33,12 +30,6 @@ type API struct {
 	MaxTexts int      // maximum of texts in one call
 }
 
-// The values of encoding_format.
-const (
-	formatFloat  = "float"
-	formatBase64 = "base64"
-)
-
 // Decode reads a request. A parameter that the API cannot express is refused by name. Input in tokens is refused,
 // because another model has other tokens.
 func (api API) Decode(body []byte) (*Request, error) {
@@ -56,7 +47,7 @@ func (api API) Decode(body []byte) (*Request, error) {
 	var request struct {
 		Input          jsontext.Value `json:"input"`
 		Dimensions     *int64         `json:"dimensions"`
-		EncodingFormat string         `json:"encoding_format"`
+		EncodingFormat Encoding       `json:"encoding_format"`
 	}
 	if err := json.Unmarshal(body, &request); err != nil {
 		return nil, chat.DecodeFault(err)
@@ -73,14 +64,14 @@ func (api API) Decode(body []byte) (*Request, error) {
 		r.Extra[name] = text
 	}
 	maps.DeleteFunc(r.Extra, func(_, text string) bool { return text == "" })
-	format := cmp.Or(request.EncodingFormat, formatFloat)
+	format := cmp.Or(request.EncodingFormat, Float)
 	switch {
-	case format != formatFloat && format != formatBase64:
+	case format != Float && format != Base64:
 		return nil, fault.Invalid("encoding_format", "must be float or base64")
 	case request.Dimensions != nil && (*request.Dimensions < 1 || *request.Dimensions > math.MaxInt32):
 		return nil, fault.Invalid("dimensions", "must be a whole number of at least 1")
 	}
-	r.base64 = format == formatBase64
+	r.base64 = format == Base64
 	return r, r.readInput(request.Input, api)
 }
 
@@ -137,21 +128,14 @@ func (r *Request) Answer(model string, vectors [][]float64, tokens *int64) ([]by
 	return json.Marshal(&answer, jsontext.AllowInvalidUTF8(true))
 }
 
-// encodeVector returns v in the requested encoding. Base64 holds little-endian float32, as OpenAI's SDKs read it.
+// encodeVector returns v in the requested encoding.
 func (r *Request) encodeVector(v []float64) (any, error) {
-	if len(v) == 0 {
-		return nil, errors.New("a vector is empty")
-	}
-	if !r.base64 {
+	switch {
+	case len(v) == 0:
+		return nil, errEmpty
+	case r.base64:
+		return pack(v)
+	default:
 		return v, nil
 	}
-	raw := make([]byte, 0, 4*len(v))
-	for _, x := range v {
-		narrow := float32(x)
-		if math.IsInf(float64(narrow), 0) {
-			return nil, errors.New("a number of a vector is too large")
-		}
-		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(narrow))
-	}
-	return base64.StdEncoding.EncodeToString(raw), nil
 }

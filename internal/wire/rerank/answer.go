@@ -70,6 +70,16 @@ type providerResult struct {
 // Render converts a provider's answer in the common shape: results or data, and optionally an id, a model and a usage.
 // It fails when there is no result, when a result has no score, and when its index is out of range or repeated.
 func Render(request *Request, answer []byte, fallbackID string) ([]byte, *Counts, error) {
+	read, err := readAnswer(request, answer, fallbackID)
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := json.Marshal(read, lenient)
+	return text, read.Usage, err
+}
+
+// readAnswer reads a provider's answer.
+func readAnswer(request *Request, answer []byte, fallbackID string) (*Answer, error) {
 	var decoded struct {
 		ID      string           `json:"id"`
 		Model   string           `json:"model"`
@@ -78,14 +88,14 @@ func Render(request *Request, answer []byte, fallbackID string) ([]byte, *Counts
 		Usage   jsontext.Value   `json:"usage"`
 	}
 	if err := json.Unmarshal(answer, &decoded, lenient); err != nil {
-		return nil, nil, fmt.Errorf("the answer is not that of a reranker: %w", err)
+		return nil, fmt.Errorf("the answer is not that of a reranker: %w", err)
 	}
 	if decoded.Results == nil {
 		decoded.Results = decoded.Data
 	}
 	results, err := rank(decoded.Results, len(request.Documents))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	results = results[:request.limit(len(results))]
 	if request.ReturnDocuments {
@@ -93,12 +103,10 @@ func Render(request *Request, answer []byte, fallbackID string) ([]byte, *Counts
 			results[i].Document = &Text{request.Documents[r.Index].Text}
 		}
 	}
-	rendered := Answer{
+	return &Answer{
 		ID: cmp.Or(decoded.ID, fallbackID), Model: cmp.Or(decoded.Model, request.Model),
 		Results: results, Usage: readUsage(decoded.Usage),
-	}
-	text, err := json.Marshal(&rendered, lenient)
-	return text, rendered.Usage, err
+	}, nil
 }
 
 // rank checks the results and sorts them by descending score. Equal scores keep the order of the documents.

@@ -1,4 +1,5 @@
-// Package rerank implements POST /v1/rerank: it decodes the request and converts a provider's answer. It does no I/O.
+// Package rerank implements POST /v1/rerank, and POST /v2/rerank as Cohere's clients call it: it decodes the request
+// and converts a provider's answer. It does no I/O.
 package rerank
 
 import (

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -266,41 +265,6 @@ func (q *chatRequest) userText() string {
 }
 
 func (q *chatRequest) lastMessage() *message { return &q.Messages[len(q.Messages)-1] }
-
-// toolsToCall returns the tools that the answer calls: the one that tool_choice names, or those that the user's text
-// names, or the first one if a call is required. After a tool's result it returns none.
-func (q *chatRequest) toolsToCall() []int {
-	mode := q.ToolChoice.mode
-	if mode == none || len(q.Tools) == 0 || q.lastMessage().Role == "tool" {
-		return nil
-	}
-	if q.ToolChoice.name != "" {
-		return []int{q.toolIndex(q.ToolChoice.name)}
-	}
-	var all []int
-	text := normalizeWords(q.userText())
-	for i, t := range q.Tools {
-		if strings.Contains(text, normalizeWords(t.Function.Name)) {
-			all = append(all, i)
-		}
-	}
-	if len(all) == 0 && mode == required {
-		all = []int{0}
-	}
-	if len(all) > 1 && q.ParallelToolCalls != nil && !*q.ParallelToolCalls {
-		all = all[:1]
-	}
-	return all
-}
-
-// normalizeWords returns the lower-case words of s, separated and surrounded by spaces: get_weather is found in "Get
-// weather, please", and get is not found in "forget".
-func normalizeWords(s string) string {
-	words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
-	})
-	return " " + strings.Join(words, " ") + " "
-}
 
 // UnmarshalJSONFrom reads a string, an array of parts, or null.
 func (c *content) UnmarshalJSONFrom(dec *jsontext.Decoder) error {

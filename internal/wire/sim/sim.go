@@ -11,6 +11,10 @@
 // counts as at least one. A content part that is not text counts as 85. No answer exceeds max_tokens or the model's
 // maximum, including reasoning.
 //
+// A chat calls a tool when tool_choice names or requires one. With auto, it calls those that the user's last text names
+// or, failing that, the one that shares a word of its name or two of its description with that text. Its arguments are
+// made up from the schema. After the tools' results it answers in text, so that an agent can be tried offline.
+//
 // A request may set the model's behaviour in its member sim. All members are optional:
 //
 //	seed         of the answers

@@ -75,6 +75,55 @@ func TestToolsAreCalledByChoiceOrByName(t *testing.T) {
 	}
 }
 
+// What agents ask seldom names the tool: the words decide.
+func TestAToolThatFitsIsCalledUnasked(t *testing.T) {
+	tool := func(name, description string) string {
+		return fmt.Sprintf(`{"type":"function","function":{"name":%q,"description":%q}}`, name, description)
+	}
+	tools := `"tools":[` + strings.Join([]string{
+		tool("get_weather", "Get the current weather for a city"), tool("searchFlights", "Find connections between two airports"),
+		tool("calculator", "Evaluates arithmetic expressions, with sums and products"),
+	}, ",") + `]`
+	for question, want := range map[string]string{
+		"What is the weather in Ulm?":                    "get_weather",
+		"Is there a flight to Rome?":                     "searchFlights",
+		"Which connections are there between airports?":  "searchFlights",
+		"Evaluate this arithmetic expression: 2 + 2":     "calculator",
+		"What is the current state of the city's parks?": "get_weather", // two words of its description
+		"Who is the current president?":                  "",            // one word alone
+		"Can you get me the user's tool, please?":        "",            // nothing but weak words
+		"How are you?": "",
+	} {
+		for _, choice := range []string{"", `,"tool_choice":"auto"`, `,"tool_choice":"none"`} {
+			var called string
+			for _, call := range askChat(t, "sim/chat", chatBody(question, tools+choice)).Choices[0].Message.ToolCalls {
+				called += call.Function.Name
+			}
+			if want := map[bool]string{false: want}[strings.Contains(choice, "none")]; called != want {
+				t.Errorf("%s %s: %q is called, want %q", question, choice, called, want)
+			}
+		}
+	}
+}
+
+// An agent ends: whatever follows the result, there is no second call for the same text, and one for the next.
+func TestAToolIsCalledOnceForEachTextOfTheUser(t *testing.T) {
+	ask := `{"role":"user","content":"What is the weather in Ulm?"}`
+	called := `{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"get_weather","arguments":"{}"}}]}`
+	result := `{"role":"tool","tool_call_id":"call_1","content":"21 degrees of weather"}`
+	for messages, calls := range map[string]int{
+		ask:                               1,
+		ask + "," + called + "," + result: 0,
+		ask + "," + called + "," + result + `,{"role":"system","content":"Answer about the weather now."}`:                                 0,
+		ask + "," + called + "," + result + `,{"role":"assistant","content":"Warm."},{"role":"user","content":"And the weather in Bonn?"}`: 1,
+	} {
+		h := askChat(t, "sim/chat", `{"model":"m","messages":[`+messages+`],"tools":[`+weather+`]}`)
+		if got := len(h.Choices[0].Message.ToolCalls); got != calls {
+			t.Errorf("%d calls after %s", got, messages)
+		}
+	}
+}
+
 func TestAToolResultIsAnsweredWithText(t *testing.T) {
 	body := `{"model":"m","messages":[{"role":"user","content":"get_weather"},` +
 		`{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"get_weather","arguments":"{}"}}]},` +

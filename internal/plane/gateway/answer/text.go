@@ -27,6 +27,27 @@ func ChoicesText(choices []byte) []byte {
 	return text
 }
 
+// FinishReasons returns why the choices of a chat's answer have finished, in their order. For a response it returns its
+// status.
+func FinishReasons(body []byte) (reasons []string) {
+	var decoded struct {
+		Choices []struct {
+			Reason string `json:"finish_reason"`
+		} `json:"choices"`
+		Status string `json:"status"`
+	}
+	if lenient.Decode(body, &decoded) != nil {
+		return nil
+	}
+	for _, c := range decoded.Choices {
+		reasons = append(reasons, c.Reason)
+	}
+	if len(reasons) == 0 && decoded.Status != "" {
+		return []string{decoded.Status}
+	}
+	return reasons
+}
+
 // textMembers are the members of a message that hold text of a model, as a string or in parts.
 var textMembers = map[string]bool{"content": true, "reasoning_content": true, "reasoning": true, "refusal": true}
 

@@ -17,7 +17,7 @@ import (
 // Measuring a prompt takes time, for a long one more than sending it. It is skipped where the wallet has plenty: then
 // one token is assumed for every byte, which is an upper bound except for media.
 func (p *Plan) Hold(q *request.Request, maxTokens int64, free func() money.Nano) money.Nano {
-	if q.Endpoint != request.Rerank && !q.HasMedia() {
+	if q.Endpoint.Kind != live.Rerank && !q.HasMedia() {
 		if rough := p.worst(q, maxTokens, token.Most(len(q.Body))); rough <= free()/plentyFactor {
 			return rough
 		}

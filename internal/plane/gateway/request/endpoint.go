@@ -13,7 +13,8 @@ type Endpoint struct {
 	Name     string // in usage rows, metrics and spans
 	Path     string // below a provider's base URL
 	Kind     live.Kind
-	Stateful bool // a request may continue another one, so that no two are the same
+	Stateful bool   // a request may continue another one, so that no two are the same
+	Form     string // of its answers, where another endpoint has the same name
 
 	content     string // the member that is required
 	mustBeList  bool   // that member must be a list
@@ -42,8 +43,12 @@ var (
 	}
 	Embeddings = &Endpoint{
 		Name: "embeddings", Path: upstream.EmbeddingsPath, Kind: live.Embedding, content: "input", maxElements: maxElements,
-		prompt:  []string{"input"},
-		readers: map[string]reader{"model": readModel, "models": readFallbacks},
+		prompt: []string{"input"},
+		readers: map[string]reader{
+			"model": readModel, "models": readFallbacks, "encoding_format": readEncoding,
+			"embedding_type": readOwnEncoding, "output_dtype": readOwnEncoding,
+		},
+		check: defaultEncoding,
 	}
 	Rerank = &Endpoint{
 		Name: "rerank", Path: upstream.RerankPath, Kind: live.Rerank, content: "documents", mustBeList: true, maxElements: maxElements,
@@ -61,6 +66,8 @@ var (
 			"service_tier": readTier, "store": readStore, "input": readInput,
 		},
 	}
+	// RerankV2 is Rerank with the answer of Cohere's API.
+	RerankV2 = rerankV2()
 	// Internal is Chat for the product's own requests: to one model, for a whole answer.
 	Internal = internal()
 )
@@ -71,6 +78,12 @@ func internal() *Endpoint {
 	for _, name := range []string{"models", "stream", "stream_options"} {
 		e.readers[name] = refuseMember
 	}
+	return &e
+}
+
+func rerankV2() *Endpoint {
+	e := *Rerank
+	e.Form = "v2"
 	return &e
 }
 

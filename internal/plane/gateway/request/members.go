@@ -2,6 +2,7 @@ package request
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/plane/gateway/lenient"
 	"sovereign/internal/text/token"
+	"sovereign/internal/wire/embed"
 	"sovereign/internal/wire/rerank"
 )
 
@@ -91,6 +93,36 @@ func readQuestion(q *Request) (err error) {
 
 func readQuery(q *Request, value []byte) error {
 	q.QueryTokens = token.Body(value).High
+	return nil
+}
+
+// readEncoding notes how the vectors of an answer are to be written. Another encoding than OpenAI's is left to the
+// provider.
+func readEncoding(q *Request, value []byte) error {
+	switch string(value) {
+	case `"float"`:
+		q.Encoding = embed.Float
+	case `"base64"`:
+		q.Encoding = embed.Base64
+	default:
+		q.ownEncoding = true
+	}
+	return nil
+}
+
+// readOwnEncoding notes that a provider's own member says how vectors are written.
+func readOwnEncoding(q *Request, _ []byte) error {
+	q.ownEncoding = true
+	return nil
+}
+
+// defaultEncoding sets the encoding of a request that names none.
+func defaultEncoding(q *Request) error {
+	if q.ownEncoding {
+		q.Encoding = ""
+	} else {
+		q.Encoding = cmp.Or(q.Encoding, embed.Float)
+	}
 	return nil
 }
 

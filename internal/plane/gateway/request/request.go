@@ -11,6 +11,7 @@ import (
 	"sovereign/internal/plane/infer"
 	"sovereign/internal/text/scan"
 	"sovereign/internal/text/token"
+	"sovereign/internal/wire/embed"
 	"sovereign/internal/wire/rerank"
 	"sovereign/internal/wire/upstream"
 )
@@ -48,6 +49,7 @@ type Parsed struct {
 	Fallbacks    []string        // models that the caller names; nil if it names none
 	Elements     int             // length of the content, if that is a list
 	Question     *rerank.Request // for Rerank
+	Encoding     embed.Encoding  // of the vectors that the caller wants; empty leaves it to the provider
 	QueryTokens  int64           // upper bound of the tokens of a reranker's query
 	Stored       string          // the member that refers to data stored at the provider
 	Priced       string          // the member that asks for something with a price of its own, which no hold covers
@@ -55,6 +57,7 @@ type Parsed struct {
 
 	membersArray [12]scan.Member // backs Members of most requests
 	bounds       *token.Bounds   // once they were computed
+	ownEncoding  bool            // a provider's own member names the encoding
 }
 
 // Bounds of what a caller may ask for.
@@ -149,19 +152,17 @@ func (q *Request) checkContent(m scan.Member) error {
 // MaxSearches returns the most searches that a reranker may charge for. A search is a query with up to a hundred
 // documents, of which a long one counts as several. It is 0 for other endpoints.
 func (q *Request) MaxSearches() int64 {
-	if q.Endpoint != Rerank {
+	if q.Endpoint.Kind != live.Rerank {
 		return 0
 	}
 	const longDocument = 250 // tokens of a document and the query
-	return (int64(q.Elements)+(q.Tokens().High+int64(q.Elements)*q.QueryTokens)/longDocument)/documentsPerSearch + 1
+	return (int64(q.Elements)+(q.Tokens().High+int64(q.Elements)*q.QueryTokens)/longDocument)/rerank.DocumentsPerSearch + 1
 }
 
 // MinSearches returns the searches that a reranker has made at least.
 func (q *Request) MinSearches() int64 {
-	return (int64(q.Elements) + documentsPerSearch - 1) / documentsPerSearch
+	return rerank.Searches(q.Elements)
 }
-
-const documentsPerSearch = 100
 
 // promptMembers returns the members that are part of the prompt.
 func (q *Request) promptMembers() (parts []scan.Member) {
