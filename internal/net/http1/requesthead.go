@@ -171,11 +171,15 @@ func (sc *serverConn) updateHeader(n int) bool {
 	return h.length >= 0 && len(h.header) == n-1 // all lines but Host
 }
 
-// parseLength parses a Content-Length.
-func (h *requestHead) parseLength(value string) bool {
-	n, err := strconv.ParseUint(value, 10, 62)
-	h.length = int64(n)
-	return err == nil
+func (h *requestHead) parseLength(value string) (ok bool) {
+	h.length, ok = parseLength(value)
+	return ok
+}
+
+// parseLength parses a Content-Length: decimal digits and nothing else.
+func parseLength(value string) (n int64, ok bool) {
+	length, err := strconv.ParseUint(value, 10, 62)
+	return int64(length), err == nil
 }
 
 // parseField parses a line of a head. It returns false for one that is not served here: an unsupported field, or

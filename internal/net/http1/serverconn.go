@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sovereign/internal/base/panics"
 	"sovereign/internal/net/socket"
 )
 
@@ -62,34 +63,42 @@ func newServerConn(s *Server, conn net.Conn) *serverConn {
 	return sc
 }
 
-// run serves requests until the connection ends or is handed off.
+// run serves the connection, and then closes it or hands it off. A panic closes it.
 func (sc *serverConn) run() {
+	defer panics.Contain(sc.server.Log, "the fast lane")
+	handOff := false
+	defer func() {
+		if sc.server.untrack(sc); !handOff {
+			_ = sc.conn.Close()
+		}
+	}()
 	sc.server.track(sc)
+	if handOff = sc.serveAll(); handOff {
+		sc.server.untrack(sc)
+		sc.handOff()
+	} else if sc.request != nil && sc.request.body.remaining > 0 {
+		sc.linger()
+	}
+}
+
+// serveAll serves requests until the connection ends, or brings one for the fallback server: then it returns true.
+func (sc *serverConn) serveAll() (foreign bool) {
 	for sc.setIdle() {
 		target, result := sc.readHead()
-		if result == headClosed {
-			break
-		}
-		if result == headForeign {
-			sc.handOff()
-			return
+		if result != headPlain {
+			return result == headForeign
 		}
 		if !sc.setActive() || !sc.serve(target) {
 			break
 		}
 	}
-	if sc.request != nil && sc.request.body.remaining > 0 {
-		sc.linger()
-	}
-	sc.server.untrack(sc)
-	_ = sc.conn.Close()
+	return false
 }
 
 // handOff passes the connection to the fallback server, without a deadline.
 func (sc *serverConn) handOff() {
-	sc.server.untrack(sc)
 	_ = sc.conn.SetReadDeadline(time.Time{})
-	sc.server.Fallback(&replayConn{Conn: sc.conn, pending: bytes.Clone(sc.buffer[sc.start:sc.end])})
+	sc.server.Fallback(newStrictConn(sc.conn, bytes.Clone(sc.buffer[sc.start:sc.end])))
 }
 
 // A headResult says what readHead has found.
@@ -142,7 +151,7 @@ func (sc *serverConn) readHead() (target *url.URL, result headResult) {
 	}
 }
 
-// awaitRequest waits for the first bytes of the next request. It skips the CR LF that some clients send after a body.
+// awaitRequest waits for the first bytes of the next request. It skips one CR LF, which some clients send after a body.
 // To save system calls, a deadline that was set within the last second is left as it is.
 func (sc *serverConn) awaitRequest() bool {
 	const few = 4 // bytes, which every request has
@@ -156,8 +165,8 @@ func (sc *serverConn) awaitRequest() bool {
 			return false
 		}
 	}
-	if rest := bytes.TrimLeft(sc.buffer[:few], "\r\n"); len(rest) < few {
-		sc.end = copy(sc.buffer, sc.buffer[few-len(rest):sc.end])
+	if rest, found := bytes.CutPrefix(sc.buffer[:sc.end], []byte("\r\n")); found {
+		sc.end = copy(sc.buffer, rest)
 	}
 	return true
 }
