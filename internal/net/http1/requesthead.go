@@ -46,6 +46,7 @@ func (sc *serverConn) mayBecomePlain(begun []byte) bool {
 	if string(begun[:n]) != method[:n] {
 		return false
 	}
+	var hosts, lengths int
 	for first := true; ; first = false {
 		raw, rest, whole := bytes.Cut(begun, []byte("\n"))
 		if !whole {
@@ -55,9 +56,16 @@ func (sc *serverConn) mayBecomePlain(begun []byte) bool {
 		if first {
 			plain = plain && sc.parseRequestLine(raw) != nil
 		} else if plain {
-			_, _, plain = parseField(raw)
+			var name string
+			name, _, plain = parseField(raw)
+			switch name {
+			case "Host":
+				hosts++
+			case "Content-Length":
+				lengths++
+			}
 		}
-		if !plain {
+		if !plain || hosts > 1 || lengths > 1 {
 			return false
 		}
 		begun = rest

@@ -155,7 +155,8 @@ func (sc *serverConn) readHead() (target *url.URL, result headResult) {
 // To save system calls, a deadline that was set within the last second is left as it is.
 func (sc *serverConn) awaitRequest() bool {
 	const few = 4 // bytes, which every request has
-	for sc.end < few {
+	emptyLine := []byte("\r\n")
+	for sc.end < few && bytes.IndexByte(bytes.TrimPrefix(sc.buffer[:sc.end], emptyLine), '\n') < 0 {
 		if now := time.Now(); now.Sub(sc.idleDeadlineSet) > time.Second {
 			sc.idleDeadlineSet = now
 			_ = sc.conn.SetReadDeadline(now.Add(sc.server.IdleTimeout))
@@ -165,7 +166,7 @@ func (sc *serverConn) awaitRequest() bool {
 			return false
 		}
 	}
-	if rest, found := bytes.CutPrefix(sc.buffer[:sc.end], []byte("\r\n")); found {
+	if rest, found := bytes.CutPrefix(sc.buffer[:sc.end], emptyLine); found {
 		sc.end = copy(sc.buffer, rest)
 	}
 	return true
