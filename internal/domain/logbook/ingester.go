@@ -39,7 +39,7 @@ type Ingester struct {
 	read     func([]byte) (*capture.Row, error) // capture.Parse, except in tests
 	setAside atomic.Int64                       // rows that could not be read or stored
 	ingested atomic.Pointer[spool.Position]     // at, for readers without the lock
-	written  chan struct{}                  // receives a value when there may be something to checkpoint
+	written  chan struct{}                      // receives a value when there may be something to checkpoint
 }
 
 // acquire takes the lock for writing, or gives up with ctx.

@@ -65,7 +65,13 @@ func (o *Operator) verify(ctx context.Context, _ tenant.Caller, _ api.None) (Pro
 	if err := o.poster.Drain(ctx); err != nil {
 		return Proof{}, err
 	}
-	return o.store.Verify(ctx)
+	proof, err := o.store.Verify(ctx)
+	if err != nil {
+		return proof, err
+	}
+	aside, err := o.poster.SetAside()
+	proof.report(aside)
+	return proof, err
 }
 
 type usageOf struct {
