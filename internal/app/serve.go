@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"sovereign/internal/base/limit"
+	"sovereign/internal/base/panics"
 	"sovereign/internal/net/http1"
 	"sovereign/internal/plane/edge"
 )
@@ -55,6 +56,7 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 		slots: limit.NewBudget(c.Limits.Connections), failed: make(chan error, 3),
 	}
 	s.log = newLog(c, s.level, logs)
+	slog.SetDefault(s.log) // for packages that have none, such as panics
 	if err := s.cert.load(c.TLS); err != nil {
 		return err
 	}
@@ -222,13 +224,14 @@ func (s *server) openTLS(config *tls.Config) net.Listener {
 // accept runs what accepts the API's connections, and hands them over. Open ones can be handed over after the listener
 // is closed: the API's server closes the handover.
 func (s *server) accept(serve func() error) {
-	if err := serve(); !errors.Is(err, net.ErrClosed) {
+	if err := panics.Call(s.log, "accepting connections", serve); !errors.Is(err, net.ErrClosed) {
 		s.failed <- fmt.Errorf("API: %w", err)
 	}
 }
 
 func (s *server) run(name string, server *http.Server, l net.Listener) {
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+	err := panics.Call(s.log, name, func() error { return server.Serve(l) })
+	if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		s.failed <- fmt.Errorf("%s: %w", name, err)
 	}
 }

@@ -30,7 +30,9 @@ func (b *process) poison(isPoisonous func(request string) bool) {
 	}
 }
 
-func isRequest(name string) func(string) bool { return func(request string) bool { return request == name } }
+func isRequest(name string) func(string) bool {
+	return func(request string) bool { return request == name }
+}
 
 // proofOf is what an operator is shown.
 func (b *process) proofOf() Proof {
