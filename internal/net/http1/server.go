@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"sovereign/internal/base/panics"
 )
 
 // A Server is a fast path in front of net/http's server. It answers plain requests itself. When a connection brings any
@@ -50,7 +52,19 @@ func (s *Server) Serve(l net.Listener) error {
 		s.conns = map[*serverConn]struct{}{}
 	}
 	s.mutex.Unlock()
-	return acceptAll(l, func(conn net.Conn) { go newServerConn(s, conn).run() })
+	return acceptAll(l, func(conn net.Conn) { go s.serve(conn) })
+}
+
+// serve serves a connection, and closes it unless it was handed off. A panic closes it.
+func (s *Server) serve(conn net.Conn) {
+	handedOff := false
+	err := panics.Call(s.Log, "the fast lane", func() error {
+		handedOff = newServerConn(s, conn).run()
+		return nil
+	})
+	if err != nil || !handedOff {
+		_ = conn.Close()
+	}
 }
 
 // acceptAll calls serve with every connection of a listener until Accept fails.

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"sovereign/internal/base/panics"
 	"sovereign/internal/net/socket"
 )
 
@@ -63,22 +62,18 @@ func newServerConn(s *Server, conn net.Conn) *serverConn {
 	return sc
 }
 
-// run serves the connection, and then closes it or hands it off. A panic closes it.
-func (sc *serverConn) run() {
-	defer panics.Contain(sc.server.Log, "the fast lane")
-	handOff := false
-	defer func() {
-		if sc.server.untrack(sc); !handOff {
-			_ = sc.conn.Close()
-		}
-	}()
+// run serves the connection until it ends, or hands it off: then it returns true.
+func (sc *serverConn) run() (handedOff bool) {
 	sc.server.track(sc)
-	if handOff = sc.serveAll(); handOff {
-		sc.server.untrack(sc)
+	defer sc.server.untrack(sc)
+	if sc.serveAll() {
 		sc.handOff()
-	} else if sc.request != nil && sc.request.body.remaining > 0 {
+		return true
+	}
+	if sc.request != nil && sc.request.body.remaining > 0 {
 		sc.linger()
 	}
+	return false
 }
 
 // serveAll serves requests until the connection ends, or brings one for the fallback server: then it returns true.
@@ -97,6 +92,7 @@ func (sc *serverConn) serveAll() (foreign bool) {
 
 // handOff passes the connection to the fallback server, without a deadline.
 func (sc *serverConn) handOff() {
+	sc.server.untrack(sc)
 	_ = sc.conn.SetReadDeadline(time.Time{})
 	sc.server.Fallback(newStrictConn(sc.conn, bytes.Clone(sc.buffer[sc.start:sc.end])))
 }
