@@ -169,8 +169,8 @@ func exchange(t *testing.T, s *process, raw string) string {
 	return string(all)
 }
 
-// A request that hides in another's body, by lengths that contradict each other, never reaches a provider. (A bare line
-// feed ends a line for net/http, so that it hides nothing: what follows is a separate request.)
+// A request that hides in another's body, by lengths that contradict each other, never reaches a provider. The vectors
+// of TestOnlyWhatEveryReaderSeesReachesTheProvider have many more.
 func TestARequestHiddenInAnotherReachesNoProvider(t *testing.T) {
 	t.Parallel()
 	s, provider := serveMock(t, map[string]string{"chat": "mock"})

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"sovereign/internal/base/panics"
 	"sovereign/internal/store/api"
 	"sovereign/internal/store/module"
 )
@@ -44,9 +45,30 @@ func (i *instance) start() {
 	}
 	for _, loop := range loops {
 		if loop.CallsModels {
-			b.calls.Go(func() { loop.Run(calling) })
+			b.calls.Go(func() { i.keepRunning(calling, loop) })
 		} else {
-			b.work.Go(func() { loop.Run(ctx) })
+			b.work.Go(func() { i.keepRunning(ctx, loop) })
+		}
+	}
+}
+
+// The pause after which a loop that panicked is started again. It doubles each time, up to the longest.
+const (
+	firstRestart   = time.Second
+	longestRestart = time.Minute
+)
+
+// keepRunning runs a loop until ctx ends. If it panics, it is started again.
+func (i *instance) keepRunning(ctx context.Context, loop module.Loop) {
+	for pause := firstRestart; ; pause = min(2*pause, longestRestart) {
+		err := panics.Call(i.log, loop.Name, func() error { loop.Run(ctx); return nil })
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
 		}
 	}
 }

@@ -25,6 +25,7 @@ type Config struct {
 	Storage          `embed:""`
 	Listen           string   `default:"127.0.0.1:8080" help:"Address of the API. With socket activation, the inherited socket is used instead."`
 	OperationsListen string   `default:"127.0.0.1:9090" help:"Address of metrics, health checks and profiles, for operators alone; \"off\" to serve none."`
+	OperationsHosts  []string `placeholder:"NAME" help:"Host names by which operators reach operations_listen, beside its own address and localhost. Requests for other hosts are refused."`
 	TLS              TLS      `embed:"" prefix:"tls-"`
 	TrustedProxies   []string `placeholder:"CIDR" help:"Proxies whose X-Forwarded-For header is trusted."`
 	FastLane         bool     `default:"true" negatable:"" help:"Serve plain inference requests with a leaner HTTP/1.1 server than net/http, which serves all others. Without TLS only."`
@@ -151,6 +152,11 @@ func (c *Config) complete() error {
 	if c.OperationsListen != "off" {
 		if _, _, err := net.SplitHostPort(c.OperationsListen); err != nil {
 			return bad("operations_listen", "%q is not an address such as 127.0.0.1:9090, nor off", c.OperationsListen)
+		}
+	}
+	for _, name := range c.OperationsHosts {
+		if name == "" || strings.ContainsAny(name, ":/ ") {
+			return bad("operations_hosts", "%q is not a host name such as metrics.internal", name)
 		}
 	}
 	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
@@ -288,6 +294,10 @@ func stays[T comparable](key string, at func(*Config) *T) fixed {
 var unchangeable = []fixed{
 	stays("listen", func(c *Config) *string { return &c.Listen }),
 	stays("operations_listen", func(c *Config) *string { return &c.OperationsListen }),
+	{
+		"operations_hosts", func(was, is *Config) bool { return !slices.Equal(was.OperationsHosts, is.OperationsHosts) },
+		func(was, is *Config) { is.OperationsHosts = was.OperationsHosts },
+	},
 	stays("data_dir", func(c *Config) *string { return &c.DataDir }),
 	{
 		"database_url", func(was, is *Config) bool { return !was.DatabaseURL.Equal(is.DatabaseURL) },

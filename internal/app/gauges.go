@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sovereign/internal/base/money"
+	"sovereign/internal/base/panics"
 	"sovereign/internal/domain/catalog"
 )
 
@@ -28,6 +29,8 @@ func (i *instance) gauges() []prometheus.Collector {
 			}
 			return 1
 		}),
+		gauge("sovereign_ledger_set_aside", "Charges that the ledger cannot hold, and that are kept beside the journal.", func() float64 { return float64(i.state.poster.SetAsideCount()) }),
+		counter("sovereign_panics_total", "Panics that were contained.", func() float64 { return float64(panics.Count()) }),
 		gauge("sovereign_cache_bytes", "Bytes of answers that are remembered.", func() float64 {
 			_, bytes := i.plane.cache.Stats()
 			return float64(bytes)
@@ -39,6 +42,7 @@ func (i *instance) gauges() []prometheus.Collector {
 		counter("sovereign_log_too_large_total", "Chat exchanges that were too large to be logged.", func() float64 { return float64(i.state.recorder.Counts().TooLarge) }),
 		counter("sovereign_log_unreadable_total", "Chat exchanges whose request or answer could not be parsed for the log.", func() float64 { return float64(i.state.recorder.Counts().Unreadable) }),
 		counter("sovereign_log_lost_total", "Logged exchanges that were lost: the spool was full, or could not be written.", func() float64 { return float64(i.state.recorder.Counts().Lost) }),
+		counter("sovereign_log_set_aside_total", "Logged exchanges that could not be read or stored, and are lost.", func() float64 { return float64(i.state.ingester.SetAside()) }),
 		gauge("sovereign_buffered_bytes", "Bytes of request bodies held now.", func() float64 { return float64(i.plane.bounds.Buffered.Used()) }),
 		gauge("sovereign_serving", "1 while requests are served, 0 while the data is not ours.", func() float64 {
 			if i.gate() != nil {

@@ -3,9 +3,12 @@ package app
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/pprof"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel"
@@ -17,7 +20,7 @@ import (
 )
 
 // operations serves metrics, health checks and profiles to operators, without authentication: it is for the machine's
-// own network. The command line is not among the profiles, because it may hold a password.
+// own network, and behind ownHosts. The command line is not among the profiles, because it may hold a password.
 func (i *instance) operations() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(i.plane.metrics, promhttp.HandlerOpts{}))
@@ -28,6 +31,46 @@ func (i *instance) operations() http.Handler {
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return mux
+}
+
+// ownHosts refuses requests to any other host than this machine's loopback names, the address that the connection came
+// to, and the given names. A web page could otherwise read what is served here through its visitor's browser, by a name
+// of its own that resolves to this machine (DNS rebinding).
+func ownHosts(names []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := hostname(r.Host)
+		if !slices.Contains(names, host) && !isOwnAddress(host, r.Context().Value(http.LocalAddrContextKey)) {
+			http.Error(w, "the operations listener is not served for this Host; operations_hosts lists others", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hostname returns the host of a Host header or a listening address, without the port, the brackets of IPv6 and the dot
+// that may end a name.
+func hostname(hostport string) string {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
+}
+
+// isOwnAddress reports whether host is an address of the loopback interface, or the local one of a connection.
+func isOwnAddress(host string, local any) bool {
+	ip := net.ParseIP(host)
+	at, ok := local.(*net.TCPAddr)
+	return ip != nil && (ip.IsLoopback() || ok && at.IP.Equal(ip))
+}
+
+// operationsHosts are the names that operators use for the operations listener.
+func (c *Config) operationsHosts() []string {
+	names := []string{"localhost", hostname(c.OperationsListen)}
+	for _, name := range c.OperationsHosts {
+		names = append(names, hostname(name))
+	}
+	return names
 }
 
 // traces sends spans to the configured collector, if there is one. The returned function sends what is left.

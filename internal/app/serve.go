@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"sovereign/internal/base/limit"
+	"sovereign/internal/base/panics"
 	"sovereign/internal/net/http1"
 	"sovereign/internal/plane/edge"
 )
@@ -55,6 +56,7 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 		slots: limit.NewBudget(c.Limits.Connections), failed: make(chan error, 3),
 	}
 	s.log = newLog(c, s.level, logs)
+	slog.SetDefault(s.log) // for packages that have none, such as panics
 	if err := s.cert.load(c.TLS); err != nil {
 		return err
 	}
@@ -175,11 +177,11 @@ func (s *server) start(public, operations, socket net.Listener) {
 		ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog,
 	}
 	s.listener = edge.Listen(public, s.slots, &s.instance.plane.bounds.Timeout)
-	served := net.Listener(s.listener)
+	served := http1.Strict(s.listener)
 	switch config := s.cert.config(); {
 	case config != nil:
 		s.api.TLSConfig = config
-		served = tls.NewListener(served, config)
+		served = s.openTLS(config)
 	case s.config.FastLane:
 		served = s.openLane()
 	}
@@ -187,9 +189,10 @@ func (s *server) start(public, operations, socket net.Listener) {
 	go s.run("admin socket", s.admin, socket)
 	if operations != nil {
 		s.operations = &http.Server{
-			Handler: s.instance.operations(), ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog,
+			Handler: ownHosts(s.config.operationsHosts(), s.instance.operations()), ReadHeaderTimeout: l.HeaderTimeout,
+			ErrorLog: errorLog,
 		}
-		go s.run("operations", s.operations, operations)
+		go s.run("operations", s.operations, http1.Strict(operations))
 	}
 }
 
@@ -207,16 +210,28 @@ func (s *server) openLane() net.Listener {
 		ConnContext:   func(conn net.Conn) context.Context { return edge.ConnContext(context.Background(), conn) },
 		HeaderTimeout: l.HeaderTimeout, BodyTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout,
 	}
-	go func() { // open connections can be handed over after the listener is closed: the API's server closes others
-		if err := s.lane.Serve(s.listener); !errors.Is(err, net.ErrClosed) {
-			s.failed <- fmt.Errorf("API: %w", err)
-		}
-	}()
+	go s.accept(func() error { return s.lane.Serve(s.listener) })
 	return others
 }
 
+// openTLS checks what connections send after their handshake, as openLane does.
+func (s *server) openTLS(config *tls.Config) net.Listener {
+	secure := http1.NewStrictTLS(s.listener, config, s.config.Limits.HeaderTimeout)
+	go s.accept(secure.Serve)
+	return secure
+}
+
+// accept runs what accepts the API's connections, and hands them over. Open ones can be handed over after the listener
+// is closed: the API's server closes the handover.
+func (s *server) accept(serve func() error) {
+	if err := panics.Call(s.log, "accepting connections", serve); !errors.Is(err, net.ErrClosed) {
+		s.failed <- fmt.Errorf("API: %w", err)
+	}
+}
+
 func (s *server) run(name string, server *http.Server, l net.Listener) {
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+	err := panics.Call(s.log, name, func() error { return server.Serve(l) })
+	if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		s.failed <- fmt.Errorf("%s: %w", name, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
+	"sovereign/internal/base/panics"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/grade/judge"
 	"sovereign/internal/plane/infer"
@@ -26,11 +27,12 @@ type Client struct {
 	active      activeCounter
 	pause       time.Duration // before the first retry
 	concurrency atomic.Int64
+	parse       func(*judge.Instructions, []byte) (judge.Assessment, error) // Instructions.Read, except in tests
 }
 
 // NewClient returns a client that asks models and stores their answers in d.
 func NewClient(d *db.DB, models infer.Completer) *Client {
-	c := &Client{store: store{d}, models: models, pause: time.Second}
+	c := &Client{store: store{d}, models: models, pause: time.Second, parse: (*judge.Instructions).Read}
 	c.SetConcurrency(DefaultConcurrency)
 	return c
 }
@@ -80,9 +82,7 @@ func (c *Client) Ask(ctx context.Context, ws tenant.ID, q *Question) (Answer, er
 		return known, err
 	}
 	for attempt, waits := 1, 0; ; attempt++ {
-		done := c.active.enter(ws)
-		answer, err := c.askOnce(ctx, ws, q, digest[:])
-		others := done()
+		answer, others, err := c.askCounted(ctx, ws, q, digest[:])
 		if err == nil {
 			return answer, nil
 		}
@@ -111,6 +111,34 @@ func (c *Client) Ask(ctx context.Context, ws tenant.ID, q *Question) (Answer, er
 	}
 }
 
+// askCounted is askOnce, and returns how many other questions of the workspace are being asked. A panic is an answer that
+// is none: the next question may be a better one.
+func (c *Client) askCounted(
+	ctx context.Context, ws tenant.ID, q *Question, digest []byte,
+) (answer Answer, others int, err error) {
+	done := c.active.enter(ws)
+	err = panics.Call(nil, "asking a judge", func() error {
+		answer, err = c.askOnce(ctx, ws, q, digest)
+		return err
+	}, "workspace", ws, "model", q.Model)
+	if errors.As(err, new(*panics.Error)) {
+		answer, err = Answer{Failure: "unreadable: internal error"}, nil
+	}
+	return answer, done(), err
+}
+
+// read parses a judge's answer. If that panics, the answer is malformed: it is stored as such, and not asked for again.
+func (c *Client) read(told *judge.Instructions, body []byte) (assessment judge.Assessment, err error) {
+	err = panics.Call(nil, "parsing a judge's answer", func() error {
+		assessment, err = c.parse(told, body)
+		return err
+	})
+	if errors.As(err, new(*panics.Error)) {
+		err = &judge.Failure{Kind: judge.Malformed, Detail: "internal error"}
+	}
+	return assessment, err
+}
+
 // askOnce asks the model once, and stores its answer before it is charged.
 func (c *Client) askOnce(ctx context.Context, ws tenant.ID, q *Question, digest []byte) (Answer, error) {
 	var answer Answer
@@ -120,7 +148,7 @@ func (c *Client) askOnce(ctx context.Context, ws tenant.ID, q *Question, digest 
 		Keep: func(a *infer.Answer) error {
 			answer = Answer{Cost: a.Cost, RequestID: a.RequestID}
 			var failed *judge.Failure
-			assessment, err := q.Instructions.Read(a.Body)
+			assessment, err := c.read(q.Instructions, a.Body)
 			switch {
 			case errors.As(err, &failed):
 				answer.Failure = string(failed.Kind) + ": " + failed.Detail

@@ -5,11 +5,12 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"sovereign/internal/base/panics"
 	"sovereign/internal/base/tenant"
 )
 
 // ForEach calls do for every item, limit at a time, and returns the first error. After an error no other call begins;
-// those that have begun run to their end.
+// those that have begun run to their end. A panic is an error.
 func ForEach[T any](ctx context.Context, limit int64, items []T, do func(context.Context, T) error) error {
 	var group sync.WaitGroup
 	var failed atomic.Pointer[error]
@@ -20,7 +21,8 @@ func ForEach[T any](ctx context.Context, limit int64, items []T, do func(context
 				if failed.Load() != nil {
 					continue
 				}
-				if err := do(ctx, item); err != nil {
+				err := panics.Call(nil, "one of several questions", func() error { return do(ctx, item) })
+				if err != nil {
 					failed.CompareAndSwap(nil, &err)
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sovereign/internal/base/clock"
+	"sovereign/internal/base/panics"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/plane/capture"
 	"sovereign/internal/plane/spool"
@@ -35,8 +36,10 @@ type Ingester struct {
 	reportedLost  int64      // lost rows that were logged already
 	nextExpiry    clock.Time // no row expires before; zero when unknown
 
-	ingested atomic.Pointer[spool.Position] // at, for readers without the lock
-	written  chan struct{}                  // receives a value when there may be something to checkpoint
+	read     func([]byte) (*capture.Row, error) // capture.Parse, except in tests
+	setAside atomic.Int64                       // rows that could not be read or stored
+	ingested atomic.Pointer[spool.Position]     // at, for readers without the lock
+	written  chan struct{}                      // receives a value when there may be something to checkpoint
 }
 
 // acquire takes the lock for writing, or gives up with ctx.
@@ -70,7 +73,7 @@ func (c *Ingester) Newest(ctx context.Context) (clock.Time, error) {
 			return newest, err
 		}
 		for _, record := range batch.Records {
-			if row, err := capture.Parse(record); err == nil {
+			if row, err := c.parse(record); err == nil {
 				newest = max(newest, row.At)
 			}
 		}
@@ -82,9 +85,40 @@ func (c *Ingester) Newest(ctx context.Context) (clock.Time, error) {
 func NewIngester(d *db.DB, s *spool.Spool, source string, log *slog.Logger) *Ingester {
 	return &Ingester{
 		db: d, spool: s, source: source, log: log, families: map[tenant.ID]*families{}, writing: make(chan struct{}, 1),
-		written: make(chan struct{}, 1),
+		written: make(chan struct{}, 1), read: capture.Parse,
 	}
 }
+
+// SetAside returns how many rows could not be read or stored since the start, and are lost. Their bytes are not kept:
+// that would be beyond the retention that their workspace has chosen.
+func (c *Ingester) SetAside() int64 { return c.setAside.Load() }
+
+// parse parses a record. A panic is an error: one record must not block all that follow it.
+func (c *Ingester) parse(record []byte) (row *capture.Row, err error) {
+	err = panics.Call(c.log, "parsing a logged row", func() error {
+		row, err = c.read(record)
+		return err
+	})
+	return row, err
+}
+
+// parseAll parses the records of a batch, and sets aside those that cannot be parsed.
+func (c *Ingester) parseAll(records [][]byte) []*capture.Row {
+	rows := make([]*capture.Row, 0, len(records))
+	for _, record := range records {
+		row, err := c.parse(record)
+		if err != nil {
+			c.setAside.Add(1)
+			c.log.Error("a logged row is set aside: it cannot be read", "err", err)
+			continue
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// isPoisonous reports whether rows themselves are what failed, so that no retry can succeed.
+func isPoisonous(err error) bool { return db.IsDataError(err) || errors.As(err, new(*panics.Error)) }
 
 // The intervals of the tasks, and how much one batch holds: concurrent deletions wait for one batch.
 const (
@@ -137,7 +171,7 @@ func (c *Ingester) repeat(
 		case <-ctx.Done():
 			return
 		}
-		err := do(ctx)
+		err := panics.Call(c.log, failure, func() error { return do(ctx) })
 		if err != nil && ctx.Err() == nil && time.Now().After(quiet) {
 			quiet = time.Now().Add(logEvery)
 			c.log.Warn(failure, "err", err, "waiting_bytes", c.spool.State().Waiting)
@@ -226,10 +260,12 @@ func (c *Ingester) ingestBatch(ctx context.Context, end spool.Position) (more bo
 		c.log.Warn("a part of the spool cannot be read", "segment", batch.Next.Segment, "bytes", batch.Damaged)
 	}
 	c.trimFamilies()
-	err = c.commitBatch(ctx, batch, c.insertRows)
-	if db.IsDataError(err) { // one row must not block all that follow it
+	rows := c.parseAll(batch.Records)
+	err = c.commitBatch(ctx, batch.Next, rows, c.insertRows)
+	if isPoisonous(err) { // one row must not block all that follow it
 		c.log.Error("a batch of logged rows is refused; its rows are inserted one by one", "err", err)
-		err = c.commitBatch(ctx, batch, c.insertRowByRow)
+		clear(c.families) // what it added is not in the tables
+		err = c.commitBatch(ctx, batch.Next, rows, c.insertRowByRow)
 	}
 	if err != nil {
 		c.positionKnown = false // it may have committed all the same
@@ -245,18 +281,13 @@ func (c *Ingester) ingestBatch(ctx context.Context, end spool.Position) (more bo
 // effect after all.
 var errCursorMoved = errors.New("the log database has read further than was known")
 
-// commitBatch inserts a batch and moves the cursor behind it, in one transaction.
+// commitBatch inserts rows and moves the cursor behind them, in one transaction.
 func (c *Ingester) commitBatch(
-	ctx context.Context, batch spool.Batch, put func(context.Context, *db.Tx, []*capture.Row) error,
+	ctx context.Context, next spool.Position, rows []*capture.Row, put func(context.Context, *db.Tx, []*capture.Row) error,
 ) error {
-	rows, newest := make([]*capture.Row, 0, len(batch.Records)), c.newest
-	for _, record := range batch.Records {
-		row, err := capture.Parse(record)
-		if err != nil {
-			c.log.Error("a logged row cannot be read", "err", err)
-			continue
-		}
-		rows, newest = append(rows, row), max(newest, row.At)
+	newest := c.newest
+	for _, row := range rows {
+		newest = max(newest, row.At)
 		c.nextExpiry = min(c.nextExpiry, row.Expires)
 	}
 	defer c.signalWritten() // on failure too: it may have committed all the same
@@ -270,12 +301,12 @@ func (c *Ingester) commitBatch(
 			return errors.Join(err, errCursorMoved)
 		}
 		if len(rows) > 0 {
-			if err := put(ctx, tx, rows); err != nil {
+			if err := panics.Call(c.log, "storing logged rows", func() error { return put(ctx, tx, rows) }); err != nil {
 				return err
 			}
 		}
 		return db.Upsert(ctx, across, "log_cursors", []string{"source", "segment", "position", "at"}, 1,
-			[][]any{{c.source, batch.Next.Segment, batch.Next.Offset, newest}})
+			[][]any{{c.source, next.Segment, next.Offset, newest}})
 	})
 	if err != nil {
 		return fmt.Errorf("ingest %d logged rows: %w", len(rows), err)
@@ -292,14 +323,18 @@ var rowColumns = []string{
 	"chain", "response", "tools", "messages",
 }
 
-// insertRowByRow inserts rows one by one, each under a savepoint, and omits those that the database refuses.
+// insertRowByRow inserts rows one by one, each under a savepoint, and sets aside those that cannot be stored.
 func (c *Ingester) insertRowByRow(ctx context.Context, tx *db.Tx, rows []*capture.Row) error {
 	for _, row := range rows {
-		_, err := c.db.Tx(tx.Bind(ctx), func(tx *db.Tx) error { return c.insertRows(ctx, tx, []*capture.Row{row}) })
-		if db.IsDataError(err) {
+		_, err := c.db.Tx(tx.Bind(ctx), func(tx *db.Tx) error {
+			return panics.Call(c.log, "storing a logged row", func() error {
+				return c.insertRows(ctx, tx, []*capture.Row{row})
+			})
+		})
+		if isPoisonous(err) {
 			clear(c.families)
-			c.log.Error("a logged row is lost: the database cannot hold it", "row", row.ID, "request_id", row.Request,
-				"err", err)
+			c.setAside.Add(1)
+			c.log.Error("a logged row is set aside: it cannot be stored", "row", row.ID, "request_id", row.Request, "err", err)
 			continue
 		}
 		if err != nil {

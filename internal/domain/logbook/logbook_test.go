@@ -235,7 +235,7 @@ func TestEveryRowIsIngestedOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				if round == 1 {
-					if err := ingester.commitBatch(ctx, batch, ingester.insertRows); err != nil {
+					if err := ingester.commitBatch(ctx, batch.Next, ingester.parseAll(batch.Records), ingester.insertRows); err != nil {
 						t.Fatal(err)
 					}
 				}

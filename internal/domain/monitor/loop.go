@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sovereign/internal/base/clock"
+	"sovereign/internal/base/panics"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/judging"
@@ -43,7 +44,10 @@ func (l *Loop) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 			if l.serving() == nil {
-				polls.Go(func() { l.Poll(ctx) })
+				polls.Go(func() {
+					defer panics.Contain(l.log, "monitoring traffic")
+					l.Poll(ctx)
+				})
 			}
 		}
 	}

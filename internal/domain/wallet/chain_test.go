@@ -14,8 +14,8 @@ import (
 	"sovereign/internal/store/vault"
 )
 
-// sealed returns a ledger of three rounds of requests and a top-up, sealed, and what verifies it.
-func sealed(t *testing.T, d *db.DB) (b *process, find chaintest.Verifier) {
+// newSealer returns a sealer with the keys of a new vault.
+func newSealer(t *testing.T, d *db.DB) (*chain.Sealer, *vault.Vault) {
 	t.Helper()
 	root, err := vault.CreateRoot(filepath.Join(t.TempDir(), "root.key"))
 	if err != nil {
@@ -25,7 +25,13 @@ func sealed(t *testing.T, d *db.DB) (b *process, find chaintest.Verifier) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealer := chain.NewSealer(d, keys, slog.New(slog.DiscardHandler))
+	return chain.NewSealer(d, keys, slog.New(slog.DiscardHandler)), keys
+}
+
+// sealed returns a ledger of three rounds of requests and a top-up, sealed, and what verifies it.
+func sealed(t *testing.T, d *db.DB) (b *process, find chaintest.Verifier) {
+	t.Helper()
+	sealer, keys := newSealer(t, d)
 	b = startProcess(t, d, journaltest.NewDisk())
 	b.fund("ws_a", 1000)
 	b.fund("ws_b", 1000)

@@ -67,6 +67,11 @@ func (o *Operator) verify(ctx context.Context, _ tenant.Caller, in chain.Kept) (
 		proof, err = VerifyChain(ctx, all, keys, in.Head)
 		return err
 	})
+	if err != nil {
+		return proof, err
+	}
+	aside, err := o.poster.SetAside()
+	proof.report(aside)
 	return proof, err
 }
 

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/outcome"
+	"sovereign/internal/base/panics"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/journal"
@@ -33,6 +35,7 @@ type Poster struct {
 	funds   *funds.Funds
 	log     *slog.Logger
 	tx      func(context.Context, func(*db.Tx) error) (db.Version, error)
+	insert  func(context.Context, *db.Tx, map[tenant.ID][]*journal.Charge) (map[tenant.ID]money.Nano, error) // postUsage
 
 	mu        sync.Mutex       // serializes postings, and excludes them while memory is filled from the ledger
 	posted    journal.Position // the cursor as committed in the ledger
@@ -41,6 +44,8 @@ type Poster struct {
 	recovered bool             // Recover is done: what is posted from now on was settled in this process's memory
 	wake      chan struct{}    // wakes Run
 	behind    chan struct{}    // wakes Sync: a posting has failed
+
+	asideCount atomic.Int64 // charges that were set aside
 
 	lagMu       sync.Mutex       // protects the fields below; never held during I/O
 	behindSince time.Time        // since when entries wait beyond their turn; zero when none do
@@ -51,7 +56,8 @@ type Poster struct {
 // NewPoster returns a poster that posts j to the ledger in d and keeps f up to date.
 func NewPoster(d *db.DB, j *journal.Journal, f *funds.Funds, log *slog.Logger) *Poster {
 	return &Poster{
-		db: d, journal: j, funds: f, log: log, tx: d.Tx, wake: make(chan struct{}, 1), behind: make(chan struct{}, 1),
+		db: d, journal: j, funds: f, log: log, tx: d.Tx, insert: postUsage,
+		wake: make(chan struct{}, 1), behind: make(chan struct{}, 1),
 	}
 }
 
@@ -100,6 +106,9 @@ func (p *Poster) Recover(ctx context.Context) (Recovered, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	found := Recovered{Torn: p.journal.Torn}
+	if err := p.countSetAside(); err != nil {
+		return found, err
+	}
 	end := p.journal.End()
 	fresh := journal.Position{Segment: end.Segment + 1}
 	at, err := p.startPosition(ctx, end)
@@ -171,12 +180,11 @@ func (p *Poster) startPosition(ctx context.Context, end journal.Position) (journ
 func (p *Poster) Drain(ctx context.Context) error {
 	err := p.journal.Sync()
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	if err == nil {
-		err = p.drain(ctx, p.journal.Synced())
+		err = panics.Call(p.log, "posting the journal", func() error { return p.drain(ctx, p.journal.Synced()) })
 	}
-	until := p.read
-	p.mu.Unlock()
-	p.recordPosting(err == nil, until)
+	p.recordPosting(err == nil, p.read)
 	return err
 }
 
@@ -210,11 +218,21 @@ type batch struct {
 	next    journal.Position
 	charges map[tenant.ID][]*journal.Charge
 	paid    map[tenant.ID]money.Nano // what the wallets paid; nil until a transaction has reached its COMMIT
+
+	oneByOne bool // the charges are posted one by one, since some of them cannot be posted
+	aside    []*journal.Charge
 }
 
 // post commits charges together with the position after them.
 func (p *Poster) post(ctx context.Context, next journal.Position, charges []*journal.Charge) error {
-	return p.commit(ctx, &batch{next: next, charges: byWorkspace(charges)})
+	b := &batch{next: next, charges: byWorkspace(charges)}
+	err := p.commit(ctx, b)
+	if isPoisonous(err) && p.inDoubt == nil {
+		p.log.Error("a batch of charges is refused; they are posted one by one", "err", err)
+		b.oneByOne = true
+		err = p.commit(ctx, b)
+	}
+	return err
 }
 
 // commit posts a batch. When the answer to its COMMIT is lost, the batch stays in doubt and is committed again before
@@ -226,7 +244,11 @@ func (p *Poster) commit(ctx context.Context, b *batch) error {
 		if err := advanceCursor(ctx, tx, p.journal.ID, p.posted, b.next); err != nil {
 			return err
 		}
-		paid, err := postUsage(ctx, tx, b.charges)
+		insert := func() (map[tenant.ID]money.Nano, error) { return p.insertContained(ctx, tx, b.charges) }
+		if b.oneByOne {
+			insert = func() (map[tenant.ID]money.Nano, error) { return p.insertOneByOne(ctx, tx, b) }
+		}
+		paid, err := insert()
 		if err != nil {
 			return fmt.Errorf("post usage: %w", err)
 		}
@@ -248,6 +270,9 @@ func (p *Poster) commit(ctx context.Context, b *batch) error {
 		return err
 	}
 	p.applyPosted(b)
+	if len(b.aside) > 0 {
+		return p.countSetAside()
+	}
 	return nil
 }
 
@@ -272,6 +297,11 @@ func (p *Poster) applyPosted(b *batch) {
 		}
 		if p.recovered {
 			p.funds.Posted(ws, settled, b.paid[ws])
+		}
+		for _, c := range b.aside {
+			if c.Workspace == ws {
+				settled -= c.Charged
+			}
 		}
 		if b.paid[ws] != settled {
 			p.log.Error("a wallet could not pay what was settled: the rest is booked as overage", "workspace", ws,

@@ -17,6 +17,7 @@ import (
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/plane/journal/journaltest"
 	"sovereign/internal/plane/till"
+	"sovereign/internal/store/chain"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
 	"sovereign/internal/store/feed"
@@ -31,6 +32,7 @@ type process struct {
 	funds   *funds.Funds
 	poster  *Poster
 	till    *till.Till
+	sealer  *chain.Sealer // once it was asked for a proof
 }
 
 // newProcess returns a process that has not recovered yet.
@@ -70,7 +72,9 @@ func (b *process) recover() Recovered {
 // killed returns the next process, on the disk as the killed one left it.
 func (b *process) killed() *process {
 	b.t.Helper()
-	return newProcess(b.t, b.db, b.disk.Crash())
+	next := newProcess(b.t, b.db, b.disk.Crash())
+	next.sealer = b.sealer
+	return next
 }
 
 // fund creates a workspace with money in its wallet.

@@ -46,30 +46,3 @@ func (h *Handover) Close() error {
 
 // Addr implements net.Listener.
 func (h *Handover) Addr() net.Addr { return h.addr }
-
-// A replayConn is a connection with bytes that were read already, which Read returns first.
-type replayConn struct {
-	net.Conn
-	pending []byte
-}
-
-// Read implements io.Reader.
-func (c *replayConn) Read(p []byte) (int, error) {
-	if len(c.pending) == 0 {
-		return c.Conn.Read(p)
-	}
-	n := copy(p, c.pending)
-	c.pending = c.pending[n:]
-	return n, nil
-}
-
-// NetConn returns the connection underneath, like that of a tls.Conn.
-func (c *replayConn) NetConn() net.Conn { return c.Conn }
-
-// CloseWrite lets net/http's server end a connection without a reset, which could cut off its last response.
-func (c *replayConn) CloseWrite() error {
-	if inner, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return inner.CloseWrite()
-	}
-	return nil
-}

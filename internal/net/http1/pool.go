@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"sovereign/internal/base/panics"
 )
 
 // A pool keeps idle connections. It is last in, first out: when traffic falls, the connections that are no longer
@@ -59,6 +61,7 @@ func (p *pool) put(cc *clientConn, keepAliveTimeout time.Duration) {
 
 // closeExpired closes the connections that have been idle for the timeout, and sets the timer for the next.
 func (p *pool) closeExpired() {
+	defer panics.Contain(nil, "closing idle connections")
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	now, expired := time.Now(), 0

@@ -46,6 +46,7 @@ func (sc *serverConn) mayBecomePlain(begun []byte) bool {
 	if string(begun[:n]) != method[:n] {
 		return false
 	}
+	var hosts, lengths int
 	for first := true; ; first = false {
 		raw, rest, whole := bytes.Cut(begun, []byte("\n"))
 		if !whole {
@@ -55,9 +56,16 @@ func (sc *serverConn) mayBecomePlain(begun []byte) bool {
 		if first {
 			plain = plain && sc.parseRequestLine(raw) != nil
 		} else if plain {
-			_, _, plain = parseField(raw)
+			var name string
+			name, _, plain = parseField(raw)
+			switch name {
+			case "Host":
+				hosts++
+			case "Content-Length":
+				lengths++
+			}
 		}
-		if !plain {
+		if !plain || hosts > 1 || lengths > 1 {
 			return false
 		}
 		begun = rest
@@ -171,11 +179,15 @@ func (sc *serverConn) updateHeader(n int) bool {
 	return h.length >= 0 && len(h.header) == n-1 // all lines but Host
 }
 
-// parseLength parses a Content-Length.
-func (h *requestHead) parseLength(value string) bool {
-	n, err := strconv.ParseUint(value, 10, 62)
-	h.length = int64(n)
-	return err == nil
+func (h *requestHead) parseLength(value string) (ok bool) {
+	h.length, ok = parseLength(value)
+	return ok
+}
+
+// parseLength parses a Content-Length: decimal digits and nothing else.
+func parseLength(value string) (n int64, ok bool) {
+	length, err := strconv.ParseUint(value, 10, 62)
+	return int64(length), err == nil
 }
 
 // parseField parses a line of a head. It returns false for one that is not served here: an unsupported field, or

@@ -3,12 +3,11 @@ package http1
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
-	"runtime/debug"
 	"time"
 
+	"sovereign/internal/base/panics"
 	"sovereign/internal/net/life"
 )
 
@@ -68,8 +67,8 @@ func (sc *serverConn) serve(target *url.URL) (reusable bool) {
 func (sc *serverConn) callHandler(r *http.Request) (returned bool) {
 	defer func() {
 		//nolint:errorlint // net/http compares so too
-		if p := recover(); p != nil && p != http.ErrAbortHandler && sc.server.Log != nil {
-			sc.server.Log.Error("panic", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		if p := recover(); p != nil && p != http.ErrAbortHandler {
+			panics.Note(sc.server.Log, "a handler of the fast lane", p)
 		}
 	}()
 	sc.server.Handler.ServeHTTP(&sc.response, r)
@@ -107,6 +106,7 @@ func (sc *serverConn) startBackgroundRead() {
 // backgroundRead runs on the timer's goroutine. It reads a byte, if the request has been running since the timer was
 // set, and otherwise sets the timer again. An error is the end of the connection; a byte is the next request's.
 func (sc *serverConn) backgroundRead() {
+	defer panics.Contain(sc.server.Log, "the end of a request whose caller left")
 	sc.mutex.Lock()
 	r := sc.watched
 	if r != nil && sc.requestNumber != sc.timerNumber {
@@ -129,10 +129,10 @@ func (sc *serverConn) backgroundRead() {
 	sc.pipelined = append(sc.pipelined, one[:n]...)
 	left := sc.backgroundDone == done && n == 0 && err != nil // otherwise abortBackgroundRead has made it fail
 	sc.mutex.Unlock()
+	defer close(done)
 	if left {
 		r.End(errCallerLeft)
 	}
-	close(done)
 }
 
 // abortBackgroundRead ends the background read, waits for it, and moves the byte that it has read to the buffer.

@@ -10,11 +10,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"sovereign/internal/base/panics"
 )
 
 // A Server is a fast path in front of net/http's server. It answers plain requests itself. When a connection brings any
 // other request, it passes the connection to Fallback, with everything it has read. It decides by a list of what it
-// accepts, never by a list of what it refuses.
+// accepts, never by a list of what it refuses. What Fallback reads is checked strictly: see strictConn.
 //
 // It accepts a POST of HTTP/1.1 to one of its Targets, with a Content-Length and a short head in which no field is
 // repeated and none asks for a special treatment, such as Expect or Upgrade. Handlers and callers see what they would
@@ -50,6 +52,23 @@ func (s *Server) Serve(l net.Listener) error {
 		s.conns = map[*serverConn]struct{}{}
 	}
 	s.mutex.Unlock()
+	return acceptAll(l, func(conn net.Conn) { go s.serve(conn) })
+}
+
+// serve serves a connection, and closes it unless it was handed off. A panic closes it.
+func (s *Server) serve(conn net.Conn) {
+	handedOff := false
+	err := panics.Call(s.Log, "the fast lane", func() error {
+		handedOff = newServerConn(s, conn).run()
+		return nil
+	})
+	if err != nil || !handedOff {
+		_ = conn.Close()
+	}
+}
+
+// acceptAll calls serve with every connection of a listener until Accept fails.
+func acceptAll(l net.Listener, serve func(net.Conn)) error {
 	for pause := time.Duration(0); ; {
 		conn, err := l.Accept()
 		if err != nil {
@@ -62,7 +81,7 @@ func (s *Server) Serve(l net.Listener) error {
 			continue
 		}
 		pause = 0
-		go newServerConn(s, conn).run()
+		serve(conn)
 	}
 }
 

@@ -32,7 +32,7 @@ func startPipedServer(t *testing.T, fast bool, h http.Handler, change ...func(*t
 		go func() { _ = ts.fast.Serve(public) }()
 		go func() { _ = ts.netHTTP.Serve(rest) }()
 	} else {
-		go func() { _ = ts.netHTTP.Serve(public) }()
+		go func() { _ = ts.netHTTP.Serve(Strict(public)) }()
 	}
 	t.Cleanup(func() {
 		_ = public.Close()

@@ -91,7 +91,7 @@ type testAddr string
 func (testAddr) Network() string  { return "script" }
 func (a testAddr) String() string { return string(a) }
 
-// A serverPair has one handler behind net/http's server alone and behind a Server.
+// A serverPair has one handler behind net/http's server alone, which reads what was checked, and behind a Server.
 type serverPair struct {
 	netHTTP, fast *Handover
 	serial        atomic.Int64
@@ -110,7 +110,7 @@ func newServerPair(t testing.TB) *serverPair {
 		HeaderTimeout: time.Minute, BodyTimeout: time.Minute, IdleTimeout: time.Minute,
 	}
 	var all sync.WaitGroup
-	all.Go(func() { _ = netHTTP.Serve(w.netHTTP) })
+	all.Go(func() { _ = netHTTP.Serve(Strict(w.netHTTP)) })
 	all.Go(func() { _ = netHTTP.Serve(rest) })
 	all.Go(func() { _ = server.Serve(w.fast) })
 	t.Cleanup(func() {

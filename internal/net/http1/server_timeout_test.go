@@ -334,7 +334,7 @@ func TestReplayConnReturnsPendingBytesAndHalfCloses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &replayConn{Conn: one, pending: []byte("begun")}
+	h := newStrictConn(one, []byte("begun"))
 	write(t, other, " ended")
 	_ = other.(*net.TCPConn).CloseWrite()
 	if got, err := io.ReadAll(h); string(got) != "begun ended" || err != nil || h.NetConn() != one {

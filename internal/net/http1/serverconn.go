@@ -62,34 +62,39 @@ func newServerConn(s *Server, conn net.Conn) *serverConn {
 	return sc
 }
 
-// run serves requests until the connection ends or is handed off.
-func (sc *serverConn) run() {
+// run serves the connection until it ends, or hands it off: then it returns true.
+func (sc *serverConn) run() (handedOff bool) {
 	sc.server.track(sc)
+	defer sc.server.untrack(sc)
+	if sc.serveAll() {
+		sc.handOff()
+		return true
+	}
+	if sc.request != nil && sc.request.body.remaining > 0 {
+		sc.linger()
+	}
+	return false
+}
+
+// serveAll serves requests until the connection ends, or brings one for the fallback server: then it returns true.
+func (sc *serverConn) serveAll() (foreign bool) {
 	for sc.setIdle() {
 		target, result := sc.readHead()
-		if result == headClosed {
-			break
-		}
-		if result == headForeign {
-			sc.handOff()
-			return
+		if result != headPlain {
+			return result == headForeign
 		}
 		if !sc.setActive() || !sc.serve(target) {
 			break
 		}
 	}
-	if sc.request != nil && sc.request.body.remaining > 0 {
-		sc.linger()
-	}
-	sc.server.untrack(sc)
-	_ = sc.conn.Close()
+	return false
 }
 
 // handOff passes the connection to the fallback server, without a deadline.
 func (sc *serverConn) handOff() {
 	sc.server.untrack(sc)
 	_ = sc.conn.SetReadDeadline(time.Time{})
-	sc.server.Fallback(&replayConn{Conn: sc.conn, pending: bytes.Clone(sc.buffer[sc.start:sc.end])})
+	sc.server.Fallback(newStrictConn(sc.conn, bytes.Clone(sc.buffer[sc.start:sc.end])))
 }
 
 // A headResult says what readHead has found.
@@ -142,11 +147,12 @@ func (sc *serverConn) readHead() (target *url.URL, result headResult) {
 	}
 }
 
-// awaitRequest waits for the first bytes of the next request. It skips the CR LF that some clients send after a body.
+// awaitRequest waits for the first bytes of the next request. It skips one CR LF, which some clients send after a body.
 // To save system calls, a deadline that was set within the last second is left as it is.
 func (sc *serverConn) awaitRequest() bool {
 	const few = 4 // bytes, which every request has
-	for sc.end < few {
+	emptyLine := []byte("\r\n")
+	for sc.end < few && bytes.IndexByte(bytes.TrimPrefix(sc.buffer[:sc.end], emptyLine), '\n') < 0 {
 		if now := time.Now(); now.Sub(sc.idleDeadlineSet) > time.Second {
 			sc.idleDeadlineSet = now
 			_ = sc.conn.SetReadDeadline(now.Add(sc.server.IdleTimeout))
@@ -156,8 +162,8 @@ func (sc *serverConn) awaitRequest() bool {
 			return false
 		}
 	}
-	if rest := bytes.TrimLeft(sc.buffer[:few], "\r\n"); len(rest) < few {
-		sc.end = copy(sc.buffer, sc.buffer[few-len(rest):sc.end])
+	if rest, found := bytes.CutPrefix(sc.buffer[:sc.end], emptyLine); found {
+		sc.end = copy(sc.buffer, rest)
 	}
 	return true
 }

@@ -7,6 +7,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"sovereign/internal/base/panics"
 )
 
 // A Life is a context that lasts until End is called, once and with a cause. The zero Life is ready for use. A Life
@@ -95,7 +97,10 @@ func (l *Life) OnEnd(f func()) Callback {
 	defer l.mutex.Unlock()
 	switch {
 	case l.cause != nil:
-		go f()
+		go func() {
+			defer panics.Contain(nil, "the end of a context")
+			f()
+		}()
 		return Callback{}
 	case l.first == nil:
 		l.first = f

@@ -694,6 +694,17 @@ func TestWhateverAProviderSaysBesideTheRoleIsContentAndItsWordsAreCounted(t *tes
 	}
 }
 
+// +5 and 007 are no JSON: what one provider refuses, another reads as 5 or as an octal number.
+func TestNumbersThatAreNoJSONAreRefusedBeforeAnythingIsSent(t *testing.T) {
+	b := newBench(t)
+	for _, member := range []string{`"max_tokens":+5`, `"max_tokens":007`, `"n":+1`, `"n":01`, `"temperature":.5`, `"seed":+7`} {
+		_, err := b.ask(strings.Replace(plainRequest, "}]}", "}],"+member+"}", 1))
+		if f := fault.From(err); f.Status != http.StatusBadRequest || len(b.sent) > 0 {
+			t.Errorf("%s: %v, and %d requests were sent", member, err, len(b.sent))
+		}
+	}
+}
+
 func TestANameThatDiffersInCaseAloneIsRefused(t *testing.T) {
 	b := newBench(t)
 	b.answer = whole(good)

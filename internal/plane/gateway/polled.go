@@ -84,12 +84,17 @@ func (s *relay) pollUntilInterrupted() (rest []byte) {
 	r.clock.waitedForOthers() // the turns themselves are short
 	if p.unsent {
 		p.unsent = false
-		r.response.writing.Lock()
-		s.noteSent(r.response.send(nil))
-		r.response.writing.Unlock()
+		s.sendUnsent()
 	}
 	rest, p.rest = p.rest, nil
 	return rest
+}
+
+// sendUnsent waits until the caller has taken what is buffered.
+func (s *relay) sendUnsent() {
+	s.run.response.writing.Lock()
+	defer s.run.response.writing.Unlock()
+	s.noteSent(s.run.response.send(nil))
 }
 
 // passOn is one turn on the poller's goroutine: it passes on what has arrived, without blocking. It returns false when

@@ -10,6 +10,7 @@ import (
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/outcome"
+	"sovereign/internal/base/panics"
 	"sovereign/internal/plane/gateway/answer"
 	"sovereign/internal/plane/gateway/request"
 	"sovereign/internal/text/sse"
@@ -265,6 +266,12 @@ func (s *relay) begin() {
 // keepAlive writes a comment between two events. It is not an event, since an empty event breaks some clients.
 func (s *relay) keepAlive() {
 	r := s.run
+	defer func() {
+		if p := recover(); p != nil {
+			panics.Note(nil, "keeping a stream alive", p)
+			r.deadline.End(&panics.Error{Value: p})
+		}
+	}()
 	r.response.writing.Lock()
 	defer r.response.writing.Unlock()
 	if s.pingsOff || r.deadline.Cause() != nil || r.response.left.Load() {

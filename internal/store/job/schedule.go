@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"time"
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/id"
+	"sovereign/internal/base/panics"
 	"sovereign/internal/base/tenant"
 )
 
@@ -171,7 +171,11 @@ func (r *Runner) perform(ctx context.Context, run *Run, work Work) {
 	if run.cause() == nil {
 		err = r.runRecovering(ctx, run, work)
 	}
-	wait := r.settle(ctx, run, err)
+	var wait time.Duration
+	_ = panics.Call(r.log, "storing how a job ended", func() error { // its claim then belongs to no run: see reconcile
+		wait = r.settle(ctx, run, err)
+		return nil
+	}, "job", run.ID)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.runs, run.claim)
@@ -183,15 +187,9 @@ func (r *Runner) perform(ctx context.Context, run *Run, work Work) {
 	r.wakeUp()
 }
 
-func (r *Runner) runRecovering(ctx context.Context, run *Run, work Work) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
-			r.log.Error("a job panicked", "kind", run.Kind, "workspace", run.Workspace, "job", run.ID, "panic", p,
-				"stack", string(debug.Stack()))
-		}
-	}()
-	return work(ctx, run)
+func (r *Runner) runRecovering(ctx context.Context, run *Run, work Work) error {
+	return panics.Call(r.log, "a job", func() error { return work(ctx, run) },
+		"kind", run.Kind, "workspace", run.Workspace, "job", run.ID)
 }
 
 // settle stores how a job's run ended, and returns for how long the job backs off. If the database does not store it,

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/text/scan"
 )
@@ -81,6 +82,9 @@ func plainMember(text []byte, at int) (m scan.Member, next int, err error) {
 		return m, 0, err
 	}
 	m.Value = text[at:m.End]
+	if first := m.Value[0]; first != '"' && first != '{' && first != '[' && !jsontext.Value(m.Value).IsValid() {
+		return m, 0, scan.ErrSyntax
+	}
 	return m, m.End, nil
 }
 

@@ -1,6 +1,7 @@
 // Package scan finds the members of a JSON object without decoding them, so that a body can be forwarded byte for byte
-// with a few members replaced. It parses the top level only. Nested values are skipped by matching brackets and quotes;
-// their contents are not validated as JSON, except that the whole text must be UTF-8 without NUL bytes.
+// with a few members replaced. It parses the top level only, where numbers must be JSON's. Nested values are skipped by
+// matching brackets and quotes; their contents are not validated as JSON, except that the whole text must be UTF-8 without
+// NUL bytes.
 //
 // Long strings are scanned with SIMD instructions where the processor has them (SSE2 and AVX2 on amd64), and with SWAR
 // (eight bytes in a 64-bit word) elsewhere. Both give the same results; the tests compare them.
@@ -143,6 +144,9 @@ func (s *scanner) readMember(at int, m *Member) (err error) {
 		return err
 	}
 	m.Value, m.Seen = text[at:m.End], s.seen
+	if kinds[text[at]] == literal && !validLiteral(m.Value) {
+		return ErrSyntax
+	}
 	return nil
 }
 

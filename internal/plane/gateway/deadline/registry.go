@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"sovereign/internal/base/panics"
 )
 
 // A Registry holds the deadlines of all running requests. It ends each when its time is over, and can end all of them.
@@ -56,10 +58,16 @@ func (r *Registry) each(f func(*Deadline)) {
 		shard := &r.shards[i]
 		shard.Lock()
 		for d := shard.first; d != nil; d = d.next {
-			f(d)
+			call(f, d)
 		}
 		shard.Unlock()
 	}
+}
+
+// call calls f for a request. Its end runs callbacks: a panic of one must not keep the others from ending.
+func call(f func(*Deadline), d *Deadline) {
+	defer panics.Contain(nil, "the end of a request")
+	f(d)
 }
 
 // Stop ends all running requests, and every request that is added later.

@@ -1,0 +1,177 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sovereign/internal/net/http1/http1test"
+)
+
+// vectorCaller fills in the vectors for a server. n tells the requests of one vector from those of others.
+func vectorCaller(s *process, n int) http1test.Caller {
+	return http1test.Caller{
+		Target: "/v1/chat/completions",
+		Fields: "Authorization: Bearer " + s.key() + "\r\nContent-Type: application/json\r\n",
+		Body:   chat("mock/chat", fmt.Sprintf("open %d.", n)), Hidden: chat("mock/chat", fmt.Sprintf("hidden %d.", n)),
+	}
+}
+
+func countVectors(t *testing.T, s *process) int {
+	t.Helper()
+	all, err := vectorCaller(s, 0).Vectors()
+	if err != nil || len(all) < 150 {
+		t.Fatalf("%d vectors, %v", len(all), err)
+	}
+	return len(all)
+}
+
+// sendRaw sends bytes as they are, ends its side, and returns what is answered until the connection is closed.
+func sendRaw(t *testing.T, address, raw string, endsSide bool) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(limit))
+	_, _ = io.WriteString(conn, raw) // it fails when the server has closed already
+	if tcp, ok := conn.(*net.TCPConn); ok && endsSide {
+		_ = tcp.CloseWrite()
+	}
+	all, _ := io.ReadAll(conn)
+	return string(all)
+}
+
+// reached counts the requests at the provider by their text.
+func reached(t *testing.T, provider string) func(text string) int {
+	t.Helper()
+	all := seenBy(t, provider, "")
+	return func(text string) (n int) {
+		for _, s := range all {
+			n += strings.Count(s.Body, text)
+		}
+		return n
+	}
+}
+
+// Whatever bytes a caller sends: the provider gets the requests that every reader sees in them, and no hidden one.
+func TestOnlyWhatEveryReaderSeesReachesTheProvider(t *testing.T) {
+	t.Parallel()
+	for _, lane := range []string{"--fast-lane", "--no-fast-lane"} {
+		t.Run(lane, func(t *testing.T) {
+			t.Parallel()
+			s, provider := serveMock(t, map[string]string{"chat": "mock"}, lane)
+			vectors := make([]http1test.Vector, countVectors(t, s))
+			for i := range vectors {
+				all, err := vectorCaller(s, i).Vectors()
+				if err != nil {
+					t.Fatal(err)
+				}
+				vectors[i] = all[i]
+				last := vectorCaller(s, i).Post(chat("mock/chat", fmt.Sprintf("last %d.", i)), "Connection: close\r\n")
+				got := sendRaw(t, strings.TrimPrefix(s.address(), "http://"), all[i].Bytes+last, false)
+				if refused := strings.Contains(got, "HTTP/1.1 400 "); refused != all[i].Refused {
+					t.Errorf("%s: answered\n%s", all[i].Name, got)
+				}
+			}
+			count := reached(t, provider)
+			for i, v := range vectors {
+				ends := 1
+				if v.Refused {
+					ends = 0
+				}
+				open, hidden, last := count(fmt.Sprintf("open %d.", i)), count(fmt.Sprintf("hidden %d.", i)), count(fmt.Sprintf("last %d.", i))
+				if open != v.Served || hidden != 0 || last != ends {
+					t.Errorf("%s: %d requests, %d hidden and %d last ones reached the provider, want %d, 0 and %d",
+						v.Name, open, hidden, last, v.Served, ends)
+				}
+			}
+			s.verifyLedger(t)
+		})
+	}
+}
+
+const nginxConfig = `daemon off; pid nginx.pid; error_log nginx.err; worker_processes 1;
+events { worker_connections 512; }
+http {
+  access_log off; proxy_ignore_client_abort on;
+  client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5;
+  upstream sovereign { server %s; keepalive 4; }
+  server {
+    listen %s;
+    location / {
+      proxy_pass http://sovereign; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_request_buffering %s;
+    }
+  }
+}
+`
+
+// startNginx starts nginx before a server, and returns its address.
+func startNginx(t *testing.T, s *process, buffering string) string {
+	t.Helper()
+	program, err := exec.LookPath("nginx")
+	if err != nil {
+		t.Skip("nginx is not installed; scripts/setup bench installs it")
+	}
+	folder := filepath.Dir(newInstance(t, s.url).data)
+	if err := os.Chmod(folder, 0o755); err != nil { // its worker may run as another user
+		t.Fatal(err)
+	}
+	address, file := freeAddress(t), filepath.Join(folder, "nginx.conf")
+	config := fmt.Sprintf(nginxConfig, strings.TrimPrefix(s.address(), "http://"), address, buffering)
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-p", folder, "-c", file, "-e", "nginx.err")
+	done := startGroup(t, cmd)
+	t.Cleanup(func() { _ = cmd.Process.Signal(os.Interrupt); <-done })
+	eventually(t, "nginx listens", func() bool {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+	return address
+}
+
+// Behind nginx, which repairs some malformed requests and shares its connections to the server between callers: there
+// are never more requests at the provider than answers that nginx gave, and the next caller gets its own answer.
+func TestBehindNginxNoRequestIsHidden(t *testing.T) {
+	t.Parallel()
+	for _, buffering := range []string{"on", "off"} {
+		t.Run("request buffering "+buffering, func(t *testing.T) {
+			t.Parallel()
+			s, provider := serveMock(t, map[string]string{"chat": "mock"})
+			address := startNginx(t, s, buffering)
+			answered := make([]int, countVectors(t, s))
+			for i := range answered {
+				c := vectorCaller(s, i)
+				all, err := c.Vectors()
+				if err != nil {
+					t.Fatal(err)
+				}
+				last := c.Post(chat("mock/chat", fmt.Sprintf("last %d.", i)), "Connection: close\r\n")
+				answered[i] = strings.Count(sendRaw(t, address, all[i].Bytes+last, true), "HTTP/1.1 200 ")
+				next := sendRaw(t, address, c.Post(chat("mock/chat", fmt.Sprintf("next %d.", i)), "Connection: close\r\n"), false)
+				if strings.Count(next, "HTTP/1.1 ") != 1 || !strings.HasPrefix(next, "HTTP/1.1 200 ") {
+					t.Errorf("%s: the next caller is answered\n%s", all[i].Name, next)
+				}
+			}
+			count := reached(t, provider)
+			for i, answers := range answered {
+				n := count(fmt.Sprintf("open %d.", i)) + count(fmt.Sprintf("hidden %d.", i)) + count(fmt.Sprintf("last %d.", i))
+				if n > answers || count(fmt.Sprintf("next %d.", i)) != 1 {
+					t.Errorf("vector %d: nginx gave %d answers, and %d requests reached the provider", i, answers, n)
+				}
+			}
+		})
+	}
+}
