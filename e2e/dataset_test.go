@@ -90,3 +90,63 @@ func createDataset(address, key, body string) (status int, made builtDataset, er
 	defer func() { _ = response.Body.Close() }()
 	return response.StatusCode, made, json.NewDecoder(response.Body).Decode(&made)
 }
+
+// No question of a holdout is in its training set: neither one that was answered many times, nor the turn before two
+// follow-ups whose own first turn the filter leaves out.
+func TestNoQuestionOfAHoldoutIsTrainedOn(t *testing.T) {
+	const questions, answers = 16, 4
+	eachEngine(t, func(t *testing.T, p instance) {
+		server := p.serve(t)
+		p.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--json")
+		c := server.callerWith(server.key())
+		c.header = http.Header{"X-Service-Tag": {"kept"}}
+		ask := func(body string) {
+			if a, err := c.post(t.Context(), "/v1/chat/completions", body, nil); err != nil || a.status != http.StatusOK {
+				t.Fatalf("%+v %v", a, err)
+			}
+		}
+		for q := range questions {
+			for seed := range answers {
+				sim := fmt.Sprintf(`"sim":{"seed":%d,"tokens":80,"latency_ms":0}`, q*answers+seed+1)
+				ask(chat("sim/chat", fmt.Sprintf("Question %d?", q), sim))
+				ask(fmt.Sprintf(`{"model":"sim/chat","messages":[{"role":"user","content":"Topic %d?"},
+					{"role":"assistant","content":"Told %d."},{"role":"user","content":"And %d?"}],%s}`, q, q, seed, sim))
+			}
+		}
+		c.awaitLogs(t, 2*questions*answers)
+		_, made, err := createDataset(server.address(), c.key, `{"name":"all","holdout_pct":25,"filters":{"tag":"kept"}}`)
+		if err != nil || made.Rows == 0 {
+			t.Fatalf("%+v %v", made, err)
+		}
+		trained, held := c.firstQuestions(t, made.ID), c.firstQuestions(t, made.HoldoutID)
+		shared := 0
+		for question := range held {
+			if trained[question] {
+				shared++
+			}
+		}
+		if shared > 0 || len(held) < 3 || len(trained)+len(held) != 2*questions {
+			t.Errorf("%d of %d held out questions are among the %d that are trained on", shared, len(held), len(trained))
+		}
+		var setup struct{ Next string }
+		c.get(t, "/v1/setup/status", &setup)
+		if setup.Next != "calibrate_judge" {
+			t.Errorf("logging is on and there is a dataset, and the next step is %s", setup.Next)
+		}
+	})
+}
+
+// firstQuestions reads what the conversations of a dataset begin with.
+func (c *caller) firstQuestions(t *testing.T, dataset string) map[string]bool {
+	t.Helper()
+	_, text := c.read(t, "/v1/datasets/"+dataset+"/export")
+	all := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		var example struct{ Messages []struct{ Content string } }
+		if err := json.Unmarshal([]byte(line), &example); err != nil {
+			t.Fatal(err)
+		}
+		all[example.Messages[0].Content] = true
+	}
+	return all
+}

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"iter"
@@ -34,7 +35,8 @@ type curated struct {
 	places   []fold.Position
 	segments []string
 	examples []example
-	// Exchanges whose examples are on one side: of one conversation, one trace, or near-duplicates.
+	prefixes []prefix // of the messages of examples, and all messages of every exchange
+	// Exchanges whose examples are on one side: of one conversation, one question, one trace, or near-duplicates.
 	together sets
 }
 
@@ -159,6 +161,7 @@ func (c *curated) write(ctx context.Context, sketched bool, write writer) error 
 				return err
 			}
 			e.sketch = sketch.Of(words)
+			c.addPrefixes(i, x.Messages)
 		}
 		c.examples = append(c.examples, e)
 		if err := write(e.key, line); err != nil {
@@ -166,6 +169,18 @@ func (c *curated) write(ctx context.Context, sketched bool, write writer) error 
 		}
 	}
 	return nil
+}
+
+// addPrefixes notes how an example begins. Messages that have no keys are compared as they were sent.
+func (c *curated) addPrefixes(row int, messages []byte) {
+	keys, err := fold.Questions(messages, maxPrefixes)
+	if err != nil {
+		sum := sha256.Sum256(messages)
+		c.prefixes = append(c.prefixes, newPrefix(fold.Key(sum[:]), row, true))
+	}
+	for _, key := range keys {
+		c.prefixes = append(c.prefixes, newPrefix(key, row, false))
+	}
 }
 
 // count fills in the summary of the curation.
@@ -201,6 +216,29 @@ func (c *curated) count() {
 // holdOut splits the examples. Exchanges that are in no example still connect others: two branches that continue a
 // dropped turn are one conversation.
 func (c *curated) holdOut(ctx context.Context, percent float64) error {
+	if err := c.joinConversations(ctx); err != nil {
+		return err
+	}
+	if err := c.addQuestions(ctx); err != nil {
+		return err
+	}
+	slices.SortFunc(c.prefixes, func(a, b prefix) int { return cmp.Compare(a.hash, b.hash) })
+	joinAsked(c.prefixes, c.together)
+	sorted := make([]*example, len(c.examples))
+	for i := range c.examples {
+		sorted[i] = &c.examples[i]
+	}
+	slices.SortFunc(sorted, func(a, b *example) int { return bytes.Compare(a.key[:], b.key[:]) })
+	if err := near(ctx, sorted, c.together, maxCompared); err != nil {
+		return err
+	}
+	joinContinued(c.prefixes, c.together) // after near, so that few sets are left to count
+	c.held = split(c.examples, c.together, percent)
+	return nil
+}
+
+// joinConversations joins the turns of one conversation, and the exchanges of one trace.
+func (c *curated) joinConversations(ctx context.Context) error {
 	places, err := c.leaves(ctx, func(int) bool { return true })
 	if err != nil {
 		return err
@@ -219,14 +257,20 @@ func (c *curated) holdOut(ctx context.Context, percent float64) error {
 			}
 		}
 	}
-	sorted := make([]*example, len(c.examples))
-	for i := range c.examples {
-		sorted[i] = &c.examples[i]
+	return nil
+}
+
+// addQuestions notes what every exchange was asked.
+func (c *curated) addQuestions(ctx context.Context) error {
+	i := 0
+	for x, err := range c.from.Chains(ctx) {
+		if err != nil {
+			return err
+		}
+		if chain, _ := fold.Parse(x.Chain); chain.Own != (fold.Key{}) { // one of another release is like no other
+			c.prefixes = append(c.prefixes, newPrefix(chain.Prompt, i, true))
+		}
+		i++
 	}
-	slices.SortFunc(sorted, func(a, b *example) int { return bytes.Compare(a.key[:], b.key[:]) })
-	if err := near(ctx, sorted, c.together, maxCompared); err != nil {
-		return err
-	}
-	c.held = split(c.examples, c.together, percent)
 	return nil
 }

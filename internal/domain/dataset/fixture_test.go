@@ -108,6 +108,7 @@ type chat struct {
 	tag      string
 	trace    string
 	messages []string
+	parts    bool   // the messages are written as parts, which means the same
 	response string // the whole message as JSON, or just its text
 	finish   string
 	tools    string
@@ -116,9 +117,13 @@ type chat struct {
 func (r fixture) log(t *testing.T, chats ...chat) {
 	t.Helper()
 	for _, c := range chats {
-		messages := []map[string]string{{"role": "system", "content": "You help."}}
+		messages := []map[string]any{{"role": "system", "content": "You help."}}
 		for i, text := range c.messages {
-			messages = append(messages, map[string]string{"role": []string{"user", "assistant"}[i%2], "content": text})
+			message := map[string]any{"role": []string{"user", "assistant"}[i%2], "content": text}
+			if c.parts {
+				message["content"] = []map[string]string{{"type": "text", "text": text}}
+			}
+			messages = append(messages, message)
 		}
 		said, err := json.Marshal(messages, json.Deterministic(true))
 		if err != nil {

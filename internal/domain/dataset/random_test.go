@@ -156,12 +156,26 @@ func (w *generator) text() string {
 	return strings.Join(text, " ")
 }
 
-// logs are some exchanges in no order. The first turn of a conversation is always among them.
+// questions are the messages before each answer within the exchange, the response included.
+func (c *chat) questions() []string {
+	all := []string{fmt.Sprint(c.messages)}
+	for i, m := range c.messages {
+		if m.Role == "assistant" {
+			all = append(all, fmt.Sprint(c.messages[:i]))
+		}
+	}
+	return all
+}
+
+// logs are some exchanges in no order. A conversation whose first turn is not among them begins like no other.
 func (w *generator) logs(rewrite bool) []*chat {
 	var all []*chat
 	for talk := range 3 + w.IntN(25) {
 		system := turn{"system", []string{"You are helpful.", "You are terse. " + strings.Repeat("Be brief. ", 20)}[w.IntN(2)]}
-		open := [][]turn{{system, {"user", w.text()}}}
+		open, filtered := [][]turn{{system, {"user", w.text()}}}, w.IntN(4) == 0
+		if filtered {
+			open[0][1].Content += fmt.Sprint(" talk", talk)
+		}
 		if w.IntN(5) == 0 && len(all) > 0 { // the same again, of another task
 			same := *all[len(all)-1]
 			same.talk, same.trace = -1-talk, ""
@@ -184,10 +198,15 @@ func (w *generator) logs(rewrite bool) []*chat {
 			if w.IntN(4) == 0 {
 				c.trace = fmt.Sprint("trace", w.IntN(12))
 			}
-			if step == 0 || w.IntN(4) > 0 {
+			if step > 0 && w.IntN(4) > 0 || step == 0 && !filtered {
 				all = append(all, c)
 			}
-			if w.IntN(6) == 0 {
+			if w.IntN(6) == 0 && !(step == 0 && filtered) { // the same question, answered again
+				other := *c
+				other.reply, other.trace, other.rewrite = w.text(), "", rewrite
+				all = append(all, &other)
+			}
+			if w.IntN(6) == 0 && !(step == 0 && filtered) {
 				again := *c
 				again.rewrite = rewrite
 				all = append(all, &again)

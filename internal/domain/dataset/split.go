@@ -6,9 +6,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"iter"
 	"math"
 	"slices"
 
+	"sovereign/internal/text/fold"
 	"sovereign/internal/text/sketch"
 )
 
@@ -46,6 +48,80 @@ func (s sets) of(i int) int {
 func (s sets) join(a, b int) {
 	if a, b = s.of(a), s.of(b); a != b {
 		s[max(a, b)] = int32(min(a, b))
+	}
+}
+
+// A prefix is the beginning of an exchange's messages.
+type prefix struct {
+	hash uint64
+	row  int32
+	// asked is set where it is all of the messages: the question that the exchange answers.
+	asked bool
+}
+
+// newPrefix returns the prefix with a key. Two keys with the same hash would only put more on one side.
+func newPrefix(key fold.Key, row int, asked bool) prefix {
+	return prefix{binary.BigEndian.Uint64(key[:]), int32(row), asked}
+}
+
+// Bounds of prefixes. Examples that share more turns than maxPrefixes covers are near-duplicates.
+const (
+	maxPrefixes = 32 // of an example
+	maxShared   = 8  // sets that share a prefix which is not a template
+)
+
+// equal yields the prefixes that several rows share. They are sorted.
+func equal(prefixes []prefix) iter.Seq[[]prefix] {
+	return func(yield func([]prefix) bool) {
+		for from := 0; from < len(prefixes); {
+			to := from + 1
+			for to < len(prefixes) && prefixes[to].hash == prefixes[from].hash {
+				to++
+			}
+			if to-from > 1 && !yield(prefixes[from:to]) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+// joinRows unites the sets of the rows of prefixes.
+func (s sets) joinRows(same []prefix) {
+	for _, p := range same[1:] {
+		s.join(int(same[0].row), int(p.row))
+	}
+}
+
+// joinAsked joins the sets of exchanges that answer the same question, or go on from an answer to it.
+func joinAsked(sorted []prefix, together sets) {
+	for same := range equal(sorted) {
+		if slices.ContainsFunc(same, func(p prefix) bool { return p.asked }) {
+			together.joinRows(same)
+		}
+	}
+}
+
+// joinContinued joins the sets of exchanges that continue the same turn, which was not read itself. A turn that more
+// than maxShared sets continue is a template, such as examples in a prompt, and joins nothing. The sets are counted
+// before any are joined, so that the order does not matter.
+func joinContinued(sorted []prefix, together sets) {
+	var turns [][]prefix
+	for same := range equal(sorted) {
+		shared := make([]int, 0, maxShared+1)
+		for _, p := range same {
+			if set := together.of(int(p.row)); !slices.Contains(shared, set) {
+				if shared = append(shared, set); len(shared) > maxShared {
+					break
+				}
+			}
+		}
+		if len(shared) > 1 && len(shared) <= maxShared {
+			turns = append(turns, same)
+		}
+	}
+	for _, same := range turns {
+		together.joinRows(same)
 	}
 }
 

@@ -98,6 +98,9 @@ func straddles(all []*chat, made sides) error {
 			}
 		}
 	}
+	if question := sharedQuestion(all, examples); question != "" {
+		return fmt.Errorf("the question %s", question)
+	}
 	traces := map[string]bool{}
 	for _, c := range all {
 		if c.trace == "" || c.spoiled() {
@@ -111,6 +114,24 @@ func straddles(all []*chat, made sides) error {
 		}
 	}
 	return nil
+}
+
+// sharedQuestion returns a question that some exchange was asked and that examples of both sides answer.
+func sharedQuestion(all []*chat, examples map[int]bool) string {
+	asked := map[string]bool{}
+	for _, c := range all {
+		asked[fmt.Sprint(c.messages)] = true
+	}
+	sides := map[string]bool{}
+	for i, held := range examples {
+		for _, question := range all[i].questions() {
+			if first, known := sides[question]; known && first != held && asked[question] {
+				return question
+			}
+			sides[question] = held
+		}
+	}
+	return ""
 }
 
 func TestNothingAlikeIsOnBothSidesOfASplit(t *testing.T) {
@@ -234,6 +255,49 @@ func TestASplitFollowsThePercent(t *testing.T) {
 		if share := 100 * float64(held) / n; share < percent*0.85 || share > percent*1.15 {
 			t.Errorf("%v%% asked for, %v%% held out", percent, share)
 		}
+	}
+}
+
+// Examples in a prompt are a beginning that is shared too, and tie nothing together. A few exchanges that continue one
+// turn are tied, and so are any number that answer one question.
+func TestATemplateTiesNothingTogether(t *testing.T) {
+	w := newGenerator(1)
+	words := func() string { return strings.Join(w.words(12), " ") }
+	template := []turn{{"system", "You translate."}, {"user", "one"}, {"assistant", "eins"}}
+	ask := func(begin []turn) *chat {
+		return &chat{messages: append(slices.Clone(begin), turn{"user", words()}), reply: words(), finish: "stop"}
+	}
+	groups := func(all []*chat) int {
+		made, sets := curateAll(t, exchangesOf(t, all), 20), map[int]bool{}
+		for _, e := range made.examples {
+			sets[made.together.of(e.row)] = true
+		}
+		return len(sets)
+	}
+	var shots []*chat
+	for range maxShared + 1 {
+		shots = append(shots, ask(template))
+	}
+	if n := groups(shots); n != len(shots) {
+		t.Errorf("%d groups of %d exchanges with the same examples", n, len(shots))
+	}
+	if n := groups(shots[1:]); n != 1 {
+		t.Errorf("%d groups of %d exchanges that continue one turn", n, len(shots)-1)
+	}
+	for range 50 { // the question after a template, answered again and again
+		again := *shots[0]
+		again.reply = words()
+		shots = append(shots, &again)
+	}
+	if n := groups(shots); n != maxShared+1 {
+		t.Errorf("%d groups, want %d", n, maxShared+1)
+	}
+	greeted := []*chat{}
+	for range maxShared {
+		greeted = append(greeted, ask([]turn{{"system", "You help."}, {"assistant", "How can I help?"}}))
+	}
+	if n := groups(greeted); n != len(greeted) {
+		t.Errorf("%d groups of %d exchanges that begin with a greeting", n, len(greeted))
 	}
 }
 

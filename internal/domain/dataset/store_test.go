@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/domain/dataset"
@@ -104,6 +108,71 @@ func TestAHoldoutIsDisjointAndNamesItsPartner(t *testing.T) {
 			t.Errorf("the holdout of a deleted dataset: %+v", left)
 		}
 	})
+}
+
+// Whatever is logged: no question of the holdout is in the training set, however it is written and however often it was
+// answered, and no turn that was filtered out is continued on both sides.
+func TestNoQuestionIsOnBothSidesOfAHoldout(t *testing.T) {
+	eachStorage(t, func(t *testing.T, r fixture) {
+		for seed := range 2 {
+			source, tag := rand.New(rand.NewPCG(uint64(seed), 1)), fmt.Sprint("kept", seed)
+			words := func() string {
+				all := make([]string, 12)
+				for i := range all {
+					all[i] = fmt.Sprintf("w%d", source.IntN(10_000))
+				}
+				return strings.Join(all, " ")
+			}
+			var chats []chat
+			for range 30 {
+				first, said := words(), words()
+				followed := source.IntN(2) == 0
+				if followed { // the first turn is logged, and filtered out
+					chats = append(chats, chat{tag: "other", messages: []string{first}, response: said})
+				}
+				for range 1 + source.IntN(6) {
+					next := chat{tag: tag, messages: []string{first}, response: words(), parts: source.IntN(2) == 0}
+					if followed {
+						next.messages = append(next.messages, said, words())
+					}
+					chats = append(chats, next)
+				}
+			}
+			source.Shuffle(len(chats), func(i, j int) { chats[i], chats[j] = chats[j], chats[i] })
+			r.log(t, chats...)
+			train := r.make(t, dataset.Recipe{Name: tag, Holdout: 30, Filters: dataset.Filters{Tag: tag}})
+			trained, held := firstQuestions(t, r.export(t, train)), firstQuestions(t, r.export(t, r.get(t, *train.HoldoutID)))
+			shared := slices.DeleteFunc(slices.Clone(held), func(q string) bool { return !slices.Contains(trained, q) })
+			if len(shared) > 0 || len(held) < 2 || len(trained)+len(held) != 30 {
+				t.Errorf("seed %d: %d of %d held out questions are among the %d that are trained on", seed, len(shared), len(held), len(trained))
+			}
+		}
+	})
+}
+
+// firstQuestions are the first messages of users in an export, each once.
+func firstQuestions(t *testing.T, export string) (all []string) {
+	t.Helper()
+	for _, line := range lines(export) {
+		var example struct {
+			Messages []struct{ Content jsontext.Value }
+		}
+		if err := json.Unmarshal([]byte(line), &example, json.MatchCaseInsensitiveNames(true)); err != nil {
+			t.Fatal(err)
+		}
+		first := example.Messages[1].Content
+		var parts []struct{ Text string }
+		var text string
+		if err := json.Unmarshal(first, &text); err != nil {
+			if err := json.Unmarshal(first, &parts, json.MatchCaseInsensitiveNames(true)); err != nil {
+				t.Fatal(err)
+			}
+			text = parts[0].Text
+		}
+		all = append(all, text)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func TestContentIsStoredOnceAndFreedWithTheLastThatNamesIt(t *testing.T) {

@@ -22,7 +22,7 @@ type Chain struct {
 	Earlier []Key // the keys of each prefix of the messages that ends with an assistant's turn, shortest first
 }
 
-// The errors of Keys, Canon, Example and Parse.
+// The errors of Keys, Questions, Canon, Example and Parse.
 var (
 	ErrMessages = errors.New("messages are not a JSON array of objects that each have a role")
 	ErrResponse = errors.New("response is not a JSON object")
@@ -42,33 +42,71 @@ func Keys(messages, response []byte) (Chain, error) {
 	return s.chain(messages, response)
 }
 
-func (s *scratch) chain(messages, response []byte) (c Chain, err error) {
-	if !valid(messages) || first(messages) != '[' {
-		return c, ErrMessages
-	}
+func (s *scratch) chain(messages, response []byte) (c Chain, _ error) {
 	if !valid(response) || first(response) != '{' {
 		return c, ErrResponse
 	}
-	at := skipSpace(messages, skipSpace(messages, 0)+1)
-	link := [sha256.Size]byte{version}
-	for messages[at] != ']' {
-		if messages[at] != '{' {
-			return c, ErrMessages
-		}
-		at = s.read(messages, at)
-		role, ok := s.role()
-		if !ok {
-			return c, ErrMessages
-		}
-		link = s.link(link, role)
+	link, err := s.walk(messages, func(role []byte, _, after [sha256.Size]byte) bool {
 		if string(role) == assistant {
-			s.keys = append(s.keys, Key(link[:]))
+			s.keys = append(s.keys, Key(after[:]))
 		}
-		at = next(messages, at)
+		return true
+	})
+	if err != nil {
+		return c, err
 	}
 	s.read(response, skipSpace(response, 0))
 	own := s.link(link, []byte(assistant))
 	return Chain{Own: Key(own[:]), Prompt: Key(link[:]), Earlier: append([]Key(nil), s.keys...)}, nil
+}
+
+// Questions computes the keys of the questions that are answered within messages, shortest first, at most limit keys:
+// of the messages before each assistant's turn, as in Prompt, and after it, as in Earlier. Messages before the first
+// turn of a user or a tool ask nothing.
+func Questions(messages []byte, limit int) ([]Key, error) {
+	s := borrow()
+	defer s.release()
+	asked := false
+	_, err := s.walk(messages, func(role []byte, before, after [sha256.Size]byte) bool {
+		switch string(role) {
+		case system, developer:
+		case assistant:
+			if asked {
+				s.keys = append(s.keys, Key(before[:]), Key(after[:]))
+			}
+		default:
+			asked = true
+		}
+		return len(s.keys) < limit
+	})
+	return append([]Key(nil), s.keys[:min(len(s.keys), limit)]...), err
+}
+
+// walk calls fn for each message with the hashes of the conversation before and after it, until fn returns false. It
+// returns the last hash.
+func (s *scratch) walk(messages []byte, fn func(role []byte, before, after [sha256.Size]byte) bool,
+) (link [sha256.Size]byte, err error) {
+	link[0] = version
+	if !valid(messages) || first(messages) != '[' {
+		return link, ErrMessages
+	}
+	at := skipSpace(messages, skipSpace(messages, 0)+1)
+	for messages[at] != ']' {
+		if messages[at] != '{' {
+			return link, ErrMessages
+		}
+		at = s.read(messages, at)
+		role, ok := s.role()
+		if !ok {
+			return link, ErrMessages
+		}
+		before := link
+		if link = s.link(link, role); !fn(role, before, link) {
+			break
+		}
+		at = next(messages, at)
+	}
+	return link, nil
 }
 
 // link returns the hash of a conversation extended by the message that was read: the SHA-256 of the previous hash and the

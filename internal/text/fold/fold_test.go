@@ -144,6 +144,36 @@ func TestLeavesMatchesTheContract(t *testing.T) {
 	})
 }
 
+// The keys of the questions within messages are those of the exchanges that asked them.
+func TestQuestionsAreThePromptsAndAnswersWithinMessages(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := clientWriter{rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))}
+		path, limit := rapid.SliceOfN(turns, 0, 12).Draw(t, "path"), rapid.IntRange(0, 9).Draw(t, "limit")
+		var want []fold.Key
+		asked := false
+		for i, one := range path {
+			asked = asked || one.Role == "user" || one.Role == "tool"
+			if one.Role != "assistant" || !asked {
+				continue
+			}
+			chain, err := fold.Keys(p.messages(path[:i]), p.message(one))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, chain.Prompt, chain.Own)
+		}
+		got, err := fold.Questions(p.messages(path), limit)
+		if err != nil || !slices.Equal(got, want[:min(limit, len(want))]) {
+			t.Fatalf("%v %v, want %v", got, err, want)
+		}
+	})
+	for _, bad := range []string{"", "{}", "[1]", `[{"content":"x"}]`, `[{"role":"user","role":"user"}]`} {
+		if keys, err := fold.Questions([]byte(bad), 9); !errors.Is(err, fold.ErrMessages) || len(keys) > 0 {
+			t.Errorf("%s: %v %v", bad, keys, err)
+		}
+	}
+}
+
 func TestEveryExchangeIsInTheExampleOfALeaf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := forests.Draw(t, "forest")
