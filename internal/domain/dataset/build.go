@@ -108,6 +108,9 @@ func (s *Store) admit(ctx context.Context, tx *db.Tx, ws tenant.ID, r Recipe) er
 func (s *Store) Await(ctx context.Context, ws tenant.ID, id string) (Dataset, error) {
 	j, err := s.jobs.Wait(ctx, ws, id)
 	switch missing, _ := errors.AsType[*fault.Fault](err); {
+	case errors.Is(err, job.ErrRetrying):
+		const message = "the dataset cannot be built now; the build is tried again, and its name is taken until it ends"
+		return Dataset{}, fault.Unavailable.Because(err, message).In(time.Second)
 	case errors.Is(err, job.ErrStopping), errors.Is(err, job.ErrLost):
 		const message = "the server stops or has lost its database; it builds the dataset when it serves again"
 		return Dataset{}, fault.Unavailable.Because(err, message).In(time.Second)

@@ -275,3 +275,50 @@ func TestAFailedBuildLeavesNoMemoryOfItsIdempotencyKey(t *testing.T) {
 		}
 	})
 }
+
+// A caller waits for a build, and not for the runs that its workspace has in the background.
+func TestABuildDoesNotWaitForTheRunsOfItsWorkspace(t *testing.T) {
+	eachStorage(t, func(t *testing.T, r fixture) {
+		r.log(t, some("a", 20)...)
+		r.runner.Handle("long", func(ctx context.Context, _ *job.Run) error { <-ctx.Done(); return ctx.Err() })
+		for i := range 6 { // as many as run, and more
+			if _, err := r.db.Tx(t.Context(), func(tx *db.Tx) error {
+				return job.Queue(t.Context(), tx, mine, job.New{ID: fmt.Sprint("cal_", i), Kind: "long"})
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if d, err := r.fromLogs(soon, mine, dataset.Recipe{Name: "all"}); err != nil || d.Rows != 20 {
+			t.Errorf("%+v %v", d, err)
+		}
+	})
+}
+
+// A caller hears of a build that fails before its last try, and the build goes on when it can.
+func TestACallerHearsOfABuildThatIsTriedAgain(t *testing.T) {
+	eachStorage(t, func(t *testing.T, r fixture) {
+		r.log(t, some("a", 20)...)
+		rename := func(from, to string) {
+			if _, err := db.Exec(t.Context(), r.logs.Across("test"), `ALTER TABLE `+from+` RENAME TO `+to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rename("log_rows", "away")
+		id := r.start(t, dataset.Recipe{Name: "all"})
+		if _, err := r.Await(t.Context(), mine, id); !refused(err, fault.Unavailable) {
+			t.Fatal(err)
+		}
+		rename("away", "log_rows")
+		for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+			d, err := r.Await(t.Context(), mine, id)
+			if err == nil && d.Rows == 20 {
+				return
+			}
+			if !refused(err, fault.Unavailable) || time.Now().After(deadline) {
+				t.Fatalf("%+v %v", d, err)
+			}
+		}
+	})
+}

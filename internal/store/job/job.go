@@ -75,6 +75,9 @@ var (
 	ErrLost      = errors.New("the job is no longer this run's")
 )
 
+// ErrRetrying says that a run failed, and that the job will be tried again.
+var ErrRetrying = errors.New("the job failed and will be tried again")
+
 const (
 	maxAttempts  = 5  // consecutive failures without progress
 	maxDeferrals = 30 // consecutive refusals that say when to retry: half an hour or more

@@ -25,6 +25,7 @@ type Run struct {
 
 	runner *Runner
 	claim  string
+	extra  bool // it runs beside the slots, because a caller waits for it
 	ctx    context.Context
 	end    context.CancelCauseFunc
 	// writing is a mutex that respects contexts: concurrent writes to one row would only cause serialization

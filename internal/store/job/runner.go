@@ -41,8 +41,9 @@ type Runner struct {
 
 	mu        sync.Mutex
 	handlers  map[string]Work
-	runs      map[string]*Run    // by claim; each occupies a slot
+	runs      map[string]*Run    // by claim; each occupies a slot, unless it is extra
 	backoffs  map[string]backoff // by claim
+	awaited   map[key]int        // jobs that callers wait for, and how many callers
 	served    map[tenant.ID]uint64
 	starts    uint64
 	paused    error         // why nothing may run; nil when not paused
@@ -71,7 +72,7 @@ func NewRunner(c Config) *Runner {
 		db: c.DB, log: c.Log, slots: cmp.Or(c.Slots, 4), perWorkspace: cmp.Or(c.PerWorkspace, 2), now: c.Now,
 		tx: c.DB.Tx, pollEvery: pollInterval, backoffScale: 1,
 		wake: make(chan struct{}, 1), handlers: map[string]Work{}, runs: map[string]*Run{}, backoffs: map[string]backoff{},
-		served:    map[tenant.ID]uint64{},
+		awaited: map[key]int{}, served: map[tenant.ID]uint64{},
 		firstPass: true, ended: make(chan struct{}),
 	}
 	if r.now == nil {
@@ -181,10 +182,10 @@ func (r *Runner) stop() {
 	r.work.Wait()
 }
 
-// runOnce makes one pass: it reconciles the claims, requeues jobs whose backoff has expired, and fills the free
-// slots.
+// runOnce makes one pass: it reconciles the claims, requeues jobs whose backoff has expired, starts jobs that callers
+// wait for, and fills the free slots.
 func (r *Runner) runOnce(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{r.reconcile, r.requeueExpired, r.fillSlots} {
+	for _, step := range []func(context.Context) error{r.reconcile, r.requeueExpired, r.startAwaited, r.fillSlots} {
 		if r.isPaused() {
 			return nil
 		}

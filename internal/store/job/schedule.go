@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -26,7 +27,7 @@ func (r *Runner) fillSlots(ctx context.Context) error {
 			return nil
 		}
 		for _, h := range chosen {
-			if err := r.claim(ctx, h); err != nil {
+			if err := r.claim(ctx, h, false); err != nil {
 				return fmt.Errorf("claim job %s: %w", h.ID, err)
 			}
 		}
@@ -34,20 +35,65 @@ func (r *Runner) fillSlots(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (r *Runner) freeSlots() int {
+// Jobs that run beside the slots because a caller waits for them, of all workspaces and of one.
+const (
+	extraSlots        = 4
+	extraPerWorkspace = 2
+)
+
+// startAwaited starts waiting jobs that callers wait for, the oldest first: they do not queue behind background work.
+// What has no slot here gets one of the others in its turn.
+func (r *Runner) startAwaited(ctx context.Context) error {
+	for _, at := range r.awaitedJobs() {
+		if n, of := r.running(true); n >= extraSlots || of[at.WorkspaceID] >= extraPerWorkspace {
+			continue
+		}
+		queued, err := findQueued(ctx, r.db, at)
+		if err == nil && queued != nil {
+			err = r.claim(ctx, *queued, true)
+		}
+		if err != nil {
+			return fmt.Errorf("start job %s: %w", at.ID, err)
+		}
+	}
+	return nil
+}
+
+// awaitedJobs returns the jobs that callers wait for and that do not run, the oldest first.
+func (r *Runner) awaitedJobs() []key {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.slots - len(r.runs)
+	waiting := maps.Clone(r.awaited)
+	for _, run := range r.runs {
+		delete(waiting, run.key())
+	}
+	return slices.SortedFunc(maps.Keys(waiting), func(a, b key) int { return cmp.Compare(a.ID, b.ID) })
+}
+
+// running counts the runs in the slots, or those beside them.
+func (r *Runner) running(extra bool) (n int, ofWorkspace map[tenant.ID]int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ofWorkspace = map[tenant.ID]int{}
+	for _, run := range r.runs {
+		if run.extra == extra {
+			n++
+			ofWorkspace[run.Workspace]++
+		}
+	}
+	return n, ofWorkspace
+}
+
+func (r *Runner) freeSlots() int {
+	n, _ := r.running(false)
+	return r.slots - n
 }
 
 func (r *Runner) choose(heads []queueHead) []queueHead {
+	n, running := r.running(false)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	running := map[tenant.ID]int{}
-	for _, run := range r.runs {
-		running[run.Workspace]++
-	}
-	return choose(heads, running, r.served, r.perWorkspace, r.slots-len(r.runs))
+	return choose(heads, running, r.served, r.perWorkspace, r.slots-n)
 }
 
 // choose picks jobs for the free slots, at most one per workspace: first of the workspaces with the fewest running
@@ -67,8 +113,9 @@ func choose(
 	return heads[:max(0, min(vacant, len(heads)))]
 }
 
-// claim takes a job and starts its run. A job that was cancelled or taken meanwhile is skipped.
-func (r *Runner) claim(ctx context.Context, h queueHead) error {
+// claim takes a job and starts its run, in a slot or beside them. A job that was cancelled or taken meanwhile is
+// skipped.
+func (r *Runner) claim(ctx context.Context, h queueHead, extra bool) error {
 	r.mu.Lock()
 	work := r.handlers[h.Kind]
 	r.mu.Unlock()
@@ -76,7 +123,8 @@ func (r *Runner) claim(ctx context.Context, h queueHead) error {
 		return r.setAside(ctx, h)
 	}
 	run := &Run{
-		Workspace: h.WorkspaceID, ID: h.ID, Kind: h.Kind, runner: r, claim: id.New("run"), writing: make(chan struct{}, 1),
+		Workspace: h.WorkspaceID, ID: h.ID, Kind: h.Kind, runner: r, claim: id.New("run"), extra: extra,
+		writing: make(chan struct{}, 1),
 	}
 	claimed := false
 	err := r.change(ctx, h.key(), func(j *record) error {
@@ -93,8 +141,10 @@ func (r *Runner) claim(ctx context.Context, h queueHead) error {
 	if r.paused != nil {
 		run.end(r.paused)
 	}
-	r.starts++
-	r.served[h.WorkspaceID] = r.starts
+	if !extra {
+		r.starts++
+		r.served[h.WorkspaceID] = r.starts
+	}
 	r.runs[run.claim] = run
 	r.work.Go(func() { r.perform(run.ctx, run, work) })
 	return nil

@@ -152,6 +152,15 @@ const selectQueueHeads = `
 		WHERE oldest.workspace_id = waiting.ws AND oldest.status = 'QUEUED' AND oldest.claim = ''
 		ORDER BY oldest.created_at, oldest.id LIMIT 1)`
 
+// findQueued reads a job, if it waits in the queue.
+func findQueued(ctx context.Context, d *db.DB, at key) (*queueHead, error) {
+	ctx, cancel := context.WithTimeout(ctx, txTimeout)
+	defer cancel()
+	return db.Maybe[queueHead](ctx, d.In(at.WorkspaceID), `
+		SELECT workspace_id, id, kind, created_at FROM jobs
+		WHERE workspace_id = $1 AND id = $2 AND status = 'QUEUED' AND claim = ''`, at.ID)
+}
+
 // A claimedJob is a job with a claim, of a live run or of one whose server died.
 type claimedJob struct {
 	WorkspaceID     tenant.ID

@@ -7,13 +7,16 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// Wait returns a job when it has ended. It returns ErrStopping when this runner stops first, and an ErrLost when it is
-// paused: the job goes on later, and can be waited for again. When ctx ends the job goes on as well.
+// Wait returns a job when it has ended. While a caller waits for a job, it is started before those that nobody waits
+// for. Wait returns ErrStopping when this runner stops first, an ErrLost when it is paused, and ErrRetrying when a run
+// has failed and the next is not soon: the job goes on later, and can be waited for again. When ctx ends the job goes
+// on as well.
 func (r *Runner) Wait(ctx context.Context, ws tenant.ID, id string) (Job, error) {
+	defer r.await(key{ws, id})()
 	poll := time.NewTicker(r.pollEvery) // for what another server ends
 	defer poll.Stop()
 	for {
-		ended, unable := r.waiting()
+		ended, unable := r.waiting(key{ws, id})
 		j, err := Get(ctx, r.db.In(ws), id)
 		switch {
 		case err != nil || j.Status.Ended():
@@ -30,13 +33,36 @@ func (r *Runner) Wait(ctx context.Context, ws tenant.ID, id string) (Job, error)
 	}
 }
 
-// waiting returns a channel that is closed when the next run ends, and the reason why no run will begin, if there is
-// one.
-func (r *Runner) waiting() (ended <-chan struct{}, unable error) {
+// patience is how long a caller waits for the next try of a job that failed.
+const patience = 2 * time.Second
+
+// await says that a caller waits for a job, until the returned function is called.
+func (r *Runner) await(at key) (done func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.awaited[at]++
+	r.wakeUp()
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.awaited[at]--; r.awaited[at] == 0 {
+			delete(r.awaited, at)
+		}
+	}
+}
+
+// waiting returns a channel that is closed when the next run ends, and the reason why no run of the job will begin
+// soon, if there is one.
+func (r *Runner) waiting(at key) (ended <-chan struct{}, unable error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopping {
 		return r.ended, ErrStopping
+	}
+	for _, b := range r.backoffs {
+		if b.key == at && time.Until(b.until) > patience {
+			return r.ended, ErrRetrying
+		}
 	}
 	return r.ended, r.paused
 }

@@ -3,7 +3,10 @@ package job_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,11 +47,7 @@ func eachRunner(t *testing.T, test func(t *testing.T, d *db.DB, r *job.Runner, r
 
 func queueHold(t *testing.T, d *db.DB, id string) {
 	t.Helper()
-	if _, err := d.Tx(t.Context(), func(tx *db.Tx) error {
-		return job.Queue(t.Context(), tx, waiter, job.New{ID: id, Kind: "hold"})
-	}); err != nil {
-		t.Fatal(err)
-	}
+	queueKind(t, d, "hold", id)
 }
 
 func TestWaitReturnsWhenTheJobHasEnded(t *testing.T) {
@@ -103,6 +102,96 @@ func TestWaitTellsOfCancellationPauseAndStop(t *testing.T) {
 		defer stopped.Stop()
 		if _, err := r.Wait(t.Context(), waiter, "job_kept"); !errors.Is(err, job.ErrStopping) {
 			t.Errorf("stopped: %v", err)
+		}
+	})
+}
+
+func queueKind(t *testing.T, d *db.DB, kind, id string) {
+	t.Helper()
+	if _, err := d.Tx(t.Context(), func(tx *db.Tx) error {
+		return job.Queue(t.Context(), tx, waiter, job.New{ID: id, Kind: kind})
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A caller does not wait behind background work: not behind what runs, nor behind what was queued before.
+func TestAnAwaitedJobDoesNotQueueBehindOthers(t *testing.T) {
+	eachRunner(t, func(t *testing.T, d *db.DB, r *job.Runner, release chan error, _ func()) {
+		r.Handle("quick", func(context.Context, *job.Run) error { return nil })
+		for i := range 6 { // as many as run, and more
+			queueKind(t, d, "hold", fmt.Sprint("job_held_", i))
+		}
+		soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for i := range 3 {
+			id := fmt.Sprint("job_awaited_", i)
+			queueKind(t, d, "quick", id)
+			if j, err := r.Wait(soon, waiter, id); err != nil || j.Status != job.Done {
+				t.Fatalf("%+v %v", j, err)
+			}
+		}
+		for range 6 {
+			release <- nil
+		}
+	})
+}
+
+// Callers of one workspace cannot take every slot, however many wait: what they wait for has its turn.
+func TestAwaitedJobsAreBounded(t *testing.T) {
+	eachRunner(t, func(t *testing.T, d *db.DB, r *job.Runner, release chan error, _ func()) {
+		var running, most atomic.Int64
+		r.Handle("counted", func(ctx context.Context, _ *job.Run) error {
+			if n := running.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			defer running.Add(-1)
+			select {
+			case err := <-release:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		const jobs = 12
+		var group sync.WaitGroup
+		for i := range jobs {
+			id := fmt.Sprintf("job_%02d", i)
+			queueKind(t, d, "counted", id)
+			group.Go(func() {
+				if j, err := r.Wait(t.Context(), waiter, id); err != nil || j.Status != job.Done {
+					t.Errorf("%+v %v", j, err)
+				}
+			})
+		}
+		const bound = 4 // two slots of the workspace, and two beside them
+		for deadline := time.Now().Add(time.Minute); running.Load() < bound; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d run at once", running.Load())
+			}
+		}
+		for range jobs {
+			release <- nil
+		}
+		group.Wait()
+		if n := most.Load(); n != bound {
+			t.Errorf("%d ran at once, want %d", n, bound)
+		}
+	})
+}
+
+// A caller hears of a job that fails long before the last try.
+func TestWaitTellsOfARetryThatIsNotSoon(t *testing.T) {
+	eachRunner(t, func(t *testing.T, d *db.DB, r *job.Runner, _ chan error, _ func()) {
+		var tries atomic.Int64
+		r.Handle("failing", func(context.Context, *job.Run) error {
+			tries.Add(1)
+			return errors.New("the database is away")
+		})
+		queueKind(t, d, "failing", "job_failing")
+		j, err := r.Wait(t.Context(), waiter, "job_failing")
+		if n := tries.Load(); !errors.Is(err, job.ErrRetrying) || j.Status != job.Queued || n != 2 {
+			t.Errorf("after %d tries: %+v %v", n, j, err)
 		}
 	})
 }
