@@ -96,7 +96,7 @@ func (r *run) attemptOnce(c *plan.Candidate) *failure {
 	r.cache.assembly = nil
 
 	held := &r.attempt.held
-	*held = reservation{budget: r.gateway.Bounds.Buffered}
+	*held = reservation{share: r.share}
 	defer held.release()
 	sent := &call.request
 	*sent = upstream.Request{
@@ -128,7 +128,7 @@ const maxRefusal = 64 << 10
 
 // readRefusal classifies a response with another status than 200.
 func (r *run) readRefusal(response *upstream.Response) *failure {
-	held := reservation{budget: r.gateway.Bounds.Buffered}
+	held := reservation{share: r.share}
 	defer held.release()
 	body, _ := r.attempt.source.all(maxRefusal, &held) // without its body it is a refusal all the same
 	return refusal(r.bill.model, response, body)
