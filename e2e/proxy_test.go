@@ -15,27 +15,28 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// nginxConfig is a proxy with nginx's defaults, and further directives for the proxied location. It is one process,
-// which ends with the test.
+// nginxConfig is a proxy with nginx's defaults, and further directives for HTTP and for the proxied location. It is one
+// process, which ends with the test.
 const nginxConfig = `daemon off; master_process off; pid nginx.pid; error_log nginx.err;
-events { worker_connections 64; }
+events { worker_connections 512; }
 http {
   access_log off;
   client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5;
+  %s
   server { listen %s; location / { proxy_pass %s; %s } }
 }
 `
 
-// startNginx runs nginx before a server, and returns its address.
-func startNginx(t *testing.T, server, directives string) string {
+// startNginx runs nginx before a server, with directives for HTTP and for the location, and returns its address.
+func startNginx(t *testing.T, server, forHTTP, forLocation string) string {
 	t.Helper()
 	program, err := exec.LookPath("nginx")
 	if err != nil {
-		t.Skip("nginx is not installed")
+		t.Skip("nginx is not installed; scripts/setup bench installs it")
 	}
 	folder, address, log := t.TempDir(), freeAddress(t), newTail()
 	file := filepath.Join(folder, "nginx.conf")
-	writeFile(t, file, fmt.Sprintf(nginxConfig, address, server, directives))
+	writeFile(t, file, fmt.Sprintf(nginxConfig, forHTTP, address, server, forLocation))
 	cmd := exec.Command(program, "-p", folder, "-c", file)
 	cmd.Stdout, cmd.Stderr = log, log
 	done := startChild(t, cmd)
@@ -68,7 +69,7 @@ func TestAStreamComesThroughNginxAsItIsWritten(t *testing.T) {
 		for proxy, directives := range map[string]string{"defaults": "", "HTTP/1.1": `proxy_http_version 1.1; proxy_set_header Connection "";`} {
 			t.Run(lane+", "+proxy, func(t *testing.T) {
 				t.Parallel()
-				firstContent(t, startNginx(t, server.address(), directives), server.key())
+				firstContent(t, startNginx(t, server.address(), "", directives), server.key())
 			})
 		}
 	}

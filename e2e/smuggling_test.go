@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -98,48 +95,14 @@ func TestOnlyWhatEveryReaderSeesReachesTheProvider(t *testing.T) {
 	}
 }
 
-const nginxConfig = `daemon off; pid nginx.pid; error_log nginx.err; worker_processes 1;
-events { worker_connections 512; }
-http {
-  access_log off; proxy_ignore_client_abort on;
-  client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5;
-  upstream sovereign { server %s; keepalive 4; }
-  server {
-    listen %s;
-    location / {
-      proxy_pass http://sovereign; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_request_buffering %s;
-    }
-  }
-}
-`
-
-// startNginx starts nginx before a server, and returns its address.
-func startNginx(t *testing.T, s *process, buffering string) string {
+// startSharingNginx runs nginx with a few connections to a server, which all callers share. It returns its address
+// without a scheme.
+func startSharingNginx(t *testing.T, s *process, buffering string) string {
 	t.Helper()
-	program, err := exec.LookPath("nginx")
-	if err != nil {
-		t.Skip("nginx is not installed; scripts/setup bench installs it")
-	}
-	folder := filepath.Dir(newInstance(t, s.url).data)
-	if err := os.Chmod(folder, 0o755); err != nil { // its worker may run as another user
-		t.Fatal(err)
-	}
-	address, file := freeAddress(t), filepath.Join(folder, "nginx.conf")
-	config := fmt.Sprintf(nginxConfig, strings.TrimPrefix(s.address(), "http://"), address, buffering)
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, "-p", folder, "-c", file, "-e", "nginx.err")
-	done := startGroup(t, cmd)
-	t.Cleanup(func() { _ = cmd.Process.Signal(os.Interrupt); <-done })
-	eventually(t, "nginx listens", func() bool {
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err == nil
-	})
-	return address
+	upstream := fmt.Sprintf("proxy_ignore_client_abort on; upstream sovereign { server %s; keepalive 4; }",
+		strings.TrimPrefix(s.address(), "http://"))
+	location := `proxy_http_version 1.1; proxy_set_header Connection ""; proxy_request_buffering ` + buffering + ";"
+	return strings.TrimPrefix(startNginx(t, "http://sovereign", upstream, location), "http://")
 }
 
 // Behind nginx, which repairs some malformed requests and shares its connections to the server between callers: there
@@ -150,7 +113,7 @@ func TestBehindNginxNoRequestIsHidden(t *testing.T) {
 		t.Run("request buffering "+buffering, func(t *testing.T) {
 			t.Parallel()
 			s, provider := serveMock(t, map[string]string{"chat": "mock"})
-			address := startNginx(t, s, buffering)
+			address := startSharingNginx(t, s, buffering)
 			answered := make([]int, countVectors(t, s))
 			for i := range answered {
 				c := vectorCaller(s, i)
