@@ -22,8 +22,8 @@ func NewHandler(current func() *live.Catalog, keys *live.Keyring) *Handler {
 // Routes are the operations for keys.
 func (h *Handler) Routes() []api.Route {
 	return []api.Route{
-		api.Get("/models", api.Reader, h.list, "List the models that can be called"),
-		api.Get("/models/{id...}", api.Reader, h.get, "Read one model; its id may hold slashes"),
+		api.Get("/models", api.Reader, h.list, "List the models that can be called", api.Inference),
+		api.Get("/models/{id...}", api.Reader, h.get, "Read one model; its id may hold slashes", api.Inference),
 	}
 }
 
