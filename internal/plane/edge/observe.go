@@ -17,6 +17,7 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/memo"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/live"
 	"sovereign/internal/net/fastpath"
 	"sovereign/internal/net/life"
 )
@@ -31,6 +32,7 @@ type call struct {
 	started    time.Time
 	showCauses bool
 	caller     tenant.Caller
+	grant      live.Grant // of the key
 	route      string
 	unlogged   bool         // one of very many: logged at debug level only
 	bodyRead   bool         // the body was read to its end
@@ -69,6 +71,9 @@ func callOf(ctx context.Context) *call {
 // Caller returns whose key the request carries. On paths that need no key it has only the user that PeerContext
 // recorded, if any.
 func Caller(ctx context.Context) tenant.Caller { return callOf(ctx).caller }
+
+// Grant returns the grant of the request's key.
+func Grant(ctx context.Context) *live.Grant { return &callOf(ctx).grant }
 
 // SkipAccessLog marks a request as one of very many, such as inference: it is counted, and logged at debug level only.
 func SkipAccessLog(ctx context.Context) { callOf(ctx).unlogged = true }

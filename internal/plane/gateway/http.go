@@ -50,8 +50,15 @@ func (g *Gateway) serveHTTP(e *request.Endpoint, w http.ResponseWriter, r *http.
 	if err := request.CheckHeaders(r.Header); err != nil {
 		return err
 	}
+	caller := edge.Caller(r.Context())
+	pass, err := g.Meter.Enter(&caller, time.Now())
+	if err != nil {
+		pass.Show(w.Header(), time.Now())
+		return err
+	}
+	defer pass.Leave()
 	cached := edge.FirstValue(r.Header, "X-Service-Cache")
-	if err := g.checkFunds(edge.Caller(r.Context()).Workspace, cached); err != nil {
+	if err := g.checkFunds(caller.Workspace, cached); err != nil {
 		return err
 	}
 	body, err := g.Bounds.Read(r, g.Bounds.Body.Load())
@@ -61,10 +68,14 @@ func (g *Gateway) serveHTTP(e *request.Endpoint, w http.ResponseWriter, r *http.
 	defer body.Release()
 	h := &httpRequest{annotations: request.ReadAnnotations(r.Header), writer: httpWriter{w}}
 	h.Request = request.Request{
-		Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body.Bytes, BodyRef: body,
-		Cache: cached, Annotations: &h.annotations,
+		Endpoint: e, Caller: caller, ID: edge.RequestID(r.Context()), Body: body.Bytes, BodyRef: body, Pass: pass,
+		Grant: edge.Grant(r.Context()), Cache: cached, Annotations: &h.annotations,
 	}
-	return g.Serve(r.Context(), &h.Request, &h.writer)
+	err = g.Serve(r.Context(), &h.Request, &h.writer)
+	if err != nil {
+		h.Pass.Show(w.Header(), time.Now())
+	}
+	return err
 }
 
 // checkFunds refuses, before the body is read, what no body could make affordable: the wallet has nothing free, no
