@@ -14,6 +14,7 @@ import (
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
+	"sovereign/internal/text/redact"
 )
 
 // A Store keeps identity. Every change is audited in its own transaction, and in force when its method returns.
@@ -229,6 +230,7 @@ func (s *Store) Members(ctx context.Context, ws tenant.ID, limit, offset int) ([
 
 // CreateKey mints a key that acts as the member with that address. The key is in the answer and nowhere else.
 func (s *Store) CreateKey(ctx context.Context, ws tenant.ID, by tenant.Actor, email, name string) (Key, secret.Text, error) {
+	name = redact.String(name)
 	if err := checkName("name", name); err != nil {
 		return Key{}, secret.Text{}, err
 	}
