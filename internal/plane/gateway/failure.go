@@ -35,7 +35,7 @@ type class struct {
 var (
 	refused     = class{name: "refused"}                          // the request itself is at fault
 	limited     = class{name: "limited", retry: true, next: true} // the provider's rate limit
-	rejected    = class{name: "rejected", next: true}             // the provider rejects the key, or the model's name
+	rejected    = class{name: "rejected", next: true}             // the provider rejects the key, the model's name or the URL
 	broken      = class{name: "broken", retry: true, next: true}  // a fault of the provider or of the network
 	silent      = class{name: "silent", next: true}               // the provider timed out
 	stopped     = class{name: "over"}                             // the caller left, time or memory is exhausted, the server stops
@@ -64,6 +64,8 @@ func (f *failure) reportable() bool { return f.class != stopped && f.class != un
 func connectionFailure(c *plan.Candidate, cause, err error) *failure {
 	var refusal *fault.Fault
 	switch {
+	case errors.As(err, &refusal) && refusal.Kind == fault.UnknownProvider: // the workspace's own URL leads nowhere
+		return &failure{class: rejected, err: err, fault: refusal}
 	case errors.As(err, &refusal):
 		return &failure{class: unsupported, err: err, fault: refusal}
 	case errors.Is(err, upstream.ErrMemoryLimit):
