@@ -35,7 +35,7 @@ type class struct {
 var (
 	refused     = class{name: "refused"}                          // the request itself is at fault
 	limited     = class{name: "limited", retry: true, next: true} // the provider's rate limit
-	rejected    = class{name: "rejected", next: true}             // the provider rejects the key, the model's name or the URL
+	rejected    = class{name: "rejected", next: true}             // the provider rejects the key, or the model's name
 	broken      = class{name: "broken", retry: true, next: true}  // a fault of the provider or of the network
 	silent      = class{name: "silent", next: true}               // the provider timed out
 	stopped     = class{name: "over"}                             // the caller left, time or memory is exhausted, the server stops
@@ -144,7 +144,8 @@ func classify(c *plan.Candidate, status int, reason answer.Error, err error) (cl
 	case status == http.StatusNotFound:
 		return rejected, fault.Upstream.Because(err, "%s does not know the model, or not at that URL%s", name, words)
 	case c.Own != nil:
-		return rejected, fault.Upstream.Because(err, "%s refused the workspace's own key or account (%d)%s", name, status, words)
+		return rejected, fault.Upstream.Because(err, "%s refused the workspace's own key or account (%d)%s",
+			name, status, words)
 	default:
 		return rejected, fault.Upstream.Because(err, "%s refused the gateway's key or account", name)
 	}
@@ -159,8 +160,8 @@ func ownersWords(c *plan.Candidate, reason answer.Error) string {
 	return ": " + reason.Message
 }
 
-// passedCode returns a provider's code as the caller may see it. A code of ours that means something else than a refused
-// parameter is not passed: a caller must be able to believe, for one, that its balance is insufficient.
+// passedCode returns a provider's code as the caller may see it. A code of ours that means something else than a
+// refused parameter is not passed: a caller must be able to believe, for one, that its balance is insufficient.
 func passedCode(code string) string {
 	for _, k := range fault.Kinds() {
 		if k.Code == code && (k.Status != http.StatusBadRequest || k == fault.UnknownProvider) {

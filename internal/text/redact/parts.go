@@ -10,15 +10,18 @@ import (
 // text parts of one message: a model reads them as one text.
 func (e *Exchange) Messages(doc []byte) []byte {
 	if bytes.Contains(doc, []byte(`"text"`)) {
-		if hits := e.findSplit(doc); len(hits) > 0 {
+		if hits, secrets := findSplit(doc); len(hits) > 0 {
+			for _, secret := range secrets {
+				e.remember(secret)
+			}
 			doc = replaceHits(doc, hits)
 		}
 	}
 	return e.JSON(doc)
 }
 
-// findSplit returns the credentials in the joined text parts of each message, in pieces.
-func (e *Exchange) findSplit(doc []byte) (hits []hit) {
+// findSplit returns the credentials in the joined text parts of each message, and where their pieces are in doc.
+func findSplit(doc []byte) (hits []hit, secrets [][]byte) {
 	for message := range messages(doc) {
 		var j joined
 		for part := range scan.Elements(member(message, "content")) {
@@ -31,12 +34,11 @@ func (e *Exchange) findSplit(doc []byte) (hits []hit) {
 		}
 		for _, h := range find(j.text, true) {
 			if pieces := j.pieces(h); len(pieces) > 0 {
-				e.remember(j.text[h.from:h.to])
-				hits = append(hits, pieces...)
+				hits, secrets = append(hits, pieces...), append(secrets, j.text[h.from:h.to])
 			}
 		}
 	}
-	return hits
+	return hits, secrets
 }
 
 // messages iterates over a list of messages, or over the one that doc is.
