@@ -108,18 +108,7 @@ func TestNoCredentialReachesTheDisk(t *testing.T) {
 		t.Errorf("%d rows of %d requests", len(rows), len(samples))
 	}
 	s.stop(t)
-	var disk []byte
-	err := filepath.WalkDir(p.data, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		disk = append(disk, content...)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	disk := diskOf(t, p.data)
 	if !bytes.Contains(disk, []byte(marker)) || !bytes.Contains(disk, []byte(redact.Mark)) {
 		t.Fatal("what is no credential is not on the disk either: this test sees nothing")
 	}
@@ -135,4 +124,65 @@ func TestNoCredentialReachesTheDisk(t *testing.T) {
 		}
 	}
 	t.Logf("%d credentials of %d kinds, %d bytes on the disk", len(samples), len(redact.Rules()), len(disk))
+}
+
+// diskOf returns the contents of all files of a folder.
+func diskOf(t *testing.T, folder string) (disk []byte) {
+	t.Helper()
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		disk = append(disk, content...)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return disk
+}
+
+// Whatever text a person sends to be kept, no credential in it reaches the disk: not in its row, and not in the audit
+// trail.
+func TestNoCredentialThatAPersonWritesReachesTheDisk(t *testing.T) {
+	t.Parallel()
+	p := newInstance(t, secret.Text{})
+	s := p.serve(t, "--config", keyConfig(t, echo(t)))
+	p.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--json")
+	c := s.caller()
+	c.must(t, `{"model":"up/m","messages":[{"role":"user","content":"hi"}]}`)
+	c.awaitLogs(t, 1)
+	const marker = "a text that is kept"
+	used := map[string]string{} // credentials, by place
+	rng := rand.New(rand.NewPCG(rand.Uint64(), 2))
+	credential := func(place string) string {
+		samples := redact.Samples(rng)
+		used[place] = samples[slices.IndexFunc(samples, func(s redact.Sample) bool { return s.Rule == "github" })].Secret
+		return used[place]
+	}
+	filter := func(place string) object { return object{"tag": credential(place)} }
+	c.call(t, http.MethodPut, "/v1/aliases", object{"name": "mine", "target_model": "up/m", "description": marker + " " + credential("description of an alias")}, http.StatusOK, nil)
+	criterion := c.criterion(t, "up/m", object{"name": credential("name of a criterion"), "rubric": "It has " + credential("rubric"), "filters": filter("filter of a criterion")})
+	c.call(t, http.MethodPatch, "/v1/criteria/"+criterion, object{"rubric": "It has " + credential("second rubric")}, http.StatusOK, nil)
+	c.call(t, http.MethodPut, "/v1/criteria/"+criterion+"/monitoring", object{"enabled": false, "filters": filter("filter of a monitor")}, http.StatusOK, nil)
+	var label struct{ ID string }
+	c.call(t, http.MethodPost, "/v1/labels", object{
+		"messages": []object{{"role": "user", "content": "hi"}}, "response": object{"role": "assistant", "content": "ho"}, "verdict": "pass",
+		"critique": "It has " + credential("critique"), "author": credential("author"), "source": credential("source"),
+	}, http.StatusCreated, &label)
+	c.call(t, http.MethodPost, "/v1/labels/"+label.ID+"/adjudication", object{"kind": "label_error", "note": "It has " + credential("note")}, http.StatusOK, nil)
+	c.call(t, http.MethodPost, "/v1/datasets/from_logs", object{"name": credential("name of a dataset"), "filters": filter("filter of a dataset")}, 0, nil)
+	p.mustAdmin(t, nil, "key", "create", "--workspace", "default", "--email", "owner@localhost", "--name", credential("name of a key"), "--json")
+	p.mustAdmin(t, nil, "wallet", "topup", "--workspace", "default", "--amount-usd", "1", "--memo", "for "+credential("memo"), "--json")
+	s.stop(t)
+	disk := diskOf(t, p.data)
+	if !bytes.Contains(disk, []byte(marker)) || !bytes.Contains(disk, []byte(redact.Mark)) {
+		t.Fatal("what is no credential is not on the disk either: this test sees nothing")
+	}
+	for place, credential := range used {
+		if bytes.Contains(disk, []byte(credential)) {
+			t.Errorf("the credential in the %s is on the disk", place)
+		}
+	}
 }

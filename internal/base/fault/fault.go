@@ -86,11 +86,12 @@ func (k Kind) Final() bool {
 // A Fault is an error whose message is sent to the caller.
 type Fault struct {
 	Kind
-	Message    string
-	Field      string        // the parameter at fault, where there is one
-	RetryAfter time.Duration // on 429 and 503
-	final      bool
-	cause      error // only for the log
+	Message      string
+	Field        string        // the parameter at fault, where there is one
+	ProviderCode string        // a model provider's own code, which callers see in place of the kind's
+	RetryAfter   time.Duration // on 429 and 503
+	final        bool
+	cause        error // only for the log
 }
 
 // Error returns the message with its cause, for logs.

@@ -10,6 +10,7 @@ import (
 	"sovereign/internal/live"
 	"sovereign/internal/store/api"
 	"sovereign/internal/store/audit"
+	"sovereign/internal/text/redact"
 )
 
 // A Handler serves the operations of keys on their workspace's aliases.
@@ -79,7 +80,7 @@ func (h *Handler) put(ctx context.Context, caller tenant.Caller, in putAlias) (A
 		return Alias{}, err
 	}
 	a := Alias{
-		Name: in.Name, TargetModel: in.TargetModel, Description: in.Description,
+		Name: in.Name, TargetModel: in.TargetModel, Description: redact.String(in.Description),
 		CanaryModel: in.CanaryModel, CanaryPercent: in.CanaryPercent, FallbackModels: in.FallbackModels,
 	}
 	if err := a.Check(h.catalog(), h.keys.Of(caller.Workspace)); err != nil {

@@ -19,6 +19,7 @@ import (
 	"sovereign/internal/domain/logbook"
 	"sovereign/internal/grade/judge"
 	"sovereign/internal/grade/trust"
+	"sovereign/internal/text/redact"
 )
 
 // A Criterion is a judge.
@@ -69,8 +70,12 @@ type MonitorSettings struct {
 // SchemaName is the type's name in the OpenAPI document.
 func (MonitorSettings) SchemaName() string { return "Watch" }
 
-// WithDefaults fills in what was left out.
+// WithDefaults fills in what was left out, and leaves credentials out.
 func (m MonitorSettings) WithDefaults() MonitorSettings {
+	if m.Filters != nil {
+		clean := m.Filters.Clean()
+		m.Filters = &clean
+	}
 	if m.SamplePercent == nil {
 		percent := 10.0
 		m.SamplePercent = &percent
@@ -94,20 +99,28 @@ type Models interface {
 	Chats(ws tenant.ID, field, model string) error
 }
 
-// apply sets the fields of c that d has.
+// apply sets the fields of c that d has, without the credentials in them.
 func (d *Definition) apply(c *Criterion) {
-	set(&c.Name, d.Name)
-	set(&c.Rubric, d.Rubric)
+	setText(&c.Name, d.Name)
+	setText(&c.Rubric, d.Rubric)
 	set(&c.JudgeModel, d.JudgeModel)
 	set(&c.Scale, d.Scale)
 	set(&c.PassThreshold, d.PassThreshold)
 	set(&c.FewShot, d.FewShot)
-	set(&c.Filters, d.Filters)
+	if d.Filters != nil {
+		c.Filters = d.Filters.Clean()
+	}
 }
 
 func set[T any](to, from *T) {
 	if from != nil {
 		*to = *from
+	}
+}
+
+func setText(to, from *string) {
+	if from != nil {
+		*to = redact.String(*from)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/store/api"
+	"sovereign/internal/text/redact"
 )
 
 // A Handler serves the operations of keys on their workspace's datasets.
@@ -44,7 +45,7 @@ func (h *Handler) start(ctx context.Context, caller tenant.Caller, in newDataset
 	if err := h.store.open(ctx, caller.Workspace); err != nil {
 		return ticket{}, err
 	}
-	recipe := Recipe(in)
+	recipe := Recipe{Name: redact.String(in.Name), Holdout: in.Holdout, Filters: in.Filters.Clean()}
 	if err := recipe.Check(); err != nil {
 		return ticket{}, err
 	}

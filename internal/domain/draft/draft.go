@@ -51,8 +51,9 @@ const (
 	maxSize     = 200
 )
 
-// withDefaults fills in the size.
+// withDefaults fills in the size, and leaves credentials out.
 func (r Request) withDefaults() Request {
+	r.Filters = r.Filters.Clean()
 	if r.Size == 0 {
 		r.Size = defaultSize
 	}

@@ -10,6 +10,7 @@ import (
 	"sovereign/internal/plane/infer"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/job"
+	"sovereign/internal/text/redact"
 )
 
 // A kindOfDraft says how drafts of one kind are asked for and read.
@@ -78,7 +79,8 @@ func (s *Store) complete(ctx context.Context, run *job.Run, model string, ask pr
 			return body, err
 		},
 		Keep: func(a *infer.Answer) error {
-			if err := read(a.Body, res); err != nil {
+			clean, _ := redact.JSON(a.Body)
+			if err := read(clean, res); err != nil {
 				res.Failure = err.Error()
 			}
 			return run.Tx(saving, func(tx *db.Tx, tally *job.Tally) error {

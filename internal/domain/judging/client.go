@@ -16,6 +16,7 @@ import (
 	"sovereign/internal/grade/judge"
 	"sovereign/internal/plane/infer"
 	"sovereign/internal/store/db"
+	"sovereign/internal/text/redact"
 )
 
 // A Client asks judge models, and stores their answers. It is safe for concurrent use.
@@ -148,7 +149,8 @@ func (c *Client) askOnce(ctx context.Context, ws tenant.ID, q *Question, digest 
 		Keep: func(a *infer.Answer) error {
 			answer = Answer{Cost: a.Cost, RequestID: a.RequestID}
 			var failed *judge.Failure
-			assessment, err := c.read(q.Instructions, a.Body)
+			clean, _ := redact.JSON(a.Body) // it is stored, and a judge may quote what it was shown
+			assessment, err := c.read(q.Instructions, clean)
 			switch {
 			case errors.As(err, &failed):
 				answer.Failure = string(failed.Kind) + ": " + failed.Detail

@@ -197,7 +197,7 @@ func newInlineItem(n *New, at string) (item, error) {
 		return item{}, fault.Invalid(at+"tools", "must be a list of tools")
 	}
 	var all redact.Exchange
-	step := judge.Step{Messages: all.JSON(n.Messages), Response: all.JSON(n.Response), Tools: all.JSON(n.Tools)}
+	step := judge.Step{Messages: all.Messages(n.Messages), Response: all.Messages(n.Response), Tools: all.JSON(n.Tools)}
 	step.Messages, step.Response, step.Tools = all.RedactFound(step.Messages), all.RedactFound(step.Response), all.RedactFound(step.Tools)
 	var answer struct {
 		Role string `json:"role"`
@@ -223,12 +223,6 @@ func prefix(at string) string {
 		return ""
 	}
 	return strings.TrimSuffix(at, ".") + ": "
-}
-
-// withoutCredentials replaces credentials in a text that a person wrote.
-func withoutCredentials(text string) string {
-	clean, _ := redact.Text([]byte(text))
-	return string(clean)
 }
 
 // optional returns a pointer to text, or nil when it is empty.

@@ -19,6 +19,7 @@ import (
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/quota"
+	"sovereign/internal/text/redact"
 )
 
 // Logs reads logged exchanges.
@@ -387,8 +388,8 @@ func existing(ctx context.Context, in db.Scoped, all []New, items []item) (map[t
 func (n *New) record(by tenant.Actor, hash string, half Half) record {
 	return record{
 		ID: id.New("lbl"), CriterionID: n.CriterionID, RequestID: n.RequestID, TraceID: n.TraceID, Verdict: n.Verdict,
-		Grade: n.Grade, Critique: withoutCredentials(n.Critique),
-		Author: cmp.Or(n.Author, string(by.User)), Source: cmp.Or(n.Source, "api"),
+		Grade: n.Grade, Critique: redact.String(n.Critique),
+		Author: cmp.Or(redact.String(n.Author), string(by.User)), Source: cmp.Or(redact.String(n.Source), "api"),
 		InReportHalf: half != Tuning, InBothHalves: half == Both, Item: []byte(hash), CreatedAt: clock.Now(),
 	}
 }
@@ -467,7 +468,7 @@ func (s *Store) Adjudicate(ctx context.Context, ws tenant.ID, by tenant.Actor, n
 		if l.Kind, l.Adjudicated, err = r.resolve(l.Verdict, judged); err != nil {
 			return err
 		}
-		l.Note, l.AdjudicatedBy, l.AdjudicatedAt = withoutCredentials(r.Note), string(by.User), clock.Now()
+		l.Note, l.AdjudicatedBy, l.AdjudicatedAt = redact.String(r.Note), string(by.User), clock.Now()
 		if _, err := db.Exec(ctx, in, `
 			UPDATE labels SET kind = $2, adjudicated = $3, note = $4, adjudicated_by = $5, adjudicated_at = $6
 				WHERE workspace_id = $1 AND id = $7`,

@@ -12,6 +12,7 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/text/redact"
 )
 
 // A Row is a logged exchange as the API shows it.
@@ -79,6 +80,14 @@ type Selection struct {
 func (s Selection) Filters() *Filters {
 	filters := Filters(s)
 	return &filters
+}
+
+// Clean returns s without credentials, as the logs that it selects are kept.
+func (s Selection) Clean() Selection {
+	for _, text := range []*string{&s.Model, &s.Tag, &s.Segment, &s.FinishReason} {
+		*text = redact.String(*text)
+	}
+	return s
 }
 
 // Check refuses a time range that is empty by mistake. at is the path of s in the body, such as "filters.".

@@ -48,7 +48,7 @@ func (s *Store) draw(ctx context.Context, ws tenant.ID, r *criterion.Record, in 
 	}
 	d := &drawing{request: scanRequest{Size: in.Size, Filters: c.Filters}}
 	if in.Filters != nil {
-		d.request.Filters = *in.Filters
+		d.request.Filters = in.Filters.Clean()
 	}
 	if err := d.request.Filters.Check("filters."); err != nil {
 		return nil, err

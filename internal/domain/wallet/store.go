@@ -20,6 +20,7 @@ import (
 	"sovereign/internal/store/chain"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
+	"sovereign/internal/text/redact"
 )
 
 // A Store reads and changes the ledger.
@@ -48,7 +49,7 @@ func (s *Store) TopUp(
 		return funds.Balance{}, err
 	}
 	err := s.feed.Change(ctx, func(tx *db.Tx) error {
-		before, err := fund(ctx, tx, ws, id.New("txn"), memo, amount)
+		before, err := fund(ctx, tx, ws, id.New("txn"), redact.String(memo), amount)
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
 	"sovereign/internal/store/quota"
+	"sovereign/internal/text/redact"
 )
 
 // A Store keeps identity. Every change is audited in its own transaction, and in force when its method returns.
@@ -242,6 +243,7 @@ func (s *Store) CreateKey(ctx context.Context, ws tenant.ID, by tenant.Actor, em
 func (s *Store) MintKey(
 	ctx context.Context, ws tenant.ID, by tenant.Actor, email, name string, limits *LimitsChange,
 ) (Key, secret.Text, error) {
+	name = redact.String(name)
 	if err := checkName("name", name); err != nil {
 		return Key{}, secret.Text{}, err
 	}

@@ -20,6 +20,7 @@ import (
 const (
 	connectTimeout = 10 * time.Second // for name resolution and dialling, and again for the TLS handshake
 	answerTimeout  = time.Minute      // for a whole response, redirects included
+	refusalTime    = time.Second / 2  // the refusal of a name takes a multiple of it
 	idleTimeout    = 90 * time.Second
 	idlePerHost    = 64
 	idleAll        = 1024
@@ -28,9 +29,10 @@ const (
 
 // A Guard dials public addresses, and those that the operator allows.
 type Guard struct {
-	allow     []netip.Prefix
-	dialer    net.Dialer
-	transport *http.Transport
+	allow       []netip.Prefix
+	dialer      net.Dialer
+	transport   *http.Transport
+	refusalTime time.Duration
 }
 
 // An Option changes a Guard, for tests.
@@ -49,9 +51,12 @@ func WithConnectTimeout(d time.Duration) Option {
 	return func(g *Guard) { g.dialer.Timeout, g.transport.TLSHandshakeTimeout = d, d }
 }
 
+// WithRefusalTime replaces the time of which the refusal of a name takes a multiple. 0 is none.
+func WithRefusalTime(d time.Duration) Option { return func(g *Guard) { g.refusalTime = d } }
+
 // New returns a Guard. The operator's ranges in allow take precedence over the table of blocked ranges.
 func New(allow []netip.Prefix, options ...Option) *Guard {
-	g := &Guard{}
+	g := &Guard{refusalTime: refusalTime}
 	for _, prefix := range allow {
 		g.allow = append(g.allow, unmapPrefix(prefix))
 	}
@@ -81,15 +86,43 @@ func (g *Guard) Client() *http.Client {
 // Close closes the idle connections.
 func (g *Guard) Close() { g.transport.CloseIdleConnections() }
 
-// dial replaces the error for a blocked address by one that names the host: the text of net's error has the address.
+// dial dials an address. A name that leads to a blocked address is refused exactly as one that leads nowhere: the
+// server's resolver may know the names of the operator's network, and a customer must not learn which there are.
 func (g *Guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	begun := time.Now()
 	conn, err := g.dialer.DialContext(ctx, network, address)
-	var blocked *Blocked
-	if errors.As(err, &blocked) {
-		host, _, _ := net.SplitHostPort(address)
-		return nil, &Blocked{Host: host, Address: blocked.Address, Why: blocked.Why}
+	if err == nil || ctx.Err() != nil {
+		return conn, err
 	}
-	return conn, err
+	host, _, _ := net.SplitHostPort(address)
+	var blocked *Blocked
+	var unresolved *net.DNSError
+	switch {
+	case errors.As(err, &blocked):
+		blocked = &Blocked{Host: host, Address: blocked.Address, Why: blocked.Why}
+	case errors.As(err, &unresolved):
+		blocked = &Blocked{Host: host, Why: "name: " + unresolved.Err}
+	default:
+		return nil, err
+	}
+	if _, err := netip.ParseAddr(host); err != nil {
+		g.waitToRefuse(ctx, begun)
+	}
+	return nil, blocked
+}
+
+// waitToRefuse waits until a multiple of the refusal time has passed, so that a caller cannot tell by the time whether
+// there was an address to check.
+func (g *Guard) waitToRefuse(ctx context.Context, begun time.Time) {
+	if g.refusalTime <= 0 {
+		return
+	}
+	wait := time.NewTimer(g.refusalTime - time.Since(begun)%g.refusalTime)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-ctx.Done():
+	}
 }
 
 // control checks an address right before it is dialled. Package net calls it for each address that a name resolves to.
@@ -107,8 +140,9 @@ func (g *Guard) control(_ context.Context, network, address string, _ syscall.Ra
 	return nil
 }
 
-// Blocked means that a host was not dialled. Its text is for customers, and does not depend on the address or the
-// reason, so that it cannot be used to probe a network. The address and the reason are for the log.
+// Blocked means that a host was not dialled: it has no address, or one that is not public. Its text is for customers,
+// and does not depend on the address or the reason, so that it cannot be used to probe a network. The address, if there
+// is one, and the reason are for the log.
 type Blocked struct {
 	Host    string
 	Address string

@@ -142,7 +142,7 @@ func TestNoSpellingOfAHostReachesABlockedAddress(t *testing.T) {
 		"long.inside.test": loopback, "mapped.test": {answers("::ffff:127.0.0.1")}, "six.test": {answers("::1")},
 		"zero.test": {answers("0.0.0.0")}, "any.test": {answers("::")}, "metadata.test": {answers("169.254.169.254")}, "nat.test": {answers("64:ff9b::7f00:1")},
 	})
-	g := New(allowPublic, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second))
+	g := New(allowPublic, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second), WithRefusalTime(0))
 	for _, host := range []string{
 		"127.0.0.1", "127.255.0.1", "0.0.0.0", "[::]", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[64:ff9b::127.0.0.1]",
 		"[64:ff9b:1::127.0.0.1]", "[2002:7f00:1::]", "[fe80::1%25lo]", "[::1%25lo]", "localhost", "10.0.0.1", "192.168.0.1", "172.16.0.1", "100.64.0.1",
@@ -180,7 +180,7 @@ func TestDNSRebindingIsBlocked(t *testing.T) {
 	port, reached := startVictim(t, portOf(server))
 	for _, name := range []string{"rebind.test", "long.rebind.test"} {
 		z := newZone(t, map[string][][]netip.Addr{name: {answers(public), answers(inside)}})
-		g := New(allowPublic, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second))
+		g := New(allowPublic, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second), WithRefusalTime(0))
 		if body, err := get(t, g.Transport(), "http://"+name+":"+port); err != nil || body != "HTTP/1.1" {
 			t.Fatalf("%s: the first response is %q, %v", name, body, err)
 		}
@@ -204,7 +204,7 @@ func TestOnlyThePublicAddressesOfANameAreDialled(t *testing.T) {
 	z := newZone(t, map[string][][]netip.Addr{
 		"dead-then-inside.test": {answers(public, inside)}, "inside-then-dead.test": {answers(inside, public)}, "both.test": {answers(public, inside, "::1")},
 	})
-	g := New(allowPublic, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second))
+	g := New(allowPublic, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second), WithRefusalTime(0))
 	for name := range z.names {
 		if _, err := get(t, g.Transport(), "http://"+name+":"+port); err == nil {
 			t.Errorf("%s was answered", name)

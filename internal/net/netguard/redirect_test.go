@@ -42,7 +42,7 @@ func TestRedirectsToBlockedAddressesAreRefused(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					g := New(allowPublic, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second))
+					g := New(allowPublic, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second), WithRefusalTime(0))
 					_, err = g.Client().Do(request)
 					var blocked *Blocked
 					if !errors.As(err, &blocked) || blocked.Host != strings.Trim(host, "[]") {
@@ -157,7 +157,7 @@ func TestNoSecretHeaderGoesToAnotherHost(t *testing.T) {
 		redirecting(w, r)
 	})
 	z := newZone(t, map[string][][]netip.Addr{"a.test": {answers(public)}, "sub.a.test": {answers(public)}, "b.test": {answers(public)}})
-	g := New(allowPublic, WithResolver(z.resolver()))
+	g := New(allowPublic, WithResolver(z.resolver()), WithRefusalTime(0))
 	send := func(header string, status int, to string) error {
 		request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://a.test:"+portOf(server)+"/"+strconv.Itoa(status)+"/"+to, strings.NewReader("{}"))
 		request.Header.Set("Content-Type", "application/json")

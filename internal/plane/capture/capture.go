@@ -190,7 +190,7 @@ func sanitizeFinish(text string) string {
 // clean redacts the credentials in everything that a caller or a model has written.
 func (r *Row) clean(messages, tools, response []byte, tag, trace, finish string) {
 	var all redact.Exchange
-	r.Messages, r.Tools, r.Response = all.JSON(messages), all.JSON(tools), all.JSON(response)
+	r.Messages, r.Tools, r.Response = all.Messages(messages), all.JSON(tools), all.Messages(response)
 	fields := [...][]byte{all.Text([]byte(tag)), all.Text([]byte(trace)), all.Text([]byte(sanitizeFinish(finish)))}
 	r.Messages, r.Tools, r.Response = all.RedactFound(r.Messages), all.RedactFound(r.Tools), all.RedactFound(r.Response)
 	r.Tag, r.Trace, r.Finish = string(all.RedactFound(fields[0])), string(all.RedactFound(fields[1])), string(all.RedactFound(fields[2]))

@@ -250,6 +250,25 @@ func TestNoCredentialLeavesTheRecorder(t *testing.T) {
 	}
 }
 
+func TestNoHalfOfASplitCredentialLeavesTheRecorder(t *testing.T) {
+	one, two := "AK"+"IAQYLPMN5", "HHHFPZAM2" // formatted like an access key, but not one
+	parts := `[{"type":"text","text":"use ` + one + `"},{"type":"text","text":"` + two + ` for it"}]`
+	d := newFixture(t, 7)
+	e := exchange()
+	e.Messages = []byte(`[{"role":"user","content":` + parts + `}]`)
+	e.Answer = answer(`{"role":"assistant","content":`+parts+`}`, "stop")
+	d.Record(e)
+	rows := d.rows(t)
+	if len(rows) != 1 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for _, body := range [][]byte{rows[0].Messages, rows[0].Response} {
+		if bytes.Contains(body, []byte(one[1:])) || bytes.Contains(body, []byte(two)) || bytes.Count(body, []byte("[redacted]")) != 2 {
+			t.Errorf("%s", body)
+		}
+	}
+}
+
 func TestTheSystemPromptIsTheTextBeforeTheFirstOtherMessage(t *testing.T) {
 	for messages, want := range map[string]string{
 		`[]`: "", `[{"role":"user","content":"Hi"}]`: "", `not JSON`: "",

@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"math"
 	"net/http"
 	"strconv"
@@ -85,7 +86,8 @@ func envelope(id string, f *fault.Fault, message string) Envelope {
 	if f.Status >= http.StatusInternalServerError {
 		message += " (request " + id + ")"
 	}
-	return Envelope{Refusal{Message: message, Type: f.Type, Code: optional(f.Code), Param: optional(f.Field)}}
+	code := cmp.Or(f.ProviderCode, f.Code)
+	return Envelope{Refusal{Message: message, Type: f.Type, Code: optional(code), Param: optional(f.Field)}}
 }
 
 // encode never fails: AllowInvalidUTF8 admits whatever text of the caller a message quotes.

@@ -1,14 +1,13 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"sovereign/internal/base/fault"
-	"sovereign/internal/base/secret"
 	"sovereign/internal/plane/gateway/answer"
 	"sovereign/internal/plane/gateway/deadline"
 	"sovereign/internal/plane/gateway/plan"
@@ -65,6 +64,8 @@ func (f *failure) reportable() bool { return f.class != stopped && f.class != un
 func connectionFailure(c *plan.Candidate, cause, err error) *failure {
 	var refusal *fault.Fault
 	switch {
+	case errors.As(err, &refusal) && refusal.Kind == fault.UnknownProvider: // the workspace's own URL leads nowhere
+		return &failure{class: rejected, err: err, fault: refusal}
 	case errors.As(err, &refusal):
 		return &failure{class: unsupported, err: err, fault: refusal}
 	case errors.Is(err, upstream.ErrMemoryLimit):
@@ -109,8 +110,8 @@ func unrecordedFault(err error) *fault.Fault {
 
 // refusal classifies a provider's response by its status and body.
 func refusal(c *plan.Candidate, response *upstream.Response, body []byte) *failure {
-	reason := answer.ReadRefusal(body, func(text string) string { return removeKeys(c, text) })
-	err := fmt.Errorf("the provider answered %d: %s", response.Status, reason.Message)
+	reason := readError(c, body)
+	err := fmt.Errorf("the provider answered %d: %s", response.Status, cmp.Or(reason.Message, "no message"))
 	f := &failure{err: err, retryAfter: response.RetryAfter}
 	f.class, f.fault = classify(c, response.Status, reason, err)
 	if f.fault.Status == http.StatusTooManyRequests {
@@ -121,50 +122,71 @@ func refusal(c *plan.Candidate, response *upstream.Response, body []byte) *failu
 
 // errorInAnswer classifies an error that came in place of an answer, with status 200.
 func errorInAnswer(c *plan.Candidate, value []byte) *failure {
-	reason := answer.ReadError(value, func(text string) string { return removeKeys(c, text) })
+	reason := readError(c, value)
 	status := reason.Status
 	if status < http.StatusBadRequest || status > 599 {
 		status = http.StatusBadGateway
 	}
-	f := &failure{err: fmt.Errorf("the provider's answer is an error: %s", reason.Message)}
+	f := &failure{err: fmt.Errorf("the provider's answer is an error: %s", cmp.Or(reason.Message, "no message"))}
 	f.class, f.fault = classify(c, status, reason, f.err)
 	return f
 }
 
 // classify says what a provider's status means for the caller, and what to do about it.
 func classify(c *plan.Candidate, status int, reason answer.Error, err error) (class, *fault.Fault) {
-	name := c.Provider.Name
+	name, words := c.Provider.Name, ownersWords(c, reason)
 	switch {
 	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
-		f := fault.InvalidParameter.Because(err, "%s", reason.Message)
-		f.Field = reason.Param
+		f := fault.InvalidParameter.Because(err, "%s", cmp.Or(reason.Message, "the provider refused the request"))
+		f.Field, f.ProviderCode = reason.Param, passedCode(reason.Code)
 		return refused, f
 	case status == http.StatusTooManyRequests:
-		return limited, fault.RateLimited.Because(err, "%s is at its limit", name)
+		return limited, fault.RateLimited.Because(err, "%s is at its limit%s", name, words)
 	case status == http.StatusRequestTimeout:
 		return silent, fault.Timeout.Because(err, "%s did not answer in time", name)
 	case status >= http.StatusInternalServerError:
-		return broken, fault.Upstream.Because(err, "%s failed", name)
+		return broken, fault.Upstream.Because(err, "%s failed%s", name, words)
 	case status == http.StatusNotFound:
-		return rejected, fault.Upstream.Because(err, "%s does not know the model, or not at that URL", name)
+		return rejected, fault.Upstream.Because(err, "%s does not know the model, or not at that URL%s", name, words)
 	case c.Own != nil:
-		return rejected, fault.Upstream.Because(err, "%s refused the workspace's own key or account (%d)", name, status)
+		return rejected, fault.Upstream.Because(err, "%s refused the workspace's own key or account (%d)%s",
+			name, status, words)
 	default:
 		return rejected, fault.Upstream.Because(err, "%s refused the gateway's key or account", name)
 	}
 }
 
-// removeKeys removes the provider's key from a text that a caller will read, since some providers repeat it. It redacts
-// other secrets too: a provider may quote what it was sent, and the text goes into the log.
-func removeKeys(c *plan.Candidate, text string) string {
-	keys := []secret.Text{c.Provider.APIKey}
-	if c.Own != nil {
-		keys = append(keys, c.Own.Key)
+// ownersWords returns a provider's message about an account, to be appended, if the account is the workspace's own.
+// What a provider says about the server's account (its name, its limits, its bills) is the operator's, and only logged.
+func ownersWords(c *plan.Candidate, reason answer.Error) string {
+	if c.Own == nil || reason.Message == "" {
+		return ""
 	}
-	for _, key := range keys {
-		if !key.Empty() {
-			text = strings.ReplaceAll(text, key.Reveal(), redact.Mark)
+	return ": " + reason.Message
+}
+
+// passedCode returns a provider's code as the caller may see it. A code of ours that means something else than a
+// refused parameter is not passed: a caller must be able to believe, for one, that its balance is insufficient.
+func passedCode(code string) string {
+	for _, k := range fault.Kinds() {
+		if k.Code == code && (k.Status != http.StatusBadRequest || k == fault.UnknownProvider) {
+			return ""
 		}
+	}
+	return code
+}
+
+// readError reads an error that a provider sent, without the keys that it may repeat.
+func readError(c *plan.Candidate, body []byte) answer.Error {
+	return answer.ReadError(body, func(text string) string { return removeKeys(c, text) })
+}
+
+// removeKeys removes the provider's key, and parts of it, from a text that a caller will read, since some providers
+// repeat it. It redacts other secrets too: a provider may quote what it was sent, and the text goes into the log.
+func removeKeys(c *plan.Candidate, text string) string {
+	text = redact.Known(text, c.Provider.APIKey.Reveal())
+	if c.Own != nil {
+		text = redact.Known(text, c.Own.Key.Reveal())
 	}
 	clean, _ := redact.Text([]byte(text))
 	return string(clean)

@@ -153,6 +153,18 @@ func TestAFallbackThatCannotExpressTheRequestIsSkipped(t *testing.T) {
 	}
 }
 
+func TestAnOwnURLThatLeadsNowhereFallsBack(t *testing.T) {
+	b := newBench(t, model("a"), model("b"))
+	nowhere := refuse(fault.UnknownProvider.New("the workspace's own URL for p cannot be used"))
+	b.answer = by(map[string]func(*upstream.Request) (*upstream.Response, error){"a": nowhere, "b": whole(good)})
+	if w, err := b.ask(`{"model":"a","models":["b"],"messages":[{"role":"user","content":"hi"}]}`); err != nil || w.Header().Get("X-Service-Served-Model") != "b" {
+		t.Errorf("%v", err)
+	}
+	if _, err := b.ask(`{"model":"a","messages":[{"role":"user","content":"hi"}]}`); fault.From(err) == nil || fault.From(err).Kind != fault.UnknownProvider || len(b.sent) != 3 {
+		t.Errorf("%v, after %d attempts", err, len(b.sent))
+	}
+}
+
 func TestAModelWithAnOpenCircuitIsNotCalledForAWhile(t *testing.T) {
 	b := newBench(t, model("a"), model("b"))
 	b.Breaker.Apply(breaker.Settings{Failures: 3, Pause: time.Hour, Longest: time.Hour})

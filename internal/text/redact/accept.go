@@ -26,9 +26,15 @@ func (s *scanner) accept(a *anchor, at, from, to int) (int, int, bool) {
 		return s.account(to - 1)
 	case scheme:
 		return s.scheme(at, to)
-	default:
-		return s.assignment(r.kind, at, at+len(a.shape.pieces[0].literal))
+	case awsSecret:
+		return s.awsSecret(at, to)
 	}
+	end := at + len(a.shape.pieces[0].literal)
+	from, to, ok := s.assignment(r.kind, at, end)
+	if c := s.text[at] | 0x20; !ok && r.kind == secret && (c == 's' || c == 'c') { // a secret, or credentials
+		return s.awsSecret(at, end)
+	}
+	return from, to, ok
 }
 
 // matchLead matches a secret that ends at to and begins with the lead before at.
@@ -138,6 +144,28 @@ func (s *scanner) account(at int) (int, int, bool) {
 		return 0, 0, false
 	}
 	return from, to, true
+}
+
+// awsSecret matches a secret access key of AWS, which has no prefix: a word of exactly forty characters of base64 that
+// looks random, after a mention of a secret, of AWS or of an access key id between at and to.
+func (s *scanner) awsSecret(at, to int) (int, int, bool) {
+	const reach, size = 96, 40
+	if !s.atWordStart(at, false) {
+		return 0, 0, false
+	}
+	for at := to; at+probe <= len(s.text) && at < to+reach; at += probeStride {
+		if one, two := load16(s.text, at); below('+', one, two) != 0 {
+			continue
+		}
+		from, end := s.runStart(b64, at, size), s.run(b64, at)
+		if end-from != size || oneOf("_-", s.text[from-1]) || end < len(s.text) && oneOf("_-=", s.text[end]) {
+			continue
+		}
+		if l := statsOf(s.text[from:end]); l.looksRandom(4.2) && l.caseChanges >= 2 {
+			return from, end, true
+		}
+	}
+	return 0, 0, false
 }
 
 // scheme matches the token after an authentication scheme such as Bearer, which is between at and to.

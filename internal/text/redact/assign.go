@@ -13,6 +13,11 @@ type operand struct {
 
 // assignment matches the value assigned to the name between at and end.
 func (s *scanner) assignment(to ruleKind, at, end int) (int, int, bool) {
+	if to == password {
+		if from, last, ok := s.netrc(at, end); ok {
+			return from, last, true
+		}
+	}
 	o, ok := s.operand(end, to != key)
 	if !ok || to == key && s.isPublicKey(at) {
 		return 0, 0, false
@@ -60,6 +65,9 @@ func (s *scanner) operand(at int, prose bool) (operand, bool) {
 		end++
 	}
 	if end == op {
+		if is := bytes.Index(s.text[at:op], []byte(" is ")); prose && is >= 0 { // the token for the API is …
+			return s.operandAt(at+is+len(" is "), false), true
+		}
 		return operand{}, false
 	}
 	o := s.operandAt(end, true)

@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"os"
@@ -17,7 +18,8 @@ func worstUnits() map[string]string {
 		"base64": "QWxhZGRpbjpvcGVu/+", "hex": "0123456789abcdef", "escapes": `\u0041`, "deep escapes": `\\\\u0041`, "backslashes": `\\`, "slashes": `\/`, "quotes": `\"`,
 		"sk": "sk-", "sk dashes": "-sk-a", "aws": "AKIA", "passwords": "password=", "quoted passwords": `password='`, "keys": "key=", "key lists": "key,", "tokens": "token is ", "urls": "a://", "users": "a://b:",
 		"many @": "a://b:c@", "bearer": "Bearer ", "basic": "Basic QWxh", "curl": " -u a:", "square": "EAAA", "digits": "12:A", "facebook": "12|a", "terraform": "a.atlasv1.", "azure": "1Q~", "spaces": " ", "names": `"value":`,
-		"one line": "a",
+		"one line": "a", "netrc": "login a password ", "netrc lines": `machine a\nlogin b\npassword `, "aws words": "aws secret ", "aws keys": "aws " + strings.Repeat("Ab1+", 10) + " ",
+		"base64 text": base64.StdEncoding.EncodeToString([]byte("only words here. ")), "base64 lines": base64.StdEncoding.EncodeToString([]byte(strings.Repeat("only text, no key. ", 3))) + `\n`,
 	}
 	for _, p := range Samples(newRand()) {
 		if p.Before != "" {

@@ -3,8 +3,8 @@
 //
 // A credential is recognized by its shape (the prefix that its issuer gives it), by its name (a header, an assignment)
 // or by its container (the userinfo of a URL, a PEM block). JSON nested in strings of JSON is searched as well: escapes
-// are decoded up to five levels deep. Credentials in other encodings (base64, percent-encoding, compression) are not
-// found.
+// are decoded up to five levels deep. So is base64 that decodes to text, once. Credentials in other encodings
+// (percent-encoding, compression) are not found.
 //
 // The time is linear in the length of the text: every character run and search result is cached (see scanner).
 package redact
@@ -20,6 +20,15 @@ func JSON(doc []byte) (clean []byte, found int) { return redact(doc, true) }
 
 // Text is JSON for any text. It decodes JSON escapes too, since text often quotes JSON.
 func Text(text []byte) (clean []byte, found int) { return redact(text, false) }
+
+// String is Text for what a person wrote to be kept: a name, a description, a rubric, a note.
+func String(text string) string {
+	clean, found := Text([]byte(text))
+	if found == 0 {
+		return text
+	}
+	return string(clean)
+}
 
 // Rules returns the sorted names of all rules.
 func Rules() []string {
@@ -72,11 +81,13 @@ func find(text []byte, json bool) []hit {
 func findCounting(text []byte, json bool) ([]hit, int) {
 	s := scanner{decoded: decoded{text: text}, raw: text, json: json, stopAtEscape: true}
 	if s.scan() {
+		s.findBase64()
 		return s.hits, s.steps
 	}
 	steps := s.steps
 	s = scanner{decoded: decode(text), raw: text, json: json}
 	s.scan()
+	s.findBase64()
 	for i := range s.hits {
 		s.hits[i].from, s.hits[i].to = s.origin(s.hits[i].from), s.origin(s.hits[i].to)
 	}

@@ -23,6 +23,8 @@ const (
 	account                    // the shape is a flag that takes user:password
 	privateKey                 // the shape is the first line of a PEM block
 	jwt                        // the shape is the second of the three parts of a JWT
+	encoded                    // there is no shape: base64 of a text with a credential
+	awsSecret                  // the shape speaks of AWS, and a secret access key may follow
 )
 
 // A lead is a run of least to most characters of a class.
@@ -58,10 +60,11 @@ var rules = []rule{
 	{name: "pinecone", shapes: []string{"pcsk_{w:40,}"}},
 
 	// Clouds.
-	{name: "aws-access-key", shapes: []string{"AKIA{k:16}", "ASIA{k:16}", "ABIA{k:16}", "ACCA{k:16}", "AROA{k:16}", "AIDA{k:16}", "A3T{N:1}{k:16}"}},
+	{name: "aws-secret", shapes: []string{"~amazon", "AKIA{k:16}", "ASIA{k:16}"}, kind: awsSecret},
+	{name: "aws-access-key", shapes: []string{"AKIA{k:16}", "ASIA{k:16}", "ABIA{k:16}", "ACCA{k:16}", "AROA{k:16}", "AIDA{k:16}", "A3T{N:1}{k:16}", "QUtJQ{b:22,}", "QVNJQ{b:22,}"}},
 	{name: "aws-bedrock", shapes: []string{"ABSK{b:100,}", "bedrock-api-key-{b:28,}"}},
 	{name: "azure-storage", shapes: []string{"~AccountKey=^{b:40,}", "~SharedAccessKey=^{b:40,}"}},
-	{name: "azure-sas", shapes: []string{"&sig=^{p:40,}", "?sig=^{p:40,}"}},
+	{name: "azure-sas", shapes: []string{"~sig=^{p:40,}", "~sig%3D^{p:40,}"}},
 	{name: "azure-client-secret", shapes: []string{"{d:1}Q~{z:31,34}"}, lead: lead{tilde, 3, 3}},
 	{name: "alibaba", shapes: []string{"LTAI{a:12,}"}, kind: random},
 	{name: "tencent", shapes: []string{"AKID{a:32}"}},
@@ -77,7 +80,7 @@ var rules = []rule{
 	{name: "github", shapes: []string{"ghp_{a:36,}", "gho_{a:36,}", "ghu_{a:36,}", "ghs_{a:36,}", "ghr_{a:36,}", "github_pat_{w:36,}"}},
 	{name: "gitlab", shapes: []string{
 		"glpat-{v:20,}", "glptt-{x:40,}", "gldt-{t:20,}", "glft-{t:20,}", "glffct-{t:20,}", "glimt-{t:25,}", "glagent-{t:50,}", "gloas-{t:64,}",
-		"glrt-{v:20,}", "glsoat-{t:20,}", "glcbt-{a:1,5}_{t:20,}", "GR1348941{t:20,}", "_gitlab_session=^{n:32,}",
+		"glrt-{v:20,}", "glsoat-{t:20,}", "glcbt-{a:1,5}_{t:20,}", "GR1348941{t:20,}", "Z2xwYXQt{b:26,}", "_gitlab_session=^{n:32,}",
 	}},
 	{name: "bitbucket", shapes: []string{"ATBB{a:28,}", "ATCTT3xFfG{v:60,}"}},
 	{name: "npm", shapes: []string{"~npm_{a:36,}"}},
@@ -173,6 +176,7 @@ var rules = []rule{
 	{name: "private-key", shapes: []string{"-BEGIN"}, kind: privateKey},
 	{name: "url-password", shapes: []string{"{a:1}://"}, kind: userinfo},
 	{name: "jwt", shapes: []string{".ey{u:17,}"}, kind: jwt},
+	{name: "base64", kind: encoded},
 	{name: "jwt-base64", shapes: []string{"ZXlK{B:40,}"}},
 	{name: "authorization", shapes: []string{"~bearer ", "~basic "}, kind: scheme},
 	{name: "curl-user", shapes: []string{" -u{f:1}", " --user{f:1}"}, kind: account},
@@ -191,7 +195,7 @@ var vendors = []string{
 	"~facebook", "~fastly", "~finicity", "~finnhub", "~flickr", "~freshbooks", "~gitter", "~gocardless", "~heroku", "~hubspot", "~intercom",
 	"~jfrog", "~artifactory", "~bintray", "~xray", "~jira", "~kraken", "~kucoin", "~launchdarkly", "~linear", "~linked", "~looker",
 	"~mailchimp", "~mailgun", "~mapbox", "~mattermost", "~meraki", "~messagebird", "~message_bird", "~message-bird", "~netlify", "~newrelic",
-	"~new-relic", "~new_relic", "~nytimes", "~newyorktimes", "~new-york-times,", "~okta", "~plaid", "~privateai", "~private_ai", "~private-ai", "~rapidapi",
+	"~new-relic", "~new_relic", "~nytimes", "~newyorktimes", "~new-york-times", "~okta", "~plaid", "~privateai", "~private_ai", "~private-ai", "~rapidapi",
 	"~sendbird", "~sentry", "~snyk", "~sonar", "~squarespace", "~sumo", "~telegr", "~travis", "~twilio", "~twitch", "~twitter", "~typeform",
 	"~yandex", "~zendesk", "~contribsys",
 }

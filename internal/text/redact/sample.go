@@ -84,6 +84,8 @@ func samplesInContext(rng *rand.Rand, r *rule) []Sample {
 		add(`{"name": "password", "value": "`, given[:9], `"}`)
 		add(`<add key="password" value="`, given[:9], `"/>`)
 		add("my password is ", given[:12], ", thanks")
+		add("machine example.com login me password ", given[:8], "\nmachine example.org")
+		add("machine example.com\n\tlogin me\n\tpassword ", given[:8], "\n")
 	case secret:
 		add("api_key: ", given, "\n")
 		add(`{"client_secret":"`, given, `"}`)
@@ -92,6 +94,7 @@ func samplesInContext(rng *rand.Rand, r *rule) []Sample {
 		add("config['api-key'] = '", given, "'")
 		add("https://api.example.com/v1?token=", given, "&page=2")
 		add("my token is ", given, ". Help")
+		add("the token for the build is ", given, ". Help")
 		add("secret: ", randomString(rng, hexLow, 8)+"-"+randomString(rng, hexLow, 4)+"-4"+randomString(rng, hexLow, 3)+"-a"+randomString(rng, hexLow, 3)+"-"+randomString(rng, hexLow, 12), "\n")
 	case key:
 		add(`"signing_key": "`, given, `",`)
@@ -116,6 +119,15 @@ func samplesInContext(rng *rand.Rand, r *rule) []Sample {
 		add("curl -u ", given+":", " https://example.com")
 	case privateKey:
 		all = append(all, samplePEM(rng, r.name)...)
+	case encoded:
+		key := sampleOfShape(rng, &rule{}, parseShape("sk-ant-{t:20,}")).Secret
+		add("it is ", base64.StdEncoding.EncodeToString([]byte(key)), " in base64")
+		add("apiVersion: v1\ndata:\n  config: ", base64.StdEncoding.EncodeToString([]byte("user: me\nkey: "+key+"\n")), "\nkind: Secret")
+		add("url-safe: ", base64.RawURLEncoding.EncodeToString([]byte("the key? it's "+key)), "")
+	case awsSecret:
+		add("my AWS secret access key is ", randomString(rng, b64Sample, 40), ". Thanks")
+		add("AWS credentials: there is ", randomString(rng, b64Sample, 40), " and go")
+		add("the secret: (", randomString(rng, b64Sample, 40), ")")
 	case jwt:
 		add("jwt ", sampleJWT(rng), " end")
 		add("Cookie: session=", strings.Join(strings.Split(sampleJWT(rng), ".")[:2], "."), "; x=1")

@@ -56,8 +56,8 @@ func (Dialect) ErrorAnswer(status int, body []byte) (int, []byte) {
 	var envelope struct {
 		Error apiError `json:"error"`
 	}
-	if unmarshal(body, &envelope) != nil {
-		envelope.Error = apiError{Message: "the provider refused the request"}
+	if unmarshal(body, &envelope) != nil || envelope.Error.Message == "" {
+		return status, body
 	}
 	status = envelope.Error.httpStatus(status)
 	return status, envelope.Error.body(status)

@@ -23,8 +23,8 @@ func (Dialect) ErrorAnswer(status int, body []byte) (int, []byte) {
 	var decoded struct {
 		Message string `json:"message"`
 	}
-	if json.Unmarshal(body, &decoded, lenient) != nil {
-		decoded.Message = "" // the body may be cut off
+	if json.Unmarshal(body, &decoded, lenient) != nil || decoded.Message == "" {
+		return status, body
 	}
 	return status, chat.StatusErrorBody(status, decoded.Message)
 }

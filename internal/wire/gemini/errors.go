@@ -47,7 +47,12 @@ const keyInvalid = "API_KEY_INVALID"
 
 // ErrorAnswer implements upstream.Dialect.
 func (Dialect) ErrorAnswer(status int, body []byte) (int, []byte) {
-	return parseError(body).errorAnswer(status)
+	e := parseError(body)
+	status, translated := e.errorAnswer(status)
+	if e.Message == "" {
+		return status, body
+	}
+	return status, translated
 }
 
 // RetryAfter implements upstream.RetryAdvisor.

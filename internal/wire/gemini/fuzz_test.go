@@ -90,7 +90,7 @@ func FuzzEvents(f *testing.F) {
 			t.Fatalf("%s", translated)
 		}
 		status, translated := dialect.ErrorAnswer(500, text)
-		if status < 400 || status > 599 || !jsontext.Value(translated).IsValid(jsontext.AllowInvalidUTF8(true)) {
+		if status < 400 || status > 599 || !bytes.Equal(translated, text) && !jsontext.Value(translated).IsValid(jsontext.AllowInvalidUTF8(true)) {
 			t.Fatalf("%d %s", status, translated)
 		}
 	})

@@ -15,7 +15,8 @@ type Dialect interface {
 	// NewExchange translates a request. A parameter that the API cannot express is a *fault.Fault that names it.
 	NewExchange(r *Request) (Exchange, error)
 	// ErrorAnswer translates an error answer, of any status but 200, into the status and body that OpenAI would have
-	// sent.
+	// sent. A body without a message in the API's form, such as a proxy's, is returned as it is: the gateway knows
+	// other forms.
 	ErrorAnswer(status int, body []byte) (int, []byte)
 }
 

@@ -97,7 +97,8 @@ func (s *netHTTPSender) Send(ctx context.Context, r *Request) (*Response, error)
 	response, err := transport.RoundTrip(request)
 	var blocked *netguard.Blocked
 	if errors.As(err, &blocked) {
-		return nil, fault.UnknownProvider.Because(err, "the workspace's own URL for %s cannot be used: %s",
+		cause := fmt.Errorf("%w: %s %s", err, blocked.Address, blocked.Why) // only for the log
+		return nil, fault.UnknownProvider.Because(cause, "the workspace's own URL for %s cannot be used: %s",
 			s.provider.Name, blocked)
 	}
 	if err != nil {

@@ -549,6 +549,29 @@ func TestAWorkspacesOwnKeyAndURLAreUsed(t *testing.T) {
 	}
 }
 
+// A customer cannot tell by the answer whether a name leads to a private address or nowhere: localhost is known without
+// a resolver, and no resolver is reached for the other name.
+func TestANameGetsTheSameAnswerWhetherItIsPrivateOrUnknown(t *testing.T) {
+	none := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no resolver") }}
+	guard := netguard.New(nil, netguard.WithResolver(none), netguard.WithRefusalTime(0))
+	p := &live.Provider{Name: "up", Protocol: live.OpenAI, BaseURL: "http://127.0.0.1:1", APIKey: secret.New("server-key")}
+	m := &live.Model{ID: "up/m", Provider: p, Upstream: "m"}
+	fleet, err := upstream.NewFleet(live.NewCatalog([]*live.Provider{p}, []*live.Model{m}), upstream.Protocols{Guarded: guard.Transport()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"localhost", "nobody.test"} {
+		r := newRequest(m, "{}")
+		r.Credentials = &upstream.Credentials{Key: secret.New("own-key"), BaseURL: "http://" + host + ":1"}
+		_, err := fleet.Sender(m).Send(t.Context(), r)
+		want := "the workspace's own URL for up cannot be used: " + host + " is not a public address"
+		var f *fault.Fault
+		if !errors.As(err, &f) || f.Kind != fault.UnknownProvider || f.Message != want {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+}
+
 func TestEachProtocolSendsItsKeyInItsOwnHeader(t *testing.T) {
 	for protocol, want := range map[live.Protocol]string{
 		live.OpenAI: "Authorization: Bearer k", live.Cohere: "Authorization: Bearer k", live.Anthropic: "X-Api-Key: k", live.Gemini: "X-Goog-Api-Key: k",
