@@ -41,7 +41,7 @@ func TestAnInferenceKeyOpensInferenceAlone(t *testing.T) {
 		slices.Sort(open)
 		want := []string{
 			"GET /v1/models", "GET /v1/models/{id...}", "GET /v1/setup/status", "POST /v1/chat/completions", "POST /v1/embeddings",
-			"POST /v1/rerank", "POST /v1/responses",
+			"POST /v1/rerank", "POST /v1/responses", "POST /v2/rerank",
 		}
 		if !slices.Equal(open, want) {
 			t.Errorf("it opens %q", open)
