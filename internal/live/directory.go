@@ -4,6 +4,7 @@ package live
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"sovereign/internal/base/apikey"
 	"sovereign/internal/base/clock"
@@ -39,6 +40,7 @@ type Directory struct {
 	keys    table[apikey.Digest, uint32] // the numbers of key records
 	records keyRecords
 	members members
+	epoch   atomic.Uint64 // counts the changes after which a key or a member may be gone
 
 	dirtyMu sync.Mutex
 	dirty   []*keyRecord
@@ -67,6 +69,26 @@ func (d *Directory) Authenticate(digest apikey.Digest, now clock.Time) (tenant.C
 	}
 	d.note(record, now)
 	return caller, Granted
+}
+
+// A Grant remembers that a request's key was accepted. The zero Grant never ends.
+type Grant struct {
+	directory *Directory
+	digest    apikey.Digest
+	epoch     uint64
+}
+
+// Grant returns a grant for a key that Authenticate is about to accept.
+func (d *Directory) Grant(digest apikey.Digest) Grant { return Grant{d, digest, d.epoch.Load()} }
+
+// Ended reports whether the key would be refused now. It is cheap while no key and no member is removed.
+func (g *Grant) Ended() bool {
+	d := g.directory
+	if d == nil || d.epoch.Load() == g.epoch {
+		return false
+	}
+	number, ok := d.keys.get(g.digest)
+	return !ok || d.members.at(d.records.at(number).member).role() == ""
 }
 
 // note records the time of the latest use, at most once a second for each key. Otherwise every request of a busy key would
@@ -141,13 +163,19 @@ func (d *Directory) number(digest apikey.Digest, key Key) uint32 {
 }
 
 // DropKey removes a key.
-func (d *Directory) DropKey(digest apikey.Digest) { d.keys.drop(digest) }
+func (d *Directory) DropKey(digest apikey.Digest) {
+	d.keys.drop(digest)
+	d.epoch.Add(1)
+}
 
 // PutMember sets a member's role.
 func (d *Directory) PutMember(m Member, role tenant.Role) { d.members.put(m, role) }
 
 // DropMember removes a member. The member's keys remain, with the status Departed.
-func (d *Directory) DropMember(m Member) { d.members.put(m, "") }
+func (d *Directory) DropMember(m Member) {
+	d.members.put(m, "")
+	d.epoch.Add(1)
+}
 
 // Replace replaces all keys and members. It is used at the start, and after this server may have missed changes.
 // Replace(nil, nil) grants nothing.
@@ -158,6 +186,7 @@ func (d *Directory) Replace(keys map[apikey.Digest]Key, members map[Member]tenan
 	}
 	d.keys.replace(numbers)
 	d.members.replace(members)
+	d.epoch.Add(1)
 }
 
 // Keys returns the number of keys.

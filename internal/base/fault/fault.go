@@ -34,8 +34,13 @@ var (
 	UnsupportedParameter = Kind{400, "unsupported_parameter", TypeInvalid, "A parameter is known but cannot be honoured here."}
 	UnknownProvider      = Kind{400, "unknown_provider", TypeInvalid, "No provider of the model's prefix is configured."}
 	InvalidKey           = Kind{401, "invalid_api_key", TypeInvalid, "The key is missing, malformed or revoked."}
+	KeyExpired           = Kind{401, "api_key_expired", TypeInvalid, "The key, or its workspace, has expired."}
 	InsufficientBalance  = Kind{402, "insufficient_balance", TypeQuota, "The wallet cannot cover the request's worst case. Nothing is charged."}
+	BudgetExceeded       = Kind{402, "budget_exceeded", TypeQuota, "A budget of the key or the workspace cannot cover the request's worst case."}
 	Forbidden            = Kind{403, "insufficient_permissions", TypeInvalid, "The key's user lacks the role, or has left the workspace."}
+	ScopeNotAllowed      = Kind{403, "insufficient_scope", TypeInvalid, "The scope of the key or the workspace is inference alone."}
+	ModelNotAllowed      = Kind{403, "model_not_allowed", TypeInvalid, "The key or the workspace may not call this model."}
+	AddressNotAllowed    = Kind{403, "address_not_allowed", TypeInvalid, "The key or the workspace may not be used from this address."}
 	Missing              = Kind{404, "not_found", TypeInvalid, "There is no such resource in the workspace."}
 	ModelNotFound        = Kind{404, "model_not_found", TypeInvalid, "The model is not in the priced catalog."}
 	DedicatedNotFound    = Kind{404, "dedicated_endpoint_not_found", TypeInvalid, "The routing key is not the workspace's, or was deleted."}
@@ -46,11 +51,13 @@ var (
 	SessionNotActive     = Kind{409, "session_not_active", TypeInvalid, "The reward session has ended."}
 	SessionOverbudget    = Kind{409, "session_overbudget", TypeInvalid, "The reward session's budget is spent."}
 	IdempotencyConflict  = Kind{409, "idempotency_conflict", TypeInvalid, "The Idempotency-Key was used for something else, or its answer is not repeatable."}
+	QuotaExceeded        = Kind{409, "quota_exceeded", TypeInvalid, "The workspace stores as many of these as its quota allows."}
 	Precondition         = Kind{412, "precondition_failed", TypeInvalid, "Well formed and permitted, but the proof is not there yet."}
 	AnchorHeld           = Kind{412, "anchor_held", TypeInvalid, "The run is held: its reward diverged from the anchor judge."}
 	BodyTooLarge         = Kind{413, "body_too_large", TypeInvalid, "The body is over the limit."}
 	UnsupportedMedia     = Kind{415, "unsupported_media_type", TypeInvalid, "The body is not plain application/json."}
 	RateLimited          = Kind{429, "rate_limited", TypeRate, "The server is at its limit. Retry after Retry-After."}
+	RateLimitExceeded    = Kind{429, "rate_limit_exceeded", TypeRate, "A limit of the key or the workspace is reached. Retry after Retry-After."}
 	AbuseGuard           = Kind{429, "abuse_guard", TypeRate, "The workspace started too much spending in a minute."}
 	Internal             = Kind{500, "internal_error", TypeAPI, "A fault of ours; quote the request id."}
 	Upstream             = Kind{502, "", TypeUpstream, "The provider failed; quote the request id."}
@@ -60,10 +67,11 @@ var (
 // Kinds returns all kinds in order of status. The documentation and the tests are generated from it.
 func Kinds() []Kind {
 	return []Kind{
-		InvalidBody, InvalidParameter, UnsupportedParameter, UnknownProvider, InvalidKey, InsufficientBalance,
-		Forbidden, Missing, ModelNotFound, DedicatedNotFound, MethodNotAllowed, Timeout, Conflicting, LoggingDisabled,
-		SessionNotActive, SessionOverbudget, IdempotencyConflict, Precondition, AnchorHeld, BodyTooLarge,
-		UnsupportedMedia, RateLimited, AbuseGuard, Internal, Upstream, Unavailable,
+		InvalidBody, InvalidParameter, UnsupportedParameter, UnknownProvider, InvalidKey, KeyExpired, InsufficientBalance,
+		BudgetExceeded, Forbidden, ScopeNotAllowed, ModelNotAllowed, AddressNotAllowed, Missing, ModelNotFound,
+		DedicatedNotFound, MethodNotAllowed, Timeout, Conflicting, LoggingDisabled, SessionNotActive, SessionOverbudget,
+		IdempotencyConflict, QuotaExceeded, Precondition, AnchorHeld, BodyTooLarge, UnsupportedMedia, RateLimited,
+		RateLimitExceeded, AbuseGuard, Internal, Upstream, Unavailable,
 	}
 }
 

@@ -49,6 +49,13 @@ var table = []row{
 	{415, "unsupported_media_type", "invalid_request_error"},
 	{429, "rate_limited", "rate_limit_error"},
 	{429, "abuse_guard", "rate_limit_error"},
+	{401, "api_key_expired", "invalid_request_error"},
+	{402, "budget_exceeded", "insufficient_quota"},
+	{403, "insufficient_scope", "invalid_request_error"},
+	{403, "model_not_allowed", "invalid_request_error"},
+	{403, "address_not_allowed", "invalid_request_error"},
+	{409, "quota_exceeded", "invalid_request_error"},
+	{429, "rate_limit_exceeded", "rate_limit_error"},
 	{500, "internal_error", "api_error"},
 	{503, "unavailable", "api_error"},
 }

@@ -39,6 +39,8 @@ type Caller struct {
 	User      UserID
 	Key       KeyID
 	Role      Role
+
+	InferenceOnly bool // the key or its workspace is limited to inference
 }
 
 // Actor returns the caller as it is recorded in the audit log.

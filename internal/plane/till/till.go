@@ -55,6 +55,7 @@ type Tab struct {
 	// What settlement has decided stays, when Owe follows a Settle that failed.
 	excess  bool // a cost beyond the hold was reported
 	excused bool // the cost is within the workspace's allowance
+	spent   money.Nano
 }
 
 // A Settlement says how a request ended, and how it is charged.
@@ -108,6 +109,10 @@ func (t *Tab) chargeFor(used live.Usage, counted bool) journal.Charge {
 	c.Cost = c.Price.Of(used)
 	return c
 }
+
+// Spent returns what the request counts for in budgets, once it is settled or owed: what is charged, and the cost where
+// that is excused.
+func (t *Tab) Spent() money.Nano { return t.spent }
 
 // Journaled reports whether the journal has an entry of the request.
 func (t *Tab) Journaled() bool { return t.opened }
@@ -165,6 +170,9 @@ func (t *Tab) settlement(s Settlement) journal.Entry {
 		c.Charged = min(c.Cost, held)
 	default:
 		c.Charged = t.hold.Cover(c.Cost)
+	}
+	if t.spent = c.Charged; t.excused {
+		t.spent = c.Cost
 	}
 	return journal.Entry{Kind: journal.Settled, Charge: c}
 }
