@@ -23,8 +23,8 @@ func NewHandler(current func() *live.Catalog, keys *live.Keyring, aliases *live.
 // Routes are the operations for keys.
 func (h *Handler) Routes() []api.Route {
 	return []api.Route{
-		api.Get("/models", api.Reader, h.list, "List the models that can be called, and the workspace's aliases"),
-		api.Get("/models/{id...}", api.Reader, h.get, "Read one model or alias; its id may hold slashes"),
+		api.Get("/models", api.Reader, h.list, "List the models that can be called, and the workspace's aliases", api.Inference),
+		api.Get("/models/{id...}", api.Reader, h.get, "Read one model or alias; its id may hold slashes", api.Inference),
 	}
 }
 

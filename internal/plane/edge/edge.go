@@ -31,6 +31,7 @@ import (
 // A Config holds what an edge depends on.
 type Config struct {
 	Directory  *live.Directory
+	Limits     *live.AllLimits // of keys and workspaces; nil limits nothing
 	Log        *slog.Logger
 	Metrics    prometheus.Registerer // nil counts nothing
 	Tracer     trace.Tracer          // nil traces nothing
@@ -208,15 +209,34 @@ func (e *Edge) authenticate(r *http.Request, call *call) (tenant.Caller, error) 
 	if err != nil {
 		return tenant.Caller{}, err
 	}
+	call.grant = e.Directory.Grant(digest)
 	caller, status := e.Directory.Authenticate(digest, clock.Of(call.started))
 	switch status {
 	case live.Granted:
-		return caller, nil
+		err := e.limit(r, call, &caller)
+		return caller, err
 	case live.Departed:
 		return caller, fault.Forbidden.New("the key's user is no longer a member of the workspace")
 	default:
 		return tenant.Caller{}, fault.InvalidKey.New("the API key is not known, or was revoked")
 	}
+}
+
+// limit refuses a key that has expired, or that may not be used from where the request comes, and notes its scope.
+func (e *Edge) limit(r *http.Request, call *call, caller *tenant.Caller) error {
+	key, workspace := e.Limits.Of(caller)
+	for _, l := range [...]*live.Limits{key, workspace} {
+		switch {
+		case l == nil:
+		case l.Expired(clock.Of(call.started)):
+			return fault.KeyExpired.New("the API key, or its workspace, expired at %s", l.ExpiresAt)
+		case len(l.Addresses) > 0 && !l.Addresses.Allow(e.address(r)):
+			return fault.AddressNotAllowed.New("the API key may not be used from this address")
+		default:
+			caller.InferenceOnly = caller.InferenceOnly || l.InferenceOnly
+		}
+	}
+	return nil
 }
 
 // readKey returns the digest of the key in a header. A connection with one request at a time (alone) caches the last

@@ -18,6 +18,7 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/memo"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/live"
 	"sovereign/internal/net/fastpath"
 	"sovereign/internal/net/life"
 )
@@ -32,6 +33,7 @@ type call struct {
 	started    time.Time
 	showCauses bool
 	caller     tenant.Caller
+	grant      live.Grant // of the key
 	route      string
 	unlogged   bool         // one of very many: logged at debug level only
 	fault      *fault.Fault // the refusal that was sent, or nil
@@ -68,6 +70,9 @@ func callOf(ctx context.Context) *call {
 // Caller returns whose key the request carries. On paths that need no key it has only the user that PeerContext
 // recorded, if any.
 func Caller(ctx context.Context) tenant.Caller { return callOf(ctx).caller }
+
+// Grant returns the grant of the request's key.
+func Grant(ctx context.Context) *live.Grant { return &callOf(ctx).grant }
 
 // SkipAccessLog marks a request as one of very many, such as inference: it is counted, and logged at debug level only.
 func SkipAccessLog(ctx context.Context) { callOf(ctx).unlogged = true }
@@ -304,17 +309,25 @@ func (e *Edge) begin(r *http.Request, call *call) (*http.Request, trace.Span) {
 	return r.WithContext(ctx), span
 }
 
-// client returns the address that the request came from: the peer's, or, if the peer is a trusted proxy, the last
-// address in X-Forwarded-For that is not a trusted proxy.
+// client returns the address that the request came from, for the log.
 func (e *Edge) client(r *http.Request) string {
+	if address := e.address(r); address.IsValid() {
+		return address.String()
+	}
+	return "socket"
+}
+
+// address returns the address that the request came from: the peer's, or, if the peer is a trusted proxy, the last
+// address in X-Forwarded-For that is not a trusted proxy. It is not valid for a socket without addresses.
+func (e *Edge) address(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return "socket"
+		return netip.Addr{}
 	}
 	address := peer.Addr().Unmap()
 	proxies := e.Bounds.Proxies.Load()
 	if proxies == nil || !within(address, *proxies) {
-		return address.String()
+		return address
 	}
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for i := len(hops) - 1; i >= 0; i-- {
@@ -326,7 +339,7 @@ func (e *Edge) client(r *http.Request) string {
 			break
 		}
 	}
-	return address.String()
+	return address
 }
 
 func within(address netip.Addr, ranges []netip.Prefix) bool {

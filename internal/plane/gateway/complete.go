@@ -18,9 +18,10 @@ func (g *Gateway) internalRequest(i *infer.Request) (*request.Request, error) {
 	if limit := g.Bounds.Body.Load(); int64(len(i.Body)) > limit {
 		return nil, fault.BodyTooLarge.New("the body is over the limit of %d bytes", limit)
 	}
+	caller := tenant.Caller{Workspace: i.Workspace, Key: tenant.KeyID(i.Origin)}
 	return &request.Request{
-		Endpoint: request.Internal, Caller: tenant.Caller{Workspace: i.Workspace, Key: tenant.KeyID(i.Origin)}, ID: id.New("req"),
-		Body: i.Body, Cache: "off", Internal: i,
+		Endpoint: request.Internal, Caller: caller, ID: id.New("req"), Body: i.Body, Cache: "off", Internal: i,
+		Pass: g.Meter.Internal(&caller),
 	}, nil
 }
 

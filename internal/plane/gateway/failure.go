@@ -82,8 +82,13 @@ func connectionFailure(c *plan.Candidate, cause, err error) *failure {
 
 // causeFault returns the refusal for a caller that is still connected when its request was ended on purpose.
 func causeFault(cause error) *fault.Fault {
-	if errors.Is(cause, errStopping) {
+	switch {
+	case errors.Is(cause, errStopping):
 		return fault.Unavailable.Because(cause, "the server is stopping").In(time.Second)
+	case errors.Is(cause, errRevoked):
+		return fault.InvalidKey.Because(cause, "the API key was revoked while the request ran")
+	case errors.Is(cause, errExpired):
+		return fault.KeyExpired.Because(cause, "the API key expired while the request ran")
 	}
 	return fault.Timeout.Because(cause, "the request took too long")
 }

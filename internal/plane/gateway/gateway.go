@@ -23,6 +23,7 @@ import (
 	"sovereign/internal/plane/capture"
 	"sovereign/internal/plane/edge"
 	"sovereign/internal/plane/gateway/deadline"
+	"sovereign/internal/plane/meter"
 	"sovereign/internal/plane/till"
 	"sovereign/internal/wire/upstream"
 )
@@ -34,6 +35,7 @@ type Config struct {
 	Keys       *live.Keyring
 	Workspaces *live.AllSettings
 	Till       *till.Till
+	Meter      *meter.Meter // nil limits nothing
 	Bounds     *edge.Bounds
 	Log        *slog.Logger
 	Count      func(text string) int64 // counts tokens with a tokenizer; slow
@@ -95,4 +97,6 @@ func (g *Gateway) Abort() { g.requests.Stop(errStopping) }
 var (
 	errLeft     = errors.New("the caller left")
 	errStopping = errors.New("the server is stopping")
+	errRevoked  = errors.New("the key was revoked, or its user was removed")
+	errExpired  = errors.New("the key expired")
 )

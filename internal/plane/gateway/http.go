@@ -48,6 +48,13 @@ func (g *Gateway) serveHTTP(e *request.Endpoint, w http.ResponseWriter, r *http.
 	if err := request.CheckHeaders(r.Header); err != nil {
 		return err
 	}
+	caller := edge.Caller(r.Context())
+	pass, err := g.Meter.Enter(&caller, time.Now())
+	if err != nil {
+		pass.Show(w.Header(), time.Now())
+		return err
+	}
+	defer pass.Leave()
 	body, err := g.Bounds.Read(r, g.Bounds.Body.Load())
 	if err != nil {
 		return err
@@ -55,10 +62,14 @@ func (g *Gateway) serveHTTP(e *request.Endpoint, w http.ResponseWriter, r *http.
 	defer body.Release()
 	h := &httpRequest{annotations: request.ReadAnnotations(r.Header), writer: httpWriter{w}}
 	h.Request = request.Request{
-		Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body.Bytes, BodyRef: body,
-		Cache: edge.FirstValue(r.Header, "X-Service-Cache"), Annotations: &h.annotations,
+		Endpoint: e, Caller: caller, ID: edge.RequestID(r.Context()), Body: body.Bytes, BodyRef: body, Pass: pass,
+		Grant: edge.Grant(r.Context()), Cache: edge.FirstValue(r.Header, "X-Service-Cache"), Annotations: &h.annotations,
 	}
-	return g.Serve(r.Context(), &h.Request, &h.writer)
+	err = g.Serve(r.Context(), &h.Request, &h.writer)
+	if err != nil {
+		h.Pass.Show(w.Header(), time.Now())
+	}
+	return err
 }
 
 // httpWriter is a Writer on a http.ResponseWriter, which flushes if it can.

@@ -110,6 +110,7 @@ func (r *run) answerBegan() {
 
 // begin writes the status and the headers of the answer. length is -1 if it is not known.
 func (r *run) begin(contentType string, length int) {
+	r.request.Pass.Show(r.response.out.Header(), r.clock.now)
 	r.response.begin(&head{
 		contentType: contentType, length: length, model: cmp.Or(r.cache.servedBy, r.bill.model.ID),
 		alias: r.plan.Alias, cache: r.cache.state,

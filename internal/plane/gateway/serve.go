@@ -36,6 +36,7 @@ func (g *Gateway) serve(caller context.Context, q *request.Request, c *completio
 	span := trace.SpanFromContext(caller)
 	r.progress.traced = span.IsRecording()
 	defer func() { r.ended(span, err) }()
+	defer r.settleLimits()
 	if err := q.Parse(); err != nil {
 		return err
 	}
@@ -53,9 +54,13 @@ func (g *Gateway) serve(caller context.Context, q *request.Request, c *completio
 
 	r.deadline.Start(r.clock.now, r.settings.RequestTimeout)
 	defer r.deadline.Finish()
+	r.deadline.Owner = r
 	g.requests.Add(&r.deadline)
 	defer g.requests.Remove(&r.deadline)
 	defer life.AfterFunc(caller, r.callerLeft).Stop()
+	if cause := r.denied(r.clock.now); cause != nil { // since the key was accepted
+		r.deadline.End(cause)
+	}
 	defer func() { r.circuit.report(nil, r.clock.now) }()
 	if err = r.attemptAll(); err == nil && c != nil { //nolint:contextcheck // a run has its own life, which ends with a cause
 		r.keepAnswer()
@@ -94,14 +99,21 @@ func (r *run) resolve() (err error) {
 	r.maxTokens = cmp.Or(own, r.gateway.Workspaces.Of(r.request.Caller.Workspace).DefaultMaxTokens, r.settings.DefaultMaxTokens)
 	resolver := r.gateway.resolver(r.settings)
 	resolver.Catalog = r.fleet.Catalog
-	r.plan, err = resolver.Resolve(r.request, r.planArray[:0])
-	return err
+	if r.plan, err = resolver.Resolve(r.request, r.planArray[:0]); err != nil {
+		return err
+	}
+	return r.checkModels()
 }
 
 // hold holds the worst case of what the request may cost.
 func (r *run) hold() error {
 	q := r.request
-	worst := r.plan.Hold(q, r.maxTokens, func() money.Nano { return r.gateway.Till.Free(q.Caller.Workspace) })
+	worst := r.plan.Hold(q, r.maxTokens, func() money.Nano {
+		return min(r.gateway.Till.Free(q.Caller.Workspace), q.Pass.Free(r.clock.now))
+	})
+	if err := r.reserve(worst); err != nil {
+		return err
+	}
 	tab, err := r.gateway.Till.Open(journal.Charge{
 		Request: q.ID, Workspace: q.Caller.Workspace, Key: q.Caller.Key, Route: q.Endpoint.Name, Requested: q.Model, Alias: r.plan.Alias,
 	}, worst)

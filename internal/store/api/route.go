@@ -58,6 +58,7 @@ type Route struct {
 	produces        string // media type of a Document or Stream
 	long            bool   // exempt from the timeout of an operation
 	events          bool   // may answer with server-sent events
+	inference       bool   // a key whose scope is inference may call it
 	requestHeaders  []header
 	responseHeaders []header
 	in, out         reflect.Type
@@ -116,6 +117,9 @@ func ResponseHeader(name, doc string) Option {
 // MayStream says that the answer may also be sent as server-sent events.
 func MayStream(r *Route) { r.events = true }
 
+// Inference opens the route to keys whose scope is inference alone. Raw routes are open to them by themselves.
+func Inference(r *Route) { r.inference = true }
+
 type header struct{ name, doc string }
 
 // A Handler does the work of a route. In is decoded from the request as described at input; Out is the answer's body.
@@ -153,7 +157,7 @@ func Raw[In, Out any](
 	path string, p Permission, serve func(http.ResponseWriter, *http.Request) error, summary string, options ...Option,
 ) Route {
 	r := route[In, Out](http.MethodPost, path, p, nil, summary, options)
-	r.raw = serve
+	r.raw, r.inference = serve, true
 	return r
 }
 

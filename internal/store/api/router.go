@@ -136,6 +136,9 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 	if route.Permission != Operator && !route.Permission.grants(caller.Role) {
 		return fault.Forbidden.New("this needs a key whose user is an owner or admin of the workspace")
 	}
+	if caller.InferenceOnly && !route.inference {
+		return fault.ScopeNotAllowed.New("the scope of this API key is inference: it may call models and list them")
+	}
 	if route.raw != nil {
 		return route.raw(w, r)
 	}

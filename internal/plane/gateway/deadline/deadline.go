@@ -27,6 +27,7 @@ type Deadline struct {
 	registry *Registry    // the registry that checks it
 	mutex    sync.Mutex   // guards attempt. Wait does not take it, so check must compare and swap wait
 	attempt  *life.Life   // the attempt that runs, or nil
+	Owner    any          // the request, for EndIf; set before Registry.Add
 
 	next, previous *Deadline // neighbours in the registry's list
 	shard          int

@@ -76,6 +76,15 @@ func (r *Registry) Stop(cause error) {
 	r.each(func(d *Deadline) { d.End(cause) })
 }
 
+// EndIf ends each running request for which f returns a cause.
+func (r *Registry) EndIf(f func(*Deadline) error) {
+	r.each(func(d *Deadline) {
+		if cause := f(d); cause != nil {
+			d.End(cause)
+		}
+	})
+}
+
 // A sharedTimer fires when the first of all deadlines is due. Most of the time that deadline has moved by then, and the
 // timer is set again: it fires in vain about once per timeout, not once per request.
 type sharedTimer struct {

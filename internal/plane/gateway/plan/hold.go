@@ -8,6 +8,7 @@ import (
 	"sovereign/internal/base/money"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/gateway/request"
+	"sovereign/internal/plane/meter"
 	"sovereign/internal/text/token"
 )
 
@@ -37,6 +38,14 @@ func (p *Plan) worst(q *request.Request, maxTokens, prompt int64) (worst money.N
 	return worst
 }
 
+// MaxOutput returns the most tokens that can come back, of any model of the plan.
+func (p *Plan) MaxOutput(q *request.Request, maxTokens int64) (most int64) {
+	for i := range p.Priced {
+		most = max(most, maxOutput(q, p.Priced[i].Model, maxTokens))
+	}
+	return most
+}
+
 // maxOutput returns the most tokens that can come back.
 func maxOutput(q *request.Request, m *live.Model, maxTokens int64) int64 {
 	return q.Choices * min(cmp.Or(q.MaxTokens, maxTokens, m.MaxOutput), m.MaxOutput)
@@ -44,6 +53,16 @@ func maxOutput(q *request.Request, m *live.Model, maxTokens int64) int64 {
 
 // Insufficient refuses a request that the wallet cannot cover. It names a max_tokens that the wallet could cover.
 func (p *Plan) Insufficient(q *request.Request, worst, free money.Nano) error {
+	return fault.InsufficientBalance.New("the wallet has $%s free, and this request could cost $%s%s", free, worst, p.hint(q, free))
+}
+
+// OverBudget refuses a request that a budget cannot cover, like Insufficient.
+func (p *Plan) OverBudget(q *request.Request, worst money.Nano, over *meter.OverBudget) error {
+	return fault.BudgetExceeded.New("%s, and this request could cost $%s%s", over, worst, p.hint(q, over.Free))
+}
+
+// hint names a maximum of the output that free could cover, if there is one.
+func (p *Plan) hint(q *request.Request, free money.Nano) string {
 	maxTokens := int64(-1)
 	for i := range p.Priced {
 		c := &p.Priced[i]
@@ -56,11 +75,10 @@ func (p *Plan) Insufficient(q *request.Request, worst, free money.Nano) error {
 			maxTokens = fits
 		}
 	}
-	message := fmt.Sprintf("the wallet has $%s free, and this request could cost $%s", free, worst)
-	if maxTokens > 0 {
-		message += fmt.Sprintf("; with %s of at most %d it would fit", q.Endpoint.MaxTokensMember(p.Order[0].Model), maxTokens)
+	if maxTokens <= 0 {
+		return ""
 	}
-	return fault.InsufficientBalance.New("%s", message)
+	return fmt.Sprintf("; with %s of at most %d it would fit", q.Endpoint.MaxTokensMember(p.Order[0].Model), maxTokens)
 }
 
 // memberTokens bounds the tokens by which a body grows when it names a maximum.

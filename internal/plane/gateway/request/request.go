@@ -9,6 +9,7 @@ import (
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/infer"
+	"sovereign/internal/plane/meter"
 	"sovereign/internal/text/scan"
 	"sovereign/internal/text/token"
 	"sovereign/internal/wire/embed"
@@ -27,6 +28,8 @@ type Request struct {
 	Cache       string              // "on" or "off" by the caller's X-Service-Cache; else empty
 	Annotations *Annotations        // by the caller's headers; nil for the product's own requests
 	Internal    *infer.Request      // the completion that the product asks for; nil for a caller's request
+	Grant       *live.Grant         // of the caller's key; nil for the product's own requests
+	Pass        meter.Pass          // through the limits of the key and the workspace
 
 	Parsed
 }
