@@ -12,6 +12,7 @@ import (
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
+	"sovereign/internal/store/quota"
 )
 
 // A Store keeps aliases. Every change is audited in its own transaction, and in force when its method returns.
@@ -55,6 +56,11 @@ func (s *Store) Put(ctx context.Context, ws tenant.ID, by tenant.Actor, a Alias)
 				canary_percent = excluded.canary_percent, fallback_models = excluded.fallback_models, updated_at = excluded.updated_at`,
 			a.Name, a.TargetModel, a.Description, a.CanaryModel, a.CanaryPercent, fallbacks, after.CreatedAt, after.UpdatedAt); err != nil {
 			return fmt.Errorf("put alias %s: %w", a.Name, err)
+		}
+		if before == nil {
+			if err := quota.Check(ctx, tx.In(ws), quota.Aliases, 1); err != nil {
+				return err
+			}
 		}
 		return audit.Record(ctx, tx, ws, by, "alias.put", a.Name, before, after)
 	})

@@ -17,6 +17,7 @@ import (
 	"sovereign/internal/grade/trust"
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
+	"sovereign/internal/store/quota"
 )
 
 // A Store keeps criteria. Every change is audited in its own transaction.
@@ -228,6 +229,9 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, d *De
 			c.ID, c.Name, c.Rubric, c.JudgeModel, c.Scale, c.PassThreshold, c.FewShot, string(filters),
 			c.CreatedAt); err != nil {
 			return fmt.Errorf("insert criterion: %w", err)
+		}
+		if err := quota.Check(ctx, tx.In(ws), quota.Criteria, 1); err != nil {
+			return err
 		}
 		return audit.Record(ctx, tx, ws, by, "criterion.create", c.ID, nil, c)
 	})

@@ -16,6 +16,7 @@ import (
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/job"
+	"sovereign/internal/store/quota"
 )
 
 // MaxScan is how many exchanges a dataset is made of, at most: the newest that match.
@@ -66,7 +67,10 @@ func (s *Store) Start(ctx context.Context, ws tenant.ID, by tenant.Actor, r Reci
 				return err
 			}
 		}
-		return job.Queue(ctx, tx, ws, job.New{ID: train, Kind: buildKind})
+		if err := job.Queue(ctx, tx, ws, job.New{ID: train, Kind: buildKind}); err != nil {
+			return err
+		}
+		return quota.Check(ctx, tx.In(ws), quota.Datasets, len(ids))
 	})
 	return train, err
 }

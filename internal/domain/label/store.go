@@ -18,6 +18,7 @@ import (
 	"sovereign/internal/grade/judge"
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
+	"sovereign/internal/store/quota"
 )
 
 // Logs reads logged exchanges.
@@ -222,6 +223,9 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, all [
 			return err
 		}
 		if err := insert(ctx, tx, ws, rows, items); err != nil {
+			return err
+		}
+		if err := quota.Check(ctx, tx.In(ws), quota.Labels, len(all)); err != nil {
 			return err
 		}
 		created = make([]Label, len(rows))

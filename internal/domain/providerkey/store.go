@@ -12,6 +12,7 @@ import (
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
+	"sovereign/internal/store/quota"
 	"sovereign/internal/store/vault"
 )
 
@@ -55,6 +56,11 @@ func (s *Store) Put(ctx context.Context, ws tenant.ID, by tenant.Actor, n New) (
 			ON CONFLICT (workspace_id, provider) DO UPDATE SET base_url = excluded.base_url, sealed = excluded.sealed, updated_at = excluded.updated_at`,
 			n.Provider, n.BaseURL, sealed, after.CreatedAt, after.UpdatedAt); err != nil {
 			return fmt.Errorf("keep a provider key: %w", err)
+		}
+		if before == nil {
+			if err := quota.Check(ctx, tx.In(ws), quota.ProviderKeys, 1); err != nil {
+				return err
+			}
 		}
 		tx.Touch(changed, ws, n.Provider)
 		return audit.Record(ctx, tx, ws, by, "provider_key.put", n.Provider, before, after)

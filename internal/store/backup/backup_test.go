@@ -64,6 +64,10 @@ func fill(t *testing.T, d *db.DB) {
 		}},
 		{"journal_cursors", "journal_id, segment, position, at", [][]any{{"jrn_1", 1, math.MaxInt64, 3}}},
 		{"workspace_settings", "workspace_id, default_max_tokens, updated_at", [][]any{{"ws_1", 7, 1}}},
+		{"traffic_limits", "workspace_id, subject, requests_per_minute, tokens_per_minute, concurrency, budget_day, budget_month, models, scope, expires_at, allowed_addresses", [][]any{
+			{"ws_1", "", 1, 2, 3, 4, math.MaxInt64, odd, "full", nil, "[]"}, {"ws_1", "key_1", 0, 0, 0, 0, 0, "[]", "inference", math.MaxInt64, odd},
+		}},
+		{"quotas", "workspace_id, kind, most", [][]any{{"ws_1", odd, math.MaxInt64}}},
 		{"provider_keys", "workspace_id, provider, base_url, sealed, created_at, updated_at", [][]any{{"ws_1", odd, "", []byte{0, 255}, 1, math.MaxInt64}}},
 		{"aliases", "workspace_id, name, target_model, description, canary_model, canary_percent, fallback_models, created_at, updated_at", [][]any{{"ws_1", "a", "m", odd, "", 0, "[]", 1, 2}}},
 		{"datasets", "workspace_id, id, name, role, row_count, provenance, curation, holdout_id, holdout_of, created_at", [][]any{
