@@ -29,7 +29,7 @@ type adminCommand struct {
 
 	Bootstrap     bootstrapCommand   `cmd:"" help:"Make a workspace with an owner, credit and a key."`
 	Workspace     workspaceCommand   `cmd:"" help:"List workspaces, and set their defaults."`
-	Key           keyCommand         `cmd:"" help:"Mint, list and revoke API keys."`
+	Key           keyCommand         `cmd:"" help:"Mint, list, limit and revoke API keys."`
 	Member        memberCommand      `cmd:"" help:"Add, list, promote, demote and remove members."`
 	Wallet        walletCommand      `cmd:"" help:"Top up and show a wallet."`
 	ProviderKey   providerKeyCommand `cmd:"" help:"Set, list and delete a workspace's own keys at providers."`
@@ -84,6 +84,9 @@ type workspaceCommand struct {
 	List workspaceList `cmd:"" help:"List workspaces."`
 	Show workspaceShow `cmd:"" help:"Show what a workspace has set."`
 	Set  workspaceSet  `cmd:"" help:"Set a workspace's defaults."`
+
+	Limits workspaceLimits `cmd:"" help:"Show or change the limits of all keys of a workspace together. They are in force when it returns."`
+	Quotas workspaceQuotas `cmd:"" help:"Show or change how many things of each kind a workspace may store."`
 }
 
 type workspaceShow struct {
@@ -146,6 +149,7 @@ func (c *workspaceList) Run(a *admin) error {
 type keyCommand struct {
 	Create keyCreate `cmd:"" help:"Mint a key. It is shown once."`
 	List   keyList   `cmd:"" help:"List keys, revoked ones too."`
+	Update keyUpdate `cmd:"" help:"Change the limits of a key. They are in force when it returns."`
 	Revoke keyRevoke `cmd:"" help:"Revoke a key. When this returns, the key is refused."`
 }
 
@@ -154,11 +158,13 @@ type keyCreate struct {
 	ofWorkspace `embed:""`
 	Email       string `required:"" placeholder:"EMAIL" help:"The member whom the key acts as."`
 	Name        string `default:"default" help:"What it is for."`
+	limitFlags  `embed:""`
 }
 
 func (c *keyCreate) Run(a *admin) error {
 	var made workspace.MintedKey
-	if err := a.post("/admin/keys", workspace.NewKey{Workspace: c.Workspace, Email: c.Email, Name: c.Name}, &made); err != nil {
+	in := workspace.NewKey{Workspace: c.Workspace, Email: c.Email, Name: c.Name, LimitsChange: c.change()}
+	if err := a.post("/admin/keys", in, &made); err != nil {
 		return err
 	}
 	return a.show(c.JSON, map[string]any{"id": made.ID, "api_key": made.APIKey}, func(w io.Writer) {
@@ -179,9 +185,8 @@ func (c *keyList) Run(a *admin) error {
 	if c.Email != "" {
 		query.Set("email", c.Email)
 	}
-	return list(a, c.JSON, "/admin/keys", query, "ID\tNAME\tUSER\tHINT\tMADE\tLAST USED\tREVOKED", func(k workspace.Key) string {
-		return fmt.Sprintf("%s\t%s\t%s\t…%s…\t%s\t%s\t%s", k.ID, k.Name, k.Email, k.Hint, k.CreatedAt, when(k.LastUsedAt), when(k.RevokedAt))
-	})
+	return list(a, c.JSON, "/admin/keys", query, fmt.Sprintf(keyLine, "ID", "NAME", "USER", "HINT", "STATE", "LAST USED"),
+		func(k workspace.Key) string { return keyLines(&k) })
 }
 
 func when(t *clock.Time) string {

@@ -38,6 +38,7 @@ func (i *instance) start() {
 		{Name: "lease", Run: func(ctx context.Context) { i.storage.lease.Monitor(ctx, leaseEvery, i.lost, i.regained) }},
 		{Name: "seal", Run: func(ctx context.Context) { i.storage.sealer.Run(ctx, i.gate) }},
 		{Name: "till", Run: i.runTill},
+		{Name: "end requests of expired keys", Run: i.plane.gateway.WatchExpiry},
 		{Name: "jobs", Run: i.domains.jobs.Run, CallsModels: true},
 	}
 	for _, m := range i.domains.modules {

@@ -37,6 +37,7 @@ type domains struct {
 func (d *domains) open(ctx context.Context, i *instance) error {
 	d.jobs = job.NewRunner(job.Config{DB: i.storage.db, Log: i.log, Slots: jobSlots, PerWorkspace: jobsPerWorkspace})
 	d.workspaces = workspace.NewStore(i.storage.db, i.state.feed)
+	d.workspaces.Counter = &workspace.Counter{Meter: i.state.meter, Spent: i.state.poster.Spent}
 	d.wallets = wallet.NewStore(i.storage.db, i.state.feed, i.state.funds)
 	d.modules = d.list(i)
 	for _, m := range d.modules {
@@ -81,9 +82,9 @@ func (d *domains) list(i *instance) []module.Module {
 		steps = append(steps, m.Setup...)
 	}
 	workspaces := workspace.Module(workspace.Deps{
-		DB: on.db, Store: d.workspaces, Directory: s.directory, Settings: s.settings, Logged: s.recorder.Enabled,
+		DB: on.db, Store: d.workspaces, Directory: s.directory, Limits: s.limits, Settings: s.settings, Logged: s.recorder.Enabled,
 		Steps: steps, Log: i.log,
-		Hooks: workspace.Hooks{Uncached: i.plane.cache.Forget, Unlogged: s.recorder.Settle},
+		Hooks: workspace.Hooks{Uncached: i.plane.cache.Forget, Unlogged: s.recorder.Settle, Denied: i.plane.gateway.EndDenied},
 	})
 	return append([]module.Module{workspaces}, all...)
 }

@@ -46,7 +46,8 @@ func (p *plane) open(c *Config, m *models, s *state, log *slog.Logger) {
 	metrics := gateway.NewMetrics(p.metrics)
 	p.till = till.New(s.funds, s.journal, log, metrics.Excess, metrics.Overage)
 	p.gateway = gateway.New(gateway.Config{
-		Fleet: m.fleet.Load, Aliases: s.aliases, Keys: s.keys, Workspaces: s.settings, Till: p.till, Bounds: p.bounds, Log: log,
+		Fleet: m.fleet.Load, Aliases: s.aliases, Keys: s.keys, Workspaces: s.settings, Till: p.till, Meter: s.meter,
+		Bounds: p.bounds, Log: log,
 		Count: tokenizer.Count, Metrics: metrics, Random: rand.Float64, Cache: p.cache, Breaker: p.breaker, Recorder: s.recorder,
 		Poller: poller.New(runtime.GOMAXPROCS(0)),
 	})

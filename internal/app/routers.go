@@ -37,7 +37,7 @@ func (r *routers) open(i *instance, tracer trace.Tracer) error {
 	}
 	r.routes = slices.Concat(public.Routes(), operators.Routes())
 	admission := edge.Config{
-		Directory: i.state.directory, Log: i.log, Metrics: i.plane.metrics, Tracer: tracer,
+		Directory: i.state.directory, Limits: i.state.limits, Log: i.log, Metrics: i.plane.metrics, Tracer: tracer,
 		Gate: i.gate, Closing: i.draining.Load, Bounds: i.plane.bounds,
 	}
 	r.public = edge.New(admission, public)
@@ -57,6 +57,9 @@ func (p *plane) routes() []api.Route {
 			api.ResponseHeader("X-Service-Cache", "hit or miss, where answers are remembered"),
 			api.ResponseHeader("X-Service-Served-Model", "The catalog id of the model that answered"),
 			api.ResponseHeader("X-Service-Alias", "The alias that was used, if one was"),
+			api.ResponseHeader("X-RateLimit-Limit-Requests", "Requests per minute, where they are limited; the same for tokens: -Tokens"),
+			api.ResponseHeader("X-RateLimit-Remaining-Requests", "Requests that are left of it"),
+			api.ResponseHeader("X-RateLimit-Reset-Requests", "The time until none of it is used, such as 59.5s"),
 		} {
 			option(r)
 		}

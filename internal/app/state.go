@@ -15,6 +15,7 @@ import (
 	"sovereign/internal/plane/capture"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/journal"
+	"sovereign/internal/plane/meter"
 	"sovereign/internal/plane/spool"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
@@ -27,6 +28,8 @@ type state struct {
 	directory *live.Directory
 	aliases   *live.Aliases
 	settings  *live.AllSettings
+	limits    *live.AllLimits
+	meter     *meter.Meter  // counts what is used against the limits
 	keys      *live.Keyring // the workspaces' own provider keys
 	feed      *feed.Feed    // puts committed changes in force; the modules register what it publishes
 
@@ -44,6 +47,8 @@ func (s *state) open(ctx context.Context, on *storage, budget int64) error {
 	s.log = on.log
 	s.directory, s.aliases = live.NewDirectory(), live.NewAliases()
 	s.settings, s.keys = live.NewSettings(), live.NewKeyring()
+	s.limits = live.NewLimits()
+	s.meter = meter.New(s.limits)
 	s.funds, s.feed = funds.New(), feed.New(on.db, on.log, nil)
 	if err := s.recover(ctx, on); err != nil {
 		return err

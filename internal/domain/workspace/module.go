@@ -18,6 +18,7 @@ type Deps struct {
 	DB        *db.DB
 	Store     *Store
 	Directory *live.Directory
+	Limits    *live.AllLimits
 	Settings  *live.AllSettings
 	Hooks     Hooks
 	Logged    func(tenant.ID) bool // whether a workspace's chat traffic is logged
@@ -28,6 +29,7 @@ type Deps struct {
 // Module serves workspaces, members, keys and settings, and publishes them to the data plane.
 func Module(d Deps) module.Module {
 	identity := NewPublisher(d.DB, d.Directory)
+	identity.Limits, identity.Counter, identity.Denied = d.Limits, d.Store.Counter, d.Hooks.Denied
 	publishers := map[string]feed.Source{}
 	maps.Copy(publishers, identity.Sources())
 	maps.Copy(publishers, NewSettingsPublisher(d.DB, d.Settings, d.Hooks).Sources())

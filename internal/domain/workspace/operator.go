@@ -7,6 +7,7 @@ import (
 	"sovereign/internal/store/api"
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
+	"sovereign/internal/store/quota"
 )
 
 // An Operator serves the operations of the server's operator on any workspace.
@@ -24,6 +25,7 @@ func (o *Operator) Routes() []api.Route {
 		api.Get("/workspaces", api.Operator, o.list, "List workspaces"),
 		api.Get("/keys", api.Operator, o.keys, "List a workspace's keys"),
 		api.Post("/keys", api.Operator, o.createKey, "Mint a key", api.Creates, api.ShowsSecret),
+		api.Patch("/keys/{id}", api.Operator, o.updateKey, "Change the limits of a key", api.Long),
 		api.Post("/keys/{id}/revocation", api.Operator, o.revokeKey, "Revoke a key"),
 		api.Get("/members", api.Operator, o.members, "List a workspace's members"),
 		api.Post("/members", api.Operator, o.addMember, "Add a member", api.Creates),
@@ -31,6 +33,10 @@ func (o *Operator) Routes() []api.Route {
 		api.Delete("/members", api.Operator, o.removeMember, "Remove a member"),
 		api.Get("/settings", api.Operator, o.settings, "Read what a workspace has set"),
 		api.Put("/settings", api.Operator, o.set, "Set a workspace's defaults"),
+		api.Get("/limits", api.Operator, o.limits, "Read the limits of a workspace"),
+		api.Patch("/limits", api.Operator, o.setLimits, "Change the limits of a workspace", api.Long),
+		api.Get("/quotas", api.Operator, o.quotas, "Read how many things of each kind a workspace may store, and stores"),
+		api.Patch("/quotas", api.Operator, o.setQuotas, "Change how many things a workspace may store"),
 		api.Get("/audit", api.Operator, o.audit, "Read a workspace's audit trail"),
 	}
 }
@@ -65,6 +71,7 @@ type NewKey struct {
 	Workspace string `json:"workspace"`
 	Email     string `json:"email"`
 	Name      string `json:"name,omitempty" doc:"What the key is for"`
+	LimitsChange
 }
 
 // A MintedKey shows a key, once.
@@ -81,8 +88,77 @@ func (o *Operator) createKey(ctx context.Context, caller tenant.Caller, in NewKe
 	if in.Name == "" {
 		in.Name = "default"
 	}
-	key, text, err := o.store.CreateKey(ctx, ws.ID, caller.Actor(), in.Email, in.Name)
+	key, text, err := o.store.MintKey(ctx, ws.ID, caller.Actor(), in.Email, in.Name, &in.LimitsChange)
 	return MintedKey{Key: key, APIKey: text.Reveal()}, err
+}
+
+type keyUpdate struct {
+	ID        tenant.KeyID `path:"id"`
+	Workspace string       `query:"workspace" required:"true" doc:"The workspace's id or name"`
+	Body      LimitsChange
+}
+
+func (o *Operator) updateKey(ctx context.Context, caller tenant.Caller, in keyUpdate) (Key, error) {
+	ws, err := o.store.Find(ctx, in.Workspace)
+	if err != nil {
+		return Key{}, err
+	}
+	return o.store.UpdateKey(ctx, ws.ID, caller.Actor(), in.ID, &in.Body)
+}
+
+func (o *Operator) limits(ctx context.Context, _ tenant.Caller, in oneWorkspace) (WorkspaceLimits, error) {
+	ws, err := o.store.Find(ctx, in.Workspace)
+	if err != nil {
+		return WorkspaceLimits{}, err
+	}
+	return o.store.Limits(ctx, ws.ID)
+}
+
+type limitsUpdate struct {
+	oneWorkspace
+	Body LimitsChange
+}
+
+func (o *Operator) setLimits(ctx context.Context, caller tenant.Caller, in limitsUpdate) (WorkspaceLimits, error) {
+	ws, err := o.store.Find(ctx, in.Workspace)
+	if err != nil {
+		return WorkspaceLimits{}, err
+	}
+	return o.store.SetLimits(ctx, ws.ID, caller.Actor(), &in.Body)
+}
+
+// WorkspaceQuotas are the quotas of a workspace, and what it stores.
+type WorkspaceQuotas struct {
+	Object string        `json:"object" enum:"workspace_quotas"`
+	Quotas []quota.State `json:"quotas" nullable:"false"`
+}
+
+func (o *Operator) quotas(ctx context.Context, _ tenant.Caller, in oneWorkspace) (WorkspaceQuotas, error) {
+	ws, err := o.store.Find(ctx, in.Workspace)
+	if err != nil {
+		return WorkspaceQuotas{}, err
+	}
+	all, err := quota.List(ctx, o.db.In(ws.ID))
+	return WorkspaceQuotas{"workspace_quotas", all}, err
+}
+
+type quotasUpdate struct {
+	oneWorkspace
+	Body QuotasChange
+}
+
+// A QuotasChange is what shall be set; the other quotas stay as they are.
+type QuotasChange struct {
+	Quotas map[string]int64 `json:"quotas" doc:"The most things of a kind, by the kind's name"`
+}
+
+func (o *Operator) setQuotas(ctx context.Context, caller tenant.Caller, in quotasUpdate) (WorkspaceQuotas, error) {
+	ws, err := o.store.Find(ctx, in.Workspace)
+	if err != nil {
+		return WorkspaceQuotas{}, err
+	}
+	all, err := quota.Set(ctx, o.db, ws.ID, caller.Actor(), in.Body.Quotas)
+	return WorkspaceQuotas{"workspace_quotas", all}, err
 }
 
 type revocation struct {

@@ -19,12 +19,17 @@ import (
 const (
 	changedKey    = "key"
 	changedMember = "member"
+	changedLimits = "limits"
 )
 
 // A Publisher publishes keys and members to the data plane's directory.
 type Publisher struct {
 	db  *db.DB
 	dir *live.Directory
+
+	Limits  *live.AllLimits // nil publishes no limits
+	Counter *Counter        // has the money of budgets counted
+	Denied  func()          // called when keys may be refused that were accepted before; nil does nothing
 }
 
 // NewPublisher publishes d's identity into dir.
@@ -32,7 +37,7 @@ func NewPublisher(d *db.DB, dir *live.Directory) *Publisher { return &Publisher{
 
 // Sources is what the feed needs to know.
 func (p *Publisher) Sources() map[string]feed.Source {
-	return map[string]feed.Source{changedKey: p, changedMember: p}
+	return map[string]feed.Source{changedKey: p, changedMember: p, changedLimits: p}
 }
 
 type keyRow struct {
@@ -41,9 +46,10 @@ type keyRow struct {
 	Ws      tenant.ID
 	UserID  tenant.UserID
 	Revoked bool
+	Limits
 }
 
-func (k keyRow) live() (apikey.Digest, live.Key) {
+func (k *keyRow) key() (apikey.Digest, live.Key) {
 	return apikey.Digest(k.Digest), live.Key{ID: k.ID, Workspace: k.Ws, User: k.UserID}
 }
 
@@ -58,7 +64,7 @@ func (p *Publisher) Fill(ctx context.Context) error {
 				return fmt.Errorf("read keys: %w", err)
 			}
 			row.Ws, row.UserID = intern(workspaces, row.Ws), intern(users, row.UserID)
-			digest, key := row.live()
+			digest, key := row.key()
 			keys[digest] = key
 		}
 		type memberRow struct {
@@ -77,7 +83,74 @@ func (p *Publisher) Fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := p.fillLimits(ctx); err != nil { // before the keys: no key is accepted without its limits
+		return err
+	}
 	p.dir.Replace(keys, members)
+	p.denied()
+	return nil
+}
+
+// fillLimits publishes all limits, and has the money of budgets counted.
+func (p *Publisher) fillLimits(ctx context.Context) error {
+	type row struct {
+		Ws      tenant.ID
+		Subject tenant.KeyID
+		Limits
+	}
+	rows, err := db.Query[row](ctx, p.db.Across("the data plane serves all workspaces"),
+		`SELECT l.workspace_id AS ws, l.subject,`+limitColumns+` FROM traffic_limits l`)
+	if err != nil {
+		return fmt.Errorf("read limits: %w", err)
+	}
+	all, budgets := map[string]*live.Limits{}, map[tenant.ID][]tenant.KeyID{}
+	for i := range rows {
+		r := &rows[i]
+		limits, err := r.Limits.live()
+		if err != nil {
+			return err
+		}
+		if limits == nil {
+			continue
+		}
+		if all[subjectID(r.Ws, r.Subject)] = limits; limits.HasBudget() {
+			budgets[r.Ws] = append(budgets[r.Ws], r.Subject)
+		}
+	}
+	if p.Limits == nil {
+		return nil
+	}
+	for ws, subjects := range budgets {
+		if err := p.Counter.recount(ctx, ws, subjects...); err != nil {
+			return err
+		}
+	}
+	p.Limits.Replace(all)
+	return nil
+}
+
+// denied has running requests end whose keys are refused from now on.
+func (p *Publisher) denied() {
+	if p.Denied != nil {
+		p.Denied()
+	}
+}
+
+// putLimits publishes the limits of a subject.
+func (p *Publisher) putLimits(ctx context.Context, ws tenant.ID, subject tenant.KeyID, l *Limits) error {
+	limits, err := l.live()
+	if err != nil || p.Limits == nil {
+		return err
+	}
+	if limits != nil && limits.HasBudget() {
+		if err := p.Counter.ensure(ctx, ws, subject); err != nil {
+			return err
+		}
+	}
+	p.Limits.Put(subjectID(ws, subject), limits)
+	if limits != nil && limits.ExpiresAt > 0 {
+		p.denied()
+	}
 	return nil
 }
 
@@ -92,25 +165,38 @@ func intern[T ~string](seen map[T]T, text T) T {
 
 // Apply publishes a key or a member as it is now.
 func (p *Publisher) Apply(ctx context.Context, c db.Change) error {
-	if c.Kind == changedMember {
+	switch c.Kind {
+	case changedMember:
 		return p.applyMember(ctx, c)
+	case changedLimits:
+		limits, err := limitsOf(ctx, p.db.In(c.Workspace), "")
+		if err != nil {
+			return err
+		}
+		return p.putLimits(ctx, c.Workspace, "", &limits)
+	default:
+		return p.applyKey(ctx, c)
 	}
-	return p.applyKey(ctx, c)
 }
 
 func (p *Publisher) applyKey(ctx context.Context, c db.Change) error {
 	row, err := db.Maybe[keyRow](ctx, p.db.In(c.Workspace), `
-		SELECT digest, id, workspace_id AS ws, user_id, revoked_at IS NOT NULL AS revoked
-		FROM api_keys WHERE workspace_id = $1 AND id = $2`, c.Subject)
+		SELECT k.digest, k.id, k.workspace_id AS ws, k.user_id, k.revoked_at IS NOT NULL AS revoked,`+limitColumns+`
+		FROM api_keys k LEFT JOIN traffic_limits l ON l.workspace_id = k.workspace_id AND l.subject = k.id
+		WHERE k.workspace_id = $1 AND k.id = $2`, c.Subject)
 	if err != nil || row == nil {
 		return err
 	}
-	digest, key := row.live()
+	digest, key := row.key()
 	if row.Revoked {
 		p.dir.DropKey(digest)
-	} else {
-		p.dir.PutKey(digest, key)
+		p.denied()
+		return p.putLimits(ctx, row.Ws, row.ID, &noLimits)
 	}
+	if err := p.putLimits(ctx, row.Ws, row.ID, &row.Limits); err != nil { // before the key
+		return err
+	}
+	p.dir.PutKey(digest, key)
 	return nil
 }
 
@@ -122,6 +208,7 @@ func (p *Publisher) applyMember(ctx context.Context, c db.Change) error {
 	}
 	if role == nil {
 		p.dir.DropMember(m)
+		p.denied()
 	} else {
 		p.dir.PutMember(m, *role)
 	}

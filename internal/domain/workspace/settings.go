@@ -102,6 +102,7 @@ type SettingsPublisher struct {
 type Hooks struct {
 	Uncached func(tenant.ID) // the workspace turned its cache off
 	Unlogged func()          // a workspace turned its logging off
+	Denied   func()          // keys may be refused that were accepted before
 }
 
 // NewSettingsPublisher publishes d's settings into to.

@@ -14,12 +14,15 @@ import (
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
+	"sovereign/internal/store/quota"
 )
 
 // A Store keeps identity. Every change is audited in its own transaction, and in force when its method returns.
 type Store struct {
 	db   *db.DB
 	feed *feed.Feed
+
+	Counter *Counter // of money, for budgets
 }
 
 // NewStore keeps identity in d and publishes changes through f.
@@ -109,6 +112,9 @@ func (s *Store) join(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Act
 	}
 	if err != nil {
 		return Member{}, fmt.Errorf("add member: %w", err)
+	}
+	if err := quota.Check(ctx, tx.In(ws), quota.Members, 1); err != nil {
+		return Member{}, err
 	}
 	stale, err := db.Query[tenant.KeyID](ctx, tx.In(ws), `SELECT id FROM api_keys WHERE workspace_id = $1 AND user_id = $2 AND revoked_at IS NULL`, user)
 	if err != nil {
@@ -227,24 +233,44 @@ func (s *Store) Members(ctx context.Context, ws tenant.ID, limit, offset int) ([
 		WHERE m.workspace_id = $1 ORDER BY m.created_at DESC, m.user_id DESC LIMIT $2 OFFSET $3`, limit, offset)
 }
 
-// CreateKey mints a key that acts as the member with that address. The key is in the answer and nowhere else.
+// CreateKey mints a key without limits.
 func (s *Store) CreateKey(ctx context.Context, ws tenant.ID, by tenant.Actor, email, name string) (Key, secret.Text, error) {
+	return s.MintKey(ctx, ws, by, email, name, &LimitsChange{})
+}
+
+// MintKey mints a key that acts as the member with that address. The key is in the answer and nowhere else.
+func (s *Store) MintKey(
+	ctx context.Context, ws tenant.ID, by tenant.Actor, email, name string, limits *LimitsChange,
+) (Key, secret.Text, error) {
 	if err := checkName("name", name); err != nil {
+		return Key{}, secret.Text{}, err
+	}
+	limited, err := noLimits.with(limits)
+	if err != nil {
 		return Key{}, secret.Text{}, err
 	}
 	text, digest, hint := apikey.New()
 	var key Key
-	err := s.feed.Change(ctx, func(tx *db.Tx) error {
+	err = s.feed.Change(ctx, func(tx *db.Tx) error {
 		m, err := s.member(ctx, tx.In(ws), email)
 		if err != nil {
 			return err
 		}
-		key = Key{ID: tenant.KeyID(id.New("key")), Object: "api_key", Name: name, UserID: m.UserID, Email: m.Email, Hint: hint, CreatedAt: clock.Now()}
+		key = Key{
+			ID: tenant.KeyID(id.New("key")), Object: "api_key", Name: name, UserID: m.UserID, Email: m.Email, Hint: hint,
+			CreatedAt: clock.Now(), Limits: limited,
+		}
 		_, err = db.Exec(ctx, tx.In(ws), `
 			INSERT INTO api_keys (workspace_id, id, user_id, name, digest, hint, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 			key.ID, key.UserID, name, digest[:], hint, key.CreatedAt)
 		if err != nil {
 			return fmt.Errorf("create key: %w", err)
+		}
+		if err := saveLimits(ctx, tx.In(ws), key.ID, &limited); err != nil {
+			return err
+		}
+		if err := quota.Check(ctx, tx.In(ws), quota.Keys, 1); err != nil {
+			return err
 		}
 		tx.Touch(changedKey, ws, string(key.ID))
 		return audit.Record(ctx, tx, ws, by, "key.create", string(key.ID), nil, key)
@@ -294,7 +320,10 @@ func (s *Store) revoke(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.A
 	return audit.Record(ctx, tx, ws, by, "key.revoke", string(key), before, after)
 }
 
-const keyColumns = `'api_key' AS object, k.id, k.name, k.user_id, u.email, k.hint, k.created_at, k.last_used_at, k.revoked_at FROM api_keys k JOIN users u ON u.id = k.user_id`
+const keyColumns = `'api_key' AS object, k.id, k.name, k.user_id, u.email, k.hint, k.created_at, k.last_used_at, k.revoked_at,` +
+	limitColumns + `
+	FROM api_keys k JOIN users u ON u.id = k.user_id
+	LEFT JOIN traffic_limits l ON l.workspace_id = k.workspace_id AND l.subject = k.id`
 
 func (s *Store) key(ctx context.Context, scope db.Scoped, key tenant.KeyID) (Key, error) {
 	found, err := db.Maybe[Key](ctx, scope, `SELECT `+keyColumns+` WHERE k.workspace_id = $1 AND k.id = $2`, key)

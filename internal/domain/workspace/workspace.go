@@ -40,6 +40,7 @@ type Key struct {
 	CreatedAt  clock.Time    `json:"created_at"`
 	LastUsedAt *clock.Time   `json:"last_used_at"`
 	RevokedAt  *clock.Time   `json:"revoked_at"`
+	Limits
 }
 
 const maxName = 64
