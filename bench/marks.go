@@ -21,6 +21,9 @@ var marks = []mark{
 	{"chat", "CPU per request with every exchange logged, × bare", 1.50, 2, func(all []sample) spread {
 		return against(all, "chat", nameLogging, nameBare, costs)
 	}},
+	{"chat", "CPU per request with every limit set, × without", 1.05, 2, func(all []sample) spread {
+		return against(all, "chat", nameLimits, nameOurs, costs)
+	}},
 	{"prompt", "CPU per request, × bare", 0.75, 2, timesBare("prompt")},
 	{"paced", "CPU per event, × bare", 1.00, 2, timesBare("paced")},
 	{"burst", "CPU per event, × bare", 1.00, 2, timesBare("burst")},

@@ -104,7 +104,7 @@ func TestResultsTakeThePlaceOfThoseBefore(t *testing.T) {
 }
 
 func TestASeededLedgerProvesAndItsKeysAreKnown(t *testing.T) {
-	for _, n := range []sizes{tenKeys, {"few", 30, 30, 30, false}} {
+	for _, n := range []sizes{tenKeys, {name: "few", keys: 30, aliases: 30, workspaces: 30, limits: true}} {
 		d, err := db.Open(t.Context(), t.TempDir(), secret.Text{})
 		if err != nil {
 			t.Fatal(err)

@@ -39,7 +39,7 @@ var (
 
 // scenarios are measured for every target, in turn.
 var scenarios = []scenario{
-	{name: "chat", says: "A short conversation, answered at once and whole; 64 connections.", path: chatPath, kind: "chat", body: chat(450, false), conns: 64, want: whole, also: []string{nameStandard, nameLogging}},
+	{name: "chat", says: "A short conversation, answered at once and whole; 64 connections.", path: chatPath, kind: "chat", body: chat(450, false), conns: 64, want: whole, also: []string{nameStandard, nameLogging, nameLimits}},
 	{name: "prompt", says: "200 KB of prose, answered at once; 16 connections.", path: chatPath, kind: "chat", body: chat(200<<10, false), conns: 16, want: whole, also: []string{nameStandard, nameLogging}},
 	{name: "escaped", says: "200 KB of JSON within JSON, dense with escapes; 16 connections.", path: chatPath, kind: "chat", body: quoted(200 << 10), conns: 16, want: whole, repeats: 3},
 	{name: "languages", says: "200 KB in Chinese, Russian, Spanish, and English with typographic quotes; 16 connections.", path: chatPath, kind: "chat", body: spoken(200 << 10), conns: 16, want: whole, repeats: 3},
@@ -67,9 +67,9 @@ func names() []string {
 // grown are servers that know more and more.
 var grown = []sizes{
 	tenKeys,
-	{"a million keys", 1_000_000, 10, 1, false},
-	{"100,000 aliases", 10, 100_000, 1, false},
-	{"100,000 workspaces", 100_000, 100_000, 100_000, false},
+	{name: "a million keys", keys: 1_000_000, aliases: 10, workspaces: 1},
+	{name: "100,000 aliases", keys: 10, aliases: 100_000, workspaces: 1},
+	{name: "100,000 workspaces", keys: 100_000, aliases: 100_000, workspaces: 100_000},
 }
 
 // chatScenario is the load of the growing servers.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"sovereign/internal/base/apikey"
 	"sovereign/internal/base/clock"
@@ -18,9 +19,10 @@ type sizes struct {
 	name                      string
 	keys, aliases, workspaces int
 	logs                      bool // exchanges are logged
+	limits                    bool // keys and workspaces have every limit
 }
 
-var tenKeys = sizes{"ten keys", 10, 10, 1, false}
+var tenKeys = sizes{name: "ten keys", keys: 10, aliases: 10, workspaces: 1}
 
 // kinds are the models that aliases are for.
 var kinds = map[string]string{
@@ -96,6 +98,11 @@ func seed(ctx context.Context, d *db.DB, n sizes) (seeded, error) {
 			return made, err
 		}
 	}
+	if n.limits {
+		if err := fill(ctx, d, everyLimit(spaces, made.ids)); err != nil {
+			return made, err
+		}
+	}
 	for at := range slices.Chunk(upTo(n.aliases), seedBatch) {
 		if err := fill(ctx, d, aliases(spaces, at, now)); err != nil {
 			return made, err
@@ -150,6 +157,28 @@ func workspaces(spaces []string, at []int, user string, now clock.Time) []table 
 		add(2, transfer, 1, ws, "funding", -amount, "topup", "bench", now)
 		add(3, ws, "wallet", amount)
 		add(3, ws, "funding", -amount)
+	}
+	return all
+}
+
+// everyLimit gives the workspaces and their keys every limit, none of which a run reaches.
+func everyLimit(spaces, keys []string) table {
+	all := table{"traffic_limits", []string{
+		"workspace_id", "subject", "requests_per_minute", "tokens_per_minute", "concurrency", "budget_day", "budget_month", "models",
+		"scope", "expires_at", "allowed_addresses",
+	}, nil}
+	const many = 1_000_000_000
+	add := func(ws, subject string) {
+		all.rows = append(all.rows, []any{
+			ws, subject, many, many * 1000, many, 10_000 * money.Dollar, 10_000 * money.Dollar, `["mock/chat","chat-*"]`, "inference",
+			clock.Now().Add(24 * time.Hour), `["10.0.0.0/8","127.0.0.0/8"]`,
+		})
+	}
+	for _, ws := range spaces {
+		add(ws, "")
+	}
+	for i, key := range keys {
+		add(spaces[i%len(spaces)], key)
 	}
 	return all
 }

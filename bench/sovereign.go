@@ -101,7 +101,7 @@ func (g *sovereign) serve(ctx context.Context, s *stage, o *options, folder, nam
 func startOurs(ctx context.Context, s *stage, o *options, prefix string) (*target, error) {
 	t := &target{name: map[string]string{"": nameOurs, "standard-": nameStandard}[prefix]}
 	for _, other := range s.targets { // one server has both transports
-		if other.server != nil && other.name != nameLogging && other.name != nameBefore {
+		if other.server != nil && other.name != nameLogging && other.name != nameLimits && other.name != nameBefore {
 			t.server = other.server
 		}
 	}
@@ -129,6 +129,17 @@ func startLogging(ctx context.Context, s *stage, o *options) (*target, error) {
 	}
 	s.ends = append(s.ends, func() { _ = server.logs.Close() })
 	return &target{name: nameLogging, server: server, address: server.address, process: server.process, senders: server.senders}, nil
+}
+
+// startLimits starts a server whose keys and workspaces have every limit.
+func startLimits(ctx context.Context, s *stage, o *options) (*target, error) {
+	n := tenKeys
+	n.limits = true
+	server, err := startSovereign(ctx, s, o, nameLimits, n)
+	if err != nil {
+		return nil, err
+	}
+	return &target{name: nameLimits, address: server.address, process: server.process, server: server, senders: server.senders}, nil
 }
 
 // startBefore starts another build.

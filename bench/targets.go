@@ -32,6 +32,7 @@ const (
 	nameOurs     = "sovereign"
 	nameStandard = "sovereign-standard"
 	nameLogging  = "sovereign-logging"
+	nameLimits   = "sovereign-limits"
 	nameBefore   = "before"
 )
 
@@ -121,6 +122,7 @@ var makers = map[string]func(context.Context, *stage, *options) (*target, error)
 		return startOurs(ctx, s, o, "standard-")
 	},
 	nameLogging: startLogging,
+	nameLimits:  startLimits,
 	nameBefore:  startBefore,
 	namePortkey: startPortkey,
 	nameLiteLLM: startLiteLLM,
@@ -187,7 +189,7 @@ func startNginx(ctx context.Context, s *stage, _ *options) (*target, error) {
 
 // takes reports whether a target takes part in a scenario.
 func (t *target) takes(sc *scenario) bool {
-	if t.name == nameDirect || t.name == nameStandard || t.name == nameLogging {
+	if t.name == nameDirect || t.name == nameStandard || t.name == nameLogging || t.name == nameLimits {
 		return slices.Contains(sc.also, t.name)
 	}
 	return !slices.Contains(t.cannot, sc.name)
