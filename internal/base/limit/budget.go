@@ -33,3 +33,6 @@ func (b *Budget) Give(n int64) { b.used.Add(-n) }
 
 // Used returns the amount that is taken.
 func (b *Budget) Used() int64 { return b.used.Load() }
+
+// left returns the amount that can still be taken.
+func (b *Budget) left() int64 { return max(0, b.most.Load()-b.used.Load()) }
