@@ -56,3 +56,8 @@ type TryWriter interface {
 type ValueKeeper interface {
 	Keep(key, value any)
 }
+
+// PacedBody is a request body whose reads fail by themselves when it arrives too slowly: see package pace.
+type PacedBody interface {
+	Paced()
+}

@@ -8,4 +8,5 @@ var (
 	_ fastpath.TrySender    = (*responseWriter)(nil)
 	_ fastpath.ValueKeeper  = (*handlerRequest)(nil)
 	_ fastpath.PolledBody   = (*Body)(nil)
+	_ fastpath.PacedBody    = (*requestBody)(nil)
 )

@@ -7,14 +7,17 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"sovereign/internal/net/pace"
 )
 
 // A requestBody is the body of a request, for its handler.
 type requestBody struct {
 	conn        *serverConn
 	remaining   int64
-	deadlineSet bool // BodyTimeout is set
-	lowWater    int  // SO_RCVLOWAT as set for this body; 0 if it was not set
+	deadlineSet bool // the deadline of meter is set
+	meter       pace.Meter
+	lowWater    int // SO_RCVLOWAT as set for this body; 0 if it was not set
 
 	mutex sync.Mutex
 	ended bool // the handler has returned: what arrives now belongs to another request
@@ -67,11 +70,47 @@ func (b *requestBody) receive(p []byte) (int, error) {
 	}
 	if !b.deadlineSet {
 		b.deadlineSet, sc.idleDeadlineSet = true, longAgo
-		_ = sc.conn.SetReadDeadline(time.Now().Add(sc.server.BodyTimeout))
+		b.meter.Limit = pace.Limit{Timeout: sc.server.BodyTimeout, Rate: sc.server.BodyRate}
+		b.extendDeadline()
 	}
 	b.setLowWater(len(p))
-	return sc.read(p)
+	for {
+		n, err := sc.read(p)
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			b.meter.Add(n)
+			return n, err
+		}
+		n = b.receiveFew(p)
+		if !b.meter.Add(n) || !b.extendDeadline() {
+			return 0, err
+		}
+		if n > 0 {
+			return n, nil
+		}
+	}
 }
+
+// extendDeadline sets the deadline of the next window. It returns false if the body is too slow.
+func (b *requestBody) extendDeadline() bool {
+	deadline, ok := b.meter.Next(time.Now())
+	if ok {
+		_ = b.conn.conn.SetReadDeadline(deadline)
+	}
+	return ok
+}
+
+// receiveFew reads what has arrived and is less than the low-water mark, after the deadline has passed.
+func (b *requestBody) receiveFew(p []byte) int {
+	if b.lowWater <= 1 {
+		return 0
+	}
+	_ = b.conn.conn.SetReadDeadline(time.Time{}) // a read that does not block respects it too
+	n, _ := b.conn.socket.TryRead(p)
+	return n
+}
+
+// Paced implements fastpath.PacedBody.
+func (b *requestBody) Paced() {}
 
 // The low-water mark is used for reads of at least minLowWater bytes, and is never set higher than maxLowWater.
 const (

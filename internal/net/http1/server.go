@@ -33,6 +33,7 @@ type Server struct {
 
 	HeaderTimeout time.Duration // for the first request's head, and for the rest of a later one that has begun
 	BodyTimeout   time.Duration // for the body of a request
+	BodyRate      int64         // bytes per second at which a body must arrive: see package pace; 0 for any rate
 	IdleTimeout   time.Duration // between two requests
 
 	urls    map[string]*url.URL // by target

@@ -76,3 +76,30 @@ func TestALongBodyIsReadInAnyPieces(t *testing.T) {
 		}
 	}
 }
+
+// A long body that arrives slowly, but fast enough, is read although less arrives than the low-water mark asks for.
+func TestASlowLongBodyKeepsItsRateBelowTheLowWaterMark(t *testing.T) {
+	t.Parallel()
+	const length, first = 400_000, 50_000
+	some := make(chan int, 1)
+	ts := startServer(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		all := make([]byte, length)
+		n, _ := io.ReadAtLeast(r.Body, all, 1) // waits for all of it, and after a window takes what there is
+		if n < first {
+			more, _ := r.Body.Read(all[n:])
+			n += more
+		}
+		some <- n
+		rest, err := io.ReadFull(r.Body, all[n:])
+		_, _ = fmt.Fprint(w, n+rest, err)
+	}), func(h *testServer) { h.fast.BodyTimeout, h.fast.BodyRate = 5*time.Minute, 1000 })
+	conn := ts.dial(t)
+	write(t, conn, fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", postHead, length, strings.Repeat("b", first)))
+	if n := <-some; n != first {
+		t.Errorf("%d bytes were read, not %d", n, first)
+	}
+	write(t, conn, strings.Repeat("b", length-first))
+	if got, want := readBody(t, bufio.NewReader(conn)), fmt.Sprint(length, nil); got != want {
+		t.Errorf("%q, not %q", got, want)
+	}
+}
