@@ -89,6 +89,7 @@ type Catalog struct {
 	models    map[string]*Model
 	providers map[string]*Provider
 	sorted    []*Model
+	hasFree   bool
 }
 
 // NewCatalog returns a catalog of models and providers. A provider may have no model.
@@ -102,6 +103,7 @@ func NewCatalog(providers []*Provider, models []*Model) *Catalog {
 	}
 	for _, m := range c.models {
 		c.sorted = append(c.sorted, m)
+		c.hasFree = c.hasFree || m.Provider != nil && m.Provider.Configured && m.Price.Worst(1, 1, 1) == 0
 	}
 	slices.SortFunc(c.sorted, func(a, b *Model) int { return cmp.Compare(a.ID, b.ID) })
 	return c
@@ -109,6 +111,9 @@ func NewCatalog(providers []*Provider, models []*Model) *Catalog {
 
 // Models returns all models, sorted by id.
 func (c *Catalog) Models() []*Model { return c.sorted }
+
+// HasFree reports whether a model of a configured provider costs nothing.
+func (c *Catalog) HasFree() bool { return c.hasFree }
 
 // Providers returns all providers by name.
 func (c *Catalog) Providers() map[string]*Provider { return c.providers }

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"time"
 
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/tenant"
 	"sovereign/internal/net/fastpath"
 	"sovereign/internal/plane/edge"
 	"sovereign/internal/plane/gateway/request"
@@ -48,6 +50,10 @@ func (g *Gateway) serveHTTP(e *request.Endpoint, w http.ResponseWriter, r *http.
 	if err := request.CheckHeaders(r.Header); err != nil {
 		return err
 	}
+	cached := edge.FirstValue(r.Header, "X-Service-Cache")
+	if err := g.checkFunds(edge.Caller(r.Context()).Workspace, cached); err != nil {
+		return err
+	}
 	body, err := g.Bounds.Read(r, g.Bounds.Body.Load())
 	if err != nil {
 		return err
@@ -56,9 +62,33 @@ func (g *Gateway) serveHTTP(e *request.Endpoint, w http.ResponseWriter, r *http.
 	h := &httpRequest{annotations: request.ReadAnnotations(r.Header), writer: httpWriter{w}}
 	h.Request = request.Request{
 		Endpoint: e, Caller: edge.Caller(r.Context()), ID: edge.RequestID(r.Context()), Body: body.Bytes, BodyRef: body,
-		Cache: edge.FirstValue(r.Header, "X-Service-Cache"), Annotations: &h.annotations,
+		Cache: cached, Annotations: &h.annotations,
 	}
 	return g.Serve(r.Context(), &h.Request, &h.writer)
+}
+
+// checkFunds refuses, before the body is read, what no body could make affordable: the wallet has nothing free, no
+// model costs this workspace nothing, and no answer can come from the cache. (Only what was paid for is cached.)
+func (g *Gateway) checkFunds(ws tenant.ID, cached string) error {
+	free := g.Till.Free(ws)
+	if free > 0 {
+		return nil
+	}
+	if on := cached == "on" || cached == "" && g.Workspaces.Of(ws).Cache; on && g.Till.Spent(ws) > 0 {
+		return nil
+	}
+	catalog := g.Fleet().Catalog
+	if catalog.HasFree() {
+		return nil
+	}
+	if g.settings.Load().OwnKeyFee == 0 {
+		for provider := range catalog.Providers() {
+			if g.Keys.Find(ws, provider) != nil {
+				return nil
+			}
+		}
+	}
+	return fault.InsufficientBalance.New("the wallet has $%s free", free)
 }
 
 // httpWriter is a Writer on a http.ResponseWriter, which flushes if it can.

@@ -95,6 +95,9 @@ func (t *Till) Free(ws tenant.ID) money.Nano {
 	return t.funds.Free(ws)
 }
 
+// Spent returns what a workspace has spent so far.
+func (t *Till) Spent(ws tenant.ID) money.Nano { return t.funds.Balance(ws).Spent }
+
 // SetModel sets which model answers, its price, and whether the request uses the workspace's own key.
 func (t *Tab) SetModel(m *live.Model, p live.Price, own bool) {
 	t.charge.Model, t.charge.Provider, t.charge.Own, t.price = m.ID, m.Provider.Name, own, p
