@@ -27,7 +27,8 @@ type Config struct {
 	OperationsListen string   `default:"127.0.0.1:9090" help:"Address of metrics, health checks and profiles, for operators alone; \"off\" to serve none."`
 	OperationsHosts  []string `placeholder:"NAME" help:"Host names by which operators reach operations_listen, beside its own address and localhost. Requests for other hosts are refused."`
 	TLS              TLS      `embed:"" prefix:"tls-"`
-	TrustedProxies   []string `placeholder:"CIDR" help:"Proxies whose X-Forwarded-For header is trusted."`
+	TrustedProxies   []string `placeholder:"CIDR" help:"Proxies whose X-Forwarded-For header is trusted. The limits per address apply to the addresses in it, not to the proxies."`
+	Unlimited        []string `name:"unlimited-addresses" default:"127.0.0.0/8,::1/128" placeholder:"CIDR" help:"Addresses that the limits per address do not apply to."`
 	FastLane         bool     `default:"true" negatable:"" help:"Serve plain inference requests with a leaner HTTP/1.1 server than net/http, which serves all others. Without TLS only."`
 	LogLevel         string   `default:"info" help:"debug, info, warn or error."`
 	LogFormat        string   `default:"text" help:"text or json."`
@@ -56,12 +57,15 @@ type TLS struct {
 // Limits bound what callers can make the server hold or wait for.
 type Limits struct {
 	Body             Bytes         `default:"32MiB" help:"One request body."`
-	BufferedMemory   Bytes         `default:"1GiB" help:"All request bodies held at once; over it, requests are refused with 429."`
-	Connections      int64         `default:"10000" help:"Open connections; over it, they are refused with 429."`
+	BufferedMemory   Bytes         `default:"1GiB" help:"All request bodies held at once; over it, requests are refused with 429. One workspace gets two thirds at most, and less when others use it too. At least twice limits.body. The memory limit of the process follows from it, unless GOMEMLIMIT is set."`
+	Connections      int64         `default:"10000" help:"Open connections, a quarter of them only for callers that have shown a valid key. When there is no room, the oldest connection without a key is closed; when all have one, new ones are refused with 429."`
+	AddressConns     int64         `name:"address-connections" default:"2500" help:"Open connections of one address (IPv6: of one /64). Over it, its oldest connection without a key is closed; when all have one, new ones are refused with 429."`
+	AddressKeyless   int64         `default:"1000" help:"Connections and requests without a valid key that one address (IPv6: one /64) may start in ten seconds; over it, they are refused with 429."`
 	Operations       int64         `default:"256" help:"Management operations that run at once; over it, they are refused with 429."`
 	Headers          Bytes         `default:"64KiB" help:"The headers of one request."`
 	HeaderTimeout    time.Duration `default:"10s" help:"Time until the headers of a request have arrived."`
 	BodyTimeout      time.Duration `default:"60s" help:"Time until the whole request has arrived."`
+	UploadRate       Bytes         `default:"8KiB" help:"Bytes per second that a request body must arrive with, on average over ten seconds; slower ones get 408. 0 for any rate."`
 	IdleTimeout      time.Duration `default:"120s" help:"How long an idle connection is kept."`
 	OperationTimeout time.Duration `default:"30s" help:"How long a management operation may take."`
 	Drain            time.Duration `default:"30s" help:"How long running requests may go on after SIGTERM."`
@@ -165,6 +169,9 @@ func (c *Config) complete() error {
 	if _, err := prefixes("trusted_proxies", c.TrustedProxies); err != nil {
 		return err
 	}
+	if _, err := prefixes("unlimited_addresses", c.Unlimited); err != nil {
+		return err
+	}
 	if _, err := prefixes("guard_allow", c.GuardAllow); err != nil {
 		return err
 	}
@@ -199,11 +206,13 @@ func (l Limits) check() error {
 			return bad("limits."+key, "must be above 0")
 		}
 	}
-	if l.Connections < 1 {
-		return bad("limits.connections", "must be at least 1")
-	}
-	if l.Operations < 1 {
-		return bad("limits.operations", "must be at least 1")
+	for key, value := range map[string]int64{
+		"connections": l.Connections, "address_connections": l.AddressConns, "address_keyless": l.AddressKeyless,
+		"operations": l.Operations,
+	} {
+		if value < 1 {
+			return bad("limits."+key, "must be at least 1")
+		}
 	}
 	if l.Retries < 0 || l.Retries > 10 {
 		return bad("limits.retries", "must be from 0 to 10")
@@ -220,8 +229,8 @@ func (l Limits) check() error {
 	if l.LeaveTimeout < 0 || l.LeaveTimeout > time.Minute {
 		return bad("limits.leave_timeout", "must be from 0 to a minute")
 	}
-	if l.BufferedMemory < l.Body {
-		return bad("limits.buffered_memory", "must be at least limits.body")
+	if l.BufferedMemory < 2*l.Body {
+		return bad("limits.buffered_memory", "must be at least twice limits.body")
 	}
 	for key, value := range map[string]time.Duration{
 		"header_timeout": l.HeaderTimeout, "body_timeout": l.BodyTimeout, "idle_timeout": l.IdleTimeout,
@@ -318,6 +327,7 @@ var unchangeable = []fixed{
 	stays("limits.headers", func(c *Config) *Bytes { return &c.Limits.Headers }),
 	stays("limits.header_timeout", func(c *Config) *time.Duration { return &c.Limits.HeaderTimeout }),
 	stays("limits.body_timeout", func(c *Config) *time.Duration { return &c.Limits.BodyTimeout }),
+	stays("limits.upload_rate", func(c *Config) *Bytes { return &c.Limits.UploadRate }),
 	stays("limits.idle_timeout", func(c *Config) *time.Duration { return &c.Limits.IdleTimeout }),
 }
 

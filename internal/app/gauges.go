@@ -44,6 +44,10 @@ func (i *instance) gauges() []prometheus.Collector {
 		counter("sovereign_log_lost_total", "Logged exchanges that were lost: the spool was full, or could not be written.", func() float64 { return float64(i.state.recorder.Counts().Lost) }),
 		counter("sovereign_log_set_aside_total", "Logged exchanges that could not be read or stored, and are lost.", func() float64 { return float64(i.state.ingester.SetAside()) }),
 		gauge("sovereign_buffered_bytes", "Bytes of request bodies held now.", func() float64 { return float64(i.plane.bounds.Buffered.Used()) }),
+		gauge("sovereign_connections", "Open connections of the API.", func() float64 { return float64(i.plane.bounds.Connections.Counts().Open) }),
+		gauge("sovereign_connections_keyless", "Open connections that have not shown a valid key.", func() float64 { return float64(i.plane.bounds.Connections.Counts().Keyless) }),
+		counter("sovereign_connections_evicted_total", "Connections without a valid key that were closed to make room.", func() float64 { return float64(i.plane.bounds.Connections.Counts().Evicted) }),
+		counter("sovereign_connections_refused_total", "Connections and keyless requests that were over a limit.", func() float64 { return float64(i.plane.bounds.Connections.Counts().Refused) }),
 		gauge("sovereign_serving", "1 while requests are served, 0 while the data is not ours.", func() float64 {
 			if i.gate() != nil {
 				return 0

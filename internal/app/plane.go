@@ -10,7 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"sovereign/internal/base/money"
+	"sovereign/internal/net/admission"
 	"sovereign/internal/net/breaker"
+	"sovereign/internal/net/pace"
 	"sovereign/internal/net/poller"
 	"sovereign/internal/plane/cache"
 	"sovereign/internal/plane/edge"
@@ -39,6 +41,7 @@ type plane struct {
 // open builds the gateway on models and state. It cannot fail.
 func (p *plane) open(c *Config, m *models, s *state, log *slog.Logger) {
 	p.bounds = edge.NewBounds()
+	p.bounds.Pace = pace.Limit{Timeout: c.Limits.BodyTimeout, Rate: int64(c.Limits.UploadRate)}
 	p.cache = cache.New(int64(c.Limits.Cache), cacheLife)
 	p.breaker = breaker.New(breaker.Settings{})
 	p.metrics = prometheus.NewRegistry()
@@ -57,6 +60,9 @@ func (p *plane) apply(c *Config) {
 	l := c.Limits
 	p.cache.Resize(int64(l.Cache))
 	p.breaker.Apply(breaker.Settings{Failures: l.BreakerFailures, Pause: l.BreakerPause, Longest: longestPause})
+	p.bounds.Connections.Set(admission.Limits{
+		Connections: l.Connections, PerAddress: l.AddressConns, Keyless: l.AddressKeyless,
+	})
 	p.bounds.Body.Store(int64(l.Body))
 	p.bounds.Buffered.Set(int64(l.BufferedMemory))
 	p.bounds.Operations.Set(l.Operations)

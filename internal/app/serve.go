@@ -12,12 +12,12 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
-	"sovereign/internal/base/limit"
 	"sovereign/internal/base/panics"
 	"sovereign/internal/net/http1"
 	"sovereign/internal/plane/edge"
@@ -31,7 +31,6 @@ type server struct {
 	level    *slog.LevelVar
 	instance *instance
 	cert     certificate
-	slots    *limit.Budget
 
 	listener               *edge.Listener
 	lane                   *http1.Server // nil when it is off
@@ -51,10 +50,7 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 		ballast := make([]byte, ballastSize)
 		defer runtime.KeepAlive(ballast)
 	}
-	s := &server{
-		config: c, reread: reread, level: new(slog.LevelVar),
-		slots: limit.NewBudget(c.Limits.Connections), failed: make(chan error, 3),
-	}
+	s := &server{config: c, reread: reread, level: new(slog.LevelVar), failed: make(chan error, 3)}
 	s.log = newLog(c, s.level, logs)
 	slog.SetDefault(s.log) // for packages that have none, such as panics
 	if err := s.cert.load(c.TLS); err != nil {
@@ -146,6 +142,17 @@ func (s *server) flushTraces(ctx context.Context, flush func(context.Context) er
 // go into collecting. With a large heap the ballast makes no difference; a higher GOGC would.
 const ballastSize = 64 << 20
 
+// memory returns what the process may use: the memory that the limits grant, and some for everything else. It is the
+// garbage collector's memory limit. Without one, the collector lets garbage grow to the size of what is in use, and the
+// process to twice what the limits grant.
+func (l Limits) memory() int64 {
+	const (
+		perConnection  = 16 << 10 // buffers and a goroutine
+		everythingElse = 256 << 20
+	)
+	return int64(l.BufferedMemory) + int64(l.Cache) + l.Connections*perConnection + ballastSize + everythingElse
+}
+
 // warnExposed warns of what is reachable from other machines and perhaps should not be.
 func (s *server) warnExposed(public, operations net.Listener) {
 	if s.cert.now.Load() == nil && !loopback(public) {
@@ -176,7 +183,7 @@ func (s *server) start(public, operations, socket net.Listener) {
 		Handler: s.instance.routers.operators, ConnContext: edge.PeerContext,
 		ReadHeaderTimeout: l.HeaderTimeout, ErrorLog: errorLog,
 	}
-	s.listener = edge.Listen(public, s.slots, &s.instance.plane.bounds.Timeout)
+	s.listener = edge.Listen(public, s.instance.plane.bounds)
 	served := http1.Strict(s.listener)
 	switch config := s.cert.config(); {
 	case config != nil:
@@ -208,7 +215,8 @@ func (s *server) openLane() net.Listener {
 	s.lane = &http1.Server{
 		Handler: s.instance.routers.public, Targets: targets, Fallback: others.Deliver, Log: s.log,
 		ConnContext:   func(conn net.Conn) context.Context { return edge.ConnContext(context.Background(), conn) },
-		HeaderTimeout: l.HeaderTimeout, BodyTimeout: l.BodyTimeout, IdleTimeout: l.IdleTimeout,
+		HeaderTimeout: l.HeaderTimeout, IdleTimeout: l.IdleTimeout,
+		BodyTimeout: l.BodyTimeout, BodyRate: int64(l.UploadRate),
 	}
 	go s.accept(func() error { return s.lane.Serve(s.listener) })
 	return others
@@ -272,7 +280,7 @@ func (s *server) drain() {
 	_ = s.listener.Close()
 	// net/http drops a request that arrives after Shutdown has begun, so open connections may send one more before it.
 	deadline := time.Now().Add(min(lastRequest, s.config.Limits.Drain))
-	for s.slots.Used() > 0 && time.Now().Before(deadline) {
+	for s.instance.plane.bounds.Connections.Counts().Open > 0 && time.Now().Before(deadline) {
 		time.Sleep(time.Millisecond)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.config.Limits.Drain)
@@ -352,8 +360,12 @@ func (s *server) apply(c *Config) {
 	s.level.Set(level)
 	proxies, _ := prefixes("trusted_proxies", c.TrustedProxies)
 	s.instance.plane.bounds.Proxies.Store(&proxies)
+	unlimited, _ := prefixes("unlimited_addresses", c.Unlimited)
+	s.instance.plane.bounds.Unlimited.Store(&unlimited)
 	s.instance.apply(c)
-	s.slots.Set(c.Limits.Connections)
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(c.Limits.memory())
+	}
 }
 
 // address is the URL of the API for a client on this machine.

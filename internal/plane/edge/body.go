@@ -13,16 +13,17 @@ import (
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/limit"
+	"sovereign/internal/net/pace"
 )
 
-// A Body is a request's body, read whole and counted against the budget of all bodies. It is reference counted: Bytes
-// are valid until the last user has called Release. Then the buffer serves another request.
+// A Body is a request's body, read whole. Its memory is a part of its workspace's share of all bodies' memory. It is
+// reference counted: Bytes are valid until the last user has called Release. Then the buffer serves another request.
 type Body struct {
 	Bytes []byte
 
 	buffer *[]byte
-	budget *limit.Budget
-	held   int64
+	share  *limit.Share
+	held   int64 // bytes of the share: the size of the buffer
 	users  atomic.Int32
 }
 
@@ -35,8 +36,8 @@ func (b *Body) Release() {
 	if b.users.Add(-1) > 0 {
 		return
 	}
-	b.budget.Give(b.held)
 	putBuffer(b.buffer)
+	b.share.Give(b.held)
 	b.Bytes, b.buffer = nil, nil
 }
 
@@ -45,9 +46,10 @@ func (b *Bounds) Read(r *http.Request, limit int64) (*Body, error) {
 	if encoding := FirstValue(r.Header, "Content-Encoding"); encoding != "" && encoding != "identity" {
 		return nil, fault.UnsupportedMedia.New("a body with Content-Encoding %q is not accepted", encoding)
 	}
-	body := &Body{budget: b.Buffered}
+	call := callOf(r.Context())
+	body := &Body{share: b.Buffered.Of(call.caller.Workspace)}
 	body.users.Store(1)
-	err := body.fill(r, limit)
+	err := body.fill(r, limit, &upload{body: r.Body, call: call, meter: pace.Meter{Limit: b.Pace}})
 	if err == nil {
 		err = isJSON(FirstValue(r.Header, "Content-Type"), body.Bytes)
 	}
@@ -78,40 +80,54 @@ func isJSON(kind string, body []byte) error {
 }
 
 // fill reads the body to its end.
-func (b *Body) fill(r *http.Request, limit int64) error {
+func (b *Body) fill(r *http.Request, limit int64, from *upload) error {
 	if r.ContentLength > limit {
 		return tooLarge(limit)
 	}
-	b.buffer = getBuffer(int(min(max(r.ContentLength, 0), maxPreallocated)) + 1)
-	all := (*b.buffer)[:0]
+	all, err := b.grow(nil, int(min(max(r.ContentLength, 0), maxPreallocated))+1)
+	if err != nil {
+		return err
+	}
 	for {
 		if len(all) == cap(all) {
-			larger := getBuffer(2 * cap(all))
-			all = append((*larger)[:0], all...)
-			putBuffer(b.buffer)
-			b.buffer = larger
+			size := min(2*cap(all), int(limit)+1)
+			if all, err = b.grow(all, max(size, int(r.ContentLength)+1, cap(all)+1)); err != nil {
+				return err
+			}
 		}
-		n, err := r.Body.Read(all[len(all):cap(all)])
+		n, err := from.Read(all[len(all):cap(all)])
 		all = all[:len(all)+n]
 		switch {
 		case int64(len(all)) > limit:
 			return tooLarge(limit)
-		case !b.budget.Take(int64(n)):
-			return fault.RateLimited.New("too many bytes in flight").In(time.Second)
-		}
-		b.held += int64(n)
-		if errors.Is(err, io.EOF) {
-			b.Bytes = all
+		case errors.Is(err, io.EOF):
+			from.end()
+			from.call.bodyRead, b.Bytes = true, all
 			return nil
-		}
-		if err != nil {
+		case err != nil:
+			from.call.closes = true // where the next request begins is not known
 			return readFault(err)
 		}
 	}
 }
 
-// maxPreallocated bounds the buffer that is allocated because of a Content-Length alone. A longer body gets its memory
-// as it arrives.
+// grow moves what was read into a buffer of at least size bytes. The memory is taken from the share before it is
+// allocated, and the old buffer's is given back after the copy: the share never holds less than the process does.
+func (b *Body) grow(all []byte, size int) ([]byte, error) {
+	size = bufferSize(size)
+	if !b.share.Take(int64(size)) {
+		return all, fault.RateLimited.New("too many bytes in flight").In(time.Second)
+	}
+	larger := getBuffer(size)
+	all = append((*larger)[:0], all...)
+	putBuffer(b.buffer)
+	b.share.Give(b.held)
+	b.buffer, b.held = larger, int64(size)
+	return all, nil
+}
+
+// maxPreallocated bounds the buffer that is allocated because of a Content-Length alone. A longer body gets the rest of
+// its memory when so much has arrived.
 const maxPreallocated = 1 << 20
 
 func tooLarge(limit int64) error {
@@ -139,17 +155,23 @@ const (
 
 var buffers [maxBufferBits - minBufferBits + 1]sync.Pool
 
+// bufferSize returns the size of the buffer that getBuffer returns for a size.
+func bufferSize(size int) int {
+	if size > 1<<maxBufferBits {
+		return size
+	}
+	return 1 << max(bits.Len(uint(size-1)), minBufferBits)
+}
+
 // getBuffer returns a buffer of at least size bytes, from a pool where one fits.
 func getBuffer(size int) *[]byte {
-	class := max(bits.Len(uint(size-1)), minBufferBits) - minBufferBits
-	if class >= len(buffers) {
-		buffer := make([]byte, size)
-		return &buffer
+	size = bufferSize(size)
+	if class := bits.Len(uint(size-1)) - minBufferBits; class < len(buffers) {
+		if buffer, ok := buffers[class].Get().(*[]byte); ok {
+			return buffer
+		}
 	}
-	if buffer, ok := buffers[class].Get().(*[]byte); ok {
-		return buffer
-	}
-	buffer := make([]byte, 1<<(class+minBufferBits))
+	buffer := make([]byte, size)
 	return &buffer
 }
 

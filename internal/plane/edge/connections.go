@@ -8,28 +8,21 @@ import (
 	"time"
 
 	"sovereign/internal/base/apikey"
-	"sovereign/internal/base/limit"
 	"sovereign/internal/base/secret"
+	"sovereign/internal/net/admission"
 	"sovereign/internal/net/fastpath"
 	"sovereign/internal/net/socket"
 )
 
-// A Listener counts its connections against a budget. A connection over the budget is accepted all the same, so that
-// its client can be answered with 429, and is closed after that answer. When more than overflow connections are over
-// the budget, further ones are closed without an answer.
+// A Listener has the table of connections decide which of its connections are kept. A connection that the table refuses
+// is accepted all the same, so that its client can be answered with 429, and is closed after that answer.
 type Listener struct {
 	net.Listener
-	budget, spare *limit.Budget
-	timeout       *atomic.Int64
+	bounds *Bounds
 }
 
-// Listen counts the connections of inner. timeout, in nanoseconds, bounds how long a write to a client may take.
-func Listen(inner net.Listener, budget *limit.Budget, timeout *atomic.Int64) *Listener {
-	return &Listener{Listener: inner, budget: budget, spare: limit.NewBudget(overflow), timeout: timeout}
-}
-
-// overflow bounds the connections that are kept open only to be refused.
-const overflow = 1024
+// Listen accepts the connections of inner within bounds.
+func Listen(inner net.Listener, b *Bounds) *Listener { return &Listener{inner, b} }
 
 // Accept implements net.Listener.
 func (l *Listener) Accept() (net.Conn, error) {
@@ -38,26 +31,31 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &connection{Conn: inner, budget: l.budget, timeout: l.timeout, socket: socket.Of(inner)}
-		if !l.budget.Take(1) {
-			c.budget, c.overBudget = l.spare, true
-			if !l.spare.Take(1) {
-				_ = inner.Close()
-				continue
-			}
+		from := addressOf(inner.RemoteAddr())
+		c := &connection{Conn: inner, bounds: l.bounds, socket: socket.Of(inner), proxied: l.bounds.isProxy(from)}
+		c.place.Conn = c
+		switch l.bounds.Connections.Add(&c.place, l.bounds.limited(from), time.Now()) {
+		case admission.Dropped:
+			_ = inner.Close()
+			continue
+		case admission.Refused:
+			c.refused = true
+		case admission.Admitted:
 		}
 		return c, nil
 	}
 }
 
-// A connection is an accepted connection with a write timeout and a place in the budget.
+// A connection is an accepted connection with a write timeout and a place in the table of connections.
 type connection struct {
 	net.Conn
-	budget     *limit.Budget
-	overBudget bool
-	closed     sync.Once
+	bounds  *Bounds
+	place   admission.Place
+	refused bool // it is open only to be refused
+	proxied bool // a trusted proxy opened it, for many clients
+	proven  atomic.Bool
+	closed  sync.Once
 
-	timeout     *atomic.Int64
 	deadlineSet atomic.Int64   // when the write deadline was last set, in nanoseconds since processStart; 0 for never
 	socket      *socket.Socket // nil if the connection has none, such as TLS
 
@@ -86,7 +84,7 @@ func (c *connection) Write(p []byte) (int, error) {
 // extendDeadline sets the write deadline, unless the last one is recent: at most a second old, or an eighth of the
 // timeout.
 func (c *connection) extendDeadline(at time.Time) {
-	now, timeout := int64(at.Sub(processStart)), c.timeout.Load()
+	now, timeout := int64(at.Sub(processStart)), c.bounds.Timeout.Load()
 	if last := c.deadlineSet.Load(); last == 0 || now-last > min(int64(time.Second), timeout/8) {
 		c.deadlineSet.Store(now)
 		_ = c.Conn.SetWriteDeadline(at.Add(time.Duration(timeout))) // a closed connection fails when it is written to
@@ -111,7 +109,7 @@ func (c *connection) SetWriteDeadline(t time.Time) error {
 
 // Close implements net.Conn.
 func (c *connection) Close() error {
-	c.closed.Do(func() { c.budget.Give(1) })
+	c.closed.Do(func() { c.bounds.Connections.Remove(&c.place) })
 	return c.Conn.Close()
 }
 
@@ -121,6 +119,14 @@ func (c *connection) CloseWrite() error {
 		return inner.CloseWrite()
 	}
 	return nil
+}
+
+// prove records that a valid key came on the connection.
+func (c *connection) prove() {
+	if c != nil && !c.proven.Load() {
+		c.proven.Store(true)
+		c.bounds.Connections.Prove(&c.place)
+	}
 }
 
 // Socket returns the socket for direct reads: see socket.Of. It is nil if there is none.

@@ -4,6 +4,7 @@
 package edge
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -26,6 +27,8 @@ import (
 	"sovereign/internal/base/secret"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
+	"sovereign/internal/net/admission"
+	"sovereign/internal/net/pace"
 )
 
 // A Config holds what an edge depends on.
@@ -42,16 +45,22 @@ type Config struct {
 
 // Bounds are the limits that a reload may change while requests run.
 type Bounds struct {
-	Body       atomic.Int64  // bytes of one body
-	Buffered   *limit.Budget // bytes of all bodies in memory at once
-	Operations *limit.Budget // management operations that run at once
-	Timeout    atomic.Int64  // nanoseconds for a management operation, and for one write to any client
-	Proxies    atomic.Pointer[[]netip.Prefix]
+	Connections *admission.Table         // that are open
+	Body        atomic.Int64             // bytes of one body
+	Buffered    *limit.Shares[tenant.ID] // bytes of all bodies in memory at once, by workspace
+	Operations  *limit.Budget            // management operations that run at once
+	Timeout     atomic.Int64             // nanoseconds for a management operation, and for one write to any client
+	Proxies     atomic.Pointer[[]netip.Prefix]
+	Unlimited   atomic.Pointer[[]netip.Prefix] // addresses without limits per address
+
+	Pace pace.Limit // of bodies; no reload changes it
 }
 
 // NewBounds returns bounds that refuse everything until they are set.
 func NewBounds() *Bounds {
-	return &Bounds{Buffered: limit.NewBudget(0), Operations: limit.NewBudget(0)}
+	return &Bounds{
+		Connections: admission.NewTable(), Buffered: limit.NewShares[tenant.ID](0), Operations: limit.NewBudget(0),
+	}
 }
 
 // An Edge wraps a handler.
@@ -111,8 +120,8 @@ var (
 // admit decides by path and key alone, before any route is looked up: without a key, every path below /v1 and /v2 is
 // 401 and none is 404.
 func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
-	if call.conn != nil && call.conn.overBudget { // it is kept open only to be refused
-		w.Header().Set("Connection", "close")
+	if call.conn != nil && call.conn.refused {
+		call.closes = true
 		return fault.RateLimited.New("too many connections").In(time.Second)
 	}
 	where, ok := canonical(r)
@@ -128,10 +137,14 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 	if keyed {
 		caller, err := e.authenticate(r, call)
 		if err != nil {
-			return err
+			return cmp.Or(e.countKeyless(r, call), err)
 		}
+		call.conn.prove()
 		call.caller = caller
 	} else {
+		if err := e.countKeyless(r, call); err != nil {
+			return err
+		}
 		call.caller = tenant.Caller{User: peer(r.Context())}
 	}
 	defer func() { call.route = where.Pattern }() // the next handler sets it, and may panic
@@ -153,6 +166,19 @@ func NoPath(asked, meant string) *fault.Fault {
 
 // needsKey reports whether every path below this one needs a key.
 func needsKey(path string) bool { return below(path, "/v1") || below(path, "/v2") }
+
+// countKeyless counts a request without a valid key against its sender's address, and refuses those beyond the limit.
+func (e *Edge) countKeyless(r *http.Request, call *call) error {
+	if call.conn == nil {
+		return nil
+	}
+	wait, ok := e.Bounds.Connections.Start(e.Bounds.limited(e.Bounds.sender(r)), call.started)
+	if ok {
+		return nil
+	}
+	call.closes = !call.conn.proxied
+	return fault.RateLimited.New("too many requests without a valid key").In(wait)
+}
 
 func below(path, mount string) bool { return path == mount || strings.HasPrefix(path, mount+"/") }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +33,8 @@ type call struct {
 	caller     tenant.Caller
 	route      string
 	unlogged   bool         // one of very many: logged at debug level only
+	bodyRead   bool         // the body was read to its end
+	closes     bool         // the connection is closed after a refusal
 	fault      *fault.Fault // the refusal that was sent, or nil
 	cause      error        // its cause, for the log
 }
@@ -273,7 +274,7 @@ func (e *Edge) finish(out *recorder, r *http.Request, call *call, span trace.Spa
 		return
 	}
 	e.Log.Log(r.Context(), level, "request", "request_id", call.id, "method", r.Method, "route", route, "status", out.status,
-		"bytes", out.bytes, "took_ms", float64(took.Microseconds())/1000, "workspace", call.caller.Workspace, "key", call.caller.Key, "client", e.client(r))
+		"bytes", out.bytes, "took_ms", float64(took.Microseconds())/1000, "workspace", call.caller.Workspace, "key", call.caller.Key, "client", e.Bounds.client(r))
 }
 
 // method returns m as a metric label: of a bounded set, whatever a client sends.
@@ -302,38 +303,4 @@ func (e *Edge) begin(r *http.Request, call *call) (*http.Request, trace.Span) {
 	ctx := propagation.TraceContext{}.Extract(call, propagation.HeaderCarrier(r.Header))
 	ctx, span := e.Tracer.Start(ctx, method(r.Method), trace.WithSpanKind(trace.SpanKindServer))
 	return r.WithContext(ctx), span
-}
-
-// client returns the address that the request came from: the peer's, or, if the peer is a trusted proxy, the last
-// address in X-Forwarded-For that is not a trusted proxy.
-func (e *Edge) client(r *http.Request) string {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return "socket"
-	}
-	address := peer.Addr().Unmap()
-	proxies := e.Bounds.Proxies.Load()
-	if proxies == nil || !within(address, *proxies) {
-		return address.String()
-	}
-	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(hops) - 1; i >= 0; i-- {
-		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
-		if err != nil {
-			break
-		}
-		if address = hop.Unmap(); !within(address, *proxies) {
-			break
-		}
-	}
-	return address.String()
-}
-
-func within(address netip.Addr, ranges []netip.Prefix) bool {
-	for _, r := range ranges {
-		if r.Contains(address) {
-			return true
-		}
-	}
-	return false
 }

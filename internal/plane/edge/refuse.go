@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/base/fault"
+	"sovereign/internal/net/fastpath"
 )
 
 // An Envelope is the body of a refusal.
@@ -49,6 +50,9 @@ func refuse(w http.ResponseWriter, r *http.Request, err error, plain bool) {
 	if f.Status == http.StatusUnauthorized {
 		header.Set("WWW-Authenticate", "Bearer")
 	}
+	if call.closes || closesAfter(r, call, f) {
+		header.Set("Connection", "close")
+	}
 	message := f.Message
 	if call.showCauses && f.Status >= http.StatusInternalServerError {
 		message = f.Error()
@@ -63,6 +67,17 @@ func refuse(w http.ResponseWriter, r *http.Request, err error, plain bool) {
 	header.Set("Content-Length", strconv.Itoa(len(text)+1))
 	w.WriteHeader(f.Status)
 	_, _ = w.Write(append(text, '\n')) // a caller that has disconnected misses nothing
+}
+
+// closesAfter reports whether a refusal ends its connection, so that it gives up its place. That is so without a key,
+// and where net/http's server would wait for the rest of the body before it sends the refusal. A proxy's connections
+// stay open, since they serve other clients too.
+func closesAfter(r *http.Request, call *call, f *fault.Fault) bool {
+	if call.conn == nil || call.conn.proxied {
+		return false
+	}
+	_, paced := r.Body.(fastpath.PacedBody)
+	return f.Status == http.StatusUnauthorized || r.ProtoMajor == 1 && r.ContentLength != 0 && !call.bodyRead && !paced
 }
 
 // envelope returns a refusal. For faults of the server it names the request id, so that the log line can be found.

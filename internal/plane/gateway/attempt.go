@@ -100,7 +100,7 @@ func (r *run) attemptOnce(c *plan.Candidate) *failure {
 	r.cache.assembly, r.progress.finishReasons = nil, nil
 
 	held := &r.attempt.held
-	*held = reservation{budget: r.gateway.Bounds.Buffered}
+	*held = reservation{share: r.share}
 	defer held.release()
 	sent := &call.request
 	*sent = upstream.Request{
@@ -132,7 +132,7 @@ const maxRefusal = 64 << 10
 
 // readRefusal classifies a response with another status than 200.
 func (r *run) readRefusal(response *upstream.Response) *failure {
-	held := reservation{budget: r.gateway.Bounds.Buffered}
+	held := reservation{share: r.share}
 	defer held.release()
 	body, _ := r.attempt.source.all(maxRefusal, &held) // without its body it is a refusal all the same
 	return refusal(r.bill.model, response, body)

@@ -31,7 +31,7 @@ func (g *Gateway) Complete(ctx context.Context, i *infer.Request) (*infer.Answer
 	if err != nil {
 		return nil, err
 	}
-	c := &completion{request: i, left: ctx.Err, held: reservation{budget: g.Bounds.Buffered}}
+	c := &completion{request: i, left: ctx.Err, held: reservation{share: g.Bounds.Buffered.Of(i.Workspace)}}
 	if !c.held.take(int64(len(i.Body))) {
 		return nil, errBufferFull
 	}

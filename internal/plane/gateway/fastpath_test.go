@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"sovereign/internal/base/apikey"
-	"sovereign/internal/base/limit"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
+	"sovereign/internal/net/admission"
 	"sovereign/internal/net/fastpath"
 	"sovereign/internal/net/http1"
 	"sovereign/internal/net/poller"
@@ -185,6 +185,7 @@ func (b *bench) listen(use *fastPathUse) (address, key string) {
 	directory.PutMember(live.Member{Workspace: home, User: "ann"}, tenant.Roles[0])
 	directory.PutKey(digest, live.Key{ID: "key_1", Workspace: home, User: "ann"})
 	b.Bounds.Timeout.Store(int64(10 * time.Second))
+	b.Bounds.Connections.Set(admission.Limits{Connections: 10, PerAddress: 10, Keyless: 10})
 	log := slog.New(slog.DiscardHandler)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.checkAbilities(w, r)
@@ -209,7 +210,7 @@ func (b *bench) listen(use *fastPathUse) (address, key string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = server.Serve(edge.Listen(inner, limit.NewBudget(10), &b.Bounds.Timeout))
+		_ = server.Serve(edge.Listen(inner, b.Bounds))
 	}()
 	b.t.Cleanup(func() {
 		_ = inner.Close()

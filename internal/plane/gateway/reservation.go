@@ -7,15 +7,15 @@ import (
 	"sovereign/internal/base/limit"
 )
 
-// A reservation is a part of the budget of buffered bytes.
+// A reservation is a part of a workspace's share of the memory for bodies and answers.
 type reservation struct {
-	budget *limit.Budget
-	bytes  int64
+	share *limit.Share
+	bytes int64
 }
 
-// take adds n bytes to the reservation. It returns false if the budget is exhausted.
+// take adds n bytes to the reservation. It returns false if the share is exhausted.
 func (r *reservation) take(n int64) bool {
-	if !r.budget.Take(n) {
+	if !r.share.Take(n) {
 		return false
 	}
 	r.bytes += n
@@ -23,6 +23,6 @@ func (r *reservation) take(n int64) bool {
 }
 
 // release gives all bytes back.
-func (r *reservation) release() { r.budget.Give(r.bytes) }
+func (r *reservation) release() { r.share.Give(r.bytes) }
 
 var errBufferFull = fault.RateLimited.New("too many bytes in flight").In(time.Second)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sovereign/internal/base/fault"
+	"sovereign/internal/base/limit"
 	"sovereign/internal/net/life"
 	"sovereign/internal/plane/cache"
 	"sovereign/internal/plane/gateway/answer"
@@ -22,7 +23,8 @@ type run struct {
 	settings   *Settings
 	fleet      *upstream.Fleet
 	request    *request.Request
-	completion *completion // nil for a caller's request
+	completion *completion  // nil for a caller's request
+	share      *limit.Share // of the memory for bodies and answers
 
 	maxTokens int64 // default bound of the output per choice; 0 for the model's own
 	plan      plan.Plan

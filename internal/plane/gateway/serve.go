@@ -31,6 +31,7 @@ func (g *Gateway) serve(caller context.Context, q *request.Request, c *completio
 	g.running.Add(1)
 	defer g.running.Add(-1)
 	r := &run{gateway: g, request: q, completion: c, settings: g.settings.Load(), fleet: g.Fleet(), clock: startStopwatch()}
+	r.share = g.Bounds.Buffered.Of(q.Caller.Workspace)
 	r.init()
 	r.response.out = out
 	span := trace.SpanFromContext(caller)

@@ -29,7 +29,7 @@ type wholeFormat struct {
 
 // relayWhole relays an answer that is not streamed. The charge is recorded before the first byte is sent.
 func (r *run) relayWhole(format *wholeFormat) *failure {
-	held := reservation{budget: r.gateway.Bounds.Buffered}
+	held := reservation{share: r.share}
 	defer held.release()
 	limit := cmp.Or(format.limit, maxWhole)
 	body, err := r.attempt.source.all(limit, &held)

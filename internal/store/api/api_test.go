@@ -462,7 +462,7 @@ func TestBodiesAndOperationsInFlightAreBounded(t *testing.T) {
 		<-hold
 		return in, nil
 	}, "x"))
-	f.bounds.Buffered.Set(40)
+	f.bounds.Buffered.Set(10_000) // room for one buffer of 4 KiB
 	var group sync.WaitGroup
 	group.Go(func() { f.ask(t, "POST", "/v1/things", `{"name":"abc","secret":"0123"}`) })
 	<-entered
