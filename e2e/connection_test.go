@@ -44,24 +44,33 @@ func TestClientsThatDoNotReadAreGivenUp(t *testing.T) {
 	})
 }
 
+// Connections that have shown a key are kept, and those over the limit are refused. Connections that have shown none
+// are closed instead, the oldest first.
 func TestConnectionsOverTheLimitAreShed(t *testing.T) {
 	t.Parallel()
 	s := newInstance(t, secret.Text{}).serve(t, "--limits-connections", "2")
-	host := strings.TrimPrefix(s.address(), "http://")
-	ask := func(conn net.Conn) (*http.Response, error) {
-		_ = conn.SetDeadline(time.Now().Add(limit))
-		if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-			return nil, err
-		}
-		return http.ReadResponse(bufio.NewReader(conn), nil)
-	}
-	var conns []net.Conn
-	for i := range 4 {
+	host, key := strings.TrimPrefix(s.address(), "http://"), s.key()
+	dial := func() net.Conn {
 		conn, err := net.Dial("tcp", host)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = conn.Close() }()
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(limit))
+		return conn
+	}
+	ask := func(conn net.Conn) (*http.Response, error) {
+		text := "GET /v1/setup/status HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + key + "\r\n\r\n"
+		if _, err := io.WriteString(conn, text); err != nil {
+			return nil, err
+		}
+		return http.ReadResponse(bufio.NewReader(conn), nil)
+	}
+	keyless := []net.Conn{dial(), dial()}
+	time.Sleep(time.Second) // longer than a new connection is spared
+	var conns []net.Conn
+	for i := range 4 {
+		conn := dial()
 		conns = append(conns, conn)
 		response, err := ask(conn)
 		if err != nil {
@@ -75,12 +84,14 @@ func TestConnectionsOverTheLimitAreShed(t *testing.T) {
 			t.Errorf("connection %d: %d, closes %v", i+1, response.StatusCode, response.Close)
 		}
 	}
+	for i, conn := range keyless {
+		if n, err := conn.Read(make([]byte, 1)); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("connection %d without a key was not closed: %v", i, err)
+		}
+	}
 	_ = conns[0].Close()
 	eventually(t, "another connection is served after one was closed", func() bool {
-		conn, err := net.Dial("tcp", host)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := dial()
 		defer func() { _ = conn.Close() }()
 		response, err := ask(conn)
 		return err == nil && response.StatusCode == http.StatusOK
