@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // An Error is a panic that was contained.
@@ -38,10 +40,34 @@ func Contain(log *slog.Logger, where string) {
 	}
 }
 
-// Note logs and counts a panic that was recovered. It is called by the deferred function that recovers, so that the
-// stack is that of the panic. A nil log is the default one.
+// logged counts the panics that were logged in a minute.
+var logged struct {
+	sync.Mutex
+	since time.Time
+	count int
+}
+
+// maxLogged bounds the stacks in the log per minute: what panics once may do so again and again.
+const maxLogged = 60
+
+// mayLog reports whether a panic may be logged now.
+func mayLog(now time.Time) bool {
+	logged.Lock()
+	defer logged.Unlock()
+	if now.Sub(logged.since) > time.Minute {
+		logged.since, logged.count = now, 0
+	}
+	logged.count++
+	return logged.count <= maxLogged
+}
+
+// Note counts a panic that was recovered, and logs it unless very many were logged just before. It is called by the
+// deferred function that recovers, so that the stack is that of the panic. A nil log is the default one.
 func Note(log *slog.Logger, where string, p any, args ...any) {
 	contained.Add(1)
+	if !mayLog(time.Now()) {
+		return
+	}
 	if log == nil {
 		log = slog.Default()
 	}

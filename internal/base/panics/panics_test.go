@@ -31,6 +31,20 @@ func TestAPanicIsLoggedWithItsStackCountedAndReturned(t *testing.T) {
 	}
 }
 
+// A panic that repeats is counted each time, and does not fill the log.
+func TestARepeatedPanicDoesNotFillTheLog(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&out, nil))
+	before := Count()
+	for range 10 * maxLogged {
+		_ = Call(log, "the test", failing)
+	}
+	if n := Count() - before; n != 10*maxLogged || strings.Count(out.String(), "\n") > 2*maxLogged {
+		t.Errorf("%d were counted, and %d lines logged", n, strings.Count(out.String(), "\n"))
+	}
+	logged.count = 0
+}
+
 func failing() error { panic("boom") }
 
 func TestWithoutAPanicCallReturnsTheError(t *testing.T) {

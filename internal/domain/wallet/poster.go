@@ -271,7 +271,7 @@ func (p *Poster) commit(ctx context.Context, b *batch) error {
 	}
 	p.applyPosted(b)
 	if len(b.aside) > 0 {
-		return p.countSetAside()
+		return p.reportAside(b)
 	}
 	return nil
 }

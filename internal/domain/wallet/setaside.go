@@ -49,22 +49,28 @@ func (p *Poster) insertOneByOne(ctx context.Context, tx *db.Tx, b *batch) (map[t
 				return err
 			})
 			switch {
+			case isPoisonous(err) && len(b.aside) == maxSetAside:
+				return nil, fmt.Errorf("more than %d charges of a batch cannot be posted", maxSetAside)
 			case isPoisonous(err):
 				b.aside = append(b.aside, c)
-				p.log.Error("a charge is set aside: the ledger cannot hold it", "request_id", c.Request, "workspace", ws,
-					"charged_usd", c.Charged.String(), "cost_usd", c.Cost.String(), "err", err)
 			case err != nil:
 				return nil, err
 			}
 		}
 	}
-	switch {
-	case len(b.aside) > maxSetAside:
-		return nil, fmt.Errorf("%d charges of a batch cannot be posted", len(b.aside))
-	case len(b.aside) > 0:
-		return paid, p.journal.SetAside(b.aside)
+	if len(b.aside) == 0 {
+		return paid, nil
 	}
-	return paid, nil
+	return paid, p.journal.SetAside(b.aside)
+}
+
+// reportAside logs and counts what a batch has set aside, once it has committed.
+func (p *Poster) reportAside(b *batch) error {
+	for _, c := range b.aside {
+		p.log.Error("a charge is set aside: the ledger cannot hold it", "request_id", c.Request, "workspace", c.Workspace,
+			"charged_usd", c.Charged.String(), "cost_usd", c.Cost.String())
+	}
+	return p.countSetAside()
 }
 
 // SetAside returns the charges that were set aside.

@@ -92,7 +92,9 @@ func (c *requestChecker) checkLine(p []byte) (n int, err error) {
 	if !ended {
 		return 0, malformed("a line ends without CR")
 	}
-	c.line = c.line[:0]
+	if c.line = c.line[:0]; cap(c.line) > maxRequestHead {
+		c.line = nil // a long line does not occupy memory for as long as its connection
+	}
 	return end + 1, c.endLine(line)
 }
 

@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
-	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/id"
 	"sovereign/internal/base/limit"
+	"sovereign/internal/base/panics"
 	"sovereign/internal/base/secret"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
@@ -87,7 +87,7 @@ func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p := recover()
 		broken := p == http.ErrAbortHandler //nolint:errorlint // as net/http compares it
 		if p != nil && !broken {
-			e.Log.Error("panic", "request_id", call.id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			panics.Note(e.Log, "a request", p, "request_id", call.id)
 			if broken = out.status != 0; !broken {
 				Refuse(out, r, fmt.Errorf("panic: %v", p))
 			}
