@@ -98,7 +98,7 @@ func TestOnlyWhatEveryReaderSeesReachesTheProvider(t *testing.T) {
 	}
 }
 
-const nginxConfig = `daemon off; pid nginx.pid; error_log nginx.err; worker_processes 1;
+const sharingNginxConfig = `daemon off; pid nginx.pid; error_log nginx.err; worker_processes 1;
 events { worker_connections 512; }
 http {
   access_log off; proxy_ignore_client_abort on;
@@ -113,8 +113,8 @@ http {
 }
 `
 
-// startNginx starts nginx before a server, and returns its address.
-func startNginx(t *testing.T, s *process, buffering string) string {
+// startSharingNginx starts nginx before a server, with connections that its callers share, and returns its address.
+func startSharingNginx(t *testing.T, s *process, buffering string) string {
 	t.Helper()
 	program, err := exec.LookPath("nginx")
 	if err != nil {
@@ -125,7 +125,7 @@ func startNginx(t *testing.T, s *process, buffering string) string {
 		t.Fatal(err)
 	}
 	address, file := freeAddress(t), filepath.Join(folder, "nginx.conf")
-	config := fmt.Sprintf(nginxConfig, strings.TrimPrefix(s.address(), "http://"), address, buffering)
+	config := fmt.Sprintf(sharingNginxConfig, strings.TrimPrefix(s.address(), "http://"), address, buffering)
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestBehindNginxNoRequestIsHidden(t *testing.T) {
 		t.Run("request buffering "+buffering, func(t *testing.T) {
 			t.Parallel()
 			s, provider := serveMock(t, map[string]string{"chat": "mock"})
-			address := startNginx(t, s, buffering)
+			address := startSharingNginx(t, s, buffering)
 			answered := make([]int, countVectors(t, s))
 			for i := range answered {
 				c := vectorCaller(s, i)
