@@ -51,7 +51,9 @@ func (o Outcomes) scoreBound(z float64) float64 {
 // the true rate with probability at least 1-alpha. It is the exact bound of a proportion (Clopper and Pearson 1934) with
 // every second tie as a win; ties only make the wins vary less, and docs/statistics.md reports the measured coverage. It is 0
 // without cases.
-func (o Outcomes) LowerBound(alpha float64) float64 { return LowerBound(o.Wins+o.Ties/2, o.N(), 1-alpha) }
+func (o Outcomes) LowerBound(alpha float64) float64 {
+	return LowerBound(o.Wins+o.Ties/2, o.N(), 1-alpha)
+}
 
 // Outcomes returns the pairs as outcomes: a case that both pass, or neither, is a tie.
 func (p Pairs) Outcomes() Outcomes {
