@@ -200,3 +200,34 @@ func TestTheDraftsOfASimulatedModelCanBeRead(t *testing.T) {
 		}
 	}
 }
+
+// A simulated judge that never errs prefers the better response, in either place, and mostly agrees with itself.
+func TestAJudgeThatNeverErrsPrefersTheBetterResponse(t *testing.T) {
+	for _, qualities := range [][2]int{{10, 90}, {90, 10}, {40, 60}, {50, 52}, {80, 80}} {
+		a, _ := json.Marshal(answer(qualities[0]))
+		b, _ := json.Marshal(answer(qualities[1]))
+		messages, _ := json.Marshal([]any{says("user", "Hi")})
+		c := &judge.Comparison{Rubric: "Good is good.", Messages: messages, A: a, B: b}
+		var winners []judge.Winner
+		for _, order := range []*judge.Comparison{c, c.Swap()} {
+			body, err := order.Ask("m", judge.Structured)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := judge.ReadPreference(asked(t, "sim/judge", unerring, body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			winners = append(winners, p.Winner)
+		}
+		want := judge.NoOne
+		if d := qualities[0] - qualities[1]; d >= 5 {
+			want = judge.WinnerA
+		} else if d <= -5 {
+			want = judge.WinnerB
+		}
+		if winner, flipped := judge.Settle(winners[0], winners[1]); winner != want || flipped {
+			t.Errorf("%v: %v", qualities, winners)
+		}
+	}
+}

@@ -248,7 +248,7 @@ func (q *replyBuilder) content(rng *rand.Rand) (string, error) {
 		if null(schema) {
 			schema = jsontext.Value(`{"type":"object"}`)
 		}
-		value, err := generate(schema, rng, &q.schemaBudget, q.verdict().members())
+		value, err := generate(schema, rng, &q.schemaBudget, q.verdict().members(), q.preference())
 		if err != nil {
 			return "", invalid("response_format.json_schema.schema", "%v", err)
 		}

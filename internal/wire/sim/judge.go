@@ -50,6 +50,38 @@ func (v judgement) members() map[string]jsontext.Value {
 	return map[string]jsontext.Value{"grade": encode(v.Grade), "verdict": encode(v.Verdict), "critique": encode(v.Critique)}
 }
 
+// preference returns the members of an answer to a comparison of two responses: the better one by their markers. A judge
+// errs as often as with single texts, in each order by itself.
+func (q *replyBuilder) preference() map[string]jsontext.Value {
+	text := q.userText()
+	a, b, found := cutLast(text, "\nRESPONSE B\n")
+	if !found {
+		return map[string]jsontext.Value{"winner": encode("tie"), "critique": encode("Simulated critique: there is nothing to compare.")}
+	}
+	const clear = 0.05 // a smaller difference of quality is a tie
+	difference := qualityOf(a) - qualityOf(b)
+	winner := "tie"
+	if difference >= clear {
+		winner = "A"
+	} else if difference <= -clear {
+		winner = "B"
+	}
+	if right := (q.Sensitivity + q.Specificity) / 2; q.isJudge() && unit(hash(q.settings.Seed, "winner", q.model.ID, text)) >= right {
+		winner = []string{"A", "B", "tie"}[hash(q.settings.Seed, "wrong", q.model.ID, text)%3]
+	}
+	return map[string]jsontext.Value{
+		"winner": encode(winner), "critique": encode("Simulated critique: compared by the quality of both texts."),
+	}
+}
+
+// cutLast is strings.Cut at the last separator.
+func cutLast(text, separator string) (before, after string, found bool) {
+	if at := strings.LastIndex(text, separator); at >= 0 {
+		return text[:at], text[at+len(separator):], true
+	}
+	return text, "", false
+}
+
 const markerStart = "[sim quality="
 
 // marker states the quality of the text that it ends, for a judge.
@@ -57,16 +89,19 @@ func marker(quality float64) string {
 	return markerStart + strconv.FormatFloat(quality, 'f', 2, 64) + "]"
 }
 
-// isGood reports whether a text is good: by its last marker or, without one, by a hash.
-func isGood(text string) bool {
+// isGood reports whether a text is good.
+func isGood(text string) bool { return qualityOf(text) >= 0.5 }
+
+// qualityOf returns the quality of a text: by its last marker or, without one, by a hash.
+func qualityOf(text string) float64 {
 	for rest := text; ; {
 		at := strings.LastIndex(rest, markerStart)
 		if at < 0 {
-			return unit(hash(0, "truth", text)) < 0.5
+			return 1 - unit(hash(0, "truth", text))
 		}
 		number, _, closed := strings.Cut(rest[at+len(markerStart):], "]")
 		if q, err := strconv.ParseFloat(number, 64); closed && err == nil && q >= 0 && q <= 1 {
-			return q >= 0.5
+			return q
 		}
 		rest = rest[:at]
 	}

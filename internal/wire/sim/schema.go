@@ -17,21 +17,33 @@ import (
 // additionalProperties, items, the bounds of numbers, strings and arrays, references inside the schema, allOf, anyOf,
 // and oneOf where at most one of its schemas can hold. Another validating keyword is an error; annotations are ignored.
 //
-// If the outermost object declares every member of preset, they get those values.
+// If the outermost object declares every member of one of given, they get those values.
 //
 // The bytes that are read and written are subtracted from budget, which bounds schemas that refer to themselves.
-func generate(schema jsontext.Value, rng *rand.Rand, left *int, given map[string]jsontext.Value) (jsontext.Value, error) {
-	g := &generator{root: schema, rng: rng, budget: left, presetMembers: given}
+func generate(
+	schema jsontext.Value, rng *rand.Rand, left *int, given ...map[string]jsontext.Value,
+) (jsontext.Value, error) {
+	g := &generator{root: schema, rng: rng, budget: left}
 	outer, err := g.mergeSchema(schema)
 	if err != nil {
 		return nil, err
 	}
-	for name := range given {
-		if _, declared := outer.declared[name]; !declared {
-			g.presetMembers = nil
+	for _, members := range given {
+		if declaresAll(outer.declared, members) {
+			g.presetMembers = members
 		}
 	}
 	return g.value(outer, 0)
+}
+
+// declaresAll reports whether all members have names that a schema declares.
+func declaresAll[T any](declared map[string]T, members map[string]jsontext.Value) bool {
+	for name := range members {
+		if _, ok := declared[name]; !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // schemaBudget is the number of bytes of schemas and values that may be processed for one answer. stepCost is added for
