@@ -229,8 +229,8 @@ func (l Limits) check() error {
 	if l.LeaveTimeout < 0 || l.LeaveTimeout > time.Minute {
 		return bad("limits.leave_timeout", "must be from 0 to a minute")
 	}
-	if l.BufferedMemory < 2*l.Body {
-		return bad("limits.buffered_memory", "must be at least twice limits.body")
+	if l.BufferedMemory < 3*l.Body { // a body of unknown length is copied to a buffer of twice the size
+		return bad("limits.buffered_memory", "must be at least three times limits.body")
 	}
 	for key, value := range map[string]time.Duration{
 		"header_timeout": l.HeaderTimeout, "body_timeout": l.BodyTimeout, "idle_timeout": l.IdleTimeout,

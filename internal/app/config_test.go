@@ -51,7 +51,7 @@ func TestBadConfigurationNamesTheLineAndTheReason(t *testing.T) {
 		"log_format: xml\n":                                      `FILE:1: log_format: "xml" is neither`,
 		"trusted_proxies: [10.0.0.0/8, here]\n":                  `FILE:1: trusted_proxies: "here" is not`,
 		"tls:\n  cert: x\n":                                      "FILE:2: tls: cert and key go together",
-		"limits:\n  body: 2GiB\n":                                "limits.buffered_memory: must be at least twice limits.body",
+		"limits:\n  body: 2GiB\n":                                "limits.buffered_memory: must be at least three times limits.body",
 		"limits:\n  drain: 0s\n":                                 "FILE:2: limits.drain: must be above 0",
 		"limits:\n  connections: 0\n":                            "FILE:2: limits.connections: must be at least 1",
 		"limits:\n  address_keyless: 0\n":                        "FILE:2: limits.address_keyless: must be at least 1",

@@ -134,7 +134,14 @@ func passRate(e *Evidence, threshold, alpha float64) Check {
 	rate, bound, of := float64(passes)/float64(n), stat.LowerBound(passes, n, 1-alpha), "as the judge sees it"
 	if e.Judge != nil {
 		if correction, refused := stat.Correctable(*e.Judge, 1-2*alpha); refused == "" {
-			if corrected, interval, refused := correction.RoganGladen(passes, n); refused == "" {
+			corrected, interval, refused := correction.RoganGladen(passes, n)
+			if refused == stat.Contradicted {
+				return Check{
+					Observed: finite(rate),
+					Reason:   "the verdicts contradict the judge's certificate, so that they prove nothing",
+				}
+			}
+			if refused == "" {
 				rate, bound, of = corrected, interval[0], "corrected for the judge's errors"
 			}
 		}
@@ -164,7 +171,10 @@ func regression(e *Evidence, threshold, alpha float64) Check {
 		c.Reason = "the judge's certificate does not prove that it sees any difference"
 		return c
 	}
-	bound := e.Pairs.DifferenceAbove(alpha/2) / youden
+	bound := e.Pairs.DifferenceAbove(alpha / 2)
+	if bound < 0 { // a gain that is seen is at least as large in truth
+		bound /= youden
+	}
 	c.Bound, c.Pass = finite(bound), bound > -threshold
 	c.Reason = fmt.Sprintf("the true pass rate is at most %s points lower than the baseline's, and %s are allowed",
 		points(-bound), points(threshold))

@@ -215,7 +215,7 @@ func readRecent(ctx context.Context, d *db.DB, since clock.Time) (map[tenant.ID]
 	}
 	rows, err := db.Query[row](ctx, d.Across("money is held for all workspaces"), `
 		SELECT b.workspace_id AS workspace, MAX(u.at) AS at, CAST(SUM(u.charged) AS BIGINT) AS paid,
-			CAST(SUM(CASE WHEN u.outcome = $2 THEN u.cost - u.charged ELSE 0 END) AS BIGINT) AS excused
+			CAST(SUM(CASE WHEN u.outcome = $2 AND u.charged = 0 THEN u.cost ELSE 0 END) AS BIGINT) AS excused
 		FROM ledger_balances b JOIN usage_rows u ON u.workspace_id = b.workspace_id AND u.at >= $1
 		WHERE b.account = 'wallet' GROUP BY b.workspace_id, u.at / 3600000000`, since, string(outcome.Abandoned))
 	if err != nil {

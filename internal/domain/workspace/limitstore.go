@@ -46,8 +46,26 @@ func (c *Counter) ensure(ctx context.Context, ws tenant.ID, subject tenant.KeyID
 	return c.recount(ctx, ws, subject)
 }
 
+// beginNew has the meter count what a new key spends, if it has a budget. It has spent nothing yet, so that the publisher
+// need not sum up any usage.
+func (c *Counter) beginNew(ws tenant.ID, key tenant.KeyID, l *Limits) {
+	if c != nil && (l.BudgetDay > 0 || l.BudgetMonth > 0) {
+		c.Meter.Begin(subjectID(ws, key), time.Now())
+	}
+}
+
+// forget ends the counting of a key that was not made.
+func (c *Counter) forget(ws tenant.ID, key tenant.KeyID) {
+	if c != nil {
+		c.Meter.Forget(subjectID(ws, key))
+	}
+}
+
 // recount counts what subjects of one workspace have spent, from the rows of usage.
 func (c *Counter) recount(ctx context.Context, ws tenant.ID, subjects ...tenant.KeyID) error {
+	if c == nil {
+		return nil
+	}
 	now := time.Now()
 	since := clock.Of(now)
 	for _, subject := range subjects {

@@ -252,6 +252,8 @@ func (s *Store) MintKey(
 		return Key{}, secret.Text{}, err
 	}
 	text, digest, hint := apikey.New()
+	keyID := tenant.KeyID(id.New("key"))
+	s.Counter.beginNew(ws, keyID, &limited)
 	var key Key
 	err = s.feed.Change(ctx, func(tx *db.Tx) error {
 		m, err := s.member(ctx, tx.In(ws), email)
@@ -259,7 +261,7 @@ func (s *Store) MintKey(
 			return err
 		}
 		key = Key{
-			ID: tenant.KeyID(id.New("key")), Object: "api_key", Name: name, UserID: m.UserID, Email: m.Email, Hint: hint,
+			ID: keyID, Object: "api_key", Name: name, UserID: m.UserID, Email: m.Email, Hint: hint,
 			CreatedAt: clock.Now(), Limits: limited,
 		}
 		_, err = db.Exec(ctx, tx.In(ws), `
@@ -278,6 +280,7 @@ func (s *Store) MintKey(
 		return audit.Record(ctx, tx, ws, by, "key.create", string(key.ID), nil, key)
 	})
 	if err != nil {
+		s.Counter.forget(ws, keyID)
 		return Key{}, secret.Text{}, err
 	}
 	return key, text, nil

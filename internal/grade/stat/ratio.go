@@ -40,7 +40,8 @@ func Median(values []float64) float64 {
 const resamples = 2000
 
 // TotalsRatio returns the sum of the first values of the cases divided by the sum of the second, with an upper bound: the
-// percentile of a bootstrap over cases (Efron 1979). The same cases and seed give the same bound. It is approximate. Both are
+// percentile of a bootstrap over cases (Efron 1979). The same cases and seed give the same bound. It is approximate, and +Inf
+// for a confidence above 0.9995. Both are
 // +Inf when the second sum is 0 and the first is not, and NaN when both are 0.
 func TotalsRatio(cases [][2]float64, confidence float64, seed uint64) (ratio, upper float64) {
 	ratio = totalsRatio(cases, nil)
@@ -56,7 +57,10 @@ func TotalsRatio(cases [][2]float64, confidence float64, seed uint64) (ratio, up
 		}
 	}
 	slices.Sort(drawn)
-	at := min(int(math.Ceil(confidence*float64(resamples+1)))-1, resamples-1)
+	at := int(math.Ceil(confidence*float64(resamples+1))) - 1
+	if at >= resamples { // too few samples for such a confidence
+		return ratio, math.Inf(1)
+	}
 	return ratio, max(ratio, drawn[at])
 }
 

@@ -19,8 +19,8 @@ func (o Outcomes) Rate() float64 { return (float64(o.Wins) + float64(o.Ties)/2) 
 func (o Outcomes) swap() Outcomes { return Outcomes{Wins: o.Losses, Losses: o.Wins, Ties: o.Ties} }
 
 // Interval returns the score interval of the win rate: that of the paired difference of wins and losses (Tango 1998), mapped
-// to the rate. It is approximate and meant to be shown; docs/statistics.md reports its measured coverage. It has positive
-// width even when all cases are ties, and is [0, 1] without cases.
+// to the rate. It is approximate and meant to be shown: at the edges a 90 % interval misses up to 10 % on one side. It has
+// positive width even when all cases are ties, and is [0, 1] without cases.
 func (o Outcomes) Interval(confidence float64) Interval {
 	if o.N() == 0 {
 		return Interval{0, 1}
@@ -49,7 +49,7 @@ func (o Outcomes) scoreBound(z float64) float64 {
 
 // LowerBound returns a lower bound of the true win rate. A gate judges by it: with any shares of wins and ties it is at most
 // the true rate with probability at least 1-alpha. It is the exact bound of a proportion (Clopper and Pearson 1934) with
-// every second tie as a win; ties only make the wins vary less, and docs/statistics.md reports the measured coverage. It is 0
+// every second tie as a win; ties only make the wins vary less, and the tests of this package measure the coverage. It is 0
 // without cases.
 func (o Outcomes) LowerBound(alpha float64) float64 {
 	return LowerBound(o.Wins+o.Ties/2, o.N(), 1-alpha)

@@ -75,7 +75,7 @@ func (r *run) backOff(retries int, retryAfter time.Duration) bool {
 	defer r.clock.waitedForOthers()
 	select {
 	case <-wait.C:
-		return true
+		return !r.response.left.Load()
 	case <-r.deadline.Done():
 		return false
 	}

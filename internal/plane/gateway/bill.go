@@ -87,9 +87,28 @@ func (b *bill) settleOrOwe(o outcome.Outcome, used live.Usage, counted bool) {
 // settlement says how a usage is charged. The hold is the most that is charged for an answer that the caller did not
 // receive whole, and for a usage that the request cannot have had.
 func (b *bill) settlement(o outcome.Outcome, used live.Usage, counted bool) till.Settlement {
-	return till.Settlement{
-		Outcome: o, Usage: used, Counted: counted, Capped: o.Basis() != outcome.Answer || !b.plausible(used),
+	s := till.Settlement{Outcome: o, Usage: used, Counted: counted, Capped: o.Basis() != outcome.Answer}
+	if !b.plausible(used) {
+		s.Usage, s.Capped = b.clip(used), true
+		b.gateway.Log.Warn("a provider reports more than its model can have used: it is charged at most the hold",
+			"request_id", b.request.ID, "model", b.model.ID, "input_tokens", used.Input, "output_tokens", used.Output,
+			"searches", used.Searches)
 	}
+	return s
+}
+
+// clip returns a usage without what the model cannot have used, so that no report can fill the books with amounts that
+// nobody owes.
+func (b *bill) clip(u live.Usage) live.Usage {
+	q, m := b.request, b.model.Model
+	u.Input, u.Output = min(u.Input, q.InputLimit(m)), min(u.Output, q.Choices*m.MaxOutput)
+	u.Searches = min(u.Searches, q.MaxSearches())
+	u.Cached = min(u.Cached, u.Input)
+	u.Written = min(u.Written, u.Input-u.Cached)
+	u.AudioInput = min(u.AudioInput, u.Input-u.Cached-u.Written)
+	u.Reasoning = min(u.Reasoning, u.Output)
+	u.AudioOutput = min(u.AudioOutput, u.Output-u.Reasoning)
+	return u
 }
 
 // plausible reports whether the model can have used this much for the request.

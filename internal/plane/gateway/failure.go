@@ -122,7 +122,7 @@ func refusal(c *plan.Candidate, response *upstream.Response, body []byte) *failu
 
 // errorInAnswer classifies an error that came in place of an answer, with status 200.
 func errorInAnswer(c *plan.Candidate, value []byte) *failure {
-	reason := readError(c, value)
+	reason := readError(c, value[:min(len(value), maxRefusal)])
 	status := reason.Status
 	if status < http.StatusBadRequest || status > 599 {
 		status = http.StatusBadGateway

@@ -227,9 +227,24 @@ func TestUsageBeyondTheModelsLimitsIsChargedAtMostTheHold(t *testing.T) {
 			if hold := model("m").Price.Worst(token.Most(len(limited)), 10, 0); !c.believed {
 				want = hold
 			}
-			if e.Charged != want || e.Usage.Output != c.output {
+			if e.Charged != want || e.Usage.Output != min(c.output, most) || e.Usage.Input != min(c.input, window) {
 				t.Errorf("%d and %d tokens: charged $%s of $%s, want $%s", c.input, c.output, e.Charged, e.Cost, want)
 			}
 		}
+	}
+}
+
+// A caller that leaves during the pause before a retry is not served another attempt.
+func TestARequestThatIsAbandonedBeforeARetryIsNotTriedAgain(t *testing.T) {
+	b := newBench(t)
+	b.freeWait = 0
+	b.Apply(Settings{TryTimeout: time.Minute, StallTimeout: time.Minute, RequestTimeout: 2 * time.Minute, Retries: 5})
+	caller := new(life.Life)
+	b.answer = func(*upstream.Request) (*upstream.Response, error) {
+		time.AfterFunc(20*time.Millisecond, func() { caller.End(context.Canceled) }) // the pause is at least 125 ms
+		return &upstream.Response{Status: http.StatusBadGateway, Body: io.NopCloser(strings.NewReader(""))}, nil
+	}
+	if _, err := b.askFrom(caller, request.Chat, plainRequest); err == nil || len(b.sent) != 1 {
+		t.Errorf("%v after %d attempts", err, len(b.sent))
 	}
 }

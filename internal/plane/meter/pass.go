@@ -276,7 +276,7 @@ func (p *Pass) Settle(c *tenant.Caller, now time.Time, tokens int64, cost money.
 			a.reserved -= p.tokens
 			a.held -= p.amount
 		}
-		if a.tokens != nil && tokens > 0 {
+		if limits := p.of[i].limits; a.tokens != nil && tokens > 0 && (limits == nil || limits.TokensPerMinute > 0) {
 			a.tokens.forget(since)
 			a.tokens.add(min(tokens, math.MaxInt32))
 		}

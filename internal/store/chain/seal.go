@@ -112,23 +112,32 @@ func (s *Sealer) logHeads() bool {
 // Seal gives every link that was committed before the call its place, and signs the heads. The first call on a
 // database begins its chains, with the rows that are there.
 func (s *Sealer) Seal(ctx context.Context) error {
+	return errors.Join(s.sealEach(ctx)...)
+}
+
+// sealEach seals every chain, and returns the errors. A chain that cannot be sealed does not keep the others from it.
+func (s *Sealer) sealEach(ctx context.Context) (failed []error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range Names {
-		for {
-			n, err := s.seal(ctx, name)
-			if errors.Is(err, errMoved) {
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("seal the %s chain: %w", name, err)
-			}
-			if n < batchSize {
-				break
-			}
+		if err := s.sealAll(ctx, name); err != nil {
+			failed = append(failed, fmt.Errorf("seal the %s chain: %w", name, err))
 		}
 	}
-	return nil
+	return failed
+}
+
+// sealAll seals all links of a chain.
+func (s *Sealer) sealAll(ctx context.Context, name Name) error {
+	for {
+		n, err := s.seal(ctx, name)
+		if errors.Is(err, errMoved) {
+			continue
+		}
+		if err != nil || n < batchSize {
+			return err
+		}
+	}
 }
 
 // seal seals one batch of links, and returns how many.
@@ -264,8 +273,10 @@ func (s *Sealer) begin(ctx context.Context, name Name) error {
 
 // Snapshot seals, and then runs fn on one consistent state of the database, with the keys that sign its heads.
 func (s *Sealer) Snapshot(ctx context.Context, fn func(all db.Scoped, keys Keys) error) error {
-	if err := s.Seal(ctx); err != nil && !errors.Is(err, ErrHead) { // verifying reports a head that is not genuine
-		return err
+	for _, err := range s.sealEach(ctx) {
+		if !errors.Is(err, ErrHead) { // verifying reports a head that is not genuine
+			return err
+		}
 	}
 	return s.db.Snapshot(ctx, scope, func(all db.Scoped) error { return fn(all, s.keys) })
 }

@@ -158,7 +158,7 @@ func (s *scanner) awsSecret(at, to int) (int, int, bool) {
 			continue
 		}
 		from, end := s.runStart(b64, at, size), s.run(b64, at)
-		if end-from != size || oneOf("_-", s.text[from-1]) || end < len(s.text) && oneOf("_-=", s.text[end]) {
+		if end-from != size || from > 0 && oneOf("_-", s.text[from-1]) || end < len(s.text) && oneOf("_-=", s.text[end]) {
 			continue
 		}
 		if l := statsOf(s.text[from:end]); l.looksRandom(4.2) && l.caseChanges >= 2 {

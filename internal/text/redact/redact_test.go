@@ -220,3 +220,12 @@ func TestACredentialAfterWhiteSpaceIsFoundInJSON(t *testing.T) {
 		}
 	}
 }
+
+// A word of forty characters at the very start of a text has nothing before it.
+func TestASecretAtTheStartOfATextIsReadWithoutAPanic(t *testing.T) {
+	for _, word := range []string{"secretAAAAbbbbCCCCddddEEEEffffGGGGhhhhII", "credsAb1Cd2Ef3Gh4Ij5Kl6Mn7Op8Qr9St0Uv1WxY", "AKIAIOSFODNN7EXAMPLEabcdEFGHijklMNOPqrst"} {
+		for _, text := range []string{word, word + " ", word + " and more of it after the word"} {
+			Text([]byte(text))
+		}
+	}
+}
