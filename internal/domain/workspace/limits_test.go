@@ -30,6 +30,7 @@ type limited struct {
 	limits *live.AllLimits
 	meter  *meter.Meter
 	spent  map[tenant.KeyID]meter.Spent
+	fails  error // of summing up what was spent
 	denied int
 	mu     sync.Mutex
 }
@@ -41,7 +42,7 @@ func eachLimited(t *testing.T, test func(t *testing.T, r *limited)) {
 		r.meter = meter.New(r.limits)
 		r.db, r.dir = d, live.NewDirectory()
 		counter := &workspace.Counter{Meter: r.meter, Spent: func(context.Context, tenant.ID, clock.Time) (map[tenant.KeyID]meter.Spent, error) {
-			return r.spent, nil
+			return r.spent, r.fails
 		}}
 		r.pub = workspace.NewPublisher(d, r.dir)
 		r.pub.Limits, r.pub.Counter = r.limits, counter
@@ -213,6 +214,7 @@ func TestABudgetCountsWhatWasSpentBefore(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		r.fails = errors.New("a sum that takes too long for the feed") // a new key has spent nothing, and needs none
 		fresh, _, err := r.MintKey(ctx, ws, tenant.Operator, "owner@one.test", "x", &workspace.LimitsChange{BudgetDay: ptr(money.Nano(2))})
 		if got := free(fresh.ID); err != nil || got != 2 {
 			t.Errorf("%d are free for a new key, %v", got, err)

@@ -290,6 +290,13 @@ func TestInternalRequestsKeepBudgetsAndModels(t *testing.T) {
 		}
 		p.Settle(caller, m.started, 100, 0)
 	}
+	pass, err := m.Enter(caller, m.started)
+	if err == nil {
+		err = pass.Reserve(m.started, 1, 0)
+	}
+	if err != nil {
+		t.Errorf("their tokens count against callers: %v", err)
+	}
 }
 
 func TestExpiryIsTheKeysOrTheWorkspaces(t *testing.T) {

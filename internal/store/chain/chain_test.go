@@ -3,6 +3,7 @@ package chain_test
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -344,6 +345,30 @@ func TestAnEntryWithoutALinkIsFoundInAnEmptyChain(t *testing.T) {
 		chaintest.Unchanged(t, d, tr.find(""))
 		if !chaintest.Found(t, d, "an entry was added", tr.find(""), forgedEntry) {
 			t.Error("the database refuses")
+		}
+	})
+}
+
+// A head that is not genuine stops its own chain alone: what is written to the other is sealed all the same.
+func TestAChainThatCannotBeSealedKeepsNoOtherFromIt(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		tr := newTrail(t, d)
+		tr.fill()
+		if _, err := db.Exec(t.Context(), d.Across("test"), `UPDATE chain_heads SET jws = 'spoilt' WHERE chain = 'audit'`); err != nil {
+			t.Fatal(err)
+		}
+		tr.record("ws_1", "a.later", nil, nil)
+		if _, err := d.Tx(t.Context(), func(tx *db.Tx) error {
+			return chain.Add(t.Context(), tx, chain.Ledger, chain.NewLink("txn_1"))
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := tr.sealer.Seal(t.Context()); !errors.Is(err, chain.ErrHead) {
+			t.Errorf("sealing says %v", err)
+		}
+		heads, err := tr.sealer.Heads(t.Context())
+		if err != nil || len(heads) != 2 || heads[1].Chain != chain.Ledger || heads[1].Seq != 1 {
+			t.Errorf("%+v %v", heads, err)
 		}
 	})
 }
