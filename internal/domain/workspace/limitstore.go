@@ -43,7 +43,7 @@ func (c *Counter) ensure(ctx context.Context, ws tenant.ID, subject tenant.KeyID
 	if c.Meter.Counts(subjectID(ws, subject)) {
 		return nil
 	}
-	return c.recount(ctx, ws, subject)
+	return c.count(ctx, ws, subject)
 }
 
 // beginNew has the meter count what a new key spends, if it has a budget. It has spent nothing yet, so that the publisher
@@ -61,11 +61,18 @@ func (c *Counter) forget(ws tenant.ID, key tenant.KeyID) {
 	}
 }
 
-// recount counts what subjects of one workspace have spent, from the rows of usage.
+// recount counts anew what subjects of one workspace have spent, from the rows of usage.
 func (c *Counter) recount(ctx context.Context, ws tenant.ID, subjects ...tenant.KeyID) error {
 	if c == nil {
 		return nil
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count(ctx, ws, subjects...)
+}
+
+// count is recount for a caller that holds the mutex.
+func (c *Counter) count(ctx context.Context, ws tenant.ID, subjects ...tenant.KeyID) error {
 	now := time.Now()
 	since := clock.Of(now)
 	for _, subject := range subjects {
