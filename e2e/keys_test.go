@@ -155,7 +155,7 @@ func TestACustomersURLIsGuarded(t *testing.T) {
 	body := chat("anthropic/mock", "hi")
 	p := newInstance(t, secret.Text{})
 	s := p.serve(t, "--config", keyConfig(t, mock))
-	caller := s.callerWith(p.newWorkspace(t, "bold", 0))
+	caller := s.callerWith(p.newWorkspace(t, "bold", money.Dollar)) // nothing of it is spent: an own key costs nothing
 	if a := caller.must(t, body); a.status != 400 || a.code() != "unknown_provider" {
 		t.Errorf("a provider that nobody has configured: %d %s", a.status, a.body)
 	}

@@ -25,7 +25,7 @@ func TestVulnEndsWithNotCheckedWithoutItsDatabase(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tool := filepath.Join(t.TempDir(), "govulncheck")
-			if err := os.WriteFile(tool, []byte("#!/bin/sh\n"+c.tool+"\n"), 0o700); err != nil { //nolint:gosec // it is run
+			if err := os.WriteFile(tool, []byte("#!/bin/sh\n"+c.tool+"\n"), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := os.ReadFile("vuln"); err != nil { // so that a change of it is not answered from the cache
@@ -53,7 +53,7 @@ func TestTheTestsThatPagesNameExist(t *testing.T) {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err
 			}
-			text, err := os.ReadFile(path) //nolint:gosec // our own source
+			text, err := os.ReadFile(path)
 			source += string(text)
 			return err
 		}); err != nil {
@@ -61,7 +61,7 @@ func TestTheTestsThatPagesNameExist(t *testing.T) {
 		}
 	}
 	for _, page := range []string{"../SECURITY.md", "../docs/evidence.md"} {
-		text, err := os.ReadFile(page) //nolint:gosec // our own page
+		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -64,10 +64,11 @@ func (e *expiry) UnmarshalText(text []byte) error {
 // parseExpiry reads a duration such as 90d or 12h from now, a date, an RFC 3339 time, or never.
 func parseExpiry(text string, now time.Time) (*clock.Time, error) {
 	const day = 24 * time.Hour
-	at, err := time.Time{}, error(nil)
+	var at time.Time
+	var err error
 	switch days, isDays := strings.CutSuffix(text, "d"); {
 	case text == "never":
-		return nil, nil
+		return nil, nil //nolint:nilnil // nil is never
 	case isDays:
 		n, bad := strconv.Atoi(days)
 		if bad != nil || n <= 0 || n > 36_500 {
@@ -143,7 +144,7 @@ type workspaceLimits struct {
 }
 
 func (c *workspaceLimits) Run(a *admin) error {
-	var limits workspace.WorkspaceLimits
+	var limits workspace.TotalLimits
 	path := "/admin/limits?workspace=" + url.QueryEscape(c.Workspace)
 	var err error
 	if change := c.change(); change == (workspace.LimitsChange{}) {
@@ -164,7 +165,7 @@ type workspaceQuotas struct {
 }
 
 func (c *workspaceQuotas) Run(a *admin) error {
-	var all workspace.WorkspaceQuotas
+	var all workspace.StoredQuotas
 	path := "/admin/quotas?workspace=" + url.QueryEscape(c.Workspace)
 	var err error
 	if len(c.Set) == 0 {

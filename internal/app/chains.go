@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"sovereign/internal/base/tenant"
@@ -77,7 +78,7 @@ func verifyRestored(ctx context.Context, d *db.DB, root *vault.Root, schema int6
 	if err != nil {
 		return "", err
 	}
-	if problems := append(trail.Problems, ledger.Problems...); len(problems) > 0 {
+	if problems := slices.Concat(trail.Problems, ledger.Problems); len(problems) > 0 {
 		return "", fmt.Errorf("%w: %s", errUnproven, strings.Join(problems, "; "))
 	}
 	return "its audit trail and its ledger verify", nil

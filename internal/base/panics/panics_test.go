@@ -12,7 +12,7 @@ func TestAPanicIsLoggedWithItsStackCountedAndReturned(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	before := Count()
-	err := Call(log, "the test", func() error { return failing() }, "row", 7)
+	err := Call(log, "the test", failing, "row", 7)
 	var contained *Error
 	if !errors.As(err, &contained) || contained.Value != "boom" || err.Error() != "panic: boom" {
 		t.Errorf("%v", err)

@@ -201,12 +201,12 @@ func (w *generator) logs(rewrite bool) []*chat {
 			if step > 0 && w.IntN(4) > 0 || step == 0 && !filtered {
 				all = append(all, c)
 			}
-			if w.IntN(6) == 0 && !(step == 0 && filtered) { // the same question, answered again
+			if w.IntN(6) == 0 && (step > 0 || !filtered) { // the same question, answered again
 				other := *c
 				other.reply, other.trace, other.rewrite = w.text(), "", rewrite
 				all = append(all, &other)
 			}
-			if w.IntN(6) == 0 && !(step == 0 && filtered) {
+			if w.IntN(6) == 0 && (step > 0 || !filtered) {
 				again := *c
 				again.rewrite = rewrite
 				all = append(all, &again)

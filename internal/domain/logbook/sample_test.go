@@ -201,8 +201,13 @@ func TestFiltersSelectARequestAndARunOfWhichEveryStepMatches(t *testing.T) {
 		store, now := NewStore(d), clock.Now()
 		var rows []*capture.Row
 		for i, of := range []struct{ request, trace, tag string }{
-			{"req_x", "", "x"}, {"req_y", "", "y"}, {"req_1", "run_x", "x"}, {"req_2", "run_x", "x"}, {"req_3", "run_xy", "x"},
-			{"req_4", "run_xy", "y"}, {"req_gone", "", "x"},
+			{"req_x", "", "x"},
+			{"req_y", "", "y"},
+			{"req_1", "run_x", "x"},
+			{"req_2", "run_x", "x"},
+			{"req_3", "run_xy", "x"},
+			{"req_4", "run_xy", "y"},
+			{"req_gone", "", "x"},
 		} {
 			r := rowAt(t, now-100+clock.Time(i), fmt.Sprintf(`[{"role":"user","content":"%d"}]`, i), `{"role":"assistant","content":"yes"}`)
 			r.Request, r.Trace, r.Tag = of.request, of.trace, of.tag

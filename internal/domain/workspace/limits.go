@@ -164,7 +164,7 @@ func (l *Limits) none() bool {
 // live returns the limits as the data plane keeps them, or nil if there are none.
 func (l *Limits) live() (*live.Limits, error) {
 	if l.none() {
-		return nil, nil
+		return nil, nil //nolint:nilnil // nil limits nothing
 	}
 	addresses, err := parseAddresses(l.AllowedAddresses)
 	made := &live.Limits{

@@ -53,7 +53,7 @@ func eachLimited(t *testing.T, test func(t *testing.T, r *limited)) {
 		go func() { defer close(done); f.Run(ctx) }()
 		t.Cleanup(func() { stop(); <-done })
 		r.Store = workspace.NewStore(d, f)
-		r.Store.Counter = counter
+		r.Counter = counter
 		test(t, r)
 	})
 }

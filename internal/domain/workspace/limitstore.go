@@ -106,16 +106,16 @@ const limitColumns = `
 	COALESCE(l.budget_month, 0) AS budget_month, COALESCE(l.models, '[]') AS models, COALESCE(l.scope, 'full') AS scope,
 	l.expires_at, COALESCE(l.allowed_addresses, '[]') AS allowed_addresses`
 
-// WorkspaceLimits are the limits of all keys of a workspace together.
-type WorkspaceLimits struct {
+// TotalLimits are the limits of all keys of a workspace together.
+type TotalLimits struct {
 	Object string `json:"object" enum:"workspace_limits"`
 	Limits
 }
 
 // Limits reads the limits of a workspace.
-func (s *Store) Limits(ctx context.Context, ws tenant.ID) (WorkspaceLimits, error) {
+func (s *Store) Limits(ctx context.Context, ws tenant.ID) (TotalLimits, error) {
 	l, err := limitsOf(ctx, s.db.In(ws), "")
-	return WorkspaceLimits{"workspace_limits", l}, err
+	return TotalLimits{"workspace_limits", l}, err
 }
 
 // limitsOf reads the limits of a subject.
@@ -167,7 +167,7 @@ func (s *Store) UpdateKey(
 			return err
 		}
 		after = before
-		if after.Limits, err = before.Limits.with(change); err != nil {
+		if after.Limits, err = before.with(change); err != nil {
 			return err
 		}
 		tx.Touch(changedKey, ws, string(key))
@@ -182,7 +182,7 @@ func (s *Store) UpdateKey(
 // SetLimits changes the limits of a workspace. When it returns, they are in force.
 func (s *Store) SetLimits(
 	ctx context.Context, ws tenant.ID, by tenant.Actor, change *LimitsChange,
-) (after WorkspaceLimits, err error) {
+) (after TotalLimits, err error) {
 	if err := s.prepare(ctx, ws, "", change); err != nil {
 		return after, err
 	}
@@ -191,7 +191,7 @@ func (s *Store) SetLimits(
 		if err != nil {
 			return err
 		}
-		after = WorkspaceLimits{Object: "workspace_limits"}
+		after = TotalLimits{Object: "workspace_limits"}
 		if after.Limits, err = before.with(change); err != nil {
 			return err
 		}

@@ -106,10 +106,10 @@ func (o *Operator) updateKey(ctx context.Context, caller tenant.Caller, in keyUp
 	return o.store.UpdateKey(ctx, ws.ID, caller.Actor(), in.ID, &in.Body)
 }
 
-func (o *Operator) limits(ctx context.Context, _ tenant.Caller, in oneWorkspace) (WorkspaceLimits, error) {
+func (o *Operator) limits(ctx context.Context, _ tenant.Caller, in oneWorkspace) (TotalLimits, error) {
 	ws, err := o.store.Find(ctx, in.Workspace)
 	if err != nil {
-		return WorkspaceLimits{}, err
+		return TotalLimits{}, err
 	}
 	return o.store.Limits(ctx, ws.ID)
 }
@@ -119,27 +119,27 @@ type limitsUpdate struct {
 	Body LimitsChange
 }
 
-func (o *Operator) setLimits(ctx context.Context, caller tenant.Caller, in limitsUpdate) (WorkspaceLimits, error) {
+func (o *Operator) setLimits(ctx context.Context, caller tenant.Caller, in limitsUpdate) (TotalLimits, error) {
 	ws, err := o.store.Find(ctx, in.Workspace)
 	if err != nil {
-		return WorkspaceLimits{}, err
+		return TotalLimits{}, err
 	}
 	return o.store.SetLimits(ctx, ws.ID, caller.Actor(), &in.Body)
 }
 
-// WorkspaceQuotas are the quotas of a workspace, and what it stores.
-type WorkspaceQuotas struct {
+// StoredQuotas are the quotas of a workspace, and what it stores.
+type StoredQuotas struct {
 	Object string        `json:"object" enum:"workspace_quotas"`
 	Quotas []quota.State `json:"quotas" nullable:"false"`
 }
 
-func (o *Operator) quotas(ctx context.Context, _ tenant.Caller, in oneWorkspace) (WorkspaceQuotas, error) {
+func (o *Operator) quotas(ctx context.Context, _ tenant.Caller, in oneWorkspace) (StoredQuotas, error) {
 	ws, err := o.store.Find(ctx, in.Workspace)
 	if err != nil {
-		return WorkspaceQuotas{}, err
+		return StoredQuotas{}, err
 	}
 	all, err := quota.List(ctx, o.db.In(ws.ID))
-	return WorkspaceQuotas{"workspace_quotas", all}, err
+	return StoredQuotas{"workspace_quotas", all}, err
 }
 
 type quotasUpdate struct {
@@ -152,13 +152,13 @@ type QuotasChange struct {
 	Quotas map[string]int64 `json:"quotas" doc:"The most things of a kind, by the kind's name"`
 }
 
-func (o *Operator) setQuotas(ctx context.Context, caller tenant.Caller, in quotasUpdate) (WorkspaceQuotas, error) {
+func (o *Operator) setQuotas(ctx context.Context, caller tenant.Caller, in quotasUpdate) (StoredQuotas, error) {
 	ws, err := o.store.Find(ctx, in.Workspace)
 	if err != nil {
-		return WorkspaceQuotas{}, err
+		return StoredQuotas{}, err
 	}
 	all, err := quota.Set(ctx, o.db, ws.ID, caller.Actor(), in.Body.Quotas)
-	return WorkspaceQuotas{"workspace_quotas", all}, err
+	return StoredQuotas{"workspace_quotas", all}, err
 }
 
 type revocation struct {

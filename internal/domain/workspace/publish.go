@@ -106,7 +106,7 @@ func (p *Publisher) fillLimits(ctx context.Context) error {
 	all, budgets := map[string]*live.Limits{}, map[tenant.ID][]tenant.KeyID{}
 	for i := range rows {
 		r := &rows[i]
-		limits, err := r.Limits.live()
+		limits, err := r.live()
 		if err != nil {
 			return err
 		}

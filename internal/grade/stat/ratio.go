@@ -48,7 +48,7 @@ func TotalsRatio(cases [][2]float64, confidence float64, seed uint64) (ratio, up
 	if math.IsNaN(ratio) || math.IsInf(ratio, 0) {
 		return ratio, ratio
 	}
-	random := rand.New(rand.NewPCG(seed, uint64(len(cases)))) //nolint:gosec // the same each time, on purpose
+	random := rand.New(rand.NewPCG(seed, uint64(len(cases))))
 	drawn := make([]float64, resamples)
 	for i := range drawn {
 		drawn[i] = totalsRatio(cases, random)

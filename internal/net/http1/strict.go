@@ -77,7 +77,7 @@ func (c *strictConn) readRefusal(p []byte) (int, error) {
 func (c *strictConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if c.refused.CompareAndSwap(true, false) && c.CloseWrite() == nil {
-		_ = c.Conn.SetReadDeadline(time.Now().Add(lingerTimeout))
+		_ = c.SetReadDeadline(time.Now().Add(lingerTimeout))
 		_, _ = io.CopyN(io.Discard, c.Conn, maxDiscard)
 	}
 	return n, err

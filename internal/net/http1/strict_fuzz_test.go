@@ -13,7 +13,7 @@ import (
 var (
 	requestLinePattern = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+ ([\\x21-\\x22\\x24-\\x5b\\x5d-\\x7e]+) HTTP/1\\.([01])$")
 	fieldPattern       = regexp.MustCompile("^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*((?:[^\\x00-\\x08\\x0a-\\x1f\\x7f]*[^\\x00-\\x20\\x7f])?)[ \t]*$")
-	chunkPattern       = regexp.MustCompile("^([0-9a-fA-F]{1,15})(?:;[^\\x00-\\x08\\x0a-\\x1f\\x7f]*)?$")
+	chunkPattern       = regexp.MustCompile(`^([0-9a-fA-F]{1,15})(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?$`)
 	hostPattern        = regexp.MustCompile(`^[0-9A-Za-z._:\[\]-]+$`)
 )
 

@@ -102,7 +102,7 @@ func startLanes(t *testing.T, h http.Handler) map[string]func() (net.Conn, error
 	return map[string]func() (net.Conn, error){
 		"fast lane": dial(fast), "net/http": dial(standard),
 		"TLS": func() (net.Conn, error) {
-			return tls.Dial("tcp", secure.Addr().String(), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // of a test
+			return tls.Dial("tcp", secure.Addr().String(), &tls.Config{InsecureSkipVerify: true})
 		},
 	}
 }

@@ -83,7 +83,8 @@ func TestRestoredSumsCountLikeOnesThatWereSettledHere(t *testing.T) {
 	f.Allow(funds.Allowance{Share: 100_000})
 	now := clock.Now()
 	f.Restore("ws_a", []funds.Recent{
-		{At: now, Paid: 600, Excused: 30}, {At: now.Add(-20 * time.Hour), Paid: 400, Excused: 50},
+		{At: now, Paid: 600, Excused: 30},
+		{At: now.Add(-20 * time.Hour), Paid: 400, Excused: 50},
 		{At: now.Add(-48 * time.Hour), Paid: 100_000, Excused: 10},
 	})
 	if b := f.Balance("ws_a"); b.Excused != 80 || b.Allowance != 100 || b.Balance != 1000 {

@@ -193,7 +193,7 @@ func TestABudgetCountsTheCostAndNamesWhatWouldFit(t *testing.T) {
 	response := e.post(t, strings.Replace(plainRequest, "}]}", `}],"n":2}`, 1))
 	text, _ := io.ReadAll(response.Body)
 	_ = response.Body.Close()
-	if response.StatusCode != 402 || !strings.Contains(string(text), "the workspace's budget of $0.1 per month has $0.00497 left until") ||
+	if response.StatusCode != http.StatusPaymentRequired || !strings.Contains(string(text), "the workspace's budget of $0.1 per month has $0.00497 left until") ||
 		!strings.Contains(string(text), "with max_tokens of at most") || !strings.Contains(string(text), `"type":"insufficient_quota"`) {
 		t.Errorf("%d %s", response.StatusCode, text)
 	}

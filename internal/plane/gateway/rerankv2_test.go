@@ -32,7 +32,7 @@ func TestAnAnswerOfCoheresFormIsBilledLikeOurOwn(t *testing.T) {
 		if first := b.funds.Balance(home).Spent - before - second; first != second || first == 0 {
 			t.Errorf("%s: the first version costs $%s, the second $%s", answer, first, second)
 		}
-		if e := b.settled(); e.Charge.Route != "rerank" {
+		if e := b.settled(); e.Route != "rerank" {
 			t.Errorf("%+v", e)
 		}
 	}

@@ -92,14 +92,14 @@ func TestRequestsAtOnceAreBoundedAndLeaveOnce(t *testing.T) {
 	if err1 != nil || err2 != nil {
 		t.Fatal(err1, err2)
 	}
-	refused(t, err)
+	_ = refused(t, err)
 	first.Leave()
 	first.Leave()
 	if _, err := m.Enter(caller, m.started); err != nil {
 		t.Error(err)
 	}
 	_, err = m.Enter(caller, m.started)
-	refused(t, err)
+	_ = refused(t, err)
 }
 
 func TestTokensCountAsReservedAndThenAsUsed(t *testing.T) {
@@ -117,7 +117,7 @@ func TestTokensCountAsReservedAndThenAsUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	two := enter()
-	refused(t, two.Reserve(now, 300, 0))
+	_ = refused(t, two.Reserve(now, 300, 0))
 	one.Settle(caller, now, 600, 0)
 	if err := two.Reserve(now, 300, 0); err != nil {
 		t.Errorf("200 were given back: %v", err)
@@ -132,7 +132,7 @@ func TestTokensCountAsReservedAndThenAsUsed(t *testing.T) {
 		t.Error("refused after a minute")
 	}
 	four := enter()
-	refused(t, four.Reserve(now.Add(time.Hour), 1001, 0)) // more than the whole limit, at any time
+	_ = refused(t, four.Reserve(now.Add(time.Hour), 1001, 0)) // more than the whole limit, at any time
 }
 
 // Whatever runs at once, what is spent and held never exceeds a budget while holds cover the costs.

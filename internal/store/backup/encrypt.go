@@ -98,7 +98,7 @@ func Encrypt(out io.Writer, key Key) (io.WriteCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	head := append(binary.BigEndian.AppendUint32([]byte(magic), uint32(len(text))), text...) //nolint:gosec // it is short
+	head := append(binary.BigEndian.AppendUint32([]byte(magic), uint32(len(text))), text...)
 	derived, err := key.derive(e)
 	if err != nil {
 		return nil, err

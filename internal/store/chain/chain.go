@@ -91,7 +91,7 @@ func (l Layout) Hash(row []any) (Hash, error) {
 		case nil:
 		case int64:
 			if v != 0 {
-				text = binary.BigEndian.AppendUint64(append(appendText(text, c.name), 'i'), uint64(v)) //nolint:gosec // its bits
+				text = binary.BigEndian.AppendUint64(append(appendText(text, c.name), 'i'), uint64(v))
 			}
 		case string:
 			if v != "" {
@@ -137,9 +137,9 @@ func next(before Hash, name Name, seq int64, l Link) Hash {
 	text := appendText(nil, "sovereign chain 1")
 	text = appendText(text, string(name))
 	text = append(text, before[:]...)
-	text = binary.BigEndian.AppendUint64(text, uint64(seq)) //nolint:gosec // its bits
+	text = binary.BigEndian.AppendUint64(text, uint64(seq))
 	text = appendText(text, l.Subject)
-	text = binary.BigEndian.AppendUint64(text, uint64(l.Rows)) //nolint:gosec // its bits
+	text = binary.BigEndian.AppendUint64(text, uint64(l.Rows))
 	text = append(text, l.Digest[:]...)
 	return sha256.Sum256(text)
 }

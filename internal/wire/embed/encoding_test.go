@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -27,8 +28,10 @@ func TestVectorsAreWrittenInTheEncodingThatWasAskedFor(t *testing.T) {
 		to         embed.Encoding
 		from, want string
 	}{
-		{embed.Base64, `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[1,-2.5]},{"embedding" : [0.1] ,"index":1}],"model":"embedding"}`,
-			`{"object":"list","data":[{"object":"embedding","index":0,"embedding":"` + one + `"},{"embedding" : "` + two + `" ,"index":1}],"model":"embedding"}`},
+		{
+			embed.Base64, `{"object":"list","data":[{"object":"embedding","index":0,"embedding":[1,-2.5]},{"embedding" : [0.1] ,"index":1}],"model":"embedding"}`,
+			`{"object":"list","data":[{"object":"embedding","index":0,"embedding":"` + one + `"},{"embedding" : "` + two + `" ,"index":1}],"model":"embedding"}`,
+		},
 		{embed.Float, `{"data":[{"embedding":"` + one + `"},{"embedding":"` + two + `"}],"usage":{}}`, `{"data":[{"embedding":[1,-2.5]},{"embedding":[0.1]}],"usage":{}}`},
 		{embed.Float, `{"data": [ {"embedding":"` + packed(1) + `"} , {"embedding":[2]} ] }`, `{"data": [{"embedding":[1]},{"embedding":[2]}] }`}, // one was right already
 		{embed.Float, `{"data":[{"embedding":"` + base64.RawStdEncoding.EncodeToString([]byte{0, 0, 128, 63}) + `"}]}`, `{"data":[{"embedding":[1]}]}`},
@@ -89,15 +92,15 @@ func TestAnAnswerAsAskedForIsRecognised(t *testing.T) {
 func TestRecodingTwiceGivesTheSameNumbers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		vectors := rapid.SliceOfN(rapid.SliceOfN(rapid.Float32(), 1, 20), 1, 5).Draw(t, "vectors")
-		data := ""
+		var data []string
 		for i, v := range vectors {
 			text, err := json.Marshal(v)
 			if err != nil {
 				t.Skip("JSON has no such number")
 			}
-			data += fmt.Sprintf(`{"index":%d,"embedding":%s},`, i, text)
+			data = append(data, fmt.Sprintf(`{"index":%d,"embedding":%s}`, i, text))
 		}
-		answer := `{"data":[` + data[:len(data)-1] + `]}`
+		answer := `{"data":[` + strings.Join(data, ",") + `]}`
 		if got := string(embed.Float.Recode(embed.Base64.Recode([]byte(answer)))); got != answer {
 			t.Fatalf("%s\nbecame %s", answer, got)
 		}

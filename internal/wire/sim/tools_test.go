@@ -95,10 +95,11 @@ func TestAToolThatFitsIsCalledUnasked(t *testing.T) {
 		"How are you?": "",
 	} {
 		for _, choice := range []string{"", `,"tool_choice":"auto"`, `,"tool_choice":"none"`} {
-			var called string
+			var names []string
 			for _, call := range askChat(t, "sim/chat", chatBody(question, tools+choice)).Choices[0].Message.ToolCalls {
-				called += call.Function.Name
+				names = append(names, call.Function.Name)
 			}
+			called := strings.Join(names, "")
 			if want := map[bool]string{false: want}[strings.Contains(choice, "none")]; called != want {
 				t.Errorf("%s %s: %q is called, want %q", question, choice, called, want)
 			}
