@@ -28,7 +28,7 @@ func (s *scanner) accept(a *anchor, at, from, to int) (int, int, bool) {
 		return s.scheme(at, to)
 	case awsSecret:
 		return s.awsSecret(at, to)
-	default: // its shape is all of it
+	default: // an assignment
 	}
 	end := at + len(a.shape.pieces[0].literal)
 	from, to, ok := s.assignment(r.kind, at, end)
