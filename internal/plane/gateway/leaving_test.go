@@ -241,8 +241,8 @@ func TestARequestThatIsAbandonedBeforeARetryIsNotTriedAgain(t *testing.T) {
 	b.Apply(Settings{TryTimeout: time.Minute, StallTimeout: time.Minute, RequestTimeout: 2 * time.Minute, Retries: 5})
 	caller := new(life.Life)
 	b.answer = func(*upstream.Request) (*upstream.Response, error) {
-		time.AfterFunc(20*time.Millisecond, func() { caller.End(context.Canceled) }) // the pause is at least 125 ms
-		return &upstream.Response{Status: http.StatusBadGateway, Body: io.NopCloser(strings.NewReader(""))}, nil
+		time.AfterFunc(20*time.Millisecond, func() { caller.End(context.Canceled) }) // long before the pause is over
+		return &upstream.Response{Status: http.StatusBadGateway, RetryAfter: 3 * time.Second, Body: io.NopCloser(strings.NewReader(""))}, nil
 	}
 	if _, err := b.askFrom(caller, request.Chat, plainRequest); err == nil || len(b.sent) != 1 {
 		t.Errorf("%v after %d attempts", err, len(b.sent))
