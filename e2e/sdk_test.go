@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -194,7 +195,15 @@ func nodeFolder(t *testing.T, program string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, filepath.Join(folder, program), string(text)) // modules are found from where a file stands
+	// Modules are found from where a file stands. Tests share the folder, so the file appears whole.
+	part, err := os.CreateTemp(folder, program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, failed := part.Write(text)
+	if err := errors.Join(failed, part.Close(), os.Rename(part.Name(), filepath.Join(folder, program))); err != nil {
+		t.Fatal(err)
+	}
 	return folder
 }
 
