@@ -64,8 +64,8 @@ func (s Strata) lowest(alpha float64) float64 {
 // Evidence is what is known about a canary. A verdict that is missing counts against each decision: in Promote it is a fail
 // of the canary or a pass of the base, in RollBack the reverse.
 type Evidence struct {
-	Promote  Strata
-	RollBack Strata
+	Promote  Strata `json:"promote"`
+	RollBack Strata `json:"roll_back"`
 }
 
 // Bounds returns a confidence sequence for the canary's rate minus the base's: each of the two bounds holds at all times
