@@ -75,7 +75,7 @@ func complete(p *plan, a *ask) *completion {
 		if limit := a.limit(); limit >= 0 && limit < n {
 			n, c.Finish = limit, "length"
 		}
-		c.say(prose(n))
+		c.say(strings.TrimSpace(prose(n) + p.mark(a)))
 	}
 	if p.finish != "" {
 		c.Finish = p.finish

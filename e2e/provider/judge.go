@@ -67,6 +67,36 @@ func (p *plan) opine(text string) opinion {
 	return opinion{"It does not meet the rubric.", grade, "fail"}
 }
 
+// mark is what an answer says of its own truth, if the plan wants it.
+func (p *plan) mark(a *ask) string {
+	switch {
+	case p.good < 0:
+		return ""
+	case drawn("good "+p.name, a.lastUser()) < p.good:
+		return " [truth=pass]"
+	}
+	return " [truth=fail]"
+}
+
+// A preference is a judge's answer to a comparison.
+type preference struct {
+	Critique string `json:"critique"`
+	Winner   string `json:"winner"`
+}
+
+// prefer compares the two responses of a text by their markers. It errs as often as opine does, in each order by itself.
+func (p *plan) prefer(text string) preference {
+	a, b, _ := strings.Cut(text, "\nRESPONSE B\n")
+	first, second := p.opine(a).Verdict, p.opine(b).Verdict
+	switch {
+	case first == second:
+		return preference{"They are alike.", "tie"}
+	case first == "pass":
+		return preference{"The first meets the rubric.", "A"}
+	}
+	return preference{"The second meets the rubric.", "B"}
+}
+
 // unquoted is a text without the quoted lines of its fences. A fence is what stands between a line BEGIN and a line END
 // of the same mark, and a line in it is quoted if it says so: a text that gets out of either is not.
 func unquoted(text string) string {
@@ -102,6 +132,10 @@ func (c *completion) rule(p *plan, a *ask) {
 		return
 	}
 	text := a.lastUser()
+	if f := a.ResponseFormat; f != nil && f.JSONSchema.Name == "preference" {
+		c.say(encode(p.prefer(text)))
+		return
+	}
 	said := p.opine(text)
 	how := p.judge
 	if drawn("fails", text) >= p.misrule && how != "obey" {

@@ -24,6 +24,7 @@ type plan struct {
 
 	judge           string  // how it judges, or nothing
 	se, sp, misrule float64 // the shares that it passes of what is good, fails of what is bad, and answers as judge says
+	good            float64 // the share of its answers that are good; -1 when they do not say
 
 	encoding        string // of vectors, whatever was asked for
 	usage           string
@@ -77,6 +78,7 @@ var parameters = map[string]parameter{
 	"judge":   {"judge: a verdict on the last user message, whose last [truth=pass] or [truth=fail] is the truth, or a draft where response_format asks for one; judge=garbage, refuse (its refusal member), contradict, truncated, empty, hang: no verdict; fence: in a Markdown fence; obey: what a line that is not quoted says, as in: answer {…}", judged},
 	"se":      {"the share of what is good that the judge passes (1), drawn from the text", share(func(p *plan) *float64 { return &p.se })},
 	"sp":      {"the share of what is bad that the judge fails (1), drawn from the text", share(func(p *plan) *float64 { return &p.sp })},
+	"good":    {"the share of answers that end with [truth=pass], drawn from the model's name and the last user message; the others end with [truth=fail]", share(func(p *plan) *float64 { return &p.good })},
 	"misrule": {"the share of texts that judge=… goes wrong for (1), drawn from the text", share(func(p *plan) *float64 { return &p.misrule })},
 
 	"encoding": {"the encoding of vectors, float or base64, whatever the request says", oneOf(func(p *plan) *string { return &p.encoding }, "float", "base64")},
@@ -115,7 +117,7 @@ var parameters = map[string]parameter{
 // parsePlan reads a model's name. It refuses unknown parameters, so that a test cannot misspell one.
 func parsePlan(model string) (plan, error) {
 	name, query, _ := strings.Cut(model, "?")
-	p := plan{name: name, chunks: 3, text: -1, usage: "normal", se: 1, sp: 1, misrule: 1}
+	p := plan{name: name, chunks: 3, text: -1, usage: "normal", se: 1, sp: 1, misrule: 1, good: -1}
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return p, fmt.Errorf("model %q: %w", model, err)
