@@ -2,7 +2,6 @@ package eval
 
 import (
 	"fmt"
-	"hash/fnv"
 	"math"
 
 	"sovereign/internal/base/fault"
@@ -45,9 +44,8 @@ type Evidence struct {
 
 	Judge     *stat.Table // of the judge's valid certificate; nil without one
 	Trust     trust.Tier
-	Costs     [][2]float64 // by case: the candidate's and the baseline's, in dollars
-	Latencies []float64    // by case: the candidate's divided by the baseline's
-	Seed      string       // the run's id: the same run gives the same bounds
+	Costs     [][2]float64 // by case that both answered: the candidate's and the baseline's, in dollars
+	Latencies []float64    // by case: the candidate's divided by the baseline's; +Inf where only the baseline answered
 }
 
 // alpha returns the probability with which one bound about one candidate may err.
@@ -157,8 +155,7 @@ func (e *Evidence) pairs() int64 {
 	return e.Pairs.Both + e.Pairs.First + e.Pairs.Second + e.Pairs.Neither
 }
 
-// regression judges the true difference of pass rates. A judge sees it multiplied by Se + Sp - 1, so the threshold shrinks by
-// the lower bound of that. Each of the two bounds gets half of alpha.
+// regression judges the true difference of pass rates.
 func regression(e *Evidence, threshold, alpha float64) Check {
 	difference, _ := e.Pairs.Difference(1 - alpha)
 	c := Check{Observed: finite(difference)}
@@ -166,14 +163,10 @@ func regression(e *Evidence, threshold, alpha float64) Check {
 		c.Reason = "the judge has no valid certificate, so that nothing is known about how much of a difference it sees"
 		return c
 	}
-	youden := e.Judge.Bounds(1 - alpha/2).Youden()
-	if youden <= 0 {
+	bound, proven := e.Pairs.TrueDifferenceAbove(*e.Judge, alpha)
+	if !proven {
 		c.Reason = "the judge's certificate does not prove that it sees any difference"
 		return c
-	}
-	bound := e.Pairs.DifferenceAbove(alpha / 2)
-	if bound < 0 { // a gain that is seen is at least as large in truth
-		bound /= youden
 	}
 	c.Bound, c.Pass = finite(bound), bound > -threshold
 	c.Reason = fmt.Sprintf("the true pass rate is at most %s points lower than the baseline's, and %s are allowed",
@@ -184,9 +177,10 @@ func regression(e *Evidence, threshold, alpha float64) Check {
 func points(x float64) string { return fmt.Sprintf("%.1f", 100*max(x, 0)) }
 
 func costRatio(e *Evidence, threshold, alpha float64) Check {
-	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(e.Seed))
-	ratio, upper := stat.TotalsRatio(e.Costs, 1-alpha, hash.Sum64())
+	ratio, upper := stat.TotalsRatio(e.Costs, 1-alpha)
+	if len(e.Costs) < minCases {
+		upper = math.Inf(1)
+	}
 	return below("the total cost is", ratio, upper, threshold)
 }
 

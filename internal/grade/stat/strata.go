@@ -4,8 +4,54 @@ import "math"
 
 // A Stratum is the verdicts on both arms of a canary while its share of the traffic did not change.
 type Stratum struct {
-	Base   Arm `json:"base"`
-	Canary Arm `json:"canary"`
+	Percent int `json:"percent,omitempty"` // of the requests that the canary gets; 0 stands for an even split
+	Base    Arm `json:"base"`
+	Canary  Arm `json:"canary"`
+}
+
+// joint returns the log e-value of both arms that the canary's rate exceeds the base's by more than delta, against the
+// hypothesis that the base's rate is p and the canary's p+delta, and its derivative in p. It is convex in p.
+func (s Stratum) joint(delta, p float64) (value, slope float64) {
+	wager := &wagers[s.Percent]
+	bv, bs := s.Base.against(p, &wager.lower)
+	cv, cs := s.Canary.against(p+delta, &wager.higher)
+	return bv + cv, bs + cs
+}
+
+// ahead returns the minimum of joint over all rates p: the log e-value that the canary's rate exceeds the base's by more than
+// delta.
+func (s Stratum) ahead(delta float64) float64 {
+	const precise = 1e-12
+	slope := func(p float64) float64 {
+		_, s := s.joint(delta, p)
+		return s
+	}
+	low, high := max(0, -delta), min(1, 1-delta)
+	p := low
+	switch {
+	case slope(low) >= 0:
+	case slope(high) <= 0:
+		p = high
+	default:
+		p = root(low, high, precise, slope)
+	}
+	value, _ := s.joint(delta, p)
+	return value
+}
+
+// pooled estimates the base's rate if the canary's exceeds it by delta.
+func (s Stratum) pooled(delta float64) float64 {
+	n := max(s.Base.N+s.Canary.N, 1)
+	rate := (float64(s.Base.Passed+s.Canary.Passed) - delta*float64(s.Canary.N)) / float64(n)
+	return min(max(rate, 0, -delta), 1, 1-delta)
+}
+
+// swap returns the stratum with its arms exchanged.
+func (s Stratum) swap() Stratum {
+	if s.Percent != 0 {
+		s.Percent = 100 - s.Percent
+	}
+	return Stratum{Percent: s.Percent, Base: s.Canary, Canary: s.Base}
 }
 
 // Strata are the strata of one canary. A base rate that drifts between two shares would mislead a test on the sums of all
@@ -37,16 +83,44 @@ func (s Strata) difference() float64 {
 // ahead returns the log e-value that the canary's rate exceeds the base's by more than delta in every stratum.
 func (s Strata) ahead(delta float64) (value float64) {
 	for _, one := range s {
-		value += Ahead(one.Base, one.Canary, delta)
+		value += one.ahead(delta)
 	}
 	return value
+}
+
+// reaches are upper bounds of a stratum's ahead in the order of their cost, and then ahead itself. No bet on an arm gains more
+// than the likelihood ratio of the arm's own rate to the hypothesis.
+var reaches = []func(s Stratum, delta float64) float64{
+	func(s Stratum, delta float64) float64 {
+		p := s.pooled(delta)
+		return s.Base.likelihood(p) + s.Canary.likelihood(p+delta)
+	},
+	func(s Stratum, delta float64) float64 {
+		value, _ := s.joint(delta, s.pooled(delta))
+		return value
+	},
+	Stratum.ahead,
+}
+
+// suffices reports whether ahead is at least enough. In most calls a cheap upper bound already disproves that.
+func (s Strata) suffices(delta, enough float64) bool {
+	for _, reach := range reaches {
+		sum := 0.0
+		for _, one := range s {
+			sum += reach(one, delta)
+		}
+		if sum < enough {
+			return false
+		}
+	}
+	return true
 }
 
 // swap returns the strata with their arms exchanged.
 func (s Strata) swap() Strata {
 	swapped := make(Strata, len(s))
 	for i, one := range s {
-		swapped[i] = Stratum{Base: one.Canary, Canary: one.Base}
+		swapped[i] = one.swap()
 	}
 	return swapped
 }
@@ -74,8 +148,7 @@ func (e Evidence) Bounds(alpha float64) Interval {
 	return Interval{e.Promote.lowest(alpha), -e.RollBack.swap().lowest(alpha)}
 }
 
-// Judge returns the decision on the evidence so far, which must come from one version of the judge. It is Decide for
-// several strata.
+// Judge returns the decision on the evidence so far, which must come from one version of the judge.
 func (g Gate) Judge(e Evidence) Decision {
 	if g.Youden <= 0 {
 		return Unproven
@@ -86,9 +159,9 @@ func (g Gate) Judge(e Evidence) Decision {
 	}
 	margin, enough := g.Seen(), math.Log(1/g.Alpha)
 	switch {
-	case e.Promote.difference() > -margin && e.Promote.ahead(-margin) >= enough:
+	case e.Promote.difference() > -margin && e.Promote.suffices(-margin, enough):
 		return Promote
-	case e.RollBack.difference() < -margin && e.RollBack.swap().ahead(margin) >= enough:
+	case e.RollBack.difference() < -margin && e.RollBack.swap().suffices(margin, enough):
 		return Rollback
 	}
 	return Continue

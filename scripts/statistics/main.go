@@ -1,5 +1,6 @@
-// Command coverage measures the coverage of the intervals and the error rates of the gates of package stat, and writes
-// docs/statistics.md and its plot. Its output is deterministic. It is run by make statistics, and is not part of the product.
+// Command statistics measures the coverage of the intervals of package stat and the error rates of the gates that use them,
+// and writes docs/statistics.md and its plot. Its output is deterministic. It is run by make statistics, and is not part of
+// the product.
 package main
 
 import (
@@ -19,12 +20,12 @@ func main() {
 	folder := flag.String("docs", "docs", "the folder of the documentation")
 	flag.Parse()
 	if err := write(*folder, measure()); err != nil {
-		fmt.Fprintln(os.Stderr, "coverage:", err)
+		fmt.Fprintln(os.Stderr, "statistics:", err)
 		os.Exit(1)
 	}
 }
 
-func write(folder string, grids []*grid) error {
+func write(folder string, grids grids) error {
 	text, err := report(grids)
 	if err != nil {
 		return err
