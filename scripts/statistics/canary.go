@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -10,6 +11,7 @@ import (
 // The sizes of the simulations of canaries.
 const (
 	canaryRuns = 4000
+	equalRuns  = 2000
 	margin     = 0.05
 	labels     = 100 // of each class, in a judge's calibration
 	phases     = 24  // of a run: within one, nothing drifts
@@ -28,7 +30,7 @@ type world struct {
 type scenario struct {
 	name     string
 	from, to float64 // what is added to both rates at the beginning and at the end; it changes steadily
-	ramp     bool    // in the first third the canary gets 5 %, and both rates are lower by 0.1: a change begins a stratum
+	ramp     bool    // in the first third the canary gets 5 %, and both rates are lower by 0.1
 	errors   [2]bool // half of the arm's bad answers are errors: of the base, of the canary
 	lost     float64 // of bad answers and of no others, the share without a verdict
 }
@@ -44,8 +46,8 @@ var scenarios = []scenario{
 	{name: "all of it", from: -0.1, ramp: true, errors: [2]bool{true, true}, lost: 0.2},
 }
 
-// requests is how many requests a run has: 4,000 with an even split, and more with a smaller canary.
-func (w *world) requests() int { return 4000 + 100*(50-w.percent) }
+// requests is how many requests a run has: 3,000 with an even split, and 6,000 at 10 %.
+func (w *world) requests() int { return 3000 + 75*(50-w.percent) }
 
 // odds are the cumulative probabilities of a request's results.
 type odds struct{ passed, rejected, errored float64 }
@@ -118,48 +120,78 @@ func binomial(r *rand.Rand, n int64, p float64) (x int64) {
 	return x
 }
 
-// A decided run is its decision, and the verdicts by then.
-type decided struct {
-	decision         stat.Decision
-	canary, requests int
+// A run is a canary that a gate judges.
+type run struct {
+	random   *rand.Rand
+	phases   *[phases]phase
+	gate     stat.Gate
+	requests int
+	evidence stat.Evidence
+	seen     [2]int64 // requests to the base and to the canary
 }
 
-// run asks the gate of a judge that is calibrated anew.
-func (w *world) run(r *rand.Rand, all *[phases]phase, labels int64, requests int, past bool) decided {
-	return ask(r, all, stat.NewGate(calibrated(r, w.judge, labels), margin, minimum), requests, past)
+// add counts the next request of a phase.
+func (r *run) add(p *phase) stat.Sample {
+	s := stat.Sample{Stratum: p.stratum, Percent: p.percent, Canary: r.random.Float64()*100 < float64(p.percent)}
+	arm := 0
+	if s.Canary {
+		arm = 1
+	}
+	r.seen[arm]++
+	s.Result, s.Uniform = p.arms[arm].draw(r.random)
+	r.evidence.Add(s, r.gate.FalsePass)
+	return s
 }
 
-// ask asks a gate after every request until it decides. With past it goes on after a decision to roll back, as a person does
-// that does not follow it.
-func ask(r *rand.Rand, all *[phases]phase, gate stat.Gate, requests int, past bool) (d decided) {
-	var evidence stat.Evidence
-	for i := range requests {
-		p := &all[i*phases/requests]
-		canary := r.Float64()*100 < float64(p.percent)
-		arm := 0
-		if canary {
-			arm = 1
-			d.canary++
-		}
-		result, uniform := p.arms[arm].draw(r)
-		evidence.Add(stat.Sample{
-			Stratum: p.stratum, Percent: p.percent, Canary: canary, Result: result, Uniform: uniform,
-		}, gate.FalsePass)
-		d.requests++
-		if d.decision = gate.Judge(evidence); d.decision == stat.Promote || d.decision == stat.Rollback && !past {
+// decision asks the gate after every request until it decides.
+func (r *run) decision() stat.Decision {
+	for i := range r.requests {
+		r.add(&r.phases[i*phases/r.requests])
+		if d := r.gate.Judge(r.evidence); d == stat.Promote || d == stat.Rollback {
 			return d
 		}
 	}
-	return d
+	return stat.Continue
 }
 
-// share returns how many of the runs end with a decision: the 99 % upper bound of the probability.
+// ever reports whether a gate that is asked after every request ever makes a decision, also after it has made the
+// other. It skips questions whose answer is known: a sample that counts against a decision does not bring it about.
+func (r *run) ever(wanted stat.Decision) bool {
+	for i := range r.requests {
+		s := r.add(&r.phases[i*phases/r.requests])
+		good := s.Canary == (s.Result == stat.Passed) // a pass of the canary, or no pass of the base
+		if good != (wanted == stat.Promote) && min(r.seen[0], r.seen[1]) > minimum {
+			continue
+		}
+		if r.gate.Judge(r.only(wanted)) == wanted {
+			return true
+		}
+	}
+	return false
+}
+
+// only returns the evidence without any for the other decision.
+func (r *run) only(wanted stat.Decision) stat.Evidence {
+	if wanted == stat.Promote {
+		return stat.Evidence{Promote: r.evidence.Promote}
+	}
+	hopeless := stat.Stratum{Base: stat.Arm{N: r.seen[0], Passed: r.seen[0]}, Canary: stat.Arm{N: r.seen[1]}}
+	return stat.Evidence{Promote: stat.Strata{hopeless}, RollBack: r.evidence.RollBack}
+}
+
+// run begins a run with a judge that is calibrated anew.
+func (w *world) run(random *rand.Rand, all *[phases]phase, labels int64, requests int) *run {
+	gate := stat.NewGate(calibrated(random, w.judge, labels), margin, minimum)
+	return &run{random: random, phases: all, gate: gate, requests: requests}
+}
+
+// share returns how often a wrong decision is ever made: the 99 % upper bound of its probability.
 func (w *world) share(runs int, wrong stat.Decision, stream uint64) float64 {
-	r := rand.New(rand.NewPCG(seed, stream))
+	random := rand.New(rand.NewPCG(seed, stream))
 	all := w.phases()
 	var count int64
 	for range runs {
-		if w.run(r, &all, labels, w.requests(), wrong == stat.Promote).decision == wrong {
+		if w.run(random, &all, labels, w.requests()).ever(wrong) {
 			count++
 		}
 	}
@@ -187,7 +219,8 @@ func worlds(bases, differences []float64) (all []world) {
 }
 
 func (w *world) at() []float64 {
-	return []float64{w.base, w.base - w.worse, float64(w.percent), w.judge[0], w.judge[1]}
+	canary := math.Round((w.base-w.worse)*1e4) / 1e4
+	return []float64{w.base, canary, float64(w.percent), w.judge[0], w.judge[1]}
 }
 
 // wrongly fills a table with how often a wrong decision is reached, in each world and scenario.
@@ -203,9 +236,13 @@ func wrongly(g *grid, rows []world, wrong stat.Decision, runs int) {
 	}
 }
 
-// bad are canaries that are worse by the margin, and one that is worse by twice that.
+// bad are canaries that are worse by the margin, and a few that are worse by twice that.
 func bad() []world {
-	return append(worlds(canaryBases, []float64{margin}), worlds([]float64{.9}, []float64{2 * margin})...)
+	all := worlds(canaryBases, []float64{margin})
+	for _, percent := range percents {
+		all = append(all, world{base: .9, worse: 2 * margin, percent: percent, judge: canaryJudges[1]})
+	}
+	return all
 }
 
 // equal are canaries that are as good as the base.
@@ -213,7 +250,7 @@ func equal() []world { return worlds(canaryBases, []float64{0}) }
 
 // The runs of which sizes are reported.
 const (
-	powerRuns     = 400
+	powerRuns     = 200
 	powerLabels   = 200
 	powerRequests = 40_000
 )
@@ -230,8 +267,9 @@ func powers() (all []power) {
 		percent     int
 		want        stat.Decision
 	}{
-		{.9, 0, 50, stat.Promote}, {.9, 0, 10, stat.Promote}, {.9, 0, 5, stat.Promote}, {.97, 0, 10, stat.Promote},
-		{.9, -.03, 10, stat.Promote}, {.9, .1, 10, stat.Rollback}, {.9, .2, 10, stat.Rollback}, {.9, .2, 50, stat.Rollback},
+		{.9, 0, 50, stat.Promote}, {.9, 0, 10, stat.Promote}, {.9, 0, 5, stat.Promote},
+		{.97, 0, 10, stat.Promote}, {.9, -.03, 10, stat.Promote},
+		{.9, .1, 10, stat.Rollback}, {.9, .2, 10, stat.Rollback}, {.9, .2, 50, stat.Rollback},
 	} {
 		for _, judge := range [][2]float64{{1, 1}, {.95, .95}, {.9, .9}} {
 			all = append(all, power{world{base: c.base, worse: c.worse, percent: c.percent, judge: judge}, c.want})
@@ -240,15 +278,16 @@ func powers() (all []power) {
 	return all
 }
 
-// sizes returns the share of runs that reach the wanted decision, in percent, and the median verdicts by then on the canary
-// and in all.
+// sizes returns the share of runs that reach the wanted decision, in percent, and the median verdicts by then on the
+// canary and in all.
 func (p *power) sizes(stream uint64) []float64 {
 	r := rand.New(rand.NewPCG(seed, stream))
 	all := p.phases()
-	var canary, requests []int
+	var canary, requests []int64
 	for range powerRuns {
-		if d := p.run(r, &all, powerLabels, powerRequests, false); d.decision == p.want {
-			canary, requests = append(canary, d.canary), append(requests, d.requests)
+		one := p.run(r, &all, powerLabels, powerRequests)
+		if one.decision() == p.want {
+			canary, requests = append(canary, one.seen[1]), append(requests, one.seen[0]+one.seen[1])
 		}
 	}
 	if len(canary) == 0 {
@@ -256,7 +295,8 @@ func (p *power) sizes(stream uint64) []float64 {
 	}
 	slices.Sort(canary)
 	slices.Sort(requests)
-	return []float64{100 * float64(len(canary)) / powerRuns, float64(canary[len(canary)/2]), float64(requests[len(requests)/2])}
+	middle := len(canary) / 2
+	return []float64{100 * float64(len(canary)) / powerRuns, float64(canary[middle]), float64(requests[middle])}
 }
 
 func measurePower(g *grid) {

@@ -102,13 +102,13 @@ func (g *grid) String() string {
 	return out.String()
 }
 
-// parse reads the rows of g from a page.
+// parse reads the rows of g from a page. There are none if the page does not have the table.
 func (g *grid) parse(page string) error {
 	_, rest, ok := strings.Cut(page, g.head())
-	if !ok {
-		return fmt.Errorf("there is no table %s", g.head())
-	}
 	g.rows = nil
+	if !ok {
+		return nil
+	}
 	for _, line := range strings.Split(rest, "\n")[1:] {
 		if !strings.HasPrefix(line, "|") {
 			break

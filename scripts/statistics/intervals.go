@@ -28,7 +28,8 @@ func comparisons(n int64, win, tie float64, f func(c comparison)) {
 			wins[differ] = certain(differ, win/(1-tie))
 		}
 		for _, won := range wins[differ] {
-			f(comparison{stat.Outcomes{Wins: won.x, Losses: differ - won.x, Ties: ties.x}, ties.probability * won.probability})
+			o := stat.Outcomes{Wins: won.x, Losses: differ - won.x, Ties: ties.x}
+			f(comparison{o, ties.probability * won.probability})
 		}
 	}
 }
@@ -44,8 +45,8 @@ func certain(n int64, p float64) []outcome {
 	return outcomes(n, p)
 }
 
-// winRow returns the least coverage over all win rates, with this share of ties: of the gate's bound at each level, of the
-// exact bound of a proportion with half of the ties as wins at the first level, and of the interval that is shown.
+// winRow returns the least coverage over all win rates, with this share of ties: of the gate's bound at each level, of
+// the exact bound of a proportion with half of the ties as wins at the first level, and of the interval that is shown.
 func winRow(n int64, tie float64) []float64 {
 	type bounds struct {
 		gate  [3]float64
@@ -94,8 +95,8 @@ var (
 	correlated  = []float64{0, .3, .6}
 )
 
-// pairedRow returns the coverage of the paired difference's interval, by correlation. A correlation that the rates do not
-// allow is the highest that they do.
+// pairedRow returns the coverage of the paired difference's interval, by correlation. A correlation that the rates do
+// not allow is the highest that they do.
 func pairedRow(n int64, rates [2]float64) (out []float64) {
 	first, second := rates[0], rates[1]
 	for _, correlation := range correlated {

@@ -3,10 +3,15 @@ package main
 import (
 	"fmt"
 	"math"
+	"os"
+	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"sovereign/internal/grade/stat"
 )
@@ -69,10 +74,17 @@ func blank() grids {
 		kappas: {at: []string{"se", "sp", "passing", "kappa"}, figures: append(append(ours, walds...), "ours overstates")},
 		few:    judged("200"),
 		many:   judged("1000"),
-		looks:  {at: []string{"base", "canary", "r", "canary's share"}, figures: []string{"promoted", "rolled back", "promoted by a peeked z-test"}, kind: errors},
-		holds:  {at: []string{"c", "only the reward passes", "only the anchor passes"}, figures: []string{"held"}, kind: errors},
+		looks: {
+			at:      []string{"base", "canary", "r", "canary's share"},
+			figures: []string{"promoted", "rolled back", "promoted by a peeked z-test"}, kind: errors,
+		},
+		holds: {
+			at:      []string{"c", "only the reward passes", "only the anchor passes"},
+			figures: []string{"held"}, kind: errors,
+		},
 		wins: {at: []string{"cases", "ties"}, figures: []string{
-			"gate's bound, 5 %", "gate's bound, 1.25 %", "gate's bound, 0.3125 %", "half of the ties won, 5 %", "shown interval, 95 %",
+			"gate's bound, 5 %", "gate's bound, 1.25 %", "gate's bound, 0.3125 %",
+			"half of the ties won, 5 %", "shown interval, 95 %",
 		}},
 		paired: {at: []string{"cases", "first", "second"}, figures: headed("correlation ", correlated)},
 	}
@@ -90,22 +102,22 @@ func blankCanaries(all grids) {
 	world := func(question string) []string { return []string{"base", question, "percent", "se", "sp"} }
 	all[promoted] = &grid{at: world("canary, promoted"), figures: names, kind: errors}
 	all[rolledBack] = &grid{at: world("canary, rolled back"), figures: names, kind: errors}
-	all[verdicts] = &grid{at: world("canary, decided"), figures: []string{"% decided", "verdicts on the canary", "requests"}, kind: counts}
+	decided := []string{"% decided", "verdicts on the canary", "requests"}
+	all[verdicts] = &grid{at: world("canary, decided"), figures: decided, kind: counts}
 }
 
 // blankGates adds the grids about evals.
 func blankGates(all grids) {
-	gate := func(at ...string) *grid {
-		return &grid{at: at, figures: []string{"1 candidate", "4 candidates", "16 candidates"}, kind: errors}
-	}
+	candidates := []string{"1 candidate", "4 candidates", "16 candidates"}
+	gate := func(at ...string) *grid { return &grid{at: at, figures: candidates, kind: errors} }
+	cases := func(at ...string) *grid { return &grid{at: at, figures: candidates, kind: counts} }
 	all[winGate] = gate("cases", "win rate", "ties", "lost")
 	all[passGate] = gate("cases", "pass rate", "se", "sp", "lost")
 	all[regressGate] = gate("cases", "baseline", "candidate", "se", "sp", "lost")
 	all[costGate] = gate("cases", "spread of costs")
 	all[latencyGate] = gate("cases", "spread of latencies")
-	fields := []string{"1 candidate", "4 candidates", "16 candidates"}
-	all[winCases] = &grid{at: []string{"true win rate", "ties, cases to prove above 0.5"}, figures: fields, kind: counts}
-	all[gradeCases] = &grid{at: []string{"baseline", "candidate", "r", "se", "sp, cases to prove"}, figures: fields, kind: counts}
+	all[winCases] = cases("true win rate", "ties, cases to prove above 0.5")
+	all[gradeCases] = cases("baseline", "candidate", "r", "se", "sp, cases to prove")
 }
 
 func headed(prefix string, values []float64) []string {
@@ -116,35 +128,62 @@ func headed(prefix string, values []float64) []string {
 	return out
 }
 
-// measure fills all grids.
-func measure() grids {
+// steps fill the grids.
+var steps = []struct {
+	fills   []string
+	measure func(all grids)
+}{
+	{[]string{shares, edges}, func(all grids) { measureShares(all[shares], all[edges]) }},
+	{[]string{kappas}, func(all grids) { measureKappa(all[kappas]) }},
+	{[]string{few}, func(all grids) { measureCorrected(all[few], 200) }},
+	{[]string{many}, func(all grids) { measureCorrected(all[many], 1000) }},
+	{[]string{wins, paired}, func(all grids) { measureComparisons(all[wins], all[paired]) }},
+	{[]string{promoted}, func(all grids) { wrongly(all[promoted], bad(), stat.Promote, canaryRuns) }},
+	{[]string{rolledBack}, func(all grids) { wrongly(all[rolledBack], equal(), stat.Rollback, equalRuns) }},
+	{[]string{verdicts}, func(all grids) { measurePower(all[verdicts]) }},
+	{[]string{looks, holds}, func(all grids) { measureLooks(all[looks], all[holds]) }},
+	{[]string{winGate}, func(all grids) { gated(all[winGate], winners, exactRuns) }},
+	{[]string{passGate}, func(all grids) { gated(all[passGate], pupils(false), evalRuns) }},
+	{[]string{regressGate}, func(all grids) { gated(all[regressGate], pupils(true), evalRuns) }},
+	{[]string{costGate}, func(all grids) { gated(all[costGate], spenders(false), evalRuns) }},
+	{[]string{latencyGate}, func(all grids) { gated(all[latencyGate], spenders(true), exactRuns) }},
+	{[]string{winCases, gradeCases}, func(all grids) { plan(all[winCases], all[gradeCases]) }},
+}
+
+// measure fills all grids. Those whose names do not match are taken from the page as it is.
+func measure(match *regexp.Regexp, page string) (grids, error) {
 	all := blank()
+	for _, step := range steps {
+		if slices.ContainsFunc(step.fills, match.MatchString) {
+			start := time.Now()
+			step.measure(all)
+			took := time.Since(start).Round(time.Millisecond)
+			fmt.Fprintf(os.Stderr, "%s: %v\n", strings.Join(step.fills, ", "), took)
+			continue
+		}
+		for _, name := range step.fills {
+			if err := all[name].parse(page); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+func measureShares(shares, edges *grid) {
 	for _, n := range sizes {
-		all[shares].add([]float64{float64(n)}, shareRow(n))
+		shares.add([]float64{float64(n)}, shareRow(n))
 	}
 	for _, e := range narrow {
-		all[edges].add([]float64{float64(e.n), e.p}, edgeRow(e.n, e.p))
+		edges.add([]float64{float64(e.n), e.p}, edgeRow(e.n, e.p))
 	}
-	measureKappa(all[kappas])
-	measureCorrected(all[few], 200)
-	measureCorrected(all[many], 1000)
-	for i := range canaries {
-		all[looks].add(canaries[i].at(), canaries[i].figures())
-	}
-	for _, h := range runs {
-		all[holds].add([]float64{h.gap, h.plus, h.minus}, []float64{h.held()})
-	}
-	measureComparisons(all[wins], all[paired])
-	wrongly(all[promoted], bad(), stat.Promote, canaryRuns)
-	wrongly(all[rolledBack], equal(), stat.Rollback, canaryRuns)
-	measurePower(all[verdicts])
-	gated(all[winGate], winners, evalRuns)
-	gated(all[passGate], pupils(false), evalRuns)
-	gated(all[regressGate], pupils(true), evalRuns)
-	gated(all[costGate], spenders(false), evalRuns)
-	gated(all[latencyGate], spenders(true), evalRuns)
-	plan(all[winCases], all[gradeCases])
-	return all
+}
+
+func measureLooks(looks, holds *grid) {
+	looks.filled(len(canaries), func(i int) (at, figures []float64) { return canaries[i].at(), canaries[i].figures() })
+	holds.filled(len(runs), func(i int) (at, figures []float64) {
+		return []float64{runs[i].gap, runs[i].plus, runs[i].minus}, []float64{runs[i].held()}
+	})
 }
 
 // parallel calls f with 0 to n-1, on all processors.

@@ -43,9 +43,11 @@ func report(all grids) (string, error) {
 
 // values are the sizes of the simulations, for the page.
 var values = map[string]any{
-	"picture": picture, "repeats": repeats, "requests": requests, "checks": checks, "sampled": sampled, "minimum": minimum,
-	"seed": seed, "canary runs": thousands(canaryRuns), "eval runs": thousands(evalRuns),
-	"labels": labels, "power labels": powerLabels, "power requests": thousands(powerRequests), "power runs": powerRuns,
+	"picture": picture, "seed": seed,
+	"repeats": repeats, "requests": requests, "checks": checks, "sampled": sampled, "minimum": minimum,
+	"canary runs": thousands(canaryRuns), "equal runs": thousands(equalRuns), "labels": labels,
+	"eval runs": thousands(evalRuns), "exact runs": thousands(exactRuns),
+	"power labels": powerLabels, "power requests": thousands(powerRequests), "power runs": powerRuns,
 }
 
 // thousands writes a number with a comma before its last three digits.

@@ -125,30 +125,37 @@ func winRate(e *Evidence, threshold, alpha float64) Check {
 	}
 }
 
-// passRate judges the true pass rate where the judge's certificate allows to correct for its errors, and otherwise the rate
-// as the judge sees it.
+// passRate judges the true pass rate if the judge has a valid certificate, and otherwise the rate as the judge sees it.
 func passRate(e *Evidence, threshold, alpha float64) Check {
 	n, passes := e.pairs(), e.Pairs.Both+e.Pairs.First
 	rate, bound, of := float64(passes)/float64(n), stat.LowerBound(passes, n, 1-alpha), "as the judge sees it"
 	if e.Judge != nil {
-		if correction, refused := stat.Correctable(*e.Judge, 1-2*alpha); refused == "" {
-			corrected, interval, refused := correction.RoganGladen(passes, n)
-			if refused == stat.Contradicted {
-				return Check{
-					Observed: finite(rate),
-					Reason:   "the verdicts contradict the judge's certificate, so that they prove nothing",
-				}
-			}
-			if refused == "" {
-				rate, bound, of = corrected, interval[0], "corrected for the judge's errors"
-			}
+		var refused stat.Refusal
+		bound, refused = e.Judge.PassRateAbove(passes, n, alpha)
+		if refused == stat.Contradicted {
+			return Check{Reason: "the verdicts contradict the judge's certificate, so that they prove nothing"}
 		}
+		rate, of = corrected(*e.Judge, passes, n), "corrected for the judge's errors"
 	}
 	return Check{
 		Observed: finite(rate), Bound: finite(bound), Pass: bound >= threshold,
 		Reason: fmt.Sprintf("%d of %d answers pass: the pass rate, %s, is at least %s, and %s is asked for", passes, n, of,
 			percent(bound), percent(threshold)),
 	}
+}
+
+// corrected estimates the true pass rate. It is NaN where the certificate does not allow that.
+func corrected(judge stat.Table, passes, n int64) float64 {
+	const shown = 0.95
+	correction, refused := stat.Correctable(judge, shown)
+	if refused != "" {
+		return math.NaN()
+	}
+	rate, _, refused := correction.RoganGladen(passes, n)
+	if refused != "" {
+		return math.NaN()
+	}
+	return rate
 }
 
 func (e *Evidence) pairs() int64 {

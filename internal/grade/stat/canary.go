@@ -30,10 +30,10 @@ func bets(scale float64) (bets [12]bet) {
 // A wager is the bets on a lower rate of the base and on a higher rate of the canary.
 type wager struct{ lower, higher [12]bet }
 
-// wagers are the wagers by the canary's percent of the requests. The bets on the larger arm are smaller, in proportion: it
-// is known better, and large bets on it would lose more than those on the small arm can gain. A canary with 5 % of the
-// requests that is as good as the base would otherwise never be promoted. The percent is known before any verdict, so that
-// any scale is valid. 0 stands for an even split.
+// wagers are the wagers by the canary's percent of the requests. The bets on the larger arm are smaller, in proportion:
+// it is known better, and large bets on it would lose more than those on the small arm can gain. A canary with 5 % of
+// the requests that is as good as the base would otherwise never be promoted. The percent is known before any verdict,
+// so that any scale is valid. 0 stands for an even split.
 var wagers = func() (all [101]wager) {
 	for percent := range all {
 		share := float64(percent) / 100
@@ -45,8 +45,8 @@ var wagers = func() (all [101]wager) {
 	return all
 }()
 
-// against returns the logarithm of an arm's mixture e-process against the rate p, and its derivative in p (Waudby-Smith and
-// Ramdas 2023).
+// against returns the logarithm of an arm's mixture e-process against the rate p, and its derivative in p (Waudby-Smith
+// and Ramdas 2023).
 func (a Arm) against(p float64, bets *[12]bet) (value, slope float64) {
 	var terms, slopes [len(bets)]float64
 	highest := math.Inf(-1)
@@ -80,9 +80,9 @@ func ratio(seen, expected float64) float64 {
 }
 
 // Ahead returns the log e-value that b's rate exceeds a's by more than delta, where both get as many requests. When the
-// difference is delta or less, the value ever reaches ln(1/alpha) with probability at most alpha, however often it is tested
-// (Ville 1939; Howard et al. 2021). It is the gate's G+ of b over a at delta, and its G- of a over b at -delta. It decreases
-// with delta.
+// difference is delta or less, the value ever reaches ln(1/alpha) with probability at most alpha, however often it is
+// tested (Ville 1939; Howard et al. 2021). It is the gate's G+ of b over a at delta, and its G- of a over b at -delta.
+// It decreases with delta.
 func Ahead(a, b Arm, delta float64) float64 { return Stratum{Base: a, Canary: b}.ahead(delta) }
 
 // A Decision is a gate's decision about a canary.
@@ -96,8 +96,8 @@ const (
 	Unproven Decision = "no_verdict" // the judge's certificate does not prove that it sees any difference
 )
 
-// A Gate decides about a canary. It may be asked after every request: a canary whose rate is worse by Margin or more is ever
-// promoted with probability at most Alpha, if Youden and FalsePass are true bounds.
+// A Gate decides about a canary. It may be asked after every request: a canary whose rate is worse by Margin or more is
+// ever promoted with probability at most Alpha, if Youden and FalsePass are true bounds.
 type Gate struct {
 	Margin    float64 // the smallest decrease of the true pass rate that is not accepted
 	Alpha     float64
@@ -106,8 +106,9 @@ type Gate struct {
 	FalsePass float64 // the upper bound of 1 - Sp, for Evidence.Add
 }
 
-// NewGate returns the gate of a judge with this calibration. Its e-process errs with a probability of 4 %, and the bounds of
-// the judge with 1 %: a canary that is truly worse by margin or more is ever promoted with probability at most 5 %.
+// NewGate returns the gate of a judge with this calibration. Its e-process errs with a probability of 4 %, and the
+// bounds of the judge with 1 %: a canary that is truly worse by margin or more is ever promoted with probability at
+// most 5 %.
 func NewGate(calibration Table, margin float64, minimum int64) Gate {
 	const alpha = 0.05
 	judge := calibration.Bounds(1 - alpha*forJudge)

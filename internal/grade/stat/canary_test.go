@@ -23,7 +23,9 @@ func verdicts(base, canary stat.Arm) stat.Evidence {
 	return stat.Evidence{Promote: one, RollBack: one}
 }
 
-func differenceBounds(a, b stat.Arm, alpha float64) stat.Interval { return verdicts(a, b).Bounds(alpha) }
+func differenceBounds(a, b stat.Arm, alpha float64) stat.Interval {
+	return verdicts(a, b).Bounds(alpha)
+}
 
 func arms(t *rapid.T, name string) stat.Arm {
 	n := rapid.Int64Range(0, 3000).Draw(t, name+" n")

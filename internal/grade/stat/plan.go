@@ -14,8 +14,8 @@ type Plan struct {
 // Compared plans a comparison with this true win rate and share of ties.
 func Compared(rate, ties float64) Plan { return Plan{2*rate - 1, 1 - ties} }
 
-// Graded plans a comparison of two systems whose answers a judge passes at these rates. It takes the answers to a case as
-// independent, which is careful: those of systems that are alike differ less.
+// Graded plans a comparison of two systems whose answers a judge passes at these rates. It takes the answers to a case
+// as independent, which is careful: those of systems that are alike differ less.
 func Graded(candidate, baseline float64) Plan {
 	return Plan{candidate - baseline, candidate*(1-baseline) + baseline*(1-candidate)}
 }
@@ -38,8 +38,8 @@ func (p Plan) Power(n int64, threshold, alpha float64) float64 {
 	return math.Erfc((needed-p.Difference)/deviation/math.Sqrt2) / 2
 }
 
-// CasesNeeded returns about how many cases a comparison needs, so that DifferenceAbove(alpha) is at least threshold with this
-// power. It is 0 if a million do not suffice.
+// CasesNeeded returns about how many cases a comparison needs, so that DifferenceAbove(alpha) is at least threshold
+// with this power. It is 0 if a million do not suffice.
 func (p Plan) CasesNeeded(power, threshold, alpha float64) int64 {
 	const least, most = 1, 1_000_000
 	suffice := func(n int64) bool { return p.Power(n, threshold, alpha) >= power }
@@ -53,9 +53,9 @@ func (p Plan) CasesNeeded(power, threshold, alpha float64) int64 {
 	return low + int64(sort.Search(int(high-low), func(i int) bool { return suffice(low + int64(i)) }))
 }
 
-// CasesToGrade returns about how many cases a judge with this calibration needs to prove that a candidate's true pass rate is
-// lower than the baseline's by less than allowed, by TrueDifferenceAbove(alpha), with this power. It is 0 if the judge cannot
-// prove anything, or a million cases do not suffice.
+// CasesToGrade returns about how many cases a judge with this calibration needs to prove that a candidate's true pass
+// rate is lower than the baseline's by less than allowed, by TrueDifferenceAbove(alpha), with this power. It is 0 if
+// the judge cannot prove anything, or a million cases do not suffice.
 func CasesToGrade(candidate, baseline, allowed float64, judge Table, power, alpha float64) int64 {
 	youden := judge.Bounds(1 - alpha*forJudge).Youden()
 	if youden <= 0 {

@@ -8,9 +8,10 @@ import (
 	"gonum.org/v1/gonum/mathext"
 )
 
-// MedianBelow returns an upper bound of the median of the distribution that the values were drawn from: an order statistic,
-// by inversion of the sign test. It is at least the median with probability at least confidence, for every distribution. It
-// is +Inf when there are too few values for that confidence. A value that is not a number counts as +Inf.
+// MedianBelow returns an upper bound of the median of the distribution that the values were drawn from: an order
+// statistic, by inversion of the sign test. It is at least the median with probability at least confidence, for every
+// distribution. It is +Inf when there are too few values for that confidence. A value that is not a number counts as
+// +Inf.
 func MedianBelow(values []float64, confidence float64) float64 {
 	sorted := ascending(values)
 	n := len(sorted)
@@ -23,8 +24,8 @@ func MedianBelow(values []float64, confidence float64) float64 {
 	return sorted[rank]
 }
 
-// Median returns the middle value, or the mean of the two middle ones. It is NaN without values. A value that is not a number
-// counts as +Inf.
+// Median returns the middle value, or the mean of the two middle ones. It is NaN without values. A value that is not a
+// number counts as +Inf.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -52,11 +53,12 @@ func ascending(values []float64) []float64 {
 // forSkewness is the share of alpha that TotalsRatio leaves for distributions that are not normal.
 const forSkewness = 0.5
 
-// TotalsRatio returns the sum of the first values of the cases divided by the sum of the second, with an upper bound of the
-// ratio of their expectations (Fieller 1954, with the quantile of Student's t). It is approximate: no bound holds for every
-// distribution. So it spends half of the error that confidence allows, and docs/statistics.md reports its measured coverage;
-// the percentile of a bootstrap misses up to three times as often as it says. Both are +Inf when the second sum is 0 and the
-// first is not, and NaN when both are 0. The bound is +Inf where the cases do not bound the ratio, and with fewer than two.
+// TotalsRatio returns the sum of the first values of the cases divided by the sum of the second, with an upper bound of
+// the ratio of their expectations (Fieller 1954, with the quantile of Student's t). It is approximate: no bound holds
+// for every distribution. So it spends half of the error that confidence allows, and docs/statistics.md reports its
+// measured coverage; the percentile of a bootstrap misses up to three times as often as it says. Both are +Inf when the
+// second sum is 0 and the first is not, and NaN when both are 0. The bound is +Inf where the cases do not bound the
+// ratio, and with fewer than two.
 func TotalsRatio(cases [][2]float64, confidence float64) (ratio, upper float64) {
 	n := float64(len(cases))
 	var mean [2]float64

@@ -47,9 +47,8 @@ func TestTheBoundOfAMedianCoversIt(t *testing.T) {
 }
 
 func TestTheBoundOfAMedianTakesWhatIsNoNumberAsTheWorst(t *testing.T) {
-	values := []float64{1, 2, 3, 4, 5, 6, 7, math.NaN()}
-	if got, want := stat.MedianBelow(values, 0.95), stat.MedianBelow([]float64{1, 2, 3, 4, 5, 6, 7, math.Inf(1)}, 0.95); got != want || got != 7 {
-		t.Errorf("%v, want %v", got, want)
+	if got := stat.MedianBelow([]float64{1, 2, math.NaN(), 3, 4, 5, 6, 7}, 0.95); got != 7 {
+		t.Errorf("the median is at most %v, want 7", got)
 	}
 	if got := stat.Median([]float64{math.NaN(), 1, 2}); got != 2 {
 		t.Errorf("the median is %v", got)
@@ -62,8 +61,8 @@ func TestTheBoundOfAMedianTakesWhatIsNoNumberAsTheWorst(t *testing.T) {
 	}
 }
 
-// With a constant second value Fieller's bound is that of a mean by Student's t, whose 97.5 % quantile is 2.7764 with four
-// degrees of freedom.
+// With a constant second value Fieller's bound is that of a mean by Student's t, whose 97.5 % quantile is 2.7764 with
+// four degrees of freedom.
 func TestTheBoundOfARatioIsThatOfAMeanIfOneSideIsConstant(t *testing.T) {
 	cases := [][2]float64{{1, 2}, {3, 2}, {5, 2}, {2, 2}, {9, 2}}
 	ratio, upper := stat.TotalsRatio(cases, 0.95)
@@ -93,8 +92,8 @@ func TestRatiosOfTotalsAreDefinedAtTheirEdges(t *testing.T) {
 	}
 }
 
-// Neither the order of the cases nor the unit of a cost matters, and more confidence or a dearer candidate never lowers the
-// bound.
+// Neither the order of the cases nor the unit of a cost matters, and more confidence or a dearer candidate never lowers
+// the bound.
 func TestTheBoundOfARatioScalesAndGrows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cost := rapid.Float64Range(0.001, 100)

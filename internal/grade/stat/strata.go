@@ -18,8 +18,8 @@ func (s Stratum) joint(delta, p float64) (value, slope float64) {
 	return bv + cv, bs + cs
 }
 
-// ahead returns the minimum of joint over all rates p: the log e-value that the canary's rate exceeds the base's by more than
-// delta.
+// ahead returns the minimum of joint over all rates p: the log e-value that the canary's rate exceeds the base's by
+// more than delta.
 func (s Stratum) ahead(delta float64) float64 {
 	const precise = 1e-12
 	slope := func(p float64) float64 {
@@ -54,8 +54,8 @@ func (s Stratum) swap() Stratum {
 	return Stratum{Percent: s.Percent, Base: s.Canary, Canary: s.Base}
 }
 
-// Strata are the strata of one canary. A base rate that drifts between two shares would mislead a test on the sums of all
-// strata, so the evidence is computed within each and added: the product of their e-values is an e-value.
+// Strata are the strata of one canary. A base rate that drifts between two shares would mislead a test on the sums of
+// all strata, so the evidence is computed within each and added: the product of their e-values is an e-value.
 type Strata []Stratum
 
 // Sum returns the arms over all strata.
@@ -67,8 +67,8 @@ func (s Strata) Sum() (base, canary Arm) {
 	return base, canary
 }
 
-// difference returns the canary's rate minus the base's, averaged over strata with the weight of their smaller arm. It is
-// NaN when no stratum has verdicts on both arms.
+// difference returns the canary's rate minus the base's, averaged over strata with the weight of their smaller arm. It
+// is NaN when no stratum has verdicts on both arms.
 func (s Strata) difference() float64 {
 	sum, weights := 0.0, 0.0
 	for _, one := range s {
@@ -88,8 +88,8 @@ func (s Strata) ahead(delta float64) (value float64) {
 	return value
 }
 
-// reaches are upper bounds of a stratum's ahead in the order of their cost, and then ahead itself. No bet on an arm gains more
-// than the likelihood ratio of the arm's own rate to the hypothesis.
+// reaches are upper bounds of a stratum's ahead in the order of their cost, and then ahead itself. No bet on an arm
+// gains more than the likelihood ratio of the arm's own rate to the hypothesis.
 var reaches = []func(s Stratum, delta float64) float64{
 	func(s Stratum, delta float64) float64 {
 		p := s.pooled(delta)
@@ -135,15 +135,15 @@ func (s Strata) lowest(alpha float64) float64 {
 	return max(-1, root(-1, 1, precise, excess)-precise)
 }
 
-// Evidence is what is known about a canary. A verdict that is missing counts against each decision: in Promote it is a fail
-// of the canary or a pass of the base, in RollBack the reverse.
+// Evidence is what is known about a canary. A verdict that is missing counts against each decision: in Promote it is a
+// fail of the canary or a pass of the base, in RollBack the reverse.
 type Evidence struct {
 	Promote  Strata `json:"promote"`
 	RollBack Strata `json:"roll_back"`
 }
 
-// Bounds returns a confidence sequence for the canary's rate minus the base's: each of the two bounds holds at all times
-// simultaneously with probability at least 1-alpha.
+// Bounds returns a confidence sequence for the canary's rate minus the base's: each of the two bounds holds at all
+// times simultaneously with probability at least 1-alpha.
 func (e Evidence) Bounds(alpha float64) Interval {
 	return Interval{e.Promote.lowest(alpha), -e.RollBack.swap().lowest(alpha)}
 }

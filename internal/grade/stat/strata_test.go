@@ -9,8 +9,8 @@ import (
 	"sovereign/internal/grade/stat"
 )
 
-// The base rate drifts from .80 at a share of 5 % to .95 at 50 %, and the canary is always worse by .05. The sums of both
-// strata flatter it.
+// The base rate drifts from .80 at a share of 5 % to .95 at 50 %, and the canary is always worse by .05. The sums of
+// both strata flatter it.
 func TestADriftBetweenTwoSharesPromotesNoWorseCanary(t *testing.T) {
 	drifting := stat.Strata{
 		{Base: stat.Arm{N: 3800, Passed: 3040}, Canary: stat.Arm{N: 200, Passed: 150}},
@@ -44,7 +44,8 @@ func TestSeveralStrataAreDecidedByTheirSum(t *testing.T) {
 		promote, back := 0.0, 0.0
 		for _, one := range s {
 			promote += one.Ahead(-gate.Seen())
-			back += stat.Stratum{Percent: (100 - one.Percent) % 100, Base: one.Canary, Canary: one.Base}.Ahead(gate.Seen())
+			swapped := stat.Stratum{Percent: (100 - one.Percent) % 100, Base: one.Canary, Canary: one.Base}
+			back += swapped.Ahead(gate.Seen())
 		}
 		want, enough := stat.Continue, math.Log(1/gate.Alpha)
 		switch difference := stat.Difference(s); {
@@ -64,8 +65,10 @@ func TestSeveralStrataAreDecidedByTheirSum(t *testing.T) {
 func TestEvidenceForACanaryGrowsWithAnyShare(t *testing.T) {
 	for _, percent := range []int{1, 2, 5, 10, 50, 90, 99} {
 		at := func(thousands int64) float64 {
-			arm := func(share int64) stat.Arm { return stat.Arm{N: 1000 * thousands * share, Passed: 900 * thousands * share} }
-			return stat.Stratum{Percent: percent, Base: arm(100 - int64(percent)), Canary: arm(int64(percent))}.Ahead(-0.05)
+			arm := func(share int) stat.Arm {
+				return stat.Arm{N: 1000 * thousands * int64(share), Passed: 900 * thousands * int64(share)}
+			}
+			return stat.Stratum{Percent: percent, Base: arm(100 - percent), Canary: arm(percent)}.Ahead(-0.05)
 		}
 		if few, many := at(1), at(2); few < math.Log(20) || many <= few {
 			t.Errorf("at %d %%, the evidence for an equal canary is %v and then %v", percent, few, many)

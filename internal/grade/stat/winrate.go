@@ -52,15 +52,15 @@ func (o Outcomes) scoreBound(z float64) float64 {
 // cases.
 func (o Outcomes) LowerBound(alpha float64) float64 { return (1 + o.DifferenceAbove(alpha)) / 2 }
 
-// forDiffering is the share of alpha that DifferenceAbove spends on the share of cases that differ. It is small, because
-// that bound hardly depends on it, and none of it is needed at a difference of 0.
+// forDiffering is the share of alpha that DifferenceAbove spends on the share of cases that differ. It is small,
+// because that bound hardly depends on it, and none of it is needed at a difference of 0.
 const forDiffering = 0.05
 
-// DifferenceAbove returns a lower bound of the share of wins minus the share of losses. It is at most the true difference
-// with probability at least 1-alpha, always. The difference is D·(2w - 1), where D is the share of cases that are no ties,
-// and w the share of those that are wins. Given how many are no ties, w has an exact bound (Clopper and Pearson 1934); D
-// has one too, of which only one side can mislead: the lower where w is above ½, the upper where it is below. Whether the
-// bound is above 0 is the exact sign test at 95 % of alpha. It is -1 without cases.
+// DifferenceAbove returns a lower bound of the share of wins minus the share of losses. It is at most the true
+// difference with probability at least 1-alpha, always. The difference is D·(2w - 1), where D is the share of cases
+// that are no ties, and w the share of those that are wins. Given how many are no ties, w has an exact bound (Clopper
+// and Pearson 1934); D has one too, of which only one side can mislead: the lower where w is above ½, the upper where
+// it is below. Whether the bound is above 0 is the exact sign test at 95 % of alpha. It is -1 without cases.
 func (o Outcomes) DifferenceAbove(alpha float64) float64 {
 	differ := o.Wins + o.Losses
 	edge := 2*LowerBound(o.Wins, differ, 1-alpha*(1-forDiffering)) - 1
@@ -79,10 +79,10 @@ func (p Pairs) Outcomes() Outcomes {
 // forJudge is the share of alpha that is spent on a judge's bounds, where a decision needs both those and verdicts.
 const forJudge = 0.2
 
-// TrueDifferenceAbove returns a lower bound of the first true pass rate minus the second, of verdicts by a judge with this
-// calibration. A judge sees a true difference multiplied by Se + Sp - 1, so that a loss that it sees is divided by the lower
-// bound of that; a gain that it sees is at least as large in truth. It is at most the true difference with probability at
-// least 1-alpha. It is false if the calibration does not prove that the judge sees any difference.
+// TrueDifferenceAbove returns a lower bound of the first true pass rate minus the second, of verdicts by a judge with
+// this calibration. A judge sees a true difference multiplied by Se + Sp - 1, so that a loss that it sees is divided by
+// the lower bound of that; a gain that it sees is at least as large in truth. It is at most the true difference with
+// probability at least 1-alpha. It is false if the calibration does not prove that the judge sees any difference.
 func (p Pairs) TrueDifferenceAbove(judge Table, alpha float64) (bound float64, proven bool) {
 	youden := judge.Bounds(1 - alpha*forJudge).Youden()
 	if youden <= 0 {
