@@ -129,7 +129,7 @@ func TestPublishedFiguresKeepEveryPromise(t *testing.T) {
 
 // The small version of each simulation: few cells, few runs, and a bound that chance does not break.
 func TestWrongDecisionsAreRareInAFewRunsToo(t *testing.T) {
-	const few, most = 60, 0.20 // the bound of 4 in 60, at 99 %, is 0.18
+	const few, most = 100, 0.16 // the bound of 7 in 100, at 99 %, is 0.15
 	at := world{base: .9, worse: margin, percent: 50, judge: [2]float64{.95, .90}}
 	for _, at.scenario = range scenarios {
 		if share := at.share(few, stat.Promote, 1); share > most {
@@ -182,7 +182,7 @@ func TestTheSimulationFindsAGateThatErrs(t *testing.T) {
 	all := w.phases()
 	promoted := 0
 	for range 20 {
-		one := w.run(r, &all, labels, 8000)
+		one := w.run(r, &all, labels, 20_000)
 		one.gate = stat.Gate{Margin: margin, Alpha: 0.05, Minimum: minimum, Youden: 1}
 		if one.ever(stat.Promote) {
 			promoted++

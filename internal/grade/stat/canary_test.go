@@ -130,6 +130,24 @@ func TestTheGateDecidesByItsRules(t *testing.T) {
 	near(t, "the margin as seen", with(func(g *stat.Gate) { g.Youden = 0.6 }).Seen(), 0.03, 12)
 }
 
+// A fifth of 5 % is spent on the judge, half of that on each of Se and Sp: 0.5 % of 100 of 100 is 0.005^(1/100).
+func TestTheGateOfACalibrationSharesTheErrorWithIt(t *testing.T) {
+	gate := stat.NewGate(stat.Table{TP: 100, TN: 100}, 0.05, 50)
+	bound := math.Pow(0.005, 0.01)
+	near(t, "alpha", gate.Alpha, 0.04, 12)
+	near(t, "Se + Sp - 1", gate.Youden, 2*bound-1, 9)
+	near(t, "1 - Sp", gate.FalsePass, 1-bound, 9)
+	if gate.Margin != 0.05 || gate.Minimum != 50 {
+		t.Errorf("%+v", gate)
+	}
+	for _, blind := range []stat.Table{{}, {TP: 5, TN: 1}, {TP: 50, FN: 50, TN: 50, FP: 50}} {
+		clear := verdicts(stat.Arm{N: 900, Passed: 1}, stat.Arm{N: 900, Passed: 900})
+		if got := stat.NewGate(blind, 0.05, 1).Judge(clear); got != stat.Unproven {
+			t.Errorf("%+v decides %s", blind, got)
+		}
+	}
+}
+
 func TestJudgeMatchesItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := arms(t, "base"), arms(t, "canary")
