@@ -57,8 +57,8 @@ bench-packages: ## benchmarks of the packages
 recall: setup-go ## hold redaction against gitleaks' rules
 	@go test -C tools/recall -count 1 -v .
 
-statistics: setup-go ## measure what intervals and gates keep of their promises, and write docs/statistics.md anew (some minutes)
-	@go run ./internal/grade/stat/coverage
+statistics: setup-go ## measure what intervals and gates keep of their promises, and write docs/statistics.md anew (some minutes; ARGS='-only EXPR': some tables)
+	@go run ./scripts/statistics $(ARGS)
 
 catalog: ## write the built-in models and prices anew, from what the npm registry has today (MADE=YYYY-MM-DD)
 	@cd scripts/catalog && npm ci --ignore-scripts && node catalog.mjs $(MADE)

@@ -2,7 +2,6 @@ package eval
 
 import (
 	"fmt"
-	"hash/fnv"
 	"math"
 
 	"sovereign/internal/base/fault"
@@ -45,9 +44,8 @@ type Evidence struct {
 
 	Judge     *stat.Table // of the judge's valid certificate; nil without one
 	Trust     trust.Tier
-	Costs     [][2]float64 // by case: the candidate's and the baseline's, in dollars
-	Latencies []float64    // by case: the candidate's divided by the baseline's
-	Seed      string       // the run's id: the same run gives the same bounds
+	Costs     [][2]float64 // by case that both answered: the candidate's and the baseline's, in dollars
+	Latencies []float64    // by case: the candidate's divided by the baseline's; +Inf where only the baseline answered
 }
 
 // alpha returns the probability with which one bound about one candidate may err.
@@ -127,24 +125,17 @@ func winRate(e *Evidence, threshold, alpha float64) Check {
 	}
 }
 
-// passRate judges the true pass rate where the judge's certificate allows to correct for its errors, and otherwise the rate
-// as the judge sees it.
+// passRate judges the true pass rate if the judge has a valid certificate, and otherwise the rate as the judge sees it.
 func passRate(e *Evidence, threshold, alpha float64) Check {
 	n, passes := e.pairs(), e.Pairs.Both+e.Pairs.First
 	rate, bound, of := float64(passes)/float64(n), stat.LowerBound(passes, n, 1-alpha), "as the judge sees it"
 	if e.Judge != nil {
-		if correction, refused := stat.Correctable(*e.Judge, 1-2*alpha); refused == "" {
-			corrected, interval, refused := correction.RoganGladen(passes, n)
-			if refused == stat.Contradicted {
-				return Check{
-					Observed: finite(rate),
-					Reason:   "the verdicts contradict the judge's certificate, so that they prove nothing",
-				}
-			}
-			if refused == "" {
-				rate, bound, of = corrected, interval[0], "corrected for the judge's errors"
-			}
+		var refused stat.Refusal
+		bound, refused = e.Judge.PassRateAbove(passes, n, alpha)
+		if refused == stat.Contradicted {
+			return Check{Reason: "the verdicts contradict the judge's certificate, so that they prove nothing"}
 		}
+		rate, of = corrected(*e.Judge, passes, n), "corrected for the judge's errors"
 	}
 	return Check{
 		Observed: finite(rate), Bound: finite(bound), Pass: bound >= threshold,
@@ -153,12 +144,25 @@ func passRate(e *Evidence, threshold, alpha float64) Check {
 	}
 }
 
+// corrected estimates the true pass rate. It is NaN where the certificate does not allow that.
+func corrected(judge stat.Table, passes, n int64) float64 {
+	const shown = 0.95
+	correction, refused := stat.Correctable(judge, shown)
+	if refused != "" {
+		return math.NaN()
+	}
+	rate, _, refused := correction.RoganGladen(passes, n)
+	if refused != "" {
+		return math.NaN()
+	}
+	return rate
+}
+
 func (e *Evidence) pairs() int64 {
 	return e.Pairs.Both + e.Pairs.First + e.Pairs.Second + e.Pairs.Neither
 }
 
-// regression judges the true difference of pass rates. A judge sees it multiplied by Se + Sp - 1, so the threshold shrinks by
-// the lower bound of that. Each of the two bounds gets half of alpha.
+// regression judges the true difference of pass rates.
 func regression(e *Evidence, threshold, alpha float64) Check {
 	difference, _ := e.Pairs.Difference(1 - alpha)
 	c := Check{Observed: finite(difference)}
@@ -166,14 +170,10 @@ func regression(e *Evidence, threshold, alpha float64) Check {
 		c.Reason = "the judge has no valid certificate, so that nothing is known about how much of a difference it sees"
 		return c
 	}
-	youden := e.Judge.Bounds(1 - alpha/2).Youden()
-	if youden <= 0 {
+	bound, proven := e.Pairs.TrueDifferenceAbove(*e.Judge, alpha)
+	if !proven {
 		c.Reason = "the judge's certificate does not prove that it sees any difference"
 		return c
-	}
-	bound := e.Pairs.DifferenceAbove(alpha / 2)
-	if bound < 0 { // a gain that is seen is at least as large in truth
-		bound /= youden
 	}
 	c.Bound, c.Pass = finite(bound), bound > -threshold
 	c.Reason = fmt.Sprintf("the true pass rate is at most %s points lower than the baseline's, and %s are allowed",
@@ -184,9 +184,10 @@ func regression(e *Evidence, threshold, alpha float64) Check {
 func points(x float64) string { return fmt.Sprintf("%.1f", 100*max(x, 0)) }
 
 func costRatio(e *Evidence, threshold, alpha float64) Check {
-	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(e.Seed))
-	ratio, upper := stat.TotalsRatio(e.Costs, 1-alpha, hash.Sum64())
+	ratio, upper := stat.TotalsRatio(e.Costs, 1-alpha)
+	if len(e.Costs) < minCases {
+		upper = math.Inf(1)
+	}
 	return below("the total cost is", ratio, upper, threshold)
 }
 

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -57,8 +58,8 @@ func TestACheckThatTheRunCannotAnswerIsRefused(t *testing.T) {
 	}
 }
 
-// A worse candidate passes at most 5 % of the time, of one, four and sixteen candidates, with calibrations and verdicts drawn
-// anew each time. The judge errs, so that it sees the difference shrunk.
+// A worse candidate passes at most 5 % of the time, of one, four and sixteen candidates, with calibrations and verdicts
+// drawn anew each time. The judge errs, so that it sees the difference shrunk.
 func TestAWorseCandidateRarelyPassesTheRegressionCheck(t *testing.T) {
 	const runs, cases, margin, se, sp = 1500, 200, 0.10, 0.92, 0.90
 	r := rand.New(rand.NewPCG(20260, 3))
@@ -110,6 +111,90 @@ func TestAWorseCandidateRarelyPassesTheRegressionCheck(t *testing.T) {
 		}
 		if share := float64(wrong) / runs; share > 0.05 {
 			t.Errorf("%d candidates: one passes in %.1f %% of the runs", candidates, 100*share)
+		}
+	}
+}
+
+// A certificate says how wrong the judge may be, also one of few labels: the true rate is judged, and never the judge's
+// own.
+func TestAPassRateIsJudgedAsTheCertificateAllows(t *testing.T) {
+	e := &Evidence{Cases: 200, Candidates: 1, Pairs: stat.Pairs{Both: 190, Neither: 10}}
+	for name, c := range map[string]struct {
+		judge *stat.Table
+		asked float64
+		pass  bool
+	}{
+		"no certificate: as the judge sees it": {nil, 0.9, true},
+		"a good judge":                         {&stat.Table{TP: 298, FN: 2, TN: 298, FP: 2}, 0.9, true},
+		"a judge that may pass anything":       {&stat.Table{TP: 10, TN: 5, FP: 5}, 0.5, false},
+		"labels of one class alone":            {&stat.Table{TP: 300}, 0.1, false},
+		"a judge that the verdicts contradict": {&stat.Table{TP: 150, FN: 150, TN: 300}, 0.1, false},
+	} {
+		e.Judge = c.judge
+		checks, err := (&Thresholds{MinPassRate: at(c.asked), Confidence: 0.95}).Judge(e)
+		if err != nil || passed(checks) != c.pass {
+			t.Errorf("%s: %v %+v", name, err, checks)
+		}
+	}
+}
+
+// Costs and latencies are those of the cases that have them: a few prove nothing, however many cases the run has.
+func TestRatiosOfAFewCasesProveNothing(t *testing.T) {
+	e := &Evidence{Cases: 500, Candidates: 1}
+	for range minCases - 1 {
+		e.Costs = append(e.Costs, [2]float64{1, 2})
+	}
+	asked := &Thresholds{MaxCostRatio: at(0.9), Confidence: 0.95}
+	if checks, _ := asked.Judge(e); passed(checks) || checks[0].Bound != nil {
+		t.Errorf("of %d costs: %+v", len(e.Costs), checks)
+	}
+	e.Costs = append(e.Costs, [2]float64{1, 2})
+	if checks, _ := asked.Judge(e); !passed(checks) {
+		t.Errorf("of %d costs: %+v", len(e.Costs), checks)
+	}
+	asked = &Thresholds{MaxLatencyRatio: at(0.9), Confidence: 0.95}
+	e.Latencies = []float64{.5, .5, .5, .5}
+	if checks, _ := asked.Judge(e); passed(checks) {
+		t.Errorf("of four latencies: %+v", checks)
+	}
+	for range 30 {
+		e.Latencies = append(e.Latencies, .5)
+	}
+	if checks, _ := asked.Judge(e); !passed(checks) {
+		t.Errorf("of %d latencies: %+v", len(e.Latencies), checks)
+	}
+	for range 60 { // cases that the candidate alone did not answer
+		e.Latencies = append(e.Latencies, math.Inf(1))
+	}
+	if checks, _ := asked.Judge(e); passed(checks) {
+		t.Errorf("a candidate that is fast where it answers: %+v", checks)
+	}
+}
+
+// No evidence at all passes no check, and no figure is one that JSON does not have.
+func TestNoEvidencePassesNothing(t *testing.T) {
+	for _, pairwise := range []bool{true, false} {
+		for _, judge := range []*stat.Table{nil, {}, {TP: 50, TN: 50}} {
+			asked := Thresholds{MaxCostRatio: at(2), MaxLatencyRatio: at(2), Confidence: 0.95}
+			if pairwise {
+				asked.MinWinRate = at(0.1)
+			} else {
+				asked.MinPassRate, asked.MaxRegression = at(0.1), at(0.9)
+			}
+			checks, err := asked.Judge(&Evidence{Candidates: 1, Pairwise: pairwise, Judge: judge})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range checks {
+				if c.Pass {
+					t.Errorf("nothing passes %s: %+v", c.Check, c)
+				}
+				for _, x := range []*float64{c.Observed, c.Bound} {
+					if x != nil && (math.IsNaN(*x) || math.IsInf(*x, 0)) {
+						t.Errorf("%s has the figure %v", c.Check, *x)
+					}
+				}
+			}
 		}
 	}
 }

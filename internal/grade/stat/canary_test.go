@@ -14,7 +14,17 @@ import (
 func TestTheCanarysEvidenceMatchesTheGolden(t *testing.T) {
 	arm := stat.Arm{N: 600, Passed: 540}
 	near(t, "G+(-.05)", stat.Ahead(arm, arm, -0.05), 1.8837, 4)
-	nearInterval(t, "bounds", stat.DifferenceBounds(arm, arm, 0.05), -.0579, .0579, 4)
+	nearInterval(t, "bounds", differenceBounds(arm, arm, 0.05), -.0579, .0579, 4)
+}
+
+// verdicts returns the evidence of two arms with an even split.
+func verdicts(base, canary stat.Arm) stat.Evidence {
+	one := stat.Strata{{Base: base, Canary: canary}}
+	return stat.Evidence{Promote: one, RollBack: one}
+}
+
+func differenceBounds(a, b stat.Arm, alpha float64) stat.Interval {
+	return verdicts(a, b).Bounds(alpha)
 }
 
 func arms(t *rapid.T, name string) stat.Arm {
@@ -22,18 +32,20 @@ func arms(t *rapid.T, name string) stat.Arm {
 	return stat.Arm{N: n, Passed: rapid.Int64Range(0, n).Draw(t, name+" passed")}
 }
 
-// The guarantee of an e-value: at any true rates its expectation is 1, for every sample size.
+// The guarantee of an e-value: at any true rates its expectation is 1, for every sample size and split.
 func TestEvidenceHasExpectationOne(t *testing.T) {
-	for _, n := range []int64{1, 7, 60, 300} {
-		for _, p := range []float64{0.05, 0.5, 0.9, 0.99} {
-			above, below := 0.0, 0.0
-			for passed, probability := range logBinomial(n, p) {
-				arm := stat.Arm{N: n, Passed: int64(passed)}
-				above += math.Exp(probability + stat.Against(stat.Arm{}, arm, 0, p))
-				below += math.Exp(probability + stat.Against(arm, stat.Arm{}, 0, p))
+	for _, percent := range []int{0, 1, 5, 50, 90, 100} {
+		for _, n := range []int64{1, 7, 60, 300} {
+			for _, p := range []float64{0.05, 0.5, 0.9, 0.99} {
+				above, below := 0.0, 0.0
+				for passed, probability := range logBinomial(n, p) {
+					arm := stat.Arm{N: n, Passed: int64(passed)}
+					above += math.Exp(probability + stat.Stratum{Percent: percent, Canary: arm}.Against(0, p))
+					below += math.Exp(probability + stat.Stratum{Percent: percent, Base: arm}.Against(0, p))
+				}
+				near(t, "for a higher rate", above, 1, 9)
+				near(t, "for a lower rate", below, 1, 9)
 			}
-			near(t, "for a higher rate", above, 1, 9)
-			near(t, "for a lower rate", below, 1, 9)
 		}
 	}
 }
@@ -42,16 +54,17 @@ func TestAheadIsTheMinimumOverAllRates(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := arms(t, "a"), arms(t, "b")
 		delta := rapid.Float64Range(-1, 1).Draw(t, "delta")
-		least := stat.Ahead(a, b, delta)
+		s := stat.Stratum{Percent: rapid.IntRange(0, 100).Draw(t, "percent"), Base: a, Canary: b}
+		least := s.Ahead(delta)
 		lowest := math.Inf(1)
 		low, high := max(0, -delta), min(1, 1-delta)
 		for i := range 401 {
-			lowest = min(lowest, stat.Against(a, b, delta, low+(high-low)*float64(i)/400))
+			lowest = min(lowest, s.Against(delta, low+(high-low)*float64(i)/400))
 		}
 		if least > lowest+1e-9 || math.IsNaN(least) {
 			t.Fatalf("%v is not the least: %v", least, lowest)
 		}
-		if further := stat.Ahead(a, b, delta+rapid.Float64Range(0, 1-delta).Draw(t, "further")); further > least+1e-9 {
+		if further := s.Ahead(delta + rapid.Float64Range(0, 1-delta).Draw(t, "further")); further > least+1e-9 {
 			t.Fatalf("of a larger difference there is more evidence: %v, %v", further, least)
 		}
 	})
@@ -61,22 +74,22 @@ func TestBoundsOfTheDifferenceAreWhereTheEvidenceSuffices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := arms(t, "a"), arms(t, "b")
 		alpha := rapid.Float64Range(0.001, 0.2).Draw(t, "alpha")
-		i := stat.DifferenceBounds(a, b, alpha)
+		i := differenceBounds(a, b, alpha)
 		if enough := math.Log(1 / alpha); i[0] > -1 && (stat.Ahead(a, b, i[0]) < enough || stat.Ahead(a, b, i[0]+1e-6) > enough) {
 			t.Fatalf("at the lower bound %v the evidence is %v, not %v", i[0], stat.Ahead(a, b, i[0]), enough)
 		}
-		if mirrored := stat.DifferenceBounds(b, a, alpha); mirrored != (stat.Interval{-i[1], -i[0]}) {
+		if mirrored := differenceBounds(b, a, alpha); mirrored != (stat.Interval{-i[1], -i[0]}) {
 			t.Fatalf("%v, arms swapped %v", i, mirrored)
 		}
 		if a.N > 0 && b.N > 0 && !i.Contains(b.Rate()-a.Rate()) {
 			t.Fatalf("%v does not hold %v", i, b.Rate()-a.Rate())
 		}
 		fails := func(a stat.Arm) stat.Arm { return stat.Arm{N: a.N, Passed: a.N - a.Passed} }
-		if swapped := stat.DifferenceBounds(fails(a), fails(b), alpha); math.Abs(swapped[0]+i[1]) > 1e-6 || math.Abs(swapped[1]+i[0]) > 1e-6 {
+		if swapped := differenceBounds(fails(a), fails(b), alpha); math.Abs(swapped[0]+i[1]) > 1e-6 || math.Abs(swapped[1]+i[0]) > 1e-6 {
 			t.Fatalf("%v, pass and fail swapped %v", i, swapped)
 		}
 	})
-	if i := stat.DifferenceBounds(stat.Arm{}, stat.Arm{}, 0.05); i != (stat.Interval{-1, 1}) {
+	if i := differenceBounds(stat.Arm{}, stat.Arm{}, 0.05); i != (stat.Interval{-1, 1}) {
 		t.Errorf("of nothing: %v", i)
 	}
 }
@@ -110,14 +123,32 @@ func TestTheGateDecidesByItsRules(t *testing.T) {
 		{"a judge that may be blind", with(func(g *stat.Gate) { g.Youden = 0 }), good, good, stat.Unproven},
 		{"a judge that may be worse than blind", with(func(g *stat.Gate) { g.Youden = -0.2 }), good, bad, stat.Unproven},
 	} {
-		if got := c.gate.Decide(c.base, c.canary); got != c.want {
+		if got := c.gate.Judge(verdicts(c.base, c.canary)); got != c.want {
 			t.Errorf("%s: %s, not %s", c.name, got, c.want)
 		}
 	}
 	near(t, "the margin as seen", with(func(g *stat.Gate) { g.Youden = 0.6 }).Seen(), 0.03, 12)
 }
 
-func TestDecideMatchesItsDefinition(t *testing.T) {
+// A fifth of 5 % is spent on the judge, half of that on each of Se and Sp: 0.5 % of 100 of 100 is 0.005^(1/100).
+func TestTheGateOfACalibrationSharesTheErrorWithIt(t *testing.T) {
+	gate := stat.NewGate(stat.Table{TP: 100, TN: 100}, 0.05, 50)
+	bound := math.Pow(0.005, 0.01)
+	near(t, "alpha", gate.Alpha, 0.04, 12)
+	near(t, "Se + Sp - 1", gate.Youden, 2*bound-1, 9)
+	near(t, "1 - Sp", gate.FalsePass, 1-bound, 9)
+	if gate.Margin != 0.05 || gate.Minimum != 50 {
+		t.Errorf("%+v", gate)
+	}
+	for _, blind := range []stat.Table{{}, {TP: 5, TN: 1}, {TP: 50, FN: 50, TN: 50, FP: 50}} {
+		clear := verdicts(stat.Arm{N: 900, Passed: 1}, stat.Arm{N: 900, Passed: 900})
+		if got := stat.NewGate(blind, 0.05, 1).Judge(clear); got != stat.Unproven {
+			t.Errorf("%+v decides %s", blind, got)
+		}
+	}
+}
+
+func TestJudgeMatchesItsDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := arms(t, "base"), arms(t, "canary")
 		gate := stat.Gate{Margin: rapid.Float64Range(0, 0.2).Draw(t, "margin"), Alpha: 0.05, Minimum: 1, Youden: rapid.Float64Range(0.1, 1).Draw(t, "Youden")}
@@ -129,7 +160,7 @@ func TestDecideMatchesItsDefinition(t *testing.T) {
 		case stat.Ahead(b, a, gate.Seen()) >= enough && b.Rate()-a.Rate() < -gate.Seen():
 			want = stat.Rollback
 		}
-		if got := gate.Decide(a, b); got != want {
+		if got := gate.Judge(verdicts(a, b)); got != want {
 			t.Fatalf("%s, not %s", got, want)
 		}
 	})
@@ -148,7 +179,7 @@ func run(r *rand.Rand, gate stat.Gate, base, canary, share float64, requests int
 		if r.Float64() < rate {
 			arm.Passed++
 		}
-		if verdict := gate.Decide(a, b); verdict != stat.Continue {
+		if verdict := gate.Judge(verdicts(a, b)); verdict != stat.Continue {
 			return verdict, b.N
 		}
 	}
@@ -247,9 +278,10 @@ func TestTheMedianSampleSizeOfADecisionIsAsExpected(t *testing.T) {
 	}
 }
 
-func BenchmarkDecide(b *testing.B) {
+func BenchmarkJudge(b *testing.B) {
 	gate := stat.Gate{Margin: 0.05, Alpha: 0.05, Minimum: 50, Youden: 1}
+	evidence := verdicts(stat.Arm{N: 600, Passed: 540}, stat.Arm{N: 600, Passed: 540})
 	for b.Loop() {
-		gate.Decide(stat.Arm{N: 600, Passed: 540}, stat.Arm{N: 600, Passed: 540})
+		gate.Judge(evidence)
 	}
 }

@@ -35,10 +35,11 @@ func Correctable(calibration Table, confidence float64) (Correction, Refusal) {
 	return Correction{calibration, Z(confidence)}, ""
 }
 
-// RoganGladen estimates the true pass rate behind x passes among n verdicts of the judge (Rogan and Gladen 1978), with the
-// interval of Lang and Reiczigel (2014), which includes the sampling errors of the calibration and of the sample. Both are
-// clipped to [0, 1], and the interval contains the estimate. It is approximate; docs/statistics.md reports its measured
-// coverage. The estimate is undefined, and refused, without verdicts and when the whole interval lies outside [0, 1].
+// RoganGladen estimates the true pass rate behind x passes among n verdicts of the judge (Rogan and Gladen 1978), with
+// the interval of Lang and Reiczigel (2014), which includes the sampling errors of the calibration and of the sample.
+// Both are clipped to [0, 1], and the interval contains the estimate. It is approximate; docs/statistics.md reports its
+// measured coverage. The estimate is undefined, and refused, without verdicts and when the whole interval lies outside
+// [0, 1].
 func (c Correction) RoganGladen(x, n int64) (rate float64, interval Interval, refused Refusal) {
 	if n == 0 {
 		return 0, Interval{0, 1}, NoVerdicts
@@ -63,4 +64,24 @@ func (c Correction) RoganGladen(x, n int64) (rate float64, interval Interval, re
 		return 0, Interval{0, 1}, Contradicted
 	}
 	return rate, interval.Clip(0, 1), ""
+}
+
+// PassRateAbove returns a lower bound of the true pass rate behind x passes among n verdicts of a judge with this
+// calibration, by which a gate judges. The rate (p - f)/(Se - f), where f is 1 - Sp, increases with p, and decreases
+// with f and Se: it is taken at the exact bounds of all three (Clopper and Pearson 1934). So it is at most the true
+// rate with probability at least 1-alpha, whatever the judge and however few the labels. The interval of RoganGladen is
+// narrower, but its lower end is above the true rate up to one and a half times as often as it says. It is refused
+// where the verdicts contradict the calibration.
+func (t Table) PassRateAbove(x, n int64, alpha float64) (bound float64, refused Refusal) {
+	judge := t.Bounds(1 - alpha*forJudge)
+	seen, falsePass := LowerBound(x, n, 1-alpha*(1-forJudge)), 1-judge.Specificity[0]
+	switch {
+	case n == 0:
+		return 0, NoVerdicts
+	case seen <= falsePass:
+		return 0, ""
+	case seen > judge.Sensitivity[1]:
+		return 0, Contradicted
+	}
+	return (seen - falsePass) / (judge.Sensitivity[1] - falsePass), ""
 }

@@ -112,3 +112,56 @@ func TestMoreLabelsAndMoreVerdictsNarrowTheCorrectedRate(t *testing.T) {
 		t.Errorf("%v; more labels %v, more verdicts %v, endless verdicts %v", base, width(20, 2), width(2, 20), width(2, 1_000_000))
 	}
 }
+
+// The bound holds for random calibrations, however few the labels, and even if the judge is nearly blind.
+func TestTheGatesBoundOfAPassRateHolds(t *testing.T) {
+	const n, alpha = 40, 0.05
+	for _, judge := range [][2]float64{{1, 1}, {.95, .9}, {.85, .95}, {.6, .5}} {
+		for _, labels := range []int64{5, 25} {
+			for _, rate := range []float64{.02, .8, .95} {
+				missed := 0.0
+				seen := binomial(n, rate*judge[0]+(1-rate)*(1-judge[1]))
+				for tp, first := range binomial(labels, judge[0]) {
+					for tn, second := range binomial(labels, judge[1]) {
+						if first*second < 1e-9 {
+							continue
+						}
+						passes, fails := int64(tp), int64(tn)
+						table := stat.Table{TP: passes, FN: labels - passes, TN: fails, FP: labels - fails}
+						for x, third := range seen {
+							bound, refused := table.PassRateAbove(int64(x), n, alpha)
+							if refused == "" && bound > rate+1e-12 {
+								missed += first * second * third
+							}
+						}
+					}
+				}
+				if missed > alpha {
+					t.Errorf("judge %v on %d labels, rate %v: missed with %v", judge, labels, rate, missed)
+				}
+			}
+		}
+	}
+}
+
+func TestTheGatesBoundOfAPassRateAtItsEdges(t *testing.T) {
+	good := stat.Table{TP: 95, FN: 5, TN: 95, FP: 5}
+	if _, refused := good.PassRateAbove(0, 0, 0.05); refused != stat.NoVerdicts {
+		t.Errorf("without verdicts: %q", refused)
+	}
+	half := stat.Table{TP: 50, FN: 50, TN: 95, FP: 5}
+	if _, refused := half.PassRateAbove(990, 1000, 0.05); refused != stat.Contradicted {
+		t.Errorf("a judge that passes half of what is good has passed nearly all: %q", refused)
+	}
+	if bound, refused := (stat.Table{}).PassRateAbove(1000, 1000, 0.05); bound != 0 || refused != "" {
+		t.Errorf("a judge that nobody has measured proves a rate of %v %q", bound, refused)
+	}
+	last := -1.0
+	for x := range int64(101) {
+		bound, _ := good.PassRateAbove(x, 100, 0.05)
+		if bound < last {
+			t.Errorf("%d passes prove %v, and one fewer %v", x, bound, last)
+		}
+		last = bound
+	}
+}

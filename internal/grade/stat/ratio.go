@@ -2,33 +2,35 @@ package stat
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
+	"sort"
 
 	"gonum.org/v1/gonum/mathext"
 )
 
-// MedianBelow returns an upper bound of the median of the distribution that the values were drawn from: an order statistic,
-// by inversion of the sign test. It is at least the median with probability at least confidence, for every distribution. It
-// is +Inf when there are too few values for that confidence.
+// MedianBelow returns an upper bound of the median of the distribution that the values were drawn from: an order
+// statistic, by inversion of the sign test. It is at least the median with probability at least confidence, for every
+// distribution. It is +Inf when there are too few values for that confidence. A value that is not a number counts as
+// +Inf.
 func MedianBelow(values []float64, confidence float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	n := float64(len(sorted))
-	for k, value := range sorted {
-		// At most k of n values lie below the median with this probability.
-		if mathext.RegIncBeta(n-float64(k), float64(k)+1, 0.5) >= confidence && float64(k) < n {
-			return value
-		}
+	sorted := ascending(values)
+	n := len(sorted)
+	rank := sort.Search(n, func(k int) bool { // at most k values lie below the median with this probability
+		return mathext.RegIncBeta(float64(n-k), float64(k)+1, 0.5) >= confidence
+	})
+	if rank == n {
+		return math.Inf(1)
 	}
-	return math.Inf(1)
+	return sorted[rank]
 }
 
-// Median returns the middle value, or the mean of the two middle ones. It is NaN without values.
+// Median returns the middle value, or the mean of the two middle ones. It is NaN without values. A value that is not a
+// number counts as +Inf.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
 	}
-	sorted := slices.Sorted(slices.Values(values))
+	sorted := ascending(values)
 	middle := len(sorted) / 2
 	if len(sorted)%2 == 1 {
 		return sorted[middle]
@@ -36,43 +38,59 @@ func Median(values []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// resamples is the number of bootstrap samples.
-const resamples = 2000
-
-// TotalsRatio returns the sum of the first values of the cases divided by the sum of the second, with an upper bound: the
-// percentile of a bootstrap over cases (Efron 1979). The same cases and seed give the same bound. It is approximate, and +Inf
-// for a confidence above 0.9995. Both are
-// +Inf when the second sum is 0 and the first is not, and NaN when both are 0.
-func TotalsRatio(cases [][2]float64, confidence float64, seed uint64) (ratio, upper float64) {
-	ratio = totalsRatio(cases, nil)
-	if math.IsNaN(ratio) || math.IsInf(ratio, 0) {
-		return ratio, ratio
-	}
-	random := rand.New(rand.NewPCG(seed, uint64(len(cases))))
-	drawn := make([]float64, resamples)
-	for i := range drawn {
-		drawn[i] = totalsRatio(cases, random)
-		if math.IsNaN(drawn[i]) {
-			drawn[i] = math.Inf(1) // a sample without any value supports no bound
+// ascending returns the values in ascending order, with those that are not numbers as +Inf.
+func ascending(values []float64) []float64 {
+	sorted := slices.Clone(values)
+	for i, value := range sorted {
+		if math.IsNaN(value) {
+			sorted[i] = math.Inf(1)
 		}
 	}
-	slices.Sort(drawn)
-	at := int(math.Ceil(confidence*float64(resamples+1))) - 1
-	if at >= resamples { // too few samples for such a confidence
-		return ratio, math.Inf(1)
-	}
-	return ratio, max(ratio, drawn[at])
+	slices.Sort(sorted)
+	return sorted
 }
 
-// totalsRatio returns the ratio of sums over all cases, or over as many that are drawn with repetition.
-func totalsRatio(cases [][2]float64, random *rand.Rand) float64 {
-	var sums [2]float64
-	for i := range cases {
-		if random != nil {
-			i = random.IntN(len(cases))
-		}
-		sums[0] += cases[i][0]
-		sums[1] += cases[i][1]
+// forSkewness is the share of alpha that TotalsRatio leaves for distributions that are not normal.
+const forSkewness = 0.5
+
+// TotalsRatio returns the sum of the first values of the cases divided by the sum of the second, with an upper bound of
+// the ratio of their expectations (Fieller 1954, with the quantile of Student's t). It is approximate: no bound holds
+// for every distribution. So it spends half of the error that confidence allows, and docs/statistics.md reports its
+// measured coverage; the percentile of a bootstrap misses up to three times as often as it says. Both are +Inf when the
+// second sum is 0 and the first is not, and NaN when both are 0. The bound is +Inf where the cases do not bound the
+// ratio, and with fewer than two.
+func TotalsRatio(cases [][2]float64, confidence float64) (ratio, upper float64) {
+	n := float64(len(cases))
+	var mean [2]float64
+	for _, c := range cases {
+		mean[0] += c[0] / n
+		mean[1] += c[1] / n
 	}
-	return sums[0] / sums[1]
+	ratio = mean[0] / mean[1]
+	switch {
+	case math.IsNaN(ratio) || math.IsInf(ratio, 0):
+		return ratio, ratio
+	case n < 2:
+		return ratio, math.Inf(1)
+	}
+	var first, second, both float64 // variances of the means, and their covariance
+	for _, c := range cases {
+		x, y := c[0]-mean[0], c[1]-mean[1]
+		first, second, both = first+x*x/n/(n-1), second+y*y/n/(n-1), both+x*y/n/(n-1)
+	}
+	t := student((1-confidence)*forSkewness, n-1)
+	// The ratios r for which mean[0] - r·mean[1] is not significantly below 0 end at a root of a·r² - 2b·r + c.
+	a := mean[1]*mean[1] - t*t*second
+	b := mean[0]*mean[1] - t*t*both
+	c := mean[0]*mean[0] - t*t*first
+	if a <= 0 {
+		return ratio, math.Inf(1)
+	}
+	return ratio, max(ratio, (b+math.Sqrt(max(b*b-a*c, 0)))/a)
+}
+
+// student returns the value that Student's t exceeds with probability tail, which is at most ½.
+func student(tail, freedom float64) float64 {
+	x := mathext.InvRegIncBeta(freedom/2, 0.5, 2*tail)
+	return math.Sqrt(freedom * (1 - x) / x)
 }

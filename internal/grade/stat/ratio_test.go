@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"sovereign/internal/grade/stat"
 )
 
@@ -44,17 +46,75 @@ func TestTheBoundOfAMedianCoversIt(t *testing.T) {
 	}
 }
 
-func TestARatioOfTotalsIsTheSameTwiceAndItsBoundIsAbove(t *testing.T) {
-	cases := [][2]float64{{1, 2}, {3, 3}, {5, 4}, {2, 2}, {9, 5}}
-	ratio, upper := stat.TotalsRatio(cases, 0.95, 7)
-	again, same := stat.TotalsRatio(cases, 0.95, 7)
-	if ratio != 20.0/16 || upper < ratio || again != ratio || same != upper {
-		t.Errorf("%v up to %v, again %v up to %v", ratio, upper, again, same)
+func TestTheBoundOfAMedianTakesWhatIsNoNumberAsTheWorst(t *testing.T) {
+	if got := stat.MedianBelow([]float64{1, 2, math.NaN(), 3, 4, 5, 6, 7}, 0.95); got != 7 {
+		t.Errorf("the median is at most %v, want 7", got)
 	}
-	if ratio, upper := stat.TotalsRatio([][2]float64{{1, 0}}, 0.95, 7); !math.IsInf(ratio, 1) || !math.IsInf(upper, 1) {
-		t.Errorf("something for nothing: %v up to %v", ratio, upper)
+	if got := stat.Median([]float64{math.NaN(), 1, 2}); got != 2 {
+		t.Errorf("the median is %v", got)
 	}
-	if ratio, _ := stat.TotalsRatio(nil, 0.95, 7); !math.IsNaN(ratio) {
-		t.Errorf("of nothing: %v", ratio)
+	if got := stat.Median(nil); !math.IsNaN(got) {
+		t.Errorf("the median of nothing is %v", got)
 	}
+	if got := stat.MedianBelow(nil, 0.95); !math.IsInf(got, 1) {
+		t.Errorf("nothing bounds the median by %v", got)
+	}
+}
+
+// With a constant second value Fieller's bound is that of a mean by Student's t, whose 97.5 % quantile is 2.7764 with
+// four degrees of freedom.
+func TestTheBoundOfARatioIsThatOfAMeanIfOneSideIsConstant(t *testing.T) {
+	cases := [][2]float64{{1, 2}, {3, 2}, {5, 2}, {2, 2}, {9, 2}}
+	ratio, upper := stat.TotalsRatio(cases, 0.95)
+	near(t, "the ratio", ratio, 2, 12)
+	near(t, "its bound", upper, (4+2.776445*math.Sqrt(10.0/5))/2, 5)
+}
+
+func TestRatiosOfTotalsAreDefinedAtTheirEdges(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		cases        [][2]float64
+		ratio, upper float64
+	}{
+		{"nothing", nil, math.NaN(), math.NaN()},
+		{"free on both sides", [][2]float64{{0, 0}, {0, 0}}, math.NaN(), math.NaN()},
+		{"something for nothing", [][2]float64{{1, 0}, {2, 0}}, math.Inf(1), math.Inf(1)},
+		{"nothing for something", [][2]float64{{0, 1}, {0, 2}, {0, 1.5}}, 0, 0},
+		{"one case", [][2]float64{{1, 2}}, .5, math.Inf(1)},
+		{"a total that may be nothing", [][2]float64{{1, 0}, {1, 0}, {1, 9}}, 1.0 / 3, math.Inf(1)},
+		{"always half", [][2]float64{{1, 2}, {2, 4}, {1.5, 3}, {1, 2}, {1, 2}}, .5, .5},
+	} {
+		ratio, upper := stat.TotalsRatio(c.cases, 0.95)
+		same := func(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) < 1e-7 }
+		if !same(ratio, c.ratio) || !same(upper, c.upper) {
+			t.Errorf("%s: %v up to %v, want %v up to %v", c.name, ratio, upper, c.ratio, c.upper)
+		}
+	}
+}
+
+// Neither the order of the cases nor the unit of a cost matters, and more confidence or a dearer candidate never lowers
+// the bound.
+func TestTheBoundOfARatioScalesAndGrows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cost := rapid.Float64Range(0.001, 100)
+		var cases, scaled, dearer [][2]float64
+		for range rapid.IntRange(2, 30).Draw(t, "n") {
+			c := [2]float64{cost.Draw(t, "first"), cost.Draw(t, "second")}
+			cases, scaled = append(cases, c), append(scaled, [2]float64{3 * c[0], c[1]})
+			dearer = append(dearer, [2]float64{c[0] + c[1], c[1]})
+		}
+		ratio, upper := stat.TotalsRatio(cases, 0.95)
+		if upper < ratio {
+			t.Fatalf("%v up to %v", ratio, upper)
+		}
+		if _, surer := stat.TotalsRatio(cases, 0.99); surer < upper {
+			t.Fatalf("at 95 %% it is below %v, at 99 %% below %v", upper, surer)
+		}
+		if _, three := stat.TotalsRatio(scaled, 0.95); math.Abs(three-3*upper) > 1e-6*three {
+			t.Fatalf("three times the cost is below %v, the cost itself below %v", three, upper)
+		}
+		if _, more := stat.TotalsRatio(dearer, 0.95); math.Abs(more-upper-1) > 1e-6*more {
+			t.Fatalf("with the second cost added it is below %v, without below %v", more, upper)
+		}
+	})
 }

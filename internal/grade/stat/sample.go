@@ -14,6 +14,7 @@ const (
 // A Sample is a request that was drawn for a canary's gate.
 type Sample struct {
 	Stratum int // from 1; a change of the canary's share begins the next
+	Percent int // of the requests that the canary gets in this stratum; 0 stands for an even split
 	Canary  bool
 	Result  Result
 	Uniform float64 // in [0, 1), drawn by a hash of the request's id: the same sample counts the same twice
@@ -35,9 +36,11 @@ func (s Strata) add(one Sample, lenient bool, falsePass float64) Strata {
 	for len(s) < one.Stratum {
 		s = append(s, Stratum{})
 	}
-	arm := &s[one.Stratum-1].Base
+	stratum := &s[one.Stratum-1]
+	stratum.Percent = one.Percent
+	arm := &stratum.Base
 	if one.Canary {
-		arm = &s[one.Stratum-1].Canary
+		arm = &stratum.Canary
 	}
 	arm.N++
 	switch {

@@ -1,6 +1,7 @@
 package stat
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -34,6 +35,16 @@ func TestASampleWithoutAVerdictIsNeverEvidenceForADecision(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestASampleBelongsToItsStratum(t *testing.T) {
+	var e Evidence
+	e.Add(Sample{Stratum: 1, Percent: 5, Result: Passed}, 0)
+	e.Add(Sample{Stratum: 3, Percent: 50, Canary: true, Result: Rejected}, 0)
+	want := Strata{{Percent: 5, Base: Arm{1, 1}}, {}, {Percent: 50, Canary: Arm{1, 0}}}
+	if !slices.Equal(e.Promote, want) || !slices.Equal(e.RollBack, want) {
+		t.Errorf("%+v, want %+v", e, want)
+	}
 }
 
 func TestAnErroredRequestPassesAsOftenAsTheJudgePassesBadAnswers(t *testing.T) {

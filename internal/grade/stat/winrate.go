@@ -18,8 +18,8 @@ func (o Outcomes) Rate() float64 { return (float64(o.Wins) + float64(o.Ties)/2) 
 // swap returns the outcomes as the second system sees them.
 func (o Outcomes) swap() Outcomes { return Outcomes{Wins: o.Losses, Losses: o.Wins, Ties: o.Ties} }
 
-// Interval returns the score interval of the win rate: that of the paired difference of wins and losses (Tango 1998), mapped
-// to the rate. It is approximate and meant to be shown: at the edges a 90 % interval misses up to 10 % on one side. It has
+// Interval returns the score interval of the win rate: that of the paired difference of wins and losses (Tango 1998),
+// mapped to the rate. It is approximate and meant to be shown; docs/statistics.md reports its measured coverage. It has
 // positive width even when all cases are ties, and is [0, 1] without cases.
 func (o Outcomes) Interval(confidence float64) Interval {
 	if o.N() == 0 {
@@ -47,12 +47,28 @@ func (o Outcomes) scoreBound(z float64) float64 {
 	return root(-1+edge, estimate-edge, precise, excess) // at the estimate itself it may be 0 too
 }
 
-// LowerBound returns a lower bound of the true win rate. A gate judges by it: with any shares of wins and ties it is at most
-// the true rate with probability at least 1-alpha. It is the exact bound of a proportion (Clopper and Pearson 1934) with
-// every second tie as a win; ties only make the wins vary less, and the tests of this package measure the coverage. It is 0
-// without cases.
-func (o Outcomes) LowerBound(alpha float64) float64 {
-	return LowerBound(o.Wins+o.Ties/2, o.N(), 1-alpha)
+// LowerBound returns a lower bound of the true win rate, by which a gate judges. It is at most the true rate with
+// probability at least 1-alpha, whatever the shares of wins and ties: it is DifferenceAbove as a rate. It is 0 without
+// cases.
+func (o Outcomes) LowerBound(alpha float64) float64 { return (1 + o.DifferenceAbove(alpha)) / 2 }
+
+// forDiffering is the share of alpha that DifferenceAbove spends on the share of cases that differ. It is small,
+// because that bound hardly depends on it, and none of it is needed at a difference of 0.
+const forDiffering = 0.05
+
+// DifferenceAbove returns a lower bound of the share of wins minus the share of losses. It is at most the true
+// difference with probability at least 1-alpha, always. The difference is D·(2w - 1), where D is the share of cases
+// that are no ties, and w the share of those that are wins. Given how many are no ties, w has an exact bound (Clopper
+// and Pearson 1934); D has one too, of which only one side can mislead: the lower where w is above ½, the upper where
+// it is below. Whether the bound is above 0 is the exact sign test at 95 % of alpha. It is -1 without cases.
+func (o Outcomes) DifferenceAbove(alpha float64) float64 {
+	differ := o.Wins + o.Losses
+	edge := 2*LowerBound(o.Wins, differ, 1-alpha*(1-forDiffering)) - 1
+	share := UpperBound
+	if edge >= 0 {
+		share = LowerBound
+	}
+	return edge * share(differ, o.N(), 1-alpha*forDiffering)
 }
 
 // Outcomes returns the pairs as outcomes: a case that both pass, or neither, is a tie.
@@ -60,18 +76,21 @@ func (p Pairs) Outcomes() Outcomes {
 	return Outcomes{Wins: p.First, Losses: p.Second, Ties: p.Both + p.Neither}
 }
 
-// DifferenceAbove returns a lower bound of the first pass rate minus the second. It is at most the true difference with
-// probability at least 1-alpha, always. The difference is D·(2w - 1), where D is the share of cases on which the two differ,
-// and w the share of those that the first passes. Each has an exact bound (Clopper and Pearson 1934), which together err with
-// probability alpha. It is -1 without cases.
-func (p Pairs) DifferenceAbove(alpha float64) float64 {
-	const forShare = 0.2 // of alpha, for D
-	o := p.Outcomes()
-	differ, n := o.Wins+o.Losses, o.N()
-	edge := 2*LowerBound(o.Wins, differ, 1-alpha*(1-forShare)) - 1
-	share := ClopperPearson(differ, n, 1-alpha*forShare)
-	if edge >= 0 {
-		return edge * share[0]
+// forJudge is the share of alpha that is spent on a judge's bounds, where a decision needs both those and verdicts.
+const forJudge = 0.2
+
+// TrueDifferenceAbove returns a lower bound of the first true pass rate minus the second, of verdicts by a judge with
+// this calibration. A judge sees a true difference multiplied by Se + Sp - 1, so that a loss that it sees is divided by
+// the lower bound of that; a gain that it sees is at least as large in truth. It is at most the true difference with
+// probability at least 1-alpha. It is false if the calibration does not prove that the judge sees any difference.
+func (p Pairs) TrueDifferenceAbove(judge Table, alpha float64) (bound float64, proven bool) {
+	youden := judge.Bounds(1 - alpha*forJudge).Youden()
+	if youden <= 0 {
+		return -1, false
 	}
-	return edge * share[1]
+	bound = p.Outcomes().DifferenceAbove(alpha * (1 - forJudge))
+	if bound < 0 {
+		bound = max(bound/youden, -1)
+	}
+	return bound, true
 }

@@ -64,7 +64,8 @@ func (t *trial) run(r *rand.Rand, gate stat.Gate) (verdict stat.Decision, peeked
 			arm.Passed++
 		}
 		if verdict == stat.Continue {
-			verdict = gate.Decide(base, canary)
+			seen := stat.Strata{{Base: base, Canary: canary}}
+			verdict = gate.Judge(stat.Evidence{Promote: seen, RollBack: seen})
 		}
 		peeked = peeked || t.significant(base, canary)
 	}

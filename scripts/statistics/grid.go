@@ -11,26 +11,53 @@ import (
 type grid struct {
 	at      []string // the headings of the columns that identify a row
 	figures []string // the headings of the figures
+	kind    kind
 	rows    []row
 }
+
+// A kind is what the figures of a grid are.
+type kind int
+
+const (
+	coverage kind = iota // shares that are rounded down, so that they are never overstated
+	errors               // shares that are rounded up, so that they are never understated
+	counts               // whole numbers
+)
 
 type row struct {
 	at      []float64
 	figures []float64
 }
 
+// rounded returns a figure as it is published.
+func (k kind) rounded(figure float64) float64 {
+	switch k {
+	case errors:
+		return up(figure)
+	case counts:
+		return math.Round(figure)
+	default:
+		return down(figure)
+	}
+}
+
+func (k kind) text(figure float64) string {
+	if k == counts {
+		return fmt.Sprintf("%.0f", figure)
+	}
+	return fmt.Sprintf("%.4f", figure)
+}
+
 func (g *grid) add(at, figures []float64) {
 	rounded := make([]float64, len(figures))
 	for i, f := range figures {
-		rounded[i] = down(f)
+		rounded[i] = g.kind.rounded(f)
 	}
 	g.rows = append(g.rows, row{at, rounded})
 }
 
-// down rounds a share down to four decimals, so that coverage is never overstated.
 func down(share float64) float64 { return math.Floor(share*1e4+1e-6) / 1e4 }
 
-// up rounds an error rate up to four decimals, so that it is never understated.
 func up(share float64) float64 { return math.Ceil(share*1e4-1e-6) / 1e4 }
 
 // least returns the lowest figure of the columns [from, to).
@@ -44,11 +71,13 @@ func (g *grid) least(from, to int) float64 {
 	return lowest
 }
 
-// highest returns the highest figure of a column.
-func (g *grid) highest(column int) float64 {
+// highest returns the highest figure of the columns [from, to).
+func (g *grid) highest(from, to int) float64 {
 	highest := math.Inf(-1)
 	for _, r := range g.rows {
-		highest = max(highest, r.figures[column])
+		for _, f := range r.figures[from:to] {
+			highest = max(highest, f)
+		}
 	}
 	return highest
 }
@@ -66,20 +95,20 @@ func (g *grid) String() string {
 			out.WriteString("| " + strconv.FormatFloat(a, 'f', -1, 64) + " ")
 		}
 		for _, f := range r.figures {
-			fmt.Fprintf(&out, "| %.4f ", f)
+			out.WriteString("| " + g.kind.text(f) + " ")
 		}
 		out.WriteString("|\n")
 	}
 	return out.String()
 }
 
-// parse reads the rows of g from a page.
+// parse reads the rows of g from a page. There are none if the page does not have the table.
 func (g *grid) parse(page string) error {
 	_, rest, ok := strings.Cut(page, g.head())
-	if !ok {
-		return fmt.Errorf("there is no table %s", g.head())
-	}
 	g.rows = nil
+	if !ok {
+		return nil
+	}
 	for _, line := range strings.Split(rest, "\n")[1:] {
 		if !strings.HasPrefix(line, "|") {
 			break

@@ -41,7 +41,7 @@ type panel struct {
 	values      [][]float64 // by class
 }
 
-func panels(grids []*grid) []panel {
+func panels(grids grids) []panel {
 	out := []panel{
 		{"se, sp", "Clopper–Pearson", nil},
 		{"kappa", "Dirichlet posterior", nil},
@@ -75,7 +75,7 @@ func panels(grids []*grid) []panel {
 }
 
 // plot returns the plot as SVG.
-func plot(grids []*grid) string {
+func plot(grids grids) string {
 	var out strings.Builder
 	all := panels(grids)
 	width := left + len(all)*(panelWidth+between) + 8
