@@ -148,7 +148,7 @@ func insertDraws(ctx context.Context, across db.Scoped, draws []drawRecord) erro
 		k := key{capture.Split{Workspace: d.Workspace, Alias: d.Alias, Epoch: d.Epoch}, d.Source, pageOf(d.Seq)}
 		b := blocks[k]
 		if b == nil {
-			b = &drawBlock{first: d.Seq}
+			b = &drawBlock{first: d.Seq, draws: make([]byte, 0, min(len(draws), pageSize)*(len(d.record)+2))}
 			blocks[k] = b
 		}
 		b.first, b.last, b.n, b.expires = min(b.first, d.Seq), max(b.last, d.Seq), b.n+1, max(b.expires, d.Expires)
