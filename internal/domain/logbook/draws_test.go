@@ -1,12 +1,15 @@
 package logbook
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/outcome"
@@ -26,14 +29,14 @@ func drawAt(at clock.Time, source string, seq int64) *capture.Draw {
 }
 
 // ingestDraws appends draws to the spool, and ingests them.
-func ingestDraws(t *testing.T, c *Ingester, draws ...*capture.Draw) {
+func ingestDraws(t rapid.TB, c *Ingester, draws ...*capture.Draw) {
 	t.Helper()
 	for _, draw := range draws {
 		if !c.spool.Append(draw.Append(nil)) {
 			t.Fatal("no room")
 		}
 	}
-	if err := c.Ingest(t.Context()); err != nil {
+	if err := c.Ingest(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -63,7 +66,7 @@ func TestDrawsAreReadInTheOrderOfTheirNumbers(t *testing.T) {
 		c, now := newIngester(t, d), clock.Now()
 		var all []*capture.Draw
 		for _, source := range []string{"src_a", "src_b"} {
-			for seq := int64(1); seq <= 50; seq++ {
+			for seq := int64(1); seq <= 600; seq++ {
 				if source == "src_b" || seq != 20 { // which was lost
 					all = append(all, drawAt(now+clock.Time(seq), source, seq))
 				}
@@ -71,7 +74,7 @@ func TestDrawsAreReadInTheOrderOfTheirNumbers(t *testing.T) {
 		}
 		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		ingestDraws(t, c, all...)
-		want := []Source{{"src_a", 50}, {"src_b", 50}}
+		want := []Source{{"src_a", 600}, {"src_b", 600}}
 		if got := sourcesOf(t, d, home, "fast", "ep_1"); !cmp.Equal(got, want) {
 			t.Errorf("%+v; want %+v", got, want)
 		}
@@ -85,13 +88,67 @@ func TestDrawsAreReadInTheOrderOfTheirNumbers(t *testing.T) {
 				seen, after = append(seen, draw.Seq), draw.Seq
 			}
 		}
-		if len(seen) != 49 || seen[18] != 19 || seen[19] != 21 || seen[48] != 50 {
+		if len(seen) != 599 || seen[18] != 19 || seen[19] != 21 || seen[598] != 600 {
 			t.Errorf("%v", seen)
 		}
 		got, draw := drawsOf(t, d, "src_b", 6, 1)[0], drawAt(now+7, "src_b", 7)
 		if want := (CanaryDraw{7, 3, draw.At, draw.Expires, draw.Request, live.CanaryArm, "p/m", outcome.Answered, 1500 * time.Microsecond, 42}); got != want {
 			t.Errorf("%+v; want %+v", got, want)
 		}
+	})
+}
+
+// However draws come into the table, a page of them is what a scan of all would find.
+func TestAPageOfDrawsIsWhatThereIs(t *testing.T) {
+	eachLogs(t, func(t *testing.T, d *db.DB) {
+		c, now, round := newIngester(t, d), clock.Now(), 0
+		rapid.Check(t, func(t *rapid.T) {
+			round++
+			epoch, want := fmt.Sprintf("ep_%d", round), map[string][]int64{}
+			var waiting []*capture.Draw
+			for _, source := range []string{"src_a", "src_b"}[:rapid.IntRange(1, 2).Draw(t, "sources")] {
+				skip := rapid.IntRange(1, 9).Draw(t, "skip") // each such number is lost
+				last := rapid.Int64Range(1, 3*pageSize).Draw(t, "draws")
+				for seq := int64(1); seq <= last; seq++ {
+					draw := drawAt(now, source, seq)
+					draw.Epoch = epoch
+					switch int(seq) % 10 {
+					case skip:
+						continue
+					case 0:
+						draw.Expires = now - 1
+					default:
+						want[source] = append(want[source], seq)
+					}
+					waiting = append(waiting, draw)
+				}
+			}
+			random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+			for i := range waiting { // requests end out of order, but not at any time
+				j := min(i+random.IntN(80), len(waiting)-1)
+				waiting[i], waiting[j] = waiting[j], waiting[i]
+			}
+			for len(waiting) > 0 {
+				n := min(1+random.IntN(120), len(waiting))
+				ingestDraws(t, c, waiting[:n]...)
+				waiting = waiting[n:]
+			}
+			for source, seqs := range want {
+				after, most := rapid.Int64Range(0, 3*pageSize).Draw(t, "after"), rapid.IntRange(1, 2*pageSize).Draw(t, "most")
+				draws, err := NewStore(d).Draws(context.Background(), home, "fast", epoch, source, after, most)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got []int64
+				for i := range draws {
+					got = append(got, draws[i].Seq)
+				}
+				from, _ := slices.BinarySearch(seqs, after+1)
+				if part := seqs[from:min(from+most, len(seqs))]; !slices.Equal(got, part) {
+					t.Fatalf("%s after %d, at most %d: %v; want %v", source, after, most, got, part)
+				}
+			}
+		})
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"sovereign/internal/net/breaker"
 	"sovereign/internal/net/life"
 	"sovereign/internal/plane/capture"
+	"sovereign/internal/plane/gateway/deadline"
 	"sovereign/internal/plane/gateway/request"
 	"sovereign/internal/plane/journal/journaltest"
 	"sovereign/internal/plane/meter"
@@ -69,9 +70,9 @@ func newGated(t testing.TB) *gated {
 	return g
 }
 
-// timeouts sets two of the gateway's timeouts; the others are long.
-func (g *gated) timeouts(try, total time.Duration) {
-	g.Apply(Settings{TryTimeout: try, StallTimeout: try, RequestTimeout: total})
+// timeouts sets the gateway's timeouts.
+func (g *gated) timeouts(try, stall, total time.Duration) {
+	g.Apply(Settings{TryTimeout: try, StallTimeout: stall, RequestTimeout: total})
 }
 
 // serve serves the request. A panic is an error.
@@ -165,10 +166,10 @@ var ends = []struct {
 	{"provider does not know the model", func(g *gated) { g.answer = answers(404, "{}") }, outcome.Failed, ""},
 	{"provider cannot be reached", func(g *gated) { g.answer = refuse(errors.New("connection refused")) }, outcome.Failed, ""},
 	{"provider sends garbage", func(g *gated) { g.answer = whole("garbage") }, outcome.Failed, ""},
-	{"provider says nothing", func(g *gated) { g.timeouts(5*time.Millisecond, time.Minute); g.hang(nothing) }, outcome.Failed, ""},
-	{"request takes too long", func(g *gated) { g.timeouts(time.Minute, 5*time.Millisecond); g.hang(nothing) }, outcome.Failed, ""},
-	{"stream stalls", func(g *gated) { g.timeouts(5*time.Millisecond, time.Minute); g.hangHalfWay(nothing) }, outcome.Failed, "n"},
-	{"stream takes too long", func(g *gated) { g.timeouts(time.Minute, 100*time.Millisecond); g.hangHalfWay(nothing) }, outcome.Failed, "n"},
+	{"provider says nothing", func(g *gated) { g.timeouts(5*time.Millisecond, time.Minute, time.Minute); g.hang(nothing) }, outcome.Failed, ""},
+	{"request takes too long", func(g *gated) { g.timeouts(time.Minute, time.Minute, 5*time.Millisecond); g.hang(nothing) }, outcome.Failed, ""},
+	{"stream stalls", func(g *gated) { g.timeouts(time.Minute, 5*time.Millisecond, time.Minute); g.hangHalfWay(nothing) }, outcome.Failed, "n"},
+	{"stream takes too long", func(g *gated) { g.hangHalfWay(func() { g.requests.Stop(deadline.ErrTooLong) }) }, outcome.Failed, "n"},
 	{"stream breaks off before content", func(g *gated) { g.stream(); g.answer = events(strings.NewReader(providerStream[:9])) }, outcome.Failed, ""},
 	{"stream breaks off after content", func(g *gated) {
 		g.stream()
