@@ -57,10 +57,10 @@ type Recorder struct {
 	appending sync.RWMutex // read-locked while a row is appended to the spool
 	last      atomic.Int64 // the time of the newest row or draw
 
-	drawing sync.Mutex // guards what follows
-	source  string     // of draws
-	lost    int64      // records that the spool had lost when the source began
-	draws   map[Split]int64
+	drawing sync.Mutex      // guards what follows
+	source  string          // of draws
+	lost    int64           // records that the spool had lost when the source began
+	draws   map[Split]int64 // of the source, so far
 
 	logged, tooLarge, unreadable atomic.Int64
 }
