@@ -44,7 +44,7 @@ const longestRequest = 24 * time.Hour
 // old draw is lost, or has expired.
 func (d *CanaryDraw) Old(now clock.Time) bool { return now.Sub(d.At) > longestRequest }
 
-// A Source numbers the draws of an alias's epoch: a process from its start to its end.
+// A Source numbers the draws of an alias's epoch: a process from its start to its end, or until its spool lost a record.
 type Source struct {
 	ID     string
 	Newest int64 // the highest number that is known
@@ -148,7 +148,7 @@ func insertDraws(ctx context.Context, across db.Scoped, draws []drawRecord) erro
 		k := key{capture.Split{Workspace: d.Workspace, Alias: d.Alias, Epoch: d.Epoch}, d.Source, pageOf(d.Seq)}
 		b := blocks[k]
 		if b == nil {
-			b = &drawBlock{first: d.Seq, draws: make([]byte, 0, min(len(draws), pageSize)*(len(d.record)+2))}
+			b = &drawBlock{first: d.Seq}
 			blocks[k] = b
 		}
 		b.first, b.last, b.n, b.expires = min(b.first, d.Seq), max(b.last, d.Seq), b.n+1, max(b.expires, d.Expires)

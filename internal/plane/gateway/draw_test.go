@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -300,6 +302,59 @@ func TestEveryDrawnRequestLeavesOneRecord(t *testing.T) {
 		if !seen[s] {
 			t.Errorf("nothing ends as %s", s)
 		}
+	}
+}
+
+// Requests that run at once and end in every way leave one record each, with the numbers from 1 on.
+func TestRequestsThatAreDrawnAtOnceLeaveOneRecordEach(t *testing.T) {
+	g := newGated(t)
+	g.freeWait, g.Random = 0, rand.Float64
+	g.Aliases.Put(home, &g.alias)
+	const many = 400
+	callers := make([]*life.Life, many)
+	g.respond = func(_ context.Context, r *upstream.Request) (*upstream.Response, error) {
+		var n int
+		if _, err := fmt.Sscanf(r.ID, "req_%d", &n); err != nil {
+			panic(err)
+		}
+		switch n % 5 {
+		case 0:
+			callers[n].End(errLeft)
+		case 1:
+			return answers(500, "{}")(r)
+		case 2:
+			panic("a poisonous answer")
+		case 3:
+			if r.Stream {
+				return events(strings.NewReader(providerStream))(r)
+			}
+		}
+		return whole(good)(r)
+	}
+	var all sync.WaitGroup
+	for i := range many {
+		callers[i] = new(life.Life)
+		q := *g.request
+		q.ID = fmt.Sprintf("req_%d", i)
+		if i%10 >= 5 {
+			q.Body = []byte(gatedStreamRequest)
+		}
+		all.Go(func() {
+			defer func() { _ = recover() }()
+			_ = g.Serve(callers[i], &q, &leaving{httptest.NewRecorder(), 9})
+		})
+	}
+	all.Wait()
+	draws, _ := g.records()
+	requests, numbers := map[string]bool{}, map[int64]bool{}
+	for _, d := range draws {
+		requests[d.Request], numbers[d.Seq] = true, true
+		if d.Seq < 1 || d.Seq > many {
+			t.Errorf("%+v", d)
+		}
+	}
+	if len(draws) != many || len(requests) != many || len(numbers) != many {
+		t.Errorf("%d records, %d requests, %d numbers", len(draws), len(requests), len(numbers))
 	}
 }
 
