@@ -24,6 +24,9 @@ var marks = []mark{
 	{"chat", "CPU per request with every limit set, × without", 1.05, 2, func(all []sample) spread {
 		return against(all, "chat", nameLimits, nameOurs, costs)
 	}},
+	{"chat", "CPU per request through a gated split, × not gated", 1.03, 2, func(all []sample) spread {
+		return against(all, "chat", nameGated, nameSplit, costs)
+	}},
 	{"prompt", "CPU per request, × bare", 0.75, 2, timesBare("prompt")},
 	{"paced", "CPU per event, × bare", 1.00, 2, timesBare("paced")},
 	{"burst", "CPU per event, × bare", 1.00, 2, timesBare("burst")},

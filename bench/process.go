@@ -120,13 +120,18 @@ func get(ctx context.Context, url string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return send(request)
+}
+
+// send sends a request, and returns the body of an answer that is no refusal.
+func send(request *http.Request) ([]byte, error) {
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
+	if err == nil && response.StatusCode/100 != 2 {
 		err = fmt.Errorf("%w: %s: %.300s", errStatus, response.Status, body)
 	}
 	return body, err

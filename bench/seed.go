@@ -20,6 +20,8 @@ type sizes struct {
 	keys, aliases, workspaces int
 	logs                      bool // exchanges are logged
 	limits                    bool // keys and workspaces have every limit
+	split                     bool // aliases for chat have a canary
+	gated                     bool // and a gate, once the server runs
 }
 
 var tenKeys = sizes{name: "ten keys", keys: 10, aliases: 10, workspaces: 1}
@@ -29,6 +31,12 @@ var kinds = map[string]string{
 	"chat": "mock/chat", "embedding": "mock/embedding",
 	"standard-chat": "standard/chat", "standard-embedding": "standard/embedding",
 }
+
+// The canary of split aliases.
+const (
+	canaryModel   = "mock/canary"
+	canaryPercent = 50
+)
 
 // alias is the i-th name for a model of that kind.
 func alias(kind string, i int) string { return fmt.Sprintf("%s-%06d", kind, i) }
@@ -104,7 +112,7 @@ func seed(ctx context.Context, d *db.DB, n sizes) (seeded, error) {
 		}
 	}
 	for at := range slices.Chunk(upTo(n.aliases), seedBatch) {
-		if err := fill(ctx, d, aliases(spaces, at, now)); err != nil {
+		if err := fill(ctx, d, aliases(spaces, at, n.split, now)); err != nil {
 			return made, err
 		}
 	}
@@ -183,14 +191,18 @@ func everyLimit(spaces, keys []string) table {
 	return all
 }
 
-func aliases(spaces []string, at []int, now clock.Time) table {
+func aliases(spaces []string, at []int, split bool, now clock.Time) table {
 	all := table{"aliases", []string{"workspace_id", "name", "target_model", "description", "canary_model", "canary_percent", "fallback_models", "created_at", "updated_at"}, nil}
 	for _, i := range at {
 		for kind, model := range kinds {
 			if i >= tenKeys.aliases && kind != "chat" {
 				continue // which no scenario of many names asks for
 			}
-			all.rows = append(all.rows, []any{spaces[i%len(spaces)], alias(kind, i), model, "", "", 0, "[]", now, now})
+			canary, percent := "", 0
+			if split && kind == "chat" {
+				canary, percent = canaryModel, canaryPercent
+			}
+			all.rows = append(all.rows, []any{spaces[i%len(spaces)], alias(kind, i), model, "", canary, percent, "[]", now, now})
 		}
 	}
 	return all

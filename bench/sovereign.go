@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +42,7 @@ func configuration(mock, transport string) []byte {
   - {name: standard, kind: openai, base_url: "http://%[1]s/v1", api_key: provider-secret, transport: standard}
 models:
   - {id: mock/chat, provider: mock, upstream_model: gpt-4o-mini, kind: chat%[3]s
+  - {id: mock/canary, provider: mock, upstream_model: gpt-4o-mini, kind: chat%[3]s
   - {id: standard/chat, provider: standard, upstream_model: gpt-4o-mini, kind: chat%[3]s
   - {id: mock/embedding, provider: mock, upstream_model: text-embedding-3-small, kind: embedding, context_window: 8192, price: {input_per_mtok_usd: 0.02}}
   - {id: standard/embedding, provider: standard, upstream_model: text-embedding-3-small, kind: embedding, context_window: 8192, price: {input_per_mtok_usd: 0.02}}
@@ -101,7 +105,7 @@ func (g *sovereign) serve(ctx context.Context, s *stage, o *options, folder, nam
 func startOurs(ctx context.Context, s *stage, o *options, prefix string) (*target, error) {
 	t := &target{name: map[string]string{"": nameOurs, "standard-": nameStandard}[prefix]}
 	for _, other := range s.targets { // one server has both transports
-		if other.server != nil && other.name != nameLogging && other.name != nameLimits && other.name != nameBefore {
+		if other.name == nameOurs || other.name == nameStandard {
 			t.server = other.server
 		}
 	}
@@ -120,7 +124,22 @@ func startOurs(ctx context.Context, s *stage, o *options, prefix string) (*targe
 func startLogging(ctx context.Context, s *stage, o *options) (*target, error) {
 	n := tenKeys
 	n.logs = true
-	server, err := startSovereign(ctx, s, o, nameLogging, n)
+	return startWithLogs(ctx, s, o, nameLogging, n)
+}
+
+// startSplit starts a server that logs every exchange, and whose aliases for chat have a canary.
+func startSplit(ctx context.Context, s *stage, o *options, name string, gated bool) (*target, error) {
+	n := tenKeys
+	n.logs, n.split, n.gated = true, true, gated
+	t, err := startWithLogs(ctx, s, o, name, n)
+	if err == nil && gated {
+		err = t.server.gate(ctx)
+	}
+	return t, err
+}
+
+func startWithLogs(ctx context.Context, s *stage, o *options, name string, n sizes) (*target, error) {
+	server, err := startSovereign(ctx, s, o, name, n)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +147,42 @@ func startLogging(ctx context.Context, s *stage, o *options) (*target, error) {
 		return nil, err
 	}
 	s.ends = append(s.ends, func() { _ = server.logs.Close() })
-	return &target{name: nameLogging, server: server, address: server.address, process: server.process, senders: server.senders}, nil
+	return &target{name: name, server: server, address: server.address, process: server.process, senders: server.senders}, nil
+}
+
+// gate gives the split aliases a gate that draws every request. Its budget allows no call of the judge: what is measured
+// is what requests pay for the gate, and calls of a judge would be in the books.
+func (g *sovereign) gate(ctx context.Context) error {
+	var judge struct{ ID string }
+	err := g.call(ctx, http.MethodPost, "/v1/criteria", map[string]any{
+		"name": "Right", "rubric": "The response is right.", "judge_model": kinds["chat"],
+	}, &judge)
+	for i := 0; i < g.aliases && err == nil; i++ {
+		err = g.call(ctx, http.MethodPut, "/v1/aliases", map[string]any{
+			"name": alias("chat", i), "target_model": kinds["chat"], "canary_model": canaryModel, "canary_percent": canaryPercent,
+			"gate_criterion_id": judge.ID, "gate_sample_percent": 100, "gate_max_cost_usd": 0.000001,
+		}, nil)
+	}
+	return err
+}
+
+// call calls a route with the first key. out may be nil.
+func (g *sovereign) call(ctx context.Context, method, path string, body, out any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+g.address+path, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+g.keys[0])
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := send(request)
+	if err == nil && out != nil {
+		err = json.Unmarshal(answer, out)
+	}
+	return err
 }
 
 // startLimits starts a server whose keys and workspaces have every limit.
@@ -153,14 +207,19 @@ func startBefore(ctx context.Context, s *stage, o *options) (*target, error) {
 	return &target{name: nameBefore, address: server.address, process: server.process, server: server, senders: server.senders}, nil
 }
 
-// rows is how many requests are in the books, and in the logs where there are some: the lesser of both.
+// rows is how many requests are in the books, in the logs where there are some, and drawn where there is a gate: the least
+// of them.
 func (g *sovereign) rows(ctx context.Context) (int64, error) {
 	n, err := db.One[int64](ctx, g.books.Across("the bench counts all"), `SELECT COUNT(*) FROM usage_rows`)
 	if err != nil || g.logs == nil {
 		return n, err
 	}
 	logged, err := db.One[int64](ctx, g.logs.Across("the bench counts all"), `SELECT COALESCE(CAST(SUM(n) AS BIGINT), 0) FROM log_counts WHERE facet = ''`)
-	return min(n, logged), err
+	if n = min(n, logged); err != nil || !g.gated {
+		return n, err
+	}
+	drawn, err := db.One[int64](ctx, g.logs.Across("the bench counts all"), `SELECT COALESCE(CAST(SUM(n) AS BIGINT), 0) FROM canary_draws`)
+	return min(n, drawn), err
 }
 
 var errBooks = errors.New("the books are not complete")

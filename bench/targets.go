@@ -33,6 +33,8 @@ const (
 	nameStandard = "sovereign-standard"
 	nameLogging  = "sovereign-logging"
 	nameLimits   = "sovereign-limits"
+	nameSplit    = "sovereign-split"
+	nameGated    = "sovereign-gated"
 	nameBefore   = "before"
 )
 
@@ -123,6 +125,12 @@ var makers = map[string]func(context.Context, *stage, *options) (*target, error)
 	},
 	nameLogging: startLogging,
 	nameLimits:  startLimits,
+	nameSplit: func(ctx context.Context, s *stage, o *options) (*target, error) {
+		return startSplit(ctx, s, o, nameSplit, false)
+	},
+	nameGated: func(ctx context.Context, s *stage, o *options) (*target, error) {
+		return startSplit(ctx, s, o, nameGated, true)
+	},
 	nameBefore:  startBefore,
 	namePortkey: startPortkey,
 	nameLiteLLM: startLiteLLM,
@@ -187,9 +195,12 @@ func startNginx(ctx context.Context, s *stage, _ *options) (*target, error) {
 	})
 }
 
+// special are the targets that take part where a scenario names them.
+var special = []string{nameDirect, nameStandard, nameLogging, nameLimits, nameSplit, nameGated}
+
 // takes reports whether a target takes part in a scenario.
 func (t *target) takes(sc *scenario) bool {
-	if t.name == nameDirect || t.name == nameStandard || t.name == nameLogging || t.name == nameLimits {
+	if slices.Contains(special, t.name) {
 		return slices.Contains(sc.also, t.name)
 	}
 	return !slices.Contains(t.cannot, sc.name)

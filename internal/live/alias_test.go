@@ -8,9 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
+	"sovereign/internal/base/id"
 	"sovereign/internal/base/tenant"
 )
 
@@ -22,7 +24,7 @@ func TestTheCanaryGetsNoRequestAtZeroPercentAndAllAtAHundred(t *testing.T) {
 		u := unit.Draw(t, "u")
 		for percent, want := range map[int]string{0: "old", 100: "new"} {
 			a := Alias{Target: "old", Canary: "new", CanaryPercent: percent}
-			if got := a.Pick(u); got != want {
+			if got := a.Model(a.Pick(u)); got != want {
 				t.Fatalf("%d %%: %v picks %s", percent, u, got)
 			}
 		}
@@ -32,7 +34,7 @@ func TestTheCanaryGetsNoRequestAtZeroPercentAndAllAtAHundred(t *testing.T) {
 func TestWithoutACanaryEveryRequestReachesTheTarget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := Alias{Target: "old", CanaryPercent: rapid.IntRange(0, 100).Draw(t, "percent")}
-		if got := a.Pick(unit.Draw(t, "u")); got != "old" {
+		if got := a.Model(a.Pick(unit.Draw(t, "u"))); got != "old" {
 			t.Fatalf("picks %q", got)
 		}
 	})
@@ -46,7 +48,7 @@ func TestTheSplitFollowsThePercent(t *testing.T) {
 		draws := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		a, hits := Alias{Target: "old", Canary: "new", CanaryPercent: percent}, 0
 		for range n {
-			if a.Pick(draws.Float64()) == "new" {
+			if a.Pick(draws.Float64()) == CanaryArm {
 				hits++
 			}
 		}
@@ -62,8 +64,59 @@ func TestRaisingThePercentTakesNoRequestFromTheCanary(t *testing.T) {
 		u, percent := unit.Draw(t, "u"), rapid.IntRange(0, 99).Draw(t, "percent")
 		lower := Alias{Target: "old", Canary: "new", CanaryPercent: percent}
 		higher := Alias{Target: "old", Canary: "new", CanaryPercent: percent + 1}
-		if lower.Pick(u) == "new" && higher.Pick(u) == "old" {
+		if lower.Pick(u) == CanaryArm && higher.Pick(u) == BaseArm {
 			t.Fatalf("%v is the canary's at %d %% and not at %d %%", u, percent, percent+1)
+		}
+	})
+}
+
+func TestEveryArmHasAnother(t *testing.T) {
+	a := Alias{Target: "old", Canary: "new"}
+	for arm, model := range map[Arm]string{BaseArm: "old", CanaryArm: "new"} {
+		if arm.Other() == arm || arm.Other().Other() != arm || a.Model(arm) != model {
+			t.Errorf("%s: %s, %s", arm, arm.Other(), a.Model(arm))
+		}
+	}
+}
+
+// Whether a request is drawn depends on its id and the percent alone, and a higher percent draws no request less. So
+// neither the arm nor what becomes of the request can decide it.
+func TestADrawDependsOnTheIDAlone(t *testing.T) {
+	percent := rapid.OneOf(rapid.Just(0.0), rapid.Just(100.0), rapid.Float64Range(0, 100))
+	rapid.Check(t, func(t *rapid.T) {
+		name, p, q := rapid.String().Draw(t, "id"), percent.Draw(t, "percent"), percent.Draw(t, "other")
+		drawn := (&Gate{Epoch: "ep_1", SamplePercent: p}).Draws(name)
+		if drawn != (&Gate{Epoch: "ep_2", Stratum: 7, SamplePercent: p}).Draws(name) {
+			t.Fatalf("%q is drawn by one gate of %v %% and not by another", name, p)
+		}
+		if other := (&Gate{SamplePercent: q}).Draws(name); p <= q && drawn && !other || q <= p && other && !drawn {
+			t.Fatalf("%q is drawn at the lower percent alone of %v and %v", name, p, q)
+		}
+		if p == 0 && drawn || p == 100 && !drawn {
+			t.Fatalf("%v at %v %%", drawn, p)
+		}
+	})
+}
+
+// The share of drawn requests is binomial, also for ids of one moment, and in either half of the random bits that pick
+// the arm.
+func TestDrawsFollowThePercent(t *testing.T) {
+	const n = 20_000
+	rapid.Check(t, func(t *rapid.T) {
+		g := Gate{SamplePercent: rapid.Float64Range(1, 99).Draw(t, "percent")}
+		at := time.UnixMicro(rapid.Int64Range(0, 1<<51).Draw(t, "time"))
+		split, hits, counts := Alias{Canary: "new", CanaryPercent: 50}, map[Arm]float64{}, map[Arm]float64{}
+		for range n {
+			arm := split.Pick(rand.Float64())
+			if counts[arm]++; g.Draws(id.At("req", at)) {
+				hits[arm]++
+			}
+		}
+		for arm, all := range counts {
+			p := g.SamplePercent / 100
+			if off := math.Abs(hits[arm] - all*p); off > 6*math.Sqrt(all*p*(1-p)) {
+				t.Fatalf("%v of %v of the %s at %v %%", hits[arm], all, arm, g.SamplePercent)
+			}
 		}
 	})
 }

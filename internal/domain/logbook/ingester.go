@@ -18,9 +18,9 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// An Ingester moves rows from the spool to the log database, and deletes expired ones. The spool position commits in
-// the same transaction as the rows before it. Each row is therefore ingested once, whatever dies when. While the
-// database is unreachable, rows wait in the spool.
+// An Ingester moves rows and draws from the spool to the log database, and deletes expired ones. The spool position
+// commits in the same transaction as the records before it. Each record is therefore ingested once, whatever dies when.
+// While the database is unreachable, records wait in the spool.
 type Ingester struct {
 	db     *db.DB
 	spool  *spool.Spool
@@ -30,14 +30,14 @@ type Ingester struct {
 	writing       chan struct{} // a mutex that respects contexts; held for one batch, or for a few deletions
 	at            spool.Position
 	positionKnown bool       // at is the database's cursor
-	newest        clock.Time // time of the newest ingested row
+	newest        clock.Time // time of the newest ingested record
 	families      map[tenant.ID]*families
 	prompts       int        // prompts in families
 	reportedLost  int64      // lost rows that were logged already
 	nextExpiry    clock.Time // no row expires before; zero when unknown
 
 	read     func([]byte) (*capture.Row, error) // capture.Parse, except in tests
-	setAside atomic.Int64                       // rows that could not be read or stored
+	setAside atomic.Int64                       // records that could not be read or stored
 	ingested atomic.Pointer[spool.Position]     // at, for readers without the lock
 	written  chan struct{}                      // receives a value when there may be something to checkpoint
 }
@@ -60,8 +60,8 @@ func Position(ctx context.Context, d *db.DB, source string) (spool.Position, err
 	return at, err
 }
 
-// Newest returns the time of the newest row, in the database or in the spool. The recorder starts after it, so that
-// no two rows have the same time, even if the clock went back.
+// Newest returns the time of the newest record, in the database or in the spool. The recorder starts after it, so that
+// no two records have the same time, even if the clock went back.
 func (c *Ingester) Newest(ctx context.Context) (clock.Time, error) {
 	at, newest, err := cursor(ctx, c.db.Across("a spool belongs to the server"), c.source)
 	if err != nil {
@@ -72,12 +72,12 @@ func (c *Ingester) Newest(ctx context.Context) (clock.Time, error) {
 		if err != nil || batch.Next == at {
 			return newest, err
 		}
+		var found records
 		for _, record := range batch.Records {
-			if row, err := c.parse(record); err == nil {
-				newest = max(newest, row.At)
-			}
+			_ = c.parse(record, &found) // what cannot be parsed is set aside when it is ingested
 		}
-		at = batch.Next
+		last, _ := found.times()
+		newest, at = max(newest, last), batch.Next
 	}
 }
 
@@ -89,36 +89,9 @@ func NewIngester(d *db.DB, s *spool.Spool, source string, log *slog.Logger) *Ing
 	}
 }
 
-// SetAside returns how many rows could not be read or stored since the start, and are lost. Their bytes are not kept:
+// SetAside returns how many records could not be read or stored since the start, and are lost. Their bytes are not kept:
 // that would be beyond the retention that their workspace has chosen.
 func (c *Ingester) SetAside() int64 { return c.setAside.Load() }
-
-// parse parses a record. A panic is an error: one record must not block all that follow it.
-func (c *Ingester) parse(record []byte) (row *capture.Row, err error) {
-	err = panics.Call(c.log, "parsing a logged row", func() error {
-		row, err = c.read(record)
-		return err
-	})
-	return row, err
-}
-
-// parseAll parses the records of a batch, and sets aside those that cannot be parsed.
-func (c *Ingester) parseAll(records [][]byte) []*capture.Row {
-	rows := make([]*capture.Row, 0, len(records))
-	for _, record := range records {
-		row, err := c.parse(record)
-		if err != nil {
-			c.setAside.Add(1)
-			c.log.Error("a logged row is set aside: it cannot be read", "err", err)
-			continue
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-// isPoisonous reports whether rows themselves are what failed, so that no retry can succeed.
-func isPoisonous(err error) bool { return db.IsDataError(err) || errors.As(err, new(*panics.Error)) }
 
 // The intervals of the tasks, and how much one batch holds: concurrent deletions wait for one batch.
 const (
@@ -260,12 +233,12 @@ func (c *Ingester) ingestBatch(ctx context.Context, end spool.Position) (more bo
 		c.log.Warn("a part of the spool cannot be read", "segment", batch.Next.Segment, "bytes", batch.Damaged)
 	}
 	c.trimFamilies()
-	rows := c.parseAll(batch.Records)
-	err = c.commitBatch(ctx, batch.Next, rows, c.insertRows)
-	if isPoisonous(err) { // one row must not block all that follow it
-		c.log.Error("a batch of logged rows is refused; its rows are inserted one by one", "err", err)
+	found := c.parseAll(batch.Records)
+	err = c.commitBatch(ctx, batch.Next, found, c.insert)
+	if isPoisonous(err) { // one record must not block all that follow it
+		c.log.Error("a batch of logged records is refused; they are inserted one by one", "err", err)
 		clear(c.families) // what it added is not in the tables
-		err = c.commitBatch(ctx, batch.Next, rows, c.insertRowByRow)
+		err = c.commitBatch(ctx, batch.Next, found, c.insertOneByOne)
 	}
 	if err != nil {
 		c.positionKnown = false // it may have committed all the same
@@ -281,15 +254,13 @@ func (c *Ingester) ingestBatch(ctx context.Context, end spool.Position) (more bo
 // effect after all.
 var errCursorMoved = errors.New("the log database has read further than was known")
 
-// commitBatch inserts rows and moves the cursor behind them, in one transaction.
+// commitBatch inserts records and moves the cursor behind them, in one transaction.
 func (c *Ingester) commitBatch(
-	ctx context.Context, next spool.Position, rows []*capture.Row, put func(context.Context, *db.Tx, []*capture.Row) error,
+	ctx context.Context, next spool.Position, found records, put func(context.Context, *db.Tx, records) error,
 ) error {
-	newest := c.newest
-	for _, row := range rows {
-		newest = max(newest, row.At)
-		c.nextExpiry = min(c.nextExpiry, row.Expires)
-	}
+	newest, expires := found.times()
+	newest = max(newest, c.newest)
+	c.nextExpiry = min(c.nextExpiry, expires)
 	defer c.signalWritten() // on failure too: it may have committed all the same
 	tries := 0
 	_, err := c.db.Tx(ctx, func(tx *db.Tx) error {
@@ -300,8 +271,8 @@ func (c *Ingester) commitBatch(
 		if at, _, err := cursor(ctx, across, c.source); err != nil || at != c.at {
 			return errors.Join(err, errCursorMoved)
 		}
-		if len(rows) > 0 {
-			if err := panics.Call(c.log, "storing logged rows", func() error { return put(ctx, tx, rows) }); err != nil {
+		if found.len() > 0 {
+			if err := panics.Call(c.log, "storing logged records", func() error { return put(ctx, tx, found) }); err != nil {
 				return err
 			}
 		}
@@ -309,7 +280,7 @@ func (c *Ingester) commitBatch(
 			[][]any{{c.source, next.Segment, next.Offset, newest}})
 	})
 	if err != nil {
-		return fmt.Errorf("ingest %d logged rows: %w", len(rows), err)
+		return fmt.Errorf("ingest %d logged records: %w", found.len(), err)
 	}
 	c.newest = newest
 	return nil
@@ -323,28 +294,11 @@ var rowColumns = []string{
 	"chain", "response", "tools", "messages",
 }
 
-// insertRowByRow inserts rows one by one, each under a savepoint, and sets aside those that cannot be stored.
-func (c *Ingester) insertRowByRow(ctx context.Context, tx *db.Tx, rows []*capture.Row) error {
-	for _, row := range rows {
-		_, err := c.db.Tx(tx.Bind(ctx), func(tx *db.Tx) error {
-			return panics.Call(c.log, "storing a logged row", func() error {
-				return c.insertRows(ctx, tx, []*capture.Row{row})
-			})
-		})
-		if isPoisonous(err) {
-			clear(c.families)
-			c.setAside.Add(1)
-			c.log.Error("a logged row is set aside: it cannot be stored", "row", row.ID, "request_id", row.Request, "err", err)
-			continue
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
+// insertRows inserts rows, and counts them.
 func (c *Ingester) insertRows(ctx context.Context, tx *db.Tx, rows []*capture.Row) error {
+	if len(rows) == 0 {
+		return nil
+	}
 	across := tx.Across("the spool holds all workspaces' rows")
 	segments, err := c.segments(ctx, tx, across, rows)
 	if err != nil {

@@ -218,7 +218,7 @@ func TestEveryRowIsIngestedOnce(t *testing.T) {
 				made++
 				at++
 				row := rowAt(t, at, fmt.Sprintf(`[{"role":"user","content":"%d"}]`, made), `{"role":"assistant","content":"Hello"}`)
-				if !s.Append(row.Append(nil)) {
+				if !s.Append(row.Append(nil)) || !s.Append(drawAt(at, "src_1", int64(made)).Append(nil)) {
 					t.Fatal("no room")
 				}
 			}
@@ -235,7 +235,7 @@ func TestEveryRowIsIngestedOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				if round == 1 {
-					if err := ingester.commitBatch(ctx, batch.Next, ingester.parseAll(batch.Records), ingester.insertRows); err != nil {
+					if err := ingester.commitBatch(ctx, batch.Next, ingester.parseAll(batch.Records), ingester.insert); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -257,6 +257,10 @@ func TestEveryRowIsIngestedOnce(t *testing.T) {
 			page, total, err := NewStore(d).List(ctx, home, &Filters{}, 1000, 0)
 			if err != nil || total != int64(made) || len(page) != made {
 				t.Fatalf("round %d: %d of %d rows, %d in the page, %v", round, total, made, len(page), err)
+			}
+			draws, err := NewStore(d).Draws(ctx, home, "fast", "ep_1", "src_1", 0, 1000)
+			if err != nil || len(draws) != made || draws[made-1].Seq != int64(made) {
+				t.Fatalf("round %d: %d draws of %d, %v", round, len(draws), made, err)
 			}
 		}
 		if newest, err := ingester.Newest(ctx); err != nil || newest != at {

@@ -44,9 +44,9 @@ func (c *Ingester) deleteExpiredWhenDue(ctx context.Context) error {
 }
 
 // DeleteExpired deletes the expired rows, a few per transaction, and returns how many. They cannot be read before
-// that either: every query checks expires_at. Prompts that no row uses any more are deleted last.
+// that either: every query checks expires_at. Prompts that no row uses any more, and expired draws, are deleted last.
 func (c *Ingester) DeleteExpired(ctx context.Context, now clock.Time) (deleted int, err error) {
-	for _, table := range []string{"log_rows", "log_variants", "log_families"} {
+	for _, table := range []string{"log_rows", "log_variants", "log_families", "canary_draws"} {
 		// Each batch starts after the previous one: the index may still hold entries of rows that were just deleted.
 		from := clock.Time(math.MinInt64)
 		for {
@@ -99,7 +99,7 @@ func (c *Ingester) deleteExpiredBatch(
 		n = int(gone)
 		return err
 	})
-	if n > 0 && table != "log_rows" {
+	if n > 0 && (table == "log_variants" || table == "log_families") {
 		clear(c.families) // a prompt that recurs is stored again
 	}
 	return n, until, err

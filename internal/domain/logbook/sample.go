@@ -109,10 +109,10 @@ func (s *Store) Read(ctx context.Context, ws tenant.ID, id string) (judge.Step, 
 }
 
 // Request returns the exchange of a request id, and the trace that it belongs to, if any.
-func (h *Handler) Request(
+func (s *Store) Request(
 	ctx context.Context, ws tenant.ID, requestID string,
 ) (step judge.Step, trace string, err error) {
-	row, err := db.Maybe[Drawn](ctx, h.store.db.In(ws), `
+	row, err := db.Maybe[Drawn](ctx, s.db.In(ws), `
 		SELECT `+drawnColumns+` FROM log_rows WHERE workspace_id = $1 AND request_id = $2 AND expires_at > $3 ORDER BY at LIMIT 1`, requestID, clock.Now())
 	switch {
 	case err != nil:
@@ -121,6 +121,13 @@ func (h *Handler) Request(
 		return step, "", fault.NotFound("logged request", requestID)
 	}
 	return row.Step(), row.TraceID, nil
+}
+
+// Request is the store's Request.
+func (h *Handler) Request(
+	ctx context.Context, ws tenant.ID, requestID string,
+) (step judge.Step, trace string, err error) {
+	return h.store.Request(ctx, ws, requestID)
 }
 
 // Selects reports whether filters select the exchange of a request or, where trace is not "", all steps of a run. What

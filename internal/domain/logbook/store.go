@@ -344,6 +344,7 @@ func firstExpiry(ctx context.Context, d *db.DB) (clock.Time, error) {
 			SELECT MIN(expires_at) AS over FROM log_rows
 			UNION ALL SELECT MIN(expires_at) FROM log_variants
 			UNION ALL SELECT MIN(expires_at) FROM log_families
+			UNION ALL SELECT MIN(expires_at) FROM canary_draws
 			UNION ALL SELECT CAST($1 AS BIGINT)) AS all_of_them`, int64(math.MaxInt64))
 	if err != nil {
 		return 0, fmt.Errorf("read the first expiry of logged rows: %w", err)

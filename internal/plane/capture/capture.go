@@ -1,6 +1,6 @@
 // Package capture turns chat exchanges into log rows, on the request path and without a database: it redacts
 // credentials, identifies the system prompt, and appends the row to the spool. Nothing is written to disk before it
-// is redacted.
+// is redacted. It also records, without any text, what became of the requests that the gates of aliases draw.
 package capture
 
 import (
@@ -47,6 +47,7 @@ type Exchange struct {
 	Cost         money.Nano
 	Latency      time.Duration
 	First        time.Duration // until the first content
+	Draw         *Draw         // of the request, if it was drawn
 }
 
 // A Recorder logs the exchanges of workspaces that have logging enabled.
@@ -54,7 +55,12 @@ type Recorder struct {
 	settings  *live.AllSettings
 	spool     *spool.Spool
 	appending sync.RWMutex // read-locked while a row is appended to the spool
-	last      atomic.Int64 // the time of the newest row
+	last      atomic.Int64 // the time of the newest row or draw
+
+	drawing sync.Mutex      // guards what follows
+	source  string          // of draws
+	lost    int64           // records that the spool had lost when the source began
+	draws   map[Split]int64 // of the source, so far
 
 	logged, tooLarge, unreadable atomic.Int64
 }
@@ -91,43 +97,62 @@ func (r *Recorder) Skip(err error) {
 	}
 }
 
-// After makes every further row newer than t, the time of the newest existing row, wherever the clock stands.
+// After makes every further row and draw newer than t, the time of the newest existing one, wherever the clock stands.
 func (r *Recorder) After(t clock.Time) { r.last.Store(max(r.last.Load(), int64(t))) }
 
 // Settle returns when every row whose recording began before is in the spool. After logging was disabled and Settle
-// has returned, nothing more is written.
+// has returned, no more rows are written.
 func (r *Recorder) Settle() {
 	r.appending.Lock()
 	r.appending.Unlock() //nolint:staticcheck // to have waited is all
 }
 
-// Record logs an exchange if its workspace still has logging enabled.
+// Record logs an exchange if its workspace still has logging enabled. The draw of its request is recorded with it, and
+// also without it.
 func (r *Recorder) Record(e *Exchange) {
-	if !r.Enabled(e.Workspace) {
-		return
+	var row *Row
+	if r.Enabled(e.Workspace) {
+		row = r.row(e)
 	}
-	row, ok := r.row(e)
-	if !ok {
-		return
-	}
+	r.append(row, e.Draw)
+}
+
+// append appends a row, if its workspace still has logging enabled, and then a draw, in one write. Each may be nil.
+func (r *Recorder) append(row *Row, d *Draw) {
 	buffer, _ := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	r.appending.RLock()
 	defer r.appending.RUnlock()
-	days := r.settings.Of(e.Workspace).LogDays
+	var array [2][]byte
+	all, records := (*buffer)[:0], array[:0]
+	logged := row != nil && r.date(row)
+	if logged {
+		all = row.Append(all)
+		records = append(records, all)
+	}
+	if d != nil {
+		from := len(all)
+		all = d.Append(all)
+		records = append(records, all[from:])
+	}
+	if len(records) > 0 && r.spool.Append(records...) && logged {
+		r.logged.Add(1)
+	}
+	if *buffer = all; cap(all) > maxPooledBuffer {
+		*buffer = nil
+	}
+}
+
+// date gives a row its time, expiry and id. It returns false if its workspace does not log any more.
+func (r *Recorder) date(row *Row) bool {
+	days := r.settings.Of(row.Workspace).LogDays
 	if days == 0 {
-		return
+		return false
 	}
 	row.At = r.uniqueTime()
 	row.Expires = row.At.Add(time.Duration(days) * 24 * time.Hour)
 	row.ID = id.At("log", row.At.Std())
-	*buffer = row.Append((*buffer)[:0])
-	if r.spool.Append(*buffer) {
-		r.logged.Add(1)
-	}
-	if cap(*buffer) > maxPooledBuffer {
-		*buffer = nil
-	}
+	return true
 }
 
 // buffers pools buffers for encoded rows. Unusually large ones are not pooled.
@@ -146,16 +171,16 @@ func (r *Recorder) uniqueTime() clock.Time {
 	}
 }
 
-// row returns the exchange with its credentials redacted.
-func (r *Recorder) row(e *Exchange) (*Row, bool) {
+// row returns the exchange with its credentials redacted, or nil if it cannot be logged.
+func (r *Recorder) row(e *Exchange) *Row {
 	message, finish, ok := firstChoice(e.Answer)
 	if !ok {
 		r.unreadable.Add(1)
-		return nil, false
+		return nil
 	}
 	if len(e.Messages)+len(e.Tools)+len(message) > MaxSize {
 		r.tooLarge.Add(1)
-		return nil, false
+		return nil
 	}
 	row := &Row{
 		Workspace: e.Workspace, Key: e.Key, Request: e.Request, Model: e.Model, Requested: e.Requested, Alias: e.Alias,
@@ -168,11 +193,11 @@ func (r *Recorder) row(e *Exchange) (*Row, bool) {
 	chain, err := fold.Keys(row.Messages, row.Response)
 	if err != nil && (!valid(row.Messages) || !valid(row.Response)) || len(row.Tools) > 0 && !valid(row.Tools) {
 		r.unreadable.Add(1)
-		return nil, false
+		return nil
 	}
 	row.Chain = chain.Bytes() // without keys, for unusual but valid JSON, the row is folded with no other
 	row.Exact = segment.Exact(System(row.Messages))
-	return row, true
+	return row
 }
 
 // sanitizeFinish cuts a provider's finish reason to 64 bytes and removes control characters.

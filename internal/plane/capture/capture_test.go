@@ -321,12 +321,12 @@ func BenchmarkRecord(b *testing.B) {
 	d := newFixture(b, 7)
 	e := exchange()
 	e.Messages = []byte(`[{"role":"system","content":"You are a helpful assistant of a bank."},{"role":"user","content":"` + strings.Repeat("what is the answer ", 20) + `"}]`)
-	row, _ := d.row(e)
+	row := d.row(e)
 	size := len(row.Append(nil))
 	b.SetBytes(int64(size))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, ok := d.row(e); !ok {
+		if d.row(e) == nil {
 			b.Fatal("no row")
 		}
 	}

@@ -39,8 +39,11 @@ type Row struct {
 	Response     []byte
 }
 
-// formatVersion is the first byte of an encoded row. A spool may hold rows of the previous release.
-const formatVersion = 1
+// The formats of records: the first byte of an encoded one. A spool may hold records of the previous release.
+const (
+	rowFormat  = 1
+	drawFormat = 2
+)
 
 // texts, bodies and numbers list the fields in the order in which they are encoded.
 func (r *Row) texts() [13]*string {
@@ -63,13 +66,8 @@ func (r *Row) numbers() [7]*int64 {
 
 // Append appends the encoded row to to.
 func (r *Row) Append(to []byte) []byte {
-	to = append(to, formatVersion, flag(r.Stream)|flag(r.Cached)<<1)
-	for _, n := range r.numbers() {
-		to = binary.AppendVarint(to, *n)
-	}
-	for _, text := range r.texts() {
-		to = append(binary.AppendUvarint(to, uint64(len(*text))), *text...)
-	}
+	numbers, texts := r.numbers(), r.texts()
+	to = appendFields(append(to, rowFormat, flag(r.Stream)|flag(r.Cached)<<1), numbers[:], texts[:])
 	for _, body := range r.bodies() {
 		to = append(binary.AppendUvarint(to, uint64(len(*body))), *body...)
 	}
@@ -83,32 +81,33 @@ func flag(b bool) byte {
 	return 0
 }
 
+// appendFields appends numbers and texts to to.
+func appendFields(to []byte, numbers []*int64, texts []*string) []byte {
+	for _, n := range numbers {
+		to = binary.AppendVarint(to, *n)
+	}
+	for _, text := range texts {
+		to = append(binary.AppendUvarint(to, uint64(len(*text))), *text...)
+	}
+	return to
+}
+
 var (
-	errUnknownVersion = errors.New("a logged row is of a release that this one does not know")
-	errShort          = errors.New("a logged row is cut short")
-	errTrailing       = errors.New("a logged row is longer than it should be")
+	errUnknownFormat = errors.New("a logged record is of a release that this one does not know")
+	errShort         = errors.New("a logged record is cut short")
+	errTrailing      = errors.New("a logged record is longer than it should be")
 )
 
 // Parse decodes a row. The row's bodies alias from.
 func Parse(from []byte) (*Row, error) {
-	if len(from) < 2 || from[0] != formatVersion {
-		return nil, errUnknownVersion
+	if len(from) < 2 || from[0] != rowFormat {
+		return nil, errUnknownFormat
 	}
 	r := &Row{Stream: from[1]&1 != 0, Cached: from[1]&2 != 0}
-	from = from[2:]
-	for _, into := range r.numbers() {
-		value, n := binary.Varint(from)
-		if n <= 0 {
-			return nil, errShort
-		}
-		*into, from = value, from[n:]
-	}
-	for _, into := range r.texts() {
-		text, rest, ok := lengthPrefixed(from)
-		if !ok {
-			return nil, errShort
-		}
-		*into, from = string(text), rest
+	numbers, texts := r.numbers(), r.texts()
+	from, err := parseFields(from[2:], numbers[:], texts[:])
+	if err != nil {
+		return nil, err
 	}
 	for _, into := range r.bodies() {
 		body, rest, ok := lengthPrefixed(from)
@@ -121,6 +120,25 @@ func Parse(from []byte) (*Row, error) {
 		return nil, errTrailing
 	}
 	return r, nil
+}
+
+// parseFields decodes what appendFields appended, and returns the rest.
+func parseFields(from []byte, numbers []*int64, texts []*string) (rest []byte, err error) {
+	for _, into := range numbers {
+		value, n := binary.Varint(from)
+		if n <= 0 {
+			return nil, errShort
+		}
+		*into, from = value, from[n:]
+	}
+	for _, into := range texts {
+		text, rest, ok := lengthPrefixed(from)
+		if !ok {
+			return nil, errShort
+		}
+		*into, from = string(text), rest
+	}
+	return from, nil
 }
 
 func lengthPrefixed(from []byte) (text, rest []byte, ok bool) {

@@ -29,6 +29,9 @@ func (r *run) attemptAll() error {
 		if failed == nil {
 			return nil
 		}
+		if i == 0 {
+			r.decideFailed(failed)
+		}
 		final = final && failed.final
 		if failed.class != unsupported || i == 0 {
 			last = failed

@@ -45,21 +45,27 @@ func (p *pieces) end() ([]byte, error) {
 
 func (p *pieces) Close() error { return nil }
 
+// journalOnDisk gives the gateway a journal in a folder of its own.
+func (b *bench) journalOnDisk() {
+	b.t.Helper()
+	folder, err := journal.Folder(b.t.TempDir())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	j, err := journal.Open(folder)
+	if err == nil {
+		err = j.Begin()
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.Till = till.New(b.funds, j, b.Log, b.Metrics.Excess, b.Metrics.Overage)
+}
+
 // The gateway alone, without sockets: what one request costs.
 func BenchmarkServe(b *testing.B) {
 	fixture := newBench(b)
-	folder, err := journal.Folder(b.TempDir())
-	if err != nil {
-		b.Fatal(err)
-	}
-	j, err := journal.Open(folder)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := j.Begin(); err != nil {
-		b.Fatal(err)
-	}
-	fixture.Till = till.New(fixture.funds, j, fixture.Log, fixture.Metrics.Excess, fixture.Metrics.Overage)
+	fixture.journalOnDisk()
 	fixture.Aliases.Put(home, &live.Alias{Name: "fast", Target: "m"})
 	answer := []byte(`{"id":"chatcmpl-1","object":"chat.completion","created":1760000000,"model":"gpt-4o-mini","choices":[{"index":0,"message":{"role":"assistant","content":"` + strings.Repeat("word ", 60) +
 		`","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":120,"completion_tokens":60,"total_tokens":180,"prompt_tokens_details":{"cached_tokens":0,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0}},"system_fingerprint":"fp_mock"}`)

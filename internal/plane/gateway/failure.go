@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sovereign/internal/base/fault"
+	"sovereign/internal/base/outcome"
 	"sovereign/internal/plane/gateway/answer"
 	"sovereign/internal/plane/gateway/deadline"
 	"sovereign/internal/plane/gateway/plan"
@@ -26,21 +27,30 @@ type failure struct {
 
 // A class says what to do about a failure.
 type class struct {
-	name  string // in metrics and the log
-	retry bool   // the same model may succeed
-	next  bool   // another model may succeed
+	name   string         // in metrics and the log
+	retry  bool           // the same model may succeed
+	next   bool           // another model may succeed
+	sample outcome.Sample // what it says about the model, to a gate; empty if that depends on what ended the request
 }
 
 // The classes.
 var (
-	refused     = class{name: "refused"}                          // the request itself is at fault
-	limited     = class{name: "limited", retry: true, next: true} // the provider's rate limit
-	rejected    = class{name: "rejected", next: true}             // the provider rejects the key, or the model's name
-	broken      = class{name: "broken", retry: true, next: true}  // a fault of the provider or of the network
-	silent      = class{name: "silent", next: true}               // the provider timed out
-	stopped     = class{name: "over"}                             // the caller left, time or memory is exhausted, the server stops
-	unsupported = class{name: "unfit", next: true}                // the provider's protocol cannot express the request
-	circuitOpen = class{name: "shunned", next: true}              // it failed too often of late, and is not called for a while
+	// the request itself is at fault
+	refused = class{name: "refused", sample: outcome.Excluded}
+	// the provider's rate limit
+	limited = class{name: "limited", retry: true, next: true, sample: outcome.Failed}
+	// the provider rejects the key, or the model's name
+	rejected = class{name: "rejected", next: true, sample: outcome.Failed}
+	// a fault of the provider or of the network
+	broken = class{name: "broken", retry: true, next: true, sample: outcome.Failed}
+	// the provider timed out
+	silent = class{name: "silent", next: true, sample: outcome.Failed}
+	// the caller left, time or memory is exhausted, the server stops
+	stopped = class{name: "over"}
+	// the provider's protocol cannot express the request
+	unsupported = class{name: "unfit", next: true, sample: outcome.Excluded}
+	// it failed too often of late, and is not called for a while
+	circuitOpen = class{name: "shunned", next: true, sample: outcome.Failed}
 )
 
 // after notes how often the model was retried. The failure is final where the caller's own retries would meet it

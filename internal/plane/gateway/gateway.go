@@ -4,7 +4,7 @@
 //
 // Its files build on each other in this order: gateway (configuration) and metrics; clock, reservation, failure; bill (the
 // money), response (what the caller is sent), source (what the provider sends), circuit, completion (a request of the
-// product); run (the state of a request); cached, recording, logged; the relays whole, with vectors, and stream,
+// product); run (the state of a request); cached, recording, logged, draw; the relays whole, with vectors, and stream,
 // with polled, chatstream and responsestream; endpoint, attempt, serve; http and complete, the two front ends.
 package gateway
 

@@ -15,9 +15,7 @@ import (
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/edge"
-	"sovereign/internal/plane/journal"
 	"sovereign/internal/plane/meter"
-	"sovereign/internal/plane/till"
 )
 
 // nowhere is a http.ResponseWriter that drops the answer.
@@ -59,19 +57,8 @@ func BenchmarkLimits(b *testing.B) {
 
 func benchmarkChat(b *testing.B, limits *live.AllLimits, m *meter.Meter) {
 	fixture := newBench(b)
-	folder, err := journal.Folder(b.TempDir())
-	if err != nil {
-		b.Fatal(err)
-	}
-	j, err := journal.Open(folder)
-	if err == nil {
-		err = j.Begin()
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	fixture.journalOnDisk()
 	fixture.funds.Credit(home, 1<<60)
-	fixture.Till = till.New(fixture.funds, j, fixture.Log, fixture.Metrics.Excess, fixture.Metrics.Overage)
 	fixture.Aliases.Put(home, &live.Alias{Name: "fast", Target: "m"})
 	fixture.Meter = m
 	fixture.Bounds.Timeout.Store(int64(time.Minute))

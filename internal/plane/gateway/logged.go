@@ -33,16 +33,24 @@ func (r *run) log(answer []byte, used live.Usage, cost money.Nano) {
 		Provider: r.bill.model.Provider.Name, Tag: q.Annotations.Tag, Trace: q.Annotations.Trace, Stream: q.Stream, Cached: cached,
 		Answer: answer, Usage: used, Cost: cost, Latency: r.clock.elapsed(), First: r.progress.firstContent,
 	}
-	if !cached && !r.servesFirstChoice() {
-		e.FallbackFrom = r.plan.Order[0].ID
+	if !cached {
+		e.FallbackFrom = r.fallbackFrom()
 	}
-	for i := range q.Members {
-		switch m := &q.Members[i]; m.Name {
+	e.Messages, e.Tools = r.texts()
+	e.Draw = r.record(nil)
+	r.gateway.Recorder.Record(&e)
+	r.drawn.place.Seq = 0 // it is recorded, unless Record has panicked
+}
+
+// texts returns what is logged of the body.
+func (r *run) texts() (messages, tools []byte) {
+	for i := range r.request.Members {
+		switch m := &r.request.Members[i]; m.Name {
 		case "messages":
-			e.Messages = m.Value
+			messages = m.Value
 		case "tools":
-			e.Tools = m.Value
+			tools = m.Value
 		}
 	}
-	r.gateway.Recorder.Record(&e)
+	return messages, tools
 }

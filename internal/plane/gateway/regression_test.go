@@ -244,7 +244,7 @@ func TestAFallbackThatNeedsAnOwnKeyIsSkipped(t *testing.T) {
 	}
 }
 
-func TestACanaryThatCannotBeCalledGetsNoShare(t *testing.T) {
+func TestACanaryWhoseProviderHasNoKeyIsReplaced(t *testing.T) {
 	b := newBench(t, model("m"), model("o/m", at(live.Provider{Name: "o"})))
 	b.answer = whole(good)
 	b.Aliases.Put(home, &live.Alias{Name: "al", Target: "m", Canary: "o/m", CanaryPercent: 60})

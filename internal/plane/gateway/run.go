@@ -31,6 +31,7 @@ type run struct {
 	planArray [1]plan.Candidate // backs plan.Order of most requests
 
 	cache    cacheUse
+	drawn    drawn
 	bill     bill
 	circuit  circuit
 	attempt  attempt
@@ -119,7 +120,15 @@ func (r *run) begin(contentType string, length int) {
 	})
 }
 
-// servesFirstChoice reports whether the current attempt is at the model that was asked for, and not at a fallback.
+// fallbackFrom returns the model that was to answer, if a fallback serves the request in its place.
+func (r *run) fallbackFrom() string {
+	if r.plan.Absent == "" && !r.servesFirstChoice() {
+		return r.plan.Order[0].ID
+	}
+	return r.plan.Absent
+}
+
+// servesFirstChoice reports whether the current attempt is at the first model of the plan, and not at a fallback.
 func (r *run) servesFirstChoice() bool { return r.bill.model.Model == r.plan.Order[0].Model }
 
 // attemptFailed reports an attempt that gave no answer, to the breaker, the metrics and the log. A provider that is

@@ -36,7 +36,10 @@ func (g *Gateway) serve(caller context.Context, q *request.Request, c *completio
 	r.response.out = out
 	span := trace.SpanFromContext(caller)
 	r.progress.traced = span.IsRecording()
-	defer func() { r.ended(span, err) }()
+	defer func() {
+		r.recordDraw(err)
+		r.ended(span, err)
+	}()
 	defer r.settleLimits()
 	if err := q.Parse(); err != nil {
 		return err
@@ -48,6 +51,7 @@ func (g *Gateway) serve(caller context.Context, q *request.Request, c *completio
 	if r.serveCached() {
 		return nil
 	}
+	r.draw()
 	if err := r.hold(); err != nil {
 		return err
 	}

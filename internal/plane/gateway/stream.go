@@ -328,6 +328,7 @@ func (s *relay) fail(f *failure) *failure {
 		return f
 	}
 	s.stopPings()
+	r.decideFailed(f)
 	ended := outcome.Died
 	if r.response.left.Load() {
 		ended = outcome.Left
@@ -383,6 +384,7 @@ func (s *relay) finish() *failure {
 	s.begin()
 	s.stopPings()
 	if r.response.left.Load() {
+		r.decideSent(false)
 		s.settleIncomplete(outcome.Left)
 		s.drain()
 		return nil
@@ -390,10 +392,12 @@ func (s *relay) finish() *failure {
 	later, err := r.bill.recordCharge(outcome.Finished)
 	whole := false
 	if err != nil {
+		r.decide(outcome.Excluded)
 		s.sendFault(unrecordedFault(err))
 	} else {
 		r.storeAssembled()
 		whole = s.sendEnd()
+		r.decideSent(whole)
 	}
 	later()
 	if whole {

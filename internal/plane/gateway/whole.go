@@ -49,6 +49,7 @@ func (r *run) relayWhole(format *wholeFormat) *failure {
 		return r.takeCompletion(body)
 	}
 	if r.response.left.Load() {
+		r.decideSent(false)
 		r.bill.abandon()
 		return nil
 	}
@@ -67,6 +68,7 @@ func (r *run) relayWhole(format *wholeFormat) *failure {
 	r.store(body)
 	r.begin("application/json", len(body))
 	sent := r.response.send(body)
+	r.decideSent(sent)
 	later()
 	if sent && r.progress.logged {
 		r.log(body, r.bill.used, r.bill.cost(r.bill.used))

@@ -129,28 +129,34 @@ func checksum(size uint32, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(head[:], table), table, payload)
 }
 
-// Append accepts a record, and reports whether there was space for it. A caller that finds no write in progress
-// writes for all others, which return without waiting for that write.
-func (s *Spool) Append(record []byte) bool {
+// Append accepts records, all or none, and reports whether there was space for them. They are written together. A
+// caller that finds no write in progress writes for all others, which return without waiting for that write.
+func (s *Spool) Append(records ...[]byte) bool {
+	longest, all := 0, 0
+	for _, record := range records {
+		longest, all = max(longest, len(record)), all+headerSize+len(record)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.writing && len(s.pending) >= maxPending {
 		s.spaceFreed.Wait()
 	}
-	if len(record) > MaxRecord || s.waiting+int64(len(s.pending)+headerSize+len(record)) > s.budget {
-		s.lost++
+	if longest > MaxRecord || s.waiting+int64(len(s.pending)+all) > s.budget {
+		s.lost += int64(len(records))
 		return false
 	}
-	size := uint32(len(record))
-	s.pending = binary.LittleEndian.AppendUint32(s.pending, size)
-	s.pending = binary.LittleEndian.AppendUint32(s.pending, checksum(size, record))
-	s.pending = append(s.pending, record...)
-	s.records++
+	for _, record := range records {
+		size := uint32(len(record))
+		s.pending = binary.LittleEndian.AppendUint32(s.pending, size)
+		s.pending = binary.LittleEndian.AppendUint32(s.pending, checksum(size, record))
+		s.pending = append(s.pending, record...)
+	}
+	s.records += int64(len(records))
 	if s.writing {
 		return true
 	}
 	s.writing = true
-	kept := s.writePending() // the caller's own record is in the first batch
+	kept := s.writePending() // the caller's own records are in the first batch
 	for len(s.pending) > 0 {
 		s.writePending()
 	}

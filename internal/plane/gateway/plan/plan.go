@@ -15,6 +15,9 @@ import (
 // A Plan is which models may run.
 type Plan struct {
 	Alias  string      // that was resolved; empty for none
+	Arm    live.Arm    // that was drawn of the alias's split; empty without a split
+	Gate   *live.Gate  // that watches the split; nil without one
+	Absent string      // the model that was to answer and cannot be called, which Order replaces; empty for none
 	Order  []Candidate // the models to attempt, in order; never empty
 	Priced []Candidate // every model that the hold must cover, which includes Order
 }
@@ -76,7 +79,7 @@ func (r *Resolver) Resolve(q *request.Request, buffer []Candidate) (Plan, error)
 		}
 		p.Alias = alias.Name
 		if name = alias.Target; alias.Canary != "" {
-			p.Priced, name = r.split(ws, alias)
+			name = r.split(&p, ws, alias)
 		}
 		if fallbacks == nil {
 			fallbacks = alias.Fallbacks
@@ -84,10 +87,15 @@ func (r *Resolver) Resolve(q *request.Request, buffer []Candidate) (Plan, error)
 	}
 	m, err := r.candidate(ws, name)
 	switch {
-	case err != nil && p.Alias == "":
+	case err == nil:
+	case p.Alias == "":
 		return p, err
-	case err != nil: // the alias's target may have left the catalog since: its fallbacks replace it
-	default:
+	default: // the alias's target may have left the catalog since: the other arm replaces it, or else the fallbacks
+		if p.Absent = name; len(p.Priced) > 0 {
+			m = p.Priced[0]
+		}
+	}
+	if m.Model != nil {
 		if err := cmp.Or(checkKind(q, "model", m), checkCovered(q, m)); err != nil {
 			return p, err
 		}
@@ -131,19 +139,14 @@ func (r *Resolver) addFallbacks(p *Plan, q *request.Request, fallbacks []string)
 	return nil
 }
 
-// split draws between the two models of an alias with a canary. It returns the drawn model's id, and the other model,
-// which the hold must cover too. A model that cannot be called any more gets no share.
-func (r *Resolver) split(ws tenant.ID, alias *live.Alias) (others []Candidate, drawn string) {
-	drawn = alias.Pick(r.Random())
-	if _, err := r.candidate(ws, drawn); err != nil {
-		drawn = alias.Target
+// split draws an arm of an alias with a canary, and returns its model. The hold must cover the other model too. The arm
+// stands, whether or not its model can be called: a gate counts what becomes of the requests of each arm.
+func (r *Resolver) split(p *Plan, ws tenant.ID, alias *live.Alias) (drawn string) {
+	p.Arm, p.Gate = alias.Pick(r.Random()), alias.Gate
+	if other, err := r.candidate(ws, alias.Model(p.Arm.Other())); err == nil {
+		p.Priced = append(p.Priced, other)
 	}
-	for _, id := range []string{alias.Target, alias.Canary} {
-		if m, err := r.candidate(ws, id); err == nil && id != drawn {
-			others = append(others, m)
-		}
-	}
-	return others, drawn
+	return alias.Model(p.Arm)
 }
 
 // checkKind refuses a model of another kind than the request.
