@@ -200,28 +200,28 @@ func (n *NewEval) maxTokens() (most int64, _ error) {
 
 // An Eval is a comparison of models on the same cases.
 type Eval struct {
-	ID              string                    `json:"id"`
-	Object          string                    `json:"object" enum:"eval"`
-	Name            string                    `json:"name"`
-	Kind            string                    `json:"kind" enum:"comparison,criterion"`
-	Rubric          *string                   `json:"rubric" doc:"Of a comparison"`
-	JudgeModel      string                    `json:"judge_model"`
-	CriterionID     *string                   `json:"criterion_id" doc:"Of a criterion's run"`
-	Version         *int64                    `json:"criterion_version"`
-	CertificateID   *string                   `json:"certificate_id" doc:"The judge's last certificate when the eval began"`
-	Trust           trust.Tier                `json:"trust" enum:"none,provisional,measured,calibrated,certified" doc:"Of the judge, now; none for a rubric"`
-	BaselineModel   string                    `json:"baseline_model"`
-	CandidateModels []string                  `json:"candidate_models" nullable:"false"`
-	Source          string                    `json:"source" enum:"logs,dataset,inline" doc:"Where the cases come from"`
-	SampleCount     *int                      `json:"sample_count" doc:"How many were asked for"`
-	SampleFilters   *logbook.Selection        `json:"sample_filters"`
-	DatasetID       *string                   `json:"dataset_id"`
-	Parameters      map[string]jsontext.Value `json:"parameters" nullable:"false"`
-	Reuse           bool                      `json:"reuse_logged_answers"`
-	Seed            int64                     `json:"seed"`
-	MaxCostUSD      *money.Nano               `json:"max_cost_usd"`
-	Cases           int64                     `json:"cases"`
-	LeftOut         int64                     `json:"left_out" doc:"Of what could have been cases: repeats of a question, other turns of a conversation, and what cannot be read"`
+	ID              string             `json:"id"`
+	Object          string             `json:"object" enum:"eval"`
+	Name            string             `json:"name"`
+	Kind            string             `json:"kind" enum:"comparison,criterion"`
+	Rubric          *string            `json:"rubric" doc:"Of a comparison"`
+	JudgeModel      string             `json:"judge_model"`
+	CriterionID     *string            `json:"criterion_id" doc:"Of a criterion's run"`
+	Version         *int64             `json:"criterion_version"`
+	CertificateID   *string            `json:"certificate_id" doc:"The judge's last certificate when the eval began"`
+	Trust           trust.Tier         `json:"trust" enum:"none,provisional,measured,calibrated,certified" doc:"Of the judge, now; none for a rubric"`
+	BaselineModel   string             `json:"baseline_model"`
+	CandidateModels []string           `json:"candidate_models" nullable:"false"`
+	Source          string             `json:"source" enum:"logs,dataset,inline" doc:"Where the cases come from"`
+	SampleCount     *int               `json:"sample_count" doc:"How many were asked for"`
+	SampleFilters   *logbook.Selection `json:"sample_filters"`
+	DatasetID       *string            `json:"dataset_id"`
+	Parameters      jsontext.Value     `json:"parameters" doc:"Sent to every model"`
+	Reuse           bool               `json:"reuse_logged_answers"`
+	Seed            int64              `json:"seed"`
+	MaxCostUSD      *money.Nano        `json:"max_cost_usd"`
+	Cases           int64              `json:"cases"`
+	LeftOut         int64              `json:"left_out" doc:"Of what could have been cases: repeats of a question, other turns of a conversation, and what cannot be read"`
 	Figures
 	CreatedBy tenant.UserID `json:"created_by"`
 	job.Job
@@ -253,13 +253,13 @@ func (r *record) decode() error {
 }
 
 // eval returns r as the API shows it, with its stored figures.
-func (r *record) eval(tier trust.Tier) (Eval, error) {
-	e := Eval{
+func (r *record) eval(tier trust.Tier) (e Eval, err error) {
+	e = Eval{
 		ID: r.ID, Object: object, Name: r.Name, Kind: kindName(r.asked.pairwise()), Rubric: judging.Optional(r.asked.Rubric),
 		JudgeModel: r.asked.JudgeModel, CriterionID: judging.Optional(r.CriterionID),
 		CertificateID: judging.Optional(r.CertificateID), Trust: tier, BaselineModel: r.asked.BaselineModel,
 		CandidateModels: r.asked.CandidateModels, Source: r.Source, SampleFilters: r.asked.SampleFilters,
-		DatasetID: judging.Optional(r.asked.DatasetID), Parameters: r.asked.Parameters, Reuse: r.asked.Reuse,
+		DatasetID: judging.Optional(r.asked.DatasetID), Reuse: r.asked.Reuse,
 		MaxCostUSD: r.asked.MaxCostUSD, Cases: r.Cases, LeftOut: r.LeftOut, CreatedBy: r.CreatedBy, Job: r.Job,
 	}
 	if r.asked.SampleCount > 0 {
@@ -271,8 +271,8 @@ func (r *record) eval(tier trust.Tier) (Eval, error) {
 	if r.asked.Seed != nil {
 		e.Seed = *r.asked.Seed
 	}
-	if e.Parameters == nil {
-		e.Parameters = map[string]jsontext.Value{}
+	if e.Parameters, err = parametersOf(&r.asked); err != nil {
+		return e, err
 	}
 	e.Figures = noFigures(r.asked.models())
 	if r.Result != "" {
@@ -281,6 +281,15 @@ func (r *record) eval(tier trust.Tier) (Eval, error) {
 		}
 	}
 	return e, nil
+}
+
+// parametersOf returns the parameters as they are shown.
+func parametersOf(n *NewEval) (jsontext.Value, error) {
+	if n.Parameters == nil {
+		return jsontext.Value("{}"), nil
+	}
+	text, err := encode(n.Parameters)
+	return jsontext.Value(text), err
 }
 
 const object = "eval"

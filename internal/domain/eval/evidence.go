@@ -36,7 +36,7 @@ func (g *Gate) report(reason string) string {
 	for _, c := range g.Checks {
 		fmt.Fprintf(&out, "%s %s: %s\n", map[bool]string{true: "pass", false: "FAIL"}[c.Pass], c.Check, c.Reason)
 	}
-	if reason != "" {
+	if len(g.Checks) == 0 && reason != "" {
 		fmt.Fprintf(&out, "%s\n", reason)
 	}
 	return out.String()

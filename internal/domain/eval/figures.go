@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"sovereign/internal/base/money"
 	"sovereign/internal/domain/calibration"
 	"sovereign/internal/domain/judging"
@@ -23,8 +26,16 @@ type Figures struct {
 
 // Failures count what could not be had.
 type Failures struct {
-	Judge  int64            `json:"judge" doc:"Cases without a judgement, of all candidates"`
-	Models map[string]int64 `json:"models" nullable:"false" doc:"Cases without an answer, by model"`
+	Judge  int64   `json:"judge" doc:"Cases without a judgement, of all candidates"`
+	Models byModel `json:"models" nullable:"false" doc:"Cases without an answer, by model"`
+}
+
+// byModel counts something by model. It is always written in the same order.
+type byModel map[string]int64
+
+// MarshalJSONTo writes the counts in the order of their names.
+func (m byModel) MarshalJSONTo(to *jsontext.Encoder) error {
+	return json.MarshalEncode(to, map[string]int64(m), json.Deterministic(true))
 }
 
 // SchemaName is the type's name in the OpenAPI document.
@@ -60,7 +71,7 @@ func (Result) SchemaName() string { return "EvalResult" }
 
 // noFigures are the figures of an eval of which nothing is known.
 func noFigures(models []string) Figures {
-	f := Figures{Failed: Failures{Models: map[string]int64{}}, Candidates: make([]Result, len(models)-1)}
+	f := Figures{Failed: Failures{Models: byModel{}}, Candidates: make([]Result, len(models)-1)}
 	for i, model := range models {
 		f.result(i).Model, f.Failed.Models[model] = model, 0
 	}
