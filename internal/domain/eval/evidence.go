@@ -3,6 +3,7 @@ package eval
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -165,25 +166,31 @@ func (r *record) evidence(ctx context.Context, in db.Scoped, model int) (e *Evid
 	return e, "", e.readAnswers(ctx, in, r.ID, model)
 }
 
-// readAnswers reads the costs and latencies of the cases that both models answered.
+// readAnswers reads the costs of the cases that both models answered, and the latencies of those that the baseline did: a
+// candidate that does not answer is never fast.
 func (e *Evidence) readAnswers(ctx context.Context, in db.Scoped, evalID string, model int) error {
 	type row struct {
+		Failed               bool
 		Cost, BaseCost       money.Nano
 		Latency, BaseLatency int64
 	}
 	for a, err := range db.Rows[row](ctx, in, `
-		SELECT c.cost, b.cost AS base_cost, c.latency, b.latency AS base_latency
+		SELECT c.failure <> '' AS failed, c.cost, b.cost AS base_cost, c.latency, b.latency AS base_latency
 		FROM eval_answers b JOIN eval_answers c ON c.workspace_id = $1 AND c.eval_id = $2 AND c.position = b.position
 			AND c.model = $3
-		WHERE b.workspace_id = $1 AND b.eval_id = $2 AND b.model = 0 AND b.failure = '' AND c.failure = ''
+		WHERE b.workspace_id = $1 AND b.eval_id = $2 AND b.model = 0 AND b.failure = ''
 			ORDER BY b.position`, evalID, model) {
 		if err != nil {
 			return fmt.Errorf("read the answers of %s: %w", evalID, err)
 		}
-		e.Costs = append(e.Costs, [2]float64{dollars(a.Cost), dollars(a.BaseCost)})
-		if a.BaseLatency > 0 {
+		switch {
+		case a.Failed:
+			e.Latencies = append(e.Latencies, math.Inf(1))
+			continue
+		case a.BaseLatency > 0:
 			e.Latencies = append(e.Latencies, float64(a.Latency)/float64(a.BaseLatency))
 		}
+		e.Costs = append(e.Costs, [2]float64{dollars(a.Cost), dollars(a.BaseCost)})
 	}
 	return nil
 }
