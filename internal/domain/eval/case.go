@@ -117,8 +117,8 @@ func (s *Store) Cases(ctx context.Context, ws tenant.ID, evalID string, f *CaseF
 		return nil, fmt.Errorf("find the cases of %s: %w", evalID, err)
 	}
 	all, size := make([]Case, 0, len(rows)), 0
-	err = showAll(ctx, in, r, rows, func(c *Case, bytes int) error {
-		if size += bytes; size > pageBytes {
+	err = showAll(ctx, in, r, rows, func(c *Case) error {
+		if size += c.size(); size > pageBytes && len(all) > 0 {
 			return errPageFull
 		}
 		all = append(all, *c)
@@ -158,8 +158,13 @@ func (f *CaseFilter) query(r *record) (text string, args []any, err error) {
 	return text + asDrawn, args, nil
 }
 
-// showAll reads the texts of cases, a few at a time, and calls each with them and their size.
-func showAll(ctx context.Context, in db.Scoped, r *record, rows []outcomeRow, each func(*Case, int) error) error {
+// size returns how many bytes of text c has.
+func (c *Case) size() int {
+	return len(c.Messages) + len(c.Tools) + len(c.Baseline.Response) + len(c.Answer.Response)
+}
+
+// showAll reads the texts of cases, a few at a time, and calls each with the cases.
+func showAll(ctx context.Context, in db.Scoped, r *record, rows []outcomeRow, each func(*Case) error) error {
 	for some := range slices.Chunk(rows, loadBatch) {
 		positions := make([]int64, len(some))
 		for i := range some {
@@ -170,9 +175,8 @@ func showAll(ctx context.Context, in db.Scoped, r *record, rows []outcomeRow, ea
 			return err
 		}
 		for _, row := range some {
-			text := texts[row.Position]
-			shown := newCase(r, row, text)
-			if err := each(&shown, len(text.Messages)+len(text.Tools)+len(shown.Baseline.Response)+len(shown.Answer.Response)); err != nil {
+			shown := newCase(r, row, texts[row.Position])
+			if err := each(&shown); err != nil {
 				return err
 			}
 		}
@@ -190,11 +194,12 @@ func (s *Store) Export(ctx context.Context, ws tenant.ID, evalID string, to io.W
 	out := bufio.NewWriterSize(to, 64<<10)
 	for position, model := -1, 0; ; {
 		rows, err := db.Query[outcomeRow](ctx, in, outcomeColumns+
-			` AND (position > $3 OR position = $3 AND model > $4)`+asDrawn+` LIMIT $5`, evalID, position, model, loadBatch)
+			` AND (position > $3 OR position = $3 AND model > $4)`+asDrawn+` LIMIT $5`,
+			evalID, position, model, loadBatch)
 		if err != nil {
 			return fmt.Errorf("find the cases of %s: %w", evalID, err)
 		}
-		if err := showAll(ctx, in, r, rows, func(c *Case, _ int) error {
+		if err := showAll(ctx, in, r, rows, func(c *Case) error {
 			line, err := json.Marshal(c, lenient)
 			if err != nil {
 				return fmt.Errorf("write a case: %w", err)
@@ -230,7 +235,7 @@ func (s *Store) caseAnswer(ctx context.Context, ws tenant.ID, r *record, caseID 
 	case c == nil:
 		return testCase{}, nil, fault.NotFound("case", caseID)
 	case c.ExpiresAt < 0:
-		return testCase{}, nil, fault.Conflict("the texts of the case have been deleted with the log that they come from")
+		return testCase{}, nil, fault.Conflict("the texts of the case were deleted with the log that they come from")
 	case c.Answer == nil:
 		return testCase{}, nil, fault.Conflict("the model has no answer to this case")
 	}

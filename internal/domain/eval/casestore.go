@@ -165,10 +165,11 @@ func (s *Store) saveVerdict(ctx context.Context, ws tenant.ID, evalID string, v 
 // paid sums up what an eval has paid for: answers, comparisons, and what its criterion's judge was asked.
 func (s *Store) paid(ctx context.Context, ws tenant.ID, r *record) (money.Nano, error) {
 	sum, err := db.One[money.Nano](ctx, s.DB.In(ws), `
-		SELECT CAST(COALESCE((SELECT SUM(cost) FROM eval_answers WHERE workspace_id = $1 AND eval_id = $2 AND NOT reused), 0)
-			+ COALESCE((SELECT SUM(cost) FROM eval_verdicts WHERE workspace_id = $1 AND eval_id = $2 AND $3 = ''), 0)
-			+ COALESCE((SELECT SUM(cost) FROM judge_answers WHERE workspace_id = $1 AND criterion_id = $3 AND $3 <> ''
-				AND origin = $2), 0) AS BIGINT)`, r.ID, r.CriterionID)
+		SELECT CAST(COALESCE(SUM(cost), 0) AS BIGINT) FROM (
+			SELECT cost FROM eval_answers WHERE workspace_id = $1 AND eval_id = $2 AND NOT reused
+			UNION ALL SELECT cost FROM eval_verdicts WHERE workspace_id = $1 AND eval_id = $2 AND $3 = ''
+			UNION ALL SELECT cost FROM judge_answers WHERE workspace_id = $1 AND criterion_id = $3 AND $3 <> ''
+				AND origin = $2) paid`, r.ID, r.CriterionID)
 	if err != nil {
 		return 0, fmt.Errorf("sum up what %s has paid: %w", r.ID, err)
 	}

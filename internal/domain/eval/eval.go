@@ -1,8 +1,8 @@
 // Package eval compares models on the same cases, and decides whether a candidate may replace a baseline.
 //
-// An eval is of one of two kinds. A comparison shows a judge both answers to a case, in both orders, and asks which meets
-// a rubric better. A criterion's run has a judge decide of each answer by itself whether it passes; where the judge has a
-// certificate, what it finds can be corrected for its errors.
+// An eval is of one of two kinds. A comparison shows a judge both answers to a case, in both orders, and asks which
+// meets a rubric better. A criterion's run has a judge decide of each answer by itself whether it passes; where the
+// judge has a certificate, what it finds can be corrected for its errors.
 package eval
 
 import (
@@ -255,8 +255,8 @@ func (r *record) decode() error {
 // eval returns r as the API shows it, with its stored figures.
 func (r *record) eval(tier trust.Tier) (e Eval, err error) {
 	e = Eval{
-		ID: r.ID, Object: object, Name: r.Name, Kind: kindName(r.asked.pairwise()), Rubric: judging.Optional(r.asked.Rubric),
-		JudgeModel: r.asked.JudgeModel, CriterionID: judging.Optional(r.CriterionID),
+		ID: r.ID, Object: object, Name: r.Name, Kind: kindName(r.asked.pairwise()),
+		Rubric: judging.Optional(r.asked.Rubric), JudgeModel: r.asked.JudgeModel, CriterionID: judging.Optional(r.CriterionID),
 		CertificateID: judging.Optional(r.CertificateID), Trust: tier, BaselineModel: r.asked.BaselineModel,
 		CandidateModels: r.asked.CandidateModels, Source: r.Source, SampleFilters: r.asked.SampleFilters,
 		DatasetID: judging.Optional(r.asked.DatasetID), Reuse: r.asked.Reuse,

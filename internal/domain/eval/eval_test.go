@@ -83,23 +83,17 @@ func TestFiguresEqualARecountOfTheCases(t *testing.T) {
 				if one.Answer.Failure == nil {
 					answered++
 				}
-				switch want := eval.Tie; {
+				cell, want := &pairs.Neither, eval.Tie
+				switch {
 				case pass["candidate"] && pass["baseline"]:
-					pairs.Both++
+					cell = &pairs.Both
 				case pass["candidate"]:
-					pairs.First++
-					want = eval.Win
-					fallthrough
-				case pass["baseline"] && !pass["candidate"]:
-					if want != eval.Win {
-						pairs.Second++
-						want = eval.Loss
-					}
-					if one.Outcome != want {
-						t.Errorf("%s, want %s", judgingtest.JSON(t, one), want)
-					}
-				default:
-					pairs.Neither++
+					cell, want = &pairs.First, eval.Win
+				case pass["baseline"]:
+					cell, want = &pairs.Second, eval.Loss
+				}
+				if *cell++; one.Outcome != want {
+					t.Errorf("%s, want %s", judgingtest.JSON(t, one), want)
 				}
 				if pass["candidate"] {
 					passes++

@@ -32,8 +32,8 @@ func (g Gate) Plain() string { return g.report("") }
 // report is Plain with a reason where there are no checks.
 func (g *Gate) report(reason string) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s: %s in place of %s, by %s\n", map[bool]string{true: "PASS", false: "REFUSED"}[g.Pass], g.Candidate,
-		g.baseline, g.EvalID)
+	answer := map[bool]string{true: "PASS", false: "REFUSED"}[g.Pass]
+	fmt.Fprintf(&out, "%s: %s in place of %s, by %s\n", answer, g.Candidate, g.baseline, g.EvalID)
 	for _, c := range g.Checks {
 		fmt.Fprintf(&out, "%s %s: %s\n", map[bool]string{true: "pass", false: "FAIL"}[c.Pass], c.Check, c.Reason)
 	}
@@ -50,8 +50,8 @@ func (g *Gate) refuse(reason string) error {
 	return f
 }
 
-// Gate checks a candidate of an eval, which may be left out where there is one. It is refused, with the same checks, when
-// one fails or the eval is not done.
+// Gate checks a candidate of an eval, which may be left out where there is one. It is refused, with the same checks,
+// when one fails or the eval is not done.
 func (s *Store) Gate(ctx context.Context, in db.Scoped, evalID, candidate string, t *Thresholds) (Gate, error) {
 	r, err := find(ctx, in, evalID)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Store) Gate(ctx context.Context, in db.Scoped, evalID, candidate string
 	if err != nil {
 		return Gate{}, err
 	}
-	if _, err := t.Judge(&Evidence{Pairwise: r.asked.pairwise(), Candidates: 1}); err != nil { // it cannot be answered, done or not
+	if _, err := t.Judge(&Evidence{Pairwise: r.asked.pairwise()}); err != nil { // no run of this kind answers it
 		return Gate{}, err
 	}
 	if r.Status != job.Done {
@@ -154,8 +154,8 @@ func (r *record) evidence(ctx context.Context, in db.Scoped, model int) (e *Evid
 		return nil, "", err
 	}
 	e = &Evidence{
-		Cases: t.cases(), Candidates: int64(len(r.asked.CandidateModels)), Pairwise: r.asked.pairwise(), Outcomes: t.Outcomes,
-		Pairs: t.Pairs, Trust: tier, Seed: r.ID,
+		Cases: t.cases(), Candidates: int64(len(r.asked.CandidateModels)), Pairwise: r.asked.pairwise(),
+		Outcomes: t.Outcomes, Pairs: t.Pairs, Trust: tier, Seed: r.ID,
 	}
 	e.Outcomes.Losses += t.failed
 	e.Pairs.Second += t.failed
@@ -166,8 +166,8 @@ func (r *record) evidence(ctx context.Context, in db.Scoped, model int) (e *Evid
 	return e, "", e.readAnswers(ctx, in, r.ID, model)
 }
 
-// readAnswers reads the costs of the cases that both models answered, and the latencies of those that the baseline did: a
-// candidate that does not answer is never fast.
+// readAnswers reads the costs of the cases that both models answered, and the latencies of those that the baseline did:
+// a candidate that does not answer is never fast.
 func (e *Evidence) readAnswers(ctx context.Context, in db.Scoped, evalID string, model int) error {
 	type row struct {
 		Failed               bool
@@ -198,8 +198,8 @@ func (e *Evidence) readAnswers(ctx context.Context, in db.Scoped, evalID string,
 // dollars returns an amount as a statistic: nothing is charged by it.
 func dollars(n money.Nano) float64 { return float64(n) / float64(money.Dollar) }
 
-// Proofs counts the evals of a pair of models that were started since a time, and returns the ids of those that are done,
-// the newest first. Evals of inline cases are counted and prove nothing: their cases were chosen by hand.
+// Proofs counts the evals of a pair of models that were started since a time, and returns the ids of those that are
+// done, the newest first. Evals of inline cases are counted and prove nothing: their cases were chosen by hand.
 func (s *Store) Proofs(ctx context.Context, in db.Scoped, baseline, candidate string, since clock.Time,
 ) (started int64, done []string, err error) {
 	type row struct {

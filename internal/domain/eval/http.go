@@ -15,16 +15,19 @@ type handler struct{ store *Store }
 func (h *handler) routes() []api.Route {
 	return []api.Route{
 		api.Post("/evals", api.Admin, h.create, "Compare models on the same cases", api.Accepts, api.Spends, api.Long),
-		api.Post("/evals/estimates", api.Admin, h.estimate, "Estimate what an eval would cost; it starts nothing", api.Long),
+		api.Post("/evals/estimates", api.Admin, h.estimate, "Estimate what an eval would cost; it starts nothing",
+			api.Long),
 		api.Get("/evals", api.Reader, h.list, "List evals"),
 		api.Get("/evals/{id}", api.Reader, h.get, "Read an eval: its progress, and what it has found"),
 		api.Post("/evals/{id}/cancel", api.Admin, h.cancel, "Cancel an eval; what was answered is kept"),
-		api.Get("/evals/{id}/gate", api.Reader, h.gate,
-			"May a candidate be deployed? 200, or 412 with the same checks beside the error; as text/plain a short report"),
-		api.Get("/evals/{id}/cases", api.Reader, h.cases, "List the cases that are done: what was asked, answered and said"),
-		api.Get("/evals/{id}/cases/export", api.Reader, h.export, "Download the cases that are done, one JSON object on a line",
-			api.Produces(api.JSONL), api.Long),
-		api.Post("/evals/{id}/cases/{case_id}/labels", api.Admin, h.label, "Grade a model's answer to a case", api.Creates),
+		api.Get("/evals/{id}/gate", api.Reader, h.gate, "May a candidate be deployed? 200, or 412 with the same checks "+
+			"beside the error; as text/plain a short report"),
+		api.Get("/evals/{id}/cases", api.Reader, h.cases,
+			"List the cases that are done: what was asked, answered and said"),
+		api.Get("/evals/{id}/cases/export", api.Reader, h.export,
+			"Download the cases that are done, one JSON object on a line", api.Produces(api.JSONL), api.Long),
+		api.Post("/evals/{id}/cases/{case_id}/labels", api.Admin, h.label, "Grade a model's answer to a case",
+			api.Creates),
 	}
 }
 

@@ -28,8 +28,8 @@ type preference struct {
 	failed bool
 }
 
-// settleComparison returns the outcome of a comparison. A model without an answer loses, and without both it is a tie; the
-// judge is not asked then. In the first order the baseline's answer is A.
+// settleComparison returns the outcome of a comparison. A model without an answer loses, and without both it is a tie;
+// the judge is not asked then. In the first order the baseline's answer is A.
 func settleComparison(model int, base, candidate *answer, asked, swapped preference) settled {
 	s := settled{model: model}
 	switch {

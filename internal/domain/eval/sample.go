@@ -18,7 +18,8 @@ type mark struct {
 }
 
 // newMark returns the mark of an exchange. A turn of a conversation of which an earlier turn is logged too, among own,
-// belongs to the first of those. An assistant's turn that nobody logged, such as an example in a prompt, relates nothing.
+// belongs to the first of those. An assistant's turn that was not logged, such as an example in a prompt, relates
+// nothing.
 func newMark(segment string, c fold.Chain, own map[fold.Key]bool) mark {
 	m := mark{segment: segment, question: c.Prompt, conversation: c.Own, readable: c.Own != fold.Key{}}
 	for _, key := range c.Earlier {
@@ -30,9 +31,10 @@ func newMark(segment string, c fold.Chain, own map[fold.Key]bool) mark {
 	return m
 }
 
-// choose draws at most size marks and returns their indices in the order in which they were drawn. At most one is drawn of
-// each question and of each conversation; leftOut counts those that repeat another, and those that cannot be read. Segments
-// are represented in proportion to their size, with at least one of each while there is room. The same seed draws the same.
+// choose draws at most size marks and returns their indices in the order in which they were drawn. At most one is drawn
+// of each question and of each conversation; leftOut counts those that repeat another, and those that cannot be read.
+// Segments are represented in proportion to their size, with at least one of each while there is room. The same seed
+// draws the same.
 func choose(pool []mark, size int, seed uint64) (drawn []int, leftOut int) {
 	return spread(pool, distinct(pool, rand.New(rand.NewPCG(seed, 1)).Perm(len(pool))), size)
 }
@@ -70,8 +72,8 @@ func spread(pool []mark, from []int, size int) (taken []int, leftOut int) {
 	return taken, leftOut
 }
 
-// shares divides size, which is less than the sum of sizes, among segments: one each, from the largest on, and the rest in
-// proportion to what is left of them, by the largest remainders (Hamilton's method).
+// shares divides size, which is less than the sum of sizes, among segments: one each, from the largest on, and the rest
+// in proportion to what is left of them, by the largest remainders (Hamilton's method).
 func shares(sizes map[string]int, size int) map[string]int {
 	names := slices.SortedFunc(maps.Keys(sizes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(sizes[b], sizes[a]), cmp.Compare(a, b))

@@ -80,16 +80,19 @@ func (w *worker) answer(ctx context.Context, c *pendingCase, model int) error {
 	w.budget.Add(a.Cost)
 	if !judging.IsUnreachable(failure) {
 		m.silent.Store(0)
-	} else if m.silent.Add(1) >= judging.MaxUnreachable {
-		return w.lose(ctx, model, fmt.Sprintf("%d requests in a row were not answered; %s", judging.MaxUnreachable, failure))
+		return nil
 	}
-	return nil
+	if m.silent.Add(1) < judging.MaxUnreachable {
+		return nil
+	}
+	reason := fmt.Sprintf("%d requests in a row were not answered; %s", judging.MaxUnreachable, failure)
+	return w.lose(ctx, model, reason)
 }
 
 // missing reports whether an error says that a model is not there, or may not be called.
 func missing(err error) bool {
 	f := fault.From(err)
-	return f.Status == http.StatusNotFound || f.Code == fault.UnknownProvider.Code || f.Code == fault.ModelNotAllowed.Code
+	return f.Status == http.StatusNotFound || f.Kind == fault.UnknownProvider || f.Kind == fault.ModelNotAllowed
 }
 
 // ignoreStored returns nil in place of errStored: the same was stored before.

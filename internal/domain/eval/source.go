@@ -295,8 +295,9 @@ func draw(ctx context.Context, n *NewEval, from source) (*sample, error) {
 	}
 	if len(drawn) == 0 {
 		return nil, fault.Precondition.New("there are no cases: %s", map[string]string{
-			fromLogs: "no logged exchange matches the filters", fromDataset: "the dataset has no example that can be read",
-			inline: "none can be read",
+			fromLogs:    "no logged exchange matches the filters",
+			fromDataset: "the dataset has no example that can be read",
+			inline:      "none can be read",
 		}[n.source()])
 	}
 	rank := make(map[int]int, len(drawn))

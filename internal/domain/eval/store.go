@@ -61,8 +61,8 @@ type Store struct{ Config }
 // NewStore returns a store.
 func NewStore(c Config) *Store { return &Store{c} }
 
-const columns = `e.id, e.name, e.source, e.request, e.criterion_id, e.version, e.certificate_id, e.cases, e.left_out, e.result,
-	e.created_by, ` + job.Columns + `
+const columns = `e.id, e.name, e.source, e.request, e.criterion_id, e.version, e.certificate_id, e.cases, e.left_out,
+	e.result, e.created_by, ` + job.Columns + `
 	FROM evals e JOIN jobs ON jobs.workspace_id = e.workspace_id AND jobs.id = e.id WHERE e.workspace_id = $1`
 
 func find(ctx context.Context, in db.Scoped, name string) (*record, error) {
@@ -252,8 +252,8 @@ func (s *Store) insert(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.A
 	}
 	now := clock.Now()
 	if _, err := db.Exec(ctx, in, `
-		INSERT INTO evals (workspace_id, id, name, source, request, criterion_id, version, certificate_id, cases, left_out,
-			result, created_by, created_at)
+		INSERT INTO evals (workspace_id, id, name, source, request, criterion_id, version, certificate_id, cases,
+			left_out, result, created_by, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, '', $11, $12)`,
 		r.ID, r.Name, r.Source, request, r.CriterionID, r.Version, r.CertificateID, len(drawn.which), drawn.leftOut,
 		r.CreatedBy, now); err != nil {

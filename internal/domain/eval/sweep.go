@@ -10,8 +10,8 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// sweep deletes the texts of cases whose log rows have expired: what was asked, what models answered, and what the judge
-// wrote about it. Outcomes and figures stay.
+// sweep deletes the texts of cases whose log rows have expired: what was asked, what models answered, and what the
+// judge wrote about it. Outcomes and figures stay.
 func (s *Store) sweep(ctx context.Context) error {
 	type row struct {
 		WorkspaceID tenant.ID

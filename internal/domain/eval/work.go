@@ -15,8 +15,8 @@ import (
 	"sovereign/internal/store/job"
 )
 
-// A worker runs an eval. Several slots do a case each, from its first answer to its last verdict. A case is written when it
-// is done; its answers are stored before that, so that a run which resumes asks for nothing that is stored.
+// A worker runs an eval. Several slots do a case each, from its first answer to its last verdict. A case is written when
+// it is done; its answers are stored before that, so that a run which resumes asks for nothing that is stored.
 type worker struct {
 	*Store
 	run       *job.Run
@@ -96,8 +96,8 @@ func (w *worker) instructions(ctx context.Context) (*judge.Instructions, error) 
 	if err != nil {
 		return nil, err
 	}
-	if c.Version != w.eval.Version {
-		return nil, fault.Conflict("the criterion has changed meanwhile: version %d is now %d", w.eval.Version, c.Version)
+	if was := w.eval.Version; c.Version != was {
+		return nil, fault.Conflict("the criterion has changed meanwhile: version %d is now %d", was, c.Version)
 	}
 	return c.Instructions(ctx, in)
 }
