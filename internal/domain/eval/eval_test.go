@@ -129,10 +129,10 @@ func TestAnEvalThatIsKilledAtEveryStepPaysForNothingTwice(t *testing.T) {
 			paid := e.Models.Paid()
 			var id string
 			for kill := range calls / 3 {
-				var asked atomic.Int64
+				var running atomic.Int64
 				reached, hold := make(chan struct{}), judgingtest.NewGate(t)
 				e.Models.Do(func(item int, r *infer.Request) (string, error) {
-					if n := asked.Add(1); n == 3 {
+					if n := running.Add(1); n == 3 {
 						close(reached)
 						hold.Wait()
 					} else if n > 3 {
@@ -165,6 +165,9 @@ func TestAnEvalThatIsKilledAtEveryStepPaysForNothingTwice(t *testing.T) {
 			}
 			if done.Cost != e.Models.Paid()-paid {
 				t.Errorf("it says that it cost %s, and %s was paid", done.Cost, e.Models.Paid()-paid)
+			}
+			if n := e.Models.Unkept(); n != 0 {
+				t.Errorf("%d answers were asked for that were stored", n)
 			}
 		}
 	})

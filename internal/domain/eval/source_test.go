@@ -1,9 +1,11 @@
 package eval_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"sovereign/internal/base/clock"
@@ -66,6 +68,7 @@ func TestCasesOfLogsAreDrawnWithoutRepeatsAndBySeed(t *testing.T) {
 // The baseline's logged answer is taken where it was logged, costs nothing, and is marked.
 func TestLoggedAnswersAreReusedForTheirOwnModelOnly(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		var once sync.Once
 		byTurns().install(e)
 		e.Log(t, mine, "a", judgingtest.LogItems(12)...) // logged from sim/chat
 		reuse := func(n *eval.NewEval) { n.Reuse = true }
@@ -73,15 +76,26 @@ func TestLoggedAnswersAreReusedForTheirOwnModelOnly(t *testing.T) {
 		if done.Baseline.Reused != 0 || done.Cost != 48*judgingtest.Price {
 			t.Errorf("another model's answers were reused: %s", judgingtest.JSON(t, done))
 		}
-		if _, err := db.Exec(t.Context(), e.LogDB.In(mine), `UPDATE log_rows SET model = $2 WHERE workspace_id = $1`, judgingtest.Baseline); err != nil {
+		if _, err := db.Exec(t.Context(), e.LogDB.In(mine), `UPDATE log_rows SET model = $2, cost = 7000000 WHERE workspace_id = $1`, judgingtest.Baseline); err != nil {
 			t.Fatal(err)
 		}
 		estimate, err := e.Evals.Estimate(t.Context(), mine, fromLogs(12, reuse))
 		if err != nil || estimate.Calls != 36 {
 			t.Errorf("%+v %v", estimate, err)
 		}
-		done = run(t, e, fromLogs(12, reuse), job.Done)
-		if done.Baseline.Reused != 12 || done.Cost != 36*judgingtest.Price {
+		reached, hold := make(chan struct{}), judgingtest.NewGate(t)
+		stopped := byTurns()
+		stopped.before = func(*infer.Request) error { once.Do(func() { close(reached) }); hold.Wait(); return nil }
+		stopped.install(e)
+		begun := create(t, e, fromLogs(12, reuse))
+		<-reached
+		e.Runner.Pause(errors.New("killed"))
+		hold.Open()
+		e.Stop()
+		byTurns().install(e)
+		e.Serve(t)
+		done = await(t, e, begun.ID, job.Done)
+		if done.Baseline.Reused != 12 || done.Cost != 36*judgingtest.Price || done.Baseline.CostUSD != 12*7000000 {
 			t.Errorf("%s", judgingtest.JSON(t, done))
 		}
 		for _, c := range cases(t, e, done.ID, eval.CaseFilter{}) {

@@ -114,16 +114,23 @@ func (s *Store) List(ctx context.Context, ws tenant.ID, limit, offset int) ([]Ev
 	if err != nil {
 		return nil, fmt.Errorf("list evals: %w", err)
 	}
-	all := make([]Eval, len(rows))
+	type judged struct {
+		criterionID string
+		version     int64
+	}
+	all, tiers := make([]Eval, len(rows)), map[judged]trust.Tier{}
 	for i := range rows {
-		if err := rows[i].decode(); err != nil {
+		r := &rows[i]
+		if err := r.decode(); err != nil {
 			return nil, err
 		}
-		_, tier, err := rows[i].certificate(ctx, in)
-		if err != nil {
-			return nil, err
+		by := judged{r.CriterionID, r.Version}
+		if _, known := tiers[by]; !known {
+			if _, tiers[by], err = r.certificate(ctx, in); err != nil {
+				return nil, err
+			}
 		}
-		if all[i], err = rows[i].eval(tier); err != nil {
+		if all[i], err = r.eval(tiers[by]); err != nil {
 			return nil, err
 		}
 	}

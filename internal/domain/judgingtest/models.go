@@ -47,6 +47,7 @@ type Models struct {
 	answer   func(item int, r *infer.Request) (string, error)
 	answered map[string]int // by the body
 	calls    int
+	unkept   int // answers that were not stored
 	paid     money.Nano
 	price    money.Nano // 0 for Price
 	last     []byte
@@ -74,6 +75,9 @@ func (m *Models) Complete(ctx context.Context, r *infer.Request) (*infer.Answer,
 	answer := &infer.Answer{RequestID: name, Model: r.Model, Cost: price, Body: body}
 	if r.Keep != nil {
 		if err := r.Keep(answer); err != nil {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.unkept++
 			return nil, err
 		}
 	}
@@ -121,6 +125,13 @@ func (m *Models) Answered() (n int, twice bool) {
 		twice = twice || times > 1
 	}
 	return n, twice
+}
+
+// Unkept counts the answers that could not be stored, because the question had been answered before.
+func (m *Models) Unkept() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.unkept
 }
 
 // Calls counts the questions, answered or not.
