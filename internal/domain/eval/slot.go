@@ -250,12 +250,18 @@ func (w *worker) compare(ctx context.Context, c *pendingCase, model int, swapped
 // ask asks the judge to compare. What it says is stored before it is charged.
 func (w *worker) ask(ctx context.Context, q *judge.Comparison, v *verdict) (failure string, err error) {
 	model := w.eval.asked.JudgeModel
-	if _, err := q.Ask(model, judge.Structured); err != nil {
+	structured, err := q.Ask(model, judge.Structured)
+	if err != nil {
 		return "unreadable: " + err.Error(), nil
 	}
 	return w.Judges.Compare(ctx, w.run.Workspace, &judging.Completion{
 		Origin: w.eval.ID, Model: model, MaxTokens: judging.MaxAnswerTokens,
-		Body: func(mode judge.Mode) ([]byte, error) { return q.Ask(model, mode) },
+		Body: func(mode judge.Mode) ([]byte, error) {
+			if mode == judge.Structured {
+				return structured, nil
+			}
+			return q.Ask(model, mode)
+		},
 		Keep: func(a *infer.Answer) error {
 			*v = verdict{
 				Position: v.Position, Model: v.Model, Swapped: v.Swapped, Cost: a.Cost, RequestID: a.RequestID,
