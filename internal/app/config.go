@@ -80,7 +80,7 @@ type Limits struct {
 	Cache            Bytes         `default:"64MiB" help:"Memory for cached answers of workspaces that have turned the cache on; 0 to cache none."`
 	BreakerFailures  int           `default:"10" help:"Failures in a row after which a model gets no requests for a while (circuit breaker); 0 to turn it off."`
 	BreakerPause     time.Duration `default:"5s" help:"How long a failing model gets no requests at first. It doubles each time, up to a minute."`
-	JudgeCalls       int64         `default:"8" help:"Requests to judges that one job sends at once."`
+	JudgeCalls       int64         `default:"8" help:"Requests to judges, and to the models that an eval compares, that one job sends at once."`
 	DefaultMaxTokens int64         `default:"0" help:"Output tokens of a request that names no maximum; it is sent to the provider, and lowers the hold. 0 for the maximum of the model."`
 }
 

@@ -65,6 +65,7 @@ func (d *domains) list(i *instance) []module.Module {
 	on, s := &i.storage, &i.state
 	logged := logbook.NewStore(on.logs)
 	logs := logbook.NewHandler(logged, s.ingester, s.settings)
+	sets := dataset.NewStore(on.db, logged, d.jobs, logs.Open)
 	all := []module.Module{
 		wallet.Module(d.wallets, s.poster, on.sealer, d.find),
 		catalog.Module(i.models.catalog, s.keys, s.aliases),
@@ -74,9 +75,9 @@ func (d *domains) list(i *instance) []module.Module {
 			Find: d.find, Log: i.log,
 		}),
 		logbook.Module(logs, s.ingester),
-		dataset.Module(dataset.NewStore(on.db, logged, d.jobs, logs.Open)),
+		dataset.Module(sets),
 	}
-	all = append(all, d.grading(i, logged, logs)...)
+	all = append(all, d.grading(i, logged, logs, sets)...)
 	var steps []module.Step
 	for _, m := range all {
 		steps = append(steps, m.Setup...)

@@ -7,7 +7,9 @@ import (
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/calibration"
 	"sovereign/internal/domain/criterion"
+	"sovereign/internal/domain/dataset"
 	"sovereign/internal/domain/draft"
+	"sovereign/internal/domain/eval"
 	"sovereign/internal/domain/judging"
 	"sovereign/internal/domain/label"
 	"sovereign/internal/domain/logbook"
@@ -16,8 +18,9 @@ import (
 	"sovereign/internal/store/module"
 )
 
-// grading is the modules that grade: people's labels, judges, and the background work of judges.
-func (d *domains) grading(i *instance, logged *logbook.Store, logs *logbook.Handler) []module.Module {
+// grading is the modules that grade: people's labels, judges, their background work, and evals.
+func (d *domains) grading(i *instance, logged *logbook.Store, logs *logbook.Handler, sets *dataset.Store,
+) []module.Module {
 	d.judges = judging.NewClient(i.storage.db, i.plane.gateway)
 	criteria := criterion.NewStore(i.storage.db)
 	calibrations := calibration.NewStore(i.storage.db, i.storage.vault, criteria, d.judges)
@@ -27,8 +30,13 @@ func (d *domains) grading(i *instance, logged *logbook.Store, logs *logbook.Hand
 	})
 	criteria.Attach(calibrations.Dependent(), monitors.Dependent())
 	improvement, suggestion := drafts.Estimators()
+	labels := label.NewStore(i.storage.db, logs, calibrations)
+	evals := eval.NewStore(eval.Config{
+		DB: i.storage.db, Judges: d.judges, Models: chatModels{i}, Logs: logged, Open: logs.Open, Datasets: sets,
+		Labels: labels,
+	})
 	return []module.Module{
-		label.Module(label.NewStore(i.storage.db, logs, calibrations)),
+		label.Module(labels),
 		judging.Module(d.judges),
 		criterion.Module(criteria, chatModels{i}, map[string]judging.Estimator{
 			"calibration": calibrations.Estimator(), "scan": monitors.Estimator(), "improvement": improvement, "suggestion": suggestion,
@@ -36,6 +44,7 @@ func (d *domains) grading(i *instance, logged *logbook.Store, logs *logbook.Hand
 		calibration.Module(calibrations),
 		monitor.Module(monitors, i.gate, i.log),
 		draft.Module(drafts),
+		eval.Module(evals),
 	}
 }
 

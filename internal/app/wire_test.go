@@ -127,6 +127,7 @@ var shapes = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`), "TIME"},
 	{regexp.MustCompile(`"(created_at|completed_at)":\d{10}\b`), `"$1":SECONDS`},
 	{regexp.MustCompile(`"hint":"[0-9a-z]{4}"`), `"hint":"HINT"`},
+	{regexp.MustCompile(`"latency_ms":[0-9][0-9.e+-]*`), `"latency_ms":MS`},
 }
 
 func reduce(text string) string {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"time"
 
@@ -101,35 +102,53 @@ func (s *Store) Any(ctx context.Context, ws tenant.ID) (bool, error) {
 // errDeleted ends an export whose dataset is deleted meanwhile: a part must not look like the whole.
 var errDeleted = errors.New("the dataset was deleted while it was read")
 
-// Export writes the examples of d, a line for each, in their order. It holds one at a time.
+// Export writes the examples of d, a line for each, in their order. It holds a few at a time.
 func (s *Store) Export(ctx context.Context, ws tenant.ID, d *Dataset, to io.Writer) error {
-	type row struct {
-		Position int64
-		Line     []byte
-	}
 	out := bufio.NewWriterSize(to, 64<<10)
-	written, after := int64(0), int64(-1)
-	for written < d.Rows {
-		before := written
-		for r, err := range db.Rows[row](ctx, s.db.In(ws), `
-			SELECT position, line FROM (
-				SELECT position, hash AS named FROM dataset_rows
-				WHERE workspace_id = $1 AND dataset_id = $2 AND position > $3 ORDER BY position LIMIT $4
-			) page JOIN dataset_examples ON workspace_id = $1 AND hash = named ORDER BY position`, d.ID, after, batch) {
-			if err != nil {
-				return fmt.Errorf("read dataset %s: %w", d.ID, err)
-			}
-			if _, err := out.Write(append(r.Line, '\n')); err != nil {
-				return err
-			}
-			after = r.Position
-			written++
+	for r, err := range s.Lines(ctx, ws, d) {
+		if err != nil {
+			return err
 		}
-		if written == before {
-			return errDeleted
+		if _, err := out.Write(append(r.Line, '\n')); err != nil {
+			return err
 		}
 	}
 	return out.Flush()
+}
+
+// A Line is an example of a dataset: a JSON object with messages, of which the last is the answer, and perhaps tools.
+type Line struct {
+	Position int64
+	Line     []byte
+}
+
+// linePage is how many examples are read at a time.
+const linePage = 16
+
+// Lines reads the examples of d in their order. It holds a few of them, and no statement is open while they are used.
+func (s *Store) Lines(ctx context.Context, ws tenant.ID, d *Dataset) iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
+		for read, after := int64(0), int64(-1); read < d.Rows; {
+			page, err := db.Query[Line](ctx, s.db.In(ws), `
+				SELECT position, line FROM (
+					SELECT position, hash AS named FROM dataset_rows
+					WHERE workspace_id = $1 AND dataset_id = $2 AND position > $3 ORDER BY position LIMIT $4
+				) page JOIN dataset_examples ON workspace_id = $1 AND hash = named ORDER BY position`, d.ID, after, linePage)
+			if err == nil && len(page) == 0 {
+				err = errDeleted
+			}
+			if err != nil {
+				yield(Line{}, fmt.Errorf("read dataset %s: %w", d.ID, err))
+				return
+			}
+			for _, one := range page {
+				if !yield(one, nil) {
+					return
+				}
+			}
+			read, after = read+int64(len(page)), page[len(page)-1].Position
+		}
+	}
 }
 
 // Delete ends a dataset. Its holdout stays, and the examples that others have stay theirs.

@@ -47,6 +47,9 @@ func (c *Client) SetConcurrency(n int64) { c.concurrency.Store(max(1, n)) }
 // Batch is how many questions of a run are asked, and their answers written, together.
 const Batch = 32
 
+// Concurrency returns how many questions of one run are asked at a time.
+func (c *Client) Concurrency() int { return int(c.concurrency.Load()) }
+
 // FirstBatch is how many questions of a run are asked together at first: as many as are asked at a time, so that there
 // is progress to see after the first answers.
 func (c *Client) FirstBatch() int64 { return min(c.concurrency.Load(), Batch) }
@@ -57,11 +60,13 @@ const MaxAttempts = 3
 // SetPause sets the pause before the first retry, which is a second. Tests shorten it.
 func (c *Client) SetPause(d time.Duration) { c.pause = d }
 
+// MaxAnswerTokens bounds one answer of a judge; reasoning counts. An estimate assumes TypicalAnswerTokens.
 const (
-	maxAnswerTokens     = 4096 // of one answer of a judge; reasoning counts
-	typicalAnswerTokens = 160  // what an estimate assumes
-	maxBalanceWaits     = 300  // for other questions to release what they hold
+	MaxAnswerTokens     = 4096
+	TypicalAnswerTokens = 160
 )
+
+const maxBalanceWaits = 300 // for other questions to release what they hold
 
 // Ask asks a judge model. An error means that no answer can be had now: the wallet is empty, the model is not in the
 // catalog, the run has ended. Every other problem is an answer with a failure.
@@ -82,10 +87,28 @@ func (c *Client) Ask(ctx context.Context, ws tenant.ID, q *Question) (Answer, er
 	if known, ok, err := c.store.answer(ctx, ws, digest[:], q.Origin, q.Fresh); ok || err != nil {
 		return known, err
 	}
+	var answer Answer
+	failure, err := c.Retry(ctx, ws, q.Model, func() error {
+		answer, err = c.askOnce(ctx, ws, q, digest[:])
+		return err
+	})
+	if err != nil || failure != "" {
+		return Answer{Failure: failure}, err
+	}
+	return answer, nil
+}
+
+// Retry calls ask until the model has answered. It tries again while the model cannot be reached, and while the wallet
+// cannot cover the question because of what other questions hold. failure says why there is no answer to this question;
+// an error means that no answer can be had now.
+func (c *Client) Retry(ctx context.Context, ws tenant.ID, model string, ask func() error) (failure string, _ error) {
 	for attempt, waits := 1, 0; ; attempt++ {
-		answer, others, err := c.askCounted(ctx, ws, q, digest[:])
+		others, err := c.counted(ws, model, ask)
 		if err == nil {
-			return answer, nil
+			return "", nil
+		}
+		if errors.As(err, new(*panics.Error)) {
+			return "unreadable: internal error", nil
 		}
 		f := fault.From(err)
 		switch {
@@ -93,39 +116,31 @@ func (c *Client) Ask(ctx context.Context, ws tenant.ID, q *Question) (Answer, er
 			// The balance may suffice when the other questions have released what they hold.
 			waits++
 			if err := c.wait(ctx, 1, 0); err != nil {
-				return Answer{}, err
+				return "", err
 			}
 			attempt--
 			continue
 		case ctx.Err() != nil:
-			return Answer{}, context.Cause(ctx)
+			return "", context.Cause(ctx)
 		case f.Status == http.StatusBadRequest && f.Code != fault.UnknownProvider.Code:
-			return Answer{Failure: "not_taken: " + f.Message}, nil
+			return "not_taken: " + f.Message, nil
 		case !transient(f):
-			return Answer{}, err
+			return "", err
 		case attempt == MaxAttempts:
-			return Answer{Failure: unreachable + ": " + f.Message}, nil
+			return unreachable + ": " + f.Message, nil
 		}
 		if err := c.wait(ctx, attempt, f.RetryAfter); err != nil {
-			return Answer{}, err
+			return "", err
 		}
 	}
 }
 
-// askCounted is askOnce, and returns how many other questions of the workspace are being asked. A panic is an answer that
-// is none: the next question may be a better one.
-func (c *Client) askCounted(
-	ctx context.Context, ws tenant.ID, q *Question, digest []byte,
-) (answer Answer, others int, err error) {
+// counted calls ask, and returns how many other questions of the workspace are being asked. A panic is an error: the
+// next question may be a better one.
+func (c *Client) counted(ws tenant.ID, model string, ask func() error) (others int, err error) {
 	done := c.active.enter(ws)
-	err = panics.Call(nil, "asking a judge", func() error {
-		answer, err = c.askOnce(ctx, ws, q, digest)
-		return err
-	}, "workspace", ws, "model", q.Model)
-	if errors.As(err, new(*panics.Error)) {
-		answer, err = Answer{Failure: "unreadable: internal error"}, nil
-	}
-	return answer, done(), err
+	err = panics.Call(nil, "asking a model", ask, "workspace", ws, "model", model)
+	return done(), err
 }
 
 // read parses a judge's answer. If that panics, the answer is malformed: it is stored as such, and not asked for again.
@@ -145,7 +160,7 @@ func (c *Client) askOnce(ctx context.Context, ws tenant.ID, q *Question, digest 
 	var answer Answer
 	body := func(mode judge.Mode) ([]byte, error) { return q.Instructions.Ask(q.Model, q.Subject, mode) }
 	err := c.complete(ctx, ws, &Completion{
-		Origin: q.Origin, Model: q.Model, MaxTokens: maxAnswerTokens, Body: body,
+		Origin: q.Origin, Model: q.Model, MaxTokens: MaxAnswerTokens, Body: body,
 		Keep: func(a *infer.Answer) error {
 			answer = Answer{Cost: a.Cost, RequestID: a.RequestID}
 			var failed *judge.Failure
@@ -185,7 +200,7 @@ func (c *Client) AskAll(ctx context.Context, ws tenant.ID, budget *Budget, keys 
 		if err != nil {
 			return err
 		}
-		budget.add(answer.Cost)
+		budget.Add(answer.Cost)
 		mu.Lock()
 		defer mu.Unlock()
 		answers[key] = answer
@@ -213,6 +228,20 @@ func (c *Client) Complete(ctx context.Context, ws tenant.ID, q *Completion) erro
 			return err
 		}
 	}
+}
+
+// Generate has a model answer a request, with the retries of Ask. failure says why there is no answer to this request;
+// an error means that no answer can be had now.
+func (c *Client) Generate(ctx context.Context, r *infer.Request) (failure string, _ error) {
+	return c.Retry(ctx, r.Workspace, r.Model, func() error {
+		_, err := c.models.Complete(ctx, r)
+		return err
+	})
+}
+
+// Compare asks a model for a structured answer, as Complete does, with the retries and the failures of Ask.
+func (c *Client) Compare(ctx context.Context, ws tenant.ID, q *Completion) (failure string, _ error) {
+	return c.Retry(ctx, ws, q.Model, func() error { return c.complete(ctx, ws, q) })
 }
 
 // complete asks for a structured answer, and for a plain one when the model refuses that. The refusal is remembered.
@@ -298,7 +327,7 @@ func (c *Client) estimate(ctx context.Context, ws tenant.ID, model string, told 
 	if err != nil {
 		return 0, fmt.Errorf("ask a judge: %w", err)
 	}
-	return c.EstimateBody(ws, model, body, maxAnswerTokens, typicalAnswerTokens)
+	return c.EstimateBody(ws, model, body, MaxAnswerTokens, TypicalAnswerTokens)
 }
 
 // EstimateBody estimates the cost of one request with at most maxTokens, and probably expected tokens of output.

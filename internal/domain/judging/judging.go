@@ -45,11 +45,14 @@ const CalibrationPrefix = "cal"
 // unreachable begins the failure of a judge model that did not answer at all.
 const unreachable = "unreachable"
 
+// IsUnreachable reports whether a failure says that a model did not answer at all.
+func IsUnreachable(failure string) bool { return strings.HasPrefix(failure, unreachable) }
+
 // Unreachable is a LIKE pattern that matches the failures of a judge model that did not answer at all.
 const Unreachable = unreachable + "%"
 
-// maxUnreachable is how many consecutive questions may go unanswered before a run gives up: then the model is down.
-const maxUnreachable = 24
+// MaxUnreachable is how many consecutive questions may go unanswered before a run gives up: then the model is down.
+const MaxUnreachable = 24
 
 // An OutageCounter counts the consecutive questions that a judge model did not answer at all.
 type OutageCounter int
@@ -59,14 +62,14 @@ func (c *OutageCounter) Add(answers map[string]Answer) (giveUp bool) {
 	for _, a := range answers {
 		switch {
 		case a.stored:
-		case strings.HasPrefix(a.Failure, unreachable):
+		case IsUnreachable(a.Failure):
 			*c++
 		default:
 			*c = 0
 			return false
 		}
 	}
-	return *c >= maxUnreachable
+	return *c >= MaxUnreachable
 }
 
 // Spending is the part of a request body that every operation has which starts to spend money.
@@ -103,7 +106,11 @@ func (b *Budget) Check() error {
 	return nil
 }
 
-func (b *Budget) add(cost money.Nano) { b.spent.Add(int64(cost)) }
+// Add counts a cost.
+func (b *Budget) Add(cost money.Nano) { b.spent.Add(int64(cost)) }
+
+// Spent returns what was spent.
+func (b *Budget) Spent() money.Nano { return money.Nano(b.spent.Load()) }
 
 // An EstimateRequest names work whose cost is to be estimated.
 type EstimateRequest struct {

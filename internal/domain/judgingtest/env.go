@@ -18,7 +18,9 @@ import (
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/calibration"
 	"sovereign/internal/domain/criterion"
+	"sovereign/internal/domain/dataset"
 	"sovereign/internal/domain/draft"
+	"sovereign/internal/domain/eval"
 	"sovereign/internal/domain/judging"
 	"sovereign/internal/domain/label"
 	"sovereign/internal/domain/logbook"
@@ -38,6 +40,7 @@ import (
 // An Env has everything that judges need, on one database with two workspaces.
 type Env struct {
 	DB           *db.DB
+	LogDB        *db.DB
 	Vault        *vault.Vault
 	Settings     *live.AllSettings
 	Logs         *logbook.Handler
@@ -48,6 +51,7 @@ type Env struct {
 	Calibrations *calibration.Store
 	Monitors     *monitor.Store
 	Drafts       *draft.Store
+	Evals        *eval.Store
 	Runner       *job.Runner
 	Stop         func() // stops the runner
 
@@ -76,7 +80,7 @@ func New(t testing.TB, core, logs *db.DB) *Env {
 		t.Fatal(err)
 	}
 	book := logbook.NewStore(logs)
-	e := &Env{DB: core, Settings: live.NewSettings(), Models: &Models{answered: map[string]int{}}}
+	e := &Env{DB: core, LogDB: logs, Settings: live.NewSettings(), Models: &Models{answered: map[string]int{}}}
 	if e.Vault, err = vault.Open(t.Context(), core, root); err != nil {
 		t.Fatal(err)
 	}
@@ -101,9 +105,13 @@ func New(t testing.TB, core, logs *db.DB) *Env {
 	})
 	e.Criteria.Attach(e.Calibrations.Dependent(), e.Monitors.Dependent())
 	e.Labels = label.NewStore(core, e.Logs, e.Calibrations)
+	e.Evals = eval.NewStore(eval.Config{
+		DB: core, Judges: e.Judges, Models: Catalog{}, Logs: book, Open: e.Logs.Open, Labels: e.Labels,
+		Datasets: dataset.NewStore(core, book, nil, e.Logs.Open), // no test builds one
+	})
 	e.modules = []module.Module{
 		judging.Module(e.Judges), criterion.Module(e.Criteria, Catalog{}, nil), calibration.Module(e.Calibrations),
-		monitor.Module(e.Monitors, func() error { return nil }, Quiet), draft.Module(e.Drafts),
+		monitor.Module(e.Monitors, func() error { return nil }, Quiet), draft.Module(e.Drafts), eval.Module(e.Evals),
 	}
 	if _, err := core.Tx(t.Context(), func(tx *db.Tx) (err error) {
 		e.split, err = label.OpenSplit(t.Context(), tx, dbtest.Mine)

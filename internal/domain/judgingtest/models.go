@@ -1,9 +1,11 @@
 package judgingtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -14,18 +16,20 @@ import (
 	"sovereign/internal/plane/infer"
 )
 
-// Catalog is a catalog of two models.
+// Catalog is a catalog of four models.
 type Catalog struct{}
 
-// The models of the catalog.
+// The models of the catalog: two that judge, and two that evals compare.
 const (
 	Model      = "sim/judge"
 	OtherModel = "sim/other"
+	Baseline   = "sim/base"
+	Candidate  = "sim/candidate"
 )
 
 // Chats refuses every other model.
 func (Catalog) Chats(_ tenant.ID, field, name string) error {
-	if name != Model && name != OtherModel {
+	if !slices.Contains([]string{Model, OtherModel, Baseline, Candidate}, name) {
 		return fault.Invalid(field, "cannot be called: no such model")
 	}
 	return nil
@@ -43,7 +47,9 @@ type Models struct {
 	answer   func(item int, r *infer.Request) (string, error)
 	answered map[string]int // by the body
 	calls    int
+	unkept   int // answers that were not stored
 	paid     money.Nano
+	price    money.Nano // 0 for Price
 	last     []byte
 }
 
@@ -65,16 +71,20 @@ func (m *Models) Complete(ctx context.Context, r *infer.Request) (*infer.Answer,
 		return nil, context.Cause(ctx)
 	}
 	body := fmt.Appendf(nil, `{"choices":[{"message":{"role":"assistant","content":%q},"finish_reason":"stop"}]}`, text)
-	answer := &infer.Answer{RequestID: name, Model: r.Model, Cost: Price, Body: body}
+	price := m.priceNow()
+	answer := &infer.Answer{RequestID: name, Model: r.Model, Cost: price, Body: body}
 	if r.Keep != nil {
 		if err := r.Keep(answer); err != nil {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.unkept++
 			return nil, err
 		}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.answered[string(r.Body)]++
-	m.paid += Price
+	m.paid += price
 	return answer, nil
 }
 
@@ -93,6 +103,19 @@ func (m *Models) Do(reply func(item int, r *infer.Request) (string, error)) {
 	m.answer = reply
 }
 
+// SetPrice sets what every answer costs from now on.
+func (m *Models) SetPrice(price money.Nano) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.price = price
+}
+
+func (m *Models) priceNow() money.Nano {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return cmp.Or(m.price, Price)
+}
+
 // Answered counts the questions that were answered, and reports whether any was answered more than once.
 func (m *Models) Answered() (n int, twice bool) {
 	m.mu.Lock()
@@ -102,6 +125,13 @@ func (m *Models) Answered() (n int, twice bool) {
 		twice = twice || times > 1
 	}
 	return n, twice
+}
+
+// Unkept counts the answers that could not be stored, because the question had been answered before.
+func (m *Models) Unkept() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.unkept
 }
 
 // Calls counts the questions, answered or not.

@@ -38,15 +38,15 @@ func (d *Drawn) Step() judge.Step {
 
 const drawnColumns = `at, id, request_id, expires_at, trace_id, chain, response, tools, messages`
 
-// maxPool bounds the exchanges that a sample is drawn from: the newest that match.
-const maxPool = 100_000
+// MaxPool bounds the exchanges that a sample is drawn from: the newest that match.
+const MaxPool = 100_000
 
 // Draw calls each with a random sample of the matching exchanges, and returns how many it was drawn from. The same
 // seed draws the same sample from the same exchanges.
 func (s *Store) Draw(
 	ctx context.Context, ws tenant.ID, f *Filters, size int, seed uint64, each func(*Drawn) (more bool),
 ) (pool int, err error) {
-	err = s.Scan(ctx, ws, f, maxPool, func(scan *Scan) error {
+	err = s.Scan(ctx, ws, f, MaxPool, func(scan *Scan) error {
 		pool = scan.Len()
 		order := rand.New(rand.NewPCG(seed, 0)).Perm(pool)
 		for batch := range slices.Chunk(order[:min(size, pool)], scanBatch) {

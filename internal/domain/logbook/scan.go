@@ -9,14 +9,21 @@ import (
 	"strings"
 
 	"sovereign/internal/base/clock"
+	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/store/db"
 )
 
-// An Exchange is what a dataset needs of a logged row. Each method says which fields it reads.
+// An Exchange is what datasets and evals need of a logged row. Each method says which fields it reads.
 type Exchange struct {
 	At           clock.Time
 	ID           string
+	RequestID    string
+	ExpiresAt    clock.Time
+	Model        string // that answered
+	Cached       bool
+	Cost         money.Nano
+	Latency      int64 // in microseconds
 	Segment      string
 	FinishReason string
 	TraceID      string
@@ -84,13 +91,29 @@ func (s *Scan) Chains(ctx context.Context) iter.Seq2[*Exchange, error] {
 	return s.read(ctx, "chain", s.keys)
 }
 
+// Segments reads the segments and chains of all rows, in the order of Facts.
+func (s *Scan) Segments(ctx context.Context) iter.Seq2[*Exchange, error] {
+	return s.read(ctx, "segment, chain", s.keys)
+}
+
+// Whole reads all fields of some rows but their chains, traces and finish reasons. which are their indices in the order
+// of Facts, ascending.
+func (s *Scan) Whole(ctx context.Context, which []int) iter.Seq2[*Exchange, error] {
+	return s.read(ctx, "request_id, expires_at, segment, model, cached, cost, latency, response, tools, messages",
+		s.at(which))
+}
+
 // Texts reads messages, tools and responses of some rows. which are their indices in the order of Facts, ascending.
 func (s *Scan) Texts(ctx context.Context, which []int) iter.Seq2[*Exchange, error] {
+	return s.read(ctx, "response, tools, messages", s.at(which))
+}
+
+func (s *Scan) at(which []int) []rowKey {
 	marks := make([]rowKey, len(which))
 	for i, at := range which {
 		marks[i] = s.keys[at]
 	}
-	return s.read(ctx, "response, tools, messages", marks)
+	return marks
 }
 
 // scanBatch is how many rows one statement reads.

@@ -93,8 +93,11 @@ func (rt *Router) add(r Route) error {
 	handler := func(w http.ResponseWriter, req *http.Request) {
 		if err := rt.serve(w, req, &r); err != nil {
 			refuse := edge.Refuse
-			if r.flat {
+			switch {
+			case r.flat:
 				refuse = edge.RefuseFlat
+			case prefersText(req.Header.Get("Accept")):
+				refuse = edge.RefuseText
 			}
 			refuse(w, req, err)
 		}

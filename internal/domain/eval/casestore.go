@@ -1,0 +1,242 @@
+package eval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/judging"
+	"sovereign/internal/grade/judge"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/job"
+)
+
+// An answer is what a model answered to a case, or why it did not.
+type answer struct {
+	Position     int
+	Model        int
+	Answer       []byte // the assistant's message
+	FinishReason string
+	Failure      string
+	Reused       bool
+	RequestID    string
+	Cost         money.Nano
+	Latency      int64 // in microseconds
+}
+
+// A verdict is what a judge said of an answer, or of two in one order.
+type verdict struct {
+	Position  int
+	Model     int
+	Swapped   bool
+	Verdict   string // a judge.Winner or a judge.Verdict; "" without one
+	Grade     float64
+	Critique  string
+	Failure   string
+	RequestID string
+	Cost      money.Nano
+}
+
+// A pendingCase is a case with what is stored of it.
+type pendingCase struct {
+	testCase
+	answers  map[int]*answer
+	verdicts map[verdictKey]*verdict
+}
+
+type verdictKey struct {
+	model   int
+	swapped bool
+}
+
+// gone reports whether the texts were deleted before the case was done.
+func (c *pendingCase) gone() bool { return c.ExpiresAt < 0 }
+
+// pending reads the positions of cases that are not done.
+func (s *Store) pending(ctx context.Context, ws tenant.ID, evalID string, after int64, limit int) ([]int64, error) {
+	all, err := db.Query[int64](ctx, s.DB.In(ws), `
+		SELECT position FROM eval_cases WHERE workspace_id = $1 AND eval_id = $2 AND pending AND position > $3
+			ORDER BY position LIMIT $4`, evalID, after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("find the cases that are left: %w", err)
+	}
+	return all, nil
+}
+
+// loadBatch is how many cases one statement reads.
+const loadBatch = 32
+
+// loadCondition is the condition that finds a batch; its text is constant.
+var loadCondition = func() string {
+	places := make([]string, loadBatch)
+	for i := range places {
+		places[i] = fmt.Sprintf("$%d", i+3)
+	}
+	return ` WHERE workspace_id = $1 AND eval_id = $2 AND position IN (` + strings.Join(places, ", ") + `)`
+}()
+
+// load reads cases, at most loadBatch, with the answers and verdicts that are stored, by their positions.
+func load(ctx context.Context, in db.Scoped, evalID string, positions ...int64) (map[int]*pendingCase, error) {
+	args := []any{evalID}
+	for i := range loadBatch {
+		args = append(args, positions[min(i, len(positions)-1)])
+	}
+	texts, err := db.Query[testCase](ctx, in, `
+		SELECT position, case_id AS id, request_id, segment, messages, tools, logged, logged_model, logged_cost,
+			logged_latency, expires_at FROM eval_cases`+loadCondition, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read cases: %w", err)
+	}
+	all := map[int]*pendingCase{}
+	for _, c := range texts {
+		all[c.Position] = &pendingCase{testCase: c, answers: map[int]*answer{}, verdicts: map[verdictKey]*verdict{}}
+	}
+	answers, err := db.Query[answer](ctx, in, `
+		SELECT position, model, answer, finish_reason, failure, reused, request_id, cost, latency FROM eval_answers`+
+		loadCondition, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read the answers to cases: %w", err)
+	}
+	for i := range answers {
+		all[answers[i].Position].answers[answers[i].Model] = &answers[i]
+	}
+	verdicts, err := db.Query[verdict](ctx, in, `
+		SELECT position, model, swapped, verdict, grade, critique, failure, request_id, cost FROM eval_verdicts`+
+		loadCondition, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read the verdicts on cases: %w", err)
+	}
+	for i := range verdicts {
+		v := &verdicts[i]
+		all[v.Position].verdicts[verdictKey{v.Model, v.Swapped}] = v
+	}
+	return all, nil
+}
+
+// load reads one case of the eval.
+func (w *worker) load(ctx context.Context, position int64) (*pendingCase, error) {
+	all, err := load(ctx, w.DB.In(w.run.Workspace), w.eval.ID, position)
+	if err == nil && all[int(position)] == nil {
+		err = fmt.Errorf("case %d of %s is not there: %w", position, w.eval.ID, db.ErrNone)
+	}
+	return all[int(position)], err
+}
+
+// errStored says that another run has stored the same meanwhile. Nothing is charged then.
+var errStored = errors.New("another run has stored an answer to the same")
+
+// saveAnswer stores an answer, also when ctx has ended: the model has been asked.
+func (s *Store) saveAnswer(ctx context.Context, ws tenant.ID, evalID string, a *answer) error {
+	n, err := db.Exec(context.WithoutCancel(ctx), s.DB.In(ws), `
+		INSERT INTO eval_answers (workspace_id, eval_id, position, model, answer, finish_reason, failure, reused,
+			request_id, cost, latency)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`,
+		evalID, a.Position, a.Model, bytesOf(a.Answer), judging.Storable(a.FinishReason), judging.Storable(a.Failure),
+		a.Reused, a.RequestID, a.Cost, a.Latency)
+	if err == nil && n == 0 {
+		err = errStored
+	}
+	if err != nil {
+		return fmt.Errorf("store an answer: %w", err)
+	}
+	return nil
+}
+
+// saveVerdict stores what a judge said of a comparison, also when ctx has ended.
+func (s *Store) saveVerdict(ctx context.Context, ws tenant.ID, evalID string, v *verdict) error {
+	n, err := db.Exec(context.WithoutCancel(ctx), s.DB.In(ws), `
+		INSERT INTO eval_verdicts (workspace_id, eval_id, position, model, swapped, verdict, grade, critique, failure,
+			request_id, cost)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`,
+		evalID, v.Position, v.Model, v.Swapped, v.Verdict, v.Grade, judging.Storable(v.Critique),
+		judging.Storable(v.Failure), v.RequestID, v.Cost)
+	if err == nil && n == 0 {
+		err = errStored
+	}
+	if err != nil {
+		return fmt.Errorf("store a verdict: %w", err)
+	}
+	return nil
+}
+
+// paid sums up what an eval has paid for: answers, comparisons, and what its criterion's judge was asked.
+func (s *Store) paid(ctx context.Context, ws tenant.ID, r *record) (money.Nano, error) {
+	sum, err := db.One[money.Nano](ctx, s.DB.In(ws), `
+		SELECT CAST(COALESCE(SUM(cost), 0) AS BIGINT) FROM (
+			SELECT cost FROM eval_answers WHERE workspace_id = $1 AND eval_id = $2 AND NOT reused
+			UNION ALL SELECT cost FROM eval_verdicts WHERE workspace_id = $1 AND eval_id = $2 AND $3 = ''
+			UNION ALL SELECT cost FROM judge_answers WHERE workspace_id = $1 AND criterion_id = $3 AND $3 <> ''
+				AND origin = $2) paid`, r.ID, r.CriterionID)
+	if err != nil {
+		return 0, fmt.Errorf("sum up what %s has paid: %w", r.ID, err)
+	}
+	return sum, nil
+}
+
+// A doneCase is a case with what came of it.
+type doneCase struct {
+	position int
+	baseline judge.Verdict // of a criterion's run
+	verdicts []verdict     // of a criterion's run
+	settled  []settled
+}
+
+// saveDone writes cases that are done. A case that is not pending any more was written before, and is not counted.
+func saveDone(ctx context.Context, tx *db.Tx, ws tenant.ID, evalID string, all []*doneCase, tally *job.Tally) error {
+	var verdicts, outcomes [][]any
+	for _, c := range all {
+		n, err := db.Exec(ctx, tx.In(ws), `
+			UPDATE eval_cases SET pending = FALSE, baseline = $4
+			WHERE workspace_id = $1 AND eval_id = $2 AND position = $3 AND pending`, evalID, c.position, c.baseline)
+		if err != nil {
+			return fmt.Errorf("store a case: %w", err)
+		}
+		if n == 0 {
+			continue
+		}
+		tally.Done++
+		for _, v := range c.verdicts {
+			verdicts = append(verdicts, []any{
+				ws, evalID, c.position, v.Model, v.Swapped, v.Verdict, v.Grade, judging.Storable(v.Critique),
+				judging.Storable(v.Failure), v.RequestID, v.Cost,
+			})
+		}
+		for _, o := range c.settled {
+			outcomes = append(outcomes, []any{
+				ws, evalID, c.position, o.model, string(o.outcome), o.flipped, string(o.baseline), string(o.candidate),
+				o.regression,
+			})
+		}
+	}
+	across := tx.Across("the rows name their workspace")
+	if err := db.Insert(ctx, across, "eval_verdicts", []string{
+		"workspace_id", "eval_id", "position", "model", "swapped", "verdict", "grade", "critique", "failure",
+		"request_id", "cost",
+	}, verdicts); err != nil {
+		return err
+	}
+	return db.Insert(ctx, across, "eval_outcomes", []string{
+		"workspace_id", "eval_id", "position", "model", "outcome", "flipped", "baseline", "candidate", "regression",
+	}, outcomes)
+}
+
+// failures reads why candidates failed as a whole, by their numbers.
+func failures(ctx context.Context, in db.Scoped, evalID string) (map[int]string, error) {
+	type row struct {
+		Model   int
+		Failure string
+	}
+	rows, err := db.Query[row](ctx, in, `
+		SELECT model, failure FROM eval_pairs WHERE workspace_id = $1 AND eval_id = $2 AND failure <> ''`, evalID)
+	if err != nil {
+		return nil, fmt.Errorf("read the failures of %s: %w", evalID, err)
+	}
+	all := map[int]string{}
+	for _, r := range rows {
+		all[r.Model] = r.Failure
+	}
+	return all, nil
+}

@@ -1,2 +1,0 @@
-// Package eval compares models on the same cases, and decides whether a candidate may replace a baseline.
-package eval

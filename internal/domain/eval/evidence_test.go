@@ -1,0 +1,197 @@
+package eval_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/eval"
+	"sovereign/internal/domain/judgingtest"
+	"sovereign/internal/grade/judge"
+	"sovereign/internal/grade/trust"
+	"sovereign/internal/plane/infer"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/db/dbtest"
+	"sovereign/internal/store/job"
+)
+
+func gate(t testing.TB, e *judgingtest.Env, id, candidate string, asked eval.Thresholds) (eval.Gate, *fault.Fault) {
+	t.Helper()
+	asked.Confidence = 0.95
+	g, err := e.Evals.Gate(t.Context(), e.DB.In(mine), id, candidate, &asked)
+	return g, fault.From(err)
+}
+
+func TestTheGateAnswersOrRefusesWithTheSameChecks(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		contest{better: func(item int) judge.Winner {
+			if item%10 == 0 {
+				return judge.WinnerA
+			}
+			return judge.WinnerB
+		}}.install(e)
+		done := run(t, e, comparison(60), job.Done)
+		half, most := 0.5, 0.95
+		passes, refusal := gate(t, e, done.ID, "", eval.Thresholds{MinWinRate: &half})
+		if refusal != nil || !passes.Pass || passes.Candidate != judgingtest.Candidate || len(passes.Checks) != 2 || *passes.Checks[0].Observed != 0.9 || *passes.Checks[0].Bound >= 0.9 ||
+			!strings.HasPrefix(passes.Plain(), "PASS: sim/candidate in place of sim/base, by "+done.ID+"\npass min_win_rate: ") {
+			t.Errorf("%+v %v\n%s", passes, refusal, passes.Plain())
+		}
+		_, refusal = gate(t, e, done.ID, judgingtest.Candidate, eval.Thresholds{MinWinRate: &most})
+		if refusal == nil || refusal.Status != 412 || !strings.Contains(refusal.Message, "1 of 2 checks failed; min_win_rate: ") || !strings.Contains(refusal.Plain, "REFUSED: ") || !strings.Contains(refusal.Plain, "\nFAIL min_win_rate: ") {
+			t.Fatalf("%+v", refusal)
+		}
+		if beside, ok := refusal.Beside.(eval.Gate); !ok || beside.Pass || len(beside.Checks) != 2 || *beside.Checks[0].Threshold != most || beside.EvalID != done.ID {
+			t.Errorf("%+v", refusal.Beside)
+		}
+		if nothing, refusal := gate(t, e, done.ID, "", eval.Thresholds{}); refusal != nil || !nothing.Pass || nothing.Checks == nil {
+			t.Errorf("%+v %v", nothing, refusal)
+		}
+		_, refusal = gate(t, e, done.ID, "", eval.Thresholds{RequireTrust: trust.Provisional})
+		dbtest.Refused(t, refusal, 412, "the judge is none")
+		_, refusal = gate(t, e, done.ID, "", eval.Thresholds{MinPassRate: &half})
+		dbtest.Refused(t, refusal, 400, "min_pass_rate")
+		_, refusal = gate(t, e, done.ID, "sim/none", eval.Thresholds{})
+		dbtest.Refused(t, refusal, 400, "candidate")
+		few := run(t, e, comparison(19), job.Done)
+		_, refusal = gate(t, e, few.ID, "", eval.Thresholds{MinWinRate: judgingtest.Ptr(0.01)})
+		dbtest.Refused(t, refusal, 412, "cases")
+		two := run(t, e, comparison(20, func(n *eval.NewEval) { n.CandidateModels = append(n.CandidateModels, judgingtest.OtherModel) }), job.Done)
+		_, refusal = gate(t, e, two.ID, "", eval.Thresholds{})
+		dbtest.Refused(t, refusal, 400, "candidate is required")
+		_, refusal = gate(t, e, done.ID, "", eval.Thresholds{MaxCostRatio: judgingtest.Ptr(0.9)})
+		dbtest.Refused(t, refusal, 412, "the total cost")
+		if ok, refusal := gate(t, e, done.ID, "", eval.Thresholds{MaxCostRatio: judgingtest.Ptr(1.0)}); refusal != nil || *ok.Checks[0].Bound != 1 {
+			t.Errorf("%+v %v", ok, refusal)
+		}
+	})
+}
+
+func TestTheGateOfARunThatIsNotDoneIsRefused(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		hold := judgingtest.NewGate(t)
+		contest := byTurns()
+		contest.before = func(*infer.Request) error { hold.Wait(); return nil }
+		contest.install(e)
+		begun := create(t, e, comparison(20))
+		_, refusal := gate(t, e, begun.ID, "", eval.Thresholds{MinWinRate: judgingtest.Ptr(0.0)})
+		dbtest.Refused(t, refusal, 412, "proves nothing: 0 of 20 cases")
+		if beside, ok := refusal.Beside.(eval.Gate); !ok || beside.Checks == nil || beside.Pass {
+			t.Errorf("%+v", refusal.Beside)
+		}
+		_, refusal = gate(t, e, begun.ID, "", eval.Thresholds{MinPassRate: judgingtest.Ptr(0.0)})
+		dbtest.Refused(t, refusal, 400, "min_pass_rate")
+		hold.Open()
+		await(t, e, begun.ID, job.Done)
+	})
+}
+
+// The gate judges by the certificate as it is now: one that is void is none, and what was found before stays.
+func TestAVoidedCertificateProvesNothing(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		c := e.NewCriterion(t)
+		verdicts := map[int]judge.Verdict{}
+		graded := e.Grade(t, c.ID, slices.Concat(judgingtest.Grades(60, judgingtest.Grade{Report: true, Verdict: judge.Pass}), judgingtest.Grades(60, judgingtest.Grade{Report: true, Verdict: judge.Fail}))...)
+		for _, g := range graded {
+			verdicts[g.Item] = g.Verdict
+		}
+		e.Models.Say(func(item int) string { return judgingtest.Assessment(verdicts[item], 0.5) })
+		e.Calibrate(t, c.ID)
+		contest{passes: func(item int, model string) bool { return item%10 != 0 || model == judgingtest.Candidate }}.install(e)
+		done := run(t, e, criterionRun(200, c.ID), job.Done)
+		if got := done.Candidates[0]; done.Trust != trust.Certified && done.Trust != trust.Calibrated || done.CertificateID == nil || got.Corrected == nil || *got.Corrected != 1 || *got.Difference <= 0.05 || *done.Baseline.Corrected >= 0.95 {
+			t.Fatalf("%s", judgingtest.JSON(t, done))
+		}
+		asked := eval.Thresholds{MaxRegression: judgingtest.Ptr(0.02), RequireTrust: trust.Calibrated}
+		if g, refusal := gate(t, e, done.ID, "", asked); refusal != nil || !g.Pass {
+			t.Errorf("%v %+v", refusal, g)
+		}
+		e.DeleteLabel(t, graded[0].ID)
+		_, refusal := gate(t, e, done.ID, "", asked)
+		dbtest.Refused(t, refusal, 412, "max_regression", "no valid certificate", "require_trust")
+		if now, err := e.Evals.Get(t.Context(), mine, done.ID); err != nil || now.Trust != trust.None || *now.Candidates[0].Corrected != 1 {
+			t.Errorf("%s %v", judgingtest.JSON(t, now), err)
+		}
+	})
+}
+
+// Every eval of a pair that was started counts; those that are done prove something, unless their cases were chosen by hand.
+func TestProofsCountEveryEvalThatWasStarted(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		byTurns().install(e)
+		e.Log(t, mine, "a", judgingtest.LogItems(5)...)
+		run(t, e, comparison(2), job.Done)
+		first, second := run(t, e, fromLogs(5), job.Done), run(t, e, fromLogs(4), job.Done)
+		e.Runner.Pause(context.Canceled)
+		begun := create(t, e, fromLogs(3))
+		if _, err := e.Runner.Cancel(t.Context(), mine, ann, begun.ID); err != nil {
+			t.Fatal(err)
+		}
+		n, done, err := e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Baseline, judgingtest.Candidate, 0)
+		if err != nil || n != 4 || !slices.Equal(done, []string{second.ID, first.ID}) {
+			t.Error(n, done, err)
+		}
+		if n, done, err = e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Candidate, judgingtest.Baseline, 0); err != nil || n != 0 || done != nil {
+			t.Error(n, done, err)
+		}
+		if n, _, err = e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Baseline, judgingtest.Candidate, clock.Now().Add(time.Hour)); err != nil || n != 0 {
+			t.Error(n, err)
+		}
+	})
+}
+
+// An endpoint is called with the parameters, costs nothing, is retried, and fails its candidate when it is deleted.
+func TestEndpointsAnswerAndFailTheirCandidateWhenTheyAreDeleted(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		byTurns().install(e)
+		var deleted atomic.Bool
+		var called atomic.Int64
+		e.Evals.Endpoints = &eval.Endpoints{
+			Check: func(_ context.Context, _ db.Scoped, id string) error {
+				if id != "ep_1" || deleted.Load() {
+					return fault.NotFound("endpoint", id)
+				}
+				return nil
+			},
+			Complete: func(_ context.Context, ws tenant.ID, id string, body []byte) ([]byte, time.Duration, error) {
+				switch n := called.Add(1); {
+				case deleted.Load():
+					return nil, 0, fault.NotFound("endpoint", id)
+				case n%5 == 0:
+					return nil, 0, fault.Upstream.New("busy")
+				}
+				if ws != mine || !strings.Contains(string(body), `"max_tokens":77`) || !strings.Contains(string(body), `"model":"endpoint/ep_1"`) {
+					t.Errorf("%s: %s", ws, body)
+				}
+				return []byte(`{"choices":[{"message":{"role":"assistant","content":"reply to item 0 of sim/candidate"},"finish_reason":"stop"}]}`), 20 * time.Millisecond, nil
+			},
+		}
+		in := func(n *eval.NewEval) {
+			n.CandidateModels = []string{"endpoint/ep_1", judgingtest.OtherModel}
+			n.Parameters = params(`{"max_tokens":77}`)
+		}
+		done := run(t, e, comparison(12, in), job.Done)
+		if c := done.Candidates[0]; c.CostUSD != 0 || *c.LatencyMS != 20 || c.Cases != 12 || done.Failed.Models["endpoint/ep_1"] != 0 || done.Cost != 12*6*judgingtest.Price {
+			t.Errorf("%s", judgingtest.JSON(t, done))
+		}
+		e.Runner.Pause(context.Canceled)
+		begun := create(t, e, comparison(12, in))
+		deleted.Store(true)
+		e.Runner.Resume()
+		lost := await(t, e, begun.ID, job.Done)
+		if c := lost.Candidates[0]; c.Failure == nil || !strings.Contains(*c.Failure, "ep_1") || lost.Candidates[1].Cases != 12 {
+			t.Errorf("%s", judgingtest.JSON(t, lost))
+		}
+		_, err := e.Evals.Create(t.Context(), mine, ann, comparison(12, in))
+		dbtest.Refused(t, err, 404, "ep_1")
+		if again, err := e.Evals.Get(t.Context(), mine, done.ID); err != nil || again.Candidates[0].Cases != 12 {
+			t.Error(again, err)
+		}
+	})
+}
