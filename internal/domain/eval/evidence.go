@@ -155,7 +155,7 @@ func (r *record) evidence(ctx context.Context, in db.Scoped, model int) (e *Evid
 	}
 	e = &Evidence{
 		Cases: t.cases(), Candidates: int64(len(r.asked.CandidateModels)), Pairwise: r.asked.pairwise(),
-		Outcomes: t.Outcomes, Pairs: t.Pairs, Trust: tier, Seed: r.ID,
+		Outcomes: t.Outcomes, Pairs: t.Pairs, Trust: tier,
 	}
 	e.Outcomes.Losses += t.failed
 	e.Pairs.Second += t.failed
