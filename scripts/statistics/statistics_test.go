@@ -48,7 +48,7 @@ func TestThePageAndThePlotMatchThePublishedFigures(t *testing.T) {
 	}
 	for name, rows := range map[string]int{
 		shares: len(sizes), edges: len(narrow), kappas: len(judges) * len(passing), few: len(judges) * len(classes),
-		many: len(judges) * len(classes), looks: len(canaries), holds: len(runs), wins: len(compared) * len(tied),
+		many: len(judges) * len(classes), lowerEnds: len(judges) + 1, looks: len(canaries), holds: len(runs), wins: len(compared) * len(tied),
 		paired: 2 * len(pairedRates), promoted: len(bad()), rolledBack: len(equal()), verdicts: len(powers()),
 		winGate: len(winners), passGate: len(pupils(false)), regressGate: len(pupils(true)),
 		costGate: len(spenders(false)), latencyGate: len(spenders(true)), winCases: 9, gradeCases: 24,
@@ -95,6 +95,7 @@ func TestPublishedFiguresMatchThisCode(t *testing.T) {
 		}
 	}
 	same(t, all[few], []float64{.9, .99, 30}, correctedRow([2]float64{.9, .99}, 30, 200))
+	same(t, all[lowerEnds], []float64{.99, .9, labels}, lowerEndRow([2]float64{.99, .9}, labels, 200))
 	same(t, all[holds], []float64{runs[0].gap, runs[0].plus, runs[0].minus}, []float64{runs[0].held()})
 	same(t, all[wins], []float64{20, .3}, winRow(20, .3))
 	same(t, all[paired], []float64{30, .9, .8}, pairedRow(30, [2]float64{.9, .8}))

@@ -70,7 +70,7 @@ func (c Correction) RoganGladen(x, n int64) (rate float64, interval Interval, re
 // calibration, by which a gate judges. The rate (p - f)/(Se - f), where f is 1 - Sp, increases with p, and decreases
 // with f and Se: it is taken at the exact bounds of all three (Clopper and Pearson 1934). So it is at most the true
 // rate with probability at least 1-alpha, whatever the judge and however few the labels. The interval of RoganGladen is
-// narrower, but its lower end is above the true rate up to one and a half times as often as it says. It is refused
+// narrower, but its lower end is above the true rate more often than it says. It is refused
 // where the verdicts contradict the calibration.
 func (t Table) PassRateAbove(x, n int64, alpha float64) (bound float64, refused Refusal) {
 	judge := t.Bounds(1 - alpha*forJudge)

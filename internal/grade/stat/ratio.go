@@ -56,7 +56,7 @@ const forSkewness = 0.5
 // TotalsRatio returns the sum of the first values of the cases divided by the sum of the second, with an upper bound of
 // the ratio of their expectations (Fieller 1954, with the quantile of Student's t). It is approximate: no bound holds
 // for every distribution. So it spends half of the error that confidence allows, and docs/statistics.md reports its
-// measured coverage; the percentile of a bootstrap misses up to three times as often as it says. Both are +Inf when the
+// measured errors. The percentile of a bootstrap errs more often than it says with few cases. Both are +Inf when the
 // second sum is 0 and the first is not, and NaN when both are 0. The bound is +Inf where the cases do not bound the
 // ratio, and with fewer than two.
 func TotalsRatio(cases [][2]float64, confidence float64) (ratio, upper float64) {

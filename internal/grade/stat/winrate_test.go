@@ -73,6 +73,9 @@ func TestATrueDifferenceIsBoundedByWhatTheJudgeSees(t *testing.T) {
 		if !proven || low > high+1e-12 || high > seen+1e-12 || low < -1 {
 			t.Fatalf("it sees %v, and the bounds are %v and %v", seen, high, low)
 		}
+		if want := max(seen/worse.Bounds(0.99).Youden(), -1); seen < 0 && math.Abs(low-want) > 1e-9 {
+			t.Fatalf("it sees %v, which is %v in truth, and the bound is %v", seen, want, low)
+		}
 		if _, proven := pairs.TrueDifferenceAbove(stat.Table{TP: 6, FN: 4, TN: 6, FP: 4}, 0.05); proven {
 			t.Fatal("a judge that may be blind proves a difference")
 		}
