@@ -128,9 +128,9 @@ func (w *worker) load(ctx context.Context, position int64) (*pendingCase, error)
 // errStored says that another run has stored the same meanwhile. Nothing is charged then.
 var errStored = errors.New("another run has stored an answer to the same")
 
-// saveAnswer stores an answer, also when ctx has ended: the model has been asked.
-func (s *Store) saveAnswer(ctx context.Context, ws tenant.ID, evalID string, a *answer) error {
-	n, err := db.Exec(context.WithoutCancel(ctx), s.DB.In(ws), `
+// saveAnswer stores an answer.
+func saveAnswer(ctx context.Context, in db.Scoped, evalID string, a *answer) error {
+	n, err := db.Exec(ctx, in, `
 		INSERT INTO eval_answers (workspace_id, eval_id, position, model, answer, finish_reason, failure, reused,
 			request_id, cost, latency)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`,
@@ -145,9 +145,9 @@ func (s *Store) saveAnswer(ctx context.Context, ws tenant.ID, evalID string, a *
 	return nil
 }
 
-// saveVerdict stores what a judge said of a comparison, also when ctx has ended.
-func (s *Store) saveVerdict(ctx context.Context, ws tenant.ID, evalID string, v *verdict) error {
-	n, err := db.Exec(context.WithoutCancel(ctx), s.DB.In(ws), `
+// saveVerdict stores what a judge said of a comparison.
+func saveVerdict(ctx context.Context, in db.Scoped, evalID string, v *verdict) error {
+	n, err := db.Exec(ctx, in, `
 		INSERT INTO eval_verdicts (workspace_id, eval_id, position, model, swapped, verdict, grade, critique, failure,
 			request_id, cost)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`,

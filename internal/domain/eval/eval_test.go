@@ -441,6 +441,11 @@ func TestAnEvalThatBreaksARuleIsRefusedByItsField(t *testing.T) {
 		}
 		_, err = e.Evals.Create(t.Context(), mine, ann, comparison(2))
 		dbtest.Refused(t, err, 409, "quota of evals is 0")
+		if _, err := quota.Set(t.Context(), e.DB, mine, ann, map[string]int64{"evals": 5, "eval_cases": 1}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = e.Evals.Create(t.Context(), mine, ann, comparison(2))
+		dbtest.Refused(t, err, 409, "quota of eval_cases is 1", "2 more do not fit")
 		if n := dbtest.Count(t, e.DB, "eval_cases"); n != 0 {
 			t.Errorf("%d cases of refused evals", n)
 		}

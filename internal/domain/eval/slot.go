@@ -56,7 +56,7 @@ func (w *worker) answer(ctx context.Context, c *pendingCase, model int) error {
 			Latency: c.LoggedLatency,
 		}
 		c.answers[model] = a
-		return ignoreStored(w.saveAnswer(ctx, w.run.Workspace, w.eval.ID, a))
+		return ignoreStored(w.keepAnswer(a))
 	}
 	if err := w.mayAsk(); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (w *worker) answer(ctx context.Context, c *pendingCase, model int) error {
 	}
 	if failure != "" {
 		a = &answer{Position: c.Position, Model: model, Failure: failure}
-		if err := ignoreStored(w.saveAnswer(ctx, w.run.Workspace, w.eval.ID, a)); err != nil {
+		if err := ignoreStored(w.keepAnswer(a)); err != nil {
 			return err
 		}
 	}
@@ -121,7 +121,7 @@ func (w *worker) generate(ctx context.Context, c *pendingCase, model int) (a *an
 	}
 	keep := func(completion []byte) error {
 		a.Answer, a.FinishReason, a.Failure = readAnswer(completion)
-		return w.saveAnswer(ctx, ws, w.eval.ID, a)
+		return w.keepAnswer(a)
 	}
 	if endpoint, ok := strings.CutPrefix(name, endpointPrefix); ok {
 		if w.Endpoints == nil {
@@ -239,7 +239,7 @@ func (w *worker) compare(ctx context.Context, c *pendingCase, model int, swapped
 	}
 	if failure != "" {
 		v = &verdict{Position: c.Position, Model: model, Swapped: swapped, Failure: failure}
-		if err := ignoreStored(w.saveVerdict(ctx, w.run.Workspace, w.eval.ID, v)); err != nil {
+		if err := ignoreStored(w.keepVerdict(v)); err != nil {
 			return nil, err
 		}
 	}
@@ -277,7 +277,7 @@ func (w *worker) ask(ctx context.Context, q *judge.Comparison, v *verdict) (fail
 			default:
 				v.Verdict, v.Critique = string(said.Winner), said.Critique
 			}
-			return w.saveVerdict(ctx, w.run.Workspace, w.eval.ID, v)
+			return w.keepVerdict(v)
 		},
 	})
 }

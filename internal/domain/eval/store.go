@@ -275,6 +275,9 @@ func (s *Store) insert(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.A
 	if err := quota.Check(ctx, in, quota.Evals, 1); err != nil {
 		return Eval{}, err
 	}
+	if err := quota.Check(ctx, in, quota.EvalCases, len(drawn.which)); err != nil {
+		return Eval{}, err
+	}
 	if err := job.Queue(ctx, tx, ws, job.New{
 		ID: r.ID, Kind: object, Total: int64(len(drawn.which)), Estimate: estimate,
 	}); err != nil {

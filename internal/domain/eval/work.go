@@ -25,6 +25,7 @@ type worker struct {
 	told      *judge.Instructions // of the criterion; nil in a comparison
 	budget    *judging.Budget
 	models    []*contestant // the baseline first
+	keepings  chan *keeping // what is to be stored before it is charged
 	silent    atomic.Int64  // consecutive questions that the judge did not answer
 	failed    atomic.Pointer[error]
 }
@@ -58,7 +59,7 @@ func (s *Store) newWorker(ctx context.Context, run *job.Run) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{Store: s, run: run, eval: r}
+	w := &worker{Store: s, run: run, eval: r, keepings: make(chan *keeping)}
 	if w.maxTokens, err = r.asked.maxTokens(); err != nil {
 		return nil, err
 	}
@@ -122,6 +123,7 @@ func (w *worker) doCases(ctx context.Context) error {
 	next, done := make(chan int64), make(chan *doneCase, slots)
 	var working, saving sync.WaitGroup
 	saving.Go(func() { w.saveAll(ctx, done) })
+	saving.Go(func() { w.keepAll(ctx) })
 	for range slots {
 		working.Go(func() {
 			for position := range next {
@@ -133,6 +135,7 @@ func (w *worker) doCases(ctx context.Context) error {
 	close(next)
 	working.Wait()
 	close(done)
+	close(w.keepings)
 	saving.Wait()
 	return w.err()
 }
@@ -188,17 +191,7 @@ const saveBatch = 64
 // saveAll writes cases as they are done, whatever ends the run: those together that were done during the last write.
 func (w *worker) saveAll(ctx context.Context, done <-chan *doneCase) {
 	for first := range done {
-		batch := []*doneCase{first}
-		for more := true; more && len(batch) < saveBatch; {
-			select {
-			case c, open := <-done:
-				if more = open; open {
-					batch = append(batch, c)
-				}
-			default:
-				more = false
-			}
-		}
+		batch := gather(first, done)
 		err := panics.Call(nil, "saving cases of an eval", func() error { return w.save(ctx, batch) })
 		if err != nil {
 			w.fail(err)

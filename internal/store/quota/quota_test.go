@@ -75,7 +75,7 @@ func TestQuotasAreSetByKindAndAudited(t *testing.T) {
 			}
 		}
 		after, err := quota.Set(t.Context(), d, dbtest.Mine, dbtest.Ann, map[string]int64{"keys": 0, "labels": 7})
-		if err != nil || after[4].Quota != 0 || after[5].Quota != 7 || after[0] != before[0] {
+		if err != nil || after[5].Quota != 0 || after[6].Quota != 7 || after[0] != before[0] {
 			t.Errorf("%+v %v", after, err)
 		}
 		if entries, err := audit.List(t.Context(), d, dbtest.Mine, "workspace.quotas", 10, 0); err != nil || len(entries) != 1 {

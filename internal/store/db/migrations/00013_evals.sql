@@ -1,5 +1,7 @@
 -- +goose Up
 
+-- Long texts are the last columns: SQLite reads a row up to the column that is asked for.
+
 -- Evals: a baseline and its candidates, compared on the same cases. request is what was asked for, without the cases, and
 -- result what came of it, '' until the eval is done; both are JSON. criterion_id and certificate_id are '' where there is
 -- none. The certificate is the one at the start: what is proven is judged by the one in force.
@@ -45,14 +47,14 @@ CREATE TABLE eval_cases (
     pending        BOOLEAN NOT NULL,
     request_id     TEXT    NOT NULL,
     segment        TEXT    NOT NULL,
-    messages       BYTEA   NOT NULL,
-    tools          BYTEA   NOT NULL,
-    logged         BYTEA   NOT NULL,
     logged_model   TEXT    NOT NULL,
     logged_cost    BIGINT  NOT NULL,
     logged_latency BIGINT  NOT NULL, -- in microseconds
     baseline       TEXT    NOT NULL CHECK (baseline IN ('', 'pass', 'fail')),
     expires_at     BIGINT  NOT NULL,
+    messages       BYTEA   NOT NULL,
+    tools          BYTEA   NOT NULL,
+    logged         BYTEA   NOT NULL,
     PRIMARY KEY (workspace_id, eval_id, position),
     CONSTRAINT eval_cases_id UNIQUE (workspace_id, eval_id, case_id)
 );
@@ -66,13 +68,13 @@ CREATE TABLE eval_answers (
     eval_id       TEXT    NOT NULL,
     position      BIGINT  NOT NULL,
     model         BIGINT  NOT NULL,
-    answer        BYTEA   NOT NULL, -- the assistant's message
-    finish_reason TEXT    NOT NULL,
-    failure       TEXT    NOT NULL,
     reused        BOOLEAN NOT NULL,
-    request_id    TEXT    NOT NULL,
     cost          BIGINT  NOT NULL,
     latency       BIGINT  NOT NULL, -- in microseconds
+    request_id    TEXT    NOT NULL,
+    finish_reason TEXT    NOT NULL,
+    failure       TEXT    NOT NULL,
+    answer        BYTEA   NOT NULL, -- the assistant's message
     PRIMARY KEY (workspace_id, eval_id, position, model)
 );
 
@@ -86,10 +88,10 @@ CREATE TABLE eval_verdicts (
     swapped      BOOLEAN          NOT NULL,
     verdict      TEXT             NOT NULL CHECK (verdict IN ('', 'A', 'B', 'tie', 'pass', 'fail')),
     grade        DOUBLE PRECISION NOT NULL,
-    critique     TEXT             NOT NULL,
-    failure      TEXT             NOT NULL,
-    request_id   TEXT             NOT NULL,
     cost         BIGINT           NOT NULL,
+    request_id   TEXT             NOT NULL,
+    failure      TEXT             NOT NULL,
+    critique     TEXT             NOT NULL,
     PRIMARY KEY (workspace_id, eval_id, position, model, swapped)
 );
 
