@@ -28,6 +28,7 @@ var dialers = map[string]string{
 	"internal/store/db/db.go":              "the operator's database",
 	"internal/store/db/writer.go":          "a file of the operator's",
 	"internal/store/db/errors.go":          "nothing: it reads the database's errors",
+	"internal/net/netguard/netguardtest":   "the tests' own DNS server",
 	"internal/store/db/dbtest":             "the tests' own database",
 	"internal/store/api/apitest/matrix.go": "the tests' own server",
 	"bench":                                "the benchmark's own servers",
