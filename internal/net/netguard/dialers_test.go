@@ -40,6 +40,9 @@ var dialers = map[string]string{
 var readers = map[string]string{
 	"internal/domain/providerkey/providerkey.go": "it is kept, and listed",
 	"internal/domain/providerkey/publish.go":     "it is put in force",
+	"internal/domain/evalendpoint/endpoint.go":   "it is kept, and listed",
+	"internal/domain/evalendpoint/store.go":      "it is kept, and parsed again before it is dialled",
+	"internal/domain/evalendpoint/client.go":     "it is dialled, by the guard's transport",
 	"internal/plane/gateway/plan/plan.go":        "it goes with the request",
 	"internal/wire/upstream/nethttp.go":          "it is dialled, by the guard's transport",
 	"internal/wire/upstream/http1.go":            "it is handed to the standard way",
@@ -49,6 +52,7 @@ var readers = map[string]string{
 var urlFields = [][3]string{
 	{"sovereign/internal/live", "OwnKey", "BaseURL"},
 	{"sovereign/internal/wire/upstream", "Credentials", "BaseURL"},
+	{"sovereign/internal/domain/evalendpoint", "EvalEndpoint", "BaseURL"},
 }
 
 // harmlessModules are the modules that depend on package net and do not dial, each with what they do.

@@ -26,6 +26,7 @@ var (
 	Aliases      = Kind{"aliases", 1_000, `aliases WHERE workspace_id = $1`}
 	Criteria     = Kind{"criteria", 1_000, `criteria WHERE workspace_id = $1`}
 	Datasets     = Kind{"datasets", 1_000, datasetRows}
+	Endpoints    = Kind{"endpoints", 100, `eval_endpoints WHERE workspace_id = $1`}
 	Evals        = Kind{"evals", 10_000, `evals WHERE workspace_id = $1`}
 	Keys         = Kind{"keys", 10_000, `api_keys WHERE workspace_id = $1 AND revoked_at IS NULL`}
 	Labels       = Kind{"labels", 200_000, `labels WHERE workspace_id = $1`}
@@ -45,7 +46,7 @@ const datasetRows = `(
 ) AS stored`
 
 // Kinds lists every kind.
-var Kinds = []Kind{Aliases, Criteria, Datasets, Evals, Keys, Labels, Members, ProviderKeys}
+var Kinds = []Kind{Aliases, Criteria, Datasets, Endpoints, Evals, Keys, Labels, Members, ProviderKeys}
 
 // A State is a quota, and how much of it is used.
 type State struct {
