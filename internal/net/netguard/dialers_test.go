@@ -23,6 +23,7 @@ var dialers = map[string]string{
 	"internal/net/http1/http1.go":          "the origin that it is made for: the providers' base URLs",
 	"internal/net/http1/clientconn.go":     "the same",
 	"internal/app/adminclient.go":          "the server's own Unix socket",
+	"internal/app/gateclient.go":           "the server that the user of sovereign gate names",
 	"internal/app/listen.go":               "the service manager's socket",
 	"internal/app/operations.go":           "the operator's collector of traces",
 	"internal/store/db/db.go":              "the operator's database",
