@@ -98,6 +98,19 @@ func TestSecretsAppearNowhere(t *testing.T) {
 			send("PUT", s.address()+"/v1/provider-keys", http.Header{"Authorization": {"Bearer " + key}}, `{"provider":"nobody","api_key":"canaryown","odd":1}`)
 		}
 		talk()
+		for _, body := range []string{ // a key of an eval endpoint: kept, changed, and refused in every way
+			`{"name":"e","base_url":"https://example.com/v1","model":"m","api_key":"canaryendpoint"}`,
+			`{"name":"e","base_url":"https://example.com/v2","model":"m","api_key":"canaryendpoint"}`,
+			`{"name":"e","base_url":"http://127.0.0.1","model":"m","api_key":"canaryendpoint"}`,
+			`{"name":"e","base_url":{},"model":"m","api_key":"canaryendpoint"}`,
+			`{"name":"e","base_url":"https://example.com/v2","model":"m","api_key":"canary endpoint canaryendpoint"}`,
+			`{"name":"e","base_url":"https://example.com/v2","model":"m","api_key":"canaryendpoint","odd":1}`,
+		} {
+			for _, once := range []string{"", "endpoint" + strconv.Itoa(len(body))} {
+				send("POST", s.address()+"/v1/endpoints", http.Header{"Authorization": {"Bearer " + key}, "Idempotency-Key": {once}}, body)
+			}
+		}
+		send("GET", s.address()+"/v1/endpoints", http.Header{"Authorization": {"Bearer " + key}}, "")
 		send("GET", s.address()+"/v1/provider-keys", http.Header{"Authorization": {"Bearer " + key}}, "")
 		p.mustAdmin(t, nil, "backup", filepath.Join(p.data, "backup"))
 		send("GET", s.address()+"/v1/models", http.Header{"Authorization": {"Bearer " + key}}, "")
@@ -121,7 +134,7 @@ func TestSecretsAppearNowhere(t *testing.T) {
 		places := map[string]string{"log": s.log.String(), "answers": answers.String(), "traces": sent, "files": contents(t, p.data)}
 		for where, text := range places {
 			for what, canary := range map[string]string{
-				"key": key[13:], "unknown key": "canarycanarycanary", "root key": string(material[1]), "database password": "canarypassword", "provider's key": "canaryprovider", "own key": "canaryown",
+				"key": key[13:], "unknown key": "canarycanarycanary", "root key": string(material[1]), "database password": "canarypassword", "provider's key": "canaryprovider", "own key": "canaryown", "endpoint's key": "canaryendpoint",
 			} {
 				if strings.Contains(text, canary) {
 					t.Errorf("the %s is in the %s", what, where)

@@ -33,6 +33,7 @@ func version() string {
 type grammar struct {
 	Serve   serveCommand   `cmd:"" help:"Run the server."`
 	Admin   adminCommand   `cmd:"" help:"Administer a server, running or not."`
+	Gate    gateCommand    `cmd:"" help:"Wait for an eval and ask its deploy gate. Exits with 0 if it passes, 1 if it refuses, 2 if it could not be asked."`
 	Verify  verifyCommand  `cmd:"" help:"Check a signed certificate, or the signed head of a chain, offline."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }
@@ -66,13 +67,16 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	t := &terminal{args: args, out: stdout, err: stderr}
 	if err := t.run(); err != nil {
 		_, _ = fmt.Fprintln(stderr, "sovereign: "+oneLine(err))
-		return 1
+		return exitCode(err)
 	}
 	return 0
 }
 
 func (t *terminal) run() error {
 	parsed, err := parse(t.args, t.out)
+	if err != nil && len(t.args) > 0 && t.args[0] == "gate" {
+		return &exitError{gateUnasked, err} // a mistyped command line is not a refusal
+	}
 	if err != nil || parsed == nil {
 		return err // without an error, help was asked for and given
 	}

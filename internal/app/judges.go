@@ -1,7 +1,9 @@
 package app
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
@@ -10,6 +12,7 @@ import (
 	"sovereign/internal/domain/dataset"
 	"sovereign/internal/domain/draft"
 	"sovereign/internal/domain/eval"
+	"sovereign/internal/domain/evalendpoint"
 	"sovereign/internal/domain/judging"
 	"sovereign/internal/domain/label"
 	"sovereign/internal/domain/logbook"
@@ -31,9 +34,10 @@ func (d *domains) grading(i *instance, logged *logbook.Store, logs *logbook.Hand
 	criteria.Attach(calibrations.Dependent(), monitors.Dependent())
 	improvement, suggestion := drafts.Estimators()
 	labels := label.NewStore(i.storage.db, logs, calibrations)
+	endpoints := evalendpoint.NewStore(i.storage.db, i.storage.vault, i.models.guard)
 	evals := eval.NewStore(eval.Config{
 		DB: i.storage.db, Judges: d.judges, Models: chatModels{i}, Logs: logged, Open: logs.Open, Datasets: sets,
-		Labels: labels,
+		Labels: labels, Endpoints: callable(endpoints, evalendpoint.NewClient(endpoints, i.models.guard)),
 	})
 	return []module.Module{
 		label.Module(labels),
@@ -45,6 +49,18 @@ func (d *domains) grading(i *instance, logged *logbook.Store, logs *logbook.Hand
 		monitor.Module(monitors, i.gate, i.log),
 		draft.Module(drafts),
 		eval.Module(evals),
+		evalendpoint.Module(endpoints),
+	}
+}
+
+// callable returns endpoints as evals call them.
+func callable(s *evalendpoint.Store, c *evalendpoint.Client) *eval.Endpoints {
+	return &eval.Endpoints{
+		Check: s.Check,
+		Complete: func(ctx context.Context, ws tenant.ID, id string, body []byte) ([]byte, time.Duration, error) {
+			answer, err := c.Complete(ctx, ws, id, body)
+			return answer.Body, answer.Latency, err
+		},
 	}
 }
 

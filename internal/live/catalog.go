@@ -121,8 +121,11 @@ func (c *Catalog) Providers() map[string]*Provider { return c.providers }
 // Has reports whether id is a model.
 func (c *Catalog) Has(id string) bool { return c.models[id] != nil }
 
-// DedicatedPrefix is the prefix of the names of dedicated endpoints.
-const DedicatedPrefix = "dedicated/"
+// The prefixes of names that are never a provider's.
+const (
+	DedicatedPrefix = "dedicated/" // of dedicated endpoints
+	EndpointPrefix  = "endpoint/"  // of eval endpoints: they answer in evals, and no request reaches them
+)
 
 // Find returns the model of that id, or an error that says what does not exist: the endpoint, the provider or the model.
 func (c *Catalog) Find(id string) (*Model, error) {
@@ -131,6 +134,9 @@ func (c *Catalog) Find(id string) (*Model, error) {
 	}
 	if strings.HasPrefix(id, DedicatedPrefix) {
 		return nil, fault.DedicatedNotFound.New("no dedicated endpoint has that routing key in this workspace")
+	}
+	if strings.HasPrefix(id, EndpointPrefix) {
+		return nil, fault.ModelNotFound.New("the model %q does not exist here: eval endpoints answer in evals alone", id)
 	}
 	if prefix, _, ok := strings.Cut(id, "/"); ok && c.providers[prefix] == nil {
 		return nil, fault.UnknownProvider.New("no provider %q is configured", prefix)

@@ -125,6 +125,8 @@ func (p *Provider) check() error {
 		return errors.New("name is kept for the simulated models")
 	case p.Name+"/" == live.DedicatedPrefix:
 		return errors.New("name is kept for dedicated endpoints")
+	case p.Name+"/" == live.EndpointPrefix:
+		return errors.New("name is kept for eval endpoints")
 	case p.Protocol == "":
 		return fmt.Errorf("it is not built in, so it needs a kind: kind must be one of %v", protocol.Names())
 	case !known:
@@ -159,6 +161,8 @@ func (m *Model) complete(known map[string]*live.Provider) error {
 		return errors.New("id must be letters, digits and . _ : @ / -")
 	case strings.HasPrefix(m.ID, live.DedicatedPrefix):
 		return fmt.Errorf("id must not begin with %s", live.DedicatedPrefix)
+	case strings.HasPrefix(m.ID, live.EndpointPrefix):
+		return fmt.Errorf("id must not begin with %s", live.EndpointPrefix)
 	case p == nil && m.provider == "":
 		return errors.New("provider is missing: only an id such as openai/gpt-4o says where it is")
 	case p == nil:

@@ -140,6 +140,7 @@ func TestAMissingModelSaysWhatIsMissing(t *testing.T) {
 		"/v1/models/none":         {http.StatusNotFound, "model_not_found"},
 		"/v1/models/other/m":      {http.StatusBadRequest, "unknown_provider"},
 		"/v1/models/dedicated/m":  {http.StatusNotFound, "dedicated_endpoint_not_found"},
+		"/v1/models/endpoint/m":   {http.StatusNotFound, "model_not_found"},
 		"/v1/models/UP/small":     {http.StatusBadRequest, "unknown_provider"},
 		"/v1/models/up/small%00x": {http.StatusNotFound, "model_not_found"},
 	} {

@@ -15,6 +15,7 @@ import (
 	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/judging"
 	"sovereign/internal/grade/judge"
+	"sovereign/internal/live"
 )
 
 // An Estimate is what an eval would cost.
@@ -94,7 +95,7 @@ func (s *Store) estimateCase(ws tenant.ID, n *NewEval, told *judge.Instructions,
 	}
 	add := func(model string, body []byte, most, expected, times int64) error {
 		calls += times
-		if strings.HasPrefix(model, endpointPrefix) {
+		if strings.HasPrefix(model, live.EndpointPrefix) {
 			return nil
 		}
 		one, err := s.Judges.EstimateBody(ws, model, body, most, expected)

@@ -78,12 +78,11 @@ func (n *NewEval) pairwise() bool { return n.CriterionID == "" }
 func (n *NewEval) models() []string { return append([]string{n.BaselineModel}, n.CandidateModels...) }
 
 const (
-	maxName        = 64
-	maxCases       = 1000    // of a request
-	maxSample      = 10_000  // of logs or a dataset
-	defaultSample  = 100     // of logs
-	maxParameters  = 8 << 10 // bytes
-	endpointPrefix = "endpoint/"
+	maxName       = 64
+	maxCases      = 1000    // of a request
+	maxSample     = 10_000  // of logs or a dataset
+	defaultSample = 100     // of logs
+	maxParameters = 8 << 10 // bytes
 )
 
 // forbidden are the parameters that an eval sets itself, or that would make an answer something else than one message.

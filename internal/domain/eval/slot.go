@@ -13,6 +13,7 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/domain/judging"
 	"sovereign/internal/grade/judge"
+	"sovereign/internal/live"
 	"sovereign/internal/plane/infer"
 	"sovereign/internal/text/redact"
 )
@@ -123,7 +124,7 @@ func (w *worker) generate(ctx context.Context, c *pendingCase, model int) (a *an
 		a.Answer, a.FinishReason, a.Failure = readAnswer(completion)
 		return w.keepAnswer(a)
 	}
-	if endpoint, ok := strings.CutPrefix(name, endpointPrefix); ok {
+	if endpoint, ok := strings.CutPrefix(name, live.EndpointPrefix); ok {
 		if w.Endpoints == nil {
 			return nil, "", fault.NotFound("endpoint", endpoint)
 		}

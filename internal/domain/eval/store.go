@@ -21,6 +21,7 @@ import (
 	"sovereign/internal/domain/label"
 	"sovereign/internal/domain/logbook"
 	"sovereign/internal/grade/trust"
+	"sovereign/internal/live"
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/job"
@@ -179,7 +180,7 @@ func (s *Store) prepare(ctx context.Context, ws tenant.ID, n *NewEval) (*criteri
 
 // checkModel refuses a model that cannot be evaluated: only models of the catalog and endpoints can, and no alias.
 func (s *Store) checkModel(ctx context.Context, in db.Scoped, ws tenant.ID, field, model string) error {
-	if endpoint, ok := strings.CutPrefix(model, endpointPrefix); ok {
+	if endpoint, ok := strings.CutPrefix(model, live.EndpointPrefix); ok {
 		return s.Endpoints.check(ctx, in, endpoint)
 	}
 	return s.Models.Chats(ws, field, model)
@@ -300,7 +301,7 @@ func (s *Store) insert(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.A
 // deleted since they were checked.
 func (s *Store) fix(ctx context.Context, in db.Scoped, ws tenant.ID, r *record) error {
 	for _, model := range r.asked.models() {
-		if strings.HasPrefix(model, endpointPrefix) {
+		if strings.HasPrefix(model, live.EndpointPrefix) {
 			if err := s.checkModel(ctx, in, ws, "", model); err != nil {
 				return err
 			}

@@ -23,11 +23,13 @@ var dialers = map[string]string{
 	"internal/net/http1/http1.go":          "the origin that it is made for: the providers' base URLs",
 	"internal/net/http1/clientconn.go":     "the same",
 	"internal/app/adminclient.go":          "the server's own Unix socket",
+	"internal/app/gateclient.go":           "the server that the user of sovereign gate names",
 	"internal/app/listen.go":               "the service manager's socket",
 	"internal/app/operations.go":           "the operator's collector of traces",
 	"internal/store/db/db.go":              "the operator's database",
 	"internal/store/db/writer.go":          "a file of the operator's",
 	"internal/store/db/errors.go":          "nothing: it reads the database's errors",
+	"internal/net/netguard/netguardtest":   "the tests' own DNS server",
 	"internal/store/db/dbtest":             "the tests' own database",
 	"internal/store/api/apitest/matrix.go": "the tests' own server",
 	"bench":                                "the benchmark's own servers",
@@ -39,6 +41,9 @@ var dialers = map[string]string{
 var readers = map[string]string{
 	"internal/domain/providerkey/providerkey.go": "it is kept, and listed",
 	"internal/domain/providerkey/publish.go":     "it is put in force",
+	"internal/domain/evalendpoint/endpoint.go":   "it is kept, and listed",
+	"internal/domain/evalendpoint/store.go":      "it is kept, and parsed again before it is dialled",
+	"internal/domain/evalendpoint/client.go":     "it is dialled, by the guard's transport",
 	"internal/plane/gateway/plan/plan.go":        "it goes with the request",
 	"internal/wire/upstream/nethttp.go":          "it is dialled, by the guard's transport",
 	"internal/wire/upstream/http1.go":            "it is handed to the standard way",
@@ -48,6 +53,7 @@ var readers = map[string]string{
 var urlFields = [][3]string{
 	{"sovereign/internal/live", "OwnKey", "BaseURL"},
 	{"sovereign/internal/wire/upstream", "Credentials", "BaseURL"},
+	{"sovereign/internal/domain/evalendpoint", "EvalEndpoint", "BaseURL"},
 }
 
 // harmlessModules are the modules that depend on package net and do not dial, each with what they do.

@@ -17,7 +17,11 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"sovereign/internal/net/netguard/netguardtest"
 )
+
+var newZone, answers = netguardtest.NewZone, netguardtest.Answers
 
 // In these tests 127.0.0.2 stands for the public network: the guard allows it, and nothing else of the loopback.
 // Servers on 127.0.0.1 must not see a connection.
@@ -142,7 +146,7 @@ func TestNoSpellingOfAHostReachesABlockedAddress(t *testing.T) {
 		"long.inside.test": loopback, "mapped.test": {answers("::ffff:127.0.0.1")}, "six.test": {answers("::1")},
 		"zero.test": {answers("0.0.0.0")}, "any.test": {answers("::")}, "metadata.test": {answers("169.254.169.254")}, "nat.test": {answers("64:ff9b::7f00:1")},
 	})
-	g := New(allowPublic, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second), WithRefusalTime(0))
+	g := New(allowPublic, WithResolver(z.Resolver()), WithConnectTimeout(5*time.Second), WithRefusalTime(0))
 	for _, host := range []string{
 		"127.0.0.1", "127.255.0.1", "0.0.0.0", "[::]", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[64:ff9b::127.0.0.1]",
 		"[64:ff9b:1::127.0.0.1]", "[2002:7f00:1::]", "[fe80::1%25lo]", "[::1%25lo]", "localhost", "10.0.0.1", "192.168.0.1", "172.16.0.1", "100.64.0.1",
@@ -180,7 +184,7 @@ func TestDNSRebindingIsBlocked(t *testing.T) {
 	port, reached := startVictim(t, portOf(server))
 	for _, name := range []string{"rebind.test", "long.rebind.test"} {
 		z := newZone(t, map[string][][]netip.Addr{name: {answers(public), answers(inside)}})
-		g := New(allowPublic, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second), WithRefusalTime(0))
+		g := New(allowPublic, WithResolver(z.Resolver()), WithConnectTimeout(5*time.Second), WithRefusalTime(0))
 		if body, err := get(t, g.Transport(), "http://"+name+":"+port); err != nil || body != "HTTP/1.1" {
 			t.Fatalf("%s: the first response is %q, %v", name, body, err)
 		}
@@ -190,8 +194,8 @@ func TestDNSRebindingIsBlocked(t *testing.T) {
 				t.Errorf("%s: after rebinding: %v", name, err)
 			}
 		}
-		if z.queryCount(name) != 4 {
-			t.Errorf("%s was resolved %d times", name, z.queryCount(name))
+		if z.QueryCount(name) != 4 {
+			t.Errorf("%s was resolved %d times", name, z.QueryCount(name))
 		}
 	}
 	if n := reached.Load(); n != 0 {
@@ -201,11 +205,12 @@ func TestDNSRebindingIsBlocked(t *testing.T) {
 
 func TestOnlyThePublicAddressesOfANameAreDialled(t *testing.T) {
 	port, reached := startVictim(t, portOfAll(t)) // nothing listens on this port of the public address
-	z := newZone(t, map[string][][]netip.Addr{
+	names := map[string][][]netip.Addr{
 		"dead-then-inside.test": {answers(public, inside)}, "inside-then-dead.test": {answers(inside, public)}, "both.test": {answers(public, inside, "::1")},
-	})
-	g := New(allowPublic, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second), WithRefusalTime(0))
-	for name := range z.names {
+	}
+	z := newZone(t, names)
+	g := New(allowPublic, WithResolver(z.Resolver()), WithConnectTimeout(5*time.Second), WithRefusalTime(0))
+	for name := range names {
 		if _, err := get(t, g.Transport(), "http://"+name+":"+port); err == nil {
 			t.Errorf("%s was answered", name)
 		}
@@ -214,7 +219,7 @@ func TestOnlyThePublicAddressesOfANameAreDialled(t *testing.T) {
 		t.Errorf("%d connections", n)
 	}
 	server := serve(t, public, port, ok)
-	for name := range z.names {
+	for name := range names {
 		if body, err := get(t, g.Transport(), "http://"+name+":"+portOf(server)); err != nil || body != "HTTP/1.1" {
 			t.Errorf("%s with its public address alive: %q, %v", name, body, err)
 		}
@@ -250,7 +255,7 @@ func TestOnlyTCPIsDialled(t *testing.T) {
 func TestProxiesOfTheEnvironmentAreIgnored(t *testing.T) {
 	server := serve(t, public, "0", ok)
 	z := newZone(t, map[string][][]netip.Addr{"public.test": {answers(public)}})
-	g := New(allowPublic, WithResolver(z.resolver()))
+	g := New(allowPublic, WithResolver(z.Resolver()))
 	if body, err := get(t, g.Transport(), "http://public.test:"+portOf(server)); err != nil || body != "HTTP/1.1" {
 		t.Errorf("got %q, %v", body, err)
 	}
@@ -279,7 +284,7 @@ func TestConnectionsAreReusedAndTLSUsesHTTP2(t *testing.T) {
 	z := newZone(t, map[string][][]netip.Addr{"example.com": {answers(inside)}})
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	g := New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, WithResolver(z.resolver()), WithRoots(roots))
+	g := New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, WithResolver(z.Resolver()), WithRoots(roots))
 	t.Cleanup(g.Close)
 	for range 5 {
 		if body, err := get(t, g.Transport(), "https://example.com:"+portOf(server)); err != nil || body != "HTTP/2.0" {
@@ -292,7 +297,7 @@ func TestConnectionsAreReusedAndTLSUsesHTTP2(t *testing.T) {
 	if _, err := get(t, New(allowPublic).Transport(), server.URL); err == nil {
 		t.Error("a guard that allows less was answered")
 	}
-	strict := New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, WithResolver(z.resolver()))
+	strict := New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, WithResolver(z.Resolver()))
 	if _, err := get(t, strict.Transport(), server.URL); err == nil {
 		t.Error("an unknown certificate authority was trusted")
 	}
@@ -337,7 +342,7 @@ func TestResponseHeadersAreBounded(t *testing.T) {
 
 func TestTheBlockedAddressIsLoggedAndNotReturned(t *testing.T) {
 	z := newZone(t, map[string][][]netip.Addr{"probe.test": {answers("10.1.2.3")}})
-	g := New(nil, WithResolver(z.resolver()))
+	g := New(nil, WithResolver(z.Resolver()))
 	_, err := g.Client().Get("http://probe.test/secret")
 	var blocked *Blocked
 	if !errors.As(err, &blocked) || strings.Contains(err.Error(), "10.1.2.3") || strings.Contains(err.Error(), "private") {

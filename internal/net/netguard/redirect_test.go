@@ -42,7 +42,7 @@ func TestRedirectsToBlockedAddressesAreRefused(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					g := New(allowPublic, WithResolver(z.resolver()), WithConnectTimeout(5*time.Second), WithRefusalTime(0))
+					g := New(allowPublic, WithResolver(z.Resolver()), WithConnectTimeout(5*time.Second), WithRefusalTime(0))
 					_, err = g.Client().Do(request)
 					var blocked *Blocked
 					if !errors.As(err, &blocked) || blocked.Host != strings.Trim(host, "[]") {
@@ -99,7 +99,7 @@ func serverPair(t *testing.T, handler http.HandlerFunc) (g *Guard, secure, plain
 	z := newZone(t, map[string][][]netip.Addr{
 		"example.com": {answers(inside)},
 	})
-	g = New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, WithResolver(z.resolver()), WithRoots(roots))
+	g = New([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, WithResolver(z.Resolver()), WithRoots(roots))
 	t.Cleanup(g.Close)
 	return g, "https://example.com:" + portOf(server), "http://example.com:" + portOf(serve(t, inside, "0", handler))
 }
@@ -157,7 +157,7 @@ func TestNoSecretHeaderGoesToAnotherHost(t *testing.T) {
 		redirecting(w, r)
 	})
 	z := newZone(t, map[string][][]netip.Addr{"a.test": {answers(public)}, "sub.a.test": {answers(public)}, "b.test": {answers(public)}})
-	g := New(allowPublic, WithResolver(z.resolver()), WithRefusalTime(0))
+	g := New(allowPublic, WithResolver(z.Resolver()), WithRefusalTime(0))
 	send := func(header string, status int, to string) error {
 		request, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://a.test:"+portOf(server)+"/"+strconv.Itoa(status)+"/"+to, strings.NewReader("{}"))
 		request.Header.Set("Content-Type", "application/json")

@@ -17,7 +17,7 @@ func TestANameIsRefusedAlikeWhetherItIsPrivateOrUnknown(t *testing.T) {
 		"private.test": {answers("10.1.2.3")}, "looping.test": {answers(inside)}, "metadat.test": {answers("169.254.169.254")}, "nothing.test": {answers()},
 	})
 	broken := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no resolver answers") }
-	g := New(allowPublic, WithResolver(z.resolver()), WithRefusalTime(0))
+	g := New(allowPublic, WithResolver(z.Resolver()), WithRefusalTime(0))
 	down := New(allowPublic, WithResolver(&net.Resolver{PreferGo: true, Dial: broken}), WithRefusalTime(0))
 	for name, guard := range map[string]*Guard{
 		"private.test": g, "looping.test": g, "metadat.test": g, "nothing.test": g, "unknown.test": g, "offline.test": down,
@@ -38,7 +38,7 @@ func TestANameIsRefusedAlikeWhetherItIsPrivateOrUnknown(t *testing.T) {
 func TestARefusalTakesAMultipleOfItsTime(t *testing.T) {
 	const least = 200 * time.Millisecond
 	z := newZone(t, map[string][][]netip.Addr{"private.test": {answers("10.1.2.3")}})
-	g := New(allowPublic, WithResolver(z.resolver()), WithRefusalTime(least))
+	g := New(allowPublic, WithResolver(z.Resolver()), WithRefusalTime(least))
 	for _, name := range []string{"private.test", "unknown.test"} {
 		begun := time.Now()
 		_, err := g.dial(t.Context(), "tcp", name+":80")
@@ -46,14 +46,14 @@ func TestARefusalTakesAMultipleOfItsTime(t *testing.T) {
 			t.Errorf("%s was refused after %v: %v", name, took, err)
 		}
 	}
-	forever := New(allowPublic, WithResolver(z.resolver()), WithRefusalTime(time.Hour))
+	forever := New(allowPublic, WithResolver(z.Resolver()), WithRefusalTime(time.Hour))
 	ctx, leave := context.WithCancel(t.Context())
 	refused := make(chan error, 1)
 	go func() {
 		_, err := forever.dial(ctx, "tcp", "private.test:80")
 		refused <- err
 	}()
-	for z.queryCount("private.test") < 2 {
+	for z.QueryCount("private.test") < 2 {
 		time.Sleep(time.Millisecond)
 	}
 	leave()

@@ -26,6 +26,7 @@ var (
 	Aliases      = Kind{"aliases", 1_000, `aliases WHERE workspace_id = $1`}
 	Criteria     = Kind{"criteria", 1_000, `criteria WHERE workspace_id = $1`}
 	Datasets     = Kind{"datasets", 1_000, datasetRows}
+	Endpoints    = Kind{"endpoints", 100, `eval_endpoints WHERE workspace_id = $1`}
 	EvalCases    = Kind{"eval_cases", 1_000_000, `eval_cases WHERE workspace_id = $1`}
 	Evals        = Kind{"evals", 10_000, `evals WHERE workspace_id = $1`}
 	Keys         = Kind{"keys", 10_000, `api_keys WHERE workspace_id = $1 AND revoked_at IS NULL`}
@@ -46,7 +47,7 @@ const datasetRows = `(
 ) AS stored`
 
 // Kinds lists every kind.
-var Kinds = []Kind{Aliases, Criteria, Datasets, EvalCases, Evals, Keys, Labels, Members, ProviderKeys}
+var Kinds = []Kind{Aliases, Criteria, Datasets, Endpoints, EvalCases, Evals, Keys, Labels, Members, ProviderKeys}
 
 // A State is a quota, and how much of it is used.
 type State struct {

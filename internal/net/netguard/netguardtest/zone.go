@@ -1,4 +1,5 @@
-package netguard
+// Package netguardtest has a DNS server for tests of names that customers choose.
+package netguardtest
 
 import (
 	"context"
@@ -12,17 +13,18 @@ import (
 	"time"
 )
 
-// A zone is a DNS server for tests. Each name has a list of answers: every query for IPv4 gets the next, and the last
+// A Zone is a DNS server for tests. Each name has a list of answers: every query for IPv4 gets the next, and the last
 // one repeats. Over UDP, the answers for names that begin with "long." are truncated, so that the resolver asks over
 // TCP.
-type zone struct {
+type Zone struct {
 	address string
 	mu      sync.Mutex
 	names   map[string][][]netip.Addr
 	queries map[string]int // for IPv4, by name
 }
 
-func answers(addresses ...string) []netip.Addr {
+// Answers parses addresses.
+func Answers(addresses ...string) []netip.Addr {
 	all := make([]netip.Addr, len(addresses))
 	for i, text := range addresses {
 		all[i] = netip.MustParseAddr(text)
@@ -30,10 +32,10 @@ func answers(addresses ...string) []netip.Addr {
 	return all
 }
 
-// newZone starts a DNS server, until the end of the test.
-func newZone(t *testing.T, names map[string][][]netip.Addr) *zone {
+// NewZone starts a DNS server, until the end of the test.
+func NewZone(t testing.TB, names map[string][][]netip.Addr) *Zone {
 	t.Helper()
-	z := &zone{names: names, queries: map[string]int{}}
+	z := &Zone{names: names, queries: map[string]int{}}
 	stream, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -53,14 +55,14 @@ func newZone(t *testing.T, names map[string][][]netip.Addr) *zone {
 	return z
 }
 
-// resolver returns a resolver that queries the zone alone, whatever the machine's configuration.
-func (z *zone) resolver() *net.Resolver {
+// Resolver returns a resolver that queries the zone alone, whatever the machine's configuration.
+func (z *Zone) Resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, z.address)
 	}}
 }
 
-func (z *zone) packets(c net.PacketConn) {
+func (z *Zone) packets(c net.PacketConn) {
 	question := make([]byte, 512)
 	for {
 		n, from, err := c.ReadFrom(question)
@@ -71,7 +73,7 @@ func (z *zone) packets(c net.PacketConn) {
 	}
 }
 
-func (z *zone) stream(l net.Listener) {
+func (z *Zone) stream(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -91,7 +93,7 @@ func (z *zone) stream(l net.Listener) {
 }
 
 // answer encodes the response to a query: header, question, and a record for each address with a TTL of 0.
-func (z *zone) answer(question []byte, cut bool) []byte {
+func (z *Zone) answer(question []byte, cut bool) []byte {
 	const head, ipv4, ipv6 = 12, 1, 28
 	var labels []string
 	end := head
@@ -127,7 +129,7 @@ func (z *zone) answer(question []byte, cut bool) []byte {
 }
 
 // next returns what a name resolves to now, and moves on if count is set.
-func (z *zone) next(name string, count bool) ([]netip.Addr, bool) {
+func (z *Zone) next(name string, count bool) ([]netip.Addr, bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	all, known := z.names[name]
@@ -141,7 +143,8 @@ func (z *zone) next(name string, count bool) ([]netip.Addr, bool) {
 	return now, true
 }
 
-func (z *zone) queryCount(name string) int {
+// QueryCount returns how often a name was asked for.
+func (z *Zone) QueryCount(name string) int {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	return z.queries[name]
