@@ -66,10 +66,11 @@ func (d *domains) list(i *instance) []module.Module {
 	logged := logbook.NewStore(on.logs)
 	logs := logbook.NewHandler(logged, s.ingester, s.settings)
 	sets := dataset.NewStore(on.db, logged, d.jobs, logs.Open)
+	aliases := alias.NewStore(on.db, s.feed)
 	all := []module.Module{
 		wallet.Module(d.wallets, s.poster, on.sealer, d.find),
 		catalog.Module(i.models.catalog, s.keys, s.aliases),
-		alias.Module(alias.Deps{DB: on.db, Feed: s.feed, Aliases: s.aliases, Catalog: i.models.catalog, Keys: s.keys}),
+		alias.Module(alias.Deps{DB: on.db, Store: aliases, Aliases: s.aliases, Catalog: i.models.catalog, Keys: s.keys}),
 		providerkey.Module(providerkey.Deps{
 			DB: on.db, Feed: s.feed, Vault: on.vault, Guard: i.models.guard, Catalog: i.models.catalog, Keys: s.keys,
 			Find: d.find, Log: i.log,
@@ -77,7 +78,7 @@ func (d *domains) list(i *instance) []module.Module {
 		logbook.Module(logs, s.ingester),
 		dataset.Module(sets),
 	}
-	all = append(all, d.grading(i, logged, logs, sets)...)
+	all = append(all, d.grading(i, logged, logs, sets, aliases)...)
 	var steps []module.Step
 	for _, m := range all {
 		steps = append(steps, m.Setup...)

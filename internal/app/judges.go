@@ -7,7 +7,9 @@ import (
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/alias"
 	"sovereign/internal/domain/calibration"
+	"sovereign/internal/domain/canary"
 	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/dataset"
 	"sovereign/internal/domain/draft"
@@ -21,8 +23,9 @@ import (
 	"sovereign/internal/store/module"
 )
 
-// grading is the modules that grade: people's labels, judges, their background work, and evals.
-func (d *domains) grading(i *instance, logged *logbook.Store, logs *logbook.Handler, sets *dataset.Store,
+// grading is the modules that grade: people's labels, judges, their background work, evals, and the gates of aliases.
+func (d *domains) grading(
+	i *instance, logged *logbook.Store, logs *logbook.Handler, sets *dataset.Store, aliases *alias.Store,
 ) []module.Module {
 	d.judges = judging.NewClient(i.storage.db, i.plane.gateway)
 	criteria := criterion.NewStore(i.storage.db)
@@ -32,6 +35,11 @@ func (d *domains) grading(i *instance, logged *logbook.Store, logs *logbook.Hand
 		DB: i.storage.db, Criteria: criteria, Judges: d.judges, Logs: logged, Open: logs.Open, Models: chatModels{i},
 	})
 	criteria.Attach(calibrations.Dependent(), monitors.Dependent())
+	gates := canary.NewStore(canary.Config{
+		DB: i.storage.db, Feed: i.state.feed, Logs: logged, Open: logs.Open, Judges: d.judges,
+		Logging: func(ws tenant.ID) bool { return i.state.settings.Of(ws).LogDays > 0 },
+	})
+	aliases.Attach(gates)
 	improvement, suggestion := drafts.Estimators()
 	labels := label.NewStore(i.storage.db, logs, calibrations)
 	endpoints := evalendpoint.NewStore(i.storage.db, i.storage.vault, i.models.guard)
@@ -49,6 +57,7 @@ func (d *domains) grading(i *instance, logged *logbook.Store, logs *logbook.Hand
 		monitor.Module(monitors, i.gate, i.log),
 		draft.Module(drafts),
 		eval.Module(evals),
+		canary.Module(gates, i.gate, i.log),
 		evalendpoint.Module(endpoints),
 	}
 }

@@ -107,7 +107,7 @@ func answerTo(t *testing.T, handler http.Handler, raw string) string {
 }
 
 var (
-	named  = regexp.MustCompile(`\b([a-z]{2,4})_[0-9a-z]{26}\b`)
+	named  = regexp.MustCompile(`\b([a-z]{2,5})_[0-9a-z]{26}\b`)
 	lately = regexp.MustCompile(`\{last [a-z]+\}`)
 )
 

@@ -58,6 +58,7 @@ type ActorKind string
 const (
 	ActorKey      ActorKind = "key"      // a workspace API key
 	ActorOperator ActorKind = "operator" // a user of the server's Unix socket
+	ActorGate     ActorKind = "gate"     // the gate of an alias, which decides about its canary
 )
 
 // An Actor is the author of a change.
@@ -69,3 +70,6 @@ type Actor struct {
 
 // Operator is the actor of changes that the server makes by itself: the first start, a recovery.
 var Operator = Actor{Kind: ActorOperator}
+
+// Gate is the actor of the repoints that gates make.
+var Gate = Actor{Kind: ActorGate}

@@ -26,6 +26,11 @@ type Alias struct {
 	FallbackModels Models     `json:"fallback_models" nullable:"false" doc:"Tried in this order when the chosen model fails"`
 	CreatedAt      clock.Time `json:"created_at"`
 	UpdatedAt      clock.Time `json:"updated_at" doc:"When it last became different"`
+	GateSettings
+	Gate *GateReport `json:"gate,omitzero" db:"-" doc:"Of an alias with a gate_criterion_id"`
+
+	GateEpoch   string `json:"-"` // that requests are drawn for; "" before the first
+	GateStratum int64  `json:"-"`
 }
 
 // Models are ids of catalog models, in order.
@@ -93,11 +98,15 @@ func (a Alias) checkModels(catalog *live.Catalog, own func(string) bool) error {
 			return fault.Invalid(u.field, fmt.Sprintf("must be of kind %s, like target_model", kind))
 		}
 	}
+	if a.Gated() && kind != live.Chat {
+		return fault.Invalid("gate_criterion_id", fmt.Sprintf("needs models for chat, not for %s", kind))
+	}
 	return nil
 }
 
 // same reports whether a and b route alike and are described alike, whenever they were written.
 func (a Alias) same(b Alias) bool {
 	return a.TargetModel == b.TargetModel && a.Description == b.Description &&
-		a.CanaryModel == b.CanaryModel && a.CanaryPercent == b.CanaryPercent && slices.Equal(a.FallbackModels, b.FallbackModels)
+		a.CanaryModel == b.CanaryModel && a.CanaryPercent == b.CanaryPercent && slices.Equal(a.FallbackModels, b.FallbackModels) &&
+		a.GateSettings == b.GateSettings
 }

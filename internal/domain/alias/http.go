@@ -3,9 +3,6 @@ package alias
 import (
 	"context"
 
-	"github.com/go-json-experiment/json/jsontext"
-
-	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
 	"sovereign/internal/store/api"
@@ -44,44 +41,17 @@ type putAlias struct {
 	CanaryModel    string `json:"canary_model,omitempty" nullable:"true" doc:"The candidate: a catalog model of the target's kind"`
 	CanaryPercent  int    `json:"canary_percent,omitempty" nullable:"true" doc:"0 to 100, 0 by default: 0 is a roll-back, 100 a cut-over; above 0 it needs a canary_model"`
 	FallbackModels Models `json:"fallback_models,omitempty" doc:"At most 8 catalog models of the target's kind, each once, in the order to try them"`
-
-	GateCriterionID       jsontext.Value `json:"gate_criterion_id,omitempty" doc:"Not supported yet"`
-	GateMode              jsontext.Value `json:"gate_mode,omitempty" doc:"Not supported yet"`
-	GateMinSamples        jsontext.Value `json:"gate_min_samples,omitempty" doc:"Not supported yet"`
-	GateRollbackThreshold jsontext.Value `json:"gate_rollback_threshold,omitempty" doc:"Not supported yet"`
-	GateWindowHours       jsontext.Value `json:"gate_window_hours,omitempty" doc:"Not supported yet"`
-	GateSamplePercent     jsontext.Value `json:"gate_sample_percent,omitempty" doc:"Not supported yet"`
-}
-
-// ungated refuses a gate, whatever its value: the caller must not believe that the canary is supervised.
-func (in putAlias) ungated() error {
-	for _, gate := range []struct {
-		field string
-		given jsontext.Value
-	}{
-		{"gate_criterion_id", in.GateCriterionID},
-		{"gate_mode", in.GateMode},
-		{"gate_min_samples", in.GateMinSamples},
-		{"gate_rollback_threshold", in.GateRollbackThreshold},
-		{"gate_window_hours", in.GateWindowHours},
-		{"gate_sample_percent", in.GateSamplePercent},
-	} {
-		if gate.given != nil {
-			refusal := fault.UnsupportedParameter.New("%s is not supported yet", gate.field)
-			refusal.Field = gate.field
-			return refusal
-		}
-	}
-	return nil
+	GateRequest
 }
 
 func (h *Handler) put(ctx context.Context, caller tenant.Caller, in putAlias) (Alias, error) {
-	if err := in.ungated(); err != nil {
+	gate, err := in.settings()
+	if err != nil {
 		return Alias{}, err
 	}
 	a := Alias{
 		Name: in.Name, TargetModel: in.TargetModel, Description: redact.String(in.Description),
-		CanaryModel: in.CanaryModel, CanaryPercent: in.CanaryPercent, FallbackModels: in.FallbackModels,
+		CanaryModel: in.CanaryModel, CanaryPercent: in.CanaryPercent, FallbackModels: in.FallbackModels, GateSettings: gate,
 	}
 	if err := a.Check(h.catalog(), h.keys.Of(caller.Workspace)); err != nil {
 		return Alias{}, err

@@ -19,8 +19,8 @@ func (r fixture) client(t *testing.T) apitest.Client {
 var shape = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z|\b(req|aud)_[0-9a-z]{26}\b`)
 
 const (
-	least = `{"object":"alias","name":"support","target_model":"sim/chat","description":"","canary_model":"","canary_percent":0,"fallback_models":[],"created_at":"X","updated_at":"X"}`
-	most  = `{"object":"alias","name":"support","target_model":"sim/c","description":"d","canary_model":"sim/chat","canary_percent":5,"fallback_models":["sim/d","sim/chat"],"created_at":"X","updated_at":"X"}`
+	least = `{"object":"alias","name":"support","target_model":"sim/chat","description":"","canary_model":"","canary_percent":0,"fallback_models":[],"created_at":"X","updated_at":"X","gate_criterion_id":""}`
+	most  = `{"object":"alias","name":"support","target_model":"sim/c","description":"d","canary_model":"sim/chat","canary_percent":5,"fallback_models":["sim/d","sim/chat"],"created_at":"X","updated_at":"X","gate_criterion_id":""}`
 )
 
 func TestTheLifeOfAnAliasOnTheWire(t *testing.T) {
@@ -43,6 +43,24 @@ func TestTheLifeOfAnAliasOnTheWire(t *testing.T) {
 		d.Wants(t, d.Member, "GET", "/v1/aliases/support/history?limit=2&offset=2", "", 200,
 			`{"object":"list","data":[`+entry("alias.put", least, most)+`,`+entry("alias.put", "null", least)+`],"has_more":false}`)
 		d.Refuses(t, d.Member, "GET", "/v1/aliases/never/history", "", 404, "not_found", "")
+	})
+}
+
+func TestAGateIsPartOfItsAlias(t *testing.T) {
+	eachStorage(t, func(t *testing.T, r fixture) {
+		d := r.client(t)
+		gated := func(mode, rest string) string {
+			return strings.Replace(least, `"gate_criterion_id":""`, `"gate_criterion_id":"crit_1","gate_mode":"`+mode+`",`+rest, 1)
+		}
+		d.Wants(t, d.Owner, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/chat","gate_criterion_id":"crit_1","gate_mode":null}`, 200,
+			gated("recommend", `"gate_min_samples":50,"gate_rollback_threshold":0.05,"gate_window_hours":168,"gate_sample_percent":100,"gate_max_cost_usd":10`))
+		set := gated("auto", `"gate_min_samples":7,"gate_rollback_threshold":0.1,"gate_window_hours":2,"gate_sample_percent":0.5,"gate_max_cost_usd":0.25`)
+		d.Wants(t, d.Owner, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/chat","gate_criterion_id":"crit_1","gate_mode":"auto","gate_min_samples":7,"gate_rollback_threshold":0.1,"gate_window_hours":2,"gate_sample_percent":0.5,"gate_max_cost_usd":0.25}`, 200, set)
+		d.Wants(t, d.Member, "GET", "/v1/aliases/support", "", 200, set)
+		d.Wants(t, d.Owner, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/chat"}`, 200, least)
+		if entries := r.history(t, mine, "support"); len(entries) != 3 {
+			t.Errorf("%d changes are audited", len(entries))
+		}
 	})
 }
 
@@ -71,11 +89,36 @@ func TestARefusedPutChangesNothing(t *testing.T) {
 		} {
 			d.Refuses(t, d.Owner, "PUT", "/v1/aliases", body, 400, "invalid_parameter", field)
 		}
-		for _, field := range []string{"gate_criterion_id", "gate_mode", "gate_min_samples", "gate_rollback_threshold", "gate_window_hours", "gate_sample_percent"} {
-			for _, value := range []string{`"crit_1"`, `0`, `null`, `{"a":[1]}`} {
-				d.Refuses(t, d.Owner, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/c","`+field+`":`+value+`}`, 400, "unsupported_parameter", field)
+		for field, values := range map[string][]string{
+			"gate_mode":               {`"recommend"`, `"auto"`},
+			"gate_min_samples":        {`50`},
+			"gate_rollback_threshold": {`0.05`},
+			"gate_window_hours":       {`168`},
+			"gate_sample_percent":     {`100`},
+			"gate_max_cost_usd":       {`10`},
+		} {
+			for _, value := range values { // they mean nothing without a judge
+				d.Refuses(t, d.Owner, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/c","`+field+`":`+value+`}`, 400, "invalid_parameter", field)
 			}
 		}
+		for field, values := range map[string][]string{
+			"gate_criterion_id":       {`7`, `{}`},
+			"gate_mode":               {`"off"`, `""`, `true`},
+			"gate_min_samples":        {`0`, `-1`, `1.5`, `1000001`, `"50"`},
+			"gate_rollback_threshold": {`0`, `-0.1`, `0.51`, `"0.05"`},
+			"gate_window_hours":       {`0`, `2161`, `1.5`},
+			"gate_sample_percent":     {`0`, `100.5`},
+			"gate_max_cost_usd":       {`0`, `-1`, `"10"`, `1e30`},
+		} {
+			for _, value := range values {
+				body := `{"name":"support","target_model":"sim/c","gate_criterion_id":"crit_1","` + field + `":` + value + `}`
+				if field == "gate_criterion_id" {
+					body = `{"name":"support","target_model":"sim/c","gate_criterion_id":` + value + `}`
+				}
+				d.Refuses(t, d.Owner, "PUT", "/v1/aliases", body, 400, "invalid_parameter", field)
+			}
+		}
+		d.Refuses(t, d.Owner, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/embedding","gate_criterion_id":"crit_1"}`, 400, "invalid_parameter", "gate_criterion_id")
 		d.Refuses(t, d.Member, "PUT", "/v1/aliases", `{"name":"support","target_model":"sim/c"}`, 403, "insufficient_permissions", "")
 		d.Refuses(t, d.Member, "DELETE", "/v1/aliases/support", "", 403, "insufficient_permissions", "")
 		d.Wants(t, d.Owner, "GET", "/v1/aliases", "", 200, `{"object":"list","data":[`+least+`],"has_more":false}`)

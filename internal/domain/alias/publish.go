@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"sovereign/internal/base/clock"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/live"
 	"sovereign/internal/store/db"
@@ -30,23 +29,22 @@ func (p *Publisher) Sources() map[string]feed.Source { return map[string]feed.So
 
 // A route is what the data plane needs of an alias.
 type route struct {
-	Ws             tenant.ID
-	Name           string
-	TargetModel    string
-	CanaryModel    string
-	CanaryPercent  int
-	FallbackModels Models
-	CreatedAt      clock.Time
+	Ws tenant.ID
+	Alias
 }
 
-const routeColumns = `workspace_id AS ws, name, target_model, canary_model, canary_percent, fallback_models, created_at
-	FROM aliases`
+const routeColumns = `workspace_id AS ws, name, target_model, canary_model, canary_percent, fallback_models, created_at,
+	gate_epoch, gate_stratum, gate_sample_percent FROM aliases`
 
 func (r route) live() *live.Alias {
-	return &live.Alias{
+	a := &live.Alias{
 		Name: r.Name, Target: r.TargetModel, Canary: r.CanaryModel, CanaryPercent: r.CanaryPercent,
 		Fallbacks: r.FallbackModels, Created: r.CreatedAt,
 	}
+	if r.GateEpoch != "" && r.Splits() {
+		a.Gate = &live.Gate{Epoch: r.GateEpoch, Stratum: int(r.GateStratum), SamplePercent: r.GateSamplePercent}
+	}
+	return a
 }
 
 // Fill publishes every alias there is.

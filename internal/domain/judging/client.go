@@ -303,7 +303,7 @@ func (c *Client) EstimateAll(ctx context.Context, ws tenant.ID, model string, to
 ) (money.Nano, error) {
 	var sum money.Nano
 	for i := range some {
-		cost, err := c.estimate(ctx, ws, model, told, &some[i], fresh)
+		cost, err := c.estimate(ctx, ws, model, told, &some[i], fresh, TypicalAnswerTokens)
 		if err != nil {
 			return 0, err
 		}
@@ -312,9 +312,14 @@ func (c *Client) EstimateAll(ctx context.Context, ws tenant.ID, model string, to
 	return sum / money.Nano(max(1, len(some))) * money.Nano(total), nil
 }
 
-// estimate estimates the cost of one question. It is 0 where the answer is stored.
+// Most estimates the most that a question can cost: an answer of the greatest length. It is 0 where the answer is stored.
+func (c *Client) Most(ctx context.Context, ws tenant.ID, q *Question) (money.Nano, error) {
+	return c.estimate(ctx, ws, q.Model, q.Instructions, q.Subject, q.Fresh, MaxAnswerTokens)
+}
+
+// estimate estimates the cost of one question with an answer of that length. It is 0 where the answer is stored.
 func (c *Client) estimate(ctx context.Context, ws tenant.ID, model string, told *judge.Instructions, s *judge.Subject,
-	fresh bool,
+	fresh bool, tokens int64,
 ) (money.Nano, error) {
 	digest, err := told.Digest(model, s)
 	if err != nil {
@@ -327,7 +332,7 @@ func (c *Client) estimate(ctx context.Context, ws tenant.ID, model string, told 
 	if err != nil {
 		return 0, fmt.Errorf("ask a judge: %w", err)
 	}
-	return c.EstimateBody(ws, model, body, MaxAnswerTokens, TypicalAnswerTokens)
+	return c.EstimateBody(ws, model, body, MaxAnswerTokens, tokens)
 }
 
 // EstimateBody estimates the cost of one request with at most maxTokens, and probably expected tokens of output.

@@ -44,6 +44,8 @@ type Env struct {
 	Vault        *vault.Vault
 	Settings     *live.AllSettings
 	Logs         *logbook.Handler
+	Book         *logbook.Store
+	Recorder     *capture.Recorder
 	Models       *Models
 	Judges       *judging.Client
 	Labels       *label.Store
@@ -56,7 +58,6 @@ type Env struct {
 	Stop         func() // stops the runner
 
 	modules  []module.Module
-	recorder *capture.Recorder
 	ingester *logbook.Ingester
 	split    *label.Split
 	items    int // how many were made
@@ -80,7 +81,7 @@ func New(t testing.TB, core, logs *db.DB) *Env {
 		t.Fatal(err)
 	}
 	book := logbook.NewStore(logs)
-	e := &Env{DB: core, LogDB: logs, Settings: live.NewSettings(), Models: &Models{answered: map[string]int{}}}
+	e := &Env{DB: core, LogDB: logs, Book: book, Settings: live.NewSettings(), Models: &Models{answered: map[string]int{}}}
 	if e.Vault, err = vault.Open(t.Context(), core, root); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func New(t testing.TB, core, logs *db.DB) *Env {
 	for _, ws := range []tenant.ID{dbtest.Mine, dbtest.Theirs} {
 		e.Settings.Put(ws, live.Settings{LogDays: 30})
 	}
-	e.recorder, e.ingester = capture.NewRecorder(e.Settings, s), logbook.NewIngester(logs, s, "test", Quiet)
+	e.Recorder, e.ingester = capture.NewRecorder(e.Settings, s), logbook.NewIngester(logs, s, "test", Quiet)
 	e.Logs = logbook.NewHandler(book, e.ingester, e.Settings)
 	e.Judges = judging.NewClient(core, e.Models)
 	e.Judges.SetPause(time.Millisecond)
@@ -325,12 +326,18 @@ func (e *Env) Log(t testing.TB, ws tenant.ID, tag string, items ...int) {
 	t.Helper()
 	for _, item := range items {
 		step := Exchange(item)
-		e.recorder.Record(&capture.Exchange{
+		e.Recorder.Record(&capture.Exchange{
 			Workspace: ws, Key: "key_1", Request: fmt.Sprintf("req_log_%d", item), Model: "sim/chat",
 			Requested: "sim/chat", Provider: "sim", Tag: tag,
 			Messages: step.Messages, Answer: fmt.Appendf(nil, `{"choices":[{"message":%s,"finish_reason":"stop"}]}`, step.Response),
 		})
 	}
+	e.Ingest(t)
+}
+
+// Ingest moves what was recorded to the log database.
+func (e *Env) Ingest(t testing.TB) {
+	t.Helper()
 	if err := e.ingester.Ingest(t.Context()); err != nil {
 		t.Fatal(err)
 	}

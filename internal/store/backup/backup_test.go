@@ -114,6 +114,13 @@ func fill(t *testing.T, d *db.DB) {
 		{"eval_answers", "workspace_id, eval_id, position, model, answer, finish_reason, failure, reused, request_id, cost, latency", [][]any{{"ws_1", "eval_1", 0, 1, []byte{0, 255}, odd, odd, true, "", math.MaxInt64, 1}}},
 		{"eval_verdicts", "workspace_id, eval_id, position, model, swapped, verdict, grade, critique, failure, request_id, cost", [][]any{{"ws_1", "eval_1", 0, 1, true, "tie", 0.1, odd, odd, "", math.MaxInt64}}},
 		{"eval_outcomes", "workspace_id, eval_id, position, model, outcome, flipped, baseline, candidate, regression", [][]any{{"ws_1", "eval_1", 0, 1, "win", true, "pass", "fail", -0.5}}},
+		{"canary_epochs", "workspace_id, id, alias, target_model, canary_model, criterion_id, criterion_version, certificate_id, youden, false_pass, percents, source, seq, taken, entered, tally, spent, verdict, automatic, shown, started_at, evaluated_at, decided_at, acted_at, ended_at", [][]any{
+			{"ws_1", "epoch_1", odd, "m", "n", "crit_1", 1, "cert_1", 0.1 + 0.2, 1e-300, "[10,20]", odd, math.MaxInt64, 3, 2, "{}", 5, "paused", true, odd, 1, 2, 3, 4, math.MaxInt64},
+		}},
+		{"canary_samples", "workspace_id, epoch_id, position, request_id, stratum, canary, result, tries, latency, cost, drawn_at, expires_at", [][]any{{"ws_1", "epoch_1", 1, odd, 1, true, "", 2, 3, 4, 5, math.MaxInt64}}},
+		{"canary_points", "workspace_id, epoch_id, position, at, promote, roll_back, difference, lowest, highest, base_n, base_passes, canary_n, canary_passes", [][]any{
+			{"ws_1", "epoch_1", 1, 2, 0.1, -0.2, nil, -1.0, 1.0, 3, 4, 5, math.MaxInt64}, {"ws_1", "epoch_1", 2, 2, 0.1, -0.2, 0.5, -1.0, 1.0, 3, 4, 5, 6},
+		}},
 		{"chain_links", "chain, subject, row_count, digest, seq, hash", [][]any{{"audit", "aud_1", 1, []byte{0, 255}, 1, []byte{0}}, {"ledger", odd, math.MaxInt64, []byte{}, nil, nil}}},
 		{"chain_heads", "chain, seq, document, key_id, jws", [][]any{{"audit", 1, []byte(odd), "", odd}}},
 		{"idempotency_keys", "workspace_id, route, key, body_sha256, status, answer, created_at", [][]any{{"ws_1", "POST /", odd, []byte{1}, 201, nil, 1}, {"ws_1", "POST /", "", []byte{0}, 200, []byte(odd), 1}}},
