@@ -90,6 +90,8 @@ type Fault struct {
 	Field        string        // the parameter at fault, where there is one
 	ProviderCode string        // a model provider's own code, which callers see in place of the kind's
 	RetryAfter   time.Duration // on 429 and 503
+	Beside       any           // a struct whose members the envelope has beside error; nil for none
+	Plain        string        // the refusal for callers that prefer text; "" where there is none
 	final        bool
 	cause        error // only for the log
 }

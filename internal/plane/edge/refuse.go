@@ -32,14 +32,44 @@ type Flat struct {
 }
 
 // Refuse writes err as a refusal, without what a caller may not see.
-func Refuse(w http.ResponseWriter, r *http.Request, err error) { refuse(w, r, err, false) }
+func Refuse(w http.ResponseWriter, r *http.Request, err error) { refuse(w, r, err, asEnvelope) }
 
 // RefuseFlat is Refuse with the flat form of the training and infrastructure APIs, {"error": "text"}, for a refused
 // body (status 400).
-func RefuseFlat(w http.ResponseWriter, r *http.Request, err error) { refuse(w, r, err, true) }
+func RefuseFlat(w http.ResponseWriter, r *http.Request, err error) { refuse(w, r, err, asFlat) }
+
+// RefuseText is Refuse for a caller that prefers text, where the fault has one.
+func RefuseText(w http.ResponseWriter, r *http.Request, err error) { refuse(w, r, err, asText) }
+
+// A form is that of a refusal's body.
+type form int
+
+const (
+	asEnvelope form = iota
+	asFlat
+	asText
+)
+
+// body returns the body of a refusal, and its media type.
+func (as form) body(f *fault.Fault, shown Envelope) (text []byte, kind string) {
+	switch {
+	case as == asText && f.Plain != "":
+		return []byte(f.Plain), "text/plain; charset=utf-8"
+	case as == asFlat && f.Status == http.StatusBadRequest:
+		text = encode(Flat{Error: shown.Error.Message})
+	default:
+		text = encode(shown)
+		if f.Beside != nil {
+			if beside := encode(f.Beside); len(beside) > len("{}") {
+				text = append(append(text[:len(text)-1], ','), beside[1:]...)
+			}
+		}
+	}
+	return append(text, '\n'), "application/json"
+}
 
 // refuse is the only place where an error becomes a response.
-func refuse(w http.ResponseWriter, r *http.Request, err error, plain bool) {
+func refuse(w http.ResponseWriter, r *http.Request, err error, as form) {
 	f, call, header := fault.From(err), callOf(r.Context()), w.Header()
 	call.fault, call.cause = f, err
 	if f.Status == http.StatusTooManyRequests || f.Status == http.StatusServiceUnavailable {
@@ -58,16 +88,11 @@ func refuse(w http.ResponseWriter, r *http.Request, err error, plain bool) {
 	if call.showCauses && f.Status >= http.StatusInternalServerError {
 		message = f.Error()
 	}
-	shown := envelope(call.id, f, message)
-	var body any = shown
-	if plain && f.Status == http.StatusBadRequest {
-		body = Flat{Error: shown.Error.Message}
-	}
-	text := encode(body)
-	header.Set("Content-Type", "application/json")
-	header.Set("Content-Length", strconv.Itoa(len(text)+1))
+	text, kind := as.body(f, envelope(call.id, f, message))
+	header.Set("Content-Type", kind)
+	header.Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(f.Status)
-	_, _ = w.Write(append(text, '\n')) // a caller that has disconnected misses nothing
+	_, _ = w.Write(text) // a caller that has disconnected misses nothing
 }
 
 // closesAfter reports whether a refusal ends its connection, so that it gives up its place. That is so without a key,
