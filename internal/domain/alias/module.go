@@ -3,14 +3,13 @@ package alias
 import (
 	"sovereign/internal/live"
 	"sovereign/internal/store/db"
-	"sovereign/internal/store/feed"
 	"sovereign/internal/store/module"
 )
 
 // Deps is what the module needs of the server.
 type Deps struct {
 	DB      *db.DB
-	Feed    *feed.Feed
+	Store   *Store // on DB
 	Aliases *live.Aliases
 	Catalog func() *live.Catalog // the one in force
 	Keys    *live.Keyring
@@ -20,7 +19,7 @@ type Deps struct {
 func Module(d Deps) module.Module {
 	return module.Module{
 		Name:       "aliases",
-		Routes:     NewHandler(NewStore(d.DB, d.Feed), d.Catalog, d.Keys).Routes(),
+		Routes:     NewHandler(d.Store, d.Catalog, d.Keys).Routes(),
 		Publishers: NewPublisher(d.DB, d.Aliases).Sources(),
 	}
 }

@@ -17,8 +17,9 @@ import (
 
 // A Store keeps aliases. Every change is audited in its own transaction, and in force when its method returns.
 type Store struct {
-	db   *db.DB
-	feed *feed.Feed
+	db     *db.DB
+	feed   *feed.Feed
+	policy Policy
 }
 
 // NewStore keeps aliases in d and publishes changes through f.
@@ -42,6 +43,9 @@ func (s *Store) Put(ctx context.Context, ws tenant.ID, by tenant.Actor, a Alias)
 			after = *before
 			return nil
 		}
+		if err := s.allowed(ctx, tx, ws, by, before, a); err != nil {
+			return err
+		}
 		after = a
 		after.Object, after.UpdatedAt = object, clock.Now()
 		after.CreatedAt = after.UpdatedAt
@@ -61,6 +65,9 @@ func (s *Store) Put(ctx context.Context, ws tenant.ID, by tenant.Actor, a Alias)
 			if err := quota.Check(ctx, tx.In(ws), quota.Aliases, 1); err != nil {
 				return err
 			}
+		}
+		if err := recordIncumbent(ctx, tx.In(ws), &after); err != nil {
+			return err
 		}
 		return audit.Record(ctx, tx, ws, by, "alias.put", a.Name, before, after)
 	})
