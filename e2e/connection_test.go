@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"sovereign/internal/base/money"
 	"sovereign/internal/base/secret"
 )
 
@@ -48,7 +49,7 @@ func TestClientsThatDoNotReadAreGivenUp(t *testing.T) {
 // are closed instead, the oldest first.
 func TestConnectionsOverTheLimitAreShed(t *testing.T) {
 	t.Parallel()
-	s := newInstance(t, secret.Text{}).serve(t, "--limits-connections", "2")
+	s := newInstance(t, secret.Text{}).serve(t, "--limits-connections", "3") // two of them for one workspace
 	host, key := strings.TrimPrefix(s.address(), "http://"), s.key()
 	dial := func() net.Conn {
 		conn, err := net.Dial("tcp", host)
@@ -96,6 +97,43 @@ func TestConnectionsOverTheLimitAreShed(t *testing.T) {
 		response, err := ask(conn)
 		return err == nil && response.StatusCode == http.StatusOK
 	})
+}
+
+// One workspace opens connections until it is refused. Another one is served.
+func TestAWorkspaceLeavesConnectionsForOthers(t *testing.T) {
+	t.Parallel()
+	const most = 12
+	for lane, flag := range lanes {
+		t.Run(lane, func(t *testing.T) {
+			p := newInstance(t, secret.Text{})
+			s := p.serve(t, "--limits-connections", strconv.Itoa(most), flag)
+			ask := func(key string) int {
+				conn, err := net.Dial("tcp", strings.TrimPrefix(s.address(), "http://"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = conn.Close() })
+				_ = conn.SetDeadline(time.Now().Add(limit))
+				_, _ = fmt.Fprintf(conn, "GET /v1/setup/status HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", key)
+				response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return response.StatusCode
+			}
+			served := 0
+			for range 2 * most {
+				if ask(s.key()) == http.StatusOK {
+					served++
+				}
+			}
+			if served != most*2/3 {
+				t.Errorf("one workspace has %d of %d connections", served, most)
+			}
+			other := p.newWorkspace(t, "other", money.Dollar)
+			eventually(t, "another workspace is served", func() bool { return ask(other) == http.StatusOK })
+		})
+	}
 }
 
 func TestSlowSendersAreClosedInTime(t *testing.T) {

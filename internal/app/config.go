@@ -58,7 +58,7 @@ type TLS struct {
 type Limits struct {
 	Body             Bytes         `default:"32MiB" help:"One request body."`
 	BufferedMemory   Bytes         `default:"1GiB" help:"All request bodies held at once; over it, requests are refused with 429. One workspace gets two thirds at most, and less when others use it too. At least twice limits.body. The memory limit of the process follows from it, unless GOMEMLIMIT is set."`
-	Connections      int64         `default:"10000" help:"Open connections, a quarter of them only for callers that have shown a valid key. When there is no room, the oldest connection without a key is closed; when all have one, new ones are refused with 429."`
+	Connections      int64         `default:"10000" help:"Open connections, a quarter of them only for callers that have shown a valid key. When there is no room, the oldest connection without a key is closed; when all have one, new ones are refused with 429. One workspace may have at most two thirds of them."`
 	AddressConns     int64         `name:"address-connections" default:"2500" help:"Open connections of one address (IPv6: of one /64). Over it, its oldest connection without a key is closed; when all have one, new ones are refused with 429."`
 	AddressKeyless   int64         `default:"1000" help:"Connections and requests without a valid key that one address (IPv6: one /64) may start in ten seconds; over it, they are refused with 429."`
 	Operations       int64         `default:"256" help:"Management operations that run at once; over it, they are refused with 429."`

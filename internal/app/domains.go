@@ -10,6 +10,7 @@ import (
 	"sovereign/internal/domain/dataset"
 	"sovereign/internal/domain/judging"
 	"sovereign/internal/domain/logbook"
+	"sovereign/internal/domain/policy"
 	"sovereign/internal/domain/providerkey"
 	"sovereign/internal/domain/wallet"
 	"sovereign/internal/domain/workspace"
@@ -31,6 +32,7 @@ type domains struct {
 	workspaces *workspace.Store
 	wallets    *wallet.Store
 	judges     *judging.Client
+	policies   *policy.Store
 }
 
 // open makes the modules, fills the data plane from their publishers, and lets them start.
@@ -39,6 +41,7 @@ func (d *domains) open(ctx context.Context, i *instance) error {
 	d.workspaces = workspace.NewStore(i.storage.db, i.state.feed)
 	d.workspaces.Counter = &workspace.Counter{Meter: i.state.meter, Spent: i.state.poster.Spent}
 	d.wallets = wallet.NewStore(i.storage.db, i.state.feed, i.state.funds)
+	d.policies = policy.NewStore(i.storage.db)
 	d.modules = d.list(i)
 	for _, m := range d.modules {
 		i.state.feed.Register(m.Publishers)
@@ -75,6 +78,7 @@ func (d *domains) list(i *instance) []module.Module {
 			DB: on.db, Feed: s.feed, Vault: on.vault, Guard: i.models.guard, Catalog: i.models.catalog, Keys: s.keys,
 			Find: d.find, Log: i.log,
 		}),
+		policy.Module(d.policies, d.find),
 		logbook.Module(logs, s.ingester),
 		dataset.Module(sets),
 	}
@@ -83,6 +87,7 @@ func (d *domains) list(i *instance) []module.Module {
 	for _, m := range all {
 		steps = append(steps, m.Setup...)
 	}
+	aliases.Obey(d.policies)
 	workspaces := workspace.Module(workspace.Deps{
 		DB: on.db, Store: d.workspaces, Directory: s.directory, Limits: s.limits, Settings: s.settings, Logged: s.recorder.Enabled,
 		Steps: steps, Log: i.log,

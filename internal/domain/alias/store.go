@@ -18,9 +18,10 @@ import (
 
 // A Store keeps aliases. Every change is audited in its own transaction, and in force when its method returns.
 type Store struct {
-	db    *db.DB
-	feed  *feed.Feed
-	gates Gates // nil: gates are stored, and judge nothing
+	db     *db.DB
+	feed   *feed.Feed
+	gates  Gates  // nil: gates are stored, and judge nothing
+	policy Policy // nil allows every change
 }
 
 // NewStore keeps aliases in d and publishes changes through f.
@@ -42,6 +43,9 @@ func (s *Store) Put(ctx context.Context, ws tenant.ID, by tenant.Actor, a Alias)
 			after = *before
 			tx.Touch(changed, ws, a.Name) // a repetition too waits until it is in force
 			return nil
+		}
+		if err := s.allowed(ctx, tx, ws, by, before, a); err != nil {
+			return err
 		}
 		after = a
 		if before != nil {
@@ -93,6 +97,9 @@ func Save(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, before,
 		if err := quota.Check(ctx, tx.In(ws), quota.Aliases, 1); err != nil {
 			return err
 		}
+	}
+	if err := recordIncumbent(ctx, tx.In(ws), after); err != nil {
+		return err
 	}
 	tx.Touch(changed, ws, after.Name)
 	return audit.Record(ctx, tx, ws, by, "alias.put", after.Name, before, after)

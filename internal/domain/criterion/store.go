@@ -64,7 +64,9 @@ type Record struct {
 // The last certificate is joined, so that a page of criteria takes one query.
 const columns = `c.id, c.name, c.rubric, c.judge_model, c.scale, c.pass_threshold, c.few_shot, c.shots, c.filters, c.version, c.monitoring, c.created_at,
 	c.updated_at, COALESCE(f.id, '') AS certificate_id, COALESCE(f.trust, '') AS certified_trust, COALESCE(f.voided_at,
-		0) AS voided_at
+		0) AS voided_at` + withCertificate
+
+const withCertificate = `
 	FROM criteria c LEFT JOIN certificates f ON f.workspace_id = c.workspace_id AND f.id = (
 		SELECT id FROM certificates WHERE certificates.workspace_id = c.workspace_id
 			AND certificates.criterion_id = c.id
@@ -145,6 +147,24 @@ func maybe(ctx context.Context, in db.Scoped, criterionID string) (*Record, erro
 		return nil, fmt.Errorf("find criterion: %w", err)
 	}
 	return r, nil
+}
+
+// Trusted returns the id of the criterion that was certified last, of those with a valid certificate of that tier at
+// least. It is empty if there is none.
+func Trusted(ctx context.Context, in db.Scoped, least trust.Tier) (string, error) {
+	type row struct {
+		ID, Trust string
+	}
+	rows, err := db.Query[row](ctx, in, `SELECT c.id, f.trust`+withCertificate+` AND f.voided_at = 0 ORDER BY f.issued_at DESC, f.id DESC`)
+	if err != nil {
+		return "", fmt.Errorf("find a trusted criterion: %w", err)
+	}
+	for _, r := range rows {
+		if trust.Tier(r.Trust).AtLeast(least) {
+			return r.ID, nil
+		}
+	}
+	return "", nil
 }
 
 // WithLabels decodes r and counts its labels.

@@ -1,5 +1,6 @@
 // Package admission decides which connections a server keeps. Connections whose client has shown a valid key are kept;
-// those without one make room for new ones. It also bounds what one address can open and ask for without a key.
+// those without one make room for new ones. It also bounds what one address can open and ask for without a key, and
+// which share of the connections one workspace can keep.
 package admission
 
 import (
@@ -48,9 +49,10 @@ const (
 type Table struct {
 	mu        sync.Mutex
 	limits    Limits
-	open      int64     // connections that were admitted
-	refusing  int64     // connections that were refused
-	keyless   list.List // of *Place: admitted, without a key, the oldest first
+	open      int64            // connections that were admitted
+	refusing  int64            // connections that were refused
+	keyless   list.List        // of *Place: admitted, without a key, the oldest first
+	owned     map[string]int64 // connections with a key, by the workspace of the key
 	addresses map[netip.Addr]*address
 	swept     time.Time
 	counts    Counts
@@ -70,6 +72,7 @@ type Place struct {
 
 	state    state
 	address  *address // nil if it has no bounds of its own
+	owner    string   // the workspace that it counts for, once it has shown a key
 	added    time.Time
 	all, own *list.Element // in the lists of the table and of the address, while keyless
 }
@@ -92,7 +95,9 @@ type address struct {
 }
 
 // NewTable returns a table that refuses everything until its limits are set.
-func NewTable() *Table { return &Table{addresses: map[netip.Addr]*address{}} }
+func NewTable() *Table {
+	return &Table{owned: map[string]int64{}, addresses: map[netip.Addr]*address{}}
+}
 
 // Set changes the limits. Connections that are open stay open.
 func (t *Table) Set(l Limits) {
@@ -175,19 +180,36 @@ func (t *Table) evict(from *list.List, now time.Time, evicted *[]*Place) bool {
 	return true
 }
 
-// Prove records that a valid key was shown on a connection. It is not evicted any more, and does not count as a keyless
-// start.
-func (t *Table) Prove(p *Place) {
+// Prove records that a valid key of a workspace was shown on a connection. It is not evicted any more, and does not
+// count as a keyless start. Prove returns false, and the connection may still be evicted, if the workspace has its share
+// of the connections already. An empty owner has no share: it is for connections that serve many workspaces.
+func (t *Table) Prove(p *Place, owner string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if p.state != keyless {
-		return
+		return p.state == proven
+	}
+	if owner != "" && !t.mayOwn(owner) {
+		t.counts.Refused++
+		return false
 	}
 	t.unlist(p)
-	p.state = proven
+	p.state, p.owner = proven, owner
+	if owner != "" {
+		t.owned[owner]++
+	}
 	if a := p.address; a != nil && a.starts > 0 && !p.added.Before(a.window) {
 		a.starts--
 	}
+	return true
+}
+
+// mayOwn reports whether a workspace may keep one connection more. It may not when it would have more than twice as
+// many as are left for connections with a key, by the rule of limit.Shares: one workspace alone gets two thirds of the
+// table, and one that has none always finds room.
+func (t *Table) mayOwn(owner string) bool {
+	own, left := t.owned[owner]+1, t.limits.Connections-(t.open-int64(t.keyless.Len()))-1
+	return own == 1 || own <= 2*left
 }
 
 // Remove takes a connection that was closed out of the table. Repeating it is a no-op.
@@ -205,6 +227,7 @@ func (t *Table) remove(p *Place) {
 		t.refusing--
 	case keyless, proven:
 		t.unlist(p)
+		t.disown(p)
 		t.open--
 		if p.address != nil {
 			p.address.open--
@@ -222,6 +245,17 @@ func (t *Table) unlist(p *Place) {
 	if p.own != nil {
 		p.address.keyless.Remove(p.own)
 	}
+}
+
+// disown takes a connection from what its workspace has.
+func (t *Table) disown(p *Place) {
+	if p.owner == "" {
+		return
+	}
+	if t.owned[p.owner]--; t.owned[p.owner] == 0 {
+		delete(t.owned, p.owner)
+	}
+	p.owner = ""
 }
 
 // Start counts a request without a valid key. When its address has sent too many, it returns false and how long the

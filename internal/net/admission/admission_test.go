@@ -55,7 +55,7 @@ func TestTheOldestConnectionWithoutAKeyMakesRoom(t *testing.T) {
 		}
 		all = append(all, c)
 	}
-	table.Prove(&all[0].Place)
+	table.Prove(&all[0].Place, "")
 	if c, verdict := table.dial(""); verdict != Admitted || all[1].closed { // the proven one counts against the reserve
 		t.Fatal(verdict)
 	} else {
@@ -80,7 +80,7 @@ func TestConnectionsWithAKeyAreNeverClosedAndCanFillTheTable(t *testing.T) {
 		if want := i < 4; (verdict == Admitted) != want {
 			t.Fatalf("connection %d: %v", i, verdict)
 		}
-		table.Prove(&c.Place)
+		table.Prove(&c.Place, "")
 		all = append(all, c)
 	}
 	for i, c := range all {
@@ -99,12 +99,12 @@ func TestOneAddressHasItsOwnBounds(t *testing.T) {
 	table := newTable(Limits{Connections: 100, PerAddress: 2, Keyless: 3})
 	first, _ := table.dial("192.0.2.1")
 	second, _ := table.dial("::ffff:192.0.2.1") // the same
-	table.Prove(&second.Place)
+	table.Prove(&second.Place, "")
 	third, verdict := table.dialLater("192.0.2.1")
 	if verdict != Admitted || !first.closed || second.closed {
 		t.Errorf("a third connection: %v", verdict)
 	}
-	table.Prove(&third.Place)
+	table.Prove(&third.Place, "")
 	if _, verdict := table.dial("192.0.2.1"); verdict != Refused || second.closed || third.closed {
 		t.Errorf("beside two with a key: %v", verdict)
 	}
@@ -116,7 +116,7 @@ func TestOneAddressHasItsOwnBounds(t *testing.T) {
 		if verdict != Admitted {
 			t.Errorf("%s: %v", from, verdict)
 		}
-		if table.Prove(&c.Place); i == 1 {
+		if table.Prove(&c.Place, ""); i == 1 {
 			_ = c.Close()
 		}
 	}
@@ -135,7 +135,7 @@ func TestKeylessStartsAreCountedByAddressAndWindow(t *testing.T) {
 		if verdict != Admitted {
 			t.Fatal(verdict)
 		}
-		table.Prove(&c.Place)
+		table.Prove(&c.Place, "")
 	}
 	for i := range 3 {
 		if _, ok := table.Start(from, noon); !ok {
@@ -177,6 +177,42 @@ func TestConnectionsThatAreOnlyRefusedAreBounded(t *testing.T) {
 	}
 }
 
+// One key, from as many addresses as it likes, does not take all connections that are reserved for keys.
+func TestAWorkspaceLeavesConnectionsForOthers(t *testing.T) {
+	table := newTable(Limits{Connections: 90, PerAddress: 100, Keyless: 1000})
+	open := func(owner string) (kept []*conn, refused *conn) {
+		for {
+			c, verdict := table.dialLater("")
+			if verdict != Admitted {
+				t.Fatalf("a connection of %s: %v", owner, verdict)
+			}
+			if !table.Prove(&c.Place, owner) {
+				return kept, c
+			}
+			kept = append(kept, c)
+		}
+	}
+	greedy, refused := open("ws_greedy")
+	second, _ := open("ws_second")
+	third, _ := open("ws_third")
+	if len(greedy) != 60 || len(second) != 20 || len(third) != 6 {
+		t.Errorf("%d, %d and %d of 90", len(greedy), len(second), len(third))
+	}
+	for _, c := range greedy[:30] {
+		_ = c.Close()
+	}
+	if !table.Prove(&refused.Place, "ws_greedy") {
+		t.Error("a connection is refused although others were closed")
+	}
+	if more, _ := open("ws_second"); len(more) == 0 {
+		t.Error("what one has given back is not for others")
+	}
+	single := newTable(Limits{Connections: 1, PerAddress: 1, Keyless: 1})
+	if c, _ := single.dial(""); !single.Prove(&c.Place, "ws_alone") {
+		t.Error("a table of one has no place")
+	}
+}
+
 // Whatever happens in whatever order, the bounds hold, no connection with a key is closed, and an empty table counts
 // nothing.
 func TestNoSequenceExceedsTheBounds(t *testing.T) {
@@ -199,8 +235,10 @@ func TestNoSequenceExceedsTheBounds(t *testing.T) {
 			default:
 				c := open[rapid.IntRange(0, len(open)-1).Draw(t, "which")]
 				if step == 2 && !c.closed {
-					table.Prove(&c.Place)
-					keyed[c] = true
+					keyed[c] = table.Prove(&c.Place, rapid.SampledFrom([]string{"", "ws_1", "ws_2"}).Draw(t, "owner"))
+					if !keyed[c] {
+						delete(keyed, c)
+					}
 				} else if step == 3 {
 					delete(keyed, c)
 					_ = c.Close()
@@ -226,8 +264,8 @@ func TestNoSequenceExceedsTheBounds(t *testing.T) {
 		for _, c := range open {
 			_ = c.Close()
 		}
-		if c := table.Counts(); c.Open != 0 || c.Keyless != 0 {
-			t.Fatalf("at the end %+v", c)
+		if c := table.Counts(); c.Open != 0 || c.Keyless != 0 || len(table.owned) != 0 {
+			t.Fatalf("at the end %+v %v", c, table.owned)
 		}
 	})
 }
@@ -256,7 +294,7 @@ func BenchmarkAdd(b *testing.B) {
 		c := &conn{table: table}
 		c.Conn = c
 		table.Add(&c.Place, from, noon)
-		table.Prove(&c.Place)
+		table.Prove(&c.Place, "")
 		table.Remove(&c.Place)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"sovereign/internal/base/apikey"
 	"sovereign/internal/base/secret"
+	"sovereign/internal/base/tenant"
 	"sovereign/internal/net/admission"
 	"sovereign/internal/net/fastpath"
 	"sovereign/internal/net/socket"
@@ -121,12 +122,19 @@ func (c *connection) CloseWrite() error {
 	return nil
 }
 
-// prove records that a valid key came on the connection.
-func (c *connection) prove() {
-	if c != nil && !c.proven.Load() {
-		c.proven.Store(true)
-		c.bounds.Connections.Prove(&c.place)
+// prove records that a valid key of a workspace came on the connection. It returns false if the workspace has too many
+// connections already. A proxy's connections are of no workspace.
+func (c *connection) prove(ws tenant.ID) bool {
+	if c == nil || c.proven.Load() {
+		return true
 	}
+	owner := string(ws)
+	if c.proxied {
+		owner = ""
+	}
+	proven := c.bounds.Connections.Prove(&c.place, owner)
+	c.proven.Store(proven)
+	return proven
 }
 
 // Socket returns the socket for direct reads: see socket.Of. It is nil if there is none.

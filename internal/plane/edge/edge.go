@@ -140,7 +140,10 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 		if err != nil {
 			return cmp.Or(e.countKeyless(r, call), err)
 		}
-		call.conn.prove()
+		if !call.conn.prove(caller.Workspace) {
+			call.closes = true
+			return fault.RateLimited.New("the workspace has too many open connections").In(time.Second)
+		}
 		call.caller = caller
 	} else {
 		if err := e.countKeyless(r, call); err != nil {

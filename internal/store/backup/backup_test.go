@@ -73,6 +73,8 @@ func fill(t *testing.T, d *db.DB) {
 			{"ws_1", "ep_1", odd, "https://example.com", odd, []byte{0, 255}, 1, math.MaxInt64}, {"ws_1", "ep_2", "", "", "", nil, -1, 0},
 		}},
 		{"aliases", "workspace_id, name, target_model, description, canary_model, canary_percent, fallback_models, created_at, updated_at", [][]any{{"ws_1", "a", "m", odd, "", 0, "[]", 1, 2}}},
+		{"alias_incumbents", "workspace_id, name, model, previous, since", [][]any{{"ws_1", "a", odd, "", 1}}},
+		{"evidence_policies", "workspace_id, required, max_age_days, min_trust, max_regression, confidence, max_unproven_canary_percent, updated_at", [][]any{{"ws_1", true, 30, "measured", 0.05, 0.1 + 0.2, 20, 1}}},
 		{"datasets", "workspace_id, id, name, role, row_count, provenance, curation, holdout_id, holdout_of, created_at", [][]any{
 			{"ws_1", "ds_1", odd, "train", 1, "{}", "{}", "ds_2", nil, 1}, {"ws_1", "ds_2", "", "eval", 0, odd, "", nil, "ds_1", math.MaxInt64},
 		}},

@@ -1,0 +1,231 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/fault"
+	"sovereign/internal/domain/criterion"
+	"sovereign/internal/domain/eval"
+	"sovereign/internal/store/db"
+)
+
+// Evals are the evals of workspaces.
+type Evals interface {
+	// Proofs returns how many evals of a candidate against a baseline were started since then, whatever became of them,
+	// and the ids of those that are DONE and whose cases can prove something, newest first.
+	Proofs(ctx context.Context, in db.Scoped, baseline, candidate string, since clock.Time) (
+		started int64, done []string, err error)
+	// Judge checks a candidate of an eval that is DONE.
+	Judge(ctx context.Context, in db.Scoped, evalID, candidate string, t *eval.Thresholds) ([]eval.Check, error)
+}
+
+// Canaries are the gates of aliases.
+type Canaries interface {
+	// Promoted returns whether the alias's own gate has found, in this epoch or the last one, that a canary may replace a
+	// target.
+	Promoted(ctx context.Context, in db.Scoped, name, target, canary string) (bool, error)
+}
+
+// A Proof is what a repoint was allowed by. It stands in the audit trail.
+type Proof struct {
+	Field      string       `json:"field"`
+	Incumbent  string       `json:"incumbent_model"`
+	Model      string       `json:"model"`
+	Gate       bool         `json:"gate,omitzero"`    // a verdict of the alias's own gate
+	EvalID     string       `json:"eval_id,omitzero"` // or an eval
+	Confidence float64      `json:"confidence,omitzero"`
+	Checks     []eval.Check `json:"checks,omitzero"`
+}
+
+// maxTried bounds how many evals of a pair are judged for one repoint, newest first. A repeated eval makes the proof
+// harder, so that more of them are of no use.
+const maxTried = 20
+
+// alpha returns the probability with which one of n evals of a pair may err, so that all together keep the confidence.
+func (p *EvidencePolicy) alpha(n int64) float64 { return (1 - p.Confidence) / float64(max(n, 1)) }
+
+// thresholds returns what an eval must show, if n evals of its pair were started.
+func (p *EvidencePolicy) thresholds(n int64) *eval.Thresholds {
+	return &eval.Thresholds{MaxRegression: &p.MaxRegression, RequireTrust: p.MinTrust, Confidence: 1 - p.alpha(n)}
+}
+
+// since returns how old a proof may be.
+func (p *EvidencePolicy) since(now clock.Time) clock.Time {
+	return clock.Of(now.Std().AddDate(0, 0, -int(p.MaxAgeDays)))
+}
+
+// prove looks for a proof that a model may take the incumbent's place in the alias of that name. Without one it returns
+// what is missing.
+func (s *Store) prove(
+	ctx context.Context, in db.Scoped, p *EvidencePolicy, name, incumbent string, n need,
+) (*Proof, *Missing, error) {
+	proof := &Proof{Field: n.Field, Incumbent: incumbent, Model: n.Model}
+	if s.canaries != nil {
+		promoted, err := s.canaries.Promoted(ctx, in, name, incumbent, n.Model)
+		if err != nil || promoted {
+			proof.Gate = promoted
+			return proof, nil, err
+		}
+	}
+	var started int64
+	var done []string
+	var err error
+	if s.evals != nil {
+		if started, done, err = s.evals.Proofs(ctx, in, incumbent, n.Model, p.since(clock.Now())); err != nil {
+			return nil, nil, err
+		}
+	}
+	missing := &Missing{Field: n.Field, Model: n.Model, Why: n.Why, EvalsStarted: started}
+	thresholds := p.thresholds(started)
+	for _, evalID := range done[:min(len(done), maxTried)] {
+		checks, err := s.evals.Judge(ctx, in, evalID, n.Model, thresholds)
+		short, err := shortcoming(checks, err)
+		if err != nil {
+			return nil, nil, err
+		}
+		if short == "" {
+			proof.EvalID, proof.Confidence, proof.Checks = evalID, thresholds.Confidence, checks
+			return proof, nil, nil
+		}
+		if missing.Newest == nil {
+			missing.Newest = &Shortcoming{EvalID: evalID, Reason: short}
+		}
+	}
+	missing.Requests, err = p.requests(ctx, in, name, incumbent, n.Model, started)
+	return nil, missing, err
+}
+
+// shortcoming says why an eval proves nothing, or returns an empty text if it proves all. An eval that cannot be asked,
+// as one by a rubric, proves nothing.
+func shortcoming(checks []eval.Check, err error) (string, error) {
+	if refusal, ok := errors.AsType[*fault.Fault](err); ok && refusal.Status < http.StatusInternalServerError {
+		return refusal.Message, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var failed []string
+	for i := range checks {
+		if !checks[i].Pass {
+			failed = append(failed, checks[i].Reason)
+		}
+	}
+	if len(checks) == 0 {
+		failed = append(failed, "it was not checked")
+	}
+	return strings.Join(failed, "; "), nil
+}
+
+// Missing is a proof that is not there, and how to get it.
+type Missing struct {
+	Field        string       `json:"field"`
+	Model        string       `json:"model"`
+	Why          string       `json:"why"`
+	EvalsStarted int64        `json:"evals_started"`
+	Newest       *Shortcoming `json:"newest_eval"`
+	Requests     []Request    `json:"requests"`
+}
+
+// A Shortcoming is why an eval proves nothing.
+type Shortcoming struct {
+	EvalID string `json:"id"`
+	Reason string `json:"reason"`
+}
+
+// A Request can be sent as it stands; {id} is the id in the answer to the one before it.
+type Request struct {
+	Method string   `json:"method"`
+	Path   string   `json:"path"`
+	Body   *newEval `json:"body,omitzero"`
+}
+
+// A newEval is the body of POST /v1/evals.
+type newEval struct {
+	Name            string   `json:"name"`
+	CriterionID     string   `json:"criterion_id"`
+	BaselineModel   string   `json:"baseline_model"`
+	CandidateModels []string `json:"candidate_models"`
+	SampleFilters   struct{} `json:"sample_filters"`
+	SampleCount     int64    `json:"sample_count"`
+}
+
+// sampleCount is how many logged requests the suggested eval is about. See docs/statistics.md for what it can show.
+const sampleCount = 1000
+
+// noJudge stands for a judge in a suggested eval, where none is trusted enough.
+const noJudge = "CRITERION_ID"
+
+// requests returns what would prove that a model may replace the incumbent: an eval, and its gate at the confidence
+// that one eval more asks for.
+func (p *EvidencePolicy) requests(
+	ctx context.Context, in db.Scoped, name, incumbent, model string, started int64,
+) ([]Request, error) {
+	body := &newEval{
+		Name: name, CriterionID: noJudge, BaselineModel: incumbent, CandidateModels: []string{model},
+		SampleCount: sampleCount,
+	}
+	judge, err := criterion.Trusted(ctx, in, p.MinTrust)
+	if err != nil {
+		return nil, err
+	}
+	if judge != "" {
+		body.CriterionID = judge
+	}
+	gate := url.Values{
+		"candidate": {model}, "max_regression": {number(p.MaxRegression)}, "require_trust": {string(p.MinTrust)},
+		"confidence": {number(1 - p.alpha(started+1))},
+	}
+	return []Request{
+		{Method: http.MethodPost, Path: "/v1/evals", Body: body},
+		{Method: http.MethodGet, Path: "/v1/evals/{id}/gate?" + gate.Encode()},
+	}, nil
+}
+
+// number writes x as a query has it, with six decimals at most, rounded up.
+func number(x float64) string {
+	return strconv.FormatFloat(math.Ceil(x*1e6-1e-6)/1e6, 'f', -1, 64)
+}
+
+// Unproven is what a refusal has beside its error.
+type Unproven struct {
+	Incumbent string    `json:"incumbent_model"`
+	Previous  string    `json:"previous_model,omitzero"`
+	Missing   []Missing `json:"unproven"`
+}
+
+// refusal says what is missing, and how to get it.
+func (u *Unproven) refusal(p *EvidencePolicy, name string) error {
+	first := &u.Missing[0]
+	var text strings.Builder
+	fmt.Fprintf(&text, "the evidence policy asks for a proof that %s may replace %s in %q (%s)",
+		first.Model, u.Incumbent, name, first.Why)
+	if first.Newest != nil {
+		fmt.Fprintf(&text, ". The newest of %d evals in %d days, %s, proves nothing: %s",
+			first.EvalsStarted, p.MaxAgeDays, first.Newest.EvalID, first.Newest.Reason)
+	}
+	body, err := json.Marshal(first.Requests[0].Body)
+	if err != nil {
+		return fmt.Errorf("write a request: %w", err)
+	}
+	fmt.Fprintf(&text, ". To prove it: POST %s %s, and when that is DONE, GET %s must answer 200",
+		first.Requests[0].Path, body, first.Requests[1].Path)
+	if first.Requests[0].Body.CriterionID == noJudge {
+		fmt.Fprintf(&text, ", where %s is a judge that is at least %s (now there is none)", noJudge, p.MinTrust)
+	}
+	if u.Previous != "" {
+		fmt.Fprintf(&text, ". Going back to %s needs no proof", u.Previous)
+	}
+	refusal := fault.Precondition.New("%s", text.String())
+	refusal.Field, refusal.Beside = first.Field, u
+	return refusal
+}
