@@ -47,6 +47,7 @@ func (d *domains) grading(
 		DB: i.storage.db, Judges: d.judges, Models: chatModels{i}, Logs: logged, Open: logs.Open, Datasets: sets,
 		Labels: labels, Endpoints: callable(endpoints, evalendpoint.NewClient(endpoints, i.models.guard)),
 	})
+	d.policies.AttachEvals(evals)
 	return []module.Module{
 		label.Module(labels),
 		judging.Module(d.judges),

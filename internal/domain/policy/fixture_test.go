@@ -1,10 +1,13 @@
 package policy_test
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"testing"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
@@ -124,6 +127,7 @@ type finding struct {
 	at                      clock.Time
 	done                    bool
 	evidence                eval.Evidence
+	parameters              string
 }
 
 // proof is an eval of a large sample on which two models did equally well.
@@ -159,6 +163,15 @@ func (f *findings) Judge(_ context.Context, _ db.Scoped, evalID, candidate strin
 		}
 	}
 	return nil, fault.NotFound("eval", evalID)
+}
+
+func (f *findings) Get(_ context.Context, _ tenant.ID, evalID string) (eval.Eval, error) {
+	for i := range f.evals {
+		if e := &f.evals[i]; e.id == evalID {
+			return eval.Eval{ID: e.id, Parameters: jsontext.Value(cmp.Or(e.parameters, "{}"))}, nil
+		}
+	}
+	return eval.Eval{}, fault.NotFound("eval", evalID)
 }
 
 func (f *findings) Promoted(_ context.Context, _ db.Scoped, name, target, canary string) (bool, error) {

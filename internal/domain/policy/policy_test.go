@@ -116,6 +116,7 @@ func TestWhatAnEvalMustShow(t *testing.T) {
 		"by a rubric": func(e *finding) {
 			e.evidence = eval.Evidence{Cases: 2000, Candidates: 1, Pairwise: true, Outcomes: stat.Outcomes{Wins: 2000}}
 		},
+		"with parameters of its own":        func(e *finding) { e.parameters = `{"max_tokens":1}` },
 		"of few cases":                      func(e *finding) { e.evidence.Cases, e.evidence.Pairs = 19, stat.Pairs{First: 19} },
 		"that shows a regression":           func(e *finding) { e.evidence.Pairs = stat.Pairs{Both: 1700, Second: 200, Neither: 100} },
 		"that shows too little":             func(e *finding) { e.evidence.Cases, e.evidence.Pairs = 100, stat.Pairs{Both: 100} },

@@ -14,6 +14,7 @@ import (
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
+	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/eval"
 	"sovereign/internal/store/db"
@@ -25,6 +26,8 @@ type Evals interface {
 	// and the ids of those that are DONE and whose cases can prove something, newest first.
 	Proofs(ctx context.Context, in db.Scoped, baseline, candidate string, since clock.Time) (
 		started int64, done []string, err error)
+	// Get reads an eval.
+	Get(ctx context.Context, ws tenant.ID, evalID string) (eval.Eval, error)
 	// Judge checks a candidate of an eval that is DONE.
 	Judge(ctx context.Context, in db.Scoped, evalID, candidate string, t *eval.Thresholds) ([]eval.Check, error)
 }
@@ -67,8 +70,9 @@ func (p *EvidencePolicy) since(now clock.Time) clock.Time {
 // prove looks for a proof that a model may take the incumbent's place in the alias of that name. Without one it returns
 // what is missing.
 func (s *Store) prove(
-	ctx context.Context, in db.Scoped, p *EvidencePolicy, name, incumbent string, n need,
+	ctx context.Context, tx *db.Tx, ws tenant.ID, p *EvidencePolicy, name, incumbent string, n need,
 ) (*Proof, *Missing, error) {
+	in := tx.In(ws)
 	proof := &Proof{Field: n.Field, Incumbent: incumbent, Model: n.Model}
 	if s.canaries != nil {
 		promoted, err := s.canaries.Promoted(ctx, in, name, incumbent, n.Model)
@@ -88,8 +92,7 @@ func (s *Store) prove(
 	missing := &Missing{Field: n.Field, Model: n.Model, Why: n.Why, EvalsStarted: started}
 	thresholds := p.thresholds(started)
 	for _, evalID := range done[:min(len(done), maxTried)] {
-		checks, err := s.evals.Judge(ctx, in, evalID, n.Model, thresholds)
-		short, err := shortcoming(checks, err)
+		checks, short, err := s.judge(tx.Bind(ctx), in, ws, evalID, n.Model, thresholds)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -105,15 +108,27 @@ func (s *Store) prove(
 	return nil, missing, err
 }
 
-// shortcoming says why an eval proves nothing, or returns an empty text if it proves all. An eval that cannot be asked,
+// judge checks an eval. short says why it proves nothing, and is empty if it proves all. An eval that cannot be asked,
 // as one by a rubric, proves nothing.
-func shortcoming(checks []eval.Check, err error) (string, error) {
-	if refusal, ok := errors.AsType[*fault.Fault](err); ok && refusal.Status < http.StatusInternalServerError {
-		return refusal.Message, nil
-	}
+func (s *Store) judge(
+	ctx context.Context, in db.Scoped, ws tenant.ID, evalID, candidate string, t *eval.Thresholds,
+) (checks []eval.Check, short string, err error) {
+	e, err := s.evals.Get(ctx, ws, evalID)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
+	if string(e.Parameters) != "{}" {
+		return nil, "it sends parameters of its own, which the callers of the alias do not", nil
+	}
+	checks, err = s.evals.Judge(ctx, in, evalID, candidate, t)
+	if refusal, ok := errors.AsType[*fault.Fault](err); ok && refusal.Status < http.StatusInternalServerError {
+		return nil, refusal.Message, nil
+	}
+	return checks, shortcoming(checks), err
+}
+
+// shortcoming says which checks failed, or returns an empty text.
+func shortcoming(checks []eval.Check) string {
 	var failed []string
 	for i := range checks {
 		if !checks[i].Pass {
@@ -123,7 +138,7 @@ func shortcoming(checks []eval.Check, err error) (string, error) {
 	if len(checks) == 0 {
 		failed = append(failed, "it was not checked")
 	}
-	return strings.Join(failed, "; "), nil
+	return strings.Join(failed, "; ")
 }
 
 // Missing is a proof that is not there, and how to get it.

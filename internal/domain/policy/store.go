@@ -87,7 +87,7 @@ func (s *Store) Allows(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.A
 	var proofs []*Proof
 	var missing []Missing
 	for _, n := range p.needs(c) {
-		proof, lack, err := s.prove(ctx, tx.In(ws), &p, c.After.Name, c.Incumbent.Model, n)
+		proof, lack, err := s.prove(ctx, tx, ws, &p, c.After.Name, c.Incumbent.Model, n)
 		if err != nil {
 			return err
 		}
