@@ -36,10 +36,11 @@ func (d *domains) grading(
 	})
 	criteria.Attach(calibrations.Dependent(), monitors.Dependent())
 	gates := canary.NewStore(canary.Config{
-		DB: i.storage.db, Feed: i.state.feed, Logs: logged, Open: logs.Open, Judges: d.judges,
+		DB: i.storage.db, Feed: i.state.feed, Logs: logged, Open: logs.Open, Judges: d.judges, Aliases: aliases,
 		Logging: func(ws tenant.ID) bool { return i.state.settings.Of(ws).LogDays > 0 },
 	})
 	aliases.Attach(gates)
+	d.policies.AttachCanaries(gates)
 	improvement, suggestion := drafts.Estimators()
 	labels := label.NewStore(i.storage.db, logs, calibrations)
 	endpoints := evalendpoint.NewStore(i.storage.db, i.storage.vault, i.models.guard)

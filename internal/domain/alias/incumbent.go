@@ -42,8 +42,8 @@ func (a *Alias) incumbent() string {
 	return a.TargetModel
 }
 
-// allowed asks the policy whether an alias may become a.
-func (s *Store) allowed(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, before *Alias, a Alias) error {
+// Allowed asks the policy whether an alias may become a.
+func (s *Store) Allowed(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, before *Alias, a Alias) error {
 	if s.policy == nil {
 		return nil
 	}

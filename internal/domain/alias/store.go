@@ -44,7 +44,7 @@ func (s *Store) Put(ctx context.Context, ws tenant.ID, by tenant.Actor, a Alias)
 			tx.Touch(changed, ws, a.Name) // a repetition too waits until it is in force
 			return nil
 		}
-		if err := s.allowed(ctx, tx, ws, by, before, a); err != nil {
+		if err := s.Allowed(ctx, tx, ws, by, before, a); err != nil {
 			return err
 		}
 		after = a

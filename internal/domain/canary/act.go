@@ -38,6 +38,11 @@ func (s *Store) act(ctx context.Context, ws tenant.ID, name, epochID string) (do
 		actions[e.Verdict](&after)
 		after.Gate = e.report(f)
 		after.Gate.Mode = alias.Auto
+		if s.Aliases != nil {
+			if err := s.Aliases.Allowed(ctx, tx, ws, tenant.Gate, st.alias, after); err != nil {
+				return err
+			}
+		}
 		if err := alias.Save(ctx, tx, ws, tenant.Gate, st.alias, &after); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
@@ -194,6 +195,7 @@ func (st *state) stale() bool {
 type note struct {
 	exhausted bool
 	trouble   string
+	heldAt    time.Time // when the evidence policy refused what the gate would do; zero if it did not
 }
 
 // facts are what the verdict of a state depends on.
@@ -202,6 +204,7 @@ func (s *Store) facts(ws tenant.ID, st *state, n note) *facts {
 	return &facts{
 		settings: st.alias.GateSettings, splits: st.alias.Splits(), decided: e.decided(), acted: e.ActedAt > 0,
 		deleted: j.criterion == nil, logging: s.Logging(ws), version: j.version, certificate: j.certificate,
-		tally: &e.Tally, spent: e.Spent, exhausted: n.exhausted, trouble: n.trouble, started: e.StartedAt, now: s.now(),
+		tally: &e.Tally, spent: e.Spent, exhausted: n.exhausted, trouble: n.trouble, held: !n.heldAt.IsZero(),
+		started: e.StartedAt, now: s.now(),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sovereign/internal/base/fault"
 	"sovereign/internal/base/panics"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/alias"
@@ -200,10 +201,15 @@ func (l *Loop) conclude(ctx context.Context, ws tenant.ID, name string) (*state,
 
 // act acts on a verdict that was reached.
 func (l *Loop) act(ctx context.Context, ws tenant.ID, st *state) error {
-	if !st.acts() {
+	n := l.note(st.epoch.ID)
+	if !st.acts() || time.Since(n.heldAt) < pause {
 		return nil
 	}
 	done, err := l.store.act(ctx, ws, st.alias.Name, st.epoch.ID)
+	if refusal := fault.From(err); refusal != nil && refusal.Kind == fault.Precondition {
+		n.heldAt, err = time.Now(), nil
+		l.notes.Store(st.epoch.ID, n)
+	}
 	if done != "" {
 		l.log.Info("the gate of an alias has acted", "alias", st.alias.Name, "workspace", ws, "verdict", done,
 			"epoch", st.epoch.ID)

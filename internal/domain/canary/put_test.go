@@ -155,15 +155,15 @@ func TestAVerdictStaysForItsEpoch(t *testing.T) {
 			from, to string
 			want     bool
 		}{{base, better, true}, {better, base, false}, {base, "sim/third", false}} {
-			if is, err := f.Promoted(t.Context(), f.Store.DB.In(mine), name, pair.from, pair.to); err != nil || is != pair.want {
+			if is, err := f.Promoted(t.Context(), f.Store.DB.In(mine), name, pair.from, pair.to, wide); err != nil || is != pair.want {
 				t.Errorf("%+v: %v, %v", pair, is, err)
 			}
 		}
-		if is, err := f.Promoted(t.Context(), f.Store.DB.In(theirs), name, base, better); err != nil || is {
+		if is, err := f.Promoted(t.Context(), f.Store.DB.In(theirs), name, base, better, wide); err != nil || is {
 			t.Errorf("another workspace: %v, %v", is, err)
 		}
 		f.void(t, c.ID)
-		if is, err := f.Promoted(t.Context(), f.Store.DB.In(mine), name, base, better); err != nil || is {
+		if is, err := f.Promoted(t.Context(), f.Store.DB.In(mine), name, base, better, wide); err != nil || is {
 			t.Errorf("with a void certificate: %v, %v", is, err)
 		}
 	})

@@ -3,7 +3,6 @@ package canary
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/go-json-experiment/json"
 
@@ -24,6 +23,7 @@ type Config struct {
 	Open    func(context.Context, tenant.ID) error // refuses while logging is off, and makes visible what was answered
 	Logging func(tenant.ID) bool                   // reports whether a workspace logs its requests
 	Judges  *judging.Client
+	Aliases *alias.Store // whose policy must allow what a gate does; nil allows everything
 }
 
 // A Store keeps the epochs and samples of gates.
@@ -250,27 +250,6 @@ func epochs(ctx context.Context, in db.Scoped, name string) ([]epoch, error) {
 		return nil, fmt.Errorf("read the epochs of %s: %w", name, err)
 	}
 	return all, nil
-}
-
-// Promoted reports whether the gate of an alias found that one model may replace another, in the last epoch or in the
-// one before it, with a certificate that still holds.
-func (s *Store) Promoted(ctx context.Context, in db.Scoped, name, from, to string) (bool, error) {
-	type found struct {
-		TargetModel, CanaryModel string
-		Verdict                  Verdict
-		DecidedAt, VoidedAt      clock.Time
-	}
-	last, err := db.Query[found](ctx, in, `
-		SELECT e.target_model, e.canary_model, e.verdict, e.decided_at, c.voided_at FROM canary_epochs e
-		JOIN certificates c ON c.workspace_id = e.workspace_id AND c.id = e.certificate_id
-		WHERE e.workspace_id = $1 AND e.alias = $2 ORDER BY e.started_at DESC, e.id DESC LIMIT 2`, name)
-	if err != nil {
-		return false, fmt.Errorf("read the last epochs of %s: %w", name, err)
-	}
-	return slices.ContainsFunc(last, func(e found) bool {
-		return e.DecidedAt > 0 && e.Verdict == Promote && e.VoidedAt == 0 &&
-			e.TargetModel == from && e.CanaryModel == to
-	}), nil
 }
 
 // sweep deletes samples with their logged exchanges, once they are counted or will not be.

@@ -56,6 +56,7 @@ type facts struct {
 	spent       money.Nano
 	exhausted   bool   // the next question could cost more than what is left
 	trouble     string // why the judge cannot be asked, if it cannot
+	held        bool   // the workspace's evidence policy refuses what the gate would do
 	started     clock.Time
 	now         clock.Time
 }
@@ -141,6 +142,9 @@ func (f *facts) verdict() (Verdict, string) {
 	if f.settings.GateMode == alias.Auto && !f.acted && r.verdict != Idle &&
 		f.certificate != nil && !f.certificate.automatic() {
 		reason += " The judge's certificate does not allow the gate to act, so that it only recommends."
+	}
+	if f.held && !f.acted {
+		reason += " The workspace's evidence policy asks for more than the gate has found, so that it only recommends."
 	}
 	return r.verdict, reason
 }

@@ -13,6 +13,7 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/alias"
+	"sovereign/internal/domain/canary"
 	"sovereign/internal/domain/eval"
 	"sovereign/internal/domain/policy"
 	"sovereign/internal/grade/stat"
@@ -174,6 +175,6 @@ func (f *findings) Get(_ context.Context, _ tenant.ID, evalID string) (eval.Eval
 	return eval.Eval{}, fault.NotFound("eval", evalID)
 }
 
-func (f *findings) Promoted(_ context.Context, _ db.Scoped, name, target, canary string) (bool, error) {
-	return f.promoted[[3]string{name, target, canary}], nil
+func (f *findings) Promoted(_ context.Context, _ db.Scoped, name, from, to string, _ canary.Terms) (bool, error) {
+	return f.promoted[[3]string{name, from, to}], nil
 }

@@ -15,6 +15,7 @@ import (
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/canary"
 	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/eval"
 	"sovereign/internal/store/db"
@@ -34,9 +35,9 @@ type Evals interface {
 
 // Canaries are the gates of aliases.
 type Canaries interface {
-	// Promoted returns whether the alias's own gate has found, in this epoch or the last one, that a canary may replace a
-	// target.
-	Promoted(ctx context.Context, in db.Scoped, name, target, canary string) (bool, error)
+	// Promoted reports whether the alias's own gate has found, in this epoch or the last one, that a canary may replace a
+	// target, on these terms.
+	Promoted(ctx context.Context, in db.Scoped, name, target, canary string, t canary.Terms) (bool, error)
 }
 
 // A Proof is what a repoint was allowed by. It stands in the audit trail.
@@ -62,6 +63,13 @@ func (p *EvidencePolicy) thresholds(n int64) *eval.Thresholds {
 	return &eval.Thresholds{MaxRegression: &p.MaxRegression, RequireTrust: p.MinTrust, Confidence: 1 - p.alpha(n)}
 }
 
+// terms returns what a verdict of the alias's own gate must show.
+func (p *EvidencePolicy) terms(now clock.Time) canary.Terms {
+	return canary.Terms{
+		MaxRegression: p.MaxRegression, Confidence: p.Confidence, MinTrust: p.MinTrust, Since: p.since(now),
+	}
+}
+
 // since returns how old a proof may be.
 func (p *EvidencePolicy) since(now clock.Time) clock.Time {
 	return clock.Of(now.Std().AddDate(0, 0, -int(p.MaxAgeDays)))
@@ -75,7 +83,7 @@ func (s *Store) prove(
 	in := tx.In(ws)
 	proof := &Proof{Field: n.Field, Incumbent: incumbent, Model: n.Model}
 	if s.canaries != nil {
-		promoted, err := s.canaries.Promoted(ctx, in, name, incumbent, n.Model)
+		promoted, err := s.canaries.Promoted(ctx, in, name, incumbent, n.Model, p.terms(clock.Now()))
 		if err != nil || promoted {
 			proof.Gate = promoted
 			return proof, nil, err
