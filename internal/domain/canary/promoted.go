@@ -57,5 +57,5 @@ func (s *Store) Promoted(ctx context.Context, in db.Scoped, name, from, to strin
 // alpha returns the probability with which the e-process of one epoch may err: what is left when the bounds of each
 // certificate have theirs, divided among the epochs.
 func (t *Terms) alpha(epochs, certificates int64) float64 {
-	return (1 - t.Confidence - (1-confidence)*float64(certificates)) / float64(max(epochs, 1))
+	return (1 - t.Confidence - stat.JudgeErrs*float64(certificates)) / float64(max(epochs, 1))
 }

@@ -106,14 +106,20 @@ type Gate struct {
 	FalsePass float64 // the upper bound of 1 - Sp, for Evidence.Add
 }
 
+// gateErrs is how often a gate may promote a canary that is truly worse by its margin. JudgeErrs is the part of it that the
+// bounds of the judge may err.
+const (
+	gateErrs  = 0.05
+	JudgeErrs = gateErrs * forJudge
+)
+
 // NewGate returns the gate of a judge with this calibration. Its e-process errs with a probability of 4 %, and the
 // bounds of the judge with 1 %: a canary that is truly worse by margin or more is ever promoted with probability at
 // most 5 %.
 func NewGate(calibration Table, margin float64, minimum int64) Gate {
-	const alpha = 0.05
-	judge := calibration.Bounds(1 - alpha*forJudge)
+	judge := calibration.Bounds(1 - JudgeErrs)
 	return Gate{
-		Margin: margin, Alpha: alpha * (1 - forJudge), Minimum: minimum,
+		Margin: margin, Alpha: gateErrs - JudgeErrs, Minimum: minimum,
 		Youden: judge.Youden(), FalsePass: 1 - judge.Specificity[0],
 	}
 }
