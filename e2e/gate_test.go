@@ -59,11 +59,11 @@ func pipelineJobs(t *testing.T) (jobs map[string]pipelineJob, body string) {
 			jobs["GitLab"] = pipelineJob{[]string{"sh", "-e"}, strings.Join(of.Gate.Script, "\n"), of.Gate.Variables}
 		}
 		for _, job := range of.Jobs {
-			script := ""
+			var script strings.Builder
 			for _, step := range job.Steps {
-				script += step.Run
+				script.WriteString(step.Run)
 			}
-			jobs["GitHub"] = pipelineJob{[]string{"bash", "-e"}, script, job.Env}
+			jobs["GitHub"] = pipelineJob{[]string{"bash", "-e"}, script.String(), job.Env}
 		}
 	}
 	if len(jobs) != 2 {

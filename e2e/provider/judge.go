@@ -88,10 +88,10 @@ type preference struct {
 func (p *plan) prefer(text string) preference {
 	a, b, _ := strings.Cut(text, "\nRESPONSE B\n")
 	first, second := p.opine(a).Verdict, p.opine(b).Verdict
-	switch {
-	case first == second:
+	if first == second {
 		return preference{"They are alike.", "tie"}
-	case first == "pass":
+	}
+	if first == "pass" {
 		return preference{"The first meets the rubric.", "A"}
 	}
 	return preference{"The second meets the rubric.", "B"}

@@ -267,9 +267,14 @@ func powers() (all []power) {
 		percent     int
 		want        stat.Decision
 	}{
-		{.9, 0, 50, stat.Promote}, {.9, 0, 10, stat.Promote}, {.9, 0, 5, stat.Promote},
-		{.97, 0, 10, stat.Promote}, {.9, -.03, 10, stat.Promote},
-		{.9, .1, 10, stat.Rollback}, {.9, .2, 10, stat.Rollback}, {.9, .2, 50, stat.Rollback},
+		{.9, 0, 50, stat.Promote},
+		{.9, 0, 10, stat.Promote},
+		{.9, 0, 5, stat.Promote},
+		{.97, 0, 10, stat.Promote},
+		{.9, -.03, 10, stat.Promote},
+		{.9, .1, 10, stat.Rollback},
+		{.9, .2, 10, stat.Rollback},
+		{.9, .2, 50, stat.Rollback},
 	} {
 		for _, judge := range [][2]float64{{1, 1}, {.95, .95}, {.9, .9}} {
 			all = append(all, power{world{base: c.base, worse: c.worse, percent: c.percent, judge: judge}, c.want})

@@ -150,7 +150,6 @@ type drawn struct {
 	capture.Draw
 	item    int
 	verdict judge.Verdict // of an answer
-	at      int           // its place among those of its epoch, from 0
 }
 
 // draw draws a request to the alias as it is in force. Nothing is known of its outcome yet.

@@ -122,8 +122,8 @@ func TestNothingIsLostOrPaidTwiceWhereverItStops(t *testing.T) {
 		for i := range n {
 			f.end(f.draw(t, i%2 == 0), outcome.Answered, []judge.Verdict{judge.Pass, judge.Fail}[random.IntN(2)])
 		}
-		paid, already := f.Models.Paid(), 0
-		already, _ = f.Models.Answered()
+		paid := f.Models.Paid()
+		already, _ := f.Models.Answered()
 		for kills := 0; f.epoch(t).Entered < n; kills++ {
 			if kills > 2000 {
 				t.Fatal("it does not come to an end")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -27,7 +28,7 @@ func simulated(seed uint64, baseRate, canaryRate float64) (points []Point, verdi
 	e := &epoch{StartedAt: 1, EvaluatedAt: 1}
 	f.tally = &e.Tally
 	for f.decided == "" {
-		s := &sample{RequestID: fmt.Sprint(e.Entered), Stratum: 1, Canary: random.IntN(2) == 0, Result: rejected}
+		s := &sample{RequestID: strconv.FormatInt(e.Entered, 10), Stratum: 1, Canary: random.IntN(2) == 0, Result: rejected}
 		rate := baseRate
 		if s.Canary {
 			rate = canaryRate

@@ -221,7 +221,7 @@ func TestTheGateOnTheWire(t *testing.T) {
 		f := newFixture(t, judgingtest.New(t, core, logs))
 		c := f.judged(t)
 		routes := append((&handler{f.Store}).routes(), alias.NewHandler(f.aliases, func() *live.Catalog { return nil }, live.NewKeyring()).Routes()[1:]...)
-		d := apitest.NewClient(t, core, f.Store.Feed, mine, theirs, routes, func(s string) string { return shape.ReplaceAllString(s, "X") })
+		d := apitest.NewClient(t, core, f.Feed, mine, theirs, routes, func(s string) string { return shape.ReplaceAllString(s, "X") })
 		d.Refuses(t, d.Member, "GET", "/v1/aliases/support/gate", "", 404, "not_found", "")
 		f.put(t, alias.Alias{Name: name, TargetModel: base, FallbackModels: alias.Models{}})
 		d.Refuses(t, d.Member, "GET", "/v1/aliases/support/gate", "", 404, "not_found", "")

@@ -24,7 +24,7 @@ func (e *epoch) report(f *facts) *alias.GateReport {
 	r.Evidence = alias.GateEvidence{
 		Promote: rounded(w.Promote), RollBack: rounded(w.RollBack), Needed: rounded(w.Needed),
 	}
-	if difference, ok := stat.Strata(e.Tally.Evidence.Promote).Difference(); ok {
+	if difference, ok := e.Tally.Evidence.Promote.Difference(); ok {
 		r.Difference = new(rounded(difference))
 		bounds := e.Tally.Evidence.Bounds(alpha)
 		r.DifferenceCI = &stat.Interval{rounded(bounds[0]), rounded(bounds[1])}

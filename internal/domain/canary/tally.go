@@ -50,6 +50,7 @@ func (t *tally) add(s *sample, percent int, falsePass float64) {
 		f.Errors++
 	case missing:
 		f.Missing++
+	case rejected, pending: // a pending sample is not added
 	}
 	f.N++
 	f.Cost += s.Cost

@@ -1,7 +1,6 @@
 package canary
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -186,7 +185,7 @@ func TestLatenciesAreWithinAFewPercent(t *testing.T) {
 			t.Errorf("%v: %v ms, want %v", q, got, want)
 		}
 	}
-	if (latencies)(nil).quantile(0.5) != nil {
+	if latencies(nil).quantile(0.5) != nil {
 		t.Error("no answers have a latency")
 	}
 }
@@ -211,7 +210,7 @@ func TestTheReasonsSayWhatToDo(t *testing.T) {
 			t.Errorf("%s: %s", i, got)
 		}
 	}
-	if got, want := fmt.Sprint(f.leaving())[:78], "Callers leave the target in 3.2 % of the requests and the canary in 23.1 %, so"; got[:60] != want[:60] {
+	if got, want := f.leaving()[:78], "Callers leave the target in 3.2 % of the requests and the canary in 23.1 %, so"; got[:60] != want[:60] {
 		t.Errorf("%s", got)
 	}
 }

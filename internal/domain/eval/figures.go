@@ -137,7 +137,7 @@ func (t *tally) cell(candidate, baseline judge.Verdict) *int64 {
 }
 
 // cases returns how many were counted.
-func (t *tally) cases() int64 { return t.Outcomes.N() + t.failed }
+func (t *tally) cases() int64 { return t.N() + t.failed }
 
 // tallies counts the outcomes of every candidate, by its number.
 func tallies(ctx context.Context, in db.Scoped, evalID string) (map[int]*tally, error) {
@@ -184,7 +184,7 @@ func (r *record) figures(ctx context.Context, in db.Scoped, c *calibration.Certi
 		result.Failure = judging.Optional(lost[i+1])
 		result.fill(t, r.asked.pairwise(), c)
 		f.Failed.Judge += t.failed
-		judged, flipped = judged+t.Outcomes.N(), flipped+t.flipped
+		judged, flipped = judged+t.N(), flipped+t.flipped
 	}
 	if r.asked.pairwise() && judged > 0 {
 		rate := float64(flipped) / float64(judged)
@@ -200,21 +200,21 @@ func (r *record) figures(ctx context.Context, in db.Scoped, c *calibration.Certi
 func (r *Result) fill(t *tally, pairwise bool, c *calibration.Certificate) {
 	r.Cases, r.Failed = t.cases(), t.failed
 	r.Wins, r.Losses, r.Ties = &t.Wins, &t.Losses, &t.Ties
-	if t.Outcomes.N() > 0 {
+	if t.N() > 0 {
 		p := stat.McNemar(t.Wins, t.Losses)
 		r.PValue = &p
 	}
 	if pairwise {
 		r.Flipped = &t.flipped
-		if t.Outcomes.N() > 0 {
-			rate, interval := t.Rate(), t.Outcomes.Interval(trust.Confidence)
+		if t.N() > 0 {
+			rate, interval := t.Rate(), t.Interval(trust.Confidence)
 			r.WinRate, r.WinRateCI = &rate, &interval
 		}
 		return
 	}
 	r.fillRates(t.passes, t.judged, c)
-	if t.Outcomes.N() > 0 {
-		difference, interval := t.Pairs.Difference(trust.Confidence)
+	if t.N() > 0 {
+		difference, interval := t.Difference(trust.Confidence)
 		r.Difference, r.DifferenceCI = &difference, &interval
 	}
 }

@@ -118,7 +118,7 @@ func (w *worker) generate(ctx context.Context, c *pendingCase, model int) (a *an
 	name, ws := w.models[model].name, w.run.Workspace
 	body, err := requestBody(name, &c.testCase, w.eval.asked.Parameters)
 	if err != nil {
-		return nil, "unreadable: " + err.Error(), nil
+		return nil, "unreadable: " + err.Error(), nil //nolint:nilerr // it is the model's failure
 	}
 	keep := func(completion []byte) error {
 		a.Answer, a.FinishReason, a.Failure = readAnswer(completion)
@@ -253,7 +253,7 @@ func (w *worker) ask(ctx context.Context, q *judge.Comparison, v *verdict) (fail
 	model := w.eval.asked.JudgeModel
 	structured, err := q.Ask(model, judge.Structured)
 	if err != nil {
-		return "unreadable: " + err.Error(), nil
+		return "unreadable: " + err.Error(), nil //nolint:nilerr // it is the judge's failure
 	}
 	return w.Judges.Compare(ctx, w.run.Workspace, &judging.Completion{
 		Origin: w.eval.ID, Model: model, MaxTokens: judging.MaxAnswerTokens,

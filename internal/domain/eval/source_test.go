@@ -143,7 +143,7 @@ func TestCasesWhoseTextsAreGoneFail(t *testing.T) {
 		e.Log(t, mine, "a", judgingtest.LogItems(5)...)
 		for _, in := range []eval.NewEval{fromLogs(5), criterionRun(0, c.ID, func(n *eval.NewEval) { n.SampleCount = 5 })} {
 			in.Cases = nil
-			e.Runner.Pause(fmt.Errorf("until the texts are gone"))
+			e.Runner.Pause(errors.New("until the texts are gone"))
 			begun := create(t, e, in)
 			if _, err := db.Exec(t.Context(), e.DB.In(mine), `UPDATE eval_cases SET expires_at = $2 WHERE workspace_id = $1 AND expires_at > 0`, clock.Now()-1); err != nil {
 				t.Fatal(err)

@@ -87,10 +87,11 @@ func (s *Store) newWorker(ctx context.Context, run *job.Run) (*worker, error) {
 	})
 }
 
-// instructions reads what the criterion's judge is told. It refuses another version than the eval began with.
+// instructions reads what the criterion's judge is told; nil in a comparison. It refuses another version than the eval
+// began with.
 func (w *worker) instructions(ctx context.Context) (*judge.Instructions, error) {
 	if w.eval.CriterionID == "" {
-		return nil, nil
+		return nil, nil //nolint:nilnil // a comparison has none
 	}
 	in := w.DB.In(w.run.Workspace)
 	c, err := criterion.Find(ctx, in, w.eval.CriterionID)
@@ -158,7 +159,7 @@ func (w *worker) feed(ctx context.Context, next chan<- int64) error {
 			return err
 		}
 		for _, position := range page {
-			if w.err() != nil {
+			if w.failed.Load() != nil {
 				return nil
 			}
 			select {

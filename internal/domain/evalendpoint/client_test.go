@@ -189,11 +189,11 @@ func TestALyingEndpointIsAnErrorOfItsOwn(t *testing.T) {
 // Whatever an answer holds, it does not hold the key, and no other word is taken from it.
 func TestAnAnswerHoldsNotTheKey(t *testing.T) {
 	eachStorage(t, func(t *testing.T, r fixture) {
-		escaped := ""
+		var escaped strings.Builder
 		for _, c := range canary {
-			escaped += fmt.Sprintf(`\u%04x`, c)
+			fmt.Fprintf(&escaped, `\u%04x`, c)
 		}
-		at := r.serve(t, reply("application/json", says(`1 `+canary+` 2 `+escaped+` 3 0123456 \"q\"`)))
+		at := r.serve(t, reply("application/json", says(`1 `+canary+` 2 `+escaped.String()+` 3 0123456 \"q\"`)))
 		got, err := r.call(t, at)
 		if err != nil {
 			t.Fatal(err)
@@ -246,8 +246,8 @@ func TestANameThatIsReboundReachesNothingPrivate(t *testing.T) {
 	public := listen("127.0.0.1:0")
 	_, port, _ := net.SplitHostPort(public.Addr().String())
 	private := listen("127.0.0.2:" + port)
-	outside := &http.Server{Handler: reply("application/json", says("public"))}                                    //nolint:gosec // for this test
-	inside := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) })} //nolint:gosec // for this test
+	outside := &http.Server{Handler: reply("application/json", says("public"))}
+	inside := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) })}
 	for server, on := range map[*http.Server]net.Listener{outside: public, inside: private} {
 		go func() { _ = server.Serve(on) }()
 		t.Cleanup(func() { _ = server.Close() })
@@ -300,9 +300,10 @@ func TestAnEndpointThatIsDeletedOrWasCopiedIsNotCalled(t *testing.T) {
 				t.Fatal(err)
 			}
 			id, ws := at.ID, mine
-			if name == "another endpoint" {
+			switch name {
+			case "another endpoint":
 				id = "ep_other"
-			} else if name == "another workspace" {
+			case "another workspace":
 				ws = theirs
 			}
 			if _, err := r.client.Complete(t.Context(), ws, id, []byte(ask)); fault.From(err).Kind != fault.UnknownProvider || !strings.Contains(err.Error(), "cannot be read") {

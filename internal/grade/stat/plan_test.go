@@ -37,8 +37,13 @@ func TestAPlannedComparisonHasThePowerThatWasAskedFor(t *testing.T) {
 		plan      stat.Plan
 		threshold float64
 	}{
-		{stat.Compared(.6, 0), 0}, {stat.Compared(.6, .5), 0}, {stat.Compared(.7, .3), .1}, {stat.Compared(.9, 0), 0},
-		{stat.Graded(.9, .9), -.05}, {stat.Graded(.9, .85), -.1}, {stat.Graded(.6, .6), -.1},
+		{stat.Compared(.6, 0), 0},
+		{stat.Compared(.6, .5), 0},
+		{stat.Compared(.7, .3), .1},
+		{stat.Compared(.9, 0), 0},
+		{stat.Graded(.9, .9), -.05},
+		{stat.Graded(.9, .85), -.1},
+		{stat.Graded(.6, .6), -.1},
 	} {
 		for _, alpha := range []float64{.05, .05 / 16} {
 			n := c.plan.CasesNeeded(0.8, c.threshold, alpha)

@@ -74,6 +74,7 @@ func TestTheWeightsAgreeWithTheDecision(t *testing.T) {
 			if w.RollBack < w.Needed {
 				t.Fatalf("rolled back with %+v", w)
 			}
+		case Continue:
 		case Unproven:
 			if w.Promote != 0 || w.RollBack != 0 {
 				t.Fatalf("%+v by a judge that proves nothing", w)

@@ -36,12 +36,12 @@ func Answers(addresses ...string) []netip.Addr {
 func NewZone(t testing.TB, names map[string][][]netip.Addr) *Zone {
 	t.Helper()
 	z := &Zone{names: names, queries: map[string]int{}}
-	stream, err := net.Listen("tcp", "127.0.0.1:0")
+	stream, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	z.address = stream.Addr().String()
-	packets, err := net.ListenPacket("udp", z.address)
+	packets, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", z.address)
 	if err != nil {
 		t.Fatal(err)
 	}
