@@ -388,6 +388,15 @@ func TestWhatIsNotDrawnLeavesNoRecord(t *testing.T) {
 			}
 			g.alias.Gate = gate
 		},
+		"cached for the other arm": func(g *gated) {
+			g.request.Cache = "on"
+			gate, percent := g.alias.Gate, g.alias.CanaryPercent
+			g.alias.Gate, g.alias.CanaryPercent = nil, 40
+			if err := g.serve(); err != nil {
+				g.t.Fatal(err)
+			}
+			g.alias.Gate, g.alias.CanaryPercent = gate, percent
+		},
 		"the spool cannot be written": func(g *gated) {
 			g.rowsDisk.Fail = func(string, int) (int, error) { return 0, journaltest.ErrDisk }
 			g.rows.Append([]byte("lost"))
@@ -401,6 +410,44 @@ func TestWhatIsNotDrawnLeavesNoRecord(t *testing.T) {
 				t.Errorf("%+v; %v", draws[0], err)
 			}
 		})
+	}
+}
+
+// The arms are compared on the same questions, also where the cache answers some. Easy questions are repeated here, and
+// both models answer them equally well.
+func TestTheCacheDoesNotGiveTheArmsDifferentQuestions(t *testing.T) {
+	g := newGated(t)
+	random := rand.New(rand.NewPCG(5, 5))
+	g.Random, g.alias.CanaryPercent = random.Float64, 10
+	var drawn, easy [2]float64
+	isEasy := map[string]bool{}
+	for i := range 4000 {
+		q := fmt.Sprintf("hard %d", i)
+		if random.IntN(2) == 0 {
+			q = fmt.Sprintf("easy %d", random.IntN(400))
+		}
+		g.request = &request.Request{
+			Endpoint: request.Chat, Caller: g.request.Caller, ID: fmt.Sprintf("req_%d", i), Cache: "on", Grant: g.request.Grant,
+			Annotations: &request.Annotations{}, Body: []byte(strings.Replace(gatedRequest, "hi", q, 1)),
+		}
+		isEasy[g.request.ID] = strings.HasPrefix(q, "easy")
+		if err := g.serve(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	draws, _ := g.records()
+	for _, d := range draws {
+		arm := 0
+		if d.Arm == live.CanaryArm {
+			arm = 1
+		}
+		drawn[arm]++
+		if isEasy[d.Request] {
+			easy[arm]++
+		}
+	}
+	if base, canary := easy[0]/drawn[0], easy[1]/drawn[1]; canary > base+0.1 {
+		t.Errorf("%.2f of the target's questions are easy, and %.2f of the canary's", base, canary)
 	}
 }
 
