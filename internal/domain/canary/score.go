@@ -19,7 +19,7 @@ import (
 
 const (
 	maxPending = 1000 // samples that wait for the judge: more draws are taken when it has answered
-	maxTries   = 3    // to reach the judge, besides the client's own
+	maxTries   = 3    // to ask a question while the judge answers others, besides the client's own
 )
 
 // take stores the next draws as samples, in the order in which they were drawn. A draw that has no outcome yet is
@@ -168,13 +168,18 @@ func (s *Store) prepare(ctx context.Context, ws tenant.ID, st *state) (*batch, e
 }
 
 // results returns the samples with what the judge says of them, and what that cost. A sample whose judge could not be
-// reached has no result until that happened several times; unreached is why.
+// reached has no result until that happened several times while the judge answered others; unreached is why. A judge
+// that answers nothing is waited for: its outage says nothing about the samples.
 func (b *batch) results(answers map[string]judging.Answer) (all []sample, cost money.Nano, unreached string) {
+	reached := judging.Reached(answers)
 	for _, row := range b.samples {
 		a, asked := answers[key(&row)]
 		switch {
 		case row.Result == missing:
 		case !asked:
+			continue
+		case judging.IsUnreachable(a.Failure) && !reached:
+			unreached = a.Failure
 			continue
 		case a.Verdict == judge.Pass:
 			row.Result = passed
