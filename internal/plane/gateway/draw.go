@@ -9,6 +9,7 @@ import (
 	"sovereign/internal/base/panics"
 	"sovereign/internal/plane/capture"
 	"sovereign/internal/plane/gateway/deadline"
+	"sovereign/internal/plane/gateway/plan"
 )
 
 // A drawn is a request that the gate of its alias has drawn. The zero value is a request that was not drawn.
@@ -44,8 +45,13 @@ func (r *run) otherCached() bool {
 
 // loggable reports whether both arms' models are logged, and the request leaves room for an answer.
 func (r *run) loggable() bool {
-	if strings.HasPrefix(r.plan.Order[0].ID, dedicatedPrefix) || strings.HasPrefix(r.plan.Priced[0].ID, dedicatedPrefix) {
+	if len(r.plan.Priced) == 0 { // then neither can be called
 		return false
+	}
+	for _, some := range [...][]plan.Candidate{r.plan.Order, r.plan.Priced} {
+		if len(some) > 0 && strings.HasPrefix(some[0].ID, dedicatedPrefix) {
+			return false
+		}
 	}
 	messages, tools := r.texts()
 	return len(messages)+len(tools) < capture.MaxSize

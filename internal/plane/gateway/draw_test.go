@@ -48,7 +48,8 @@ type gated struct {
 func newGated(t testing.TB) *gated {
 	t.Helper()
 	g := &gated{
-		bench: newBench(t, model("m"), model("n"), model("f"), model("dedicated/d")), rowsDisk: journaltest.NewDisk(), directory: live.NewDirectory(),
+		bench: newBench(t, model("m"), model("n"), model("f"), model("dedicated/d"),
+			model("modern", at(live.Provider{Name: "modern", Configured: true, Modern: true}))), rowsDisk: journaltest.NewDisk(), directory: live.NewDirectory(),
 		alias:  live.Alias{Name: "al", Target: "m", Canary: "n", CanaryPercent: 60, Gate: &live.Gate{Epoch: "ep_1", Stratum: 2, SamplePercent: 100}},
 		caller: new(life.Life), writes: 99,
 	}
@@ -227,6 +228,10 @@ var ends = []struct {
 	{"caller does not take the answer", func(g *gated) { g.writes = 0 }, outcome.Departed, "n"},
 
 	{"provider refuses the request", func(g *gated) { g.answer = answers(400, "{}") }, outcome.Excluded, ""},
+	{"gateway does not ask the arm's model this", func(g *gated) {
+		g.alias.Canary = "modern"
+		g.request.Body = []byte(strings.Replace(gatedRequest, `"model"`, `"service_tier":"flex","model"`, 1))
+	}, outcome.Excluded, ""},
 	{"protocol cannot express the request", func(g *gated) { g.answer = refuse(fault.UnsupportedParameter.New("no")) }, outcome.Excluded, ""},
 	{"empty wallet", func(g *gated) { g.request.Caller.Workspace = "ws_poor" }, outcome.Excluded, ""},
 	{"empty wallet, and the model has left the catalog", func(g *gated) {
