@@ -53,6 +53,10 @@ func (e *epoch) decided() Verdict {
 	return e.Verdict
 }
 
+// settled reports whether the verdict stays as it was reached, whatever is set later: it was acted on, or the split has
+// ended.
+func (e *epoch) settled(splits bool) bool { return e.DecidedAt > 0 && (e.ActedAt > 0 || !splits) }
+
 // percents are the canary's shares of the requests in the strata of an epoch.
 type percents []int64
 

@@ -99,7 +99,7 @@ func (s *Store) Begin(ctx context.Context, tx *db.Tx, ws tenant.ID, before, afte
 		return err
 	}
 	if err := s.advance(ctx, tx.In(ws), ws, before != nil && before.Splits(), after, j); err != nil || before == nil ||
-		before.GateEpoch != after.GateEpoch || before.DecidesLike(&after.GateSettings) {
+		!after.Splits() || before.GateEpoch != after.GateEpoch || before.DecidesLike(&after.GateSettings) {
 		return err
 	}
 	return s.reopen(ctx, tx.In(ws), ws, after, j)

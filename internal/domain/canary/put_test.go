@@ -167,6 +167,28 @@ func TestAVerdictIsReachedAnewWhenItsThresholdChanges(t *testing.T) {
 	})
 }
 
+// What a verdict says is about the threshold by which it was reached, also when another one is set after it.
+func TestAVerdictThatWasActedOnKeepsItsReason(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		c := f.judged(t)
+		f.put(t, gated(c.ID, auto))
+		f.answers(t, 60, always, always)
+		reason := f.await(t, Promote).Reason
+		if !strings.Contains(reason, "by 0.4 or more") || !strings.Contains(reason, "has become the target") {
+			t.Fatal(reason)
+		}
+		f.put(t, gated(c.ID, func(a *alias.Alias) {
+			a.TargetModel, a.CanaryModel, a.CanaryPercent, a.GateRollbackThreshold = better, "", 0, 0.001
+		}))
+		f.poll(t)
+		f.void(t, c.ID)
+		f.poll(t)
+		if g := f.get(t).Gate; g.Reason != reason || g.Verdict != string(Promote) || g.Mode != alias.Recommend {
+			t.Errorf("%s", text(t, g))
+		}
+	})
+}
+
 // What a verdict has not used is kept for the next one: a place without a sample would be waited for in vain.
 func TestSamplesThatAVerdictHasNotUsedAreKept(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {

@@ -230,6 +230,14 @@ func (s *Store) evaluate(ctx context.Context, ws tenant.ID, name, epochID string
 // conclude stores the verdict of a state.
 func (s *Store) conclude(ctx context.Context, in db.Scoped, ws tenant.ID, st *state, n note) error {
 	e, f := st.epoch, s.facts(ws, st, n)
+	if e.settled(f.splits) {
+		r, err := e.shown(st.alias, f.now)
+		if err != nil {
+			return err
+		}
+		e.Automatic = st.judge.certificate.automatic()
+		return saveEpoch(ctx, in, e, r)
+	}
 	r := e.report(f)
 	if e.DecidedAt == 0 && slices.Contains([]Verdict{Promote, RollBack}, Verdict(r.Verdict)) {
 		e.DecidedAt = f.now
@@ -244,6 +252,9 @@ func (s *Store) outdated(ctx context.Context, in db.Scoped, ws tenant.ID, st *st
 	e, f := st.epoch, s.facts(ws, st, n)
 	if e.Automatic != st.judge.certificate.automatic() {
 		return true, nil
+	}
+	if e.settled(f.splits) {
+		return false, nil
 	}
 	if e.DecidedAt == 0 && f.splits {
 		if f.now.Sub(e.EvaluatedAt) >= time.Minute {
