@@ -29,9 +29,9 @@ func (r *run) draw() {
 	r.drawn.place = r.gateway.Recorder.Draw(capture.Split{Workspace: q.Caller.Workspace, Alias: r.plan.Alias, Epoch: g.Epoch})
 }
 
-// otherCached reports whether the other arm would answer from the cache. An answer from the cache is not drawn. The larger
-// arm fills the cache sooner: if the other one's requests were drawn all the same, the arms would be compared on different
-// questions.
+// otherCached reports whether the other arm would answer from the cache. An answer from the cache is not drawn. The
+// larger arm fills the cache sooner: if the other one's requests were drawn all the same, the arms would be compared on
+// different questions.
 func (r *run) otherCached() bool {
 	if !r.cache.store {
 		return false
