@@ -34,6 +34,11 @@ type GateSettings struct {
 // Gated reports whether there is a gate.
 func (g *GateSettings) Gated() bool { return g.GateCriterionID != "" }
 
+// DecidesLike reports whether both settings reach the same verdict on the same evidence.
+func (g *GateSettings) DecidesLike(other *GateSettings) bool {
+	return g.GateRollbackThreshold == other.GateRollbackThreshold && g.GateMinSamples == other.GateMinSamples
+}
+
 // Splits reports whether both models get requests.
 func (a *Alias) Splits() bool {
 	return a.CanaryModel != "" && a.CanaryPercent > 0 && a.CanaryPercent < 100

@@ -56,7 +56,7 @@ type sample struct {
 	Stratum   int64
 	Canary    bool
 	Result    result
-	Tries     int64 // to judge it while the judge could not be reached
+	Tries     int64 // to judge it, in vain, while the judge answered others
 	Latency   int64 // in microseconds
 	Cost      money.Nano
 	DrawnAt   clock.Time

@@ -53,6 +53,10 @@ func (e *epoch) decided() Verdict {
 	return e.Verdict
 }
 
+// settled reports whether the verdict stays as it was reached, whatever is set later: it was acted on, or the split has
+// ended.
+func (e *epoch) settled(splits bool) bool { return e.DecidedAt > 0 && (e.ActedAt > 0 || !splits) }
+
 // percents are the canary's shares of the requests in the strata of an epoch.
 type percents []int64
 
@@ -98,6 +102,10 @@ const (
 	nextEpoch
 )
 
+// maxStrata bounds the strata of an epoch: each costs time in every look at the evidence, in a transaction that others
+// wait for. Who changes the percent more often begins an epoch.
+const maxStrata = 100
+
 // next returns the step from e, which may be nil, to what an alias is now. did says whether it split before: a person
 // who begins to split again after a decision wants another one.
 func (e *epoch) next(is identity, percent int64, splits, did bool) step {
@@ -106,10 +114,12 @@ func (e *epoch) next(is identity, percent int64, splits, did bool) step {
 		return stay
 	case e == nil, e.identity != is, e.DecidedAt > 0 && !did:
 		return nextEpoch
-	case e.Percents.last() != percent:
-		return nextStratum
+	case e.Percents.last() == percent:
+		return stay
+	case len(e.Percents) >= maxStrata:
+		return nextEpoch
 	}
-	return stay
+	return nextStratum
 }
 
 // newEpoch begins an epoch of an alias.

@@ -84,6 +84,46 @@ func TestACanaryWhoseProviderFailsIsRolledBack(t *testing.T) {
 	})
 }
 
+// A canary whose provider refuses the hard questions would be compared on the others alone.
+func TestACanaryThatRefusesMoreThanItsTargetIsNotPromoted(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		c := f.judged(t)
+		f.put(t, gated(c.ID, auto, func(a *alias.Alias) { a.GateMinSamples = 60 }))
+		for i := range 80 {
+			f.end(f.draw(t, false), outcome.Answered, judge.Pass)
+			if d := f.draw(t, true); i%5 == 0 {
+				f.end(d, outcome.Excluded, "")
+			} else {
+				f.end(d, outcome.Answered, judge.Pass)
+			}
+		}
+		f.entered(t, 160)
+		f.poll(t)
+		if a := f.get(t); a.Gate.Verdict != string(Paused) || a.TargetModel != base ||
+			!strings.Contains(a.Gate.Reason, "0.0 % of the requests to the target and 20.0 % of those to the canary are refused") {
+			t.Errorf("%s", text(t, a))
+		}
+	})
+}
+
+// Refusals that do not depend on the model stop nothing.
+func TestRefusalsOfBothModelsDoNotPauseAGate(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		c := f.judged(t)
+		f.put(t, gated(c.ID))
+		for i := range 80 {
+			for _, canary := range []bool{false, true} {
+				if d := f.draw(t, canary); i%2 == 0 {
+					f.end(d, outcome.Excluded, "")
+				} else {
+					f.end(d, outcome.Answered, judge.Pass)
+				}
+			}
+		}
+		f.await(t, Promote)
+	})
+}
+
 func TestAVoidCertificateTurnsAutoIntoRecommend(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		c := f.judged(t)

@@ -98,7 +98,22 @@ func (s *Store) Begin(ctx context.Context, tx *db.Tx, ws tenant.ID, before, afte
 	if err := s.check(ws, before, after, j); err != nil {
 		return err
 	}
-	return s.advance(ctx, tx.In(ws), ws, before != nil && before.Splits(), after, j)
+	if err := s.advance(ctx, tx.In(ws), ws, before != nil && before.Splits(), after, j); err != nil || before == nil ||
+		!after.Splits() || before.GateEpoch != after.GateEpoch || before.DecidesLike(&after.GateSettings) {
+		return err
+	}
+	return s.reopen(ctx, tx.In(ws), ws, after, j)
+}
+
+// reopen decides anew about an epoch, on the evidence that it has: a verdict is one about the threshold and the minimum
+// by which it was reached. One that was acted on stays.
+func (s *Store) reopen(ctx context.Context, in db.Scoped, ws tenant.ID, a *alias.Alias, j *judgeState) error {
+	e, err := findEpoch(ctx, in, a.GateEpoch)
+	if err != nil || e == nil || e.DecidedAt == 0 || e.ActedAt > 0 {
+		return err
+	}
+	e.DecidedAt = 0
+	return s.conclude(ctx, in, ws, &state{a, e, j}, note{})
 }
 
 // End ends the epoch of an alias that is deleted.

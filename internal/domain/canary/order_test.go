@@ -232,6 +232,41 @@ func TestAJudgeThatFailsAndOneThatCannotBeReached(t *testing.T) {
 	})
 }
 
+// An outage of the judge, however long, costs no evidence. One question that it cannot take does not hold up the others.
+func TestAnOutageOfTheJudgeIsWaitedForAndABadQuestionIsNot(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		c := f.judged(t)
+		f.put(t, gated(c.ID, func(a *alias.Alias) { a.GateMinSamples = 1000 }))
+		f.answers(t, 10, always, always)
+		var down atomic.Bool
+		down.Store(true)
+		bad := f.drawn[3].item
+		f.Models.Do(func(item int, _ *infer.Request) (string, error) {
+			if down.Load() || item == bad {
+				return "", fault.Upstream.New("the provider is down")
+			}
+			return judgingtest.Assessment(judge.Pass, 0.9), nil
+		})
+		for range 3 * maxTries {
+			f.poll(t)
+			f.restart() // it would ask again in some seconds
+		}
+		if e := f.epoch(t); e.Entered != 0 {
+			t.Fatalf("of an outage: %s", text(t, e.Tally))
+		}
+		down.Store(false)
+		for range maxTries {
+			f.poll(t)
+			f.restart()
+			f.answers(t, 1, always, always)
+		}
+		f.poll(t)
+		if e := f.epoch(t); e.Entered < 20 || e.Tally.Base.Missing+e.Tally.Canary.Missing != 1 {
+			t.Errorf("of a bad question: %s", text(t, e.Tally))
+		}
+	})
+}
+
 // A person and the gate change the alias at once. What is kept is what one of them made of the other's whole result.
 func TestAPersonAndTheGateNeverMix(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {

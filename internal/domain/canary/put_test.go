@@ -137,6 +137,78 @@ func TestWhatPausesAGateAndHowItGoesOn(t *testing.T) {
 	})
 }
 
+// A verdict is one about the threshold and the minimum that are set. It does not stand for stricter ones that are set
+// later, and above all it is not acted on.
+func TestAVerdictIsReachedAnewWhenItsThresholdChanges(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		c := f.judged(t)
+		lenient := f.put(t, gated(c.ID))
+		f.answers(t, 60, always, always)
+		entered := f.entered(t, 20).Entered
+		f.await(t, Promote)
+		strict := f.put(t, gated(c.ID, auto, func(a *alias.Alias) { a.GateRollbackThreshold = 0.01 }))
+		if strict.Gate.Verdict != string(Collecting) || strict.GateEpoch != lenient.GateEpoch {
+			t.Fatalf("stricter: %s", text(t, strict))
+		}
+		e := f.entered(t, 120)
+		if a := f.get(t); a.TargetModel != base || a.Gate.Verdict != string(Collecting) || e.Entered <= entered {
+			t.Errorf("on a verdict about another threshold: %s", text(t, a))
+		}
+		more := f.put(t, gated(c.ID, auto, func(a *alias.Alias) { a.GateMinSamples = 1000 }))
+		f.poll(t)
+		if a := f.get(t); more.Gate.Verdict != string(Collecting) || a.TargetModel != base {
+			t.Errorf("more samples: %s", text(t, a))
+		}
+		f.put(t, gated(c.ID, auto))
+		f.poll(t)
+		if a := f.get(t); a.TargetModel != better {
+			t.Errorf("as lenient as before: %s", text(t, a))
+		}
+	})
+}
+
+// What a verdict says is about the threshold by which it was reached, also when another one is set after it.
+func TestAVerdictThatWasActedOnKeepsItsReason(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		c := f.judged(t)
+		f.put(t, gated(c.ID, auto))
+		f.answers(t, 60, always, always)
+		reason := f.await(t, Promote).Reason
+		if !strings.Contains(reason, "by 0.4 or more") || !strings.Contains(reason, "has become the target") {
+			t.Fatal(reason)
+		}
+		f.put(t, gated(c.ID, func(a *alias.Alias) {
+			a.TargetModel, a.CanaryModel, a.CanaryPercent, a.GateRollbackThreshold = better, "", 0, 0.001
+		}))
+		f.poll(t)
+		f.void(t, c.ID)
+		f.poll(t)
+		if g := f.get(t).Gate; g.Reason != reason || g.Verdict != string(Promote) || g.Mode != alias.Recommend {
+			t.Errorf("%s", text(t, g))
+		}
+	})
+}
+
+// What a verdict has not used is kept for the next one: a place without a sample would be waited for in vain.
+func TestSamplesThatAVerdictHasNotUsedAreKept(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		c := f.judged(t)
+		f.put(t, gated(c.ID))
+		f.answers(t, 60, always, always)
+		f.await(t, Promote)
+		if e := f.epoch(t); e.Taken == e.Entered {
+			t.Fatalf("all %d are used", e.Taken)
+		}
+		later := clock.Now().Add(100 * 24 * time.Hour)
+		f.now = func() clock.Time { return later }
+		if err := f.sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.put(t, gated(c.ID, func(a *alias.Alias) { a.GateRollbackThreshold, a.GateWindowHours = 0.01, 24*365 }))
+		f.entered(t, f.epoch(t).Taken)
+	})
+}
+
 // A verdict that was reached stays, whatever comes after it in its epoch.
 func TestAVerdictStaysForItsEpoch(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {

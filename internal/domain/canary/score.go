@@ -19,7 +19,7 @@ import (
 
 const (
 	maxPending = 1000 // samples that wait for the judge: more draws are taken when it has answered
-	maxTries   = 3    // to reach the judge, besides the client's own
+	maxTries   = 3    // to ask a question while the judge answers others, besides the client's own
 )
 
 // take stores the next draws as samples, in the order in which they were drawn. A draw that has no outcome yet is
@@ -168,13 +168,18 @@ func (s *Store) prepare(ctx context.Context, ws tenant.ID, st *state) (*batch, e
 }
 
 // results returns the samples with what the judge says of them, and what that cost. A sample whose judge could not be
-// reached has no result until that happened several times; unreached is why.
+// reached has no result until that happened several times while the judge answered others; unreached is why. A judge
+// that answers nothing is waited for: its outage says nothing about the samples.
 func (b *batch) results(answers map[string]judging.Answer) (all []sample, cost money.Nano, unreached string) {
+	reached := judging.Reached(answers)
 	for _, row := range b.samples {
 		a, asked := answers[key(&row)]
 		switch {
 		case row.Result == missing:
 		case !asked:
+			continue
+		case judging.IsUnreachable(a.Failure) && !reached:
+			unreached = a.Failure
 			continue
 		case a.Verdict == judge.Pass:
 			row.Result = passed
@@ -225,6 +230,14 @@ func (s *Store) evaluate(ctx context.Context, ws tenant.ID, name, epochID string
 // conclude stores the verdict of a state.
 func (s *Store) conclude(ctx context.Context, in db.Scoped, ws tenant.ID, st *state, n note) error {
 	e, f := st.epoch, s.facts(ws, st, n)
+	if e.settled(f.splits) {
+		r, err := e.shown(st.alias, f.now)
+		if err != nil {
+			return err
+		}
+		e.Automatic = st.judge.certificate.automatic()
+		return saveEpoch(ctx, in, e, r)
+	}
 	r := e.report(f)
 	if e.DecidedAt == 0 && slices.Contains([]Verdict{Promote, RollBack}, Verdict(r.Verdict)) {
 		e.DecidedAt = f.now
@@ -239,6 +252,9 @@ func (s *Store) outdated(ctx context.Context, in db.Scoped, ws tenant.ID, st *st
 	e, f := st.epoch, s.facts(ws, st, n)
 	if e.Automatic != st.judge.certificate.automatic() {
 		return true, nil
+	}
+	if e.settled(f.splits) {
+		return false, nil
 	}
 	if e.DecidedAt == 0 && f.splits {
 		if f.now.Sub(e.EvaluatedAt) >= time.Minute {

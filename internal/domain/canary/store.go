@@ -260,7 +260,7 @@ func (s *Store) sweep(ctx context.Context) error {
 			DELETE FROM canary_samples WHERE (workspace_id, epoch_id, position) IN (
 				SELECT s.workspace_id, s.epoch_id, s.position FROM canary_samples s
 				JOIN canary_epochs e ON e.workspace_id = s.workspace_id AND e.id = s.epoch_id
-				WHERE s.expires_at <= $1 AND (s.position <= e.entered OR e.ended_at > 0 OR e.decided_at > 0)
+				WHERE s.expires_at <= $1 AND (s.position <= e.entered OR e.ended_at > 0 OR e.acted_at > 0)
 				ORDER BY s.expires_at LIMIT $2)`,
 			s.now(), judging.DeleteBatch)
 	})

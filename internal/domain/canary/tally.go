@@ -16,6 +16,7 @@ import (
 type tally struct {
 	Evidence stat.Evidence `json:"evidence"`
 	Leaves   stat.Leaves   `json:"leaves"`
+	Refusals stat.Leaves   `json:"refusals"` // in the same way, requests that were refused or stopped, and do not count
 	Base     figures       `json:"base"`
 	Canary   figures       `json:"canary"`
 }
@@ -37,12 +38,15 @@ func (t *tally) add(s *sample, percent int, falsePass float64) {
 	if s.Canary {
 		f = &t.Canary
 	}
-	switch s.Result {
-	case excluded:
+	if s.Result == excluded {
+		countEnd(&t.Refusals, s, percent, 1)
 		return
+	}
+	countEnd(&t.Refusals, s, percent, 0)
+	switch s.Result {
 	case left:
 		f.Left++
-		t.leave(s, percent, 1)
+		countEnd(&t.Leaves, s, percent, 1)
 		return
 	case passed:
 		f.Passes++
@@ -57,26 +61,26 @@ func (t *tally) add(s *sample, percent int, falsePass float64) {
 	if s.Result != errored {
 		f.Answers.add(s.Latency)
 	}
-	t.leave(s, percent, 0)
+	countEnd(&t.Leaves, s, percent, 0)
 	t.Evidence.Add(stat.Sample{
 		Stratum: int(s.Stratum), Percent: percent, Canary: s.Canary, Result: stat.Result(s.Result),
 		Uniform: uniform(s.RequestID),
 	}, falsePass)
 }
 
-// leave counts one more caller, who left or not.
-func (t *tally) leave(s *sample, percent int, leaves int64) {
-	for int64(len(t.Leaves)) < s.Stratum {
-		t.Leaves = append(t.Leaves, stat.Stratum{})
+// countEnd counts one more request, and whether it ended in the way that all counts.
+func countEnd(all *stat.Leaves, s *sample, percent int, so int64) {
+	for int64(len(*all)) < s.Stratum {
+		*all = append(*all, stat.Stratum{})
 	}
-	stratum := &t.Leaves[s.Stratum-1]
+	stratum := &(*all)[s.Stratum-1]
 	stratum.Percent = percent
 	arm := &stratum.Base
 	if s.Canary {
 		arm = &stratum.Canary
 	}
 	arm.N++
-	arm.Passed += leaves
+	arm.Passed += so
 }
 
 // rate returns the passes among the samples with a verdict or an error.

@@ -28,7 +28,7 @@ const (
 // alpha is what the e-process may err: the rest of the promised 5 % is for the bounds of the judge's rates.
 var alpha = stat.NewGate(stat.Table{}, 0, 0).Alpha
 
-// When the rates of leaving differ, see stat.Leaves.
+// When the rates of leaving, or of refusals, differ: see stat.Leaves.
 const (
 	leavingMargin = 0.05
 	leavingAlpha  = 0.025
@@ -108,6 +108,7 @@ var rules = []rule{
 			"exchanges, and calibrate it."
 	}},
 	{"leaving", (*facts).leaves, Paused, false, (*facts).leaving},
+	{"refusing", (*facts).refuses, Paused, false, (*facts).refusing},
 	{"better", func(f *facts) bool { return f.decision() == stat.Promote }, Promote, false, (*facts).promoted},
 	{"worse", func(f *facts) bool { return f.decision() == stat.Rollback }, RollBack, false, (*facts).rolledBack},
 	{"window over", (*facts).over, Inconclusive, true, func(f *facts) string {
@@ -153,6 +154,8 @@ func (f *facts) unmeasured() bool { return !f.certificate.Trust.AtLeast(trust.Me
 
 func (f *facts) leaves() bool { return f.tally.Leaves.Differ(leavingMargin, leavingAlpha) }
 
+func (f *facts) refuses() bool { return f.tally.Refusals.Differ(leavingMargin, leavingAlpha) }
+
 func (f *facts) decision() stat.Decision { return f.gate().Judge(f.tally.Evidence) }
 
 func (f *facts) broke() bool { return f.exhausted || f.spent >= f.settings.GateMaxCost }
@@ -189,4 +192,11 @@ func (f *facts) leaving() string {
 	base, canary := stat.Strata(f.tally.Leaves).Sum()
 	return fmt.Sprintf("Callers leave the target in %.1f %% of the requests and the canary in %.1f %%, so that the "+
 		"answers which are left do not compare the models: find out why.", 100*base.Rate(), 100*canary.Rate())
+}
+
+func (f *facts) refusing() string {
+	base, canary := stat.Strata(f.tally.Refusals).Sum()
+	return fmt.Sprintf("%.1f %% of the requests to the target and %.1f %% of those to the canary are refused, by the "+
+		"provider or by the gateway, so that the answers which are left do not compare the models: find out why.",
+		100*base.Rate(), 100*canary.Rate())
 }

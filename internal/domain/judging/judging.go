@@ -72,6 +72,16 @@ func (c *OutageCounter) Add(answers map[string]Answer) (giveUp bool) {
 	return *c >= MaxUnreachable
 }
 
+// Reached reports whether a judge model has answered one of some questions now.
+func Reached(answers map[string]Answer) bool {
+	for _, a := range answers {
+		if a.RequestID != "" && !a.stored {
+			return true
+		}
+	}
+	return false
+}
+
 // Spending is the part of a request body that every operation has which starts to spend money.
 type Spending struct {
 	MaxCostUSD *money.Nano `json:"max_cost_usd,omitempty" minimum:"0" doc:"Start nothing that would cost more, as far as one can tell before, and stop where it would all the same"`

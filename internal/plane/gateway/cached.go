@@ -19,11 +19,7 @@ func (r *run) serveCached() (hit bool) {
 	if !on || q.Endpoint.Stateful {
 		return false
 	}
-	route := q.Endpoint.Name + q.Endpoint.Form
-	if q.MaxTokens == 0 { // then the answer depends on the default
-		route = fmt.Sprintf("%s %d", route, r.maxTokens)
-	}
-	if r.cache.key, on = cache.KeyOf(q.Caller.Workspace, route, first.ID, q.Body); !on {
+	if r.cache.key, on = r.cacheKey(first.ID); !on {
 		return false
 	}
 	r.cache.state, r.cache.store = "miss", true
@@ -48,6 +44,16 @@ func (r *run) serveCached() (hit bool) {
 		r.log(entry.Body, answer.UsageIn(entry.Body), 0)
 	}
 	return true
+}
+
+// cacheKey returns the key of the request's answer by a model.
+func (r *run) cacheKey(model string) (cache.Key, bool) {
+	q := r.request
+	route := q.Endpoint.Name + q.Endpoint.Form
+	if q.MaxTokens == 0 { // then the answer depends on the default
+		route = fmt.Sprintf("%s %d", route, r.maxTokens)
+	}
+	return cache.KeyOf(q.Caller.Workspace, route, model, q.Body)
 }
 
 // store puts an answer into the cache, unless a fallback gave it: the next request may be answered by the model itself.

@@ -9,6 +9,7 @@ import (
 	"sovereign/internal/base/panics"
 	"sovereign/internal/plane/capture"
 	"sovereign/internal/plane/gateway/deadline"
+	"sovereign/internal/plane/gateway/plan"
 )
 
 // A drawn is a request that the gate of its alias has drawn. The zero value is a request that was not drawn.
@@ -22,16 +23,35 @@ type drawn struct {
 // would be logged when they finish, because the gate judges what is logged.
 func (r *run) draw() {
 	g, q := r.plan.Gate, r.request
-	if g == nil || !r.progress.logged || !g.Draws(q.ID) || !r.loggable() {
+	if g == nil || !r.progress.logged || !g.Draws(q.ID) || !r.loggable() || r.otherCached() {
 		return
 	}
 	r.drawn.place = r.gateway.Recorder.Draw(capture.Split{Workspace: q.Caller.Workspace, Alias: r.plan.Alias, Epoch: g.Epoch})
 }
 
+// otherCached reports whether the other arm would answer from the cache. An answer from the cache is not drawn. The
+// larger arm fills the cache sooner: if the other one's requests were drawn all the same, the arms would be compared on
+// different questions.
+func (r *run) otherCached() bool {
+	if !r.cache.store {
+		return false
+	}
+	key, ok := r.cacheKey(r.plan.Priced[0].ID)
+	if ok {
+		_, ok = r.gateway.Cache.Get(key, time.Now())
+	}
+	return ok
+}
+
 // loggable reports whether both arms' models are logged, and the request leaves room for an answer.
 func (r *run) loggable() bool {
-	if strings.HasPrefix(r.plan.Order[0].ID, dedicatedPrefix) || strings.HasPrefix(r.plan.Priced[0].ID, dedicatedPrefix) {
+	if len(r.plan.Priced) == 0 { // then neither can be called
 		return false
+	}
+	for _, some := range [...][]plan.Candidate{r.plan.Order, r.plan.Priced} {
+		if len(some) > 0 && strings.HasPrefix(some[0].ID, dedicatedPrefix) {
+			return false
+		}
 	}
 	messages, tools := r.texts()
 	return len(messages)+len(tools) < capture.MaxSize

@@ -48,7 +48,8 @@ type gated struct {
 func newGated(t testing.TB) *gated {
 	t.Helper()
 	g := &gated{
-		bench: newBench(t, model("m"), model("n"), model("f"), model("dedicated/d")), rowsDisk: journaltest.NewDisk(), directory: live.NewDirectory(),
+		bench: newBench(t, model("m"), model("n"), model("f"), model("dedicated/d"),
+			model("modern", at(live.Provider{Name: "modern", Configured: true, Modern: true}))), rowsDisk: journaltest.NewDisk(), directory: live.NewDirectory(),
 		alias:  live.Alias{Name: "al", Target: "m", Canary: "n", CanaryPercent: 60, Gate: &live.Gate{Epoch: "ep_1", Stratum: 2, SamplePercent: 100}},
 		caller: new(life.Life), writes: 99,
 	}
@@ -227,6 +228,10 @@ var ends = []struct {
 	{"caller does not take the answer", func(g *gated) { g.writes = 0 }, outcome.Departed, "n"},
 
 	{"provider refuses the request", func(g *gated) { g.answer = answers(400, "{}") }, outcome.Excluded, ""},
+	{"gateway does not ask the arm's model this", func(g *gated) {
+		g.alias.Canary = "modern"
+		g.request.Body = []byte(strings.Replace(gatedRequest, `"model"`, `"service_tier":"flex","model"`, 1))
+	}, outcome.Excluded, ""},
 	{"protocol cannot express the request", func(g *gated) { g.answer = refuse(fault.UnsupportedParameter.New("no")) }, outcome.Excluded, ""},
 	{"empty wallet", func(g *gated) { g.request.Caller.Workspace = "ws_poor" }, outcome.Excluded, ""},
 	{"empty wallet, and the model has left the catalog", func(g *gated) {
@@ -388,6 +393,15 @@ func TestWhatIsNotDrawnLeavesNoRecord(t *testing.T) {
 			}
 			g.alias.Gate = gate
 		},
+		"cached for the other arm": func(g *gated) {
+			g.request.Cache = "on"
+			gate, percent := g.alias.Gate, g.alias.CanaryPercent
+			g.alias.Gate, g.alias.CanaryPercent = nil, 40
+			if err := g.serve(); err != nil {
+				g.t.Fatal(err)
+			}
+			g.alias.Gate, g.alias.CanaryPercent = gate, percent
+		},
 		"the spool cannot be written": func(g *gated) {
 			g.rowsDisk.Fail = func(string, int) (int, error) { return 0, journaltest.ErrDisk }
 			g.rows.Append([]byte("lost"))
@@ -401,6 +415,44 @@ func TestWhatIsNotDrawnLeavesNoRecord(t *testing.T) {
 				t.Errorf("%+v; %v", draws[0], err)
 			}
 		})
+	}
+}
+
+// The arms are compared on the same questions, also where the cache answers some. Easy questions are repeated here, and
+// both models answer them equally well.
+func TestTheCacheDoesNotGiveTheArmsDifferentQuestions(t *testing.T) {
+	g := newGated(t)
+	random := rand.New(rand.NewPCG(5, 5))
+	g.Random, g.alias.CanaryPercent = random.Float64, 10
+	var drawn, easy [2]float64
+	isEasy := map[string]bool{}
+	for i := range 4000 {
+		q := fmt.Sprintf("hard %d", i)
+		if random.IntN(2) == 0 {
+			q = fmt.Sprintf("easy %d", random.IntN(400))
+		}
+		g.request = &request.Request{
+			Endpoint: request.Chat, Caller: g.request.Caller, ID: fmt.Sprintf("req_%d", i), Cache: "on", Grant: g.request.Grant,
+			Annotations: &request.Annotations{}, Body: []byte(strings.Replace(gatedRequest, "hi", q, 1)),
+		}
+		isEasy[g.request.ID] = strings.HasPrefix(q, "easy")
+		if err := g.serve(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	draws, _ := g.records()
+	for _, d := range draws {
+		arm := 0
+		if d.Arm == live.CanaryArm {
+			arm = 1
+		}
+		drawn[arm]++
+		if isEasy[d.Request] {
+			easy[arm]++
+		}
+	}
+	if base, canary := easy[0]/drawn[0], easy[1]/drawn[1]; canary > base+0.1 {
+		t.Errorf("%.2f of the target's questions are easy, and %.2f of the canary's", base, canary)
 	}
 }
 

@@ -44,10 +44,14 @@ func (g *Gateway) serve(caller context.Context, q *request.Request, c *completio
 	if err := q.Parse(); err != nil {
 		return err
 	}
-	if err := r.resolve(); err != nil {
+	err = r.resolve()
+	r.progress.logged = r.wantsLog()
+	if err != nil {
+		if len(r.plan.Order) == 0 { // the arm's model is not asked this, and the other's may be
+			r.draw()
+		}
 		return err
 	}
-	r.progress.logged = r.wantsLog()
 	if r.serveCached() {
 		return nil
 	}
