@@ -156,3 +156,17 @@ func TestEvalsThatWereMadeToPassProveNothing(t *testing.T) {
 		w.allows(to(judgingtest.Candidate)) // one of five that were started
 	})
 }
+
+// The requests that a model cut short are those in which every other model looks better.
+func TestCasesThatWereChosenByTheirAnswersProveNothing(t *testing.T) {
+	eachWorld(t, func(t *testing.T, w world) {
+		w.allows(to(judgingtest.Baseline))
+		n := w.suggested(w.refuses(to(judgingtest.Candidate)))
+		n.SampleFilters.FinishReason = "stop"
+		w.run(n)
+		w.refuses(to(judgingtest.Candidate), "finish_reason")
+		n.SampleFilters.FinishReason = ""
+		w.run(n)
+		w.allows(to(judgingtest.Candidate))
+	})
+}

@@ -125,8 +125,11 @@ func (s *Store) judge(
 	if err != nil {
 		return nil, "", err
 	}
-	if string(e.Parameters) != "{}" {
+	switch {
+	case string(e.Parameters) != "{}":
 		return nil, "it sends parameters of its own, which the callers of the alias do not", nil
+	case e.SampleFilters != nil && e.SampleFilters.FinishReason != "":
+		return nil, "its cases were chosen by finish_reason, which is how a model answered them", nil
 	}
 	checks, err = s.evals.Judge(ctx, in, evalID, candidate, t)
 	if refusal, ok := errors.AsType[*fault.Fault](err); ok && refusal.Status < http.StatusInternalServerError {
