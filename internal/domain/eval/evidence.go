@@ -11,6 +11,7 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
 	"sovereign/internal/grade/stat"
+	"sovereign/internal/live"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/job"
 )
@@ -70,13 +71,13 @@ func (s *Store) Gate(ctx context.Context, in db.Scoped, evalID, candidate string
 	if err != nil {
 		return Gate{}, err
 	}
-	if _, err := t.Judge(&Evidence{Pairwise: r.asked.pairwise()}); err != nil { // no run of this kind answers it
+	if _, err := t.Judge(r.noEvidence(candidate)); err != nil { // no run of this kind answers it
 		return Gate{}, err
 	}
 	if r.Status != job.Done {
 		return Gate{}, g.refuse(r.unfinished())
 	}
-	evidence, lost, err := r.evidence(ctx, in, model)
+	evidence, lost, err := r.evidence(ctx, in, candidate, model)
 	switch {
 	case err != nil:
 		return Gate{}, err
@@ -135,8 +136,19 @@ func (s *Store) Judge(ctx context.Context, in db.Scoped, evalID, candidate strin
 	return nil, err
 }
 
+// noEvidence returns the evidence about a candidate of a run that has found nothing.
+func (r *record) noEvidence(candidate string) *Evidence {
+	return &Evidence{
+		Candidates: int64(len(r.asked.CandidateModels)), Pairwise: r.asked.pairwise(),
+		Unpriced: isEndpoint(r.asked.BaselineModel) || isEndpoint(candidate),
+	}
+}
+
+func isEndpoint(model string) bool { return strings.HasPrefix(model, live.EndpointPrefix) }
+
 // evidence reads what an eval has found about a candidate. lost says why it failed as a whole.
-func (r *record) evidence(ctx context.Context, in db.Scoped, model int) (e *Evidence, lost string, err error) {
+func (r *record) evidence(ctx context.Context, in db.Scoped, candidate string, model int,
+) (e *Evidence, lost string, err error) {
 	reasons, err := failures(ctx, in, r.ID)
 	if err != nil || reasons[model] != "" {
 		return nil, reasons[model], err
@@ -153,10 +165,8 @@ func (r *record) evidence(ctx context.Context, in db.Scoped, model int) (e *Evid
 	if err != nil {
 		return nil, "", err
 	}
-	e = &Evidence{
-		Cases: t.cases(), Candidates: int64(len(r.asked.CandidateModels)), Pairwise: r.asked.pairwise(),
-		Outcomes: t.Outcomes, Pairs: t.Pairs, Trust: tier,
-	}
+	e = r.noEvidence(candidate)
+	e.Cases, e.Outcomes, e.Pairs, e.Trust = t.cases(), t.Outcomes, t.Pairs, tier
 	e.Outcomes.Losses += t.failed
 	e.Pairs.Second += t.failed
 	if certificate != nil {

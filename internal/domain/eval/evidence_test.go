@@ -180,6 +180,10 @@ func TestEndpointsAnswerAndFailTheirCandidateWhenTheyAreDeleted(t *testing.T) {
 		if c := done.Candidates[0]; c.CostUSD != 0 || *c.LatencyMS != 20 || c.Cases != 12 || done.Failed.Models["endpoint/ep_1"] != 0 || done.Cost != 12*6*judgingtest.Price {
 			t.Errorf("%s", judgingtest.JSON(t, done))
 		}
+		_, refusal := gate(t, e, done.ID, "endpoint/ep_1", eval.Thresholds{MaxCostRatio: judgingtest.Ptr(1.5)})
+		dbtest.Refused(t, refusal, 400, "max_cost_ratio", "endpoint")
+		_, refusal = gate(t, e, done.ID, judgingtest.OtherModel, eval.Thresholds{MaxCostRatio: judgingtest.Ptr(1.5)})
+		dbtest.Refused(t, refusal, 412, "cases")
 		e.Runner.Pause(context.Canceled)
 		begun := create(t, e, comparison(12, in))
 		deleted.Store(true)

@@ -39,6 +39,7 @@ type Evidence struct {
 	Candidates int64 // of the run: the confidence is divided among them
 
 	Pairwise bool
+	Unpriced bool          // one of the two is an endpoint, whose answers cost nothing here
 	Outcomes stat.Outcomes // of a pairwise run; a case without a judgement is a loss
 	Pairs    stat.Pairs    // of a criterion's run, the candidate first; a case without a judgement is a fail of the candidate alone
 
@@ -65,7 +66,7 @@ func (t *Thresholds) Judge(e *Evidence) (checks []Check, err error) {
 		{"min_win_rate", t.MinWinRate, &yes, winRate},
 		{"min_pass_rate", t.MinPassRate, &no, passRate},
 		{"max_regression", t.MaxRegression, &no, regression},
-		{"max_cost_ratio", t.MaxCostRatio, nil, costRatio},
+		{costCheck, t.MaxCostRatio, nil, costRatio},
 		{"max_latency_ratio", t.MaxLatencyRatio, nil, latencyRatio},
 	} {
 		if c.threshold == nil {
@@ -73,6 +74,9 @@ func (t *Thresholds) Judge(e *Evidence) (checks []Check, err error) {
 		}
 		if c.pairwise != nil && *c.pairwise != e.Pairwise {
 			return nil, fault.Invalid(c.name, "cannot be answered by this run: "+kindOf(e.Pairwise))
+		}
+		if c.name == costCheck && e.Unpriced {
+			return nil, fault.Invalid(c.name, "cannot be answered by this run: what the answers of an endpoint cost is not known here")
 		}
 		check := c.check(e, *c.threshold, alpha)
 		check.Check, check.Threshold = c.name, c.threshold
@@ -88,6 +92,8 @@ func (t *Thresholds) Judge(e *Evidence) (checks []Check, err error) {
 }
 
 var yes, no = true, false
+
+const costCheck = "max_cost_ratio"
 
 func kindOf(pairwise bool) string {
 	if pairwise {
