@@ -95,28 +95,30 @@ type outcomeRow struct {
 const outcomeColumns = `SELECT position, model, outcome, flipped FROM eval_outcomes
 	WHERE workspace_id = $1 AND eval_id = $2`
 
-// pageBytes bounds a page. A page that it cuts has fewer cases than were asked for.
-const pageBytes = 32 << 20
+// pageBytes bounds a page. A page that it cuts has fewer cases than were asked for. Tests lower it.
+var pageBytes = 32 << 20
 
-// Cases reads cases that are done, with what came of them.
+// Cases reads cases that are done, with what came of them. cut reports whether the page is shorter than was asked for,
+// because it would be too long.
 func (s *Store) Cases(ctx context.Context, ws tenant.ID, evalID string, f *CaseFilter, limit, offset int,
-) ([]Case, error) {
+) (all []Case, cut bool, err error) {
 	in := s.DB.In(ws)
 	r, err := find(ctx, in, evalID)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	text, args, err := f.query(r)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	args = append(args, limit, offset)
 	rows, err := db.Query[outcomeRow](ctx, in,
 		fmt.Sprintf("%s LIMIT $%d OFFSET $%d", text, len(args), len(args)+1), args...)
 	if err != nil {
-		return nil, fmt.Errorf("find the cases of %s: %w", evalID, err)
+		return nil, false, fmt.Errorf("find the cases of %s: %w", evalID, err)
 	}
-	all, size := make([]Case, 0, len(rows)), 0
+	all = make([]Case, 0, len(rows))
+	size := 0
 	err = showAll(ctx, in, r, rows, func(c *Case) error {
 		if size += c.size(); size > pageBytes && len(all) > 0 {
 			return errPageFull
@@ -125,9 +127,9 @@ func (s *Store) Cases(ctx context.Context, ws tenant.ID, evalID string, f *CaseF
 		return nil
 	})
 	if errors.Is(err, errPageFull) {
-		err = nil
+		return all, true, nil
 	}
-	return all, err
+	return all, false, err
 }
 
 var errPageFull = errors.New("the page is full")
