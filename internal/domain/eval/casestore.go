@@ -137,10 +137,24 @@ func saveAnswer(ctx context.Context, in db.Scoped, evalID string, a *answer) err
 		evalID, a.Position, a.Model, bytesOf(a.Answer), judging.Storable(a.FinishReason), judging.Storable(a.Failure),
 		a.Reused, a.RequestID, a.Cost, a.Latency)
 	if err == nil && n == 0 {
-		err = errStored
+		err = stored(ctx, in, a.RequestID, `SELECT request_id FROM eval_answers
+			WHERE workspace_id = $1 AND eval_id = $2 AND position = $3 AND model = $4`, evalID, a.Position, a.Model)
 	}
 	if err != nil {
 		return fmt.Errorf("store an answer: %w", err)
+	}
+	return nil
+}
+
+// stored returns errStored, unless what is stored came of the same request: its commit succeeded, and the connection
+// broke before that was known. It is charged then.
+func stored(ctx context.Context, in db.Scoped, requestID, query string, args ...any) error {
+	of, err := db.One[string](ctx, in, query, args...)
+	switch {
+	case err != nil:
+		return err
+	case requestID == "" || of != requestID:
+		return errStored
 	}
 	return nil
 }
@@ -154,7 +168,9 @@ func saveVerdict(ctx context.Context, in db.Scoped, evalID string, v *verdict) e
 		evalID, v.Position, v.Model, v.Swapped, v.Verdict, v.Grade, judging.Storable(v.Critique),
 		judging.Storable(v.Failure), v.RequestID, v.Cost)
 	if err == nil && n == 0 {
-		err = errStored
+		err = stored(ctx, in, v.RequestID, `SELECT request_id FROM eval_verdicts
+			WHERE workspace_id = $1 AND eval_id = $2 AND position = $3 AND model = $4 AND swapped = $5`,
+			evalID, v.Position, v.Model, v.Swapped)
 	}
 	if err != nil {
 		return fmt.Errorf("store a verdict: %w", err)
