@@ -119,10 +119,19 @@ func load(ctx context.Context, in db.Scoped, evalID string, positions ...int64) 
 // load reads one case of the eval.
 func (w *worker) load(ctx context.Context, position int64) (*pendingCase, error) {
 	all, err := load(ctx, w.DB.In(w.run.Workspace), w.eval.ID, position)
-	if err == nil && all[int(position)] == nil {
-		err = fmt.Errorf("case %d of %s is not there: %w", position, w.eval.ID, db.ErrNone)
+	if err != nil {
+		return nil, err
 	}
-	return all[int(position)], err
+	c := all[int(position)]
+	if c == nil {
+		return nil, fmt.Errorf("case %d of %s is not there: %w", position, w.eval.ID, db.ErrNone)
+	}
+	for _, a := range c.answers {
+		if a.Failure == "" && len(a.Answer) == 0 { // stored after the case had expired, and before the sweep
+			c.ExpiresAt, c.Messages = -1, nil
+		}
+	}
+	return c, nil
 }
 
 // errStored says that another run has stored the same meanwhile. Nothing is charged then.
@@ -195,6 +204,7 @@ func (s *Store) paid(ctx context.Context, ws tenant.ID, r *record) (money.Nano, 
 // A doneCase is a case with what came of it.
 type doneCase struct {
 	position int
+	expired  func() bool   // its texts are to be deleted
 	baseline judge.Verdict // of a criterion's run
 	verdicts []verdict     // of a criterion's run
 	settled  []settled
@@ -215,6 +225,9 @@ func saveDone(ctx context.Context, tx *db.Tx, ws tenant.ID, evalID string, all [
 		}
 		tally.Done++
 		for _, v := range c.verdicts {
+			if c.expired() {
+				v.Critique = ""
+			}
 			verdicts = append(verdicts, []any{
 				ws, evalID, c.position, v.Model, v.Swapped, v.Verdict, v.Grade, judging.Storable(v.Critique),
 				judging.Storable(v.Failure), v.RequestID, v.Cost,

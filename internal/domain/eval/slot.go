@@ -38,7 +38,7 @@ func (w *worker) settle(ctx context.Context, c *pendingCase) (*doneCase, error) 
 			}
 		}
 	}
-	done := &doneCase{position: c.Position}
+	done := &doneCase{position: c.Position, expired: c.expired}
 	if w.eval.asked.pairwise() {
 		return done, w.compareAll(ctx, c, done)
 	}
@@ -57,7 +57,7 @@ func (w *worker) answer(ctx context.Context, c *pendingCase, model int) error {
 			Latency: c.LoggedLatency,
 		}
 		c.answers[model] = a
-		return ignoreStored(w.keepAnswer(a))
+		return ignoreStored(w.keepAnswer(&c.testCase, a))
 	}
 	if err := w.mayAsk(); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (w *worker) answer(ctx context.Context, c *pendingCase, model int) error {
 	}
 	if failure != "" {
 		a = &answer{Position: c.Position, Model: model, Failure: failure}
-		if err := ignoreStored(w.keepAnswer(a)); err != nil {
+		if err := ignoreStored(w.keepAnswer(&c.testCase, a)); err != nil {
 			return err
 		}
 	}
@@ -122,7 +122,7 @@ func (w *worker) generate(ctx context.Context, c *pendingCase, model int) (a *an
 	}
 	keep := func(completion []byte) error {
 		a.Answer, a.FinishReason, a.Failure = readAnswer(completion)
-		return w.keepAnswer(a)
+		return w.keepAnswer(&c.testCase, a)
 	}
 	if endpoint, ok := strings.CutPrefix(name, live.EndpointPrefix); ok {
 		if w.Endpoints == nil {
@@ -228,7 +228,7 @@ func (w *worker) compare(ctx context.Context, c *pendingCase, model int, swapped
 	if swapped {
 		q = q.Swap()
 	}
-	failure, err := w.ask(ctx, q, v)
+	failure, err := w.ask(ctx, c, q, v)
 	if errors.Is(err, errStored) {
 		if err := w.reload(ctx, c); err != nil {
 			return nil, err
@@ -240,7 +240,7 @@ func (w *worker) compare(ctx context.Context, c *pendingCase, model int, swapped
 	}
 	if failure != "" {
 		v = &verdict{Position: c.Position, Model: model, Swapped: swapped, Failure: failure}
-		if err := ignoreStored(w.keepVerdict(v)); err != nil {
+		if err := ignoreStored(w.keepVerdict(&c.testCase, v)); err != nil {
 			return nil, err
 		}
 	}
@@ -249,7 +249,7 @@ func (w *worker) compare(ctx context.Context, c *pendingCase, model int, swapped
 }
 
 // ask asks the judge to compare. What it says is stored before it is charged.
-func (w *worker) ask(ctx context.Context, q *judge.Comparison, v *verdict) (failure string, err error) {
+func (w *worker) ask(ctx context.Context, c *pendingCase, q *judge.Comparison, v *verdict) (failure string, err error) {
 	model := w.eval.asked.JudgeModel
 	structured, err := q.Ask(model, judge.Structured)
 	if err != nil {
@@ -278,7 +278,7 @@ func (w *worker) ask(ctx context.Context, q *judge.Comparison, v *verdict) (fail
 			default:
 				v.Verdict, v.Critique = string(said.Winner), said.Critique
 			}
-			return w.keepVerdict(v)
+			return w.keepVerdict(&c.testCase, v)
 		},
 	})
 }
