@@ -201,6 +201,23 @@ func (s *Store) paid(ctx context.Context, ws tenant.ID, r *record) (money.Nano, 
 	return sum, nil
 }
 
+// answeredFree sums up the bytes that the endpoints of an eval have answered.
+func answeredFree(ctx context.Context, in db.Scoped, r *record) (sum int64, err error) {
+	for model, name := range r.asked.models() {
+		if !isEndpoint(name) {
+			continue
+		}
+		n, err := db.One[int64](ctx, in, `
+			SELECT CAST(COALESCE(SUM(LENGTH(answer)), 0) AS BIGINT) FROM eval_answers
+			WHERE workspace_id = $1 AND eval_id = $2 AND model = $3`, r.ID, model)
+		if err != nil {
+			return 0, fmt.Errorf("sum up the answers of %s: %w", r.ID, err)
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
 // A doneCase is a case with what came of it.
 type doneCase struct {
 	position int

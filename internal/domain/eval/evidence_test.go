@@ -199,3 +199,24 @@ func TestEndpointsAnswerAndFailTheirCandidateWhenTheyAreDeleted(t *testing.T) {
 		}
 	})
 }
+
+// Answers of endpoints cost nothing. One that answers without end is stopped before it fills the disk.
+func TestAnEndpointThatAnswersTooMuchFailsAsAWhole(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		byTurns().install(e)
+		long := `{"choices":[{"message":{"role":"assistant","content":"` + strings.Repeat("long ", 200) + `"},"finish_reason":"stop"}]}`
+		e.Evals.Endpoints = &eval.Endpoints{
+			Check: func(context.Context, db.Scoped, string) error { return nil },
+			Complete: func(context.Context, tenant.ID, string, []byte) ([]byte, time.Duration, error) {
+				return []byte(long), time.Millisecond, nil
+			},
+		}
+		defer eval.SetMaxFree(5000)()
+		done := run(t, e, comparison(30, func(n *eval.NewEval) { n.CandidateModels = []string{"endpoint/ep_1", judgingtest.Candidate} }), job.Done)
+		stored, err := db.One[int64](t.Context(), e.DB.In(mine), `
+			SELECT CAST(COALESCE(SUM(LENGTH(answer)), 0) AS BIGINT) FROM eval_answers WHERE workspace_id = $1 AND eval_id = $2 AND model = 1`, done.ID)
+		if c := done.Candidates[0]; err != nil || stored > 5000 || c.Failure == nil || !strings.Contains(*c.Failure, "longer") || done.Candidates[1].Cases != 30 {
+			t.Errorf("%d bytes are stored, %v: %s", stored, err, judgingtest.JSON(t, done))
+		}
+	})
+}

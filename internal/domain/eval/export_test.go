@@ -14,6 +14,13 @@ func SetPageBytes(n int) (restore func()) {
 	return func() { pageBytes = before }
 }
 
+// SetMaxFree bounds the answers of endpoints otherwise, until restore is called.
+func SetMaxFree(n int64) (restore func()) {
+	before := maxFree
+	maxFree = n
+	return func() { maxFree = before }
+}
+
 // ListCases answers a request for cases.
 func ListCases(ctx context.Context, s *Store, caller tenant.Caller, evalID string, limit, offset int,
 ) (api.List[Case], error) {

@@ -21,6 +21,13 @@ import (
 // errEnded ends what a slot does when another slot has failed the run.
 var errEnded = errors.New("the run has failed")
 
+// maxFree bounds the answers of an eval's endpoints together, in bytes: they cost nothing, so that no budget bounds them.
+// Tests lower it.
+var maxFree int64 = 1 << 30
+
+// errTooLong says that endpoints have answered more than an eval stores.
+var errTooLong = errors.New("the answers of this eval's endpoints are longer than it stores")
+
 // mayAsk refuses to send another request when the run has failed or its budget is spent.
 func (w *worker) mayAsk() error {
 	if w.err() != nil {
@@ -66,6 +73,8 @@ func (w *worker) answer(ctx context.Context, c *pendingCase, model int) error {
 	switch {
 	case errors.Is(err, errStored):
 		return w.reload(ctx, c)
+	case errors.Is(err, errTooLong):
+		return w.lose(ctx, model, err.Error())
 	case err != nil && missing(err):
 		return w.lose(ctx, model, fault.From(err).Message)
 	case err != nil:
@@ -136,6 +145,9 @@ func (w *worker) generate(ctx context.Context, c *pendingCase, model int) (a *an
 			completion, latency, err := w.Endpoints.Complete(ctx, ws, endpoint, body)
 			if err != nil {
 				return err
+			}
+			if w.free.Add(int64(len(completion))) > maxFree {
+				return errTooLong
 			}
 			a = &answer{Position: c.Position, Model: model, Latency: latency.Microseconds()}
 			return keep(completion)
