@@ -173,7 +173,27 @@ func (r *record) evidence(ctx context.Context, in db.Scoped, candidate string, m
 		table := stat.Table(certificate.Matrix)
 		e.Judge = &table
 	}
+	if err := e.readUnanswered(ctx, in, r.ID, model); err != nil {
+		return nil, "", err
+	}
 	return e, "", e.readAnswers(ctx, in, r.ID, model)
+}
+
+// readUnanswered counts the cases that the baseline did not answer, by the verdict on the candidate.
+func (e *Evidence) readUnanswered(ctx context.Context, in db.Scoped, evalID string, model int) error {
+	type row struct{ Passes, Fails int64 }
+	n, err := db.One[row](ctx, in, `
+		SELECT COUNT(CASE WHEN o.candidate = 'pass' THEN 1 END) AS passes,
+			COUNT(CASE WHEN o.candidate = 'fail' THEN 1 END) AS fails
+		FROM eval_outcomes o JOIN eval_answers b ON b.workspace_id = $1 AND b.eval_id = $2 AND b.position = o.position
+			AND b.model = 0
+		WHERE o.workspace_id = $1 AND o.eval_id = $2 AND o.model = $3 AND o.baseline = 'fail' AND b.failure <> ''`,
+		evalID, model)
+	if err != nil {
+		return fmt.Errorf("count the cases without an answer of %s: %w", evalID, err)
+	}
+	e.Unanswered = stat.Pairs{First: n.Passes, Neither: n.Fails}
+	return nil
 }
 
 // readAnswers reads the costs of the cases that both models answered, and the latencies of those that the baseline did:

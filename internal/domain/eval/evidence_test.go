@@ -2,6 +2,7 @@ package eval_test
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"sovereign/internal/domain/eval"
 	"sovereign/internal/domain/judgingtest"
 	"sovereign/internal/grade/judge"
+	"sovereign/internal/grade/stat"
 	"sovereign/internal/grade/trust"
 	"sovereign/internal/plane/infer"
 	"sovereign/internal/store/db"
@@ -122,6 +124,34 @@ func TestAVoidedCertificateProvesNothing(t *testing.T) {
 }
 
 // Every eval of a pair that was started counts; those that are done prove something, unless their cases were chosen by hand.
+func TestFailsOfTheBaselineCountOnTheJudgesScale(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		c := e.NewCriterion(t)
+		graded := e.Grade(t, c.ID, slices.Concat(judgingtest.Grades(60, judgingtest.Grade{Report: true, Verdict: judge.Pass}), judgingtest.Grades(60, judgingtest.Grade{Report: true, Verdict: judge.Fail}))...)
+		verdicts := map[int]judge.Verdict{}
+		for _, g := range graded {
+			verdicts[g.Item] = g.Verdict
+		}
+		e.Models.Say(func(item int) string { return judgingtest.Assessment(verdicts[item], 0.5) })
+		e.Calibrate(t, c.ID)
+		contest{passes: func(item int, _ string) bool { return item%4 < 3 }, before: func(r *infer.Request) error {
+			if r.Model == judgingtest.Baseline && question(r)%2 == 0 {
+				return fault.InvalidBody.New("too long for it")
+			}
+			return nil
+		}}.install(e)
+		done := run(t, e, criterionRun(200, c.ID), job.Done)
+		g, refusal := gate(t, e, done.ID, "", eval.Thresholds{MaxRegression: judgingtest.Ptr(0.5)})
+		judge := stat.Table(e.Certificate(t, c.ID).Matrix)
+		pairs := stat.Pairs{Both: 50, First: 100, Neither: 50} // items 1, 5 …; 0, 2, 4 …; and 3, 7 …
+		want, _ := pairs.Judged(judge, 0.05, stat.Pairs{First: 100}).TrueDifferenceAbove(judge, 0.05)
+		without, _ := pairs.TrueDifferenceAbove(judge, 0.05)
+		if refusal != nil || math.Abs(*g.Checks[0].Bound-want) > 1e-12 || want >= without {
+			t.Errorf("%v %s, want %g, and not %g", refusal, judgingtest.JSON(t, g), want, without)
+		}
+	})
+}
+
 func TestProofsCountEveryEvalThatWasStarted(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
 		byTurns().install(e)

@@ -43,6 +43,8 @@ type Evidence struct {
 	Outcomes stat.Outcomes // of a pairwise run; a case without a judgement is a loss
 	Pairs    stat.Pairs    // of a criterion's run, the candidate first; a case without a judgement is a fail of the candidate alone
 
+	Unanswered stat.Pairs // of Pairs: those in which the baseline gave no answer
+
 	Judge     *stat.Table // of the judge's valid certificate; nil without one
 	Trust     trust.Tier
 	Costs     [][2]float64 // by case that both answered: the candidate's and the baseline's, in dollars
@@ -176,7 +178,7 @@ func regression(e *Evidence, threshold, alpha float64) Check {
 		c.Reason = "the judge has no valid certificate, so that nothing is known about how much of a difference it sees"
 		return c
 	}
-	bound, proven := e.Pairs.TrueDifferenceAbove(*e.Judge, alpha)
+	bound, proven := e.Pairs.Judged(*e.Judge, alpha, e.Unanswered).TrueDifferenceAbove(*e.Judge, alpha)
 	if !proven {
 		c.Reason = "the judge's certificate does not prove that it sees any difference"
 		return c
