@@ -77,7 +77,7 @@ func (s *Store) Gate(ctx context.Context, in db.Scoped, evalID, candidate string
 	if r.Status != job.Done {
 		return Gate{}, g.refuse(r.unfinished())
 	}
-	evidence, lost, err := r.evidence(ctx, in, candidate, model)
+	evidence, lost, err := r.evidence(ctx, in, candidate, model, t)
 	switch {
 	case err != nil:
 		return Gate{}, err
@@ -146,14 +146,15 @@ func (r *record) noEvidence(candidate string) *Evidence {
 
 func isEndpoint(model string) bool { return strings.HasPrefix(model, live.EndpointPrefix) }
 
-// evidence reads what an eval has found about a candidate. lost says why it failed as a whole.
-func (r *record) evidence(ctx context.Context, in db.Scoped, candidate string, model int,
+// evidence reads what an eval has found about a candidate, as far as it is asked for: an eval may have 10,000 answers of
+// each model. lost says why the candidate failed as a whole.
+func (r *record) evidence(ctx context.Context, in db.Scoped, candidate string, model int, asked *Thresholds,
 ) (e *Evidence, lost string, err error) {
 	reasons, err := failures(ctx, in, r.ID)
 	if err != nil || reasons[model] != "" {
 		return nil, reasons[model], err
 	}
-	counted, err := tallies(ctx, in, r.ID)
+	counted, err := tallies(ctx, in, r.ID, model, model)
 	if err != nil {
 		return nil, "", err
 	}
@@ -173,10 +174,13 @@ func (r *record) evidence(ctx context.Context, in db.Scoped, candidate string, m
 		table := stat.Table(certificate.Matrix)
 		e.Judge = &table
 	}
-	if err := e.readUnanswered(ctx, in, r.ID, model); err != nil {
-		return nil, "", err
+	if asked.MaxRegression != nil {
+		err = e.readUnanswered(ctx, in, r.ID, model)
 	}
-	return e, "", e.readAnswers(ctx, in, r.ID, model)
+	if err == nil && (asked.MaxCostRatio != nil || asked.MaxLatencyRatio != nil) {
+		err = e.readAnswers(ctx, in, r.ID, model)
+	}
+	return e, "", err
 }
 
 // readUnanswered counts the cases that the baseline did not answer, by the verdict on the candidate.
