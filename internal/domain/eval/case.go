@@ -119,7 +119,7 @@ func (s *Store) Cases(ctx context.Context, ws tenant.ID, evalID string, f *CaseF
 	}
 	all = make([]Case, 0, len(rows))
 	size := 0
-	err = showAll(ctx, in, r, rows, func(c *Case) error {
+	err = showAll(ctx, in, r, rows, f.batch(r), func(c *Case) error {
 		if size += c.size(); size > pageBytes && len(all) > 0 {
 			return errPageFull
 		}
@@ -165,14 +165,26 @@ func (c *Case) size() int {
 	return len(c.Messages) + len(c.Tools) + len(c.Baseline.Response) + len(c.Answer.Response)
 }
 
-// showAll reads the texts of cases, a few at a time, and calls each with the cases.
-func showAll(ctx context.Context, in db.Scoped, r *record, rows []outcomeRow, each func(*Case) error) error {
-	for some := range slices.Chunk(rows, loadBatch) {
+// batch returns how many cases are read at a time. The worst for any candidate are of many cases and many candidates, of
+// which all answers are read.
+func (f *CaseFilter) batch(r *record) int {
+	if f.Candidate == "" && f.Sort != "" {
+		return max(loadBatch/len(r.asked.CandidateModels), 1)
+	}
+	return loadBatch
+}
+
+// showAll reads the texts of cases, a few at a time, and calls each with the cases. It reads those of no other candidate
+// than the cases are listed for: an answer may have 4 MiB.
+func showAll(ctx context.Context, in db.Scoped, r *record, rows []outcomeRow, batch int, each func(*Case) error) error {
+	for some := range slices.Chunk(rows, batch) {
 		positions := make([]int64, len(some))
+		from, to := some[0].Model, some[0].Model
 		for i := range some {
 			positions[i] = int64(some[i].Position)
+			from, to = min(from, some[i].Model), max(to, some[i].Model)
 		}
-		texts, err := load(ctx, in, r.ID, positions...)
+		texts, err := load(ctx, in, r.ID, from, to, positions...)
 		if err != nil {
 			return err
 		}
@@ -201,7 +213,7 @@ func (s *Store) Export(ctx context.Context, ws tenant.ID, evalID string, to io.W
 		if err != nil {
 			return fmt.Errorf("find the cases of %s: %w", evalID, err)
 		}
-		if err := showAll(ctx, in, r, rows, func(c *Case) error {
+		if err := showAll(ctx, in, r, rows, loadBatch, func(c *Case) error {
 			line, err := json.Marshal(c, lenient)
 			if err != nil {
 				return fmt.Errorf("write a case: %w", err)

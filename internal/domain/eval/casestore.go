@@ -78,8 +78,13 @@ var loadCondition = func() string {
 	return ` WHERE workspace_id = $1 AND eval_id = $2 AND position IN (` + strings.Join(places, ", ") + `)`
 }()
 
-// load reads cases, at most loadBatch, with the answers and verdicts that are stored, by their positions.
-func load(ctx context.Context, in db.Scoped, evalID string, positions ...int64) (map[int]*pendingCase, error) {
+// modelCondition selects the baseline and some candidates of a batch.
+var modelCondition = loadCondition + fmt.Sprintf(` AND (model = 0 OR model BETWEEN $%d AND $%d)`, loadBatch+3, loadBatch+4)
+
+// load reads cases, at most loadBatch, by their positions, with what is stored of the baseline and of the candidates from
+// one number to another.
+func load(ctx context.Context, in db.Scoped, evalID string, from, to int, positions ...int64,
+) (map[int]*pendingCase, error) {
 	args := []any{evalID}
 	for i := range loadBatch {
 		args = append(args, positions[min(i, len(positions)-1)])
@@ -94,9 +99,10 @@ func load(ctx context.Context, in db.Scoped, evalID string, positions ...int64) 
 	for _, c := range texts {
 		all[c.Position] = &pendingCase{testCase: c, answers: map[int]*answer{}, verdicts: map[verdictKey]*verdict{}}
 	}
+	args = append(args, from, to)
 	answers, err := db.Query[answer](ctx, in, `
 		SELECT position, model, answer, finish_reason, failure, reused, request_id, cost, latency FROM eval_answers`+
-		loadCondition, args...)
+		modelCondition, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read the answers to cases: %w", err)
 	}
@@ -105,7 +111,7 @@ func load(ctx context.Context, in db.Scoped, evalID string, positions ...int64) 
 	}
 	verdicts, err := db.Query[verdict](ctx, in, `
 		SELECT position, model, swapped, verdict, grade, critique, failure, request_id, cost FROM eval_verdicts`+
-		loadCondition, args...)
+		modelCondition, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read the verdicts on cases: %w", err)
 	}
@@ -118,7 +124,7 @@ func load(ctx context.Context, in db.Scoped, evalID string, positions ...int64) 
 
 // load reads one case of the eval.
 func (w *worker) load(ctx context.Context, position int64) (*pendingCase, error) {
-	all, err := load(ctx, w.DB.In(w.run.Workspace), w.eval.ID, position)
+	all, err := load(ctx, w.DB.In(w.run.Workspace), w.eval.ID, 1, len(w.models), position)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package eval_test
 import (
 	"context"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -247,6 +248,36 @@ func TestAnEndpointThatAnswersTooMuchFailsAsAWhole(t *testing.T) {
 			SELECT CAST(COALESCE(SUM(LENGTH(answer)), 0) AS BIGINT) FROM eval_answers WHERE workspace_id = $1 AND eval_id = $2 AND model = 1`, done.ID)
 		if c := done.Candidates[0]; err != nil || stored > 5000 || c.Failure == nil || !strings.Contains(*c.Failure, "longer") || done.Candidates[1].Cases != 30 {
 			t.Errorf("%d bytes are stored, %v: %s", stored, err, judgingtest.JSON(t, done))
+		}
+	})
+}
+
+// A page of one candidate's cases does not read the long answers of the others.
+func TestAPageReadsTheAnswersThatItShows(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		byTurns().install(e)
+		long := []byte(`{"choices":[{"message":{"role":"assistant","content":"` + strings.Repeat("long ", 50_000) + `"}}]}`)
+		e.Evals.Endpoints = &eval.Endpoints{
+			Check: func(context.Context, db.Scoped, string) error { return nil },
+			Complete: func(context.Context, tenant.ID, string, []byte) ([]byte, time.Duration, error) {
+				return long, time.Millisecond, nil
+			},
+		}
+		done := run(t, e, comparison(32, func(n *eval.NewEval) { n.CandidateModels = []string{judgingtest.Candidate, "endpoint/ep_1"} }), job.Done)
+		allocated := func(candidate string) uint64 {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if all := cases(t, e, done.ID, eval.CaseFilter{Candidate: candidate, Sort: "regression"}); len(all) != 32 {
+				t.Errorf("%d cases of %s", len(all), candidate)
+			}
+			runtime.ReadMemStats(&after)
+			return after.TotalAlloc - before.TotalAlloc
+		}
+		if short, long := allocated(judgingtest.Candidate), allocated("endpoint/ep_1"); short > long/2 {
+			t.Errorf("%d bytes for short answers, %d for long ones", short, long)
+		}
+		if all := cases(t, e, done.ID, eval.CaseFilter{Sort: "regression"}); len(all) != 64 || len(all[0].Answer.Response) == 0 {
+			t.Errorf("%d cases of both", len(all))
 		}
 	})
 }
