@@ -78,7 +78,7 @@ func (t *Thresholds) Judge(e *Evidence) (checks []Check, err error) {
 			return nil, fault.Invalid(c.name, "cannot be answered by this run: "+kindOf(e.Pairwise))
 		}
 		if c.name == costCheck && e.Unpriced {
-			return nil, fault.Invalid(c.name, "cannot be answered by this run: what the answers of an endpoint cost is not known here")
+			return nil, fault.Invalid(c.name, "cannot be answered by this run: the answers of an endpoint have no price here")
 		}
 		check := c.check(e, *c.threshold, alpha)
 		check.Check, check.Threshold = c.name, c.threshold
