@@ -95,29 +95,31 @@ type outcomeRow struct {
 const outcomeColumns = `SELECT position, model, outcome, flipped FROM eval_outcomes
 	WHERE workspace_id = $1 AND eval_id = $2`
 
-// pageBytes bounds a page. A page that it cuts has fewer cases than were asked for.
-const pageBytes = 32 << 20
+// pageBytes bounds a page. A page that it cuts has fewer cases than were asked for. Tests lower it.
+var pageBytes = 32 << 20
 
-// Cases reads cases that are done, with what came of them.
+// Cases reads cases that are done, with what came of them. cut reports whether the page is shorter than was asked for,
+// because it would be too long.
 func (s *Store) Cases(ctx context.Context, ws tenant.ID, evalID string, f *CaseFilter, limit, offset int,
-) ([]Case, error) {
+) (all []Case, cut bool, err error) {
 	in := s.DB.In(ws)
 	r, err := find(ctx, in, evalID)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	text, args, err := f.query(r)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	args = append(args, limit, offset)
 	rows, err := db.Query[outcomeRow](ctx, in,
 		fmt.Sprintf("%s LIMIT $%d OFFSET $%d", text, len(args), len(args)+1), args...)
 	if err != nil {
-		return nil, fmt.Errorf("find the cases of %s: %w", evalID, err)
+		return nil, false, fmt.Errorf("find the cases of %s: %w", evalID, err)
 	}
-	all, size := make([]Case, 0, len(rows)), 0
-	err = showAll(ctx, in, r, rows, func(c *Case) error {
+	all = make([]Case, 0, len(rows))
+	size := 0
+	err = showAll(ctx, in, r, rows, f.batch(r), func(c *Case) error {
 		if size += c.size(); size > pageBytes && len(all) > 0 {
 			return errPageFull
 		}
@@ -125,9 +127,9 @@ func (s *Store) Cases(ctx context.Context, ws tenant.ID, evalID string, f *CaseF
 		return nil
 	})
 	if errors.Is(err, errPageFull) {
-		err = nil
+		return all, true, nil
 	}
-	return all, err
+	return all, false, err
 }
 
 var errPageFull = errors.New("the page is full")
@@ -163,14 +165,26 @@ func (c *Case) size() int {
 	return len(c.Messages) + len(c.Tools) + len(c.Baseline.Response) + len(c.Answer.Response)
 }
 
-// showAll reads the texts of cases, a few at a time, and calls each with the cases.
-func showAll(ctx context.Context, in db.Scoped, r *record, rows []outcomeRow, each func(*Case) error) error {
-	for some := range slices.Chunk(rows, loadBatch) {
+// batch returns how many cases are read at a time. The worst for any candidate are of many cases and many candidates, of
+// which all answers are read.
+func (f *CaseFilter) batch(r *record) int {
+	if f.Candidate == "" && f.Sort != "" {
+		return max(loadBatch/len(r.asked.CandidateModels), 1)
+	}
+	return loadBatch
+}
+
+// showAll reads the texts of cases, a few at a time, and calls each with the cases. It reads those of no other candidate
+// than the cases are listed for: an answer may have 4 MiB.
+func showAll(ctx context.Context, in db.Scoped, r *record, rows []outcomeRow, batch int, each func(*Case) error) error {
+	for some := range slices.Chunk(rows, batch) {
 		positions := make([]int64, len(some))
+		from, to := some[0].Model, some[0].Model
 		for i := range some {
 			positions[i] = int64(some[i].Position)
+			from, to = min(from, some[i].Model), max(to, some[i].Model)
 		}
-		texts, err := load(ctx, in, r.ID, positions...)
+		texts, err := load(ctx, in, r.ID, from, to, positions...)
 		if err != nil {
 			return err
 		}
@@ -199,7 +213,7 @@ func (s *Store) Export(ctx context.Context, ws tenant.ID, evalID string, to io.W
 		if err != nil {
 			return fmt.Errorf("find the cases of %s: %w", evalID, err)
 		}
-		if err := showAll(ctx, in, r, rows, func(c *Case) error {
+		if err := showAll(ctx, in, r, rows, loadBatch, func(c *Case) error {
 			line, err := json.Marshal(c, lenient)
 			if err != nil {
 				return fmt.Errorf("write a case: %w", err)

@@ -78,8 +78,13 @@ var loadCondition = func() string {
 	return ` WHERE workspace_id = $1 AND eval_id = $2 AND position IN (` + strings.Join(places, ", ") + `)`
 }()
 
-// load reads cases, at most loadBatch, with the answers and verdicts that are stored, by their positions.
-func load(ctx context.Context, in db.Scoped, evalID string, positions ...int64) (map[int]*pendingCase, error) {
+// modelCondition selects the baseline and some candidates of a batch.
+var modelCondition = loadCondition + fmt.Sprintf(` AND (model = 0 OR model BETWEEN $%d AND $%d)`, loadBatch+3, loadBatch+4)
+
+// load reads cases, at most loadBatch, by their positions, with what is stored of the baseline and of the candidates from
+// one number to another.
+func load(ctx context.Context, in db.Scoped, evalID string, from, to int, positions ...int64,
+) (map[int]*pendingCase, error) {
 	args := []any{evalID}
 	for i := range loadBatch {
 		args = append(args, positions[min(i, len(positions)-1)])
@@ -94,9 +99,10 @@ func load(ctx context.Context, in db.Scoped, evalID string, positions ...int64) 
 	for _, c := range texts {
 		all[c.Position] = &pendingCase{testCase: c, answers: map[int]*answer{}, verdicts: map[verdictKey]*verdict{}}
 	}
+	args = append(args, from, to)
 	answers, err := db.Query[answer](ctx, in, `
 		SELECT position, model, answer, finish_reason, failure, reused, request_id, cost, latency FROM eval_answers`+
-		loadCondition, args...)
+		modelCondition, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read the answers to cases: %w", err)
 	}
@@ -105,7 +111,7 @@ func load(ctx context.Context, in db.Scoped, evalID string, positions ...int64) 
 	}
 	verdicts, err := db.Query[verdict](ctx, in, `
 		SELECT position, model, swapped, verdict, grade, critique, failure, request_id, cost FROM eval_verdicts`+
-		loadCondition, args...)
+		modelCondition, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read the verdicts on cases: %w", err)
 	}
@@ -118,11 +124,20 @@ func load(ctx context.Context, in db.Scoped, evalID string, positions ...int64) 
 
 // load reads one case of the eval.
 func (w *worker) load(ctx context.Context, position int64) (*pendingCase, error) {
-	all, err := load(ctx, w.DB.In(w.run.Workspace), w.eval.ID, position)
-	if err == nil && all[int(position)] == nil {
-		err = fmt.Errorf("case %d of %s is not there: %w", position, w.eval.ID, db.ErrNone)
+	all, err := load(ctx, w.DB.In(w.run.Workspace), w.eval.ID, 1, len(w.models), position)
+	if err != nil {
+		return nil, err
 	}
-	return all[int(position)], err
+	c := all[int(position)]
+	if c == nil {
+		return nil, fmt.Errorf("case %d of %s is not there: %w", position, w.eval.ID, db.ErrNone)
+	}
+	for _, a := range c.answers {
+		if a.Failure == "" && len(a.Answer) == 0 { // stored after the case had expired, and before the sweep
+			c.ExpiresAt, c.Messages = -1, nil
+		}
+	}
+	return c, nil
 }
 
 // errStored says that another run has stored the same meanwhile. Nothing is charged then.
@@ -137,10 +152,24 @@ func saveAnswer(ctx context.Context, in db.Scoped, evalID string, a *answer) err
 		evalID, a.Position, a.Model, bytesOf(a.Answer), judging.Storable(a.FinishReason), judging.Storable(a.Failure),
 		a.Reused, a.RequestID, a.Cost, a.Latency)
 	if err == nil && n == 0 {
-		err = errStored
+		err = stored(ctx, in, a.RequestID, `SELECT request_id FROM eval_answers
+			WHERE workspace_id = $1 AND eval_id = $2 AND position = $3 AND model = $4`, evalID, a.Position, a.Model)
 	}
 	if err != nil {
 		return fmt.Errorf("store an answer: %w", err)
+	}
+	return nil
+}
+
+// stored returns errStored, unless what is stored came of the same request: its commit succeeded, and the connection
+// broke before that was known. It is charged then.
+func stored(ctx context.Context, in db.Scoped, requestID, query string, args ...any) error {
+	of, err := db.One[string](ctx, in, query, args...)
+	switch {
+	case err != nil:
+		return err
+	case requestID == "" || of != requestID:
+		return errStored
 	}
 	return nil
 }
@@ -154,7 +183,9 @@ func saveVerdict(ctx context.Context, in db.Scoped, evalID string, v *verdict) e
 		evalID, v.Position, v.Model, v.Swapped, v.Verdict, v.Grade, judging.Storable(v.Critique),
 		judging.Storable(v.Failure), v.RequestID, v.Cost)
 	if err == nil && n == 0 {
-		err = errStored
+		err = stored(ctx, in, v.RequestID, `SELECT request_id FROM eval_verdicts
+			WHERE workspace_id = $1 AND eval_id = $2 AND position = $3 AND model = $4 AND swapped = $5`,
+			evalID, v.Position, v.Model, v.Swapped)
 	}
 	if err != nil {
 		return fmt.Errorf("store a verdict: %w", err)
@@ -176,9 +207,27 @@ func (s *Store) paid(ctx context.Context, ws tenant.ID, r *record) (money.Nano, 
 	return sum, nil
 }
 
+// answeredFree sums up the bytes that the endpoints of an eval have answered.
+func answeredFree(ctx context.Context, in db.Scoped, r *record) (sum int64, err error) {
+	for model, name := range r.asked.models() {
+		if !isEndpoint(name) {
+			continue
+		}
+		n, err := db.One[int64](ctx, in, `
+			SELECT CAST(COALESCE(SUM(LENGTH(answer)), 0) AS BIGINT) FROM eval_answers
+			WHERE workspace_id = $1 AND eval_id = $2 AND model = $3`, r.ID, model)
+		if err != nil {
+			return 0, fmt.Errorf("sum up the answers of %s: %w", r.ID, err)
+		}
+		sum += n
+	}
+	return sum, nil
+}
+
 // A doneCase is a case with what came of it.
 type doneCase struct {
 	position int
+	expired  func() bool   // its texts are to be deleted
 	baseline judge.Verdict // of a criterion's run
 	verdicts []verdict     // of a criterion's run
 	settled  []settled
@@ -199,6 +248,9 @@ func saveDone(ctx context.Context, tx *db.Tx, ws tenant.ID, evalID string, all [
 		}
 		tally.Done++
 		for _, v := range c.verdicts {
+			if c.expired() {
+				v.Critique = ""
+			}
 			verdicts = append(verdicts, []any{
 				ws, evalID, c.position, v.Model, v.Swapped, v.Verdict, v.Grade, judging.Storable(v.Critique),
 				judging.Storable(v.Failure), v.RequestID, v.Cost,

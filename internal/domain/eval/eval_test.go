@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"sovereign/internal/base/fault"
+	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/eval"
 	"sovereign/internal/domain/judgingtest"
@@ -49,7 +50,7 @@ func TestAComparisonShowsWhatWasAskedAnsweredAndSaid(t *testing.T) {
 		if len(worst) != 30 || worst[0].Outcome != eval.Loss || worst[29].Outcome != eval.Win {
 			t.Errorf("%d cases from %s to %s", len(worst), worst[0].Outcome, worst[29].Outcome)
 		}
-		if page, err := e.Evals.Cases(t.Context(), mine, done.ID, &eval.CaseFilter{}, 5, 28); err != nil || len(page) != 2 || page[0].ID != "29" {
+		if page, _, err := e.Evals.Cases(t.Context(), mine, done.ID, &eval.CaseFilter{}, 5, 28); err != nil || len(page) != 2 || page[0].ID != "29" {
 			t.Error(page, err)
 		}
 		if all := exported(t, e, mine, done.ID); len(all) != 30 || all[29].ID != "30" {
@@ -385,7 +386,7 @@ func TestAnotherWorkspaceFindsNothing(t *testing.T) {
 		ctx := t.Context()
 		_, err := e.Evals.Get(ctx, theirs, done.ID)
 		dbtest.Refused(t, err, 404, done.ID)
-		_, err = e.Evals.Cases(ctx, theirs, done.ID, &eval.CaseFilter{}, 10, 0)
+		_, _, err = e.Evals.Cases(ctx, theirs, done.ID, &eval.CaseFilter{}, 10, 0)
 		dbtest.Refused(t, err, 404, done.ID)
 		_, err = e.Evals.Gate(ctx, e.DB.In(theirs), done.ID, "", &eval.Thresholds{Confidence: 0.95})
 		dbtest.Refused(t, err, 404, done.ID)
@@ -458,6 +459,28 @@ func TestAnEstimateCountsRequestsAndStartsNothing(t *testing.T) {
 		got, err := e.Evals.Estimate(t.Context(), mine, in)
 		if want := int64(7 * (3 + 4)); err != nil || got.Calls != want || got.CostUSD != judgingtest.Estimate*49 || got.Cases != 7 || e.Models.Calls() != 0 || dbtest.Count(t, e.DB, "evals") != 0 {
 			t.Errorf("%+v %v", got, err)
+		}
+	})
+}
+
+// A page of long cases is shorter than was asked for, and says that there are more.
+func TestAPageThatIsCutSaysThatThereAreMore(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		byTurns().install(e)
+		done := run(t, e, comparison(5), job.Done)
+		defer eval.SetPageBytes(300)()
+		read := 0
+		for {
+			page, err := eval.ListCases(t.Context(), e.Evals, tenant.Caller{Workspace: mine}, done.ID, 4, read)
+			if err != nil || len(page.Data) == 0 {
+				t.Fatalf("after %d: %v", read, err)
+			}
+			if read += len(page.Data); !page.HasMore {
+				break
+			}
+		}
+		if read != 5 {
+			t.Errorf("%d of 5 cases are listed", read)
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
 	"sovereign/internal/grade/stat"
+	"sovereign/internal/live"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/job"
 )
@@ -70,13 +71,13 @@ func (s *Store) Gate(ctx context.Context, in db.Scoped, evalID, candidate string
 	if err != nil {
 		return Gate{}, err
 	}
-	if _, err := t.Judge(&Evidence{Pairwise: r.asked.pairwise()}); err != nil { // no run of this kind answers it
+	if _, err := t.Judge(r.noEvidence(candidate)); err != nil { // no run of this kind answers it
 		return Gate{}, err
 	}
 	if r.Status != job.Done {
 		return Gate{}, g.refuse(r.unfinished())
 	}
-	evidence, lost, err := r.evidence(ctx, in, model)
+	evidence, lost, err := r.evidence(ctx, in, candidate, model, t)
 	switch {
 	case err != nil:
 		return Gate{}, err
@@ -135,13 +136,25 @@ func (s *Store) Judge(ctx context.Context, in db.Scoped, evalID, candidate strin
 	return nil, err
 }
 
-// evidence reads what an eval has found about a candidate. lost says why it failed as a whole.
-func (r *record) evidence(ctx context.Context, in db.Scoped, model int) (e *Evidence, lost string, err error) {
+// noEvidence returns the evidence about a candidate of a run that has found nothing.
+func (r *record) noEvidence(candidate string) *Evidence {
+	return &Evidence{
+		Candidates: int64(len(r.asked.CandidateModels)), Pairwise: r.asked.pairwise(),
+		Unpriced: isEndpoint(r.asked.BaselineModel) || isEndpoint(candidate),
+	}
+}
+
+func isEndpoint(model string) bool { return strings.HasPrefix(model, live.EndpointPrefix) }
+
+// evidence reads what an eval has found about a candidate, as far as it is asked for: an eval may have 10,000 answers of
+// each model. lost says why the candidate failed as a whole.
+func (r *record) evidence(ctx context.Context, in db.Scoped, candidate string, model int, asked *Thresholds,
+) (e *Evidence, lost string, err error) {
 	reasons, err := failures(ctx, in, r.ID)
 	if err != nil || reasons[model] != "" {
 		return nil, reasons[model], err
 	}
-	counted, err := tallies(ctx, in, r.ID)
+	counted, err := tallies(ctx, in, r.ID, model, model)
 	if err != nil {
 		return nil, "", err
 	}
@@ -153,17 +166,38 @@ func (r *record) evidence(ctx context.Context, in db.Scoped, model int) (e *Evid
 	if err != nil {
 		return nil, "", err
 	}
-	e = &Evidence{
-		Cases: t.cases(), Candidates: int64(len(r.asked.CandidateModels)), Pairwise: r.asked.pairwise(),
-		Outcomes: t.Outcomes, Pairs: t.Pairs, Trust: tier,
-	}
+	e = r.noEvidence(candidate)
+	e.Cases, e.Outcomes, e.Pairs, e.Trust = t.cases(), t.Outcomes, t.Pairs, tier
 	e.Outcomes.Losses += t.failed
 	e.Pairs.Second += t.failed
 	if certificate != nil {
 		table := stat.Table(certificate.Matrix)
 		e.Judge = &table
 	}
-	return e, "", e.readAnswers(ctx, in, r.ID, model)
+	if asked.MaxRegression != nil {
+		err = e.readUnanswered(ctx, in, r.ID, model)
+	}
+	if err == nil && (asked.MaxCostRatio != nil || asked.MaxLatencyRatio != nil) {
+		err = e.readAnswers(ctx, in, r.ID, model)
+	}
+	return e, "", err
+}
+
+// readUnanswered counts the cases that the baseline did not answer, by the verdict on the candidate.
+func (e *Evidence) readUnanswered(ctx context.Context, in db.Scoped, evalID string, model int) error {
+	type row struct{ Passes, Fails int64 }
+	n, err := db.One[row](ctx, in, `
+		SELECT COUNT(CASE WHEN o.candidate = 'pass' THEN 1 END) AS passes,
+			COUNT(CASE WHEN o.candidate = 'fail' THEN 1 END) AS fails
+		FROM eval_outcomes o JOIN eval_answers b ON b.workspace_id = $1 AND b.eval_id = $2 AND b.position = o.position
+			AND b.model = 0
+		WHERE o.workspace_id = $1 AND o.eval_id = $2 AND o.model = $3 AND o.baseline = 'fail' AND b.failure <> ''`,
+		evalID, model)
+	if err != nil {
+		return fmt.Errorf("count the cases without an answer of %s: %w", evalID, err)
+	}
+	e.Unanswered = stat.Pairs{First: n.Passes, Neither: n.Fails}
+	return nil
 }
 
 // readAnswers reads the costs of the cases that both models answered, and the latencies of those that the baseline did:

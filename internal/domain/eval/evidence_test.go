@@ -2,6 +2,8 @@ package eval_test
 
 import (
 	"context"
+	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,6 +16,7 @@ import (
 	"sovereign/internal/domain/eval"
 	"sovereign/internal/domain/judgingtest"
 	"sovereign/internal/grade/judge"
+	"sovereign/internal/grade/stat"
 	"sovereign/internal/grade/trust"
 	"sovereign/internal/plane/infer"
 	"sovereign/internal/store/db"
@@ -122,6 +125,34 @@ func TestAVoidedCertificateProvesNothing(t *testing.T) {
 }
 
 // Every eval of a pair that was started counts; those that are done prove something, unless their cases were chosen by hand.
+func TestFailsOfTheBaselineCountOnTheJudgesScale(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		c := e.NewCriterion(t)
+		graded := e.Grade(t, c.ID, slices.Concat(judgingtest.Grades(60, judgingtest.Grade{Report: true, Verdict: judge.Pass}), judgingtest.Grades(60, judgingtest.Grade{Report: true, Verdict: judge.Fail}))...)
+		verdicts := map[int]judge.Verdict{}
+		for _, g := range graded {
+			verdicts[g.Item] = g.Verdict
+		}
+		e.Models.Say(func(item int) string { return judgingtest.Assessment(verdicts[item], 0.5) })
+		e.Calibrate(t, c.ID)
+		contest{passes: func(item int, _ string) bool { return item%4 < 3 }, before: func(r *infer.Request) error {
+			if r.Model == judgingtest.Baseline && question(r)%2 == 0 {
+				return fault.InvalidBody.New("too long for it")
+			}
+			return nil
+		}}.install(e)
+		done := run(t, e, criterionRun(200, c.ID), job.Done)
+		g, refusal := gate(t, e, done.ID, "", eval.Thresholds{MaxRegression: judgingtest.Ptr(0.5)})
+		judge := stat.Table(e.Certificate(t, c.ID).Matrix)
+		pairs := stat.Pairs{Both: 50, First: 100, Neither: 50} // items 1, 5 …; 0, 2, 4 …; and 3, 7 …
+		want, _ := pairs.Judged(judge, 0.05, stat.Pairs{First: 100}).TrueDifferenceAbove(judge, 0.05)
+		without, _ := pairs.TrueDifferenceAbove(judge, 0.05)
+		if refusal != nil || math.Abs(*g.Checks[0].Bound-want) > 1e-12 || want >= without {
+			t.Errorf("%v %s, want %g, and not %g", refusal, judgingtest.JSON(t, g), want, without)
+		}
+	})
+}
+
 func TestProofsCountEveryEvalThatWasStarted(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
 		byTurns().install(e)
@@ -180,6 +211,10 @@ func TestEndpointsAnswerAndFailTheirCandidateWhenTheyAreDeleted(t *testing.T) {
 		if c := done.Candidates[0]; c.CostUSD != 0 || *c.LatencyMS != 20 || c.Cases != 12 || done.Failed.Models["endpoint/ep_1"] != 0 || done.Cost != 12*6*judgingtest.Price {
 			t.Errorf("%s", judgingtest.JSON(t, done))
 		}
+		_, refusal := gate(t, e, done.ID, "endpoint/ep_1", eval.Thresholds{MaxCostRatio: judgingtest.Ptr(1.5)})
+		dbtest.Refused(t, refusal, 400, "max_cost_ratio", "endpoint")
+		_, refusal = gate(t, e, done.ID, judgingtest.OtherModel, eval.Thresholds{MaxCostRatio: judgingtest.Ptr(1.5)})
+		dbtest.Refused(t, refusal, 412, "cases")
 		e.Runner.Pause(context.Canceled)
 		begun := create(t, e, comparison(12, in))
 		deleted.Store(true)
@@ -192,6 +227,57 @@ func TestEndpointsAnswerAndFailTheirCandidateWhenTheyAreDeleted(t *testing.T) {
 		dbtest.Refused(t, err, 404, "ep_1")
 		if again, err := e.Evals.Get(t.Context(), mine, done.ID); err != nil || again.Candidates[0].Cases != 12 {
 			t.Error(again, err)
+		}
+	})
+}
+
+// Answers of endpoints cost nothing. One that answers without end is stopped before it fills the disk.
+func TestAnEndpointThatAnswersTooMuchFailsAsAWhole(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		byTurns().install(e)
+		long := `{"choices":[{"message":{"role":"assistant","content":"` + strings.Repeat("long ", 200) + `"},"finish_reason":"stop"}]}`
+		e.Evals.Endpoints = &eval.Endpoints{
+			Check: func(context.Context, db.Scoped, string) error { return nil },
+			Complete: func(context.Context, tenant.ID, string, []byte) ([]byte, time.Duration, error) {
+				return []byte(long), time.Millisecond, nil
+			},
+		}
+		defer eval.SetMaxFree(5000)()
+		done := run(t, e, comparison(30, func(n *eval.NewEval) { n.CandidateModels = []string{"endpoint/ep_1", judgingtest.Candidate} }), job.Done)
+		stored, err := db.One[int64](t.Context(), e.DB.In(mine), `
+			SELECT CAST(COALESCE(SUM(LENGTH(answer)), 0) AS BIGINT) FROM eval_answers WHERE workspace_id = $1 AND eval_id = $2 AND model = 1`, done.ID)
+		if c := done.Candidates[0]; err != nil || stored > 5000 || c.Failure == nil || !strings.Contains(*c.Failure, "longer") || done.Candidates[1].Cases != 30 {
+			t.Errorf("%d bytes are stored, %v: %s", stored, err, judgingtest.JSON(t, done))
+		}
+	})
+}
+
+// A page of one candidate's cases does not read the long answers of the others.
+func TestAPageReadsTheAnswersThatItShows(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		byTurns().install(e)
+		long := []byte(`{"choices":[{"message":{"role":"assistant","content":"` + strings.Repeat("long ", 50_000) + `"}}]}`)
+		e.Evals.Endpoints = &eval.Endpoints{
+			Check: func(context.Context, db.Scoped, string) error { return nil },
+			Complete: func(context.Context, tenant.ID, string, []byte) ([]byte, time.Duration, error) {
+				return long, time.Millisecond, nil
+			},
+		}
+		done := run(t, e, comparison(32, func(n *eval.NewEval) { n.CandidateModels = []string{judgingtest.Candidate, "endpoint/ep_1"} }), job.Done)
+		allocated := func(candidate string) uint64 {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if all := cases(t, e, done.ID, eval.CaseFilter{Candidate: candidate, Sort: "regression"}); len(all) != 32 {
+				t.Errorf("%d cases of %s", len(all), candidate)
+			}
+			runtime.ReadMemStats(&after)
+			return after.TotalAlloc - before.TotalAlloc
+		}
+		if short, long := allocated(judgingtest.Candidate), allocated("endpoint/ep_1"); short > long/2 {
+			t.Errorf("%d bytes for short answers, %d for long ones", short, long)
+		}
+		if all := cases(t, e, done.ID, eval.CaseFilter{Sort: "regression"}); len(all) != 64 || len(all[0].Answer.Response) == 0 {
+			t.Errorf("%d cases of both", len(all))
 		}
 	})
 }

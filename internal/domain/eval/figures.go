@@ -139,8 +139,8 @@ func (t *tally) cell(candidate, baseline judge.Verdict) *int64 {
 // cases returns how many were counted.
 func (t *tally) cases() int64 { return t.N() + t.failed }
 
-// tallies counts the outcomes of every candidate, by its number.
-func tallies(ctx context.Context, in db.Scoped, evalID string) (map[int]*tally, error) {
+// tallies counts the outcomes of candidates, from one number to another, by their numbers.
+func tallies(ctx context.Context, in db.Scoped, evalID string, from, to int) (map[int]*tally, error) {
 	type row struct {
 		Model               int
 		Outcome             Outcome
@@ -150,7 +150,8 @@ func tallies(ctx context.Context, in db.Scoped, evalID string) (map[int]*tally, 
 	}
 	rows, err := db.Query[row](ctx, in, `
 		SELECT model, outcome, flipped, baseline, candidate, COUNT(*) AS n FROM eval_outcomes
-		WHERE workspace_id = $1 AND eval_id = $2 GROUP BY model, outcome, flipped, baseline, candidate`, evalID)
+		WHERE workspace_id = $1 AND eval_id = $2 AND model BETWEEN $3 AND $4
+			GROUP BY model, outcome, flipped, baseline, candidate`, evalID, from, to)
 	if err != nil {
 		return nil, fmt.Errorf("count the outcomes of %s: %w", evalID, err)
 	}
@@ -167,7 +168,7 @@ func tallies(ctx context.Context, in db.Scoped, evalID string) (map[int]*tally, 
 // figures computes what the cases that are done have shown.
 func (r *record) figures(ctx context.Context, in db.Scoped, c *calibration.Certificate) (Figures, error) {
 	f := noFigures(r.asked.models())
-	counted, err := tallies(ctx, in, r.ID)
+	counted, err := tallies(ctx, in, r.ID, 1, len(f.Candidates))
 	if err != nil {
 		return f, err
 	}

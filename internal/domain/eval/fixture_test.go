@@ -72,7 +72,7 @@ func run(t testing.TB, e *judgingtest.Env, in eval.NewEval, want job.Status) eva
 
 func cases(t testing.TB, e *judgingtest.Env, id string, f eval.CaseFilter) []eval.Case {
 	t.Helper()
-	all, err := e.Evals.Cases(t.Context(), mine, id, &f, 1000, 0)
+	all, _, err := e.Evals.Cases(t.Context(), mine, id, &f, 1000, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

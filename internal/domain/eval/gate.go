@@ -39,8 +39,11 @@ type Evidence struct {
 	Candidates int64 // of the run: the confidence is divided among them
 
 	Pairwise bool
+	Unpriced bool          // one of the two is an endpoint, whose answers cost nothing here
 	Outcomes stat.Outcomes // of a pairwise run; a case without a judgement is a loss
 	Pairs    stat.Pairs    // of a criterion's run, the candidate first; a case without a judgement is a fail of the candidate alone
+
+	Unanswered stat.Pairs // of Pairs: those in which the baseline gave no answer
 
 	Judge     *stat.Table // of the judge's valid certificate; nil without one
 	Trust     trust.Tier
@@ -65,7 +68,7 @@ func (t *Thresholds) Judge(e *Evidence) (checks []Check, err error) {
 		{"min_win_rate", t.MinWinRate, &yes, winRate},
 		{"min_pass_rate", t.MinPassRate, &no, passRate},
 		{"max_regression", t.MaxRegression, &no, regression},
-		{"max_cost_ratio", t.MaxCostRatio, nil, costRatio},
+		{costCheck, t.MaxCostRatio, nil, costRatio},
 		{"max_latency_ratio", t.MaxLatencyRatio, nil, latencyRatio},
 	} {
 		if c.threshold == nil {
@@ -73,6 +76,9 @@ func (t *Thresholds) Judge(e *Evidence) (checks []Check, err error) {
 		}
 		if c.pairwise != nil && *c.pairwise != e.Pairwise {
 			return nil, fault.Invalid(c.name, "cannot be answered by this run: "+kindOf(e.Pairwise))
+		}
+		if c.name == costCheck && e.Unpriced {
+			return nil, fault.Invalid(c.name, "cannot be answered by this run: the answers of an endpoint have no price here")
 		}
 		check := c.check(e, *c.threshold, alpha)
 		check.Check, check.Threshold = c.name, c.threshold
@@ -88,6 +94,8 @@ func (t *Thresholds) Judge(e *Evidence) (checks []Check, err error) {
 }
 
 var yes, no = true, false
+
+const costCheck = "max_cost_ratio"
 
 func kindOf(pairwise bool) string {
 	if pairwise {
@@ -170,7 +178,7 @@ func regression(e *Evidence, threshold, alpha float64) Check {
 		c.Reason = "the judge has no valid certificate, so that nothing is known about how much of a difference it sees"
 		return c
 	}
-	bound, proven := e.Pairs.TrueDifferenceAbove(*e.Judge, alpha)
+	bound, proven := e.Pairs.Judged(*e.Judge, alpha, e.Unanswered).TrueDifferenceAbove(*e.Judge, alpha)
 	if !proven {
 		c.Reason = "the judge's certificate does not prove that it sees any difference"
 		return c

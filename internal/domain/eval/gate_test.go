@@ -115,6 +115,58 @@ func TestAWorseCandidateRarelyPassesTheRegressionCheck(t *testing.T) {
 	}
 }
 
+// A baseline that often gives no answer makes no candidate better than it is: its fails are no verdicts, and a judge would
+// have passed some of them.
+func TestABaselineThatFailsHelpsNoWorseCandidate(t *testing.T) {
+	const runs, cases, margin, se, sp, answers = 400, 2000, 0.05, 0.95, 0.85, 0.6
+	r := rand.New(rand.NewPCG(20260, 4))
+	chance := func(p float64) bool { return r.Float64() < p }
+	wrong := 0
+	for range runs {
+		var judge stat.Table
+		for range 300 {
+			if chance(se) {
+				judge.TP++
+			}
+			if chance(sp) {
+				judge.TN++
+			}
+		}
+		judge.FN, judge.FP = 300-judge.TP, 300-judge.TN
+		verdict := func(good bool) bool { return good && chance(se) || !good && !chance(sp) }
+		e := &Evidence{Cases: cases, Candidates: 1, Judge: &judge}
+		for range cases {
+			answered := chance(answers)
+			candidate := verdict(chance(0.9*answers - margin)) // the baseline's rate is 0.9 of its answers
+			baseline := answered && verdict(chance(0.9))
+			one := []*stat.Pairs{&e.Pairs}
+			if !answered {
+				one = append(one, &e.Unanswered)
+			}
+			for _, p := range one {
+				switch {
+				case candidate && baseline:
+					p.Both++
+				case candidate:
+					p.First++
+				case baseline:
+					p.Second++
+				default:
+					p.Neither++
+				}
+			}
+		}
+		if checks, err := (&Thresholds{MaxRegression: at(margin), Confidence: 0.95}).Judge(e); err != nil {
+			t.Fatal(err)
+		} else if passed(checks) {
+			wrong++
+		}
+	}
+	if share := float64(wrong) / runs; share > 0.05 {
+		t.Errorf("a candidate that is worse by the margin passes in %.1f %% of the runs", 100*share)
+	}
+}
+
 // A certificate says how wrong the judge may be, also one of few labels: the true rate is judged, and never the judge's
 // own.
 func TestAPassRateIsJudgedAsTheCertificateAllows(t *testing.T) {

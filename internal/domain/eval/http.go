@@ -73,8 +73,10 @@ type casesQuery struct {
 }
 
 func (h *handler) cases(ctx context.Context, caller tenant.Caller, in casesQuery) (api.List[Case], error) {
-	all, err := h.store.Cases(ctx, caller.Workspace, in.ID, &in.CaseFilter, in.More(), in.Offset)
-	return api.NewList(in.Page, all), err
+	all, cut, err := h.store.Cases(ctx, caller.Workspace, in.ID, &in.CaseFilter, in.More(), in.Offset)
+	list := api.NewList(in.Page, all)
+	list.HasMore = list.HasMore || cut
+	return list, err
 }
 
 func (h *handler) export(ctx context.Context, caller tenant.Caller, in one) (api.Stream, error) {

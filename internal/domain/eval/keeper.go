@@ -20,12 +20,24 @@ func (w *worker) keep(insert func(context.Context, db.Scoped) error) error {
 	return <-k.err
 }
 
-func (w *worker) keepAnswer(a *answer) error {
-	return w.keep(func(ctx context.Context, in db.Scoped) error { return saveAnswer(ctx, in, w.eval.ID, a) })
+func (w *worker) keepAnswer(c *testCase, a *answer) error {
+	return w.keep(func(ctx context.Context, in db.Scoped) error {
+		kept := *a
+		if c.expired() {
+			kept.Answer = nil
+		}
+		return saveAnswer(ctx, in, w.eval.ID, &kept)
+	})
 }
 
-func (w *worker) keepVerdict(v *verdict) error {
-	return w.keep(func(ctx context.Context, in db.Scoped) error { return saveVerdict(ctx, in, w.eval.ID, v) })
+func (w *worker) keepVerdict(c *testCase, v *verdict) error {
+	return w.keep(func(ctx context.Context, in db.Scoped) error {
+		kept := *v
+		if c.expired() {
+			kept.Critique = ""
+		}
+		return saveVerdict(ctx, in, w.eval.ID, &kept)
+	})
 }
 
 // keepAll stores what slots keep, in one transaction what came during the last one: many slots would otherwise wait for a

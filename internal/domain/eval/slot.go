@@ -21,6 +21,13 @@ import (
 // errEnded ends what a slot does when another slot has failed the run.
 var errEnded = errors.New("the run has failed")
 
+// maxFree bounds the answers of an eval's endpoints together, in bytes: they cost nothing, so that no budget bounds them.
+// Tests lower it.
+var maxFree int64 = 1 << 30
+
+// errTooLong says that endpoints have answered more than an eval stores.
+var errTooLong = errors.New("the answers of this eval's endpoints are longer than it stores")
+
 // mayAsk refuses to send another request when the run has failed or its budget is spent.
 func (w *worker) mayAsk() error {
 	if w.err() != nil {
@@ -38,7 +45,7 @@ func (w *worker) settle(ctx context.Context, c *pendingCase) (*doneCase, error) 
 			}
 		}
 	}
-	done := &doneCase{position: c.Position}
+	done := &doneCase{position: c.Position, expired: c.expired}
 	if w.eval.asked.pairwise() {
 		return done, w.compareAll(ctx, c, done)
 	}
@@ -57,7 +64,7 @@ func (w *worker) answer(ctx context.Context, c *pendingCase, model int) error {
 			Latency: c.LoggedLatency,
 		}
 		c.answers[model] = a
-		return ignoreStored(w.keepAnswer(a))
+		return ignoreStored(w.keepAnswer(&c.testCase, a))
 	}
 	if err := w.mayAsk(); err != nil {
 		return err
@@ -66,6 +73,8 @@ func (w *worker) answer(ctx context.Context, c *pendingCase, model int) error {
 	switch {
 	case errors.Is(err, errStored):
 		return w.reload(ctx, c)
+	case errors.Is(err, errTooLong):
+		return w.lose(ctx, model, err.Error())
 	case err != nil && missing(err):
 		return w.lose(ctx, model, fault.From(err).Message)
 	case err != nil:
@@ -73,7 +82,7 @@ func (w *worker) answer(ctx context.Context, c *pendingCase, model int) error {
 	}
 	if failure != "" {
 		a = &answer{Position: c.Position, Model: model, Failure: failure}
-		if err := ignoreStored(w.keepAnswer(a)); err != nil {
+		if err := ignoreStored(w.keepAnswer(&c.testCase, a)); err != nil {
 			return err
 		}
 	}
@@ -122,7 +131,7 @@ func (w *worker) generate(ctx context.Context, c *pendingCase, model int) (a *an
 	}
 	keep := func(completion []byte) error {
 		a.Answer, a.FinishReason, a.Failure = readAnswer(completion)
-		return w.keepAnswer(a)
+		return w.keepAnswer(&c.testCase, a)
 	}
 	if endpoint, ok := strings.CutPrefix(name, live.EndpointPrefix); ok {
 		if w.Endpoints == nil {
@@ -136,6 +145,9 @@ func (w *worker) generate(ctx context.Context, c *pendingCase, model int) (a *an
 			completion, latency, err := w.Endpoints.Complete(ctx, ws, endpoint, body)
 			if err != nil {
 				return err
+			}
+			if w.free.Add(int64(len(completion))) > maxFree {
+				return errTooLong
 			}
 			a = &answer{Position: c.Position, Model: model, Latency: latency.Microseconds()}
 			return keep(completion)
@@ -228,7 +240,7 @@ func (w *worker) compare(ctx context.Context, c *pendingCase, model int, swapped
 	if swapped {
 		q = q.Swap()
 	}
-	failure, err := w.ask(ctx, q, v)
+	failure, err := w.ask(ctx, c, q, v)
 	if errors.Is(err, errStored) {
 		if err := w.reload(ctx, c); err != nil {
 			return nil, err
@@ -240,7 +252,7 @@ func (w *worker) compare(ctx context.Context, c *pendingCase, model int, swapped
 	}
 	if failure != "" {
 		v = &verdict{Position: c.Position, Model: model, Swapped: swapped, Failure: failure}
-		if err := ignoreStored(w.keepVerdict(v)); err != nil {
+		if err := ignoreStored(w.keepVerdict(&c.testCase, v)); err != nil {
 			return nil, err
 		}
 	}
@@ -249,7 +261,7 @@ func (w *worker) compare(ctx context.Context, c *pendingCase, model int, swapped
 }
 
 // ask asks the judge to compare. What it says is stored before it is charged.
-func (w *worker) ask(ctx context.Context, q *judge.Comparison, v *verdict) (failure string, err error) {
+func (w *worker) ask(ctx context.Context, c *pendingCase, q *judge.Comparison, v *verdict) (failure string, err error) {
 	model := w.eval.asked.JudgeModel
 	structured, err := q.Ask(model, judge.Structured)
 	if err != nil {
@@ -278,7 +290,7 @@ func (w *worker) ask(ctx context.Context, q *judge.Comparison, v *verdict) (fail
 			default:
 				v.Verdict, v.Critique = string(said.Winner), said.Critique
 			}
-			return w.keepVerdict(v)
+			return w.keepVerdict(&c.testCase, v)
 		},
 	})
 }

@@ -157,6 +157,49 @@ func TestCasesWhoseTextsAreGoneFail(t *testing.T) {
 	})
 }
 
+// Texts that expire while models answer are not stored after the sweep that deletes them.
+func TestTextsThatExpireDuringARunAreNotStored(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		c := e.NewCriterion(t)
+		e.Log(t, mine, "a", judgingtest.LogItems(3)...)
+		e.Judges.SetConcurrency(3) // all cases are begun before the sweep
+		for _, in := range []eval.NewEval{fromLogs(3), criterionRun(0, c.ID, func(n *eval.NewEval) { n.SampleCount = 3 })} {
+			in.Cases = nil
+			hold, asked := judgingtest.NewGate(t), make(chan struct{}, 100)
+			e.Models.Do(func(item int, r *infer.Request) (string, error) {
+				asked <- struct{}{}
+				hold.Wait()
+				return answerOf(item, r), nil
+			})
+			e.Runner.Pause(fmt.Errorf("until the texts expire"))
+			begun := create(t, e, in)
+			if _, err := db.Exec(t.Context(), e.DB.In(mine), `UPDATE eval_cases SET expires_at = $2 WHERE workspace_id = $1 AND expires_at > 0`, clock.Now()-1); err != nil {
+				t.Fatal(err)
+			}
+			e.Runner.Resume()
+			for range 3 {
+				<-asked
+			}
+			e.Sweep(t)
+			hold.Open()
+			done := await(t, e, begun.ID, job.Done)
+			if done.Candidates[0].Failed != 0 {
+				t.Errorf("%s", judgingtest.JSON(t, done))
+			}
+			for _, one := range cases(t, e, done.ID, eval.CaseFilter{}) {
+				for _, v := range one.Verdicts {
+					if v.Critique != "" {
+						t.Errorf("a critique stays: %s", judgingtest.JSON(t, v))
+					}
+				}
+				if string(one.Baseline.Response) != "null" || string(one.Answer.Response) != "null" {
+					t.Errorf("an answer stays: %s", judgingtest.JSON(t, one))
+				}
+			}
+		}
+	})
+}
+
 // newDataset stores a dataset of the lines.
 func newDataset(t *testing.T, e *judgingtest.Env, lines ...string) string {
 	t.Helper()

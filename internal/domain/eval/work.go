@@ -27,6 +27,7 @@ type worker struct {
 	models    []*contestant // the baseline first
 	keepings  chan *keeping // what is to be stored before it is charged
 	silent    atomic.Int64  // consecutive questions that the judge did not answer
+	free      atomic.Int64  // bytes that endpoints have answered
 	failed    atomic.Pointer[error]
 }
 
@@ -73,6 +74,11 @@ func (s *Store) newWorker(ctx context.Context, run *job.Run) (*worker, error) {
 	for model, reason := range lost {
 		w.models[model].failure.Store(&reason)
 	}
+	free, err := answeredFree(ctx, in, r)
+	if err != nil {
+		return nil, err
+	}
+	w.free.Store(free)
 	if w.told, err = w.instructions(ctx); err != nil {
 		return nil, err
 	}

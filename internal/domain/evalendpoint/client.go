@@ -53,7 +53,7 @@ type Answer struct {
 // model is replaced. Nothing is charged. An endpoint that does not answer is a fault, and the workspace may read it:
 //
 //	fault.Missing           it was deleted
-//	fault.UnknownProvider   it cannot be called as it is registered, whatever the request
+//	fault.UnknownProvider   it cannot be called as it is registered, or refuses its key, whatever the request
 //	fault.InvalidParameter  it refuses this request, or answers something else than a chat completion
 //	fault.Upstream, fault.Timeout, fault.RateLimited  another call may succeed
 func (c *Client) Complete(ctx context.Context, ws tenant.ID, id string, body []byte) (Answer, error) {
@@ -156,6 +156,8 @@ func (to *target) refused(status int, how, retryAfter string, body []byte) error
 		return fault.RateLimited.New("the endpoint %q %s", to.name, how).In(wait)
 	case status >= http.StatusInternalServerError, status == http.StatusRequestTimeout, status == http.StatusTooEarly:
 		return fault.Upstream.New("the endpoint %q %s", to.name, how)
+	case status == http.StatusUnauthorized: // no other request fares better, and an eval would pay other models in vain
+		return fault.UnknownProvider.New("the endpoint %q %s", to.name, how)
 	case status < http.StatusBadRequest:
 		return to.final(how + ", and no redirect is followed")
 	}

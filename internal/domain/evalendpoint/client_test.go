@@ -175,7 +175,7 @@ func TestALyingEndpointIsAnErrorOfItsOwn(t *testing.T) {
 				if !errors.As(err, &f) || !strings.Contains(f.Message, l.says) || !strings.HasPrefix(f.Message, `the endpoint "ours" `) {
 					t.Fatalf("%v, want an error that says %q", err, l.says)
 				}
-				if transient(err) != l.transient || !l.transient && f.Kind != fault.InvalidParameter || len(f.Message) > 2000 || calls.Load() != 1 {
+				if transient(err) != l.transient || !l.transient && f.Status != http.StatusBadRequest || len(f.Message) > 2000 || calls.Load() != 1 {
 					t.Errorf("transient: %v, %d calls, %d bytes: %v", transient(err), calls.Load(), len(f.Message), err)
 				}
 				if text := err.Error() + fmt.Sprintf("%+v", f); strings.Contains(text, "canary") {
@@ -350,6 +350,18 @@ func TestACallEndsWithItsContext(t *testing.T) {
 		})
 		if _, err := r.client.Complete(ctx, mine, at.ID, []byte(ask)); !errors.Is(err, stopped) || transient(err) {
 			t.Errorf("%v", err)
+		}
+	})
+}
+
+// A key that is refused is refused for every request: the eval must not go on and pay the other models.
+func TestARefusedKeyIsNotAboutTheRequest(t *testing.T) {
+	eachStorage(t, func(t *testing.T, r fixture) {
+		for status, want := range map[int]fault.Kind{401: fault.UnknownProvider, 403: fault.InvalidParameter} {
+			at := r.serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+			if _, err := r.call(t, at); fault.From(err).Kind != want {
+				t.Errorf("%d: %v", status, err)
+			}
 		}
 	})
 }

@@ -3,11 +3,13 @@ package policy_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/alias"
 	"sovereign/internal/domain/eval"
@@ -154,5 +156,43 @@ func TestEvalsThatWereMadeToPassProveNothing(t *testing.T) {
 		w.run(good) // of Mine
 		dbtest.Refused(t, w.put(dbtest.Theirs, to(judgingtest.Candidate)), 412, "CRITERION_ID")
 		w.allows(to(judgingtest.Candidate)) // one of five that were started
+	})
+}
+
+// The requests that a model cut short are those in which every other model looks better.
+func TestCasesThatWereChosenByTheirAnswersProveNothing(t *testing.T) {
+	eachWorld(t, func(t *testing.T, w world) {
+		w.allows(to(judgingtest.Baseline))
+		n := w.suggested(w.refuses(to(judgingtest.Candidate)))
+		n.SampleFilters.FinishReason = "stop"
+		w.run(n)
+		w.refuses(to(judgingtest.Candidate), "finish_reason")
+		n.SampleFilters.FinishReason = ""
+		w.run(n)
+		w.allows(to(judgingtest.Candidate))
+	})
+}
+
+// An incumbent that is made to fail while the eval runs, as with a provider's key that is set wrong, is not outdone.
+func TestAnIncumbentThatGivesNoAnswersIsNotOutdone(t *testing.T) {
+	eachWorld(t, func(t *testing.T, w world) {
+		w.allows(to(judgingtest.Baseline))
+		n := w.suggested(w.refuses(to(judgingtest.Candidate)))
+		var asked, every atomic.Int64
+		every.Store(2)
+		w.Models.Do(func(item int, r *infer.Request) (string, error) {
+			switch {
+			case r.Model == judgingtest.Baseline && asked.Add(1)%every.Load() == 0:
+				return "", fault.InvalidBody.New("not with this key")
+			case r.Model != judgingtest.Model:
+				return fmt.Sprintf("reply to item %d of %s", item, r.Model), nil
+			}
+			return judgingtest.Assessment(judge.Pass, 0.9), nil
+		})
+		w.run(n)
+		w.refuses(to(judgingtest.Candidate), "sim/base gave no answer to 150 of 300 cases")
+		every.Store(50)
+		w.run(n)
+		w.allows(to(judgingtest.Candidate)) // a few failures do not matter
 	})
 }

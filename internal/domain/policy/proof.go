@@ -116,6 +116,13 @@ func (s *Store) prove(
 	return nil, missing, err
 }
 
+// maxUnanswered is the part of an eval's cases, one in so many, that the incumbent may leave without an answer. They are
+// its fails, and whoever repoints the alias could cause them, as with a provider's key that is set wrong.
+const maxUnanswered = 20
+
+// unanswered counts the cases without an answer of the baseline.
+func unanswered(e *eval.Eval) int64 { return e.Failed.Models[e.BaselineModel] }
+
 // judge checks an eval. short says why it proves nothing, and is empty if it proves all. An eval that cannot be asked,
 // as one by a rubric, proves nothing.
 func (s *Store) judge(
@@ -125,8 +132,14 @@ func (s *Store) judge(
 	if err != nil {
 		return nil, "", err
 	}
-	if string(e.Parameters) != "{}" {
+	switch {
+	case string(e.Parameters) != "{}":
 		return nil, "it sends parameters of its own, which the callers of the alias do not", nil
+	case e.SampleFilters != nil && e.SampleFilters.FinishReason != "":
+		return nil, "its cases were chosen by finish_reason, which is how a model answered them", nil
+	case unanswered(&e) > e.Cases/maxUnanswered:
+		return nil, fmt.Sprintf("%s gave no answer to %d of %d cases, which says nothing about its answers",
+			e.BaselineModel, unanswered(&e), e.Cases), nil
 	}
 	checks, err = s.evals.Judge(ctx, in, evalID, candidate, t)
 	if refusal, ok := errors.AsType[*fault.Fault](err); ok && refusal.Status < http.StatusInternalServerError {

@@ -94,3 +94,14 @@ func (p Pairs) TrueDifferenceAbove(judge Table, alpha float64) (bound float64, p
 	}
 	return bound, true
 }
+
+// Judged returns p as verdicts of a judge with this calibration. unanswered counts the pairs of p in which the second
+// gave no answer, which are its fails without a verdict. Of such fails the judge would have passed some, as it does of
+// all others; that share is taken at its upper bound. Otherwise the second's rate is too low on the judge's scale, and
+// the first looks better than it is. The bounds are those of TrueDifferenceAbove, so that no other error is added.
+func (p Pairs) Judged(judge Table, alpha float64, unanswered Pairs) Pairs {
+	falsePass := 1 - judge.Bounds(1 - alpha*forJudge).Specificity[0]
+	passed := func(n int64) int64 { return int64(math.Ceil(falsePass * float64(n))) }
+	wins, ties := passed(unanswered.First), passed(unanswered.Neither)
+	return Pairs{Both: p.Both + wins, First: p.First - wins, Second: p.Second + ties, Neither: p.Neither - ties}
+}
