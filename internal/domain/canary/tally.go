@@ -54,7 +54,7 @@ func (t *tally) add(s *sample, percent int, falsePass float64) {
 		f.Errors++
 	case missing:
 		f.Missing++
-	case rejected, pending: // a pending sample is not added
+	case rejected, excluded, pending: // excluded ones are counted above, and pending ones are not added
 	}
 	f.N++
 	f.Cost += s.Cost

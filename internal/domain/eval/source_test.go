@@ -171,7 +171,7 @@ func TestTextsThatExpireDuringARunAreNotStored(t *testing.T) {
 				hold.Wait()
 				return answerOf(item, r), nil
 			})
-			e.Runner.Pause(fmt.Errorf("until the texts expire"))
+			e.Runner.Pause(errors.New("until the texts expire"))
 			begun := create(t, e, in)
 			if _, err := db.Exec(t.Context(), e.DB.In(mine), `UPDATE eval_cases SET expires_at = $2 WHERE workspace_id = $1 AND expires_at > 0`, clock.Now()-1); err != nil {
 				t.Fatal(err)
