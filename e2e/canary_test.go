@@ -145,6 +145,9 @@ func TestDrillKillDuringAGate(t *testing.T) {
 		stop := c.keepAsking(t, 1) // the draws of a run of the server are complete when a later one has drawn
 		time.Sleep(time.Second)
 		stop()
+		server.stop(t) // what is logged is in the database then
+		server = p.serve(t, "--config", config)
+		c = server.callerWith(key)
 		var a gatedAlias
 		logged := int64(len(c.logs(t, "")))
 		eventually(t, "all that was logged is judged", func() bool { a = c.support(t); return a.judged() >= logged })
