@@ -142,9 +142,9 @@ func TestDrillKillDuringAGate(t *testing.T) {
 			server = p.serve(t, "--config", config)
 			c = server.callerWith(key)
 		}
-		stop := c.keepAsking(t, 1) // the draws of a run of the server are complete when a later one has drawn
-		time.Sleep(time.Second)
-		stop()
+		for range 5 { // the draws of a run of the server are complete when a later one has drawn
+			c.ask(t, chat("support", fmt.Sprintf("question %d", questions.Add(1))))
+		}
 		server.stop(t) // what is logged is in the database then
 		server = p.serve(t, "--config", config)
 		c = server.callerWith(key)

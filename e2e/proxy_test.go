@@ -32,7 +32,7 @@ func startNginx(t *testing.T, server, forHTTP, forLocation string) string {
 	t.Helper()
 	program, err := exec.LookPath("nginx")
 	if err != nil {
-		t.Skip("nginx is not installed; scripts/setup test installs it")
+		t.Fatal("nginx is missing: scripts/setup test installs it")
 	}
 	folder, address, log := t.TempDir(), freeAddress(t), newTail()
 	file := filepath.Join(folder, "nginx.conf")
