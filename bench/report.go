@@ -178,7 +178,10 @@ func writeTable(out *strings.Builder, all []sample, scenario, says string) {
 }
 
 // rows is the order of targets in tables.
-var rows = []string{nameDirect, nameNginx, nameBare, nameBefore, nameOurs, nameStandard, nameLogging, nameLimits, nameSplit, nameGated, nameLiteLLM, namePortkey, grown[0].name, grown[1].name, grown[2].name, grown[3].name}
+var rows = []string{
+	nameDirect, nameNginx, nameBare, nameBefore, nameOurs, nameStandard, nameLogging, nameLimits,
+	nameSplit, nameGated, nameLiteLLM, namePortkey, grown[0].name, grown[1].name, grown[2].name, grown[3].name,
+}
 
 // report is everything that was measured, as Markdown, and whether all marks were met.
 func (b *bench) report(ctx context.Context) (text string, met bool) {

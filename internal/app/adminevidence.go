@@ -57,7 +57,8 @@ func evidencePath(workspace string) string {
 
 func (a *admin) showEvidence(asJSON bool, p *policy.EvidencePolicy) error {
 	return a.show(asJSON, p, func(w io.Writer) {
-		_, _ = fmt.Fprintf(w, "required\t%v\nmax_age_days\t%d\nmin_trust\t%s\nmax_regression\t%v\nconfidence\t%v\nmax_unproven_canary_percent\t%d\n",
+		_, _ = fmt.Fprintf(w, "required\t%v\nmax_age_days\t%d\nmin_trust\t%s\n"+
+			"max_regression\t%v\nconfidence\t%v\nmax_unproven_canary_percent\t%d\n",
 			p.Required, p.MaxAgeDays, p.MinTrust, p.MaxRegression, p.Confidence, p.MaxUnprovenCanaryPercent)
 	})
 }
