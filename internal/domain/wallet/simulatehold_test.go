@@ -101,6 +101,11 @@ func (s *simulation) resolve() {
 	if err := s.poster.Holds.Resolve(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
+	for _, h := range s.holds {
+		if _, known := s.funds.SpentOf(h.ws, h.id); h.doubt && known != h.exists {
+			s.t.Errorf("%+v is set aside in memory: %v", h, known)
+		}
+	}
 	s.settleDoubts()
 }
 
