@@ -182,11 +182,12 @@ func (a *available) take(hold string, amount money.Nano) money.Nano {
 // namedBy returns the named holds of charges, each once.
 func namedBy(batch []*journal.Charge) (ids []string) {
 	for _, c := range batch {
-		if c.Hold != "" && !slices.Contains(ids, c.Hold) {
+		if c.Hold != "" {
 			ids = append(ids, c.Hold)
 		}
 	}
-	return ids
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // chargeHolds adds what named holds paid to what they have spent.
