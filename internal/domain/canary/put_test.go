@@ -61,7 +61,7 @@ func TestAChangeOfModelsOrJudgeBeginsAnEpochAndOneOfThePercentAStratum(t *testin
 		if same.GateEpoch != first.GateEpoch || same.GateStratum != 2 || same.Gate.Arms[0].N != 5 {
 			t.Errorf("another percent: %s", text(t, same))
 		}
-		if a, _ := f.live.Find(mine, name); *a.Gate != (live.Gate{Epoch: first.GateEpoch, Stratum: 2, SamplePercent: 100}) {
+		if a, _ := f.live.Find(mine, name); *a.Gate != (live.Gate{Epoch: first.GateEpoch, Stratum: 2, Key: first.GateKey, SamplePercent: 100}) {
 			t.Errorf("in force: %+v", a.Gate)
 		}
 		// The judge changes without a Put: its rubric, then its certificate.

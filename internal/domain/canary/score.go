@@ -74,7 +74,7 @@ func (s *Store) untaken(ctx context.Context, ws tenant.ID, e *epoch, room int) (
 			all = append(all, sample{
 				Position: e.Taken, RequestID: d.RequestID, Stratum: max(1, d.Stratum), Canary: d.Arm == live.CanaryArm,
 				Result: known[d.Outcome], Latency: d.Latency.Microseconds(), Cost: d.Cost, DrawnAt: d.At,
-				ExpiresAt: d.ExpiresAt,
+				ExpiresAt: d.ExpiresAt, question: d.Question,
 			})
 		}
 	}

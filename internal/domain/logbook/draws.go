@@ -28,12 +28,14 @@ type CanaryDraw struct {
 	Outcome   outcome.Sample
 	Latency   time.Duration
 	Cost      money.Nano
+	Question  capture.Question
 }
 
 func canaryDraw(d *capture.Draw) CanaryDraw {
 	return CanaryDraw{
 		Seq: d.Seq, Stratum: d.Stratum, At: d.At, ExpiresAt: d.Expires, RequestID: d.Request, Arm: d.Arm, Model: d.Model,
 		Outcome: d.Outcome, Latency: time.Duration(d.Latency) * time.Microsecond, Cost: d.Cost,
+		Question: d.Question,
 	}
 }
 

@@ -25,6 +25,7 @@ func drawAt(at clock.Time, source string, seq int64) *capture.Draw {
 		Workspace: home, Alias: "fast", Epoch: "ep_1", Stratum: 3,
 		Place:   capture.Place{Source: source, Seq: seq, At: at, Expires: at.Add(7 * 24 * time.Hour)},
 		Request: fmt.Sprintf("req_%s_%d", source, seq), Arm: live.CanaryArm, Model: "p/m", Outcome: outcome.Answered, Latency: 1500, Cost: 42,
+		Question: capture.Question{15: byte(seq)},
 	}
 }
 
@@ -92,7 +93,7 @@ func TestDrawsAreReadInTheOrderOfTheirNumbers(t *testing.T) {
 			t.Errorf("%v", seen)
 		}
 		got, draw := drawsOf(t, d, "src_b", 6, 1)[0], drawAt(now+7, "src_b", 7)
-		if want := (CanaryDraw{7, 3, draw.At, draw.Expires, draw.Request, live.CanaryArm, "p/m", outcome.Answered, 1500 * time.Microsecond, 42}); got != want {
+		if want := (CanaryDraw{7, 3, draw.At, draw.Expires, draw.Request, live.CanaryArm, "p/m", outcome.Answered, 1500 * time.Microsecond, 42, draw.Question}); got != want {
 			t.Errorf("%+v; want %+v", got, want)
 		}
 	})
