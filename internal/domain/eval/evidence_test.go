@@ -164,14 +164,15 @@ func TestProofsCountEveryEvalThatWasStarted(t *testing.T) {
 		if _, err := e.Runner.Cancel(t.Context(), mine, ann, begun.ID); err != nil {
 			t.Fatal(err)
 		}
-		n, done, err := e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Baseline, judgingtest.Candidate, 0)
-		if err != nil || n != 4 || !slices.Equal(done, []string{second.ID, first.ID}) {
+		now := clock.Now()
+		n, done, err := e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Baseline, judgingtest.Candidate, now, time.Hour)
+		if err != nil || n != 4 || !slices.Equal(done, []eval.Proof{{second.ID, 3}, {first.ID, 2}}) {
 			t.Error(n, done, err)
 		}
-		if n, done, err = e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Candidate, judgingtest.Baseline, 0); err != nil || n != 0 || done != nil {
+		if n, done, err = e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Candidate, judgingtest.Baseline, now, time.Hour); err != nil || n != 0 || done != nil {
 			t.Error(n, done, err)
 		}
-		if n, _, err = e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Baseline, judgingtest.Candidate, clock.Now().Add(time.Hour)); err != nil || n != 0 {
+		if n, _, err = e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Baseline, judgingtest.Candidate, now.Add(2*time.Hour), time.Hour); err != nil || n != 0 {
 			t.Error(n, err)
 		}
 	})
