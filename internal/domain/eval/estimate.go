@@ -37,8 +37,12 @@ func (s *Store) Estimate(ctx context.Context, ws tenant.ID, n NewEval) (e Estima
 	if err != nil {
 		return e, err
 	}
+	with, err := s.seed(ctx, ws, &n)
+	if err != nil {
+		return e, err
+	}
 	err = s.withSource(ctx, ws, &n, func(from source) error {
-		drawn, err := draw(ctx, &n, from)
+		drawn, err := draw(ctx, &n, from, with)
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,8 @@ package eval
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"fmt"
 	"strings"
 	"time"
@@ -214,14 +216,40 @@ func (s *Store) withSource(ctx context.Context, ws tenant.ID, n *NewEval, fn fun
 	})
 }
 
+// seed returns what the cases of an eval are drawn with. Each workspace has a secret, from its first eval on.
+func (s *Store) seed(ctx context.Context, ws tenant.ID, n *NewEval) (seed, error) {
+	const read = `SELECT secret FROM eval_secrets WHERE workspace_id = $1`
+	secret, err := db.Maybe[[]byte](ctx, s.DB.In(ws), read)
+	if err == nil && secret == nil {
+		_, err = s.DB.Tx(ctx, func(tx *db.Tx) error {
+			fresh := make([]byte, sha256.Size)
+			_, _ = rand.Read(fresh) // never fails
+			if _, err := db.Exec(ctx, tx.In(ws), `
+				INSERT INTO eval_secrets (workspace_id, secret) VALUES ($1, $2) ON CONFLICT DO NOTHING`, fresh); err != nil {
+				return err
+			}
+			secret, err = db.Maybe[[]byte](ctx, tx.In(ws), read)
+			return err
+		})
+	}
+	if err != nil {
+		return seed{}, fmt.Errorf("read the secret of samples: %w", err)
+	}
+	return newSeed(*secret, *n.Seed), nil
+}
+
 // Create makes an eval with its cases, and queues the job that runs it.
 func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, n NewEval) (made Eval, err error) {
 	c, err := s.prepare(ctx, ws, &n)
 	if err != nil {
 		return Eval{}, err
 	}
+	with, err := s.seed(ctx, ws, &n)
+	if err != nil {
+		return Eval{}, err
+	}
 	err = s.withSource(ctx, ws, &n, func(from source) error {
-		drawn, err := draw(ctx, &n, from)
+		drawn, err := draw(ctx, &n, from, with)
 		if err != nil {
 			return err
 		}

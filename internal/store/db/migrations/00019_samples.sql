@@ -14,5 +14,12 @@ CREATE TABLE canary_questions (
 );
 CREATE INDEX canary_questions_position ON canary_questions (workspace_id, epoch_id, position);
 
+-- What a workspace's samples of evals are drawn with, beside their seeds: a seed that was searched for elsewhere draws
+-- another sample here.
+CREATE TABLE eval_secrets (
+    workspace_id TEXT  NOT NULL PRIMARY KEY,
+    secret       BYTEA NOT NULL
+);
+
 -- +goose Down
 SELECT 1;
