@@ -24,7 +24,7 @@ import (
 
 // Logs reads the requests that were drawn, and logged exchanges.
 type Logs interface {
-	DrawSources(ctx context.Context, ws tenant.ID, alias, epoch string) ([]logbook.Source, error)
+	DrawSources(ctx context.Context, ws tenant.ID, alias, epoch, from string) ([]string, error)
 	Draws(
 		ctx context.Context, ws tenant.ID, alias, epoch, source string, afterSeq int64, most int,
 	) ([]logbook.CanaryDraw, error)
