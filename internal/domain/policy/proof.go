@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -210,8 +211,14 @@ type newEval struct {
 	SampleCount     int64    `json:"sample_count"`
 }
 
-// sampleCount is how many logged requests the suggested eval is about. See docs/statistics.md for what it can show.
-const sampleCount = 1000
+// The suggested eval is about as many logged requests as it takes to prove, with this power, a model that is as good as
+// the incumbent, and at most maxSample. The power is high because another eval would have to show more. Where the number
+// is not known, it is sampleCount.
+const (
+	power       = 0.95
+	sampleCount = 1000
+	maxSample   = 10_000
+)
 
 // noJudge stands for a judge in a suggested eval, where none is trusted enough.
 const noJudge = "CRITERION_ID"
@@ -229,12 +236,17 @@ func (p *EvidencePolicy) requests(
 	if err != nil {
 		return nil, err
 	}
+	alpha := p.alpha(min(started+1, maxStarted))
 	if judge != "" {
-		body.CriterionID = judge
+		needed, err := eval.CasesNeeded(ctx, in, judge, p.MaxRegression, alpha, power)
+		if err != nil {
+			return nil, err
+		}
+		body.CriterionID, body.SampleCount = judge, min(cmp.Or(needed, sampleCount), maxSample)
 	}
 	gate := url.Values{
 		"candidate": {model}, "max_regression": {number(p.MaxRegression)}, "require_trust": {string(p.MinTrust)},
-		"confidence": {number(1 - p.alpha(min(started+1, maxStarted)))},
+		"confidence": {number(1 - alpha)},
 	}
 	return []Request{
 		{Method: http.MethodPost, Path: "/v1/evals", Body: body},
