@@ -127,8 +127,8 @@ func saveQuestions(ctx context.Context, tx *db.Tx, ws tenant.ID, e *epoch, all [
 	return positions, nil
 }
 
-// saveTaken stores samples and how far the draws were taken, together: each draw is taken once. Whether a sample repeats
-// a question depends on the order of drawing alone.
+// saveTaken stores samples and how far the draws were taken, together: each draw is taken once. Whether a sample
+// repeats a question depends on the order of drawing alone.
 func saveTaken(ctx context.Context, tx *db.Tx, ws tenant.ID, e *epoch, all []sample) error {
 	first, err := saveQuestions(ctx, tx, ws, e, all)
 	if err != nil {

@@ -80,9 +80,9 @@ func (p *Plan) needed(ctx context.Context, in db.Scoped, n *NewEval) (*int64, er
 // assumedRate is the pass rate that a plan assumes of both models.
 const assumedRate = 0.9
 
-// CasesNeeded returns about how many cases an eval by a criterion needs to prove, with this power, that a candidate which
-// is as good as the baseline is worse by less than maxRegression. It is 0 if the judge's certificate does not allow to
-// prove that.
+// CasesNeeded returns about how many cases an eval by a criterion needs to prove, with this power, that a candidate
+// which is as good as the baseline is worse by less than maxRegression. It is 0 if the judge's certificate does not
+// allow to prove that.
 func CasesNeeded(
 	ctx context.Context, in db.Scoped, criterionID string, maxRegression, alpha, power float64,
 ) (int64, error) {

@@ -245,24 +245,29 @@ func (s *Store) Proofs(
 	ctx context.Context, in db.Scoped, baseline, candidate string, now clock.Time, within time.Duration,
 ) (started int64, done []Proof, err error) {
 	type row struct {
-		Proof
-		Source string
-		Status job.Status
+		ID, Source string
+		Status     job.Status
+		CreatedAt  clock.Time
 	}
 	rows, err := db.Query[row](ctx, in, `
-		SELECT e.id, e.source, j.status, (SELECT COUNT(*) FROM eval_pairs o WHERE o.workspace_id = $1 AND o.baseline = $2
-			AND o.candidate = $3 AND o.created_at <= p.created_at AND o.created_at >= p.created_at - $5) AS nth
-		FROM eval_pairs p
+		SELECT e.id, e.source, j.status, p.created_at FROM eval_pairs p
 		JOIN evals e ON e.workspace_id = $1 AND e.id = p.eval_id JOIN jobs j ON j.workspace_id = $1 AND j.id = p.eval_id
 		WHERE p.workspace_id = $1 AND p.baseline = $2 AND p.candidate = $3 AND p.created_at >= $4
-			ORDER BY p.created_at DESC, p.eval_id DESC`, baseline, candidate, now.Add(-within), within.Microseconds())
+			ORDER BY p.created_at DESC, p.eval_id DESC`, baseline, candidate, now.Add(-2*within))
 	if err != nil {
 		return 0, nil, fmt.Errorf("find the evals of %s: %w", candidate, err)
 	}
-	for _, r := range rows {
-		if r.Status == job.Done && r.Source != inline {
-			done = append(done, r.Proof)
+	before := 0 // the first row that is too old to count with r
+	for i, r := range rows {
+		for before < len(rows) && rows[before].CreatedAt >= r.CreatedAt.Add(-within) {
+			before++
+		}
+		if r.CreatedAt < now.Add(-within) {
+			break
+		}
+		if started++; r.Status == job.Done && r.Source != inline {
+			done = append(done, Proof{ID: r.ID, Nth: int64(before - i)})
 		}
 	}
-	return int64(len(rows)), done, nil
+	return started, done, nil
 }

@@ -205,6 +205,15 @@ func TestProofsCountEveryEvalThatWasStarted(t *testing.T) {
 		if n, _, err = e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Baseline, judgingtest.Candidate, now.Add(2*time.Hour), time.Hour); err != nil || n != 0 {
 			t.Error(n, err)
 		}
+		// The first eval is so old that it does not count any more. It did when the third was started.
+		if _, err := db.Exec(t.Context(), e.DB.In(mine), `
+			UPDATE eval_pairs SET created_at = created_at - $2 WHERE workspace_id = $1 AND eval_id = $3`, (50 * time.Minute).Microseconds(), first.ID); err != nil {
+			t.Fatal(err)
+		}
+		n, done, err = e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Baseline, judgingtest.Candidate, now.Add(30*time.Minute), time.Hour)
+		if err != nil || n != 3 || !slices.Equal(done, []eval.Proof{{second.ID, 3}}) {
+			t.Error(n, done, err)
+		}
 	})
 }
 

@@ -39,7 +39,8 @@ func (k *recent) find(r *record, c *calibration.Certificate) (Figures, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	last, ok := k.all[r.ID]
-	ok = ok && last.status == r.Status && last.certificate == certificateID(c) && r.Progress.Done-last.done < r.Progress.Done/100
+	done := r.Progress.Done
+	ok = ok && last.status == r.Status && last.certificate == certificateID(c) && done-last.done < done/100
 	return last.figures, ok
 }
 

@@ -56,8 +56,8 @@ func pageOf(seq int64) int64 { return seq - seq%pageSize }
 // ofSplit selects the blocks of an alias's epoch.
 const ofSplit = `FROM canary_draws WHERE workspace_id = $1 AND alias = $2 AND epoch = $3`
 
-// DrawSources lists the sources of an alias's epoch from one on, in the order of their start. A source numbers draws: it
-// is a process from its start to its end, or until its spool lost a record. All but the last have ended, and everything
+// DrawSources lists the sources of an alias's epoch from one on, in the order of their start. A source numbers draws:
+// it is a process from its start to its end, or until its spool lost a record. All but the last have ended, and all
 // that they left is in the table. A number that is missing in one of those is lost; one that is missing in the last
 // source belongs to a request that may still run, unless a draw after it is old. Read the sources first, and then their
 // draws.

@@ -63,9 +63,9 @@ const (
 // forFirst is the part of 1 - Confidence that the first eval of a pair may err. The others share the rest.
 const forFirst = 0.8
 
-// alpha returns the probability with which the n-th eval of a pair may err. It is at most (1 - Confidence)/n. The sum over
-// all n is 1 - Confidence, so that evals which are started one after the other, each after a look at the last, keep the
-// confidence together.
+// alpha returns the probability with which the n-th eval of a pair may err. It is at most (1 - Confidence)/n. The sum
+// over all n is 1 - Confidence, so that evals which are started one after the other, each after a look at the last,
+// keep the confidence together.
 func (p *EvidencePolicy) alpha(n int64) float64 {
 	if n <= 1 {
 		return (1 - p.Confidence) * forFirst
@@ -212,8 +212,8 @@ type newEval struct {
 }
 
 // The suggested eval is about as many logged requests as it takes to prove, with this power, a model that is as good as
-// the incumbent, and at most maxSample. The power is high because another eval would have to show more. Where the number
-// is not known, it is sampleCount.
+// the incumbent, and at most maxSample. The power is high because another eval would have to show more. Where the
+// number is not known, it is sampleCount.
 const (
 	power       = 0.95
 	sampleCount = 1000
