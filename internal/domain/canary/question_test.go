@@ -19,7 +19,7 @@ import (
 func TestAQuestionCountsOnceHoweverOftenItIsAsked(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		c := f.judged(t)
-		f.put(t, gated(c.ID))
+		f.put(t, gated(c.ID, func(a *alias.Alias) { a.GateMinSamples = 1000 }))
 		paid := f.Models.Paid()
 		const questions, rounds = 30, 10
 		for i := range questions * rounds {
