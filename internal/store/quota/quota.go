@@ -33,6 +33,8 @@ var (
 	Labels       = Kind{"labels", 200_000, `labels WHERE workspace_id = $1`}
 	Members      = Kind{"members", 1_000, `members WHERE workspace_id = $1`}
 	ProviderKeys = Kind{"provider_keys", 100, `provider_keys WHERE workspace_id = $1`}
+	// A session that was purged has no texts any more, and does not count.
+	RewardSessions = Kind{"reward_sessions", 10_000, `reward_sessions WHERE workspace_id = $1 AND purged_at = 0`}
 )
 
 // datasetRows are the datasets that are there, and those that are being built, with their holdouts.
@@ -47,7 +49,7 @@ const datasetRows = `(
 ) AS stored`
 
 // Kinds lists every kind.
-var Kinds = []Kind{Aliases, Criteria, Datasets, Endpoints, EvalCases, Evals, Keys, Labels, Members, ProviderKeys}
+var Kinds = []Kind{Aliases, Criteria, Datasets, Endpoints, EvalCases, Evals, Keys, Labels, Members, ProviderKeys, RewardSessions}
 
 // A State is a quota, and how much of it is used.
 type State struct {
