@@ -123,8 +123,8 @@ func fill(t *testing.T, d *db.DB) {
 		{"canary_points", "workspace_id, epoch_id, position, at, promote, roll_back, difference, lowest, highest, base_n, base_passes, canary_n, canary_passes", [][]any{
 			{"ws_1", "epoch_1", 1, 2, 0.1, -0.2, nil, -1.0, 1.0, 3, 4, 5, math.MaxInt64}, {"ws_1", "epoch_1", 2, 2, 0.1, -0.2, 0.5, -1.0, 1.0, 3, 4, 5, 6},
 		}},
-		{"reward_sessions", "workspace_id, id, label, status, reason, agentic, mode, judges, budget, task_count, scored, anchor_criterion_id, anchor, sample_size, every, process, evidence, checks, checked_at_item, held_at, held_reason, pinned_step, created_by, created_at, expires_at, ended_at, purged_at, purging", [][]any{
-			{"ws_1", "rs_1", odd, "STOPPED", odd, true, "single", "[]", math.MaxInt64, 1, 2, "crit_1", "{}", 64, 256, 1, odd, 3, 4, 5, odd, odd, "", 6, 7, math.MaxInt64, 8, true},
+		{"reward_sessions", "workspace_id, id, label, status, reason, agentic, mode, judges, budget, task_count, task_bytes, scored, anchor_criterion_id, anchor, sample_size, every, process, evidence, checks, checked_at_item, held_at, held_reason, pinned_step, created_by, created_at, expires_at, ended_at, purged_at, purging", [][]any{
+			{"ws_1", "rs_1", odd, "STOPPED", odd, true, "single", "[]", math.MaxInt64, 1, math.MaxInt64, 2, "crit_1", "{}", 64, 256, 1, odd, 3, 4, 5, odd, odd, "", 6, 7, math.MaxInt64, 8, true},
 		}},
 		{"reward_tasks", "workspace_id, session_id, position, task", [][]any{{"ws_1", "rs_1", math.MaxInt64, odd}}},
 		{"reward_texts", "workspace_id, session_id, digest, body", [][]any{{"ws_1", "rs_1", []byte{0, 255}, odd}}},
