@@ -58,9 +58,12 @@ func fill(t *testing.T, d *db.DB) {
 			{"tr_1", 0, "ws_1", "wallet", math.MaxInt64, "topup", odd, 1}, {"tr_1", 1, "ws_1", "world", math.MinInt64, "topup", "", 1},
 		}},
 		{"ledger_balances", "workspace_id, account, amount", [][]any{{"ws_1", "wallet", math.MaxInt64}, {"ws_1", "world", math.MinInt64}}},
-		{"usage_rows", "request_id, workspace_id, transfer_id, key_id, at, route, model, requested, alias, provider, outcome, counted, own_key, input, cached, written, audio_input, output, reasoning, audio_output, searches, price, cost, charged", [][]any{
-			{"req_1", "ws_1", "tr_1", "key_1", 1, "chat", "m", odd, "", "p", "finished", true, false, 1, 2, 3, 4, math.MaxInt64, 5, 6, 7, "{}", 8, 9},
-			{"req_2", "ws_2", "", "", -1, "", "", "", odd, "", "", false, true, 0, 0, 0, 0, 0, 0, 0, 0, "", 0, 0},
+		{"usage_rows", "request_id, workspace_id, transfer_id, key_id, at, route, model, requested, alias, provider, outcome, counted, own_key, input, cached, written, audio_input, output, reasoning, audio_output, searches, price, cost, charged, hold_id, gpu_seconds", [][]any{
+			{"req_1", "ws_1", "tr_1", "key_1", 1, "chat", "m", odd, "", "p", "finished", true, false, 1, 2, 3, 4, math.MaxInt64, 5, 6, 7, "{}", 8, 9, "rs_1", 60},
+			{"req_2", "ws_2", "", "", -1, "", "", "", odd, "", "", false, true, 0, 0, 0, 0, 0, 0, 0, 0, "", 0, 0, "", 0},
+		}},
+		{"named_holds", "workspace_id, id, kind, amount, spent, created_at, ended_at", [][]any{
+			{"ws_1", "rs_1", "reward", math.MaxInt64, 5, 1, 0}, {"ws_2", odd, "", 1, 0, -1, math.MaxInt64},
 		}},
 		{"journal_cursors", "journal_id, segment, position, at", [][]any{{"jrn_1", 1, math.MaxInt64, 3}}},
 		{"workspace_settings", "workspace_id, default_max_tokens, updated_at", [][]any{{"ws_1", 7, 1}}},
