@@ -61,7 +61,7 @@ const (
 	expiryBatch = 100
 )
 
-// expireDue ends the sessions of all workspaces whose time is over. One that cannot be ended now does not keep the others
+// expireDue ends the sessions of all workspaces whose time is over. One that cannot be ended now does not keep others
 // from their end.
 func (s *Store) expireDue(ctx context.Context) error {
 	for {

@@ -65,7 +65,9 @@ type deleted struct {
 }
 
 // PurgeBefore purges the sessions of a workspace that ended before a time, and returns how many.
-func (s *Store) PurgeBefore(ctx context.Context, ws tenant.ID, by tenant.Actor, before clock.Time) (n int64, err error) {
+func (s *Store) PurgeBefore(
+	ctx context.Context, ws tenant.ID, by tenant.Actor, before clock.Time,
+) (n int64, err error) {
 	due, err := db.Query[ref](ctx, s.DB.In(ws), `
 		SELECT workspace_id, id FROM reward_sessions WHERE workspace_id = $1 AND purged_at = 0 AND ended_at > 0
 			AND ended_at < $2 ORDER BY ended_at`, before)
@@ -141,14 +143,14 @@ func (s *Store) sweep(ctx context.Context) error {
 		failed = errors.Join(failed, s.deleteTexts(ctx, r.WorkspaceID, r.ID))
 	}
 	days := s.retention.days.Load()
-	if days == 0 || failed != nil {
+	if days == 0 {
 		return failed
 	}
 	due, err := db.Query[ref](ctx, across, `
 		SELECT workspace_id, id FROM reward_sessions WHERE purged_at = 0 AND ended_at > 0 AND ended_at <= $1
 		ORDER BY ended_at LIMIT $2`, s.now().Add(-time.Duration(days)*24*time.Hour), sweepBatch)
 	if err != nil {
-		return fmt.Errorf("find reward sessions to purge: %w", err)
+		return errors.Join(failed, fmt.Errorf("find reward sessions to purge: %w", err))
 	}
 	for _, r := range due {
 		failed = errors.Join(failed, s.Purge(ctx, r.WorkspaceID, tenant.Operator, r.ID))

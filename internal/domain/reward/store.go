@@ -68,9 +68,9 @@ type session struct {
 	EndedAt, PurgedAt      clock.Time
 }
 
-const columns = `id, label, status, reason, agentic, mode, judges, budget, task_count, task_bytes, scored, anchor_criterion_id, anchor,
-	sample_size, every, process, evidence, checks, checked_at_item, held_at, held_reason, pinned_step, created_at,
-	expires_at, ended_at, purged_at FROM reward_sessions WHERE workspace_id = $1`
+const columns = `id, label, status, reason, agentic, mode, judges, budget, task_count, task_bytes, scored,
+	anchor_criterion_id, anchor, sample_size, every, process, evidence, checks, checked_at_item, held_at, held_reason,
+	pinned_step, created_at, expires_at, ended_at, purged_at FROM reward_sessions WHERE workspace_id = $1`
 
 // judges are the judges of a session as the table has them, as JSON.
 type judges []Judge
@@ -113,12 +113,13 @@ func (r *session) insert(ctx context.Context, in db.Scoped, by tenant.UserID) er
 	}
 	if _, err := db.Exec(ctx, in, `
 		INSERT INTO reward_sessions (workspace_id, id, label, status, reason, agentic, mode, judges, budget, task_count,
-			task_bytes, scored, anchor_criterion_id, anchor, sample_size, every, process, evidence, checks, checked_at_item,
-			held_at, held_reason, pinned_step, created_by, created_at, expires_at, ended_at, purged_at, purging)
-		VALUES ($1, $2, $3, $4, '', $5, $6, $7, $8, $9, $18, 0, $10, $11, $12, $13, $14, '', 0, 0, 0, '', '', $15, $16,
-			$17, 0, 0, FALSE)`,
-		r.ID, r.Label, r.Status, r.Agentic, r.Mode, text, r.Budget, r.TaskCount, r.AnchorCriterionID, r.Anchor,
-		r.SampleSize, r.Every, r.Process, by, r.CreatedAt, r.ExpiresAt, r.TaskBytes); err != nil {
+			task_bytes, scored, anchor_criterion_id, anchor, sample_size, every, process, evidence, checks,
+			checked_at_item, held_at, held_reason, pinned_step, created_by, created_at, expires_at, ended_at, purged_at,
+			purging)
+		VALUES ($1, $2, $3, $4, '', $5, $6, $7, $8, $9, $10, 0, $11, $12, $13, $14, $15, '', 0, 0, 0, '', '', $16, $17,
+			$18, 0, 0, FALSE)`,
+		r.ID, r.Label, r.Status, r.Agentic, r.Mode, text, r.Budget, r.TaskCount, r.TaskBytes, r.AnchorCriterionID,
+		r.Anchor, r.SampleSize, r.Every, r.Process, by, r.CreatedAt, r.ExpiresAt); err != nil {
 		return fmt.Errorf("insert a reward session: %w", err)
 	}
 	return nil

@@ -64,7 +64,7 @@ func (v *viewer) certificate(ctx context.Context, pinned calibration.Certificate
 	return pinned, nil
 }
 
-// anchor returns what the anchor has found. A session without an anchor can be held too, for a certificate that is void.
+// anchor returns what the anchor has found. A session without one can be held too, for a certificate that is void.
 func (v *viewer) anchor(ctx context.Context, r *session) (AnchorState, error) {
 	a := AnchorState{
 		CriterionID: judging.Optional(r.AnchorCriterionID), Held: r.HeldAt > 0, HeldAt: optional(r.HeldAt),
