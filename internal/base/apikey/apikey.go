@@ -1,4 +1,4 @@
-// Package apikey generates and parses workspace API keys.
+// Package apikey generates and parses workspace API keys, and the tokens of reward sessions, which have the same form.
 //
 // A key is sk_sovereign_, 40 characters that carry 200 random bits, and 7 characters of checksum. The checksum lets
 // a mistyped key be refused without a lookup; it is not a security measure. Only the SHA-256 digest of the whole key is
@@ -16,8 +16,11 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// Prefix is the prefix of every key.
-const Prefix = "sk_sovereign_"
+// Prefix is the prefix of every key, and RewardPrefix that of every token of a reward session. They have one length.
+const (
+	Prefix       = "sk_sovereign_"
+	RewardPrefix = "rt_sovereign_"
+)
 
 const (
 	randomBytes = 25
@@ -33,18 +36,31 @@ var encoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPaddin
 type Digest [sha256.Size]byte
 
 // New makes a key. The hint is its last four random characters, which leaves 180 secret bits.
-func New() (key secret.Text, digest Digest, hint string) {
+func New() (key secret.Text, digest Digest, hint string) { return generate(Prefix) }
+
+// NewReward makes a token of a reward session.
+func NewReward() (token secret.Text, digest Digest) {
+	token, digest, _ = generate(RewardPrefix)
+	return token, digest
+}
+
+func generate(prefix string) (key secret.Text, digest Digest, hint string) {
 	var raw [randomBytes]byte
 	_, _ = rand.Read(raw[:]) // never fails: crypto/rand ends the process instead
 	body := encoding.EncodeToString(raw[:])
-	sum := checksum([]byte(Prefix + body))
-	text := Prefix + body + string(sum[:])
+	sum := checksum([]byte(prefix + body))
+	text := prefix + body + string(sum[:])
 	return secret.New(text), sha256.Sum256([]byte(text)), body[bodyLen-hintLen:]
 }
 
 // Parse returns the digest of key, or false when key does not have the format or its checksum is wrong.
-func Parse(key string) (Digest, bool) {
-	if len(key) != length || !strings.HasPrefix(key, Prefix) {
+func Parse(key string) (Digest, bool) { return parse(Prefix, key) }
+
+// ParseReward is Parse for the token of a reward session.
+func ParseReward(token string) (Digest, bool) { return parse(RewardPrefix, token) }
+
+func parse(prefix, key string) (Digest, bool) {
+	if len(key) != length || !strings.HasPrefix(key, prefix) {
 		return Digest{}, false
 	}
 	var text [length]byte // on the stack: this is done for every request

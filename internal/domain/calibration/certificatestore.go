@@ -110,7 +110,12 @@ func (s *Store) Certificate(ctx context.Context, ws tenant.ID, criterionID strin
 
 // CertificateByID reads a certificate of any age, void or not. Its criterion may have been deleted.
 func (s *Store) CertificateByID(ctx context.Context, ws tenant.ID, name string) (Certificate, error) {
-	r, err := db.Maybe[certificateRecord](ctx, s.db.In(ws), certificateColumns+` AND id = $2`, name)
+	return FindCertificate(ctx, s.db.In(ws), name)
+}
+
+// FindCertificate is CertificateByID, for other packages.
+func FindCertificate(ctx context.Context, in db.Scoped, name string) (Certificate, error) {
+	r, err := db.Maybe[certificateRecord](ctx, in, certificateColumns+` AND id = $2`, name)
 	switch {
 	case err != nil:
 		return Certificate{}, fmt.Errorf("find a certificate: %w", err)

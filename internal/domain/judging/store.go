@@ -127,6 +127,20 @@ func DeleteAnswers(ctx context.Context, d *db.DB, ws tenant.ID, criterionID stri
 	return DeleteRows(ctx, d, ws, "judge_answers", "question", "criterion_id = $2", criterionID)
 }
 
+// DeleteAnswersOf deletes the stored answers of a criterion that were paid for by one origin.
+func DeleteAnswersOf(ctx context.Context, d *db.DB, ws tenant.ID, criterionID, origin string) error {
+	err := DeleteInBatches(func() (int64, error) {
+		return db.Exec(ctx, d.In(ws), `
+			DELETE FROM judge_answers WHERE workspace_id = $1 AND question IN (
+				SELECT question FROM judge_answers WHERE workspace_id = $1 AND criterion_id = $2 AND origin = $3
+				LIMIT $4)`, criterionID, origin, DeleteBatch)
+	})
+	if err != nil {
+		return fmt.Errorf("judge_answers: %w", err)
+	}
+	return nil
+}
+
 // DeleteTasks deletes the tasks of a criterion.
 func DeleteTasks(ctx context.Context, d *db.DB, ws tenant.ID, criterionID string) error {
 	return DeleteRows(ctx, d, ws, "inquiries", "id", "criterion_id = $2", criterionID)

@@ -55,9 +55,15 @@ type Rule struct {
 
 // A Criterion is one of several judges.
 type Criterion struct {
-	CriterionID string  `json:"criterionId"`
-	Weight      float64 `json:"weight,omitempty" minimum:"0" doc:"For the mode weighted; 1 by default"`
+	CriterionID string   `json:"criterionId"`
+	Weight      *float64 `json:"weight,omitempty" exclusiveMinimum:"0" maximum:"1000" doc:"For the mode weighted; 1 by default"`
 }
+
+// SchemaName is the type's name in the OpenAPI document.
+func (Criterion) SchemaName() string { return "RewardCriterion" }
+
+// SchemaName is the type's name in the OpenAPI document.
+func (Rule) SchemaName() string { return "RewardRule" }
 
 // A Judge is a criterion that a session is scored by, at the version and with the certificate that are pinned.
 type Judge struct {
@@ -85,7 +91,11 @@ type Session struct {
 	Anchor       AnchorState               `json:"anchor"`
 	TaskCount    int64                     `json:"task_count" doc:"Tasks stored on the session; 0 when the trainer keeps its own"`
 	Scored       int64                     `json:"scored" doc:"Items with a reward"`
+	PurgedAt     *clock.Time               `json:"purged_at" doc:"When its tasks and scored items were deleted"`
 }
+
+// SchemaName is the type's name in the OpenAPI document.
+func (Session) SchemaName() string { return "RewardSession" }
 
 // An AnchorState is what the anchor has found so far.
 type AnchorState struct {
@@ -112,3 +122,6 @@ type Check struct {
 	Evidence        float64        `json:"evidence" doc:"Against a healthy run, after this check; 25 holds the session"`
 	Process         int64          `json:"process" doc:"The session's e-process: a release begins the next"`
 }
+
+// SchemaName is the type's name in the OpenAPI document.
+func (Check) SchemaName() string { return "AnchorCheck" }

@@ -2,7 +2,8 @@
 
 -- A reward session scores a trainer's completions. judges are the judges that it is scored by, with the certificates that
 -- are pinned, as JSON. ended_at is 0 while it is active, and reason says why it ended where the status does not.
--- The anchor's columns are empty and 0 without an anchor; held_at is 0 while the session is not held.
+-- The anchor's columns are empty and 0 without an anchor; held_at is 0 while the session is not held. purged_at is 0 while
+-- its texts are kept; purging says that some may be left to delete.
 CREATE TABLE reward_sessions (
     workspace_id        TEXT    NOT NULL REFERENCES workspaces (workspace_id),
     id                  TEXT    NOT NULL,
@@ -14,6 +15,7 @@ CREATE TABLE reward_sessions (
     judges              TEXT    NOT NULL,
     budget              BIGINT  NOT NULL,
     task_count          BIGINT  NOT NULL,
+    task_bytes          BIGINT  NOT NULL,
     scored              BIGINT  NOT NULL,
     anchor_criterion_id TEXT    NOT NULL,
     anchor              TEXT    NOT NULL,
@@ -30,10 +32,15 @@ CREATE TABLE reward_sessions (
     created_at          BIGINT  NOT NULL,
     expires_at          BIGINT  NOT NULL,
     ended_at            BIGINT  NOT NULL,
+    purged_at           BIGINT  NOT NULL,
+    purging             BOOLEAN NOT NULL,
     PRIMARY KEY (workspace_id, id)
 );
 CREATE INDEX reward_sessions_created ON reward_sessions (workspace_id, created_at);
 CREATE INDEX reward_sessions_expiry ON reward_sessions (expires_at) WHERE ended_at = 0;
+CREATE INDEX reward_sessions_kept ON reward_sessions (workspace_id, ended_at, task_bytes) WHERE purged_at = 0;
+CREATE INDEX reward_sessions_retention ON reward_sessions (ended_at) WHERE purged_at = 0;
+CREATE INDEX reward_sessions_purging ON reward_sessions (workspace_id, id) WHERE purging;
 
 -- The tasks that a trainer stored with a session, in their order.
 CREATE TABLE reward_tasks (
@@ -99,7 +106,7 @@ CREATE TABLE reward_checks (
     PRIMARY KEY (workspace_id, session_id, number)
 );
 
--- Tokens that may score in one session and do nothing else. Only a hash is stored.
+-- Tokens that may score in one session and do nothing else. Only a hash is stored. A revoked token has no row.
 CREATE TABLE reward_tokens (
     workspace_id TEXT   NOT NULL,
     id           TEXT   NOT NULL,
@@ -108,8 +115,7 @@ CREATE TABLE reward_tokens (
     name         TEXT   NOT NULL,
     created_by   TEXT   NOT NULL,
     created_at   BIGINT NOT NULL,
-    revoked_at   BIGINT NOT NULL,
-    PRIMARY KEY (workspace_id, id)
+    PRIMARY KEY (workspace_id, session_id, id)
 );
 
 -- +goose Down
