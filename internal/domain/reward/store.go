@@ -13,6 +13,7 @@ import (
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/judging"
+	"sovereign/internal/plane/edge"
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
@@ -25,6 +26,7 @@ type Config struct {
 	Holds  Holds
 	Judges *judging.Client
 	Models criterion.Models
+	Bounds *edge.Bounds // of the bodies that are scored
 	Log    *slog.Logger
 }
 
@@ -44,12 +46,14 @@ type Holds interface {
 type Store struct {
 	Config
 	running   running
+	scorer    *scorer
+	batches   batches
 	retention retention
 	now       func() clock.Time // clock.Now, except in tests
 }
 
 // NewStore returns a store.
-func NewStore(c Config) *Store { return &Store{Config: c, now: clock.Now} }
+func NewStore(c Config) *Store { return &Store{Config: c, scorer: newScorer(c.DB), now: clock.Now} }
 
 // object is what a session is called on the wire and in the audit trail.
 const object = "reward_session"
