@@ -288,7 +288,7 @@ func (c *memberList) Run(a *admin) error {
 
 type walletCommand struct {
 	Topup walletTopup `cmd:"" help:"Add money."`
-	Show  walletShow  `cmd:"" help:"Show the balance."`
+	Show  walletShow  `cmd:"" help:"Show the balance, and what is set aside for things such as reward sessions."`
 }
 
 type walletTopup struct {
@@ -303,7 +303,7 @@ func (c *walletTopup) Run(a *admin) error {
 	if err := a.post("/admin/wallet/topups", wallet.TopUp{Workspace: c.Workspace, Amount: c.AmountUSD.Nano, Memo: c.Memo}, &b); err != nil {
 		return err
 	}
-	return a.showBalance(c.JSON, b)
+	return a.show(c.JSON, b, func(w io.Writer) { printBalance(w, &b) })
 }
 
 type walletShow struct {
@@ -312,18 +312,21 @@ type walletShow struct {
 }
 
 func (c *walletShow) Run(a *admin) error {
-	var b funds.Balance
+	var b wallet.Wallet
 	if err := a.get("/admin/wallet?workspace="+url.QueryEscape(c.Workspace), &b); err != nil {
 		return err
 	}
-	return a.showBalance(c.JSON, b)
+	return a.show(c.JSON, b, func(w io.Writer) {
+		printBalance(w, &b.Balance)
+		for _, h := range b.Holds {
+			_, _ = fmt.Fprintf(w, "%s hold\t%s: $%s of $%s left\n", h.Kind, h.ID, h.Left, h.Amount)
+		}
+	})
 }
 
-func (a *admin) showBalance(asJSON bool, b funds.Balance) error {
-	return a.show(asJSON, b, func(w io.Writer) {
-		_, _ = fmt.Fprintf(w, "balance\t$%s\nheld\t$%s\nspent\t$%s\nabandoned\t$%s of $%s unpaid in the last 24 hours\n",
-			b.Balance, b.Held, b.Spent, b.Excused, b.Allowance)
-	})
+func printBalance(w io.Writer, b *funds.Balance) {
+	_, _ = fmt.Fprintf(w, "balance\t$%s\nheld\t$%s\nspent\t$%s\nabandoned\t$%s of $%s unpaid in the last 24 hours\n",
+		b.Balance, b.Held, b.Spent, b.Excused, b.Allowance)
 }
 
 type usageCommand struct {
@@ -335,13 +338,13 @@ type usageCommand struct {
 func (c *usageCommand) Run(a *admin) error {
 	query := c.query()
 	query.Set("workspace", c.Workspace)
-	return list(a, c.JSON, "/admin/usage", query, "WHEN\tREQUEST\tMODEL\tOUTCOME\tINPUT\tCACHED\tWRITTEN\tOUTPUT\tREASONING\tSEARCHES\tKEY\tCOST\tCHARGED", func(u wallet.UsageRow) string {
+	return list(a, c.JSON, "/admin/usage", query, "WHEN\tREQUEST\tMODEL\tOUTCOME\tINPUT\tCACHED\tWRITTEN\tOUTPUT\tREASONING\tSEARCHES\tGPU-S\tKEY\tCOST\tCHARGED", func(u wallet.UsageRow) string {
 		key := "server's"
 		if u.OwnKey {
 			key = "own"
 		}
-		return fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t$%s\t$%s", u.At, u.RequestID, u.Model, u.Outcome,
-			u.Input, u.Cached, u.Written, u.Output, u.Reasoning, u.Searches, key, u.Cost, u.Charged)
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t$%s\t$%s", u.At, u.RequestID, u.Model, u.Outcome,
+			u.Input, u.Cached, u.Written, u.Output, u.Reasoning, u.Searches, u.GPU, key, u.Cost, u.Charged)
 	})
 }
 

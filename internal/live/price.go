@@ -7,7 +7,8 @@ import (
 )
 
 // Usage is the usage of a request as the provider reports it, or as it was estimated. Cached, Written and AudioInput are
-// disjoint parts of Input; Reasoning and AudioOutput are disjoint parts of Output.
+// disjoint parts of Input; Reasoning and AudioOutput are disjoint parts of Output. GPUSeconds are of things that run for
+// a workspace by the second; no request to a model uses them.
 type Usage struct {
 	Input       int64 `json:"input"`
 	Cached      int64 `json:"cached"`  // read from the provider's cache
@@ -17,6 +18,7 @@ type Usage struct {
 	Reasoning   int64 `json:"reasoning"`
 	AudioOutput int64 `json:"audio_output"`
 	Searches    int64 `json:"searches"` // of rerankers that charge per search
+	GPUSeconds  int64 `json:"gpu_seconds,omitzero"`
 }
 
 // Rates are the prices of each kind of token. The usage row of every request stores a copy.
@@ -29,6 +31,7 @@ type Rates struct {
 	Reasoning    money.Rate `json:"reasoning_per_mtok_usd"`
 	AudioOutput  money.Rate `json:"audio_output_per_mtok_usd"`
 	Search       money.Rate `json:"search_per_million_usd" doc:"A million searches of a reranker that is paid for by the search"`
+	GPUSecond    money.Rate `json:"gpu_second_per_million_usd,omitzero" doc:"A million seconds of a GPU"`
 }
 
 // Flat returns the rates of a model with one price for input and one for output.
@@ -67,6 +70,7 @@ func (r Rates) Of(u Usage) money.Nano {
 	t.Add(fresh, r.Input)
 	t.Add(output, r.Output)
 	t.Add(u.Searches, r.Search)
+	t.Add(u.GPUSeconds, r.GPUSecond)
 	return t.Cost()
 }
 
@@ -124,7 +128,7 @@ func (p Price) Share(millionths int64) Price {
 }
 
 func (r Rates) share(millionths int64) Rates {
-	for _, rate := range []*money.Rate{&r.Input, &r.CachedInput, &r.WrittenInput, &r.AudioInput, &r.Output, &r.Reasoning, &r.AudioOutput, &r.Search} {
+	for _, rate := range []*money.Rate{&r.Input, &r.CachedInput, &r.WrittenInput, &r.AudioInput, &r.Output, &r.Reasoning, &r.AudioOutput, &r.Search, &r.GPUSecond} {
 		var t money.Tally
 		t.Add(millionths, *rate) // both are per million: the sum is a rate again
 		*rate = money.Rate(t.Cost())

@@ -69,7 +69,8 @@ const (
 const maxBalanceWaits = 300 // for other questions to release what they hold
 
 // Ask asks a judge model. An error means that no answer can be had now: the wallet is empty, the model is not in the
-// catalog, the run has ended. Every other problem is an answer with a failure.
+// catalog, the run has ended. Every other problem is an answer with a failure. A named hold that cannot cover the
+// question is an *infer.HoldSpent, at once.
 //
 // The same question at the same time is asked once. A stored assessment answers every later question of the workspace.
 // A stored failure answers later questions of the same origin; between calibrations it is shared as well, because a
@@ -100,7 +101,7 @@ func (c *Client) Ask(ctx context.Context, ws tenant.ID, q *Question) (Answer, er
 
 // Retry calls ask until the model has answered. It tries again while the model cannot be reached, and while the wallet
 // cannot cover the question because of what other questions hold. failure says why there is no answer to this question;
-// an error means that no answer can be had now.
+// an error means that no answer can be had now. It does not wait for a named hold: its owner knows what else spends it.
 func (c *Client) Retry(ctx context.Context, ws tenant.ID, model string, ask func() error) (failure string, _ error) {
 	for attempt, waits := 1, 0; ; attempt++ {
 		others, err := c.counted(ws, model, ask)
@@ -109,6 +110,9 @@ func (c *Client) Retry(ctx context.Context, ws tenant.ID, model string, ask func
 		}
 		if errors.As(err, new(*panics.Error)) {
 			return "unreadable: internal error", nil
+		}
+		if errors.As(err, new(*infer.HoldSpent)) {
+			return "", err
 		}
 		f := fault.From(err)
 		switch {
@@ -160,7 +164,7 @@ func (c *Client) askOnce(ctx context.Context, ws tenant.ID, q *Question, digest 
 	var answer Answer
 	body := func(mode judge.Mode) ([]byte, error) { return q.Instructions.Ask(q.Model, q.Subject, mode) }
 	err := c.complete(ctx, ws, &Completion{
-		Origin: q.Origin, Model: q.Model, MaxTokens: MaxAnswerTokens, Body: body,
+		Origin: q.Origin, Hold: q.Hold, Model: q.Model, MaxTokens: MaxAnswerTokens, Body: body,
 		Keep: func(a *infer.Answer) error {
 			answer = Answer{Cost: a.Cost, RequestID: a.RequestID}
 			var failed *judge.Failure
@@ -212,6 +216,7 @@ func (c *Client) AskAll(ctx context.Context, ws tenant.ID, budget *Budget, keys 
 // A Completion is a question to a model that is not about a single subject, such as one for a draft.
 type Completion struct {
 	Origin, Model string
+	Hold          string // the named hold that pays; empty for the wallet
 	MaxTokens     int64
 	Body          func(judge.Mode) ([]byte, error)
 	Keep          func(*infer.Answer) error // stores the answer before it is charged
@@ -258,7 +263,7 @@ func (c *Client) complete(ctx context.Context, ws tenant.ID, q *Completion) erro
 			return bad
 		}
 		_, err = c.models.Complete(ctx, &infer.Request{
-			Workspace: ws, Origin: q.Origin, Model: q.Model, Body: body, MaxTokens: q.MaxTokens, Keep: q.Keep,
+			Workspace: ws, Origin: q.Origin, Hold: q.Hold, Model: q.Model, Body: body, MaxTokens: q.MaxTokens, Keep: q.Keep,
 		})
 		if err == nil {
 			if mode == judge.Plain {

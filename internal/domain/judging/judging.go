@@ -22,6 +22,7 @@ import (
 type Question struct {
 	CriterionID  string
 	Origin       string // the id of the calibration, scan or criterion that asks; charges name it
+	Hold         string // the named hold that pays; empty for the wallet
 	Model        string
 	Instructions *judge.Instructions
 	Subject      *judge.Subject

@@ -13,7 +13,10 @@ func Module(s *Store, p *Poster, sealer *chain.Sealer, find Workspaces) module.M
 		Name:       "wallets",
 		Routes:     o.Routes(),
 		Publishers: p.Sources(),
-		Background: []module.Loop{{Name: "sync the journal", Run: p.SyncLoop}, {Name: "post the journal", Run: p.Run}},
+		Background: []module.Loop{
+			{Name: "sync the journal", Run: p.SyncLoop}, {Name: "post the journal", Run: p.Run},
+			{Name: "resolve holds", Run: p.Holds.Run},
+		},
 		Setup: []module.Step{
 			{ID: "add_credit", Action: "ask the operator to top the wallet up: sovereign admin wallet topup", Done: s.Funded},
 			{ID: "send_request", Action: "send a chat completion: POST /v1/chat/completions with the model sim/chat, or one of GET /v1/models", Done: s.Used},

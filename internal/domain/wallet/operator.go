@@ -25,7 +25,7 @@ type Operator struct {
 // Routes returns the operations of the operator's socket.
 func (o *Operator) Routes() []api.Route {
 	return []api.Route{
-		api.Get("/wallet", api.Operator, o.show, "Show a workspace's balance"),
+		api.Get("/wallet", api.Operator, o.show, "Show a workspace's balance, and its open holds"),
 		api.Post("/wallet/topups", api.Operator, o.topUp, "Add money to a wallet", api.Creates),
 		api.Get("/usage", api.Operator, o.usage, "List what requests used and cost, newest first"),
 		api.Get("/ledger/verification", api.Operator, o.verify, "Prove the ledger's invariants from its rows, and that no row was changed or removed", api.Long),
@@ -36,12 +36,19 @@ type ofWorkspace struct {
 	Workspace string `query:"workspace" required:"true" doc:"The workspace's id or name"`
 }
 
-func (o *Operator) show(ctx context.Context, _ tenant.Caller, in ofWorkspace) (funds.Balance, error) {
+// A Wallet is a workspace's balance with its open holds.
+type Wallet struct {
+	funds.Balance
+	Holds []OpenHold `json:"holds" nullable:"false" doc:"Money that is set aside for things until they end; a part of held_usd"`
+}
+
+func (o *Operator) show(ctx context.Context, _ tenant.Caller, in ofWorkspace) (Wallet, error) {
 	ws, err := o.find(ctx, in.Workspace)
 	if err != nil {
-		return funds.Balance{}, err
+		return Wallet{}, err
 	}
-	return o.store.Show(ws), nil
+	holds, err := o.poster.Holds.List(ctx, ws)
+	return Wallet{Balance: o.store.Show(ws), Holds: append([]OpenHold{}, holds...)}, err
 }
 
 // A TopUp asks for money to be added.

@@ -30,12 +30,14 @@ const Killed = string(outcome.Killed)
 // journal position commits in the same transaction as the charges before it. Every entry is therefore posted exactly
 // once, whichever process or connection dies when.
 type Poster struct {
+	Holds *Holds // the named holds
+
 	db      *db.DB
 	journal *journal.Journal
 	funds   *funds.Funds
 	log     *slog.Logger
 	tx      func(context.Context, func(*db.Tx) error) (db.Version, error)
-	insert  func(context.Context, *db.Tx, map[tenant.ID][]*journal.Charge) (map[tenant.ID]money.Nano, error) // postUsage
+	insert  func(context.Context, *db.Tx, map[tenant.ID][]*journal.Charge) (map[payer]money.Nano, error) // postUsage
 
 	mu        sync.Mutex       // serializes postings, and excludes them while memory is filled from the ledger
 	posted    journal.Position // the cursor as committed in the ledger
@@ -56,15 +58,18 @@ type Poster struct {
 // NewPoster returns a poster that posts j to the ledger in d and keeps f up to date.
 func NewPoster(d *db.DB, j *journal.Journal, f *funds.Funds, log *slog.Logger) *Poster {
 	return &Poster{
-		db: d, journal: j, funds: f, log: log, tx: d.Tx, insert: postUsage,
+		Holds: newHolds(d, f, log),
+		db:    d, journal: j, funds: f, log: log, tx: d.Tx, insert: postUsage,
 		wake: make(chan struct{}, 1), behind: make(chan struct{}, 1),
 	}
 }
 
 // Sources returns what the feed has to know.
-func (p *Poster) Sources() map[string]feed.Source { return map[string]feed.Source{changedWallet: p} }
+func (p *Poster) Sources() map[string]feed.Source {
+	return map[string]feed.Source{changedWallet: p, changedHold: p}
+}
 
-// Fill loads every wallet from the ledger into memory.
+// Fill loads every wallet and every open hold from the ledger into memory.
 func (p *Poster) Fill(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,17 +82,68 @@ func (p *Poster) Fill(ctx context.Context) error {
 		return err
 	}
 	p.funds.Fill(all)
+	return p.fillOthers(ctx, all)
+}
+
+// fillOthers loads the named holds in memory that are not among the open ones of all.
+func (p *Poster) fillOthers(ctx context.Context, all []funds.Account) error {
+	open := map[payer]bool{}
+	for _, account := range all {
+		for _, one := range account.Open {
+			open[payer{account.Workspace, one.ID}] = true
+		}
+	}
+	for ws, ids := range p.funds.Names() {
+		for _, id := range ids {
+			key := payer{ws, id}
+			if open[key] || p.Holds.isOpening(key) {
+				continue
+			}
+			row, err := findHold(ctx, p.db.In(ws), id)
+			if err != nil {
+				return err
+			}
+			if row == nil { // it was opened, and the database has lost that commit
+				p.funds.End(ws, id)
+				continue
+			}
+			p.funds.Put(ws, row.named())
+		}
+	}
 	return nil
 }
 
-// Apply loads what was credited to a wallet into memory.
+// Apply loads what was credited to a wallet, or that a named hold was opened or has ended, into memory.
 func (p *Poster) Apply(ctx context.Context, c db.Change) error {
+	if c.Kind == changedHold {
+		return p.applyHold(ctx, payer{c.Workspace, c.Subject})
+	}
 	amount, err := credited(ctx, p.db.In(c.Workspace))
 	if err != nil {
 		return err
 	}
 	p.funds.Credit(c.Workspace, amount)
 	return nil
+}
+
+// applyHold ends a hold that has ended, and adds an open one that is missing: a process that died may have opened it.
+func (p *Poster) applyHold(ctx context.Context, key payer) error {
+	row, err := findHold(ctx, p.db.In(key.ws), key.hold)
+	if err != nil || row == nil {
+		return err
+	}
+	if _, known := p.funds.SpentOf(key.ws, key.hold); known || row.EndedAt != 0 {
+		if row.EndedAt != 0 {
+			p.funds.End(key.ws, key.hold)
+		}
+		return nil
+	}
+	p.mu.Lock() // nothing is posted between reading and adding
+	defer p.mu.Unlock()
+	if row, err = findHold(ctx, p.db.In(key.ws), key.hold); err == nil && row != nil {
+		p.funds.Put(key.ws, row.named())
+	}
+	return err
 }
 
 // Recovered is what Recover found in the journal.
@@ -217,7 +273,7 @@ func (p *Poster) drain(ctx context.Context, end journal.Position) error {
 type batch struct {
 	next    journal.Position
 	charges map[tenant.ID][]*journal.Charge
-	paid    map[tenant.ID]money.Nano // what the wallets paid; nil until a transaction has reached its COMMIT
+	paid    map[payer]money.Nano // what wallets and holds paid; nil until a transaction has reached its COMMIT
 
 	oneByOne bool // the charges are posted one by one, since some of them cannot be posted
 	aside    []*journal.Charge
@@ -244,9 +300,9 @@ func (p *Poster) commit(ctx context.Context, b *batch) error {
 		if err := advanceCursor(ctx, tx, p.journal.ID, p.posted, b.next); err != nil {
 			return err
 		}
-		insert := func() (map[tenant.ID]money.Nano, error) { return p.insertContained(ctx, tx, b.charges) }
+		insert := func() (map[payer]money.Nano, error) { return p.insertContained(ctx, tx, b.charges) }
 		if b.oneByOne {
-			insert = func() (map[tenant.ID]money.Nano, error) { return p.insertOneByOne(ctx, tx, b) }
+			insert = func() (map[payer]money.Nano, error) { return p.insertOneByOne(ctx, tx, b) }
 		}
 		paid, err := insert()
 		if err != nil {
@@ -290,22 +346,24 @@ func (p *Poster) applyPosted(b *batch) {
 	if p.read.Before(b.next) {
 		p.read = b.next
 	}
+	settled := map[payer]money.Nano{}
 	for ws, charges := range b.charges {
-		var settled money.Nano
 		for _, c := range charges {
-			settled += c.Charged
+			settled[payer{ws, c.Hold}] += c.Charged
 		}
-		if p.recovered {
-			p.funds.Posted(ws, settled, b.paid[ws])
+	}
+	if p.recovered {
+		for who, amount := range settled {
+			p.funds.Posted(who.ws, who.hold, amount, b.paid[who])
 		}
-		for _, c := range b.aside {
-			if c.Workspace == ws {
-				settled -= c.Charged
-			}
-		}
-		if b.paid[ws] != settled {
-			p.log.Error("a wallet could not pay what was settled: the rest is booked as overage", "workspace", ws,
-				"settled_usd", settled.String(), "paid_usd", b.paid[ws].String())
+	}
+	for _, c := range b.aside {
+		settled[payer{c.Workspace, c.Hold}] -= c.Charged
+	}
+	for who, amount := range settled {
+		if b.paid[who] != amount {
+			p.log.Error("a wallet could not pay what was settled: the rest is booked as overage", "workspace", who.ws,
+				"hold", who.hold, "settled_usd", amount.String(), "paid_usd", b.paid[who].String())
 		}
 	}
 }

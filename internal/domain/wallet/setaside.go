@@ -28,7 +28,7 @@ func isPoisonous(err error) bool { return db.IsDataError(err) || errors.As(err, 
 // insertContained inserts charges. A panic is an error.
 func (p *Poster) insertContained(
 	ctx context.Context, tx *db.Tx, charges map[tenant.ID][]*journal.Charge,
-) (paid map[tenant.ID]money.Nano, err error) {
+) (paid map[payer]money.Nano, err error) {
 	err = panics.Call(p.log, "posting charges", func() error {
 		paid, err = p.insert(ctx, tx, charges)
 		return err
@@ -37,15 +37,17 @@ func (p *Poster) insertContained(
 }
 
 // insertOneByOne inserts each charge of a batch under a savepoint, and sets aside those that cannot be posted.
-func (p *Poster) insertOneByOne(ctx context.Context, tx *db.Tx, b *batch) (map[tenant.ID]money.Nano, error) {
-	paid := make(map[tenant.ID]money.Nano, len(b.charges))
+func (p *Poster) insertOneByOne(ctx context.Context, tx *db.Tx, b *batch) (map[payer]money.Nano, error) {
+	paid := make(map[payer]money.Nano, len(b.charges))
 	b.aside = nil
 	for _, ws := range slices.Sorted(maps.Keys(b.charges)) {
 		for _, c := range b.charges[ws] {
 			one := map[tenant.ID][]*journal.Charge{ws: {c}}
 			_, err := p.db.Tx(tx.Bind(ctx), func(tx *db.Tx) error {
 				took, err := p.insertContained(ctx, tx, one)
-				paid[ws] += took[ws]
+				for who, amount := range took {
+					paid[who] += amount
+				}
 				return err
 			})
 			switch {

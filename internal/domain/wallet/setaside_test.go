@@ -18,7 +18,7 @@ import (
 
 // poison makes posting any batch panic in which a charge of a request is. (No values of a charge are known to do so.)
 func (b *process) poison(isPoisonous func(request string) bool) {
-	b.poster.insert = func(ctx context.Context, tx *db.Tx, charges map[tenant.ID][]*journal.Charge) (map[tenant.ID]money.Nano, error) {
+	b.poster.insert = func(ctx context.Context, tx *db.Tx, charges map[tenant.ID][]*journal.Charge) (map[payer]money.Nano, error) {
 		paid, err := postUsage(ctx, tx, charges) // what was written before the panic is rolled back
 		for _, some := range charges {
 			for _, c := range some {

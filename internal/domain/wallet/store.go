@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -161,14 +160,10 @@ func balances(ctx context.Context, s db.Scoped, of []tenant.ID) (map[accountKey]
 	}
 	all := make(map[accountKey]money.Nano, 3*len(of))
 	for some := range slices.Chunk(of, balanceBatch) {
-		args := make([]any, len(some))
-		marks := make([]string, len(some))
-		for i, ws := range some {
-			args[i], marks[i] = ws, fmt.Sprint("$", i+1)
-		}
+		args, marks := parameters(some, 1)
 		rows, err := db.Query[row](ctx, s, `
 			SELECT workspace_id, account, amount FROM ledger_balances
-			WHERE workspace_id IN (`+strings.Join(marks, ", ")+`)`, args...)
+			WHERE workspace_id IN (`+marks+`)`, args...)
 		if err != nil {
 			return nil, fmt.Errorf("read balances: %w", err)
 		}
@@ -194,7 +189,7 @@ func balance(ctx context.Context, s db.Scoped, account string) (money.Nano, erro
 	return *amount, nil
 }
 
-// readAccounts reads what every workspace was credited and has spent.
+// readAccounts reads what every workspace was credited and has spent, and its open holds.
 func readAccounts(ctx context.Context, d *db.DB) ([]funds.Account, error) {
 	all, err := db.Query[funds.Account](ctx, d.Across("money is held for all workspaces"), `
 		SELECT workspace_id AS workspace,
@@ -204,7 +199,11 @@ func readAccounts(ctx context.Context, d *db.DB) ([]funds.Account, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the wallets: %w", err)
 	}
-	return all, nil
+	open, err := readOpenHolds(ctx, d)
+	for i := range all { // a hold is of a wallet with money
+		all[i].Open = open[all[i].Workspace]
+	}
+	return all, err
 }
 
 // readRecent reads what every workspace has paid since a time, and what it was excused from, by the hour.
@@ -300,18 +299,21 @@ type UsageRow struct {
 	Reasoning int64          `json:"reasoning_tokens"`
 	AudioOut  int64          `json:"audio_output_tokens" db:"audio_output"`
 	Searches  int64          `json:"searches"`
+	GPU       int64          `json:"gpu_seconds" db:"gpu_seconds"`
 	OwnKey    bool           `json:"own_key" doc:"It ran with the workspace's own key at the provider"`
 	Price     string         `json:"-"`
 	Prices    jsontext.Value `json:"price" db:"-" doc:"Of the model on that day"`
 	Cost      money.Nano     `json:"cost_usd"`
 	Charged   money.Nano     `json:"charged_usd" doc:"To the wallet; what is missing to the cost is the operator's overage"`
+	Hold      string         `json:"hold_id,omitempty" db:"hold_id" doc:"The named hold of the wallet that paid"`
 }
 
 // Usage lists what a workspace's requests used and cost, newest first.
 func (s *Store) Usage(ctx context.Context, ws tenant.ID, limit, offset int) ([]UsageRow, error) {
 	rows, err := db.Query[UsageRow](ctx, s.db.In(ws), `
 		SELECT request_id, at, key_id, route, model, requested, alias, provider, outcome, counted, input, cached,
-			written, audio_input, output, reasoning, audio_output, searches, own_key, price, cost, charged
+			written, audio_input, output, reasoning, audio_output, searches, own_key, price, cost, charged, hold_id,
+			gpu_seconds
 		FROM usage_rows WHERE workspace_id = $1 ORDER BY at DESC, request_id DESC LIMIT $2 OFFSET $3`, limit, offset)
 	if err != nil {
 		return nil, fmt.Errorf("read the usage: %w", err)

@@ -21,28 +21,36 @@ var usageColumns = []string{
 	"workspace_id", "at", "request_id", "transfer_id", "key_id", "route", "model", "requested", "alias", "provider",
 	"outcome", "counted", "own_key",
 	"input", "cached", "written", "audio_input", "output", "reasoning", "audio_output", "searches", "price", "cost",
-	"charged",
+	"charged", "hold_id", "gpu_seconds",
 }
 
 // usageLayout is how usage rows are hashed.
 var usageLayout = chain.NewLayout("usage_rows", usageColumns)
 
-// postUsage inserts the usage rows of a batch and, for each workspace, the transfer that they sum to. It returns what
-// the wallets paid.
+// postUsage inserts the usage rows of a batch and, for each workspace, the transfer that they sum to, and adds what the
+// named holds paid to what they have spent. It returns what the wallets and the holds paid.
 func postUsage(
 	ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Charge,
-) (map[tenant.ID]money.Nano, error) {
+) (map[payer]money.Nano, error) {
 	workspaces := slices.Sorted(maps.Keys(batch))
 	across := tx.Across("the rows name their workspaces")
 	held, err := balances(ctx, across, workspaces)
 	if err != nil {
 		return nil, err
 	}
-	paid := make(map[tenant.ID]money.Nano, len(batch))
+	reserved, err := readReserved(ctx, across, workspaces)
+	if err != nil {
+		return nil, err
+	}
+	paid := make(map[payer]money.Nano, len(batch))
 	transfers := make([]transfer, 0, len(batch))
 	rows := newUsageBatch(batch)
 	for _, ws := range workspaces {
-		each, charged, cost := capToBalance(batch[ws], held[accountKey{ws, accountWallet}])
+		has := available{wallet: held[accountKey{ws, accountWallet}], reserved: reserved[ws]}
+		if has.holds, err = readHolds(ctx, tx.In(ws), namedBy(batch[ws])); err != nil {
+			return nil, err
+		}
+		each, charged, cost := has.pay(batch[ws])
 		t := transfer{
 			ws: ws, id: id.New("txn"), kind: kindUsage, lines: []line{{accountWallet, -charged}, {accountUsage, cost}},
 		}
@@ -53,8 +61,12 @@ func postUsage(
 			if err := rows.add(&t, c, each[i]); err != nil {
 				return nil, err
 			}
+			paid[payer{ws, c.Hold}] += each[i]
 		}
-		paid[ws], transfers = charged, append(transfers, t)
+		transfers = append(transfers, t)
+	}
+	if err := chargeHolds(ctx, tx, paid); err != nil {
+		return nil, err
 	}
 	if err := db.Insert(ctx, across, "usage_rows", usageColumns, rows.rows); err != nil {
 		return nil, err
@@ -96,6 +108,7 @@ func (s *usageBatch) add(t *transfer, c *journal.Charge, charged money.Nano) err
 	row = append(row, c.Counted, c.Own, u.Input, u.Cached, u.Written, u.AudioInput, u.Output, u.Reasoning, u.AudioOutput,
 		u.Searches)
 	row = append(s.text(row, price), int64(c.Cost), int64(charged))
+	row = append(s.text(row, c.Hold), u.GPUSeconds)
 	s.rows, s.last, s.values = append(s.rows, row), row, s.values[width:]
 	hash, err := usageLayout.Hash(row)
 	t.usage = append(t.usage, hash)
@@ -122,15 +135,69 @@ func (s *usageBatch) price(of live.Rates) (string, error) {
 	return price, nil
 }
 
-// capToBalance returns what each request is charged, reduced to what the wallet can pay. The holds have ensured that
-// already, unless two servers spent from one wallet.
-func capToBalance(batch []*journal.Charge, left money.Nano) (each []money.Nano, charged, cost money.Nano) {
+// available is what the charges of a workspace can be paid from, according to the ledger.
+type available struct {
+	wallet   money.Nano
+	reserved money.Nano          // what the open holds have left of the wallet
+	holds    map[string]*holdRow // that the charges name
+}
+
+// pay returns what each request is charged, reduced to what its hold or the wallet can pay. The holds in memory have
+// ensured that already, unless two servers spent from one wallet.
+func (a *available) pay(batch []*journal.Charge) (each []money.Nano, charged, cost money.Nano) {
 	each = make([]money.Nano, len(batch))
 	for i, c := range batch {
-		each[i] = min(c.Charged, left)
-		left -= each[i]
+		each[i] = a.take(c.Hold, c.Charged)
 		charged += each[i]
 		cost += c.Cost
 	}
 	return each, charged, cost
+}
+
+// take takes an amount from a hold, or from the wallet without what is reserved, as far as it goes. A hold that the
+// ledger does not have pays nothing.
+func (a *available) take(hold string, amount money.Nano) money.Nano {
+	h, free := a.holds[hold], a.wallet-a.reserved
+	switch {
+	case hold == "":
+		amount = min(amount, free)
+	case h == nil:
+		amount = 0
+	case h.EndedAt != 0:
+		amount = min(amount, h.Amount-h.Spent, free)
+	default:
+		amount = min(amount, h.Amount-h.Spent, a.wallet)
+	}
+	amount = max(amount, 0)
+	a.wallet -= amount
+	if h != nil {
+		h.Spent += amount
+		if h.EndedAt == 0 {
+			a.reserved -= amount
+		}
+	}
+	return amount
+}
+
+// namedBy returns the named holds of charges, each once.
+func namedBy(batch []*journal.Charge) (ids []string) {
+	for _, c := range batch {
+		if c.Hold != "" && !slices.Contains(ids, c.Hold) {
+			ids = append(ids, c.Hold)
+		}
+	}
+	return ids
+}
+
+// chargeHolds adds what named holds paid to what they have spent.
+func chargeHolds(ctx context.Context, tx *db.Tx, paid map[payer]money.Nano) error {
+	for who, amount := range paid {
+		if who.hold == "" || amount == 0 {
+			continue
+		}
+		if err := addSpent(ctx, tx.In(who.ws), who.hold, amount); err != nil {
+			return err
+		}
+	}
+	return nil
 }

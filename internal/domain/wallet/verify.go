@@ -12,7 +12,8 @@ import (
 
 // Verify proves the ledger from its rows alone. All entries sum to zero, and so does each transfer. Each balance is
 // the sum of its entries. No wallet is below zero. Every usage row costs what its stored price says, and the rows of
-// a batch sum to its transfer.
+// a batch sum to its transfer. Every named hold has spent what its usage rows were charged, within its amount, and the
+// wallet covers what the open ones have left.
 func (s *Store) Verify(ctx context.Context) (proof Proof, err error) {
 	err = s.db.Snapshot(ctx, proofScope, func(all db.Scoped) error {
 		proof, err = prove(ctx, all)
@@ -110,6 +111,26 @@ var invariants = []struct{ rule, violations string }{
 		"no row is charged more than it costs, or less than nothing",
 		`SELECT request_id FROM usage_rows WHERE charged < 0 OR charged > cost`,
 	},
+	{
+		"every hold that a usage row names is a hold of its workspace",
+		`SELECT u.request_id FROM usage_rows u LEFT JOIN named_holds h ON h.workspace_id = u.workspace_id AND h.id = u.hold_id
+			WHERE u.hold_id <> '' AND h.id IS NULL`,
+	},
+	{
+		"every hold has spent what its usage rows were charged",
+		`SELECT h.workspace_id || '/' || h.id FROM named_holds h LEFT JOIN (
+				SELECT workspace_id, hold_id, SUM(charged) AS charged FROM usage_rows WHERE hold_id <> '' GROUP BY workspace_id, hold_id
+			) AS u ON u.workspace_id = h.workspace_id AND u.hold_id = h.id WHERE h.spent <> COALESCE(u.charged, 0)`,
+	},
+	{
+		"no hold has spent more than its amount, or less than nothing",
+		`SELECT workspace_id || '/' || id FROM named_holds WHERE spent > amount OR spent < 0`,
+	},
+	{
+		"every wallet covers what its open holds have left",
+		`SELECT h.workspace_id FROM named_holds h WHERE h.ended_at = 0 GROUP BY h.workspace_id HAVING SUM(h.amount - h.spent) >
+			(SELECT COALESCE(SUM(b.amount), 0) FROM ledger_balances b WHERE b.workspace_id = h.workspace_id AND b.account = 'wallet')`,
+	},
 }
 
 // mispriced finds the usage rows whose cost is not their tokens at their price.
@@ -118,12 +139,13 @@ func mispriced(ctx context.Context, all db.Scoped) ([]string, error) {
 		RequestID, Price                string
 		Input, Cached, Written, AudioIn int64
 		Output, Reasoning, AudioOut     int64
-		Searches                        int64
+		Searches, GPU                   int64
 		Cost                            money.Nano
 	}
 	var wrong []string
 	for r, err := range db.Rows[row](ctx, all, `
-		SELECT request_id, input, cached, written, audio_input AS audio_in, output, reasoning, audio_output AS audio_out, searches, price, cost
+		SELECT request_id, input, cached, written, audio_input AS audio_in, output, reasoning, audio_output AS audio_out, searches,
+			gpu_seconds AS gpu, price, cost
 		FROM usage_rows`) {
 		if err != nil {
 			return nil, fmt.Errorf("check the prices: %w", err)
@@ -136,6 +158,7 @@ func mispriced(ctx context.Context, all db.Scoped) ([]string, error) {
 		used := live.Usage{
 			Input: r.Input, Cached: r.Cached, Written: r.Written, AudioInput: r.AudioIn,
 			Output: r.Output, Reasoning: r.Reasoning, AudioOutput: r.AudioOut, Searches: r.Searches,
+			GPUSeconds: r.GPU,
 		}
 		if price.Of(used) != r.Cost {
 			wrong = append(wrong, fmt.Sprintf("every row costs its tokens at its price: not so for %s", r.RequestID))

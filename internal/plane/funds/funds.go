@@ -1,6 +1,7 @@
 // Package funds holds the money of every workspace in memory: what was credited, what was spent, and what running
 // requests hold. A hold is taken before a request runs and ends with it, so that no interleaving of requests can
-// overspend a wallet.
+// overspend a wallet. A named hold is a part of a wallet that is set aside for longer; the holds of its requests are
+// taken from it.
 package funds
 
 import (
@@ -14,7 +15,7 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// A Balance is what a workspace owns, how much of it running requests hold, and what it has spent so far.
+// A Balance is what a workspace owns, how much of it running requests and named holds hold, and what it has spent so far.
 type Balance struct {
 	Balance   money.Nano `json:"balance_usd"`
 	Held      money.Nano `json:"held_usd"`
@@ -41,7 +42,8 @@ type account struct {
 	credited money.Nano // as the ledger says
 	spent    money.Nano // as the ledger says
 	unposted money.Nano // settled, but not yet in the ledger
-	held     money.Nano
+	held     money.Nano // by running requests and named holds
+	named    map[string]*named
 	recent   recent
 }
 
@@ -87,6 +89,7 @@ func (f *Funds) Free(ws tenant.ID) money.Nano {
 type Hold struct {
 	funds   *Funds
 	account *account
+	named   *named // the named hold that it is a part of; nil for the wallet
 	amount  money.Nano
 	ended   bool
 }
@@ -108,13 +111,21 @@ func (f *Funds) Hold(ws tenant.ID, amount money.Nano) (hold Hold, free money.Nan
 // Amount returns the amount set aside.
 func (h *Hold) Amount() money.Nano { return h.amount }
 
-// Cover returns how much of a cost the wallet can pay. It extends the hold by free money as far as the cost needs it.
+// Cover returns how much of a cost the wallet can pay. It extends the hold by free money as far as the cost needs it: by
+// that of the wallet, or of the named hold that it is a part of, never by both.
 func (h *Hold) Cover(cost money.Nano) money.Nano {
 	a := h.account
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if more := min(cost-h.amount, a.free()); more > 0 && !h.ended {
-		a.held += more
+	if h.ended {
+		return min(cost, h.amount)
+	}
+	free, held := a.free(), &a.held
+	if h.named != nil {
+		free, held = h.named.free(), &h.named.held
+	}
+	if more := min(cost-h.amount, free); more > 0 {
+		*held += more
 		h.amount += more
 	}
 	return min(cost, h.amount)
@@ -130,22 +141,30 @@ func (h *Hold) Settle(charged money.Nano, at clock.Time) {
 		return
 	}
 	h.ended = true
-	a.held -= h.amount
 	charged = min(max(charged, 0), h.amount)
 	a.unposted += charged
+	if n := h.named; n != nil {
+		a.change(n, func() { n.held, n.unposted = n.held-h.amount, n.unposted+charged })
+	} else {
+		a.held -= h.amount
+	}
 	a.recent.add(at, charged, 0)
 }
 
 // Release ends the hold and spends nothing. Repeating it, or calling it after Settle, is a no-op.
 func (h *Hold) Release() { h.Settle(0, 0) }
 
-// Posted records that a settled amount is in the ledger now, which took posted of it from the wallet.
-func (f *Funds) Posted(ws tenant.ID, settled, posted money.Nano) {
+// Posted records that a settled amount is in the ledger now, which took posted of it from the wallet. hold is the id of
+// the named hold that it was settled from, or empty.
+func (f *Funds) Posted(ws tenant.ID, hold string, settled, posted money.Nano) {
 	a := f.account(ws)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.unposted -= settled
 	a.spent += posted
+	if n := a.named[hold]; n != nil {
+		a.change(n, func() { n.unposted, n.spent = n.unposted-settled, n.spent+posted })
+	}
 }
 
 // Credit sets how much the workspace was credited in all, according to the ledger.
@@ -160,9 +179,12 @@ func (f *Funds) Credit(ws tenant.ID, credited money.Nano) {
 type Account struct {
 	Workspace       tenant.ID
 	Credited, Spent money.Nano
+	Open            []Named `db:"-"` // the named holds that have not ended
 }
 
-// Fill replaces credited and spent of every account by the ledger's values. Unposted and held amounts stay.
+// Fill replaces credited and spent of every account and of the named holds that are listed by the ledger's values, and
+// adds those that are missing. Unposted and held amounts stay, and so do named holds that are not listed: they may be
+// about to be opened.
 func (f *Funds) Fill(all []Account) {
 	there := map[tenant.ID]bool{}
 	for _, one := range all {
@@ -170,6 +192,9 @@ func (f *Funds) Fill(all []Account) {
 		a := f.account(one.Workspace)
 		a.mu.Lock()
 		a.credited, a.spent = one.Credited, one.Spent
+		for _, open := range one.Open {
+			a.put(open)
+		}
 		a.mu.Unlock()
 	}
 	for i := range f.shards {

@@ -118,7 +118,7 @@ func TestNoInterleavingCreatesOrLosesMoney(t *testing.T) {
 				posted := money.Nano(rapid.Int64Range(0, int64(settled)).Draw(t, "posted"))
 				w.unposted -= settled
 				w.posted += posted
-				f.Posted(ws, settled, posted)
+				f.Posted(ws, "", settled, posted)
 			},
 			"Credit": func(t *rapid.T) {
 				ws, w := pick(t)
@@ -235,7 +235,7 @@ func TestConcurrentRequestsNeverOverspend(t *testing.T) {
 					charged := hold.Cover(money.Nano(random.IntN(60)))
 					hold.Settle(charged, 0)
 					spent[i].Add(int64(charged))
-					f.Posted(spaces[i], charged, charged)
+					f.Posted(spaces[i], "", charged, charged)
 				}
 				hold.Release()
 			}
@@ -260,7 +260,7 @@ func TestFillEmptiesAccountsThatTheLedgerDoesNotHave(t *testing.T) {
 		t.Error("what costs nothing is refused")
 	}
 	f.Credit("ws_gone", 100)
-	f.Posted("ws_gone", 0, 30)
+	f.Posted("ws_gone", "", 0, 30)
 	f.Fill([]funds.Account{{Workspace: "ws_here", Credited: 7, Spent: 2}})
 	if b := f.Balance("ws_gone"); b != (funds.Balance{}) {
 		t.Errorf("a wallet that left the ledger has %+v", b)
@@ -280,7 +280,7 @@ func TestConcurrentFirstUsesCreateOneAccount(t *testing.T) {
 		for range each {
 			group.Go(func() {
 				<-start
-				f.Posted(ws, 0, 1)
+				f.Posted(ws, "", 0, 1)
 			})
 		}
 		close(start)

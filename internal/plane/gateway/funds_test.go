@@ -35,11 +35,11 @@ func TestAnEmptyWalletIsRefusedBeforeTheBodyUnlessSomethingIsFree(t *testing.T) 
 			b.Keys.Put(home, "p", &live.OwnKey{Key: secret.New("k")})
 			b.Apply(Settings{OwnKeyFee: 1})
 		}, refused: true},
-		"a cache that was paid for":     {cache: "on", prepare: func(b *bench) { b.funds.Posted(home, 0, 5); b.funds.Credit(home, 5) }},
-		"a cache that is off":           {cache: "off", prepare: func(b *bench) { b.funds.Posted(home, 0, 5); b.funds.Credit(home, 5) }, refused: true},
+		"a cache that was paid for":     {cache: "on", prepare: func(b *bench) { b.funds.Posted(home, "", 0, 5); b.funds.Credit(home, 5) }},
+		"a cache that is off":           {cache: "off", prepare: func(b *bench) { b.funds.Posted(home, "", 0, 5); b.funds.Credit(home, 5) }, refused: true},
 		"a cache that cannot be filled": {cache: "on", refused: true},
 		"a workspace's cache, paid for": {prepare: func(b *bench) {
-			b.funds.Posted(home, 0, 5)
+			b.funds.Posted(home, "", 0, 5)
 			b.funds.Credit(home, 5)
 			b.Workspaces.Put(home, live.Settings{Cache: true})
 		}},

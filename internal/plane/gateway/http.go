@@ -81,7 +81,7 @@ func (g *Gateway) serveHTTP(e *request.Endpoint, w http.ResponseWriter, r *http.
 // checkFunds refuses, before the body is read, what no body could make affordable: the wallet has nothing free, no
 // model costs this workspace nothing, and no answer can come from the cache. (Only what was paid for is cached.)
 func (g *Gateway) checkFunds(ws tenant.ID, cached string) error {
-	free := g.Till.Free(ws)
+	free := g.Till.Free(ws, "")
 	if free > 0 {
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	"sovereign/internal/net/life"
 	"sovereign/internal/plane/gateway/plan"
 	"sovereign/internal/plane/gateway/request"
+	"sovereign/internal/plane/infer"
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/plane/till"
 )
@@ -116,25 +117,33 @@ func (r *run) resolve() (err error) {
 
 // hold holds the worst case of what the request may cost.
 func (r *run) hold() error {
-	q := r.request
+	q, named := r.request, ""
+	if q.Internal != nil {
+		named = q.Internal.Hold
+	}
 	worst := r.plan.Hold(q, r.maxTokens, func() money.Nano {
-		return min(r.gateway.Till.Free(q.Caller.Workspace), q.Pass.Free(r.clock.now))
+		return min(r.gateway.Till.Free(q.Caller.Workspace, named), q.Pass.Free(r.clock.now))
 	})
 	if err := r.reserve(worst); err != nil {
 		return err
 	}
 	tab, err := r.gateway.Till.Open(journal.Charge{
 		Request: q.ID, Workspace: q.Caller.Workspace, Key: q.Caller.Key, Route: q.Endpoint.Name, Requested: q.Model, Alias: r.plan.Alias,
+		Hold: named,
 	}, worst)
 	if err == nil {
 		r.bill.tab = tab
 		return nil
 	}
 	var short *till.InsufficientFunds // declared here, since errors.As makes it escape
-	if errors.As(err, &short) {
+	switch {
+	case !errors.As(err, &short):
+		return err
+	case named != "":
+		return &infer.HoldSpent{Hold: named, Free: short.Free, Ended: short.Ended}
+	default:
 		return r.plan.Insufficient(q, worst, short.Free)
 	}
-	return err
 }
 
 // ended notes how a request ended, in the metrics and on its span.

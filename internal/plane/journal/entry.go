@@ -41,6 +41,7 @@ type Charge struct {
 	Own       bool       // the request used the workspace's own key
 	Cost      money.Nano // the usage at the price
 	Charged   money.Nano // the part charged to the wallet; the rest is the operator's overage
+	Hold      string     // the named hold that pays; empty for the wallet
 }
 
 // An Entry is one record of the journal. A Progressed entry stores only the request id and the amounts.
@@ -85,6 +86,12 @@ func appendEntry(to []byte, e *Entry) []byte {
 	for _, amount := range e.laterAmounts() {
 		to = binary.AppendVarint(to, *amount)
 	}
+	if e.Hold != "" || e.Usage.GPUSeconds != 0 || e.Price.GPUSecond != 0 {
+		to = appendText(to, e.Hold)
+		for _, amount := range e.latestAmounts() {
+			to = binary.AppendVarint(to, *amount)
+		}
+	}
 	payload := to[start+headerSize:]
 	binary.LittleEndian.PutUint32(to[start:], uint32(len(payload)))
 	binary.LittleEndian.PutUint32(to[start+4:], crc32.Checksum(payload, castagnoli))
@@ -119,6 +126,12 @@ func (e *Entry) laterRates() []*int64 {
 		(*int64)(&p.WrittenInput), (*int64)(&p.AudioInput), (*int64)(&p.Reasoning), (*int64)(&p.AudioOutput),
 		(*int64)(&p.Search),
 	}
+}
+
+// latestAmounts follow the named hold. A record ends before both if they are not set, and so does one of an earlier
+// release.
+func (e *Entry) latestAmounts() []*int64 {
+	return []*int64{&e.Usage.GPUSeconds, (*int64)(&e.Price.GPUSecond)}
 }
 
 func flag(b bool) byte {
@@ -175,6 +188,12 @@ func decodeEntry(data []byte, texts map[string]string) (e Entry, size int, err e
 			}
 		}
 		for _, amount := range e.laterAmounts() {
+			*amount = r.varint()
+		}
+	}
+	if len(r.rest) > 0 {
+		e.Hold = r.interned(texts)
+		for _, amount := range e.latestAmounts() {
 			*amount = r.varint()
 		}
 	}

@@ -68,18 +68,28 @@ type Settlement struct {
 
 var errEnded = errors.New("the request's money is settled already")
 
-// InsufficientFunds reports that a wallet cannot cover a hold.
-type InsufficientFunds struct{ Free money.Nano }
-
-func (s *InsufficientFunds) Error() string {
-	return "the wallet has only $" + s.Free.String() + " free"
+// InsufficientFunds reports that a wallet, or a named hold, cannot cover a hold.
+type InsufficientFunds struct {
+	Free  money.Nano
+	Ended bool // the named hold has ended, or there is none
 }
 
-// Open sets an amount aside for a request. It refuses while the journal cannot be written: nothing may be spent that
-// a crash would forget.
+func (s *InsufficientFunds) Error() string {
+	return "only $" + s.Free.String() + " are free"
+}
+
+// Open sets an amount aside for a request: of the named hold of its charge, or else of the wallet. It refuses while the
+// journal cannot be written: nothing may be spent that a crash would forget.
 func (t *Till) Open(c journal.Charge, amount money.Nano) (Tab, error) {
 	if err := t.journal.Failure(); err != nil {
 		return Tab{}, fault.Unavailable.Because(err, "charges cannot be recorded now").In(time.Second)
+	}
+	if c.Hold != "" {
+		hold, free, open, ok := t.funds.HoldFrom(c.Workspace, c.Hold, amount)
+		if !ok {
+			return Tab{}, &InsufficientFunds{Free: free, Ended: !open}
+		}
+		return Tab{till: t, hold: hold, charge: c}, nil
 	}
 	hold, free, ok := t.funds.Hold(c.Workspace, amount)
 	if !ok {
@@ -91,8 +101,11 @@ func (t *Till) Open(c journal.Charge, amount money.Nano) (Tab, error) {
 // Allow sets what workspaces may abandon without paying.
 func (t *Till) Allow(a funds.Allowance) { t.funds.Allow(a) }
 
-// Free returns what a workspace can spend now.
-func (t *Till) Free(ws tenant.ID) money.Nano {
+// Free returns what a request of a workspace can spend now: of a named hold, or of the wallet when hold is empty.
+func (t *Till) Free(ws tenant.ID, hold string) money.Nano {
+	if hold != "" {
+		return t.funds.Left(ws, hold)
+	}
 	return t.funds.Free(ws)
 }
 

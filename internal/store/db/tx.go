@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"sovereign/internal/base/clock"
@@ -30,6 +31,31 @@ type Tx struct {
 	depth   int
 	touched []Change
 	signals []string
+	ends    []func(Outcome)
+}
+
+// An Outcome is what became of a transaction.
+type Outcome int
+
+// The outcomes.
+const (
+	RolledBack Outcome = iota
+	Committed
+	InDoubt // the answer to COMMIT was lost: it may have committed, may still commit, or never will
+)
+
+// OnEnd calls fn once, when it is known what became of the transaction, or when the part of it that was running under a
+// savepoint is rolled back. It is for what a transaction does outside of the database. A transaction that is run again
+// begins without such functions. fn must not block.
+func (t *Tx) OnEnd(fn func(Outcome)) { t.ends = append(t.ends, fn) }
+
+// end calls the functions that were added since there were n of them, the last one first.
+func (t *Tx) end(n int, o Outcome) {
+	ends := t.ends[n:]
+	t.ends = t.ends[:n]
+	for _, fn := range slices.Backward(ends) {
+		fn(o)
+	}
 }
 
 // maxAttempts bounds how often a transaction is run that PostgreSQL aborts with a serialization failure.
@@ -70,8 +96,11 @@ func (d *DB) runTx(ctx context.Context, fn func(*Tx) error) (Version, error) {
 	if err != nil {
 		return 0, fmt.Errorf("begin: %w", err)
 	}
-	defer func() { _ = raw.Rollback() }() // a no-op after the commit
-	tx := &Tx{db: d, tx: raw}
+	tx, outcome := &Tx{db: d, tx: raw}, RolledBack
+	defer func() {
+		_ = raw.Rollback() // a no-op after the commit
+		tx.end(0, outcome)
+	}()
 	if err := fn(tx); err != nil {
 		return 0, err
 	}
@@ -80,8 +109,12 @@ func (d *DB) runTx(ctx context.Context, fn func(*Tx) error) (Version, error) {
 		return 0, err
 	}
 	if err := raw.Commit(); err != nil {
+		if !isSerializationFailure(err) {
+			outcome = InDoubt
+		}
 		return 0, fmt.Errorf("commit: %w", err)
 	}
+	outcome = Committed
 	d.listeners.call(tx.signals)
 	return version, nil
 }
@@ -124,13 +157,14 @@ func (t *Tx) publish(ctx context.Context) (Version, error) {
 func (t *Tx) nested(ctx context.Context, fn func(*Tx) error) error {
 	t.depth++
 	defer func() { t.depth-- }()
-	name, touched, signals := fmt.Sprintf("nested_%d", t.depth), len(t.touched), len(t.signals)
+	name, touched, signals, ends := fmt.Sprintf("nested_%d", t.depth), len(t.touched), len(t.signals), len(t.ends)
 	if _, err := t.tx.ExecContext(ctx, "SAVEPOINT "+name); err != nil {
 		return fmt.Errorf("savepoint: %w", err)
 	}
 	if err := fn(t); err != nil {
 		t.touched, t.signals = t.touched[:touched], t.signals[:signals]
 		_, undo := t.tx.ExecContext(context.WithoutCancel(ctx), "ROLLBACK TO SAVEPOINT "+name)
+		t.end(ends, RolledBack)
 		return errors.Join(err, undo)
 	}
 	if _, err := t.tx.ExecContext(ctx, "RELEASE SAVEPOINT "+name); err != nil {
