@@ -12,6 +12,7 @@ import (
 	"sovereign/internal/domain/logbook"
 	"sovereign/internal/domain/policy"
 	"sovereign/internal/domain/providerkey"
+	"sovereign/internal/domain/reward"
 	"sovereign/internal/domain/wallet"
 	"sovereign/internal/domain/workspace"
 	"sovereign/internal/store/job"
@@ -33,6 +34,7 @@ type domains struct {
 	wallets    *wallet.Store
 	judges     *judging.Client
 	policies   *policy.Store
+	rewards    *reward.Store
 }
 
 // open makes the modules, fills the data plane from their publishers, and lets them start.

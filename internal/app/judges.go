@@ -19,6 +19,7 @@ import (
 	"sovereign/internal/domain/label"
 	"sovereign/internal/domain/logbook"
 	"sovereign/internal/domain/monitor"
+	"sovereign/internal/domain/reward"
 	"sovereign/internal/live"
 	"sovereign/internal/store/module"
 )
@@ -49,6 +50,9 @@ func (d *domains) grading(
 		Labels: labels, Endpoints: callable(endpoints, evalendpoint.NewClient(endpoints, i.models.guard)),
 	})
 	d.policies.AttachEvals(evals)
+	d.rewards = reward.NewStore(reward.Config{
+		DB: i.storage.db, Feed: i.state.feed, Holds: d.holds, Judges: d.judges, Models: chatModels{i}, Log: i.log,
+	})
 	return []module.Module{
 		label.Module(labels),
 		judging.Module(d.judges),
@@ -61,6 +65,7 @@ func (d *domains) grading(
 		eval.Module(evals),
 		canary.Module(gates, i.gate, i.log),
 		evalendpoint.Module(endpoints),
+		reward.Module(d.rewards, reward.Deps{Find: d.find, Serving: i.gate, Log: i.log}),
 	}
 }
 

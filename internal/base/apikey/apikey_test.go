@@ -179,3 +179,28 @@ func BenchmarkParse(b *testing.B) {
 		})
 	}
 }
+
+// A token of a reward session is in the path of a URL: it must never open what a key opens.
+func TestATokenOfARewardSessionIsNoKey(t *testing.T) {
+	token, digest := apikey.NewReward()
+	text := token.Reveal()
+	if body, ok := strings.CutPrefix(text, "rt_sovereign_"); !ok || len(text) != length || strings.Trim(body, alphabet) != "" {
+		t.Fatalf("token %q", text)
+	}
+	if got, ok := apikey.ParseReward(text); !ok || got != digest || digest != sha256.Sum256([]byte(text)) {
+		t.Errorf("%q: parsed %v to %x, made with %x", text, ok, got, digest)
+	}
+	key, _, _ := apikey.New()
+	asKey := apikey.Prefix + strings.TrimPrefix(text, apikey.RewardPrefix)
+	asToken := apikey.RewardPrefix + strings.TrimPrefix(key.Reveal(), apikey.Prefix)
+	for _, refused := range []string{text, asKey} {
+		if _, ok := apikey.Parse(refused); ok {
+			t.Errorf("%q is a key", refused)
+		}
+	}
+	for _, refused := range []string{key.Reveal(), asToken, text[:len(text)-1], text + "0", ""} {
+		if _, ok := apikey.ParseReward(refused); ok {
+			t.Errorf("%q is a token", refused)
+		}
+	}
+}

@@ -25,7 +25,6 @@ import (
 const (
 	maxLabel  = 200
 	maxJudges = 8
-	maxTasks  = 10_000
 	maxBudget = 1_000_000 * money.Dollar
 )
 
@@ -37,7 +36,7 @@ type NewSession struct {
 	ExpiresIn int64            `json:"expires_in_seconds,omitempty" default:"86400" minimum:"60" maximum:"2592000" doc:"When the session is stopped, at the latest"`
 	Agentic   bool             `json:"agentic,omitempty" doc:"Completions are trajectories: messages with tool calls and results"`
 	Anchor    *NewAnchor       `json:"anchor,omitempty" doc:"An independent judge that checks samples of what was scored"`
-	Tasks     []jsontext.Value `json:"tasks,omitempty" doc:"Objects that the session keeps for the trainer: at most 10,000, and 16 MiB in all"`
+	Tasks     []jsontext.Value `json:"tasks,omitempty" large:"16777216" maxItems:"10000" doc:"Objects that the session keeps for the trainer: 16 MiB in all"`
 }
 
 // SchemaName is the type's name in the OpenAPI document.

@@ -9,7 +9,8 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// checkAnchor refuses every anchor: the server cannot check samples yet.
+// checkAnchor pins an anchor in a session that is about to be made, whose judges are pinned: anchor_criterion_id, anchor,
+// sample_size, every and process. It refuses every anchor: the server cannot check samples yet.
 func (s *Store) checkAnchor(context.Context, db.Scoped, tenant.ID, *session, *NewAnchor) error {
 	return fault.UnsupportedParameter.New("anchor is not supported by this release")
 }

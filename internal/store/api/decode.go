@@ -14,6 +14,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/base/fault"
 )
@@ -27,6 +28,7 @@ type input struct {
 	schema   *huma.Schema
 	takes    bool // takes a body
 	optional bool // the body may be omitted: its field is a pointer
+	large    *largeMember
 	known    map[string]bool
 }
 
@@ -73,6 +75,16 @@ func newInput(r Route, registry huma.Registry) (*input, error) {
 	case sends && len(in.params) == 0 && r.in.NumField() > 0:
 		in.takes = true
 		in.schema = registry.Schema(r.in, true, operationID(r)+"-body")
+	}
+	if in.takes && r.raw == nil {
+		kind := r.in
+		if body != nil {
+			kind = body.Type
+		}
+		var err error
+		if in.large, err = newLarge(kind); err != nil {
+			return nil, err
+		}
 	}
 	for _, segment := range strings.Split(r.Path, "/") {
 		name := strings.TrimSuffix(strings.TrimPrefix(segment, "{"), "}")
@@ -178,6 +190,13 @@ func (in *input) readBody(registry huma.Registry, value reflect.Value, body []by
 	if len(body) == 0 {
 		return fault.InvalidBody.New("a JSON body is required")
 	}
+	var elements []jsontext.Value
+	if in.large != nil {
+		var err error
+		if body, elements, err = in.large.cut(body); err != nil {
+			return err
+		}
+	}
 	// Duplicate names, invalid UTF-8 and anything after the value are refused here, before validation.
 	var parsed any
 	if err := json.Unmarshal(body, &parsed); err != nil {
@@ -192,6 +211,9 @@ func (in *input) readBody(registry huma.Registry, value reflect.Value, body []by
 	}
 	if err := json.Unmarshal(body, target.Addr().Interface(), json.RejectUnknownMembers(true)); err != nil {
 		return semantic(err)
+	}
+	if elements != nil {
+		target.FieldByIndex(in.large.index).Set(reflect.ValueOf(elements))
 	}
 	return nil
 }

@@ -47,6 +47,7 @@ type Router struct {
 	exact    map[routeKey]exactRoute
 	registry huma.Registry
 	guard    *limit.Windows[tenant.ID]
+	large    *limit.Budget // how many large bodies are handled at once
 }
 
 // NewRouter serves the routes for keys and the public. Those under /v1 and /v2 are equally under /api/v1 and /api/v2.
@@ -66,7 +67,7 @@ func NewOperatorRouter(c Config, routes []Route) (*Router, error) {
 func newRouter(c Config, routes []Route, mine func(Permission) bool) (*Router, error) {
 	rt := &Router{
 		Config: c, mux: http.NewServeMux(), exact: map[routeKey]exactRoute{}, registry: newRegistry(),
-		guard: limit.NewWindows[tenant.ID](guardStarts, guardWindow),
+		guard: limit.NewWindows[tenant.ID](guardStarts, guardWindow), large: limit.NewBudget(largeOperations),
 	}
 	for _, r := range routes {
 		if r.Permission <= undeclared || r.Permission > Operator {
@@ -160,11 +161,17 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 		defer cancel()
 		ctx = bounded
 	}
-	read, err := rt.Bounds.Read(r, min(managementBody, rt.Bounds.Body.Load()))
+	read, err := rt.Bounds.Read(r, min(route.input.large.most(), rt.Bounds.Body.Load()))
 	if err != nil {
 		return err
 	}
 	defer read.Release()
+	if len(read.Bytes) > managementBody {
+		if !rt.large.Take(1) {
+			return fault.RateLimited.New("too many large bodies at once").In(time.Second)
+		}
+		defer rt.large.Give(1)
+	}
 	body := bytes.Clone(read.Bytes) // the decoded value may alias parts of it
 	in, err := route.input.read(rt.registry, r, body)
 	if err != nil {

@@ -123,6 +123,18 @@ func fill(t *testing.T, d *db.DB) {
 		{"canary_points", "workspace_id, epoch_id, position, at, promote, roll_back, difference, lowest, highest, base_n, base_passes, canary_n, canary_passes", [][]any{
 			{"ws_1", "epoch_1", 1, 2, 0.1, -0.2, nil, -1.0, 1.0, 3, 4, 5, math.MaxInt64}, {"ws_1", "epoch_1", 2, 2, 0.1, -0.2, 0.5, -1.0, 1.0, 3, 4, 5, 6},
 		}},
+		{"reward_sessions", "workspace_id, id, label, status, reason, agentic, mode, judges, budget, task_count, scored, anchor_criterion_id, anchor, sample_size, every, process, evidence, checks, checked_at_item, held_at, held_reason, pinned_step, created_by, created_at, expires_at, ended_at, purged_at, purging", [][]any{
+			{"ws_1", "rs_1", odd, "STOPPED", odd, true, "single", "[]", math.MaxInt64, 1, 2, "crit_1", "{}", 64, 256, 1, odd, 3, 4, 5, odd, odd, "", 6, 7, math.MaxInt64, 8, true},
+		}},
+		{"reward_tasks", "workspace_id, session_id, position, task", [][]any{{"ws_1", "rs_1", math.MaxInt64, odd}}},
+		{"reward_texts", "workspace_id, session_id, digest, body", [][]any{{"ws_1", "rs_1", []byte{0, 255}, odd}}},
+		{"reward_items", "workspace_id, session_id, step, item_id, content, position, prompt, completion, label, reward, verdict, grades, flags, scored_at, checked", [][]any{
+			{"ws_1", "rs_1", odd, odd, []byte{0, 255}, 1, []byte{0}, []byte{255}, odd, 0.1 + 0.2, "pass", "[]", "[]", math.MaxInt64, 1}, {"ws_1", "rs_1", "", "", []byte{}, 2, []byte{}, []byte{}, "", nil, "", "", odd, 1, 0},
+		}},
+		{"reward_checks", "workspace_id, session_id, number, process, step, at, n, masked, reward_passes, anchor_passes, only_reward, only_anchor, corrected, anchor_rate, lowest, highest, evidence, held", [][]any{
+			{"ws_1", "rs_1", 1, 1, odd, 2, 3, 4, 5, 6, 7, 8, true, 0.1, 1e-300, nil, 0.1 + 0.2, true},
+		}},
+		{"reward_tokens", "workspace_id, id, session_id, hash, name, created_by, created_at", [][]any{{"ws_1", "rtok_1", "rs_1", []byte{0, 255}, odd, "usr_1", math.MaxInt64}}},
 		{"chain_links", "chain, subject, row_count, digest, seq, hash", [][]any{{"audit", "aud_1", 1, []byte{0, 255}, 1, []byte{0}}, {"ledger", odd, math.MaxInt64, []byte{}, nil, nil}}},
 		{"chain_heads", "chain, seq, document, key_id, jws", [][]any{{"audit", 1, []byte(odd), "", odd}}},
 		{"idempotency_keys", "workspace_id, route, key, body_sha256, status, answer, created_at", [][]any{{"ws_1", "POST /", odd, []byte{1}, 201, nil, 1}, {"ws_1", "POST /", "", []byte{0}, 200, []byte(odd), 1}}},
