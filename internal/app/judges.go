@@ -52,6 +52,7 @@ func (d *domains) grading(
 	d.policies.AttachEvals(evals)
 	d.rewards = reward.NewStore(reward.Config{
 		DB: i.storage.db, Feed: i.state.feed, Holds: d.holds, Judges: d.judges, Models: chatModels{i}, Log: i.log,
+		Bounds: i.plane.bounds,
 	})
 	return []module.Module{
 		label.Module(labels),

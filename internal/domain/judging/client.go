@@ -33,7 +33,7 @@ type Client struct {
 
 // NewClient returns a client that asks models and stores their answers in d.
 func NewClient(d *db.DB, models infer.Completer) *Client {
-	c := &Client{store: store{d}, models: models, pause: time.Second, parse: (*judge.Instructions).Read}
+	c := &Client{store: newStore(d), models: models, pause: time.Second, parse: (*judge.Instructions).Read}
 	c.SetConcurrency(DefaultConcurrency)
 	return c
 }
@@ -178,7 +178,7 @@ func (c *Client) askOnce(ctx context.Context, ws tenant.ID, q *Question, digest 
 			default:
 				answer.Assessment = assessment
 			}
-			return c.store.saveAnswer(ctx, ws, q, digest, &answer)
+			return c.store.saveAnswer(ws, q, digest, &answer)
 		},
 	})
 	return answer, err

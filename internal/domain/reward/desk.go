@@ -27,31 +27,25 @@ type desk struct {
 
 // desk returns the desk of a session, which close gives back. It is taken before the session is read, so that the end
 // of the session is not missed.
-func (s *Store) desk(ctx context.Context, ws tenant.ID, id string) *desk {
+func (s *Store) desk(ws tenant.ID, id string) *desk {
 	s.scorer.mu.Lock()
 	defer s.scorer.mu.Unlock()
-	name := deskName{ws, id}
+	name := ref{ws, id}
 	d := s.scorer.desks[name]
 	if d == nil {
 		d = &desk{store: s, ws: ws, session: id, open: map[questionKey]*question{}}
-		d.ctx, d.leave = s.running.enter(context.WithoutCancel(ctx), id)
+		d.ctx, d.leave = s.running.enter(s.scorer.life, ws, id)
 		s.scorer.desks[name] = d
 	}
 	d.calls++
 	return d
 }
 
-// A deskName names a session. A caller may send the id of another workspace's session.
-type deskName struct {
-	ws      tenant.ID
-	session string
-}
-
 func (d *desk) close() {
 	d.store.scorer.mu.Lock()
 	defer d.store.scorer.mu.Unlock()
 	if d.calls--; d.calls == 0 {
-		delete(d.store.scorer.desks, deskName{d.ws, d.session})
+		delete(d.store.scorer.desks, ref{d.ws, d.session})
 		d.leave()
 	}
 }

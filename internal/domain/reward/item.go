@@ -72,7 +72,7 @@ type item struct {
 }
 
 // check reports the first rule that a request breaks, and returns its items.
-func (q *ScoreRequest) check(agentic bool) ([]item, error) {
+func (q *ScoreRequest) check(r *session) ([]item, error) {
 	if err := checkName("step", q.Step); err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (q *ScoreRequest) check(agentic bool) ([]item, error) {
 	}
 	all := make([]item, len(q.Items))
 	for i := range q.Items {
-		made, err := q.Items[i].check(fmt.Sprintf("items[%d].", i), agentic)
+		made, err := q.Items[i].check(fmt.Sprintf("items[%d].", i), r.Agentic)
 		if err != nil {
 			return nil, err
 		}
@@ -193,7 +193,9 @@ func (i *item) identify() {
 }
 
 // size is what an item takes of the memory for bodies.
-func (i *item) size() int64 { return int64(len(i.Prompt) + len(i.Completion) + len(i.Label) + len(i.ID)) }
+func (i *item) size() int64 {
+	return int64(len(i.Prompt) + len(i.Completion) + len(i.Label) + len(i.ID))
+}
 
 // subject returns what a judge is shown of a prompt and a completion, each as an item has it. A trajectory is a subject
 // of several steps: each of the assistant's messages is the response of one.

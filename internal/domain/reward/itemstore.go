@@ -96,9 +96,9 @@ type kept struct {
 // keepItems stores items of any sessions. An item that has a reward stays as it is. One that had none gets a new place
 // in the order of scoring.
 func keepItems(ctx context.Context, tx *db.Tx, batches [][]*keptItem) error {
-	sessions := map[deskName]*kept{}
+	sessions := map[ref]*kept{}
 	for _, i := range slices.Concat(batches...) {
-		name := deskName{i.in.ws, i.in.session.ID}
+		name := ref{i.in.ws, i.in.session.ID}
 		if sessions[name] == nil {
 			sessions[name] = &kept{i.in.ws, i.in.session.ID, map[string][]*keptItem{}}
 		}

@@ -105,12 +105,17 @@ func (q *question) ask() (answer judging.Answer, err error) {
 		CriterionID: q.key.criterion, Origin: d.session, Hold: d.session, Model: c.models[q.judge],
 		Instructions: c.told[q.judge], Subject: subject,
 	}
+	ctx, cancel := context.WithTimeout(d.ctx, d.store.scorer.time)
+	defer cancel()
 	panicked := panics.Call(d.store.Log, "asking for a reward", func() error {
-		answer, err = d.store.Judges.Ask(d.ctx, d.ws, asked)
+		answer, err = d.store.Judges.Ask(ctx, d.ws, asked)
 		return nil
 	}, "session", d.session)
-	if panicked != nil {
+	switch {
+	case panicked != nil:
 		return answer, panicked
+	case err != nil && ctx.Err() != nil && d.ctx.Err() == nil:
+		return judging.Answer{Failure: "unreachable: no answer in time"}, nil
 	}
 	return answer, err
 }

@@ -27,14 +27,31 @@ type scorer struct {
 	keeper *db.Group[[]*keptItem]
 	time   time.Duration // of a call; tests shorten it
 	calls  atomic.Uint64 // that there were
+	life   context.Context
+	stop   context.CancelFunc
 
 	mu    sync.Mutex
-	desks map[deskName]*desk
+	desks map[ref]*desk
 }
 
 func newScorer(d *db.DB) *scorer {
-	return &scorer{
-		slots: newSlots(DefaultCalls), keeper: db.NewGroup(d, keepItems), time: scoreTime, desks: map[deskName]*desk{},
+	s := &scorer{slots: newSlots(DefaultCalls), keeper: db.NewGroup(d, keepItems), time: scoreTime, desks: map[ref]*desk{}}
+	s.life, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// runUntil lets calls be scored until ctx ends. Then it ends those that outlived their requests, and returns when no
+// question is being asked any more.
+func (s *scorer) runUntil(ctx context.Context) {
+	<-ctx.Done()
+	s.stop()
+	for range time.Tick(10 * time.Millisecond) {
+		s.mu.Lock()
+		open := len(s.desks)
+		s.mu.Unlock()
+		if open == 0 {
+			return
+		}
 	}
 }
 
@@ -74,7 +91,7 @@ func (s *Store) score(
 	ctx context.Context, ws tenant.ID, id, step string, items func(*session) ([]item, error), release func(),
 ) (Scores, error) {
 	c := &scoreCall{store: s, ws: ws, step: step, done: make(chan struct{})}
-	c.desk = s.desk(ctx, ws, id)
+	c.desk = s.desk(ws, id)
 	end := func() { c.desk.close(); release() }
 	byPlace, err := c.begin(ctx, id, items)
 	if err != nil {

@@ -7,9 +7,10 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// slots bounds how many questions are asked at a time, and shares that number fairly. Workspaces take turns, then the
-// sessions of a workspace, then the calls of a session: a call of 512 items waits no less for a call of one item than
-// that one for it.
+// slots bounds how many questions are asked at a time, and shares that number fairly: first among workspaces, then among
+// the sessions of a workspace, then among the calls of a session. The workspace, and then the session, with the fewest
+// busy slots is next, so that a slow judge costs its own workspace. Calls take turns: one of 512 items waits as long for
+// its next item as one of a single item.
 type slots struct {
 	mu    sync.Mutex
 	limit int
@@ -31,7 +32,11 @@ type place struct {
 	call      uint64
 }
 
-func newSlots(limit int) *slots { return &slots{limit: limit} }
+func newSlots(limit int) *slots {
+	s := &slots{limit: limit}
+	s.root.fewest = true
+	return s
+}
 
 // setLimit changes the number of slots. Those that are busy stay so to their end.
 func (s *slots) setLimit(n int) {
@@ -41,116 +46,144 @@ func (s *slots) setLimit(n int) {
 	s.fill()
 }
 
+// call returns the queue of a call. s.mu is held.
+func (s *slots) call(at place) *turns {
+	return s.root.child(at.workspace, true).child(at.session, false).child(at.call, false)
+}
+
 // add queues tasks of a call, which are done in their order as the call's turns come.
 func (s *slots) add(at place, tasks ...task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(tasks) > 0 {
-		s.root.add([]any{at.workspace, at.session, at.call}, tasks)
+		call := s.call(at)
+		call.tasks = append(call.tasks, tasks...)
+		call.wait()
 	}
 	s.fill()
 }
 
-// drop removes what is queued for a call, and returns it.
-func (s *slots) drop(at place) []task {
+// drop removes what is queued for a call.
+func (s *slots) drop(at place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.root.drop([]any{at.workspace, at.session, at.call})
+	call := s.call(at)
+	call.tasks = nil
+	call.tidy()
 }
 
-// fill gives free slots to the tasks whose turn it is. s.mu is held.
+// fill gives free slots to the tasks whose turn it is. One workspace leaves a sixteenth of the slots to others, which
+// would otherwise wait for its slowest judge. s.mu is held.
 func (s *slots) fill() {
 	for s.busy < s.limit {
-		t := s.root.next()
+		t, of := s.root.next(s.limit - s.limit/16)
 		if t == nil {
 			return
 		}
 		if !t.claim() {
+			of.tidy()
 			continue
 		}
 		s.busy++
+		for n := of; n != nil; n = n.parent {
+			n.busy++
+		}
 		go func() {
 			t.run()
-			s.release()
+			s.release(of)
 			t.settle()
 		}()
 	}
 }
 
-func (s *slots) release() {
+func (s *slots) release(of *turns) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.busy--
+	for n := of; n != nil; n = n.parent {
+		n.busy--
+	}
+	of.tidy()
 	s.fill()
 }
 
-// turns is a queue of tasks, or of queues that take turns. Empty ones are removed.
+// turns is the queue of a call, or queues that take turns. It exists while something waits or is busy.
 type turns struct {
+	parent  *turns
 	name    any
-	tasks   []task        // of a call
-	order   list.List     // of *turns: the first is next
+	fewest  bool // the next is the one with the fewest busy slots, not the first in turn
+	busy    int  // slots
+	tasks   []task
 	byName  map[any]*turns
-	element *list.Element // in the order of its parent
+	order   list.List     // of those where something waits
+	element *list.Element // in the parent's order; nil when nothing waits
 }
 
-// add queues tasks below a path of names.
-func (t *turns) add(path []any, tasks []task) {
-	if len(path) == 0 {
-		t.tasks = append(t.tasks, tasks...)
-		return
-	}
-	child := t.byName[path[0]]
-	if child == nil {
-		child = &turns{name: path[0]}
+func (t *turns) child(name any, fewest bool) *turns {
+	found := t.byName[name]
+	if found == nil {
+		found = &turns{parent: t, name: name, fewest: fewest}
 		if t.byName == nil {
 			t.byName = map[any]*turns{}
 		}
-		t.byName[child.name], child.element = child, t.order.PushBack(child)
-	}
-	child.add(path[1:], tasks)
-}
-
-// next removes and returns the task whose turn it is, or nil.
-func (t *turns) next() task {
-	if len(t.tasks) > 0 {
-		first := t.tasks[0]
-		t.tasks[0], t.tasks = nil, t.tasks[1:]
-		return first
-	}
-	front := t.order.Front()
-	if front == nil {
-		return nil
-	}
-	child := front.Value.(*turns) //nolint:forcetypeassert // nothing else is in the list
-	found := child.next()
-	if child.empty() {
-		t.remove(child)
-	} else {
-		t.order.MoveToBack(front)
+		t.byName[name] = found
 	}
 	return found
 }
 
-// drop removes the tasks at a path, and returns them.
-func (t *turns) drop(path []any) (dropped []task) {
-	if len(path) == 0 {
-		dropped, t.tasks = t.tasks, nil
-		return dropped
+// wait puts t, where something waits, into the order of turns.
+func (t *turns) wait() {
+	for n := t; n.parent != nil && n.element == nil; n = n.parent {
+		n.element = n.parent.order.PushBack(n)
 	}
-	child := t.byName[path[0]]
-	if child == nil {
-		return nil
-	}
-	dropped = child.drop(path[1:])
-	if child.empty() {
-		t.remove(child)
-	}
-	return dropped
 }
 
-func (t *turns) remove(child *turns) {
-	t.order.Remove(child.element)
-	delete(t.byName, child.name)
+// tidy takes t and what it is part of out of the order where nothing waits, and removes what is not busy either.
+func (t *turns) tidy() {
+	for n := t; n.parent != nil; n = n.parent {
+		if len(n.tasks) > 0 || n.order.Len() > 0 {
+			return
+		}
+		if n.element != nil {
+			n.parent.order.Remove(n.element)
+			n.element = nil
+		}
+		if n.busy == 0 && len(n.byName) == 0 {
+			delete(n.parent.byName, n.name)
+		}
+	}
 }
 
-func (t *turns) empty() bool { return len(t.tasks) == 0 && t.order.Len() == 0 }
+// next removes the task whose turn it is, and returns it with its call. most bounds the busy slots of a workspace.
+func (t *turns) next(most int) (task, *turns) {
+	if len(t.tasks) > 0 {
+		first := t.tasks[0]
+		t.tasks[0], t.tasks = nil, t.tasks[1:]
+		return first, t
+	}
+	chosen := t.choose()
+	if chosen == nil || t.parent == nil && chosen.busy >= most {
+		return nil, nil
+	}
+	t.order.MoveToBack(chosen.element)
+	found, of := chosen.next(most)
+	if len(chosen.tasks) == 0 && chosen.order.Len() == 0 {
+		t.order.Remove(chosen.element)
+		chosen.element = nil
+	}
+	return found, of
+}
+
+// choose returns the queue whose turn it is, or nil.
+func (t *turns) choose() (chosen *turns) {
+	for e := t.order.Front(); e != nil; e = e.Next() {
+		n := e.Value.(*turns) //nolint:forcetypeassert // nothing else is in the list
+		if chosen == nil || n.busy < chosen.busy {
+			chosen = n
+		}
+		if !t.fewest || chosen.busy == 0 {
+			return chosen
+		}
+	}
+	return chosen
+}
