@@ -51,8 +51,8 @@ func (d *domains) grading(
 	})
 	d.policies.AttachEvals(evals)
 	d.rewards = reward.NewStore(reward.Config{
-		DB: i.storage.db, Feed: i.state.feed, Holds: d.holds, Judges: d.judges, Models: chatModels{i}, Log: i.log,
-		Bounds: i.plane.bounds,
+		DB: i.storage.db, Feed: i.state.feed, Holds: i.state.poster.Holds, Judges: d.judges, Models: chatModels{i},
+		Bounds: i.plane.bounds, Limits: i.state.limits, Log: i.log,
 	})
 	return []module.Module{
 		label.Module(labels),

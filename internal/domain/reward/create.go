@@ -28,6 +28,9 @@ const (
 	maxBudget = 1_000_000 * money.Dollar
 )
 
+// holdKind is the kind of the hold that a session pays from.
+const holdKind = "reward"
+
 // A NewSession asks for a session.
 type NewSession struct {
 	Label     string           `json:"label,omitempty" doc:"At most 200 characters"`
@@ -68,7 +71,7 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, n *Ne
 		if err := insertTasks(ctx, tx, ws, made.ID, n.Tasks); err != nil {
 			return err
 		}
-		if err := s.Holds.Open(ctx, tx, ws, made.ID, object, made.Budget); err != nil {
+		if err := s.Holds.Open(ctx, tx, ws, made.ID, holdKind, made.Budget); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, ws, by, object+".create", made.ID, nil, made.audited())

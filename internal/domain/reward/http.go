@@ -37,7 +37,7 @@ type listSessions struct {
 }
 
 func (h *handler) list(ctx context.Context, caller tenant.Caller, in listSessions) (api.List[Session], error) {
-	all, err := h.store.List(ctx, caller.Workspace, selection{Status(in.Status), in.Label}, in.More(), in.Offset)
+	all, err := h.store.List(ctx, caller.Workspace, Selection{Status(in.Status), in.Label}, in.More(), in.Offset)
 	return api.NewList(in.Page, all), err
 }
 

@@ -32,7 +32,7 @@ func (o *operator) list(ctx context.Context, _ tenant.Caller, in sessionsOf) (ap
 	if err != nil {
 		return api.List[Session]{}, err
 	}
-	all, err := o.store.List(ctx, ws, selection{Status(in.Status), in.Label}, in.More(), in.Offset)
+	all, err := o.store.List(ctx, ws, Selection{Status(in.Status), in.Label}, in.More(), in.Offset)
 	return api.NewList(in.Page, all), err
 }
 

@@ -32,6 +32,9 @@ func (r *session) kept() error {
 // Purge deletes the tasks, the scored items, the checks and the tokens of a session that has ended, and what its judges
 // answered. The session stays, with its state, its counts and what it spent.
 func (s *Store) Purge(ctx context.Context, ws tenant.ID, by tenant.Actor, id string) error {
+	if _, err := s.current(ctx, ws, id); err != nil {
+		return err
+	}
 	_, err := s.DB.Tx(ctx, func(tx *db.Tx) error {
 		r, err := s.find(ctx, tx.In(ws), id)
 		switch {

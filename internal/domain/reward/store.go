@@ -13,6 +13,8 @@ import (
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/judging"
+	"sovereign/internal/domain/wallet"
+	"sovereign/internal/live"
 	"sovereign/internal/plane/edge"
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
@@ -23,23 +25,12 @@ import (
 type Config struct {
 	DB     *db.DB
 	Feed   *feed.Feed
-	Holds  Holds
+	Holds  *wallet.Holds // the hold of a session has its id
 	Judges *judging.Client
 	Models criterion.Models
-	Bounds *edge.Bounds // of the bodies that are scored
+	Limits *live.AllLimits // of workspaces
+	Bounds *edge.Bounds    // of the bodies that are scored
 	Log    *slog.Logger
-}
-
-// Holds sets the budgets of sessions aside. The named hold of a session has the session's id.
-type Holds interface {
-	// Open sets money aside in a transaction. It refuses what the wallet cannot cover.
-	Open(ctx context.Context, tx *db.Tx, ws tenant.ID, id, kind string, amount money.Nano) error
-	// End releases what is left of a hold when the transaction has committed.
-	End(ctx context.Context, tx *db.Tx, ws tenant.ID, id string) error
-	// Spent returns what was paid from a hold, according to the ledger.
-	Spent(ctx context.Context, ws tenant.ID, id string) (money.Nano, error)
-	// Left returns what a hold has left for another request.
-	Left(ws tenant.ID, id string) money.Nano
 }
 
 // A Store keeps reward sessions. Every change is audited in its own transaction.
@@ -136,14 +127,14 @@ func (r *session) insert(ctx context.Context, in db.Scoped, by tenant.UserID) er
 	return nil
 }
 
-// A selection says which sessions are listed.
-type selection struct {
+// A Selection says which sessions are listed.
+type Selection struct {
 	Status Status // empty for all
 	Label  string // empty for all
 }
 
 // list reads sessions, the newest first.
-func (s *Store) list(ctx context.Context, in db.Scoped, which selection, limit, offset int) ([]session, error) {
+func (s *Store) list(ctx context.Context, in db.Scoped, which Selection, limit, offset int) ([]session, error) {
 	all, err := db.Query[session](ctx, in, `
 		SELECT `+columns+` AND ($2 = '' OR status = $2) AND ($3 = '' OR label = $3)
 		ORDER BY created_at DESC, id DESC LIMIT $4 OFFSET $5`, which.Status, which.Label, limit, offset)

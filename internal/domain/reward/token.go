@@ -46,6 +46,9 @@ func (s *Store) CreateToken(
 	if n := utf8.RuneCountInString(name); n < 1 || n > maxTokenName || strings.ContainsFunc(name, hidden) {
 		return Token{}, text, fault.Invalid("name", "must be 1 to 64 characters that can be seen")
 	}
+	if _, err := s.current(ctx, ws, sessionID); err != nil { // ends it if its time is over
+		return Token{}, text, err
+	}
 	text, digest := apikey.NewReward()
 	made = Token{ID: id.New("rtok"), Object: tokenObject, SessionID: sessionID, Name: name, CreatedAt: s.now()}
 	_, err = s.DB.Tx(ctx, func(tx *db.Tx) error {
@@ -122,7 +125,8 @@ func (s *Store) RevokeToken(ctx context.Context, ws tenant.ID, by tenant.Actor, 
 }
 
 // byToken returns the session of a token. It refuses a token that is malformed, without a query, that was revoked, or
-// whose maker may no longer spend the workspace's money.
+// whose maker may no longer spend the workspace's money. A workspace that has expired, or is for inference alone, is
+// refused as it is with its keys.
 func (s *Store) byToken(ctx context.Context, text string) (ws tenant.ID, sessionID string, err error) {
 	digest, ok := apikey.ParseReward(text)
 	if !ok {
@@ -141,6 +145,14 @@ func (s *Store) byToken(ctx context.Context, text string) (ws tenant.ID, session
 		return "", "", fmt.Errorf("find a token: %w", err)
 	case r == nil || !r.Role.Manages():
 		return "", "", errToken()
+	}
+	_, limits := s.Limits.Of(&tenant.Caller{Workspace: r.WorkspaceID})
+	switch {
+	case limits == nil:
+	case limits.Expired(s.now()):
+		return "", "", fault.KeyExpired.New("the workspace expired at %s", limits.ExpiresAt)
+	case limits.InferenceOnly:
+		return "", "", fault.ScopeNotAllowed.New("the scope of the workspace is inference: it may call models and list them")
 	}
 	return r.WorkspaceID, r.SessionID, nil
 }

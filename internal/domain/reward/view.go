@@ -120,7 +120,7 @@ func (s *Store) Get(ctx context.Context, ws tenant.ID, id string) (Session, erro
 }
 
 // List reads sessions, the newest first.
-func (s *Store) List(ctx context.Context, ws tenant.ID, which selection, limit, offset int) ([]Session, error) {
+func (s *Store) List(ctx context.Context, ws tenant.ID, which Selection, limit, offset int) ([]Session, error) {
 	rows, err := s.list(ctx, s.DB.In(ws), which, limit, offset)
 	if err != nil {
 		return nil, err

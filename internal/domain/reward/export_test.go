@@ -1,0 +1,53 @@
+package reward
+
+import (
+	"context"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/tenant"
+)
+
+// Next lists the states that follow each state.
+var Next = next
+
+// ErrEnded is the cause of a scoring call that ended with its session.
+var ErrEnded = errEnded
+
+// SetNow sets the clock.
+func (s *Store) SetNow(now func() clock.Time) { s.now = now }
+
+// Ready refuses a session that cannot score now.
+func (s *Store) Ready(ctx context.Context, ws tenant.ID, id string) error {
+	_, err := s.ready(ctx, ws, id)
+	return err
+}
+
+// Move moves a session to another state.
+func (s *Store) Move(ctx context.Context, ws tenant.ID, id string, to Status, reason string) (bool, error) {
+	_, moved, err := s.move(ctx, ws, tenant.Operator, id, to, reason)
+	return moved, err
+}
+
+// Hold holds a session.
+func (s *Store) Hold(ctx context.Context, ws tenant.ID, id, reason string) error {
+	return s.hold(ctx, ws, id, reason)
+}
+
+// Enter registers a scoring call.
+func (s *Store) Enter(ctx context.Context, ws tenant.ID, id string) (context.Context, func()) {
+	return s.running.enter(ctx, ws, id)
+}
+
+// Scoring counts the sessions that have scoring calls.
+func (s *Store) Scoring() int { return len(s.running.sessions()) }
+
+// ByToken returns the session of a token.
+func (s *Store) ByToken(ctx context.Context, text string) (tenant.ID, string, error) {
+	return s.byToken(ctx, text)
+}
+
+// ExpireDue ends the sessions whose time is over.
+func (s *Store) ExpireDue(ctx context.Context) error { return s.expireDue(ctx) }
+
+// Sweep purges the sessions whose retention is over.
+func (s *Store) Sweep(ctx context.Context) error { return s.sweep(ctx) }
