@@ -69,7 +69,7 @@ func appendEntry(to []byte, e *Entry) []byte {
 	for _, amount := range e.amounts() {
 		to = binary.AppendVarint(to, *amount)
 	}
-	if e.Kind == Opened || e.Kind == Settled {
+	if e.whole() {
 		to = append(to, flag(e.Counted))
 		for _, text := range e.texts() {
 			to = appendText(to, *text)
@@ -86,10 +86,10 @@ func appendEntry(to []byte, e *Entry) []byte {
 	for _, amount := range e.laterAmounts() {
 		to = binary.AppendVarint(to, *amount)
 	}
-	if e.Hold != "" || e.Usage.GPUSeconds != 0 || e.Price.GPUSecond != 0 {
-		to = appendText(to, e.Hold)
-		for _, amount := range e.latestAmounts() {
-			to = binary.AppendVarint(to, *amount)
+	if e.hasLatest() {
+		to = binary.AppendVarint(to, e.Usage.GPUSeconds)
+		if e.whole() {
+			to = appendText(binary.AppendVarint(to, int64(e.Price.GPUSecond)), e.Hold)
 		}
 	}
 	payload := to[start+headerSize:]
@@ -128,11 +128,14 @@ func (e *Entry) laterRates() []*int64 {
 	}
 }
 
-// latestAmounts follow the named hold. A record ends before both if they are not set, and so does one of an earlier
-// release.
-func (e *Entry) latestAmounts() []*int64 {
-	return []*int64{&e.Usage.GPUSeconds, (*int64)(&e.Price.GPUSecond)}
+// hasLatest reports whether e has a value that the latest release added: the seconds of a GPU, their rate, the named
+// hold. A record without one ends before them, as in an earlier release.
+func (e *Entry) hasLatest() bool {
+	return e.Usage.GPUSeconds != 0 || e.whole() && (e.Hold != "" || e.Price.GPUSecond != 0)
 }
+
+// whole reports whether the record of e stores more than the request id and the amounts.
+func (e *Entry) whole() bool { return e.Kind == Opened || e.Kind == Settled }
 
 func flag(b bool) byte {
 	if b {
@@ -167,7 +170,7 @@ func decodeEntry(data []byte, texts map[string]string) (e Entry, size int, err e
 	for _, amount := range e.amounts() {
 		*amount = r.varint()
 	}
-	if e.Kind == Opened || e.Kind == Settled {
+	if e.whole() {
 		e.Counted = r.byte() == 1
 		for _, text := range e.texts() {
 			*text = r.interned(texts)
@@ -181,7 +184,7 @@ func decodeEntry(data []byte, texts map[string]string) (e Entry, size int, err e
 		e.Price = flat
 	}
 	if len(r.rest) > 0 {
-		if e.Kind == Opened || e.Kind == Settled {
+		if e.whole() {
 			e.Own = r.byte() == 1
 			for _, rate := range e.laterRates() {
 				*rate = r.varint()
@@ -192,9 +195,9 @@ func decodeEntry(data []byte, texts map[string]string) (e Entry, size int, err e
 		}
 	}
 	if len(r.rest) > 0 {
-		e.Hold = r.interned(texts)
-		for _, amount := range e.latestAmounts() {
-			*amount = r.varint()
+		e.Usage.GPUSeconds = r.varint()
+		if e.whole() {
+			e.Price.GPUSecond, e.Hold = money.Rate(r.varint()), r.interned(texts)
 		}
 	}
 	if r.short || len(r.rest) != 0 {

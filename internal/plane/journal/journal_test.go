@@ -66,11 +66,12 @@ func tempDisk(t testing.TB) Disk {
 }
 
 func TestEveryFieldIsReadBackAsItWasWritten(t *testing.T) {
-	if err := quick.Check(func(request, model, outcome string, at, cost, charged int64, counted bool, u live.Usage, p live.Rates) bool {
-		if len(request)+len(model)+len(outcome) > maxPayload/2 {
+	if err := quick.Check(func(request, model, outcome, hold string, at, cost, charged int64, counted bool, u live.Usage, p live.Rates) bool {
+		if len(request)+len(model)+len(outcome)+len(hold) > maxPayload/2 {
 			return true
 		}
 		want := Entry{Settled, charge(request, money.Nano(cost))}
+		want.Hold = hold
 		want.At, want.Model, want.Outcome, want.Counted, want.Usage, want.Price, want.Charged = clock.Time(at), model, outcome, counted, u, p, money.Nano(charged)
 		got, n, err := decodeEntry(appendEntry(nil, &want), map[string]string{})
 		return err == nil && got == want && n > headerSize
@@ -81,6 +82,8 @@ func TestEveryFieldIsReadBackAsItWasWritten(t *testing.T) {
 
 func FuzzDecodingArbitraryBytesNeverPanics(f *testing.F) {
 	e := Entry{Opened, charge("req_1", 5)}
+	f.Add(appendEntry(nil, &e))
+	e.Hold, e.Usage.GPUSeconds = "rs_1", 60
 	f.Add(appendEntry(nil, &e))
 	e.Kind = Progressed
 	f.Add(appendEntry(nil, &e))

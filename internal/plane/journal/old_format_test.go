@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"encoding/binary"
 	"hash/crc32"
 	"testing"
@@ -24,8 +25,7 @@ func TestARecordOfAnEarlierReleaseIsRead(t *testing.T) {
 				payload = binary.AppendVarint(payload, rate)
 			}
 		}
-		record := binary.LittleEndian.AppendUint32(nil, uint32(len(payload)))
-		record = append(binary.LittleEndian.AppendUint32(record, crc32.Checksum(payload, castagnoli)), payload...)
+		record := recordOf(payload)
 		want := Entry{Kind: kind, Charge: Charge{Request: "req_1", At: 1000, Usage: live.Usage{Input: 10, Cached: 3, Output: 7, Reasoning: 2}, Cost: 900, Charged: 800}}
 		if kind != Progressed {
 			want.Route, want.Model, want.Requested, want.Alias, want.Provider, want.Outcome = "chat", "m", "prod", "prod", "p", "finished"
@@ -37,4 +37,73 @@ func TestARecordOfAnEarlierReleaseIsRead(t *testing.T) {
 			t.Errorf("%d: %v\n%+v\nwant\n%+v", kind, err, got, want)
 		}
 	}
+}
+
+// A record of the release before there were named holds and seconds of a GPU. What uses neither is still written so,
+// byte for byte: that release can read it.
+func TestWhatUsesNoHoldIsWrittenAsByAnEarlierRelease(t *testing.T) {
+	for _, kind := range []Kind{Opened, Progressed, Settled} {
+		e := Entry{Kind: kind, Charge: charge("req_1", 900)}
+		e.Usage.Searches, e.Own = 6, true
+		payload := appendText([]byte{byte(kind)}, "req_1")
+		for _, amount := range []int64{1700, 10, 3, 7, 2, 900, 900} {
+			payload = binary.AppendVarint(payload, amount)
+		}
+		if kind != Progressed {
+			payload = append(payload, 0)
+			for _, text := range []string{"chat", "m", "a", "a", "p", "finished", "ws_1", "key_1"} {
+				payload = appendText(payload, text)
+			}
+			for _, rate := range []int64{5, 4, 9} {
+				payload = binary.AppendVarint(payload, rate)
+			}
+			payload = append(payload, 1)
+			for _, rate := range []int64{6, 7, 8, 11, 12} {
+				payload = binary.AppendVarint(payload, rate)
+			}
+		}
+		for _, amount := range []int64{0, 0, 0, 6} {
+			payload = binary.AppendVarint(payload, amount)
+		}
+		if got := appendEntry(nil, &e); !bytes.Equal(got, recordOf(payload)) {
+			t.Errorf("%d: written as\n%q, want\n%q", kind, got, recordOf(payload))
+		}
+		want := e
+		if kind == Progressed {
+			want = Entry{Kind: kind, Charge: Charge{Request: "req_1", At: 1700, Usage: e.Usage, Cost: 900, Charged: 900}}
+		}
+		if got, size, err := decodeEntry(recordOf(payload), map[string]string{}); err != nil || size != len(payload)+headerSize || got != want {
+			t.Errorf("%d: %v\n%+v\nwant\n%+v", kind, err, got, want)
+		}
+	}
+}
+
+// A request that dies is charged to the hold that its first entry names, with the seconds that its last entry counts.
+func TestAnOrphanKeepsItsHold(t *testing.T) {
+	disk := tempDisk(t)
+	j := begun(t, disk)
+	e := Entry{Kind: Opened, Charge: charge("req_1", 5)}
+	e.Hold, e.Price.GPUSecond = "rs_1", 77
+	later := e
+	later.Kind, later.Usage.GPUSeconds, later.Charged = Progressed, 60, 9
+	if err := j.Append(e, later); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	next, err := Open(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	orphans, err := next.Orphans(1)
+	if err != nil || len(orphans) != 1 || orphans[0].Hold != "rs_1" || orphans[0].Price.GPUSecond != 77 || orphans[0].Usage.GPUSeconds != 60 || orphans[0].Charged != 9 {
+		t.Errorf("%v %+v", err, orphans)
+	}
+}
+
+// recordOf returns a payload with its header.
+func recordOf(payload []byte) []byte {
+	record := binary.LittleEndian.AppendUint32(nil, uint32(len(payload)))
+	return append(binary.LittleEndian.AppendUint32(record, crc32.Checksum(payload, castagnoli)), payload...)
 }

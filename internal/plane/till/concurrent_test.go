@@ -2,6 +2,7 @@ package till_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -101,12 +102,16 @@ func TestConcurrentRequestsOnAFailingDiskAreEachChargedOnce(t *testing.T) {
 	}
 }
 
-// Whatever requests do in whatever order, as long as each ends once: the wallet, the journal and the overage callback
-// agree.
+// Whatever requests do in whatever order, as long as each ends once: the wallet, its named hold, the journal and the
+// overage callback agree.
 func TestWalletJournalAndOverageAgreeAfterAnyOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		const came = 300
+		const came, budget = 300, 120
 		s := newFixture(t, came)
+		if _, ok := s.funds.Reserve(ws, "rs_1", budget); !ok {
+			t.Fatal("refused")
+		}
+		ended := false
 		running := map[string]*till.Tab{}
 		made := 0
 		pick := func(t *rapid.T) (string, *till.Tab) {
@@ -121,7 +126,12 @@ func TestWalletJournalAndOverageAgreeAfterAnyOrder(t *testing.T) {
 			"open": func(t *rapid.T) {
 				made++
 				name := fmt.Sprint("req_", made)
-				tab, err := s.Open(journal.Charge{Request: name, Workspace: ws}, money.Nano(rapid.Int64Range(0, 100).Draw(t, "hold")))
+				hold := rapid.SampledFrom([]string{"", "rs_1"}).Draw(t, "named")
+				tab, err := s.Open(journal.Charge{Request: name, Workspace: ws, Hold: hold}, money.Nano(rapid.Int64Range(0, 100).Draw(t, "hold")))
+				var short *till.InsufficientFunds
+				if errors.As(err, &short) && short.Ended != (ended && hold != "") {
+					t.Fatalf("ended %v, and the refusal of a request of %q says %v", ended, hold, short.Ended)
+				}
 				if err == nil {
 					tab.SetModel(model, model.Price, false)
 					running[name] = &tab
@@ -140,6 +150,7 @@ func TestWalletJournalAndOverageAgreeAfterAnyOrder(t *testing.T) {
 				delete(running, name)
 			},
 			"drop":    func(t *rapid.T) { name, tab := pick(t); tab.Drop(); delete(running, name) },
+			"end":     func(*rapid.T) { s.funds.End(ws, "rs_1"); ended = true },
 			"collect": func(*rapid.T) { s.Collect() },
 			"break":   func(*rapid.T) { s.broken.Store(true) },
 			"mend":    func(*rapid.T) { s.broken.Store(false); _ = s.journal.Sync() },
@@ -156,10 +167,16 @@ func TestWalletJournalAndOverageAgreeAfterAnyOrder(t *testing.T) {
 		if owed := s.Collect(); owed != 0 {
 			t.Fatalf("%d are owed", owed)
 		}
-		var charged, cost money.Nano
+		var charged, cost, named money.Nano
 		for _, c := range s.settled(t) {
-			charged, cost = charged+c.Charged, cost+c.Cost
+			if charged, cost = charged+c.Charged, cost+c.Cost; c.Hold != "" {
+				named += c.Charged
+			}
 		}
+		if spent, known := s.funds.SpentOf(ws, "rs_1"); named > budget || known && spent != named || !known && (named > 0 || !ended) {
+			t.Fatalf("the journal charges %d of %d to the hold, which has spent %d, known %v", named, budget, spent, known)
+		}
+		s.funds.End(ws, "rs_1")
 		if b := s.funds.Balance(ws); b.Held != 0 || b.Spent != charged || money.Nano(s.over.Load()) != cost-charged {
 			t.Fatalf("%+v; the journal charges %d of %d, an overage of %d is heard of", b, charged, cost, s.over.Load())
 		}

@@ -357,6 +357,35 @@ func TestAnOverageEmptiesTheWalletAndTheRestIsReported(t *testing.T) {
 	}
 }
 
+func TestAnOverageOfANamedHoldLeavesTheWalletAlone(t *testing.T) {
+	s := newFixture(t, 1000)
+	if _, ok := s.funds.Reserve(ws, "rs_1", 100); !ok {
+		t.Fatal("refused")
+	}
+	_, err := s.Open(journal.Charge{Request: "req_0", Workspace: ws, Hold: "rs_1"}, 101)
+	var short *till.InsufficientFunds
+	if !errors.As(err, &short) || short.Free != 100 || short.Ended || s.Free(ws, "rs_1") != 100 || s.Free(ws, "") != 900 {
+		t.Errorf("%v; %d are free in the hold and %d in the wallet", err, s.Free(ws, "rs_1"), s.Free(ws, ""))
+	}
+	tab, err := s.Open(journal.Charge{Request: "req_1", Workspace: ws, Hold: "rs_1"}, 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab.SetModel(model, model.Price, false)
+	if err := tab.Settle(till.Settlement{Outcome: "finished", Usage: tokens(150)}); err != nil {
+		t.Fatal(err)
+	}
+	s.want(t, 900, 0, 100)
+	if c := s.settled(t)["req_1"]; s.over.Load() != 50 || c.Cost != 150 || c.Charged != 100 || c.Hold != "rs_1" {
+		t.Errorf("an overage of %d is heard of: %+v", s.over.Load(), c)
+	}
+	s.funds.End(ws, "rs_1")
+	_, err = s.Open(journal.Charge{Request: "req_2", Workspace: ws, Hold: "rs_1"}, 0)
+	if !errors.As(err, &short) || short.Free != 0 || !short.Ended {
+		t.Error(err)
+	}
+}
+
 func TestAnOverageLeavesOtherHoldsAlone(t *testing.T) {
 	s := newFixture(t, 100)
 	other, tab := s.open(t, "req_1", 30), s.open(t, "req_2", 20)
