@@ -105,7 +105,7 @@ func (q *question) ask() (answer judging.Answer, err error) {
 		CriterionID: q.key.criterion, Origin: d.session, Hold: d.session, Model: c.models[q.judge],
 		Instructions: c.told[q.judge], Subject: subject,
 	}
-	ctx, cancel := context.WithTimeout(d.ctx, d.store.scorer.time)
+	ctx, cancel := context.WithTimeout(d.ctx, scoreTime)
 	defer cancel()
 	panicked := panics.Call(d.store.Log, "asking for a reward", func() error {
 		answer, err = d.store.Judges.Ask(ctx, d.ws, asked)

@@ -25,7 +25,7 @@ const scoreTime = 110 * time.Second
 type scorer struct {
 	slots  *slots
 	keeper *db.Group[[]*keptItem]
-	time   time.Duration // of a call; tests shorten it
+	time   time.Duration // of a call, as scoreTime; tests shorten it
 	calls  atomic.Uint64 // that there were
 	life   context.Context
 	stop   context.CancelFunc
