@@ -10,12 +10,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/base/money"
-	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/judgingtest"
 	"sovereign/internal/domain/reward"
 	"sovereign/internal/store/db/dbtest"
-	"sovereign/internal/store/quota"
 	"sovereign/internal/store/vault"
 )
 
@@ -71,8 +69,7 @@ func TestARefusedSessionLeavesNothing(t *testing.T) {
 		f.catalog.gone.Store(false)
 		_, err = f.store.Create(t.Context(), dbtest.Theirs, dbtest.Ann, wanted(good.ID))
 		dbtest.Refused(t, err, 404, good.ID) // another workspace's judge does not exist
-		_, err = quota.Set(t.Context(), f.DB, dbtest.Mine, tenant.Operator, map[string]int64{"reward_sessions": 0})
-		f.ok(err)
+		f.quota(0)
 		_, err = f.store.Create(t.Context(), dbtest.Mine, dbtest.Ann, wanted(good.ID))
 		dbtest.Refused(t, err, 409, "its quota of reward_sessions is 0")
 		for _, table := range []string{"reward_sessions", "reward_tasks", "named_holds", "audit_entries WHERE action LIKE 'reward_session.%'"} {

@@ -33,6 +33,7 @@ import (
 	"sovereign/internal/store/db/dbtest"
 	"sovereign/internal/store/feed"
 	"sovereign/internal/store/module"
+	"sovereign/internal/store/quota"
 )
 
 // credit is what the wallet of Mine has at first.
@@ -205,6 +206,13 @@ func (f *fixture) get(id string) reward.Session {
 		f.t.Fatal(err)
 	}
 	return got
+}
+
+// quota sets how many sessions Mine may store.
+func (f *fixture) quota(most int64) {
+	f.t.Helper()
+	_, err := quota.Set(f.t.Context(), f.DB, dbtest.Mine, tenant.Operator, map[string]int64{"reward_sessions": most})
+	f.ok(err)
 }
 
 // held returns what is held of the wallet of Mine.
