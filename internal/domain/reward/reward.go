@@ -122,3 +122,6 @@ type Check struct {
 	Evidence        float64        `json:"evidence" doc:"Against a healthy run, after this check; 25 holds the session"`
 	Process         int64          `json:"process" doc:"The session's e-process: a release begins the next"`
 }
+
+// SchemaName is the type's name in the OpenAPI document.
+func (Check) SchemaName() string { return "AnchorCheck" }
