@@ -72,11 +72,11 @@ func (s *slots) drop(at place) {
 	call.tidy()
 }
 
-// fill gives free slots to the tasks whose turn it is. One workspace leaves a sixteenth of the slots to others, which
+// fill gives free slots to the tasks whose turn it is. One workspace leaves one slot in 32 to others, which
 // would otherwise wait for its slowest judge. s.mu is held.
 func (s *slots) fill() {
 	for s.busy < s.limit {
-		t, of := s.root.next(s.limit - s.limit/16)
+		t, of := s.root.next(s.limit - s.limit/32)
 		if t == nil {
 			return
 		}
