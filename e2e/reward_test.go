@@ -8,7 +8,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -272,7 +274,7 @@ func TestDrillManyCallsShareTheSlots(t *testing.T) {
 		calls = append(calls, rewardItems(fmt.Sprint("single ", i), 1))
 	}
 	waits := make([]time.Duration, len(calls))
-	began := time.Now()
+	began, cpu := time.Now(), used(t, server.Process.Pid)
 	var group sync.WaitGroup
 	for i, items := range calls {
 		group.Go(func() {
@@ -285,14 +287,15 @@ func TestDrillManyCallsShareTheSlots(t *testing.T) {
 	}
 	group.Wait()
 	took, questions := time.Since(began), large*each+singles
+	cpu = used(t, server.Process.Pid) - cpu
 	asked := len(seenBy(t, provider, "Question: large")) + len(seenBy(t, provider, "Question: single"))
 	busy := float64(questions) * takes.Seconds() / (took.Seconds() * slots)
 	slices.Sort(waits)
 	p50, p99 := waits[len(waits)/2], waits[len(waits)*99/100]
 	most := peak(t, server.Process.Pid)
-	t.Logf("%d calls, %d questions in %v: the judge had %.1f %% of %d slots busy; half of the calls waited %v, 99 %% %v, all %v; peak memory %d MiB",
+	t.Logf("%d calls, %d questions in %v: the judge had %.1f %% of %d slots busy; half of the calls waited %v, 99 %% %v, all %v; peak memory %d MiB; %v of CPU per item",
 		len(calls), asked, took.Round(time.Millisecond), 100*busy, slots, p50.Round(time.Millisecond), p99.Round(time.Millisecond),
-		waits[len(waits)-1].Round(time.Millisecond), most>>20)
+		waits[len(waits)-1].Round(time.Millisecond), most>>20, (cpu / time.Duration(questions)).Round(time.Microsecond))
 	if asked != questions {
 		t.Errorf("%d questions about %d items", asked, questions)
 	}
@@ -302,6 +305,20 @@ func TestDrillManyCallsShareTheSlots(t *testing.T) {
 	if measured() && (busy < 0.9 || p99 > 3*p50) {
 		t.Errorf("slots %.2f busy, p50 %v, p99 %v", busy, p50, p99)
 	}
+}
+
+// used is the CPU time of a process so far.
+func used(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // what follows its name
+	fields := strings.Fields(rest)
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond // Linux counts in hundredths of a second
 }
 
 // A trainer's token is in its address. It is in no log line at any level, no metric and no answer.

@@ -545,3 +545,43 @@ func TestScoringIsRefusedBeforeAnythingIsAsked(t *testing.T) {
 		}
 	})
 }
+
+// The wire, byte by byte.
+func TestTheWireOfScoring(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		s := f.active(t)
+		f.Models.Do(func(item int, _ *infer.Request) (string, error) {
+			if item == first+1 {
+				return "no idea", nil
+			}
+			return judgingtest.Assessment(judge.Pass, 0.75), nil
+		})
+		body := fmt.Sprintf(`{"step":"7","items":[
+			{"id":"a","prompt":"q","completion":"reply to item %d","label":"gold"},
+			{"id":"b","messages":[{"role":"user","content":"q"}],"completion":"reply to item %d"}]}`, first, first+1)
+		f.client.Wants(t, f.client.Owner, http.MethodPost, "/v1/reward/sessions/"+s.ID+"/score", body, http.StatusOK,
+			`{"rewards":[0.75,null],"data":[`+
+				`{"id":"a","reward":0.75,"verdict":"pass","grades":[{"criterion_id":"crit_…","grade":0.75,"verdict":"pass","critique":"as I see it"}],"flags":[]},`+
+				`{"id":"b","reward":null,"verdict":null,"grades":[{"criterion_id":"crit_…","grade":null,"verdict":null,"failure":"malformed: it is no JSON object: no idea"}],"flags":["judge_failed"]}],`+
+				`"held":false,"status":"ACTIVE","spent_usd":0}`)
+	})
+}
+
+// A trajectory is judged whole, in an agentic session alone.
+func TestAgenticSessionsScoreTrajectories(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		n := wanted(f.certified(30).ID)
+		n.Agentic = true
+		s, prompt := f.create(n), "Book a flight."
+		item := reward.ScoreItem{ID: "a", Prompt: &prompt, Completion: []byte(`[
+			{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"search","arguments":"{}"}}]},
+			{"role":"tool","tool_call_id":"c1","content":"Flight AZ1"},
+			{"role":"assistant","content":"reply to item 1"}]`)}
+		if got := f.scores(t, s.ID, "1", item, sent("b", first)); slices.Contains(got.Rewards, nil) {
+			t.Errorf("%+v", got)
+		}
+		if n := f.count(t, `SELECT COUNT(*) FROM reward_texts WHERE body LIKE '[{"role":"assistant"%Flight AZ1%'`); n != 1 {
+			t.Errorf("%d trajectories are stored", n)
+		}
+	})
+}
