@@ -66,11 +66,11 @@ func (q *question) claim() bool {
 	return true
 }
 
-// run implements task.
-func (q *question) run() {
+// run implements task. The slot is free when the judge has answered: storing the answer must not keep the judge idle.
+func (q *question) run(free func()) {
 	d := q.desk
 	for {
-		q.answer, q.err = q.ask()
+		q.answer, q.err = q.ask(free)
 		var spent *infer.HoldSpent
 		if !errors.As(q.err, &spent) {
 			break
@@ -95,7 +95,7 @@ func (q *question) run() {
 }
 
 // ask asks the judge, at the session's cost.
-func (q *question) ask() (answer judging.Answer, err error) {
+func (q *question) ask(free func()) (answer judging.Answer, err error) {
 	subject, err := subject(q.about.Prompt, q.about.Completion)
 	if err != nil {
 		return answer, err
@@ -103,7 +103,7 @@ func (q *question) ask() (answer judging.Answer, err error) {
 	d, c := q.desk, q.call
 	asked := &judging.Question{
 		CriterionID: q.key.criterion, Origin: d.session, Hold: d.session, Model: c.models[q.judge],
-		Instructions: c.told[q.judge], Subject: subject,
+		Instructions: c.told[q.judge], Subject: subject, Answered: free,
 	}
 	ctx, cancel := context.WithTimeout(d.ctx, scoreTime)
 	defer cancel()

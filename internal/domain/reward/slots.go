@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"sync"
 
+	"sovereign/internal/base/panics"
 	"sovereign/internal/base/tenant"
 )
 
@@ -20,9 +21,9 @@ type slots struct {
 
 // A task is what a slot does.
 type task interface {
-	claim() bool // reports whether there still is something to do, and that this slot does it; it must not block
-	run()        // does it, in the slot
-	settle()     // follows when the slot is free again
+	claim() bool     // reports whether there still is something to do, and that this slot does it; it must not block
+	run(free func()) // does it, in the slot; it may free the slot before it is done
+	settle()         // follows when it is done and the slot is free
 }
 
 // A place is where a call stands in the order of turns.
@@ -89,8 +90,11 @@ func (s *slots) fill() {
 			n.busy++
 		}
 		go func() {
-			t.run()
-			s.release(of)
+			defer panics.Contain(nil, "a task of a reward session")
+			free := sync.OnceFunc(func() { s.release(of) })
+			defer free()
+			t.run(free)
+			free()
 			t.settle()
 		}()
 	}

@@ -37,7 +37,7 @@ func newRecorder() *recorder {
 
 func (j *job) claim() bool { return !j.gone }
 
-func (j *job) run() {
+func (j *job) run(func()) {
 	j.on.mu.Lock()
 	j.began = time.Now()
 	j.on.busy++
