@@ -68,17 +68,18 @@ func (d *desk) attach(i *scored, judge int) *question {
 	return q
 }
 
-// settle ends a question that was asked. Its answer is for the items that wait for it by now. What it held of the
-// budget and did not cost may cover another question.
-func (d *desk) settle(q *question) {
+// settle ends a question that was asked, and returns who waits for its answer by now. What it held of the budget and did
+// not cost may cover another question.
+func (d *desk) settle(q *question) (waits []waiter) {
 	d.mu.Lock()
-	q.state, q.ready, q.waits = answered, q.waits, nil
+	q.state, waits, q.waits = answered, q.waits, nil
 	delete(d.open, q.key)
 	d.asking--
 	d.settled++
 	again := d.resume()
 	d.mu.Unlock()
 	d.queue(again)
+	return waits
 }
 
 // What becomes of a question that the budget could not cover.
@@ -167,9 +168,5 @@ func (d *desk) drop(c *scoreCall, why error) {
 	}
 	d.mu.Unlock()
 	d.queue(others...)
-	for _, w := range gone {
-		if w.item.answered(w.judge, judging.Answer{}, why) {
-			d.store.finish([]*scored{w.item})
-		}
-	}
+	d.store.deliver(gone, judging.Answer{}, why)
 }

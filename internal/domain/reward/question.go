@@ -40,11 +40,6 @@ type question struct {
 	state questionState
 	began uint64 // questions that were settled when this one was asked
 	waits []waiter
-
-	// Set by run.
-	answer judging.Answer
-	err    error
-	ready  []waiter // that get the answer
 }
 
 // A waiter is an item that needs an answer, and the place of its judge.
@@ -67,31 +62,29 @@ func (q *question) claim() bool {
 }
 
 // run implements task. The slot is free when the judge has answered: storing the answer must not keep the judge idle.
-func (q *question) run(free func()) {
+// Another slot may run a question that is short of money at once, so nothing is done with it then.
+func (q *question) run(free func()) (then func()) {
 	d := q.desk
-	for {
-		q.answer, q.err = q.ask(free)
-		var spent *infer.HoldSpent
-		if !errors.As(q.err, &spent) {
-			break
-		}
+	answer, err := q.ask(free)
+	for spent := (*infer.HoldSpent)(nil); errors.As(err, &spent); answer, err = q.ask(free) {
 		if spent.Ended {
-			q.err = errEnded
+			err = errEnded
 			break
 		}
 		next := d.refused(q)
 		if next == later {
-			return
+			return nil
 		}
 		if next == never {
-			q.err = d.overBudget()
+			err = d.overBudget()
 			break
 		}
 	}
-	if q.err != nil && d.ctx.Err() != nil {
-		q.err = errEnded
+	if err != nil && d.ctx.Err() != nil {
+		err = errEnded
 	}
-	d.settle(q)
+	waits := d.settle(q)
+	return func() { d.store.deliver(waits, answer, err) }
 }
 
 // ask asks the judge, at the session's cost.
@@ -120,17 +113,15 @@ func (q *question) ask(free func()) (answer judging.Answer, err error) {
 	return answer, err
 }
 
-// settle implements task: the items that have all their answers are stored, and then have a result.
-func (q *question) settle() {
+// deliver gives items an answer. Those that have all their answers are stored, and then have a result.
+func (s *Store) deliver(to []waiter, answer judging.Answer, err error) {
 	var complete []*scored
-	for _, w := range q.ready {
-		if w.item.answered(w.judge, q.answer, q.err) {
+	for _, w := range to {
+		if w.item.answered(w.judge, answer, err) {
 			complete = append(complete, w.item)
 		}
 	}
-	if len(complete) > 0 {
-		q.desk.store.finish(complete)
-	}
+	s.finish(complete)
 }
 
 // overBudget ends the session because nothing fits into its budget any more. It returns why there is no answer.

@@ -21,9 +21,10 @@ type slots struct {
 
 // A task is what a slot does.
 type task interface {
-	claim() bool     // reports whether there still is something to do, and that this slot does it; it must not block
-	run(free func()) // does it, in the slot; it may free the slot before it is done
-	settle()         // follows when it is done and the slot is free
+	claim() bool // reports whether there still is something to do, and that this slot does it; it must not block
+	// run does it, in the slot, and may free the slot before it is done. It returns what follows when the slot is
+	// free, or nil.
+	run(free func()) (then func())
 }
 
 // A place is where a call stands in the order of turns.
@@ -93,9 +94,11 @@ func (s *slots) fill() {
 			defer panics.Contain(nil, "a task of a reward session")
 			free := sync.OnceFunc(func() { s.release(of) })
 			defer free()
-			t.run(free)
+			then := t.run(free)
 			free()
-			t.settle()
+			if then != nil {
+				then()
+			}
 		}()
 	}
 }

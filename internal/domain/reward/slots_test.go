@@ -37,7 +37,7 @@ func newRecorder() *recorder {
 
 func (j *job) claim() bool { return !j.gone }
 
-func (j *job) run(func()) {
+func (j *job) run(func()) func() {
 	j.on.mu.Lock()
 	j.began = time.Now()
 	j.on.busy++
@@ -52,9 +52,8 @@ func (j *job) run(func()) {
 	j.on.busy--
 	j.on.byWorkspace[j.by.workspace]--
 	j.on.mu.Unlock()
+	return nil
 }
-
-func (j *job) settle() {}
 
 func (r *recorder) jobs(s *slots, by place, n int, takes time.Duration) []*job {
 	all, tasks := make([]*job, n), make([]task, n)
