@@ -51,9 +51,9 @@ func TestNoRequestCostsMoreThanItsWorstCase(t *testing.T) {
 
 func TestEveryTokenIsCountedOnceAtItsOwnRate(t *testing.T) {
 	million := int64(1_000_000)
-	r := live.Rates{Input: 1, CachedInput: 20, WrittenInput: 300, AudioInput: 4000, Output: 50_000, Reasoning: 600_000, AudioOutput: 7_000_000, Search: 80_000_000}
-	u := live.Usage{Input: 4 * million, Cached: million, Written: million, AudioInput: million, Output: 3 * million, Reasoning: million, AudioOutput: million, Searches: million}
-	if got := r.Of(u); got != 87_654_321 {
+	r := live.Rates{Input: 1, CachedInput: 20, WrittenInput: 300, AudioInput: 4000, Output: 50_000, Reasoning: 600_000, AudioOutput: 7_000_000, Search: 80_000_000, GPUSecond: 900_000_000}
+	u := live.Usage{Input: 4 * million, Cached: million, Written: million, AudioInput: million, Output: 3 * million, Reasoning: million, AudioOutput: million, Searches: million, GPUSeconds: million}
+	if got := r.Of(u); got != 987_654_321 {
 		t.Errorf("%d", got)
 	}
 	if got := (live.Rates{Input: 1, CachedInput: 5}).Of(live.Usage{Input: million, Cached: 3 * million}); got != 5 {

@@ -1,7 +1,9 @@
 package judging_test
 
 import (
+	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -142,5 +144,63 @@ func TestQuestionsWaitForTheBalanceThatOthersHold(t *testing.T) {
 		if failed := e.AwaitCalibration(t, c.ID, e.StartCalibration(t, c.ID).ID, job.Failed); !strings.Contains(*failed.Error, "the wallet is empty") {
 			t.Errorf("%+v", failed)
 		}
+	})
+}
+
+// Whoever asks for a session knows what else spends its hold: the client neither waits nor tries again.
+func TestAHoldThatIsSpentIsReportedAtOnce(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		c := e.NewCriterion(t)
+		told := &judge.Instructions{Rubric: c.Rubric, Scale: c.Scale, Threshold: c.PassThreshold}
+		spent := &infer.HoldSpent{Hold: "rs_1", Free: 7}
+		held := judgingtest.NewGate(t)
+		e.Models.Do(func(item int, r *infer.Request) (string, error) {
+			if r.Hold != "rs_1" {
+				t.Errorf("%q pays", r.Hold)
+			}
+			if item == 1 {
+				held.Wait() // another question runs meanwhile
+				return judgingtest.Assessment(judge.Pass, 1), nil
+			}
+			return "", spent
+		})
+		ask := func(item int) (judging.Answer, error) {
+			return e.Judges.Ask(t.Context(), mine, &judging.Question{
+				CriterionID: c.ID, Origin: "rs_1", Hold: "rs_1", Model: judgingtest.Model, Instructions: told,
+				Subject: &judge.Subject{Steps: []judge.Step{judgingtest.Exchange(item)}},
+			})
+		}
+		var group sync.WaitGroup
+		group.Go(func() {
+			if a, err := ask(1); err != nil || a.Verdict != judge.Pass {
+				t.Errorf("%+v %v", a, err)
+			}
+		})
+		for e.Models.Calls() == 0 {
+			runtime.Gosched()
+		}
+		for _, spent.Ended = range []bool{false, true} {
+			before := e.Models.Calls()
+			_, err := ask(2)
+			if got, ok := errors.AsType[*infer.HoldSpent](err); !ok || got != spent || e.Models.Calls() != before+1 {
+				t.Errorf("%v after %d calls", err, e.Models.Calls()-before)
+			}
+			body := func(judge.Mode) ([]byte, error) { return []byte(`{"model":"m"}`), nil }
+			for name, complete := range map[string]func(*judging.Completion) error{
+				"Complete": func(q *judging.Completion) error { return e.Judges.Complete(t.Context(), mine, q) },
+				"Compare": func(q *judging.Completion) error {
+					_, err := e.Judges.Compare(t.Context(), mine, q)
+					return err
+				},
+			} {
+				before := e.Models.Calls()
+				err := complete(&judging.Completion{Origin: "rs_1", Hold: "rs_1", Model: judgingtest.Model, Body: body})
+				if got, ok := errors.AsType[*infer.HoldSpent](err); !ok || got != spent || e.Models.Calls() != before+1 {
+					t.Errorf("%s: %v after %d calls", name, err, e.Models.Calls()-before)
+				}
+			}
+		}
+		held.Open()
+		group.Wait()
 	})
 }

@@ -65,7 +65,7 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, n *Ne
 		if err := made.insert(ctx, tx.In(ws), by.User); err != nil {
 			return err
 		}
-		if err := quota.Check(ctx, tx.In(ws), quota.RewardSessions, 1); err != nil {
+		if err := made.fits(ctx, tx.In(ws)); err != nil {
 			return err
 		}
 		if err := insertTasks(ctx, tx, ws, made.ID, n.Tasks); err != nil {
@@ -80,6 +80,14 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, n *Ne
 		return Session{}, err
 	}
 	return s.view(ctx, ws, made)
+}
+
+// fits refuses a session that is stored and exceeds a quota.
+func (r *session) fits(ctx context.Context, in db.Scoped) error {
+	if err := quota.Check(ctx, in, quota.RewardSessions, 1); err != nil || r.TaskCount == 0 {
+		return err
+	}
+	return quota.Check(ctx, in, quota.RewardTasks, int((r.TaskBytes+1023)/1024))
 }
 
 // check reports the first rule that n breaks, fills in what was left out, and leaves credentials out of its texts.
@@ -153,7 +161,7 @@ func (s *Store) newSession(ctx context.Context, in db.Scoped, ws tenant.ID, n *N
 	now := s.now()
 	r := &session{
 		ID: id.At("rs", now.Std()), Label: n.Label, Status: Active, Agentic: n.Agentic, Mode: n.Reward.Mode,
-		Budget: n.Budget, TaskCount: int64(len(n.Tasks)), CreatedAt: now,
+		Budget: n.Budget, TaskCount: int64(len(n.Tasks)), TaskBytes: sizeOf(n.Tasks), CreatedAt: now,
 		ExpiresAt: now.Add(time.Duration(n.ExpiresIn) * time.Second),
 	}
 	all, fields := n.Reward.all()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/store/db"
 )
@@ -99,11 +100,12 @@ func (s *Store) Apply(ctx context.Context, change db.Change) error {
 // cancelEnded cancels what is scored in this process of a session that has ended.
 func (s *Store) cancelEnded(ctx context.Context, at ref) error {
 	r, err := s.find(ctx, s.DB.In(at.WorkspaceID), at.ID)
-	if err != nil {
+	switch {
+	case err == nil && r.Status == Active:
+		return nil
+	case err != nil && fault.From(err).Kind != fault.Missing: // a database that lost its last commits has no row
 		return err
 	}
-	if r.Status != Active {
-		s.running.end(at.WorkspaceID, at.ID)
-	}
+	s.running.end(at.WorkspaceID, at.ID)
 	return nil
 }

@@ -50,12 +50,18 @@ func (s *Store) Purge(ctx context.Context, ws tenant.ID, by tenant.Actor, id str
 			id, s.now()); err != nil {
 			return fmt.Errorf("purge reward session %s: %w", id, err)
 		}
-		return audit.Record(ctx, tx, ws, by, object+".purge", id, nil, nil)
+		return audit.Record(ctx, tx, ws, by, object+".purge", id, deleted{r.TaskCount, r.Scored}, nil)
 	})
 	if err != nil {
 		return err
 	}
 	return s.deleteTexts(ctx, ws, id)
+}
+
+// A deleted is what the audit trail has about a purge.
+type deleted struct {
+	Tasks  int64 `json:"task_count"`
+	Scored int64 `json:"scored"`
 }
 
 // PurgeBefore purges the sessions of a workspace that ended before a time, and returns how many.

@@ -4,14 +4,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/base/clock"
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/reward"
 	"sovereign/internal/store/db/dbtest"
+	"sovereign/internal/store/quota"
 )
 
 // keeps are the tables that have what a session keeps, by the column of its id.
@@ -176,6 +180,26 @@ func TestAnInterruptedPurgeGoesOn(t *testing.T) {
 		f.ok(f.store.Sweep(t.Context()))
 		if n := dbtest.Count(t, f.DB, `reward_sessions WHERE purging`); n != 0 {
 			t.Errorf("%d purges go on for ever", n)
+		}
+	})
+}
+
+// Tasks cost nothing, so that their size is bounded too.
+func TestTheSizeOfTasksIsBounded(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		_, err := quota.Set(t.Context(), f.DB, dbtest.Mine, tenant.Operator, map[string]int64{"reward_tasks_kib": 3})
+		f.ok(err)
+		n := wanted(f.certified(30).ID)
+		n.Tasks = []jsontext.Value{jsontext.Value(`{"x":"` + strings.Repeat("y", 1500) + `"}`)}
+		made := f.create(n)
+		_, err = f.store.Create(t.Context(), dbtest.Mine, dbtest.Ann, n)
+		dbtest.Refused(t, err, 409, "stores 2 reward_tasks_kib, and its quota of reward_tasks_kib is 3: 2 more")
+		f.create(wanted(made.Reward.CriterionID)) // without tasks
+		f.move(made.ID, reward.Stopped, "")
+		f.ok(f.store.Purge(t.Context(), dbtest.Mine, dbtest.Ann, made.ID))
+		f.create(n)
+		if f.held() != 2*money.Dollar {
+			t.Errorf("$%s are held", f.held())
 		}
 	})
 }

@@ -58,7 +58,8 @@ type session struct {
 	Mode                   Mode
 	Judges                 judges
 	Budget                 money.Nano
-	TaskCount, Scored      int64
+	TaskCount, TaskBytes   int64
+	Scored                 int64
 	AnchorCriterionID      string // empty without an anchor
 	Anchor                 string // what is pinned of the anchor, as JSON
 	SampleSize, Every      int64
@@ -71,7 +72,7 @@ type session struct {
 	EndedAt, PurgedAt      clock.Time
 }
 
-const columns = `id, label, status, reason, agentic, mode, judges, budget, task_count, scored, anchor_criterion_id, anchor,
+const columns = `id, label, status, reason, agentic, mode, judges, budget, task_count, task_bytes, scored, anchor_criterion_id, anchor,
 	sample_size, every, process, evidence, checks, checked_at_item, held_at, held_reason, pinned_step, created_at,
 	expires_at, ended_at, purged_at FROM reward_sessions WHERE workspace_id = $1`
 
@@ -116,12 +117,12 @@ func (r *session) insert(ctx context.Context, in db.Scoped, by tenant.UserID) er
 	}
 	if _, err := db.Exec(ctx, in, `
 		INSERT INTO reward_sessions (workspace_id, id, label, status, reason, agentic, mode, judges, budget, task_count,
-			scored, anchor_criterion_id, anchor, sample_size, every, process, evidence, checks, checked_at_item,
+			task_bytes, scored, anchor_criterion_id, anchor, sample_size, every, process, evidence, checks, checked_at_item,
 			held_at, held_reason, pinned_step, created_by, created_at, expires_at, ended_at, purged_at, purging)
-		VALUES ($1, $2, $3, $4, '', $5, $6, $7, $8, $9, 0, $10, $11, $12, $13, $14, '', 0, 0, 0, '', '', $15, $16, $17,
-			0, 0, FALSE)`,
+		VALUES ($1, $2, $3, $4, '', $5, $6, $7, $8, $9, $18, 0, $10, $11, $12, $13, $14, '', 0, 0, 0, '', '', $15, $16,
+			$17, 0, 0, FALSE)`,
 		r.ID, r.Label, r.Status, r.Agentic, r.Mode, text, r.Budget, r.TaskCount, r.AnchorCriterionID, r.Anchor,
-		r.SampleSize, r.Every, r.Process, by, r.CreatedAt, r.ExpiresAt); err != nil {
+		r.SampleSize, r.Every, r.Process, by, r.CreatedAt, r.ExpiresAt, r.TaskBytes); err != nil {
 		return fmt.Errorf("insert a reward session: %w", err)
 	}
 	return nil

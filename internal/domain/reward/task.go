@@ -23,6 +23,14 @@ func cleanTasks(all []jsontext.Value) error {
 	return nil
 }
 
+// sizeOf returns how many bytes tasks have.
+func sizeOf(all []jsontext.Value) (n int64) {
+	for _, task := range all {
+		n += int64(len(task))
+	}
+	return n
+}
+
 func insertTasks(ctx context.Context, tx *db.Tx, ws tenant.ID, id string, all []jsontext.Value) error {
 	rows := make([][]any, len(all))
 	for i, task := range all {

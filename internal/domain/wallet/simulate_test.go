@@ -28,8 +28,8 @@ var (
 	seedsFlag = flag.Uint64("seeds", 40, "how many seeds the money simulator runs")
 )
 
-// The simulator drives the real till, funds, journal and ledger through random interleavings of many requests,
-// top-ups, postings, crashes, power losses, disk errors and lost commits, and compares the ledger with what the
+// The simulator drives the real till, funds, journal and ledger through random interleavings of many requests, named
+// holds, top-ups, postings, crashes, power losses, disk errors and lost commits, and compares the ledger with what the
 // callers were told. Everything follows from the seed: -run Simulat -seed N replays a failure.
 func TestSimulatedAccidentsNeverLoseOrDoubleACharge(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -68,6 +68,8 @@ type simulation struct {
 
 	tabs     []*request
 	requests map[string]*request
+	holds    []*simulatedHold
+	changes  []db.Change // committed, and not published yet
 	made     int
 	failDisk int    // how many of the next disk operations fail
 	failSync int    // how many of the next syncs fail, while writes work
@@ -79,6 +81,8 @@ type simulation struct {
 type request struct {
 	tab  *till.Tab
 	id   string
+	ws   tenant.ID
+	hold string // that pays; empty for the wallet
 	used live.Usage
 
 	sure   []money.Nano // every cost that was recorded; the last one counts
@@ -121,7 +125,7 @@ func (s *simulation) boot() {
 		s.t.Fatal(err)
 	}
 	s.disk.Fail = s.fails
-	s.tabs = nil
+	s.tabs, s.changes = nil, nil
 	for _, g := range s.requests {
 		g.past = true
 	}
@@ -145,10 +149,12 @@ func (s *simulation) fails(operation string, size int) (int, error) {
 	return size, nil
 }
 
-var steps = []struct {
+type step struct {
 	weight int
 	do     func(*simulation)
-}{
+}
+
+var steps = append([]step{
 	{30, (*simulation).arrive},
 	{30, (*simulation).deliver},
 	{25, (*simulation).settle},
@@ -161,11 +167,11 @@ var steps = []struct {
 	{3, (*simulation).arriveLate},
 	{3, func(s *simulation) { s.flaky = 1 + s.random.IntN(20) }},
 	{8, func(s *simulation) { s.sync() }},
-	{8, func(s *simulation) { s.till.Collect() }},
+	{8, (*simulation).collect},
 	{4, func(s *simulation) { s.failDisk = 1 + s.random.IntN(4) }},
 	{2, (*simulation).crash},
 	{1, (*simulation).losePower},
-}
+}, holdSteps...)
 
 func (s *simulation) run(count int) {
 	total := 0
@@ -185,14 +191,20 @@ func (s *simulation) run(count int) {
 			return
 		}
 	}
+	for _, h := range s.holds {
+		if !h.doubt && s.random.IntN(2) == 0 {
+			s.end(h)
+		}
+	}
 	s.crash()
 }
 
 func (s *simulation) arrive() {
 	ws := s.spaces[s.random.IntN(len(s.spaces))]
 	s.made++
-	g := &request{id: fmt.Sprintf("req_%s_%d", ws, s.made)}
-	tab, err := s.till.Open(journal.Charge{Request: g.id, Workspace: ws, Route: "chat"}, money.Nano(s.random.IntN(100)))
+	g := &request{id: fmt.Sprintf("req_%s_%d", ws, s.made), ws: ws, hold: s.payerOf(ws)}
+	charge := journal.Charge{Request: g.id, Workspace: ws, Route: "chat", Hold: g.hold}
+	tab, err := s.till.Open(charge, money.Nano(s.random.IntN(100)))
 	if err != nil {
 		return // insufficient funds, or the journal fails: either way nothing happened
 	}
@@ -233,6 +245,13 @@ func (s *simulation) settle() {
 		return
 	}
 	g.use(s.random)
+	if free := s.funds.Free(g.ws); g.hold != "" {
+		defer func() {
+			if now := s.funds.Free(g.ws); now < free {
+				s.t.Errorf("a request of a named hold has taken %d of what is free in the wallet", free-now)
+			}
+		}()
+	}
 	err := g.tab.Settle(till.Settlement{Outcome: "finished", Usage: g.used})
 	switch {
 	case err == nil:
@@ -244,6 +263,20 @@ func (s *simulation) settle() {
 		g.tab.Drop()
 	}
 	s.tabs = append(s.tabs[:i], s.tabs[i+1:]...)
+}
+
+// collect settles what is owed, which is held.
+func (s *simulation) collect() {
+	free := map[tenant.ID]money.Nano{}
+	for _, ws := range s.spaces {
+		free[ws] = s.funds.Free(ws)
+	}
+	s.till.Collect()
+	for _, ws := range s.spaces {
+		if now := s.funds.Free(ws); now < free[ws] {
+			s.t.Errorf("%s: collecting debts has taken %d of what is free", ws, free[ws]-now)
+		}
+	}
 }
 
 // leave ends a request that has delivered nothing.
@@ -342,6 +375,11 @@ func (s *simulation) fill() {
 	if err := s.poster.Fill(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
+	for _, h := range s.holds { // it has heard of every end
+		if left := s.funds.Left(h.ws, h.id); h.ended && left != 0 {
+			s.t.Errorf("%s has ended, and %d are free in it", h.id, left)
+		}
+	}
 }
 
 func (s *simulation) crash() {
@@ -377,10 +415,12 @@ func (s *simulation) check() {
 	ctx := s.t.Context()
 	type row struct {
 		RequestID     string
+		HoldID        string
 		Cost, Charged money.Nano
 	}
+	reserved := s.checkHolds()
 	for _, ws := range s.spaces {
-		rows, err := db.Query[row](ctx, s.db.In(ws), `SELECT request_id, cost, charged FROM usage_rows WHERE workspace_id = $1`)
+		rows, err := db.Query[row](ctx, s.db.In(ws), `SELECT request_id, hold_id, cost, charged FROM usage_rows WHERE workspace_id = $1`)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -389,8 +429,10 @@ func (s *simulation) check() {
 		for _, r := range rows {
 			seen[r.RequestID] = r.Cost
 			spent += r.Charged
-			if s.requests[r.RequestID] == nil {
+			if g := s.requests[r.RequestID]; g == nil {
 				s.t.Errorf("%s is charged and was never served", r.RequestID)
+			} else if g.hold != r.HoldID {
+				s.t.Errorf("%s is charged to %q, and is of %q", r.RequestID, r.HoldID, g.hold)
 			}
 		}
 		for id, g := range s.requests {
@@ -399,8 +441,9 @@ func (s *simulation) check() {
 			}
 		}
 		b := s.funds.Balance(ws)
-		if b.Balance != s.known[ws]-spent || b.Held != 0 || b.Spent != spent {
-			s.t.Errorf("%s: memory has %+v after a start; the ledger has %d of %d", ws, b, s.known[ws]-spent, s.known[ws])
+		if b.Balance != s.known[ws]-spent || b.Held != reserved[ws] || b.Spent != spent {
+			s.t.Errorf("%s: memory has %+v after a start; the ledger has %d of %d, with %d in open holds", ws, b,
+				s.known[ws]-spent, s.known[ws], reserved[ws])
 		}
 	}
 	proof, err := NewStore(s.db, (*feed.Feed)(nil), s.funds).Verify(ctx)
@@ -411,7 +454,7 @@ func (s *simulation) check() {
 
 // clear empties the ledger for the next seed: Verify reads all of it.
 func (s *simulation) clear() {
-	for _, table := range []string{"usage_rows", "ledger_entries", "ledger_balances"} {
+	for _, table := range []string{"usage_rows", "ledger_entries", "ledger_balances", "named_holds"} {
 		if _, err := db.Exec(s.t.Context(), s.db.Across("the simulation is over"), "DELETE FROM "+table); err != nil {
 			s.t.Fatal(err)
 		}
@@ -426,4 +469,5 @@ func (s *simulation) invariants() {
 			s.t.Errorf("%s: %+v of %d", ws, b, s.known[ws])
 		}
 	}
+	s.holdInvariants()
 }

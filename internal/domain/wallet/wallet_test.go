@@ -30,6 +30,12 @@ func addWorkspace(t *testing.T, d *db.DB, ws tenant.ID) {
 // newStore is a ledger with its feed and its money in memory.
 func newStore(t *testing.T, d *db.DB) *wallet.Store {
 	t.Helper()
+	s, _, _ := newLedger(t, d)
+	return s
+}
+
+func newLedger(t *testing.T, d *db.DB) (*wallet.Store, *wallet.Holds, *feed.Feed) {
+	t.Helper()
 	disk, err := journal.Folder(t.TempDir() + "/journal")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +57,39 @@ func newStore(t *testing.T, d *db.DB) *wallet.Store {
 	var group sync.WaitGroup
 	group.Go(func() { changes.Run(ctx) })
 	t.Cleanup(func() { stop(); group.Wait() })
-	return wallet.NewStore(d, changes, money)
+	return wallet.NewStore(d, changes, money), poster.Holds, changes
+}
+
+// A domain opens and ends a hold in its own transactions, also in one that holds the answer to an Idempotency-Key.
+func TestAHoldIsInForceWhenItsChangeReturns(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s, holds, changes := newLedger(t, d)
+		addWorkspace(t, d, "ws_a")
+		if _, err := s.TopUp(t.Context(), "ws_a", tenant.Operator, 1000, ""); err != nil {
+			t.Fatal(err)
+		}
+		outer := func(ctx context.Context, change func(context.Context) error) error {
+			version, err := d.Tx(ctx, func(tx *db.Tx) error { return change(tx.Bind(ctx)) })
+			return errors.Join(err, changes.Await(ctx, version))
+		}
+		plain := func(ctx context.Context, change func(context.Context) error) error { return change(ctx) }
+		for id, run := range map[string]func(context.Context, func(context.Context) error) error{"rs_plain": plain, "rs_bound": outer} {
+			open := func(ctx context.Context) error {
+				return changes.Change(ctx, func(tx *db.Tx) error { return holds.Open(ctx, tx, "ws_a", id, "reward", 700) })
+			}
+			end := func(ctx context.Context) error {
+				return changes.Change(ctx, func(tx *db.Tx) error { return holds.End(ctx, tx, "ws_a", id) })
+			}
+			if err := run(t.Context(), open); err != nil || holds.Left("ws_a", id) != 700 || s.Show("ws_a").Held != 700 {
+				t.Errorf("%s is open: %v, %+v", id, err, s.Show("ws_a"))
+			}
+			for range 2 {
+				if err := run(t.Context(), end); err != nil || holds.Left("ws_a", id) != 0 || s.Show("ws_a").Held != 0 {
+					t.Errorf("%s has ended: %v, %+v", id, err, s.Show("ws_a"))
+				}
+			}
+		}
+	})
 }
 
 func TestTopUpsAddUpAndTheLedgerProves(t *testing.T) {

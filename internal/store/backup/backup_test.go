@@ -58,9 +58,12 @@ func fill(t *testing.T, d *db.DB) {
 			{"tr_1", 0, "ws_1", "wallet", math.MaxInt64, "topup", odd, 1}, {"tr_1", 1, "ws_1", "world", math.MinInt64, "topup", "", 1},
 		}},
 		{"ledger_balances", "workspace_id, account, amount", [][]any{{"ws_1", "wallet", math.MaxInt64}, {"ws_1", "world", math.MinInt64}}},
-		{"usage_rows", "request_id, workspace_id, transfer_id, key_id, at, route, model, requested, alias, provider, outcome, counted, own_key, input, cached, written, audio_input, output, reasoning, audio_output, searches, price, cost, charged", [][]any{
-			{"req_1", "ws_1", "tr_1", "key_1", 1, "chat", "m", odd, "", "p", "finished", true, false, 1, 2, 3, 4, math.MaxInt64, 5, 6, 7, "{}", 8, 9},
-			{"req_2", "ws_2", "", "", -1, "", "", "", odd, "", "", false, true, 0, 0, 0, 0, 0, 0, 0, 0, "", 0, 0},
+		{"usage_rows", "request_id, workspace_id, transfer_id, key_id, at, route, model, requested, alias, provider, outcome, counted, own_key, input, cached, written, audio_input, output, reasoning, audio_output, searches, price, cost, charged, hold_id, gpu_seconds", [][]any{
+			{"req_1", "ws_1", "tr_1", "key_1", 1, "chat", "m", odd, "", "p", "finished", true, false, 1, 2, 3, 4, math.MaxInt64, 5, 6, 7, "{}", 8, 9, "rs_1", 60},
+			{"req_2", "ws_2", "", "", -1, "", "", "", odd, "", "", false, true, 0, 0, 0, 0, 0, 0, 0, 0, "", 0, 0, "", 0},
+		}},
+		{"named_holds", "workspace_id, id, kind, amount, spent, created_at, ended_at", [][]any{
+			{"ws_1", "rs_1", "reward", math.MaxInt64, 5, 1, 0}, {"ws_2", odd, "", 1, 0, -1, math.MaxInt64},
 		}},
 		{"journal_cursors", "journal_id, segment, position, at", [][]any{{"jrn_1", 1, math.MaxInt64, 3}}},
 		{"workspace_settings", "workspace_id, default_max_tokens, updated_at", [][]any{{"ws_1", 7, 1}}},
@@ -123,8 +126,8 @@ func fill(t *testing.T, d *db.DB) {
 		{"canary_points", "workspace_id, epoch_id, position, at, promote, roll_back, difference, lowest, highest, base_n, base_passes, canary_n, canary_passes", [][]any{
 			{"ws_1", "epoch_1", 1, 2, 0.1, -0.2, nil, -1.0, 1.0, 3, 4, 5, math.MaxInt64}, {"ws_1", "epoch_1", 2, 2, 0.1, -0.2, 0.5, -1.0, 1.0, 3, 4, 5, 6},
 		}},
-		{"reward_sessions", "workspace_id, id, label, status, reason, agentic, mode, judges, budget, task_count, scored, anchor_criterion_id, anchor, sample_size, every, process, evidence, checks, checked_at_item, held_at, held_reason, pinned_step, created_by, created_at, expires_at, ended_at, purged_at, purging", [][]any{
-			{"ws_1", "rs_1", odd, "STOPPED", odd, true, "single", "[]", math.MaxInt64, 1, 2, "crit_1", "{}", 64, 256, 1, odd, 3, 4, 5, odd, odd, "", 6, 7, math.MaxInt64, 8, true},
+		{"reward_sessions", "workspace_id, id, label, status, reason, agentic, mode, judges, budget, task_count, task_bytes, scored, anchor_criterion_id, anchor, sample_size, every, process, evidence, checks, checked_at_item, held_at, held_reason, pinned_step, created_by, created_at, expires_at, ended_at, purged_at, purging", [][]any{
+			{"ws_1", "rs_1", odd, "STOPPED", odd, true, "single", "[]", math.MaxInt64, 1, math.MaxInt64, 2, "crit_1", "{}", 64, 256, 1, odd, 3, 4, 5, odd, odd, "", 6, 7, math.MaxInt64, 8, true},
 		}},
 		{"reward_tasks", "workspace_id, session_id, position, task", [][]any{{"ws_1", "rs_1", math.MaxInt64, odd}}},
 		{"reward_texts", "workspace_id, session_id, digest, body", [][]any{{"ws_1", "rs_1", []byte{0, 255}, odd}}},

@@ -18,24 +18,32 @@ import (
 type Kind struct {
 	Name    string
 	Default int64
-	rows    string // the rows that count, of the workspace $1
+	count   string // what is counted, of the rows of the workspace $1
 }
 
 // The kinds, with generous quotas. A label is counted by rows, so its quota also bounds what counting costs.
 var (
-	Aliases      = Kind{"aliases", 1_000, `aliases WHERE workspace_id = $1`}
-	Criteria     = Kind{"criteria", 1_000, `criteria WHERE workspace_id = $1`}
-	Datasets     = Kind{"datasets", 1_000, datasetRows}
-	Endpoints    = Kind{"endpoints", 100, `eval_endpoints WHERE workspace_id = $1`}
-	EvalCases    = Kind{"eval_cases", 1_000_000, `eval_cases WHERE workspace_id = $1`}
-	Evals        = Kind{"evals", 10_000, `evals WHERE workspace_id = $1`}
-	Keys         = Kind{"keys", 10_000, `api_keys WHERE workspace_id = $1 AND revoked_at IS NULL`}
-	Labels       = Kind{"labels", 200_000, `labels WHERE workspace_id = $1`}
-	Members      = Kind{"members", 1_000, `members WHERE workspace_id = $1`}
-	ProviderKeys = Kind{"provider_keys", 100, `provider_keys WHERE workspace_id = $1`}
-	// A session that was purged has no texts any more, and does not count.
-	RewardSessions = Kind{"reward_sessions", 10_000, `reward_sessions WHERE workspace_id = $1 AND purged_at = 0`}
+	Aliases      = kind("aliases", 1_000, `aliases WHERE workspace_id = $1`)
+	Criteria     = kind("criteria", 1_000, `criteria WHERE workspace_id = $1`)
+	Datasets     = kind("datasets", 1_000, datasetRows)
+	Endpoints    = kind("endpoints", 100, `eval_endpoints WHERE workspace_id = $1`)
+	EvalCases    = kind("eval_cases", 1_000_000, `eval_cases WHERE workspace_id = $1`)
+	Evals        = kind("evals", 10_000, `evals WHERE workspace_id = $1`)
+	Keys         = kind("keys", 10_000, `api_keys WHERE workspace_id = $1 AND revoked_at IS NULL`)
+	Labels       = kind("labels", 200_000, `labels WHERE workspace_id = $1`)
+	Members      = kind("members", 1_000, `members WHERE workspace_id = $1`)
+	ProviderKeys = kind("provider_keys", 100, `provider_keys WHERE workspace_id = $1`)
+	// A session that was purged keeps no texts, and does not count.
+	RewardSessions = kind("reward_sessions", 10_000, `reward_sessions WHERE workspace_id = $1 AND purged_at = 0`)
+	RewardTasks    = Kind{"reward_tasks_kib", 4 << 20, `
+		SELECT CAST(COALESCE(SUM((task_bytes + 1023) / 1024), 0) AS BIGINT) FROM reward_sessions
+		WHERE workspace_id = $1 AND purged_at = 0`}
 )
+
+// kind is a kind of which each row counts.
+func kind(name string, most int64, rows string) Kind {
+	return Kind{name, most, `SELECT COUNT(*) FROM ` + rows}
+}
 
 // datasetRows are the datasets that are there, and those that are being built, with their holdouts.
 const datasetRows = `(
@@ -49,7 +57,7 @@ const datasetRows = `(
 ) AS stored`
 
 // Kinds lists every kind.
-var Kinds = []Kind{Aliases, Criteria, Datasets, Endpoints, EvalCases, Evals, Keys, Labels, Members, ProviderKeys, RewardSessions}
+var Kinds = []Kind{Aliases, Criteria, Datasets, Endpoints, EvalCases, Evals, Keys, Labels, Members, ProviderKeys, RewardSessions, RewardTasks}
 
 // A State is a quota, and how much of it is used.
 type State struct {
@@ -64,7 +72,7 @@ func Check(ctx context.Context, in db.Scoped, k Kind, added int) error {
 	if err != nil {
 		return err
 	}
-	stored, err := k.count(ctx, in)
+	stored, err := k.stored(ctx, in)
 	if err != nil || stored <= quota {
 		return err
 	}
@@ -84,8 +92,8 @@ func (k Kind) quota(ctx context.Context, in db.Scoped) (int64, error) {
 	return *own, nil
 }
 
-func (k Kind) count(ctx context.Context, in db.Scoped) (int64, error) {
-	n, err := db.One[int64](ctx, in, `SELECT COUNT(*) FROM `+k.rows)
+func (k Kind) stored(ctx context.Context, in db.Scoped) (int64, error) {
+	n, err := db.One[int64](ctx, in, k.count)
 	if err != nil {
 		return 0, fmt.Errorf("count %s: %w", k.Name, err)
 	}
@@ -100,7 +108,7 @@ func List(ctx context.Context, in db.Scoped) ([]State, error) {
 		if err != nil {
 			return nil, err
 		}
-		stored, err := k.count(ctx, in)
+		stored, err := k.stored(ctx, in)
 		if err != nil {
 			return nil, err
 		}

@@ -15,6 +15,7 @@ CREATE TABLE reward_sessions (
     judges              TEXT    NOT NULL,
     budget              BIGINT  NOT NULL,
     task_count          BIGINT  NOT NULL,
+    task_bytes          BIGINT  NOT NULL,
     scored              BIGINT  NOT NULL,
     anchor_criterion_id TEXT    NOT NULL,
     anchor              TEXT    NOT NULL,
@@ -37,7 +38,7 @@ CREATE TABLE reward_sessions (
 );
 CREATE INDEX reward_sessions_created ON reward_sessions (workspace_id, created_at);
 CREATE INDEX reward_sessions_expiry ON reward_sessions (expires_at) WHERE ended_at = 0;
-CREATE INDEX reward_sessions_kept ON reward_sessions (workspace_id, ended_at) WHERE purged_at = 0;
+CREATE INDEX reward_sessions_kept ON reward_sessions (workspace_id, ended_at, task_bytes) WHERE purged_at = 0;
 CREATE INDEX reward_sessions_retention ON reward_sessions (ended_at) WHERE purged_at = 0;
 CREATE INDEX reward_sessions_purging ON reward_sessions (workspace_id, id) WHERE purging;
 
