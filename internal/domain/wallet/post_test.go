@@ -135,7 +135,7 @@ func TestVerifyFindsEveryBreachOfUsage(t *testing.T) {
 							proof.Problems = append(proof.Problems, check.rule+": not so for "+subject)
 						}
 					}
-					wrong, err := mispriced(t.Context(), tx.Across("test"))
+					wrong, err := mispriced(t.Context(), tx.Across("test"), true)
 					proof.Problems = append(proof.Problems, wrong...)
 					return errors.Join(err, errUndo)
 				})

@@ -3,6 +3,7 @@ package wallet
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"sovereign/internal/base/money"
 	"sovereign/internal/live"
@@ -53,7 +54,15 @@ func prove(ctx context.Context, all db.Scoped) (Proof, error) {
 	if t.Sum != 0 {
 		proof.Problems = append(proof.Problems, fmt.Sprintf("all entries sum to %s", t.Sum))
 	}
-	for _, check := range invariants {
+	holds, err := hasHolds(ctx, all)
+	if err != nil {
+		return proof, err
+	}
+	checks := invariants
+	if holds {
+		checks = slices.Concat(invariants, holdInvariants)
+	}
+	for _, check := range checks {
 		broken, err := db.Query[string](ctx, all, check.violations)
 		if err != nil {
 			return proof, fmt.Errorf("check that %s: %w", check.rule, err)
@@ -62,14 +71,24 @@ func prove(ctx context.Context, all db.Scoped) (Proof, error) {
 			proof.Problems = append(proof.Problems, fmt.Sprintf("%s: not so for %s", check.rule, subject))
 		}
 	}
-	wrong, err := mispriced(ctx, all)
+	wrong, err := mispriced(ctx, all, holds)
 	proof.Problems = append(proof.Problems, wrong...)
 	proof.OK = len(proof.Problems) == 0
 	return proof, err
 }
 
-// invariants are the rules of the ledger, each with the query that finds its violations.
-var invariants = []struct{ rule, violations string }{
+// hasHolds reports whether the schema has named holds and seconds of a GPU. That of a backup of an earlier release, which
+// is proven before it is migrated, has neither.
+func hasHolds(ctx context.Context, all db.Scoped) (bool, error) {
+	tables, err := db.Tables(ctx, all)
+	return slices.ContainsFunc(tables, func(t db.Table) bool { return t.Name == "named_holds" }), err
+}
+
+// An invariant is a rule of the ledger, with the query that finds its violations.
+type invariant struct{ rule, violations string }
+
+// invariants are the rules of the ledger.
+var invariants = []invariant{
 	{
 		"every transfer sums to zero over at least two lines",
 		`SELECT transfer_id FROM ledger_entries GROUP BY transfer_id HAVING SUM(amount) <> 0 OR COUNT(*) < 2`,
@@ -111,6 +130,10 @@ var invariants = []struct{ rule, violations string }{
 		"no row is charged more than it costs, or less than nothing",
 		`SELECT request_id FROM usage_rows WHERE charged < 0 OR charged > cost`,
 	},
+}
+
+// holdInvariants are the rules of named holds.
+var holdInvariants = []invariant{
 	{
 		"every hold that a usage row names is a hold of its workspace",
 		`SELECT u.request_id FROM usage_rows u LEFT JOIN named_holds h ON h.workspace_id = u.workspace_id AND h.id = u.hold_id
@@ -133,8 +156,13 @@ var invariants = []struct{ rule, violations string }{
 	},
 }
 
-// mispriced finds the usage rows whose cost is not their tokens at their price.
-func mispriced(ctx context.Context, all db.Scoped) ([]string, error) {
+// mispriced finds the usage rows whose cost is not their tokens, and what else they used, at their price. seconds says
+// whether the rows count seconds of a GPU.
+func mispriced(ctx context.Context, all db.Scoped, seconds bool) ([]string, error) {
+	gpu := "0"
+	if seconds {
+		gpu = "gpu_seconds"
+	}
 	type row struct {
 		RequestID, Price                string
 		Input, Cached, Written, AudioIn int64
@@ -145,7 +173,7 @@ func mispriced(ctx context.Context, all db.Scoped) ([]string, error) {
 	var wrong []string
 	for r, err := range db.Rows[row](ctx, all, `
 		SELECT request_id, input, cached, written, audio_input AS audio_in, output, reasoning, audio_output AS audio_out, searches,
-			gpu_seconds AS gpu, price, cost
+			`+gpu+` AS gpu, price, cost
 		FROM usage_rows`) {
 		if err != nil {
 			return nil, fmt.Errorf("check the prices: %w", err)
