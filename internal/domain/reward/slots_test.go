@@ -35,6 +35,13 @@ func newRecorder() *recorder {
 	return &recorder{byWorkspace: map[tenant.ID]int{}, mostByWorkspace: map[tenant.ID]int{}}
 }
 
+// now returns how many slots are busy.
+func (r *recorder) now() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.busy
+}
+
 func (j *job) claim() bool { return !j.gone }
 
 func (j *job) run(func()) func() {
@@ -85,6 +92,7 @@ func TestLargeCallsDoNotStarveSmallOnes(t *testing.T) {
 			small = append(small, r.jobs(s, place{"ws", "rs", uint64(100 + i)}, 1, slow))
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		for i, one := range small {
 			waits[i] = one[0].ended.Sub(start)
 		}
@@ -110,13 +118,14 @@ func TestASlowWorkspaceLeavesOthersTheirShare(t *testing.T) {
 		for i := range 500 {
 			r.jobs(s, place{"slow", fmt.Sprint("rs", i%20), uint64(i)}, 20, time.Minute)
 		}
-		time.Sleep(time.Second)
-		if r.busy != 62 {
-			t.Fatalf("%d slots are busy", r.busy)
+		synctest.Wait()
+		if n := r.now(); n != 62 {
+			t.Fatalf("%d slots are busy", n)
 		}
 		start := time.Now()
 		quick := r.jobs(s, place{"quick", "rs", 1}, 400, 100*time.Millisecond)
 		time.Sleep(10 * time.Hour)
+		synctest.Wait()
 		// At first in the 2 free slots, and after a minute in as many as the slow workspace.
 		if took := last(quick).Sub(start); took > 21*time.Second {
 			t.Errorf("400 questions of 100 ms took %v", took)
@@ -168,6 +177,7 @@ func TestEveryTaskRunsOnceWithinTheLimit(t *testing.T) {
 				time.Sleep(b.pause)
 			}
 			time.Sleep(time.Hour)
+			synctest.Wait()
 			for _, j := range all {
 				if ran := !j.ended.IsZero(); ran && j.gone || !ran && !j.gone && !dropped[j.by] {
 					rt.Fatalf("of %+v: gone %v, ran %v", j.by, j.gone, ran)
@@ -185,13 +195,13 @@ func TestMoreSlotsStartWaitingTasksAtOnce(t *testing.T) {
 		s, r := newSlots(1), newRecorder()
 		r.jobs(s, place{"ws", "rs", 1}, 10, time.Second)
 		synctest.Wait()
-		if r.busy != 1 {
-			t.Fatalf("%d are busy", r.busy)
+		if n := r.now(); n != 1 {
+			t.Fatalf("%d are busy", n)
 		}
 		s.setLimit(5)
 		synctest.Wait()
-		if r.busy != 5 {
-			t.Errorf("%d are busy of 5", r.busy)
+		if n := r.now(); n != 5 {
+			t.Errorf("%d are busy of 5", n)
 		}
 		s.setLimit(2)
 		time.Sleep(time.Minute)
