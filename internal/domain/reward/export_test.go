@@ -84,3 +84,13 @@ func (s *Store) Waiting(ws tenant.ID, id string) (n int) {
 	}
 	return n
 }
+
+// Keep stores an item with a reward.
+func (s *Store) Keep(ws tenant.ID, id, step string, sent ScoreItem, reward float64) error {
+	made, err := sent.check("", false)
+	if err != nil {
+		return err
+	}
+	c := &scoreCall{store: s, ws: ws, session: &session{ID: id}, step: step}
+	return s.scorer.keeper.Do([]*keptItem{{c, &made, outcome{Reward: &reward}}})
+}

@@ -139,6 +139,8 @@ func TestScoringIsIdempotentByStepIDAndContent(t *testing.T) {
 		again("1", 3, 3, sent("a", first+3)) // the same id with other content
 		again("1", 3, 4, sent("c", first+1)) // another id with the same content: another item, no other question
 		again("2", 3, 5, one)                // another step
+		f.exec(`DELETE FROM judge_answers`)
+		again("1", 3, 5, one, two, sent("a", first+3), sent("c", first+1)) // what is scored needs no judge's answer
 		if n := f.count(t, `SELECT COUNT(*) FROM reward_texts`); n != 6 {
 			t.Errorf("%d texts of 3 prompts and 3 completions", n)
 		}
@@ -582,6 +584,25 @@ func TestAgenticSessionsScoreTrajectories(t *testing.T) {
 		}
 		if n := f.count(t, `SELECT COUNT(*) FROM reward_texts WHERE body LIKE '[{"role":"assistant"%Flight AZ1%'`); n != 1 {
 			t.Errorf("%d trajectories are stored", n)
+		}
+	})
+}
+
+// Calls that were judged at the same time store an item once. It keeps its first reward, its place and its count.
+func TestAnItemIsStoredOnce(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		s := f.active(t)
+		for _, r := range []float64{0.5, 0.7, 0.9} {
+			if err := f.store.Keep(dbtest.Mine, s.ID, "1", sent("a", first), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := f.store.Keep(dbtest.Mine, s.ID, "1", sent("b", first+1), 0.1); err != nil {
+			t.Fatal(err)
+		}
+		rewards, err := db.Query[float64](t.Context(), f.DB.Across("test"), `SELECT reward FROM reward_items ORDER BY position`)
+		if got := f.get(s.ID); err != nil || got.Scored != 2 || !slices.Equal(rewards, []float64{0.5, 0.1}) {
+			t.Errorf("%d items with %v, %v", got.Scored, rewards, err)
 		}
 	})
 }
