@@ -66,7 +66,7 @@ func TestACustomersServerIsACandidateOfAnEval(t *testing.T) {
 				endpoint+`"],"cases":[`+strings.Join(asked, ",")+`]}`, want).ID
 		}
 		for quality, want := range map[string]int{"0.99": 0, "0.01": 1} {
-			at := call("POST", "/v1/endpoints", `{"name":"tuned","base_url":"`+server.URL+`/`+quality+`","model":"tuned-7b","api_key":"canaryendpoint"}`, 200).ID
+			at := call("POST", "/v1/endpoints", `{"name":"tuned","base_url":"`+server.URL+`/`+quality+`","model":"tuned-7b","api_key":"canaryendpoint"}`, 201).ID
 			calls.Store(0)
 			eval := start(at, 202)
 			gate := func() (string, int) {

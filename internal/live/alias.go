@@ -57,6 +57,7 @@ func (a *Alias) Model(arm Arm) string {
 type Gate struct {
 	Epoch         string // samples of one epoch count together
 	Stratum       int    // of the epoch: samples of one stratum had the same percent
+	Key           string // of the digests of questions
 	SamplePercent float64
 }
 

@@ -130,16 +130,30 @@ type run struct {
 	seen     [2]int64 // requests to the base and to the canary
 }
 
+// sample returns the next request of a phase, of which nothing is known but its arm.
+func (r *run) sample(p *phase) stat.Sample {
+	return stat.Sample{Stratum: p.stratum, Percent: p.percent, Canary: r.random.Float64()*100 < float64(p.percent)}
+}
+
+// armOf returns the index of an arm: 0 for the base and 1 for the canary.
+func armOf(canary bool) int {
+	if canary {
+		return 1
+	}
+	return 0
+}
+
+// count counts a request.
+func (r *run) count(s stat.Sample) {
+	r.seen[armOf(s.Canary)]++
+	r.evidence.Add(s, r.gate.FalsePass)
+}
+
 // add counts the next request of a phase.
 func (r *run) add(p *phase) stat.Sample {
-	s := stat.Sample{Stratum: p.stratum, Percent: p.percent, Canary: r.random.Float64()*100 < float64(p.percent)}
-	arm := 0
-	if s.Canary {
-		arm = 1
-	}
-	r.seen[arm]++
-	s.Result, s.Uniform = p.arms[arm].draw(r.random)
-	r.evidence.Add(s, r.gate.FalsePass)
+	s := r.sample(p)
+	s.Result, s.Uniform = p.arms[armOf(s.Canary)].draw(r.random)
+	r.count(s)
 	return s
 }
 
@@ -155,19 +169,24 @@ func (r *run) decision() stat.Decision {
 }
 
 // ever reports whether a gate that is asked after every request ever makes a decision, also after it has made the
-// other. It skips questions whose answer is known: a sample that counts against a decision does not bring it about.
+// other.
 func (r *run) ever(wanted stat.Decision) bool {
 	for i := range r.requests {
-		s := r.add(&r.phases[i*phases/r.requests])
-		good := s.Canary == (s.Result == stat.Passed) // a pass of the canary, or no pass of the base
-		if good != (wanted == stat.Promote) && min(r.seen[0], r.seen[1]) > minimum {
-			continue
-		}
-		if r.gate.Judge(r.only(wanted)) == wanted {
+		if r.decides(r.add(&r.phases[i*phases/r.requests]), wanted) {
 			return true
 		}
 	}
 	return false
+}
+
+// decides asks the gate for a decision, after s was counted. It does not ask where the answer is known: a sample that
+// counts against a decision does not bring it about.
+func (r *run) decides(s stat.Sample, wanted stat.Decision) bool {
+	good := s.Canary == (s.Result == stat.Passed) // a pass of the canary, or no pass of the base
+	if good != (wanted == stat.Promote) && min(r.seen[0], r.seen[1]) > minimum {
+		return false
+	}
+	return r.gate.Judge(r.only(wanted)) == wanted
 }
 
 // only returns the evidence without any for the other decision.

@@ -49,7 +49,7 @@ func TestThePageAndThePlotMatchThePublishedFigures(t *testing.T) {
 	for name, rows := range map[string]int{
 		shares: len(sizes), edges: len(narrow), kappas: len(judges) * len(passing), few: len(judges) * len(classes),
 		many: len(judges) * len(classes), lowerEnds: len(judges) + 1, looks: len(canaries), holds: len(runs), wins: len(compared) * len(tied),
-		paired: 2 * len(pairedRates), promoted: len(bad()), rolledBack: len(equal()), verdicts: len(powers()),
+		paired: 2 * len(pairedRates), promoted: len(bad()), rolledBack: len(equal()), repeated: len(repetitions()), verdicts: len(powers()),
 		winGate: len(winners), passGate: len(pupils(false)), regressGate: len(pupils(true)),
 		costGate: len(spenders(false)), latencyGate: len(spenders(true)), winCases: 9, gradeCases: 24,
 	} {
@@ -121,6 +121,9 @@ func TestPublishedFiguresKeepEveryPromise(t *testing.T) {
 			t.Errorf("the gate's bound of a win rate covers %v, and promises %v", least, 1-level)
 		}
 	}
+	if once := all[repeated].highest(alike, eachTime); !(once >= 0 && once <= alpha) {
+		t.Errorf("of bad canaries with repeated questions up to %v are promoted", once)
+	}
 	for _, name := range []string{holds, promoted, rolledBack, winGate, passGate, regressGate, costGate, latencyGate} {
 		if most := all[name].highest(0, len(all[name].figures)); !(most >= 0 && most <= alpha) {
 			t.Errorf("in the table %s a wrong decision has a probability of up to %v", name, most)
@@ -141,6 +144,17 @@ func TestWrongDecisionsAreRareInAFewRunsToo(t *testing.T) {
 		if share := same.share(few, stat.Rollback, 2); share > most {
 			t.Errorf("%s: an equal canary is rolled back with a probability of up to %v", at.name, share)
 		}
+	}
+	at.scenario = scenarios[0]
+	for _, r := range []repetition{{at, 20}, {at, 500}} {
+		for _, how := range []int{alike, unequally} {
+			if share := r.share(few, how, 4); share > most {
+				t.Errorf("%d questions, %s: a bad canary is promoted with a probability of up to %v", r.questions, askedAndCounted[how], share)
+			}
+		}
+	}
+	if share := (&repetition{at, 20}).share(few, eachTime, 4); share <= most {
+		t.Errorf("the simulation does not find that 20 questions which count each time promote bad canaries: up to %v", share)
 	}
 	for _, e := range []evaluation{
 		winners[1], pupils(false)[3], pupils(true)[7], spenders(false)[0], spenders(true)[0],

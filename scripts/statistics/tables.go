@@ -27,6 +27,7 @@ const (
 	holds       = "holds"
 	promoted    = "promoted"
 	rolledBack  = "rolled back"
+	repeated    = "repeated questions"
 	verdicts    = "verdicts"
 	wins        = "wins"
 	paired      = "paired"
@@ -90,6 +91,9 @@ func blankCanaries(all grids) {
 	world := func(question string) []string { return []string{"base", question, "percent", "se", "sp"} }
 	all[promoted] = &grid{at: world("canary, promoted"), figures: names, kind: errors}
 	all[rolledBack] = &grid{at: world("canary, rolled back"), figures: names, kind: errors}
+	all[repeated] = &grid{
+		at: append([]string{"questions"}, world("canary, repeated")...), figures: askedAndCounted, kind: errors,
+	}
 	decided := []string{"% decided", "verdicts on the canary", "requests"}
 	all[verdicts] = &grid{at: world("canary, decided"), figures: decided, kind: counts}
 }
@@ -129,6 +133,7 @@ var steps = []struct {
 	{[]string{wins, paired}, func(all grids) { measureComparisons(all[wins], all[paired]) }},
 	{[]string{promoted}, func(all grids) { wrongly(all[promoted], bad(), stat.Promote, canaryRuns) }},
 	{[]string{rolledBack}, func(all grids) { wrongly(all[rolledBack], equal(), stat.Rollback, equalRuns) }},
+	{[]string{repeated}, func(all grids) { measureRepeats(all[repeated]) }},
 	{[]string{verdicts}, func(all grids) { measurePower(all[verdicts]) }},
 	{[]string{looks, holds}, func(all grids) { measureLooks(all[looks], all[holds]) }},
 	{[]string{winGate}, func(all grids) { gated(all[winGate], winners, exactRuns) }},

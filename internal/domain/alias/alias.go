@@ -31,6 +31,7 @@ type Alias struct {
 
 	GateEpoch   string `json:"-"` // that requests are drawn for; "" before the first
 	GateStratum int64  `json:"-"`
+	GateKey     string `json:"-"` // of the digests of the epoch's questions; a secret
 }
 
 // Models are ids of catalog models, in order.

@@ -127,16 +127,17 @@ type GateReport struct {
 
 // A GateArm is one of the two models.
 type GateArm struct {
-	Model   string        `json:"model"`
-	N       int64         `json:"n" doc:"Drawn requests that count"`
-	Passes  int64         `json:"passes" doc:"Of them by the judge's verdict"`
-	Rate    *float64      `json:"rate" doc:"Passes among those with a verdict or an error"`
-	CI      stat.Interval `json:"ci" doc:"Of the rate: each bound holds at all times with a confidence of 96 %"`
-	Errors  int64         `json:"errors" doc:"Fails without an answer to judge: provider errors, timeouts, broken streams, fallbacks"`
-	Missing int64         `json:"missing" doc:"Answers that the judge has no verdict on; they count against every decision"`
-	Left    int64         `json:"left" doc:"Callers that left; they do not count"`
-	Latency GateLatency   `json:"latency_ms" doc:"Of answers"`
-	Cost    money.Nano    `json:"cost_usd" doc:"Of the requests that count"`
+	Model    string        `json:"model"`
+	N        int64         `json:"n" doc:"Drawn requests that count"`
+	Passes   int64         `json:"passes" doc:"Of them by the judge's verdict"`
+	Rate     *float64      `json:"rate" doc:"Passes among those with a verdict or an error"`
+	CI       stat.Interval `json:"ci" doc:"Of the rate: each bound holds at all times with a confidence of 96 %"`
+	Errors   int64         `json:"errors" doc:"Fails without an answer to judge: provider errors, timeouts, broken streams, fallbacks"`
+	Missing  int64         `json:"missing" doc:"Answers that the judge has no verdict on; they count against every decision"`
+	Left     int64         `json:"left" doc:"Callers that left; they do not count"`
+	Repeated int64         `json:"repeated" doc:"Requests that asked what was asked before in the epoch; they do not count"`
+	Latency  GateLatency   `json:"latency_ms" doc:"Of answers"`
+	Cost     money.Nano    `json:"cost_usd" doc:"Of the requests that count"`
 }
 
 // A GateLatency has quantiles, which are null without answers.

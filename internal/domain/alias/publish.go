@@ -34,7 +34,7 @@ type route struct {
 }
 
 const routeColumns = `workspace_id AS ws, name, target_model, canary_model, canary_percent, fallback_models, created_at,
-	gate_epoch, gate_stratum, gate_sample_percent FROM aliases`
+	gate_epoch, gate_stratum, gate_key, gate_sample_percent FROM aliases`
 
 func (r route) live() *live.Alias {
 	a := &live.Alias{
@@ -42,7 +42,9 @@ func (r route) live() *live.Alias {
 		Fallbacks: r.FallbackModels, Created: r.CreatedAt,
 	}
 	if r.GateEpoch != "" && r.Splits() {
-		a.Gate = &live.Gate{Epoch: r.GateEpoch, Stratum: int(r.GateStratum), SamplePercent: r.GateSamplePercent}
+		a.Gate = &live.Gate{
+			Epoch: r.GateEpoch, Stratum: int(r.GateStratum), Key: r.GateKey, SamplePercent: r.GateSamplePercent,
+		}
 	}
 	return a
 }

@@ -49,7 +49,7 @@ func (s *Store) Put(ctx context.Context, ws tenant.ID, by tenant.Actor, a Alias)
 		}
 		after = a
 		if before != nil {
-			after.GateEpoch, after.GateStratum = before.GateEpoch, before.GateStratum
+			after.GateEpoch, after.GateStratum, after.GateKey = before.GateEpoch, before.GateStratum, before.GateKey
 		}
 		if s.gates != nil && (after.Gated() || after.GateEpoch != "") {
 			if err := s.gates.Begin(ctx, tx, ws, before, &after); err != nil {
@@ -79,18 +79,18 @@ func Save(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, before,
 	if _, err := db.Exec(ctx, tx.In(ws), `
 		INSERT INTO aliases (workspace_id, name, target_model, description, canary_model, canary_percent, fallback_models, created_at, updated_at,
 			gate_criterion_id, gate_mode, gate_min_samples, gate_rollback_threshold, gate_window_hours, gate_sample_percent, gate_max_cost,
-			gate_epoch, gate_stratum)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)
+			gate_epoch, gate_stratum, gate_key)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
 		ON CONFLICT (workspace_id, name) DO UPDATE SET
 			target_model = excluded.target_model, description = excluded.description, canary_model = excluded.canary_model,
 			canary_percent = excluded.canary_percent, fallback_models = excluded.fallback_models, updated_at = excluded.updated_at,
 			gate_criterion_id = excluded.gate_criterion_id, gate_mode = excluded.gate_mode, gate_min_samples = excluded.gate_min_samples,
 			gate_rollback_threshold = excluded.gate_rollback_threshold, gate_window_hours = excluded.gate_window_hours,
 			gate_sample_percent = excluded.gate_sample_percent, gate_max_cost = excluded.gate_max_cost,
-			gate_epoch = excluded.gate_epoch, gate_stratum = excluded.gate_stratum`,
+			gate_epoch = excluded.gate_epoch, gate_stratum = excluded.gate_stratum, gate_key = excluded.gate_key`,
 		after.Name, after.TargetModel, after.Description, after.CanaryModel, after.CanaryPercent, fallbacks, after.CreatedAt, after.UpdatedAt,
 		g.GateCriterionID, g.GateMode, g.GateMinSamples, g.GateRollbackThreshold, g.GateWindowHours, g.GateSamplePercent, g.GateMaxCost,
-		after.GateEpoch, after.GateStratum); err != nil {
+		after.GateEpoch, after.GateStratum, after.GateKey); err != nil {
 		return fmt.Errorf("put alias %s: %w", after.Name, err)
 	}
 	if before == nil {
@@ -105,12 +105,13 @@ func Save(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, before,
 	return audit.Record(ctx, tx, ws, by, "alias.put", after.Name, before, after)
 }
 
-// SetEpoch sets what the requests of an alias are drawn for.
-func SetEpoch(ctx context.Context, tx *db.Tx, ws tenant.ID, name, epoch string, stratum int64) error {
-	tx.Touch(changed, ws, name)
-	if _, err := db.Exec(ctx, tx.In(ws), `UPDATE aliases SET gate_epoch = $3, gate_stratum = $4 WHERE workspace_id = $1 AND name = $2`,
-		name, epoch, stratum); err != nil {
-		return fmt.Errorf("begin an epoch of alias %s: %w", name, err)
+// SetEpoch stores what the requests of an alias are drawn for.
+func SetEpoch(ctx context.Context, tx *db.Tx, ws tenant.ID, a *Alias) error {
+	tx.Touch(changed, ws, a.Name)
+	if _, err := db.Exec(ctx, tx.In(ws), `
+		UPDATE aliases SET gate_epoch = $3, gate_stratum = $4, gate_key = $5 WHERE workspace_id = $1 AND name = $2`,
+		a.Name, a.GateEpoch, a.GateStratum, a.GateKey); err != nil {
+		return fmt.Errorf("begin an epoch of alias %s: %w", a.Name, err)
 	}
 	return nil
 }
@@ -143,7 +144,7 @@ const object = "alias"
 
 const columns = `'alias' AS object, name, target_model, description, canary_model, canary_percent, fallback_models, created_at, updated_at,
 	gate_criterion_id, gate_mode, gate_min_samples, gate_rollback_threshold, gate_window_hours, gate_sample_percent, gate_max_cost,
-	gate_epoch, gate_stratum FROM aliases`
+	gate_epoch, gate_stratum, gate_key FROM aliases`
 
 // Find is the alias of that name without what its gate knows, or nil.
 func Find(ctx context.Context, scope db.Scoped, name string) (*Alias, error) {

@@ -62,6 +62,6 @@ func (s *Store) renew(ctx context.Context, ws tenant.ID, name string) error {
 		if err := s.advance(ctx, tx.In(ws), ws, true, st.alias, st.judge); err != nil {
 			return err
 		}
-		return alias.SetEpoch(ctx, tx, ws, name, st.alias.GateEpoch, st.alias.GateStratum)
+		return alias.SetEpoch(ctx, tx, ws, st.alias)
 	})
 }

@@ -19,11 +19,12 @@ import (
 	"sovereign/internal/domain/logbook"
 	"sovereign/internal/grade/judge"
 	"sovereign/internal/grade/stat"
+	"sovereign/internal/plane/capture"
 )
 
 // Logs reads the requests that were drawn, and logged exchanges.
 type Logs interface {
-	DrawSources(ctx context.Context, ws tenant.ID, alias, epoch string) ([]logbook.Source, error)
+	DrawSources(ctx context.Context, ws tenant.ID, alias, epoch, from string) ([]string, error)
 	Draws(
 		ctx context.Context, ws tenant.ID, alias, epoch, source string, afterSeq int64, most int,
 	) ([]logbook.CanaryDraw, error)
@@ -33,7 +34,9 @@ type Logs interface {
 // A result is what a sample counts as. It is "" until it is known.
 type result string
 
-// The results. Those of stat count, the others do not.
+// The results. Those of stat count, the others do not. A question counts once in an epoch, when it is first drawn,
+// whichever arm that is and whatever becomes of it: the answers to a repeated question, and the judge's errors about
+// them, are not independent.
 const (
 	pending  result = ""
 	passed          = result(stat.Passed)
@@ -42,6 +45,7 @@ const (
 	missing         = result(stat.Missing)
 	left            = result(outcome.Departed)
 	excluded        = result(outcome.Excluded)
+	repeated        = result("repeated")
 )
 
 // known are the results of the outcomes. The judge has to say what an answer is.
@@ -61,6 +65,7 @@ type sample struct {
 	Cost      money.Nano
 	DrawnAt   clock.Time
 	ExpiresAt clock.Time
+	question  capture.Question // of one that is taken; it is not read again
 }
 
 // uniform draws a number in [0, 1) from the id of a request.

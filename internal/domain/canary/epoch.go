@@ -107,12 +107,14 @@ const (
 const maxStrata = 100
 
 // next returns the step from e, which may be nil, to what an alias is now. did says whether it split before: a person
-// who begins to split again after a decision wants another one.
-func (e *epoch) next(is identity, percent int64, splits, did bool) step {
+// who begins to split again after a decision wants another one. An epoch without a key is of a release that counted a
+// question as often as it was asked.
+func (e *epoch) next(is identity, a *alias.Alias, did bool) step {
+	percent := int64(a.CanaryPercent)
 	switch {
-	case !splits:
+	case !a.Splits():
 		return stay
-	case e == nil, e.identity != is, e.DecidedAt > 0 && !did:
+	case e == nil, a.GateKey == "", e.identity != is, e.DecidedAt > 0 && !did:
 		return nextEpoch
 	case e.Percents.last() == percent:
 		return stay

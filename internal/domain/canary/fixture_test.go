@@ -168,9 +168,13 @@ func (f *fixture) draw(t testing.TB, canary bool) *drawn {
 	}
 	d.Place = f.Recorder.Draw(capture.Split{Workspace: mine, Alias: name, Epoch: d.Epoch})
 	d.Request = fmt.Sprintf("req_%d", d.item)
+	d.Question = asks(d.item)
 	f.drawn = append(f.drawn, d)
 	return &f.drawn[len(f.drawn)-1]
 }
+
+// asks is the digest of a question, by its number.
+func asks(n int) capture.Question { return capture.NewQuestion("key", fmt.Append(nil, n)) }
 
 // end records what becomes of a drawn request. An answer is logged before it.
 func (f *fixture) end(d *drawn, o outcome.Sample, v judge.Verdict) {

@@ -2,6 +2,7 @@ package canary
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"time"
@@ -88,7 +89,7 @@ func (s *Store) check(ws tenant.ID, before, after *alias.Alias, j *judgeState) e
 func (s *Store) Begin(ctx context.Context, tx *db.Tx, ws tenant.ID, before, after *alias.Alias) error {
 	if !after.Gated() {
 		ended := after.GateEpoch
-		after.GateEpoch, after.GateStratum = "", 0
+		after.GateEpoch, after.GateStratum, after.GateKey = "", 0, ""
 		return endEpoch(ctx, tx.In(ws), ended, s.now())
 	}
 	j, err := readJudge(ctx, tx.In(ws), after.GateCriterionID)
@@ -133,7 +134,7 @@ func (s *Store) advance(
 		}
 	}
 	is := j.identify(a)
-	switch e.next(is, int64(a.CanaryPercent), a.Splits(), did) {
+	switch e.next(is, a, did) {
 	case stay:
 	case nextStratum:
 		e.Percents = append(e.Percents, int64(a.CanaryPercent))
@@ -146,7 +147,7 @@ func (s *Store) advance(
 			}
 		}
 		e = newEpoch(a, is, j, s.now())
-		a.GateEpoch, a.GateStratum = e.ID, e.stratum()
+		a.GateEpoch, a.GateStratum, a.GateKey = e.ID, e.stratum(), rand.Text()
 		return insertEpoch(ctx, in, e, s.facts(ws, &state{a, e, j}, note{}))
 	}
 	return nil
@@ -203,7 +204,7 @@ func load(ctx context.Context, in db.Scoped, name string) (*state, error) {
 // stale reports whether the epoch is not about what the alias and its judge are now.
 func (st *state) stale() bool {
 	return st.judge.criterion != nil && st.alias.Splits() &&
-		st.epoch.next(st.judge.identify(st.alias), int64(st.alias.CanaryPercent), true, true) != stay
+		st.epoch.next(st.judge.identify(st.alias), st.alias, true) != stay
 }
 
 // A note is what the last attempt to judge found.

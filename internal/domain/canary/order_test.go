@@ -16,6 +16,7 @@ import (
 	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/judgingtest"
 	"sovereign/internal/grade/judge"
+	"sovereign/internal/plane/capture"
 	"sovereign/internal/plane/infer"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
@@ -29,6 +30,7 @@ var record = new(criterion.Record)
 func (f *fixture) expected(e *epoch, ended map[int]bool) (*tally, int64) {
 	var counted tally
 	var n int64
+	asked := map[capture.Question]bool{}
 	for i, d := range f.drawn {
 		if d.Epoch != e.ID {
 			continue
@@ -43,6 +45,10 @@ func (f *fixture) expected(e *epoch, ended map[int]bool) (*tally, int64) {
 		if s.Result == pending {
 			s.Result = map[judge.Verdict]result{judge.Pass: passed, judge.Fail: rejected}[d.verdict]
 		}
+		if asked[d.Question] {
+			s.Result = repeated
+		}
+		asked[d.Question] = true
 		counted.add(s, e.Percents.of(s.Stratum), e.FalsePass)
 	}
 	return &counted, n
@@ -61,7 +67,10 @@ func TestSamplesEnterInTheOrderInWhichTheyWereDrawn(t *testing.T) {
 				f.put(t, gated(c.ID, undecided, func(a *alias.Alias) { a.CanaryPercent = 20 + round }))
 			}
 			for range random.IntN(6) {
-				f.draw(t, random.IntN(2) == 0)
+				d := f.draw(t, random.IntN(2) == 0)
+				if random.IntN(3) == 0 {
+					d.Question = asks(random.IntN(5))
+				}
 				running = append(running, len(f.drawn)-1)
 			}
 			random.Shuffle(len(running), func(i, j int) { running[i], running[j] = running[j], running[i] })

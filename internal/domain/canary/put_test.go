@@ -61,7 +61,7 @@ func TestAChangeOfModelsOrJudgeBeginsAnEpochAndOneOfThePercentAStratum(t *testin
 		if same.GateEpoch != first.GateEpoch || same.GateStratum != 2 || same.Gate.Arms[0].N != 5 {
 			t.Errorf("another percent: %s", text(t, same))
 		}
-		if a, _ := f.live.Find(mine, name); *a.Gate != (live.Gate{Epoch: first.GateEpoch, Stratum: 2, SamplePercent: 100}) {
+		if a, _ := f.live.Find(mine, name); *a.Gate != (live.Gate{Epoch: first.GateEpoch, Stratum: 2, Key: first.GateKey, SamplePercent: 100}) {
 			t.Errorf("in force: %+v", a.Gate)
 		}
 		// The judge changes without a Put: its rubric, then its certificate.
@@ -302,7 +302,7 @@ func TestTheGateOnTheWire(t *testing.T) {
 		d.Wants(t, d.Member, "GET", "/v1/aliases/support/gate", "", 200, `{"object":"gate","alias":"support",`+idle[1:len(idle)-1]+`,"points":[],"epochs":[]}`)
 		f.put(t, gated(c.ID))
 		arm := func(model string) string {
-			return `{"model":"` + model + `","n":0,"passes":0,"rate":null,"ci":[0,1],"errors":0,"missing":0,"left":0,"latency_ms":{"p50":null,"p95":null},"cost_usd":0}`
+			return `{"model":"` + model + `","n":0,"passes":0,"rate":null,"ci":[0,1],"errors":0,"missing":0,"left":0,"repeated":0,"latency_ms":{"p50":null,"p95":null},"cost_usd":0}`
 		}
 		open := `"verdict":"collecting","mode":"recommend","epoch":"X","arms":[` + arm(base) + `,` + arm(better) + `],"difference":null,"difference_ci":null,"evidence":{"promote":0,"roll_back":0,"needed":3.218876},"certificate_id":"X","spent_usd":0,"started_at":"X","evaluated_at":"X","reason":"0 requests to the target and 0 to the canary are judged; a verdict needs 20 of each."`
 		d.Wants(t, d.Member, "GET", "/v1/aliases/support/gate", "", 200, `{"object":"gate","alias":"support",`+open+`,"points":[],"epochs":[{`+open+`,"ended_at":null}]}`)

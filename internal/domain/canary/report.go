@@ -34,7 +34,8 @@ func (e *epoch) report(f *facts) *alias.GateReport {
 
 func (f *figures) arm(model string) alias.GateArm {
 	a := alias.GateArm{
-		Model: model, N: f.N, Passes: f.Passes, Errors: f.Errors, Missing: f.Missing, Left: f.Left, Cost: f.Cost,
+		Model: model, N: f.N, Passes: f.Passes, Errors: f.Errors, Missing: f.Missing, Left: f.Left,
+		Repeated: f.Repeats, Cost: f.Cost,
 		Latency: alias.GateLatency{P50: f.Answers.quantile(0.5), P95: f.Answers.quantile(0.95)},
 	}
 	of := f.rate()

@@ -49,19 +49,19 @@ func (s *Store) take(ctx context.Context, ws tenant.ID, e *epoch) error {
 
 // untaken reads at most room draws that follow those of an epoch, and counts them in it.
 func (s *Store) untaken(ctx context.Context, ws tenant.ID, e *epoch, room int) ([]sample, error) {
-	sources, err := s.Logs.DrawSources(ctx, ws, e.Alias, e.ID)
+	sources, err := s.Logs.DrawSources(ctx, ws, e.Alias, e.ID, e.Source)
 	if err != nil {
 		return nil, err
 	}
 	var all []sample
 	for i, source := range sources {
-		if source.ID < e.Source || len(all) == room {
-			continue
+		if len(all) == room {
+			break
 		}
-		if source.ID != e.Source {
-			e.Source, e.Seq = source.ID, 0
+		if source != e.Source {
+			e.Source, e.Seq = source, 0
 		}
-		draws, err := s.Logs.Draws(ctx, ws, e.Alias, e.ID, source.ID, e.Seq, room-len(all))
+		draws, err := s.Logs.Draws(ctx, ws, e.Alias, e.ID, source, e.Seq, room-len(all))
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +74,7 @@ func (s *Store) untaken(ctx context.Context, ws tenant.ID, e *epoch, room int) (
 			all = append(all, sample{
 				Position: e.Taken, RequestID: d.RequestID, Stratum: max(1, d.Stratum), Canary: d.Arm == live.CanaryArm,
 				Result: known[d.Outcome], Latency: d.Latency.Microseconds(), Cost: d.Cost, DrawnAt: d.At,
-				ExpiresAt: d.ExpiresAt,
+				ExpiresAt: d.ExpiresAt, question: d.Question,
 			})
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/alias"
 	"sovereign/internal/domain/judging"
+	"sovereign/internal/plane/capture"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
 )
@@ -99,10 +100,45 @@ func endEpoch(ctx context.Context, in db.Scoped, name string, now clock.Time) er
 	return nil
 }
 
-// saveTaken stores samples and how far the draws were taken, together: each draw is taken once.
+// saveQuestions stores what samples ask, and returns the positions of those that are the first of the epoch to ask it.
+func saveQuestions(ctx context.Context, tx *db.Tx, ws tenant.ID, e *epoch, all []sample) (map[int64]bool, error) {
+	asked, rows := map[capture.Question]bool{}, [][]any{}
+	for _, s := range all {
+		if !asked[s.question] {
+			asked[s.question] = true
+			rows = append(rows, []any{string(ws), e.ID, s.question[:], s.Position})
+		}
+	}
+	err := db.Merge(ctx, tx.Across("the rows name their workspace"), "canary_questions",
+		[]string{"workspace_id", "epoch_id", "question", "position"}, 3, "position = canary_questions.position", rows)
+	var first []int64
+	if err == nil {
+		first, err = db.Query[int64](ctx, tx.In(ws), `
+			SELECT position FROM canary_questions WHERE workspace_id = $1 AND epoch_id = $2 AND position >= $3`,
+			e.ID, all[0].Position)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("save the questions of draws: %w", err)
+	}
+	positions := make(map[int64]bool, len(first))
+	for _, position := range first {
+		positions[position] = true
+	}
+	return positions, nil
+}
+
+// saveTaken stores samples and how far the draws were taken, together: each draw is taken once. Whether a sample
+// repeats a question depends on the order of drawing alone.
 func saveTaken(ctx context.Context, tx *db.Tx, ws tenant.ID, e *epoch, all []sample) error {
+	first, err := saveQuestions(ctx, tx, ws, e, all)
+	if err != nil {
+		return err
+	}
 	rows := make([][]any, len(all))
 	for i, s := range all {
+		if !first[s.Position] {
+			s.Result = repeated
+		}
 		rows[i] = []any{
 			string(ws), e.ID, s.Position, s.RequestID, s.Stratum, s.Canary, string(s.Result), int64(0), s.Latency,
 			int64(s.Cost), int64(s.DrawnAt), int64(s.ExpiresAt),
@@ -252,7 +288,9 @@ func epochs(ctx context.Context, in db.Scoped, name string) ([]epoch, error) {
 	return all, nil
 }
 
-// sweep deletes samples with their logged exchanges, once they are counted or will not be.
+// sweep deletes samples with their logged exchanges, once they are counted or will not be, and the questions of epochs
+// that take no more samples. Questions outlive their samples: a repeated one is recognised for as long as its epoch
+// lasts.
 func (s *Store) sweep(ctx context.Context) error {
 	across := s.DB.Across("expired samples of all workspaces are deleted")
 	err := judging.DeleteInBatches(func() (int64, error) {
@@ -264,6 +302,15 @@ func (s *Store) sweep(ctx context.Context) error {
 				ORDER BY s.expires_at LIMIT $2)`,
 			s.now(), judging.DeleteBatch)
 	})
+	if err == nil {
+		err = judging.DeleteInBatches(func() (int64, error) {
+			return db.Exec(ctx, across, `
+				DELETE FROM canary_questions WHERE (workspace_id, epoch_id, question) IN (
+					SELECT q.workspace_id, q.epoch_id, q.question FROM canary_epochs e
+					JOIN canary_questions q ON q.workspace_id = e.workspace_id AND q.epoch_id = e.id
+					WHERE e.ended_at > 0 OR e.acted_at > 0 LIMIT $1)`, judging.DeleteBatch)
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("sweep samples: %w", err)
 	}

@@ -28,6 +28,7 @@ type figures struct {
 	Errors  int64      `json:"errors"`
 	Missing int64      `json:"missing"`
 	Left    int64      `json:"left"`
+	Repeats int64      `json:"repeats"`
 	Cost    money.Nano `json:"cost"`
 	Answers latencies  `json:"answers"`
 }
@@ -38,9 +39,14 @@ func (t *tally) add(s *sample, percent int, falsePass float64) {
 	if s.Canary {
 		f = &t.Canary
 	}
-	if s.Result == excluded {
+	switch s.Result {
+	case repeated:
+		f.Repeats++
+		return
+	case excluded:
 		countEnd(&t.Refusals, s, percent, 1)
 		return
+	default:
 	}
 	countEnd(&t.Refusals, s, percent, 0)
 	switch s.Result {
@@ -54,7 +60,7 @@ func (t *tally) add(s *sample, percent int, falsePass float64) {
 		f.Errors++
 	case missing:
 		f.Missing++
-	case rejected, excluded, pending: // excluded ones are counted above, and pending ones are not added
+	case rejected, excluded, repeated, pending: // the others are counted above, and pending ones are not added
 	}
 	f.N++
 	f.Cost += s.Cost

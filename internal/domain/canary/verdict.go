@@ -123,11 +123,11 @@ var rules = []rule{
 		return "The judge cannot be asked, and is tried again: " + f.trouble
 	}},
 	{"few samples", (*facts).few, Collecting, false, func(f *facts) string {
-		return fmt.Sprintf("%d requests to the target and %d to the canary are judged; a verdict needs %d of each.",
-			f.tally.Base.N, f.tally.Canary.N, f.settings.GateMinSamples)
+		return fmt.Sprintf("%d requests to the target and %d to the canary are judged; a verdict needs %d of each.%s",
+			f.tally.Base.N, f.tally.Canary.N, f.settings.GateMinSamples, f.repeats())
 	}},
-	{"collecting", func(*facts) bool { return true }, Collecting, false, func(*facts) string {
-		return "The evidence suffices for neither decision yet."
+	{"collecting", func(*facts) bool { return true }, Collecting, false, func(f *facts) string {
+		return "The evidence suffices for neither decision yet." + f.repeats()
 	}},
 }
 
@@ -165,6 +165,15 @@ func (f *facts) over() bool {
 }
 
 func (f *facts) few() bool { return min(f.tally.Base.N, f.tally.Canary.N) < f.settings.GateMinSamples }
+
+// repeats says how many requests do not count because others asked the same before.
+func (f *facts) repeats() string {
+	n := f.tally.Base.Repeats + f.tally.Canary.Repeats
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" %d more asked a question again, and a question counts once.", n)
+}
 
 func (f *facts) promoted() string {
 	text := fmt.Sprintf("The canary is not worse than the target by %g or more: %s.",

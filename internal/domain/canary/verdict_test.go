@@ -130,11 +130,11 @@ func TestTheStepsOfEpochs(t *testing.T) {
 	is := identity{"a", "b", "crit", 1, "cert"}
 	other := func(change func(*identity)) identity { o := is; change(&o); return o }
 	open, decided := &epoch{identity: is, Percents: percents{10}}, &epoch{identity: is, Percents: percents{10}, Verdict: RollBack, DecidedAt: 1}
-	restless := &epoch{identity: is, Percents: make(percents, maxStrata)}
+	restless := &epoch{identity: is, Percents: slices.Repeat(percents{20}, maxStrata)}
 	for i, c := range []struct {
 		from    *epoch
 		is      identity
-		percent int64
+		percent int
 		splits  bool
 		did     bool
 		want    step
@@ -157,11 +157,19 @@ func TestTheStepsOfEpochs(t *testing.T) {
 		{decided, is, 10, true, false, nextEpoch},
 		{decided, is, 20, true, false, nextEpoch},
 		{decided, is, 0, false, true, stay},
-		{restless, is, 0, true, true, stay},
+		{restless, is, 20, true, true, stay},
 		{restless, is, 10, true, true, nextEpoch}, // or the strata would grow without end
 	} {
-		if got := c.from.next(c.is, c.percent, c.splits, c.did); got != c.want {
+		a := &alias.Alias{CanaryPercent: c.percent, GateKey: "key"}
+		if c.splits {
+			a.CanaryModel = "b"
+		}
+		if got := c.from.next(c.is, a, c.did); got != c.want {
 			t.Errorf("%d: %d, want %d", i, got, c.want)
+		}
+		a.GateKey = "" // of a release that counted repeated questions
+		if got := c.from.next(c.is, a, c.did); c.splits != (got == nextEpoch) || !c.splits && got != stay {
+			t.Errorf("%d, without a key: %d", i, got)
 		}
 	}
 }

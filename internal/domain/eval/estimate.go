@@ -12,10 +12,13 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/calibration"
 	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/judging"
 	"sovereign/internal/grade/judge"
+	"sovereign/internal/grade/stat"
 	"sovereign/internal/live"
+	"sovereign/internal/store/db"
 )
 
 // An Estimate is what an eval would cost.
@@ -26,6 +29,7 @@ type Estimate struct {
 	LeftOut int64      `json:"left_out" doc:"Repeats of a question, other turns of a conversation, and what cannot be read"`
 	Calls   int64      `json:"calls" doc:"Requests to models, at most: what was answered before is not asked again"`
 	CostUSD money.Nano `json:"cost_usd" doc:"About"`
+	Needed  *int64     `json:"cases_needed" doc:"About how many cases it takes to pass a gate with the max_regression that was asked about, 4 times in 5, if the models are equally good and 9 of 10 answers pass; null if none was asked about, or the run cannot show it"`
 }
 
 // SchemaName is the type's name in the OpenAPI document.
@@ -37,8 +41,12 @@ func (s *Store) Estimate(ctx context.Context, ws tenant.ID, n NewEval) (e Estima
 	if err != nil {
 		return e, err
 	}
+	with, err := s.seed(ctx, ws, &n)
+	if err != nil {
+		return e, err
+	}
 	err = s.withSource(ctx, ws, &n, func(from source) error {
-		drawn, err := draw(ctx, &n, from)
+		drawn, err := draw(ctx, &n, from, with)
 		if err != nil {
 			return err
 		}
@@ -47,6 +55,46 @@ func (s *Store) Estimate(ctx context.Context, ws tenant.ID, n NewEval) (e Estima
 		return err
 	})
 	return e, err
+}
+
+// A Plan is a gate that an eval shall pass.
+type Plan struct {
+	MaxRegression *float64 `query:"max_regression" minimum:"0" maximum:"1" doc:"Of a criterion's run: say how many cases a gate with this threshold needs"`
+	Confidence    float64  `query:"confidence" default:"0.95" minimum:"0.5" maximum:"0.999999999" doc:"Of that gate"`
+}
+
+// needed returns how many cases an eval needs, nil where that is not known.
+func (p *Plan) needed(ctx context.Context, in db.Scoped, n *NewEval) (*int64, error) {
+	if p.MaxRegression == nil || n.pairwise() {
+		return nil, nil //nolint:nilnil // it is not known
+	}
+	alpha := (1 - p.Confidence) / float64(len(n.CandidateModels))
+	const power = 0.8
+	needed, err := CasesNeeded(ctx, in, n.CriterionID, *p.MaxRegression, alpha, power)
+	if err != nil || needed == 0 {
+		return nil, err
+	}
+	return &needed, nil
+}
+
+// assumedRate is the pass rate that a plan assumes of both models.
+const assumedRate = 0.9
+
+// CasesNeeded returns about how many cases an eval by a criterion needs to prove, with this power, that a candidate
+// which is as good as the baseline is worse by less than maxRegression. It is 0 if the judge's certificate does not
+// allow to prove that.
+func CasesNeeded(
+	ctx context.Context, in db.Scoped, criterionID string, maxRegression, alpha, power float64,
+) (int64, error) {
+	c, err := calibration.LastCertificate(ctx, in, criterionID)
+	if err != nil || c == nil || c.Voided {
+		return 0, err
+	}
+	needed := stat.CasesToGrade(assumedRate, assumedRate, maxRegression, stat.Table(c.Matrix), power, alpha)
+	if needed > 0 {
+		needed = max(needed, minCases)
+	}
+	return needed, nil
 }
 
 const (

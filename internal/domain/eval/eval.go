@@ -39,7 +39,7 @@ type NewEval struct {
 	Cases           []NewCase                 `json:"cases,omitempty" maxItems:"1000" doc:"In place of logs"`
 	Parameters      map[string]jsontext.Value `json:"parameters,omitempty" doc:"Sent to every model: max_tokens, temperature and the like"`
 	Reuse           bool                      `json:"reuse_logged_answers,omitempty" doc:"Take the baseline's answer from the log where it was logged, and pay for none"`
-	Seed            *int64                    `json:"seed,omitempty" doc:"The same seed draws the same cases from the same logs"`
+	Seed            *int64                    `json:"seed,omitempty" doc:"The same seed draws the same cases from the same logs, in the same workspace"`
 	judging.Spending
 }
 

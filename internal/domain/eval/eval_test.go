@@ -6,7 +6,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/criterion"
@@ -399,7 +401,7 @@ func TestAnotherWorkspaceFindsNothing(t *testing.T) {
 		if all, err := e.Evals.List(ctx, theirs, 10, 0); err != nil || len(all) != 0 {
 			t.Error(all, err)
 		}
-		if n, ids, err := e.Evals.Proofs(ctx, e.DB.In(theirs), judgingtest.Baseline, judgingtest.Candidate, 0); err != nil || n != 0 || ids != nil {
+		if n, ids, err := e.Evals.Proofs(ctx, e.DB.In(theirs), judgingtest.Baseline, judgingtest.Candidate, clock.Now(), time.Hour); err != nil || n != 0 || ids != nil {
 			t.Error(n, ids, err)
 		}
 	})

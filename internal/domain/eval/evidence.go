@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
@@ -232,26 +233,41 @@ func (e *Evidence) readAnswers(ctx context.Context, in db.Scoped, evalID string,
 // dollars returns an amount as a statistic: nothing is charged by it.
 func dollars(n money.Nano) float64 { return float64(n) / float64(money.Dollar) }
 
-// Proofs counts the evals of a pair of models that were started since a time, and returns the ids of those that are
+// A Proof is an eval that can prove something about a pair of models.
+type Proof struct {
+	ID  string
+	Nth int64 // among the evals of the pair that were started within a time up to its own start
+}
+
+// Proofs counts the evals of a pair of models that were started within a time up to now, and returns those that are
 // done, the newest first. Evals of inline cases are counted and prove nothing: their cases were chosen by hand.
-func (s *Store) Proofs(ctx context.Context, in db.Scoped, baseline, candidate string, since clock.Time,
-) (started int64, done []string, err error) {
+func (s *Store) Proofs(
+	ctx context.Context, in db.Scoped, baseline, candidate string, now clock.Time, within time.Duration,
+) (started int64, done []Proof, err error) {
 	type row struct {
 		ID, Source string
 		Status     job.Status
+		CreatedAt  clock.Time
 	}
 	rows, err := db.Query[row](ctx, in, `
-		SELECT e.id, e.source, j.status FROM eval_pairs p
+		SELECT e.id, e.source, j.status, p.created_at FROM eval_pairs p
 		JOIN evals e ON e.workspace_id = $1 AND e.id = p.eval_id JOIN jobs j ON j.workspace_id = $1 AND j.id = p.eval_id
 		WHERE p.workspace_id = $1 AND p.baseline = $2 AND p.candidate = $3 AND p.created_at >= $4
-			ORDER BY p.created_at DESC, p.eval_id DESC`, baseline, candidate, since)
+			ORDER BY p.created_at DESC, p.eval_id DESC`, baseline, candidate, now.Add(-2*within))
 	if err != nil {
 		return 0, nil, fmt.Errorf("find the evals of %s: %w", candidate, err)
 	}
-	for _, r := range rows {
-		if r.Status == job.Done && r.Source != inline {
-			done = append(done, r.ID)
+	before := 0 // the first row that is too old to count with r
+	for i, r := range rows {
+		for before < len(rows) && rows[before].CreatedAt >= r.CreatedAt.Add(-within) {
+			before++
+		}
+		if r.CreatedAt < now.Add(-within) {
+			break
+		}
+		if started++; r.Status == job.Done && r.Source != inline {
+			done = append(done, Proof{ID: r.ID, Nth: int64(before - i)})
 		}
 	}
-	return int64(len(rows)), done, nil
+	return started, done, nil
 }

@@ -124,7 +124,6 @@ func TestAVoidedCertificateProvesNothing(t *testing.T) {
 	})
 }
 
-// Every eval of a pair that was started counts; those that are done prove something, unless their cases were chosen by hand.
 func TestFailsOfTheBaselineCountOnTheJudgesScale(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
 		c := e.NewCriterion(t)
@@ -153,6 +152,37 @@ func TestFailsOfTheBaselineCountOnTheJudgesScale(t *testing.T) {
 	})
 }
 
+// An estimate for a gate says how many cases it takes, where the judge's certificate allows to know that.
+func TestAnEstimateSaysHowManyCasesAGateNeeds(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		c := e.NewCriterion(t)
+		grades := func(v judge.Verdict) []judgingtest.Grade {
+			return judgingtest.Grades(60, judgingtest.Grade{Report: true, Verdict: v})
+		}
+		verdicts := map[int]judge.Verdict{}
+		for _, g := range e.Grade(t, c.ID, slices.Concat(grades(judge.Pass), grades(judge.Fail))...) {
+			verdicts[g.Item] = g.Verdict
+		}
+		e.Models.Say(func(item int) string { return judgingtest.Assessment(verdicts[item], 0.5) })
+		caller, asked := tenant.Caller{Workspace: mine}, eval.Plan{MaxRegression: judgingtest.Ptr(0.1), Confidence: 0.95}
+		if got, err := eval.EstimateFor(t.Context(), e.Evals, caller, criterionRun(20, c.ID), asked); err != nil || got.Needed != nil {
+			t.Errorf("without a certificate %s: %v", judgingtest.JSON(t, got), err)
+		}
+		e.Calibrate(t, c.ID)
+		needed := stat.CasesToGrade(0.9, 0.9, 0.1, stat.Table(e.Certificate(t, c.ID).Matrix), 0.8, 0.05)
+		if got, err := eval.EstimateFor(t.Context(), e.Evals, caller, criterionRun(20, c.ID), asked); err != nil || got.Needed == nil || *got.Needed != needed {
+			t.Errorf("%s, want %d: %v", judgingtest.JSON(t, got), needed, err)
+		}
+		if got, err := eval.EstimateFor(t.Context(), e.Evals, caller, criterionRun(20, c.ID), eval.Plan{}); err != nil || got.Needed != nil {
+			t.Errorf("without a threshold %s: %v", judgingtest.JSON(t, got), err)
+		}
+		if got, err := eval.EstimateFor(t.Context(), e.Evals, caller, comparison(20), asked); err != nil || got.Needed != nil {
+			t.Errorf("by a rubric %s: %v", judgingtest.JSON(t, got), err)
+		}
+	})
+}
+
+// Every eval of a pair that was started counts; those that are done prove something, unless their cases were chosen by hand.
 func TestProofsCountEveryEvalThatWasStarted(t *testing.T) {
 	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
 		byTurns().install(e)
@@ -164,15 +194,25 @@ func TestProofsCountEveryEvalThatWasStarted(t *testing.T) {
 		if _, err := e.Runner.Cancel(t.Context(), mine, ann, begun.ID); err != nil {
 			t.Fatal(err)
 		}
-		n, done, err := e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Baseline, judgingtest.Candidate, 0)
-		if err != nil || n != 4 || !slices.Equal(done, []string{second.ID, first.ID}) {
+		now := clock.Now()
+		n, done, err := e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Baseline, judgingtest.Candidate, now, time.Hour)
+		if err != nil || n != 4 || !slices.Equal(done, []eval.Proof{{second.ID, 3}, {first.ID, 2}}) {
 			t.Error(n, done, err)
 		}
-		if n, done, err = e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Candidate, judgingtest.Baseline, 0); err != nil || n != 0 || done != nil {
+		if n, done, err = e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Candidate, judgingtest.Baseline, now, time.Hour); err != nil || n != 0 || done != nil {
 			t.Error(n, done, err)
 		}
-		if n, _, err = e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Baseline, judgingtest.Candidate, clock.Now().Add(time.Hour)); err != nil || n != 0 {
+		if n, _, err = e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Baseline, judgingtest.Candidate, now.Add(2*time.Hour), time.Hour); err != nil || n != 0 {
 			t.Error(n, err)
+		}
+		// The first eval is so old that it does not count any more. It did when the third was started.
+		if _, err := db.Exec(t.Context(), e.DB.In(mine), `
+			UPDATE eval_pairs SET created_at = created_at - $2 WHERE workspace_id = $1 AND eval_id = $3`, (50 * time.Minute).Microseconds(), first.ID); err != nil {
+			t.Fatal(err)
+		}
+		n, done, err = e.Evals.Proofs(t.Context(), e.DB.In(mine), judgingtest.Baseline, judgingtest.Candidate, now.Add(30*time.Minute), time.Hour)
+		if err != nil || n != 3 || !slices.Equal(done, []eval.Proof{{second.ID, 3}}) {
+			t.Error(n, done, err)
 		}
 	})
 }

@@ -27,3 +27,9 @@ func ListCases(ctx context.Context, s *Store, caller tenant.Caller, evalID strin
 	h := &handler{s}
 	return h.cases(ctx, caller, casesQuery{ID: evalID, Page: api.Page{Limit: limit, Offset: offset}})
 }
+
+// EstimateFor answers a request for an estimate of an eval that shall pass a gate.
+func EstimateFor(ctx context.Context, s *Store, caller tenant.Caller, n NewEval, p Plan) (Estimate, error) {
+	h := &handler{s}
+	return h.estimate(ctx, caller, estimating{p, n})
+}

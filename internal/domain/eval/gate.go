@@ -20,7 +20,7 @@ type Thresholds struct {
 	MaxCostRatio    *float64   `query:"max_cost_ratio" minimum:"0" doc:"Of the candidate's total cost to the baseline's"`
 	MaxLatencyRatio *float64   `query:"max_latency_ratio" minimum:"0" doc:"The median, over cases, of the candidate's latency to the baseline's"`
 	RequireTrust    trust.Tier `query:"require_trust" enum:"provisional,measured,calibrated,certified" doc:"Of the judge, now"`
-	Confidence      float64    `query:"confidence" default:"0.95" minimum:"0.5" maximum:"0.9999" doc:"Of every bound, for all candidates of the run together"`
+	Confidence      float64    `query:"confidence" default:"0.95" minimum:"0.5" maximum:"0.999999999" doc:"Of every bound, for all candidates of the run together"`
 }
 
 // A Check compares a bound with a threshold.

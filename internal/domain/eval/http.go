@@ -35,8 +35,17 @@ func (h *handler) create(ctx context.Context, caller tenant.Caller, in NewEval) 
 	return h.store.Create(ctx, caller.Workspace, caller.Actor(), in)
 }
 
-func (h *handler) estimate(ctx context.Context, caller tenant.Caller, in NewEval) (Estimate, error) {
-	return h.store.Estimate(ctx, caller.Workspace, in)
+type estimating struct {
+	Plan
+	Body NewEval
+}
+
+func (h *handler) estimate(ctx context.Context, caller tenant.Caller, in estimating) (Estimate, error) {
+	e, err := h.store.Estimate(ctx, caller.Workspace, in.Body)
+	if err == nil {
+		e.Needed, err = in.needed(ctx, h.store.DB.In(caller.Workspace), &in.Body)
+	}
+	return e, err
 }
 
 func (h *handler) list(ctx context.Context, caller tenant.Caller, in api.Page) (api.List[Eval], error) {

@@ -2,6 +2,9 @@ package eval
 
 import (
 	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -35,8 +38,20 @@ func newMark(segment string, c fold.Chain, own map[fold.Key]bool) mark {
 // of each question and of each conversation; leftOut counts those that repeat another, and those that cannot be read.
 // Segments are represented in proportion to their size, with at least one of each while there is room. The same seed
 // draws the same.
-func choose(pool []mark, size int, seed uint64) (drawn []int, leftOut int) {
-	return spread(pool, distinct(pool, rand.New(rand.NewPCG(seed, 1)).Perm(len(pool))), size)
+func choose(pool []mark, size int, seed seed) (drawn []int, leftOut int) {
+	return spread(pool, distinct(pool, rand.New(rand.NewChaCha8(seed)).Perm(len(pool))), size)
+}
+
+// A seed determines a sample.
+type seed = [sha256.Size]byte
+
+// newSeed mixes the seed that a caller has chosen with a secret. Whoever knows the logs and not the secret cannot find
+// out, without an eval, which seed draws the cases that a model is good at.
+func newSeed(secret []byte, chosen int64) (s seed) {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write(binary.BigEndian.AppendUint64(nil, uint64(chosen)))
+	mac.Sum(s[:0])
+	return s
 }
 
 // distinct returns the first of order that ask each question, and that belong to each conversation.

@@ -27,7 +27,7 @@ func TestASampleHasNoRepeatsAndEverySegmentInItsProportion(t *testing.T) {
 				readable: rapid.IntRange(0, 9).Draw(t, "readable") > 0,
 			}
 		}
-		size, seed := rapid.IntRange(1, 40).Draw(t, "size"), rapid.Uint64().Draw(t, "seed")
+		size, seed := rapid.IntRange(1, 40).Draw(t, "size"), newSeed(nil, rapid.Int64().Draw(t, "seed"))
 		drawn, leftOut := choose(pool, size, seed)
 		if again, _ := choose(pool, size, seed); !slices.Equal(drawn, again) {
 			t.Fatalf("the same seed draws %v and %v", drawn, again)
@@ -97,7 +97,22 @@ func TestTurnsOfAConversationAreRelatedAndExamplesInAPromptAreNot(t *testing.T) 
 	if a.conversation != b.conversation || a.conversation == c.conversation {
 		t.Errorf("%v %v %v", a, b, c)
 	}
-	if drawn, leftOut := choose([]mark{a, b, c, newMark("", fold.Chain{}, own)}, 10, 1); len(drawn) != 2 || leftOut != 2 {
+	if drawn, leftOut := choose([]mark{a, b, c, newMark("", fold.Chain{}, own)}, 10, seed{}); len(drawn) != 2 || leftOut != 2 {
 		t.Errorf("%v, and %d are left out", drawn, leftOut)
+	}
+}
+
+// Whoever searches for a seed outside of the server finds one for another secret, which draws something else here.
+func TestASeedDrawsAnotherSampleUnderAnotherSecret(t *testing.T) {
+	pool := make([]mark, 200)
+	for i := range pool {
+		pool[i] = mark{question: fold.Key{byte(i)}, conversation: fold.Key{byte(i)}, readable: true}
+	}
+	one, _ := choose(pool, 20, newSeed([]byte("one"), 7))
+	same, _ := choose(pool, 20, newSeed([]byte("one"), 7))
+	other, _ := choose(pool, 20, newSeed([]byte("other"), 7))
+	next, _ := choose(pool, 20, newSeed([]byte("one"), 8))
+	if !slices.Equal(one, same) || slices.Equal(one, other) || slices.Equal(one, next) {
+		t.Errorf("%v, %v, %v, %v", one, same, other, next)
 	}
 }

@@ -280,7 +280,7 @@ type sample struct {
 }
 
 // draw chooses the cases of an eval. All cases of a request are used, in their order.
-func draw(ctx context.Context, n *NewEval, from source) (*sample, error) {
+func draw(ctx context.Context, n *NewEval, from source, with seed) (*sample, error) {
 	pool, err := marks(ctx, from)
 	if err != nil {
 		return nil, err
@@ -295,7 +295,7 @@ func draw(ctx context.Context, n *NewEval, from source) (*sample, error) {
 		drawn = distinct(pool, order)
 		s.leftOut = len(pool) - len(drawn)
 	} else {
-		drawn, s.leftOut = choose(pool, cmp.Or(n.SampleCount, maxSample), uint64(*n.Seed))
+		drawn, s.leftOut = choose(pool, cmp.Or(n.SampleCount, maxSample), with)
 	}
 	if len(drawn) == 0 {
 		return nil, fault.Precondition.New("there are no cases: %s", map[string]string{

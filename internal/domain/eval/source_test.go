@@ -54,8 +54,16 @@ func TestCasesOfLogsAreDrawnWithoutRepeatsAndBySeed(t *testing.T) {
 		if len(first) != 10 || !slices.Equal(first, again) {
 			t.Errorf("the same seed draws %v and %v", first, again)
 		}
-		if seed++; slices.Equal(first, ids(fromLogs(10))) {
+		seed++
+		other := ids(fromLogs(10))
+		if slices.Equal(first, other) {
 			t.Error("another seed draws the same")
+		}
+		if _, err := db.Exec(t.Context(), e.DB.In(mine), `UPDATE eval_secrets SET secret = $2 WHERE workspace_id = $1`, []byte("another")); err != nil {
+			t.Fatal(err)
+		}
+		if slices.Equal(other, ids(fromLogs(10))) {
+			t.Error("the secret of the workspace does not matter")
 		}
 		_, err := e.Evals.Create(t.Context(), mine, ann, fromLogs(10, func(n *eval.NewEval) { n.SampleFilters = &criterion.Filters{Tag: "none"} }))
 		dbtest.Refused(t, err, 412, "no logged exchange matches")

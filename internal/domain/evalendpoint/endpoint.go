@@ -25,7 +25,12 @@ type EvalEndpoint struct {
 	HasAPIKey bool       `json:"has_api_key" db:"has_api_key"`
 	CreatedAt clock.Time `json:"created_at"`
 	UpdatedAt clock.Time `json:"updated_at"`
+
+	created bool // by the operation that returns it
 }
+
+// Created reports whether the operation that returned the endpoint has created it.
+func (e EvalEndpoint) Created() bool { return e.created }
 
 // object is what an endpoint is called on the wire and in the audit trail.
 const object = "endpoint"

@@ -91,7 +91,7 @@ func TestTheLifeOfAnEndpointOnTheWire(t *testing.T) {
 		d := apitest.NewClient(t, r.db, f, mine, theirs, evalendpoint.Module(r.Store).Routes, func(text string) string { return shape.ReplaceAllString(text, "X") })
 		const plain = `{"id":"X","object":"endpoint","name":"ours","base_url":"https://models.example.com/v1","model":"m-1","has_api_key":false,"created_at":"X","updated_at":"X"}`
 		keyed := strings.Replace(strings.Replace(plain, "m-1", "m-2", 1), "false", "true", 1)
-		d.Wants(t, d.Owner, "POST", "/v1/endpoints", `{"name":"ours","base_url":"HTTPS://models.example.com/v1/","model":"m-1"}`, 200, plain)
+		d.Wants(t, d.Owner, "POST", "/v1/endpoints", `{"name":"ours","base_url":"HTTPS://models.example.com/v1/","model":"m-1"}`, 201, plain)
 		first, err := r.List(t.Context(), mine, 2, 0)
 		if err != nil || len(first) != 1 {
 			t.Fatal(first, err)

@@ -55,6 +55,7 @@ func (s *Store) Put(ctx context.Context, ws tenant.ID, by tenant.Actor, n New) (
 			return err
 		}
 		after = next.EvalEndpoint
+		after.created = before == nil
 		if _, err := db.Exec(ctx, in, `
 			INSERT INTO eval_endpoints (workspace_id, id, name, base_url, model, sealed, created_at, updated_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)

@@ -28,12 +28,14 @@ type CanaryDraw struct {
 	Outcome   outcome.Sample
 	Latency   time.Duration
 	Cost      money.Nano
+	Question  capture.Question
 }
 
 func canaryDraw(d *capture.Draw) CanaryDraw {
 	return CanaryDraw{
 		Seq: d.Seq, Stratum: d.Stratum, At: d.At, ExpiresAt: d.Expires, RequestID: d.Request, Arm: d.Arm, Model: d.Model,
 		Outcome: d.Outcome, Latency: time.Duration(d.Latency) * time.Microsecond, Cost: d.Cost,
+		Question: d.Question,
 	}
 }
 
@@ -43,12 +45,6 @@ const longestRequest = 24 * time.Hour
 // Old reports whether every request that was drawn before d in its source has ended. A number that is missing before an
 // old draw is lost, or has expired.
 func (d *CanaryDraw) Old(now clock.Time) bool { return now.Sub(d.At) > longestRequest }
-
-// A Source numbers the draws of an alias's epoch: a process from its start to its end, or until its spool lost a record.
-type Source struct {
-	ID     string
-	Newest int64 // the highest number that is known
-}
 
 // pageSize is how many numbers share a page. Draws are stored in blocks, and no block holds draws of two pages. So the
 // draws from a number on are in the blocks that begin on its page or later.
@@ -60,29 +56,18 @@ func pageOf(seq int64) int64 { return seq - seq%pageSize }
 // ofSplit selects the blocks of an alias's epoch.
 const ofSplit = `FROM canary_draws WHERE workspace_id = $1 AND alias = $2 AND epoch = $3`
 
-// DrawSources lists the sources of an alias's epoch, in the order of their start. All but the last have ended, and
-// everything that they left is in the table. A number that is missing in one of those is lost; one that is missing in
-// the last source belongs to a request that may still run, unless a draw after it is old. Read the sources first, and
-// then their draws.
-func (s *Store) DrawSources(ctx context.Context, ws tenant.ID, alias, epoch string) ([]Source, error) {
-	type end struct {
-		Source string
-		Last   int64 // where the last block begins
-	}
-	ends, err := db.Query[end](ctx, s.db.In(ws), `
+// DrawSources lists the sources of an alias's epoch from one on, in the order of their start. A source numbers draws:
+// it is a process from its start to its end, or until its spool lost a record. All but the last have ended, and all
+// that they left is in the table. A number that is missing in one of those is lost; one that is missing in the last
+// source belongs to a request that may still run, unless a draw after it is old. Read the sources first, and then their
+// draws.
+func (s *Store) DrawSources(ctx context.Context, ws tenant.ID, alias, epoch, from string) ([]string, error) {
+	all, err := db.Query[string](ctx, s.db.In(ws), `
 		WITH RECURSIVE sources (source) AS (
-			SELECT MIN(source) `+ofSplit+`
+			SELECT MIN(source) `+ofSplit+` AND source >= $4
 			UNION ALL
 			SELECT (SELECT MIN(source) `+ofSplit+` AND source > sources.source) FROM sources WHERE sources.source IS NOT NULL)
-		SELECT source, (SELECT MAX(first_seq) `+ofSplit+` AND canary_draws.source = sources.source) AS last
-		FROM sources WHERE source IS NOT NULL ORDER BY source`, alias, epoch)
-	all := make([]Source, len(ends))
-	for i := 0; i < len(ends) && err == nil; i++ {
-		all[i].ID = ends[i].Source
-		all[i].Newest, err = db.One[int64](ctx, s.db.In(ws), `
-			SELECT COALESCE(MAX(last_seq), 0) `+ofSplit+` AND source = $4 AND first_seq >= $5`,
-			alias, epoch, ends[i].Source, pageOf(ends[i].Last))
-	}
+		SELECT source FROM sources WHERE source IS NOT NULL ORDER BY source`, alias, epoch, from)
 	if err != nil {
 		return nil, fmt.Errorf("read the sources of %s's draws: %w", alias, err)
 	}

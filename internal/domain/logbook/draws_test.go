@@ -25,6 +25,7 @@ func drawAt(at clock.Time, source string, seq int64) *capture.Draw {
 		Workspace: home, Alias: "fast", Epoch: "ep_1", Stratum: 3,
 		Place:   capture.Place{Source: source, Seq: seq, At: at, Expires: at.Add(7 * 24 * time.Hour)},
 		Request: fmt.Sprintf("req_%s_%d", source, seq), Arm: live.CanaryArm, Model: "p/m", Outcome: outcome.Answered, Latency: 1500, Cost: 42,
+		Question: capture.Question{15: byte(seq)},
 	}
 }
 
@@ -41,9 +42,9 @@ func ingestDraws(t rapid.TB, c *Ingester, draws ...*capture.Draw) {
 	}
 }
 
-func sourcesOf(t *testing.T, d *db.DB, ws tenant.ID, alias, epoch string) []Source {
+func sourcesOf(t *testing.T, d *db.DB, ws tenant.ID, alias, epoch string) []string {
 	t.Helper()
-	sources, err := NewStore(d).DrawSources(t.Context(), ws, alias, epoch)
+	sources, err := NewStore(d).DrawSources(t.Context(), ws, alias, epoch, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,9 +75,13 @@ func TestDrawsAreReadInTheOrderOfTheirNumbers(t *testing.T) {
 		}
 		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		ingestDraws(t, c, all...)
-		want := []Source{{"src_a", 600}, {"src_b", 600}}
+		want := []string{"src_a", "src_b"}
 		if got := sourcesOf(t, d, home, "fast", "ep_1"); !cmp.Equal(got, want) {
 			t.Errorf("%+v; want %+v", got, want)
+		}
+		later, err := NewStore(d).DrawSources(t.Context(), home, "fast", "ep_1", "src_b")
+		if err != nil || !cmp.Equal(later, want[1:]) {
+			t.Errorf("from src_b on %v: %v", later, err)
 		}
 		var seen []int64
 		for after := int64(0); ; {
@@ -92,7 +97,7 @@ func TestDrawsAreReadInTheOrderOfTheirNumbers(t *testing.T) {
 			t.Errorf("%v", seen)
 		}
 		got, draw := drawsOf(t, d, "src_b", 6, 1)[0], drawAt(now+7, "src_b", 7)
-		if want := (CanaryDraw{7, 3, draw.At, draw.Expires, draw.Request, live.CanaryArm, "p/m", outcome.Answered, 1500 * time.Microsecond, 42}); got != want {
+		if want := (CanaryDraw{7, 3, draw.At, draw.Expires, draw.Request, live.CanaryArm, "p/m", outcome.Answered, 1500 * time.Microsecond, 42, draw.Question}); got != want {
 			t.Errorf("%+v; want %+v", got, want)
 		}
 	})

@@ -103,6 +103,12 @@ func TestTheSuggestedEvalProvesARepoint(t *testing.T) {
 		if n.CriterionID != w.criterion {
 			t.Errorf("the judge is %q", n.CriterionID)
 		}
+		w.set(policy.EvidencePolicyChange{MaxRegression: new(0.2)})
+		wide := w.suggested(w.refuses(to(judgingtest.Candidate)))
+		w.set(policy.EvidencePolicyChange{MaxRegression: new(0.05)})
+		if wide.SampleCount < 20 || 4*wide.SampleCount > n.SampleCount || n.SampleCount > 10_000 {
+			t.Errorf("%d cases for a margin of 0.05, and %d for 0.2", n.SampleCount, wide.SampleCount)
+		}
 		w.run(n)
 		w.allows(to(judgingtest.Candidate))
 		w.allows(to(judgingtest.Baseline))
@@ -155,7 +161,8 @@ func TestEvalsThatWereMadeToPassProveNothing(t *testing.T) {
 		}
 		w.run(good) // of Mine
 		dbtest.Refused(t, w.put(dbtest.Theirs, to(judgingtest.Candidate)), 412, "CRITERION_ID")
-		w.allows(to(judgingtest.Candidate)) // one of five that were started
+		w.set(policy.EvidencePolicyChange{MaxRegression: new(0.06)})
+		w.allows(to(judgingtest.Candidate)) // the last of five that were started
 	})
 }
 

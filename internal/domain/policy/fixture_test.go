@@ -146,15 +146,23 @@ func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 
 func (f *findings) add(all ...finding) { f.evals = append(f.evals, all...) }
 
-func (f *findings) Proofs(_ context.Context, _ db.Scoped, baseline, candidate string, since clock.Time) (started int64, done []string, err error) {
-	for _, e := range f.evals {
-		if e.baseline == baseline && e.candidate == candidate && e.at >= since {
-			if started++; e.done {
-				done = append(done, e.id)
+func (f *findings) Proofs(
+	_ context.Context, _ db.Scoped, baseline, candidate string, now clock.Time, within time.Duration,
+) (started int64, done []eval.Proof, err error) {
+	count := func(until clock.Time) (n int64) {
+		for _, e := range f.evals {
+			if e.baseline == baseline && e.candidate == candidate && e.at <= until && e.at >= until.Add(-within) {
+				n++
 			}
 		}
+		return n
 	}
-	return started, done, nil
+	for _, e := range f.evals {
+		if e.baseline == baseline && e.candidate == candidate && e.at >= now.Add(-within) && e.done {
+			done = append(done, eval.Proof{ID: e.id, Nth: count(e.at)})
+		}
+	}
+	return count(now), done, nil
 }
 
 func (f *findings) Judge(_ context.Context, _ db.Scoped, evalID, candidate string, t *eval.Thresholds) ([]eval.Check, error) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"sovereign/internal/base/clock"
 	"sovereign/internal/domain/alias"
 	"sovereign/internal/domain/policy"
 	"sovereign/internal/grade/stat"
@@ -63,6 +64,40 @@ func TestEvalsThatAreRepeatedUntilOnePassesProveNothing(t *testing.T) {
 		f.found.add(proof(modelA, modelB, scarce))
 		f.refuses(to(modelB))
 		f.found.evals = f.found.evals[40:]
+		f.allows(to(modelB))
+	})
+}
+
+// An eval does not become a better proof when those before it are too old to count: it was started because they failed.
+func TestAnEvalStaysTheOneThatItWasWhenItStarted(t *testing.T) {
+	each(t, func(t *testing.T, f fixture) {
+		f.allows(to(modelA))
+		scarce := func(age int) func(*finding) {
+			return func(e *finding) {
+				e.at = clock.Of(e.at.Std().Add(-days(age)))
+				e.evidence.Cases, e.evidence.Pairs = 400, stat.Pairs{Both: 380, First: 5, Second: 5, Neither: 10}
+			}
+		}
+		f.found.add(proof(modelA, modelB, scarce(20)))
+		for range 5 {
+			f.found.add(proof(modelA, modelB, scarce(40), func(e *finding) { e.done = false }))
+		}
+		f.refuses(to(modelB))
+		f.found.evals = f.found.evals[:1]
+		f.allows(to(modelB))
+	})
+}
+
+func TestAHundredEvalsOfAPairAreTheMostThatProveSomething(t *testing.T) {
+	each(t, func(t *testing.T, f fixture) {
+		f.allows(to(modelA))
+		huge := func(e *finding) { e.evidence.Cases, e.evidence.Pairs = 100_000, stat.Pairs{Both: 100_000} }
+		f.found.add(proof(modelA, modelB, huge))
+		for range 100 {
+			f.found.add(proof(modelA, modelB, func(e *finding) { e.done = false }))
+		}
+		f.refuses(to(modelB), "more than 100 evals", "confidence=0.99999899")
+		f.found.evals = f.found.evals[:100]
 		f.allows(to(modelB))
 	})
 }

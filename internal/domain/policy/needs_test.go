@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -77,4 +78,29 @@ func standsFor(a *alias.Alias) string {
 		return a.CanaryModel
 	}
 	return a.TargetModel
+}
+
+// However many evals of a pair are started, each after a look at the last, they err together at most as often as the
+// policy allows; and every suggested confidence is one that a gate takes.
+func TestEvalsOneAfterTheOtherKeepTheConfidenceTogether(t *testing.T) {
+	for _, confidence := range []float64{0.5, 0.95, 0.9999} {
+		p := EvidencePolicy{Confidence: confidence}
+		sum, last := 0.0, 1.0
+		for n := int64(1); n <= 1_000_000; n++ {
+			alpha := p.alpha(n)
+			if alpha > last || alpha > (1-confidence)/float64(n) {
+				t.Fatalf("eval %d may err with %g", n, alpha)
+			}
+			sum, last = sum+alpha, alpha
+		}
+		if sum > (1-confidence)*(1+1e-9) || sum < 0.99*(1-confidence) {
+			t.Errorf("together they may err with %g of %g", sum, 1-confidence)
+		}
+		for _, n := range []int64{1, 2, 20, maxStarted} {
+			suggested, err := strconv.ParseFloat(number(1-p.alpha(n)), 64)
+			if err != nil || suggested > 0.999999999 || 1-suggested > p.alpha(n)+1e-12 {
+				t.Errorf("eval %d: %v is suggested, for %g; %v", n, suggested, p.alpha(n), err)
+			}
+		}
+	}
 }

@@ -18,7 +18,7 @@ type EvidencePolicy struct {
 	MaxAgeDays               int64      `json:"max_age_days" doc:"How old a proof may be"`
 	MinTrust                 trust.Tier `json:"min_trust" enum:"provisional,measured,calibrated,certified" doc:"Of the judge, now"`
 	MaxRegression            float64    `json:"max_regression" doc:"How much lower the true pass rate may be than that of the model before"`
-	Confidence               float64    `json:"confidence" doc:"Of the proof: 1 - confidence is divided by the number of evals of the pair of models"`
+	Confidence               float64    `json:"confidence" doc:"Of the proof: 1 - confidence is divided among the evals of the pair of models, most of it for the first"`
 	MaxUnprovenCanaryPercent int64      `json:"max_unproven_canary_percent" doc:"The share of a canary that needs no proof"`
 }
 

@@ -75,13 +75,13 @@ func TestAnUnprovenRepointIsRefusedWithTheRequestsThatWouldProveIt(t *testing.T)
 		text, err := json.Marshal(unproven, json.Deterministic(true))
 		want := `{"incumbent_model":"sim/a","unproven":[{"field":"target_model","model":"sim/b","why":"a new target","evals_started":0,"newest_eval":null,"requests":[` +
 			`{"method":"POST","path":"/v1/evals","body":{"name":"support","criterion_id":"CRITERION_ID","baseline_model":"sim/a","candidate_models":["sim/b"],"sample_filters":{},"sample_count":1000}},` +
-			`{"method":"GET","path":"/v1/evals/{id}/gate?candidate=sim%2Fb&confidence=0.95&max_regression=0.05&require_trust=measured"}]}]}`
+			`{"method":"GET","path":"/v1/evals/{id}/gate?candidate=sim%2Fb&confidence=0.96&max_regression=0.05&require_trust=measured"}]}]}`
 		if err != nil || string(text) != want {
 			t.Errorf("%v\nhave %s\nwant %s", err, text, want)
 		}
 		f.found.add(proof(modelA, modelB, func(e *finding) { e.evidence.Cases, e.evidence.Pairs.Both = 10, 9 }))
 		if unproven = f.refuses(to(modelB), "proves nothing", "at least 20"); unproven.Missing[0].Newest.EvalID != "eval_sim/asim/b" ||
-			!strings.Contains(unproven.Missing[0].Requests[1].Path, "confidence=0.975&") {
+			!strings.Contains(unproven.Missing[0].Requests[1].Path, "confidence=0.995&") {
 			t.Errorf("%+v", unproven.Missing[0])
 		}
 	})

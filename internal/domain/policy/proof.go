@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -23,10 +25,10 @@ import (
 
 // Evals are the evals of workspaces.
 type Evals interface {
-	// Proofs returns how many evals of a candidate against a baseline were started since then, whatever became of them,
-	// and the ids of those that are DONE and whose cases can prove something, newest first.
-	Proofs(ctx context.Context, in db.Scoped, baseline, candidate string, since clock.Time) (
-		started int64, done []string, err error)
+	// Proofs returns how many evals of a candidate against a baseline were started within a time up to now, whatever
+	// became of them, and those that are DONE and whose cases can prove something, newest first.
+	Proofs(ctx context.Context, in db.Scoped, baseline, candidate string, now clock.Time, within time.Duration) (
+		started int64, done []eval.Proof, err error)
 	// Get reads an eval.
 	Get(ctx context.Context, ws tenant.ID, evalID string) (eval.Eval, error)
 	// Judge checks a candidate of an eval that is DONE.
@@ -52,13 +54,26 @@ type Proof struct {
 }
 
 // maxTried bounds how many evals of a pair are judged for one repoint, newest first. A repeated eval makes the proof
-// harder, so that more of them are of no use.
-const maxTried = 20
+// harder, so that more of them are of no use. maxStarted is how many evals of a pair can prove something.
+const (
+	maxTried   = 20
+	maxStarted = 100
+)
 
-// alpha returns the probability with which one of n evals of a pair may err, so that all together keep the confidence.
-func (p *EvidencePolicy) alpha(n int64) float64 { return (1 - p.Confidence) / float64(max(n, 1)) }
+// forFirst is the part of 1 - Confidence that the first eval of a pair may err. The others share the rest.
+const forFirst = 0.8
 
-// thresholds returns what an eval must show, if n evals of its pair were started.
+// alpha returns the probability with which the n-th eval of a pair may err. It is at most (1 - Confidence)/n. The sum
+// over all n is 1 - Confidence, so that evals which are started one after the other, each after a look at the last,
+// keep the confidence together.
+func (p *EvidencePolicy) alpha(n int64) float64 {
+	if n <= 1 {
+		return (1 - p.Confidence) * forFirst
+	}
+	return (1 - p.Confidence) * (1 - forFirst) / float64(n*(n-1))
+}
+
+// thresholds returns what the n-th eval of a pair must show.
 func (p *EvidencePolicy) thresholds(n int64) *eval.Thresholds {
 	return &eval.Thresholds{MaxRegression: &p.MaxRegression, RequireTrust: p.MinTrust, Confidence: 1 - p.alpha(n)}
 }
@@ -66,14 +81,12 @@ func (p *EvidencePolicy) thresholds(n int64) *eval.Thresholds {
 // terms returns what a verdict of the alias's own gate must show.
 func (p *EvidencePolicy) terms(now clock.Time) canary.Terms {
 	return canary.Terms{
-		MaxRegression: p.MaxRegression, Confidence: p.Confidence, MinTrust: p.MinTrust, Since: p.since(now),
+		MaxRegression: p.MaxRegression, Confidence: p.Confidence, MinTrust: p.MinTrust, Since: now.Add(-p.age()),
 	}
 }
 
-// since returns how old a proof may be.
-func (p *EvidencePolicy) since(now clock.Time) clock.Time {
-	return clock.Of(now.Std().AddDate(0, 0, -int(p.MaxAgeDays)))
-}
+// age returns how old a proof may be.
+func (p *EvidencePolicy) age() time.Duration { return time.Duration(p.MaxAgeDays) * 24 * time.Hour }
 
 // prove looks for a proof that a model may take the incumbent's place in the alias of that name. Without one it returns
 // what is missing.
@@ -90,26 +103,29 @@ func (s *Store) prove(
 		}
 	}
 	var started int64
-	var done []string
+	var done []eval.Proof
 	var err error
 	if s.evals != nil {
-		if started, done, err = s.evals.Proofs(ctx, in, incumbent, n.Model, p.since(clock.Now())); err != nil {
+		if started, done, err = s.evals.Proofs(ctx, in, incumbent, n.Model, clock.Now(), p.age()); err != nil {
 			return nil, nil, err
 		}
 	}
 	missing := &Missing{Field: n.Field, Model: n.Model, Why: n.Why, EvalsStarted: started}
-	thresholds := p.thresholds(started)
-	for _, evalID := range done[:min(len(done), maxTried)] {
-		checks, short, err := s.judge(tx.Bind(ctx), in, ws, evalID, n.Model, thresholds)
+	for _, tried := range done[:min(len(done), maxTried)] {
+		thresholds := p.thresholds(max(tried.Nth, started))
+		checks, short, err := s.judge(tx.Bind(ctx), in, ws, tried.ID, n.Model, thresholds)
 		if err != nil {
 			return nil, nil, err
 		}
+		if max(tried.Nth, started) > maxStarted {
+			short = fmt.Sprintf("more than %d evals of these models were started, which prove nothing together", maxStarted)
+		}
 		if short == "" {
-			proof.EvalID, proof.Confidence, proof.Checks = evalID, thresholds.Confidence, checks
+			proof.EvalID, proof.Confidence, proof.Checks = tried.ID, thresholds.Confidence, checks
 			return proof, nil, nil
 		}
 		if missing.Newest == nil {
-			missing.Newest = &Shortcoming{EvalID: evalID, Reason: short}
+			missing.Newest = &Shortcoming{EvalID: tried.ID, Reason: short}
 		}
 	}
 	missing.Requests, err = p.requests(ctx, in, name, incumbent, n.Model, started)
@@ -195,8 +211,14 @@ type newEval struct {
 	SampleCount     int64    `json:"sample_count"`
 }
 
-// sampleCount is how many logged requests the suggested eval is about. See docs/statistics.md for what it can show.
-const sampleCount = 1000
+// The suggested eval is about as many logged requests as it takes to prove, with this power, a model that is as good as
+// the incumbent, and at most maxSample. The power is high because another eval would have to show more. Where the
+// number is not known, it is sampleCount.
+const (
+	power       = 0.95
+	sampleCount = 1000
+	maxSample   = 10_000
+)
 
 // noJudge stands for a judge in a suggested eval, where none is trusted enough.
 const noJudge = "CRITERION_ID"
@@ -214,12 +236,17 @@ func (p *EvidencePolicy) requests(
 	if err != nil {
 		return nil, err
 	}
+	alpha := p.alpha(min(started+1, maxStarted))
 	if judge != "" {
-		body.CriterionID = judge
+		needed, err := eval.CasesNeeded(ctx, in, judge, p.MaxRegression, alpha, power)
+		if err != nil {
+			return nil, err
+		}
+		body.CriterionID, body.SampleCount = judge, min(cmp.Or(needed, sampleCount), maxSample)
 	}
 	gate := url.Values{
 		"candidate": {model}, "max_regression": {number(p.MaxRegression)}, "require_trust": {string(p.MinTrust)},
-		"confidence": {number(1 - p.alpha(started+1))},
+		"confidence": {number(1 - alpha)},
 	}
 	return []Request{
 		{Method: http.MethodPost, Path: "/v1/evals", Body: body},
@@ -227,9 +254,9 @@ func (p *EvidencePolicy) requests(
 	}, nil
 }
 
-// number writes x as a query has it, with six decimals at most, rounded up.
+// number writes x as a query has it, with nine decimals at most, rounded up.
 func number(x float64) string {
-	return strconv.FormatFloat(math.Ceil(x*1e6-1e-6)/1e6, 'f', -1, 64)
+	return strconv.FormatFloat(math.Ceil(x*1e9-1e-6)/1e9, 'f', -1, 64)
 }
 
 // Unproven is what a refusal has beside its error.

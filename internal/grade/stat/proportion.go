@@ -30,8 +30,11 @@ func ClopperPearson(x, n int64, confidence float64) Interval {
 // LowerBound returns the exact one-sided lower bound of a proportion (Clopper and Pearson 1934): it is at most the true
 // proportion with probability at least confidence.
 func LowerBound(x, n int64, confidence float64) float64 {
-	if x == 0 {
+	switch x {
+	case 0:
 		return 0
+	case n: // exactly, since the general form fails at a confidence near 1
+		return math.Exp(math.Log1p(-confidence) / float64(n))
 	}
 	return mathext.InvRegIncBeta(float64(x), float64(n-x+1), 1-confidence)
 }
@@ -39,8 +42,11 @@ func LowerBound(x, n int64, confidence float64) float64 {
 // UpperBound returns the exact one-sided upper bound of a proportion (Clopper and Pearson 1934): it is at least the true
 // proportion with probability at least confidence.
 func UpperBound(x, n int64, confidence float64) float64 {
-	if x == n {
+	switch x {
+	case n:
 		return 1
+	case 0:
+		return -math.Expm1(math.Log1p(-confidence) / float64(n))
 	}
 	return mathext.InvRegIncBeta(float64(x+1), float64(n-x), confidence)
 }

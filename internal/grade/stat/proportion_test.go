@@ -199,3 +199,20 @@ func TestAnIntervalIsAnArrayInJSON(t *testing.T) {
 		t.Errorf("clipped: %v", got)
 	}
 }
+
+// A gate that is one of many is asked at a confidence near 1. A bound then moves on steadily, and by little.
+func TestBoundsHoldAtConfidencesNearOne(t *testing.T) {
+	for _, n := range []int64{20, 400, 10_000, 100_000} {
+		for _, x := range []int64{0, 1, n / 2, n - 1, n} {
+			last := stat.Interval{1, 0}
+			for _, alpha := range []float64{1e-2, 1e-4, 1e-6, 1e-8, 1e-10} {
+				bounds := stat.Interval{stat.LowerBound(x, n, 1-alpha), stat.UpperBound(x, n, 1-alpha)}
+				rate, reach := float64(x)/float64(n), math.Sqrt(2*math.Log(1/alpha)/float64(n))
+				if bounds[0] > last[0] || bounds[1] < last[1] || bounds[0] < rate-reach || bounds[1] > rate+reach {
+					t.Errorf("%d of %d at 1-%g: %v, and %v before", x, n, alpha, bounds, last)
+				}
+				last = bounds
+			}
+		}
+	}
+}

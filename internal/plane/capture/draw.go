@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"iter"
 	"time"
@@ -36,12 +37,31 @@ type Draw struct {
 	Epoch     string
 	Stratum   int64
 	Place
-	Request string
-	Arm     live.Arm
-	Model   string // that answered; empty for none
-	Outcome outcome.Sample
-	Latency int64 // microseconds
-	Cost    money.Nano
+	Request  string
+	Arm      live.Arm
+	Model    string // that answered; empty for none
+	Outcome  outcome.Sample
+	Latency  int64 // microseconds
+	Cost     money.Nano
+	Question Question
+}
+
+// A Question is a digest of a request's messages. The same messages have the same digest under a key. Whoever does not
+// have the key cannot find out whether a text was asked.
+type Question [16]byte
+
+// NewQuestion returns the digest of messages, as the caller sent them. The tools and the parameters of a request do not
+// matter.
+func NewQuestion(key string, messages []byte) (q Question) {
+	buffer, _ := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	text := append(append((*buffer)[:0], key...), messages...)
+	sum := sha256.Sum256(text)
+	copy(q[:], sum[:])
+	if *buffer = text; cap(text) > maxPooledBuffer {
+		*buffer = nil
+	}
+	return q
 }
 
 // numbers and texts list the fields in the order in which they are encoded.
@@ -58,11 +78,13 @@ func (d *Draw) texts() [8]*string {
 // Append appends the encoded draw to to.
 func (d *Draw) Append(to []byte) []byte {
 	numbers, texts := d.numbers(), d.texts()
-	return appendFields(append(to, drawFormat), numbers[:], texts[:])
+	return append(appendFields(append(to, drawFormat), numbers[:], texts[:]), d.Question[:]...)
 }
 
 // IsDraw reports whether a record is a draw. Others are rows.
-func IsDraw(record []byte) bool { return len(record) > 0 && record[0] == drawFormat }
+func IsDraw(record []byte) bool {
+	return len(record) > 0 && (record[0] == drawFormat || record[0] == oldDrawFormat)
+}
 
 // ParseDraw decodes a draw.
 func ParseDraw(from []byte) (*Draw, error) {
@@ -72,6 +94,12 @@ func ParseDraw(from []byte) (*Draw, error) {
 	d := new(Draw)
 	numbers, texts := d.numbers(), d.texts()
 	rest, err := parseFields(from[1:], numbers[:], texts[:])
+	if err == nil && from[0] == drawFormat {
+		if len(rest) < len(d.Question) {
+			return nil, errShort
+		}
+		rest = rest[copy(d.Question[:], rest):]
+	}
 	switch {
 	case err != nil:
 		return nil, err

@@ -171,6 +171,34 @@ func TestARowOfThePreviousReleaseIsRead(t *testing.T) {
 	}
 }
 
+// A draw of the previous release has no question.
+func TestADrawOfThePreviousReleaseIsRead(t *testing.T) {
+	want := Draw{Workspace: home, Alias: "fast", Epoch: "ep_1", Request: "req_1", Outcome: "answered"}
+	record := want.Append(nil)
+	record[0] = oldDrawFormat
+	record = record[:len(record)-len(want.Question)]
+	if got, err := ParseDraw(record); err != nil || *got != want || !IsDraw(record) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Only the key and the messages matter to a digest, and each of them does.
+func TestAQuestionIsRecognisedUnderItsKeyAlone(t *testing.T) {
+	asked := NewQuestion("key", []byte(`[{"role":"user","content":"hi"}]`))
+	if again := NewQuestion("key", []byte(`[{"role":"user","content":"hi"}]`)); again != asked || asked == (Question{}) {
+		t.Errorf("%x, and again %x", asked, again)
+	}
+	for name, other := range map[string]Question{
+		"another key":      NewQuestion("KEY", []byte(`[{"role":"user","content":"hi"}]`)),
+		"another question": NewQuestion("key", []byte(`[{"role":"user","content":"ho"}]`)),
+		"no key":           NewQuestion("", []byte(`[{"role":"user","content":"hi"}]`)),
+	} {
+		if other == asked {
+			t.Errorf("%s has the same digest", name)
+		}
+	}
+}
+
 func FuzzParseDraw(f *testing.F) {
 	f.Add((&Draw{Workspace: home, Alias: "fast", Outcome: "answered"}).Append(nil))
 	f.Fuzz(func(t *testing.T, record []byte) {

@@ -41,8 +41,9 @@ type Row struct {
 
 // The formats of records: the first byte of an encoded one. A spool may hold records of the previous release.
 const (
-	rowFormat  = 1
-	drawFormat = 2
+	rowFormat     = 1
+	oldDrawFormat = 2 // without a question
+	drawFormat    = 3
 )
 
 // texts, bodies and numbers list the fields in the order in which they are encoded.

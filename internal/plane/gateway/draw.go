@@ -14,9 +14,10 @@ import (
 
 // A drawn is a request that the gate of its alias has drawn. The zero value is a request that was not drawn.
 type drawn struct {
-	place   capture.Place
-	sample  outcome.Sample // empty until it is known
-	latency time.Duration  // until it was known
+	place    capture.Place
+	question capture.Question
+	sample   outcome.Sample // empty until it is known
+	latency  time.Duration  // until it was known
 }
 
 // draw lets the alias's gate draw the request, before anything of its outcome is known. Requests are drawn only if they
@@ -26,6 +27,8 @@ func (r *run) draw() {
 	if g == nil || !r.progress.logged || !g.Draws(q.ID) || !r.loggable() || r.otherCached() {
 		return
 	}
+	messages, _ := r.texts()
+	r.drawn.question = capture.NewQuestion(g.Key, messages)
 	r.drawn.place = r.gateway.Recorder.Draw(capture.Split{Workspace: q.Caller.Workspace, Alias: r.plan.Alias, Epoch: g.Epoch})
 }
 
@@ -114,7 +117,7 @@ func (r *run) record(err error) *capture.Draw {
 	record := &capture.Draw{
 		Workspace: q.Caller.Workspace, Alias: r.plan.Alias, Epoch: r.plan.Gate.Epoch, Stratum: int64(r.plan.Gate.Stratum),
 		Place: d.place, Request: q.ID, Arm: r.plan.Arm, Outcome: d.sample, Latency: d.latency.Microseconds(),
-		Cost: r.bill.tab.Spent(),
+		Cost: r.bill.tab.Spent(), Question: d.question,
 	}
 	if r.response.begun {
 		record.Model = r.bill.model.ID

@@ -50,7 +50,7 @@ func newGated(t testing.TB) *gated {
 	g := &gated{
 		bench: newBench(t, model("m"), model("n"), model("f"), model("dedicated/d"),
 			model("modern", at(live.Provider{Name: "modern", Configured: true, Modern: true}))), rowsDisk: journaltest.NewDisk(), directory: live.NewDirectory(),
-		alias:  live.Alias{Name: "al", Target: "m", Canary: "n", CanaryPercent: 60, Gate: &live.Gate{Epoch: "ep_1", Stratum: 2, SamplePercent: 100}},
+		alias:  live.Alias{Name: "al", Target: "m", Canary: "n", CanaryPercent: 60, Gate: &live.Gate{Epoch: "ep_1", Stratum: 2, Key: "secret", SamplePercent: 100}},
 		caller: new(life.Life), writes: 99,
 	}
 	var err error
@@ -293,6 +293,9 @@ func TestEveryDrawnRequestLeavesOneRecord(t *testing.T) {
 			if d.Workspace != g.request.Caller.Workspace || d.Alias != "al" || d.Epoch != "ep_1" || d.Stratum != 2 || d.Arm != live.CanaryArm ||
 				d.Request != "req_1" || d.Seq != 1 || d.Source == "" || d.At == 0 || d.Expires.Sub(d.At) != 7*24*time.Hour {
 				t.Errorf("%+v", d)
+			}
+			if d.Question != capture.NewQuestion("secret", []byte(`[{"role":"user","content":"hi"}]`)) {
+				t.Errorf("the digest of the question is %x", d.Question)
 			}
 			if logged := int(g.Recorder.Counts().Logged); logged != rows || logged > 1 || e.want == outcome.Answered && g.Recorder.Enabled(home) && rows != 1 {
 				t.Errorf("%d rows, %d of them before the record", logged, rows)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	secret "crypto/rand"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -24,7 +25,7 @@ func BenchmarkGate(b *testing.B) {
 		gate *live.Gate
 	}{
 		{"none", nil},
-		{"drawing", &live.Gate{Epoch: id.New("epoch"), Stratum: 1, SamplePercent: 100}},
+		{"drawing", &live.Gate{Epoch: id.New("epoch"), Stratum: 1, Key: secret.Text(), SamplePercent: 100}},
 	} {
 		b.Run(c.name, func(b *testing.B) { benchmarkGate(b, c.gate) })
 	}

@@ -33,6 +33,18 @@ func (a answer) send(w http.ResponseWriter) {
 	_, _ = w.Write(a.body) // a caller that disconnected has no use for an error
 }
 
+// A Made value is the answer of an operation that creates something or changes it: it says which. The status is 201 for
+// what was created.
+type Made interface{ Created() bool }
+
+// statusOf returns the status of a handler's value.
+func (r *Route) statusOf(out any) int {
+	if made, ok := out.(Made); ok && made.Created() {
+		return http.StatusCreated
+	}
+	return r.status
+}
+
 // render returns the answer for a handler's value: as text when the caller prefers it and the value supports it.
 func render(r *http.Request, status int, out any) (answer, error) {
 	if plain, ok := out.(Plain); ok && prefersText(r.Header.Get("Accept")) {

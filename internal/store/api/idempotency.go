@@ -66,7 +66,7 @@ func (rt *Router) idempotent(
 		if err != nil {
 			return err
 		}
-		status := route.status
+		status := route.statusOf(out)
 		if route.finish != nil {
 			status = started
 		}

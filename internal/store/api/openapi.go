@@ -177,7 +177,10 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 	if r.input.takes {
 		op.RequestBody = &huma.RequestBody{Required: !r.input.optional, Content: map[string]*huma.MediaType{jsonType: {Schema: r.input.schema}}}
 	}
-	op.Responses[strconv.Itoa(r.status)] = rt.success(r)
+	op.Responses[strconv.Itoa(r.status)] = rt.success(r, r.status)
+	if r.Method == http.MethodPost && r.out.Implements(reflect.TypeFor[Made]()) {
+		op.Responses[strconv.Itoa(http.StatusCreated)] = rt.success(r, http.StatusCreated)
+	}
 	refusal := reflect.TypeFor[edge.Envelope]()
 	op.Responses["default"] = &huma.Response{
 		Description: "A refusal", Headers: refusalHeaders,
@@ -192,8 +195,8 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 	return op
 }
 
-func (rt *Router) success(r *Route) *huma.Response {
-	response := &huma.Response{Description: http.StatusText(r.status), Content: map[string]*huma.MediaType{}}
+func (rt *Router) success(r *Route, status int) *huma.Response {
+	response := &huma.Response{Description: http.StatusText(status), Content: map[string]*huma.MediaType{}}
 	switch r.out {
 	case reflect.TypeFor[Document](), reflect.TypeFor[Stream]():
 		response.Content[cmp.Or(r.produces, "*/*")] = &huma.MediaType{}

@@ -216,7 +216,7 @@ func (rt *Router) send(w http.ResponseWriter, r *http.Request, route *Route, out
 		}
 		return nil
 	default:
-		made, err := render(r, route.status, out)
+		made, err := render(r, route.statusOf(out), out)
 		if err != nil {
 			return fmt.Errorf("render %s: %w", route.Pattern(), err)
 		}

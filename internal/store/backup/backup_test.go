@@ -123,6 +123,8 @@ func fill(t *testing.T, d *db.DB) {
 			{"ws_1", "epoch_1", odd, "m", "n", "crit_1", 1, "cert_1", 0.1 + 0.2, 1e-300, "[10,20]", odd, math.MaxInt64, 3, 2, "{}", 5, "paused", true, odd, 1, 2, 3, 4, math.MaxInt64},
 		}},
 		{"canary_samples", "workspace_id, epoch_id, position, request_id, stratum, canary, result, tries, latency, cost, drawn_at, expires_at", [][]any{{"ws_1", "epoch_1", 1, odd, 1, true, "", 2, 3, 4, 5, math.MaxInt64}}},
+		{"eval_secrets", "workspace_id, secret", [][]any{{"ws_1", []byte{0, 255}}}},
+		{"canary_questions", "workspace_id, epoch_id, question, position", [][]any{{"ws_1", "epoch_1", []byte{0, 255}, math.MaxInt64}}},
 		{"canary_points", "workspace_id, epoch_id, position, at, promote, roll_back, difference, lowest, highest, base_n, base_passes, canary_n, canary_passes", [][]any{
 			{"ws_1", "epoch_1", 1, 2, 0.1, -0.2, nil, -1.0, 1.0, 3, 4, 5, math.MaxInt64}, {"ws_1", "epoch_1", 2, 2, 0.1, -0.2, 0.5, -1.0, 1.0, 3, 4, 5, 6},
 		}},
