@@ -32,8 +32,8 @@ func (c *caller) certifiedJudge(t *testing.T, model string) string {
 	return id
 }
 
-// A rewardSession is a session as the API shows it.
-type rewardSession struct {
+// A scoredSession is a session as the API shows it.
+type scoredSession struct {
 	ID, Status string
 	Budget     money.Nano `json:"budget_usd"`
 	Spent      money.Nano `json:"spent_usd"`
@@ -41,7 +41,7 @@ type rewardSession struct {
 }
 
 // session begins a reward session with one judge.
-func (c *caller) session(t *testing.T, criterion string, budget money.Nano) (s rewardSession) {
+func (c *caller) session(t *testing.T, criterion string, budget money.Nano) (s scoredSession) {
 	t.Helper()
 	c.call(t, http.MethodPost, "/v1/reward/sessions", object{
 		"label": "drill", "budget_usd": budget, "reward": object{"mode": "single", "criterionId": criterion},
@@ -206,9 +206,9 @@ func nulls(s rewardScores) (n int) {
 }
 
 // check compares the session, its audit trail, its usage, the wallet and what the provider was asked.
-func (d *budgetDrill) check(t *testing.T, round int, killed bool, s rewardSession, most money.Nano, before balance) {
+func (d *budgetDrill) check(t *testing.T, round int, killed bool, s scoredSession, most money.Nano, before balance) {
 	t.Helper()
-	var now rewardSession
+	var now scoredSession
 	d.caller.Load().call(t, http.MethodGet, "/v1/reward/sessions/"+s.ID, nil, http.StatusOK, &now)
 	var trail struct {
 		Data []struct{ Action, Subject string }
