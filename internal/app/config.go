@@ -81,6 +81,7 @@ type Limits struct {
 	BreakerFailures  int           `default:"10" help:"Failures in a row after which a model gets no requests for a while (circuit breaker); 0 to turn it off."`
 	BreakerPause     time.Duration `default:"5s" help:"How long a failing model gets no requests at first. It doubles each time, up to a minute."`
 	JudgeCalls       int64         `default:"8" help:"Requests to judges, and to the models that an eval compares, that one job sends at once."`
+	RewardCalls      int64         `default:"64" help:"Requests to the judges of reward sessions that are sent at once, for all callers together."`
 	RewardRetention  int64         `name:"reward-retention-days" default:"90" help:"Days after the end of a reward session after which its tasks and scored items are deleted; 0 to keep them."`
 	DefaultMaxTokens int64         `default:"0" help:"Output tokens of a request that names no maximum; it is sent to the provider, and lowers the hold. 0 for the maximum of the model."`
 }
@@ -223,6 +224,9 @@ func (l Limits) check() error {
 	}
 	if l.JudgeCalls < 1 || l.JudgeCalls > 256 {
 		return bad("limits.judge_calls", "must be 1 to 256")
+	}
+	if l.RewardCalls < 1 || l.RewardCalls > 4096 {
+		return bad("limits.reward_calls", "must be 1 to 4096")
 	}
 	if l.RewardRetention < 0 || l.RewardRetention > 36_500 {
 		return bad("limits.reward_retention_days", "must be 0 to 36500")

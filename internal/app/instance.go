@@ -71,6 +71,7 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 func (i *instance) apply(c *Config) {
 	i.plane.apply(c)
 	i.domains.judges.SetConcurrency(c.Limits.JudgeCalls)
+	i.domains.rewards.SetCalls(c.Limits.RewardCalls)
 	i.domains.rewards.SetRetention(c.Limits.RewardRetention)
 }
 

@@ -52,7 +52,7 @@ func (d *domains) grading(
 	d.policies.AttachEvals(evals)
 	d.rewards = reward.NewStore(reward.Config{
 		DB: i.storage.db, Feed: i.state.feed, Holds: i.state.poster.Holds, Judges: d.judges, Models: chatModels{i},
-		Limits: i.state.limits, Log: i.log,
+		Bounds: i.plane.bounds, Limits: i.state.limits, Log: i.log,
 	})
 	return []module.Module{
 		label.Module(labels),

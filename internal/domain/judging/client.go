@@ -2,6 +2,7 @@ package judging
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -33,7 +34,7 @@ type Client struct {
 
 // NewClient returns a client that asks models and stores their answers in d.
 func NewClient(d *db.DB, models infer.Completer) *Client {
-	c := &Client{store: store{d}, models: models, pause: time.Second, parse: (*judge.Instructions).Read}
+	c := &Client{store: newStore(d), models: models, pause: time.Second, parse: (*judge.Instructions).Read}
 	c.SetConcurrency(DefaultConcurrency)
 	return c
 }
@@ -76,10 +77,11 @@ const maxBalanceWaits = 300 // for other questions to release what they hold
 // A stored failure answers later questions of the same origin; between calibrations it is shared as well, because a
 // judge must not improve by being calibrated again until its failures are gone.
 func (c *Client) Ask(ctx context.Context, ws tenant.ID, q *Question) (Answer, error) {
-	digest, err := q.Instructions.Digest(q.Model, q.Subject)
+	structured, err := q.Instructions.Ask(q.Model, q.Subject, judge.Structured)
 	if err != nil {
 		return Answer{Failure: "unreadable: " + err.Error()}, nil
 	}
+	digest := sha256.Sum256(structured) // as Instructions.Digest
 	release, err := c.inFlight.acquire(ctx, string(ws)+string(digest[:]))
 	if err != nil {
 		return Answer{}, err
@@ -90,7 +92,7 @@ func (c *Client) Ask(ctx context.Context, ws tenant.ID, q *Question) (Answer, er
 	}
 	var answer Answer
 	failure, err := c.Retry(ctx, ws, q.Model, func() error {
-		answer, err = c.askOnce(ctx, ws, q, digest[:])
+		answer, err = c.askOnce(ctx, ws, q, structured, digest[:])
 		return err
 	})
 	if err != nil || failure != "" {
@@ -159,14 +161,23 @@ func (c *Client) read(told *judge.Instructions, body []byte) (assessment judge.A
 	return assessment, err
 }
 
-// askOnce asks the model once, and stores its answer before it is charged.
-func (c *Client) askOnce(ctx context.Context, ws tenant.ID, q *Question, digest []byte) (Answer, error) {
+// askOnce asks the model once, and stores its answer before it is charged. structured is the body of the question in
+// that mode.
+func (c *Client) askOnce(ctx context.Context, ws tenant.ID, q *Question, structured, digest []byte) (Answer, error) {
 	var answer Answer
-	body := func(mode judge.Mode) ([]byte, error) { return q.Instructions.Ask(q.Model, q.Subject, mode) }
+	body := func(mode judge.Mode) ([]byte, error) {
+		if mode == judge.Structured {
+			return structured, nil
+		}
+		return q.Instructions.Ask(q.Model, q.Subject, mode)
+	}
 	err := c.complete(ctx, ws, &Completion{
 		Origin: q.Origin, Hold: q.Hold, Model: q.Model, MaxTokens: MaxAnswerTokens, Body: body,
 		Keep: func(a *infer.Answer) error {
 			answer = Answer{Cost: a.Cost, RequestID: a.RequestID}
+			if q.Answered != nil {
+				q.Answered()
+			}
 			var failed *judge.Failure
 			clean, _ := redact.JSON(a.Body) // it is stored, and a judge may quote what it was shown
 			assessment, err := c.read(q.Instructions, clean)
@@ -178,7 +189,7 @@ func (c *Client) askOnce(ctx context.Context, ws tenant.ID, q *Question, digest 
 			default:
 				answer.Assessment = assessment
 			}
-			return c.store.saveAnswer(ctx, ws, q, digest, &answer)
+			return c.store.saveAnswer(ws, q, digest, &answer)
 		},
 	})
 	return answer, err

@@ -28,6 +28,7 @@ type Question struct {
 	Subject      *judge.Subject
 	ExpiresAt    clock.Time // when the stored answer is deleted; 0 for never
 	Fresh        bool       // ignore answers that were stored for other origins
+	Answered     func()     // called when the model has answered, before the answer is stored; may be nil
 }
 
 // An Answer is what a judge model said: an assessment, or a failure that says why there is none.

@@ -17,7 +17,12 @@ import (
 )
 
 // A store keeps the answers of judge models by the digests of their questions.
-type store struct{ db *db.DB }
+type store struct {
+	db    *db.DB
+	group *db.Group[savedAnswer]
+}
+
+func newStore(d *db.DB) store { return store{d, db.NewGroup(d, saveAnswers)} }
 
 // answer reads the stored answer to a question, if it may answer one of that origin. Client.Ask says when it may.
 func (s store) answer(ctx context.Context, ws tenant.ID, digest []byte, origin string, fresh bool,
@@ -43,26 +48,40 @@ func (s store) answer(ctx context.Context, ws tenant.ID, digest []byte, origin s
 	return found, true, nil
 }
 
-// saveAnswer stores an answer, also when ctx has ended: the model has been asked.
-func (s store) saveAnswer(ctx context.Context, ws tenant.ID, q *Question, digest []byte, a *Answer) error {
-	assessment, err := json.Marshal(a.Assessment)
-	if err != nil {
-		return fmt.Errorf("write an assessment: %w", err)
-	}
-	_, err = db.Exec(context.WithoutCancel(ctx), s.db.In(ws), `
-		INSERT INTO judge_answers (workspace_id, question, criterion_id, origin, request_id, opinion, failure, cost,
-			created_at, expires_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-		ON CONFLICT (workspace_id, question) DO UPDATE
-			SET origin = excluded.origin, request_id = excluded.request_id, opinion = excluded.opinion,
-			failure = excluded.failure, cost = excluded.cost, created_at = excluded.created_at,
-				expires_at = excluded.expires_at`,
-		digest, q.CriterionID, q.Origin, a.RequestID, string(assessment), Storable(a.Failure), a.Cost, clock.Now(),
-		q.ExpiresAt)
-	if err != nil {
+// A savedAnswer is an answer to be stored.
+type savedAnswer struct {
+	ws     tenant.ID
+	digest []byte
+	asked  *Question
+	answer Answer
+}
+
+// saveAnswer stores an answer, with others that come at the same time. It cannot be cancelled: the model has been asked.
+func (s store) saveAnswer(ws tenant.ID, q *Question, digest []byte, a *Answer) error {
+	if err := s.group.Do(savedAnswer{ws, digest, q, *a}); err != nil {
 		return fmt.Errorf("store an answer: %w", err)
 	}
 	return nil
+}
+
+// saveAnswers stores answers to different questions.
+func saveAnswers(ctx context.Context, tx *db.Tx, all []savedAnswer) error {
+	columns := []string{
+		"workspace_id", "question", "criterion_id", "origin", "request_id", "opinion", "failure", "cost", "created_at",
+		"expires_at",
+	}
+	rows := make([][]any, len(all))
+	for i, s := range all {
+		assessment, err := json.Marshal(s.answer.Assessment)
+		if err != nil {
+			return fmt.Errorf("write an assessment: %w", err)
+		}
+		rows[i] = []any{
+			s.ws, s.digest, s.asked.CriterionID, s.asked.Origin, s.answer.RequestID, string(assessment),
+			Storable(s.answer.Failure), s.answer.Cost, clock.Now(), s.asked.ExpiresAt,
+		}
+	}
+	return db.Upsert(ctx, tx.Across("answers of several runs are stored together"), "judge_answers", columns, 2, rows)
 }
 
 // Resume returns the budget of a run that may have run before. It counts every answer that the run has paid for in the

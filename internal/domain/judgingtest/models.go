@@ -51,15 +51,24 @@ type Models struct {
 	paid     money.Nano
 	price    money.Nano // 0 for Price
 	last     []byte
+	pay      func(*infer.Request) (settle func(cost money.Nano), err error)
 }
 
 // Complete answers a question, as infer.Completer.
 func (m *Models) Complete(ctx context.Context, r *infer.Request) (*infer.Answer, error) {
 	m.mu.Lock()
 	m.calls++
-	name, reply := fmt.Sprintf("req_%d", m.calls), m.answer
+	name, reply, pay := fmt.Sprintf("req_%d", m.calls), m.answer, m.pay
 	m.last = r.Body
 	m.mu.Unlock()
+	cost := money.Nano(0)
+	if pay != nil {
+		settle, err := pay(r)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { settle(cost) }()
+	}
 	text := Assessment(judge.Pass, 0.9)
 	if reply != nil {
 		var err error
@@ -85,11 +94,19 @@ func (m *Models) Complete(ctx context.Context, r *infer.Request) (*infer.Answer,
 	defer m.mu.Unlock()
 	m.answered[string(r.Body)]++
 	m.paid += price
+	cost = price
 	return answer, nil
 }
 
 // Estimate estimates a question, as infer.Completer.
 func (m *Models) Estimate(*infer.Request, int64) (money.Nano, error) { return Estimate, nil }
+
+// Pay sets what holds money for a question before it is asked, or refuses it. settle gets what the answer cost.
+func (m *Models) Pay(pay func(*infer.Request) (settle func(cost money.Nano), err error)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pay = pay
+}
 
 // Say sets the text that answers a question about an item. Without it every item passes.
 func (m *Models) Say(reply func(item int) string) {

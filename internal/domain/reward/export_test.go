@@ -2,6 +2,7 @@ package reward
 
 import (
 	"context"
+	"time"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/tenant"
@@ -51,3 +52,45 @@ func (s *Store) ExpireDue(ctx context.Context) error { return s.expireDue(ctx) }
 
 // Sweep purges the sessions whose retention is over.
 func (s *Store) Sweep(ctx context.Context) error { return s.sweep(ctx) }
+
+// SetScoreTime sets how long a call of score may take.
+func (s *Store) SetScoreTime(d time.Duration) { s.scorer.time = d }
+
+// Desks counts the sessions with calls that have not ended.
+func (s *Store) Desks() int {
+	s.scorer.mu.Lock()
+	defer s.scorer.mu.Unlock()
+	return len(s.scorer.desks)
+}
+
+// Score scores items.
+func (s *Store) Score(ctx context.Context, ws tenant.ID, id, step string, items []ScoreItem) (Scores, error) {
+	q := &ScoreRequest{Step: step, Items: items}
+	return s.score(ctx, ws, id, step, q.check, func() {})
+}
+
+// Waiting counts the items that wait for questions of a session.
+func (s *Store) Waiting(ws tenant.ID, id string) (n int) {
+	s.scorer.mu.Lock()
+	defer s.scorer.mu.Unlock()
+	d := s.scorer.desks[ref{ws, id}]
+	if d == nil {
+		return 0
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, q := range d.open {
+		n += len(q.waits)
+	}
+	return n
+}
+
+// Keep stores an item with a reward.
+func (s *Store) Keep(ws tenant.ID, id, step string, sent ScoreItem, reward float64) error {
+	made, err := sent.check("", false)
+	if err != nil {
+		return err
+	}
+	c := &scoreCall{store: s, ws: ws, session: &session{ID: id}, step: step}
+	return s.scorer.keeper.Do([]*keptItem{{c, &made, outcome{Reward: &reward}}})
+}

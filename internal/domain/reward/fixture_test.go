@@ -23,6 +23,7 @@ import (
 	"sovereign/internal/domain/wallet"
 	"sovereign/internal/grade/judge"
 	"sovereign/internal/live"
+	"sovereign/internal/plane/edge"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/plane/journal/journaltest"
@@ -48,6 +49,8 @@ type fixture struct {
 	poster  *wallet.Poster
 	feed    *feed.Feed
 	limits  *live.AllLimits
+	funds   *funds.Funds
+	bounds  *edge.Bounds
 	client  apitest.Client
 	skew    *atomic.Int64 // microseconds that the clock of the store is ahead
 	catalog *catalog
@@ -90,6 +93,8 @@ func newFixture(t *testing.T, e *judgingtest.Env) *fixture {
 		t.Fatal(err)
 	}
 	memory := funds.New()
+	f.funds, f.bounds = memory, edge.NewBounds()
+	f.bounds.Buffered.Set(1 << 30)
 	f.poster = wallet.NewPoster(e.DB, j, memory, judgingtest.Quiet)
 	if _, err := f.poster.Recover(t.Context()); err != nil {
 		t.Fatal(err)
@@ -123,7 +128,8 @@ func newFixture(t *testing.T, e *judgingtest.Env) *fixture {
 func (f *fixture) newStore() *reward.Store {
 	s := reward.NewStore(reward.Config{
 		DB: f.DB, Feed: f.feed, Holds: f.poster.Holds, Judges: f.Judges, Models: f.catalog, Limits: f.limits,
-		Log: judgingtest.Quiet,
+		Bounds: f.bounds,
+		Log:    judgingtest.Quiet,
 	})
 	s.SetNow(func() clock.Time { return clock.Now() + clock.Time(f.skew.Load()) })
 	return s

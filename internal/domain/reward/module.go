@@ -23,9 +23,10 @@ func Module(s *Store, d Deps) module.Module {
 	return module.Module{
 		Name: "rewards", Routes: append(h.routes(), o.routes()...), Publishers: map[string]feed.Source{changed: s},
 		Sweep: s.sweep,
-		Background: []module.Loop{{
-			Name: "expiry of reward sessions", Run: func(ctx context.Context) { s.expireRegularly(ctx, d) },
-		}},
+		Background: []module.Loop{
+			{Name: "expiry of reward sessions", Run: func(ctx context.Context) { s.expireRegularly(ctx, d) }},
+			{Name: "scoring in the background", Run: s.scorer.runUntil, CallsModels: true},
+		},
 	}
 }
 

@@ -17,6 +17,7 @@ func (s *Store) checkAnchor(context.Context, db.Scoped, tenant.ID, *session, *Ne
 
 func (s *Store) history(context.Context, db.Scoped, string) ([]Check, error) { return []Check{}, nil }
 
-func (s *Store) scoreRoutes() []api.Route  { return nil }
+func (s *Store) checkIfDue(context.Context, tenant.ID, string, string) error { return nil }
+
 func (s *Store) anchorRoutes() []api.Route { return nil }
 func (s *Store) exportRoutes() []api.Route { return nil }

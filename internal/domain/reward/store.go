@@ -15,6 +15,7 @@ import (
 	"sovereign/internal/domain/judging"
 	"sovereign/internal/domain/wallet"
 	"sovereign/internal/live"
+	"sovereign/internal/plane/edge"
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
@@ -28,6 +29,7 @@ type Config struct {
 	Judges *judging.Client
 	Models criterion.Models
 	Limits *live.AllLimits // of workspaces
+	Bounds *edge.Bounds    // of the bodies that are scored
 	Log    *slog.Logger
 }
 
@@ -35,12 +37,14 @@ type Config struct {
 type Store struct {
 	Config
 	running   running
+	scorer    *scorer
+	batches   batches
 	retention retention
 	now       func() clock.Time // clock.Now, except in tests
 }
 
 // NewStore returns a store.
-func NewStore(c Config) *Store { return &Store{Config: c, now: clock.Now} }
+func NewStore(c Config) *Store { return &Store{Config: c, scorer: newScorer(c.DB), now: clock.Now} }
 
 // object is what a session is called on the wire and in the audit trail.
 const object = "reward_session"

@@ -80,7 +80,7 @@ func New(c Config, next http.Handler) *Edge {
 // ServeHTTP serves one request with a request id, metrics, a span and, where it matters, a log line.
 func (e *Edge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
-	call := &call{Context: r.Context(), conn: connectionOf(r.Context()), id: id.At("req", now), started: now, showCauses: e.ShowCauses}
+	call := &call{Context: r.Context(), edge: e, conn: connectionOf(r.Context()), id: id.At("req", now), started: now, showCauses: e.ShowCauses}
 	r, span := e.begin(r, call) //nolint:contextcheck // a call wraps the request's own
 	defer span.End()
 	out := &call.out
@@ -129,8 +129,8 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 	if !ok {
 		return NoPath(r.URL.EscapedPath(), path.Clean("/"+r.URL.Path))
 	}
-	keyed := needsKey(where.URL.Path)
-	if e.Gate != nil && (keyed || below(where.URL.Path, "/admin")) {
+	keyed, tokened := needsKey(where.URL.Path), below(where.URL.Path, tokenPaths)
+	if e.Gate != nil && (keyed || tokened || below(where.URL.Path, "/admin")) {
 		if err := e.Gate(); err != nil {
 			return err
 		}
@@ -146,8 +146,10 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 		}
 		call.caller = caller
 	} else {
-		if err := e.countKeyless(r, call); err != nil {
-			return err
+		if !tokened { // see Identify
+			if err := e.countKeyless(r, call); err != nil {
+				return err
+			}
 		}
 		call.caller = tenant.Caller{User: peer(r.Context())}
 	}
@@ -159,6 +161,9 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 // NoPath returns the refusal of a path that is not served. It names one that was probably meant, unless that is empty.
 func NoPath(asked, meant string) *fault.Fault {
 	const longest = 200
+	if shown := withoutToken(asked); shown != asked {
+		asked, meant = shown, ""
+	}
 	if len(asked) > longest {
 		asked, meant = asked[:longest]+"…", ""
 	}

@@ -26,6 +26,7 @@ import (
 type call struct {
 	context.Context
 	out        recorder
+	edge       *Edge
 	conn       *connection // nil if no Listener accepted it
 	id         string
 	idHeader   [1]string // the id, as the values of X-Request-Id
@@ -269,7 +270,7 @@ func (e *Edge) finish(out *recorder, r *http.Request, call *call, span trace.Spa
 		if route == "/readyz" {
 			level = slog.LevelDebug // a prober calls every second or so
 		}
-		e.Log.Log(r.Context(), level, "request failed", "request_id", call.id, "method", r.Method, "path", r.URL.Path, "status", call.fault.Status, "err", call.cause)
+		e.Log.Log(r.Context(), level, "request failed", "request_id", call.id, "method", r.Method, "path", withoutToken(r.URL.Path), "status", call.fault.Status, "err", call.cause)
 	}
 	level := slog.LevelDebug
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && !call.unlogged {

@@ -218,6 +218,24 @@ func (in *input) readBody(registry huma.Registry, value reflect.Value, body []by
 	return nil
 }
 
+// Decode decodes a body as strictly as the router does, for a Raw route. Rules of the schema are the caller's to check.
+func Decode(body []byte, into any) error {
+	if len(body) == 0 {
+		return fault.InvalidBody.New("a JSON body is required")
+	}
+	err := json.Unmarshal(body, into, json.RejectUnknownMembers(true))
+	var bad *json.SemanticError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &bad) && bad.JSONPointer != "":
+		return semantic(err)
+	case errors.As(err, &bad):
+		return fault.InvalidBody.New("the body must be a JSON object")
+	}
+	return fault.InvalidBody.New("the body is not valid JSON: %s", syntax(err))
+}
+
 // syntax describes what is wrong with a JSON text, without quoting it: a body may hold secrets.
 func syntax(err error) string {
 	text := err.Error()

@@ -152,11 +152,13 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 		OperationID: operationID(*r), Summary: r.Summary, Description: "Permission: " + r.Permission.String() + ".",
 		Responses: map[string]*huma.Response{},
 	}
-	if segments := strings.Split(strings.Trim(r.Path, "/"), "/"); r.Permission != Public {
-		op.Tags = []string{segments[0]}
-		op.Security = []map[string][]string{{"key": {}}}
-	} else {
+	if segments := strings.Split(strings.Trim(r.Path, "/"), "/"); r.Permission == Public {
 		op.Tags = []string{"server"}
+	} else {
+		op.Tags = []string{segments[0]}
+	}
+	if r.Permission.mount() != "" {
+		op.Security = []map[string][]string{{"key": {}}}
 	}
 	for _, p := range r.input.params {
 		op.Parameters = append(op.Parameters,

@@ -18,6 +18,7 @@ type Permission int
 const (
 	undeclared Permission = iota
 	Public                // no key needed; mounted at the root
+	Token                 // a token in the path, which the handler checks; mounted at the root
 	Reader                // any key of the workspace
 	Admin                 // a key whose user is an owner or an admin at the time of the call
 	Operator              // served on the operator's socket only
@@ -25,13 +26,13 @@ const (
 
 // String returns the name of p in the documentation.
 func (p Permission) String() string {
-	return [...]string{"undeclared", "public", "any key", "owner or admin", "operator"}[p]
+	return [...]string{"undeclared", "public", "a token in the path", "any key", "owner or admin", "operator"}[p]
 }
 
 // grants reports whether a member of that role may call the route.
 func (p Permission) grants(role tenant.Role) bool {
 	switch p {
-	case Public:
+	case Public, Token:
 		return true
 	case Reader:
 		return role.Valid()
@@ -59,6 +60,7 @@ type Route struct {
 	long            bool   // exempt from the timeout of an operation
 	events          bool   // may answer with server-sent events
 	inference       bool   // a key whose scope is inference may call it
+	management      bool   // it may not, though the route is Raw
 	requestHeaders  []header
 	responseHeaders []header
 	in, out         reflect.Type
@@ -117,6 +119,9 @@ func ResponseHeader(name, doc string) Option {
 // MayStream says that the answer may also be sent as server-sent events.
 func MayStream(r *Route) { r.events = true }
 
+// Management closes a Raw route to keys whose scope is inference alone.
+func Management(r *Route) { r.management = true }
+
 // Inference opens the route to keys whose scope is inference alone. Raw routes are open to them by themselves.
 func Inference(r *Route) { r.inference = true }
 
@@ -157,7 +162,7 @@ func Raw[In, Out any](
 	path string, p Permission, serve func(http.ResponseWriter, *http.Request) error, summary string, options ...Option,
 ) Route {
 	r := route[In, Out](http.MethodPost, path, p, nil, summary, options)
-	r.raw, r.inference = serve, true
+	r.raw, r.inference = serve, !r.management
 	return r
 }
 
@@ -176,7 +181,7 @@ func route[In, Out any](method, path string, p Permission, h Handler[In, Out], s
 // mount returns the path prefix of routes with this permission.
 func (p Permission) mount() string {
 	switch p {
-	case Public:
+	case Public, Token:
 		return ""
 	case Operator:
 		return "/admin"

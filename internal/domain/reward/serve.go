@@ -1,0 +1,94 @@
+package reward
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/limit"
+	"sovereign/internal/plane/edge"
+	"sovereign/internal/store/api"
+)
+
+// scoreRoutes are the routes that score. They have limits of their own: a body of 64 MiB, whose memory is a part of the
+// workspace's share, and 110 seconds.
+func (s *Store) scoreRoutes() []api.Route {
+	return []api.Route{
+		api.Raw[scoring, Scores]("/reward/sessions/{id}/score", api.Admin, s.serveScore,
+			"Score 1 to 512 completions, within 110 seconds. It is idempotent by step, id and content: what has a reward costs nothing again. It takes no Idempotency-Key",
+			api.Management),
+		api.Raw[openRLHFCall, OpenRLHFScores]("/rewards/v1/{token}/openrlhf", api.Token, s.serveOpenRLHF,
+			"Score as OpenRLHF's remote reward models do (--remote_rm_url)"),
+		api.Raw[slimeCall, float64]("/rewards/v1/{token}/slime", api.Token, s.serveSlime,
+			"Score as slime's remote reward models do (--rm-type remote_rm, --rm-url)"),
+	}
+}
+
+type scoring struct {
+	ID   string `path:"id"`
+	Body ScoreRequest
+}
+
+// serveScore answers POST /v1/reward/sessions/{id}/score.
+func (s *Store) serveScore(w http.ResponseWriter, r *http.Request) error {
+	edge.SkipAccessLog(r.Context())
+	if r.Header.Get("Idempotency-Key") != "" {
+		return fault.UnsupportedParameter.New("Idempotency-Key cannot be honoured here: scoring is idempotent by step, id and content")
+	}
+	if r.URL.RawQuery != "" {
+		return fault.InvalidParameter.New("this operation takes no parameters in the query string")
+	}
+	var in ScoreRequest
+	held, err := s.readScoring(r, &in)
+	if err != nil {
+		return err
+	}
+	ws := edge.Caller(r.Context()).Workspace
+	scores, err := s.score(r.Context(), ws, r.PathValue("id"), in.Step, in.check, held.release)
+	if err != nil {
+		return err
+	}
+	return send(w, scores)
+}
+
+// A memory is what a call holds of its workspace's share of the memory for bodies.
+type memory struct {
+	share *limit.Share
+	bytes int64
+}
+
+func (m memory) release() { m.share.Give(m.bytes) }
+
+// readScoring reads a body into something. What it takes in memory afterwards stays reserved until it is released.
+func (s *Store) readScoring(r *http.Request, into any) (memory, error) {
+	body, err := s.Bounds.Read(r, scoreBody)
+	if err != nil {
+		return memory{}, err
+	}
+	defer body.Release()
+	held := memory{s.Bounds.Buffered.Of(edge.Caller(r.Context()).Workspace), int64(len(body.Bytes))}
+	if !held.share.Take(held.bytes) {
+		return memory{}, fault.RateLimited.New("too many bytes in flight").In(time.Second)
+	}
+	if err := api.Decode(body.Bytes, into); err != nil {
+		held.release()
+		return memory{}, err
+	}
+	return held, nil
+}
+
+// send writes an answer.
+func send(w http.ResponseWriter, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	_, _ = w.Write(text) // a caller that disconnected has no use for an error
+	return nil
+}

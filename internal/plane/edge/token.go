@@ -1,0 +1,44 @@
+package edge
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/tenant"
+)
+
+// tokenPaths is where a token in the path stands in place of a key. The handlers of these routes check it, and call
+// Identify or Unidentified.
+const tokenPaths = "/rewards"
+
+// Identify records whose token a request carries. It refuses when the workspace has too many open connections.
+func Identify(ctx context.Context, caller tenant.Caller) error {
+	call := callOf(ctx)
+	if !call.conn.prove(caller.Workspace) {
+		call.closes = true
+		return fault.RateLimited.New("the workspace has too many open connections").In(time.Second)
+	}
+	call.caller = caller
+	return nil
+}
+
+// Unidentified returns the refusal of a request without a valid token, which counts like one without a valid key.
+func Unidentified(r *http.Request, err error) error {
+	call := callOf(r.Context())
+	if call.edge == nil {
+		return err
+	}
+	return cmp.Or(call.edge.countKeyless(r, call), err)
+}
+
+// withoutToken returns a path as it may be shown and logged: without the token that may be in it.
+func withoutToken(path string) string {
+	if before, _, found := strings.Cut(path, tokenPaths+"/"); found {
+		return before + tokenPaths + "/…"
+	}
+	return path
+}
