@@ -56,7 +56,7 @@ type savedAnswer struct {
 	answer Answer
 }
 
-// saveAnswer stores an answer, with others that come at the same time. It cannot be cancelled: the model has been asked.
+// saveAnswer stores an answer, with others that come at the same time. It cannot be cancelled: the model was asked.
 func (s store) saveAnswer(ws tenant.ID, q *Question, digest []byte, a *Answer) error {
 	if err := s.group.Do(savedAnswer{ws, digest, q, *a}); err != nil {
 		return fmt.Errorf("store an answer: %w", err)

@@ -16,10 +16,10 @@ import (
 	"sovereign/internal/plane/edge"
 )
 
-// The adapters speak the protocols of trainers that cannot send headers. Their protocols have no step and no ids: a step
-// may be given in the query, and an item's id follows from its content. They have no word for a missing reward either,
-// and would take any number for one. So an item without a reward is refused: with 503 where another try may help, which
-// both trainers make, and otherwise with what ends the run.
+// The adapters speak the protocols of trainers that cannot send headers. Their protocols have no step and no ids: a
+// step may be given in the query, and an item's id follows from its content. They have no word for a missing reward
+// either, and would take any number for one. So an item without a reward is refused: with 503 where another try may
+// help, which both trainers make, and otherwise with what ends the run.
 
 // defaultStep is the step of an adapter's items, unless its address has another one.
 const defaultStep = "default"

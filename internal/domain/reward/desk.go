@@ -68,8 +68,8 @@ func (d *desk) attach(i *scored, judge int) *question {
 	return q
 }
 
-// settle ends a question that was asked, and returns who waits for its answer by now. What it held of the budget and did
-// not cost may cover another question.
+// settle ends a question that was asked, and returns the items that wait for its answer by now. What it held of the
+// budget and did not cost may cover another question.
 func (d *desk) settle(q *question) (waits []waiter) {
 	d.mu.Lock()
 	q.state, waits, q.waits = answered, q.waits, nil

@@ -132,8 +132,9 @@ func (k *kept) write(ctx context.Context, tx *db.Tx) error {
 	if err != nil || scored == 0 {
 		return err
 	}
-	if _, err := db.Exec(ctx, in,
-		`UPDATE reward_sessions SET scored = scored + $3 WHERE workspace_id = $1 AND id = $2`, k.session, scored); err != nil {
+	if _, err := db.Exec(ctx, in, `
+		UPDATE reward_sessions SET scored = scored + $3 WHERE workspace_id = $1 AND id = $2`,
+		k.session, scored); err != nil {
 		return fmt.Errorf("count scored items: %w", err)
 	}
 	return nil

@@ -177,8 +177,8 @@ func (c *scoreCall) start(end func()) {
 // errLeft is why the questions of a caller that left are not asked.
 var errLeft = errors.New("the caller has left")
 
-// wait returns when all items have a result or when the time is up. A caller that leaves lets the questions run that are
-// being asked, and has no other asked.
+// wait returns when all items have a result or when the time is up. A caller that leaves lets the questions run that
+// are being asked, and has no other asked.
 func (c *scoreCall) wait(ctx context.Context) {
 	timer := time.NewTimer(c.store.scorer.time)
 	defer timer.Stop()

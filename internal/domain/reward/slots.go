@@ -8,10 +8,10 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// slots bounds how many questions are asked at a time, and shares that number fairly: first among workspaces, then among
-// the sessions of a workspace, then among the calls of a session. The workspace, and then the session, with the fewest
-// busy slots is next, so that a slow judge costs its own workspace. Calls take turns: one of 512 items waits as long for
-// its next item as one of a single item.
+// slots bounds how many questions are asked at a time, and shares that number fairly: first among workspaces, then
+// among the sessions of a workspace, then among the calls of a session. The workspace, and then the session, with the
+// fewest busy slots is next, so that a slow judge costs its own workspace. Calls take turns: one of 512 items waits as
+// long for its next item as one of a single item.
 type slots struct {
 	mu    sync.Mutex
 	limit int

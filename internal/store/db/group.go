@@ -32,8 +32,8 @@ func NewGroup[T any](d *DB, write func(context.Context, *Tx, []T) error) *Group[
 	return &Group[T]{db: d, write: write}
 }
 
-// Do writes a value, and returns when it is committed. It cannot be cancelled. If a transaction of several values fails,
-// each is written alone, so that none fails because of another.
+// Do writes a value, and returns when it is committed. It cannot be cancelled. If a transaction of several values
+// fails, each is written alone, so that none fails because of another.
 func (g *Group[T]) Do(value T) error {
 	one := &grouped[T]{value, make(chan error, 1)}
 	g.mu.Lock()
