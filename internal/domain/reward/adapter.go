@@ -154,7 +154,7 @@ func (s *Store) serveAdapter(
 		}
 		return err
 	}
-	if err := edge.Identify(ctx, tenant.Caller{Workspace: ws}); err != nil {
+	if err := edge.Identify(r, tenant.Caller{Workspace: ws}); err != nil {
 		return err
 	}
 	held, err := s.readScoring(r, in)

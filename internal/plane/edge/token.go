@@ -2,7 +2,6 @@ package edge
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"strings"
 	"time"
@@ -15,9 +14,15 @@ import (
 // Identify or Unidentified.
 const tokenPaths = "/rewards"
 
-// Identify records whose token a request carries. It refuses when the workspace has too many open connections.
-func Identify(ctx context.Context, caller tenant.Caller) error {
-	call := callOf(ctx)
+// Identify records whose token a request carries. It refuses what the limits of the workspace do not allow, such as an
+// address, and too many open connections.
+func Identify(r *http.Request, caller tenant.Caller) error {
+	call := callOf(r.Context())
+	if call.edge != nil {
+		if err := call.edge.limit(r, call, &caller); err != nil {
+			return err
+		}
+	}
 	if !call.conn.prove(caller.Workspace) {
 		call.closes = true
 		return fault.RateLimited.New("the workspace has too many open connections").In(time.Second)
