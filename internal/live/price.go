@@ -7,8 +7,8 @@ import (
 )
 
 // Usage is the usage of a request as the provider reports it, or as it was estimated. Cached, Written and AudioInput are
-// disjoint parts of Input; Reasoning and AudioOutput are disjoint parts of Output. GPUSeconds are of things that run for
-// a workspace by the second; no request to a model uses them.
+// disjoint parts of Input; Reasoning and AudioOutput are disjoint parts of Output. GPUSeconds are of things that run
+// for a workspace by the second; no request to a model uses them.
 type Usage struct {
 	Input       int64 `json:"input"`
 	Cached      int64 `json:"cached"`  // read from the provider's cache

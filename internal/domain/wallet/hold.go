@@ -131,8 +131,8 @@ func (h *Holds) End(ctx context.Context, tx *db.Tx, ws tenant.ID, id string) err
 	return err
 }
 
-// Spent returns what was spent from a hold: the ledger's figure, and what is settled but not yet posted. It never falls,
-// and is never more than the hold's amount.
+// Spent returns what was spent from a hold: the ledger's figure, and what is settled but not yet posted. It never
+// falls, and is never more than the hold's amount.
 func (h *Holds) Spent(ctx context.Context, ws tenant.ID, id string) (money.Nano, error) {
 	if spent, known := h.funds.SpentOf(ws, id); known {
 		return spent, nil

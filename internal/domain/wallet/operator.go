@@ -39,7 +39,7 @@ type ofWorkspace struct {
 // A Wallet is a workspace's balance with its open holds.
 type Wallet struct {
 	funds.Balance
-	Holds []OpenHold `json:"holds" nullable:"false" doc:"Money that is set aside for things until they end; a part of held_usd"`
+	Holds []OpenHold `json:"holds" nullable:"false" doc:"Money that is set aside for things; a part of held_usd"`
 }
 
 func (o *Operator) show(ctx context.Context, _ tenant.Caller, in ofWorkspace) (Wallet, error) {

@@ -77,8 +77,8 @@ func prove(ctx context.Context, all db.Scoped) (Proof, error) {
 	return proof, err
 }
 
-// hasHolds reports whether the schema has named holds and seconds of a GPU. That of a backup of an earlier release, which
-// is proven before it is migrated, has neither.
+// hasHolds reports whether the schema has named holds and seconds of a GPU. That of a backup of an earlier release,
+// which is proven before it is migrated, has neither.
 func hasHolds(ctx context.Context, all db.Scoped) (bool, error) {
 	tables, err := db.Tables(ctx, all)
 	return slices.ContainsFunc(tables, func(t db.Table) bool { return t.Name == "named_holds" }), err
@@ -136,13 +136,15 @@ var invariants = []invariant{
 var holdInvariants = []invariant{
 	{
 		"every hold that a usage row names is a hold of its workspace",
-		`SELECT u.request_id FROM usage_rows u LEFT JOIN named_holds h ON h.workspace_id = u.workspace_id AND h.id = u.hold_id
+		`SELECT u.request_id FROM usage_rows u
+			LEFT JOIN named_holds h ON h.workspace_id = u.workspace_id AND h.id = u.hold_id
 			WHERE u.hold_id <> '' AND h.id IS NULL`,
 	},
 	{
 		"every hold has spent what its usage rows were charged",
 		`SELECT h.workspace_id || '/' || h.id FROM named_holds h LEFT JOIN (
-				SELECT workspace_id, hold_id, SUM(charged) AS charged FROM usage_rows WHERE hold_id <> '' GROUP BY workspace_id, hold_id
+				SELECT workspace_id, hold_id, SUM(charged) AS charged FROM usage_rows WHERE hold_id <> ''
+				GROUP BY workspace_id, hold_id
 			) AS u ON u.workspace_id = h.workspace_id AND u.hold_id = h.id WHERE h.spent <> COALESCE(u.charged, 0)`,
 	},
 	{
@@ -151,8 +153,9 @@ var holdInvariants = []invariant{
 	},
 	{
 		"every wallet covers what its open holds have left",
-		`SELECT h.workspace_id FROM named_holds h WHERE h.ended_at = 0 GROUP BY h.workspace_id HAVING SUM(h.amount - h.spent) >
-			(SELECT COALESCE(SUM(b.amount), 0) FROM ledger_balances b WHERE b.workspace_id = h.workspace_id AND b.account = 'wallet')`,
+		`SELECT h.workspace_id FROM named_holds h WHERE h.ended_at = 0 GROUP BY h.workspace_id
+			HAVING SUM(h.amount - h.spent) > (SELECT COALESCE(SUM(b.amount), 0) FROM ledger_balances b
+				WHERE b.workspace_id = h.workspace_id AND b.account = 'wallet')`,
 	},
 }
 
@@ -172,8 +175,8 @@ func mispriced(ctx context.Context, all db.Scoped, seconds bool) ([]string, erro
 	}
 	var wrong []string
 	for r, err := range db.Rows[row](ctx, all, `
-		SELECT request_id, input, cached, written, audio_input AS audio_in, output, reasoning, audio_output AS audio_out, searches,
-			`+gpu+` AS gpu, price, cost
+		SELECT request_id, input, cached, written, audio_input AS audio_in, output, reasoning, audio_output AS audio_out,
+			searches, `+gpu+` AS gpu, price, cost
 		FROM usage_rows`) {
 		if err != nil {
 			return nil, fmt.Errorf("check the prices: %w", err)

@@ -15,7 +15,7 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// A Balance is what a workspace owns, how much of it running requests and named holds hold, and what it has spent so far.
+// A Balance is what a workspace owns, what running requests and named holds hold of it, and what it has spent so far.
 type Balance struct {
 	Balance   money.Nano `json:"balance_usd"`
 	Held      money.Nano `json:"held_usd"`
@@ -111,8 +111,8 @@ func (f *Funds) Hold(ws tenant.ID, amount money.Nano) (hold Hold, free money.Nan
 // Amount returns the amount set aside.
 func (h *Hold) Amount() money.Nano { return h.amount }
 
-// Cover returns how much of a cost the wallet can pay. It extends the hold by free money as far as the cost needs it: by
-// that of the wallet, or of the named hold that it is a part of, never by both.
+// Cover returns how much of a cost can be paid. It extends the hold by free money as far as the cost needs it: by that
+// of the wallet or, for a part of a named hold, by that of the named hold alone.
 func (h *Hold) Cover(cost money.Nano) money.Nano {
 	a := h.account
 	a.mu.Lock()
