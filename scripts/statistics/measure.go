@@ -31,11 +31,8 @@ func measureShares(shares, edges *grid) {
 	}
 }
 
-func measureLooks(looks, holds *grid) {
+func measureLooks(looks *grid) {
 	looks.filled(len(canaries), func(i int) (at, figures []float64) { return canaries[i].at(), canaries[i].figures() })
-	holds.filled(len(runs), func(i int) (at, figures []float64) {
-		return []float64{runs[i].gap, runs[i].plus, runs[i].minus}, []float64{runs[i].held()}
-	})
 }
 
 // An outcome is a count and its probability.

@@ -44,7 +44,9 @@ func report(all grids) (string, error) {
 // values are the sizes of the simulations, for the page.
 var values = map[string]any{
 	"picture": picture, "seed": seed,
-	"repeats": repeats, "requests": requests, "checks": checks, "sampled": sampled, "minimum": minimum,
+	"repeats": repeats, "requests": requests, "minimum": minimum,
+	"gap needed":  percent(1 - 2*gapMisses),
+	"anchor runs": thousands(anchorRuns), "delay runs": delayRuns, "checks": anchorChecks, "sampled": sampled,
 	"canary runs": thousands(canaryRuns), "equal runs": thousands(equalRuns), "labels": labels,
 	"eval runs": thousands(evalRuns), "exact runs": thousands(exactRuns),
 	"power labels": powerLabels, "power requests": thousands(powerRequests), "power runs": powerRuns,

@@ -11,8 +11,6 @@ import (
 const (
 	repeats  = 2000
 	requests = 2000 // of a canary
-	checks   = 100  // of a run
-	sampled  = 64   // completions of a check
 	seed     = 20260
 	alpha    = 0.05
 	minimum  = 50
@@ -80,38 +78,4 @@ func (t *trial) significant(base, canary stat.Arm) bool {
 	p, q := base.Rate(), canary.Rate()
 	deviation := math.Sqrt(p*(1-p)/float64(base.N) + q*(1-q)/float64(canary.N))
 	return q-p+t.margin > stat.Z(1-2*alpha)*deviation
-}
-
-// A healthy run is one whose judges differ by at most the tolerated gap.
-type healthy struct{ gap, plus, minus float64 }
-
-var runs = []healthy{{.05, .05, 0}, {.05, .15, .10}, {.20, .30, .10}, {.05, .04, .04}}
-
-// held returns the share of runs that are ever held.
-func (h healthy) held() float64 {
-	r := rand.New(rand.NewPCG(seed, 2))
-	held := 0.0
-	for range repeats {
-		anchor := stat.Anchor{Gap: h.gap}
-		for range checks {
-			if anchor = h.check(r, anchor); anchor.Holds(alpha) {
-				held++
-				break
-			}
-		}
-	}
-	return held / repeats
-}
-
-func (h healthy) check(r *rand.Rand, anchor stat.Anchor) stat.Anchor {
-	var plus, minus int64
-	for range sampled {
-		switch u := r.Float64(); {
-		case u < h.plus:
-			plus++
-		case u < h.plus+h.minus:
-			minus++
-		}
-	}
-	return anchor.Check(plus, minus, sampled-plus-minus)
 }

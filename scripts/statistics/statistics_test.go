@@ -48,10 +48,12 @@ func TestThePageAndThePlotMatchThePublishedFigures(t *testing.T) {
 	}
 	for name, rows := range map[string]int{
 		shares: len(sizes), edges: len(narrow), kappas: len(judges) * len(passing), few: len(judges) * len(classes),
-		many: len(judges) * len(classes), lowerEnds: len(judges) + 1, looks: len(canaries), holds: len(runs), wins: len(compared) * len(tied),
+		many: len(judges) * len(classes), lowerEnds: len(judges) + 1, looks: len(canaries), wins: len(compared) * len(tied),
 		paired: 2 * len(pairedRates), promoted: len(bad()), rolledBack: len(equal()), repeated: len(repetitions()), verdicts: len(powers()),
 		winGate: len(winners), passGate: len(pupils(false)), regressGate: len(pupils(true)),
 		costGate: len(spenders(false)), latencyGate: len(spenders(true)), winCases: 9, gradeCases: 24,
+		anchorBound: len(commons) * len(differing), anchorGap: len(commons) * len(disagreeing),
+		anchorHeld: len(commons) * len(healthyRuns), anchorDelay: len(commons) * len(gaps),
 	} {
 		if len(all[name].rows) != rows {
 			t.Errorf("the table %s has %d rows, want %d", name, len(all[name].rows), rows)
@@ -96,7 +98,8 @@ func TestPublishedFiguresMatchThisCode(t *testing.T) {
 	}
 	same(t, all[few], []float64{.9, .99, 30}, correctedRow([2]float64{.9, .99}, 30, 200))
 	same(t, all[lowerEnds], []float64{.99, .9, labels}, lowerEndRow([2]float64{.99, .9}, labels, 200))
-	same(t, all[holds], []float64{runs[0].gap, runs[0].plus, runs[0].minus}, []float64{runs[0].held()})
+	same(t, all[anchorBound], []float64{50, .1}, boundRow(50, .1))
+	same(t, all[anchorGap], []float64{50, .1}, gapRow(50, .1))
 	same(t, all[wins], []float64{20, .3}, winRow(20, .3))
 	same(t, all[paired], []float64{30, .9, .8}, pairedRow(30, [2]float64{.9, .8}))
 	again := blank()
@@ -124,7 +127,10 @@ func TestPublishedFiguresKeepEveryPromise(t *testing.T) {
 	if once := all[repeated].highest(alike, eachTime); !(once >= 0 && once <= alpha) {
 		t.Errorf("of bad canaries with repeated questions up to %v are promoted", once)
 	}
-	for _, name := range []string{holds, promoted, rolledBack, winGate, passGate, regressGate, costGate, latencyGate} {
+	if least := all[anchorBound].least(0, 1); least < 1-2*gapMisses {
+		t.Errorf("the bound of a gap covers %v", least)
+	}
+	for _, name := range []string{anchorHeld, promoted, rolledBack, winGate, passGate, regressGate, costGate, latencyGate} {
 		if most := all[name].highest(0, len(all[name].figures)); !(most >= 0 && most <= alpha) {
 			t.Errorf("in the table %s a wrong decision has a probability of up to %v", name, most)
 		}
@@ -164,6 +170,52 @@ func TestWrongDecisionsAreRareInAFewRunsToo(t *testing.T) {
 				t.Errorf("%T %v: of %d bad candidates one passes with a probability of up to %v", e, e.at(), k, share)
 			}
 		}
+	}
+}
+
+// What to expect of judges that disagree on 10 % of the items: the gap, and when a run that games its judge is held.
+func TestThePublishedAnchorIsOfUse(t *testing.T) {
+	all, _ := published(t)
+	for common, gap := range map[float64]float64{50: .27, 100: .20, 300: .13} {
+		for _, r := range all[anchorGap].rows {
+			if slices.Equal(r.at, []float64{common, .1}) && math.Abs(r.figures[0]-gap) > .015 {
+				t.Errorf("with %v common items c is %v, want about %v", common, r.figures[0], gap)
+			}
+		}
+	}
+	for _, want := range [][3]float64{{50, .5, 2}, {50, .4, 6}, {100, .3, 6}, {300, .3, 3}, {300, .2, 12}} {
+		for _, r := range all[anchorDelay].rows {
+			if at := r.figures[1]; slices.Equal(r.at, want[:2]) && !(at > 0 && at <= want[2]) {
+				t.Errorf("with %v common items a gap of %v is held at check %v, want by %v", want[0], want[1], at, want[2])
+			}
+		}
+	}
+}
+
+func TestAHealthyRunIsRarelyHeldInAFewRunsToo(t *testing.T) {
+	for i := range healthyRuns {
+		if share := healthyRuns[i].held(50, 100, uint64(i)); share > 0.16 {
+			t.Errorf("%v: a healthy run is held with a probability of up to %v", healthyRuns[i], share)
+		}
+	}
+}
+
+// An anchor that errs is found out: one whose gap is that of the calibration itself, without its bounds.
+func TestTheSimulationFindsAnAnchorThatErrs(t *testing.T) {
+	r, held := rand.New(rand.NewPCG(seed, 1)), 0
+	for range 20 {
+		p := &healthyRuns[2].pair
+		good := p.good.draw(r, 50)
+		watch := stat.NewWatch(max(float64(good.First-good.Second)/50, 0) + slack)
+		for range anchorChecks {
+			if watch = p.check(r, watch, 1, slack); watch.Holds() {
+				held++
+				break
+			}
+		}
+	}
+	if held < 5 {
+		t.Errorf("an anchor that ignores the errors of its calibration holds %d of 20 healthy runs", held)
 	}
 }
 

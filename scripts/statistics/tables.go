@@ -24,7 +24,10 @@ const (
 	many        = "many"
 	lowerEnds   = "lower ends"
 	looks       = "looks"
-	holds       = "holds"
+	anchorBound = "Anchor bound"
+	anchorGap   = "Anchor gap"
+	anchorHeld  = "Anchor held"
+	anchorDelay = "Anchor delay"
 	promoted    = "promoted"
 	rolledBack  = "rolled back"
 	repeated    = "repeated questions"
@@ -67,10 +70,6 @@ func blank() grids {
 			at:      []string{"base", "canary", "r", "canary's share"},
 			figures: []string{"promoted", "rolled back", "promoted by a peeked z-test"}, kind: errors,
 		},
-		holds: {
-			at:      []string{"c", "only the reward passes", "only the anchor passes"},
-			figures: []string{"held"}, kind: errors,
-		},
 		wins: {at: []string{"cases", "ties"}, figures: []string{
 			"gate's bound, 5 %", "gate's bound, 1.25 %", "gate's bound, 0.3125 %",
 			"half of the ties won, 5 %", "shown interval, 95 %",
@@ -79,7 +78,30 @@ func blank() grids {
 	}
 	blankCanaries(all)
 	blankGates(all)
+	blankAnchors(all)
 	return all
+}
+
+// blankAnchors adds the grids about anchors.
+func blankAnchors(all grids) {
+	all[anchorBound] = &grid{at: []string{"items", "share that differs"}, figures: []string{
+		"score bound (Tango)", "Newcombe", "exact bound",
+	}}
+	all[anchorGap] = &grid{
+		at:      []string{"common items of each class", "disagreement"},
+		figures: []string{"c, median", "c, nine in ten"}, kind: errors,
+	}
+	all[anchorHeld] = &grid{
+		at: []string{
+			"common items of each class", "good: reward alone", "good: anchor alone", "bad: reward alone",
+			"bad: anchor alone", "anchor fails", "good at first", "good at last",
+		},
+		figures: []string{"held"}, kind: errors,
+	}
+	all[anchorDelay] = &grid{
+		at:      []string{"common items of each class", "gap of the run"},
+		figures: []string{"% held", "median check"}, kind: counts,
+	}
 }
 
 // blankCanaries adds the grids about canaries.
@@ -135,7 +157,11 @@ var steps = []struct {
 	{[]string{rolledBack}, func(all grids) { wrongly(all[rolledBack], equal(), stat.Rollback, equalRuns) }},
 	{[]string{repeated}, func(all grids) { measureRepeats(all[repeated]) }},
 	{[]string{verdicts}, func(all grids) { measurePower(all[verdicts]) }},
-	{[]string{looks, holds}, func(all grids) { measureLooks(all[looks], all[holds]) }},
+	{[]string{looks}, func(all grids) { measureLooks(all[looks]) }},
+	{[]string{anchorBound}, func(all grids) { measureBounds(all[anchorBound]) }},
+	{[]string{anchorGap}, func(all grids) { measureGap(all[anchorGap]) }},
+	{[]string{anchorHeld}, func(all grids) { measureHeld(all[anchorHeld]) }},
+	{[]string{anchorDelay}, func(all grids) { measureDelay(all[anchorDelay]) }},
 	{[]string{winGate}, func(all grids) { gated(all[winGate], winners, exactRuns) }},
 	{[]string{passGate}, func(all grids) { gated(all[passGate], pupils(false), evalRuns) }},
 	{[]string{regressGate}, func(all grids) { gated(all[regressGate], pupils(true), evalRuns) }},

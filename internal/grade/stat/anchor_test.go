@@ -1,6 +1,7 @@
 package stat_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -34,7 +35,8 @@ func TestTheAnchorsEvidenceIsAMartingale(t *testing.T) {
 		anchor := drawn(t)
 		minus := rapid.Float64Range(0, (1-anchor.Gap)/2).Draw(t, "share of minus")
 		plus := minus + anchor.Gap
-		after := plus*anchor.Check(1, 0, 0).Evidence() + minus*anchor.Check(0, 1, 0).Evidence() + (1-plus-minus)*anchor.Check(0, 0, 1).Evidence()
+		after := plus*anchor.Check(1, 0, 0).Evidence() + minus*anchor.Check(0, 1, 0).Evidence() +
+			(1-plus-minus)*anchor.Check(0, 0, 1).Evidence()
 		if before := anchor.Evidence(); after > before*(1+1e-9) || after < before*(1-1e-9) {
 			t.Fatalf("%v, on average %v after", before, after)
 		}
@@ -77,20 +79,51 @@ func TestEvidenceStaysFinite(t *testing.T) {
 	}
 }
 
-func TestTheGapIsTheWidestThatTheCertificatesExplain(t *testing.T) {
-	certified := func(seLow, seHigh, spLow, spHigh float64) stat.Bounds {
-		return stat.Bounds{Sensitivity: stat.Interval{seLow, seHigh}, Specificity: stat.Interval{spLow, spHigh}}
-	}
+// pairs are n items of a class, of which the reward judges alone pass some and the anchor judge alone passes others.
+func pairs(n, onlyReward, onlyAnchor int64) stat.Pairs {
+	return stat.Pairs{Both: n - onlyReward - onlyAnchor, First: onlyReward, Second: onlyAnchor}
+}
+
+// The score bound of a difference without disagreement is z²/(n + z²); the others are by an independent computation, which
+// maximises the likelihood numerically. The bound of no failures in n is 1 - e^(ln(1/300)/n).
+func TestTheGapIsWhatTheCalibrationsExplain(t *testing.T) {
+	failures := 1 - math.Exp(math.Log(0.01/3)/400)
+	z := stat.Z(1 - 2*0.01/3)
 	for _, c := range []struct {
-		name           string
-		reward, anchor stat.Bounds
-		want           float64
+		name       string
+		pass, fail stat.Pairs
+		want       float64
 	}{
-		{"by sensitivity", certified(.90, .98, .90, .95), certified(.80, .95, .85, .92), .98 - .80 + .05},
-		{"by specificity", certified(.70, .80, .60, .75), certified(.80, .95, .85, .97), .97 - .60 + .05},
-		{"by neither", certified(.50, .60, .95, .99), certified(.90, .95, .80, .90), .05},
+		{"no disagreement", pairs(200, 0, 0), pairs(50, 0, 0), z * z / (50 + z*z)},
+		{"the class of passes", pairs(50, 5, 0), pairs(200, 0, 0), .27042},
+		{"the class of fails", pairs(200, 0, 0), pairs(50, 5, 0), .27042},
+		{"disagreement in both directions", pairs(50, 2, 2), pairs(50, 2, 2), .15942},
+		{"a stricter reward judge", pairs(5000, 0, 1000), pairs(5000, 0, 1000), 0},
 	} {
-		near(t, c.name, stat.Gap(c.reward, c.anchor), c.want, 12)
+		common := stat.Common{Pass: c.pass, Fail: c.fail, Asked: 400}
+		near(t, c.name, common.Gap(), c.want+failures+.05, 4)
+	}
+}
+
+func TestFailuresOfTheAnchorWidenTheGap(t *testing.T) {
+	common := stat.Common{Pass: pairs(100, 3, 3), Fail: pairs(100, 3, 3), Asked: 200}
+	without := common.Gap()
+	common.Failed = 10
+	if with := common.Gap(); with <= without+.05 {
+		t.Errorf("the gap is %v without failures, and %v with 5 %% of them", without, with)
+	}
+	near(t, "failures", common.Failure(), stat.UpperBound(10, 200, 1-.01/3), 12)
+}
+
+func TestAnAnchorNeedsFiftyCommonItemsOfEachClass(t *testing.T) {
+	for _, c := range []struct {
+		pass, fail int64
+		want       bool
+	}{{50, 50, true}, {49, 50, false}, {50, 49, false}, {500, 0, false}} {
+		common := stat.Common{Pass: pairs(c.pass, 0, 0), Fail: pairs(c.fail, 0, 0)}
+		if common.Enough() != c.want {
+			t.Errorf("%d and %d are enough: %v", c.pass, c.fail, !c.want)
+		}
 	}
 }
 
@@ -109,7 +142,7 @@ func simulate(r *rand.Rand, anchor stat.Anchor, plus, minus float64, checks int)
 				count[2]++
 			}
 		}
-		if anchor = anchor.Check(count[0], count[1], count[2]); anchor.Holds(0.05) {
+		if anchor = anchor.Check(count[0], count[1], count[2]); anchor.Holds(stat.AnchorErrs) {
 			return check + 1
 		}
 	}
@@ -118,7 +151,9 @@ func simulate(r *rand.Rand, anchor stat.Anchor, plus, minus float64, checks int)
 
 func TestAHealthyRunIsRarelyHeld(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
-	for _, c := range []struct{ gap, plus, minus float64 }{{.05, .05, 0}, {.05, .15, .10}, {.2, .3, .1}, {.05, .04, .04}} {
+	for _, c := range []struct{ gap, plus, minus float64 }{
+		{.05, .05, 0}, {.05, .15, .10}, {.2, .3, .1}, {.05, .04, .04},
+	} {
 		const runs = 400
 		held := 0.0
 		for range runs {
@@ -126,7 +161,7 @@ func TestAHealthyRunIsRarelyHeld(t *testing.T) {
 				held++
 			}
 		}
-		if rate := held / runs; rate > 0.05 {
+		if rate := held / runs; rate > 0.04 {
 			t.Errorf("%+v: %.3f of runs are held", c, rate)
 		}
 	}
@@ -145,4 +180,34 @@ func TestARunThatGamesItsJudgeIsHeldSoon(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Whoever asks for checks of good completions does not delay the hold: the evidence of the regular checks is the same.
+func TestRequestedChecksDoNotDelayAHold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		alone, among := stat.NewWatch(0.1), stat.NewWatch(0.1)
+		for range rapid.IntRange(1, 10).Draw(t, "checks") {
+			for range rapid.IntRange(0, 20).Draw(t, "requested") {
+				among, _ = among.Check(true, 0, 0, 64)
+			}
+			plus := rapid.Int64Range(0, 64).Draw(t, "plus")
+			alone, _ = alone.Check(false, plus, 0, 64-plus)
+			among, _ = among.Check(false, plus, 0, 64-plus)
+		}
+		if alone.Regular != among.Regular || among.Evidence() < alone.Evidence()-0.25 {
+			t.Fatalf("the evidence is %v alone, and %v among requested checks", alone.Evidence(), among.Evidence())
+		}
+	})
+}
+
+func TestARequestedCheckCanHold(t *testing.T) {
+	watch := stat.NewWatch(0.2)
+	for range 3 {
+		watch, _ = watch.Check(true, 40, 0, 24)
+	}
+	if !watch.Holds() {
+		t.Errorf("the evidence is %v after three bad checks that were asked for", watch.Evidence())
+	}
+	near(t, "evidence of nothing", stat.NewWatch(0.2).Evidence(), 1, 12)
+	near(t, "evidence that holds", stat.HoldsFrom, 25, 12)
 }

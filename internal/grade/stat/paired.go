@@ -32,10 +32,13 @@ type Pairs struct {
 	Neither int64 `json:"neither"`
 }
 
+// Cases returns the number of cases.
+func (p Pairs) Cases() int64 { return p.Both + p.First + p.Second + p.Neither }
+
 // Difference returns the first pass rate minus the second, with the paired score interval of Newcombe (1998, method 10, φ
 // corrected for continuity). The interval has positive width even when the two never differ. It is [-1, 1] without cases.
 func (p Pairs) Difference(confidence float64) (float64, Interval) {
-	n := p.Both + p.First + p.Second + p.Neither
+	n := p.Cases()
 	if n == 0 {
 		return 0, Interval{-1, 1}
 	}
