@@ -20,4 +20,3 @@ func (s *Store) history(context.Context, db.Scoped, string) ([]Check, error) { r
 func (s *Store) checkIfDue(context.Context, tenant.ID, string, string) error { return nil }
 
 func (s *Store) anchorRoutes() []api.Route { return nil }
-func (s *Store) exportRoutes() []api.Route { return nil }
