@@ -52,7 +52,7 @@ func (d *domains) grading(
 	d.policies.AttachEvals(evals)
 	d.rewards = reward.NewStore(reward.Config{
 		DB: i.storage.db, Feed: i.state.feed, Holds: i.state.poster.Holds, Judges: d.judges, Models: chatModels{i},
-		Bounds: i.plane.bounds, Limits: i.state.limits, Log: i.log,
+		Limits: i.state.limits, Bounds: i.plane.bounds, Log: i.log,
 	})
 	return []module.Module{
 		label.Module(labels),
@@ -94,4 +94,14 @@ func (c chatModels) Chats(ws tenant.ID, field, model string) error {
 		return fault.Invalid(field, fmt.Sprintf("is for %s, not for chat", m.Kind))
 	}
 	return nil
+}
+
+// Upstream identifies what a catalog id stands for: a model at the address of its provider. An id that is not in the
+// catalog stands for itself.
+func (c chatModels) Upstream(model string) string {
+	m, err := c.i.models.catalog().Find(model)
+	if err != nil {
+		return model
+	}
+	return m.Provider.BaseURL + " " + m.Upstream
 }

@@ -133,7 +133,7 @@ func (c *Client) Retry(ctx context.Context, ws tenant.ID, model string, ask func
 		case !transient(f):
 			return "", err
 		case attempt == MaxAttempts:
-			return unreachable + ": " + f.Message, nil
+			return UnreachableBecause(f.Message), nil
 		}
 		if err := c.wait(ctx, attempt, f.RetryAfter); err != nil {
 			return "", err

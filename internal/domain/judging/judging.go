@@ -50,6 +50,9 @@ const unreachable = "unreachable"
 // IsUnreachable reports whether a failure says that a model did not answer at all.
 func IsUnreachable(failure string) bool { return strings.HasPrefix(failure, unreachable) }
 
+// UnreachableBecause returns the failure of a model that could not be asked.
+func UnreachableBecause(why string) string { return unreachable + ": " + why }
+
 // Unreachable is a LIKE pattern that matches the failures of a judge model that did not answer at all.
 const Unreachable = unreachable + "%"
 

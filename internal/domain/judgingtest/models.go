@@ -35,6 +35,14 @@ func (Catalog) Chats(_ tenant.ID, field, name string) error {
 	return nil
 }
 
+// Upstream identifies what a catalog id stands for. Candidate is Baseline by another name.
+func (Catalog) Upstream(name string) string {
+	if name == Candidate {
+		return Baseline
+	}
+	return name
+}
+
 // The price of every answer, and the estimate of it.
 const (
 	Price    = money.Nano(1000) // what every answer costs

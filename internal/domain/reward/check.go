@@ -61,8 +61,12 @@ func heldFor(id, reason string) error {
 // checkJudges refuses to score when a judge is not what was pinned. The session is held when a certificate is void or a
 // judge has another version, and it has failed when a judge can no longer run.
 func (s *Store) checkJudges(ctx context.Context, ws tenant.ID, r *session) error {
-	for i := range r.Judges {
-		hold, fail, err := s.checkJudge(ctx, s.DB.In(ws), ws, &r.Judges[i])
+	all, err := r.everyJudge()
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		hold, fail, err := s.checkJudge(ctx, s.DB.In(ws), ws, &all[i])
 		switch {
 		case err != nil:
 			return err

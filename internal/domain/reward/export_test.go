@@ -2,6 +2,8 @@ package reward
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"time"
 
 	"sovereign/internal/base/clock"
@@ -93,4 +95,25 @@ func (s *Store) Keep(ws tenant.ID, id, step string, sent ScoreItem, reward float
 	}
 	c := &scoreCall{store: s, ws: ws, session: &session{ID: id}, step: step}
 	return s.scorer.keeper.Do([]*keptItem{{c, &made, outcome{Reward: &reward}}})
+}
+
+// CheckPending judges the checks that are pending, one after the other, as the loop does.
+func (s *Store) CheckPending(ctx context.Context) error {
+	all, err := s.pendingChecks(ctx)
+	for i := range all {
+		err = errors.Join(err, s.check(ctx, &all[i]))
+	}
+	return err
+}
+
+// SetOutages sets the pauses after which an anchor that cannot be reached is asked again.
+func (s *Store) SetOutages(pauses ...time.Duration) { s.anchors.outages = pauses }
+
+// A Candidate is an item that a check may draw.
+type Candidate = candidate
+
+// Draw draws a sample: the positions of what is compared, and how many have no reward.
+func Draw(all []Candidate, size int, random *rand.Rand) (compared []int64, masked int64) {
+	s := draw(all, size, random)
+	return s.compared, s.masked
 }

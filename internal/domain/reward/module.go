@@ -26,6 +26,7 @@ func Module(s *Store, d Deps) module.Module {
 		Background: []module.Loop{
 			{Name: "expiry of reward sessions", Run: func(ctx context.Context) { s.expireRegularly(ctx, d) }},
 			{Name: "scoring in the background", Run: s.scorer.runUntil, CallsModels: true},
+			{Name: "anchors of reward sessions", Run: func(ctx context.Context) { s.runAnchors(ctx, d) }, CallsModels: true},
 		},
 	}
 }

@@ -37,8 +37,10 @@ func (f *fixture) scored(criterionID string, rows int) reward.Session {
 		f.exec(`INSERT INTO reward_texts (workspace_id, session_id, digest, body) VALUES ($1, $2, $3, 'x')`, dbtest.Mine, made.ID, fmt.Append(nil, i))
 		f.exec(`INSERT INTO reward_items (workspace_id, session_id, step, item_id, content, position, prompt, completion, label, reward, verdict, grades, flags, scored_at, checked)
 			VALUES ($1, $2, 's', $3, $4, $5, $4, $4, '', 1, 'pass', '[]', '[]', 1, 0)`, dbtest.Mine, made.ID, fmt.Sprint(i), fmt.Append(nil, i), i)
-		f.exec(`INSERT INTO reward_checks (workspace_id, session_id, number, process, step, at, n, masked, reward_passes, anchor_passes, only_reward, only_anchor, corrected, evidence, held)
-			VALUES ($1, $2, $3, 1, 's', 1, 1, 0, 1, 1, 0, 0, FALSE, 1, FALSE)`, dbtest.Mine, made.ID, i)
+		f.exec(`INSERT INTO reward_checks (workspace_id, session_id, number, process, step, requested, at, done_at, n, masked,
+				reward_passes, anchor_passes, anchor_failed, only_reward, only_anchor, corrected, anchor_rate, lowest, highest,
+				evidence, held)
+			VALUES ($1, $2, $3, 1, 's', FALSE, 1, 1, 1, 0, 1, 1, 0, 0, 0, FALSE, 1, 0, 1, 1, FALSE)`, dbtest.Mine, made.ID, i)
 	}
 	_, _, err := f.store.CreateToken(f.t.Context(), dbtest.Mine, dbtest.Ann, made.ID, "x")
 	f.ok(err)

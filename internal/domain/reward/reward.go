@@ -111,16 +111,19 @@ type AnchorState struct {
 
 // A Check is one look of the anchor at a sample of the scored items.
 type Check struct {
-	Step            string         `json:"step"`
-	At              clock.Time     `json:"at"`
-	N               int64          `json:"n" doc:"Completions that both judged"`
-	RewardRate      *float64       `json:"reward_rate" doc:"The share that the session's judges pass"`
-	AnchorRate      *float64       `json:"anchor_rate" doc:"The share that the anchor passes, corrected for its errors where anchor_corrected says so"`
-	AnchorCI        *stat.Interval `json:"anchor_ci" doc:"At 95 %"`
-	AnchorCorrected bool           `json:"anchor_corrected"`
-	Masked          int64          `json:"masked" doc:"Drawn, but without a reward to compare"`
-	Evidence        float64        `json:"evidence" doc:"Against a healthy run, after this check; 25 holds the session"`
-	Process         int64          `json:"process" doc:"The session's e-process: a release begins the next"`
+	Step            string        `json:"step"`
+	At              clock.Time    `json:"at"`
+	N               int64         `json:"n" doc:"Completions with a reward that the anchor was asked about, each of another prompt"`
+	RewardRate      float64       `json:"reward_rate" doc:"The share that the session's judges pass"`
+	AnchorRate      float64       `json:"anchor_rate" doc:"The share that the anchor passes, corrected for its errors where anchor_corrected says so"`
+	AnchorCI        stat.Interval `json:"anchor_ci" doc:"At 95 %"`
+	AnchorCorrected bool          `json:"anchor_corrected"`
+	AnchorFailed    int64         `json:"anchor_failed" doc:"Completions of which the anchor gave no verdict; they count as its fails"`
+	Masked          int64         `json:"masked" doc:"Drawn, but without a reward to compare"`
+	Evidence        float64       `json:"evidence" doc:"Against a healthy run, after this check; 25 holds the session"`
+	Process         int64         `json:"process" doc:"The session's e-process: a release begins the next"`
+	Requested       bool          `json:"requested" doc:"Somebody asked for it; the others are made by count"`
+	Held            bool          `json:"held" doc:"It held the session"`
 }
 
 // SchemaName is the type's name in the OpenAPI document.

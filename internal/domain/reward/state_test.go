@@ -89,6 +89,15 @@ var calls = map[string]struct {
 	"purge": {func(f *fixture, id, _ string) string {
 		return code(f.store.Purge(f.t.Context(), dbtest.Mine, dbtest.Ann, id))
 	}, with(unchanged(map[string]string{"ACTIVE": "conflict", "HELD": "conflict"}), map[string]walk{"EXPIRED": {"", reward.Stopped}})},
+	"read the anchor": {asks("GET", "/anchor"), unchanged(nil)},
+	"export":          {asks("GET", "/export"), unchanged(map[string]string{"PURGED": gone})},
+	"check": {asksWith("POST", "/anchor/checks", `{"step":"1"}`), with(unchanged(map[string]string{
+		"ACTIVE": "conflict", "HELD": "anchor_held", "COMPLETED": ended, "OVERBUDGET": spent, "STOPPED": ended, "FAILED": ended,
+		"PURGED": ended,
+	}), map[string]walk{"EXPIRED": {ended, reward.Stopped}})},
+	"release": {asksWith("POST", "/anchor/release", `{"note":"looked at it"}`), with(unchanged(map[string]string{
+		"ACTIVE": "conflict", "COMPLETED": ended, "OVERBUDGET": spent, "STOPPED": ended, "FAILED": ended, "PURGED": ended,
+	}), map[string]walk{"EXPIRED": {ended, reward.Stopped}})},
 	"go over budget": moves(reward.Overbudget), "fail": moves(reward.Failed), "expire": {func(f *fixture, _, _ string) string {
 		return code(f.store.ExpireDue(f.t.Context()))
 	}, with(unchanged(nil), map[string]walk{"EXPIRED": {"", reward.Stopped}})},
@@ -177,7 +186,7 @@ func TestEveryCallInEveryState(t *testing.T) {
 				if refusal != want.refusal || after.Status != want.after {
 					t.Errorf("%s a session that is %s: %q and %s, want %q and %s", name, state, refusal, after.Status, want.refusal, want.after)
 				}
-				if after.Status == before.Status && name != "purge" && name != "hold" && !equal(before, after) {
+				if after.Status == before.Status && !slices.Contains([]string{"purge", "hold", "release"}, name) && !equal(before, after) {
 					t.Errorf("%s changes a session that is %s: %+v, before %+v", name, state, after, before)
 				}
 				if held := f.held(); (after.Status == reward.Active) != (held == money.Dollar) || held != 0 && held != money.Dollar {
@@ -214,6 +223,6 @@ func text(s *string) string {
 func (f *fixture) ends(id string) []string {
 	f.t.Helper()
 	return slices.DeleteFunc(f.audited(id), func(action string) bool {
-		return strings.HasPrefix(action, "token.") || slices.Contains([]string{"create", "hold", "purge"}, action)
+		return strings.HasPrefix(action, "token.") || slices.Contains([]string{"create", "hold", "release", "purge"}, action)
 	})
 }

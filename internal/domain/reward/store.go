@@ -11,7 +11,6 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
-	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/judging"
 	"sovereign/internal/domain/wallet"
 	"sovereign/internal/live"
@@ -27,7 +26,7 @@ type Config struct {
 	Feed   *feed.Feed
 	Holds  *wallet.Holds // the hold of a session has its id
 	Judges *judging.Client
-	Models criterion.Models
+	Models Models
 	Limits *live.AllLimits // of workspaces
 	Bounds *edge.Bounds    // of the bodies that are scored
 	Log    *slog.Logger
@@ -39,12 +38,15 @@ type Store struct {
 	running   running
 	scorer    *scorer
 	batches   batches
+	anchors   *anchors
 	retention retention
 	now       func() clock.Time // clock.Now, except in tests
 }
 
 // NewStore returns a store.
-func NewStore(c Config) *Store { return &Store{Config: c, scorer: newScorer(c.DB), now: clock.Now} }
+func NewStore(c Config) *Store {
+	return &Store{Config: c, scorer: newScorer(c.DB), anchors: newAnchors(), now: clock.Now}
+}
 
 // object is what a session is called on the wire and in the audit trail.
 const object = "reward_session"

@@ -136,8 +136,8 @@ func fill(t *testing.T, d *db.DB) {
 		{"reward_items", "workspace_id, session_id, step, item_id, content, position, prompt, completion, label, reward, verdict, grades, flags, scored_at, checked", [][]any{
 			{"ws_1", "rs_1", odd, odd, []byte{0, 255}, 1, []byte{0}, []byte{255}, odd, 0.1 + 0.2, "pass", "[]", "[]", math.MaxInt64, 1}, {"ws_1", "rs_1", "", "", []byte{}, 2, []byte{}, []byte{}, "", nil, "", "", odd, 1, 0},
 		}},
-		{"reward_checks", "workspace_id, session_id, number, process, step, at, n, masked, reward_passes, anchor_passes, only_reward, only_anchor, corrected, anchor_rate, lowest, highest, evidence, held", [][]any{
-			{"ws_1", "rs_1", 1, 1, odd, 2, 3, 4, 5, 6, 7, 8, true, 0.1, 1e-300, nil, 0.1 + 0.2, true},
+		{"reward_checks", "workspace_id, session_id, number, process, step, requested, at, done_at, n, masked, reward_passes, anchor_passes, anchor_failed, only_reward, only_anchor, corrected, anchor_rate, lowest, highest, evidence, held", [][]any{
+			{"ws_1", "rs_1", 1, 1, odd, true, 2, 3, 4, 5, 6, 7, 8, 9, 10, true, 0.1, 1e-300, 1, 0.1 + 0.2, true},
 		}},
 		{"reward_tokens", "workspace_id, id, session_id, hash, name, created_by, created_at", [][]any{{"ws_1", "rtok_1", "rs_1", []byte{0, 255}, odd, "usr_1", math.MaxInt64}}},
 		{"chain_links", "chain, subject, row_count, digest, seq, hash", [][]any{{"audit", "aud_1", 1, []byte{0, 255}, 1, []byte{0}}, {"ledger", odd, math.MaxInt64, []byte{}, nil, nil}}},

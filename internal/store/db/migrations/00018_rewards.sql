@@ -82,29 +82,36 @@ CREATE TABLE reward_items (
 );
 CREATE UNIQUE INDEX reward_items_order ON reward_items (workspace_id, session_id, position);
 CREATE INDEX reward_items_step ON reward_items (workspace_id, session_id, step, position);
+CREATE INDEX reward_items_checked ON reward_items (workspace_id, session_id, prompt, completion) WHERE checked > 0;
 
--- What the anchor checked, check by check. process counts from 1; a release begins the next one.
+-- What the anchor checked, check by check. process counts from 1; a release begins the next one. A check is pending, with
+-- done_at 0, from its draw until the anchor has judged what it drew: reward_items.checked names it. A session has one
+-- pending check at most.
 CREATE TABLE reward_checks (
-    workspace_id TEXT             NOT NULL,
-    session_id   TEXT             NOT NULL,
-    number       BIGINT           NOT NULL,
-    process      BIGINT           NOT NULL,
-    step         TEXT             NOT NULL,
-    at           BIGINT           NOT NULL,
-    n            BIGINT           NOT NULL,
-    masked       BIGINT           NOT NULL,
-    reward_passes BIGINT          NOT NULL,
-    anchor_passes BIGINT          NOT NULL,
-    only_reward  BIGINT           NOT NULL,
-    only_anchor  BIGINT           NOT NULL,
-    corrected    BOOLEAN          NOT NULL,
-    anchor_rate  DOUBLE PRECISION,
-    lowest       DOUBLE PRECISION,
-    highest      DOUBLE PRECISION,
-    evidence     DOUBLE PRECISION NOT NULL,
-    held         BOOLEAN          NOT NULL,
+    workspace_id  TEXT             NOT NULL,
+    session_id    TEXT             NOT NULL,
+    number        BIGINT           NOT NULL,
+    process       BIGINT           NOT NULL,
+    step          TEXT             NOT NULL,
+    requested     BOOLEAN          NOT NULL, -- by somebody; the others are made by count
+    at            BIGINT           NOT NULL,
+    done_at       BIGINT           NOT NULL,
+    n             BIGINT           NOT NULL,
+    masked        BIGINT           NOT NULL,
+    reward_passes BIGINT           NOT NULL,
+    anchor_passes BIGINT           NOT NULL,
+    anchor_failed BIGINT           NOT NULL,
+    only_reward   BIGINT           NOT NULL,
+    only_anchor   BIGINT           NOT NULL,
+    corrected     BOOLEAN          NOT NULL,
+    anchor_rate   DOUBLE PRECISION NOT NULL,
+    lowest        DOUBLE PRECISION NOT NULL,
+    highest       DOUBLE PRECISION NOT NULL,
+    evidence      DOUBLE PRECISION NOT NULL,
+    held          BOOLEAN          NOT NULL,
     PRIMARY KEY (workspace_id, session_id, number)
 );
+CREATE UNIQUE INDEX reward_checks_pending ON reward_checks (workspace_id, session_id) WHERE done_at = 0;
 
 -- Tokens that may score in one session and do nothing else. Only a hash is stored. A revoked token has no row.
 CREATE TABLE reward_tokens (

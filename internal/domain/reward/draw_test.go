@@ -1,0 +1,80 @@
+package reward_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"sovereign/internal/domain/reward"
+)
+
+func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+
+func candidates(n int, prompt func(i int) string) []reward.Candidate {
+	all := make([]reward.Candidate, n)
+	for i := range all {
+		all[i] = reward.Candidate{
+			Position: int64(i + 1), Prompt: []byte(prompt(i)), Completion: fmt.Append(nil, "completion ", i), Scored: true,
+		}
+	}
+	return all
+}
+
+func TestASampleHasOneCompletionPerPrompt(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n, prompts := rapid.IntRange(0, 200).Draw(t, "items"), rapid.IntRange(1, 40).Draw(t, "prompts")
+		size := rapid.IntRange(8, 64).Draw(t, "size")
+		all := candidates(n, func(i int) string { return fmt.Sprint(i % prompts) })
+		for i := range all {
+			all[i].Scored = rapid.Bool().Draw(t, "scored")
+		}
+		compared, masked := reward.Draw(all, size, seeded(rapid.Uint64().Draw(t, "seed")))
+		drawn := map[string]bool{}
+		for _, position := range compared {
+			c := all[position-1]
+			if drawn[string(c.Prompt)] || !c.Scored {
+				t.Fatalf("%d is drawn: %+v", position, c)
+			}
+			drawn[string(c.Prompt)] = true
+		}
+		if left := min(prompts, n) - len(compared) - int(masked); len(compared) > size || left < 0 || len(compared) < size && left != 0 {
+			t.Fatalf("%d and %d of %d prompts are drawn", len(compared), masked, prompts)
+		}
+	})
+}
+
+// A trainer that scores a good completion again and again, under many ids and steps, does not make it more likely to be
+// drawn than a bad one.
+func TestACompletionThatIsScoredOftenIsNotDrawnMoreOften(t *testing.T) {
+	bad := 0
+	for seed := range uint64(2000) {
+		all := candidates(100, func(int) string { return "the only prompt" })
+		for i := range all[:99] {
+			all[i].Completion = []byte("good")
+		}
+		compared, _ := reward.Draw(all, 8, seeded(seed))
+		if compared[0] == 100 {
+			bad++
+		}
+	}
+	if bad < 850 || bad > 1150 { // 1,000 are expected, with a standard deviation of 22
+		t.Errorf("of two completions the one that was scored once is drawn %d of 2000 times", bad)
+	}
+}
+
+func TestEveryPromptIsAsLikelyToBeDrawn(t *testing.T) {
+	counts := map[int64]int{}
+	for seed := range uint64(4000) {
+		compared, _ := reward.Draw(candidates(32, func(i int) string { return fmt.Sprint(i) }), 8, seeded(seed))
+		for _, position := range compared {
+			counts[position]++
+		}
+	}
+	for position := range int64(32) {
+		if n := counts[position+1]; n < 830 || n > 1170 { // 1,000 are expected, with a standard deviation of 27
+			t.Errorf("item %d is drawn %d of 4000 times", position+1, n)
+		}
+	}
+}
