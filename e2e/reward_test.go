@@ -54,7 +54,7 @@ func rewardItems(what string, n int) []object {
 	all := make([]object, n)
 	for i := range all {
 		all[i] = object{
-			"id": fmt.Sprint(i), "prompt": "Question: " + what,
+			"id": strconv.Itoa(i), "prompt": "Question: " + what,
 			"completion": fmt.Sprintf("Answer %d to %s [truth=%s]", i, what, verdictOf(i%2 == 0)),
 		}
 	}

@@ -27,8 +27,6 @@ type pair struct {
 // A disagreement is the shares of the items of a class that only the reward judge and only the anchor judge passes.
 type disagreement struct{ reward, anchor float64 }
 
-func (d disagreement) difference() float64 { return d.reward - d.anchor }
-
 // draw judges n items of a class.
 func (d disagreement) draw(r *rand.Rand, n int64) (p stat.Pairs) {
 	for range n {

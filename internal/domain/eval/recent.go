@@ -39,7 +39,7 @@ func (k *recent) find(r *record, c *calibration.Certificate) (Figures, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	last, ok := k.all[r.ID]
-	done := r.Progress.Done
+	done := r.Done
 	ok = ok && last.status == r.Status && last.certificate == certificateID(c) && done-last.done < done/100
 	return last.figures, ok
 }
@@ -51,5 +51,5 @@ func (k *recent) keep(r *record, c *calibration.Certificate, f Figures) {
 	if k.all == nil || len(k.all) >= maxRecent {
 		k.all = map[string]counted{}
 	}
-	k.all[r.ID] = counted{f, r.Progress.Done, r.Status, certificateID(c)}
+	k.all[r.ID] = counted{f, r.Done, r.Status, certificateID(c)}
 }

@@ -130,13 +130,11 @@ func (s *ScoreItem) named(field string) (item, error) {
 // labelText returns a label as text: trainers send whatever their data sets have.
 func labelText(v jsontext.Value) string {
 	var text string
-	switch v.Kind() {
-	case jsontext.KindInvalid, 'n':
+	switch kind := v.Kind(); {
+	case kind == jsontext.KindInvalid || kind == 'n':
 		return ""
-	case '"':
-		if json.Unmarshal(v, &text) == nil {
-			return text
-		}
+	case kind == '"' && json.Unmarshal(v, &text) == nil:
+		return text
 	}
 	return string(v)
 }

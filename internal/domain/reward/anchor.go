@@ -50,7 +50,7 @@ type process struct {
 // pinned returns what is pinned of the anchor. It is nil without an anchor.
 func (r *session) pinned() (*pinnedAnchor, error) {
 	if r.AnchorCriterionID == "" {
-		return nil, nil
+		return nil, nil //nolint:nilnil // none is no error
 	}
 	var p pinnedAnchor
 	if err := json.Unmarshal([]byte(r.Anchor), &p); err != nil {

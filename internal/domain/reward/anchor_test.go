@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -369,7 +370,7 @@ func TestFewPromptsAreNotChecked(t *testing.T) {
 		s := f.create(anchored(rewards.ID, anchor.ID))
 		var same []reward.ScoreItem
 		for i := range 70 {
-			item := sent(fmt.Sprint(i), first+i)
+			item := sent(strconv.Itoa(i), first+i)
 			item.Prompt = judgingtest.Ptr(fmt.Sprint("prompt ", i%7))
 			same = append(same, item)
 		}
@@ -442,7 +443,7 @@ func TestRequestedChecksNeitherDelayNorReplaceThoseByCount(t *testing.T) {
 			}
 			f.check(t)
 			o.set(everything, func(item int) bool { return item%2 == 0 })
-			f.scores(t, s.ID, fmt.Sprint(round), numbered(from+100, 32)...)
+			f.scores(t, s.ID, strconv.Itoa(round), numbered(from+100, 32)...)
 			f.check(t)
 			a := f.anchorOf(t, s.ID)
 			if last := a.History[len(a.History)-1]; last.Requested || len(a.History) != 3*(round+1) {

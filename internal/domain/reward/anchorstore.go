@@ -257,7 +257,7 @@ func (s *Store) conclude(ctx context.Context, c *pendingCheck, certificate *cali
 		if err := s.storeEvidence(ctx, in, r, c, &p, ofKind); err != nil || !p.Holds() {
 			return err
 		}
-		_, err = s.holdIn(ctx, tx, c.WorkspaceID, r.ID, t.reason(c.Step, r.Checks+1, &p.Watch))
+		err = s.holdIn(ctx, tx, c.WorkspaceID, r.ID, t.reason(c.Step, r.Checks+1, &p.Watch))
 		return err
 	})
 	return err

@@ -253,7 +253,7 @@ func (x *examination) askOne(ctx context.Context, i *drawnItem) (judging.Answer,
 	}
 	both, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(x.desk.ctx, func() { cancel(errEnded) })()
+	defer context.AfterFunc(x.desk.ctx, func() { cancel(errEnded) })() //nolint:contextcheck // the end of the session cancels
 	answer, err := x.desk.pay(both, func() (judging.Answer, error) {
 		return x.store.Judges.Ask(both, x.check.WorkspaceID, q)
 	})

@@ -74,23 +74,19 @@ var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.Allo
 // textOf returns a value as a text: a text is itself, the text parts of a list are joined, null and what is missing are
 // empty, and everything else is its JSON.
 func textOf(v jsontext.Value) string {
-	switch v.Kind() {
-	case '"':
-		var text string
-		if json.Unmarshal(v, &text, lenient) == nil {
-			return text
-		}
-	case '[':
-		var parts []jsontext.Value
-		if json.Unmarshal(v, &parts, lenient) == nil {
-			texts := make([]string, len(parts))
-			for i, part := range parts {
-				texts[i] = textOfPart(part)
-			}
-			return strings.Join(texts, "\n")
-		}
-	case 'n', jsontext.KindInvalid:
+	var text string
+	var parts []jsontext.Value
+	switch kind := v.Kind(); {
+	case kind == jsontext.KindInvalid || kind == 'n':
 		return ""
+	case kind == '"' && json.Unmarshal(v, &text, lenient) == nil:
+		return text
+	case kind == '[' && json.Unmarshal(v, &parts, lenient) == nil:
+		texts := make([]string, len(parts))
+		for i, part := range parts {
+			texts[i] = textOfPart(part)
+		}
+		return strings.Join(texts, "\n")
 	}
 	return string(v)
 }

@@ -236,8 +236,13 @@ func TestAnotherWorkspaceSeesNothing(t *testing.T) {
 		f.ok(err)
 		at := "/v1/reward/sessions/" + made.ID
 		for _, call := range [][3]string{
-			{"GET", at, ""}, {"GET", at + "/tasks", ""}, {"GET", at + "/tokens", ""}, {"DELETE", at, ""}, {"POST", at + "/complete", ""},
-			{"POST", at + "/tokens", `{"name":"x"}`}, {"DELETE", at + "/tokens/" + token.ID, ""},
+			{"GET", at, ""},
+			{"GET", at + "/tasks", ""},
+			{"GET", at + "/tokens", ""},
+			{"DELETE", at, ""},
+			{"POST", at + "/complete", ""},
+			{"POST", at + "/tokens", `{"name":"x"}`},
+			{"DELETE", at + "/tokens/" + token.ID, ""},
 		} {
 			if status, text := f.client.Ask(t, f.client.Other, call[0], call[1], call[2]); status != 404 || !strings.Contains(text, `"not_found"`) {
 				t.Errorf("%v: %d %s", call, status, text)

@@ -3,6 +3,7 @@ package reward_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -26,7 +27,7 @@ func TestASampleHasOneCompletionPerPrompt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n, prompts := rapid.IntRange(0, 200).Draw(t, "items"), rapid.IntRange(1, 40).Draw(t, "prompts")
 		size := rapid.IntRange(8, 64).Draw(t, "size")
-		all := candidates(n, func(i int) string { return fmt.Sprint(i % prompts) })
+		all := candidates(n, func(i int) string { return strconv.Itoa(i % prompts) })
 		for i := range all {
 			all[i].Scored = rapid.Bool().Draw(t, "scored")
 		}
@@ -67,7 +68,7 @@ func TestACompletionThatIsScoredOftenIsNotDrawnMoreOften(t *testing.T) {
 func TestEveryPromptIsAsLikelyToBeDrawn(t *testing.T) {
 	counts := map[int64]int{}
 	for seed := range uint64(4000) {
-		compared, _ := reward.Draw(candidates(32, func(i int) string { return fmt.Sprint(i) }), 8, seeded(seed))
+		compared, _ := reward.Draw(candidates(32, strconv.Itoa), 8, seeded(seed))
 		for _, position := range compared {
 			counts[position]++
 		}

@@ -192,11 +192,6 @@ func (i *item) identify() {
 	i.content = digest(h.Sum(nil))
 }
 
-// size is what an item takes of the memory for bodies.
-func (i *item) size() int64 {
-	return int64(len(i.Prompt) + len(i.Completion) + len(i.Label) + len(i.ID))
-}
-
 // subject returns what a judge is shown of a prompt and a completion, each as an item has it. A trajectory is a subject
 // of several steps: each of the assistant's messages is the response of one.
 func subject(prompt, completion jsontext.Value) (*judge.Subject, error) {

@@ -68,7 +68,7 @@ func (d *desk) await(ctx context.Context, settled uint64) (uint64, error) {
 		case changed:
 			return settled, nil
 		case alone:
-			return settled, d.overBudget()
+			return settled, d.overBudget() //nolint:contextcheck // the session ends, whoever waits
 		}
 		select {
 		case <-time.After(shortPause):

@@ -99,8 +99,11 @@ func (s *Store) deleteTexts(ctx context.Context, ws tenant.ID, id string) error 
 		}
 	}
 	for _, t := range []struct{ table, key string }{
-		{"reward_items", "step, item_id, content"}, {"reward_texts", "digest"}, {"reward_tasks", "position"},
-		{"reward_checks", "number"}, {"reward_tokens", "id"},
+		{"reward_items", "step, item_id, content"},
+		{"reward_texts", "digest"},
+		{"reward_tasks", "position"},
+		{"reward_checks", "number"},
+		{"reward_tokens", "id"},
 	} {
 		if err := judging.DeleteRows(ctx, s.DB, ws, t.table, "session_id, "+t.key, "session_id = $2", id); err != nil {
 			return fmt.Errorf("purge reward session %s: %w", id, err)

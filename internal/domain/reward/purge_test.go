@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func (f *fixture) scored(criterionID string, rows int) reward.Session {
 		f.judged(made.ID, criterionID, i)
 		f.exec(`INSERT INTO reward_texts (workspace_id, session_id, digest, body) VALUES ($1, $2, $3, 'x')`, dbtest.Mine, made.ID, fmt.Append(nil, i))
 		f.exec(`INSERT INTO reward_items (workspace_id, session_id, step, item_id, content, position, prompt, completion, label, reward, verdict, grades, flags, scored_at, checked)
-			VALUES ($1, $2, 's', $3, $4, $5, $4, $4, '', 1, 'pass', '[]', '[]', 1, 0)`, dbtest.Mine, made.ID, fmt.Sprint(i), fmt.Append(nil, i), i)
+			VALUES ($1, $2, 's', $3, $4, $5, $4, $4, '', 1, 'pass', '[]', '[]', 1, 0)`, dbtest.Mine, made.ID, strconv.Itoa(i), fmt.Append(nil, i), i)
 		f.exec(`INSERT INTO reward_checks (workspace_id, session_id, number, process, step, requested, at, done_at, n, masked,
 				reward_passes, anchor_passes, anchor_failed, only_reward, only_anchor, corrected, anchor_rate, lowest, highest,
 				evidence, held)

@@ -151,8 +151,10 @@ func TestEveryTaskRunsOnceWithinTheLimit(t *testing.T) {
 		}
 		batches := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) batch {
 			return batch{
-				by: place{tenant.ID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "ws")),
-					rapid.SampledFrom([]string{"x", "y"}).Draw(t, "rs"), rapid.Uint64Range(0, 5).Draw(t, "call")},
+				by: place{
+					tenant.ID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "ws")),
+					rapid.SampledFrom([]string{"x", "y"}).Draw(t, "rs"), rapid.Uint64Range(0, 5).Draw(t, "call"),
+				},
 				n: rapid.IntRange(1, 30).Draw(t, "n"), takes: time.Duration(rapid.IntRange(0, 50).Draw(t, "takes")) * time.Millisecond,
 				gone: rapid.Bool().Draw(t, "gone"), dropped: rapid.IntRange(0, 3).Draw(t, "dropped") == 0,
 				pause: time.Duration(rapid.IntRange(0, 20).Draw(t, "pause")) * time.Millisecond,

@@ -124,7 +124,8 @@ func asksWith(method, path, body string) func(f *fixture, id, token string) stri
 func moves(to reward.Status) (call struct {
 	do   func(f *fixture, id, token string) string
 	want map[string]walk
-}) {
+},
+) {
 	call.do = func(f *fixture, id, _ string) string {
 		_, err := f.store.Move(f.t.Context(), dbtest.Mine, id, to, "")
 		return code(err)

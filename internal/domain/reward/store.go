@@ -219,24 +219,23 @@ func action(to Status, reason string) string {
 // hold holds an active session: nothing is scored until it is released. A session that is held keeps its first reason.
 func (s *Store) hold(ctx context.Context, ws tenant.ID, id, reason string) error {
 	_, err := s.DB.Tx(ctx, func(tx *db.Tx) error {
-		_, err := s.holdIn(ctx, tx, ws, id, reason)
-		return err
+		return s.holdIn(ctx, tx, ws, id, reason)
 	})
 	return err
 }
 
-// holdIn is hold, within a transaction. It reports whether the session is held since.
-func (s *Store) holdIn(ctx context.Context, tx *db.Tx, ws tenant.ID, id, reason string) (bool, error) {
+// holdIn is hold, within a transaction.
+func (s *Store) holdIn(ctx context.Context, tx *db.Tx, ws tenant.ID, id, reason string) error {
 	n, err := db.Exec(ctx, tx.In(ws), `
 		UPDATE reward_sessions SET held_at = $3, held_reason = $4 WHERE workspace_id = $1 AND id = $2 AND held_at = 0
 			AND status = $5`, id, s.now(), reason, Active)
 	if err != nil {
-		return false, fmt.Errorf("hold reward session %s: %w", id, err)
+		return fmt.Errorf("hold reward session %s: %w", id, err)
 	}
 	if n == 0 {
-		return false, nil
+		return nil
 	}
-	return true, audit.Record(ctx, tx, ws, tenant.Operator, object+".hold", id, nil, struct {
+	return audit.Record(ctx, tx, ws, tenant.Operator, object+".hold", id, nil, struct {
 		Reason string `json:"reason"`
 	}{reason})
 }

@@ -84,7 +84,7 @@ func (s *Store) CreateToken(
 
 func hidden(r rune) bool { return !unicode.IsGraphic(r) }
 
-const tokenColumns = `SELECT id, session_id, name, created_at FROM reward_tokens WHERE workspace_id = $1
+const listed = `SELECT id, session_id, name, created_at FROM reward_tokens WHERE workspace_id = $1
 	AND session_id = $2`
 
 // Tokens lists the tokens of a session, the newest first.
@@ -92,7 +92,7 @@ func (s *Store) Tokens(ctx context.Context, ws tenant.ID, sessionID string, limi
 	if _, err := s.find(ctx, s.DB.In(ws), sessionID); err != nil {
 		return nil, err
 	}
-	all, err := db.Query[Token](ctx, s.DB.In(ws), tokenColumns+` ORDER BY created_at DESC, id DESC LIMIT $3 OFFSET $4`,
+	all, err := db.Query[Token](ctx, s.DB.In(ws), listed+` ORDER BY created_at DESC, id DESC LIMIT $3 OFFSET $4`,
 		sessionID, limit, offset)
 	if err != nil {
 		return nil, fmt.Errorf("list tokens: %w", err)
@@ -106,7 +106,7 @@ func (s *Store) Tokens(ctx context.Context, ws tenant.ID, sessionID string, limi
 // RevokeToken deletes a token. No call that begins after it has returned is accepted with it.
 func (s *Store) RevokeToken(ctx context.Context, ws tenant.ID, by tenant.Actor, sessionID, tokenID string) error {
 	_, err := s.DB.Tx(ctx, func(tx *db.Tx) error {
-		before, err := db.Maybe[Token](ctx, tx.In(ws), tokenColumns+` AND id = $3`, sessionID, tokenID)
+		before, err := db.Maybe[Token](ctx, tx.In(ws), listed+` AND id = $3`, sessionID, tokenID)
 		switch {
 		case err != nil:
 			return fmt.Errorf("find a token: %w", err)

@@ -2,8 +2,8 @@ package reward_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +41,7 @@ func TestATokenIsShownOnce(t *testing.T) {
 			"the list":       f.client.Do(t, f.client.Member, "GET", at, "").Body.String(),
 			"the session":    f.client.Do(t, f.client.Member, "GET", "/v1/reward/sessions/"+made.ID, "").Body.String(),
 			"a replay":       f.client.Do(t, f.client.Owner, "POST", at, `{"name":"openrlhf"}`, "Idempotency-Key", "k").Body.String(),
-			"stored answers": fmt.Sprint(dbtest.Count(t, f.DB, `idempotency_keys WHERE answer IS NOT NULL`)),
+			"stored answers": strconv.Itoa(dbtest.Count(t, f.DB, `idempotency_keys WHERE answer IS NOT NULL`)),
 		} {
 			if strings.Contains(text, secret) || strings.Contains(text, secret[:20]) || what == "stored answers" && text != "0" {
 				t.Errorf("%s has the token: %s", what, text)
@@ -143,7 +143,7 @@ func TestTokensAreBoundedAndNamed(t *testing.T) {
 			dbtest.Refused(t, err, 400, "name")
 		}
 		for i := range 100 {
-			if _, _, err := f.store.CreateToken(t.Context(), dbtest.Mine, dbtest.Ann, made.ID, fmt.Sprint(i)); err != nil {
+			if _, _, err := f.store.CreateToken(t.Context(), dbtest.Mine, dbtest.Ann, made.ID, strconv.Itoa(i)); err != nil {
 				t.Fatal(err)
 			}
 		}

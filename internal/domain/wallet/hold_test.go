@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -391,12 +392,12 @@ func TestTheLedgerTakesNoMoreFromAHoldThanIsInItAndNothingThatIsReserved(t *test
 		if err != nil {
 			t.Fatal(err)
 		}
-		each := ""
+		var each []int64
 		for _, row := range b.rows() {
-			each += fmt.Sprint(int64(row.Charged), " ")
+			each = append(each, int64(row.Charged))
 		}
-		if each != "150 500 250 90 10 0 0 0 " {
-			t.Errorf("%s %v", each, paid)
+		if !slices.Equal(each, []int64{150, 500, 250, 90, 10, 0, 0, 0}) {
+			t.Errorf("%v %v", each, paid)
 		}
 		if paid[payer{"ws_a", "rs_open"}] != 400 || paid[payer{"ws_a", "rs_ended"}] != 90 || paid[payer{"ws_a", ""}] != 510 {
 			t.Errorf("%v", paid)

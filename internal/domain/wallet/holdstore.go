@@ -106,10 +106,10 @@ func readReserved(ctx context.Context, s db.Scoped, of []tenant.ID) (map[tenant.
 
 // readHolds reads some holds of a workspace, by their ids.
 func readHolds(ctx context.Context, s db.Scoped, ids []string) (map[string]*holdRow, error) {
-	if len(ids) == 0 {
-		return nil, nil
+	var all map[string]*holdRow
+	if len(ids) > 0 {
+		all = make(map[string]*holdRow, len(ids))
 	}
-	all := make(map[string]*holdRow, len(ids))
 	for some := range slices.Chunk(ids, balanceBatch) {
 		args, marks := parameters(some, 2)
 		rows, err := db.Query[holdRow](ctx, s, `

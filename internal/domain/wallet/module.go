@@ -14,7 +14,8 @@ func Module(s *Store, p *Poster, sealer *chain.Sealer, find Workspaces) module.M
 		Routes:     o.Routes(),
 		Publishers: p.Sources(),
 		Background: []module.Loop{
-			{Name: "sync the journal", Run: p.SyncLoop}, {Name: "post the journal", Run: p.Run},
+			{Name: "sync the journal", Run: p.SyncLoop},
+			{Name: "post the journal", Run: p.Run},
 			{Name: "resolve holds", Run: p.Holds.Run},
 		},
 		Setup: []module.Step{
