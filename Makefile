@@ -11,7 +11,7 @@ TOOLS   := $(CURDIR)/.tools
 RACED   := -race -gcflags=modernc.org/...=-race=false
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test unit fuzz lint vuln faults transports bench bench-peers bench-packages recall statistics catalog sbom release setup clean
+.PHONY: help run build test unit fuzz lint vuln faults transports bench bench-peers bench-packages recall statistics trainers catalog sbom release setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ recall: setup-go ## hold redaction against gitleaks' rules
 
 statistics: setup-go ## measure what intervals and gates keep of their promises, and write docs/statistics.md anew (some minutes; ARGS='-only EXPR': some tables)
 	@go run ./scripts/statistics $(ARGS)
+
+trainers: build ## real trainers against the server: TRL, verl, OpenRLHF, in .tools/trainers (ARGS=demo: the demonstration of docs/rewards.md)
+	@scripts/trainers $(ARGS)
 
 catalog: ## write the built-in models and prices anew, from what the npm registry has today (MADE=YYYY-MM-DD)
 	@cd scripts/catalog && npm ci --ignore-scripts && node catalog.mjs $(MADE)
