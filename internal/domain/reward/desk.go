@@ -89,6 +89,7 @@ const (
 	now   retry = iota // another one was settled since it was asked: it may fit
 	later              // others are being asked: it is short
 	never              // it is alone, and does not fit
+	gone               // so are the calls of its session in this process: whether it fits is not decided
 )
 
 // refused decides about a question that the budget could not cover.
@@ -96,10 +97,12 @@ func (d *desk) refused(q *question) retry {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
+	case d.ctx.Err() != nil:
+		return gone
 	case q.began != d.settled:
 		q.began = d.settled
 		return now
-	case d.asking == 1 || d.ctx.Err() != nil:
+	case d.asking == 1:
 		return never
 	}
 	d.asking--

@@ -117,3 +117,6 @@ func Draw(all []Candidate, size int, random *rand.Rand) (compared []int64, maske
 	s := draw(all, size, random)
 	return s.compared, s.masked
 }
+
+// StopScoring ends what is scored in this process, as a server that stops does.
+func (s *Store) StopScoring() { s.scorer.stop() }

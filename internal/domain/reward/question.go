@@ -77,6 +77,8 @@ func (q *question) run(free func()) (then func()) {
 		}
 		if next == never {
 			err = d.overBudget()
+		}
+		if next != now {
 			break
 		}
 	}
@@ -89,19 +91,17 @@ func (q *question) run(free func()) (then func()) {
 
 // ask asks the judge, at the session's cost.
 func (q *question) ask(free func()) (answer judging.Answer, err error) {
-	subject, err := subject(q.about.Prompt, q.about.Completion)
-	if err != nil {
-		return answer, err
-	}
 	d, c := q.desk, q.call
 	asked := &judging.Question{
 		CriterionID: q.key.criterion, Origin: d.session, Hold: d.session, Model: c.models[q.judge],
-		Instructions: c.told[q.judge], Subject: subject, Answered: free,
+		Instructions: c.told[q.judge], Answered: free,
 	}
 	ctx, cancel := context.WithTimeout(d.ctx, scoreTime)
 	defer cancel()
 	panicked := panics.Call(d.store.Log, "asking for a reward", func() error {
-		answer, err = d.store.Judges.Ask(ctx, d.ws, asked)
+		if asked.Subject, err = subject(q.about.Prompt, q.about.Completion); err == nil {
+			answer, err = d.store.Judges.Ask(ctx, d.ws, asked)
+		}
 		return nil
 	}, "session", d.session)
 	switch {

@@ -1,0 +1,45 @@
+package reward_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+
+	"sovereign/internal/base/money"
+	"sovereign/internal/domain/judgingtest"
+	"sovereign/internal/domain/reward"
+	"sovereign/internal/grade/judge"
+	"sovereign/internal/plane/infer"
+)
+
+// A server that stops while the budget is contended must not end the session: what running questions hold may become
+// free.
+func TestAServerThatStopsDoesNotEndASession(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		s := f.active(t)
+		holds, stopped := make(chan struct{}), make(chan struct{})
+		f.Models.Do(func(int, *infer.Request) (string, error) {
+			close(holds) // the whole budget, say
+			<-stopped
+			return judgingtest.Assessment(judge.Pass, 0.8), nil
+		})
+		f.Models.Pay(func(r *infer.Request) (func(money.Nano), error) {
+			if !bytes.Contains(r.Body, fmt.Append(nil, "reply to item ", first+1)) {
+				return func(money.Nano) {}, nil
+			}
+			<-holds
+			f.store.StopScoring()
+			close(stopped)
+			return nil, &infer.HoldSpent{Hold: s.ID}
+		})
+		got := f.scores(t, s.ID, "1", numbered(0, 2)...)
+		f.idle(t)
+		if now := f.get(s.ID); got.Status != reward.Active || now.Status != reward.Active {
+			t.Errorf("the session is %s", now.Status)
+		}
+		if got.Rewards[1] != nil || !slices.Equal(got.Data[1].Flags, []reward.Flag{reward.FlagPending}) {
+			t.Errorf("%+v", got.Data[1])
+		}
+	})
+}
