@@ -2,9 +2,11 @@ package reward
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
+	"sovereign/internal/base/panics"
 	"sovereign/internal/base/tenant"
 )
 
@@ -46,8 +48,9 @@ func (b *batches) score(
 	case <-joined.done:
 	case <-ctx.Done():
 		b.mu.Lock()
-		if joined.members--; joined.members == 0 {
-			joined.leave() // nobody waits for it
+		if joined.members--; joined.members == 0 { // nobody waits for it
+			b.close(joined)
+			joined.leave()
 		}
 		b.mu.Unlock()
 		return nil, ctx.Err()
@@ -64,7 +67,7 @@ func (b *batches) join(ctx context.Context, s *Store, name batchName, items []it
 	defer b.mu.Unlock()
 	joined := b.open[name]
 	if joined != nil && len(joined.items)+len(items) > MaxItems {
-		delete(b.open, name) // its timer starts it
+		b.close(joined) // its timer starts it
 		joined = nil
 	}
 	if joined == nil {
@@ -82,20 +85,31 @@ func (b *batches) join(ctx context.Context, s *Store, name batchName, items []it
 	return joined, from
 }
 
+// close keeps others from joining a batch. b.mu is held.
+func (b *batches) close(closed *batch) {
+	if b.open[closed.name] == closed {
+		delete(b.open, closed.name)
+	}
+}
+
 // start scores a batch, which nobody joins from now on.
 func (b *batches) start(s *Store, started *batch) {
 	b.mu.Lock()
-	if b.open[started.name] == started {
-		delete(b.open, started.name)
-	}
+	b.close(started)
 	b.mu.Unlock()
 	defer close(started.done)
 	defer started.leave()
+	release := sync.OnceFunc(func() {
+		for _, one := range started.release {
+			one()
+		}
+	})
 	items := func(*session) ([]item, error) { return started.items, nil }
-	started.scores, started.err = s.score(started.ctx, started.name.ws, started.name.session, started.name.step, items,
-		func() {
-			for _, release := range started.release {
-				release()
-			}
-		})
+	started.err = panics.Call(s.Log, "scoring a batch", func() (err error) {
+		started.scores, err = s.score(started.ctx, started.name.ws, started.name.session, started.name.step, items, release)
+		return err
+	})
+	if errors.As(started.err, new(*panics.Error)) {
+		release()
+	}
 }

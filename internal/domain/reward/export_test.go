@@ -120,3 +120,8 @@ func Draw(all []Candidate, size int, random *rand.Rand) (compared []int64, maske
 
 // StopScoring ends what is scored in this process, as a server that stops does.
 func (s *Store) StopScoring() { s.scorer.stop() }
+
+// ScorePanicking scores items that make the server panic.
+func (s *Store) ScorePanicking(ctx context.Context, ws tenant.ID, id string, release func()) (Scores, error) {
+	return s.score(ctx, ws, id, "1", func(*session) ([]item, error) { panic("a bug") }, release)
+}

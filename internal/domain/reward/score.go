@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sovereign/internal/base/panics"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/judging"
@@ -93,7 +94,11 @@ func (s *Store) score(
 	c := &scoreCall{store: s, ws: ws, step: step, done: make(chan struct{})}
 	c.desk = s.desk(ws, id)
 	end := func() { c.desk.close(); release() }
-	byPlace, err := c.begin(ctx, id, items)
+	var byPlace []*scored
+	err := panics.Call(s.Log, "reading items to score", func() (err error) {
+		byPlace, err = c.begin(ctx, id, items)
+		return err
+	}, "session", id)
 	if err != nil {
 		end()
 		return Scores{}, err

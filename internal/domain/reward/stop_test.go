@@ -2,15 +2,18 @@ package reward_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 
 	"sovereign/internal/base/money"
+	"sovereign/internal/base/panics"
 	"sovereign/internal/domain/judgingtest"
 	"sovereign/internal/domain/reward"
 	"sovereign/internal/grade/judge"
 	"sovereign/internal/plane/infer"
+	"sovereign/internal/store/db/dbtest"
 )
 
 // A server that stops while the budget is contended must not end the session: what running questions hold may become
@@ -40,6 +43,17 @@ func TestAServerThatStopsDoesNotEndASession(t *testing.T) {
 		}
 		if got.Rewards[1] != nil || !slices.Equal(got.Data[1].Flags, []reward.Flag{reward.FlagPending}) {
 			t.Errorf("%+v", got.Data[1])
+		}
+	})
+}
+
+// A panic over what a caller sent is an error of that call: nothing of it stays behind, which a stop would wait for.
+func TestAPanicLeavesNoCallBehind(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		s, released := f.active(t), false
+		_, err := f.store.ScorePanicking(t.Context(), dbtest.Mine, s.ID, func() { released = true })
+		if !errors.As(err, new(*panics.Error)) || !released || f.store.Desks() != 0 {
+			t.Errorf("%v: released %v, %d sessions have calls", err, released, f.store.Desks())
 		}
 	})
 }
