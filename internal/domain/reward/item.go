@@ -11,6 +11,7 @@ import (
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
+	"sovereign/internal/domain/judging"
 	"sovereign/internal/grade/judge"
 	"sovereign/internal/text/redact"
 	"sovereign/internal/wire/chat"
@@ -102,7 +103,7 @@ func (s *ScoreItem) check(at string, agentic bool) (made item, err error) {
 	if err := checkName(at+"id", s.ID); err != nil {
 		return made, err
 	}
-	made = item{ID: s.ID, Label: redact.String(s.Label)}
+	made = item{ID: s.ID, Label: judging.Storable(redact.String(s.Label))}
 	switch {
 	case (s.Prompt != nil) == (s.Messages != nil):
 		return made, fault.Invalid(at+"prompt", "or messages must be given, and not both")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 
@@ -54,6 +55,25 @@ func TestAPanicLeavesNoCallBehind(t *testing.T) {
 		_, err := f.store.ScorePanicking(t.Context(), dbtest.Mine, s.ID, func() { released = true })
 		if !errors.As(err, new(*panics.Error)) || !released || f.store.Desks() != 0 {
 			t.Errorf("%v: released %v, %d sessions have calls", err, released, f.store.Desks())
+		}
+	})
+}
+
+// PostgreSQL stores no NUL in a text. A judge must not be paid for an item that cannot be stored.
+func TestANULIsRefusedOrReplacedBeforeAJudgeIsPaid(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		s := f.active(t)
+		asked := f.Models.Calls()
+		path := "/v1/reward/sessions/" + s.ID + "/score"
+		f.client.Refuses(t, f.client.Owner, http.MethodPost, path, `{"step":"1\u0000","items":[{"id":"a","prompt":"q","completion":"r"}]}`, 400, "invalid_parameter", "")
+		f.client.Refuses(t, f.client.Owner, http.MethodPost, path, `{"step":"1","items":[{"id":"a\u0000","prompt":"q","completion":"r"}]}`, 400, "invalid_parameter", "")
+		if n := f.Models.Calls() - asked; n != 0 {
+			t.Errorf("%d questions", n)
+		}
+		item := sent("a", first)
+		item.Label = "red\x00green"
+		if got := f.scores(t, s.ID, "1", item); got.Rewards[0] == nil {
+			t.Errorf("%+v", got.Data[0])
 		}
 	})
 }
