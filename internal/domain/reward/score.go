@@ -70,6 +70,7 @@ type scoreCall struct {
 	place   place
 	desk    *desk
 	items   []*scored // each once
+	memory  memory    // beside the texts
 	done    chan struct{}
 
 	mu   sync.Mutex
@@ -93,7 +94,7 @@ func (s *Store) score(
 ) (Scores, error) {
 	c := &scoreCall{store: s, ws: ws, step: step, done: make(chan struct{})}
 	c.desk = s.desk(ws, id)
-	end := func() { c.desk.close(); release() }
+	end := func() { c.desk.close(); c.memory.release(); release() }
 	var byPlace []*scored
 	err := panics.Call(s.Log, "reading items to score", func() (err error) {
 		byPlace, err = c.begin(ctx, id, items)
@@ -132,8 +133,20 @@ func (c *scoreCall) begin(ctx context.Context, id string, items func(*session) (
 		return nil, err
 	}
 	byPlace := c.add(all)
+	if c.memory, err = c.store.reserve(c.ws, c.size()); err != nil {
+		return nil, err
+	}
 	return byPlace, readItems(ctx, in, id, c.step, c.items)
 }
+
+// What an item, and a question about it, take in memory beside the texts.
+const (
+	itemSize     = 512
+	questionSize = 512
+)
+
+// size is what the items take in memory beside their texts, however short these are.
+func (c *scoreCall) size() int64 { return int64(len(c.items) * (itemSize + len(c.told)*questionSize)) }
 
 // add adds items, each once, and returns the item for each place of the request.
 func (c *scoreCall) add(items []item) []*scored {

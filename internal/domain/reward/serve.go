@@ -9,6 +9,7 @@ import (
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/limit"
+	"sovereign/internal/base/tenant"
 	"sovereign/internal/plane/edge"
 	"sovereign/internal/store/api"
 )
@@ -60,7 +61,21 @@ type memory struct {
 	bytes int64
 }
 
-func (m memory) release() { m.share.Give(m.bytes) }
+// reserve takes memory of a workspace's share.
+func (s *Store) reserve(ws tenant.ID, bytes int64) (memory, error) {
+	m := memory{s.Bounds.Buffered.Of(ws), bytes}
+	if !m.share.Take(bytes) {
+		return memory{}, fault.RateLimited.New("too many bytes in flight").In(time.Second)
+	}
+	return m, nil
+}
+
+// release gives the memory back. It is called once.
+func (m memory) release() {
+	if m.share != nil {
+		m.share.Give(m.bytes)
+	}
+}
 
 // readScoring reads a body into something. What it takes in memory afterwards stays reserved until it is released.
 func (s *Store) readScoring(r *http.Request, into any) (memory, error) {
@@ -69,9 +84,9 @@ func (s *Store) readScoring(r *http.Request, into any) (memory, error) {
 		return memory{}, err
 	}
 	defer body.Release()
-	held := memory{s.Bounds.Buffered.Of(edge.Caller(r.Context()).Workspace), int64(len(body.Bytes))}
-	if !held.share.Take(held.bytes) {
-		return memory{}, fault.RateLimited.New("too many bytes in flight").In(time.Second)
+	held, err := s.reserve(edge.Caller(r.Context()).Workspace, int64(len(body.Bytes)))
+	if err != nil {
+		return memory{}, err
 	}
 	if err := api.Decode(body.Bytes, into); err != nil {
 		held.release()
