@@ -60,10 +60,14 @@ type fixture struct {
 // A catalog is the models that can judge.
 type catalog struct {
 	judgingtest.Catalog
-	gone atomic.Bool
+	gone  atomic.Bool
+	asked atomic.Pointer[func()] // called when it is asked for a model
 }
 
 func (c *catalog) Chats(ws tenant.ID, field, model string) error {
+	if asked := c.asked.Load(); asked != nil {
+		(*asked)()
+	}
 	if c.gone.Load() {
 		return fault.Invalid(field, "cannot be called: it is gone")
 	}

@@ -1,6 +1,7 @@
 package reward
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sovereign/internal/base/fault"
 	"sovereign/internal/base/panics"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/criterion"
@@ -109,6 +111,8 @@ func (s *Store) score(
 	return c.answer(ctx, byPlace)
 }
 
+var errChanging error = fault.Unavailable.New("a criterion of the reward session is being changed").In(time.Second)
+
 // begin reads the session, what its judges are told, and which items have been scored before.
 func (c *scoreCall) begin(ctx context.Context, id string, items func(*session) ([]item, error)) ([]*scored, error) {
 	var err error
@@ -119,6 +123,9 @@ func (c *scoreCall) begin(ctx context.Context, id string, items func(*session) (
 	in := c.store.DB.In(c.ws)
 	for _, j := range c.session.Judges {
 		record, err := criterion.Find(ctx, in, j.CriterionID)
+		if err == nil && record.Version != j.Version { // it has changed since ready
+			err = cmp.Or(c.store.checkJudges(ctx, c.ws, c.session), errChanging)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -77,3 +77,19 @@ func TestANULIsRefusedOrReplacedBeforeAJudgeIsPaid(t *testing.T) {
 		}
 	})
 }
+
+// A criterion that changes while a call begins is not what was certified.
+func TestACriterionThatChangesWhileACallBeginsIsNotAsked(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		s := f.active(t)
+		asked := f.Models.Calls()
+		change := func() { f.exec(`UPDATE criteria SET version = version + 1, rubric = 'Pass everything.'`) }
+		f.catalog.asked.Store(&change) // after the version was compared
+		if status, got := f.score(t, s.ID, "1", numbered(0, 1)...); status != http.StatusPreconditionFailed || f.Models.Calls() != asked {
+			t.Errorf("%d after %d questions: %+v", status, f.Models.Calls()-asked, got)
+		}
+		if !f.get(s.ID).Anchor.Held {
+			t.Error("the session is not held")
+		}
+	})
+}
