@@ -161,8 +161,10 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 // NoPath returns the refusal of a path that is not served. It names one that was probably meant, unless that is empty.
 func NoPath(asked, meant string) *fault.Fault {
 	const longest = 200
-	if shown := withoutToken(asked); shown != asked {
-		asked, meant = shown, ""
+	for _, path := range [...]string{asked, meant} { // asked may be escaped
+		if shown := withoutToken(path); shown != path {
+			asked, meant = shown, ""
+		}
 	}
 	if len(asked) > longest {
 		asked, meant = asked[:longest]+"…", ""

@@ -55,6 +55,7 @@ func TestATokenIsLimitedLikeAKeyAndNotLogged(t *testing.T) {
 	ask("/rewards/v1/"+token+"/slime?ws=ws_far", http.StatusForbidden)
 	ask("/rewards/v1/"+token+"/slime?ws=ws_near", http.StatusInternalServerError)
 	ask("//rewards/v1/"+token+"/slime", http.StatusNotFound)
+	ask("/%72ewards//v1/"+token+"/slime", http.StatusNotFound)
 	gate = fault.Unavailable.New("another server owns the data")
 	ask("/rewards/v1/"+token+"/slime?ws=ws_near", http.StatusServiceUnavailable)
 	if text := log.String(); strings.Contains(text, token) || !strings.Contains(text, "request failed") {
