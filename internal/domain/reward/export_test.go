@@ -125,3 +125,11 @@ func (s *Store) StopScoring() { s.scorer.stop() }
 func (s *Store) ScorePanicking(ctx context.Context, ws tenant.ID, id string, release func()) (Scores, error) {
 	return s.score(ctx, ws, id, "1", func(*session) ([]item, error) { panic("a bug") }, release)
 }
+
+// Busy counts the slots that are busy, and the workspaces that wait for slots or have some.
+func (s *Store) Busy() (slots, workspaces int) {
+	all := s.scorer.slots
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.busy, len(all.root.byName)
+}
