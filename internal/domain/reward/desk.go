@@ -50,6 +50,16 @@ func (d *desk) close() {
 	}
 }
 
+// askNoMore gives up the questions of a session that are not being asked.
+func (s *scorer) askNoMore(at ref) {
+	s.mu.Lock()
+	d := s.desks[at]
+	s.mu.Unlock()
+	if d != nil {
+		d.drop(nil, errEnded)
+	}
+}
+
 // attach makes an item wait for a judge's answer. It returns the question if it is still to be asked.
 func (d *desk) attach(i *scored, judge int) *question {
 	pinned := &i.call.session.Judges[judge]
@@ -140,8 +150,8 @@ func (d *desk) queue(questions ...*question) {
 	}
 }
 
-// drop lets the items of a call wait no longer for questions that are not being asked. Those that other calls wait for
-// too are queued for them.
+// drop lets the items of a call, or of all calls if it is nil, wait no longer for questions that are not being asked.
+// Those that other calls wait for too are queued for them.
 func (d *desk) drop(c *scoreCall, why error) {
 	var gone []waiter
 	var others []*question
@@ -152,10 +162,11 @@ func (d *desk) drop(c *scoreCall, why error) {
 		}
 		before := len(q.waits)
 		q.waits = slices.DeleteFunc(q.waits, func(w waiter) bool {
-			if w.item.call == c {
-				gone = append(gone, w)
+			if c != nil && w.item.call != c {
+				return false
 			}
-			return w.item.call == c
+			gone = append(gone, w)
+			return true
 		})
 		switch {
 		case len(q.waits) == 0:

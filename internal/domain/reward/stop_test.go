@@ -93,3 +93,25 @@ func TestACriterionThatChangesWhileACallBeginsIsNotAsked(t *testing.T) {
 		}
 	})
 }
+
+// A held session pays for no question that is not being asked yet: nobody gets the reward.
+func TestAHeldSessionAsksNoMore(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		s := f.active(t)
+		f.store.SetCalls(1)
+		asked := f.Models.Calls()
+		f.Models.Say(func(int) string {
+			if err := f.store.Hold(t.Context(), dbtest.Mine, s.ID, "the anchor disagrees"); err != nil {
+				t.Error(err)
+			}
+			return judgingtest.Assessment(judge.Pass, 0.8)
+		})
+		if status, _ := f.score(t, s.ID, "1", numbered(0, 10)...); status != http.StatusPreconditionFailed {
+			t.Errorf("status %d", status)
+		}
+		f.idle(t)
+		if n, got := f.Models.Calls()-asked, f.get(s.ID); n != 1 || got.Scored != 1 {
+			t.Errorf("%d questions, %d items", n, got.Scored)
+		}
+	})
+}

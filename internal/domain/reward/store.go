@@ -216,7 +216,8 @@ func action(to Status, reason string) string {
 	return map[Status]string{Completed: "complete", Overbudget: "overbudget", Stopped: "stop", Failed: "fail"}[to]
 }
 
-// hold holds an active session: nothing is scored until it is released. A session that is held keeps its first reason.
+// hold holds an active session: nothing is scored until it is released, and no question is asked that is not being
+// asked yet. A session that is held keeps its first reason.
 func (s *Store) hold(ctx context.Context, ws tenant.ID, id, reason string) error {
 	_, err := s.DB.Tx(ctx, func(tx *db.Tx) error {
 		return s.holdIn(ctx, tx, ws, id, reason)
@@ -235,6 +236,11 @@ func (s *Store) holdIn(ctx context.Context, tx *db.Tx, ws tenant.ID, id, reason 
 	if n == 0 {
 		return nil
 	}
+	tx.OnEnd(func(o db.Outcome) {
+		if o == db.Committed {
+			s.scorer.askNoMore(ref{ws, id})
+		}
+	})
 	return audit.Record(ctx, tx, ws, tenant.Operator, object+".hold", id, nil, struct {
 		Reason string `json:"reason"`
 	}{reason})
