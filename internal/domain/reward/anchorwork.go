@@ -184,6 +184,9 @@ type examination struct {
 func (x *examination) prepare(ctx context.Context) error {
 	in := x.store.DB.In(x.check.WorkspaceID)
 	c, err := criterion.Find(ctx, in, x.judge.CriterionID)
+	if err == nil && c.Version != x.judge.Version { // it has changed since ready
+		err = errChanging
+	}
 	if err != nil {
 		return err
 	}

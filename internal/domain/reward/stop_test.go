@@ -94,6 +94,30 @@ func TestACriterionThatChangesWhileACallBeginsIsNotAsked(t *testing.T) {
 	})
 }
 
+// The same holds for an anchor that changes while a check begins.
+func TestAnAnchorThatChangesWhileACheckBeginsIsNotAsked(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		f.answers(&opinions{})
+		rewards, anchor := f.pair(50)
+		s := f.create(anchored(rewards.ID, anchor.ID))
+		f.scores(t, s.ID, "1", numbered(0, 64)...)
+		asked, looked := f.Models.Calls(), 0
+		change := func() {
+			if looked++; looked == 2 { // the anchor is looked at last
+				f.exec(`UPDATE criteria SET version = version + 1, rubric = 'Pass everything.' WHERE id = $1`, anchor.ID)
+			}
+		}
+		f.catalog.asked.Store(&change)
+		if err := f.store.CheckPending(t.Context()); err == nil || f.Models.Calls() != asked {
+			t.Errorf("%v after %d questions", err, f.Models.Calls()-asked)
+		}
+		f.check(t)
+		if got := f.get(s.ID).Anchor; !got.Held || f.Models.Calls() != asked {
+			t.Errorf("held %v after %d questions", got.Held, f.Models.Calls()-asked)
+		}
+	})
+}
+
 // A held session pays for no question that is not being asked yet: nobody gets the reward.
 func TestAHeldSessionAsksNoMore(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
