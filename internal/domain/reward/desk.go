@@ -2,6 +2,7 @@ package reward
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -60,10 +61,15 @@ func (s *scorer) askNoMore(at ref) {
 	}
 }
 
+// question returns the key of the question that a judge is asked about an item.
+func (i *scored) question(judge int) questionKey {
+	pinned := &i.call.session.Judges[judge]
+	return questionKey{pinned.CriterionID, pinned.Version, i.prompt, i.completion}
+}
+
 // attach makes an item wait for a judge's answer. It returns the question if it is still to be asked.
 func (d *desk) attach(i *scored, judge int) *question {
-	pinned := &i.call.session.Judges[judge]
-	key := questionKey{pinned.CriterionID, pinned.Version, i.prompt, i.completion}
+	key := i.question(judge)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q := d.open[key]
@@ -123,13 +129,15 @@ func (d *desk) refused(q *question) retry {
 
 // resume takes the first question that is short of money, and makes it a queued one. d.mu is held.
 func (d *desk) resume() *question {
-	if len(d.short) == 0 {
-		return nil
+	for len(d.short) > 0 {
+		first := d.short[0]
+		d.short[0], d.short = nil, d.short[1:]
+		if first.state == short { // else it was dropped
+			first.state = queued
+			return first
+		}
 	}
-	first := d.short[0]
-	d.short = slices.Delete(d.short, 0, 1)
-	first.state = queued
-	return first
+	return nil
 }
 
 // queue queues questions for the calls that wait for them.
@@ -156,8 +164,8 @@ func (d *desk) drop(c *scoreCall, why error) {
 	var gone []waiter
 	var others []*question
 	d.mu.Lock()
-	for key, q := range d.open {
-		if q.state == asked {
+	for _, q := range d.waitedBy(c) {
+		if q.state == asked || q.state == answered {
 			continue
 		}
 		before := len(q.waits)
@@ -170,9 +178,8 @@ func (d *desk) drop(c *scoreCall, why error) {
 		})
 		switch {
 		case len(q.waits) == 0:
-			d.short = slices.DeleteFunc(d.short, func(s *question) bool { return s == q })
 			q.state = answered
-			delete(d.open, key)
+			delete(d.open, q.key)
 		case len(q.waits) < before && q.state == queued:
 			others = append(others, q)
 		}
@@ -183,4 +190,20 @@ func (d *desk) drop(c *scoreCall, why error) {
 	d.mu.Unlock()
 	d.queue(others...)
 	d.store.deliver(gone, judging.Answer{}, why)
+}
+
+// waitedBy returns the open questions that the items of a call may wait for, or all if it is nil. It does not look at
+// those of other calls: a session may have many. d.mu is held.
+func (d *desk) waitedBy(c *scoreCall) (all []*question) {
+	if c == nil {
+		return slices.Collect(maps.Values(d.open))
+	}
+	for _, i := range c.items {
+		for judge := range c.told {
+			if q := d.open[i.question(judge)]; q != nil {
+				all = append(all, q)
+			}
+		}
+	}
+	return all
 }

@@ -2,7 +2,6 @@ package reward_test
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -69,7 +68,7 @@ func (f *fixture) storm(t *testing.T, round int, one, other string) {
 				}()
 			}
 			_, err := f.store.Score(ctx, dbtest.Mine, s.ID, "1", numbered(from, size))
-			if err != nil && code(err) != "session_overbudget" && !errors.Is(err, context.Canceled) {
+			if err != nil && code(err) != "session_overbudget" && ctx.Err() == nil {
 				t.Errorf("%v", err)
 			}
 		})
