@@ -166,7 +166,7 @@ func openPostgres(ctx context.Context, url secret.Text, steps string) (*DB, erro
 	if steps == logsMigrations {
 		config.RuntimeParams["search_path"] = logsSchema
 	}
-	pool := stdlib.OpenDB(*config, stdlib.OptionShouldPing(pingIdle))
+	pool := sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionShouldPing(pingIdle))})
 	pool.SetMaxOpenConns(16)
 	pool.SetMaxIdleConns(8)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
