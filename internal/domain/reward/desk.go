@@ -102,10 +102,10 @@ func (d *desk) settle(q *question) (waits []waiter) {
 type retry int
 
 const (
-	now   retry = iota // another one was settled since it was asked: it may fit
-	later              // others are being asked: it is short
-	never              // it is alone, and does not fit
-	gone               // so are the calls of its session in this process: whether it fits is not decided
+	now    retry = iota // another one was settled since it was asked: it may fit
+	later               // others are being asked: it is short
+	never               // it is alone, and does not fit
+	halted              // its session is not scored here any more: whether it fits is not decided
 )
 
 // refused decides about a question that the budget could not cover.
@@ -114,7 +114,7 @@ func (d *desk) refused(q *question) retry {
 	defer d.mu.Unlock()
 	switch {
 	case d.ctx.Err() != nil:
-		return gone
+		return halted
 	case q.began != d.settled:
 		q.began = d.settled
 		return now
