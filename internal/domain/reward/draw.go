@@ -3,6 +3,7 @@ package reward
 import (
 	crypto "crypto/rand"
 	"math/rand/v2"
+	"slices"
 )
 
 // A candidate is a scored item that a check may draw.
@@ -20,7 +21,8 @@ type sample struct {
 
 // draw draws candidates until size of them have a reward: one completion per prompt, each prompt as likely as any
 // other, and each completion of a prompt as likely as any other of it. A completion that was scored many times counts
-// once, and has a reward if it ever got one. Items without a reward take no place of others: they cannot prevent a check.
+// once, and has a reward if it ever got one. One without a reward is masked, and takes no place of others: another of its
+// prompt is drawn, so that items that no judge can grade hide nothing.
 func draw(all []candidate, size int, random *rand.Rand) (s sample) {
 	type content struct{ prompt, completion string }
 	once := map[content]int{} // the place of a content among the choices of its prompt
@@ -48,11 +50,16 @@ func draw(all []candidate, size int, random *rand.Rand) (s sample) {
 			break
 		}
 		of := choices[prompt]
-		if c := of[random.IntN(len(of))]; c.Scored {
-			s.compared = append(s.compared, c.Position)
-		} else {
+		c := of[random.IntN(len(of))]
+		if !c.Scored {
 			s.masked++
+			of = slices.DeleteFunc(of, func(c candidate) bool { return !c.Scored })
+			if len(of) == 0 {
+				continue
+			}
+			c = of[random.IntN(len(of))]
 		}
+		s.compared = append(s.compared, c.Position)
 	}
 	return s
 }

@@ -32,7 +32,13 @@ func TestASampleHasOneCompletionPerPrompt(t *testing.T) {
 			all[i].Scored = rapid.Bool().Draw(t, "scored")
 		}
 		compared, masked := reward.Draw(all, size, seeded(rapid.Uint64().Draw(t, "seed")))
-		drawn := map[string]bool{}
+		drawn, scored, seen := map[string]bool{}, map[string]bool{}, map[string]bool{}
+		for _, c := range all {
+			seen[string(c.Prompt)] = true
+			if c.Scored {
+				scored[string(c.Prompt)] = true
+			}
+		}
 		for _, position := range compared {
 			c := all[position-1]
 			if drawn[string(c.Prompt)] || !c.Scored {
@@ -40,8 +46,8 @@ func TestASampleHasOneCompletionPerPrompt(t *testing.T) {
 			}
 			drawn[string(c.Prompt)] = true
 		}
-		if left := min(prompts, n) - len(compared) - int(masked); len(compared) > size || left < 0 || len(compared) < size && left != 0 {
-			t.Fatalf("%d and %d of %d prompts are drawn", len(compared), masked, prompts)
+		if len(compared) != min(size, len(scored)) || int(masked) > len(seen) {
+			t.Fatalf("%d and %d of %d prompts are drawn, of which %d have a reward", len(compared), masked, prompts, len(scored))
 		}
 	})
 }
@@ -76,6 +82,19 @@ func TestEveryPromptIsAsLikelyToBeDrawn(t *testing.T) {
 	for position := range int64(32) {
 		if n := counts[position+1]; n < 830 || n > 1170 { // 1,000 are expected, with a standard deviation of 27
 			t.Errorf("item %d is drawn %d of 4000 times", position+1, n)
+		}
+	}
+}
+
+// A trainer that sends completions which no judge can grade does not hide the one of the prompt that has a reward.
+func TestItemsWithoutARewardHideNoOther(t *testing.T) {
+	for seed := range uint64(100) {
+		all := candidates(100, func(i int) string { return fmt.Sprint(i % 10) })
+		for i := range all {
+			all[i].Scored = i < 10
+		}
+		if compared, masked := reward.Draw(all, 64, seeded(seed)); len(compared) != 10 || masked == 0 {
+			t.Fatalf("%d are drawn, and %d are masked", len(compared), masked)
 		}
 	}
 }
