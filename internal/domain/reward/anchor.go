@@ -18,7 +18,7 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// The defaults of an anchor, and the fewest completions of a check.
+// The defaults of an anchor, and the fewest completions of a check that somebody asks for.
 const (
 	defaultSample = 64
 	defaultEvery  = 256
@@ -42,9 +42,9 @@ type pinnedAnchor struct {
 // A process is the e-process of a session since its creation or the last release.
 type process struct {
 	stat.Watch
-	Begins int64 `json:"begins"` // items up to this position belong to an earlier process
-	From   int64 `json:"from"`   // items up to this position are not drawn by the next check by count
-	Few    int   `json:"few"`    // 1 + the prompts that the last check by count found, if they were too few; else 0
+	Begins  int64 `json:"begins"`  // items up to this position belong to an earlier process
+	From    int64 `json:"from"`    // items up to this position are not drawn by the next check by count
+	Nothing bool  `json:"nothing"` // the last check by count had nothing to draw
 }
 
 // pinned returns what is pinned of the anchor. It is nil without an anchor.
@@ -205,10 +205,14 @@ func (t *tally) anchorRate(c *calibration.Certificate) (rate float64, interval s
 // reason says in numbers why a session is held.
 func (t *tally) reason(step string, checks int64, w *stat.Watch) string {
 	percent := func(x float64) int64 { return int64(math.Round(100 * x)) }
-	return fmt.Sprintf("the reward's judges pass %d %% of %d completions of step %s, and the anchor passes %d %%; "+
+	silent := ""
+	if t.failed > 0 {
+		silent = fmt.Sprintf(" (it gave no verdict on %d, which are its fails)", t.failed)
+	}
+	return fmt.Sprintf("the reward's judges pass %d %% of %d completions of step %s, and the anchor passes %d %%%s; "+
 		"their calibrations explain a difference of at most %d %%, and after %d checks the evidence that it is larger is "+
 		"%.1f, where %.0f holds", percent(share(t.rewardPasses, t.n)), t.n, step, percent(share(t.anchorPasses, t.n)),
-		percent(w.Regular.Gap), checks, w.Evidence(), stat.HoldsFrom)
+		silent, percent(w.Regular.Gap), checks, w.Evidence(), stat.HoldsFrom)
 }
 
 func share(x, n int64) float64 { return float64(x) / float64(n) }

@@ -8,6 +8,7 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/calibration"
+	"sovereign/internal/domain/judging"
 	"sovereign/internal/grade/stat"
 	"sovereign/internal/store/api"
 	"sovereign/internal/store/db"
@@ -70,12 +71,15 @@ func (s *Store) AnchorOf(ctx context.Context, ws tenant.ID, id string) (shown An
 	if shown.Checking, err = checking(ctx, v.in, id); err != nil {
 		return shown, err
 	}
-	if p.Few > 0 {
-		note := (&fewPrompts{p.Few - 1}).Error()
-		shown.Note = &note
+	if p.Nothing {
+		shown.Note = judging.Optional(nothingToDraw)
 	}
 	return shown, nil
 }
+
+// nothingToDraw is why a check that is due was not made.
+const nothingToDraw = "nothing that was scored since the last check could be drawn: all of it was checked before, or it " +
+	"has no reward"
 
 // checking returns the step of a session's pending check, or nil.
 func checking(ctx context.Context, in db.Scoped, id string) (*string, error) {

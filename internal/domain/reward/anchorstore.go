@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"math/rand/v2"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
@@ -39,7 +39,7 @@ func (r *session) due() bool {
 // errChecking says that a check of the session is running.
 var errChecking = fault.Conflict("a check of this session is running: wait for its result")
 
-// fewPrompts says that there is too little to draw from.
+// fewPrompts says that there is too little to draw from for a check that somebody asks for.
 type fewPrompts struct{ prompts int }
 
 func (f *fewPrompts) Error() string {
@@ -47,12 +47,21 @@ func (f *fewPrompts) Error() string {
 		"prompts are needed: nothing was checked", f.prompts, minSample)
 }
 
-// maxCandidates bounds what a check draws from: the last items that were scored.
+// A pool is what a check draws from.
+type pool struct {
+	all  []candidate // in the order of scoring
+	last int64       // the position of the last item that it was chosen from
+}
+
+// maxCandidates bounds the candidates of a check.
 const maxCandidates = 20_000
 
-// candidates reads the items of this process that a check may draw: those of a step, or those since the last check by
-// count. What has the content of an item that was drawn before is left out.
-func (r *session) candidates(ctx context.Context, in db.Scoped, step string, requested bool) ([]candidate, error) {
+// pool reads the items of this process that a check may draw: those of a step, or those since the last check by count.
+// What has the content of an item that was drawn before is left out. Of more than maxCandidates every n-th is taken,
+// beginning at random: a trainer cannot choose which.
+func (s *Store) pool(
+	ctx context.Context, in db.Scoped, r *session, step string, requested bool, random *rand.Rand,
+) (*pool, error) {
 	p, err := r.process()
 	if err != nil {
 		return nil, err
@@ -61,28 +70,38 @@ func (r *session) candidates(ctx context.Context, in db.Scoped, step string, req
 	if requested {
 		after, of = p.Begins, step
 	}
+	type span struct{ Items, Last int64 }
+	whole, err := db.One[span](ctx, in, `
+		SELECT COUNT(*) AS items, COALESCE(MAX(position), 0) AS last FROM reward_items
+		WHERE workspace_id = $1 AND session_id = $2 AND position > $3 AND ($4 = '' OR step = $4)`, r.ID, after, of)
+	if err != nil {
+		return nil, fmt.Errorf("count what can be checked: %w", err)
+	}
+	nth := whole.Items/s.anchors.candidates + 1
 	all, err := db.Query[candidate](ctx, in, `
 		SELECT i.position, i.prompt, i.completion, i.reward IS NOT NULL AS scored FROM reward_items i
-		WHERE i.workspace_id = $1 AND i.session_id = $2 AND i.position > $3 AND ($4 = '' OR i.step = $4)
+		WHERE i.workspace_id = $1 AND i.session_id = $2 AND i.position > $3 AND i.position <= $4
+			AND ($5 = '' OR i.step = $5) AND i.position % $6 = $7
 			AND NOT EXISTS (SELECT 1 FROM reward_items d WHERE d.workspace_id = $1 AND d.session_id = $2
 				AND d.prompt = i.prompt AND d.completion = i.completion AND d.checked > 0)
-		ORDER BY i.position DESC LIMIT $5`, r.ID, after, of, maxCandidates)
+		ORDER BY i.position`, r.ID, after, whole.Last, of, nth, random.Int64N(nth))
 	if err != nil {
 		return nil, fmt.Errorf("read what can be checked: %w", err)
 	}
-	slices.Reverse(all)
-	return all, nil
+	return &pool{all, max(whole.Last, after)}, nil
 }
 
-// begin draws the sample of a check. The loop judges it. It refuses with *fewPrompts where there is too little to draw
-// from, and with errChecking while another check is pending.
+// begin draws the sample of a check. The loop judges it. A check by count takes what there is. It refuses with
+// *fewPrompts where there is too little to draw from, and with errChecking while another check is pending.
 func (s *Store) begin(ctx context.Context, ws tenant.ID, r *session, step string, requested bool) error {
-	all, err := r.candidates(ctx, s.DB.In(ws), step, requested)
+	random := s.anchors.random()
+	from, err := s.pool(ctx, s.DB.In(ws), r, step, requested, random)
 	if err != nil {
 		return err
 	}
-	drawn := draw(all, int(r.SampleSize), s.anchors.random())
-	few := len(drawn.compared) < minSample
+	drawn := draw(from.all, int(r.SampleSize), random)
+	n := len(drawn.compared)
+	few := n == 0 || requested && n < minSample
 	_, err = s.DB.Tx(ctx, func(tx *db.Tx) error {
 		in := tx.In(ws)
 		now, err := s.find(ctx, in, r.ID)
@@ -95,7 +114,7 @@ func (s *Store) begin(ctx context.Context, ws tenant.ID, r *session, step string
 			return errChecking // another call was faster
 		}
 		if !requested {
-			if err := now.counted(ctx, in, all, drawn); err != nil {
+			if err := now.counted(ctx, in, from.last, few); err != nil {
 				return err
 			}
 		}
@@ -105,7 +124,7 @@ func (s *Store) begin(ctx context.Context, ws tenant.ID, r *session, step string
 		return insertCheck(ctx, in, now, s.now(), step, requested, drawn)
 	})
 	if err == nil && few {
-		err = &fewPrompts{len(drawn.compared)}
+		err = &fewPrompts{n}
 	}
 	if err == nil {
 		s.anchors.notify()
@@ -113,18 +132,14 @@ func (s *Store) begin(ctx context.Context, ws tenant.ID, r *session, step string
 	return err
 }
 
-// counted notes that a check by count was made, or tried: the next is due when as much again was scored. What was too
-// little to draw from is drawn from again.
-func (r *session) counted(ctx context.Context, in db.Scoped, all []candidate, drawn sample) error {
+// counted notes that a check by count was made, or that there was nothing to draw: the next is due when as much again
+// was scored.
+func (r *session) counted(ctx context.Context, in db.Scoped, last int64, nothing bool) error {
 	p, err := r.process()
 	if err != nil {
 		return err
 	}
-	if n := len(drawn.compared); n >= minSample {
-		p.From, p.Few = all[len(all)-1].Position, 0
-	} else {
-		p.Few = n + 1
-	}
+	p.From, p.Nothing = last, nothing
 	text, err := encoded(p)
 	if err != nil {
 		return err
@@ -203,7 +218,7 @@ type drawnItem struct {
 func drawnOf(ctx context.Context, in db.Scoped, c *pendingCheck) ([]int64, error) {
 	all, err := db.Query[int64](ctx, in, `
 		SELECT position FROM reward_items WHERE workspace_id = $1 AND session_id = $2 AND checked = $3
-			AND reward IS NOT NULL ORDER BY position`, c.SessionID, c.Number)
+			AND checked > 0 AND reward IS NOT NULL ORDER BY position`, c.SessionID, c.Number)
 	if err != nil {
 		return nil, fmt.Errorf("read what was drawn: %w", err)
 	}
@@ -222,12 +237,12 @@ func drawnAt(ctx context.Context, in db.Scoped, session string, position int64) 
 	return i, nil
 }
 
-// dropCheck deletes a check that will have no result: its session has ended, or is held, or has begun another process.
-// What it drew stays drawn.
-func dropCheck(ctx context.Context, in db.Scoped, c *pendingCheck) error {
+// dropCheck ends a check that will have no result: its session has ended, or is held, or has begun another process. What
+// it drew stays drawn, and its number is not given again: the next check must not judge what this one drew.
+func (s *Store) dropCheck(ctx context.Context, in db.Scoped, c *pendingCheck) error {
 	if _, err := db.Exec(ctx, in, `
-		DELETE FROM reward_checks WHERE workspace_id = $1 AND session_id = $2 AND number = $3 AND done_at = 0`,
-		c.SessionID, c.Number); err != nil {
+		UPDATE reward_checks SET done_at = $4 WHERE workspace_id = $1 AND session_id = $2 AND number = $3 AND done_at = 0`,
+		c.SessionID, c.Number, s.now()); err != nil {
 		return fmt.Errorf("drop a check of %s: %w", c.SessionID, err)
 	}
 	return nil
@@ -242,19 +257,19 @@ func (s *Store) conclude(ctx context.Context, c *pendingCheck, certificate *cali
 			return err
 		}
 		if r.refusal() != nil || r.Process != c.Process {
-			return dropCheck(ctx, in, c)
+			return s.dropCheck(ctx, in, c)
 		}
 		p, err := r.process()
 		if err != nil {
 			return err
 		}
-		var ofKind float64
-		p.Watch, ofKind = p.Check(c.Requested, t.onlyReward, t.onlyAnchor, t.n-t.onlyReward-t.onlyAnchor)
+		var passes bool
+		p.Watch, passes = p.Check(c.Requested, t.onlyReward, t.onlyAnchor, t.n-t.onlyReward-t.onlyAnchor)
 		stored, err := storeCheck(ctx, in, c, certificate, t, s.now(), &p)
 		if err != nil || !stored {
 			return err
 		}
-		if err := s.storeEvidence(ctx, in, r, c, &p, ofKind); err != nil || !p.Holds() {
+		if err := s.storeEvidence(ctx, in, r, c, &p, passes); err != nil || !p.Holds() {
 			return err
 		}
 		err = s.holdIn(ctx, tx, c.WorkspaceID, r.ID, t.reason(c.Step, r.Checks+1, &p.Watch))
@@ -282,17 +297,16 @@ func storeCheck(
 	return n == 1, nil
 }
 
-// storeEvidence stores the evidence after a check. The step has passed if there is no evidence against it; a step
-// before the last that passed is not pinned again.
+// storeEvidence stores the evidence after a check. A step before the last that passed is not pinned again.
 func (s *Store) storeEvidence(
-	ctx context.Context, in db.Scoped, r *session, c *pendingCheck, p *process, ofKind float64,
+	ctx context.Context, in db.Scoped, r *session, c *pendingCheck, p *process, passes bool,
 ) error {
 	text, err := encoded(p)
 	if err != nil {
 		return err
 	}
 	pinned := r.PinnedStep
-	if ofKind <= 1 && !p.Holds() {
+	if passes && !p.Holds() {
 		later, err := isLater(ctx, in, r.ID, c.Step, pinned)
 		if err != nil {
 			return err
@@ -337,7 +351,7 @@ func lastStep(ctx context.Context, in db.Scoped, id string) (string, error) {
 // maxHistory bounds the checks that are shown of a session: the last ones.
 const maxHistory = 1000
 
-// history reads the checks of a session that are done, the first first.
+// history reads the checks of a session that have a result, the first first.
 func (s *Store) history(ctx context.Context, in db.Scoped, id string) ([]Check, error) {
 	type row struct {
 		Number, Process, N, Masked int64
@@ -351,7 +365,7 @@ func (s *Store) history(ctx context.Context, in db.Scoped, id string) ([]Check, 
 	rows, err := db.Query[row](ctx, in, `
 		SELECT number, process, n, masked, step, done_at, reward_passes, anchor_failed, requested, corrected, held,
 			anchor_rate, lowest, highest, evidence
-		FROM reward_checks WHERE workspace_id = $1 AND session_id = $2 AND done_at > 0 ORDER BY number DESC LIMIT $3`,
+		FROM reward_checks WHERE workspace_id = $1 AND session_id = $2 AND done_at > 0 AND n > 0 ORDER BY number DESC LIMIT $3`,
 		id, maxHistory)
 	if err != nil {
 		return nil, fmt.Errorf("read the checks of %s: %w", id, err)

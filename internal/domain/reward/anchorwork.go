@@ -31,9 +31,10 @@ var outages = []time.Duration{5 * time.Second, 20 * time.Second, time.Minute}
 
 // anchors are the checks that are judged in this process.
 type anchors struct {
-	wake    chan struct{}
-	random  func() *rand.Rand // unpredictable, except in tests
-	outages []time.Duration   // outages, except in tests
+	wake       chan struct{}
+	random     func() *rand.Rand // unpredictable, except in tests
+	outages    []time.Duration   // outages, except in tests
+	candidates int64             // maxCandidates, except in tests
 
 	mu     sync.Mutex
 	active map[ref]bool
@@ -43,8 +44,8 @@ type anchors struct {
 
 func newAnchors() *anchors {
 	return &anchors{
-		wake: make(chan struct{}, 1), random: unpredictable, outages: outages, active: map[ref]bool{},
-		of: map[tenant.ID]int{}, paused: map[ref]time.Time{},
+		wake: make(chan struct{}, 1), random: unpredictable, outages: outages, candidates: maxCandidates,
+		active: map[ref]bool{}, of: map[tenant.ID]int{}, paused: map[ref]time.Time{},
 	}
 }
 
@@ -135,7 +136,7 @@ func (s *Store) check(ctx context.Context, c *pendingCheck) error {
 		if finding != nil || r.refusal() == nil && r.Process == c.Process {
 			return err // it is tried again
 		}
-		return dropCheck(kept, s.DB.In(c.WorkspaceID), c)
+		return s.dropCheck(kept, s.DB.In(c.WorkspaceID), c)
 	}
 	step, err := lastStep(ctx, s.DB.In(c.WorkspaceID), c.SessionID)
 	if err != nil {

@@ -133,3 +133,6 @@ func (s *Store) Busy() (slots, workspaces int) {
 	defer all.mu.Unlock()
 	return all.busy, len(all.root.byName)
 }
+
+// SetCandidates sets about how many items a check draws from, at most.
+func (s *Store) SetCandidates(n int64) { s.anchors.candidates = n }

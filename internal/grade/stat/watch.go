@@ -15,14 +15,17 @@ const ofRequested = 0.25
 // NewWatch returns the watch of a run whose judges may differ by gap. It has no data.
 func NewWatch(gap float64) Watch { return Watch{Anchor{Gap: gap}, Anchor{Gap: gap}} }
 
-// Check returns the watch after one more check, and the evidence of the checks of its kind.
-func (w Watch) Check(requested bool, plus, minus, zero int64) (after Watch, ofKind float64) {
+// Check returns the watch after one more check, and whether what was checked passes: neither the check by itself nor
+// all checks of its kind are evidence against the run. After many good checks the evidence of all is far below 1, and a
+// bad check does not raise it above 1 at once.
+func (w Watch) Check(requested bool, plus, minus, zero int64) (after Watch, passes bool) {
 	kind := &w.Regular
 	if requested {
 		kind = &w.Requested
 	}
+	alone := Anchor{Gap: kind.Gap}.Check(plus, minus, zero)
 	*kind = kind.Check(plus, minus, zero)
-	return w, kind.Evidence()
+	return w, max(alone.Evidence(), kind.Evidence()) <= 1
 }
 
 // Evidence returns the e-value against a gap of at most Gap. It is 1 without data.
