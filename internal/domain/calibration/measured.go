@@ -9,14 +9,15 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// A MeasuredItem is something that a certificate was measured by: what people and what the judge say of it.
+// A MeasuredItem is something that a certificate was measured by: what people and what the judge say of it. Judge is
+// empty where the judge gave no verdict.
 type MeasuredItem struct {
 	Item         []byte // identifies what was graded, whichever criterion it was graded for
 	Human, Judge judge.Verdict
 	Grade        float64
 }
 
-// Measured reads the items that a certificate was measured by. Those without a verdict of the judge are left out.
+// Measured reads the items that a certificate was measured by, and those of them that its judge gave no verdict of.
 func (c *Certificate) Measured(ctx context.Context, in db.Scoped) iter.Seq2[MeasuredItem, error] {
 	half := ""
 	if c.HoldoutActive {
@@ -24,7 +25,7 @@ func (c *Certificate) Measured(ctx context.Context, in db.Scoped) iter.Seq2[Meas
 	}
 	return db.Rows[MeasuredItem](ctx, in, `
 		SELECT item, human, judge, grade FROM calibration_rows WHERE workspace_id = $1 AND calibration_id = $2
-			AND NOT shown AND NOT pending AND human <> '' AND judge <> '' AND NOT changed`+half, c.CalibrationID)
+			AND NOT shown AND NOT pending AND human <> '' AND NOT changed`+half, c.CalibrationID)
 }
 
 // Answers counts what the judge of a certificate was asked in its calibration, of both halves, and the answers that

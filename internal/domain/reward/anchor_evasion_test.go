@@ -8,6 +8,8 @@ import (
 	"sovereign/internal/domain/judgingtest"
 	"sovereign/internal/domain/label"
 	"sovereign/internal/domain/reward"
+	"sovereign/internal/grade/stat"
+	"sovereign/internal/plane/infer"
 	"sovereign/internal/store/db/dbtest"
 )
 
@@ -106,6 +108,39 @@ func TestACheckDrawsFromEverythingSinceTheLast(t *testing.T) {
 		f.check(t)
 		if a := f.anchorOf(t, s.ID); !a.Held || a.History[0].N < 50 {
 			t.Errorf("%+v", a)
+		}
+	})
+}
+
+// An anchor that gives no verdict about good completions alone is measured so: a run whose completions become better, of
+// which the anchor then fails more, is a healthy one.
+func TestTheAnchorsFailuresCountInTheirClass(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		o := &opinions{}
+		f.answers(o)
+		rewards, anchor := f.NewCriterion(t), f.NewCriterion(t, byOther)
+		graded := f.recalibrate(rewards.ID, 60) // 60 passes, then 60 fails
+		silent := map[int]bool{graded[0].Item: true, graded[1].Item: true, graded[2].Item: true}
+		f.Models.Do(func(item int, r *infer.Request) (string, error) {
+			if silent[item] {
+				return "I cannot say.", nil
+			}
+			return f.graded.repeat(item), nil
+		})
+		f.share(anchor.ID, graded)
+		asked := f.count(t, `SELECT COUNT(*) FROM calibration_rows r JOIN calibrations c ON c.id = r.calibration_id
+			WHERE c.criterion_id = '`+anchor.ID+`'`)
+		a := f.anchorOf(t, f.create(anchored(rewards.ID, anchor.ID)).ID)
+		want := stat.Common{
+			Pass: stat.Pairs{Both: 57}, Fail: stat.Pairs{Neither: 60}, PassUnanswered: stat.Pairs{First: 3}, Failed: 3,
+			Asked: asked,
+		}
+		if a.CommonPass != 57 || a.CommonFail != 60 || *a.FailureBound != want.Failure() || *a.Gap != want.Gap() {
+			t.Errorf("%d and %d common, a gap of %v with %v for failures, want %v", a.CommonPass, a.CommonFail, *a.Gap,
+				*a.FailureBound, want.Gap())
+		}
+		if n := f.count(t, `SELECT COUNT(*) FROM reward_sessions WHERE anchor LIKE '%"pass_unanswered":{"both":0,"first":3,%'`); n != 1 {
+			t.Error("what the anchor gave no verdict of is not counted in its class")
 		}
 	})
 }

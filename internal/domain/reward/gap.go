@@ -12,7 +12,8 @@ import (
 )
 
 // common compares the judges of a session with an anchor on the items that all of their certificates were measured by.
-// What people say of an item is combined as what the judges say of it; it must be the same as for the anchor.
+// What people say of an item is combined as what the judges say of it; it must be the same as for the anchor. An item
+// that the anchor gave no verdict of is counted apart.
 func (r *session) common(
 	ctx context.Context, in db.Scoped, anchor *calibration.Certificate,
 ) (c stat.Common, err error) {
@@ -31,7 +32,7 @@ func (r *session) common(
 			if err != nil {
 				return c, fmt.Errorf("read what a judge was measured by: %w", err)
 			}
-			if item := known[string(i.Item)]; item != nil {
+			if item := known[string(i.Item)]; item != nil && i.Judge != "" {
 				item.add(i)
 			}
 		}
@@ -70,18 +71,9 @@ func (i *commonItem) count(r *session, c *stat.Common) {
 	if truth != i.anchor.human {
 		return
 	}
-	class := &c.Fail
-	if truth == judge.Pass {
-		class = &c.Pass
+	of := map[judge.Verdict]*stat.Pairs{judge.Pass: &c.Pass, judge.Fail: &c.Fail}
+	if i.anchor.judge == "" {
+		of = map[judge.Verdict]*stat.Pairs{judge.Pass: &c.PassUnanswered, judge.Fail: &c.FailUnanswered}
 	}
-	switch (verdicts{reward, i.anchor.judge}) {
-	case verdicts{judge.Pass, judge.Pass}:
-		class.Both++
-	case verdicts{judge.Pass, judge.Fail}:
-		class.First++
-	case verdicts{judge.Fail, judge.Pass}:
-		class.Second++
-	default:
-		class.Neither++
-	}
+	of[truth].Add(reward == judge.Pass, i.anchor.judge == judge.Pass)
 }

@@ -11,20 +11,24 @@ const MinCommon = 50
 // The parts of the 5 % with which a healthy run may be held: AnchorErrs is what the e-process may err, and gapErrs what
 // each bound of a gap may err. Two bounds can make a gap too small: that of the class with the greater difference, and
 // that of the failures. Together they may err with a probability of 1 %, and are given two thirds of it: the score
-// bound is approximate. docs/statistics.md reports its measured coverage.
+// bound is approximate. docs/statistics.md reports its measured coverage. No other class can: its difference is smaller,
+// and the greatest of the bounds is taken.
 const (
 	AnchorErrs = gateErrs - JudgeErrs
 	gapErrs    = JudgeErrs / 3
 )
 
 // A Common counts the verdicts of the reward judges, which are the first, and of the anchor judge, which is the second,
-// on the items that stand in the calibrations of both with the same verdict of people. Asked counts what the anchor
-// judge was asked in its calibration, of both halves, and Failed the answers that were no verdicts.
+// on the items that stand in the calibrations of both with the same verdict of people. Those that the anchor judge gave
+// no verdict of are counted apart, as its fails. Asked counts what the anchor judge was asked in its calibration, of both
+// halves, and Failed the answers that were no verdicts.
 type Common struct {
-	Pass   Pairs `json:"pass"` // items that people pass
-	Fail   Pairs `json:"fail"`
-	Failed int64 `json:"failed"`
-	Asked  int64 `json:"asked"`
+	Pass           Pairs `json:"pass"` // items that people pass
+	Fail           Pairs `json:"fail"`
+	PassUnanswered Pairs `json:"pass_unanswered"`
+	FailUnanswered Pairs `json:"fail_unanswered"`
+	Failed         int64 `json:"failed"`
+	Asked          int64 `json:"asked"`
 }
 
 // Enough reports whether the common items may be the measure of a run: MinCommon of each class.
@@ -33,9 +37,14 @@ func (c Common) Enough() bool { return min(c.Pass.Cases(), c.Fail.Cases()) >= Mi
 // Gap returns the largest difference between the pass rates of the reward judges and of the anchor judge that a healthy
 // run can show: one that changes how many completions are good, and not how the judges err on good and on bad ones. It
 // is the upper bound of the difference of the class where that is greater, at least 0, plus the upper bound of the
-// anchor judge's failures, which count as fails, plus slack.
+// anchor judge's failures, which count as fails, plus slack. The anchor judge may fail more often in one class, and a
+// healthy run may come to consist of that class: the bound of the difference that counts failures as fails is taken
+// where it is greater. It would suffice alone, but knows only the failures on common items.
 func (c Common) Gap() float64 {
-	return max(c.Pass.differenceBelow(gapErrs), c.Fail.differenceBelow(gapErrs), 0) + c.Failure() + slack
+	answered := max(c.Pass.differenceBelow(gapErrs), c.Fail.differenceBelow(gapErrs), 0) + c.Failure()
+	counted := max(c.Pass.with(c.PassUnanswered).differenceBelow(gapErrs),
+		c.Fail.with(c.FailUnanswered).differenceBelow(gapErrs))
+	return max(answered, counted) + slack
 }
 
 // Failure returns the upper bound of how often the anchor judge gives no verdict (Clopper and Pearson 1934).

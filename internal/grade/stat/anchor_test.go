@@ -115,6 +115,21 @@ func TestFailuresOfTheAnchorWidenTheGap(t *testing.T) {
 	near(t, "failures", common.Failure(), stat.UpperBound(10, 200, 1-.01/3), 12)
 }
 
+// An anchor that fails on 8 % of the good completions, and on no others, differs by 8 % when all completions are good,
+// although it failed on 4 % of what it was asked.
+func TestFailuresOfOneClassWidenTheGap(t *testing.T) {
+	common := stat.Common{
+		Pass: pairs(920, 0, 0), Fail: pairs(1000, 0, 0), PassUnanswered: pairs(80, 80, 0), Failed: 160, Asked: 4000,
+	}
+	if gap := common.Gap(); gap < .08+.05 {
+		t.Errorf("the gap is %v", gap)
+	}
+	common.PassUnanswered, common.FailUnanswered = stat.Pairs{}, pairs(80, 80, 0)
+	if gap := common.Gap(); gap < .08+.05-.01 { // 80 of 1,080
+		t.Errorf("the gap is %v where the anchor fails on bad ones", gap)
+	}
+}
+
 func TestAnAnchorNeedsFiftyCommonItemsOfEachClass(t *testing.T) {
 	for _, c := range []struct {
 		pass, fail int64
@@ -194,10 +209,23 @@ func TestRequestedChecksDoNotDelayAHold(t *testing.T) {
 			alone, _ = alone.Check(false, plus, 0, 64-plus)
 			among, _ = among.Check(false, plus, 0, 64-plus)
 		}
-		if alone.Regular != among.Regular || among.Evidence() < alone.Evidence()-0.25 {
+		if alone.Regular != among.Regular || among.Evidence() < (alone.Evidence()-0.25)*(1-1e-9) {
 			t.Fatalf("the evidence is %v alone, and %v among requested checks", alone.Evidence(), among.Evidence())
 		}
 	})
+}
+
+// A check passes by itself too: after many good checks, the evidence of all says nothing about the last.
+func TestABadCheckDoesNotPassAfterManyGoodOnes(t *testing.T) {
+	watch, passes := stat.NewWatch(0.2), false
+	for range 50 {
+		if watch, passes = watch.Check(false, 2, 2, 60); !passes {
+			t.Fatal("a good check does not pass")
+		}
+	}
+	if watch, passes = watch.Check(false, 32, 0, 32); passes || watch.Evidence() > 1 {
+		t.Errorf("a bad check passes: %v, with an evidence of %v", passes, watch.Evidence())
+	}
 }
 
 func TestARequestedCheckCanHold(t *testing.T) {

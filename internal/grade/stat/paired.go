@@ -35,6 +35,25 @@ type Pairs struct {
 // Cases returns the number of cases.
 func (p Pairs) Cases() int64 { return p.Both + p.First + p.Second + p.Neither }
 
+// Add counts one case.
+func (p *Pairs) Add(first, second bool) {
+	switch {
+	case first && second:
+		p.Both++
+	case first:
+		p.First++
+	case second:
+		p.Second++
+	default:
+		p.Neither++
+	}
+}
+
+// with returns the cases of p and of others.
+func (p Pairs) with(q Pairs) Pairs {
+	return Pairs{p.Both + q.Both, p.First + q.First, p.Second + q.Second, p.Neither + q.Neither}
+}
+
 // Difference returns the first pass rate minus the second, with the paired score interval of Newcombe (1998, method 10, φ
 // corrected for continuity). The interval has positive width even when the two never differ. It is [-1, 1] without cases.
 func (p Pairs) Difference(confidence float64) (float64, Interval) {
