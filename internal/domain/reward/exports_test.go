@@ -106,7 +106,6 @@ func (f *fixture) fill(t *testing.T, session string, rows []row) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.exec(`ANALYZE`) // as engines do by themselves, some time later
 }
 
 func quoted(text string) string { return fmt.Sprintf("%q", text) }

@@ -3,7 +3,10 @@ package reward
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -28,7 +31,7 @@ func exportRows(ctx context.Context, in db.Scoped, id, step string, limit int) (
 
 // hasMessages reports whether any of these prompts is messages, and not a text.
 func hasMessages(ctx context.Context, in db.Scoped, session string, rows []exportRow) (bool, error) {
-	const batch = 500
+	const batch = 200
 	known, prompts := map[string]bool{}, [][]byte{}
 	for i := range rows {
 		if prompt := string(rows[i].Prompt); !known[prompt] {
@@ -41,17 +44,28 @@ func hasMessages(ctx context.Context, in db.Scoped, session string, rows []expor
 		for _, prompt := range some {
 			args = append(args, prompt)
 		}
-		n, err := db.One[int64](ctx, in, `
-			SELECT COUNT(*) FROM reward_texts WHERE workspace_id = $1 AND session_id = $2
-				AND digest IN (`+parameters(3, len(some))+`) AND SUBSTR(body, 1, 1) = '['`, args...)
+		begins, err := db.Query[string](ctx, in, eachKey(`
+			SELECT SUBSTR(body, 1, 1) AS begins FROM reward_texts WHERE workspace_id = $1 AND session_id = $2 AND digest = `,
+			3, len(some)), args...)
 		if err != nil {
 			return false, fmt.Errorf("look for messages: %w", err)
 		}
-		if n > 0 {
+		if slices.Contains(begins, "[") {
 			return true, nil
 		}
 	}
 	return false, nil
+}
+
+// eachKey returns a statement that reads the rows of n keys, which are the parameters from first on; text ends where a key
+// belongs. Without statistics of tables that were filled a moment ago, an engine may plan a list of keys as a scan of the
+// whole session, and a join as such a scan for each row. An equation of the whole primary key is looked up.
+func eachKey(text string, first, n int) string {
+	one := make([]string, n)
+	for i := range one {
+		one[i] = text + "$" + strconv.Itoa(first+i)
+	}
+	return strings.Join(one, " UNION ALL ")
 }
 
 // An exportItem is a scored item with its texts.
@@ -85,15 +99,19 @@ func (e *Export) read(ctx context.Context, items map[int]*exportItem) error {
 	if len(items) == 0 {
 		return nil
 	}
-	args := []any{e.session}
+	first, last := int64(math.MaxInt64), int64(0)
+	args := []any{e.session, nil, nil}
 	for at := range items {
-		args = append(args, e.rows[at].Position)
+		position := e.rows[at].Position
+		first, last = min(first, position), max(last, position)
+		args = append(args, position)
 	}
+	args[1], args[2] = first, last // a range is looked up in the order of scoring, also without statistics
 	in := e.store.DB.In(e.ws)
 	found, err := db.Query[exportItem](ctx, in, `
 		SELECT position, item_id, step, label, reward, verdict, grades, flags, scored_at, prompt, completion
-		FROM reward_items WHERE workspace_id = $1 AND session_id = $2
-			AND position IN (`+parameters(3, len(items))+`)`, args...)
+		FROM reward_items WHERE workspace_id = $1 AND session_id = $2 AND position >= $3 AND position <= $4
+			AND position IN (`+parameters(5, len(items))+`)`, args...)
 	if err != nil {
 		return fmt.Errorf("read items of an export: %w", err)
 	}
@@ -114,8 +132,7 @@ func (e *Export) read(ctx context.Context, items map[int]*exportItem) error {
 	return nil
 }
 
-// readTexts reads the texts of items. They are looked up by their key: a join of two tables that were filled a moment
-// ago may be planned badly.
+// readTexts reads the texts of items.
 func readTexts(ctx context.Context, in db.Scoped, session string, items []exportItem) error {
 	texts, args := map[string]jsontext.Value{}, []any{session}
 	for i := range items {
@@ -130,9 +147,9 @@ func readTexts(ctx context.Context, in db.Scoped, session string, items []export
 		Digest []byte
 		Body   string
 	}
-	rows, err := db.Query[row](ctx, in, `
-		SELECT digest, body FROM reward_texts WHERE workspace_id = $1 AND session_id = $2
-			AND digest IN (`+parameters(3, len(texts))+`)`, args...)
+	rows, err := db.Query[row](ctx, in, eachKey(`
+		SELECT digest, body FROM reward_texts WHERE workspace_id = $1 AND session_id = $2 AND digest = `, 3, len(texts)),
+		args...)
 	if err != nil {
 		return fmt.Errorf("read texts of an export: %w", err)
 	}
