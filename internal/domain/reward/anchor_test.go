@@ -570,6 +570,9 @@ func TestTheLoopChecksAndStopsWithTheSession(t *testing.T) {
 		if got := f.get(s.ID); got.Anchor.Checks != 1 || got.Status != reward.Stopped {
 			t.Errorf("%+v", got.Anchor)
 		}
+		if a := f.anchorOf(t, s.ID); a.Dropped != 1 || len(a.History) != 1 {
+			t.Errorf("who ends a session during a check leaves no trace: %+v", a)
+		}
 	})
 }
 

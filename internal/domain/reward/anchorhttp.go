@@ -31,6 +31,7 @@ type Anchor struct {
 	Evidence     *float64                 `json:"evidence" doc:"Against a healthy run, in this e-process"`
 	HoldsFrom    float64                  `json:"holds_from" doc:"The evidence that holds the session: a healthy run is ever held with a probability of at most 5 % in an e-process"`
 	Process      int64                    `json:"process" doc:"The e-process: creation and each release begin one"`
+	Dropped      int64                    `json:"dropped_checks" doc:"Checks that were drawn and have no result: the session ended or was held first"`
 	Checking     *string                  `json:"checking" doc:"The step of the check that is running"`
 	Note         *string                  `json:"note" doc:"Why a check that is due was not made"`
 }
@@ -71,6 +72,9 @@ func (s *Store) AnchorOf(ctx context.Context, ws tenant.ID, id string) (shown An
 	if shown.Checking, err = checking(ctx, v.in, id); err != nil {
 		return shown, err
 	}
+	if shown.Dropped, err = dropped(ctx, v.in, id); err != nil {
+		return shown, err
+	}
 	if p.Nothing {
 		shown.Note = judging.Optional(nothingToDraw)
 	}
@@ -89,6 +93,16 @@ func checking(ctx context.Context, in db.Scoped, id string) (*string, error) {
 		return nil, fmt.Errorf("find a pending check of %s: %w", id, err)
 	}
 	return step, nil
+}
+
+// dropped counts the checks of a session that were dropped.
+func dropped(ctx context.Context, in db.Scoped, id string) (int64, error) {
+	n, err := db.One[int64](ctx, in, `
+		SELECT COUNT(*) FROM reward_checks WHERE workspace_id = $1 AND session_id = $2 AND done_at > 0 AND n = 0`, id)
+	if err != nil {
+		return 0, fmt.Errorf("count the dropped checks of %s: %w", id, err)
+	}
+	return n, nil
 }
 
 // CheckStep begins a check of what was scored in a step.

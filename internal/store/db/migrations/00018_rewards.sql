@@ -86,7 +86,7 @@ CREATE INDEX reward_items_checked ON reward_items (workspace_id, session_id, pro
 
 -- What the anchor checked, check by check. process counts from 1; a release begins the next one. A check is pending, with
 -- done_at 0, from its draw until the anchor has judged what it drew: reward_items.checked names it. A session has one
--- pending check at most.
+-- pending check at most. One that was dropped, because the session ended or was held first, has n 0.
 CREATE TABLE reward_checks (
     workspace_id  TEXT             NOT NULL,
     session_id    TEXT             NOT NULL,
