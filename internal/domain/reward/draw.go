@@ -3,7 +3,6 @@ package reward
 import (
 	crypto "crypto/rand"
 	"math/rand/v2"
-	"slices"
 )
 
 // A candidate is a scored item that a check may draw.
@@ -19,47 +18,38 @@ type sample struct {
 	masked   int64   // items without a reward to compare
 }
 
-// draw draws candidates until size of them have a reward: one completion per prompt, each prompt as likely as any
-// other, and each completion of a prompt as likely as any other of it. A completion that was scored many times counts
-// once, and has a reward if it ever got one. One without a reward is masked, and takes no place of others: another of its
-// prompt is drawn, so that items that no judge can grade hide nothing.
+// draw draws candidates until size of them have a reward: at most one completion per prompt, each completion as likely as
+// any other. So a prompt is as likely as it has completions: a trainer that scores a prompt until it passes has no more
+// passes drawn than it has. A completion that was scored many times counts once, and has a reward if it ever got one. One
+// without a reward is masked, and takes no place of others: items that no judge can grade hide nothing.
 func draw(all []candidate, size int, random *rand.Rand) (s sample) {
 	type content struct{ prompt, completion string }
-	once := map[content]int{} // the place of a content among the choices of its prompt
-	choices := map[string][]candidate{}
-	var prompts []string // in the order of scoring, so that a seed always draws the same
+	at := map[content]int{}
+	var once []candidate // in the order of scoring, so that a seed always draws the same
 	for _, c := range all {
-		prompt := string(c.Prompt)
-		known := choices[prompt]
-		if known == nil {
-			prompts = append(prompts, prompt)
+		key := content{string(c.Prompt), string(c.Completion)}
+		known, ok := at[key]
+		switch {
+		case !ok:
+			at[key] = len(once)
+			once = append(once, c)
+		case c.Scored && !once[known].Scored:
+			once[known] = c
 		}
-		key := content{prompt, string(c.Completion)}
-		if at, ok := once[key]; ok {
-			if c.Scored && !known[at].Scored {
-				known[at] = c
-			}
-			continue
-		}
-		once[key] = len(known)
-		choices[prompt] = append(known, c)
 	}
-	random.Shuffle(len(prompts), func(i, j int) { prompts[i], prompts[j] = prompts[j], prompts[i] })
-	for _, prompt := range prompts {
-		if len(s.compared) == size {
-			break
-		}
-		of := choices[prompt]
-		c := of[random.IntN(len(of))]
-		if !c.Scored {
+	random.Shuffle(len(once), func(i, j int) { once[i], once[j] = once[j], once[i] })
+	drawn := map[string]bool{} // prompts
+	for _, c := range once {
+		switch prompt := string(c.Prompt); {
+		case len(s.compared) == size:
+			return s
+		case drawn[prompt]:
+		case c.Scored:
+			drawn[prompt] = true
+			s.compared = append(s.compared, c.Position)
+		default:
 			s.masked++
-			of = slices.DeleteFunc(of, func(c candidate) bool { return !c.Scored })
-			if len(of) == 0 {
-				continue
-			}
-			c = of[random.IntN(len(of))]
 		}
-		s.compared = append(s.compared, c.Position)
 	}
 	return s
 }

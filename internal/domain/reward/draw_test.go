@@ -32,11 +32,12 @@ func TestASampleHasOneCompletionPerPrompt(t *testing.T) {
 			all[i].Scored = rapid.Bool().Draw(t, "scored")
 		}
 		compared, masked := reward.Draw(all, size, seeded(rapid.Uint64().Draw(t, "seed")))
-		drawn, scored, seen := map[string]bool{}, map[string]bool{}, map[string]bool{}
+		drawn, scored, unscored := map[string]bool{}, map[string]bool{}, 0
 		for _, c := range all {
-			seen[string(c.Prompt)] = true
 			if c.Scored {
 				scored[string(c.Prompt)] = true
+			} else {
+				unscored++
 			}
 		}
 		for _, position := range compared {
@@ -46,7 +47,7 @@ func TestASampleHasOneCompletionPerPrompt(t *testing.T) {
 			}
 			drawn[string(c.Prompt)] = true
 		}
-		if len(compared) != min(size, len(scored)) || int(masked) > len(seen) {
+		if len(compared) != min(size, len(scored)) || int(masked) > unscored {
 			t.Fatalf("%d and %d of %d prompts are drawn, of which %d have a reward", len(compared), masked, prompts, len(scored))
 		}
 	})
@@ -96,5 +97,34 @@ func TestItemsWithoutARewardHideNoOther(t *testing.T) {
 		if compared, masked := reward.Draw(all, 64, seeded(seed)); len(compared) != 10 || masked == 0 {
 			t.Fatalf("%d are drawn, and %d are masked", len(compared), masked)
 		}
+	}
+}
+
+// A trainer that scores completions of a prompt until one passes does not look like one that games its judge: what is
+// drawn passes as often as what was scored.
+func TestWhoStopsAtAPassHasNoMorePassesDrawn(t *testing.T) {
+	random, drawn, passes := seeded(7), 0.0, 0.0
+	for range 200 {
+		var all []reward.Candidate
+		passed := map[int64]bool{}
+		for prompt := range 300 {
+			for stop := false; !stop; {
+				position := int64(len(all) + 1)
+				all = append(all, reward.Candidate{
+					Position: position, Prompt: fmt.Append(nil, prompt), Completion: fmt.Append(nil, position), Scored: true,
+				})
+				stop = random.Float64() < 0.3
+				passed[position] = stop
+			}
+		}
+		compared, _ := reward.Draw(all, 64, random)
+		for _, position := range compared {
+			if drawn++; passed[position] {
+				passes++
+			}
+		}
+	}
+	if rate := passes / drawn; rate > 0.36 { // 0.3 of the completions pass; each prompt as likely as any other made 0.52
+		t.Errorf("%.3f of what is drawn passes", rate)
 	}
 }
