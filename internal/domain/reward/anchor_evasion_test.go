@@ -3,6 +3,7 @@ package reward_test
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"testing"
 
 	"sovereign/internal/domain/judgingtest"
@@ -53,13 +54,13 @@ func TestAGamedStepIsNotPinnedAfterManyGoodOnes(t *testing.T) {
 		s := f.create(n)
 		last := 0
 		for ; last < 12; last++ {
-			f.scores(t, s.ID, fmt.Sprint(last), numbered(100*last, 8)...)
+			f.scores(t, s.ID, strconv.Itoa(last), numbered(100*last, 8)...)
 			f.check(t)
 		}
 		o.set(everything, nothing)
 		f.scores(t, s.ID, "gamed", numbered(100*last, 8)...)
 		f.check(t)
-		if a := f.anchorOf(t, s.ID); a.Checks != 13 || *a.PinnedStep != fmt.Sprint(last-1) {
+		if a := f.anchorOf(t, s.ID); a.Checks != 13 || *a.PinnedStep != strconv.Itoa(last-1) {
 			t.Errorf("after %d checks and an evidence of %v, %s is pinned", a.Checks, *a.Evidence, *a.PinnedStep)
 		}
 	})
@@ -80,7 +81,7 @@ func TestFewPromptsAreChecked(t *testing.T) {
 			for i := range same {
 				same[i].Prompt = judgingtest.Ptr(fmt.Sprint("prompt ", i%2))
 			}
-			if status, _ := f.score(t, s.ID, fmt.Sprint(step), same...); status == http.StatusPreconditionFailed {
+			if status, _ := f.score(t, s.ID, strconv.Itoa(step), same...); status == http.StatusPreconditionFailed {
 				break
 			}
 			f.check(t)
@@ -139,7 +140,8 @@ func TestTheAnchorsFailuresCountInTheirClass(t *testing.T) {
 			t.Errorf("%d and %d common, a gap of %v with %v for failures, want %v", a.CommonPass, a.CommonFail, *a.Gap,
 				*a.FailureBound, want.Gap())
 		}
-		if n := f.count(t, `SELECT COUNT(*) FROM reward_sessions WHERE anchor LIKE '%"pass_unanswered":{"both":0,"first":3,%'`); n != 1 {
+		if n := f.count(t, `SELECT COUNT(*) FROM reward_sessions
+			WHERE anchor LIKE '%"pass_unanswered":{"both":0,"first":3,%'`); n != 1 {
 			t.Error("what the anchor gave no verdict of is not counted in its class")
 		}
 	})
