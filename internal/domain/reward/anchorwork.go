@@ -146,8 +146,8 @@ func (s *Store) check(ctx context.Context, c *pendingCheck) error {
 }
 
 func (s *Store) judgeCheck(ctx context.Context, c *pendingCheck) error {
-	desk := s.desk(c.WorkspaceID, c.SessionID)
-	defer desk.close()
+	open := s.openQuestions(c.WorkspaceID, c.SessionID)
+	defer open.close()
 	r, err := s.ready(ctx, c.WorkspaceID, c.SessionID)
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (s *Store) judgeCheck(ctx context.Context, c *pendingCheck) error {
 	if err != nil {
 		return err
 	}
-	x := &examination{store: s, check: c, desk: desk, judge: &a.Judge, tally: tally{masked: c.Masked}}
+	x := &examination{store: s, check: c, questions: open, judge: &a.Judge, tally: tally{masked: c.Masked}}
 	if err := x.prepare(ctx); err != nil {
 		return err
 	}
@@ -171,12 +171,12 @@ func (s *Store) judgeCheck(ctx context.Context, c *pendingCheck) error {
 
 // An examination is a check that is being judged.
 type examination struct {
-	store *Store
-	check *pendingCheck
-	desk  *desk
-	judge *Judge
-	told  *judge.Instructions
-	model string
+	store     *Store
+	check     *pendingCheck
+	questions *openQuestions
+	judge     *Judge
+	told      *judge.Instructions
+	model     string
 
 	mu    sync.Mutex
 	tally tally
@@ -207,7 +207,7 @@ func (x *examination) ask(ctx context.Context) error {
 		}
 		select {
 		case <-time.After(x.store.anchors.outages[round]):
-		case <-x.desk.ctx.Done():
+		case <-x.questions.ctx.Done():
 			return errEnded
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -257,14 +257,15 @@ func (x *examination) askOne(ctx context.Context, i *drawnItem) (judging.Answer,
 	}
 	both, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(x.desk.ctx, func() { cancel(errEnded) })() //nolint:contextcheck // the end of the session cancels
-	answer, err := x.desk.pay(both, func() (judging.Answer, error) {
+	//nolint:contextcheck // the end of the session cancels
+	defer context.AfterFunc(x.questions.ctx, func() { cancel(errEnded) })()
+	answer, err := x.questions.pay(both, func() (judging.Answer, error) {
 		return x.store.Judges.Ask(both, x.check.WorkspaceID, q)
 	})
 	switch f := fault.From(err); {
 	case err == nil || ctx.Err() != nil:
 		return answer, err
-	case x.desk.ctx.Err() != nil:
+	case x.questions.ctx.Err() != nil:
 		return answer, errEnded
 	case f.Status < http.StatusInternalServerError: // who asks cannot be served: the anchor is as good as unreachable
 		return judging.Answer{Failure: judging.UnreachableBecause(f.Message)}, nil

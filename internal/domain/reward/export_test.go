@@ -62,7 +62,7 @@ func (s *Store) SetScoreTime(d time.Duration) { s.scorer.time = d }
 func (s *Store) Desks() int {
 	s.scorer.mu.Lock()
 	defer s.scorer.mu.Unlock()
-	return len(s.scorer.desks)
+	return len(s.scorer.open)
 }
 
 // Score scores items.
@@ -75,7 +75,7 @@ func (s *Store) Score(ctx context.Context, ws tenant.ID, id, step string, items 
 func (s *Store) Waiting(ws tenant.ID, id string) (n int) {
 	s.scorer.mu.Lock()
 	defer s.scorer.mu.Unlock()
-	d := s.scorer.desks[ref{ws, id}]
+	d := s.scorer.open[ref{ws, id}]
 	if d == nil {
 		return 0
 	}

@@ -14,9 +14,9 @@ const shortPause = 20 * time.Millisecond
 
 // pay asks a question that belongs to no scoring call from the budget of the session. While others are being asked that
 // hold money of it, it waits for them. The session is over budget when nothing else is asked and it does not fit.
-func (d *desk) pay(ctx context.Context, ask func() (judging.Answer, error)) (judging.Answer, error) {
-	began := d.enter()
-	defer d.leaveAsked()
+func (o *openQuestions) pay(ctx context.Context, ask func() (judging.Answer, error)) (judging.Answer, error) {
+	began := o.enter()
+	defer o.leaveAsked()
 	for {
 		answer, err := ask()
 		var spent *infer.HoldSpent
@@ -26,54 +26,54 @@ func (d *desk) pay(ctx context.Context, ask func() (judging.Answer, error)) (jud
 		case spent.Ended:
 			return answer, errEnded
 		}
-		if began, err = d.await(ctx, began); err != nil {
+		if began, err = o.await(ctx, began); err != nil {
 			return answer, err
 		}
 	}
 }
 
 // enter counts a question that is being asked, and returns how many were settled before.
-func (d *desk) enter() (settled uint64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.asking++
-	return d.settled
+func (o *openQuestions) enter() (settled uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asking++
+	return o.settled
 }
 
 // leaveAsked counts a question that was asked to its end. What it did not cost may cover another one.
-func (d *desk) leaveAsked() {
-	d.mu.Lock()
-	d.asking--
-	d.settled++
-	again := d.resume()
-	d.mu.Unlock()
-	d.queue(again)
+func (o *openQuestions) leaveAsked() {
+	o.mu.Lock()
+	o.asking--
+	o.settled++
+	again := o.resume()
+	o.mu.Unlock()
+	o.queue(again)
 }
 
 // await waits until more questions were settled than these, and returns how many. Meanwhile the question does not count
 // as being asked. If no other is, the session is over budget.
-func (d *desk) await(ctx context.Context, settled uint64) (uint64, error) {
-	d.mu.Lock()
-	d.asking--
-	d.mu.Unlock()
+func (o *openQuestions) await(ctx context.Context, settled uint64) (uint64, error) {
+	o.mu.Lock()
+	o.asking--
+	o.mu.Unlock()
 	for {
-		d.mu.Lock()
-		alone, changed := d.asking == 0, d.settled != settled
+		o.mu.Lock()
+		alone, changed := o.asking == 0, o.settled != settled
 		if changed || alone {
-			d.asking++
-			settled = d.settled
+			o.asking++
+			settled = o.settled
 		}
-		d.mu.Unlock()
+		o.mu.Unlock()
 		switch {
 		case changed:
 			return settled, nil
 		case alone:
-			return settled, d.overBudget() //nolint:contextcheck // the session ends, whoever waits
+			return settled, o.overBudget() //nolint:contextcheck // the session ends, whoever waits
 		}
 		select {
 		case <-time.After(shortPause):
 		case <-ctx.Done():
-			d.enter()
+			o.enter()
 			return settled, context.Cause(ctx)
 		}
 	}

@@ -30,13 +30,13 @@ const (
 // A question asks one judge about a prompt and a completion. Every item that needs its answer waits for it, whichever
 // call the item is from.
 type question struct {
-	desk  *desk
-	key   questionKey
-	call  *scoreCall // that was the first to ask it
-	about *item
-	judge int // its place among the session's
+	questions *openQuestions
+	key       questionKey
+	call      *scoreCall // that was the first to ask it
+	about     *item
+	judge     int // its place among the session's
 
-	// Guarded by desk.mu.
+	// Guarded by questions.mu.
 	state questionState
 	began uint64 // questions that were settled when this one was asked
 	waits []waiter
@@ -50,64 +50,64 @@ type waiter struct {
 
 // claim implements task.
 func (q *question) claim() bool {
-	d := q.desk
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	o := q.questions
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if q.state != queued {
 		return false
 	}
-	q.state, q.began = asked, d.settled
-	d.asking++
+	q.state, q.began = asked, o.settled
+	o.asking++
 	return true
 }
 
 // run implements task. The slot is free when the judge has answered: storing the answer must not keep the judge idle.
 // Another slot may run a question that is short of money at once, so nothing is done with it then.
 func (q *question) run(free func()) (then func()) {
-	d := q.desk
+	o := q.questions
 	answer, err := q.ask(free)
 	for spent := (*infer.HoldSpent)(nil); errors.As(err, &spent); answer, err = q.ask(free) {
 		if spent.Ended {
 			err = errEnded
 			break
 		}
-		next := d.refused(q)
+		next := o.refused(q)
 		if next == later {
 			return nil
 		}
 		if next == never {
-			err = d.overBudget()
+			err = o.overBudget()
 		}
 		if next != now {
 			break
 		}
 	}
-	if err != nil && d.ctx.Err() != nil {
+	if err != nil && o.ctx.Err() != nil {
 		err = errEnded
 	}
-	waits := d.settle(q)
-	return func() { d.store.deliver(waits, answer, err) }
+	waits := o.settle(q)
+	return func() { o.store.deliver(waits, answer, err) }
 }
 
 // ask asks the judge, at the session's cost.
 func (q *question) ask(free func()) (answer judging.Answer, err error) {
-	d, c := q.desk, q.call
+	o, c := q.questions, q.call
 	asked := &judging.Question{
-		CriterionID: q.key.criterion, Origin: d.session, Hold: d.session, Model: c.models[q.judge],
+		CriterionID: q.key.criterion, Origin: o.session, Hold: o.session, Model: c.models[q.judge],
 		Instructions: c.told[q.judge], Answered: free,
 	}
-	ctx, cancel := context.WithTimeout(d.ctx, scoreTime)
+	ctx, cancel := context.WithTimeout(o.ctx, scoreTime)
 	defer cancel()
-	panicked := panics.Call(d.store.Log, "asking for a reward", func() error {
+	panicked := panics.Call(o.store.Log, "asking for a reward", func() error {
 		if asked.Subject, err = subject(q.about.Prompt, q.about.Completion); err == nil {
-			answer, err = d.store.Judges.Ask(ctx, d.ws, asked)
+			answer, err = o.store.Judges.Ask(ctx, o.ws, asked)
 		}
 		return nil
-	}, "session", d.session)
+	}, "session", o.session)
 	switch {
 	case panicked != nil:
 		return answer, panicked
-	case err != nil && ctx.Err() != nil && d.ctx.Err() == nil:
+	case err != nil && ctx.Err() != nil && o.ctx.Err() == nil:
 		return judging.Answer{Failure: "unreachable: no answer in time"}, nil
 	}
 	return answer, err
@@ -125,8 +125,8 @@ func (s *Store) deliver(to []waiter, answer judging.Answer, err error) {
 }
 
 // overBudget ends the session because nothing fits into its budget any more. It returns why there is no answer.
-func (d *desk) overBudget() error {
-	_, _, err := d.store.move(context.WithoutCancel(d.ctx), d.ws, tenant.Operator, d.session, Overbudget, "")
+func (o *openQuestions) overBudget() error {
+	_, _, err := o.store.move(context.WithoutCancel(o.ctx), o.ws, tenant.Operator, o.session, Overbudget, "")
 	if err != nil {
 		return err
 	}

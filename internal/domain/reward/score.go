@@ -33,12 +33,12 @@ type scorer struct {
 	life   context.Context
 	stop   context.CancelFunc
 
-	mu    sync.Mutex
-	desks map[ref]*desk
+	mu   sync.Mutex
+	open map[ref]*openQuestions
 }
 
 func newScorer(d *db.DB) *scorer {
-	s := &scorer{slots: newSlots(DefaultCalls), keeper: db.NewGroup(d, keepItems), time: scoreTime, desks: map[ref]*desk{}}
+	s := &scorer{slots: newSlots(DefaultCalls), keeper: db.NewGroup(d, keepItems), time: scoreTime, open: map[ref]*openQuestions{}}
 	s.life, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -50,7 +50,7 @@ func (s *scorer) runUntil(ctx context.Context) {
 	s.stop()
 	for range time.Tick(10 * time.Millisecond) {
 		s.mu.Lock()
-		open := len(s.desks)
+		open := len(s.open)
 		s.mu.Unlock()
 		if open == 0 {
 			return
@@ -63,17 +63,17 @@ func (s *Store) SetCalls(n int64) { s.scorer.slots.setLimit(int(n)) }
 
 // A scoreCall is one call of score. It lasts until its items have results, which may be longer than its request.
 type scoreCall struct {
-	store   *Store
-	ws      tenant.ID
-	session *session
-	step    string
-	told    []*judge.Instructions // one for each judge
-	models  []string              // of the judges
-	place   place
-	desk    *desk
-	items   []*scored // each once
-	memory  memory    // beside the texts
-	done    chan struct{}
+	store     *Store
+	ws        tenant.ID
+	session   *session
+	step      string
+	told      []*judge.Instructions // one for each judge
+	models    []string              // of the judges
+	place     place
+	questions *openQuestions
+	items     []*scored // each once
+	memory    memory    // beside the texts
+	done      chan struct{}
 
 	mu   sync.Mutex
 	open int // items without a result
@@ -95,8 +95,8 @@ func (s *Store) score(
 	ctx context.Context, ws tenant.ID, id, step string, items func(*session) ([]item, error), release func(),
 ) (Scores, error) {
 	c := &scoreCall{store: s, ws: ws, step: step, done: make(chan struct{})}
-	c.desk = s.desk(ws, id)
-	end := func() { c.desk.close(); c.memory.release(); release() }
+	c.questions = s.openQuestions(ws, id)
+	end := func() { c.questions.close(); c.memory.release(); release() }
 	var byPlace []*scored
 	err := panics.Call(s.Log, "reading items to score", func() (err error) {
 		byPlace, err = c.begin(ctx, id, items)
@@ -184,14 +184,14 @@ func (c *scoreCall) start(end func()) {
 	}
 	for _, i := range c.items {
 		for judge := range i.missing {
-			if q := c.desk.attach(i, judge); q != nil {
+			if q := c.questions.attach(i, judge); q != nil {
 				tasks = append(tasks, q)
 			}
 		}
 	}
 	c.mu.Unlock()
 	c.store.scorer.slots.add(c.place, tasks...)
-	stop := context.AfterFunc(c.desk.ctx, func() { c.drop(errEnded) })
+	stop := context.AfterFunc(c.questions.ctx, func() { c.drop(errEnded) })
 	go func() {
 		<-c.done
 		stop()
@@ -218,7 +218,7 @@ func (c *scoreCall) wait(ctx context.Context) {
 // drop gives up the call's questions that are not being asked.
 func (c *scoreCall) drop(why error) {
 	c.store.scorer.slots.drop(c.place)
-	c.desk.drop(c, why)
+	c.questions.drop(c, why)
 }
 
 // answered takes the answer of one judge about an item, and reports whether the item has all of them.

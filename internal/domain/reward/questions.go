@@ -10,8 +10,8 @@ import (
 	"sovereign/internal/domain/judging"
 )
 
-// A desk has the questions of one session, in this process, while the session has calls.
-type desk struct {
+// openQuestions are the questions of one session, in this process, while the session has calls.
+type openQuestions struct {
 	store   *Store
 	ws      tenant.ID
 	session string
@@ -26,38 +26,38 @@ type desk struct {
 	short   []*question               // that the budget could not cover while others were being asked
 }
 
-// desk returns the desk of a session, which close gives back. It is taken before the session is read, so that the end
-// of the session is not missed.
-func (s *Store) desk(ws tenant.ID, id string) *desk {
+// openQuestions returns those of a session, which close gives back. They are taken before the session is read, so that
+// the end of the session is not missed.
+func (s *Store) openQuestions(ws tenant.ID, id string) *openQuestions {
 	s.scorer.mu.Lock()
 	defer s.scorer.mu.Unlock()
 	name := ref{ws, id}
-	d := s.scorer.desks[name]
-	if d == nil {
-		d = &desk{store: s, ws: ws, session: id, open: map[questionKey]*question{}}
-		d.ctx, d.leave = s.running.enter(s.scorer.life, ws, id)
-		s.scorer.desks[name] = d
+	o := s.scorer.open[name]
+	if o == nil {
+		o = &openQuestions{store: s, ws: ws, session: id, open: map[questionKey]*question{}}
+		o.ctx, o.leave = s.running.enter(s.scorer.life, ws, id)
+		s.scorer.open[name] = o
 	}
-	d.calls++
-	return d
+	o.calls++
+	return o
 }
 
-func (d *desk) close() {
-	d.store.scorer.mu.Lock()
-	defer d.store.scorer.mu.Unlock()
-	if d.calls--; d.calls == 0 {
-		delete(d.store.scorer.desks, ref{d.ws, d.session})
-		d.leave()
+func (o *openQuestions) close() {
+	o.store.scorer.mu.Lock()
+	defer o.store.scorer.mu.Unlock()
+	if o.calls--; o.calls == 0 {
+		delete(o.store.scorer.open, ref{o.ws, o.session})
+		o.leave()
 	}
 }
 
 // askNoMore gives up the questions of a session that are not being asked.
 func (s *scorer) askNoMore(at ref) {
 	s.mu.Lock()
-	d := s.desks[at]
+	o := s.open[at]
 	s.mu.Unlock()
-	if d != nil {
-		d.drop(nil, errEnded)
+	if o != nil {
+		o.drop(nil, errEnded)
 	}
 }
 
@@ -68,14 +68,14 @@ func (i *scored) question(judge int) questionKey {
 }
 
 // attach makes an item wait for a judge's answer. It returns the question if it is still to be asked.
-func (d *desk) attach(i *scored, judge int) *question {
+func (o *openQuestions) attach(i *scored, judge int) *question {
 	key := i.question(judge)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	q := d.open[key]
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	q := o.open[key]
 	if q == nil {
-		q = &question{desk: d, key: key, call: i.call, about: &i.item, judge: judge}
-		d.open[key] = q
+		q = &question{questions: o, key: key, call: i.call, about: &i.item, judge: judge}
+		o.open[key] = q
 	}
 	q.waits = append(q.waits, waiter{i, judge})
 	if q.state != queued {
@@ -86,15 +86,15 @@ func (d *desk) attach(i *scored, judge int) *question {
 
 // settle ends a question that was asked, and returns the items that wait for its answer by now. What it held of the
 // budget and did not cost may cover another question.
-func (d *desk) settle(q *question) (waits []waiter) {
-	d.mu.Lock()
+func (o *openQuestions) settle(q *question) (waits []waiter) {
+	o.mu.Lock()
 	q.state, waits, q.waits = answered, q.waits, nil
-	delete(d.open, q.key)
-	d.asking--
-	d.settled++
-	again := d.resume()
-	d.mu.Unlock()
-	d.queue(again)
+	delete(o.open, q.key)
+	o.asking--
+	o.settled++
+	again := o.resume()
+	o.mu.Unlock()
+	o.queue(again)
 	return waits
 }
 
@@ -109,29 +109,29 @@ const (
 )
 
 // refused decides about a question that the budget could not cover.
-func (d *desk) refused(q *question) retry {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (o *openQuestions) refused(q *question) retry {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	switch {
-	case d.ctx.Err() != nil:
+	case o.ctx.Err() != nil:
 		return halted
-	case q.began != d.settled:
-		q.began = d.settled
+	case q.began != o.settled:
+		q.began = o.settled
 		return now
-	case d.asking == 1:
+	case o.asking == 1:
 		return never
 	}
-	d.asking--
+	o.asking--
 	q.state = short
-	d.short = append(d.short, q)
+	o.short = append(o.short, q)
 	return later
 }
 
-// resume takes the first question that is short of money, and makes it a queued one. d.mu is held.
-func (d *desk) resume() *question {
-	for len(d.short) > 0 {
-		first := d.short[0]
-		d.short[0], d.short = nil, d.short[1:]
+// resume takes the first question that is short of money, and makes it a queued one. o.mu is held.
+func (o *openQuestions) resume() *question {
+	for len(o.short) > 0 {
+		first := o.short[0]
+		o.short[0], o.short = nil, o.short[1:]
 		if first.state == short { // else it was dropped
 			first.state = queued
 			return first
@@ -141,30 +141,30 @@ func (d *desk) resume() *question {
 }
 
 // queue queues questions for the calls that wait for them.
-func (d *desk) queue(questions ...*question) {
+func (o *openQuestions) queue(questions ...*question) {
 	for _, q := range questions {
 		if q == nil {
 			continue
 		}
-		d.mu.Lock()
+		o.mu.Lock()
 		at, waited := place{}, len(q.waits) > 0
 		if waited {
 			at = q.waits[0].item.call.place
 		}
-		d.mu.Unlock()
+		o.mu.Unlock()
 		if waited {
-			d.store.scorer.slots.add(at, q)
+			o.store.scorer.slots.add(at, q)
 		}
 	}
 }
 
 // drop lets the items of a call, or of all calls if it is nil, wait no longer for questions that are not being asked.
 // Those that other calls wait for too are queued for them.
-func (d *desk) drop(c *scoreCall, why error) {
+func (o *openQuestions) drop(c *scoreCall, why error) {
 	var gone []waiter
 	var others []*question
-	d.mu.Lock()
-	for _, q := range d.waitedBy(c) {
+	o.mu.Lock()
+	for _, q := range o.waitedBy(c) {
 		if q.state == asked || q.state == answered {
 			continue
 		}
@@ -179,28 +179,28 @@ func (d *desk) drop(c *scoreCall, why error) {
 		switch {
 		case len(q.waits) == 0:
 			q.state = answered
-			delete(d.open, q.key)
+			delete(o.open, q.key)
 		case len(q.waits) < before && q.state == queued:
 			others = append(others, q)
 		}
 	}
-	if d.asking == 0 {
-		others = append(others, d.resume())
+	if o.asking == 0 {
+		others = append(others, o.resume())
 	}
-	d.mu.Unlock()
-	d.queue(others...)
-	d.store.deliver(gone, judging.Answer{}, why)
+	o.mu.Unlock()
+	o.queue(others...)
+	o.store.deliver(gone, judging.Answer{}, why)
 }
 
 // waitedBy returns the open questions that the items of a call may wait for, or all if it is nil. It does not look at
-// those of other calls: a session may have many. d.mu is held.
-func (d *desk) waitedBy(c *scoreCall) (all []*question) {
+// those of other calls: a session may have many. o.mu is held.
+func (o *openQuestions) waitedBy(c *scoreCall) (all []*question) {
 	if c == nil {
-		return slices.Collect(maps.Values(d.open))
+		return slices.Collect(maps.Values(o.open))
 	}
 	for _, i := range c.items {
 		for judge := range c.told {
-			if q := d.open[i.question(judge)]; q != nil {
+			if q := o.open[i.question(judge)]; q != nil {
 				all = append(all, q)
 			}
 		}
