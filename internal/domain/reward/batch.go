@@ -104,7 +104,7 @@ func (b *batches) start(s *Store, started *batch) {
 			one()
 		}
 	})
-	items := func(*session) ([]item, error) { return started.items, nil }
+	items := func(*session) ([]item, error) { return started.items, nil } //nolint:unparam // as a call of score has them
 	started.err = panics.Call(s.Log, "scoring a batch", func() (err error) {
 		started.scores, err = s.score(started.ctx, started.name.ws, started.name.session, started.name.step, items, release)
 		return err

@@ -90,7 +90,7 @@ func TestEveryPromptIsAsLikelyToBeDrawn(t *testing.T) {
 // A trainer that sends completions which no judge can grade does not hide the one of the prompt that has a reward.
 func TestItemsWithoutARewardHideNoOther(t *testing.T) {
 	for seed := range uint64(100) {
-		all := candidates(100, func(i int) string { return fmt.Sprint(i % 10) })
+		all := candidates(100, func(i int) string { return strconv.Itoa(i % 10) })
 		for i := range all {
 			all[i].Scored = i < 10
 		}

@@ -104,6 +104,6 @@ func send(w http.ResponseWriter, v any) error {
 	text = append(text, '\n')
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
-	_, _ = w.Write(text) //nolint:gosec // JSON; a caller that disconnected has no use for an error
+	_, _ = w.Write(text) // a caller that disconnected has no use for an error
 	return nil
 }

@@ -41,9 +41,9 @@ func (c Common) Enough() bool { return min(c.Pass.Cases(), c.Fail.Cases()) >= Mi
 // healthy run may come to consist of that class: the bound of the difference that counts failures as fails is taken
 // where it is greater. It would suffice alone, but knows only the failures on common items.
 func (c Common) Gap() float64 {
-	answered := max(c.Pass.differenceBelow(gapErrs), c.Fail.differenceBelow(gapErrs), 0) + c.Failure()
-	counted := max(c.Pass.with(c.PassUnanswered).differenceBelow(gapErrs),
-		c.Fail.with(c.FailUnanswered).differenceBelow(gapErrs))
+	answered := max(c.Pass.differenceBelow(), c.Fail.differenceBelow(), 0) + c.Failure()
+	counted := max(c.Pass.with(c.PassUnanswered).differenceBelow(),
+		c.Fail.with(c.FailUnanswered).differenceBelow())
 	return max(answered, counted) + slack
 }
 
@@ -53,8 +53,8 @@ func (c Common) Failure() float64 { return UpperBound(c.Failed, c.Asked, 1-gapEr
 // differenceBelow returns an upper bound of the share that only the first passes minus the share that only the second
 // passes: the score bound of Tango (1998). It is approximate, and chosen by its measured coverage where the difference
 // is above 0. The exact bound of Outcomes is nearly twice as wide with 50 items, and Newcombe's covers too little.
-func (p Pairs) differenceBelow(alpha float64) float64 {
-	return -p.Outcomes().swap().scoreBound(Z(1 - 2*alpha))
+func (p Pairs) differenceBelow() float64 {
+	return -p.Outcomes().swap().scoreBound(Z(1 - 2*gapErrs))
 }
 
 // stakes are the bet sizes of the e-process. They are divided by 1 + gap, so that its wealth stays positive.

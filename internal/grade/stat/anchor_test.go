@@ -217,7 +217,8 @@ func TestRequestedChecksDoNotDelayAHold(t *testing.T) {
 
 // A check passes by itself too: after many good checks, the evidence of all says nothing about the last.
 func TestABadCheckDoesNotPassAfterManyGoodOnes(t *testing.T) {
-	watch, passes := stat.NewWatch(0.2), false
+	watch := stat.NewWatch(0.2)
+	var passes bool
 	for range 50 {
 		if watch, passes = watch.Check(false, 2, 2, 60); !passes {
 			t.Fatal("a good check does not pass")
