@@ -31,10 +31,14 @@ func TestAdminWorksWithoutAServer(t *testing.T) {
 		}
 		p.mustAdmin(t, nil, "member", "add", "--workspace", "offline", "--email", "bob@x.test", "--role", "admin", "--json")
 		p.mustAdmin(t, &minted, "key", "create", "--workspace", made.WorkspaceID, "--email", "bob@x.test", "--json")
-		var balance map[string]json.Number
+		var balance struct {
+			Balance json.Number `json:"balance_usd"`
+			Held    json.Number `json:"held_usd"`
+			Spent   json.Number `json:"spent_usd"`
+		}
 		p.mustAdmin(t, &balance, "wallet", "show", "--workspace", "offline", "--json")
-		if balance["balance_usd"] != "1.5" || balance["held_usd"] != "0" || balance["spent_usd"] != "0" {
-			t.Errorf("%v", balance)
+		if balance.Balance != "1.5" || balance.Held != "0" || balance.Spent != "0" {
+			t.Errorf("%+v", balance)
 		}
 		server := p.serve(t)
 		for _, key := range []string{made.APIKey, minted.APIKey} {
