@@ -27,6 +27,7 @@ var dialers = map[string]string{
 	"internal/app/listen.go":               "the service manager's socket",
 	"internal/app/operations.go":           "the operator's collector of traces",
 	"internal/store/db/db.go":              "the operator's database",
+	"internal/store/db/postgres.go":        "the operator's database",
 	"internal/store/db/writer.go":          "a file of the operator's",
 	"internal/store/db/errors.go":          "nothing: it reads the database's errors",
 	"internal/net/netguard/netguardtest":   "the tests' own DNS server",
