@@ -14,7 +14,7 @@ import (
 const prefix = "sovereign/internal/"
 
 // folders are the folders of internal/, lowest first. A package imports from its own folder and from those before it.
-var folders = []string{"base", "text", "net", "live", "wire", "grade", "plane", "store", "domain", "app"}
+var folders = []string{"base", "text", "net", "live", "wire", "grade", "plane", "store", "domain", "dash", "app"}
 
 // imports runs go list with a format over the packages of internal/, and returns its lines.
 func imports(t *testing.T, format string, packages ...string) []string {

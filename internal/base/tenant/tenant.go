@@ -13,6 +13,9 @@ type UserID string
 // A KeyID is an API key's id; it is not secret.
 type KeyID string
 
+// A SessionID is the id of a person's session on the dashboard; it is not secret.
+type SessionID string
+
 // A Role is what a member may do in a workspace.
 type Role string
 
@@ -32,12 +35,14 @@ func (r Role) Valid() bool { return r == Owner || r == Admin || r == Member }
 // Manages reports whether r may spend the workspace's money and change its routing.
 func (r Role) Manages() bool { return r == Owner || r == Admin }
 
-// A Caller is a request's identity: the key, the user who minted it, and that user's role now. An operator has no key and
-// no workspace, and is named by the account of the machine, such as unix:root.
+// A Caller is a request's identity: the key, the user who minted it, and that user's role now. On the dashboard it is
+// the session and its user; Role is empty for a person who is no member of the workspace. An operator has neither key nor
+// session and no workspace, and is named by the account of the machine, such as unix:root.
 type Caller struct {
 	Workspace ID
 	User      UserID
 	Key       KeyID
+	Session   SessionID
 	Role      Role
 
 	InferenceOnly bool // the key or its workspace is limited to inference
@@ -45,10 +50,14 @@ type Caller struct {
 
 // Actor returns the caller as it is recorded in the audit log.
 func (c Caller) Actor() Actor {
-	if c.Key == "" {
+	switch {
+	case c.Key != "":
+		return Actor{Kind: ActorKey, User: c.User, Key: c.Key}
+	case c.Session != "":
+		return Actor{Kind: ActorSession, User: c.User, Session: c.Session}
+	default:
 		return Actor{Kind: ActorOperator, User: c.User}
 	}
-	return Actor{Kind: ActorKey, User: c.User, Key: c.Key}
 }
 
 // An ActorKind is the kind of credential behind a change.
@@ -57,6 +66,7 @@ type ActorKind string
 // The kinds of actors.
 const (
 	ActorKey      ActorKind = "key"      // a workspace API key
+	ActorSession  ActorKind = "session"  // a person's session on the dashboard
 	ActorOperator ActorKind = "operator" // a user of the server's Unix socket
 	ActorGate     ActorKind = "gate"     // the gate of an alias, which decides about its canary
 )
@@ -66,6 +76,8 @@ type Actor struct {
 	Kind ActorKind `json:"kind"`
 	User UserID    `json:"user_id,omitempty"`
 	Key  KeyID     `json:"key_id,omitempty"`
+
+	Session SessionID `json:"session_id,omitempty"`
 }
 
 // Operator is the actor of changes that the server makes by itself: the first start, a recovery.

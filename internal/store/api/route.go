@@ -22,22 +22,36 @@ const (
 	Reader                // any key of the workspace
 	Admin                 // a key whose user is an owner or an admin at the time of the call
 	Operator              // served on the operator's socket only
+
+	// The dashboard's own routes, for sessions instead of keys.
+	Visitor         // no session needed; mounted at /dashboard/api
+	SignedIn        // any session; mounted at /dashboard/api
+	SessionReviewer // any session: the handler checks that the person may see the queue; for a workspace
+	SessionMember   // the session of a member of the workspace
+	SessionAdmin    // the session of an owner or an admin of the workspace
+	SessionOwner    // the session of an owner of the workspace
 )
 
 // String returns the name of p in the documentation.
 func (p Permission) String() string {
-	return [...]string{"undeclared", "public", "a token in the path", "any key", "owner or admin", "operator"}[p]
+	return [...]string{
+		"undeclared", "public", "a token in the path", "any key", "owner or admin", "operator",
+		"anyone", "any session", "the session of a reviewer or member", "the session of a member",
+		"the session of an owner or admin", "the session of an owner",
+	}[p]
 }
 
 // grants reports whether a member of that role may call the route.
 func (p Permission) grants(role tenant.Role) bool {
 	switch p {
-	case Public, Token:
+	case Public, Token, Visitor, SignedIn, SessionReviewer:
 		return true
-	case Reader:
+	case Reader, SessionMember:
 		return role.Valid()
-	case Admin:
+	case Admin, SessionAdmin:
 		return role.Manages()
+	case SessionOwner:
+		return role == tenant.Owner
 	default:
 		return false
 	}
@@ -185,12 +199,17 @@ func (p Permission) mount() string {
 		return ""
 	case Operator:
 		return "/admin"
+	case Visitor, SignedIn:
+		return "/dashboard/api"
+	case SessionReviewer, SessionMember, SessionAdmin, SessionOwner:
+		return "/dashboard/w"
 	default:
 		return "/v1"
 	}
 }
 
-// Pattern returns the route's full path.
+// Pattern returns the route's full path, as the router sees it. The edge has taken the workspace out of a path of the
+// dashboard by then: /dashboard/api/w/{workspace}/x is /dashboard/w/x, and /dashboard/v1/{workspace}/x is /v1/x.
 func (r Route) Pattern() string {
 	if r.version2 {
 		return "/v2" + r.Path

@@ -70,7 +70,7 @@ func newRouter(c Config, routes []Route, mine func(Permission) bool) (*Router, e
 		guard: limit.NewWindows[tenant.ID](guardStarts, guardWindow), large: limit.NewBudget(largeOperations),
 	}
 	for _, r := range routes {
-		if r.Permission <= undeclared || r.Permission > Operator {
+		if r.Permission <= undeclared || r.Permission > SessionOwner {
 			return nil, fmt.Errorf("route %s %s declares no permission", r.Method, r.Path)
 		}
 		if !mine(r.Permission) {
