@@ -202,14 +202,14 @@ func (p Permission) mount() string {
 	case Visitor, SignedIn:
 		return "/dashboard/api"
 	case SessionReviewer, SessionMember, SessionAdmin, SessionOwner:
-		return "/dashboard/w"
+		return "/dashboard/api/w"
 	default:
 		return "/v1"
 	}
 }
 
 // Pattern returns the route's full path, as the router sees it. The edge has taken the workspace out of a path of the
-// dashboard by then: /dashboard/api/w/{workspace}/x is /dashboard/w/x, and /dashboard/v1/{workspace}/x is /v1/x.
+// dashboard by then: /dashboard/api/w/{workspace}/x is /dashboard/api/w/x, and /dashboard/v1/{workspace}/x is /v1/x.
 func (r Route) Pattern() string {
 	if r.version2 {
 		return "/v2" + r.Path
