@@ -197,3 +197,27 @@ func TestAnItemIsShownOnceHoweverManyGradedIt(t *testing.T) {
 		is("after a tie", 1, 2, 3)
 	})
 }
+
+// The label that a report names can be adjudicated, also when the one that it named before was deleted, and a ruling on
+// any label of the item is a ruling on the item.
+func TestTheLabelOfARowCanAlwaysBeAdjudicated(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		c := e.NewCriterion(t)
+		all := e.Grade(t, c.ID, judgingtest.Grades(2, judgingtest.Grade{Report: true, Verdict: judge.Fail})...)
+		second := e.GradeBy(t, "usr_ben", c.ID, all[0].Item, judge.Fail)
+		other := e.GradeBy(t, "usr_ben", c.ID, all[1].Item, judge.Fail)
+		e.Calibrate(t, c.ID) // the judge passes all
+		e.DeleteLabel(t, all[0].ID)
+		report := e.Report(t, c.ID)
+		ids := []string{report.Remaining[0].LabelID, report.Remaining[1].LabelID}
+		if slices.Sort(ids); !slices.Equal(ids, []string{all[1].ID, second.ID}) || report.CertificateVoided {
+			t.Errorf("%v, void %v", ids, report.CertificateVoided)
+		}
+		e.Adjudicate(t, second.ID, label.Ruling{Kind: label.JudgeError})
+		ruled := e.Adjudicate(t, other.ID, label.Ruling{Verdict: judge.Fail}) // blindly; the row named all[1]
+		report = e.Report(t, c.ID)
+		if ruled.Adjudication.Kind != label.JudgeError || len(report.Remaining) != 0 || report.ByKind.JudgeError != 2 || report.Adjudications[0].LabelID != other.ID {
+			t.Errorf("%s", judgingtest.JSON(t, report))
+		}
+	})
+}

@@ -84,9 +84,9 @@ const (
 )
 
 // AlphaInterval returns an interval of alpha: the percentile bootstrap over items (Efron 1979; Hayes and Krippendorff
-// 2007 resample pairs instead, which takes grades of one item for independent). One more item counts for the lower bound,
-// with one grade of each of the two commonest values: without it the interval of perfect agreement would have no width. No
-// coverage is guaranteed; docs/statistics.md reports what was measured. The interval contains alpha. The seed makes it
+// 2007 resample pairs instead, which takes grades of one item for independent). For the lower bound one more item is among
+// those that are drawn from, with one grade of each of the two commonest values: without it the interval of perfect
+// agreement would have no width. No coverage is guaranteed; docs/statistics.md reports what was measured. The interval contains alpha. The seed makes it
 // repeatable. ok is false when alpha is undefined, and with fewer than ten items of at least two grades.
 func AlphaInterval(units []Units, confidence float64, seed uint64) (interval Interval, ok bool) {
 	units = slices.DeleteFunc(slices.Clone(units), func(u Units) bool {
@@ -102,25 +102,25 @@ func AlphaInterval(units []Units, confidence float64, seed uint64) (interval Int
 		return Interval{}, false
 	}
 	random := rand.New(rand.NewPCG(seed, uint64(n)))
-	units = append(units, Units{Values: split(units)})
-	weights := make([]float64, len(units))
-	var lows, highs []float64
-	for range resamples {
-		multinomial(random, units[:len(units)-1], n, weights)
-		weights[len(units)-1] = 0
-		if a, ok := weightedAlpha(units, weights); ok {
-			highs = append(highs, a)
+	drawn := func(units []Units, n int64) (all []float64) {
+		weights := make([]float64, len(units))
+		for range resamples {
+			multinomial(random, units, n, weights)
+			if a, ok := weightedAlpha(units, weights); ok {
+				all = append(all, a)
+			}
 		}
-		weights[len(units)-1] = 1
-		if a, ok := weightedAlpha(units, weights); ok {
-			lows = append(lows, a)
-		}
+		slices.Sort(all)
+		return all
 	}
-	if len(highs) < resamples/2 { // nearly everything has one value: whatever can be drawn says nothing
-		highs = []float64{1}
+	highs := drawn(units, n)
+	lows := drawn(append(units, Units{Values: split(units), N: 1}), n+1)
+	if len(highs) == 0 {
+		highs = []float64{alpha}
 	}
-	slices.Sort(lows)
-	slices.Sort(highs)
+	if len(lows) == 0 {
+		lows = []float64{alpha}
+	}
 	tail := (1 - confidence) / 2
 	interval = Interval{quantile(lows, tail), quantile(highs, 1-tail)}
 	return interval.Clip(-1, 1).around(alpha), true

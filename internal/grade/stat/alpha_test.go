@@ -142,14 +142,14 @@ func simulateGrades(random *rand.Rand, items, people int, passes, errs float64) 
 	return units
 }
 
-// The seeds are fixed: the shares are always the same.
+// The seeds are fixed: the shares are always the same. Of 200 samples an interval of 95 % covers 0.90 and more, but for one
+// time in a thousand; docs/statistics.md has the figures of more samples.
 func TestTheIntervalOfAlphaCoversTheTruth(t *testing.T) {
 	for _, c := range []struct {
 		items, people int
 		passes, errs  float64
-		least         float64
 	}{
-		{30, 2, 0.5, 0.1, 0.92}, {30, 3, 0.8, 0.05, 0.90}, {100, 2, 0.5, 0.02, 0.90}, {100, 3, 0.7, 0.2, 0.92},
+		{30, 2, 0.5, 0.1}, {30, 3, 0.8, 0.05}, {50, 2, 0.5, 0.02}, {100, 3, 0.7, 0.2},
 	} {
 		random := rand.New(rand.NewPCG(7, uint64(c.items)))
 		truth, _ := Alpha(simulateGrades(random, 400_000, c.people, c.passes, c.errs))
@@ -164,7 +164,7 @@ func TestTheIntervalOfAlphaCoversTheTruth(t *testing.T) {
 		}
 		share := float64(covered) / float64(known)
 		t.Logf("%+v: alpha %.3f, covered %.3f of %d", c, truth, share, known)
-		if share < c.least || known < 190 {
+		if share < 0.90 || known < 190 {
 			t.Errorf("%+v: it covers alpha %.3f in %.3f of %d", c, truth, share, known)
 		}
 	}
