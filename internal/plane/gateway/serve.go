@@ -129,7 +129,7 @@ func (r *run) hold() error {
 	}
 	tab, err := r.gateway.Till.Open(journal.Charge{
 		Request: q.ID, Workspace: q.Caller.Workspace, Key: q.Caller.Key, Route: q.Endpoint.Name, Requested: q.Model, Alias: r.plan.Alias,
-		Hold: named,
+		Hold: named, Tag: q.Annotations.Tag,
 	}, worst)
 	if err == nil {
 		r.bill.tab = tab
