@@ -85,7 +85,7 @@ type Spend struct {
 
 // Spent is what was used in some days.
 type Spent struct {
-	usage.Counts
+	usage.Used
 	Link module.Link `json:"link"`
 }
 

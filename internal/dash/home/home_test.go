@@ -34,9 +34,9 @@ func newHandler() *handler {
 				return nil, errors.New("another series")
 			}
 			return []usage.Point{
-				{Day: f.To - 1, Group: "m1", Counts: usage.Counts{Requests: 2, Cost: 20}},
-				{Day: f.To, Group: "m1", Counts: usage.Counts{Requests: 1, Cost: 5}},
-				{Day: f.To, Group: "m2", Counts: usage.Counts{Requests: 1, Cost: 7}},
+				{Day: f.To - 1, Group: "m1", Used: usage.Used{Requests: 2, Cost: 20}},
+				{Day: f.To, Group: "m1", Used: usage.Used{Requests: 1, Cost: 5}},
+				{Day: f.To, Group: "m2", Used: usage.Used{Requests: 1, Cost: 7}},
 			}, nil
 		},
 		Jobs: func(context.Context, tenant.ID, int) ([]job.Listed, error) {

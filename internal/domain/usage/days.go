@@ -41,35 +41,54 @@ type tagDay struct {
 func NewDays() *Days { return &Days{now: clock.Now, tags: map[tagDay]map[string]string{}} }
 
 // A Batch is what one transaction adds.
-type Batch map[tenant.ID]map[cell]*Counts
+type Batch struct {
+	sums   map[place]*Used
+	tagged bool // some charge has a tag
 
-// Add adds a charge, of which the wallet paid an amount.
-func (b Batch) Add(c *journal.Charge, charged money.Nano) {
-	of := b[c.Workspace]
-	if of == nil {
-		of = map[cell]*Counts{}
-		b[c.Workspace] = of
-	}
-	at := cell{DayOf(c.At), c.Model, string(c.Key), c.Tag}
-	sum := of[at]
-	if sum == nil {
-		sum = &Counts{}
-		of[at] = sum
-	}
-	one := Counts{
-		Requests: 1, Input: c.Usage.Input, Cached: c.Usage.Cached, Output: c.Usage.Output, Cost: c.Cost, Charged: charged,
-	}
-	if failed[c.Outcome] {
-		one.Errors = 1
-	}
-	sum.add(&one)
+	last    place // of the charge before, and its sum: consecutive charges are similar
+	lastSum *Used
 }
 
-// countColumns are the columns of Counts, in the order of its fields.
+// A place is a cell of a workspace.
+type place struct {
+	ws tenant.ID
+	cell
+}
+
+// NewBatch returns an empty batch.
+func NewBatch() *Batch { return &Batch{sums: map[place]*Used{}} }
+
+// Add adds a charge, of which the wallet paid an amount.
+func (b *Batch) Add(c *journal.Charge, charged money.Nano) {
+	at := place{c.Workspace, cell{DayOf(c.At), c.Model, string(c.Key), c.Tag}}
+	if b.lastSum == nil || at != b.last {
+		b.last, b.lastSum, b.tagged = at, sumAt(b.sums, at), b.tagged || c.Tag != ""
+	}
+	one := Used{
+		Requests: 1, Input: c.Usage.Input, Cached: c.Usage.Cached, Output: c.Usage.Output, Cost: c.Cost, Charged: charged,
+	}
+	if c.Outcome != finished && failed[c.Outcome] {
+		one.Errors = 1
+	}
+	b.lastSum.add(&one)
+}
+
+// sumAt returns the sum at a place, which is added if it is not there.
+func sumAt[K comparable](sums map[K]*Used, at K) *Used {
+	sum := sums[at]
+	if sum == nil {
+		sum = &Used{}
+		sums[at] = sum
+	}
+	return sum
+}
+
+// countColumns are the columns of Used, in the order of its fields.
 var countColumns = []string{"requests", "errors", "input", "cached", "output", "cost", "charged"}
 
-func (c *Counts) values() []any {
-	return []any{c.Requests, c.Errors, c.Input, c.Cached, c.Output, int64(c.Cost), int64(c.Charged)}
+// appendTo appends the values of countColumns to a row.
+func (c *Used) appendTo(row []any) []any {
+	return append(row, c.Requests, c.Errors, c.Input, c.Cached, c.Output, int64(c.Cost), int64(c.Charged))
 }
 
 var (
@@ -89,98 +108,85 @@ func adding(table string) string {
 var addDay, addSum = adding("usage_days"), adding("usage_sums")
 
 // Write adds a batch to the rows of its days, one upsert for each that it has.
-func (d *Days) Write(ctx context.Context, tx *db.Tx, batch Batch) error {
-	var rows, sums [][]any
+func (d *Days) Write(ctx context.Context, tx *db.Tx, batch *Batch) error {
+	sums, err := d.bounded(ctx, tx, batch)
+	if err != nil {
+		return err
+	}
 	today := DayOf(d.now())
-	for _, ws := range slices.Sorted(maps.Keys(batch)) {
-		cells, err := d.bounded(ctx, tx, ws, batch[ws])
-		if err != nil {
-			return err
+	rows, late := make([][]any, 0, len(sums)), map[tenant.ID][]cell{}
+	for _, at := range slices.SortedFunc(maps.Keys(sums), comparePlaces) {
+		row := append(make([]any, 0, len(dayColumns)), string(at.ws), int64(at.day), at.model, at.key, at.tag)
+		rows = append(rows, sums[at].appendTo(row))
+		if at.day < today {
+			late[at.ws] = append(late[at.ws], at.cell)
 		}
-		var late []cell
-		for _, at := range slices.SortedFunc(maps.Keys(cells), compareCells) {
-			key := []any{string(ws), int64(at.day), at.model, at.key, at.tag}
-			rows = append(rows, append(key, cells[at].values()...))
-			if at.day < today {
-				late = append(late, at)
-			}
-		}
-		more, err := lateSums(ctx, tx, ws, late, cells)
-		if err != nil {
-			return err
-		}
-		sums = append(sums, more...)
 	}
 	across := tx.Across("the rows name their workspaces")
 	if err := db.Merge(ctx, across, "usage_days", dayColumns, 5, addDay, rows); err != nil {
 		return err
 	}
-	return db.Merge(ctx, across, "usage_sums", sumColumns, 5, addSum, sums)
+	for _, ws := range slices.Sorted(maps.Keys(late)) {
+		more, err := lateSums(ctx, tx, ws, late[ws], sums)
+		if err != nil {
+			return err
+		}
+		if err := db.Merge(ctx, across, "usage_sums", sumColumns, 5, addSum, more); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func compareCells(a, b cell) int {
-	return cmp.Or(cmp.Compare(a.day, b.day), strings.Compare(a.model, b.model), strings.Compare(a.key, b.key),
-		strings.Compare(a.tag, b.tag))
+func comparePlaces(a, b place) int {
+	return cmp.Or(strings.Compare(string(a.ws), string(b.ws)), cmp.Compare(a.day, b.day), strings.Compare(a.model, b.model),
+		strings.Compare(a.key, b.key), strings.Compare(a.tag, b.tag))
 }
 
 // lateSums returns what must be added to the sums of days that are closed already: of charges that were posted late.
-func lateSums(ctx context.Context, tx *db.Tx, ws tenant.ID, late []cell, cells map[cell]*Counts) ([][]any, error) {
-	if len(late) == 0 {
-		return nil, nil
-	}
+func lateSums(ctx context.Context, tx *db.Tx, ws tenant.ID, late []cell, of map[place]*Used) ([][]any, error) {
 	before, err := closedBefore(ctx, tx.In(ws))
 	if err != nil {
 		return nil, err
 	}
-	type place struct {
+	type sum struct {
 		cut, pick string
 		day       Day
 		group     string
 	}
-	all := map[place]*Counts{}
+	all := map[sum]*Used{}
 	for _, at := range late {
 		if at.day >= before {
 			continue
 		}
 		for _, c := range cuts {
 			pick, group := c.values(&at)
-			in := place{c.String(), pick, at.day, group}
-			if all[in] == nil {
-				all[in] = &Counts{}
-			}
-			all[in].add(cells[at])
+			sumAt(all, sum{c.String(), pick, at.day, group}).add(of[place{ws, at}])
 		}
 	}
 	rows := make([][]any, 0, len(all))
 	for in, sum := range all {
-		rows = append(rows, append([]any{string(ws), in.cut, in.pick, int64(in.day), in.group}, sum.values()...))
+		rows = append(rows, sum.appendTo([]any{string(ws), in.cut, in.pick, int64(in.day), in.group}))
 	}
 	return rows, nil
 }
 
-// bounded returns cells with their tags as they are counted: without credentials, and bounded in number.
-func (d *Days) bounded(ctx context.Context, tx *db.Tx, ws tenant.ID, cells map[cell]*Counts) (map[cell]*Counts, error) {
-	plain := true
-	for at := range cells {
-		plain = plain && at.tag == ""
+// bounded returns the sums of a batch with their tags as they are counted: without credentials, and bounded in number.
+func (d *Days) bounded(ctx context.Context, tx *db.Tx, batch *Batch) (map[place]*Used, error) {
+	if !batch.tagged {
+		return batch.sums, nil
 	}
-	if plain {
-		return cells, nil
-	}
-	all := make(map[cell]*Counts, len(cells))
-	for _, at := range slices.SortedFunc(maps.Keys(cells), compareCells) {
-		sum := cells[at]
+	all := make(map[place]*Used, len(batch.sums))
+	for _, at := range slices.SortedFunc(maps.Keys(batch.sums), comparePlaces) {
+		sum := batch.sums[at]
 		if at.tag != "" {
-			counted, err := d.tag(ctx, tx, tagDay{ws, at.day}, at.tag)
+			counted, err := d.tag(ctx, tx, tagDay{at.ws, at.day}, at.tag)
 			if err != nil {
 				return nil, err
 			}
 			at.tag = counted
 		}
-		if all[at] == nil {
-			all[at] = &Counts{}
-		}
-		all[at].add(sum)
+		sumAt(all, at).add(sum)
 	}
 	return all, nil
 }

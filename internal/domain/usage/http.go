@@ -54,7 +54,7 @@ type seriesQuery struct {
 type SeriesGroup struct {
 	Group string `json:"group"`
 	Rest  bool   `json:"rest,omitempty" doc:"All groups that are not among the first"`
-	Counts
+	Used
 }
 
 // A SeriesPoint is what one group used on one day. A day on which it used nothing has no point.
@@ -72,7 +72,7 @@ type Series struct {
 	To     Day           `json:"to" doc:"The last day"`
 	Points []SeriesPoint `json:"points" nullable:"false" doc:"By day, then in the order of the groups"`
 	Groups []SeriesGroup `json:"groups" nullable:"false" doc:"The dearest first"`
-	Totals Counts        `json:"totals"`
+	Totals Used          `json:"totals"`
 }
 
 func (h *Handler) series(ctx context.Context, caller tenant.Caller, in seriesQuery) (Series, error) {
@@ -93,17 +93,17 @@ func (h *Handler) series(ctx context.Context, caller tenant.Caller, in seriesQue
 // NewSeries makes a series of points, with at most so many groups and one for the rest.
 func NewSeries(points []Point, top int) Series {
 	s := Series{Object: "series", Unit: "day", By: "none", Points: []SeriesPoint{}, Groups: []SeriesGroup{}}
-	sums := map[string]*Counts{}
+	sums := map[string]*Used{}
 	for i := range points {
 		p := &points[i]
 		if sums[p.Group] == nil {
-			sums[p.Group] = &Counts{}
+			sums[p.Group] = &Used{}
 		}
-		sums[p.Group].add(&p.Counts)
-		s.Totals.add(&p.Counts)
+		sums[p.Group].add(&p.Used)
+		s.Totals.add(&p.Used)
 	}
 	for group, sum := range sums {
-		s.Groups = append(s.Groups, SeriesGroup{Group: group, Counts: *sum})
+		s.Groups = append(s.Groups, SeriesGroup{Group: group, Used: *sum})
 	}
 	slices.SortFunc(s.Groups, func(a, b SeriesGroup) int {
 		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Requests, a.Requests), strings.Compare(a.Group, b.Group))
@@ -111,7 +111,7 @@ func NewSeries(points []Point, top int) Series {
 	if len(s.Groups) > top {
 		rest := SeriesGroup{Rest: true}
 		for i := range s.Groups[top:] {
-			rest.add(&s.Groups[top+i].Counts)
+			rest.add(&s.Groups[top+i].Used)
 		}
 		s.Groups = append(s.Groups[:top:top], rest)
 	}
@@ -146,7 +146,7 @@ func seriesPoints(points []Point, groups []SeriesGroup) []SeriesPoint {
 			rest[p.Day] = at
 			all = append(all, SeriesPoint{Point: Point{Day: p.Day}, Rest: true})
 		}
-		all[at].add(&p.Counts)
+		all[at].add(&p.Used)
 	}
 	slices.SortFunc(all, func(a, b SeriesPoint) int {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(placeOf(&a), placeOf(&b)))

@@ -24,7 +24,7 @@ func NewStore(d *db.DB) *Store { return &Store{db: d, now: clock.Now} }
 type Point struct {
 	Day   Day    `json:"day"`
 	Group string `json:"group" db:"grp" doc:"The model, key id or tag; empty for none"`
-	Counts
+	Used
 }
 
 // summed selects the counts of rows that are grouped.
@@ -175,7 +175,7 @@ type Row struct {
 	Model string
 	KeyID string
 	Tag   string
-	Counts
+	Used
 }
 
 // Rows yields the rows of a filter in the order of their days.

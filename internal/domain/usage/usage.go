@@ -12,8 +12,8 @@ import (
 	"sovereign/internal/base/outcome"
 )
 
-// Counts are what some requests used and cost.
-type Counts struct {
+// Used is what some requests used and cost.
+type Used struct {
 	Requests int64      `json:"requests"`
 	Errors   int64      `json:"errors" doc:"Requests that broke off or delivered nothing; not those whose caller left"`
 	Input    int64      `json:"input_tokens"`
@@ -23,7 +23,7 @@ type Counts struct {
 	Charged  money.Nano `json:"charged_usd" doc:"To the wallet"`
 }
 
-func (c *Counts) add(other *Counts) {
+func (c *Used) add(other *Used) {
 	c.Requests += other.Requests
 	c.Errors += other.Errors
 	c.Input += other.Input
@@ -32,6 +32,8 @@ func (c *Counts) add(other *Counts) {
 	c.Cost += other.Cost
 	c.Charged += other.Charged
 }
+
+const finished = string(outcome.Finished)
 
 // failed lists the outcomes that count as errors.
 var failed = map[string]bool{

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,7 +49,7 @@ func newStore(d *db.DB) *Store {
 
 func write(t dbtest.T, d *db.DB, days *Days, charges ...*journal.Charge) {
 	t.Helper()
-	b := Batch{}
+	b := NewBatch()
 	for _, c := range charges {
 		b.Add(c, c.Cost/2)
 	}
@@ -112,29 +113,29 @@ func TestASeriesIsTheSumOfItsCharges(t *testing.T) {
 	})
 }
 
-type place struct {
+type dayGroup struct {
 	day   Day
 	group string
 }
 
-func asMap(points []Point) map[place]Counts {
-	all := map[place]Counts{}
+func asMap(points []Point) map[dayGroup]Used {
+	all := map[dayGroup]Used{}
 	for _, p := range points {
-		all[place{p.Day, p.Group}] = p.Counts
+		all[dayGroup{p.Day, p.Group}] = p.Used
 	}
 	return all
 }
 
 // summedUp adds the charges of the workspace Mine up, by a second way.
-func summedUp(charges []*journal.Charge, f Filter, by string) map[place]Counts {
-	all := map[place]Counts{}
+func summedUp(charges []*journal.Charge, f Filter, by string) map[dayGroup]Used {
+	all := map[dayGroup]Used{}
 	for _, c := range charges {
 		day := DayOf(c.At)
 		if c.Workspace != dbtest.Mine || day < f.From || day > f.To || f.Model != "" && c.Model != f.Model ||
 			f.Key != "" && string(c.Key) != f.Key || f.Tag != "" && c.Tag != f.Tag {
 			continue
 		}
-		at := place{day, map[string]string{"model": c.Model, "key": string(c.Key), "tag": c.Tag}[by]}
+		at := dayGroup{day, map[string]string{"model": c.Model, "key": string(c.Key), "tag": c.Tag}[by]}
 		sum := all[at]
 		sum.Requests++
 		if c.Outcome == "died" {
@@ -205,22 +206,22 @@ func TestClosingTwiceChangesNothing(t *testing.T) {
 func TestMoreGroupsThanAskedForAreTheRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var points []Point
-		var sum Counts
+		var sum Used
 		for day := range rapid.IntRange(1, 4).Draw(t, "days") {
 			for group := range rapid.IntRange(0, 8).Draw(t, "groups") {
-				c := Counts{Requests: 1, Cost: rapid.Map(rapid.Int64Range(0, 9), func(n int64) money.Nano { return money.Nano(n) }).Draw(t, "cost")}
-				points = append(points, Point{Day: Day(day), Group: fmt.Sprint(group), Counts: c})
+				c := Used{Requests: 1, Cost: rapid.Map(rapid.Int64Range(0, 9), func(n int64) money.Nano { return money.Nano(n) }).Draw(t, "cost")}
+				points = append(points, Point{Day: Day(day), Group: fmt.Sprint(group), Used: c})
 				sum.add(&c)
 			}
 		}
 		top := rapid.IntRange(1, 5).Draw(t, "top")
 		s := NewSeries(points, top)
-		var ofGroups, ofPoints Counts
+		var ofGroups, ofPoints Used
 		for i := range s.Groups {
-			ofGroups.add(&s.Groups[i].Counts)
+			ofGroups.add(&s.Groups[i].Used)
 		}
 		for i := range s.Points {
-			ofPoints.add(&s.Points[i].Counts)
+			ofPoints.add(&s.Points[i].Used)
 		}
 		if len(s.Groups) > top+1 || ofGroups != sum || ofPoints != sum || s.Totals != sum {
 			t.Errorf("%d groups, %+v, %+v, %+v, want %+v", len(s.Groups), ofGroups, ofPoints, s.Totals, sum)
@@ -288,11 +289,13 @@ func BenchmarkSeries(b *testing.B) {
 		} {
 			b.Run(fmt.Sprintf("%s/by %s model=%s key=%s tag=%s", engine, q.by, q.f.Model, q.f.Key, q.f.Tag), func(b *testing.B) {
 				q.f.From, q.f.To = today-364, today
+				before := cpuTime(b)
 				for b.Loop() {
 					if points, err := store.Series(b.Context(), dbtest.Mine, q.f, q.by); err != nil || len(points) < 365 {
 						b.Fatal(len(points), err)
 					}
 				}
+				b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 			})
 		}
 	}
@@ -307,4 +310,14 @@ func fillYear(b *testing.B, d *db.DB, days *Days) {
 		}
 		write(b, d, days, some...)
 	}
+}
+
+// cpuTime returns the CPU time of this process. Other work on the machine disturbs it less than it does the clock.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

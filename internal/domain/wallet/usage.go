@@ -46,7 +46,7 @@ func postUsage(
 	}
 	paid := make(map[payer]money.Nano, len(batch))
 	transfers := make([]transfer, 0, len(batch))
-	rows, sums := newUsageBatch(batch), usage.Batch{}
+	rows, sums := newUsageBatch(batch), usage.NewBatch()
 	for _, ws := range workspaces {
 		has := available{wallet: held[accountKey{ws, accountWallet}], reserved: reserved[ws]}
 		if has.holds, err = readHolds(ctx, tx.In(ws), namedBy(batch[ws])); err != nil {

@@ -38,6 +38,9 @@ type Notice struct {
 	Link    Link       `json:"link"`
 }
 
+// SchemaName is the type's name in the OpenAPI document.
+func (Notice) SchemaName() string { return "HomeNotice" }
+
 // A Link is a place of the dashboard: a page and its query string.
 type Link struct {
 	Page  string `json:"page" doc:"Such as wallet"`
@@ -58,3 +61,6 @@ type Step struct {
 	Action string                                                // what to do when it is not done
 	Done   func(ctx context.Context, ws tenant.ID) (bool, error) // called for each request
 }
+
+// SchemaName is the type's name in the OpenAPI document.
+func (Link) SchemaName() string { return "PageLink" }
