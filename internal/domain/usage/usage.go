@@ -15,7 +15,7 @@ import (
 // Used is what some requests used and cost.
 type Used struct {
 	Requests int64      `json:"requests"`
-	Errors   int64      `json:"errors" doc:"Requests that broke off or delivered nothing; not those whose caller left"`
+	Errors   int64      `json:"errors" doc:"Requests that broke off after content; what delivered nothing costs nothing and is not counted"`
 	Input    int64      `json:"input_tokens"`
 	Cached   int64      `json:"cached_input_tokens" doc:"Of the input, from the provider's cache"`
 	Output   int64      `json:"output_tokens"`
