@@ -90,6 +90,9 @@ func Matrix(t *testing.T, base string, routes []api.Route, k Keys) {
 	}
 	checked := 0
 	for _, route := range routes {
+		if route.Permission >= api.Visitor {
+			continue // see SessionMatrix
+		}
 		path := wildcard.ReplaceAllString(route.Pattern(), "some-id")
 		if route.Permission == api.Public {
 			got := ask(t, address.Host, route.Method, path, "localhost", nil)
