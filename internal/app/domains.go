@@ -101,6 +101,7 @@ func (d *domains) list(i *instance) []module.Module {
 		Steps: steps, Log: i.log,
 		Hooks: workspace.Hooks{Uncached: i.plane.cache.Forget, Unlogged: s.recorder.Settle, Denied: i.plane.gateway.EndDenied},
 	})
+	all = append(all, i.dash.modules(i)...)
 	all = append([]module.Module{workspaces}, all...)
 	return append(all, d.home(i, all, steps))
 }

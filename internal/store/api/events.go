@@ -92,7 +92,9 @@ func (rt *Router) streamOver(r *http.Request, s EventStream) string {
 }
 
 // ended reports whether the caller of a long answer would be refused now.
-func ended(r *http.Request) bool { return edge.Grant(r.Context()).Ended() }
+func ended(r *http.Request) bool {
+	return edge.Grant(r.Context()).Ended() || edge.SessionEnded(r.Context())
+}
 
 // events writes server-sent events. After an error it writes nothing more: the caller has left.
 type events struct {
