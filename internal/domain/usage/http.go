@@ -53,14 +53,14 @@ type seriesQuery struct {
 // A SeriesGroup is what one group used in all days of a series.
 type SeriesGroup struct {
 	Group string `json:"group"`
-	Rest  bool   `json:"rest,omitempty" doc:"All groups that are not among the first"`
+	Rest  bool   `json:"rest" doc:"All groups that are not among the first"`
 	Used
 }
 
 // A SeriesPoint is what one group used on one day. A day on which it used nothing has no point.
 type SeriesPoint struct {
 	Point
-	Rest bool `json:"rest,omitempty" doc:"All groups that are not among the first"`
+	Rest bool `json:"rest" doc:"All groups that are not among the first"`
 }
 
 // A Series is what was used, by UTC day.

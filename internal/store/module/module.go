@@ -33,7 +33,7 @@ type Notice struct {
 	Subject string     `json:"subject" doc:"The id or the name of what it is about; empty for the workspace"`
 	Title   string     `json:"title"`
 	Detail  string     `json:"detail" doc:"Why, in words; may be empty"`
-	Count   int64      `json:"count,omitempty" doc:"How many things it stands for"`
+	Count   int64      `json:"count" doc:"How many things it stands for; 0 where that says nothing"`
 	At      clock.Time `json:"at,omitzero"`
 	Link    Link       `json:"link"`
 }
