@@ -40,7 +40,7 @@ func (s *Store) Claim(ctx context.Context, caller tenant.Caller, queueID string)
 		if err != nil {
 			return Offer{}, err
 		}
-		if gone {
+		if gone || shown.Claim == nil { // it is not logged any more, or another window of the person was faster
 			continue
 		}
 		mine, err := s.mine(ctx, s.DB.In(caller.Workspace), caller.User, queueID)

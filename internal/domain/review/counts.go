@@ -126,36 +126,29 @@ func (s *Store) counted(ctx context.Context, in db.Scoped, caller tenant.Caller,
 }
 
 // Get reads a queue.
-func (s *Store) Get(ctx context.Context, caller tenant.Caller, queueID string) (Queue, error) {
-	return s.read(ctx, s.DB.In(caller.Workspace), caller, queueID)
+func (s *Store) Get(ctx context.Context, caller tenant.Caller, queueID string) (q Queue, err error) {
+	err = s.DB.SnapshotIn(ctx, caller.Workspace, func(in db.Scoped) error {
+		q, err = s.read(ctx, in, caller, queueID)
+		return err
+	})
+	return q, err
 }
 
 // List reads the queues of a workspace, the newest first: the open ones, unless the closed ones are asked for.
 func (s *Store) List(ctx context.Context, caller tenant.Caller, closed bool, limit, offset int) ([]Queue, error) {
-	rows, err := db.Query[queueRecord](ctx, s.DB.In(caller.Workspace), `
-		SELECT `+queueColumns+` WHERE workspace_id = $1 AND ($2 AND closed_at > 0 OR NOT $2 AND closed_at = 0)
+	return s.list(ctx, caller, `($2 AND closed_at > 0 OR NOT $2 AND closed_at = 0)
 		ORDER BY created_at DESC, id DESC LIMIT $3 OFFSET $4`, closed, limit, offset)
-	if err != nil {
-		return nil, fmt.Errorf("list queues: %w", err)
-	}
-	return s.views(ctx, caller, rows)
 }
 
 // Mine reads the open queues that the caller may grade in, the newest first.
 func (s *Store) Mine(ctx context.Context, caller tenant.Caller, limit, offset int) ([]Queue, error) {
-	rows, err := db.Query[queueRecord](ctx, s.DB.In(caller.Workspace), `
-		SELECT `+queueColumns+` WHERE workspace_id = $1 AND closed_at = 0 AND ($2 OR EXISTS (
+	return s.list(ctx, caller, `closed_at = 0 AND ($2 OR EXISTS (
 			SELECT 1 FROM review_grants t WHERE t.workspace_id = $1 AND t.queue_id = review_queues.id AND t.user_id = $3))
 		ORDER BY created_at DESC, id DESC LIMIT $4 OFFSET $5`, caller.Role.Manages(), caller.User, limit, offset)
-	if err != nil {
-		return nil, fmt.Errorf("list the queues of a person: %w", err)
-	}
-	return s.views(ctx, caller, rows)
 }
 
 // views returns queues as the caller sees them in a list.
-func (s *Store) views(ctx context.Context, caller tenant.Caller, rows []queueRecord) ([]Queue, error) {
-	in := s.DB.In(caller.Workspace)
+func (s *Store) views(ctx context.Context, in db.Scoped, caller tenant.Caller, rows []queueRecord) ([]Queue, error) {
 	all := make([]Queue, len(rows))
 	for i := range rows {
 		q, a, err := enter(ctx, in, caller, rows[i].ID)
@@ -170,4 +163,17 @@ func (s *Store) views(ctx context.Context, caller tenant.Caller, rows []queueRec
 		}
 	}
 	return all, nil
+}
+
+// list reads queues as the caller sees them in a list. which is a condition with an order; its arguments begin with $2.
+func (s *Store) list(ctx context.Context, caller tenant.Caller, which string, args ...any) (all []Queue, err error) {
+	err = s.DB.SnapshotIn(ctx, caller.Workspace, func(in db.Scoped) error {
+		rows, err := db.Query[queueRecord](ctx, in, `SELECT `+queueColumns+` WHERE workspace_id = $1 AND `+which, args...)
+		if err != nil {
+			return fmt.Errorf("list queues: %w", err)
+		}
+		all, err = s.views(ctx, in, caller, rows)
+		return err
+	})
+	return all, err
 }

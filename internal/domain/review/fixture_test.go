@@ -35,7 +35,7 @@ func each(t *testing.T, test func(t *testing.T, f fixture)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dbtest.AddWorkspaces(t, d, mine, theirs)
 		now := clock.Time(1_000_000_000)
-		f := fixture{contents: &fakeContents{logged: map[string][]judge.Step{}}, labels: newFakeLabels(), mu: new(sync.Mutex), now: &now}
+		f := fixture{contents: &fakeContents{logged: map[string][]judge.Step{}}, labels: newFakeLabels(t, d), mu: new(sync.Mutex), now: &now}
 		f.Store = NewStore(Config{
 			DB: d, Labels: f.labels, Contents: f.contents, People: people{},
 			Now: func() clock.Time {
@@ -178,15 +178,21 @@ func (c *fakeContents) Steps(_ context.Context, _ tenant.ID, trace string) ([]ju
 	return nil, fault.NotFound("logged request", trace)
 }
 
-// fakeLabels are labels in memory, one for each person, item and judge. What a transaction that failed has done is undone.
+// fakeLabels are labels in a table of their own, one for each person and request.
 type fakeLabels struct {
+	db       *db.DB
 	mu       sync.Mutex
 	prepared map[*label.Prepared]label.New
-	all      map[string]label.Label // by id
 }
 
-func newFakeLabels() *fakeLabels {
-	return &fakeLabels{prepared: map[*label.Prepared]label.New{}, all: map[string]label.Label{}}
+func newFakeLabels(t *testing.T, d *db.DB) *fakeLabels {
+	t.Helper()
+	if _, err := db.Exec(t.Context(), d.Across("test"), `
+		CREATE TABLE fake_labels (workspace_id TEXT, id TEXT, request_id TEXT, author TEXT, verdict TEXT,
+			PRIMARY KEY (workspace_id, request_id, author))`); err != nil {
+		t.Fatal(err)
+	}
+	return &fakeLabels{db: d, prepared: map[*label.Prepared]label.New{}}
 }
 
 func (l *fakeLabels) Get(_ context.Context, _ tenant.ID, labelID string) (label.Label, error) {
@@ -201,52 +207,42 @@ func (l *fakeLabels) Prepare(_ context.Context, _ tenant.ID, n label.New) (*labe
 	return p, nil
 }
 
-func (l *fakeLabels) PutReview(_ context.Context, tx *db.Tx, _ tenant.ID, by tenant.Actor, p *label.Prepared) (label.Label, error) {
+func (l *fakeLabels) PutReview(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, p *label.Prepared) (label.Label, error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	n := l.prepared[p]
-	for _, other := range l.all {
-		if other.Author == string(by.User) && *other.RequestID == n.RequestID {
-			return label.Label{}, fmt.Errorf("%s has a label of %s by %s already", other.ID, n.RequestID, by.User)
-		}
+	l.mu.Unlock()
+	made := label.Label{ID: id.New("lbl")}
+	added, err := db.Exec(ctx, tx.In(ws), `
+		INSERT INTO fake_labels (workspace_id, id, request_id, author, verdict) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (workspace_id, request_id, author) DO NOTHING`, made.ID, n.RequestID, by.User, n.Verdict)
+	if err == nil && added == 0 {
+		err = fmt.Errorf("%s has a label by %s already", n.RequestID, by.User)
 	}
-	made := label.Label{ID: id.New("lbl"), RequestID: &n.RequestID, Verdict: n.Verdict, Author: string(by.User), Source: label.FromReview}
-	l.all[made.ID] = made
-	tx.OnEnd(func(o db.Outcome) {
-		if o == db.RolledBack {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			delete(l.all, made.ID)
-		}
-	})
-	return made, nil
+	return made, err
 }
 
-func (l *fakeLabels) TakeBack(_ context.Context, tx *db.Tx, _ tenant.ID, by tenant.Actor, labelID string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	was, ok := l.all[labelID]
-	if !ok || was.Author != string(by.User) {
+func (l *fakeLabels) TakeBack(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, labelID string) error {
+	n, err := db.Exec(ctx, tx.In(ws), `DELETE FROM fake_labels WHERE workspace_id = $1 AND id = $2 AND author = $3`, labelID, by.User)
+	if err == nil && n == 0 {
 		return fault.NotFound("label", labelID)
 	}
-	delete(l.all, labelID)
-	tx.OnEnd(func(o db.Outcome) {
-		if o == db.RolledBack {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.all[labelID] = was
-		}
-	})
-	return nil
+	return err
 }
 
 // given returns the verdicts by request and author.
-func (l *fakeLabels) given() map[[2]string]judge.Verdict {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (l *fakeLabels) given(t *testing.T) map[[2]string]judge.Verdict {
+	t.Helper()
+	type row struct {
+		RequestID, Author string
+		Verdict           judge.Verdict
+	}
+	rows, err := db.Query[row](t.Context(), l.db.Across("test"), `SELECT request_id, author, verdict FROM fake_labels`)
+	if err != nil {
+		t.Fatal(err)
+	}
 	all := map[[2]string]judge.Verdict{}
-	for _, one := range l.all {
-		all[[2]string{*one.RequestID, one.Author}] = one.Verdict
+	for _, one := range rows {
+		all[[2]string{one.RequestID, one.Author}] = one.Verdict
 	}
 	return all
 }

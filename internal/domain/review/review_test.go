@@ -38,7 +38,7 @@ func TestAReviewerGradesAQueueToItsEnd(t *testing.T) {
 		if err != nil || o.Item != nil || !o.Done || o.Mine != (MyCounts{Graded: 3}) {
 			t.Errorf("%+v, %v", o, err)
 		}
-		if n := len(f.labels.given()); n != 3 {
+		if n := len(f.labels.given(t)); n != 3 {
 			t.Errorf("%d labels", n)
 		}
 		p, err := f.Get(t.Context(), owner, q.ID)
@@ -177,7 +177,7 @@ func TestAClaimThatEndedIsFencedOnceAnotherHasTheItem(t *testing.T) {
 		// Its own lease has ended too, and nobody took the item: the grade counts.
 		f.wait(16)
 		f.grade(t, expert2, second, judge.Pass)
-		if n := len(f.labels.given()); n != 1 {
+		if n := len(f.labels.given(t)); n != 1 {
 			t.Errorf("%d labels", n)
 		}
 		_, err = f.Skip(t.Context(), expert, q.ID, first.ID, Skip{Claim: first.Claim.ID})
@@ -191,8 +191,8 @@ func TestUndoTakesBackAGradeOrASkip(t *testing.T) {
 		first := f.grade(t, expert, f.claim(t, expert, q.ID), judge.Pass)
 		second := f.claim(t, expert, q.ID)
 		undone, err := f.Undo(t.Context(), expert, q.ID, first.ID)
-		if err != nil || undone.Mine != Claimed || undone.State != itemOpen || undone.Grade != nil || len(f.labels.given()) != 0 {
-			t.Fatalf("%+v, %v, %d labels", undone, err, len(f.labels.given()))
+		if err != nil || undone.Mine != Claimed || undone.State != itemOpen || undone.Grade != nil || len(f.labels.given(t)) != 0 {
+			t.Fatalf("%+v, %v, %d labels", undone, err, len(f.labels.given(t)))
 		}
 		if again, err := f.Undo(t.Context(), expert, q.ID, first.ID); err != nil || again.Claim.ID != undone.Claim.ID {
 			t.Errorf("to undo twice: %+v, %v", again, err)
@@ -352,7 +352,7 @@ func TestAQueueCanBeChangedClosedAndDeleted(t *testing.T) {
 				t.Errorf("%d rows of %s are left", n, table)
 			}
 		}
-		if n := len(f.labels.given()); n != 1 {
+		if n := len(f.labels.given(t)); n != 1 {
 			t.Errorf("%d labels are left", n)
 		}
 	})

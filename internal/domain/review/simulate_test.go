@@ -10,6 +10,7 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/grade/judge"
+	"sovereign/internal/store/db"
 )
 
 // A hold is an item as one person has it, in the model.
@@ -185,7 +186,7 @@ func (s *simulation) compare() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	labels, want := s.f.labels.given(), 0
+	labels, want := s.f.labels.given(s.t), 0
 	for i, item := range all {
 		verdicts := map[judge.Verdict]bool{}
 		for user, h := range s.m.holds[i] {
@@ -213,9 +214,9 @@ func TestRandomWorkOfSeveralGradersFollowsTheModel(t *testing.T) {
 		people := []tenant.Caller{expert, expert2, person(mine, "expert3", "")}
 		for seed := range uint64(3) {
 			graders := int(seed%2) + 1
-			f.labels.mu.Lock()
-			clear(f.labels.all)
-			f.labels.mu.Unlock()
+			if _, err := db.Exec(t.Context(), f.DB.Across("test"), `DELETE FROM fake_labels`); err != nil {
+				t.Fatal(err)
+			}
 			q := f.queue(t, graders, 6, people...)
 			items, err := f.Items(t.Context(), owner, q.ID, "", nil, 100, 0)
 			if err != nil {
@@ -273,7 +274,7 @@ func TestTwoGradersAtOnceGradeEveryItemOnceEach(t *testing.T) {
 		if err != nil || v.Counts != (QueueCounts{Items: items, Done: items}) {
 			t.Errorf("%+v, %v", v.Counts, err)
 		}
-		if n := len(f.labels.given()); n != 2*items {
+		if n := len(f.labels.given(t)); n != 2*items {
 			t.Errorf("%d labels", n)
 		}
 		for _, who := range []tenant.Caller{expert, expert2} {
