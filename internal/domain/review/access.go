@@ -63,7 +63,7 @@ type Reviewer struct {
 // A GrantedReviewer is a reviewer with a link to sign in.
 type GrantedReviewer struct {
 	Reviewer
-	URL *string `json:"url" doc:"Signs the person in once, and is shown once; null where links are not offered"`
+	URL *string `json:"url" doc:"Signs the person in once, and is shown once; null for a member, who signs in as before"`
 }
 
 const reviewerColumns = `'reviewer' AS object, t.user_id, u.email, t.created_at,
@@ -95,7 +95,7 @@ func (s *Store) Grant(ctx context.Context, caller tenant.Caller, queueID, email 
 		if _, err := find(ctx, in, queueID); err != nil {
 			return err
 		}
-		user, _, err := s.People.Person(ctx, tx, email)
+		user, err := s.People.Person(tx.Bind(ctx), email)
 		if err != nil {
 			return err
 		}
@@ -113,12 +113,8 @@ func (s *Store) Grant(ctx context.Context, caller tenant.Caller, queueID, email 
 			return err
 		}
 		given.Reviewer = *r
-		if s.Links != nil {
-			url, err := s.Links.Invite(ctx, tx, ws, caller.Actor(), user)
-			if err != nil {
-				return err
-			}
-			given.URL = optional(url)
+		if given.URL, err = s.link(ctx, tx, ws, caller.Actor(), user); err != nil {
+			return err
 		}
 		if n == 0 {
 			return nil
@@ -126,6 +122,20 @@ func (s *Store) Grant(ctx context.Context, caller tenant.Caller, queueID, email 
 		return audit.Record(ctx, tx, ws, caller.Actor(), "review_queue.grant", queueID, nil, given.Reviewer)
 	})
 	return given, err
+}
+
+// link returns a link for a new reviewer, or nil. Whoever grants sees the link and could open it, so that there is none for
+// a member of the workspace: an admin would become an owner.
+func (s *Store) link(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, user tenant.UserID) (*string, error) {
+	if s.Links == nil {
+		return nil, nil //nolint:nilnil // nobody can sign in by a link
+	}
+	member, err := db.One[int64](ctx, tx.In(ws), `SELECT COUNT(*) FROM members WHERE workspace_id = $1 AND user_id = $2`, user)
+	if err != nil || member > 0 {
+		return nil, err
+	}
+	url, err := s.Links.Invite(ctx, tx, ws, by, user)
+	return optional(url), err
 }
 
 // reviewer reads a person's grant.
@@ -159,6 +169,11 @@ func (s *Store) Revoke(ctx context.Context, caller tenant.Caller, queueID string
 		} {
 			if _, err := db.Exec(ctx, in, `DELETE FROM `+rows, queueID, user); err != nil {
 				return fmt.Errorf("revoke a grant on %s: %w", queueID, err)
+			}
+		}
+		if s.Left != nil {
+			if err := s.Left(ctx, tx, caller.Actor(), user); err != nil {
+				return err
 			}
 		}
 		return audit.Record(ctx, tx, ws, caller.Actor(), "review_queue.revoke", queueID, before, nil)

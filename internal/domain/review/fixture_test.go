@@ -3,6 +3,7 @@ package review
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -37,7 +38,7 @@ func each(t *testing.T, test func(t *testing.T, f fixture)) {
 		now := clock.Time(1_000_000_000)
 		f := fixture{contents: &fakeContents{logged: map[string][]judge.Step{}}, labels: newFakeLabels(t, d), mu: new(sync.Mutex), now: &now}
 		f.Store = NewStore(Config{
-			DB: d, Labels: f.labels, Contents: f.contents, People: people{},
+			DB: d, Labels: f.labels, Contents: f.contents, People: people{d},
 			Now: func() clock.Time {
 				f.mu.Lock()
 				defer f.mu.Unlock()
@@ -129,12 +130,12 @@ func (f fixture) grade(t dbtest.T, who tenant.Caller, i QueueItem, v judge.Verdi
 }
 
 // people creates users whose id is the address without its domain.
-type people struct{}
+type people struct{ db *db.DB }
 
-func (people) Person(ctx context.Context, tx *db.Tx, email string) (tenant.UserID, string, error) {
-	user := tenant.UserID(email[:len(email)-len("@example.test")])
-	_, err := db.Exec(ctx, tx.Across("test"), `INSERT INTO users (id, email, created_at) VALUES ($1, $2, 1) ON CONFLICT (id) DO NOTHING`, user, email)
-	return user, email, err
+func (p people) Person(ctx context.Context, email string) (tenant.UserID, error) {
+	user := tenant.UserID(strings.TrimSuffix(email, "@example.test"))
+	_, err := db.Exec(ctx, p.db.Across("test"), `INSERT INTO users (id, email, created_at) VALUES ($1, $2, 1) ON CONFLICT (id) DO NOTHING`, user, email)
+	return user, err
 }
 
 // fakeContents are logs in memory.

@@ -152,6 +152,9 @@ type Queue struct {
 	MayManage      bool          `json:"may_manage" doc:"Whether you may change it"`
 }
 
+// SchemaName is the type's name in the OpenAPI document.
+func (Queue) SchemaName() string { return "ReviewQueue" }
+
 // A QueueRubric is what graders are told of a criterion.
 type QueueRubric struct {
 	Name          string      `json:"name"`

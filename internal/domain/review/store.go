@@ -28,14 +28,17 @@ type Config struct {
 	Scans    Scans
 	Reports  Reports
 	People   People
-	Links    Links             // nil where nobody can sign in by a link
-	Now      func() clock.Time // nil for the time now
+	Links    Links // nil where nobody can sign in by a link
+	// Left is called in the transaction that takes a grant away; nil for nothing.
+	Left func(ctx context.Context, tx *db.Tx, by tenant.Actor, user tenant.UserID) error
+	Now  func() clock.Time // nil for the time now
 }
 
 // People knows persons, who may belong to several workspaces or to none.
 type People interface {
-	// Person returns the user with that address, and the address as it is stored. It creates one that is not there.
-	Person(ctx context.Context, tx *db.Tx, email string) (user tenant.UserID, address string, err error)
+	// Person returns the user with that address, and creates one that is not there, in the transaction that ctx is bound
+	// to.
+	Person(ctx context.Context, email string) (tenant.UserID, error)
 }
 
 // Links makes links by which a person signs in.
