@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/grade/judge"
 	"sovereign/internal/store/db"
 )
 
@@ -112,14 +113,23 @@ func labelsOf(ctx context.Context, in db.Scoped, criterionID string, item []byte
 
 // Count counts the items that were graded for a criterion, by what their labels say together.
 func Count(ctx context.Context, in db.Scoped, criterionID string) (Counts, error) {
+	return count(ctx, in, criterionID, "")
+}
+
+// CountReport is Count, of the items of the report half.
+func CountReport(ctx context.Context, in db.Scoped, criterionID string) (Counts, error) {
+	return count(ctx, in, criterionID, " AND in_report_half")
+}
+
+func count(ctx context.Context, in db.Scoped, criterionID, which string) (Counts, error) {
 	type row struct {
-		Verdict string
+		Verdict judge.Verdict
 		Tied    bool
 		N       int64
 	}
 	rows, err := db.Query[row](ctx, in, `
 		SELECT verdict, tied, COUNT(*) AS n FROM label_consensus
-		WHERE workspace_id = $1 AND criterion_id = $2 AND NOT straddles GROUP BY verdict, tied`, criterionID)
+		WHERE workspace_id = $1 AND criterion_id = $2 AND NOT straddles`+which+` GROUP BY verdict, tied`, criterionID)
 	if err != nil {
 		return Counts{}, fmt.Errorf("count labels: %w", err)
 	}
@@ -128,9 +138,9 @@ func Count(ctx context.Context, in db.Scoped, criterionID string) (Counts, error
 		switch {
 		case r.Tied:
 			c.Ties = r.N
-		case r.Verdict == "pass":
+		case r.Verdict == judge.Pass:
 			c.Pass = r.N
-		case r.Verdict == "fail":
+		case r.Verdict == judge.Fail:
 			c.Fail = r.N
 		}
 	}

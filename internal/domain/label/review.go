@@ -31,6 +31,29 @@ func (s *Store) Prepare(ctx context.Context, ws tenant.ID, n New) (*Prepared, er
 	return &Prepared{n, items[0]}, nil
 }
 
+// PrepareAgain is Prepare, of what an existing label grades: an exchange or a run, as it was copied then. The logs need
+// not have it any more. n names no item of its own.
+func (s *Store) PrepareAgain(ctx context.Context, ws tenant.ID, labelID string, n New) (*Prepared, error) {
+	in := s.db.In(ws)
+	l, err := find(ctx, in, labelID)
+	if err != nil {
+		return nil, err
+	}
+	n.RequestID, n.TraceID, n.Messages, n.Response, n.Tools = l.RequestID, l.TraceID, nil, nil, nil
+	checked := n
+	checked.RequestID, checked.TraceID = labelID, "" // what it grades is known
+	if err := checked.check(""); err != nil {
+		return nil, err
+	}
+	subject, err := Item(ctx, in, l.Item)
+	if err != nil {
+		return nil, err
+	}
+	copied, err := newItem(subject.Steps, l.TraceID, "label_id")
+	copied.hash = string(l.Item)
+	return &Prepared{n, copied}, err
+}
+
 // nowhere is the place of a label that is not in a list.
 func nowhere(int) string { return "" }
 

@@ -87,6 +87,40 @@ func TestARunThatContinuedIsOneItemForAllItsGraders(t *testing.T) {
 	})
 }
 
+// A queue of disagreements holds labels: people grade what was copied then, though the logs are gone.
+func TestWhatALabelGradesIsGradedAgainWithoutItsLog(t *testing.T) {
+	each(t, func(t *testing.T, f fixture) {
+		f.log("req_run_0", "run", "1", "one")
+		f.log("req_run_1", "run", "2", "two")
+		first := f.make(t, mine, New{TraceID: "run", CriterionID: "crit_1", Verdict: judge.Pass}, inline(judge.Pass, "a", "b"))
+		clear(f.logs.requests)
+		f.logs.closed = true
+		for _, of := range first {
+			prepared, err := f.PrepareAgain(t.Context(), mine, of.ID, New{CriterionID: "crit_1", Verdict: judge.Fail})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = f.db.Tx(t.Context(), func(tx *db.Tx) error {
+				made, err := f.PutReview(t.Context(), tx, mine, person("usr_ben"), prepared)
+				if err == nil && (made.ID == of.ID || made.InReportHalf != of.InReportHalf || (made.TraceID == nil) != (of.TraceID == nil)) {
+					t.Errorf("%+v of %+v", made, of)
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := dbtest.Count(t, f.db, "label_consensus WHERE tied AND graders = 2"); n != 2 {
+			t.Errorf("%d ties", n)
+		}
+		_, err := f.PrepareAgain(t.Context(), theirs, first[0].ID, New{Verdict: judge.Fail})
+		dbtest.Refused(t, err, 404, first[0].ID)
+		_, err = f.PrepareAgain(t.Context(), mine, first[0].ID, New{})
+		dbtest.Refused(t, err, 400, "verdict")
+	})
+}
+
 func TestAGradeOfAReviewReplacesThePersonsOwn(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		ben, grade := person("usr_ben"), 0.25

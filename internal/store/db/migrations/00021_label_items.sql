@@ -63,7 +63,7 @@ INSERT INTO label_consensus (workspace_id, criterion_id, item, made_by, label_id
         1, in_report_half, straddles
     FROM labels;
 CREATE INDEX label_consensus_made ON label_consensus (workspace_id, criterion_id, made_by);
-CREATE INDEX label_consensus_verdict ON label_consensus (workspace_id, criterion_id, verdict, tied, straddles);
+CREATE INDEX label_consensus_verdict ON label_consensus (workspace_id, criterion_id, verdict, tied, straddles, in_report_half);
 CREATE INDEX label_consensus_shared ON label_consensus (workspace_id, criterion_id, item) WHERE graders > 1;
 
 -- How many items were left out of a calibration, because people are evenly split over them.
