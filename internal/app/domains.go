@@ -14,6 +14,7 @@ import (
 	"sovereign/internal/domain/logbook"
 	"sovereign/internal/domain/policy"
 	"sovereign/internal/domain/providerkey"
+	"sovereign/internal/domain/review"
 	"sovereign/internal/domain/reward"
 	"sovereign/internal/domain/usage"
 	"sovereign/internal/domain/view"
@@ -39,6 +40,7 @@ type domains struct {
 	judges     *judging.Client
 	policies   *policy.Store
 	rewards    *reward.Store
+	reviews    *review.Store
 }
 
 // open makes the modules, fills the data plane from their publishers, and lets them start.
