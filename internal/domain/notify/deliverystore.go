@@ -170,6 +170,9 @@ func (s *Store) finish(ctx context.Context, d *due, r result) error {
 		case r.failure != "":
 			to, next = Pending, now.Add(delay(d.Attempts))
 		}
+		if !d.State.may(to) {
+			return fmt.Errorf("a delivery that is %s cannot become %s", d.State, to)
+		}
 		var ended *clock.Time
 		if to != Pending {
 			ended = &now
