@@ -164,7 +164,7 @@ type received struct {
 // refuses what it could not do now, so that Stripe sends it again.
 func (h *handler) webhook(w http.ResponseWriter, r *http.Request) error {
 	if !h.client.Enabled() {
-		return fault.Missing.New("card payments are not configured here")
+		return fault.Unavailable.New("card payments are not configured here")
 	}
 	if !h.hooks.Take(1) {
 		return fault.RateLimited.New("too many events at once").In(time.Second)
