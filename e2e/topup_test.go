@@ -66,7 +66,7 @@ func TestDrillKillWhileAPaymentIsCreditedCreditsItOnce(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p instance) {
 		flags := []string{
-			"--public-url=https://gateway.example.com", "--stripe-secret-key=sk_test_drill",
+			"--dashboard-url=https://gateway.example.com", "--stripe-secret-key=sk_test_drill",
 			"--stripe-webhook-secret=" + hookSecret, "--stripe-api-base=http://127.0.0.1:1",
 		}
 		s := p.serve(t, flags...)

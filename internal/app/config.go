@@ -37,10 +37,11 @@ type Config struct {
 	OTLPEndpoint     string   `name:"otlp-endpoint" placeholder:"URL" help:"Collector that traces are sent to, as OTLP over HTTP; empty to send none. The OTEL_EXPORTER_OTLP_… variables work too."`
 	GuardAllow       []string `placeholder:"CIDR" help:"Address ranges that are not public, and that URLs set by customers may still point to."`
 	OwnKeyFeePercent Percent  `default:"0" help:"Percentage of a model's price that a workspace pays for calls with its own provider key."`
-	PublicURL        string   `name:"public-url" placeholder:"URL" help:"Where people reach this server, such as https://gateway.example.com: for links in notices, and for the way back from a payment."`
 	Limits           Limits   `embed:"" prefix:"limits-"`
 	Stripe           Stripe   `embed:"" prefix:"stripe-"`
 	SMTP             SMTP     `name:"smtp" embed:"" prefix:"smtp-"`
+
+	Dashboard Dashboard `embed:"" prefix:"dashboard-"`
 
 	Providers catalog.Providers `placeholder:"YAML" help:"Providers of models: a list of {name, kind: openai|anthropic|gemini|cohere|sim, base_url, api_key, ca_file, …}. A provider of the built-in catalog needs its name and api_key alone. api_key may be env:NAME or file:PATH."`
 	Models    catalog.Models    `placeholder:"YAML" help:"Models beside the built-in ones, or in their place: a list of {id, provider, upstream_model, kind: chat|embedding|rerank, context_window, max_output_tokens, price: {input_per_mtok_usd, output_per_mtok_usd, …}}."`
@@ -94,7 +95,7 @@ type Limits struct {
 // Stripe is the account that card payments go to. Without keys there are none.
 type Stripe struct {
 	SecretKey     secret.Text `placeholder:"KEY" help:"Secret or restricted key of the Stripe account that card payments go to; empty for no card payments. A restricted key needs to write Checkout sessions."`
-	WebhookSecret secret.Text `placeholder:"SECRET" help:"Signing secret (whsec_…) of the webhook endpoint <public_url>/dashboard/webhooks/stripe. It goes with secret_key."`
+	WebhookSecret secret.Text `placeholder:"SECRET" help:"Signing secret (whsec_…) of the webhook endpoint <dashboard.url>/dashboard/webhooks/stripe. It goes with secret_key."`
 	MinUSD        Dollars     `name:"min-usd" default:"5" help:"The least that one card payment may be, in dollars."`
 	MaxUSD        Dollars     `name:"max-usd" default:"5000" help:"The most that one card payment may be, in dollars."`
 	APIBase       string      `name:"api-base" default:"https://api.stripe.com" placeholder:"URL" help:"Stripe's API, for tests."`
@@ -128,15 +129,10 @@ func (c *Config) mail() notify.Mail {
 }
 
 // site is where people reach the server, without a slash at its end.
-func (c *Config) site() string { return strings.TrimRight(c.PublicURL, "/") }
+func (c *Config) site() string { return strings.TrimRight(c.Dashboard.URL, "/") }
 
 // checkBilling checks what payments and notifications need.
 func (c *Config) checkBilling() error {
-	if c.PublicURL != "" {
-		if u, err := url.Parse(c.PublicURL); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-			return bad("public_url", "%q is not a URL such as https://gateway.example.com", c.PublicURL)
-		}
-	}
 	payments := c.payments()
 	if err := payments.Check(); err != nil {
 		return bad("stripe", "%w", err)
@@ -251,6 +247,9 @@ func (c *Config) complete() error {
 		}
 	}
 	if _, err := catalog.Build(c.Providers, c.Models); err != nil {
+		return err
+	}
+	if err := c.Dashboard.check(); err != nil {
 		return err
 	}
 	if err := c.checkBilling(); err != nil {
@@ -396,7 +395,6 @@ var unchangeable = []fixed{
 		"guard_allow", func(was, is *Config) bool { return !slices.Equal(was.GuardAllow, is.GuardAllow) },
 		func(was, is *Config) { is.GuardAllow = was.GuardAllow },
 	},
-	stays("public_url", func(c *Config) *string { return &c.PublicURL }),
 	{
 		"stripe", func(was, is *Config) bool {
 			a, b := was.Stripe, is.Stripe

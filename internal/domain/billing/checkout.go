@@ -41,7 +41,7 @@ func (c *Config) Check() error {
 	case !strings.HasPrefix(c.Base, "https://") && !strings.HasPrefix(c.Base, "http://"):
 		return errors.New("api_base must be a URL such as https://api.stripe.com")
 	case !strings.HasPrefix(c.Site, "https://") && !strings.HasPrefix(c.Site, "http://"):
-		return errors.New("public_url is needed, so that people come back from Stripe's page")
+		return errors.New("dashboard.url is needed, so that people come back from Stripe's page")
 	case c.Bounds.Min < cent || c.Bounds.Max < c.Bounds.Min || c.Bounds.Max > maxTopup:
 		return fmt.Errorf("min_usd and max_usd must be from 0.01 to %s, and in this order", maxTopup)
 	}
