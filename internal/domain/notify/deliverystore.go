@@ -113,11 +113,14 @@ type due struct {
 
 const dueColumns = `workspace_id, id, channel_id, notice_id, state, attempts, first_at, next_at`
 
-// due returns the deliveries whose turn it is, the most overdue first.
+// due returns the deliveries whose turn it is, the most overdue first. Of a workspace it returns as many as may be tried
+// at once, so that one with many delays no other.
 func (s *Store) due(ctx context.Context, most int) ([]due, error) {
 	all, err := db.Query[due](ctx, s.db.Across("notices of all workspaces are delivered"), `
-		SELECT `+dueColumns+` FROM notice_deliveries WHERE state = 'pending' AND next_at <= $1
-		ORDER BY next_at LIMIT $2`, s.now(), most)
+		SELECT `+dueColumns+` FROM (
+			SELECT `+dueColumns+`, ROW_NUMBER() OVER (PARTITION BY workspace_id ORDER BY next_at, id) AS turn
+			FROM notice_deliveries WHERE state = 'pending' AND next_at <= $1
+		) AS waiting WHERE turn <= $3 ORDER BY next_at, id LIMIT $2`, s.now(), most, maxOfWorkspace)
 	if err != nil {
 		return nil, fmt.Errorf("read what is to be delivered: %w", err)
 	}

@@ -493,6 +493,25 @@ func TestADeliveryThatADeadProcessHadIsMadeAgain(t *testing.T) {
 	})
 }
 
+func TestAWorkspaceWithManyDeliveriesDelaysNoOther(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		r := newReceiver(t)
+		many, few := f.workspace(), f.workspace()
+		f.channel(many, r.URL, notice.WalletLow)
+		c := f.channel(few, r.URL, notice.WalletLow)
+		for range dueBatch + 1 {
+			f.add(many, notice.WalletLow, "one of many")
+		}
+		f.add(few, notice.WalletLow, "the only one")
+		if f.poll(); f.deliveries(few, c.ID)[0].State != Delivered {
+			t.Error("it waits for those of the other workspace")
+		}
+		if len(r.got) != maxOfWorkspace+1 {
+			t.Errorf("%d are sent at once", len(r.got))
+		}
+	})
+}
+
 func TestWhatIsOldIsDeletedAndALowMarkStays(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		r := newReceiver(t)

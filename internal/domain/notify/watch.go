@@ -141,6 +141,11 @@ func walletLow(ctx context.Context, in db.Scoped) (money.Nano, error) {
 	return *low, nil
 }
 
+// WalletLow returns the mark below which the wallet of a workspace is low; 0 for never.
+func (s *Store) WalletLow(ctx context.Context, ws tenant.ID) (money.Nano, error) {
+	return walletLow(ctx, s.db.In(ws))
+}
+
 // A lowSetting is the mark of a wallet in the audit log.
 type lowSetting struct {
 	WalletLow money.Nano `json:"wallet_low_usd"`
