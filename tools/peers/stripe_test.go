@@ -24,6 +24,7 @@ import (
 	"sovereign/internal/plane/edge"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/store/api"
+	"sovereign/internal/store/api/apitest"
 	"sovereign/internal/store/feed"
 )
 
@@ -83,19 +84,18 @@ func TestStripesMockAcceptsOurRequestForAPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin := tenant.Caller{Workspace: workspace, User: "usr_1", Session: "ses_1", Role: tenant.Admin}
-	handler := edge.New(edge.Config{Directory: live.NewDirectory(), Bounds: bounds, Log: discard}, http.HandlerFunc(
-		func(w http.ResponseWriter, r *http.Request) {
-			_ = edge.Identify(r, admin)
-			router.ServeHTTP(w, r)
-		}))
-	path := ""
-	for _, r := range routes {
-		if r.Method == http.MethodPost && r.Path == "/topups" {
-			path = r.Pattern()
-		}
-	}
+	members, sessions := live.NewDirectory(), live.NewSessions()
+	members.PutMember(live.Member{Workspace: workspace, User: person.User}, tenant.Admin)
+	cookie, _ := apitest.NewSession(t, sessions, person.User)
+	handler := edge.New(edge.Config{
+		Directory: members, Bounds: bounds, Log: discard, Dashboard: &edge.Dashboard{Sessions: sessions, Visitor: router.Visitor},
+	}, router)
+	path := "/dashboard/api/w/" + string(workspace) + "/topups"
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(`{"amount_usd":25.5}`))
+	request.Host, request.RemoteAddr = "localhost", "127.0.0.1:1"
+	for name, value := range map[string]string{"Cookie": cookie, "Sec-Fetch-Site": "same-origin", "Origin": "http://localhost"} {
+		request.Header.Set(name, value)
+	}
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, request)
 	var made billing.Topup

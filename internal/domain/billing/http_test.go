@@ -20,6 +20,7 @@ import (
 	"sovereign/internal/live"
 	"sovereign/internal/plane/edge"
 	"sovereign/internal/store/api"
+	"sovereign/internal/store/api/apitest"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
 )
@@ -53,15 +54,17 @@ func (m *mockStripe) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // A site serves the routes of billing to the sessions of people.
 type site struct {
 	*ledger
-	stripe *mockStripe
-	routes []api.Route
-	router http.Handler
-	edge   func(tenant.Caller) http.Handler
+	stripe   *mockStripe
+	dir      *live.Directory
+	sessions *live.Sessions
+	handler  http.Handler
 }
 
 func newSite(t *testing.T, d *db.DB, configured bool) *site {
 	t.Helper()
-	s := &site{ledger: newLedger(t, d), stripe: &mockStripe{sessions: map[string]string{}}}
+	s := &site{
+		ledger: newLedger(t, d), stripe: &mockStripe{sessions: map[string]string{}}, dir: live.NewDirectory(), sessions: live.NewSessions(),
+	}
 	server := httptest.NewServer(s.stripe)
 	t.Cleanup(server.Close)
 	c := Config{Bounds: Bounds{5 * money.Dollar, 5000 * money.Dollar}, Base: server.URL, Site: "https://gateway.example.com"}
@@ -69,44 +72,46 @@ func newSite(t *testing.T, d *db.DB, configured bool) *site {
 		c.SecretKey, c.WebhookSecret = secret.New("sk_test_key"), hookKey
 	}
 	log := slog.New(slog.DiscardHandler)
-	s.routes = Module(Deps{Store: s.Store, Config: c, Drain: s.poster.Drain, Log: log}).Routes
+	routes := Module(Deps{Store: s.Store, Config: c, Drain: s.poster.Drain, Log: log}).Routes
 	bounds := edge.NewBounds()
 	bounds.Body.Store(1 << 20)
 	bounds.Buffered.Set(8 << 20)
 	bounds.Operations.Set(8)
 	bounds.Timeout.Store(int64(time.Minute))
-	router, err := api.NewRouter(api.Config{DB: d, Feed: s.feed, Bounds: bounds, Log: log}, s.routes)
+	router, err := api.NewRouter(api.Config{DB: d, Feed: s.feed, Bounds: bounds, Log: log}, routes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.edge = func(caller tenant.Caller) http.Handler {
-		return edge.New(edge.Config{Directory: live.NewDirectory(), Bounds: bounds, Log: log},
-			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if caller.Workspace != "" {
-					_ = edge.Identify(r, caller)
-				}
-				router.ServeHTTP(w, r)
-			}))
-	}
+	s.handler = edge.New(edge.Config{
+		Directory: s.dir, Bounds: bounds, Log: log, Dashboard: &edge.Dashboard{Sessions: s.sessions, Visitor: router.Visitor},
+	}, router)
 	return s
 }
 
 func (s *site) do(caller tenant.Caller, method, path, body string, headers ...string) (int, string) {
 	s.t.Helper()
-	if rest, ok := strings.CutPrefix(path, "/dashboard/w"); ok && !strings.HasPrefix(path, "/dashboard/webhooks") { // as the edge does
-		path = strings.TrimSuffix(s.routes[0].Pattern(), s.routes[0].Path) + rest
+	if caller.Workspace != "" {
+		path = "/dashboard/api/w/" + string(caller.Workspace) + path
 	}
 	request := httptest.NewRequestWithContext(s.t.Context(), method, path, strings.NewReader(body))
+	if caller.Workspace != "" {
+		s.dir.PutMember(live.Member{Workspace: caller.Workspace, User: caller.User}, caller.Role)
+		cookie, _ := apitest.NewSession(s.t, s.sessions, caller.User)
+		request.Host, request.RemoteAddr = "localhost", "127.0.0.1:1"
+		for name, value := range map[string]string{"Cookie": cookie, "Sec-Fetch-Site": "same-origin", "Origin": "http://localhost"} {
+			request.Header.Set(name, value)
+		}
+	}
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
 	recorder := httptest.NewRecorder()
-	s.edge(caller).ServeHTTP(recorder, request)
+	s.handler.ServeHTTP(recorder, request)
 	return recorder.Code, recorder.Body.String()
 }
 
 func as(ws tenant.ID, role tenant.Role) tenant.Caller {
-	return tenant.Caller{Workspace: ws, User: "usr_1", Session: "ses_1", Role: role}
+	return tenant.Caller{Workspace: ws, User: "usr_1", Role: role}
 }
 
 // event posts an event, signed now.
@@ -122,7 +127,7 @@ func (s *site) event(kind string, object any) (int, string) {
 
 func (s *site) create(caller tenant.Caller, body string, headers ...string) (made Topup) {
 	s.t.Helper()
-	code, text := s.do(caller, "POST", "/dashboard/w/topups", body, headers...)
+	code, text := s.do(caller, "POST", "/topups", body, headers...)
 	if err := json.Unmarshal([]byte(text), &made); err != nil || code != http.StatusCreated {
 		s.t.Fatalf("%d %s %v", code, text, err)
 	}
@@ -254,11 +259,11 @@ func TestOnlyAdminsPayAndOnlyForTheirWorkspace(t *testing.T) {
 			"a month that is none":    {as(mine, tenant.Member), "GET", "/statements/2026-13", "", 400},
 			"a month without entries": {as(mine, tenant.Member), "GET", "/statements/2020-01", "", 404},
 		} {
-			if code, text := s.do(of.caller, of.method, "/dashboard/w"+of.path, of.body); code != of.status {
+			if code, text := s.do(of.caller, of.method, of.path, of.body); code != of.status {
 				t.Errorf("%s: %d %s", name, code, text)
 			}
 		}
-		if code, text := s.do(as(theirs, tenant.Owner), "GET", "/dashboard/w/topups", ""); code != 200 || strings.Contains(text, made.ID) {
+		if code, text := s.do(as(theirs, tenant.Owner), "GET", "/topups", ""); code != 200 || strings.Contains(text, made.ID) {
 			t.Errorf("another workspace lists: %d %s", code, text)
 		}
 	})
@@ -282,7 +287,7 @@ func TestAPaymentProviderThatRefusesFailsTheTopupAndLeaksNothing(t *testing.T) {
 		ws := s.workspace()
 		for status, calls := range map[int]int{400: 1, 500: 2} {
 			s.stripe.status, s.stripe.asked = status, nil
-			code, text := s.do(as(ws, tenant.Owner), "POST", "/dashboard/w/topups", `{"amount_usd":5}`)
+			code, text := s.do(as(ws, tenant.Owner), "POST", "/topups", `{"amount_usd":5}`)
 			if code != http.StatusBadGateway || strings.Contains(text, "sk_test") || len(s.stripe.asked) != calls {
 				t.Errorf("%d: %d %s after %d calls", status, code, text, len(s.stripe.asked))
 			}
@@ -298,13 +303,13 @@ func TestWithoutKeysNothingIsPaid(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, false)
 		owner := as(s.workspace(), tenant.Owner)
-		if code, _ := s.do(owner, "POST", "/dashboard/w/topups", `{"amount_usd":5}`); code != http.StatusConflict {
+		if code, _ := s.do(owner, "POST", "/topups", `{"amount_usd":5}`); code != http.StatusConflict {
 			t.Errorf("a top-up: %d", code)
 		}
 		if code, _ := s.event("checkout.session.completed", map[string]any{}); code != http.StatusServiceUnavailable {
 			t.Errorf("an event: %d", code)
 		}
-		if code, text := s.do(owner, "GET", "/dashboard/w/billing", ""); code != 200 || !strings.Contains(text, `"card_payments":false`) {
+		if code, text := s.do(owner, "GET", "/billing", ""); code != 200 || !strings.Contains(text, `"card_payments":false`) {
 			t.Errorf("billing: %d %s", code, text)
 		}
 	})
@@ -318,15 +323,15 @@ func TestAStatementListsAndSumsUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		month := clock.Now().Std().Format("2006-01")
-		code, text := s.do(as(ws, tenant.Member), "GET", "/dashboard/w/statements", "")
+		code, text := s.do(as(ws, tenant.Member), "GET", "/statements", "")
 		if code != 200 || !strings.Contains(text, `"month":"`+month+`"`) || !strings.Contains(text, `"closing_balance_usd":7`) {
 			t.Errorf("%d %s", code, text)
 		}
-		code, text = s.do(as(ws, tenant.Member), "GET", "/dashboard/w/statements/"+month, "")
+		code, text = s.do(as(ws, tenant.Member), "GET", "/statements/"+month, "")
 		if code != 200 || !strings.Contains(text, `"topups_usd":7`) || !strings.Contains(text, `"kind":"topup"`) {
 			t.Errorf("%d %s", code, text)
 		}
-		code, text = s.do(as(ws, tenant.Member), "GET", "/dashboard/w/statements/"+month+"/export", "")
+		code, text = s.do(as(ws, tenant.Member), "GET", "/statements/"+month+"/export", "")
 		if code != 200 || !strings.HasPrefix(text, "line,at,amount_usd") || !strings.Contains(text, ",'=HYPERLINK(1)") || !strings.Contains(text, "\nclosing,") {
 			t.Errorf("%d %s", code, text)
 		}
