@@ -8,10 +8,12 @@ import (
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/dash/home"
 	"sovereign/internal/domain/alias"
+	"sovereign/internal/domain/billing"
 	"sovereign/internal/domain/catalog"
 	"sovereign/internal/domain/dataset"
 	"sovereign/internal/domain/judging"
 	"sovereign/internal/domain/logbook"
+	"sovereign/internal/domain/notify"
 	"sovereign/internal/domain/policy"
 	"sovereign/internal/domain/providerkey"
 	"sovereign/internal/domain/review"
@@ -93,6 +95,15 @@ func (d *domains) list(i *instance) []module.Module {
 		view.Module(view.NewStore(on.db)),
 	}
 	all = append(all, d.grading(i, logged, logs, sets, aliases)...)
+	all = append(all,
+		billing.Module(billing.Deps{
+			Store: billing.NewStore(on.db, s.feed, d.wallets), Config: i.payments, Drain: s.poster.Drain, Log: i.log,
+		}),
+		notify.Module(notify.Deps{
+			Store: notify.NewStore(on.db, on.vault, i.models.guard, i.mail.Enabled()), Mail: i.mail, Site: i.site,
+			Budgets: s.meter.Reached, Serving: i.gate, Log: i.log,
+		}),
+	)
 	var steps []module.Step
 	for _, m := range all {
 		steps = append(steps, m.Setup...)

@@ -86,7 +86,7 @@ func (b *process) fund(ws tenant.ID, amount money.Nano) {
 	}
 	if amount > 0 {
 		if _, err := b.db.Tx(ctx, func(tx *db.Tx) error {
-			_, err := fund(ctx, tx, ws, "txn_topup_"+string(ws), "", amount)
+			_, _, err := fund(ctx, tx, ws, "txn_topup_"+string(ws), "", amount)
 			return err
 		}); err != nil {
 			b.t.Fatal(err)

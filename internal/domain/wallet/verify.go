@@ -54,20 +54,19 @@ func prove(ctx context.Context, all db.Scoped) (Proof, error) {
 	if t.Sum != 0 {
 		proof.Problems = append(proof.Problems, fmt.Sprintf("all entries sum to %s", t.Sum))
 	}
-	holds, err := hasTable(ctx, all, "named_holds")
+	tables, err := db.Tables(ctx, all)
 	if err != nil {
 		return proof, err
 	}
-	days, err := hasTable(ctx, all, "usage_days")
-	if err != nil {
-		return proof, err
-	}
-	checks := slices.Clone(invariants)
+	holds, checks := has(tables, "named_holds"), invariants
 	if holds {
-		checks = append(checks, holdInvariants...)
+		checks = slices.Concat(checks, holdInvariants)
 	}
-	if days {
-		checks = append(checks, dayInvariants...)
+	if has(tables, "ledger_days") {
+		checks = slices.Concat(checks, billingInvariants)
+	}
+	if has(tables, "usage_days") {
+		checks = slices.Concat(checks, dayInvariants)
 	}
 	for _, check := range checks {
 		broken, err := db.Query[string](ctx, all, check.violations)
@@ -84,11 +83,10 @@ func prove(ctx context.Context, all db.Scoped) (Proof, error) {
 	return proof, err
 }
 
-// hasTable reports whether the schema has a table. A backup of an earlier release is proven before it is migrated:
-// without named_holds it has no seconds of a GPU either.
-func hasTable(ctx context.Context, all db.Scoped, name string) (bool, error) {
-	tables, err := db.Tables(ctx, all)
-	return slices.ContainsFunc(tables, func(t db.Table) bool { return t.Name == name }), err
+// has reports whether the schema has a table. That of a backup of an earlier release, which is proven before it is
+// migrated, may lack it: one without named_holds has no seconds of a GPU either, and one without ledger_days no debts.
+func has(tables []db.Table, name string) bool {
+	return slices.ContainsFunc(tables, func(t db.Table) bool { return t.Name == name })
 }
 
 // An invariant is a rule of the ledger, with the query that finds its violations.
@@ -186,6 +184,23 @@ var dayInvariants = []invariant{
 			FROM usage_days d JOIN usage_closed c ON c.workspace_id = d.workspace_id AND d.day < c.before
 		) AS both_sides GROUP BY workspace_id, day
 		HAVING SUM(requests) <> 0 OR SUM(input) <> 0 OR SUM(output) <> 0 OR SUM(cost) <> 0`,
+	},
+}
+
+// billingInvariants are the rules of statements and debts.
+var billingInvariants = []invariant{
+	{
+		"the sums of every day are those of its entries",
+		`SELECT COALESCE(d.workspace_id, e.workspace_id) || '/' || CAST(COALESCE(d.day, e.day) AS TEXT)
+			FROM ledger_days d FULL OUTER JOIN (
+				SELECT workspace_id, at / 86400000000 AS day, kind, account, SUM(amount) AS amount FROM ledger_entries
+				GROUP BY workspace_id, at / 86400000000, kind, account
+			) AS e ON e.workspace_id = d.workspace_id AND e.day = d.day AND e.kind = d.kind AND e.account = d.account
+			WHERE COALESCE(d.amount, 0) <> COALESCE(e.amount, 0)`,
+	},
+	{
+		"no debt is paid more than it is, or less than nothing",
+		`SELECT workspace_id || '/' || id FROM wallet_debts WHERE paid < 0 OR paid > amount`,
 	},
 }
 

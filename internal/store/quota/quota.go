@@ -24,6 +24,7 @@ type Kind struct {
 // The kinds, with generous quotas. A label is counted by rows, so its quota also bounds what counting costs.
 var (
 	Aliases      = kind("aliases", 1_000, `aliases WHERE workspace_id = $1`)
+	Channels     = kind("channels", 20, `notice_channels WHERE workspace_id = $1`)
 	Criteria     = kind("criteria", 1_000, `criteria WHERE workspace_id = $1`)
 	Datasets     = kind("datasets", 1_000, datasetRows)
 	Endpoints    = kind("endpoints", 100, `eval_endpoints WHERE workspace_id = $1`)
@@ -41,7 +42,9 @@ var (
 	RewardTasks    = Kind{"reward_tasks_kib", 4 << 20, `
 		SELECT CAST(COALESCE(SUM((task_bytes + 1023) / 1024), 0) AS BIGINT) FROM reward_sessions
 		WHERE workspace_id = $1 AND purged_at = 0`}
-	Views = kind("views", 500, `saved_views WHERE workspace_id = $1`)
+	// A payment that was made, or whose page is gone, does not count.
+	Topups = kind("open_topups", 20, `topups WHERE workspace_id = $1 AND state = 'pending'`)
+	Views  = kind("views", 500, `saved_views WHERE workspace_id = $1`)
 )
 
 // kind is a kind of which each row counts.
@@ -62,8 +65,8 @@ const datasetRows = `(
 
 // Kinds lists every kind.
 var Kinds = []Kind{
-	Aliases, Criteria, Datasets, Endpoints, EvalCases, Evals, Keys, Labels, Members, ProviderKeys, ReviewItems, ReviewQueues,
-	Reviewers, RewardSessions, RewardTasks, Views,
+	Aliases, Channels, Criteria, Datasets, Endpoints, EvalCases, Evals, Keys, Labels, Members, ProviderKeys, ReviewItems,
+	ReviewQueues, Reviewers, RewardSessions, RewardTasks, Topups, Views,
 }
 
 // A State is a quota, and how much of it is used.
