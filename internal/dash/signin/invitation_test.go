@@ -183,9 +183,9 @@ func TestAReviewersLinkLetsInWhoBelongsNowhereElse(t *testing.T) {
 
 // grant makes people reviewers of a queue.
 func grant(s *site, all map[tenant.UserID]tenant.ID) {
-	s.store.Queues = func(_ context.Context, user tenant.UserID) ([]Queue, error) {
+	s.store.Queues = func(_ context.Context, user tenant.UserID) ([]SessionQueue, error) {
 		if ws, ok := all[user]; ok {
-			return []Queue{{ws, "rq_1", "a queue"}}, nil
+			return []SessionQueue{{ws, "rq_1", "a queue"}}, nil
 		}
 		return nil, nil
 	}

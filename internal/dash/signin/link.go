@@ -155,7 +155,7 @@ func (s *Store) elsewhere(ctx context.Context, tx *db.Tx, user tenant.UserID, ws
 		return true, nil
 	}
 	queues, err := s.queues(tx.Bind(ctx), user)
-	return slices.ContainsFunc(queues, func(q Queue) bool { return q.WorkspaceID != ws }), err
+	return slices.ContainsFunc(queues, func(q SessionQueue) bool { return q.WorkspaceID != ws }), err
 }
 
 // accept is what an invitation's link does: the person becomes a member.

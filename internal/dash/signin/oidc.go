@@ -114,8 +114,8 @@ func (p *Provider) redeem(ctx context.Context, base, code, nonce, verifier strin
 	return claim{issuer: identity.Issuer, subject: identity.Subject, email: says.Email}, nil
 }
 
-// A Departure is where a browser goes to sign in.
-type Departure struct {
+// An OIDCSignIn is where a browser goes to sign in.
+type OIDCSignIn struct {
 	Object string `json:"object" enum:"oidc_sign_in"`
 	URL    string `json:"url" doc:"At the identity provider; the browser opens it"`
 
@@ -123,33 +123,33 @@ type Departure struct {
 }
 
 // Headers gives the browser the cookie that it must bring back.
-func (d Departure) Headers() map[string]string { return map[string]string{"Set-Cookie": d.cookie} }
+func (d OIDCSignIn) Headers() map[string]string { return map[string]string{"Set-Cookie": d.cookie} }
 
 // depart begins a sign-in at the identity provider.
-func (h *Handler) depart(ctx context.Context, caller tenant.Caller, _ api.None) (Departure, error) {
+func (h *Handler) depart(ctx context.Context, caller tenant.Caller, _ api.None) (OIDCSignIn, error) {
 	e, err := visitor(ctx, caller)
 	if err != nil {
-		return Departure{}, err
+		return OIDCSignIn{}, err
 	}
 	options := h.options()
 	if options.OIDC == nil {
-		return Departure{}, fault.Missing.New("no identity provider is configured")
+		return OIDCSignIn{}, fault.Missing.New("no identity provider is configured")
 	}
 	if err := h.passwords.count("", e.address); err != nil {
-		return Departure{}, err
+		return OIDCSignIn{}, err
 	}
 	found, err := options.OIDC.discover(ctx)
 	if err != nil {
-		return Departure{}, err
+		return OIDCSignIn{}, err
 	}
 	state, digest := newSecret()
 	nonce, _ := newSecret()
 	verifier := oauth2.GenerateVerifier()
 	if err := h.store.keepState(ctx, digest, nonce, verifier); err != nil {
-		return Departure{}, err
+		return OIDCSignIn{}, err
 	}
 	at := options.OIDC.oauth(found, options.URL).AuthCodeURL(state, oidc.Nonce(nonce), oauth2.S256ChallengeOption(verifier))
-	return Departure{Object: "oidc_sign_in", URL: at, cookie: edge.StateCookie(state, stateLife)}, nil
+	return OIDCSignIn{Object: "oidc_sign_in", URL: at, cookie: edge.StateCookie(state, stateLife)}, nil
 }
 
 // An arrival is the query with which the identity provider sends a browser back.

@@ -146,7 +146,7 @@ func (s *site) travel() *traveller {
 func (tr *traveller) depart(t *testing.T) string {
 	t.Helper()
 	got := tr.do(t, "POST", "/session/oidc", "")
-	var to Departure
+	var to OIDCSignIn
 	if err := json.Unmarshal(got.Body.Bytes(), &to); err != nil || got.Code != 200 {
 		t.Fatal(got.Code, got.Body)
 	}

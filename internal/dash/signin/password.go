@@ -158,32 +158,32 @@ func errOnly(name string) error {
 	return fault.Forbidden.New("signing in here is possible through %s alone", name)
 }
 
-func (h *Handler) byPassword(ctx context.Context, caller tenant.Caller, in PasswordEntry) (State, error) {
+func (h *Handler) byPassword(ctx context.Context, caller tenant.Caller, in PasswordEntry) (SessionState, error) {
 	e, err := visitor(ctx, caller)
 	if err != nil {
-		return State{}, err
+		return SessionState{}, err
 	}
 	if options := h.options(); options.only() {
-		return State{}, errOnly(options.OIDC.Name)
+		return SessionState{}, errOnly(options.OIDC.Name)
 	}
 	if err := h.passwords.count(normal(in.Email), e.address); err != nil {
-		return State{}, err
+		return SessionState{}, err
 	}
 	who, stored, err := h.store.password(ctx, in.Email)
 	if err != nil {
-		return State{}, err
+		return SessionState{}, err
 	}
 	ok, err := h.passwords.matches(ctx, in.Password, stored)
 	if err != nil {
-		return State{}, err
+		return SessionState{}, err
 	}
 	if !ok {
-		return State{}, errPassword()
+		return SessionState{}, errPassword()
 	}
 	e.user, e.method = who, ByPassword
 	begun, secret, err := h.store.EnterByPassword(ctx, e, stored)
 	if err != nil {
-		return State{}, err
+		return SessionState{}, err
 	}
 	return h.entered(ctx, begun, secret)
 }

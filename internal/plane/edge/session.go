@@ -28,8 +28,8 @@ const (
 	sessionV1    = "/dashboard/v1"    // the routes of /v1, again with the id of a workspace as the next segment
 	sessionName  = "__Host-sovereign" // of the cookie: a browser takes one of that name over TLS alone, for this host alone
 	stateName    = "__Host-sovereign-oidc"
-	secretLength = 32                 // bytes of a session's secret
-	agentLength  = 200                // of a User-Agent header that is kept
+	secretLength = 32  // bytes of a session's secret
+	agentLength  = 200 // of a User-Agent header that is kept
 )
 
 // A Dashboard is what an edge knows of sessions. An edge without one serves nobody below the dashboard's mounts.

@@ -69,5 +69,8 @@ CREATE TABLE oidc_subjects (
 );
 CREATE UNIQUE INDEX oidc_subjects_user ON oidc_subjects (issuer, user_id);
 
+-- The transfers of a wallet in the order of their times.
+CREATE INDEX ledger_entries_time ON ledger_entries (workspace_id, account, at, transfer_id);
+
 -- +goose Down
 SELECT 1;
