@@ -24,6 +24,7 @@ var dialers = map[string]string{
 	"internal/net/http1/clientconn.go":     "the same",
 	"internal/app/adminclient.go":          "the server's own Unix socket",
 	"internal/app/gateclient.go":           "the server that the user of sovereign gate names",
+	"internal/dash/signin/oidc.go":         "the operator's identity provider",
 	"internal/app/listen.go":               "the service manager's socket",
 	"internal/app/operations.go":           "the operator's collector of traces",
 	"internal/domain/billing/checkout.go":  "the operator's payment provider",
