@@ -3,6 +3,7 @@ package signin
 import (
 	"context"
 	"crypto/sha256"
+	"log/slog"
 	"time"
 
 	"sovereign/internal/base/clock"
@@ -19,6 +20,9 @@ type Handler struct {
 	store    *Store
 	sessions *live.Sessions
 	options  func() Options
+	log      *slog.Logger
+
+	passwords *passwords
 }
 
 // Options are what the configuration says about signing in.
@@ -36,6 +40,11 @@ func (h *Handler) routes() []api.Route {
 	return []api.Route{
 		api.Get("/session", api.Visitor, h.state, "Who is signed in, and what can be opened"),
 		api.Post("/session/link", api.Visitor, h.byLink, "Sign in with a one-time link", api.Outside),
+		api.Post("/session/password", api.Visitor, h.byPassword, "Sign in with a password", api.Outside),
+		api.Post("/session/oidc", api.Visitor, h.depart, "Begin to sign in at the identity provider", api.Outside),
+		api.Get("/session/oidc/callback", api.Visitor, h.arrive, "Where the identity provider sends the browser back to", api.Redirects,
+			api.AnyQuery, api.Produces("text/plain")),
+		api.Put("/password", api.SignedIn, h.setPassword, "Set or change your password; your other sessions end"),
 		api.Delete("/session", api.SignedIn, h.signOut, "Sign out"),
 		api.Get("/sessions", api.SignedIn, h.list, "List your sessions"),
 		api.Delete("/sessions", api.SignedIn, h.endOthers, "End all your sessions but this one"),

@@ -239,7 +239,9 @@ func TestALinkWorksForTwoOfManyConcurrentVisitorsNever(t *testing.T) {
 func TestALinkThatIsOldReplacedOrOfAPersonWhoLeftIsRefused(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		ctx := t.Context()
-		post := func(token string) int { return s.browser().do(t, "POST", "/session/link", `{"token":"`+token+`"}`).Code }
+		post := func(token string) int {
+			return s.browser().do(t, "POST", "/session/link", `{"token":"`+token+`"}`).Code
+		}
 		replaced := s.link(t, SignIn, ownerEmail)
 		old := s.link(t, SignIn, ownerEmail)
 		if got := post(replaced); got != 403 {

@@ -6,13 +6,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
-	"net/http"
 	"slices"
 
 	"github.com/go-json-experiment/json"
 
 	"sovereign/internal/base/clock"
-	"sovereign/internal/base/fault"
 	"sovereign/internal/base/id"
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
@@ -218,39 +216,16 @@ func judged(said []monitor.Judgement, why string) (found []itemRecord) {
 	return found
 }
 
-// disagreements makes items of what judge and people disagree on in the last calibration. A run is an item while it is
-// logged; of anything else the label has a copy.
+// disagreements makes items of what judge and people disagree on in the last calibration: of the labels' own copies.
 func (s *Store) disagreements(ctx context.Context, ws tenant.ID, criterionID string, n int) (found []itemRecord, err error) {
 	report, err := s.Reports.Report(ctx, ws, criterionID)
-	if err != nil {
-		return nil, err
-	}
-	for _, one := range report.Remaining {
-		if len(found) == n {
-			break
-		}
-		i := itemRecord{
+	for _, one := range report.Remaining[:min(n, len(report.Remaining))] {
+		found = append(found, itemRecord{
 			Ref: ofLabel + one.LabelID, Reason: "The judge and a person disagree on it.", Judge: one.JudgeVerdict, Grade: one.JudgeGrade,
 			Critique: one.Critique,
-		}
-		l, err := s.Labels.Get(ctx, ws, one.LabelID)
-		switch {
-		case err != nil && fault.From(err).Status == http.StatusNotFound: // it was deleted meanwhile
-			continue
-		case err != nil:
-			return nil, err
-		case l.TraceID != nil:
-			i.Ref = ofTrace + *l.TraceID
-			if i.ExpiresAt, i.Steps, err = s.Logs.Expiry(ctx, ws, "", *l.TraceID); err != nil {
-				return nil, err
-			}
-			if i.Steps == 0 {
-				continue
-			}
-		}
-		found = append(found, i)
+		})
 	}
-	return found, nil
+	return found, err
 }
 
 // named makes items of ids, and counts those that are not logged.

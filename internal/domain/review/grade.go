@@ -114,7 +114,7 @@ func (s *Store) prepare(ctx context.Context, caller tenant.Caller, queueID, item
 	case in.Digest != "" && in.Digest != digest(steps):
 		return q, i, of, false, fault.Conflict("the run has grown since you read it: read it again")
 	}
-	of, err = s.prepareLabel(ctx, caller.Workspace, q, ref(i.Ref), steps, in)
+	of, err = s.prepareLabel(ctx, caller.Workspace, q, ref(i.Ref), in)
 	return q, i, of, false, err
 }
 

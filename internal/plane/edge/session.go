@@ -27,6 +27,7 @@ const (
 	sessionScope = sessionAPI + "/w"  // those of a workspace: its id is the next segment
 	sessionV1    = "/dashboard/v1"    // the routes of /v1, again with the id of a workspace as the next segment
 	sessionName  = "__Host-sovereign" // of the cookie: a browser takes one of that name over TLS alone, for this host alone
+	stateName    = "__Host-sovereign-oidc"
 	secretLength = 32                 // bytes of a session's secret
 	agentLength  = 200                // of a User-Agent header that is kept
 )
@@ -43,6 +44,7 @@ type Dashboard struct {
 type Visit struct {
 	Address string // of the sender
 	Agent   string // the browser, as it calls itself
+	State   string // of a sign-in that was begun at an identity provider, from its cookie
 	Secure  bool   // a cookie that is Secure may be set: the request came over TLS, or within this machine
 
 	digest live.SessionDigest
@@ -67,6 +69,14 @@ func SessionCookie(secret string, until time.Duration) string {
 		cookie.MaxAge = -1
 	}
 	return cookie.String()
+}
+
+// StateCookie returns the header that gives a browser the state of a sign-in at an identity provider. The browser brings it
+// back when the provider sends it here, so it is Lax.
+func StateCookie(state string, until time.Duration) string {
+	return (&http.Cookie{
+		Name: stateName, Value: state, Path: "/", MaxAge: int(until.Seconds()), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	}).String()
 }
 
 // SessionEnded reports whether the session of a request has ended, or its person has lost the role in the workspace with
@@ -106,6 +116,9 @@ func (e *Edge) admitSession(r *http.Request, call *call) (*http.Request, error) 
 	}
 	call.asked = r.URL.Path
 	call.visit = Visit{Address: e.Bounds.client(r), Agent: cut(r.UserAgent(), agentLength), Secure: e.Bounds.secure(r)}
+	if states := r.CookiesNamed(stateName); len(states) == 1 {
+		call.visit.State = states[0].Value
+	}
 	if !d.serves(r) {
 		return nil, cmp.Or(e.countKeyless(r, call), error(fault.CrossOrigin.New(
 			"the dashboard is not served for this Host; dashboard.hosts in the configuration lists the names that it is reached by")))

@@ -73,6 +73,7 @@ type Route struct {
 	secret          bool   // the answer shows a secret, and is not stored for an Idempotency-Key
 	outside         bool   // has effects outside the database
 	produces        string // media type of a Document or Stream
+	anyQuery        bool   // ignores unknown parameters
 	long            bool   // exempt from the timeout of an operation
 	events          bool   // may answer with server-sent events
 	inference       bool   // a key whose scope is inference may call it
@@ -121,6 +122,9 @@ func Shapes(types ...reflect.Type) Option { return func(r *Route) { r.shapes = t
 
 // Redirects sets the status to 303: the answer is a Document whose headers say where to.
 func Redirects(r *Route) { r.status = http.StatusSeeOther }
+
+// AnyQuery ignores parameters of the query that the operation does not take, where others make the URL.
+func AnyQuery(r *Route) { r.anyQuery = true }
 
 // Long exempts the operation from the usual timeout: a backup, not a lookup.
 func Long(r *Route) { r.long = true }

@@ -29,6 +29,7 @@ var (
 	Endpoints    = kind("endpoints", 100, `eval_endpoints WHERE workspace_id = $1`)
 	EvalCases    = kind("eval_cases", 1_000_000, `eval_cases WHERE workspace_id = $1`)
 	Evals        = kind("evals", 10_000, `evals WHERE workspace_id = $1`)
+	Invitations  = kind("invitations", 1_000, `invitations WHERE workspace_id = $1`)
 	Keys         = kind("keys", 10_000, `api_keys WHERE workspace_id = $1 AND revoked_at IS NULL`)
 	Labels       = kind("labels", 200_000, `labels WHERE workspace_id = $1`)
 	Members      = kind("members", 1_000, `members WHERE workspace_id = $1`)
@@ -60,7 +61,10 @@ const datasetRows = `(
 ) AS stored`
 
 // Kinds lists every kind.
-var Kinds = []Kind{Aliases, Criteria, Datasets, Endpoints, EvalCases, Evals, Keys, Labels, Members, ProviderKeys, ReviewItems, ReviewQueues, Reviewers, RewardSessions, RewardTasks}
+var Kinds = []Kind{
+	Aliases, Criteria, Datasets, Endpoints, EvalCases, Evals, Invitations, Keys, Labels, Members, ProviderKeys, ReviewItems, ReviewQueues,
+	Reviewers, RewardSessions, RewardTasks,
+}
 
 // A State is a quota, and how much of it is used.
 type State struct {
