@@ -95,7 +95,8 @@ func (s *Store) read(ctx context.Context, in db.Scoped, caller tenant.Caller, qu
 	if err != nil || q.CriterionID == "" {
 		return v, err
 	}
-	exists, err := db.One[int64](ctx, in, `SELECT COUNT(*) FROM criteria WHERE workspace_id = $1 AND id = $2`, q.CriterionID)
+	exists, err := db.One[int64](ctx, in,
+		`SELECT COUNT(*) FROM criteria WHERE workspace_id = $1 AND id = $2`, q.CriterionID)
 	if err != nil || exists == 0 { // a criterion may be deleted; its queues are closed then
 		return v, err
 	}
@@ -108,7 +109,8 @@ func (s *Store) read(ctx context.Context, in db.Scoped, caller tenant.Caller, qu
 }
 
 // counted returns a queue with its counts.
-func (s *Store) counted(ctx context.Context, in db.Scoped, caller tenant.Caller, q *queueRecord, a access) (v Queue, err error) {
+func (s *Store) counted(ctx context.Context, in db.Scoped, caller tenant.Caller, q *queueRecord, a access,
+) (v Queue, err error) {
 	if v, err = q.queue(a); err != nil {
 		return v, err
 	}

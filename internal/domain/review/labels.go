@@ -56,8 +56,11 @@ func (s *Store) steps(ctx context.Context, ws tenant.ID, r ref) ([]judge.Step, e
 }
 
 // prepareLabel makes the label of a grade, as far as that is possible before the transaction.
-func (s *Store) prepareLabel(ctx context.Context, ws tenant.ID, q *queueRecord, r ref, in *NewGrade) (*label.Prepared, error) {
-	n := label.New{CriterionID: q.CriterionID, Verdict: in.Verdict, Grade: in.Grade, Critique: in.Critique, Source: label.FromReview}
+func (s *Store) prepareLabel(ctx context.Context, ws tenant.ID, q *queueRecord, r ref, in *NewGrade,
+) (*label.Prepared, error) {
+	n := label.New{
+		CriterionID: q.CriterionID, Verdict: in.Verdict, Grade: in.Grade, Critique: in.Critique, Source: label.FromReview,
+	}
 	requestID, trace, labelID := r.split()
 	if labelID != "" {
 		return s.Labels.PrepareAgain(ctx, ws, labelID, n)
