@@ -9,7 +9,7 @@ import (
 )
 
 // attachReviews lets reviewers sign in, and ends their sessions with their last grant.
-func attachReviews(reviews *review.Store, sessions *signin.Store) {
+func attachReviews(reviews *review.Store, sessions *signin.Store, options func() signin.Options) {
 	sessions.Queues = func(ctx context.Context, user tenant.UserID) ([]signin.Queue, error) {
 		grants, err := reviews.QueuesOf(ctx, user)
 		all := make([]signin.Queue, len(grants))
@@ -18,5 +18,5 @@ func attachReviews(reviews *review.Store, sessions *signin.Store) {
 		}
 		return all, err
 	}
-	reviews.Left = sessions.EndOutside
+	reviews.Left, reviews.Links = sessions.EndOutside, signin.NewTeam(sessions, options)
 }
