@@ -43,7 +43,7 @@ func TestTheDashboardIsConfiguredInSectionsOfTheFile(t *testing.T) {
 		"dashboard: {hosts: [\"https://x\"]}\n":                            "dashboard.hosts",
 		"dashboard: {oidc: {only: true}}\n":                                "needs an issuer",
 		"dashboard: {oidc: {issuer: \"http://id.test\", client_id: x}}\n":  "dashboard.oidc.issuer",
-		"dashboard: {oidc: {issuer: \"https://id.test\"}}\n":               "dashboard.oidc.client_id",
+		"dashboard: {oidc: {issuer: \"https://id.test\"}}\n":               "needs a client_id",
 		"dashboard: {oidc: {issuer: \"https://id.test\", secret: hush}}\n": "unknown key dashboard.oidc.secret",
 	} {
 		if _, err := read(text); err == nil || !strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), "c.yaml:") {
