@@ -10,7 +10,8 @@ import (
 
 var linkText = regexp.MustCompile(`(https?://[^\s"]+)/dashboard/#link=([A-Za-z0-9_-]{43})`)
 
-// dashboard sends a request to the dashboard's API with a cookie, and returns the status, the body and the cookie afterwards.
+// dashboard sends a request to the dashboard's API with a cookie, and returns the status, the body and the cookie
+// afterwards.
 func (s *process) dashboard(t *testing.T, cookie, method, path, body string) (status int, text, after string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, s.address()+"/dashboard/api"+path, strings.NewReader(body))
@@ -33,7 +34,8 @@ func (s *process) dashboard(t *testing.T, cookie, method, path, body string) (st
 	return response.StatusCode, string(answer), cookie
 }
 
-// The first start prints a link that opens the dashboard once. What it opens survives kill -9, and another link is a command.
+// The first start prints a link that opens the dashboard once. What it opens survives kill -9, and another link is a
+// command.
 func TestTheFirstStartPrintsALinkThatSignsInOnce(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p instance) {

@@ -58,7 +58,7 @@ func (o *OIDC) check() error {
 		return bad("dashboard.oidc.issuer", "%q is not an address such as https://accounts.example.com", o.Issuer)
 	}
 	if o.ClientID == "" {
-		return bad("dashboard.oidc.client_id", "must be set with an issuer")
+		return bad("dashboard.oidc", "needs a client_id with its issuer")
 	}
 	if o.Name == "" {
 		return bad("dashboard.oidc.name", "must not be empty")

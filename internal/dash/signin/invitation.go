@@ -96,7 +96,8 @@ type oneMember struct {
 	UserID tenant.UserID `path:"user_id"`
 }
 
-// reset makes a link for a member. One for a person who is in other workspaces too would open those: the operator makes it.
+// reset makes a link for a member. One for a person who is in other workspaces too would open those: the operator makes
+// it.
 func (h *Team) reset(ctx context.Context, caller tenant.Caller, in oneMember) (ShownLink, error) {
 	options := h.options()
 	if options.only() {
@@ -206,8 +207,8 @@ func (s *Store) Withdraw(ctx context.Context, caller tenant.Caller, invitation s
 	return err
 }
 
-// ResetLink makes a link that signs a member of the caller's workspace in. It is refused for a person who has a role elsewhere:
-// an admin of one workspace must not get into another, and for an owner to all but owners.
+// ResetLink makes a link that signs a member of the caller's workspace in. It is refused for a person who has a role
+// elsewhere: an admin of one workspace must not get into another, and for an owner to all but owners.
 func (s *Store) ResetLink(ctx context.Context, caller tenant.Caller, user tenant.UserID) (link Link, err error) {
 	ws := caller.Workspace
 	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
@@ -260,8 +261,9 @@ func (s *Store) acceptAll(ctx context.Context, tx *db.Tx, by tenant.Actor) error
 	return nil
 }
 
-// Invite returns a link for a reviewer of a queue, in the transaction of the grant. It is the address of the dashboard for a
-// person who belongs to another workspace, or where an identity provider is the only way in: they sign in as they are used to.
+// Invite returns a link for a reviewer of a queue, in the transaction of the grant. It is the address of the dashboard
+// for a person who belongs to another workspace, or where an identity provider is the only way in: they sign in as they
+// are used to.
 func (h *Team) Invite(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, user tenant.UserID) (string, error) {
 	options := h.options()
 	elsewhere, err := h.store.elsewhere(ctx, tx, user, ws)

@@ -16,8 +16,8 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// A Link signs a person in, once. Its token is in the fragment of the URL, which a browser sends to nobody: the page takes
-// it out and posts it.
+// A Link signs a person in, once. Its token is in the fragment of the URL, which a browser sends to nobody: the page
+// takes it out and posts it.
 type Link struct {
 	ID        string      `json:"id"`
 	Kind      Kind        `json:"kind"`
@@ -53,7 +53,8 @@ func (s *Store) MakeLink(ctx context.Context, by tenant.Actor, kind Kind, email 
 	return link, err
 }
 
-// link stores a new link for a person, made in a workspace or, by the operator, in none (tenant.Server). It is audited there.
+// link stores a new link for a person, made in a workspace or, by the operator, in none (tenant.Server). It is audited
+// there.
 func (s *Store) link(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, kind Kind, who person) (Link, error) {
 	if kind != Invite { // which a person may have from several workspaces
 		if _, err := db.Exec(ctx, tx.Across(people),
@@ -72,8 +73,8 @@ func (s *Store) link(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Act
 	return link, audit.Record(ctx, tx, ws, by, "signin.link", string(who.ID), nil, link)
 }
 
-// spend takes a link that was not used and is in time, and returns whose it is. A second use finds it used: transactions
-// are serializable.
+// spend takes a link that was not used and is in time, and returns whose it is. A second use finds it used:
+// transactions are serializable.
 func (s *Store) spend(ctx context.Context, tx *db.Tx, token string) (spent spentLink, err error) {
 	digest := live.SessionDigest(sha256.Sum256([]byte(token)))
 	found, err := db.Maybe[spentLink](ctx, tx.Across(people), `
@@ -98,8 +99,8 @@ type spentLink struct {
 	UserID tenant.UserID
 }
 
-// EnterByLink begins a session with a one-time link. only says that an identity provider is the only way in: then nothing
-// but the operator's links work.
+// EnterByLink begins a session with a one-time link. only says that an identity provider is the only way in: then
+// nothing but the operator's links work.
 func (s *Store) EnterByLink(ctx context.Context, e entry, token string, only bool) (begun Session, text string, err error) {
 	if len(token) > 200 {
 		return Session{}, "", errLink()
@@ -132,8 +133,9 @@ func (s *Store) EnterByLink(ctx context.Context, e entry, token string, only boo
 	return begun, text, err
 }
 
-// checkHolder refuses a link that an admin made for a person who belongs to another workspace too, unless that person is signed
-// in already. Whoever makes a link can open it: without this, an admin of one workspace could get into another.
+// checkHolder refuses a link that an admin made for a person who belongs to another workspace too, unless that person
+// is signed in already. Whoever makes a link can open it: without this, an admin of one workspace could get into
+// another.
 func (s *Store) checkHolder(ctx context.Context, tx *db.Tx, e entry, spent spentLink) error {
 	if spent.MadeIn == tenant.Server || e.oldUser == spent.UserID {
 		return nil

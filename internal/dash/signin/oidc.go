@@ -27,8 +27,8 @@ const stateLife = 10 * time.Minute
 // providerTimeout bounds each request to the identity provider.
 const providerTimeout = 10 * time.Second
 
-// A Provider is an identity provider (OpenID Connect). The operator configures it. It is asked for its keys and addresses when
-// somebody first signs in, so that this server starts without it.
+// A Provider is an identity provider (OpenID Connect). The operator configures it. It is asked for its keys and
+// addresses when somebody first signs in, so that this server starts without it.
 type Provider struct {
 	Name     string // as people know it
 	Issuer   string
@@ -79,7 +79,8 @@ type claim struct {
 	issuer, subject, email string
 }
 
-// redeem exchanges a code for an identity, and checks it: signature, issuer, audience, expiry, nonce, a verified address.
+// redeem exchanges a code for an identity, and checks it: signature, issuer, audience, expiry, nonce, a verified
+// address.
 func (p *Provider) redeem(ctx context.Context, base, code, nonce, verifier string) (claim, error) {
 	found, err := p.discover(ctx)
 	if err != nil {
@@ -160,9 +161,9 @@ type arrival struct {
 	Error  string `query:"error"`
 }
 
-// arrive ends a sign-in at the identity provider. It is the one GET that begins something, since the provider redirects to it:
-// the cookie of depart takes the place of the check of its origin. The browser is sent to the page in any case, which shows a
-// refusal that stands in the fragment.
+// arrive ends a sign-in at the identity provider. It is the one GET that begins something, since the provider redirects
+// to it: the cookie of depart takes the place of the check of its origin. The browser is sent to the page in any case,
+// which shows a refusal that stands in the fragment.
 func (h *Handler) arrive(ctx context.Context, caller tenant.Caller, in arrival) (api.Document, error) {
 	secret, err := h.arrived(ctx, caller, in)
 	headers := map[string]string{"Location": "/dashboard/"}

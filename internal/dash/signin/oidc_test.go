@@ -22,8 +22,8 @@ import (
 	"sovereign/internal/store/db/dbtest"
 )
 
-// An identityProvider speaks OpenID Connect as a real one does: discovery, keys, codes that work once with their PKCE verifier, and
-// tokens signed with RS256. A test changes what it says.
+// An identityProvider speaks OpenID Connect as a real one does: discovery, keys, codes that work once with their PKCE
+// verifier, and tokens signed with RS256. A test changes what it says.
 type identityProvider struct {
 	*httptest.Server
 	key *rsa.PrivateKey

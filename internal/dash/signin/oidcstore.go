@@ -57,8 +57,8 @@ func (s *Store) takeState(ctx context.Context, state string) (nonce, verifier st
 	return found.Nonce, found.Verifier, nil
 }
 
-// EnterByClaim begins a session of the person whom the identity provider names. The person must be a member, a reviewer, or
-// invited: an account at the provider alone opens nothing.
+// EnterByClaim begins a session of the person whom the identity provider names. The person must be a member, a
+// reviewer, or invited: an account at the provider alone opens nothing.
 func (s *Store) EnterByClaim(ctx context.Context, e entry, who claim) (begun Session, secret string, err error) {
 	err = s.feed.Change(ctx, func(tx *db.Tx) error {
 		if e.user, err = s.claimed(ctx, tx, e.id, who); err != nil {
@@ -84,8 +84,8 @@ func errStranger(email string) error {
 	return fault.Forbidden.New("%s is no member of any workspace here, and is not invited; ask an admin", email)
 }
 
-// claimed returns the person of an account at the provider. The first sign-in binds the account to the person with its verified
-// address. Later ones go by the account: an address that the provider gives to somebody else opens nothing.
+// claimed returns the person of an account at the provider. The first sign-in binds the account to the person with its
+// verified address. Later ones go by the account: an address that the provider gives to somebody else opens nothing.
 func (s *Store) claimed(ctx context.Context, tx *db.Tx, session tenant.SessionID, who claim) (tenant.UserID, error) {
 	all := tx.Across(people)
 	bound, err := db.Maybe[tenant.UserID](ctx, all, `SELECT user_id FROM oidc_subjects WHERE issuer = $1 AND subject = $2`, who.issuer, who.subject)

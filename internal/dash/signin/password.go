@@ -70,8 +70,8 @@ func (p *passwords) turn(ctx context.Context) (func(), error) {
 	}
 }
 
-// count counts a try of an account from an address, and refuses one that is too many. The address is counted first: nobody
-// fills the memory with accounts that do not exist.
+// count counts a try of an account from an address, and refuses one that is too many. The address is counted first:
+// nobody fills the memory with accounts that do not exist.
 func (p *passwords) count(account, address string) error {
 	now := time.Now()
 	for _, c := range []struct {

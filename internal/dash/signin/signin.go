@@ -1,5 +1,5 @@
-// Package signin lets people in to the dashboard: one-time links, passwords, an identity provider, and the sessions that
-// they get. It publishes sessions to the data plane, whose edge finds them by their cookie.
+// Package signin lets people in to the dashboard: one-time links, passwords, an identity provider, and the sessions
+// that they get. It publishes sessions to the data plane, whose edge finds them by their cookie.
 package signin
 
 import (

@@ -15,7 +15,8 @@ import (
 	"sovereign/internal/store/feed"
 )
 
-// A Store keeps sessions and links. Every change is audited in its own transaction, and in force when its method returns.
+// A Store keeps sessions and links. Every change is audited in its own transaction, and in force when its method
+// returns.
 type Store struct {
 	db         *db.DB
 	feed       *feed.Feed

@@ -7,8 +7,8 @@ import (
 	"sovereign/internal/store/api"
 )
 
-// A Handler serves a workspace's policy on the dashboard. People read it, and owners change it. Keys cannot: what a policy asks for
-// is not for those to change who are asked.
+// A Handler serves a workspace's policy on the dashboard. People read it, and owners change it. Keys cannot: what a
+// policy asks for is not for those to change who are asked.
 type Handler struct{ store *Store }
 
 // Routes are the operations for sessions.

@@ -127,7 +127,8 @@ func (s *Store) addLines(ctx context.Context, in db.Scoped, all []Transfer) erro
 	return err
 }
 
-// A LedgerProof says whether the balances of a workspace are the sums of its entries, and what is signed about all of them.
+// A LedgerProof says whether the balances of a workspace are the sums of its entries, and what is signed about all of
+// them.
 type LedgerProof struct {
 	Object   string         `json:"object" enum:"ledger_proof"`
 	OK       bool           `json:"ok" doc:"Every balance is the sum of its entries, and all entries sum to 0"`

@@ -14,7 +14,8 @@ import (
 	"sovereign/internal/store/quota"
 )
 
-// A Team serves what people do on the dashboard with their workspace: its members, keys, settings, limits and audit trail.
+// A Team serves what people do on the dashboard with their workspace: its members, keys, settings, limits and audit
+// trail.
 type Team struct {
 	db    *db.DB
 	store *Store

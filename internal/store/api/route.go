@@ -234,8 +234,8 @@ func (r Route) URL() string {
 	return r.Pattern()
 }
 
-// CookieURL returns the path of a route of /v1 on the dashboard's mount of it, which serves it to sessions. It is empty for
-// a route that is not there: the inference routes and those of /v2.
+// CookieURL returns the path of a route of /v1 on the dashboard's mount of it, which serves it to sessions. It is empty
+// for a route that is not there: the inference routes and those of /v2.
 func (r Route) CookieURL() string {
 	if r.raw != nil || r.version2 || r.Permission != Reader && r.Permission != Admin {
 		return ""
@@ -290,8 +290,8 @@ type Deleted struct {
 // A Plain can also be rendered as text/plain, for callers that ask for it.
 type Plain interface{ Plain() string }
 
-// A Headed answer has headers of its own beside its JSON, such as a cookie. Its route must be Outside, since a stored answer
-// has none.
+// A Headed answer has headers of its own beside its JSON, such as a cookie. Its route must be Outside, since a stored
+// answer has none.
 type Headed interface{ Headers() map[string]string }
 
 // A Stream is an answer that is written while it is produced.

@@ -54,7 +54,8 @@ type Router struct {
 	large    *limit.Budget // how many large bodies are handled at once
 }
 
-// NewRouter serves the routes for keys, sessions and the public. Those under /v1 and /v2 are equally under /api/v1 and /api/v2.
+// NewRouter serves the routes for keys, sessions and the public. Those under /v1 and /v2 are equally under /api/v1 and
+// /api/v2.
 func NewRouter(c Config, routes []Route) (*Router, error) {
 	rt, err := newRouter(c, routes, func(p Permission) bool { return p != Operator })
 	if err != nil {
@@ -208,8 +209,8 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 	return rt.send(w, r, route, out)
 }
 
-// admits refuses a caller who may not call the route. To a session, a workspace in which its person has no role is one that
-// does not exist, and a route that answers by itself is not there: the dashboard calls no models with a cookie.
+// admits refuses a caller who may not call the route. To a session, a workspace in which its person has no role is one
+// that does not exist, and a route that answers by itself is not there: the dashboard calls no models with a cookie.
 func (r *Route) admits(caller *tenant.Caller) error {
 	session := caller.Session != ""
 	switch {

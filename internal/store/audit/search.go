@@ -20,8 +20,8 @@ type Filter struct {
 	After  string // the id of an entry: the next ones after it
 }
 
-// Search reads entries of a workspace, newest first, and whether there are more in the direction that was asked for. Its cost does
-// not grow with how far back they are.
+// Search reads entries of a workspace, newest first, and whether there are more in the direction that was asked for.
+// Its cost does not grow with how far back they are.
 func Search(ctx context.Context, d *db.DB, ws tenant.ID, f Filter, limit int) (all []Entry, more bool, err error) {
 	in := d.In(ws)
 	kind := ""

@@ -1,5 +1,5 @@
-// Package quota bounds how many things of a kind a workspace stores. A store checks a quota in the transaction that adds
-// a thing, after it was added: the transaction is then undone. An operator may set another quota for a workspace.
+// Package quota bounds how many things of a kind a workspace stores. A store checks a quota in the transaction that
+// adds a thing, after it was added: the transaction is then undone. An operator may set another quota for a workspace.
 package quota
 
 import (
