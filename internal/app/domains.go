@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"sovereign/internal/base/tenant"
+	dashboard "sovereign/internal/dash/page"
 	"sovereign/internal/domain/alias"
 	"sovereign/internal/domain/catalog"
 	"sovereign/internal/domain/dataset"
@@ -95,7 +96,7 @@ func (d *domains) list(i *instance) []module.Module {
 		Steps: steps, Log: i.log,
 		Hooks: workspace.Hooks{Uncached: i.plane.cache.Forget, Unlogged: s.recorder.Settle, Denied: i.plane.gateway.EndDenied},
 	})
-	return append([]module.Module{workspaces}, all...)
+	return append([]module.Module{workspaces, dashboard.Module()}, all...)
 }
 
 // find returns the workspace of an id or a name.

@@ -112,6 +112,9 @@ func (rt *Router) openAPI() *huma.OpenAPI {
 	}
 	for i := range rt.routes {
 		r := &rt.routes[i]
+		if r.html {
+			continue
+		}
 		item := doc.Paths[documented(r.Pattern())]
 		if item == nil {
 			item = &huma.PathItem{}
@@ -254,6 +257,9 @@ func (rt *Router) page(doc *huma.OpenAPI) ([]byte, error) {
 	var sections []section
 	for i := range rt.routes {
 		r := &rt.routes[i]
+		if r.html {
+			continue
+		}
 		op := operation{
 			Method: r.Method, Path: documented(r.Pattern()), Permission: r.Permission.String(), Operation: rt.operation(r),
 		}

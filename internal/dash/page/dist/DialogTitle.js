@@ -1,0 +1,1 @@
+import{i as e,n as t}from"./jsx-runtime.js";import{Xt as n,Yn as r}from"./useScrollLock.js";import{a as i}from"./DialogRoot.js";var a=e(t(),1).forwardRef(function(e,t){let{render:a,className:o,style:s,id:c,...l}=e,u=i(),d=n(c);return u.useSyncedValueWithCleanup(`titleElementId`,d),r(`h2`,e,{ref:t,props:[{id:d},l]})});export{a as t};

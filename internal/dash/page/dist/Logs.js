@@ -1,0 +1,1 @@
+import{t as e}from"./jsx-runtime.js";import{t}from"./Page.js";var n=e();function r(){return(0,n.jsx)(t,{title:`Logs`,children:`…`})}export{r as default};

@@ -1,0 +1,5 @@
+import { Page } from '../../ui/Page'
+
+export default function Home() {
+  return <Page title="Home">…</Page>
+}
