@@ -105,7 +105,7 @@ export default function Logs() {
       {state.tail && <TailLine tail={tail} />}
       {empty ? <Nothing filtered={isFiltered(state)} clear={() => set(cleared)} /> : (
         <div className={`card ${list.first.isPlaceholderData ? 'opacity-60' : ''}`}>
-          <Table label="Logged exchanges" keys columns={columns} rows={rows} rowKey={(log) => log.id} height={narrow ? '70dvh' : 'max(320px, calc(100dvh - 322px))'}
+          <Table label="Logged exchanges" keys columns={columns} rows={rows} rowKey={(log) => log.id} height={narrow ? '70dvh' : 'max(320px, calc(100dvh - 290px))'}
             active={active} onActive={setActive} onOpen={(_, i) => open(i)} onRange={state.tail ? undefined : list.onRange}
             marked={(log) => log.id === state.row} />
         </div>
