@@ -112,10 +112,196 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/dashboard/api/w/{workspace}/home": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read what the first page shows
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-home"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/logs/facets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the most common models, tags, segments and finish reasons of a time range
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-logs-facets"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/logs/histogram": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count logged exchanges over time
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-logs-histogram"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/logs/tail": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Receive logged exchanges as they are stored: events log, dropped, and end with the reason; at most 10 at once
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-logs-tail"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/usage/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download what was used by day, model, key and tag, as CSV
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-usage-export"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/usage/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What was used and what it cost, by UTC day
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-usage-series"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List saved views: one's own and those that are shared
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-views"];
+        put?: never;
+        /**
+         * Save a view
+         * @description Permission: the session of a member.
+         */
+        post: operations["post-workspace-views"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/views/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a saved view
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-views-id"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a saved view
+         * @description Permission: the session of a member.
+         */
+        delete: operations["delete-workspace-views-id"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a saved view
+         * @description Permission: the session of a member.
+         */
+        patch: operations["patch-workspace-views-id"];
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        Bucket: {
+            /**
+             * Format: int64
+             * @description null where there are too many rows to count by several filters
+             */
+            count: number | null;
+            /** Format: date-time */
+            from: string;
+            /**
+             * Format: date-time
+             * @description Exclusive
+             */
+            to: string;
+        };
         Deleted: {
             deleted: boolean;
             id: string;
@@ -130,6 +316,75 @@ export interface components {
         Envelope: {
             error: components["schemas"]["Refusal"];
         };
+        FacetValue: {
+            /** Format: int64 */
+            count: number;
+            value: string;
+        };
+        Facets: {
+            /** @description true and false */
+            cached: components["schemas"]["FacetValue"][];
+            finish_reasons: components["schemas"]["FacetValue"][];
+            /** @description Those with most rows first, as in the other lists */
+            models: components["schemas"]["FacetValue"][];
+            /** @enum {string} */
+            object: "facets";
+            segments: components["schemas"]["FacetValue"][];
+            tags: components["schemas"]["FacetValue"][];
+        };
+        Histogram: {
+            /** @description Without gaps, the oldest first */
+            buckets: components["schemas"]["Bucket"][];
+            /** Format: date-time */
+            from: string;
+            /** @enum {string} */
+            object: "histogram";
+            /**
+             * Format: int64
+             * @description The length of a bucket; the first and the last may be shorter
+             */
+            step_seconds: number;
+            /**
+             * Format: date-time
+             * @description Exclusive
+             */
+            to: string;
+            /**
+             * Format: int64
+             * @description The sum of the counts
+             */
+            total: number;
+        };
+        Home: {
+            /** @description The newest first */
+            alarms: components["schemas"]["HomeNotice"][];
+            /** @description The newest first */
+            jobs: components["schemas"]["RecentJob"][];
+            /** @enum {string} */
+            object: "home";
+            setup: components["schemas"]["Setup"];
+            spend: components["schemas"]["Spend"];
+            /** @description What waits for the person who asks */
+            waiting: components["schemas"]["HomeNotice"][];
+            wallet: components["schemas"]["Purse"];
+        };
+        HomeNotice: {
+            /** Format: date-time */
+            at?: string;
+            /**
+             * Format: int64
+             * @description How many things it stands for; 0 where that says nothing
+             */
+            count: number;
+            /** @description Why, in words; may be empty */
+            detail: string;
+            /** @description What it is, such as wallet.low */
+            kind: string;
+            link: components["schemas"]["PageLink"];
+            /** @description The id or the name of what it is about; empty for the workspace */
+            subject: string;
+            title: string;
+        };
         LinkToken: {
             token: string;
         };
@@ -139,19 +394,79 @@ export interface components {
             /** @enum {string} */
             object: "list";
         };
+        ListView: {
+            data: components["schemas"]["View"][];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
+        NewView: {
+            /** @description 1 to 100 characters */
+            name: string;
+            /** @description The page, such as logs */
+            page: string;
+            /** @description The page's query string, at most 2048 bytes, without the question mark */
+            query?: string;
+            /** @description Every member sees it; otherwise only its owner does */
+            shared?: boolean;
+        };
+        PageLink: {
+            /** @description Such as wallet */
+            page: string;
+            /** @description Without the question mark; may be empty */
+            query: string;
+        };
         Place: {
             id: string;
             name: string;
             /** @enum {string} */
             role: "owner" | "admin" | "member";
         };
+        Progress: {
+            /** Format: int64 */
+            done: number;
+            /** Format: int64 */
+            total: number;
+        };
         ProviderName: {
             name: string;
+        };
+        Purse: {
+            /** Format: double */
+            balance_usd: number;
+            /** Format: double */
+            free_usd: number;
+            /**
+             * Format: double
+             * @description By running requests and named holds
+             */
+            held_usd: number;
+            link: components["schemas"]["PageLink"];
         };
         Queue: {
             name: string;
             queue_id: string;
             workspace_id: string;
+        };
+        RecentJob: {
+            /** Format: double */
+            cost_usd: number;
+            /** Format: date-time */
+            created_at: string;
+            error: string | null;
+            /** Format: double */
+            estimated_cost_usd: number;
+            /** Format: date-time */
+            finished_at: string | null;
+            /** @description That of what the job is for, such as eval_… */
+            id: string;
+            kind: string;
+            link: components["schemas"]["PageLink"];
+            progress: components["schemas"]["Progress"];
+            /** Format: date-time */
+            started_at: string | null;
+            /** @enum {string} */
+            status: "QUEUED" | "RUNNING" | "DONE" | "FAILED" | "CANCELLED";
         };
         Refusal: {
             /** @enum {string|null} */
@@ -162,6 +477,88 @@ export interface components {
             param: string | null;
             /** @enum {string} */
             type: "invalid_request_error" | "insufficient_quota" | "api_error" | "rate_limit_error" | "upstream_error";
+        };
+        Series: {
+            /** @enum {string} */
+            by: "none" | "model" | "key" | "tag";
+            /**
+             * Format: int64
+             * @description The first day
+             */
+            from: number;
+            /** @description The dearest first */
+            groups: components["schemas"]["SeriesGroup"][];
+            /** @enum {string} */
+            object: "series";
+            /** @description By day, then in the order of the groups */
+            points: components["schemas"]["SeriesPoint"][];
+            /**
+             * Format: int64
+             * @description The last day
+             */
+            to: number;
+            totals: components["schemas"]["Used"];
+            /** @enum {string} */
+            unit: "day";
+        };
+        SeriesGroup: {
+            /**
+             * Format: int64
+             * @description Of the input, from the provider's cache
+             */
+            cached_input_tokens: number;
+            /**
+             * Format: double
+             * @description To the wallet
+             */
+            charged_usd: number;
+            /** Format: double */
+            cost_usd: number;
+            /**
+             * Format: int64
+             * @description Requests that broke off after content; what delivered nothing costs nothing and is not counted
+             */
+            errors: number;
+            group: string;
+            /** Format: int64 */
+            input_tokens: number;
+            /** Format: int64 */
+            output_tokens: number;
+            /** Format: int64 */
+            requests: number;
+            /** @description All groups that are not among the first */
+            rest: boolean;
+        };
+        SeriesPoint: {
+            /**
+             * Format: int64
+             * @description Of the input, from the provider's cache
+             */
+            cached_input_tokens: number;
+            /**
+             * Format: double
+             * @description To the wallet
+             */
+            charged_usd: number;
+            /** Format: double */
+            cost_usd: number;
+            /** Format: int64 */
+            day: number;
+            /**
+             * Format: int64
+             * @description Requests that broke off after content; what delivered nothing costs nothing and is not counted
+             */
+            errors: number;
+            /** @description The model, key id or tag; empty for none */
+            group: string;
+            /** Format: int64 */
+            input_tokens: number;
+            /** Format: int64 */
+            output_tokens: number;
+            /** Format: int64 */
+            requests: number;
+            /** @description All groups that are not among the first */
+            rest: boolean;
         };
         Session: {
             /** @description The address that it began at */
@@ -190,6 +587,50 @@ export interface components {
             object: "session";
             user_agent: string;
         };
+        Setup: {
+            /** @description The first step that is not done; null when all are */
+            next: string | null;
+            steps: components["schemas"]["SetupStep"][];
+        };
+        SetupStep: {
+            /** @description What to do; empty when it is done */
+            action: string;
+            done: boolean;
+            id: string;
+            link: components["schemas"]["PageLink"];
+        };
+        Spend: {
+            last_7_days: components["schemas"]["Spent"];
+            /** @description Of the last seven days, by model */
+            series: components["schemas"]["Series"];
+            today: components["schemas"]["Spent"];
+        };
+        Spent: {
+            /**
+             * Format: int64
+             * @description Of the input, from the provider's cache
+             */
+            cached_input_tokens: number;
+            /**
+             * Format: double
+             * @description To the wallet
+             */
+            charged_usd: number;
+            /** Format: double */
+            cost_usd: number;
+            /**
+             * Format: int64
+             * @description Requests that broke off after content; what delivered nothing costs nothing and is not counted
+             */
+            errors: number;
+            /** Format: int64 */
+            input_tokens: number;
+            link: components["schemas"]["PageLink"];
+            /** Format: int64 */
+            output_tokens: number;
+            /** Format: int64 */
+            requests: number;
+        };
         State: {
             email: string;
             /**
@@ -209,6 +650,51 @@ export interface components {
             signed_in: boolean;
             user_id: string;
             workspaces: components["schemas"]["Place"][];
+        };
+        Used: {
+            /**
+             * Format: int64
+             * @description Of the input, from the provider's cache
+             */
+            cached_input_tokens: number;
+            /**
+             * Format: double
+             * @description To the wallet
+             */
+            charged_usd: number;
+            /** Format: double */
+            cost_usd: number;
+            /**
+             * Format: int64
+             * @description Requests that broke off after content; what delivered nothing costs nothing and is not counted
+             */
+            errors: number;
+            /** Format: int64 */
+            input_tokens: number;
+            /** Format: int64 */
+            output_tokens: number;
+            /** Format: int64 */
+            requests: number;
+        };
+        View: {
+            /** Format: date-time */
+            created_at: string;
+            id: string;
+            name: string;
+            /** @enum {string} */
+            object: "view";
+            /** @description Who saved it */
+            owner_id: string;
+            page: string;
+            query: string;
+            shared: boolean;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        ViewChange: {
+            name?: string;
+            query?: string;
+            shared?: boolean;
         };
         Ways: {
             /** @description Links of admins work; those of the operator always do */
@@ -464,6 +950,518 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-home": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Home"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-logs-facets": {
+        parameters: {
+            query?: {
+                /** @description The model that answered */
+                model?: string;
+                /** @description The tag of X-Service-Tag */
+                tag?: string;
+                /** @description The family of the system prompt; none for those without one */
+                segment?: string;
+                /** @description Such as stop or tool_calls */
+                finish_reason?: string;
+                /** @description Answers that were remembered, or those that were not */
+                cache_hit?: boolean | null;
+                /** @description From this time on, RFC 3339 */
+                start?: string;
+                /** @description Before this time, RFC 3339 */
+                end?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Facets"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-logs-histogram": {
+        parameters: {
+            query?: {
+                /** @description The model that answered */
+                model?: string;
+                /** @description The tag of X-Service-Tag */
+                tag?: string;
+                /** @description The family of the system prompt; none for those without one */
+                segment?: string;
+                /** @description Such as stop or tool_calls */
+                finish_reason?: string;
+                /** @description Answers that were remembered, or those that were not */
+                cache_hit?: boolean | null;
+                /** @description From this time on, RFC 3339 */
+                start?: string;
+                /** @description Before this time, RFC 3339 */
+                end?: string;
+                /** @description How many, at most */
+                buckets?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Histogram"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-logs-tail": {
+        parameters: {
+            query?: {
+                /** @description The model that answered */
+                model?: string;
+                /** @description The tag of X-Service-Tag */
+                tag?: string;
+                /** @description The family of the system prompt; none for those without one */
+                segment?: string;
+                /** @description Such as stop or tool_calls */
+                finish_reason?: string;
+                /** @description Answers that were remembered, or those that were not */
+                cache_hit?: boolean | null;
+                /** @description From this time on, RFC 3339 */
+                start?: string;
+                /** @description Before this time, RFC 3339 */
+                end?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": unknown;
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-usage-export": {
+        parameters: {
+            query?: {
+                /** @description The first day, such as 2026-01-31; 30 days before the last unless given */
+                from?: string;
+                /** @description The last day; today in UTC unless given */
+                to?: string;
+                /** @description The model that answered */
+                model?: string;
+                /** @description The id of the key, or of what of the product's own asked, such as cal_… */
+                key?: string;
+                /** @description The tag of X-Service-Tag */
+                tag?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv; charset=utf-8": unknown;
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-usage-series": {
+        parameters: {
+            query?: {
+                /** @description The first day, such as 2026-01-31; 30 days before the last unless given */
+                from?: string;
+                /** @description The last day; today in UTC unless given */
+                to?: string;
+                /** @description The model that answered */
+                model?: string;
+                /** @description The id of the key, or of what of the product's own asked, such as cal_… */
+                key?: string;
+                /** @description The tag of X-Service-Tag */
+                tag?: string;
+                /** @description What the points are grouped by */
+                by?: "none" | "model" | "key" | "tag";
+                /** @description How many groups, by cost; the others are added up in one group whose rest is true */
+                top?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Series"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-views": {
+        parameters: {
+            query?: {
+                /** @description Views of this page alone */
+                page?: string;
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-views": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewView"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["View"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-views-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["View"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "delete-workspace-views-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "patch-workspace-views-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ViewChange"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["View"];
                 };
             };
             /** @description A refusal */

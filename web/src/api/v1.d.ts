@@ -1839,6 +1839,8 @@ export interface components {
              * @description Cohen's: agreement beyond chance
              */
             kappa: number | null;
+            /** @description At 95 %, of a posterior; what it covers is in docs/statistics.md */
+            kappa_ci: number[] | null;
             matrix: components["schemas"]["Matrix"];
             /**
              * Format: int64
