@@ -79,19 +79,19 @@ export default function SignIn() {
       )}
       {refused && <Refusal title="You are not signed in" error={new Error(refused)} />}
       {byLink.isPending && <SkeletonLines lines={2} />}
-      {byLink.error && <Refusal title="The link did not work" error={byLink.error} />}
+      {byLink.error && <Refusal title="The link did not work" error={byLink.error} remedy="" />}
       {session.error ? <Refusal error={session.error} retry={() => void session.refetch()} /> : !ways ? <SkeletonLines /> : <>
         {ways.oidc && (
           <Button look="primary" icon={<LogInIcon size={14} />} busy={byOIDC.isPending} onClick={() => byOIDC.mutate()}>Continue with {ways.oidc.name}</Button>
         )}
-        {byOIDC.error && <Refusal error={byOIDC.error} />}
+        {byOIDC.error && <Refusal error={byOIDC.error} remedy="" />}
         {ways.password && (
           <form onSubmit={submit} className="card space-y-3 p-4">
             <TextField label="E-mail" type="email" name="email" autoComplete="username" required value={email}
               onChange={(event) => setEmail(event.target.value)} />
             <TextField label="Password" type="password" name="password" autoComplete="current-password" required value={password}
               onChange={(event) => setPassword(event.target.value)} />
-            {byPassword.error && <Refusal error={byPassword.error} />}
+            {byPassword.error && <Refusal error={byPassword.error} remedy="" />}
             <Button type="submit" look={ways.oidc ? 'plain' : 'primary'} className="w-full" busy={byPassword.isPending}>Sign in</Button>
           </form>
         )}
