@@ -22,10 +22,17 @@ build: setup-go ## build bin/sovereign
 run: build ## build and start, with embedded storage in ./data
 	@exec bin/sovereign serve --bootstrap $(ARGS)
 
-test: setup unit peers ## all tests; with `make lint`, everything that must pass before a change lands
+test: setup web-test unit peers ## all tests; with `make lint`, everything that must pass before a change lands
 
 unit: ## all tests, on both storages, concurrent code with the race detector
 	@RACED="$(RACED)" scripts/with-tmp scripts/unit
+
+web: setup-go ## build the dashboard's page from web/ into internal/dash/page/dist; needs Node 20 or newer
+	@scripts/web build
+
+.PHONY: web web-test
+web-test: ## the page's own tests, and that the committed page is what web/ builds
+	@scripts/web test
 
 fuzz: setup-go ## every fuzz target for a minute (FUZZTIME=1m, ARGS=./internal/text/...); keeps inputs in testdata/fuzz
 	@scripts/fuzz $(ARGS)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"sovereign/internal/base/secret"
+	dashpage "sovereign/internal/dash/page"
 	"sovereign/internal/dash/signin"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/edge"
@@ -121,7 +122,7 @@ func (d *dash) modules(i *instance) []module.Module {
 	attachReviews(i.domains.reviews, d.sessions, options)
 	return []module.Module{signin.Module(signin.Deps{
 		DB: i.storage.db, Store: d.sessions, Sessions: d.edge.Sessions, Log: i.log, Options: options,
-	})}
+	}), dashpage.Module()}
 }
 
 // urlOf is the URL of a listening address for a client on this machine.

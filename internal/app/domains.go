@@ -95,13 +95,14 @@ func (d *domains) list(i *instance) []module.Module {
 		view.Module(view.NewStore(on.db)),
 	}
 	all = append(all, d.grading(i, logged, logs, sets, aliases)...)
+	notices := notify.NewStore(on.db, on.vault, i.models.guard, i.mail.Enabled())
+	d.wallets.Low = notices.WalletLow
 	all = append(all,
 		billing.Module(billing.Deps{
 			Store: billing.NewStore(on.db, s.feed, d.wallets), Config: i.payments, Drain: s.poster.Drain, Log: i.log,
 		}),
 		notify.Module(notify.Deps{
-			Store: notify.NewStore(on.db, on.vault, i.models.guard, i.mail.Enabled()), Mail: i.mail, Site: i.site,
-			Budgets: s.meter.Reached, Serving: i.gate, Log: i.log,
+			Store: notices, Mail: i.mail, Site: i.site, Budgets: s.meter.Reached, Serving: i.gate, Log: i.log,
 		}),
 	)
 	var steps []module.Step

@@ -4,20 +4,17 @@ import (
 	"context"
 	"fmt"
 
-	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/store/module"
 )
 
-// lowBalance is the free money below which a wallet is low.
-const lowBalance = 5 * money.Dollar
-
 // Alarms warns of a wallet that is low. One that was never topped up is a step of the setup instead.
 func (s *Store) Alarms(ctx context.Context, ws tenant.ID) ([]module.Notice, error) {
+	low, err := s.Low(ctx, ws)
 	has := s.funds.Balance(ws)
 	free := has.Balance - has.Held
-	if free >= lowBalance {
-		return nil, nil
+	if err != nil || free >= low {
+		return nil, err
 	}
 	if funded, err := s.Funded(ctx, ws); err != nil || !funded {
 		return nil, err

@@ -36,12 +36,16 @@ type OwnWallet struct {
 	Object string     `json:"object" enum:"wallet"`
 	Free   money.Nano `json:"free_usd" doc:"What can be spent now: the balance without what is held"`
 	funds.Balance
+	Owed    money.Nano `json:"owed_usd" doc:"Refunded or disputed payments that the wallet could not give back; the next credit pays them"`
 	Running money.Nano `json:"running_usd" doc:"The part of held_usd that running requests hold; the rest is in holds"`
 	Holds   []OpenHold `json:"holds" nullable:"false" doc:"Money that is set aside for things, such as reward sessions"`
 }
 
 func (h *Handler) show(ctx context.Context, caller tenant.Caller, _ api.None) (OwnWallet, error) {
 	holds, err := h.poster.Holds.List(ctx, caller.Workspace)
+	if err != nil {
+		return OwnWallet{}, err
+	}
 	balance := h.store.Show(caller.Workspace)
 	w := OwnWallet{
 		Object: "wallet", Balance: balance, Free: balance.Balance - balance.Held, Running: balance.Held, Holds: append([]OpenHold{}, holds...),
@@ -50,6 +54,7 @@ func (h *Handler) show(ctx context.Context, caller tenant.Caller, _ api.None) (O
 		w.Running -= hold.Left
 	}
 	w.Running = max(0, w.Running)
+	w.Owed, err = h.store.Owed(ctx, caller.Workspace)
 	return w, err
 }
 

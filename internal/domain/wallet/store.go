@@ -27,6 +27,9 @@ type Store struct {
 	db    *db.DB
 	feed  *feed.Feed
 	funds *funds.Funds
+
+	// Low returns the free money below which a wallet is low; 0 for never. It is set before the store serves.
+	Low func(ctx context.Context, ws tenant.ID) (money.Nano, error)
 }
 
 // NewStore returns a store of the ledger in d. What it adds to a wallet is in f when the call returns.

@@ -147,6 +147,9 @@ func (rt *Router) openAPI() *huma.OpenAPI {
 	}
 	for i := range rt.routes {
 		r := &rt.routes[i]
+		if r.html {
+			continue
+		}
 		path := documented(r.URL())
 		item := doc.Paths[path]
 		if item == nil {
@@ -301,6 +304,9 @@ func (rt *Router) page(doc *huma.OpenAPI) ([]byte, error) {
 	var sections []section
 	for i := range rt.routes {
 		r := &rt.routes[i]
+		if r.html {
+			continue
+		}
 		op := operation{
 			Method: r.Method, Path: documented(r.Pattern()), Permission: r.Permission.String(), Operation: rt.operation(r),
 		}

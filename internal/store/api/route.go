@@ -78,6 +78,7 @@ type Route struct {
 	events          bool   // may answer with server-sent events
 	inference       bool   // a key whose scope is inference may call it
 	management      bool   // it may not, though the route is Raw
+	html            bool   // a page for people: not part of the documented interface
 	requestHeaders  []header
 	responseHeaders []header
 	in, out         reflect.Type
@@ -187,6 +188,22 @@ func Raw[In, Out any](
 	r := route[In, Out](http.MethodPost, path, p, nil, summary, options)
 	r.raw, r.inference = serve, !r.management
 	return r
+}
+
+// HTML declares a page for people, which anyone may read. Its handler writes the answer itself. A page is no part of
+// the interface: the OpenAPI document does not list it.
+func HTML(path string, serve func(http.ResponseWriter, *http.Request) error, summary string) Route {
+	r := Route{
+		Method: http.MethodGet, Path: path, Permission: Public, Summary: summary, status: http.StatusOK,
+		in: reflect.TypeFor[pagePath](), out: reflect.TypeFor[Document](),
+	}
+	r.raw, r.html = serve, true
+	return r
+}
+
+// pagePath takes the wildcard of a page's path.
+type pagePath struct {
+	Path string `path:"path"`
 }
 
 func route[In, Out any](method, path string, p Permission, h Handler[In, Out], summary string, options []Option) Route {

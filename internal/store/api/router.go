@@ -275,7 +275,7 @@ func (rt *Router) Visitor(r *http.Request) bool {
 }
 
 // unknown answers a request that no route matches: 405 with Allow where another method would match, else 404. A browser
-// that asks for the root is sent to the documentation.
+// that asks for the root is sent to the dashboard, or to the documentation where there is none.
 func (rt *Router) unknown(w http.ResponseWriter, r *http.Request) {
 	if allowed := strings.Join(rt.methods(r.URL), ", "); allowed != "" {
 		w.Header().Set("Allow", allowed)
@@ -291,14 +291,26 @@ func (rt *Router) unknown(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") {
-		w.Header().Set("Location", documentation.Path)
+		w.Header().Set("Location", rt.front().Path)
 		w.WriteHeader(http.StatusFound)
 		return
 	}
 	edge.Refuse(w, r, fault.Missing.New("no such path: /; the API is below /v1, and described at %s", documentation.Path))
 }
 
-var documentation = &url.URL{Path: "/docs"}
+// Pages for people.
+var (
+	documentation = &url.URL{Path: "/docs"}
+	dashboard     = &url.URL{Path: "/dashboard"}
+)
+
+// front is the first page that a person sees.
+func (rt *Router) front() *url.URL {
+	if len(rt.methods(dashboard)) > 0 {
+		return dashboard
+	}
+	return documentation
+}
 
 // methods returns the methods that a path takes: none if there is no such path.
 func (rt *Router) methods(path *url.URL) (allowed []string) {

@@ -1,0 +1,1 @@
+import{a as e,s as t}from"./createLucideIcon.js";import{Xt as n,Yn as r}from"./useScrollLock.js";import{a as i}from"./DialogRoot.js";var a=t(e(),1).forwardRef(function(e,t){let{render:a,className:o,style:s,id:c,...l}=e,u=i(),d=n(c);return u.useSyncedValueWithCleanup(`titleElementId`,d),r(`h2`,e,{ref:t,props:[{id:d},l]})});export{a as t};

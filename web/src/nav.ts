@@ -1,0 +1,45 @@
+// The pages of a workspace. A page is a row: where it is, what loads it, and how it stands in the navigation.
+import {
+  ActivityIcon, AwardIcon, BoxesIcon, CompassIcon, DatabaseIcon, FlaskConicalIcon, GaugeIcon, ListChecksIcon,
+  ScrollTextIcon, SettingsIcon, SplitIcon, WalletIcon, type LucideIcon,
+} from 'lucide-react'
+import type { ComponentType } from 'react'
+
+type Load = () => Promise<{ default: ComponentType }>
+
+export interface Entry {
+  id: string
+  label: string
+  /** Below /w/{workspace}; the first is where the navigation leads. */
+  paths: [string, Load][]
+  /** The letter after g. */
+  letter: string
+  icon: LucideIcon
+  about: string
+}
+
+const home: Load = () => import('./pages/home/Home')
+
+/** All twelve. One without a path has no page yet, and is not shown. */
+export const entries: Entry[] = [
+  { id: 'home', label: 'Home', letter: 'h', icon: CompassIcon, about: 'What to do next, spend, alarms', paths: [['', home]] },
+  {
+    id: 'logs', label: 'Logs', letter: 'l', icon: ScrollTextIcon, about: 'Every logged request',
+    paths: [['logs', () => import('./pages/logs/Logs')]],
+  },
+  {
+    id: 'traces', label: 'Traces', letter: 't', icon: ActivityIcon, about: 'Whole runs, step by step',
+    paths: [['traces', () => import('./pages/traces/Traces')], ['traces/$trace', () => import('./pages/traces/Trace')]],
+  },
+  { id: 'review', label: 'Review', letter: 'r', icon: ListChecksIcon, about: 'Grade what waits in queues', paths: [] },
+  { id: 'judges', label: 'Judges', letter: 'j', icon: AwardIcon, about: 'Judges, calibrations, certificates', paths: [] },
+  { id: 'datasets', label: 'Datasets', letter: 'd', icon: DatabaseIcon, about: 'Examples frozen from logs', paths: [] },
+  { id: 'evals', label: 'Evals', letter: 'e', icon: FlaskConicalIcon, about: 'Compare models, gate a deploy', paths: [] },
+  { id: 'aliases', label: 'Aliases', letter: 'a', icon: SplitIcon, about: 'Names, canaries, gates', paths: [] },
+  { id: 'rewards', label: 'Rewards', letter: 'w', icon: GaugeIcon, about: 'Reward sessions and their anchor', paths: [] },
+  { id: 'training', label: 'Training', letter: 'n', icon: BoxesIcon, about: 'Runs, versions, endpoints', paths: [] },
+  { id: 'wallet', label: 'Wallet', letter: 'm', icon: WalletIcon, about: 'Balance, holds, usage, statements', paths: [] },
+  { id: 'settings', label: 'Settings', letter: 's', icon: SettingsIcon, about: 'Team, keys, limits, consent', paths: [] },
+]
+
+export const shownEntries = entries.filter((entry) => entry.paths.length > 0)
