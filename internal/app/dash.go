@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"sovereign/internal/base/secret"
+	"sovereign/internal/dash/demo"
 	"sovereign/internal/dash/signin"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/edge"
@@ -17,6 +18,7 @@ import (
 type dash struct {
 	edge     *edge.Dashboard
 	sessions *signin.Store
+	demos    *demo.Store
 	options  atomic.Pointer[signin.Options]
 	address  atomic.Pointer[string] // the URL of the listener, once there is one
 }
@@ -117,10 +119,11 @@ func (d *dash) apply(c *Config) {
 // modules are what the dashboard serves beside the domains.
 func (d *dash) modules(i *instance) []module.Module {
 	d.sessions = signin.NewStore(i.storage.db, i.state.feed, i.domains.workspaces)
+	d.demos = newDemos(i)
 	return []module.Module{signin.Module(signin.Deps{
 		DB: i.storage.db, Store: d.sessions, Sessions: d.edge.Sessions, Log: i.log,
 		Options: func() signin.Options { return *d.options.Load() },
-	})}
+	}), demo.Module(d.demos)}
 }
 
 // urlOf is the URL of a listening address for a client on this machine.

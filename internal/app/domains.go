@@ -35,6 +35,7 @@ type domains struct {
 	judges     *judging.Client
 	policies   *policy.Store
 	rewards    *reward.Store
+	aliases    *alias.Store
 }
 
 // open makes the modules, fills the data plane from their publishers, and lets them start.
@@ -72,6 +73,7 @@ func (d *domains) list(i *instance) []module.Module {
 	logs := logbook.NewHandler(logged, s.ingester, s.settings)
 	sets := dataset.NewStore(on.db, logged, d.jobs, logs.Open)
 	aliases := alias.NewStore(on.db, s.feed)
+	d.aliases = aliases
 	all := []module.Module{
 		wallet.Module(d.wallets, s.poster, on.sealer, d.find),
 		catalog.Module(i.models.catalog, s.keys, s.aliases),
