@@ -79,6 +79,7 @@ type state struct {
 
 	Criterion string   `json:"criterion,omitempty"`
 	Anchor    string   `json:"anchor,omitempty"`
+	Tone      string   `json:"tone,omitempty"`
 	Skipped   []string `json:"skipped,omitempty"`
 }
 

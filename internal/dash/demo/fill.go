@@ -29,7 +29,7 @@ const rubric = "The answer does what was asked, with nothing made up. An answer 
 
 // judges makes three judges: one to be calibrated, one of another model as an anchor, and one that has too few labels yet.
 func (f *fill) judges(ctx context.Context) error {
-	var main, anchor made
+	var main, anchor, tone made
 	if err := f.post(ctx, "/v1/criteria", "criterion", object{
 		"name": "Answers the question", "rubric": rubric, "judge_model": judgeModel,
 	}, &main); err != nil {
@@ -40,10 +40,13 @@ func (f *fill) judges(ctx context.Context) error {
 	}, &anchor); err != nil {
 		return err
 	}
-	f.state.Criterion, f.state.Anchor = main.ID, anchor.ID
-	return f.post(ctx, "/v1/criteria", "tone", object{
+	if err := f.post(ctx, "/v1/criteria", "tone", object{
 		"name": "Friendly and brief", "rubric": "The answer is friendly, and has at most three sentences.", "judge_model": judgeModel,
-	}, nil)
+	}, &tone); err != nil {
+		return err
+	}
+	f.state.Criterion, f.state.Anchor, f.state.Tone = main.ID, anchor.ID, tone.ID
+	return nil
 }
 
 // A logged is an exchange that is to be graded.
@@ -100,7 +103,7 @@ func (f *fill) toGrade(ctx context.Context) (all []logged, err error) {
 	return all[:min(len(all), graded)], nil
 }
 
-// grade grades logged exchanges as one person, for both judges, and three whole runs.
+// grade grades logged exchanges as one person, for both judges, a few for the third, and three whole runs.
 func (f *fill) grade(ctx context.Context) error {
 	all, err := f.toGrade(ctx)
 	if err != nil {
@@ -110,6 +113,11 @@ func (f *fill) grade(ctx context.Context) error {
 		return err
 	}
 	if err := f.label(ctx, "anchor", f.labels(all, &graders[0], f.state.Anchor)); err != nil {
+		return err
+	}
+	few := graders[0]
+	few.share = graded / 8
+	if err := f.label(ctx, "tone", f.labels(all, &few, f.state.Tone)); err != nil {
 		return err
 	}
 	var whole []object

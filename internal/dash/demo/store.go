@@ -51,7 +51,7 @@ func (s *Store) mayHave(ctx context.Context, tx *db.Tx, user tenant.UserID) (ema
 		return "", fmt.Errorf("find an owner: %w", err)
 	}
 	if found == nil {
-		return "", fault.Forbidden.New("a demo is for owners of a workspace")
+		return "", fault.Precondition.New("a demo is for owners of a workspace: ask one of yours")
 	}
 	return *found, nil
 }
