@@ -136,7 +136,16 @@ func TestADemoFillsEveryPageAndLeavesNothingButItsTrails(t *testing.T) {
 			t.Errorf("the word to look for is in %q alone", text)
 		}
 
+		var key struct {
+			APIKey string `json:"api_key"`
+		}
+		if err := json.Unmarshal([]byte(inside.wants(t, "owner", "POST", "/keys", `{"name":"mine"}`, 201)), &key); err != nil {
+			t.Fatal(err)
+		}
 		inside.wants(t, "owner", "DELETE", "/demo", "", 200, `"deleted":true`)
+		if got := statusOf(t, c.i.routers.public, "GET", "/v1/models", key.APIKey); got != http.StatusUnauthorized {
+			t.Errorf("a key of a deleted demo gets %d", got)
+		}
 		inside.wants(t, "owner", "GET", "/demo", "", 404)
 		if _, text := c.ask(t, "owner", "GET", "/dashboard/api/session", ""); strings.Contains(text, string(made.WorkspaceID)) {
 			t.Errorf("it is still listed: %s", text)

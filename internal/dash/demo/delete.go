@@ -90,10 +90,11 @@ func (s *Store) awaitJobs(ctx context.Context, run *job.Run) error {
 	}
 }
 
-// kept are the tables whose rows stay: the trails that nothing is ever removed from, with what proves them, and the marks that
-// say what the workspace was.
+// kept are the tables whose rows stay: the trails that nothing is ever removed from, with what proves them and what was paid,
+// and the marks that say what the workspace was.
 var kept = []string{
-	"workspaces", "demos", "audit_entries", "ledger_entries", "ledger_balances", "usage_rows", "named_holds", "feed_changes",
+	"workspaces", "demos", "audit_entries", "feed_changes",
+	"ledger_entries", "ledger_balances", "ledger_days", "usage_rows", "named_holds", "topups", "payment_reversals", "wallet_debts",
 }
 
 // deleteRows deletes every row of a workspace in every table that is not kept, those that later migrations add included, but for
