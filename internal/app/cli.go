@@ -46,6 +46,7 @@ type serveCommand struct {
 	configFlag `embed:""`
 	Config     `embed:""`
 	Bootstrap  bool `help:"On an empty database, make a workspace, an owner, $25 of credit and a key, and print them once."`
+	Demo       bool `help:"Fill a demo workspace with simulated traffic, for the owner of the first workspace, unless there is one."`
 }
 
 type verifyCommand struct {
@@ -181,7 +182,7 @@ func (c *serveCommand) Run(t *terminal, underneath *file) error {
 	if err := c.complete(); err != nil {
 		return underneath.locate(err)
 	}
-	return underneath.locate(serve(&c.Config, func() (*Config, error) { return reread(t.args) }, c.Bootstrap, t.out, t.err))
+	return underneath.locate(serve(&c.Config, func() (*Config, error) { return reread(t.args) }, greeting{c.Bootstrap, c.Demo}, t.out, t.err))
 }
 
 // reread parses the same command line again, with what the file says now.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"sovereign/internal/base/secret"
+	"sovereign/internal/dash/demo"
 	dashpage "sovereign/internal/dash/page"
 	"sovereign/internal/dash/signin"
 	"sovereign/internal/live"
@@ -18,6 +19,7 @@ import (
 type dash struct {
 	edge     *edge.Dashboard
 	sessions *signin.Store
+	demos    *demo.Store
 	options  atomic.Pointer[signin.Options]
 	address  atomic.Pointer[string] // the URL of the listener, once there is one
 }
@@ -120,9 +122,10 @@ func (d *dash) modules(i *instance) []module.Module {
 	d.sessions = signin.NewStore(i.storage.db, i.state.feed, i.domains.workspaces)
 	options := func() signin.Options { return *d.options.Load() }
 	attachReviews(i.domains.reviews, d.sessions, options)
+	d.demos = newDemos(i)
 	return []module.Module{signin.Module(signin.Deps{
 		DB: i.storage.db, Store: d.sessions, Sessions: d.edge.Sessions, Log: i.log, Options: options,
-	}), dashpage.Module()}
+	}), dashpage.Module(), demo.Module(d.demos)}
 }
 
 // urlOf is the URL of a listening address for a client on this machine.

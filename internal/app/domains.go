@@ -43,6 +43,7 @@ type domains struct {
 	policies   *policy.Store
 	rewards    *reward.Store
 	reviews    *review.Store
+	aliases    *alias.Store
 }
 
 // open makes the modules, fills the data plane from their publishers, and lets them start.
@@ -80,6 +81,7 @@ func (d *domains) list(i *instance) []module.Module {
 	logs := logbook.NewHandler(logged, s.ingester, s.settings)
 	sets := dataset.NewStore(on.db, logged, d.jobs, logs.Open)
 	aliases := alias.NewStore(on.db, s.feed)
+	d.aliases = aliases
 	all := []module.Module{
 		wallet.Module(d.wallets, s.poster, on.sealer, d.find),
 		catalog.Module(i.models.catalog, s.keys, s.aliases),

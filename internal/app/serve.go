@@ -38,8 +38,11 @@ type server struct {
 	failed                 chan error
 }
 
+// A greeting is what a start makes beside serving.
+type greeting struct{ bootstrap, demo bool }
+
 // serve runs until a signal ends it. It listens before it opens the data, so that a taken port changes nothing.
-func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs io.Writer) error {
+func serve(c *Config, reread func() (*Config, error), first greeting, out, logs io.Writer) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	signals := make(chan os.Signal, 4)
@@ -86,7 +89,7 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 		return err
 	}
 	s.instance.start()
-	if err := s.greet(ctx, public.Addr(), bootstrap, out); err != nil {
+	if err := s.greet(ctx, public.Addr(), first, out); err != nil {
 		_ = socket.Close()
 		return err
 	}
@@ -118,11 +121,16 @@ func (s *server) open(ctx context.Context, tracer trace.Tracer) (err error) {
 	return nil
 }
 
-// greet creates the first workspace if it is asked to, and says how to create one where there is none.
-func (s *server) greet(ctx context.Context, at net.Addr, bootstrap bool, out io.Writer) error {
-	if bootstrap {
+// greet creates the first workspace and a demo if it is asked to, and says how to create one where there is none.
+func (s *server) greet(ctx context.Context, at net.Addr, first greeting, out io.Writer) error {
+	if first.bootstrap {
 		if err := s.instance.firstStart(ctx, s.address(at), out); err != nil {
 			return fmt.Errorf("first start: %w", err)
+		}
+	}
+	if first.demo {
+		if err := s.instance.firstDemo(ctx, out); err != nil {
+			return fmt.Errorf("make a demo: %w", err)
 		}
 	}
 	if all, err := s.instance.domains.workspaces.List(ctx, 1, 0); err == nil && len(all) == 0 {

@@ -77,6 +77,7 @@ type SessionWorkspace struct {
 	ID   tenant.ID   `json:"id" db:"workspace_id"`
 	Name string      `json:"name"`
 	Role tenant.Role `json:"role" enum:"owner,admin,member"`
+	Demo bool        `json:"demo" doc:"Its traffic is simulated"`
 }
 
 // A SessionQueue is a review queue that a person may grade in, without being a member of its workspace.

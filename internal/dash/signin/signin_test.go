@@ -178,7 +178,7 @@ func TestALinkSignsInOnceAndTheCookieIsForTheBrowserAlone(t *testing.T) {
 			t.Errorf("256 bits, in the cookie alone: %s %s", cookie, answer.Body)
 		}
 		state := b.state(t)
-		if !state.SignedIn || state.Email != ownerEmail || len(state.Workspaces) != 1 || state.Workspaces[0] != (SessionWorkspace{s.ws, "one", tenant.Owner}) || state.ExpiresAt == nil {
+		if !state.SignedIn || state.Email != ownerEmail || len(state.Workspaces) != 1 || state.Workspaces[0] != (SessionWorkspace{s.ws, "one", tenant.Owner, false}) || state.ExpiresAt == nil {
 			t.Errorf("%+v", state)
 		}
 		s.browser().wants(t, "POST", "/session/link", body, 403)

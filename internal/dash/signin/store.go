@@ -68,7 +68,7 @@ func checkEmail(email string) error {
 // Places returns the workspaces that a person belongs to, by their names.
 func (s *Store) Places(ctx context.Context, user tenant.UserID) ([]SessionWorkspace, error) {
 	all, err := db.Query[SessionWorkspace](ctx, s.db.Across(people), `
-		SELECT m.workspace_id, w.name, m.role FROM members m JOIN workspaces w ON w.workspace_id = m.workspace_id
+		SELECT m.workspace_id, w.name, m.role, w.demo FROM members m JOIN workspaces w ON w.workspace_id = m.workspace_id
 		WHERE m.user_id = $1 ORDER BY w.name, m.workspace_id`, user)
 	if err != nil {
 		return nil, fmt.Errorf("read workspaces of a person: %w", err)

@@ -189,6 +189,11 @@ func (h *Team) limits(ctx context.Context, caller tenant.Caller, _ api.None) (To
 
 // setLimits changes the workspace's limits. Its addresses bind sessions too, so that they must include the owner's own.
 func (h *Team) setLimits(ctx context.Context, caller tenant.Caller, in LimitsChange) (TotalLimits, error) {
+	if in.Models != nil {
+		if err := mayChooseModels(ctx, h.db.In(caller.Workspace)); err != nil {
+			return TotalLimits{}, err
+		}
+	}
 	if in.AllowedAddresses != nil && len(*in.AllowedAddresses) > 0 {
 		allowed, err := parseAddresses(*in.AllowedAddresses)
 		if err != nil {

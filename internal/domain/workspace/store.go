@@ -65,9 +65,9 @@ func (s *Store) Create(ctx context.Context, by tenant.Actor, name, email string)
 	return ws, owner, err
 }
 
-const workspaceColumns = `'workspace' AS object, workspace_id, name, created_at FROM workspaces`
+const workspaceColumns = `'workspace' AS object, workspace_id, name, demo, created_at FROM workspaces`
 
-// Find is the workspace of that id or name.
+// Find is the workspace of that id or name. One that was deleted is found by its id alone, for its ledger.
 func (s *Store) Find(ctx context.Context, name string) (Workspace, error) {
 	ws, err := db.Maybe[Workspace](ctx, s.db.Across("an operator names any workspace"),
 		`SELECT `+workspaceColumns+` WHERE workspace_id = $1 OR name = $1`, name)
@@ -80,10 +80,10 @@ func (s *Store) Find(ctx context.Context, name string) (Workspace, error) {
 	return *ws, nil
 }
 
-// List reads workspaces, newest first.
+// List reads workspaces that were not deleted, newest first.
 func (s *Store) List(ctx context.Context, limit, offset int) ([]Workspace, error) {
 	return db.Query[Workspace](ctx, s.db.Across("an operator sees all workspaces"),
-		`SELECT `+workspaceColumns+` ORDER BY created_at DESC, workspace_id DESC LIMIT $1 OFFSET $2`, limit, offset)
+		`SELECT `+workspaceColumns+` WHERE deleted_at = 0 ORDER BY created_at DESC, workspace_id DESC LIMIT $1 OFFSET $2`, limit, offset)
 }
 
 // AddMember lets a person in. Keys that the person had from an earlier membership are revoked: coming back does not

@@ -16,6 +16,7 @@ type Workspace struct {
 	ID        tenant.ID  `json:"id" db:"workspace_id"`
 	Object    string     `json:"object" enum:"workspace"`
 	Name      string     `json:"name"`
+	Demo      bool       `json:"demo,omitempty" doc:"Its traffic is simulated"`
 	CreatedAt clock.Time `json:"created_at"`
 }
 

@@ -45,7 +45,7 @@ func fill(t *testing.T, d *db.DB) {
 	}{
 		{"feed_changes", "version, seq, kind, workspace_id, subject, at", [][]any{{1, 0, "key", "ws_1", odd, 5}, {1, 1, "", "", "", math.MinInt64}}},
 		{"vault_keys", "id, root_id, wrapped, created_at, wrapped_at", [][]any{{1, "ab", []byte{0, 255, 10, 13}, 1, math.MaxInt64}, {2, "", []byte{0}, 0, -1}}},
-		{"workspaces", "workspace_id, name, created_at", [][]any{{"ws_1", odd, -1}, {"ws_2", "", math.MinInt64}}},
+		{"workspaces", "workspace_id, name, created_at, demo, deleted_at", [][]any{{"ws_1", odd, -1, false, 0}, {"ws_2", "", math.MinInt64, true, math.MaxInt64}}},
 		{"users", "id, email, created_at", [][]any{{"usr_1", "a@b.c", math.MaxInt64}, {"usr_2", odd, 0}}},
 		{"members", "workspace_id, user_id, role, created_at, updated_at", [][]any{{"ws_1", "usr_1", "owner", 1, 2}, {"ws_2", "usr_2", "member", -1, -2}}},
 		{"api_keys", "id, workspace_id, user_id, name, digest, hint, created_at, last_used_at, revoked_at", [][]any{
@@ -151,6 +151,7 @@ func fill(t *testing.T, d *db.DB) {
 			{"ws_1", "epoch_1", odd, "m", "n", "crit_1", 1, "cert_1", 0.1 + 0.2, 1e-300, "[10,20]", odd, math.MaxInt64, 3, 2, "{}", 5, "paused", true, odd, 1, 2, 3, 4, math.MaxInt64},
 		}},
 		{"canary_samples", "workspace_id, epoch_id, position, request_id, stratum, canary, result, tries, latency, cost, drawn_at, expires_at", [][]any{{"ws_1", "epoch_1", 1, odd, 1, true, "", 2, 3, 4, 5, math.MaxInt64}}},
+		{"demos", "workspace_id, id, user_id, state, deletion, created_at, deleted_at", [][]any{{"ws_1", "demo_1", "usr_1", odd, "", 1, 0}, {"ws_2", "demo_2", "usr_1", "", odd, -1, math.MaxInt64}}},
 		{"sessions", "id, user_id, digest, method, address, agent, created_at, last_seen_at, expires_at, ended_at", [][]any{{"ses_1", "usr_1", []byte{0, 255}, "link", "::1", odd, 1, 2, math.MaxInt64, 0}}},
 		{"signin_links", "id, digest, kind, made_in, user_id, created_at, expires_at, used_at", [][]any{{"lnk_1", []byte{0, 255}, "invite", "ws_1", "usr_1", 1, math.MaxInt64, 0}}},
 		{"invitations", "workspace_id, id, user_id, role, link_id, created_by, created_at, expires_at", [][]any{{"ws_1", "inv_1", "usr_2", "admin", "lnk_1", "usr_1", 1, math.MaxInt64}}},

@@ -1,0 +1,99 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/dash/demo"
+	"sovereign/internal/domain/providerkey"
+	"sovereign/internal/domain/reward"
+)
+
+// newDemos makes the demos of an instance. They call its API, which is made after them.
+func newDemos(i *instance) *demo.Store {
+	d := &i.domains
+	return demo.NewStore(demo.Config{
+		DB: i.storage.db, Feed: i.state.feed, Workspaces: d.workspaces, Wallets: d.wallets,
+		Handler: func() http.Handler { return i.routers.public }, Drain: i.state.poster.Drain,
+		Clear: []func(context.Context, tenant.ID) error{i.stopRewards, i.deleteAliases, i.deleteProviderKeys, i.state.ingester.Forget, i.forgetAnswers},
+	})
+}
+
+// mostAtOnce is how many things of a kind are deleted before the next are read.
+const mostAtOnce = 100
+
+// stopRewards stops the reward sessions of a workspace, which releases what they hold of the wallet.
+func (i *instance) stopRewards(ctx context.Context, ws tenant.ID) error {
+	for {
+		active, err := i.domains.rewards.List(ctx, ws, reward.Selection{Status: reward.Active}, mostAtOnce, 0)
+		if err != nil || len(active) == 0 {
+			return err
+		}
+		for _, s := range active {
+			if _, err := i.domains.rewards.Stop(ctx, ws, tenant.Operator, s.ID); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// deleteAliases deletes the aliases of a workspace, and ends their gates.
+func (i *instance) deleteAliases(ctx context.Context, ws tenant.ID) error {
+	for {
+		all, err := i.domains.aliases.List(ctx, ws, mostAtOnce, 0)
+		if err != nil || len(all) == 0 {
+			return err
+		}
+		for _, a := range all {
+			if err := i.domains.aliases.Delete(ctx, ws, tenant.Operator, a.Name); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// deleteProviderKeys deletes a workspace's own keys at providers.
+func (i *instance) deleteProviderKeys(ctx context.Context, ws tenant.ID) error {
+	keys := providerkey.NewStore(i.storage.db, i.state.feed, i.storage.vault, i.models.guard, i.models.catalog)
+	for {
+		all, err := keys.List(ctx, ws, mostAtOnce, 0)
+		if err != nil || len(all) == 0 {
+			return err
+		}
+		for _, k := range all {
+			if err := keys.Delete(ctx, ws, tenant.Operator, k.Provider); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// forgetAnswers forgets the answers that are remembered for a workspace, and posts what it was charged.
+func (i *instance) forgetAnswers(ctx context.Context, ws tenant.ID) error {
+	i.plane.cache.Forget(ws)
+	return i.state.poster.Drain(ctx)
+}
+
+// firstDemo makes a demo for the owner of the oldest workspace, unless there is one, and says so.
+func (i *instance) firstDemo(ctx context.Context, out io.Writer) error {
+	owner, err := i.dash.demos.OwnerOf(ctx)
+	if err != nil {
+		return err
+	}
+	if owner == "" {
+		_, err := fmt.Fprintf(out, "There is no workspace yet, and so no owner of a demo: start with --bootstrap.\n\n")
+		return err
+	}
+	made, err := i.dash.demos.Create(ctx, tenant.Operator, owner)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, `The workspace %q (%s) is being filled with simulated traffic: a minute or two.
+It is on the dashboard, marked as a demo, and is deleted there with one click.
+
+`, made.Name, made.WorkspaceID)
+	return err
+}
