@@ -31,7 +31,10 @@ export const entries: Entry[] = [
     id: 'traces', label: 'Traces', letter: 't', icon: ActivityIcon, about: 'Whole runs, step by step',
     paths: [['traces', () => import('./pages/traces/Traces')], ['traces/$trace', () => import('./pages/traces/Trace')]],
   },
-  { id: 'review', label: 'Review', letter: 'r', icon: ListChecksIcon, about: 'Grade what waits in queues', paths: [] },
+  {
+    id: 'review', label: 'Review', letter: 'r', icon: ListChecksIcon, about: 'Grade what waits in queues',
+    paths: [['review', () => import('./pages/review/Queues')], ['review/$queue', () => import('./pages/review/Queue')]],
+  },
   { id: 'judges', label: 'Judges', letter: 'j', icon: AwardIcon, about: 'Judges, calibrations, certificates', paths: [] },
   { id: 'datasets', label: 'Datasets', letter: 'd', icon: DatabaseIcon, about: 'Examples frozen from logs', paths: [] },
   { id: 'evals', label: 'Evals', letter: 'e', icon: FlaskConicalIcon, about: 'Compare models, gate a deploy', paths: [] },
