@@ -47,6 +47,7 @@ func TestThePageAndThePlotMatchThePublishedFigures(t *testing.T) {
 		t.Errorf("%s does not show the figures of %s: run make statistics", picture, page)
 	}
 	for name, rows := range map[string]int{
+		alphas: len(gradings) * len(graders) * len(sharedItems),
 		shares: len(sizes), edges: len(narrow), kappas: len(judges) * len(passing), few: len(judges) * len(classes),
 		many: len(judges) * len(classes), lowerEnds: len(judges) + 1, looks: len(canaries), wins: len(compared) * len(tied),
 		paired: 2 * len(pairedRates), promoted: len(bad()), rolledBack: len(equal()), repeated: len(repetitions()), verdicts: len(powers()),
@@ -96,6 +97,7 @@ func TestPublishedFiguresMatchThisCode(t *testing.T) {
 			}
 		}
 	}
+	same(t, all[alphas], []float64{20, 2, .8, .1}, alphaRow(20, 2, .8, .1))
 	same(t, all[few], []float64{.9, .99, 30}, correctedRow([2]float64{.9, .99}, 30, 200))
 	same(t, all[lowerEnds], []float64{.99, .9, labels}, lowerEndRow([2]float64{.99, .9}, labels, 200))
 	same(t, all[anchorBound], []float64{50, .1}, boundRow(50, .1))
@@ -279,5 +281,12 @@ func TestTrueKappaMatchesAVeryLargeTable(t *testing.T) {
 	kappa, _, _ := table.Kappa()
 	if got := trueKappa([2]float64{.9, .95}, .8); math.Abs(got-kappa) > 1e-12 {
 		t.Errorf("%v, not %v", got, kappa)
+	}
+}
+
+func TestTrueAlphaMatchesAVeryLargeSample(t *testing.T) {
+	units := grade(rand.New(rand.NewPCG(1, 2)), 1_000_000, 3, .8, .1)
+	if got, _ := stat.Alpha(units); math.Abs(got-trueAlpha(.8, .1)) > .005 {
+		t.Errorf("%v, not %v", trueAlpha(.8, .1), got)
 	}
 }

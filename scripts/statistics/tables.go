@@ -20,6 +20,7 @@ const (
 	shares      = "shares"
 	edges       = "edges"
 	kappas      = "kappas"
+	alphas      = "alphas"
 	few         = "few"
 	many        = "many"
 	lowerEnds   = "lower ends"
@@ -60,8 +61,11 @@ func blank() grids {
 		shares: {at: []string{"labels"}, figures: append(headed("at ", proportions), "least of .001 to .999")},
 		edges:  {at: []string{"n", "p"}, figures: []string{"Wilson", "Clopper–Pearson"}},
 		kappas: {at: []string{"se", "sp", "passing", "kappa"}, figures: append(append(ours, walds...), "ours overstates")},
-		few:    judged("200"),
-		many:   judged("1000"),
+		alphas: {
+			at: []string{"items", "people", "passing", "errors of a person"}, figures: []string{"covered", "above the truth"},
+		},
+		few:  judged("200"),
+		many: judged("1000"),
 		lowerEnds: {
 			at:      []string{"se", "sp", "labels per class, lower end"},
 			figures: headed("rate ", rates), kind: errors,
@@ -149,6 +153,7 @@ var steps = []struct {
 }{
 	{[]string{shares, edges}, func(all grids) { measureShares(all[shares], all[edges]) }},
 	{[]string{kappas}, func(all grids) { measureKappa(all[kappas]) }},
+	{[]string{alphas}, func(all grids) { measureAlpha(all[alphas]) }},
 	{[]string{few}, func(all grids) { measureCorrected(all[few], 200) }},
 	{[]string{many}, func(all grids) { measureCorrected(all[many], 1000) }},
 	{[]string{lowerEnds}, func(all grids) { measureLowerEnds(all[lowerEnds], 200) }},

@@ -1,6 +1,6 @@
-// Package calibration measures judges. A calibration asks a judge about every label of its criterion, compares its
-// verdicts with those of people, and signs the result as a certificate. A certificate is void as soon as the judge, or
-// a label behind it, changes.
+// Package calibration measures judges. A calibration asks a judge about every item that was graded for its criterion,
+// compares its verdicts with those of people, and signs the result as a certificate. A certificate is void as soon as
+// the judge, or what people say of an item behind it, changes.
 package calibration
 
 import (
@@ -20,7 +20,7 @@ import (
 	"sovereign/internal/store/job"
 )
 
-// A Calibration is a run of a judge over its labels.
+// A Calibration is a run of a judge over the items that were graded for it.
 type Calibration struct {
 	ID            string        `json:"id"`
 	Object        string        `json:"object" enum:"calibration"`
@@ -28,6 +28,7 @@ type Calibration struct {
 	Version       int64         `json:"criterion_version"`
 	JudgeModel    string        `json:"judge_model"`
 	Block         *trust.Block  `json:"block" doc:"What was measured; null until it is done"`
+	Ties          int64         `json:"ties" doc:"Items that were left out, because people are evenly split over them"`
 	CertificateID *string       `json:"certificate_id"`
 	AlignedAt     *clock.Time   `json:"aligned_at" doc:"When it was measured"`
 	CreatedBy     tenant.UserID `json:"created_by"`
@@ -43,13 +44,13 @@ type Options struct {
 // SchemaName is the type's name in the OpenAPI document.
 func (Options) SchemaName() string { return "Effort" }
 
-// A JudgedLabel is what a judge said of a label.
+// A JudgedLabel is what a judge said of an item, with the label of the item that can be adjudicated.
 type JudgedLabel struct {
-	LabelID      string         `json:"label_id"`
+	LabelID      string         `json:"label_id" doc:"Of the item's labels, the one that can be adjudicated: the earliest with the verdict of the majority, or the one that was ruled on last"`
 	RequestID    *string        `json:"request_id"`
 	InReportHalf bool           `json:"in_report_half"`
 	Shown        bool           `json:"shown" doc:"The judge is shown it as an example: nothing is measured by it"`
-	Human        *judge.Verdict `json:"human_verdict" enum:"pass,fail" doc:"That it was held against; null for a label that was withdrawn"`
+	Human        *judge.Verdict `json:"human_verdict" enum:"pass,fail" doc:"That it was held against: after adjudication, or of the majority; null for an item that was withdrawn or tied meanwhile"`
 	Verdict      *judge.Verdict `json:"judge_verdict" enum:"pass,fail" doc:"null without one"`
 	Grade        *float64       `json:"judge_grade"`
 	Critique     string         `json:"critique"`
@@ -68,8 +69,9 @@ type record struct {
 	MaxCost         *money.Nano
 	Fresh           bool
 	Counts          string
-	Enrolled        string // the last label that has a row
-	Last            string // the last label that is to have one
+	Ties            int64
+	Enrolled        string // the label that the last item with a row was graded by first
+	Last            string // that of the last item which is to have one
 	CreatedBy       tenant.UserID
 	AlignedAt       clock.Time // 0 until the calibration is done
 	CertificateID   string
@@ -79,7 +81,7 @@ type record struct {
 func (r *record) calibration() (Calibration, error) {
 	c := Calibration{
 		ID: r.ID, Object: "calibration", CriterionID: r.CriterionID, Version: r.Version, JudgeModel: r.JudgeModel,
-		CreatedBy:     r.CreatedBy,
+		CreatedBy: r.CreatedBy, Ties: r.Ties,
 		CertificateID: judging.Optional(r.CertificateID), Job: r.Job,
 	}
 	if r.AlignedAt > 0 {
@@ -114,8 +116,8 @@ func (r *record) noAnswers() error {
 	return fault.Precondition.New("the judge model %s gives no answers: the calibration can be started again when it does", r.JudgeModel)
 }
 
-// samplePosition orders labels for blind samples. It is the same in every calibration of a criterion, so that a label
-// which was reviewed stays in the sample.
+// samplePosition orders items for blind samples, by the label that each was graded by first. It is the same in every
+// calibration of a criterion, so that an item which was reviewed stays in the sample.
 func samplePosition(criterionID, labelID string) int64 {
 	sum := sha256.Sum256([]byte("blind sample\n" + criterionID + "\n" + labelID))
 	return int64(binary.BigEndian.Uint64(sum[:8]) >> 1)

@@ -1,6 +1,7 @@
 package calibration
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -46,6 +47,7 @@ type Proof struct {
 	Calibrations  int64          `json:"calibrations" doc:"How often the criterion was calibrated, this time included: who tries often on the same labels may be lucky once"`
 	Adjudicated   int64          `json:"adjudicated" doc:"Labels of the criterion that were corrected or confirmed before"`
 	Withdrawn     int64          `json:"withdrawn" doc:"Labels of the criterion that were withdrawn as ambiguous before"`
+	Ties          int64          `json:"ties,omitzero" doc:"Items that were left out, because people are evenly split over them"`
 	IssuedAt      clock.Time     `json:"issued_at"`
 	Voids         []string       `json:"voids" nullable:"false" doc:"What would void it"`
 }
@@ -66,6 +68,7 @@ var voids = []string{
 	"the correction (label_error) of a label that it was measured by",
 	"the withdrawal (ambiguous) of such a label",
 	"the deletion of such a label",
+	"a later grade, by another person or anew, that changes what the labels of an item say that it was measured by",
 	"the deletion of the criterion",
 	"a release of the server that asks judges in other words (judge_edition)",
 }
@@ -79,13 +82,13 @@ const (
 )
 
 // newProof states what a calibration measured. The caller fills in what happened before it.
-func newProof(r *record, rubric string, halves *trust.Halves, now clock.Time) Proof {
+func newProof(r *record, rubric string, halves *trust.Halves, at clock.Time) Proof {
 	b, digest := halves.Block(), sha256.Sum256([]byte(rubric))
 	p := Proof{
 		ID: id.New("cert"), Object: "certificate", CriterionID: r.CriterionID, Version: r.Version, CalibrationID: r.ID,
 		JudgeModel: r.JudgeModel, Edition: judge.Edition, RubricSHA256: hex.EncodeToString(digest[:]),
 		N: b.N, Failed: b.Failed, Matrix: b.Matrix, Se: b.Se, SeCI: b.SeCI, Sp: b.Sp, SpCI: b.SpCI, Kappa: b.Kappa,
-		Trust: b.Trust, HoldoutActive: b.HoldoutActive, IssuedAt: now, Voids: voids,
+		Trust: b.Trust, HoldoutActive: b.HoldoutActive, Ties: r.Ties, IssuedAt: at, Voids: voids,
 	}
 	if ci, ok := stat.KappaInterval(stat.Table(b.Matrix), trust.Confidence); ok && b.Kappa != nil {
 		p.KappaCI = &ci
@@ -115,14 +118,32 @@ func (r *certificateRecord) certificate() (Certificate, error) {
 	return c, nil
 }
 
-// voidReason says why the change of a label voids the certificates that were measured by it.
+// voidReason says why the change of a label voids the certificates that were measured by its item.
 func voidReason(c label.Change) string {
-	what := map[label.Kind]string{
-		"": "was deleted", label.LabelError: "was corrected (label_error)",
-		label.Ambiguous: "was withdrawn (ambiguous)",
-	}[c.Kind]
-	if what == "" {
-		what = "was ruled on anew (" + string(c.Kind) + ")"
+	var what string
+	switch c.Cause {
+	case label.Deleted:
+		what = "which it was measured by, was deleted"
+	case label.Graded:
+		what = "of an item that it was measured by, was made later, and " + now(c.After)
+	case label.Regraded:
+		what = "which it was measured by, was graded anew, and " + now(c.After)
+	case label.Ruled:
+		what = "which it was measured by, " + cmp.Or(map[label.Kind]string{
+			label.LabelError: "was corrected (label_error)",
+			label.Ambiguous:  "was withdrawn (ambiguous)",
+		}[c.After.Ruling], "was ruled on anew ("+string(c.After.Ruling)+")")
 	}
-	return fmt.Sprintf("the label %s, which it was measured by, %s", c.LabelID, what)
+	return fmt.Sprintf("the label %s, %s", c.LabelID, what)
+}
+
+// now says what the labels of an item say together.
+func now(c label.Consensus) string {
+	switch {
+	case c.Tied:
+		return "people are evenly split"
+	case c.Verdict == "":
+		return "the item has no verdict"
+	}
+	return "the verdict is " + string(c.Verdict)
 }

@@ -157,29 +157,40 @@ func (*Store) Exists(ctx context.Context, in db.Scoped, criterionID string) erro
 	return err
 }
 
-// Verdict reads what the judge said of a label in the last calibration that judged it. It is "" when there is none.
-func (*Store) Verdict(ctx context.Context, in db.Scoped, labelID string) (judge.Verdict, error) {
+// Verdict reads what the judge of a criterion said of an item in the last calibration that judged it. It is "" when
+// there is none.
+func (*Store) Verdict(ctx context.Context, in db.Scoped, criterionID string, item []byte) (judge.Verdict, error) {
 	v, err := db.Maybe[judge.Verdict](ctx, in, `
 		SELECT r.judge FROM calibration_rows r JOIN calibrations c ON c.workspace_id = r.workspace_id
 			AND c.id = r.calibration_id
-		WHERE r.workspace_id = $1 AND r.label_id = $2 AND c.aligned_at > 0 ORDER BY c.aligned_at DESC LIMIT 1`, labelID)
+		WHERE r.workspace_id = $1 AND r.item = $2 AND c.criterion_id = $3 AND c.aligned_at > 0
+			ORDER BY c.aligned_at DESC LIMIT 1`, item, criterionID)
 	if err != nil || v == nil {
 		return "", err
 	}
 	return *v, nil
 }
 
-// LabelChanged records the new verdict of a label, voids the certificates that were measured by the old one, and lets
-// the criterion choose other examples.
+// LabelChanged records what the labels of an item say now, voids the certificates that were measured by something else,
+// and lets the criterion choose other examples.
 func (s *Store) LabelChanged(ctx context.Context, tx *db.Tx, ws tenant.ID, c label.Change) error {
+	if c.CriterionID == "" {
+		return nil
+	}
 	in := tx.In(ws)
-	if _, err := db.Exec(ctx, in, `
-		UPDATE calibration_rows SET standing = $3, ruling = CASE WHEN $4 = '' THEN ruling ELSE $4 END
-			WHERE workspace_id = $1 AND label_id = $2`,
-		c.LabelID, c.After, c.Kind); err != nil {
+	const which = ` WHERE workspace_id = $1 AND item = $2 AND calibration_id IN (
+		SELECT t.id FROM calibrations t WHERE t.workspace_id = $1 AND t.criterion_id = $3)`
+	var err error
+	if c.After == (label.Consensus{}) { // without labels the last ruling stays, for the record
+		_, err = db.Exec(ctx, in, `UPDATE calibration_rows SET standing = ''`+which, c.Item, c.CriterionID)
+	} else {
+		_, err = db.Exec(ctx, in, `UPDATE calibration_rows SET standing = $4, ruling = $5, label_id = $6`+which,
+			c.Item, c.CriterionID, c.After.Verdict, c.After.Ruling, c.After.LabelID)
+	}
+	if err != nil {
 		return fmt.Errorf("record the verdict of label %s: %w", c.LabelID, err)
 	}
-	if c.CriterionID == "" || c.Before == c.After {
+	if c.Before.Verdict == c.After.Verdict && c.Before.LabelID == c.After.LabelID {
 		return nil
 	}
 	if err := voidMeasuredBy(ctx, in, c); err != nil {
@@ -188,15 +199,15 @@ func (s *Store) LabelChanged(ctx context.Context, tx *db.Tx, ws tenant.ID, c lab
 	return s.criteria.LabelChanged(ctx, tx, ws, c)
 }
 
-// voidMeasuredBy voids the certificates that were measured by a label, if its verdict is another now.
+// voidMeasuredBy voids the certificates that were measured by an item, if its verdict is another now.
 func voidMeasuredBy(ctx context.Context, in db.Scoped, c label.Change) error {
 	_, err := db.Exec(ctx, in, `
 		UPDATE certificates SET voided_at = $4, voided_reason = $5, voided_by = $6 WHERE workspace_id = $1
 			AND criterion_id = $2 AND voided_at = 0 AND EXISTS (
 			SELECT 1 FROM calibration_rows r WHERE r.workspace_id = $1
-				AND r.calibration_id = certificates.calibration_id AND r.label_id = $3
+				AND r.calibration_id = certificates.calibration_id AND r.item = $3
 				AND NOT r.shown AND r.human <> r.standing AND (r.in_report_half OR NOT certificates.holdout_active))`,
-		c.CriterionID, c.LabelID, clock.Now(), voidReason(c), voidedByLabels)
+		c.CriterionID, c.Item, clock.Now(), voidReason(c), voidedByLabels)
 	if err != nil {
 		return fmt.Errorf("void the certificates that label %s measured: %w", c.LabelID, err)
 	}
@@ -227,6 +238,9 @@ func newReport(ctx context.Context, in db.Scoped, c *record) (Report, error) {
 	if err != nil {
 		return r, err
 	}
+	if err := r.readTies(ctx, in); err != nil {
+		return r, err
+	}
 	changes, err := db.Query[trust.Change](ctx, in, `
 		SELECT human AS before, standing AS after, judge, in_report_half FROM calibration_rows
 		WHERE workspace_id = $1 AND calibration_id = $2 AND changed AND NOT shown`, c.ID)
@@ -254,6 +268,31 @@ func newReport(ctx context.Context, in db.Scoped, c *record) (Report, error) {
 	// A void certificate stays void until another calibration issues a new one.
 	r.CertificateVoided = certificate != nil && certificate.CalibrationID == c.ID && certificate.VoidedBy == voidedByLabels
 	return r, nil
+}
+
+// maxTied is how many ties a report lists.
+const maxTied = 200
+
+// readTies fills in the items over which people are evenly split now.
+func (r *Report) readTies(ctx context.Context, in db.Scoped) error {
+	counts, err := label.Count(ctx, in, r.CriterionID)
+	if err != nil {
+		return err
+	}
+	type row struct{ ID, RequestID string }
+	rows, err := db.Query[row](ctx, in, `
+		SELECT l.id, l.request_id FROM label_consensus c JOIN labels l ON l.workspace_id = c.workspace_id
+			AND l.id = c.label_id
+		WHERE c.workspace_id = $1 AND c.criterion_id = $2 AND c.tied AND NOT c.straddles ORDER BY l.id LIMIT $3`,
+		r.CriterionID, maxTied)
+	if err != nil {
+		return fmt.Errorf("read ties: %w", err)
+	}
+	r.Ties, r.Tied = counts.Ties, make([]LabelToReview, len(rows))
+	for i, one := range rows {
+		r.Tied[i] = LabelToReview{LabelID: one.ID, RequestID: judging.Optional(one.RequestID)}
+	}
+	return nil
 }
 
 // readAdjudications fills in the labels that were adjudicated.

@@ -26,6 +26,8 @@ type Report struct {
 	CertificateVoided       bool               `json:"certificate_voided" doc:"A correction or a withdrawal has changed what the certificate measured"`
 	AgreementsToReview      []LabelToReview    `json:"agreements_to_review" nullable:"false" doc:"A blind random sample of labels that the judge agrees with, as large as what was adjudicated: to look at disagreements alone flatters a judge"`
 	AfterIsDisagreementOnly bool               `json:"after_is_disagreement_only" doc:"The sample of agreements is not graded yet"`
+	Ties                    int64              `json:"ties" doc:"Items over which people are evenly split now: a calibration leaves them out"`
+	Tied                    []LabelToReview    `json:"tied" nullable:"false" doc:"Of each tie the earliest label: to rule on it settles the item; at most 200"`
 }
 
 // ByKind counts adjudications. A confirmed label is not counted.

@@ -92,7 +92,7 @@ func TestAReportBeforeAnyAdjudicationEqualsTheCalibration(t *testing.T) {
 		want := calibration.Report{
 			CriterionID: c.ID, AlignedAt: *done.AlignedAt, Before: *done.Block, After: *done.Block, Adjudications: []calibration.AdjudicatedLabel{}, RemainingDisagreements: 4,
 			Remaining:     []calibration.Remaining{remaining(0, "fp"), remaining(2, "fp"), remaining(1, "fp"), remaining(4, "fn")},
-			Concentration: []calibration.Direction{{"fp", 3, 0.75}, {"fn", 1, 0.25}}, AgreementsToReview: []calibration.LabelToReview{},
+			Concentration: []calibration.Direction{{"fp", 3, 0.75}, {"fn", 1, 0.25}}, AgreementsToReview: []calibration.LabelToReview{}, Tied: []calibration.LabelToReview{},
 		}
 		if diff := gocmp.Diff(want, got); diff != "" {
 			t.Error(diff)
@@ -262,7 +262,7 @@ func insertCalibration(t testing.TB, e *judgingtest.Env, agreements, disagreemen
 		}
 		halves.Half(report).Add(human, said, 1)
 		rows = append(rows, []any{
-			mine, name, labelID, "req_1", []byte("item"), report, false, string(human), string(after), kind, calibration.SamplePosition(name, labelID), false,
+			mine, name, []byte(labelID), labelID, "req_1", report, false, string(human), string(after), kind, calibration.SamplePosition(name, labelID), false,
 			string(said), float64(i%100) / 100, "The response is not polite, for it calls the customer names.", "",
 		})
 		if kind != "" {
@@ -295,7 +295,7 @@ func insertCalibration(t testing.TB, e *judgingtest.Env, agreements, disagreemen
 			return err
 		}
 		return db.Insert(t.Context(), in, "calibration_rows", []string{
-			"workspace_id", "calibration_id", "label_id", "request_id", "item", "in_report_half", "shown", "human", "standing",
+			"workspace_id", "calibration_id", "item", "label_id", "request_id", "in_report_half", "shown", "human", "standing",
 			"ruling", "draw", "pending", "judge", "grade", "critique", "failure",
 		}, rows)
 	})

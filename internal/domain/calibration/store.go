@@ -3,7 +3,6 @@ package calibration
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/go-json-experiment/json"
 
@@ -35,7 +34,7 @@ func NewStore(d *db.DB, signer Signer, criteria *criterion.Store, judges *judgin
 	return &Store{db: d, signer: signer, criteria: criteria, judges: judges}
 }
 
-const columns = `t.id, t.criterion_id, t.version, t.judge_model, t.threshold, t.max_cost, t.fresh, t.counts, t.enrolled, t.last, t.created_by, t.aligned_at,
+const columns = `t.id, t.criterion_id, t.version, t.judge_model, t.threshold, t.max_cost, t.fresh, t.counts, t.ties, t.enrolled, t.last, t.created_by, t.aligned_at,
 	COALESCE((SELECT MAX(f.id) FROM certificates f WHERE f.workspace_id = $1 AND f.criterion_id = t.criterion_id
 		AND f.calibration_id = t.id), '') AS certificate_id,
 	` + job.Columns + ` FROM calibrations t JOIN jobs ON jobs.workspace_id = t.workspace_id AND jobs.id = t.id WHERE t.workspace_id = $1`
@@ -101,7 +100,7 @@ func (s *Store) Get(ctx context.Context, ws tenant.ID, criterionID, name string)
 	return r.calibration()
 }
 
-// Rows reads what a judge said in a calibration, in the order of the labels. Pending rows are left out. An empty
+// Rows reads what a judge said of each item in a calibration, in the order of the labels. Pending rows are left out. An empty
 // verdict and a nil failed select all rows.
 func (s *Store) Rows(ctx context.Context, ws tenant.ID, criterionID, name string, v judge.Verdict, failed *bool,
 	limit, offset int,
@@ -196,12 +195,12 @@ func (s *Store) Start(ctx context.Context, ws tenant.ID, by tenant.Actor, criter
 	return started, err
 }
 
-// insert adds a calibration of the labels that a criterion has now.
+// insert adds a calibration of the items that are graded for a criterion now.
 func insert(ctx context.Context, in db.Scoped, name string, by tenant.Actor, c *criterion.Record, o Options) error {
 	last, err := db.One[string](ctx, in,
-		`SELECT COALESCE(MAX(id), '') FROM labels WHERE workspace_id = $1 AND criterion_id = $2`, c.ID)
+		`SELECT COALESCE(MAX(made_by), '') FROM label_consensus WHERE workspace_id = $1 AND criterion_id = $2`, c.ID)
 	if err != nil {
-		return fmt.Errorf("find the last label: %w", err)
+		return fmt.Errorf("find the last item: %w", err)
 	}
 	if _, err := db.Exec(ctx, in, `
 		INSERT INTO calibrations (workspace_id, id, criterion_id, version, judge_model, threshold, max_cost, fresh,
@@ -240,7 +239,7 @@ func running(ctx context.Context, in db.Scoped, criterionID string) (string, err
 	return *found, nil
 }
 
-// Estimate estimates what a calibration would cost, and counts the labels that it would judge.
+// Estimate estimates what a calibration would cost, and counts the items that it would judge.
 func (s *Store) Estimate(ctx context.Context, ws tenant.ID, criterionID string, fresh bool,
 ) (cost money.Nano, total int64, err error) {
 	in := s.db.In(ws)
@@ -267,7 +266,7 @@ func (s *Store) Estimate(ctx context.Context, ws tenant.ID, criterionID string, 
 	if fresh || otherExamples {
 		answered = 0 // there is no such version: no stored answer counts
 	}
-	subjects, unanswered, err := unansweredLabels(ctx, in, c.ID, answered)
+	subjects, unanswered, err := unansweredItems(ctx, in, c.ID, answered)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -275,14 +274,13 @@ func (s *Store) Estimate(ctx context.Context, ws tenant.ID, criterionID string, 
 	return cost, total, err
 }
 
-// unansweredLabels counts the labels that no calibration of a version has an answer for, and reads what some of them
-// graded.
-func unansweredLabels(ctx context.Context, in db.Scoped, criterionID string, version int64,
+// unansweredItems counts the items that no calibration of a version has an answer for, and reads some of them.
+func unansweredItems(ctx context.Context, in db.Scoped, criterionID string, version int64,
 ) (some []judge.Subject, total int64, err error) {
-	const open = `FROM labels l WHERE l.workspace_id = $1 AND l.criterion_id = $2 AND NOT l.straddles AND l.kind <> 'ambiguous' AND NOT EXISTS (
+	const open = `FROM label_consensus l WHERE l.workspace_id = $1 AND l.criterion_id = $2 AND NOT l.straddles AND l.verdict <> '' AND NOT EXISTS (
 		SELECT 1 FROM calibration_rows r JOIN calibrations t ON t.workspace_id = r.workspace_id
 			AND t.id = r.calibration_id
-		WHERE r.workspace_id = $1 AND r.label_id = l.id AND NOT r.pending AND t.version = $3)`
+		WHERE r.workspace_id = $1 AND r.item = l.item AND NOT r.pending AND t.criterion_id = $2 AND t.version = $3)`
 	total, err = db.One[int64](ctx, in, `SELECT COUNT(*) `+open, criterionID, version)
 	if err != nil {
 		return nil, 0, fmt.Errorf("count what is to be asked: %w", err)
@@ -290,7 +288,7 @@ func unansweredLabels(ctx context.Context, in db.Scoped, criterionID string, ver
 	// An item is a hash, so that the first ones are a random sample.
 	items, err := db.Query[[]byte](ctx, in, `SELECT l.item `+open+` ORDER BY l.item LIMIT $4`, criterionID, version, judging.EstimateSamples)
 	if err != nil {
-		return nil, 0, fmt.Errorf("read labels: %w", err)
+		return nil, 0, fmt.Errorf("read items: %w", err)
 	}
 	for _, item := range items {
 		subject, err := label.Item(ctx, in, item)
@@ -305,50 +303,51 @@ func unansweredLabels(ctx context.Context, in db.Scoped, criterionID string, ver
 	return some, total, nil
 }
 
-// enrolBatch is how many labels get their rows in one transaction.
+// enrolBatch is how many items get their rows in one transaction.
 const enrolBatch = 256
 
-// enrol adds the rows of the next labels of a calibration, and reports whether there are more. Labels that have no
-// verdict now, or are in both halves, get none.
-func enrol(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record, examples []string, tally *job.Tally,
+// enrol adds the rows of the next items of a calibration, and reports whether there are more. Items that have no
+// verdict now, or are in both halves, get none. shown are the items that the judge is shown as examples.
+func enrol(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record, shown map[string]bool, tally *job.Tally,
 ) (more bool, err error) {
 	type row struct {
-		ID, RequestID string
-		Item          []byte
-		InReportHalf  bool
-		InBothHalves  bool
-		Verdict       judge.Verdict
-		Kind          label.Kind
+		MadeBy, LabelID, RequestID string
+		Item                       []byte
+		InReportHalf               bool
+		InBothHalves               bool
+		Verdict                    judge.Verdict
+		Ruling                     label.Kind
 	}
 	in := tx.In(ws)
 	from, err := db.One[string](ctx, in, `SELECT enrolled FROM calibrations WHERE workspace_id = $1 AND id = $2`, r.ID)
 	if err != nil {
 		return false, err
 	}
-	labels, err := db.Query[row](ctx, in, `
-		SELECT id, request_id, item, in_report_half, straddles AS in_both_halves, CASE WHEN kind = '' THEN verdict
-			ELSE adjudicated END AS verdict, kind
-		FROM labels WHERE workspace_id = $1 AND criterion_id = $2 AND id > $3 AND id <= $4 ORDER BY id LIMIT $5`,
-		r.CriterionID, from, r.Last, enrolBatch)
+	items, err := db.Query[row](ctx, in, `
+		SELECT c.made_by, c.label_id, l.request_id, c.item, c.in_report_half, c.straddles AS in_both_halves, c.verdict,
+			c.ruling
+		FROM label_consensus c JOIN labels l ON l.workspace_id = c.workspace_id AND l.id = c.label_id
+		WHERE c.workspace_id = $1 AND c.criterion_id = $2 AND c.made_by > $3 AND c.made_by <= $4
+			ORDER BY c.made_by LIMIT $5`, r.CriterionID, from, r.Last, enrolBatch)
 	if err != nil {
 		return false, err
 	}
-	rows := make([][]any, 0, len(labels))
-	for _, l := range labels {
+	rows := make([][]any, 0, len(items))
+	for _, l := range items {
 		if l.Verdict != "" && !l.InBothHalves {
 			rows = append(rows, []any{
-				ws, r.ID, l.ID, l.RequestID, l.Item, l.InReportHalf, slices.Contains(examples, l.ID), string(l.Verdict),
+				ws, r.ID, l.Item, l.LabelID, l.RequestID, l.InReportHalf, shown[string(l.Item)], string(l.Verdict),
 				string(l.Verdict),
-				string(l.Kind), samplePosition(r.CriterionID, l.ID), true, "", 0.0, "", "",
+				string(l.Ruling), samplePosition(r.CriterionID, l.MadeBy), true, "", 0.0, "", "",
 			})
 		}
 	}
 	to := r.Last
-	if more = len(labels) == enrolBatch; more {
-		to = labels[len(labels)-1].ID
+	if more = len(items) == enrolBatch; more {
+		to = items[len(items)-1].MadeBy
 	}
 	if err := db.Insert(ctx, tx.Across("the rows name their workspace"), "calibration_rows", []string{
-		"workspace_id", "calibration_id", "label_id", "request_id", "item", "in_report_half", "shown", "human",
+		"workspace_id", "calibration_id", "item", "label_id", "request_id", "in_report_half", "shown", "human",
 		"standing",
 		"ruling", "draw", "pending", "judge", "grade", "critique", "failure",
 	}, rows); err != nil {
@@ -365,35 +364,29 @@ func enrol(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record, examples []s
 	return more, err
 }
 
-// pendingRows reads the next rows that have no answer: the labels, and what they grade.
-func (s *Store) pendingRows(ctx context.Context, ws tenant.ID, calibrationID string, limit int64,
-) (labels []string, items map[string][]byte, err error) {
-	type row struct {
-		LabelID string
-		Item    []byte
-	}
-	rows, err := db.Query[row](ctx, s.db.In(ws), `
-		SELECT label_id, item FROM calibration_rows WHERE workspace_id = $1 AND calibration_id = $2 AND pending
+// pendingItems reads the next items that have no answer.
+func (s *Store) pendingItems(ctx context.Context, ws tenant.ID, calibrationID string, limit int64) ([]string, error) {
+	rows, err := db.Query[[]byte](ctx, s.db.In(ws), `
+		SELECT item FROM calibration_rows WHERE workspace_id = $1 AND calibration_id = $2 AND pending
 			ORDER BY label_id LIMIT $3`, calibrationID, limit)
-	items = make(map[string][]byte, len(rows))
-	for _, r := range rows {
-		labels = append(labels, r.LabelID)
-		items[r.LabelID] = r.Item
+	items := make([]string, len(rows))
+	for i := range rows {
+		items[i] = string(rows[i])
 	}
-	return labels, items, err
+	return items, err
 }
 
-// saveAnswers writes the answers to some rows.
+// saveAnswers writes the answers about some items.
 func saveAnswers(ctx context.Context, in db.Scoped, calibrationID string, answers map[string]judging.Answer,
 	tally *job.Tally,
 ) error {
-	for labelID, a := range answers {
+	for item, a := range answers {
 		n, err := db.Exec(ctx, in, `
 			UPDATE calibration_rows SET pending = FALSE, judge = $4, grade = $5, critique = $6, failure = $7
-			WHERE workspace_id = $1 AND calibration_id = $2 AND label_id = $3 AND pending`,
-			calibrationID, labelID, a.Verdict, a.Grade, judging.Storable(a.Critique), judging.Storable(a.Failure))
+			WHERE workspace_id = $1 AND calibration_id = $2 AND item = $3 AND pending`,
+			calibrationID, []byte(item), a.Verdict, a.Grade, judging.Storable(a.Critique), judging.Storable(a.Failure))
 		if err != nil {
-			return fmt.Errorf("store the answer about %s: %w", labelID, err)
+			return fmt.Errorf("store the answer about item %x: %w", item, err)
 		}
 		tally.Done += n
 		tally.Cost += a.Cost
@@ -401,7 +394,7 @@ func saveAnswers(ctx context.Context, in db.Scoped, calibrationID string, answer
 	return nil
 }
 
-// align compares the answers with the labels as they are now, counts, and signs the result.
+// align compares the answers with what people say now, counts, and signs the result.
 func (s *Store) align(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record) error {
 	in := tx.In(ws)
 	c, err := criterion.Find(ctx, in, r.CriterionID)
@@ -440,12 +433,27 @@ func (s *Store) align(ctx context.Context, tx *db.Tx, ws tenant.ID, r *record) e
 		return fmt.Errorf("find the last calibration: %w", err)
 	}
 	now := max(clock.Now(), last+1) // the later calibration has the later time, also when the clock was set back
+	if r.Ties, err = ties(ctx, in, r); err != nil {
+		return err
+	}
 	if _, err := db.Exec(ctx, in,
-		`UPDATE calibrations SET counts = $3, aligned_at = $4 WHERE workspace_id = $1 AND id = $2`,
-		r.ID, string(text), now); err != nil {
+		`UPDATE calibrations SET counts = $3, aligned_at = $4, ties = $5 WHERE workspace_id = $1 AND id = $2`,
+		r.ID, string(text), now, r.Ties); err != nil {
 		return fmt.Errorf("store the counts of %s: %w", r.ID, err)
 	}
 	return s.certify(tx.Bind(ctx), tx, ws, r, newProof(r, c.Rubric, &halves, now))
+}
+
+// ties counts the items that a calibration leaves out, because people are evenly split over them.
+func ties(ctx context.Context, in db.Scoped, r *record) (int64, error) {
+	n, err := db.One[int64](ctx, in, `
+		SELECT COUNT(*) FROM label_consensus
+		WHERE workspace_id = $1 AND criterion_id = $2 AND tied AND NOT straddles AND made_by <= $3`,
+		r.CriterionID, r.Last)
+	if err != nil {
+		return 0, fmt.Errorf("count ties: %w", err)
+	}
+	return n, nil
 }
 
 // count counts the rows of a calibration. Examples that the judge was shown are not counted.
@@ -509,7 +517,7 @@ func Disagreements(ctx context.Context, in db.Scoped, criterionID string, versio
 
 // discard deletes the calibrations of a criterion. Certificates stay.
 func (s *Store) discard(ctx context.Context, ws tenant.ID, criterionID string) error {
-	if err := judging.DeleteRows(ctx, s.db, ws, "calibration_rows", "calibration_id, label_id",
+	if err := judging.DeleteRows(ctx, s.db, ws, "calibration_rows", "calibration_id, item",
 		"calibration_id IN (SELECT t.id FROM calibrations t WHERE t.workspace_id = $1 AND t.criterion_id = $2)",
 		criterionID); err != nil {
 		return err

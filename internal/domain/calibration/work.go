@@ -13,7 +13,7 @@ import (
 	"sovereign/internal/store/job"
 )
 
-// work is the job of a calibration. It adds a row for each label, asks the judge about each row, and certifies the
+// work is the job of a calibration. It adds a row for each item, asks the judge about each row, and certifies the
 // result. It continues where an earlier run has stopped.
 func (s *Store) work(ctx context.Context, run *job.Run) error {
 	in := s.db.In(run.Workspace)
@@ -45,18 +45,18 @@ func (s *Store) work(ctx context.Context, run *job.Run) error {
 	return run.Finish(ctx, func(tx *db.Tx, _ *job.Tally) error { return s.align(ctx, tx, run.Workspace, r) })
 }
 
-// enrolAll adds a row for every label that had none when an earlier run stopped.
+// enrolAll adds a row for every item that had none when an earlier run stopped.
 func enrolAll(ctx context.Context, run *job.Run, r *record, c *criterion.Record) error {
-	examples, err := c.ExampleLabels()
+	shown, err := c.ExampleItems()
 	if err != nil {
 		return err
 	}
 	for more := r.Enrolled < r.Last; more; {
 		if err := run.Tx(ctx, func(tx *db.Tx, tally *job.Tally) (err error) {
-			more, err = enrol(ctx, tx, run.Workspace, r, examples, tally)
+			more, err = enrol(ctx, tx, run.Workspace, r, shown, tally)
 			return err
 		}); err != nil {
-			return fmt.Errorf("enrol labels: %w", err)
+			return fmt.Errorf("enrol items: %w", err)
 		}
 	}
 	return nil
@@ -68,12 +68,12 @@ func (s *Store) judgeRows(ctx context.Context, run *job.Run, r *record, told *ju
 ) error {
 	var outage judging.OutageCounter
 	for batch := s.judges.FirstBatch(); ; batch = judging.Batch {
-		labels, items, err := s.pendingRows(ctx, run.Workspace, r.ID, batch)
-		if err != nil || len(labels) == 0 {
+		items, err := s.pendingItems(ctx, run.Workspace, r.ID, batch)
+		if err != nil || len(items) == 0 {
 			return err
 		}
-		load := func(ctx context.Context, labelID string) (*judging.Question, error) {
-			subject, err := label.Item(ctx, s.db.In(run.Workspace), items[labelID])
+		load := func(ctx context.Context, item string) (*judging.Question, error) {
+			subject, err := label.Item(ctx, s.db.In(run.Workspace), []byte(item))
 			if err != nil {
 				if label.IsDeleted(err) {
 					err = nil
@@ -85,7 +85,7 @@ func (s *Store) judgeRows(ctx context.Context, run *job.Run, r *record, told *ju
 				Subject: &subject, Fresh: r.Fresh,
 			}, nil
 		}
-		answers, asking := s.judges.AskAll(ctx, run.Workspace, budget, labels, "gone: the label was deleted", load)
+		answers, asking := s.judges.AskAll(ctx, run.Workspace, budget, items, "gone: the label was deleted", load)
 		if outage.Add(answers) && asking == nil {
 			return r.noAnswers()
 		}

@@ -3,7 +3,6 @@ package criterion
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/go-json-experiment/json"
 
@@ -109,6 +108,19 @@ func (r *Record) ExampleLabels() ([]string, error) {
 		return nil, fmt.Errorf("read the examples of %s: %w", r.ID, err)
 	}
 	return exampleLabels(all), nil
+}
+
+// ExampleItems returns the items that the judge is shown.
+func (r *Record) ExampleItems() (map[string]bool, error) {
+	all, err := decodeExamples(r.Shots)
+	if err != nil {
+		return nil, fmt.Errorf("read the examples of %s: %w", r.ID, err)
+	}
+	items := make(map[string]bool, len(all))
+	for _, e := range all {
+		items[string(e.Item)] = true
+	}
+	return items, nil
 }
 
 // Instructions returns what the judge is told, with its examples.
@@ -498,15 +510,15 @@ type auditedExamples struct {
 	Labels  []string `json:"few_shot_labels"`
 }
 
-// LabelChanged chooses other examples for a judge that is shown a label which has changed. The criterion may have been
-// deleted.
+// LabelChanged chooses other examples for a judge that is shown an item of which people say something else now. The
+// criterion may have been deleted.
 func (s *Store) LabelChanged(ctx context.Context, tx *db.Tx, ws tenant.ID, c label.Change) error {
 	r, err := maybe(ctx, tx.In(ws), c.CriterionID)
 	if err != nil || r == nil {
 		return err
 	}
-	labels, err := r.ExampleLabels()
-	if err != nil || !slices.Contains(labels, c.LabelID) {
+	shown, err := r.ExampleItems()
+	if err != nil || !shown[string(c.Item)] {
 		return err
 	}
 	return s.ChooseExamples(ctx, tx, ws, c.By, r)

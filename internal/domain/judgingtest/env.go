@@ -399,3 +399,23 @@ func Opposite(v judge.Verdict) judge.Verdict {
 	}
 	return judge.Pass
 }
+
+// GradeBy grades an item anew as another person, in a review.
+func (e *Env) GradeBy(t testing.TB, by, criterionID string, item int, v judge.Verdict) label.Label {
+	t.Helper()
+	step := Exchange(item)
+	prepared, err := e.Labels.Prepare(t.Context(), dbtest.Mine,
+		label.New{Messages: step.Messages, Response: step.Response, CriterionID: criterionID, Verdict: v})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made label.Label
+	if _, err := e.DB.Tx(t.Context(), func(tx *db.Tx) error {
+		actor := tenant.Actor{Kind: tenant.ActorSession, User: tenant.UserID(by)}
+		made, err = e.Labels.PutReview(t.Context(), tx, dbtest.Mine, actor, prepared)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return made
+}

@@ -87,7 +87,7 @@ func (s *fakeLogs) Steps(_ context.Context, ws tenant.ID, trace string) (all []j
 	return all, nil
 }
 
-// fakeJudges has two criteria in every workspace, and records the changes that it is told of.
+// fakeJudges has two criteria in every workspace, says something of items, and records the changes that it is told of.
 type fakeJudges struct {
 	said    map[string]judge.Verdict
 	changes []Change
@@ -101,8 +101,8 @@ func (b *fakeJudges) Exists(_ context.Context, _ db.Scoped, criterionID string) 
 	return fault.NotFound("criterion", criterionID)
 }
 
-func (b *fakeJudges) Verdict(_ context.Context, _ db.Scoped, labelID string) (judge.Verdict, error) {
-	return b.said[labelID], nil
+func (b *fakeJudges) Verdict(_ context.Context, _ db.Scoped, _ string, item []byte) (judge.Verdict, error) {
+	return b.said[string(item)], nil
 }
 
 func (b *fakeJudges) LabelChanged(_ context.Context, _ *db.Tx, _ tenant.ID, c Change) error {
@@ -161,4 +161,14 @@ func (f fixture) get(t *testing.T, id string) Label {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// item returns what identifies the item of a label.
+func (f fixture) item(t dbtest.T, labelID string) []byte {
+	t.Helper()
+	hash, err := db.One[[]byte](t.Context(), f.db.In(mine), `SELECT item FROM labels WHERE workspace_id = $1 AND id = $2`, labelID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hash
 }

@@ -25,6 +25,8 @@ func (h *handler) routes() []api.Route {
 			"Delete a label; a certificate that it was measured by is void"),
 		api.Post("/labels/{id}/adjudication", api.Admin, h.adjudicate,
 			"Rule on a label that a judge disagrees with, or review one blindly"),
+		api.Get("/criteria/{id}/agreement", api.Reader, h.agreement,
+			"Measure how far people agree with each other on what several of them graded"),
 	}
 }
 
@@ -127,6 +129,10 @@ func (r Reading) MarshalJSONTo(to *jsontext.Encoder) error {
 func (h *handler) delete(ctx context.Context, caller tenant.Caller, in one) (api.Deleted, error) {
 	return api.Deleted{ID: in.ID, Object: object, Deleted: true}, h.store.Delete(ctx, caller.Workspace, caller.Actor(),
 		in.ID)
+}
+
+func (h *handler) agreement(ctx context.Context, caller tenant.Caller, in one) (Agreement, error) {
+	return h.store.Agreement(ctx, caller.Workspace, in.ID)
 }
 
 type ruling struct {

@@ -13,14 +13,14 @@ import (
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
-	"sovereign/internal/base/tenant"
 	"sovereign/internal/grade/judge"
 	"sovereign/internal/text/fold"
 	"sovereign/internal/text/redact"
 	"sovereign/internal/wire/chat"
 )
 
-// A Label is one grade. It never changes: a correction is an adjudication beside it.
+// A Label is one person's grade of an item, for one judge or none. Only its author can change it, in a review, and a
+// correction is an adjudication beside it.
 type Label struct {
 	ID           string        `json:"id"`
 	Object       string        `json:"object" enum:"label"`
@@ -233,24 +233,15 @@ func optional[T ~string](text T) *T {
 	return &text
 }
 
-// A Change is what happened to a label.
-type Change struct {
-	LabelID     string
-	CriterionID string
-	Before      judge.Verdict // "" for a withdrawn label
-	After       judge.Verdict // "" for a withdrawn or deleted label
-	Kind        Kind          // of the adjudication; "" when the label was deleted
-	By          tenant.Actor
-}
-
-// Counts count the labels of a criterion by their verdict now. Withdrawn labels, and those in both halves, are not
-// counted.
+// Counts count the items that were graded for a criterion, by what their labels say together. Withdrawn items, and
+// those in both halves, are not counted.
 type Counts struct {
-	Pass int64 `json:"pass"`
+	Pass int64 `json:"pass" doc:"Items, however many people graded each"`
 	Fail int64 `json:"fail"`
+	Ties int64 `json:"-"` // people are evenly split over them
 }
 
-// An Example is a label of the tuning half, as judges are shown it.
+// An Example is an item of the tuning half with the label that decides, as judges are shown it.
 type Example struct {
 	ID       string
 	Item     []byte

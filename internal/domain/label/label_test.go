@@ -232,7 +232,8 @@ func TestNoCredentialIsStored(t *testing.T) {
 func TestAnAdjudicationIsReplacedAndBothAreAudited(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		made := f.make(t, mine, inline(judge.Pass, "a", "b"))[0]
-		f.judges.said[made.ID] = judge.Fail
+		item := f.item(t, made.ID)
+		f.judges.said[string(item)] = judge.Fail
 		rule := func(ruling Ruling) *Adjudication {
 			t.Helper()
 			after, err := f.Adjudicate(t.Context(), mine, ann, made.ID, ruling)
@@ -257,11 +258,12 @@ func TestAnAdjudicationIsReplacedAndBothAreAudited(t *testing.T) {
 		if a := rule(Ruling{Verdict: judge.Pass}); *a.Verdict != judge.Pass || a.Kind != JudgeError {
 			t.Errorf("a blind review that upholds the label against the judge: %+v", a)
 		}
-		want := []Change{
-			{LabelID: made.ID, CriterionID: "crit_1", Before: judge.Pass, After: judge.Fail, Kind: LabelError, By: ann},
-			{LabelID: made.ID, CriterionID: "crit_1", Before: judge.Fail, Kind: Ambiguous, By: ann},
-			{LabelID: made.ID, CriterionID: "crit_1", After: judge.Pass, Kind: JudgeError, By: ann},
-		}
+		says := func(v judge.Verdict, by Kind) Consensus { return Consensus{LabelID: made.ID, Verdict: v, Ruling: by} }
+		change := Change{LabelID: made.ID, CriterionID: "crit_1", Item: item, Cause: Ruled, By: ann}
+		want := []Change{change, change, change}
+		want[0].Before, want[0].After = says(judge.Pass, ""), says(judge.Fail, LabelError)
+		want[1].Before, want[1].After = want[0].After, says("", Ambiguous)
+		want[2].Before, want[2].After = want[1].After, says(judge.Pass, JudgeError)
 		if diff := cmp.Diff(want, f.judges.changes); diff != "" {
 			t.Error(diff)
 		}
@@ -306,6 +308,7 @@ func TestTheCopyIsDeletedWithItsLastLabel(t *testing.T) {
 		second := inline(judge.Fail, "a", "b")
 		second.CriterionID = "crit_2"
 		made := f.make(t, mine, inline(judge.Pass, "a", "b"), second)
+		item := f.item(t, made[1].ID)
 		kept := f.make(t, theirs, inline(judge.Pass, "a", "b"))[0]
 		for i, copies := range []int{2, 1} {
 			if err := f.Delete(t.Context(), mine, ann, made[i].ID); err != nil {
@@ -320,7 +323,9 @@ func TestTheCopyIsDeletedWithItsLastLabel(t *testing.T) {
 		if _, err := f.Get(t.Context(), theirs, kept.ID); err != nil {
 			t.Error(err)
 		}
-		if last := f.judges.changes[len(f.judges.changes)-1]; last != (Change{LabelID: made[1].ID, CriterionID: "crit_2", Before: judge.Fail, By: ann}) {
+		if last := f.judges.changes[len(f.judges.changes)-1]; !cmp.Equal(last, Change{
+			LabelID: made[1].ID, CriterionID: "crit_2", Item: item, Cause: Deleted, Before: Consensus{LabelID: made[1].ID, Verdict: judge.Fail}, By: ann,
+		}) {
 			t.Errorf("%+v", last)
 		}
 		if trail, err := audit.List(t.Context(), f.db, mine, "label.delete", 10, 0); err != nil || len(trail) != 2 || trail[1].Subject != made[0].ID || !bytes.Contains(trail[1].Before, []byte(`"pass"`)) {

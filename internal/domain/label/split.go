@@ -32,6 +32,7 @@ func (h Half) join(i Half) Half {
 type Relations struct {
 	keys       []string // of its own turns, its run and its content
 	earlier    []string // of the turns before it
+	self       string   // of its content alone; "" when no judge can be shown it
 	seed       string   // its half is drawn by this, if it is related to nothing
 	unreadable bool     // its messages cannot be read, and so its relations are unknown
 }
@@ -55,7 +56,8 @@ func RelationsOf(steps []judge.Step, trace string) Relations {
 	}
 	subject := judge.Subject{Steps: steps}
 	if id, err := subject.Identity(); err == nil {
-		k.keys = append(k.keys, string(id[:]))
+		k.self = string(id[:])
+		k.keys = append(k.keys, k.self)
 		if k.seed == "" {
 			k.seed = string(id[:])
 		}
@@ -131,15 +133,25 @@ func (s *Split) Half(k Relations) Half {
 	return Half(mac.Sum(nil)[0] & 1)
 }
 
-// Assign puts something, and so everything related to it, into a half. Save stores it.
+// knows reports whether something may have been assigned before.
+func (s *Split) knows(k Relations) bool {
+	_, known := s.graded[k.self]
+	return known || k.self == ""
+}
+
+// Assign puts something, and so everything related to it, into a half. Save stores it. What is assigned again, because
+// it is graded again, is not counted as another exchange of its conversation.
 func (s *Split) Assign(k Relations, half Half) {
+	_, again := s.graded[k.self]
 	put := func(all map[string]turn, key string, earlier bool) {
 		t, known := all[key]
 		if !known {
 			t.half = half
 		}
 		t.half = t.half.join(half)
-		t.shared++
+		if !again || !known {
+			t.shared++
+		}
 		all[key] = t
 		s.changed[turnKey{key, earlier}] = true
 	}

@@ -94,6 +94,9 @@ func fill(t *testing.T, d *db.DB) {
 		{"labels", "workspace_id, id, criterion_id, request_id, trace_id, verdict, grade, critique, author, source, in_report_half, straddles, item, kind, adjudicated, note, adjudicated_by, adjudicated_at, created_at", [][]any{
 			{"ws_1", "lbl_1", "crit_1", "", "", "pass", 0.1, odd, "", "", true, false, []byte{0, 255}, "", "", "", "", 0, 1}, {"ws_1", "lbl_2", "", odd, "", "fail", nil, "", "", "", false, true, []byte{0, 255}, "ambiguous", "", odd, "", math.MaxInt64, 1},
 		}},
+		{"label_consensus", "workspace_id, criterion_id, item, made_by, label_id, verdict, ruling, tied, graders, in_report_half, straddles", [][]any{
+			{"ws_1", "crit_1", []byte{0, 255}, "lbl_1", odd, "", odd, true, math.MaxInt64, true, false}, {"ws_1", "", []byte{0, 255}, "lbl_2", "lbl_2", "pass", "", false, 1, false, true},
+		}},
 		{"label_halves", "workspace_id, turn, earlier, half, shared", [][]any{{"ws_1", []byte{0}, true, 2, 1}, {"ws_1", []byte{0}, false, 0, math.MaxInt64}}},
 		{"label_secrets", "workspace_id, secret", [][]any{{"ws_1", []byte{0, 255, 10}}}},
 		{"criteria", "workspace_id, id, name, rubric, judge_model, scale, pass_threshold, few_shot, shots, filters, version, monitoring, created_at, updated_at", [][]any{
@@ -101,9 +104,9 @@ func fill(t *testing.T, d *db.DB) {
 		}},
 		{"criteria_deleted", "workspace_id, id, since", [][]any{{"ws_1", "crit_0", 1}}},
 		{"judge_answers", "workspace_id, question, criterion_id, origin, request_id, opinion, failure, cost, created_at, expires_at", [][]any{{"ws_1", []byte{0}, "", "", "", odd, "", math.MaxInt64, 1, 0}}},
-		{"calibrations", "workspace_id, id, criterion_id, version, judge_model, threshold, max_cost, fresh, counts, enrolled, last, created_by, created_at, aligned_at", [][]any{{"ws_1", "cal_1", "crit_1", 1, odd, 0.7, nil, true, "{}", "", "", "", 1, 0}}},
+		{"calibrations", "workspace_id, id, criterion_id, version, judge_model, threshold, max_cost, fresh, counts, ties, enrolled, last, created_by, created_at, aligned_at", [][]any{{"ws_1", "cal_1", "crit_1", 1, odd, 0.7, nil, true, "{}", math.MaxInt64, "", "", "", 1, 0}}},
 		{"calibration_rows", "workspace_id, calibration_id, label_id, request_id, item, in_report_half, shown, human, standing, ruling, draw, pending, judge, grade, critique, failure", [][]any{
-			{"ws_1", "cal_1", "lbl_1", "", []byte{0}, true, false, "pass", "fail", odd, math.MaxInt64, false, "fail", 1e-300, odd, ""}, {"ws_1", "cal_1", "lbl_2", "", []byte{0}, false, true, "pass", "pass", "", 0, true, "", 0.0, "", ""},
+			{"ws_1", "cal_1", "lbl_1", "", []byte{0}, true, false, "pass", "fail", odd, math.MaxInt64, false, "fail", 1e-300, odd, ""}, {"ws_1", "cal_1", "lbl_2", "", []byte{0, 255}, false, true, "pass", "pass", "", 0, true, "", 0.0, "", ""},
 		}},
 		{"certificates", "workspace_id, id, criterion_id, calibration_id, version, edition, document, key_id, jws, trust, holdout_active, issued_at, voided_at, voided_by, voided_reason", [][]any{
 			{"ws_1", "cert_1", "crit_1", "cal_1", 1, 1, []byte(odd), "", "", "measured", true, 1, 0, "", odd},
