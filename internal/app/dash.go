@@ -70,6 +70,7 @@ func (d *dash) apply(c *Config) {
 // modules are what the dashboard serves beside the domains.
 func (d *dash) modules(i *instance) []module.Module {
 	d.sessions = signin.NewStore(i.storage.db, i.state.feed, i.domains.workspaces)
+	attachReviews(i.domains.reviews, d.sessions)
 	return []module.Module{signin.Module(signin.Deps{
 		DB: i.storage.db, Store: d.sessions, Sessions: d.edge.Sessions, Log: i.log,
 		Options: func() signin.Options { return *d.options.Load() },

@@ -13,6 +13,7 @@ import (
 	"sovereign/internal/domain/logbook"
 	"sovereign/internal/domain/policy"
 	"sovereign/internal/domain/providerkey"
+	"sovereign/internal/domain/review"
 	"sovereign/internal/domain/reward"
 	"sovereign/internal/domain/wallet"
 	"sovereign/internal/domain/workspace"
@@ -36,6 +37,7 @@ type domains struct {
 	judges     *judging.Client
 	policies   *policy.Store
 	rewards    *reward.Store
+	reviews    *review.Store
 }
 
 // open makes the modules, fills the data plane from their publishers, and lets them start.

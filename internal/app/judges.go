@@ -19,6 +19,7 @@ import (
 	"sovereign/internal/domain/label"
 	"sovereign/internal/domain/logbook"
 	"sovereign/internal/domain/monitor"
+	"sovereign/internal/domain/review"
 	"sovereign/internal/domain/reward"
 	"sovereign/internal/live"
 	"sovereign/internal/store/module"
@@ -54,8 +55,14 @@ func (d *domains) grading(
 		DB: i.storage.db, Feed: i.state.feed, Holds: i.state.poster.Holds, Judges: d.judges, Models: chatModels{i},
 		Limits: i.state.limits, Bounds: i.plane.bounds, Log: i.log,
 	})
+	d.reviews = review.NewStore(review.Config{
+		DB: i.storage.db, Labels: labels, Contents: logs, Logs: logged, Scans: monitors, Reports: calibrations,
+		People: d.workspaces,
+	})
+	criteria.Attach(d.reviews.Dependent())
 	return []module.Module{
 		label.Module(labels),
+		review.Module(d.reviews),
 		judging.Module(d.judges),
 		criterion.Module(criteria, chatModels{i}, map[string]judging.Estimator{
 			"calibration": calibrations.Estimator(), "scan": monitors.Estimator(), "improvement": improvement, "suggestion": suggestion,

@@ -140,6 +140,14 @@ func (e *Env) Serve(t testing.TB) {
 	t.Cleanup(e.Stop)
 }
 
+// Add adds modules, whose jobs run from now on.
+func (e *Env) Add(t testing.TB, all ...module.Module) {
+	t.Helper()
+	e.Stop()
+	e.modules = append(e.modules, all...)
+	e.Serve(t)
+}
+
 // Sweep deletes what is left over, as the server does.
 func (e *Env) Sweep(t testing.TB) {
 	t.Helper()

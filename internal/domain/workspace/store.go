@@ -150,6 +150,18 @@ func (s *Store) user(ctx context.Context, tx *db.Tx, email string, now clock.Tim
 	return user, nil
 }
 
+// Person returns the id of the person with that address, and creates a new one. It grants nothing.
+func (s *Store) Person(ctx context.Context, email string) (user tenant.UserID, err error) {
+	if email, err = normalEmail(email); err != nil {
+		return "", err
+	}
+	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
+		user, err = s.user(ctx, tx, email, clock.Now())
+		return err
+	})
+	return user, err
+}
+
 // SetRole changes what a member, and every key the member has minted, may do.
 func (s *Store) SetRole(ctx context.Context, ws tenant.ID, by tenant.Actor, email string, role tenant.Role) (Member, error) {
 	if err := checkRole(role); err != nil {

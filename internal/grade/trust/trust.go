@@ -85,6 +85,18 @@ const (
 	minCalibrated = 50
 )
 
+// Needed returns how many labels of each class the report half needs for a tier.
+func Needed(t Tier) int64 {
+	switch t {
+	case Measured:
+		return minMeasured
+	case Calibrated, Certified:
+		return minCalibrated
+	case None, Provisional:
+	}
+	return 0
+}
+
 // HoldoutActive reports whether the report half has enough labels to measure a judge by itself.
 func (h *Halves) HoldoutActive() bool {
 	return min(h.Report.Passing(), h.Report.Failing()) >= minMeasured

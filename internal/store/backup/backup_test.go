@@ -149,6 +149,19 @@ func fill(t *testing.T, d *db.DB) {
 			{"ws_1", "rs_1", 1, 1, odd, true, 2, 3, 4, 5, 6, 7, 8, 9, 10, true, 0.1, 1e-300, 1, 0.1 + 0.2, true},
 		}},
 		{"reward_tokens", "workspace_id, id, session_id, hash, name, created_by, created_at", [][]any{{"ws_1", "rtok_1", "rs_1", []byte{0, 255}, odd, "usr_1", math.MaxInt64}}},
+		{"review_queues", "workspace_id, id, name, criterion_id, instructions, graders_per_item, blind, lease_minutes, source, created_by, created_at, closed_at", [][]any{
+			{"ws_1", "rq_1", odd, "", odd, 2, true, 15, "{}", "usr_1", 1, math.MaxInt64},
+		}},
+		{"review_fills", "workspace_id, id, queue_id, source, added, missing", [][]any{{"ws_1", "rf_1", "rq_1", odd, 1, math.MaxInt64}}},
+		{"review_items", "workspace_id, queue_id, ref, id, position, steps, reason, judge, grade, critique, expires_at, state, conflict, lost", [][]any{
+			{"ws_1", "rq_1", odd, "ri_1", 1, 2, odd, "fail", 0.1 + 0.2, odd, math.MaxInt64, "done", true, odd},
+		}},
+		{"review_grades", "workspace_id, queue_id, item_id, user_id, state, claim, lease_until, verdict, grade, critique, unsure, label_id, at", [][]any{
+			{"ws_1", "rq_1", "ri_1", "usr_1", "graded", "claim_1", math.MaxInt64, "pass", 0.1 + 0.2, odd, true, "lbl_1", 1},
+			{"ws_1", "rq_1", "ri_1", "usr_2", "claimed", "", 0, "", nil, "", false, "", -1},
+		}},
+		{"review_grants", "workspace_id, queue_id, user_id, created_by, created_at", [][]any{{"ws_1", "rq_1", "usr_2", odd, 1}}},
+		{"review_assignments", "workspace_id, queue_id, item_id, user_id", [][]any{{"ws_1", "rq_1", "ri_1", odd}}},
 		{"chain_links", "chain, subject, row_count, digest, seq, hash", [][]any{{"audit", "aud_1", 1, []byte{0, 255}, 1, []byte{0}}, {"ledger", odd, math.MaxInt64, []byte{}, nil, nil}}},
 		{"chain_heads", "chain, seq, document, key_id, jws", [][]any{{"audit", 1, []byte(odd), "", odd}}},
 		{"idempotency_keys", "workspace_id, route, key, body_sha256, status, answer, created_at", [][]any{{"ws_1", "POST /", odd, []byte{1}, 201, nil, 1}, {"ws_1", "POST /", "", []byte{0}, 200, []byte(odd), 1}}},

@@ -33,6 +33,9 @@ var (
 	Labels       = kind("labels", 200_000, `labels WHERE workspace_id = $1`)
 	Members      = kind("members", 1_000, `members WHERE workspace_id = $1`)
 	ProviderKeys = kind("provider_keys", 100, `provider_keys WHERE workspace_id = $1`)
+	ReviewItems  = kind("review_items", 200_000, `review_items WHERE workspace_id = $1`)
+	ReviewQueues = kind("review_queues", 1_000, `review_queues WHERE workspace_id = $1`)
+	Reviewers    = kind("reviewers", 1_000, `review_grants WHERE workspace_id = $1`)
 	// A session that was purged keeps no texts, and does not count.
 	RewardSessions = kind("reward_sessions", 10_000, `reward_sessions WHERE workspace_id = $1 AND purged_at = 0`)
 	RewardTasks    = Kind{"reward_tasks_kib", 4 << 20, `
@@ -57,7 +60,7 @@ const datasetRows = `(
 ) AS stored`
 
 // Kinds lists every kind.
-var Kinds = []Kind{Aliases, Criteria, Datasets, Endpoints, EvalCases, Evals, Keys, Labels, Members, ProviderKeys, RewardSessions, RewardTasks}
+var Kinds = []Kind{Aliases, Criteria, Datasets, Endpoints, EvalCases, Evals, Keys, Labels, Members, ProviderKeys, ReviewItems, ReviewQueues, Reviewers, RewardSessions, RewardTasks}
 
 // A State is a quota, and how much of it is used.
 type State struct {

@@ -1,0 +1,22 @@
+package app
+
+import (
+	"context"
+
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/dash/signin"
+	"sovereign/internal/domain/review"
+)
+
+// attachReviews lets reviewers sign in, and ends their sessions with their last grant.
+func attachReviews(reviews *review.Store, sessions *signin.Store) {
+	sessions.Queues = func(ctx context.Context, user tenant.UserID) ([]signin.Queue, error) {
+		grants, err := reviews.QueuesOf(ctx, user)
+		all := make([]signin.Queue, len(grants))
+		for i, g := range grants {
+			all[i] = signin.Queue{WorkspaceID: g.WorkspaceID, QueueID: g.QueueID, Name: g.Name}
+		}
+		return all, err
+	}
+	reviews.Left = sessions.EndOutside
+}
