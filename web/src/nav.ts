@@ -35,7 +35,13 @@ export const entries: Entry[] = [
     id: 'review', label: 'Review', letter: 'r', icon: ListChecksIcon, about: 'Grade what waits in queues',
     paths: [['review', () => import('./pages/review/Queues')], ['review/$queue', () => import('./pages/review/Queue')]],
   },
-  { id: 'judges', label: 'Judges', letter: 'j', icon: AwardIcon, about: 'Judges, calibrations, certificates', paths: [] },
+  {
+    id: 'judges', label: 'Judges', letter: 'j', icon: AwardIcon, about: 'Judges, calibrations, certificates',
+    paths: [
+      ['judges', () => import('./pages/judges/Judges')], ['judges/$judge', () => import('./pages/judges/Judge')],
+      ['judges/$judge/certificate', () => import('./pages/judges/Certificate')], ['judges/$judge/adjudication', () => import('./pages/judges/Adjudication')],
+    ],
+  },
   { id: 'datasets', label: 'Datasets', letter: 'd', icon: DatabaseIcon, about: 'Examples frozen from logs', paths: [] },
   { id: 'evals', label: 'Evals', letter: 'e', icon: FlaskConicalIcon, about: 'Compare models, gate a deploy', paths: [] },
   { id: 'aliases', label: 'Aliases', letter: 'a', icon: SplitIcon, about: 'Names, canaries, gates', paths: [] },
