@@ -42,7 +42,10 @@ export const entries: Entry[] = [
       ['judges/$judge/certificate', () => import('./pages/judges/Certificate')], ['judges/$judge/adjudication', () => import('./pages/judges/Adjudication')],
     ],
   },
-  { id: 'datasets', label: 'Datasets', letter: 'd', icon: DatabaseIcon, about: 'Examples frozen from logs', paths: [] },
+  {
+    id: 'datasets', label: 'Datasets', letter: 'd', icon: DatabaseIcon, about: 'Examples frozen from logs',
+    paths: [['datasets', () => import('./pages/datasets/Datasets')], ['datasets/$dataset', () => import('./pages/datasets/Dataset')]],
+  },
   { id: 'evals', label: 'Evals', letter: 'e', icon: FlaskConicalIcon, about: 'Compare models, gate a deploy', paths: [] },
   { id: 'aliases', label: 'Aliases', letter: 'a', icon: SplitIcon, about: 'Names, canaries, gates', paths: [] },
   { id: 'rewards', label: 'Rewards', letter: 'w', icon: GaugeIcon, about: 'Reward sessions and their anchor', paths: [] },

@@ -150,7 +150,7 @@ function Subject({ ws, now }: { ws: string; now: Case }) {
     queryFn: ({ signal }) => data(v1(ws).GET('/v1/labels/{id}', { params: { path: { id: now.label }, query: blind ? { blind: true } : {} }, signal })),
   })
   const top = useRef<HTMLDivElement>(null)
-  useEffect(() => top.current?.scrollIntoView({ block: 'nearest' }), [])
+  useEffect(() => void top.current?.scrollIntoView({ block: 'nearest' }), [])
   if (read.error) return <Refusal error={read.error} />
   if (!read.data) return <SkeletonLines lines={6} />
   const label = read.data as Label
@@ -166,7 +166,7 @@ function Subject({ ws, now }: { ws: string; now: Case }) {
       )}
       {steps.map((step, i) => (
         <div key={i} className={i > 0 ? 'mt-4 border-t border-line pt-3' : ''}>
-          {steps.length > 1 && <h3 className="mb-2 text-xs font-semibold text-soft">Step {i + 1} of {steps.length}</h3>}
+          {steps.length > 1 && <h2 className="mb-2 text-xs font-semibold text-soft">Step {i + 1} of {steps.length}</h2>}
           <Exchange messages={step.messages} response={step.response} tools={step.tools} from={repeated(steps[i - 1] as never, step as never)} />
         </div>
       ))}
@@ -176,7 +176,7 @@ function Subject({ ws, now }: { ws: string; now: Case }) {
 
 const Side = ({ title, verdict, text, aside }: { title: string; verdict: string; text: string; aside: string }) => (
   <div className="min-w-0 rounded-md border border-line px-3 py-2 text-sm">
-    <h3 className="flex items-center gap-2 font-semibold">{title} <Status value={verdict} /><span className="ml-auto min-w-0 truncate text-xs font-normal text-faint">{aside}</span></h3>
+    <h2 className="flex items-center gap-2 font-semibold">{title} <Status value={verdict} /><span className="ml-auto min-w-0 truncate text-xs font-normal text-faint">{aside}</span></h2>
     <p className="mt-1 break-words whitespace-pre-wrap text-soft">{text || 'No critique.'}</p>
   </div>
 )
@@ -206,7 +206,7 @@ function Effect({ judge, report }: { judge: Judge; report: Report }) {
         </Section>
       )}
       {report.certificate_voided && (
-        <Section title="The certificate is void"><p className="text-sm text-soft">A correction has changed what it measured. What was corrected is paid already: only new items are asked.</p>
+        <Section title="The certificate is void"><p className="text-sm text-soft">What it was measured by has changed. The judge’s answers are kept: a new calibration pays only for items that it never judged.</p>
           <A to={`judges/${judge.id}`} query={{ calibrate: 'true' }} className={`mt-2 ${buttonClass('primary')}`}>Calibrate again…</A></Section>
       )}
     </aside>

@@ -28,7 +28,7 @@ const cellNames: Record<(typeof cells)[number], string> = {
 const schema = { run: text(), cell: oneOf(cells, ''), label: text() }
 
 const columns: Column<Calibration>[] = [
-  { id: 'when', header: 'Started', width: '170px', card: 'title', cell: (c) => <Time value={c.created_at} short /> },
+  { id: 'when', header: 'Started', width: 'minmax(150px,1fr)', card: 'title', cell: (c) => <Time value={c.created_at} short /> },
   { id: 'status', header: 'Status', width: '100px', card: 'title', cell: (c) => <Status value={c.status} /> },
   { id: 'trust', header: 'Trust', width: '110px', cell: (c) => c.block ? <Status value={c.block.trust} /> : '–' },
   { id: 'se', header: 'Sensitivity', width: '150px', right: true, cell: (c) => withInterval(c.block?.se, c.block?.se_ci) },
@@ -36,7 +36,7 @@ const columns: Column<Calibration>[] = [
   { id: 'n', header: 'Verdicts', width: '80px', right: true, card: 'none', cell: (c) => c.block?.n ?? '–' },
   { id: 'version', header: 'Version', width: '70px', right: true, card: 'none', cell: (c) => c.criterion_version },
   { id: 'cost', header: 'Cost', width: '90px', right: true, card: 'none', cell: (c) => <Money usd={c.cost_usd} /> },
-  { id: 'certificate', header: 'Certificate', width: 'minmax(120px,1fr)', card: 'none', cell: (c) => c.certificate_id
+  { id: 'certificate', header: 'Certificate', width: '100px', card: 'none', cell: (c) => c.certificate_id
     ? <A to={`judges/${c.criterion_id}/certificate`} query={{ id: c.certificate_id }} onClick={(event) => event.stopPropagation()}>read</A> : <span className="text-faint">–</span> },
 ]
 
@@ -57,7 +57,7 @@ export function Calibrations({ ws, judge }: { ws: string; judge: string }) {
         params: { path: { id: judge, run_id: running.id } } }))} /></Section>}
       {runs.length === 0 ? <p className="text-sm text-soft">No calibration yet.</p> : <>
         {runs.some((one) => one.block?.se !== null) && <Section title="Over time">
-          <LineChart title="Sensitivity and specificity, with 95 % bands" xTime yFormat={(y) => y.toFixed(2)} series={historyOf(runs)} thresholds={[{ y: mark, label: '0.90' }]}
+          <LineChart title="Sensitivity and specificity, with 95 % bands" yFormat={(y) => y.toFixed(2)} {...historyOf(runs)} thresholds={[{ y: mark, label: '0.90' }]}
             summary={`${runs.length} calibrations, each with its interval.`} />
         </Section>}
         <Section title="Runs" aside={plural(runs.length, 'calibration')} flush actions={<CurlButton call={{ path: `/v1/criteria/${judge}/calibrations` }} />}>

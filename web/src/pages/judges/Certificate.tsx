@@ -54,8 +54,8 @@ export default function CertificatePage() {
           <Measured c={c} />
           <Section title="Calibrations over time" aside={calibrations.data && plural(calibrations.data.data.length, 'run')}
             actions={<A to={`judges/${judgeId}`} query={{ tab: 'calibrations' }} className="link text-xs">All runs</A>}>
-            {calibrations.data ? <LineChart title="Sensitivity and specificity, with 95 % bands" xTime yFormat={(y) => y.toFixed(2)} yDomain={[lowest(calibrations.data.data), 1]}
-              series={historyOf(calibrations.data.data)} thresholds={[{ y: mark, label: '0.90' }]}
+            {calibrations.data ? <LineChart title="Sensitivity and specificity, with 95 % bands" yFormat={(y) => y.toFixed(2)} yDomain={[lowest(calibrations.data.data), 1]}
+              {...historyOf(calibrations.data.data)} thresholds={[{ y: mark, label: '0.90' }]}
               summary={`${calibrations.data.data.length} calibrations of this judge, each with the interval of its sensitivity and specificity.`} /> : <SkeletonLines />}
           </Section>
         </div>

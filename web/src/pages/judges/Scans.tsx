@@ -26,14 +26,14 @@ type Judged = components['schemas']['Judged']
 const schema = { scan: text(), verdict: oneOf(['', 'pass', 'fail'], '') }
 
 const columns: Column<Scan>[] = [
-  { id: 'when', header: 'Started', width: '150px', card: 'title', cell: (s) => <Time value={s.created_at} short /> },
+  { id: 'when', header: 'Started', width: 'minmax(150px,1fr)', card: 'title', cell: (s) => <Time value={s.created_at} short /> },
   { id: 'status', header: 'Status', width: '100px', card: 'title', cell: (s) => <Status value={s.status} /> },
   { id: 'rate', header: 'Passes', width: '90px', right: true, cell: (s) => s.result?.rate != null ? percent(s.result.rate) : '–' },
   { id: 'corrected', header: 'Corrected', width: '160px', right: true, cell: (s) => s.result?.corrected_rate != null
     ? <span>{percent(s.result.corrected_rate)} {s.result.corrected_rate_ci && <span className="text-xs text-faint">{s.result.corrected_rate_ci.map((x) => percent(x, 0)).join('–')}</span>}</span> : <span className="text-faint">no</span> },
   { id: 'n', header: 'Judged', width: '100px', right: true, card: 'none', cell: (s) => `${count(s.progress.done)} / ${count(s.progress.total)}` },
   { id: 'pool', header: 'Of', width: '90px', right: true, card: 'none', cell: (s) => count(s.pool) },
-  { id: 'cost', header: 'Cost', width: 'minmax(90px,1fr)', right: true, card: 'none', cell: (s) => <Money usd={s.cost_usd} /> },
+  { id: 'cost', header: 'Cost', width: '90px', right: true, card: 'none', cell: (s) => <Money usd={s.cost_usd} /> },
 ]
 
 /** Scans: a random sample of logs, judged. */

@@ -21,17 +21,21 @@ export function intervalsOf(block: Numbers, options: { prefix?: string; unsure?:
   })
 }
 
-/** The finished calibrations over time, the oldest first. */
-export function historyOf(calibrations: Calibration[]): Series[] {
+const minute = 60_000
+
+/** The finished calibrations, the oldest first: over time or, where they are minutes apart, by their number. */
+export function historyOf(calibrations: Calibration[]): { series: Series[]; xTime: boolean; xLabel: string } {
   const done = calibrations.filter((run) => run.status === 'DONE' && run.block && (run.aligned_at ?? run.finished_at))
     .sort((a, b) => when(a) - when(b))
-  return (['se', 'sp'] as const).map((field) => ({
+  const xTime = done.length > 1 && when(done[done.length - 1]!) - when(done[0]!) >= 10 * minute
+  const series = (['se', 'sp'] as const).map((field) => ({
     name: field === 'se' ? 'Sensitivity' : 'Specificity',
-    points: done.map((run) => {
+    points: done.map((run, i) => {
       const ci = run.block![`${field}_ci`]
-      return { x: when(run), y: run.block![field], ...(ci && { low: ci[0], high: ci[1] }) }
+      return { x: xTime ? when(run) : i + 1, y: run.block![field], ...(ci && { low: ci[0], high: ci[1] }) }
     }),
   }))
+  return { series, xTime, xLabel: xTime ? 'Time' : 'Calibration' }
 }
 
 const when = (run: Calibration): number => Date.parse(run.aligned_at ?? run.finished_at ?? run.created_at)

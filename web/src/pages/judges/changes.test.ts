@@ -20,8 +20,11 @@ test('what was not measured has no interval', () => {
 
 test('history is in the order of time, of finished runs alone', () => {
   const run = (at: string, status: string, b: unknown) => ({ status, aligned_at: at, created_at: at, finished_at: at, block: b }) as never
-  const series = historyOf([run('2026-02-01T00:00:00Z', 'DONE', block), run('2026-01-01T00:00:00Z', 'DONE', block), run('2026-03-01T00:00:00Z', 'FAILED', null)])
+  const { series } = historyOf([run('2026-02-01T00:00:00Z', 'DONE', block), run('2026-01-01T00:00:00Z', 'DONE', block), run('2026-03-01T00:00:00Z', 'FAILED', null)])
   expect(series[0]!.points.map((p) => p.x)).toEqual([Date.parse('2026-01-01T00:00:00Z'), Date.parse('2026-02-01T00:00:00Z')])
   expect(series[0]!.points[0]).toMatchObject({ y: 0.9, low: 0.8, high: 0.95 })
   expect(series[1]!.points[0]!.y).toBeNull()
+  const close = historyOf([run('2026-01-01T00:00:01Z', 'DONE', block), run('2026-01-01T00:00:00Z', 'DONE', block)])
+  expect(close.xTime).toBe(false)
+  expect(close.series[0]!.points.map((p) => p.x)).toEqual([1, 2])
 })

@@ -74,7 +74,7 @@ export function Grading({ ws, queue }: { ws: string; queue: Queue }) {
 /** What is graded. A run shows its steps, each with what is new in it. */
 function Content({ item }: { item: Item }) {
   const top = useRef<HTMLDivElement>(null)
-  useEffect(() => top.current?.scrollIntoView({ block: 'nearest' }), [item.id])
+  useEffect(() => void top.current?.scrollIntoView({ block: 'nearest' }), [item.id])
   return (
     <section ref={top} aria-label="What is graded" className="card min-w-0 px-3.5 py-3">
       <header className="mb-3 flex flex-wrap items-center gap-2 text-sm">
@@ -85,7 +85,7 @@ function Content({ item }: { item: Item }) {
       {item.state === 'expired' && <p className="mb-3 text-sm text-warn">It is not logged any more, and left the queue. What was graded before stands.</p>}
       {item.steps.map((step, i) => (
         <div key={i} className={i > 0 ? 'mt-4 border-t border-line pt-3' : ''}>
-          {item.steps.length > 1 && <h3 className="mb-2 text-xs font-semibold text-soft">Step {i + 1} of {item.steps.length}</h3>}
+          {item.steps.length > 1 && <h2 className="mb-2 text-xs font-semibold text-soft">Step {i + 1} of {item.steps.length}</h2>}
           <Exchange messages={step.messages} response={step.response} tools={step.tools} from={repeated(item.steps[i - 1], step)} />
         </div>
       ))}

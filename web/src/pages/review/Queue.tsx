@@ -44,7 +44,7 @@ export default function QueuePage() {
       {q.closed_at && <Badge>closed</Badge>}
       {q.blind && <Badge title="Graders do not see what the judge said">blind</Badge>}
       <span className="hidden w-44 sm:block"><Progress label="Items that are done" done={q.counts.done} total={q.counts.items} /></span>
-    </>} actions={<CopyButton small={false} label="Copy link" what="the link that opens this queue at the first open item"
+    </>} actions={<CopyButton small={false} label="Copy link" what="link to this queue"
       text={() => `${location.origin}/dashboard/w/${workspace.id}/review/${q.id}`} />}>
       <Tabs label="Views of the queue" value={tabs.some((tab) => tab.value === view) ? view : 'grade'} onChange={(next) => set({ view: next as typeof view }, { push: true })} tabs={tabs} />
     </Page>

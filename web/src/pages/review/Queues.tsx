@@ -29,11 +29,10 @@ const schema = {
 }
 
 const columns: Column<Queue>[] = [
-  { id: 'name', header: 'Queue', width: 'minmax(180px,2fr)', card: 'title', cell: (q) => <span className="font-medium">{q.name}</span> },
+  { id: 'name', header: 'Queue', width: 'minmax(160px,2fr)', card: 'title', cell: (q) => <span className="font-medium">{q.name}</span> },
   { id: 'progress', header: 'Done', width: 'minmax(150px,1fr)', cell: (q) => <Progress label={`${q.name}, done`} done={q.counts.done} total={q.counts.items} /> },
   { id: 'mine', header: 'Waits for you', width: '110px', right: true, card: 'title', cell: (q) => q.may_grade ? count(q.mine.waiting + q.mine.claimed) : '–' },
   { id: 'conflicts', header: 'Conflicts', width: '90px', right: true, card: 'none', cell: (q) => q.counts.conflicts ? <Badge tone="warn">{count(q.counts.conflicts)}</Badge> : '0' },
-  { id: 'graders', header: 'Graders', width: '80px', right: true, card: 'none', cell: (q) => q.graders_per_item },
   { id: 'made', header: 'Made', width: '120px', card: 'none', cell: (q) => <Time value={q.created_at} relative /> },
 ]
 
