@@ -11,7 +11,7 @@ TOOLS   := $(CURDIR)/.tools
 RACED   := -race -gcflags=modernc.org/...=-race=false
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test unit fuzz lint vuln faults transports bench bench-peers bench-packages recall statistics trainers catalog sbom release setup clean
+.PHONY: help run build test unit peers fuzz lint vuln faults transports bench bench-peers bench-packages recall statistics trainers catalog sbom release setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,7 +22,7 @@ build: setup-go ## build bin/sovereign
 run: build ## build and start, with embedded storage in ./data
 	@exec bin/sovereign serve --bootstrap $(ARGS)
 
-test: setup web-test unit ## all tests; with `make lint`, everything that must pass before a change lands
+test: setup web-test unit peers ## all tests; with `make lint`, everything that must pass before a change lands
 
 unit: ## all tests, on both storages, concurrent code with the race detector
 	@RACED="$(RACED)" scripts/with-tmp scripts/unit
@@ -60,6 +60,9 @@ bench-peers: build ## the same beside other gateways, which it installs into .to
 
 bench-packages: ## benchmarks of the packages
 	@go test -run '^$$' -bench . -benchmem ./internal/...
+
+peers: setup-go ## hold payments, webhooks and e-mail against Stripe's mock, the verifier of Standard Webhooks and a mail server
+	@go test -C tools/peers -count 1 .
 
 recall: setup-go ## hold redaction against gitleaks' rules
 	@go test -C tools/recall -count 1 -v .

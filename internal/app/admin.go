@@ -297,12 +297,13 @@ type walletTopup struct {
 	asJSON      `embed:""`
 	ofWorkspace `embed:""`
 	AmountUSD   dollars `name:"amount-usd" required:"" placeholder:"USD" help:"How much."`
-	Memo        string  `help:"Why, for the ledger."`
+	Memo        string  `aliases:"note" help:"Why, for the ledger and the statement."`
+	Key         string  `name:"idempotency-key" placeholder:"TEXT" help:"Credit at most once for this key, however often the command is repeated within a day: the number of an invoice."`
 }
 
 func (c *walletTopup) Run(a *admin) error {
 	var b funds.Balance
-	if err := a.post("/admin/wallet/topups", wallet.TopUp{Workspace: c.Workspace, Amount: c.AmountUSD.Nano, Memo: c.Memo}, &b); err != nil {
+	if err := a.postWith(c.Key, "/admin/wallet/topups", wallet.TopUp{Workspace: c.Workspace, Amount: c.AmountUSD.Nano, Memo: c.Memo}, &b); err != nil {
 		return err
 	}
 	return a.show(c.JSON, b, func(w io.Writer) { printBalance(w, &b) })
@@ -322,6 +323,9 @@ func (c *walletShow) Run(a *admin) error {
 		printBalance(w, &b.Balance)
 		for _, h := range b.Holds {
 			_, _ = fmt.Fprintf(w, "%s hold\t%s: $%s of $%s left\n", h.Kind, h.ID, h.Left, h.Amount)
+		}
+		if b.Owed > 0 {
+			_, _ = fmt.Fprintf(w, "owed\t$%s, which the next credit pays\n", b.Owed)
 		}
 	})
 }

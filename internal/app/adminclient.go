@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 // An admin calls the operators' router: that of the running server over its socket or, when none runs, that of an
 // instance which it opens itself, with the same lock and the same recovery.
 type admin struct {
+	key     string // of the next POST, for its Idempotency-Key; empty for one of its own
 	storage Storage
 	out     io.Writer
 	client  *http.Client
@@ -117,6 +119,13 @@ func (a *admin) post(path string, in, out any) error {
 	return a.call(http.MethodPost, path, in, out, repeatable)
 }
 
+// postWith is post with the operator's own Idempotency-Key, or one of this call when it is empty.
+func (a *admin) postWith(key, path string, in, out any) error {
+	a.key = key
+	defer func() { a.key = "" }()
+	return a.post(path, in, out)
+}
+
 // A repetition says whether a request may be sent again after its connection failed.
 type repetition bool
 
@@ -136,7 +145,7 @@ func (a *admin) call(method, path string, in, out any, repeat repetition) error 
 	}
 	key := ""
 	if method == http.MethodPost && repeat == repeatable {
-		key = id.New("idem")
+		key = cmp.Or(a.key, id.New("idem"))
 	}
 	response, err := a.send(method, path, body, key)
 	if err != nil && repeat == repeatable {

@@ -15,7 +15,9 @@ import (
 
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/secret"
+	"sovereign/internal/domain/billing"
 	"sovereign/internal/domain/catalog"
+	"sovereign/internal/domain/notify"
 )
 
 // A Config is everything that can be set. Each key is in the file under its name with underscores (limits.body), in the
@@ -36,6 +38,8 @@ type Config struct {
 	GuardAllow       []string `placeholder:"CIDR" help:"Address ranges that are not public, and that URLs set by customers may still point to."`
 	OwnKeyFeePercent Percent  `default:"0" help:"Percentage of a model's price that a workspace pays for calls with its own provider key."`
 	Limits           Limits   `embed:"" prefix:"limits-"`
+	Stripe           Stripe   `embed:"" prefix:"stripe-"`
+	SMTP             SMTP     `name:"smtp" embed:"" prefix:"smtp-"`
 
 	Dashboard Dashboard `embed:"" prefix:"dashboard-"`
 
@@ -86,6 +90,58 @@ type Limits struct {
 	RewardCalls      int64         `default:"64" help:"Requests to the judges of reward sessions that are sent at once, for all callers together."`
 	RewardRetention  int64         `name:"reward-retention-days" default:"90" help:"Days after the end of a reward session after which its tasks and scored items are deleted; 0 to keep them."`
 	DefaultMaxTokens int64         `default:"0" help:"Output tokens of a request that names no maximum; it is sent to the provider, and lowers the hold. 0 for the maximum of the model."`
+}
+
+// Stripe is the account that card payments go to. Without keys there are none.
+type Stripe struct {
+	SecretKey     secret.Text `placeholder:"KEY" help:"Secret or restricted key of the Stripe account that card payments go to; empty for no card payments. A restricted key needs to write Checkout sessions."`
+	WebhookSecret secret.Text `placeholder:"SECRET" help:"Signing secret (whsec_…) of the webhook endpoint <dashboard.url>/dashboard/webhooks/stripe. It goes with secret_key."`
+	MinUSD        Dollars     `name:"min-usd" default:"5" help:"The least that one card payment may be, in dollars."`
+	MaxUSD        Dollars     `name:"max-usd" default:"5000" help:"The most that one card payment may be, in dollars."`
+	APIBase       string      `name:"api-base" default:"https://api.stripe.com" placeholder:"URL" help:"Stripe's API, for tests."`
+}
+
+// SMTP is the mail server that notices are sent through. Without a host none are.
+type SMTP struct {
+	Host     string      `placeholder:"NAME" help:"Mail server for notifications; empty to send no e-mail."`
+	Port     int         `default:"587" help:"Its port."`
+	Username string      `placeholder:"NAME" help:"User, if the mail server asks for one."`
+	Password secret.Text `placeholder:"TEXT" help:"Password of the user."`
+	From     string      `placeholder:"ADDRESS" help:"Sender of notifications."`
+	TLS      string      `name:"tls" default:"starttls" help:"starttls, implicit or none. A password is not sent without TLS."`
+}
+
+// payments returns how card payments are made.
+func (c *Config) payments() billing.Config {
+	return billing.Config{
+		SecretKey: c.Stripe.SecretKey, WebhookSecret: c.Stripe.WebhookSecret,
+		Base: strings.TrimRight(c.Stripe.APIBase, "/"), Site: c.site(),
+		Bounds: billing.Bounds{Min: money.Nano(c.Stripe.MinUSD), Max: money.Nano(c.Stripe.MaxUSD)},
+	}
+}
+
+// mail returns how e-mail is sent.
+func (c *Config) mail() notify.Mail {
+	m := &c.SMTP
+	return notify.Mail{
+		Host: m.Host, Port: m.Port, Username: m.Username, Password: m.Password, From: m.From, TLS: m.TLS,
+	}
+}
+
+// site is where people reach the server, without a slash at its end.
+func (c *Config) site() string { return strings.TrimRight(c.Dashboard.URL, "/") }
+
+// checkBilling checks what payments and notifications need.
+func (c *Config) checkBilling() error {
+	payments := c.payments()
+	if err := payments.Check(); err != nil {
+		return bad("stripe", "%w", err)
+	}
+	mail := c.mail()
+	if err := mail.Check(); err != nil {
+		return bad("smtp", "%w", err)
+	}
+	return nil
 }
 
 // Bytes is a size such as 512KiB, 32MiB, 1GiB or a plain number of bytes.
@@ -194,6 +250,9 @@ func (c *Config) complete() error {
 		return err
 	}
 	if err := c.Dashboard.check(); err != nil {
+		return err
+	}
+	if err := c.checkBilling(); err != nil {
 		return err
 	}
 	return c.Limits.check()
@@ -335,6 +394,23 @@ var unchangeable = []fixed{
 	{
 		"guard_allow", func(was, is *Config) bool { return !slices.Equal(was.GuardAllow, is.GuardAllow) },
 		func(was, is *Config) { is.GuardAllow = was.GuardAllow },
+	},
+	{
+		"stripe", func(was, is *Config) bool {
+			a, b := was.Stripe, is.Stripe
+			return !a.SecretKey.Equal(b.SecretKey) || !a.WebhookSecret.Equal(b.WebhookSecret) || a.MinUSD != b.MinUSD ||
+				a.MaxUSD != b.MaxUSD || a.APIBase != b.APIBase
+		},
+		func(was, is *Config) { is.Stripe = was.Stripe },
+	},
+	{
+		"smtp", func(was, is *Config) bool {
+			a, b := was.SMTP, is.SMTP
+			same := a.Password.Equal(b.Password)
+			a.Password, b.Password = secret.Text{}, secret.Text{}
+			return !same || a != b
+		},
+		func(was, is *Config) { is.SMTP = was.SMTP },
 	},
 	stays("otlp_endpoint", func(c *Config) *string { return &c.OTLPEndpoint }),
 	stays("limits.headers", func(c *Config) *Bytes { return &c.Limits.Headers }),

@@ -165,7 +165,9 @@ func (f *file) locate(err error) error {
 }
 
 // sections are the keys that hold keys.
-var sections = map[string]bool{"tls": true, "limits": true, "dashboard": true}
+var sections = map[string]bool{
+	"tls": true, "limits": true, "dashboard": true, "dashboard.oidc": true, "stripe": true, "smtp": true,
+}
 
 // keys maps every key of a file to its flag.
 var keys = sync.OnceValue(func() map[string]string {

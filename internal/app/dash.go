@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"sovereign/internal/base/secret"
+	dashpage "sovereign/internal/dash/page"
 	"sovereign/internal/dash/signin"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/edge"
@@ -24,6 +26,45 @@ type dash struct {
 type Dashboard struct {
 	URL   string   `name:"url" placeholder:"URL" help:"The address by which people reach the dashboard, such as https://models.example.com; links begin with it. By default that of the listener."`
 	Hosts []string `placeholder:"NAME" help:"Host names by which people reach the dashboard, beside that of dashboard.url, the server's own address and localhost. Requests for other hosts are refused."`
+	OIDC  OIDC     `embed:"" prefix:"oidc-"`
+}
+
+// OIDC is an identity provider that people may sign in at.
+type OIDC struct {
+	Name         string      `default:"single sign-on" help:"Its name, as the sign-in page shows it."`
+	Issuer       string      `placeholder:"URL" help:"Its issuer, such as https://accounts.example.com; empty for none."`
+	ClientID     string      `name:"client-id" placeholder:"ID" help:"The client that it knows this server as. Its redirect URI is dashboard.url and /dashboard/api/session/oidc/callback."`
+	ClientSecret secret.Text `placeholder:"TEXT" help:"The secret of the client; empty for a public client."`
+	Only         bool        `help:"Close every other way in: passwords, and links but those of admin dashboard link."`
+}
+
+// provider returns the identity provider, or nil.
+func (o *OIDC) provider() *signin.Provider {
+	if o.Issuer == "" {
+		return nil
+	}
+	return signin.NewProvider(o.Name, o.Issuer, o.ClientID, o.ClientSecret, o.Only)
+}
+
+// check reports a key that cannot be used.
+func (o *OIDC) check() error {
+	if o.Issuer == "" {
+		if o.Only || o.ClientID != "" {
+			return bad("dashboard.oidc", "needs an issuer")
+		}
+		return nil
+	}
+	u, err := url.Parse(o.Issuer)
+	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !edge.IsOwnHost(u.Hostname(), nil)) {
+		return bad("dashboard.oidc.issuer", "%q is not an address such as https://accounts.example.com", o.Issuer)
+	}
+	if o.ClientID == "" {
+		return bad("dashboard.oidc", "needs a client_id with its issuer")
+	}
+	if o.Name == "" {
+		return bad("dashboard.oidc.name", "must not be empty")
+	}
+	return nil
 }
 
 // check reports a key that cannot be used.
@@ -33,6 +74,9 @@ func (d *Dashboard) check() error {
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
 			return bad("dashboard.url", "%q is not an address such as https://models.example.com", d.URL)
 		}
+	}
+	if err := d.OIDC.check(); err != nil {
+		return err
 	}
 	for _, name := range d.Hosts {
 		if name == "" || strings.ContainsAny(name, ":/ ") {
@@ -64,17 +108,21 @@ func (d *dash) apply(c *Config) {
 	} else if address == "" {
 		address = urlOf(c.Listen, c.TLS.Cert != "")
 	}
-	d.options.Store(&signin.Options{URL: address, Release: version()})
+	provider := c.Dashboard.OIDC.provider()
+	if before := d.options.Load(); before != nil && before.OIDC.Same(provider) {
+		provider = before.OIDC // which may have been asked for its keys
+	}
+	d.options.Store(&signin.Options{URL: address, Release: version(), OIDC: provider})
 }
 
 // modules are what the dashboard serves beside the domains.
 func (d *dash) modules(i *instance) []module.Module {
 	d.sessions = signin.NewStore(i.storage.db, i.state.feed, i.domains.workspaces)
-	attachReviews(i.domains.reviews, d.sessions)
+	options := func() signin.Options { return *d.options.Load() }
+	attachReviews(i.domains.reviews, d.sessions, options)
 	return []module.Module{signin.Module(signin.Deps{
-		DB: i.storage.db, Store: d.sessions, Sessions: d.edge.Sessions, Log: i.log,
-		Options: func() signin.Options { return *d.options.Load() },
-	})}
+		DB: i.storage.db, Store: d.sessions, Sessions: d.edge.Sessions, Log: i.log, Options: options,
+	}), dashpage.Module()}
 }
 
 // urlOf is the URL of a listening address for a client on this machine.

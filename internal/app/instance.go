@@ -10,7 +10,9 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"sovereign/internal/domain/billing"
 	"sovereign/internal/domain/catalog"
+	"sovereign/internal/domain/notify"
 	"sovereign/internal/net/netguard"
 )
 
@@ -20,6 +22,10 @@ import (
 // Its parts are opened in the order in which they stand here. Each uses those before it.
 type instance struct {
 	log *slog.Logger
+
+	payments billing.Config
+	mail     notify.Mail
+	site     string // where people reach the server; empty for unknown
 
 	storage storage
 	models  models
@@ -42,6 +48,7 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 		return nil, err
 	}
 	i = &instance{log: log, storage: storage{config: c.Storage, log: log}, models: models{guard: netguard.New(allowed)}}
+	i.payments, i.mail, i.site = c.payments(), c.mail(), c.site()
 	defer func() {
 		if err != nil {
 			i.takeBack()

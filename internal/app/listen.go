@@ -53,8 +53,8 @@ func bind(address string) (net.Listener, error) {
 	return l, nil
 }
 
-// notify tells systemd the state of the server, when systemd has set NOTIFY_SOCKET.
-func notify(state string) {
+// notifyManager tells systemd the state of the server, when systemd has set NOTIFY_SOCKET.
+func notifyManager(state string) {
 	conn, err := new(net.Dialer).DialContext(context.Background(), "unixgram", os.Getenv("NOTIFY_SOCKET"))
 	if err != nil {
 		return // not started by systemd

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 )
 
-// Documents returns the OpenAPI documents of the public API and of the dashboard's own, from a server on an empty data folder
-// that is gone afterwards. The page's types are made from them.
+// Documents returns the OpenAPI documents of the public API and of the dashboard's own, from a server on an empty data
+// folder that is gone afterwards. The page's types are made from them.
 func Documents(ctx context.Context) (v1, dashboard []byte, err error) {
 	folder, err := os.MkdirTemp("", "openapi")
 	if err != nil {

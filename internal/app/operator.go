@@ -170,8 +170,8 @@ func (r *readiness) check(ctx context.Context) error {
 	return nil
 }
 
-// firstStart makes a workspace when there is none, and prints its key and a link to the dashboard to out before they are in
-// force.
+// firstStart makes a workspace when there is none, and prints its key and a link to the dashboard to out before they
+// are in force.
 func (i *instance) firstStart(ctx context.Context, address string, out io.Writer) error {
 	there, err := i.domains.workspaces.List(ctx, 1, 0)
 	if err != nil || len(there) > 0 {

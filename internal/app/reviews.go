@@ -9,14 +9,14 @@ import (
 )
 
 // attachReviews lets reviewers sign in, and ends their sessions with their last grant.
-func attachReviews(reviews *review.Store, sessions *signin.Store) {
-	sessions.Queues = func(ctx context.Context, user tenant.UserID) ([]signin.Queue, error) {
+func attachReviews(reviews *review.Store, sessions *signin.Store, options func() signin.Options) {
+	sessions.Queues = func(ctx context.Context, user tenant.UserID) ([]signin.SessionQueue, error) {
 		grants, err := reviews.QueuesOf(ctx, user)
-		all := make([]signin.Queue, len(grants))
+		all := make([]signin.SessionQueue, len(grants))
 		for i, g := range grants {
-			all[i] = signin.Queue{WorkspaceID: g.WorkspaceID, QueueID: g.QueueID, Name: g.Name}
+			all[i] = signin.SessionQueue{WorkspaceID: g.WorkspaceID, QueueID: g.QueueID, Name: g.Name}
 		}
 		return all, err
 	}
-	reviews.Left = sessions.EndOutside
+	reviews.Left, reviews.Links = sessions.EndOutside, signin.NewTeam(sessions, options)
 }

@@ -94,9 +94,9 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 	s.warnExposed(public, operations)
 	s.log.Info("serving", "address", s.address(public.Addr()), "version", version(),
 		"storage", s.instance.storage.db.Engine, "data", c.DataDir, "listen", public.Addr().String(), "operations", c.OperationsListen)
-	notify("READY=1")
+	notifyManager("READY=1")
 	err = s.wait(signals)
-	notify("STOPPING=1")
+	notifyManager("STOPPING=1")
 	go s.force(signals)
 	s.drain()
 	s.flushTraces(ctx, flush)

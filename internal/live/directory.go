@@ -1,5 +1,6 @@
 // Package live holds the state that the data plane reads on every request: keys, members, models, prices, aliases and
-// settings. The control plane publishes them. Values are immutable; reading takes no lock and does not use the database.
+// settings. The control plane publishes them. Values are immutable; reading takes no lock and does not use the
+// database.
 package live
 
 import (
@@ -91,8 +92,8 @@ func (g *Grant) Ended() bool {
 	return !ok || d.members.at(d.records.at(number).member).role() == ""
 }
 
-// note records the time of the latest use, at most once a second for each key. Otherwise every request of a busy key would
-// write the same cache line.
+// note records the time of the latest use, at most once a second for each key. Otherwise every request of a busy key
+// would write the same cache line.
 func (d *Directory) note(record *keyRecord, now clock.Time) {
 	const second = 1_000_000
 	last := record.used.Load()

@@ -7,7 +7,8 @@ import (
 	"sovereign/internal/base/tenant"
 )
 
-// members assigns a number to each member, so that a keyRecord refers to its user in four bytes. Numbers are never reused.
+// members assigns a number to each member, so that a keyRecord refers to its user in four bytes. Numbers are never
+// reused.
 type members struct {
 	mu      sync.Mutex // held by writers
 	numbers map[Member]uint32

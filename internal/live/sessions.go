@@ -35,8 +35,8 @@ func (s *Session) Ends() clock.Time {
 	return min(s.ExpiresAt, s.SeenAt().Add(s.Idle))
 }
 
-// Sessions are the sessions in force. Finding one takes no lock. A change is visible to every read that starts after the
-// changing method has returned.
+// Sessions are the sessions in force. Finding one takes no lock. A change is visible to every read that starts after
+// the changing method has returned.
 type Sessions struct {
 	all   table[SessionDigest, *Session]
 	epoch atomic.Uint64 // counts the changes after which a session may be gone

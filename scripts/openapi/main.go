@@ -1,5 +1,5 @@
-// Command openapi writes the OpenAPI documents of the server into a folder: v1.json, the public API, and dashboard.json, what
-// the dashboard calls beside it. The types of the page are made from them.
+// Command openapi writes the OpenAPI documents of the server into a folder: v1.json, the public API, and
+// dashboard.json, what the dashboard calls beside it. The types of the page are made from them.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package fault defines the errors that API clients may see. A Fault is created where a rule is broken, wrapped like any
-// error, and rendered once, by the API. Any other error is internal: its text is never sent to a client.
+// Package fault defines the errors that API clients may see. A Fault is created where a rule is broken, wrapped like
+// any error, and rendered once, by the API. Any other error is internal: its text is never sent to a client.
 package fault
 
 import (

@@ -3,6 +3,7 @@ package signin
 import (
 	"context"
 	"crypto/sha256"
+	"log/slog"
 	"time"
 
 	"sovereign/internal/base/clock"
@@ -19,6 +20,9 @@ type Handler struct {
 	store    *Store
 	sessions *live.Sessions
 	options  func() Options
+	log      *slog.Logger
+
+	passwords *passwords
 }
 
 // Options are what the configuration says about signing in.
@@ -36,6 +40,11 @@ func (h *Handler) routes() []api.Route {
 	return []api.Route{
 		api.Get("/session", api.Visitor, h.state, "Who is signed in, and what can be opened"),
 		api.Post("/session/link", api.Visitor, h.byLink, "Sign in with a one-time link", api.Outside),
+		api.Post("/session/password", api.Visitor, h.byPassword, "Sign in with a password", api.Outside),
+		api.Post("/session/oidc", api.Visitor, h.depart, "Begin to sign in at the identity provider", api.Outside),
+		api.Get("/session/oidc/callback", api.Visitor, h.arrive, "Where the identity provider sends the browser back to", api.Redirects,
+			api.AnyQuery, api.Produces("text/plain")),
+		api.Put("/password", api.SignedIn, h.setPassword, "Set or change your password; your other sessions end"),
 		api.Delete("/session", api.SignedIn, h.signOut, "Sign out"),
 		api.Get("/sessions", api.SignedIn, h.list, "List your sessions"),
 		api.Delete("/sessions", api.SignedIn, h.endOthers, "End all your sessions but this one"),
@@ -43,25 +52,25 @@ func (h *Handler) routes() []api.Route {
 	}
 }
 
-// A State is what the page needs to know first.
-type State struct {
-	Object      string           `json:"object" enum:"dashboard_session"`
-	SignedIn    bool             `json:"signed_in"`
-	SessionID   tenant.SessionID `json:"session_id" doc:"Empty when nobody is signed in, like the next two"`
-	UserID      tenant.UserID    `json:"user_id"`
-	Email       string           `json:"email"`
-	HasPassword bool             `json:"has_password"`
-	ExpiresAt   *clock.Time      `json:"expires_at" doc:"When the session ends if it is not used again"`
-	Workspaces  []Place          `json:"workspaces" nullable:"false"`
-	Queues      []Queue          `json:"queues" nullable:"false" doc:"What the person may grade"`
-	SignIn      Ways             `json:"sign_in"`
-	Release     string           `json:"release"`
+// A SessionState is what the page needs to know first.
+type SessionState struct {
+	Object      string             `json:"object" enum:"dashboard_session"`
+	SignedIn    bool               `json:"signed_in"`
+	SessionID   tenant.SessionID   `json:"session_id" doc:"Empty when nobody is signed in, like the next two"`
+	UserID      tenant.UserID      `json:"user_id"`
+	Email       string             `json:"email"`
+	HasPassword bool               `json:"has_password"`
+	ExpiresAt   *clock.Time        `json:"expires_at" doc:"When the session ends if it is not used again"`
+	Workspaces  []SessionWorkspace `json:"workspaces" nullable:"false"`
+	Queues      []SessionQueue     `json:"queues" nullable:"false" doc:"What the person may grade"`
+	SignIn      SignInWays         `json:"sign_in"`
+	Release     string             `json:"release"`
 
 	cookie string
 }
 
-// Ways are the ways to sign in.
-type Ways struct {
+// SignInWays are the ways to sign in.
+type SignInWays struct {
 	Secure   bool          `json:"secure" doc:"False over plain HTTP from another machine: then nobody can sign in"`
 	Link     bool          `json:"link" doc:"Links of admins work; those of the operator always do"`
 	Password bool          `json:"password"`
@@ -74,23 +83,23 @@ type ProviderName struct {
 }
 
 // Headers gives the browser its cookie, where the answer begins or ends a session.
-func (s State) Headers() map[string]string {
+func (s SessionState) Headers() map[string]string {
 	if s.cookie == "" {
 		return nil
 	}
 	return map[string]string{"Set-Cookie": s.cookie}
 }
 
-func (h *Handler) state(ctx context.Context, caller tenant.Caller, _ api.None) (State, error) {
+func (h *Handler) state(ctx context.Context, caller tenant.Caller, _ api.None) (SessionState, error) {
 	return h.stateOf(ctx, caller.User, caller.Session)
 }
 
 // stateOf is the state of a session; an empty one is a visitor's.
-func (h *Handler) stateOf(ctx context.Context, user tenant.UserID, session tenant.SessionID) (State, error) {
+func (h *Handler) stateOf(ctx context.Context, user tenant.UserID, session tenant.SessionID) (SessionState, error) {
 	options := h.options()
-	state := State{
-		Object: "dashboard_session", Workspaces: []Place{}, Queues: []Queue{}, Release: options.Release,
-		SignIn: Ways{Secure: edge.VisitOf(ctx).Secure, Link: !options.only(), Password: !options.only()},
+	state := SessionState{
+		Object: "dashboard_session", Workspaces: []SessionWorkspace{}, Queues: []SessionQueue{}, Release: options.Release,
+		SignIn: SignInWays{Secure: edge.VisitOf(ctx).Secure, Link: !options.only(), Password: !options.only()},
 	}
 	if options.OIDC != nil {
 		state.SignIn.OIDC = &ProviderName{options.OIDC.Name}
@@ -101,17 +110,17 @@ func (h *Handler) stateOf(ctx context.Context, user tenant.UserID, session tenan
 	state.SignedIn, state.SessionID, state.UserID = true, session, user
 	row, err := h.store.one(ctx, user, session)
 	if err != nil {
-		return State{}, err
+		return SessionState{}, err
 	}
 	ends := min(row.ExpiresAt, max(row.LastSeenAt, clock.Now()).Add(idle))
 	state.Email, state.HasPassword, state.ExpiresAt = row.Email, row.HasPassword, &ends
 	places, err := h.store.Places(ctx, user)
 	if err != nil {
-		return State{}, err
+		return SessionState{}, err
 	}
 	queues, err := h.store.queues(ctx, user)
 	if err != nil {
-		return State{}, err
+		return SessionState{}, err
 	}
 	state.Workspaces, state.Queues = append(state.Workspaces, places...), append(state.Queues, queues...)
 	return state, nil
@@ -122,14 +131,14 @@ type LinkToken struct {
 	Token string `json:"token" maxLength:"200"`
 }
 
-func (h *Handler) byLink(ctx context.Context, caller tenant.Caller, in LinkToken) (State, error) {
+func (h *Handler) byLink(ctx context.Context, caller tenant.Caller, in LinkToken) (SessionState, error) {
 	e, err := visitor(ctx, caller)
 	if err != nil {
-		return State{}, err
+		return SessionState{}, err
 	}
 	begun, secret, err := h.store.EnterByLink(ctx, e, in.Token, h.options().only())
 	if err != nil {
-		return State{}, err
+		return SessionState{}, err
 	}
 	return h.entered(ctx, begun, secret)
 }
@@ -146,20 +155,20 @@ func visitor(ctx context.Context, caller tenant.Caller) (entry, error) {
 }
 
 // entered answers a sign-in with the state of the new session, and its cookie.
-func (h *Handler) entered(ctx context.Context, begun Session, secret string) (State, error) {
+func (h *Handler) entered(ctx context.Context, begun Session, secret string) (SessionState, error) {
 	digest := live.SessionDigest(sha256.Sum256([]byte(secret)))
 	session, ok := h.sessions.Of(digest, clock.Now())
 	if !ok {
-		return State{}, fault.Unavailable.New("the session has not begun here yet").In(time.Second)
+		return SessionState{}, fault.Unavailable.New("the session has not begun here yet").In(time.Second)
 	}
 	state, err := h.stateOf(ctx, session.User, begun.ID)
 	state.cookie = edge.SessionCookie(secret, absolute)
 	return state, err
 }
 
-func (h *Handler) signOut(ctx context.Context, caller tenant.Caller, _ api.None) (State, error) {
+func (h *Handler) signOut(ctx context.Context, caller tenant.Caller, _ api.None) (SessionState, error) {
 	if err := h.store.End(ctx, caller.Actor(), caller.Session); err != nil {
-		return State{}, err
+		return SessionState{}, err
 	}
 	state, err := h.stateOf(ctx, "", "")
 	state.cookie = edge.SessionCookie("", 0)
@@ -174,15 +183,15 @@ func (h *Handler) list(ctx context.Context, caller tenant.Caller, in api.Page) (
 	return api.NewList(in, all), err
 }
 
-// Ended is how many sessions were ended.
-type Ended struct {
+// SessionsEnded is how many sessions were ended.
+type SessionsEnded struct {
 	Object string `json:"object" enum:"sessions_ended"`
 	Ended  int    `json:"ended"`
 }
 
-func (h *Handler) endOthers(ctx context.Context, caller tenant.Caller, _ api.None) (Ended, error) {
+func (h *Handler) endOthers(ctx context.Context, caller tenant.Caller, _ api.None) (SessionsEnded, error) {
 	n, err := h.store.EndOthers(ctx, caller.Actor())
-	return Ended{"sessions_ended", n}, err
+	return SessionsEnded{"sessions_ended", n}, err
 }
 
 type oneSession struct {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 
 	"sovereign/internal/base/clock"
+	"sovereign/internal/base/fault"
 	"sovereign/internal/base/id"
 	"sovereign/internal/base/secret"
 	"sovereign/internal/base/tenant"
@@ -14,8 +16,8 @@ import (
 	"sovereign/internal/store/db"
 )
 
-// A Link signs a person in, once. Its token is in the fragment of the URL, which a browser sends to nobody: the page takes
-// it out and posts it.
+// A Link signs a person in, once. Its token is in the fragment of the URL, which a browser sends to nobody: the page
+// takes it out and posts it.
 type Link struct {
 	ID        string      `json:"id"`
 	Kind      Kind        `json:"kind"`
@@ -51,7 +53,8 @@ func (s *Store) MakeLink(ctx context.Context, by tenant.Actor, kind Kind, email 
 	return link, err
 }
 
-// link stores a new link for a person. It is audited in ws.
+// link stores a new link for a person, made in a workspace or, by the operator, in none (tenant.Server). It is audited
+// there.
 func (s *Store) link(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, kind Kind, who person) (Link, error) {
 	if kind != Invite { // which a person may have from several workspaces
 		if _, err := db.Exec(ctx, tx.Across(people),
@@ -63,19 +66,19 @@ func (s *Store) link(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Act
 	text, digest := newSecret()
 	link := Link{ID: id.New("lnk"), Kind: kind, Email: who.Email, ExpiresAt: now.Add(kind.life()), token: secret.New(text)}
 	if _, err := db.Exec(ctx, tx.Across(people), `
-		INSERT INTO signin_links (id, digest, kind, user_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
-		link.ID, digest[:], kind, who.ID, now, link.ExpiresAt); err != nil {
+		INSERT INTO signin_links (id, digest, kind, made_in, user_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		link.ID, digest[:], kind, ws, who.ID, now, link.ExpiresAt); err != nil {
 		return Link{}, fmt.Errorf("make a link: %w", err)
 	}
 	return link, audit.Record(ctx, tx, ws, by, "signin.link", string(who.ID), nil, link)
 }
 
-// spend takes a link that was not used and is in time, and returns whose it is. A second use finds it used: transactions
-// are serializable.
+// spend takes a link that was not used and is in time, and returns whose it is. A second use finds it used:
+// transactions are serializable.
 func (s *Store) spend(ctx context.Context, tx *db.Tx, token string) (spent spentLink, err error) {
 	digest := live.SessionDigest(sha256.Sum256([]byte(token)))
 	found, err := db.Maybe[spentLink](ctx, tx.Across(people), `
-		SELECT id, kind, user_id, created_at FROM signin_links WHERE digest = $1 AND used_at = 0 AND expires_at > $2`,
+		SELECT id, kind, made_in, user_id FROM signin_links WHERE digest = $1 AND used_at = 0 AND expires_at > $2`,
 		digest[:], clock.Now())
 	if err != nil {
 		return spentLink{}, fmt.Errorf("find a link: %w", err)
@@ -90,14 +93,14 @@ func (s *Store) spend(ctx context.Context, tx *db.Tx, token string) (spent spent
 }
 
 type spentLink struct {
-	ID        string
-	Kind      Kind
-	UserID    tenant.UserID
-	CreatedAt clock.Time
+	ID     string
+	Kind   Kind
+	MadeIn tenant.ID
+	UserID tenant.UserID
 }
 
-// EnterByLink begins a session with a one-time link. only says that an identity provider is the only way in: then nothing
-// but the operator's links work.
+// EnterByLink begins a session with a one-time link. only says that an identity provider is the only way in: then
+// nothing but the operator's links work.
 func (s *Store) EnterByLink(ctx context.Context, e entry, token string, only bool) (begun Session, text string, err error) {
 	if len(token) > 200 {
 		return Session{}, "", errLink()
@@ -109,6 +112,9 @@ func (s *Store) EnterByLink(ctx context.Context, e entry, token string, only boo
 		}
 		if only && spent.Kind != SignIn {
 			return errLink()
+		}
+		if err := s.checkHolder(ctx, tx, e, spent); err != nil {
+			return err
 		}
 		e.user, e.method = spent.UserID, ByLink
 		if spent.Kind == Invite {
@@ -127,6 +133,33 @@ func (s *Store) EnterByLink(ctx context.Context, e entry, token string, only boo
 	return begun, text, err
 }
 
+// checkHolder refuses a link that an admin made for a person who belongs to another workspace too, unless that person
+// is signed in already. Whoever makes a link can open it: without this, an admin of one workspace could get into
+// another.
+func (s *Store) checkHolder(ctx context.Context, tx *db.Tx, e entry, spent spentLink) error {
+	if spent.MadeIn == tenant.Server || e.oldUser == spent.UserID {
+		return nil
+	}
+	elsewhere, err := s.elsewhere(ctx, tx, spent.UserID, spent.MadeIn)
+	if err != nil || !elsewhere {
+		return err
+	}
+	return fault.Forbidden.New("sign in first, and then open this link again: you belong to another workspace already")
+}
+
+// elsewhere reports whether a person is a member or a reviewer in another workspace.
+func (s *Store) elsewhere(ctx context.Context, tx *db.Tx, user tenant.UserID, ws tenant.ID) (bool, error) {
+	n, err := db.One[int](ctx, tx.Across(people), `SELECT COUNT(*) FROM members WHERE user_id = $1 AND workspace_id <> $2`, user, ws)
+	if err != nil {
+		return false, fmt.Errorf("count memberships: %w", err)
+	}
+	if n > 0 {
+		return true, nil
+	}
+	queues, err := s.queues(tx.Bind(ctx), user)
+	return slices.ContainsFunc(queues, func(q SessionQueue) bool { return q.WorkspaceID != ws }), err
+}
+
 // accept is what an invitation's link does: the person becomes a member.
 func (s *Store) accept(ctx context.Context, tx *db.Tx, by tenant.Actor, spent spentLink) error {
 	type open struct {
@@ -140,7 +173,7 @@ func (s *Store) accept(ctx context.Context, tx *db.Tx, by tenant.Actor, spent sp
 		return fmt.Errorf("find an invitation: %w", err)
 	}
 	if found == nil {
-		return errLink()
+		return nil // it was made for a reviewer, or was withdrawn with the invitation: then the person belongs to nothing
 	}
 	return s.join(ctx, tx, found.Ws, by, found.ID, found.Role)
 }
@@ -158,6 +191,10 @@ func (s *Store) join(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Act
 	if err != nil {
 		return fmt.Errorf("read a person: %w", err)
 	}
-	_, err = s.workspaces.AddMember(tx.Bind(ctx), ws, by, email, role)
+	if _, err = s.workspaces.AddMember(tx.Bind(ctx), ws, by, email, role); err != nil {
+		return err
+	}
+	// Sessions that others got with links from elsewhere do not come along into the workspace.
+	_, err = s.endAll(ctx, tx, by, by.User, by.Session)
 	return err
 }

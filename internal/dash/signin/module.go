@@ -21,12 +21,12 @@ type Deps struct {
 
 // Module serves sessions and links, and publishes sessions to the edge.
 func Module(d Deps) module.Module {
-	h := &Handler{store: d.Store, sessions: d.Sessions, options: d.Options}
+	h := &Handler{store: d.Store, sessions: d.Sessions, options: d.Options, log: d.Log, passwords: newPasswords()}
 	o := &operator{store: d.Store, options: d.Options}
 	publisher := NewPublisher(d.DB, d.Sessions)
 	return module.Module{
 		Name:       "sign-in",
-		Routes:     slices.Concat(h.routes(), o.routes()),
+		Routes:     slices.Concat(h.routes(), NewTeam(d.Store, d.Options).routes(), o.routes()),
 		Publishers: publisher.Sources(),
 		Background: []module.Loop{{Name: "record uses of sessions", Run: func(ctx context.Context) { publisher.RecordUses(ctx, d.Log) }}},
 		Sweep:      d.Store.DeleteOld,

@@ -1,5 +1,5 @@
-// Package signin lets people in to the dashboard: one-time links, passwords, an identity provider, and the sessions that
-// they get. It publishes sessions to the data plane, whose edge finds them by their cookie.
+// Package signin lets people in to the dashboard: one-time links, passwords, an identity provider, and the sessions
+// that they get. It publishes sessions to the data plane, whose edge finds them by their cookie.
 package signin
 
 import (
@@ -72,15 +72,15 @@ type Session struct {
 	Current    bool             `json:"current" db:"-" doc:"The session that asks"`
 }
 
-// A Place is a workspace that a person belongs to.
-type Place struct {
+// A SessionWorkspace is a workspace that a person belongs to.
+type SessionWorkspace struct {
 	ID   tenant.ID   `json:"id" db:"workspace_id"`
 	Name string      `json:"name"`
 	Role tenant.Role `json:"role" enum:"owner,admin,member"`
 }
 
-// A Queue is a review queue that a person may grade in, without being a member of its workspace.
-type Queue struct {
+// A SessionQueue is a review queue that a person may grade in, without being a member of its workspace.
+type SessionQueue struct {
 	WorkspaceID tenant.ID `json:"workspace_id"`
 	QueueID     string    `json:"queue_id"`
 	Name        string    `json:"name"`

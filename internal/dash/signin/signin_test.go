@@ -135,9 +135,9 @@ func (b *browser) wants(t *testing.T, method, path, body string, status int) str
 	return got.Body.String()
 }
 
-func (b *browser) state(t *testing.T) State {
+func (b *browser) state(t *testing.T) SessionState {
 	t.Helper()
-	var state State
+	var state SessionState
 	if err := json.Unmarshal([]byte(b.wants(t, "GET", "/session", "", 200)), &state); err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestALinkSignsInOnceAndTheCookieIsForTheBrowserAlone(t *testing.T) {
 			t.Errorf("256 bits, in the cookie alone: %s %s", cookie, answer.Body)
 		}
 		state := b.state(t)
-		if !state.SignedIn || state.Email != ownerEmail || len(state.Workspaces) != 1 || state.Workspaces[0] != (Place{s.ws, "one", tenant.Owner}) || state.ExpiresAt == nil {
+		if !state.SignedIn || state.Email != ownerEmail || len(state.Workspaces) != 1 || state.Workspaces[0] != (SessionWorkspace{s.ws, "one", tenant.Owner}) || state.ExpiresAt == nil {
 			t.Errorf("%+v", state)
 		}
 		s.browser().wants(t, "POST", "/session/link", body, 403)
@@ -239,7 +239,9 @@ func TestALinkWorksForTwoOfManyConcurrentVisitorsNever(t *testing.T) {
 func TestALinkThatIsOldReplacedOrOfAPersonWhoLeftIsRefused(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		ctx := t.Context()
-		post := func(token string) int { return s.browser().do(t, "POST", "/session/link", `{"token":"`+token+`"}`).Code }
+		post := func(token string) int {
+			return s.browser().do(t, "POST", "/session/link", `{"token":"`+token+`"}`).Code
+		}
 		replaced := s.link(t, SignIn, ownerEmail)
 		old := s.link(t, SignIn, ownerEmail)
 		if got := post(replaced); got != 403 {
@@ -377,9 +379,9 @@ func TestLeavingTheLastWorkspaceEndsTheSessionsUnlessAQueueIsLeft(t *testing.T) 
 	eachSite(t, func(t *testing.T, s *site) {
 		ctx := t.Context()
 		granted := true
-		s.store.Queues = func(context.Context, tenant.UserID) ([]Queue, error) {
+		s.store.Queues = func(context.Context, tenant.UserID) ([]SessionQueue, error) {
 			if granted {
-				return []Queue{{s.ws, "rq_1", "a queue"}}, nil
+				return []SessionQueue{{s.ws, "rq_1", "a queue"}}, nil
 			}
 			return nil, nil
 		}

@@ -15,14 +15,15 @@ import (
 	"sovereign/internal/store/feed"
 )
 
-// A Store keeps sessions and links. Every change is audited in its own transaction, and in force when its method returns.
+// A Store keeps sessions and links. Every change is audited in its own transaction, and in force when its method
+// returns.
 type Store struct {
 	db         *db.DB
 	feed       *feed.Feed
 	workspaces *workspace.Store
 
 	// Queues returns the queues that a person reviews; nil for none. It reads in the transaction that ctx is bound to.
-	Queues func(ctx context.Context, user tenant.UserID) ([]Queue, error)
+	Queues func(ctx context.Context, user tenant.UserID) ([]SessionQueue, error)
 }
 
 // NewStore keeps sessions in d and publishes them through f. A person who leaves the last workspace loses them.
@@ -65,8 +66,8 @@ func checkEmail(email string) error {
 }
 
 // Places returns the workspaces that a person belongs to, by their names.
-func (s *Store) Places(ctx context.Context, user tenant.UserID) ([]Place, error) {
-	all, err := db.Query[Place](ctx, s.db.Across(people), `
+func (s *Store) Places(ctx context.Context, user tenant.UserID) ([]SessionWorkspace, error) {
+	all, err := db.Query[SessionWorkspace](ctx, s.db.Across(people), `
 		SELECT m.workspace_id, w.name, m.role FROM members m JOIN workspaces w ON w.workspace_id = m.workspace_id
 		WHERE m.user_id = $1 ORDER BY w.name, m.workspace_id`, user)
 	if err != nil {
@@ -76,7 +77,7 @@ func (s *Store) Places(ctx context.Context, user tenant.UserID) ([]Place, error)
 }
 
 // queues returns the queues that a person reviews.
-func (s *Store) queues(ctx context.Context, user tenant.UserID) ([]Queue, error) {
+func (s *Store) queues(ctx context.Context, user tenant.UserID) ([]SessionQueue, error) {
 	if s.Queues == nil {
 		return nil, nil
 	}

@@ -222,7 +222,11 @@ func (s *Store) evaluate(ctx context.Context, ws tenant.ID, name, epochID string
 			e.Entered += int64(len(next))
 			more = len(next) == enterBatch
 		}
-		return s.conclude(ctx, in, ws, st, n)
+		decided := e.DecidedAt
+		if err := s.conclude(ctx, in, ws, st, n); err != nil || decided != 0 || e.DecidedAt == 0 {
+			return err
+		}
+		return tellVerdict(ctx, tx, ws, st)
 	})
 	return more, err
 }

@@ -15,8 +15,8 @@ type LogScanner interface {
 	Scan(ctx context.Context, ws tenant.ID, f *logbook.Filters, most int, fn func(*logbook.Scan) error) error
 }
 
-// DrawLogs draws logged exchanges as an eval draws its cases: at most one of each question and each conversation, spread
-// over the families of prompts. It returns their request ids and expiry, in random order.
+// DrawLogs draws logged exchanges as an eval draws its cases: at most one of each question and each conversation,
+// spread over the families of prompts. It returns their request ids and expiry, in random order.
 func DrawLogs(ctx context.Context, logs LogScanner, ws tenant.ID, f *logbook.Filters, size int, chosen uint64,
 ) (drawn []logbook.Exchange, err error) {
 	with := sha256.Sum256(binary.BigEndian.AppendUint64([]byte("draw"), chosen))

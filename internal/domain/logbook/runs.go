@@ -59,7 +59,8 @@ func (s *Scan) Requests(ctx context.Context, which []int) iter.Seq2[*Exchange, e
 
 // Expiry returns when a logged exchange is deleted: that of a request or, where trace is not "", of the first step of a
 // run that is. It is 0 where nothing is logged. steps is how many there are.
-func (s *Store) Expiry(ctx context.Context, ws tenant.ID, requestID, trace string) (at clock.Time, steps int64, err error) {
+func (s *Store) Expiry(ctx context.Context, ws tenant.ID, requestID, trace string,
+) (at clock.Time, steps int64, err error) {
 	of, name := `request_id = $2`, requestID
 	if trace != "" {
 		of, name = `trace_id = $2 AND trace_id <> ''`, trace

@@ -26,12 +26,14 @@ func (s *Store) Judgements(ctx context.Context, ws tenant.ID, criterionID, scanI
 	if _, err := scans.Find(ctx, s.db.In(ws), criterionID, scanID); err != nil {
 		return nil, err
 	}
-	return s.judgements(ctx, ws, scanID, `($4 = '' OR judge = $4) ORDER BY CASE WHEN judge = 'fail' THEN 0 ELSE 1 END`, limit, v)
+	return s.judgements(ctx, ws, scanID,
+		`($4 = '' OR judge = $4) ORDER BY CASE WHEN judge = 'fail' THEN 0 ELSE 1 END`, limit, v)
 }
 
-// Uncertain reads what a judge was least sure of, in a scan or, without one, in the traffic that it monitors: what has the
-// grades that are nearest to the threshold comes first.
-func (s *Store) Uncertain(ctx context.Context, ws tenant.ID, criterionID, scanID string, limit int) ([]Judgement, error) {
+// Uncertain reads what a judge was least sure of, in a scan or, without one, in the traffic that it monitors: what
+// has the grades that are nearest to the threshold comes first.
+func (s *Store) Uncertain(ctx context.Context, ws tenant.ID, criterionID, scanID string, limit int,
+) ([]Judgement, error) {
 	c, err := criterion.Find(ctx, s.db.In(ws), criterionID)
 	if err != nil {
 		return nil, err
@@ -47,7 +49,8 @@ func (s *Store) Uncertain(ctx context.Context, ws tenant.ID, criterionID, scanID
 }
 
 // judgements reads verdicts. which is a condition with an order; its argument is $4.
-func (s *Store) judgements(ctx context.Context, ws tenant.ID, runID, which string, limit int, arg any) ([]Judgement, error) {
+func (s *Store) judgements(ctx context.Context, ws tenant.ID, runID, which string, limit int, arg any,
+) ([]Judgement, error) {
 	all, err := db.Query[Judgement](ctx, s.db.In(ws), `
 		SELECT request_id, judge, grade, critique, expires_at FROM judged_logs
 		WHERE workspace_id = $1 AND run_id = $2 AND NOT pending AND judge <> '' AND request_id <> '' AND expires_at > $3

@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -88,6 +89,7 @@ func (l *Loop) pollOne(ctx context.Context, c criterion.Ref) {
 	defer l.running.Delete(c.ID)
 	if err := l.judgeNew(ctx, c.WorkspaceID, c.ID); err != nil && ctx.Err() == nil {
 		l.paused.Store(c.ID, time.Now().Add(pause))
+		err = errors.Join(err, l.store.tellFailing(ctx, c, err))
 		l.log.Warn("a judge cannot monitor traffic, and is skipped for a minute", "criterion", c.ID, "workspace",
 			c.WorkspaceID, "err", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"sovereign/internal/grade/judge"
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
+	"sovereign/internal/store/notice"
 )
 
 // A Store keeps scans and monitors, and what judges said of logged exchanges. Every change is audited in its own
@@ -419,6 +420,12 @@ func (s *Store) save(ctx context.Context, ws tenant.ID, c *criterion.Criterion, 
 		r.add(b.answers, cost)
 		if r.raiseAlert(c.Monitoring.AlertBelow, now) {
 			reason = r.Reason
+			if err := notice.Add(ctx, tx, ws, notice.Notice{
+				Kind: notice.JudgeDrift, Subject: c.ID, Link: "judges/" + c.ID,
+				Title: "The judge " + c.Name + " raises its alert", Text: "In the traffic that it monitors, " + reason + ".",
+			}); err != nil {
+				return err
+			}
 		}
 		_, err = db.Exec(ctx, in, `
 			UPDATE monitors

@@ -27,9 +27,10 @@ type Deps struct {
 
 // Module serves the workspaces' own provider keys, and publishes them to the data plane.
 func Module(d Deps) module.Module {
+	h := NewHandler(NewStore(d.DB, d.Feed, d.Vault, d.Guard, d.Catalog), d.Find)
 	return module.Module{
 		Name:       "provider keys",
-		Routes:     NewHandler(NewStore(d.DB, d.Feed, d.Vault, d.Guard, d.Catalog), d.Find).Routes(),
+		Routes:     append(h.Routes(), h.SessionRoutes()...),
 		Publishers: NewPublisher(d.DB, d.Vault, d.Keys, d.Log).Sources(),
 	}
 }

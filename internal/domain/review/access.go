@@ -39,7 +39,8 @@ func enter(ctx context.Context, in db.Scoped, caller tenant.Caller, queueID stri
 }
 
 // enterToGrade is enter for whoever grades.
-func enterToGrade(ctx context.Context, in db.Scoped, caller tenant.Caller, queueID string) (*queueRecord, access, error) {
+func enterToGrade(ctx context.Context, in db.Scoped, caller tenant.Caller, queueID string,
+) (*queueRecord, access, error) {
 	q, a, err := enter(ctx, in, caller, queueID)
 	switch {
 	case err != nil:
@@ -79,7 +80,8 @@ func (s *Store) Reviewers(ctx context.Context, ws tenant.ID, queueID string, lim
 	if _, err := find(ctx, in, queueID); err != nil {
 		return nil, err
 	}
-	all, err := db.Query[Reviewer](ctx, in, `SELECT `+reviewerColumns+` ORDER BY u.email LIMIT $3 OFFSET $4`, queueID, limit, offset)
+	all, err := db.Query[Reviewer](ctx, in,
+		`SELECT `+reviewerColumns+` ORDER BY u.email LIMIT $3 OFFSET $4`, queueID, limit, offset)
 	if err != nil {
 		return nil, fmt.Errorf("list reviewers: %w", err)
 	}
@@ -87,7 +89,8 @@ func (s *Store) Reviewers(ctx context.Context, ws tenant.ID, queueID string, lim
 }
 
 // Grant lets a person grade in a queue. To grant it twice is fine, and makes another link.
-func (s *Store) Grant(ctx context.Context, caller tenant.Caller, queueID, email string) (given GrantedReviewer, err error) {
+func (s *Store) Grant(ctx context.Context, caller tenant.Caller, queueID, email string,
+) (given GrantedReviewer, err error) {
 	ws := caller.Workspace
 	_, err = s.DB.Tx(ctx, func(tx *db.Tx) error {
 		given = GrantedReviewer{}
@@ -124,13 +127,15 @@ func (s *Store) Grant(ctx context.Context, caller tenant.Caller, queueID, email 
 	return given, err
 }
 
-// link returns a link for a new reviewer, or nil. Whoever grants sees the link and could open it, so that there is none for
-// a member of the workspace: an admin would become an owner.
-func (s *Store) link(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, user tenant.UserID) (*string, error) {
+// link returns a link for a new reviewer, or nil. Whoever grants sees the link and could open it, so that there is
+// none for a member of the workspace: an admin would become an owner.
+func (s *Store) link(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, user tenant.UserID,
+) (*string, error) {
 	if s.Links == nil {
 		return nil, nil //nolint:nilnil // nobody can sign in by a link
 	}
-	member, err := db.One[int64](ctx, tx.In(ws), `SELECT COUNT(*) FROM members WHERE workspace_id = $1 AND user_id = $2`, user)
+	member, err := db.One[int64](ctx, tx.In(ws),
+		`SELECT COUNT(*) FROM members WHERE workspace_id = $1 AND user_id = $2`, user)
 	if err != nil || member > 0 {
 		return nil, err
 	}

@@ -32,7 +32,8 @@ type AssignedTo struct {
 }
 
 // Assign assigns items, in place of their earlier assignments.
-func (s *Store) Assign(ctx context.Context, caller tenant.Caller, queueID string, in Assigning) (done Assigned, err error) {
+func (s *Store) Assign(ctx context.Context, caller tenant.Caller, queueID string, in Assigning,
+) (done Assigned, err error) {
 	ws := caller.Workspace
 	users := slices.Compact(slices.Sorted(slices.Values(in.UserIDs)))
 	_, err = s.DB.Tx(ctx, func(tx *db.Tx) error {

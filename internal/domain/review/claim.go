@@ -25,8 +25,8 @@ type Offer struct {
 // maxLost is how many items are looked at in one call that turn out to be gone.
 const maxLost = 50
 
-// Claim gives a person the next item: one that the person holds, else one that is assigned to the person, else the first
-// that needs a grade. An item whose log has expired leaves the queue, and the next one is taken.
+// Claim gives a person the next item: one that the person holds, else one that is assigned to the person, else the
+// first that needs a grade. An item whose log has expired leaves the queue, and the next one is taken.
 func (s *Store) Claim(ctx context.Context, caller tenant.Caller, queueID string) (Offer, error) {
 	for range maxLost {
 		q, a, i, err := s.claim(ctx, caller, queueID)
@@ -81,7 +81,8 @@ func (s *Store) claim(ctx context.Context, caller tenant.Caller, queueID string,
 }
 
 // lease writes the claim of a person, with a new id.
-func (s *Store) lease(ctx context.Context, in db.Scoped, q *queueRecord, itemID string, user tenant.UserID, was State) error {
+func (s *Store) lease(ctx context.Context, in db.Scoped, q *queueRecord, itemID string, user tenant.UserID, was State,
+) error {
 	to, err := was.move(claims)
 	if err != nil {
 		return err
@@ -91,7 +92,7 @@ func (s *Store) lease(ctx context.Context, in db.Scoped, q *queueRecord, itemID 
 		INSERT INTO review_grades (workspace_id, queue_id, item_id, user_id, state, claim, lease_until, verdict, grade,
 			critique, unsure, label_id, at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, '', NULL, '', FALSE, '', $8)
-		ON CONFLICT (workspace_id, queue_id, item_id, user_id) DO NOTHING`, // another window of the person: PostgreSQL begins anew
+		ON CONFLICT (workspace_id, queue_id, item_id, user_id) DO NOTHING`, // another window was faster
 		q.ID, itemID, user, to, id.New("claim"), q.leaseFrom(now), now); err != nil {
 		return fmt.Errorf("claim %s: %w", itemID, err)
 	}
@@ -103,8 +104,8 @@ func (q *queueRecord) leaseFrom(now clock.Time) clock.Time {
 	return now.Add(time.Duration(q.LeaseMinutes) * time.Minute)
 }
 
-// held renews the claim that a person took last, and returns its item. Claims whose lease has ended are given back where
-// others have taken the item since, or it is not open any more.
+// held renews the claim that a person took last, and returns its item. Claims whose lease has ended are given back
+// where others have taken the item since, or it is not open any more.
 func (s *Store) held(ctx context.Context, in db.Scoped, q *queueRecord, user tenant.UserID) (*itemRecord, error) {
 	mine, err := db.Query[gradeRecord](ctx, in, `
 		SELECT `+gradeColumns+` FROM review_grades
@@ -163,7 +164,8 @@ func (s *Store) free(ctx context.Context, in db.Scoped, q *queueRecord, g *grade
 	return n < q.GradersPerItem, nil
 }
 
-// offered are the open items that a person has not claimed, graded or skipped, and that are not assigned to others alone.
+// offered are the open items that a person has not claimed, graded or skipped, and that are not assigned to others
+// alone.
 const offered = ` FROM review_items i
 	LEFT JOIN review_assignments a ON a.workspace_id = i.workspace_id AND a.queue_id = i.queue_id AND a.item_id = i.id
 		AND a.user_id = $3

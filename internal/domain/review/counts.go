@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/criterion"
 	"sovereign/internal/store/db"
@@ -95,7 +96,8 @@ func (s *Store) read(ctx context.Context, in db.Scoped, caller tenant.Caller, qu
 	if err != nil || q.CriterionID == "" {
 		return v, err
 	}
-	exists, err := db.One[int64](ctx, in, `SELECT COUNT(*) FROM criteria WHERE workspace_id = $1 AND id = $2`, q.CriterionID)
+	exists, err := db.One[int64](ctx, in,
+		`SELECT COUNT(*) FROM criteria WHERE workspace_id = $1 AND id = $2`, q.CriterionID)
 	if err != nil || exists == 0 { // a criterion may be deleted; its queues are closed then
 		return v, err
 	}
@@ -108,7 +110,8 @@ func (s *Store) read(ctx context.Context, in db.Scoped, caller tenant.Caller, qu
 }
 
 // counted returns a queue with its counts.
-func (s *Store) counted(ctx context.Context, in db.Scoped, caller tenant.Caller, q *queueRecord, a access) (v Queue, err error) {
+func (s *Store) counted(ctx context.Context, in db.Scoped, caller tenant.Caller, q *queueRecord, a access,
+) (v Queue, err error) {
 	if v, err = q.queue(a); err != nil {
 		return v, err
 	}
@@ -140,11 +143,16 @@ func (s *Store) List(ctx context.Context, caller tenant.Caller, closed bool, lim
 		ORDER BY created_at DESC, id DESC LIMIT $3 OFFSET $4`, closed, limit, offset)
 }
 
-// Mine reads the open queues that the caller may grade in, the newest first.
+// Mine reads the open queues that the caller may grade in, the newest first. For a person who has neither a role in the
+// workspace nor a queue, the workspace does not exist.
 func (s *Store) Mine(ctx context.Context, caller tenant.Caller, limit, offset int) ([]Queue, error) {
-	return s.list(ctx, caller, `closed_at = 0 AND ($2 OR EXISTS (
+	all, err := s.list(ctx, caller, `closed_at = 0 AND ($2 OR EXISTS (
 			SELECT 1 FROM review_grants t WHERE t.workspace_id = $1 AND t.queue_id = review_queues.id AND t.user_id = $3))
 		ORDER BY created_at DESC, id DESC LIMIT $4 OFFSET $5`, caller.Role.Manages(), caller.User, limit, offset)
+	if err == nil && len(all) == 0 && !caller.Role.Valid() {
+		err = fault.Missing.New("no workspace %q", caller.Workspace) // as the router says it
+	}
+	return all, err
 }
 
 // views returns queues as the caller sees them in a list.

@@ -6,13 +6,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
-	"net/http"
 	"slices"
 
 	"github.com/go-json-experiment/json"
 
 	"sovereign/internal/base/clock"
-	"sovereign/internal/base/fault"
 	"sovereign/internal/base/id"
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
@@ -35,7 +33,8 @@ type Logs interface {
 
 // Scans reads what judges said of traffic. monitor.Store does.
 type Scans interface {
-	Judgements(ctx context.Context, ws tenant.ID, criterionID, scanID string, v judge.Verdict, limit int) ([]monitor.Judgement, error)
+	Judgements(ctx context.Context, ws tenant.ID, criterionID, scanID string, v judge.Verdict, limit int,
+	) ([]monitor.Judgement, error)
 	Uncertain(ctx context.Context, ws tenant.ID, criterionID, scanID string, limit int) ([]monitor.Judgement, error)
 }
 
@@ -57,7 +56,8 @@ type fill struct {
 // work fills a queue. It writes everything in one transaction, so that a run that was interrupted leaves nothing.
 func (s *Store) work(ctx context.Context, run *job.Run) error {
 	in := s.DB.In(run.Workspace)
-	f, err := db.One[fill](ctx, in, `SELECT id, queue_id, source FROM review_fills WHERE workspace_id = $1 AND id = $2`, run.ID)
+	f, err := db.One[fill](ctx, in,
+		`SELECT id, queue_id, source FROM review_fills WHERE workspace_id = $1 AND id = $2`, run.ID)
 	if err != nil {
 		return fmt.Errorf("read what to fill: %w", err)
 	}
@@ -82,7 +82,8 @@ func (s *Store) work(ctx context.Context, run *job.Run) error {
 			return err
 		}
 		if _, err := db.Exec(ctx, tx.In(run.Workspace), `
-			UPDATE review_fills SET added = $3, missing = $4 WHERE workspace_id = $1 AND id = $2`, f.ID, added, missing); err != nil {
+			UPDATE review_fills SET added = $3, missing = $4 WHERE workspace_id = $1 AND id = $2`,
+			f.ID, added, missing); err != nil {
 			return fmt.Errorf("count what was added to %s: %w", q.ID, err)
 		}
 		tally.Done, tally.Total = added, added
@@ -112,7 +113,8 @@ func shuffle(all []itemRecord, by string) {
 }
 
 // add adds items after those that the queue has. Those that it has already stay as they are.
-func (s *Store) add(ctx context.Context, tx *db.Tx, ws tenant.ID, queueID string, all []itemRecord) (added int64, err error) {
+func (s *Store) add(ctx context.Context, tx *db.Tx, ws tenant.ID, queueID string, all []itemRecord,
+) (added int64, err error) {
 	in := tx.In(ws)
 	type size struct{ Last, N int64 }
 	const count = `SELECT COALESCE(MAX(position), 0) AS last, COUNT(*) AS n FROM review_items
@@ -128,8 +130,8 @@ func (s *Store) add(ctx context.Context, tx *db.Tx, ws tenant.ID, queueID string
 		}
 		seen[i.Ref] = true
 		rows = append(rows, []any{
-			ws, queueID, i.Ref, id.New("ri"), before.Last + int64(len(rows)) + 1, max(i.Steps, 1), i.Reason, string(i.Judge), i.Grade,
-			i.Critique, i.ExpiresAt, itemOpen, false, "",
+			ws, queueID, i.Ref, id.New("ri"), before.Last + int64(len(rows)) + 1, max(i.Steps, 1), i.Reason,
+			string(i.Judge), i.Grade, i.Critique, i.ExpiresAt, itemOpen, false, "",
 		})
 	}
 	if err := db.Merge(ctx, tx.Across("the rows name their workspace"), "review_items", []string{
@@ -175,19 +177,23 @@ func (s *Store) draw(ctx context.Context, ws tenant.ID, q *queueRecord, from *Qu
 	return found, 0, err
 }
 
-func (s *Store) drawLogs(ctx context.Context, ws tenant.ID, from *QueueSource, seed uint64) (found []itemRecord, err error) {
+func (s *Store) drawLogs(ctx context.Context, ws tenant.ID, from *QueueSource, seed uint64,
+) (found []itemRecord, err error) {
 	var filters logbook.Filters
 	if from.Filters != nil {
 		filters = *from.Filters.Filters()
 	}
 	drawn, err := eval.DrawLogs(ctx, s.Logs, ws, &filters, from.N, seed)
 	for _, row := range drawn {
-		found = append(found, itemRecord{Ref: ofRequest + row.RequestID, Reason: "Part of a random sample.", ExpiresAt: row.ExpiresAt})
+		found = append(found, itemRecord{
+			Ref: ofRequest + row.RequestID, Reason: "Part of a random sample.", ExpiresAt: row.ExpiresAt,
+		})
 	}
 	return found, err
 }
 
-func (s *Store) drawRuns(ctx context.Context, ws tenant.ID, from *QueueSource, seed uint64) (found []itemRecord, err error) {
+func (s *Store) drawRuns(ctx context.Context, ws tenant.ID, from *QueueSource, seed uint64,
+) (found []itemRecord, err error) {
 	var filters logbook.RunFilters
 	if from.Runs != nil {
 		filters = *from.Runs
@@ -202,7 +208,9 @@ func (s *Store) drawRuns(ctx context.Context, ws tenant.ID, from *QueueSource, s
 			return nil, err
 		}
 		if steps > 0 {
-			found = append(found, itemRecord{Ref: ofTrace + run.ID, Reason: "Part of a random sample of runs.", ExpiresAt: at, Steps: steps})
+			found = append(found, itemRecord{
+				Ref: ofTrace + run.ID, Reason: "Part of a random sample of runs.", ExpiresAt: at, Steps: steps,
+			})
 		}
 	}
 	return found, nil
@@ -212,49 +220,29 @@ func (s *Store) drawRuns(ctx context.Context, ws tenant.ID, from *QueueSource, s
 func judged(said []monitor.Judgement, why string) (found []itemRecord) {
 	for _, one := range said {
 		found = append(found, itemRecord{
-			Ref: ofRequest + one.RequestID, Reason: why, Judge: one.Judge, Grade: one.Grade, Critique: one.Critique, ExpiresAt: one.ExpiresAt,
+			Ref: ofRequest + one.RequestID, Reason: why, Judge: one.Judge, Grade: one.Grade, Critique: one.Critique,
+			ExpiresAt: one.ExpiresAt,
 		})
 	}
 	return found
 }
 
-// disagreements makes items of what judge and people disagree on in the last calibration. A run is an item while it is
-// logged; of anything else the label has a copy.
-func (s *Store) disagreements(ctx context.Context, ws tenant.ID, criterionID string, n int) (found []itemRecord, err error) {
+// disagreements makes items of what judge and people disagree on in the last calibration: of the labels' own copies.
+func (s *Store) disagreements(ctx context.Context, ws tenant.ID, criterionID string, n int,
+) (found []itemRecord, err error) {
 	report, err := s.Reports.Report(ctx, ws, criterionID)
-	if err != nil {
-		return nil, err
+	for _, one := range report.Remaining[:min(n, len(report.Remaining))] {
+		found = append(found, itemRecord{
+			Ref: ofLabel + one.LabelID, Reason: "The judge and a person disagree on it.", Judge: one.JudgeVerdict,
+			Grade: one.JudgeGrade, Critique: one.Critique,
+		})
 	}
-	for _, one := range report.Remaining {
-		if len(found) == n {
-			break
-		}
-		i := itemRecord{
-			Ref: ofLabel + one.LabelID, Reason: "The judge and a person disagree on it.", Judge: one.JudgeVerdict, Grade: one.JudgeGrade,
-			Critique: one.Critique,
-		}
-		l, err := s.Labels.Get(ctx, ws, one.LabelID)
-		switch {
-		case err != nil && fault.From(err).Status == http.StatusNotFound: // it was deleted meanwhile
-			continue
-		case err != nil:
-			return nil, err
-		case l.TraceID != nil:
-			i.Ref = ofTrace + *l.TraceID
-			if i.ExpiresAt, i.Steps, err = s.Logs.Expiry(ctx, ws, "", *l.TraceID); err != nil {
-				return nil, err
-			}
-			if i.Steps == 0 {
-				continue
-			}
-		}
-		found = append(found, i)
-	}
-	return found, nil
+	return found, err
 }
 
 // named makes items of ids, and counts those that are not logged.
-func (s *Store) named(ctx context.Context, ws tenant.ID, from *QueueSource) (found []itemRecord, missing int64, err error) {
+func (s *Store) named(ctx context.Context, ws tenant.ID, from *QueueSource,
+) (found []itemRecord, missing int64, err error) {
 	add := func(r, requestID, trace string) error {
 		at, steps, err := s.Logs.Expiry(ctx, ws, requestID, trace)
 		switch {

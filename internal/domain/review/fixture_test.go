@@ -208,6 +208,10 @@ func (l *fakeLabels) Prepare(_ context.Context, _ tenant.ID, n label.New) (*labe
 	return p, nil
 }
 
+func (l *fakeLabels) PrepareAgain(ctx context.Context, ws tenant.ID, labelID string, n label.New) (*label.Prepared, error) {
+	return nil, fault.NotFound("label", labelID)
+}
+
 func (l *fakeLabels) PutReview(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, p *label.Prepared) (label.Label, error) {
 	l.mu.Lock()
 	n := l.prepared[p]

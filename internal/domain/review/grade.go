@@ -21,7 +21,8 @@ func errTaken() error {
 
 // holds returns a person's row of an item and checks its claim. A claim whose lease has ended counts as long as nobody
 // has taken the item.
-func (s *Store) holds(ctx context.Context, in db.Scoped, q *queueRecord, i *itemRecord, user tenant.UserID, claim string, e event,
+func (s *Store) holds(ctx context.Context, in db.Scoped, q *queueRecord, i *itemRecord, user tenant.UserID,
+	claim string, e event,
 ) (*gradeRecord, error) {
 	g, err := mineOf(ctx, in, q.ID, i.ID, user)
 	if err != nil {
@@ -44,7 +45,8 @@ func (s *Store) holds(ctx context.Context, in db.Scoped, q *queueRecord, i *item
 }
 
 // Grade grades an item that the person has claimed, and makes the label. To send the same again is fine.
-func (s *Store) Grade(ctx context.Context, caller tenant.Caller, queueID, itemID string, in NewGrade) (QueueItem, error) {
+func (s *Store) Grade(ctx context.Context, caller tenant.Caller, queueID, itemID string, in NewGrade,
+) (QueueItem, error) {
 	in.Critique = redact.String(in.Critique)
 	q, i, of, done, err := s.prepare(ctx, caller, queueID, itemID, &in)
 	if err != nil {
@@ -72,7 +74,8 @@ func (s *Store) Grade(ctx context.Context, caller tenant.Caller, queueID, itemID
 		if err != nil {
 			return err
 		}
-		g.State, g.Verdict, g.Grade, g.Critique, g.Unsure, g.LabelID = Graded, in.Verdict, in.Grade, in.Critique, in.Unsure, made.ID
+		g.State, g.Verdict, g.Grade, g.LabelID = Graded, in.Verdict, in.Grade, made.ID
+		g.Critique, g.Unsure = in.Critique, in.Unsure
 		return s.save(ctx, tx, caller, q, g, "review_item.grade", g.given())
 	})
 	if err != nil {
@@ -81,8 +84,8 @@ func (s *Store) Grade(ctx context.Context, caller tenant.Caller, queueID, itemID
 	return s.Item(ctx, caller, queueID, itemID)
 }
 
-// prepare copies what is graded, before the transaction: the logs are in another database. done says that the same grade
-// is there already.
+// prepare copies what is graded, before the transaction: the logs are in another database. done says that the same
+// grade is there already.
 func (s *Store) prepare(ctx context.Context, caller tenant.Caller, queueID, itemID string, in *NewGrade,
 ) (q *queueRecord, i *itemRecord, of *label.Prepared, done bool, err error) {
 	scope := s.DB.In(caller.Workspace)
@@ -114,12 +117,13 @@ func (s *Store) prepare(ctx context.Context, caller tenant.Caller, queueID, item
 	case in.Digest != "" && in.Digest != digest(steps):
 		return q, i, of, false, fault.Conflict("the run has grown since you read it: read it again")
 	}
-	of, err = s.prepareLabel(ctx, caller.Workspace, q, ref(i.Ref), steps, in)
+	of, err = s.prepareLabel(ctx, caller.Workspace, q, ref(i.Ref), in)
 	return q, i, of, false, err
 }
 
 // save writes a person's row of an item, settles the item, and audits.
-func (s *Store) save(ctx context.Context, tx *db.Tx, caller tenant.Caller, q *queueRecord, g *gradeRecord, action string, after any,
+func (s *Store) save(ctx context.Context, tx *db.Tx, caller tenant.Caller, q *queueRecord, g *gradeRecord,
+	action string, after any,
 ) error {
 	in := tx.In(caller.Workspace)
 	g.At = s.Now()
@@ -160,10 +164,11 @@ func (s *Store) Skip(ctx context.Context, caller tenant.Caller, queueID, itemID 
 		if err != nil {
 			return err
 		}
-		if g, err := mineOf(ctx, scope, queueID, itemID, caller.User); err != nil || g.State == Skipped && g.Claim == in.Claim {
+		g, err := mineOf(ctx, scope, queueID, itemID, caller.User)
+		if err != nil || g.State == Skipped && g.Claim == in.Claim {
 			return err
 		}
-		g, err := s.holds(ctx, scope, q, i, caller.User, in.Claim, skips)
+		g, err = s.holds(ctx, scope, q, i, caller.User, in.Claim, skips)
 		if err != nil {
 			return err
 		}

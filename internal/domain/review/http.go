@@ -21,11 +21,14 @@ func (h *handler) routes() []api.Route {
 			"Close a review queue; with purge=true delete it. The labels that were made in it stay"),
 		api.Get("/queues/{id}/items", api.SessionAdmin, h.items, "List the items of a review queue, without their content"),
 		api.Post("/queues/{id}/items", api.SessionAdmin, h.add, "Add items to a review queue", api.Accepts),
-		api.Get("/queues/{id}/reviewers", api.SessionAdmin, h.reviewers, "List the people who have a grant on a review queue"),
+		api.Get("/queues/{id}/reviewers", api.SessionAdmin, h.reviewers,
+			"List the people who have a grant on a review queue"),
 		api.Put("/queues/{id}/reviewers", api.SessionAdmin, h.grant,
 			"Let a person grade in a review queue, member or not; the link is shown once", api.ShowsSecret),
-		api.Delete("/queues/{id}/reviewers/{user_id}", api.SessionAdmin, h.revoke, "Take a grant away; what was graded stays"),
-		api.Put("/queues/{id}/assignments", api.SessionAdmin, h.assign, "Assign items to people, or divide a queue among them"),
+		api.Delete("/queues/{id}/reviewers/{user_id}", api.SessionAdmin, h.revoke,
+			"Take a grant away; what was graded stays"),
+		api.Put("/queues/{id}/assignments", api.SessionAdmin, h.assign,
+			"Assign items to people, or divide a queue among them"),
 		api.Post("/queues/{id}/claim", api.SessionReviewer, h.claim, "Claim the next item, or renew the claim that you hold"),
 		api.Get("/queues/{id}/items/{item_id}", api.SessionReviewer, h.item,
 			"Read an item: one that you have claimed, graded or skipped; any for owners and admins"),
@@ -33,8 +36,10 @@ func (h *handler) routes() []api.Route {
 		api.Post("/queues/{id}/items/{item_id}/skip", api.SessionReviewer, h.skip, "Leave an item to others"),
 		api.Post("/queues/{id}/items/{item_id}/undo", api.SessionReviewer, h.undo,
 			"Take back your grade, which deletes its label, or your skip"),
-		api.Get("/queues/{id}/progress", api.SessionReviewer, h.progress, "Read how far a review queue is, and what its judge still needs"),
-		api.Get("/queues/{id}/agreement", api.SessionReviewer, h.agreement, "Read how far the graders of a review queue agree"),
+		api.Get("/queues/{id}/progress", api.SessionReviewer, h.progress,
+			"Read how far a review queue is, and what its judge still needs"),
+		api.Get("/queues/{id}/agreement", api.SessionReviewer, h.agreement,
+			"Read how far the graders of a review queue agree"),
 	}
 }
 
@@ -156,7 +161,8 @@ type revoking struct {
 }
 
 func (h *handler) revoke(ctx context.Context, caller tenant.Caller, in revoking) (api.Deleted, error) {
-	return api.Deleted{ID: string(in.UserID), Object: "reviewer", Deleted: true}, h.store.Revoke(ctx, caller, in.ID, in.UserID)
+	return api.Deleted{ID: string(in.UserID), Object: "reviewer", Deleted: true},
+		h.store.Revoke(ctx, caller, in.ID, in.UserID)
 }
 
 type assigning struct {

@@ -43,6 +43,7 @@ func TestAnExpertWithoutARoleWorksTheQueueOfItsGrant(t *testing.T) {
 			c.RefusesSession(t, expert, "GET", c.InWorkspace(path), "", 404)
 			c.RefusesSession(t, other, "GET", c.InWorkspace(path), "", 404)
 		}
+		c.RefusesSession(t, expert, "GET", c.InWorkspace("/my/queues"), "", 404)
 		granted := asked[GrantedReviewer](t, c, admin, "PUT", at+"/reviewers", `{"email":"`+string(apitest.NobodyUser)+`@example.test"}`, 200)
 		if granted.UserID != apitest.NobodyUser || granted.URL != nil {
 			t.Errorf("%+v", granted)

@@ -153,7 +153,8 @@ const gradeColumns = `item_id, user_id, state, claim, lease_until, verdict, grad
 
 func (g *gradeRecord) given() GivenGrade {
 	return GivenGrade{
-		UserID: g.UserID, Verdict: g.Verdict, Grade: g.Grade, Critique: g.Critique, Unsure: g.Unsure, LabelID: g.LabelID, At: g.At,
+		UserID: g.UserID, Verdict: g.Verdict, Grade: g.Grade, Critique: g.Critique, Unsure: g.Unsure,
+		LabelID: g.LabelID, At: g.At,
 	}
 }
 

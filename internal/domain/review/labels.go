@@ -17,6 +17,8 @@ type Labels interface {
 	Get(ctx context.Context, ws tenant.ID, labelID string) (label.Label, error)
 	// Prepare copies what is graded. It is called before the transaction, since the logs are in another database.
 	Prepare(ctx context.Context, ws tenant.ID, n label.New) (*label.Prepared, error)
+	// PrepareAgain is Prepare of what a label grades, from the label's own copy.
+	PrepareAgain(ctx context.Context, ws tenant.ID, labelID string, n label.New) (*label.Prepared, error)
 	// PutReview makes the label of a grade, in place of the person's own label of the same item and criterion.
 	PutReview(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, p *label.Prepared) (label.Label, error)
 	// TakeBack deletes a label that the person made in a review.
@@ -53,15 +55,17 @@ func (s *Store) steps(ctx context.Context, ws tenant.ID, r ref) ([]judge.Step, e
 	return []judge.Step{step}, err
 }
 
-// prepareLabel makes the label of a grade, as far as that is possible before the transaction. steps are what is graded.
-func (s *Store) prepareLabel(ctx context.Context, ws tenant.ID, q *queueRecord, r ref, steps []judge.Step, in *NewGrade,
+// prepareLabel makes the label of a grade, as far as that is possible before the transaction.
+func (s *Store) prepareLabel(ctx context.Context, ws tenant.ID, q *queueRecord, r ref, in *NewGrade,
 ) (*label.Prepared, error) {
-	n := label.New{CriterionID: q.CriterionID, Verdict: in.Verdict, Grade: in.Grade, Critique: in.Critique, Source: label.FromReview}
-	requestID, trace, labelID := r.split()
-	n.RequestID, n.TraceID = requestID, trace
-	if labelID != "" { // the copy that the label has is graded again; its content makes it the same item
-		n.Messages, n.Response, n.Tools = steps[0].Messages, steps[0].Response, steps[0].Tools
+	n := label.New{
+		CriterionID: q.CriterionID, Verdict: in.Verdict, Grade: in.Grade, Critique: in.Critique, Source: label.FromReview,
 	}
+	requestID, trace, labelID := r.split()
+	if labelID != "" {
+		return s.Labels.PrepareAgain(ctx, ws, labelID, n)
+	}
+	n.RequestID, n.TraceID = requestID, trace
 	return s.Labels.Prepare(ctx, ws, n)
 }
 

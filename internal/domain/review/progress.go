@@ -123,7 +123,8 @@ func (s *Store) Agreement(ctx context.Context, caller tenant.Caller, queueID str
 		JOIN review_items i ON i.workspace_id = g.workspace_id AND i.queue_id = g.queue_id AND i.id = g.item_id
 		WHERE g.workspace_id = $1 AND g.queue_id = $2 AND g.state = 'graded' AND i.state = 'done'`
 	rows, err := db.Query[label.Tally](ctx, in, `
-		SELECT COUNT(CASE WHEN g.verdict = 'pass' THEN 1 END) AS passes, COUNT(CASE WHEN g.verdict = 'fail' THEN 1 END) AS fails
+		SELECT COUNT(CASE WHEN g.verdict = 'pass' THEN 1 END) AS passes,
+			COUNT(CASE WHEN g.verdict = 'fail' THEN 1 END) AS fails
 		`+shared+` GROUP BY g.item_id HAVING COUNT(*) > 1`, queueID)
 	if err != nil {
 		return label.Agreement{}, fmt.Errorf("read the grades of %s: %w", queueID, err)
@@ -143,7 +144,8 @@ func (s *Store) Agreement(ctx context.Context, caller tenant.Caller, queueID str
 }
 
 // Items lists the items of a queue in their order, without their content, for owners and admins.
-func (s *Store) Items(ctx context.Context, caller tenant.Caller, queueID, state string, conflict *bool, limit, offset int,
+func (s *Store) Items(ctx context.Context, caller tenant.Caller, queueID, state string, conflict *bool, limit,
+	offset int,
 ) ([]QueueItem, error) {
 	in := s.DB.In(caller.Workspace)
 	q, a, err := enter(ctx, in, caller, queueID)
@@ -161,14 +163,16 @@ func (s *Store) Items(ctx context.Context, caller tenant.Caller, queueID, state 
 		return nil, fmt.Errorf("list items: %w", err)
 	}
 	rows, err := db.Query[gradeRecord](ctx, in, `
-		SELECT `+gradeColumns+` FROM review_grades WHERE workspace_id = $1 AND queue_id = $2 AND item_id IN (SELECT id`+page+`)
+		SELECT `+gradeColumns+` FROM review_grades
+		WHERE workspace_id = $1 AND queue_id = $2 AND item_id IN (SELECT id`+page+`)
 		ORDER BY at, user_id`, queueID, state, limit, offset)
 	if err != nil {
 		return nil, fmt.Errorf("list grades: %w", err)
 	}
 	assigned, err := db.Query[struct{ ItemID, UserID string }](ctx, in, `
 		SELECT item_id, user_id FROM review_assignments
-		WHERE workspace_id = $1 AND queue_id = $2 AND item_id IN (SELECT id`+page+`) ORDER BY user_id`, queueID, state, limit, offset)
+		WHERE workspace_id = $1 AND queue_id = $2 AND item_id IN (SELECT id`+page+`) ORDER BY user_id`,
+		queueID, state, limit, offset)
 	if err != nil {
 		return nil, fmt.Errorf("list assignments: %w", err)
 	}

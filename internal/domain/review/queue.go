@@ -1,6 +1,6 @@
 // Package review keeps review queues: items that people grade, one after another. A person needs no role in the
-// workspace for that, but a grant on the queue. An item is claimed for a while, and then graded or skipped; each grade is
-// a label.
+// workspace for that, but a grant on the queue. An item is claimed for a while, and then graded or skipped; each
+// grade is a label.
 package review
 
 import (

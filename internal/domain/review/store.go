@@ -71,8 +71,8 @@ type queueRecord struct {
 	CreatedAt, ClosedAt                 clock.Time
 }
 
-const queueColumns = `id, name, criterion_id, instructions, graders_per_item, blind, lease_minutes, source, created_by, created_at,
-	closed_at FROM review_queues`
+const queueColumns = `id, name, criterion_id, instructions, graders_per_item, blind, lease_minutes, source, created_by,
+	created_at, closed_at FROM review_queues`
 
 // checkOpen refuses to grade in a closed queue.
 func (q *queueRecord) checkOpen() error {
@@ -184,7 +184,8 @@ func checkFills(ctx context.Context, in db.Scoped, queueID string) error {
 }
 
 // AddItems queues a job that adds items to a queue. Those that are in it already are not added twice.
-func (s *Store) AddItems(ctx context.Context, caller tenant.Caller, queueID string, from QueueSource) (q Queue, err error) {
+func (s *Store) AddItems(ctx context.Context, caller tenant.Caller, queueID string, from QueueSource,
+) (q Queue, err error) {
 	ws := caller.Workspace
 	_, err = s.DB.Tx(ctx, func(tx *db.Tx) error {
 		found, err := find(ctx, tx.In(ws), queueID)
@@ -217,7 +218,8 @@ func (s *Store) AddItems(ctx context.Context, caller tenant.Caller, queueID stri
 }
 
 // Change changes a queue.
-func (s *Store) Change(ctx context.Context, caller tenant.Caller, queueID string, in QueueChange) (after Queue, err error) {
+func (s *Store) Change(ctx context.Context, caller tenant.Caller, queueID string, in QueueChange,
+) (after Queue, err error) {
 	ws := caller.Workspace
 	_, err = s.DB.Tx(ctx, func(tx *db.Tx) error {
 		scope := tx.In(ws)
@@ -314,7 +316,8 @@ func (s *Store) Purge(ctx context.Context, caller tenant.Caller, queueID string)
 		if err != nil {
 			return err
 		}
-		fills, err := db.Query[string](ctx, in, `SELECT id FROM review_fills WHERE workspace_id = $1 AND queue_id = $2`, queueID)
+		fills, err := db.Query[string](ctx, in,
+			`SELECT id FROM review_fills WHERE workspace_id = $1 AND queue_id = $2`, queueID)
 		if err != nil {
 			return fmt.Errorf("find what filled %s: %w", queueID, err)
 		}
@@ -350,8 +353,8 @@ func (s *Store) closeOf(ctx context.Context, in db.Scoped, criterionID string) e
 // Dependent closes the queues of a criterion when it is deleted.
 func (s *Store) Dependent() criterion.Dependent { return criterion.Dependent{Deleted: s.closeOf} }
 
-// sweep marks items whose logs have expired, forgets what a judge said of those, and gives back claims whose lease ended
-// long ago.
+// sweep marks items whose logs have expired, forgets what a judge said of those, and gives back claims whose lease
+// ended long ago.
 func (s *Store) sweep(ctx context.Context) error {
 	now := s.Now()
 	across := s.DB.Across("items of all workspaces expire")
@@ -359,7 +362,8 @@ func (s *Store) sweep(ctx context.Context) error {
 		text string
 		args []any
 	}{
-		{`UPDATE review_items SET state = 'expired', lost = $2 WHERE expires_at > 0 AND expires_at <= $1 AND state = 'open'`, []any{now, lostLog}},
+		{`UPDATE review_items SET state = 'expired', lost = $2
+			WHERE expires_at > 0 AND expires_at <= $1 AND state = 'open'`, []any{now, lostLog}},
 		{`UPDATE review_items SET critique = '' WHERE expires_at > 0 AND expires_at <= $1 AND critique <> ''`, []any{now}},
 		{`DELETE FROM review_grades WHERE state = 'claimed' AND lease_until <= $1`, []any{now - day}},
 	} {

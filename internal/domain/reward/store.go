@@ -18,6 +18,7 @@ import (
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
+	"sovereign/internal/store/notice"
 )
 
 // Config is what a store needs.
@@ -241,6 +242,12 @@ func (s *Store) holdIn(ctx context.Context, tx *db.Tx, ws tenant.ID, id, reason 
 			s.scorer.askNoMore(ref{ws, id})
 		}
 	})
+	if err := notice.Add(ctx, tx, ws, notice.Notice{
+		Kind: notice.AnchorHeld, Subject: id, Link: "rewards/" + id,
+		Title: "A reward session is held", Text: "The reward session " + id + " scores nothing until it is released: " + reason,
+	}); err != nil {
+		return err
+	}
 	return audit.Record(ctx, tx, ws, tenant.Operator, object+".hold", id, nil, struct {
 		Reason string `json:"reason"`
 	}{reason})

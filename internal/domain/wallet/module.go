@@ -11,8 +11,9 @@ func Module(s *Store, p *Poster, sealer *chain.Sealer, find Workspaces) module.M
 	o := &Operator{store: s, poster: p, sealer: sealer, find: find}
 	return module.Module{
 		Name:       "wallets",
-		Routes:     o.Routes(),
+		Routes:     append(o.Routes(), (&Handler{store: s, poster: p, sealer: sealer}).Routes()...),
 		Publishers: p.Sources(),
+		Alarms:     s.Alarms,
 		Background: []module.Loop{
 			{Name: "sync the journal", Run: p.SyncLoop},
 			{Name: "post the journal", Run: p.Run},

@@ -40,6 +40,7 @@ type ofWorkspace struct {
 type Wallet struct {
 	funds.Balance
 	Holds []OpenHold `json:"holds" nullable:"false" doc:"Money that is set aside for things; a part of held_usd"`
+	Owed  money.Nano `json:"owed_usd" doc:"What was refunded or disputed of payments and the wallet could not give: the next credit pays it"`
 }
 
 func (o *Operator) show(ctx context.Context, _ tenant.Caller, in ofWorkspace) (Wallet, error) {
@@ -48,7 +49,11 @@ func (o *Operator) show(ctx context.Context, _ tenant.Caller, in ofWorkspace) (W
 		return Wallet{}, err
 	}
 	holds, err := o.poster.Holds.List(ctx, ws)
-	return Wallet{Balance: o.store.Show(ws), Holds: append([]OpenHold{}, holds...)}, err
+	if err != nil {
+		return Wallet{}, err
+	}
+	owed, err := o.store.Owed(ctx, ws)
+	return Wallet{Balance: o.store.Show(ws), Holds: append([]OpenHold{}, holds...), Owed: owed}, err
 }
 
 // A TopUp asks for money to be added.

@@ -86,7 +86,7 @@ func (b *process) fund(ws tenant.ID, amount money.Nano) {
 	}
 	if amount > 0 {
 		if _, err := b.db.Tx(ctx, func(tx *db.Tx) error {
-			_, err := fund(ctx, tx, ws, "txn_topup_"+string(ws), "", amount)
+			_, _, err := fund(ctx, tx, ws, "txn_topup_"+string(ws), "", amount)
 			return err
 		}); err != nil {
 			b.t.Fatal(err)
@@ -123,15 +123,15 @@ func (b *process) drain() {
 	}
 }
 
-type usage struct {
+type usedRow struct {
 	RequestID     string
 	Outcome       string
 	Cost, Charged money.Nano
 }
 
-func (b *process) rows() []usage {
+func (b *process) rows() []usedRow {
 	b.t.Helper()
-	rows, err := db.Query[usage](b.t.Context(), b.db.Across("test"), `SELECT request_id, outcome, cost, charged FROM usage_rows ORDER BY request_id`)
+	rows, err := db.Query[usedRow](b.t.Context(), b.db.Across("test"), `SELECT request_id, outcome, cost, charged FROM usage_rows ORDER BY request_id`)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -292,7 +292,7 @@ func (s *simulation) leave() {
 func (s *simulation) topUp() {
 	ws, amount := s.spaces[s.random.IntN(len(s.spaces))], money.Nano(1+s.random.IntN(400))
 	_, err := s.db.Tx(s.t.Context(), func(tx *db.Tx) error {
-		_, err := fund(s.t.Context(), tx, ws, fmt.Sprintf("txn_%s_%d", ws, s.random.Uint64()), "", amount)
+		_, _, err := fund(s.t.Context(), tx, ws, fmt.Sprintf("txn_%s_%d", ws, s.random.Uint64()), "", amount)
 		return err
 	})
 	if err != nil {
@@ -454,7 +454,9 @@ func (s *simulation) check() {
 
 // clear empties the ledger for the next seed: Verify reads all of it.
 func (s *simulation) clear() {
-	for _, table := range []string{"usage_rows", "ledger_entries", "ledger_balances", "named_holds"} {
+	for _, table := range []string{
+		"usage_rows", "ledger_entries", "ledger_balances", "ledger_days", "named_holds", "usage_days", "usage_sums", "usage_closed",
+	} {
 		if _, err := db.Exec(s.t.Context(), s.db.Across("the simulation is over"), "DELETE FROM "+table); err != nil {
 			s.t.Fatal(err)
 		}

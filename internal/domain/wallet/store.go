@@ -27,6 +27,9 @@ type Store struct {
 	db    *db.DB
 	feed  *feed.Feed
 	funds *funds.Funds
+
+	// Low returns the free money below which a wallet is low; 0 for never. It is set before the store serves.
+	Low func(ctx context.Context, ws tenant.ID) (money.Nano, error)
 }
 
 // NewStore returns a store of the ledger in d. What it adds to a wallet is in f when the call returns.
@@ -47,38 +50,43 @@ func (s *Store) TopUp(
 	if err := checkTopUp(amount); err != nil {
 		return funds.Balance{}, err
 	}
-	err := s.feed.Change(ctx, func(tx *db.Tx) error {
-		before, err := fund(ctx, tx, ws, id.New("txn"), redact.String(memo), amount)
+	var before, now money.Nano
+	err := s.feed.Change(ctx, func(tx *db.Tx) (err error) {
+		before, now, err = fund(ctx, tx, ws, id.New("txn"), redact.String(memo), amount)
 		if err != nil {
 			return err
 		}
 		tx.Touch(changedWallet, ws, "")
-		return audit.Record(ctx, tx, ws, by, "wallet.topup", string(ws), credit{before}, credit{before + amount})
+		return audit.Record(ctx, tx, ws, by, "wallet.topup", string(ws), credit{before}, credit{now})
 	})
 	if err != nil {
 		return funds.Balance{}, err
 	}
 	after := s.funds.Balance(ws)
 	if db.Bound(ctx) { // the feed updates memory when the outer transaction has committed
-		after.Balance += amount
+		after.Balance += now - before
 	}
 	return after, nil
 }
 
-// fund posts a top-up and returns what had been credited before.
+// fund posts a top-up, pays the debts of the wallet from it, and returns what was credited before and after.
 func fund(
 	ctx context.Context, tx *db.Tx, ws tenant.ID, transferID, memo string, amount money.Nano,
-) (before money.Nano, err error) {
+) (before, after money.Nano, err error) {
 	held, err := balances(ctx, tx.Across("the statement names the workspace"), []tenant.ID{ws})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	before = -held[accountKey{ws, accountFunding}]
 	t := transfer{
 		ws: ws, id: transferID, kind: kindTopUp, memo: memo,
 		lines: []line{{accountWallet, amount}, {accountFunding, -amount}},
 	}
-	return before, post(ctx, tx, []transfer{t}, held)
+	if err := post(ctx, tx, []transfer{t}, held); err != nil {
+		return 0, 0, err
+	}
+	paid, err := payDebts(ctx, tx, ws, amount)
+	return before, before + amount - paid, err
 }
 
 // credited returns what came into a wallet in all.
@@ -109,10 +117,10 @@ var entryColumns = []string{"workspace_id", "transfer_id", "line", "account", "a
 var entryLayout = chain.NewLayout("ledger_entries", entryColumns)
 
 // post inserts transfers, at most one per workspace, and links them to the ledger's chain. It updates the balances,
-// whose present values are passed in. No transfer has two lines of one account.
+// whose present values are passed in, and the sums of the day. No transfer has two lines of one account.
 func post(ctx context.Context, tx *db.Tx, transfers []transfer, balances map[accountKey]money.Nano) error {
 	now := clock.Now()
-	var entries, after [][]any
+	var entries, after, days [][]any
 	links := make([]chain.Link, len(transfers))
 	for n, t := range transfers {
 		var sum money.Nano
@@ -131,6 +139,7 @@ func post(ctx context.Context, tx *db.Tx, transfers []transfer, balances map[acc
 				return fault.Conflict("the balance would be more than can be counted")
 			}
 			after = append(after, []any{string(at.ws), at.account, int64(next)})
+			days = append(days, []any{string(t.ws), dayOf(now), t.kind, l.account, int64(l.amount)})
 		}
 		if sum != 0 {
 			return fmt.Errorf("transfer %s sums to %s", t.kind, sum)
@@ -144,6 +153,9 @@ func post(ctx context.Context, tx *db.Tx, transfers []transfer, balances map[acc
 	}
 	if err == nil {
 		err = db.Upsert(ctx, across, "ledger_balances", []string{"workspace_id", "account", "amount"}, 2, after)
+	}
+	if err == nil {
+		err = db.Merge(ctx, across, "ledger_days", dayColumns, 4, "amount = ledger_days.amount + excluded.amount", days)
 	}
 	if err != nil {
 		return fmt.Errorf("post: %w", err)

@@ -14,7 +14,7 @@ import (
 // Verify proves the ledger from its rows alone. All entries sum to zero, and so does each transfer. Each balance is
 // the sum of its entries. No wallet is below zero. Every usage row costs what its stored price says, and the rows of
 // a batch sum to its transfer. Every named hold has spent what its usage rows were charged, within its amount, and the
-// wallet covers what the open ones have left.
+// wallet covers what the open ones have left. The usage of every day is the sum of its usage rows.
 func (s *Store) Verify(ctx context.Context) (proof Proof, err error) {
 	err = s.db.Snapshot(ctx, proofScope, func(all db.Scoped) error {
 		proof, err = prove(ctx, all)
@@ -54,13 +54,19 @@ func prove(ctx context.Context, all db.Scoped) (Proof, error) {
 	if t.Sum != 0 {
 		proof.Problems = append(proof.Problems, fmt.Sprintf("all entries sum to %s", t.Sum))
 	}
-	holds, err := hasHolds(ctx, all)
+	tables, err := db.Tables(ctx, all)
 	if err != nil {
 		return proof, err
 	}
-	checks := invariants
+	holds, checks := has(tables, "named_holds"), invariants
 	if holds {
-		checks = slices.Concat(invariants, holdInvariants)
+		checks = slices.Concat(checks, holdInvariants)
+	}
+	if has(tables, "ledger_days") {
+		checks = slices.Concat(checks, billingInvariants)
+	}
+	if has(tables, "usage_days") {
+		checks = slices.Concat(checks, dayInvariants)
 	}
 	for _, check := range checks {
 		broken, err := db.Query[string](ctx, all, check.violations)
@@ -77,11 +83,10 @@ func prove(ctx context.Context, all db.Scoped) (Proof, error) {
 	return proof, err
 }
 
-// hasHolds reports whether the schema has named holds and seconds of a GPU. That of a backup of an earlier release,
-// which is proven before it is migrated, has neither.
-func hasHolds(ctx context.Context, all db.Scoped) (bool, error) {
-	tables, err := db.Tables(ctx, all)
-	return slices.ContainsFunc(tables, func(t db.Table) bool { return t.Name == "named_holds" }), err
+// has reports whether the schema has a table. That of a backup of an earlier release, which is proven before it is
+// migrated, may lack it: one without named_holds has no seconds of a GPU either, and one without ledger_days no debts.
+func has(tables []db.Table, name string) bool {
+	return slices.ContainsFunc(tables, func(t db.Table) bool { return t.Name == name })
 }
 
 // An invariant is a rule of the ledger, with the query that finds its violations.
@@ -156,6 +161,46 @@ var holdInvariants = []invariant{
 		`SELECT h.workspace_id FROM named_holds h WHERE h.ended_at = 0 GROUP BY h.workspace_id
 			HAVING SUM(h.amount - h.spent) > (SELECT COALESCE(SUM(b.amount), 0) FROM ledger_balances b
 				WHERE b.workspace_id = h.workspace_id AND b.account = 'wallet')`,
+	},
+}
+
+// dayInvariants are the rules of the rows of days. Rows that were summed up under another tag stay one day, model and key.
+var dayInvariants = []invariant{
+	{
+		"the usage of every day, model and key is the sum of its rows",
+		`SELECT workspace_id || '/' || day || '/' || model || '/' || key_id FROM (
+			SELECT workspace_id, at / 86400000000 AS day, model, key_id, 1 AS requests, input, cached, output, cost, charged
+			FROM usage_rows UNION ALL
+			SELECT workspace_id, day, model, key_id, -requests, -input, -cached, -output, -cost, -charged FROM usage_days
+		) AS both_sides GROUP BY workspace_id, day, model, key_id
+		HAVING SUM(requests) <> 0 OR SUM(input) <> 0 OR SUM(cached) <> 0 OR SUM(output) <> 0 OR SUM(cost) <> 0
+			OR SUM(charged) <> 0`,
+	},
+	{
+		"the sums of closed days are those of their rows",
+		`SELECT workspace_id || '/' || day FROM (
+			SELECT workspace_id, day, requests, input, output, cost FROM usage_sums WHERE cut = 'none' UNION ALL
+			SELECT d.workspace_id, d.day, -d.requests, -d.input, -d.output, -d.cost
+			FROM usage_days d JOIN usage_closed c ON c.workspace_id = d.workspace_id AND d.day < c.before
+		) AS both_sides GROUP BY workspace_id, day
+		HAVING SUM(requests) <> 0 OR SUM(input) <> 0 OR SUM(output) <> 0 OR SUM(cost) <> 0`,
+	},
+}
+
+// billingInvariants are the rules of statements and debts.
+var billingInvariants = []invariant{
+	{
+		"the sums of every day are those of its entries",
+		`SELECT COALESCE(d.workspace_id, e.workspace_id) || '/' || CAST(COALESCE(d.day, e.day) AS TEXT)
+			FROM ledger_days d FULL OUTER JOIN (
+				SELECT workspace_id, at / 86400000000 AS day, kind, account, SUM(amount) AS amount FROM ledger_entries
+				GROUP BY workspace_id, at / 86400000000, kind, account
+			) AS e ON e.workspace_id = d.workspace_id AND e.day = d.day AND e.kind = d.kind AND e.account = d.account
+			WHERE COALESCE(d.amount, 0) <> COALESCE(e.amount, 0)`,
+	},
+	{
+		"no debt is paid more than it is, or less than nothing",
+		`SELECT workspace_id || '/' || id FROM wallet_debts WHERE paid < 0 OR paid > amount`,
 	},
 }
 

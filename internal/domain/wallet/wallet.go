@@ -21,8 +21,9 @@ const (
 
 // The kinds of transfer.
 const (
-	kindTopUp = "topup"
-	kindUsage = "usage"
+	kindTopUp  = "topup"
+	kindUsage  = "usage"
+	kindRefund = "refund" // money that a payment brought, and that went back; negative when it comes again
 )
 
 // A line of a transfer moves an amount into an account, or out of it when negative.

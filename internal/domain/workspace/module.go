@@ -39,7 +39,7 @@ func Module(d Deps) module.Module {
 	handler := NewHandler(d.Logged, append(own, d.Steps...)...)
 	return module.Module{
 		Name:       "workspaces",
-		Routes:     slices.Concat(handler.Routes(), NewOperator(d.DB, d.Store).Routes()),
+		Routes:     slices.Concat(handler.Routes(), NewOperator(d.DB, d.Store).Routes(), NewTeam(d.DB, d.Store).Routes()),
 		Publishers: publishers,
 		Background: []module.Loop{{Name: "record uses of keys", Run: func(ctx context.Context) { identity.RecordUses(ctx, d.Log) }}},
 		Setup:      own,

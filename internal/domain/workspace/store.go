@@ -25,7 +25,8 @@ type Store struct {
 
 	Counter *Counter // of money, for budgets
 
-	// Left is called in the transaction that ends a membership, whatever other memberships the person has; nil does nothing.
+	// Left is called in the transaction that ends a membership, whatever other memberships the person has; nil does
+	// nothing.
 	Left func(ctx context.Context, tx *db.Tx, by tenant.Actor, user tenant.UserID) error
 }
 

@@ -72,8 +72,9 @@ type Edge struct {
 	metrics *httpMetrics
 }
 
-// New wraps next. A request below /v1 or /v2, with or without /api before it, reaches next only with a valid key, and one
-// below /dashboard/api or /dashboard/v1 only with a session, but for the routes of visitors. Caller returns whose it is.
+// New wraps next. A request below /v1 or /v2, with or without /api before it, reaches next only with a valid key, and
+// one below /dashboard/api or /dashboard/v1 only with a session, but for the routes of visitors. Caller returns whose
+// it is.
 func New(c Config, next http.Handler) *Edge {
 	return &Edge{Config: c, next: next, metrics: newHTTPMetrics(c.Metrics)}
 }

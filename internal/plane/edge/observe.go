@@ -71,8 +71,8 @@ func callOf(ctx context.Context) *call {
 	return &call{}
 }
 
-// Caller returns whose key or session the request carries. On paths that need no key it has only the user that PeerContext
-// recorded, if any.
+// Caller returns whose key or session the request carries. On paths that need no key it has only the user that
+// PeerContext recorded, if any.
 func Caller(ctx context.Context) tenant.Caller { return callOf(ctx).caller }
 
 // Grant returns the grant of the request's key.

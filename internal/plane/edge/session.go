@@ -27,8 +27,9 @@ const (
 	sessionScope = sessionAPI + "/w"  // those of a workspace: its id is the next segment
 	sessionV1    = "/dashboard/v1"    // the routes of /v1, again with the id of a workspace as the next segment
 	sessionName  = "__Host-sovereign" // of the cookie: a browser takes one of that name over TLS alone, for this host alone
-	secretLength = 32                 // bytes of a session's secret
-	agentLength  = 200                // of a User-Agent header that is kept
+	stateName    = "__Host-sovereign-oidc"
+	secretLength = 32  // bytes of a session's secret
+	agentLength  = 200 // of a User-Agent header that is kept
 )
 
 // A Dashboard is what an edge knows of sessions. An edge without one serves nobody below the dashboard's mounts.
@@ -43,6 +44,7 @@ type Dashboard struct {
 type Visit struct {
 	Address string // of the sender
 	Agent   string // the browser, as it calls itself
+	State   string // of a sign-in that was begun at an identity provider, from its cookie
 	Secure  bool   // a cookie that is Secure may be set: the request came over TLS, or within this machine
 
 	digest live.SessionDigest
@@ -69,8 +71,17 @@ func SessionCookie(secret string, until time.Duration) string {
 	return cookie.String()
 }
 
-// SessionEnded reports whether the session of a request has ended, or its person has lost the role in the workspace with
-// which the request was admitted. An answer that lasts must ask now and then. It is false for a caller without a session.
+// StateCookie returns the header that gives a browser the state of a sign-in at an identity provider. The browser
+// brings it back when the provider sends it here, so it is Lax.
+func StateCookie(state string, until time.Duration) string {
+	return (&http.Cookie{
+		Name: stateName, Value: state, Path: "/", MaxAge: int(until.Seconds()), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	}).String()
+}
+
+// SessionEnded reports whether the session of a request has ended, or its person has lost the role in the workspace
+// with which the request was admitted. An answer that lasts must ask now and then. It is false for a caller without a
+// session.
 func SessionEnded(ctx context.Context) bool {
 	c := callOf(ctx)
 	if c.caller.Session == "" || c.edge == nil || c.edge.Dashboard == nil {
@@ -97,8 +108,8 @@ func AskedPath(r *http.Request) string { return cmp.Or(callOf(r.Context()).asked
 // needsSession reports whether a path is one of the dashboard's API.
 func needsSession(path string) bool { return below(path, sessionAPI) || below(path, sessionV1) }
 
-// admitSession decides about a request to the dashboard's API by its host, its origin and its cookie, before any route is
-// looked up, and returns it as the router knows it. Only the routes of visitors are served without a session.
+// admitSession decides about a request to the dashboard's API by its host, its origin and its cookie, before any route
+// is looked up, and returns it as the router knows it. Only the routes of visitors are served without a session.
 func (e *Edge) admitSession(r *http.Request, call *call) (*http.Request, error) {
 	d := e.Dashboard
 	if d == nil {
@@ -106,6 +117,9 @@ func (e *Edge) admitSession(r *http.Request, call *call) (*http.Request, error) 
 	}
 	call.asked = r.URL.Path
 	call.visit = Visit{Address: e.Bounds.client(r), Agent: cut(r.UserAgent(), agentLength), Secure: e.Bounds.secure(r)}
+	if states := r.CookiesNamed(stateName); len(states) == 1 {
+		call.visit.State = states[0].Value
+	}
 	if !d.serves(r) {
 		return nil, cmp.Or(e.countKeyless(r, call), error(fault.CrossOrigin.New(
 			"the dashboard is not served for this Host; dashboard.hosts in the configuration lists the names that it is reached by")))
@@ -129,8 +143,8 @@ func (e *Edge) admitSession(r *http.Request, call *call) (*http.Request, error) 
 	return e.inWorkspace(r, call)
 }
 
-// inWorkspace takes the workspace out of the path, and notes the role that the session's person has in it now. The router
-// refuses the person who has none.
+// inWorkspace takes the workspace out of the path, and notes the role that the session's person has in it now. The
+// router refuses the person who has none.
 func (e *Edge) inWorkspace(r *http.Request, call *call) (*http.Request, error) {
 	mount, inner := "", ""
 	switch {
@@ -206,8 +220,8 @@ func IsOwnHost(host string, local any) bool {
 	return ip != nil && (ip.IsLoopback() || ok && at.IP.Equal(ip))
 }
 
-// secure reports whether nobody between the browser and this server can read the request: it came over TLS, here or as a
-// trusted proxy says, or it did not leave the machine.
+// secure reports whether nobody between the browser and this server can read the request: it came over TLS, here or as
+// a trusted proxy says, or it did not leave the machine.
 func (b *Bounds) secure(r *http.Request) bool {
 	if r.TLS != nil {
 		return true

@@ -23,6 +23,9 @@ type Meter struct {
 
 	seed   maphash.Seed
 	shards [64]shard
+
+	reachedMu  sync.Mutex
+	reachedNow []Reached
 }
 
 type shard struct {
@@ -60,7 +63,7 @@ func (m *Meter) account(id string) *account {
 	defer s.mu.Unlock()
 	a := s.accounts[id]
 	if a == nil {
-		a = &account{}
+		a = &account{id: id}
 		s.accounts[id] = a
 	}
 	return a
@@ -77,6 +80,9 @@ type account struct {
 	counts     bool // money is counted
 	day, month period
 	held       money.Nano // for running requests
+
+	id                 string    // of the key or the workspace
+	toldDay, toldMonth time.Time // the end of the period in which a budget was last reached
 }
 
 // A period is a UTC day or month, and what was spent in it.

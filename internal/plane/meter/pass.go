@@ -199,8 +199,8 @@ func (u *use) free(budget money.Nano, in *period, now time.Time) money.Nano {
 	return max(0, budget-sum(in.spent, u.held))
 }
 
-// checkMoney returns an OverBudget for an amount that does not fit.
-func (u *use) checkMoney(now time.Time, amount money.Nano) error {
+// checkMoney returns an OverBudget for an amount that does not fit, or nil.
+func (u *use) checkMoney(now time.Time, amount money.Nano) *OverBudget {
 	if free := u.freeOfDay(now); amount > free {
 		day, _ := Starts(now)
 		return &OverBudget{u.whose, u.limits.BudgetPerDay, "day", free, day.AddDate(0, 0, 1)}
@@ -222,8 +222,9 @@ func (p *Pass) Reserve(now time.Time, tokens int64, amount money.Nano) error {
 	p.lock()
 	defer p.unlock()
 	err := p.each(func(u *use) error {
-		if err := u.checkMoney(now, amount); err != nil {
-			return err
+		if over := u.checkMoney(now, amount); over != nil {
+			u.reached(p.meter, over)
+			return over
 		}
 		return u.checkTokens(since, tokens)
 	})

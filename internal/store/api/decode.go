@@ -30,6 +30,7 @@ type input struct {
 	optional bool // the body may be omitted: its field is a pointer
 	large    *largeMember
 	known    map[string]bool
+	anyQuery bool // unknown parameters of the query are ignored
 }
 
 type param struct {
@@ -43,7 +44,7 @@ type param struct {
 }
 
 func newInput(r Route, registry huma.Registry) (*input, error) {
-	in := &input{kind: r.in, known: map[string]bool{}}
+	in := &input{kind: r.in, known: map[string]bool{}, anyQuery: r.anyQuery}
 	if r.in.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("input of %s %s is not a struct", r.Method, r.Path)
 	}
@@ -105,6 +106,9 @@ func (in *input) read(registry huma.Registry, r *http.Request, body []byte) (any
 		return nil, fault.InvalidParameter.New("the query string is malformed")
 	}
 	for name, values := range query {
+		if !in.known[name] && in.anyQuery {
+			continue
+		}
 		if !in.known[name] {
 			return nil, fault.Invalid(name, "is not a parameter of this operation")
 		}

@@ -97,8 +97,8 @@ func (rt *Router) idempotent(
 	return made, nil
 }
 
-// scopeOf is what an Idempotency-Key belongs to beside its workspace: the route and, for a session, the person. Two people
-// never get each other's answers.
+// scopeOf is what an Idempotency-Key belongs to beside its workspace: the route and, for a session, the person. Two
+// people never get each other's answers.
 func scopeOf(ctx context.Context, route *Route) string {
 	if caller := edge.Caller(ctx); caller.Session != "" {
 		return route.Pattern() + " " + string(caller.User)

@@ -44,8 +44,8 @@ func newRegistry() huma.Registry {
 	return registry
 }
 
-// document builds the OpenAPI documents and a page that shows the one of the public API from the routes, and serves them.
-// They are routes themselves, so that nothing is served that is not listed.
+// document builds the OpenAPI documents and a page that shows the one of the public API from the routes, and serves
+// them. They are routes themselves, so that nothing is served that is not listed.
 func (rt *Router) document() error {
 	var spec, page, dashboard []byte
 	routes := []Route{
@@ -91,7 +91,8 @@ func (rt *Router) document() error {
 	return nil
 }
 
-// described returns a router of some of the routes with a registry of their own, so that a document has their schemas alone.
+// described returns a router of some of the routes with a registry of their own, so that a document has their schemas
+// alone.
 func (rt *Router) described(which func(Permission) bool) (*Router, error) {
 	some := &Router{Config: rt.Config, registry: newRegistry()}
 	for _, r := range rt.routes {
@@ -247,7 +248,7 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 func (rt *Router) success(r *Route, status int) *huma.Response {
 	response := &huma.Response{Description: http.StatusText(status), Content: map[string]*huma.MediaType{}}
 	switch r.out {
-	case reflect.TypeFor[Document](), reflect.TypeFor[Stream]():
+	case reflect.TypeFor[Document](), reflect.TypeFor[Stream](), reflect.TypeFor[EventStream]():
 		response.Content[cmp.Or(r.produces, "*/*")] = &huma.MediaType{}
 	default:
 		response.Content[jsonType] = &huma.MediaType{Schema: rt.answerSchema(r)}

@@ -73,6 +73,7 @@ type Route struct {
 	secret          bool   // the answer shows a secret, and is not stored for an Idempotency-Key
 	outside         bool   // has effects outside the database
 	produces        string // media type of a Document or Stream
+	anyQuery        bool   // ignores unknown parameters
 	long            bool   // exempt from the timeout of an operation
 	events          bool   // may answer with server-sent events
 	inference       bool   // a key whose scope is inference may call it
@@ -122,6 +123,9 @@ func Shapes(types ...reflect.Type) Option { return func(r *Route) { r.shapes = t
 
 // Redirects sets the status to 303: the answer is a Document whose headers say where to.
 func Redirects(r *Route) { r.status = http.StatusSeeOther }
+
+// AnyQuery ignores parameters of the query that the operation does not take, where others make the URL.
+func AnyQuery(r *Route) { r.anyQuery = true }
 
 // Long exempts the operation from the usual timeout: a backup, not a lookup.
 func Long(r *Route) { r.long = true }
@@ -247,8 +251,8 @@ func (r Route) URL() string {
 	return r.Pattern()
 }
 
-// CookieURL returns the path of a route of /v1 on the dashboard's mount of it, which serves it to sessions. It is empty for
-// a route that is not there: the inference routes and those of /v2.
+// CookieURL returns the path of a route of /v1 on the dashboard's mount of it, which serves it to sessions. It is empty
+// for a route that is not there: the inference routes and those of /v2.
 func (r Route) CookieURL() string {
 	if r.raw != nil || r.version2 || r.Permission != Reader && r.Permission != Admin {
 		return ""
@@ -303,8 +307,8 @@ type Deleted struct {
 // A Plain can also be rendered as text/plain, for callers that ask for it.
 type Plain interface{ Plain() string }
 
-// A Headed answer has headers of its own beside its JSON, such as a cookie. Its route must be Outside, since a stored answer
-// has none.
+// A Headed answer has headers of its own beside its JSON, such as a cookie. Its route must be Outside, since a stored
+// answer has none.
 type Headed interface{ Headers() map[string]string }
 
 // A Stream is an answer that is written while it is produced.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -27,6 +28,8 @@ type Config struct {
 	Feed   *feed.Feed
 	Log    *slog.Logger
 	Bounds *edge.Bounds
+
+	Closing func() bool // reports whether the server stops; nil for never
 }
 
 // managementBody bounds the body of a management request, whatever inference bodies may be: parsed, JSON takes many
@@ -51,7 +54,8 @@ type Router struct {
 	large    *limit.Budget // how many large bodies are handled at once
 }
 
-// NewRouter serves the routes for keys, sessions and the public. Those under /v1 and /v2 are equally under /api/v1 and /api/v2.
+// NewRouter serves the routes for keys, sessions and the public. Those under /v1 and /v2 are equally under /api/v1 and
+// /api/v2.
 func NewRouter(c Config, routes []Route) (*Router, error) {
 	rt, err := newRouter(c, routes, func(p Permission) bool { return p != Operator })
 	if err != nil {
@@ -153,7 +157,8 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 	if !rt.Bounds.Operations.Take(1) {
 		return fault.RateLimited.New("too many operations at once").In(time.Second)
 	}
-	defer rt.Bounds.Operations.Give(1)
+	done := sync.OnceFunc(func() { rt.Bounds.Operations.Give(1) })
+	defer done()
 	if route.spends {
 		if wait, ok := rt.guard.Allow(caller.Workspace, time.Now()); !ok {
 			return fault.AbuseGuard.New("more than %d operations that start spending in %v", guardStarts, guardWindow).In(wait)
@@ -196,11 +201,16 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 	if err != nil {
 		return err
 	}
+	if events, ok := out.(EventStream); ok {
+		done()
+		rt.stream(w, r, events)
+		return nil
+	}
 	return rt.send(w, r, route, out)
 }
 
-// admits refuses a caller who may not call the route. To a session, a workspace in which its person has no role is one that
-// does not exist, and a route that answers by itself is not there: the dashboard calls no models with a cookie.
+// admits refuses a caller who may not call the route. To a session, a workspace in which its person has no role is one
+// that does not exist, and a route that answers by itself is not there: the dashboard calls no models with a cookie.
 func (r *Route) admits(caller *tenant.Caller) error {
 	session := caller.Session != ""
 	switch {

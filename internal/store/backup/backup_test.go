@@ -65,6 +65,31 @@ func fill(t *testing.T, d *db.DB) {
 		{"named_holds", "workspace_id, id, kind, amount, spent, created_at, ended_at", [][]any{
 			{"ws_1", "rs_1", "reward", math.MaxInt64, 5, 1, 0}, {"ws_2", odd, "", 1, 0, -1, math.MaxInt64},
 		}},
+		{"usage_days", "workspace_id, day, model, key_id, tag, requests, errors, input, cached, output, cost, charged", [][]any{
+			{"ws_1", -1, odd, odd, odd, 1, 2, 3, 4, math.MaxInt64, 5, math.MinInt64}, {"ws_2", math.MaxInt64, "", "", "", 0, 0, 0, 0, 0, 0, 0},
+		}},
+		{"usage_sums", "workspace_id, cut, pick, day, grp, requests, errors, input, cached, output, cost, charged", [][]any{
+			{"ws_1", "model/tag", odd, -1, odd, 1, 2, 3, 4, math.MaxInt64, 5, math.MinInt64},
+		}},
+		{"usage_closed", "workspace_id, before", [][]any{{"ws_1", math.MaxInt64}}},
+		{"saved_views", "workspace_id, id, owner_id, page, name, query, shared, created_at, updated_at", [][]any{
+			{"ws_1", "view_1", "usr_1", "logs", odd, odd, true, 1, math.MaxInt64}, {"ws_2", "view_2", "", "", "", "", false, -1, 0},
+		}},
+		{"topups", "workspace_id, id, amount, currency, state, session_id, url, payment_intent, transfer_id, taken, failure, created_by, created_at, updated_at, paid_at", [][]any{
+			{"ws_1", "topup_1", math.MaxInt64, "usd", "paid", "cs_1", odd, "pi_1", "tr_1", 1, odd, "usr_1", 1, 2, 3}, {"ws_2", "topup_2", 0, "", "pending", "", "", "", "", 0, "", "", -1, -2, nil},
+		}},
+		{"payment_reversals", "workspace_id, payment_intent, source, amount, final, updated_at", [][]any{{"server", "pi_1", odd, 5, true, 1}, {"server", "pi_1", "dp_1", 0, false, -1}}},
+		{"wallet_debts", "workspace_id, id, amount, paid, created_at, updated_at", [][]any{{"ws_1", "topup_1", math.MaxInt64, 1, 2, 3}}},
+		{"ledger_days", "workspace_id, day, kind, account, amount", [][]any{{"ws_1", 20000, odd, "wallet", math.MinInt64}}},
+		{"notices", "workspace_id, id, kind, subject, title, body, link, at, queued_at", [][]any{{"ws_1", "ntc_1", "wallet.low", odd, odd, odd, "wallet", 1, 0}}},
+		{"notice_marks", "workspace_id, mark, at", [][]any{{"ws_1", odd, 1}}},
+		{"notice_settings", "workspace_id, wallet_low, updated_at", [][]any{{"ws_1", math.MaxInt64, 1}}},
+		{"notice_channels", "workspace_id, id, type, address, sealed, kinds, enabled, failing_since, disabled_reason, created_at, updated_at", [][]any{
+			{"ws_1", "chan_1", "webhook", odd, []byte{0, 1}, "[]", true, 0, odd, 1, 2}, {"ws_2", "chan_2", "email", "a@b.c", nil, "[]", false, 5, "", 1, 2},
+		}},
+		{"notice_deliveries", "workspace_id, id, channel_id, notice_id, kind, state, attempts, first_at, next_at, failure, created_at, ended_at", [][]any{
+			{"ws_1", "dlv_1", "chan_1", "ntc_1", "wallet.low", "pending", 1, 2, 3, odd, 4, nil}, {"ws_1", "dlv_2", "chan_1", "ntc_2", "", "failed", 0, 0, 0, "", 4, 5},
+		}},
 		{"journal_cursors", "journal_id, segment, position, at", [][]any{{"jrn_1", 1, math.MaxInt64, 3}}},
 		{"workspace_settings", "workspace_id, default_max_tokens, updated_at", [][]any{{"ws_1", 7, 1}}},
 		{"traffic_limits", "workspace_id, subject, requests_per_minute, tokens_per_minute, concurrency, budget_day, budget_month, models, scope, expires_at, allowed_addresses", [][]any{
@@ -127,7 +152,7 @@ func fill(t *testing.T, d *db.DB) {
 		}},
 		{"canary_samples", "workspace_id, epoch_id, position, request_id, stratum, canary, result, tries, latency, cost, drawn_at, expires_at", [][]any{{"ws_1", "epoch_1", 1, odd, 1, true, "", 2, 3, 4, 5, math.MaxInt64}}},
 		{"sessions", "id, user_id, digest, method, address, agent, created_at, last_seen_at, expires_at, ended_at", [][]any{{"ses_1", "usr_1", []byte{0, 255}, "link", "::1", odd, 1, 2, math.MaxInt64, 0}}},
-		{"signin_links", "id, digest, kind, user_id, created_at, expires_at, used_at", [][]any{{"lnk_1", []byte{0, 255}, "invite", "usr_1", 1, math.MaxInt64, 0}}},
+		{"signin_links", "id, digest, kind, made_in, user_id, created_at, expires_at, used_at", [][]any{{"lnk_1", []byte{0, 255}, "invite", "ws_1", "usr_1", 1, math.MaxInt64, 0}}},
 		{"invitations", "workspace_id, id, user_id, role, link_id, created_by, created_at, expires_at", [][]any{{"ws_1", "inv_1", "usr_2", "admin", "lnk_1", "usr_1", 1, math.MaxInt64}}},
 		{"passwords", "user_id, phc, changed_at", [][]any{{"usr_1", odd, math.MaxInt64}}},
 		{"oidc_states", "digest, nonce, verifier, expires_at", [][]any{{[]byte{0, 255}, odd, "", math.MaxInt64}}},

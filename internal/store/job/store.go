@@ -119,6 +119,9 @@ func change(ctx context.Context, tx *db.Tx, ws tenant.ID, id string, rule func(*
 		id, after.Status, after.Done, after.Total, after.Cost, after.Attempts, after.Losses, after.Claim,
 		after.CancelRequested,
 		after.Failure, after.StartedAt, after.FinishedAt)
+	if err == nil && after.Status != before.Status {
+		err = tell(ctx, tx, ws, id, &after)
+	}
 	return err
 }
 

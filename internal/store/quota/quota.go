@@ -1,5 +1,5 @@
-// Package quota bounds how many things of a kind a workspace stores. A store checks a quota in the transaction that adds
-// a thing, after it was added: the transaction is then undone. An operator may set another quota for a workspace.
+// Package quota bounds how many things of a kind a workspace stores. A store checks a quota in the transaction that
+// adds a thing, after it was added: the transaction is then undone. An operator may set another quota for a workspace.
 package quota
 
 import (
@@ -24,11 +24,13 @@ type Kind struct {
 // The kinds, with generous quotas. A label is counted by rows, so its quota also bounds what counting costs.
 var (
 	Aliases      = kind("aliases", 1_000, `aliases WHERE workspace_id = $1`)
+	Channels     = kind("channels", 20, `notice_channels WHERE workspace_id = $1`)
 	Criteria     = kind("criteria", 1_000, `criteria WHERE workspace_id = $1`)
 	Datasets     = kind("datasets", 1_000, datasetRows)
 	Endpoints    = kind("endpoints", 100, `eval_endpoints WHERE workspace_id = $1`)
 	EvalCases    = kind("eval_cases", 1_000_000, `eval_cases WHERE workspace_id = $1`)
 	Evals        = kind("evals", 10_000, `evals WHERE workspace_id = $1`)
+	Invitations  = kind("invitations", 1_000, `invitations WHERE workspace_id = $1`)
 	Keys         = kind("keys", 10_000, `api_keys WHERE workspace_id = $1 AND revoked_at IS NULL`)
 	Labels       = kind("labels", 200_000, `labels WHERE workspace_id = $1`)
 	Members      = kind("members", 1_000, `members WHERE workspace_id = $1`)
@@ -41,6 +43,9 @@ var (
 	RewardTasks    = Kind{"reward_tasks_kib", 4 << 20, `
 		SELECT CAST(COALESCE(SUM((task_bytes + 1023) / 1024), 0) AS BIGINT) FROM reward_sessions
 		WHERE workspace_id = $1 AND purged_at = 0`}
+	// A payment that was made, or whose page is gone, does not count.
+	Topups = kind("open_topups", 20, `topups WHERE workspace_id = $1 AND state = 'pending'`)
+	Views  = kind("views", 500, `saved_views WHERE workspace_id = $1`)
 )
 
 // kind is a kind of which each row counts.
@@ -60,7 +65,10 @@ const datasetRows = `(
 ) AS stored`
 
 // Kinds lists every kind.
-var Kinds = []Kind{Aliases, Criteria, Datasets, Endpoints, EvalCases, Evals, Keys, Labels, Members, ProviderKeys, ReviewItems, ReviewQueues, Reviewers, RewardSessions, RewardTasks}
+var Kinds = []Kind{
+	Aliases, Channels, Criteria, Datasets, Endpoints, EvalCases, Evals, Invitations, Keys, Labels, Members, ProviderKeys,
+	ReviewItems, ReviewQueues, Reviewers, RewardSessions, RewardTasks, Topups, Views,
+}
 
 // A State is a quota, and how much of it is used.
 type State struct {

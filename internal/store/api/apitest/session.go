@@ -33,8 +33,8 @@ func NewCookie() (cookie string, digest live.SessionDigest) {
 	return cookie, digest
 }
 
-// Cookies are sessions that a Client's server knows: of an owner, an admin and a member of the workspace, of an admin of
-// the other workspace, and of a person who is no member of any.
+// Cookies are sessions that a Client's server knows: of an owner, an admin and a member of the workspace, of an admin
+// of the other workspace, and of a person who is no member of any.
 type Cookies struct {
 	Owner, Admin, Member, Other, Nobody string
 }
@@ -72,7 +72,8 @@ func (c Client) InWorkspace(path string) string {
 // OnCookie returns the path of a route of /v1 on the dashboard's mount: /logs is /dashboard/v1/ws_1/logs.
 func (c Client) OnCookie(path string) string { return "/dashboard/v1/" + string(c.workspace) + path }
 
-// DoSession sends a request with a session's cookie, as the dashboard's page would; headers are names and values in turn.
+// DoSession sends a request with a session's cookie, as the dashboard's page would; headers are names and values in
+// turn.
 func (c Client) DoSession(t *testing.T, cookie, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	request := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))

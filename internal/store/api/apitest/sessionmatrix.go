@@ -19,13 +19,13 @@ type People struct {
 	Digest    string    // the stored digest of a session, as hex
 	Ended     string    // the cookie of a session that was ended
 
-	// Session returns the cookie of a session of that person: owner, admin, member, other (an owner elsewhere) or nobody (who
-	// belongs to no workspace). A fresh one has not been used before.
+	// Session returns the cookie of a session of that person: owner, admin, member, other (an owner elsewhere) or
+	// nobody (who belongs to no workspace). A fresh one has not been used before.
 	Session func(person string, fresh bool) string
 }
 
-// A Browser is a way of sending a request to the dashboard's API, and what it must get from a route. Status 0 is anything but
-// 401, 403 and 500; -1 is 404 on routes of a workspace, and like 0 on others.
+// A Browser is a way of sending a request to the dashboard's API, and what it must get from a route. Status 0 is
+// anything but 401, 403 and 500; -1 is 404 on routes of a workspace, and like 0 on others.
 type Browser struct {
 	Name    string
 	Person  string   // whose cookie it sends; empty for none
@@ -110,8 +110,8 @@ func Browsers(p People) []Browser {
 	}
 }
 
-// SessionMatrix calls every route of the dashboard, and every route of /v1 on the dashboard's mount, as every browser. What a
-// workspace's people may not know is 404 whether it exists or not.
+// SessionMatrix calls every route of the dashboard, and every route of /v1 on the dashboard's mount, as every browser.
+// What a workspace's people may not know is 404 whether it exists or not.
 func SessionMatrix(t *testing.T, base string, routes []api.Route, p People) {
 	t.Helper()
 	address, err := url.Parse(base)
@@ -164,8 +164,8 @@ func placed(path string, ws tenant.ID) string {
 	return wildcard.ReplaceAllString(strings.Replace(path, "{workspace}", string(ws), 1), "some-id")
 }
 
-// absent checks that a route which sessions do not have is not there for an owner's: inference, and what operators do. A cookie
-// is no key.
+// absent checks that a route which sessions do not have is not there for an owner's: inference, and what operators do.
+// A cookie is no key.
 func absent(t *testing.T, host string, r api.Route, p People) int {
 	t.Helper()
 	paths := []string{"/dashboard/api" + r.Path, "/dashboard/api/w/" + string(p.Workspace) + r.Pattern(), "/dashboard/v1/" + string(p.Workspace) + r.Pattern()}
@@ -184,8 +184,8 @@ func absent(t *testing.T, host string, r api.Route, p People) int {
 	return len(paths)
 }
 
-// spellings checks that no unusual spelling of a path opens it to a browser that the plain path refuses, that a method in a
-// header is no method, and that a cookie opens nothing outside of the dashboard.
+// spellings checks that no unusual spelling of a path opens it to a browser that the plain path refuses, that a method
+// in a header is no method, and that a cookie opens nothing outside of the dashboard.
 func spellings(t *testing.T, host string, r api.Route, path string, p People) int {
 	t.Helper()
 	n := 0

@@ -15,11 +15,12 @@ CREATE TABLE sessions (
 );
 CREATE INDEX sessions_user ON sessions (user_id, created_at, id);
 
--- One-time links. The token of a link is in its URL alone.
+-- One-time links. The token of a link is in its URL alone. A link that a workspace's admin made names the workspace.
 CREATE TABLE signin_links (
     id         TEXT   PRIMARY KEY,
     digest     BYTEA  NOT NULL UNIQUE,
     kind       TEXT   NOT NULL CHECK (kind IN ('sign_in', 'invite', 'reset')),
+    made_in    TEXT   NOT NULL,
     user_id    TEXT   NOT NULL REFERENCES users (id),
     created_at BIGINT NOT NULL,
     expires_at BIGINT NOT NULL,
@@ -67,6 +68,9 @@ CREATE TABLE oidc_subjects (
     PRIMARY KEY (issuer, subject)
 );
 CREATE UNIQUE INDEX oidc_subjects_user ON oidc_subjects (issuer, user_id);
+
+-- The transfers of a wallet in the order of their times.
+CREATE INDEX ledger_entries_time ON ledger_entries (workspace_id, account, at, transfer_id);
 
 -- +goose Down
 SELECT 1;
