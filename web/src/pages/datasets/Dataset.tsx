@@ -14,6 +14,7 @@ import { CurlButton, Id } from '../../ui/Copy'
 import { Confirm, Drawer } from '../../ui/Dialog'
 import { A } from '../../ui/Link'
 import { Page, Section } from '../../ui/Page'
+import { Person } from '../../ui/Person'
 import { Refusal } from '../../ui/Refusal'
 import { Table, type Column } from '../../ui/Table'
 import { Facts, SkeletonLines, Time } from '../../ui/Values'
@@ -64,7 +65,7 @@ function Provenance({ dataset: d }: { dataset: Dataset }) {
       ['Segment', segment ?? 'several'],
       ...(partner ? [[d.role === 'eval' ? 'Held out of' : 'Held out as', <span key="h"><A to={`datasets/${partner}`}>{partner.slice(0, 14)}…</A> <span className="text-soft">{split(d)}</span></span>] as [string, React.ReactNode]] : [['Split', 'nothing is held out'] as [string, string]]),
       ['Folded', `${plural(d.curation.folded_turns, 'turn')} of ${plural(d.curation.folded_conversations, 'conversation')}`],
-      ['Frozen', <span key="f"><Time value={d.created_at} /> <span className="text-soft">by {by}</span></span>],
+      ['Frozen', <span key="f"><Time value={d.created_at} /> <span className="text-soft">by <Person id={by} /></span></span>],
       ['Id', <Id key="i" value={d.id} />],
     ]} />
   )

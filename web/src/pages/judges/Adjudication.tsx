@@ -4,7 +4,6 @@ import { useEffect, useRef, useState, type ReactNode } from 'react'
 import { data, v1 } from '../../api/client'
 import { useWorkspace } from '../../api/session'
 import { announce } from '../../app/announce'
-import { useToast } from '../../app/Toasts'
 import { IntervalPlot } from '../../chart/IntervalPlot'
 import { useKeys } from '../../keys'
 import { count, percent, plural } from '../../format'
@@ -15,6 +14,7 @@ import { EmptyState } from '../../ui/EmptyState'
 import { Field } from '../../ui/Field'
 import { A } from '../../ui/Link'
 import { Page, Section } from '../../ui/Page'
+import { Person } from '../../ui/Person'
 import { Refusal } from '../../ui/Refusal'
 import { Facts, SkeletonLines } from '../../ui/Values'
 import { Exchange } from '../logs/Exchange'
@@ -54,27 +54,29 @@ export default function Adjudication() {
 
 function Cases({ ws, judge, report, manages }: { ws: string; judge: Judge; report: Report; manages: boolean }) {
   const queries = useQueryClient()
-  const { tell } = useToast()
   const [note, setNote] = useState('')
   const [later, setLater] = useState<ReadonlySet<string>>(new Set())
   const box = useRef<HTMLTextAreaElement>(null)
+  const [last, setLast] = useState<{ of: Case; said: string } | null>(null)
+  const [again, setAgain] = useState<Case | null>(null) // ruled on already, and shown once more
   const cases = casesOf(report, later)
-  const now = cases[0]
+  const now = again ?? cases[0]
   const rule = useMutation({
-    mutationFn: ({ label, ruling }: { label: string; ruling: Ruling }) => data(v1(ws).POST('/v1/labels/{id}/adjudication', {
+    mutationFn: ({ of: { label }, ruling }: { of: Case; ruling: Ruling }) => data(v1(ws).POST('/v1/labels/{id}/adjudication', {
       params: { path: { id: label } }, body: { ...ruling, ...(note.trim() && { note: note.trim() }) } as never,
     })),
-    onSuccess: async (_, { label, ruling }) => {
+    onSuccess: async (_, { of, ruling }) => {
       setNote('')
-      setLater((old) => new Set([...old].filter((one) => one !== label)))
+      setAgain(null)
+      setLater((old) => new Set([...old].filter((one) => one !== of.label)))
       const said = 'kind' in ruling ? ruling.kind.replaceAll('_', ' ') : `blind ${ruling.verdict}`
-      tell(`Ruled: ${said}`, { text: 'A second ruling replaces it; both stay in the audit trail.' })
+      setLast({ of, said })
       announce(`Ruled: ${said}`)
       await queries.invalidateQueries({ queryKey: ['adjudication', ws, judge.id] })
       for (const key of ['criterion', 'certificate', 'labels']) void queries.invalidateQueries({ queryKey: [key, ws] })
     },
   })
-  const say = (ruling: Ruling) => now && manages && !rule.isPending && rule.mutate({ label: now.label, ruling })
+  const say = (ruling: Ruling) => now && manages && !rule.isPending && rule.mutate({ of: now, ruling })
   const blind = now?.kind !== 'disagreement'
   useKeys('Adjudicate', blind ? [
     { keys: '1', label: 'Pass', run: () => void say({ verdict: 'pass' }) },
@@ -87,8 +89,15 @@ function Cases({ ws, judge, report, manages }: { ws: string; judge: Judge; repor
   useKeys('Adjudication', [
     { keys: 's', label: 'Leave it for later', run: () => now && setLater(new Set(later).add(now.label)) },
     { keys: 'c', label: 'Write a note', run: () => box.current?.focus() },
-  ], Boolean(now))
-  if (!now) return <AllRuled report={report} judge={judge} />
+    { keys: 'u', label: 'Rule on the last one again', run: () => last && setAgain(last.of) },
+  ], Boolean(now) || last !== null)
+  const lastLine = last && (
+    <p className="flex flex-wrap items-center gap-2 text-xs text-soft">
+      Ruled: {last.said}. <Button small onClick={() => setAgain(last.of)}>Rule on it again <kbd className="kbd">u</kbd></Button>
+      A second ruling replaces the first; both stay in the audit trail.
+    </p>
+  )
+  if (!now) return <div><AllRuled report={report} judge={judge} /><div className="mx-auto max-w-2xl">{lastLine}</div></div>
   return (
     <section aria-label="Case" className="min-w-0">
       <div className="card mb-4 px-3.5 py-3">
@@ -113,6 +122,7 @@ function Cases({ ws, judge, report, manages }: { ws: string; judge: Judge; repor
             onKeyDown={(event) => event.key === 'Escape' && event.currentTarget.blur()} />}</Field>
         </> : <p className="text-sm text-soft">To rule needs an owner or admin of the workspace.</p>}
         {rule.error && <Refusal error={rule.error} />}
+        {again ? <p className="flex items-center gap-2 text-xs text-warn">You rule on this one again. <Button small onClick={() => setAgain(null)}>Leave it as it was</Button></p> : lastLine}
       </div>
     </section>
   )
@@ -161,7 +171,7 @@ function Subject({ ws, now }: { ws: string; now: Case }) {
         <div className="mb-4 grid gap-3 sm:grid-cols-2">
           <Side title="The judge" verdict={now.remaining.judge_verdict} text={now.remaining.critique}
             aside={`${percent(sureness(now.remaining.judge_verdict, now.remaining.judge_grade), 0)} sure`} />
-          <Side title="The label" verdict={now.remaining.human_verdict} text={label.critique} aside={label.author} />
+          <Side title="The label" verdict={now.remaining.human_verdict} text={label.critique} aside={<Person id={label.author} />} />
         </div>
       )}
       {steps.map((step, i) => (
@@ -174,7 +184,7 @@ function Subject({ ws, now }: { ws: string; now: Case }) {
   )
 }
 
-const Side = ({ title, verdict, text, aside }: { title: string; verdict: string; text: string; aside: string }) => (
+const Side = ({ title, verdict, text, aside }: { title: string; verdict: string; text: string; aside: ReactNode }) => (
   <div className="min-w-0 rounded-md border border-line px-3 py-2 text-sm">
     <h2 className="flex items-center gap-2 font-semibold">{title} <Status value={verdict} /><span className="ml-auto min-w-0 truncate text-xs font-normal text-faint">{aside}</span></h2>
     <p className="mt-1 break-words whitespace-pre-wrap text-soft">{text || 'No critique.'}</p>

@@ -13,6 +13,7 @@ import { EmptyState } from '../../ui/EmptyState'
 import { curl } from '../../api/curl'
 import { Select } from '../../ui/Field'
 import { A } from '../../ui/Link'
+import { Person } from '../../ui/Person'
 import { Refusal } from '../../ui/Refusal'
 import { Table, type Column } from '../../ui/Table'
 import { Facts, SkeletonLines, Time } from '../../ui/Values'
@@ -27,7 +28,7 @@ const columns: Column<Label>[] = [
   { id: 'verdict', header: 'Verdict', width: '80px', card: 'title', cell: (l) => <Status value={l.verdict} /> },
   { id: 'ruling', header: 'Ruling', width: '110px', card: 'title', cell: (l) => l.adjudication ? <Badge tone="info">{l.adjudication.kind.replaceAll('_', ' ')}</Badge> : <span className="text-faint">–</span> },
   { id: 'critique', header: 'Critique', width: 'minmax(200px,2fr)', cell: (l) => l.critique || <span className="text-faint">–</span> },
-  { id: 'author', header: 'Author', width: 'minmax(120px,1fr)', cell: (l) => <span className="text-soft">{l.author}</span> },
+  { id: 'author', header: 'Author', width: 'minmax(120px,1fr)', cell: (l) => <span className="text-soft"><Person id={l.author} /></span> },
   { id: 'source', header: 'Source', width: '90px', card: 'none', cell: (l) => <span className="text-soft">{l.source}</span> },
   { id: 'half', header: 'Half', width: '80px', card: 'none', cell: (l) => <span className="text-soft">{l.straddles ? 'neither' : l.in_report_half ? 'report' : 'tuning'}</span> },
   { id: 'when', header: 'When', width: '120px', card: 'none', cell: (l) => <Time value={l.created_at} relative /> },
@@ -92,7 +93,7 @@ export function LabelDrawer({ ws, id, onClose }: { ws: string; id: string; onClo
           ['Verdict', <span key="v" className="inline-flex gap-2"><Status value={label.verdict} />{label.grade !== null && <span className="text-soft">grade {label.grade}</span>}</span>],
           ...(label.adjudication ? [['Ruling', <span key="r"><Badge tone="info">{label.adjudication.kind.replaceAll('_', ' ')}</Badge> <span className="text-soft">{label.adjudication.note} · <Time value={label.adjudication.adjudicated_at} relative /></span></span>] as [string, React.ReactNode]] : []),
           ['Critique', label.critique || <span key="c" className="text-faint">none</span>],
-          ['Author', `${label.author}, by ${label.source}`],
+          ['Author', <span key="a"><Person id={label.author} />, by {label.source}</span>],
           ['Half', label.straddles ? 'neither: it ties both together' : label.in_report_half ? 'report: it measures the judge' : 'tuning: the judge may learn from it'],
           ['Made', <Time key="t" value={label.created_at} />],
         ]} />

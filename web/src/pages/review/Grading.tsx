@@ -10,6 +10,7 @@ import { CurlButton, Id } from '../../ui/Copy'
 import { EmptyState } from '../../ui/EmptyState'
 import { Field } from '../../ui/Field'
 import { A } from '../../ui/Link'
+import { Person } from '../../ui/Person'
 import { useNarrow } from '../../ui/narrow'
 import { Refusal } from '../../ui/Refusal'
 import { Switch } from '../../ui/Switch'
@@ -233,7 +234,7 @@ function Others({ item }: { item: Item }) {
       <ul className="space-y-1.5">
         {item.grades.map((grade) => (
           <li key={grade.user_id}>
-            <span className="flex items-center gap-2"><Status value={grade.verdict} /> <code className="truncate font-mono text-xs text-soft">{grade.user_id}</code>
+            <span className="flex items-center gap-2"><Status value={grade.verdict} /> <span className="min-w-0 truncate text-xs text-soft"><Person id={grade.user_id} /></span>
               {grade.unsure && <Badge>not sure</Badge>}</span>
             {grade.critique && <p className="break-words text-soft">“{grade.critique}”</p>}
           </li>

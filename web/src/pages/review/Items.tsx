@@ -12,9 +12,9 @@ import { type Item, type Listed, type Queue } from './api'
 
 const schema = { state: oneOf(['', 'open', 'done', 'expired'], ''), conflict: flag }
 
-const columns: Column<Item>[] = [
+const columnsOf = (conflicts: boolean): Column<Item>[] => [
   { id: 'item', header: 'Item', width: 'minmax(180px,2fr)', card: 'title', cell: (i) => <code className="font-mono text-xs">{i.trace_id ?? i.request_id ?? i.id}</code> },
-  { id: 'state', header: 'State', width: '110px', card: 'title', cell: (i) => i.conflict ? <Badge tone="warn">conflict</Badge> : <Status value={i.state} /> },
+  { id: 'state', header: 'State', width: '110px', card: 'title', cell: (i) => i.conflict || conflicts ? <Badge tone="warn">conflict</Badge> : <Status value={i.state} /> },
   { id: 'judge', header: 'Judge', width: '80px', cell: (i) => i.judge ? <Status value={i.judge.verdict} /> : <span className="text-faint">–</span> },
   {
     id: 'grades', header: 'Grades', width: 'minmax(120px,1fr)',
@@ -47,7 +47,7 @@ export function Items({ ws, queue }: { ws: string; queue: Queue }) {
       {items.data?.data.length === 0 && <p className="text-sm text-soft">No item is like that.</p>}
       {items.data && items.data.data.length > 0 && (
         <div className="card overflow-hidden">
-          <Table label="Items" keys columns={columns} rows={items.data.data} rowKey={(i) => i.id}
+          <Table label="Items" keys columns={columnsOf(state.conflict)} rows={items.data.data} rowKey={(i) => i.id}
             onOpen={(i) => void navigate({ to: '.', search: { item: i.id } as never })} />
         </div>
       )}

@@ -62,6 +62,7 @@ export function useGrading({ ws, queue, wanted, onItem, autoAdvance }: Options) 
     onError: setError,
     onSettled: () => {
       for (const part of ['progress', 'agreement']) void queries.invalidateQueries({ queryKey: ['queue', ws, queue, part] })
+      void queries.invalidateQueries({ queryKey: ['queue', ws, queue], exact: true })
       void queries.invalidateQueries({ queryKey: ['queues', ws] })
     },
   })
