@@ -11,7 +11,6 @@ import { Badge, Status } from '../../ui/Badge'
 import { Button, buttonClass } from '../../ui/Button'
 import { CurlButton } from '../../ui/Copy'
 import { EmptyState } from '../../ui/EmptyState'
-import { Field } from '../../ui/Field'
 import { A } from '../../ui/Link'
 import { Page, Section } from '../../ui/Page'
 import { Person } from '../../ui/Person'
@@ -116,10 +115,10 @@ function Cases({ ws, judge, report, manages }: { ws: string; judge: Judge; repor
               <Choice keyName="a" busy={rule.isPending} onClick={() => say({ kind: 'ambiguous' })}>Ambiguous</Choice>
             </>}
             <Button look="quiet" onClick={() => setLater(new Set(later).add(now.label))}>Later <kbd className="kbd">s</kbd></Button>
-            <span className="ml-auto"><CurlButton call={{ method: 'POST', path: `/v1/labels/${now.label}/adjudication`, body: blind ? { verdict: 'pass' } : { kind: 'label_error', note: note || undefined } }} /></span>
+            <span className="ml-auto max-sm:hidden"><CurlButton call={{ method: 'POST', path: `/v1/labels/${now.label}/adjudication`, body: blind ? { verdict: 'pass' } : { kind: 'label_error', note: note || undefined } }} /></span>
           </div>
-          <Field label={<>Note <kbd className="kbd">c</kbd></>}>{(props) => <textarea {...props} ref={box} rows={1} maxLength={4000} className="control w-full" value={note} onChange={(event) => setNote(event.target.value)}
-            onKeyDown={(event) => event.key === 'Escape' && event.currentTarget.blur()} />}</Field>
+          <textarea aria-label="Note" placeholder="Note: why (c)" ref={box} rows={1} maxLength={4000} className="control w-full" value={note} onChange={(event) => setNote(event.target.value)}
+            onKeyDown={(event) => event.key === 'Escape' && event.currentTarget.blur()} />
         </> : <p className="text-sm text-soft">To rule needs an owner or admin of the workspace.</p>}
         {rule.error && <Refusal error={rule.error} />}
         {again ? <p className="flex items-center gap-2 text-xs text-warn">You rule on this one again. <Button small onClick={() => setAgain(null)}>Leave it as it was</Button></p> : lastLine}
@@ -129,7 +128,7 @@ function Cases({ ws, judge, report, manages }: { ws: string; judge: Judge; repor
 }
 
 const Choice = ({ keyName, busy, onClick, children }: { keyName: string; busy: boolean; onClick: () => void; children: ReactNode }) => (
-  <Button disabled={busy} onClick={onClick}>{children} <kbd className="kbd">{keyName}</kbd></Button>
+  <Button disabled={busy} onClick={onClick}>{children} <kbd className="kbd max-sm:hidden">{keyName}</kbd></Button>
 )
 
 function CaseHead({ now, left }: { now: Case; left: number }) {
@@ -186,7 +185,7 @@ function Subject({ ws, now }: { ws: string; now: Case }) {
 
 const Side = ({ title, verdict, text, aside }: { title: string; verdict: string; text: string; aside: ReactNode }) => (
   <div className="min-w-0 rounded-md border border-line px-3 py-2 text-sm">
-    <h2 className="flex items-center gap-2 font-semibold">{title} <Status value={verdict} /><span className="ml-auto min-w-0 truncate text-xs font-normal text-faint">{aside}</span></h2>
+    <h2 className="flex items-center gap-2 font-semibold"><span className="shrink-0">{title}</span> <Status value={verdict} /><span className="ml-auto min-w-0 truncate text-xs font-normal text-faint">{aside}</span></h2>
     <p className="mt-1 break-words whitespace-pre-wrap text-soft">{text || 'No critique.'}</p>
   </div>
 )

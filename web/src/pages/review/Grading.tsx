@@ -30,7 +30,7 @@ export function Grading({ ws, queue }: { ws: string; queue: Queue }) {
   const [autoAdvance, setAutoAdvance] = useRemembered('review.auto-advance')
   const box = useRef<HTMLTextAreaElement>(null)
   const narrow = useNarrow()
-  const grading = useGrading({ ws, queue: queue.id, wanted, autoAdvance, onItem: (item) => set({ item }) })
+  const grading = useGrading({ ws, queue: queue.id, wanted, autoAdvance, leaseMinutes: queue.lease_minutes, onItem: (item) => set({ item }) })
   const { item, shown } = grading
 
   useKeys('Grade', [
@@ -114,7 +114,7 @@ function Panel({ queue, item, grading, box, autoAdvance, setAutoAdvance }: Panel
           </span>
         </div>
         {grading.canGrade && <>
-          <LeaseLine item={item} renew={grading.renew} />
+          <LeaseLine item={item} ahead={grading.ahead} renew={grading.renew} />
           <div className="hidden grid-cols-2 gap-2 sm:grid"><Verdicts grading={grading} /></div>
           <Field label={<>Critique <kbd className="kbd">c</kbd></>} hint="Why. Judges learn from it; a skip sends it as the reason.">
             {(props) => <textarea {...props} ref={box} rows={3} maxLength={8000} className="control w-full" value={draft.critique}
@@ -245,13 +245,13 @@ function Others({ item }: { item: Item }) {
 }
 
 /** How long the item is kept. A claim that has ended still counts while nobody else took the item. */
-function LeaseLine({ item, renew }: { item: Item; renew: () => void }) {
+function LeaseLine({ item, ahead, renew }: { item: Item; ahead: number; renew: () => void }) {
   const [now, setNow] = useState(Date.now)
   useEffect(() => {
     const timer = setInterval(() => setNow(Date.now()), 5000)
     return () => clearInterval(timer)
   }, [])
-  const lease = leaseOf(item, now)
+  const lease = leaseOf(item, now + ahead)
   if (lease.state === 'none') return null
   if (lease.state === 'over') {
     return (

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { leaseOf, repeated, toTier, Trail } from './grading'
+import { clockAhead, leaseOf, repeated, toTier, Trail } from './grading'
 
 const memory = () => {
   const kept = new Map<string, string>()
@@ -46,6 +46,8 @@ test('a lease is held, is soon over, and is over', () => {
   expect(leaseOf(item, at + 9 * 60_000)).toEqual({ state: 'held', minutes: 1, soon: true })
   expect(leaseOf(item, at + 10 * 60_000)).toEqual({ state: 'over' })
   expect(leaseOf({ claim: null }, at)).toEqual({ state: 'none' })
+  const wrong = at + 3_600_000 // an hour ahead of the server, which gave the claim for ten minutes just now
+  expect(leaseOf(item, wrong + clockAhead(item.claim.lease_until, 10, wrong))).toMatchObject({ state: 'held', minutes: 10 })
 })
 
 test('a tier is done when no class lacks anything', () => {

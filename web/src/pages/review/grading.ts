@@ -73,6 +73,10 @@ export function leaseOf(item: Pick<Item, 'claim'> | null, now: number): Lease {
   return { state: 'held', minutes: Math.ceil(left / 60_000), soon: left < 2 * 60_000 }
 }
 
+/** How far the server's clock is ahead, from a claim that was made or renewed now: reader's clocks are wrong at times. */
+export const clockAhead = (leaseUntil: string, leaseMinutes: number, now: number): number =>
+  Date.parse(leaseUntil) - leaseMinutes * 60_000 - now
+
 /** How much of a tier's labels is there, by class: what is graded, of what is needed in all. */
 export function toTier(have: { pass: number; fail: number }, needed: { pass: number; fail: number }) {
   const one = (has: number, lacks: number) => ({ has, of: has + lacks, lacks })

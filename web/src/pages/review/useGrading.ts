@@ -5,7 +5,7 @@ import { call } from '../../api/client'
 import { asApiError } from '../../api/errors'
 import { announce } from '../../app/announce'
 import type { Grade, Item, MyCounts, Offer, Verdict } from './api'
-import { Trail } from './grading'
+import { clockAhead, Trail } from './grading'
 
 export interface Draft { critique: string; unsure: boolean; grade: string }
 
@@ -31,15 +31,17 @@ interface Options {
   /** The item of the address; empty for the first open one. */
   wanted: string
   onItem: (id: string) => void
+  leaseMinutes: number
   autoAdvance: boolean
 }
 
-export function useGrading({ ws, queue, wanted, onItem, autoAdvance }: Options) {
+export function useGrading({ ws, queue, wanted, onItem, leaseMinutes, autoAdvance }: Options) {
   const queries = useQueryClient()
   const [shown, setShown] = useState<Shown>({ kind: 'loading' })
   const [mine, setMine] = useState<MyCounts | null>(null)
   const [draft, setDraft] = useState<Draft>(emptyDraft)
   const [error, setError] = useState<unknown>(null)
+  const [ahead, setAhead] = useState(0) // milliseconds, of the server's clock
   const trail = useMemo(() => new Trail(`review.trail.${queue}`, session()), [queue])
   const item = shown.kind === 'item' ? shown.item : null
   const latest = useRef({ item, draft, onItem })
@@ -70,13 +72,14 @@ export function useGrading({ ws, queue, wanted, onItem, autoAdvance }: Options) 
   const claim = useCallback(async () => {
     const offer = await call<Offer>(ws, 'POST', `/queues/${queue}/claim`)
     setMine(offer.mine)
+    if (offer.item?.claim) setAhead(clockAhead(offer.item.claim.lease_until, leaseMinutes, Date.now()))
     if (offer.item) show(offer.item)
     else {
       setShown({ kind: 'nothing', done: offer.done })
       announce(offer.done ? 'Nothing is left for you in this queue' : 'Others hold the rest of this queue')
       latest.current.onItem('')
     }
-  }, [ws, queue, show])
+  }, [ws, queue, leaseMinutes, show])
 
   const open = useCallback(async (id: string) => {
     if (!id) return claim()
@@ -109,7 +112,7 @@ export function useGrading({ ws, queue, wanted, onItem, autoAdvance }: Options) 
   }
 
   return {
-    shown, item, mine, draft, error, busy, trail,
+    shown, item, mine, draft, error, busy, trail, ahead,
     setDraft: (change: Partial<Draft>) => setDraft((old) => ({ ...old, ...change })),
     canGrade: item?.my_state === 'claimed',
     canUndo: item?.my_state === 'graded' || item?.my_state === 'skipped',
