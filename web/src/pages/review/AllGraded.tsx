@@ -1,12 +1,11 @@
 import { useQuery } from '@tanstack/react-query'
 import { CheckCircle2Icon } from 'lucide-react'
 import { money, plural } from '../../format'
-import { Button } from '../../ui/Button'
+import { Button, buttonClass } from '../../ui/Button'
 import { A } from '../../ui/Link'
 import { Section } from '../../ui/Page'
 import { progressQuery, type MyCounts, type Queue } from './api'
 import { Tiers } from './Progress'
-import { buttonClass } from '../../ui/Button'
 
 /** What comes after the last item: a calibration, with its price. */
 export function AllGraded({ ws, queue, mine, undo }: { ws: string; queue: Queue; mine: MyCounts | null; undo?: () => void }) {
@@ -17,7 +16,7 @@ export function AllGraded({ ws, queue, mine, undo }: { ws: string; queue: Queue;
   return (
     <div className="mx-auto max-w-2xl">
       <section className="card mb-4 px-5 py-5">
-        <h2 className="flex items-center gap-2 text-lg font-semibold"><CheckCircle2Icon size={18} className="text-pass" aria-hidden />
+        <h2 className="flex items-center gap-2 text-lg font-semibold">{!nothingYet && <CheckCircle2Icon size={18} className="text-pass" aria-hidden />}
           {nothingYet ? 'This queue has no items' : open === 0 ? 'All graded' : 'Nothing is left for you'}</h2>
         <p className="mt-1 text-sm text-soft">
           {nothingYet ? <Nothing queue={queue} /> : <>

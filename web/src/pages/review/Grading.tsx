@@ -143,7 +143,6 @@ function Panel({ queue, item, grading, box, autoAdvance, setAutoAdvance }: Panel
         <Switch on={autoAdvance} onChange={setAutoAdvance} label="Go on by itself" hint="After a grade the next item opens. This browser remembers it." />
         {mine && <p className="border-t border-line pt-2 text-xs text-soft">You graded {mine.graded}{mine.skipped > 0 && `, skipped ${mine.skipped}`}; {mine.waiting} more {mine.waiting === 1 ? 'waits' : 'wait'} for you.</p>}
       </section>
-      <section className="card hidden px-3.5 py-3 sm:block"><Told queue={queue} /></section>
       {item.judge && (
         <section aria-label="The judge" className="card px-3.5 py-3 text-sm">
           <h2 className="mb-1 flex items-center gap-2 font-semibold">The judge says <Status value={item.judge.verdict} />
@@ -152,6 +151,7 @@ function Panel({ queue, item, grading, box, autoAdvance, setAutoAdvance }: Panel
         </section>
       )}
       {item.grades.length > 0 && <Others item={item} />}
+      <section className="card hidden px-3.5 py-3 sm:block"><Told queue={queue} /></section>
       {(item.request_id || item.trace_id) && (
         <p className="flex items-center gap-2 text-xs text-soft">The same label by API
           <CurlButton small call={{ method: 'POST', path: '/v1/labels', body: {
