@@ -154,7 +154,9 @@ func workspaces(spaces []string, at []int, user string, now clock.Time) []table 
 		{"members", []string{"workspace_id", "user_id", "role", "created_at", "updated_at"}, nil},
 		{"ledger_entries", []string{"transfer_id", "line", "workspace_id", "account", "amount", "kind", "memo", "at"}, nil},
 		{"ledger_balances", []string{"workspace_id", "account", "amount"}, nil},
+		{"ledger_days", []string{"workspace_id", "day", "kind", "account", "amount"}, nil},
 	}
+	day := int64(now) / (24 * time.Hour).Microseconds()
 	const amount = 10_000 * money.Dollar
 	add := func(table int, row ...any) { all[table].rows = append(all[table].rows, row) }
 	for _, i := range at {
@@ -165,6 +167,8 @@ func workspaces(spaces []string, at []int, user string, now clock.Time) []table 
 		add(2, transfer, 1, ws, "funding", -amount, "topup", "bench", now)
 		add(3, ws, "wallet", amount)
 		add(3, ws, "funding", -amount)
+		add(4, ws, day, "topup", "wallet", amount)
+		add(4, ws, day, "topup", "funding", -amount)
 	}
 	return all
 }

@@ -24,6 +24,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/dashboard/api/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set or change your password; your other sessions end
+         * @description Permission: any session.
+         */
+        put: operations["put-password"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/dashboard/api/session": {
         parameters: {
             query?: never;
@@ -62,6 +82,66 @@ export interface paths {
          * @description Permission: anyone.
          */
         post: operations["post-session-link"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/session/oidc": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begin to sign in at the identity provider
+         * @description Permission: anyone.
+         */
+        post: operations["post-session-oidc"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/session/oidc/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Where the identity provider sends the browser back to
+         * @description Permission: anyone.
+         */
+        get: operations["get-session-oidc-callback"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/session/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign in with a password
+         * @description Permission: anyone.
+         */
+        post: operations["post-session-password"];
         delete?: never;
         options?: never;
         head?: never;
@@ -112,6 +192,202 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/dashboard/api/w/{workspace}/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read who changed what, newest first
+         * @description Permission: the session of an owner or admin.
+         */
+        get: operations["get-workspace-audit"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/billing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How the wallet can be topped up, and what it owes
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-billing"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/channels": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List notification channels
+         * @description Permission: the session of an owner or admin.
+         */
+        get: operations["get-workspace-channels"];
+        put?: never;
+        /**
+         * Make a notification channel; a webhook's secret is shown once
+         * @description Permission: the session of an owner or admin.
+         */
+        post: operations["post-workspace-channels"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/channels/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a notification channel
+         * @description Permission: the session of an owner or admin.
+         */
+        get: operations["get-workspace-channels-id"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a notification channel
+         * @description Permission: the session of an owner or admin.
+         */
+        delete: operations["delete-workspace-channels-id"];
+        options?: never;
+        head?: never;
+        /**
+         * Change the kinds of a channel, or turn it on or off
+         * @description Permission: the session of an owner or admin.
+         */
+        patch: operations["patch-workspace-channels-id"];
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/channels/{id}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what went to a channel in the last 30 days
+         * @description Permission: the session of an owner or admin.
+         */
+        get: operations["get-workspace-channels-id-deliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/channels/{id}/deliveries/{delivery_id}/redelivery": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Deliver a notice again, with the same id
+         * @description Permission: the session of an owner or admin.
+         */
+        post: operations["post-workspace-channels-id-deliveries-delivery-id-redelivery"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/channels/{id}/secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give a webhook another secret, which is shown once
+         * @description Permission: the session of an owner or admin.
+         */
+        post: operations["post-workspace-channels-id-secret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/channels/{id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a test to a channel
+         * @description Permission: the session of an owner or admin.
+         */
+        post: operations["post-workspace-channels-id-test"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/evidence": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read which proof the workspace asks for before an alias is repointed
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-evidence"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change which proof the workspace asks for before an alias is repointed
+         * @description Permission: the session of an owner.
+         */
+        patch: operations["patch-workspace-evidence"];
+        trace?: never;
+    };
     "/dashboard/api/w/{workspace}/home": {
         parameters: {
             query?: never;
@@ -130,6 +406,178 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/invitations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the invitations that are open
+         * @description Permission: the session of an owner or admin.
+         */
+        get: operations["get-workspace-invitations"];
+        put?: never;
+        /**
+         * Invite a person; the answer shows the link once
+         * @description Permission: the session of an owner or admin.
+         */
+        post: operations["post-workspace-invitations"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/invitations/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Withdraw an invitation: its link stops working
+         * @description Permission: the session of an owner or admin.
+         */
+        delete: operations["delete-workspace-invitations-id"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List API keys: one's own, and for owners and admins all
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-keys"];
+        put?: never;
+        /**
+         * Mint an API key that acts as oneself
+         * @description Permission: the session of a member.
+         */
+        post: operations["post-workspace-keys"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/keys/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change the limits of an API key
+         * @description Permission: the session of an owner or admin.
+         */
+        patch: operations["patch-workspace-keys-id"];
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/keys/{id}/revocation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Revoke an API key: one's own, and for owners and admins any
+         * @description Permission: the session of a member.
+         */
+        post: operations["post-workspace-keys-id-revocation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/ledger": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the transfers of the wallet, newest first
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-ledger"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/ledger/proof": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Check the balances against the ledger's entries, and show the signed heads of its chain
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-ledger-proof"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the limits of all keys of the workspace together
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-limits"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change the limits of all keys of the workspace together
+         * @description Permission: the session of an owner.
+         */
+        patch: operations["patch-workspace-limits"];
         trace?: never;
     };
     "/dashboard/api/w/{workspace}/logs/facets": {
@@ -184,6 +632,582 @@ export interface paths {
          * @description Permission: the session of a member.
          */
         get: operations["get-workspace-logs-tail"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/members": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the members of the workspace
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-members"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/members/{user_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Remove a member, or leave; the keys of the member are refused from then on
+         * @description Permission: the session of a member.
+         */
+        delete: operations["delete-workspace-members-user-id"];
+        options?: never;
+        head?: never;
+        /**
+         * Change the role of a member; an owner's alone can change owners
+         * @description Permission: the session of an owner or admin.
+         */
+        patch: operations["patch-workspace-members-user-id"];
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/members/{user_id}/link": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a link for a member who cannot sign in
+         * @description Permission: the session of an owner or admin.
+         */
+        post: operations["post-workspace-members-user-id-link"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/my/queues": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the open review queues that you may grade in
+         * @description Permission: the session of a reviewer or member.
+         */
+        get: operations["get-workspace-my-queues"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/notices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what the workspace was told of in the last 30 days
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-notices"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/notifications": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What can be notified, and the mark of a low wallet
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-notifications"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Set the mark below which the wallet is low
+         * @description Permission: the session of an owner or admin.
+         */
+        patch: operations["patch-workspace-notifications"];
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the providers at which the workspace may have its own key
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-providers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/queues": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List review queues
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-queues"];
+        put?: never;
+        /**
+         * Make a review queue, and fill it
+         * @description Permission: the session of an owner or admin.
+         */
+        post: operations["post-workspace-queues"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/queues/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a review queue with its rubric
+         * @description Permission: the session of a reviewer or member.
+         */
+        get: operations["get-workspace-queues-id"];
+        put?: never;
+        post?: never;
+        /**
+         * Close a review queue; with purge=true delete it. The labels that were made in it stay
+         * @description Permission: the session of an owner or admin.
+         */
+        delete: operations["delete-workspace-queues-id"];
+        options?: never;
+        head?: never;
+        /**
+         * Change a review queue
+         * @description Permission: the session of an owner or admin.
+         */
+        patch: operations["patch-workspace-queues-id"];
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/queues/{id}/agreement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read how far the graders of a review queue agree
+         * @description Permission: the session of a reviewer or member.
+         */
+        get: operations["get-workspace-queues-id-agreement"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/queues/{id}/assignments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Assign items to people, or divide a queue among them
+         * @description Permission: the session of an owner or admin.
+         */
+        put: operations["put-workspace-queues-id-assignments"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/queues/{id}/claim": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Claim the next item, or renew the claim that you hold
+         * @description Permission: the session of a reviewer or member.
+         */
+        post: operations["post-workspace-queues-id-claim"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/queues/{id}/items": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the items of a review queue, without their content
+         * @description Permission: the session of an owner or admin.
+         */
+        get: operations["get-workspace-queues-id-items"];
+        put?: never;
+        /**
+         * Add items to a review queue
+         * @description Permission: the session of an owner or admin.
+         */
+        post: operations["post-workspace-queues-id-items"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/queues/{id}/items/{item_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read an item: one that you have claimed, graded or skipped; any for owners and admins
+         * @description Permission: the session of a reviewer or member.
+         */
+        get: operations["get-workspace-queues-id-items-item-id"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/queues/{id}/items/{item_id}/grade": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Grade an item, which makes a label
+         * @description Permission: the session of a reviewer or member.
+         */
+        post: operations["post-workspace-queues-id-items-item-id-grade"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/queues/{id}/items/{item_id}/skip": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Leave an item to others
+         * @description Permission: the session of a reviewer or member.
+         */
+        post: operations["post-workspace-queues-id-items-item-id-skip"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/queues/{id}/items/{item_id}/undo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Take back your grade, which deletes its label, or your skip
+         * @description Permission: the session of a reviewer or member.
+         */
+        post: operations["post-workspace-queues-id-items-item-id-undo"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/queues/{id}/progress": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read how far a review queue is, and what its judge still needs
+         * @description Permission: the session of a reviewer or member.
+         */
+        get: operations["get-workspace-queues-id-progress"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/queues/{id}/reviewers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the people who have a grant on a review queue
+         * @description Permission: the session of an owner or admin.
+         */
+        get: operations["get-workspace-queues-id-reviewers"];
+        /**
+         * Let a person grade in a review queue, member or not; the link is shown once
+         * @description Permission: the session of an owner or admin.
+         */
+        put: operations["put-workspace-queues-id-reviewers"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/queues/{id}/reviewers/{user_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Take a grant away; what was graded stays
+         * @description Permission: the session of an owner or admin.
+         */
+        delete: operations["delete-workspace-queues-id-reviewers-user-id"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read how many things of each kind the workspace may store, and stores
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-quotas"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read what the workspace has set
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-settings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Change what the workspace has set, such as the consent to logging
+         * @description Permission: the session of an owner or admin.
+         */
+        patch: operations["patch-workspace-settings"];
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/statements": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the months of the wallet with their totals
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-statements"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/statements/{month}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the statement of a month
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-statements-month"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/statements/{month}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download the statement of a month
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-statements-month-export"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/topups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List card payments
+         * @description Permission: the session of an owner or admin.
+         */
+        get: operations["get-workspace-topups"];
+        put?: never;
+        /**
+         * Begin a card payment into the wallet; the answer says where to pay
+         * @description Permission: the session of an owner or admin.
+         */
+        post: operations["post-workspace-topups"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/topups/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a card payment
+         * @description Permission: the session of an owner or admin.
+         */
+        get: operations["get-workspace-topups-id"];
         put?: never;
         post?: never;
         delete?: never;
@@ -284,10 +1308,82 @@ export interface paths {
         patch: operations["patch-workspace-views-id"];
         trace?: never;
     };
+    "/dashboard/api/w/{workspace}/wallet": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show the balance, and what holds money
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-wallet"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        AccountProof: {
+            account: string;
+            /** Format: double */
+            balance_usd: number;
+            /** Format: double */
+            entries_usd: number;
+        };
+        Actor: {
+            key_id?: string;
+            kind: string;
+            session_id?: string;
+            user_id?: string;
+        };
+        Assigned: {
+            assigned_by: string;
+            /**
+             * Format: int64
+             * @description How many are assigned, or offered to everybody again
+             */
+            items: number;
+            /** @enum {string} */
+            object: "review_assignment";
+            people: components["schemas"]["AssignedTo"][];
+        };
+        AssignedTo: {
+            /** Format: int64 */
+            items: number;
+            user_id: string;
+        };
+        Assigning: {
+            /** @description Which are assigned to all of them. Without any the open items of the queue are divided among them, so that each has as many people as the queue asks for */
+            item_ids?: string[] | null;
+            /** @description Who may grade in the queue; empty to offer the items to everybody again */
+            user_ids: string[];
+        };
+        BillingState: {
+            /** @description People can pay by card; otherwise the operator credits the wallet */
+            card_payments: boolean;
+            /** @enum {string} */
+            currency: "usd";
+            /** Format: double */
+            max_usd: number;
+            /** Format: double */
+            min_usd: number;
+            /** @enum {string} */
+            object: "billing";
+            /**
+             * Format: double
+             * @description What was refunded or disputed and the wallet could not give: the next credit pays it
+             */
+            owed_usd: number;
+        };
         Bucket: {
             /**
              * Format: int64
@@ -302,19 +1398,133 @@ export interface components {
              */
             to: string;
         };
+        Channel: {
+            /** @description The e-mail address, or the URL of the webhook */
+            address: string;
+            /** Format: date-time */
+            created_at: string;
+            /** @description Why the server disabled it */
+            disabled_reason?: string;
+            enabled: boolean;
+            /**
+             * Format: date-time
+             * @description Since when every attempt has failed; after three days the channel is disabled
+             */
+            failing_since: string | null;
+            id: string;
+            kinds: string[];
+            /** @enum {string} */
+            object: "channel";
+            /** @description Of a webhook: what its signatures are made with; shown once */
+            secret?: string;
+            /** @enum {string} */
+            type: "email" | "webhook";
+            /** Format: date-time */
+            updated_at: string;
+        };
+        ChannelChange: {
+            enabled?: boolean | null;
+            kinds?: string[] | null;
+        };
+        ClassesNeeded: {
+            /** Format: int64 */
+            fail: number;
+            /** Format: int64 */
+            pass: number;
+        };
+        ClosedQueue: {
+            closed: boolean;
+            /** @description Only with purge=true */
+            deleted: boolean;
+            id: string;
+            /** @enum {string} */
+            object: "review_queue";
+        };
         Deleted: {
             deleted: boolean;
             id: string;
             object: string;
         };
-        Ended: {
+        Delivery: {
             /** Format: int64 */
-            ended: number;
+            attempts: number;
+            channel_id: string;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            ended_at: string | null;
+            id: string;
+            kind: string;
+            last_error?: string;
+            /** Format: date-time */
+            next_attempt_at: string | null;
+            /** @description Its webhook-id; the same in every attempt */
+            notice_id: string;
             /** @enum {string} */
-            object: "sessions_ended";
+            object: "delivery";
+            /** @enum {string} */
+            state: "pending" | "delivered" | "failed";
+        };
+        Entry: {
+            /** @example key.revoke */
+            action: string;
+            actor: components["schemas"]["Actor"];
+            after: unknown;
+            /** Format: date-time */
+            at: string;
+            before: unknown;
+            id: string;
+            /** @enum {string} */
+            object: "audit_entry";
+            request_id: string;
+            subject: string;
         };
         Envelope: {
             error: components["schemas"]["Refusal"];
+        };
+        EvidencePolicy: {
+            /**
+             * Format: double
+             * @description Of the proof: 1 - confidence is divided among the evals of the pair of models, most of it for the first
+             */
+            confidence: number;
+            /**
+             * Format: int64
+             * @description How old a proof may be
+             */
+            max_age_days: number;
+            /**
+             * Format: double
+             * @description How much lower the true pass rate may be than that of the model before
+             */
+            max_regression: number;
+            /**
+             * Format: int64
+             * @description The share of a canary that needs no proof
+             */
+            max_unproven_canary_percent: number;
+            /**
+             * @description Of the judge, now
+             * @enum {string}
+             */
+            min_trust: "provisional" | "measured" | "calibrated" | "certified";
+            /** @enum {string} */
+            object: "evidence_policy";
+            /** @description Whether a repoint of an alias needs a proof */
+            required: boolean;
+        };
+        EvidencePolicyChange: {
+            /** Format: double */
+            confidence?: number;
+            /** Format: int64 */
+            max_age_days?: number;
+            /** Format: double */
+            max_regression?: number;
+            /** Format: int64 */
+            max_unproven_canary_percent?: number;
+            /** @enum {string} */
+            min_trust?: "provisional" | "measured" | "calibrated" | "certified";
+            required?: boolean;
         };
         FacetValue: {
             /** Format: int64 */
@@ -331,6 +1541,73 @@ export interface components {
             object: "facets";
             segments: components["schemas"]["FacetValue"][];
             tags: components["schemas"]["FacetValue"][];
+        };
+        GivenGrade: {
+            /** Format: date-time */
+            at: string;
+            critique: string;
+            /** Format: double */
+            grade: number | null;
+            label_id: string;
+            unsure: boolean;
+            user_id: string;
+            /** @enum {string} */
+            verdict: "pass" | "fail";
+        };
+        GraderAgreement: {
+            /**
+             * Format: double
+             * @description Krippendorff's, nominal: 1 is perfect, 0 is chance; null when it is undefined, as where all grades are the same
+             */
+            alpha: number | null;
+            /** @description At 95 %, by resampling items; null with fewer than 10 items */
+            alpha_ci: number[] | null;
+            /**
+             * Format: int64
+             * @description Who graded any of them
+             */
+            graders: number;
+            /**
+             * Format: int64
+             * @description That at least two people graded
+             */
+            items: number;
+            /** @enum {string} */
+            object: "agreement";
+            /**
+             * Format: int64
+             * @description Of grades of the same item
+             */
+            pairs: number;
+            /**
+             * Format: double
+             * @description How many of the pairs agree, 0 to 100; null without pairs
+             */
+            percent: number | null;
+        };
+        GraderProgress: {
+            email: string;
+            /** Format: int64 */
+            graded: number;
+            /** Format: int64 */
+            skipped: number;
+            /** Format: int64 */
+            unsure: number;
+            user_id: string;
+        };
+        GrantedReviewer: {
+            /** Format: date-time */
+            created_at: string;
+            email: string;
+            /** Format: int64 */
+            graded: number;
+            /** @enum {string} */
+            object: "reviewer";
+            /** Format: int64 */
+            skipped: number;
+            /** @description Signs the person in once, and is shown once; null for a member, who signs in as before */
+            url: string | null;
+            user_id: string;
         };
         Histogram: {
             /** @description Without gaps, the oldest first */
@@ -385,11 +1662,271 @@ export interface components {
             subject: string;
             title: string;
         };
+        Invitation: {
+            /** Format: date-time */
+            created_at: string;
+            /** @description The user who asked */
+            created_by: string;
+            email: string;
+            /** Format: date-time */
+            expires_at: string;
+            id: string;
+            /** @enum {string} */
+            object: "invitation";
+            /** @enum {string} */
+            role: "owner" | "admin" | "member";
+        };
+        ItemClaim: {
+            /** @description To be sent with the grade */
+            id: string;
+            /**
+             * Format: date-time
+             * @description From then on another may claim the item
+             */
+            lease_until: string;
+        };
+        JudgeSaid: {
+            critique: string;
+            /** Format: double */
+            grade: number;
+            /** @enum {string} */
+            verdict: "pass" | "fail";
+        };
+        Key: {
+            /** @description Addresses and ranges from which the key may be used; empty for all */
+            allowed_addresses: string[];
+            /**
+             * Format: double
+             * @description What may be spent in a UTC day; 0 for no limit
+             */
+            budget_day_usd: number;
+            /**
+             * Format: double
+             * @description What may be spent in a UTC month; 0 for no limit
+             */
+            budget_month_usd: number;
+            /**
+             * Format: int64
+             * @description Inference requests that run at once; 0 for no limit
+             */
+            concurrency: number;
+            /** Format: date-time */
+            created_at: string;
+            email: string;
+            /**
+             * Format: date-time
+             * @description From then on the key is refused; null for never
+             */
+            expires_at: string | null;
+            /** @description Four characters from the middle of the key, to tell keys apart */
+            hint: string;
+            id: string;
+            /** Format: date-time */
+            last_used_at: string | null;
+            /** @description The models that may be called: catalog ids, alias names, and beginnings of them with a * at the end; empty for all */
+            models: string[];
+            name: string;
+            /** @enum {string} */
+            object: "api_key";
+            /**
+             * Format: int64
+             * @description Inference requests in any 60 seconds; 0 for no limit
+             */
+            requests_per_minute: number;
+            /** Format: date-time */
+            revoked_at: string | null;
+            /**
+             * @description inference: only the inference endpoints, the list of models and the setup status
+             * @enum {string}
+             */
+            scope: "full" | "inference";
+            /**
+             * Format: int64
+             * @description Input and output tokens in any 60 seconds; 0 for no limit
+             */
+            tokens_per_minute: number;
+            user_id: string;
+        };
+        KeyProvider: {
+            /** @description The server has a key of its own for it */
+            configured: boolean;
+            name: string;
+            /** @enum {string} */
+            object: "provider";
+            /** @description The workspace has one */
+            own_key: boolean;
+        };
+        LabelsNeeded: {
+            calibrated: components["schemas"]["ClassesNeeded"];
+            measured: components["schemas"]["ClassesNeeded"];
+        };
+        LedgerHead: {
+            /**
+             * Format: date-time
+             * @description When this head was signed
+             */
+            at: string;
+            /** @enum {string} */
+            chain: "audit" | "ledger";
+            /** @description Of the last link, which covers all before it; zeros for an empty chain */
+            hash: string;
+            /** @enum {string} */
+            object: "chain_head";
+            /**
+             * Format: int64
+             * @description How many links the chain has
+             */
+            seq: number;
+            signature: components["schemas"]["Signature"];
+            /**
+             * Format: date-time
+             * @description When the chain began
+             */
+            since: string;
+        };
+        LedgerProof: {
+            accounts: components["schemas"]["AccountProof"][];
+            /**
+             * Format: int64
+             * @description Of this workspace
+             */
+            entries: number;
+            /** @description The signed ends of the chains over the ledger and the audit trail of the server: sovereign verify checks them with /.well-known/jwks.json */
+            heads: components["schemas"]["LedgerHead"][];
+            /** @enum {string} */
+            object: "ledger_proof";
+            /** @description Every balance is the sum of its entries, and all entries sum to 0 */
+            ok: boolean;
+            /**
+             * Format: double
+             * @description Of all of them; 0 when the ledger is whole
+             */
+            sum_usd: number;
+        };
+        LimitsChange: {
+            /** @description Addresses and ranges such as 10.0.0.0/8; empty for all */
+            allowed_addresses?: string[] | null;
+            /**
+             * Format: double
+             * @description 0 for no limit
+             */
+            budget_day_usd?: number;
+            /**
+             * Format: double
+             * @description 0 for no limit
+             */
+            budget_month_usd?: number;
+            /**
+             * Format: int64
+             * @description 0 for no limit
+             */
+            concurrency?: number | null;
+            /** @description An RFC 3339 time; empty for never */
+            expires_at?: string | null;
+            /** @description Empty for all */
+            models?: string[] | null;
+            /**
+             * Format: int64
+             * @description 0 for no limit
+             */
+            requests_per_minute?: number | null;
+            /** @enum {string|null} */
+            scope?: "full" | "inference" | null;
+            /**
+             * Format: int64
+             * @description 0 for no limit
+             */
+            tokens_per_minute?: number | null;
+        };
         LinkToken: {
             token: string;
         };
+        ListChannel: {
+            data: components["schemas"]["Channel"][];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
+        ListDelivery: {
+            data: components["schemas"]["Delivery"][];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
+        ListEntry: {
+            data: components["schemas"]["Entry"][];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
+        ListInvitation: {
+            data: components["schemas"]["Invitation"][];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
+        ListKey: {
+            data: components["schemas"]["Key"][];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
+        ListKeyProvider: {
+            data: components["schemas"]["KeyProvider"][];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
+        ListMember: {
+            data: components["schemas"]["Member"][];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
+        ListMonthTotal: {
+            data: components["schemas"]["MonthTotal"][];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
+        ListQueue: {
+            data: components["schemas"]["ReviewQueue"][];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
+        ListQueueItem: {
+            data: components["schemas"]["QueueItem"][];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
+        ListReviewer: {
+            data: components["schemas"]["Reviewer"][];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
+        ListSent: {
+            data: components["schemas"]["Notice"][];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
         ListSession: {
             data: components["schemas"]["Session"][];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
+        ListTopup: {
+            data: components["schemas"]["Topup"][];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
+        ListTransfer: {
+            data: components["schemas"]["Transfer"][];
             has_more: boolean;
             /** @enum {string} */
             object: "list";
@@ -399,6 +1936,237 @@ export interface components {
             has_more: boolean;
             /** @enum {string} */
             object: "list";
+        };
+        Member: {
+            /** Format: date-time */
+            created_at: string;
+            email: string;
+            /** @enum {string} */
+            object: "member";
+            /** @enum {string} */
+            role: "owner" | "admin" | "member";
+            /** Format: date-time */
+            updated_at: string;
+            user_id: string;
+        };
+        MintedKey: {
+            /** @description Addresses and ranges from which the key may be used; empty for all */
+            allowed_addresses: string[];
+            /** @description Shown now and never again */
+            api_key: string;
+            /**
+             * Format: double
+             * @description What may be spent in a UTC day; 0 for no limit
+             */
+            budget_day_usd: number;
+            /**
+             * Format: double
+             * @description What may be spent in a UTC month; 0 for no limit
+             */
+            budget_month_usd: number;
+            /**
+             * Format: int64
+             * @description Inference requests that run at once; 0 for no limit
+             */
+            concurrency: number;
+            /** Format: date-time */
+            created_at: string;
+            email: string;
+            /**
+             * Format: date-time
+             * @description From then on the key is refused; null for never
+             */
+            expires_at: string | null;
+            /** @description Four characters from the middle of the key, to tell keys apart */
+            hint: string;
+            id: string;
+            /** Format: date-time */
+            last_used_at: string | null;
+            /** @description The models that may be called: catalog ids, alias names, and beginnings of them with a * at the end; empty for all */
+            models: string[];
+            name: string;
+            /** @enum {string} */
+            object: "api_key";
+            /**
+             * Format: int64
+             * @description Inference requests in any 60 seconds; 0 for no limit
+             */
+            requests_per_minute: number;
+            /** Format: date-time */
+            revoked_at: string | null;
+            /**
+             * @description inference: only the inference endpoints, the list of models and the setup status
+             * @enum {string}
+             */
+            scope: "full" | "inference";
+            /**
+             * Format: int64
+             * @description Input and output tokens in any 60 seconds; 0 for no limit
+             */
+            tokens_per_minute: number;
+            user_id: string;
+        };
+        MonthTotal: {
+            /** Format: double */
+            closing_balance_usd: number;
+            /** @description The month is over: nothing of it changes any more */
+            final: boolean;
+            /** Format: date-time */
+            from: string;
+            /** @example 2026-11 */
+            month: string;
+            /** Format: double */
+            opening_balance_usd: number;
+            /**
+             * Format: double
+             * @description Of payments: refunded, disputed, or paid of what was owed
+             */
+            refunds_usd: number;
+            /**
+             * Format: date-time
+             * @description The first moment after the month
+             */
+            to: string;
+            /** Format: double */
+            topups_usd: number;
+            /**
+             * Format: double
+             * @description Charged to the wallet
+             */
+            usage_usd: number;
+        };
+        Movement: {
+            /**
+             * Format: double
+             * @description Into the wallet, or out of it when negative
+             */
+            amount_usd: number;
+            /** Format: date-time */
+            at: string;
+            id: string;
+            /** @enum {string} */
+            kind: "topup" | "refund";
+            memo: string;
+        };
+        MyCounts: {
+            /** Format: int64 */
+            claimed: number;
+            /** Format: int64 */
+            graded: number;
+            /** Format: int64 */
+            skipped: number;
+            /**
+             * Format: int64
+             * @description That may be offered to you
+             */
+            waiting: number;
+        };
+        NewChannel: {
+            /** @description An e-mail address, or a public http or https URL */
+            address: string;
+            /** @description true when it is left out */
+            enabled?: boolean | null;
+            /** @description Which notices go there; GET /notifications lists them */
+            kinds: string[];
+            /** @enum {string} */
+            type: "email" | "webhook";
+        };
+        NewGrade: {
+            /** @description The id of your claim */
+            claim: string;
+            /** @description Why */
+            critique?: string;
+            /** @description Of what was shown: the grade is refused when it has changed */
+            digest?: string;
+            /** Format: double */
+            grade?: number;
+            /** @description The verdict stands, and you are not sure of it */
+            unsure?: boolean;
+            /** @enum {string} */
+            verdict: "pass" | "fail";
+        };
+        NewInvitation: {
+            email: string;
+            /** @enum {string} */
+            role: "owner" | "admin" | "member";
+        };
+        NewOwnKey: {
+            /** @description Addresses and ranges such as 10.0.0.0/8; empty for all */
+            allowed_addresses?: string[] | null;
+            /**
+             * Format: double
+             * @description 0 for no limit
+             */
+            budget_day_usd?: number;
+            /**
+             * Format: double
+             * @description 0 for no limit
+             */
+            budget_month_usd?: number;
+            /**
+             * Format: int64
+             * @description 0 for no limit
+             */
+            concurrency?: number | null;
+            /** @description An RFC 3339 time; empty for never */
+            expires_at?: string | null;
+            /** @description Empty for all */
+            models?: string[] | null;
+            /** @description What the key is for */
+            name: string;
+            /**
+             * Format: int64
+             * @description 0 for no limit
+             */
+            requests_per_minute?: number | null;
+            /** @enum {string|null} */
+            scope?: "full" | "inference" | null;
+            /**
+             * Format: int64
+             * @description 0 for no limit
+             */
+            tokens_per_minute?: number | null;
+        };
+        NewPassword: {
+            /** @description The password so far; not needed within 15 minutes of signing in with a link */
+            current?: string;
+            /** @description 12 to 200 characters */
+            new: string;
+        };
+        NewQueue: {
+            /** @description Graders do not see what the judge said; true by default */
+            blind?: boolean;
+            /** @description The judge that the grades are for; its rubric is shown */
+            criterion_id?: string;
+            /**
+             * Format: int64
+             * @description How many people grade an item; 1 by default
+             */
+            graders_per_item?: number;
+            /** @description What graders are told */
+            instructions?: string;
+            /**
+             * Format: int64
+             * @description How long a claimed item is kept for its grader; 15 by default
+             */
+            lease_minutes?: number;
+            /** @description 1 to 100 characters that can be seen */
+            name: string;
+            source: components["schemas"]["QueueSource"];
+        };
+        NewReviewer: {
+            email: string;
+        };
+        NewRole: {
+            /** @enum {string} */
+            role: "owner" | "admin" | "member";
+        };
+        NewTopup: {
+            /**
+             * Format: double
+             * @description In whole cents
+             */
+            amount_usd: number;
         };
         NewView: {
             /** @description 1 to 100 characters */
@@ -410,17 +2178,127 @@ export interface components {
             /** @description Every member sees it; otherwise only its owner does */
             shared?: boolean;
         };
+        Notice: {
+            /** Format: date-time */
+            at: string;
+            id: string;
+            kind: string;
+            /** @description A page of the dashboard, below the workspace */
+            link: string;
+            /** @enum {string} */
+            object: "notice";
+            /** @description The id or name of what it is about */
+            subject: string;
+            text: string;
+            title: string;
+        };
+        NoticeKind: {
+            kind: string;
+            when: string;
+        };
+        NotificationChange: {
+            /**
+             * Format: double
+             * @description 0 for never
+             */
+            wallet_low_usd: number;
+        };
+        NotificationSettings: {
+            /** @description E-mail is configured on this server */
+            email: boolean;
+            kinds: components["schemas"]["NoticeKind"][];
+            /** @enum {string} */
+            object: "notification_settings";
+            /**
+             * Format: double
+             * @description Below it the wallet is low; 0 for never
+             */
+            wallet_low_usd: number;
+        };
+        OIDCSignIn: {
+            /** @enum {string} */
+            object: "oidc_sign_in";
+            /** @description At the identity provider; the browser opens it */
+            url: string;
+        };
+        Offer: {
+            /** @description Nothing is left for you. Without an item and not done: others hold the rest, or items are being added */
+            done: boolean;
+            /** @description null when nothing can be offered */
+            item: components["schemas"]["QueueItem"] | null;
+            mine: components["schemas"]["MyCounts"];
+            /** @enum {string} */
+            object: "review_offer";
+        };
+        OpenHold: {
+            /** Format: double */
+            amount_usd: number;
+            /** @description That of what it is for, such as rs_… */
+            id: string;
+            kind: string;
+            /**
+             * Format: double
+             * @description Not spent; what its running requests hold is a part of it
+             */
+            left_usd: number;
+            /** Format: double */
+            spent_usd: number;
+        };
+        OwnWallet: {
+            /**
+             * Format: double
+             * @description How much of that is allowed; beyond it they are charged
+             */
+            abandoned_allowance_usd: number;
+            /**
+             * Format: double
+             * @description What abandoned requests cost in the last 24 hours and were not charged
+             */
+            abandoned_unpaid_usd: number;
+            /** Format: double */
+            balance_usd: number;
+            /**
+             * Format: double
+             * @description What can be spent now: the balance without what is held
+             */
+            free_usd: number;
+            /** Format: double */
+            held_usd: number;
+            /** @description Money that is set aside for things, such as reward sessions */
+            holds: components["schemas"]["OpenHold"][];
+            /** @enum {string} */
+            object: "wallet";
+            /**
+             * Format: double
+             * @description Refunded or disputed payments that the wallet could not give back; the next credit pays them
+             */
+            owed_usd: number;
+            /**
+             * Format: double
+             * @description The part of held_usd that running requests hold; the rest is in holds
+             */
+            running_usd: number;
+            /** Format: double */
+            spent_usd: number;
+        };
         PageLink: {
             /** @description Such as wallet */
             page: string;
             /** @description Without the question mark; may be empty */
             query: string;
         };
-        Place: {
-            id: string;
-            name: string;
+        PasswordEntry: {
+            email: string;
+            password: string;
+        };
+        PasswordSet: {
+            /**
+             * Format: int64
+             * @description Other sessions, which ended with the old password
+             */
+            ended: number;
             /** @enum {string} */
-            role: "owner" | "admin" | "member";
+            object: "password_set";
         };
         Progress: {
             /** Format: int64 */
@@ -443,10 +2321,157 @@ export interface components {
             held_usd: number;
             link: components["schemas"]["PageLink"];
         };
-        Queue: {
-            name: string;
+        QueueChange: {
+            blind?: boolean;
+            /** @description false opens a closed queue again */
+            closed?: boolean;
+            /**
+             * Format: int64
+             * @description Items with enough grades are done, others are open again
+             */
+            graders_per_item?: number;
+            instructions?: string;
+            /**
+             * Format: int64
+             * @description Of the claims from now on
+             */
+            lease_minutes?: number;
+            name?: string;
+        };
+        QueueCounts: {
+            /**
+             * Format: int64
+             * @description Claims that are held now
+             */
+            claimed: number;
+            /**
+             * Format: int64
+             * @description Items whose grades differ; those that are done, for whoever may see no more
+             */
+            conflicts: number;
+            /** Format: int64 */
+            done: number;
+            /**
+             * Format: int64
+             * @description Items that are not logged any more
+             */
+            expired: number;
+            /** Format: int64 */
+            items: number;
+            /**
+             * Format: int64
+             * @description That need more grades
+             */
+            open: number;
+        };
+        QueueFill: {
+            /**
+             * Format: int64
+             * @description Items that were not in the queue before
+             */
+            added: number;
+            error: string | null;
+            id: string;
+            /**
+             * Format: int64
+             * @description Named items that are not logged
+             */
+            missing: number;
+            /** @enum {string} */
+            status: "QUEUED" | "RUNNING" | "DONE" | "FAILED" | "CANCELLED";
+        };
+        QueueItem: {
+            /** @description The users that it is offered to alone; for owners and admins */
+            assignees: string[];
+            /** @description null where you hold none */
+            claim: components["schemas"]["ItemClaim"];
+            /** @description The grades that you may see differ */
+            conflict: boolean;
+            /** @description Identifies what is shown; a grade that names it is refused when it has changed */
+            digest: string;
+            /** @description Yours */
+            grade: components["schemas"]["GivenGrade"];
+            /** @description Of everybody: for owners and admins who do not grade the item, always; for others when it is done, in a queue that is not blind */
+            grades: components["schemas"]["GivenGrade"][];
+            id: string;
+            /** @description What the judge said; null if it said nothing, and for graders of a blind queue */
+            judge: components["schemas"]["JudgeSaid"];
+            /** @enum {string} */
+            my_state: "open" | "claimed" | "graded" | "skipped";
+            /** @enum {string} */
+            object: "review_item";
             queue_id: string;
-            workspace_id: string;
+            /** @description Why it is in the queue */
+            reason: string;
+            /** @description The exchange that is graded; null for a run */
+            request_id: string | null;
+            /**
+             * @description For everybody
+             * @enum {string}
+             */
+            state: "open" | "done" | "expired";
+            /** @description What is graded. Its texts are data of others: show them as text */
+            steps: components["schemas"]["Step"][];
+            /** @description The run that is graded; null for an exchange */
+            trace_id: string | null;
+        };
+        QueueProgress: {
+            counts: components["schemas"]["QueueCounts"];
+            /**
+             * Format: double
+             * @description What a calibration would cost now; null where none can be started
+             */
+            estimated_calibration_usd: number | null;
+            /** Format: int64 */
+            fail: number | null;
+            /** @description For members of the workspace; else yourself alone */
+            graders: components["schemas"]["GraderProgress"][];
+            mine: components["schemas"]["MyCounts"];
+            /** @description About how many more items must be graded for each tier of trust */
+            needed: components["schemas"]["LabelsNeeded"] | null;
+            /** @enum {string} */
+            object: "review_progress";
+            /**
+             * Format: int64
+             * @description Items of the criterion that people pass, from wherever they were graded; null without a criterion, and for who is no member
+             */
+            pass: number | null;
+            queue_id: string;
+        };
+        QueueRubric: {
+            name: string;
+            /** Format: double */
+            pass_threshold: number;
+            rubric: string;
+            /** @enum {string} */
+            scale: "binary" | "graded";
+        };
+        QueueSource: {
+            /** @description Of logs */
+            filters?: components["schemas"]["Selection"];
+            /**
+             * @description logs: a sample of logged exchanges, spread over the families of prompts. scan: what a scan has judged, failures first. disagreements: what judge and people disagree on in the last calibration, the surest first. traces: whole runs. uncertain: what the judge was least sure of, in a scan or in monitored traffic. ids: these
+             * @enum {string}
+             */
+            kind: "logs" | "scan" | "disagreements" | "traces" | "uncertain" | "ids";
+            /**
+             * Format: int64
+             * @description How many items at most; 100 by default, and all of ids
+             */
+            n?: number;
+            /** @description Of ids: logged exchanges */
+            request_ids?: string[] | null;
+            /** @description Of traces */
+            runs?: components["schemas"]["RunFilters"];
+            /** @description Of scan, and of uncertain: without it the monitored traffic */
+            scan_id?: string;
+            /** @description Of ids: logged runs */
+            trace_ids?: string[] | null;
+            /**
+             * @description Of scan: those with this verdict alone
+             * @enum {string}
+             */
+            verdict?: "pass" | "fail";
         };
         RecentJob: {
             /** Format: double */
@@ -477,6 +2502,96 @@ export interface components {
             param: string | null;
             /** @enum {string} */
             type: "invalid_request_error" | "insufficient_quota" | "api_error" | "rate_limit_error" | "upstream_error";
+        };
+        ReviewQueue: {
+            blind: boolean;
+            /**
+             * Format: date-time
+             * @description null while it is open
+             */
+            closed_at: string | null;
+            counts: components["schemas"]["QueueCounts"];
+            /** Format: date-time */
+            created_at: string;
+            created_by: string;
+            /** @description What makes an item pass; null without a criterion, and in lists */
+            criterion: components["schemas"]["QueueRubric"] | null;
+            criterion_id: string | null;
+            /** @description The last time that items were added */
+            fill: components["schemas"]["QueueFill"] | null;
+            /** Format: int64 */
+            graders_per_item: number;
+            id: string;
+            instructions: string;
+            /** Format: int64 */
+            lease_minutes: number;
+            /** @description Whether you may grade in it */
+            may_grade: boolean;
+            /** @description Whether you may change it */
+            may_manage: boolean;
+            mine: components["schemas"]["MyCounts"];
+            name: string;
+            /** @enum {string} */
+            object: "review_queue";
+            /** @description null for reviewers who are not members, and without ids in lists */
+            source: components["schemas"]["QueueSource"] | null;
+        };
+        Reviewer: {
+            /** Format: date-time */
+            created_at: string;
+            email: string;
+            /** Format: int64 */
+            graded: number;
+            /** @enum {string} */
+            object: "reviewer";
+            /** Format: int64 */
+            skipped: number;
+            user_id: string;
+        };
+        RunFilters: {
+            /**
+             * Format: date-time
+             * @description Active before this time, RFC 3339
+             */
+            end?: string;
+            /**
+             * Format: int64
+             * @description 200 by default: longer runs cannot be graded
+             */
+            max_steps?: number;
+            /** Format: int64 */
+            min_steps?: number;
+            /** @description This model answered a step */
+            model?: string;
+            /**
+             * Format: date-time
+             * @description Active from this time on, RFC 3339
+             */
+            start?: string;
+            /** @description A step has this tag */
+            tag?: string;
+        };
+        Selection: {
+            /** @description Answers that were remembered, or those that were not */
+            cache_hit?: boolean;
+            /**
+             * Format: date-time
+             * @description Before this time, RFC 3339
+             */
+            end?: string;
+            /** @description Such as stop or tool_calls */
+            finish_reason?: string;
+            /** @description The model that answered */
+            model?: string;
+            /** @description The family of the system prompt; none for those without one */
+            segment?: string;
+            /**
+             * Format: date-time
+             * @description From this time on, RFC 3339
+             */
+            start?: string;
+            /** @description The tag of X-Service-Tag */
+            tag?: string;
         };
         Series: {
             /** @enum {string} */
@@ -587,6 +2702,66 @@ export interface components {
             object: "session";
             user_agent: string;
         };
+        SessionQueue: {
+            name: string;
+            queue_id: string;
+            workspace_id: string;
+        };
+        SessionState: {
+            email: string;
+            /**
+             * Format: date-time
+             * @description When the session ends if it is not used again
+             */
+            expires_at: string | null;
+            has_password: boolean;
+            /** @enum {string} */
+            object: "dashboard_session";
+            /** @description What the person may grade */
+            queues: components["schemas"]["SessionQueue"][];
+            release: string;
+            /** @description Empty when nobody is signed in, like the next two */
+            session_id: string;
+            sign_in: components["schemas"]["SignInWays"];
+            signed_in: boolean;
+            user_id: string;
+            workspaces: components["schemas"]["SessionWorkspace"][];
+        };
+        SessionWorkspace: {
+            id: string;
+            name: string;
+            /** @enum {string} */
+            role: "owner" | "admin" | "member";
+        };
+        SessionsEnded: {
+            /** Format: int64 */
+            ended: number;
+            /** @enum {string} */
+            object: "sessions_ended";
+        };
+        Settings: {
+            /** @description Answers are remembered for an hour and given again to the same question; a request may say otherwise with X-Service-Cache */
+            cache: boolean;
+            /**
+             * Format: int64
+             * @description Output tokens of a request that names no maximum; it is sent to the provider, and lowers the hold. 0 for the server's default
+             */
+            default_max_tokens: number;
+            /**
+             * Format: int64
+             * @description Days for which chat exchanges are kept: 7, 30 or 90; 0 when none are logged
+             */
+            log_retention_days: number;
+            /** @enum {string} */
+            object: "workspace_settings";
+        };
+        SettingsChange: {
+            cache?: boolean;
+            /** Format: int64 */
+            default_max_tokens?: number;
+            /** Format: int64 */
+            log_retention_days?: number;
+        };
         Setup: {
             /** @description The first step that is not done; null when all are */
             next: string | null;
@@ -598,6 +2773,52 @@ export interface components {
             done: boolean;
             id: string;
             link: components["schemas"]["PageLink"];
+        };
+        ShownInvitation: {
+            /** Format: date-time */
+            created_at: string;
+            /** @description The user who asked */
+            created_by: string;
+            email: string;
+            /** Format: date-time */
+            expires_at: string;
+            id: string;
+            /** @enum {string} */
+            object: "invitation";
+            /** @enum {string} */
+            role: "owner" | "admin" | "member";
+            /** @description Works once, for a week; send it to the person. Where an identity provider is the only way in, it is the address of the dashboard */
+            url: string;
+        };
+        ShownLink: {
+            email: string;
+            /** Format: date-time */
+            expires_at: string;
+            /** @enum {string} */
+            object: "dashboard_link";
+            /** @description Works once */
+            url: string;
+        };
+        SignInWays: {
+            /** @description Links of admins work; those of the operator always do */
+            link: boolean;
+            oidc: components["schemas"]["ProviderName"] | null;
+            password: boolean;
+            /** @description False over plain HTTP from another machine: then nobody can sign in */
+            secure: boolean;
+        };
+        Signature: {
+            /** @enum {string} */
+            alg: "EdDSA";
+            /** @description A compact JWS, whose payload is the document without signature and without what begins with voided */
+            jws: string;
+            /** @description The key that signed, by its kid in /.well-known/jwks.json */
+            key_id: string;
+        };
+        Skip: {
+            /** @description The id of your claim */
+            claim: string;
+            reason?: string;
         };
         Spend: {
             last_7_days: components["schemas"]["Spent"];
@@ -632,24 +2853,172 @@ export interface components {
             requests: number;
         };
         State: {
-            email: string;
+            /** @description What is stored */
+            kind: string;
+            /**
+             * Format: int64
+             * @description The most that the workspace may store
+             */
+            quota: number;
+            /** Format: int64 */
+            stored: number;
+        };
+        Statement: {
+            /** Format: double */
+            closing_balance_usd: number;
+            /** @description The month is over: nothing of it changes any more */
+            final: boolean;
+            /** Format: date-time */
+            from: string;
+            /** @example 2026-11 */
+            month: string;
+            /** @enum {string} */
+            object: "statement";
+            /** Format: double */
+            opening_balance_usd: number;
+            /**
+             * Format: double
+             * @description Of payments: refunded, disputed, or paid of what was owed
+             */
+            refunds_usd: number;
             /**
              * Format: date-time
-             * @description When the session ends if it is not used again
+             * @description The first moment after the month
+             */
+            to: string;
+            /** Format: double */
+            topups_usd: number;
+            /** @description Every top-up and refund, the oldest first */
+            transfers: components["schemas"]["Movement"][];
+            /** @description By model and key, the dearest first; they sum to usage_usd */
+            usage: components["schemas"]["UsageLine"][];
+            /**
+             * Format: double
+             * @description Charged to the wallet
+             */
+            usage_usd: number;
+        };
+        Step: {
+            messages: unknown;
+            response: unknown;
+            tools?: unknown;
+        };
+        StoredQuotas: {
+            /** @enum {string} */
+            object: "workspace_quotas";
+            quotas: components["schemas"]["State"][];
+        };
+        Topup: {
+            /** Format: double */
+            amount_usd: number;
+            /** Format: date-time */
+            created_at: string;
+            /** @description The person who began it */
+            created_by: string;
+            /** @enum {string} */
+            currency: "usd";
+            error?: string;
+            id: string;
+            /** @enum {string} */
+            object: "topup";
+            /** Format: date-time */
+            paid_at: string | null;
+            /** @enum {string} */
+            state: "pending" | "processing" | "paid" | "failed" | "expired";
+            /**
+             * Format: double
+             * @description Of what was credited: refunded or disputed
+             */
+            taken_back_usd: number;
+            /** Format: date-time */
+            updated_at: string;
+            /** @description Where to pay, while it is pending */
+            url?: string;
+        };
+        TotalLimits: {
+            /** @description Addresses and ranges from which the key may be used; empty for all */
+            allowed_addresses: string[];
+            /**
+             * Format: double
+             * @description What may be spent in a UTC day; 0 for no limit
+             */
+            budget_day_usd: number;
+            /**
+             * Format: double
+             * @description What may be spent in a UTC month; 0 for no limit
+             */
+            budget_month_usd: number;
+            /**
+             * Format: int64
+             * @description Inference requests that run at once; 0 for no limit
+             */
+            concurrency: number;
+            /**
+             * Format: date-time
+             * @description From then on the key is refused; null for never
              */
             expires_at: string | null;
-            has_password: boolean;
+            /** @description The models that may be called: catalog ids, alias names, and beginnings of them with a * at the end; empty for all */
+            models: string[];
             /** @enum {string} */
-            object: "dashboard_session";
-            /** @description What the person may grade */
-            queues: components["schemas"]["Queue"][];
-            release: string;
-            /** @description Empty when nobody is signed in, like the next two */
-            session_id: string;
-            sign_in: components["schemas"]["Ways"];
-            signed_in: boolean;
-            user_id: string;
-            workspaces: components["schemas"]["Place"][];
+            object: "workspace_limits";
+            /**
+             * Format: int64
+             * @description Inference requests in any 60 seconds; 0 for no limit
+             */
+            requests_per_minute: number;
+            /**
+             * @description inference: only the inference endpoints, the list of models and the setup status
+             * @enum {string}
+             */
+            scope: "full" | "inference";
+            /**
+             * Format: int64
+             * @description Input and output tokens in any 60 seconds; 0 for no limit
+             */
+            tokens_per_minute: number;
+        };
+        Transfer: {
+            /**
+             * Format: double
+             * @description What the wallet gained, or lost if it is below 0
+             */
+            amount_usd: number;
+            /** Format: date-time */
+            at: string;
+            id: string;
+            /** @example topup */
+            kind: string;
+            lines: components["schemas"]["TransferLine"][];
+            memo: string;
+            /** @enum {string} */
+            object: "transfer";
+        };
+        TransferLine: {
+            /** @example wallet */
+            account: string;
+            /** Format: double */
+            amount_usd: number;
+        };
+        UsageLine: {
+            /** Format: double */
+            charged_usd: number;
+            /** Format: double */
+            cost_usd: number;
+            /** Format: int64 */
+            input_tokens: number;
+            /** @description The key that asked, or what of the product's own did, such as cal_…; empty with others */
+            key_id: string;
+            model: string;
+            /**
+             * Format: int64
+             * @description How many lines this one stands for, if it sums up the cheapest
+             */
+            others?: number;
+            /** Format: int64 */
+            output_tokens: number;
+            /** Format: int64 */
+            requests: number;
         };
         Used: {
             /**
@@ -696,14 +3065,6 @@ export interface components {
             query?: string;
             shared?: boolean;
         };
-        Ways: {
-            /** @description Links of admins work; those of the operator always do */
-            link: boolean;
-            oidc: components["schemas"]["ProviderName"] | null;
-            password: boolean;
-            /** @description False over plain HTTP from another machine: then nobody can sign in */
-            secure: boolean;
-        };
     };
     responses: never;
     parameters: never;
@@ -748,6 +3109,45 @@ export interface operations {
             };
         };
     };
+    "put-password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewPassword"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PasswordSet"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
     "get-session": {
         parameters: {
             query?: never;
@@ -763,7 +3163,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["State"];
+                    "application/json": components["schemas"]["SessionState"];
                 };
             };
             /** @description A refusal */
@@ -798,7 +3198,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["State"];
+                    "application/json": components["schemas"]["SessionState"];
                 };
             };
             /** @description A refusal */
@@ -837,7 +3237,122 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["State"];
+                    "application/json": components["schemas"]["SessionState"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-session-oidc": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OIDCSignIn"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-session-oidc-callback": {
+        parameters: {
+            query?: {
+                code?: string;
+                state?: string;
+                /** @description RFC 9207 */
+                iss?: string;
+                error?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description See Other */
+            303: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": unknown;
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-session-password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordEntry"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionState"];
                 };
             };
             /** @description A refusal */
@@ -912,7 +3427,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Ended"];
+                    "application/json": components["schemas"]["SessionsEnded"];
                 };
             };
             /** @description A refusal */
@@ -969,6 +3484,553 @@ export interface operations {
             };
         };
     };
+    "get-workspace-audit": {
+        parameters: {
+            query?: {
+                /** @description Only this action, such as key.revoke; with a dot at its end all of a kind, such as key. */
+                action?: string;
+                /** @description Only what this user did */
+                actor?: string;
+                /** @description The id of an entry: those before it */
+                before?: string;
+                /** @description The id of an entry: those after it */
+                after?: string;
+                /** @description How many, at most */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListEntry"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-billing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BillingState"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-channels": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListChannel"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-channels": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewChannel"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Channel"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-channels-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Channel"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "delete-workspace-channels-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "patch-workspace-channels-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ChannelChange"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Channel"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-channels-id-deliveries": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListDelivery"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-channels-id-deliveries-delivery-id-redelivery": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+                delivery_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-channels-id-secret": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Channel"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-channels-id-test": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-evidence": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EvidencePolicy"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "patch-workspace-evidence": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EvidencePolicyChange"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EvidencePolicy"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
     "get-workspace-home": {
         parameters: {
             query?: never;
@@ -988,6 +4050,469 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Home"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-invitations": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListInvitation"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-invitations": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewInvitation"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ShownInvitation"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "delete-workspace-invitations-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-keys": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListKey"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-keys": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewOwnKey"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MintedKey"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "patch-workspace-keys-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LimitsChange"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Key"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-keys-id-revocation": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Key"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-ledger": {
+        parameters: {
+            query?: {
+                /** @description Only transfers of this kind, such as topup */
+                kind?: string;
+                /** @description The id of a transfer: those before it */
+                before?: string;
+                /** @description How many, at most */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListTransfer"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-ledger-proof": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LedgerProof"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TotalLimits"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "patch-workspace-limits": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LimitsChange"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TotalLimits"];
                 };
             };
             /** @description A refusal */
@@ -1149,6 +4674,1520 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": unknown;
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-members": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListMember"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "delete-workspace-members-user-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "patch-workspace-members-user-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewRole"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Member"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-members-user-id-link": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ShownLink"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-my-queues": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListQueue"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-notices": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListSent"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-notifications": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationSettings"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "patch-workspace-notifications": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NotificationChange"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationSettings"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListKeyProvider"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-queues": {
+        parameters: {
+            query?: {
+                /** @description The closed queues, in place of the open ones */
+                closed?: boolean;
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListQueue"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-queues": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewQueue"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReviewQueue"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-queues-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReviewQueue"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "delete-workspace-queues-id": {
+        parameters: {
+            query?: {
+                /** @description Delete the queue with its items and grants */
+                purge?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClosedQueue"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "patch-workspace-queues-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["QueueChange"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReviewQueue"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-queues-id-agreement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GraderAgreement"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "put-workspace-queues-id-assignments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Assigning"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Assigned"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-queues-id-claim": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Offer"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-queues-id-items": {
+        parameters: {
+            query?: {
+                /** @description Those in one state */
+                state?: "open" | "done" | "expired";
+                /** @description Those whose grades differ, or those whose grades do not */
+                conflict?: boolean | null;
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListQueueItem"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-queues-id-items": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["QueueSource"];
+            };
+        };
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReviewQueue"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-queues-id-items-item-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+                item_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueueItem"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-queues-id-items-item-id-grade": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+                item_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewGrade"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueueItem"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-queues-id-items-item-id-skip": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+                item_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Skip"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueueItem"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-queues-id-items-item-id-undo": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+                item_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueueItem"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-queues-id-progress": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QueueProgress"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-queues-id-reviewers": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListReviewer"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "put-workspace-queues-id-reviewers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewReviewer"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GrantedReviewer"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "delete-workspace-queues-id-reviewers-user-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StoredQuotas"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Settings"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "patch-workspace-settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SettingsChange"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Settings"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-statements": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListMonthTotal"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-statements-month": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                /** @description Such as 2026-11 */
+                month: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Statement"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-statements-month-export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                /** @description Such as 2026-11 */
+                month: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": unknown;
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-topups": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListTopup"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-topups": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewTopup"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Topup"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-topups-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Topup"];
                 };
             };
             /** @description A refusal */
@@ -1462,6 +6501,44 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["View"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-wallet": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OwnWallet"];
                 };
             };
             /** @description A refusal */

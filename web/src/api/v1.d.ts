@@ -24,6 +24,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/dashboard/webhooks/stripe": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Take an event of Stripe's
+         * @description Permission: public.
+         */
+        post: operations["post-dashboard-webhooks-stripe"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/docs": {
         parameters: {
             query?: never;
@@ -376,6 +396,26 @@ export interface paths {
          * @description Permission: any key.
          */
         get: operations["get-criteria-id-adjudication"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/criteria/{id}/agreement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Measure how far people agree with each other on what several of them graded
+         * @description Permission: any key.
+         */
+        get: operations["get-criteria-id-agreement"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1903,6 +1943,11 @@ export interface components {
             started_at: string | null;
             /** @enum {string} */
             status: "QUEUED" | "RUNNING" | "DONE" | "FAILED" | "CANCELLED";
+            /**
+             * Format: int64
+             * @description Items that were left out, because people are evenly split over them
+             */
+            ties: number;
         };
         CaseAnswer: {
             /** Format: double */
@@ -2011,6 +2056,11 @@ export interface components {
             /** Format: double */
             sp: number | null;
             sp_ci: number[] | null;
+            /**
+             * Format: int64
+             * @description Items that were left out, because people are evenly split over them
+             */
+            ties?: number;
             /** @enum {string} */
             trust: "provisional" | "measured" | "calibrated" | "certified";
             voided: boolean;
@@ -2086,7 +2136,10 @@ export interface components {
         Counts: {
             /** Format: int64 */
             fail: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description Items, however many people graded each
+             */
             pass: number;
         };
         Criterion: {
@@ -2749,6 +2802,37 @@ export interface components {
             /** @enum {string} */
             verdict: "idle" | "collecting" | "promote" | "roll_back" | "inconclusive" | "paused";
         };
+        GraderAgreement: {
+            /**
+             * Format: double
+             * @description Krippendorff's, nominal: 1 is perfect, 0 is chance; null when it is undefined, as where all grades are the same
+             */
+            alpha: number | null;
+            /** @description At 95 %, by resampling items; null with fewer than 10 items */
+            alpha_ci: number[] | null;
+            /**
+             * Format: int64
+             * @description Who graded any of them
+             */
+            graders: number;
+            /**
+             * Format: int64
+             * @description That at least two people graded
+             */
+            items: number;
+            /** @enum {string} */
+            object: "agreement";
+            /**
+             * Format: int64
+             * @description Of grades of the same item
+             */
+            pairs: number;
+            /**
+             * Format: double
+             * @description How many of the pairs agree, 0 to 100; null without pairs
+             */
+            percent: number | null;
+        };
         Health: {
             /** @enum {string} */
             status: "ok" | "ready";
@@ -2848,7 +2932,7 @@ export interface components {
             /** @description Why there is no verdict */
             failure: string | null;
             /**
-             * @description That it was held against; null for a label that was withdrawn
+             * @description That it was held against: after adjudication, or of the majority; null for an item that was withdrawn or tied meanwhile
              * @enum {string|null}
              */
             human_verdict: "pass" | "fail" | null;
@@ -2860,6 +2944,7 @@ export interface components {
              * @enum {string|null}
              */
             judge_verdict: "pass" | "fail" | null;
+            /** @description Of the item's labels, the one that can be adjudicated: the earliest with the verdict of the majority, or the one that was ruled on last */
             label_id: string;
             request_id: string | null;
             /** @description The judge is shown it as an example: nothing is measured by it */
@@ -3544,6 +3629,9 @@ export interface components {
             /** @description At 95 %, Wilson: of the judge's own rate, not of the truth */
             rate_ci: number[] | null;
         };
+        Received: {
+            received: boolean;
+        };
         Refusal: {
             /** @enum {string|null} */
             code: null | "invalid_body" | "invalid_parameter" | "unsupported_parameter" | "unknown_provider" | "invalid_api_key" | "api_key_expired" | "not_signed_in" | "insufficient_balance" | "budget_exceeded" | "insufficient_permissions" | "insufficient_scope" | "model_not_allowed" | "address_not_allowed" | "cross_origin" | "not_found" | "model_not_found" | "dedicated_endpoint_not_found" | "method_not_allowed" | "request_timeout" | "conflict" | "logging_disabled" | "session_not_active" | "session_overbudget" | "idempotency_conflict" | "quota_exceeded" | "precondition_failed" | "anchor_held" | "body_too_large" | "unsupported_media_type" | "rate_limited" | "rate_limit_exceeded" | "abuse_guard" | "internal_error" | "unavailable";
@@ -3597,6 +3685,13 @@ export interface components {
             remaining: components["schemas"]["Remaining"][];
             /** Format: int64 */
             remaining_disagreements: number;
+            /** @description Of each tie the earliest label: to rule on it settles the item; at most 200 */
+            tied: components["schemas"]["Unseen"][];
+            /**
+             * Format: int64
+             * @description Items over which people are evenly split now: a calibration leaves them out
+             */
+            ties: number;
         };
         RerankAnswer: {
             id: string;
@@ -4262,6 +4357,44 @@ export interface operations {
                 };
                 content: {
                     "application/jwk-set+json": unknown;
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-dashboard-webhooks-stripe": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The signature of the body */
+                "Stripe-Signature"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Received"];
                 };
             };
             /** @description A refusal */
@@ -5141,6 +5274,43 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Report"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-criteria-id-agreement": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GraderAgreement"];
                 };
             };
             /** @description A refusal */
