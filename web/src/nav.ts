@@ -31,9 +31,21 @@ export const entries: Entry[] = [
     id: 'traces', label: 'Traces', letter: 't', icon: ActivityIcon, about: 'Whole runs, step by step',
     paths: [['traces', () => import('./pages/traces/Traces')], ['traces/$trace', () => import('./pages/traces/Trace')]],
   },
-  { id: 'review', label: 'Review', letter: 'r', icon: ListChecksIcon, about: 'Grade what waits in queues', paths: [] },
-  { id: 'judges', label: 'Judges', letter: 'j', icon: AwardIcon, about: 'Judges, calibrations, certificates', paths: [] },
-  { id: 'datasets', label: 'Datasets', letter: 'd', icon: DatabaseIcon, about: 'Examples frozen from logs', paths: [] },
+  {
+    id: 'review', label: 'Review', letter: 'r', icon: ListChecksIcon, about: 'Grade what waits in queues',
+    paths: [['review', () => import('./pages/review/Queues')], ['review/$queue', () => import('./pages/review/Queue')]],
+  },
+  {
+    id: 'judges', label: 'Judges', letter: 'j', icon: AwardIcon, about: 'Judges, calibrations, certificates',
+    paths: [
+      ['judges', () => import('./pages/judges/Judges')], ['judges/$judge', () => import('./pages/judges/Judge')],
+      ['judges/$judge/certificate', () => import('./pages/judges/Certificate')], ['judges/$judge/adjudication', () => import('./pages/judges/Adjudication')],
+    ],
+  },
+  {
+    id: 'datasets', label: 'Datasets', letter: 'd', icon: DatabaseIcon, about: 'Examples frozen from logs',
+    paths: [['datasets', () => import('./pages/datasets/Datasets')], ['datasets/$dataset', () => import('./pages/datasets/Dataset')]],
+  },
   { id: 'evals', label: 'Evals', letter: 'e', icon: FlaskConicalIcon, about: 'Compare models, gate a deploy', paths: [] },
   { id: 'aliases', label: 'Aliases', letter: 'a', icon: SplitIcon, about: 'Names, canaries, gates', paths: [] },
   { id: 'rewards', label: 'Rewards', letter: 'w', icon: GaugeIcon, about: 'Reward sessions and their anchor', paths: [] },

@@ -34,7 +34,9 @@ export const useWorkspaceId = (): string => (useParams({ strict: false }) as { w
 /** The workspace in the path, with the reader's role; without a role the reader is a reviewer of single queues. */
 export function useWorkspace(): { id: string; name: string; role: Role | ''; manages: boolean } {
   const id = useWorkspaceId()
-  const found = useSession().data?.workspaces?.find((workspace) => workspace.id === id)
+  const session = useSession().data
+  const found = session?.workspaces?.find((workspace) => workspace.id === id)
+  const isReviewer = session?.queues?.some((queue) => queue.workspace_id === id)
   const role = found?.role ?? ''
-  return { id, name: found?.name ?? id, role, manages: role === 'owner' || role === 'admin' }
+  return { id, name: found?.name ?? (isReviewer ? 'Review' : id), role, manages: role === 'owner' || role === 'admin' }
 }

@@ -30,7 +30,7 @@ export function Shell() {
   useKeys('Everywhere', [
     { keys: 'mod+k', label: 'Command palette', run: () => setPalette(true) },
     { keys: '?', label: 'These keys', run: () => setHelp(true) },
-    ...shownEntries.map((entry) => ({
+    ...shownEntries.filter((entry) => entry.id === 'review' || session.data?.workspaces?.some((w) => w.id === workspace)).map((entry) => ({
       keys: `g ${entry.letter}`, label: `Go to ${entry.label}`,
       run: () => void navigate({ to: `/w/${workspace}/${entry.paths[0]![0]}` as never }),
     })),

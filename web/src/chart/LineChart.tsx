@@ -56,6 +56,7 @@ function Lines({ series, thresholds = [], xTime, yFormat, yDomain, width, height
   const drawLine = line<Point>().defined((p) => p.y !== null).x(px).y((p) => y(p.y!))
   const drawArea = area<Point>().defined((p) => p.low !== undefined && p.high !== undefined).x(px).y0((p) => y(p.low!)).y1((p) => y(p.high!))
   const ticks = (xTime ? scaleTime().domain(range) : x).ticks(Math.max(2, Math.floor(width / 110))).map(Number)
+    .filter((t) => xTime || Number.isInteger(t) || !xs.every(Number.isInteger)) // runs and looks are counted
   const step = ticks.length > 1 ? ticks[1]! - ticks[0]! : 0
   const nearest = (s: Series) => hover === null ? undefined
     : s.points.reduce<Point | undefined>((best, p) => (!best || Math.abs(p.x - hover) < Math.abs(best.x - hover) ? p : best), undefined)

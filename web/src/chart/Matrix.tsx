@@ -18,7 +18,7 @@ export function Matrix({ title, rows, columns, cells, rowTitle, columnTitle, onO
     <table className="text-sm">
       <caption className="mb-1 text-left text-xs font-medium text-soft">{title}</caption>
       <thead>
-        <tr><th /><th colSpan={2} scope="colgroup" className="pb-1 text-xs font-normal text-faint">{columnTitle}</th></tr>
+        <tr><td /><th colSpan={2} scope="colgroup" className="pb-1 text-xs font-normal text-faint">{columnTitle}</th></tr>
         <tr className="text-xs text-soft"><th scope="col" className="pr-3 text-left font-normal text-faint">{rowTitle}</th>
           {columns.map((c) => <th key={c} scope="col" className="px-2 pb-1 font-medium">{c}</th>)}</tr>
       </thead>
