@@ -94,7 +94,8 @@ func (s *Store) awaitJobs(ctx context.Context, run *job.Run) error {
 // and the marks that say what the workspace was.
 var kept = []string{
 	"workspaces", "demos", "audit_entries", "feed_changes",
-	"ledger_entries", "ledger_balances", "ledger_days", "usage_rows", "named_holds", "topups", "payment_reversals", "wallet_debts",
+	"ledger_entries", "ledger_balances", "ledger_days", "usage_rows", "usage_days", "usage_sums", "usage_closed",
+	"named_holds", "topups", "payment_reversals", "wallet_debts",
 }
 
 // deleteRows deletes every row of a workspace in every table that is not kept, those that later migrations add included, but for
