@@ -44,6 +44,7 @@ type adminCommand struct {
 	CheckBackup   checkBackupCommand `cmd:"" help:"Read a backup, and verify its audit trail and its ledger, without restoring it."`
 	Restore       restoreCommand     `cmd:"" help:"Read a backup into an empty data folder or database. No server may be running on it."`
 	RotateRootKey rotateCommand      `cmd:"" help:"Replace the root key, without downtime."`
+	Dashboard     dashboardCommand   `cmd:"" help:"Let people in to the dashboard."`
 	SigningKey    signingKeyCommand  `cmd:"" help:"List and rotate the keys that sign certificates."`
 }
 

@@ -37,6 +37,8 @@ type Config struct {
 	OwnKeyFeePercent Percent  `default:"0" help:"Percentage of a model's price that a workspace pays for calls with its own provider key."`
 	Limits           Limits   `embed:"" prefix:"limits-"`
 
+	Dashboard Dashboard `embed:"" prefix:"dashboard-"`
+
 	Providers catalog.Providers `placeholder:"YAML" help:"Providers of models: a list of {name, kind: openai|anthropic|gemini|cohere|sim, base_url, api_key, ca_file, …}. A provider of the built-in catalog needs its name and api_key alone. api_key may be env:NAME or file:PATH."`
 	Models    catalog.Models    `placeholder:"YAML" help:"Models beside the built-in ones, or in their place: a list of {id, provider, upstream_model, kind: chat|embedding|rerank, context_window, max_output_tokens, price: {input_per_mtok_usd, output_per_mtok_usd, …}}."`
 }
@@ -189,6 +191,9 @@ func (c *Config) complete() error {
 		}
 	}
 	if _, err := catalog.Build(c.Providers, c.Models); err != nil {
+		return err
+	}
+	if err := c.Dashboard.check(); err != nil {
 		return err
 	}
 	return c.Limits.check()

@@ -61,7 +61,7 @@ func (f *file) walk(node *yaml.Node, prefix string) error {
 		name, value := node.Content[i], node.Content[i+1]
 		key := prefix + name.Value
 		flag, known := keys()[key]
-		section := prefix == "" && sections[key]
+		section := sections[key]
 		switch {
 		case !known && !section:
 			return fmt.Errorf("%s:%d: unknown key %s", f.path, name.Line, key)
@@ -165,23 +165,31 @@ func (f *file) locate(err error) error {
 }
 
 // sections are the keys that hold keys.
-var sections = map[string]bool{"tls": true, "limits": true}
+var sections = map[string]bool{"tls": true, "limits": true, "dashboard": true}
 
 // keys maps every key of a file to its flag.
 var keys = sync.OnceValue(func() map[string]string {
 	all := map[string]string{}
 	for _, group := range probe(&Config{}).Model.AllFlags(false) {
 		for _, flag := range group {
-			key := strings.ReplaceAll(flag.Name, "-", "_")
-			if first, rest, ok := strings.Cut(key, "_"); ok && sections[first] {
-				key = first + "." + rest
-			}
-			all[key] = flag.Name
+			all[inSections(strings.ReplaceAll(flag.Name, "-", "_"))] = flag.Name
 		}
 	}
 	delete(all, "help")
 	return all
 })
+
+// inSections returns a key with the sections that it stands in: limits_body is limits.body.
+func inSections(key string) string {
+	section, rest := "", key
+	for {
+		first, after, ok := strings.Cut(rest, "_")
+		if !ok || !sections[section+first] {
+			return section + rest
+		}
+		section, rest = section+first+".", after
+	}
+}
 
 // probe returns a parser of the configuration's flags into c.
 func probe(c *Config) *kong.Kong {

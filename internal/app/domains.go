@@ -96,6 +96,7 @@ func (d *domains) list(i *instance) []module.Module {
 		Steps: steps, Log: i.log,
 		Hooks: workspace.Hooks{Uncached: i.plane.cache.Forget, Unlogged: s.recorder.Settle, Denied: i.plane.gateway.EndDenied},
 	})
+	all = append(all, i.dash.modules(i)...)
 	return append([]module.Module{workspaces, dashboard.Module()}, all...)
 }
 

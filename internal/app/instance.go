@@ -25,6 +25,7 @@ type instance struct {
 	models  models
 	state   state
 	plane   plane
+	dash    dash
 	domains domains
 	routers routers
 
@@ -60,6 +61,7 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 	}
 	i.plane.open(c, &i.models, &i.state, log)
 	i.plane.metrics.MustRegister(i.gauges()...)
+	i.dash.open(c)
 	if err := i.domains.open(ctx, i); err != nil {
 		return i, err
 	}
@@ -70,6 +72,7 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 // apply puts limits in force that may change while running.
 func (i *instance) apply(c *Config) {
 	i.plane.apply(c)
+	i.dash.apply(c)
 	i.domains.judges.SetConcurrency(c.Limits.JudgeCalls)
 	i.domains.rewards.SetCalls(c.Limits.RewardCalls)
 	i.domains.rewards.SetRetention(c.Limits.RewardRetention)

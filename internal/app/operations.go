@@ -3,12 +3,10 @@ package app
 import (
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/pprof"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel"
@@ -17,6 +15,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"sovereign/internal/plane/edge"
 )
 
 // operations serves metrics, health checks and profiles to operators, without authentication: it is for the machine's
@@ -38,8 +38,8 @@ func (i *instance) operations() http.Handler {
 // of its own that resolves to this machine (DNS rebinding).
 func ownHosts(names []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := hostname(r.Host)
-		if !slices.Contains(names, host) && !isOwnAddress(host, r.Context().Value(http.LocalAddrContextKey)) {
+		host := edge.Hostname(r.Host)
+		if !slices.Contains(names, host) && !edge.IsOwnHost(host, r.Context().Value(http.LocalAddrContextKey)) {
 			http.Error(w, "the operations listener is not served for this Host; operations_hosts lists others", http.StatusForbidden)
 			return
 		}
@@ -47,28 +47,11 @@ func ownHosts(names []string, next http.Handler) http.Handler {
 	})
 }
 
-// hostname returns the host of a Host header or a listening address, without the port, the brackets of IPv6 and the dot
-// that may end a name.
-func hostname(hostport string) string {
-	host, _, err := net.SplitHostPort(hostport)
-	if err != nil {
-		host = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
-	}
-	return strings.ToLower(strings.TrimSuffix(host, "."))
-}
-
-// isOwnAddress reports whether host is an address of the loopback interface, or the local one of a connection.
-func isOwnAddress(host string, local any) bool {
-	ip := net.ParseIP(host)
-	at, ok := local.(*net.TCPAddr)
-	return ip != nil && (ip.IsLoopback() || ok && at.IP.Equal(ip))
-}
-
 // operationsHosts are the names that operators use for the operations listener.
 func (c *Config) operationsHosts() []string {
-	names := []string{"localhost", hostname(c.OperationsListen)}
+	names := []string{edge.Hostname(c.OperationsListen)}
 	for _, name := range c.OperationsHosts {
-		names = append(names, hostname(name))
+		names = append(names, edge.Hostname(name))
 	}
 	return names
 }

@@ -13,6 +13,8 @@ import (
 
 	"sovereign/internal/base/panics"
 	"sovereign/internal/store/module"
+
+	"sovereign/internal/plane/edge"
 )
 
 // A page that rebinds its own name to this machine cannot read what is served for operators.
@@ -48,7 +50,7 @@ func TestTheOperationsListenerIsServedForItsOwnHostsAlone(t *testing.T) {
 // A scraper that uses the address of the machine reaches the listener by it.
 func TestTheAddressOfAConnectionIsAnOwnHost(t *testing.T) {
 	local := &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 9090}
-	if !isOwnAddress("10.1.2.3", local) || isOwnAddress("10.1.2.4", local) || isOwnAddress("10.1.2.3", nil) || isOwnAddress("evil.test", local) {
+	if !edge.IsOwnHost("10.1.2.3", local) || edge.IsOwnHost("10.1.2.4", local) || edge.IsOwnHost("10.1.2.3", nil) || edge.IsOwnHost("evil.test", local) {
 		t.Error("not the address of the connection alone")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/dash/signin"
 	"sovereign/internal/store/api"
 	"sovereign/internal/store/backup"
 	"sovereign/internal/store/chain"
@@ -169,15 +170,34 @@ func (r *readiness) check(ctx context.Context) error {
 	return nil
 }
 
-// firstStart makes a workspace when there is none, and prints its key to out before the key is in force.
+// firstStart makes a workspace when there is none, and prints its key and a link to the dashboard to out before they are in
+// force.
 func (i *instance) firstStart(ctx context.Context, address string, out io.Writer) error {
 	there, err := i.domains.workspaces.List(ctx, 1, 0)
 	if err != nil || len(there) > 0 {
 		return err
 	}
 	in := NewWorkspace{Workspace: "default", Email: "owner@localhost", Balance: 25 * money.Dollar}
-	_, err = i.bootstrap(ctx, tenant.Operator, in, func(made Bootstrapped) error {
-		_, err := fmt.Fprintf(out, `
+	version, err := i.storage.db.Tx(ctx, func(tx *db.Tx) error {
+		bound := tx.Bind(ctx)
+		_, err := i.bootstrap(bound, tenant.Operator, in, func(made Bootstrapped) error {
+			link, err := i.dash.sessions.MakeLink(bound, tenant.Operator, signin.SignIn, in.Email)
+			if err != nil {
+				return err
+			}
+			return i.welcome(out, address, in, made, link.URL(i.dash.options.Load().URL))
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return i.state.feed.Await(ctx, version)
+}
+
+// welcome prints what the first start made.
+func (i *instance) welcome(out io.Writer, address string, in NewWorkspace, made Bootstrapped, link string) error {
+	_, err := fmt.Fprintf(out, `
 First start: a workspace was made for you.
 
   workspace   %s (%s)
@@ -185,6 +205,8 @@ First start: a workspace was made for you.
   credit      $%s
   API key     %s
               shown once: keep it now
+  dashboard   %s
+              works once, within 15 minutes; another: admin dashboard link
 
 Try it:
 
@@ -193,9 +215,9 @@ Try it:
 sim/chat is simulated, inside this binary. Real models:  GET %s/v1/models, and providers and models in the configuration
 The API, to read: %s/docs
 Another key:      %s admin key create --data-dir %s --workspace %s --email %s
+Another link:     %s admin dashboard link --data-dir %s --email %s
 
-`, in.Workspace, made.WorkspaceID, in.Email, in.Balance, made.APIKey, address, made.APIKey, address, address, os.Args[0], i.storage.config.DataDir, in.Workspace, in.Email)
-		return err
-	})
+`, in.Workspace, made.WorkspaceID, in.Email, in.Balance, made.APIKey, link, address, made.APIKey, address, address,
+		os.Args[0], i.storage.config.DataDir, in.Workspace, in.Email, os.Args[0], i.storage.config.DataDir, in.Email)
 	return err
 }

@@ -38,9 +38,11 @@ func (r *routers) open(i *instance, tracer trace.Tracer) error {
 	r.routes = slices.Concat(public.Routes(), operators.Routes())
 	admission := edge.Config{
 		Directory: i.state.directory, Limits: i.state.limits, Log: i.log, Metrics: i.plane.metrics, Tracer: tracer,
-		Gate: i.gate, Closing: i.draining.Load, Bounds: i.plane.bounds,
+		Gate: i.gate, Closing: i.draining.Load, Bounds: i.plane.bounds, Dashboard: i.dash.edge,
 	}
+	i.dash.edge.Visitor = public.Visitor
 	r.public = edge.New(admission, public)
+	admission.Dashboard = nil
 	admission.Metrics, admission.ShowCauses = nil, true // the network's requests are counted, the operator's own are explained
 	r.operators = edge.New(admission, operators)
 	return nil

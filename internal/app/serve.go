@@ -78,6 +78,9 @@ func serve(c *Config, reread func() (*Config, error), bootstrap bool, out, logs 
 		return err
 	}
 	defer s.instance.close()
+	at := s.address(public.Addr())
+	s.instance.dash.address.Store(&at)
+	s.instance.dash.apply(c)
 	socket, err := listenAdmin(c.DataDir)
 	if err != nil {
 		return err
@@ -369,20 +372,7 @@ func (s *server) apply(c *Config) {
 }
 
 // address is the URL of the API for a client on this machine.
-func (s *server) address(at net.Addr) string {
-	scheme := "http"
-	if s.cert.now.Load() != nil {
-		scheme = "https"
-	}
-	host, port, err := net.SplitHostPort(at.String())
-	if err != nil {
-		return scheme + "://" + at.String()
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return scheme + "://" + net.JoinHostPort(host, port)
-}
+func (s *server) address(at net.Addr) string { return urlOf(at.String(), s.cert.now.Load() != nil) }
 
 func newLog(c *Config, level *slog.LevelVar, to io.Writer) *slog.Logger {
 	at, _ := c.level() // it has been checked

@@ -144,6 +144,10 @@ func (d *Directory) RequeueUses(uses []Use) {
 	}
 }
 
+// Role returns the present role of a user in a workspace; it is empty for a user who is no member of it. Unlike
+// Authenticate it takes a lock, for a moment: it is for sessions, whose requests are few.
+func (d *Directory) Role(m Member) tenant.Role { return d.members.role(m) }
+
 // PutKey adds a key. It does nothing when the digest already has a key: keys do not change.
 func (d *Directory) PutKey(digest apikey.Digest, key Key) {
 	if _, ok := d.keys.get(digest); !ok {

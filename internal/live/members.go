@@ -32,6 +32,17 @@ func (r *members) number(m Member) uint32 {
 	return r.numberLocked(m)
 }
 
+// role returns the role of a member, without assigning a number to one who is not known.
+func (r *members) role(m Member) tenant.Role {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	number, ok := r.numbers[m]
+	if !ok {
+		return ""
+	}
+	return r.at(number).role()
+}
+
 func (r *members) put(m Member, role tenant.Role) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

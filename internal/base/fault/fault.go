@@ -35,12 +35,14 @@ var (
 	UnknownProvider      = Kind{400, "unknown_provider", TypeInvalid, "No provider of the model's prefix is configured."}
 	InvalidKey           = Kind{401, "invalid_api_key", TypeInvalid, "The key is missing, malformed or revoked."}
 	KeyExpired           = Kind{401, "api_key_expired", TypeInvalid, "The key, or its workspace, has expired."}
+	NotSignedIn          = Kind{401, "not_signed_in", TypeInvalid, "The dashboard's API needs a session, and there is none, or it has ended."}
 	InsufficientBalance  = Kind{402, "insufficient_balance", TypeQuota, "The wallet cannot cover the request's worst case. Nothing is charged."}
 	BudgetExceeded       = Kind{402, "budget_exceeded", TypeQuota, "A budget of the key or the workspace cannot cover the request's worst case."}
 	Forbidden            = Kind{403, "insufficient_permissions", TypeInvalid, "The key's user lacks the role, or has left the workspace."}
 	ScopeNotAllowed      = Kind{403, "insufficient_scope", TypeInvalid, "The scope of the key or the workspace is inference alone."}
 	ModelNotAllowed      = Kind{403, "model_not_allowed", TypeInvalid, "The key or the workspace may not call this model."}
 	AddressNotAllowed    = Kind{403, "address_not_allowed", TypeInvalid, "The key or the workspace may not be used from this address."}
+	CrossOrigin          = Kind{403, "cross_origin", TypeInvalid, "A request to the dashboard's API comes from another site, or names a host that is not the dashboard's."}
 	Missing              = Kind{404, "not_found", TypeInvalid, "There is no such resource in the workspace."}
 	ModelNotFound        = Kind{404, "model_not_found", TypeInvalid, "The model is not in the priced catalog."}
 	DedicatedNotFound    = Kind{404, "dedicated_endpoint_not_found", TypeInvalid, "The routing key is not the workspace's, or was deleted."}
@@ -67,8 +69,9 @@ var (
 // Kinds returns all kinds in order of status. The documentation and the tests are generated from it.
 func Kinds() []Kind {
 	return []Kind{
-		InvalidBody, InvalidParameter, UnsupportedParameter, UnknownProvider, InvalidKey, KeyExpired, InsufficientBalance,
-		BudgetExceeded, Forbidden, ScopeNotAllowed, ModelNotAllowed, AddressNotAllowed, Missing, ModelNotFound,
+		InvalidBody, InvalidParameter, UnsupportedParameter, UnknownProvider, InvalidKey, KeyExpired, NotSignedIn,
+		InsufficientBalance,
+		BudgetExceeded, Forbidden, ScopeNotAllowed, ModelNotAllowed, AddressNotAllowed, CrossOrigin, Missing, ModelNotFound,
 		DedicatedNotFound, MethodNotAllowed, Timeout, Conflicting, LoggingDisabled, SessionNotActive, SessionOverbudget,
 		IdempotencyConflict, QuotaExceeded, Precondition, AnchorHeld, BodyTooLarge, UnsupportedMedia, RateLimited,
 		RateLimitExceeded, AbuseGuard, Internal, Upstream, Unavailable,

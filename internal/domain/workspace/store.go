@@ -24,6 +24,9 @@ type Store struct {
 	feed *feed.Feed
 
 	Counter *Counter // of money, for budgets
+
+	// Left is called in the transaction that ends a membership, whatever other memberships the person has; nil does nothing.
+	Left func(ctx context.Context, tx *db.Tx, by tenant.Actor, user tenant.UserID) error
 }
 
 // NewStore keeps identity in d and publishes changes through f.
@@ -194,6 +197,11 @@ func (s *Store) RemoveMember(ctx context.Context, ws tenant.ID, by tenant.Actor,
 			return err
 		}
 		tx.Touch(changedMember, ws, string(gone.UserID))
+		if s.Left != nil {
+			if err := s.Left(ctx, tx, by, gone.UserID); err != nil {
+				return err
+			}
+		}
 		return audit.Record(ctx, tx, ws, by, "member.remove", string(gone.UserID), gone, nil)
 	})
 	return gone, err

@@ -40,6 +40,7 @@ type Config struct {
 	Tracer     trace.Tracer          // nil traces nothing
 	Gate       func() error          // nil error while serving; otherwise the refusal of every API request
 	Bounds     *Bounds
+	Dashboard  *Dashboard  // nil serves no sessions
 	Closing    func() bool // true while stopping: every connection is closed after its response
 	ShowCauses bool        // for operators: a 5xx response includes its cause
 }
@@ -71,8 +72,8 @@ type Edge struct {
 	metrics *httpMetrics
 }
 
-// New wraps next. A request below /v1 or /v2, with or without /api before it, reaches next only with a valid key;
-// Caller returns whose key it is.
+// New wraps next. A request below /v1 or /v2, with or without /api before it, reaches next only with a valid key, and one
+// below /dashboard/api or /dashboard/v1 only with a session, but for the routes of visitors. Caller returns whose it is.
 func New(c Config, next http.Handler) *Edge {
 	return &Edge{Config: c, next: next, metrics: newHTTPMetrics(c.Metrics)}
 }
@@ -129,13 +130,18 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 	if !ok {
 		return NoPath(r.URL.EscapedPath(), path.Clean("/"+r.URL.Path))
 	}
-	keyed, tokened := needsKey(where.URL.Path), below(where.URL.Path, tokenPaths)
-	if e.Gate != nil && (keyed || tokened || below(where.URL.Path, "/admin")) {
+	keyed, tokened, session := needsKey(where.URL.Path), below(where.URL.Path, tokenPaths), needsSession(where.URL.Path)
+	if e.Gate != nil && (keyed || tokened || below(where.URL.Path, "/admin") || below(where.URL.Path, "/dashboard")) {
 		if err := e.Gate(); err != nil {
 			return err
 		}
 	}
-	if keyed {
+	if session {
+		var err error
+		if where, err = e.admitSession(where, call); err != nil {
+			return err
+		}
+	} else if keyed {
 		caller, err := e.authenticate(r, call)
 		if err != nil {
 			return cmp.Or(e.countKeyless(r, call), err)

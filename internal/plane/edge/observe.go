@@ -34,6 +34,8 @@ type call struct {
 	showCauses bool
 	caller     tenant.Caller
 	grant      live.Grant // of the key
+	visit      Visit      // of the dashboard's API
+	asked      string     // the path as the client sent it, if it was rewritten
 	route      string
 	unlogged   bool         // one of very many: logged at debug level only
 	bodyRead   bool         // the body was read to its end
@@ -69,7 +71,7 @@ func callOf(ctx context.Context) *call {
 	return &call{}
 }
 
-// Caller returns whose key the request carries. On paths that need no key it has only the user that PeerContext
+// Caller returns whose key or session the request carries. On paths that need no key it has only the user that PeerContext
 // recorded, if any.
 func Caller(ctx context.Context) tenant.Caller { return callOf(ctx).caller }
 
@@ -280,7 +282,7 @@ func (e *Edge) finish(out *recorder, r *http.Request, call *call, span trace.Spa
 		return
 	}
 	e.Log.Log(r.Context(), level, "request", "request_id", call.id, "method", r.Method, "route", route, "status", out.status,
-		"bytes", out.bytes, "took_ms", float64(took.Microseconds())/1000, "workspace", call.caller.Workspace, "key", call.caller.Key, "client", e.Bounds.client(r))
+		"bytes", out.bytes, "took_ms", float64(took.Microseconds())/1000, "workspace", call.caller.Workspace, "key", call.caller.Key, "session", call.caller.Session, "client", e.Bounds.client(r))
 }
 
 // method returns m as a metric label: of a bounded set, whatever a client sends.

@@ -78,7 +78,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error, as form) {
 	if f.Final() {
 		header.Set("X-Should-Retry", "false")
 	}
-	if f.Status == http.StatusUnauthorized {
+	if f.Status == http.StatusUnauthorized && f.Code != fault.NotSignedIn.Code {
 		header.Set("WWW-Authenticate", "Bearer")
 	}
 	if call.closes || closesAfter(r, call, f) {

@@ -579,6 +579,12 @@ func TestOpenAPIDocumentsEveryRouteAndResolves(t *testing.T) {
 	}
 	ids := map[string]bool{}
 	for _, r := range f.router.Routes() {
+		if r.Permission >= api.Visitor {
+			if doc.Paths[r.URL()] != nil {
+				t.Errorf("%s is of the dashboard, and in the public document", r.URL())
+			}
+			continue
+		}
 		op, ok := doc.Paths[r.Pattern()][strings.ToLower(r.Method)]
 		if !ok || ids[op.OperationID] || op.Responses["default"] == nil || (r.Permission != api.Public && r.Permission != api.Token) != (len(op.Security) == 1) {
 			t.Errorf("%s %s: %+v", r.Method, r.Pattern(), op)
@@ -601,7 +607,7 @@ func TestOpenAPIDocumentsEveryRouteAndResolves(t *testing.T) {
 	}
 	page := f.ask(t, "GET", "/docs", "", "Authorization", "")
 	for _, r := range f.router.Routes() {
-		if !strings.Contains(page.body, r.Pattern()) || !strings.Contains(page.body, r.Summary) {
+		if r.Permission < api.Visitor && (!strings.Contains(page.body, r.Pattern()) || !strings.Contains(page.body, r.Summary)) {
 			t.Errorf("the page does not show %s %s", r.Method, r.Pattern())
 		}
 	}

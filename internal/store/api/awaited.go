@@ -57,7 +57,7 @@ func (rt *Router) finishOnce(
 		if refusal, ok := errors.AsType[*fault.Fault](err); ok && refusal.RetryAfter == 0 {
 			_, forgotten := db.Exec(ctx, rt.DB.In(ws), `
 				DELETE FROM idempotency_keys WHERE workspace_id = $1 AND route = $2 AND key = $3 AND answer = $4`,
-				route.Pattern(), key, ticket)
+				scopeOf(ctx, route), key, ticket)
 			err = errors.Join(err, forgotten)
 		}
 		return answer{}, err
@@ -69,7 +69,7 @@ func (rt *Router) finishOnce(
 	if _, err := db.Exec(ctx, rt.DB.In(ws), `
 		UPDATE idempotency_keys SET status = $4, answer = $5
 		WHERE workspace_id = $1 AND route = $2 AND key = $3 AND answer = $6`,
-		route.Pattern(), key, made.status, made.body, ticket); err != nil {
+		scopeOf(ctx, route), key, made.status, made.body, ticket); err != nil {
 		rt.Log.Warn("cannot keep an answer for its Idempotency-Key; a repetition reads it again",
 			"route", route.Pattern(), "err", err)
 	}

@@ -44,13 +44,14 @@ func (rt *Router) idempotent(
 	if ws == "" {
 		ws = tenant.Server
 	}
+	scope := scopeOf(ctx, route)
 	// The path counts as well as the body: the same key on another resource is another request.
 	sum := sha256.Sum256(append([]byte(r.URL.EscapedPath()+"?"+r.URL.RawQuery+"\n"), body...))
 	var made answer
 	var before db.Version
 	version, err := rt.DB.Tx(ctx, func(tx *db.Tx) error {
 		before = 0
-		prior, err := findStored(ctx, tx, ws, route.Pattern(), key)
+		prior, err := findStored(ctx, tx, ws, scope, key)
 		if err != nil {
 			return err
 		}
@@ -80,7 +81,7 @@ func (rt *Router) idempotent(
 		_, err = db.Exec(ctx, tx.In(ws), `
 			INSERT INTO idempotency_keys (workspace_id, route, key, body_sha256, status, answer, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			route.Pattern(), key, sum[:], made.status, kept, clock.Now())
+			scope, key, sum[:], made.status, kept, clock.Now())
 		return err
 	})
 	if err != nil {
@@ -94,6 +95,15 @@ func (rt *Router) idempotent(
 		return rt.finishOnce(ctx, route, ws, key, made.body)
 	}
 	return made, nil
+}
+
+// scopeOf is what an Idempotency-Key belongs to beside its workspace: the route and, for a session, the person. Two people
+// never get each other's answers.
+func scopeOf(ctx context.Context, route *Route) string {
+	if caller := edge.Caller(ctx); caller.Session != "" {
+		return route.Pattern() + " " + string(caller.User)
+	}
+	return route.Pattern()
 }
 
 func findStored(ctx context.Context, tx *db.Tx, ws tenant.ID, route, key string) (*storedAnswer, error) {

@@ -44,10 +44,10 @@ func newRegistry() huma.Registry {
 	return registry
 }
 
-// document builds the OpenAPI document and a page that shows it from the routes, and serves both. They are routes
-// themselves, so that nothing is served that is not listed.
+// document builds the OpenAPI documents and a page that shows the one of the public API from the routes, and serves them.
+// They are routes themselves, so that nothing is served that is not listed.
 func (rt *Router) document() error {
-	var spec, page []byte
+	var spec, page, dashboard []byte
 	routes := []Route{
 		Get("/openapi.json", Public, func(context.Context, tenant.Caller, None) (Document, error) {
 			return Document{ContentType: jsonType, Body: spec}, nil
@@ -57,21 +57,55 @@ func (rt *Router) document() error {
 				"Content-Security-Policy": "default-src 'none'; style-src 'sha256-" + styleSum() + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 			}}, nil
 		}, "This interface as a page to read", Produces("text/html")),
+		Get("/openapi.json", Visitor, func(context.Context, tenant.Caller, None) (Document, error) {
+			return Document{ContentType: jsonType, Body: dashboard}, nil
+		}, "The dashboard's own interface as an OpenAPI 3.1 document", Produces(jsonType)),
 	}
 	for _, r := range routes {
 		if err := rt.add(r); err != nil {
 			return err
 		}
 	}
-	described := rt.openAPI()
-	var err error
+	public, err := rt.described(func(p Permission) bool { return !p.ofSession() })
+	if err != nil {
+		return err
+	}
+	described := public.openAPI()
 	if spec, err = stdjson.Marshal(described); err != nil {
 		return fmt.Errorf("write the OpenAPI document: %w", err)
 	}
-	if page, err = rt.page(described); err != nil {
+	if page, err = public.page(described); err != nil {
 		return fmt.Errorf("write the documentation page: %w", err)
 	}
+	own, err := rt.described(Permission.ofSession)
+	if err != nil {
+		return err
+	}
+	doc := own.openAPI()
+	doc.Info.Title, doc.Info.Description = "Sovereign's dashboard", "What the dashboard calls beside the API, with the cookie of a session. It changes with the page."
+	doc.Servers = []*huma.Server{{URL: "/"}}
+	doc.Components.SecuritySchemes = map[string]*huma.SecurityScheme{"session": {Type: "apiKey", In: "cookie", Name: "__Host-sovereign"}}
+	if dashboard, err = stdjson.Marshal(doc); err != nil {
+		return fmt.Errorf("write the dashboard's OpenAPI document: %w", err)
+	}
 	return nil
+}
+
+// described returns a router of some of the routes with a registry of their own, so that a document has their schemas alone.
+func (rt *Router) described(which func(Permission) bool) (*Router, error) {
+	some := &Router{Config: rt.Config, registry: newRegistry()}
+	for _, r := range rt.routes {
+		if !which(r.Permission) {
+			continue
+		}
+		in, err := newInput(r, some.registry)
+		if err != nil {
+			return nil, err
+		}
+		r.input = in
+		some.routes = append(some.routes, r)
+	}
+	return some, nil
 }
 
 // refusalHeaders are the headers of a refusal.
@@ -115,10 +149,11 @@ func (rt *Router) openAPI() *huma.OpenAPI {
 		if r.html {
 			continue
 		}
-		item := doc.Paths[documented(r.Pattern())]
+		path := documented(r.URL())
+		item := doc.Paths[path]
 		if item == nil {
 			item = &huma.PathItem{}
-			doc.Paths[documented(r.Pattern())] = item
+			doc.Paths[path] = item
 		}
 		op := rt.operation(r)
 		switch r.Method {
@@ -143,8 +178,11 @@ func documented(pattern string) string { return strings.ReplaceAll(pattern, "...
 
 func operationID(r Route) string {
 	path := r.Path
-	if r.version2 {
+	switch {
+	case r.version2:
 		path = r.Pattern() // the first version may have the same path
+	case r.Permission.ofWorkspace():
+		path = "/workspace" + path // as may a route without a workspace
 	}
 	words := strings.FieldsFunc(path, func(c rune) bool { return strings.ContainsRune("/{}._", c) })
 	return strings.ToLower(r.Method) + "-" + strings.Join(words, "-")
@@ -160,8 +198,16 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 	} else {
 		op.Tags = []string{segments[0]}
 	}
-	if r.Permission.mount() != "" {
+	switch {
+	case r.Permission.ofSession() && r.Permission != Visitor:
+		op.Security = []map[string][]string{{"session": {}}}
+	case !r.Permission.ofSession() && r.Permission.mount() != "":
 		op.Security = []map[string][]string{{"key": {}}}
+	}
+	if r.Permission.ofWorkspace() {
+		op.Parameters = append(op.Parameters, &huma.Param{
+			Name: "workspace", In: "path", Required: true, Description: "The workspace's id", Schema: &huma.Schema{Type: huma.TypeString},
+		})
 	}
 	for _, p := range r.input.params {
 		op.Parameters = append(op.Parameters,

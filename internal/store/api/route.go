@@ -59,8 +59,10 @@ func (p Permission) grants(role tenant.Role) bool {
 
 // A Route is one operation.
 type Route struct {
-	Method     string
-	Path       string // below /v1 or /v2 for keys, below / for the public, below /admin for operators
+	Method string
+	// Path is below /v1 or /v2 for keys, below / for the public, below /admin for operators, below /dashboard/api for
+	// sessions: see URL.
+	Path       string
 	Permission Permission
 	Summary    string
 
@@ -117,6 +119,9 @@ func Produces(contentType string) Option { return func(r *Route) { r.produces = 
 
 // Shapes documents an answer that has one of several shapes.
 func Shapes(types ...reflect.Type) Option { return func(r *Route) { r.shapes = types } }
+
+// Redirects sets the status to 303: the answer is a Document whose headers say where to.
+func Redirects(r *Route) { r.status = http.StatusSeeOther }
 
 // Long exempts the operation from the usual timeout: a backup, not a lookup.
 func Long(r *Route) { r.long = true }
@@ -219,14 +224,40 @@ func (p Permission) mount() string {
 	case Visitor, SignedIn:
 		return "/dashboard/api"
 	case SessionReviewer, SessionMember, SessionAdmin, SessionOwner:
-		return "/dashboard/w"
+		return sessionScope
 	default:
 		return "/v1"
 	}
 }
 
+// sessionScope is the mount of the routes of sessions in a workspace, as the router sees it.
+const sessionScope = "/dashboard/api/w"
+
+// ofSession reports whether the route is the dashboard's own.
+func (p Permission) ofSession() bool { return p >= Visitor }
+
+// ofWorkspace reports whether the route of the dashboard is for one workspace.
+func (p Permission) ofWorkspace() bool { return p >= SessionReviewer }
+
+// URL returns the path of the route as a client asks for it: with a workspace, where the dashboard's paths have one.
+func (r Route) URL() string {
+	if r.Permission.ofWorkspace() {
+		return sessionScope + "/{workspace}" + r.Path
+	}
+	return r.Pattern()
+}
+
+// CookieURL returns the path of a route of /v1 on the dashboard's mount of it, which serves it to sessions. It is empty for
+// a route that is not there: the inference routes and those of /v2.
+func (r Route) CookieURL() string {
+	if r.raw != nil || r.version2 || r.Permission != Reader && r.Permission != Admin {
+		return ""
+	}
+	return "/dashboard/v1/{workspace}" + r.Path
+}
+
 // Pattern returns the route's full path, as the router sees it. The edge has taken the workspace out of a path of the
-// dashboard by then: /dashboard/api/w/{workspace}/x is /dashboard/w/x, and /dashboard/v1/{workspace}/x is /v1/x.
+// dashboard by then: /dashboard/api/w/{workspace}/x is /dashboard/api/w/x, and /dashboard/v1/{workspace}/x is /v1/x.
 func (r Route) Pattern() string {
 	if r.version2 {
 		return "/v2" + r.Path
@@ -271,6 +302,10 @@ type Deleted struct {
 
 // A Plain can also be rendered as text/plain, for callers that ask for it.
 type Plain interface{ Plain() string }
+
+// A Headed answer has headers of its own beside its JSON, such as a cookie. Its route must be Outside, since a stored answer
+// has none.
+type Headed interface{ Headers() map[string]string }
 
 // A Stream is an answer that is written while it is produced.
 type Stream struct {

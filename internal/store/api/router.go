@@ -39,18 +39,19 @@ const (
 	guardWindow = time.Minute
 )
 
-// A Router serves routes: on the network those for keys and the public, on the socket those for operators.
+// A Router serves routes: on the network those for keys, sessions and the public, on the socket those for operators.
 type Router struct {
 	Config
 	routes   []Route
 	mux      *http.ServeMux
 	exact    map[routeKey]exactRoute
+	visitors map[string]bool // the patterns of routes that need no session
 	registry huma.Registry
 	guard    *limit.Windows[tenant.ID]
 	large    *limit.Budget // how many large bodies are handled at once
 }
 
-// NewRouter serves the routes for keys and the public. Those under /v1 and /v2 are equally under /api/v1 and /api/v2.
+// NewRouter serves the routes for keys, sessions and the public. Those under /v1 and /v2 are equally under /api/v1 and /api/v2.
 func NewRouter(c Config, routes []Route) (*Router, error) {
 	rt, err := newRouter(c, routes, func(p Permission) bool { return p != Operator })
 	if err != nil {
@@ -66,7 +67,7 @@ func NewOperatorRouter(c Config, routes []Route) (*Router, error) {
 
 func newRouter(c Config, routes []Route, mine func(Permission) bool) (*Router, error) {
 	rt := &Router{
-		Config: c, mux: http.NewServeMux(), exact: map[routeKey]exactRoute{}, registry: newRegistry(),
+		Config: c, mux: http.NewServeMux(), exact: map[routeKey]exactRoute{}, visitors: map[string]bool{}, registry: newRegistry(),
 		guard: limit.NewWindows[tenant.ID](guardStarts, guardWindow), large: limit.NewBudget(largeOperations),
 	}
 	for _, r := range routes {
@@ -105,6 +106,9 @@ func (rt *Router) add(r Route) error {
 	}
 	pattern := r.Method + " " + r.Pattern()
 	rt.mux.HandleFunc(pattern, handler)
+	if r.Permission == Visitor {
+		rt.visitors[pattern] = true
+	}
 	if r.raw != nil && !strings.Contains(r.Pattern(), "{") {
 		rt.exact[routeKey{r.Method, r.Pattern()}] = exactRoute{pattern, handler}
 	}
@@ -137,8 +141,8 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve runs one route for an admitted request: permission, abuse guard, body, handler, answer.
 func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) error {
 	caller := edge.Caller(r.Context())
-	if route.Permission != Operator && !route.Permission.grants(caller.Role) {
-		return fault.Forbidden.New("this needs a key whose user is an owner or admin of the workspace")
+	if err := route.admits(&caller); err != nil {
+		return err
 	}
 	if caller.InferenceOnly && !route.inference {
 		return fault.ScopeNotAllowed.New("the scope of this API key is inference: it may call models and list them")
@@ -195,6 +199,30 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 	return rt.send(w, r, route, out)
 }
 
+// admits refuses a caller who may not call the route. To a session, a workspace in which its person has no role is one that
+// does not exist, and a route that answers by itself is not there: the dashboard calls no models with a cookie.
+func (r *Route) admits(caller *tenant.Caller) error {
+	session := caller.Session != ""
+	switch {
+	case r.Permission == Operator:
+		return nil
+	case r.Permission.ofSession() && r.Permission != Visitor && !session:
+		return fault.NotSignedIn.New("sign in at /dashboard")
+	case session && caller.Workspace != "" && caller.Role == "" && r.Permission != SessionReviewer:
+		return fault.Missing.New("no workspace %q", caller.Workspace)
+	case session && r.raw != nil && !r.Permission.ofSession():
+		return fault.Missing.New("this is not served to the dashboard: use an API key")
+	case r.Permission.grants(caller.Role):
+		return nil
+	case r.Permission == SessionOwner:
+		return fault.Forbidden.New("this needs an owner of the workspace")
+	case session:
+		return fault.Forbidden.New("this needs an owner or admin of the workspace")
+	default:
+		return fault.Forbidden.New("this needs a key whose user is an owner or admin of the workspace")
+	}
+}
+
 func (rt *Router) send(w http.ResponseWriter, r *http.Request, route *Route, out any) error {
 	switch out := out.(type) {
 	case Document:
@@ -220,9 +248,20 @@ func (rt *Router) send(w http.ResponseWriter, r *http.Request, route *Route, out
 		if err != nil {
 			return fmt.Errorf("render %s: %w", route.Pattern(), err)
 		}
+		if headed, ok := out.(Headed); ok {
+			for name, value := range headed.Headers() {
+				w.Header().Set(name, value)
+			}
+		}
 		made.send(w)
 		return nil
 	}
+}
+
+// Visitor reports whether the route of a request needs no session: see edge.Dashboard.
+func (rt *Router) Visitor(r *http.Request) bool {
+	_, pattern := rt.mux.Handler(r)
+	return rt.visitors[pattern]
 }
 
 // unknown answers a request that no route matches: 405 with Allow where another method would match, else 404. A browser
@@ -234,7 +273,11 @@ func (rt *Router) unknown(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Path != "/" || len(rt.methods(documentation)) == 0 {
-		edge.Refuse(w, r, edge.NoPath(r.URL.Path, rt.meant(r.URL.Path)))
+		asked, meant := edge.AskedPath(r), ""
+		if asked == r.URL.Path {
+			meant = rt.meant(asked)
+		}
+		edge.Refuse(w, r, edge.NoPath(asked, meant))
 		return
 	}
 	if r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") {

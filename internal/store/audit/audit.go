@@ -58,7 +58,7 @@ func Record(
 	}
 	entry := id.New("aud")
 	row := []any{
-		string(ws), entry, int64(clock.Now()), string(by.Kind), string(by.User), string(by.Key), Request(ctx), action,
+		string(ws), entry, int64(clock.Now()), string(by.Kind), string(by.User), credential(by), Request(ctx), action,
 		subject, was, is,
 	}
 	if _, err := db.Exec(ctx, tx.In(ws), `
@@ -78,6 +78,25 @@ var layout = chain.NewLayout("audit_entries", []string{
 	"workspace_id", "id", "at", "actor_kind", "actor_user", "actor_key", "request_id", "action", "subject", "before_json",
 	"after_json",
 })
+
+// credential is the id of the actor's key or session: one column has either, and the actor's kind tells which.
+func credential(by tenant.Actor) string {
+	if by.Kind == tenant.ActorSession {
+		return string(by.Session)
+	}
+	return string(by.Key)
+}
+
+// actor is the reverse of credential.
+func actor(kind tenant.ActorKind, user tenant.UserID, credential string) tenant.Actor {
+	by := tenant.Actor{Kind: kind, User: user}
+	if kind == tenant.ActorSession {
+		by.Session = tenant.SessionID(credential)
+	} else {
+		by.Key = tenant.KeyID(credential)
+	}
+	return by
+}
 
 func encode(v any) ([]byte, error) {
 	if v == nil {
@@ -109,7 +128,7 @@ func read(ctx context.Context, s db.Scoped, which string, args ...any) ([]Entry,
 		At                             clock.Time
 		ActorKind                      tenant.ActorKind
 		ActorUser                      tenant.UserID
-		ActorKey                       tenant.KeyID
+		ActorKey                       string
 		BeforeJSON, AfterJSON          []byte
 	}
 	rows, err := db.Query[row](ctx, s, `
@@ -122,7 +141,7 @@ func read(ctx context.Context, s db.Scoped, which string, args ...any) ([]Entry,
 	for i, r := range rows {
 		entries[i] = Entry{
 			ID: r.ID, Object: "audit_entry", At: r.At, RequestID: r.RequestID, Action: r.Action, Subject: r.Subject,
-			Actor:  tenant.Actor{Kind: r.ActorKind, User: r.ActorUser, Key: r.ActorKey},
+			Actor:  actor(r.ActorKind, r.ActorUser, r.ActorKey),
 			Before: shown(r.BeforeJSON), After: shown(r.AfterJSON),
 		}
 	}

@@ -123,6 +123,12 @@ func fill(t *testing.T, d *db.DB) {
 			{"ws_1", "epoch_1", odd, "m", "n", "crit_1", 1, "cert_1", 0.1 + 0.2, 1e-300, "[10,20]", odd, math.MaxInt64, 3, 2, "{}", 5, "paused", true, odd, 1, 2, 3, 4, math.MaxInt64},
 		}},
 		{"canary_samples", "workspace_id, epoch_id, position, request_id, stratum, canary, result, tries, latency, cost, drawn_at, expires_at", [][]any{{"ws_1", "epoch_1", 1, odd, 1, true, "", 2, 3, 4, 5, math.MaxInt64}}},
+		{"sessions", "id, user_id, digest, method, address, agent, created_at, last_seen_at, expires_at, ended_at", [][]any{{"ses_1", "usr_1", []byte{0, 255}, "link", "::1", odd, 1, 2, math.MaxInt64, 0}}},
+		{"signin_links", "id, digest, kind, user_id, created_at, expires_at, used_at", [][]any{{"lnk_1", []byte{0, 255}, "invite", "usr_1", 1, math.MaxInt64, 0}}},
+		{"invitations", "workspace_id, id, user_id, role, link_id, created_by, created_at, expires_at", [][]any{{"ws_1", "inv_1", "usr_2", "admin", "lnk_1", "usr_1", 1, math.MaxInt64}}},
+		{"passwords", "user_id, phc, changed_at", [][]any{{"usr_1", odd, math.MaxInt64}}},
+		{"oidc_states", "digest, nonce, verifier, expires_at", [][]any{{[]byte{0, 255}, odd, "", math.MaxInt64}}},
+		{"oidc_subjects", "issuer, subject, user_id, created_at", [][]any{{"https://id.test", odd, "usr_1", 1}}},
 		{"eval_secrets", "workspace_id, secret", [][]any{{"ws_1", []byte{0, 255}}}},
 		{"canary_questions", "workspace_id, epoch_id, question, position", [][]any{{"ws_1", "epoch_1", []byte{0, 255}, math.MaxInt64}}},
 		{"canary_points", "workspace_id, epoch_id, position, at, promote, roll_back, difference, lowest, highest, base_n, base_passes, canary_n, canary_passes", [][]any{

@@ -23,9 +23,14 @@ import (
 type Client struct {
 	Owner, Member string // keys of the workspace
 	Other         string // of an admin of another workspace
+	Cookies       Cookies
 
-	handler http.Handler
-	shape   func(string) string
+	Directory *live.Directory // of the roles of Cookies, and
+	Sessions  *live.Sessions  // their sessions: a test may end them
+
+	workspace tenant.ID
+	handler   http.Handler
+	shape     func(string) string
 }
 
 // NewClient serves routes to two workspaces. shape removes from an answer what differs from run to run, such as times
@@ -50,9 +55,14 @@ func NewClient(
 	if err != nil {
 		t.Fatal(err)
 	}
+	sessions := live.NewSessions()
+	config := edge.Config{
+		Directory: dir, Bounds: bounds, Log: log, Dashboard: &edge.Dashboard{Sessions: sessions, Visitor: router.Visitor},
+	}
 	return Client{
 		Owner: mint(mine, tenant.Owner), Member: mint(mine, tenant.Member), Other: mint(theirs, tenant.Admin),
-		handler: edge.New(edge.Config{Directory: dir, Bounds: bounds, Log: log}, router), shape: shape,
+		Cookies: newCookies(t, dir, sessions, mine, theirs), Directory: dir, Sessions: sessions, workspace: mine,
+		handler: edge.New(config, router), shape: shape,
 	}
 }
 
