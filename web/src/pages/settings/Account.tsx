@@ -75,7 +75,7 @@ function Password() {
   const [current, setCurrent] = useState('')
   const [next, setNext] = useState('')
   const save = useMutation({
-    mutationFn: () => call(null, 'PUT', '/password', { body: { ...(current && { current_password: current }), password: next } }),
+    mutationFn: () => call(null, 'PUT', '/password', { body: { ...(current && { current }), new: next } }),
     onSuccess: async () => {
       setCurrent('')
       setNext('')

@@ -26,7 +26,7 @@ export function Audit() {
   const list = useQuery({
     queryKey: ['audit', ws, state.action, state.actor, state.subject, state.cursor], enabled: may,
     queryFn: ({ signal }) => call<List<AuditEntry> & { next?: string }>(ws, 'GET', '/audit', {
-      query: { action: state.action, actor: state.actor, subject: state.subject, before: state.cursor, limit: 100 }, signal,
+      query: { action: state.action, actor: state.actor, before: state.cursor, limit: state.subject ? 1000 : 100 }, signal,
     }),
   })
   const members = useQuery({
@@ -34,7 +34,8 @@ export function Audit() {
   })
   if (!may) return <EmptyState title="The audit trail" text={`${why}.`} />
   const people = new Map(members.data?.data.map((one) => [one.user_id, one.email]))
-  const rows = list.data?.data ?? []
+  const read = list.data?.data ?? []
+  const rows = state.subject ? read.filter((entry) => entry.subject === state.subject) : read
   const open = rows.find((entry) => entry.id === state.entry)
   const columns: Column<AuditEntry>[] = [
     { id: 'at', header: 'When', width: '150px', cell: (entry) => <Time value={entry.at} short /> },
@@ -50,9 +51,9 @@ export function Audit() {
     <Section title="Audit trail" flush aside="appended to, never changed; chained by hashes">
       <div className="flex flex-wrap items-end gap-3 border-b border-line px-3.5 py-2.5">
         {(['action', 'actor', 'subject'] as const).map((name) => (
-          <Field key={name} label={{ action: 'Action', actor: 'Person or key', subject: 'Subject' }[name]} className="min-w-0 flex-1 basis-36">
+          <Field key={name} label={{ action: 'Action', actor: 'Person', subject: 'Subject' }[name]} className="min-w-0 flex-1 basis-36">
             {(props) => <input {...props} key={state[name]} className="control w-full" defaultValue={state[name]}
-              placeholder={{ action: 'key.revoke', actor: 'user_… or key_…', subject: 'an id or a name' }[name]} spellCheck={false}
+              placeholder={{ action: 'key.revoke, or key.', actor: 'usr_…', subject: 'an id or a name' }[name]} spellCheck={false}
               onKeyDown={(event) => event.key === 'Enter' && set({ [name]: event.currentTarget.value.trim(), cursor: '' })}
               onBlur={(event) => event.target.value.trim() !== state[name] && set({ [name]: event.target.value.trim(), cursor: '' })} />}
           </Field>
@@ -69,7 +70,7 @@ export function Audit() {
           onOpen={(entry) => set({ entry: entry.id }, { push: true })} />
       )}
       {list.data?.has_more && (
-        <div className="p-2 text-center"><Button onClick={() => set({ cursor: rows[rows.length - 1]!.id }, { push: true })}>Older</Button></div>
+        <div className="p-2 text-center"><Button onClick={() => set({ cursor: read[read.length - 1]!.id }, { push: true })}>Older</Button></div>
       )}
       <Drawer open={Boolean(open)} onClose={() => set({ entry: '' })} title={open?.action ?? ''} wide>
         {open && <Entry of={open} by={actorText(open.actor, people)} />}

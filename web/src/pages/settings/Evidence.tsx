@@ -25,7 +25,7 @@ export function Evidence() {
   const ws = useWorkspaceId()
   const client = useQueryClient()
   const { tell } = useToast()
-  const { may, why } = useAllowed()
+  const { may, why } = useAllowed('own')
   const policy = usePolicy()
   const [form, setForm] = useState<Record<string, string>>({})
   useEffect(() => {
@@ -51,7 +51,7 @@ export function Evidence() {
   })
   return (
     <Section title="Evidence policy" aside={now.required ? 'a repoint needs a proof' : 'a repoint needs no proof'}>
-      <ReadOnly />
+      <ReadOnly need="own" />
       <div className="space-y-4">
         <Switch label="A repoint of an alias needs a proof" on={now.required} disabled={!may || save.isPending}
           hint="A gate’s verdict, or an eval by a trusted judge, that the new model is not worse. Going back to the model before needs none."

@@ -19,7 +19,7 @@ export function LimitsTab() {
   const ws = useWorkspaceId()
   const client = useQueryClient()
   const { tell } = useToast()
-  const { may, why } = useAllowed()
+  const { may, why } = useAllowed('own')
   const limits = useQuery({ queryKey: ['limits', ws], queryFn: ({ signal }) => call<Limits>(ws, 'GET', '/limits', { signal }) })
   const before = limits.data ? toForm(limits.data) : noLimits
   const [form, setForm] = useState(noLimits)
@@ -39,7 +39,7 @@ export function LimitsTab() {
   return (
     <>
       <Section title="Limits of the workspace" aside="all keys together">
-        <ReadOnly />
+        <ReadOnly need="own" />
         {limits.error && <Refusal error={limits.error} retry={() => void limits.refetch()} />}
         {limits.isPending && <SkeletonLines />}
         {limits.data && (
