@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	dashpage "sovereign/internal/dash/page"
 	"sovereign/internal/dash/signin"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/edge"
@@ -73,7 +74,7 @@ func (d *dash) modules(i *instance) []module.Module {
 	return []module.Module{signin.Module(signin.Deps{
 		DB: i.storage.db, Store: d.sessions, Sessions: d.edge.Sessions, Log: i.log,
 		Options: func() signin.Options { return *d.options.Load() },
-	})}
+	}), dashpage.Module()}
 }
 
 // urlOf is the URL of a listening address for a client on this machine.

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"sovereign/internal/base/clock"
 	"sovereign/internal/base/tenant"
-	dashboard "sovereign/internal/dash/page"
+	"sovereign/internal/dash/home"
 	"sovereign/internal/domain/alias"
 	"sovereign/internal/domain/catalog"
 	"sovereign/internal/domain/dataset"
@@ -14,6 +15,8 @@ import (
 	"sovereign/internal/domain/policy"
 	"sovereign/internal/domain/providerkey"
 	"sovereign/internal/domain/reward"
+	"sovereign/internal/domain/usage"
+	"sovereign/internal/domain/view"
 	"sovereign/internal/domain/wallet"
 	"sovereign/internal/domain/workspace"
 	"sovereign/internal/store/job"
@@ -84,6 +87,8 @@ func (d *domains) list(i *instance) []module.Module {
 		policy.Module(d.policies, d.find),
 		logbook.Module(logs, s.ingester),
 		dataset.Module(sets),
+		usage.Module(usage.NewHandler(usage.NewStore(on.db), s.poster.Drain)),
+		view.Module(view.NewStore(on.db)),
 	}
 	all = append(all, d.grading(i, logged, logs, sets, aliases)...)
 	var steps []module.Step
@@ -97,7 +102,30 @@ func (d *domains) list(i *instance) []module.Module {
 		Hooks: workspace.Hooks{Uncached: i.plane.cache.Forget, Unlogged: s.recorder.Settle, Denied: i.plane.gateway.EndDenied},
 	})
 	all = append(all, i.dash.modules(i)...)
-	return append([]module.Module{workspaces, dashboard.Module()}, all...)
+	all = append([]module.Module{workspaces}, all...)
+	return append(all, d.home(i, all, steps))
+}
+
+// home is the module of the dashboard's first page, composed of the others.
+func (d *domains) home(i *instance, all []module.Module, steps []module.Step) module.Module {
+	deps := home.Deps{
+		Steps: steps, Balance: d.wallets.Show, Series: usage.NewStore(i.storage.db).Series, Post: i.state.poster.Drain,
+		Jobs: func(ctx context.Context, ws tenant.ID, most int) ([]job.Listed, error) {
+			return job.Latest(ctx, i.storage.db.In(ws), most)
+		},
+		Failed: func(ctx context.Context, ws tenant.ID, since clock.Time, most int) ([]job.Listed, error) {
+			return job.FailedSince(ctx, i.storage.db.In(ws), since, most)
+		},
+	}
+	for _, m := range all {
+		if m.Alarms != nil {
+			deps.Alarms = append(deps.Alarms, m.Alarms)
+		}
+		if m.Waits != nil {
+			deps.Waits = append(deps.Waits, m.Waits)
+		}
+	}
+	return home.Module(deps)
 }
 
 // find returns the workspace of an id or a name.

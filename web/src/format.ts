@@ -2,11 +2,11 @@
 
 const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone
 
-/** A money amount: two digits, more where the amount is small. */
+/** A money amount: two digits, or the first three that are not zero where the amount is small. */
 export function money(usd: number): string {
   if (usd === 0) return '$0.00'
   const size = Math.abs(usd)
-  const digits = size >= 1 ? 2 : size >= 0.01 ? 4 : size >= 0.0001 ? 6 : 9
+  const digits = size >= 1 ? 2 : Math.min(9, 2 - Math.floor(Math.log10(size)))
   return (usd < 0 ? '−$' : '$') + group(size.toFixed(digits))
 }
 
@@ -39,7 +39,7 @@ export const percent = (share: number, digits = 1): string => `${(share * 100).t
 export const rate = (value: number): string => value.toFixed(3)
 
 export function duration(ms: number): string {
-  if (ms < 1000) return `${Math.round(ms)} ms`
+  if (ms < 1000) return `${ms < 10 ? Math.round(ms * 10) / 10 : Math.round(ms)} ms`
   if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`
   if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`
   if (ms < 86_400_000) return `${Math.floor(ms / 3_600_000)} h ${Math.round((ms % 3_600_000) / 60_000)} min`

@@ -5,6 +5,7 @@ import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
 import { setSignedOut } from './api/client'
 import { queries } from './app/queries'
+import { returnOf } from './app/return'
 import { ToastProvider } from './app/Toasts'
 import { handleKey } from './keys'
 import { router } from './router'
@@ -16,8 +17,8 @@ addEventListener('keydown', handleKey)
 addEventListener('vite:preloadError', () => location.reload())
 
 setSignedOut(() => {
-  if (router.state.location.pathname === '/sign-in') return
-  const back = router.state.location.href
+  if (router.state.location.pathname.endsWith('/sign-in')) return
+  const back = returnOf(router.state.location.href)
   queries.clear()
   void router.navigate({ to: '/sign-in', search: { return: back } as never })
 })

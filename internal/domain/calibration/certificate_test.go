@@ -162,6 +162,15 @@ func TestWithoutAHoldoutLabelsOfTheTuningHalfVoidTheCertificateToo(t *testing.T)
 		if got := e.Certificate(t, c.ID); !got.Voided || got.ID != first.ID {
 			t.Errorf("%+v", got)
 		}
+		alarms := func(want int) {
+			t.Helper()
+			if all, err := e.Calibrations.Alarms(t.Context(), dbtest.Mine); err != nil || len(all) != want {
+				t.Errorf("%d alarms, want %d: %v", len(all), want, err)
+			}
+		}
+		alarms(1)
+		e.Calibrate(t, c.ID)
+		alarms(0)
 		// an older certificate that was measured by a label says nothing of a newer one that was not
 		e.Calibrate(t, c.ID)
 		old := e.Certificate(t, c.ID)

@@ -17,6 +17,7 @@ func Module(s *Store) module.Module {
 	h := &handler{s}
 	return module.Module{
 		Name: "calibrations", Routes: h.routes(), Jobs: map[string]job.Work{Kind: s.work}, Start: s.VoidOtherEditions,
+		Alarms: s.Alarms,
 		Setup: []module.Step{{
 			ID: "calibrate_judge",
 			Action: "make a judge, grade what models said, and calibrate it: POST /v1/criteria, POST /v1/labels, " +

@@ -10,7 +10,7 @@ import (
 func Module(s *Store, serving func() error, log *slog.Logger) module.Module {
 	h := &handler{s}
 	return module.Module{
-		Name: "gates", Routes: h.routes(), Sweep: s.sweep,
+		Name: "gates", Routes: h.routes(), Sweep: s.sweep, Alarms: s.Alarms,
 		Background: []module.Loop{{Name: "gates", Run: NewLoop(s, serving, log).Run, CallsModels: true}},
 	}
 }

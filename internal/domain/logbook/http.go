@@ -24,9 +24,9 @@ func NewHandler(s *Store, c *Ingester, settings *live.AllSettings) *Handler {
 	return &Handler{store: s, ingester: c, settings: settings}
 }
 
-// Routes returns the operations for API keys.
+// Routes returns the operations for API keys, and those of the dashboard.
 func (h *Handler) Routes() []api.Route {
-	return []api.Route{
+	return append(h.dashboard(), []api.Route{
 		api.Get("/logs", api.Reader, h.list, "List logged exchanges, newest first"),
 		api.Get("/logs/export", api.Reader, h.export,
 			"Download logged exchanges as chat examples, one JSON object on a line, conversations folded",
@@ -38,7 +38,7 @@ func (h *Handler) Routes() []api.Route {
 		api.Get("/segments", api.Reader, h.segments, "List the families of system prompts, the largest first"),
 		api.Get("/traces", api.Reader, h.traces, "List the runs of agents, the last active first"),
 		api.Get("/traces/{trace_id}", api.Reader, h.trace, "Read a run with its steps, in order"),
-	}
+	}...)
 }
 
 const (

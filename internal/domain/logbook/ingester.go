@@ -22,6 +22,8 @@ import (
 // commits in the same transaction as the records before it. Each record is therefore ingested once, whatever dies when.
 // While the database is unreachable, records wait in the spool.
 type Ingester struct {
+	Tail Tail // passes on what was ingested
+
 	db     *db.DB
 	spool  *spool.Spool
 	source string // the id of the spool's data folder
@@ -35,6 +37,7 @@ type Ingester struct {
 	prompts       int        // prompts in families
 	reportedLost  int64      // lost rows that were logged already
 	nextExpiry    clock.Time // no row expires before; zero when unknown
+	inserted      []tailed   // by the transaction that runs, while somebody listens
 
 	read     func([]byte) (*capture.Row, error) // capture.Parse, except in tests
 	setAside atomic.Int64                       // records that could not be read or stored
@@ -247,6 +250,10 @@ func (c *Ingester) ingestBatch(ctx context.Context, end spool.Position) (more bo
 	}
 	c.at = batch.Next
 	c.ingested.Store(&batch.Next)
+	if len(c.inserted) > 0 {
+		c.Tail.publish(c.inserted)
+		c.inserted = nil
+	}
 	return c.at.Before(end), nil
 }
 
@@ -267,6 +274,7 @@ func (c *Ingester) commitBatch(
 		if tries++; tries > 1 {
 			clear(c.families) // what the last attempt added is not in the tables
 		}
+		c.inserted = nil
 		across := tx.Across("the spool holds all workspaces' rows")
 		if at, _, err := cursor(ctx, across, c.source); err != nil || at != c.at {
 			return errors.Join(err, errCursorMoved)
@@ -323,7 +331,15 @@ func (c *Ingester) insertRows(ctx context.Context, tx *db.Tx, rows []*capture.Ro
 	if err := db.Insert(ctx, across, "log_rows", rowColumns, values); err != nil {
 		return err
 	}
-	return changed.write(ctx, across)
+	if err := changed.write(ctx, across); err != nil {
+		return err
+	}
+	if c.Tail.listening() {
+		for i, r := range rows {
+			c.inserted = append(c.inserted, tailed{r, segments[i]})
+		}
+	}
+	return nil
 }
 
 // notNil returns a body that is not NULL.

@@ -140,18 +140,24 @@ func (q *query) countRows(ctx context.Context, from, to clock.Time, visible bool
 // expired counts the rows that have expired and are not deleted yet. There are few, because they are deleted
 // continuously.
 func (q *query) expired(ctx context.Context) (int64, error) {
+	condition, args := q.expiredWhere()
+	n, err := db.One[int64](ctx, q.in.Across("the index of expiry spans all workspaces"),
+		`SELECT COUNT(*) FROM log_rows WHERE `+condition, args...)
+	if err != nil {
+		return 0, fmt.Errorf("count expired logged rows: %w", err)
+	}
+	return n, nil
+}
+
+// expiredWhere returns the condition of the rows that have expired, and its arguments from $1 on.
+func (q *query) expiredWhere() (string, []any) {
 	args := []any{q.now, q.ws, q.from, q.to}
 	var condition strings.Builder
 	condition.WriteString("expires_at <= $1 AND COALESCE(workspace_id, '') = $2 AND at + 0 >= $3 AND at + 0 < $4")
 	for i := range q.facets {
 		args = q.facets[i].where(&condition, false, args, 1)
 	}
-	n, err := db.One[int64](ctx, q.in.Across("the index of expiry spans all workspaces"),
-		`SELECT COUNT(*) FROM log_rows WHERE `+condition.String(), args...)
-	if err != nil {
-		return 0, fmt.Errorf("count expired logged rows: %w", err)
-	}
-	return n, nil
+	return condition.String(), args
 }
 
 // page reads rows, newest first, until each returns false.

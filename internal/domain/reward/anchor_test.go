@@ -187,6 +187,12 @@ func TestAnAnchorChecksByCountAndHoldsAGamedRun(t *testing.T) {
 		if !strings.Contains(*a.HeldReason, "pass 100 % of 32 completions of step 3, and the anchor passes 0 %") {
 			t.Error(*a.HeldReason)
 		}
+		if all, err := f.store.Alarms(t.Context(), dbtest.Mine); err != nil || len(all) != 1 || all[0].Subject != s.ID || all[0].Link.Query != "session="+s.ID {
+			t.Errorf("%+v, %v", all, err)
+		}
+		if all, err := f.store.Alarms(t.Context(), dbtest.Theirs); err != nil || len(all) != 0 {
+			t.Errorf("%+v, %v", all, err)
+		}
 		if shown := f.get(s.ID).Anchor; !shown.Held || len(shown.History) != 3 || *shown.CriterionName != "anchor" {
 			t.Errorf("%+v", shown)
 		}

@@ -22,7 +22,7 @@ func Module(s *Store, d Deps) module.Module {
 	h, o := &handler{s}, &operator{s, d.Find}
 	return module.Module{
 		Name: "rewards", Routes: append(h.routes(), o.routes()...), Publishers: map[string]feed.Source{changed: s},
-		Sweep: s.sweep,
+		Sweep: s.sweep, Alarms: s.Alarms,
 		Background: []module.Loop{
 			{Name: "expiry of reward sessions", Run: func(ctx context.Context) { s.expireRegularly(ctx, d) }},
 			{Name: "scoring in the background", Run: s.scorer.runUntil, CallsModels: true},

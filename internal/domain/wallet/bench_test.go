@@ -14,6 +14,7 @@ import (
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/secret"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/usage"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/journal"
@@ -86,14 +87,14 @@ func BenchmarkPost(b *testing.B) {
 func benchmarkPost(b *testing.B, workspaces int) {
 	const each = 1000
 	d := benchmarkLedger(b, workspaces)
-	before := worked(b)
+	days, before := usage.NewDays(), worked(b)
 	for b.Loop() {
 		charges := make([]*journal.Charge, each)
 		for i := range charges {
 			charges[i] = benchmarkCharge(workspaces)
 		}
 		if _, err := d.Tx(b.Context(), func(tx *db.Tx) error {
-			_, err := postUsage(b.Context(), tx, byWorkspace(charges))
+			_, err := postUsage(b.Context(), tx, days, byWorkspace(charges))
 			return err
 		}); err != nil {
 			b.Fatal(err)

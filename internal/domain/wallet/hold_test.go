@@ -14,6 +14,7 @@ import (
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/usage"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/journal"
@@ -386,7 +387,7 @@ func TestTheLedgerTakesNoMoreFromAHoldThanIsInItAndNothingThatIsReserved(t *test
 		}
 		var paid map[payer]money.Nano
 		_, err := d.Tx(t.Context(), func(tx *db.Tx) (err error) {
-			paid, err = postUsage(t.Context(), tx, byWorkspace(charges))
+			paid, err = postUsage(t.Context(), tx, usage.NewDays(), byWorkspace(charges))
 			return err
 		})
 		if err != nil {

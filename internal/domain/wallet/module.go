@@ -13,6 +13,7 @@ func Module(s *Store, p *Poster, sealer *chain.Sealer, find Workspaces) module.M
 		Name:       "wallets",
 		Routes:     o.Routes(),
 		Publishers: p.Sources(),
+		Alarms:     s.Alarms,
 		Background: []module.Loop{
 			{Name: "sync the journal", Run: p.SyncLoop},
 			{Name: "post the journal", Run: p.Run},

@@ -19,6 +19,7 @@ import (
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/secret"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/usage"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/journal"
@@ -45,7 +46,7 @@ func TestAWalletThatCannotPayIsEmptiedAndTheRestIsOverage(t *testing.T) {
 		if got := b.funds.Balance("ws_a"); got != (funds.Balance{Balance: 900, Spent: 100}) {
 			t.Errorf("memory has %+v, and the ledger took 100", got)
 		}
-		want := []usage{
+		want := []usedRow{
 			{"req_a_0", "finished", 60, 60},
 			{"req_a_1", "finished", 0, 0},
 			{"req_a_2", "finished", 70, 40},
@@ -106,6 +107,9 @@ func TestVerifyFindsEveryBreachOfUsage(t *testing.T) {
 		"a row left its workspace":            {`UPDATE usage_rows SET workspace_id = 'ws_b' WHERE request_id = 'req_2'`, "belongs to a transfer of its workspace: not so for req_2"},
 		"a row left its transfer":             {`UPDATE usage_rows SET transfer_id = 'txn_none' WHERE request_id = 'req_2'`, "belongs to a transfer of its workspace: not so for req_2"},
 		"a row is of a transfer that is none": {`UPDATE usage_rows SET transfer_id = 'txn_topup_ws_a' WHERE request_id = 'req_2'`, "belongs to a transfer of its workspace: not so for req_2"},
+		"the sum of a day was changed":        {`UPDATE usage_days SET cost = cost + 1 WHERE workspace_id = 'ws_a'`, "the sum of its rows: not so for ws_a/"},
+		"the sum of a day was deleted":        {`DELETE FROM usage_days WHERE workspace_id = 'ws_b'`, "the sum of its rows: not so for ws_b/"},
+		"a day was closed without its sums":   {`INSERT INTO usage_closed (workspace_id, before) VALUES ('ws_a', 9999999)`, "the sums of closed days are those of their rows: not so for ws_a/"},
 		"a row was copied":                    {`INSERT INTO usage_rows (request_id, workspace_id, transfer_id, key_id, at, route, model, requested, alias, provider, outcome, counted, own_key, input, cached, written, audio_input, output, reasoning, audio_output, searches, price, cost, charged) SELECT 'req_copy', workspace_id, transfer_id, key_id, at, route, model, requested, alias, provider, outcome, counted, own_key, input, cached, written, audio_input, output, reasoning, audio_output, searches, price, cost, charged FROM usage_rows WHERE request_id = 'req_2'`, "cost what its transfer used"},
 	}
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -126,7 +130,7 @@ func TestVerifyFindsEveryBreachOfUsage(t *testing.T) {
 					if n, err := db.Exec(t.Context(), tx.Across("test"), breach.breach); err != nil || n == 0 {
 						t.Fatalf("%d rows: %v", n, err)
 					}
-					for _, check := range invariants {
+					for _, check := range slices.Concat(invariants, dayInvariants) {
 						broken, err := db.Query[string](t.Context(), tx.Across("test"), check.violations)
 						if err != nil {
 							t.Fatal(err)
@@ -164,7 +168,7 @@ func TestAChargeThatIsPostedTwiceIsRefusedByTheTable(t *testing.T) {
 		before := b.state()
 		charge := journal.Charge{Request: "req_1", Workspace: "ws_a", At: at(t, d, "req_1"), Route: "chat", Cost: 10, Charged: 10}
 		_, err := d.Tx(t.Context(), func(tx *db.Tx) error {
-			_, err := postUsage(t.Context(), tx, map[tenant.ID][]*journal.Charge{"ws_a": {&charge}})
+			_, err := postUsage(t.Context(), tx, usage.NewDays(), map[tenant.ID][]*journal.Charge{"ws_a": {&charge}})
 			return err
 		})
 		if !db.Duplicate(err) {

@@ -14,6 +14,7 @@ import (
 	"sovereign/internal/base/outcome"
 	"sovereign/internal/base/panics"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/usage"
 	"sovereign/internal/plane/funds"
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/store/db"
@@ -57,9 +58,13 @@ type Poster struct {
 
 // NewPoster returns a poster that posts j to the ledger in d and keeps f up to date.
 func NewPoster(d *db.DB, j *journal.Journal, f *funds.Funds, log *slog.Logger) *Poster {
+	days := usage.NewDays() // postings are serialized
+	insert := func(ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Charge) (map[payer]money.Nano, error) {
+		return postUsage(ctx, tx, days, batch)
+	}
 	return &Poster{
 		Holds: newHolds(d, f, log),
-		db:    d, journal: j, funds: f, log: log, tx: d.Tx, insert: postUsage,
+		db:    d, journal: j, funds: f, log: log, tx: d.Tx, insert: insert,
 		wake: make(chan struct{}, 1), behind: make(chan struct{}, 1),
 	}
 }

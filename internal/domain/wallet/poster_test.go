@@ -123,15 +123,15 @@ func (b *process) drain() {
 	}
 }
 
-type usage struct {
+type usedRow struct {
 	RequestID     string
 	Outcome       string
 	Cost, Charged money.Nano
 }
 
-func (b *process) rows() []usage {
+func (b *process) rows() []usedRow {
 	b.t.Helper()
-	rows, err := db.Query[usage](b.t.Context(), b.db.Across("test"), `SELECT request_id, outcome, cost, charged FROM usage_rows ORDER BY request_id`)
+	rows, err := db.Query[usedRow](b.t.Context(), b.db.Across("test"), `SELECT request_id, outcome, cost, charged FROM usage_rows ORDER BY request_id`)
 	if err != nil {
 		b.t.Fatal(err)
 	}

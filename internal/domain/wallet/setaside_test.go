@@ -9,6 +9,7 @@ import (
 
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/usage"
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/plane/journal/journaltest"
 	"sovereign/internal/store/chain"
@@ -19,7 +20,7 @@ import (
 // poison makes posting any batch panic in which a charge of a request is. (No values of a charge are known to do so.)
 func (b *process) poison(isPoisonous func(request string) bool) {
 	b.poster.insert = func(ctx context.Context, tx *db.Tx, charges map[tenant.ID][]*journal.Charge) (map[payer]money.Nano, error) {
-		paid, err := postUsage(ctx, tx, charges) // what was written before the panic is rolled back
+		paid, err := postUsage(ctx, tx, usage.NewDays(), charges) // what was written before the panic is rolled back
 		for _, some := range charges {
 			for _, c := range some {
 				if isPoisonous(c.Request) {
@@ -138,6 +139,7 @@ func TestAChargeThatTheDatabaseRefusesIsSetAside(t *testing.T) {
 func TestWhenNoChargeCanBePostedNoneIsSetAside(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := startProcess(t, d, journaltest.NewDisk())
+		working := b.poster.insert
 		b.poison(func(string) bool { return true })
 		b.fund("ws_a", 1000)
 		for i := range maxSetAside + 1 {
@@ -149,7 +151,7 @@ func TestWhenNoChargeCanBePostedNoneIsSetAside(t *testing.T) {
 		if aside, err := b.poster.SetAside(); err != nil || len(aside) > 0 {
 			t.Errorf("%+v, %v", aside, err)
 		}
-		b.poster.insert = postUsage
+		b.poster.insert = working
 		b.drain()
 		if n := len(b.rows()); n != maxSetAside+1 {
 			t.Errorf("%d are posted", n)

@@ -454,7 +454,7 @@ func (s *simulation) check() {
 
 // clear empties the ledger for the next seed: Verify reads all of it.
 func (s *simulation) clear() {
-	for _, table := range []string{"usage_rows", "ledger_entries", "ledger_balances", "named_holds"} {
+	for _, table := range []string{"usage_rows", "ledger_entries", "ledger_balances", "named_holds", "usage_days", "usage_sums", "usage_closed"} {
 		if _, err := db.Exec(s.t.Context(), s.db.Across("the simulation is over"), "DELETE FROM "+table); err != nil {
 			s.t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"sovereign/internal/base/id"
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/usage"
 	"sovereign/internal/live"
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/store/chain"
@@ -27,10 +28,11 @@ var usageColumns = []string{
 // usageLayout is how usage rows are hashed.
 var usageLayout = chain.NewLayout("usage_rows", usageColumns)
 
-// postUsage inserts the usage rows of a batch and, for each workspace, the transfer that they sum to, and adds what the
-// named holds paid to what they have spent. It returns what the wallets and the holds paid.
+// postUsage inserts the usage rows of a batch and, for each workspace, the transfer that they sum to. It adds them to the
+// rows of their days, and what the named holds paid to what they have spent. It returns what the wallets and the holds
+// paid.
 func postUsage(
-	ctx context.Context, tx *db.Tx, batch map[tenant.ID][]*journal.Charge,
+	ctx context.Context, tx *db.Tx, days *usage.Days, batch map[tenant.ID][]*journal.Charge,
 ) (map[payer]money.Nano, error) {
 	workspaces := slices.Sorted(maps.Keys(batch))
 	across := tx.Across("the rows name their workspaces")
@@ -44,7 +46,7 @@ func postUsage(
 	}
 	paid := make(map[payer]money.Nano, len(batch))
 	transfers := make([]transfer, 0, len(batch))
-	rows := newUsageBatch(batch)
+	rows, sums := newUsageBatch(batch), usage.NewBatch()
 	for _, ws := range workspaces {
 		has := available{wallet: held[accountKey{ws, accountWallet}], reserved: reserved[ws]}
 		if has.holds, err = readHolds(ctx, tx.In(ws), namedBy(batch[ws])); err != nil {
@@ -62,6 +64,7 @@ func postUsage(
 				return nil, err
 			}
 			paid[payer{ws, c.Hold}] += each[i]
+			sums.Add(c, each[i])
 		}
 		transfers = append(transfers, t)
 	}
@@ -69,6 +72,9 @@ func postUsage(
 		return nil, err
 	}
 	if err := db.Insert(ctx, across, "usage_rows", usageColumns, rows.rows); err != nil {
+		return nil, err
+	}
+	if err := days.Write(ctx, tx, sums); err != nil {
 		return nil, err
 	}
 	return paid, post(ctx, tx, transfers, held)

@@ -14,7 +14,7 @@ import (
 // Verify proves the ledger from its rows alone. All entries sum to zero, and so does each transfer. Each balance is
 // the sum of its entries. No wallet is below zero. Every usage row costs what its stored price says, and the rows of
 // a batch sum to its transfer. Every named hold has spent what its usage rows were charged, within its amount, and the
-// wallet covers what the open ones have left.
+// wallet covers what the open ones have left. The usage of every day is the sum of its usage rows.
 func (s *Store) Verify(ctx context.Context) (proof Proof, err error) {
 	err = s.db.Snapshot(ctx, proofScope, func(all db.Scoped) error {
 		proof, err = prove(ctx, all)
@@ -54,13 +54,20 @@ func prove(ctx context.Context, all db.Scoped) (Proof, error) {
 	if t.Sum != 0 {
 		proof.Problems = append(proof.Problems, fmt.Sprintf("all entries sum to %s", t.Sum))
 	}
-	holds, err := hasHolds(ctx, all)
+	holds, err := hasTable(ctx, all, "named_holds")
 	if err != nil {
 		return proof, err
 	}
-	checks := invariants
+	days, err := hasTable(ctx, all, "usage_days")
+	if err != nil {
+		return proof, err
+	}
+	checks := slices.Clone(invariants)
 	if holds {
-		checks = slices.Concat(invariants, holdInvariants)
+		checks = append(checks, holdInvariants...)
+	}
+	if days {
+		checks = append(checks, dayInvariants...)
 	}
 	for _, check := range checks {
 		broken, err := db.Query[string](ctx, all, check.violations)
@@ -77,11 +84,11 @@ func prove(ctx context.Context, all db.Scoped) (Proof, error) {
 	return proof, err
 }
 
-// hasHolds reports whether the schema has named holds and seconds of a GPU. That of a backup of an earlier release,
-// which is proven before it is migrated, has neither.
-func hasHolds(ctx context.Context, all db.Scoped) (bool, error) {
+// hasTable reports whether the schema has a table. A backup of an earlier release is proven before it is migrated:
+// without named_holds it has no seconds of a GPU either.
+func hasTable(ctx context.Context, all db.Scoped, name string) (bool, error) {
 	tables, err := db.Tables(ctx, all)
-	return slices.ContainsFunc(tables, func(t db.Table) bool { return t.Name == "named_holds" }), err
+	return slices.ContainsFunc(tables, func(t db.Table) bool { return t.Name == name }), err
 }
 
 // An invariant is a rule of the ledger, with the query that finds its violations.
@@ -156,6 +163,29 @@ var holdInvariants = []invariant{
 		`SELECT h.workspace_id FROM named_holds h WHERE h.ended_at = 0 GROUP BY h.workspace_id
 			HAVING SUM(h.amount - h.spent) > (SELECT COALESCE(SUM(b.amount), 0) FROM ledger_balances b
 				WHERE b.workspace_id = h.workspace_id AND b.account = 'wallet')`,
+	},
+}
+
+// dayInvariants are the rules of the rows of days. Rows that were summed up under another tag stay one day, model and key.
+var dayInvariants = []invariant{
+	{
+		"the usage of every day, model and key is the sum of its rows",
+		`SELECT workspace_id || '/' || day || '/' || model || '/' || key_id FROM (
+			SELECT workspace_id, at / 86400000000 AS day, model, key_id, 1 AS requests, input, cached, output, cost, charged
+			FROM usage_rows UNION ALL
+			SELECT workspace_id, day, model, key_id, -requests, -input, -cached, -output, -cost, -charged FROM usage_days
+		) AS both_sides GROUP BY workspace_id, day, model, key_id
+		HAVING SUM(requests) <> 0 OR SUM(input) <> 0 OR SUM(cached) <> 0 OR SUM(output) <> 0 OR SUM(cost) <> 0
+			OR SUM(charged) <> 0`,
+	},
+	{
+		"the sums of closed days are those of their rows",
+		`SELECT workspace_id || '/' || day FROM (
+			SELECT workspace_id, day, requests, input, output, cost FROM usage_sums WHERE cut = 'none' UNION ALL
+			SELECT d.workspace_id, d.day, -d.requests, -d.input, -d.output, -d.cost
+			FROM usage_days d JOIN usage_closed c ON c.workspace_id = d.workspace_id AND d.day < c.before
+		) AS both_sides GROUP BY workspace_id, day
+		HAVING SUM(requests) <> 0 OR SUM(input) <> 0 OR SUM(output) <> 0 OR SUM(cost) <> 0`,
 	},
 }
 

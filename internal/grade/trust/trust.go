@@ -107,6 +107,7 @@ type Block struct {
 	Sp            *float64       `json:"sp" doc:"Specificity: the share of what people fail that the judge fails"`
 	SpCI          *stat.Interval `json:"sp_ci" doc:"At 95 %, Clopper–Pearson"`
 	Kappa         *float64       `json:"kappa" doc:"Cohen's: agreement beyond chance"`
+	KappaCI       *stat.Interval `json:"kappa_ci" doc:"At 95 %, of a posterior; what it covers is in docs/statistics.md"`
 	Trust         Tier           `json:"trust" enum:"none,provisional,measured,calibrated,certified"`
 	HoldoutActive bool           `json:"holdout_active" doc:"The report half alone is measured: it holds at least 30 of each class"`
 	Failed        int64          `json:"failed" doc:"Answers of the judge that were no verdicts"`
@@ -123,6 +124,9 @@ func (h *Halves) Block() Block {
 	b.Sp, b.SpCI = rate(c.TN, c.Failing())
 	if kappa, _, ok := stat.Kappa([][]int64{{c.TP, c.FP}, {c.FN, c.TN}}); ok {
 		b.Kappa = &kappa
+		if ci, ok := stat.KappaInterval(stat.Table(c.Matrix), Confidence); ok {
+			b.KappaCI = &ci
+		}
 	}
 	b.Trust = tier(&b)
 	return b

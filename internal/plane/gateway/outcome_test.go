@@ -87,7 +87,7 @@ func TestOutcomesAreChargedAndLoggedAsTheTableSays(t *testing.T) {
 				spent, logged = int64(b.funds.Balance(home).Spent), b.Recorder.Counts().Logged
 				q := &request.Request{
 					Endpoint: request.Chat, Caller: tenant.Caller{Workspace: home, Key: "key_1"}, ID: "req_a", Body: []byte(body),
-					Annotations: &request.Annotations{},
+					Annotations: &request.Annotations{Tag: "nightly"},
 				}
 				if err := b.Serve(caller, q, &leaving{httptest.NewRecorder(), s.writes}); err != nil {
 					t.Fatal(err)
@@ -104,7 +104,7 @@ func TestOutcomesAreChargedAndLoggedAsTheTableSays(t *testing.T) {
 			if row.Basis == outcome.None {
 				return
 			}
-			if e := b.settled(); e.Outcome != string(row.Outcome) || e.Counted != (row.Basis == outcome.Delivered) {
+			if e := b.settled(); e.Outcome != string(row.Outcome) || e.Tag != "nightly" || e.Counted != (row.Basis == outcome.Delivered) {
 				t.Errorf("%+v; the table says %+v", e, row)
 			}
 		})

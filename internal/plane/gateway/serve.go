@@ -117,9 +117,12 @@ func (r *run) resolve() (err error) {
 
 // hold holds the worst case of what the request may cost.
 func (r *run) hold() error {
-	q, named := r.request, ""
+	q, named, tag := r.request, "", ""
 	if q.Internal != nil {
 		named = q.Internal.Hold
+	}
+	if q.Annotations != nil {
+		tag = q.Annotations.Tag
 	}
 	worst := r.plan.Hold(q, r.maxTokens, func() money.Nano {
 		return min(r.gateway.Till.Free(q.Caller.Workspace, named), q.Pass.Free(r.clock.now))
@@ -129,7 +132,7 @@ func (r *run) hold() error {
 	}
 	tab, err := r.gateway.Till.Open(journal.Charge{
 		Request: q.ID, Workspace: q.Caller.Workspace, Key: q.Caller.Key, Route: q.Endpoint.Name, Requested: q.Model, Alias: r.plan.Alias,
-		Hold: named,
+		Hold: named, Tag: tag,
 	}, worst)
 	if err == nil {
 		r.bill.tab = tab

@@ -42,6 +42,7 @@ type Charge struct {
 	Cost      money.Nano // the usage at the price
 	Charged   money.Nano // the part charged to the wallet; the rest is the operator's overage
 	Hold      string     // the named hold that pays; empty for the wallet
+	Tag       string     // of X-Service-Tag
 }
 
 // An Entry is one record of the journal. A Progressed entry stores only the request id and the amounts.
@@ -92,6 +93,9 @@ func appendEntry(to []byte, e *Entry) []byte {
 			to = appendText(binary.AppendVarint(to, int64(e.Price.GPUSecond)), e.Hold)
 		}
 	}
+	if e.hasTag() {
+		to = appendText(to, e.Tag)
+	}
 	payload := to[start+headerSize:]
 	binary.LittleEndian.PutUint32(to[start:], uint32(len(payload)))
 	binary.LittleEndian.PutUint32(to[start+4:], crc32.Checksum(payload, castagnoli))
@@ -128,11 +132,14 @@ func (e *Entry) laterRates() []*int64 {
 	}
 }
 
-// hasLatest reports whether e has a value that the latest release added: the seconds of a GPU, their rate, the named
-// hold. A record without one ends before them, as in an earlier release.
+// hasLatest reports whether e has a value that a later release added: the seconds of a GPU, their rate, the named
+// hold, or the tag that follows them. A record without one ends before them, as in an earlier release.
 func (e *Entry) hasLatest() bool {
-	return e.Usage.GPUSeconds != 0 || e.whole() && (e.Hold != "" || e.Price.GPUSecond != 0)
+	return e.Usage.GPUSeconds != 0 || e.whole() && (e.Hold != "" || e.Price.GPUSecond != 0) || e.hasTag()
 }
+
+// hasTag reports whether the record of e ends with a tag, which the latest release added.
+func (e *Entry) hasTag() bool { return e.whole() && e.Tag != "" }
 
 // whole reports whether the record of e stores more than the request id and the amounts.
 func (e *Entry) whole() bool { return e.Kind == Opened || e.Kind == Settled }
@@ -199,6 +206,9 @@ func decodeEntry(data []byte, texts map[string]string) (e Entry, size int, err e
 		if e.whole() {
 			e.Price.GPUSecond, e.Hold = money.Rate(r.varint()), r.interned(texts)
 		}
+	}
+	if len(r.rest) > 0 && e.whole() {
+		e.Tag = r.interned(texts)
 	}
 	if r.short || len(r.rest) != 0 {
 		return e, 0, errors.New("a record whose checksum is right and whose fields are not")

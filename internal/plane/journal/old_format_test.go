@@ -78,12 +78,33 @@ func TestWhatUsesNoHoldIsWrittenAsByAnEarlierRelease(t *testing.T) {
 	}
 }
 
+// A record of the release before there were tags is read, and a tag is kept, with and without a hold.
+func TestATagFollowsWhatEarlierReleasesWrote(t *testing.T) {
+	for _, hold := range []string{"", "rs_1"} {
+		e := Entry{Kind: Settled, Charge: charge("req_1", 900)}
+		e.Hold = hold
+		e.Usage.GPUSeconds = int64(len(hold)) // a release before wrote these two after the rest
+		before := appendEntry(nil, &e)
+		if got, _, err := decodeEntry(before, map[string]string{}); err != nil || got != e {
+			t.Errorf("%v\n%+v\nwant\n%+v", err, got, e)
+		}
+		e.Tag = "nightly"
+		after := appendEntry(nil, &e)
+		if got, size, err := decodeEntry(after, map[string]string{}); err != nil || size != len(after) || got != e {
+			t.Errorf("%v\n%+v\nwant\n%+v", err, got, e)
+		}
+		if hold != "" && !bytes.HasPrefix(after[headerSize:], before[headerSize:]) {
+			t.Error("the tag is not at the end")
+		}
+	}
+}
+
 // A request that dies is charged to the hold that its first entry names, with the seconds that its last entry counts.
 func TestAnOrphanKeepsItsHold(t *testing.T) {
 	disk := tempDisk(t)
 	j := begun(t, disk)
 	e := Entry{Kind: Opened, Charge: charge("req_1", 5)}
-	e.Hold, e.Price.GPUSecond = "rs_1", 77
+	e.Hold, e.Price.GPUSecond, e.Tag = "rs_1", 77, "nightly"
 	later := e
 	later.Kind, later.Usage.GPUSeconds, later.Charged = Progressed, 60, 9
 	if err := j.Append(e, later); err != nil {
@@ -97,7 +118,7 @@ func TestAnOrphanKeepsItsHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	orphans, err := next.Orphans(1)
-	if err != nil || len(orphans) != 1 || orphans[0].Hold != "rs_1" || orphans[0].Price.GPUSecond != 77 || orphans[0].Usage.GPUSeconds != 60 || orphans[0].Charged != 9 {
+	if err != nil || len(orphans) != 1 || orphans[0].Hold != "rs_1" || orphans[0].Price.GPUSecond != 77 || orphans[0].Usage.GPUSeconds != 60 || orphans[0].Charged != 9 || orphans[0].Tag != "nightly" {
 		t.Errorf("%v %+v", err, orphans)
 	}
 }

@@ -247,7 +247,7 @@ func (rt *Router) operation(r *Route) *huma.Operation {
 func (rt *Router) success(r *Route, status int) *huma.Response {
 	response := &huma.Response{Description: http.StatusText(status), Content: map[string]*huma.MediaType{}}
 	switch r.out {
-	case reflect.TypeFor[Document](), reflect.TypeFor[Stream]():
+	case reflect.TypeFor[Document](), reflect.TypeFor[Stream](), reflect.TypeFor[EventStream]():
 		response.Content[cmp.Or(r.produces, "*/*")] = &huma.MediaType{}
 	default:
 		response.Content[jsonType] = &huma.MediaType{Schema: rt.answerSchema(r)}

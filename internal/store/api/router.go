@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -27,6 +28,8 @@ type Config struct {
 	Feed   *feed.Feed
 	Log    *slog.Logger
 	Bounds *edge.Bounds
+
+	Closing func() bool // reports whether the server stops; nil for never
 }
 
 // managementBody bounds the body of a management request, whatever inference bodies may be: parsed, JSON takes many
@@ -153,7 +156,8 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 	if !rt.Bounds.Operations.Take(1) {
 		return fault.RateLimited.New("too many operations at once").In(time.Second)
 	}
-	defer rt.Bounds.Operations.Give(1)
+	done := sync.OnceFunc(func() { rt.Bounds.Operations.Give(1) })
+	defer done()
 	if route.spends {
 		if wait, ok := rt.guard.Allow(caller.Workspace, time.Now()); !ok {
 			return fault.AbuseGuard.New("more than %d operations that start spending in %v", guardStarts, guardWindow).In(wait)
@@ -195,6 +199,11 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 	}
 	if err != nil {
 		return err
+	}
+	if events, ok := out.(EventStream); ok {
+		done()
+		rt.stream(w, r, events)
+		return nil
 	}
 	return rt.send(w, r, route, out)
 }

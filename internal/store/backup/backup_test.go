@@ -65,6 +65,16 @@ func fill(t *testing.T, d *db.DB) {
 		{"named_holds", "workspace_id, id, kind, amount, spent, created_at, ended_at", [][]any{
 			{"ws_1", "rs_1", "reward", math.MaxInt64, 5, 1, 0}, {"ws_2", odd, "", 1, 0, -1, math.MaxInt64},
 		}},
+		{"usage_days", "workspace_id, day, model, key_id, tag, requests, errors, input, cached, output, cost, charged", [][]any{
+			{"ws_1", -1, odd, odd, odd, 1, 2, 3, 4, math.MaxInt64, 5, math.MinInt64}, {"ws_2", math.MaxInt64, "", "", "", 0, 0, 0, 0, 0, 0, 0},
+		}},
+		{"usage_sums", "workspace_id, cut, pick, day, grp, requests, errors, input, cached, output, cost, charged", [][]any{
+			{"ws_1", "model/tag", odd, -1, odd, 1, 2, 3, 4, math.MaxInt64, 5, math.MinInt64},
+		}},
+		{"usage_closed", "workspace_id, before", [][]any{{"ws_1", math.MaxInt64}}},
+		{"saved_views", "workspace_id, id, owner_id, page, name, query, shared, created_at, updated_at", [][]any{
+			{"ws_1", "view_1", "usr_1", "logs", odd, odd, true, 1, math.MaxInt64}, {"ws_2", "view_2", "", "", "", "", false, -1, 0},
+		}},
 		{"journal_cursors", "journal_id, segment, position, at", [][]any{{"jrn_1", 1, math.MaxInt64, 3}}},
 		{"workspace_settings", "workspace_id, default_max_tokens, updated_at", [][]any{{"ws_1", 7, 1}}},
 		{"traffic_limits", "workspace_id, subject, requests_per_minute, tokens_per_minute, concurrency, budget_day, budget_month, models, scope, expires_at, allowed_addresses", [][]any{

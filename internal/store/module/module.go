@@ -5,6 +5,7 @@ package module
 import (
 	"context"
 
+	"sovereign/internal/base/clock"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/store/api"
 	"sovereign/internal/store/feed"
@@ -21,6 +22,29 @@ type Module struct {
 	Sweep      func(context.Context) error // deletes what is left over; called at the start and every ten minutes
 	Start      func(context.Context) error // called once before anything is served; its error ends the start
 	Setup      []Step                      // what a new workspace has to do, in order
+
+	Alarms func(ctx context.Context, ws tenant.ID) ([]Notice, error)     // what somebody should look at
+	Waits  func(ctx context.Context, by tenant.Caller) ([]Notice, error) // what waits for the person who asks
+}
+
+// A Notice is a line of the dashboard's first page, with the place that it leads to.
+type Notice struct {
+	Kind    string     `json:"kind" doc:"What it is, such as wallet.low"`
+	Subject string     `json:"subject" doc:"The id or the name of what it is about; empty for the workspace"`
+	Title   string     `json:"title"`
+	Detail  string     `json:"detail" doc:"Why, in words; may be empty"`
+	Count   int64      `json:"count" doc:"How many things it stands for; 0 where that says nothing"`
+	At      clock.Time `json:"at,omitzero"`
+	Link    Link       `json:"link"`
+}
+
+// SchemaName is the type's name in the OpenAPI document.
+func (Notice) SchemaName() string { return "HomeNotice" }
+
+// A Link is a place of the dashboard: a page and its query string.
+type Link struct {
+	Page  string `json:"page" doc:"Such as wallet"`
+	Query string `json:"query" doc:"Without the question mark; may be empty"`
 }
 
 // A Loop runs in the background until its context ends.
@@ -37,3 +61,6 @@ type Step struct {
 	Action string                                                // what to do when it is not done
 	Done   func(ctx context.Context, ws tenant.ID) (bool, error) // called for each request
 }
+
+// SchemaName is the type's name in the OpenAPI document.
+func (Link) SchemaName() string { return "PageLink" }

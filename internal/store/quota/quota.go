@@ -38,6 +38,7 @@ var (
 	RewardTasks    = Kind{"reward_tasks_kib", 4 << 20, `
 		SELECT CAST(COALESCE(SUM((task_bytes + 1023) / 1024), 0) AS BIGINT) FROM reward_sessions
 		WHERE workspace_id = $1 AND purged_at = 0`}
+	Views = kind("views", 500, `saved_views WHERE workspace_id = $1`)
 )
 
 // kind is a kind of which each row counts.
@@ -57,7 +58,7 @@ const datasetRows = `(
 ) AS stored`
 
 // Kinds lists every kind.
-var Kinds = []Kind{Aliases, Criteria, Datasets, Endpoints, EvalCases, Evals, Keys, Labels, Members, ProviderKeys, RewardSessions, RewardTasks}
+var Kinds = []Kind{Aliases, Criteria, Datasets, Endpoints, EvalCases, Evals, Keys, Labels, Members, ProviderKeys, RewardSessions, RewardTasks, Views}
 
 // A State is a quota, and how much of it is used.
 type State struct {

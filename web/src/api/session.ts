@@ -15,7 +15,8 @@ export interface Session {
   expires_at?: string
   workspaces?: Workspace[]
   queues?: { workspace_id: string; queue_id: string; name: string }[]
-  sign_in: { password: boolean; oidc: { name: string } | null }
+  /** secure is false over plain HTTP from another machine: then nobody can sign in. */
+  sign_in: { secure: boolean; link: boolean; password: boolean; oidc: { name: string } | null }
   release: string
 }
 

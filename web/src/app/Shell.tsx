@@ -11,6 +11,7 @@ import { Refusal } from '../ui/Refusal'
 import { SkeletonLines } from '../ui/Values'
 import { announce } from './announce'
 import { Nav } from './Nav'
+import { returnOf } from './return'
 
 const Palette = lazy(() => import('./Palette'))
 const Sheet = lazy(() => import('./Sheet'))
@@ -35,8 +36,12 @@ export function Shell() {
     })),
   ])
 
+  // Once: the address changes before this frame is gone, and must not become its own way back.
+  const leaving = useRef(false)
   useEffect(() => {
-    if (session.data && !session.data.signed_in) void navigate({ to: '/sign-in', search: { return: href } as never, replace: true })
+    if (!session.data || session.data.signed_in || leaving.current) return
+    leaving.current = true
+    void navigate({ to: '/sign-in', search: { return: returnOf(href) } as never, replace: true })
   }, [session.data, navigate, href])
 
   // After a change of the page its title is said. The page itself takes the focus.

@@ -1,9 +1,10 @@
-import { useNavigate } from '@tanstack/react-router'
-import { useEffect } from 'react'
+import { useNavigate, useRouter } from '@tanstack/react-router'
+import { useEffect, useRef } from 'react'
 import { useSession } from '../api/session'
 import { EmptyState } from '../ui/EmptyState'
 import { Refusal } from '../ui/Refusal'
 import { SkeletonLines } from '../ui/Values'
+import { takeReturn } from './return'
 
 const lastKey = 'workspace'
 
@@ -25,7 +26,10 @@ function remembered(): string | null {
 export function Start() {
   const session = useSession()
   const navigate = useNavigate()
-  const hasLink = location.hash.startsWith('#link=')
+  const { history: visited } = useRouter()
+  const hasLink = /^#(link|refused)=/.test(location.hash)
+  const back = useRef<string>(null as never)
+  back.current ??= takeReturn()
   const here = session.data
   const workspaces = here?.workspaces ?? []
   const target = workspaces.find((w) => w.id === remembered()) ?? workspaces[0]
@@ -33,12 +37,14 @@ export function Start() {
   useEffect(() => {
     if (hasLink || (here && !here.signed_in)) {
       void navigate({ to: '/sign-in', hash: location.hash.slice(1), replace: true })
+    } else if (here && back.current !== '/') {
+      visited.replace(`/dashboard${back.current}`)
     } else if (target) {
       void navigate({ to: `/w/${target.id}` as never, replace: true })
     } else if (queue) {
       void navigate({ to: `/w/${queue.workspace_id}/review/${queue.queue_id}` as never, replace: true })
     }
-  }, [hasLink, here, target, queue, navigate])
+  }, [hasLink, here, target, queue, navigate, visited])
   return (
     <main className="mx-auto max-w-xl p-8">
       {session.error ? <Refusal error={session.error} retry={() => void session.refetch()} />

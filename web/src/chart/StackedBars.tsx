@@ -17,7 +17,7 @@ interface Props {
   onOpen?: (day: string, group: string) => void
 }
 
-const margin = { left: 52, right: 4, top: 8, bottom: 20 }
+const margin = { right: 4, top: 8, bottom: 20 }
 
 /** The largest groups in order, and what each day has of them. */
 export function stack(values: DayValue[], days: string[], most: number) {
@@ -55,15 +55,16 @@ interface BarsProps {
 function Bars({ width, height, days, groups, byDay, format, onOpen }: BarsProps) {
   const [hover, setHover] = useState('')
   const sums = days.map((d) => byDay.get(d)!.reduce((a, b) => a + b, 0))
-  const x = scaleBand().domain(days).range([margin.left, width - margin.right]).paddingInner(0.25).paddingOuter(0.1)
   const y = scaleLinear().domain([0, Math.max(...sums, 1e-12)]).nice(3).range([height - margin.bottom, margin.top])
-  const every = Math.ceil(days.length / Math.max(1, Math.floor((width - margin.left) / 64)))
+  const left = 12 + 7 * Math.max(...y.ticks(3).map((t) => format(t).length))
+  const x = scaleBand().domain(days).range([left, width - margin.right]).paddingInner(0.25).paddingOuter(0.1)
+  const every = Math.ceil(days.length / Math.max(1, Math.floor((width - left) / 64)))
   return (
     <svg width={width} height={height} aria-hidden className="block" onPointerLeave={() => setHover('')}>
       {y.ticks(3).map((t) => (
         <g key={t}>
-          <line x1={margin.left} x2={width} y1={y(t)} y2={y(t)} stroke={rule} />
-          <text x={margin.left - 6} y={y(t) + 4} textAnchor="end" {...tick}>{format(t)}</text>
+          <line x1={left} x2={width} y1={y(t)} y2={y(t)} stroke={rule} />
+          <text x={left - 6} y={y(t) + 4} textAnchor="end" {...tick}>{format(t)}</text>
         </g>
       ))}
       {days.map((day, n) => {

@@ -3,7 +3,7 @@ import { readState } from '../query'
 import { facetFilters, isFiltered, schema, selection, serverFilters } from './logs/filters'
 import { answered, asked, readMessage, readMessages, type Log } from './logs/messages'
 import { forget, pagesOf } from './logs/rows'
-import { safeReturn } from './signin/SignIn'
+import { safeReturn } from '../app/return'
 import { repeated, spans } from './traces/spans'
 
 const now = new Date('2026-03-01T12:00:00Z')

@@ -11,7 +11,7 @@ const looks = {
 export type Look = keyof typeof looks
 
 export const buttonClass = (look: Look = 'plain', small = false) => clsx(
-  'inline-flex shrink-0 items-center justify-center gap-1.5 rounded-md border font-medium whitespace-nowrap',
+  'inline-flex shrink-0 [&_svg]:shrink-0 items-center justify-center gap-1.5 rounded-md border font-medium whitespace-nowrap',
   'transition-colors disabled:opacity-50 aria-disabled:opacity-50',
   small ? 'h-6 px-1.5 text-xs' : 'h-8 px-2.5 text-sm', looks[look],
 )
@@ -38,6 +38,6 @@ export function Button({ look, small, icon, busy, children, className, disabled,
 export function IconButton({ label, children, className, look = 'quiet', ...rest }: Props & { label: string }) {
   return (
     <button type="button" {...rest} aria-label={label} title={label}
-      className={clsx(buttonClass(look), 'w-8 px-0', className)}>{children}</button>
+      className={clsx(buttonClass(look), 'w-8 px-0!', className)}>{children}</button>
   )
 }

@@ -1,7 +1,7 @@
 import { Dialog as Base } from '@base-ui/react/dialog'
 import clsx from 'clsx'
 import { XIcon } from 'lucide-react'
-import { useState, type ReactNode } from 'react'
+import { useRef, useState, type ReactNode } from 'react'
 import { useMutation } from '@tanstack/react-query'
 import { Button, IconButton } from './Button'
 import { Field } from './Field'
@@ -21,11 +21,15 @@ interface Props {
 
 /** A modal dialog or drawer. Focus moves in and comes back; Escape closes. */
 export function Dialog({ open, onClose, title, text, children, footer, drawer, wide }: Props) {
+  const popup = useRef<HTMLDivElement>(null)
+  const body = useRef<HTMLDivElement>(null)
+  // A dialog begins at its first field. A drawer is read first.
+  const first = () => (drawer ? popup.current : body.current?.querySelector<HTMLElement>('input,select,textarea') ?? popup.current)
   return (
     <Base.Root open={open} onOpenChange={(next) => next || onClose()}>
       <Base.Portal>
         <Base.Backdrop className="no-print fixed inset-0 z-40 bg-shade" />
-        <Base.Popup className={clsx('fixed z-50 flex flex-col border-line bg-surface shadow-pop outline-none', drawer
+        <Base.Popup ref={popup} tabIndex={-1} initialFocus={first} className={clsx('fixed z-50 flex flex-col border-line bg-surface shadow-pop outline-none', drawer
           ? ['inset-y-0 right-0 w-full border-l', wide ? 'sm:w-[min(1100px,92vw)]' : 'sm:w-[min(720px,92vw)]']
           : ['top-[8vh] left-1/2 max-h-[84vh] w-[calc(100vw-24px)] -translate-x-1/2 rounded-lg border',
             wide ? 'max-w-3xl' : 'max-w-lg'])}>
@@ -36,7 +40,7 @@ export function Dialog({ open, onClose, title, text, children, footer, drawer, w
             </div>
             <Base.Close render={<IconButton label="Close"><XIcon size={16} /></IconButton>} />
           </header>
-          <div className="min-h-0 flex-1 overflow-y-auto px-4 py-3">{children}</div>
+          <div ref={body} className="min-h-0 flex-1 overflow-y-auto px-4 py-3">{children}</div>
           {footer && (
             <footer className="flex flex-wrap items-center justify-end gap-2 border-t border-line px-4 py-2.5">{footer}</footer>
           )}

@@ -22,7 +22,7 @@ export function Snippet({ text }: { text: string }) {
       <pre tabIndex={0} className="overflow-x-auto rounded-md border border-line bg-raised p-3 pr-20 font-mono text-xs leading-5">
         {text}
       </pre>
-      <div className="absolute top-1.5 right-1.5"><CopyButton text={text} /></div>
+      <div className="absolute top-1.5 right-1.5 rounded bg-raised"><CopyButton text={text} /></div>
     </div>
   )
 }

@@ -53,6 +53,24 @@ export function Select({ options, onChange, className, ...rest }: SelectProps) {
   )
 }
 
+interface ComboProps extends Omit<FieldProps, 'children'>, Omit<InputHTMLAttributes<HTMLInputElement>, 'onChange' | 'children'> {
+  options: readonly string[]
+  onChange: (value: string) => void
+}
+
+/** Text with suggestions, by the platform: any value may be typed. */
+export function ComboField({ label, hint, error, className, options, onChange, ...rest }: ComboProps) {
+  const list = useId()
+  return (
+    <Field label={label} hint={hint} error={error} className={className}>
+      {(props) => <>
+        <input {...rest} {...props} list={list} autoComplete="off" className="control w-full" onChange={(event) => onChange(event.target.value)} />
+        <datalist id={list}>{options.map((option) => <option key={option} value={option} />)}</datalist>
+      </>}
+    </Field>
+  )
+}
+
 export function SelectField({ label, hint, error, className, ...rest }: Omit<FieldProps, 'children'> & SelectProps) {
   return (
     <Field label={label} hint={hint} error={error} className={className}>

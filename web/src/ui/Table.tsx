@@ -27,12 +27,12 @@ interface Props<T> {
   rows: T[] | { count: number; at: (index: number) => T | undefined }
   rowKey: (row: T) => string
   onOpen?: (row: T, index: number) => void
-  /** Opens by a link as well, so that the row opens in a new tab. */
+  /** The chosen row, where the page keeps it. */
   active?: number
   onActive?: (index: number) => void
   /** Called with the rows in view, to load their pages. */
   onRange?: (first: number, last: number) => void
-  /** The table scrolls by itself and fills this height; without it the page scrolls. */
+  /** The table is at most this high and scrolls by itself; without it the page scrolls. */
   height?: string
   sort?: { by: string; down: boolean }
   onSort?: (by: string, down: boolean) => void
@@ -91,6 +91,7 @@ export function Table<T>(props: Props<T>) {
     else return
     event.preventDefault()
   }
+  const least = columns.reduce((sum, column) => sum + Number(/\d+/.exec(column.width ?? '80')?.[0] ?? 80), 0)
   const template = columns.map((column) => column.width ?? 'minmax(80px,1fr)').join(' ')
   const drawRow = (index: number, top?: number) => (
     <Row key={at(index) === undefined ? index : rowKey(at(index) as T)} id={`${id}-${index}`} row={at(index)} index={index} top={top}
@@ -104,9 +105,9 @@ export function Table<T>(props: Props<T>) {
   )
   return (
     <div ref={scroller} role="grid" aria-label={label} aria-rowcount={count + 1} tabIndex={0} onKeyDown={press}
-      aria-activedescendant={active >= 0 ? `${id}-${active}` : undefined} style={{ height }}
+      aria-activedescendant={active >= 0 ? `${id}-${active}` : undefined} style={{ maxHeight: height }}
       className="relative overflow-auto text-sm">
-      <div className={clsx('min-w-full', !narrow && 'w-max')}>
+      <div style={{ minWidth: narrow ? undefined : least }}>
         <Header {...props} template={template} narrow={narrow} />
         {isVirtual ? (
           <div role="rowgroup" className="relative" style={{ height: virtual.getTotalSize() }}>

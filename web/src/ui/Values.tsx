@@ -50,7 +50,7 @@ export function Stat({ label, value, hint, to, query, loading }: StatProps) {
 }
 
 export const Stats = ({ children }: { children: ReactNode }) => (
-  <div className="grid grid-cols-2 gap-2.5 sm:grid-cols-[repeat(auto-fit,minmax(150px,1fr))]">{children}</div>
+  <div className="grid grid-cols-2 gap-2.5 sm:grid-cols-[repeat(auto-fit,minmax(130px,1fr))]">{children}</div>
 )
 
 /** Names and values, one pair in a line. */

@@ -43,6 +43,13 @@ func Migrated(t testing.TB, engine db.Engine) *db.DB {
 	return core.open(t, folder, url)[0]
 }
 
+// MigratedLogs is Migrated with the log database.
+func MigratedLogs(t testing.TB, engine db.Engine) *db.DB {
+	t.Helper()
+	folder, url := logs.copy(t, engine)
+	return logs.open(t, folder, url)[0]
+}
+
 // EachMigrated runs test once per engine, with the folder and the URL (empty for SQLite) of a fresh, migrated
 // database, for tests that open it more than once.
 func EachMigrated(t *testing.T, test func(t *testing.T, folder string, url secret.Text)) {

@@ -5,7 +5,7 @@ import { Button } from '../../ui/Button'
 import { Snippet } from '../../ui/EmptyState'
 import { Refusal } from '../../ui/Refusal'
 
-interface MadeKey { key?: string; secret?: string }
+interface MadeKey { api_key: string }
 
 const command = (key: string) => [
   `curl -sS ${location.origin}/v1/chat/completions \\`,
@@ -22,7 +22,7 @@ export function FirstRequest() {
     mutationFn: () => call<MadeKey>(workspace, 'POST', '/keys', { body: { name: 'first request' } }),
     onSuccess: () => void queries.invalidateQueries({ queryKey: ['keys', workspace] }),
   })
-  const key = make.data?.key ?? make.data?.secret
+  const key = make.data?.api_key
   return (
     <>
       <Snippet text={command(key ?? '$SOVEREIGN_API_KEY')} />

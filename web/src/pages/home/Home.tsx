@@ -72,7 +72,7 @@ function Setup({ setup }: { setup: HomeData['setup'] }) {
               </div>
               {isNext && (
                 <div className="mt-1 pl-6.5 text-sm text-soft">
-                  {step.action}
+                  {step.action.charAt(0).toUpperCase() + step.action.slice(1)}.
                   {(step.id === 'send_request' || step.id === 'create_key') && <FirstRequest />}
                   {step.id === 'make_dataset' && <Snippet text={curl({ method: 'POST', path: '/v1/datasets/from_logs', body: { name: 'first', filters: {} } })} />}
                 </div>

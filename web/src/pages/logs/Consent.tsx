@@ -22,7 +22,7 @@ export function Consent({ onOn }: { onOn: () => void }) {
   const { tell } = useToast()
   const [days, setDays] = useState('30')
   const turnOn = useMutation({
-    mutationFn: () => call(workspace.id, 'PATCH', '/settings', { body: { logging: true, log_retention_days: Number(days) } }),
+    mutationFn: () => call(workspace.id, 'PATCH', '/settings', { body: { log_retention_days: Number(days) } }),
     onSuccess: () => {
       tell('Logging is on', { text: `Rows are kept for ${days} days.` })
       onOn()

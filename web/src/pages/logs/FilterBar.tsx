@@ -13,14 +13,14 @@ const valuesOf = (facets: Facets | undefined, name: FacetName): FacetValue[] => 
   return { model: facets.models, tag: facets.tags, segment: facets.segments, finish_reason: facets.finish_reasons, cache_hit: facets.cached }[name]
 }
 
-interface Props { state: LogState; set: (change: Partial<LogState>, how?: { push?: boolean }) => void; facets?: Facets; ref?: Ref<HTMLDivElement> }
+interface Props { state: LogState; set: (change: Partial<LogState>, how?: { push?: boolean }) => void; facets?: Facets; onApproach: () => void; ref?: Ref<HTMLDivElement> }
 
 /** The filters, with how many rows each would leave. */
-export function FilterBar({ state, set, facets, ref }: Props) {
+export function FilterBar({ state, set, facets, onApproach, ref }: Props) {
   const exact = state.start !== '' || state.end !== ''
   return (
-    <div ref={ref} role="search" aria-label="Filters" className="no-print mb-3 flex flex-wrap items-center gap-2">
-      <Select aria-label="Time range" value={exact ? 'exact' : state.range} className="max-sm:flex-1"
+    <div ref={ref} onPointerEnter={onApproach} onFocus={onApproach} role="search" aria-label="Filters" className="no-print mb-3 flex flex-wrap items-center gap-2 max-sm:grid max-sm:grid-cols-2">
+      <Select aria-label="Time range" value={exact ? 'exact' : state.range} 
         options={[...ranges, ...(exact ? [{ value: 'exact', label: 'Chosen range' }] : [])]}
         onChange={(range) => range !== 'exact' && set({ range: range as LogState['range'], start: '', end: '' }, { push: true })} />
       {facetNames.map((name) => {
@@ -28,7 +28,7 @@ export function FilterBar({ state, set, facets, ref }: Props) {
         const chosen = state[name]
         const options = chosen && !known.some((v) => v.value === chosen) ? [{ value: chosen, count: -1 }, ...known] : known
         return (
-          <Select key={name} aria-label={names[name]} value={chosen} className={`max-w-44 max-sm:max-w-none max-sm:flex-1 ${chosen ? 'border-accent text-accent' : ''}`}
+          <Select key={name} aria-label={names[name]} value={chosen} className={`max-w-44 max-sm:max-w-none ${chosen ? 'border-accent text-accent' : ''}`}
             options={[{ value: '', label: `${names[name]}: any` }, ...options.map((v) => ({
               value: v.value, label: `${name === 'cache_hit' ? (v.value === 'true' ? 'Cached' : 'Not cached') : v.value}${v.count >= 0 ? ` (${count(v.count)})` : ''}`,
             }))]}

@@ -18,7 +18,7 @@ type Verdict = 'pass' | 'fail'
 const lastJudge = 'grade.criterion' // the judge that was chosen last, so that fifty can be graded in a row
 
 /** Grades an exchange or a whole run: 1 passes, 0 fails, c writes a critique. */
-export function Grade({ subject, onGraded }: { subject: Subject; onGraded?: () => void }) {
+export function Grade({ subject, onGraded, keys = true }: { subject: Subject; onGraded?: () => void; keys?: boolean }) {
   const workspace = useWorkspace()
   const queries = useQueryClient()
   const { tell } = useToast()
@@ -59,7 +59,7 @@ export function Grade({ subject, onGraded }: { subject: Subject; onGraded?: () =
     { keys: '1', label: 'Pass', run: () => may && grade.mutate('pass') },
     { keys: '0', label: 'Fail', run: () => may && grade.mutate('fail') },
     { keys: 'c', label: 'Write a critique', run: () => box.current?.focus() },
-  ], workspace.manages)
+  ], keys && workspace.manages)
 
   return (
     <div data-keys="Grade" className="space-y-3">
@@ -88,8 +88,8 @@ export function Grade({ subject, onGraded }: { subject: Subject; onGraded?: () =
           </Field>
         </div>
         <div className="flex flex-wrap items-center gap-2">
-          <Button icon={<ThumbsUpIcon size={14} />} disabled={!may} onClick={() => grade.mutate('pass')}>Pass <kbd className="kbd">1</kbd></Button>
-          <Button icon={<ThumbsDownIcon size={14} />} disabled={!may} onClick={() => grade.mutate('fail')}>Fail <kbd className="kbd">0</kbd></Button>
+          <Button icon={<ThumbsUpIcon size={14} />} disabled={!may} onClick={() => grade.mutate('pass')}>Pass {keys && <kbd className="kbd">1</kbd>}</Button>
+          <Button icon={<ThumbsDownIcon size={14} />} disabled={!may} onClick={() => grade.mutate('fail')}>Fail {keys && <kbd className="kbd">0</kbd>}</Button>
           <CurlButton call={{ method: 'POST', path: '/v1/labels', body: body('pass') }} />
         </div>
       </>}

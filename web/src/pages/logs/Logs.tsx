@@ -56,7 +56,8 @@ export default function Logs() {
   const list = useLogRows(workspace.id, filters, true)
   const off = list.first.error instanceof ApiError && list.first.error.code === 'logging_disabled'
   const histogram = useHistogram(workspace.id, filters, !off)
-  const facets = useFacets(workspace.id, filters, !off)
+  const [wantsFacets, setWantsFacets] = useState(() => matchMedia('(hover: none)').matches)
+  const facets = useFacets(workspace.id, filters, !off && wantsFacets) // read when the filters are approached
   const tail = useTail(workspace.id, facetFilters(state), state.tail && !off)
   const rows = state.tail ? { count: tail.rows.length, at: (i: number) => tail.rows[i] } : { count: list.total, at: list.at }
   const [active, setActive] = useState(-1)
@@ -94,7 +95,7 @@ export default function Logs() {
         {narrow ? null : <CurlButton small={false} call={call} />}
         <IconButton label="Refresh" look="plain" onClick={refresh}><RefreshCwIcon size={14} /></IconButton>
       </>}>
-      <FilterBar ref={filterBar} state={state} set={set} facets={facets.data} />
+      <FilterBar ref={filterBar} state={state} set={set} facets={facets.data} onApproach={() => setWantsFacets(true)} />
       <div className="card mb-3 px-3 pt-2 pb-1">
         {histogram.error ? <Refusal error={histogram.error} retry={() => void histogram.refetch()} />
           : !histogram.data ? <Skeleton className="h-[126px]" />
@@ -105,7 +106,7 @@ export default function Logs() {
       {state.tail && <TailLine tail={tail} />}
       {empty ? <Nothing filtered={isFiltered(state)} clear={() => set(cleared)} /> : (
         <div className={`card ${list.first.isPlaceholderData ? 'opacity-60' : ''}`}>
-          <Table label="Logged exchanges" keys columns={columns} rows={rows} rowKey={(log) => log.id} height={narrow ? '70dvh' : 'max(320px, calc(100dvh - 322px))'}
+          <Table label="Logged exchanges" keys columns={columns} rows={rows} rowKey={(log) => log.id} height={narrow ? '70dvh' : 'max(320px, calc(100dvh - 290px))'}
             active={active} onActive={setActive} onOpen={(_, i) => open(i)} onRange={state.tail ? undefined : list.onRange}
             marked={(log) => log.id === state.row} />
         </div>

@@ -30,8 +30,8 @@ export default function Trace() {
       <CurlButton small={false} call={{ path: `/v1/traces/${encodeURIComponent(trace)}` }} />
     </>}>
       <div className={compared ? 'grid items-start gap-4 lg:grid-cols-2' : ''}>
-        <Run trace={trace} step={state.step} onStep={(step) => set({ step })} keys />
-        {compared && <Run trace={state.with} step={state.step2} onStep={(step2) => set({ step2 })} />}
+        <Run trace={trace} step={state.step} onStep={(step) => set({ step })} keys named={compared} />
+        {compared && <Run trace={state.with} step={state.step2} onStep={(step2) => set({ step2 })} named />}
       </div>
     </Page>
   )
@@ -51,7 +51,9 @@ function useTrace(ws: string, trace: string) {
   return { ...got, run: got.data?.pages[0], steps }
 }
 
-function Run({ trace, step, onStep, keys }: { trace: string; step: string; onStep: (id: string) => void; keys?: boolean }) {
+interface RunProps { trace: string; step: string; onStep: (id: string) => void; keys?: boolean; named?: boolean }
+
+function Run({ trace, step, onStep, keys, named }: RunProps) {
   const ws = useWorkspaceId()
   const { run, steps, error, refetch, hasNextPage, fetchNextPage, isFetchingNextPage } = useTrace(ws, trace)
   const drawn = useMemo(() => spans(steps), [steps])
@@ -80,13 +82,13 @@ function Run({ trace, step, onStep, keys }: { trace: string; step: string; onSte
         <Stat label="Cost" value={<Money usd={run.cost_usd} />} />
       </Stats>
       <div className="mt-4" />
-      {!keys && <p className="mb-2"><Id value={trace} /></p>}
+      {named && <p className="mb-2"><Id value={trace} /></p>}
       <Section title="Steps" aside={keys ? 'arrows move and fold' : undefined} flush actions={hasNextPage && (
         <Button small busy={isFetchingNextPage} onClick={() => void fetchNextPage()}>Read more steps</Button>
       )}>
         <Waterfall label={`Steps of ${trace}`} spans={drawn} chosen={step.includes('/') ? step : chosen.id} onChoose={onStep} height="40vh" />
       </Section>
-      <Section title="Grade the whole run" aside={plural(run.steps, 'step')}><Grade key={trace} subject={{ trace_id: trace }} /></Section>
+      <Section title="Grade the whole run" aside={plural(run.steps, 'step')}><Grade key={trace} subject={{ trace_id: trace }} keys={Boolean(keys)} /></Section>
       <Section title={`Step ${at + 1}`} aside={<A to="logs" query={{ row: chosen.id }}>open in Logs</A>}>
         <Facts rows={[
           ['Model', chosen.model], ['Time', <Time key="t" value={chosen.created_at} />], ['Latency', duration(chosen.latency_ms)],

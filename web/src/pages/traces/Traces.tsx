@@ -57,7 +57,7 @@ export default function Traces() {
     { id: 'in', header: 'Tokens in', width: '100px', right: true, cell: (t) => count(t.prompt_tokens), card: 'none' },
     { id: 'out', header: 'Tokens out', width: '100px', right: true, cell: (t) => count(t.completion_tokens), card: 'none' },
     { id: 'cost', header: 'Cost', width: '110px', right: true, cell: (t) => <Money usd={t.cost_usd} />, card: 'title' },
-    { id: 'compare', header: 'Compare', width: '104px', card: 'none', cell: (t) => (
+    { id: 'compare', header: 'Compare', width: '124px', card: 'none', cell: (t) => (
       <Button small look={left === t.id ? 'primary' : 'quiet'} icon={<GitCompareArrowsIcon size={12} />} aria-pressed={left === t.id}
         onClick={(event) => {
           event.stopPropagation()

@@ -1,0 +1,1 @@
+var e=`return`,t=e=>e.replace(/^\/dashboard(?=\/)/,``);function n(e){return/^\/w\/[\w$\-./?=&%+:~,]*$/.test(e)?e:`/`}function r(t){try{sessionStorage.setItem(e,n(t))}catch{}}function i(){try{let t=sessionStorage.getItem(e);return sessionStorage.removeItem(e),n(t??`/`)}catch{return`/`}}export{i,t as n,n as r,r as t};
