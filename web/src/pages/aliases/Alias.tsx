@@ -75,6 +75,7 @@ function Loaded({ alias, editing, edit, epoch, setEpoch }: LoadedProps) {
         edit(true)
       } : undefined} /> : <NoGate alias={alias} change={may ? change : undefined} />}
       <History name={alias.name} />
+      <Called alias={alias} />
       {editing && <EditAlias alias={alias} change={filled} onClose={() => {
         edit(false)
         setFilled(undefined)
@@ -113,15 +114,21 @@ function Split({ alias }: { alias: Shape }) {
           <div className="bg-accent" style={{ width: `${100 - share}%` }} /><div className="bg-info" style={{ width: `${share}%` }} />
         </div>
       </div>
-      <Section title="How it is called">
-        <Facts rows={[
-          ['Fallbacks', alias.fallback_models?.length ? alias.fallback_models.join(', then ') : 'none'],
-          ['Made', <Time value={alias.created_at} />], ['Last changed', <Time value={alias.updated_at} />],
-        ]} />
-        <Snippet text={`curl ${location.origin}/v1/chat/completions -H "Authorization: Bearer $SOVEREIGN_API_KEY" \\
-  -H "Content-Type: application/json" -d '{"model":"${alias.name}","messages":[{"role":"user","content":"Hello"}]}'`} />
-      </Section>
     </>
+  )
+}
+
+/** The call of a program, and what else is set. */
+function Called({ alias }: { alias: Shape }) {
+  return (
+        <Section title="How it is called">
+          <Facts rows={[
+            ['Fallbacks', alias.fallback_models?.length ? alias.fallback_models.join(', then ') : 'none'],
+            ['Made', <Time value={alias.created_at} />], ['Last changed', <Time value={alias.updated_at} />],
+          ]} />
+          <Snippet text={`curl ${location.origin}/v1/chat/completions -H "Authorization: Bearer $SOVEREIGN_API_KEY" \\
+    -H "Content-Type: application/json" -d '{"model":"${alias.name}","messages":[{"role":"user","content":"Hello"}]}'`} />
+        </Section>
   )
 }
 

@@ -13,6 +13,7 @@ import { Section } from '../../ui/Page'
 import { Refusal } from '../../ui/Refusal'
 import { Facts, Money, Progress, SkeletonLines, Stat, Stats, Time } from '../../ui/Values'
 import { Verdict } from './Aliases'
+import { useCriteria } from './EditAlias'
 import { autoText, missing, windowLeft, type Alias } from './gate'
 
 type History = components['schemas']['GateHistory']
@@ -100,7 +101,7 @@ function Pictures({ alias, report }: { alias: Alias; report: History }) {
       <Section title="Difference of the pass rates">
         <LineChart title="Canary minus target, with bounds that hold at all times" xLabel="Drawn requests" series={[
           { name: 'difference', points: points.map((p) => ({ x: p.drawn, y: p.difference, low: p.difference_low, high: p.difference_high })) },
-        ]} thresholds={[{ y: -limit, label: `not accepted: −${limit}` }, { y: 0, label: 'equal' }]} yFormat={(y) => percent(y, 0)}
+        ]} thresholds={[{ y: -limit, label: `not accepted: −${limit}` }, { y: 0, label: '' }]} yFormat={(y) => percent(y, 0)}
           summary={`The difference is ${report.difference === null ? 'not known' : percent(report.difference)}, from ${percent(last!.difference_low)} to ${percent(last!.difference_high)}.`} />
         <p className="mt-1 text-xs text-faint">x: drawn requests. As the judge sees it; the band may be looked at after each request.</p>
       </Section>
@@ -110,6 +111,7 @@ function Pictures({ alias, report }: { alias: Alias; report: History }) {
 
 function Arms({ report, alias }: { report: History; alias: Alias }) {
   const arms = report.arms
+  const judge = useCriteria().data?.data.find((one) => one.id === alias.gate_criterion_id)
   return (
     <Section title="Arms" aside={report.epoch ?? undefined}>
       {arms.some((arm) => arm.rate !== null) && (
@@ -122,7 +124,8 @@ function Arms({ report, alias }: { report: History; alias: Alias }) {
       </div>
       <div className="mt-3">
         <Stats>
-          <Stat label="The judge" value={<A to={`judges/${alias.gate_criterion_id}`}>open it</A>} hint={report.certificate_id ?? 'no certificate'} />
+          <Stat label="The judge" value={judge?.name ?? alias.gate_criterion_id} to={`judges/${alias.gate_criterion_id}`}
+            hint={judge ? `${judge.trust}, version ${judge.version}` : report.certificate_id ?? 'no certificate'} />
           <Stat label="Spent on it" value={<Money usd={report.spent_usd} />} hint={`of $${alias.gate_max_cost_usd} in this epoch`} />
           <Stat label="Began" value={<Time value={report.started_at} relative />} />
           <Stat label="Last look" value={<Time value={report.evaluated_at} relative />} />

@@ -89,7 +89,7 @@ export function Cases({ run }: { run: Eval }) {
         <p className="px-3.5 py-4 text-sm text-soft">{isRunning(run) && run.progress.done === 0 ? 'The first case is being answered.' : 'No case fits these filters.'}</p>
       )}
       {rows.length > 0 && (
-        <Table label="Cases" keys columns={columns} rows={rows} rowKey={caseKey} marked={(one) => caseKey(one) === state.case}
+        <Table label="Cases" keys columns={columns} rows={rows} rowKey={caseKey} height={rows.length > 20 ? '70vh' : undefined} marked={(one) => caseKey(one) === state.case}
           onOpen={(one) => set({ case: caseKey(one) }, { push: true })} />
       )}
       {(state.offset > 0 || list.data?.has_more) && (

@@ -7,7 +7,7 @@ import { useWorkspaceId } from '../../api/session'
 import { useToast } from '../../app/Toasts'
 import { count, duration, percent } from '../../format'
 import { useAllowed } from '../../ui/Allowed'
-import { Status } from '../../ui/Badge'
+import { Badge, Status, toneOf } from '../../ui/Badge'
 import { Button, buttonClass } from '../../ui/Button'
 import { CurlButton, Id } from '../../ui/Copy'
 import { Confirm } from '../../ui/Dialog'
@@ -51,7 +51,7 @@ function Loaded({ run }: { run: Shape }) {
     },
   })
   return (
-    <Page title={run.name} above={<A to="evals">Evals</A>} aside={<><Status value={run.status} /><Status value={run.trust} /></>} actions={<>
+    <Page title={run.name} above={<A to="evals">Evals</A>} aside={<><Status value={run.status} /><Badge tone={toneOf(run.trust)}>{run.trust === 'none' ? 'judge not measured' : `judge ${run.trust}`}</Badge></>} actions={<>
       <CurlButton call={{ path: `/v1/evals/${run.id}` }} small={false} />
       <a className={buttonClass()} href={download(ws, `/evals/${run.id}/cases/export`)} download><DownloadIcon size={14} aria-hidden /> Export</a>
       <A to="evals" query={again(run)} className={buttonClass()}><RotateCwIcon size={14} aria-hidden /> Again</A>
@@ -108,7 +108,7 @@ function About({ run }: { run: Shape }) {
         ['Judge', run.criterion_id ? <A to={`judges/${run.criterion_id}`}>{run.judge_model}, version {run.criterion_version}</A> : run.judge_model],
         ['Cases from', run.dataset_id ? <A to={`datasets/${run.dataset_id}`}>a dataset</A>
           : run.source === 'logs' ? <A to="logs" query={Object.fromEntries(filters)}>logs{filters.length ? `: ${filters.map(([k, v]) => `${k} ${v}`).join(', ')}` : ''}</A> : 'the request'],
-        ['Seed', String(run.seed)], ['Parameters', run.parameters ? <code className="font-mono text-xs">{JSON.stringify(run.parameters)}</code> : 'none'],
+        ['Seed', String(run.seed)], ['Parameters', run.parameters && Object.keys(run.parameters).length > 0 ? <code className="font-mono text-xs">{JSON.stringify(run.parameters)}</code> : 'none'],
         ['Began', <Time value={run.started_at} />], ['Ended', <Time value={run.finished_at} />],
       ]} />
       {run.rubric && <div className="mt-3"><TextView label="Rubric" text={run.rubric} markdown={false} /></div>}

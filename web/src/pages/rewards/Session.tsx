@@ -15,9 +15,10 @@ import { TextField } from '../../ui/Field'
 import { A } from '../../ui/Link'
 import { Menu } from '../../ui/Menu'
 import { Page, Section } from '../../ui/Page'
-import { Refusal } from '../../ui/Refusal'
+import { Refusal, sentence } from '../../ui/Refusal'
 import { Facts, Money, SkeletonLines, Stat, Stats, Time } from '../../ui/Values'
 import { burn, type Session as Shape } from './anchor'
+import { useCriteria } from '../aliases/EditAlias'
 import { AnchorSection } from './AnchorSection'
 import { Trainers } from './Rewards'
 import { Tokens } from './Tokens'
@@ -59,7 +60,7 @@ function Loaded({ of }: { of: Shape }) {
           <OctagonPauseIcon size={18} className="mt-0.5 shrink-0 text-fail" aria-hidden />
           <div className="min-w-0 flex-1">
             <p className="font-medium">The anchor holds this session since <Time value={of.anchor.held_at} />. Scoring answers 412.</p>
-            <p className="text-soft">{of.anchor.held_reason}</p>
+            <p className="text-soft">{sentence(of.anchor.held_reason ?? '')}</p>
             <p className="text-soft">Go on from the checkpoint of step {of.anchor.pinned_step ?? '–'}, the last that passed a check, after mending the judge or the run.</p>
           </div>
           {active && <Button look="primary" disabled={!may} title={why} onClick={() => setAsking('release')}>Release</Button>}
@@ -90,12 +91,13 @@ function Loaded({ of }: { of: Shape }) {
 }
 
 function Judges({ of }: { of: Shape }) {
+  const names = new Map(useCriteria().data?.data.map((one) => [one.id, one.name]))
   return (
     <Section title="Judges" aside={of.reward.mode === 'single' ? 'one judge' : of.reward.mode === 'all' ? 'all must pass' : 'a weighted mean'}>
       <ul className="space-y-3">
         {of.certificates.map((one) => (
           <li key={one.id}>
-            <p className="flex flex-wrap items-center gap-2 text-sm"><A to={`judges/${one.criterion_id}`} className="link font-medium">{one.criterion_id}</A>
+            <p className="flex flex-wrap items-center gap-2 text-sm"><A to={`judges/${one.criterion_id}`} className="link font-medium">{names.get(one.criterion_id) ?? one.criterion_id}</A>
               <Status value={one.voided ? 'voided' : one.trust} /><span className="text-soft">{one.judge_model}, version {one.criterion_version}</span></p>
             {one.voided && <p className="text-sm text-fail">Voided <Time value={one.voided_at} relative />: {one.voided_reason}</p>}
           </li>

@@ -8,13 +8,14 @@ import { Button } from '../../ui/Button'
 import { Id } from '../../ui/Copy'
 import { Drawer } from '../../ui/Dialog'
 import { EmptyState } from '../../ui/EmptyState'
-import { Field } from '../../ui/Field'
+import { Field, SelectField } from '../../ui/Field'
 import { Section } from '../../ui/Page'
 import { Refusal } from '../../ui/Refusal'
 import { Table, type Column } from '../../ui/Table'
 import { Facts, SkeletonLines, Time } from '../../ui/Values'
 import { JsonView } from '../../ui/Viewer'
-import type { AuditEntry, List, Member } from './shapes'
+import { usePeople } from './people'
+import type { AuditEntry, List } from './shapes'
 
 const schema = { action: text(), actor: text(), subject: text(), entry: text(), cursor: text() }
 
@@ -29,11 +30,8 @@ export function Audit() {
       query: { action: state.action, actor: state.actor, before: state.cursor, limit: state.subject ? 1000 : 100 }, signal,
     }),
   })
-  const members = useQuery({
-    queryKey: ['members', ws], enabled: may, queryFn: ({ signal }) => call<List<Member>>(ws, 'GET', '/members', { query: { limit: 500 }, signal }),
-  })
+  const people = usePeople()
   if (!may) return <EmptyState title="The audit trail" text={`${why}.`} />
-  const people = new Map(members.data?.data.map((one) => [one.user_id, one.email]))
   const read = list.data?.data ?? []
   const rows = state.subject ? read.filter((entry) => entry.subject === state.subject) : read
   const open = rows.find((entry) => entry.id === state.entry)
@@ -50,14 +48,16 @@ export function Audit() {
   return (
     <Section title="Audit trail" flush aside="appended to, never changed; chained by hashes">
       <div className="flex flex-wrap items-end gap-3 border-b border-line px-3.5 py-2.5">
-        {(['action', 'actor', 'subject'] as const).map((name) => (
-          <Field key={name} label={{ action: 'Action', actor: 'Person', subject: 'Subject' }[name]} className="min-w-0 flex-1 basis-36">
+        {(['action', 'subject'] as const).map((name) => (
+          <Field key={name} label={{ action: 'Action', subject: 'Subject' }[name]} className="min-w-0 flex-1 basis-36">
             {(props) => <input {...props} key={state[name]} className="control w-full" defaultValue={state[name]}
-              placeholder={{ action: 'key.revoke, or key.', actor: 'usr_…', subject: 'an id or a name' }[name]} spellCheck={false}
+              placeholder={{ action: 'key.revoke, or key.', subject: 'an id or a name' }[name]} spellCheck={false}
               onKeyDown={(event) => event.key === 'Enter' && set({ [name]: event.currentTarget.value.trim(), cursor: '' })}
               onBlur={(event) => event.target.value.trim() !== state[name] && set({ [name]: event.target.value.trim(), cursor: '' })} />}
           </Field>
         ))}
+        <SelectField label="Person" className="min-w-0 flex-1 basis-36" value={state.actor} onChange={(actor) => set({ actor, cursor: '' })}
+          options={[{ value: '', label: 'Anyone' }, ...[...people].map(([value, label]) => ({ value, label }))]} />
         {(state.action || state.actor || state.subject || state.cursor) && (
           <Button onClick={() => set({ action: '', actor: '', subject: '', cursor: '' })}>Clear</Button>
         )}

@@ -10,7 +10,7 @@ import { Badge } from '../../ui/Badge'
 import { Button } from '../../ui/Button'
 import { Id } from '../../ui/Copy'
 import { Confirm, Dialog, Drawer } from '../../ui/Dialog'
-import { EmptyState } from '../../ui/EmptyState'
+import { EmptyState, Snippet } from '../../ui/EmptyState'
 import { TextField } from '../../ui/Field'
 import { A } from '../../ui/Link'
 import { Section } from '../../ui/Page'
@@ -59,31 +59,37 @@ export function Keys() {
   const open = all.find((key) => key.id === state.key)
   const ended = all.length - all.filter((key) => stateOf(key) === 'live').length
   return (
-    <Section title="API keys" flush aside={may ? 'of everyone in the workspace' : 'your own'} actions={<>
-      {ended > 0 && <Switch label={`Show ${ended} that ended`} on={state.revoked} onChange={(revoked) => set({ revoked })} />}
-      <Button look="primary" icon={<KeyRoundIcon size={14} />} onClick={() => set({ mint: true })}>New key</Button>
-    </>}>
-      {list.error && <div className="p-3"><Refusal error={list.error} retry={() => void list.refetch()} /></div>}
-      {list.isPending && <div className="p-3"><SkeletonLines /></div>}
-      {list.data && shown.length === 0 && (
-        <EmptyState title="No key yet" text="A key calls the API as you. It is shown once, when it is made."
-          action={<Button look="primary" onClick={() => set({ mint: true })}>Make a key</Button>} />
-      )}
-      {shown.length > 0 && (
-        <Table label="API keys" keys columns={columns} rows={shown} rowKey={(key) => key.id} onOpen={(key) => set({ key: key.id }, { push: true })} />
-      )}
-      {state.mint && <Mint onClose={() => set({ mint: false })} onMade={(key) => {
-        set({ mint: false })
-        setMinted(key)
-      }} />}
-      {minted && (
-        <Secret open onClose={() => setMinted(undefined)} title={`The key ${minted.name}`} secret={minted.api_key}
-          text="It is shown now and never again: the server keeps a digest alone. Put it where your program reads secrets."
-          snippet={firstCall(minted.api_key, minted.models[0]?.replace(/\*$/, '') || 'sim/chat')}
-          snippetTitle="A request with it; sim/chat is simulated and needs no provider" />
-      )}
-      {open && <KeyDrawer key={open.id} of={open} onClose={() => set({ key: '' })} />}
-    </Section>
+    <>
+      <Section title="API keys" flush aside={may ? 'of everyone in the workspace' : 'your own'} actions={<>
+        {ended > 0 && <Switch label={`Show ${ended} that ended`} on={state.revoked} onChange={(revoked) => set({ revoked })} />}
+        <Button look="primary" icon={<KeyRoundIcon size={14} />} onClick={() => set({ mint: true })}>New key</Button>
+      </>}>
+        {list.error && <div className="p-3"><Refusal error={list.error} retry={() => void list.refetch()} /></div>}
+        {list.isPending && <div className="p-3"><SkeletonLines /></div>}
+        {list.data && shown.length === 0 && (
+          <EmptyState title="No key yet" text="A key calls the API as you. It is shown once, when it is made."
+            action={<Button look="primary" onClick={() => set({ mint: true })}>Make a key</Button>} />
+        )}
+        {shown.length > 0 && (
+          <Table label="API keys" keys columns={columns} rows={shown} rowKey={(key) => key.id} onOpen={(key) => set({ key: key.id }, { push: true })} />
+        )}
+        {state.mint && <Mint onClose={() => set({ mint: false })} onMade={(key) => {
+          set({ mint: false })
+          setMinted(key)
+        }} />}
+        {minted && (
+          <Secret open onClose={() => setMinted(undefined)} title={`The key ${minted.name}`} secret={minted.api_key}
+            text="It is shown now and never again: the server keeps a digest alone. Put it where your program reads secrets."
+            snippet={firstCall(minted.api_key, minted.models[0]?.replace(/\*$/, '') || 'sim/chat')}
+            snippetTitle="A request with it; sim/chat is simulated and needs no provider" />
+        )}
+        {open && <KeyDrawer key={open.id} of={open} onClose={() => set({ key: '' })} />}
+      </Section>
+      <Section title="In your programs">
+        <p className="text-sm text-soft">Everything that speaks OpenAI’s API works with another address and a key of this list:</p>
+        <Snippet text={`export OPENAI_BASE_URL=${location.origin}/v1\nexport OPENAI_API_KEY=sk_sovereign_…`} />
+      </Section>
+    </>
   )
 }
 

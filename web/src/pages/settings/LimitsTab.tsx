@@ -72,7 +72,7 @@ function Quotas() {
       <ul className="grid gap-x-8 gap-y-1.5 sm:grid-cols-2">
         {quotas.data?.quotas.map((row) => (
           <li key={row.kind} className="grid grid-cols-[minmax(0,1fr)_minmax(0,1.4fr)] items-center gap-3 text-sm">
-            <span className="truncate">{row.kind.replaceAll('_', ' ')}</span>
+            <span className="truncate">{row.kind.replaceAll('_', ' ').replace(/ kib$/, ', KiB').replace('topups', 'top-ups')}</span>
             {row.quota > 0 ? <Progress done={row.stored} total={row.quota} label={row.kind} />
               : <span className="text-xs text-soft">{count(row.stored)}, without a limit</span>}
           </li>

@@ -4,12 +4,15 @@ import { useState } from 'react'
 import { call } from '../../api/client'
 import { useWorkspaceId } from '../../api/session'
 import { useToast } from '../../app/Toasts'
+import { parseSearch } from '../../query'
 import { ReadOnly, useAllowed } from '../../ui/Allowed'
 import { Badge, Status } from '../../ui/Badge'
 import { Button } from '../../ui/Button'
 import { Confirm, Dialog, Drawer } from '../../ui/Dialog'
 import { SelectField, TextField } from '../../ui/Field'
+import { A } from '../../ui/Link'
 import { Section } from '../../ui/Page'
+import { hasPage } from '../../ui/Place'
 import { Refusal } from '../../ui/Refusal'
 import { Secret } from '../../ui/Secret'
 import { Switch } from '../../ui/Switch'
@@ -209,13 +212,19 @@ function LowWallet({ low }: { low: number }) {
         event.preventDefault()
         save.mutate()
       }}>
-        <TextField label="Low is below, $" className="basis-48" inputMode="decimal" value={text} disabled={!may} error={wrong}
+        <TextField label="Low is below, $" className="basis-80" inputMode="decimal" value={text} disabled={!may} error={wrong}
           hint="0 for never; told once each time it is crossed" onChange={(event) => setText(event.target.value.trim())} />
         <Button type="submit" className="mb-5" title={why} disabled={!may || Boolean(wrong) || Number(text) === low} busy={save.isPending}>Save</Button>
       </form>
       {save.error && <Refusal error={save.error} />}
     </Section>
   )
+}
+
+/** The title, as a link to the page of what it is about. */
+function Title({ of }: { of: Notice }) {
+  const [page = '', query = ''] = of.link.replace(/^\//, '').split('?')
+  return hasPage({ page, query }) ? <A to={page} query={parseSearch(query)}>{of.title}</A> : of.title
 }
 
 function Notices() {
@@ -231,7 +240,7 @@ function Notices() {
       <ul>
         {list.data?.data.map((one) => (
           <li key={one.id} className="border-b border-line px-3.5 py-2 text-sm last:border-0">
-            <p className="flex flex-wrap items-baseline gap-x-3"><span className="min-w-0 flex-1 font-medium break-words">{one.title}</span>
+            <p className="flex flex-wrap items-baseline gap-x-3"><span className="min-w-0 flex-1 font-medium break-words"><Title of={one} /></span>
               <span className="text-xs text-faint">{one.kind} · <Time value={one.at} relative /></span></p>
             <p className="break-words whitespace-pre-wrap text-soft">{one.text}</p>
           </li>

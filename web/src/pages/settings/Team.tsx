@@ -52,7 +52,7 @@ export function Team() {
       <Section title="Members" aside={members.data && String(members.data.data.length)} flush actions={
         <Button look="primary" icon={<UserPlusIcon size={14} />} disabled={!may} title={why} onClick={() => setInviting(true)}>Invite</Button>
       }>
-        <div className="px-3.5 pt-3"><ReadOnly /></div>
+        <div className="px-3.5 pt-3 empty:hidden"><ReadOnly /></div>
         {members.error && <div className="p-3"><Refusal error={members.error} retry={() => void members.refetch()} /></div>}
         {members.isPending && <div className="p-3"><SkeletonLines /></div>}
         <ul>

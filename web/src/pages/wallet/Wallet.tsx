@@ -84,7 +84,7 @@ function Balance({ now }: { now?: number }) {
     <Section title="Balance">
       {points.length < 2 ? <p className="text-sm text-soft">{ledger.data ? 'No money has moved yet.' : 'Reading the ledger…'}</p>
         : <LineChart title="Balance after each transfer" xTime height={180} yFormat={(y) => money(y)} series={[{ name: 'balance', points }]}
-          thresholds={[{ y: 0, label: '' }]} summary={`The balance is ${money(now!)} after ${plural(ledger.data!.data.length, 'transfer')}.`} />}
+          summary={`The balance is ${money(now!)} after ${plural(ledger.data!.data.length, 'transfer')}.`} />}
     </Section>
   )
 }
