@@ -81,7 +81,7 @@ function Loaded({ alias, editing, edit, epoch, setEpoch }: LoadedProps) {
         setFilled(undefined)
       }} />}
       <Confirm open={asking === 'back'} onClose={() => setAsking(undefined)} action="Roll back" danger title={`Roll ${alias.name} back?`}
-        text={splits ? <>All requests go to <strong>{alias.target_model}</strong>; <strong>{alias.canary_model}</strong> gets no more. This needs no proof, and can be undone.</>
+        text={splits ? <>All requests go to <strong>{alias.target_model}</strong>; <strong>{alias.canary_model}</strong> gets no more. This needs no proof. It can be undone, and the evidence then begins anew.</>
           : <>Requests go to <strong>{before}</strong> again, in place of {alias.target_model}.</>}
         run={() => put.mutateAsync(back!)}>
         {back && <CurlButton call={{ method: 'PUT', path: '/v1/aliases', body: back }} />}

@@ -1,5 +1,7 @@
 import { Undo2Icon } from 'lucide-react'
+import { useEffect, useRef } from 'react'
 import { curl } from '../../api/curl'
+import { plural } from '../../format'
 import { Button } from '../../ui/Button'
 import { Snippet } from '../../ui/EmptyState'
 import { A } from '../../ui/Link'
@@ -16,13 +18,15 @@ export function evalQuery(body: Record<string, unknown> | undefined): Record<str
 
 /** A refusal of the evidence policy, as what would prove it. */
 export function Proof({ unproven, back }: { unproven: Unproven; back?: () => void }) {
+  const box = useRef<HTMLElement>(null)
+  useEffect(() => box.current?.scrollIntoView({ block: 'nearest' }), [unproven])
   return (
-    <section role="alert" className="space-y-3 rounded-md border border-warn/50 bg-warn-ground px-3 py-2.5 text-sm">
+    <section ref={box} role="alert" className="space-y-3 rounded-md border border-warn/50 bg-warn-ground px-3 py-2.5 text-sm">
       <p className="font-medium">The evidence policy asks for a proof that the model may replace {unproven.incumbent_model}.</p>
       {unproven.unproven.map((one) => (
         <div key={one.field + one.model} className="space-y-2">
           <p><strong>{one.model}</strong>: {one.why}.
-            {one.newest_eval && <> The newest of {one.evals_started} evals, <A to={`evals/${one.newest_eval.id}`}>{one.newest_eval.id}</A>, does not
+            {one.newest_eval && <> The newest of {plural(one.evals_started, 'eval')}, <A to={`evals/${one.newest_eval.id}`}>{one.newest_eval.id}</A>, does not
               suffice: {one.newest_eval.reason}.</>}</p>
           <p className="flex flex-wrap items-center gap-2">What would prove it:
             <A to="evals" query={evalQuery(one.requests[0]?.body)}>prepare this eval, with its price</A></p>

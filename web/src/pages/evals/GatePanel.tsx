@@ -45,7 +45,7 @@ export function GatePanel({ run }: { run: Eval }) {
   const command = gateCommand(run, asked)
   return (
     <Section title="Gate" aside={answer.data && <Badge tone={answer.data.pass ? 'pass' : 'fail'}>{answer.data.pass ? 'passes' : 'refuses'}</Badge>} actions={<>
-      <CopyButton label="Gate URL" what="the gate’s URL" text={location.origin + path} /><CurlButton call={{ path }} />
+      <CopyButton label="Gate URL" what="Gate URL" text={location.origin + path} /><CurlButton call={{ path }} />
     </>}>
       <div className="grid gap-3 sm:grid-cols-3 lg:grid-cols-4">
         {run.candidate_models.length > 1 && (

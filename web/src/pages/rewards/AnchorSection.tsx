@@ -77,7 +77,7 @@ const columns: Column<Check>[] = [
   { id: 'masked', header: 'Masked', width: '80px', right: true, cell: (one) => count(one.masked), card: 'none' },
   { id: 'evidence', header: 'Evidence', width: '100px', right: true, cell: (one) => one.evidence.toPrecision(3), card: 'title' },
   {
-    id: 'how', header: '', width: '100px', card: 'none',
+    id: 'how', header: 'Note', width: '100px', card: 'none',
     cell: (one) => one.held ? <Badge tone="fail">held it</Badge> : one.requested ? <Badge>asked for</Badge> : null,
   },
 ]

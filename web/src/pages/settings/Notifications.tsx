@@ -129,7 +129,7 @@ const deliveryColumns = (again: (one: Delivery) => void): Column<Delivery>[] => 
   { id: 'state', header: 'State', width: '90px', cell: (one) => <Status value={one.state} />, card: 'title' },
   { id: 'error', header: 'Last error', width: 'minmax(120px,2fr)', cell: (one) => <span title={one.last_error}>{one.last_error ?? ''}</span> },
   {
-    id: 'again', header: '', width: '90px', right: true, card: 'none',
+    id: 'again', header: 'Deliver', width: '90px', right: true, card: 'none',
     cell: (one) => one.state === 'pending' ? <Time value={one.next_attempt_at} relative /> : <Button small onClick={() => again(one)}>Again</Button>,
   },
 ]
@@ -182,8 +182,8 @@ function ChannelDrawer({ of, about, onClose, onSecret }:
       <Confirm open={asking === 'delete'} onClose={() => setAsking(undefined)} danger action="Delete" title="Delete the channel?"
         text="Nothing goes there any more, and its deliveries are forgotten." run={async () => {
           await call(ws, 'DELETE', `/channels/${of.id}`)
-          await read()
           onClose()
+          await client.invalidateQueries({ queryKey: ['channels', ws] })
         }} />
       <Confirm open={asking === 'rotate'} onClose={() => setAsking(undefined)} action="Make another" title="Give it another secret?"
         text="Calls are signed with the new one from then on; the old one no longer fits." run={async () => {

@@ -70,7 +70,7 @@ const columns: Column<Topup>[] = [
   { id: 'amount', header: 'Amount', width: '110px', right: true, cell: (row) => <Money usd={row.amount_usd} />, card: 'title' },
   { id: 'paid', header: 'Paid', width: '160px', cell: (row) => <Time value={row.paid_at} short /> },
   { id: 'back', header: 'Taken back', width: '110px', right: true, cell: (row) => row.taken_back_usd ? <Money usd={row.taken_back_usd} /> : <span className="text-faint">–</span> },
-  { id: 'note', header: '', width: 'minmax(120px,1fr)', cell: (row) => row.error ?? (row.state === 'pending' && row.url ? <a className="link" href={row.url}>go on paying</a> : ''), card: 'none' },
+  { id: 'note', header: 'Note', width: 'minmax(120px,1fr)', cell: (row) => row.error ?? (row.state === 'pending' && row.url ? <a className="link" href={row.url}>go on paying</a> : ''), card: 'none' },
 ]
 
 /** Card payments of the workspace. Credits of the operator are in the ledger. */
