@@ -87,10 +87,10 @@ function Prove({ onClose }: { onClose: () => void }) {
           <p className="text-sm">{p.ok ? <Badge tone="pass">whole</Badge> : <Badge tone="fail">broken</Badge>} {p.ok
             ? 'Every balance is the sum of its entries, and all entries sum to zero.' : 'A balance is not the sum of its entries. Tell the operator.'}</p>
           <Facts rows={[['Entries', count(p.entries)], ['Their sum', <Money usd={p.sum_usd} />],
-            ...p.accounts.map((one) => [one.account, <code className="font-mono text-xs">{JSON.stringify({ ...one, account: undefined })}</code>] as [string, React.ReactNode])]} />
+            ...p.accounts.map((one) => [one.account, <><Money usd={one.balance_usd} />, and its entries sum to <Money usd={one.entries_usd} /></>] as [string, React.ReactNode])]} />
           <p className="text-sm text-soft">The heads below are signed. Keep one elsewhere: a head that was kept shows every later change of what it covers, also one by the operator.</p>
           <JsonView label="Signed heads" value={p.heads} />
-          <Snippet text={`# with heads.json as above\nsovereign verify heads.json --jwks ${location.origin}/.well-known/jwks.json`} />
+          <Snippet text={`# head.json is one element of the list above\ncurl -sS ${location.origin}/.well-known/jwks.json > jwks.json\nsovereign verify head.json --jwks jwks.json`} />
         </div>
       )}
     </Drawer>

@@ -56,7 +56,7 @@ export function TopUp({ onClose }: { onClose: () => void }) {
       ) : (
         <div className="text-sm text-soft">
           <p>Card payments are not configured on this server: its operator credits the wallet. Send them this line:</p>
-          <Snippet text={`sovereign admin wallet topup --workspace ${ws} --amount 50`} />
+          <Snippet text={`sovereign admin wallet topup --workspace ${ws} --amount-usd 50`} />
           <p className="mt-2">The credit is in the ledger and in the audit trail, with the operator as the actor.</p>
         </div>
       )}

@@ -68,7 +68,7 @@ export function Usage({ free }: { free?: number }) {
           <Stat label="Requests" value={count(series.data.totals.requests)} hint={plural(series.data.totals.errors, 'error')} to="logs" query={{ start: `${from}T00:00:00Z` }} />
           <Stat label="Input tokens" value={short(series.data.totals.input_tokens)} hint={`${short(series.data.totals.cached_input_tokens)} cached`} />
           <Stat label="Output tokens" value={short(series.data.totals.output_tokens)} />
-          {left !== undefined && <Stat label="The wallet lasts" value={left > 999 ? 'years' : plural(Math.floor(left), 'day')} hint="at the pace of these days" />}
+          {left !== undefined && filters.length === 0 && <Stat label="The wallet lasts" value={left > 999 ? 'years' : plural(Math.floor(left), 'day')} hint="at the pace of these days" />}
         </Stats>
         <div className="mt-3">
           <StackedBars title={`${{ cost_usd: 'Cost', requests: 'Requests', output_tokens: 'Output tokens' }[state.show]} of each day`} days={days}

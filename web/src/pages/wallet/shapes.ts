@@ -40,7 +40,7 @@ export interface Proof {
   ok: boolean
   entries: number
   sum_usd: number
-  accounts: { account: string; [name: string]: unknown }[]
+  accounts: { account: string; balance_usd: number; entries_usd: number }[]
   heads: Record<string, unknown>[]
 }
 
