@@ -46,12 +46,12 @@ export const entries: Entry[] = [
     id: 'datasets', label: 'Datasets', letter: 'd', icon: DatabaseIcon, about: 'Examples frozen from logs',
     paths: [['datasets', () => import('./pages/datasets/Datasets')], ['datasets/$dataset', () => import('./pages/datasets/Dataset')]],
   },
-  { id: 'evals', label: 'Evals', letter: 'e', icon: FlaskConicalIcon, about: 'Compare models, gate a deploy', paths: [] },
-  { id: 'aliases', label: 'Aliases', letter: 'a', icon: SplitIcon, about: 'Names, canaries, gates', paths: [] },
-  { id: 'rewards', label: 'Rewards', letter: 'w', icon: GaugeIcon, about: 'Reward sessions and their anchor', paths: [] },
+  { id: 'evals', label: 'Evals', letter: 'e', icon: FlaskConicalIcon, about: 'Compare models, gate a deploy', paths: [['evals', () => import('./pages/evals/Evals')], ['evals/$eval', () => import('./pages/evals/Eval')]] },
+  { id: 'aliases', label: 'Aliases', letter: 'a', icon: SplitIcon, about: 'Names, canaries, gates', paths: [['aliases', () => import('./pages/aliases/Aliases')], ['aliases/$alias', () => import('./pages/aliases/Alias')]] },
+  { id: 'rewards', label: 'Rewards', letter: 'w', icon: GaugeIcon, about: 'Reward sessions and their anchor', paths: [['rewards', () => import('./pages/rewards/Rewards')], ['rewards/$session', () => import('./pages/rewards/Session')]] },
   { id: 'training', label: 'Training', letter: 'n', icon: BoxesIcon, about: 'Runs, versions, endpoints', paths: [] },
-  { id: 'wallet', label: 'Wallet', letter: 'm', icon: WalletIcon, about: 'Balance, holds, usage, statements', paths: [] },
-  { id: 'settings', label: 'Settings', letter: 's', icon: SettingsIcon, about: 'Team, keys, limits, consent', paths: [] },
+  { id: 'wallet', label: 'Wallet', letter: 'm', icon: WalletIcon, about: 'Balance, holds, usage, statements', paths: [['wallet', () => import('./pages/wallet/Wallet')], ['wallet/statements/$month', () => import('./pages/wallet/Statement')]] },
+  { id: 'settings', label: 'Settings', letter: 's', icon: SettingsIcon, about: 'Team, keys, limits, consent', paths: [['settings', () => import('./pages/settings/Settings')]] },
 ]
 
 export const shownEntries = entries.filter((entry) => entry.paths.length > 0)

@@ -7,6 +7,8 @@ export class ApiError extends Error {
     readonly requestId = '',
     readonly param = '',
     readonly retryAfter = 0,
+    /** The whole answer: some refusals say more beside their error. */
+    readonly body: unknown = null,
   ) {
     super(message)
     this.name = 'ApiError'
@@ -55,7 +57,7 @@ export function refusal(response: Response, body: unknown): ApiError {
   if (typeof inner === 'string') return new ApiError(response.status, '', inner, id, '', wait)
   const e = (inner ?? {}) as { message?: string; code?: string | null; param?: string | null }
   const message = e.message ?? `The server answered ${response.status} ${response.statusText}`.trim()
-  return new ApiError(response.status, e.code ?? '', message, id, e.param ?? '', wait)
+  return new ApiError(response.status, e.code ?? '', message, id, e.param ?? '', wait, body)
 }
 
 export const asApiError = (error: unknown): ApiError =>

@@ -44,7 +44,7 @@ export function ToastProvider({ children }: { children: ReactNode }) {
       <div ref={list} role="region" aria-label="Messages" aria-live="polite" tabIndex={-1} data-toast
         onPointerEnter={() => (held.current = true)} onPointerLeave={() => (held.current = false)}
         onFocus={() => (held.current = true)} onBlur={() => (held.current = false)}
-        className="fixed right-3 bottom-3 z-70 flex w-[min(360px,calc(100vw-24px))] flex-col gap-2">
+        className="fixed bottom-3 left-3 sm:left-55 z-70 flex w-[min(360px,calc(100vw-24px))] flex-col gap-2">
         {toasts.map((toast) => (
           <div key={toast.id} className={`popup flex items-start gap-2 py-2 pr-1.5 pl-3 ${toast.error ? 'border-fail/60' : ''}`}>
             <div className="min-w-0 flex-1 py-1">

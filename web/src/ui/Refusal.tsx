@@ -34,5 +34,5 @@ export function Refusal({ error, retry, title, remedy }: Props) {
 }
 
 /** A message of the API as a sentence. */
-const sentence = (text: string): string =>
+export const sentence = (text: string): string =>
   text ? text[0]!.toUpperCase() + text.slice(1) + (/[.!?…]$/.test(text) ? '' : '.') : ''

@@ -25,7 +25,7 @@ export function Exchange({ messages, response, tools, from = 0 }: Props) {
   )
 }
 
-function MessageView({ message, answer }: { message: Message; answer?: boolean }) {
+export function MessageView({ message, answer }: { message: Message; answer?: boolean }) {
   const label = (
     <span className="flex items-center gap-1.5">
       {answer ? 'Answer' : message.role}{message.name && <code className="font-mono">{message.name}</code>}
