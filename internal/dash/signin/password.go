@@ -292,3 +292,17 @@ func (s *Store) SetPassword(ctx context.Context, by tenant.Actor, stored string)
 	})
 	return ended, err
 }
+
+// forgetPassword deletes the password of a person, unless the session but began with it.
+func (s *Store) forgetPassword(ctx context.Context, tx *db.Tx, by tenant.Actor, user tenant.UserID, but tenant.SessionID) error {
+	n, err := db.Exec(ctx, tx.Across(people), `
+		DELETE FROM passwords WHERE user_id = $1 AND NOT EXISTS (
+			SELECT 1 FROM sessions WHERE id = $2 AND user_id = $1 AND method = 'password')`, user, but)
+	if err != nil {
+		return fmt.Errorf("forget a password: %w", err)
+	}
+	if n == 0 {
+		return nil
+	}
+	return audit.Record(ctx, tx, tenant.Server, by, "password.forget", string(user), nil, nil)
+}
