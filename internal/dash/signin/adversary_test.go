@@ -2,6 +2,8 @@ package signin
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -134,4 +136,20 @@ func TestAReviewerElsewhereIsElsewhereWhateverIsListed(t *testing.T) {
 			t.Error("a link for who reviews elsewhere")
 		}
 	})
+}
+
+// One subscriber has a network of IPv6, and could try from another address of it each time.
+func TestTheAddressesOfOneSubscriberAreCountedTogether(t *testing.T) {
+	p, refused := newPasswords(), 0
+	for i := range 2 * fromAddress {
+		if p.count("", fmt.Sprintf("2001:db8:1:2::%x", i+1)) != nil {
+			refused++
+		}
+	}
+	if refused != fromAddress {
+		t.Errorf("%d of %d are refused", refused, 2*fromAddress)
+	}
+	if err := errors.Join(p.count("", "2001:db8:1:3::1"), p.count("", "203.0.113.1"), p.count("", "socket")); err != nil {
+		t.Errorf("others: %v", err)
+	}
 }

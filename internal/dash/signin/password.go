@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -77,7 +78,7 @@ func (p *passwords) count(account, address string) error {
 	for _, c := range []struct {
 		windows *limit.Windows[string]
 		name    string
-	}{{p.addresses, address}, {p.accounts, account}} {
+	}{{p.addresses, subscriber(address)}, {p.accounts, account}} {
 		if c.name == "" {
 			continue
 		}
@@ -86,6 +87,16 @@ func (p *passwords) count(account, address string) error {
 		}
 	}
 	return nil
+}
+
+// subscriber returns the network of an IPv6 address that one subscriber has, and any other address as it is.
+func subscriber(address string) string {
+	at, err := netip.ParseAddr(address)
+	if err != nil || !at.Unmap().Is6() {
+		return address
+	}
+	network, _ := at.WithZone("").Prefix(64) // never fails
+	return network.String()
 }
 
 // hash returns a password as a PHC string.
