@@ -18,5 +18,6 @@ func attachReviews(reviews *review.Store, sessions *signin.Store, options func()
 		}
 		return all, err
 	}
+	sessions.ReviewsElsewhere = reviews.ReviewsElsewhere
 	reviews.Left, reviews.Links = sessions.EndOutside, signin.NewTeam(sessions, options)
 }

@@ -242,19 +242,19 @@ func (s *Store) ResetLink(ctx context.Context, caller tenant.Caller, user tenant
 }
 
 // acceptAll accepts the open invitations of a person whom an identity provider has confirmed.
-func (s *Store) acceptAll(ctx context.Context, tx *db.Tx, by tenant.Actor) error {
+func (s *Store) acceptAll(ctx context.Context, tx *db.Tx, by tenant.Actor, old tenant.SessionID) error {
 	type open struct {
 		Ws   tenant.ID
 		ID   string
 		Role tenant.Role
 	}
-	all, err := db.Query[open](ctx, tx.Across(people), `
-		SELECT workspace_id AS ws, id, role FROM invitations WHERE user_id = $1 AND expires_at > $2 ORDER BY workspace_id`, by.User, clock.Now())
+	all, err := db.Query[open](ctx, tx.Across(people),
+		openInvitations+` WHERE i.user_id = $1 AND i.expires_at > $2 ORDER BY i.workspace_id`, by.User, clock.Now())
 	if err != nil {
 		return fmt.Errorf("read invitations: %w", err)
 	}
 	for _, each := range all {
-		if err := s.join(ctx, tx, each.Ws, by, each.ID, each.Role); err != nil {
+		if err := s.join(ctx, tx, each.Ws, by, old, each.ID, each.Role); err != nil {
 			return err
 		}
 	}

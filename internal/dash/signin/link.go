@@ -118,7 +118,7 @@ func (s *Store) EnterByLink(ctx context.Context, e entry, token string, only boo
 		}
 		e.user, e.method = spent.UserID, ByLink
 		if spent.Kind == Invite {
-			if err := s.accept(ctx, tx, actor(e.id, e.user), spent); err != nil {
+			if err := s.accept(ctx, tx, e, spent); err != nil {
 				return err
 			}
 		}
@@ -156,30 +156,50 @@ func (s *Store) elsewhere(ctx context.Context, tx *db.Tx, user tenant.UserID, ws
 	if n > 0 {
 		return true, nil
 	}
+	if s.ReviewsElsewhere != nil {
+		return s.ReviewsElsewhere(tx.Bind(ctx), user, ws)
+	}
 	queues, err := s.queues(tx.Bind(ctx), user)
 	return slices.ContainsFunc(queues, func(q SessionQueue) bool { return q.WorkspaceID != ws }), err
 }
 
-// accept is what an invitation's link does: the person becomes a member.
-func (s *Store) accept(ctx context.Context, tx *db.Tx, by tenant.Actor, spent spentLink) error {
+// openInvitations are invitations whose makers could still make them: they fall with the role of their maker.
+const openInvitations = `SELECT i.workspace_id AS ws, i.id, i.role FROM invitations i
+	JOIN members m ON m.workspace_id = i.workspace_id AND m.user_id = i.created_by
+		AND (m.role = 'owner' OR m.role = 'admin' AND i.role <> 'owner')`
+
+// accept is what an invitation's link does: the person becomes a member. For one who is a member already it opens
+// nothing but that person's own session: who made the link may be less than the person is by now.
+func (s *Store) accept(ctx context.Context, tx *db.Tx, e entry, spent spentLink) error {
+	by := actor(e.id, e.user)
+	member, err := db.Maybe[tenant.Role](ctx, tx.In(spent.MadeIn), `SELECT role FROM members WHERE workspace_id = $1 AND user_id = $2`, e.user)
+	if err != nil {
+		return fmt.Errorf("find member: %w", err)
+	}
+	if member != nil && e.oldUser != e.user {
+		return errLink()
+	}
 	type open struct {
 		Ws   tenant.ID
 		ID   string
 		Role tenant.Role
 	}
-	found, err := db.Maybe[open](ctx, tx.Across("an invitation is found by its link"), `
-		SELECT workspace_id AS ws, id, role FROM invitations WHERE link_id = $1 AND expires_at > $2`, spent.ID, clock.Now())
+	found, err := db.Maybe[open](ctx, tx.Across("an invitation is found by its link"),
+		openInvitations+` WHERE i.link_id = $1 AND i.expires_at > $2`, spent.ID, clock.Now())
 	if err != nil {
 		return fmt.Errorf("find an invitation: %w", err)
 	}
 	if found == nil {
 		return nil // it was made for a reviewer, or was withdrawn with the invitation: then the person belongs to nothing
 	}
-	return s.join(ctx, tx, found.Ws, by, found.ID, found.Role)
+	return s.join(ctx, tx, found.Ws, by, e.oldOf(e.user), found.ID, found.Role)
 }
 
 // join makes a person a member by an invitation, which is gone then. One who is a member already stays what they are.
-func (s *Store) join(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, invitation string, role tenant.Role) error {
+// The browser had the session old.
+func (s *Store) join(
+	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, old tenant.SessionID, invitation string, role tenant.Role,
+) error {
 	if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM invitations WHERE workspace_id = $1 AND id = $2`, invitation); err != nil {
 		return fmt.Errorf("accept an invitation: %w", err)
 	}
@@ -194,7 +214,11 @@ func (s *Store) join(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Act
 	if _, err = s.workspaces.AddMember(tx.Bind(ctx), ws, by, email, role); err != nil {
 		return err
 	}
-	// Sessions that others got with links from elsewhere do not come along into the workspace.
+	// Sessions that others got with links from elsewhere do not come along into the workspace, nor does a password that
+	// they may have set. It is the person's own if the browser's session began with it.
+	if err := s.forgetPassword(ctx, tx, by, by.User, old); err != nil {
+		return err
+	}
 	_, err = s.endAll(ctx, tx, by, by.User, by.Session)
 	return err
 }

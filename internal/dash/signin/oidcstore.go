@@ -64,7 +64,7 @@ func (s *Store) EnterByClaim(ctx context.Context, e entry, who claim) (begun Ses
 		if e.user, err = s.claimed(ctx, tx, e.id, who); err != nil {
 			return err
 		}
-		if err := s.acceptAll(ctx, tx, actor(e.id, e.user)); err != nil {
+		if err := s.acceptAll(ctx, tx, actor(e.id, e.user), e.oldOf(e.user)); err != nil {
 			return err
 		}
 		inside, err := s.belongs(ctx, tx, e.user)

@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -77,7 +78,7 @@ func (p *passwords) count(account, address string) error {
 	for _, c := range []struct {
 		windows *limit.Windows[string]
 		name    string
-	}{{p.addresses, address}, {p.accounts, account}} {
+	}{{p.addresses, subscriber(address)}, {p.accounts, account}} {
 		if c.name == "" {
 			continue
 		}
@@ -86,6 +87,16 @@ func (p *passwords) count(account, address string) error {
 		}
 	}
 	return nil
+}
+
+// subscriber returns the network of an IPv6 address that one subscriber has, and any other address as it is.
+func subscriber(address string) string {
+	at, err := netip.ParseAddr(address)
+	if err != nil || !at.Unmap().Is6() {
+		return address
+	}
+	network, _ := at.WithZone("").Prefix(64) // never fails
+	return network.String()
 }
 
 // hash returns a password as a PHC string.
@@ -291,4 +302,18 @@ func (s *Store) SetPassword(ctx context.Context, by tenant.Actor, stored string)
 		return audit.Record(ctx, tx, tenant.Server, by, "password.set", string(by.User), nil, nil)
 	})
 	return ended, err
+}
+
+// forgetPassword deletes the password of a person, unless the session but began with it.
+func (s *Store) forgetPassword(ctx context.Context, tx *db.Tx, by tenant.Actor, user tenant.UserID, but tenant.SessionID) error {
+	n, err := db.Exec(ctx, tx.Across(people), `
+		DELETE FROM passwords WHERE user_id = $1 AND NOT EXISTS (
+			SELECT 1 FROM sessions WHERE id = $2 AND user_id = $1 AND method = 'password')`, user, but)
+	if err != nil {
+		return fmt.Errorf("forget a password: %w", err)
+	}
+	if n == 0 {
+		return nil
+	}
+	return audit.Record(ctx, tx, tenant.Server, by, "password.forget", string(user), nil, nil)
 }

@@ -24,6 +24,10 @@ type Store struct {
 
 	// Queues returns the queues that a person reviews; nil for none. It reads in the transaction that ctx is bound to.
 	Queues func(ctx context.Context, user tenant.UserID) ([]SessionQueue, error)
+
+	// ReviewsElsewhere reports whether a person reviews in another workspace than ws, in a closed queue too; nil asks
+	// Queues. It reads in the transaction that ctx is bound to.
+	ReviewsElsewhere func(ctx context.Context, user tenant.UserID, ws tenant.ID) (bool, error)
 }
 
 // NewStore keeps sessions in d and publishes them through f. A person who leaves the last workspace loses them.
@@ -108,6 +112,14 @@ type entry struct {
 	oldUser tenant.UserID
 }
 
+// oldOf returns the session that the browser had, if it was that person's.
+func (e *entry) oldOf(user tenant.UserID) tenant.SessionID {
+	if e.oldUser != user {
+		return ""
+	}
+	return e.old
+}
+
 // begin starts a session and returns its secret. A session never survives a sign-in: the browser gets a new one.
 func (s *Store) begin(ctx context.Context, tx *db.Tx, e entry) (begun Session, secret string, err error) {
 	now := clock.Now()
@@ -184,10 +196,14 @@ func (s *Store) endAll(ctx context.Context, tx *db.Tx, by tenant.Actor, user ten
 }
 
 // EndOutside ends the sessions of a person who belongs to nothing any more, in the transaction that took the last
-// membership or grant away.
+// membership or grant away. The password goes too: whoever had set it does not come along when the person is invited
+// by somebody else.
 func (s *Store) EndOutside(ctx context.Context, tx *db.Tx, by tenant.Actor, user tenant.UserID) error {
 	inside, err := s.belongs(ctx, tx, user)
 	if err != nil || inside {
+		return err
+	}
+	if err := s.forgetPassword(ctx, tx, by, user, ""); err != nil {
 		return err
 	}
 	_, err = s.endAll(ctx, tx, by, user, "")

@@ -166,10 +166,6 @@ func (h *handler) webhook(w http.ResponseWriter, r *http.Request) error {
 	if !h.client.Enabled() {
 		return fault.Unavailable.New("card payments are not configured here")
 	}
-	if !h.hooks.Take(1) {
-		return fault.RateLimited.New("too many events at once").In(time.Second)
-	}
-	defer h.hooks.Give(1)
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxEvent+1))
 	switch {
 	case err != nil:
@@ -184,6 +180,10 @@ func (h *handler) webhook(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fault.InvalidBody.Because(err, "the event cannot be read")
 	}
+	if !h.hooks.Take(1) { // counted once it is Stripe's: whoever sends slowly without a signature holds no place
+		return fault.RateLimited.New("too many events at once").In(time.Second)
+	}
+	defer h.hooks.Give(1)
 	ctx, cancel := context.WithTimeout(r.Context(), eventTimeout)
 	defer cancel()
 	done, err := h.store.apply(ctx, asked)

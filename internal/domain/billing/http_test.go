@@ -237,6 +237,40 @@ func TestForgedOldLargeAndMalformedEventsAreRefused(t *testing.T) {
 	})
 }
 
+// Anyone can send to the address of events, and take a long time for it.
+func TestSlowSendersWithoutASignatureKeepNoEventOut(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := newSite(t, d, true)
+		ws := s.workspace()
+		made := s.create(as(ws, tenant.Owner), `{"amount_usd":25}`)
+		session := map[string]any{
+			"id": "cs_0", "client_reference_id": made.ID, "amount_total": 2500, "currency": "usd", "payment_status": "paid", "payment_intent": "pi_1",
+		}
+		bodies, reading := make([]*io.PipeWriter, maxHooks), make(chan struct{}, maxHooks)
+		var senders sync.WaitGroup
+		for i := range bodies {
+			var body *io.PipeReader
+			body, bodies[i] = io.Pipe()
+			request := httptest.NewRequestWithContext(t.Context(), "POST", "/dashboard/webhooks/stripe", body)
+			senders.Go(func() { s.handler.ServeHTTP(httptest.NewRecorder(), request) })
+			go func() {
+				_, _ = bodies[i].Write([]byte("{")) // returns when it is read
+				reading <- struct{}{}
+			}()
+		}
+		for range bodies {
+			<-reading
+		}
+		if code, text := s.event("checkout.session.completed", session); code != 200 || s.balance(ws) != 25*money.Dollar {
+			t.Errorf("%d %s", code, text)
+		}
+		for _, body := range bodies {
+			_ = body.Close()
+		}
+		senders.Wait()
+	})
+}
+
 func TestOnlyAdminsPayAndOnlyForTheirWorkspace(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, true)

@@ -207,3 +207,13 @@ func (s *Store) QueuesOf(ctx context.Context, user tenant.UserID) ([]Grant, erro
 	}
 	return all, nil
 }
+
+// ReviewsElsewhere reports whether a person has a grant in another workspace than ws, on a closed queue too.
+func (s *Store) ReviewsElsewhere(ctx context.Context, user tenant.UserID, ws tenant.ID) (bool, error) {
+	n, err := db.One[int64](ctx, s.DB.Across("a person may review in several workspaces"),
+		`SELECT COUNT(*) FROM review_grants WHERE user_id = $1 AND workspace_id <> $2`, user, ws)
+	if err != nil {
+		return false, fmt.Errorf("find grants elsewhere: %w", err)
+	}
+	return n > 0, nil
+}

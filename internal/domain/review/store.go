@@ -316,6 +316,11 @@ func (s *Store) Purge(ctx context.Context, caller tenant.Caller, queueID string)
 		if err != nil {
 			return err
 		}
+		people, err := db.Query[tenant.UserID](ctx, in,
+			`SELECT user_id FROM review_grants WHERE workspace_id = $1 AND queue_id = $2 ORDER BY user_id`, queueID)
+		if err != nil {
+			return fmt.Errorf("find the reviewers of %s: %w", queueID, err)
+		}
 		fills, err := db.Query[string](ctx, in,
 			`SELECT id FROM review_fills WHERE workspace_id = $1 AND queue_id = $2`, queueID)
 		if err != nil {
@@ -334,6 +339,14 @@ func (s *Store) Purge(ctx context.Context, caller tenant.Caller, queueID string)
 		}
 		if _, err := db.Exec(ctx, in, `DELETE FROM review_queues WHERE workspace_id = $1 AND id = $2`, queueID); err != nil {
 			return fmt.Errorf("delete queue %s: %w", queueID, err)
+		}
+		for _, user := range people {
+			if s.Left == nil {
+				break
+			}
+			if err := s.Left(ctx, tx, caller.Actor(), user); err != nil {
+				return err
+			}
 		}
 		return audit.Record(ctx, tx, ws, caller.Actor(), "review_queue.delete", queueID, audited(q), nil)
 	})

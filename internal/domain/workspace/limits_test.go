@@ -152,6 +152,42 @@ func TestTheLimitsOfAWorkspaceAreInForceWhenTheyAreSet(t *testing.T) {
 	})
 }
 
+// A workspace's limits are the operator's means against what its keys cost others. Its owners may be stricter.
+func TestOwnersTightenWhatTheOperatorHasLimitedAndNoMore(t *testing.T) {
+	owner := tenant.Actor{Kind: tenant.ActorSession, User: "usr_1", Session: "ses_1"}
+	eachLimited(t, func(t *testing.T, r *limited) {
+		ctx, ws := t.Context(), r.create(t, "one")
+		set := func(by tenant.Actor, c workspace.LimitsChange, status int) {
+			t.Helper()
+			_, err := r.SetLimits(ctx, ws, by, &c)
+			if status == 0 && err != nil || status != 0 && (err == nil || fault.From(err).Status != status) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		}
+		set(owner, workspace.LimitsChange{BudgetDay: ptr(money.Nano(5))}, 0)
+		set(tenant.Operator, workspace.LimitsChange{
+			RequestsPerMinute: ptr(int64(60)), Models: &workspace.Names{"a-*", "b"}, ExpiresAt: ptr("2030-01-01T00:00:00Z"),
+			AllowedAddresses: &workspace.Names{"10.0.0.0/8"}, Scope: ptr(workspace.ScopeInference),
+		}, 0)
+		for _, more := range []workspace.LimitsChange{
+			{RequestsPerMinute: ptr(int64(0))}, {RequestsPerMinute: ptr(int64(61))}, {ExpiresAt: ptr("")},
+			{ExpiresAt: ptr("2030-01-02T00:00:00Z")}, {Models: &workspace.Names{}}, {Models: &workspace.Names{"b", "*"}},
+			{Models: &workspace.Names{"b*"}}, {AllowedAddresses: &workspace.Names{}}, {AllowedAddresses: &workspace.Names{"10.1.0.0/16", "0.0.0.0/0"}},
+			{Scope: ptr(workspace.ScopeFull)},
+		} {
+			set(owner, more, 403)
+		}
+		set(owner, workspace.LimitsChange{
+			RequestsPerMinute: ptr(int64(6)), Models: &workspace.Names{"a-1"}, ExpiresAt: ptr("2029-01-01T00:00:00Z"),
+			AllowedAddresses: &workspace.Names{"10.1.2.3"},
+		}, 0)
+		set(owner, workspace.LimitsChange{RequestsPerMinute: ptr(int64(60)), Models: &workspace.Names{"b", "a-*"}}, 0)
+		set(owner, workspace.LimitsChange{BudgetDay: ptr(money.Nano(0)), Concurrency: ptr(int64(3))}, 0) // their own
+		set(tenant.Operator, workspace.LimitsChange{RequestsPerMinute: ptr(int64(0))}, 0)
+		set(owner, workspace.LimitsChange{RequestsPerMinute: ptr(int64(1000))}, 0)
+	})
+}
+
 func TestBadLimitsAreRefusedByField(t *testing.T) {
 	eachLimited(t, func(t *testing.T, r *limited) {
 		ctx, ws, other := t.Context(), r.create(t, "one"), r.create(t, "two")

@@ -195,6 +195,15 @@ func (s *Store) SetLimits(
 		if after.Limits, err = before.with(change); err != nil {
 			return err
 		}
+		if by.Kind != tenant.ActorOperator {
+			most, err := ceiling(ctx, tx.In(ws))
+			if err != nil {
+				return err
+			}
+			if err := after.within(&most); err != nil {
+				return err
+			}
+		}
 		tx.Touch(changedLimits, ws, "")
 		if err := saveLimits(ctx, tx.In(ws), "", &after.Limits); err != nil {
 			return err

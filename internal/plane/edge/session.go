@@ -164,8 +164,10 @@ func (e *Edge) inWorkspace(r *http.Request, call *call) (*http.Request, error) {
 	caller := &call.caller
 	caller.Workspace = tenant.ID(name)
 	caller.Role = e.Directory.Role(live.Member{Workspace: caller.Workspace, User: caller.User})
-	if _, limits := e.Limits.Of(caller); limits != nil && caller.Role != "" && len(limits.Addresses) > 0 &&
-		!limits.Addresses.Allow(e.Bounds.sender(r)) {
+	if _, limits := e.Limits.Of(caller); limits != nil && len(limits.Addresses) > 0 && !limits.Addresses.Allow(e.Bounds.sender(r)) {
+		if caller.Role == "" { // a reviewer, or a stranger, who learns nothing
+			return nil, fault.Missing.New("no workspace %q", caller.Workspace)
+		}
 		return nil, fault.AddressNotAllowed.New("the workspace may not be used from this address")
 	}
 	clone := *r

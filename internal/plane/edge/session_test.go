@@ -52,6 +52,36 @@ func TestASessionEndsForRunningAnswersWhenItIsDroppedOrItsRoleIsLost(t *testing.
 	}
 }
 
+// A reviewer has no role. The addresses of the workspace bind the reviewer as they bind its members.
+func TestTheAddressesOfAWorkspaceBindItsReviewersToo(t *testing.T) {
+	directory, sessions, limits := live.NewDirectory(), live.NewSessions(), live.NewLimits()
+	directory.PutMember(live.Member{Workspace: "ws_1", User: "usr_member"}, tenant.Member)
+	limits.Put("ws_1", &live.Limits{Addresses: live.AddressRange{netip.MustParsePrefix("203.0.113.0/24")}})
+	e := New(Config{
+		Directory: directory, Limits: limits, Bounds: NewBounds(), Log: slog.New(slog.DiscardHandler), Dashboard: &Dashboard{Sessions: sessions},
+	}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	for i, c := range []struct {
+		user   tenant.UserID
+		from   string
+		status int
+	}{
+		{"usr_member", "203.0.113.7", http.StatusOK},
+		{"usr_member", "198.51.100.7", http.StatusForbidden},
+		{"usr_reviewer", "203.0.113.7", http.StatusOK},
+		{"usr_reviewer", "198.51.100.7", http.StatusNotFound},
+	} {
+		secret, digest := NewSecret([32]byte{byte(i)})
+		sessions.Put(digest, live.NewSession("ses_1", c.user, clock.Now(), clock.Now().Add(time.Hour), time.Hour))
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/dashboard/api/w/ws_1/my/queues", http.NoBody)
+		request.Host, request.RemoteAddr = "localhost", c.from+":1"
+		request.AddCookie(&http.Cookie{Name: sessionName, Value: secret})
+		recorder := httptest.NewRecorder()
+		if e.ServeHTTP(recorder, request); recorder.Code != c.status {
+			t.Errorf("%s from %s: %d %s", c.user, c.from, recorder.Code, recorder.Body)
+		}
+	}
+}
+
 func TestPlainHTTPIsSecureWithinTheMachineAndBehindATrustedProxyThatSaysSo(t *testing.T) {
 	b := NewBounds()
 	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
