@@ -76,7 +76,7 @@ func TestThePythonRewardClientScores(t *testing.T) {
 	server := p.serve(t, "--config", judgeConfig(t, startProvider(t), map[string]string{"judges": "mock?judge"}, nil))
 	c := server.callerWith(server.key())
 	criterion := c.criterion(t, "mock/judges", nil)
-	c.grade(t, criterion, inlines("what", 160))
+	c.grade(t, criterion, inlines("what", 240))
 	path := "/v1/criteria/" + criterion + "/calibrations"
 	if w := c.wait(t, path+"/"+c.begin(t, path, nil).ID); w.Status != "DONE" || w.Block.Trust == "provisional" {
 		t.Fatalf("%+v", w)

@@ -22,7 +22,7 @@ func sendEvent(address, body string) int {
 	stamp := fmt.Sprint(time.Now().Unix())
 	mac := hmac.New(sha256.New, []byte(hookSecret))
 	mac.Write([]byte(stamp + "." + body))
-	request, err := http.NewRequest(http.MethodPost, "http://"+address+"/dashboard/webhooks/stripe", bytes.NewReader([]byte(body)))
+	request, err := http.NewRequest(http.MethodPost, address+"/dashboard/webhooks/stripe", bytes.NewReader([]byte(body)))
 	if err != nil {
 		return 0
 	}
