@@ -1,0 +1,106 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// oneBrowser is held by the walk that runs: a browser needs more of a machine than a server does.
+var oneBrowser = make(chan struct{}, 1)
+
+// A walk is one way of a person through the dashboard, in browser/walks.
+type walk struct {
+	name, script string
+	flags        func(t *testing.T) []string
+	fill         func(t *testing.T, s *process) object // what the server holds before, and what the script has to know
+}
+
+var walks = []walk{
+	{name: "sign in, mint a key and use it, consent, read and filter logs, sign out", script: "first"},
+	{name: "invite, demote, remove, end a session", script: "team"},
+}
+
+// A real browser does what people do. On every page that it visits axe finds nothing, in light and dark, the content
+// security policy stops nothing, and the first view takes at most three calls.
+func TestABrowserWalksTheDashboard(t *testing.T) {
+	t.Parallel()
+	chromium, packages := findChromium(t), browserPackages(t)
+	for _, w := range walks {
+		t.Run(w.script, func(t *testing.T) {
+			t.Parallel()
+			eachEngine(t, func(t *testing.T, p instance) {
+				oneBrowser <- struct{}{}
+				defer func() { <-oneBrowser }()
+				w.run(t, p, chromium, packages)
+			})
+		})
+	}
+}
+
+func (w walk) run(t *testing.T, p instance, chromium, packages string) {
+	t.Helper()
+	var flags []string
+	if w.flags != nil {
+		flags = w.flags(t)
+	}
+	s := p.serve(t, flags...)
+	facts := object{}
+	if w.fill != nil {
+		facts = w.fill(t, s)
+	}
+	facts["base"], facts["key"], facts["link"] = s.address(), s.key(), s.out.find(linkText, s.done)
+	sent, err := json.Marshal(facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*limit)
+	defer cancel()
+	child := exec.CommandContext(ctx, "node", "walk.mjs", w.script)
+	child.Dir, child.Stdin = "browser", bytes.NewReader(sent)
+	temp := filepath.Dir(p.data) // short: the browser keeps sockets there
+	child.Env = append(os.Environ(), "CHROMIUM="+chromium, "PACKAGES="+packages, "FOLDER="+t.ArtifactDir(), "TMPDIR="+temp)
+	out, ok := runChild(t, child)
+	if !ok {
+		t.Errorf("%s: %v\n%s\nthe server logged:\n%s", w.name, child.ProcessState, out, s.log)
+	}
+	p.verifyLedger(t)
+	p.verifyTrail(t)
+}
+
+// findChromium answers where the browser is.
+func findChromium(t *testing.T) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome-stable"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Fatal("chromium is missing: scripts/setup test installs it")
+	return ""
+}
+
+// browserPackages installs what drives the browser, and answers where it is. It reads the walks too: a cached result
+// must not outlive a change of them.
+func browserPackages(t *testing.T) string {
+	t.Helper()
+	version := atLeast(t, "node", 20, 0)
+	for _, pattern := range []string{"browser/*.mjs", "browser/walks/*.mjs"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		for _, file := range files {
+			if _, err := os.ReadFile(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return pinned(t, "browser", "browser", version, []string{"package.json", "package-lock.json", ".npmrc"}, func(string) [][]string {
+		return [][]string{{"npm", "ci", "--ignore-scripts"}}
+	})
+}
