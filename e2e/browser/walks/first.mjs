@@ -35,7 +35,7 @@ export default async function ({ facts, open, step }) {
 
   step('the rows are in Logs')
   const grid = page.getByRole('grid', { name: 'Logged exchanges' })
-  await until(async () => {
+  await owner.until('the rows are logged', async () => {
     await page.goto(`${facts.base}/dashboard/w/${owner.workspace}/logs`)
     await owner.settled()
     return await grid.getByRole('row').count() === 3
@@ -83,8 +83,4 @@ async function ask(facts, key, content, headers = {}) {
     body: JSON.stringify({ model: 'sim/chat', messages: [{ role: 'user', content }] }),
   })
   assert.equal(answer.status, 200, await answer.text())
-}
-
-async function until(holds) {
-  for (const end = Date.now() + 120_000; !(await holds());) assert.ok(Date.now() < end, 'not within two minutes')
 }
