@@ -17,7 +17,6 @@ var oneBrowser = make(chan struct{}, 1)
 // A walk is one way of a person through the dashboard, in browser/walks.
 type walk struct {
 	name, script string
-	flags        func(t *testing.T) []string
 	fill         func(t *testing.T, s *process) object // what the server holds before, and what the script has to know
 }
 
@@ -48,11 +47,7 @@ func TestABrowserWalksTheDashboard(t *testing.T) {
 
 func (w walk) run(t *testing.T, p instance, chromium, packages string) {
 	t.Helper()
-	var flags []string
-	if w.flags != nil {
-		flags = w.flags(t)
-	}
-	s := p.serve(t, flags...)
+	s := p.serve(t)
 	facts := object{}
 	if w.fill != nil {
 		facts = w.fill(t, s)

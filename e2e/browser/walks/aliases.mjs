@@ -19,7 +19,7 @@ export default async function ({ facts, open, step }) {
   await owner.told('support is in force')
   assert.equal(await target(owner), 'sim/chat')
 
-  await owner.visit('aliases/support', 'support', { most: 5 })
+  await owner.visit('aliases/support', 'support')
   step('repoint it')
   await owner.button('Repoint').click()
   const change = owner.dialog('Change support')

@@ -25,7 +25,7 @@ export default async function ({ facts, open, step }) {
   step('use the key')
   await ask(facts, key, 'before consent')
 
-  await owner.visit('logs', 'Logs', { most: 4 })
+  await owner.visit('logs', 'Logs')
   step('turn logging on')
   await page.getByRole('heading', { name: 'Logging is off' }).waitFor()
   await owner.button('Turn logging on').click()

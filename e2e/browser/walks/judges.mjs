@@ -6,10 +6,10 @@ export default async function ({ facts, open, step }) {
   const { page } = owner
   await owner.enter(facts.link)
   await owner.visit('judges', 'Judges')
-  await owner.visit(`judges/${facts.judge}`, 'Right', { most: 4 })
+  await owner.visit(`judges/${facts.judge}`, 'Right')
   await calibrate(owner, facts.judge, 1, step)
 
-  await owner.visit(`judges/${facts.judge}/certificate`, 'Certificate of Right', { most: 4 })
+  await owner.visit(`judges/${facts.judge}/certificate`, 'Certificate of Right')
   step('verify the signature in the browser, by keyboard')
   await page.keyboard.press('v')
   await page.getByText(/^Valid: every number shown/).waitFor()
@@ -17,7 +17,7 @@ export default async function ({ facts, open, step }) {
   const first = await certificate(owner, facts.judge)
   assert.equal(first.voided, false)
 
-  await owner.visit(`judges/${facts.judge}/adjudication`, 'Adjudication', { most: 4 })
+  await owner.visit(`judges/${facts.judge}/adjudication`, 'Adjudication')
   step('rule on the disagreements by keyboard; a wrong label that measured voids the certificate')
   await page.locator('h1').click()
   for (let left = await remaining(page); left > 0; left--) {
@@ -29,20 +29,20 @@ export default async function ({ facts, open, step }) {
   await owner.settled()
   await owner.check('everything is ruled on')
   await owner.until('the certificate is void', async () => (await certificate(owner, facts.judge)).voided)
-  await owner.visit(`judges/${facts.judge}/certificate`, 'Certificate of Right', { most: 4 })
+  await owner.visit(`judges/${facts.judge}/certificate`, 'Certificate of Right')
   await page.getByRole('alert').getByText('Void', { exact: true }).waitFor()
 
   step('calibrate again: another certificate')
-  await owner.visit(`judges/${facts.judge}?tab=calibrations`, 'Right', { most: 4 })
+  await owner.visit(`judges/${facts.judge}?tab=calibrations`, 'Right')
   await calibrate(owner, facts.judge, 2, step)
   const second = await certificate(owner, facts.judge)
   assert.equal(second.voided, false)
   assert.notEqual(second.id, first.id)
   step('the old one is still void, by its own address')
-  await owner.visit(`judges/${facts.judge}/certificate?id=${first.id}`, 'Certificate of Right', { most: 4 })
+  await owner.visit(`judges/${facts.judge}/certificate?id=${first.id}`, 'Certificate of Right')
   await page.getByRole('alert').getByText('Void', { exact: true }).waitFor()
   for (const tab of ['labels', 'scans', 'monitoring', 'drafts', 'versions']) {
-    await owner.visit(`judges/${facts.judge}?tab=${tab}`, 'Right', { most: 5 })
+    await owner.visit(`judges/${facts.judge}?tab=${tab}`, 'Right')
   }
   await owner.verifyNow()
 }

@@ -64,12 +64,12 @@ export default async function ({ facts, open, step }) {
     assert.ok(status === 403 || status === 404, `${path}: ${status}`)
   }
 
-  await owner.visit(`review/${queue}`, 'Twenty', { most: 4 })
+  await owner.visit(`review/${queue}`, 'Twenty')
   step('both grade twenty by keyboard; they differ once')
   await Promise.all([work(owner, false), work(expert, true)])
 
   step('the conflict and the agreement are shown')
-  await owner.visit(`review/${queue}?view=progress`, 'Twenty', { most: 4 })
+  await owner.visit(`review/${queue}?view=progress`, 'Twenty')
   await page.getByText('95.0 %').first().waitFor()
   await page.getByText(/Krippendorff/).first().waitFor()
   const { body } = await owner.ask('GET', `/dashboard/api/w/${owner.workspace}/queues/${queue}/agreement`)
