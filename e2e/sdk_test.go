@@ -238,14 +238,20 @@ func atLeast(t *testing.T, program string, major, minor int) string {
 	gotMajor, _ := strconv.Atoi(found[1])
 	gotMinor, _ := strconv.Atoi(found[2])
 	if gotMajor < major || gotMajor == major && gotMinor < minor {
-		t.Fatalf("the SDK tests need %s %d.%d or newer, and this is %s", program, major, minor, bytes.TrimSpace(out))
+		t.Fatalf("the tests need %s %d.%d or newer, and this is %s", program, major, minor, bytes.TrimSpace(out))
 	}
 	return string(out)
 }
 
-// installed brings what the files in sdk/NAME pin into .tools/sdk/NAME, unless it is there already, and answers that
-// folder.
+// installed is pinned for the files in sdk/NAME.
 func installed(t *testing.T, name, version string, files []string, steps func(folder string) [][]string) string {
+	t.Helper()
+	return pinned(t, "sdk/"+name, name, version, files, steps)
+}
+
+// pinned brings what the files in a folder pin into .tools/sdk/NAME, unless it is there already, and answers that
+// folder.
+func pinned(t *testing.T, from, name, version string, files []string, steps func(folder string) [][]string) string {
 	t.Helper()
 	folder, err := filepath.Abs("../.tools/sdk/" + name)
 	if err != nil {
@@ -265,7 +271,7 @@ func installed(t *testing.T, name, version string, files []string, steps func(fo
 	pins, hash := map[string][]byte{}, sha256.New()
 	_, _ = hash.Write([]byte(version))
 	for _, file := range files {
-		if pins[file], err = os.ReadFile(filepath.Join("sdk", name, file)); err != nil {
+		if pins[file], err = os.ReadFile(filepath.Join(from, file)); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = hash.Write(pins[file])
@@ -274,7 +280,7 @@ func installed(t *testing.T, name, version string, files []string, steps func(fo
 	if have, err := os.ReadFile(stamp); err == nil && string(have) == want {
 		return folder
 	}
-	t.Logf("installing what sdk/%s pins", name)
+	t.Logf("installing what %s pins", from)
 	if err := os.RemoveAll(folder); err != nil {
 		t.Fatal(err)
 	}

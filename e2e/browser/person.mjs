@@ -1,0 +1,145 @@
+// A person in a browser of their own. Every page that they visit is checked: axe, in light and dark; nothing that the
+// content security policy stops; no error in the console; at most three calls of the API for its first view.
+import assert from 'node:assert/strict'
+
+const patience = 120_000
+const mostCalls = 3
+const session = '/dashboard/api/session' // read once, whatever pages follow
+
+/** Errors that a walk provokes, and that the browser reports in its console by itself. */
+const refusals = /Failed to load resource: the server responded with a status of 4\d\d/
+
+/** The colours have changed: a few frames were drawn without a transition. One may start another, of what inherits. */
+const painted = async () => {
+  for (let quiet = 0; quiet < 4; quiet++) {
+    await new Promise((drawn) => requestAnimationFrame(drawn))
+    if (document.getAnimations().some((one) => one instanceof CSSTransition)) quiet = 0
+  }
+}
+
+export class Person {
+  static async open(browser, { who, axe, base, step, narrow, colour }) {
+    const context = await browser.newContext({
+      viewport: narrow ? { width: 375, height: 812 } : { width: 1440, height: 900 }, colorScheme: colour ?? 'light',
+      reducedMotion: 'reduce', timezoneId: 'Europe/Berlin', locale: 'en-GB', hasTouch: Boolean(narrow),
+    })
+    context.setDefaultTimeout(patience)
+    context.setDefaultNavigationTimeout(patience)
+    await context.addInitScript(axe)
+    await context.addInitScript(() => {
+      window.stopped = []
+      document.addEventListener('securitypolicyviolation', (event) => window.stopped.push(
+        `${event.violatedDirective} stopped ${event.blockedURI} ${event.sourceFile}:${event.lineNumber} ${event.sample}`))
+    })
+    return new Person(await context.newPage(), { who, base, step })
+  }
+
+  constructor(page, { who, base, step }) {
+    Object.assign(this, { page, who, base, step, troubles: [], calls: [], known: [], workspace: '' })
+    page.on('console', (said) => {
+      if (said.type() === 'error' && !refusals.test(said.text())) this.troubles.push(`console: ${said.text()}`)
+    })
+    page.on('pageerror', (error) => this.troubles.push(`error of the page: ${error.stack ?? error}`))
+    page.on('dialog', (dialog) => {
+      this.troubles.push(`a script opened a dialog: ${dialog.message()}`)
+      void dialog.dismiss()
+    })
+    page.on('request', (request) => {
+      const { pathname, host } = new URL(request.url())
+      if (![new URL(base).host, ...this.known].includes(host) && !/^(data|blob):/.test(request.url())) this.troubles.push(`a call to ${request.url()}`)
+      if (/^\/dashboard\/(api|v1)\//.test(pathname) && pathname !== session) this.calls.push(`${request.method()} ${pathname}`)
+    })
+  }
+
+  /** Opens a one-time link, and stands in the workspace afterwards. */
+  async enter(link) {
+    this.step(`${this.who} opens a one-time link`)
+    await this.page.goto(link)
+    await this.arrived()
+  }
+
+  /** The page of a workspace stands: its id is known. */
+  async arrived() {
+    await this.page.waitForURL(/\/dashboard\/w\/ws_/)
+    this.workspace = new URL(this.page.url()).pathname.split('/')[3]
+    await this.settled()
+  }
+
+  /** Opens a page of the workspace anew, and checks it. */
+  async visit(path, heading, { most = mostCalls } = {}) {
+    this.step(`${this.who} visits ${path || 'Home'}`)
+    await this.drain()
+    this.calls = []
+    await this.page.goto(`${this.base}/dashboard/w/${this.workspace}/${path}`)
+    await this.heading(heading)
+    await this.settled()
+    if (this.calls.length > most) this.troubles.push(`${path}: ${this.calls.length} calls for the first view: ${this.calls.join(', ')}`)
+    await this.check(path || 'Home')
+  }
+
+  /** The page has its data: nothing is on the way, and no skeleton is left. */
+  async settled() {
+    await this.page.waitForLoadState('networkidle')
+    await this.page.waitForFunction(() => !document.querySelector('[aria-busy=true], .skeleton'))
+  }
+
+  /** Waits until something holds that no event tells of. */
+  async until(what, holds) {
+    for (const end = Date.now() + patience; !(await holds());) assert.ok(Date.now() < end, `not within ${patience / 1000} s: ${what}`)
+  }
+
+  heading(name) {
+    return this.page.getByRole('heading', { level: 1, name }).waitFor()
+  }
+
+  /** Axe finds nothing, neither in light nor in dark. Behind an open dialog everything is inert: the dialog is looked at. */
+  async check(where) {
+    for (const colorScheme of ['dark', 'light']) {
+      await this.page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
+      await this.page.evaluate(painted)
+      const { violations } = await this.page.evaluate(() => window.axe.run(
+        [...document.querySelectorAll('[role=dialog], [role=alertdialog]')].at(-1) ?? document, { resultTypes: ['violations'] }))
+      const told = violations.map((v) => `${v.id} (${v.impact}): ${v.help}\n` +
+        v.nodes.slice(0, 5).map((node) => `    ${node.target.join(' ')}\n      ${node.failureSummary?.replaceAll('\n', ' ')}`).join('\n'))
+      if (told.length) this.troubles.push(`axe, ${where}, ${colorScheme}:\n  ${told.join('\n  ')}`)
+    }
+  }
+
+  async drain() {
+    const stopped = await this.page.evaluate(() => window.stopped?.splice(0) ?? []).catch(() => [])
+    this.troubles.push(...stopped.map((line) => `the policy: ${line}`))
+  }
+
+  button(name, within = this.page) { return within.getByRole('button', { name }) }
+
+  dialog(name) { return this.page.getByRole('dialog', { name }) }
+
+  /** A message of the page, such as that something was saved. */
+  told(text) { return this.page.getByRole('region', { name: 'Messages' }).getByText(text).first().waitFor() }
+
+  /** Calls the API as the page does: with its cookie, from its origin. */
+  ask(method, path, body) {
+    return this.page.evaluate(async ([how, where, sent]) => {
+      const answer = await fetch(where, { method: how, headers: { 'Content-Type': 'application/json' }, body: sent && JSON.stringify(sent) })
+      return { status: answer.status, body: await answer.text() }
+    }, [method, path, body])
+  }
+
+  /** Fails on whatever went wrong in this browser. */
+  async verifyNow() {
+    await this.drain()
+    this.verify()
+  }
+
+  verify() {
+    assert.equal(this.troubles.length, 0, `${this.who}:\n${[...new Set(this.troubles)].join('\n')}`)
+  }
+
+  async picture(folder) {
+    await this.drain()
+    console.log(`${this.who} is at ${this.page.url()}${this.troubles.length ? `\n${this.troubles.join('\n')}` : ''}`)
+    const path = `${folder}/${this.who.replaceAll(/\W/g, '-')}.png`
+    await this.page.screenshot({ path, timeout: 30_000 })
+    console.log(`picture: ${path}`)
+  }
+}
