@@ -19,7 +19,6 @@ import (
 	"sovereign/internal/plane/infer"
 	"sovereign/internal/plane/journal"
 	"sovereign/internal/plane/till"
-	"sovereign/internal/text/redact"
 )
 
 // Serve answers one request. It returns a refusal if nothing of an answer was written; everything else is in the answer
@@ -123,7 +122,7 @@ func (r *run) hold() error {
 		named = q.Internal.Hold
 	}
 	if q.Annotations != nil {
-		tag = redact.String(q.Annotations.Tag) // it reaches the disk with the charge
+		tag = chargedTag(q.Annotations.Tag)
 	}
 	worst := r.plan.Hold(q, r.maxTokens, func() money.Nano {
 		return min(r.gateway.Till.Free(q.Caller.Workspace, named), q.Pass.Free(r.clock.now))
