@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
@@ -300,6 +301,9 @@ func (s *Store) Redeliver(
 			after = before
 			return nil
 		}
+		if before.Attempts >= mostAttempts {
+			return fault.Conflict("the delivery was attempted %d times: it is not made again", before.Attempts)
+		}
 		if _, err := db.Exec(ctx, tx.In(ws), `
 			UPDATE notice_deliveries SET state = $3, next_at = $4, first_at = 0, ended_at = NULL
 			WHERE workspace_id = $1 AND id = $2`, deliveryID, Pending, s.now()); err != nil {
@@ -319,6 +323,9 @@ func (s *Store) Test(ctx context.Context, ws tenant.ID, by tenant.Actor, channel
 	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
 		c, err := findChannel(ctx, tx.In(ws), channelID)
 		if err != nil {
+			return err
+		}
+		if err := s.checkTests(ctx, tx.In(ws)); err != nil {
 			return err
 		}
 		noticeID, err := notice.Write(ctx, tx, ws, notice.Notice{
@@ -343,6 +350,25 @@ func (s *Store) Test(ctx context.Context, ws tenant.ID, by tenant.Actor, channel
 		return audit.Record(ctx, tx, ws, by, "channel.test", c.ID, nil, nil)
 	})
 	return made, err
+}
+
+// Bounds of what is sent on demand. An address is anyone's, so that a workspace must not flood it from this server.
+const (
+	mostTests    = 20 // of a workspace in an hour
+	mostAttempts = 100
+)
+
+// checkTests refuses a test that is one too many, whichever channels there were.
+func (s *Store) checkTests(ctx context.Context, in db.Scoped) error {
+	n, err := db.One[int](ctx, in, `SELECT COUNT(*) FROM notices WHERE workspace_id = $1 AND kind = $2 AND at > $3`,
+		notice.Test, s.now().Add(-time.Hour))
+	if err != nil {
+		return fmt.Errorf("count tests: %w", err)
+	}
+	if n >= mostTests {
+		return fault.RateLimited.New("channels are tested at most %d times in an hour", mostTests).In(time.Minute)
+	}
+	return nil
 }
 
 // Sweep deletes deliveries, notices and marks whose time has passed.
