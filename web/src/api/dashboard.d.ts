@@ -4,6 +4,26 @@
  */
 
 export interface paths {
+    "/dashboard/api/demo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a demo: a workspace of simulated traffic. A person who has one gets that one
+         * @description Permission: any session.
+         */
+        post: operations["post-demo"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/dashboard/api/openapi.json": {
         parameters: {
             query?: never;
@@ -358,6 +378,50 @@ export interface paths {
          * @description Permission: the session of an owner or admin.
          */
         post: operations["post-workspace-channels-id-test"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/demo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read how far a demo is filled
+         * @description Permission: the session of a member.
+         */
+        get: operations["get-workspace-demo"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a demo with everything in it; its ledger and its audit trail stay
+         * @description Permission: the session of an owner.
+         */
+        delete: operations["delete-workspace-demo"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/dashboard/api/w/{workspace}/demo/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop filling a demo; what was made stays
+         * @description Permission: the session of an owner.
+         */
+        post: operations["post-workspace-demo-cancel"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1464,6 +1528,34 @@ export interface components {
             object: "delivery";
             /** @enum {string} */
             state: "pending" | "delivered" | "failed";
+        };
+        Demo: {
+            /** Format: double */
+            cost_usd: number;
+            /** Format: date-time */
+            created_at: string;
+            error: string | null;
+            /** Format: double */
+            estimated_cost_usd: number;
+            /** Format: date-time */
+            finished_at: string | null;
+            id: string;
+            /** @description Of the workspace */
+            name: string;
+            /** @enum {string} */
+            object: "demo";
+            progress: components["schemas"]["Progress"];
+            /** @description What could not be made, and why */
+            skipped: string[];
+            /** Format: date-time */
+            started_at: string | null;
+            /** @enum {string} */
+            status: "QUEUED" | "RUNNING" | "DONE" | "FAILED" | "CANCELLED";
+            /** @description What the job does now; empty when it has ended */
+            step: string;
+            /** @description Who asked for it */
+            user_id: string;
+            workspace_id: string;
         };
         Entry: {
             /** @example key.revoke */
@@ -2728,6 +2820,8 @@ export interface components {
             workspaces: components["schemas"]["SessionWorkspace"][];
         };
         SessionWorkspace: {
+            /** @description Its traffic is simulated */
+            demo: boolean;
             id: string;
             name: string;
             /** @enum {string} */
@@ -3074,6 +3168,44 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    "post-demo": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Demo"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
     "get-openapi-json": {
         parameters: {
             query?: never;
@@ -3932,6 +4064,123 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Delivery"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-workspace-demo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Demo"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "delete-workspace-demo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-workspace-demo-cancel": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /** @description The workspace's id */
+                workspace: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Demo"];
                 };
             };
             /** @description A refusal */

@@ -1,1 +1,1 @@
-import{a as e,s as t}from"./createLucideIcon.js";import{bn as n,yn as r}from"./useScrollLock.js";var i=t(e(),1);function a(e,t){let a=i.useRef(e),o=n(t);r(()=>{a.current!==e&&o(a.current),a.current=e},[e,o])}export{a as t};
+import{a as e,s as t}from"./createLucideIcon.js";import{Mn as n,Nn as r}from"./useScrollLock.js";var i=t(e(),1);function a(e,t){let a=i.useRef(e),o=r(t);n(()=>{a.current!==e&&o(a.current),a.current=e},[e,o])}export{a as t};

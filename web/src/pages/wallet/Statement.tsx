@@ -59,7 +59,7 @@ function Rows({ caption, head, rows }: { caption: string; head: string[]; rows: 
     <div className="overflow-x-auto" tabIndex={0} role="region" aria-label={caption}>
       <table className="w-full text-left">
         <caption className="mb-1 text-left font-semibold">{caption}</caption>
-        <thead className="text-xs text-soft"><tr>{head.map((name, i) => <th key={i} scope="col" className={`py-1 pr-3 font-medium ${i > 0 && i === head.length - 1 ? 'text-right' : ''}`}>{name}</th>)}</tr></thead>
+        <thead className="text-xs text-soft"><tr>{head.map((name, i) => name === '' ? <td key={i} /> : <th key={i} scope="col" className={`py-1 pr-3 font-medium ${i > 0 && i === head.length - 1 ? 'text-right' : ''}`}>{name}</th>)}</tr></thead>
         <tbody>
           {rows.map((row, i) => (
             <tr key={i} className="border-t border-line">{row.map((cell, n) => <td key={n} className={`max-w-64 truncate py-1 pr-3 ${n > 0 && n === row.length - 1 ? 'text-right' : ''}`}>{cell}</td>)}</tr>

@@ -42,7 +42,7 @@ export default function Wallet() {
   return (
     <Page title="Wallet" actions={<Button look="primary" icon={<WalletIcon size={14} />} disabled={!may} title={why} onClick={() => setAdding(true)}>Top up</Button>}>
       {wallet.error && <Refusal error={wallet.error} retry={() => void wallet.refetch()} />}
-      {state.topup === 'done' && (
+      {state.topup.startsWith('topup_') && (
         <p role="status" className="mb-3 rounded-md border border-line bg-raised px-3 py-2 text-sm">The payment page is closed. The wallet is credited when the payment is confirmed, usually within
           seconds; the list of top-ups says when.</p>
       )}
