@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/http"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ const hookSecret = "whsec_of_the_drill"
 
 // sendEvent sends an event of a payment as Stripe does, and returns the status, or 0 when nobody answers.
 func sendEvent(address, body string) int {
-	stamp := fmt.Sprint(time.Now().Unix())
+	stamp := strconv.FormatInt(time.Now().Unix(), 10)
 	mac := hmac.New(sha256.New, []byte(hookSecret))
 	mac.Write([]byte(stamp + "." + body))
 	request, err := http.NewRequest(http.MethodPost, address+"/dashboard/webhooks/stripe", bytes.NewReader([]byte(body)))

@@ -27,7 +27,7 @@ func Documents(ctx context.Context) (v1, dashboard []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	i.start()
+	i.start() //nolint:contextcheck // it runs until close
 	defer i.close()
 	if v1, err = i.document(ctx, "/openapi.json"); err != nil {
 		return nil, nil, err

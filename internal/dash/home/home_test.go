@@ -3,6 +3,7 @@ package home
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"sovereign/internal/base/clock"
@@ -71,11 +72,11 @@ func TestHomeIsComposedOfWhatTheDomainsSay(t *testing.T) {
 	if want := "by=model&from=2026-03-04&to=2026-03-10"; page.Spend.Week.Link.Query != want {
 		t.Errorf("%s, want %s", page.Spend.Week.Link.Query, want)
 	}
-	kinds := ""
+	var kinds []string
 	for _, a := range page.Alarms {
-		kinds += a.Kind + " "
+		kinds = append(kinds, a.Kind)
 	}
-	if kinds != "gate.paused job.failed anchor.held " {
+	if !slices.Equal(kinds, []string{"gate.paused", "job.failed", "anchor.held"}) {
 		t.Errorf("the newest first: %s", kinds)
 	}
 	if len(page.Waiting) != 1 || page.Waiting[0].Subject != "usr_ann" || len(page.Jobs) != 1 || page.Jobs[0].Link.Page != "evals" {

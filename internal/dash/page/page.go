@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -76,7 +77,7 @@ func load(from fs.FS) (*site, error) {
 			return err
 		}
 		text, err := fs.ReadFile(from, name)
-		fmt.Fprintf(digest, "%s\x00%d\x00", name, len(text)) // in the order of their names
+		_, _ = fmt.Fprintf(digest, "%s\x00%d\x00", name, len(text)) // in the order of their names
 		digest.Write(text)
 		contents[strings.TrimPrefix(name, "dist/")] = text
 		return err
@@ -86,7 +87,7 @@ func load(from fs.FS) (*site, error) {
 	}
 	index, ok := contents["index.html"]
 	if !ok {
-		return nil, fmt.Errorf("the built page has no index.html")
+		return nil, errors.New("the built page has no index.html")
 	}
 	delete(contents, "index.html")
 	folder := hex.EncodeToString(digest.Sum(nil))[:16]

@@ -70,7 +70,7 @@ type SessionState struct {
 }
 
 // SignInWays are the ways to sign in.
-type SignInWays struct {
+type SignInWays struct { //nolint:revive // its name in the OpenAPI document
 	Secure   bool          `json:"secure" doc:"False over plain HTTP from another machine: then nobody can sign in"`
 	Link     bool          `json:"link" doc:"Links of admins work; those of the operator always do"`
 	Password bool          `json:"password"`

@@ -172,7 +172,12 @@ func TestAPHCStringMatchesItsPasswordAlone(t *testing.T) {
 		password, stored string
 		want             bool
 	}{
-		{good, stored, true}, {good + " ", stored, false}, {"", stored, false}, {good, "", false}, {"", "", false}, {good, "$argon2i$" + stored, false},
+		{good, stored, true},
+		{good + " ", stored, false},
+		{"", stored, false},
+		{good, "", false},
+		{"", "", false},
+		{good, "$argon2i$" + stored, false},
 		{good, strings.Replace(stored, "t=2", "t=1", 1), false},
 	} {
 		if got, err := p.matches(t.Context(), c.password, c.stored); err != nil || got != c.want {

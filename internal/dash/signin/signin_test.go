@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -75,7 +76,7 @@ func newSite(t *testing.T, d *db.DB) *site {
 	member := func(ctx context.Context, caller tenant.Caller, _ api.None) (workspace.Member, error) {
 		return workspace.Member{UserID: caller.User, Role: caller.Role}, nil
 	}
-	routes := append(module.Routes, api.Get("/me", api.SessionMember, member, "Who am I here?"))
+	routes := append(slices.Clone(module.Routes), api.Get("/me", api.SessionMember, member, "Who am I here?"))
 	router, err := api.NewRouter(api.Config{DB: d, Feed: f, Log: log, Bounds: bounds}, routes)
 	if err != nil {
 		t.Fatal(err)

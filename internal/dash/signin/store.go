@@ -270,8 +270,10 @@ func (s *Store) DeleteOld(ctx context.Context) error {
 		text string
 		args []any
 	}{
-		{`DELETE FROM sessions WHERE ended_at > 0 AND ended_at < $1 OR expires_at < $1 OR last_seen_at < $2`,
-			[]any{yesterday, yesterday.Add(-idle)}},
+		{
+			`DELETE FROM sessions WHERE ended_at > 0 AND ended_at < $1 OR expires_at < $1 OR last_seen_at < $2`,
+			[]any{yesterday, yesterday.Add(-idle)},
+		},
 		{`DELETE FROM invitations WHERE expires_at < $1`, []any{yesterday}},
 		{`DELETE FROM signin_links WHERE expires_at < $1`, []any{yesterday}},
 		{`DELETE FROM oidc_states WHERE expires_at < $1`, []any{now}},

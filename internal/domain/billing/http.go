@@ -43,7 +43,7 @@ func (h *handler) routes() []api.Route {
 }
 
 // A BillingState is how a wallet can be topped up.
-type BillingState struct {
+type BillingState struct { //nolint:revive // its name in the OpenAPI document
 	Object   string     `json:"object" enum:"billing"`
 	Cards    bool       `json:"card_payments" doc:"People can pay by card; otherwise the operator credits the wallet"`
 	Min      money.Nano `json:"min_usd"`

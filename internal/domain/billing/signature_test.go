@@ -2,7 +2,7 @@ package billing
 
 import (
 	"encoding/hex"
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +17,7 @@ var (
 
 // signed is the header of a body that was signed with a key.
 func signed(key secret.Text, body string, at time.Time) string {
-	stamp := fmt.Sprint(at.Unix())
+	stamp := strconv.FormatInt(at.Unix(), 10)
 	return "t=" + stamp + ",v1=" + hex.EncodeToString(sign(key, stamp, []byte(body)))
 }
 

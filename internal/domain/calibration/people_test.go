@@ -43,7 +43,7 @@ func TestACalibrationMeasuresItemsByTheMajorityAndLeavesTiesOut(t *testing.T) {
 			t.Errorf("%+v", begun)
 		}
 		done := e.AwaitCalibration(t, c.ID, begun.ID, job.Done) // the judge passes all
-		if done.Ties != 1 || done.Block.Matrix != (trust.Matrix{TP: 3, FP: 1}) || done.Progress.Done != 4 {
+		if done.Ties != 1 || done.Block.Matrix != (trust.Matrix{TP: 3, FP: 1}) || done.Done != 4 {
 			t.Errorf("%d ties, %+v, %+v", done.Ties, done.Block.Matrix, done.Progress)
 		}
 		if got := e.Certificate(t, c.ID); got.Ties != 1 {

@@ -35,7 +35,7 @@ func TestAGateThatCannotWorkIsRefused(t *testing.T) {
 		if a := f.put(t, gated(raw.ID)); a.Gate.Verdict != string(Paused) || !strings.Contains(a.Gate.Reason, "calibrate it") {
 			t.Errorf("%s", text(t, a.Gate))
 		}
-		if all, err := f.Store.Alarms(t.Context(), dbtest.Mine); err != nil || len(all) != 1 || all[0].Kind != "gate.paused" || !strings.Contains(all[0].Detail, "calibrate it") {
+		if all, err := f.Alarms(t.Context(), dbtest.Mine); err != nil || len(all) != 1 || all[0].Kind != "gate.paused" || !strings.Contains(all[0].Detail, "calibrate it") {
 			t.Errorf("%+v, %v", all, err)
 		}
 		c := f.judged(t)

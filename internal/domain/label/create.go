@@ -142,8 +142,9 @@ func (s *Store) add(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Acto
 		}
 		before := len(others) > 0 || halves.knows(items[i].relations)
 		if len(others) > 0 { // a run that has continued is the same run, and its half stands
-			rows[i] = n.record(author, others[0].Item, others[0].half())
-			items[i] = item{hash: string(others[0].Item), steps: others[0].steps}
+			first := &others[0]
+			rows[i] = n.record(author, first.Item, first.half()) //nolint:gosec // as long as all
+			items[i] = item{hash: string(first.Item), steps: first.steps}
 		} else {
 			rows[i] = n.record(author, []byte(items[i].hash), halves.assignHalf(items[i].relations))
 		}

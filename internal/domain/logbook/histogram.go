@@ -215,7 +215,10 @@ func (s *Store) Facets(ctx context.Context, ws tenant.ID, from, to clock.Time) (
 			name string
 			to   *[]FacetValue
 		}{
-			{"model", &all.Models}, {"tag", &all.Tags}, {"segment", &all.Segments}, {"finish_reason", &all.Finishes},
+			{"model", &all.Models},
+			{"tag", &all.Tags},
+			{"segment", &all.Segments},
+			{"finish_reason", &all.Finishes},
 			{"cached", &all.Cached},
 		} {
 			if *f.to, err = db.Query[FacetValue](ctx, in, `

@@ -116,8 +116,9 @@ func (c *Channel) wants(kind notice.Kind, subject string) bool {
 		return subject == c.ID
 	case notice.ChannelDisabled:
 		return c.Enabled && subject != c.ID
+	default:
+		return c.Enabled && slices.Contains(c.Kinds, kind)
 	}
-	return c.Enabled && slices.Contains(c.Kinds, kind)
 }
 
 // sealedFor is the associated data that a secret is sealed with: it opens for this workspace, channel and URL alone.

@@ -59,9 +59,15 @@ func TestAChannelHearsItsKindsAndItsOwnTests(t *testing.T) {
 		subject string
 		wants   bool
 	}{
-		{c, notice.WalletLow, "ws_1", true}, {c, notice.JobEnded, "eval_1", false}, {&off, notice.WalletLow, "ws_1", false},
-		{c, notice.Test, "chan_1", true}, {c, notice.Test, "chan_2", false}, {&off, notice.Test, "chan_1", true},
-		{c, notice.ChannelDisabled, "chan_2", true}, {c, notice.ChannelDisabled, "chan_1", false}, {&off, notice.ChannelDisabled, "chan_2", false},
+		{c, notice.WalletLow, "ws_1", true},
+		{c, notice.JobEnded, "eval_1", false},
+		{&off, notice.WalletLow, "ws_1", false},
+		{c, notice.Test, "chan_1", true},
+		{c, notice.Test, "chan_2", false},
+		{&off, notice.Test, "chan_1", true},
+		{c, notice.ChannelDisabled, "chan_2", true},
+		{c, notice.ChannelDisabled, "chan_1", false},
+		{&off, notice.ChannelDisabled, "chan_2", false},
 	} {
 		if got := of.c.wants(of.kind, of.subject); got != of.wants {
 			t.Errorf("%s about %s: %v", of.kind, of.subject, got)

@@ -46,13 +46,18 @@ func TestPeopleManageChannelsOfTheirWorkspace(t *testing.T) {
 			cookie, method, path, body string
 			status                     int
 		}{
-			{c.Cookies.Member, "GET", at("/channels"), "", 403}, {c.Cookies.Member, "POST", at("/channels"), body, 403},
-			{c.Cookies.Member, "PATCH", at("/notifications"), `{"wallet_low_usd":1}`, 403}, {c.Cookies.Other, "GET", one, "", 404},
-			{c.Cookies.Nobody, "GET", at("/notices"), "", 404}, {"", "GET", at("/notices"), "", 401},
-			{admin, "PATCH", one, `{"address":"https://elsewhere.example"}`, 400}, {admin, "PATCH", one, `{"kinds":["channel.test"]}`, 400},
+			{c.Cookies.Member, "GET", at("/channels"), "", 403},
+			{c.Cookies.Member, "POST", at("/channels"), body, 403},
+			{c.Cookies.Member, "PATCH", at("/notifications"), `{"wallet_low_usd":1}`, 403},
+			{c.Cookies.Other, "GET", one, "", 404},
+			{c.Cookies.Nobody, "GET", at("/notices"), "", 404},
+			{"", "GET", at("/notices"), "", 401},
+			{admin, "PATCH", one, `{"address":"https://elsewhere.example"}`, 400},
+			{admin, "PATCH", one, `{"kinds":["channel.test"]}`, 400},
 			{admin, "POST", at("/channels"), `{"type":"webhook","address":"` + r.URL + `","kinds":["all"]}`, 400},
 			{admin, "PATCH", at("/notifications"), `{"wallet_low_usd":-1}`, 400},
-			{admin, "GET", at("/channels/chan_none/deliveries"), "", 404}, {admin, "POST", one + "/deliveries/dlv_none/redelivery", "", 404},
+			{admin, "GET", at("/channels/chan_none/deliveries"), "", 404},
+			{admin, "POST", one + "/deliveries/dlv_none/redelivery", "", 404},
 		} {
 			c.RefusesSession(t, refused.cookie, refused.method, refused.path, refused.body, refused.status)
 		}

@@ -10,6 +10,7 @@ import (
 	"mime/quotedprintable"
 	"net"
 	"net/smtp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -101,7 +102,7 @@ func (m *Mail) tlsConfig() *tls.Config {
 // dial connects to the mail server; the connection ends with ctx.
 func (m *Mail) dial(ctx context.Context) (*smtp.Client, error) {
 	dialer := &net.Dialer{}
-	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(m.Host, fmt.Sprint(m.Port)))
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(m.Host, strconv.Itoa(m.Port)))
 	if err != nil {
 		return nil, err
 	}
@@ -157,11 +158,15 @@ func (m *Mail) message(to *target, n *Sent, page string) []byte {
 	_, host, _ := strings.Cut(m.From, "@")
 	var b bytes.Buffer
 	for _, h := range [][2]string{
-		{"From", "<" + m.From + ">"}, {"To", "<" + to.Address + ">"},
+		{"From", "<" + m.From + ">"},
+		{"To", "<" + to.Address + ">"},
 		{"Subject", mime.QEncoding.Encode("utf-8", printable(n.Title))},
-		{"Date", n.At.Std().Format(time.RFC1123Z)}, {"Message-ID", "<" + n.ID + "." + to.ID + "@" + host + ">"},
-		{"Auto-Submitted", "auto-generated"}, {"MIME-Version", "1.0"},
-		{"Content-Type", "text/plain; charset=utf-8"}, {"Content-Transfer-Encoding", "quoted-printable"},
+		{"Date", n.At.Std().Format(time.RFC1123Z)},
+		{"Message-ID", "<" + n.ID + "." + to.ID + "@" + host + ">"},
+		{"Auto-Submitted", "auto-generated"},
+		{"MIME-Version", "1.0"},
+		{"Content-Type", "text/plain; charset=utf-8"},
+		{"Content-Transfer-Encoding", "quoted-printable"},
 	} {
 		b.WriteString(h[0] + ": " + h[1] + "\r\n")
 	}

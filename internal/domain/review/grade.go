@@ -102,7 +102,7 @@ func (s *Store) prepare(ctx context.Context, caller tenant.Caller, queueID, item
 	if g.repeats(in) {
 		return q, i, of, true, nil
 	}
-	if g, err = s.holds(ctx, scope, q, i, caller.User, in.Claim, grades); err != nil {
+	if _, err = s.holds(ctx, scope, q, i, caller.User, in.Claim, grades); err != nil {
 		return q, i, of, false, err
 	}
 	steps, lost, err := s.content(ctx, caller.Workspace, i)

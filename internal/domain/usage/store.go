@@ -86,14 +86,16 @@ func openPoints(ctx context.Context, in db.Scoped, f Filter, by string) ([]Point
 
 // where returns the condition of a filter, and its arguments from $2 on.
 func (f Filter) where() (string, []any) {
-	text, args := "workspace_id = $1 AND day >= $2 AND day <= $3", []any{f.From, f.To}
+	var text strings.Builder
+	text.WriteString("workspace_id = $1 AND day >= $2 AND day <= $3")
+	args := []any{f.From, f.To}
 	for _, d := range dimensions {
 		if value := f.value(d.name); value != "" {
 			args = append(args, value)
-			text += fmt.Sprintf(" AND %s = $%d", d.column, len(args)+1)
+			fmt.Fprintf(&text, " AND %s = $%d", d.column, len(args)+1)
 		}
 	}
-	return text, args
+	return text.String(), args
 }
 
 func (f Filter) value(dimension string) string {
@@ -147,18 +149,18 @@ func cutPoints(ctx context.Context, in db.Scoped, f Filter, by, group string, pi
 // instead of reading all rows of the days.
 func finePoints(ctx context.Context, in db.Scoped, f Filter, by string) ([]Point, error) {
 	args := []any{f.From, f.To}
-	condition := ""
+	var condition strings.Builder
 	for _, d := range dimensions {
 		if value := f.value(d.name); value != "" {
 			args = append(args, value)
-			condition += fmt.Sprintf(" AND d.%s = $%d", d.column, len(args)+1)
+			fmt.Fprintf(&condition, " AND d.%s = $%d", d.column, len(args)+1)
 		}
 	}
 	points, err := db.Query[Point](ctx, in, `
 		SELECT d.day AS day, d.`+column(by)+` AS grp, `+summed2+`
 		FROM usage_sums s CROSS JOIN usage_days d
 		WHERE s.workspace_id = $1 AND s.cut = 'model' AND s.pick = '' AND s.day >= $2 AND s.day <= $3
-			AND d.workspace_id = $1 AND d.day = s.day AND d.model = s.grp`+condition+`
+			AND d.workspace_id = $1 AND d.day = s.day AND d.model = s.grp`+condition.String()+`
 		GROUP BY d.day, d.`+column(by)+` ORDER BY d.day, d.`+column(by), args...)
 	if err != nil {
 		return nil, fmt.Errorf("read the usage of closed days: %w", err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -210,7 +211,7 @@ func TestMoreGroupsThanAskedForAreTheRest(t *testing.T) {
 		for day := range rapid.IntRange(1, 4).Draw(t, "days") {
 			for group := range rapid.IntRange(0, 8).Draw(t, "groups") {
 				c := Used{Requests: 1, Cost: rapid.Map(rapid.Int64Range(0, 9), func(n int64) money.Nano { return money.Nano(n) }).Draw(t, "cost")}
-				points = append(points, Point{Day: Day(day), Group: fmt.Sprint(group), Used: c})
+				points = append(points, Point{Day: Day(day), Group: strconv.Itoa(group), Used: c})
 				sum.add(&c)
 			}
 		}
@@ -284,8 +285,14 @@ func BenchmarkSeries(b *testing.B) {
 			by string
 			f  Filter
 		}{
-			{"none", Filter{}}, {"model", Filter{}}, {"key", Filter{}}, {"tag", Filter{}}, {"tag", Filter{Model: "m1"}},
-			{"model", Filter{Tag: "t1"}}, {"key", Filter{Model: "m1", Tag: "t1"}}, {"model", Filter{Key: "k1", Tag: "t1"}},
+			{"none", Filter{}},
+			{"model", Filter{}},
+			{"key", Filter{}},
+			{"tag", Filter{}},
+			{"tag", Filter{Model: "m1"}},
+			{"model", Filter{Tag: "t1"}},
+			{"key", Filter{Model: "m1", Tag: "t1"}},
+			{"model", Filter{Key: "k1", Tag: "t1"}},
 		} {
 			b.Run(fmt.Sprintf("%s/by %s model=%s key=%s tag=%s", engine, q.by, q.f.Model, q.f.Key, q.f.Tag), func(b *testing.B) {
 				q.f.From, q.f.To = today-364, today

@@ -50,11 +50,11 @@ func TestAViewIsSeenByItsOwnerAndASharedOneByEveryMember(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			names := ""
+			var names strings.Builder
 			for _, v := range all {
-				names += v.Name
+				names.WriteString(v.Name)
 			}
-			if names != c.sees {
+			if names := names.String(); names != c.sees {
 				t.Errorf("%s sees %q, want %q", c.by.User, names, c.sees)
 			}
 		}

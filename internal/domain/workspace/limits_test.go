@@ -170,9 +170,15 @@ func TestOwnersTightenWhatTheOperatorHasLimitedAndNoMore(t *testing.T) {
 			AllowedAddresses: &workspace.Names{"10.0.0.0/8"}, Scope: ptr(workspace.ScopeInference),
 		}, 0)
 		for _, more := range []workspace.LimitsChange{
-			{RequestsPerMinute: ptr(int64(0))}, {RequestsPerMinute: ptr(int64(61))}, {ExpiresAt: ptr("")},
-			{ExpiresAt: ptr("2030-01-02T00:00:00Z")}, {Models: &workspace.Names{}}, {Models: &workspace.Names{"b", "*"}},
-			{Models: &workspace.Names{"b*"}}, {AllowedAddresses: &workspace.Names{}}, {AllowedAddresses: &workspace.Names{"10.1.0.0/16", "0.0.0.0/0"}},
+			{RequestsPerMinute: ptr(int64(0))},
+			{RequestsPerMinute: ptr(int64(61))},
+			{ExpiresAt: ptr("")},
+			{ExpiresAt: ptr("2030-01-02T00:00:00Z")},
+			{Models: &workspace.Names{}},
+			{Models: &workspace.Names{"b", "*"}},
+			{Models: &workspace.Names{"b*"}},
+			{AllowedAddresses: &workspace.Names{}},
+			{AllowedAddresses: &workspace.Names{"10.1.0.0/16", "0.0.0.0/0"}},
 			{Scope: ptr(workspace.ScopeFull)},
 		} {
 			set(owner, more, 403)

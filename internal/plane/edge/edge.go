@@ -137,12 +137,13 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 			return err
 		}
 	}
-	if session {
+	switch {
+	case session:
 		var err error
 		if where, err = e.admitSession(where, call); err != nil {
 			return err
 		}
-	} else if keyed {
+	case keyed:
 		caller, err := e.authenticate(r, call)
 		if err != nil {
 			return cmp.Or(e.countKeyless(r, call), err)
@@ -152,7 +153,7 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 			return fault.RateLimited.New("the workspace has too many open connections").In(time.Second)
 		}
 		call.caller = caller
-	} else {
+	default:
 		if !tokened { // see Identify
 			if err := e.countKeyless(r, call); err != nil {
 				return err

@@ -61,7 +61,7 @@ func NewSecret(random [secretLength]byte) (string, live.SessionDigest) {
 
 // SessionCookie returns the header that gives a browser a session's secret until then; an empty secret takes it away.
 func SessionCookie(secret string, until time.Duration) string {
-	cookie := http.Cookie{
+	cookie := http.Cookie{ //nolint:gosec // every attribute is set
 		Name: sessionName, Value: secret, Path: "/", MaxAge: int(until.Seconds()),
 		Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	}
@@ -146,7 +146,7 @@ func (e *Edge) admitSession(r *http.Request, call *call) (*http.Request, error) 
 // inWorkspace takes the workspace out of the path, and notes the role that the session's person has in it now. The
 // router refuses the person who has none.
 func (e *Edge) inWorkspace(r *http.Request, call *call) (*http.Request, error) {
-	mount, inner := "", ""
+	var mount, inner string
 	switch {
 	case below(r.URL.Path, sessionScope):
 		mount, inner = sessionScope, sessionScope
