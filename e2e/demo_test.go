@@ -63,6 +63,13 @@ func TestDrillADemoIsFilledOnceThroughKills(t *testing.T) {
 		if n := len(asked); n > script || n < script-kills-8 || traces > 48 || traces < 48-kills {
 			t.Errorf("%d exchanges, %d of them in runs, after %d kills", n, traces, kills)
 		}
+		for path, want := range map[string]int{"criteria": 3, "evals": 2, "datasets": 2, "aliases": 2, "reward/sessions": 1} {
+			var list struct{ Data []struct{ ID string } }
+			if c.call(t, http.MethodGet, "/v1/"+path, nil, http.StatusOK, &list); len(list.Data) != want {
+				t.Errorf("%d %s, not %d", len(list.Data), path, want)
+			}
+		}
+		server.stop(t) // or rows would be added while the pages of usage are read
 		paid := 0
 		for _, row := range p.usage(t, p.workspaceID(t, workspace)) {
 			if strings.HasPrefix(row.KeyID, "key_") && row.Charged > 0 {
@@ -71,12 +78,6 @@ func TestDrillADemoIsFilledOnceThroughKills(t *testing.T) {
 		}
 		if paid > script || paid < len(asked) {
 			t.Errorf("%d exchanges are paid for, and %d are logged", paid, len(asked))
-		}
-		for path, want := range map[string]int{"criteria": 3, "evals": 2, "datasets": 2, "aliases": 2, "reward/sessions": 1} {
-			var list struct{ Data []struct{ ID string } }
-			if c.call(t, http.MethodGet, "/v1/"+path, nil, http.StatusOK, &list); len(list.Data) != want {
-				t.Errorf("%d %s, not %d", len(list.Data), path, want)
-			}
 		}
 		p.verifyLedger(t)
 	})
