@@ -131,7 +131,7 @@ func (s *Store) add(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Acto
 		return nil, err
 	}
 	rows, graded := make([]record, len(all)), newGraded()
-	for i := range all {
+	for i := range rows {
 		n := &all[i]
 		author, others := n.author(by), known.of(n, items[i].hash)
 		for _, other := range others {
@@ -143,7 +143,7 @@ func (s *Store) add(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Acto
 		before := len(others) > 0 || halves.knows(items[i].relations)
 		if len(others) > 0 { // a run that has continued is the same run, and its half stands
 			first := &others[0]
-			rows[i] = n.record(author, first.Item, first.half()) //nolint:gosec // as long as all
+			rows[i] = n.record(author, first.Item, first.half())
 			items[i] = item{hash: string(first.Item), steps: first.steps}
 		} else {
 			rows[i] = n.record(author, []byte(items[i].hash), halves.assignHalf(items[i].relations))

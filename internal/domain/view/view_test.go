@@ -1,7 +1,7 @@
 package view
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -115,7 +115,7 @@ func TestAViewIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 3 {
-			s.saved(t, ann, fmt.Sprint(i), false)
+			s.saved(t, ann, strconv.Itoa(i), false)
 		}
 		_, err := s.Create(t.Context(), bob, NewView{Page: "logs", Name: "one more"})
 		dbtest.Refused(t, err, 409, "views")

@@ -50,6 +50,7 @@ type Router struct {
 	exact    map[routeKey]exactRoute
 	visitors map[string]bool // the patterns of routes that need no session
 	registry huma.Registry
+	pages    map[string]bool // the patterns of pages for people, which take every path and so say nothing of one
 	guard    *limit.Windows[tenant.ID]
 	large    *limit.Budget // how many large bodies are handled at once
 }
@@ -71,7 +72,7 @@ func NewOperatorRouter(c Config, routes []Route) (*Router, error) {
 
 func newRouter(c Config, routes []Route, mine func(Permission) bool) (*Router, error) {
 	rt := &Router{
-		Config: c, mux: http.NewServeMux(), exact: map[routeKey]exactRoute{}, visitors: map[string]bool{}, registry: newRegistry(),
+		Config: c, mux: http.NewServeMux(), pages: map[string]bool{}, exact: map[routeKey]exactRoute{}, visitors: map[string]bool{}, registry: newRegistry(),
 		guard: limit.NewWindows[tenant.ID](guardStarts, guardWindow), large: limit.NewBudget(largeOperations),
 	}
 	for _, r := range routes {
@@ -110,6 +111,9 @@ func (rt *Router) add(r Route) error {
 	}
 	pattern := r.Method + " " + r.Pattern()
 	rt.mux.HandleFunc(pattern, handler)
+	if r.html {
+		rt.pages[pattern] = true
+	}
 	if r.Permission == Visitor {
 		rt.visitors[pattern] = true
 	}
@@ -306,7 +310,7 @@ var (
 
 // front is the first page that a person sees.
 func (rt *Router) front() *url.URL {
-	if len(rt.methods(dashboard)) > 0 {
+	if len(rt.pages) > 0 {
 		return dashboard
 	}
 	return documentation
@@ -316,7 +320,7 @@ func (rt *Router) front() *url.URL {
 func (rt *Router) methods(path *url.URL) (allowed []string) {
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		probe := &http.Request{Method: method, URL: path}
-		if _, pattern := rt.mux.Handler(probe); pattern != "" && pattern != "/" {
+		if _, pattern := rt.mux.Handler(probe); pattern != "" && pattern != "/" && !rt.pages[pattern] {
 			allowed = append(allowed, method)
 		}
 	}

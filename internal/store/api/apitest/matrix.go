@@ -210,10 +210,10 @@ func askWith(t *testing.T, address, method, path, host string, headers []string)
 	}
 	defer func() { _ = response.Body.Close() }()
 	var body []byte
-	if !strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") { // events have no end
-		if body, err = io.ReadAll(response.Body); err != nil {
-			t.Fatalf("%s %s: %v", method, path, err)
-		}
+	if strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
+		_ = conn.Close() // events have no end
+	} else if body, err = io.ReadAll(response.Body); err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
 	}
 	page := strings.HasPrefix(response.Header.Get("Content-Type"), "text/html")
 	return got{status: response.StatusCode, body: body, id: response.Header.Get("X-Request-Id"), page: page}
