@@ -66,7 +66,7 @@ func TestQuotasAreSetByKindAndAudited(t *testing.T) {
 			t.Fatal(before, err)
 		}
 		for i, k := range quota.Kinds {
-			if before[i] != (quota.State{Kind: k.Name, Quota: k.Default}) || k.Default < 100 {
+			if before[i] != (quota.State{Kind: k.Name, Quota: k.Default}) || k.Default < 20 {
 				t.Errorf("%+v", before[i])
 			}
 		}
