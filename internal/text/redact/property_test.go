@@ -2,7 +2,9 @@ package redact
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,12 +119,15 @@ func TestEscapesDoNotChangeWhatIsFound(t *testing.T) {
 	})
 }
 
-// hasShortBase64 reports whether a text has a run of base64 that a probe may miss, and that decodes to text.
+// hasShortBase64 reports whether a text has a run of base64 that is shorter than what is always found, and that decodes to
+// text.
 func hasShortBase64(text string) bool {
-	inRun := func(r rune) bool { return r < 0x80 && sextets[r] != 0xff }
-	for run := range strings.FieldsFuncSeq(text, func(r rune) bool { return !inRun(r) }) {
-		if len(run) < minBase64 && len(run) >= base64Head {
-			return true
+	for run := range strings.FieldsFuncSeq(text, func(r rune) bool { return r >= 0x80 || sextets[r] == 0xff }) {
+		for from := 0; from+base64Head <= len(run) && len(run) < minBase64; from++ {
+			plain, err := base64.RawStdEncoding.DecodeString(run[from : from+base64Head])
+			if err == nil && !slices.ContainsFunc(plain, func(c byte) bool { return c < ' ' || c > '~' }) {
+				return true
+			}
 		}
 	}
 	return false

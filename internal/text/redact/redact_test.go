@@ -229,3 +229,18 @@ func TestASecretAtTheStartOfATextIsReadWithoutAPanic(t *testing.T) {
 		}
 	}
 }
+
+// A line may end with a letter before the escaped line break that a credential follows.
+func TestACredentialIsFoundAfterAnEscapedLineBreak(t *testing.T) {
+	for _, sample := range Samples(newRand()) {
+		if sample.Rule != "airtable" {
+			continue
+		}
+		for _, before := range []string{`\n`, `x\n`, `the end\r`, `9\t`} {
+			text := `"` + before + sample.Secret + `"`
+			if got, _ := JSON([]byte(text)); string(got) != `"`+before+Mark+`"` {
+				t.Errorf("%s became %s", text, got)
+			}
+		}
+	}
+}

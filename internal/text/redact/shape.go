@@ -48,7 +48,7 @@ func parseShape(text string) shape {
 		}
 	}
 	prefix := s.pieces[0].literal
-	s.inside = len(prefix) >= 6 || prefix == ""
+	s.inside = len(prefix) >= 6 || prefix == "" || prefix[0] == '\\' // an escape ends the word before it
 	s.strictStart = len(prefix) <= 3
 	last := s.pieces[len(s.pieces)-1]
 	s.wholeWord = len(prefix) < 6 && last.literal == "" && last.most != unbounded
