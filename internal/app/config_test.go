@@ -51,9 +51,10 @@ func TestBadConfigurationNamesTheLineAndTheReason(t *testing.T) {
 		"dashboard:\n  url: https://g.example\nstripe:\n  secret_key: sk_test\n  webhook_secret: ''\n":                       "FILE:4: stripe: secret_key and webhook_secret go together",
 		"stripe:\n  secret_key: sk_test\n  webhook_secret: whsec_test\n":                                                     "FILE:2: stripe: dashboard.url is needed",
 		"dashboard:\n  url: https://g.example\nstripe:\n  secret_key: sk_test\n  webhook_secret: whsec_test\n  max_usd: 1\n": "stripe: min_usd and max_usd must be",
-		"smtp:\n  host: mail.example.com\n":                                                                                  "FILE:2: smtp: from must be an e-mail address",
-		"smtp:\n  host: mail.example.com\n  from: a@b.c\n  tls: ssl\n":                                                       "smtp: tls must be starttls, implicit or none",
-		"smtp:\n  host: mail.example.com\n  from: a@b.c\n  tls: none\n  username: u\n  password: p\n":                        "smtp: a password is not sent without tls",
+
+		"smtp:\n  host: mail.example.com\n":                                                           "FILE:2: smtp: from must be an e-mail address",
+		"smtp:\n  host: mail.example.com\n  from: a@b.c\n  tls: ssl\n":                                "smtp: tls must be starttls, implicit or none",
+		"smtp:\n  host: mail.example.com\n  from: a@b.c\n  tls: none\n  username: u\n  password: p\n": "smtp: a password is not sent without tls",
 		"listen: nowhere\n":                                      `FILE:1: listen: "nowhere" is not an address`,
 		"\n\nlog_level: loud\n":                                  `FILE:3: log_level: "loud" is none of`,
 		"log_format: xml\n":                                      `FILE:1: log_format: "xml" is neither`,

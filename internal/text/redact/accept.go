@@ -21,6 +21,9 @@ func (s *scanner) accept(a *anchor, at, from, to int) (int, int, bool) {
 	case privateKey:
 		return s.privateKey(at, to)
 	case userinfo:
+		if s.afterEscape(at + 1) { // the t of \t is no scheme
+			return 0, 0, false
+		}
 		return s.userinfo(to)
 	case account:
 		return s.account(to - 1)
@@ -174,7 +177,11 @@ func (s *scanner) scheme(at, to int) (int, int, bool) {
 	if !s.atWordStart(at, false) {
 		return 0, 0, false
 	}
+	const breaks = 4 // escaped ones that may precede the token
 	from := s.run(before, to)
+	for i := 0; i < breaks && from+1 < len(s.text) && s.text[from] == '\\' && oneOf("nrt", s.text[from+1]); i++ {
+		from = s.run(before, from+2)
+	}
 	end := s.runTrimmed(bearer, from)
 	given := s.text[from:end]
 	if s.text[at]|0x20 == 'b' && s.text[at+1]|0x20 == 'a' { // Basic

@@ -76,7 +76,7 @@ func (s *scanner) tryBase64(at int) int {
 		}
 	}
 	if !s.isBase64Text(from) {
-		return s.skipRun(at + probe)
+		return s.skipRun(at)
 	}
 	to, hides := s.searchBase64(from)
 	if hides && !s.insideEscape(from) {
@@ -136,14 +136,18 @@ func decodeBase64(into, text []byte) (int, bool) {
 	return n, err == nil
 }
 
-// skipRun returns about where a run ends that is no text, from to on. It tests every second group of characters: a run
-// that is no text is an image, and long.
+// skipRun returns where the run ends that begins at to. It tests eight characters at once: a run that is no text is an
+// image, and long.
 func (s *scanner) skipRun(to int) int {
-	for to+probe <= len(s.text) && is(s.text[to], path) {
-		if one, two := load16(s.text, to); below('+', one, two) != 0 {
+	for ; to+8 <= len(s.text); to += 8 {
+		t := s.text[to : to+8]
+		if (classBits[t[0]]&classBits[t[1]]&classBits[t[2]]&classBits[t[3]]&
+			classBits[t[4]]&classBits[t[5]]&classBits[t[6]]&classBits[t[7]])>>path&1 == 0 {
 			break
 		}
-		to += 2 * probe
+	}
+	for to < len(s.text) && is(s.text[to], path) {
+		to++
 	}
 	return to
 }

@@ -65,3 +65,16 @@ func TestBase64WithoutACredentialStays(t *testing.T) {
 		}
 	}
 }
+
+// TestBase64IsFoundBehindARunThatIsNoText varies the length of the run before, since a scan takes many characters at once.
+func TestBase64IsFoundBehindARunThatIsNoText(t *testing.T) {
+	code := base64.StdEncoding.EncodeToString([]byte("user: me\nkey: sk-ant-api03-abcdefghij0123456789\n"))
+	image := base64.StdEncoding.EncodeToString(noise(300))
+	for _, between := range []string{"\n", `\n`, `\u000a`, ",", ":", `"`, " "} {
+		for n := 1; n < len(image); n++ {
+			if clean, _ := Text([]byte(image[:n] + between + code)); strings.Contains(string(clean), code[:20]) {
+				t.Fatalf("missed behind %d characters and %q", n, between)
+			}
+		}
+	}
+}
