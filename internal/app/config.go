@@ -41,6 +41,8 @@ type Config struct {
 	Stripe           Stripe   `embed:"" prefix:"stripe-"`
 	SMTP             SMTP     `name:"smtp" embed:"" prefix:"smtp-"`
 
+	Training Training `embed:"" prefix:"training-"`
+
 	Dashboard Dashboard `embed:"" prefix:"dashboard-"`
 
 	Providers catalog.Providers `placeholder:"YAML" help:"Providers of models: a list of {name, kind: openai|anthropic|gemini|cohere|sim, base_url, api_key, ca_file, …}. A provider of the built-in catalog needs its name and api_key alone. api_key may be env:NAME or file:PATH."`

@@ -18,6 +18,7 @@ import (
 	"sovereign/internal/domain/providerkey"
 	"sovereign/internal/domain/review"
 	"sovereign/internal/domain/reward"
+	"sovereign/internal/domain/train"
 	"sovereign/internal/domain/usage"
 	"sovereign/internal/domain/view"
 	"sovereign/internal/domain/wallet"
@@ -44,6 +45,7 @@ type domains struct {
 	rewards    *reward.Store
 	reviews    *review.Store
 	aliases    *alias.Store
+	trainer    *train.Store
 }
 
 // open makes the modules, fills the data plane from their publishers, and lets them start.
@@ -97,6 +99,7 @@ func (d *domains) list(i *instance) []module.Module {
 		view.Module(view.NewStore(on.db)),
 	}
 	all = append(all, d.grading(i, logged, logs, sets, aliases)...)
+	all = append(all, d.training(i)...)
 	notices := notify.NewStore(on.db, on.vault, i.models.guard, i.mail.Enabled())
 	d.wallets.Low = notices.WalletLow
 	all = append(all,

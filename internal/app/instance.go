@@ -13,7 +13,9 @@ import (
 	"sovereign/internal/domain/billing"
 	"sovereign/internal/domain/catalog"
 	"sovereign/internal/domain/notify"
+	"sovereign/internal/domain/train"
 	"sovereign/internal/net/netguard"
+	"sovereign/internal/store/artifact"
 )
 
 // An instance is everything that stands on one storage: locked, migrated, filled, with its routers. The server serves
@@ -26,6 +28,9 @@ type instance struct {
 	payments billing.Config
 	mail     notify.Mail
 	site     string // where people reach the server; empty for unknown
+
+	gpuPrices train.Prices
+	artifacts *artifact.Store
 
 	storage storage
 	models  models
@@ -49,6 +54,9 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 	}
 	i = &instance{log: log, storage: storage{config: c.Storage, log: log}, models: models{guard: netguard.New(allowed)}}
 	i.payments, i.mail, i.site = c.payments(), c.mail(), c.site()
+	if i.gpuPrices, err = c.Training.prices(); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			i.takeBack()
@@ -69,6 +77,9 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 	i.plane.open(c, &i.models, &i.state, log)
 	i.plane.metrics.MustRegister(i.gauges()...)
 	i.dash.open(c)
+	if err := i.openArtifacts(); err != nil {
+		return i, err
+	}
 	if err := i.domains.open(ctx, i); err != nil {
 		return i, err
 	}

@@ -26,7 +26,7 @@ func (r *routers) open(i *instance, tracer trace.Tracer) error {
 	}
 	routes = slices.Concat(routes, i.plane.routes(), i.operatorRoutes())
 
-	config := api.Config{DB: i.storage.db, Feed: i.state.feed, Log: i.log, Bounds: i.plane.bounds, Closing: i.draining.Load}
+	config := api.Config{DB: i.storage.db, Feed: i.state.feed, Log: i.log, Bounds: i.plane.bounds, Closing: i.draining.Load, Worker: i.domains.worker}
 	public, err := api.NewRouter(config, routes)
 	if err != nil {
 		return err

@@ -1,4 +1,5 @@
-// Package apikey generates and parses workspace API keys, and the tokens of reward sessions, which have the same form.
+// Package apikey generates and parses workspace API keys, and the tokens of reward sessions and of training
+// workers, which have the same form.
 //
 // A key is sk_sovereign_, 40 characters that carry 200 random bits, and 7 characters of checksum. The checksum lets
 // a mistyped key be refused without a lookup; it is not a security measure. Only the SHA-256 digest of the whole key is
@@ -16,10 +17,12 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// Prefix is the prefix of every key, and RewardPrefix that of every token of a reward session. They have one length.
+// Prefix is the prefix of every key, RewardPrefix that of every token of a reward session, and WorkerPrefix that of every
+// token of a training worker. They have one length.
 const (
 	Prefix       = "sk_sovereign_"
 	RewardPrefix = "rt_sovereign_"
+	WorkerPrefix = "wk_sovereign_"
 )
 
 const (
@@ -44,6 +47,12 @@ func NewReward() (token secret.Text, digest Digest) {
 	return token, digest
 }
 
+// NewWorker makes a token of a training worker.
+func NewWorker() (token secret.Text, digest Digest) {
+	token, digest, _ = generate(WorkerPrefix)
+	return token, digest
+}
+
 func generate(prefix string) (key secret.Text, digest Digest, hint string) {
 	var raw [randomBytes]byte
 	_, _ = rand.Read(raw[:]) // never fails: crypto/rand ends the process instead
@@ -58,6 +67,9 @@ func Parse(key string) (Digest, bool) { return parse(Prefix, key) }
 
 // ParseReward is Parse for the token of a reward session.
 func ParseReward(token string) (Digest, bool) { return parse(RewardPrefix, token) }
+
+// ParseWorker is Parse for the token of a training worker.
+func ParseWorker(token string) (Digest, bool) { return parse(WorkerPrefix, token) }
 
 func parse(prefix, key string) (Digest, bool) {
 	if len(key) != length || !strings.HasPrefix(key, prefix) {

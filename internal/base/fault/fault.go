@@ -52,6 +52,7 @@ var (
 	LoggingDisabled      = Kind{409, "logging_disabled", TypeInvalid, "Request logging is off for the workspace."}
 	SessionNotActive     = Kind{409, "session_not_active", TypeInvalid, "The reward session has ended."}
 	SessionOverbudget    = Kind{409, "session_overbudget", TypeInvalid, "The reward session's budget is spent."}
+	StaleLease           = Kind{409, "stale_lease", TypeInvalid, "A worker has lost the lease of a training run, or never had it. It must stop."}
 	IdempotencyConflict  = Kind{409, "idempotency_conflict", TypeInvalid, "The Idempotency-Key was used for something else, or its answer is not repeatable."}
 	QuotaExceeded        = Kind{409, "quota_exceeded", TypeInvalid, "The workspace stores as many of these as its quota allows."}
 	Precondition         = Kind{412, "precondition_failed", TypeInvalid, "Well formed and permitted, but the proof is not there yet."}
@@ -73,7 +74,7 @@ func Kinds() []Kind {
 		InsufficientBalance,
 		BudgetExceeded, Forbidden, ScopeNotAllowed, ModelNotAllowed, AddressNotAllowed, CrossOrigin, Missing, ModelNotFound,
 		DedicatedNotFound, MethodNotAllowed, Timeout, Conflicting, LoggingDisabled, SessionNotActive, SessionOverbudget,
-		IdempotencyConflict, QuotaExceeded, Precondition, AnchorHeld, BodyTooLarge, UnsupportedMedia, RateLimited,
+		StaleLease, IdempotencyConflict, QuotaExceeded, Precondition, AnchorHeld, BodyTooLarge, UnsupportedMedia, RateLimited,
 		RateLimitExceeded, AbuseGuard, Internal, Upstream, Unavailable,
 	}
 }

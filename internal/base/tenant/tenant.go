@@ -46,6 +46,14 @@ type Caller struct {
 	Role      Role
 
 	InferenceOnly bool // the key or its workspace is limited to inference
+
+	Worker *Worker // a training worker calls, for no workspace of its own
+}
+
+// A Worker is a process that trains models for workspaces.
+type Worker struct {
+	ID, Name  string
+	Workspace ID // the only one that it trains for; empty for all
 }
 
 // Actor returns the caller as it is recorded in the audit log.
@@ -53,6 +61,8 @@ func (c Caller) Actor() Actor {
 	switch {
 	case c.Key != "":
 		return Actor{Kind: ActorKey, User: c.User, Key: c.Key}
+	case c.Worker != nil:
+		return Actor{Kind: ActorWorker, Key: KeyID(c.Worker.ID)}
 	case c.Session != "":
 		return Actor{Kind: ActorSession, User: c.User, Session: c.Session}
 	default:
@@ -68,6 +78,7 @@ const (
 	ActorKey      ActorKind = "key"      // a workspace API key
 	ActorSession  ActorKind = "session"  // a person's session on the dashboard
 	ActorOperator ActorKind = "operator" // a user of the server's Unix socket
+	ActorWorker   ActorKind = "worker"   // a training worker
 	ActorGate     ActorKind = "gate"     // the gate of an alias, which decides about its canary
 )
 

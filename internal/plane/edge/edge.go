@@ -131,7 +131,7 @@ func (e *Edge) admit(w http.ResponseWriter, r *http.Request, call *call) error {
 	if !ok {
 		return NoPath(r.URL.EscapedPath(), path.Clean("/"+r.URL.Path))
 	}
-	keyed, tokened, session := needsKey(where.URL.Path), below(where.URL.Path, tokenPaths), needsSession(where.URL.Path)
+	keyed, tokened, session := needsKey(where.URL.Path), below(where.URL.Path, tokenPaths) || below(where.URL.Path, workerPaths), needsSession(where.URL.Path)
 	if e.Gate != nil && (keyed || tokened || below(where.URL.Path, "/admin") || below(where.URL.Path, "/dashboard")) {
 		if err := e.Gate(); err != nil {
 			return err

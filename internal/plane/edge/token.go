@@ -14,6 +14,20 @@ import (
 // Identify or Unidentified.
 const tokenPaths = "/rewards"
 
+// workerPaths is where the token of a training worker stands in place of a key. The router checks it, and calls
+// IdentifyWorker or Unidentified.
+const workerPaths = "/workers"
+
+// workers is the owner of the connections of training workers, which belong to no workspace.
+const workers = "workers"
+
+// IdentifyWorker records which worker a request comes from.
+func IdentifyWorker(r *http.Request, w tenant.Worker) {
+	call := callOf(r.Context())
+	call.conn.prove(workers) // one that has no room stays among those without a key
+	call.caller = tenant.Caller{Worker: &w}
+}
+
 // Identify records whose token a request carries. It refuses what the limits of the workspace do not allow, such as an
 // address, and too many open connections.
 func Identify(r *http.Request, caller tenant.Caller) error {

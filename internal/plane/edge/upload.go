@@ -57,3 +57,8 @@ func (u *upload) end() {
 		_ = u.control.SetReadDeadline(time.Time{}) // a connection that was closed needs none
 	}
 }
+
+// Stream returns the body of a request for a handler that stores it while it comes. It fails when it comes too slowly.
+func (b *Bounds) Stream(r *http.Request) io.Reader {
+	return &upload{body: r.Body, call: callOf(r.Context()), meter: pace.Meter{Limit: b.Pace}}
+}

@@ -21,6 +21,7 @@ const (
 	Token                 // a token in the path, which the handler checks; mounted at the root
 	Reader                // any key of the workspace
 	Admin                 // a key whose user is an owner or an admin at the time of the call
+	Worker                // the token of a training worker; mounted at /workers/v1
 	Operator              // served on the operator's socket only
 
 	// The dashboard's own routes, for sessions instead of keys.
@@ -35,7 +36,7 @@ const (
 // String returns the name of p in the documentation.
 func (p Permission) String() string {
 	return [...]string{
-		"undeclared", "public", "a token in the path", "any key", "owner or admin", "operator",
+		"undeclared", "public", "a token in the path", "any key", "owner or admin", "a worker's token", "operator",
 		"anyone", "any session", "the session of a reviewer or member", "the session of a member",
 		"the session of an owner or admin", "the session of an owner",
 	}[p]
@@ -223,6 +224,8 @@ func (p Permission) mount() string {
 	switch p {
 	case Public, Token:
 		return ""
+	case Worker:
+		return "/workers/v1"
 	case Operator:
 		return "/admin"
 	case Visitor, SignedIn:

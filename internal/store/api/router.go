@@ -13,6 +13,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"sovereign/internal/base/apikey"
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/limit"
 	"sovereign/internal/base/tenant"
@@ -30,6 +31,9 @@ type Config struct {
 	Bounds *edge.Bounds
 
 	Closing func() bool // reports whether the server stops; nil for never
+
+	// Worker returns the training worker of a token; nil knows none.
+	Worker func(ctx context.Context, token string) (tenant.Worker, error)
 }
 
 // managementBody bounds the body of a management request, whatever inference bodies may be: parsed, JSON takes many
@@ -149,6 +153,14 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve runs one route for an admitted request: permission, abuse guard, body, handler, answer.
 func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) error {
 	caller := edge.Caller(r.Context())
+	if route.Permission == Worker {
+		worker, err := rt.worker(r)
+		if err != nil {
+			return edge.Unidentified(r, err)
+		}
+		edge.IdentifyWorker(r, worker)
+		caller = tenant.Caller{Worker: &worker}
+	}
 	if err := route.admits(&caller); err != nil {
 		return err
 	}
@@ -213,12 +225,21 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request, route *Route) er
 	return rt.send(w, r, route, out)
 }
 
+// worker returns the training worker of a request.
+func (rt *Router) worker(r *http.Request) (tenant.Worker, error) {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if len(r.Header["Authorization"]) != 1 || !strings.EqualFold(scheme, "Bearer") || rt.Worker == nil {
+		return tenant.Worker{}, fault.InvalidKey.New("send one header Authorization: Bearer %s…", apikey.WorkerPrefix)
+	}
+	return rt.Worker(r.Context(), token)
+}
+
 // admits refuses a caller who may not call the route. To a session, a workspace in which its person has no role is one
 // that does not exist, and a route that answers by itself is not there: the dashboard calls no models with a cookie.
 func (r *Route) admits(caller *tenant.Caller) error {
 	session := caller.Session != ""
 	switch {
-	case r.Permission == Operator:
+	case r.Permission == Operator, r.Permission == Worker && caller.Worker != nil:
 		return nil
 	case r.Permission.ofSession() && r.Permission != Visitor && !session:
 		return fault.NotSignedIn.New("sign in at /dashboard")

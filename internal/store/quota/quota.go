@@ -23,6 +23,8 @@ type Kind struct {
 
 // The kinds, with generous quotas. A label is counted by rows, so its quota also bounds what counting costs.
 var (
+	Artifacts = Kind{"artifact_mib", 1 << 20, `
+		SELECT CAST(COALESCE(SUM((bytes + 1048575) / 1048576), 0) AS BIGINT) FROM artifacts WHERE workspace_id = $1`}
 	Aliases      = kind("aliases", 1_000, `aliases WHERE workspace_id = $1`)
 	Channels     = kind("channels", 20, `notice_channels WHERE workspace_id = $1`)
 	Criteria     = kind("criteria", 1_000, `criteria WHERE workspace_id = $1`)
@@ -66,7 +68,7 @@ const datasetRows = `(
 
 // Kinds lists every kind.
 var Kinds = []Kind{
-	Aliases, Channels, Criteria, Datasets, Endpoints, EvalCases, Evals, Invitations, Keys, Labels, Members, ProviderKeys,
+	Aliases, Artifacts, Channels, Criteria, Datasets, Endpoints, EvalCases, Evals, Invitations, Keys, Labels, Members, ProviderKeys,
 	ReviewItems, ReviewQueues, Reviewers, RewardSessions, RewardTasks, Topups, Views,
 }
 

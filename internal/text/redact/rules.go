@@ -37,7 +37,7 @@ type lead struct {
 // that issuers use; a token extends as far as its character class does.
 var rules = []rule{
 	// Model providers.
-	{name: "sovereign", shapes: []string{"sk_sovereign_{n:20,}", "rt_sovereign_{n:20,}"}},
+	{name: "sovereign", shapes: []string{"sk_sovereign_{n:20,}", "rt_sovereign_{n:20,}", "wk_sovereign_{n:20,}"}},
 	{name: "anthropic", shapes: []string{"sk-ant-{t:20,}"}},
 	{name: "openai", shapes: []string{"sk-proj-{t:20,}", "sk-svcacct-{t:20,}", "sk-admin-{t:20,}", "sess-{a:40}"}},
 	{name: "openrouter", shapes: []string{"sk-or-v1-{x:40,}"}},

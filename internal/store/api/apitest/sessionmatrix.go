@@ -153,7 +153,7 @@ func sessionPath(r api.Route) string {
 	switch r.Permission {
 	case api.Reader, api.Admin:
 		return r.CookieURL()
-	case api.Public, api.Token, api.Operator:
+	case api.Public, api.Token, api.Worker, api.Operator:
 		return ""
 	default:
 		return r.URL()

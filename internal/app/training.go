@@ -1,0 +1,57 @@
+package app
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"sovereign/internal/base/money"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/train"
+	"sovereign/internal/store/artifact"
+	"sovereign/internal/store/module"
+)
+
+// Training is what training costs, and where its files are.
+type Training struct {
+	Prices []string `default:"cpu=0" placeholder:"TYPE=USD" help:"What an hour of a GPU costs, by its type, in dollars: h200=4.00. The type of a worker without a GPU is cpu. A worker whose type has no price gets no work."`
+}
+
+// prices returns the prices of GPUs.
+func (t *Training) prices() (train.Prices, error) {
+	all := train.Prices{}
+	for _, text := range t.Prices {
+		kind, amount, ok := strings.Cut(text, "=")
+		hour, err := money.Parse(strings.TrimSpace(amount))
+		if kind = strings.TrimSpace(kind); !ok || kind == "" || err != nil || hour < 0 {
+			return nil, bad("training.prices", "%q is not TYPE=USD, such as h200=4.00", text)
+		}
+		all[kind] = hour
+	}
+	return all, nil
+}
+
+// openArtifacts opens the files of training.
+func (i *instance) openArtifacts() error {
+	folder, err := artifact.OpenFolder(filepath.Join(i.storage.config.DataDir, "artifacts"))
+	if err != nil {
+		return err
+	}
+	i.artifacts = artifact.NewStore(i.storage.db, folder)
+	return nil
+}
+
+// training returns the modules of training.
+func (d *domains) training(i *instance) []module.Module {
+	d.trainer = train.NewStore(train.Config{
+		DB: i.storage.db, Feed: i.state.feed, Holds: i.state.poster.Holds, Till: i.plane.till, Drain: i.state.poster.Drain,
+		Artifacts: i.artifacts, Bounds: i.plane.bounds, Prices: i.gpuPrices, Log: i.log,
+	})
+	return []module.Module{train.Module(d.trainer, train.Deps{Find: d.find, Serving: i.gate})}
+}
+
+// worker returns the training worker of a token.
+func (d *domains) worker(ctx context.Context, token string) (tenant.Worker, error) {
+	w, err := d.trainer.Authenticate(ctx, token)
+	return tenant.Worker{ID: w.ID, Name: w.Name, Workspace: w.Workspace}, err
+}

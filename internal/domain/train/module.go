@@ -1,0 +1,48 @@
+package train
+
+import (
+	"context"
+	"time"
+
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/store/module"
+)
+
+// Deps is what the module of a store needs.
+type Deps struct {
+	Find    func(ctx context.Context, workspace string) (tenant.ID, error) // the workspace of an id or a name
+	Serving func() error                                                   // refuses while another server may own the data
+}
+
+// tickEvery is the interval between two looks for lost workers and ended attempts.
+const tickEvery = time.Second
+
+// Module serves workers, replaces lost ones, and charges what they did.
+func Module(s *Store, d Deps) module.Module {
+	o := &operator{s, d.Find}
+	return module.Module{
+		Name: "training", Routes: append(s.workerRoutes(), o.routes()...), Start: s.extendLeases, Sweep: s.Artifacts.Sweep,
+		Background: []module.Loop{{Name: "training runs", Run: func(ctx context.Context) { s.loop(ctx, d) }}},
+	}
+}
+
+// loop loses workers whose leases ran out, and charges ended attempts, until ctx ends.
+func (s *Store) loop(ctx context.Context, d Deps) {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if d.Serving() != nil {
+			continue
+		}
+		for what, do := range map[string]func(context.Context) error{"replace lost workers": s.loseExpired, "charge training": s.bill} {
+			if err := do(ctx); err != nil && ctx.Err() == nil {
+				s.Log.Warn("cannot "+what+"; it is tried again", "err", err)
+			}
+		}
+	}
+}
