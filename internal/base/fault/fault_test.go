@@ -57,6 +57,7 @@ var table = []row{
 	{403, "address_not_allowed", "invalid_request_error"},
 	{403, "cross_origin", "invalid_request_error"},
 	{409, "quota_exceeded", "invalid_request_error"},
+	{409, "stale_lease", "invalid_request_error"},
 	{429, "rate_limit_exceeded", "rate_limit_error"},
 	{500, "internal_error", "api_error"},
 	{503, "unavailable", "api_error"},

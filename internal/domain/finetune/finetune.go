@@ -41,7 +41,7 @@ type Hyperparameters struct {
 	BatchSize             int64   `json:"batchSize,omitempty" default:"8" minimum:"1" maximum:"1024"`
 	GradientAccumulation  int64   `json:"gradientAccumulation,omitempty" default:"1" minimum:"1" maximum:"256"`
 	LearningRate          float64 `json:"learningRate,omitempty" default:"0.0002" exclusiveMinimum:"0" maximum:"1"`
-	WarmupRatio           float64 `json:"warmupRatio,omitempty" default:"0.03" minimum:"0" maximum:"0.5"`
+	WarmupRatio           float64 `json:"warmupRatio,omitempty" minimum:"0" maximum:"0.5"`
 	WeightDecay           float64 `json:"weightDecay,omitempty" minimum:"0" maximum:"1"`
 	MaxLength             int64   `json:"maxLength,omitempty" default:"1024" minimum:"16" maximum:"131072" doc:"Tokens of an example; longer ones are cut"`
 	LoRARank              *int64  `json:"loraRank,omitempty" default:"16" minimum:"0" maximum:"256" doc:"0 trains the full weights"`
@@ -54,6 +54,27 @@ type Hyperparameters struct {
 
 // SchemaName is the type's name in the OpenAPI document.
 func (Hyperparameters) SchemaName() string { return "FineTuningHyperparameters" }
+
+// Shown are hyperparameters as the API shows them: in snake case, like everything that it answers.
+type Shown struct {
+	Epochs                int64   `json:"epochs"`
+	MaxSteps              int64   `json:"max_steps"`
+	BatchSize             int64   `json:"batch_size"`
+	GradientAccumulation  int64   `json:"gradient_accumulation"`
+	LearningRate          float64 `json:"learning_rate"`
+	WarmupRatio           float64 `json:"warmup_ratio"`
+	WeightDecay           float64 `json:"weight_decay"`
+	MaxLength             int64   `json:"max_length"`
+	LoRARank              int64   `json:"lora_rank"`
+	LoRAAlpha             float64 `json:"lora_alpha"`
+	LoRADropout           float64 `json:"lora_dropout"`
+	Beta                  float64 `json:"beta"`
+	CheckpointEvery       int64   `json:"checkpoint_every"`
+	EarlyStoppingPatience int64   `json:"early_stopping_patience"`
+}
+
+// SchemaName is the type's name in the OpenAPI document.
+func (Shown) SchemaName() string { return "FineTuningHyperparametersInForce" }
 
 var suffix = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
@@ -205,37 +226,37 @@ func (File) SchemaName() string { return "TrainingFile" }
 
 // A Job is a fine-tuning job as the API shows it.
 type Job struct {
-	ID              string         `json:"id"`
-	Object          string         `json:"object" enum:"fine_tuning.job"`
-	Status          train.Status   `json:"status" enum:"QUEUED,VALIDATING,RUNNING,PAUSED,SUCCEEDED,FAILED,CANCELLED"`
-	BaseModel       string         `json:"base_model"`
-	Method          string         `json:"method"`
-	Hyperparameters map[string]any `json:"hyperparameters"`
-	TrainingFile    *string        `json:"training_file"`
-	ValidationFile  *string        `json:"validation_file"`
-	DatasetID       *string        `json:"dataset_id"`
-	RewardSessionID *string        `json:"reward_session_id"`
-	Seed            int64          `json:"seed"`
-	OutputModel     *string        `json:"output_model"`
-	ModelVersionID  *string        `json:"model_version_id"`
-	TrainedTokens   int64          `json:"trained_tokens"`
-	Step            int64          `json:"step"`
-	TotalSteps      int64          `json:"total_steps" doc:"0 until it is known"`
-	Progress        float64        `json:"progress" doc:"0 to 1"`
-	GPUType         *string        `json:"gpu_type" doc:"Of the worker"`
-	GPUCount        int64          `json:"gpu_count"`
-	GPUSeconds      int64          `json:"gpu_seconds" doc:"Metered in attempts that are or will be charged"`
-	Budget          money.Nano     `json:"budget_usd"`
-	Estimate        *money.Nano    `json:"estimated_cost_usd" doc:"Before it began; null where nothing is known of the model on that GPU"`
-	Spent           money.Nano     `json:"spent_usd" doc:"According to the ledger: an attempt is charged when it has ended"`
-	Accrued         money.Nano     `json:"accrued_usd" doc:"Of the attempt that runs, not charged yet"`
-	Attempt         int64          `json:"attempt"`
-	PausedReason    *string        `json:"paused_reason"`
-	Error           *JobError      `json:"error"`
-	CreatedAt       clock.Time     `json:"created_at"`
-	StartedAt       *clock.Time    `json:"started_at"`
-	FinishedAt      *clock.Time    `json:"finished_at"`
-	EstimatedFinish *clock.Time    `json:"estimated_finish_at"`
+	ID              string       `json:"id"`
+	Object          string       `json:"object" enum:"fine_tuning.job"`
+	Status          train.Status `json:"status" enum:"QUEUED,VALIDATING,RUNNING,PAUSED,SUCCEEDED,FAILED,CANCELLED"`
+	BaseModel       string       `json:"base_model"`
+	Method          string       `json:"method"`
+	Hyperparameters Shown        `json:"hyperparameters"`
+	TrainingFile    *string      `json:"training_file"`
+	ValidationFile  *string      `json:"validation_file"`
+	DatasetID       *string      `json:"dataset_id"`
+	RewardSessionID *string      `json:"reward_session_id"`
+	Seed            int64        `json:"seed"`
+	OutputModel     *string      `json:"output_model"`
+	ModelVersionID  *string      `json:"model_version_id"`
+	TrainedTokens   int64        `json:"trained_tokens"`
+	Step            int64        `json:"step"`
+	TotalSteps      int64        `json:"total_steps" doc:"0 until it is known"`
+	Progress        float64      `json:"progress" doc:"0 to 1"`
+	GPUType         *string      `json:"gpu_type" doc:"Of the worker"`
+	GPUCount        int64        `json:"gpu_count"`
+	GPUSeconds      int64        `json:"gpu_seconds" doc:"Metered in attempts that are or will be charged"`
+	Budget          money.Nano   `json:"budget_usd"`
+	Estimate        *money.Nano  `json:"estimated_cost_usd" doc:"Before it began; null where nothing is known of the model on that GPU"`
+	Spent           money.Nano   `json:"spent_usd" doc:"According to the ledger: an attempt is charged when it has ended"`
+	Accrued         money.Nano   `json:"accrued_usd" doc:"Of the attempt that runs, not charged yet"`
+	Attempt         int64        `json:"attempt"`
+	PausedReason    *string      `json:"paused_reason"`
+	Error           *JobError    `json:"error"`
+	CreatedAt       clock.Time   `json:"created_at"`
+	StartedAt       *clock.Time  `json:"started_at"`
+	FinishedAt      *clock.Time  `json:"finished_at"`
+	EstimatedFinish *clock.Time  `json:"estimated_finish_at"`
 }
 
 // SchemaName is the type's name in the OpenAPI document.

@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/dataset"
@@ -154,10 +156,14 @@ func (s *Store) ended(ctx context.Context, tx *db.Tx, run train.Run) error {
 	if err != nil {
 		return err
 	}
+	shown, err := json.Marshal(in.Hyperparameters.shown())
+	if err != nil {
+		return fmt.Errorf("write hyperparameters: %w", err)
+	}
 	proof := modelversion.Proof{
 		Name: modelName(in, run.ID), BaseModel: run.BaseModel, Method: run.Method, Seed: *in.Seed, DatasetID: maybe(in.DatasetID),
 		Source:       modelversion.Source{Type: kind, ID: run.ID, Step: best.Step},
-		Certificates: []string{}, Data: []modelversion.Data{}, Hyperparams: in.Hyperparameters.shown(),
+		Certificates: []string{}, Data: []modelversion.Data{}, Hyperparams: shown,
 		Code: map[string]string{"server": s.Release, "worker": info.Release, "engine": info.Engine},
 	}
 	sources := []string{in.TrainingFile + in.DatasetID + in.RewardSessionID, in.ValidationFile}

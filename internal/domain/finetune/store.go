@@ -327,13 +327,13 @@ func maybeTime(t clock.Time) *clock.Time {
 	return &t
 }
 
-// shown returns hyperparameters as the API shows them: in snake case, like everything that it answers.
-func (h *Hyperparameters) shown() map[string]any {
-	return map[string]any{
-		"epochs": h.Epochs, "max_steps": h.MaxSteps, "batch_size": h.BatchSize, "gradient_accumulation": h.GradientAccumulation,
-		"learning_rate": h.LearningRate, "warmup_ratio": h.WarmupRatio, "weight_decay": h.WeightDecay, "max_length": h.MaxLength,
-		"lora_rank": *h.LoRARank, "lora_alpha": h.LoRAAlpha, "lora_dropout": h.LoRADropout, "beta": h.Beta,
-		"checkpoint_every": h.CheckpointEvery, "early_stopping_patience": h.EarlyStoppingPatience,
+// shown returns hyperparameters as the API shows them.
+func (h *Hyperparameters) shown() Shown {
+	return Shown{
+		Epochs: h.Epochs, MaxSteps: h.MaxSteps, BatchSize: h.BatchSize, GradientAccumulation: h.GradientAccumulation,
+		LearningRate: h.LearningRate, WarmupRatio: h.WarmupRatio, WeightDecay: h.WeightDecay, MaxLength: h.MaxLength,
+		LoRARank: *h.LoRARank, LoRAAlpha: h.LoRAAlpha, LoRADropout: h.LoRADropout, Beta: h.Beta,
+		CheckpointEvery: h.CheckpointEvery, EarlyStoppingPatience: h.EarlyStoppingPatience,
 	}
 }
 

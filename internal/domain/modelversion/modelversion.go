@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/domain/train"
@@ -25,7 +26,7 @@ type Proof struct {
 	Certificates   []string          `json:"certificates" nullable:"false" doc:"Of the judges whose rewards it was trained with"`
 	Method         string            `json:"method"`
 	Seed           int64             `json:"seed"`
-	Hyperparams    map[string]any    `json:"hyperparameters"`
+	Hyperparams    jsontext.Value    `json:"hyperparameters"`
 	Code           map[string]string `json:"code" doc:"The releases of the server, the worker and its engine"`
 	ArtifactSHA256 artifact.Digest   `json:"artifact_sha256" doc:"Of the manifest of its files"`
 	Bytes          int64             `json:"bytes"`

@@ -1,0 +1,214 @@
+package artifact
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"sovereign/internal/base/clock"
+	"sovereign/internal/base/fault"
+	"sovereign/internal/base/tenant"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/db/dbtest"
+)
+
+func named(text string) File { return File{DigestOf([]byte(text)), int64(len(text))} }
+
+func newFolder(t *testing.T) (*Folder, string) {
+	t.Helper()
+	at := filepath.Join(t.TempDir(), "artifacts")
+	f, err := OpenFolder(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f, at
+}
+
+func read(t *testing.T, b Backend, ws tenant.ID, d Digest) (string, error) {
+	t.Helper()
+	from, err := b.Open(t.Context(), ws, d)
+	if err != nil {
+		return "", err
+	}
+	defer from.Close()
+	all, err := io.ReadAll(from)
+	return string(all), err
+}
+
+// testBackend is what every backend keeps.
+func testBackend(t *testing.T, b Backend) {
+	ctx := t.Context()
+	f := named("some weights")
+	if _, err := b.Size(ctx, dbtest.Mine, f.Digest); !errors.Is(err, ErrMissing) {
+		t.Errorf("before it is stored: %v", err)
+	}
+	for name, wrong := range map[string]io.Reader{
+		"other bytes": strings.NewReader("some weighty"), "fewer": strings.NewReader("some"), "more": strings.NewReader("some weights!"),
+		"none": strings.NewReader(""),
+	} {
+		if err := b.Put(ctx, dbtest.Mine, f, wrong); !errors.Is(err, ErrMismatch) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	broken := errors.New("the worker was killed")
+	if err := b.Put(ctx, dbtest.Mine, f, io.MultiReader(strings.NewReader("some"), iotest.ErrReader(broken))); !errors.Is(err, broken) {
+		t.Errorf("broken off: %v", err)
+	}
+	if _, err := b.Size(ctx, dbtest.Mine, f.Digest); !errors.Is(err, ErrMissing) {
+		t.Errorf("something of a refused file is kept: %v", err)
+	}
+	var group sync.WaitGroup
+	for range 4 { // at once, and again
+		group.Go(func() {
+			if err := b.Put(ctx, dbtest.Mine, f, strings.NewReader("some weights")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if size, err := b.Size(ctx, dbtest.Mine, f.Digest); err != nil || size != f.Bytes {
+		t.Errorf("%d %v", size, err)
+	}
+	if text, err := read(t, b, dbtest.Mine, f.Digest); err != nil || text != "some weights" {
+		t.Errorf("%q %v", text, err)
+	}
+	if _, err := b.Open(ctx, dbtest.Theirs, f.Digest); !errors.Is(err, ErrMissing) {
+		t.Errorf("another workspace: %v", err)
+	}
+	for range 2 {
+		if err := b.Delete(ctx, dbtest.Mine, f.Digest); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := b.Open(ctx, dbtest.Mine, f.Digest); !errors.Is(err, ErrMissing) {
+		t.Errorf("deleted: %v", err)
+	}
+}
+
+func TestAFolderKeepsWhatWasNamed(t *testing.T) {
+	f, at := newFolder(t)
+	testBackend(t, f)
+	left, err := os.ReadDir(filepath.Join(at, incoming))
+	if err != nil || len(left) != 0 {
+		t.Errorf("incoming has %v: %v", left, err)
+	}
+}
+
+func TestAStartEmptiesWhatWasComing(t *testing.T) {
+	_, at := newFolder(t)
+	if err := os.WriteFile(filepath.Join(at, incoming, "in_1"), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again, err := OpenFolder(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if left, err := os.ReadDir(filepath.Join(at, incoming)); err != nil || len(left) != 0 {
+		t.Errorf("incoming has %v: %v", left, err)
+	}
+}
+
+func eachStore(t *testing.T, test func(t *testing.T, s *Store, at string)) {
+	t.Helper()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		dbtest.AddWorkspaces(t, d, dbtest.Mine, dbtest.Theirs)
+		f, at := newFolder(t)
+		test(t, NewStore(d, f), at)
+	})
+}
+
+func TestBytesThatChangedOnTheDiskAreNotRead(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store, at string) {
+		f, err := s.Add(t.Context(), dbtest.Mine, strings.NewReader("a checkpoint"), 100)
+		if err != nil || f != named("a checkpoint") {
+			t.Fatal(f, err)
+		}
+		path := filepath.Join(at, filepath.FromSlash(place(dbtest.Mine, f.Digest)))
+		if err := os.WriteFile(path, []byte("a checkpoinT"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		from, err := s.Open(t.Context(), dbtest.Mine, f.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer from.Close()
+		if _, err := io.ReadAll(from); !errors.Is(err, ErrMismatch) {
+			t.Errorf("read to its end: %v", err)
+		}
+	})
+}
+
+func TestOnlyWhatNothingRefersToIsDeletedAfterADay(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store, _ string) {
+		ctx := t.Context()
+		now := clock.Now()
+		s.now = func() clock.Time { return now }
+		var files []File
+		for _, text := range []string{"kept", "released", "never referred to"} {
+			f, err := s.Add(ctx, dbtest.Mine, strings.NewReader(text), 100)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, f)
+		}
+		s.change(t, func(tx *db.Tx) error {
+			return errors.Join(s.Refer(ctx, tx, dbtest.Mine, "ckpt_1", files[0]), s.Refer(ctx, tx, dbtest.Mine, "ckpt_2", files[1]))
+		})
+		s.change(t, func(tx *db.Tx) error { return s.Release(ctx, tx, dbtest.Mine, "ckpt_2") })
+		s.wantStored(t, files, true, true, true)
+		now = now.Add(unusedFor + time.Second)
+		if to, err := s.Offer(ctx, dbtest.Mine, files[2]); err != nil || to != nil { // a worker is about to refer to it
+			t.Errorf("%v %v", to, err)
+		}
+		s.wantStored(t, files, true, false, true)
+		now = now.Add(unusedFor + time.Second)
+		s.wantStored(t, files, true, false, false)
+		_, err := s.db.Tx(ctx, func(tx *db.Tx) error { return s.Refer(ctx, tx, dbtest.Mine, "ckpt_3", files[2]) })
+		if f := fault.From(err); f.Kind != fault.Conflicting {
+			t.Errorf("a reference to a deleted file: %v", err)
+		}
+	})
+}
+
+func (s *Store) change(t *testing.T, fn func(*db.Tx) error) {
+	t.Helper()
+	if _, err := s.db.Tx(t.Context(), fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantStored sweeps, and checks which files are left.
+func (s *Store) wantStored(t *testing.T, files []File, want ...bool) {
+	t.Helper()
+	if err := s.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range files {
+		if err := s.Stored(t.Context(), dbtest.Mine, f); (err == nil) != want[i] {
+			t.Errorf("file %d: want %v, got %v", i, want[i], err)
+		}
+	}
+}
+
+func TestAFileThatIsTooLargeIsRefused(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store, _ string) {
+		_, err := s.Add(t.Context(), dbtest.Mine, strings.NewReader("12345"), 4)
+		if f := fault.From(err); f.Kind != fault.BodyTooLarge {
+			t.Error(err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.Add(ended, dbtest.Mine, strings.NewReader("1"), 4); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
