@@ -9,6 +9,7 @@ import (
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/dataset"
+	"sovereign/internal/domain/envtool"
 	"sovereign/internal/domain/finetune"
 	"sovereign/internal/domain/modelversion"
 	"sovereign/internal/domain/reward"
@@ -61,6 +62,7 @@ func (d *domains) training(i *instance, sets *dataset.Store) []module.Module {
 		train.Module(d.trainer, train.Deps{Find: d.find, Serving: i.gate}),
 		finetune.Module(jobs, i.plane.bounds),
 		modelversion.Module(versions),
+		envtool.Module(envtool.NewStore(i.storage.db, i.storage.vault, i.models.guard)),
 	}
 }
 
