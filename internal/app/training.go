@@ -11,6 +11,7 @@ import (
 	"sovereign/internal/domain/dataset"
 	"sovereign/internal/domain/envtool"
 	"sovereign/internal/domain/finetune"
+	"sovereign/internal/domain/grpo"
 	"sovereign/internal/domain/modelversion"
 	"sovereign/internal/domain/reward"
 	"sovereign/internal/domain/train"
@@ -58,11 +59,17 @@ func (d *domains) training(i *instance, sets *dataset.Store) []module.Module {
 		DB: i.storage.db, Feed: i.state.feed, Train: d.trainer, Versions: versions, Artifacts: i.artifacts, Datasets: sets,
 		Rewards: scored{d.rewards}, Release: version(),
 	})
+	tools := envtool.NewStore(i.storage.db, i.storage.vault, i.models.guard)
+	runs := grpo.NewStore(grpo.Config{
+		DB: i.storage.db, Feed: i.state.feed, Train: d.trainer, Versions: versions, Rewards: d.rewards, Tools: tools,
+		Artifacts: i.artifacts, Datasets: sets, Release: version(), Log: i.log,
+	})
 	return []module.Module{
 		train.Module(d.trainer, train.Deps{Find: d.find, Serving: i.gate}),
 		finetune.Module(jobs, i.plane.bounds),
 		modelversion.Module(versions),
-		envtool.Module(envtool.NewStore(i.storage.db, i.storage.vault, i.models.guard)),
+		envtool.Module(tools),
+		grpo.Module(runs, i.gate),
 	}
 }
 

@@ -5,59 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"sovereign/internal/base/clock"
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/train"
 	"sovereign/internal/store/db"
 )
-
-// A Model is a base model that some worker can train.
-type Model struct {
-	train.Base
-	Methods  []string `json:"methods" nullable:"false"`
-	GPUTypes []string `json:"gpu_types" nullable:"false"`
-}
-
-// SchemaName is the type's name in the OpenAPI document.
-func (Model) SchemaName() string { return "TrainableModel" }
-
-// Models lists the base models that workers of the last day can train for a workspace.
-func (s *Store) Models(ctx context.Context, ws tenant.ID) ([]Model, error) {
-	workers, err := s.Train.Workers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all := []Model{}
-	since := clock.Now().Add(-24 * 60 * 60 * 1e9)
-	for _, w := range workers {
-		if w.Seen < since || w.Workspace != "" && w.Workspace != ws {
-			continue
-		}
-		for _, b := range w.Info.Models {
-			at := slices.IndexFunc(all, func(m Model) bool { return m.ID == b.ID })
-			if at < 0 {
-				at = len(all)
-				all = append(all, Model{Base: b, Methods: []string{}, GPUTypes: []string{}})
-			}
-			for _, method := range w.Info.Methods {
-				if !slices.Contains(all[at].Methods, method) {
-					all[at].Methods = append(all[at].Methods, method)
-				}
-			}
-			if !slices.Contains(all[at].GPUTypes, w.Info.GPUType) {
-				all[at].GPUTypes = append(all[at].GPUTypes, w.Info.GPUType)
-			}
-		}
-	}
-	slices.SortFunc(all, func(a, b Model) int {
-		if a.ID < b.ID {
-			return -1
-		}
-		return 1
-	})
-	return all, nil
-}
 
 // An Estimate is what a job will probably take and cost.
 type Estimate struct {
@@ -98,7 +50,7 @@ func (s *Store) Estimate(ctx context.Context, ws tenant.ID, in Request) (Estimat
 	if err := in.Check(); err != nil {
 		return Estimate{}, err
 	}
-	if err := s.checkModel(ctx, ws, &in); err != nil {
+	if err := s.Train.CheckModel(ctx, ws, in.BaseModel, in.Method, in.GPUType); err != nil {
 		return Estimate{}, err
 	}
 	rows := int64(-1)
@@ -116,7 +68,7 @@ func (s *Store) Estimate(ctx context.Context, ws tenant.ID, in Request) (Estimat
 		}
 		rows = d.Rows
 	}
-	e, err := s.estimate(ctx, s.DB.In(ws), &in, rows)
+	e, err := s.estimate(ctx, ws, s.DB.In(ws), &in, rows)
 	if e == nil {
 		e = &Estimate{Rows: max(rows, 0), Basis: "unknown"}
 	}
@@ -124,7 +76,7 @@ func (s *Store) Estimate(ctx context.Context, ws tenant.ID, in Request) (Estimat
 }
 
 // estimate returns what a request will probably cost: nil where nothing is known of its data.
-func (s *Store) estimate(ctx context.Context, scope db.Scoped, in *Request, rows int64) (*Estimate, error) {
+func (s *Store) estimate(ctx context.Context, ws tenant.ID, scope db.Scoped, in *Request, rows int64) (*Estimate, error) {
 	if rows < 0 {
 		return nil, nil
 	}
@@ -139,11 +91,11 @@ func (s *Store) estimate(ctx context.Context, scope db.Scoped, in *Request, rows
 		perRow = min(max(f.Bytes/f.Rows/bytesPerToken, 1), h.MaxLength)
 	}
 	e.Tokens = e.Steps * h.BatchSize * h.GradientAccumulation * perRow
-	models, err := s.Models(ctx, "")
+	models, err := s.Train.Models(ctx, ws)
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(models, func(m Model) bool { return m.ID == in.BaseModel })
+	at := slices.IndexFunc(models, func(m train.Model) bool { return m.ID == in.BaseModel })
 	if at < 0 {
 		return e, nil
 	}

@@ -5,7 +5,6 @@ package finetune
 import (
 	"fmt"
 	"math"
-	"regexp"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -76,8 +75,6 @@ type Shown struct {
 // SchemaName is the type's name in the OpenAPI document.
 func (Shown) SchemaName() string { return "FineTuningHyperparametersInForce" }
 
-var suffix = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
-
 // defaults fills in what was not given.
 func (r *Request) defaults() {
 	set(&r.Method, "sft")
@@ -122,7 +119,7 @@ func (r *Request) Check() error {
 		return fault.Invalid("method", "must be sft or dpo")
 	case r.Method == "dpo" && r.DatasetID != "":
 		return fault.Invalid("datasetId", "has no preferences: dpo needs a file of preferences, or a reward session")
-	case r.Suffix != "" && !suffix.MatchString(r.Suffix):
+	case r.Suffix != "" && !train.Suffix.MatchString(r.Suffix):
 		return fault.Invalid("suffix", "must be 1 to 40 lower-case letters, digits and dashes")
 	case r.Budget < money.Dollar/100:
 		return fault.Invalid("budgetUsd", "must be at least 0.01")

@@ -103,8 +103,8 @@ func (h *handler) deleteFile(ctx context.Context, c tenant.Caller, in one) (api.
 	return api.Deleted{ID: in.ID, Object: "file", Deleted: err == nil}, err
 }
 
-func (h *handler) models(ctx context.Context, c tenant.Caller, _ api.None) ([]Model, error) {
-	return h.s.Models(ctx, c.Workspace)
+func (h *handler) models(ctx context.Context, c tenant.Caller, _ api.None) ([]train.Model, error) {
+	return h.s.Train.Models(ctx, c.Workspace)
 }
 
 type asked struct{ Body Request }

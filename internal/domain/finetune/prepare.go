@@ -161,7 +161,7 @@ func (s *Store) ended(ctx context.Context, tx *db.Tx, run train.Run) error {
 		return fmt.Errorf("write hyperparameters: %w", err)
 	}
 	proof := modelversion.Proof{
-		Name: modelName(in, run.ID), BaseModel: run.BaseModel, Method: run.Method, Seed: *in.Seed, DatasetID: maybe(in.DatasetID),
+		Name: train.ModelName(in.BaseModel, in.Suffix, run.ID), BaseModel: run.BaseModel, Method: run.Method, Seed: *in.Seed, DatasetID: maybe(in.DatasetID),
 		Source:       modelversion.Source{Type: kind, ID: run.ID, Step: best.Step},
 		Certificates: []string{}, Data: []modelversion.Data{}, Hyperparams: shown,
 		Code: map[string]string{"server": s.Release, "worker": info.Release, "engine": info.Engine},

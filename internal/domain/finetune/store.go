@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"slices"
 	"strings"
 	"time"
 
@@ -90,7 +89,7 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, in Re
 	if err := in.Check(); err != nil {
 		return Job{}, err
 	}
-	if err := s.checkModel(ctx, ws, &in); err != nil {
+	if err := s.Train.CheckModel(ctx, ws, in.BaseModel, in.Method, in.GPUType); err != nil {
 		return Job{}, err
 	}
 	if in.Seed == nil {
@@ -103,7 +102,7 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, in Re
 		if err != nil {
 			return err
 		}
-		estimate, err := s.estimate(ctx, tx.In(ws), &in, rows)
+		estimate, err := s.estimate(ctx, ws, tx.In(ws), &in, rows)
 		if err != nil {
 			return err
 		}
@@ -142,32 +141,6 @@ func randomSeed() int64 {
 	var raw [4]byte
 	_, _ = rand.Read(raw[:]) // never fails
 	return int64(binary.BigEndian.Uint32(raw[:]) >> 1)
-}
-
-// checkModel refuses a base model that no worker can train, and names those that some can.
-func (s *Store) checkModel(ctx context.Context, ws tenant.ID, in *Request) error {
-	all, err := s.Models(ctx, ws)
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, m := range all {
-		if names = append(names, m.ID); m.ID != in.BaseModel {
-			continue
-		}
-		switch {
-		case !slices.Contains(m.Methods, in.Method):
-			return fault.Invalid("method", fmt.Sprintf("is not one that a worker trains %s with: %s", m.ID, strings.Join(m.Methods, ", ")))
-		case in.GPUType != "" && !slices.Contains(m.GPUTypes, in.GPUType):
-			return fault.Invalid("gpuType", fmt.Sprintf("is not one that a worker trains %s on: %s", m.ID, strings.Join(m.GPUTypes, ", ")))
-		}
-		return nil
-	}
-	if len(names) == 0 {
-		return fault.Invalid("baseModel", "cannot be trained: no worker has asked for work in the last day. "+
-			"The operator starts one with sovereign train worker")
-	}
-	return fault.Invalid("baseModel", fmt.Sprintf("is not one that a worker can train: %s", strings.Join(names, ", ")))
 }
 
 // plan returns the run of a request, and how many examples it has: -1 while its data is not prepared.
@@ -290,7 +263,7 @@ func (s *Store) view(ctx context.Context, r *record) (Job, error) {
 		v.Error = &JobError{r.ErrorCode, r.ErrorMessage}
 	}
 	if r.ModelVersionID != "" {
-		name := modelName(in, r.ID)
+		name := train.ModelName(in.BaseModel, in.Suffix, r.ID)
 		v.OutputModel = &name
 	}
 	if r.TotalSteps > 0 {
@@ -335,14 +308,4 @@ func (h *Hyperparameters) shown() Shown {
 		LoRARank: *h.LoRARank, LoRAAlpha: h.LoRAAlpha, LoRADropout: h.LoRADropout, Beta: h.Beta,
 		CheckpointEvery: h.CheckpointEvery, EarlyStoppingPatience: h.EarlyStoppingPatience,
 	}
-}
-
-// modelName is the id of the model that a job makes.
-func modelName(in *Request, jobID string) string {
-	base := in.BaseModel[strings.LastIndexByte(in.BaseModel, '/')+1:]
-	parts := []string{base}
-	if in.Suffix != "" {
-		parts = append(parts, in.Suffix)
-	}
-	return "ft/" + strings.Join(append(parts, jobID[len(jobID)-8:]), "-")
 }

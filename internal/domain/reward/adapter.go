@@ -155,7 +155,7 @@ func (s *Store) serveAdapter(
 	if err := edge.Identify(r, tenant.Caller{Workspace: ws}); err != nil {
 		return err
 	}
-	held, err := s.readScoring(r, in)
+	held, err := s.readScoring(r, edge.Caller(r.Context()).Workspace, in)
 	if err != nil {
 		return err
 	}

@@ -36,19 +36,23 @@ type scoring struct {
 // serveScore answers POST /v1/reward/sessions/{id}/score.
 func (s *Store) serveScore(w http.ResponseWriter, r *http.Request) error {
 	edge.SkipAccessLog(r.Context())
-	if r.Header.Get("Idempotency-Key") != "" {
-		return fault.UnsupportedParameter.New("Idempotency-Key cannot be honoured here: scoring is idempotent by step, id and content")
-	}
 	if r.URL.RawQuery != "" {
 		return fault.InvalidParameter.New("this operation takes no parameters in the query string")
 	}
+	return s.ServeScore(w, r, edge.Caller(r.Context()).Workspace, r.PathValue("id"))
+}
+
+// ServeScore scores what the body of a request asks for, in a session of a workspace.
+func (s *Store) ServeScore(w http.ResponseWriter, r *http.Request, ws tenant.ID, id string) error {
+	if r.Header.Get("Idempotency-Key") != "" {
+		return fault.UnsupportedParameter.New("Idempotency-Key cannot be honoured here: scoring is idempotent by step, id and content")
+	}
 	var in ScoreRequest
-	held, err := s.readScoring(r, &in)
+	held, err := s.readScoring(r, ws, &in)
 	if err != nil {
 		return err
 	}
-	ws := edge.Caller(r.Context()).Workspace
-	scores, err := s.score(r.Context(), ws, r.PathValue("id"), in.Step, in.check, held.release)
+	scores, err := s.score(r.Context(), ws, id, in.Step, in.check, held.release)
 	if err != nil {
 		return err
 	}
@@ -78,13 +82,13 @@ func (m memory) release() {
 }
 
 // readScoring reads a body into something. What it takes in memory afterwards stays reserved until it is released.
-func (s *Store) readScoring(r *http.Request, into any) (memory, error) {
+func (s *Store) readScoring(r *http.Request, ws tenant.ID, into any) (memory, error) {
 	body, err := s.Bounds.Read(r, scoreBody)
 	if err != nil {
 		return memory{}, err
 	}
 	defer body.Release()
-	held, err := s.reserve(edge.Caller(r.Context()).Workspace, int64(len(body.Bytes)))
+	held, err := s.reserve(ws, int64(len(body.Bytes)))
 	if err != nil {
 		return memory{}, err
 	}

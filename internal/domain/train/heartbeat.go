@@ -107,16 +107,16 @@ func (s *Store) decide(ctx context.Context, tx *db.Tx, r *Run, a *attempt) error
 	if r.Wanted != Cancel && r.Wanted != Broke && a.cost()+reserve > s.left(r) {
 		return s.want(ctx, tx, r, Broke, "")
 	}
-	hook := s.hooks[r.Kind].Held
+	hook := s.hooks[r.Kind].Look
 	if r.Wanted != GoOn || hook == nil {
 		return nil
 	}
-	reason, err := hook(ctx, *r)
-	if err != nil || reason == "" {
+	wanted, reason, err := hook(ctx, *r)
+	if err != nil || wanted == GoOn {
 		return err
 	}
 	r.PausedReason = reason
-	return s.want(ctx, tx, r, Pause, reason)
+	return s.want(ctx, tx, r, wanted, reason)
 }
 
 // left returns what is not spent of a run's budget.

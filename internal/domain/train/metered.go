@@ -116,3 +116,38 @@ func (s *Store) WorkerOf(ctx context.Context, in db.Scoped, runID string, attemp
 	}
 	return *found, nil
 }
+
+// LastMetrics returns the metrics that a run told last: nil before the first.
+func (s *Store) LastMetrics(ctx context.Context, in db.Scoped, runID string) (map[string]float64, error) {
+	text, err := db.Maybe[string](ctx, in, `SELECT data FROM training_events
+		WHERE workspace_id = $1 AND run_id = $2 AND type = 'metrics' ORDER BY seq DESC LIMIT 1`, runID)
+	if err != nil || text == nil || *text == "" {
+		return nil, err
+	}
+	var values map[string]float64
+	if err := json.Unmarshal([]byte(*text), &values); err != nil {
+		return nil, fmt.Errorf("read metrics: %w", err)
+	}
+	return values, nil
+}
+
+// Leased returns the run that a worker has leased, for what a domain does for its workers beside training.
+func (s *Store) Leased(ctx context.Context, c tenant.Caller, h Hand) (r Run, err error) {
+	_, err = s.DB.Tx(ctx, func(tx *db.Tx) error {
+		found, _, err := s.running(ctx, tx, workerOf(c), h)
+		if err == nil {
+			r = *found
+		}
+		return err
+	})
+	return r, err
+}
+
+// LastBefore returns the last checkpoint of a run whose step is at most this one, or any if that is below 0; nil, if there
+// is none.
+func (s *Store) LastBefore(ctx context.Context, in db.Scoped, runID string, step int64) (*Checkpoint, error) {
+	if step < 0 {
+		return s.lastCheckpoint(ctx, in, runID)
+	}
+	return maybeCheckpoint(ctx, in, ` AND step <= $3 ORDER BY step DESC LIMIT 1`, runID, step)
+}

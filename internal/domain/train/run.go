@@ -152,8 +152,8 @@ type Checkpoint struct {
 type Hooks struct {
 	// Secrets returns what a worker needs to know beside the spec, such as a token to score with. It is not stored.
 	Secrets func(ctx context.Context, r Run) (map[string]string, error)
-	// Held returns why a run must pause, or nothing.
-	Held func(ctx context.Context, r Run) (reason string, err error)
+	// Look returns what is wanted of a running run, and why.
+	Look func(ctx context.Context, r Run) (w Wanted, reason string, err error)
 	// Checkpointed is called in the transaction that commits a checkpoint.
 	Checkpointed func(ctx context.Context, tx *db.Tx, r Run, c Checkpoint) error
 	// Ended is called in the transaction in which a run reaches a final state.

@@ -164,7 +164,12 @@ func TestABudgetIsNeverExceeded(t *testing.T) {
 func TestAPausedRunGoesOnAndACancelledOneEnds(t *testing.T) {
 	each(t, func(t *testing.T, h *house) {
 		held := ""
-		h.Handle(kind, Hooks{Held: func(context.Context, Run) (string, error) { return held, nil }})
+		h.Handle(kind, Hooks{Look: func(context.Context, Run) (Wanted, string, error) {
+			if held == "" {
+				return GoOn, "", nil
+			}
+			return Pause, held, nil
+		}})
 		h.create("ftjob_1", money.Dollar)
 		lease := h.take()
 		h.train(lease, 1, 2)
