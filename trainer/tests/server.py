@@ -34,6 +34,7 @@ class Server:
 
     def __init__(self, spec: dict[str, Any], inputs: dict[str, bytes], method: str = "sft", beat: float = 0.05) -> None:
         self.method, self.spec, self.beat_every = method, spec, beat
+        self.base_model = "tiny/bigram"
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.files = {sha(content): content for content in inputs.values()}
@@ -74,10 +75,10 @@ class Server:
             told = [event for event in self.events.values() if event["type"] == "metrics"]
             return {event["step"]: event["data"][name] for event in told if name in event["data"]}
 
-    def model(self) -> str:
-        """The digest of the last checkpoint's model."""
+    def model(self) -> dict[str, str]:
+        """The digests of the last checkpoint's files, without those of the trainer's state."""
         last = self.checkpoints[max(self.checkpoints)]
-        return next(file["sha256"] for file in last["files"] if file["name"] == "model.bin")
+        return {file["name"]: file["sha256"] for file in last["files"] if not file["name"].startswith("state/")}
 
     def _source(self, name: str, content: bytes) -> dict[str, Any]:
         return {"name": name, "sha256": sha(content), "bytes": len(content), "url": ""}
@@ -94,7 +95,7 @@ class Server:
         sources = [{**source, "url": self._elsewhere(source["sha256"])} for source in self.inputs]
         return {
             "run": "ft_1", "attempt": self.attempt, "fence": self.fence, "method": self.method, "total_steps": 0,
-            "base_model": "tiny/bigram", "spec": self.spec, "inputs": sources, "resume_from": resume,
+            "base_model": self.base_model, "spec": self.spec, "inputs": sources, "resume_from": resume,
             "heartbeat_seconds": self.beat_every,
         }  # fmt: skip
 
