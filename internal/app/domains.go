@@ -99,7 +99,7 @@ func (d *domains) list(i *instance) []module.Module {
 		view.Module(view.NewStore(on.db)),
 	}
 	all = append(all, d.grading(i, logged, logs, sets, aliases)...)
-	all = append(all, d.training(i)...)
+	all = append(all, d.training(i, sets)...)
 	notices := notify.NewStore(on.db, on.vault, i.models.guard, i.mail.Enabled())
 	d.wallets.Low = notices.WalletLow
 	all = append(all,

@@ -2,11 +2,16 @@ package app
 
 import (
 	"context"
+	"io"
 	"path/filepath"
 	"strings"
 
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/dataset"
+	"sovereign/internal/domain/finetune"
+	"sovereign/internal/domain/modelversion"
+	"sovereign/internal/domain/reward"
 	"sovereign/internal/domain/train"
 	"sovereign/internal/store/artifact"
 	"sovereign/internal/store/module"
@@ -42,12 +47,36 @@ func (i *instance) openArtifacts() error {
 }
 
 // training returns the modules of training.
-func (d *domains) training(i *instance) []module.Module {
+func (d *domains) training(i *instance, sets *dataset.Store) []module.Module {
 	d.trainer = train.NewStore(train.Config{
 		DB: i.storage.db, Feed: i.state.feed, Holds: i.state.poster.Holds, Till: i.plane.till, Drain: i.state.poster.Drain,
 		Artifacts: i.artifacts, Bounds: i.plane.bounds, Prices: i.gpuPrices, Log: i.log,
 	})
-	return []module.Module{train.Module(d.trainer, train.Deps{Find: d.find, Serving: i.gate})}
+	versions := modelversion.NewStore(i.storage.db, i.artifacts, i.storage.vault)
+	jobs := finetune.NewStore(finetune.Config{
+		DB: i.storage.db, Feed: i.state.feed, Train: d.trainer, Versions: versions, Artifacts: i.artifacts, Datasets: sets,
+		Rewards: scored{d.rewards}, Release: version(),
+	})
+	return []module.Module{
+		train.Module(d.trainer, train.Deps{Find: d.find, Serving: i.gate}),
+		finetune.Module(jobs, i.plane.bounds),
+		modelversion.Module(versions),
+	}
+}
+
+// scored writes what reward sessions scored as examples for training.
+type scored struct{ sessions *reward.Store }
+
+// exportFormats is what a method trains on.
+var exportFormats = map[string]string{"sft": "sft", "dpo": "pairwise"}
+
+// Examples implements finetune.Rewards.
+func (s scored) Examples(ctx context.Context, ws tenant.ID, sessionID, method string, to io.Writer) error {
+	e, err := s.sessions.Export(ctx, ws, sessionID, reward.ExportRequest{Format: exportFormats[method]})
+	if err != nil {
+		return err
+	}
+	return e.Write(ctx, to)
 }
 
 // worker returns the training worker of a token.

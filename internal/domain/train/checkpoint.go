@@ -121,7 +121,7 @@ func (s *Store) commit(ctx context.Context, tx *db.Tx, r *Run, before, c *Checkp
 			return err
 		}
 	}
-	files, err := c.Files.text()
+	files, err := c.Files.Text()
 	if err != nil {
 		return err
 	}

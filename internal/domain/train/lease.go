@@ -187,7 +187,7 @@ func (s *Store) describe(ctx context.Context, r *Run, fence string) (*Lease, err
 		Run: r.ID, Attempt: r.Attempt, Fence: fence, Method: r.Method, BaseModel: r.BaseModel, TotalSteps: r.TotalSteps,
 		Spec: jsontext.Value(r.Spec), BeatEvery: beatEvery.Seconds(), Inputs: []Source{},
 	}
-	inputs, err := r.inputs()
+	inputs, err := r.Inputs()
 	if err != nil {
 		return nil, fmt.Errorf("read the spec of a run: %w", err)
 	}

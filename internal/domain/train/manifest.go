@@ -59,7 +59,7 @@ func (m Manifest) Bytes() (sum int64) {
 
 // Digest returns the digest of the manifest: it names every byte of the checkpoint.
 func (m Manifest) Digest() (artifact.Digest, error) {
-	text, err := m.text()
+	text, err := m.Text()
 	return artifact.DigestOf([]byte(text)), err
 }
 
@@ -72,8 +72,8 @@ func (m Manifest) Files() []artifact.File {
 	return all
 }
 
-// text returns the manifest as it is stored and hashed.
-func (m Manifest) text() (string, error) {
+// Text returns the manifest as it is stored and hashed.
+func (m Manifest) Text() (string, error) {
 	text, err := json.Marshal([]Member(m), json.Deterministic(true))
 	if err != nil {
 		return "", fmt.Errorf("write a manifest: %w", err)

@@ -128,8 +128,8 @@ type Input struct {
 	artifact.File
 }
 
-// inputs returns the inputs in a stored spec.
-func (r *Run) inputs() ([]Input, error) {
+// Inputs returns the files that a run reads.
+func (r *Run) Inputs() ([]Input, error) {
 	var spec Spec
 	err := decodeLoosely([]byte(r.Spec), &spec)
 	return spec.Inputs, err

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -106,7 +107,7 @@ func (s *Store) CreateWorker(
 			VALUES ($1, $2, $3, $4, '', $5, 0, 0)`, made.ID, name, ws, digest[:], made.CreatedAt); err != nil {
 			return fmt.Errorf("insert a worker: %w", err)
 		}
-		return audit.Record(ctx, tx, ws, by, "worker.create", made.ID, nil, made)
+		return audit.Record(ctx, tx, cmp.Or(ws, tenant.Server), by, "worker.create", made.ID, nil, made)
 	})
 	return made, token, err
 }
@@ -151,7 +152,7 @@ func (s *Store) RevokeWorker(ctx context.Context, by tenant.Actor, workerID stri
 			`UPDATE training_attempts SET lease_until = $2 WHERE worker_id = $1 AND ended_at = 0`, workerID, now); err != nil {
 			return fmt.Errorf("end the leases of a worker: %w", err)
 		}
-		return audit.Record(ctx, tx, before.Workspace, by, "worker.revoke", workerID, before, nil)
+		return audit.Record(ctx, tx, cmp.Or(before.Workspace, tenant.Server), by, "worker.revoke", workerID, before, nil)
 	})
 	return err
 }

@@ -2,9 +2,12 @@ package artifact
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
@@ -32,6 +35,29 @@ func (s *Store) Put(ctx context.Context, ws tenant.ID, f File, from io.Reader) e
 		return err
 	}
 	return refusal(s.backend.Put(ctx, ws, f, from))
+}
+
+// Add stores what a reader has, at most so many bytes, and returns its name. It stages the bytes on the disk, since a
+// backend takes them by their name.
+func (s *Store) Add(ctx context.Context, ws tenant.ID, from io.Reader, most int64) (File, error) {
+	staged, err := os.CreateTemp("", "artifact-")
+	if err != nil {
+		return File{}, fmt.Errorf("stage an artifact: %w", err)
+	}
+	defer func() { _, _ = staged.Close(), os.Remove(staged.Name()) }()
+	sum := sha256.New()
+	n, err := io.Copy(io.MultiWriter(staged, sum), io.LimitReader(readerOf(ctx, from), most+1))
+	switch {
+	case err != nil:
+		return File{}, fmt.Errorf("stage an artifact: %w", err)
+	case n > most:
+		return File{}, fault.BodyTooLarge.New("the file is larger than %d bytes", most)
+	}
+	if _, err := staged.Seek(0, io.SeekStart); err != nil {
+		return File{}, fmt.Errorf("stage an artifact: %w", err)
+	}
+	f := File{Digest(hex.EncodeToString(sum.Sum(nil))), n}
+	return f, s.Put(ctx, ws, f, staged)
 }
 
 func check(f File) error {

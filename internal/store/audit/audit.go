@@ -44,8 +44,7 @@ func Request(ctx context.Context) string {
 	return requestID
 }
 
-// Record writes one change, and links it to the audit chain. before and after are stored as JSON; nil is null. ws is empty
-// for a change of the server's own, such as a worker of all workspaces.
+// Record writes one change, and links it to the audit chain. before and after are stored as JSON; nil is null.
 func Record(
 	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, action, subject string, before, after any,
 ) error {
@@ -62,9 +61,9 @@ func Record(
 		string(ws), entry, int64(clock.Now()), string(by.Kind), string(by.User), credential(by), Request(ctx), action,
 		subject, was, is,
 	}
-	if _, err := db.Exec(ctx, tx.Across("the row names its workspace"), `
+	if _, err := db.Exec(ctx, tx.In(ws), `
 		INSERT INTO audit_entries (workspace_id, id, at, actor_kind, actor_user, actor_key, request_id, action, subject, before_json, after_json)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, row...); err != nil {
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`, row[1:]...); err != nil {
 		return fmt.Errorf("audit %s: %w", action, err)
 	}
 	hash, err := layout.Hash(row)

@@ -25,26 +25,29 @@ type Kind struct {
 var (
 	Artifacts = Kind{"artifact_mib", 1 << 20, `
 		SELECT CAST(COALESCE(SUM((bytes + 1048575) / 1048576), 0) AS BIGINT) FROM artifacts WHERE workspace_id = $1`}
-	Aliases      = kind("aliases", 1_000, `aliases WHERE workspace_id = $1`)
-	Channels     = kind("channels", 20, `notice_channels WHERE workspace_id = $1`)
-	Criteria     = kind("criteria", 1_000, `criteria WHERE workspace_id = $1`)
-	Datasets     = kind("datasets", 1_000, datasetRows)
-	Endpoints    = kind("endpoints", 100, `eval_endpoints WHERE workspace_id = $1`)
-	EvalCases    = kind("eval_cases", 1_000_000, `eval_cases WHERE workspace_id = $1`)
-	Evals        = kind("evals", 10_000, `evals WHERE workspace_id = $1`)
-	Invitations  = kind("invitations", 1_000, `invitations WHERE workspace_id = $1`)
-	Keys         = kind("keys", 10_000, `api_keys WHERE workspace_id = $1 AND revoked_at IS NULL`)
-	Labels       = kind("labels", 200_000, `labels WHERE workspace_id = $1`)
-	Members      = kind("members", 1_000, `members WHERE workspace_id = $1`)
-	ProviderKeys = kind("provider_keys", 100, `provider_keys WHERE workspace_id = $1`)
-	ReviewItems  = kind("review_items", 200_000, `review_items WHERE workspace_id = $1`)
-	ReviewQueues = kind("review_queues", 1_000, `review_queues WHERE workspace_id = $1`)
-	Reviewers    = kind("reviewers", 1_000, `review_grants WHERE workspace_id = $1`)
+	Aliases       = kind("aliases", 1_000, `aliases WHERE workspace_id = $1`)
+	Channels      = kind("channels", 20, `notice_channels WHERE workspace_id = $1`)
+	Criteria      = kind("criteria", 1_000, `criteria WHERE workspace_id = $1`)
+	Datasets      = kind("datasets", 1_000, datasetRows)
+	Endpoints     = kind("endpoints", 100, `eval_endpoints WHERE workspace_id = $1`)
+	EvalCases     = kind("eval_cases", 1_000_000, `eval_cases WHERE workspace_id = $1`)
+	Evals         = kind("evals", 10_000, `evals WHERE workspace_id = $1`)
+	Invitations   = kind("invitations", 1_000, `invitations WHERE workspace_id = $1`)
+	Keys          = kind("keys", 10_000, `api_keys WHERE workspace_id = $1 AND revoked_at IS NULL`)
+	Labels        = kind("labels", 200_000, `labels WHERE workspace_id = $1`)
+	Members       = kind("members", 1_000, `members WHERE workspace_id = $1`)
+	ModelVersions = kind("model_versions", 10_000, `model_versions WHERE workspace_id = $1`)
+	ProviderKeys  = kind("provider_keys", 100, `provider_keys WHERE workspace_id = $1`)
+	ReviewItems   = kind("review_items", 200_000, `review_items WHERE workspace_id = $1`)
+	ReviewQueues  = kind("review_queues", 1_000, `review_queues WHERE workspace_id = $1`)
+	Reviewers     = kind("reviewers", 1_000, `review_grants WHERE workspace_id = $1`)
 	// A session that was purged keeps no texts, and does not count.
 	RewardSessions = kind("reward_sessions", 10_000, `reward_sessions WHERE workspace_id = $1 AND purged_at = 0`)
 	RewardTasks    = Kind{"reward_tasks_kib", 4 << 20, `
 		SELECT CAST(COALESCE(SUM((task_bytes + 1023) / 1024), 0) AS BIGINT) FROM reward_sessions
 		WHERE workspace_id = $1 AND purged_at = 0`}
+	TrainingFiles = kind("training_files", 10_000, `training_files WHERE workspace_id = $1`)
+	TrainingRuns  = kind("training_runs", 100_000, `training_runs WHERE workspace_id = $1`)
 	// A payment that was made, or whose page is gone, does not count.
 	Topups = kind("open_topups", 20, `topups WHERE workspace_id = $1 AND state = 'pending'`)
 	Views  = kind("views", 500, `saved_views WHERE workspace_id = $1`)
@@ -68,8 +71,8 @@ const datasetRows = `(
 
 // Kinds lists every kind.
 var Kinds = []Kind{
-	Aliases, Artifacts, Channels, Criteria, Datasets, Endpoints, EvalCases, Evals, Invitations, Keys, Labels, Members, ProviderKeys,
-	ReviewItems, ReviewQueues, Reviewers, RewardSessions, RewardTasks, Topups, Views,
+	Aliases, Artifacts, Channels, Criteria, Datasets, Endpoints, EvalCases, Evals, Invitations, Keys, Labels, Members, ModelVersions, ProviderKeys,
+	ReviewItems, ReviewQueues, Reviewers, RewardSessions, RewardTasks, Topups, TrainingFiles, TrainingRuns, Views,
 }
 
 // A State is a quota, and how much of it is used.

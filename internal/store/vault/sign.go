@@ -25,7 +25,7 @@ import (
 type Signature struct {
 	Alg   string `json:"alg" enum:"EdDSA"`
 	KeyID string `json:"key_id" doc:"The key that signed, by its kid in /.well-known/jwks.json"`
-	JWS   string `json:"jws" doc:"A compact JWS, whose payload is the document without signature and without what begins with voided"`
+	JWS   string `json:"jws" doc:"A compact JWS, whose payload is the document without signature, without adopted_at and without what begins with voided"`
 }
 
 // A SigningKey describes a key that signs, or once did, without revealing it.
@@ -114,7 +114,8 @@ func sign(key ed25519.PrivateKey, id string, payload []byte) (string, error) {
 }
 
 // SignDocument signs a JSON object, byte for byte. VerifyDocument accepts that object with the signature as its
-// member of that name and with any members whose name begins with voided. The object must have none of them yet.
+// member of that name, with any members whose name begins with voided, and with adopted_at. The object must have none of
+// them yet.
 func (v *Vault) SignDocument(ctx context.Context, document []byte) (Signature, error) {
 	var members map[string]jsontext.Value
 	if err := json.Unmarshal(document, &members); err != nil {
@@ -132,7 +133,9 @@ func (v *Vault) SignDocument(ctx context.Context, document []byte) (Signature, e
 }
 
 // unsigned reports whether a member of a document is not covered by its signature.
-func unsigned(name string) bool { return name == "signature" || strings.HasPrefix(name, "voided") }
+func unsigned(name string) bool {
+	return name == "signature" || name == "adopted_at" || strings.HasPrefix(name, "voided")
+}
 
 // JWKS returns the set of public keys (RFC 7517), the one in force first. Retired keys stay in it for ever: what they
 // signed still verifies.
