@@ -26,6 +26,9 @@ from .saver import Checkpoint, Saver, Told
 GRACE = 900.0
 """How long an engine may take to save a checkpoint and stop, in seconds. Then it is killed."""
 
+LAST_WORD = 60.0
+"""How long a worker that was asked to leave tries to tell a server that is away how a run ended, in seconds."""
+
 LOST = "lost"
 LONGEST = 4000
 
@@ -60,8 +63,10 @@ class Attempt:
         It may be called from a signal handler.
         """
         self.asked += 1
-        if self.asked > 1 and self.result is not None:
-            self.lease.cancel.set()
+        if self.result is not None:
+            timer = threading.Timer(LAST_WORD if self.asked == 1 else 0.0, self.lease.cancel.set)
+            timer.daemon = True
+            timer.start()
         self._post(self._on_leave)
 
     def run(self) -> str:
