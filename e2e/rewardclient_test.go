@@ -11,14 +11,10 @@ import (
 	"sovereign/internal/base/secret"
 )
 
-// rewardClient answers how to run a program with the Python client, its only dependency, and the tools that check it.
-func rewardClient(t *testing.T) func(ctx context.Context, program string, args ...string) *exec.Cmd {
+// pythonTools answers how to run a program with what sdk/rewards pins: httpx, and the tools that check Python.
+func pythonTools(t *testing.T) func(ctx context.Context, program string, args ...string) *exec.Cmd {
 	t.Helper()
-	client, err := filepath.Abs("../clients/python")
-	if err != nil {
-		t.Fatal(err)
-	}
-	version := atLeast(t, "python3", 3, 10)
+	version := atLeast(t, "python3", 3, 11)
 	folder := installed(t, "rewards", version, []string{"requirements.txt"}, func(folder string) [][]string {
 		pip := folder + "/venv/bin/pip"
 		return [][]string{
@@ -26,8 +22,19 @@ func rewardClient(t *testing.T) func(ctx context.Context, program string, args .
 			{pip, "install", "--quiet", "--disable-pip-version-check", "-r", "requirements.txt"},
 		}
 	})
-	for _, part := range []string{"src/sovereign_rewards", "tests"} { // a cached result must not outlive a change
-		files, err := filepath.Glob(filepath.Join(client, part, "*.py"))
+	return func(ctx context.Context, program string, args ...string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, filepath.Join(folder, "venv/bin", program), args...)
+		cmd.Env = append(os.Environ(), "PYTHONPATH=src", "PYTHONDONTWRITEBYTECODE=1", "RUFF_NO_CACHE=true",
+			"NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
+		return cmd
+	}
+}
+
+// readAll reads the Python files of folders: a cached result must not outlive a change.
+func readAll(t *testing.T, root string, folders ...string) {
+	t.Helper()
+	for _, part := range folders {
+		files, err := filepath.Glob(filepath.Join(root, part, "*.py"))
 		if err != nil || len(files) == 0 {
 			t.Fatal("no files", part, err)
 		}
@@ -37,11 +44,20 @@ func rewardClient(t *testing.T) func(ctx context.Context, program string, args .
 			}
 		}
 	}
+}
+
+// rewardClient answers how to run a program with the Python client.
+func rewardClient(t *testing.T) func(ctx context.Context, program string, args ...string) *exec.Cmd {
+	t.Helper()
+	client, err := filepath.Abs("../clients/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tools := pythonTools(t)
+	readAll(t, client, "src/sovereign_rewards", "tests")
 	return func(ctx context.Context, program string, args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(ctx, filepath.Join(folder, "venv/bin", program), args...)
+		cmd := tools(ctx, program, args...)
 		cmd.Dir = client
-		cmd.Env = append(os.Environ(), "PYTHONPATH=src", "PYTHONDONTWRITEBYTECODE=1", "RUFF_NO_CACHE=true",
-			"NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
 		return cmd
 	}
 }

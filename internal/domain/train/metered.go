@@ -105,16 +105,17 @@ func (s *Store) Best(ctx context.Context, in db.Scoped, runID, metric string) (C
 
 // WorkerOf returns what the worker of an attempt last said of itself.
 func (s *Store) WorkerOf(ctx context.Context, in db.Scoped, runID string, attempt int64) (Info, error) {
-	found, err := db.Maybe[Info](ctx, in.Across(ofAll), `
+	text, err := db.Maybe[string](ctx, in.Across(ofAll), `
 		SELECT w.info FROM training_attempts a JOIN workers w ON w.id = a.worker_id WHERE a.run_id = $1 AND a.attempt = $2`,
 		runID, attempt)
 	if err != nil {
 		return Info{}, fmt.Errorf("find the worker of an attempt: %w", err)
 	}
-	if found == nil {
-		return Info{}, nil
+	var found Info
+	if text != nil {
+		err = found.Scan(*text)
 	}
-	return *found, nil
+	return found, err
 }
 
 // LastMetrics returns the metrics that a run told last: nil before the first.

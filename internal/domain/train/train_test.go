@@ -328,3 +328,20 @@ func TestARevokedWorkerLosesItsRunAndItsToken(t *testing.T) {
 		h.wantStatus("ftjob_1", Queued)
 	})
 }
+
+func TestTheWorkerOfAnAttemptIsKnown(t *testing.T) {
+	each(t, func(t *testing.T, h *house) {
+		h.create("ftjob_1", money.Dollar)
+		if err := h.seen(t.Context(), h.worker, info); err != nil {
+			t.Fatal(err)
+		}
+		lease := h.take()
+		got, err := h.WorkerOf(t.Context(), h.DB.In(dbtest.Mine), lease.Run, lease.Attempt)
+		if err != nil || got.Engine != info.Engine || got.GPUType != info.GPUType {
+			t.Errorf("%+v %v", got, err)
+		}
+		if got, err := h.WorkerOf(t.Context(), h.DB.In(dbtest.Mine), lease.Run, 9); err != nil || got.Engine != "" {
+			t.Errorf("%+v %v", got, err)
+		}
+	})
+}
