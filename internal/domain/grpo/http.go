@@ -45,7 +45,7 @@ func (h *handler) routes() []api.Route {
 // workerRoutes are what the worker of a run uses beside the protocol of training.
 func (h *handler) workerRoutes() []api.Route {
 	return []api.Route{
-		api.Raw[reward.ScoreRequest, reward.Scores]("/runs/{id}/score", api.Worker, h.serveScore,
+		api.Raw[scoring, reward.Scores]("/runs/{id}/score", api.Worker, h.serveScore,
 			"Score completions by the reward session of the run, within 110 seconds"),
 		api.Post("/runs/{id}/tools/{tool}", api.Worker, h.call, "Call an environment tool of the run", api.Long, api.Outside),
 	}
@@ -89,6 +89,11 @@ func (h *handler) events(ctx context.Context, c tenant.Caller, in eventsOf) ([]t
 
 func (h *handler) candidates(ctx context.Context, c tenant.Caller, in api.Page) ([]Candidate, error) {
 	return h.s.candidates(ctx, h.s.DB.In(c.Workspace), ` ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3`, in.Limit, in.Offset)
+}
+
+type scoring struct {
+	train.Hand
+	Body reward.ScoreRequest
 }
 
 // serveScore scores for the worker of a run, from the run's own reward session.
