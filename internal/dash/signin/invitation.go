@@ -131,11 +131,11 @@ func (s *Store) Invite(ctx context.Context, caller tenant.Caller, email string, 
 		if err != nil {
 			return err
 		}
-		member, err := db.Maybe[tenant.Role](ctx, tx.In(ws), `SELECT role FROM members WHERE workspace_id = $1 AND user_id = $2`, user)
+		member, err := roleIn(ctx, tx, ws, user)
 		if err != nil {
-			return fmt.Errorf("find member: %w", err)
+			return err
 		}
-		if member != nil {
+		if member != "" {
 			return fault.Conflict("%s is a member already", normal(email))
 		}
 		if before, err := db.Maybe[tenant.Role](ctx, tx.In(ws),
