@@ -104,14 +104,26 @@ func (s *Store) AddMember(ctx context.Context, ws tenant.ID, by tenant.Actor, em
 	return added, err
 }
 
-func (s *Store) join(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, email string, role tenant.Role) (Member, error) {
+// join adds a member to a workspace that was not closed.
+func (s *Store) join(
+	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, email string, role tenant.Role,
+) (Member, error) {
+	open, err := db.One[int](ctx, tx.In(ws), `SELECT COUNT(*) FROM workspaces WHERE workspace_id = $1 AND deleted_at = 0`)
+	if err != nil {
+		return Member{}, fmt.Errorf("find workspace: %w", err)
+	}
+	if open == 0 {
+		return Member{}, fault.Missing.New("no workspace %q: it was deleted", ws)
+	}
 	now := clock.Now()
 	user, err := s.user(ctx, tx, email, now)
 	if err != nil {
 		return Member{}, err
 	}
 	m := Member{Object: "member", UserID: user, Email: email, Role: role, CreatedAt: now, UpdatedAt: now}
-	_, err = db.Exec(ctx, tx.In(ws), `INSERT INTO members (workspace_id, user_id, role, created_at, updated_at) VALUES ($1, $2, $3, $4, $4)`, user, role, now)
+	_, err = db.Exec(ctx, tx.In(ws), `
+		INSERT INTO members (workspace_id, user_id, role, created_at, updated_at) VALUES ($1, $2, $3, $4, $4)`,
+		user, role, now)
 	if db.Duplicate(err) {
 		return Member{}, fault.Conflict("%s is a member already", email)
 	}
@@ -121,7 +133,8 @@ func (s *Store) join(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Act
 	if err := quota.Check(ctx, tx.In(ws), quota.Members, 1); err != nil {
 		return Member{}, err
 	}
-	stale, err := db.Query[tenant.KeyID](ctx, tx.In(ws), `SELECT id FROM api_keys WHERE workspace_id = $1 AND user_id = $2 AND revoked_at IS NULL`, user)
+	stale, err := db.Query[tenant.KeyID](ctx, tx.In(ws),
+		`SELECT id FROM api_keys WHERE workspace_id = $1 AND user_id = $2 AND revoked_at IS NULL`, user)
 	if err != nil {
 		return Member{}, fmt.Errorf("read keys of an earlier membership: %w", err)
 	}
