@@ -371,3 +371,25 @@ func TestAStatementListsAndSumsUp(t *testing.T) {
 		}
 	})
 }
+
+// The credit of a demo is simulated, and its models are: real money would buy nothing, and end with the demo.
+func TestADemoTakesNoCardPayments(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := newSite(t, d, true)
+		ws := s.workspace()
+		if _, err := db.Exec(t.Context(), d.In(ws), `UPDATE workspaces SET demo = TRUE WHERE workspace_id = $1`); err != nil {
+			t.Fatal(err)
+		}
+		owner := tenant.Caller{Workspace: ws, User: "usr_owner", Role: tenant.Owner}
+		if code, body := s.do(owner, "POST", "/topups", `{"amount_usd":25}`); code != 409 || !strings.Contains(body, "demo") {
+			t.Errorf("a payment into a demo: %d %s", code, body)
+		}
+		if len(s.stripe.asked) != 0 || dbtest.Count(t, d, "topups") != 0 {
+			t.Errorf("Stripe was asked %d times", len(s.stripe.asked))
+		}
+		code, body := s.do(owner, "GET", "/billing", "")
+		if code != 200 || !strings.Contains(body, `"card_payments":false`) {
+			t.Errorf("its billing: %d %s", code, body)
+		}
+	})
+}
