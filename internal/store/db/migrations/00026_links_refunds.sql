@@ -4,5 +4,9 @@
 ALTER TABLE signin_links ADD COLUMN made_by TEXT NOT NULL DEFAULT '';
 UPDATE signin_links SET made_by = COALESCE((SELECT i.created_by FROM invitations i WHERE i.link_id = signin_links.id), '');
 
+-- What a reversal is: the refunds of a charge summed up, one refund, a refund that failed, or a dispute.
+ALTER TABLE payment_reversals ADD COLUMN kind TEXT NOT NULL DEFAULT 'dispute';
+UPDATE payment_reversals SET kind = 'charge' WHERE substr(source, 1, 3) IN ('ch_', 'py_');
+
 -- +goose Down
 SELECT 1;
