@@ -18,7 +18,7 @@ func (s *site) reviewerLink(t *testing.T, by, user tenant.UserID) (token string)
 	t.Helper()
 	team := NewTeam(s.store, func() Options { return *s.options.Load() })
 	if _, err := s.db.Tx(t.Context(), func(tx *db.Tx) error {
-		url, err := team.Invite(t.Context(), tx, s.ws, tenant.Actor{Kind: tenant.ActorSession, User: by}, user)
+		url, _, err := team.Invite(t.Context(), tx, s.ws, tenant.Actor{Kind: tenant.ActorSession, User: by}, user)
 		_, token, _ = strings.Cut(url, "#link=")
 		return err
 	}); err != nil {
@@ -134,9 +134,10 @@ func TestAReviewerElsewhereIsElsewhereWhateverIsListed(t *testing.T) {
 		}
 		grant(s, map[tenant.UserID]tenant.ID{user: s.ws})
 		s.store.ReviewsElsewhere = func(_ context.Context, _ tenant.UserID, ws tenant.ID) (bool, error) { return ws == s.ws, nil }
-		if token := s.reviewerLink(t, s.owner, user); token != "" {
-			t.Error("a link for who reviews elsewhere")
-		}
+		s.browser().wants(t, "POST", "/session/link", quoted("token", s.reviewerLink(t, s.owner, user)), 403)
+		b := s.browser()
+		b.enter(t, "expert@nowhere.test")
+		b.wants(t, "POST", "/session/link", quoted("token", s.reviewerLink(t, s.owner, user)), 200)
 	})
 }
 

@@ -261,22 +261,20 @@ func (s *Store) acceptAll(ctx context.Context, tx *db.Tx, by tenant.Actor, old t
 	return nil
 }
 
-// Invite returns a link for a reviewer of a queue, in the transaction of the grant. It is the address of the dashboard
-// for a person who belongs to another workspace, or where an identity provider is the only way in: they sign in as they
-// are used to.
-func (h *Team) Invite(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, user tenant.UserID) (string, error) {
+// Invite returns a link for a reviewer of a queue, in the transaction of the grant. A person who belongs to another
+// workspace opens it where they are signed in. Where an identity provider is the only way in, it proves who the person
+// is, and the link is the address of the dashboard.
+func (h *Team) Invite(
+	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, user tenant.UserID,
+) (address string, proven bool, err error) {
 	options := h.options()
-	elsewhere, err := h.store.elsewhere(ctx, tx, user, ws)
-	if err != nil {
-		return "", err
-	}
-	if elsewhere || options.only() {
-		return options.URL + "/dashboard/", nil
+	if options.only() {
+		return options.URL + "/dashboard/", true, nil
 	}
 	email, err := db.One[string](ctx, tx.Across(people), `SELECT email FROM users WHERE id = $1`, user)
 	if err != nil {
-		return "", fmt.Errorf("read a person: %w", err)
+		return "", false, fmt.Errorf("read a person: %w", err)
 	}
 	link, err := h.store.link(ctx, tx, ws, by, Invite, person{ID: user, Email: email})
-	return link.URL(options.URL), err
+	return link.URL(options.URL), false, err
 }

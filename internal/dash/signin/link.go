@@ -42,9 +42,14 @@ func (s *Store) MakeLink(ctx context.Context, by tenant.Actor, kind Kind, email 
 		if who == nil {
 			return errOutside()
 		}
-		if inside, err := s.belongs(ctx, tx, who.ID); err != nil {
+		inside, err := s.belongs(ctx, tx, who.ID)
+		if err == nil && !inside && s.Granted != nil {
+			inside, err = s.Granted(tx.Bind(ctx), who.ID)
+		}
+		if err != nil {
 			return err
-		} else if !inside {
+		}
+		if !inside {
 			return errOutside()
 		}
 		link, err = s.link(ctx, tx, tenant.Server, by, kind, *who)
@@ -128,6 +133,11 @@ func (s *Store) EnterByLink(
 		e.user, e.method = spent.UserID, ByLink
 		if spent.Kind == Invite {
 			if err := s.accept(ctx, tx, e, spent); err != nil {
+				return err
+			}
+		}
+		if spent.Kind != Reset { // which an admin made for a member
+			if err := s.acceptGrants(ctx, tx, actor(e.id, e.user), spent.MadeIn, e.oldOf(e.user)); err != nil {
 				return err
 			}
 		}
@@ -250,11 +260,30 @@ func (s *Store) join(
 	if _, err = s.workspaces.AddMember(tx.Bind(ctx), ws, by, email, role); err != nil {
 		return err
 	}
-	// Sessions that others got with links from elsewhere do not come along into the workspace, nor does a password that
-	// they may have set. It is the person's own if the browser's session began with it.
+	return s.leaveOthers(ctx, tx, by, old)
+}
+
+// acceptGrants puts the grants of a person who is let in in force: those of the workspace whose link it was, or all
+// where the operator or an identity provider knows the person (tenant.Server).
+func (s *Store) acceptGrants(
+	ctx context.Context, tx *db.Tx, by tenant.Actor, ws tenant.ID, old tenant.SessionID,
+) error {
+	if s.AcceptGrants == nil {
+		return nil
+	}
+	n, err := s.AcceptGrants(ctx, tx, by, ws, by.User)
+	if err != nil || n == 0 {
+		return err
+	}
+	return s.leaveOthers(ctx, tx, by, old)
+}
+
+// leaveOthers lets nobody come along into a workspace: sessions that others got with links from elsewhere end, and a
+// password that they may have set is forgotten. It is the person's own if the browser's session old began with it.
+func (s *Store) leaveOthers(ctx context.Context, tx *db.Tx, by tenant.Actor, old tenant.SessionID) error {
 	if err := s.forgetPassword(ctx, tx, by, by.User, old); err != nil {
 		return err
 	}
-	_, err = s.endAll(ctx, tx, by, by.User, by.Session)
+	_, err := s.endAll(ctx, tx, by, by.User, by.Session)
 	return err
 }

@@ -67,6 +67,9 @@ func (s *Store) EnterByClaim(ctx context.Context, e entry, who claim) (begun Ses
 		if err := s.acceptAll(ctx, tx, actor(e.id, e.user), e.oldOf(e.user)); err != nil {
 			return err
 		}
+		if err := s.acceptGrants(ctx, tx, actor(e.id, e.user), tenant.Server, e.oldOf(e.user)); err != nil {
+			return err
+		}
 		inside, err := s.belongs(ctx, tx, e.user)
 		if err != nil {
 			return err

@@ -28,6 +28,14 @@ type Store struct {
 	// ReviewsElsewhere reports whether a person reviews in another workspace than ws, in a closed queue too; nil asks
 	// Queues. It reads in the transaction that ctx is bound to.
 	ReviewsElsewhere func(ctx context.Context, user tenant.UserID, ws tenant.ID) (bool, error)
+
+	// Granted reports whether a person may review once a link was opened; nil for nobody. It reads in the transaction
+	// that ctx is bound to.
+	Granted func(ctx context.Context, user tenant.UserID) (bool, error)
+
+	// AcceptGrants puts the grants of a person who was let in in force, in one workspace or, for tenant.Server, in all,
+	// and returns how many were not before; nil for none.
+	AcceptGrants func(ctx context.Context, tx *db.Tx, by tenant.Actor, ws tenant.ID, user tenant.UserID) (int, error)
 }
 
 // NewStore keeps sessions in d and publishes them through f. A person who leaves the last workspace loses them.
