@@ -49,9 +49,11 @@ func NewTeam(s *Store, options func() Options) *Team { return &Team{store: s, op
 func (h *Team) routes() []api.Route {
 	return []api.Route{
 		api.Get("/invitations", api.SessionAdmin, h.list, "List the invitations that are open"),
-		api.Post("/invitations", api.SessionAdmin, h.invite, "Invite a person; the answer shows the link once", api.Creates, api.ShowsSecret),
+		api.Post("/invitations", api.SessionAdmin, h.invite,
+			"Invite a person; the answer shows the link once", api.Creates, api.ShowsSecret),
 		api.Delete("/invitations/{id}", api.SessionAdmin, h.withdraw, "Withdraw an invitation: its link stops working"),
-		api.Post("/members/{user_id}/link", api.SessionAdmin, h.reset, "Make a link for a member who cannot sign in", api.Creates, api.ShowsSecret),
+		api.Post("/members/{user_id}/link", api.SessionAdmin, h.reset,
+			"Make a link for a member who cannot sign in", api.Creates, api.ShowsSecret),
 	}
 }
 
@@ -121,7 +123,9 @@ func (s *Store) Invitations(ctx context.Context, ws tenant.ID, limit, offset int
 }
 
 // Invite asks a person to join a workspace. An invitation that the person has from it already is replaced.
-func (s *Store) Invite(ctx context.Context, caller tenant.Caller, email string, role tenant.Role) (made Invitation, link Link, err error) {
+func (s *Store) Invite(
+	ctx context.Context, caller tenant.Caller, email string, role tenant.Role,
+) (made Invitation, link Link, err error) {
 	ws, by := caller.Workspace, caller.Actor()
 	if err := checkEmail(email); err != nil {
 		return Invitation{}, Link{}, err
@@ -185,7 +189,8 @@ func (s *Store) replaceInvitation(ctx context.Context, tx *db.Tx, ws tenant.ID, 
 func (s *Store) Withdraw(ctx context.Context, caller tenant.Caller, invitation string) error {
 	ws := caller.Workspace
 	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
-		before, err := db.Maybe[Invitation](ctx, tx.In(ws), `SELECT `+invitationColumns+` WHERE i.workspace_id = $1 AND i.id = $2`, invitation)
+		before, err := db.Maybe[Invitation](ctx, tx.In(ws),
+			`SELECT `+invitationColumns+` WHERE i.workspace_id = $1 AND i.id = $2`, invitation)
 		if err != nil {
 			return fmt.Errorf("find invitation: %w", err)
 		}
@@ -195,7 +200,8 @@ func (s *Store) Withdraw(ctx context.Context, caller tenant.Caller, invitation s
 		if err := mayGrant(caller, before.Role); err != nil {
 			return err
 		}
-		user, err := db.One[tenant.UserID](ctx, tx.In(ws), `SELECT user_id FROM invitations WHERE workspace_id = $1 AND id = $2`, invitation)
+		user, err := db.One[tenant.UserID](ctx, tx.In(ws),
+			`SELECT user_id FROM invitations WHERE workspace_id = $1 AND id = $2`, invitation)
 		if err != nil {
 			return fmt.Errorf("find invitation: %w", err)
 		}
@@ -218,7 +224,8 @@ func (s *Store) ResetLink(ctx context.Context, caller tenant.Caller, user tenant
 			Role  tenant.Role
 		}
 		who, err := db.Maybe[row](ctx, tx.In(ws), `
-			SELECT u.id, u.email, m.role FROM members m JOIN users u ON u.id = m.user_id WHERE m.workspace_id = $1 AND m.user_id = $2`, user)
+			SELECT u.id, u.email, m.role FROM members m JOIN users u ON u.id = m.user_id
+			WHERE m.workspace_id = $1 AND m.user_id = $2`, user)
 		if err != nil {
 			return fmt.Errorf("find member: %w", err)
 		}
@@ -233,7 +240,8 @@ func (s *Store) ResetLink(ctx context.Context, caller tenant.Caller, user tenant
 			return err
 		}
 		if elsewhere {
-			return fault.Forbidden.New("this person belongs to another workspace too: the operator makes the link, with admin dashboard link")
+			return fault.Forbidden.New("this person belongs to another workspace too: " +
+				"the operator makes the link, with admin dashboard link")
 		}
 		link, err = s.link(ctx, tx, ws, caller.Actor(), Reset, person{ID: who.ID, Email: who.Email})
 		return err

@@ -113,7 +113,9 @@ func (h *handler) get(ctx context.Context, caller tenant.Caller, in atTopup) (To
 	return h.store.Get(ctx, caller.Workspace, in.ID)
 }
 
-func (h *handler) statements(ctx context.Context, caller tenant.Caller, in api.Page) (api.List[wallet.MonthTotal], error) {
+func (h *handler) statements(
+	ctx context.Context, caller tenant.Caller, in api.Page,
+) (api.List[wallet.MonthTotal], error) {
 	if err := h.drain(ctx); err != nil {
 		return api.List[wallet.MonthTotal]{}, err
 	}

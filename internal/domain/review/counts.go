@@ -178,7 +178,8 @@ func (s *Store) views(ctx context.Context, in db.Scoped, caller tenant.Caller, r
 // list reads queues as the caller sees them in a list. which is a condition with an order; its arguments begin with $2.
 func (s *Store) list(ctx context.Context, caller tenant.Caller, which string, args ...any) (all []Queue, err error) {
 	err = s.DB.SnapshotIn(ctx, caller.Workspace, func(in db.Scoped) error {
-		rows, err := db.Query[queueRecord](ctx, in, `SELECT `+queueColumns+` WHERE workspace_id = $1 AND `+which, args...)
+		rows, err := db.Query[queueRecord](ctx, in,
+			`SELECT `+queueColumns+` WHERE workspace_id = $1 AND `+which, args...)
 		if err != nil {
 			return fmt.Errorf("list queues: %w", err)
 		}

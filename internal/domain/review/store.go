@@ -339,7 +339,8 @@ func (s *Store) Purge(ctx context.Context, caller tenant.Caller, queueID string)
 				return fmt.Errorf("delete %s of %s: %w", strings.TrimPrefix(table, "review_"), queueID, err)
 			}
 		}
-		if _, err := db.Exec(ctx, in, `DELETE FROM review_queues WHERE workspace_id = $1 AND id = $2`, queueID); err != nil {
+		if _, err := db.Exec(ctx, in,
+			`DELETE FROM review_queues WHERE workspace_id = $1 AND id = $2`, queueID); err != nil {
 			return fmt.Errorf("delete queue %s: %w", queueID, err)
 		}
 		for _, user := range people {
