@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"sovereign/internal/base/money"
 	"sovereign/internal/base/secret"
 	"sovereign/internal/store/db/dbtest"
 )
@@ -23,6 +24,10 @@ type facts struct {
 
 	Encrypted  bool   // the backup is
 	LedgerHead string `json:"ledger_head"` // that the release had signed; empty where the schema is older than chains
+
+	Owner, Day string     // who signs in to the dashboard, and the day of all usage; empty where neither is checked
+	Spent      money.Nano `json:"spent_usd"`
+	Judge      *judgeFacts
 }
 
 // This binary opens the data of every earlier schema, on either engine, with its keys, money, usage, audit trail, and
@@ -80,6 +85,12 @@ func TestDataOfEveryEarlierSchemaComesUp(t *testing.T) {
 					if len(trail.Data) == 0 {
 						t.Errorf("its trail of %v is empty", of)
 					}
+				}
+				if facts.Owner != "" {
+					facts.opened(t, p, server)
+				}
+				if facts.Judge != nil {
+					facts.Judge.judged(t, server.callerWith(facts.Key), server.callerWith(facts.Judge.Colleague))
 				}
 				facts.made(t, p, server)
 				p.verifyLedger(t) // with what was used since

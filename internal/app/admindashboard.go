@@ -8,7 +8,7 @@ import (
 )
 
 type dashboardCommand struct {
-	Link dashboardLink `cmd:"" help:"Print a link that signs a person in, once, within 15 minutes. It works whatever other ways in are closed."`
+	Link dashboardLink `cmd:"" help:"Print a link that signs a person in, once, within 15 minutes. It replaces the person's link before it, and works whatever other ways in are closed."`
 }
 
 type dashboardLink struct {
@@ -23,6 +23,6 @@ func (c *dashboardLink) Run(a *admin) error {
 		return err
 	}
 	return a.show(c.JSON, made, func(w io.Writer) {
-		_, _ = fmt.Fprintf(w, "link\t%s\n\tworks once, until %s\n", made.URL, made.ExpiresAt)
+		_, _ = fmt.Fprintf(w, "link\t%s\n\tworks once, until %s; it replaces the link before it\n", made.URL, made.ExpiresAt)
 	})
 }

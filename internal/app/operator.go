@@ -206,7 +206,7 @@ First start: a workspace was made for you.
   API key     %s
               shown once: keep it now
   dashboard   %s
-              works once, within 15 minutes; another: admin dashboard link
+              works once, within 15 minutes, and until another is made: admin dashboard link
 
 Try it:
 

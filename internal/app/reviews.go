@@ -18,6 +18,7 @@ func attachReviews(reviews *review.Store, sessions *signin.Store, options func()
 		}
 		return all, err
 	}
-	sessions.ReviewsElsewhere = reviews.ReviewsElsewhere
+	sessions.Granted, sessions.ReviewsElsewhere = reviews.Granted, reviews.ReviewsElsewhere
+	sessions.AcceptGrants = reviews.Accept
 	reviews.Left, reviews.Links = sessions.EndOutside, signin.NewTeam(sessions, options)
 }

@@ -93,7 +93,8 @@ func (c *client) do(ctx context.Context, in call, into any) error {
 	switch {
 	case err != nil:
 		return err
-	case out.status >= http.StatusInternalServerError || out.status == http.StatusTooManyRequests || out.status == http.StatusRequestTimeout:
+	case out.status >= http.StatusInternalServerError, out.status == http.StatusTooManyRequests,
+		out.status == http.StatusRequestTimeout:
 		return fmt.Errorf("%s %s: %d %s", in.method, in.path, out.status, out.message())
 	case out.status >= http.StatusBadRequest || out.status == 0:
 		return fault.Conflict("the demo could not be made: %s %s answered %d: %s", in.method, in.path, out.status, out.message())

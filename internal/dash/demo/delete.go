@@ -31,7 +31,8 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor) error
 			return fmt.Errorf("withdraw invitations: %w", err)
 		}
 		deletion := id.New("demo")
-		if _, err := db.Exec(ctx, tx.In(ws), `UPDATE demos SET state = '', deletion = $2, deleted_at = $3 WHERE workspace_id = $1 AND id = $4`,
+		if _, err := db.Exec(ctx, tx.In(ws),
+			`UPDATE demos SET state = '', deletion = $2, deleted_at = $3 WHERE workspace_id = $1 AND id = $4`,
 			deletion, clock.Now(), before.ID); err != nil {
 			return fmt.Errorf("delete demo: %w", err)
 		}
@@ -41,7 +42,8 @@ func (s *Store) Delete(ctx context.Context, ws tenant.ID, by tenant.Actor) error
 
 // cancelAll cancels what runs in a workspace.
 func cancelAll(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor) error {
-	running, err := db.Query[string](ctx, tx.In(ws), `SELECT id FROM jobs WHERE workspace_id = $1 AND status IN ('QUEUED', 'RUNNING')`)
+	running, err := db.Query[string](ctx, tx.In(ws),
+		`SELECT id FROM jobs WHERE workspace_id = $1 AND status IN ('QUEUED', 'RUNNING')`)
 	if err != nil {
 		return fmt.Errorf("read jobs: %w", err)
 	}

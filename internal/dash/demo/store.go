@@ -24,7 +24,8 @@ func (s *Store) Create(ctx context.Context, by tenant.Actor, user tenant.UserID)
 		if err != nil {
 			return err
 		}
-		before, err := db.Maybe[tenant.ID](ctx, tx.Across(people), `SELECT workspace_id FROM demos WHERE user_id = $1 AND deletion = ''`, user)
+		before, err := db.Maybe[tenant.ID](ctx, tx.Across(people),
+			`SELECT workspace_id FROM demos WHERE user_id = $1 AND deletion = ''`, user)
 		if err != nil {
 			return fmt.Errorf("find a demo: %w", err)
 		}
@@ -72,7 +73,9 @@ func mayMakeMore(ctx context.Context, tx *db.Tx, user tenant.UserID) error {
 
 // create makes the workspace with its credit, and queues the job. The server is the author of the credit: nobody credits a
 // wallet of their own.
-func (s *Store) create(ctx context.Context, tx *db.Tx, by tenant.Actor, user tenant.UserID, email string) (Demo, error) {
+func (s *Store) create(
+	ctx context.Context, tx *db.Tx, by tenant.Actor, user tenant.UserID, email string,
+) (Demo, error) {
 	bound := tx.Bind(ctx)
 	ws, _, err := s.Workspaces.CreateDemo(bound, by, Name, email)
 	if err != nil {
@@ -86,7 +89,8 @@ func (s *Store) create(ctx context.Context, tx *db.Tx, by tenant.Actor, user ten
 		return Demo{}, err
 	}
 	demoID := id.New("demo")
-	if _, err := db.Exec(ctx, tx.In(ws.ID), `INSERT INTO demos (workspace_id, id, user_id, state, created_at) VALUES ($1, $2, $3, '', $4)`,
+	if _, err := db.Exec(ctx, tx.In(ws.ID),
+		`INSERT INTO demos (workspace_id, id, user_id, state, created_at) VALUES ($1, $2, $3, '', $4)`,
 		demoID, user, clock.Now()); err != nil {
 		return Demo{}, fmt.Errorf("create demo: %w", err)
 	}

@@ -165,7 +165,8 @@ func (f *fill) save(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	return f.run.Tx(ctx, func(tx *db.Tx, t *job.Tally) error {
 		t.Done, t.Total = int64(f.done()), int64(units())
-		_, err := db.Exec(ctx, tx.In(f.run.Workspace), `UPDATE demos SET state = $2 WHERE workspace_id = $1`, f.state.text())
+		_, err := db.Exec(ctx, tx.In(f.run.Workspace),
+			`UPDATE demos SET state = $2 WHERE workspace_id = $1`, f.state.text())
 		return err
 	})
 }

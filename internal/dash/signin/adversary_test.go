@@ -2,6 +2,7 @@ package signin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,14 +10,15 @@ import (
 
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/store/db"
+	"sovereign/internal/store/db/dbtest"
 )
 
-// reviewerLink makes the link of a grant, as an admin of the workspace would see it.
-func (s *site) reviewerLink(t *testing.T, user tenant.UserID) (token string) {
+// reviewerLink makes the link of a grant, as the person who grants sees it.
+func (s *site) reviewerLink(t *testing.T, by, user tenant.UserID) (token string) {
 	t.Helper()
 	team := NewTeam(s.store, func() Options { return *s.options.Load() })
 	if _, err := s.db.Tx(t.Context(), func(tx *db.Tx) error {
-		url, err := team.Invite(t.Context(), tx, s.ws, tenant.Operator, user)
+		url, _, err := team.Invite(t.Context(), tx, s.ws, tenant.Actor{Kind: tenant.ActorSession, User: by}, user)
 		_, token, _ = strings.Cut(url, "#link=")
 		return err
 	}); err != nil {
@@ -39,7 +41,7 @@ func TestALinkIntoAWorkspaceOpensNoMembersSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		grant(s, map[tenant.UserID]tenant.ID{user: s.ws})
-		kept := s.reviewerLink(t, user)
+		kept := s.reviewerLink(t, admin.state(t).UserID, user)
 		if _, err := s.workspaces.AddMember(t.Context(), s.ws, tenant.Operator, "boss@one.test", tenant.Owner); err != nil {
 			t.Fatal(err)
 		}
@@ -132,9 +134,10 @@ func TestAReviewerElsewhereIsElsewhereWhateverIsListed(t *testing.T) {
 		}
 		grant(s, map[tenant.UserID]tenant.ID{user: s.ws})
 		s.store.ReviewsElsewhere = func(_ context.Context, _ tenant.UserID, ws tenant.ID) (bool, error) { return ws == s.ws, nil }
-		if token := s.reviewerLink(t, user); token != "" {
-			t.Error("a link for who reviews elsewhere")
-		}
+		s.browser().wants(t, "POST", "/session/link", quoted("token", s.reviewerLink(t, s.owner, user)), 403)
+		b := s.browser()
+		b.enter(t, "expert@nowhere.test")
+		b.wants(t, "POST", "/session/link", quoted("token", s.reviewerLink(t, s.owner, user)), 200)
 	})
 }
 
@@ -151,5 +154,87 @@ func TestTheAddressesOfOneSubscriberAreCountedTogether(t *testing.T) {
 	}
 	if err := errors.Join(p.count("", "2001:db8:1:3::1"), p.count("", "203.0.113.1"), p.count("", "socket")); err != nil {
 		t.Errorf("others: %v", err)
+	}
+}
+
+// A grant can be repeated without bound. Were each link to work for its week, one that was lost would stay a way in.
+func TestANewLinkForAReviewerReplacesTheOneBefore(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		owner := s.browser()
+		owner.enter(t, ownerEmail)
+		_, invited := owner.invite(t, s.ws, "expert@nowhere.test", "member")
+		user, err := s.workspaces.Person(t.Context(), "expert@nowhere.test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		grant(s, map[tenant.UserID]tenant.ID{user: s.ws})
+		first, second := s.reviewerLink(t, s.owner, user), s.reviewerLink(t, s.owner, user)
+		if n := dbtest.Count(t, s.db, "signin_links WHERE kind = 'invite' AND used_at = 0"); n != 2 {
+			t.Errorf("%d links work, want that of the invitation and the last one of the grant", n)
+		}
+		s.browser().wants(t, "POST", "/session/link", quoted("token", first), 403)
+		s.browser().wants(t, "POST", "/session/link", quoted("token", second), 200)
+		s.browser().wants(t, "POST", "/session/link", quoted("token", invited), 200)
+	})
+}
+
+// resetLink makes a link for a member who cannot sign in.
+func (b *browser) resetLink(t *testing.T, user tenant.UserID) (token string) {
+	t.Helper()
+	var link ShownLink
+	body := b.wants(t, "POST", "/w/"+string(b.site.ws)+"/members/"+string(user)+"/link", "", 201)
+	if err := json.Unmarshal([]byte(body), &link); err != nil {
+		t.Fatal(err)
+	}
+	_, token, _ = strings.Cut(link.URL, "#link=")
+	return token
+}
+
+// Whoever makes a link can open it: it opens no more than its maker could make a link for when it is opened.
+func TestALinkOfAnAdminFallsWithTheRolesOfBoth(t *testing.T) {
+	for name, change := range map[string]func(*site) error{
+		"the member is an owner by now": func(s *site) error {
+			_, err := s.workspaces.SetRole(context.Background(), s.ws, tenant.Operator, "member@one.test", tenant.Owner)
+			return err
+		},
+		"the admin is a member by now": func(s *site) error {
+			_, err := s.workspaces.SetRole(context.Background(), s.ws, tenant.Operator, "admin@one.test", tenant.Member)
+			return err
+		},
+		"the admin was removed": func(s *site) error {
+			_, err := s.workspaces.RemoveMember(context.Background(), s.ws, tenant.Operator, "admin@one.test", "")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachSite(t, func(t *testing.T, s *site) {
+				people := map[tenant.Role]tenant.UserID{}
+				for _, role := range []tenant.Role{tenant.Admin, tenant.Member} {
+					m, err := s.workspaces.AddMember(t.Context(), s.ws, tenant.Operator, string(role)+"@one.test", role)
+					if err != nil {
+						t.Fatal(err)
+					}
+					people[role] = m.UserID
+				}
+				expert, err := s.workspaces.Person(t.Context(), "expert@nowhere.test")
+				if err != nil {
+					t.Fatal(err)
+				}
+				grant(s, map[tenant.UserID]tenant.ID{expert: s.ws})
+				admin, owner := s.browser(), s.browser()
+				admin.enter(t, "admin@one.test")
+				owner.enter(t, ownerEmail)
+				reset := admin.resetLink(t, people[tenant.Member])
+				review := s.reviewerLink(t, people[tenant.Admin], expert)
+				if err := change(s); err != nil {
+					t.Fatal(err)
+				}
+				s.browser().wants(t, "POST", "/session/link", quoted("token", reset), 403)
+				if !strings.HasPrefix(name, "the member") {
+					s.browser().wants(t, "POST", "/session/link", quoted("token", review), 403)
+				}
+				s.browser().wants(t, "POST", "/session/link", quoted("token", owner.resetLink(t, people[tenant.Member])), 200)
+			})
+		})
 	}
 }

@@ -49,9 +49,11 @@ func NewTeam(s *Store, options func() Options) *Team { return &Team{store: s, op
 func (h *Team) routes() []api.Route {
 	return []api.Route{
 		api.Get("/invitations", api.SessionAdmin, h.list, "List the invitations that are open"),
-		api.Post("/invitations", api.SessionAdmin, h.invite, "Invite a person; the answer shows the link once", api.Creates, api.ShowsSecret),
+		api.Post("/invitations", api.SessionAdmin, h.invite,
+			"Invite a person; the answer shows the link once", api.Creates, api.ShowsSecret),
 		api.Delete("/invitations/{id}", api.SessionAdmin, h.withdraw, "Withdraw an invitation: its link stops working"),
-		api.Post("/members/{user_id}/link", api.SessionAdmin, h.reset, "Make a link for a member who cannot sign in", api.Creates, api.ShowsSecret),
+		api.Post("/members/{user_id}/link", api.SessionAdmin, h.reset,
+			"Make a link for a member who cannot sign in", api.Creates, api.ShowsSecret),
 	}
 }
 
@@ -121,7 +123,9 @@ func (s *Store) Invitations(ctx context.Context, ws tenant.ID, limit, offset int
 }
 
 // Invite asks a person to join a workspace. An invitation that the person has from it already is replaced.
-func (s *Store) Invite(ctx context.Context, caller tenant.Caller, email string, role tenant.Role) (made Invitation, link Link, err error) {
+func (s *Store) Invite(
+	ctx context.Context, caller tenant.Caller, email string, role tenant.Role,
+) (made Invitation, link Link, err error) {
 	ws, by := caller.Workspace, caller.Actor()
 	if err := checkEmail(email); err != nil {
 		return Invitation{}, Link{}, err
@@ -131,11 +135,11 @@ func (s *Store) Invite(ctx context.Context, caller tenant.Caller, email string, 
 		if err != nil {
 			return err
 		}
-		member, err := db.Maybe[tenant.Role](ctx, tx.In(ws), `SELECT role FROM members WHERE workspace_id = $1 AND user_id = $2`, user)
+		member, err := roleIn(ctx, tx, ws, user)
 		if err != nil {
-			return fmt.Errorf("find member: %w", err)
+			return err
 		}
-		if member != nil {
+		if member != "" {
 			return fault.Conflict("%s is a member already", normal(email))
 		}
 		if before, err := db.Maybe[tenant.Role](ctx, tx.In(ws),
@@ -185,7 +189,8 @@ func (s *Store) replaceInvitation(ctx context.Context, tx *db.Tx, ws tenant.ID, 
 func (s *Store) Withdraw(ctx context.Context, caller tenant.Caller, invitation string) error {
 	ws := caller.Workspace
 	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
-		before, err := db.Maybe[Invitation](ctx, tx.In(ws), `SELECT `+invitationColumns+` WHERE i.workspace_id = $1 AND i.id = $2`, invitation)
+		before, err := db.Maybe[Invitation](ctx, tx.In(ws),
+			`SELECT `+invitationColumns+` WHERE i.workspace_id = $1 AND i.id = $2`, invitation)
 		if err != nil {
 			return fmt.Errorf("find invitation: %w", err)
 		}
@@ -195,7 +200,8 @@ func (s *Store) Withdraw(ctx context.Context, caller tenant.Caller, invitation s
 		if err := mayGrant(caller, before.Role); err != nil {
 			return err
 		}
-		user, err := db.One[tenant.UserID](ctx, tx.In(ws), `SELECT user_id FROM invitations WHERE workspace_id = $1 AND id = $2`, invitation)
+		user, err := db.One[tenant.UserID](ctx, tx.In(ws),
+			`SELECT user_id FROM invitations WHERE workspace_id = $1 AND id = $2`, invitation)
 		if err != nil {
 			return fmt.Errorf("find invitation: %w", err)
 		}
@@ -218,7 +224,8 @@ func (s *Store) ResetLink(ctx context.Context, caller tenant.Caller, user tenant
 			Role  tenant.Role
 		}
 		who, err := db.Maybe[row](ctx, tx.In(ws), `
-			SELECT u.id, u.email, m.role FROM members m JOIN users u ON u.id = m.user_id WHERE m.workspace_id = $1 AND m.user_id = $2`, user)
+			SELECT u.id, u.email, m.role FROM members m JOIN users u ON u.id = m.user_id
+			WHERE m.workspace_id = $1 AND m.user_id = $2`, user)
 		if err != nil {
 			return fmt.Errorf("find member: %w", err)
 		}
@@ -233,7 +240,8 @@ func (s *Store) ResetLink(ctx context.Context, caller tenant.Caller, user tenant
 			return err
 		}
 		if elsewhere {
-			return fault.Forbidden.New("this person belongs to another workspace too: the operator makes the link, with admin dashboard link")
+			return fault.Forbidden.New("this person belongs to another workspace too: " +
+				"the operator makes the link, with admin dashboard link")
 		}
 		link, err = s.link(ctx, tx, ws, caller.Actor(), Reset, person{ID: who.ID, Email: who.Email})
 		return err
@@ -261,22 +269,20 @@ func (s *Store) acceptAll(ctx context.Context, tx *db.Tx, by tenant.Actor, old t
 	return nil
 }
 
-// Invite returns a link for a reviewer of a queue, in the transaction of the grant. It is the address of the dashboard
-// for a person who belongs to another workspace, or where an identity provider is the only way in: they sign in as they
-// are used to.
-func (h *Team) Invite(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, user tenant.UserID) (string, error) {
+// Invite returns a link for a reviewer of a queue, in the transaction of the grant. A person who belongs to another
+// workspace opens it where they are signed in. Where an identity provider is the only way in, it proves who the person
+// is, and the link is the address of the dashboard.
+func (h *Team) Invite(
+	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, user tenant.UserID,
+) (address string, proven bool, err error) {
 	options := h.options()
-	elsewhere, err := h.store.elsewhere(ctx, tx, user, ws)
-	if err != nil {
-		return "", err
-	}
-	if elsewhere || options.only() {
-		return options.URL + "/dashboard/", nil
+	if options.only() {
+		return options.URL + "/dashboard/", true, nil
 	}
 	email, err := db.One[string](ctx, tx.Across(people), `SELECT email FROM users WHERE id = $1`, user)
 	if err != nil {
-		return "", fmt.Errorf("read a person: %w", err)
+		return "", false, fmt.Errorf("read a person: %w", err)
 	}
 	link, err := h.store.link(ctx, tx, ws, by, Invite, person{ID: user, Email: email})
-	return link.URL(options.URL), err
+	return link.URL(options.URL), false, err
 }

@@ -42,9 +42,14 @@ func (s *Store) MakeLink(ctx context.Context, by tenant.Actor, kind Kind, email 
 		if who == nil {
 			return errOutside()
 		}
-		if inside, err := s.belongs(ctx, tx, who.ID); err != nil {
+		inside, err := s.belongs(ctx, tx, who.ID)
+		if err == nil && !inside && s.Granted != nil {
+			inside, err = s.Granted(tx.Bind(ctx), who.ID)
+		}
+		if err != nil {
 			return err
-		} else if !inside {
+		}
+		if !inside {
 			return errOutside()
 		}
 		link, err = s.link(ctx, tx, tenant.Server, by, kind, *who)
@@ -54,20 +59,25 @@ func (s *Store) MakeLink(ctx context.Context, by tenant.Actor, kind Kind, email 
 }
 
 // link stores a new link for a person, made in a workspace or, by the operator, in none (tenant.Server). It is audited
-// there.
-func (s *Store) link(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, kind Kind, who person) (Link, error) {
-	if kind != Invite { // which a person may have from several workspaces
-		if _, err := db.Exec(ctx, tx.Across(people),
-			`DELETE FROM signin_links WHERE user_id = $1 AND kind = $2 AND used_at = 0`, who.ID, kind); err != nil {
-			return Link{}, fmt.Errorf("withdraw earlier links: %w", err)
-		}
+// there. The link of its kind that the person had from there stops working.
+func (s *Store) link(
+	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, kind Kind, who person,
+) (Link, error) {
+	// The link of an invitation is withdrawn with it. Others of its kind are a reviewer's.
+	if _, err := db.Exec(ctx, tx.Across(people), `
+		DELETE FROM signin_links WHERE user_id = $1 AND kind = $2 AND made_in = $3 AND used_at = 0
+			AND NOT EXISTS (SELECT 1 FROM invitations i WHERE i.link_id = signin_links.id)`, who.ID, kind, ws); err != nil {
+		return Link{}, fmt.Errorf("withdraw the earlier link: %w", err)
 	}
 	now := clock.Now()
 	text, digest := newSecret()
-	link := Link{ID: id.New("lnk"), Kind: kind, Email: who.Email, ExpiresAt: now.Add(kind.life()), token: secret.New(text)}
+	link := Link{
+		ID: id.New("lnk"), Kind: kind, Email: who.Email, ExpiresAt: now.Add(kind.life()), token: secret.New(text),
+	}
 	if _, err := db.Exec(ctx, tx.Across(people), `
-		INSERT INTO signin_links (id, digest, kind, made_in, user_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-		link.ID, digest[:], kind, ws, who.ID, now, link.ExpiresAt); err != nil {
+		INSERT INTO signin_links (id, digest, kind, made_in, made_by, user_id, created_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		link.ID, digest[:], kind, ws, by.User, who.ID, now, link.ExpiresAt); err != nil {
 		return Link{}, fmt.Errorf("make a link: %w", err)
 	}
 	return link, audit.Record(ctx, tx, ws, by, "signin.link", string(who.ID), nil, link)
@@ -78,15 +88,16 @@ func (s *Store) link(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Act
 func (s *Store) spend(ctx context.Context, tx *db.Tx, token string) (spent spentLink, err error) {
 	digest := live.SessionDigest(sha256.Sum256([]byte(token)))
 	found, err := db.Maybe[spentLink](ctx, tx.Across(people), `
-		SELECT id, kind, made_in, user_id FROM signin_links WHERE digest = $1 AND used_at = 0 AND expires_at > $2`,
-		digest[:], clock.Now())
+		SELECT id, kind, made_in, made_by, user_id FROM signin_links
+		WHERE digest = $1 AND used_at = 0 AND expires_at > $2`, digest[:], clock.Now())
 	if err != nil {
 		return spentLink{}, fmt.Errorf("find a link: %w", err)
 	}
 	if found == nil {
 		return spentLink{}, errLink()
 	}
-	if _, err := db.Exec(ctx, tx.Across(people), `UPDATE signin_links SET used_at = $2 WHERE id = $1`, found.ID, clock.Now()); err != nil {
+	if _, err := db.Exec(ctx, tx.Across(people),
+		`UPDATE signin_links SET used_at = $2 WHERE id = $1`, found.ID, clock.Now()); err != nil {
 		return spentLink{}, fmt.Errorf("spend a link: %w", err)
 	}
 	return *found, nil
@@ -96,12 +107,15 @@ type spentLink struct {
 	ID     string
 	Kind   Kind
 	MadeIn tenant.ID
+	MadeBy tenant.UserID
 	UserID tenant.UserID
 }
 
 // EnterByLink begins a session with a one-time link. only says that an identity provider is the only way in: then
 // nothing but the operator's links work.
-func (s *Store) EnterByLink(ctx context.Context, e entry, token string, only bool) (begun Session, text string, err error) {
+func (s *Store) EnterByLink(
+	ctx context.Context, e entry, token string, only bool,
+) (begun Session, text string, err error) {
 	if len(token) > 200 {
 		return Session{}, "", errLink()
 	}
@@ -122,6 +136,11 @@ func (s *Store) EnterByLink(ctx context.Context, e entry, token string, only boo
 				return err
 			}
 		}
+		if spent.Kind != Reset { // which an admin made for a member
+			if err := s.acceptGrants(ctx, tx, actor(e.id, e.user), spent.MadeIn, e.oldOf(e.user)); err != nil {
+				return err
+			}
+		}
 		if inside, err := s.belongs(ctx, tx, e.user); err != nil {
 			return err
 		} else if !inside {
@@ -133,12 +152,23 @@ func (s *Store) EnterByLink(ctx context.Context, e entry, token string, only boo
 	return begun, text, err
 }
 
-// checkHolder refuses a link that an admin made for a person who belongs to another workspace too, unless that person
-// is signed in already. Whoever makes a link can open it: without this, an admin of one workspace could get into
-// another.
+// checkHolder refuses a link that was made in a workspace, and that its maker could not make now, unless the person is
+// signed in already. Whoever makes a link can open it: without this, an admin of one workspace could get into another,
+// and one who is no admin any more would be back.
 func (s *Store) checkHolder(ctx context.Context, tx *db.Tx, e entry, spent spentLink) error {
 	if spent.MadeIn == tenant.Server || e.oldUser == spent.UserID {
 		return nil
+	}
+	maker, err := roleIn(ctx, tx, spent.MadeIn, spent.MadeBy)
+	if err != nil {
+		return err
+	}
+	holder, err := roleIn(ctx, tx, spent.MadeIn, spent.UserID)
+	if err != nil {
+		return err
+	}
+	if !maker.Manages() || holder == tenant.Owner && maker != tenant.Owner {
+		return errLink()
 	}
 	elsewhere, err := s.elsewhere(ctx, tx, spent.UserID, spent.MadeIn)
 	if err != nil || !elsewhere {
@@ -147,9 +177,23 @@ func (s *Store) checkHolder(ctx context.Context, tx *db.Tx, e entry, spent spent
 	return fault.Forbidden.New("sign in first, and then open this link again: you belong to another workspace already")
 }
 
+// roleIn returns the role of a person in a workspace; it is empty for one who is no member.
+func roleIn(ctx context.Context, tx *db.Tx, ws tenant.ID, user tenant.UserID) (tenant.Role, error) {
+	role, err := db.Maybe[tenant.Role](ctx, tx.In(ws),
+		`SELECT role FROM members WHERE workspace_id = $1 AND user_id = $2`, user)
+	if err != nil {
+		return "", fmt.Errorf("find member: %w", err)
+	}
+	if role == nil {
+		return "", nil
+	}
+	return *role, nil
+}
+
 // elsewhere reports whether a person is a member or a reviewer in another workspace.
 func (s *Store) elsewhere(ctx context.Context, tx *db.Tx, user tenant.UserID, ws tenant.ID) (bool, error) {
-	n, err := db.One[int](ctx, tx.Across(people), `SELECT COUNT(*) FROM members WHERE user_id = $1 AND workspace_id <> $2`, user, ws)
+	n, err := db.One[int](ctx, tx.Across(people),
+		`SELECT COUNT(*) FROM members WHERE user_id = $1 AND workspace_id <> $2`, user, ws)
 	if err != nil {
 		return false, fmt.Errorf("count memberships: %w", err)
 	}
@@ -172,11 +216,11 @@ const openInvitations = `SELECT i.workspace_id AS ws, i.id, i.role FROM invitati
 // nothing but that person's own session: who made the link may be less than the person is by now.
 func (s *Store) accept(ctx context.Context, tx *db.Tx, e entry, spent spentLink) error {
 	by := actor(e.id, e.user)
-	member, err := db.Maybe[tenant.Role](ctx, tx.In(spent.MadeIn), `SELECT role FROM members WHERE workspace_id = $1 AND user_id = $2`, e.user)
+	member, err := roleIn(ctx, tx, spent.MadeIn, e.user)
 	if err != nil {
-		return fmt.Errorf("find member: %w", err)
+		return err
 	}
-	if member != nil && e.oldUser != e.user {
+	if member != "" && e.oldUser != e.user {
 		return errLink()
 	}
 	type open struct {
@@ -190,7 +234,7 @@ func (s *Store) accept(ctx context.Context, tx *db.Tx, e entry, spent spentLink)
 		return fmt.Errorf("find an invitation: %w", err)
 	}
 	if found == nil {
-		return nil // it was made for a reviewer, or was withdrawn with the invitation: then the person belongs to nothing
+		return nil // it was made for a reviewer, or withdrawn with the invitation: then the person belongs to nothing
 	}
 	return s.join(ctx, tx, found.Ws, by, e.oldOf(e.user), found.ID, found.Role)
 }
@@ -198,13 +242,15 @@ func (s *Store) accept(ctx context.Context, tx *db.Tx, e entry, spent spentLink)
 // join makes a person a member by an invitation, which is gone then. One who is a member already stays what they are.
 // The browser had the session old.
 func (s *Store) join(
-	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, old tenant.SessionID, invitation string, role tenant.Role,
+	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, old tenant.SessionID, invitation string,
+	role tenant.Role,
 ) error {
-	if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM invitations WHERE workspace_id = $1 AND id = $2`, invitation); err != nil {
+	if _, err := db.Exec(ctx, tx.In(ws),
+		`DELETE FROM invitations WHERE workspace_id = $1 AND id = $2`, invitation); err != nil {
 		return fmt.Errorf("accept an invitation: %w", err)
 	}
-	member, err := db.Maybe[tenant.Role](ctx, tx.In(ws), `SELECT role FROM members WHERE workspace_id = $1 AND user_id = $2`, by.User)
-	if err != nil || member != nil {
+	member, err := roleIn(ctx, tx, ws, by.User)
+	if err != nil || member != "" {
 		return err
 	}
 	email, err := db.One[string](ctx, tx.Across(people), `SELECT email FROM users WHERE id = $1`, by.User)
@@ -214,11 +260,30 @@ func (s *Store) join(
 	if _, err = s.workspaces.AddMember(tx.Bind(ctx), ws, by, email, role); err != nil {
 		return err
 	}
-	// Sessions that others got with links from elsewhere do not come along into the workspace, nor does a password that
-	// they may have set. It is the person's own if the browser's session began with it.
+	return s.leaveOthers(ctx, tx, by, old)
+}
+
+// acceptGrants puts the grants of a person who is let in in force: those of the workspace whose link it was, or all
+// where the operator or an identity provider knows the person (tenant.Server).
+func (s *Store) acceptGrants(
+	ctx context.Context, tx *db.Tx, by tenant.Actor, ws tenant.ID, old tenant.SessionID,
+) error {
+	if s.AcceptGrants == nil {
+		return nil
+	}
+	n, err := s.AcceptGrants(ctx, tx, by, ws, by.User)
+	if err != nil || n == 0 {
+		return err
+	}
+	return s.leaveOthers(ctx, tx, by, old)
+}
+
+// leaveOthers lets nobody come along into a workspace: sessions that others got with links from elsewhere end, and a
+// password that they may have set is forgotten. It is the person's own if the browser's session old began with it.
+func (s *Store) leaveOthers(ctx context.Context, tx *db.Tx, by tenant.Actor, old tenant.SessionID) error {
 	if err := s.forgetPassword(ctx, tx, by, by.User, old); err != nil {
 		return err
 	}
-	_, err = s.endAll(ctx, tx, by, by.User, by.Session)
+	_, err := s.endAll(ctx, tx, by, by.User, by.Session)
 	return err
 }

@@ -43,12 +43,16 @@ type Provider struct {
 
 // NewProvider returns a provider that has not been asked yet.
 func NewProvider(name, issuer, clientID string, secret secret.Text, only bool) *Provider {
-	return &Provider{Name: name, Issuer: issuer, ClientID: clientID, Secret: secret, Only: only, client: &http.Client{Timeout: providerTimeout}}
+	return &Provider{
+		Name: name, Issuer: issuer, ClientID: clientID, Secret: secret, Only: only,
+		client: &http.Client{Timeout: providerTimeout},
+	}
 }
 
 // Same reports whether two providers are configured alike.
 func (p *Provider) Same(q *Provider) bool {
-	return p != nil && q != nil && p.Name == q.Name && p.Issuer == q.Issuer && p.ClientID == q.ClientID && p.Secret.Equal(q.Secret) && p.Only == q.Only
+	return p != nil && q != nil && p.Name == q.Name && p.Issuer == q.Issuer && p.ClientID == q.ClientID &&
+		p.Secret.Equal(q.Secret) && p.Only == q.Only
 }
 
 // discover returns what the provider says of itself. A failure is not kept: the next sign-in asks again.

@@ -28,7 +28,8 @@ func (s *Store) keepState(ctx context.Context, digest live.SessionDigest, nonce,
 		if n >= mostStates {
 			return fault.RateLimited.New("too many people sign in at once").In(time.Minute)
 		}
-		_, err = db.Exec(ctx, all, `INSERT INTO oidc_states (digest, nonce, verifier, expires_at) VALUES ($1, $2, $3, $4)`,
+		_, err = db.Exec(ctx, all,
+			`INSERT INTO oidc_states (digest, nonce, verifier, expires_at) VALUES ($1, $2, $3, $4)`,
 			digest[:], nonce, verifier, clock.Now().Add(stateLife))
 		return err
 	})
@@ -67,6 +68,9 @@ func (s *Store) EnterByClaim(ctx context.Context, e entry, who claim) (begun Ses
 		if err := s.acceptAll(ctx, tx, actor(e.id, e.user), e.oldOf(e.user)); err != nil {
 			return err
 		}
+		if err := s.acceptGrants(ctx, tx, actor(e.id, e.user), tenant.Server, e.oldOf(e.user)); err != nil {
+			return err
+		}
 		inside, err := s.belongs(ctx, tx, e.user)
 		if err != nil {
 			return err
@@ -88,7 +92,8 @@ func errStranger(email string) error {
 // verified address. Later ones go by the account: an address that the provider gives to somebody else opens nothing.
 func (s *Store) claimed(ctx context.Context, tx *db.Tx, session tenant.SessionID, who claim) (tenant.UserID, error) {
 	all := tx.Across(people)
-	bound, err := db.Maybe[tenant.UserID](ctx, all, `SELECT user_id FROM oidc_subjects WHERE issuer = $1 AND subject = $2`, who.issuer, who.subject)
+	bound, err := db.Maybe[tenant.UserID](ctx, all,
+		`SELECT user_id FROM oidc_subjects WHERE issuer = $1 AND subject = $2`, who.issuer, who.subject)
 	if err != nil {
 		return "", fmt.Errorf("find an account: %w", err)
 	}
@@ -102,14 +107,17 @@ func (s *Store) claimed(ctx context.Context, tx *db.Tx, session tenant.SessionID
 	if found == nil {
 		return "", errStranger(who.email)
 	}
-	other, err := db.Maybe[string](ctx, all, `SELECT subject FROM oidc_subjects WHERE issuer = $1 AND user_id = $2`, who.issuer, found.ID)
+	other, err := db.Maybe[string](ctx, all,
+		`SELECT subject FROM oidc_subjects WHERE issuer = $1 AND user_id = $2`, who.issuer, found.ID)
 	if err != nil {
 		return "", fmt.Errorf("find an account: %w", err)
 	}
 	if other != nil {
-		return "", fault.Forbidden.New("%s has signed in here with another account of the identity provider; ask the operator", who.email)
+		return "", fault.Forbidden.New(
+			"%s has signed in here with another account of the identity provider; ask the operator", who.email)
 	}
-	if _, err := db.Exec(ctx, all, `INSERT INTO oidc_subjects (issuer, subject, user_id, created_at) VALUES ($1, $2, $3, $4)`,
+	if _, err := db.Exec(ctx, all,
+		`INSERT INTO oidc_subjects (issuer, subject, user_id, created_at) VALUES ($1, $2, $3, $4)`,
 		who.issuer, who.subject, found.ID, clock.Now()); err != nil {
 		return "", fmt.Errorf("bind an account: %w", err)
 	}

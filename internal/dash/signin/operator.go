@@ -16,7 +16,8 @@ type operator struct {
 
 func (o *operator) routes() []api.Route {
 	return []api.Route{
-		api.Post("/dashboard/link", api.Operator, o.link, "Make a link that signs a person in to the dashboard, once", api.Creates, api.ShowsSecret),
+		api.Post("/dashboard/link", api.Operator, o.link,
+			"Make a link that signs a person in to the dashboard, once", api.Creates, api.ShowsSecret),
 	}
 }
 

@@ -113,7 +113,8 @@ func (p *passwords) hash(ctx context.Context, password string) (string, error) {
 
 func phc(salt, key []byte) string {
 	b64 := base64.RawStdEncoding
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=1$%s$%s", argon2.Version, argonMemory, argonTime, b64.EncodeToString(salt), b64.EncodeToString(key))
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=1$%s$%s", argon2.Version, argonMemory, argonTime,
+		b64.EncodeToString(salt), b64.EncodeToString(key))
 }
 
 // matches reports whether a password is the one of a PHC string. An empty string is nobody's: it takes as long.
@@ -235,7 +236,8 @@ func (h *Handler) setPassword(ctx context.Context, caller tenant.Caller, in NewP
 			return PasswordSet{}, err
 		}
 		if !ok {
-			return PasswordSet{}, fault.Forbidden.New("current is not the password. Without it, sign in with a link, and set a new one within 15 minutes")
+			return PasswordSet{}, fault.Forbidden.New("current is not the password. " +
+				"Without it, sign in with a link, and set a new one within 15 minutes")
 		}
 	}
 	made, err := h.passwords.hash(ctx, in.New)
@@ -305,7 +307,9 @@ func (s *Store) SetPassword(ctx context.Context, by tenant.Actor, stored string)
 }
 
 // forgetPassword deletes the password of a person, unless the session but began with it.
-func (s *Store) forgetPassword(ctx context.Context, tx *db.Tx, by tenant.Actor, user tenant.UserID, but tenant.SessionID) error {
+func (s *Store) forgetPassword(
+	ctx context.Context, tx *db.Tx, by tenant.Actor, user tenant.UserID, but tenant.SessionID,
+) error {
 	n, err := db.Exec(ctx, tx.Across(people), `
 		DELETE FROM passwords WHERE user_id = $1 AND NOT EXISTS (
 			SELECT 1 FROM sessions WHERE id = $2 AND user_id = $1 AND method = 'password')`, user, but)

@@ -108,7 +108,8 @@ func errPlain() error {
 
 // errLink refuses a link. It does not tell why, since whoever holds the link may not be the person it was for.
 func errLink() error {
-	return fault.Forbidden.New("this link does not work any more: a link works once, for a short time. Ask for another")
+	return fault.Forbidden.New("this link does not work any more: a link works once, for a short time, " +
+		"and a newer one replaces it. Ask for another")
 }
 
 // errOutside refuses a person who belongs to no workspace and has no queue to review.

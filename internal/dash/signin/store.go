@@ -28,6 +28,14 @@ type Store struct {
 	// ReviewsElsewhere reports whether a person reviews in another workspace than ws, in a closed queue too; nil asks
 	// Queues. It reads in the transaction that ctx is bound to.
 	ReviewsElsewhere func(ctx context.Context, user tenant.UserID, ws tenant.ID) (bool, error)
+
+	// Granted reports whether a person may review once a link was opened; nil for nobody. It reads in the transaction
+	// that ctx is bound to.
+	Granted func(ctx context.Context, user tenant.UserID) (bool, error)
+
+	// AcceptGrants puts the grants of a person who was let in in force, in one workspace or, for tenant.Server, in all,
+	// and returns how many were not before; nil for none.
+	AcceptGrants func(ctx context.Context, tx *db.Tx, by tenant.Actor, ws tenant.ID, user tenant.UserID) (int, error)
 }
 
 // NewStore keeps sessions in d and publishes them through f. A person who leaves the last workspace loses them.
@@ -167,13 +175,16 @@ func (s *Store) endOldest(ctx context.Context, tx *db.Tx, by tenant.Actor, user 
 const sessionColumns = `'session' AS object, id, method, address, agent, created_at, last_seen_at, expires_at FROM sessions`
 
 // end ends one session of a person. It reports whether there was one; ending it twice is a no-op.
-func (s *Store) end(ctx context.Context, tx *db.Tx, by tenant.Actor, user tenant.UserID, session tenant.SessionID) (bool, error) {
+func (s *Store) end(
+	ctx context.Context, tx *db.Tx, by tenant.Actor, user tenant.UserID, session tenant.SessionID,
+) (bool, error) {
 	before, err := db.Maybe[Session](ctx, tx.Across(people), `
 		SELECT `+sessionColumns+` WHERE user_id = $1 AND id = $2 AND ended_at = 0`, user, session)
 	if err != nil || before == nil {
 		return false, err
 	}
-	if _, err := db.Exec(ctx, tx.Across(people), `UPDATE sessions SET ended_at = $2 WHERE id = $1`, session, clock.Now()); err != nil {
+	if _, err := db.Exec(ctx, tx.Across(people),
+		`UPDATE sessions SET ended_at = $2 WHERE id = $1`, session, clock.Now()); err != nil {
 		return false, fmt.Errorf("end session %s: %w", session, err)
 	}
 	tx.Touch(changedSession, tenant.Server, string(session))
@@ -181,7 +192,9 @@ func (s *Store) end(ctx context.Context, tx *db.Tx, by tenant.Actor, user tenant
 }
 
 // endAll ends the sessions of a person but one, and returns how many.
-func (s *Store) endAll(ctx context.Context, tx *db.Tx, by tenant.Actor, user tenant.UserID, but tenant.SessionID) (int, error) {
+func (s *Store) endAll(
+	ctx context.Context, tx *db.Tx, by tenant.Actor, user tenant.UserID, but tenant.SessionID,
+) (int, error) {
 	all, err := db.Query[tenant.SessionID](ctx, tx.Across(people),
 		`SELECT id FROM sessions WHERE user_id = $1 AND ended_at = 0 AND id <> $2 ORDER BY id`, user, but)
 	if err != nil {

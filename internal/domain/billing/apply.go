@@ -6,7 +6,6 @@ import (
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
-	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/store/db"
 )
@@ -110,8 +109,8 @@ func (s *Store) applyReversal(
 // reconcile makes what was taken back of a paid top-up equal to what its reversals say.
 func (s *Store) reconcile(ctx context.Context, tx *db.Tx, r *record) (release func(), err error) {
 	release = func() {}
-	all, err := db.Query[money.Nano](ctx, tx.In(tenant.Server), `
-		SELECT amount FROM payment_reversals WHERE workspace_id = $1 AND payment_intent = $2`, r.PaymentIntent)
+	all, err := db.Query[amount](ctx, tx.In(tenant.Server), `
+		SELECT kind, amount FROM payment_reversals WHERE workspace_id = $1 AND payment_intent = $2`, r.PaymentIntent)
 	if err != nil {
 		return release, fmt.Errorf("read the reversals of %s: %w", r.ID, err)
 	}
@@ -120,7 +119,7 @@ func (s *Store) reconcile(ctx context.Context, tx *db.Tx, r *record) (release fu
 	case more > 0:
 		release, err = s.wallets.TakeBack(ctx, tx, ws, stripe, r.ID, "refunded or disputed "+r.ID, more)
 	case more < 0:
-		err = s.wallets.GiveBack(ctx, tx, ws, stripe, r.ID, "dispute won "+r.ID, -more)
+		err = s.wallets.GiveBack(ctx, tx, ws, stripe, r.ID, "refund failed or dispute won "+r.ID, -more)
 	default:
 		return release, nil
 	}
@@ -135,16 +134,16 @@ func (s *Store) reconcile(ctx context.Context, tx *db.Tx, r *record) (release fu
 // saveReversal stores a reversal, and reports whether it says something new.
 func saveReversal(ctx context.Context, in db.Scoped, back *reversal) (bool, error) {
 	type row struct {
-		Amount money.Nano
-		Final  bool
+		amount
+		Final bool
 	}
 	was, err := db.Maybe[row](ctx, in, `
-		SELECT amount, final FROM payment_reversals WHERE workspace_id = $1 AND payment_intent = $2 AND source = $3`,
-		back.intent, back.source)
+		SELECT kind, amount, final FROM payment_reversals
+		WHERE workspace_id = $1 AND payment_intent = $2 AND source = $3`, back.intent, back.source)
 	if err != nil {
 		return false, fmt.Errorf("read a reversal: %w", err)
 	}
-	is := row{back.amount, back.final}
+	is := row{amount{back.kind, back.amount}, back.final}
 	if was != nil {
 		if was.Final && !is.Final || back.grows && was.Amount > is.Amount {
 			is = *was
@@ -154,10 +153,11 @@ func saveReversal(ctx context.Context, in db.Scoped, back *reversal) (bool, erro
 		}
 	}
 	_, err = db.Exec(ctx, in, `
-		INSERT INTO payment_reversals (workspace_id, payment_intent, source, amount, final, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6)
-		ON CONFLICT (workspace_id, payment_intent, source) DO UPDATE SET amount = excluded.amount, final = excluded.final,
-			updated_at = excluded.updated_at`, back.intent, back.source, is.Amount, is.Final, clock.Now())
+		INSERT INTO payment_reversals (workspace_id, payment_intent, source, kind, amount, final, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT (workspace_id, payment_intent, source) DO UPDATE SET kind = excluded.kind, amount = excluded.amount,
+			final = excluded.final, updated_at = excluded.updated_at`,
+		back.intent, back.source, is.Kind, is.Amount, is.Final, clock.Now())
 	if err != nil {
 		return false, fmt.Errorf("store a reversal: %w", err)
 	}

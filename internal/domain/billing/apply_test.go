@@ -211,7 +211,7 @@ func TestWhatIsTakenBackBeyondTheWalletIsADebtThatTheNextCreditPays(t *testing.T
 		if !ok {
 			t.Fatal("no hold")
 		}
-		l.tell(change{back: &reversal{intent: "pi_" + of.ID, source: "ch_1", amount: 25 * money.Dollar, grows: true}}, applied)
+		l.tell(change{back: &reversal{intent: "pi_" + of.ID, source: "ch_1", kind: ofCharge, amount: 25 * money.Dollar, grows: true}}, applied)
 		if l.balance(ws) != 10*money.Dollar || l.owed(ws) != 10*money.Dollar || l.funds.Free(ws) != 0 {
 			t.Errorf("while a request holds 10: balance %s, owed %s, free %s", l.balance(ws), l.owed(ws), l.funds.Free(ws))
 		}
@@ -224,13 +224,13 @@ func TestWhatIsTakenBackBeyondTheWalletIsADebtThatTheNextCreditPays(t *testing.T
 		spent := l.topup(ws, 20)
 		l.tell(change{session: paid(spent), to: Paid}, applied)
 		running, _, _ := l.funds.Hold(ws, 15*money.Dollar)
-		l.tell(change{back: &reversal{intent: "pi_" + spent.ID, source: "dp_1", amount: 20 * money.Dollar}}, applied)
+		l.tell(change{back: &reversal{intent: "pi_" + spent.ID, source: "dp_1", kind: ofDispute, amount: 20 * money.Dollar}}, applied)
 		running.Release()
 		next, err := l.wallets.TopUp(t.Context(), ws, tenant.Operator, 18*money.Dollar, "credit")
 		if err != nil || next.Balance != 18*money.Dollar || l.owed(ws) != 0 {
 			t.Errorf("a credit of 18 with 15 owed, which were free by then: %s owed %s %v", next.Balance, l.owed(ws), err)
 		}
-		l.tell(change{back: &reversal{intent: "pi_" + spent.ID, source: "dp_1", final: true}}, applied) // the dispute is won
+		l.tell(change{back: &reversal{intent: "pi_" + spent.ID, source: "dp_1", kind: ofDispute, final: true}}, applied) // the dispute is won
 		if l.balance(ws) != 38*money.Dollar {
 			t.Errorf("after the dispute was won the balance is %s", l.balance(ws))
 		}
@@ -238,8 +238,27 @@ func TestWhatIsTakenBackBeyondTheWalletIsADebtThatTheNextCreditPays(t *testing.T
 	})
 }
 
-// Whatever is told, in whatever order and how often: a workspace has what was paid, less what was refunded or lost in
-// disputes, and the ledger proves.
+// refunds draws refunds of a payment, some of which fail, and returns their events with what stands of them in the end.
+// Each is told of by itself, and by the sum of its charge, from which a failed one is gone.
+func refunds(r *rapid.T, intent string, paid money.Nano) (events []change, standing money.Nano) {
+	for i := range rapid.IntRange(0, 3).Draw(r, "refunds") {
+		amount := money.Nano(rapid.Int64Range(0, int64((paid-standing)/money.Dollar)).Draw(r, "refund")) * money.Dollar
+		source := fmt.Sprint("re_", i)
+		standing += amount
+		events = append(events,
+			change{back: &reversal{intent: intent, source: source, kind: ofRefund, amount: amount}},
+			change{back: &reversal{intent: intent, source: "ch_1", kind: ofCharge, amount: standing, grows: true}})
+		if rapid.Bool().Draw(r, "fails") {
+			standing -= amount
+			events = append(events,
+				change{back: &reversal{intent: intent, source: source, kind: ofFailure, amount: amount, final: true}})
+		}
+	}
+	return events, standing
+}
+
+// Whatever is told, in whatever order and how often: a workspace has what was paid, less the refunds that did not fail
+// and what was lost in disputes, and the ledger proves.
 func TestCreditsAreWhatWasPaidLessWhatWentBackInAnyOrder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		l := newLedger(t, d)
@@ -250,30 +269,28 @@ func TestCreditsAreWhatWasPaidLessWhatWentBackInAnyOrder(t *testing.T) {
 			for i := range rapid.IntRange(1, 3).Draw(r, "topups") {
 				of := l.topup(ws, money.Nano(rapid.IntRange(5, 50).Draw(r, "amount")))
 				intent := "pi_" + of.ID
-				var back money.Nano
 				pays := rapid.Bool().Draw(r, "pays")
 				if pays {
 					events = append(events, change{session: paid(of), to: Paid})
 				}
 				events = append(events, change{session: paid(of), to: Expired}, change{session: paid(of), to: Processing})
-				part := money.Nano(rapid.IntRange(0, 60).Draw(r, "refund")) * money.Dollar
-				for _, share := range []money.Nano{part / 2, part} { // the sum so far
-					events = append(events, change{back: &reversal{intent: intent, source: fmt.Sprint("ch_", i), amount: share, grows: true}})
-				}
-				back += part
-				disputed := money.Nano(rapid.IntRange(0, 30).Draw(r, "dispute")) * money.Dollar
-				events = append(events, change{back: &reversal{intent: intent, source: fmt.Sprint("dp_", i), amount: disputed}})
+				told, back := refunds(r, intent, of.Amount)
+				events = append(events, told...)
+				dispute := reversal{intent: intent, source: fmt.Sprint("dp_", i), kind: ofDispute}
+				inquiry, taken, won := dispute, dispute, dispute
+				inquiry.grows, won.final = true, true
+				taken.amount = money.Nano(rapid.IntRange(0, 30).Draw(r, "dispute")) * money.Dollar
+				events = append(events, change{back: &inquiry}, change{back: &taken})
 				if rapid.Bool().Draw(r, "won") {
-					events = append(events, change{back: &reversal{intent: intent, source: fmt.Sprint("dp_", i), final: true}})
+					events = append(events, change{back: &won})
 				} else {
-					back += disputed
+					back += taken.amount
 				}
 				if pays {
 					want += of.Amount - min(back, of.Amount)
 				}
 			}
-			told := rapid.Permutation(append(events, events...)).Draw(r, "order")
-			for _, e := range told {
+			for _, e := range rapid.Permutation(append(events, events...)).Draw(r, "order") {
 				if _, err := l.apply(t.Context(), e); err != nil {
 					r.Fatal(err)
 				}

@@ -89,14 +89,20 @@ func (b Bounds) check(amount money.Nano) error {
 	return nil
 }
 
-// reversed returns what refunds and disputes take back of a payment: never more than it brought.
-func reversed(paid money.Nano, all []money.Nano) money.Nano {
-	var sum money.Nano
-	for _, amount := range all {
-		sum += min(max(amount, 0), paid)
-		if sum >= paid {
-			return paid
-		}
+// An amount is what a reversal says of a payment.
+type amount struct {
+	Kind   reversalKind
+	Amount money.Nano
+}
+
+// reversed returns what refunds and disputes take back of a payment: never more than it brought. A refund is told of by
+// itself, by the sum of its charge, or by both, and it may fail: the larger of the refunds that stand, and of the sum
+// without those that failed.
+func reversed(paid money.Nano, all []amount) money.Nano {
+	sums := map[reversalKind]money.Nano{}
+	for _, a := range all {
+		sums[a.Kind] = min(sums[a.Kind]+min(max(a.Amount, 0), paid), 2*paid)
 	}
-	return sum
+	refunds := max(sums[ofRefund], sums[ofCharge]-sums[ofFailure])
+	return min(refunds+sums[ofDispute], paid)
 }

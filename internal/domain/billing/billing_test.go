@@ -39,10 +39,20 @@ func TestAnAmountIsWithinItsBoundsInWholeCents(t *testing.T) {
 }
 
 func TestReversalsNeverTakeMoreThanWasPaid(t *testing.T) {
+	const huge = 1 << 62
 	for _, of := range []struct {
-		all  []money.Nano
+		all  []amount
 		want money.Nano
-	}{{nil, 0}, {[]money.Nano{3, 4}, 7}, {[]money.Nano{6, 6}, 10}, {[]money.Nano{1 << 62, 1 << 62, 1 << 62}, 10}, {[]money.Nano{-5, 2}, 2}} {
+	}{
+		{nil, 0},
+		{[]amount{{ofCharge, 3}, {ofDispute, 4}}, 7},
+		{[]amount{{ofCharge, 6}, {ofDispute, 6}}, 10},
+		{[]amount{{ofDispute, huge}, {ofDispute, huge}, {ofCharge, huge}, {ofRefund, huge}, {ofRefund, huge}}, 10},
+		{[]amount{{ofDispute, -5}, {ofCharge, 2}}, 2},
+		{[]amount{{ofCharge, 4}, {ofRefund, 3}, {ofRefund, 1}}, 4},
+		{[]amount{{ofCharge, 4}, {ofFailure, 3}}, 1},
+		{[]amount{{ofFailure, huge}, {ofDispute, 5}}, 5},
+	} {
 		if got := reversed(10, of.all); got != of.want {
 			t.Errorf("%v: %d, want %d", of.all, got, of.want)
 		}

@@ -4,8 +4,8 @@ import (
 	"encoding/csv"
 	"io"
 	"strconv"
-	"strings"
 
+	"sovereign/internal/domain/usage"
 	"sovereign/internal/domain/wallet"
 )
 
@@ -34,9 +34,4 @@ func writeCSV(w io.Writer, s *wallet.Statement) error {
 }
 
 // cell is a text as a cell that no spreadsheet takes for a formula.
-func cell(text string) string {
-	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
-		return "'" + text
-	}
-	return text
-}
+var cell = usage.SafeCell

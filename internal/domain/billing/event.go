@@ -36,6 +36,15 @@ type charge struct {
 	Currency      string `json:"currency"`
 }
 
+// A refund is one that was asked for. It may fail after it was told of as done.
+type refund struct {
+	ID            string `json:"id"`
+	PaymentIntent string `json:"payment_intent"`
+	Amount        int64  `json:"amount"`
+	Currency      string `json:"currency"`
+	Status        string `json:"status"`
+}
+
 // A dispute is a payment that the payer's bank asks back.
 type dispute struct {
 	ID            string `json:"id"`
@@ -49,9 +58,21 @@ type dispute struct {
 // was told of earlier, and arrived later.
 type reversal struct {
 	intent, source string
+	kind           reversalKind
 	amount         money.Nano
 	final, grows   bool // grows: of two amounts the larger is the newer
 }
+
+// A reversalKind is what an amount of a reversal means.
+type reversalKind string
+
+// The kinds.
+const (
+	ofCharge  reversalKind = "charge"  // all refunds of a charge together
+	ofRefund  reversalKind = "refund"  // one refund
+	ofFailure reversalKind = "failure" // one refund that failed: it gives back
+	ofDispute reversalKind = "dispute"
+)
 
 // A change is what an event asks for: a session that moves to a state, or a reversal. Both may be nil.
 type change struct {
@@ -66,8 +87,13 @@ var handlers = map[string]func(jsontext.Value) (change, error){
 	"checkout.session.async_payment_succeeded": sessionTo(settled),
 	"checkout.session.async_payment_failed":    sessionTo(func(string) State { return Failed }),
 	"checkout.session.expired":                 sessionTo(func(string) State { return Expired }),
-	"charge.refunded":                          refunded,
+	"charge.refunded":                          chargeRefunded,
+	"charge.refund.updated":                    refunded,
+	"refund.created":                           refunded,
+	"refund.updated":                           refunded,
+	"refund.failed":                            refunded,
 	"charge.dispute.created":                   disputed,
+	"charge.dispute.updated":                   disputed,
 	"charge.dispute.closed":                    disputed,
 }
 
@@ -87,29 +113,46 @@ func sessionTo(state func(status string) State) func(jsontext.Value) (change, er
 	}
 }
 
-func refunded(object jsontext.Value) (change, error) {
+func chargeRefunded(object jsontext.Value) (change, error) {
 	var c charge
 	if err := json.Unmarshal(object, &c); err != nil || c.PaymentIntent == "" || !isDollars(c.Currency) {
 		return change{}, err
 	}
 	return change{back: &reversal{
-		intent: c.PaymentIntent, source: c.ID, amount: dollars(c.Refunded), grows: true,
+		intent: c.PaymentIntent, source: c.ID, kind: ofCharge, amount: dollars(c.Refunded), grows: true,
 	}}, nil
 }
 
-// disputed takes a disputed amount back until the dispute is won. An inquiry (warning_…) takes nothing.
+// refunded takes the amount of a refund back until it has failed or was cancelled. Both are final.
+func refunded(object jsontext.Value) (change, error) {
+	var f refund
+	if err := json.Unmarshal(object, &f); err != nil || f.PaymentIntent == "" || !isDollars(f.Currency) {
+		return change{}, err
+	}
+	back := reversal{intent: f.PaymentIntent, source: f.ID, kind: ofRefund, amount: dollars(f.Amount)}
+	if f.Status == "failed" || f.Status == "canceled" {
+		back.kind, back.final = ofFailure, true
+	}
+	return change{back: &back}, nil
+}
+
+// disputed takes a disputed amount back until the dispute is won. An inquiry (warning_…) takes nothing, and may become
+// a dispute.
 func disputed(object jsontext.Value) (change, error) {
 	var d dispute
 	if err := json.Unmarshal(object, &d); err != nil || d.PaymentIntent == "" || !isDollars(d.Currency) {
 		return change{}, err
 	}
-	amount := dollars(d.Amount)
-	if d.Status == "won" || strings.HasPrefix(d.Status, "warning_") || d.Status == "prevented" {
-		amount = 0
+	back := reversal{intent: d.PaymentIntent, source: d.ID, kind: ofDispute, amount: dollars(d.Amount)}
+	switch {
+	case d.Status == "won" || d.Status == "prevented":
+		back.amount, back.final = 0, true
+	case d.Status == "lost":
+		back.final = true
+	case strings.HasPrefix(d.Status, "warning_"):
+		back.amount, back.grows = 0, true
 	}
-	return change{back: &reversal{
-		intent: d.PaymentIntent, source: d.ID, amount: amount, final: d.Status == "won" || d.Status == "lost",
-	}}, nil
+	return change{back: &back}, nil
 }
 
 func isDollars(currency string) bool { return strings.EqualFold(currency, Currency) }

@@ -54,8 +54,12 @@ type BillingState struct { //nolint:revive // its name in the OpenAPI document
 
 func (h *handler) show(ctx context.Context, caller tenant.Caller, _ api.None) (BillingState, error) {
 	owed, err := h.store.wallets.Owed(ctx, caller.Workspace)
+	if err != nil {
+		return BillingState{}, err
+	}
+	simulated, err := demo(ctx, h.store.db.In(caller.Workspace))
 	return BillingState{
-		Object: "billing", Cards: h.client.Enabled(), Min: h.client.Bounds.Min, Max: h.client.Bounds.Max,
+		Object: "billing", Cards: h.client.Enabled() && !simulated, Min: h.client.Bounds.Min, Max: h.client.Bounds.Max,
 		Currency: Currency, Owed: owed,
 	}, err
 }
@@ -109,7 +113,9 @@ func (h *handler) get(ctx context.Context, caller tenant.Caller, in atTopup) (To
 	return h.store.Get(ctx, caller.Workspace, in.ID)
 }
 
-func (h *handler) statements(ctx context.Context, caller tenant.Caller, in api.Page) (api.List[wallet.MonthTotal], error) {
+func (h *handler) statements(
+	ctx context.Context, caller tenant.Caller, in api.Page,
+) (api.List[wallet.MonthTotal], error) {
 	if err := h.drain(ctx); err != nil {
 		return api.List[wallet.MonthTotal]{}, err
 	}

@@ -371,3 +371,86 @@ func TestAStatementListsAndSumsUp(t *testing.T) {
 		}
 	})
 }
+
+// The credit of a demo is simulated, and its models are: real money would buy nothing, and end with the demo.
+func TestADemoTakesNoCardPayments(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := newSite(t, d, true)
+		ws := s.workspace()
+		if _, err := db.Exec(t.Context(), d.In(ws), `UPDATE workspaces SET demo = TRUE WHERE workspace_id = $1`); err != nil {
+			t.Fatal(err)
+		}
+		owner := tenant.Caller{Workspace: ws, User: "usr_owner", Role: tenant.Owner}
+		if code, body := s.do(owner, "POST", "/topups", `{"amount_usd":25}`); code != 409 || !strings.Contains(body, "demo") {
+			t.Errorf("a payment into a demo: %d %s", code, body)
+		}
+		if len(s.stripe.asked) != 0 || dbtest.Count(t, d, "topups") != 0 {
+			t.Errorf("Stripe was asked %d times", len(s.stripe.asked))
+		}
+		code, body := s.do(owner, "GET", "/billing", "")
+		if code != 200 || !strings.Contains(body, `"card_payments":false`) {
+			t.Errorf("its billing: %d %s", code, body)
+		}
+	})
+}
+
+// A refund is told of as done, and may fail days later. Stripe sends its events in any order, and again.
+func TestTheMoneyOfAFailedRefundOrAWonDisputeComesBackOnce(t *testing.T) {
+	const intent = `"payment_intent":"pi_1","currency":"usd"`
+	refund := `{"id":"re_1","amount":1000,"status":%q,` + intent + `}`
+	dispute := `{"id":"dp_1","amount":2500,"status":%q,` + intent + `}`
+	type told struct{ kind, object string }
+	charge := told{"charge.refunded", `{"id":"ch_1","amount_refunded":1000,` + intent + `}`}
+	created := told{"refund.created", fmt.Sprintf(refund, "succeeded")}
+	failed := told{"refund.failed", fmt.Sprintf(refund, "failed")}
+	updated := told{"charge.refund.updated", fmt.Sprintf(refund, "failed")}
+	disputed := told{"charge.dispute.created", fmt.Sprintf(dispute, "needs_response")}
+	won := told{"charge.dispute.closed", fmt.Sprintf(dispute, "won")}
+	inquiry := told{"charge.dispute.created", fmt.Sprintf(dispute, "warning_needs_response")}
+	escalated := told{"charge.dispute.updated", fmt.Sprintf(dispute, "needs_response")}
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s := newSite(t, d, true)
+		for name, of := range map[string]struct {
+			events []told
+			want   money.Nano
+		}{
+			"refunded":                     {[]told{created, charge}, 15},
+			"refunded, by the charge only": {[]told{charge, charge}, 15},
+			"failed":                       {[]told{created, charge, failed, updated, failed}, 25},
+			"failed, the charge only":      {[]told{charge, failed, failed}, 25},
+			"failed first":                 {[]told{failed, created, charge, created, charge}, 25},
+			"failed, then refunded again":  {[]told{charge, created, failed, charge, {"refund.created", `{"id":"re_2","amount":1000,"status":"pending",` + intent + `}`}}, 15},
+			"won":                          {[]told{disputed, won, won}, 25},
+			"won first":                    {[]told{won, disputed, won}, 25},
+			"an inquiry":                   {[]told{inquiry}, 25},
+			"an inquiry that became one":   {[]told{inquiry, escalated, inquiry}, 0},
+		} {
+			ws := s.workspace()
+			made := s.create(as(ws, tenant.Owner), `{"amount_usd":25}`)
+			row, err := find(t.Context(), d.In(ws), `workspace_id = $1 AND id = $2`, made.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pays := map[string]any{
+				"id": row.SessionID, "client_reference_id": made.ID, "amount_total": 2500, "currency": "usd",
+				"payment_status": "paid", "payment_intent": "pi_" + made.ID,
+			}
+			if code, text := s.event("checkout.session.completed", pays); code != 200 {
+				t.Fatalf("%s: %d %s", name, code, text)
+			}
+			for _, e := range of.events {
+				var object map[string]any
+				if err := json.Unmarshal([]byte(strings.ReplaceAll(e.object, "pi_1", "pi_"+made.ID)), &object); err != nil {
+					t.Fatal(err)
+				}
+				if code, text := s.event(e.kind, object); code != 200 {
+					t.Errorf("%s: %s: %d %s", name, e.kind, code, text)
+				}
+			}
+			if got := s.balance(ws); got != of.want*money.Dollar {
+				t.Errorf("%s: the balance is %s, want %d", name, got, of.want)
+			}
+		}
+		s.proves()
+	})
+}

@@ -32,10 +32,24 @@ func NewStore(d *db.DB, changes *feed.Feed, wallets *wallet.Store) *Store {
 const columns = `workspace_id, id, 'topup' AS object, amount, currency, state, session_id, url, payment_intent,
 	transfer_id, taken, failure, created_by, created_at, updated_at, paid_at`
 
-// Create stores a top-up that nobody has paid yet.
+// demo reports whether a workspace is a demo.
+func demo(ctx context.Context, in db.Scoped) (bool, error) {
+	is, err := db.One[bool](ctx, in, `SELECT demo FROM workspaces WHERE workspace_id = $1`)
+	if err != nil {
+		return false, fmt.Errorf("read whether it is a demo: %w", err)
+	}
+	return is, nil
+}
+
+// Create stores a top-up that nobody has paid yet. A demo takes none: its credit is simulated, and so are its models.
 func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, amount money.Nano) (made Topup, err error) {
 	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
 		now, in := clock.Now(), tx.In(ws)
+		if simulated, err := demo(ctx, in); err != nil {
+			return err
+		} else if simulated {
+			return fault.Conflict("this workspace is a demo: its credit is simulated, and no money can be paid into it")
+		}
 		made = Topup{
 			ID: id.New("topup"), Object: "topup", Amount: amount, Currency: Currency, State: Pending,
 			CreatedBy: string(by.User), CreatedAt: now, UpdatedAt: now,

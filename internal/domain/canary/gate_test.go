@@ -42,6 +42,9 @@ func TestAutoPromotesABetterCanary(t *testing.T) {
 		if entries, _ := f.aliases.History(t.Context(), mine, name, 10, 0); len(entries) != 2 {
 			t.Errorf("%d entries", len(entries))
 		}
+		if n := dbtest.Count(t, f.DB, "notices WHERE kind = 'gate.verdict' AND title LIKE '%promotes its canary'"); n != 1 {
+			t.Errorf("%d notices of one verdict", n)
+		}
 	})
 }
 

@@ -6,11 +6,14 @@ import (
 	"time"
 
 	"sovereign/internal/base/clock"
+	"sovereign/internal/base/fault"
 	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/judgingtest"
 	"sovereign/internal/domain/monitor"
 	"sovereign/internal/grade/judge"
+	"sovereign/internal/plane/infer"
 	"sovereign/internal/store/db"
+	"sovereign/internal/store/db/dbtest"
 )
 
 func read(t testing.TB, e *judgingtest.Env, criterionID string) monitor.Monitor {
@@ -69,6 +72,9 @@ func TestAMonitorSeesEachExchangeOnceAndJudgesItsShare(t *testing.T) {
 		if m.Version != 2 || m.Seen != 60 || m.Rates.Passes != 0 || m.Cost <= cost || m.Alert == nil || !strings.Contains(m.Alert.Reason, "below 0.5") {
 			t.Errorf("%s", judgingtest.JSON(t, m))
 		}
+		if n := dbtest.Count(t, e.DB, "notices WHERE kind = 'judge.drift' AND subject = '"+c.ID+"'"); n != 1 {
+			t.Errorf("%d notices of one alert", n)
+		}
 		// so does another window
 		if _, err := db.Exec(t.Context(), e.DB.In(mine), `UPDATE monitors SET since = $2 WHERE workspace_id = $1`, clock.Now().Add(-time.Hour)); err != nil {
 			t.Fatal(err)
@@ -86,6 +92,38 @@ func TestAMonitorSeesEachExchangeOnceAndJudgesItsShare(t *testing.T) {
 		g.Poll(t.Context())
 		if e.Models.Calls() != calls {
 			t.Error("it judges although monitoring is disabled")
+		}
+	})
+}
+
+// It is tried again every minute, by a process that may be new: people are told once a day.
+func TestAJudgeThatCannotMonitorIsToldOfOnceADay(t *testing.T) {
+	judgingtest.Each(t, func(t *testing.T, e *judgingtest.Env) {
+		c := e.NewCriterion(t)
+		if _, err := e.Monitors.Set(t.Context(), mine, ann, c.ID, criterion.MonitorSettings{
+			Enabled: true, SamplePercent: judgingtest.Ptr(100.0), WindowHours: 1,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		e.Models.Do(func(int, *infer.Request) (string, error) {
+			return "", fault.InsufficientBalance.New("the wallet is empty")
+		})
+		monitor.NewLoop(e.Monitors, func() error { return nil }, judgingtest.Quiet).Poll(t.Context())
+		e.Log(t, mine, "a", judgingtest.LogItems(10)...)
+		const told = "notices WHERE kind = 'judge.failing'"
+		for range 3 {
+			monitor.NewLoop(e.Monitors, func() error { return nil }, judgingtest.Quiet).Poll(t.Context())
+			if n := dbtest.Count(t, e.DB, told+" AND subject = '"+c.ID+"' AND body LIKE '%the wallet is empty%'"); n != 1 {
+				t.Fatalf("%d notices", n)
+			}
+		}
+		// The marks of another day.
+		if _, err := db.Exec(t.Context(), e.DB.In(mine), `UPDATE notice_marks SET mark = mark || '-1' WHERE workspace_id = $1`); err != nil {
+			t.Fatal(err)
+		}
+		monitor.NewLoop(e.Monitors, func() error { return nil }, judgingtest.Quiet).Poll(t.Context())
+		if n := dbtest.Count(t, e.DB, told); n != 2 {
+			t.Errorf("%d notices in two days", n)
 		}
 	})
 }

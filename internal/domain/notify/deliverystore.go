@@ -374,10 +374,12 @@ func (s *Store) checkTests(ctx context.Context, in db.Scoped) error {
 // Sweep deletes deliveries, notices and marks whose time has passed.
 func (s *Store) Sweep(ctx context.Context) error {
 	across, now := s.db.Across("what is left over of all workspaces"), s.now()
-	if _, err := db.Exec(ctx, across, `DELETE FROM notice_deliveries WHERE created_at < $1`, now.Add(-keepFor)); err != nil {
+	if _, err := db.Exec(ctx, across,
+		`DELETE FROM notice_deliveries WHERE created_at < $1`, now.Add(-keepFor)); err != nil {
 		return fmt.Errorf("delete old deliveries: %w", err)
 	}
-	if _, err := db.Exec(ctx, across, `DELETE FROM notices WHERE at < $1 AND queued_at > 0`, now.Add(-keepFor)); err != nil {
+	if _, err := db.Exec(ctx, across,
+		`DELETE FROM notices WHERE at < $1 AND queued_at > 0`, now.Add(-keepFor)); err != nil {
 		return fmt.Errorf("delete old notices: %w", err)
 	}
 	if _, err := db.Exec(ctx, across, `DELETE FROM notice_marks WHERE at < $1 AND mark <> $2`,

@@ -114,7 +114,9 @@ func (s *Store) newSecret(ws tenant.ID, c *Channel) (shown string, sealed []byte
 }
 
 // Rotate gives a webhook another secret, which is shown once. The old one signs nothing any more.
-func (s *Store) Rotate(ctx context.Context, ws tenant.ID, by tenant.Actor, channelID string) (after Channel, err error) {
+func (s *Store) Rotate(
+	ctx context.Context, ws tenant.ID, by tenant.Actor, channelID string,
+) (after Channel, err error) {
 	var shown string
 	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
 		r, err := findChannel(ctx, tx.In(ws), channelID)

@@ -24,8 +24,9 @@ func enter(ctx context.Context, in db.Scoped, caller tenant.Caller, queueID stri
 	a := access{member: caller.Role.Valid(), grades: caller.Role.Manages(), manages: caller.Role.Manages()}
 	if !a.grades {
 		granted, err := db.One[int64](ctx, in, `
-			SELECT COUNT(*) FROM review_grants WHERE workspace_id = $1 AND queue_id = $2 AND user_id = $3`,
-			queueID, caller.User)
+			SELECT COUNT(*) FROM review_grants
+			WHERE workspace_id = $1 AND queue_id = $2 AND user_id = $3 AND ($4 OR accepted_at > 0)`,
+			queueID, caller.User, a.member)
 		if err != nil {
 			return nil, a, fmt.Errorf("find a grant: %w", err)
 		}
@@ -88,7 +89,8 @@ func (s *Store) Reviewers(ctx context.Context, ws tenant.ID, queueID string, lim
 	return all, nil
 }
 
-// Grant lets a person grade in a queue. To grant it twice is fine, and makes another link.
+// Grant lets a person grade in a queue: a member at once, and another person with the link. To grant it twice is fine,
+// and makes another link.
 func (s *Store) Grant(ctx context.Context, caller tenant.Caller, queueID, email string,
 ) (given GrantedReviewer, err error) {
 	ws := caller.Workspace
@@ -116,8 +118,17 @@ func (s *Store) Grant(ctx context.Context, caller tenant.Caller, queueID, email 
 			return err
 		}
 		given.Reviewer = *r
-		if given.URL, err = s.link(ctx, tx, ws, caller.Actor(), user); err != nil {
+		accepted, err := s.known(ctx, in, user)
+		if err != nil {
 			return err
+		}
+		if given.URL, err = s.link(ctx, tx, ws, caller.Actor(), user, &accepted); err != nil {
+			return err
+		}
+		if accepted {
+			if _, err := s.Accept(ctx, tx, caller.Actor(), ws, user); err != nil {
+				return err
+			}
 		}
 		if n == 0 {
 			return nil
@@ -127,9 +138,24 @@ func (s *Store) Grant(ctx context.Context, caller tenant.Caller, queueID, email 
 	return given, err
 }
 
-// link returns a link for a new reviewer, or nil. Whoever grants sees the link and could open it, so that there is
-// none for a member of the workspace: an admin would become an owner.
-func (s *Store) link(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, user tenant.UserID,
+// known reports whether a person has shown themselves to the workspace before: as a member, or with the link of an
+// earlier grant.
+func (s *Store) known(ctx context.Context, in db.Scoped, user tenant.UserID) (bool, error) {
+	n, err := db.One[int64](ctx, in, `
+		SELECT COUNT(*) FROM (
+			SELECT user_id FROM members WHERE workspace_id = $1 AND user_id = $2
+			UNION ALL
+			SELECT user_id FROM review_grants WHERE workspace_id = $1 AND user_id = $2 AND accepted_at > 0
+		) AS known`, user)
+	if err != nil {
+		return false, fmt.Errorf("find a person: %w", err)
+	}
+	return n > 0 || s.Links == nil, nil
+}
+
+// link returns a link for a reviewer, or nil, and notes whether the person needs none to be let in. Whoever grants sees
+// the link and could open it, so that there is none for a member of the workspace: an admin would become an owner.
+func (s *Store) link(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, user tenant.UserID, accepted *bool,
 ) (*string, error) {
 	if s.Links == nil {
 		return nil, nil //nolint:nilnil // nobody can sign in by a link
@@ -139,8 +165,30 @@ func (s *Store) link(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Act
 	if err != nil || member > 0 {
 		return nil, err
 	}
-	url, err := s.Links.Invite(ctx, tx, ws, by, user)
+	url, proven, err := s.Links.Invite(ctx, tx, ws, by, user)
+	*accepted = *accepted || proven
 	return optional(url), err
+}
+
+// Accept puts the grants of a person in force, in one workspace or, for tenant.Server, in all. It returns how many were
+// not before.
+func (s *Store) Accept(ctx context.Context, tx *db.Tx, by tenant.Actor, ws tenant.ID, user tenant.UserID,
+) (int, error) {
+	all, err := db.Query[Grant](ctx, tx.Across("a person may review in several workspaces"), `
+		UPDATE review_grants SET accepted_at = $1
+		WHERE user_id = $2 AND accepted_at = 0 AND (workspace_id = $3 OR $3 = $4)
+		RETURNING workspace_id, queue_id, '' AS name`, s.Now(), user, ws, tenant.Server)
+	if err != nil {
+		return 0, fmt.Errorf("accept grants: %w", err)
+	}
+	for _, g := range all {
+		if err := audit.Record(ctx, tx, g.WorkspaceID, by, "review_queue.accept", g.QueueID, nil, struct {
+			UserID tenant.UserID `json:"user_id"`
+		}{user}); err != nil {
+			return 0, err
+		}
+	}
+	return len(all), nil
 }
 
 // reviewer reads a person's grant.
@@ -196,22 +244,33 @@ type Grant struct {
 // maxGrants bounds the queues that are listed for a person.
 const maxGrants = 100
 
-// QueuesOf lists the open queues, of all workspaces, that a person has a grant on, the newest first.
+// QueuesOf lists the open queues, of all workspaces, that a person may grade in by a grant, the newest first.
 func (s *Store) QueuesOf(ctx context.Context, user tenant.UserID) ([]Grant, error) {
 	all, err := db.Query[Grant](ctx, s.DB.Across("a person may review in several workspaces"), `
 		SELECT t.workspace_id, t.queue_id, q.name
 		FROM review_grants t JOIN review_queues q ON q.workspace_id = t.workspace_id AND q.id = t.queue_id
-		WHERE t.user_id = $1 AND q.closed_at = 0 ORDER BY q.created_at DESC, q.id LIMIT $2`, user, maxGrants)
+		WHERE t.user_id = $1 AND t.accepted_at > 0 AND q.closed_at = 0 ORDER BY q.created_at DESC, q.id LIMIT $2`,
+		user, maxGrants)
 	if err != nil {
 		return nil, fmt.Errorf("list a person's queues: %w", err)
 	}
 	return all, nil
 }
 
-// ReviewsElsewhere reports whether a person has a grant in another workspace than ws, on a closed queue too.
+// Granted reports whether a person has a grant anywhere, also one that was not accepted yet.
+func (s *Store) Granted(ctx context.Context, user tenant.UserID) (bool, error) {
+	n, err := db.One[int64](ctx, s.DB.Across("a person may review in several workspaces"),
+		`SELECT COUNT(*) FROM review_grants WHERE user_id = $1`, user)
+	if err != nil {
+		return false, fmt.Errorf("find grants: %w", err)
+	}
+	return n > 0, nil
+}
+
+// ReviewsElsewhere reports whether a person has accepted a grant in another workspace than ws, on a closed queue too.
 func (s *Store) ReviewsElsewhere(ctx context.Context, user tenant.UserID, ws tenant.ID) (bool, error) {
 	n, err := db.One[int64](ctx, s.DB.Across("a person may review in several workspaces"),
-		`SELECT COUNT(*) FROM review_grants WHERE user_id = $1 AND workspace_id <> $2`, user, ws)
+		`SELECT COUNT(*) FROM review_grants WHERE user_id = $1 AND workspace_id <> $2 AND accepted_at > 0`, user, ws)
 	if err != nil {
 		return false, fmt.Errorf("find grants elsewhere: %w", err)
 	}

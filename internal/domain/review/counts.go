@@ -147,8 +147,10 @@ func (s *Store) List(ctx context.Context, caller tenant.Caller, closed bool, lim
 // workspace nor a queue, the workspace does not exist.
 func (s *Store) Mine(ctx context.Context, caller tenant.Caller, limit, offset int) ([]Queue, error) {
 	all, err := s.list(ctx, caller, `closed_at = 0 AND ($2 OR EXISTS (
-			SELECT 1 FROM review_grants t WHERE t.workspace_id = $1 AND t.queue_id = review_queues.id AND t.user_id = $3))
-		ORDER BY created_at DESC, id DESC LIMIT $4 OFFSET $5`, caller.Role.Manages(), caller.User, limit, offset)
+			SELECT 1 FROM review_grants t WHERE t.workspace_id = $1 AND t.queue_id = review_queues.id AND t.user_id = $3
+				AND ($4 OR t.accepted_at > 0)))
+		ORDER BY created_at DESC, id DESC LIMIT $5 OFFSET $6`,
+		caller.Role.Manages(), caller.User, caller.Role.Valid(), limit, offset)
 	if err == nil && len(all) == 0 && !caller.Role.Valid() {
 		err = fault.Missing.New("no workspace %q", caller.Workspace) // as the router says it
 	}
@@ -176,7 +178,8 @@ func (s *Store) views(ctx context.Context, in db.Scoped, caller tenant.Caller, r
 // list reads queues as the caller sees them in a list. which is a condition with an order; its arguments begin with $2.
 func (s *Store) list(ctx context.Context, caller tenant.Caller, which string, args ...any) (all []Queue, err error) {
 	err = s.DB.SnapshotIn(ctx, caller.Workspace, func(in db.Scoped) error {
-		rows, err := db.Query[queueRecord](ctx, in, `SELECT `+queueColumns+` WHERE workspace_id = $1 AND `+which, args...)
+		rows, err := db.Query[queueRecord](ctx, in,
+			`SELECT `+queueColumns+` WHERE workspace_id = $1 AND `+which, args...)
 		if err != nil {
 			return fmt.Errorf("list queues: %w", err)
 		}

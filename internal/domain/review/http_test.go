@@ -112,9 +112,11 @@ func TestAnExpertWithoutARoleWorksTheQueueOfItsGrant(t *testing.T) {
 // links count the links that were made.
 type links struct{ made []tenant.UserID }
 
-func (l *links) Invite(_ context.Context, _ *db.Tx, _ tenant.ID, _ tenant.Actor, user tenant.UserID) (string, error) {
+func (l *links) Invite(
+	_ context.Context, _ *db.Tx, _ tenant.ID, _ tenant.Actor, user tenant.UserID,
+) (string, bool, error) {
 	l.made = append(l.made, user)
-	return "https://example.test/dashboard/#link=secret", nil
+	return "https://example.test/dashboard/#link=secret", false, nil
 }
 
 func TestOnlyPeopleOutsideOfTheWorkspaceGetALink(t *testing.T) {

@@ -20,7 +20,8 @@ func TestAGrantElsewhereIsFoundBehindManyAndInAClosedQueue(t *testing.T) {
 		}
 		for i := range maxGrants + 1 {
 			if _, err := db.Exec(t.Context(), f.DB.In(theirs), `
-				INSERT INTO review_grants (workspace_id, queue_id, user_id, created_by, created_at) VALUES ($1, $2, $3, 'usr_evil', 1)`,
+				INSERT INTO review_grants (workspace_id, queue_id, user_id, created_by, created_at, accepted_at)
+				VALUES ($1, $2, $3, 'usr_evil', 1, 1)`,
 				fmt.Sprintf("rq_%d", i), expert.User); err != nil {
 				t.Fatal(err)
 			}

@@ -43,8 +43,10 @@ type People interface {
 
 // Links makes links by which a person signs in.
 type Links interface {
-	// Invite returns a link that signs a person in once.
-	Invite(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, user tenant.UserID) (url string, err error)
+	// Invite returns a link that signs a person in once. Where the person is proven otherwise it is the address of the
+	// dashboard.
+	Invite(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, user tenant.UserID,
+	) (url string, proven bool, err error)
 }
 
 // A Store keeps queues. Every change but the claims, which are leases, is audited in its own transaction.
@@ -337,7 +339,8 @@ func (s *Store) Purge(ctx context.Context, caller tenant.Caller, queueID string)
 				return fmt.Errorf("delete %s of %s: %w", strings.TrimPrefix(table, "review_"), queueID, err)
 			}
 		}
-		if _, err := db.Exec(ctx, in, `DELETE FROM review_queues WHERE workspace_id = $1 AND id = $2`, queueID); err != nil {
+		if _, err := db.Exec(ctx, in,
+			`DELETE FROM review_queues WHERE workspace_id = $1 AND id = $2`, queueID); err != nil {
 			return fmt.Errorf("delete queue %s: %w", queueID, err)
 		}
 		for _, user := range people {

@@ -203,6 +203,9 @@ func TestAnAnchorChecksByCountAndHoldsAGamedRun(t *testing.T) {
 		if got := f.audited(s.ID); !slices.Contains(got, "hold") {
 			t.Error(got)
 		}
+		if n := dbtest.Count(t, f.DB, "notices WHERE kind = 'anchor.held' AND subject = '"+s.ID+"'"); n != 1 {
+			t.Errorf("%d notices of one hold", n)
+		}
 	})
 }
 

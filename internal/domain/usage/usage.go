@@ -171,7 +171,7 @@ func (c *cell) value(dimension string) string {
 
 // SafeCell returns a text as a cell of a spreadsheet that is not taken for a formula.
 func SafeCell(text string) string {
-	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
 		return "'" + text
 	}
 	return text

@@ -261,7 +261,12 @@ func TestARangeMustBeOneOfDays(t *testing.T) {
 	if f, err := s.filter(today); err != nil || f.To != today || f.From != today-29 {
 		t.Errorf("%+v, %v", f, err)
 	}
-	if !strings.HasPrefix(SafeCell("@x"), "'") || SafeCell("x@") != "x@" {
+	for _, first := range "=+-@\t\r\n" {
+		if cell := SafeCell(string(first) + "x"); !strings.HasPrefix(cell, "'") {
+			t.Errorf("%q is a formula", cell)
+		}
+	}
+	if SafeCell("x@") != "x@" || SafeCell("") != "" {
 		t.Error("cells")
 	}
 }

@@ -16,7 +16,9 @@ var SimulatedModels = Names{"sim/*"}
 
 // CreateDemo makes a workspace that is marked as a demo, and may call simulated models alone. A number is added to a name that
 // is taken.
-func (s *Store) CreateDemo(ctx context.Context, by tenant.Actor, name, email string) (ws Workspace, owner Member, err error) {
+func (s *Store) CreateDemo(
+	ctx context.Context, by tenant.Actor, name, email string,
+) (ws Workspace, owner Member, err error) {
 	err = s.feed.Change(ctx, func(tx *db.Tx) error {
 		free, err := freeName(ctx, tx, name)
 		if err != nil {
@@ -26,7 +28,8 @@ func (s *Store) CreateDemo(ctx context.Context, by tenant.Actor, name, email str
 		if ws, owner, err = s.Create(bound, by, free, email); err != nil {
 			return err
 		}
-		if _, err := db.Exec(ctx, tx.In(ws.ID), `UPDATE workspaces SET demo = TRUE WHERE workspace_id = $1`); err != nil {
+		if _, err := db.Exec(ctx, tx.In(ws.ID),
+			`UPDATE workspaces SET demo = TRUE WHERE workspace_id = $1`); err != nil {
 			return fmt.Errorf("mark the demo: %w", err)
 		}
 		ws.Demo = true
@@ -46,7 +49,8 @@ func freeName(ctx context.Context, tx *db.Tx, name string) (string, error) {
 		if n > 1 {
 			free = fmt.Sprintf("%s %d", name, n)
 		}
-		taken, err := db.One[int](ctx, tx.Across("names are unique among all workspaces"), `SELECT COUNT(*) FROM workspaces WHERE name = $1`, free)
+		taken, err := db.One[int](ctx, tx.Across("names are unique among all workspaces"),
+			`SELECT COUNT(*) FROM workspaces WHERE name = $1`, free)
 		if err != nil {
 			return "", fmt.Errorf("look for a free name: %w", err)
 		}
@@ -85,7 +89,8 @@ func (s *Store) Close(ctx context.Context, ws tenant.ID, by tenant.Actor) error 
 		if err != nil || name == nil {
 			return err
 		}
-		keys, err := db.Query[tenant.KeyID](ctx, in, `SELECT id FROM api_keys WHERE workspace_id = $1 AND revoked_at IS NULL`)
+		keys, err := db.Query[tenant.KeyID](ctx, in,
+			`SELECT id FROM api_keys WHERE workspace_id = $1 AND revoked_at IS NULL`)
 		if err != nil {
 			return fmt.Errorf("read keys: %w", err)
 		}

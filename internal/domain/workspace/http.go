@@ -24,7 +24,8 @@ func NewHandler(logged func(tenant.ID) bool, steps ...module.Step) *Handler {
 // Routes are the operations for keys.
 func (h *Handler) Routes() []api.Route {
 	return []api.Route{
-		api.Get("/setup/status", api.Reader, h.status, "Is this key live, and what is there to set up next?", api.Inference),
+		api.Get("/setup/status", api.Reader, h.status,
+			"Is this key live, and what is there to set up next?", api.Inference),
 	}
 }
 

@@ -35,7 +35,8 @@ func (o *Operator) Routes() []api.Route {
 		api.Put("/settings", api.Operator, o.set, "Set a workspace's defaults"),
 		api.Get("/limits", api.Operator, o.limits, "Read the limits of a workspace"),
 		api.Patch("/limits", api.Operator, o.setLimits, "Change the limits of a workspace", api.Long),
-		api.Get("/quotas", api.Operator, o.quotas, "Read how many things of each kind a workspace may store, and stores"),
+		api.Get("/quotas", api.Operator, o.quotas,
+			"Read how many things of each kind a workspace may store, and stores"),
 		api.Patch("/quotas", api.Operator, o.setQuotas, "Change how many things a workspace may store"),
 		api.Get("/audit", api.Operator, o.audit, "Read a workspace's audit trail"),
 	}

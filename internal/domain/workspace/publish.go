@@ -59,7 +59,8 @@ func (p *Publisher) Fill(ctx context.Context) error {
 	members := map[live.Member]tenant.Role{}
 	workspaces, users := map[tenant.ID]tenant.ID{}, map[tenant.UserID]tenant.UserID{} // many keys name the same ones
 	err := p.db.Snapshot(ctx, "authentication knows all workspaces", func(all db.Scoped) error {
-		for row, err := range db.Rows[keyRow](ctx, all, `SELECT digest, id, workspace_id AS ws, user_id FROM api_keys WHERE revoked_at IS NULL`) {
+		for row, err := range db.Rows[keyRow](ctx, all,
+			`SELECT digest, id, workspace_id AS ws, user_id FROM api_keys WHERE revoked_at IS NULL`) {
 			if err != nil {
 				return fmt.Errorf("read keys: %w", err)
 			}
@@ -202,7 +203,8 @@ func (p *Publisher) applyKey(ctx context.Context, c db.Change) error {
 
 func (p *Publisher) applyMember(ctx context.Context, c db.Change) error {
 	m := live.Member{Workspace: c.Workspace, User: tenant.UserID(c.Subject)}
-	role, err := db.Maybe[tenant.Role](ctx, p.db.In(c.Workspace), `SELECT role FROM members WHERE workspace_id = $1 AND user_id = $2`, m.User)
+	role, err := db.Maybe[tenant.Role](ctx, p.db.In(c.Workspace),
+		`SELECT role FROM members WHERE workspace_id = $1 AND user_id = $2`, m.User)
 	if err != nil {
 		return err
 	}

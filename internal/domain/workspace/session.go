@@ -28,17 +28,24 @@ func NewTeam(d *db.DB, s *Store) *Team { return &Team{db: d, store: s} }
 func (h *Team) Routes() []api.Route {
 	return []api.Route{
 		api.Get("/members", api.SessionMember, h.members, "List the members of the workspace"),
-		api.Patch("/members/{user_id}", api.SessionAdmin, h.setRole, "Change the role of a member; an owner's alone can change owners"),
-		api.Delete("/members/{user_id}", api.SessionMember, h.remove, "Remove a member, or leave; the keys of the member are refused from then on"),
+		api.Patch("/members/{user_id}", api.SessionAdmin, h.setRole,
+			"Change the role of a member; an owner's alone can change owners"),
+		api.Delete("/members/{user_id}", api.SessionMember, h.remove,
+			"Remove a member, or leave; the keys of the member are refused from then on"),
 		api.Get("/keys", api.SessionMember, h.keys, "List API keys: one's own, and for owners and admins all"),
-		api.Post("/keys", api.SessionMember, h.mint, "Mint an API key that acts as oneself", api.Creates, api.ShowsSecret),
+		api.Post("/keys", api.SessionMember, h.mint,
+			"Mint an API key that acts as oneself", api.Creates, api.ShowsSecret),
 		api.Patch("/keys/{id}", api.SessionAdmin, h.updateKey, "Change the limits of an API key", api.Long),
-		api.Post("/keys/{id}/revocation", api.SessionMember, h.revoke, "Revoke an API key: one's own, and for owners and admins any"),
+		api.Post("/keys/{id}/revocation", api.SessionMember, h.revoke,
+			"Revoke an API key: one's own, and for owners and admins any"),
 		api.Get("/settings", api.SessionMember, h.settings, "Read what the workspace has set"),
-		api.Patch("/settings", api.SessionAdmin, h.set, "Change what the workspace has set, such as the consent to logging"),
+		api.Patch("/settings", api.SessionAdmin, h.set,
+			"Change what the workspace has set, such as the consent to logging"),
 		api.Get("/limits", api.SessionMember, h.limits, "Read the limits of all keys of the workspace together"),
-		api.Patch("/limits", api.SessionOwner, h.setLimits, "Change the limits of all keys of the workspace together", api.Long),
-		api.Get("/quotas", api.SessionMember, h.quotas, "Read how many things of each kind the workspace may store, and stores"),
+		api.Patch("/limits", api.SessionOwner, h.setLimits,
+			"Change the limits of all keys of the workspace together", api.Long),
+		api.Get("/quotas", api.SessionMember, h.quotas,
+			"Read how many things of each kind the workspace may store, and stores"),
 		api.Get("/audit", api.SessionAdmin, h.audit, "Read who changed what, newest first"),
 	}
 }
@@ -69,7 +76,10 @@ func mayTouch(caller tenant.Caller, roles ...tenant.Role) error {
 }
 
 // change finds a member, checks that the caller may change them, and changes them, in one transaction.
-func (h *Team) change(ctx context.Context, caller tenant.Caller, user tenant.UserID, to tenant.Role, fn func(context.Context, Member) error) error {
+func (h *Team) change(
+	ctx context.Context, caller tenant.Caller, user tenant.UserID, to tenant.Role,
+	fn func(context.Context, Member) error,
+) error {
 	return h.store.feed.Change(ctx, func(tx *db.Tx) error {
 		found, err := h.store.memberOf(ctx, tx.In(caller.Workspace), user)
 		if err != nil {
@@ -107,7 +117,8 @@ func (h *Team) remove(ctx context.Context, caller tenant.Caller, in oneMember) (
 
 // memberOf finds a member by the user's id.
 func (s *Store) memberOf(ctx context.Context, scope db.Scoped, user tenant.UserID) (Member, error) {
-	m, err := db.Maybe[Member](ctx, scope, `SELECT `+memberColumns+` WHERE m.workspace_id = $1 AND m.user_id = $2`, user)
+	m, err := db.Maybe[Member](ctx, scope,
+		`SELECT `+memberColumns+` WHERE m.workspace_id = $1 AND m.user_id = $2`, user)
 	if err != nil {
 		return Member{}, fmt.Errorf("find member: %w", err)
 	}
@@ -223,6 +234,7 @@ func (h *Team) audit(ctx context.Context, caller tenant.Caller, in auditPage) (a
 	if in.Before != "" && in.After != "" {
 		return api.List[audit.Entry]{}, fault.Invalid("after", "and before exclude each other")
 	}
-	all, more, err := audit.Search(ctx, h.db, caller.Workspace, audit.Filter{Action: in.Action, Actor: in.Actor, Before: in.Before, After: in.After}, in.Limit)
+	all, more, err := audit.Search(ctx, h.db, caller.Workspace,
+		audit.Filter{Action: in.Action, Actor: in.Actor, Before: in.Before, After: in.After}, in.Limit)
 	return api.List[audit.Entry]{Object: "list", Data: all, HasMore: more}, err
 }

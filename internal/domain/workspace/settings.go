@@ -53,7 +53,9 @@ type SettingsChange struct {
 var Retentions = []int64{0, 7, 30, 90}
 
 // Set changes what a workspace has set, and returns all of it. When it returns, it is in force.
-func (s *Store) Set(ctx context.Context, ws tenant.ID, by tenant.Actor, change SettingsChange) (next Settings, err error) {
+func (s *Store) Set(
+	ctx context.Context, ws tenant.ID, by tenant.Actor, change SettingsChange,
+) (next Settings, err error) {
 	if n := change.DefaultMaxTokens; n != nil && (*n < 0 || *n > maxDefault) {
 		return Settings{}, fault.Invalid("default_max_tokens", fmt.Sprintf("must be from 0 to %d", maxDefault))
 	}

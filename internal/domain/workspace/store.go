@@ -49,7 +49,8 @@ func (s *Store) Create(ctx context.Context, by tenant.Actor, name, email string)
 	ws := Workspace{ID: tenant.ID(id.New("ws")), Object: "workspace", Name: name, CreatedAt: clock.Now()}
 	var owner Member
 	err = s.feed.Change(ctx, func(tx *db.Tx) error {
-		_, err := db.Exec(ctx, tx.In(ws.ID), `INSERT INTO workspaces (workspace_id, name, created_at) VALUES ($1, $2, $3)`, name, ws.CreatedAt)
+		_, err := db.Exec(ctx, tx.In(ws.ID),
+			`INSERT INTO workspaces (workspace_id, name, created_at) VALUES ($1, $2, $3)`, name, ws.CreatedAt)
 		if db.Duplicate(err) {
 			return fault.Conflict("a workspace named %q exists already", name)
 		}
@@ -88,7 +89,9 @@ func (s *Store) List(ctx context.Context, limit, offset int) ([]Workspace, error
 
 // AddMember lets a person in. Keys that the person had from an earlier membership are revoked: coming back does not
 // bring back what was lost with leaving.
-func (s *Store) AddMember(ctx context.Context, ws tenant.ID, by tenant.Actor, email string, role tenant.Role) (Member, error) {
+func (s *Store) AddMember(
+	ctx context.Context, ws tenant.ID, by tenant.Actor, email string, role tenant.Role,
+) (Member, error) {
 	email, err := normalEmail(email)
 	if err != nil {
 		return Member{}, err
@@ -104,14 +107,27 @@ func (s *Store) AddMember(ctx context.Context, ws tenant.ID, by tenant.Actor, em
 	return added, err
 }
 
-func (s *Store) join(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, email string, role tenant.Role) (Member, error) {
+// join adds a member to a workspace that was not closed.
+func (s *Store) join(
+	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, email string, role tenant.Role,
+) (Member, error) {
+	open, err := db.One[int](ctx, tx.In(ws),
+		`SELECT COUNT(*) FROM workspaces WHERE workspace_id = $1 AND deleted_at = 0`)
+	if err != nil {
+		return Member{}, fmt.Errorf("find workspace: %w", err)
+	}
+	if open == 0 {
+		return Member{}, fault.Missing.New("no workspace %q: it was deleted", ws)
+	}
 	now := clock.Now()
 	user, err := s.user(ctx, tx, email, now)
 	if err != nil {
 		return Member{}, err
 	}
 	m := Member{Object: "member", UserID: user, Email: email, Role: role, CreatedAt: now, UpdatedAt: now}
-	_, err = db.Exec(ctx, tx.In(ws), `INSERT INTO members (workspace_id, user_id, role, created_at, updated_at) VALUES ($1, $2, $3, $4, $4)`, user, role, now)
+	_, err = db.Exec(ctx, tx.In(ws), `
+		INSERT INTO members (workspace_id, user_id, role, created_at, updated_at) VALUES ($1, $2, $3, $4, $4)`,
+		user, role, now)
 	if db.Duplicate(err) {
 		return Member{}, fault.Conflict("%s is a member already", email)
 	}
@@ -121,7 +137,8 @@ func (s *Store) join(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Act
 	if err := quota.Check(ctx, tx.In(ws), quota.Members, 1); err != nil {
 		return Member{}, err
 	}
-	stale, err := db.Query[tenant.KeyID](ctx, tx.In(ws), `SELECT id FROM api_keys WHERE workspace_id = $1 AND user_id = $2 AND revoked_at IS NULL`, user)
+	stale, err := db.Query[tenant.KeyID](ctx, tx.In(ws),
+		`SELECT id FROM api_keys WHERE workspace_id = $1 AND user_id = $2 AND revoked_at IS NULL`, user)
 	if err != nil {
 		return Member{}, fmt.Errorf("read keys of an earlier membership: %w", err)
 	}
@@ -145,7 +162,8 @@ func (s *Store) user(ctx context.Context, tx *db.Tx, email string, now clock.Tim
 		return *found, nil
 	}
 	user := tenant.UserID(id.New("usr"))
-	if _, err := db.Exec(ctx, people, `INSERT INTO users (id, email, created_at) VALUES ($1, $2, $3)`, user, email, now); err != nil {
+	if _, err := db.Exec(ctx, people,
+		`INSERT INTO users (id, email, created_at) VALUES ($1, $2, $3)`, user, email, now); err != nil {
 		return "", fmt.Errorf("create user: %w", err)
 	}
 	return user, nil
@@ -164,7 +182,9 @@ func (s *Store) Person(ctx context.Context, email string) (user tenant.UserID, e
 }
 
 // SetRole changes what a member, and every key the member has minted, may do.
-func (s *Store) SetRole(ctx context.Context, ws tenant.ID, by tenant.Actor, email string, role tenant.Role) (Member, error) {
+func (s *Store) SetRole(
+	ctx context.Context, ws tenant.ID, by tenant.Actor, email string, role tenant.Role,
+) (Member, error) {
 	if err := checkRole(role); err != nil {
 		return Member{}, err
 	}
@@ -180,7 +200,8 @@ func (s *Store) SetRole(ctx context.Context, ws tenant.ID, by tenant.Actor, emai
 			return nil
 		}
 		after.Role, after.UpdatedAt = role, clock.Now()
-		if _, err := db.Exec(ctx, tx.In(ws), `UPDATE members SET role = $3, updated_at = $4 WHERE workspace_id = $1 AND user_id = $2`,
+		if _, err := db.Exec(ctx, tx.In(ws),
+			`UPDATE members SET role = $3, updated_at = $4 WHERE workspace_id = $1 AND user_id = $2`,
 			before.UserID, role, after.UpdatedAt); err != nil {
 			return fmt.Errorf("set role: %w", err)
 		}
@@ -193,7 +214,9 @@ func (s *Store) SetRole(ctx context.Context, ws tenant.ID, by tenant.Actor, emai
 }
 
 // RemoveMember ends a membership, only of that role when one is given. The member's keys are refused from then on.
-func (s *Store) RemoveMember(ctx context.Context, ws tenant.ID, by tenant.Actor, email string, role tenant.Role) (Member, error) {
+func (s *Store) RemoveMember(
+	ctx context.Context, ws tenant.ID, by tenant.Actor, email string, role tenant.Role,
+) (Member, error) {
 	var gone Member
 	err := s.feed.Change(ctx, func(tx *db.Tx) error {
 		var err error
@@ -203,7 +226,8 @@ func (s *Store) RemoveMember(ctx context.Context, ws tenant.ID, by tenant.Actor,
 		if role != "" && gone.Role != role {
 			return fault.Conflict("%s is %s, not %s", gone.Email, gone.Role, role)
 		}
-		if _, err := db.Exec(ctx, tx.In(ws), `DELETE FROM members WHERE workspace_id = $1 AND user_id = $2`, gone.UserID); err != nil {
+		if _, err := db.Exec(ctx, tx.In(ws),
+			`DELETE FROM members WHERE workspace_id = $1 AND user_id = $2`, gone.UserID); err != nil {
 			return fmt.Errorf("remove member: %w", err)
 		}
 		if err := keepsOwner(ctx, tx.In(ws)); err != nil {
@@ -232,7 +256,8 @@ func keepsOwner(ctx context.Context, s db.Scoped) error {
 	return nil
 }
 
-const memberColumns = `'member' AS object, m.user_id, u.email, m.role, m.created_at, m.updated_at FROM members m JOIN users u ON u.id = m.user_id`
+const memberColumns = `'member' AS object, m.user_id, u.email, m.role, m.created_at, m.updated_at
+	FROM members m JOIN users u ON u.id = m.user_id`
 
 func (s *Store) member(ctx context.Context, scope db.Scoped, email string) (Member, error) {
 	email, err := normalEmail(email)
@@ -256,7 +281,9 @@ func (s *Store) Members(ctx context.Context, ws tenant.ID, limit, offset int) ([
 }
 
 // CreateKey mints a key without limits.
-func (s *Store) CreateKey(ctx context.Context, ws tenant.ID, by tenant.Actor, email, name string) (Key, secret.Text, error) {
+func (s *Store) CreateKey(
+	ctx context.Context, ws tenant.ID, by tenant.Actor, email, name string,
+) (Key, secret.Text, error) {
 	return s.MintKey(ctx, ws, by, email, name, &LimitsChange{})
 }
 
@@ -309,7 +336,9 @@ func (s *Store) MintKey(
 
 // RevokeKey ends a key, only of that user when an address is given: no request that starts after it returns is
 // accepted. Repeating it is a no-op.
-func (s *Store) RevokeKey(ctx context.Context, ws tenant.ID, by tenant.Actor, key tenant.KeyID, email string) (Key, error) {
+func (s *Store) RevokeKey(
+	ctx context.Context, ws tenant.ID, by tenant.Actor, key tenant.KeyID, email string,
+) (Key, error) {
 	var after Key
 	err := s.feed.Change(ctx, func(tx *db.Tx) error {
 		if before, err := s.key(ctx, tx.In(ws), key); err != nil {
@@ -338,7 +367,8 @@ func (s *Store) revoke(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.A
 		return nil
 	}
 	now := clock.Now()
-	if _, err := db.Exec(ctx, tx.In(ws), `UPDATE api_keys SET revoked_at = $3 WHERE workspace_id = $1 AND id = $2`, key, now); err != nil {
+	if _, err := db.Exec(ctx, tx.In(ws),
+		`UPDATE api_keys SET revoked_at = $3 WHERE workspace_id = $1 AND id = $2`, key, now); err != nil {
 		return fmt.Errorf("revoke key %s: %w", key, err)
 	}
 	after := before

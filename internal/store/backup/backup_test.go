@@ -203,7 +203,7 @@ func fill(t *testing.T, d *db.DB) {
 			{"ws_1", "rq_1", "ri_1", "usr_1", "graded", "claim_1", math.MaxInt64, "pass", 0.1 + 0.2, odd, true, "lbl_1", 1},
 			{"ws_1", "rq_1", "ri_1", "usr_2", "claimed", "", 0, "", nil, "", false, "", -1},
 		}},
-		{"review_grants", "workspace_id, queue_id, user_id, created_by, created_at", [][]any{{"ws_1", "rq_1", "usr_2", odd, 1}}},
+		{"review_grants", "workspace_id, queue_id, user_id, created_by, created_at, accepted_at", [][]any{{"ws_1", "rq_1", "usr_2", odd, 1, 2}}},
 		{"review_assignments", "workspace_id, queue_id, item_id, user_id", [][]any{{"ws_1", "rq_1", "ri_1", odd}}},
 		{"chain_links", "chain, subject, row_count, digest, seq, hash", [][]any{{"audit", "aud_1", 1, []byte{0, 255}, 1, []byte{0}}, {"ledger", odd, math.MaxInt64, []byte{}, nil, nil}}},
 		{"chain_heads", "chain, seq, document, key_id, jws", [][]any{{"audit", 1, []byte(odd), "", odd}}},

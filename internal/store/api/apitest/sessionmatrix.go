@@ -52,6 +52,14 @@ func crossed(r api.Route) (int, string) {
 	return 0, ""
 }
 
+// lured is a browser without a session, on the page of another site: it signs nobody in.
+func lured(r api.Route) (int, string) {
+	if write(r) {
+		return crossed(r)
+	}
+	return unknown(r)
+}
+
 func stranger(r api.Route) (int, string) {
 	switch r.Permission {
 	case api.Visitor, api.SignedIn:
@@ -105,6 +113,10 @@ func Browsers(p People) []Browser {
 		{"opaque origin", "owner", []string{"Origin", "null"}, "", crossed},
 		{"cross-site", "owner", []string{"Sec-Fetch-Site", "cross-site", "Origin", "http://localhost"}, "", crossed},
 		{"same-site", "owner", []string{"Sec-Fetch-Site", "same-site"}, "", crossed},
+		{"a form elsewhere", "owner", []string{"Content-Type", "text/plain", "Sec-Fetch-Site", "cross-site"}, "", crossed},
+		{"an old browser's form", "owner", []string{"Content-Type", "text/plain", "Origin", "https://evil.test"}, "", crossed},
+		{"a visitor elsewhere", "", []string{"Origin", "https://evil.test"}, "", lured},
+		{"a visitor's form elsewhere", "", []string{"Content-Type", "text/plain", "Sec-Fetch-Site", "cross-site"}, "", lured},
 		{"another host", "owner", nil, "evil.test", misdirected},
 		{"a rebound host", "owner", []string{"Origin", "http://evil.test", "Sec-Fetch-Site", "same-origin"}, "evil.test", misdirected},
 	}
