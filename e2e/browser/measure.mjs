@@ -30,9 +30,11 @@ const watch = () => {
   window.shown = window.drawn()
 }
 
+const step = (what) => console.log(`- ${what}`)
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM, args: flags, timeout: 180_000 })
 const viewport = { width: 1440, height: 900 }
 const first = await browser.newContext({ viewport })
+step('sign in')
 const entry = await first.newPage()
 await entry.goto(facts.link)
 await entry.waitForURL(/\/dashboard\/w\/ws_/, { timeout: 120_000 })
@@ -47,7 +49,8 @@ const open = async () => {
   return context
 }
 
-const got = { cold: [], warm: [], switched: [], filtered: [], frames: [] }
+const got = { cold: [], warm: [], warmCPU: [], switched: [], filtered: [], frames: [], frameCPU: 0 }
+step('cold')
 for (let i = 0; i < 3; i++) {
   const context = await open()
   const page = await context.newPage()
@@ -56,15 +59,26 @@ for (let i = 0; i < 3; i++) {
   await context.close()
 }
 
+step('warm')
 const context = await open()
 const page = await context.newPage()
+const inspector = await context.newCDPSession(page)
+await inspector.send('Performance.enable', { timeDomain: 'threadTicks' })
+/** What the page's main thread has worked, in milliseconds of CPU time: other work on the machine disturbs it less. */
+const worked = async () => {
+  const { metrics } = await inspector.send('Performance.getMetrics')
+  return 1000 * metrics.find((one) => one.name === 'TaskDuration').value
+}
 for (let i = 0; i <= facts.times; i++) {
+  const before = await worked()
   await page.goto(logs, { waitUntil: 'commit' })
   const took = await page.evaluate(() => window.shown)
   if (i > 0) got.warm.push(took)
+  if (i > 0) got.warmCPU.push(await worked() - before)
   await page.waitForLoadState('networkidle')
 }
 
+step('from another page')
 for (let i = 0; i < facts.times; i++) {
   await page.getByRole('link', { name: 'Home', exact: true }).click()
   await page.waitForFunction(() => !document.querySelector('[role=grid]'))
@@ -76,6 +90,7 @@ for (let i = 0; i < facts.times; i++) {
   }))
 }
 
+step('filter')
 const tag = page.getByLabel('Tag', { exact: true })
 await tag.focus()
 await tag.locator('option[value="task-0"]').waitFor({ state: 'attached' })
@@ -89,9 +104,11 @@ for (let i = 0; i < facts.times; i++) {
   }, `task-${i}`))
 }
 
+step('scroll')
 await page.goto(logs)
 await page.evaluate(() => window.shown)
 await page.waitForLoadState('networkidle')
+const atRest = await worked()
 got.frames = await page.evaluate(() => new Promise((done) => { // 5,000 rows of 32 pixels, 10 rows in a frame
   const grid = document.querySelector('[role=grid]'), deltas = []
   let last = 0
@@ -104,5 +121,6 @@ got.frames = await page.evaluate(() => new Promise((done) => { // 5,000 rows of 
   }
   requestAnimationFrame(step)
 }))
+got.frameCPU = (await worked() - atRest) / got.frames.length
 await browser.close()
 console.log(JSON.stringify(got))

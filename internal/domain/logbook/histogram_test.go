@@ -59,7 +59,7 @@ func checkHistogram(t *testing.T, name string, h *Histogram, f *Filters, rows []
 	t.Helper()
 	want, total := make([]int64, len(h.Buckets)), int64(0)
 	for _, r := range rows {
-		if !f.match(tailed{r, ""}) {
+		if !f.match(&tailed{row: r}) {
 			continue
 		}
 		total++

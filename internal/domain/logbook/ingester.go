@@ -251,7 +251,7 @@ func (c *Ingester) ingestBatch(ctx context.Context, end spool.Position) (more bo
 	c.at = batch.Next
 	c.ingested.Store(&batch.Next)
 	if len(c.inserted) > 0 {
-		c.Tail.publish(c.inserted)
+		c.Tail.publish(c.inserted, time.Now())
 		c.inserted = nil
 	}
 	return c.at.Before(end), nil
@@ -336,7 +336,7 @@ func (c *Ingester) insertRows(ctx context.Context, tx *db.Tx, rows []*capture.Ro
 	}
 	if c.Tail.listening() {
 		for i, r := range rows {
-			c.inserted = append(c.inserted, tailed{r, segments[i]})
+			c.inserted = append(c.inserted, newTailed(r, segments[i]))
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package logbook
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func names(events []api.Event) string {
 func TestATailHasTheRowsThatItsFiltersSelect(t *testing.T) {
 	eachLogs(t, func(t *testing.T, d *db.DB) {
 		c, source := newIngester(t, d), logbooktest.New(home, 10, clock.Now())
-		mine, other := source.Next(24*time.Hour), source.Next(24*time.Hour)
+		mine, other := source.Next(90*24*time.Hour), source.Next(90*24*time.Hour)
 		mine.Tag, other.Tag = "a", "b"
 		theirs := source.Next(24 * time.Hour)
 		theirs.Workspace, theirs.Tag = "ws_theirs", "a"
@@ -63,9 +64,13 @@ func TestATailHasTheRowsThatItsFiltersSelect(t *testing.T) {
 		if got, want := names(events), "log "+mine.ID; got != want {
 			t.Fatalf("%s, want %s", got, want)
 		}
-		listed, err := NewStore(d).Get(t.Context(), home, mine.ID)
-		if row := events[0].Data.(Row); err == nil && fmt.Sprint(row) != fmt.Sprint(listed) {
-			t.Errorf("%v\nwant, as it is listed\n%v", row, listed)
+		listed, _, err := NewStore(d).List(t.Context(), home, &Filters{Tag: "a"}, 1, 0)
+		if err != nil || len(listed) != 1 {
+			t.Fatal(listed, err)
+		}
+		want, err := api.Render(listed[0])
+		if got := events[0].Data.(api.Rendered); err != nil || string(got) != string(want) {
+			t.Errorf("%s\nwant, as it is listed\n%s, %v", got, want, err)
 		}
 	})
 }
@@ -75,20 +80,70 @@ func TestASlowTailIsToldWhatItMissed(t *testing.T) {
 	l := listen(t, &tail, home, Filters{})
 	var rows []tailed
 	for i := range tailRows + 7 {
-		rows = append(rows, tailed{&capture.Row{ID: fmt.Sprint("log_", i), Workspace: home}, None})
+		rows = append(rows, newTailed(&capture.Row{ID: fmt.Sprint("log_", i), Workspace: home}, None))
 	}
-	tail.publish(rows)
+	now := time.Now()
+	tail.publish(rows, now)
 	events := l.Take()
 	if last := events[len(events)-1]; len(events) != tailRows+1 || last.Name != "dropped" || last.Data != (Dropped{7}) {
 		t.Errorf("%d events, the last %+v", len(events), last)
 	}
-	large := make([]byte, tailBytes)
+	large := append(append([]byte{'"'}, bytes.Repeat([]byte{'a'}, tailBytes)...), '"')
 	tail.publish([]tailed{
-		{&capture.Row{ID: "log_a", Workspace: home, Messages: large}, None}, {&capture.Row{ID: "log_b", Workspace: home, Messages: large}, None},
-	})
+		newTailed(&capture.Row{ID: "log_a", Workspace: home, Messages: large}, None),
+		newTailed(&capture.Row{ID: "log_b", Workspace: home, Messages: large}, None),
+	}, now.Add(time.Minute))
 	if got := names(l.Take()); got != "log log_a, dropped " {
 		t.Errorf("%s: more than a few MiB wait", got)
 	}
+}
+
+// However fast rows come, and however fast it takes them, a tail gets a bounded number of them: the gateway does not pay
+// for readers who cannot read so fast.
+func TestATailGetsABoundedNumberOfRowsInASecond(t *testing.T) {
+	var tail Tail
+	l, now, got, missed := listen(t, &tail, home, Filters{}), time.Now(), 0, int64(0)
+	const seconds, batches, rows = 10, 50, 300
+	for i := range seconds * batches {
+		var some []tailed
+		for range rows {
+			some = append(some, newTailed(&capture.Row{ID: "log_1", Workspace: home}, None))
+		}
+		tail.publish(some, now.Add(time.Duration(i)*time.Second/batches))
+		for _, e := range l.Take() {
+			if told, is := e.Data.(Dropped); is {
+				missed += told.Count
+			} else {
+				got++
+			}
+		}
+	}
+	if least, most := (seconds-1)*tailPerSecond, tailRows+seconds*tailPerSecond; got < least || got > most || int64(got)+missed != seconds*batches*rows {
+		t.Errorf("%d rows, and %d missed; want %d to %d", got, missed, least, most)
+	}
+}
+
+// A listener that never takes anything costs a bounded memory, and what is ingested does not wait for it.
+func TestATailThatNobodyReadsStopsNothing(t *testing.T) {
+	eachLogs(t, func(t *testing.T, d *db.DB) {
+		c, source := newIngester(t, d), logbooktest.New(home, 10, clock.Now())
+		stuck, reads := listen(t, &c.Tail, home, Filters{}), listen(t, &c.Tail, home, Filters{Tag: "last"})
+		for range tailRows + 100 {
+			spooled(t, c, source.Next(24*time.Hour))
+		}
+		last := source.Next(24 * time.Hour)
+		last.Tag = "last"
+		spooled(t, c, last)
+		if err := c.Ingest(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := names(reads.Take()); got != "log "+last.ID {
+			t.Errorf("the one that reads gets %q", got)
+		}
+		if len(stuck.rows) != tailRows || stuck.dropped != 101 {
+			t.Errorf("%d rows wait, and %d were dropped", len(stuck.rows), stuck.dropped)
+		}
+	})
 }
 
 func TestTailsAreBounded(t *testing.T) {
