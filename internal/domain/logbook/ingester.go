@@ -336,7 +336,7 @@ func (c *Ingester) insertRows(ctx context.Context, tx *db.Tx, rows []*capture.Ro
 	}
 	if c.Tail.listening() {
 		for i, r := range rows {
-			c.inserted = append(c.inserted, newTailed(r, segments[i]))
+			c.inserted = append(c.inserted, tailed{row: r, segment: segments[i]})
 		}
 	}
 	return nil

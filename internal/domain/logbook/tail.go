@@ -13,7 +13,7 @@ import (
 	"sovereign/internal/store/api"
 )
 
-// The bounds of the live tail: listeners, what waits for each, and how many rows each gets in a second after a burst: more
+// The bounds of the live tail: listeners, what waits for each, and how many rows each gets in a second and at once: more
 // than a person reads, and so few that the gateway does not pay for its readers. What does not fit is dropped, and the
 // listener is told how much.
 const (
@@ -35,13 +35,7 @@ type Tail struct {
 type tailed struct {
 	row     *capture.Row
 	segment string
-	render  func() (api.Rendered, error)
-}
-
-func newTailed(row *capture.Row, segment string) tailed {
-	r := tailed{row: row, segment: segment}
-	r.render = sync.OnceValues(func() (api.Rendered, error) { return api.Render(r.shown()) })
-	return r
+	render  func() (api.Rendered, error) // nil until a listener has it
 }
 
 // A Listener receives the rows of a workspace that its filters select.
@@ -56,7 +50,7 @@ type Listener struct {
 	rows    []tailed
 	bytes   int
 	dropped int64
-	room    int       // rows that it may still get, of tailRows
+	room    int       // rows that it may still get, at most tailPerSecond
 	filled  time.Time // when room was last added to
 }
 
@@ -70,7 +64,7 @@ func (t *Tail) Listen(ws tenant.ID, f Filters, open func() bool) (*Listener, err
 	if t.n.Load() >= tailsInAll || len(t.all[ws]) >= tailsPerWorkspace {
 		return nil, fault.RateLimited.New("too many live tails are open at once: close one").In(10 * time.Second)
 	}
-	l := &Listener{tail: t, ws: ws, filters: f, open: open, wake: make(chan struct{}, 1), room: tailRows}
+	l := &Listener{tail: t, ws: ws, filters: f, open: open, wake: make(chan struct{}, 1), room: tailPerSecond}
 	if t.all == nil {
 		t.all = map[tenant.ID]map[*Listener]struct{}{}
 	}
@@ -123,6 +117,9 @@ func (l *Listener) put(ws tenant.ID, rows []tailed, now time.Time) {
 			l.dropped++
 			continue
 		}
+		if r.render == nil { // the listeners are served one after another, and get a copy
+			r.render = sync.OnceValues(func() (api.Rendered, error) { return api.Render(r.shown()) })
+		}
 		l.rows, l.bytes, l.room = append(l.rows, *r), l.bytes+size, l.room-1
 	}
 	if !news {
@@ -138,12 +135,12 @@ func (l *Listener) put(ws tenant.ID, rows []tailed, now time.Time) {
 func (l *Listener) refill(now time.Time) {
 	const each = time.Second / tailPerSecond
 	since := now.Sub(l.filled)
-	if l.filled.IsZero() || since >= tailRows*each {
-		l.room, l.filled = tailRows, now
+	if since >= time.Second {
+		l.room, l.filled = tailPerSecond, now
 		return
 	}
-	more := int(max(0, since) / each)
-	l.room, l.filled = min(tailRows, l.room+more), l.filled.Add(time.Duration(more)*each)
+	more := max(0, since) / each
+	l.room, l.filled = min(tailPerSecond, l.room+int(more)), l.filled.Add(more*each)
 }
 
 // match reports whether f selects a row.

@@ -127,12 +127,20 @@ func (e *events) send(all ...Event) {
 			}
 		}
 		if event.ID != "" {
-			fmt.Fprintf(&text, "id: %s\n", event.ID)
+			join(&text, "id: ", event.ID, "\n")
 		}
-		fmt.Fprintf(&text, "event: %s\ndata: %s\n\n", event.Name, data)
+		join(&text, "event: ", event.Name, "\ndata: ")
+		text.Write(data)
+		text.WriteString("\n\n")
 	}
 	if text.Len() > 0 {
 		e.write(text.Bytes())
+	}
+}
+
+func join(to *bytes.Buffer, parts ...string) {
+	for _, part := range parts {
+		to.WriteString(part)
 	}
 }
 
