@@ -2,11 +2,13 @@ package logbook
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"testing"
 	"time"
 
 	"sovereign/internal/base/clock"
+	"sovereign/internal/base/secret"
 	"sovereign/internal/domain/logbook/logbooktest"
 	"sovereign/internal/plane/capture"
 	"sovereign/internal/store/db"
@@ -125,11 +127,64 @@ func TestFacetsAreTheCommonValuesOfATimeRange(t *testing.T) {
 				t.Errorf("%+v, want %d", m, counts[m.Value])
 			}
 		}
+		end := rows[len(rows)-1].At
+		for _, between := range [][2]clock.Time{
+			{0, end + 1}, {end - 40*hour, 0}, {end - 400*hour, end - 7*hour}, {end - 3*hour, end + 1}, {end - 30*hour, end - 20*hour},
+			{(end/day - 3) * day, end / day * day}, {(end/day-3)*day + 1, end/day*day + 1}, {(end/day-3)*day - 1, end/day*day - 1},
+			{(end/day-5)*day + hour, end/day*day + 23*hour}, {(end/day-5)*day + hour - 1, end/day*day + 23*hour + 1}, {end + day, 0},
+		} {
+			checkFacets(t, d, rows, between[0], between[1])
+		}
 		theirs, err := NewStore(d).Facets(t.Context(), "ws_theirs", 0, 0)
 		if err != nil || len(theirs.Models) != 0 {
 			t.Errorf("%+v, %v", theirs, err)
 		}
 	})
+}
+
+// An earlier release has counted by the hour alone.
+func TestFacetsOfRowsThatAnEarlierReleaseCounted(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, folder string, url secret.Text) {
+		d, err := db.OpenLogs(t.Context(), folder, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = d.Close() }()
+		if err := d.MigrateTo(t.Context(), 3); err != nil {
+			t.Fatal(err)
+		}
+		_, rows := fillRows(t, d, 500)
+		if _, err := db.Exec(t.Context(), d.Across("a test"), `DELETE FROM log_counts WHERE facet LIKE '%@day'`); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		end := rows[len(rows)-1].At
+		checkFacets(t, d, rows, 0, 0)
+		checkFacets(t, d, rows, end-100*hour, end-10*hour)
+	})
+}
+
+// checkFacets compares the models of a time range with the rows of its whole hours.
+func checkFacets(t *testing.T, d *db.DB, rows []*capture.Row, from, to clock.Time) {
+	t.Helper()
+	got, err := NewStore(d).Facets(t.Context(), home, from, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, have := map[string]int64{}, map[string]int64{}
+	for _, r := range rows {
+		if at := r.At - r.At%hour; at > from-hour && (to == 0 || at < to) {
+			want[r.Model]++
+		}
+	}
+	for _, m := range got.Models {
+		have[m.Value] = m.Count
+	}
+	if !maps.Equal(want, have) {
+		t.Errorf("from %v to %v: %v, want %v", from, to, have, want)
+	}
 }
 
 // A million rows: SOVEREIGN_LOG_ROWS=1000000 go test ./internal/domain/logbook -run '^$' -bench Histogram. The mark is
