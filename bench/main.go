@@ -41,7 +41,7 @@ func play(ctx context.Context, args []string) error {
 	case len(args) == 3 && args[0] == "proxy":
 		return serveProxy(ctx, args[1], args[2])
 	}
-	part, others := "run", []string{nameNginx, nameBare, nameOurs, nameStandard, nameLogging, nameLimits, nameSplit, nameGated}
+	part, others := "run", []string{nameNginx, nameBare, nameOurs, nameStandard, nameLogging, nameTails, nameLimits, nameSplit, nameGated}
 	if len(args) > 0 && (args[0] == "run" || args[0] == "peers") {
 		part, args = args[0], args[1:]
 	}

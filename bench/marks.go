@@ -21,6 +21,9 @@ var marks = []mark{
 	{"chat", "CPU per request with every exchange logged, × bare", 1.50, 2, func(all []sample) spread {
 		return against(all, "chat", nameLogging, nameBare, costs)
 	}},
+	{"chat", "CPU per logged request with ten live tails open, × without", 1.05, 2, func(all []sample) spread {
+		return against(all, "chat", nameTails, nameLogging, costs)
+	}},
 	{"chat", "CPU per request with every limit set, × without", 1.05, 2, func(all []sample) spread {
 		return against(all, "chat", nameLimits, nameOurs, costs)
 	}},

@@ -71,6 +71,9 @@ func (b *bench) staged(ctx context.Context, names []string, play func(*stage) er
 		return err
 	}
 	for _, t := range s.targets {
+		if t.followed != nil && t.followed.Load() == 0 && slices.Contains(b.only, chatScenario().name) {
+			return fmt.Errorf("%s: no row came to a live tail", t.name)
+		}
 		if t.server != nil {
 			if err := t.server.prove(ctx); err != nil {
 				return fmt.Errorf("the ledger of %s: %w", t.name, err)

@@ -39,7 +39,7 @@ var (
 
 // scenarios are measured for every target, in turn.
 var scenarios = []scenario{
-	{name: "chat", says: "A short conversation, answered at once and whole; 64 connections.", path: chatPath, kind: "chat", body: chat(450, false), conns: 64, want: whole, also: []string{nameStandard, nameLogging, nameLimits, nameSplit, nameGated}},
+	{name: "chat", says: "A short conversation, answered at once and whole; 64 connections.", path: chatPath, kind: "chat", body: chat(450, false), conns: 64, want: whole, also: []string{nameStandard, nameLogging, nameTails, nameLimits, nameSplit, nameGated}},
 	{name: "prompt", says: "200 KB of prose, answered at once; 16 connections.", path: chatPath, kind: "chat", body: chat(200<<10, false), conns: 16, want: whole, also: []string{nameStandard, nameLogging}},
 	{name: "escaped", says: "200 KB of JSON within JSON, dense with escapes; 16 connections.", path: chatPath, kind: "chat", body: quoted(200 << 10), conns: 16, want: whole, repeats: 3},
 	{name: "languages", says: "200 KB in Chinese, Russian, Spanish, and English with typographic quotes; 16 connections.", path: chatPath, kind: "chat", body: spoken(200 << 10), conns: 16, want: whole, repeats: 3},

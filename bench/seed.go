@@ -24,6 +24,9 @@ type sizes struct {
 	gated                     bool // and a gate, once the server runs
 }
 
+// benchUser is the owner of every workspace.
+const benchUser = "bench@example.com"
+
 var tenKeys = sizes{name: "ten keys", keys: 10, aliases: 10, workspaces: 1}
 
 // kinds are the models that aliases are for.
@@ -77,7 +80,7 @@ func seed(ctx context.Context, d *db.DB, n sizes) (seeded, error) {
 	for i := range spaces {
 		spaces[i] = id.New("ws")
 	}
-	if err := fill(ctx, d, table{"users", []string{"id", "email", "created_at"}, [][]any{{user, "bench@example.com", now}}}); err != nil {
+	if err := fill(ctx, d, table{"users", []string{"id", "email", "created_at"}, [][]any{{user, benchUser, now}}}); err != nil {
 		return made, err
 	}
 	for at := range slices.Chunk(upTo(n.workspaces), seedBatch) {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -22,6 +23,8 @@ type target struct {
 	senders func(kind string) senders
 	server  *sovereign // of a target that keeps books
 	cannot  []string   // scenarios that it fails at
+
+	followed *atomic.Int64 // rows that live tails have had; nil without tails
 }
 
 // Names of targets.
@@ -32,6 +35,7 @@ const (
 	nameOurs     = "sovereign"
 	nameStandard = "sovereign-standard"
 	nameLogging  = "sovereign-logging"
+	nameTails    = "sovereign-tails"
 	nameLimits   = "sovereign-limits"
 	nameSplit    = "sovereign-split"
 	nameGated    = "sovereign-gated"
@@ -124,6 +128,7 @@ var makers = map[string]func(context.Context, *stage, *options) (*target, error)
 		return startOurs(ctx, s, o, "standard-")
 	},
 	nameLogging: startLogging,
+	nameTails:   startTails,
 	nameLimits:  startLimits,
 	nameSplit: func(ctx context.Context, s *stage, o *options) (*target, error) {
 		return startSplit(ctx, s, o, nameSplit, false)
@@ -196,7 +201,7 @@ func startNginx(ctx context.Context, s *stage, _ *options) (*target, error) {
 }
 
 // special are the targets that take part where a scenario names them.
-var special = []string{nameDirect, nameStandard, nameLogging, nameLimits, nameSplit, nameGated}
+var special = []string{nameDirect, nameStandard, nameLogging, nameTails, nameLimits, nameSplit, nameGated}
 
 // takes reports whether a target takes part in a scenario.
 func (t *target) takes(sc *scenario) bool {

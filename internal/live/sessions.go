@@ -115,6 +115,13 @@ func (s *Sessions) Drop(digest SessionDigest) {
 	s.epoch.Add(1)
 }
 
+// Sweep removes the sessions that have ended by themselves, and returns how many. Nothing finds them any more: a long
+// answer of theirs notices the end by the clock. They stay for another minute, so that a use that was found just before
+// the end still counts.
+func (s *Sessions) Sweep(now clock.Time) int {
+	return s.all.sweep(func(session *Session) bool { return session.Ends() <= now.Add(-time.Minute) })
+}
+
 // Replace replaces all sessions. It is used at the start, and after this server may have missed
 // changes.
 func (s *Sessions) Replace(all map[SessionDigest]*Session) {

@@ -52,6 +52,35 @@ func (t *table[K, V]) drop(k K) {
 	t.shards[t.slot(k)].change(func(m map[K]V) { delete(m, k) })
 }
 
+// sweep removes the values for which gone is true, and returns how many. A shard without one is not copied. gone is
+// called under the lock of a shard: a value that is put meanwhile stays.
+func (t *table[K, V]) sweep(gone func(V) bool) (n int) {
+	for i := range t.shards {
+		s := &t.shards[i]
+		if !s.any(gone) {
+			continue
+		}
+		s.change(func(m map[K]V) {
+			for k, v := range m {
+				if gone(v) {
+					delete(m, k)
+					n++
+				}
+			}
+		})
+	}
+	return n
+}
+
+func (s *shard[K, V]) any(is func(V) bool) bool {
+	for _, v := range *s.live.Load() {
+		if is(v) {
+			return true
+		}
+	}
+	return false
+}
+
 func (t *table[K, V]) replace(all map[K]V) {
 	var parts [shards]map[K]V
 	for i := range parts {

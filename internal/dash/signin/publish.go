@@ -76,14 +76,15 @@ func (p *Publisher) Apply(ctx context.Context, c db.Change) error {
 // usesEvery is how often last-seen times are written. A kill loses at most that much.
 const usesEvery = 30 * time.Second
 
-// RecordUses writes when sessions were last used, until ctx ends, and once more then.
+// RecordUses writes when sessions were last used, until ctx ends, and once more then. It removes sessions that have ended
+// from memory.
 func (p *Publisher) RecordUses(ctx context.Context, log *slog.Logger) {
 	tick := time.NewTicker(usesEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			if err := p.writeUses(ctx); err != nil && ctx.Err() == nil {
+			if err := p.tend(ctx); err != nil && ctx.Err() == nil {
 				log.Warn("cannot write when sessions were last used", "err", err)
 			}
 		case <-ctx.Done():
@@ -93,6 +94,12 @@ func (p *Publisher) RecordUses(ctx context.Context, log *slog.Logger) {
 			return
 		}
 	}
+}
+
+// tend writes the uses, and removes from memory what has ended: a browser that never comes back ends nothing itself.
+func (p *Publisher) tend(ctx context.Context) error {
+	p.to.Sweep(clock.Now())
+	return p.writeUses(ctx)
 }
 
 func (p *Publisher) writeUses(ctx context.Context) error {

@@ -3,6 +3,7 @@ package signin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -517,6 +518,19 @@ func TestEndedSessionsAndLinksAreDeletedInTheEnd(t *testing.T) {
 		}
 		if n, m := dbtest.Count(t, s.db, "sessions"), dbtest.Count(t, s.db, "signin_links"); n != 1 || m != 0 {
 			t.Errorf("%d sessions and %d links are left", n, m)
+		}
+	})
+}
+
+func TestSessionsThatHaveEndedDoNotStayInMemory(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		sessions := live.NewSessions()
+		for i, expires := range []time.Duration{-time.Hour, time.Hour} {
+			sessions.Put(live.SessionDigest{byte(i)},
+				live.NewSession(tenant.SessionID(fmt.Sprint("ses_", i)), "user_1", clock.Now(), clock.Now().Add(expires), idle))
+		}
+		if err := NewPublisher(d, sessions).tend(t.Context()); err != nil || sessions.Len() != 1 {
+			t.Errorf("%d sessions, %v", sessions.Len(), err)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -233,6 +234,40 @@ func TestWhatIsTakenBackBeyondTheWalletIsADebtThatTheNextCreditPays(t *testing.T
 		l.tell(change{back: &reversal{intent: "pi_" + spent.ID, source: "dp_1", kind: ofDispute, final: true}}, applied) // the dispute is won
 		if l.balance(ws) != 38*money.Dollar {
 			t.Errorf("after the dispute was won the balance is %s", l.balance(ws))
+		}
+		l.proves()
+	})
+}
+
+// What a named hold had set aside when money was taken back pays the debt when the hold ends.
+func TestADebtIsPaidWhenANamedHoldEnds(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		l := newLedger(t, d)
+		ws := l.workspace()
+		of := l.topup(ws, 25)
+		l.tell(change{session: paid(of), to: Paid}, applied)
+		held := func(do func(context.Context, *db.Tx) error) {
+			t.Helper()
+			if err := l.feed.Change(t.Context(), func(tx *db.Tx) error { return do(t.Context(), tx) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		held(func(ctx context.Context, tx *db.Tx) error {
+			return l.poster.Holds.Open(ctx, tx, ws, "rs_1", "reward", 10*money.Dollar)
+		})
+		l.tell(change{back: &reversal{intent: "pi_" + of.ID, source: "ch_1", kind: ofCharge, amount: 25 * money.Dollar, grows: true}}, applied)
+		if l.owed(ws) != 10*money.Dollar {
+			t.Fatalf("owed %s", l.owed(ws))
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var loop sync.WaitGroup
+		loop.Go(func() { l.wallets.CollectLoop(ctx, l.poster) })
+		defer func() { stop(); loop.Wait() }()
+		held(func(ctx context.Context, tx *db.Tx) error { return l.poster.Holds.End(ctx, tx, ws, "rs_1") })
+		for deadline := time.Now().Add(2 * time.Minute); l.owed(ws) != 0; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("owed %s", l.owed(ws))
+			}
 		}
 		l.proves()
 	})

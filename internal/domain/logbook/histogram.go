@@ -201,32 +201,43 @@ type Facets struct {
 	Cached   []FacetValue `json:"cached" nullable:"false" doc:"true and false"`
 }
 
+// wholeDays returns the days of which every hour is in a range of whole hours: from the first up to rest, the day that the
+// range ends in.
+func wholeDays(from, to clock.Time) (first, rest clock.Time) {
+	if from >= hour {
+		first = ((from-hour)/day + 1) * day
+	}
+	if to == never {
+		return first, never
+	}
+	return first, max(0, (to+hour-1)/day*day)
+}
+
 // maxFacetValues is how many values of a facet are listed.
 const maxFacetValues = 50
 
 // Facets returns the most common values in a time range, by whole hours.
-func (s *Store) Facets(ctx context.Context, ws tenant.ID, from, to clock.Time) (Facets, error) {
-	if to == 0 {
-		to = never
+func (s *Store) Facets(ctx context.Context, ws tenant.ID, from, until clock.Time) (Facets, error) {
+	if until == 0 {
+		until = never
 	}
+	firstWhole, rest := wholeDays(from, until)
 	all := Facets{Object: "facets"}
 	err := s.db.SnapshotIn(ctx, ws, func(in db.Scoped) (err error) {
-		for _, f := range []struct {
-			name string
-			to   *[]FacetValue
-		}{
-			{"model", &all.Models},
-			{"tag", &all.Tags},
-			{"segment", &all.Segments},
-			{"finish_reason", &all.Finishes},
-			{"cached", &all.Cached},
-		} {
-			if *f.to, err = db.Query[FacetValue](ctx, in, `
-				SELECT value, CAST(SUM(n) AS BIGINT) AS count FROM log_counts
-				WHERE workspace_id = $1 AND facet = $2 AND hour > $3 AND hour < $4
-				GROUP BY value HAVING SUM(n) > 0 ORDER BY 2 DESC, 1 LIMIT $5`,
-				f.name, from-hour, to, maxFacetValues); err != nil {
-				return fmt.Errorf("read the values of %s: %w", f.name, err)
+		for i, to := range [len(counted)]*[]FacetValue{&all.Models, &all.Tags, &all.Segments, &all.Finishes, &all.Cached} {
+			f := &counted[i]
+			if *to, err = db.Query[FacetValue](ctx, in, `
+				SELECT value, CAST(SUM(n) AS BIGINT) AS count FROM (
+					SELECT value, n FROM log_counts WHERE workspace_id = $1 AND facet = $2 AND hour >= $4 AND hour < $5
+					UNION ALL
+					SELECT h.value, h.n FROM log_counts d CROSS JOIN log_counts h
+					WHERE d.workspace_id = $1 AND d.facet = $2 AND (d.hour = $6 OR d.hour = $5)
+						AND h.workspace_id = $1 AND h.facet = $3 AND h.value = d.value
+						AND h.hour >= d.hour AND h.hour < d.hour + $7 AND h.hour > $8 AND h.hour < $9
+				) counted
+				GROUP BY value HAVING SUM(n) > 0 ORDER BY 2 DESC, 1 LIMIT $10`,
+				f.daily, f.hourly, firstWhole, rest, firstWhole-day, day, from-hour, until, maxFacetValues); err != nil {
+				return fmt.Errorf("read the values of %s: %w", f.hourly, err)
 			}
 		}
 		return nil

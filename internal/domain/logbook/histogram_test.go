@@ -2,25 +2,28 @@ package logbook
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"testing"
 	"time"
 
 	"sovereign/internal/base/clock"
+	"sovereign/internal/base/secret"
+	"sovereign/internal/domain/logbook/logbooktest"
 	"sovereign/internal/plane/capture"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
 )
 
 // fillRows inserts rows of a month as the ingester does, and returns them with their segments.
-func fillRows(t testing.TB, d *db.DB, n int) (source *rowSource, rows []*capture.Row) {
+func fillRows(t testing.TB, d *db.DB, n int) (source *logbooktest.Source, rows []*capture.Row) {
 	t.Helper()
-	source = newRowSource(n, clock.Now())
+	source = logbooktest.New(home, n, clock.Now())
 	ingester := newIngester(t, d)
 	for len(rows) < n {
 		batch := make([]*capture.Row, min(2000, n-len(rows)))
 		for i := range batch {
-			batch[i] = source.next(90 * 24 * time.Hour)
+			batch[i] = source.Next(90 * 24 * time.Hour)
 		}
 		if err := insertRows(t.Context(), ingester, batch); err != nil {
 			t.Fatal(err)
@@ -58,7 +61,7 @@ func checkHistogram(t *testing.T, name string, h *Histogram, f *Filters, rows []
 	t.Helper()
 	want, total := make([]int64, len(h.Buckets)), int64(0)
 	for _, r := range rows {
-		if !f.match(tailed{r, ""}) {
+		if !f.match(&tailed{row: r}) {
 			continue
 		}
 		total++
@@ -86,10 +89,10 @@ func checkHistogram(t *testing.T, name string, h *Histogram, f *Filters, rows []
 
 func TestExpiredRowsAreNotInAHistogram(t *testing.T) {
 	eachLogs(t, func(t *testing.T, d *db.DB) {
-		source, ingester := newRowSource(100, clock.Now()), newIngester(t, d)
+		source, ingester := logbooktest.New(home, 100, clock.Now()), newIngester(t, d)
 		var rows []*capture.Row
 		for range 100 {
-			rows = append(rows, source.next(15*24*time.Hour)) // half of them
+			rows = append(rows, source.Next(15*24*time.Hour)) // half of them
 		}
 		if err := insertRows(t.Context(), ingester, rows); err != nil {
 			t.Fatal(err)
@@ -124,11 +127,64 @@ func TestFacetsAreTheCommonValuesOfATimeRange(t *testing.T) {
 				t.Errorf("%+v, want %d", m, counts[m.Value])
 			}
 		}
+		end := rows[len(rows)-1].At
+		for _, between := range [][2]clock.Time{
+			{0, end + 1}, {end - 40*hour, 0}, {end - 400*hour, end - 7*hour}, {end - 3*hour, end + 1}, {end - 30*hour, end - 20*hour},
+			{(end/day - 3) * day, end / day * day}, {(end/day-3)*day + 1, end/day*day + 1}, {(end/day-3)*day - 1, end/day*day - 1},
+			{(end/day-5)*day + hour, end/day*day + 23*hour}, {(end/day-5)*day + hour - 1, end/day*day + 23*hour + 1}, {end + day, 0},
+		} {
+			checkFacets(t, d, rows, between[0], between[1])
+		}
 		theirs, err := NewStore(d).Facets(t.Context(), "ws_theirs", 0, 0)
 		if err != nil || len(theirs.Models) != 0 {
 			t.Errorf("%+v, %v", theirs, err)
 		}
 	})
+}
+
+// An earlier release has counted by the hour alone.
+func TestFacetsOfRowsThatAnEarlierReleaseCounted(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, folder string, url secret.Text) {
+		d, err := db.OpenLogs(t.Context(), folder, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = d.Close() }()
+		if err := d.MigrateTo(t.Context(), 3); err != nil {
+			t.Fatal(err)
+		}
+		_, rows := fillRows(t, d, 500)
+		if _, err := db.Exec(t.Context(), d.Across("a test"), `DELETE FROM log_counts WHERE facet LIKE '%@day'`); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		end := rows[len(rows)-1].At
+		checkFacets(t, d, rows, 0, 0)
+		checkFacets(t, d, rows, end-100*hour, end-10*hour)
+	})
+}
+
+// checkFacets compares the models of a time range with the rows of its whole hours.
+func checkFacets(t *testing.T, d *db.DB, rows []*capture.Row, from, to clock.Time) {
+	t.Helper()
+	got, err := NewStore(d).Facets(t.Context(), home, from, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, have := map[string]int64{}, map[string]int64{}
+	for _, r := range rows {
+		if at := r.At - r.At%hour; at > from-hour && (to == 0 || at < to) {
+			want[r.Model]++
+		}
+	}
+	for _, m := range got.Models {
+		have[m.Value] = m.Count
+	}
+	if !maps.Equal(want, have) {
+		t.Errorf("from %v to %v: %v, want %v", from, to, have, want)
+	}
 }
 
 // A million rows: SOVEREIGN_LOG_ROWS=1000000 go test ./internal/domain/logbook -run '^$' -bench Histogram. The mark is

@@ -251,7 +251,7 @@ func (c *Ingester) ingestBatch(ctx context.Context, end spool.Position) (more bo
 	c.at = batch.Next
 	c.ingested.Store(&batch.Next)
 	if len(c.inserted) > 0 {
-		c.Tail.publish(c.inserted)
+		c.Tail.publish(c.inserted, time.Now())
 		c.inserted = nil
 	}
 	return c.at.Before(end), nil
@@ -336,7 +336,7 @@ func (c *Ingester) insertRows(ctx context.Context, tx *db.Tx, rows []*capture.Ro
 	}
 	if c.Tail.listening() {
 		for i, r := range rows {
-			c.inserted = append(c.inserted, tailed{r, segments[i]})
+			c.inserted = append(c.inserted, tailed{row: r, segment: segments[i]})
 		}
 	}
 	return nil
@@ -360,7 +360,20 @@ type facts struct {
 	PromptTokens, CompletionTokens, Cost int64
 }
 
-const hour = clock.Time(time.Hour / time.Microsecond)
+const (
+	hour = clock.Time(time.Hour / time.Microsecond)
+	day  = 24 * hour
+)
+
+// counted lists the facets that are counted, and the names of their counts. Those by the day are there to find the most
+// common values among few numbers.
+var counted = [...]struct{ hourly, daily string }{
+	{"model", "model@day"},
+	{"tag", "tag@day"},
+	{"segment", "segment@day"},
+	{"finish_reason", "finish_reason@day"},
+	{"cached", "cached@day"},
+}
 
 // A countDelta is the change of the counts by some rows.
 type countDelta struct {
@@ -392,16 +405,11 @@ func (t *countDelta) add(f *facts, sign int64) {
 	if f.FinishReason == "stop" && !f.Cached {
 		t.counts[countKey{f.Workspace, ordinary, "", f.At - f.At%hour}] += sign
 	}
-	for _, facet := range [...]struct{ name, value string }{
-		{everything, ""},
-		{"model", f.Model},
-		{"tag", f.Tag},
-		{"segment", f.Segment},
-		{"finish_reason", f.FinishReason},
-		{"cached", strconv.FormatBool(f.Cached)},
-	} {
-		if facet.name != "tag" || facet.value != "" {
-			t.counts[countKey{f.Workspace, facet.name, facet.value, f.At - f.At%hour}] += sign
+	t.counts[countKey{f.Workspace, everything, "", f.At - f.At%hour}] += sign
+	for i, value := range [len(counted)]string{f.Model, f.Tag, f.Segment, f.FinishReason, strconv.FormatBool(f.Cached)} {
+		if facet := &counted[i]; facet.hourly != "tag" || value != "" {
+			t.counts[countKey{f.Workspace, facet.hourly, value, f.At - f.At%hour}] += sign
+			t.counts[countKey{f.Workspace, facet.daily, value, f.At - f.At%day}] += sign
 		}
 	}
 	if f.TraceID == "" {

@@ -13,13 +13,15 @@ import (
 	"sovereign/internal/store/api"
 )
 
-// The bounds of the live tail: listeners, and what waits for each. What does not fit is dropped, and the listener is told
-// how much.
+// The bounds of the live tail: listeners, what waits for each, and how many rows each gets in a second and at once: more
+// than a person reads, and so few that the gateway does not pay for its readers. What does not fit is dropped, and the
+// listener is told how much.
 const (
 	tailsPerWorkspace = 10
 	tailsInAll        = 100
 	tailRows          = 500
 	tailBytes         = 4 << 20
+	tailPerSecond     = 200
 )
 
 // A Tail passes ingested rows on to listeners, in this process. Without listeners a batch costs one atomic load.
@@ -29,10 +31,11 @@ type Tail struct {
 	all map[tenant.ID]map[*Listener]struct{}
 }
 
-// A tailed row is an ingested row with its segment.
+// A tailed row is an ingested row with its segment. It is rendered once, by the first listener that sends it.
 type tailed struct {
 	row     *capture.Row
 	segment string
+	render  func() (api.Rendered, error) // nil until a listener has it
 }
 
 // A Listener receives the rows of a workspace that its filters select.
@@ -47,6 +50,8 @@ type Listener struct {
 	rows    []tailed
 	bytes   int
 	dropped int64
+	room    int       // rows that it may still get, at most tailPerSecond
+	filled  time.Time // when room was last added to
 }
 
 // listening reports whether there is a listener.
@@ -59,7 +64,7 @@ func (t *Tail) Listen(ws tenant.ID, f Filters, open func() bool) (*Listener, err
 	if t.n.Load() >= tailsInAll || len(t.all[ws]) >= tailsPerWorkspace {
 		return nil, fault.RateLimited.New("too many live tails are open at once: close one").In(10 * time.Second)
 	}
-	l := &Listener{tail: t, ws: ws, filters: f, open: open, wake: make(chan struct{}, 1)}
+	l := &Listener{tail: t, ws: ws, filters: f, open: open, wake: make(chan struct{}, 1), room: tailPerSecond}
 	if t.all == nil {
 		t.all = map[tenant.ID]map[*Listener]struct{}{}
 	}
@@ -84,27 +89,41 @@ func (l *Listener) Close() {
 	l.tail.n.Add(-1)
 }
 
-// publish passes rows on. It never waits for a listener.
-func (t *Tail) publish(rows []tailed) {
+// publish passes rows on that were ingested now. It never waits for a listener.
+func (t *Tail) publish(rows []tailed, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, r := range rows {
-		for l := range t.all[r.row.Workspace] {
-			if l.filters.match(r) {
-				l.put(r)
-			}
+	for ws, listeners := range t.all {
+		for l := range listeners {
+			l.put(ws, rows, now)
 		}
 	}
 }
 
-func (l *Listener) put(r tailed) {
+// put adds the rows of a workspace that the filters select, as far as there is room.
+func (l *Listener) put(ws tenant.ID, rows []tailed, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	size := len(r.row.Messages) + len(r.row.Response) + len(r.row.Tools)
-	if len(l.rows) >= tailRows || l.bytes+size > tailBytes && len(l.rows) > 0 {
-		l.dropped++
-	} else {
-		l.rows, l.bytes = append(l.rows, r), l.bytes+size
+	l.refill(now)
+	news := false
+	for i := range rows {
+		r := &rows[i]
+		if r.row.Workspace != ws || !l.filters.match(r) {
+			continue
+		}
+		news = true
+		size := len(r.row.Messages) + len(r.row.Response) + len(r.row.Tools)
+		if l.room == 0 || len(l.rows) >= tailRows || l.bytes+size > tailBytes && len(l.rows) > 0 {
+			l.dropped++
+			continue
+		}
+		if r.render == nil { // the listeners are served one after another, and get a copy
+			r.render = sync.OnceValues(func() (api.Rendered, error) { return api.Render(r.shown()) })
+		}
+		l.rows, l.bytes, l.room = append(l.rows, *r), l.bytes+size, l.room-1
+	}
+	if !news {
+		return
 	}
 	select {
 	case l.wake <- struct{}{}:
@@ -112,8 +131,20 @@ func (l *Listener) put(r tailed) {
 	}
 }
 
+// refill adds the room of the time since the last rows.
+func (l *Listener) refill(now time.Time) {
+	const each = time.Second / tailPerSecond
+	since := now.Sub(l.filled)
+	if since >= time.Second {
+		l.room, l.filled = tailPerSecond, now
+		return
+	}
+	more := max(0, since) / each
+	l.room, l.filled = min(tailPerSecond, l.room+int(more)), l.filled.Add(more*each)
+}
+
 // match reports whether f selects a row.
-func (f *Filters) match(r tailed) bool {
+func (f *Filters) match(r *tailed) bool {
 	at, row := r.row.At, r.row
 	switch {
 	case f.Model != "" && f.Model != row.Model,
@@ -144,7 +175,11 @@ func (l *Listener) Take() []api.Event {
 	l.mu.Unlock()
 	events := make([]api.Event, 0, len(rows)+1)
 	for _, r := range rows {
-		events = append(events, api.Event{Name: "log", ID: r.row.ID, Data: r.shown()})
+		if text, err := r.render(); err == nil {
+			events = append(events, api.Event{Name: "log", ID: r.row.ID, Data: text})
+		} else {
+			dropped++
+		}
 	}
 	if dropped > 0 {
 		events = append(events, api.Event{Name: "dropped", Data: Dropped{dropped}})
@@ -161,7 +196,7 @@ func (l *Listener) Over() string {
 }
 
 // shown returns the row as the API lists it.
-func (r tailed) shown() Row {
+func (r *tailed) shown() Row {
 	c := r.row
 	row := logRow{
 		At: c.At, ID: c.ID, ExpiresAt: c.Expires, Model: c.Model, Tag: c.Tag, Segment: r.segment, FinishReason: c.Finish,

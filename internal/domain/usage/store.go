@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"sovereign/internal/base/clock"
@@ -123,12 +124,16 @@ func closedPoints(ctx context.Context, in db.Scoped, f Filter, by string) ([]Poi
 }
 
 func cutPoints(ctx context.Context, in db.Scoped, f Filter, by, group string, picks []string) ([]Point, error) {
-	if len(picks) > 1 {
-		return finePoints(ctx, in, f, by)
-	}
 	c, value := cut{by: by}, ""
-	if len(picks) == 1 {
-		c.pick, value = picks[0], f.value(picks[0])
+	copy(c.picks[:], picks)
+	switch len(picks) {
+	case 1:
+		value = f.value(picks[0])
+	case 2:
+		value = pickOf(f.value(picks[0]), f.value(picks[1]))
+	}
+	if !slices.Contains(cuts, c) {
+		return finePoints(ctx, in, f, by)
 	}
 	args := []any{c.String(), value, f.From, f.To}
 	condition := ""
@@ -145,8 +150,8 @@ func cutPoints(ctx context.Context, in db.Scoped, f Filter, by, group string, pi
 	return points, nil
 }
 
-// finePoints reads the rows of days by two filters and more. It looks each day and model up by the key of the table,
-// instead of reading all rows of the days.
+// finePoints reads the rows of days by the filters of model and key, with which the key of the table begins. It looks each
+// day up, instead of reading all rows of the days.
 func finePoints(ctx context.Context, in db.Scoped, f Filter, by string) ([]Point, error) {
 	args := []any{f.From, f.To}
 	var condition strings.Builder
@@ -159,8 +164,8 @@ func finePoints(ctx context.Context, in db.Scoped, f Filter, by string) ([]Point
 	points, err := db.Query[Point](ctx, in, `
 		SELECT d.day AS day, d.`+column(by)+` AS grp, `+summed2+`
 		FROM usage_sums s CROSS JOIN usage_days d
-		WHERE s.workspace_id = $1 AND s.cut = 'model' AND s.pick = '' AND s.day >= $2 AND s.day <= $3
-			AND d.workspace_id = $1 AND d.day = s.day AND d.model = s.grp`+condition.String()+`
+		WHERE s.workspace_id = $1 AND s.cut = 'none' AND s.pick = '' AND s.day >= $2 AND s.day <= $3
+			AND d.workspace_id = $1 AND d.day = s.day`+condition.String()+`
 		GROUP BY d.day, d.`+column(by)+` ORDER BY d.day, d.`+column(by), args...)
 	if err != nil {
 		return nil, fmt.Errorf("read the usage of closed days: %w", err)
@@ -232,7 +237,7 @@ func (s *Store) closeDays(ctx context.Context, ws tenant.ID, before Day) error {
 		for _, c := range cuts {
 			if _, err := db.Exec(ctx, in, `
 				INSERT INTO usage_sums (`+strings.Join(sumColumns, ", ")+`)
-				SELECT workspace_id, '`+c.String()+`', `+column(c.pick)+`, day, `+column(c.by)+`, `+summed+`
+				SELECT workspace_id, '`+c.String()+`', `+c.pickColumn()+`, day, `+column(c.by)+`, `+summed+`
 				FROM usage_days WHERE workspace_id = $1 AND day >= $2 AND day < $3
 				GROUP BY 1, 2, 3, 4, 5`, from, before); err != nil {
 				return err

@@ -124,32 +124,59 @@ func column(by string) string {
 	return "''"
 }
 
-// A cut is one way in which closed days are added up: by a dimension, for each value of another.
-type cut struct{ by, pick string }
-
-// cuts lists them all. A filter of the dimension that a series is grouped by needs none of its own.
-var cuts = func() (all []cut) {
-	all = append(all, cut{"none", ""})
-	for _, by := range dimensions {
-		all = append(all, cut{by.name, ""})
-		for _, pick := range dimensions {
-			if pick != by {
-				all = append(all, cut{by.name, pick.name})
-			}
-		}
-	}
-	return all
-}()
-
-func (c cut) String() string {
-	if c.pick == "" {
-		return c.by
-	}
-	return c.by + "/" + c.pick
+// A cut is one way in which closed days are added up: by a dimension, for each value of another, or of two.
+type cut struct {
+	by    string
+	picks [2]string // the dimensions of the filters, in the order of dimensions; empty for none
 }
 
+// cuts lists them all. A filter of the dimension that a series is grouped by needs none of its own. By tag, with filters
+// of model and key, the rows of days are found by the key of their table.
+var cuts = []cut{
+	{by: "none"},
+	{by: "model"},
+	{by: "model", picks: [2]string{"key"}},
+	{by: "model", picks: [2]string{"tag"}},
+	{by: "model", picks: [2]string{"key", "tag"}},
+	{by: "key"},
+	{by: "key", picks: [2]string{"model"}},
+	{by: "key", picks: [2]string{"tag"}},
+	{by: "key", picks: [2]string{"model", "tag"}},
+	{by: "tag"},
+	{by: "tag", picks: [2]string{"model"}},
+	{by: "tag", picks: [2]string{"key"}},
+}
+
+// String returns the name of c in the table: model, model/key, model/key+tag.
+func (c cut) String() string {
+	switch {
+	case c.picks[0] == "":
+		return c.by
+	case c.picks[1] == "":
+		return c.by + "/" + c.picks[0]
+	}
+	return c.by + "/" + c.picks[0] + "+" + c.picks[1]
+}
+
+// pickOf joins the values of two filters. Neither a model nor a key has a space in its name.
+func pickOf(first, second string) string { return first + " " + second }
+
 // values returns the pick and the group that a cell of a day has in c.
-func (c cut) values(of *cell) (pick, group string) { return of.value(c.pick), of.value(c.by) }
+func (c cut) values(of *cell) (pick, group string) {
+	pick = of.value(c.picks[0])
+	if c.picks[1] != "" {
+		pick = pickOf(pick, of.value(c.picks[1]))
+	}
+	return pick, of.value(c.by)
+}
+
+// pickColumn is the pick of a row of days, as SQL.
+func (c cut) pickColumn() string {
+	if c.picks[1] != "" {
+		return column(c.picks[0]) + " || ' ' || " + column(c.picks[1])
+	}
+	return column(c.picks[0])
+}
 
 // cell says which rows of a day are added up together.
 type cell struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/id"
@@ -178,6 +179,26 @@ func (s *Store) Collect(ctx context.Context) error {
 		failed = errors.Join(failed, s.collect(ctx, ws))
 	}
 	return failed
+}
+
+// collectTimeout bounds one collection after a hold has ended. What it misses is collected by the next sweep.
+const collectTimeout = time.Minute
+
+// CollectLoop collects debts whenever a named hold has ended, until ctx ends: what was set aside is free then.
+func (s *Store) CollectLoop(ctx context.Context, p *Poster) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.freed:
+		}
+		bounded, cancel := context.WithTimeout(ctx, collectTimeout)
+		err := s.Collect(bounded)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			p.log.Warn("debts could not be collected; they are tried again", "err", err)
+		}
+	}
 }
 
 func (s *Store) collect(ctx context.Context, ws tenant.ID) error {

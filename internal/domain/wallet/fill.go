@@ -72,6 +72,10 @@ func (p *Poster) applyHold(ctx context.Context, key payer) error {
 	}
 	if row.EndedAt != 0 {
 		p.funds.End(key.ws, key.hold)
+		select {
+		case p.freed <- struct{}{}:
+		default: // debts are about to be collected
+		}
 		return nil
 	}
 	if _, known := p.funds.SpentOf(key.ws, key.hold); known {

@@ -1,6 +1,8 @@
 package wallet
 
 import (
+	"context"
+
 	"sovereign/internal/store/chain"
 	"sovereign/internal/store/module"
 )
@@ -18,6 +20,7 @@ func Module(s *Store, p *Poster, sealer *chain.Sealer, find Workspaces) module.M
 			{Name: "sync the journal", Run: p.SyncLoop},
 			{Name: "post the journal", Run: p.Run},
 			{Name: "resolve holds", Run: p.Holds.Run},
+			{Name: "collect debts", Run: func(ctx context.Context) { s.CollectLoop(ctx, p) }},
 		},
 		Setup: []module.Step{
 			{ID: "add_credit", Action: "ask the operator to top the wallet up: sovereign admin wallet topup", Done: s.Funded},

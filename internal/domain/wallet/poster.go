@@ -47,6 +47,7 @@ type Poster struct {
 	recovered bool             // Recover is done: what is posted from now on was settled in this process's memory
 	wake      chan struct{}    // wakes Run
 	behind    chan struct{}    // wakes Sync: a posting has failed
+	freed     chan struct{}    // wakes CollectLoop: a named hold has ended
 
 	asideCount atomic.Int64 // charges that were set aside
 
@@ -65,7 +66,7 @@ func NewPoster(d *db.DB, j *journal.Journal, f *funds.Funds, log *slog.Logger) *
 	return &Poster{
 		Holds: newHolds(d, f, log),
 		db:    d, journal: j, funds: f, log: log, tx: d.Tx, insert: insert,
-		wake: make(chan struct{}, 1), behind: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), behind: make(chan struct{}, 1), freed: make(chan struct{}, 1),
 	}
 }
 

@@ -18,7 +18,16 @@ const EventStreamType = "text/event-stream"
 type Event struct {
 	Name string
 	ID   string // optional
-	Data any    // sent as JSON
+	Data any    // sent as JSON; Rendered is JSON already
+}
+
+// Rendered is the data of an event as it is sent: JSON on one line.
+type Rendered []byte
+
+// Render renders data once, for many streams.
+func Render(data any) (Rendered, error) {
+	text, err := json.Marshal(data, lenient)
+	return oneLine(text), err
 }
 
 // An EventSource is what an EventStream sends. Its methods are called by one goroutine.
@@ -109,23 +118,37 @@ func (e *events) comment() { e.write([]byte(":\n\n")) }
 func (e *events) send(all ...Event) {
 	var text bytes.Buffer
 	for _, event := range all {
-		data, err := json.Marshal(event.Data, lenient)
-		if err != nil {
-			e.err = fmt.Errorf("render the event %s: %w", event.Name, err)
-			return
+		data, isRendered := event.Data.(Rendered)
+		if !isRendered {
+			var err error
+			if data, err = Render(event.Data); err != nil {
+				e.err = fmt.Errorf("render the event %s: %w", event.Name, err)
+				return
+			}
 		}
 		if event.ID != "" {
-			fmt.Fprintf(&text, "id: %s\n", event.ID)
+			join(&text, "id: ", event.ID, "\n")
 		}
-		fmt.Fprintf(&text, "event: %s\ndata: %s\n\n", event.Name, oneLine(data))
+		join(&text, "event: ", event.Name, "\ndata: ")
+		text.Write(data)
+		text.WriteString("\n\n")
 	}
 	if text.Len() > 0 {
 		e.write(text.Bytes())
 	}
 }
 
+func join(to *bytes.Buffer, parts ...string) {
+	for _, part := range parts {
+		to.WriteString(part)
+	}
+}
+
 // oneLine removes the ends of lines from JSON. In its strings they are escaped.
 func oneLine(text []byte) []byte {
+	if !bytes.ContainsAny(text, "\r\n") {
+		return text
+	}
 	return bytes.Map(func(r rune) rune {
 		if r == '\n' || r == '\r' {
 			return ' '

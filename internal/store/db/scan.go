@@ -34,15 +34,18 @@ func scanner[T any](rows *sql.Rows) (func() (T, error), error) {
 		}
 		indices[i] = index
 	}
-	targets := make([]any, len(columns))
+	// Every row is read into the same value, whose fields are looked up once, and copied. Scan copies bytes, and sets a
+	// pointer that is nil to a new value: rows share nothing.
+	value := new(T)
+	whole, targets := reflect.ValueOf(value).Elem(), make([]any, len(columns))
+	for i, index := range indices {
+		targets[i] = whole.FieldByIndex(index).Addr().Interface()
+	}
 	return func() (T, error) {
-		var value T
-		whole := reflect.ValueOf(&value).Elem()
-		for i, index := range indices {
-			targets[i] = whole.FieldByIndex(index).Addr().Interface()
-		}
+		var none T
+		*value = none
 		err := rows.Scan(targets...)
-		return value, err
+		return *value, err
 	}, nil
 }
 

@@ -3,7 +3,7 @@
 import { useVirtualizer } from '@tanstack/react-virtual'
 import clsx from 'clsx'
 import { ArrowDownIcon, ArrowUpIcon } from 'lucide-react'
-import { useEffect, useId, useRef, useState, type KeyboardEvent, type ReactNode } from 'react'
+import { memo, useCallback, useEffect, useId, useRef, useState, type KeyboardEvent, type ReactNode } from 'react'
 import { useKeys } from '../keys'
 import { useNarrow } from './narrow'
 import { Skeleton } from './Values'
@@ -93,15 +93,20 @@ export function Table<T>(props: Props<T>) {
   }
   const least = columns.reduce((sum, column) => sum + Number(/\d+/.exec(column.width ?? '80')?.[0] ?? 80), 0)
   const template = columns.map((column) => column.width ?? 'minmax(80px,1fr)').join(' ')
+  // The same function as long as the table stands: a frame of scrolling draws the rows that come into view, and no other.
+  const choose = useRef((_: number) => {})
+  choose.current = (index) => {
+    setOwnActive(index)
+    props.onActive?.(index)
+    open(index)
+  }
+  const pick = useCallback((index: number) => choose.current(index), [])
+  const Row = isVirtual ? KeptRow : DrawnRow
   const drawRow = (index: number, top?: number) => (
     <Row key={at(index) === undefined ? index : rowKey(at(index) as T)} id={`${id}-${index}`} row={at(index)} index={index} top={top}
       columns={columns} template={template} narrow={narrow} active={index === active} opens={Boolean(onOpen)}
       marked={at(index) !== undefined && Boolean(props.marked?.(at(index) as T))}
-      onClick={() => {
-        setOwnActive(index)
-        props.onActive?.(index)
-        open(index)
-      }} />
+      onPick={pick} />
   )
   return (
     <div ref={scroller} role="grid" aria-label={label} aria-rowcount={count + 1} tabIndex={0} onKeyDown={press}
@@ -146,14 +151,17 @@ function Header<T>({ columns, sort, onSort, template, narrow }: Props<T> & { tem
 
 interface RowProps<T> {
   id: string; row: T | undefined; index: number; top?: number; columns: Column<T>[]; template: string; narrow: boolean
-  active: boolean; opens: boolean; marked: boolean; onClick: () => void
+  active: boolean; opens: boolean; marked: boolean; onPick: (index: number) => void
 }
 
-function Row<T>({ id, row, index, top, columns, template, narrow, active, opens, marked, onClick }: RowProps<T>) {
+/** A row of a long list is drawn again when something of it has changed. */
+const KeptRow = memo(DrawnRow) as typeof DrawnRow
+
+function DrawnRow<T>({ id, row, index, top, columns, template, narrow, active, opens, marked, onPick }: RowProps<T>) {
   const look = clsx('border-b border-line', opens && 'cursor-pointer', active ? 'bg-accent-ground' : 'hover:bg-hover',
     marked && 'border-l-2 border-l-accent')
   const place = top === undefined ? undefined : { position: 'absolute' as const, transform: `translateY(${top}px)` }
-  const shared = { id, role: 'row', 'aria-rowindex': index + 2, 'aria-selected': active, onClick: opens ? onClick : undefined }
+  const shared = { id, role: 'row', 'aria-rowindex': index + 2, 'aria-selected': active, onClick: opens ? () => onPick(index) : undefined }
   if (narrow) {
     const cells = columns.filter((column) => column.card !== 'none')
     const titles = cells.filter((column, i) => column.card === 'title' || (i === 0 && !cells.some((c) => c.card === 'title')))
@@ -177,11 +185,9 @@ function Row<T>({ id, row, index, top, columns, template, narrow, active, opens,
   }
   return (
     <div {...shared} style={{ ...place, height: rowHeight, gridTemplateColumns: template }}
-      className={clsx(look, 'grid w-full items-center')}>
-      {columns.map((column) => (
-        <div key={column.id} role="gridcell" className={clsx('truncate px-3', column.right && 'text-right')}>
-          {row === undefined ? <Skeleton className="h-3 w-2/3" /> : column.cell(row)}
-        </div>
+      className={clsx(look, top !== undefined && 'contain-content', 'grid w-full items-center')}>
+      {row === undefined ? <div role="gridcell" className="col-span-full px-3"><Skeleton className="h-3" /></div> : columns.map((column) => (
+        <div key={column.id} role="gridcell" className={clsx('truncate px-3', column.right && 'text-right')}>{column.cell(row)}</div>
       ))}
     </div>
   )

@@ -59,6 +59,9 @@ export default function Logs() {
   const [wantsFacets, setWantsFacets] = useState(() => matchMedia('(hover: none)').matches)
   const facets = useFacets(workspace.id, filters, !off && wantsFacets) // read when the filters are approached
   const tail = useTail(workspace.id, facetFilters(state), state.tail && !off)
+  const bars = useMemo(() => histogram.data?.buckets.map((b) => ({ ...b, count: b.count ?? 0 })), [histogram.data])
+  const chart = useMemo(() => bars && <Histogram title="Exchanges over time" buckets={bars}
+    onBrush={(start, end) => set({ start, end, tail: false }, { push: true })} />, [bars, set]) // a page that is read does not draw it again
   const rows = state.tail ? { count: tail.rows.length, at: (i: number) => tail.rows[i] } : { count: list.total, at: list.at }
   const [active, setActive] = useState(-1)
   const refresh = () => setAsOf(new Date())
@@ -98,9 +101,7 @@ export default function Logs() {
       <FilterBar ref={filterBar} state={state} set={set} facets={facets.data} onApproach={() => setWantsFacets(true)} />
       <div className="card mb-3 px-3 pt-2 pb-1">
         {histogram.error ? <Refusal error={histogram.error} retry={() => void histogram.refetch()} />
-          : !histogram.data ? <Skeleton className="h-[126px]" />
-          : <Histogram title="Exchanges over time" buckets={histogram.data.buckets.map((b) => ({ ...b, count: b.count ?? 0 }))}
-              onBrush={(start, end) => set({ start, end, tail: false }, { push: true })} />}
+          : chart ?? <Skeleton className="h-[126px]" />}
       </div>
       {list.first.error && <Refusal error={list.first.error} retry={() => void list.first.refetch()} />}
       {state.tail && <TailLine tail={tail} />}

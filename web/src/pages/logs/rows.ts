@@ -28,6 +28,13 @@ export const pagesOf = (first: number, last: number): number[] => {
 }
 
 /**
+ * Which rows a list that is scrolled reads: those in view, two pages further, and one before. At its top it reads what is
+ * in view, so that the first view is one call.
+ */
+export const around = (first: number, last: number): [number, number] =>
+  first === 0 ? [first, last] : [Math.max(0, first - pageSize), last + 2 * pageSize]
+
+/**
  * The rows of a list that may have a million: pages are read as they come into view, and forgotten when they are far
  * away. A server's page may end early, so a row is known by its place and not by its page.
  */
@@ -52,9 +59,12 @@ export function useLogRows(ws: string, filters: Query, on: boolean) {
   }
   const total = first.data?.total ?? 0
 
+  const seen = useRef([0, 0] as [number, number])
   const onRange = useCallback((from: number, to: number) => {
     const mine = read.current
-    for (const page of pagesOf(from, Math.min(to, Math.max(0, total - 1)))) {
+    seen.current = [from, to]
+    const [first, last] = around(from, to)
+    for (const page of pagesOf(first, Math.min(last, Math.max(0, total - 1)))) {
       let missing = page * pageSize
       while (missing < Math.min((page + 1) * pageSize, total) && mine.rows.has(missing)) missing++
       if (missing >= Math.min((page + 1) * pageSize, total) || mine.asked.has(missing)) continue
@@ -64,7 +74,8 @@ export function useLogRows(ws: string, filters: Query, on: boolean) {
         if (read.current !== mine) return
         got.data.forEach((row, i) => mine.rows.set(offset + i, row))
         forget(mine.rows, offset)
-        redraw((n) => n + 1)
+        const [top, bottom] = seen.current // what is not in view is drawn when it comes there
+        if (offset <= bottom && offset + got.data.length > top) redraw((n) => n + 1)
       }).catch(() => undefined).finally(() => mine.asked.delete(offset))
     }
   }, [fetchAt, total])
