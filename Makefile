@@ -11,7 +11,7 @@ TOOLS   := $(CURDIR)/.tools
 RACED   := -race -gcflags=modernc.org/...=-race=false
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test unit peers fuzz lint vuln faults transports browser bench bench-peers bench-packages recall statistics trainers catalog sbom release setup clean
+.PHONY: help run build test unit peers fuzz lint vuln faults transports browser bench dashboard-bench bench-peers bench-packages recall statistics trainers catalog sbom release setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ bench: build ## what a request costs, beside nginx and a bare proxy; fails when 
 
 bench-peers: build ## the same beside other gateways, which it installs into .tools/peers
 	@scripts/setup bench && go build -o bin/bench ./bench && bin/bench peers $(ARGS)
+
+dashboard-bench: setup-go ## the Logs page with a million rows, in a real browser, on both storages; fails when a mark is missed (ROWS=1000000, STORAGE=sqlite)
+	@scripts/setup browser && SOVEREIGN_DASHBOARD_ROWS=$(or $(ROWS),1000000) scripts/with-tmp go test -count 1 -timeout 60m -v -run 'TestBenchDashboard/$(STORAGE)' ./e2e
 
 bench-packages: ## benchmarks of the packages
 	@go test -run '^$$' -bench . -benchmem ./internal/...

@@ -2,17 +2,11 @@
 // PACKAGES is where the packages are installed, CHROMIUM the browser, FOLDER where pictures of failures go.
 import { createRequire } from 'node:module'
 import { readFileSync } from 'node:fs'
+import { flags } from './flags.mjs'
 import { Person } from './person.mjs'
 
 const require = createRequire(process.env.PACKAGES + '/package.json')
 const { chromium } = require('playwright-core')
-
-// As root there is no sandbox. The browser talks to the server alone: every other name is unknown to it.
-const flags = [
-  '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
-  '--disable-component-update', '--disable-sync', '--disable-dev-shm-usage', '--no-proxy-server',
-  '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1',
-]
 
 const name = process.argv[2]
 const facts = JSON.parse(readFileSync(0, 'utf8'))

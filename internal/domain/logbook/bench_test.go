@@ -7,6 +7,7 @@ import (
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/secret"
+	"sovereign/internal/domain/logbook/logbooktest"
 	"sovereign/internal/store/db"
 )
 
@@ -42,8 +43,8 @@ func benchmarkIngest(b *testing.B, next func() []byte) {
 }
 
 func BenchmarkIngestRows(b *testing.B) {
-	source := newRowSource(1_000_000, clock.Now())
-	benchmarkIngest(b, func() []byte { return source.next(30 * 24 * time.Hour).Append(nil) })
+	source := logbooktest.New(home, 1_000_000, clock.Now())
+	benchmarkIngest(b, func() []byte { return source.Next(30 * 24 * time.Hour).Append(nil) })
 }
 
 func BenchmarkIngestDraws(b *testing.B) {

@@ -7,20 +7,21 @@ import (
 	"time"
 
 	"sovereign/internal/base/clock"
+	"sovereign/internal/domain/logbook/logbooktest"
 	"sovereign/internal/plane/capture"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
 )
 
 // fillRows inserts rows of a month as the ingester does, and returns them with their segments.
-func fillRows(t testing.TB, d *db.DB, n int) (source *rowSource, rows []*capture.Row) {
+func fillRows(t testing.TB, d *db.DB, n int) (source *logbooktest.Source, rows []*capture.Row) {
 	t.Helper()
-	source = newRowSource(n, clock.Now())
+	source = logbooktest.New(home, n, clock.Now())
 	ingester := newIngester(t, d)
 	for len(rows) < n {
 		batch := make([]*capture.Row, min(2000, n-len(rows)))
 		for i := range batch {
-			batch[i] = source.next(90 * 24 * time.Hour)
+			batch[i] = source.Next(90 * 24 * time.Hour)
 		}
 		if err := insertRows(t.Context(), ingester, batch); err != nil {
 			t.Fatal(err)
@@ -86,10 +87,10 @@ func checkHistogram(t *testing.T, name string, h *Histogram, f *Filters, rows []
 
 func TestExpiredRowsAreNotInAHistogram(t *testing.T) {
 	eachLogs(t, func(t *testing.T, d *db.DB) {
-		source, ingester := newRowSource(100, clock.Now()), newIngester(t, d)
+		source, ingester := logbooktest.New(home, 100, clock.Now()), newIngester(t, d)
 		var rows []*capture.Row
 		for range 100 {
-			rows = append(rows, source.next(15*24*time.Hour)) // half of them
+			rows = append(rows, source.Next(15*24*time.Hour)) // half of them
 		}
 		if err := insertRows(t.Context(), ingester, rows); err != nil {
 			t.Fatal(err)

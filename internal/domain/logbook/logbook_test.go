@@ -25,6 +25,7 @@ import (
 	"sovereign/internal/base/id"
 	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/logbook/logbooktest"
 	"sovereign/internal/plane/capture"
 	"sovereign/internal/plane/journal/journaltest"
 	"sovereign/internal/plane/spool"
@@ -358,11 +359,11 @@ func TestAnExportIsCapped(t *testing.T) {
 		most = MaxExport
 	}
 	eachLogs(t, func(t *testing.T, d *db.DB) {
-		ctx, ingester, source := t.Context(), newIngester(t, d), newRowSource(most+10, clock.Now())
-		for source.made < most+10 {
+		ctx, ingester, source := t.Context(), newIngester(t, d), logbooktest.New(home, most+10, clock.Now())
+		for source.Made < most+10 {
 			var rows []*capture.Row
-			for range min(1000, most+10-source.made) {
-				rows = append(rows, source.next(time.Hour*24*40))
+			for range min(1000, most+10-source.Made) {
+				rows = append(rows, source.Next(time.Hour*24*40))
 			}
 			if err := insertRows(ctx, ingester, rows); err != nil {
 				t.Fatal(err)

@@ -4,24 +4,20 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"sovereign/internal/base/clock"
-	"sovereign/internal/base/money"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/logbook/logbooktest"
 	"sovereign/internal/plane/capture"
 	"sovereign/internal/plane/journal/journaltest"
 	"sovereign/internal/plane/spool"
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
-	"sovereign/internal/text/fold"
-	"sovereign/internal/text/segment"
 )
 
 const home tenant.ID = "ws_home"
@@ -47,65 +43,6 @@ func insertRows(ctx context.Context, c *Ingester, rows []*capture.Row) error {
 	return err
 }
 
-// A rowSource makes rows like those of a busy month, the oldest first.
-type rowSource struct {
-	random *rand.Rand
-	tags   *rand.Zipf
-	from   clock.Time
-	step   clock.Time
-	made   int
-}
-
-func newRowSource(rows int, until clock.Time) *rowSource {
-	random := rand.New(rand.NewPCG(1, 2))
-	const month = 30 * 24 * hour
-	return &rowSource{random: random, tags: rand.NewZipf(random, 1.2, 1, 199), from: until - month, step: month / clock.Time(rows)}
-}
-
-// prompts are forty prompts that have no words in common.
-var prompts = func() (all []string) {
-	random := rand.New(rand.NewPCG(3, 4))
-	for range 40 {
-		var words []string
-		for range 30 {
-			var word []byte
-			for range 7 {
-				word = append(word, byte('a'+random.IntN(26)))
-			}
-			words = append(words, string(word))
-		}
-		all = append(all, strings.Join(words, " "))
-	}
-	return all
-}()
-
-var finishes = []string{"stop", "stop", "stop", "stop", "stop", "stop", "stop", "tool_calls", "length", "content_filter"}
-
-func (m *rowSource) next(retention time.Duration) *capture.Row {
-	m.made++
-	prompt := fmt.Sprintf("%s Today is day %d.", prompts[m.random.IntN(len(prompts))], m.random.IntN(40))
-	messages := fmt.Sprintf(`[{"role":"system","content":%q},{"role":"user","content":"Question %d: %s"}]`, prompt, m.made, strings.Repeat("what is it ", m.random.IntN(20)))
-	response := fmt.Sprintf(`{"role":"assistant","content":"Answer %d"}`, m.made)
-	chain, err := fold.Keys([]byte(messages), []byte(response))
-	if err != nil {
-		panic(err)
-	}
-	r := &capture.Row{
-		ID: fmt.Sprintf("log_%026d", m.made), Workspace: home, Key: "key_1", Request: fmt.Sprintf("req_%026d", m.made), At: m.from + clock.Time(m.made)*m.step,
-		Model: fmt.Sprintf("provider/model-%d", m.random.IntN(12)), Requested: "fast", Provider: "provider", Exact: segment.Exact(prompt),
-		Finish: finishes[m.random.IntN(len(finishes))], Cached: m.random.IntN(10) == 0, Prompt: 100, Completion: 20, Cost: money.Nano(1000),
-		Chain: chain.Bytes(), Messages: []byte(messages), Response: []byte(response),
-	}
-	if m.random.IntN(2) == 0 {
-		r.Tag = fmt.Sprintf("task-%d", m.tags.Uint64())
-	}
-	if m.random.IntN(5) == 0 {
-		r.Trace = fmt.Sprintf("run-%d", m.made/20)
-	}
-	r.Expires = r.At.Add(retention)
-	return r
-}
-
 func percentile(all []time.Duration, p float64) time.Duration {
 	slices.Sort(all)
 	return all[min(len(all)-1, int(float64(len(all))*p))]
@@ -126,7 +63,7 @@ func TestMillionRows(t *testing.T) {
 	eachLogs(t, func(t *testing.T, d *db.DB) {
 		m := m
 		m.db, m.ingester, m.store, m.now = d, newIngester(t, d), NewStore(d), clock.Now()
-		m.source = newRowSource(m.rows, m.now)
+		m.source = logbooktest.New(home, m.rows, m.now)
 		m.insert(t)
 		for name, f := range m.singleFilters() {
 			m.pages(t, name, f, 50*time.Millisecond)
@@ -147,7 +84,7 @@ type measurement struct {
 	db       *db.DB
 	ingester *Ingester
 	store    *Store
-	source   *rowSource
+	source   *logbooktest.Source
 	now      clock.Time
 }
 
@@ -156,7 +93,7 @@ func (m *measurement) insert(t *testing.T) {
 	began := time.Now()
 	var batch []*capture.Row
 	for range m.rows {
-		if batch = append(batch, m.source.next(90*24*time.Hour)); len(batch) == 2000 || m.source.made == m.rows {
+		if batch = append(batch, m.source.Next(90*24*time.Hour)); len(batch) == 2000 || m.source.Made == m.rows {
 			if err := insertRows(t.Context(), m.ingester, batch); err != nil {
 				t.Fatal(err)
 			}
@@ -209,7 +146,7 @@ func (m *measurement) pages(t *testing.T, name string, f Filters, most time.Dura
 	for i := range m.repeats {
 		offset := 0
 		if i%4 == 3 && total > 200 {
-			offset = m.source.random.IntN(int(total) - 100)
+			offset = m.source.Random.IntN(int(total) - 100)
 		}
 		at := time.Now()
 		page, n, err := m.store.List(t.Context(), home, &f, 50, offset)
@@ -260,8 +197,8 @@ func (m *measurement) deletion(t *testing.T) {
 				return
 			default:
 			}
-			row := m.source.next(90 * 24 * time.Hour)
-			row.At, row.ID = row.At+1, fmt.Sprintf("log_%026d", 5_000_000+m.source.made)
+			row := m.source.Next(90 * 24 * time.Hour)
+			row.At, row.ID = row.At+1, fmt.Sprintf("log_%026d", 5_000_000+m.source.Made)
 			at := time.Now()
 			_ = m.ingester.acquire(ctx) // as Ingest does
 			err := insertRows(ctx, m.ingester, []*capture.Row{row})

@@ -8,6 +8,7 @@ import (
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/logbook/logbooktest"
 	"sovereign/internal/plane/capture"
 	"sovereign/internal/store/api"
 	"sovereign/internal/store/db"
@@ -44,10 +45,10 @@ func names(events []api.Event) string {
 
 func TestATailHasTheRowsThatItsFiltersSelect(t *testing.T) {
 	eachLogs(t, func(t *testing.T, d *db.DB) {
-		c, source := newIngester(t, d), newRowSource(10, clock.Now())
-		mine, other := source.next(24*time.Hour), source.next(24*time.Hour)
+		c, source := newIngester(t, d), logbooktest.New(home, 10, clock.Now())
+		mine, other := source.Next(24*time.Hour), source.Next(24*time.Hour)
 		mine.Tag, other.Tag = "a", "b"
-		theirs := source.next(24 * time.Hour)
+		theirs := source.Next(24 * time.Hour)
 		theirs.Workspace, theirs.Tag = "ws_theirs", "a"
 		all, tagged := listen(t, &c.Tail, home, Filters{}), listen(t, &c.Tail, home, Filters{Tag: "a"})
 		spooled(t, c, mine, other, theirs)

@@ -9,6 +9,7 @@ import (
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/domain/logbook/logbooktest"
 	"sovereign/internal/live"
 	"sovereign/internal/store/api/apitest"
 	"sovereign/internal/store/db"
@@ -36,9 +37,9 @@ func TestATailEndsWithTheRightToReadIt(t *testing.T) {
 		f := feed.New(d, slog.New(slog.DiscardHandler), nil)
 		client := apitest.NewClient(t, d, f, dbtest.Mine, dbtest.Theirs, h.Routes(), strings.TrimSpace)
 		member := live.Member{Workspace: dbtest.Mine, User: apitest.MemberUser}
-		source, path := newRowSource(20, clock.Now()), client.InWorkspace("/logs/tail?tag=seen")
+		source, path := logbooktest.New(home, 20, clock.Now()), client.InWorkspace("/logs/tail?tag=seen")
 		row := func(ws tenant.ID, tag string) string {
-			r := source.next(24 * time.Hour)
+			r := source.Next(24 * time.Hour)
 			r.Workspace, r.Tag = ws, tag
 			spooled(t, c, r)
 			if err := c.Ingest(t.Context()); err != nil {
