@@ -83,10 +83,10 @@ func fillHostile(t *testing.T, s *process) object {
 		`{"role":"tool","tool_call_id":"1","content":%q}]}`, payload, payload, payload, payload))
 	c.awaitLogs(t, 5)
 	judge := c.criterion(t, "sim/judge", object{"name": payload, "rubric": payload})
-	labels := inlines(payload, 120)
+	labels := inlines(payload, 200)
 	for i := range labels {
 		labels[i].post["critique"], labels[i].post["author"] = payload, payload
-		if i < 6 {
+		if i < 4 {
 			labels[i].post["verdict"] = opposite(labels[i].truth)
 		}
 	}

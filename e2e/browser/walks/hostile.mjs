@@ -22,7 +22,7 @@ export default async function ({ facts, open, step }) {
 
   const shows = async (path, heading, ...texts) => {
     await owner.visit(path, heading)
-    for (const text of texts.length ? texts : [payload]) await page.getByText(text).first().waitFor()
+    for (const text of texts.length ? texts : [payload]) await seen(page, text)
     await inert(owner, path)
   }
   await shows('', /./, 'Home')
@@ -33,8 +33,9 @@ export default async function ({ facts, open, step }) {
     await page.keyboard.press('j')
     await page.keyboard.press('Enter')
     const drawer = owner.dialog('Exchange')
-    await drawer.getByText(payload).first().waitFor()
-    for (const button of await drawer.getByRole('button', { name: 'Markdown' }).all()) await button.click()
+    await seen(drawer, payload)
+    const plain = drawer.getByRole('button', { name: 'Markdown' })
+    while (await plain.count() > 0) await plain.first().click()
     await inert(owner, `row ${row}, as Markdown`)
     await page.keyboard.press('Escape')
     await drawer.waitFor({ state: 'detached' })
@@ -68,6 +69,9 @@ export default async function ({ facts, open, step }) {
   await shows('settings?tab=audit', 'Settings', email)
   await owner.verifyNow()
 }
+
+/** The text stands somewhere where it is seen. */
+const seen = (where, text) => where.getByText(text).filter({ visible: true }).first().waitFor()
 
 /** Nothing of a payload became an element. */
 async function inert({ page, troubles }, where) {
