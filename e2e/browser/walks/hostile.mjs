@@ -66,7 +66,7 @@ export default async function ({ facts, open, step }) {
   await shows('wallet', 'Wallet', 'Usage and cost')
   await shows('settings?tab=keys', 'Settings')
   await shows('settings?tab=team', 'Settings', email)
-  await shows('settings?tab=audit', 'Settings', email)
+  await shows('settings?tab=audit', 'Settings', /invit/)
   await owner.verifyNow()
 }
 

@@ -1,14 +1,12 @@
 // Money: a payment at another page with signed events, the ledger with its proof, usage, a statement.
 import assert from 'node:assert/strict'
 
-const most = 4 // calls: the wallet's first view also reads how payments are made
-
 export default async function ({ facts, open, step }) {
   const owner = await open('owner')
   const { page } = owner
   owner.known.push(new URL(facts.stripe).host)
   await owner.enter(facts.link)
-  await owner.visit('wallet', 'Wallet', { most })
+  await owner.visit('wallet', 'Wallet')
   const before = await free(owner)
 
   step('top up: an amount, and the payment page')
@@ -29,13 +27,13 @@ export default async function ({ facts, open, step }) {
   await owner.check('back from the payment page')
   assert.equal((await free(owner)).toFixed(2), (before + 25.5).toFixed(2))
 
-  await owner.visit('wallet?tab=topups', 'Wallet', { most })
+  await owner.visit('wallet?tab=topups', 'Wallet')
   const payments = page.getByRole('grid', { name: 'Card payments' })
   await payments.getByText('$25.50').waitFor()
   assert.match(await payments.innerText(), /paid|credited/i)
 
   step('the ledger: a transfer, its lines, its kind, its proof')
-  await owner.visit('wallet?tab=ledger', 'Wallet', { most })
+  await owner.visit('wallet?tab=ledger', 'Wallet')
   const ledger = page.getByRole('grid', { name: 'Ledger' })
   await ledger.getByRole('row').nth(1).click()
   const transfer = page.getByRole('dialog')
@@ -51,8 +49,8 @@ export default async function ({ facts, open, step }) {
   await proof.waitFor({ state: 'detached' })
 
   step('usage, its CSV, a statement')
-  await owner.visit('wallet?tab=usage', 'Wallet', { most })
-  await owner.visit('wallet?tab=statements', 'Wallet', { most })
+  await owner.visit('wallet?tab=usage', 'Wallet')
+  await owner.visit('wallet?tab=statements', 'Wallet')
   const month = new Date().toISOString().slice(0, 7)
   await owner.visit(`wallet/statements/${month}`, /./)
   await page.getByText('25.50 USD').first().waitFor()
