@@ -14,8 +14,8 @@ import (
 
 // What a server holds before a walk.
 
-// filled starts a server with the usual flags. The walk gets the key and the link that the first start printed, and what
-// fill says.
+// filled starts a server with the usual flags. The walk gets the key and the link that the first start printed, and
+// what fill says.
 func filled(fill func(t *testing.T, s *process) object) func(t *testing.T, p instance) (*process, object) {
 	return func(t *testing.T, p instance) (*process, object) {
 		t.Helper()
@@ -66,20 +66,22 @@ func fillJudges(t *testing.T, s *process) object {
 // payload is a script that runs where text becomes HTML.
 const payload = `<img src=x onerror=alert(1)>"'><script>alert(2)</script>`
 
-// fillHostile writes payloads wherever the API takes a text: messages, tools, tags, runs, judges, labels, datasets, evals,
-// sessions.
+// fillHostile writes payloads wherever the API takes a text: messages, tools, tags, runs, judges, labels, datasets,
+// evals, sessions.
 func fillHostile(t *testing.T, s *process) object {
 	t.Helper()
 	s.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--retention", "7", "--json")
 	c := s.caller()
-	tools := fmt.Sprintf(`"tools":[{"type":"function","function":{"name":"look_up","description":%q,"parameters":{"type":"object","properties":{%q:{"type":"string"}}}}}]`,
-		payload, payload)
+	tools := fmt.Sprintf(`"tools":[{"type":"function","function":{"name":"look_up","description":%q,`+
+		`"parameters":{"type":"object","properties":{%q:{"type":"string"}}}}}]`, payload, payload)
+	const links = "[a link](javascript:alert(3)) ![a picture](https://evil.example/x.png)"
 	for i := range 4 {
-		text := fmt.Sprintf("%s number %d\n[a link](javascript:alert(3)) ![a picture](https://evil.example/x.png)", payload, i)
+		text := fmt.Sprintf("%s number %d\n%s", payload, i, links)
 		c.ask(t, chat("sim/chat", text, tools), "X-Service-Tag", payload[:28], "X-Service-Trace-Id", payload[:28])
 	}
-	c.ask(t, fmt.Sprintf(`{"model":"sim/chat","messages":[{"role":"system","content":%q},{"role":"user","content":"hello"},`+
-		`{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":%q,"arguments":%q}}]},`+
+	c.ask(t, fmt.Sprintf(`{"model":"sim/chat","messages":[`+
+		`{"role":"system","content":%q},{"role":"user","content":"hello"},{"role":"assistant","content":null,`+
+		`"tool_calls":[{"id":"1","type":"function","function":{"name":%q,"arguments":%q}}]},`+
 		`{"role":"tool","tool_call_id":"1","content":%q}]}`, payload, payload, payload, payload))
 	c.awaitLogs(t, 5)
 	judge := c.criterion(t, "sim/judge", object{"name": payload, "rubric": payload})
@@ -95,12 +97,14 @@ func fillHostile(t *testing.T, s *process) object {
 	var set, run, reward struct{ ID string }
 	c.call(t, http.MethodPost, "/v1/datasets/from_logs", object{"name": payload}, http.StatusCreated, &set)
 	run.ID = c.begin(t, "/v1/evals", object{
-		"name": payload, "rubric": payload, "judge_model": "sim/judge", "baseline_model": "sim/chat", "candidate_models": []string{"sim/chat-large"},
-		"cases": []object{{"messages": []object{{"role": "user", "content": payload}}}},
+		"name": payload, "rubric": payload, "judge_model": "sim/judge", "baseline_model": "sim/chat",
+		"candidate_models": []string{"sim/chat-large"},
+		"cases":            []object{{"messages": []object{{"role": "user", "content": payload}}}},
 	}).ID
 	c.wait(t, "/v1/evals/"+run.ID)
 	c.call(t, http.MethodPut, "/v1/aliases", object{"name": "support", "target_model": "sim/chat"}, http.StatusOK, nil)
-	c.call(t, http.MethodPut, "/v1/aliases", object{"name": payload, "target_model": "sim/chat"}, http.StatusBadRequest, nil)
+	refused := object{"name": payload, "target_model": "sim/chat"}
+	c.call(t, http.MethodPut, "/v1/aliases", refused, http.StatusBadRequest, nil)
 	c.call(t, http.MethodPost, "/v1/reward/sessions", object{
 		"label": payload, "budget_usd": 1, "reward": object{"mode": "single", "criterionId": judge},
 	}, http.StatusCreated, &reward)
@@ -146,7 +150,8 @@ func preparePhone(t *testing.T, p instance) (*process, object) {
 	var minted struct {
 		APIKey string `json:"api_key"`
 	}
-	p.mustAdmin(t, &minted, "key", "create", "--workspace", workspace, "--email", "owner@localhost", "--name", "watching", "--json")
+	p.mustAdmin(t, &minted, "key", "create", "--workspace", workspace, "--email", "owner@localhost", "--name", "walk",
+		"--json")
 	c := s.callerWith(minted.APIKey)
 	eventually(t, "the demo is filled", func() bool {
 		_, text := c.call(t, http.MethodGet, "/v1/reward/sessions", nil, http.StatusOK, nil)

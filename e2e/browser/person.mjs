@@ -53,13 +53,14 @@ export class Person {
       void dialog.dismiss()
     })
     page.on('request', (request) => {
-      const { pathname, host } = new URL(request.url())
+      const { pathname, host, search } = new URL(request.url())
       if (![new URL(base).host, ...this.known].includes(host) && !/^(data|blob):/.test(request.url())) this.troubles.push(`a call to ${request.url()}`)
       if (request.resourceType() !== 'eventsource') {
         this.running.add(request)
         this.began++
       }
-      if (/^\/dashboard\/(api|v1)\//.test(pathname) && pathname !== session) this.calls.push(`${request.method()} ${pathname}`)
+      const call = `${request.method()} ${pathname}${search}`
+      if (/^\/dashboard\/(api|v1)\//.test(pathname) && pathname !== session && !this.calls.includes(call)) this.calls.push(call)
     })
   }
 
@@ -77,7 +78,7 @@ export class Person {
     await this.settled()
   }
 
-  /** Opens a page of the workspace anew, and checks it. */
+  /** Opens a page of the workspace anew, and checks it. What it asks for again, as pages do that follow a job, counts once. */
   async visit(path, heading, { most = mostCalls(path) } = {}) {
     this.step(`${this.who} visits ${path || 'Home'}`)
     await this.drain()
@@ -101,7 +102,10 @@ export class Person {
 
   /** Waits until something holds that no event tells of. */
   async until(what, holds) {
-    for (const end = Date.now() + patience; !(await holds());) assert.ok(Date.now() < end, `not within ${patience / 1000} s: ${what}`)
+    for (const end = Date.now() + patience; !(await holds());) {
+      assert.ok(Date.now() < end, `not within ${patience / 1000} s: ${what}`)
+      await new Promise((later) => setTimeout(later, 50))
+    }
   }
 
   heading(name) {

@@ -36,7 +36,8 @@ func (c *checkout) event(n int) []byte {
 		"id": fmt.Sprint("evt_", n), "type": "checkout.session.completed",
 		"data": map[string]any{"object": map[string]any{
 			"id": c.id, "client_reference_id": c.form.Get("client_reference_id"), "amount_total": amount,
-			"currency": c.form.Get("line_items[0][price_data][currency]"), "payment_status": "paid", "payment_intent": "pi_" + c.id,
+			"currency":       c.form.Get("line_items[0][price_data][currency]"),
+			"payment_status": "paid", "payment_intent": "pi_" + c.id,
 		}},
 	})
 	return text
@@ -80,7 +81,8 @@ func (s *stripe) find(id string) *checkout {
 	return nil
 }
 
-var page = template.Must(template.New("").Parse(`<!doctype html><html lang="en"><title>Pay</title><h1>Pay {{.}} cents</h1>
+var page = template.Must(template.New("").Parse(`<!doctype html><html lang="en"><title>Pay</title>
+<h1>Pay {{.}} cents</h1>
 <form method="post"><button>Pay</button></form>`))
 
 func (s *stripe) show(w http.ResponseWriter, r *http.Request) {
@@ -116,7 +118,8 @@ func (s *stripe) pay(w http.ResponseWriter, r *http.Request) {
 		status int
 	}{{"whsec_of_another", http.StatusBadRequest}, {s.secret, http.StatusOK}, {s.secret, http.StatusOK}} {
 		if status, answer := send(hook, try.secret, body); status != try.status {
-			http.Error(w, fmt.Sprintf("an event was answered %d, not %d: %s", status, try.status, answer), http.StatusBadGateway)
+			text := fmt.Sprintf("an event was answered %d, not %d: %s", status, try.status, answer)
+			http.Error(w, text, http.StatusBadGateway)
 			return
 		}
 	}

@@ -15,7 +15,8 @@ export default async function ({ facts, open, step }) {
     assert.ok(made.status < 300, `${path}: ${made.status} ${made.body}`)
     return JSON.parse(made.body)
   }
-  const queue = await make('/queues', { name: payload, criterion_id: facts.judge, source: { kind: 'logs', filters: {} }, graders_per_item: 1 })
+  const source = { kind: 'logs', filters: {} }
+  const queue = await make('/queues', { name: payload, criterion_id: facts.judge, source, graders_per_item: 1 })
   await make('/keys', { name: payload })
   await make('/invitations', { email, role: 'member' })
   await make('/views', { page: 'logs', name: payload, query: 'tag=x', shared: true })
@@ -75,7 +76,9 @@ const seen = (where, text) => where.getByText(text).filter({ visible: true }).fi
 
 /** Nothing of a payload became an element. */
 async function inert({ page, troubles }, where) {
-  const found = await page.evaluate(() => [...document.querySelectorAll('img, iframe, object, embed, [onerror], [onload], a[href^="javascript:" i]')]
-    .map((one) => one.outerHTML.slice(0, 200)))
+  const found = await page.evaluate(() => {
+    const made = document.querySelectorAll('img, iframe, object, embed, [onerror], [onload], a[href^="javascript:" i]')
+    return [...made].map((one) => one.outerHTML.slice(0, 200))
+  })
   if (found.length) troubles.push(`${where}: ${found.join(', ')}`)
 }

@@ -11,13 +11,17 @@ export default async function ({ facts, open, step }) {
   const judge = (await first('criteria')).id
   const alias = (await first('aliases')).name
   const pages = [
-    ['', /./], ['logs', 'Logs', 'Follow'], ['traces', 'Traces'], [`traces/${encodeURIComponent((await first('traces')).id)}`, 'Run', /^Pass/],
-    ['review', 'Review', 'New queue'], ['judges', 'Judges', 'New judge'], [`judges/${judge}`, /./, 'Calibrate…'], [`judges/${judge}?tab=labels`, /./],
+    ['', /./], ['logs', 'Logs', 'Follow'],
+    ['traces', 'Traces'], [`traces/${encodeURIComponent((await first('traces')).id)}`, 'Run', /^Pass/],
+    ['review', 'Review', 'New queue'],
+    ['judges', 'Judges', 'New judge'], [`judges/${judge}`, /./, 'Calibrate…'], [`judges/${judge}?tab=labels`, /./],
     [`judges/${judge}/certificate`, /./], [`judges/${judge}/adjudication`, 'Adjudication'],
     ['datasets', 'Datasets', 'Freeze from logs'], [`datasets/${(await first('datasets')).id}`, /./, 'Delete…'],
-    ['evals', 'Evals', 'New eval'], [`evals/${(await first('evals')).id}`, /./], ['aliases', 'Aliases', 'New alias'], [`aliases/${alias}`, alias, 'Repoint'],
+    ['evals', 'Evals', 'New eval'], [`evals/${(await first('evals')).id}`, /./],
+    ['aliases', 'Aliases', 'New alias'], [`aliases/${alias}`, alias, 'Repoint'],
     ['rewards', 'Rewards', 'New session'], [`rewards/${(await first('reward/sessions')).id}`, /./],
-    ['wallet', 'Wallet', 'Top up'], ['wallet?tab=ledger', 'Wallet', 'Prove it'], [`wallet/statements/${new Date().toISOString().slice(0, 7)}`, /./],
+    ['wallet', 'Wallet', 'Top up'], ['wallet?tab=ledger', 'Wallet', 'Prove it'],
+    [`wallet/statements/${new Date().toISOString().slice(0, 7)}`, /./],
     ['settings?tab=keys', 'Settings', 'New key'], ['settings?tab=team', 'Settings', 'Invite'],
     ...['logging', 'limits', 'providers', 'evidence', 'notifications', 'account', 'audit'].map((tab) => [`settings?tab=${tab}`, 'Settings']),
   ]

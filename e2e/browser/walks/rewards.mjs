@@ -63,7 +63,10 @@ export default async function ({ facts, open, step }) {
   assert.equal((await session()).anchor.held, false)
 
   step('export: rewards, and what passed')
-  const lines = async (format) => (await owner.ask('GET', `/dashboard/v1/${owner.workspace}/reward/sessions/${id}/export?format=${format}`)).body.trim().split('\n').length
+  const lines = async (format) => {
+    const { body } = await owner.ask('GET', `/dashboard/v1/${owner.workspace}/reward/sessions/${id}/export?format=${format}`)
+    return body.trim().split('\n').length
+  }
   assert.equal(await lines('rl'), (await session()).scored)
   assert.ok(await lines('sft') >= batch / 2)
 
@@ -71,9 +74,9 @@ export default async function ({ facts, open, step }) {
   await owner.button('Complete').click()
   await owner.button('Complete it', owner.dialog('Is the run done?')).click()
   await owner.told('The session is completed')
-  const { status, held } = { ...(await session()), held: JSON.parse((await owner.ask('GET', `/dashboard/api/w/${owner.workspace}/wallet`)).body).holds }
-  assert.equal(status, 'COMPLETED')
-  assert.deepEqual(held, [])
+  assert.equal((await session()).status, 'COMPLETED')
+  const wallet = JSON.parse((await owner.ask('GET', `/dashboard/api/w/${owner.workspace}/wallet`)).body)
+  assert.deepEqual(wallet.holds, [])
   await owner.visit('rewards?status=COMPLETED', 'Rewards')
   await owner.verifyNow()
 }
@@ -82,9 +85,12 @@ let made = 0
 
 /** Scores completions as a trainer does. One that is held meanwhile is refused. */
 async function score(facts, id, name, marker) {
-  const items = Array.from({ length: batch }, (_, i) => ({ id: String(i), prompt: `Question ${++made}`, completion: `Answer ${made} ${marker(i)}` }))
+  const items = Array.from({ length: batch }, (_, i) => ({
+    id: String(i), prompt: `Question ${++made}`, completion: `Answer ${made} ${marker(i)}`,
+  }))
   const answer = await fetch(`${facts.base}/v1/reward/sessions/${id}/score`, {
-    method: 'POST', headers: { Authorization: `Bearer ${facts.key}`, 'Content-Type': 'application/json' }, body: JSON.stringify({ step: name, items }),
+    method: 'POST', headers: { Authorization: `Bearer ${facts.key}`, 'Content-Type': 'application/json' },
+    body: JSON.stringify({ step: name, items }),
   })
   assert.ok([200, 412].includes(answer.status), `${answer.status} ${await answer.text()}`)
 }

@@ -14,6 +14,7 @@ export default async function ({ facts, open, step }) {
   const needed = owner.page.getByRole('switch', { name: /A repoint of an alias needs a proof/ })
   await needed.click()
   await owner.told('The policy is in force')
+  await owner.page.getByRole('region', { name: 'Notifications' }).hover() // a message stays while the pointer is on it
   assert.equal((await read(owner, 'evidence')).required, true)
   await undo(owner)
   await owner.until('the policy is as before', async () => (await read(owner, 'evidence')).required === false)
@@ -45,9 +46,12 @@ async function shell(owner, step) {
   step('two letters lead to another')
   await owner.settled()
   await page.locator('h1').click()
-  await page.keyboard.press('g')
-  await page.keyboard.press('s')
-  await owner.heading('Settings')
+  const settings = page.getByRole('heading', { level: 1, name: 'Settings' })
+  await owner.until('g and s lead to Settings', async () => { // the second key must follow soon: a busy machine may be late
+    await page.keyboard.press('g')
+    await page.keyboard.press('s')
+    return settings.isVisible()
+  })
 }
 
 async function keys(owner, facts, step) {
