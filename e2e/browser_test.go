@@ -1,124 +1,171 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 )
-
-// oneBrowser is held by the walk that runs: a browser needs more of a machine than a server does.
-var oneBrowser = make(chan struct{}, 1)
 
 // A walk is one way of a person through the dashboard, in browser/walks.
 type walk struct {
 	name, script string
-	fill         func(t *testing.T, s *process) object // what the server holds before, and what the script has to know
+	prepare      func(t *testing.T, p instance) (*process, object) // starts a server; what the script has to know
 }
 
 var walks = []walk{
-	{name: "sign in, mint a key and use it, consent, read and filter logs, sign out", script: "first"},
-	{name: "invite, demote, remove, end a session", script: "team"},
-	{name: "grade a run and a queue of twenty by keyboard, two people, one conflict", script: "review", fill: fillReview},
-	{name: "calibrate, certify, adjudicate, void, calibrate again", script: "judges", fill: fillJudges},
-	{name: "make an alias, repoint it, roll it back", script: "aliases"},
+	{"sign in, mint a key and use it, consent, read and filter logs, sign out", "first", filled(nil)},
+	{"invite, demote, remove, end a session", "team", filled(nil)},
+	{"grade a run and a queue of twenty by keyboard, two people, one conflict", "review", filled(fillReview)},
+	{"calibrate, certify, adjudicate, void, calibrate again", "judges", filled(fillJudges)},
+	{"make an alias, repoint it, roll it back", "aliases", filled(nil)},
+	{"scripts in what people and models write are shown as text on every page", "hostile", filled(fillHostile)},
+	{"top up at a payment page, signed events, the ledger and its proof, statements", "wallet", prepareWallet},
+	{"filter 100,000 logs, save views, follow, freeze a dataset", "logs", prepareLogs},
+	{"start an eval, its gate, a case becomes a label", "evals", filled(fillEvals)},
+	{"begin a reward session, held by its anchor, released, exported, completed", "rewards", prepareRewards},
+	{"keys, limits, notifications, evidence, audit; palette and keys", "settings", filled(nil)},
+	{"every page on a phone", "phone", preparePhone},
 }
 
-// A real browser does what people do. On every page that it visits axe finds nothing, in light and dark, the content
-// security policy stops nothing, and the first view takes at most three calls.
+// A real browser does what people do, on both storages. On every page that it visits the content security policy stops
+// nothing, and the first view takes at most three calls; on SQLite axe finds nothing, in light and dark. All walks
+// share one browser, one after another: it needs more of a machine than a server does.
 func TestABrowserWalksTheDashboard(t *testing.T) {
-	if os.Getenv("SOVEREIGN_BROWSER") == "" {
-		t.Skip("make browser runs it")
-	}
 	t.Parallel()
-	chromium, packages := findChromium(t), browserPackages(t)
+	b := newBrowser(t)
 	for _, w := range walks {
 		t.Run(w.script, func(t *testing.T) {
-			t.Parallel()
-			eachEngine(t, func(t *testing.T, p instance) {
-				oneBrowser <- struct{}{}
-				defer func() { <-oneBrowser }()
-				w.run(t, p, chromium, packages)
-			})
+			eachEngine(t, func(t *testing.T, p instance) { w.run(t, p, b) })
 		})
 	}
 }
 
-func (w walk) run(t *testing.T, p instance, chromium, packages string) {
+func (w walk) run(t *testing.T, p instance, b *browser) {
 	t.Helper()
-	s := p.serve(t)
-	facts := object{}
-	if w.fill != nil {
-		facts = w.fill(t, s)
-	}
-	facts["base"], facts["key"], facts["link"] = s.address(), s.key(), s.out.find(linkText, s.done)
-	sent, err := json.Marshal(facts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*limit)
-	defer cancel()
-	child := exec.CommandContext(ctx, newNode(t), "walk.mjs", w.script)
-	child.Dir, child.Stdin = "browser", bytes.NewReader(sent)
-	temp := filepath.Dir(p.data) // short: the browser keeps sockets there
-	child.Env = append(os.Environ(), "CHROMIUM="+chromium, "PACKAGES="+packages, "FOLDER="+t.ArtifactDir(), "TMPDIR="+temp)
-	out, ok := runChild(t, child)
-	if !ok {
-		t.Errorf("%s: %v\n%s\nthe server logged:\n%s", w.name, child.ProcessState, out, s.log)
+	s, facts := w.prepare(t, p)
+	facts["base"] = s.address()
+	facts["axe"] = p.url.Empty() // the pages are the same on the other storage
+	if said, ok := b.walk(t, w.script, facts); !ok {
+		t.Errorf("%s:\n%s\nthe server logged:\n%s", w.name, said, s.log)
 	}
 	p.verifyLedger(t)
 	p.verifyTrail(t)
 }
 
-// fillReview logs twenty exchanges to grade, of which two people take one differently, and a run of two steps.
-func fillReview(t *testing.T, s *process) object {
+// A browser is a Chromium with the Node process that drives it.
+type browser struct {
+	parent                   *testing.T
+	chromium, packages, node string
+	temp                     string // short: the browser keeps sockets there
+	cmd                      *exec.Cmd
+	in                       io.WriteCloser
+	out                      *bufio.Scanner
+}
+
+// newBrowser finds the browser and installs what drives it. Without a browser the test is skipped, where nobody could
+// install one: as root it fails.
+func newBrowser(t *testing.T) *browser {
 	t.Helper()
-	s.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--retention", "7", "--json")
-	c := s.caller()
-	c.criterion(t, "sim/judge", nil)
-	for i := range 20 {
-		text := fmt.Sprintf("Question %d [truth=%s]", i, verdictOf(i%2 == 0))
-		if i == 7 {
-			text += ", the odd one"
+	if lookChromium() == "" && os.Getuid() != 0 {
+		t.Skip("no browser walked: there is no Chromium, and only root can install it (scripts/setup test)")
+	}
+	temp, err := os.MkdirTemp("", "walk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &browser{parent: t, chromium: findChromium(t), node: newNode(t), packages: browserPackages(t), temp: temp}
+	t.Cleanup(func() {
+		if b.cmd != nil {
+			_ = b.in.Close()
+			for b.out.Scan() {
+				t.Log(b.out.Text())
+			}
+			used := b.cmd.ProcessState.UserTime() + b.cmd.ProcessState.SystemTime()
+			t.Logf("the browser and what drives it used %s of a core", used.Round(time.Second))
 		}
-		c.ask(t, chat("sim/chat", text), "X-Service-Tag", "graded")
-	}
-	for i := range 2 {
-		c.ask(t, chat("sim/chat", fmt.Sprintf("Step %d of the run", i)), "X-Service-Trace-Id", "run-1")
-	}
-	c.awaitLogs(t, 22)
-	return object{}
+		_ = os.RemoveAll(temp)
+	})
+	return b
 }
 
-// fillJudges makes a judge and labels for it, of which a few are wrong.
-func fillJudges(t *testing.T, s *process) object {
-	t.Helper()
-	c := s.caller()
-	judge := c.criterion(t, "sim/judge", nil)
-	labels := inlines("what", 152)
-	for i := range 8 {
-		wrong := inline(fmt.Sprintf("mislabelled %d", i), verdictOf(i%2 == 0))
-		wrong.post["verdict"] = opposite(wrong.truth)
-		labels = append(labels, wrong)
+// start starts the process. It ends with its standard input, and with the test.
+func (b *browser) start() error {
+	cmd := exec.Command(b.node, "walk.mjs")
+	cmd.Dir, cmd.Env = "browser", append(os.Environ(), "CHROMIUM="+b.chromium, "PACKAGES="+b.packages, "TMPDIR="+b.temp)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
 	}
-	c.grade(t, judge, labels)
-	return object{"judge": judge}
+	reader, writer := io.Pipe()
+	cmd.Stdout, cmd.Stderr = writer, writer
+	done := startChild(b.parent, cmd)
+	go func() {
+		<-done
+		_ = writer.Close()
+	}()
+	b.cmd, b.in, b.out = cmd, in, bufio.NewScanner(reader)
+	b.out.Buffer(nil, 1<<24)
+	return nil
 }
 
-// findChromium answers where the browser is.
-func findChromium(t *testing.T) string {
+// walk runs a script, and returns what it said and whether all went well.
+func (b *browser) walk(t *testing.T, script string, facts object) (said string, ok bool) {
 	t.Helper()
+	sent, err := json.Marshal(object{"script": script, "facts": facts, "folder": t.ArtifactDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.cmd == nil {
+		if err := b.start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := b.cmd
+	overdue := time.AfterFunc(5*limit, func() { _ = cmd.Process.Kill() })
+	defer overdue.Stop()
+	var text strings.Builder
+	if _, err := b.in.Write(append(sent, '\n')); err != nil {
+		fmt.Fprintln(&text, err)
+	}
+	for b.out.Scan() {
+		switch line := b.out.Text(); line {
+		case "walk: ok":
+			return text.String(), true
+		case "walk: failed":
+			return text.String(), false
+		default:
+			fmt.Fprintln(&text, line)
+		}
+	}
+	b.cmd = nil // the next walk starts another
+	return text.String() + "the browser's process has ended", false
+}
+
+// lookChromium answers where the browser is, or nothing.
+func lookChromium() string {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome-stable"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
 	}
-	t.Fatal("chromium is missing: scripts/setup test installs it")
 	return ""
+}
+
+// findChromium answers where the browser is.
+func findChromium(t *testing.T) string {
+	t.Helper()
+	path := lookChromium()
+	if path == "" {
+		t.Fatal("Chromium is missing: scripts/setup test installs it")
+	}
+	return path
 }
 
 // newNode answers where Node 20 or newer is: on the path, or where scripts/web installs one.
@@ -156,7 +203,8 @@ func browserPackages(t *testing.T) string {
 			}
 		}
 	}
-	return pinned(t, "browser", "browser", version, []string{"package.json", "package-lock.json", ".npmrc"}, func(string) [][]string {
+	pins := []string{"package.json", "package-lock.json", ".npmrc"}
+	return pinned(t, "browser", "browser", version, pins, func(string) [][]string {
 		return [][]string{{"npm", "ci", "--ignore-scripts"}}
 	})
 }

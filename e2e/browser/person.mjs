@@ -2,12 +2,17 @@
 // content security policy stops; no error in the console; at most three calls of the API for its first view.
 import assert from 'node:assert/strict'
 
-const patience = 120_000
-const mostCalls = 3
+const patience = Number(process.env.PATIENCE ?? 120_000) // milliseconds: no promise, a walk that waits that long hangs
+const mostCalls = (path) => (/^wallet($|\?)/.test(path) ? 4 : 3) // the wallet also reads how payments are made
 const session = '/dashboard/api/session' // read once, whatever pages follow
 
 /** Errors that a walk provokes, and that the browser reports in its console by itself. */
 const refusals = /Failed to load resource: the server responded with a status of 4\d\d/
+
+/** Some frames were drawn: what an answer starts has been started. */
+const drawn = async () => {
+  for (let n = 0; n < 6; n++) await new Promise((done) => requestAnimationFrame(done))
+}
 
 /** The colours have changed: a few frames were drawn without a transition. One may start another, of what inherits. */
 const painted = async () => {
@@ -25,17 +30,20 @@ export class Person {
     })
     context.setDefaultTimeout(patience)
     context.setDefaultNavigationTimeout(patience)
-    await context.addInitScript(axe)
+    if (axe) await context.addInitScript(axe)
     await context.addInitScript(() => {
       window.stopped = []
       document.addEventListener('securitypolicyviolation', (event) => window.stopped.push(
         `${event.violatedDirective} stopped ${event.blockedURI} ${event.sourceFile}:${event.lineNumber} ${event.sample}`))
     })
-    return new Person(await context.newPage(), { who, base, step })
+    return new Person(await context.newPage(), { who, base, step, looks: Boolean(axe) })
   }
 
-  constructor(page, { who, base, step }) {
-    Object.assign(this, { page, who, base, step, troubles: [], calls: [], known: [], workspace: '' })
+  constructor(page, { who, base, step, looks }) {
+    Object.assign(this, { page, who, base, step, looks, troubles: [], calls: [], known: [], workspace: '', running: new Set(), began: 0 })
+    page.on('requestfinished', (request) => this.running.delete(request))
+    page.on('requestfailed', (request) => this.running.delete(request))
+    page.on('framenavigated', (frame) => frame === page.mainFrame() && this.running.clear())
     page.on('console', (said) => {
       if (said.type() === 'error' && !refusals.test(said.text())) this.troubles.push(`console: ${said.text()}`)
     })
@@ -45,9 +53,14 @@ export class Person {
       void dialog.dismiss()
     })
     page.on('request', (request) => {
-      const { pathname, host } = new URL(request.url())
+      const { pathname, host, search } = new URL(request.url())
       if (![new URL(base).host, ...this.known].includes(host) && !/^(data|blob):/.test(request.url())) this.troubles.push(`a call to ${request.url()}`)
-      if (/^\/dashboard\/(api|v1)\//.test(pathname) && pathname !== session) this.calls.push(`${request.method()} ${pathname}`)
+      if (request.resourceType() !== 'eventsource') {
+        this.running.add(request)
+        this.began++
+      }
+      const call = `${request.method()} ${pathname}${search}`
+      if (/^\/dashboard\/(api|v1)\//.test(pathname) && pathname !== session && !this.calls.includes(call)) this.calls.push(call)
     })
   }
 
@@ -65,8 +78,8 @@ export class Person {
     await this.settled()
   }
 
-  /** Opens a page of the workspace anew, and checks it. */
-  async visit(path, heading, { most = mostCalls } = {}) {
+  /** Opens a page of the workspace anew, and checks it. What it asks for again, as pages do that follow a job, counts once. */
+  async visit(path, heading, { most = mostCalls(path) } = {}) {
     this.step(`${this.who} visits ${path || 'Home'}`)
     await this.drain()
     this.calls = []
@@ -77,15 +90,22 @@ export class Person {
     await this.check(path || 'Home')
   }
 
-  /** The page has its data: nothing is on the way, and no skeleton is left. */
+  /** The page has its data: nothing is on the way, no skeleton is left, and a few frames later that is still so. */
   async settled() {
-    await this.page.waitForLoadState('networkidle')
-    await this.page.waitForFunction(() => !document.querySelector('[aria-busy=true], .skeleton'))
+    await this.until('the page has its data', async () => {
+      await this.page.waitForFunction(() => document.readyState === 'complete' && !document.querySelector('[aria-busy=true], .skeleton'))
+      const before = this.began
+      await this.page.evaluate(drawn)
+      return this.running.size === 0 && this.began === before
+    })
   }
 
   /** Waits until something holds that no event tells of. */
   async until(what, holds) {
-    for (const end = Date.now() + patience; !(await holds());) assert.ok(Date.now() < end, `not within ${patience / 1000} s: ${what}`)
+    for (const end = Date.now() + patience; !(await holds());) {
+      assert.ok(Date.now() < end, `not within ${patience / 1000} s: ${what}`)
+      await new Promise((later) => setTimeout(later, 50))
+    }
   }
 
   heading(name) {
@@ -94,6 +114,7 @@ export class Person {
 
   /** Axe finds nothing, neither in light nor in dark. Behind an open dialog everything is inert: the dialog is looked at. */
   async check(where) {
+    if (!this.looks) return
     for (const colorScheme of ['dark', 'light']) {
       await this.page.emulateMedia({ colorScheme, reducedMotion: 'reduce' })
       await this.page.evaluate(painted)
@@ -115,7 +136,7 @@ export class Person {
   dialog(name) { return this.page.getByRole('dialog', { name }) }
 
   /** A message of the page, such as that something was saved. */
-  told(text) { return this.page.getByRole('region', { name: 'Messages' }).getByText(text).first().waitFor() }
+  told(text) { return this.page.getByRole('region', { name: 'Notifications' }).getByText(text).first().waitFor() }
 
   /** Calls the API as the page does: with its cookie, from its origin. */
   ask(method, path, body) {
@@ -134,6 +155,9 @@ export class Person {
   verify() {
     assert.equal(this.troubles.length, 0, `${this.who}:\n${[...new Set(this.troubles)].join('\n')}`)
   }
+
+  /** Closes the browser of this person. */
+  leave() { return this.page.context().close() }
 
   async picture(folder) {
     await this.drain()

@@ -8,7 +8,7 @@ export function EmptyState({ title, text, snippet, action }: Props) {
   return (
     <section className="card mx-auto my-6 max-w-2xl px-5 py-5">
       <h2 className="text-lg font-semibold">{title}</h2>
-      <div className="mt-1 text-sm text-soft">{text}</div>
+      <div className="words mt-1 text-sm text-soft">{text}</div>
       {snippet && <Snippet text={snippet} />}
       {action && <div className="mt-4 flex flex-wrap gap-2">{action}</div>}
     </section>

@@ -19,7 +19,7 @@ export function useHistory(name: string) {
 /** Every change of an alias, by whom, before and after. */
 export function History({ name }: { name: string }) {
   const history = useHistory(name)
-  const people = usePeople()
+  const people = usePeople(history.data?.data.map((entry) => (entry.actor as Actor).user_id) ?? [])
   return (
     <Section title="History" flush aside="from the audit trail" actions={<CurlButton call={{ path: `/v1/aliases/${name}/history` }} />}>
       {history.error && <div className="p-3"><Refusal error={history.error} /></div>}

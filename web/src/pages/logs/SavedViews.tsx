@@ -33,7 +33,8 @@ export function SavedViews({ page, saving, onSave }: { page: string; saving: boo
   })
   const again = () => void queries.invalidateQueries({ queryKey: key })
   const query = new URLSearchParams(Object.entries(parseSearch(searchStr)).filter(([k]) => k !== 'row')).toString()
-  const create = (view: { name: string; query: string; shared: boolean }) => call<View>(ws.id, 'POST', '/views', { body: { page, ...view } })
+  const create = (view: { name: string; query: string; shared: boolean }) =>
+    call<View>(ws.id, 'POST', '/views', { body: { page, name: view.name, query: view.query, shared: view.shared } })
   const save = useMutation({
     mutationFn: () => create({ name: name.trim(), query, shared }),
     onSuccess: () => {

@@ -19,6 +19,7 @@ export function Tokens({ session, active }: { session: string; active: boolean }
   const client = useQueryClient()
   const { tell } = useToast()
   const { may, why } = useAllowed()
+  const [shown, setShown] = useState(false) // few trainers need a token: the list is read when it is wanted
   const [naming, setNaming] = useState(false)
   const [name, setName] = useState('')
   const [made, setMade] = useState<{ name: string; token: string }>()
@@ -26,22 +27,25 @@ export function Tokens({ session, active }: { session: string; active: boolean }
   const key = ['reward-tokens', ws, session]
   const path = { id: session }
   const list = useQuery({
-    queryKey: key, queryFn: ({ signal }) => data(v1(ws).GET('/v1/reward/sessions/{id}/tokens', { params: { path, query: { limit: 100 } }, signal })),
+    queryKey: key, enabled: shown, queryFn: ({ signal }) => data(v1(ws).GET('/v1/reward/sessions/{id}/tokens', { params: { path, query: { limit: 100 } }, signal })),
   })
   const make = useMutation({
     mutationFn: () => data(v1(ws).POST('/v1/reward/sessions/{id}/tokens', { params: { path }, body: { name: name.trim() } })),
     onSuccess: (token) => {
       void client.invalidateQueries({ queryKey: key })
       setName('')
+      setShown(true)
       setMade(token)
     },
   })
   return (
     <Section title="Tokens" flush aside="for trainers that cannot send a header" actions={<>
       <CurlButton call={{ path: `/v1/reward/sessions/${session}/tokens` }} />
+      {!shown && <Button small onClick={() => setShown(true)}>Show them</Button>}
       <Button small disabled={!may || !active} title={why ?? (active ? undefined : 'The session has ended')} onClick={() => setNaming(true)}>New token</Button>
     </>}>
       {list.error && <div className="p-3"><Refusal error={list.error} retry={() => void list.refetch()} /></div>}
+      {!shown && <p className="px-3.5 py-3 text-sm text-soft">OpenRLHF and slime need one; TRL and verl use an API key.</p>}
       {list.data?.data.length === 0 && <p className="px-3.5 py-3 text-sm text-soft">None. OpenRLHF and slime need one; TRL and verl use an API key.</p>}
       <ul>
         {list.data?.data.map((one) => (
