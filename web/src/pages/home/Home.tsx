@@ -2,7 +2,8 @@ import { useQuery } from '@tanstack/react-query'
 import { BellIcon, CheckCircle2Icon, CircleIcon, InboxIcon } from 'lucide-react'
 import { useEffect, type ReactNode } from 'react'
 import { curl } from '../../api/curl'
-import { useWorkspace } from '../../api/session'
+import { useIsDemo, useWorkspace } from '../../api/session'
+import { DemoOffer } from '../../app/Demo'
 import { rememberWorkspace } from '../../app/Start'
 import { lastDays, StackedBars } from '../../chart/StackedBars'
 import { money, plural } from '../../format'
@@ -18,6 +19,7 @@ import { homeQuery, stepName, type HomeData, type Job, type Notice } from './hom
 export default function Home() {
   const workspace = useWorkspace()
   const home = useQuery(homeQuery(workspace.id))
+  const isDemo = useIsDemo()
   useEffect(() => rememberWorkspace(workspace.id), [workspace.id])
   if (home.error && !home.data) {
     return <Page title="Home"><Refusal error={home.error} retry={() => void home.refetch()} /></Page>
@@ -26,20 +28,23 @@ export default function Home() {
   return (
     <Page title="Home" aside={workspace.name}>
       {!data ? <Waiting /> : <>
-        {data.setup.next !== null && <Setup setup={data.setup} />}
+        {isDemo ? <Filling jobs={data.jobs} /> : data.spend.last_7_days.requests === 0 && workspace.role === 'owner' && <DemoOffer />}
+        {data.setup.next !== null && !isDemo && <Setup setup={data.setup} />}
         <Money4 data={data} />
-        <div className="mt-4 grid items-start gap-x-4 lg:grid-cols-[3fr_2fr]">
-          <div className="min-w-0">
+        <div className="mt-4 grid items-start gap-x-4 lg:grid-cols-[3fr_2fr] lg:grid-rows-[auto_1fr]">
+          <div className="min-w-0 max-lg:order-2">
             <Section title="Spend by model" aside="last 7 days, UTC">
               <StackedBars title="Cost" days={lastDays(7)} format={money}
                 values={data.spend.series.points.map((p) => ({ day: p.day, group: p.rest ? 'other' : p.group, value: p.cost_usd }))} />
             </Section>
+          </div>
+          <div className="min-w-0 max-lg:order-3 lg:col-start-1">
             <Section title="Jobs" aside="the newest" flush>
               {data.jobs.length === 0 ? <Quiet icon={<CheckCircle2Icon size={16} />} text="No job has run yet." />
                 : <ul>{data.jobs.map((job) => <JobLine key={job.id} job={job} />)}</ul>}
             </Section>
           </div>
-          <div className="min-w-0">
+          <div className="min-w-0 max-lg:order-1 lg:col-start-2 lg:row-span-2 lg:row-start-1">
             <Section title="Alarms" flush>
               {data.alarms.length === 0 ? <Quiet icon={<BellIcon size={16} />} text="Nothing is wrong." />
                 : <ul>{data.alarms.map((notice, i) => <NoticeLine key={i} notice={notice} alarm />)}</ul>}
@@ -105,7 +110,7 @@ function Tile({ label, value, hint, place }: { label: string; value: ReactNode; 
     <ToPlace place={place} className="card block min-w-0 px-3.5 py-2.5 hover:border-edge">
       <span className="block text-xs text-soft">{label}</span>
       <span className="mt-0.5 block truncate text-xl font-semibold">{value}</span>
-      <span className="block truncate text-xs text-faint">{hint}</span>
+      <span className="block text-xs text-faint">{hint}</span>
     </ToPlace>
   )
 }
@@ -114,7 +119,7 @@ function NoticeLine({ notice, alarm }: { notice: Notice; alarm?: boolean }) {
   return (
     <li className="border-b border-line px-3.5 py-2 text-sm last:border-b-0">
       <div className="flex items-baseline gap-2">
-        {alarm && <span aria-hidden className="size-2 shrink-0 rounded-full bg-fail" />}
+        {alarm && <span aria-hidden className={`size-2 shrink-0 rounded-full ${isGood(notice) ? 'bg-pass' : 'bg-fail'}`} />}
         <ToPlace place={notice.link} className="link min-w-0 font-medium break-words">{notice.title}</ToPlace>
         {notice.count ? <span className="text-soft">{notice.count}</span> : null}
         {notice.at && <span className="ml-auto shrink-0 text-xs text-faint"><Time value={notice.at} relative /></span>}
@@ -124,18 +129,34 @@ function NoticeLine({ notice, alarm }: { notice: Notice; alarm?: boolean }) {
   )
 }
 
+/** A verdict that asks for a decision, and nothing that is wrong. */
+const isGood = (notice: Notice) => notice.kind === 'gate.promote'
+
+/** How far a demo is filled. */
+function Filling({ jobs }: { jobs: Job[] }) {
+  const filling = jobs.find((job) => job.kind === 'demo' && ['QUEUED', 'RUNNING'].includes(job.status))
+  if (!filling) return null
+  return (
+    <section aria-label="The demo is being filled" className="card mb-4 px-3.5 py-3">
+      <h2 className="text-sm font-semibold">The demo is being filled</h2>
+      <p className="mb-2 text-sm text-soft">A minute or two. Every page can be opened meanwhile.</p>
+      <Progress label="The demo" done={filling.progress?.done ?? 0} total={filling.progress?.total ?? 0} />
+    </section>
+  )
+}
+
 function JobLine({ job }: { job: Job }) {
   const done = job.progress?.done ?? job.done ?? 0
   const total = job.progress?.total ?? job.total ?? 0
   return (
     <li className="border-b border-line px-3.5 py-2 text-sm last:border-b-0">
       <div className="flex items-center gap-2">
-        <ToPlace place={job.link} className="link min-w-0 truncate font-medium">{job.kind.replaceAll('_', ' ')}</ToPlace>
+        <ToPlace place={job.link} className="link min-w-0 truncate font-medium">{job.title}</ToPlace>
         <Status value={job.status} />
         <span className="ml-auto shrink-0 text-xs text-faint"><Time value={job.created_at} relative /></span>
       </div>
       {job.error && <p className="text-xs break-words text-fail">{job.error}</p>}
-      {['QUEUED', 'RUNNING'].includes(job.status) && total > 0 && <Progress label={job.kind} done={done} total={total} />}
+      {['QUEUED', 'RUNNING'].includes(job.status) && total > 0 && <Progress label={job.title} done={done} total={total} />}
     </li>
   )
 }

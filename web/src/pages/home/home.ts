@@ -6,7 +6,7 @@ export interface Counts { requests: number; errors: number; input_tokens: number
 export interface Notice { kind: string; subject: string; title: string; detail: string; count?: number; at?: string; link: Place }
 export interface SeriesPoint extends Counts { day: string; group: string; rest?: boolean }
 export interface Job {
-  id: string; kind: string; status: string; done?: number; total?: number; progress?: { done: number; total: number }
+  id: string; kind: string; title: string; status: string; done?: number; total?: number; progress?: { done: number; total: number }
   created_at: string; error?: string | null; link: Place
 }
 export interface HomeData {

@@ -140,7 +140,7 @@ function Panel({ queue, item, grading, box, autoAdvance, setAutoAdvance }: Panel
         {item.my_state === 'open' && (
           <p className="text-sm text-soft">You look at an item that is not claimed by you. <button type="button" className="link" onClick={grading.renew}>Grade the next one</button></p>
         )}
-        <Switch on={autoAdvance} onChange={setAutoAdvance} label="Go on by itself" hint="After a grade the next item opens. This browser remembers it." />
+        <Switch on={autoAdvance} onChange={setAutoAdvance} label="Auto-advance" hint="A grade opens the next item. This browser remembers it." />
         {mine && <p className="border-t border-line pt-2 text-xs text-soft">You graded {mine.graded}{mine.skipped > 0 && `, skipped ${mine.skipped}`}; {mine.waiting} more {mine.waiting === 1 ? 'waits' : 'wait'} for you.</p>}
       </section>
       {item.judge && (
