@@ -10,6 +10,7 @@ import (
 
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/dash/demo"
+	"sovereign/internal/domain/criterion"
 	"sovereign/internal/domain/logbook"
 	"sovereign/internal/domain/providerkey"
 	"sovereign/internal/domain/review"
@@ -29,27 +30,33 @@ func newDemos(i *instance) *demo.Store {
 
 // demoQueues makes the review queues of a demo, and returns when they have their items. Those that an earlier run has made
 // stay as they are.
-func (i *instance) demoQueues(ctx context.Context, ws tenant.ID, owner tenant.UserID, criterion string) error {
+func (i *instance) demoQueues(ctx context.Context, ws tenant.ID, owner tenant.UserID, judgeID string) error {
 	caller := tenant.Caller{Workspace: ws, User: owner, Role: tenant.Owner}
 	reviews := i.domains.reviews
 	before, err := reviews.List(ctx, caller, true, mostAtOnce, 0)
 	if err != nil {
 		return err
 	}
+	judge, err := criterion.Find(ctx, i.storage.db.In(ws), judgeID)
+	if err != nil {
+		return err
+	}
 	for _, q := range []review.NewQueue{
 		{
-			Name: "Answers to customers", CriterionID: criterion,
+			Name: "Answers to customers", CriterionID: judgeID,
 			Instructions: "Zephyrine sells bicycles. Pass an answer that a customer could use as it stands.",
-			Source:       review.QueueSource{Kind: "logs", N: 60, Filters: &logbook.Selection{Tag: "support", FinishReason: "stop"}},
+			// What came after the judge was graded by nobody, so that a grade changes nothing that its certificate relies on.
+			Source: review.QueueSource{Kind: "logs", N: 60, Filters: &logbook.Selection{FinishReason: "stop", Start: judge.CreatedAt}},
 		},
 		{
 			Name: "Refunds, run by run", Instructions: "Pass a run that looked the order up before it refunded anything.",
 			Source: review.QueueSource{Kind: "traces", N: 12},
 		},
 		{
-			Name: "Where the judge and people differ", CriterionID: criterion,
-			Instructions: "A judge and a person disagree here. Grade as if neither had.",
-			Source:       review.QueueSource{Kind: "disagreements", N: 30},
+			Name: "Where the judge and people differ", CriterionID: judgeID,
+			Instructions: "A judge and a person disagree here. Grade as if neither had. " +
+				"A grade that changes what people say of an item voids the certificate: calibrate again afterwards.",
+			Source: review.QueueSource{Kind: "disagreements", N: 30},
 		},
 	} {
 		at := slices.IndexFunc(before, func(made review.Queue) bool { return made.Name == q.Name })

@@ -147,7 +147,7 @@ func TestADemoFillsEveryPageAndLeavesNothingButItsTrails(t *testing.T) {
 		}
 		inside.wants(t, "owner", "GET", "/demo", "", 200, `"skipped":[]`)
 		inside.wants(t, "owner", "GET", "/home", "", 200, `"title":"Calibration of Answers the question"`, `"title":"Items for Answers to customers"`,
-			`"title":"Eval Large in place of chat"`, `"title":"Dataset support"`, `"page":"evals/eval_`, `"page":"review/rq_`, `"query":"tab=calibrations\u0026run=cal_`)
+			`"title":"Eval Large in place of chat"`, `"title":"Dataset support"`, `"page":"evals/eval_`, `"page":"review/rq_`, `"query":"tab=calibrations&run=cal_`)
 		c.proves(t)
 		if text := c.tablesWith(t, "zephyrine"); len(text) < 8 {
 			t.Errorf("the word to look for is in %q alone", text)
