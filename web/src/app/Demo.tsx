@@ -31,7 +31,7 @@ export default function DemoLine() {
   return (
     <div role="note" aria-label="Demo" className="no-print flex flex-wrap items-center gap-x-3 gap-y-1 border-b border-line bg-info-ground px-3 py-1.5 text-sm sm:px-6">
       <Badge tone="info">demo</Badge>
-      <span className="min-w-0 flex-1 text-soft">Simulated traffic and play money. <span className="max-sm:hidden">Grade, calibrate, repoint: nothing here is real.</span></span>
+      <span className="min-w-0 flex-1 text-soft"><span className="sm:hidden">All simulated</span><span className="max-sm:hidden">Simulated traffic and play money. Grade, calibrate, repoint: nothing here is real.</span></span>
       <Button small disabled={!may} title={why} onClick={() => setAsking(true)}>Delete the demo</Button>
       <Confirm open={asking} onClose={() => setAsking(false)} danger action="Delete the demo" title="Delete the demo workspace?"
         text="Its logs, labels, judges, evals and aliases go, and its keys are refused. The ledger and the audit trail stay, as they always do."

@@ -82,7 +82,7 @@ function Lines({ series, thresholds = [], xTime, xLabel, yFormat, yDomain, width
         </g>
       ))}
       {ticks.map((t) => (
-        <text key={t} x={x(t)} y={height - margin.bottom + 16} textAnchor="middle" {...tick}>{xTime ? timeTick(new Date(t), step) : short(t)}</text>
+        <text key={t} x={x(t)} y={height - margin.bottom + 16} textAnchor={width - x(t) < 30 ? 'end' : 'middle'} {...tick}>{xTime ? timeTick(new Date(t), step) : short(t)}</text>
       ))}
       {xLabel && !xTime && <text x={(margin.left + width - margin.right) / 2} y={height - 4} textAnchor="middle" {...tick}>{xLabel}</text>}
       {series.map((s, i) => (

@@ -15,8 +15,10 @@ export interface Column<T> {
   /** A track of a CSS grid: "120px", "minmax(160px,2fr)". */
   width?: string
   right?: boolean
-  /** Its place in a card: the first line, the second, or none. A number of the second line is shown with its header. */
+  /** Its place in a card: the first line, the second, or none. */
   card?: 'title' | 'line' | 'none'
+  /** In a card the header stands before the value: for numbers that say nothing alone. */
+  named?: boolean
   sortable?: boolean
 }
 
@@ -165,9 +167,9 @@ function Row<T>({ id, row, index, top, columns, template, narrow, active, opens,
             {titles.map((column, i) => <div key={column.id} role="gridcell" className={i === 0 ? 'min-w-0 truncate' : 'max-w-1/2 shrink-0 truncate'}>{column.cell(row)}</div>)}
           </div>
           <div className="flex gap-3 overflow-hidden text-xs text-soft">
-            {lines.map((column) => (
-              <div key={column.id} role="gridcell" className="max-w-1/2 shrink-0 truncate" title={column.header}>
-                <span className={column.right ? 'text-faint' : 'only-read'}>{column.header}{column.right ? '' : ':'} </span>{column.cell(row)}
+            {lines.map((column, i) => (
+              <div key={column.id} role="gridcell" className={i === 0 ? 'max-w-1/2 shrink-0 truncate' : 'min-w-0 truncate'} title={column.header}>
+                <span className={column.named ? 'text-faint' : 'only-read'}>{column.header}{column.named ? '' : ':'} </span>{column.cell(row)}
               </div>
             ))}
           </div>

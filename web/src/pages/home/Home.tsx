@@ -14,7 +14,7 @@ import { ToPlace, type Place } from '../../ui/Place'
 import { Refusal } from '../../ui/Refusal'
 import { Money, Progress, Skeleton, Stats, Time } from '../../ui/Values'
 import { FirstRequest } from './FirstRequest'
-import { homeQuery, stepName, type HomeData, type Job, type Notice } from './home'
+import { homeQuery, stepHints, stepName, type HomeData, type Job, type Notice } from './home'
 
 export default function Home() {
   const workspace = useWorkspace()
@@ -73,11 +73,11 @@ function Setup({ setup }: { setup: HomeData['setup'] }) {
                 {step.done ? <CheckCircle2Icon size={16} className="shrink-0 text-pass" aria-label="done" />
                   : <CircleIcon size={16} className="shrink-0 text-faint" aria-label="to do" />}
                 <ToPlace place={step.link} className={step.done ? 'text-soft' : isNext ? 'link font-medium' : 'link'}>{stepName(step.id)}</ToPlace>
-                {!isNext && !step.done && <span className="hidden min-w-0 truncate text-xs text-faint sm:block">{step.action}</span>}
+                {!isNext && !step.done && <span className="hidden min-w-0 truncate text-xs text-faint sm:block">{stepHints.get(step.id) ?? step.action}</span>}
               </div>
               {isNext && (
                 <div className="mt-1 pl-6.5 text-sm text-soft">
-                  {step.action.charAt(0).toUpperCase() + step.action.slice(1)}.
+                  {sentence(stepHints.get(step.id) ?? step.action)}
                   {(step.id === 'send_request' || step.id === 'create_key') && <FirstRequest />}
                   {step.id === 'make_dataset' && <Snippet text={curl({ method: 'POST', path: '/v1/datasets/from_logs', body: { name: 'first', filters: {} } })} />}
                 </div>
@@ -89,6 +89,8 @@ function Setup({ setup }: { setup: HomeData['setup'] }) {
     </Section>
   )
 }
+
+const sentence = (text: string) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
 
 function Money4({ data }: { data: HomeData }) {
   const { wallet, spend } = data

@@ -31,4 +31,10 @@ export const stepNames = new Map(Object.entries({
   calibrate_judge: 'Calibrate a judge',
 }))
 
+/** What a step asks for, where the page offers it. */
+export const stepHints = new Map(Object.entries({
+  turn_on_logging: 'one click in Logs, which says what is kept and what never is', make_dataset: 'from what is logged, in Datasets',
+  calibrate_judge: 'make a judge, grade what models said, and measure it', add_credit: 'in Wallet',
+}))
+
 export const stepName = (id: string): string => stepNames.get(id) ?? id.replaceAll('_', ' ').replace(/^./, (c) => c.toUpperCase())

@@ -28,7 +28,7 @@ import { SavedViews } from './SavedViews'
 
 const columns: Column<Log>[] = [
   { id: 'time', header: 'Time', width: '136px', cell: (log) => <Time value={log.created_at} short />, card: 'line' },
-  { id: 'model', header: 'Model', width: 'minmax(190px,1.4fr)', card: 'line', cell: (log) => (
+  { id: 'model', header: 'Model', width: 'minmax(212px,1fr)', card: 'line', cell: (log) => (
     <span title={log.fallback_from ? `instead of ${log.fallback_from}` : undefined}>{log.alias ? `${log.alias} → ` : ''}{log.model}</span>
   ) },
   { id: 'asked', header: 'Asked', width: 'minmax(160px,2.5fr)', cell: (log) => asked(log), card: 'title' },

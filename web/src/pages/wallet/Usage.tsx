@@ -93,8 +93,8 @@ const columns = (by: string, named: (group: string, rest?: boolean) => string): 
   { id: 'group', header: by[0]!.toUpperCase() + by.slice(1), width: 'minmax(140px,2fr)', cell: (row) => named(row.group, row.rest), card: 'title' },
   { id: 'cost', header: 'Cost', width: '110px', right: true, cell: (row) => <Money usd={row.cost_usd} />, card: 'title' },
   { id: 'charged', header: 'Charged', width: '110px', right: true, cell: (row) => <Money usd={row.charged_usd} />, card: 'none' },
-  { id: 'requests', header: 'Requests', width: '100px', right: true, cell: (row) => count(row.requests) },
+  { id: 'requests', header: 'Requests', width: '100px', right: true, named: true, cell: (row) => count(row.requests) },
   { id: 'errors', header: 'Errors', width: '80px', right: true, cell: (row) => count(row.errors), card: 'none' },
-  { id: 'input', header: 'Input tokens', width: '110px', right: true, cell: (row) => short(row.input_tokens) },
-  { id: 'output', header: 'Output tokens', width: '110px', right: true, cell: (row) => short(row.output_tokens) },
+  { id: 'input', header: 'Input tokens', width: '110px', right: true, named: true, cell: (row) => short(row.input_tokens) },
+  { id: 'output', header: 'Output tokens', width: '110px', right: true, named: true, cell: (row) => short(row.output_tokens) },
 ]
