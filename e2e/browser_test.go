@@ -26,6 +26,7 @@ var walks = []walk{
 	{name: "grade a run and a queue of twenty by keyboard, two people, one conflict", script: "review", fill: fillReview},
 	{name: "calibrate, certify, adjudicate, void, calibrate again", script: "judges", fill: fillJudges},
 	{name: "make an alias, repoint it, roll it back", script: "aliases"},
+	{name: "make a demo, see every page alive, prove a certificate, delete the demo", script: "demo"},
 }
 
 // A real browser does what people do. On every page that it visits axe finds nothing, in light and dark, the content
@@ -56,6 +57,7 @@ func (w walk) run(t *testing.T, p instance, chromium, packages string) {
 		facts = w.fill(t, s)
 	}
 	facts["base"], facts["key"], facts["link"] = s.address(), s.key(), s.out.find(linkText, s.done)
+	facts["program"] = binary
 	sent, err := json.Marshal(facts)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import { A } from '../../ui/Link'
 import { Section } from '../../ui/Page'
 import { Refusal } from '../../ui/Refusal'
 import { Facts, Money, Progress, SkeletonLines, Stat, Stats, Time } from '../../ui/Values'
+import { WhenSeen } from '../../ui/WhenSeen'
 import { Verdict } from './Aliases'
 import { useCriteria } from './EditAlias'
 import { autoText, missing, windowLeft, type Alias } from './gate'
@@ -31,7 +32,7 @@ export function GateSection({ alias, epoch, setEpoch, promote }: Props) {
     })),
   })
   if (gate.error) return <Refusal error={gate.error} retry={() => void gate.refetch()} />
-  if (!gate.data) return <SkeletonLines lines={8} />
+  if (!gate.data) return <div className="min-h-dvh"><SkeletonLines lines={8} /></div>
   const report = gate.data
   const isCurrent = !epoch || epoch === report.epochs[0]?.epoch
   return (
@@ -111,7 +112,6 @@ function Pictures({ alias, report }: { alias: Alias; report: History }) {
 
 function Arms({ report, alias }: { report: History; alias: Alias }) {
   const arms = report.arms
-  const judge = useCriteria().data?.data.find((one) => one.id === alias.gate_criterion_id)
   return (
     <Section title="Arms" aside={report.epoch ?? undefined}>
       {arms.some((arm) => arm.rate !== null) && (
@@ -124,8 +124,7 @@ function Arms({ report, alias }: { report: History; alias: Alias }) {
       </div>
       <div className="mt-3">
         <Stats>
-          <Stat label="The judge" value={judge?.name ?? alias.gate_criterion_id} to={`judges/${alias.gate_criterion_id}`}
-            hint={judge ? `${judge.trust}, version ${judge.version}` : report.certificate_id ?? 'no certificate'} />
+          <WhenSeen height={76}><JudgeStat alias={alias} certificate={report.certificate_id ?? 'no certificate'} /></WhenSeen>
           <Stat label="Spent on it" value={<Money usd={report.spent_usd} />} hint={<>of <Money usd={alias.gate_max_cost_usd} /> in this epoch</>} />
           <Stat label="Began" value={<Time value={report.started_at} relative />} />
           <Stat label="Last look" value={<Time value={report.evaluated_at} relative />} />
@@ -133,6 +132,12 @@ function Arms({ report, alias }: { report: History; alias: Alias }) {
       </div>
     </Section>
   )
+}
+
+function JudgeStat({ alias, certificate }: { alias: Alias; certificate: string }) {
+  const judge = useCriteria().data?.data.find((one) => one.id === alias.gate_criterion_id)
+  return <Stat label="The judge" value={judge?.name ?? alias.gate_criterion_id} to={`judges/${alias.gate_criterion_id}`}
+    hint={judge ? `${judge.trust}, version ${judge.version}` : certificate} />
 }
 
 function ArmFacts({ arm, name }: { arm: Arm; name: string }) {

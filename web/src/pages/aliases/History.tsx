@@ -8,10 +8,10 @@ import { Refusal } from '../../ui/Refusal'
 import { Time } from '../../ui/Values'
 import { usePeople } from '../settings/people'
 
-export function useHistory(name: string) {
+export function useHistory(name: string, enabled = true) {
   const ws = useWorkspaceId()
   return useQuery({
-    queryKey: ['history', ws, name],
+    queryKey: ['history', ws, name], enabled,
     queryFn: ({ signal }) => data(v1(ws).GET('/v1/aliases/{name}/history', { params: { path: { name }, query: { limit: 100 } }, signal })),
   })
 }
@@ -19,7 +19,7 @@ export function useHistory(name: string) {
 /** Every change of an alias, by whom, before and after. */
 export function History({ name }: { name: string }) {
   const history = useHistory(name)
-  const people = usePeople()
+  const people = usePeople(history.data?.data.map((entry) => entry.actor.user_id ?? '') ?? [])
   return (
     <Section title="History" flush aside="from the audit trail" actions={<CurlButton call={{ path: `/v1/aliases/${name}/history` }} />}>
       {history.error && <div className="p-3"><Refusal error={history.error} /></div>}

@@ -156,7 +156,7 @@ function Proof({ c, ws, judgeId, rubric }: { c: Certificate; ws: string; judgeId
       </div>
       <p className="mt-3 text-sm text-soft">In the folder of both they run:</p>
       <Snippet text={`sovereign verify ${c.id}.json --jwks jwks.json`} />
-      <p className="mt-2 text-xs text-soft">It says “genuine”, or fails: one changed digit is enough. Whoever doubts you takes the keys from{' '}
+      <p className="mt-2 text-xs text-soft">It says “valid, signed by” the key above, or fails: one changed digit is enough. Whoever doubts you takes the keys from{' '}
         <code className="font-mono break-all">{location.origin}/.well-known/jwks.json</code> themselves.</p>
       <details className="mt-2 text-sm"><summary className="text-soft">By API, or without Sovereign’s program</summary>
         <Snippet text={fetched} />

@@ -31,7 +31,7 @@ export function AnchorSection({ of }: { of: Session }) {
     queryFn: ({ signal }) => data(v1(ws).GET('/v1/reward/sessions/{id}/anchor', { params: { path: { id: of.id } }, signal })),
   })
   if (anchor.error) return <Refusal error={anchor.error} retry={() => void anchor.refetch()} />
-  if (!anchor.data) return <SkeletonLines lines={6} />
+  if (!anchor.data) return <div className="min-h-dvh"><SkeletonLines lines={6} /></div>
   const a = anchor.data
   const last = a.history[a.history.length - 1]
   return (

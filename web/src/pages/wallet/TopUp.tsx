@@ -77,7 +77,6 @@ const columns: Column<Topup>[] = [
 export function Topups() {
   const ws = useWorkspaceId()
   const { may, why } = useAllowed()
-  const billing = useBilling().data
   const list = useQuery({
     queryKey: ['topups', ws], enabled: may, queryFn: ({ signal }) => call<List<Topup>>(ws, 'GET', '/topups', { query: { limit: 200 }, signal }),
     refetchInterval: (query) => (query.state.data?.data.some((row) => row.state === 'pending' || row.state === 'processing') ? 5000 : false),
@@ -88,7 +87,7 @@ export function Topups() {
       {list.error && <div className="p-3"><Refusal error={list.error} retry={() => void list.refetch()} /></div>}
       {may && list.isPending && <div className="p-3"><SkeletonLines lines={2} /></div>}
       {list.data?.data.length === 0 && (
-        <p className="px-3.5 py-3 text-sm text-soft">None yet. {billing?.card_payments ? 'Top up above.' : 'Card payments are not configured on this server; its operator credits the wallet.'}</p>
+        <p className="px-3.5 py-3 text-sm text-soft">None yet. “Top up” says whether this server takes cards; otherwise its operator credits the wallet.</p>
       )}
       {list.data && list.data.data.length > 0 && <Table label="Card payments" columns={columns} rows={list.data.data} rowKey={(row) => row.id} />}
     </Section>

@@ -36,7 +36,6 @@ export default function Wallet() {
   const { may, why } = useAllowed()
   const [adding, setAdding] = useState(state.topup === 'new')
   const wallet = useQuery({ queryKey: ['wallet', ws], refetchInterval: 15_000, queryFn: ({ signal }) => call<Shape>(ws, 'GET', '/wallet', { signal }) })
-  const billing = useBilling().data
   useCommands([{ id: 'wallet topup', label: 'Top up the wallet', run: () => setAdding(true) }])
   const w = wallet.data
   return (
@@ -46,9 +45,9 @@ export default function Wallet() {
         <p role="status" className="mb-3 rounded-md border border-line bg-raised px-3 py-2 text-sm">The payment page is closed. The wallet is credited when the payment is confirmed, usually within
           seconds; the list of top-ups says when.</p>
       )}
-      {billing && billing.owed_usd > 0 && (
+      {w && w.owed_usd > 0 && (
         <p role="alert" className="mb-3 rounded-md border border-warn/50 bg-warn-ground px-3 py-2 text-sm">
-          <Money usd={billing.owed_usd} className="font-medium" /> is owed: payments were refunded or disputed after the money was spent. The next top-up pays it first.</p>
+          <Money usd={w.owed_usd} className="font-medium" /> is owed: payments were refunded or disputed after the money was spent. The next top-up pays it first.</p>
       )}
       <Stats>
         <Stat label="Free" loading={!w} value={<Money usd={w?.free_usd} />} hint="can be spent now" />

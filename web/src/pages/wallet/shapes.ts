@@ -7,6 +7,7 @@ export interface Wallet {
   balance_usd: number
   held_usd: number
   spent_usd: number
+  owed_usd: number
   running_usd: number
   abandoned_unpaid_usd: number
   abandoned_allowance_usd: number
