@@ -11,7 +11,7 @@ TOOLS   := $(CURDIR)/.tools
 RACED   := -race -gcflags=modernc.org/...=-race=false
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test unit peers fuzz lint vuln faults transports browser bench dashboard-bench bench-peers bench-packages recall statistics trainers catalog sbom release setup clean
+.PHONY: help run build test unit peers fuzz lint vuln faults transports browser screenshots bench dashboard-bench bench-peers bench-packages recall statistics trainers catalog sbom release setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ transports: setup ## the end-to-end tests with net/http's client and server in p
 
 browser: setup-go ## a real browser walks the dashboard, on both storages; part of make test
 	@scripts/setup test && scripts/with-tmp go test -count 1 -timeout 60m -v -run TestABrowserWalksTheDashboard ./e2e
+
+screenshots: build ## photograph every page of the dashboard, of a demo, for docs/dashboard.md (KEEP=FOLDER: whole pages as PNG)
+	@scripts/setup browser && scripts/with-tmp node scripts/screenshots/screenshots.mjs $(ARGS)
 
 bench: build ## what a request costs, beside nginx and a bare proxy; fails when a mark is missed (ARGS="-only chat")
 	@scripts/setup bench && go build -o bin/bench ./bench && bin/bench $(ARGS)

@@ -32,6 +32,7 @@ var walks = []walk{
 	{"begin a reward session, held by its anchor, released, exported, completed", "rewards", prepareRewards},
 	{"keys, limits, notifications, evidence, audit; palette and keys", "settings", filled(nil)},
 	{"every page on a phone", "phone", preparePhone},
+	{"make a demo, see every page alive, prove a certificate, delete the demo", "demo", filled(nil)},
 }
 
 // A real browser does what people do, on both storages. On every page that it visits the content security policy stops
@@ -50,7 +51,7 @@ func TestABrowserWalksTheDashboard(t *testing.T) {
 func (w walk) run(t *testing.T, p instance, b *browser) {
 	t.Helper()
 	s, facts := w.prepare(t, p)
-	facts["base"] = s.address()
+	facts["base"], facts["program"] = s.address(), binary
 	facts["axe"] = p.url.Empty() // the pages are the same on the other storage
 	if said, ok := b.walk(t, w.script, facts); !ok {
 		t.Errorf("%s:\n%s\nthe server logged:\n%s", w.name, said, s.log)

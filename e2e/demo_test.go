@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/db/dbtest"
 )
 
 // A demo whose server is killed again and again, at random moments, is filled all the same: nothing is asked twice, nothing is
@@ -95,4 +98,54 @@ func (p instance) workspaceID(t *testing.T, name string) string {
 	}
 	t.Fatalf("no workspace %q in %+v", name, list)
 	return ""
+}
+
+// A demo whose server is killed while it is deleted is gone all the same: at once for people and keys, and in the end with
+// everything that it stored. The trails stay, and prove.
+func TestDrillADemoIsDeletedThroughKills(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p instance) {
+		server := p.serve(t, "--demo")
+		id := p.workspaceID(t, "Demo (simulated)")
+		token := linkText.FindStringSubmatch(server.out.find(linkText, server.done))[2]
+		_, _, cookie := server.dashboard(t, "", "POST", "/session/link", `{"token":"`+token+`"}`)
+		var minted struct {
+			APIKey string `json:"api_key"`
+		}
+		p.mustAdmin(t, &minted, "key", "create", "--workspace", id, "--email", "owner@localhost", "--name", "mine", "--json")
+		eventually(t, "the demo is filled", func() bool {
+			_, text, _ := server.dashboard(t, cookie, "GET", "/w/"+id+"/demo", "")
+			return strings.Contains(text, `"status":"DONE"`)
+		})
+		if status, text, _ := server.dashboard(t, cookie, "DELETE", "/w/"+id+"/demo", ""); status != http.StatusOK {
+			t.Fatal(status, text)
+		}
+		for range drills(3, 20) {
+			time.Sleep(rand.N(60 * time.Millisecond)) // the deletion takes about as long
+			server.kill()
+			server = p.serve(t)
+			if status, text, _ := server.dashboard(t, cookie, "GET", "/w/"+id+"/demo", ""); status != http.StatusNotFound {
+				t.Errorf("after its deletion: %d %s", status, text)
+			}
+			server.callerWith(minted.APIKey).call(t, http.MethodGet, "/v1/models", nil, http.StatusUnauthorized, nil)
+		}
+
+		d := dbtest.Open(t, p.data, p.url)
+		eventually(t, "the deletion ends", func() bool {
+			status, err := db.One[string](t.Context(), d.Across("test"), `SELECT status FROM jobs WHERE kind = 'demo_deletion'`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return status == "DONE"
+		})
+		for _, table := range []string{"labels", "criteria", "evals", "review_queues", "reward_sessions", "datasets", "aliases", "members"} {
+			n, err := db.One[int](t.Context(), d.Across("test"), `SELECT COUNT(*) FROM `+table+` WHERE workspace_id = $1`, id)
+			if err != nil || n != 0 {
+				t.Errorf("%d rows in %s: %v", n, table, err)
+			}
+		}
+		server.stop(t)
+		p.verifyLedger(t)
+		p.verifyTrail(t)
+	})
 }

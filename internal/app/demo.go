@@ -5,10 +5,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"time"
 
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/dash/demo"
+	"sovereign/internal/domain/criterion"
+	"sovereign/internal/domain/logbook"
 	"sovereign/internal/domain/providerkey"
+	"sovereign/internal/domain/review"
 	"sovereign/internal/domain/reward"
 )
 
@@ -18,8 +23,71 @@ func newDemos(i *instance) *demo.Store {
 	return demo.NewStore(demo.Config{
 		DB: i.storage.db, Feed: i.state.feed, Workspaces: d.workspaces, Wallets: d.wallets,
 		Handler: func() http.Handler { return i.routers.public }, Drain: i.state.poster.Drain,
+		Queue: i.demoQueues,
 		Clear: []func(context.Context, tenant.ID) error{i.stopRewards, i.deleteAliases, i.deleteProviderKeys, i.state.ingester.Forget, i.forgetAnswers},
 	})
+}
+
+// demoQueues makes the review queues of a demo, and returns when they have their items. Those that an earlier run has made
+// stay as they are.
+func (i *instance) demoQueues(ctx context.Context, ws tenant.ID, owner tenant.UserID, judgeID string) error {
+	caller := tenant.Caller{Workspace: ws, User: owner, Role: tenant.Owner}
+	reviews := i.domains.reviews
+	before, err := reviews.List(ctx, caller, true, mostAtOnce, 0)
+	if err != nil {
+		return err
+	}
+	judge, err := criterion.Find(ctx, i.storage.db.In(ws), judgeID)
+	if err != nil {
+		return err
+	}
+	for _, q := range []review.NewQueue{
+		{
+			Name: "Answers to customers", CriterionID: judgeID,
+			Instructions: "Zephyrine sells bicycles. Pass an answer that a customer could use as it stands.",
+			// What came after the judge was graded by nobody, so that a grade changes nothing that its certificate relies on.
+			Source: review.QueueSource{Kind: "logs", N: 60, Filters: &logbook.Selection{FinishReason: "stop", Start: judge.CreatedAt}},
+		},
+		{
+			Name: "Refunds, run by run", Instructions: "Pass a run that looked the order up before it refunded anything.",
+			Source: review.QueueSource{Kind: "traces", N: 12},
+		},
+		{
+			Name: "Where the judge and people differ", CriterionID: judgeID,
+			Instructions: "A judge and a person disagree here. Grade as if neither had. " +
+				"A grade that changes what people say of an item voids the certificate: calibrate again afterwards.",
+			Source: review.QueueSource{Kind: "disagreements", N: 30},
+		},
+	} {
+		at := slices.IndexFunc(before, func(made review.Queue) bool { return made.Name == q.Name })
+		var made review.Queue
+		if at >= 0 {
+			made = before[at]
+		} else if made, err = reviews.Create(ctx, caller, q); err != nil {
+			return err
+		}
+		if err := i.awaitQueue(ctx, caller, made); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitQueue returns when the items of a queue were added.
+func (i *instance) awaitQueue(ctx context.Context, caller tenant.Caller, q review.Queue) (err error) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for q.Fill != nil && !q.Fill.Status.Ended() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+		if q, err = i.domains.reviews.Get(ctx, caller, q.ID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // mostAtOnce is how many things of a kind are deleted before the next are read.

@@ -131,6 +131,23 @@ func TestADemoFillsEveryPageAndLeavesNothingButItsTrails(t *testing.T) {
 				t.Errorf("%s: %d, without %s: %.600s", path, status, part, text)
 			}
 		}
+		var queues struct {
+			Data []struct {
+				Counts struct{ Items int }
+				Fill   struct{ Status string }
+			}
+		}
+		if err := json.Unmarshal([]byte(inside.wants(t, "owner", "GET", "/queues", "", 200)), &queues); err != nil || len(queues.Data) != 3 {
+			t.Errorf("%+v %v", queues, err)
+		}
+		for _, q := range queues.Data {
+			if q.Fill.Status != "DONE" || q.Counts.Items == 0 {
+				t.Errorf("a queue without items to grade: %+v", q)
+			}
+		}
+		inside.wants(t, "owner", "GET", "/demo", "", 200, `"skipped":[]`)
+		inside.wants(t, "owner", "GET", "/home", "", 200, `"title":"Calibration of Answers the question"`, `"title":"Items for Answers to customers"`,
+			`"title":"Eval Large in place of chat"`, `"title":"Dataset support"`, `"page":"evals/eval_`, `"page":"review/rq_`, `"query":"tab=calibrations&run=cal_`)
 		c.proves(t)
 		if text := c.tablesWith(t, "zephyrine"); len(text) < 8 {
 			t.Errorf("the word to look for is in %q alone", text)

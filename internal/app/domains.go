@@ -135,6 +135,9 @@ func (d *domains) home(i *instance, all []module.Module, steps []module.Step) mo
 		Failed: func(ctx context.Context, ws tenant.ID, since clock.Time, most int) ([]job.Listed, error) {
 			return job.FailedSince(ctx, i.storage.db.In(ws), since, most)
 		},
+		Subjects: func(ctx context.Context, ws tenant.ID, jobs []string) ([]home.Subject, error) {
+			return home.Subjects(ctx, i.storage.db, ws, jobs)
+		},
 	}
 	for _, m := range all {
 		if m.Alarms != nil {

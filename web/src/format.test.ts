@@ -3,7 +3,10 @@ import { ago, count, duration, exactMoney, money, short, utc } from './format'
 
 test('money shows small amounts, and all digits on request', () => {
   expect(money(1234.5)).toBe('$1,234.50')
+  expect(money(0.773)).toBe('$0.77')
   expect(money(0.0123)).toBe('$0.0123')
+  expect(money(0.000513)).toBe('$0.000513')
+  expect(money(0.0000297)).toBe('$0.000030') // under the one above it
   expect(money(0.000000123)).toBe('$0.000000123')
   expect(money(-3)).toBe('−$3.00')
   expect(exactMoney(0.000000001)).toBe('0.000000001 USD')

@@ -3,11 +3,11 @@
 let zoneName = '' // making a format for every row of a list was a tenth of a frame
 const zone = () => (zoneName ||= Intl.DateTimeFormat().resolvedOptions().timeZone)
 
-/** A money amount: two digits, or the first three that are not zero where the amount is small. */
+/** A money amount: cents, and more digits where it is small. Amounts of a size have as many, so that a column lines up. */
 export function money(usd: number): string {
   if (usd === 0) return '$0.00'
   const size = Math.abs(usd)
-  const digits = size >= 1 ? 2 : Math.min(9, 2 - Math.floor(Math.log10(size)))
+  const digits = size >= 0.0995 ? 2 : size >= 0.01 ? 4 : size >= 0.000001 ? 6 : 9
   return (usd < 0 ? '−$' : '$') + group(size.toFixed(digits))
 }
 

@@ -94,7 +94,7 @@ export default async function ({ facts, open, step }) {
 /** Grades until nothing is left. What states that it is right passes; the one who errs takes the odd one for right. */
 async function work(person, errs) {
   const { page } = person
-  const advance = page.getByLabel('Go on by itself')
+  const advance = page.getByLabel('Auto-advance')
   if (!(await advance.isChecked())) await advance.click()
   await page.locator('h1').click()
   const subject = page.getByRole('region', { name: 'What is graded' })

@@ -209,7 +209,7 @@ func (f *fill) compare(ctx context.Context) error {
 		var begun made
 		if err := f.post(ctx, "/v1/evals", "eval-"+e.candidate, object{
 			"name": e.name, "criterion_id": f.state.Criterion, "baseline_model": e.baseline, "candidate_models": []string{e.candidate},
-			"sample_count": 80, "sample_filters": object{"tag": "support"}, "parameters": object{"max_tokens": 300},
+			"sample_count": 150, "sample_filters": object{"tag": "support"}, "parameters": object{"max_tokens": 300},
 		}, &begun); err != nil {
 			return err
 		}

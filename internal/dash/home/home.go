@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"sovereign/internal/base/clock"
@@ -26,8 +27,11 @@ type Deps struct {
 	Post    func(context.Context) error // posts the journal, so that answered requests are counted
 	Jobs    func(ctx context.Context, ws tenant.ID, most int) ([]job.Listed, error)
 	Failed  func(ctx context.Context, ws tenant.ID, since clock.Time, most int) ([]job.Listed, error)
-	Alarms  []func(context.Context, tenant.ID) ([]module.Notice, error)
-	Waits   []func(context.Context, tenant.Caller) ([]module.Notice, error)
+	// Subjects returns what jobs of these ids work for.
+	Subjects func(ctx context.Context, ws tenant.ID, jobs []string) ([]Subject, error)
+
+	Alarms []func(context.Context, tenant.ID) ([]module.Notice, error)
+	Waits  []func(context.Context, tenant.Caller) ([]module.Notice, error)
 }
 
 // Module serves the page.
@@ -92,16 +96,70 @@ type Spent struct {
 // A RecentJob is a job of any kind.
 type RecentJob struct {
 	job.Listed
-	Link module.Link `json:"link"`
+	Title string      `json:"title" doc:"What it does, and for what"`
+	Link  module.Link `json:"link" doc:"Its page is empty where there is nothing to see"`
 }
 
-// pages are the pages of the steps of the setup, and of the kinds of jobs.
+// A kind is how a kind of jobs is shown: what it does, and where. The place may name the subject as %s, and the query the job.
+type kind struct{ title, page, query string }
+
+var kinds = map[string]kind{
+	"calibration":   {"Calibration of", "judges/%s", "tab=calibrations&run=%s"},
+	"scan":          {"Scan by", "judges/%s", "tab=scans&scan=%s"},
+	"improvement":   {"Improvement of", "judges/%s", "tab=drafts"},
+	"suggestion":    {"Suggestion of judges", "judges", ""},
+	"eval":          {"Eval", "evals/%s", ""},
+	"dataset_build": {"Dataset", "datasets/%s", ""},
+	"review":        {"Items for", "review/%s", ""},
+	"demo":          {"Filling of the demo", "", ""},
+}
+
+// show says what a job does, and where it is seen. One whose subject is gone leads to the list.
+func show(j job.Listed, of *Subject) RecentJob {
+	k, known := kinds[j.Kind]
+	if !known {
+		k.title = strings.ToUpper(j.Kind[:1]) + strings.ReplaceAll(j.Kind[1:], "_", " ")
+	}
+	shown := RecentJob{Listed: j, Title: k.title, Link: module.Link{Page: k.page}}
+	list, _, ofSubject := strings.Cut(k.page, "/%s")
+	switch {
+	case ofSubject && of == nil:
+		shown.Title, shown.Link.Page = k.title+" what was deleted", list
+	case ofSubject:
+		shown.Title += " " + of.Name
+		shown.Link.Page = fmt.Sprintf(k.page, of.ID)
+		if shown.Link.Query = k.query; strings.Contains(k.query, "%s") {
+			shown.Link.Query = fmt.Sprintf(k.query, j.ID)
+		}
+	}
+	return shown
+}
+
+// shown are jobs with their titles and places.
+func (h *handler) shown(ctx context.Context, ws tenant.ID, jobs []job.Listed) ([]RecentJob, error) {
+	ids := make([]string, len(jobs))
+	for n := range jobs {
+		ids[n] = jobs[n].ID
+	}
+	subjects, err := h.Subjects(ctx, ws, ids)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]RecentJob, len(jobs))
+	for n, j := range jobs {
+		var of *Subject
+		if at := slices.IndexFunc(subjects, func(s Subject) bool { return s.JobID == j.ID }); at >= 0 {
+			of = &subjects[at]
+		}
+		all[n] = show(j, of)
+	}
+	return all, nil
+}
+
+// pages are the pages of the steps of the setup.
 var pages = map[string]string{
 	"create_key": "settings", "add_credit": "wallet", "send_request": "home", "turn_on_logging": "logs",
 	"make_dataset": "datasets", "calibrate_judge": "judges",
-
-	"calibration": "judges", "scan": "judges", "improvement": "judges", "suggestion": "judges", "eval": "evals",
-	"dataset_build": "datasets",
 }
 
 func pageOf(name, otherwise string) string {
@@ -144,9 +202,10 @@ func (h *handler) home(ctx context.Context, caller tenant.Caller, _ api.None) (H
 		page.Waiting = append(page.Waiting, some...)
 	}
 	jobs, err := h.Jobs(ctx, ws, latestJobs)
-	for _, j := range jobs {
-		page.Jobs = append(page.Jobs, RecentJob{j, jobLink(&j)})
+	if err != nil {
+		return Home{}, err
 	}
+	page.Jobs, err = h.shown(ctx, ws, jobs)
 	return page, err
 }
 
@@ -201,8 +260,12 @@ func (h *handler) alarms(ctx context.Context, ws tenant.ID, page *Home) error {
 	if err != nil {
 		return err
 	}
-	for _, j := range failed {
-		n := module.Notice{Kind: "job.failed", Subject: j.ID, Title: fmt.Sprintf("A job failed: %s", j.Kind), Link: jobLink(&j)}
+	shown, err := h.shown(ctx, ws, failed)
+	if err != nil {
+		return err
+	}
+	for _, j := range shown {
+		n := module.Notice{Kind: "job.failed", Subject: j.ID, Title: "Failed: " + j.Title, Link: j.Link}
 		if j.Error != nil {
 			n.Detail = *j.Error
 		}
@@ -213,8 +276,4 @@ func (h *handler) alarms(ctx context.Context, ws tenant.ID, page *Home) error {
 	}
 	slices.SortStableFunc(page.Alarms, func(a, b module.Notice) int { return int(min(1, max(-1, b.At-a.At))) })
 	return nil
-}
-
-func jobLink(j *job.Listed) module.Link {
-	return module.Link{Page: pageOf(j.Kind, "home"), Query: "job=" + j.ID}
 }

@@ -43,6 +43,9 @@ func newHandler() *handler {
 		Jobs: func(context.Context, tenant.ID, int) ([]job.Listed, error) {
 			return []job.Listed{{ID: "eval_1", Kind: "eval", Job: job.Job{Status: job.Running}}}, nil
 		},
+		Subjects: func(context.Context, tenant.ID, []string) ([]Subject, error) {
+			return []Subject{{JobID: "eval_1", ID: "eval_1", Name: "large"}, {JobID: "cal_1", ID: "crit_1", Name: "Polite"}}, nil
+		},
 		Failed: func(_ context.Context, _ tenant.ID, since clock.Time, _ int) ([]job.Listed, error) {
 			if now.Sub(since).Hours() != 7*24 {
 				return nil, errors.New("another time")
@@ -79,7 +82,33 @@ func TestHomeIsComposedOfWhatTheDomainsSay(t *testing.T) {
 	if !slices.Equal(kinds, []string{"gate.paused", "job.failed", "anchor.held"}) {
 		t.Errorf("the newest first: %s", kinds)
 	}
-	if len(page.Waiting) != 1 || page.Waiting[0].Subject != "usr_ann" || len(page.Jobs) != 1 || page.Jobs[0].Link.Page != "evals" {
+	if len(page.Waiting) != 1 || page.Waiting[0].Subject != "usr_ann" || len(page.Jobs) != 1 || page.Jobs[0].Link.Page != "evals/eval_1" || page.Jobs[0].Title != "Eval large" {
 		t.Errorf("%+v\n%+v", page.Waiting, page.Jobs)
+	}
+	failed := page.Alarms[1]
+	if failed.Title != "Failed: Calibration of Polite" || failed.Link != (module.Link{Page: "judges/crit_1", Query: "tab=calibrations&run=cal_1"}) {
+		t.Errorf("%+v", failed)
+	}
+}
+
+func TestAJobLeadsToWhatItWorksFor(t *testing.T) {
+	for _, c := range []struct {
+		kind  string
+		of    *Subject
+		title string
+		link  module.Link
+	}{
+		{"scan", &Subject{ID: "crit_1", Name: "Polite"}, "Scan by Polite", module.Link{Page: "judges/crit_1", Query: "tab=scans&scan=job_1"}},
+		{"improvement", &Subject{ID: "crit_1", Name: "Polite"}, "Improvement of Polite", module.Link{Page: "judges/crit_1", Query: "tab=drafts"}},
+		{"suggestion", nil, "Suggestion of judges", module.Link{Page: "judges"}},
+		{"dataset_build", &Subject{ID: "ds_1", Name: "support"}, "Dataset support", module.Link{Page: "datasets/ds_1"}},
+		{"review", &Subject{ID: "rq_1", Name: "Answers"}, "Items for Answers", module.Link{Page: "review/rq_1"}},
+		{"calibration", nil, "Calibration of what was deleted", module.Link{Page: "judges"}}, // the judge is deleted
+		{"demo", nil, "Filling of the demo", module.Link{}},
+		{"another_kind", nil, "Another kind", module.Link{}},
+	} {
+		if got := show(job.Listed{ID: "job_1", Kind: c.kind}, c.of); got.Title != c.title || got.Link != c.link {
+			t.Errorf("%s: %q %+v", c.kind, got.Title, got.Link)
+		}
 	}
 }

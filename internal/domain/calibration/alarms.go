@@ -33,7 +33,7 @@ func (s *Store) Alarms(ctx context.Context, ws tenant.ID) ([]module.Notice, erro
 	for i, r := range rows {
 		all[i] = module.Notice{
 			Kind: "certificate.voided", Subject: r.ID, Title: fmt.Sprintf("The certificate of %s is void", r.Name),
-			Detail: r.VoidedReason, At: r.VoidedAt, Link: module.Link{Page: "judges", Query: "criterion=" + r.CriterionID},
+			Detail: r.VoidedReason, At: r.VoidedAt, Link: module.Link{Page: "judges/" + r.CriterionID},
 		}
 	}
 	return all, nil

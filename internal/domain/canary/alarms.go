@@ -3,7 +3,6 @@ package canary
 import (
 	"context"
 	"fmt"
-	"net/url"
 
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/alias"
@@ -45,7 +44,7 @@ func (s *Store) Alarms(ctx context.Context, ws tenant.ID) (all []module.Notice, 
 		}
 		n := module.Notice{
 			Kind: "gate." + report.Verdict, Subject: name, Title: fmt.Sprintf(title, name), Detail: report.Reason,
-			Link: module.Link{Page: "aliases", Query: "alias=" + url.QueryEscape(name)},
+			Link: module.Link{Page: "aliases/" + name},
 		}
 		if report.EvaluatedAt != nil {
 			n.At = *report.EvaluatedAt

@@ -237,7 +237,7 @@ func (s *Store) judge(ctx context.Context, tx *db.Tx, d *due, r result, now cloc
 	}
 	return notice.Add(ctx, tx, d.WorkspaceID, notice.Notice{
 		Kind: notice.ChannelDisabled, Subject: c.ID, Title: "A notification channel was disabled",
-		Text: "The channel to " + c.Address + " was disabled: " + c.DisabledReason + ".", Link: "settings/notifications",
+		Text: "The channel to " + c.Address + " was disabled: " + c.DisabledReason + ".", Link: "settings?tab=notifications",
 	})
 }
 
@@ -330,7 +330,7 @@ func (s *Store) Test(ctx context.Context, ws tenant.ID, by tenant.Actor, channel
 		}
 		noticeID, err := notice.Write(ctx, tx, ws, notice.Notice{
 			Kind: notice.Test, Subject: c.ID, Title: "A test of this notification channel",
-			Text: "Notices of this workspace arrive here.", Link: "settings/notifications",
+			Text: "Notices of this workspace arrive here.", Link: "settings?tab=notifications",
 		})
 		if err != nil {
 			return err

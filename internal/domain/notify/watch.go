@@ -114,7 +114,7 @@ func (s *Store) budgetReached(ctx context.Context, r meter.Reached) error {
 	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
 		mark := fmt.Sprintf("%s/%s/%s/%s", notice.BudgetReached, r.ID, r.Period, clock.Of(r.Renews))
 		return notice.Once(ctx, tx, ws, mark, notice.Notice{
-			Kind: notice.BudgetReached, Subject: r.ID, Link: "settings/limits",
+			Kind: notice.BudgetReached, Subject: r.ID, Link: "settings?tab=limits",
 			Title: fmt.Sprintf("A budget of $%s per %s is reached", r.Budget, r.Period),
 			Text: fmt.Sprintf("The budget of %s is $%s per %s. It could not cover a request, which was refused. "+
 				"It begins anew at %s.", whose, r.Budget, r.Period, clock.Of(r.Renews)),

@@ -33,7 +33,7 @@ func (s *Store) Alarms(ctx context.Context, ws tenant.ID) ([]module.Notice, erro
 		}
 		all[i] = module.Notice{
 			Kind: "anchor.held", Subject: r.ID, Title: fmt.Sprintf("The reward session %s is held", name), Detail: r.HeldReason,
-			At: r.HeldAt, Link: module.Link{Page: "rewards", Query: "session=" + r.ID},
+			At: r.HeldAt, Link: module.Link{Page: "rewards/" + r.ID},
 		}
 	}
 	return all, nil

@@ -187,7 +187,7 @@ func TestAnAnchorChecksByCountAndHoldsAGamedRun(t *testing.T) {
 		if !strings.Contains(*a.HeldReason, "pass 100 % of 32 completions of step 3, and the anchor passes 0 %") {
 			t.Error(*a.HeldReason)
 		}
-		if all, err := f.store.Alarms(t.Context(), dbtest.Mine); err != nil || len(all) != 1 || all[0].Subject != s.ID || all[0].Link.Query != "session="+s.ID {
+		if all, err := f.store.Alarms(t.Context(), dbtest.Mine); err != nil || len(all) != 1 || all[0].Subject != s.ID || all[0].Link.Page != "rewards/"+s.ID {
 			t.Errorf("%+v, %v", all, err)
 		}
 		if all, err := f.store.Alarms(t.Context(), dbtest.Theirs); err != nil || len(all) != 0 {

@@ -2578,12 +2578,15 @@ export interface components {
             /** @description That of what the job is for, such as eval_… */
             id: string;
             kind: string;
+            /** @description Its page is empty where there is nothing to see */
             link: components["schemas"]["PageLink"];
             progress: components["schemas"]["Progress"];
             /** Format: date-time */
             started_at: string | null;
             /** @enum {string} */
             status: "QUEUED" | "RUNNING" | "DONE" | "FAILED" | "CANCELLED";
+            /** @description What it does, and for what */
+            title: string;
         };
         Refusal: {
             /** @enum {string|null} */

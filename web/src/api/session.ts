@@ -4,7 +4,7 @@ import { call } from './client'
 
 export type Role = 'owner' | 'admin' | 'member'
 
-export interface Workspace { id: string; name: string; role: Role }
+export interface Workspace { id: string; name: string; role: Role; demo?: boolean }
 
 export interface Session {
   object: 'session'
@@ -30,6 +30,12 @@ export const useSession = () => useQuery(sessionQuery)
 
 /** The id of the workspace in the path. */
 export const useWorkspaceId = (): string => (useParams({ strict: false }) as { workspace?: string }).workspace ?? ''
+
+/** Whether the workspace in the path is a demo. */
+export function useIsDemo(): boolean {
+  const id = useWorkspaceId()
+  return Boolean(useSession().data?.workspaces?.find((workspace) => workspace.id === id)?.demo)
+}
 
 /** The workspace in the path, with the reader's role; without a role the reader is a reviewer of single queues. */
 export function useWorkspace(): { id: string; name: string; role: Role | ''; manages: boolean } {

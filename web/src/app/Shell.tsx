@@ -1,7 +1,7 @@
 import { Outlet, useLocation, useNavigate } from '@tanstack/react-router'
 import { MenuIcon, SearchIcon } from 'lucide-react'
 import { lazy, Suspense, useEffect, useRef, useState } from 'react'
-import { useSession, useWorkspaceId } from '../api/session'
+import { useIsDemo, useSession, useWorkspaceId } from '../api/session'
 import { useKeys } from '../keys'
 import { shownEntries } from '../nav'
 import { IconButton } from '../ui/Button'
@@ -15,6 +15,7 @@ import { returnOf } from './return'
 
 const Palette = lazy(() => import('./Palette'))
 const Sheet = lazy(() => import('./Sheet'))
+const DemoLine = lazy(() => import('./Demo'))
 const KeyHelp = lazy(() => import('./KeyHelp'))
 
 /** The frame of a workspace's pages: navigation, command palette, keys. */
@@ -22,6 +23,7 @@ export function Shell() {
   const workspace = useWorkspaceId()
   const navigate = useNavigate()
   const session = useSession()
+  const isDemo = useIsDemo()
   const { pathname, href } = useLocation()
   const [palette, setPalette] = useState(false)
   const [help, setHelp] = useState(false)
@@ -65,6 +67,7 @@ export function Shell() {
         }}>Skip to the content</a>
       <Side openPalette={() => setPalette(true)} openHelp={() => setHelp(true)} />
       <main ref={main} id="main" tabIndex={-1} className="min-w-0 flex-1">
+        {isDemo && <Suspense fallback={<div className="h-10 border-b border-line bg-info-ground" />}><DemoLine /></Suspense>}
         {known ? <Suspense fallback={<div className="p-6"><SkeletonLines /></div>}><Outlet /></Suspense>
           : <EmptyState title="No such workspace" text="It does not exist, or you are not a member of it. An owner or admin can invite you." />}
       </main>

@@ -41,7 +41,7 @@ export function ToastProvider({ children }: { children: ReactNode }) {
   return (
     <Context.Provider value={teller}>
       {children}
-      <div ref={list} role="region" aria-label="Notifications" aria-live="polite" tabIndex={-1} data-toast
+      <div ref={list} role="region" aria-label="Messages" aria-live="polite" tabIndex={-1} data-toast
         onPointerEnter={() => (held.current = true)} onPointerLeave={() => (held.current = false)}
         onFocus={() => (held.current = true)} onBlur={() => (held.current = false)}
         className="fixed bottom-3 left-3 sm:left-55 z-70 flex w-[min(360px,calc(100vw-24px))] flex-col gap-2">

@@ -108,7 +108,7 @@ function Bars({ width, height, buckets, onBrush, title }: Props & { width: numbe
           fill="var(--color-accent)" opacity={0.12} />
       )}
       {ticks.map((t) => (
-        <text key={t.getTime()} x={Math.min(width - 24, Math.max(16, x(t)))} y={height - 3} textAnchor="middle" {...tick}>{timeTick(t, step)}</text>
+        <text key={t.getTime()} x={Math.min(width - 28, Math.max(step < 60_000 ? 26 : 18, x(t)))} y={height - 3} textAnchor="middle" {...tick}>{timeTick(t, step)}</text>
       ))}
       <text x={2} y={11} {...tick}>{short(most)}</text>
       {shown && (

@@ -42,7 +42,7 @@ export function StackedBars({ title, values, days, format = short, height = 200,
     <ChartFrame title={title} height={height} legend={<Legend names={groups.map((g) => g || '(none)')} />}
       summary={`${format(total)} in ${days.length} days, in ${groups.length} groups: ${groups.slice(0, 3).join(', ')}.`}
       table={{ headers: ['Day', ...groups.map((g) => g || '(none)')], rows: days.map((d) => [d, ...byDay.get(d)!.map(format)]) }}>
-      {(width) => <Bars {...{ width, height, days, groups, byDay, format, onOpen }} />}
+      {(width) => total === 0 ? <p className="pt-10 text-center text-xs text-faint">Nothing in these days</p> : <Bars {...{ width, height, days, groups, byDay, format, onOpen }} />}
     </ChartFrame>
   )
 }

@@ -92,7 +92,11 @@ export function Waterfall({ label, spans, chosen, onChoose, height = '60vh' }: P
   return (
     <div ref={scroller} role="tree" aria-label={label} tabIndex={0} onKeyDown={press} style={{ maxHeight: height }}
       aria-activedescendant={chosen && at >= 0 ? `step-${chosen}` : undefined} className="overflow-auto text-sm">
-      <div role="none" className="relative min-w-[480px]" style={{ height: virtual.getTotalSize() }}>
+      <div role="none" aria-hidden className="sticky top-0 z-10 grid grid-cols-[minmax(110px,40%)_1fr] border-b border-line bg-surface py-0.5 text-xs text-faint">
+        <span />
+        <span className="mr-18 flex justify-between"><span>0</span><span>{duration(length / 2)}</span><span>{duration(length)}</span></span>
+      </div>
+      <div role="none" className="relative" style={{ height: virtual.getTotalSize() }}>
         {virtual.getVirtualItems().map((item) => {
           const { span, depth, children } = lines[item.index]!
           const left = ((span.start - start) / length) * 100
@@ -102,7 +106,7 @@ export function Waterfall({ label, spans, chosen, onChoose, height = '60vh' }: P
             <div key={span.id} id={`step-${span.id}`} role="treeitem" aria-level={depth + 1} aria-selected={isChosen}
               aria-expanded={children ? !closed.has(span.id) : undefined} onClick={() => onChoose?.(span.id)}
               style={{ position: 'absolute', top: item.start, height: rowHeight }}
-              className={clsx('grid w-full cursor-pointer grid-cols-[minmax(180px,40%)_1fr] items-center border-b border-line',
+              className={clsx('grid w-full cursor-pointer grid-cols-[minmax(110px,40%)_1fr] items-center border-b border-line',
                 isChosen ? 'bg-accent-ground' : 'hover:bg-hover')}>
               <span className="flex min-w-0 items-center gap-1 pr-2" style={{ paddingLeft: 8 + Math.min(depth, 12) * 14 }}>
                 <span aria-hidden className="w-4 shrink-0 text-center text-faint" onClick={(event) => {
@@ -110,7 +114,7 @@ export function Waterfall({ label, spans, chosen, onChoose, height = '60vh' }: P
                   fold(span.id, !closed.has(span.id))
                 }}>{children ? (closed.has(span.id) ? '▸' : '▾') : ''}</span>
                 <span className={clsx('truncate', span.failed && 'text-fail')}>{span.name}</span>
-                {span.note && <span className="truncate text-xs text-faint">{span.note}</span>}
+                {span.note && <span className="truncate text-xs text-faint max-sm:hidden">{span.note}</span>}
               </span>
               <span className="relative mr-18 h-4">
                 <span className={clsx('absolute h-full rounded-xs', span.failed ? 'bg-fail' : 'bg-accent')}

@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest'
+import { timeTick } from './frame'
+import { spaced } from './LineChart'
 import { lastDays, stack } from './StackedBars'
 import { tree, type Span } from './Waterfall'
 
@@ -26,4 +28,15 @@ test('stacked bars keep the total, whatever is drawn as other', () => {
   const { groups, byDay } = stack(values, days, 8)
   expect(groups).toHaveLength(8)
   expect([...byDay.values()].flat().reduce((a, b) => a + b, 0)).toBe(78)
+})
+
+test('labels of an axis have room', () => {
+  expect(spaced([0, 1, 2, 3, 4, 5], (t) => t * 30, 64)).toEqual([0, 3])
+  expect(spaced([], (t) => t, 64)).toEqual([])
+})
+
+test('half days are told apart', () => {
+  const half = 12 * 3_600_000
+  expect(timeTick(new Date(2026, 10, 18, 0, 0), half)).toBe('18 Nov')
+  expect(timeTick(new Date(2026, 10, 18, 12, 0), half)).toBe('12:00')
 })

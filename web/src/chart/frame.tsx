@@ -94,5 +94,5 @@ export function timeTick(t: Date, step: number): string {
   const clock = `${two(t.getHours())}:${two(t.getMinutes())}`
   const date = `${t.getDate()} ${['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'][t.getMonth()]}`
   if (step < 60_000) return `${clock}:${two(t.getSeconds())}`
-  return step < 12 * 3_600_000 && (t.getHours() || t.getMinutes()) ? clock : date
+  return step < 24 * 3_600_000 && (t.getHours() || t.getMinutes()) ? clock : date
 }

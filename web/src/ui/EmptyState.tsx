@@ -18,11 +18,9 @@ export function EmptyState({ title, text, snippet, action }: Props) {
 /** A command or code to copy. */
 export function Snippet({ text }: { text: string }) {
   return (
-    <div className="relative mt-3">
-      <pre tabIndex={0} className="overflow-x-auto rounded-md border border-line bg-raised p-3 pr-20 font-mono text-xs leading-5">
-        {text}
-      </pre>
-      <div className="absolute top-1.5 right-1.5 rounded bg-raised"><CopyButton text={text} /></div>
+    <div className="mt-3 flex items-start gap-1 rounded-md border border-line bg-raised">
+      <pre tabIndex={0} className="min-w-0 flex-1 overflow-x-auto p-3 font-mono text-xs leading-5">{text}</pre>
+      <div className="no-print shrink-0 p-1.5"><CopyButton text={text} /></div>
     </div>
   )
 }

@@ -26,7 +26,8 @@ export const catalogOf = (models: Model[] | undefined, kind = 'chat'): Model[] =
 export function priceText(model: Model | undefined): string {
   if (!model) return ''
   const { input_per_mtok_usd: input, output_per_mtok_usd: output } = model.price
-  return `$${input} in, $${output} out, for a million tokens${model.simulated ? ' · simulated' : ''}`
+  const dollars = (usd: number) => `$${Number.isInteger(usd * 100) ? usd.toFixed(2) : usd}`
+  return `${dollars(input)} in, ${dollars(output)} out, for a million tokens${model.simulated ? ' · simulated' : ''}`
 }
 
 interface Props {

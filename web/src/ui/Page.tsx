@@ -24,7 +24,7 @@ export function Page({ title, aside, actions, above, children }: Props) {
     <div className="mx-auto w-full max-w-[1440px] px-3 pt-3 pb-10 sm:px-6 sm:pt-5">
       {above && <div className="mb-1 text-sm">{above}</div>}
       <header className="mb-4 flex flex-wrap items-center gap-x-3 gap-y-2">
-        <h1 ref={heading} tabIndex={-1} className="min-w-0 truncate text-xl font-semibold tracking-tight">{title}</h1>
+        <h1 ref={heading} tabIndex={-1} className="min-w-0 text-xl font-semibold tracking-tight break-words sm:truncate">{title}</h1>
         {aside && <div className="flex min-w-0 items-center gap-2 text-sm text-soft">{aside}</div>}
         {actions && <div className="no-print ml-auto flex flex-wrap items-center gap-2">{actions}</div>}
       </header>

@@ -17,6 +17,8 @@ export interface Column<T> {
   right?: boolean
   /** Its place in a card: the first line, the second, or none. */
   card?: 'title' | 'line' | 'none'
+  /** In a card the header stands before the value: for numbers that say nothing alone. */
+  named?: boolean
   sortable?: boolean
 }
 
@@ -111,7 +113,7 @@ export function Table<T>(props: Props<T>) {
   return (
     <div ref={scroller} role="grid" aria-label={label} aria-rowcount={count + 1} tabIndex={0} onKeyDown={press}
       aria-activedescendant={active >= 0 ? `${id}-${active}` : undefined} style={{ maxHeight: height }}
-      className="relative overflow-auto text-sm">
+      className="relative overflow-auto rounded-lg text-sm">
       <div style={{ minWidth: narrow ? undefined : least }}>
         <Header {...props} template={template} narrow={narrow} />
         {isVirtual ? (
@@ -170,12 +172,12 @@ function DrawnRow<T>({ id, row, index, top, columns, template, narrow, active, o
       <div {...shared} style={{ ...place, height: cardHeight }} className={clsx(look, 'w-full px-3 py-1.5')}>
         {row === undefined ? <Skeleton className="h-9 w-full" /> : <>
           <div className="flex justify-between gap-3 font-medium">
-            {titles.map((column) => <div key={column.id} role="gridcell" className="min-w-0 truncate">{column.cell(row)}</div>)}
+            {titles.map((column, i) => <div key={column.id} role="gridcell" className={i === 0 ? 'min-w-0 truncate' : 'max-w-1/2 shrink-0 truncate'}>{column.cell(row)}</div>)}
           </div>
           <div className="flex gap-3 overflow-hidden text-xs text-soft">
-            {lines.map((column) => (
-              <div key={column.id} role="gridcell" className="max-w-1/2 shrink-0 truncate" title={column.header}>
-                <span className="only-read">{column.header}: </span>{column.cell(row)}
+            {lines.map((column, i) => (
+              <div key={column.id} role="gridcell" className={i === 0 ? 'max-w-1/2 shrink-0 truncate' : 'min-w-0 truncate'} title={column.header}>
+                <span className={column.named ? 'text-faint' : 'only-read'}>{column.header}{column.named ? '' : ':'} </span>{column.cell(row)}
               </div>
             ))}
           </div>

@@ -40,8 +40,8 @@ export function Stat({ label, value, hint, to, query, loading }: StatProps) {
   const inner = (
     <>
       <span className="block text-xs text-soft">{label}</span>
-      <span className="mt-0.5 block truncate text-xl font-semibold">{loading ? <Skeleton className="h-7 w-24" /> : value}</span>
-      {hint && <span className="block truncate text-xs text-faint">{hint}</span>}
+      <span className="mt-0.5 line-clamp-2 text-xl font-semibold break-words max-sm:text-lg">{loading ? <Skeleton className="h-7 w-24" /> : value}</span>
+      {hint && <span className="block text-xs break-words text-faint">{hint}</span>}
     </>
   )
   const look = 'card block min-w-0 px-3.5 py-2.5'
@@ -65,7 +65,7 @@ export function Facts({ rows }: { rows: [ReactNode, ReactNode][] }) {
 }
 
 /** Progress of a job. */
-export function Progress({ done, total, label }: { done: number; total: number; label: string }) {
+export function Progress({ done, total, label, unit }: { done: number; total: number; label: string; unit?: string }) {
   const share = total > 0 ? Math.min(1, done / total) : 0
   return (
     <div className="flex items-center gap-2">
@@ -73,7 +73,7 @@ export function Progress({ done, total, label }: { done: number; total: number; 
         className="h-1.5 min-w-16 flex-1 overflow-hidden rounded-full bg-raised">
         <div className="h-full bg-accent transition-[width]" style={{ width: `${share * 100}%` }} />
       </div>
-      <span className="text-xs text-soft">{format.count(done)} / {format.count(total)}</span>
+      <span className="text-xs text-soft">{format.count(done)} / {format.count(total)}{unit && ` ${unit}`}</span>
     </div>
   )
 }

@@ -18,6 +18,7 @@ import { priceText, useModels } from '../../ui/ModelPicker'
 import { Page, Section } from '../../ui/Page'
 import { Refusal } from '../../ui/Refusal'
 import { Facts, SkeletonLines, Stat, Stats, Time } from '../../ui/Values'
+import { WhenSeen } from '../../ui/WhenSeen'
 import { Verdict } from './Aliases'
 import { EditAlias, usePutAlias } from './EditAlias'
 import { GateSection } from './GateSection'
@@ -49,7 +50,7 @@ function Loaded({ alias, editing, edit, epoch, setEpoch }: LoadedProps) {
   const navigate = useNavigate()
   const { tell } = useToast()
   const { may, why } = useAllowed()
-  const history = useHistory(alias.name)
+  const history = useHistory(alias.name, alias.canary_percent === 0) // a split is ended without it
   const [asking, setAsking] = useState<'back' | 'delete'>()
   const [filled, setFilled] = useState<Partial<PutAlias>>()
   const put = usePutAlias(alias)
@@ -74,7 +75,7 @@ function Loaded({ alias, editing, edit, epoch, setEpoch }: LoadedProps) {
         setFilled({ target_model: alias.canary_model, canary_model: '', canary_percent: 0 })
         edit(true)
       } : undefined} /> : <NoGate alias={alias} change={may ? change : undefined} />}
-      <History name={alias.name} />
+      <WhenSeen height={160}><History name={alias.name} /></WhenSeen>
       <Called alias={alias} />
       {editing && <EditAlias alias={alias} change={filled} onClose={() => {
         edit(false)

@@ -12,6 +12,7 @@ import { A } from '../../ui/Link'
 import { Section } from '../../ui/Page'
 import { Refusal } from '../../ui/Refusal'
 import { Facts, Money, Progress, SkeletonLines, Stat, Stats, Time } from '../../ui/Values'
+import { WhenSeen } from '../../ui/WhenSeen'
 import { Verdict } from './Aliases'
 import { useCriteria } from './EditAlias'
 import { autoText, missing, windowLeft, type Alias } from './gate'
@@ -31,7 +32,7 @@ export function GateSection({ alias, epoch, setEpoch, promote }: Props) {
     })),
   })
   if (gate.error) return <Refusal error={gate.error} retry={() => void gate.refetch()} />
-  if (!gate.data) return <SkeletonLines lines={8} />
+  if (!gate.data) return <div className="min-h-dvh"><SkeletonLines lines={8} /></div>
   const report = gate.data
   const isCurrent = !epoch || epoch === report.epochs[0]?.epoch
   return (
@@ -69,7 +70,7 @@ function Next({ alias, report }: { alias: Alias; report: History }) {
       </>}
       {left !== null && report.verdict !== 'idle' && (
         <div className="flex flex-wrap items-center gap-x-3"><span className="shrink-0">Window</span>
-          <div className="min-w-40 flex-1"><Progress label="Hours of the window" done={Math.min(hours, Math.round((hours * 3_600_000 - left) / 3_600_000))} total={hours} /></div>
+          <div className="min-w-40 flex-1"><Progress label="Hours of the window" unit="h" done={Math.min(hours, Math.round((hours * 3_600_000 - left) / 3_600_000))} total={hours} /></div>
           <span className="text-xs">{left > 0 ? `${duration(left)} left` : 'over'}</span></div>
       )}
     </div>
@@ -96,14 +97,14 @@ function Pictures({ alias, report }: { alias: Alias; report: History }) {
           { name: 'to roll back', points: points.map((p) => ({ x: p.drawn, y: p.roll_back })) },
         ]} thresholds={[{ y: evidence.needed, label: `decides at ${evidence.needed.toFixed(2)}` }]} yFormat={(y) => y.toFixed(1)}
           summary={`After ${count(last!.drawn)} drawn requests the evidence to promote is ${evidence.promote.toFixed(2)} and to roll back ${evidence.roll_back.toFixed(2)}; ${evidence.needed.toFixed(2)} decides.`} />
-        <p className="mt-1 text-xs text-faint">x: drawn requests. A line that reaches the mark decides, once both models have their samples.</p>
+        <p className="mt-1 text-xs text-faint">A line that reaches the mark decides, once both models have their samples.</p>
       </Section>
       <Section title="Difference of the pass rates">
         <LineChart title="Canary minus target, with bounds that hold at all times" xLabel="Drawn requests" series={[
           { name: 'difference', points: points.map((p) => ({ x: p.drawn, y: p.difference, low: p.difference_low, high: p.difference_high })) },
-        ]} thresholds={[{ y: -limit, label: `not accepted: −${limit}` }, { y: 0, label: '' }]} yFormat={(y) => percent(y, 0)}
+        ]} thresholds={[{ y: -limit, label: `not accepted: −${percent(limit, 0)}` }, { y: 0, label: '' }]} yFormat={(y) => percent(y, 0)}
           summary={`The difference is ${report.difference === null ? 'not known' : percent(report.difference)}, from ${percent(last!.difference_low)} to ${percent(last!.difference_high)}.`} />
-        <p className="mt-1 text-xs text-faint">x: drawn requests. As the judge sees it; the band may be looked at after each request.</p>
+        <p className="mt-1 text-xs text-faint">As the judge sees it; the band may be looked at after each request.</p>
       </Section>
     </div>
   )
@@ -111,7 +112,6 @@ function Pictures({ alias, report }: { alias: Alias; report: History }) {
 
 function Arms({ report, alias }: { report: History; alias: Alias }) {
   const arms = report.arms
-  const judge = useCriteria().data?.data.find((one) => one.id === alias.gate_criterion_id)
   return (
     <Section title="Arms" aside={report.epoch ?? undefined}>
       {arms.some((arm) => arm.rate !== null) && (
@@ -124,15 +124,20 @@ function Arms({ report, alias }: { report: History; alias: Alias }) {
       </div>
       <div className="mt-3">
         <Stats>
-          <Stat label="The judge" value={judge?.name ?? alias.gate_criterion_id} to={`judges/${alias.gate_criterion_id}`}
-            hint={judge ? `${judge.trust}, version ${judge.version}` : report.certificate_id ?? 'no certificate'} />
-          <Stat label="Spent on it" value={<Money usd={report.spent_usd} />} hint={`of $${alias.gate_max_cost_usd} in this epoch`} />
+          <WhenSeen height={76}><JudgeStat alias={alias} certificate={report.certificate_id ?? 'no certificate'} /></WhenSeen>
+          <Stat label="Spent on it" value={<Money usd={report.spent_usd} />} hint={<>of <Money usd={alias.gate_max_cost_usd} /> in this epoch</>} />
           <Stat label="Began" value={<Time value={report.started_at} relative />} />
           <Stat label="Last look" value={<Time value={report.evaluated_at} relative />} />
         </Stats>
       </div>
     </Section>
   )
+}
+
+function JudgeStat({ alias, certificate }: { alias: Alias; certificate: string }) {
+  const judge = useCriteria().data?.data.find((one) => one.id === alias.gate_criterion_id)
+  return <Stat label="The judge" value={judge?.name ?? alias.gate_criterion_id} to={`judges/${alias.gate_criterion_id}`}
+    hint={judge ? `${judge.trust}, version ${judge.version}` : certificate} />
 }
 
 function ArmFacts({ arm, name }: { arm: Arm; name: string }) {
@@ -142,7 +147,7 @@ function ArmFacts({ arm, name }: { arm: Arm; name: string }) {
       <Facts rows={[
         ['Count', <>{count(arm.n)} drawn, {count(arm.passes)} pass{arm.rate === null ? '' : ` (${percent(arm.rate)})`}</>],
         ['Errors', `${count(arm.errors)} (fails without an answer)`], ['Missing', `${count(arm.missing)} (the judge has no verdict; counts against every decision)`],
-        ['Left', `${count(arm.left)} callers`], ['Repeated', `${count(arm.repeated)} (asked before; count once)`],
+        ['Left', `${count(arm.left)} (the caller did not wait)`], ['Repeated', `${count(arm.repeated)} (asked before; count once)`],
         ['Latency', arm.latency_ms.p50 === null ? '–' : `${duration(arm.latency_ms.p50)} median, ${duration(arm.latency_ms.p95 ?? 0)} p95`],
         ['Cost', <Money usd={arm.cost_usd} />],
       ]} />

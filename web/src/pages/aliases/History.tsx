@@ -8,10 +8,10 @@ import { Refusal } from '../../ui/Refusal'
 import { Time } from '../../ui/Values'
 import { usePeople } from '../settings/people'
 
-export function useHistory(name: string) {
+export function useHistory(name: string, enabled = true) {
   const ws = useWorkspaceId()
   return useQuery({
-    queryKey: ['history', ws, name],
+    queryKey: ['history', ws, name], enabled,
     queryFn: ({ signal }) => data(v1(ws).GET('/v1/aliases/{name}/history', { params: { path: { name }, query: { limit: 100 } }, signal })),
   })
 }

@@ -29,7 +29,7 @@ export const datasetsQuery = (ws: string) => queryOptions({
 const columns: Column<Dataset>[] = [
   { id: 'name', header: 'Dataset', width: 'minmax(160px,2fr)', card: 'title', cell: (d) => <span className="font-medium">{d.name}</span> },
   { id: 'role', header: 'For', width: '100px', card: 'title', cell: (d) => <Badge tone={d.role === 'eval' ? 'info' : 'neutral'}>{d.role === 'eval' ? 'evaluation' : 'training'}</Badge> },
-  { id: 'rows', header: 'Examples', width: '90px', right: true, cell: (d) => count(d.rows) },
+  { id: 'rows', header: 'Examples', width: '90px', right: true, named: true, cell: (d) => count(d.rows) },
   { id: 'kept', header: 'Kept', width: '130px', right: true, cell: (d) => <span>{d.curation.scanned ? percent(d.curation.kept / d.curation.scanned, 0) : '–'} <span className="text-xs text-faint">of {count(d.curation.scanned)}</span></span> },
   { id: 'from', header: 'From', width: 'minmax(160px,2fr)', card: 'none', cell: (d) => <span className="text-soft">{describeFilters(d.provenance.filters)}</span> },
   { id: 'made', header: 'Frozen', width: '120px', card: 'none', cell: (d) => <Time value={d.created_at} relative /> },

@@ -68,7 +68,7 @@ export function Cases({ run }: { run: Eval }) {
   const only = (part: Parameters<typeof set>[0]) => set({ ...part, offset: 0, case: '' }, { push: true })
   const path = `/v1/evals/${run.id}/cases?${new URLSearchParams(Object.entries(query).map(([k, v]) => [k, String(v)]))}`
   return (
-    <Section title="Cases" flush aside={list.data && `${count(rows.length)}${list.data.has_more || state.offset ? ` from ${state.offset + 1}` : ''}`} actions={<>
+    <Section title="Cases" flush aside={list.data && list.data.has_more || state.offset ? `${count(state.offset + 1)} to ${count(state.offset + rows.length)}` : count(rows.length)} actions={<>
       {run.candidate_models.length > 1 && (
         <Select aria-label="Candidate" value={state.candidate} onChange={(candidate) => only({ candidate })}
           options={[{ value: '', label: 'All candidates' }, ...run.candidate_models]} />

@@ -40,7 +40,7 @@ const columns: Column<Eval>[] = [
   { id: 'baseline', header: 'Baseline', width: 'minmax(110px,1fr)', cell: (run) => run.baseline_model, card: 'none' },
   { id: 'found', header: 'Found', width: 'minmax(160px,1.6fr)', cell: (run) => found(run) || <span className="text-faint">–</span>, card: 'none' },
   {
-    id: 'progress', header: 'Cases', width: '150px',
+    id: 'progress', header: 'Cases', width: '150px', right: true, named: true,
     cell: (run) => isRunning(run) ? <Progress label="Cases that are done" {...run.progress} /> : count(run.cases),
   },
   { id: 'trust', header: 'Judge', width: '110px', cell: (run) => <Status value={run.trust} />, card: 'none' },

@@ -85,7 +85,13 @@ function NumberBox({ label, hint, placeholder, value, onSet }: { label: string; 
   )
 }
 
-const figure = (x: number | null | undefined) => x === null || x === undefined ? '–' : Number.isInteger(x) ? String(x) : rate(x)
+const figure = (x: number) => (Number.isInteger(x) ? String(x) : rate(x)).replace('-', '−')
+
+/** What a check is called; its reason has the numbers in a sentence. */
+const checkName = (check: string) => new Map([
+  ['min_win_rate', 'Wins often enough'], ['min_pass_rate', 'Passes often enough'], ['max_regression', 'Not worse than the baseline'],
+  ['max_cost_ratio', 'Not dearer'], ['max_latency_ratio', 'Not slower'], ['require_trust', 'The judge can be trusted'], ['cases', 'Enough cases'],
+]).get(check) ?? check.replaceAll('_', ' ')
 
 function Checks({ of }: { of: Gate['checks'] }) {
   return (
@@ -93,13 +99,14 @@ function Checks({ of }: { of: Gate['checks'] }) {
       {of.map((check) => (
         <li key={check.check} className="rounded-md border border-line px-3 py-2">
           <div className="flex flex-wrap items-center gap-x-4 gap-y-1 text-sm">
-            <span className="flex min-w-40 items-center gap-1.5 font-medium">
+            <span className="flex min-w-52 items-center gap-1.5 font-medium">
               {check.pass ? <CheckIcon size={14} className="text-pass" aria-label="passes" /> : <XIcon size={14} className="text-fail" aria-label="refuses" />}
-              {check.check.replaceAll('_', ' ')}
+              {checkName(check.check)}
             </span>
-            <span className="text-soft">observed <b className="text-text">{figure(check.observed)}</b></span>
-            <span className="text-soft">proven <b className="text-text">{figure(check.bound)}</b></span>
-            <span className="text-soft">asked <b className="text-text">{figure(check.threshold)}</b></span>
+            {([['observed', check.observed], ['proven', check.bound], ['asked', check.check === 'max_regression' && check.threshold ? -check.threshold : check.threshold]] as const)
+              .map(([name, value]) => value !== null && value !== undefined && (
+                <span key={name} className="text-soft">{name} <b className="text-text">{figure(value)}</b></span>
+              ))}
           </div>
           <p className="mt-0.5 text-sm text-soft">{check.reason}</p>
         </li>

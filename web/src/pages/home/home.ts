@@ -6,7 +6,7 @@ export interface Counts { requests: number; errors: number; input_tokens: number
 export interface Notice { kind: string; subject: string; title: string; detail: string; count?: number; at?: string; link: Place }
 export interface SeriesPoint extends Counts { day: string; group: string; rest?: boolean }
 export interface Job {
-  id: string; kind: string; status: string; done?: number; total?: number; progress?: { done: number; total: number }
+  id: string; kind: string; title: string; status: string; done?: number; total?: number; progress?: { done: number; total: number }
   created_at: string; error?: string | null; link: Place
 }
 export interface HomeData {
@@ -29,6 +29,12 @@ export const stepNames = new Map(Object.entries({
   create_key: 'Make an API key', add_credit: 'Put money into the wallet', send_request: 'Send a request',
   turn_on_logging: 'Turn logging on', make_dataset: 'Freeze a dataset', label: 'Grade some exchanges',
   calibrate_judge: 'Calibrate a judge',
+}))
+
+/** What a step asks for, where the page offers it. */
+export const stepHints = new Map(Object.entries({
+  turn_on_logging: 'one click in Logs, which says what is kept and what never is', make_dataset: 'from what is logged, in Datasets',
+  calibrate_judge: 'make a judge, grade what models said, and measure it', add_credit: 'in Wallet',
 }))
 
 export const stepName = (id: string): string => stepNames.get(id) ?? id.replaceAll('_', ' ').replace(/^./, (c) => c.toUpperCase())

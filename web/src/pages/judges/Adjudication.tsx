@@ -114,7 +114,7 @@ function Cases({ ws, judge, report, manages }: { ws: string; judge: Judge; repor
               <Choice keyName="g" busy={rule.isPending} onClick={() => say({ kind: 'judge_error' })}>Judge error</Choice>
               <Choice keyName="a" busy={rule.isPending} onClick={() => say({ kind: 'ambiguous' })}>Ambiguous</Choice>
             </>}
-            <Button look="quiet" onClick={() => setLater(new Set(later).add(now.label))}>Later <kbd className="kbd">s</kbd></Button>
+            <Button look="quiet" onClick={() => setLater(new Set(later).add(now.label))}>Later <kbd className="kbd max-sm:hidden">s</kbd></Button>
             <span className="ml-auto max-sm:hidden"><CurlButton call={{ method: 'POST', path: `/v1/labels/${now.label}/adjudication`, body: blind ? { verdict: 'pass' } : { kind: 'label_error', note: note || undefined } }} /></span>
           </div>
           <textarea aria-label="Note" placeholder="Note: why (c)" ref={box} rows={1} maxLength={4000} className="control w-full" value={note} onChange={(event) => setNote(event.target.value)}

@@ -130,18 +130,12 @@ function Proof({ c, ws, judgeId, rubric }: { c: Certificate; ws: string; judgeId
   })
   useKeys('Certificate', [{ keys: 'v', label: 'Verify the signature', run: () => check.mutate() }])
   const link = `${location.origin}/dashboard/w/${ws}/judges/${judgeId}/certificate?id=${c.id}`
-  const command = [
-    curl({ path: `/v1/certificates/${c.id}` }) + ' > certificate.json',
-    `curl -sS '${location.origin}/.well-known/jwks.json' > jwks.json`,
-    'sovereign verify certificate.json --jwks jwks.json',
-  ].join('\n')
+  const fetched = [curl({ path: `/v1/certificates/${c.id}` }) + ` > ${c.id}.json`, `curl -sS '${location.origin}/.well-known/jwks.json' > jwks.json`].join('\n')
   return (
     <Section title="Proof">
       <div className="flex flex-wrap gap-2">
         <Button look="primary" icon={<ShieldCheckIcon size={14} />} busy={check.isPending} onClick={() => check.mutate()}>Verify <kbd className="kbd">v</kbd></Button>
-        <CopyButton small={false} label="Copy the proof link" what="the proof link" text={link} />
-        <Button icon={<DownloadIcon size={14} />} onClick={() => save(`${c.id}.jws`, c.signature.jws, 'application/jose')}>JWS</Button>
-        <Button icon={<DownloadIcon size={14} />} onClick={() => save(`${c.id}.json`, JSON.stringify(c, null, 2), 'application/json')}>JSON</Button>
+        <CopyButton small={false} label="Link for members" what="the link for members of the workspace" text={link} />
       </div>
       <div className="mt-2" aria-live="polite">
         {check.error && <Refusal error={check.error} />}
@@ -154,8 +148,21 @@ function Proof({ c, ws, judgeId, rubric }: { c: Certificate; ws: string; judgeId
         ['Rubric', <RubricDigest key="r" digest={c.rubric_sha256} rubric={rubric} />],
         ['Key', <Id key="k" value={c.signature.key_id} />],
       ]} /></div>
-      <p className="mt-3 text-xs text-soft">The link opens this certificate for members of the workspace. Anyone else verifies the file, offline, with the server’s public keys:</p>
-      <Snippet text={command} />
+      <h3 className="mt-4 text-sm font-semibold">Prove it to somebody else</h3>
+      <p className="mt-1 text-sm text-soft">They need no account and no connection. Send both files:</p>
+      <div className="mt-2 flex flex-wrap gap-2">
+        <Button icon={<DownloadIcon size={14} />} onClick={() => save(`${c.id}.json`, JSON.stringify(c, null, 2), 'application/json')}>Certificate</Button>
+        <a className={buttonClass()} href="/.well-known/jwks.json" download="jwks.json"><DownloadIcon size={14} aria-hidden /> Public keys</a>
+      </div>
+      <p className="mt-3 text-sm text-soft">In the folder of both they run:</p>
+      <Snippet text={`sovereign verify ${c.id}.json --jwks jwks.json`} />
+      <p className="mt-2 text-xs text-soft">It says “valid, signed by” the key above, or fails: one changed digit is enough. Whoever doubts you takes the keys from{' '}
+        <code className="font-mono break-all">{location.origin}/.well-known/jwks.json</code> themselves.</p>
+      <details className="mt-2 text-sm"><summary className="text-soft">By API, or without Sovereign’s program</summary>
+        <Snippet text={fetched} />
+        <p className="mt-2 text-xs text-soft">The signature alone is a compact JWS (EdDSA), which every JOSE library verifies:{' '}
+          <button type="button" className="link" onClick={() => save(`${c.id}.jws`, c.signature.jws, 'application/jose')}>download {c.id}.jws</button>.</p>
+      </details>
     </Section>
   )
 }

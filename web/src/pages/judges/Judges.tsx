@@ -11,7 +11,7 @@ import { Status } from '../../ui/Badge'
 import { Button } from '../../ui/Button'
 import { CurlButton } from '../../ui/Copy'
 import { EmptyState } from '../../ui/EmptyState'
-import { Page, Section } from '../../ui/Page'
+import { Page } from '../../ui/Page'
 import { Refusal } from '../../ui/Refusal'
 import { Table, type Column } from '../../ui/Table'
 import { SkeletonLines, Time } from '../../ui/Values'
@@ -23,11 +23,11 @@ import { Suggestions } from './Suggestions'
 const schema = { new: flag, criterion: text(), suggest: flag }
 
 const columns: Column<Judge>[] = [
-  { id: 'name', header: 'Judge', width: 'minmax(180px,2fr)', card: 'title', cell: (j) => <span className="font-medium">{j.name}</span> },
+  { id: 'name', header: 'Judge', width: 'minmax(180px,1.6fr)', card: 'title', cell: (j) => <span className="font-medium">{j.name}</span> },
   { id: 'trust', header: 'Trust', width: '150px', card: 'title', cell: (j) => <span className="inline-flex items-center gap-2"><Rungs judge={j} /><Status value={j.trust} /></span> },
   { id: 'labels', header: 'Labels', width: 'minmax(150px,1fr)', cell: (j) => <span>{count(j.labels.pass)} pass, {count(j.labels.fail)} fail</span> },
-  { id: 'next', header: 'Next', width: 'minmax(150px,1fr)', card: 'none', cell: (j) => <span className="text-soft">{nextStep(j)}</span> },
-  { id: 'model', header: 'Model', width: 'minmax(120px,1fr)', card: 'none', cell: (j) => <code className="font-mono text-xs">{j.judge_model}</code> },
+  { id: 'next', header: 'Next', width: 'minmax(210px,1.6fr)', card: 'none', cell: (j) => <span className="text-soft">{nextStep(j)}</span> },
+  { id: 'model', header: 'Model', width: 'minmax(120px,.8fr)', card: 'none', cell: (j) => <code className="font-mono text-xs">{j.judge_model}</code> },
   { id: 'watch', header: 'Monitors', width: '80px', card: 'none', cell: (j) => j.monitoring?.enabled ? `${j.monitoring.sample_percent ?? 100} %` : <span className="text-faint">no</span> },
   { id: 'changed', header: 'Changed', width: '110px', card: 'none', cell: (j) => <Time value={j.updated_at} relative /> },
 ]
@@ -68,7 +68,7 @@ export default function Judges() {
           snippet={curl({ method: 'POST', path: '/v1/criteria', body: { name: 'helpful', rubric: 'The answer does what the user asked for.', judge_model: 'sim/judge' } })}
           action={workspace.manages && <Button look="primary" onClick={() => set({ new: true })}>Make a judge</Button>} />
       )}
-      {rows.length > 0 && <Section title="All judges" flush><Table label="Judges" keys columns={columns} rows={rows} rowKey={(j) => j.id} onOpen={(j) => open(j.id)} /></Section>}
+      {rows.length > 0 && <div className="card mb-4"><Table label="Judges" keys columns={columns} rows={rows} rowKey={(j) => j.id} onOpen={(j) => open(j.id)} /></div>}
       <Suggestions ws={workspace.id} starting={state.suggest} onStart={(suggest) => set({ suggest })} />
       {state.new && workspace.manages && <JudgeForm ws={workspace.id} onClose={() => set({ new: false })} onDone={(judge) => open(judge.id)} />}
     </Page>

@@ -1,6 +1,6 @@
 import { useMutation } from '@tanstack/react-query'
 import { useState } from 'react'
-import { call } from '../../api/client'
+import { dash, data } from '../../api/client'
 import { useWorkspace } from '../../api/session'
 import { useToast } from '../../app/Toasts'
 import { Button } from '../../ui/Button'
@@ -22,7 +22,9 @@ export function Consent({ onOn }: { onOn: () => void }) {
   const { tell } = useToast()
   const [days, setDays] = useState('30')
   const turnOn = useMutation({
-    mutationFn: () => call(workspace.id, 'PATCH', '/settings', { body: { log_retention_days: Number(days) } }),
+    mutationFn: () => data(dash.PATCH('/dashboard/api/w/{workspace}/settings', {
+      params: { path: { workspace: workspace.id } }, body: { log_retention_days: Number(days) },
+    })),
     onSuccess: () => {
       tell('Logging is on', { text: `Rows are kept for ${days} days.` })
       onOn()

@@ -6,7 +6,7 @@ import { Select } from '../../ui/Field'
 import { facetNames, isFiltered, ranges, type FacetName, type LogState } from './filters'
 import type { Facets, FacetValue } from './rows'
 
-const names: Record<FacetName, string> = { model: 'Model', tag: 'Tag', segment: 'Segment', finish_reason: 'End', cache_hit: 'Cache' }
+const names: Record<FacetName, string> = { model: 'Model', tag: 'Tag', segment: 'Segment', finish_reason: 'Finish', cache_hit: 'Cache' }
 
 const valuesOf = (facets: Facets | undefined, name: FacetName): FacetValue[] => {
   if (!facets) return []

@@ -27,19 +27,19 @@ import { useFacets, useHistogram, useLogRows, useTail } from './rows'
 import { SavedViews } from './SavedViews'
 
 const columns: Column<Log>[] = [
-  { id: 'time', header: 'Time', width: '150px', cell: (log) => <Time value={log.created_at} short />, card: 'line' },
-  { id: 'model', header: 'Model', width: 'minmax(130px,1fr)', card: 'line', cell: (log) => (
+  { id: 'time', header: 'Time', width: '136px', cell: (log) => <Time value={log.created_at} short />, card: 'line' },
+  { id: 'model', header: 'Model', width: 'minmax(212px,1fr)', card: 'line', cell: (log) => (
     <span title={log.fallback_from ? `instead of ${log.fallback_from}` : undefined}>{log.alias ? `${log.alias} → ` : ''}{log.model}</span>
   ) },
   { id: 'asked', header: 'Asked', width: 'minmax(160px,2.5fr)', cell: (log) => asked(log), card: 'title' },
   { id: 'answered', header: 'Answered', width: 'minmax(160px,2.5fr)', cell: (log) => <span className="text-soft">{answered(log)}</span>, card: 'none' },
-  { id: 'tag', header: 'Tag', width: '110px', cell: (log) => log.tag ?? '', card: 'none' },
-  { id: 'finish', header: 'End', width: '96px', card: 'none', cell: (log) => (
+  { id: 'tag', header: 'Tag', width: '90px', cell: (log) => log.tag ?? '', card: 'none' },
+  { id: 'finish', header: 'Finish', width: '88px', card: 'none', cell: (log) => (
     <span className="flex gap-1">{log.cached ? <Badge tone="info">cached</Badge> : log.finish_reason === 'stop' ? <span className="text-faint">stop</span>
       : <Badge tone="warn">{log.finish_reason}</Badge>}</span>
   ) },
-  { id: 'tokens', header: 'Tokens', width: '88px', right: true, cell: (log) => count(log.total_tokens), card: 'none' },
-  { id: 'latency', header: 'Latency', width: '84px', right: true, cell: (log) => duration(log.latency_ms), card: 'line' },
+  { id: 'tokens', header: 'Tokens', width: '74px', right: true, cell: (log) => count(log.total_tokens), card: 'none' },
+  { id: 'latency', header: 'Latency', width: '80px', right: true, cell: (log) => duration(log.latency_ms), card: 'line' },
   { id: 'cost', header: 'Cost', width: '104px', right: true, cell: (log) => <Money usd={log.cost_usd} />, card: 'title' },
 ]
 

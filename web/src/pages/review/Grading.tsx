@@ -40,6 +40,7 @@ export function Grading({ ws, queue }: { ws: string; queue: Queue }) {
     { keys: 'u', label: 'Undo what you did last', run: grading.undo },
     { keys: 'n', label: 'Not sure: marks the next grade', run: () => grading.setDraft({ unsure: !grading.draft.unsure }) },
     { keys: 'c', label: 'Write a critique (Esc leaves it)', run: () => box.current?.focus() },
+    { keys: 'a', label: 'Auto-advance, on or off', run: () => setAutoAdvance(!autoAdvance) },
     { keys: 'ArrowLeft', label: 'The item before', run: grading.back },
     { keys: 'ArrowRight', label: 'The next item', run: grading.forward },
   ])
@@ -140,7 +141,7 @@ function Panel({ queue, item, grading, box, autoAdvance, setAutoAdvance }: Panel
         {item.my_state === 'open' && (
           <p className="text-sm text-soft">You look at an item that is not claimed by you. <button type="button" className="link" onClick={grading.renew}>Grade the next one</button></p>
         )}
-        <Switch on={autoAdvance} onChange={setAutoAdvance} label="Go on by itself" hint="After a grade the next item opens. This browser remembers it." />
+        <Switch on={autoAdvance} onChange={setAutoAdvance} label={<>Auto-advance <kbd className="kbd">a</kbd></>} hint="A grade opens the next item. This browser remembers it." />
         {mine && <p className="border-t border-line pt-2 text-xs text-soft">You graded {mine.graded}{mine.skipped > 0 && `, skipped ${mine.skipped}`}; {mine.waiting} more {mine.waiting === 1 ? 'waits' : 'wait'} for you.</p>}
       </section>
       {item.judge && (

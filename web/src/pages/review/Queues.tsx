@@ -31,7 +31,7 @@ const schema = {
 const columns: Column<Queue>[] = [
   { id: 'name', header: 'Queue', width: 'minmax(160px,2fr)', card: 'title', cell: (q) => <span className="font-medium">{q.name}</span> },
   { id: 'progress', header: 'Done', width: 'minmax(150px,1fr)', cell: (q) => <Progress label={`${q.name}, done`} done={q.counts.done} total={q.counts.items} /> },
-  { id: 'mine', header: 'Waits for you', width: '110px', right: true, card: 'title', cell: (q) => q.may_grade ? count(q.mine.waiting + q.mine.claimed) : '–' },
+  { id: 'mine', header: 'Waits for you', width: '110px', right: true, card: 'title', cell: (q) => q.may_grade ? <>{count(q.mine.waiting + q.mine.claimed)}<span className="font-normal text-soft sm:hidden"> to grade</span></> : '–' },
   { id: 'conflicts', header: 'Conflicts', width: '90px', right: true, card: 'none', cell: (q) => q.counts.conflicts ? <Badge tone="warn">{count(q.counts.conflicts)}</Badge> : '0' },
   { id: 'made', header: 'Made', width: '120px', card: 'none', cell: (q) => <Time value={q.created_at} relative /> },
 ]
@@ -49,7 +49,7 @@ export default function Queues() {
   useKeys('Review', [{ keys: 'n', label: 'New queue', run: () => set({ new: true }) }], workspace.manages)
   return (
     <Page title="Review" aside={list.data && plural(rows.length, state.closed ? 'closed queue' : 'open queue')} actions={<>
-      {isMember && <Switch label="Closed" on={state.closed} onChange={(closed) => set({ closed, queue: '' })} />}
+      {isMember && <Switch label="Show closed" on={state.closed} onChange={(closed) => set({ closed, queue: '' })} />}
       {workspace.manages && <Button look="primary" icon={<PlusIcon size={14} />} onClick={() => set({ new: true })}>New queue</Button>}
     </>}>
       {list.error && <Refusal error={list.error} retry={() => void list.refetch()} />}

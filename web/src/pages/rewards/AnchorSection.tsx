@@ -31,7 +31,7 @@ export function AnchorSection({ of }: { of: Session }) {
     queryFn: ({ signal }) => data(v1(ws).GET('/v1/reward/sessions/{id}/anchor', { params: { path: { id: of.id } }, signal })),
   })
   if (anchor.error) return <Refusal error={anchor.error} retry={() => void anchor.refetch()} />
-  if (!anchor.data) return <SkeletonLines lines={6} />
+  if (!anchor.data) return <div className="min-h-dvh"><SkeletonLines lines={6} /></div>
   const a = anchor.data
   const last = a.history[a.history.length - 1]
   return (
@@ -66,10 +66,10 @@ export function AnchorSection({ of }: { of: Session }) {
 }
 
 const columns: Column<Check>[] = [
-  { id: 'step', header: 'Step', width: 'minmax(80px,1fr)', cell: (one) => one.step, card: 'title' },
-  { id: 'at', header: 'When', width: '100px', cell: (one) => <Time value={one.at} relative /> },
-  { id: 'n', header: 'n', width: '60px', right: true, cell: (one) => count(one.n), card: 'none' },
-  { id: 'reward', header: 'Reward passes', width: '110px', right: true, cell: (one) => percent(one.reward_rate) },
+  { id: 'step', header: 'Step', width: 'minmax(80px,.6fr)', cell: (one) => one.step, card: 'title' },
+  { id: 'at', header: 'When', width: 'minmax(100px,.6fr)', cell: (one) => <Time value={one.at} relative /> },
+  { id: 'n', header: 'Sampled', width: '84px', right: true, cell: (one) => count(one.n), card: 'none' },
+  { id: 'reward', header: 'Reward passes', width: '130px', right: true, cell: (one) => percent(one.reward_rate) },
   {
     id: 'anchor', header: 'Anchor passes', width: '190px', right: true,
     cell: (one) => `${percent(one.anchor_rate)} (${percent(one.anchor_ci[0]!, 0)} to ${percent(one.anchor_ci[1]!, 0)})`,
@@ -95,7 +95,7 @@ function Pictures({ a }: { a: Anchor }) {
       </Section>
       <Section title="Evidence against a healthy run">
         <LineChart title="Logarithm of the evidence, per check" xLabel="Check" yFormat={(y) => y.toFixed(1)}
-          thresholds={[{ y: Math.log(a.holds_from), label: `holds at ${a.holds_from}` }]} summary={lastWords(rows[rows.length - 1], a.holds_from)}
+          thresholds={[{ y: Math.log(a.holds_from), label: `holds at ln ${a.holds_from} = ${Math.log(a.holds_from).toFixed(1)}` }]} summary={lastWords(rows[rows.length - 1], a.holds_from)}
           series={processes(rows).map(({ process, checks }) => ({ name: `process ${process}`, points: checks.map(({ at, check }) => ({ x: at, y: logEvidence(check.evidence) })) }))} />
         <p className="mt-1 text-xs text-faint">It may be looked at after every check; a release begins another process.</p>
       </Section>

@@ -31,7 +31,7 @@ const columns: Column<Session>[] = [
     id: 'status', header: 'Status', width: '150px', card: 'title',
     cell: (one) => <span className="flex gap-1"><Status value={one.status} />{one.anchor.held && <Badge tone="fail">held</Badge>}</span>,
   },
-  { id: 'scored', header: 'Scored', width: '90px', right: true, cell: (one) => count(one.scored) },
+  { id: 'scored', header: 'Scored', width: '90px', right: true, named: true, cell: (one) => count(one.scored) },
   { id: 'spent', header: 'Spent', width: '90px', right: true, cell: (one) => <Money usd={one.spent_usd} /> },
   { id: 'budget', header: 'Budget', width: '90px', right: true, cell: (one) => <Money usd={one.budget_usd} />, card: 'none' },
   { id: 'anchor', header: 'Anchor', width: 'minmax(120px,1fr)', cell: (one) => one.anchor.criterion_name ?? <span className="text-faint">none</span>, card: 'none' },

@@ -17,6 +17,7 @@ import { Menu } from '../../ui/Menu'
 import { Page, Section } from '../../ui/Page'
 import { Refusal, sentence } from '../../ui/Refusal'
 import { Facts, Money, SkeletonLines, Stat, Stats, Time } from '../../ui/Values'
+import { WhenSeen } from '../../ui/WhenSeen'
 import { burn, type Session as Shape } from './anchor'
 import { useCriteria } from '../aliases/EditAlias'
 import { AnchorSection } from './AnchorSection'
@@ -82,8 +83,8 @@ function Loaded({ of }: { of: Shape }) {
             The next session can have another judge, by another model, as its anchor.</p></Section>
         )}
       </div>
-      <Judges of={of} />
-      <Tokens session={of.id} active={active} />
+      <WhenSeen height={200}><Judges of={of} /></WhenSeen>
+      <WhenSeen height={90}><Tokens session={of.id} active={active} /></WhenSeen>
       <Section title="In your trainer"><Trainers session={of.id} /></Section>
       <Actions of={of} name={name} asking={asking} close={() => setAsking(undefined)} />
     </Page>

@@ -23,7 +23,7 @@ export function lastWords(check: Check | undefined, holdsFrom: number): string {
   if (!check) return 'No check was made yet.'
   const points = (x: number) => `${(x * 100).toFixed(0)} %`
   return `At step ${check.step} the reward passes ${points(check.reward_rate)} of ${check.n} completions and the anchor ${points(check.anchor_rate)}${check.anchor_corrected ? ', corrected for its errors' : ''}; `
-    + `the evidence against a healthy run is ${check.evidence < 10 ? check.evidence.toFixed(2) : check.evidence.toFixed(0)}, and ${holdsFrom} holds.`
+    + `the evidence against a healthy run is ${check.evidence < 10 ? check.evidence.toFixed(2) : check.evidence.toFixed(0)}, and the run is held at ${holdsFrom}.`
 }
 
 /** How much of the budget is gone, and whether what is left is little. */

@@ -18,7 +18,7 @@ test('the evidence is drawn by its logarithm, and none is not minus infinity', (
 })
 
 test('the last check is a sentence', () => {
-  expect(lastWords(check(1, 115.2), 25)).toBe('At step 3 the reward passes 72 % of 32 completions and the anchor 19 %; the evidence against a healthy run is 115, and 25 holds.')
+  expect(lastWords(check(1, 115.2), 25)).toBe('At step 3 the reward passes 72 % of 32 completions and the anchor 19 %; the evidence against a healthy run is 115, and the run is held at 25.')
   expect(lastWords(undefined, 25)).toContain('No check')
 })
 

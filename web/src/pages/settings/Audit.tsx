@@ -2,6 +2,7 @@ import { useQuery } from '@tanstack/react-query'
 import { call } from '../../api/client'
 import { useWorkspaceId } from '../../api/session'
 import { actorText, changes } from '../../audit'
+import { plural } from '../../format'
 import { text, useQueryState } from '../../query'
 import { useAllowed } from '../../ui/Allowed'
 import { Button } from '../../ui/Button'
@@ -38,7 +39,7 @@ export function Audit() {
   const columns: Column<AuditEntry>[] = [
     { id: 'at', header: 'When', width: '150px', cell: (entry) => <Time value={entry.at} short /> },
     { id: 'action', header: 'Action', width: 'minmax(120px,1fr)', cell: (entry) => <code className="font-mono text-xs">{entry.action}</code>, card: 'title' },
-    { id: 'subject', header: 'Subject', width: 'minmax(140px,1.4fr)', cell: (entry) => entry.subject, card: 'title' },
+    { id: 'subject', header: 'Subject', width: 'minmax(140px,1.4fr)', cell: (entry) => entry.subject },
     { id: 'actor', header: 'By', width: 'minmax(140px,1.4fr)', cell: (entry) => actorText(entry.actor, people) },
     {
       id: 'change', header: 'Change', width: 'minmax(160px,2fr)', card: 'none',
@@ -51,7 +52,7 @@ export function Audit() {
         {(['action', 'subject'] as const).map((name) => (
           <Field key={name} label={{ action: 'Action', subject: 'Subject' }[name]} className="min-w-0 flex-1 basis-36">
             {(props) => <input {...props} key={state[name]} className="control w-full" defaultValue={state[name]}
-              placeholder={{ action: 'key.revoke, or key.', subject: 'an id or a name' }[name]} spellCheck={false}
+              placeholder={{ action: 'key.revoke, or key.', subject: 'a whole id or name' }[name]} spellCheck={false}
               onKeyDown={(event) => event.key === 'Enter' && set({ [name]: event.currentTarget.value.trim(), cursor: '' })}
               onBlur={(event) => event.target.value.trim() !== state[name] && set({ [name]: event.target.value.trim(), cursor: '' })} />}
           </Field>
@@ -62,9 +63,15 @@ export function Audit() {
           <Button onClick={() => set({ action: '', actor: '', subject: '', cursor: '' })}>Clear</Button>
         )}
       </div>
+      {state.subject && list.data && (
+        <p role="status" className="border-b border-line px-3.5 py-2 text-xs text-soft">
+          {plural(rows.length, 'entry', 'entries')} about <code className="font-mono">{state.subject}</code> among the {plural(read.length, 'entry', 'entries')} that were read
+          {list.data.has_more ? '; there are older ones, which “Older” reads.' : ': all that fit the other filters.'}
+        </p>
+      )}
       {list.error && <div className="p-3"><Refusal error={list.error} retry={() => void list.refetch()} /></div>}
       {list.isPending && <div className="p-3"><SkeletonLines /></div>}
-      {list.data && rows.length === 0 && <p className="px-3.5 py-4 text-sm text-soft">Nothing fits these filters.</p>}
+      {list.data && rows.length === 0 && !state.subject && <p className="px-3.5 py-4 text-sm text-soft">Nothing fits these filters.</p>}
       {rows.length > 0 && (
         <Table label="Audit trail" keys columns={columns} rows={rows} rowKey={(entry) => entry.id}
           onOpen={(entry) => set({ entry: entry.id }, { push: true })} />

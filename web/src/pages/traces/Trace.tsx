@@ -77,7 +77,7 @@ function Run({ trace, step, onStep, keys, named }: RunProps) {
     <div className="min-w-0">
       <Stats>
         <Stat label="Steps" value={count(run.steps)} hint={steps.length < run.steps ? `${count(steps.length)} read` : undefined} />
-        <Stat label="Length" value={duration(new Date(run.last_at).getTime() - new Date(run.first_at).getTime())} hint={<Time value={run.first_at} short />} />
+        <Stat label="Duration" value={duration(new Date(run.last_at).getTime() - new Date(run.first_at).getTime())} hint={<Time value={run.first_at} short />} />
         <Stat label="Tokens" value={count(run.prompt_tokens + run.completion_tokens)} hint={`${count(run.completion_tokens)} out`} />
         <Stat label="Cost" value={<Money usd={run.cost_usd} />} />
       </Stats>

@@ -52,8 +52,8 @@ export default function Traces() {
   const columns: Column<Trace>[] = [
     { id: 'id', header: 'Run', width: 'minmax(200px,3fr)', cell: (t) => <span className="font-mono text-xs">{t.id}</span>, card: 'title' },
     { id: 'last', header: 'Last step', width: '150px', cell: (t) => <Time value={t.last_at} short /> },
-    { id: 'length', header: 'Length', width: '110px', right: true, cell: (t) => duration(length(t)) },
-    { id: 'steps', header: 'Steps', width: '80px', right: true, cell: (t) => count(t.steps) },
+    { id: 'length', header: 'Duration', width: '110px', right: true, cell: (t) => duration(length(t)) },
+    { id: 'steps', header: 'Steps', width: '80px', right: true, named: true, cell: (t) => count(t.steps) },
     { id: 'in', header: 'Tokens in', width: '100px', right: true, cell: (t) => count(t.prompt_tokens), card: 'none' },
     { id: 'out', header: 'Tokens out', width: '100px', right: true, cell: (t) => count(t.completion_tokens), card: 'none' },
     { id: 'cost', header: 'Cost', width: '110px', right: true, cell: (t) => <Money usd={t.cost_usd} />, card: 'title' },

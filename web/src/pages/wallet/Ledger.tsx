@@ -21,7 +21,7 @@ import type { Proof, Transfer } from './shapes'
 
 const columns: Column<Transfer>[] = [
   { id: 'at', header: 'When', width: '160px', cell: (row) => <Time value={row.at} short /> },
-  { id: 'kind', header: 'Kind', width: '120px', cell: (row) => row.kind, card: 'title' },
+  { id: 'kind', header: 'Kind', width: '120px', cell: (row) => kindName(row.kind), card: 'title' },
   { id: 'memo', header: 'Memo', width: 'minmax(140px,2fr)', cell: (row) => row.memo || <span className="text-faint">–</span> },
   { id: 'id', header: 'Transfer', width: 'minmax(160px,1.4fr)', cell: (row) => <code className="font-mono text-xs">{row.id}</code>, card: 'none' },
   {
@@ -29,6 +29,9 @@ const columns: Column<Transfer>[] = [
     cell: (row) => <Money usd={row.amount_usd} className={row.amount_usd > 0 ? 'text-pass' : undefined} />,
   },
 ]
+
+/** A kind of transfer, as people say it. */
+const kindName = (kind: string) => kind === 'topup' ? 'top-up' : kind.replaceAll('_', ' ')
 
 const schema = { kind: text(), before: text(), transfer: text() }
 
@@ -46,7 +49,7 @@ export function Ledger() {
   const kinds = [...new Set([...rows.map((row) => row.kind), ...(state.kind ? [state.kind] : [])])].sort()
   return (
     <Section title="Ledger" flush aside="double entry, appended to and never changed" actions={<>
-      <Select aria-label="Kind" value={state.kind} onChange={(kind) => set({ kind, before: '' }, { push: true })} options={[{ value: '', label: 'Every kind' }, ...kinds]} />
+      <Select aria-label="Kind" value={state.kind} onChange={(kind) => set({ kind, before: '' }, { push: true })} options={[{ value: '', label: 'Every kind' }, ...kinds.map((value) => ({ value, label: kindName(value) }))]} />
       <Button icon={<ShieldCheckIcon size={14} />} onClick={() => setProving(true)}>Prove it</Button>
     </>}>
       {list.error && <div className="p-3"><Refusal error={list.error} retry={() => void list.refetch()} /></div>}
@@ -62,7 +65,7 @@ export function Ledger() {
           {list.data?.has_more && <Button onClick={() => set({ before: rows[rows.length - 1]!.id }, { push: true })}>Older</Button>}
         </div>
       )}
-      <Drawer open={Boolean(open)} onClose={() => set({ transfer: '' })} title={open ? `${open.kind}` : ''}>
+      <Drawer open={Boolean(open)} onClose={() => set({ transfer: '' })} title={open ? kindName(open.kind) : ''}>
         {open && <>
           <Facts rows={[['Transfer', <Id value={open.id} />], ['When', <Time value={open.at} />], ['Memo', open.memo || '–'], ['Into the wallet', <Money usd={open.amount_usd} />]]} />
           <h3 className="mt-4 mb-1 text-sm font-medium">Lines, which sum to zero</h3>

@@ -13,7 +13,7 @@ import { Section } from '../../ui/Page'
 import { Refusal } from '../../ui/Refusal'
 import { Table, type Column } from '../../ui/Table'
 import { Money, SkeletonLines, Stat, Stats } from '../../ui/Values'
-import { daysBetween, lasts } from './balance'
+import { dayAfter, daysBetween, lasts } from './balance'
 import type { Key, List } from '../settings/shapes'
 import type { Series } from './shapes'
 
@@ -40,12 +40,12 @@ export function Usage({ free }: { free?: number }) {
     queryKey: ['keys', ws], enabled: state.by === 'key', queryFn: ({ signal }) => call<List<Key>>(ws, 'GET', '/keys', { query: { limit: 500 }, signal }),
   })
   const names = new Map(keys.data?.data.map((key) => [key.id, key.name]))
-  const named = (group: string, rest?: boolean) => rest ? 'others' : names.get(group) ?? (group || '(none)')
+  const named = (group: string, rest?: boolean) => rest ? 'others' : names.get(group) ?? (group || `(no ${state.by})`)
   const days = daysBetween(from, to)
   const left = series.data && free !== undefined ? lasts(free, series.data.totals.charged_usd, days.length) : undefined
   const filters = (['model', 'key', 'tag'] as const).filter((name) => state[name])
   const open = (group: Group) => state.by === 'model' ? set({ model: group.group, by: 'key' }, { push: true }) : state.by === 'key' ? set({ key: group.group, by: 'model' }, { push: true })
-    : state.by === 'tag' ? void navigate({ to: `/w/${ws}/logs` as never, search: { tag: group.group, start: `${from}T00:00:00Z` } as never }) : undefined
+    : state.by === 'tag' ? void navigate({ to: `/w/${ws}/logs` as never, search: { tag: group.group, start: `${from}T00:00:00Z`, end: dayAfter(to) } as never }) : undefined
   return (
     <Section title="Usage and cost" aside="days are UTC" actions={<>
       <Select aria-label="Group by" value={state.by} onChange={(by) => set({ by: by as typeof state.by })}
@@ -57,6 +57,7 @@ export function Usage({ free }: { free?: number }) {
       <div className="mb-3 flex flex-wrap items-end gap-2">
         <Field label="From">{(props) => <input {...props} type="date" className="control" value={from} max={to} onChange={(event) => event.target.value && set({ from: event.target.value })} />}</Field>
         <Field label="To">{(props) => <input {...props} type="date" className="control" value={to} min={from} onChange={(event) => event.target.value && set({ to: event.target.value })} />}</Field>
+        <Button look="quiet" onClick={() => set({ from: lastDays(2)[0]!, to: lastDays(2)[0]! })}>Yesterday</Button>
         {[7, 30, 90].map((n) => <Button key={n} look="quiet" onClick={() => set({ from: n === 30 ? '' : lastDays(n)[0]!, to: '' })}>{n} days</Button>)}
         {filters.map((name) => <Button key={name} onClick={() => set({ [name]: '' })}>{name} {name === 'key' ? named(state.key) : state[name]} ×</Button>)}
       </div>
@@ -65,7 +66,7 @@ export function Usage({ free }: { free?: number }) {
       {series.data && <>
         <Stats>
           <Stat label="Cost" value={<Money usd={series.data.totals.cost_usd} />} hint={<><Money usd={series.data.totals.charged_usd} /> charged to the wallet</>} />
-          <Stat label="Requests" value={count(series.data.totals.requests)} hint={plural(series.data.totals.errors, 'error')} to="logs" query={{ start: `${from}T00:00:00Z` }} />
+          <Stat label="Requests" value={count(series.data.totals.requests)} hint={plural(series.data.totals.errors, 'error')} to="logs" query={{ start: `${from}T00:00:00Z`, end: dayAfter(to) }} />
           <Stat label="Input tokens" value={short(series.data.totals.input_tokens)} hint={`${short(series.data.totals.cached_input_tokens)} cached`} />
           <Stat label="Output tokens" value={short(series.data.totals.output_tokens)} />
           {left !== undefined && filters.length === 0 && <Stat label="The wallet lasts" value={left > 999 ? 'years' : plural(Math.floor(left), 'day')} hint="at the pace of these days" />}
@@ -77,7 +78,10 @@ export function Usage({ free }: { free?: number }) {
         </div>
         {series.data.groups.length > 0 && state.by !== 'none' && (
           <div className="-mx-3.5 mt-3"><Table label={`By ${state.by}`} columns={columns(state.by, named)} rows={series.data.groups} rowKey={(group) => group.group + group.rest}
-            onOpen={(group) => !group.rest && open(group)} /></div>
+            onOpen={(group) => !group.rest && group.group && open(group)} />
+            {state.by === 'tag' && series.data.groups.some((group) => group.group === '' && !group.rest) && (
+              <p className="px-3.5 pt-2 text-xs text-faint">Without a tag are requests that sent no X-Service-Tag, and what judges, evals and reward sessions asked.</p>
+            )}</div>
         )}
         {series.data.totals.requests === 0 && <p className="mt-3 text-sm text-soft">Nothing was used in these days. A first request is in <A to="">Home</A>.</p>}
       </>}
@@ -89,8 +93,8 @@ const columns = (by: string, named: (group: string, rest?: boolean) => string): 
   { id: 'group', header: by[0]!.toUpperCase() + by.slice(1), width: 'minmax(140px,2fr)', cell: (row) => named(row.group, row.rest), card: 'title' },
   { id: 'cost', header: 'Cost', width: '110px', right: true, cell: (row) => <Money usd={row.cost_usd} />, card: 'title' },
   { id: 'charged', header: 'Charged', width: '110px', right: true, cell: (row) => <Money usd={row.charged_usd} />, card: 'none' },
-  { id: 'requests', header: 'Requests', width: '100px', right: true, cell: (row) => count(row.requests) },
+  { id: 'requests', header: 'Requests', width: '100px', right: true, named: true, cell: (row) => count(row.requests) },
   { id: 'errors', header: 'Errors', width: '80px', right: true, cell: (row) => count(row.errors), card: 'none' },
-  { id: 'input', header: 'Input tokens', width: '110px', right: true, cell: (row) => short(row.input_tokens) },
-  { id: 'output', header: 'Output tokens', width: '110px', right: true, cell: (row) => short(row.output_tokens) },
+  { id: 'input', header: 'Input tokens', width: '110px', right: true, named: true, cell: (row) => short(row.input_tokens) },
+  { id: 'output', header: 'Output tokens', width: '110px', right: true, named: true, cell: (row) => short(row.output_tokens) },
 ]

@@ -89,6 +89,8 @@ function Balance({ now }: { now?: number }) {
   )
 }
 
+const holdNames = new Map([['reward', 'Reward session'], ['eval', 'Eval'], ['calibration', 'Calibration']])
+
 function Holds({ wallet }: { wallet?: Shape }) {
   return (
     <Section title="Held" aside="set aside until it is spent or comes back" flush>
@@ -98,7 +100,7 @@ function Holds({ wallet }: { wallet?: Shape }) {
             const to = holdLink(hold)
             return (
               <li key={hold.id} className="flex flex-wrap items-center gap-x-3 border-b border-line px-3.5 py-2 text-sm">
-                <span className="min-w-0 flex-1 truncate">{to ? <A to={to}>{hold.id}</A> : hold.id}<span className="text-xs text-faint"> · {hold.kind.replaceAll('_', ' ')}</span></span>
+                <span className="min-w-0 flex-1 truncate">{holdNames.get(hold.kind) ?? hold.kind.replaceAll('_', ' ')} {to ? <A to={to} className="link font-mono text-xs">{hold.id}</A> : hold.id}</span>
                 <span className="text-xs text-soft"><Money usd={hold.spent_usd} /> spent of <Money usd={hold.amount_usd} /></span>
                 <Money usd={hold.left_usd} className="font-medium" />
               </li>

@@ -25,6 +25,9 @@ export function daysBetween(from: string, to: string): string[] {
   return days
 }
 
+/** The first moment after a day, in UTC: the end of a range that has the day. */
+export const dayAfter = (day: string): string => new Date(Date.parse(`${day}T00:00:00Z`) + 86_400_000).toISOString()
+
 /** The page of what holds money. */
 export function holdLink(hold: { id: string; kind: string }): string | undefined {
   const places: [RegExp, string][] = [[/^rs_/, 'rewards/'], [/^eval_/, 'evals/'], [/^crit_/, 'judges/']]

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { balances, daysBetween, holdLink, lasts } from './balance'
+import { balances, dayAfter, daysBetween, holdLink, lasts } from './balance'
 import type { Transfer } from './shapes'
 
 const transfer = (at: string, amount: number): Transfer => ({ id: at, kind: 'x', memo: '', at, amount_usd: amount, lines: [] })
@@ -23,4 +23,8 @@ test('a hold leads to what it is for', () => {
   expect(holdLink({ id: 'other', kind: 'x' })).toBeUndefined()
   expect(lasts(10, 5, 30)).toBe(60)
   expect(lasts(10, 0, 30)).toBeUndefined()
+})
+
+test('a range of days ends where the next day begins', () => {
+  expect(dayAfter('2026-02-28')).toBe('2026-03-01T00:00:00.000Z')
 })

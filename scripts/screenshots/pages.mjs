@@ -1,0 +1,45 @@
+// What is photographed: a name for the file, a title, where it is below the workspace, and what is done before the picture.
+
+/** The pages of a demo. find answers ids from the API of the workspace. */
+export async function pages(find) {
+  const judge = await find('/v1/criteria', (c) => c.name === 'Answers the question')
+  const [grading, runs] = [await find('/api/queues', (q) => q.criterion_id && q.source?.kind === 'logs'), await find('/api/queues', (q) => q.source?.kind === 'traces')]
+  const dataset = await find('/v1/datasets', (d) => !d.name.endsWith('-eval'))
+  const evaluation = await find('/v1/evals', (e) => e.name.startsWith('Large'))
+  const session = await find('/v1/reward/sessions')
+  return [
+    { name: 'home', title: 'Home', path: '' },
+    { name: 'logs', title: 'Logs', path: 'logs' },
+    { name: 'log', title: 'Logs: one exchange', path: 'logs', keys: ['j', 'j', 'Enter'] },
+    { name: 'traces', title: 'Traces', path: 'traces' },
+    { name: 'trace', title: 'Traces: a run', path: 'traces/zephyrine-refund-12' },
+    { name: 'review', title: 'Review', path: 'review' },
+    { name: 'grading', title: 'Review: grading', path: `review/${grading}` },
+    { name: 'grading-run', title: 'Review: grading a run', path: `review/${runs}` },
+    { name: 'progress', title: 'Review: progress', path: `review/${grading}?view=progress` },
+    { name: 'judges', title: 'Judges', path: 'judges' },
+    { name: 'judge', title: 'Judges: a judge', path: `judges/${judge}` },
+    { name: 'calibrations', title: 'Judges: calibrations', path: `judges/${judge}?tab=calibrations` },
+    { name: 'certificate', title: 'Judges: certificate', path: `judges/${judge}/certificate` },
+    { name: 'adjudication', title: 'Judges: adjudication', path: `judges/${judge}/adjudication` },
+    { name: 'datasets', title: 'Datasets', path: 'datasets' },
+    { name: 'dataset', title: 'Datasets: a dataset', path: `datasets/${dataset}` },
+    { name: 'evals', title: 'Evals', path: 'evals' },
+    { name: 'eval', title: 'Evals: the gate', path: `evals/${evaluation}` },
+    { name: 'aliases', title: 'Aliases', path: 'aliases' },
+    { name: 'alias', title: 'Aliases: a canary', path: 'aliases/assistant' },
+    { name: 'rewards', title: 'Rewards', path: 'rewards' },
+    { name: 'session', title: 'Rewards: a session', path: `rewards/${session}` },
+    { name: 'wallet', title: 'Wallet: usage by tag', path: 'wallet?by=tag' },
+    { name: 'ledger', title: 'Wallet: ledger', path: 'wallet?tab=ledger' },
+    { name: 'keys', title: 'Settings: keys', path: 'settings' },
+    { name: 'team', title: 'Settings: team', path: 'settings?tab=team' },
+    { name: 'logging', title: 'Settings: logging', path: 'settings?tab=logging' },
+    { name: 'limits', title: 'Settings: limits', path: 'settings?tab=limits' },
+    { name: 'evidence', title: 'Settings: evidence', path: 'settings?tab=evidence' },
+    { name: 'providers', title: 'Settings: providers', path: 'settings?tab=providers' },
+    { name: 'notifications', title: 'Settings: notifications', path: 'settings?tab=notifications' },
+    { name: 'account', title: 'Settings: your account', path: 'settings?tab=account' },
+    { name: 'audit', title: 'Settings: audit trail', path: 'settings?tab=audit' },
+  ]
+}
