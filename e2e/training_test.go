@@ -135,13 +135,18 @@ func (w *trainerProcess) kill() {
 	<-w.done
 }
 
-// saved waits until the worker has saved n checkpoints of a job, or the job has ended.
-func (w *trainerProcess) saved(t *testing.T, id string, n int) {
+// over waits until the worker has saved n checkpoints of a job. It reports whether the job has ended before.
+func (s *studio) over(t *testing.T, w *trainerProcess, id string, n int) (over bool) {
 	t.Helper()
-	line := regexp.MustCompile(fmt.Sprintf(`(?s)(%s: saved the checkpoint.*){%d}|%s: attempt \d+ (succeeded|failed)`, id, n, id))
-	if w.out.find(line, w.done) == "" {
-		t.Fatalf("the worker does not save:\n%s", w.out)
-	}
+	c := s.caller()
+	line := regexp.MustCompile(fmt.Sprintf(`(?s)(%s: saved the checkpoint.*){%d}`, id, n))
+	eventually(t, "a checkpoint", func() bool {
+		var job tuning
+		c.call(t, http.MethodGet, "/v1/fine-tuning/jobs/"+id, nil, http.StatusOK, &job)
+		over = job.Status == "SUCCEEDED" || job.Status == "FAILED"
+		return over || line.MatchString(w.out.String())
+	})
+	return over
 }
 
 // start creates a job, when a worker has said what it can train.
@@ -266,17 +271,17 @@ func TestDrillKilledWorkersLeaveTheSameModel(t *testing.T) {
 	s := newStudio(t, newInstance(t, secret.Text{}))
 	w := s.worker(t)
 	want := s.trained(t, s.ended(t, s.start(t, "sft")))
-	id := s.start(t, "sft")
-	for kill := range drills(2, 20) {
-		w.saved(t, id, 1)
-		time.Sleep(rand.N(100 * time.Millisecond)) // anywhere
-		w.kill()
-		s.mustAdmin(t, nil, "worker", "revoke", w.id) // so that nobody waits for its lease to run out
-		w = s.worker(t)
-		t.Logf("kill %d", kill+1)
+	for kills, most := 0, drills(2, 20); kills < most; {
+		id := s.start(t, "sft")
+		for ; kills < most && !s.over(t, w, id, 1); kills++ {
+			time.Sleep(rand.N(100 * time.Millisecond)) // anywhere
+			w.kill()
+			s.mustAdmin(t, nil, "worker", "revoke", w.id) // so that nobody waits for its lease to run out
+			w = s.worker(t)
+		}
+		job := s.ended(t, id)
+		s.compare(t, s.trained(t, job), want)
 	}
-	job := s.ended(t, id)
-	s.compare(t, s.trained(t, job), want)
 	s.verifyLedger(t)
 }
 
@@ -288,13 +293,13 @@ func TestDrillKilledServersEndNoTraining(t *testing.T) {
 	w := s.worker(t)
 	want := s.trained(t, s.ended(t, s.start(t, "sft")))
 	address := s.server.address()
-	for range drills(1, 5) {
+	for kills, most := 0, drills(2, 20); kills < most; {
 		id := s.start(t, "sft")
-		for kill := range drills(2, 4) {
-			w.saved(t, id, 1+3*kill)
+		for n := 1; kills < most && !s.over(t, w, id, n); n += 4 {
 			time.Sleep(rand.N(100 * time.Millisecond)) // anywhere
 			s.server.kill()
 			s.server = s.serve(t, "--training-prices", "cpu=36", "--listen", hostOf(t, address))
+			kills++
 		}
 		job := s.ended(t, id)
 		if job.Attempt != 1 {
