@@ -79,7 +79,7 @@ recall: setup-go ## hold redaction against gitleaks' rules
 statistics: setup-go ## measure what intervals and gates keep of their promises, and write docs/statistics.md anew (some minutes; ARGS='-only EXPR': some tables)
 	@go run ./scripts/statistics $(ARGS)
 
-trainers: build ## real trainers against the server: TRL, verl, OpenRLHF, in .tools/trainers (ARGS=demo: the demonstration of docs/rewards.md)
+trainers: build ## real trainers against the server: TRL, verl, OpenRLHF, in .tools/trainers (ARGS=worker: our worker with TRL alone; ARGS=demo: the demonstration of docs/rewards.md)
 	@scripts/trainers $(ARGS)
 
 catalog: ## write the built-in models and prices anew, from what the npm registry has today (MADE=YYYY-MM-DD)

@@ -36,7 +36,7 @@ func TestTheTrainingWorker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), 20*limit)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*limit)
 			defer cancel()
 			cmd := python(ctx, command[0], command[1:]...)
 			if out, ok := runChild(t, cmd); !ok {

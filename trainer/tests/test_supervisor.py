@@ -229,6 +229,16 @@ class EngineFaultCase(WorkerCase):
         worker.communicate()
         self.assertEqual(select.select([gone], [], [], 120)[0], [gone])
 
+    def test_an_engine_that_says_nothing_dies_with_its_supervisor_too(self) -> None:
+        program = (
+            "import threading; from sovereign_trainer import engine;"
+            "threading.Thread(target=engine._listen, args=(None,), daemon=True).start(); threading.Event().wait()"
+        )
+        ended = subprocess.run(
+            [sys.executable, "-c", program], stdin=subprocess.DEVNULL, env=child.environment(), timeout=120, check=False
+        )
+        self.assertEqual(ended.returncode, 1)
+
     def test_a_signal_saves_and_stops(self) -> None:
         server = self.serve(ENDLESS)
         token = self.folder / "token"
