@@ -100,7 +100,8 @@ func TestANoticeArrivesSignedOnceAndSurvivesAKill(t *testing.T) {
 		p.mustAdmin(t, &key, "key", "create", "--workspace", "default", "--email", "owner@localhost",
 			"--budget-usd", "0.000001/day", "--json")
 		for range 3 {
-			if a := s.callerWith(key.APIKey).must(t, chat("sim/chat", "Hello")); a.status != http.StatusPaymentRequired {
+			a := s.callerWith(key.APIKey).must(t, chat("sim/chat", "Hello"))
+			if a.status != http.StatusPaymentRequired {
 				t.Fatalf("over the budget: %d %s", a.status, a.body)
 			}
 		}

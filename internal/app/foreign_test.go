@@ -41,7 +41,8 @@ func (c *dashboardClient) idsOf(t *testing.T, ws tenant.ID) []string {
 			}
 		}
 	}
-	names, err := db.Query[string](t.Context(), c.i.storage.db.In(ws), `SELECT name FROM aliases WHERE workspace_id = $1`)
+	names, err := db.Query[string](t.Context(), c.i.storage.db.In(ws),
+		`SELECT name FROM aliases WHERE workspace_id = $1`)
 	if err != nil {
 		t.Fatal(err)
 	}
