@@ -1,4 +1,4 @@
-// Many logs: filtered, brushed, scrolled, saved as a view, followed as they come, frozen into a dataset.
+// Many logs: filtered, scrolled, saved as a view, followed as they come, frozen into a dataset.
 import assert from 'node:assert/strict'
 
 export default async function ({ facts, open, step }) {

@@ -48,7 +48,7 @@ export default async function ({ facts, open, step }) {
   await page.keyboard.press('Escape')
   await proof.waitFor({ state: 'detached' })
 
-  step('usage, its CSV, a statement')
+  step('usage, a statement')
   await owner.visit('wallet?tab=usage', 'Wallet')
   await owner.visit('wallet?tab=statements', 'Wallet')
   const month = new Date().toISOString().slice(0, 7)

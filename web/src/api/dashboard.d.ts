@@ -2590,7 +2590,7 @@ export interface components {
         };
         Refusal: {
             /** @enum {string|null} */
-            code: null | "invalid_body" | "invalid_parameter" | "unsupported_parameter" | "unknown_provider" | "invalid_api_key" | "api_key_expired" | "not_signed_in" | "insufficient_balance" | "budget_exceeded" | "insufficient_permissions" | "insufficient_scope" | "model_not_allowed" | "address_not_allowed" | "cross_origin" | "not_found" | "model_not_found" | "dedicated_endpoint_not_found" | "method_not_allowed" | "request_timeout" | "conflict" | "logging_disabled" | "session_not_active" | "session_overbudget" | "idempotency_conflict" | "quota_exceeded" | "precondition_failed" | "anchor_held" | "body_too_large" | "unsupported_media_type" | "rate_limited" | "rate_limit_exceeded" | "abuse_guard" | "internal_error" | "unavailable";
+            code: null | "invalid_body" | "invalid_parameter" | "unsupported_parameter" | "unknown_provider" | "invalid_api_key" | "api_key_expired" | "not_signed_in" | "insufficient_balance" | "budget_exceeded" | "insufficient_permissions" | "insufficient_scope" | "model_not_allowed" | "address_not_allowed" | "cross_origin" | "not_found" | "model_not_found" | "dedicated_endpoint_not_found" | "method_not_allowed" | "request_timeout" | "conflict" | "logging_disabled" | "session_not_active" | "session_overbudget" | "stale_lease" | "idempotency_conflict" | "quota_exceeded" | "precondition_failed" | "anchor_held" | "body_too_large" | "unsupported_media_type" | "rate_limited" | "rate_limit_exceeded" | "abuse_guard" | "internal_error" | "unavailable";
             /** @description For people; not to be parsed */
             message: string;
             /** @description The field at fault, where there is one */
@@ -2907,7 +2907,7 @@ export interface components {
         Signature: {
             /** @enum {string} */
             alg: "EdDSA";
-            /** @description A compact JWS, whose payload is the document without signature and without what begins with voided */
+            /** @description A compact JWS, whose payload is the document without signature, without adopted_at and without what begins with voided */
             jws: string;
             /** @description The key that signed, by its kid in /.well-known/jwks.json */
             key_id: string;

@@ -896,6 +896,74 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/environment/tools": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List environment tools, the newest first
+         * @description Permission: owner or admin.
+         */
+        get: operations["get-environment-tools"];
+        put?: never;
+        /**
+         * Register a tool that a model may call while it is trained
+         * @description Permission: owner or admin.
+         */
+        post: operations["post-environment-tools"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/environment/tools/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read an environment tool
+         * @description Permission: owner or admin.
+         */
+        get: operations["get-environment-tools-id"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete an environment tool and its secret
+         * @description Permission: owner or admin.
+         */
+        delete: operations["delete-environment-tools-id"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/environment/tools/{id}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Call an environment tool once, as a run would
+         * @description Permission: owner or admin.
+         */
+        post: operations["post-environment-tools-id-test"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/evals": {
         parameters: {
             query?: never;
@@ -1060,6 +1128,362 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/fine-tuning/estimates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Estimate what a job takes and costs, without starting it
+         * @description Permission: any key.
+         */
+        post: operations["post-fine-tuning-estimates"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/fine-tuning/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List training files, the newest first
+         * @description Permission: any key.
+         */
+        get: operations["get-fine-tuning-files"];
+        put?: never;
+        /**
+         * Upload a file of examples as multipart/form-data: purpose (fine-tune) and file. Its lines are checked while they come
+         * @description Permission: owner or admin.
+         */
+        post: operations["post-fine-tuning-files"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/fine-tuning/files/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read what is known of a training file
+         * @description Permission: any key.
+         */
+        get: operations["get-fine-tuning-files-id"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a training file
+         * @description Permission: owner or admin.
+         */
+        delete: operations["delete-fine-tuning-files-id"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/fine-tuning/files/{id}/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download a training file
+         * @description Permission: owner or admin.
+         */
+        get: operations["get-fine-tuning-files-id-content"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/fine-tuning/jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List fine-tuning jobs, the newest first
+         * @description Permission: any key.
+         */
+        get: operations["get-fine-tuning-jobs"];
+        put?: never;
+        /**
+         * Start a fine-tuning job
+         * @description Permission: owner or admin.
+         */
+        post: operations["post-fine-tuning-jobs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/fine-tuning/jobs/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a fine-tuning job: its progress and cost
+         * @description Permission: any key.
+         */
+        get: operations["get-fine-tuning-jobs-id"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/fine-tuning/jobs/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End a job. Its checkpoints stay
+         * @description Permission: owner or admin.
+         */
+        post: operations["post-fine-tuning-jobs-id-cancel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/fine-tuning/jobs/{id}/checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the checkpoints of a job, the newest first
+         * @description Permission: any key.
+         */
+        get: operations["get-fine-tuning-jobs-id-checkpoints"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/fine-tuning/jobs/{id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what happened in a job, and its metrics
+         * @description Permission: any key.
+         */
+        get: operations["get-fine-tuning-jobs-id-events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/fine-tuning/jobs/{id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Save a checkpoint of a job, and stop it until it is resumed
+         * @description Permission: owner or admin.
+         */
+        post: operations["post-fine-tuning-jobs-id-pause"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/fine-tuning/jobs/{id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let a paused job go on from its last checkpoint
+         * @description Permission: owner or admin.
+         */
+        post: operations["post-fine-tuning-jobs-id-resume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/fine-tuning/models": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the base models that workers can train
+         * @description Permission: any key.
+         */
+        get: operations["get-fine-tuning-models"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/grpo/candidates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List models that may replace their base, the newest first
+         * @description Permission: owner or admin.
+         */
+        get: operations["get-grpo-candidates"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/grpo/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List GRPO runs, the newest first
+         * @description Permission: owner or admin.
+         */
+        get: operations["get-grpo-runs"];
+        put?: never;
+        /**
+         * Train a model by reinforcement, with a certified judge as its reward
+         * @description Permission: owner or admin.
+         */
+        post: operations["post-grpo-runs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/grpo/runs/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a GRPO run
+         * @description Permission: owner or admin.
+         */
+        get: operations["get-grpo-runs-id"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/grpo/runs/{id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what happened in a run, and its metrics
+         * @description Permission: owner or admin.
+         */
+        get: operations["get-grpo-runs-id-events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/grpo/runs/{id}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End a run. Its last checkpoint becomes a candidate
+         * @description Permission: owner or admin.
+         */
+        post: operations["post-grpo-runs-id-stop"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/labels": {
         parameters: {
             query?: never;
@@ -1180,6 +1604,110 @@ export interface paths {
          * @description Permission: any key.
          */
         get: operations["get-logs-id"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/model-versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List trained models, the newest first
+         * @description Permission: owner or admin.
+         */
+        get: operations["get-model-versions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/model-versions/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a trained model: what it was made of, signed. `sovereign verify` checks it offline
+         * @description Permission: owner or admin.
+         */
+        get: operations["get-model-versions-id"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a trained model and its files
+         * @description Permission: owner or admin.
+         */
+        delete: operations["delete-model-versions-id"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/model-versions/{id}/files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the files of a trained model
+         * @description Permission: owner or admin.
+         */
+        get: operations["get-model-versions-id-files"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/model-versions/{id}/files/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Download a file of a trained model
+         * @description Permission: owner or admin.
+         */
+        get: operations["get-model-versions-id-files-name"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/model-versions/{id}/lineage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What a trained model was made of, as a graph
+         * @description Permission: owner or admin.
+         */
+        get: operations["get-model-versions-id-lineage"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1704,6 +2232,190 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/workers/v1/lease": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask for work. It answers when there is some, or with null after 30 seconds
+         * @description Permission: a worker's token.
+         */
+        post: operations["post-lease"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/workers/v1/runs/{id}/checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Commit a checkpoint whose files are all sent
+         * @description Permission: a worker's token.
+         */
+        post: operations["post-runs-id-checkpoints"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/workers/v1/runs/{id}/done": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End the attempt
+         * @description Permission: a worker's token.
+         */
+        post: operations["post-runs-id-done"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/workers/v1/runs/{id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tell what happened: each number of an attempt is kept once
+         * @description Permission: a worker's token.
+         */
+        post: operations["post-runs-id-events"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/workers/v1/runs/{id}/files/{sha256}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Fetch a file that the run reads
+         * @description Permission: a worker's token.
+         */
+        get: operations["get-runs-id-files-sha256"];
+        put?: never;
+        /**
+         * Send a file
+         * @description Permission: a worker's token.
+         */
+        post: operations["post-runs-id-files-sha256"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/workers/v1/runs/{id}/heartbeat": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Say that the run goes on, and hear what to do
+         * @description Permission: a worker's token.
+         */
+        post: operations["post-runs-id-heartbeat"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/workers/v1/runs/{id}/score": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Score completions by the reward session of the run, within 110 seconds
+         * @description Permission: a worker's token.
+         */
+        post: operations["post-runs-id-score"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/workers/v1/runs/{id}/tools/{tool}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Call an environment tool of the run
+         * @description Permission: a worker's token.
+         */
+        post: operations["post-runs-id-tools-tool"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/workers/v1/runs/{id}/uploads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask where the files of a checkpoint are sent to
+         * @description Permission: a worker's token.
+         */
+        post: operations["post-runs-id-uploads"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -1852,6 +2564,15 @@ export interface components {
             history: components["schemas"]["AnchorCheck"][];
             /** @description The last step that passed a check */
             pinned_step: string | null;
+        };
+        BaseModel: {
+            /** Format: int64 */
+            context_window: number;
+            id: string;
+            /** Format: int64 */
+            parameters: number;
+            /** @description Its weights are random: it is for trying out, and knows nothing */
+            random: boolean;
         };
         BlindLabel: {
             /** @description The judge that the grade is for, if it is for one */
@@ -2133,6 +2854,13 @@ export interface components {
             /** Format: double */
             threshold: number | null;
         };
+        CheckpointFile: {
+            /** Format: int64 */
+            bytes: number;
+            /** @description A relative path, such as adapter_model.safetensors */
+            name: string;
+            sha256: string;
+        };
         Counts: {
             /** Format: int64 */
             fail: number;
@@ -2327,6 +3055,59 @@ export interface components {
         };
         Envelope: {
             error: components["schemas"]["Refusal"];
+        };
+        EnvironmentTool: {
+            /** Format: date-time */
+            created_at: string;
+            description: string;
+            endpoint_url: string;
+            id: string;
+            name: string;
+            /** @enum {string} */
+            object: "environment_tool";
+            /** @description The JSON schema of the arguments */
+            parameters: unknown;
+            /** @description Shown once, when the server made it */
+            secret?: string;
+            /** Format: int64 */
+            timeout_ms: number;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        EnvironmentToolRequest: {
+            /** @description What the model is told of it */
+            description: string;
+            /** @description A public https URL */
+            endpointUrl: string;
+            /** @description What the model calls it: letters, digits, underscores and dashes */
+            name: string;
+            /** @description The JSON schema of the arguments: an object; without one it takes none */
+            parameters?: unknown;
+            /** @description Signs the calls; without one the server makes it and shows it once */
+            secret?: string;
+            /**
+             * Format: int64
+             * @default 10000
+             */
+            timeoutMs: number;
+        };
+        EnvironmentToolResult: {
+            content: string;
+            /** @description The episode is over */
+            done: boolean;
+            error?: string;
+            /** Format: int64 */
+            latency_ms: number;
+            /**
+             * Format: double
+             * @description Of the environment; null where it gives none
+             */
+            reward: number | null;
+            /**
+             * Format: int64
+             * @description HTTP status; 0 where there was no answer
+             */
+            status: number;
         };
         Estimate: {
             /**
@@ -2588,8 +3369,467 @@ export interface components {
             log_id: string;
             request_id: string | null;
         };
+        File: {
+            /** Format: int64 */
+            bytes: number;
+            sha256: string;
+        };
+        FineTuningCheckpoint: {
+            /** Format: int64 */
+            bytes: number;
+            /** Format: date-time */
+            created_at: string;
+            id: string;
+            metrics: unknown;
+            model_version_id: string | null;
+            /** @enum {string} */
+            object: "fine_tuning.job.checkpoint";
+            /** @description Of the manifest of its files */
+            sha256: string;
+            /** Format: int64 */
+            step: number;
+        };
+        FineTuningError: {
+            code: string;
+            message: string;
+        };
+        FineTuningEstimate: {
+            /**
+             * @description measured: by earlier jobs of the same model and GPU. computed: from the model's size and the GPU's speed
+             * @enum {string}
+             */
+            basis: "measured" | "computed" | "unknown";
+            /** Format: double */
+            estimated_cost_usd: number | null;
+            gpu_type: string;
+            /** Format: int64 */
+            rows: number;
+            /**
+             * Format: double
+             * @description Null where nothing is known of the model on that GPU
+             */
+            seconds: number | null;
+            /** Format: int64 */
+            steps: number;
+            /**
+             * Format: int64
+             * @description Of all epochs, estimated from the bytes
+             */
+            tokens: number;
+        };
+        FineTuningHyperparameters: {
+            /**
+             * Format: int64
+             * @default 8
+             */
+            batchSize?: number;
+            /**
+             * Format: double
+             * @description Of DPO: how close it stays to the base model
+             * @default 0.1
+             */
+            beta?: number;
+            /**
+             * Format: int64
+             * @description Steps between two checkpoints
+             * @default 50
+             */
+            checkpointEvery?: number;
+            /**
+             * Format: int64
+             * @description Ends after so many checkpoints without a lower validation loss; 0 never does
+             */
+            earlyStoppingPatience?: number;
+            /**
+             * Format: int64
+             * @default 3
+             */
+            epochs?: number;
+            /**
+             * Format: int64
+             * @default 1
+             */
+            gradientAccumulation?: number;
+            /**
+             * Format: double
+             * @default 0.0002
+             */
+            learningRate?: number;
+            /**
+             * Format: double
+             * @description By default twice the rank
+             */
+            loraAlpha?: number;
+            /** Format: double */
+            loraDropout?: number;
+            /**
+             * Format: int64
+             * @description 0 trains the full weights
+             * @default 16
+             */
+            loraRank?: number;
+            /**
+             * Format: int64
+             * @description Tokens of an example; longer ones are cut
+             * @default 1024
+             */
+            maxLength?: number;
+            /**
+             * Format: int64
+             * @description Ends earlier than the epochs; 0 for no bound
+             */
+            maxSteps?: number;
+            /** Format: double */
+            warmupRatio?: number;
+            /** Format: double */
+            weightDecay?: number;
+        };
+        FineTuningHyperparametersInForce: {
+            /** Format: int64 */
+            batch_size: number;
+            /** Format: double */
+            beta: number;
+            /** Format: int64 */
+            checkpoint_every: number;
+            /** Format: int64 */
+            early_stopping_patience: number;
+            /** Format: int64 */
+            epochs: number;
+            /** Format: int64 */
+            gradient_accumulation: number;
+            /** Format: double */
+            learning_rate: number;
+            /** Format: double */
+            lora_alpha: number;
+            /** Format: double */
+            lora_dropout: number;
+            /** Format: int64 */
+            lora_rank: number;
+            /** Format: int64 */
+            max_length: number;
+            /** Format: int64 */
+            max_steps: number;
+            /** Format: double */
+            warmup_ratio: number;
+            /** Format: double */
+            weight_decay: number;
+        };
+        FineTuningJob: {
+            /**
+             * Format: double
+             * @description Of the attempt that runs, not charged yet
+             */
+            accrued_usd: number;
+            /** Format: int64 */
+            attempt: number;
+            base_model: string;
+            /** Format: double */
+            budget_usd: number;
+            /** Format: date-time */
+            created_at: string;
+            dataset_id: string | null;
+            error: components["schemas"]["FineTuningError"] | null;
+            /**
+             * Format: double
+             * @description Before it began; null where nothing is known of the model on that GPU
+             */
+            estimated_cost_usd: number | null;
+            /** Format: date-time */
+            estimated_finish_at: string | null;
+            /** Format: date-time */
+            finished_at: string | null;
+            /** Format: int64 */
+            gpu_count: number;
+            /**
+             * Format: int64
+             * @description Metered in attempts that are or will be charged
+             */
+            gpu_seconds: number;
+            /** @description Of the worker */
+            gpu_type: string | null;
+            hyperparameters: components["schemas"]["FineTuningHyperparametersInForce"];
+            id: string;
+            method: string;
+            model_version_id: string | null;
+            /** @enum {string} */
+            object: "fine_tuning.job";
+            output_model: string | null;
+            paused_reason: string | null;
+            /**
+             * Format: double
+             * @description 0 to 1
+             */
+            progress: number;
+            reward_session_id: string | null;
+            /** Format: int64 */
+            seed: number;
+            /**
+             * Format: double
+             * @description According to the ledger: an attempt is charged when it has ended
+             */
+            spent_usd: number;
+            /** Format: date-time */
+            started_at: string | null;
+            /** @enum {string} */
+            status: "QUEUED" | "VALIDATING" | "RUNNING" | "PAUSED" | "SUCCEEDED" | "FAILED" | "CANCELLED";
+            /** Format: int64 */
+            step: number;
+            /**
+             * Format: int64
+             * @description 0 until it is known
+             */
+            total_steps: number;
+            /** Format: int64 */
+            trained_tokens: number;
+            training_file: string | null;
+            validation_file: string | null;
+        };
+        FineTuningRequest: {
+            /** @description A model of GET /v1/fine-tuning/models */
+            baseModel: string;
+            /**
+             * Format: double
+             * @description What it may cost at most; set aside from the wallet
+             */
+            budgetUsd: number;
+            /** @description A dataset; its holdout, if it has one, validates */
+            datasetId?: string;
+            /**
+             * Format: int64
+             * @default 1
+             */
+            gpuCount: number;
+            /** @description By default any */
+            gpuType?: string;
+            hyperparameters?: components["schemas"]["FineTuningHyperparameters"];
+            /**
+             * @default sft
+             * @enum {string}
+             */
+            method: "sft" | "dpo";
+            /** @description A reward session: its passing completions for sft, its pairs for dpo */
+            rewardSessionId?: string;
+            /**
+             * Format: int64
+             * @description By default a random one, which the job shows
+             */
+            seed?: number;
+            /** @description A part of the name of the model that is made */
+            suffix?: string;
+            /** @description The id of an uploaded file; or datasetId, or rewardSessionId */
+            trainingFile?: string;
+            /** @description The id of an uploaded file */
+            validationFile?: string;
+        };
+        Flat: {
+            error: string;
+        };
         Frozen: {
             steps: components["schemas"]["Step"][];
+        };
+        GRPOCandidate: {
+            /** Format: date-time */
+            created_at: string;
+            /** @description Null while it waits for its eval against the base: it needs an engine that serves it */
+            eval_id: string | null;
+            /** @description Null while it waits */
+            gate: string | null;
+            id: string;
+            model_version_id: string;
+            run_id: string;
+            /** Format: int64 */
+            step: number;
+        };
+        GRPOError: {
+            code: string;
+            message: string;
+        };
+        GRPORequest: {
+            /** @description An independent judge that holds the run when the reward diverges from it */
+            anchorCriterionId?: string;
+            /** @description A model of GET /v1/fine-tuning/models */
+            baseModel: string;
+            /**
+             * Format: double
+             * @description For GPUs and rewards together; set aside from the wallet
+             */
+            budgetUsd: number;
+            /**
+             * Format: int64
+             * @default 10
+             */
+            checkpointEvery: number;
+            /** @description The judge that rewards: it needs a certificate */
+            criterionId: string;
+            /** @description Its conversations, without the last answers, are the prompts */
+            datasetId: string;
+            /** @description Tools that the model may call in a rollout */
+            environmentToolIds?: string[] | null;
+            /**
+             * Format: int64
+             * @default 1
+             */
+            gpuCount: number;
+            gpuType?: string;
+            /**
+             * Format: int64
+             * @description Completions of a prompt, which are compared with each other
+             * @default 8
+             */
+            groupSize: number;
+            /**
+             * Format: double
+             * @description How much it costs to move away from the base model
+             * @default 0.02
+             */
+            klBeta: number;
+            /**
+             * Format: double
+             * @default 0.00001
+             */
+            learningRate: number;
+            /**
+             * Format: int64
+             * @description 0 trains the full weights
+             * @default 16
+             */
+            loraRank: number;
+            /**
+             * Format: int64
+             * @default 256
+             */
+            maxCompletionTokens: number;
+            /**
+             * Format: int64
+             * @default 100
+             */
+            maxSteps: number;
+            /**
+             * Format: int64
+             * @description Answers of the model in a rollout with tools
+             * @default 4
+             */
+            maxTurns: number;
+            /**
+             * Format: int64
+             * @description How many of them; 0 for all
+             */
+            promptCount?: number;
+            /**
+             * Format: int64
+             * @default 4
+             */
+            promptsPerStep: number;
+            /**
+             * Format: double
+             * @description The part that the judges may cost; by default half of the budget
+             */
+            rewardBudgetUsd?: number;
+            /** Format: int64 */
+            seed?: number;
+            suffix?: string;
+            /**
+             * Format: double
+             * @default 1
+             */
+            temperature: number;
+        };
+        GRPORun: {
+            /**
+             * Format: double
+             * @description Of the attempt that runs, not charged yet
+             */
+            accrued_usd: number;
+            anchor_criterion_id: string | null;
+            /** Format: int64 */
+            attempt: number;
+            base_model: string;
+            /**
+             * Format: double
+             * @description For GPUs and rewards together
+             */
+            budget_usd: number;
+            candidate: components["schemas"]["GRPOCandidate"] | null;
+            /** Format: date-time */
+            created_at: string;
+            criterion_id: string;
+            dataset_id: string;
+            environment_tool_ids: string[];
+            error: components["schemas"]["GRPOError"] | null;
+            /** Format: date-time */
+            finished_at: string | null;
+            /** Format: int64 */
+            gpu_count: number;
+            /** Format: int64 */
+            gpu_seconds: number;
+            gpu_type: string | null;
+            /** Format: int64 */
+            group_size: number;
+            /** @description By the anchor of its reward session */
+            held: boolean;
+            held_reason: string | null;
+            id: string;
+            /** Format: double */
+            kl: number | null;
+            /** Format: double */
+            kl_beta: number;
+            /** Format: int64 */
+            max_steps: number;
+            /** @enum {string} */
+            object: "grpo.run";
+            paused_reason: string | null;
+            /**
+             * Format: double
+             * @description 0 to 1
+             */
+            progress: number;
+            /**
+             * Format: double
+             * @description Of the last step
+             */
+            reward_mean: number | null;
+            reward_session_id: string;
+            /**
+             * Format: double
+             * @description The part of the judges
+             */
+            reward_spent_usd: number;
+            /** Format: double */
+            reward_std: number | null;
+            /** Format: int64 */
+            seed: number;
+            /**
+             * Format: double
+             * @description For both, according to the ledger
+             */
+            spent_usd: number;
+            /** Format: date-time */
+            started_at: string | null;
+            /** @enum {string} */
+            status: "QUEUED" | "VALIDATING" | "RUNNING" | "PAUSED" | "SUCCEEDED" | "FAILED" | "CANCELLED";
+            /** Format: int64 */
+            step: number;
+            /** Format: int64 */
+            trained_tokens: number;
+        };
+        GRPORuns: {
+            /**
+             * Format: int64
+             * @description Runs that have not ended
+             */
+            active_runs: number;
+            /**
+             * Format: int64
+             * @description Candidates without an eval
+             */
+            candidates_waiting: number;
+            has_more: boolean;
+            runs: components["schemas"]["GRPORun"][];
+            /**
+             * Format: double
+             * @description By the listed runs
+             */
+            spent_usd: number;
         };
         Gate: {
             candidate: string;
@@ -2982,6 +4222,17 @@ export interface components {
             /** @enum {string} */
             verdict: "pass" | "fail";
         };
+        LineageEdge: {
+            from: string;
+            to: string;
+        };
+        LineageNode: {
+            id: string;
+            name: string;
+            sha256?: string;
+            /** @enum {string} */
+            type: "base_model" | "model_version" | "fine_tuning_job" | "grpo_run" | "raft_round" | "dataset" | "training_file" | "certificate";
+        };
         List: {
             data: components["schemas"]["Row"][];
             has_more: boolean;
@@ -3069,6 +4320,12 @@ export interface components {
             /** @enum {string} */
             object: "list";
         };
+        ListMember: {
+            data: components["schemas"]["CheckpointFile"][];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
         ListProviderKey: {
             data: components["schemas"]["ProviderKey"][];
             has_more: boolean;
@@ -3113,6 +4370,12 @@ export interface components {
         };
         ListValue: {
             data: unknown[];
+            has_more: boolean;
+            /** @enum {string} */
+            object: "list";
+        };
+        ListVersion: {
+            data: components["schemas"]["ModelVersion"][];
             has_more: boolean;
             /** @enum {string} */
             object: "list";
@@ -3196,10 +4459,69 @@ export interface components {
             /** @description The model that answers to an alias */
             target_model?: string;
         };
+        ModelLineage: {
+            edges: components["schemas"]["LineageEdge"][];
+            id: string;
+            nodes: components["schemas"]["LineageNode"][];
+        };
         ModelList: {
             data: components["schemas"]["ModelEntry"][];
             /** @enum {string} */
             object: "list";
+        };
+        ModelVersion: {
+            /**
+             * Format: date-time
+             * @description When an alias was last pointed at it; not signed
+             */
+            adopted_at: string | null;
+            /** @description Of the manifest of its files */
+            artifact_sha256: string;
+            base_model: string;
+            /** Format: int64 */
+            bytes: number;
+            /** @description Of the judges whose rewards it was trained with */
+            certificates: string[];
+            /** @description The releases of the server, the worker and its engine */
+            code: {
+                [key: string]: string;
+            };
+            /** Format: date-time */
+            created_at: string;
+            /** @description The files that it was trained with */
+            data: components["schemas"]["ModelVersionData"][];
+            dataset_id: string | null;
+            hyperparameters: unknown;
+            id: string;
+            method: string;
+            /** @description Its model id, which begins with ft/ */
+            name: string;
+            /** @enum {string} */
+            object: "model_version";
+            /** @description The version that it was trained from; null for the base model */
+            parent_id: string | null;
+            /** Format: int64 */
+            seed: number;
+            signature: components["schemas"]["Signature"];
+            source: components["schemas"]["ModelVersionSource"];
+            /** @enum {string} */
+            status: "READY";
+        };
+        ModelVersionData: {
+            /** @description Of the training file or dataset */
+            id?: string;
+            name: string;
+            sha256: string;
+        };
+        ModelVersionSource: {
+            id: string;
+            /**
+             * Format: int64
+             * @description Of the checkpoint
+             */
+            step: number;
+            /** @enum {string} */
+            type: "fine_tuning_job" | "grpo_run" | "raft_round";
         };
         Monitor: {
             /** @description null while there is none */
@@ -3385,6 +4707,7 @@ export interface components {
             /** @description What it is for: 1 to 64 characters that can be seen */
             name: string;
         };
+        None: Record<string, never>;
         OpenRLHFRequest: {
             labels?: unknown[] | null;
             prompts: string[];
@@ -3413,6 +4736,22 @@ export interface components {
              * @default 200
              */
             sample_size: number;
+        };
+        "Post-environment-tools-id-test-body": {
+            /** @description An object, as the parameters describe it */
+            arguments?: unknown;
+        };
+        "Post-runs-id-events-body": {
+            events: components["schemas"]["WorkerEvent"][] | null;
+        };
+        "Post-runs-id-tools-tool-body": {
+            arguments: unknown;
+            rollout_id: string;
+            /** Format: int64 */
+            step: number;
+        };
+        "Post-runs-id-uploads-body": {
+            files: components["schemas"]["File"][] | null;
         };
         Posted: {
             /** @description Who graded; the key's user by default */
@@ -3634,7 +4973,7 @@ export interface components {
         };
         Refusal: {
             /** @enum {string|null} */
-            code: null | "invalid_body" | "invalid_parameter" | "unsupported_parameter" | "unknown_provider" | "invalid_api_key" | "api_key_expired" | "not_signed_in" | "insufficient_balance" | "budget_exceeded" | "insufficient_permissions" | "insufficient_scope" | "model_not_allowed" | "address_not_allowed" | "cross_origin" | "not_found" | "model_not_found" | "dedicated_endpoint_not_found" | "method_not_allowed" | "request_timeout" | "conflict" | "logging_disabled" | "session_not_active" | "session_overbudget" | "idempotency_conflict" | "quota_exceeded" | "precondition_failed" | "anchor_held" | "body_too_large" | "unsupported_media_type" | "rate_limited" | "rate_limit_exceeded" | "abuse_guard" | "internal_error" | "unavailable";
+            code: null | "invalid_body" | "invalid_parameter" | "unsupported_parameter" | "unknown_provider" | "invalid_api_key" | "api_key_expired" | "not_signed_in" | "insufficient_balance" | "budget_exceeded" | "insufficient_permissions" | "insufficient_scope" | "model_not_allowed" | "address_not_allowed" | "cross_origin" | "not_found" | "model_not_found" | "dedicated_endpoint_not_found" | "method_not_allowed" | "request_timeout" | "conflict" | "logging_disabled" | "session_not_active" | "session_overbudget" | "stale_lease" | "idempotency_conflict" | "quota_exceeded" | "precondition_failed" | "anchor_held" | "body_too_large" | "unsupported_media_type" | "rate_limited" | "rate_limit_exceeded" | "abuse_guard" | "internal_error" | "unavailable";
             /** @description For people; not to be parsed */
             message: string;
             /** @description The field at fault, where there is one */
@@ -3787,6 +5126,11 @@ export interface components {
             stream?: boolean;
         } & {
             [key: string]: unknown;
+        };
+        ResumePoint: {
+            files: components["schemas"]["WorkerFile"][];
+            /** Format: int64 */
+            step: number;
         };
         RewardAnchor: {
             /** @description Of the anchor, pinned */
@@ -4160,7 +5504,7 @@ export interface components {
         Signature: {
             /** @enum {string} */
             alg: "EdDSA";
-            /** @description A compact JWS, whose payload is the document without signature and without what begins with voided */
+            /** @description A compact JWS, whose payload is the document without signature, without adopted_at and without what begins with voided */
             jws: string;
             /** @description The key that signed, by its kid in /.well-known/jwks.json */
             key_id: string;
@@ -4300,6 +5644,54 @@ export interface components {
              */
             steps: number;
         };
+        TrainableModel: {
+            /** Format: int64 */
+            context_window: number;
+            gpu_types: string[];
+            id: string;
+            methods: string[];
+            /** Format: int64 */
+            parameters: number;
+            /** @description Its weights are random: it is for trying out, and knows nothing */
+            random: boolean;
+        };
+        TrainingEvent: {
+            /** Format: date-time */
+            at: string;
+            /** Format: int64 */
+            attempt: number;
+            /** @description Metrics by name; null for a message */
+            data: unknown;
+            /** @enum {string} */
+            level: "info" | "warn" | "error";
+            message: string;
+            /**
+             * Format: int64
+             * @description Counts up within the run
+             */
+            seq: number;
+            /** Format: int64 */
+            step: number;
+            /** @enum {string} */
+            type: "message" | "metrics";
+        };
+        TrainingFile: {
+            /** Format: int64 */
+            bytes: number;
+            /** Format: date-time */
+            created_at: string;
+            filename: string;
+            /** @enum {string} */
+            format: "chat" | "prompt_completion" | "preference";
+            id: string;
+            /** @enum {string} */
+            object: "file";
+            /** @enum {string} */
+            purpose: "fine-tune";
+            /** Format: int64 */
+            rows: number;
+            sha256: string;
+        };
         Unseen: {
             /** @description GET /v1/labels/{label_id}?blind=true shows what to grade */
             label_id: string;
@@ -4329,6 +5721,142 @@ export interface components {
              * @description How long is counted before it begins anew; 24 by default
              */
             window_hours?: number;
+        };
+        WorkerCheckpoint: {
+            files: components["schemas"]["CheckpointFile"][] | null;
+            metrics?: {
+                [key: string]: number;
+            };
+            /** Format: int64 */
+            step: number;
+        };
+        WorkerCheckpointKept: {
+            id: string;
+            /** @description Of its manifest */
+            sha256: string;
+        };
+        WorkerDone: {
+            error_code?: string;
+            error_message?: string;
+            /** @description It failed by the machine, not by what was asked of it: it is not billed, and another worker goes on */
+            infrastructure?: boolean;
+            /**
+             * @description stopped: it saved a checkpoint and stopped, as it was told, or because the worker ends
+             * @enum {string}
+             */
+            outcome: "succeeded" | "failed" | "stopped";
+            /**
+             * Format: int64
+             * @description The step of the last checkpoint
+             */
+            step: number;
+            /** Format: int64 */
+            tokens: number;
+        };
+        WorkerEvent: {
+            /** @description Metrics by name, such as loss */
+            data?: {
+                [key: string]: number;
+            };
+            /** @enum {string} */
+            level: "info" | "warn" | "error";
+            message?: string;
+            /** Format: int64 */
+            number: number;
+            /** Format: int64 */
+            step: number;
+            /** @enum {string} */
+            type: "message" | "metrics";
+        };
+        WorkerEventsKept: {
+            /**
+             * Format: int64
+             * @description How many were new
+             */
+            kept: number;
+        };
+        WorkerFile: {
+            /** Format: int64 */
+            bytes: number;
+            headers?: {
+                [key: string]: string;
+            };
+            name: string;
+            sha256: string;
+            url: string;
+        };
+        WorkerHeartbeat: {
+            /** Format: int64 */
+            number: number;
+            /** Format: int64 */
+            step: number;
+            /**
+             * Format: int64
+             * @description Trained so far, over all attempts
+             */
+            tokens: number;
+            /** Format: int64 */
+            total_steps: number;
+        };
+        WorkerInfo: {
+            /** @description Such as trl */
+            engine: string;
+            /**
+             * Format: int64
+             * @description 1 for a CPU
+             */
+            gpu_count: number;
+            /** @description cpu without one */
+            gpu_type: string;
+            /** @description Such as sft */
+            methods: string[];
+            /** @description The base models that it can train */
+            models: components["schemas"]["BaseModel"][];
+            /** @description Of the worker */
+            release: string;
+        };
+        WorkerLease: {
+            /** Format: int64 */
+            attempt: number;
+            base_model: string;
+            fence: string;
+            /** Format: double */
+            heartbeat_seconds: number;
+            inputs: components["schemas"]["WorkerFile"][];
+            method: string;
+            /** @description The last checkpoint; null to begin */
+            resume_from: components["schemas"]["ResumePoint"] | null;
+            run: string;
+            secrets?: {
+                [key: string]: string;
+            };
+            spec: unknown;
+            /** Format: int64 */
+            total_steps: number;
+        };
+        WorkerOrder: {
+            /** @enum {string} */
+            command: "continue" | "checkpoint_and_stop" | "stop";
+            /** @description Why, in words; empty to continue */
+            reason: string;
+        };
+        WorkerUpload: {
+            /** Format: int64 */
+            bytes: number;
+            headers?: {
+                [key: string]: string;
+            };
+            sha256: string;
+            /** @description It is there already */
+            stored: boolean;
+            url: string;
+        };
+        WorkerUploads: {
+            files: components["schemas"]["WorkerUpload"][];
+        };
+        WorkerWork: {
+            /** @description Null when there is no work now: ask again */
+            lease: components["schemas"]["WorkerLease"] | null;
         };
     };
     responses: never;
@@ -6572,6 +8100,248 @@ export interface operations {
             };
         };
     };
+    "get-environment-tools": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentTool"][] | null;
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-environment-tools": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EnvironmentToolRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentTool"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-environment-tools-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentTool"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "delete-environment-tools-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-environment-tools-id-test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Post-environment-tools-id-test-body"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentToolResult"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
     "get-evals": {
         parameters: {
             query?: {
@@ -6964,6 +8734,1015 @@ export interface operations {
             };
         };
     };
+    "post-fine-tuning-estimates": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FineTuningRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FineTuningEstimate"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-fine-tuning-files": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrainingFile"][] | null;
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-fine-tuning-files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrainingFile"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-fine-tuning-files-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrainingFile"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "delete-fine-tuning-files-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-fine-tuning-files-id-content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/jsonl; charset=utf-8": unknown;
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-fine-tuning-jobs": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FineTuningJob"][] | null;
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-fine-tuning-jobs": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FineTuningRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FineTuningJob"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-fine-tuning-jobs-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FineTuningJob"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-fine-tuning-jobs-id-cancel": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FineTuningJob"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-fine-tuning-jobs-id-checkpoints": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FineTuningCheckpoint"][] | null;
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-fine-tuning-jobs-id-events": {
+        parameters: {
+            query?: {
+                /** @description Only those after this seq */
+                after?: number;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrainingEvent"][] | null;
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-fine-tuning-jobs-id-pause": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FineTuningJob"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-fine-tuning-jobs-id-resume": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FineTuningJob"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-fine-tuning-models": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrainableModel"][] | null;
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-grpo-candidates": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GRPOCandidate"][] | null;
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-grpo-runs": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GRPORuns"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-grpo-runs": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["GRPORequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GRPORun"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-grpo-runs-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GRPORun"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-grpo-runs-id-events": {
+        parameters: {
+            query?: {
+                /** @description Only those after this seq */
+                after?: number;
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrainingEvent"][] | null;
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-grpo-runs-id-stop": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GRPORun"];
+                };
+            };
+            /** @description The body breaks a rule */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Flat"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
     "get-labels": {
         parameters: {
             query?: {
@@ -7305,6 +10084,232 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Row"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-model-versions": {
+        parameters: {
+            query?: {
+                /** @description How many, at most */
+                limit?: number;
+                /** @description How many to pass over */
+                offset?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListVersion"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-model-versions-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelVersion"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "delete-model-versions-id": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Deleted"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-model-versions-id-files": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListMember"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-model-versions-id-files-name": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": unknown;
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-model-versions-id-lineage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ModelLineage"];
                 };
             };
             /** @description A refusal */
@@ -8533,6 +11538,451 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RerankV2Answer"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-lease": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WorkerInfo"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerWork"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-runs-id-checkpoints": {
+        parameters: {
+            query?: {
+                attempt?: number;
+                fence?: string;
+            };
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WorkerCheckpoint"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerCheckpointKept"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-runs-id-done": {
+        parameters: {
+            query?: {
+                attempt?: number;
+                fence?: string;
+            };
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WorkerDone"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["None"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-runs-id-events": {
+        parameters: {
+            query?: {
+                attempt?: number;
+                fence?: string;
+            };
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Post-runs-id-events-body"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerEventsKept"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "get-runs-id-files-sha256": {
+        parameters: {
+            query?: {
+                attempt?: number;
+                fence?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+                sha256: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": unknown;
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-runs-id-files-sha256": {
+        parameters: {
+            query?: {
+                attempt?: number;
+                fence?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+                sha256: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["None"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-runs-id-heartbeat": {
+        parameters: {
+            query?: {
+                attempt?: number;
+                fence?: string;
+            };
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WorkerHeartbeat"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerOrder"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-runs-id-score": {
+        parameters: {
+            query?: {
+                attempt?: number;
+                fence?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ScoreRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Scores"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-runs-id-tools-tool": {
+        parameters: {
+            query?: {
+                attempt?: number;
+                fence?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+                tool: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Post-runs-id-tools-tool-body"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EnvironmentToolResult"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    /** @description Seconds; on 429 and 503 */
+                    "Retry-After"?: number;
+                    /** @description On every answer; quote it */
+                    "X-Request-Id"?: string;
+                    /** @description false where repeating is of no use */
+                    "X-Should-Retry"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Envelope"];
+                };
+            };
+        };
+    };
+    "post-runs-id-uploads": {
+        parameters: {
+            query?: {
+                attempt?: number;
+                fence?: string;
+            };
+            header?: {
+                /** @description Within 24 hours the same key and request get the same answer, and one effect; another request with it is a 409. */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Post-runs-id-uploads-body"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WorkerUploads"];
                 };
             };
             /** @description A refusal */
