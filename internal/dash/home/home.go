@@ -100,7 +100,7 @@ type RecentJob struct {
 	Link  module.Link `json:"link" doc:"Its page is empty where there is nothing to see"`
 }
 
-// A kind is how a kind of jobs is shown: what it does, and where. The place may name the subject as %s, and the query the job.
+// A kind is how a kind of jobs is shown: what it does, and where. %s is the subject in the page, and the job in the query.
 type kind struct{ title, page, query string }
 
 var kinds = map[string]kind{
