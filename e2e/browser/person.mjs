@@ -3,7 +3,6 @@
 import assert from 'node:assert/strict'
 
 const patience = Number(process.env.PATIENCE ?? 120_000) // milliseconds: no promise, a walk that waits that long hangs
-const mostCalls = (path) => (/^wallet($|\?)/.test(path) ? 4 : 3) // the wallet also reads how payments are made
 const session = '/dashboard/api/session' // read once, whatever pages follow
 
 /** Errors that a walk provokes, and that the browser reports in its console by itself. */
@@ -79,7 +78,7 @@ export class Person {
   }
 
   /** Opens a page of the workspace anew, and checks it. What it asks for again, as pages do that follow a job, counts once. */
-  async visit(path, heading, { most = mostCalls(path) } = {}) {
+  async visit(path, heading, { most = 3 } = {}) {
     this.step(`${this.who} visits ${path || 'Home'}`)
     await this.drain()
     this.calls = []
