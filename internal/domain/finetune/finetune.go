@@ -24,7 +24,7 @@ type Request struct {
 	Method          string          `json:"method,omitempty" default:"sft" enum:"sft,dpo"`
 	Suffix          string          `json:"suffix,omitempty" doc:"A part of the name of the model that is made"`
 	Seed            *int64          `json:"seed,omitempty" minimum:"0" maximum:"2147483647" doc:"By default a random one, which the job shows"`
-	Budget          money.Nano      `json:"budgetUsd" doc:"What it may cost at most; set aside from the wallet"`
+	Budget          money.Nano      `json:"budgetUsd,omitempty" doc:"What it may cost at most; set aside from the wallet. An estimate needs none"`
 	GPUType         string          `json:"gpuType,omitempty" doc:"By default any"`
 	GPUCount        int64           `json:"gpuCount,omitempty" default:"1" minimum:"1" maximum:"64"`
 	Hyperparameters Hyperparameters `json:"hyperparameters,omitempty"`

@@ -151,7 +151,7 @@ func (s *Store) Lineage(ctx context.Context, ws tenant.ID, versionID string) (Li
 	l := Lineage{ID: versionID}
 	for at := versionID; len(l.Nodes) < maxLineage*10; {
 		v, err := s.Get(ctx, ws, at)
-		if fault.From(err).Kind == fault.Missing && at != versionID {
+		if err != nil && fault.From(err).Kind == fault.Missing && at != versionID {
 			l.node(Node{ID: at, Type: object, Name: "deleted"})
 			return l, nil
 		}

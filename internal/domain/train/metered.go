@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/go-json-experiment/json"
 
@@ -88,7 +89,7 @@ func (s *Store) Best(ctx context.Context, in db.Scoped, runID, metric string) (C
 	case len(rows) == 0:
 		return Checkpoint{}, fmt.Errorf("run %s has no checkpoint", runID)
 	}
-	best, lowest := 0, 0.0
+	best, lowest := 0, math.Inf(1)
 	for i := range rows {
 		var values map[string]float64
 		if rows[i].Metrics != "" {
@@ -96,7 +97,7 @@ func (s *Store) Best(ctx context.Context, in db.Scoped, runID, metric string) (C
 				return Checkpoint{}, fmt.Errorf("read the metrics of a checkpoint: %w", err)
 			}
 		}
-		if value, ok := values[metric]; ok && (lowest == 0 || value < lowest) {
+		if value, ok := values[metric]; ok && value < lowest {
 			best, lowest = i, value
 		}
 	}
