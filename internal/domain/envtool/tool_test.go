@@ -103,7 +103,7 @@ func TestWhatGoesWrongAtTheCustomersIsAResult(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		at := f.tool(t, 10_000)
 		for want, answer := range map[string]http.HandlerFunc{
-			"answered 500": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
+			"answered 500": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
 			"answered 302": func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, "https://127.0.0.1:1/", http.StatusFound)
 			},

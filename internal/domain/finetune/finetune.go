@@ -131,12 +131,19 @@ func (r *Request) Check() error {
 		value       float64
 		least, most float64
 	}{
-		{"epochs", float64(h.Epochs), 1, 100}, {"maxSteps", float64(h.MaxSteps), 0, 1e6},
-		{"batchSize", float64(h.BatchSize), 1, 1024}, {"gradientAccumulation", float64(h.GradientAccumulation), 1, 256},
-		{"learningRate", h.LearningRate, math.SmallestNonzeroFloat64, 1}, {"warmupRatio", h.WarmupRatio, 0, 0.5},
-		{"weightDecay", h.WeightDecay, 0, 1}, {"maxLength", float64(h.MaxLength), 16, 131072},
-		{"loraRank", float64(*h.LoRARank), 0, 256}, {"loraAlpha", h.LoRAAlpha, 0, 1024}, {"loraDropout", h.LoRADropout, 0, 0.5},
-		{"beta", h.Beta, math.SmallestNonzeroFloat64, 10}, {"checkpointEvery", float64(h.CheckpointEvery), 1, 10000},
+		{"epochs", float64(h.Epochs), 1, 100},
+		{"maxSteps", float64(h.MaxSteps), 0, 1e6},
+		{"batchSize", float64(h.BatchSize), 1, 1024},
+		{"gradientAccumulation", float64(h.GradientAccumulation), 1, 256},
+		{"learningRate", h.LearningRate, math.SmallestNonzeroFloat64, 1},
+		{"warmupRatio", h.WarmupRatio, 0, 0.5},
+		{"weightDecay", h.WeightDecay, 0, 1},
+		{"maxLength", float64(h.MaxLength), 16, 131072},
+		{"loraRank", float64(*h.LoRARank), 0, 256},
+		{"loraAlpha", h.LoRAAlpha, 0, 1024},
+		{"loraDropout", h.LoRADropout, 0, 0.5},
+		{"beta", h.Beta, math.SmallestNonzeroFloat64, 10},
+		{"checkpointEvery", float64(h.CheckpointEvery), 1, 10000},
 		{"earlyStoppingPatience", float64(h.EarlyStoppingPatience), 0, 100},
 	} {
 		if !(bound.value >= bound.least && bound.value <= bound.most) {

@@ -157,8 +157,9 @@ func checkText(name string, given jsontext.Value, answer bool) error {
 			return fmt.Errorf("%s must be messages with a role and content", name)
 		}
 		return checkMessages(name, all, answer)
+	default:
+		return fmt.Errorf("%s is missing, or neither a text nor messages", name)
 	}
-	return fmt.Errorf("%s is missing, or neither a text nor messages", name)
 }
 
 // roles are those of messages.

@@ -98,12 +98,18 @@ func (r *Request) Check() error {
 		name               string
 		value, least, most float64
 	}{
-		{"promptCount", float64(r.PromptCount), 0, 1e5}, {"groupSize", float64(r.GroupSize), 2, 64},
-		{"promptsPerStep", float64(r.PromptsPerStep), 1, 256}, {"maxSteps", float64(r.MaxSteps), 1, 1e5},
-		{"klBeta", *r.KLBeta, 0, 10}, {"learningRate", r.LearningRate, math.SmallestNonzeroFloat64, 1},
-		{"temperature", r.Temperature, math.SmallestNonzeroFloat64, 2}, {"maxCompletionTokens", float64(r.MaxTokens), 1, 32768},
-		{"maxTurns", float64(r.MaxTurns), 1, 32}, {"loraRank", float64(*r.LoRARank), 0, 256},
-		{"checkpointEvery", float64(r.CheckpointEvery), 1, 1e4}, {"gpuCount", float64(r.GPUCount), 1, 64},
+		{"promptCount", float64(r.PromptCount), 0, 1e5},
+		{"groupSize", float64(r.GroupSize), 2, 64},
+		{"promptsPerStep", float64(r.PromptsPerStep), 1, 256},
+		{"maxSteps", float64(r.MaxSteps), 1, 1e5},
+		{"klBeta", *r.KLBeta, 0, 10},
+		{"learningRate", r.LearningRate, math.SmallestNonzeroFloat64, 1},
+		{"temperature", r.Temperature, math.SmallestNonzeroFloat64, 2},
+		{"maxCompletionTokens", float64(r.MaxTokens), 1, 32768},
+		{"maxTurns", float64(r.MaxTurns), 1, 32},
+		{"loraRank", float64(*r.LoRARank), 0, 256},
+		{"checkpointEvery", float64(r.CheckpointEvery), 1, 1e4},
+		{"gpuCount", float64(r.GPUCount), 1, 64},
 	} {
 		if !(bound.value >= bound.least && bound.value <= bound.most) {
 			return fault.Invalid(bound.name, fmt.Sprintf("must be %g to %g", bound.least, bound.most))

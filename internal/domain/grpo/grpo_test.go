@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -88,7 +89,7 @@ func (f *fixture) ok(err error) {
 
 func (f *fixture) open() {
 	f.t.Helper()
-	t, d := f.t, f.Env.DB
+	t, d := f.t, f.DB
 	j, err := journal.Open(journaltest.NewDisk())
 	f.ok(err)
 	memory := funds.New()
@@ -262,7 +263,7 @@ func TestARunIsScoredByItsSessionAndEndsAsACandidate(t *testing.T) {
 		h, answer := &handler{f.Store}, httptest.NewRecorder()
 		run, err := h.leased(t.Context(), f.caller, hand(lease))
 		f.ok(err)
-		f.ok(f.Rewards.ServeScore(answer, httptest.NewRequest("POST", "/", strings.NewReader(body)), run.Workspace, run.SessionID))
+		f.ok(f.Rewards.ServeScore(answer, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)), run.Workspace, run.SessionID))
 		if !strings.Contains(answer.Body.String(), `"rewards":[0.9]`) {
 			t.Errorf("scores %s", answer.Body)
 		}

@@ -129,9 +129,17 @@ func TestFacetsAreTheCommonValuesOfATimeRange(t *testing.T) {
 		}
 		end := rows[len(rows)-1].At
 		for _, between := range [][2]clock.Time{
-			{0, end + 1}, {end - 40*hour, 0}, {end - 400*hour, end - 7*hour}, {end - 3*hour, end + 1}, {end - 30*hour, end - 20*hour},
-			{(end/day - 3) * day, end / day * day}, {(end/day-3)*day + 1, end/day*day + 1}, {(end/day-3)*day - 1, end/day*day - 1},
-			{(end/day-5)*day + hour, end/day*day + 23*hour}, {(end/day-5)*day + hour - 1, end/day*day + 23*hour + 1}, {end + day, 0},
+			{0, end + 1},
+			{end - 40*hour, 0},
+			{end - 400*hour, end - 7*hour},
+			{end - 3*hour, end + 1},
+			{end - 30*hour, end - 20*hour},
+			{(end/day - 3) * day, end / day * day},
+			{(end/day-3)*day + 1, end/day*day + 1},
+			{(end/day-3)*day - 1, end/day*day - 1},
+			{(end/day-5)*day + hour, end/day*day + 23*hour},
+			{(end/day-5)*day + hour - 1, end/day*day + 23*hour + 1},
+			{end + day, 0},
 		} {
 			checkFacets(t, d, rows, between[0], between[1])
 		}

@@ -139,8 +139,8 @@ func (l *Listener) refill(now time.Time) {
 		l.room, l.filled = tailPerSecond, now
 		return
 	}
-	more := max(0, since) / each
-	l.room, l.filled = min(tailPerSecond, l.room+int(more)), l.filled.Add(more*each)
+	more := int(max(0, since) / each)
+	l.room, l.filled = min(tailPerSecond, l.room+more), l.filled.Add(time.Duration(more)*each)
 }
 
 // match reports whether f selects a row.

@@ -66,7 +66,7 @@ func (h *handler) file(ctx context.Context, c tenant.Caller, in named) (api.Stre
 	}
 	return api.Stream{
 		ContentType: "application/octet-stream", Filename: path.Base(in.Name), Write: func(w io.Writer) error {
-			defer from.Close()
+			defer func() { _ = from.Close() }() // it was read
 			_, err := io.Copy(w, from)
 			return err
 		},

@@ -100,7 +100,7 @@ func TestAVersionIsSignedAndHasNoFilesOfTheTrainer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer from.Close()
+		defer func() { _ = from.Close() }()
 		if all, err := io.ReadAll(from); err != nil || string(all) != "model.bin of ft/a" {
 			t.Errorf("%s %v", all, err)
 		}

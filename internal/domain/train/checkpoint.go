@@ -183,7 +183,7 @@ func maybeCheckpoint(ctx context.Context, in db.Scoped, where string, args ...an
 		return nil, fmt.Errorf("find a checkpoint: %w", err)
 	}
 	if c == nil {
-		return nil, nil
+		return nil, nil //nolint:nilnil // there is none
 	}
 	found := c.checkpoint()
 	return &found, nil

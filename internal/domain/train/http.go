@@ -161,7 +161,7 @@ func (s *Store) download(ctx context.Context, c tenant.Caller, in uploading) (ap
 		return api.Stream{}, err
 	}
 	return api.Stream{ContentType: "application/octet-stream", Filename: in.Digest, Write: func(w io.Writer) error {
-		defer from.Close()
+		defer func() { _ = from.Close() }() // it was read
 		_, err := io.Copy(w, from)
 		return err
 	}}, nil

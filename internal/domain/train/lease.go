@@ -95,7 +95,7 @@ func (s *Store) Await(ctx context.Context, w Worker, info Info) (*Lease, error) 
 		case <-queued:
 		case <-again.C:
 		case <-until.C:
-			return nil, nil
+			return nil, nil //nolint:nilnil // there is no work
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -173,7 +173,7 @@ func (s *Store) choose(ctx context.Context, tx *db.Tx, w Worker, info Info) (*Ru
 	}
 	all = slices.DeleteFunc(all, func(c candidate) bool { return !info.can(&c.Run) })
 	if len(all) == 0 {
-		return nil, nil
+		return nil, nil //nolint:nilnil // there is no work
 	}
 	best := slices.MinFunc(all, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.Running, b.Running), cmp.Compare(a.QueuedAt, b.QueuedAt), cmp.Compare(a.ID, b.ID))

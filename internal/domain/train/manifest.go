@@ -52,7 +52,7 @@ func newManifest(files []Member) (Manifest, error) {
 // Bytes returns the length of all files.
 func (m Manifest) Bytes() (sum int64) {
 	for _, f := range m {
-		sum += f.File.Bytes
+		sum += f.Bytes
 	}
 	return sum
 }

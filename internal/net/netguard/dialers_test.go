@@ -39,6 +39,7 @@ var dialers = map[string]string{
 	"bench":                                "the benchmark's own servers",
 	"e2e/provider":                         "nothing: it answers by the rules of the vendors' own types",
 	"e2e/sdk/golang":                       "the tests' own server",
+	"e2e/stripe":                           "the tests' own server, which it sends events to",
 }
 
 // readers are the files that read the text of a customer's URL, each with what they do with it.
@@ -48,6 +49,7 @@ var readers = map[string]string{
 	"internal/domain/evalendpoint/endpoint.go":   "it is kept, and listed",
 	"internal/domain/evalendpoint/store.go":      "it is kept, and parsed again before it is dialled",
 	"internal/domain/evalendpoint/client.go":     "it is dialled, by the guard's transport",
+	"internal/domain/envtool/tool.go":            "it is kept, and listed; calls dial it by the guard's transport",
 	"internal/domain/notify/channel.go":          "it is kept, and listed",
 	"internal/domain/notify/webhook.go":          "it is dialled, by the guard's transport",
 	"internal/plane/gateway/plan/plan.go":        "it goes with the request",

@@ -38,7 +38,7 @@ func read(t *testing.T, b Backend, ws tenant.ID, d Digest) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer from.Close()
+	defer func() { _ = from.Close() }()
 	all, err := io.ReadAll(from)
 	return string(all), err
 }
@@ -111,7 +111,7 @@ func TestAStartEmptiesWhatWasComing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer again.Close()
+	defer func() { _ = again.Close() }()
 	if left, err := os.ReadDir(filepath.Join(at, incoming)); err != nil || len(left) != 0 {
 		t.Errorf("incoming has %v: %v", left, err)
 	}
@@ -140,7 +140,7 @@ func TestBytesThatChangedOnTheDiskAreNotRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer from.Close()
+		defer func() { _ = from.Close() }()
 		if _, err := io.ReadAll(from); !errors.Is(err, ErrMismatch) {
 			t.Errorf("read to its end: %v", err)
 		}

@@ -32,7 +32,7 @@ func OpenFolder(at string) (*Folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the folder of artifacts: %w", err)
 	}
-	if err := root.RemoveAll(incoming); err == nil {
+	if err = root.RemoveAll(incoming); err == nil {
 		err = root.Mkdir(incoming, 0o700)
 	}
 	if err != nil {
@@ -50,7 +50,7 @@ func place(ws tenant.ID, d Digest) string { return path.Join(string(ws), string(
 // Put implements Backend. The file appears under its name when all of it is on the disk.
 func (f *Folder) Put(ctx context.Context, ws tenant.ID, file File, from io.Reader) error {
 	if _, err := f.Size(ctx, ws, file.Digest); err == nil {
-		return f.compare(file, from)
+		return f.compare(ctx, file, from)
 	}
 	at := path.Join(incoming, id.New("in"))
 	to, err := f.root.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -73,8 +73,8 @@ func (f *Folder) Put(ctx context.Context, ws tenant.ID, file File, from io.Reade
 }
 
 // compare reads what is stored already, so that a sender learns whether its bytes are the named ones.
-func (f *Folder) compare(file File, from io.Reader) error {
-	if err := copyExactly(context.Background(), io.Discard, file, from); err != nil {
+func (f *Folder) compare(ctx context.Context, file File, from io.Reader) error {
+	if err := copyExactly(ctx, io.Discard, file, from); err != nil {
 		return fmt.Errorf("store an artifact: %w", err)
 	}
 	return nil

@@ -99,7 +99,7 @@ func (s *Store) Offer(ctx context.Context, ws tenant.ID, f File) (*Transfer, err
 	}
 	switch size, err := s.backend.Size(ctx, ws, f.Digest); {
 	case err == nil && size == f.Bytes:
-		return nil, nil
+		return nil, nil //nolint:nilnil // it is there already
 	case err != nil && !errors.Is(err, ErrMissing):
 		return nil, fmt.Errorf("look for an artifact: %w", err)
 	}

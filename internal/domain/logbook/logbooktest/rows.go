@@ -29,7 +29,7 @@ type Source struct {
 
 // New returns a source of so many rows of a workspace, the last of which is at a time.
 func New(ws tenant.ID, rows int, until clock.Time) *Source {
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same rows each time
+	random := rand.New(rand.NewPCG(1, 2)) // the same rows each time
 	const month = clock.Time(30 * 24 * time.Hour / time.Microsecond)
 	return &Source{
 		Random: random, ws: ws, tags: rand.NewZipf(random, 1.2, 1, 199), from: until - month, step: month / clock.Time(rows),
@@ -38,7 +38,7 @@ func New(ws tenant.ID, rows int, until clock.Time) *Source {
 
 // prompts are forty prompts that have no words in common.
 var prompts = func() (all []string) {
-	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // the same prompts each time
+	random := rand.New(rand.NewPCG(3, 4)) // the same prompts each time
 	for range 40 {
 		var words []string
 		for range 30 {
