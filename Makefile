@@ -52,8 +52,8 @@ faults: setup ## the slow drills: many kill -9, outages, restarts under load, an
 transports: setup ## the end-to-end tests with net/http's client and server in place of our own
 	@SOVEREIGN_TEST_TRANSPORT=standard SOVEREIGN_FAST_LANE=false scripts/with-tmp go test -count 1 -timeout 60m ./e2e
 
-browser: setup-go ## a real browser walks the dashboard, on both storages; part of make test
-	@scripts/setup test && scripts/with-tmp go test -count 1 -timeout 60m -v -run TestABrowserWalksTheDashboard ./e2e
+browser: setup-go ## a real browser walks the dashboard, on both storages
+	@scripts/setup browser && SOVEREIGN_BROWSER=1 scripts/with-tmp go test -count 1 -timeout 60m -v -run TestABrowserWalksTheDashboard ./e2e
 
 screenshots: build ## photograph every page of the dashboard, of a demo, for docs/dashboard.md (KEEP=FOLDER: whole pages as PNG)
 	@scripts/setup browser && scripts/with-tmp node scripts/screenshots/screenshots.mjs $(ARGS)
