@@ -3589,9 +3589,9 @@ export interface components {
             baseModel: string;
             /**
              * Format: double
-             * @description What it may cost at most; set aside from the wallet
+             * @description What it may cost at most; set aside from the wallet. An estimate needs none
              */
-            budgetUsd: number;
+            budgetUsd?: number;
             /** @description A dataset; its holdout, if it has one, validates */
             datasetId?: string;
             /**
