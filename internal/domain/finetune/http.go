@@ -5,10 +5,12 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"sovereign/internal/base/fault"
+	"sovereign/internal/base/limit"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/train"
 	"sovereign/internal/plane/edge"
@@ -19,14 +21,18 @@ import (
 
 // Module serves files and jobs, and prepares their data.
 func Module(s *Store, bounds *edge.Bounds) module.Module {
-	h := &handler{s, bounds}
+	h := &handler{s, bounds, limit.NewBudget(maxUploads)}
 	return module.Module{Name: "fine-tuning", Routes: h.routes(), Jobs: map[string]job.Work{prepareKind: s.prepare}}
 }
 
 type handler struct {
-	s      *Store
-	bounds *edge.Bounds
+	s       *Store
+	bounds  *edge.Bounds
+	uploads *limit.Budget // how many files are being uploaded
 }
+
+// maxUploads bounds the files that are uploaded at once: each is staged on the disk.
+const maxUploads = 8
 
 func (h *handler) routes() []api.Route {
 	return []api.Route{
@@ -53,6 +59,10 @@ func (h *handler) routes() []api.Route {
 
 // serveUpload answers POST /v1/fine-tuning/files.
 func (h *handler) serveUpload(w http.ResponseWriter, r *http.Request) error {
+	if !h.uploads.Take(1) {
+		return fault.RateLimited.New("too many files are being uploaded").In(time.Second)
+	}
+	defer h.uploads.Give(1)
 	caller := edge.Caller(r.Context())
 	r.Body = io.NopCloser(h.bounds.Stream(r))
 	form, err := r.MultipartReader()

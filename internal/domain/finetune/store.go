@@ -25,7 +25,6 @@ import (
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
 	"sovereign/internal/store/job"
-	"sovereign/internal/store/quota"
 )
 
 // kind is what the runs, holds and usage rows of jobs are called.
@@ -123,7 +122,7 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, in Re
 				return err
 			}
 		}
-		if err := quota.Check(ctx, tx.In(ws), quota.TrainingRuns, 1); err != nil {
+		if err := train.CheckRoom(ctx, tx.In(ws)); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, ws, by, kind+".create", jobID, nil, in)

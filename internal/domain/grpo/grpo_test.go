@@ -35,6 +35,7 @@ import (
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/db/dbtest"
 	"sovereign/internal/store/feed"
+	"sovereign/internal/store/quota"
 	"sovereign/internal/store/vault"
 )
 
@@ -363,6 +364,26 @@ func TestARunThatCannotBeginHoldsNothing(t *testing.T) {
 			if held := f.wallets.Show(dbtest.Mine).Held; held != 0 {
 				t.Errorf("%s: %s are held", want, held)
 			}
+		}
+	})
+}
+
+// A run that has not ended counts as the model that it will make: what was paid for is never refused at its end.
+func TestARunIsRefusedWhereItsModelWouldHaveNoRoom(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		_, err := quota.Set(t.Context(), f.DB, dbtest.Mine, dbtest.Ann, map[string]int64{"model_versions": 1})
+		f.ok(err)
+		f.start()
+		_, err = f.Create(t.Context(), dbtest.Mine, dbtest.Ann, f.request())
+		if err == nil || fault.From(err).Kind != fault.QuotaExceeded {
+			t.Errorf("a second run: %v", err)
+		}
+		lease := f.lease()
+		f.beat(lease, 1)
+		f.save(lease, 4)
+		f.finish(lease, "succeeded", 4)
+		if all, err := f.List(t.Context(), dbtest.Mine, 10, 0); err != nil || all.Waiting != 1 {
+			t.Errorf("%+v %v", all, err)
 		}
 	})
 }

@@ -24,7 +24,6 @@ import (
 	"sovereign/internal/store/db"
 	"sovereign/internal/store/feed"
 	"sovereign/internal/store/job"
-	"sovereign/internal/store/quota"
 )
 
 // Config is what a store needs.
@@ -103,7 +102,7 @@ func (s *Store) Create(ctx context.Context, ws tenant.ID, by tenant.Actor, in Re
 		if err := job.Queue(ctx, tx, ws, job.New{ID: prepareID(runID), Kind: prepareKind, Total: 1}); err != nil {
 			return err
 		}
-		if err := quota.Check(ctx, tx.In(ws), quota.TrainingRuns, 1); err != nil {
+		if err := train.CheckRoom(ctx, tx.In(ws)); err != nil {
 			return err
 		}
 		return audit.Record(ctx, tx, ws, by, kind+".create", runID, nil, in)

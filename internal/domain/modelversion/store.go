@@ -17,7 +17,6 @@ import (
 	"sovereign/internal/store/artifact"
 	"sovereign/internal/store/audit"
 	"sovereign/internal/store/db"
-	"sovereign/internal/store/quota"
 	"sovereign/internal/store/vault"
 )
 
@@ -74,9 +73,6 @@ func (s *Store) Create(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.A
 		return Version{}, fmt.Errorf("insert a model version: %w", err)
 	}
 	if err := s.artifacts.Refer(ctx, tx, ws, v.ID, files.Files()...); err != nil {
-		return Version{}, err
-	}
-	if err := quota.Check(ctx, in, quota.ModelVersions, 1); err != nil {
 		return Version{}, err
 	}
 	return v, audit.Record(ctx, tx, ws, by, object+".create", v.ID, nil, v.Proof)

@@ -45,15 +45,12 @@ func (s *Store) Offer(ctx context.Context, w Worker, h Hand, files []artifact.Fi
 }
 
 // workspaceOf returns the workspace of a lease that has not ended.
-func (s *Store) workspaceOf(ctx context.Context, w Worker, h Hand) (ws tenant.ID, err error) {
-	_, err = s.DB.Tx(ctx, func(tx *db.Tx) error {
-		r, _, err := s.running(ctx, tx, w, h)
-		if err == nil {
-			ws = r.Workspace
-		}
-		return err
-	})
-	return ws, err
+func (s *Store) workspaceOf(ctx context.Context, w Worker, h Hand) (tenant.ID, error) {
+	r, _, err := s.running(ctx, s.DB, w, h)
+	if err != nil {
+		return "", err
+	}
+	return r.Workspace, nil
 }
 
 // A Saved is a checkpoint whose files a worker has sent.

@@ -127,9 +127,13 @@ const leaseCandidates = 200
 
 // lease gives a worker the queued run that has waited longest of the workspaces that have the fewest running.
 func (s *Store) lease(ctx context.Context, w Worker, info Info) (*Lease, error) {
+	waiting, err := s.choose(ctx, s.DB, w, info) // workers that wait take no transaction
+	if err != nil || waiting == nil {
+		return nil, err
+	}
 	var won *Run
 	var fence string
-	_, err := s.DB.Tx(ctx, func(tx *db.Tx) error {
+	_, err = s.DB.Tx(ctx, func(tx *db.Tx) error {
 		won = nil
 		r, err := s.choose(ctx, tx, w, info)
 		if err != nil || r == nil {
@@ -159,12 +163,12 @@ func (s *Store) lease(ctx context.Context, w Worker, info Info) (*Lease, error) 
 }
 
 // choose returns the run that a worker should train next, or nil.
-func (s *Store) choose(ctx context.Context, tx *db.Tx, w Worker, info Info) (*Run, error) {
+func (s *Store) choose(ctx context.Context, from scopes, w Worker, info Info) (*Run, error) {
 	type candidate struct {
 		Run
 		Running int64
 	}
-	all, err := db.Query[candidate](ctx, tx.Across(ofAll), `
+	all, err := db.Query[candidate](ctx, from.Across(ofAll), `
 		SELECT (SELECT COUNT(*) FROM training_attempts a WHERE a.workspace_id = training_runs.workspace_id AND a.ended_at = 0)
 			AS running, `+runColumns+`
 		WHERE status = 'QUEUED' AND ($1 = '' OR workspace_id = $1) ORDER BY queued_at LIMIT $2`, w.Workspace, leaseCandidates)
@@ -228,10 +232,16 @@ type Hand struct {
 	Fence   string `query:"fence" maxLength:"64"`
 }
 
+// scopes is a database or a transaction.
+type scopes interface {
+	In(ws tenant.ID) db.Scoped
+	Across(reason string) db.Scoped
+}
+
 // held returns the attempt and the run of a lease. A lease that was lost or has ended is refused with 409: the worker
 // stops, since another one may train the run by now.
-func (s *Store) held(ctx context.Context, tx *db.Tx, w Worker, h Hand) (*Run, *attempt, error) {
-	a, err := db.Maybe[attempt](ctx, tx.Across(ofAll), `SELECT `+attemptColumns+`
+func (s *Store) held(ctx context.Context, from scopes, w Worker, h Hand) (*Run, *attempt, error) {
+	a, err := db.Maybe[attempt](ctx, from.Across(ofAll), `SELECT `+attemptColumns+`
 		WHERE run_id = $1 AND attempt = $2 AND worker_id = $3 AND fence = $4`, h.RunID, h.Attempt, w.ID, h.Fence)
 	switch {
 	case err != nil:
@@ -239,7 +249,7 @@ func (s *Store) held(ctx context.Context, tx *db.Tx, w Worker, h Hand) (*Run, *a
 	case a == nil:
 		return nil, nil, fault.StaleLease.New("this worker has no lease of %q with that attempt and fence", h.RunID)
 	}
-	r, err := db.One[Run](ctx, tx.In(a.Workspace), `SELECT `+runColumns+` WHERE workspace_id = $1 AND id = $2`, a.RunID)
+	r, err := db.One[Run](ctx, from.In(a.Workspace), `SELECT `+runColumns+` WHERE workspace_id = $1 AND id = $2`, a.RunID)
 	if err != nil {
 		return nil, nil, fmt.Errorf("find the run of an attempt: %w", err)
 	}
@@ -247,8 +257,8 @@ func (s *Store) held(ctx context.Context, tx *db.Tx, w Worker, h Hand) (*Run, *a
 }
 
 // running is held, of a lease that has not ended.
-func (s *Store) running(ctx context.Context, tx *db.Tx, w Worker, h Hand) (*Run, *attempt, error) {
-	r, a, err := s.held(ctx, tx, w, h)
+func (s *Store) running(ctx context.Context, from scopes, w Worker, h Hand) (*Run, *attempt, error) {
+	r, a, err := s.held(ctx, from, w, h)
 	if err == nil && a.EndedAt != 0 {
 		return nil, nil, fault.StaleLease.New("the lease has ended: %s", a.Outcome)
 	}

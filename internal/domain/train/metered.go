@@ -134,15 +134,12 @@ func (s *Store) LastMetrics(ctx context.Context, in db.Scoped, runID string) (ma
 }
 
 // Leased returns the run that a worker has leased, for what a domain does for its workers beside training.
-func (s *Store) Leased(ctx context.Context, c tenant.Caller, h Hand) (r Run, err error) {
-	_, err = s.DB.Tx(ctx, func(tx *db.Tx) error {
-		found, _, err := s.running(ctx, tx, workerOf(c), h)
-		if err == nil {
-			r = *found
-		}
-		return err
-	})
-	return r, err
+func (s *Store) Leased(ctx context.Context, c tenant.Caller, h Hand) (Run, error) {
+	found, _, err := s.running(ctx, s.DB, workerOf(c), h)
+	if err != nil {
+		return Run{}, err
+	}
+	return *found, nil
 }
 
 // LastBefore returns the last checkpoint of a run whose step is at most this one, or any if that is below 0; nil, if there

@@ -11,6 +11,8 @@ import (
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
+	"sovereign/internal/store/db"
+	"sovereign/internal/store/quota"
 )
 
 // Suffix is a part of the name of a model that is made.
@@ -98,4 +100,13 @@ func (s *Store) CheckModel(ctx context.Context, ws tenant.ID, baseModel, method,
 			"The operator starts one with sovereign train worker")
 	}
 	return fault.Invalid("baseModel", fmt.Sprintf("is not one that a worker can train: %s", strings.Join(names, ", ")))
+}
+
+// CheckRoom refuses a run, which was added, beyond the quota of runs, or where no room is left for the model that it makes:
+// a model that was paid for is never refused.
+func CheckRoom(ctx context.Context, in db.Scoped) error {
+	if err := quota.Check(ctx, in, quota.TrainingRuns, 1); err != nil {
+		return err
+	}
+	return quota.Check(ctx, in, quota.ModelVersions, 1)
 }

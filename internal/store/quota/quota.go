@@ -37,11 +37,14 @@ var (
 	Keys             = kind("keys", 10_000, `api_keys WHERE workspace_id = $1 AND revoked_at IS NULL`)
 	Labels           = kind("labels", 200_000, `labels WHERE workspace_id = $1`)
 	Members          = kind("members", 1_000, `members WHERE workspace_id = $1`)
-	ModelVersions    = kind("model_versions", 10_000, `model_versions WHERE workspace_id = $1`)
-	ProviderKeys     = kind("provider_keys", 100, `provider_keys WHERE workspace_id = $1`)
-	ReviewItems      = kind("review_items", 200_000, `review_items WHERE workspace_id = $1`)
-	ReviewQueues     = kind("review_queues", 1_000, `review_queues WHERE workspace_id = $1`)
-	Reviewers        = kind("reviewers", 1_000, `review_grants WHERE workspace_id = $1`)
+	// A run that has not ended counts as the model that it will make.
+	ModelVersions = Kind{"model_versions", 10_000, `
+		SELECT (SELECT COUNT(*) FROM model_versions WHERE workspace_id = $1) +
+			(SELECT COUNT(*) FROM training_runs WHERE workspace_id = $1 AND finished_at = 0)`}
+	ProviderKeys = kind("provider_keys", 100, `provider_keys WHERE workspace_id = $1`)
+	ReviewItems  = kind("review_items", 200_000, `review_items WHERE workspace_id = $1`)
+	ReviewQueues = kind("review_queues", 1_000, `review_queues WHERE workspace_id = $1`)
+	Reviewers    = kind("reviewers", 1_000, `review_grants WHERE workspace_id = $1`)
 	// A session that was purged keeps no texts, and does not count.
 	RewardSessions = kind("reward_sessions", 10_000, `reward_sessions WHERE workspace_id = $1 AND purged_at = 0`)
 	RewardTasks    = Kind{"reward_tasks_kib", 4 << 20, `
