@@ -165,7 +165,7 @@ class Measured:
         with tempfile.TemporaryDirectory() as folder:
             out = pathlib.Path(folder) / "out.json"
             command = [sys.executable, __file__, "--plain", method, "--model", self.model, "--steps", str(self.steps)]
-            subprocess.run([*command, "--out", str(out)], check=True)
+            subprocess.run([*command, "--out", str(out)], check=True, stdout=subprocess.DEVNULL)
             found: dict[str, Any] = json.loads(out.read_text())
         curve = found["curve"]
         return found | self.meter.between(curve[min(WARM, len(curve) - 2)]["time"], curve[-1]["time"])
