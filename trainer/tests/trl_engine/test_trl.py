@@ -186,6 +186,7 @@ class GRPOCase(Case):
 class VersionCase(Case):
     def test_a_version_goes_on_and_writes_what_it_has_learned(self) -> None:
         rows = [row for row in CHAT if row["messages"][0]["content"].endswith(" 0")]
+        made: list[Server] = []
         for lora in (None, LORA):
             options = {"lora": lora, "max_steps": 60, "learning_rate": 3e-3 if lora is None else 2e-2}
             first = self.serve("sft", rows, **options)
@@ -195,12 +196,14 @@ class VersionCase(Case):
             self.succeed(again)
             print(f"a version with {'LoRA' if lora else 'full weights'}: {loss[1]:.3f} to {loss[60]:.3f}, "
                   f"and from there {again.metrics()[1]:.3f}")  # fmt: skip
-            self.assertLess(again.metrics()[1], loss[1] / 2)
+            self.assertLess(loss[60], loss[1] - 1)
+            self.assertAlmostEqual(again.metrics()[1], loss[60], delta=0.1)
+            made.append(first)
         merged = self.serve("sft", rows, max_steps=1, model=self.version(first))
         self.succeed(merged)
         self.assertAlmostEqual(merged.metrics()[1], again.metrics()[1], places=3)
         self.assertIn("model.safetensors", merged.model())
-        self.sampled(first)
+        self.sampled(made[0])
 
     def sampled(self, first: Server) -> None:
         prompts = [{"id": w, "messages": [{"role": "user", "content": f"say {w} 0"}]} for w in ("red", "sky", "sun")]
@@ -223,7 +226,6 @@ class VersionCase(Case):
             made.append(server)
         self.assertEqual(made[0].model(), made[1].model())
         text = made[0].files[made[0].model()["samples.jsonl"]].decode()
-        print(text)
         self.assertEqual(len(text.splitlines()), 9)
         self.assertIn("red red 0", text)
 

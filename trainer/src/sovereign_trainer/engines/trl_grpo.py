@@ -39,7 +39,7 @@ def prompts(job: Job, context: Context, words: Any) -> Dataset:
 
 
 def ordered(rows: Dataset, each: int, steps: int, seed: int) -> Dataset:
-    """The prompts of all steps, as one epoch: TRL's own order of a run that is resumed after an epoch is another one."""
+    """The prompts of all steps, as one epoch. TRL's own order changes when a run is resumed after an epoch."""
     order: list[int] = []
     for epoch in itertools.count():
         if len(order) >= each * steps:

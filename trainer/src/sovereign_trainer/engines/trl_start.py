@@ -51,7 +51,7 @@ def start(job: Job, words: Any) -> Any:
             return _base(job, words, half=bool(lora))
         if (given / "adapter_config.json").is_file():
             model = PeftModel.from_pretrained(_base(job, words, half=bool(lora)), str(given), is_trainable=bool(lora))
-            return model if lora else model.merge_and_unload()
+            return model if lora else model.merge_and_unload().requires_grad_(True)  # PEFT froze the base
         if lora:
             raise Failure("invalid_model", "the version has full weights: train it without LoRA")
         return _named(AutoModelForCausalLM.from_pretrained(given, dtype=torch.float32), job)
