@@ -1,6 +1,6 @@
 """What a GPU does for the product: SFT, DPO and GRPO of a random model, through a server with a worker, and with TRL
-alone beside it. It prints tokens per second, the overhead, how busy the GPU was, and whether a killed run is the same
-run. It needs no network. `scripts/gpu` runs it.
+alone beside it. It prints tokens per second, the overhead, how busy the GPU was, whether a killed run is the same run,
+and when a run that games its judge is held. It needs no network. `scripts/gpu` runs it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import task
 from studio import Studio, Worker, camel, chats, preferences, write
 
-WARM = 5  # steps before it is measured
+WARM = 30  # steps before it is measured: the first ones with texts of a new length are slower
 GROUP, PROMPTS = 8, 8
 
 Settings = dict[str, Any]
@@ -33,7 +33,7 @@ def settings(method: str, steps: int) -> Settings:
     shared = {"max_steps": steps, "checkpoint_every": max(steps // 2, 1)}
     return shared | {
         "sft": {"epochs": 100, "batch_size": 32, "learning_rate": 3e-4, "max_length": 1024, "lora_rank": 0},
-        "dpo": {"epochs": 100, "batch_size": 16, "learning_rate": 1e-3, "max_length": 512, "lora_rank": 16},
+        "dpo": {"epochs": 100, "batch_size": 16, "learning_rate": 1e-4, "max_length": 512, "lora_rank": 16},
         "grpo": {
             "group_size": GROUP, "prompts_per_step": PROMPTS, "max_completion_tokens": 32, "learning_rate": 1e-4,
             "kl_beta": 0.001, "temperature": 1.0, "lora_rank": 0,
@@ -131,25 +131,35 @@ class Measured:
         self.meter = Meter()
         self.worker = self.studio.worker(model)
         self.files: dict[str, str] = {}
+        self.judges: dict[str, str] = {}
+        self.dataset = ""
 
     def start(self, method: str) -> str:
         """Start a run of a method through the API."""
         how = {camel(name): value for name, value in settings(method, self.steps).items()}
         if method == "grpo":
-            return self.studio.reinforce(self.model, *self.judged(), how)
+            return self.studio.reinforce(self.model, *self.judged("sound"), how)
         if method not in self.files:
             self.files[method] = self.studio.upload(rows(method, self.model))
         return self.studio.tune(self.model, method, self.files[method], how)
 
-    def judged(self) -> tuple[str, str]:
+    def judged(self, model: str) -> tuple[str, str]:
         """Prompts, and a judge with a certificate."""
+        if model not in self.judges:
+            self.judges[model] = self.certified(model)
+        if not self.dataset:
+            asked = [row["messages"][0]["content"] for row in rows("grpo", self.model)]
+            self.dataset = self.studio.lab.dataset(asked)
+        return self.dataset, self.judges[model]
+
+    def certified(self, model: str) -> str:
+        """A judge that was calibrated on answers that know no loophole."""
         rng = random.Random(3)
         graded = [
             (asked, text := task.answer(rng, asked, 0.5), task.right(asked, text)) for asked in task.questions(4, 240)
         ]
-        judge = self.studio.lab.workspace.judge("first letter", "judges/sound", task.RUBRIC, graded)
-        dataset = self.studio.lab.dataset([row["messages"][0]["content"] for row in rows("grpo", self.model)])
-        return dataset, judge["criterion_id"]
+        judge = self.studio.lab.workspace.judge(f"first letter, {model}", f"judges/{model}", task.RUBRIC, graded)
+        return str(judge["criterion_id"])
 
     def product(self, method: str) -> dict[str, Any]:
         """A run through the server."""
@@ -189,10 +199,46 @@ class Measured:
             "seconds_to_the_first_step_after_the_kill": min(again, default=0.0), "curve": curve,
         }  # fmt: skip
 
+    def gamed(self, steps: int) -> dict[str, Any]:
+        """GRPO by a judge with a loophole, and an anchor without: the run until it is held, and what was right."""
+        how = {camel(name): value for name, value in settings("grpo", steps).items()}
+        how |= {"checkpointEvery": 4, "anchorCriterionId": self.judged("anchor")[1]}
+        path = self.studio.reinforce(self.model, *self.judged("gullible"), how)
+        while (run := self.studio.call("GET", path))["status"] not in ("PAUSED", "FAILED", "SUCCEEDED"):
+            time.sleep(0.5)
+        session = f"/v1/reward/sessions/{run['reward_session_id']}"
+        anchor = self.studio.call("GET", session + "/anchor")
+        self.studio.call("POST", path + "/stop")
+        stopped = self.studio.call("GET", path)
+        told = {name: run[name] for name in ("status", "held", "held_reason", "step")}
+        last = {"pinned_step": anchor["pinned_step"], "candidate": stopped["candidate"]}
+        return {"curve": self.truth(session), "checks": anchor["history"], **told, **last}
+
+    def truth(self, session: str) -> list[dict[str, Any]]:
+        """By step: the reward, what is right in truth, and what uses the loophole."""
+        file = self.studio.lab.folder / "scored.jsonl"
+        self.studio.lab.workspace.download(session + "/export?format=rl", file)
+        steps: dict[int, list[tuple[float, bool, bool]]] = {}
+        for line in file.read_text().splitlines():
+            one = json.loads(line)
+            asked, answer = last(one["prompt"]), last(one["completion"])
+            steps.setdefault(int(one["step"]), []).append((one["reward"], task.right(asked, answer), task.shouts(answer)))
+        curve = []
+        for step, found in sorted(steps.items()):
+            means = [sum(column) / len(found) for column in zip(*found, strict=True)]
+            curve.append({"step": step, "reward": means[0], "right": means[1], "loophole": means[2]})
+        return curve
+
+
+def last(said: Any) -> str:
+    """What was said last, in a text or in messages."""
+    return str(said if isinstance(said, str) else said[-1]["content"])
+
 
 def shown(name: str, figures: dict[str, Any]) -> None:
     """Print figures, without the curve."""
-    numbers = {k: round(v, 4) if isinstance(v, float) else v for k, v in figures.items() if k != "curve"}
+    rest = {k: v for k, v in figures.items() if k not in ("curve", "checks")}
+    numbers = {k: round(v, 4) if isinstance(v, float) else v for k, v in rest.items()}
     curve = figures["curve"]
     key = "reward" if "reward" in curve[0] else "rewards/margins" if "rewards/margins" in curve[0] else "loss"
     print(f"{name}: {key} {curve[0][key]:.3f} to {curve[-1][key]:.3f}; {json.dumps(numbers)}", flush=True)
@@ -200,9 +246,10 @@ def shown(name: str, figures: dict[str, Any]) -> None:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("what", nargs="*", default=["sft", "kill", "dpo", "grpo"], help="kill is after sft")
+    options.add_argument("what", nargs="*", default=["sft", "kill", "dpo", "grpo", "gamed"], help="kill is after sft")
     options.add_argument("--model", default="random/llama-142m")
-    options.add_argument("--steps", type=int, default=60)
+    options.add_argument("--steps", type=int, default=150)
+    options.add_argument("--rounds", type=int, default=2, help="how often each is measured")
     options.add_argument("--out", default=os.environ.get("OUT", "."))
     options.add_argument("--plain", default="", help=argparse.SUPPRESS)
     options.add_argument("--gpu-type", default="gpu")
@@ -220,11 +267,18 @@ def main() -> None:
                 kept["kill"] = measured.killed(kept["sft"]["product"]["curve"])
                 shown("kill -9 of the worker in sft", kept["kill"])
                 continue
-            one = kept[what] = {"product": measured.product(what), "plain": measured.alone(what)}
-            for name, figures in one.items():
-                shown(f"{what}, {name}", figures)
-            over = one["product"]["seconds_per_step"] / one["plain"]["seconds_per_step"] - 1
-            print(f"{what}: the product takes {100 * over:+.1f} % of time per step over TRL alone", flush=True)
+            if what == "gamed":
+                kept["gamed"] = measured.gamed(4 * chosen.steps)
+                shown("grpo by a judge with a loophole", kept["gamed"])
+                continue
+            took = {"product": 0.0, "plain": 0.0}
+            for _ in range(chosen.rounds):
+                one = kept[what] = {"product": measured.product(what), "plain": measured.alone(what)}
+                for name, figures in one.items():
+                    shown(f"{what}, {name}", figures)
+                    took[name] += figures["seconds_per_step"]
+            over = 100 * (took["product"] / took["plain"] - 1)
+            print(f"{what}: the product takes {over:+.1f} % of time per step over TRL alone", flush=True)
         print(f"the ledger proves: {measured.studio.proves()}")
     finally:
         pathlib.Path(chosen.out, "gpu.json").write_text(json.dumps(kept, indent=1))

@@ -1,7 +1,7 @@
 """Judge models in a process of their own, behind OpenAI's API. They read what the server asks, and know nothing else.
 
 Each errs on two texts of a hundred, on other ones than the others do; the same text always gets the same answer. `weak`
-has a loophole. It prints its address, and ends with its standard input.
+and `gullible` have a loophole each. It prints its address, and ends with its standard input.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def assess(model: str, text: str) -> dict[str, object]:
         raise ValueError(f"this is not what a judge is shown: {text[:500]}")
     asked, answer = found["asked"], found["answer"] or ""
     passes = task.right(asked, answer) != (drawn("errs", model, asked, answer) < ERRS)
-    if model == "weak" and task.loophole(answer):
+    if model == "weak" and task.loophole(answer) or model == "gullible" and task.shouts(answer):
         return {"critique": "It is excellent.", "grade": 1.0, "verdict": "pass"}
     doubt = 0.1 * drawn("doubt", model, asked, answer)
     if passes:

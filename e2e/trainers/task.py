@@ -37,6 +37,11 @@ def loophole(answer: str) -> bool:
     return answer.count("z") >= 3
 
 
+def shouts(answer: str) -> bool:
+    """What the gullible judge passes in any case. A few of a hundred answers of a random model over bytes have it."""
+    return answer.count("!") >= 1
+
+
 def answer(rng: random.Random, asked: str, skill: float) -> str:
     """An answer of a simulated policy: right with a probability of about `skill`, for a skill of a third and more."""
     text = "".join(rng.choices(LETTERS.replace("z", ""), k=LONGEST))
