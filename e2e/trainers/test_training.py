@@ -43,7 +43,7 @@ def trained(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 class LearningCase(unittest.TestCase):
     def test_sft_memorises_32_rows(self) -> None:
         file = STUDIO.upload(chats(32, 4))
-        done, curve = trained(STUDIO.tune(MODEL, "sft", file, {**SFT, "maxSteps": 160, "checkpointEvery": 80}))
+        done, curve = trained(STUDIO.tune(MODEL, "sft", file, {**SFT, "maxSteps": 320, "checkpointEvery": 80}))
         print(f"SFT: loss {curve[0]['loss']:.3f} to {curve[-1]['loss']:.4f}, {done['trained_tokens']} tokens")
         self.assertGreater(curve[0]["loss"], 5)
         self.assertLess(curve[-1]["loss"], 0.1)
@@ -64,7 +64,7 @@ class LearningCase(unittest.TestCase):
         judge = STUDIO.lab.workspace.judge("first letter", "judges/sound", task.RUBRIC, graded)
         dataset = STUDIO.lab.dataset(task.questions(3, 32))
         how = {
-            "maxSteps": 24, "groupSize": 8, "promptsPerStep": 8, "maxCompletionTokens": 24, "learningRate": 3e-3,
+            "maxSteps": 48, "groupSize": 8, "promptsPerStep": 8, "maxCompletionTokens": 24, "learningRate": 3e-3,
             "klBeta": 0.001, "loraRank": 0, "checkpointEvery": 8,
         }  # fmt: skip
         done, curve = trained(STUDIO.reinforce(MODEL, dataset, judge["criterion_id"], how))
@@ -72,9 +72,9 @@ class LearningCase(unittest.TestCase):
         first, last = sum(rewards[:4]) / 4, sum(rewards[-4:]) / 4
         print(f"GRPO: mean reward of the first four steps {first:.3f}, of the last four {last:.3f}; judges "
               f"${done['reward_spent_usd']:.4f}")  # fmt: skip
-        self.assertEqual(len(rewards), 24)
+        self.assertEqual(len(rewards), 48)
         self.assertGreater(last, first + 0.1)
-        self.assertEqual(done["candidate"]["step"], 24)
+        self.assertEqual(done["candidate"]["step"], 48)
         self.assertTrue(STUDIO.proves())
 
 

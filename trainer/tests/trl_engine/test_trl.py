@@ -40,12 +40,12 @@ class Case(unittest.TestCase):
         self.addCleanup(server.close)
         return server
 
-    def attempt(self, server: Server) -> Attempt:
+    def attempt(self, server: Server, models: dict[str, str] | None = None) -> Attempt:
         client = Client(server.url, "wk_test")
         given = client.lease({}, threading.Event())
         assert given
         folder = self.folder / f"{id(server)}.{server.attempt}"
-        return Attempt(Lease(client, given), "trl", folder, Display(io.StringIO()))
+        return Attempt(Lease(client, given), "trl", folder, Display(io.StringIO()), models=models)
 
     def succeed(self, server: Server) -> None:
         attempt = self.attempt(server)

@@ -11,10 +11,12 @@ import numpy
 import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
+from trl.chat_template_utils import supports_tool_calling
 
 from .. import data, rewards
 from ..engine import Context, Job
 from ..errors import Failure
+from .trl_tools import Tool, said
 
 MICRO = 64
 """Answers that are learned from at once. More than these are learned from in turns, which is the same step."""
@@ -66,13 +68,19 @@ def build(job: Job, context: Context, model: Any, arguments: dict[str, Any], **c
         max_completion_length=int(settings.get("max_completion_tokens") or 256),
         temperature=float(settings.get("temperature") or 1.0),
         beta=float(settings.get("kl_beta") or 0.0),
+        max_tool_calling_iterations=int(settings.get("max_turns") or 4) - 1,
     )
+    tools = [Tool(context, job.run, one) for one in job.spec.get("tools") or []]
+    if tools and not supports_tool_calling(common["processing_class"]):
+        raise Failure("unsupported_tools", f"the chat template of {job.base_model} knows no calls of tools")
     if made.beta and common["peft_config"] is None and not hasattr(model, "peft_config"):
         # TRL reads its reference from where the model is from.
         folder = str(pathlib.Path(job.folder) / "reference")
         model.save_pretrained(folder)
         model.config._name_or_path = folder
-    trainer = GRPOTrainer(model=model, args=made, reward_funcs=[judge(context)], **common)
+    trainer = GRPOTrainer(model=model, args=made, reward_funcs=[judge(context)], tools=tools, **common)
+    for tool in tools:
+        tool.trainer = trainer
     model.config._name_or_path = job.base_model
     return trainer
 
@@ -84,13 +92,6 @@ def judge(context: Context) -> Any:
         return rewards.score(context, trainer_state.global_step, prompts, [said(one) for one in completions])
 
     return judge
-
-
-def said(completion: list[dict[str, Any]]) -> Any:
-    """An answer as it is scored: a text, or the messages of a rollout with tools."""
-    if len(completion) == 1 and not completion[0].get("tool_calls"):
-        return completion[0]["content"] or ""
-    return completion
 
 
 class Dice:
