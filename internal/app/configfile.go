@@ -166,7 +166,8 @@ func (f *file) locate(err error) error {
 
 // sections are the keys that hold keys.
 var sections = map[string]bool{
-	"tls": true, "limits": true, "dashboard": true, "dashboard.oidc": true, "stripe": true, "smtp": true,
+	"tls": true, "limits": true, "dashboard": true, "dashboard.oidc": true, "stripe": true, "smtp": true, "training": true,
+	"training.s3": true,
 }
 
 // keys maps every key of a file to its flag.

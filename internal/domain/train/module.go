@@ -30,6 +30,7 @@ func Module(s *Store, d Deps) module.Module {
 func (s *Store) loop(ctx context.Context, d Deps) {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
+	ready := true // the store of files: what is said of it is said once
 	for {
 		select {
 		case <-ctx.Done():
@@ -38,6 +39,13 @@ func (s *Store) loop(ctx context.Context, d Deps) {
 		}
 		if d.Serving() != nil {
 			continue
+		}
+		if err := s.Artifacts.Ready(ctx); (err == nil) != ready && ctx.Err() == nil {
+			if ready = err == nil; ready {
+				s.Log.Info("the store of training files answers")
+			} else {
+				s.Log.Warn("the store of training files does not answer: workers get no work until it does", "err", err)
+			}
 		}
 		for what, do := range map[string]func(context.Context) error{"replace lost workers": s.loseExpired, "charge training": s.bill} {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
