@@ -53,10 +53,10 @@ type tuning struct {
 
 const trainingSteps = 240 // of the jobs in these tests
 
-func newStudio(t *testing.T, p instance) *studio {
+func newStudio(t *testing.T, p instance, args ...string) *studio {
 	t.Helper()
 	s := &studio{instance: p, python: trainer(t)}
-	s.server = p.serve(t, "--training-prices", "cpu=36")
+	s.server = p.serve(t, append(args, "--training-prices", "cpu=36")...)
 	s.key = s.server.key()
 	s.file = s.upload(t, examples())
 	return s

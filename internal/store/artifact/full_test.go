@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -39,7 +38,6 @@ func TestAFullDiskRefusesAFileAndKeepsNothingOfIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = folder.Close() }()
-	signal.Ignore(syscall.SIGXFSZ)
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: room, Max: room}); err != nil {
 		t.Fatal(err)
 	}

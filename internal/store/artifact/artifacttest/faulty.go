@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -28,6 +29,7 @@ const (
 // A Faulty stands before an S3 and spoils requests.
 type Faulty struct {
 	*httptest.Server
+	Gone atomic.Bool // it closes every connection
 	next http.Handler
 
 	lock   sync.Mutex
@@ -60,6 +62,9 @@ func (f *Faulty) Seen(fault Fault) int {
 
 // ServeHTTP implements http.Handler.
 func (f *Faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.Gone.Load() {
+		panic(http.ErrAbortHandler)
+	}
 	f.lock.Lock()
 	fault := None
 	if !strings.Contains(r.URL.Path, "/probe/") {
