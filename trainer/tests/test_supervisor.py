@@ -119,9 +119,7 @@ class RunCase(WorkerCase):
         rng = random.Random(5)
         server = self.serve()
         server.elsewhere = True
-        server.fault = lambda _, what: (
-            rng.choice([None, 0, 500, 503]) if what.startswith("elsewhere/") else None
-        )
+        server.fault = lambda _, what: rng.choice([None, 0, 500, 503]) if what.startswith("elsewhere/") else None
         self.assertEqual(self.attempt(server).run(), "succeeded")
         self.assertEqual(server.metrics(), whole.metrics())
         self.assertEqual(server.model(), whole.model())

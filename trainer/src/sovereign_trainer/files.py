@@ -100,8 +100,8 @@ class Incoming:
 def fetch(lease: Lease, source: dict[str, Any], folder: pathlib.Path) -> File:
     """Bring a file into a folder. Bytes that are not the named ones are fetched again, and then refused.
 
-    An address outside the server that refuses, as it does after some minutes, that does not answer or has other bytes is
-    left for the server itself.
+    An address outside the server that refuses, as it does after some minutes, that does not answer or has other bytes,
+    is left for the server itself.
     """
     incoming = Incoming(File(source["name"], source["sha256"], source["bytes"]), folder)
     direct = bool(source.get("url"))
