@@ -174,10 +174,12 @@ func TestAFullDiskRefusesACheckpointAndEndsNoRun(t *testing.T) {
 		t.Errorf("left: %v %v", left, err)
 	}
 	digest := artifact.DigestOf(large)
-	if status, code := w.post("checkpoints", object{"step": 1, "files": []object{file("model.bin", digest, len(large))}}, nil); status != http.StatusBadRequest {
+	checkpoint := object{"step": 1, "files": []object{file("model.bin", digest, len(large))}}
+	if status, code := w.post("checkpoints", checkpoint, nil); status != http.StatusBadRequest {
 		t.Errorf("a checkpoint without its file: %d %s", status, code)
 	}
-	if status, code := w.post("heartbeat", object{"number": 1, "step": 1, "total_steps": 2, "tokens": 1}, nil); status != http.StatusOK {
+	beat := object{"number": 1, "step": 1, "total_steps": 2, "tokens": 1}
+	if status, code := w.post("heartbeat", beat, nil); status != http.StatusOK {
 		t.Errorf("%d %s", status, code)
 	}
 	w.save(t, 2, "small weights")

@@ -1,5 +1,5 @@
-// Package trainer is the Python package of the training worker as a part of the binary, and makes the environment that it
-// runs in.
+// Package trainer is the Python package of the training worker as a part of the binary, and makes the environment that
+// it runs in.
 package trainer
 
 import (

@@ -99,7 +99,7 @@ func (e *Environment) lock() (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the worker's folder: %w", err)
 	}
-	if err := syscall.Flock(int(held.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil { //nolint:gosec // a descriptor is small
+	if err := syscall.Flock(int(held.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = held.Close()
 		return nil, fmt.Errorf("another installation works in %s", e.Dir)
 	}
@@ -160,8 +160,8 @@ func (e *Environment) build(ctx context.Context) error {
 		}
 		return e.run(ctx, "uv cannot install the packages", uv, "pip", "install", "--python", e.python(), "-r", list)
 	}
-	if err := e.run(ctx, "cannot make an environment with pip: install Python's venv module (Debian: apt install python3-venv), or uv",
-		python, "-m", "venv", e.env()); err != nil {
+	const lacking = "cannot make an environment with pip: install Python's venv module (Debian: apt install python3-venv), or uv"
+	if err := e.run(ctx, lacking, python, "-m", "venv", e.env()); err != nil {
 		return err
 	}
 	return e.run(ctx, "pip cannot install the packages", e.python(), "-m", "pip", "install", "--disable-pip-version-check",
@@ -187,7 +187,8 @@ func (e *Environment) find(ctx context.Context, minor int) (python, version stri
 		if err != nil {
 			continue
 		}
-		out, err := exec.CommandContext(ctx, at, "-c", "import sys; print('%d.%d.%d' % sys.version_info[:3])").Output()
+		const question = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+		out, err := exec.CommandContext(ctx, at, "-c", question).Output() //nolint:gosec // a Python of the operator's
 		var major, found int
 		if _, bad := fmt.Sscanf(string(out), "%d.%d", &major, &found); err != nil || bad != nil {
 			continue // such as a name that stands for no Python now
@@ -197,13 +198,13 @@ func (e *Environment) find(ctx context.Context, minor int) (python, version stri
 		}
 		old = fmt.Sprintf("; %s is Python %s", at, version)
 	}
-	return "", "", fmt.Errorf("the engine %s needs Python 3.%d or newer%s: install it (Debian: apt install python3), or name one with --python",
-		e.Engine, minor, old)
+	return "", "", fmt.Errorf("the engine %s needs Python 3.%d or newer%s: install it (Debian: apt install python3), "+
+		"or name one with --python", e.Engine, minor, old)
 }
 
 // run runs a step, and shows what it says.
 func (e *Environment) run(ctx context.Context, failed, program string, args ...string) error {
-	step := exec.CommandContext(ctx, program, args...)
+	step := exec.CommandContext(ctx, program, args...) //nolint:gosec // our own steps, with the operator's programs
 	step.Stdout, step.Stderr = e.Out, e.Out
 	if err := step.Run(); err != nil {
 		return fmt.Errorf("%s: %s: %w", failed, filepath.Base(program), err)
@@ -213,7 +214,7 @@ func (e *Environment) run(ctx context.Context, failed, program string, args ...s
 
 // ask runs the environment's Python, and returns the last line of what it complains about.
 func (e *Environment) ask(ctx context.Context, source string, args ...string) error {
-	ask := exec.CommandContext(ctx, e.python(), args...)
+	ask := exec.CommandContext(ctx, e.python(), args...) //nolint:gosec // it was installed by us
 	ask.Env = environ(source)
 	var words bytes.Buffer
 	ask.Stderr = &words

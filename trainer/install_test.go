@@ -26,7 +26,7 @@ func alone(t *testing.T, scripts map[string]string) {
 	t.Helper()
 	folder := t.TempDir()
 	for name, text := range scripts {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil { //nolint:gosec // it is run
+		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+text+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

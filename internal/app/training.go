@@ -95,8 +95,8 @@ func (t *Training) prices() (train.Prices, error) {
 	return all, nil
 }
 
-// openArtifacts opens the files of training. Whether a bucket can be reached is found out later, so that the server starts
-// without it.
+// openArtifacts opens the files of training. Whether a bucket can be reached is found out later, so that the server
+// starts without it.
 func (i *instance) openArtifacts() error {
 	var backend artifact.Backend
 	var err error

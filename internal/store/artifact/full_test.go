@@ -19,8 +19,8 @@ import (
 // room is what the process of a full disk may write into one file.
 const room = 4 << 20
 
-// A process whose files may not grow is one whose disk is full: writes fail after some bytes, for root too. The limit is
-// the process's own, so the test runs in one by itself.
+// A process whose files may not grow is one whose disk is full: writes fail after some bytes, for root too. The limit
+// is the process's own, so the test runs in one by itself.
 func TestAFullDiskRefusesAFileAndKeepsNothingOfIt(t *testing.T) {
 	if os.Getenv("ARTIFACT_TEST_FULL") == "" {
 		alone := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
@@ -48,7 +48,8 @@ func TestAFullDiskRefusesAFileAndKeepsNothingOfIt(t *testing.T) {
 	if f := fault.From(err); err == nil || f.Kind != fault.StorageFull {
 		t.Errorf("a file: %v", err)
 	}
-	if _, err = s.Add(t.Context(), dbtest.Mine, bytes.NewReader(weights), room*2); err == nil || fault.From(err).Kind != fault.StorageFull {
+	_, err = s.Add(t.Context(), dbtest.Mine, bytes.NewReader(weights), room*2)
+	if err == nil || fault.From(err).Kind != fault.StorageFull {
 		t.Errorf("a file that is staged: %v", err)
 	}
 	if err := s.Stored(t.Context(), dbtest.Mine, large); err == nil || fault.From(err).Kind != fault.InvalidParameter {

@@ -40,8 +40,8 @@ type S3Config struct {
 	PartSize  int64         // what is larger is sent in parts of this size; 0 for as late as S3 allows
 }
 
-// Bounds of the addresses that workers get. One that outlives the day for which an unused file is kept could leave bytes
-// that no row names.
+// Bounds of the addresses that workers get. One that outlives the day for which an unused file is kept could leave
+// bytes that no row names.
 const (
 	minLifetime = time.Minute
 	maxLifetime = 12 * time.Hour

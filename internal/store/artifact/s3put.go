@@ -124,7 +124,8 @@ func (s *S3) putParts(ctx context.Context, key string, f File, body io.Reader) (
 		}
 		parts = append(parts, minio.CompletePart{PartNumber: sent.PartNumber, ETag: sent.ETag})
 	}
-	if _, err := s.core.CompleteMultipartUpload(ctx, s.config.Bucket, key, upload, parts, minio.PutObjectOptions{}); err != nil {
+	_, err = s.core.CompleteMultipartUpload(ctx, s.config.Bucket, key, upload, parts, minio.PutObjectOptions{})
+	if err != nil {
 		return s.failed(ctx, "end an upload to S3", err)
 	}
 	return nil

@@ -216,7 +216,8 @@ func (s *Store) Sweep(ctx context.Context) error {
 const deletesFor = 10 * time.Minute
 
 // sweep deletes one file. The row says first that it is being deleted, as a negative time, so that no upload begins and
-// nothing refers to it meanwhile; then its bytes go, and then the row. No transaction is open while a store is waited for.
+// nothing refers to it meanwhile; then its bytes go, and then the row. No transaction is open while a store is waited
+// for.
 func (s *Store) sweep(ctx context.Context, ws tenant.ID, d Digest) error {
 	begun := -s.now()
 	marked, err := s.alter(ctx, ws, `

@@ -98,12 +98,12 @@ func (f *Faulty) change(w http.ResponseWriter, r *http.Request, fault Fault) {
 	for name, values := range record.Header() {
 		w.Header()[name] = values
 	}
-	switch fault {
-	case WrongBytes:
+	if fault == WrongBytes {
 		for i := range body {
 			body[i] ^= 1
 		}
-	case Shorter:
+	}
+	if fault == Shorter {
 		body = body[:len(body)/2]
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	}

@@ -128,7 +128,8 @@ func signed(r *http.Request) string {
 	}
 	sent := query.Get("X-Amz-Signature")
 	query.Del("X-Amz-Signature")
-	canonical := r.Method + "\n" + r.URL.EscapedPath() + "\n" + strings.ReplaceAll(query.Encode(), "+", "%20") + "\n"
+	var canonical strings.Builder
+	canonical.WriteString(r.Method + "\n" + r.URL.EscapedPath() + "\n" + strings.ReplaceAll(query.Encode(), "+", "%20") + "\n")
 	for _, name := range strings.Split(names, ";") {
 		value := r.Header.Get(name)
 		switch name {
@@ -137,9 +138,9 @@ func signed(r *http.Request) string {
 		case "content-length":
 			value = strconv.FormatInt(r.ContentLength, 10)
 		}
-		canonical += name + ":" + value + "\n"
+		canonical.WriteString(name + ":" + value + "\n")
 	}
-	sum := sha256.Sum256([]byte(canonical + "\n" + names + "\nUNSIGNED-PAYLOAD"))
+	sum := sha256.Sum256([]byte(canonical.String() + "\n" + names + "\nUNSIGNED-PAYLOAD"))
 	_, scope, _ := strings.Cut(query.Get("X-Amz-Credential"), "/")
 	key := []byte("AWS4" + secretKey)
 	for _, part := range strings.Split(scope, "/") {
