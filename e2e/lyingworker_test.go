@@ -177,21 +177,23 @@ func (w *rawWorker) fileLies(theirs []byte) []lie {
 	checkpoint := func(files ...object) func() (int, string) {
 		return func() (int, string) { return w.post("checkpoints", object{"step": 9, "files": files}, nil) }
 	}
-	foreign := artifact.DigestOf(theirs)
+	send := func(digest string, content []byte) func() (int, string) {
+		return func() (int, string) { return w.ask(http.MethodPost, w.path("files/"+digest), content, nil) }
+	}
+	foreign, weights := artifact.DigestOf(theirs), artifact.DigestOf([]byte("true weights"))
+	never := artifact.DigestOf([]byte("never"))
 	return []lie{
-		{"other bytes", func() (int, string) { return w.ask(http.MethodPost, w.path("files/"+string(named)), sent, nil) }, bad, invalid},
-		{"fewer bytes", func() (int, string) { return w.ask(http.MethodPost, w.path("files/"+string(named)), sent[:4], nil) }, bad, invalid},
-		{"no digest", func() (int, string) {
-			return w.ask(http.MethodPost, w.path("files/"+strings.Repeat("G", 64)), sent, nil)
-		}, bad, invalid},
+		{"other bytes", send(string(named), sent), bad, invalid},
+		{"fewer bytes", send(string(named), sent[:4]), bad, invalid},
+		{"no digest", send(strings.Repeat("G", 64), sent), bad, invalid},
 		{"a length below zero", func() (int, string) {
 			return w.post("uploads", object{"files": []object{{"sha256": named, "bytes": -1}}}, nil)
 		}, bad, invalid},
 		{"a checkpoint of a file that was refused", checkpoint(file("model.bin", named, len(sent))), bad, invalid},
-		{"a checkpoint of a file that was never sent", checkpoint(file("model.bin", artifact.DigestOf([]byte("never")), 5)), bad, invalid},
-		{"a checkpoint with another length", checkpoint(file("model.bin", artifact.DigestOf([]byte("true weights")), 11)), bad, invalid},
+		{"a checkpoint of a file that was never sent", checkpoint(file("model.bin", never, 5)), bad, invalid},
+		{"a checkpoint with another length", checkpoint(file("model.bin", weights, 11)), bad, invalid},
 		{"a checkpoint of another workspace's file", checkpoint(file("model.bin", foreign, len(theirs))), bad, invalid},
-		{"a name that leads out", checkpoint(file("../model.bin", artifact.DigestOf([]byte("true weights")), 12)), bad, invalid},
+		{"a name that leads out", checkpoint(file("../model.bin", weights, 12)), bad, invalid},
 		{"a download of another workspace's file", func() (int, string) {
 			return w.ask(http.MethodGet, w.path("files/"+string(foreign)), nil, nil)
 		}, http.StatusNotFound, "not_found"},
@@ -217,7 +219,11 @@ func TestALyingWorkerIsRefusedAndChangesNothing(t *testing.T) {
 		s.file = s.upload(t, examples())
 		theirs := bytes.ReplaceAll(examples(), []byte("say"), []byte("cry"))
 		other := &studio{instance: p, server: s.server, key: p.newWorkspace(t, "others", money.Dollar)}
-		other.upload(t, theirs)
+		var kept struct{ SHA256 artifact.Digest }
+		other.caller().get(t, "/v1/fine-tuning/files/"+other.upload(t, theirs), &kept)
+		if kept.SHA256 != artifact.DigestOf(theirs) {
+			t.Fatalf("another workspace's file is %s", kept.SHA256)
+		}
 		w := s.raw(t, "")
 		w.take(t)
 		old := *w
@@ -295,7 +301,8 @@ func (s *studio) ends(t *testing.T, w *rawWorker) {
 	if job.Status != "SUCCEEDED" || job.Step != 5 || job.Attempt != 2 || job.Error != nil {
 		t.Errorf("%+v %+v", job, job.Error)
 	}
-	if got := s.download(t, "/v1/model-versions/"+job.ModelVersionID+"/files/model.bin"); got != string(artifact.DigestOf([]byte("true weights"))) {
+	got := s.download(t, "/v1/model-versions/"+job.ModelVersionID+"/files/model.bin")
+	if got != string(artifact.DigestOf([]byte("true weights"))) {
 		t.Errorf("the model is %q", got)
 	}
 }
