@@ -54,7 +54,8 @@ func bucket(t *testing.T, endpoint string) []string {
 }
 
 // A worker that the binary installed trains with files in S3. An S3 that fails half-way, for the server and for the
-// worker, changes nothing of the model; bytes that are not those of their name are read by nobody.
+// worker, changes nothing of the model; bytes that are not those of their name are read by nobody. A backup has the
+// references, and a server that is restored elsewhere finds the bytes.
 func TestTrainingOnAnS3ThatFailsHalfWay(t *testing.T) {
 	t.Parallel()
 	memory := &artifacttest.Memory{}
@@ -101,6 +102,17 @@ func TestTrainingOnAnS3ThatFailsHalfWay(t *testing.T) {
 		t.Error("the log has a signed address")
 	}
 	s.verifyLedger(t)
+
+	backup := filepath.Join(t.TempDir(), "backup")
+	s.mustAdmin(t, nil, "backup", backup)
+	s.server.stop(t)
+	elsewhere := &studio{instance: newInstance(t, secret.Text{}), key: s.key}
+	copyFile(t, s.root, elsewhere.root)
+	elsewhere.mustAdmin(t, nil, "restore", backup)
+	elsewhere.server = elsewhere.serve(t, bucket(t, s3.URL)...)
+	if got := elsewhere.download(t, model); got != want.files["model.bin"] {
+		t.Errorf("the model of a restored server is %q", got)
+	}
 }
 
 // download returns the digest of a file that came whole, and nothing otherwise.
