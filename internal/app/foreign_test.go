@@ -54,7 +54,7 @@ func (c *dashboardClient) idsOf(t *testing.T, ws tenant.ID) []string {
 }
 
 // The owner of one workspace tries the ids of another's things, of every kind, on every route.
-func TestNoIDOfAnotherWorkspaceOpensAnything(t *testing.T) {
+func TestSerialNoIDOfAnotherWorkspaceOpensAnything(t *testing.T) {
 	eachDashboard(t, func(t *testing.T, c *dashboardClient) {
 		made := c.demo(t, "owner")
 		if status := c.ended(t, made.WorkspaceID, `kind = 'demo'`); status != "DONE" {

@@ -109,7 +109,7 @@ func addCallers(t *testing.T, i *instance) (tenant.ID, apitest.Keys) {
 	return ws, k
 }
 
-func TestAccessMatrixOfEveryRegisteredRoute(t *testing.T) {
+func TestSerialAccessMatrixOfEveryRegisteredRoute(t *testing.T) {
 	eachInstance(t, func(t *testing.T, i *instance) {
 		ws, keys := addCallers(t, i)
 		other, err := i.domains.find(t.Context(), "other")

@@ -68,7 +68,7 @@ func addPeople(t *testing.T, i *instance) apitest.People {
 }
 
 // Every route of the dashboard, and every route of /v1 on its mount, as every kind of browser.
-func TestSessionMatrixOfEveryRegisteredRoute(t *testing.T) {
+func TestSerialSessionMatrixOfEveryRegisteredRoute(t *testing.T) {
 	eachInstance(t, func(t *testing.T, i *instance) {
 		people := addPeople(t, i)
 		server := httptest.NewServer(i.routers.public)

@@ -343,7 +343,7 @@ func alike(r *rand.Rand, differ int) (a, b sketch.Sketch) {
 }
 
 // Of a few, every pair that is Near is found: as many rows as may differ cannot reach all of the keys.
-func TestNoNearDuplicateOfAFewIsMissed(t *testing.T) {
+func TestSerialNoNearDuplicateOfAFewIsMissed(t *testing.T) {
 	if mostUnlike >= shortKeys {
 		t.Errorf("%d rows may differ, of %d keys", mostUnlike, shortKeys)
 	}
@@ -360,7 +360,7 @@ func TestNoNearDuplicateOfAFewIsMissed(t *testing.T) {
 	}
 }
 
-func TestHardlyANearDuplicateOfManyIsMissed(t *testing.T) {
+func TestSerialHardlyANearDuplicateOfManyIsMissed(t *testing.T) {
 	const pairs = 10_000
 	r := rand.New(rand.NewPCG(6, 6))
 	var examples []*example

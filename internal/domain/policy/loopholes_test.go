@@ -88,7 +88,7 @@ func TestAnEvalStaysTheOneThatItWasWhenItStarted(t *testing.T) {
 	})
 }
 
-func TestAHundredEvalsOfAPairAreTheMostThatProveSomething(t *testing.T) {
+func TestSerialAHundredEvalsOfAPairAreTheMostThatProveSomething(t *testing.T) {
 	each(t, func(t *testing.T, f fixture) {
 		f.allows(to(modelA))
 		huge := func(e *finding) { e.evidence.Cases, e.evidence.Pairs = 100_000, stat.Pairs{Both: 100_000} }

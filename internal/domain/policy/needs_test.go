@@ -12,7 +12,7 @@ import (
 
 // No sequence of allowed changes, deletions included, has an alias route to a model that was never proven against the
 // incumbent of its day, but for canaries of a small share. Going back to the model before is always allowed.
-func TestNoSequenceOfAllowedChangesReachesAnUnprovenModel(t *testing.T) {
+func TestSerialNoSequenceOfAllowedChangesReachesAnUnprovenModel(t *testing.T) {
 	models := []string{"sim/a", "sim/b", "sim/c", "sim/d", "sim/e"}
 	rapid.Check(t, func(t *rapid.T) {
 		p := standard

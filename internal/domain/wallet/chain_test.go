@@ -57,7 +57,7 @@ func sealed(t *testing.T, d *db.DB) (b *process, find chaintest.Verifier) {
 	}
 }
 
-func TestEveryChangeOfTheLedgerIsFound(t *testing.T) {
+func TestSerialEveryChangeOfTheLedgerIsFound(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		_, find := sealed(t, d)
 		chaintest.EveryChangeIsFound(t, d, []chaintest.Table{

@@ -339,7 +339,7 @@ func TestEveryKindOfValueAndManyRowsAreRestored(t *testing.T) {
 	}
 }
 
-func TestATruncatedBackupIsBrokenAndNothingIsStored(t *testing.T) {
+func TestSerialATruncatedBackupIsBrokenAndNothingIsStored(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, source *db.DB) {
 		fill(t, source)
 		want, file := everything(t, source), write(t, source)
@@ -376,7 +376,7 @@ func rowsOf(file []byte) (string, error) {
 	return all.String(), err
 }
 
-func TestAChangedBitNeverYieldsOtherRows(t *testing.T) {
+func TestSerialAChangedBitNeverYieldsOtherRows(t *testing.T) {
 	source := dbtest.Migrated(t, db.SQLite)
 	fill(t, source)
 	file := write(t, source)
@@ -567,7 +567,7 @@ func TestEmptyBytesAreNotNull(t *testing.T) {
 	}
 }
 
-func TestAFileWithAChangedByteIsBroken(t *testing.T) {
+func TestSerialAFileWithAChangedByteIsBroken(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, source *db.DB) {
 		fill(t, source)
 		want, file := everything(t, source), write(t, source)

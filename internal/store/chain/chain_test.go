@@ -108,7 +108,7 @@ var auditTables = []chaintest.Table{
 	{Name: "chain_heads", Key: []string{"chain"}, Where: "chain = 'audit'"},
 }
 
-func TestEveryChangeOfTheAuditTrailIsFound(t *testing.T) {
+func TestSerialEveryChangeOfTheAuditTrailIsFound(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		tr := newTrail(t, d)
 		tr.fill()

@@ -131,7 +131,7 @@ func TestVoidedMembersAreNotSigned(t *testing.T) {
 	}
 }
 
-func TestAnyChangedByteOfTheSignedTextIsRefused(t *testing.T) {
+func TestSerialAnyChangedByteOfTheSignedTextIsRefused(t *testing.T) {
 	s := newSigner(t, "k1")
 	jwks, parts := s.jwks(t), strings.Split(s.jws(t, certificate()), ".")
 	for p, name := range []string{"header", "payload", "signature"} {
@@ -243,7 +243,7 @@ func TestTheShownAlgorithmIsTheOneThatSigned(t *testing.T) {
 }
 
 // Every single character of the compact JWS is changed in turn.
-func TestAnyChangedCharacterOfTheJWSIsRefused(t *testing.T) {
+func TestSerialAnyChangedCharacterOfTheJWSIsRefused(t *testing.T) {
 	s := newSigner(t, "k1")
 	jwks, jws := s.jwks(t), s.jws(t, certificate())
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

@@ -134,7 +134,7 @@ func TestASignedDocumentVerifies(t *testing.T) {
 }
 
 // Every bit of a certificate is changed in turn: of what it shows, and of the signature.
-func TestEveryChangedByteOfASignedDocumentIsRefused(t *testing.T) {
+func TestSerialEveryChangedByteOfASignedDocumentIsRefused(t *testing.T) {
 	d := dbtest.Open(t, t.TempDir(), secret.Text{})
 	if err := d.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
