@@ -34,6 +34,7 @@ type grammar struct {
 	Serve   serveCommand   `cmd:"" help:"Run the server."`
 	Admin   adminCommand   `cmd:"" help:"Administer a server, running or not."`
 	Gate    gateCommand    `cmd:"" help:"Wait for an eval and ask its deploy gate. Exits with 0 if it passes, 1 if it refuses, 2 if it could not be asked."`
+	Train   trainCommand   `cmd:"" help:"Run a training worker on this machine."`
 	Verify  verifyCommand  `cmd:"" help:"Check a signed certificate, or the signed head of a chain, offline."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }

@@ -257,6 +257,9 @@ func (c *Config) complete() error {
 	if err := c.checkBilling(); err != nil {
 		return err
 	}
+	if err := c.Training.check(); err != nil {
+		return err
+	}
 	return c.Limits.check()
 }
 
@@ -413,6 +416,10 @@ var unchangeable = []fixed{
 			return !same || a != b
 		},
 		func(was, is *Config) { is.SMTP = was.SMTP },
+	},
+	{
+		"training", func(was, is *Config) bool { return !was.Training.equal(&is.Training) },
+		func(was, is *Config) { is.Training = was.Training },
 	},
 	stays("otlp_endpoint", func(c *Config) *string { return &c.OTLPEndpoint }),
 	stays("limits.headers", func(c *Config) *Bytes { return &c.Limits.Headers }),

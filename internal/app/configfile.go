@@ -156,17 +156,22 @@ func (f *file) locate(err error) error {
 	if f == nil || !errors.As(err, &b) {
 		return err
 	}
+	line := 0 // of a section: the first key of it that the file sets
 	for _, value := range f.values {
-		if value.key == b.key || strings.HasPrefix(value.key, b.key+".") {
-			return fmt.Errorf("%s:%d: %w", f.path, value.line, err)
+		if (value.key == b.key || strings.HasPrefix(value.key, b.key+".")) && (line == 0 || value.line < line) {
+			line = value.line
 		}
 	}
-	return err
+	if line == 0 {
+		return err
+	}
+	return fmt.Errorf("%s:%d: %w", f.path, line, err)
 }
 
 // sections are the keys that hold keys.
 var sections = map[string]bool{
-	"tls": true, "limits": true, "dashboard": true, "dashboard.oidc": true, "stripe": true, "smtp": true,
+	"tls": true, "limits": true, "dashboard": true, "dashboard.oidc": true, "stripe": true, "smtp": true, "training": true,
+	"training.s3": true,
 }
 
 // keys maps every key of a file to its flag.

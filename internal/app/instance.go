@@ -30,6 +30,7 @@ type instance struct {
 	site     string // where people reach the server; empty for unknown
 
 	gpuPrices train.Prices
+	bucket    *artifact.S3Config // nil to keep artifacts in the data folder
 	artifacts *artifact.Store
 
 	storage storage
@@ -55,6 +56,9 @@ func open(ctx context.Context, c *Config, mode openMode, log *slog.Logger, trace
 	i = &instance{log: log, storage: storage{config: c.Storage, log: log}, models: models{guard: netguard.New(allowed)}}
 	i.payments, i.mail, i.site = c.payments(), c.mail(), c.site()
 	if i.gpuPrices, err = c.Training.prices(); err != nil {
+		return nil, err
+	}
+	if i.bucket, err = c.Training.bucket(); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"sovereign/internal/base/money"
+	"sovereign/internal/base/secret"
 	"sovereign/internal/base/tenant"
 	"sovereign/internal/domain/dataset"
 	"sovereign/internal/domain/envtool"
@@ -22,6 +25,60 @@ import (
 // Training is what training costs, and where its files are.
 type Training struct {
 	Prices []string `default:"cpu=0" placeholder:"TYPE=USD" help:"What an hour of a GPU costs, by its type, in dollars: h200=4.00. The type of a worker without a GPU is cpu. A worker whose type has no price gets no work."`
+	S3     S3       `name:"s3" embed:"" prefix:"s3-"`
+}
+
+// S3 is the bucket that holds the files of training. Without an endpoint they are in the data folder.
+type S3 struct {
+	Endpoint  string        `placeholder:"URL" help:"S3-compatible store for the files of training, such as https://s3.eu-central-1.amazonaws.com; empty to keep them in the data folder. Workers send files to it and fetch them with signed addresses, and need to reach it."`
+	Bucket    string        `placeholder:"NAME" help:"Its bucket."`
+	Prefix    string        `placeholder:"PATH" help:"What the keys of all files begin with."`
+	Region    string        `default:"us-east-1" help:"The bucket's region."`
+	AccessKey string        `placeholder:"KEY" help:"Access key that may read, write and delete in the bucket. Workers do not get it."`
+	SecretKey secret.Text   `placeholder:"SECRET" help:"Its secret. It may be env:NAME or file:PATH."`
+	PathStyle bool          `default:"true" negatable:"" help:"The bucket is in the path of addresses, and not in their host name."`
+	Lifetime  time.Duration `name:"url-lifetime" default:"1h" help:"How long the address of a file is valid that a worker got. After it, the server passes the file on."`
+	AllowHTTP bool          `name:"allow-http" help:"Let the endpoint be http on a host that is not this machine."`
+}
+
+// bucket returns the bucket of files; nil without one.
+func (t *Training) bucket() (*artifact.S3Config, error) {
+	s := &t.S3
+	if s.Endpoint == "" {
+		if s.Bucket != "" || s.AccessKey != "" || !s.SecretKey.Empty() {
+			return nil, bad("training.s3.endpoint", "must be set, since other keys of s3 are")
+		}
+		return nil, nil //nolint:nilnil // there is none
+	}
+	key, err := s.SecretKey.Resolve()
+	if err != nil {
+		return nil, bad("training.s3.secret_key", "%w", err)
+	}
+	made := &artifact.S3Config{
+		Endpoint: strings.TrimRight(s.Endpoint, "/"), Bucket: s.Bucket, Prefix: strings.Trim(s.Prefix, "/"), Region: s.Region,
+		AccessKey: s.AccessKey, SecretKey: key, PathStyle: s.PathStyle, AllowHTTP: s.AllowHTTP, Lifetime: s.Lifetime,
+	}
+	if key, err := made.Check(); err != nil {
+		return nil, bad("training.s3."+key, "%w", err)
+	}
+	return made, nil
+}
+
+// check checks what can be wrong with training.
+func (t *Training) check() error {
+	if _, err := t.prices(); err != nil {
+		return err
+	}
+	_, err := t.bucket()
+	return err
+}
+
+// equal reports whether two configurations are the same.
+func (t *Training) equal(other *Training) bool {
+	a, b := t.S3, other.S3
+	same := a.SecretKey.Equal(b.SecretKey)
+	a.SecretKey, b.SecretKey = secret.Text{}, secret.Text{}
+	return same && a == b && slices.Equal(t.Prices, other.Prices)
 }
 
 // prices returns the prices of GPUs.
@@ -38,13 +95,20 @@ func (t *Training) prices() (train.Prices, error) {
 	return all, nil
 }
 
-// openArtifacts opens the files of training.
+// openArtifacts opens the files of training. Whether a bucket can be reached is found out later, so that the server
+// starts without it.
 func (i *instance) openArtifacts() error {
-	folder, err := artifact.OpenFolder(filepath.Join(i.storage.config.DataDir, "artifacts"))
+	var backend artifact.Backend
+	var err error
+	if i.bucket != nil {
+		backend, err = artifact.NewS3(*i.bucket)
+	} else {
+		backend, err = artifact.OpenFolder(filepath.Join(i.storage.config.DataDir, "artifacts"))
+	}
 	if err != nil {
 		return err
 	}
-	i.artifacts = artifact.NewStore(i.storage.db, folder)
+	i.artifacts = artifact.NewStore(i.storage.db, backend)
 	return nil
 }
 

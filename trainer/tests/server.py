@@ -53,6 +53,8 @@ class Server:
         self.pending = 0  # answers to score that say that judges are still at it
         self.called: list[Any] = []
         self.elsewhere = False  # files are sent to and fetched from another address
+        self.lie: bytes | None = None  # what that address answers, whatever is asked of it
+        self.short = False  # files that are fetched break off
         self.token_leaked = False
         self._http = Quiet(("127.0.0.1", 0), self._handler())
         self.url = f"http://127.0.0.1:{self._http.server_port}"
@@ -194,6 +196,8 @@ class Server:
                 if status != 204:
                     self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
+                if house.short and what.startswith("files/"):
+                    text, self.close_connection = text[: len(text) // 2], True
                 self.wfile.write(text)
 
             def answer(self, what: str, query: dict[str, str], sent: bytes) -> tuple[int, Any]:
@@ -202,6 +206,8 @@ class Server:
                     return fault, {"error": {"code": "unavailable", "message": "a test says so"}}
                 if what.startswith("elsewhere/"):
                     house.token_leaked |= "Authorization" in self.headers
+                    if house.lie is not None:
+                        return 200, house.lie
                     digest = what.removeprefix("elsewhere/")
                     return (200, house.files[digest]) if self.command == "GET" else house._store(digest, sent)
                 if self.headers.get("Authorization") != "Bearer wk_test":

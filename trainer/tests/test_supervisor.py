@@ -94,6 +94,65 @@ class RunCase(WorkerCase):
         self.assertEqual(self.attempt(server).run(), "succeeded")
         self.assertEqual(sorted(server.checkpoints), [10, 20, 30, 40])
 
+    def test_an_address_elsewhere_that_lies_loses_nothing(self) -> None:
+        """It answers 200 to a file that it does not keep, and with other bytes to one that is fetched."""
+        whole = self.serve()
+        self.attempt(whole).run()
+        for lie in (b"", b"<Error><Code>InternalError</Code></Error>", b"x" * 10_000_000):
+            server = self.serve()
+            server.elsewhere, server.lie = True, lie
+            self.assertEqual(self.attempt(server).run(), "succeeded")
+            self.assertEqual(server.model(), whole.model())
+
+    def test_an_address_elsewhere_that_fails_is_left_for_the_server(self) -> None:
+        for status in (0, 500, 503):
+            server = self.serve()
+            server.elsewhere = True
+            server.fault = lambda _, what, status=status: status if what.startswith("elsewhere/") else None
+            with mock.patch.object(client, "DIRECT_PATIENCE", 0.1):
+                self.assertEqual(self.attempt(server).run(), "succeeded")
+            self.assertEqual(sorted(server.checkpoints), [10, 20, 30, 40])
+
+    def test_an_address_elsewhere_that_fails_at_random_changes_nothing(self) -> None:
+        whole = self.serve()
+        self.attempt(whole).run()
+        rng = random.Random(5)
+        server = self.serve()
+        server.elsewhere = True
+        server.fault = lambda _, what: rng.choice([None, 0, 500, 503]) if what.startswith("elsewhere/") else None
+        self.assertEqual(self.attempt(server).run(), "succeeded")
+        self.assertEqual(server.metrics(), whole.metrics())
+        self.assertEqual(server.model(), whole.model())
+
+    def test_bytes_that_always_break_off_are_given_up(self) -> None:
+        server = self.serve()
+        server.short = True
+        self.assertEqual(self.attempt(server).run(), "failed")
+        self.assertEqual(server.done[1]["error_code"], "download_failed")
+        self.assertTrue(server.done[1]["infrastructure"])
+
+    def test_a_full_disk_of_the_server_is_waited_for_and_then_the_machines_fault(self) -> None:
+        server = self.serve()
+        left = [5]
+
+        def full(method: str, what: str) -> int | None:
+            if method == "POST" and what.startswith("files/"):
+                left[0] -= 1
+                return 507 if left[0] >= 0 else None
+            return None
+
+        server.fault = full
+        self.assertEqual(self.attempt(server).run(), "succeeded")
+        self.assertEqual(sorted(server.checkpoints), [10, 20, 30, 40])
+        server = self.serve()
+        left[0], server.fault = 1_000_000, full
+        with mock.patch.object(client, "FULL_PATIENCE", 0.1):
+            self.assertEqual(self.attempt(server).run(), "failed")
+        self.assertEqual(server.done[1]["error_code"], "checkpoint_refused")
+        self.assertIn("507", server.done[1]["error_message"])
+        self.assertTrue(server.done[1]["infrastructure"])
+        self.assertEqual(server.checkpoints, {})
+
     def test_a_file_that_the_server_has_is_not_sent_again(self) -> None:
         server = self.serve()
         self.attempt(server).run()

@@ -64,7 +64,8 @@ var (
 	AbuseGuard           = Kind{429, "abuse_guard", TypeRate, "The workspace started too much spending in a minute."}
 	Internal             = Kind{500, "internal_error", TypeAPI, "A fault of ours; quote the request id."}
 	Upstream             = Kind{502, "", TypeUpstream, "The provider failed; quote the request id."}
-	Unavailable          = Kind{503, "unavailable", TypeAPI, "Stopping, or without the database."}
+	Unavailable          = Kind{503, "unavailable", TypeAPI, "Stopping, or without the database or the store of training files."}
+	StorageFull          = Kind{507, "storage_full", TypeAPI, "The disk of training files is full. Nothing of the file is kept."}
 )
 
 // Kinds returns all kinds in order of status. The documentation and the tests are generated from it.
@@ -75,7 +76,7 @@ func Kinds() []Kind {
 		BudgetExceeded, Forbidden, ScopeNotAllowed, ModelNotAllowed, AddressNotAllowed, CrossOrigin, Missing, ModelNotFound,
 		DedicatedNotFound, MethodNotAllowed, Timeout, Conflicting, LoggingDisabled, SessionNotActive, SessionOverbudget,
 		StaleLease, IdempotencyConflict, QuotaExceeded, Precondition, AnchorHeld, BodyTooLarge, UnsupportedMedia, RateLimited,
-		RateLimitExceeded, AbuseGuard, Internal, Upstream, Unavailable,
+		RateLimitExceeded, AbuseGuard, Internal, Upstream, Unavailable, StorageFull,
 	}
 }
 

@@ -61,6 +61,7 @@ var table = []row{
 	{429, "rate_limit_exceeded", "rate_limit_error"},
 	{500, "internal_error", "api_error"},
 	{503, "unavailable", "api_error"},
+	{507, "storage_full", "api_error"},
 }
 
 func TestKindsAreTheTableOfTheContract(t *testing.T) {

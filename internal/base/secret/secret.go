@@ -4,6 +4,8 @@ package secret
 import (
 	"fmt"
 	"log/slog"
+	"os"
+	"strings"
 )
 
 const redacted = "[redacted]"
@@ -28,6 +30,26 @@ func (t Text) Empty() bool { return t.Reveal() == "" }
 
 // Equal reports whether two secrets are equal; == would compare pointers.
 func (t Text) Equal(u Text) bool { return t.Reveal() == u.Reveal() }
+
+// Resolve returns the secret that t says the place of: env:NAME is a variable of the environment, file:PATH a file. Any
+// other text is the secret itself.
+func (t Text) Resolve() (Text, error) {
+	value := t.Reveal()
+	if name, ok := strings.CutPrefix(value, "env:"); ok {
+		if value = os.Getenv(name); value == "" {
+			return Text{}, fmt.Errorf("the environment has no %s", name)
+		}
+	} else if path, ok := strings.CutPrefix(value, "file:"); ok {
+		content, err := os.ReadFile(path) //nolint:gosec // the operator's own path
+		if err != nil {
+			return Text{}, err
+		}
+		if value = strings.TrimSpace(string(content)); value == "" {
+			return Text{}, fmt.Errorf("%s is empty", path)
+		}
+	}
+	return New(value), nil
+}
 
 // String returns [redacted], as every other way of printing does.
 func (t Text) String() string { return redacted }

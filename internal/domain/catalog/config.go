@@ -5,7 +5,6 @@ package catalog
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -250,24 +249,13 @@ func key(to *secret.Text, n *yaml.Node) error {
 	return nil
 }
 
-// reveal is a provider's key, from where env:NAME or file:PATH say that it stands. It is read when the catalog is
-// built, and not when the file is read.
+// reveal is a provider's key. It is read from its place when the catalog is built, and not when the file is read.
 func (p *Provider) reveal() (secret.Text, error) {
-	value := p.key.Reveal()
-	if name, ok := strings.CutPrefix(value, "env:"); ok {
-		if value, ok = os.LookupEnv(name); !ok || value == "" {
-			return secret.Text{}, fmt.Errorf("api_key: the environment has no %s", name)
-		}
-	} else if path, ok := strings.CutPrefix(value, "file:"); ok {
-		content, err := os.ReadFile(path) //nolint:gosec // the operator's own path
-		if err != nil {
-			return secret.Text{}, fmt.Errorf("api_key: %w", err)
-		}
-		if value = strings.TrimSpace(string(content)); value == "" {
-			return secret.Text{}, fmt.Errorf("api_key: %s is empty", path)
-		}
+	value, err := p.key.Resolve()
+	if err != nil {
+		return secret.Text{}, fmt.Errorf("api_key: %w", err)
 	}
-	return secret.New(value), nil
+	return value, nil
 }
 
 // maxTokens bounds a window: more is a typing error.

@@ -81,6 +81,9 @@ func (s *Store) Await(ctx context.Context, w Worker, info Info) (*Lease, error) 
 	if err := s.seen(ctx, w, info); err != nil {
 		return nil, err
 	}
+	if err := s.Artifacts.Ready(ctx); err != nil { // it could not fetch its data, nor save what it trains
+		return nil, err
+	}
 	until := time.NewTimer(pollTime)
 	defer until.Stop()
 	again := time.NewTicker(time.Second) // another server may have queued a run

@@ -22,7 +22,10 @@ func Module(s *Store, d Deps) module.Module {
 	o := &operator{s, d.Find}
 	return module.Module{
 		Name: "training", Routes: append(s.workerRoutes(), o.routes()...), Start: s.extendLeases, Sweep: s.Artifacts.Sweep,
-		Background: []module.Loop{{Name: "training runs", Run: func(ctx context.Context) { s.loop(ctx, d) }}},
+		Background: []module.Loop{
+			{Name: "training runs", Run: func(ctx context.Context) { s.loop(ctx, d) }},
+			{Name: "training files", Run: func(ctx context.Context) { s.watchFiles(ctx) }},
+		},
 	}
 }
 
@@ -43,6 +46,27 @@ func (s *Store) loop(ctx context.Context, d Deps) {
 			if err := do(ctx); err != nil && ctx.Err() == nil {
 				s.Log.Warn("cannot "+what+"; it is tried again", "err", err)
 			}
+		}
+	}
+}
+
+// watchFiles tries a store of files that does not answer until it does, and says so once, until ctx ends.
+func (s *Store) watchFiles(ctx context.Context) {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	ready := true
+	for {
+		if err := s.Artifacts.Ready(ctx); (err == nil) != ready && ctx.Err() == nil {
+			if ready = err == nil; ready {
+				s.Log.Info("the store of training files answers")
+			} else {
+				s.Log.Warn("the store of training files does not answer: workers get no work until it does", "err", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
 		}
 	}
 }

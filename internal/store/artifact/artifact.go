@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"syscall"
+	"time"
 
 	"sovereign/internal/base/fault"
 	"sovereign/internal/base/tenant"
@@ -58,13 +60,15 @@ type Backend interface {
 	Put(ctx context.Context, ws tenant.ID, f File, from io.Reader) error
 	// Open reads a file. ErrMissing says that it is not there.
 	Open(ctx context.Context, ws tenant.ID, d Digest) (io.ReadCloser, error)
-	// Size returns how many bytes of a file are there: ErrMissing, when it is not.
+	// Size returns how many bytes of a file are there: ErrMissing, when it is not, or when its bytes are others.
 	Size(ctx context.Context, ws tenant.ID, d Digest) (int64, error)
 	// Delete deletes a file. To delete one that is not there is a no-op.
 	Delete(ctx context.Context, ws tenant.ID, d Digest) error
 	// Upload and Download let a worker reach the bytes by itself, for some minutes.
 	Upload(ctx context.Context, ws tenant.ID, f File) (Transfer, error)
 	Download(ctx context.Context, ws tenant.ID, f File) (Transfer, error)
+	// Ready reports why no file can be stored or read now, and nil when nothing is known to be wrong.
+	Ready(ctx context.Context) error
 }
 
 // Refusals of a backend.
@@ -73,12 +77,30 @@ var (
 	ErrMismatch = errors.New("the bytes are not those that were named")
 )
 
+// retryIn is how long a client waits for a store that does not answer.
+const retryIn = 5 * time.Second
+
 // refusal returns what a client is told of an error of a backend.
 func refusal(err error) error {
-	if errors.Is(err, ErrMismatch) {
+	switch {
+	case errors.Is(err, ErrMismatch):
 		return fault.InvalidParameter.Because(err, "the bytes are not those of the sha256 and the length that were named")
+	case errors.Is(err, ErrUnreachable):
+		return fault.Unavailable.Because(err, "the store of training files does not answer").In(retryIn)
+	case full(err):
+		return fault.StorageFull.Because(err, "there is no room for the file: the disk of training files is full")
 	}
 	return err
+}
+
+// full reports whether an error is that of a disk without room.
+func full(err error) bool {
+	for _, code := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
+		if errors.Is(err, code) {
+			return true
+		}
+	}
+	return false
 }
 
 // verifying reads a file, and fails at its end if the bytes are not those of its name.

@@ -7,9 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"sovereign/internal/base/clock"
@@ -30,76 +28,6 @@ func newFolder(t *testing.T) (*Folder, string) {
 	}
 	t.Cleanup(func() { _ = f.Close() })
 	return f, at
-}
-
-func read(t *testing.T, b Backend, ws tenant.ID, d Digest) (string, error) {
-	t.Helper()
-	from, err := b.Open(t.Context(), ws, d)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = from.Close() }()
-	all, err := io.ReadAll(from)
-	return string(all), err
-}
-
-// testBackend is what every backend keeps.
-func testBackend(t *testing.T, b Backend) {
-	ctx := t.Context()
-	f := named("some weights")
-	if _, err := b.Size(ctx, dbtest.Mine, f.Digest); !errors.Is(err, ErrMissing) {
-		t.Errorf("before it is stored: %v", err)
-	}
-	for name, wrong := range map[string]io.Reader{
-		"other bytes": strings.NewReader("some weighty"), "fewer": strings.NewReader("some"), "more": strings.NewReader("some weights!"),
-		"none": strings.NewReader(""),
-	} {
-		if err := b.Put(ctx, dbtest.Mine, f, wrong); !errors.Is(err, ErrMismatch) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	broken := errors.New("the worker was killed")
-	if err := b.Put(ctx, dbtest.Mine, f, io.MultiReader(strings.NewReader("some"), iotest.ErrReader(broken))); !errors.Is(err, broken) {
-		t.Errorf("broken off: %v", err)
-	}
-	if _, err := b.Size(ctx, dbtest.Mine, f.Digest); !errors.Is(err, ErrMissing) {
-		t.Errorf("something of a refused file is kept: %v", err)
-	}
-	var group sync.WaitGroup
-	for range 4 { // at once, and again
-		group.Go(func() {
-			if err := b.Put(ctx, dbtest.Mine, f, strings.NewReader("some weights")); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	group.Wait()
-	if size, err := b.Size(ctx, dbtest.Mine, f.Digest); err != nil || size != f.Bytes {
-		t.Errorf("%d %v", size, err)
-	}
-	if text, err := read(t, b, dbtest.Mine, f.Digest); err != nil || text != "some weights" {
-		t.Errorf("%q %v", text, err)
-	}
-	if _, err := b.Open(ctx, dbtest.Theirs, f.Digest); !errors.Is(err, ErrMissing) {
-		t.Errorf("another workspace: %v", err)
-	}
-	for range 2 {
-		if err := b.Delete(ctx, dbtest.Mine, f.Digest); err != nil {
-			t.Error(err)
-		}
-	}
-	if _, err := b.Open(ctx, dbtest.Mine, f.Digest); !errors.Is(err, ErrMissing) {
-		t.Errorf("deleted: %v", err)
-	}
-}
-
-func TestAFolderKeepsWhatWasNamed(t *testing.T) {
-	f, at := newFolder(t)
-	testBackend(t, f)
-	left, err := os.ReadDir(filepath.Join(at, incoming))
-	if err != nil || len(left) != 0 {
-		t.Errorf("incoming has %v: %v", left, err)
-	}
 }
 
 func TestAStartEmptiesWhatWasComing(t *testing.T) {
@@ -209,6 +137,60 @@ func TestAFileThatIsTooLargeIsRefused(t *testing.T) {
 		cancel()
 		if _, err := s.Add(ended, dbtest.Mine, strings.NewReader("1"), 4); !errors.Is(err, context.Canceled) {
 			t.Error(err)
+		}
+	})
+}
+
+// A slow is a backend whose deletions wait, and fail when they are told to.
+type slow struct {
+	Backend
+	deleting func() error
+}
+
+func (s *slow) Delete(ctx context.Context, ws tenant.ID, d Digest) error {
+	if err := s.deleting(); err != nil {
+		return err
+	}
+	return s.Backend.Delete(ctx, ws, d)
+}
+
+// While the bytes of a file are deleted, no transaction waits, nobody sends the file, and nothing refers to it. When a
+// deletion fails, or its server is killed, the next sweep ends it, and after some minutes the file can be sent again.
+func TestAFileThatIsBeingDeletedIsNotUsed(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store, _ string) {
+		ctx := t.Context()
+		now := clock.Now()
+		s.now = func() clock.Time { return now }
+		file, err := s.Add(ctx, dbtest.Mine, strings.NewReader("weights"), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(unusedFor + time.Second)
+		used := 0
+		failing := &slow{s.backend, func() error {
+			used++
+			_, offered := s.Offer(ctx, dbtest.Mine, file)
+			_, referred := s.db.Tx(ctx, func(tx *db.Tx) error { return s.Refer(ctx, tx, dbtest.Mine, "ckpt_1", file) })
+			if fault.From(offered).Kind != fault.Unavailable || fault.From(referred).Kind != fault.Conflicting {
+				t.Errorf("%v, %v", offered, referred)
+			}
+			return errors.New("it does not answer")
+		}}
+		s.backend = failing
+		for range 2 {
+			if err := s.Sweep(ctx); err == nil {
+				t.Error("a failed deletion is not reported")
+			}
+		}
+		now = now.Add(deletesFor + time.Second)
+		if to, err := s.Offer(ctx, dbtest.Mine, file); to != nil || err != nil {
+			t.Errorf("%v %v", to, err)
+		}
+		now = now.Add(unusedFor + time.Second)
+		failing.deleting = func() error { return nil }
+		s.wantStored(t, []File{file}, false)
+		if used != 2 {
+			t.Errorf("%d deletions", used)
 		}
 	})
 }

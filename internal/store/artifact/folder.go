@@ -152,6 +152,9 @@ func (f *Folder) Delete(_ context.Context, ws tenant.ID, d Digest) error {
 	return nil
 }
 
+// Ready implements Backend.
+func (f *Folder) Ready(context.Context) error { return nil }
+
 // Upload implements Backend: the server passes the bytes on.
 func (f *Folder) Upload(context.Context, tenant.ID, File) (Transfer, error) { return Transfer{}, nil }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"sovereign/internal/base/clock"
 	"sovereign/internal/base/fault"
@@ -42,14 +43,14 @@ func (s *Store) Put(ctx context.Context, ws tenant.ID, f File, from io.Reader) e
 func (s *Store) Add(ctx context.Context, ws tenant.ID, from io.Reader, most int64) (File, error) {
 	staged, err := os.CreateTemp("", "artifact-")
 	if err != nil {
-		return File{}, fmt.Errorf("stage an artifact: %w", err)
+		return File{}, refusal(fmt.Errorf("stage an artifact: %w", err))
 	}
 	defer func() { _, _ = staged.Close(), os.Remove(staged.Name()) }()
 	sum := sha256.New()
 	n, err := io.Copy(io.MultiWriter(staged, sum), io.LimitReader(readerOf(ctx, from), most+1))
 	switch {
 	case err != nil:
-		return File{}, fmt.Errorf("stage an artifact: %w", err)
+		return File{}, refusal(fmt.Errorf("stage an artifact: %w", err))
 	case n > most:
 		return File{}, fault.BodyTooLarge.New("the file is larger than %d bytes", most)
 	}
@@ -77,11 +78,16 @@ const maxBytes = 1 << 40
 func (s *Store) use(ctx context.Context, ws tenant.ID, f File) error {
 	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
 		now := s.now()
-		if _, err := db.Exec(ctx, tx.In(ws), `
+		n, err := db.Exec(ctx, tx.In(ws), `
 			INSERT INTO artifacts (workspace_id, digest, bytes, created_at, used_at) VALUES ($1, $2, $3, $4, $4)
-			ON CONFLICT (workspace_id, digest) DO UPDATE SET used_at = excluded.used_at`,
-			f.Digest, f.Bytes, now); err != nil {
+			ON CONFLICT (workspace_id, digest) DO UPDATE SET used_at = excluded.used_at
+			WHERE artifacts.used_at > $5`,
+			f.Digest, f.Bytes, now, -now.Add(-deletesFor))
+		switch {
+		case err != nil:
 			return fmt.Errorf("note an artifact: %w", err)
+		case n == 0:
+			return fault.Unavailable.New("the file %s is being deleted: send it again", f.Digest).In(time.Second)
 		}
 		return quota.Check(ctx, tx.In(ws), quota.Artifacts, 1)
 	})
@@ -101,19 +107,23 @@ func (s *Store) Offer(ctx context.Context, ws tenant.ID, f File) (*Transfer, err
 	case err == nil && size == f.Bytes:
 		return nil, nil //nolint:nilnil // it is there already
 	case err != nil && !errors.Is(err, ErrMissing):
-		return nil, fmt.Errorf("look for an artifact: %w", err)
+		return nil, refusal(fmt.Errorf("look for an artifact: %w", err))
 	}
 	to, err := s.backend.Upload(ctx, ws, f)
 	if err != nil {
-		return nil, fmt.Errorf("offer an upload: %w", err)
+		return nil, refusal(fmt.Errorf("offer an upload: %w", err))
 	}
 	return &to, nil
 }
 
 // Download returns where a worker fetches a file.
 func (s *Store) Download(ctx context.Context, ws tenant.ID, f File) (Transfer, error) {
-	return s.backend.Download(ctx, ws, f)
+	from, err := s.backend.Download(ctx, ws, f)
+	return from, refusal(err)
 }
+
+// Ready refuses while no file can be stored or read.
+func (s *Store) Ready(ctx context.Context) error { return refusal(s.backend.Ready(ctx)) }
 
 // Open reads a file of a workspace. The reader fails at its end, when the bytes are not those of the file's name.
 func (s *Store) Open(ctx context.Context, ws tenant.ID, d Digest) (io.ReadCloser, error) {
@@ -125,7 +135,7 @@ func (s *Store) Open(ctx context.Context, ws tenant.ID, d Digest) (io.ReadCloser
 		return nil, fault.NotFound("artifact", string(d))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open an artifact: %w", err)
+		return nil, refusal(fmt.Errorf("open an artifact: %w", err))
 	}
 	return verify(from, d), nil
 }
@@ -139,7 +149,7 @@ func (s *Store) Stored(ctx context.Context, ws tenant.ID, f File) error {
 	case errors.Is(err, ErrMissing):
 		return fault.InvalidParameter.New("the file %s was not uploaded", f.Digest)
 	case err != nil:
-		return fmt.Errorf("look for an artifact: %w", err)
+		return refusal(fmt.Errorf("look for an artifact: %w", err))
 	case size != f.Bytes:
 		return fault.InvalidParameter.New("the file %s has %d bytes, and %d were named", f.Digest, size, f.Bytes)
 	}
@@ -151,7 +161,8 @@ func (s *Store) Stored(ctx context.Context, ws tenant.ID, f File) error {
 func (s *Store) Refer(ctx context.Context, tx *db.Tx, ws tenant.ID, owner string, files ...File) error {
 	for _, f := range files {
 		n, err := db.Exec(ctx, tx.In(ws), `
-			UPDATE artifacts SET used_at = $3, bytes = $4 WHERE workspace_id = $1 AND digest = $2`, f.Digest, s.now(), f.Bytes)
+			UPDATE artifacts SET used_at = $3, bytes = $4 WHERE workspace_id = $1 AND digest = $2 AND used_at > 0`,
+			f.Digest, s.now(), f.Bytes)
 		switch {
 		case err != nil:
 			return fmt.Errorf("refer to an artifact: %w", err)
@@ -201,21 +212,37 @@ func (s *Store) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// sweep deletes one file, bytes first while the row is locked: an upload that begins meanwhile waits for the row, and
-// finds no bytes.
+// deletesFor is more than a deletion of bytes takes. A row that says so for longer is of a server that was killed.
+const deletesFor = 10 * time.Minute
+
+// sweep deletes one file. The row says first that it is being deleted, as a negative time, so that no upload begins and
+// nothing refers to it meanwhile; then its bytes go, and then the row. No transaction is open while a store is waited
+// for.
 func (s *Store) sweep(ctx context.Context, ws tenant.ID, d Digest) error {
-	_, err := s.db.Tx(ctx, func(tx *db.Tx) error {
-		n, err := db.Exec(ctx, tx.In(ws), `
-			DELETE FROM artifacts WHERE workspace_id = $1 AND digest = $2 AND used_at < $3 AND NOT EXISTS (
-				SELECT 1 FROM artifact_references r WHERE r.workspace_id = $1 AND r.digest = $2)`,
-			d, s.now().Add(-unusedFor))
-		if err != nil || n == 0 {
-			return err
-		}
-		return s.backend.Delete(ctx, ws, d)
-	})
-	if err != nil {
+	begun := -s.now()
+	marked, err := s.alter(ctx, ws, `
+		UPDATE artifacts SET used_at = $3 WHERE workspace_id = $1 AND digest = $2 AND used_at < $4 AND NOT EXISTS (
+			SELECT 1 FROM artifact_references r WHERE r.workspace_id = $1 AND r.digest = $2)`,
+		d, begun, s.now().Add(-unusedFor))
+	if err != nil || !marked {
+		return err
+	}
+	if err := s.backend.Delete(ctx, ws, d); err != nil {
 		return fmt.Errorf("delete an unused artifact: %w", err)
 	}
-	return nil
+	_, err = s.alter(ctx, ws, `DELETE FROM artifacts WHERE workspace_id = $1 AND digest = $2 AND used_at = $3`, d, begun)
+	return err
+}
+
+// alter changes at most one row, and reports whether it did.
+func (s *Store) alter(ctx context.Context, ws tenant.ID, query string, args ...any) (changed bool, err error) {
+	_, err = s.db.Tx(ctx, func(tx *db.Tx) error {
+		n, err := db.Exec(ctx, tx.In(ws), query, args...)
+		changed = n > 0
+		return err
+	})
+	if err != nil {
+		return false, fmt.Errorf("delete an unused artifact: %w", err)
+	}
+	return changed, nil
 }

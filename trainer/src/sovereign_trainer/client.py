@@ -22,11 +22,17 @@ from typing import IO, Any
 
 from .errors import Refused, Stale, Stopped, Unreachable
 
-AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""These answers are of a server that is busy or away."""
+AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 507})
+"""These answers are of a server that is busy or away, or whose disk is full."""
 
 PATIENCE = 6 * 3600.0
 """How long a call is tried again, in seconds. A server that restarts lets every lease live."""
+
+FULL_PATIENCE = 600.0
+"""How long a call is tried again whose server says that its disk is full (507). The run trains on meanwhile."""
+
+DIRECT_PATIENCE = 60.0
+"""How long an address outside the server is tried. Then the server passes the file on."""
 
 TIMEOUT = 60.0
 POLL_TIMEOUT = 45.0
@@ -113,9 +119,10 @@ class Client:
         headers = {**self._headers, **options.pop("headers", {})}
         return Call(method, f"{self.url}{path}?{urllib.parse.urlencode(query)}", headers, **options)
 
-    def repeat(self, call: Call, cancel: threading.Event) -> Answer:
+    def repeat(self, call: Call, cancel: threading.Event, patience: float | None = None) -> Answer:
         """Send a call until there is an answer that stands. It raises Stale or Refused where that is a refusal."""
-        deadline = time.monotonic() + self.patience
+        began = time.monotonic()
+        patience = self.patience if patience is None else min(patience, self.patience)
         tries = 0
         while True:
             if cancel.is_set():
@@ -133,7 +140,10 @@ class Client:
             tries += 1
             if tries == 3:
                 self.on_trouble(f"the server does not answer, and is tried again: {trouble}")
-            if time.monotonic() + pause >= deadline:
+            full = answer.status == 507
+            if time.monotonic() + pause >= began + (min(FULL_PATIENCE, patience) if full else patience):
+                if full:
+                    return _checked(answer)
                 raise Unreachable(f"{call.method} {call.url.partition('?')[0]}: {trouble}")
             cancel.wait(pause)
 
@@ -236,7 +246,7 @@ class Lease:
 
     def transfer(self, call: Call) -> None:
         """Make a call to where the server has sent us, without our token."""
-        self.client.repeat(call, self.cancel)
+        self.client.repeat(call, self.cancel, DIRECT_PATIENCE)
 
     def _file(self, method: str, sha256: str, **options: Any) -> Call:
         return self.client.ours(method, f"/runs/{self.run}/files/{sha256}", self._query, timeout=300.0, **options)

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from .client import Call, Lease
-from .errors import Mismatch, Refused
+from .errors import Mismatch, Refused, Unreachable
 
 PART = 1 << 20
 TRIES = 3
+CUTS = 10
+"""How often the bytes of one file may break off."""
 
 
 @dataclass(frozen=True)
@@ -68,47 +70,60 @@ def place(folder: pathlib.Path, name: str) -> pathlib.Path:
     return folder / pure
 
 
+class Incoming:
+    """A file that is being fetched. It is compared while it comes, and stands under its name when it is whole."""
+
+    def __init__(self, file: File, folder: pathlib.Path) -> None:
+        self.file, self.path = file, place(folder, file.name)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.part = self.path.with_name(self.path.name + ".part")
+        self.cuts = 0
+        self.whole = False
+
+    def read(self, response: IO[bytes]) -> None:
+        """Read an answer. One that breaks off is asked for again, some times."""
+        sha, size = hashlib.sha256(), 0
+        with self.part.open("wb") as out:
+            while piece := response.read(PART):
+                sha.update(piece)
+                size += len(piece)
+                out.write(piece)
+        self.whole = (sha.hexdigest(), size) == (self.file.sha256, self.file.bytes)
+        length = response.headers.get("Content-Length") if isinstance(response, http.client.HTTPResponse) else None
+        if size < (int(length) if length else self.file.bytes):
+            self.cuts += 1
+            if self.cuts >= CUTS:
+                raise Mismatch(f"{self.file.name}: its bytes broke off {self.cuts} times")
+            raise http.client.IncompleteRead(b"", self.file.bytes - size)
+
+
 def fetch(lease: Lease, source: dict[str, Any], folder: pathlib.Path) -> File:
     """Bring a file into a folder. Bytes that are not the named ones are fetched again, and then refused.
 
-    An address outside the server that refuses, as it does after some minutes, is left for the server itself.
+    An address outside the server that refuses, as it does after some minutes, that does not answer or has other bytes,
+    is left for the server itself.
     """
-    file = File(source["name"], source["sha256"], source["bytes"])
-    path = place(folder, file.name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
+    incoming = Incoming(File(source["name"], source["sha256"], source["bytes"]), folder)
     direct = bool(source.get("url"))
-    for left in range(TRIES - 1, -1, -1):
-        sha, size = hashlib.sha256(), 0
-
-        def into(response: IO[bytes]) -> None:
-            nonlocal sha, size
-            sha, size = hashlib.sha256(), 0
-            with part.open("wb") as out:
-                while piece := response.read(PART):
-                    sha.update(piece)
-                    size += len(piece)
-                    out.write(piece)
-            if size < file.bytes:
-                raise http.client.IncompleteRead(b"", file.bytes - size)
-
-        try:
-            if direct:
-                lease.transfer(Call("GET", source["url"], dict(source.get("headers") or {}), into=into, timeout=300.0))
-            else:
-                lease.get(file.sha256, into)
-        except Refused:
-            if not direct:
-                raise
+    try:
+        for _ in range(TRIES):
+            try:
+                if direct:
+                    headers = dict(source.get("headers") or {})
+                    lease.transfer(Call("GET", source["url"], headers, into=incoming.read, timeout=300.0))
+                else:
+                    lease.get(incoming.file.sha256, incoming.read)
+            except (Refused, Unreachable, Mismatch):
+                if not direct:
+                    raise
+                incoming.cuts = 0
+            if incoming.whole:
+                os.replace(incoming.part, incoming.path)
+                return incoming.file
             direct = False
-            continue
-        if (sha.hexdigest(), size) == (file.sha256, file.bytes):
-            os.replace(part, path)
-            return file
-        if left == 0:
-            break
-    part.unlink(missing_ok=True)
-    raise Mismatch(f"{file.name}: the bytes that came are not those of its sha256")
+    finally:
+        incoming.part.unlink(missing_ok=True)
+    raise Mismatch(f"{incoming.file.name}: the bytes that came are not those of its sha256")
 
 
 def fetch_all(lease: Lease, sources: list[dict[str, Any]], folder: pathlib.Path) -> None:
@@ -118,20 +133,28 @@ def fetch_all(lease: Lease, sources: list[dict[str, Any]], folder: pathlib.Path)
 
 
 def send(lease: Lease, folder: pathlib.Path, files: list[File]) -> None:
-    """Send files that the server does not have."""
-    by_digest = {file.sha256: file for file in files}
-    asked = [{"sha256": file.sha256, "bytes": file.bytes} for file in by_digest.values()]
-    for file, to in zip(by_digest.values(), lease.uploads(asked), strict=True):
-        if not to.get("stored"):
-            _send(lease, folder / file.name, file, to)
+    """Send files that the server does not have.
+
+    What was sent to an address outside the server is asked for again: an answer of success alone does not say that the
+    bytes are there. What is not there then goes through the server.
+    """
+    waiting = list({file.sha256: file for file in files}.values())
+    for turn in range(TRIES):
+        offers = lease.uploads([{"sha256": file.sha256, "bytes": file.bytes} for file in waiting])
+        missing = [(file, to) for file, to in zip(waiting, offers, strict=True) if not to.get("stored")]
+        waiting = [file for file, to in missing if _send(lease, folder / file.name, file, to if turn == 0 else {})]
+        if not waiting:
+            return
 
 
-def _send(lease: Lease, path: pathlib.Path, file: File, to: dict[str, Any]) -> None:
+def _send(lease: Lease, path: pathlib.Path, file: File, to: dict[str, Any]) -> bool:
+    """Send a file. It returns whether that was past the server."""
     if to.get("url"):
         headers = {**(to.get("headers") or {}), "Content-Length": str(file.bytes)}
         try:
             lease.transfer(Call("PUT", to["url"], headers, lambda: parts(path), timeout=300.0))
-            return
-        except Refused:
-            pass  # it expired: the server takes the file itself
+            return True
+        except (Refused, Unreachable):
+            pass  # it expired, or cannot be reached from here: the server takes the file itself
     lease.post(file.sha256, file.bytes, lambda: parts(path))
+    return False
