@@ -245,15 +245,21 @@ type Plan struct {
 // SchemaName is the type's name in the OpenAPI document.
 func (Plan) SchemaName() string { return "RAFTPlan" }
 
+// upToCents rounds up to whole cents.
+func upToCents(amount money.Nano) money.Nano {
+	const cent = money.Dollar / 100
+	return (amount + cent - 1) / cent * cent
+}
+
 // divide divides the budget of a round between the judge and GPUs. The judge gets half, or what scoring needs if that is
 // more, but at most four fifths.
 func (p *Plan) divide(budget money.Nano, rounds int64, most money.Nano) error {
 	needed := p.Scoring*5/4 + most
-	p.Least = max(needed*5/4, minBudget) * money.Nano(rounds)
+	p.Least = upToCents(max(needed*5/4, minBudget) * money.Nano(rounds))
 	if p.Rewards = max(budget/2, needed); budget < minBudget || needed > budget*4/5 {
 		return fault.Invalid("budgetUsd", fmt.Sprintf(
 			"must be at least %s: the judge scores about %d samples in each of %d rounds, for about $%s", p.Least, p.Samples, rounds,
-			p.Scoring))
+			upToCents(p.Scoring)))
 	}
 	p.GPU = budget - p.Rewards
 	return nil
