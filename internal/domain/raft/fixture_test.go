@@ -61,7 +61,7 @@ type fixture struct {
 type prompts struct{}
 
 func (prompts) Get(_ context.Context, ws tenant.ID, id string) (dataset.Dataset, error) {
-	rows, known := map[string]int64{"ds_1": 41, "ds_small": 10}[id]
+	rows, known := map[string]int64{"ds_1": 41, "ds_small": 10, "ds_reversed": 40}[id]
 	if ws != dbtest.Mine || !known {
 		return dataset.Dataset{}, fault.NotFound("dataset", id)
 	}
@@ -71,7 +71,11 @@ func (prompts) Get(_ context.Context, ws tenant.ID, id string) (dataset.Dataset,
 func (prompts) Lines(_ context.Context, _ tenant.ID, d *dataset.Dataset) iter.Seq2[dataset.Line, error] {
 	return func(yield func(dataset.Line, error) bool) {
 		for i := range d.Rows {
-			text := fmt.Sprintf(`{"messages":[{"role":"user","content":"prompt %d"},{"role":"assistant","content":"a"}]}`, i%40)
+			number := i % 40
+			if d.ID == "ds_reversed" {
+				number = 39 - i
+			}
+			text := fmt.Sprintf(`{"messages":[{"role":"user","content":"prompt %d"},{"role":"assistant","content":"a"}]}`, number)
 			if !yield(dataset.Line{Position: i, Line: []byte(text)}, nil) {
 				return
 			}
@@ -209,6 +213,9 @@ func (f *fixture) says(said map[int]judge.Verdict, item int, r *infer.Request) (
 	grade := 0.9
 	if said[item] == judge.Fail {
 		grade = 0.1
+	}
+	if bytes.Contains(r.Body, []byte("unjudged")) {
+		return "I would rather not say.", nil
 	}
 	if all := gradeIn.FindAllSubmatch(r.Body, -1); all != nil {
 		grade, _ = strconv.ParseFloat(string(all[len(all)-1][1]), 64)

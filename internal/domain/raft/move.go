@@ -179,7 +179,7 @@ func notEnded(err error) error {
 
 // tell tells people that a round has ended by itself.
 func (s *Store) tell(ctx context.Context, tx *db.Tx, r *record) error {
-	n := notice.Notice{Kind: notice.JobEnded, Subject: r.ID, Link: "training"}
+	n := notice.Notice{Kind: notice.JobEnded, Subject: r.ID, Link: "training/rounds/" + r.ID}
 	switch r.Status {
 	case Failed:
 		n.Title, n.Text = "A RAFT round has failed", fmt.Sprintf("Round %s has failed while %s: %s", r.ID, r.Stage, r.ErrorMessage)
