@@ -53,6 +53,7 @@ type fixture struct {
 	worker  train.Worker
 	judge   criterion.Criterion
 	halt    func() // what runs in the background, beside jobs
+	before  func() // called before the next round begins; may be nil
 	halting func() // called when that is about to end
 	asked   int    // questions before the round
 }
@@ -91,7 +92,12 @@ func each(t *testing.T, test func(t *testing.T, f *fixture)) {
 		f.Add(t, module.Module{Jobs: map[string]job.Work{ // of the server that runs then
 			"raft_scoring":   func(ctx context.Context, run *job.Run) error { return f.score(ctx, run) },
 			"raft_comparing": func(ctx context.Context, run *job.Run) error { return f.compare(ctx, run) },
-			"raft_next":      func(ctx context.Context, run *job.Run) error { return f.follow(ctx, run) },
+			"raft_next": func(ctx context.Context, run *job.Run) error {
+				if f.before != nil {
+					f.before()
+				}
+				return f.follow(ctx, run)
+			},
 		}})
 		f.judge = f.certified()
 		_, err := f.wallets.TopUp(t.Context(), dbtest.Mine, tenant.Operator, 100*money.Dollar, "")

@@ -147,8 +147,11 @@ func (s *Store) end(ctx context.Context, tx *db.Tx, r *record, by tenant.Actor, 
 	if to == Succeeded {
 		finish = func(ctx context.Context, ws tenant.ID, by tenant.Actor, id string) (reward.Session, error) {
 			done, err := s.Rewards.Complete(ctx, ws, by, id)
-			if err != nil && fault.From(err).Kind == fault.SessionNotActive {
-				return done, nil // somebody else has ended it
+			if err == nil {
+				return done, nil
+			}
+			if k := fault.From(err).Kind; k == fault.SessionNotActive || k == fault.SessionOverbudget {
+				return done, nil // it has ended otherwise, when everything was scored
 			}
 			return done, err
 		}

@@ -142,6 +142,43 @@ func TestACampaignGoesOnWhileItProvablyImproves(t *testing.T) {
 	})
 }
 
+// A round that follows needs the money that the last one holds until it is charged.
+func TestTheNextRoundWaitsForTheMoneyOfTheLast(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		first := f.create(func(r *Request) {
+			r.Rounds, r.Budget = 2, 120*money.Dollar
+			low := 0.0
+			r.MinGrade = &low
+		})
+		f.sample(graded(0))
+		f.learn()
+		f.sample(graded(0.95))
+		f.await(first.ID, func(r Round) bool { return r.NextRoundID != nil || r.StoppedReason != nil })
+		if got := f.get(first.ID); got.StoppedReason != nil {
+			t.Error(*got.StoppedReason)
+		}
+	})
+}
+
+func TestACampaignWhoseJudgeHasChangedEndsAndSaysWhy(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		f.before = func() { f.ChangeRubric(t, f.judge.ID, "It is very polite.") }
+		first := f.create(func(r *Request) {
+			r.Rounds = 2
+			low := 0.0
+			r.MinGrade = &low
+		})
+		f.sample(graded(0))
+		f.learn()
+		f.sample(graded(0.95))
+		got := f.await(first.ID, func(r Round) bool { return r.StoppedReason != nil })
+		if got.Status != Succeeded || got.NextRoundID != nil || !strings.Contains(*got.StoppedReason, "calibrate it again") {
+			t.Errorf("%+v %s", got, *got.StoppedReason)
+		}
+		f.awaitHeld(0)
+	})
+}
+
 // A server that is killed in any stage goes on where it was: with the same result, and nothing is asked twice.
 func TestAKilledServerGoesOnAndPaysForNothingTwice(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
@@ -203,15 +240,15 @@ func (f *fixture) killWhileScoring(l *train.Lease, samples []byte, after int) {
 func TestSamplesThatWereNotAskedForEndTheRound(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for want, change := range map[string]func([]byte) []byte{
-			"more than the 120 samples":  func(b []byte) []byte { return append(b, b[:bytes.IndexByte(b, '\n')+1]...) },
-			"ends before line 120":       func(b []byte) []byte { return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1] },
+			"more than the 320 samples":  func(b []byte) []byte { return append(b, b[:bytes.IndexByte(b, '\n')+1]...) },
+			"ends before line 320":       func(b []byte) []byte { return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1] },
 			"line 1 is not a JSON":       func(b []byte) []byte { return append([]byte("{"), b...) },
 			"line 3 is sample 7":         func(b []byte) []byte { return bytes.Replace(b, []byte(`"index":2`), []byte(`"index":7`), 1) },
 			"of the prompt \"other\"":    func(b []byte) []byte { return otherPrompt(b) },
 			"line 2 is sample 0 of the ": func(b []byte) []byte { return append(slices.Clone(b[:bytes.IndexByte(b, '\n')+1]), b...) },
 		} {
 			before := f.Models.Calls()
-			made := f.create()
+			made := f.create(func(r *Request) { r.SamplesPerPrompt = 8 }) // more than are scored in one call
 			lease := f.lease("sample")
 			f.finish(lease, samplesFile, change(f.sampled(lease, graded(0.9))))
 			got := f.await(made.ID, ended)

@@ -310,6 +310,17 @@ func (s *Store) save(ctx context.Context, tx *db.Tx, r *record, from Stage) erro
 	return nil
 }
 
+// unsettled reports whether a run of a round still holds money, which is free when the run is charged.
+func (s *Store) unsettled(ctx context.Context, r *record) (bool, error) {
+	n, err := db.One[int64](ctx, s.DB.In(r.Workspace), `
+		SELECT COUNT(*) FROM training_runs WHERE workspace_id = $1 AND id IN ($2, $3, $4) AND NOT settled`,
+		r.SamplingID, r.JobID, r.MeasuringID)
+	if err != nil {
+		return false, fmt.Errorf("look for runs that are not charged: %w", err)
+	}
+	return n > 0, nil
+}
+
 // Get reads a round.
 func (s *Store) Get(ctx context.Context, ws tenant.ID, roundID string) (Round, error) {
 	r, err := s.find(ctx, s.DB.In(ws), roundID)

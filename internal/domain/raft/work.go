@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -318,6 +319,11 @@ func (s *Store) follow(ctx context.Context, run *job.Run) error {
 	var known *fault.Fault
 	if !errors.As(err, &known) || known.Status >= 500 || known.RetryAfter > 0 {
 		return err
+	}
+	if known.Kind == fault.InsufficientBalance {
+		if open, err := s.unsettled(ctx, r); err != nil || open {
+			return errors.Join(err, fault.Unavailable.New("the last round is not charged yet").In(time.Second))
+		}
 	}
 	return run.Finish(ctx, func(tx *db.Tx, tally *job.Tally) error {
 		tally.Done = 1
