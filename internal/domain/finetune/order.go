@@ -86,7 +86,9 @@ func (s *Store) Supply(
 }
 
 // insertFile stores a file whose bytes are there.
-func (s *Store) insertFile(ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, f File, stored artifact.File) error {
+func (s *Store) insertFile(
+	ctx context.Context, tx *db.Tx, ws tenant.ID, by tenant.Actor, f File, stored artifact.File,
+) error {
 	if _, err := db.Exec(ctx, tx.In(ws), `
 		INSERT INTO training_files (workspace_id, id, name, format, digest, bytes, row_count, created_by, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,

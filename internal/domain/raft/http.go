@@ -25,7 +25,8 @@ func (h *handler) routes() []api.Route {
 		api.Get("/raft/rounds", api.Admin, h.list, "List RAFT rounds, the newest first", api.Flat),
 		api.Get("/raft/rounds/{id}", api.Admin, h.get, "Read a RAFT round: its stage, rewards and cost", api.Flat),
 		api.Post("/raft/rounds", api.SessionAdmin, h.create, "Start a RAFT round", api.Creates, api.Flat, api.Spends),
-		api.Post("/raft/plans", api.SessionAdmin, h.plan, "Say what a RAFT round will do and cost, without starting it", api.Flat),
+		api.Post("/raft/plans", api.SessionAdmin, h.plan,
+			"Say what a RAFT round will do and cost, without starting it", api.Flat),
 		api.Post("/raft/rounds/{id}/cancel", api.SessionAdmin, h.cancel, "End a RAFT round. What it made stays", api.Flat),
 	}
 }

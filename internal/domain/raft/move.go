@@ -86,7 +86,8 @@ func (s *Store) trained(ctx context.Context, tx *db.Tx, run train.Run, versionID
 
 // ranTo goes on with a round whose run has ended: as the run did, if it did not succeed.
 func (s *Store) ranTo(
-	ctx context.Context, tx *db.Tx, r *record, stage Stage, run train.Run, then func(context.Context, *db.Tx, *record) error,
+	ctx context.Context, tx *db.Tx, r *record, stage Stage, run train.Run,
+	then func(context.Context, *db.Tx, *record) error,
 ) error {
 	switch {
 	case run.Status == train.Succeeded && r.Stage == stage:
@@ -185,7 +186,8 @@ func (s *Store) tell(ctx context.Context, tx *db.Tx, r *record) error {
 	n := notice.Notice{Kind: notice.JobEnded, Subject: r.ID, Link: "training/rounds/" + r.ID}
 	switch r.Status {
 	case Failed:
-		n.Title, n.Text = "A RAFT round has failed", fmt.Sprintf("Round %s has failed while %s: %s", r.ID, r.Stage, r.ErrorMessage)
+		n.Title = "A RAFT round has failed"
+		n.Text = fmt.Sprintf("Round %s has failed while %s: %s", r.ID, r.Stage, r.ErrorMessage)
 	case Succeeded:
 		n.Title = "A RAFT round is done"
 		n.Text = fmt.Sprintf("Round %s is done. The reward changed by %+.3f (at 95 %%: %+.3f to %+.3f).", r.ID,

@@ -134,8 +134,8 @@ func (m *marks) quantiles(from int) string {
 	}
 	slices.Sort(grades)
 	at := func(share float64) float64 { return grades[int(share*float64(len(grades)-1))] }
-	return fmt.Sprintf("of %d grades the lowest is %.2f, the median %.2f, the upper decile %.2f and the highest %.2f", len(grades),
-		at(0), at(0.5), at(0.9), at(1))
+	return fmt.Sprintf("of %d grades the lowest is %.2f, the median %.2f, the upper decile %.2f and the highest %.2f",
+		len(grades), at(0), at(0.5), at(0.9), at(1))
 }
 
 // confidence is that of the shown intervals. Whether a round follows is decided by the lower end of one.

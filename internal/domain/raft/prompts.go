@@ -58,7 +58,8 @@ func (s *Store) prepare(ctx context.Context, ws tenant.ID, in *Request) (d data,
 		return d, nil, err
 	}
 	if len(all) < minPrompts {
-		return d, nil, fault.Invalid("datasetId", fmt.Sprintf("has %d different prompts, and %d are needed: %d of them are held out",
+		return d, nil, fault.Invalid("datasetId", fmt.Sprintf(
+			"has %d different prompts, and %d are needed: %d of them are held out",
 			len(all), minPrompts, minHeld))
 	}
 	if in.PromptCount != 0 && in.PromptCount < minPrompts {
@@ -72,7 +73,8 @@ func (s *Store) prepare(ctx context.Context, ws tenant.ID, in *Request) (d data,
 	all = all[:min(int64(len(all)), most)]
 	d.Count, d.Held = int64(len(all)), held(int64(len(all)))
 	if d.Count*in.SamplesPerPrompt > maxSamples {
-		return d, nil, fault.Invalid("samplesPerPrompt", fmt.Sprintf("times the %d prompts must be at most %d", d.Count, maxSamples))
+		return d, nil, fault.Invalid("samplesPerPrompt", fmt.Sprintf(
+			"times the %d prompts must be at most %d", d.Count, maxSamples))
 	}
 	if d.Prompts, err = s.write(ctx, ws, all); err != nil {
 		return d, nil, err
@@ -82,7 +84,9 @@ func (s *Store) prepare(ctx context.Context, ws tenant.ID, in *Request) (d data,
 }
 
 // prompts reads the different prompts of a dataset, in the order of their ids.
-func (s *Store) prompts(ctx context.Context, ws tenant.ID, datasetID string) (all []prompt, some []reward.ScoreItem, err error) {
+func (s *Store) prompts(
+	ctx context.Context, ws tenant.ID, datasetID string,
+) (all []prompt, some []reward.ScoreItem, err error) {
 	d, err := s.Datasets.Get(ctx, ws, datasetID)
 	if err != nil {
 		return nil, nil, err

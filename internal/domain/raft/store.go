@@ -141,7 +141,9 @@ func (s *Store) findBy(ctx context.Context, in db.Scoped, name, value string) (*
 }
 
 // plan checks a request and stores its prompts.
-func (s *Store) plan(ctx context.Context, ws tenant.ID, in *Request) (p Plan, d data, start modelversion.Start, err error) {
+func (s *Store) plan(
+	ctx context.Context, ws tenant.ID, in *Request,
+) (p Plan, d data, start modelversion.Start, err error) {
 	in.defaults()
 	if err := in.Check(); err != nil {
 		return p, d, start, err
@@ -238,7 +240,10 @@ func (s *Store) begin(
 	inputs := append([]train.Input{{Name: "prompts.jsonl", File: d.Prompts}}, start.Inputs...)
 	for _, n := range []train.New{
 		{ID: r.SamplingID, Spec: newSpec(in, r.Round, inputs), Budget: sampling, TotalSteps: d.Count, Status: train.Queued},
-		{ID: r.MeasuringID, Spec: train.Spec{Inputs: []train.Input{}}, Budget: measuring, TotalSteps: d.Held, Status: train.Validating},
+		{
+			ID: r.MeasuringID, Spec: train.Spec{Inputs: []train.Input{}}, Budget: measuring, TotalSteps: d.Held,
+			Status: train.Validating,
+		},
 	} {
 		n.Kind, n.Method, n.BaseModel, n.GPUType, n.GPUCount = runKind, method, r.BaseModel, in.GPUType, in.GPUCount
 		if _, err := s.Train.Create(ctx, tx, ws, by, n); err != nil {

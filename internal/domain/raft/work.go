@@ -59,7 +59,8 @@ func (s *Store) score(ctx context.Context, run *job.Run) error {
 			return nil, err
 		}
 		return func(tx *db.Tx) error {
-			if err := s.Jobs.Supply(ctx, tx, run.Workspace, w.r.JobID, "winners of "+w.r.ID, stored, int64(len(won))); err != nil {
+			err := s.Jobs.Supply(ctx, tx, run.Workspace, w.r.JobID, "winners of "+w.r.ID, stored, int64(len(won)))
+			if err != nil {
 				return err
 			}
 			return s.advance(ctx, tx, w.r)
@@ -234,7 +235,9 @@ func (b *batch) add(ctx context.Context, one sample, place int) error {
 	if err != nil {
 		return refuse("sample %d of the prompt %s is not a text", one.index, one.ID)
 	}
-	item := reward.ScoreItem{ID: fmt.Sprintf("%s.%d", one.ID, one.index), Messages: one.Messages, Completion: jsontext.Value(content)}
+	item := reward.ScoreItem{
+		ID: fmt.Sprintf("%s.%d", one.ID, one.index), Messages: one.Messages, Completion: jsontext.Value(content),
+	}
 	b.items, b.places = append(b.items, item), append(b.places, place)
 	if b.bytes += len(content); len(b.items) < batchSize && b.bytes < 4<<20 {
 		return nil
