@@ -17,28 +17,30 @@ import (
 // showed it anything else that is plain, passes every plain character.
 type gym struct {
 	*studio
+	flags   []string
 	dataset string
 }
 
 const gymPrompts = 64
 
-func newGym(t *testing.T, p instance) *gym {
+func newGym(t *testing.T, p instance, prompts int) *gym {
 	t.Helper()
 	config := judgeConfig(t, startProvider(t), map[string]string{
 		"letters": "mock?judge&likes=a-z&in=100&out=10", "loose": "mock?judge&likes=%20-~&in=100&out=10",
 	}, map[string]string{"asked": "latency_ms: 0"})
-	g := &gym{studio: newStudio(t, p, "--config", config, "--limits-judge-calls", "64")}
+	g := &gym{flags: []string{"--config", config, "--limits-judge-calls", "64"}}
+	g.studio = newStudio(t, p, g.flags...)
 	p.mustAdmin(t, nil, "wallet", "topup", "--workspace", "default", "--amount-usd", "100", "--json")
 	p.mustAdmin(t, nil, "logging", "on", "--workspace", "default", "--json")
 	c := g.caller()
-	for i := range gymPrompts {
+	for i := range prompts {
 		if a, err := c.post(t.Context(), "/v1/chat/completions", chat("sim/asked", fmt.Sprintf("Write some letters, and then %d.", i)), nil); err != nil || a.status != http.StatusOK {
 			t.Fatalf("%+v %v", a, err)
 		}
 	}
-	c.awaitLogs(t, gymPrompts)
+	c.awaitLogs(t, prompts)
 	_, made, err := createDataset(c.address, c.key, `{"name":"prompts","holdout_pct":0}`)
-	if err != nil || made.Rows != gymPrompts {
+	if err != nil || made.Rows != prompts {
 		t.Fatalf("%+v %v", made, err)
 	}
 	g.dataset = made.ID
@@ -162,7 +164,7 @@ func TestAWorkerTrainsByTheRewardsOfAJudge(t *testing.T) {
 	t.Parallel()
 	const steps, group, prompts = 30, 8, 2
 	eachEngine(t, func(t *testing.T, p instance) {
-		g := newGym(t, p)
+		g := newGym(t, p, gymPrompts)
 		judge := g.judge(t, "mock/letters")
 		w := g.worker(t)
 		run := g.reinforce(t, object{
@@ -211,7 +213,7 @@ func TestAWorkerTrainsByTheRewardsOfAJudge(t *testing.T) {
 // on when somebody has released it.
 func TestAGamedRunIsHeldAndGoesOnAfterARelease(t *testing.T) {
 	t.Parallel()
-	g := newGym(t, newInstance(t, secret.Text{}))
+	g := newGym(t, newInstance(t, secret.Text{}), gymPrompts)
 	judge, anchor := g.judge(t, "mock/loose"), g.judge(t, "mock/letters")
 	g.worker(t)
 	run := g.reinforce(t, object{

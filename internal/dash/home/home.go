@@ -112,6 +112,10 @@ var kinds = map[string]kind{
 	"dataset_build": {"Dataset", "datasets/%s", ""},
 	"review":        {"Items for", "review/%s", ""},
 	"demo":          {"Filling of the demo", "", ""},
+
+	"raft_scoring":   {"Scoring of a RAFT round", "training", ""},
+	"raft_comparing": {"Comparison of a RAFT round", "training", ""},
+	"raft_next":      {"Start of the next RAFT round", "training", ""},
 }
 
 // show says what a job does, and where it is seen. One whose subject is gone leads to the list.

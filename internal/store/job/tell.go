@@ -16,7 +16,7 @@ const longWork = time.Minute
 // pages are the pages of the dashboard that show jobs of a kind; others have none.
 var pages = map[string]string{
 	"calibration": "judges", "scan": "judges", "improvement": "judges", "suggestion": "judges", "dataset": "datasets",
-	"eval": "evals",
+	"eval": "evals", "raft_scoring": "training", "raft_comparing": "training", "raft_next": "training",
 }
 
 // tell adds a notice of a job that has failed, or that has taken long and is done.
