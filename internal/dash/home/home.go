@@ -112,6 +112,9 @@ var kinds = map[string]kind{
 	"dataset_build": {"Dataset", "datasets/%s", ""},
 	"review":        {"Items for", "review/%s", ""},
 	"demo":          {"Filling of the demo", "", ""},
+
+	"fine_tuning_data": {"Data of a fine-tuning job", "training", ""},
+	"grpo_data":        {"Prompts of a GRPO run", "training", ""},
 }
 
 // show says what a job does, and where it is seen. One whose subject is gone leads to the list.
